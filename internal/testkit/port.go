@@ -1,0 +1,67 @@
+package testkit
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// Ports are taken from below the range the kernel gives to outgoing connections (32768 up, by default), so that no
+// stray connection sits on a server's port while the server is down between Kill and Start.
+const (
+	lowestPort  = 15000
+	highestPort = 31900
+)
+
+// ports is a set of neighbouring ports held against all other testkit processes of this machine until release.
+type ports struct {
+	base  int
+	locks []*os.File
+}
+
+// reservePorts finds a base such that base+offset is free for every offset. Only one that can be listened on now is
+// taken.
+func reservePorts(offsets ...int) (*ports, error) {
+	dir := filepath.Join(os.TempDir(), "canal-outbox-ports")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("reserve ports: %w", err)
+	}
+	for range 500 {
+		p := &ports{base: lowestPort + rand.IntN(highestPort-lowestPort)}
+		if p.take(dir, offsets) {
+			return p, nil
+		}
+		p.release()
+	}
+	return nil, fmt.Errorf("no free ports between %d and %d on 127.0.0.1", lowestPort, highestPort)
+}
+
+func (p *ports) take(dir string, offsets []int) bool {
+	for _, offset := range offsets {
+		port := strconv.Itoa(p.base + offset)
+		lock, err := lockFile(filepath.Join(dir, port), false)
+		if err != nil {
+			return false
+		}
+		p.locks = append(p.locks, lock)
+		l, err := net.Listen("tcp", ":"+port)
+		if err != nil {
+			return false
+		}
+		l.Close()
+	}
+	return true
+}
+
+// release gives the ports back. The lock files stay, empty: removing them would race with the next taker.
+func (p *ports) release() {
+	for _, lock := range p.locks {
+		lock.Close()
+	}
+	p.locks = nil
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

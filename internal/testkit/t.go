@@ -1,0 +1,50 @@
+package testkit
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// T is what testkit needs of a *testing.T, *testing.B or *rapid.T, kept small so that the demo can bring its own.
+type T interface {
+	Helper()
+	Cleanup(func())
+	Fatalf(format string, args ...any)
+	Logf(format string, args ...any)
+	Skipf(format string, args ...any)
+}
+
+// poll is the pause between two looks at a condition: short against any server's reaction, long against a CPU's.
+const poll = 10 * time.Millisecond
+
+// WaitFor looks at condition every few milliseconds until it is true and fails the test when it still is not after
+// deadline. what completes the sentence "timed out waiting for ...".
+func WaitFor(t T, deadline time.Duration, what string, condition func() bool) {
+	t.Helper()
+	end := time.Now().Add(deadline)
+	for !condition() {
+		if time.Now().After(end) {
+			t.Fatalf("timed out after %v waiting for %s", deadline, what)
+		}
+		time.Sleep(poll)
+	}
+}
+
+// Must fails the test when err is not nil.
+func Must(t T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+// Exec runs one statement and fails the test when the server refuses it.
+func Exec(t T, db *sql.DB, query string, args ...any) sql.Result {
+	t.Helper()
+	result, err := db.ExecContext(context.Background(), query, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return result
+}

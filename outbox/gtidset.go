@@ -1,0 +1,138 @@
+package outbox
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// add merges an interval into a source; the usual call extends the last interval by one and allocates nothing.
+func (s *GTIDSet) add(source string, iv interval) {
+	src := s.sources[source]
+	if src == nil {
+		src = &gtidSource{}
+		s.sources[source] = src
+	}
+	list := src.intervals
+	if n := len(list); n > 0 && list[n-1].last+1 == iv.first {
+		list[n-1].last = iv.last
+		return
+	}
+	// The first interval that touches or lies behind iv, and the first that lies wholly behind it.
+	from := sort.Search(len(list), func(i int) bool { return list[i].last+1 >= iv.first })
+	to := from
+	for to < len(list) && list[to].first <= iv.last+1 {
+		iv.first = min(iv.first, list[to].first)
+		iv.last = max(iv.last, list[to].last)
+		to++
+	}
+	src.intervals = slices.Replace(list, from, to, iv)
+}
+
+// Contains reports whether every transaction of t is in s. For MariaDB: every domain of t is in s at the same sequence
+// number or a later one.
+func (s *GTIDSet) Contains(t *GTIDSet) bool {
+	for key, want := range t.sources {
+		have := s.sources[key]
+		if have == nil {
+			return false
+		}
+		if s.flavor == MariaDB {
+			if have.seq < want.seq {
+				return false
+			}
+			continue
+		}
+		for _, iv := range want.intervals {
+			i := sort.Search(len(have.intervals), func(i int) bool { return have.intervals[i].last >= iv.last })
+			if i == len(have.intervals) || have.intervals[i].first > iv.first {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Has reports whether the one transaction is in the set.
+func (s *GTIDSet) Has(g GTID) bool {
+	src := s.sources[g.Source]
+	if src == nil {
+		return false
+	}
+	if s.flavor == MariaDB {
+		return src.seq >= g.Seq
+	}
+	i := sort.Search(len(src.intervals), func(i int) bool { return src.intervals[i].last >= g.Seq })
+	return i < len(src.intervals) && src.intervals[i].first <= g.Seq
+}
+
+// Clone returns an independent copy.
+func (s *GTIDSet) Clone() *GTIDSet {
+	c := NewGTIDSet(s.flavor)
+	for key, src := range s.sources {
+		copied := *src
+		copied.intervals = slices.Clone(src.intervals)
+		c.sources[key] = &copied
+	}
+	return c
+}
+
+// Equal reports whether both hold the same transactions.
+func (s *GTIDSet) Equal(t *GTIDSet) bool { return s.String() == t.String() }
+
+// Sources lists the server UUIDs (MySQL, without tags) or domains (MariaDB) in the set, sorted.
+func (s *GTIDSet) Sources() []string {
+	var out []string
+	for key := range s.sources {
+		uuid, _, _ := strings.Cut(key, ":")
+		out = append(out, uuid)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// String is the server's text form, sources in order: what COM_BINLOG_DUMP and gtid_executed use.
+func (s *GTIDSet) String() string {
+	keys := make([]string, 0, len(s.sources))
+	for key := range s.sources {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	var b strings.Builder
+	last := ""
+	for _, key := range keys {
+		if s.flavor == MariaDB {
+			if b.Len() > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, "%s-%d-%d", key, s.sources[key].server, s.sources[key].seq)
+			continue
+		}
+		uuid, tag, tagged := strings.Cut(key, ":")
+		if uuid != last {
+			if b.Len() > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(uuid)
+			last = uuid
+		}
+		if tagged {
+			b.WriteString(":" + tag)
+		}
+		writeIntervals(&b, s.sources[key].intervals)
+	}
+	return b.String()
+}
+
+func writeIntervals(b *strings.Builder, list []interval) {
+	for _, iv := range list {
+		b.WriteByte(':')
+		b.WriteString(strconv.FormatUint(iv.first, 10))
+		if iv.last > iv.first {
+			b.WriteByte('-')
+			b.WriteString(strconv.FormatUint(iv.last, 10))
+		}
+	}
+}

@@ -1,0 +1,126 @@
+// Package outbox holds the nouns of the relay: the identity of a row, the message made of it, the transaction it came in,
+// positions and GTID sets, and the verdict on a publish.
+//
+// Guarantee: values only. Nothing here does I/O, reads a clock or starts a goroutine, and nothing beyond the standard
+// library is imported, so every other package may lean on it.
+package outbox
+
+import "time"
+
+// Identity names one row for its whole life: auto-increment ids are reused after TRUNCATE or in a recreated table, a
+// message id is not, so progress, journal, claims and every guard compare all three.
+type Identity struct {
+	Table     string // schema.table, as the server writes it
+	ID        string // primary key in the text form the server prints; digits only for integer keys
+	MessageID string // the message id column, or the derived one (biz_type + ":" + biz_key)
+}
+
+// Header is one name and value that travels with a message. Values may hold any bytes; sinks refuse what they cannot carry.
+type Header struct{ Name, Value string }
+
+// Path tells which of the two ways a message took to the sink.
+type Path uint8
+
+const (
+	PathBinlog Path = iota // read from the binlog, milliseconds after the commit
+	PathSweep              // found in the table by the sweep
+)
+
+// String returns the label value used in metrics.
+func (p Path) String() string {
+	if p == PathSweep {
+		return "sweep"
+	}
+	return "binlog"
+}
+
+// NoPartition is Message.Partition of a row that does not choose its partition.
+const NoPartition int32 = -1
+
+// Message is one row of an outbox table. It is built once, by the binlog reader or by the sweep's read-back, and is not
+// changed afterwards; both builders yield equal bytes for the same row.
+type Message struct {
+	Identity
+	Topic       string
+	Tag         string   // RocketMQ tag; a header in Kafka
+	Key         string   // business key: Kafka record key, RocketMQ KEYS; "" when the row has none
+	ShardingKey string   // chooses partition and queue; equal to Key unless mapped to a column of its own
+	BizType     string   // "" unless mapped
+	Headers     []Header // in the order of the JSON object
+	Body        []byte   // nil for SQL NULL, empty for ''
+	Partition   int32    // NoPartition unless mapped and set
+
+	CreatedAt   time.Time // zero unless mapped
+	CommittedAt time.Time // by the database's clock; zero on the sweep path
+	ReceivedAt  time.Time // by our clock (monotonic), when the row reached this process
+
+	Path       Path
+	Status     Status    // as the row showed it
+	DueAt      time.Time // next_retry_time; zero when NULL or not mapped
+	RetryCount int       // as the row showed it; the guard of a refusal
+	MaxRetry   int       // the row's own budget; negative when not mapped or NULL
+	Claim      string    // the claim stamp this process wrote (sweep path only), in the database's text form
+}
+
+// Size is the number of bytes the message holds in memory, as counted by every byte limit.
+func (m *Message) Size() int {
+	n := 256 + len(m.Body) + len(m.Topic) + len(m.Tag) + len(m.Key) + len(m.MessageID) + len(m.ID)
+	for _, h := range m.Headers {
+		n += len(h.Name) + len(h.Value)
+	}
+	return n
+}
+
+// Txn is one committed transaction of the log, handed over with ownership at its end. Transactions without rows of ours
+// are handed over too: they move the checkpoint.
+type Txn struct {
+	End         Position  // file and offset behind the transaction; GTIDs is empty here
+	GTID        GTID      // of this transaction; zero when the server assigns none
+	CommittedAt time.Time // by the database's clock, to the microsecond where the log has it; zero when unknown
+	Messages    []*Message
+	LetGo       []LetGo // rows of ours that the log showed and the reader left to the sweep
+}
+
+// LetGo counts rows of one table that the fast path leaves to the sweep.
+type LetGo struct {
+	Table string
+	Cause Cause
+	Rows  int // 0 when the log does not tell how many
+}
+
+// Cause is why the fast path let a row go; it is a metric label, so the list is closed.
+type Cause string
+
+const (
+	CauseXA        Cause = "xa"        // inside an XA branch: outcome unknown at PREPARE
+	CauseStatement Cause = "statement" // a Query event changed the table: no row images
+	CauseUnmapped  Cause = "unmapped"  // columns could not be named with certainty, or a needed one is missing
+	CauseRewritten Cause = "rewritten" // UPDATE or DELETE on the same table in the same transaction
+	CauseOversize  Cause = "oversize"  // transaction above max_transaction_bytes
+	CauseGap       Cause = "gap"       // behind a gap of the log
+	CauseUnseen    Cause = "unseen"    // found by the sweep though the log was whole
+	CauseNotDue    Cause = "not_due"   // to be published later
+	CauseStatus    Cause = "status"    // does not start as PENDING
+	CauseTopic     Cause = "topic"     // its topic is parked
+	CauseOutage    Cause = "outage"    // its broker or partition is away while others work
+	CauseUnknown   Cause = "unknown"   // an event type we do not know, inside a transaction
+	CauseNotFound  Cause = "not_found" // in the catch-up zone: not (yet) visible in the table
+	CauseWaiting   Cause = "waiting"   // in the catch-up zone: waits for its retry
+)
+
+// Causes lists every Cause, so that all metric series exist from the start.
+func Causes() []Cause {
+	return []Cause{
+		CauseXA, CauseStatement, CauseUnmapped, CauseRewritten, CauseOversize, CauseGap, CauseUnseen, CauseNotDue,
+		CauseStatus, CauseTopic, CauseOutage, CauseUnknown, CauseNotFound, CauseWaiting,
+	}
+}
+
+// Nudges tells whether a let-go row must be looked for at once: everything whose row may be PENDING and due now.
+func (c Cause) Nudges() bool {
+	switch c {
+	case CauseNotDue, CauseStatus, CauseTopic, CauseOutage, CauseWaiting:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,15 @@
+// Package server knows the MySQL or MariaDB server: how to open pools of connections to it, what flavour and version it
+// is, who it is, where its log ends and begins, and what its errors mean. Version differences live here and nowhere else.
+//
+// Guarantee: a pool opened here hands out no connection whose server has not passed the identity guard. The package owns
+// no goroutine beyond those of database/sql.
+package server
+
+import "github.com/canal-outbox/canal-outbox/outbox"
+
+// ID is who a server is, as recorded beside the checkpoint.
+type ID struct {
+	Flavor   outbox.Flavor `json:"flavor"`
+	UUID     string        `json:"uuid"`      // MySQL: @@server_uuid, lower case; MariaDB: "" (it has none that lasts)
+	ServerID uint32        `json:"server_id"` // @@server_id
+}

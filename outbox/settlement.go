@@ -1,0 +1,62 @@
+package outbox
+
+import "time"
+
+// Settlement is one row's verdict on its way into the table. The guards of design 1 are made from its fields.
+type Settlement struct {
+	Identity
+	Verdict    Verdict
+	RetryCount int           // the row's count n: a retry writes n+1 where retry_count = n, so a repeated statement counts once
+	Delay      time.Duration // VerdictRetry: due again this long after the database's now
+	Claim      string        // the stamp of our claim; "" on the binlog path
+	Reason     string        // VerdictRetry and VerdictFailed: for fail_reason
+	BrokerID   string        // VerdictSent: the broker's id, written back where mapped
+	Message    *Message      // what the pipeline handed out; nil for an entry replayed from the journal
+}
+
+// Candidate is a row as the sweep's index query or the catch-up check shows it: identity and state, no body.
+type Candidate struct {
+	Identity
+	Status     Status
+	RetryCount int
+	Waiting    bool   // PENDING with a due time in the future of the database's clock
+	DueInMilli int64  // milliseconds until it is due by the database's clock; <= 0 when due or without a due time
+	Topic      string // so that parked topics can be skipped
+	Stamp      string // last_exec_time in the database's text form; "" when NULL or not mapped
+}
+
+// Unwritable is a settlement that the table refuses for its data (a trigger, a check, a column too narrow): it is
+// reported, not retried.
+type Unwritable struct {
+	Settlement
+	Reason string
+}
+
+// Gap records that part of the log between two positions was not read and that the sweep had to stand in. It is durable
+// and stays until an operator acknowledges it.
+type Gap struct {
+	ID           uint64    `json:"id"`
+	From         Position  `json:"from"`
+	To           Position  `json:"to"`
+	Cause        GapCause  `json:"cause"`
+	At           time.Time `json:"at"`
+	Acknowledged bool      `json:"acknowledged"`
+}
+
+// GapCause is a closed list: it is a metric label.
+type GapCause string
+
+const (
+	GapFirstStart   GapCause = "first_start"   // no checkpoint yet: recorded in the history, no alarm
+	GapPurged       GapCause = "purged"        // the log we need is gone
+	GapShorter      GapCause = "shorter"       // the same server has less history than the checkpoint
+	GapLostEvents   GapCause = "lost_events"   // the server wrote an INCIDENT event
+	GapUnknownEvent GapCause = "unknown_event" // an event type we do not know inside a transaction
+	GapState        GapCause = "state"         // the state directory was lost or corrupt
+	GapOperator     GapCause = "operator"      // checkpoint set forward, or a new source accepted
+)
+
+// GapCauses lists every GapCause, so that all metric series exist from the start.
+func GapCauses() []GapCause {
+	return []GapCause{GapFirstStart, GapPurged, GapShorter, GapLostEvents, GapUnknownEvent, GapState, GapOperator}
+}

@@ -1,0 +1,82 @@
+package outbox
+
+// Status is the state of a row in the relay's terms; a table mapping translates it to the column's code.
+type Status uint8
+
+const (
+	Pending Status = iota // 0: to be published
+	Sending               // 1: claimed by a sweep
+	Sent                  // 2: acknowledged by the broker
+	Failed                // 3: budget spent or refused for good; an operator decides
+	Held                  // a consumer's or operator's own state that the mapping names as held or terminal: never touched
+)
+
+// String returns the name used in logs, metrics and JSON.
+func (s Status) String() string {
+	switch s {
+	case Pending:
+		return "pending"
+	case Sending:
+		return "sending"
+	case Sent:
+		return "sent"
+	case Failed:
+		return "failed"
+	}
+	return "held"
+}
+
+// Class says what a failed publish means for the message and for the service (design: "Failures of a publish").
+type Class uint8
+
+const (
+	ClassNone      Class = iota // published
+	ClassPermanent              // this message can never be taken
+	ClassRefused                // an answer about this message that is none of the others
+	ClassTopic                  // the topic is missing or not allowed: parked, no budget
+	ClassService                // nothing can work until an operator acts (credentials): no budget
+	ClassOutage                 // not taken, the broker or partition is away: no budget
+	ClassUnknown                // sent, but no answer: may or may not be stored
+)
+
+// String returns the metric label.
+func (c Class) String() string {
+	switch c {
+	case ClassNone:
+		return "sent"
+	case ClassPermanent:
+		return "permanent"
+	case ClassRefused:
+		return "refused"
+	case ClassTopic:
+		return "topic"
+	case ClassService:
+		return "service"
+	case ClassOutage:
+		return "outage"
+	}
+	return "unknown"
+}
+
+// Outcome is three-valued by intent: published (ClassNone), not published (with the class), unknown.
+type Outcome struct {
+	Class    Class
+	Weak     bool   // published, but stored less durably than asked (RocketMQ flush or slave time-outs)
+	BrokerID string // the id the broker gave the message; "" when it gave none
+	Reason   string // for an operator and for fail_reason; never a body or a credential; "" when published
+}
+
+// Verdict is what is to be written to a row.
+type Verdict uint8
+
+const (
+	VerdictSent    Verdict = iota // 0,1,3 -> 2: proof of delivery
+	VerdictRetry                  // 0,1 -> 0: one unit of the budget used, due again after Delay
+	VerdictFailed                 // 0,1 -> 3: permanent refusal, or budget spent
+	VerdictRelease                // 1 -> 0 under our own stamp: claim given back, no budget used
+)
+
+// String returns the name used in logs and metrics.
+func (v Verdict) String() string {
+	return [...]string{"sent", "retry", "failed", "release"}[v]
+}

@@ -1,0 +1,42 @@
+// Package table is a mapped outbox table: which column holds what, which code means which status, and every SQL statement
+// on it. The binlog reader and the sweep both build messages here, so that both paths yield the same bytes.
+//
+// Guarantee: no statement of this package touches a row but by primary key, under the guards of design 1, in autocommit
+// statements of at most 500 rows. The package owns no goroutine.
+package table
+
+// Column is the role a column plays, not its name.
+type Column int
+
+const (
+	ID              Column = iota // primary key
+	MessageID                     // unmapped: derived from BizType and Key
+	BizType                       //
+	Key                           // business key
+	Topic                         //
+	Tag                           //
+	ShardingKey                   // unmapped: Key
+	Body                          //
+	Headers                       // JSON object of strings
+	Partition                     //
+	StatusCode                    //
+	RetryCount                    //
+	MaxRetry                      //
+	NextRetryTime                 //
+	LastExecTime                  // claim stamp
+	FailReason                    //
+	CreatedAt                     //
+	BrokerMessageID               // written back
+	SentAt                        // written back
+	LockVersion                   // incremented by every write
+	UpdatedBy                     // written with every write
+	columnCount
+)
+
+// Value is one column of one row in the text form the server prints (integers in decimal, DATETIME as
+// "2026-01-02 03:04:05.678", strings and blobs as their bytes).
+type Value struct {
+	Data   []byte
+	Null   bool
+	Absent bool // not in the row image: unlike NULL, its value is not known
+}

@@ -1,0 +1,42 @@
+// Package sink is the contract between the relay and a broker, and nothing else: the pipeline hands batches over, a sink
+// answers each message once with an outcome. Every sink passes the suite in sinktest.
+//
+// Guarantee of every implementation: exactly one Result for each message of each Send, in any order; messages of one
+// sharding key and topic are stored in the order they were sent (while each of them succeeds at first try); Send neither
+// blocks nor holds messages back in wait for more. The package itself owns no goroutine; implementations own theirs and
+// end them in Close.
+package sink
+
+import (
+	"context"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Result is the outcome of one message.
+type Result struct {
+	Message *outbox.Message
+	outbox.Outcome
+}
+
+// Sink publishes messages. All methods may be called from several goroutines.
+type Sink interface {
+	// Send takes a batch over and returns at once. done is called from the sink's goroutines, one or more times, with
+	// slices it may keep, until each message has had its result; it does not block. The batch slice belongs to the sink
+	// afterwards; the messages are read-only. What the broker would refuse for good (size, topic name, properties) is
+	// answered ClassPermanent without a network round trip. After Close every message is answered ClassOutage.
+	// The number and bytes of messages without a result are bounded by the caller.
+	Send(batch []*outbox.Message, done func([]Result))
+
+	// Probe asks the broker, without carrying a message, whether it would take one: nil means try again. It is what an open
+	// breaker calls.
+	Probe(ctx context.Context) error
+
+	// Topics checks that each topic exists and may be written; one error per faulty topic, used by doctor and at start.
+	// An error in the second place means that the broker could not be asked.
+	Topics(ctx context.Context, topics []string) (map[string]error, error)
+
+	// Close stops intake, waits for the results of what was sent until the context ends, answers what is left
+	// ClassUnknown, and releases every resource. It may be called once.
+	Close(ctx context.Context) error
+}

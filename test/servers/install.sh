@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Puts the real servers that the tests run against into a private cache directory and prints nothing but progress.
+#
+#   install.sh [mysql] [mariadb] [kafka] [rocketmq]     (default: all four)
+#
+# MySQL is taken from PATH when there is one, else unpacked into a folder of its own with debootstrap. MariaDB and Java
+# come from the distribution, the brokers from the Maven registry with the versions pinned below. Every step is
+# skipped when its result is already there, so a second run costs nothing.
+set -euo pipefail
+
+cache=${CANAL_OUTBOX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/canal-outbox}
+here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$cache"
+exec 9>"$cache/install.lock"
+flock 9
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+
+updated=
+apt_install() {
+  if [ -z "$updated" ]; then as_root apt-get update -qq 2>/dev/null || true; updated=1; fi
+  echo "installing $* from the distribution" >&2
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+mysql_release() { mysqld --version 2>/dev/null | grep -vi mariadb | grep -oE 'Ver [0-9]+' | cut -d' ' -f2; }
+
+install_mysql() {
+  [ "$(mysql_release || echo 0)" -ge 8 ] 2>/dev/null && return
+  local root=$cache/mysql-root
+  [ -f "$root/.complete" ] && return
+  command -v debootstrap >/dev/null || apt_install debootstrap
+  [ -f /usr/share/keyrings/debian-archive-keyring.gpg ] || apt_install debian-archive-keyring
+  # The machine's own mirror where it is a Debian one; debootstrap's default elsewhere.
+  local mirror
+  mirror=$(apt-get indextargets --format '$(ORIGIN) $(SITE)' 'Created-By: Packages' 2>/dev/null | awk '$1=="Debian" && $2 !~ /security/ {print $2; exit}')
+  echo "unpacking MySQL into $root (about 640 MB)" >&2
+  as_root rm -rf --one-file-system "$root"
+  as_root debootstrap --variant=minbase --include=mysql-server-core,mysql-client-core sid "$root" ${mirror:+"$mirror"} >"$cache/mysql-install.log" 2>&1 ||
+    { tail -5 "$cache/mysql-install.log" >&2; echo "install.sh: MySQL could not be unpacked, see $cache/mysql-install.log" >&2; return 1; }
+  as_root mkdir -p "$root/data"
+  as_root touch "$root/.complete"
+}
+
+install_mariadb() {
+  command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || apt_install mariadb-server-core mariadb-client-core
+}
+
+# jars NAME: resolves NAME.pom.xml beside this script into the cache.
+jars() {
+  local dir=$cache/$1
+  cmp -s "$here/$1.pom.xml" "$dir/pom.xml" && return
+  command -v java >/dev/null || apt_install default-jre-headless
+  command -v mvn >/dev/null || apt_install maven
+  echo "resolving the jars of $1" >&2
+  rm -rf "$dir.new" && mkdir -p "$dir.new"
+  mvn -B -q -f "$here/$1.pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$dir.new/jars" >&2
+  cp "$here/$1.pom.xml" "$dir.new/pom.xml"
+  rm -rf "$dir" && mv "$dir.new" "$dir"
+}
+
+for what in "${@:-mysql mariadb kafka rocketmq}"; do
+  for name in $what; do
+    case $name in
+      mysql) install_mysql ;;
+      mariadb) install_mariadb ;;
+      kafka | rocketmq) jars "$name" ;;
+      *) echo "install.sh: unknown server $name" >&2; exit 2 ;;
+    esac
+  done
+done
