@@ -9,6 +9,7 @@ type Settlement struct {
 	RetryCount int           // the row's count n: a retry writes n+1 where retry_count = n, so a repeated statement counts once
 	Delay      time.Duration // VerdictRetry: due again this long after the database's now
 	Claim      string        // the stamp of our claim; "" on the binlog path
+	Class      Class         // VerdictRetry and VerdictFailed: of the publish that led to it
 	Reason     string        // VerdictRetry and VerdictFailed: for fail_reason
 	BrokerID   string        // VerdictSent: the broker's id, written back where mapped
 	Message    *Message      // what the pipeline handed out; nil for an entry replayed from the journal
