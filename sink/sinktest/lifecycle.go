@@ -1,0 +1,214 @@
+package sinktest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+func emptyBatch(t *testing.T, b *bench) {
+	b.send()
+	m := b.message(b.Topic(t), "k")
+	b.send(m)
+	b.settle()
+	b.want(outbox.ClassNone, m)
+}
+
+func largeBatch(t *testing.T, b *bench) {
+	topic := b.Topic(t)
+	all := b.keyed(topic, 10000)
+	b.send(all...)
+	b.settle()
+	b.want(outbox.ClassNone, all...)
+	b.wantStored(topic, all)
+}
+
+// keyed makes n messages over 50 keys.
+func (b *bench) keyed(topic string, n int) []*outbox.Message {
+	all := make([]*outbox.Message, n)
+	for i := range all {
+		all[i] = b.message(topic, fmt.Sprintf("key-%d", i%50))
+	}
+	return all
+}
+
+// concurrentSend: the order inside each sender's own keys must survive.
+func concurrentSend(t *testing.T, b *bench) {
+	topic := b.Topic(t)
+	const senders, batches, size = 6, 20, 15
+	var all []*outbox.Message
+	var wg sync.WaitGroup
+	for s := range senders {
+		var mine []*outbox.Message
+		for i := range batches * size {
+			mine = append(mine, b.message(topic, fmt.Sprintf("sender-%d-%d", s, i%3)))
+		}
+		all = append(all, mine...)
+		wg.Go(func() {
+			for i := range batches {
+				b.send(mine[i*size : (i+1)*size]...)
+			}
+		})
+	}
+	wg.Wait()
+	b.settle()
+	b.want(outbox.ClassNone, all...)
+	b.wantStored(topic, all)
+}
+
+func closeDuringSend(t *testing.T, b *bench) {
+	topic := b.Topic(t)
+	all := b.keyed(topic, 5000)
+	b.send(all[:2500]...)
+	b.send(all[2500:]...)
+	b.close(b.Patience)
+	b.wantNoSurprise(topic, all)
+	for _, m := range all { // the broker answers: everything that was taken over had time to get out
+		if r := b.result(m); r.Class != outbox.ClassNone {
+			t.Fatalf("message %s: class %s (%s) though Close had time to drain", m.MessageID, r.Class, r.Reason)
+		}
+	}
+}
+
+// wantNoSurprise compares results with the broker after Close: sent means stored, stored once, and a class that promises
+// "not taken" means not stored.
+func (b *bench) wantNoSurprise(topic string, all []*outbox.Message) {
+	b.t.Helper()
+	copies := map[string]int{}
+	for _, s := range b.Read(b.t, topic) {
+		copies[s.MessageID]++
+	}
+	for _, m := range all {
+		switch r := b.result(m); {
+		case r.Message == nil:
+			b.t.Fatalf("message %s has no result after Close", m.MessageID)
+		case r.Class == outbox.ClassNone && copies[m.MessageID] != 1:
+			b.t.Fatalf("message %s is reported sent and stored %d times", m.MessageID, copies[m.MessageID])
+		case r.Class == outbox.ClassOutage && copies[m.MessageID] != 0:
+			b.t.Fatalf("message %s is reported not taken (%s) but is stored", m.MessageID, r.Reason)
+		}
+	}
+}
+
+func sendAfterClose(t *testing.T, b *bench) {
+	topic := b.Topic(t)
+	b.close(b.Patience)
+	b.mu.Lock()
+	b.after = true
+	b.mu.Unlock()
+	all := b.keyed(topic, 10)
+	b.send(all...)
+	b.settle()
+	b.want(outbox.ClassOutage, all...)
+}
+
+// probe calls Probe until it answers as wished.
+func (b *bench) probe(up bool) {
+	b.t.Helper()
+	deadline := time.Now().Add(b.Patience)
+	for {
+		ctx, cancel := context.WithTimeout(b.t.Context(), 2*time.Second)
+		err := b.sink.Probe(ctx)
+		if (err == nil) == up {
+			cancel()
+			return
+		}
+		if time.Now().After(deadline) {
+			cancel()
+			b.t.Fatalf("probe: want success %v, the last answer is %v", up, err)
+		}
+		if !up {
+			cancel()
+			continue
+		}
+		<-ctx.Done() // failed at once: the broker is still coming up
+		cancel()
+	}
+}
+
+// outageAndReturn: what was sent into the outage comes through or is answered as not (certainly) taken, and a caller that
+// sends those again loses nothing.
+func outageAndReturn(t *testing.T, b *bench) {
+	if b.Stop == nil {
+		t.Skip("the broker cannot be stopped")
+	}
+	topic := b.Topic(t)
+	before, during, after := b.keyed(topic, 100), b.keyed(topic, 100), b.keyed(topic, 100)
+	b.send(before...)
+	b.settle()
+	b.want(outbox.ClassNone, before...)
+	b.Stop(t)
+	started := false
+	defer func() {
+		if !started {
+			b.Start(t)
+		}
+	}()
+	b.send(during...)
+	b.probe(false)
+	b.Start(t)
+	started = true
+	b.probe(true)
+	b.send(after...)
+	b.settle()
+	all := append(append(before, during...), after...)
+	again := map[string]bool{}
+	for deadline := time.Now().Add(b.Patience); ; {
+		var failed []*outbox.Message
+		for _, m := range all {
+			switch r := b.result(m); r.Class {
+			case outbox.ClassNone:
+			case outbox.ClassOutage, outbox.ClassUnknown:
+				failed, again[m.MessageID] = append(failed, m), again[m.MessageID] || r.Class == outbox.ClassUnknown
+			default:
+				t.Fatalf("message %s: an outage came out as %s (%s)", m.MessageID, r.Class, r.Reason)
+			}
+		}
+		if len(failed) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d messages still fail long after the broker came back: %s", len(failed), b.result(failed[0]).Reason)
+		}
+		b.resend(failed...)
+		b.settle()
+	}
+	copies := map[string]int{}
+	for _, s := range b.Read(t, topic) {
+		copies[s.MessageID]++
+	}
+	for _, m := range all {
+		if n := copies[m.MessageID]; n == 0 || n > 1 && !again[m.MessageID] {
+			t.Errorf("message %s is stored %d times (sent again after an unknown outcome: %v)", m.MessageID, n, again[m.MessageID])
+		}
+	}
+}
+
+// closeDuringOutage: Close may not wait for a broker that never answers, and calls nothing sent that is not.
+func closeDuringOutage(t *testing.T, b *bench) {
+	if b.Stop == nil {
+		t.Skip("the broker cannot be stopped")
+	}
+	topic := b.Topic(t)
+	all := b.keyed(topic, 300)
+	b.send(all[:100]...)
+	b.settle()
+	b.Stop(t)
+	defer b.Start(t)
+	b.send(all[100:]...)
+	began := time.Now()
+	b.close(time.Second)
+	if took := time.Since(began); took > 11*time.Second {
+		t.Errorf("Close with one second took %s", took)
+	}
+	b.want(outbox.ClassNone, all[:100]...)
+	for _, m := range all[100:] {
+		if r := b.result(m); r.Class != outbox.ClassUnknown && r.Class != outbox.ClassOutage {
+			t.Fatalf("message %s: class %s (%s), want unknown or outage", m.MessageID, r.Class, r.Reason)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+// Package sinktest is the conformance suite of package sink: a sink is finished when Run passes against a broker, fake or
+// real.
+//
+// Guarantee: what the contract of sink.Sink says is checked from outside, by what came back as results and by what the
+// broker holds, never by looking into the sink. The suite owns no goroutine beyond those of the case that runs, and each
+// case ends with a check that the sink left none behind.
+package sinktest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+	"go.uber.org/goleak"
+)
+
+// Stored is one message as a consumer finds it in the broker.
+type Stored struct {
+	Topic     string
+	Partition int32 // partition or queue number
+	Offset    int64 // rises with the order inside the partition
+	MessageID string
+	Key       string
+	Tag       string
+	Headers   []outbox.Header // the row's own, without those the sink adds, in any order
+	Body      []byte          // nil when the broker tells "no value" from an empty one and there is none
+}
+
+// Handling is what a sink does with a body that not every broker can carry.
+type Handling uint8
+
+const (
+	Carried    Handling = iota // comes back as it went in
+	ReadsEmpty                 // comes back as an empty body
+	Refused                    // is answered ClassPermanent
+)
+
+// Harness connects the suite with one kind of sink and a running broker.
+type Harness struct {
+	// New returns a sink that nobody else uses; the suite closes it.
+	New func(t testing.TB) sink.Sink
+	// Topic makes an empty topic with Partitions partitions and returns its name.
+	Topic func(t testing.TB) string
+	// Read returns everything the topic holds, ordered inside each partition.
+	Read func(t testing.TB, topic string) []Stored
+
+	Partitions   int    // of each topic made by Topic; 2 or more
+	MaxBytes     int    // a body of this size is taken, one of twice the size is refused for good
+	IllegalTopic string // a name that the sink refuses for good
+	UnknownTopic string // a legal name of a topic that does not exist
+
+	NullBody  Handling // of a body that is SQL NULL
+	EmptyBody Handling // of a body that is ''
+
+	// Poison changes a message so that only the broker notices that it can never be taken; nil when there is no such way.
+	Poison func(*outbox.Message)
+
+	// Stop makes the broker unreachable, Start brings it back with its data. Both nil: the cases about outages are skipped.
+	Stop, Start func(t testing.TB)
+
+	// Leaks are exceptions of the goroutine check: what the client library is known to leave behind.
+	Leaks []goleak.Option
+	// Patience bounds every wait of the suite; 60 s when zero.
+	Patience time.Duration
+}
+
+// Run runs every case, one after the other, each with a sink and topics of its own.
+func Run(t *testing.T, h Harness) {
+	if h.Patience == 0 {
+		h.Patience = time.Minute
+	}
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, *bench)
+	}{
+		{"OrderPerKey", orderPerKey},
+		{"ContentIsCarried", contentIsCarried},
+		{"ShardingKeyChoosesThePartition", shardingKey},
+		{"PartitionOfTheRow", explicitPartition},
+		{"B39_NullAndEmptyBody", nullAndEmptyBody},
+		{"B07_OddHeaders", oddHeaders},
+		{"B06_Oversize", oversize},
+		{"B32_D15_PoisonInTheMiddle", poisonInTheMiddle},
+		{"B32_D15_PoisonOnlyTheBrokerSees", poisonAtTheBroker},
+		{"B08_IllegalTopic", illegalTopic},
+		{"B34_UnknownTopic", unknownTopic},
+		{"EmptyBatch", emptyBatch},
+		{"LargeBatch", largeBatch},
+		{"ConcurrentSend", concurrentSend},
+		{"ProbeAndTopics", probeAndTopics},
+		{"CloseDuringSend", closeDuringSend},
+		{"SendAfterClose", sendAfterClose},
+		{"OutageAndReturn", outageAndReturn},
+		{"B30_CloseDuringOutage", closeDuringOutage},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, newBench(t, h)) })
+	}
+}
