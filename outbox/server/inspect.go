@@ -1,0 +1,159 @@
+package server
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Info is what the rest of the relay needs to know about a server, as it was when it was asked.
+type Info struct {
+	ID
+	Version             string // as the server prints it
+	Major, Minor, Patch int
+
+	GTID           bool   // transactions get GTIDs: always on MariaDB, gtid_mode=ON on MySQL
+	LogBin         bool   // there is a binlog
+	BinlogFormat   string // ROW, STATEMENT or MIXED
+	RowImage       string // global binlog_row_image: FULL, NOBLOB, MINIMAL or FULL_NODUP
+	RowMetadata    string // FULL, MINIMAL or NO_LOG; "" when the server is too old for the variable
+	LogReplicas    bool   // transactions that come by replication are in its own binlog
+	ReadOnly       bool
+	CaseFolding    int           // lower_case_table_names
+	MaxPacket      int           // max_allowed_packet, bytes
+	NetWriteLimit  time.Duration // net_write_timeout: a blocked dump is aborted after it
+	LogRetention   time.Duration // 0: binlogs are kept until somebody purges them
+	SyncBinlog     bool          // sync_binlog=1: a crash of the server loses no committed transaction
+	SessionImage   string        // binlog_row_image of the asking session: MINIMAL when a writing pool may set it
+	SkipsOwnEvents bool          // MariaDB: skip_replication holds in the asking session
+
+	TimeZone   string        // the default time zone of a session, SYSTEM replaced by the system's name
+	ZoneOffset time.Duration // of that zone, east of UTC, now
+
+	// Executed is what the identity check compares: MySQL gtid_executed, MariaDB gtid_binlog_state (the last GTID of each
+	// domain and server id). "" when the server has none.
+	Executed string
+}
+
+// String is for logs and errors.
+func (id ID) String() string {
+	switch {
+	case id == ID{}:
+		return "unknown server"
+	case id.UUID != "":
+		return fmt.Sprintf("%s server_uuid %s", id.Flavor, id.UUID)
+	}
+	return fmt.Sprintf("%s server_id %d", id.Flavor, id.ServerID)
+}
+
+// AtLeast compares the version.
+func (i Info) AtLeast(major, minor, patch int) bool {
+	if i.Major != major {
+		return i.Major > major
+	}
+	if i.Minor != minor {
+		return i.Minor > minor
+	}
+	return i.Patch >= patch
+}
+
+// Inspect asks the server of a pool for all of it. It needs no privilege.
+func Inspect(ctx context.Context, db *sql.DB) (Info, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return Info{}, fmt.Errorf("inspect the server: %w", err)
+	}
+	defer conn.Close()
+	global, err := queryVariables(ctx, conn, "GLOBAL", "version", "server_id", "server_uuid", "gtid_mode", "log_bin",
+		"binlog_format", "binlog_row_image", "binlog_row_metadata", "log_slave_updates", "log_replica_updates", "read_only",
+		"super_read_only", "lower_case_table_names", "max_allowed_packet", "net_write_timeout", "binlog_expire_logs_seconds",
+		"expire_logs_days", "sync_binlog")
+	if err != nil {
+		return Info{}, fmt.Errorf("inspect the server: %w", err)
+	}
+	info, err := global.info()
+	if err != nil {
+		return Info{}, fmt.Errorf("inspect the server: %w", err)
+	}
+	if err := info.askSession(ctx, conn); err != nil {
+		return Info{}, fmt.Errorf("inspect the server: %w", err)
+	}
+	if err := info.askExecuted(ctx, conn); err != nil {
+		return Info{}, fmt.Errorf("inspect the server: %w", err)
+	}
+	return info, nil
+}
+
+// MariaDB before 11 puts "5.5.5-" in front of its version in the handshake, some proxies also here (A38).
+var versionPattern = regexp.MustCompile(`^(?:5\.5\.5-)?(\d+)\.(\d+)(?:\.(\d+))?`)
+
+func (v variables) info() (Info, error) {
+	id, err := v.id()
+	if err != nil {
+		return Info{}, err
+	}
+	i := Info{ID: id, Version: v["version"]}
+	match := versionPattern.FindStringSubmatch(i.Version)
+	if match == nil {
+		return Info{}, fmt.Errorf("the server gives %q as its version", i.Version)
+	}
+	i.Major, i.Minor, i.Patch = number(match[1]), number(match[2]), number(match[3])
+	i.GTID = id.Flavor == outbox.MariaDB || v.on("gtid_mode")
+	i.LogBin = v.on("log_bin")
+	i.BinlogFormat, i.RowImage, i.RowMetadata = v["binlog_format"], v["binlog_row_image"], v["binlog_row_metadata"]
+	if i.BinlogFormat == "" {
+		i.BinlogFormat = "ROW" // servers without the variable know nothing else
+	}
+	i.LogReplicas = v.on("log_slave_updates") || v.on("log_replica_updates")
+	i.ReadOnly = v.on("read_only") || v.on("super_read_only")
+	i.CaseFolding, i.MaxPacket = number(v["lower_case_table_names"]), number(v["max_allowed_packet"])
+	i.NetWriteLimit = time.Duration(number(v["net_write_timeout"])) * time.Second
+	i.LogRetention = time.Duration(number(v["binlog_expire_logs_seconds"])) * time.Second
+	if i.LogRetention == 0 {
+		days, _ := strconv.ParseFloat(v["expire_logs_days"], 64) // absent since 8.4: no retention either
+		i.LogRetention = time.Duration(days * float64(24*time.Hour))
+	}
+	i.SyncBinlog = v["sync_binlog"] == "1"
+	return i, nil
+}
+
+// number reads a variable that is a number whenever the server has it; 0 otherwise.
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func (i *Info) askSession(ctx context.Context, conn *sql.Conn) error {
+	own, err := queryVariables(ctx, conn, "SESSION", "binlog_row_image", "skip_replication")
+	if err != nil {
+		return err
+	}
+	i.SessionImage, i.SkipsOwnEvents = own["binlog_row_image"], own.on("skip_replication")
+	var seconds int64
+	err = conn.QueryRowContext(ctx, "SELECT IF(@@session.time_zone='SYSTEM', @@system_time_zone, @@session.time_zone), "+
+		"ROUND(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW())/60)*60").Scan(&i.TimeZone, &seconds)
+	i.ZoneOffset = time.Duration(seconds) * time.Second
+	return err
+}
+
+// askExecuted does not use SHOW VARIABLES, which cuts values at 1024 characters.
+func (i *Info) askExecuted(ctx context.Context, conn *sql.Conn) error {
+	query := "SELECT @@GLOBAL.gtid_executed"
+	if i.Flavor == outbox.MariaDB {
+		query = "SELECT @@GLOBAL.gtid_binlog_state"
+	}
+	if err := conn.QueryRowContext(ctx, query).Scan(&i.Executed); err != nil {
+		return err
+	}
+	i.Executed = strings.Join(strings.Fields(i.Executed), "")
+	return nil
+}

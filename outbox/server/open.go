@@ -1,0 +1,182 @@
+package server
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Session says what the connections of a pool are for.
+type Session struct {
+	// Writes asks for what keeps our own updates small and off our own stream: binlog_row_image=MINIMAL, and on MariaDB
+	// skip_replication. Both are done without where the account may not set them; Info of this pool shows what was got.
+	// A read-only server is refused.
+	Writes bool
+	// MaxConns bounds the pool; 0 means 4. As many are kept open when idle.
+	MaxConns int
+}
+
+const idleTime = 5 * time.Minute
+
+// Open returns a pool. Nothing is dialled before its first use. Each new connection gets the session settings (READ
+// COMMITTED, short lock waits, strict SQL mode, utf8mb4; an UPDATE's count is of matched rows), then its server is shown
+// to guard; an error of guard comes back wrapped in *RefusedError from whatever wanted the connection. A nil guard
+// accepts every server.
+//
+// The session's time zone stays the server's default: columns that the server sets by ON UPDATE CURRENT_TIMESTAMP would
+// otherwise change their zone under our updates.
+func Open(cfg Config, guard func(context.Context, ID) error, session Session) (*sql.DB, error) {
+	base, err := mysql.NewConnector(cfg.driver())
+	if err != nil {
+		return nil, fmt.Errorf("connection settings for %s: %w", cfg.Address, err)
+	}
+	db := sql.OpenDB(&connector{Connector: base, address: cfg.Address, guard: guard, session: session})
+	conns := session.MaxConns
+	if conns == 0 {
+		conns = 4
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	db.SetConnMaxIdleTime(idleTime)
+	return db, nil
+}
+
+func (c Config) driver() *mysql.Config {
+	d := mysql.NewConfig()
+	d.Net, d.Addr, d.User, d.Passwd = c.Network(), c.Address, c.User, c.Password
+	d.TLS, d.AllowFallbackToPlaintext = c.TLS, c.TLSOptional
+	d.Timeout, d.ReadTimeout, d.WriteTimeout = c.DialTimeout, c.IOTimeout, c.IOTimeout
+	if c.DialTimeout == 0 {
+		d.Timeout = defaultDialTimeout
+	}
+	if c.IOTimeout == 0 {
+		d.ReadTimeout, d.WriteTimeout = defaultIOTimeout, defaultIOTimeout
+	}
+	d.ClientFoundRows = true
+	d.InterpolateParams = true
+	d.RejectReadOnly = true // the primary became a replica: leave the connection, the next one resolves the address again
+	d.Logger = &mysql.NopLogger{}
+	return d
+}
+
+// connector prepares and checks every connection before database/sql sees it.
+type connector struct {
+	driver.Connector
+	address string
+	guard   func(context.Context, ID) error
+	session Session
+}
+
+// Connect implements driver.Connector.
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, c.connectError(err)
+	}
+	if err := c.prepare(ctx, conn); err != nil {
+		return nil, errors.Join(err, ignoreLost(conn.Close()))
+	}
+	return conn, nil
+}
+
+// connectError names the server. driver.ErrBadConn would make database/sql try again in silence and then lose the cause.
+func (c *connector) connectError(err error) error {
+	if errors.Is(err, driver.ErrBadConn) {
+		err = mysql.ErrInvalidConn
+	}
+	return fmt.Errorf("connect to %s: %w", c.address, err)
+}
+
+func ignoreLost(err error) error {
+	if Classify(err) == Lost {
+		return nil
+	}
+	return err
+}
+
+const settings = "SET NAMES utf8mb4, SESSION autocommit=1, SESSION sql_mode='STRICT_TRANS_TABLES', " +
+	"SESSION innodb_lock_wait_timeout=1, SESSION lock_wait_timeout=2"
+
+func (c *connector) prepare(ctx context.Context, conn driver.Conn) error {
+	for _, statement := range []string{"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", settings} {
+		if err := execute(ctx, conn, statement); err != nil {
+			return c.connectError(fmt.Errorf("session settings: %w", err))
+		}
+	}
+	vars, err := identityVariables(ctx, conn)
+	if err != nil {
+		return c.connectError(fmt.Errorf("read the server's identity: %w", err))
+	}
+	id, err := vars.id()
+	if err != nil {
+		return c.connectError(err)
+	}
+	if c.guard != nil {
+		if err := c.guard(ctx, id); err != nil {
+			return &RefusedError{Address: c.address, ID: id, Err: err}
+		}
+	}
+	if !c.session.Writes {
+		return nil
+	}
+	if vars.on("read_only") || vars.on("super_read_only") {
+		return &ReadOnlyError{Address: c.address}
+	}
+	return c.narrow(ctx, conn, id.Flavor)
+}
+
+// narrow keeps our own updates out of the log as far as the account may; refusals are not errors.
+func (c *connector) narrow(ctx context.Context, conn driver.Conn, flavor outbox.Flavor) error {
+	statements := []string{"SET SESSION binlog_row_image='MINIMAL'"}
+	if flavor == outbox.MariaDB {
+		statements = append(statements, "SET SESSION skip_replication=1")
+	}
+	for _, statement := range statements {
+		err := execute(ctx, conn, statement)
+		var answer *mysql.MySQLError
+		if err != nil && !errors.As(err, &answer) {
+			return c.connectError(err)
+		}
+	}
+	return nil
+}
+
+func execute(ctx context.Context, conn driver.Conn, statement string) error {
+	execer, ok := conn.(driver.ExecerContext)
+	if !ok {
+		return fmt.Errorf("the driver's connection (%T) runs no statements", conn)
+	}
+	_, err := execer.ExecContext(ctx, statement, nil)
+	return err
+}
+
+// RefusedError says that the identity guard did not accept a server.
+type RefusedError struct {
+	Address string
+	ID      ID
+	Err     error // the guard's
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("server at %s (%s): %v", e.Address, e.ID, e.Err)
+}
+
+// Unwrap returns the guard's error.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// ReadOnlyError says that a pool meant for writing met a server that takes no writes.
+type ReadOnlyError struct{ Address string }
+
+// Error implements error.
+func (e *ReadOnlyError) Error() string {
+	return fmt.Sprintf("server at %s is read-only (a replica, or in maintenance): point source.address at the primary, "+
+		"or end the maintenance; it is tried again", e.Address)
+}

@@ -1,0 +1,134 @@
+package server
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// endStatement is where the name of the statement changed: MySQL 8.2 brought the new one, 8.4 took the old one away;
+// MariaDB has its own since 10.5.2.
+func (i Info) endStatement() string {
+	switch {
+	case i.Flavor == outbox.MariaDB && i.AtLeast(10, 5, 2):
+		return "SHOW BINLOG STATUS"
+	case i.Flavor == outbox.MySQL && i.AtLeast(8, 2, 0):
+		return "SHOW BINARY LOG STATUS"
+	}
+	return "SHOW MASTER STATUS"
+}
+
+// End is the position behind the last transaction in the log. Its GTID set is never ahead of file and offset, but may
+// trail them by the transactions that are committing: whoever resumes by it reads some twice and misses none.
+// It needs REPLICATION CLIENT (MariaDB: BINLOG MONITOR).
+func (i Info) End(ctx context.Context, db *sql.DB) (outbox.Position, error) {
+	var gtids string
+	if i.Flavor == outbox.MariaDB { // MySQL's is a column of the status
+		if err := db.QueryRowContext(ctx, "SELECT @@GLOBAL.gtid_binlog_pos").Scan(&gtids); err != nil {
+			return outbox.Position{}, fmt.Errorf("read the end of the binlog: %w", err)
+		}
+	}
+	rows, err := table(ctx, db, i.endStatement())
+	if err != nil {
+		return outbox.Position{}, fmt.Errorf("read the end of the binlog: %w", err)
+	}
+	if len(rows) == 0 {
+		return outbox.Position{}, errors.New("the server writes no binlog: set log_bin and restart it")
+	}
+	if i.Flavor == outbox.MySQL && i.GTID {
+		gtids = rows[0]["executed_gtid_set"]
+	}
+	return position(rows[0]["file"], rows[0]["position"], gtids)
+}
+
+func position(file, offset, gtids string) (outbox.Position, error) {
+	n, err := strconv.ParseUint(offset, 10, 64)
+	if err != nil || file == "" {
+		return outbox.Position{}, fmt.Errorf("the server gives %q, %q as a position", file, offset)
+	}
+	return outbox.Position{File: file, Offset: n, GTIDs: strings.Join(strings.Fields(gtids), "")}, nil
+}
+
+// firstOffset is behind the four magic bytes with which every binlog file begins.
+const firstOffset = 4
+
+// Earliest is the oldest position that can still be read. MySQL: with the purged GTIDs. MariaDB has no such set; there
+// GTIDs is empty and a resume goes by file.
+func (i Info) Earliest(ctx context.Context, db *sql.DB) (outbox.Position, error) {
+	logs, err := i.logs(ctx, db)
+	if err != nil {
+		return outbox.Position{}, err
+	}
+	p := outbox.Position{File: logs[0]["log_name"], Offset: firstOffset}
+	if i.Flavor == outbox.MySQL && i.GTID {
+		if err := db.QueryRowContext(ctx, "SELECT @@GLOBAL.gtid_purged").Scan(&p.GTIDs); err != nil {
+			return outbox.Position{}, fmt.Errorf("read gtid_purged: %w", err)
+		}
+		p.GTIDs = strings.Join(strings.Fields(p.GTIDs), "")
+	}
+	return p, nil
+}
+
+// HasFile reports whether the file of a position is still there and as long as the position says. false means a gap: it
+// was purged, or the server has lost what it had written.
+func (i Info) HasFile(ctx context.Context, db *sql.DB, p outbox.Position) (bool, error) {
+	logs, err := i.logs(ctx, db)
+	if err != nil {
+		return false, err
+	}
+	for _, log := range logs {
+		if log["log_name"] == p.File {
+			size, err := strconv.ParseUint(log["file_size"], 10, 64)
+			if err != nil {
+				return false, fmt.Errorf("the server gives %q as the size of %s", log["file_size"], p.File)
+			}
+			return p.Offset <= size, nil
+		}
+	}
+	return false, nil
+}
+
+func (i Info) logs(ctx context.Context, db *sql.DB) ([]map[string]string, error) {
+	logs, err := table(ctx, db, "SHOW BINARY LOGS")
+	if err != nil {
+		return nil, fmt.Errorf("list the binlog files: %w", err)
+	}
+	if len(logs) == 0 {
+		return nil, errors.New("the server has no binlog files: set log_bin and restart it")
+	}
+	return logs, nil
+}
+
+// table reads a SHOW statement whose columns vary with the version: each row by lower-case column name, NULL as "".
+func table(ctx context.Context, db *sql.DB, statement string) ([]map[string]string, error) {
+	rows, err := db.QueryContext(ctx, statement)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	var out []map[string]string
+	for rows.Next() {
+		values, into := make([]sql.NullString, len(names)), make([]any, len(names))
+		for k := range values {
+			into[k] = &values[k]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		row := map[string]string{}
+		for k, name := range names {
+			row[strings.ToLower(name)] = values[k].String
+		}
+		out = append(out, row)
+	}
+	return out, rows.Err()
+}
