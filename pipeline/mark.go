@@ -1,0 +1,128 @@
+package pipeline
+
+import (
+	"fmt"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// mark is the low-water mark over the transactions of the log: the end of the last transaction below which every row is
+// settled. It is a pure type: no clock, no lock, no I/O.
+//
+// Transactions are opened in log order with their number of rows and settled row by row in any order. Transactions without
+// rows cost no slot while they follow one another, however many there are, so memory is bounded by the rows in flight.
+type mark struct {
+	low   outbox.Position // end of the settled prefix; GTIDs is not kept here but in set
+	set   *outbox.GTIDSet // transactions of the settled prefix; nil for a server without GTIDs
+	slots []slot          // open transactions, oldest first; slots[0] belongs to sequence number first
+	first uint64
+	floor uint64 // numbers below belong to transactions that reset forgot
+}
+
+// slot is one transaction with rows, or a run of transactions without.
+type slot struct {
+	open   int // rows not settled yet
+	rows   int // rows at opening; 0 for a run of foreign transactions
+	end    outbox.Position
+	gtid   outbox.GTID
+	merged *outbox.GTIDSet // of a run of more than one; nil otherwise
+}
+
+// newMark starts at a position; its GTID set, when it has one, is parsed in the given flavour.
+func newMark(flavor outbox.Flavor, at outbox.Position) (*mark, error) {
+	m := &mark{first: 1, floor: 1}
+	return m, m.reset(flavor, at)
+}
+
+// reset forgets all open transactions and starts anew. Sequence numbers go on, so that settlements of forgotten
+// transactions can be told from wrong ones.
+func (m *mark) reset(flavor outbox.Flavor, at outbox.Position) error {
+	set, err := outbox.ParseGTIDSet(flavor, at.GTIDs)
+	if err != nil {
+		return err
+	}
+	m.first += uint64(len(m.slots))
+	m.floor = m.first
+	clear(m.slots)
+	m.slots = m.slots[:0]
+	m.set = set
+	m.low = outbox.Position{File: at.File, Offset: at.Offset}
+	return nil
+}
+
+// start opens a transaction with the given number of rows and returns its sequence number; 0 when it has none.
+func (m *mark) start(end outbox.Position, gtid outbox.GTID, rows int) uint64 {
+	if rows > 0 {
+		m.slots = append(m.slots, slot{open: rows, rows: rows, end: end, gtid: gtid})
+		return m.first + uint64(len(m.slots)) - 1
+	}
+	if len(m.slots) == 0 {
+		m.low = end
+		m.set.Add(gtid)
+		return 0
+	}
+	last := &m.slots[len(m.slots)-1]
+	if last.rows > 0 {
+		m.slots = append(m.slots, slot{end: end, gtid: gtid})
+		return 0
+	}
+	if last.merged == nil {
+		last.merged = outbox.NewGTIDSet(m.set.Flavor())
+		last.merged.Add(last.gtid)
+	}
+	last.merged.Add(gtid)
+	last.end = end
+	return 0
+}
+
+// idle moves the mark to a position that the server says is behind everything, when nothing is open.
+func (m *mark) idle(at outbox.Position) {
+	if len(m.slots) == 0 && at.File != "" && m.low.Compare(at) < 0 {
+		m.low = outbox.Position{File: at.File, Offset: at.Offset}
+	}
+}
+
+// settle marks one row of a transaction as settled. Settling more rows than were opened, or a transaction never opened, is
+// an error of the caller; transactions forgotten by reset are ignored.
+func (m *mark) settle(seq uint64) error {
+	if seq < m.floor {
+		return nil
+	}
+	if seq < m.first {
+		return fmt.Errorf("low-water mark: transaction %d is settled twice", seq)
+	}
+	if seq >= m.first+uint64(len(m.slots)) {
+		return fmt.Errorf("low-water mark: transaction %d was never opened", seq)
+	}
+	s := &m.slots[seq-m.first]
+	if s.open == 0 {
+		return fmt.Errorf("low-water mark: transaction %d is settled twice", seq)
+	}
+	s.open--
+	m.advance()
+	return nil
+}
+
+func (m *mark) advance() {
+	n := 0
+	for n < len(m.slots) && m.slots[n].open == 0 {
+		s := &m.slots[n]
+		m.low = s.end
+		if s.merged != nil {
+			m.set.AddSet(s.merged)
+		} else {
+			m.set.Add(s.gtid)
+		}
+		*s = slot{}
+		n++
+	}
+	m.slots = m.slots[n:]
+	m.first += uint64(n)
+}
+
+// position returns the mark with the text of its GTID set.
+func (m *mark) position() outbox.Position {
+	p := m.low
+	p.GTIDs = m.set.String()
+	return p
+}

@@ -1,0 +1,224 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// dueSlack is how far next_retry_time may lie behind the commit before a row counts as delayed: producers write "now" with
+// rounding and clock skew (design 1, "Delayed messages").
+const dueSlack = 2 * time.Second
+
+// chunk is how many rows of one transaction are handed to the sink at once.
+const chunk = 500
+
+// Connected opens a stream that starts at from. Rows up to end, the server's position at connect, form the catch-up zone:
+// they are checked by primary key before they are published.
+func (p *Pipeline) Connected(ctx context.Context, from, end outbox.Position) error {
+	p.order.Lock()
+	defer p.order.Unlock()
+	if err := p.checkZone(ctx); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.zoneEnd = end
+	p.offered = from
+	p.readerUp = true
+	p.broadcast()
+	return nil
+}
+
+// Disconnected tells that the stream ended: the sweep stops waiting for it.
+func (p *Pipeline) Disconnected() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.readerUp = false
+	p.broadcast()
+}
+
+// Offer takes one transaction over, in log order. It blocks while there is no room or the breaker is open: that is the
+// back-pressure on the reader. Transactions without rows pass at once.
+func (p *Pipeline) Offer(ctx context.Context, txn *outbox.Txn) error {
+	p.countLetGo(txn.LetGo)
+	p.order.Lock()
+	defer p.order.Unlock()
+	p.mu.Lock()
+	seq := p.mark.start(txn.End, txn.GTID, len(txn.Messages))
+	p.mu.Unlock()
+	for rows := txn.Messages; len(rows) > 0; {
+		n := min(len(rows), chunk)
+		if err := p.take(ctx, txn, seq, rows[:n]); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	p.mu.Lock()
+	p.offered = txn.End
+	p.broadcast()
+	complete := p.zoneEnd.Compare(txn.End) <= 0
+	p.mu.Unlock()
+	if complete {
+		return p.checkZone(ctx)
+	}
+	return nil
+}
+
+// Idle tells that the server has nothing behind pos: everything before was offered.
+func (p *Pipeline) Idle(pos outbox.Position) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.offered.Compare(pos) < 0 {
+		p.offered = pos
+		p.broadcast()
+	}
+	p.mark.idle(pos)
+}
+
+// take reserves rows of one transaction and hands them on: to the sink, to the catch-up check, or to the sweep. Rows that
+// somebody owns already are dropped: their owner answers for them. Callers hold order.
+func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows []*outbox.Message) error {
+	inZone, err := p.enter(ctx, txn.End)
+	if err != nil {
+		return err
+	}
+	entries := make([]entry, len(rows))
+	ready := make([]*outbox.Message, 0, len(rows))
+	now := time.Now()
+	for i, m := range rows {
+		e := &entries[i]
+		e.message, e.seq, e.size = m, seq, m.Size()
+		if !p.registry.reserve(m.Identity, e) {
+			p.settleRow(e)
+			continue
+		}
+		if cause := p.unfit(m, txn.CommittedAt, inZone); cause != "" {
+			p.letGo(e, cause)
+			continue
+		}
+		if inZone {
+			p.waiting = append(p.waiting, e)
+			continue
+		}
+		p.launch(e, now)
+		ready = append(ready, m)
+	}
+	p.mu.Unlock()
+	p.send(ready)
+	if len(p.waiting) >= zonePage {
+		return p.checkZone(ctx)
+	}
+	return nil
+}
+
+// enter waits for room and tells whether a transaction ending at end lies in the catch-up zone, as the zone stands when the
+// rows are reserved: a sweep may raise it while the reader waits. What waits for its check goes first. On success mu is held.
+func (p *Pipeline) enter(ctx context.Context, end outbox.Position) (inZone bool, err error) {
+	for {
+		if err := p.await(ctx, p.room); err != nil {
+			return false, err
+		}
+		if inZone = end.Compare(p.zoneEnd) <= 0; inZone || len(p.waiting) == 0 {
+			return inZone, nil
+		}
+		p.mu.Unlock()
+		if err := p.checkZone(ctx); err != nil {
+			return false, err
+		}
+	}
+}
+
+// unfit says why the fast path does not publish a row; "" when it does. In the catch-up zone the due time is judged by the
+// database, later. Callers hold mu.
+func (p *Pipeline) unfit(m *outbox.Message, committed time.Time, inZone bool) outbox.Cause {
+	switch {
+	case m.Status != outbox.Pending:
+		return outbox.CauseStatus
+	case !inZone && !m.DueAt.IsZero() && m.DueAt.Sub(committed) > dueSlack:
+		return outbox.CauseNotDue
+	case p.topicParked(m.Topic):
+		return outbox.CauseTopic
+	}
+	return ""
+}
+
+// launch counts an entry as being in the sink's hands. Callers hold mu and send it afterwards.
+func (p *Pipeline) launch(e *entry, now time.Time) {
+	if e.sends == 0 {
+		e.first = now
+	}
+	e.state = inFlight
+	e.sends++
+	if p.inFlight == 0 {
+		p.quietSince = now
+	}
+	p.inFlight++
+	p.inFlightB += e.size
+	if e.seq == 0 {
+		p.sweepFlight++
+	}
+}
+
+// land takes an entry out of the sink's hands. Callers hold mu.
+func (p *Pipeline) land(e *entry) {
+	p.inFlight--
+	p.inFlightB -= e.size
+	if e.seq == 0 {
+		p.sweepFlight--
+	}
+}
+
+func (p *Pipeline) send(batch []*outbox.Message) {
+	if len(batch) > 0 {
+		p.sink.Send(batch, p.results)
+	}
+}
+
+// letGo forgets a row: the position moves on and the sweep does the work. A claim of ours is given back, which keeps the row
+// owned until the table confirms it. Callers hold mu; the returned settlement, if any, is for ack.
+func (p *Pipeline) letGo(e *entry, cause outbox.Cause) (outbox.Settlement, bool) {
+	p.metrics.letGo(cause, 1)
+	if cause.Nudges() && p.cfg.Nudge != nil {
+		p.cfg.Nudge()
+	}
+	m := e.message
+	if m.Claim != "" {
+		return p.answer(e, outbox.Settlement{Identity: m.Identity, Verdict: outbox.VerdictRelease, RetryCount: m.RetryCount, Claim: m.Claim, Message: m}), true
+	}
+	delete(p.registry, m.Identity)
+	p.settleRow(e)
+	return outbox.Settlement{}, false
+}
+
+// answer moves an entry to the care of ack. Callers hold mu.
+func (p *Pipeline) answer(e *entry, s outbox.Settlement) outbox.Settlement {
+	e.state = answered
+	p.unconfirmed++
+	return s
+}
+
+// settleRow settles one row in the low-water mark; a bookkeeping error is ours and is reported. Callers hold mu.
+func (p *Pipeline) settleRow(e *entry) {
+	if e.seq == 0 {
+		return
+	}
+	if err := p.mark.settle(e.seq); err != nil {
+		p.metrics.bugs.Inc()
+		p.log.Error("progress accounting is wrong: please report this", zap.Error(err))
+	}
+}
+
+func (p *Pipeline) countLetGo(list []outbox.LetGo) {
+	nudge := false
+	for _, l := range list {
+		p.metrics.letGo(l.Cause, max(l.Rows, 1))
+		nudge = nudge || l.Cause.Nudges()
+	}
+	if nudge && p.cfg.Nudge != nil {
+		p.cfg.Nudge()
+	}
+}

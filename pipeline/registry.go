@@ -1,0 +1,42 @@
+package pipeline
+
+import (
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// registry holds the identities in the relay's hands: each has one owner, the fast path or the sweep, from the
+// reservation until its outcome is confirmed in MySQL or the row was let go. The pipeline's lock guards it.
+type registry map[outbox.Identity]*entry
+
+type entryState uint8
+
+const (
+	reserved  entryState = iota // waiting for the catch-up check, a claim or room
+	inFlight                    // in the sink's hands
+	held                        // to be sent again: its outcome was unknown or its broker away
+	answered                    // verdict handed to ack, not confirmed in MySQL yet
+	journaled                   // read from the journal at start, not confirmed in MySQL yet
+)
+
+// entry is one owned row.
+type entry struct {
+	message *outbox.Message // nil until the row was read back (sweep) and for journal entries
+	seq     uint64          // its transaction in the low-water mark; 0 on the sweep path
+	state   entryState
+	size    int
+	sends   int       // how often it was handed to the sink
+	unknown int       // how many of these ended without an answer
+	first   time.Time // of its first send
+	retryAt time.Time // state held
+}
+
+// reserve takes ownership for e unless somebody has it.
+func (r registry) reserve(id outbox.Identity, e *entry) bool {
+	if _, owned := r[id]; owned {
+		return false
+	}
+	r[id] = e
+	return true
+}

@@ -1,0 +1,166 @@
+package pipeline
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+// unknownLimit is how often a message may stay without an answer, while others of its topic get one, before that counts as a
+// refusal: then it is the message, not the broker.
+const unknownLimit = 3
+
+// results takes outcomes from the sink, on the sink's goroutine: it decides and hands on, and never waits.
+func (p *Pipeline) results(list []sink.Result) {
+	now := time.Now()
+	verdicts := make([]outbox.Settlement, 0, len(list))
+	p.mu.Lock()
+	for i := range list {
+		r := &list[i]
+		e := p.registry[r.Message.Identity]
+		if e == nil || e.state != inFlight {
+			p.metrics.bugs.Inc()
+			p.log.Error("the sink answered a message that is not in its hands: please report this", zap.String("table", r.Message.Table), zap.String("id", r.Message.ID))
+			continue
+		}
+		p.land(e)
+		p.metrics.outcome(r, now)
+		if s, ok := p.decide(e, r, now); ok {
+			verdicts = append(verdicts, s)
+		}
+	}
+	p.quietSince = now
+	p.broadcast()
+	p.mu.Unlock()
+	if len(verdicts) > 0 {
+		p.acks.Add(verdicts)
+	}
+}
+
+// decide applies the table "Failures of a publish" of design 1. Callers hold mu.
+func (p *Pipeline) decide(e *entry, r *sink.Result, now time.Time) (outbox.Settlement, bool) {
+	m := r.Message
+	s := outbox.Settlement{Identity: m.Identity, RetryCount: m.RetryCount, Claim: m.Claim, Reason: r.Reason, Message: m}
+	switch r.Class {
+	case outbox.ClassNone:
+		p.brokerAnswered(m.Topic, now, true)
+		s.Verdict, s.BrokerID = outbox.VerdictSent, r.BrokerID
+		return p.answer(e, s), true
+	case outbox.ClassPermanent:
+		p.brokerAnswered(m.Topic, now, false)
+		s.Verdict = outbox.VerdictFailed
+		return p.answer(e, s), true
+	case outbox.ClassRefused:
+		p.brokerAnswered(m.Topic, now, false)
+		return p.refuse(e, s), true
+	case outbox.ClassTopic:
+		p.brokerAnswered(m.Topic, now, false)
+		p.park(m.Topic, r.Reason, now)
+		return p.letGo(e, outbox.CauseTopic)
+	case outbox.ClassUnknown:
+		e.unknown++
+		if e.unknown >= unknownLimit && p.lastOK[m.Topic].After(e.first) {
+			return p.refuse(e, s), true
+		}
+	case outbox.ClassOutage, outbox.ClassService:
+		if e.sends > 1 && p.breaker.state == breakerClosed && p.lastOK[m.Topic].After(e.first) {
+			return p.letGo(e, outbox.CauseOutage) // its broker is away, others work
+		}
+	}
+	p.hold(e, r, now)
+	return outbox.Settlement{}, false
+}
+
+// refuse uses one unit of the row's budget. Callers hold mu.
+func (p *Pipeline) refuse(e *entry, s outbox.Settlement) outbox.Settlement {
+	budget := p.cfg.MaxRetry
+	if s.Message.MaxRetry >= 0 {
+		budget = s.Message.MaxRetry
+	}
+	if s.RetryCount >= budget {
+		s.Verdict = outbox.VerdictFailed
+		return p.answer(e, s)
+	}
+	s.Verdict, s.Delay = outbox.VerdictRetry, p.cfg.Backoff.Delay(s.RetryCount, p.random())
+	return p.answer(e, s)
+}
+
+func (p *Pipeline) random() float64 {
+	if p.cfg.Random == nil {
+		return 0.5
+	}
+	return p.cfg.Random()
+}
+
+// hold keeps a message for a second send and feeds the breaker. Callers hold mu.
+func (p *Pipeline) hold(e *entry, r *sink.Result, now time.Time) {
+	e.state = held
+	e.retryAt = now.Add(min(100*time.Millisecond<<min(e.sends, 10), maxProbeDelay))
+	p.heldBack = append(p.heldBack, e)
+	p.trouble = r.Class.String() + ": " + r.Reason
+	if p.breaker.failed(now) {
+		p.log.Warn("the broker does not take messages: waiting for it, the budget of no row is touched",
+			zap.String("class", r.Class.String()), zap.String("reason", r.Reason))
+	}
+	p.kick()
+}
+
+// brokerAnswered records a sign of life. Callers hold mu.
+func (p *Pipeline) brokerAnswered(topic string, now time.Time, published bool) {
+	if published {
+		if len(p.lastOK) < maxTopics || !p.lastOK[topic].IsZero() {
+			p.lastOK[topic] = now
+		}
+		if len(p.parked) > 0 {
+			p.unpark(topic)
+		}
+	}
+	p.trouble = ""
+	if p.breaker.answered() {
+		for _, e := range p.heldBack { // the outage is over for all of them
+			e.retryAt = now
+		}
+		p.log.Info("the broker takes messages again", zap.Int("held", len(p.heldBack)))
+		p.kick()
+	}
+}
+
+// Settled records verdicts that are durable: sent ones in the very batch that journals them, others once the table
+// shows them. The low-water mark may move over their rows.
+func (p *Pipeline) Settled(list []outbox.Settlement) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range list {
+		if e := p.registry[list[i].Identity]; e != nil && e.seq != 0 {
+			p.settleRow(e)
+			e.seq = 0
+		}
+	}
+}
+
+// Confirmed records verdicts that the table shows: the rows leave the registry.
+func (p *Pipeline) Confirmed(list []outbox.Settlement) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range list {
+		if e := p.registry[list[i].Identity]; e != nil && e.state >= answered {
+			delete(p.registry, list[i].Identity)
+			p.unconfirmed--
+		}
+	}
+	p.broadcast()
+}
+
+// Checkpoint returns the low-water mark and whether it moved since the last call.
+func (p *Pipeline) Checkpoint() (outbox.Position, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mark.low == (outbox.Position{File: p.saved.File, Offset: p.saved.Offset}) {
+		return p.saved, false
+	}
+	p.saved = p.mark.position()
+	return p.saved, true
+}
