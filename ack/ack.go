@@ -1,0 +1,199 @@
+// Package ack carries verdicts home: the broker's acknowledgements into the journal, together with the checkpoint they
+// allow, and every verdict into the table in batched status updates.
+//
+// Guarantees:
+//   - A sent row counts as settled only in the batch that journals it: the checkpoint never covers a sent row that a
+//     restart would not know of. When that batch fails, Run ends with the error and nothing is journalled any more.
+//   - A row leaves the journal and the registry only when the table has confirmed its verdict, so nobody publishes it
+//     again meanwhile. A database that is away delays this and loses nothing.
+//   - A row whose verdict the table refuses for its data holds up no other row.
+//
+// Run owns two goroutines, its own (journal) and one for the table; both have ended when it returns. The journal never
+// waits for the table.
+package ack
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Progress is the pipeline's account of rows and positions. Its methods are called from both goroutines of Run and do not
+// block.
+type Progress interface {
+	// Settled takes rows as settled: sent ones right before the Commit that journals them, others when they are final in
+	// the table or let go.
+	Settled([]outbox.Settlement)
+	// Checkpoint is the low-water mark, and whether it moved since the last call.
+	Checkpoint() (at outbox.Position, moved bool)
+	// Confirmed releases rows from the registry: the table has their verdict, or they are let go.
+	Confirmed([]outbox.Settlement)
+}
+
+// Journal is the durable memory of sent rows that the table does not show as SENT yet.
+type Journal interface {
+	// Commit removes confirmed, adds sent and moves the checkpoint (nil: leaves it) in one synced batch. It is never called
+	// concurrently. An error means that nothing may be assumed and that the process must stop.
+	Commit(sent []outbox.Settlement, confirmed []outbox.Identity, checkpoint *outbox.Position) error
+}
+
+// Marker writes verdicts to the tables.
+type Marker interface {
+	// Apply writes a batch of at most 500 rows of one table, sorted by primary key. A nil error: every settlement that is
+	// not in the list is final in the table (written, final already, or the row is gone). An error: nothing is known of the
+	// batch, which is applied again. It is never called concurrently.
+	Apply(ctx context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error)
+}
+
+// Config holds the rhythm; zero values take the defaults.
+type Config struct {
+	CommitEvery  time.Duration  // least time between two journal commits; 5 ms
+	MarkEvery    time.Duration  // longest wait of a verdict for its batch to fill; 20 ms
+	FlushTimeout time.Duration  // for what is queued when Run is told to end; 10 s
+	Retry        outbox.Backoff // between attempts while the database is away; 100 ms doubled to 5 s
+}
+
+const (
+	markBatch = 500 // rows in one status update, and verdicts that are worth one at once (design 1, Writing rules)
+
+	checkpointEvery = time.Second // a checkpoint that moved, or confirmed entries, wait no longer for a commit
+
+	// applyTimeout ends an attempt on a connection that has gone silent; an ordinary batch takes milliseconds.
+	applyTimeout = 30 * time.Second
+)
+
+// Acker is the station behind the sinks. Add may be called before and while Run runs, from any goroutine.
+type Acker struct {
+	cfg      Config
+	progress Progress
+	journal  Journal
+	marker   Marker
+	log      *zap.Logger
+	metrics  *metrics
+
+	sent  *queue // acknowledged, not journalled yet
+	marks *lanes // for the tables: journalled sent rows and all other verdicts
+
+	confirmedLock sync.Mutex
+	confirmed     []outbox.Identity // SENT in the table, still in the journal
+
+	pending atomic.Int64
+}
+
+// New makes an Acker; it does no I/O. Its metrics are registered on reg.
+func New(cfg Config, progress Progress, journal Journal, marker Marker, log *zap.Logger, reg prometheus.Registerer) *Acker {
+	cfg.setDefaults()
+	a := &Acker{
+		cfg: cfg, progress: progress, journal: journal, marker: marker, log: log,
+		sent: newQueue(), marks: newLanes(),
+	}
+	a.metrics = newMetrics(reg, a.Pending)
+	return a
+}
+
+func (c *Config) setDefaults() {
+	if c.CommitEvery <= 0 {
+		c.CommitEvery = 5 * time.Millisecond
+	}
+	if c.MarkEvery <= 0 {
+		c.MarkEvery = 20 * time.Millisecond
+	}
+	if c.FlushTimeout <= 0 {
+		c.FlushTimeout = 10 * time.Second
+	}
+	if c.Retry.Base <= 0 && len(c.Retry.Schedule) == 0 {
+		c.Retry = outbox.Backoff{Base: 100 * time.Millisecond, Max: 5 * time.Second}
+	}
+}
+
+// Add takes verdicts over; it never blocks. The slice is not kept.
+func (a *Acker) Add(list []outbox.Settlement) {
+	a.pending.Add(int64(len(list)))
+	for len(list) > 0 {
+		// Runs of one kind go in one piece: the usual list is one run.
+		n, isSent := 1, list[0].Verdict == outbox.VerdictSent
+		for n < len(list) && (list[n].Verdict == outbox.VerdictSent) == isSent {
+			n++
+		}
+		if isSent {
+			a.sent.add(list[:n])
+		} else {
+			a.marks.add(list[:n])
+		}
+		list = list[n:]
+	}
+}
+
+// Pending is the number of verdicts that neither the table has confirmed nor it has refused as unwritable.
+func (a *Acker) Pending() int { return int(a.pending.Load()) }
+
+// Run works until ctx ends, by when the caller has drained the pipeline; it then flushes what is queued for at most
+// FlushTimeout and returns nil. Any error is a failed journal commit: the caller must stop the process.
+func (a *Acker) Run(ctx context.Context) error {
+	// The end of ctx ends the loops, not the statement that is on its way: cutting it would only make it run twice.
+	work, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	loops, stop := context.WithCancel(ctx)
+	defer stop()
+
+	marked := make(chan struct{})
+	go func() {
+		defer close(marked)
+		a.markLoop(loops, work)
+	}()
+	err := a.journalLoop(loops)
+	if err != nil {
+		stop()
+		cut()
+		<-marked
+		return err
+	}
+	limit := time.AfterFunc(a.cfg.FlushTimeout, cut)
+	defer limit.Stop()
+	<-marked
+	return a.flush(work)
+}
+
+// flush writes what is queued: first the journal, which alone decides about duplicates, then the table.
+func (a *Acker) flush(work context.Context) error {
+	if err := a.commit(); err != nil {
+		return err
+	}
+	for a.marks.len() > 0 && a.markNext(work, work, 0) {
+	}
+	if err := a.commit(); err != nil {
+		return err
+	}
+	if left := a.marks.len(); left > 0 {
+		a.log.Warn("stopped before every verdict was written to the table: sent rows are in the journal and are written at "+
+			"the next start, all others are published again", zap.Int("rows", left))
+	}
+	return nil
+}
+
+// Replay writes journal entries of an earlier run to the table; it is called before Run, while the registry owns them and
+// the reader has not started. It tries until the database takes them or ctx ends. Entries that cannot be written stay in
+// the journal and in the registry.
+func (a *Acker) Replay(ctx context.Context, entries []outbox.Settlement) error {
+	a.pending.Add(int64(len(entries)))
+	a.marks.add(entries)
+	for a.marks.len() > 0 && a.markNext(ctx, ctx, 0) {
+		if done := a.takeConfirmed(); len(done) > 0 {
+			if err := a.journal.Commit(nil, done, nil); err != nil {
+				return fmt.Errorf("remove %d entries from the journal: %w; check the state directory and its disk", len(done), err)
+			}
+		}
+	}
+	if left := a.marks.clear(); left > 0 {
+		a.pending.Add(-int64(left))
+		return fmt.Errorf("write the journal to the tables: %d rows are left for the next start: %w", left, context.Cause(ctx))
+	}
+	return nil
+}

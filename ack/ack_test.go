@@ -1,0 +1,214 @@
+package ack
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+const shop = "shop.t_local_message"
+
+func wantCalls(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Fatalf("calls:\n  %s\nwant:\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+// The order is what bounds duplicates (P3) and loses nothing: settled, then the checkpoint and the entry in one batch, then
+// the table, then the registry, and the entry leaves with a later batch.
+func TestD04_SentIsJournalledWithTheCheckpointBeforeTheTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, newWorld())
+		b.Add([]outbox.Settlement{settlement(shop, 1, outbox.VerdictSent)})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		wantCalls(t, b.trace(),
+			"settled [1]",
+			"commit sent=[1] confirmed=0 checkpoint=true",
+			"apply [1] true",
+			"confirmed [1]",
+			"commit sent=[] confirmed=1 checkpoint=false",
+		)
+		if b.Pending() != 0 || b.journalled() != 0 {
+			t.Fatalf("pending %d, in the journal %d", b.Pending(), b.journalled())
+		}
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestRefusedRowsAreSettledOnlyWhenTheTableHasThem(t *testing.T) {
+	for _, v := range []outbox.Verdict{outbox.VerdictRetry, outbox.VerdictFailed, outbox.VerdictRelease} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			var away atomic.Bool
+			away.Store(true)
+			w.onApply = func(context.Context, []outbox.Settlement) ([]outbox.Unwritable, error) {
+				if away.Load() {
+					return nil, errors.New("server has gone away")
+				}
+				return nil, nil
+			}
+			b := start(t, w)
+			b.Add([]outbox.Settlement{settlement(shop, 1, v)})
+			time.Sleep(50 * time.Millisecond)
+			synctest.Wait()
+			wantCalls(t, b.trace(), "apply [1] false")
+			away.Store(false)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			wantCalls(t, b.trace(), "apply [1] false", "apply [1] true", "settled [1]", "confirmed [1]")
+			if err := b.close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestC03_FailedCommitEndsRunAndNothingIsWrittenAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		broken := errors.New("disk full")
+		w.onCommit = func(sent []outbox.Settlement) error {
+			if slices.Contains(names(sent), "2") {
+				return broken
+			}
+			return nil
+		}
+		w.onApply = func(ctx context.Context, _ []outbox.Settlement) ([]outbox.Unwritable, error) {
+			<-ctx.Done() // a statement is on its way: the end must not wait for it
+			return nil, ctx.Err()
+		}
+		b := start(t, w)
+		b.Add([]outbox.Settlement{settlement(shop, 1, outbox.VerdictSent)})
+		time.Sleep(time.Second)
+		b.Add([]outbox.Settlement{settlement(shop, 2, outbox.VerdictSent)})
+		began := time.Now()
+		if err := <-b.end; !errors.Is(err, broken) {
+			t.Fatalf("Run ended with %v", err)
+		}
+		if time.Since(began) > time.Second {
+			t.Fatalf("Run ended %v after the failure", time.Since(began))
+		}
+		wantCalls(t, b.trace(), "settled [1]", "commit sent=[1] confirmed=0 checkpoint=true", "settled [2]", "apply [1] false")
+	})
+}
+
+func TestCommitsAtOnceWhenIdleAndPacedUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, newWorld())
+		begin := time.Now()
+		for n := range 100 {
+			b.Add([]outbox.Settlement{settlement(shop, n, outbox.VerdictSent)})
+			synctest.Wait()
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait()
+		b.mu.Lock()
+		times := slices.Clone(b.commitTime)
+		b.mu.Unlock()
+		if !times[0].Equal(begin) {
+			t.Errorf("the first commit waited for %v", times[0].Sub(begin))
+		}
+		for i := 1; i < len(times); i++ {
+			if gap := times[i].Sub(times[i-1]); gap < 5*time.Millisecond {
+				t.Fatalf("commits %v apart", gap)
+			}
+		}
+		if len(times) < 20 {
+			t.Errorf("%d commits in 100 ms", len(times))
+		}
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestForeignTrafficMovesTheCheckpointEverySecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, newWorld())
+		b.mu.Lock()
+		b.moved = true
+		b.mu.Unlock()
+		time.Sleep(10*time.Second + time.Millisecond)
+		synctest.Wait()
+		wantCalls(t, b.trace(), "commit sent=[] confirmed=0 checkpoint=true")
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestD26_StopFlushesJournalAndTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		b := start(t, w)
+		b.Add(settlements(shop, 1, 1200, outbox.VerdictSent))
+		b.Add(settlements(shop, 1201, 1300, outbox.VerdictRetry))
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+		if len(w.confirmed) != 1300 || w.journalled() != 0 || b.Pending() != 0 {
+			t.Fatalf("confirmed %d, left in the journal %d, pending %d", len(w.confirmed), w.journalled(), b.Pending())
+		}
+	})
+}
+
+func TestStopDoesNotCutTheStatementOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.onApply = func(ctx context.Context, _ []outbox.Settlement) ([]outbox.Unwritable, error) {
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(3 * time.Second):
+				return nil, nil
+			}
+		}
+		b := start(t, w)
+		b.Add([]outbox.Settlement{settlement(shop, 1, outbox.VerdictSent)})
+		time.Sleep(time.Second) // the statement is on its way
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+		if want := []int{1}; !slices.Equal(w.applySizes, want) || w.journalled() != 0 {
+			t.Fatalf("applied in batches %v, left in the journal %d", w.applySizes, w.journalled())
+		}
+	})
+}
+
+func TestStopIsBoundedWhileTheDatabaseIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.onApply = func(ctx context.Context, _ []outbox.Settlement) ([]outbox.Unwritable, error) {
+			<-ctx.Done() // a connection that has gone silent
+			return nil, ctx.Err()
+		}
+		b := start(t, w)
+		b.Add(settlements(shop, 1, 700, outbox.VerdictSent))
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("the stop took %v", took)
+		}
+		if w.journalled() != 700 || len(w.confirmed) != 0 {
+			t.Errorf("journal %d, confirmed %d", w.journalled(), len(w.confirmed))
+		}
+		left := b.logs.FilterMessageSnippet("stopped before").All()
+		if len(left) != 1 || left[0].ContextMap()["rows"] != int64(700) {
+			t.Errorf("logged %v", left)
+		}
+	})
+}

@@ -1,0 +1,207 @@
+package ack
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world stands for everything around an Acker and keeps the sequence of calls. Function fields, when set, decide the
+// answers; they are called without the lock.
+type world struct {
+	onCommit func(sent []outbox.Settlement) error
+	onApply  func(ctx context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error)
+
+	mu         sync.Mutex
+	calls      []string
+	moved      bool // the next Checkpoint says so
+	journal    map[outbox.Identity]bool
+	settled    map[outbox.Identity]int
+	confirmed  map[outbox.Identity]int
+	commitTime []time.Time
+	applySizes []int
+	applying   int
+}
+
+func newWorld() *world {
+	return &world{
+		journal: map[outbox.Identity]bool{}, settled: map[outbox.Identity]int{}, confirmed: map[outbox.Identity]int{},
+	}
+}
+
+func (w *world) note(format string, args ...any) {
+	w.calls = append(w.calls, fmt.Sprintf(format, args...))
+}
+
+func names(list []outbox.Settlement) (out []string) {
+	for _, s := range list {
+		out = append(out, s.ID)
+	}
+	return out
+}
+
+func (w *world) Settled(list []outbox.Settlement) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.note("settled %v", names(list))
+	for _, s := range list {
+		w.settled[s.Identity]++
+		if s.Verdict == outbox.VerdictSent {
+			w.moved = true
+		}
+	}
+}
+
+func (w *world) Confirmed(list []outbox.Settlement) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.note("confirmed %v", names(list))
+	for _, s := range list {
+		w.confirmed[s.Identity]++
+	}
+}
+
+func (w *world) Checkpoint() (outbox.Position, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	moved := w.moved
+	w.moved = false
+	return outbox.Position{File: "binlog.000001", Offset: uint64(len(w.settled))}, moved
+}
+
+func (w *world) Commit(sent []outbox.Settlement, confirmed []outbox.Identity, at *outbox.Position) error {
+	if w.onCommit != nil {
+		if err := w.onCommit(sent); err != nil {
+			return err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.note("commit sent=%v confirmed=%d checkpoint=%v", names(sent), len(confirmed), at != nil)
+	w.commitTime = append(w.commitTime, time.Now())
+	for _, id := range confirmed {
+		delete(w.journal, id)
+	}
+	for _, s := range sent {
+		w.journal[s.Identity] = true
+	}
+	return nil
+}
+
+func (w *world) Apply(ctx context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error) {
+	w.mu.Lock()
+	w.applying++
+	if w.applying > 1 {
+		w.note("two Apply at once")
+	}
+	for _, s := range batch {
+		if s.Verdict == outbox.VerdictSent && !w.journal[s.Identity] {
+			w.note("sent row %s is marked before it is journalled", s.ID)
+		}
+	}
+	w.mu.Unlock()
+	var refused []outbox.Unwritable
+	var err error
+	if w.onApply != nil {
+		refused, err = w.onApply(ctx, batch)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.applying--
+	w.applySizes = append(w.applySizes, len(batch))
+	w.note("apply %v %v", names(batch), err == nil)
+	return refused, err
+}
+
+func (w *world) trace() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.calls)
+}
+
+func (w *world) journalled() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.journal)
+}
+
+// bench is a running Acker in a bubble of virtual time.
+type bench struct {
+	*world
+	*Acker
+	logs *observer.ObservedLogs
+	reg  *prometheus.Registry
+	stop context.CancelFunc
+	end  chan error
+}
+
+// start runs an Acker on w until the bubble's test stops it.
+func start(t *testing.T, w *world) *bench {
+	t.Helper()
+	b := build(w)
+	ctx, stop := context.WithCancel(t.Context())
+	b.stop = stop
+	go func() { b.end <- b.Run(ctx) }()
+	synctest.Wait()
+	return b
+}
+
+func build(w *world) *bench {
+	core, logs := observer.New(zap.DebugLevel)
+	b := &bench{world: w, logs: logs, reg: prometheus.NewRegistry(), end: make(chan error, 1)}
+	b.Acker = New(Config{}, w, w, w, zap.New(core), b.reg)
+	return b
+}
+
+// close stops Run and returns its error.
+func (b *bench) close() error {
+	b.stop()
+	return <-b.end
+}
+
+func (b *bench) metric(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := b.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		sum := 0.0
+		for _, m := range f.GetMetric() {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+		return sum
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+func settlement(table string, n int, v outbox.Verdict) outbox.Settlement {
+	id := strconv.Itoa(n)
+	ident := outbox.Identity{Table: table, ID: id, MessageID: "m" + id}
+	return outbox.Settlement{Identity: ident, Verdict: v, Message: &outbox.Message{Identity: ident, ReceivedAt: time.Now()}}
+}
+
+func settlements(table string, from, to int, v outbox.Verdict) (out []outbox.Settlement) {
+	for n := from; n <= to; n++ {
+		out = append(out, settlement(table, n, v))
+	}
+	return out
+}

@@ -1,0 +1,87 @@
+package ack
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// journalLoop commits what was added: at once after a pause, every CommitEvery under load, and every second for a
+// checkpoint that foreign transactions moved. It returns nil when ctx ends, and the first failed commit.
+func (a *Acker) journalLoop(ctx context.Context) error {
+	tick := time.NewTicker(checkpointEvery)
+	defer tick.Stop()
+	var last time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.sent.signal:
+		case <-tick.C:
+		}
+		if !pause(ctx, a.cfg.CommitEvery-time.Since(last)) {
+			return nil
+		}
+		if err := a.commit(); err != nil {
+			return err
+		}
+		last = time.Now()
+	}
+}
+
+// commit journals the sent rows that wait, with the checkpoint they allow and without the entries the table has
+// confirmed, and then hands the sent rows on to the table. Only one goroutine calls it at a time.
+func (a *Acker) commit() error {
+	sent := a.sent.take()
+	confirmed := a.takeConfirmed()
+	if len(sent) > 0 {
+		// Before Checkpoint, so that the checkpoint covers them, and right before Commit, so that no other checkpoint does.
+		a.progress.Settled(sent)
+	}
+	var checkpoint *outbox.Position
+	if at, moved := a.progress.Checkpoint(); moved {
+		checkpoint = &at
+	}
+	if len(sent) == 0 && len(confirmed) == 0 && checkpoint == nil {
+		return nil
+	}
+	start := time.Now()
+	if err := a.journal.Commit(sent, confirmed, checkpoint); err != nil {
+		return fmt.Errorf("journal %d sent rows: %w; the process has to stop, because rows that the broker has taken can no "+
+			"longer be remembered: check the state directory and its disk, then start again", len(sent), err)
+	}
+	a.metrics.commitSeconds.Observe(time.Since(start).Seconds())
+	a.marks.add(sent)
+	return nil
+}
+
+func (a *Acker) takeConfirmed() []outbox.Identity {
+	a.confirmedLock.Lock()
+	defer a.confirmedLock.Unlock()
+	list := a.confirmed
+	a.confirmed = nil
+	return list
+}
+
+func (a *Acker) addConfirmed(list []outbox.Identity) {
+	a.confirmedLock.Lock()
+	defer a.confirmedLock.Unlock()
+	a.confirmed = append(a.confirmed, list...)
+}
+
+// pause waits for d; it reports false when ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

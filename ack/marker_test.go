@@ -1,0 +1,289 @@
+package ack
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+var errGone = errors.New("server has gone away")
+
+func TestBatchesAreFullOrTwentyMillisecondsOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var at []time.Time
+		w.onApply = func(context.Context, []outbox.Settlement) ([]outbox.Unwritable, error) {
+			at = append(at, time.Now())
+			return nil, nil
+		}
+		b := start(t, w)
+		begin := time.Now()
+		b.Add(settlements(shop, 1, 600, outbox.VerdictRetry))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if !slices.Equal(w.applySizes, []int{500, 100}) {
+			t.Fatalf("batches %v", w.applySizes)
+		}
+		if full, rest := at[0].Sub(begin), at[1].Sub(begin); full != 0 || rest != 20*time.Millisecond {
+			t.Fatalf("the full batch left after %v, the rest after %v", full, rest)
+		}
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestD07_BatchesAreInPrimaryKeyOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, newWorld())
+		for _, n := range []int{10, 9, 100, 2} {
+			b.Add([]outbox.Settlement{settlement(shop, n, outbox.VerdictFailed)})
+		}
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+		if first := b.trace()[0]; first != "apply [2 9 10 100] true" {
+			t.Fatal(first)
+		}
+	})
+}
+
+func TestDatabaseAwayForAnHourThenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var away atomic.Bool
+		away.Store(true)
+		w.onApply = func(context.Context, []outbox.Settlement) ([]outbox.Unwritable, error) {
+			if away.Load() {
+				return nil, errGone
+			}
+			return nil, nil
+		}
+		b := start(t, w)
+		for n := range 3600 {
+			b.Add([]outbox.Settlement{settlement(shop, n, outbox.VerdictSent)})
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if w.journalled() != 3600 || b.Pending() != 3600 {
+			t.Fatalf("the journal waited for the table: %d entries, pending %d", w.journalled(), b.Pending())
+		}
+		if errs := b.metric(t, "canal_outbox_ack_errors_total"); errs < 600 || errs > 1200 {
+			t.Errorf("%v attempts in an hour: not about every five seconds", errs)
+		}
+		away.Store(false)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if len(w.confirmed) != 3600 || w.journalled() != 0 || b.Pending() != 0 {
+			t.Fatalf("confirmed %d, journal %d, pending %d", len(w.confirmed), w.journalled(), b.Pending())
+		}
+		if n := b.logs.Len(); n != 2 {
+			t.Errorf("%d log lines for one outage: %v", n, b.logs.All())
+		}
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// D08, D24: a table under ALTER refuses every update for a while; the other shards go on.
+func TestD08_OneLockedTableHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.onApply = func(_ context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error) {
+			if batch[0].Table == "shop.locked" {
+				return nil, errGone
+			}
+			return nil, nil
+		}
+		b := start(t, w)
+		for n := range 100 {
+			b.Add([]outbox.Settlement{
+				settlement("shop.locked", n, outbox.VerdictSent), settlement("shop.free", n, outbox.VerdictSent),
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+		if len(w.confirmed) != 100 || b.Pending() != 100 {
+			t.Fatalf("confirmed %d of 100", len(w.confirmed))
+		}
+		for id := range w.confirmed {
+			if id.Table != "shop.free" {
+				t.Fatalf("confirmed %v", id)
+			}
+		}
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func refuse(ids ...string) func(context.Context, []outbox.Settlement) ([]outbox.Unwritable, error) {
+	return func(_ context.Context, batch []outbox.Settlement) (out []outbox.Unwritable, _ error) {
+		for _, s := range batch {
+			if slices.Contains(ids, s.ID) {
+				out = append(out, outbox.Unwritable{Settlement: s, Reason: "Data too long for column 'broker_id'"})
+			}
+		}
+		return out, nil
+	}
+}
+
+func TestP8_UnwritableSentRowStaysInJournalAndRegistry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.onApply = refuse("2")
+		b := start(t, w)
+		b.Add(settlements(shop, 1, 3, outbox.VerdictSent))
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		bad := settlement(shop, 2, outbox.VerdictSent).Identity
+		if w.confirmed[bad] != 0 || len(w.confirmed) != 2 || !w.journal[bad] || len(w.journal) != 1 {
+			t.Fatalf("confirmed %v, journal %v", w.confirmed, w.journal)
+		}
+		if !slices.Equal(w.applySizes, []int{3}) || b.Pending() != 0 {
+			t.Fatalf("applied %v, pending %d", w.applySizes, b.Pending())
+		}
+		if b.metric(t, "canal_outbox_unwritable_rows") != 1 {
+			t.Error("no alarm in the metrics")
+		}
+		alarm := b.logs.FilterMessageSnippet("refuses to show").All()
+		if len(alarm) != 1 || alarm[0].ContextMap()["id"] != "2" || alarm[0].ContextMap()["reason"] == "" {
+			t.Errorf("logged %v", alarm)
+		}
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestUnwritableRefusalIsLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.onApply = refuse("2")
+		b := start(t, w)
+		b.Add(settlements(shop, 1, 3, outbox.VerdictFailed))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		wantCalls(t, b.trace(), "apply [1 2 3] true", "settled [1 2 3]", "confirmed [1 2 3]")
+		if b.metric(t, "canal_outbox_failed_total") != 2 || b.metric(t, "canal_outbox_unwritable_rows") != 0 {
+			t.Error("an unwritten failure is counted as one")
+		}
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestReplayConfirmsInChunksAndKeepsTheUnwritable(t *testing.T) {
+	w := newWorld()
+	w.onApply = refuse("777")
+	b := build(w)
+	entries := settlements(shop, 1, 1100, outbox.VerdictSent)
+	for i := range entries {
+		entries[i].Message = nil
+		w.journal[entries[i].Identity] = true
+	}
+	w.moved = true // whatever the mark says before the start, replay must not write a checkpoint
+	if err := b.Replay(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(w.applySizes, []int{500, 500, 100}) || len(w.journal) != 1 || len(w.confirmed) != 1099 || b.Pending() != 0 {
+		t.Fatalf("applied %v, journal %d, confirmed %d, pending %d", w.applySizes, len(w.journal), len(w.confirmed), b.Pending())
+	}
+	if !w.moved {
+		t.Error("replay asked for a checkpoint")
+	}
+}
+
+func TestReplayTriesUntilTheEndOfItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.onApply = func(context.Context, []outbox.Settlement) ([]outbox.Unwritable, error) { return nil, errGone }
+		b := build(w)
+		entries := settlements(shop, 1, 3, outbox.VerdictSent)
+		for _, e := range entries {
+			w.journal[e.Identity] = true
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := b.Replay(ctx, entries); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if len(w.applySizes) < 10 || b.Pending() != 0 || len(w.journal) != 3 {
+			t.Fatalf("%d attempts, pending %d, journal %d", len(w.applySizes), b.Pending(), len(w.journal))
+		}
+	})
+}
+
+// Whatever fails and whatever the table refuses, every verdict is settled once and confirmed once, and only the sent rows
+// that cannot be written are left in the journal.
+func TestEveryVerdictIsSettledOnceWhateverFails(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		list := []outbox.Settlement{}
+		bad := map[outbox.Identity]bool{}
+		for n := range rapid.IntRange(1, 60).Draw(r, "rows") {
+			s := settlement(rapid.SampledFrom([]string{"a", "b"}).Draw(r, "table"), n,
+				outbox.Verdict(rapid.IntRange(0, 3).Draw(r, "verdict")))
+			bad[s.Identity] = rapid.IntRange(0, 9).Draw(r, "bad") == 0
+			list = append(list, s)
+		}
+		fails := rapid.SliceOfN(rapid.Bool(), 40, 40).Draw(r, "fails")
+		synctest.Test(t, func(t *testing.T) { runVerdicts(t, list, bad, fails) })
+	})
+}
+
+func runVerdicts(t *testing.T, list []outbox.Settlement, bad map[outbox.Identity]bool, fails []bool) {
+	w := newWorld()
+	w.onApply = func(_ context.Context, batch []outbox.Settlement) (out []outbox.Unwritable, _ error) {
+		if len(fails) > 0 {
+			fail := fails[0]
+			fails = fails[1:]
+			if fail {
+				return nil, errGone
+			}
+		}
+		for _, s := range batch {
+			if bad[s.Identity] {
+				out = append(out, outbox.Unwritable{Settlement: s})
+			}
+		}
+		return out, nil
+	}
+	b := start(t, w)
+	var adders sync.WaitGroup
+	for part := range slices.Chunk(list, 7) {
+		adders.Go(func() { b.Add(part) })
+		time.Sleep(3 * time.Millisecond)
+	}
+	adders.Wait()
+	time.Sleep(5 * time.Minute)
+	synctest.Wait()
+	if err := b.close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list {
+		stays := bad[s.Identity] && s.Verdict == outbox.VerdictSent
+		if w.settled[s.Identity] != 1 || (w.confirmed[s.Identity] == 1) == stays || w.journal[s.Identity] != stays {
+			t.Fatalf("%v %v unwritable=%v: settled %d, confirmed %d, in the journal %v", s.Identity, s.Verdict, bad[s.Identity],
+				w.settled[s.Identity], w.confirmed[s.Identity], w.journal[s.Identity])
+		}
+	}
+	for _, call := range w.trace() {
+		if call == "two Apply at once" || len(call) > 4 && call[:4] == "sent" {
+			t.Fatal(call)
+		}
+	}
+	if b.Pending() != 0 {
+		t.Fatalf("pending %d", b.Pending())
+	}
+}
