@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,10 +43,10 @@ type Database struct {
 	*Server
 	Flavor Flavor
 
-	dir    *runDir
-	ports  *ports
-	root   *sql.DB
-	binary binary
+	dir       *runDir
+	ports     *ports
+	root      *sql.DB
+	installed installation
 }
 
 // NewDatabase is StartDatabase for a test: it fails the test on error and closes the server at its end.
@@ -68,28 +67,28 @@ func NewDatabase(t T, opts DatabaseOptions) *Database {
 // StartDatabase starts a new, empty server and returns when it answers. The server is installed first if it is missing,
 // which may take minutes. The caller closes it.
 func StartDatabase(ctx context.Context, opts DatabaseOptions) (_ *Database, err error) {
-	binary, err := findBinary(ctx, opts.Flavor)
+	installed, err := findInstallation(ctx, opts.Flavor)
 	if err != nil {
 		return nil, err
 	}
-	template, err := binary.template(ctx)
+	template, err := installed.template(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d := &Database{Flavor: opts.Flavor, binary: binary}
+	d := &Database{Flavor: opts.Flavor, installed: installed}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	if d.dir, err = newRunDir(binary.runs, string(opts.Flavor)); err != nil {
+	if d.dir, err = newRunDir(installed.runs, string(opts.Flavor)); err != nil {
 		return nil, err
 	}
 	if d.ports, err = reservePorts(0); err != nil {
 		return nil, err
 	}
 	if err := copyTree(ctx, template, d.dataDir()); err != nil {
-		return nil, fmt.Errorf("copy the data directory of a fresh %s: %w", opts.Flavor, err)
+		return nil, err
 	}
 	if d.root, err = d.Open("root", "", ""); err != nil {
 		return nil, err
@@ -102,25 +101,16 @@ func StartDatabase(ctx context.Context, opts DatabaseOptions) (_ *Database, err 
 	d.Server = &Server{
 		name:    string(opts.Flavor),
 		log:     filepath.Join(d.dir.path, "server.log"),
-		command: func() *exec.Cmd { return binary.command(context.Background(), binary.path, args...) },
+		command: func() *exec.Cmd { return installed.command(context.Background(), installed.path, args...) },
 		ready:   d.root.PingContext,
 	}
 	return d, d.Start(ctx)
 }
 
-// copyTree copies a directory with all attributes, sharing or skipping blocks where the file system can.
-func copyTree(ctx context.Context, from, to string) error {
-	out, err := exec.CommandContext(ctx, "cp", "-a", "--reflink=auto", "--sparse=always", from, to).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	return nil
-}
-
 // args is the command line: what both flavors share, what only one knows, what the caller adds.
 func (d *Database) args(opts DatabaseOptions) ([]string, error) {
 	port := strconv.Itoa(d.ports.base)
-	args := append(d.binary.baseArgs(d.dataDir()),
+	args := append(d.installed.baseArgs(d.dataDir()),
 		"--socket=server.sock", "--pid-file=server.pid", // relative to the data directory: socket paths have 107 bytes at most
 		"--port="+port, "--bind-address=127.0.0.1", "--skip-name-resolve",
 		"--server-id="+port, "--log-bin=binlog", "--binlog-row-metadata=FULL", "--log-slave-updates",
@@ -139,7 +129,7 @@ func (d *Database) args(opts DatabaseOptions) ([]string, error) {
 		args = append(args, "--sync-binlog=0", "--innodb-flush-log-at-trx-commit=2")
 	}
 	if opts.TLS != nil {
-		tls, err := opts.TLS.databaseArgs(d.dir.path, d.binary.inside)
+		tls, err := opts.TLS.databaseArgs(d.dir.path, d.installed.inside)
 		if err != nil {
 			return nil, err
 		}
@@ -161,20 +151,11 @@ func (d *Database) dataDir() string { return filepath.Join(d.dir.path, "data") }
 
 // Close kills the server and removes its directory. Closing twice is harmless.
 func (d *Database) Close() error {
-	var errs []error
-	if d.Server != nil {
-		errs = append(errs, d.Kill())
-	}
+	err := closeServer(d.dir, d.ports, d.Server)
 	if d.root != nil {
-		errs = append(errs, d.root.Close())
+		err = errors.Join(err, d.root.Close())
 	}
-	if d.dir != nil {
-		errs = append(errs, d.dir.close())
-	}
-	if d.ports != nil {
-		d.ports.release()
-	}
-	return errors.Join(errs...)
+	return err
 }
 
 // asRoot is the option a database server demands when root starts it.

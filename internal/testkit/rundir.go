@@ -1,8 +1,11 @@
 package testkit
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 )
@@ -99,4 +102,55 @@ func (d *runDir) close() error {
 		return os.WriteFile(filepath.Join(d.path, keepName), nil, 0o644)
 	}
 	return os.RemoveAll(d.path)
+}
+
+// closeServer kills the processes of a server and gives back what it had; each part may be missing after a failed start.
+func closeServer(dir *runDir, ports *ports, processes ...*Server) error {
+	var errs []error
+	for _, s := range processes {
+		if s != nil {
+			errs = append(errs, s.Kill())
+		}
+	}
+	if dir != nil {
+		errs = append(errs, dir.close())
+	}
+	if ports != nil {
+		ports.release()
+	}
+	return errors.Join(errs...)
+}
+
+// template returns parent/name, a data directory to copy. It is made on first use and kept: initialising takes seconds,
+// copying does not. fill gets a directory and makes the data directory in it, as data.
+func template(parent, name string, fill func(dir string) error) (string, error) {
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", fmt.Errorf("directory for test servers: %w", err)
+	}
+	dir := filepath.Join(parent, name)
+	guard, err := lockFile(dir+lockName, true)
+	if err != nil {
+		return "", err
+	}
+	defer guard.Close()
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	fresh, err := newRunDir(parent, "initialise")
+	if err != nil {
+		return "", err
+	}
+	if err = fill(fresh.path); err == nil {
+		err = os.Rename(filepath.Join(fresh.path, "data"), dir)
+	}
+	return dir, errors.Join(err, fresh.close())
+}
+
+// copyTree copies a directory with all attributes, sharing or skipping blocks where the file system can.
+func copyTree(ctx context.Context, from, to string) error {
+	out, err := exec.CommandContext(ctx, "cp", "-a", "--reflink=auto", "--sparse=always", from, to).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("copy a fresh data directory: %w: %s", err, out)
+	}
+	return nil
 }

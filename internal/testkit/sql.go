@@ -65,7 +65,7 @@ func (d *Database) CreateSchema(t T) string {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if _, err := d.root.ExecContext(ctx, "DROP DATABASE IF EXISTS " + name); err != nil {
+		if _, err := d.root.ExecContext(ctx, "DROP DATABASE IF EXISTS "+name); err != nil {
 			t.Logf("drop schema %s: %v", name, err)
 		}
 	})

@@ -31,6 +31,16 @@ func WaitFor(t T, deadline time.Duration, what string, condition func() bool) {
 	}
 }
 
+// pause waits a little between two attempts, or returns the reason of ctx for giving up.
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(poll):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Must fails the test when err is not nil.
 func Must(t T, err error) {
 	t.Helper()

@@ -15,9 +15,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
-// binary is an installed database server: the program, the directory below which its data lives, and, for a MySQL that
+// installation is an installed database server: the program, the directory below which its data lives, and, for a MySQL that
 // was unpacked with its own libraries, the root file system to run it in.
-type binary struct {
+type installation struct {
 	flavor Flavor
 	path   string // as seen inside chroot
 	chroot string // "" for a program of this machine
@@ -38,28 +38,28 @@ func install(ctx context.Context, name string) error {
 	return nil
 }
 
-func findBinary(ctx context.Context, flavor Flavor) (binary, error) {
+func findInstallation(ctx context.Context, flavor Flavor) (installation, error) {
 	if flavor != MySQL && flavor != MariaDB {
-		return binary{}, fmt.Errorf("start a database: unknown flavor %q", flavor)
+		return installation{}, fmt.Errorf("start a database: unknown flavor %q", flavor)
 	}
 	cache, err := servers.Cache()
 	if err != nil {
-		return binary{}, err
+		return installation{}, err
 	}
 	if err := install(ctx, string(flavor)); err != nil {
-		return binary{}, err
+		return installation{}, err
 	}
-	b := binary{flavor: flavor, runs: filepath.Join(cache, "run")}
+	i := installation{flavor: flavor, runs: filepath.Join(cache, "run")}
 	if flavor == MariaDB {
-		b.path, err = lookPath("mariadbd")
-		return b, err
+		i.path, err = lookPath("mariadbd")
+		return i, err
 	}
-	if b.path, err = lookPath("mysqld"); err == nil && mysqlRelease(ctx, b.path) >= 8 {
-		return b, nil
+	if i.path, err = lookPath("mysqld"); err == nil && mysqlRelease(ctx, i.path) >= 8 {
+		return i, nil
 	}
-	b.path, b.chroot = "/usr/sbin/mysqld", filepath.Join(cache, "mysql-root")
-	b.runs = filepath.Join(b.chroot, "data")
-	return b, nil
+	i.path, i.chroot = "/usr/sbin/mysqld", filepath.Join(cache, "mysql-root")
+	i.runs = filepath.Join(i.chroot, "data")
+	return i, nil
 }
 
 // lookPath also looks where distributions put servers, which is not on every user's PATH.
@@ -87,67 +87,51 @@ func mysqlRelease(ctx context.Context, path string) int {
 }
 
 // inside turns a path of this machine into the one the server sees.
-func (b binary) inside(path string) string { return strings.TrimPrefix(path, b.chroot) }
+func (i installation) inside(path string) string { return strings.TrimPrefix(path, i.chroot) }
 
-func (b binary) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+func (i installation) command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
-	if b.chroot != "" {
+	if i.chroot != "" {
 		cmd.Dir = "/"
-		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: b.chroot}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: i.chroot}
 	}
 	return cmd
 }
 
-func (b binary) baseArgs(dataDir string) []string {
-	return append([]string{"--no-defaults", "--datadir=" + b.inside(dataDir)}, asRoot()...)
+func (i installation) baseArgs(dataDir string) []string {
+	return append([]string{"--no-defaults", "--datadir=" + i.inside(dataDir)}, asRoot()...)
 }
 
-// template returns an initialised data directory of this binary, made on first use and then kept in the cache:
-// initialising takes seconds, copying does not.
-func (b binary) template(ctx context.Context) (string, error) {
-	program, err := os.Stat(filepath.Join(b.chroot, b.path))
+// template returns an initialised data directory of this installation.
+func (i installation) template(ctx context.Context) (string, error) {
+	file, err := os.Stat(filepath.Join(i.chroot, i.path))
 	if err != nil {
-		return "", fmt.Errorf("find %s: %w", b.flavor, err)
-	}
-	if err := os.MkdirAll(b.runs, 0o755); err != nil {
-		return "", err
+		return "", fmt.Errorf("find %s: %w", i.flavor, err)
 	}
 	// A new version of the program differs in size or time, and gets a new template.
-	name := fmt.Sprintf("template-%s-%x-%x", b.flavor, program.Size(), program.ModTime().Unix())
-	dir := filepath.Join(b.runs, name)
-	guard, err := lockFile(dir+lockName, true)
-	if err != nil {
-		return "", err
-	}
-	defer guard.Close()
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	fresh, err := newRunDir(b.runs, "initialise")
-	if err != nil {
-		return "", err
-	}
-	defer fresh.close()
-	if err := b.initialise(ctx, fresh.path); err != nil {
-		return "", fmt.Errorf("initialise a %s data directory: %w", b.flavor, err)
-	}
-	return dir, os.Rename(filepath.Join(fresh.path, "data"), dir)
+	name := fmt.Sprintf("template-%s-%x-%x", i.flavor, file.Size(), file.ModTime().Unix())
+	return template(i.runs, name, func(dir string) error {
+		if err := i.initialise(ctx, dir); err != nil {
+			return fmt.Errorf("initialise a %s data directory: %w", i.flavor, err)
+		}
+		return nil
+	})
 }
 
 // initialise makes dir/data, with an account root that needs no password over TCP and, since names are not resolved, is
 // known by address.
-func (b binary) initialise(ctx context.Context, dir string) error {
+func (i installation) initialise(ctx context.Context, dir string) error {
 	data := filepath.Join(dir, "data")
-	args := b.baseArgs(data)
-	program := b.path
-	switch b.flavor {
+	args := i.baseArgs(data)
+	program := i.path
+	switch i.flavor {
 	case MySQL:
 		script := filepath.Join(dir, "init.sql")
 		if err := os.WriteFile(script, []byte("RENAME USER root@localhost TO root@'127.0.0.1';\n"), 0o644); err != nil {
 			return err
 		}
 		args = append(args, "--initialize-insecure", "--skip-log-bin", "--innodb-doublewrite=0",
-			"--innodb-redo-log-capacity=8M", "--init-file="+b.inside(script))
+			"--innodb-redo-log-capacity=8M", "--init-file="+i.inside(script))
 	case MariaDB:
 		var err error
 		if program, err = lookPath("mariadb-install-db"); err != nil {
@@ -155,7 +139,7 @@ func (b binary) initialise(ctx context.Context, dir string) error {
 		}
 		args = append(args, "--auth-root-authentication-method=normal", "--skip-test-db", "--innodb-log-file-size=16M")
 	}
-	if out, err := b.command(ctx, program, args...).CombinedOutput(); err != nil {
+	if out, err := i.command(ctx, program, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w:\n%s", err, out)
 	}
 	// A copy must make its own server_uuid, else two copies take each other for the same server.
