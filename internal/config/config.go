@@ -1,0 +1,251 @@
+// Package config is what an operator writes: one YAML file, overridden by environment variables, checked whole.
+//
+// Guarantee: a Config returned by Load is complete and consistent, and everything that is wrong is reported at once, each
+// fault with its path, its value and the reason. A secret leaves this package only through Secret.Reveal: never in an
+// error, in Print or in a formatted value. The package owns no goroutine and does no I/O but reading the files it is told
+// of.
+package config
+
+import (
+	"path/filepath"
+	"time"
+)
+
+//go:generate go run ./reference ../../docs/configuration.md
+
+// Config is the whole configuration. The comments of its fields are the reference page docs/configuration.md.
+type Config struct {
+	// Source is the MySQL or MariaDB server whose binlog is read and whose tables are relayed.
+	Source Source `yaml:"source"`
+	// Tables are the outbox tables. At least one is needed, and each name once.
+	Tables []Table `yaml:"tables"`
+	// Sink is the broker that takes the messages: exactly one of its keys.
+	Sink Sink `yaml:"sink"`
+	// Checkpoint is where the relay keeps its own state.
+	Checkpoint Checkpoint `yaml:"checkpoint"`
+	// Retry says how often and when a message is tried again that the broker refused. Outages cost no tries.
+	Retry Retry `yaml:"retry"`
+	// Fallback is the sweep over the tables, which finds what the binlog did not deliver.
+	Fallback Fallback `yaml:"fallback"`
+	// Pipeline bounds what is in memory at a time.
+	Pipeline Pipeline `yaml:"pipeline"`
+	// Admin is the HTTP server with metrics, health, the dashboard and the API.
+	Admin Admin `yaml:"admin"`
+	// Log is the service's own log, on standard error.
+	Log Log `yaml:"log"`
+}
+
+// Source is the database server.
+type Source struct {
+	// Address is host:port of the primary. The port is 3306 when it is left out.
+	Address string `yaml:"address"`
+	// User is the account; `canal-outbox doctor` prints the grants it needs.
+	User string `yaml:"user"`
+	// Password of the account.
+	Password Secret `yaml:"password"`
+	// PasswordFile is a file that holds the password instead; one line break at its end is ignored.
+	PasswordFile string `yaml:"password_file"`
+	// TLS of every connection to the server. A server that offers none is an error but in the modes disabled and preferred.
+	TLS TLS `yaml:"tls"`
+	// Heartbeat is how often an idle server shows that it lives. Three missing ones end the connection.
+	Heartbeat time.Duration `yaml:"heartbeat"`
+	// ServerID is the id under which the relay reads the binlog, unique among the server's replicas. 0 chooses one from
+	// the account, the address and the state directory.
+	ServerID uint32 `yaml:"server_id"`
+}
+
+// TLS says whether and how a connection is encrypted.
+type TLS struct {
+	// Mode is one of `disabled`, `preferred` (encrypted when the server can, not verified; database only), `required`
+	// (encrypted, not verified), `verify-ca` (certificate signed by a trusted authority), `verify-identity` (and made out
+	// to the host name).
+	Mode string `yaml:"mode"`
+	// CA is a PEM file with the trusted authorities; without it the system's are trusted.
+	CA string `yaml:"ca"`
+	// Cert is a PEM file with the client certificate, for servers that ask for one.
+	Cert string `yaml:"cert"`
+	// Key is the PEM file with the private key of Cert.
+	Key string `yaml:"key"`
+}
+
+// Table maps one outbox table.
+type Table struct {
+	// Name is the exact name, schema.table.
+	Name string `yaml:"name"`
+	// Preset is the layout that the other keys override: `t_local_message`, `message-state`, `local_message_table`,
+	// `local_message`, `order-chain` or `debezium-outbox`.
+	Preset string `yaml:"preset"`
+	// Columns maps a role to the name of the table's column, where it differs from the preset. An empty name unmaps the
+	// role.
+	Columns map[string]string `yaml:"columns"`
+	// Codes maps a status (`pending`, `sending`, `sent`, `failed`) to its code in the status column. An empty code means
+	// that the table has none.
+	Codes map[string]string `yaml:"codes"`
+	// Held are further codes, set by consumers or operators, whose rows are never touched.
+	Held []string `yaml:"held"`
+	// TimeZone of the table's DATETIME columns, such as `+08:00`. Empty: the server's.
+	TimeZone string `yaml:"time_zone"`
+}
+
+// Sink names the broker.
+type Sink struct {
+	// RocketMQ publishes through name servers and brokers of RocketMQ 4 and 5 (not through a 5.x proxy).
+	RocketMQ *RocketMQ `yaml:"rocketmq,omitempty"`
+	// Kafka publishes to a Kafka cluster, idempotent and with all acknowledgements.
+	Kafka *Kafka `yaml:"kafka,omitempty"`
+	// Stdout prints each message as a line of JSON: to look at the relay, not for production. Write `stdout: {}`.
+	Stdout *Stdout `yaml:"stdout,omitempty"`
+}
+
+// RocketMQ is the RocketMQ sink.
+type RocketMQ struct {
+	// NameServers are the host:port addresses of the name servers.
+	NameServers []string `yaml:"name_servers"`
+	// Group is the producer group.
+	Group string `yaml:"group"`
+	// AccessKey of the account, when the brokers check one.
+	AccessKey string `yaml:"access_key"`
+	// SecretKey of the account.
+	SecretKey Secret `yaml:"secret_key"`
+	// SecretKeyFile is a file that holds the secret key instead.
+	SecretKeyFile string `yaml:"secret_key_file"`
+	// TLS is refused, with the reason: the RocketMQ client has none. It is here so that a configuration that asks for it is told.
+	TLS *TLS `yaml:"tls,omitempty"`
+}
+
+// Kafka is the Kafka sink.
+type Kafka struct {
+	// Brokers are the host:port addresses of some brokers of the cluster.
+	Brokers []string `yaml:"brokers"`
+	// TLS of the connections; the mode is `disabled` unless it is set. `preferred` does not exist here.
+	TLS TLS `yaml:"tls"`
+	// SASL is the authentication; none without a mechanism.
+	SASL SASL `yaml:"sasl"`
+	// Compression of record batches: `none`, `gzip`, `snappy`, `lz4` or `zstd`.
+	Compression string `yaml:"compression"`
+	// MaxMessageBytes is the largest record the brokers take (their `message.max.bytes`). Larger rows become FAILED without
+	// a try.
+	MaxMessageBytes Bytes `yaml:"max_message_bytes"`
+}
+
+// SASL is Kafka's authentication.
+type SASL struct {
+	// Mechanism is one of `plain`, `scram-sha-256`, `scram-sha-512`.
+	Mechanism string `yaml:"mechanism"`
+	// User is the account.
+	User string `yaml:"user"`
+	// Password of the account.
+	Password Secret `yaml:"password"`
+	// PasswordFile is a file that holds the password instead.
+	PasswordFile string `yaml:"password_file"`
+}
+
+// Stdout is the sink that prints. It has no options.
+type Stdout struct{}
+
+// Checkpoint is the state directory.
+type Checkpoint struct {
+	// Dir holds positions, the journal of sent messages, the gap records and the unix socket of the commands. It belongs to
+	// one process at a time and should survive restarts.
+	Dir string `yaml:"dir"`
+}
+
+// Store is the directory of the checkpoint store, below Dir. Nothing but the store may open files in it: its lock is lost
+// when any other descriptor on the lock file is closed.
+func (c Checkpoint) Store() string { return filepath.Join(c.Dir, "store") }
+
+// Socket is the unix socket over which the commands reach the running daemon.
+func (c Checkpoint) Socket() string { return filepath.Join(c.Dir, "admin.sock") }
+
+// Retry is the budget and the waiting time of refused messages.
+type Retry struct {
+	// Max is how many tries a message has before its row becomes FAILED. A row's own max_retry column wins.
+	Max int `yaml:"max"`
+	// Backoff doubles the waiting time with each try, jittered.
+	Backoff Backoff `yaml:"backoff"`
+	// Schedule lists the waiting times one by one instead; the last one repeats. Not together with backoff.
+	Schedule []time.Duration `yaml:"schedule"`
+}
+
+// Backoff is a doubling waiting time.
+type Backoff struct {
+	// Base is the first waiting time.
+	Base time.Duration `yaml:"base"`
+	// Max is where the doubling ends.
+	Max time.Duration `yaml:"max"`
+}
+
+// Fallback is the sweep.
+type Fallback struct {
+	// Interval between two sweeps.
+	Interval time.Duration `yaml:"interval"`
+	// Threshold is the age a row without a due time has before a sweep takes it. After a gap rows of any age are taken.
+	Threshold time.Duration `yaml:"threshold"`
+	// Patience is how long a sweep waits for a binlog reader that makes no progress before it publishes without it.
+	Patience time.Duration `yaml:"patience"`
+	// Batch is the number of rows that are claimed and published at a time, 500 at most.
+	Batch int `yaml:"batch"`
+	// Workers share a large backlog by primary key.
+	Workers int `yaml:"workers"`
+	// ClaimTimeout is the age after which the claim of a crashed process is taken over.
+	ClaimTimeout time.Duration `yaml:"claim_timeout"`
+}
+
+// Pipeline holds the memory bounds.
+type Pipeline struct {
+	// MaxInFlight is the number of messages that wait for the broker's answer at a time.
+	MaxInFlight int `yaml:"max_in_flight"`
+	// MaxInFlightBytes is their total size.
+	MaxInFlightBytes Bytes `yaml:"max_in_flight_bytes"`
+	// MaxTransactionBytes is the size of our rows in one transaction above which the sweep publishes them.
+	MaxTransactionBytes Bytes `yaml:"max_transaction_bytes"`
+}
+
+// Admin is the HTTP server.
+type Admin struct {
+	// Listen is host:port, or empty for none. An address other than loopback needs a token.
+	Listen string `yaml:"listen"`
+	// Token is asked of every HTTP request (`Authorization: Bearer ...`) but the health checks.
+	Token Secret `yaml:"token"`
+	// TokenFile is a file that holds the token instead.
+	TokenFile string `yaml:"token_file"`
+}
+
+// Log is the service's log.
+type Log struct {
+	// Level is the least important level that is written: `debug`, `info`, `warn` or `error`.
+	Level string `yaml:"level"`
+	// Format is `json` or `text`.
+	Format string `yaml:"format"`
+}
+
+// Default returns the values of all keys that are left out. Sections of a sink have their defaults in newRocketMQ and
+// newKafka, because a sink that is not named has none.
+func Default() Config {
+	return Config{
+		Source:     Source{TLS: TLS{Mode: "preferred"}, Heartbeat: time.Second},
+		Checkpoint: Checkpoint{Dir: "/var/lib/canal-outbox"},
+		Retry:      Retry{Max: 5, Backoff: Backoff{Base: time.Second, Max: 2 * time.Hour}},
+		Fallback: Fallback{
+			Interval: 30 * time.Second, Threshold: time.Minute, Patience: 10 * time.Second,
+			Batch: 500, Workers: 1, ClaimTimeout: time.Minute,
+		},
+		Pipeline: Pipeline{MaxInFlight: 8192, MaxInFlightBytes: 64 * mebibyte, MaxTransactionBytes: 64 * mebibyte},
+		Admin:    Admin{Listen: "127.0.0.1:9180"},
+		Log:      Log{Level: "info", Format: "json"},
+	}
+}
+
+func newRocketMQ() RocketMQ { return RocketMQ{Group: "canal-outbox"} }
+
+func newKafka() Kafka {
+	return Kafka{TLS: TLS{Mode: "disabled"}, Compression: "snappy", MaxMessageBytes: 1_000_012}
+}
+
+// Documented returns the defaults with every optional section and one empty table present, for the reference page.
+func Documented() Config {
+	c := Default()
+	kafka, rocketMQ := newKafka(), newRocketMQ()
+	c.Tables, c.Sink = []Table{{}}, Sink{RocketMQ: &rocketMQ, Kafka: &kafka, Stdout: &Stdout{}}
+	return c
+}

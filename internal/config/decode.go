@@ -1,0 +1,296 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// decoder fills a Config from the nodes of a YAML document. The library's own strict decoding stops at the first unknown
+// key and shows the lines around it, secrets included; this walk goes on and shows only keys.
+type decoder struct {
+	*report
+	anchors map[string]ast.Node
+}
+
+// decode reads the document into cfg. It reports whether there was a document to read at all; if not, a fault says why and
+// nothing more can be said about the content.
+func (r *report) decode(data []byte, cfg *Config) bool {
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		var syntax yaml.Error
+		if !errors.As(err, &syntax) {
+			r.add("", "", "not YAML: %v", err)
+			return false
+		}
+		// The message without the source: the lines around it may hold a secret.
+		f := Fault{Reason: "not YAML: " + syntax.GetMessage()}
+		if t := syntax.GetToken(); t != nil && t.Position != nil {
+			f.Line, f.Column = t.Position.Line, t.Position.Column
+		}
+		r.faults = append(r.faults, f)
+		return false
+	}
+	var body ast.Node
+	for _, doc := range file.Docs {
+		if doc.Body == nil || doc.Body.Type() == ast.CommentType {
+			continue
+		}
+		if body != nil {
+			r.add("", "", "the file holds more than one YAML document")
+			return false
+		}
+		body = doc.Body
+	}
+	if body == nil {
+		return true
+	}
+	d := decoder{report: r, anchors: map[string]ast.Node{}}
+	ast.Walk(d, body)
+	d.value(body, reflect.ValueOf(cfg).Elem(), "")
+	return true
+}
+
+// Visit collects anchors; it is called by ast.Walk.
+func (d decoder) Visit(n ast.Node) ast.Visitor {
+	if a, ok := n.(*ast.AnchorNode); ok {
+		d.anchors[a.Name.GetToken().Value] = a.Value
+	}
+	return d
+}
+
+// resolve follows anchors, aliases and tags to the node that holds the value. An alias that leads back to itself ends as
+// what it is and is refused like any other node of the wrong kind.
+func (d decoder) resolve(n ast.Node) ast.Node {
+	for range 10 {
+		switch node := n.(type) {
+		case *ast.AnchorNode:
+			n = node.Value
+		case *ast.TagNode:
+			n = node.Value
+		case *ast.AliasNode:
+			target, ok := d.anchors[node.Value.GetToken().Value]
+			if !ok {
+				return n
+			}
+			n = target
+		default:
+			return n
+		}
+	}
+	return n
+}
+
+// value fills field from n. A null keeps the default.
+func (d decoder) value(n ast.Node, field reflect.Value, path string) {
+	n = d.resolve(n)
+	if field.Kind() == reflect.Pointer {
+		field.Set(newSection(field.Type().Elem()))
+		field = field.Elem()
+	}
+	if n == nil || n.Type() == ast.NullType {
+		return
+	}
+	switch {
+	case isScalar(field.Type()):
+		d.scalar(n, field, path)
+	case field.Kind() == reflect.Struct:
+		d.section(n, field, path)
+	case field.Kind() == reflect.Map:
+		d.mapping(n, field, path)
+	default:
+		d.list(n, field, path)
+	}
+}
+
+// newSection is a pointer to a section with its defaults.
+func newSection(t reflect.Type) reflect.Value {
+	p := reflect.New(t)
+	switch section := p.Interface().(type) {
+	case *RocketMQ:
+		*section = newRocketMQ()
+	case *Kafka:
+		*section = newKafka()
+	}
+	return p
+}
+
+func (d decoder) scalar(n ast.Node, field reflect.Value, path string) {
+	text, ok := scalarText(n)
+	if !ok {
+		d.add(path, "", "expected one value, found %s", kind(n))
+		return
+	}
+	if err := setScalar(field, text); err != nil {
+		d.add(path, text, "%v", err)
+	}
+}
+
+// scalarText is the text of a scalar as it stands in the file, so that 007 stays 007 where a text is wanted.
+func scalarText(n ast.Node) (string, bool) {
+	switch node := n.(type) {
+	case *ast.StringNode:
+		return node.Value, true
+	case *ast.LiteralNode:
+		return node.Value.Value, true
+	case ast.ScalarNode:
+		return node.GetToken().Value, true
+	}
+	return "", false
+}
+
+func kind(n ast.Node) string {
+	switch n.Type() {
+	case ast.MappingType, ast.MappingValueType:
+		return "a mapping"
+	case ast.SequenceType:
+		return "a list"
+	case ast.AliasType:
+		return "an alias without an anchor"
+	}
+	return "a single value"
+}
+
+// entries calls f for each key of a mapping, those of merged mappings first.
+func (d decoder) entries(n ast.Node, path string, f func(key string, entry *ast.MappingValueNode)) {
+	mapping, ok := n.(ast.MapNode)
+	if !ok {
+		d.add(path, "", "expected a mapping, found %s", kind(n))
+		return
+	}
+	for it := mapping.MapRange(); it.Next(); {
+		entry := it.KeyValue()
+		if entry.Key.IsMergeKey() {
+			if merged, ok := d.resolve(entry.Value).(ast.MapNode); ok && merged != mapping {
+				for inner := merged.MapRange(); inner.Next(); {
+					f(inner.KeyValue().Key.GetToken().Value, inner.KeyValue())
+				}
+			}
+		}
+	}
+	for it := mapping.MapRange(); it.Next(); {
+		if entry := it.KeyValue(); !entry.Key.IsMergeKey() {
+			f(entry.Key.GetToken().Value, entry)
+		}
+	}
+}
+
+func (d decoder) section(n ast.Node, field reflect.Value, path string) {
+	d.entries(n, path, func(key string, entry *ast.MappingValueNode) {
+		at := entry.Key.GetToken().Position
+		below := join(path, key)
+		d.places[below] = place{line: at.Line, column: at.Column}
+		i := fieldIndex(field.Type(), key)
+		if i < 0 {
+			d.faults = append(d.faults, Fault{
+				Path: below, Line: at.Line, Column: at.Column, Key: key,
+				Reason: "unknown key" + suggestion(key, keys(field.Type())),
+			})
+			return
+		}
+		d.value(entry.Value, field.Field(i), below)
+	})
+}
+
+func (d decoder) mapping(n ast.Node, field reflect.Value, path string) {
+	all := reflect.MakeMap(field.Type())
+	d.entries(n, path, func(key string, entry *ast.MappingValueNode) {
+		at := entry.Key.GetToken().Position
+		below := join(path, key)
+		d.places[below] = place{line: at.Line, column: at.Column}
+		value := reflect.New(field.Type().Elem()).Elem()
+		d.value(entry.Value, value, below)
+		all.SetMapIndex(reflect.ValueOf(key), value)
+	})
+	field.Set(all)
+}
+
+func (d decoder) list(n ast.Node, field reflect.Value, path string) {
+	sequence, ok := n.(*ast.SequenceNode)
+	if !ok {
+		d.add(path, "", "expected a list, found %s", kind(n))
+		return
+	}
+	all := reflect.MakeSlice(field.Type(), len(sequence.Values), len(sequence.Values))
+	for i, item := range sequence.Values {
+		below := fmt.Sprintf("%s[%d]", path, i)
+		if t := item.GetToken(); t != nil {
+			d.places[below] = place{line: t.Position.Line, column: t.Position.Column}
+		}
+		d.value(item, all.Index(i), below)
+	}
+	field.Set(all)
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// yamlName is the key of a struct field.
+func yamlName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+	return name
+}
+
+func fieldIndex(t reflect.Type, key string) int {
+	for i := range t.NumField() {
+		if yamlName(t.Field(i)) == key {
+			return i
+		}
+	}
+	return -1
+}
+
+func keys(t reflect.Type) []string {
+	names := make([]string, t.NumField())
+	for i := range names {
+		names[i] = yamlName(t.Field(i))
+	}
+	return names
+}
+
+// suggestion names the known word nearest to an unknown one, or all of them when none is near.
+func suggestion(word string, known []string) string {
+	best, distance := "", 3
+	for _, k := range known {
+		if d := editDistance(word, k); d < distance {
+			best, distance = k, d
+		}
+	}
+	switch {
+	case best != "":
+		return fmt.Sprintf("; did you mean %q?", best)
+	case len(known) == 0:
+		return "; there are no keys here"
+	}
+	return "; known here: " + strings.Join(known, ", ")
+}
+
+// editDistance is Levenshtein's.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

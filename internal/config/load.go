@@ -1,0 +1,106 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Load reads the file, lets the environment (as os.Environ returns it) override it, reads the secrets from their files and
+// checks the whole. The error is a *Faults when the content is at fault. Names of our environment variables that stand
+// for nothing are returned beside, as they may be a slip or somebody else's.
+func Load(path string, environ []string) (cfg *Config, unknown []string, err error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil, fmt.Errorf("there is no configuration file %s: name one with --config", path)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	return Parse(path, data, environ)
+}
+
+// Parse is Load for a file that was read already; its name is for messages.
+func Parse(name string, data []byte, environ []string) (cfg *Config, unknown []string, err error) {
+	r := &report{places: map[string]place{}}
+	c := Default()
+	if !r.decode(data, &c) {
+		return nil, nil, r.err(name)
+	}
+	unknown = r.overlay(&c, environ)
+	r.secrets(reflect.ValueOf(&c).Elem(), "")
+	r.validate(&c)
+	if err := r.err(name); err != nil {
+		return nil, unknown, err
+	}
+	return &c, unknown, nil
+}
+
+var secretType = reflect.TypeFor[Secret]()
+
+// secrets reads, wherever a section has a secret and a key of the same name with _file behind it, the secret from the
+// file.
+func (r *report) secrets(section reflect.Value, path string) {
+	switch section.Kind() {
+	case reflect.Pointer:
+		if !section.IsNil() {
+			r.secrets(section.Elem(), path)
+		}
+		return
+	case reflect.Struct:
+	default:
+		return
+	}
+	t := section.Type()
+	for i := range t.NumField() {
+		key := yamlName(t.Field(i))
+		if t.Field(i).Type != secretType {
+			r.secrets(section.Field(i), join(path, key))
+		} else if j := fieldIndex(t, key+"_file"); j >= 0 && section.Field(j).String() != "" {
+			r.secret(section.Field(i), section.Field(j), join(path, key))
+		}
+	}
+}
+
+func (r *report) secret(secret, file reflect.Value, path string) {
+	filePath := path + "_file"
+	if secret.String() != "" {
+		// A value from the environment is meant to override the file's, in whichever of the two forms it comes.
+		byEnv, fileByEnv := r.places[path].source != "", r.places[filePath].source != ""
+		switch {
+		case byEnv && !fileByEnv:
+			file.SetString("")
+			return
+		case byEnv == fileByEnv:
+			r.add(filePath, file.String(), "is set together with %s: set one of the two", path)
+			return
+		}
+	}
+	data, err := os.ReadFile(file.String())
+	if err != nil {
+		var reason *os.PathError
+		if errors.As(err, &reason) {
+			err = reason.Err
+		}
+		r.add(filePath, file.String(), "cannot be read: %v", err)
+		return
+	}
+	text := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
+	if text == "" {
+		r.add(filePath, file.String(), "is empty")
+	}
+	secret.SetString(text)
+}
+
+// Print returns the effective configuration as YAML, with secrets masked.
+func (c *Config) Print() ([]byte, error) {
+	out, err := yaml.MarshalWithOptions(c, yaml.IndentSequence(true))
+	if err != nil {
+		return nil, fmt.Errorf("print the configuration: %w", err)
+	}
+	return out, nil
+}

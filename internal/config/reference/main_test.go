@@ -1,0 +1,36 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestThePageIsCurrent(t *testing.T) {
+	want, err := render("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Fatal("docs/configuration.md is not what the structs say: run go generate ./internal/config")
+	}
+}
+
+func TestEveryKeyHasAMeaning(t *testing.T) {
+	page, err := render("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(string(page), "\n") {
+		if strings.HasPrefix(line, "| `") && strings.HasSuffix(line, "|  |") {
+			t.Errorf("no comment: %s", line)
+		}
+	}
+	if !strings.Contains(string(page), "`sink.kafka.sasl.password_file`") {
+		t.Error("a nested key is missing")
+	}
+}
