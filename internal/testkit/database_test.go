@@ -11,8 +11,6 @@ import (
 	"time"
 )
 
-func TestMain(m *testing.M) { Main(m) }
-
 func count(t *testing.T, db *sql.DB, query string) (n int) {
 	t.Helper()
 	Must(t, db.QueryRow(query).Scan(&n))

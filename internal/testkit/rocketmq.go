@@ -135,7 +135,8 @@ func (r *RocketMQ) writeFiles(opts RocketMQOptions) error {
 		"namesrvAddr": r.NameServer(), "flushDiskType": "ASYNC_FLUSH", "autoCreateTopicEnable": "false",
 		"storePathRootDir": store, "storePathCommitLog": filepath.Join(store, "commitlog"),
 		"mappedFileSizeCommitLog": "268435456", "mappedFileSizeConsumeQueue": "300000",
-		"timerWheelEnable": "true", "timerPrecisionMs": "100", "diskMaxUsedSpaceRatio": "98",
+		"registerNameServerPeriod": "10000", // the shortest; a first registration can fail on a busy machine
+		"timerWheelEnable":         "true", "timerPrecisionMs": "100", "diskMaxUsedSpaceRatio": "98",
 	}
 	maps.Copy(broker, opts.Config)
 	topics, err := topicTable(opts.Topics)

@@ -86,6 +86,7 @@ func TestRocketMQReadsEveryField(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	begin := time.Now()
+	CheckLeaks(t)
 	Must(t, r.CreateTopic(ctx, "fields", 2))
 	t.Logf("create topic %v", time.Since(begin))
 	big := bytes.Repeat([]byte("compressible "), 10_000)

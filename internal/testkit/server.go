@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	startDeadline = 90 * time.Second
+	startDeadline = 120 * time.Second
 	stopDeadline  = 60 * time.Second
 )
 
