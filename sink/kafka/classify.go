@@ -1,0 +1,91 @@
+package kafka
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// classify turns an error of the client library into the class that design gives it and a reason for an operator. It is
+// the only place that interprets such errors. Error codes: Apache Kafka protocol guide, "Error Codes".
+func classify(err error) (outbox.Class, string) {
+	class, advice := classOf(err)
+	if class == outbox.ClassNone {
+		return class, ""
+	}
+	if advice != "" {
+		advice = "; " + advice
+	}
+	return class, "Kafka: " + err.Error() + advice
+}
+
+func classOf(err error) (class outbox.Class, advice string) {
+	var code *kerr.Error
+	known := errors.As(err, &code)
+	var firstRead *kgo.ErrFirstReadEOF
+	var certificate *tls.CertificateVerificationError
+	var plaintext tls.RecordHeaderError
+	var dial *net.OpError
+	switch {
+	case err == nil:
+		return outbox.ClassNone, ""
+	case errors.As(err, &firstRead):
+		return outbox.ClassService, "check sink.kafka.tls and sink.kafka.sasl against the broker's listener"
+	case errors.As(err, &certificate):
+		return outbox.ClassService, "check sink.kafka.tls.ca and the names in the broker's certificate"
+	case errors.As(err, &plaintext):
+		return outbox.ClassService, "the listener does not speak TLS: check the port and sink.kafka.tls"
+	case known && noService(code):
+		return outbox.ClassService, "check the user, password and rights of sink.kafka.sasl"
+	// Both say only that time is up; the last error that they carry need not be about this message.
+	case errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries):
+		return outbox.ClassUnknown, "no broker took the message in time"
+	case known:
+		return classOfCode(code)
+	case errors.Is(err, kgo.ErrMaxBuffered):
+		return outbox.ClassOutage, "more is in flight than sink.kafka was told to expect"
+	case errors.As(err, &dial) && dial.Op == "dial": // before a first byte
+		return outbox.ClassOutage, ""
+	}
+	// Contexts, ErrClientClosed, ErrAborting, a purged topic, anything new: the message may have been on its way.
+	return outbox.ClassUnknown, ""
+}
+
+// noService: nothing can work with these until an operator acts.
+func noService(code *kerr.Error) bool {
+	switch code {
+	case kerr.ClusterAuthorizationFailed, kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState:
+		return true
+	}
+	return false
+}
+
+func classOfCode(code *kerr.Error) (outbox.Class, string) {
+	switch code {
+	case kerr.MessageTooLarge, kerr.RecordListTooLarge:
+		return outbox.ClassPermanent, "compare the message with max.message.bytes and segment.bytes of the topic"
+	case kerr.InvalidRecord:
+		return outbox.ClassPermanent, "a compacted topic takes no message without a key"
+	case kerr.InvalidTimestamp, kerr.PolicyViolation, kerr.InvalidTopicException:
+		return outbox.ClassPermanent, ""
+	case kerr.UnknownTopicOrPartition, kerr.UnknownTopicID:
+		return outbox.ClassTopic, "create the topic, or correct its name in the rows"
+	case kerr.TopicAuthorizationFailed:
+		return outbox.ClassTopic, "grant WRITE and DESCRIBE on the topic"
+	// Written by the leader, or perhaps written.
+	case kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.NetworkException:
+		return outbox.ClassUnknown, ""
+	// A failed checksum is retriable by the protocol, but it is about this batch and the client gives up at once.
+	case kerr.CorruptMessage:
+		return outbox.ClassRefused, ""
+	}
+	// Leaders, replicas, storage, throttling: the protocol marks everything that passes by itself.
+	if code.Retriable {
+		return outbox.ClassOutage, ""
+	}
+	return outbox.ClassRefused, ""
+}

@@ -1,0 +1,152 @@
+package kafka
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+)
+
+// Config says which cluster to publish to and how. What is not here is fixed: acks=all, idempotent, no linger, and the
+// record time is the time of the send (an old created_at could meet retention or a broker's age limit at once).
+type Config struct {
+	// Brokers are host:port of some brokers; the others are found through them. At least one.
+	Brokers []string
+	// ClientID is what the brokers' logs and quotas know this process by; "canal-outbox" when empty.
+	ClientID string
+	// TLS encrypts the connections when it is set. An empty ServerName means the host of each broker.
+	TLS *tls.Config
+	// SASL is used when its Mechanism is set.
+	SASL SASL
+	// Compression of record batches: none, gzip, snappy, lz4 or zstd; none when empty. A relay that never waits sends
+	// small batches, which hardly shrink, and the time would be paid on the way to every acknowledgement.
+	Compression string
+	// MaxMessageBytes is the largest record batch, and so the largest message with its key and headers, before
+	// compression; 1,000,012 when zero, a little below the broker's own default. It should not be above the
+	// max.message.bytes of the topics: a batch that only the broker refuses is sent again message by message.
+	MaxMessageBytes int
+	// MaxInFlight and MaxInFlightBytes are the caller's own limits on what it hands over without having a result. The
+	// client's buffers are made a quarter larger, so that they are never the first to be full; beyond them a message is
+	// answered ClassOutage. 10,000 and 64 MiB when zero.
+	MaxInFlight      int
+	MaxInFlightBytes int
+	// DeliveryTimeout is the time after which a message that no broker can have stored is given back; 30 s when zero. It
+	// is no bound on a message that is on the wire: without an answer that one is kept until there is one (or Close),
+	// because sending it again would lose the protection against duplicates.
+	DeliveryTimeout time.Duration
+}
+
+// SASL is how the client authenticates.
+type SASL struct {
+	Mechanism string // PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; "" for none
+	User      string
+	Password  string
+}
+
+// withDefaults fills what was left out and reports every fault at once.
+func (c Config) withDefaults() (Config, error) {
+	var faults []error
+	if len(c.Brokers) == 0 {
+		faults = append(faults, errors.New("brokers: name at least one broker as host:port"))
+	}
+	if c.ClientID == "" {
+		c.ClientID = "canal-outbox"
+	}
+	for _, number := range []struct {
+		name  string
+		value *int
+		unset int
+		low   int
+		high  int
+	}{
+		{"max_message_bytes", &c.MaxMessageBytes, 1000012, 1024, 1 << 30}, // the client's own bounds of a batch
+		{"max_in_flight", &c.MaxInFlight, 10000, 1, 1 << 24},
+		{"max_in_flight_bytes", &c.MaxInFlightBytes, 64 << 20, 1024, 1 << 40},
+	} {
+		if *number.value == 0 {
+			*number.value = number.unset
+		}
+		if *number.value < number.low || *number.value > number.high {
+			faults = append(faults, fmt.Errorf("%s: %d is not between %d and %d", number.name, *number.value, number.low, number.high))
+		}
+	}
+	if c.DeliveryTimeout == 0 {
+		c.DeliveryTimeout = 30 * time.Second
+	}
+	if c.DeliveryTimeout < time.Second {
+		faults = append(faults, fmt.Errorf("delivery_timeout: %s is less than 1s, the least the client library takes", c.DeliveryTimeout))
+	}
+	return c, errors.Join(faults...)
+}
+
+// options translates the configuration for the client library.
+func (c Config) options() ([]kgo.Opt, error) {
+	compression, err1 := c.codec()
+	mechanism, err2 := c.SASL.mechanism()
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(c.Brokers...),
+		kgo.ClientID(c.ClientID),
+		kgo.DisableClientMetrics(), // their last push would delay Close by up to a second
+		kgo.ProducerLinger(0),
+		kgo.ProducerBatchMaxBytes(int32(c.MaxMessageBytes)),
+		kgo.BrokerMaxWriteBytes(int32(min(max(100<<20, c.MaxMessageBytes+1<<20), 1<<30))),
+		kgo.ProducerBatchCompression(compression),
+		kgo.MaxBufferedRecords(c.MaxInFlight + c.MaxInFlight/4 + 16),
+		kgo.MaxBufferedBytes(c.MaxInFlightBytes + c.MaxInFlightBytes/4 + c.MaxMessageBytes),
+		kgo.RecordDeliveryTimeout(c.DeliveryTimeout),
+		// Enough for a broker that has not heard of its partitions yet; more would hold messages of a missing topic, and
+		// with them the room in flight, though the pipeline parks the topic and tries again.
+		kgo.UnknownTopicRetries(2),
+		// The default of 5 s would be the time a new topic stays unknown, or a moved leader unnoticed.
+		kgo.MetadataMinAge(250 * time.Millisecond),
+	}
+	if c.TLS != nil {
+		opts = append(opts, kgo.DialTLSConfig(c.TLS))
+	}
+	if mechanism != nil {
+		opts = append(opts, kgo.SASL(mechanism))
+	}
+	return opts, nil
+}
+
+func (c Config) codec() (kgo.CompressionCodec, error) {
+	switch c.Compression {
+	case "", "none":
+		return kgo.NoCompression(), nil
+	case "gzip":
+		return kgo.GzipCompression(), nil
+	case "snappy":
+		return kgo.SnappyCompression(), nil
+	case "lz4":
+		return kgo.Lz4Compression(), nil
+	case "zstd":
+		return kgo.ZstdCompression(), nil
+	}
+	return kgo.CompressionCodec{}, fmt.Errorf("compression: %q is not one of none, gzip, snappy, lz4, zstd", c.Compression)
+}
+
+func (s SASL) mechanism() (sasl.Mechanism, error) {
+	if s.Mechanism == "" {
+		return nil, nil
+	}
+	if s.User == "" {
+		return nil, fmt.Errorf("sasl.user: %s needs a user name", s.Mechanism)
+	}
+	switch s.Mechanism {
+	case "PLAIN":
+		return plain.Auth{User: s.User, Pass: s.Password}.AsMechanism(), nil
+	case "SCRAM-SHA-256":
+		return scram.Auth{User: s.User, Pass: s.Password}.AsSha256Mechanism(), nil
+	case "SCRAM-SHA-512":
+		return scram.Auth{User: s.User, Pass: s.Password}.AsSha512Mechanism(), nil
+	}
+	return nil, fmt.Errorf("sasl.mechanism: %q is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512", s.Mechanism)
+}

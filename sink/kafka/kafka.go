@@ -1,0 +1,194 @@
+// Package kafka publishes to Apache Kafka (2.1 and later) with an idempotent producer.
+//
+// Guarantee: that of sink.Sink. Beyond it: an outage is ridden through inside, without loss and without duplicates, as
+// long as the process lives; a message is never sent again before the client library has said what became of it, however
+// long that takes, so the caller owns the deadline after which it calls the broker away; if a record batch is refused,
+// its messages are sent again one by one, so that only the culprit is refused.
+//
+// A Sink owns one goroutine that hands results over and one that sends messages one by one, beside those of the client
+// library; all end in Close.
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+)
+
+// closeLimit bounds what Close does when its context has ended: the client library gives up what is on the wire.
+const closeLimit = 5 * time.Second
+
+// Sink is a sink.Sink for one Kafka cluster.
+type Sink struct {
+	cfg     Config
+	log     *zap.Logger
+	metrics *metrics
+	options []kgo.Opt
+	promise func(*kgo.Record, error) // one function value for all records
+
+	life   sync.RWMutex // read-held while something is given to the client
+	client *kgo.Client
+	closed bool
+
+	results *results
+	singles *singles
+}
+
+var _ sink.Sink = (*Sink)(nil)
+
+// New checks the configuration and returns a sink. It opens no connection: whether the cluster can be reached shows in
+// Probe. The error names every fault of the configuration.
+func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) {
+	cfg, err := cfg.withDefaults()
+	options, err2 := cfg.options()
+	if err := errors.Join(err, err2); err != nil {
+		return nil, fmt.Errorf("sink.kafka: %w", err)
+	}
+	s := &Sink{cfg: cfg, log: log, results: newResults(), singles: newSingles()}
+	s.promise = s.answered
+	s.metrics, err = newMetrics(reg)
+	if err != nil {
+		return nil, fmt.Errorf("sink.kafka: register metrics: %w", err)
+	}
+	s.options = append(options, kgo.WithLogger(logger{log}), kgo.WithHooks(s.metrics),
+		kgo.ProducerOnDataLossDetected(s.dataLoss), kgo.RecordPartitioner(newPartitioner(log)))
+	if s.client, err = kgo.NewClient(s.options...); err != nil {
+		s.metrics.unregister()
+		return nil, fmt.Errorf("sink.kafka: %w", err)
+	}
+	go s.results.run()
+	go s.singles.run(s)
+	return s, nil
+}
+
+// Send implements sink.Sink.
+func (s *Sink) Send(messages []*outbox.Message, done func([]sink.Result)) {
+	if len(messages) == 0 {
+		return
+	}
+	b := newBatch(messages, done)
+	s.life.RLock()
+	defer s.life.RUnlock()
+	if s.closed {
+		go refuseAll(b) // not on the caller's goroutine, which may hold a lock that done needs
+		return
+	}
+	s.results.add(b)
+	for i := range b.deliveries {
+		d := &b.deliveries[i]
+		switch reason := s.refusal(d); {
+		case reason != "":
+			s.results.finish(d, outbox.ClassPermanent, reason)
+		case s.singles.behind(d): // others of its topic are being sent one by one: it keeps its place
+		default:
+			s.client.TryProduce(d, &d.record, s.promise)
+		}
+	}
+}
+
+func refuseAll(b *batch) {
+	out := make([]sink.Result, len(b.deliveries))
+	for i := range b.deliveries {
+		out[i] = sink.Result{Message: b.deliveries[i].message, Outcome: outbox.Outcome{Class: outbox.ClassOutage, Reason: "the sink is closed"}}
+	}
+	b.done(out)
+}
+
+// answered is the promise of every record of the main client: what became of it, and whether that is the last word.
+func (s *Sink) answered(r *kgo.Record, err error) {
+	d := r.Context.(*delivery)
+	if err == nil {
+		s.results.finish(d, outbox.ClassNone, "")
+		return
+	}
+	class, reason := s.verdict(d, err)
+	if again := s.again(d, class, err); again != 0 {
+		s.singles.add(d, again)
+		return
+	}
+	s.results.finish(d, class, reason)
+}
+
+// verdict classifies the failure of a record.
+func (s *Sink) verdict(d *delivery, err error) (outbox.Class, string) {
+	if d.partitions != 0 { // our own partitioner's refusal
+		return outbox.ClassRefused, fmt.Sprintf("topic %s has no partition %d, only %d", d.message.Topic, d.message.Partition, d.partitions)
+	}
+	return classify(err)
+}
+
+// Probe implements sink.Sink: metadata of the cluster, asked of one broker after the other.
+func (s *Sink) Probe(ctx context.Context) error {
+	if err := s.current().Ping(ctx); err != nil {
+		return fmt.Errorf("no Kafka broker of %s answers: %w", strings.Join(s.cfg.Brokers, ", "), err)
+	}
+	return nil
+}
+
+func (s *Sink) current() *kgo.Client {
+	s.life.RLock()
+	defer s.life.RUnlock()
+	return s.client
+}
+
+func (s *Sink) dataLoss(topic string, partition int32) {
+	s.metrics.dataLoss.Inc()
+	s.log.Warn("Kafka has lost messages of this partition that it had acknowledged; check unclean leader election and "+
+		"the broker's disks", zap.String("topic", topic), zap.Int32("partition", partition))
+}
+
+// Close implements sink.Sink. It takes at most closeLimit longer than the context lasts. Its error says how many messages
+// were left without an answer.
+//
+// Order: no new messages; wait for answers; close the clients, which answer what they hold; answer the rest; end the
+// hand-over, so that done is not called after the return. Flush and AbortBufferedRecords of the library have no part in
+// it: with no linger there is nothing to flush, and an abort would wait for the answers that do not come.
+func (s *Sink) Close(ctx context.Context) error {
+	s.life.Lock()
+	s.closed = true
+	s.life.Unlock()
+	s.drain(ctx.Done())
+	limit := make(chan struct{})
+	timer := time.AfterFunc(closeLimit, func() { close(limit) })
+	defer timer.Stop()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		close(s.singles.stop)
+		s.client.Close()
+		<-s.singles.stopped
+	}()
+	select {
+	case <-ended:
+		s.drain(limit) // the client answers on a goroutine of its own
+	case <-limit:
+	}
+	left := s.results.finishAll(outbox.ClassUnknown, "the sink was closed before Kafka answered")
+	close(s.results.stop)
+	<-s.results.stopped
+	s.metrics.unregister()
+	if left > 0 {
+		return fmt.Errorf("close Kafka sink: %d messages had no answer", left)
+	}
+	return nil
+}
+
+// drain waits until everything has been handed over, or end is closed.
+func (s *Sink) drain(end <-chan struct{}) {
+	for !s.results.isDrained() {
+		select {
+		case <-s.results.drained:
+		case <-end:
+			return
+		}
+	}
+}

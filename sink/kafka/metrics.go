@@ -1,0 +1,74 @@
+package kafka
+
+import (
+	"errors"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// metrics are the sink's own series, fed by hooks of the client library where these are the only ones to know.
+type metrics struct {
+	reg           prometheus.Registerer
+	connectErrors prometheus.Counter
+	throttled     prometheus.Counter
+	dataLoss      prometheus.Counter
+	sentAlone     prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "canal_outbox", Subsystem: "kafka", Name: name, Help: help})
+	}
+	m := &metrics{
+		reg:           reg,
+		connectErrors: counter("connect_errors_total", "Connections to Kafka brokers that could not be opened."),
+		throttled:     counter("throttled_seconds_total", "Time for which brokers asked this client to pause (quotas)."),
+		dataLoss:      counter("data_loss_total", "Times a partition was found to have lost acknowledged messages."),
+		sentAlone:     counter("sent_alone_total", "Messages sent again one by one after their batch was refused."),
+	}
+	if reg == nil {
+		return m, nil
+	}
+	for i, c := range m.all() {
+		if err := reg.Register(c); err != nil {
+			for _, done := range m.all()[:i] {
+				reg.Unregister(done)
+			}
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.connectErrors, m.throttled, m.dataLoss, m.sentAlone}
+}
+
+func (m *metrics) unregister() {
+	if m.reg == nil {
+		return
+	}
+	for _, c := range m.all() {
+		m.reg.Unregister(c)
+	}
+}
+
+var (
+	_ kgo.HookBrokerConnect  = (*metrics)(nil)
+	_ kgo.HookBrokerThrottle = (*metrics)(nil)
+)
+
+// OnBrokerConnect implements kgo.HookBrokerConnect.
+func (m *metrics) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if err != nil && !errors.Is(err, kgo.ErrClientClosed) {
+		m.connectErrors.Inc()
+	}
+}
+
+// OnBrokerThrottle implements kgo.HookBrokerThrottle.
+func (m *metrics) OnBrokerThrottle(_ kgo.BrokerMetadata, pause time.Duration, _ bool) {
+	m.throttled.Add(pause.Seconds())
+}

@@ -1,0 +1,72 @@
+package kafka
+
+import (
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+)
+
+// partitioner places records as the Java client does (murmur2 of the key; without a key one partition per batch), but by
+// the sharding key where that differs from the record's key, and where the row says so if it names a partition.
+type partitioner struct {
+	inner kgo.Partitioner
+	log   *zap.Logger
+}
+
+func newPartitioner(log *zap.Logger) kgo.Partitioner {
+	return partitioner{kgo.StickyKeyPartitioner(nil), log}
+}
+
+// ForTopic implements kgo.Partitioner.
+func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
+	return &topicPartitioner{TopicPartitioner: p.inner.ForTopic(topic), topic: topic, log: p.log}
+}
+
+// topicPartitioner is called by the client library under a lock of its own for each topic.
+type topicPartitioner struct {
+	kgo.TopicPartitioner
+	topic string
+	log   *zap.Logger
+	last  int // partitions at the last call; 0 before the first
+}
+
+// RequiresConsistency implements kgo.TopicPartitioner: the number of partitions given to Partition is then that of all,
+// not of those with a leader at the moment.
+func (p *topicPartitioner) RequiresConsistency(r *kgo.Record) bool {
+	m := message(r)
+	return m.Partition != outbox.NoPartition || m.ShardingKey != "" || m.Key != ""
+}
+
+// Partition implements kgo.TopicPartitioner.
+func (p *topicPartitioner) Partition(r *kgo.Record, n int) int {
+	m := message(r)
+	if m.Partition == outbox.NoPartition && m.ShardingKey == "" {
+		return p.TopicPartitioner.Partition(r, n) // by the key, or anywhere
+	}
+	if n != p.last {
+		if p.last != 0 {
+			p.log.Warn("the topic's partitions changed: keys move to other partitions, so messages of one key may be "+
+				"consumed out of order around this moment", zap.String("topic", p.topic), zap.Int("before", p.last), zap.Int("now", n))
+		}
+		p.last = n
+	}
+	switch {
+	case int(m.Partition) >= n:
+		r.Context.(*delivery).partitions = int32(n)
+		return -1
+	case m.Partition != outbox.NoPartition:
+		return int(m.Partition)
+	case m.ShardingKey == m.Key:
+		return p.TopicPartitioner.Partition(r, n)
+	}
+	return p.TopicPartitioner.Partition(&kgo.Record{Key: []byte(m.ShardingKey)}, n)
+}
+
+// OnNewBatch implements kgo.TopicPartitionerOnNewBatch, which is how records without a key move on.
+func (p *topicPartitioner) OnNewBatch() {
+	if inner, ok := p.TopicPartitioner.(kgo.TopicPartitionerOnNewBatch); ok {
+		inner.OnNewBatch()
+	}
+}
+
+func message(r *kgo.Record) *outbox.Message { return r.Context.(*delivery).message }

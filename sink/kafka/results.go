@@ -1,0 +1,151 @@
+package kafka
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+// results collects outcomes as they come, one by one and on a goroutine of the client library that must not be held up,
+// and hands them over in slices: what came while done was called for the last ones.
+type results struct {
+	mu    sync.Mutex
+	ready []*batch            // with something to hand over
+	live  map[*batch]struct{} // with messages that are not handed over
+	open  int                 // messages that are not handed over
+
+	wake    chan struct{} // has a token when ready is not empty
+	drained chan struct{} // has a token when open reached zero
+	stop    chan struct{} // closed: hand over what is ready and end
+	stopped chan struct{} // closed when run has ended
+}
+
+func newResults() *results {
+	return &results{
+		live: map[*batch]struct{}{}, wake: make(chan struct{}, 1), drained: make(chan struct{}, 1),
+		stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+}
+
+func (r *results) add(b *batch) {
+	r.mu.Lock()
+	r.live[b] = struct{}{}
+	r.open += b.left
+	r.mu.Unlock()
+}
+
+// finish records the outcome of a delivery; the first one counts (after a Close that ran out of time a late one may come).
+func (r *results) finish(d *delivery, class outbox.Class, reason string) {
+	r.mu.Lock()
+	wake := r.finishLocked(d, class, reason)
+	r.mu.Unlock()
+	if wake {
+		signal(r.wake)
+	}
+}
+
+func (r *results) finishLocked(d *delivery, class outbox.Class, reason string) (wake bool) {
+	if d.finished {
+		return false
+	}
+	d.finished, d.class, d.reason = true, class, reason
+	b := d.batch
+	if len(b.ready) == 0 {
+		r.ready = append(r.ready, b)
+		wake = len(r.ready) == 1
+	}
+	b.ready = append(b.ready, d)
+	return wake
+}
+
+// finishAll gives everything that has no outcome yet this one, and returns how much that was.
+func (r *results) finishAll(class outbox.Class, reason string) (n int) {
+	r.mu.Lock()
+	for b := range r.live {
+		for i := range b.deliveries {
+			if d := &b.deliveries[i]; !d.finished {
+				r.finishLocked(d, class, reason)
+				n++
+			}
+		}
+	}
+	r.mu.Unlock()
+	signal(r.wake)
+	return n
+}
+
+// run hands results over until it is stopped; then nothing more is handed over.
+func (r *results) run() {
+	defer close(r.stopped)
+	for {
+		select {
+		case <-r.wake:
+			r.handOver()
+		case <-r.stop:
+			r.handOver()
+			return
+		}
+	}
+}
+
+func (r *results) handOver() {
+	r.mu.Lock()
+	batches := r.ready
+	r.ready = nil
+	lists := make([][]*delivery, len(batches))
+	for i, b := range batches {
+		lists[i] = b.ready
+		b.ready = b.ready[len(b.ready):]
+		if b.left -= len(lists[i]); b.left == 0 {
+			delete(r.live, b)
+		}
+	}
+	r.mu.Unlock()
+	n := 0
+	for i, b := range batches {
+		b.done(resultsOf(lists[i]))
+		n += len(lists[i])
+	}
+	r.mu.Lock()
+	if r.open -= n; r.open == 0 {
+		signal(r.drained)
+	}
+	r.mu.Unlock()
+}
+
+// isDrained reports whether everything that was taken over has been handed over.
+func (r *results) isDrained() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.open == 0
+}
+
+// resultsOf makes the results of deliveries; their broker ids, partition@offset, share one piece of memory.
+func resultsOf(list []*delivery) []sink.Result {
+	out := make([]sink.Result, len(list))
+	var ids strings.Builder
+	ids.Grow(len(list) * 14)
+	var number [48]byte
+	for i, d := range list {
+		out[i] = sink.Result{Message: d.message, Outcome: outbox.Outcome{Class: d.class, Reason: d.reason}}
+		if d.class != outbox.ClassNone || d.record.Offset < 0 { // no offset: a repeat that the broker had already
+			continue
+		}
+		from := ids.Len()
+		id := append(strconv.AppendInt(number[:0], int64(d.record.Partition), 10), '@')
+		ids.Write(strconv.AppendInt(id, d.record.Offset, 10))
+		out[i].BrokerID = ids.String()[from:]
+	}
+	return out
+}
+
+// signal puts a token into a channel of one, unless one is there.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

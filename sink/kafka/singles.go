@@ -1,0 +1,225 @@
+package kafka
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+)
+
+// cure is what a delivery needs before its second try.
+type cure uint8
+
+const (
+	cureAlone cure = iota + 1 // its batch was refused, perhaps for a neighbour: to be sent alone
+	cureTopic                 // the client holds on to the id of a topic that was deleted and made again
+)
+
+// again tells whether a failure on the main client is worth a second try, and which; 0 when the class is the last word.
+func (s *Sink) again(d *delivery, class outbox.Class, err error) cure {
+	switch {
+	case d.partitions != 0:
+		return 0
+	case errors.Is(err, kerr.UnknownTopicID):
+		return cureTopic
+	case class == outbox.ClassPermanent, class == outbox.ClassRefused:
+		return cureAlone
+	case errors.Is(err, kerr.ClusterAuthorizationFailed):
+		s.singles.renewClient()
+	}
+	return 0
+}
+
+// singles sends messages one by one, each as a batch of its own, in the order of their failures. It uses a client of its
+// own, which lives while there is something to send: in the main client a message could come to share a batch with
+// others again.
+//
+// While a topic has messages here, later messages of the topic queue up behind them: otherwise they would overtake.
+// Those that were on their way when the batch failed may still do so.
+type singles struct {
+	count atomic.Int64 // messages here; spares Send the lock in the normal case
+
+	mu     sync.Mutex
+	queue  []single
+	topics map[string]int // messages here
+	stale  bool           // the main client cannot be used any more
+
+	wake    chan struct{} // has a token when queue or stale changed
+	stop    chan struct{}
+	stopped chan struct{}
+}
+
+type single struct {
+	*delivery
+	cure cure
+}
+
+func newSingles() *singles {
+	return &singles{topics: map[string]int{}, wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{})}
+}
+
+func (q *singles) add(d *delivery, c cure) {
+	q.mu.Lock()
+	q.count.Add(1)
+	q.topics[d.message.Topic]++
+	q.queue = append(q.queue, single{d, c})
+	q.mu.Unlock()
+	signal(q.wake)
+}
+
+// behind queues the delivery if others of its topic are here.
+func (q *singles) behind(d *delivery) bool {
+	if q.count.Load() == 0 {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.topics[d.message.Topic] == 0 {
+		return false
+	}
+	q.count.Add(1)
+	q.topics[d.message.Topic]++
+	q.queue = append(q.queue, single{d, cureAlone})
+	return true
+}
+
+func (q *singles) renewClient() {
+	q.mu.Lock()
+	q.stale = true
+	q.mu.Unlock()
+	signal(q.wake)
+}
+
+// take returns what is queued, in order. What is taken counts for its topic until leave.
+func (q *singles) take() (list []single, stale bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list, stale = q.queue, q.stale
+	q.queue, q.stale = nil, false
+	return list, stale
+}
+
+func (q *singles) leave(d *delivery) {
+	q.mu.Lock()
+	q.count.Add(-1)
+	if q.topics[d.message.Topic]--; q.topics[d.message.Topic] == 0 {
+		delete(q.topics, d.message.Topic)
+	}
+	q.mu.Unlock()
+}
+
+func (q *singles) run(s *Sink) {
+	defer close(q.stopped)
+	for {
+		select {
+		case <-q.wake:
+		case <-q.stop:
+			return
+		}
+		if !q.work(s) {
+			return
+		}
+	}
+}
+
+// work empties the queue and reports false when it was stopped; what is left is then answered by Close.
+func (q *singles) work(s *Sink) bool {
+	list, stale := q.take()
+	if stale {
+		s.renew()
+	}
+	if len(list) == 0 {
+		return true
+	}
+	client, err := kgo.NewClient(s.options...)
+	if err != nil { // cannot be: the main client was made of the same
+		for _, d := range list {
+			q.leave(d.delivery)
+			s.results.finish(d.delivery, outbox.ClassOutage, "no second Kafka client: "+err.Error())
+		}
+		return true
+	}
+	defer client.Close()
+	away := map[string]outbox.Class{} // topics that fail as a whole: no use in trying each message
+	for len(list) > 0 {
+		s.purge(list)
+		for _, d := range list {
+			if !q.send(s, client, d.delivery, away) {
+				return false
+			}
+		}
+		if list, stale = q.take(); stale {
+			s.renew()
+		}
+	}
+	return true
+}
+
+// send brings one delivery to its outcome; false when it was stopped before that.
+func (q *singles) send(s *Sink, client *kgo.Client, d *delivery, away map[string]outbox.Class) bool {
+	topic := d.message.Topic
+	if class, is := away[topic]; is {
+		q.leave(d)
+		s.results.finish(d, class, "Kafka: not sent after its batch was refused, because the topic's messages fail by now")
+		return true
+	}
+	s.metrics.sentAlone.Inc()
+	d.partitions = 0
+	d.record.Timestamp = time.Time{} // that of the send, again
+	answer := make(chan error, 1)
+	client.Produce(d, &d.record, func(_ *kgo.Record, err error) { answer <- err })
+	select {
+	case err := <-answer:
+		class, reason := s.verdict(d, err)
+		switch class {
+		case outbox.ClassTopic, outbox.ClassService, outbox.ClassOutage:
+			away[topic] = class
+		case outbox.ClassUnknown: // of this one; the others have not been sent
+			away[topic] = outbox.ClassOutage
+		}
+		q.leave(d)
+		s.results.finish(d, class, reason)
+		return true
+	case <-q.stop:
+		return false
+	}
+}
+
+// purge makes the main client forget topics that were deleted and made again; it would refuse them for ever (B35).
+func (s *Sink) purge(list []single) {
+	var topics []string
+	for _, d := range list {
+		if d.cure == cureTopic && !slices.Contains(topics, d.message.Topic) {
+			topics = append(topics, d.message.Topic)
+		}
+	}
+	if len(topics) > 0 {
+		s.log.Info("topics were deleted and created again", zap.Strings("topics", topics))
+		s.current().PurgeTopicsFromProducing(topics...)
+	}
+}
+
+// renew replaces the main client. The library keeps a refused producer id for the life of a client, so that a right
+// granted later would never be noticed.
+func (s *Sink) renew() {
+	client, err := kgo.NewClient(s.options...)
+	if err != nil {
+		s.log.Error("cannot replace the Kafka client, restart to recover", zap.Error(err))
+		return
+	}
+	s.life.Lock()
+	old := s.client
+	if s.closed {
+		old = client
+	} else {
+		s.client = client
+	}
+	s.life.Unlock()
+	old.Close()
+}

@@ -1,0 +1,65 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// aclWrite is the bit of the operation WRITE in a set of authorised operations (org.apache.kafka.common.acl.AclOperation).
+const aclWrite = 1 << 4
+
+// Topics implements sink.Sink by the cluster's metadata, which no topic is created by asking for. Whether the topic may be
+// written is known only of brokers that tell the client's rights (2.3 and later).
+func (s *Sink) Topics(ctx context.Context, topics []string) (map[string]error, error) {
+	faults := map[string]error{}
+	req := kmsg.NewPtrMetadataRequest()
+	req.IncludeTopicAuthorizedOperations = true
+	for _, topic := range topics {
+		if reason := topicFault(topic); reason != "" {
+			faults[topic] = errors.New(reason)
+			continue
+		}
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = kmsg.StringPtr(topic)
+		req.Topics = append(req.Topics, t)
+	}
+	if len(req.Topics) == 0 { // an empty list would ask for all
+		return faults, nil
+	}
+	resp, err := req.RequestWith(ctx, s.current())
+	if err != nil {
+		return nil, fmt.Errorf("ask Kafka for its topics: %w", err)
+	}
+	for i := range resp.Topics {
+		t := &resp.Topics[i]
+		if t.Topic == nil {
+			continue
+		}
+		if fault := faultOf(t); fault != nil {
+			faults[*t.Topic] = fault
+		}
+	}
+	return faults, nil
+}
+
+func faultOf(t *kmsg.MetadataResponseTopic) error {
+	if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
+		_, reason := classify(err)
+		return errors.New(reason)
+	}
+	if t.AuthorizedOperations != math.MinInt32 && t.AuthorizedOperations&aclWrite == 0 {
+		return errors.New("the user of sink.kafka.sasl may not write to the topic: grant WRITE")
+	}
+	for i := range t.Partitions {
+		p := &t.Partitions[i]
+		if err := kerr.ErrorForCode(p.ErrorCode); err != nil && !errors.Is(err, kerr.ReplicaNotAvailable) {
+			return fmt.Errorf("partition %d: %w", p.Partition, err)
+		}
+	}
+	return nil
+}
