@@ -1,0 +1,168 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// maxBody bounds a request's body; a GTID set of thousands of intervals fits.
+const maxBody = 1 << 20
+
+type api struct {
+	service Service
+	metrics prometheus.Gatherer
+	log     *zap.Logger
+	streams chan struct{} // one token for each open event stream
+}
+
+func (a *api) routes() http.Handler {
+	a.streams = make(chan struct{}, maxStreams)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", dashboard)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", health(a.service.Live))
+	mux.HandleFunc("GET /readyz", health(a.service.Ready))
+	mux.HandleFunc("GET /api/v1/events", a.events)
+	mux.HandleFunc("GET /api/v1/status", a.answer(func(r *http.Request) (any, error) {
+		return a.service.Status(r.Context()), nil
+	}))
+	mux.HandleFunc("GET /api/v1/checkpoint", a.answer(func(r *http.Request) (any, error) {
+		return a.service.Checkpoint(r.Context())
+	}))
+	mux.HandleFunc("POST /api/v1/checkpoint", a.act(a.setCheckpoint))
+	mux.HandleFunc("GET /api/v1/checkpoint/history", a.answer(a.history))
+	mux.HandleFunc("GET /api/v1/gaps", a.answer(func(r *http.Request) (any, error) {
+		gaps, err := a.service.Gaps(r.Context())
+		return append([]outbox.Gap{}, gaps...), err
+	}))
+	mux.HandleFunc("POST /api/v1/gaps/{id}/ack", a.act(a.ackGap))
+	mux.HandleFunc("POST /api/v1/sweep", a.act(func(r *http.Request) (any, error) {
+		return struct{}{}, a.service.Sweep(r.Context())
+	}))
+	mux.HandleFunc("/api/", a.answer(func(r *http.Request) (any, error) {
+		return nil, NotFoundf("there is no %s %s", r.Method, r.URL.Path)
+	}))
+	return headers(mux)
+}
+
+// headers forbids what no part of this server needs.
+func headers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		next.ServeHTTP(w, r)
+	})
+}
+
+func health(check func() error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if err := check(); err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, err.Error()+"\n") // a probe that has gone needs no answer
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n")
+	}
+}
+
+// answer turns a function into a handler: its value becomes JSON, its error an error body.
+func (a *api) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		value, err := f(r)
+		if err != nil {
+			var coded *Error
+			if !errors.As(err, &coded) {
+				a.log.Warn("admin request failed", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Error(err))
+				coded = &Error{Code: CodeFailure, Message: err.Error()}
+			}
+			writeError(w, coded)
+			return
+		}
+		writeJSON(w, http.StatusOK, value)
+	}
+}
+
+// act is answer for requests that change something. They must say that they are JSON, which no HTML form can.
+func (a *api) act(f func(*http.Request) (any, error)) http.HandlerFunc {
+	return a.answer(func(r *http.Request) (any, error) {
+		kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		if err != nil || kind != "application/json" {
+			return nil, Usagef("Content-Type must be application/json")
+		}
+		a.log.Info("admin request", zap.String("method", r.Method), zap.String("path", r.URL.Path))
+		return f(r)
+	})
+}
+
+func (a *api) setCheckpoint(r *http.Request) (any, error) {
+	var target Target
+	body := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody))
+	body.DisallowUnknownFields()
+	if err := body.Decode(&target); err != nil {
+		return nil, Usagef("the body is not a target: %v", err)
+	}
+	if err := target.Check(); err != nil {
+		return nil, err
+	}
+	return a.service.SetCheckpoint(r.Context(), target)
+}
+
+const (
+	defaultHistory = 50
+	maxHistory     = 10_000
+)
+
+func (a *api) history(r *http.Request) (any, error) {
+	limit := defaultHistory
+	if text := r.URL.Query().Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxHistory {
+			return nil, Usagef("limit must be a number from 1 to %d", maxHistory)
+		}
+		limit = n
+	}
+	entries, err := a.service.History(r.Context(), limit)
+	return append([]HistoryEntry{}, entries...), err
+}
+
+func (a *api) ackGap(r *http.Request) (any, error) {
+	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
+	if err != nil {
+		return nil, Usagef("%q is not the number of a gap", r.PathValue("id"))
+	}
+	return struct{}{}, a.service.AckGap(r.Context(), id)
+}
+
+// errorBody is the JSON of every error.
+type errorBody struct {
+	Error *Error `json:"error"`
+}
+
+func writeError(w http.ResponseWriter, err *Error) {
+	writeJSON(w, err.Code.httpStatus(), errorBody{err})
+}
+
+func writeJSON(w http.ResponseWriter, status int, value any) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		status, data = http.StatusInternalServerError, []byte(`{"error":{"code":"failure","message":"the answer has no JSON form"}}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // a client that has gone needs no answer
+}

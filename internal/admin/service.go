@@ -1,0 +1,151 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Service is the daemon as this package needs it. Its methods are called from many goroutines at once. Errors that are an
+// *Error keep their code on the way to the caller; any other is a failure.
+type Service interface {
+	// Live returns an error when the process cannot make progress by itself and should be restarted. A broker or a database
+	// that is away is no such reason.
+	Live() error
+	// Ready returns an error until the service has started its work.
+	Ready() error
+	Status(ctx context.Context) Status
+	Checkpoint(ctx context.Context) (Checkpoint, error)
+	// History returns the checkpoints of the past, newest first, limit at most.
+	History(ctx context.Context, limit int) ([]HistoryEntry, error)
+	// SetCheckpoint looks at what a move of the checkpoint would do and, unless it is a dry run, does it: the reader pauses,
+	// moves and resumes.
+	SetCheckpoint(ctx context.Context, target Target) (Preview, error)
+	Gaps(ctx context.Context) ([]outbox.Gap, error)
+	// AckGap marks a gap as seen. CodeNotFound when there is no such gap.
+	AckGap(ctx context.Context, id uint64) error
+	// Sweep starts a sweep for rows of any age, or lets one that is running be followed by another, and returns at once.
+	Sweep(ctx context.Context) error
+}
+
+// Checkpoint is the position from which a restart reads.
+type Checkpoint struct {
+	Position outbox.Position `json:"position"` // zero before the first start
+	Source   string          `json:"source"`   // the recorded server; "" before the first start
+	Journal  int             `json:"journal"`  // messages sent whose status the table has not confirmed
+}
+
+// HistoryEntry is one checkpoint of the past.
+type HistoryEntry struct {
+	Number   uint64          `json:"number"` // what rollback takes
+	At       time.Time       `json:"at"`
+	Position outbox.Position `json:"position"`
+	Source   string          `json:"source"`
+	Reason   string          `json:"reason"` // "" for the ordinary way forward
+}
+
+// Target says where the checkpoint is to be moved: exactly one of GTID, File with Pos, Latest, Earliest and Entry.
+type Target struct {
+	GTID     string  `json:"gtid,omitempty"` // an executed set in the server's text form
+	File     string  `json:"file,omitempty"`
+	Pos      uint64  `json:"pos,omitempty"`
+	Latest   bool    `json:"latest,omitempty"`
+	Earliest bool    `json:"earliest,omitempty"`
+	Entry    *uint64 `json:"entry,omitempty"` // an entry of the history (rollback)
+	// DryRun asks for the preview alone.
+	DryRun bool `json:"dry_run,omitempty"`
+}
+
+// Check returns a usage error unless exactly one target is named and it can be one.
+func (t Target) Check() error {
+	named := 0
+	for _, is := range []bool{t.GTID != "", t.File != "" || t.Pos != 0, t.Latest, t.Earliest, t.Entry != nil} {
+		if is {
+			named++
+		}
+	}
+	if named != 1 {
+		return Usagef("name exactly one of: gtid, file with pos, latest, earliest, or an entry of the history")
+	}
+	if t.GTID != "" {
+		_, errMySQL := outbox.ParseGTIDSet(outbox.MySQL, t.GTID)
+		_, errMariaDB := outbox.ParseGTIDSet(outbox.MariaDB, t.GTID)
+		if errMySQL != nil && errMariaDB != nil {
+			return Usagef("%q is a GTID set of neither MySQL (uuid:1-5) nor MariaDB (0-1-100)", t.GTID)
+		}
+	}
+	if t.File != "" || t.Pos != 0 {
+		if err := outbox.ParseFile(t.File); err != nil {
+			return Usagef("%v", err)
+		}
+		if t.Pos < 4 {
+			return Usagef("pos %d is not in a binlog file: the first event is at 4", t.Pos)
+		}
+	}
+	return nil
+}
+
+// Preview is what a move of the checkpoint does.
+type Preview struct {
+	From    outbox.Position `json:"from"`
+	To      outbox.Position `json:"to"`
+	Applied bool            `json:"applied"` // false: a dry run, nothing was changed
+	// Notes say in sentences what follows from the move: what is read again, what is skipped and left to the sweep, what the
+	// server has purged.
+	Notes []string `json:"notes"`
+}
+
+// Code classifies an Error. It is part of the API and decides the exit code of the commands.
+type Code string
+
+const (
+	CodeUsage        Code = "usage"        // the request cannot be meant like this
+	CodeUnauthorized Code = "unauthorized" // no token, or a wrong one
+	CodeForbidden    Code = "forbidden"    // from a page or host that may not
+	CodeNotFound     Code = "not_found"    // no such thing
+	CodeRefused      Code = "refused"      // possible, but an operator has to decide first
+	CodeFailure      Code = "failure"      // it was tried and went wrong
+)
+
+// Error is an error with a code. The message says what to do.
+type Error struct {
+	Code    Code   `json:"code"`
+	Message string `json:"message"`
+}
+
+// Error returns the message.
+func (e *Error) Error() string { return e.Message }
+
+// Usagef makes an Error with CodeUsage.
+func Usagef(format string, args ...any) *Error {
+	return &Error{Code: CodeUsage, Message: fmt.Sprintf(format, args...)}
+}
+
+// Refusedf makes an Error with CodeRefused.
+func Refusedf(format string, args ...any) *Error {
+	return &Error{Code: CodeRefused, Message: fmt.Sprintf(format, args...)}
+}
+
+// NotFoundf makes an Error with CodeNotFound.
+func NotFoundf(format string, args ...any) *Error {
+	return &Error{Code: CodeNotFound, Message: fmt.Sprintf(format, args...)}
+}
+
+func (c Code) httpStatus() int {
+	switch c {
+	case CodeUsage:
+		return http.StatusBadRequest
+	case CodeUnauthorized:
+		return http.StatusUnauthorized
+	case CodeForbidden:
+		return http.StatusForbidden
+	case CodeNotFound:
+		return http.StatusNotFound
+	case CodeRefused:
+		return http.StatusConflict
+	}
+	return http.StatusInternalServerError
+}

@@ -1,0 +1,108 @@
+package admin
+
+import (
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Status answers on one screen: is it working, how far behind, what is stuck and why. It is the JSON contract of
+// GET /api/v1/status: fields are added, never renamed. A pointer that is null means that the value is not known.
+type Status struct {
+	Version       string    `json:"version"`
+	StartedAt     time.Time `json:"started_at"`
+	UptimeSeconds float64   `json:"uptime_seconds"`
+	// State is "working", "degraded" (something needs time or attention, work goes on) or "stuck".
+	State string `json:"state"`
+	// Problems says what is not well, each in one sentence with what to do; empty when all is well.
+	Problems []string `json:"problems"`
+
+	Source     SourceStatus     `json:"source"`
+	Throughput ThroughputStatus `json:"throughput"`
+	Positions  Positions        `json:"positions"`
+	Tables     []TableStatus    `json:"tables"`
+	InFlight   InFlightStatus   `json:"in_flight"`
+	Sink       SinkStatus       `json:"sink"`
+	Sweep      SweepStatus      `json:"sweep"`
+	// GapsOpen counts gap records that nobody has acknowledged.
+	GapsOpen int `json:"gaps_open"`
+}
+
+// SourceStatus is the binlog reader's view of the server.
+type SourceStatus struct {
+	Address string `json:"address"`
+	Server  string `json:"server"`       // flavour, version and identity; "" before the first connection
+	State   string `json:"reader_state"` // connected, connecting, waiting (to connect again), refused, stopped
+	Error   string `json:"error"`        // of the last attempt; "" while connected
+	// LagSeconds is how old the log is that is being read: 0 when all was read, growing while the server is away.
+	LagSeconds *float64 `json:"lag_seconds"`
+	// BehindBytes is how much log the server has beyond the read position, in the same file sequence.
+	BehindBytes *int64 `json:"behind_bytes"`
+	// LastEventSeconds is the age of the last event or heartbeat.
+	LastEventSeconds *float64 `json:"last_event_seconds"`
+}
+
+// ThroughputStatus is the speed over the last seconds and the totals since the start.
+type ThroughputStatus struct {
+	// Rate is messages acknowledged by the broker per second, over the last 10 s or so.
+	Rate float64 `json:"rate_per_second"`
+	// Latency is from the commit to the broker's acknowledgement, binlog path only, in milliseconds; null before the first.
+	LatencyP50 *float64 `json:"latency_p50_ms"`
+	LatencyP99 *float64 `json:"latency_p99_ms"`
+
+	Published uint64 `json:"published_total"` // acknowledged by the broker
+	Retried   uint64 `json:"retried_total"`   // refused, to be tried again
+	Failed    uint64 `json:"failed_total"`    // rows that became FAILED
+	LetGo     uint64 `json:"let_go_total"`    // left by the binlog path to the sweep
+}
+
+// Positions is the path of a transaction through the service, from the newest to the oldest. A zero position is not known
+// yet.
+type Positions struct {
+	Server     outbox.Position `json:"server"`     // end of the server's log
+	Read       outbox.Position `json:"read"`       // read from the stream
+	Offered    outbox.Position `json:"offered"`    // handed to the pipeline
+	Settled    outbox.Position `json:"settled"`    // everything before it is acknowledged, final or let go
+	Checkpoint outbox.Position `json:"checkpoint"` // on disk; a restart reads from here
+	// CheckpointSeconds is how long ago the checkpoint was written; null before the first.
+	CheckpointSeconds *float64 `json:"checkpoint_age_seconds"`
+}
+
+// TableStatus counts one table's rows by state, as sampled some seconds ago.
+type TableStatus struct {
+	Name string           `json:"name"`
+	Rows map[string]int64 `json:"rows"` // by outbox.Status name
+	// OldestPendingSeconds is the age of the oldest row that should have been sent; null when there is none.
+	OldestPendingSeconds *float64   `json:"oldest_pending_seconds"`
+	SampledAt            *time.Time `json:"sampled_at"`
+}
+
+// InFlightStatus is what is in memory.
+type InFlightStatus struct {
+	Messages    int   `json:"messages"` // without an answer of the broker
+	Bytes       int64 `json:"bytes"`
+	MaxMessages int   `json:"max_messages"`
+	MaxBytes    int64 `json:"max_bytes"`
+	AckPending  int   `json:"ack_pending"` // outcomes that MySQL has not confirmed
+}
+
+// SinkStatus is the broker as the pipeline sees it.
+type SinkStatus struct {
+	Kind         string        `json:"kind"`    // rocketmq, kafka, stdout
+	Breaker      string        `json:"breaker"` // closed, half-open, open
+	Reason       string        `json:"reason"`  // of an open breaker
+	ParkedTopics []ParkedTopic `json:"parked_topics"`
+}
+
+// ParkedTopic is a topic whose rows wait in the table until it works again.
+type ParkedTopic struct {
+	Topic  string `json:"topic"`
+	Reason string `json:"reason"`
+}
+
+// SweepStatus is the fallback's view.
+type SweepStatus struct {
+	Running     bool     `json:"running"`
+	LastSeconds *float64 `json:"last_seconds"` // since the last one ended; null before the first
+	LastRows    int      `json:"last_rows"`    // it published
+}
