@@ -37,7 +37,7 @@ type Config struct {
 
 // Source is the database server.
 type Source struct {
-	// Address is host:port of the primary. The port is 3306 when it is left out.
+	// Address is host:port of the primary, or the path of its unix socket. The port is 3306 when it is left out.
 	Address string `yaml:"address"`
 	// User is the account; `canal-outbox doctor` prints the grants it needs.
 	User string `yaml:"user"`
@@ -72,18 +72,18 @@ type TLS struct {
 type Table struct {
 	// Name is the exact name, schema.table.
 	Name string `yaml:"name"`
-	// Preset is the layout that the other keys override: `t_local_message`, `message-state`, `local_message_table`,
-	// `local_message`, `order-chain` or `debezium-outbox`.
+	// Preset is the layout that the other keys override: `t_local_message` or `order-chain`.
 	Preset string `yaml:"preset"`
-	// Columns maps a role to the name of the table's column, where it differs from the preset. An empty name unmaps the
-	// role.
+	// Columns maps a role to the name of the table's column, where it differs from the preset: id, message_id, biz_type,
+	// key, topic, tag, sharding_key, body, headers, partition, status, retry_count, max_retry, next_retry_time,
+	// last_exec_time, fail_reason, created_at, broker_message_id, sent_at, lock_version, updated_by. An empty name unmaps
+	// the role.
 	Columns map[string]string `yaml:"columns"`
-	// Codes maps a status (`pending`, `sending`, `sent`, `failed`) to its code in the status column. An empty code means
-	// that the table has none.
+	// Codes maps a status (`pending`, `sending`, `sent`, `failed`) to its code in the status column. Rows with any other
+	// code are never touched.
 	Codes map[string]string `yaml:"codes"`
-	// Held are further codes, set by consumers or operators, whose rows are never touched.
-	Held []string `yaml:"held"`
-	// TimeZone of the table's DATETIME columns, such as `+08:00`. Empty: the server's.
+	// TimeZone of the table's DATETIME columns: an offset such as `+08:00` or a name the server knows. Empty: the
+	// server's own.
 	TimeZone string `yaml:"time_zone"`
 }
 
@@ -121,7 +121,8 @@ type Kafka struct {
 	TLS TLS `yaml:"tls"`
 	// SASL is the authentication; none without a mechanism.
 	SASL SASL `yaml:"sasl"`
-	// Compression of record batches: `none`, `gzip`, `snappy`, `lz4` or `zstd`.
+	// Compression of record batches: `none`, `gzip`, `snappy`, `lz4` or `zstd`. The relay never waits to fill a batch, and
+	// small batches hardly shrink.
 	Compression string `yaml:"compression"`
 	// MaxMessageBytes is the largest record the brokers take (their `message.max.bytes`). Larger rows become FAILED without
 	// a try.
@@ -149,10 +150,6 @@ type Checkpoint struct {
 	// one process at a time and should survive restarts.
 	Dir string `yaml:"dir"`
 }
-
-// Store is the directory of the checkpoint store, below Dir. Nothing but the store may open files in it: its lock is lost
-// when any other descriptor on the lock file is closed.
-func (c Checkpoint) Store() string { return filepath.Join(c.Dir, "store") }
 
 // Socket is the unix socket over which the commands reach the running daemon.
 func (c Checkpoint) Socket() string { return filepath.Join(c.Dir, "admin.sock") }
@@ -239,7 +236,7 @@ func Default() Config {
 func newRocketMQ() RocketMQ { return RocketMQ{Group: "canal-outbox"} }
 
 func newKafka() Kafka {
-	return Kafka{TLS: TLS{Mode: "disabled"}, Compression: "snappy", MaxMessageBytes: 1_000_012}
+	return Kafka{TLS: TLS{Mode: "disabled"}, Compression: "none", MaxMessageBytes: 1_000_012}
 }
 
 // Documented returns the defaults with every optional section and one empty table present, for the reference page.

@@ -2,12 +2,16 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 // validate reports everything that is wrong with the whole. Where a limit is not obvious the message gives the reason.
@@ -25,10 +29,12 @@ func (r *report) validate(c *Config) {
 }
 
 func (r *report) source(s *Source) {
-	if s.Address != "" && !strings.Contains(s.Address, ":") {
-		s.Address += ":3306"
+	if !strings.HasPrefix(s.Address, "/") {
+		if s.Address != "" && !strings.Contains(s.Address, ":") {
+			s.Address += ":3306"
+		}
+		r.hostPort("source.address", s.Address)
 	}
-	r.hostPort("source.address", s.Address)
 	r.required("source.user", s.User)
 	r.tls("source.tls", s.TLS, "disabled", "preferred", "required", "verify-ca", "verify-identity")
 	r.between("source.heartbeat", s.Heartbeat, 100*time.Millisecond, 5*time.Minute)
@@ -177,8 +183,20 @@ func (r *report) tables(tables []Table) {
 		}
 		seen[t.Name] = i
 		r.tableName(path+".name", t.Name)
-		r.required(path+".preset", t.Preset)
-		r.timeZone(path+".time_zone", t.TimeZone)
+		r.oneOf(path+".preset", t.Preset, table.Presets()...)
+		for _, role := range slices.Sorted(maps.Keys(t.Columns)) {
+			if _, err := table.ParseColumn(role); err != nil {
+				r.add(path+".columns."+role, t.Columns[role], "%v", err)
+			}
+		}
+		for _, status := range slices.Sorted(maps.Keys(t.Codes)) {
+			if _, err := ParseStatus(status); err != nil {
+				r.add(path+".codes."+status, t.Codes[status], "%v", err)
+			}
+		}
+		if t.TimeZone != "" && !zone.MatchString(t.TimeZone) {
+			r.add(path+".time_zone", t.TimeZone, "is not a time zone: write an offset such as +08:00 or a name the server knows")
+		}
 	}
 }
 
@@ -196,15 +214,17 @@ func (r *report) tableName(path, name string) {
 	}
 }
 
-var offset = regexp.MustCompile(`^[+-](0\d|1[0-4]):[0-5]\d$`)
+// zone is an offset, or the form of a name; whether the server knows the name is seen when the table is looked at.
+var zone = regexp.MustCompile(`^([+-](0\d|1[0-4]):[0-5]\d|[A-Za-z][A-Za-z0-9_/+-]*)$`)
 
-func (r *report) timeZone(path, zone string) {
-	if zone == "" || offset.MatchString(zone) {
-		return
+// ParseStatus reads a status that has a code.
+func ParseStatus(name string) (outbox.Status, error) {
+	for s := outbox.Pending; s <= outbox.Failed; s++ {
+		if name == s.String() {
+			return s, nil
+		}
 	}
-	if _, err := time.LoadLocation(zone); err != nil || zone == "Local" {
-		r.add(path, zone, "is not a time zone: write an offset such as +08:00 or a name such as Asia/Shanghai")
-	}
+	return 0, fmt.Errorf("status %q is unknown: use pending, sending, sent, failed", name)
 }
 
 func (r *report) required(path, value string) {

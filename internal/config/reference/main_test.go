@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 func TestThePageIsCurrent(t *testing.T) {
@@ -28,6 +30,11 @@ func TestEveryKeyHasAMeaning(t *testing.T) {
 	for _, line := range strings.Split(string(page), "\n") {
 		if strings.HasPrefix(line, "| `") && strings.HasSuffix(line, "|  |") {
 			t.Errorf("no comment: %s", line)
+		}
+	}
+	for _, name := range table.Presets() {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("preset %s is missing", name)
 		}
 	}
 	if !strings.Contains(string(page), "`sink.kafka.sasl.password_file`") {
