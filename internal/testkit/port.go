@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
 // Ports are taken from below the range the kernel gives to outgoing connections (32768 up, by default), so that no
@@ -16,7 +18,7 @@ const (
 	highestPort = 31900
 )
 
-// ports is a set of neighbouring ports held against all other testkit processes of this machine until release.
+// ports is a set of neighbouring ports held against all other testkit processes with the same cache until release.
 type ports struct {
 	base  int
 	locks []*os.File
@@ -25,7 +27,11 @@ type ports struct {
 // reservePorts finds a base such that base+offset is free for every offset. Only one that can be listened on now is
 // taken.
 func reservePorts(offsets ...int) (*ports, error) {
-	dir := filepath.Join(os.TempDir(), "canal-outbox-ports")
+	cache, err := servers.Cache()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(cache, "ports")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("reserve ports: %w", err)
 	}

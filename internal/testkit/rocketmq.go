@@ -17,13 +17,14 @@ import (
 
 // RocketMQOptions says how to start a name server and a broker.
 type RocketMQOptions struct {
-	// Topics are there from the start, name to number of queues. CreateTopic within ten seconds of a start waits until the
-	// broker's next registration, so name topics here where that matters.
+	// Topics are there from the start, name to number of queues. CreateTopic shortly after a start may have to wait up to
+	// ten seconds for the broker's next registration with the name server.
 	Topics map[string]int
 	// Config adds to broker.conf or overrides it, e.g. flushDiskType. Topics are not created by use unless
 	// autoCreateTopicEnable is set here.
 	Config map[string]string
-	// JVM replaces the default heap options -Xms512m -Xmx512m of the broker.
+	// JVM replaces the broker's default -Xms512m -Xmx512m -XX:TieredStopAtLevel=1; a benchmark leaves the last one out, see
+	// KafkaOptions.
 	JVM []string
 }
 
@@ -83,10 +84,10 @@ func StartRocketMQ(ctx context.Context, opts RocketMQOptions) (_ *RocketMQ, err 
 	}
 	heap := opts.JVM
 	if len(heap) == 0 {
-		heap = []string{"-Xms512m", "-Xmx512m"}
+		heap = []string{"-Xms512m", "-Xmx512m", quickJIT}
 	}
 	jars := filepath.Join(cache, "rocketmq", "jars")
-	r.Names = r.server("namesrv", jars, []string{"-Xms128m", "-Xmx128m"}, "org.apache.rocketmq.namesrv.NamesrvStartup", r.pingNames)
+	r.Names = r.server("namesrv", jars, []string{"-Xms128m", "-Xmx128m", quickJIT}, "org.apache.rocketmq.namesrv.NamesrvStartup", r.pingNames)
 	r.Broker = r.server("broker", jars, heap, "org.apache.rocketmq.broker.BrokerStartup", r.pingBroker)
 	if err := r.Names.Start(ctx); err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func StartRocketMQ(ctx context.Context, opts RocketMQOptions) (_ *RocketMQ, err 
 // server describes one of the two processes: name.conf is its configuration, name.log its output.
 func (r *RocketMQ) server(name, jars string, heap []string, main string, ready func(context.Context) error) *Server {
 	jvm := slices.Concat(heap, []string{
-		"-XX:MaxDirectMemorySize=512m", "-Duser.home=" + r.dir.path, "-Drocketmq.home.dir=" + r.home(),
+		"-XX:MaxDirectMemorySize=512m", "-Dtls.server.mode=disabled", "-Duser.home=" + r.dir.path, "-Drocketmq.home.dir=" + r.home(),
 	})
 	for _, pkg := range []string{"jdk.internal.ref", "sun.nio.ch", "java.nio", "java.lang", "java.util"} {
 		jvm = append(jvm, "--add-opens=java.base/"+pkg+"=ALL-UNNAMED")
