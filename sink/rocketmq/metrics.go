@@ -1,0 +1,46 @@
+package rocketmq
+
+import (
+	"fmt"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	requests *prometheus.CounterVec
+	batch    prometheus.Histogram
+	changes  prometheus.Counter
+	up       *prometheus.GaugeVec
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "canal_outbox_rocketmq_requests_total",
+			Help: "Send requests to RocketMQ brokers by what their messages came to.",
+		}, []string{"outcome"}),
+		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "canal_outbox_rocketmq_batch_messages",
+			Help:    "Messages in one send request.",
+			Buckets: prometheus.ExponentialBuckets(1, 4, 6),
+		}),
+		changes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "canal_outbox_rocketmq_queue_changes_total",
+			Help: "Changes of a topic's list of write queues; each may break the order of keys once.",
+		}),
+		up: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "canal_outbox_rocketmq_broker_up",
+			Help: "1 while the broker answers, 0 while it is away and gets no messages.",
+		}, []string{"broker"}),
+	}
+	for class := outbox.ClassNone; class <= outbox.ClassUnknown; class++ {
+		m.requests.WithLabelValues(class.String())
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.batch, m.changes, m.up} {
+		if err := reg.Register(c); err != nil {
+			return nil, fmt.Errorf("rocketmq: metrics: %w", err)
+		}
+	}
+	return m, nil
+}

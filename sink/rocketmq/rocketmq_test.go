@@ -1,0 +1,269 @@
+package rocketmq
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// newTestSink starts a sink on a fake cluster and closes it at the end of the test.
+func newTestSink(t testing.TB, c *cluster, change ...func(*Config)) *Sink {
+	t.Helper()
+	cfg := Config{NameServers: []string{c.names.addr}}
+	for _, f := range change {
+		f(&cfg)
+	}
+	return startSink(t, cfg)
+}
+
+func startSink(t testing.TB, cfg Config) *Sink {
+	t.Helper()
+	s, err := New(cfg, zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.mu.Lock()
+		closed := s.closed
+		s.mu.Unlock()
+		if closed {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+var serial int
+
+func message(topic, key string) *outbox.Message {
+	serial++
+	id := fmt.Sprint(serial)
+	return &outbox.Message{
+		Identity: outbox.Identity{Table: "shop.t_local_message", ID: id, MessageID: "order:" + id},
+		Topic:    topic, Key: key, ShardingKey: key, Body: []byte("body " + id), Partition: outbox.NoPartition, MaxRetry: -1,
+	}
+}
+
+func messages(topic, key string, n int) []*outbox.Message {
+	list := make([]*outbox.Message, n)
+	for i := range list {
+		list[i] = message(topic, key)
+	}
+	return list
+}
+
+// pending collects the results of one Send.
+type pending struct {
+	t        testing.TB
+	messages []*outbox.Message
+	mu       sync.Mutex
+	results  map[*outbox.Message]outbox.Outcome
+	done     chan struct{}
+}
+
+func send(t testing.TB, s *Sink, messages ...*outbox.Message) *pending {
+	p := &pending{t: t, messages: slices.Clone(messages), results: map[*outbox.Message]outbox.Outcome{}, done: make(chan struct{})}
+	s.Send(messages, func(results []sink.Result) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, r := range results {
+			if _, twice := p.results[r.Message]; twice {
+				t.Errorf("message %s has two results", r.Message.MessageID)
+			}
+			p.results[r.Message] = r.Outcome
+		}
+		if len(p.results) == len(p.messages) {
+			close(p.done)
+		}
+	})
+	return p
+}
+
+// wait returns the outcomes in the order of the messages.
+func (p *pending) wait() []outbox.Outcome {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(30 * time.Second):
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.t.Fatalf("%d of %d messages have a result", len(p.results), len(p.messages))
+	}
+	list := make([]outbox.Outcome, len(p.messages))
+	for i, m := range p.messages {
+		list[i] = p.results[m]
+	}
+	return list
+}
+
+// want waits and checks that every message came to the class.
+func (p *pending) want(class outbox.Class) []outbox.Outcome {
+	p.t.Helper()
+	list := p.wait()
+	for i, o := range list {
+		if o.Class != class || (o.Reason == "") != (class == outbox.ClassNone) {
+			p.t.Fatalf("message %d of %d: class %s (%s), want %s", i, len(list), o.Class, o.Reason, class)
+		}
+	}
+	return list
+}
+
+func TestPublishesWithEveryProperty(t *testing.T) {
+	c := newCluster(t)
+	c.topic("orders")
+	s := newTestSink(t, c)
+	m := message("orders", "SKU-1")
+	m.ShardingKey, m.Tag, m.BizType = "order-7", "paid", "order"
+	m.CreatedAt = time.Date(2026, 11, 20, 8, 0, 0, 5e6, time.FixedZone("", 8*3600))
+	m.Headers = []outbox.Header{{Name: "traceparent", Value: "00-1"}, {Name: "имя", Value: "значение"}}
+	check := func(m *outbox.Message) {
+		t.Helper()
+		got := c.stored("orders")[len(c.stored("orders"))-1]
+		want := map[string]string{
+			"UNIQ_KEY": m.MessageID, "KEYS": m.MessageID + " SKU-1", "WAIT": "true", "TAGS": "paid", "SHARDING_KEY": "order-7",
+			"biz_type": "order", "created_at": "2026-11-20T00:00:00.005Z", "traceparent": "00-1", "имя": "значение",
+		}
+		if fmt.Sprint(got.properties) != fmt.Sprint(want) || got.body != string(m.Body) {
+			t.Errorf("stored %q with %v, want %q with %v", got.body, got.properties, m.Body, want)
+		}
+	}
+	o := send(t, s, m).want(outbox.ClassNone)[0]
+	check(m)
+	if !strings.HasPrefix(o.BrokerID, "broker-a-orders-") || o.Weak {
+		t.Errorf("outcome %+v", o)
+	}
+	another := *m
+	another.Identity.MessageID = "order:again"
+	list := send(t, s, messages("orders", "order-7", 1)[0], &another).want(outbox.ClassNone) // one batch, the same queue
+	check(&another)
+	if list[0].BrokerID == "" || list[0].BrokerID == list[1].BrokerID {
+		t.Errorf("broker ids of a batch: %q and %q", list[0].BrokerID, list[1].BrokerID)
+	}
+}
+
+// A queue has one request in flight; what arrives meanwhile is the next batch; other queues do not wait.
+func TestBatchesFormWhileARequestIsInFlight(t *testing.T) {
+	c := newCluster(t)
+	c.topic("orders")
+	hold := make(chan struct{})
+	c.scripted("broker-a", func(r request) reply {
+		if r.messages[0].body == "first" {
+			return reply{hang: hold}
+		}
+		return reply{}
+	})
+	s := newTestSink(t, c)
+	first := message("orders", "k")
+	first.Body = []byte("first")
+	head := send(t, s, first)
+	b := c.brokers["broker-a"]
+	c.until(t, "the first request", func() bool { return len(b.requests) == 1 })
+	var rest []*pending
+	for range 700 {
+		rest = append(rest, send(t, s, message("orders", "k")))
+	}
+	other := message("orders", "another key")
+	for hash(other.ShardingKey)%4 == hash("k")%4 {
+		other.ShardingKey += "!"
+	}
+	send(t, s, other).want(outbox.ClassNone)
+	close(hold)
+	head.want(outbox.ClassNone)
+	for _, p := range rest {
+		p.want(outbox.ClassNone)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b.crowded {
+		t.Error("a queue had two requests in flight")
+	}
+	var sizes []int
+	for _, r := range b.requests {
+		sizes = append(sizes, len(r.messages))
+	}
+	if !slices.Equal(sizes, []int{1, 1, 256, 256, 188}) {
+		t.Errorf("request sizes %v", sizes)
+	}
+}
+
+func TestMessagesWithoutKeyAreSpreadInRuns(t *testing.T) {
+	c := newCluster(t)
+	c.topic("orders")
+	s := newTestSink(t, c)
+	for range 8 { // one at a time: an idle queue is left for the next
+		send(t, s, message("orders", "")).want(outbox.ClassNone)
+	}
+	perQueue := func() map[int]int {
+		count := map[int]int{}
+		for _, m := range c.stored("orders") {
+			count[m.queue]++
+		}
+		return count
+	}
+	if got := perQueue(); len(got) != 4 || got[0] != 2 || got[3] != 2 {
+		t.Errorf("8 single messages went to %v", got)
+	}
+	send(t, s, messages("orders", "", 1024)...).want(outbox.ClassNone)
+	if got := perQueue(); got[0] != 258 || got[1] != 258 || got[2] != 258 || got[3] != 258 {
+		t.Errorf("1032 messages went to %v", got)
+	}
+	if n := len(c.brokers["broker-a"].requests); n > 8+8 {
+		t.Errorf("1024 messages at once took %d requests", n-8)
+	}
+}
+
+func TestRequestsStayBelowTheByteLimit(t *testing.T) {
+	c := newCluster(t)
+	c.topic("orders")
+	s := newTestSink(t, c)
+	list := messages("orders", "k", 20)
+	for _, m := range list {
+		m.Body = []byte(strings.Repeat("x", 200_000))
+	}
+	list[10].Body = []byte(strings.Repeat("y", 2_000_000))
+	send(t, s, list...).want(outbox.ClassNone)
+	for _, r := range c.brokers["broker-a"].requests {
+		size := 0
+		for _, m := range r.messages {
+			size += len(m.body)
+		}
+		if size > batchBytes && len(r.messages) > 1 {
+			t.Errorf("a request has %d bytes in %d messages", size, len(r.messages))
+		}
+	}
+	for i, m := range c.stored("orders") {
+		if m.properties["UNIQ_KEY"] != list[i].MessageID {
+			t.Fatalf("message %d of the queue is %s", i, m.properties["UNIQ_KEY"])
+		}
+	}
+}
+
+func TestConfigNamesEveryFault(t *testing.T) {
+	_, err := New(Config{NameServers: []string{"nowhere"}, Group: "a b", AccessKey: "x", MaxMessageBytes: 1 << 30, MaxRequests: -1, MaxBatchMessages: 1e6},
+		zap.NewNop(), prometheus.NewRegistry())
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{"nowhere", "a b", "secret key", "largest body", "requests in flight", "messages in a request"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+}

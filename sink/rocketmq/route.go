@@ -1,0 +1,160 @@
+package rocketmq
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// route is where a topic may be written.
+type route struct {
+	queues  []place           // sorted, so that the same queues always make the same list
+	brokers map[string]string // name to address of the master
+}
+
+// place is a queue's name in the cluster.
+type place struct {
+	broker string
+	id     int
+}
+
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.broker, q.broker), cmp.Compare(p.id, q.id))
+}
+
+const (
+	masterID       = "0"
+	permitsWriting = 2 // bit of a topic's permission on a broker
+)
+
+type brokerData struct {
+	Name  string            `json:"brokerName"`
+	Addrs map[string]string `json:"brokerAddrs"`
+}
+
+// numberKeys matches an object key without quotes, which name servers write before 4.9.4 and for clients that do not ask
+// for standard JSON.
+var numberKeys = regexp.MustCompile(`([{,])(\d+):`)
+
+func decodeStandard(body []byte, into any) error {
+	return json.Unmarshal(numberKeys.ReplaceAll(body, []byte(`$1"$2":`)), into)
+}
+
+// route asks where a topic is. A *remoteError with codeNoTopic means that no registered broker has it.
+func (r *remoting) route(ctx context.Context, topic string) (*route, error) {
+	body, err := r.askNames(ctx, requestRoute, map[string]string{"topic": topic})
+	if err != nil {
+		return nil, err
+	}
+	var data struct {
+		Queues []struct {
+			Broker string `json:"brokerName"`
+			Write  int    `json:"writeQueueNums"`
+			Perm   int    `json:"perm"`
+		} `json:"queueDatas"`
+		Brokers []brokerData `json:"brokerDatas"`
+	}
+	if err := decodeStandard(body, &data); err != nil {
+		return nil, fmt.Errorf("route of topic %s: %w", topic, err)
+	}
+	found := &route{brokers: masters(data.Brokers)}
+	for _, q := range data.Queues {
+		if q.Perm&permitsWriting == 0 || found.brokers[q.Broker] == "" {
+			continue
+		}
+		for id := range q.Write {
+			found.queues = append(found.queues, place{q.Broker, id})
+		}
+	}
+	slices.SortFunc(found.queues, place.compare)
+	return found, nil
+}
+
+// brokers lists the masters of the cluster, name to address.
+func (r *remoting) brokers(ctx context.Context) (map[string]string, error) {
+	body, err := r.askNames(ctx, requestClusters, nil)
+	if err != nil {
+		return nil, err
+	}
+	var data struct {
+		Brokers map[string]brokerData `json:"brokerAddrTable"`
+	}
+	if err := decodeStandard(body, &data); err != nil {
+		return nil, fmt.Errorf("list of brokers: %w", err)
+	}
+	var list []brokerData
+	for name, b := range data.Brokers {
+		list = append(list, brokerData{name, b.Addrs})
+	}
+	return masters(list), nil
+}
+
+func masters(list []brokerData) map[string]string {
+	found := map[string]string{}
+	for _, b := range list {
+		if addr := b.Addrs[masterID]; addr != "" {
+			found[b.Name] = addr
+		}
+	}
+	return found
+}
+
+// locate asks for a topic's route. Without one the outcome says what its messages come to.
+func (r *remoting) locate(ctx context.Context, topic string) (*route, outbox.Outcome) {
+	if fault := topicFault(topic); fault != "" {
+		return nil, outbox.Outcome{Class: outbox.ClassPermanent, Reason: reason("%s", fault)}
+	}
+	found, err := r.route(ctx, topic)
+	var refused *remoteError
+	switch {
+	case errors.As(err, &refused) && refused.code == codeNoTopic:
+		return nil, r.missing(ctx, topic)
+	case errors.As(err, &refused):
+		return nil, outbox.Outcome{
+			Class:  classifyCode(refused.code, refused.remark).class,
+			Reason: reason("the name server answers for topic %s: %v", topic, err),
+		}
+	case err != nil:
+		return nil, outbox.Outcome{Class: outbox.ClassOutage, Reason: reason("no name server says where topic %s is: %v", topic, err)}
+	case len(found.queues) == 0:
+		return nil, outbox.Outcome{Class: outbox.ClassTopic, Reason: reason("topic %s has no queue that may be written: check its permission and writeQueueNums", topic)}
+	}
+	return found, outbox.Outcome{}
+}
+
+// missing tells a topic that nobody made from a cluster whose brokers are all away: a broker that stops takes its topics
+// off the name server, and both look alike there.
+func (r *remoting) missing(ctx context.Context, topic string) outbox.Outcome {
+	brokers, err := r.brokers(ctx)
+	switch {
+	case err != nil && !errors.As(err, new(*remoteError)):
+		return outbox.Outcome{Class: outbox.ClassOutage, Reason: reason("no name server answers: %v", err)}
+	case err == nil && len(brokers) == 0:
+		return outbox.Outcome{Class: outbox.ClassOutage, Reason: reason("no broker is registered with the name servers")}
+	}
+	return outbox.Outcome{Class: outbox.ClassTopic, Reason: reason("topic %s does not exist, or the brokers that have it are away: create it, e.g. mqadmin updateTopic -c CLUSTER -t %s", topic, strconv.Quote(topic))}
+}
+
+// Topics checks that each topic has a queue that may be written. Permissions by access list show only when something is
+// sent.
+func (s *Sink) Topics(ctx context.Context, topics []string) (map[string]error, error) {
+	faults := map[string]error{}
+	for _, topic := range topics {
+		_, fault := s.remote.locate(ctx, topic)
+		switch fault.Class {
+		case outbox.ClassNone:
+		case outbox.ClassOutage:
+			return faults, errors.New(fault.Reason)
+		default:
+			faults[topic] = errors.New(fault.Reason)
+		}
+	}
+	return faults, nil
+}
