@@ -1,0 +1,361 @@
+package fallback
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const shop = "shop.t_local_message"
+
+// row is a row of the model table. The bubble's clock is the database's.
+type row struct {
+	id      int
+	status  outbox.Status
+	created time.Time
+	due     time.Time
+	topic   string
+	retries int
+	stamp   string
+	claimed time.Time
+}
+
+func (r *row) identity() outbox.Identity {
+	id := strconv.Itoa(r.id)
+	return outbox.Identity{Table: shop, ID: id, MessageID: "m" + id}
+}
+
+// world is a table, its log and the pipeline. Function fields, when set, are called without the lock.
+type world struct {
+	onDue   func() error
+	onClaim func() error
+	onRead  func() error
+	onEnd   func() error
+	stale   func(*row) row // what a lagging replica shows instead
+
+	mu        sync.Mutex
+	rows      map[int]*row
+	stamps    int
+	queries   []Query
+	pages     int
+	ends      int
+	end       uint64 // of the log, as an offset
+	offered   uint64
+	changed   chan struct{}
+	pressure  bool
+	open      bool // the breaker
+	parked    map[string]bool
+	owned     map[outbox.Identity]bool
+	calls     []string
+	published []int
+	zone      uint64
+}
+
+func newWorld(rows ...*row) *world {
+	w := &world{
+		rows: map[int]*row{}, parked: map[string]bool{}, owned: map[outbox.Identity]bool{}, changed: make(chan struct{}),
+		end: 1000, offered: 1000,
+	}
+	w.insert(rows...)
+	return w
+}
+
+// insert makes rows visible.
+func (w *world) insert(rows ...*row) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range rows {
+		if r.created.IsZero() {
+			r.created = time.Now()
+		}
+		w.rows[r.id] = r
+	}
+}
+
+func old(id int) *row { return &row{id: id, created: time.Now().Add(-time.Hour), topic: "orders"} }
+
+// alter changes the world and wakes whoever waits for the flow.
+func (w *world) alter(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+func position(offset uint64) outbox.Position {
+	return outbox.Position{File: "binlog.000001", Offset: offset}
+}
+
+func (w *world) End(context.Context) (outbox.Position, error) {
+	if err := call(w.onEnd); err != nil {
+		return outbox.Position{}, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ends++
+	w.calls = append(w.calls, "end")
+	return position(w.end), nil
+}
+
+func call(f func() error) error {
+	if f == nil {
+		return nil
+	}
+	return f()
+}
+
+func (w *world) shows(r *row, q Query) bool {
+	now := time.Now()
+	switch r.status {
+	case outbox.Pending:
+		if r.due.IsZero() {
+			return now.Sub(r.created) >= q.Threshold
+		}
+		return r.due.Sub(now) <= q.Horizon
+	case outbox.Sending:
+		return r.stamp == "" || now.Sub(r.claimed) >= q.ExpiredClaims
+	}
+	return false
+}
+
+func (w *world) Due(_ context.Context, _ string, after Cursor, q Query) ([]outbox.Candidate, Cursor, error) {
+	w.mu.Lock()
+	w.queries = append(w.queries, q)
+	w.pages++
+	w.calls = append(w.calls, "due")
+	last, _ := strconv.Atoi(after.Last.ID)
+	var page []outbox.Candidate
+	for _, r := range slices.SortedFunc(mapValues(w.rows), func(a, b *row) int { return cmp.Compare(a.id, b.id) }) {
+		seen := *r
+		if w.stale != nil {
+			seen = w.stale(r)
+		}
+		if r.id <= last || !w.shows(&seen, q) || len(page) == q.Limit {
+			continue
+		}
+		left := time.Until(seen.due).Milliseconds()
+		page = append(page, outbox.Candidate{
+			Identity: r.identity(), Status: seen.status, RetryCount: seen.retries, Topic: seen.topic, Stamp: seen.stamp,
+			Waiting: !seen.due.IsZero() && left > 0, DueInMilli: left,
+		})
+	}
+	w.mu.Unlock()
+	if err := call(w.onDue); err != nil {
+		return nil, Cursor{}, err
+	}
+	if len(page) < q.Limit {
+		return page, Cursor{Done: true}, nil
+	}
+	return page, Cursor{Last: page[len(page)-1]}, nil
+}
+
+func mapValues(rows map[int]*row) func(func(*row) bool) {
+	return func(yield func(*row) bool) {
+		for _, r := range rows {
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+func (w *world) Claim(ctx context.Context, rows []outbox.Candidate) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	w.mu.Lock()
+	w.calls = append(w.calls, "claim")
+	w.stamps++
+	stamp := "stamp" + strconv.Itoa(w.stamps)
+	for _, c := range rows {
+		id, _ := strconv.Atoi(c.ID)
+		r := w.rows[id]
+		if r != nil && r.status == c.Status && r.stamp == c.Stamp && r.status <= outbox.Sending {
+			r.status, r.stamp, r.claimed = outbox.Sending, stamp, time.Now()
+		}
+	}
+	w.mu.Unlock()
+	return stamp, call(w.onClaim)
+}
+
+func (w *world) ReadBack(ctx context.Context, stamp string, ids []outbox.Identity) (out []*outbox.Message, _ error) {
+	if err := cmp.Or(ctx.Err(), call(w.onRead)); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		n, _ := strconv.Atoi(id.ID)
+		if r := w.rows[n]; r != nil && r.stamp == stamp {
+			out = append(out, &outbox.Message{Identity: r.identity(), Topic: r.topic, Path: outbox.PathSweep, Claim: stamp})
+		}
+	}
+	return out, nil
+}
+
+func (w *world) Offered() outbox.Position {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return position(w.offered)
+}
+
+func (w *world) Changed() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.changed
+}
+
+func (w *world) BackPressure() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pressure
+}
+
+func (w *world) RaiseZone(to outbox.Position) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.zone = to.Offset
+	w.calls = append(w.calls, "zone")
+}
+
+func (w *world) Reserve(rows []outbox.Candidate) (free []outbox.Candidate) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, "reserve")
+	for _, c := range rows {
+		if !w.owned[c.Identity] {
+			w.owned[c.Identity] = true
+			free = append(free, c)
+		}
+	}
+	return free
+}
+
+func (w *world) Release(ids []outbox.Identity) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		delete(w.owned, id)
+	}
+}
+
+// Publish stands for sink and ack as well: the row is SENT and released.
+func (w *world) Publish(ctx context.Context, rows []*outbox.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, "publish")
+	for _, m := range rows {
+		id, _ := strconv.Atoi(m.ID)
+		if !w.owned[m.Identity] || w.rows[id].stamp != m.Claim {
+			return errors.New("published without reservation or claim")
+		}
+		w.published = append(w.published, id)
+		w.rows[id].status = outbox.Sent
+		delete(w.owned, m.Identity)
+	}
+	return nil
+}
+
+func (w *world) TopicParked(topic string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.parked[topic]
+}
+
+func (w *world) BreakerClosed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.open
+}
+
+// got returns what was published so far, in order.
+func (w *world) got() []int {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.published)
+}
+
+type bench struct {
+	*world
+	*Sweeper
+	logs *observer.ObservedLogs
+	reg  *prometheus.Registry
+	stop func()
+}
+
+// start runs a Sweeper on w until the end of the test.
+func start(t *testing.T, w *world) *bench {
+	t.Helper()
+	core, logs := observer.New(zap.DebugLevel)
+	b := &bench{world: w, logs: logs, reg: prometheus.NewRegistry()}
+	b.Sweeper = New(Config{Tables: []string{shop}}, w, w, w, zap.New(core), b.reg)
+	ctx, cancel := context.WithCancel(t.Context())
+	end := make(chan error, 1)
+	go func() { end <- b.Run(ctx) }()
+	b.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-end; err != nil {
+			t.Error(err)
+		}
+		for id := range w.owned {
+			if _, mine := w.rows[atoi(id.ID)]; mine && w.rows[atoi(id.ID)].topic != "owned" {
+				t.Errorf("%v is still reserved", id)
+			}
+		}
+	})
+	t.Cleanup(b.stop)
+	synctest.Wait()
+	return b
+}
+
+func atoi(s string) int {
+	n, _ := strconv.Atoi(s)
+	return n
+}
+
+// count reads a counter by the value of its last label.
+func (b *bench) count(t *testing.T, name, label string) float64 {
+	t.Helper()
+	families, err := b.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == name && l.GetValue() == label {
+					return m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	t.Fatalf("no series %s %s", name, label)
+	return 0
+}
+
+func want(t *testing.T, what string, got []int, wanted ...int) {
+	t.Helper()
+	if !slices.Equal(got, wanted) {
+		t.Fatalf("%s: published %v, want %v", what, got, wanted)
+	}
+}

@@ -1,0 +1,180 @@
+// Package fallback is the sweep over the outbox tables: it finds and publishes what the binlog path did not deliver.
+//
+// Guarantees (design 1, "The sweep"):
+//   - Every PENDING row that is due and every expired claim is found, in whatever order the rows were committed: no
+//     high-water id is kept between sweeps.
+//   - A row is published only when the log will never deliver it any more: its transaction was offered and nobody owns
+//     the row, or the catch-up zone was raised over it first, so that the binlog path checks it before it publishes.
+//   - A row is published only under a claim of this process, as it stands in the table on the primary at that moment.
+//   - Memory is one page of identities and the messages of one page.
+//
+// Run is the only goroutine of the package; sweeps follow each other and never overlap.
+package fallback
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Flow is the pipeline as the sweep needs it. No method but Publish blocks.
+type Flow interface {
+	// Offered is the position before which every transaction of the log was offered to the registry.
+	Offered() outbox.Position
+	// Changed is closed when Offered or BackPressure may have changed.
+	Changed() <-chan struct{}
+	// BackPressure tells that the reader is held up by us: no progress of Offered is then no sign of trouble in the log.
+	BackPressure() bool
+	// RaiseZone makes the reader check rows up to a position by primary key when it gets there.
+	RaiseZone(outbox.Position)
+	// Reserve takes ownership and returns the rows that nobody owned.
+	Reserve([]outbox.Candidate) []outbox.Candidate
+	// Release gives reserved rows back; rows that were handed to the sink are left alone.
+	Release([]outbox.Identity)
+	// Publish hands claimed rows to the sink. It blocks while there is no room. On an error the rows that were not handed
+	// over are still reserved.
+	Publish(context.Context, []*outbox.Message) error
+	// TopicParked tells that rows of the topic are to be left alone for now.
+	TopicParked(topic string) bool
+	// BreakerClosed tells that the broker takes messages.
+	BreakerClosed() bool
+}
+
+// Source is the primary server.
+type Source interface {
+	// End is the position behind the last transaction of the log.
+	End(context.Context) (outbox.Position, error)
+}
+
+// Config is what to sweep and when; zero values take the defaults.
+type Config struct {
+	Tables       []string      // schema.table
+	Interval     time.Duration // between sweeps; 30 s
+	Threshold    time.Duration // age from which a row without a due time is looked for; 60 s
+	Patience     time.Duration // how long to wait for a reader that makes no progress; 10 s
+	ClaimTimeout time.Duration // age from which a claim is expired; 60 s
+	Batch        int           // rows in a page: selected, claimed and read back together; 500, and never more
+}
+
+const maxBatch = 500 // rows in one statement (design 1, Writing rules)
+
+func (c *Config) setDefaults() {
+	for _, d := range []struct {
+		value *time.Duration
+		def   time.Duration
+	}{
+		{&c.Interval, 30 * time.Second}, {&c.Threshold, time.Minute}, {&c.Patience, 10 * time.Second},
+		{&c.ClaimTimeout, time.Minute},
+	} {
+		if *d.value <= 0 {
+			*d.value = d.def
+		}
+	}
+	if c.Batch <= 0 || c.Batch > maxBatch {
+		c.Batch = maxBatch
+	}
+}
+
+// Sweeper runs the sweeps. Nudge, Full and SweepNow may be called at any time, from any goroutine.
+type Sweeper struct {
+	cfg     Config
+	flow    Flow
+	rows    Rows
+	source  Source
+	log     *zap.Logger
+	metrics *metrics
+
+	wake        chan struct{} // holds one token when there is a new wish
+	lock        sync.Mutex    // guards the wishes
+	nudged      bool
+	full        bool
+	waiting     []chan<- int // of SweepNow: get the number of published rows
+	lastSuccess atomic.Int64 // Unix nanoseconds of the last sweep that was complete, at first of New
+
+	// The rest is owned by Run.
+	plan     plan
+	stall    stall
+	swept    bool // a sweep was complete since the start: other claims than expired ones may be somebody's work
+	failures int  // sweeps in a row that ended with an error of the database
+}
+
+// New makes a Sweeper; it does no I/O. Its metrics are registered on reg.
+func New(cfg Config, flow Flow, rows Rows, source Source, log *zap.Logger, reg prometheus.Registerer) *Sweeper {
+	cfg.setDefaults()
+	s := &Sweeper{cfg: cfg, flow: flow, rows: rows, source: source, log: log, wake: make(chan struct{}, 1)}
+	s.lastSuccess.Store(time.Now().UnixNano())
+	s.metrics = newMetrics(reg, cfg.Tables, s.lastSuccess.Load)
+	return s
+}
+
+// Nudge asks for a sweep without threshold, at once and once more a second later, when rows of transactions that are in the
+// log already have become visible. Many nudges cause at most one sweep a second. It never blocks.
+func (s *Sweeper) Nudge() { s.ask(func() { s.nudged = true }) }
+
+// Full asks for a sweep without threshold that begins after this call and is repeated until one was complete: after a gap,
+// and at a start without a checkpoint. It never blocks.
+func (s *Sweeper) Full() { s.ask(func() { s.full = true }) }
+
+// SweepNow is Full for somebody who waits: it returns how many rows were published. The error is that of ctx.
+func (s *Sweeper) SweepNow(ctx context.Context) (published int, err error) {
+	done := make(chan int, 1)
+	s.ask(func() { s.waiting = append(s.waiting, done) })
+	select {
+	case published = <-done:
+		return published, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+func (s *Sweeper) ask(wish func()) {
+	s.lock.Lock()
+	wish()
+	s.lock.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run sweeps at once and then as planned until ctx ends; it returns nil. Errors of the database are logged, counted and
+// tried again.
+func (s *Sweeper) Run(ctx context.Context) error {
+	for s.await(ctx) {
+		s.once(ctx)
+	}
+	return nil
+}
+
+// await waits until the plan has a sweep due; it reports false when ctx ends first.
+func (s *Sweeper) await(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		s.lock.Lock()
+		if s.nudged {
+			s.plan.nudge(time.Now())
+			s.nudged = false
+		}
+		if s.full || len(s.waiting) > 0 {
+			s.plan.full()
+		}
+		s.lock.Unlock()
+		wait := s.plan.wait(time.Now())
+		if wait <= 0 {
+			return true
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-s.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	return false
+}

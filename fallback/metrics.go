@@ -1,0 +1,70 @@
+package fallback
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Results of a sweep.
+const (
+	runComplete = "complete"
+	runFailed   = "failed"  // the database did not answer everything
+	runBreaker  = "breaker" // the broker takes no messages
+)
+
+// What a sweep did with a row that its query showed.
+const (
+	rowWaiting   = "waiting"   // due later
+	rowParked    = "parked"    // of a topic that is left alone
+	rowOwned     = "owned"     // in the relay's hands already
+	rowGone      = "gone"      // changed before it was claimed, or claimed by somebody else
+	rowNew       = "new"       // published for the first time: the log did not deliver it
+	rowRetry     = "retry"     // published again after a refusal
+	rowReclaimed = "reclaimed" // published under an expired claim
+)
+
+type metrics struct {
+	runs       *prometheus.CounterVec
+	seconds    prometheus.Histogram
+	rowCounts  *prometheus.CounterVec
+	zoneRaised prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer, tables []string, lastSuccess func() int64) *metrics {
+	f := promauto.With(reg)
+	m := &metrics{
+		runs: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "canal_outbox_sweep_runs_total", Help: "Sweeps over all tables, by result.",
+		}, []string{"result"}),
+		seconds: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "canal_outbox_sweep_seconds", Help: "Time of a complete sweep, with its waits for the binlog reader and for room.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
+		}),
+		rowCounts: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "canal_outbox_sweep_rows_total",
+			Help: "Rows that sweeps saw, by what was done: waiting, parked and owned count each sighting; new, retry and " +
+				"reclaimed were published. New rows beyond those in let_go_total are rows the log never showed as inserted.",
+		}, []string{"table", "result"}),
+		zoneRaised: f.NewCounter(prometheus.CounterOpts{
+			Name: "canal_outbox_sweep_without_reader_total", Help: "Pages taken though the binlog reader was down or stuck.",
+		}),
+	}
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "canal_outbox_sweep_last_success_age_seconds", Help: "Time since the last complete sweep, at first since the start.",
+	}, func() float64 { return time.Since(time.Unix(0, lastSuccess())).Seconds() })
+	for _, result := range []string{runComplete, runFailed, runBreaker} {
+		m.runs.WithLabelValues(result)
+	}
+	for _, table := range tables {
+		for _, result := range []string{rowWaiting, rowParked, rowOwned, rowGone, rowNew, rowRetry, rowReclaimed} {
+			m.rows(table, result)
+		}
+	}
+	return m
+}
+
+func (m *metrics) rows(table, result string) prometheus.Counter {
+	return m.rowCounts.WithLabelValues(table, result)
+}

@@ -1,0 +1,75 @@
+package fallback
+
+import "time"
+
+const (
+	nudgeGap = time.Second            // between sweeps that nudges cause, and until a nudge's second sweep
+	dueGap   = 100 * time.Millisecond // least time between sweeps for rows that become due
+)
+
+// plan says when the next sweep is due. It is a pure type: the caller passes the time. The zero plan is due at once.
+type plan struct {
+	next  time.Time // the next sweep with the threshold
+	zero  time.Time // the next sweep without; the zero time when none is wanted
+	last  time.Time // begin of the last sweep without
+	again bool      // a nudge came after it began: its rows may need another sweep to be visible
+	now   bool      // a full sweep is wanted: zero is not held back by nudgeGap
+	hold  time.Time // no sweep before: the database or the broker is away
+}
+
+func (p *plan) nudge(now time.Time) {
+	at := p.last.Add(nudgeGap)
+	if at.Before(now) {
+		at = now
+	}
+	if p.zero.IsZero() || at.Before(p.zero) {
+		p.zero = at
+	}
+	p.again = true
+}
+
+func (p *plan) full() { p.now = true }
+
+// wait is how long until a sweep is due; 0 or less: now.
+func (p *plan) wait(now time.Time) time.Duration {
+	at := p.next
+	if !p.zero.IsZero() && p.zero.Before(at) {
+		at = p.zero
+	}
+	if p.now {
+		at = now
+	}
+	if at.Before(p.hold) {
+		at = p.hold
+	}
+	return at.Sub(now)
+}
+
+// begin tells whether the sweep that begins now is one without threshold.
+func (p *plan) begin(now time.Time) (zero bool) {
+	if !p.now && (p.zero.IsZero() || p.zero.After(now)) {
+		return false
+	}
+	p.last, p.zero, p.now = now, time.Time{}, false
+	if p.again {
+		p.zero, p.again = now.Add(nudgeGap), false
+	}
+	return true
+}
+
+// done plans the next sweep after a complete one: after interval, or when the first row it saw becomes due (zero time: none
+// will). It keeps as long a pause as the sweep took, so that due times close together cannot keep the database busy.
+func (p *plan) done(now time.Time, took, interval time.Duration, dueAt time.Time) {
+	if !dueAt.IsZero() {
+		interval = min(interval, max(dueAt.Sub(now), took, dueGap))
+	}
+	p.next, p.hold = now.Add(interval), time.Time{}
+}
+
+// failed plans the attempt after a sweep that was not complete; one without threshold stays without.
+func (p *plan) failed(now time.Time, zero bool, delay time.Duration) {
+	p.next, p.hold = now.Add(delay), now.Add(delay)
+	if zero {
+		p.zero, p.again = p.next, true
+	}
+}

@@ -1,0 +1,261 @@
+package fallback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+const (
+	// breakerPause is between looks at an open breaker; they cost no query.
+	breakerPause = time.Second
+
+	// queryTimeout ends a statement on a connection that has gone silent.
+	queryTimeout = 30 * time.Second
+)
+
+// retry is the wait after sweeps that failed in a row.
+var retry = outbox.Backoff{Base: time.Second, Max: 30 * time.Second}
+
+var errBreakerOpen = errors.New("the broker takes no messages")
+
+// round is one sweep.
+type round struct {
+	zero      bool      // without threshold
+	dueAt     time.Time // when the first row becomes due of those seen that are not; zero when there is none
+	published int
+	fresh     int // of these, rows that the log did not deliver
+}
+
+// once makes one sweep and plans the next.
+func (s *Sweeper) once(ctx context.Context) {
+	began := time.Now()
+	r := &round{zero: s.plan.begin(began)}
+	answer := s.takeWishes(r.zero)
+	err := s.sweep(ctx, r)
+	now := time.Now()
+	took := now.Sub(began)
+	switch {
+	case ctx.Err() != nil:
+		s.restoreWishes(answer)
+	case errors.Is(err, errBreakerOpen):
+		s.metrics.runs.WithLabelValues(runBreaker).Inc()
+		s.restoreWishes(answer)
+		s.plan.failed(now, r.zero, breakerPause)
+	case err != nil:
+		s.metrics.runs.WithLabelValues(runFailed).Inc()
+		s.restoreWishes(answer)
+		s.plan.failed(now, r.zero, retry.Delay(s.failures, rand.Float64()))
+		s.failures++
+		if s.failures == 1 {
+			s.log.Warn("the sweep is not complete, trying again: rows that the binlog did not deliver wait", zap.Error(err))
+		}
+	default:
+		s.completed(r, now, took)
+		for _, done := range answer {
+			done <- r.published
+		}
+	}
+}
+
+func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
+	s.metrics.runs.WithLabelValues(runComplete).Inc()
+	s.metrics.seconds.Observe(took.Seconds())
+	s.lastSuccess.Store(now.UnixNano())
+	s.plan.done(now, took, s.cfg.Interval, r.dueAt)
+	s.swept = true
+	if s.failures > 0 {
+		s.log.Info("the sweep is complete again", zap.Int("failed_attempts", s.failures))
+		s.failures = 0
+	}
+	if r.published > 0 {
+		s.log.Info("the sweep published rows", zap.Int("rows", r.published), zap.Int("not_delivered_by_the_binlog", r.fresh),
+			zap.Bool("without_threshold", r.zero), zap.Duration("took", took))
+	}
+}
+
+// takeWishes empties the list of those whom the sweep that begins now serves.
+func (s *Sweeper) takeWishes(zero bool) []chan<- int {
+	if !zero {
+		return nil
+	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	answer := s.waiting
+	s.full, s.waiting = false, nil
+	return answer
+}
+
+// restoreWishes puts them back; the plan remembers that the next sweep is one without threshold.
+func (s *Sweeper) restoreWishes(answer []chan<- int) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.waiting = append(answer, s.waiting...)
+}
+
+// sweep goes over all tables; one that fails does not keep the others from their turn.
+func (s *Sweeper) sweep(ctx context.Context, r *round) error {
+	var first error
+	failed := 0
+	for _, table := range s.cfg.Tables {
+		err := s.sweepTable(ctx, r, table)
+		if errors.Is(err, errBreakerOpen) || ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			failed++
+			if first == nil {
+				first = fmt.Errorf("%s: %w", table, err)
+			}
+		}
+	}
+	if failed > 1 {
+		return fmt.Errorf("%w (and %d more tables)", first, failed-1)
+	}
+	return first
+}
+
+func (s *Sweeper) sweepTable(ctx context.Context, r *round, table string) error {
+	query := Query{
+		Threshold: s.cfg.Threshold, Horizon: s.cfg.Interval, ExpiredClaims: s.cfg.ClaimTimeout, Limit: s.cfg.Batch,
+	}
+	if r.zero {
+		query.Threshold = 0
+	}
+	if !s.swept {
+		query.ExpiredClaims = 0 // nobody else is active: what is claimed and not owned here is of a process that has ended
+	}
+	var at Cursor
+	for !at.Done {
+		if !s.flow.BreakerClosed() {
+			return errBreakerOpen
+		}
+		page, next, err := s.due(ctx, table, at, query)
+		if err != nil {
+			return err
+		}
+		if err := s.takePage(ctx, r, table, page); err != nil {
+			return err
+		}
+		at = next
+	}
+	return nil
+}
+
+func (s *Sweeper) due(ctx context.Context, table string, at Cursor, q Query) ([]outbox.Candidate, Cursor, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	return s.rows.Due(ctx, table, at, q)
+}
+
+// takePage brings one page of rows to the sink, as far as nobody else will.
+func (s *Sweeper) takePage(ctx context.Context, r *round, table string, page []outbox.Candidate) error {
+	take := s.pick(r, table, page)
+	if len(take) == 0 {
+		return nil
+	}
+	if err := s.awaitReader(ctx); err != nil {
+		return err
+	}
+	reserved := s.flow.Reserve(take)
+	s.metrics.rows(table, rowOwned).Add(float64(len(take) - len(reserved)))
+	if len(reserved) == 0 {
+		return nil
+	}
+	return s.publish(ctx, r, table, reserved)
+}
+
+// pick leaves out what is not to be published now.
+func (s *Sweeper) pick(r *round, table string, page []outbox.Candidate) []outbox.Candidate {
+	take := make([]outbox.Candidate, 0, len(page))
+	for _, c := range page {
+		switch {
+		case c.Waiting:
+			if at := time.Now().Add(time.Duration(c.DueInMilli) * time.Millisecond); r.dueAt.IsZero() || at.Before(r.dueAt) {
+				r.dueAt = at
+			}
+			s.metrics.rows(table, rowWaiting).Inc()
+		case s.flow.TopicParked(c.Topic):
+			s.metrics.rows(table, rowParked).Inc()
+		default:
+			take = append(take, c)
+		}
+	}
+	return take
+}
+
+// publish claims rows that are reserved, reads them back and hands them to the sink. What is not handed over is released.
+func (s *Sweeper) publish(ctx context.Context, r *round, table string, reserved []outbox.Candidate) error {
+	open := make(map[outbox.Identity]outbox.Candidate, len(reserved))
+	for _, c := range reserved {
+		open[c.Identity] = c
+	}
+	defer func() { s.flow.Release(identities(open)) }()
+
+	messages, err := s.claim(ctx, reserved)
+	if err != nil {
+		return err
+	}
+	s.metrics.rows(table, rowGone).Add(float64(len(reserved) - len(messages)))
+	if len(messages) == 0 {
+		return nil
+	}
+	if err := s.flow.Publish(ctx, messages); err != nil {
+		return err
+	}
+	for _, m := range messages {
+		s.countPublished(r, table, open[m.Identity])
+		delete(open, m.Identity)
+	}
+	return nil
+}
+
+// claim makes the rows ours in the table and reads those that are. A stop does not cut between the two: a row that is
+// claimed and never read back would wait for the end of its claim.
+func (s *Sweeper) claim(ctx context.Context, reserved []outbox.Candidate) ([]*outbox.Message, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
+	defer cancel()
+	stamp, err := s.rows.Claim(ctx, reserved)
+	if err != nil {
+		return nil, fmt.Errorf("claim %d rows: %w", len(reserved), err)
+	}
+	ids := make([]outbox.Identity, len(reserved))
+	for i, c := range reserved {
+		ids[i] = c.Identity
+	}
+	messages, err := s.rows.ReadBack(ctx, stamp, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read %d claimed rows back (their claims expire): %w", len(reserved), err)
+	}
+	return messages, nil
+}
+
+func (s *Sweeper) countPublished(r *round, table string, c outbox.Candidate) {
+	r.published++
+	switch {
+	case c.Status == outbox.Sending:
+		s.metrics.rows(table, rowReclaimed).Inc()
+	case c.RetryCount > 0:
+		s.metrics.rows(table, rowRetry).Inc()
+	default:
+		r.fresh++
+		s.metrics.rows(table, rowNew).Inc()
+	}
+}
+
+func identities(rows map[outbox.Identity]outbox.Candidate) []outbox.Identity {
+	ids := make([]outbox.Identity, 0, len(rows))
+	for id := range rows {
+		ids = append(ids, id)
+	}
+	return ids
+}
