@@ -109,6 +109,11 @@ type RocketMQ struct {
 	SecretKey Secret `yaml:"secret_key"`
 	// SecretKeyFile is a file that holds the secret key instead.
 	SecretKeyFile string `yaml:"secret_key_file"`
+	// MaxMessageBytes is the largest body the brokers take (their maxMessageSize). Larger rows become FAILED without a try.
+	MaxMessageBytes Bytes `yaml:"max_message_bytes"`
+	// Durability says what becomes of a message that a broker stored but could not flush or copy to its replica in time:
+	// `lenient` counts it as sent, `strict` sends it again.
+	Durability string `yaml:"durability"`
 	// TLS is refused, with the reason: the RocketMQ client has none. It is here so that a configuration that asks for it is told.
 	TLS *TLS `yaml:"tls,omitempty"`
 }
@@ -233,7 +238,9 @@ func Default() Config {
 	}
 }
 
-func newRocketMQ() RocketMQ { return RocketMQ{Group: "canal-outbox"} }
+func newRocketMQ() RocketMQ {
+	return RocketMQ{Group: "canal-outbox", MaxMessageBytes: 4 * mebibyte, Durability: "lenient"}
+}
 
 func newKafka() Kafka {
 	return Kafka{TLS: TLS{Mode: "disabled"}, Compression: "none", MaxMessageBytes: 1_000_012}

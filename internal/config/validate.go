@@ -80,6 +80,8 @@ func (r *report) sink(s *Sink) {
 func (r *report) rocketMQ(s *RocketMQ) {
 	r.hostPorts("sink.rocketmq.name_servers", s.NameServers)
 	r.required("sink.rocketmq.group", s.Group)
+	r.size("sink.rocketmq.max_message_bytes", s.MaxMessageBytes, 1<<10, 15*mebibyte) // a larger frame closes the connection
+	r.oneOf("sink.rocketmq.durability", s.Durability, "lenient", "strict")
 	if (s.AccessKey == "") != (s.SecretKey == "") {
 		r.add("sink.rocketmq", "", "access_key and secret_key belong together: set both or none")
 	}
