@@ -41,9 +41,10 @@ func classOf(err error) (class outbox.Class, advice string) {
 		return outbox.ClassService, "the listener does not speak TLS: check the port and sink.kafka.tls"
 	case known && noService(code):
 		return outbox.ClassService, "check the user, password and rights of sink.kafka.sasl"
-	// Both say only that time is up; the last error that they carry need not be about this message.
+	// With an idempotent producer the library gives these only while it is certain that nothing is stored: never sent, or
+	// refused at each try. The last error that they carry need not be about this message.
 	case errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries):
-		return outbox.ClassUnknown, "no broker took the message in time"
+		return outbox.ClassOutage, "no broker took the message within sink.kafka.delivery_timeout"
 	case known:
 		return classOfCode(code)
 	case errors.Is(err, kgo.ErrMaxBuffered):

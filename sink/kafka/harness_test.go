@@ -108,7 +108,7 @@ func makeTopic(t testing.TB, addr, name string, configs map[string]string) {
 
 func admin(t testing.TB, addr string, do func(context.Context, *kadm.Client) error) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.MetadataMinAge(20*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,6 +190,7 @@ func TestSuiteOnKafka(t *testing.T) {
 	h := harness(k.Addr)
 	h.Stop = func(t testing.TB) { testkit.Must(t, k.Kill()) }
 	h.Start = func(t testing.TB) { testkit.Must(t, k.Start(context.Background())) }
+	h.Leaks = []goleak.Option{goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/internal/testkit.reap")}
 	h.Patience = 2 * time.Minute
 	sinktest.Run(t, h)
 }

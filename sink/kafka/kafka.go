@@ -123,7 +123,14 @@ func (s *Sink) verdict(d *delivery, err error) (outbox.Class, string) {
 	if d.partitions != 0 { // our own partitioner's refusal
 		return outbox.ClassRefused, fmt.Sprintf("topic %s has no partition %d, only %d", d.message.Topic, d.message.Partition, d.partitions)
 	}
-	return classify(err)
+	class, reason := classify(err)
+	if fault := s.metrics.connectFault.Load(); class == outbox.ClassOutage && fault != nil {
+		// A timed-out message does not know why no broker took it. When it is for a password or certificate, say so.
+		if access, why := classify(*fault); access == outbox.ClassService {
+			return access, why
+		}
+	}
+	return class, reason
 }
 
 // Probe implements sink.Sink: metadata of the cluster, asked of one broker after the other.
@@ -156,7 +163,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	s.life.Lock()
 	s.closed = true
 	s.life.Unlock()
-	s.drain(ctx.Done())
+	left := s.drain(ctx.Done())
 	limit := make(chan struct{})
 	timer := time.AfterFunc(closeLimit, func() { close(limit) })
 	defer timer.Stop()
@@ -172,23 +179,27 @@ func (s *Sink) Close(ctx context.Context) error {
 		s.drain(limit) // the client answers on a goroutine of its own
 	case <-limit:
 	}
-	left := s.results.finishAll(outbox.ClassUnknown, "the sink was closed before Kafka answered")
+	s.results.finishAll(outbox.ClassUnknown, "the sink was closed before Kafka answered")
 	close(s.results.stop)
 	<-s.results.stopped
 	s.metrics.unregister()
 	if left > 0 {
-		return fmt.Errorf("close Kafka sink: %d messages had no answer", left)
+		return fmt.Errorf("close Kafka sink: %d messages had no answer in time", left)
 	}
 	return nil
 }
 
-// drain waits until everything has been handed over, or end is closed.
-func (s *Sink) drain(end <-chan struct{}) {
-	for !s.results.isDrained() {
+// drain waits until everything has been handed over, or end is closed; it returns what is left.
+func (s *Sink) drain(end <-chan struct{}) int {
+	for {
+		left := s.results.left()
+		if left == 0 {
+			return 0
+		}
 		select {
 		case <-s.results.drained:
 		case <-end:
-			return
+			return left
 		}
 	}
 }

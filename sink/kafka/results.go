@@ -30,6 +30,7 @@ func newResults() *results {
 	}
 }
 
+// add takes a batch into account, before any outcome of it can come.
 func (r *results) add(b *batch) {
 	r.mu.Lock()
 	r.live[b] = struct{}{}
@@ -61,20 +62,18 @@ func (r *results) finishLocked(d *delivery, class outbox.Class, reason string) (
 	return wake
 }
 
-// finishAll gives everything that has no outcome yet this one, and returns how much that was.
-func (r *results) finishAll(class outbox.Class, reason string) (n int) {
+// finishAll gives everything that has no outcome yet this one.
+func (r *results) finishAll(class outbox.Class, reason string) {
 	r.mu.Lock()
 	for b := range r.live {
 		for i := range b.deliveries {
 			if d := &b.deliveries[i]; !d.finished {
 				r.finishLocked(d, class, reason)
-				n++
 			}
 		}
 	}
 	r.mu.Unlock()
 	signal(r.wake)
-	return n
 }
 
 // run hands results over until it is stopped; then nothing more is handed over.
@@ -116,11 +115,11 @@ func (r *results) handOver() {
 	r.mu.Unlock()
 }
 
-// isDrained reports whether everything that was taken over has been handed over.
-func (r *results) isDrained() bool {
+// left is how many messages were taken over and not handed over.
+func (r *results) left() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.open == 0
+	return r.open
 }
 
 // resultsOf makes the results of deliveries; their broker ids, partition@offset, share one piece of memory.

@@ -113,8 +113,9 @@ func shardingKey(t *testing.T, b *bench) {
 	b.settle()
 	b.want(outbox.ClassNone, all...)
 	b.wantStored(topic, all)
+	index := byID(t, b.Read(t, topic))
 	for i, m := range all {
-		if s := byID(t, b.Read(t, topic))[m.MessageID]; s.Key != fmt.Sprintf("line-%d", i) {
+		if s := index[m.MessageID]; s.Key != fmt.Sprintf("line-%d", i) {
 			t.Fatalf("message %s came back with key %q", m.MessageID, s.Key)
 		}
 	}

@@ -1,0 +1,252 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func TestB32_OnePoisonAmong999(t *testing.T) {
+	f := newFake(t)
+	topic := createTopic(t, f.addr(), nil)
+	s := newSink(t, f.addr())
+	fault := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.InvalidRecord, Count: -1, When: holds("poison")})
+	all := messages(topic, 1000)
+	all[500].Body = []byte("poison")
+	results := publish(t, s, all...)
+	wantClass(t, outbox.ClassPermanent, results[500])
+	wantClass(t, outbox.ClassNone, append(results[:500:500], results[501:]...)...)
+	n := copies(t, f.addr(), topic)
+	if len(n) != 999 {
+		t.Errorf("%d messages are stored", len(n))
+	}
+	for id, n := range n {
+		if n != 1 {
+			t.Errorf("message %s is stored %d times", id, n)
+		}
+	}
+	if fault.Hits() < 2 {
+		t.Errorf("the broker refused %d times: the poison was not tried alone", fault.Hits())
+	}
+}
+
+// holds selects produce requests with these bytes in a record.
+func holds(text string) func(kmsg.Request) bool {
+	return func(req kmsg.Request) bool {
+		for _, t := range req.(*kmsg.ProduceRequest).Topics {
+			for _, p := range t.Partitions {
+				if bytes.Contains(p.Records, []byte(text)) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+}
+
+// Messages of a topic that come while its refused batch is sent one by one stay behind it.
+func TestB32_LaterMessagesKeepTheirPlace(t *testing.T) {
+	f := newFake(t)
+	topic := createTopic(t, f.addr(), nil)
+	s := newSink(t, f.addr())
+	poisoned := make(chan struct{}, 1)
+	refuse := holds("poison")
+	f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.InvalidRecord, Count: -1, When: func(req kmsg.Request) bool {
+		if !refuse(req) {
+			return false
+		}
+		signal(poisoned)
+		return true
+	}})
+	all := messages(topic, 600)
+	all[0].Body = []byte("poison")
+	in := newInbox(t)
+	s.Send(append([]*outbox.Message(nil), all[:300]...), in.done)
+	<-poisoned // the batch was refused
+	testkit.WaitFor(t, patience, "the refused batch to be queued", func() bool { return s.singles.count.Load() > 0 || len(in.have(all[:300])) == 300 })
+	s.Send(append([]*outbox.Message(nil), all[300:]...), in.done)
+	wantClass(t, outbox.ClassNone, in.wait(all...)[1:]...)
+	last := int64(-1)
+	offsets := map[string]int64{}
+	for _, m := range stored(t, f.addr(), topic) {
+		offsets[m.MessageID] = m.Offset
+	}
+	for _, m := range all[1:] {
+		if offsets[m.MessageID] <= last {
+			t.Fatalf("message %s at offset %d was overtaken", m.MessageID, offsets[m.MessageID])
+		}
+		last = offsets[m.MessageID]
+	}
+}
+
+func TestB34_TopicCreatedLater(t *testing.T) {
+	f := newFake(t)
+	s := newSink(t, f.addr())
+	all := messages("made.later", 10)
+	wantClass(t, outbox.ClassTopic, publish(t, s, all...)...)
+	makeTopic(t, f.addr(), "made.later", nil)
+	testkit.WaitFor(t, patience, "the topic to work", func() bool { return publish(t, s, all[0])[0].Class == outbox.ClassNone })
+	wantClass(t, outbox.ClassNone, publish(t, s, all[1:]...)...)
+}
+
+func TestB35_TopicRecreatedUnderLoad(t *testing.T) {
+	f := newFake(t)
+	s := newSink(t, f.addr())
+	topic := createTopic(t, f.addr(), nil)
+	all := messages(topic, 200)
+	wantClass(t, outbox.ClassNone, publish(t, s, all...)...)
+	admin(t, f.addr(), func(ctx context.Context, a *kadm.Client) error {
+		_, err := a.DeleteTopic(ctx, topic)
+		return err
+	})
+	makeTopic(t, f.addr(), topic, nil)
+	testkit.WaitFor(t, patience, "the new topic to work", func() bool {
+		for _, r := range publish(t, s, all...) {
+			switch r.Class {
+			case outbox.ClassNone, outbox.ClassTopic, outbox.ClassUnknown, outbox.ClassOutage:
+			default:
+				t.Fatalf("class %s (%s)", r.Class, r.Reason)
+			}
+			if r.Class != outbox.ClassNone {
+				return false
+			}
+		}
+		return true
+	})
+	if n := copies(t, f.addr(), topic); len(n) != len(all) {
+		t.Errorf("%d of %d messages are in the new topic", len(n), len(all))
+	}
+}
+
+// B30: the broker takes requests and never answers, as behind a network that swallows packets.
+func TestB30_CloseWhenEveryReplyIsSwallowed(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		keys []int16
+	}{{"produce", []int16{int16(kmsg.Produce)}}, {"everything", nil}} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFake(t, kfake.SleepOutOfOrder())
+			s := newSink(t, f.addr())
+			topic := createTopic(t, f.addr(), nil)
+			wantClass(t, outbox.ClassNone, publish(t, s, messages(topic, 1)...)...)
+			release, asked := make(chan struct{}), make(chan struct{}, 1)
+			swallow := func(kmsg.Request) (kmsg.Response, error, bool) {
+				f.KeepControl()
+				signal(asked)
+				f.SleepControl(func() { <-release })
+				return nil, nil, false
+			}
+			defer close(release)
+			if c.keys == nil {
+				f.Control(swallow)
+			}
+			for _, key := range c.keys {
+				f.ControlKey(key, swallow)
+			}
+			all := messages(topic, 100)
+			in := newInbox(t)
+			s.Send(append([]*outbox.Message(nil), all...), in.done)
+			<-asked
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			if err := s.Close(ctx); err == nil {
+				t.Error("Close does not tell that messages had no answer")
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("Close took %s", took)
+			}
+			wantClass(t, outbox.ClassUnknown, in.have(all)...)
+			if n := len(in.have(all)); n != len(all) {
+				t.Errorf("%d of %d messages have a result when Close returns", n, len(all))
+			}
+		})
+	}
+}
+
+// B30: the same while a refused batch is being sent one by one.
+func TestB30_CloseDuringSingles(t *testing.T) {
+	f := newFake(t, kfake.SleepOutOfOrder())
+	s := newSink(t, f.addr())
+	topic := createTopic(t, f.addr(), nil)
+	f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.InvalidRecord, Count: 1})
+	release, swallowed := make(chan struct{}), make(chan struct{}, 1)
+	defer close(release)
+	f.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) { // the first passes, then none
+		f.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+			f.KeepControl()
+			signal(swallowed)
+			f.SleepControl(func() { <-release })
+			return nil, nil, false
+		})
+		return nil, nil, false
+	})
+	all := messages(topic, 50)
+	in := newInbox(t)
+	s.Send(append([]*outbox.Message(nil), all...), in.done)
+	<-swallowed
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if err := s.Close(ctx); err == nil {
+		t.Error("Close does not tell that messages had no answer")
+	}
+	wantClass(t, outbox.ClassUnknown, in.have(all)...)
+	if n := len(in.have(all)); n != len(all) {
+		t.Errorf("%d of %d messages have a result when Close returns", n, len(all))
+	}
+}
+
+// B36: a receiver of results that stands still stops neither Send nor what is sent.
+func TestB36_SlowReceiver(t *testing.T) {
+	f := newFake(t)
+	s := newSink(t, f.addr())
+	topic := createTopic(t, f.addr(), nil)
+	all := messages(topic, 2000)
+	release, blocked := make(chan struct{}), make(chan struct{})
+	in := newInbox(t)
+	s.Send([]*outbox.Message{all[0]}, func(r []sink.Result) {
+		close(blocked)
+		<-release
+		in.done(r)
+	})
+	<-blocked
+	for i := 1; i < len(all); i++ {
+		s.Send([]*outbox.Message{all[i]}, in.done)
+	}
+	testkit.WaitFor(t, patience, "everything to be stored", func() bool { return len(copies(t, f.addr(), topic)) == len(all) })
+	close(release)
+	wantClass(t, outbox.ClassNone, in.wait(all...)...)
+}
+
+// B37: what is beyond the buffers is given back, and Send does not wait.
+func TestB37_BuffersAreBounded(t *testing.T) {
+	f := newFake(t)
+	topic := createTopic(t, f.addr(), nil)
+	s := newSink(t, f.addr(), func(c *Config) { c.MaxInFlight = 100 })
+	f.Close()
+	all := messages(topic, 1000)
+	in := newInbox(t)
+	s.Send(append([]*outbox.Message(nil), all...), in.done)
+	testkit.WaitFor(t, patience, "results of what was beyond the limit", func() bool { return len(in.have(all)) >= 800 })
+	wantClass(t, outbox.ClassOutage, in.have(all)...)
+	f.start(t)
+	results := in.wait(all...)
+	sent := 0
+	for _, r := range results {
+		if r.Class == outbox.ClassNone {
+			sent++
+		}
+	}
+	if sent < 100 || sent > 200 {
+		t.Errorf("%d messages were kept, the limit is 100 and a quarter", sent)
+	}
+}
