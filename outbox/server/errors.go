@@ -54,6 +54,15 @@ func Classify(err error) Class {
 	return Other
 }
 
+// Code is the number of the server's answer in an error; 0 when there is none.
+func Code(err error) uint16 {
+	var answer *mysql.MySQLError
+	if errors.As(err, &answer) {
+		return answer.Number
+	}
+	return 0
+}
+
 // ClassifyCode is Classify for an answer of the server that came through another client library. state may be "".
 func ClassifyCode(code uint16, state string) Class {
 	if class, ok := codes[code]; ok {

@@ -138,11 +138,20 @@ func (i *Info) askSession(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	i.SessionImage, i.SkipsOwnEvents = own["binlog_row_image"], own.on("skip_replication")
-	var seconds int64
-	err = conn.QueryRowContext(ctx, "SELECT IF(@@session.time_zone='SYSTEM', @@system_time_zone, @@session.time_zone), "+
-		"ROUND(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW())/60)*60").Scan(&i.TimeZone, &seconds)
-	i.ZoneOffset = time.Duration(seconds) * time.Second
+	i.TimeZone, i.ZoneOffset, err = Zone(ctx, conn)
 	return err
+}
+
+// Zone returns the name of the session's time zone (the system's where it follows the system) and how far east of UTC it
+// is now. With daylight saving time it has to be asked again now and then.
+func Zone(ctx context.Context, db interface {
+	QueryRowContext(context.Context, string, ...any) *sql.Row
+},
+) (name string, offset time.Duration, err error) {
+	var seconds int64
+	err = db.QueryRowContext(ctx, "SELECT IF(@@session.time_zone='SYSTEM', @@system_time_zone, @@session.time_zone), "+
+		"ROUND(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW())/60)*60").Scan(&name, &seconds)
+	return name, time.Duration(seconds) * time.Second, err
 }
 
 // askExecuted does not use SHOW VARIABLES, which cuts values at 1024 characters.

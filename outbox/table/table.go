@@ -33,8 +33,9 @@ const (
 	columnCount
 )
 
-// Value is one column of one row in the text form the server prints (integers in decimal, DATETIME as
-// "2026-01-02 03:04:05.678", strings and blobs as their bytes).
+// Value is one column of one row in the text form the server prints: integers in decimal, DATETIME as
+// "2026-01-02 03:04:05.678", strings and blobs as their bytes. TIMESTAMP looks like DATETIME and is in UTC, whatever the
+// session's zone, so that both paths show it alike (A21).
 type Value struct {
 	Data   []byte
 	Null   bool

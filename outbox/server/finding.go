@@ -1,0 +1,28 @@
+package server
+
+// Severity of a Finding.
+type Severity string
+
+const (
+	OK      Severity = "ok"
+	Warning Severity = "warning" // works, at a cost that What names
+	Fault   Severity = "fault"   // must be mended before a start
+)
+
+// Finding is one line of a check before the start (doctor, run).
+type Finding struct {
+	Severity Severity `json:"severity"`
+	Subject  string   `json:"subject"` // what was looked at: "shop.t_local_message.status", "grants"
+	What     string   `json:"what"`    // what was found, and what follows from it
+	Mend     string   `json:"mend,omitempty"`
+}
+
+// HasFault reports whether a start is impossible.
+func HasFault(findings []Finding) bool {
+	for _, f := range findings {
+		if f.Severity == Fault {
+			return true
+		}
+	}
+	return false
+}

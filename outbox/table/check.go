@@ -1,0 +1,209 @@
+package table
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// check collects what is wrong between a mapping and a description.
+type check struct {
+	mapping     Mapping
+	description description
+	subject     string
+	findings    []server.Finding
+}
+
+func (c *check) add(severity server.Severity, part, what, mend string) {
+	subject := c.subject
+	if part != "" {
+		subject += "." + part
+	}
+	c.findings = append(c.findings, server.Finding{Severity: severity, Subject: subject, What: what, Mend: mend})
+}
+
+func (c *check) alter(format string, args ...any) string {
+	return "ALTER TABLE " + quote(c.description.schema) + "." + quote(c.description.name) + " " + fmt.Sprintf(format, args...)
+}
+
+// table reports whether there is a table to look into.
+func (c *check) table() bool {
+	d := c.description
+	switch {
+	case !d.found:
+		c.add(server.Fault, "", "there is no such table, or the account may not see it",
+			fmt.Sprintf("create it (canal-outbox migrate --preset %s), or GRANT SELECT, UPDATE ON %s.%s TO the account",
+				c.mapping.Preset, quote(c.mapping.Schema), quote(c.mapping.Name)))
+		return false
+	case d.view:
+		c.add(server.Fault, "", "it is a view: the binlog names only the tables below it", "map the table below the view")
+		return false
+	case !strings.EqualFold(d.engine, "InnoDB"):
+		c.add(server.Fault, "", "its engine is "+d.engine+": rows of a rolled-back transaction would stay and be published",
+			c.alter("ENGINE=InnoDB"))
+	}
+	for _, column := range d.columns {
+		if strings.Contains(column.fullType, "compressed") {
+			c.add(server.Fault, column.Name, "the column is COMPRESSED: rows of the table cannot be decoded from the binlog",
+				c.alter("MODIFY COLUMN %s %s", quote(column.Name), column.DataType))
+		}
+	}
+	return true
+}
+
+// column binds one role; nil when nothing plays it or what plays it has a fault.
+func (c *check) column(role Column) *ColumnType {
+	name := c.mapping.Columns[role]
+	if name == "" {
+		return nil
+	}
+	i := slices.IndexFunc(c.description.columns, func(t ColumnType) bool { return strings.EqualFold(t.Name, name) })
+	if i < 0 {
+		c.missing(role, name)
+		return nil
+	}
+	t := c.description.columns[i]
+	switch {
+	case !slices.Contains(allowed[role], t.kindOf()):
+		c.add(server.Fault, t.Name, fmt.Sprintf("type %s cannot be the %s: it must be %s", t.fullType, role, allowedNames(role)),
+			"change the column's type, or map another column")
+		return nil
+	case !t.carriesUTF8():
+		c.add(server.Fault, t.Name, fmt.Sprintf("its character set is %s: the binlog carries those bytes, which are not UTF-8", t.Charset),
+			c.alter("MODIFY COLUMN %s %s CHARACTER SET utf8mb4", quote(t.Name), t.fullType))
+		return nil
+	case strings.Contains(t.extra, "virtual"):
+		c.add(server.Fault, t.Name, "it is a VIRTUAL generated column: not every row in the binlog has it", "make it STORED")
+		return nil
+	case slices.Contains(written, role) && strings.Contains(t.extra, "generated") && !strings.Contains(t.extra, "default_generated"):
+		c.add(server.Fault, t.Name, fmt.Sprintf("it is a generated column and cannot be written as %s", role), "map another column")
+		return nil
+	case t.kindOf() == document:
+		c.add(server.Warning, t.Name, "type JSON: the server rewrites the text (key order, spaces, numbers), and the binlog "+
+			"shows it differently from a SELECT, so the two paths may publish different bytes",
+			c.alter("MODIFY COLUMN %s LONGTEXT CHARACTER SET utf8mb4", quote(t.Name)))
+	}
+	return &t
+}
+
+func (c *check) missing(role Column, name string) {
+	switch {
+	case !c.mapping.IfPresent[role]:
+		c.add(server.Fault, name, fmt.Sprintf("there is no such column; it is mapped as the %s", role),
+			fmt.Sprintf("add it, or map another under tables[].columns.%s", role))
+	case role == CreatedAt:
+		c.add(server.Warning, name, "there is no such column: the age of rows is unknown, fallback.threshold does not apply and "+
+			"the alert on old rows sees only due times", c.alter("ADD COLUMN %s DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)", quote(name)))
+	case role == MaxRetry:
+		c.add(server.OK, name, "there is no such column: retry.max of the configuration holds for every row", "")
+	}
+}
+
+// keys checks primary key, sweep index and the uniqueness of message ids.
+func (c *check) keys(t *Table) {
+	id := strings.ToLower(t.columns[ID].Name)
+	primary := c.index(func(i index) bool { return i.name == "PRIMARY" })
+	if primary == nil || !slices.Equal(primary.columns, []string{id}) {
+		c.add(server.Fault, t.columns[ID].Name, "the primary key is not exactly this column: rows cannot be named by it",
+			"map the primary key's column as the id")
+	}
+	code, due := strings.ToLower(t.columns[StatusCode].Name), strings.ToLower(t.columns[NextRetryTime].Name)
+	sweep := c.index(func(i index) bool {
+		return slices.Equal(i.columns, []string{code, due}) || slices.Equal(i.columns, []string{code, due, id})
+	})
+	if sweep != nil {
+		t.sweepIndex.Store(&sweep.name)
+	} else {
+		c.add(server.Warning, "", "no index on the status: every sweep reads the whole table, and the more so the more rows it keeps",
+			fmt.Sprintf("CREATE INDEX idx_sweep ON %s (%s, %s, %s)", t.quoted, t.column(StatusCode), t.column(NextRetryTime), t.column(ID)))
+	}
+	c.uniqueness(t)
+}
+
+func (c *check) uniqueness(t *Table) {
+	roles := []Column{MessageID}
+	if !t.has(MessageID) {
+		roles = []Column{BizType, Key}
+	}
+	var names, quoted []string
+	for _, role := range roles {
+		names = append(names, strings.ToLower(t.columns[role].Name))
+		quoted = append(quoted, t.column(role))
+	}
+	guard := c.index(func(i index) bool {
+		return i.unique && !slices.ContainsFunc(i.columns, func(column string) bool { return !slices.Contains(names, column) })
+	})
+	if guard != nil {
+		return
+	}
+	what := "no UNIQUE index: two rows may have one message id, and consumers would drop the second as a copy"
+	if !t.has(MessageID) {
+		t.appendID = true
+		what = "no UNIQUE index on what the message id is made of: the primary key is appended to it"
+	}
+	c.add(server.Warning, strings.Join(names, "+"), what,
+		fmt.Sprintf("CREATE UNIQUE INDEX uk_message ON %s (%s)", t.quoted, strings.Join(quoted, ", ")))
+}
+
+func (c *check) index(fits func(index) bool) *index {
+	for i := range c.description.indexes {
+		if fits(c.description.indexes[i]) {
+			return &c.description.indexes[i]
+		}
+	}
+	return nil
+}
+
+// values checks codes against the status column, and what the written columns hold.
+func (c *check) values(t *Table) {
+	column := t.columns[StatusCode]
+	for _, status := range statuses {
+		code := t.mapping.Codes[status]
+		n, err := strconv.Atoi(code)
+		switch {
+		case column.kindOf() == integer && (err != nil || strconv.Itoa(n) != code):
+			c.add(server.Fault, column.Name, fmt.Sprintf("code %q of %s is not a number, the column is", code, status), "correct tables[].codes")
+		case column.kindOf() == short && column.fit(code) != code:
+			c.add(server.Fault, column.Name, fmt.Sprintf("code %q of %s does not fit into %s", code, status, column.fullType), "widen the column")
+		}
+	}
+	if t.columns[LastExecTime].Fraction < 3 {
+		c.add(server.Warning, t.columns[LastExecTime].Name, "it keeps no milliseconds: claims of two processes within one second look alike",
+			c.alter("MODIFY COLUMN %s %s(3) NULL", t.column(LastExecTime), t.columns[LastExecTime].DataType))
+	}
+	if reason := t.columns[FailReason]; reason.Characters < 64 {
+		c.add(server.Warning, reason.Name, fmt.Sprintf("it keeps %d characters of a reason", reason.Characters),
+			c.alter("MODIFY COLUMN %s VARCHAR(512) NULL", quote(reason.Name)))
+	}
+}
+
+// zone decides where the DATETIME columns are.
+func (c *check) zone(t *Table) {
+	name := c.mapping.TimeZone
+	if name == "" {
+		offset := c.description.zoneOffset
+		t.zone.Store(time.FixedZone(c.description.zoneName, int(offset/time.Second)))
+		c.add(server.OK, "", fmt.Sprintf("DATETIME columns are read in the server's default time zone %s (%s)",
+			c.description.zoneName, time.Unix(0, 0).In(t.zone.Load()).Format("-07:00")), "")
+		return
+	}
+	if !c.description.zoneKnown {
+		c.add(server.Fault, "", fmt.Sprintf("the server does not know the time zone %q", name),
+			"give an offset such as \"+08:00\", or load the server's zone tables with mysql_tzinfo_to_sql")
+		return
+	}
+	location, ok := parseOffset(name)
+	if !ok {
+		var err error
+		if location, err = time.LoadLocation(name); err != nil {
+			c.add(server.Fault, "", fmt.Sprintf("this machine does not know the time zone %q", name), "give an offset such as \"+08:00\"")
+			return
+		}
+	}
+	t.zone.Store(location)
+	c.add(server.OK, "", fmt.Sprintf("DATETIME columns are read in the time zone %s", name), "")
+}

@@ -1,0 +1,111 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// description is what the server says about one table and the zone of its DATETIME columns.
+type description struct {
+	mariaDB      bool
+	found        bool
+	schema, name string // as the server writes them
+	view         bool
+	engine       string
+	columns      []ColumnType
+	indexes      []index
+	zoneName     string        // the server's default
+	zoneOffset   time.Duration // of the server's default, now
+	zoneKnown    bool          // the server can convert to the mapping's zone; true when that has none
+}
+
+type index struct {
+	name    string
+	unique  bool
+	columns []string // lower case; "" for an expression or the beginning of a column
+}
+
+func describe(ctx context.Context, db *sql.DB, m Mapping) (description, error) {
+	d := description{zoneKnown: true}
+	var version, kind string
+	if err := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+		return d, err
+	}
+	d.mariaDB = strings.Contains(strings.ToLower(version), "mariadb")
+	// The server compares the names by its own rule (lower_case_table_names) and answers with its own spelling.
+	err := db.QueryRowContext(ctx, "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, COALESCE(ENGINE, '') FROM "+
+		"information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY TABLE_NAME = BINARY ? DESC LIMIT 1",
+		m.Schema, m.Name, m.Name).Scan(&d.schema, &d.name, &kind, &d.engine)
+	if errors.Is(err, sql.ErrNoRows) {
+		return d, nil
+	} else if err != nil {
+		return d, err
+	}
+	d.found, d.view = true, kind != "BASE TABLE"
+	if d.columns, err = describeColumns(ctx, db, d); err != nil {
+		return d, err
+	}
+	if d.indexes, err = describeIndexes(ctx, db, d); err != nil {
+		return d, err
+	}
+	if d.zoneName, d.zoneOffset, err = server.Zone(ctx, db); err != nil || m.TimeZone == "" {
+		return d, err
+	}
+	err = db.QueryRowContext(ctx, "SELECT CONVERT_TZ('2026-01-01 00:00:00', '+00:00', ?) IS NOT NULL",
+		m.TimeZone).Scan(&d.zoneKnown)
+	return d, err
+}
+
+func describeColumns(ctx context.Context, db *sql.DB, d description) ([]ColumnType, error) {
+	rows, err := db.QueryContext(ctx, "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, COALESCE(CHARACTER_MAXIMUM_LENGTH, 0), "+
+		"COALESCE(CHARACTER_OCTET_LENGTH, 0), COALESCE(DATETIME_PRECISION, 0), COALESCE(CHARACTER_SET_NAME, ''), "+
+		"COALESCE(COLLATION_NAME, ''), IS_NULLABLE = 'YES', COLUMN_DEFAULT, EXTRA FROM information_schema.COLUMNS "+
+		"WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION", d.schema, d.name)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []ColumnType
+	for rows.Next() {
+		var c ColumnType
+		var constant sql.NullString
+		if err := rows.Scan(&c.Name, &c.DataType, &c.fullType, &c.Characters, &c.Octets, &c.Fraction, &c.Charset,
+			&c.Collation, &c.Nullable, &constant, &c.extra); err != nil {
+			return nil, err
+		}
+		c.DataType, c.fullType, c.extra = strings.ToLower(c.DataType), strings.ToLower(c.fullType), strings.ToLower(c.extra)
+		c.Unsigned = strings.Contains(c.fullType, "unsigned")
+		c.fallback = constantDefault(d.mariaDB, constant.String, !constant.Valid, c.extra)
+		out = append(out, c)
+	}
+	return out, rows.Err()
+}
+
+func describeIndexes(ctx context.Context, db *sql.DB, d description) ([]index, error) {
+	rows, err := db.QueryContext(ctx, "SELECT INDEX_NAME, NON_UNIQUE = 0, IF(SUB_PART IS NULL, COALESCE(COLUMN_NAME, ''), '') "+
+		"FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY INDEX_NAME, SEQ_IN_INDEX",
+		d.schema, d.name)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []index
+	for rows.Next() {
+		var name, column string
+		var unique bool
+		if err := rows.Scan(&name, &unique, &column); err != nil {
+			return nil, err
+		}
+		if n := len(out); n == 0 || out[n-1].name != name {
+			out = append(out, index{name: name, unique: unique})
+		}
+		last := &out[len(out)-1]
+		last.columns = append(last.columns, strings.ToLower(column))
+	}
+	return out, rows.Err()
+}

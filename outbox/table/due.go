@@ -1,0 +1,150 @@
+package table
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// DueQuery says which rows a sweep looks for. All times are compared by the database's clock.
+type DueQuery struct {
+	Threshold     time.Duration // PENDING rows without a due time: at least this old
+	Horizon       time.Duration // PENDING rows with a due time: due within this from now; those not due yet are Waiting
+	ExpiredClaims time.Duration // SENDING rows: stamped at least this long ago, or not at all; 0 takes every one
+	Limit         int           // rows of one page; 0 means 500
+}
+
+// Cursor is a place in the list of due rows. The zero value is its beginning.
+type Cursor struct {
+	phase phase
+	due   string // due time of the last row, as text of the database
+	id    string // its primary key; "" at the beginning of a phase
+}
+
+// Done reports whether the list has been read to its end.
+func (c Cursor) Done() bool { return c.phase == phases }
+
+// phase is one stretch of the index (status, due time, id): within it, rows come in the order of the index, so that each
+// page begins where the one before ended.
+type phase uint8
+
+const (
+	pendingNoDue phase = iota
+	pendingDue
+	sendingNoDue
+	sendingDue
+	phases
+)
+
+// Due returns a page of identities, in the order of the index, and where the next page begins. Rows are found through
+// the status index, never by an offset and never above a remembered id: lower ids commit later (D10). Rows that appear
+// behind the cursor meanwhile are for the next sweep. A page may be empty before the end.
+//
+// Where no column is mapped to CreatedAt the age of a row is unknown and Threshold does not apply: whoever wants old rows
+// only has to see a row twice.
+func (s *Store) Due(ctx context.Context, table string, after Cursor, q DueQuery) ([]outbox.Candidate, Cursor, error) {
+	t, err := s.table(table)
+	if err != nil {
+		return nil, after, err
+	}
+	if after.Done() {
+		return nil, after, nil
+	}
+	if q.Limit <= 0 {
+		q.Limit = maxRows
+	}
+	candidates, due, err := s.candidatesDue(ctx, t, t.due(after, q))
+	if t.forgetIndex(err) {
+		candidates, due, err = s.candidatesDue(ctx, t, t.due(after, q))
+	}
+	if err != nil {
+		return nil, after, fmt.Errorf("look for due rows of %s: %w", table, err)
+	}
+	if len(candidates) < q.Limit {
+		return candidates, Cursor{phase: after.phase + 1}, nil
+	}
+	return candidates, Cursor{phase: after.phase, due: due, id: candidates[len(candidates)-1].ID}, nil
+}
+
+// forgetIndex reports whether a query failed because the index it forced is gone; from then on the server chooses.
+func (t *Table) forgetIndex(err error) bool {
+	const noSuchKey = 1176 // KEY_DOES_NOT_EXITS
+	if server.Code(err) != noSuchKey {
+		return false
+	}
+	t.sweepIndex.Store(nil)
+	return true
+}
+
+func (t *Table) forceIndex(s *statement) {
+	if index := t.sweepIndex.Load(); index != nil {
+		s.add(" FORCE INDEX (", quote(*index), ")")
+	}
+}
+
+// due is the query of one page.
+func (t *Table) due(after Cursor, q DueQuery) *statement {
+	s := t.selectState()
+	s.add(" FROM ", t.quoted)
+	t.forceIndex(s)
+	s.add(" WHERE ", t.column(StatusCode), " = ")
+	if after.phase <= pendingDue {
+		t.code(s, outbox.Pending)
+	} else {
+		t.code(s, outbox.Sending)
+	}
+	switch after.phase {
+	case pendingNoDue, sendingNoDue:
+		s.add(" AND ", t.column(NextRetryTime), " IS NULL")
+		if after.id != "" {
+			s.add(" AND ", t.column(ID), " > ", after.id)
+		}
+	case pendingDue:
+		s.add(" AND ", t.column(NextRetryTime), " <= ", t.now(NextRetryTime), " + INTERVAL ")
+		s.micros(q.Horizon)
+		s.add(" MICROSECOND")
+		t.behind(s, after)
+	case sendingDue:
+		s.add(" AND ", t.column(NextRetryTime), " IS NOT NULL")
+		t.behind(s, after)
+	}
+	switch {
+	case after.phase == pendingNoDue && q.Threshold > 0 && t.has(CreatedAt):
+		s.add(" AND ")
+		t.ago(s, CreatedAt, q.Threshold)
+	case after.phase >= sendingNoDue && q.ExpiredClaims > 0:
+		s.add(" AND (", t.column(LastExecTime), " IS NULL OR ")
+		t.ago(s, LastExecTime, q.ExpiredClaims)
+		s.add(")")
+	}
+	s.add(" ORDER BY ")
+	if after.phase == pendingDue || after.phase == sendingDue {
+		s.add(t.column(NextRetryTime), ", ")
+	}
+	s.add(t.column(ID), " LIMIT ", strconv.Itoa(q.Limit))
+	return s
+}
+
+// behind writes the keyset condition. A comparison of rows would say it shorter, but no server makes a range of it.
+func (t *Table) behind(s *statement, after Cursor) {
+	if after.id == "" {
+		return
+	}
+	due, id := t.column(NextRetryTime), t.column(ID)
+	s.add(" AND (", due, " > ")
+	s.string(after.due)
+	s.add(" OR ", due, " = ")
+	s.string(after.due)
+	s.add(" AND ", id, " > ", after.id, ")")
+}
+
+// ago writes that a time lies at least so long back.
+func (t *Table) ago(s *statement, role Column, d time.Duration) {
+	s.add(t.column(role), " <= ", t.now(role), " - INTERVAL ")
+	s.micros(d)
+	s.add(" MICROSECOND")
+}

@@ -1,0 +1,134 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// Table is a mapping bound to a table that exists. It is safe for concurrent use and does not change, but for the offset
+// of the server's default time zone, which Store.Counts refreshes.
+type Table struct {
+	schema   string
+	name     string // schema.table
+	quoted   string
+	mapping  Mapping
+	appendID bool                     // a derived message id ends with the primary key, because no unique index guards its columns
+	columns  [columnCount]*ColumnType // nil: role not used
+	reads    []Column
+	at       [columnCount]int // index in reads; -1
+	zone     atomic.Pointer[time.Location]
+
+	sweepIndex atomic.Pointer[string] // the index the sweep's queries force; nil: the server chooses
+}
+
+// Load finds the table of a mapping and checks everything that the relay relies on. It returns all findings at once; the
+// Table is nil exactly if one of them is a fault. The error is of the conversation with the server.
+func Load(ctx context.Context, db *sql.DB, m Mapping) (*Table, []server.Finding, error) {
+	subject := m.Schema + "." + m.Name
+	var findings []server.Finding
+	for _, what := range m.check() {
+		findings = append(findings, server.Finding{
+			Severity: server.Fault, Subject: subject, What: what,
+			Mend: "map it under tables[].columns of the configuration",
+		})
+	}
+	if findings != nil {
+		return nil, findings, nil
+	}
+	d, err := describe(ctx, db, m)
+	if err != nil {
+		return nil, nil, fmt.Errorf("look at table %s: %w", subject, err)
+	}
+	t, findings := bind(m, d)
+	if server.HasFault(findings) {
+		return nil, findings, nil
+	}
+	return t, findings, nil
+}
+
+// bind checks a mapping against a description, without I/O.
+func bind(m Mapping, d description) (*Table, []server.Finding) {
+	c := &check{mapping: m, description: d, subject: m.Schema + "." + m.Name}
+	if !c.table() {
+		return nil, c.findings
+	}
+	t := &Table{schema: d.schema, name: d.schema + "." + d.name, quoted: quote(d.schema) + "." + quote(d.name), mapping: m}
+	c.subject = t.name
+	for role := range columnCount {
+		t.columns[role] = c.column(role)
+		t.at[role] = -1
+		if t.columns[role] != nil && isRead(role) {
+			t.at[role] = len(t.reads)
+			t.reads = append(t.reads, role)
+		}
+	}
+	if server.HasFault(c.findings) {
+		return nil, c.findings
+	}
+	c.keys(t)
+	c.values(t)
+	c.zone(t)
+	if server.HasFault(c.findings) {
+		return nil, c.findings
+	}
+	return t, c.findings
+}
+
+func isRead(role Column) bool {
+	switch role {
+	case LastExecTime, FailReason, BrokerMessageID, SentAt, LockVersion, UpdatedBy:
+		return false
+	}
+	return true
+}
+
+// Name is schema.table as the server writes it: Identity.Table of its rows.
+func (t *Table) Name() string { return t.name }
+
+// Schema returns the first half of Name.
+func (t *Table) Schema() string { return t.schema }
+
+// Reads lists the roles that make a message, in the order in which Message wants their values. The slice is shared.
+func (t *Table) Reads() []Column { return t.reads }
+
+// ColumnName is the column that plays a role; "" when none does.
+func (t *Table) ColumnName(role Column) string {
+	if t.columns[role] == nil {
+		return ""
+	}
+	return t.columns[role].Name
+}
+
+// Type is the type of the column that plays a role; the zero value when none does.
+func (t *Table) Type(role Column) ColumnType {
+	if t.columns[role] == nil {
+		return ColumnType{}
+	}
+	return *t.columns[role]
+}
+
+func (t *Table) has(role Column) bool { return t.columns[role] != nil }
+
+// column is the quoted name.
+func (t *Table) column(role Column) string { return quote(t.columns[role].Name) }
+
+// status translates a code of the status column.
+func (t *Table) status(code []byte, null bool) outbox.Status {
+	if null {
+		return outbox.Held
+	}
+	fold := t.columns[StatusCode].ignoresCase()
+	for _, status := range statuses {
+		if want := t.mapping.Codes[status]; string(code) == want || fold && strings.EqualFold(string(code), want) {
+			return status
+		}
+	}
+	return outbox.Held
+}

@@ -1,0 +1,209 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// selectState begins a query of identity and state, the columns that candidates reads.
+func (t *Table) selectState() *statement {
+	s := &statement{}
+	due := "0"
+	if t.has(NextRetryTime) {
+		due = "COALESCE(TIMESTAMPDIFF(MICROSECOND, " + t.now(NextRetryTime) + ", " + t.column(NextRetryTime) + "), 0)"
+	}
+	s.add("SELECT ", t.column(ID), ", ", t.messageID(), ", ", t.column(StatusCode), ", ", t.retryCount(), ", ", due, ", ",
+		t.column(Topic), ", ", t.stamp(), ", CAST(", t.column(NextRetryTime), " AS CHAR)")
+	return s
+}
+
+// candidates runs a query of selectState.
+func (s *Store) candidates(ctx context.Context, t *Table, query *statement) ([]outbox.Candidate, error) {
+	candidates, _, err := s.candidatesDue(ctx, t, query)
+	return candidates, err
+}
+
+// candidatesDue also returns the due time of the last row in the database's text form, for keyset paging.
+func (s *Store) candidatesDue(ctx context.Context, t *Table, query *statement) ([]outbox.Candidate, string, error) {
+	rows, err := s.db.QueryContext(ctx, query.text.String(), query.args...)
+	if err != nil {
+		return nil, "", err
+	}
+	defer rows.Close()
+	var out []outbox.Candidate
+	var due sql.NullString
+	for rows.Next() {
+		var id, messageID, code, topic sql.RawBytes
+		var stamp sql.NullString
+		var micros int64
+		c := outbox.Candidate{}
+		if err := rows.Scan(&id, &messageID, &code, &c.RetryCount, &micros, &topic, &stamp, &due); err != nil {
+			return nil, "", err
+		}
+		c.Identity = outbox.Identity{Table: t.name, ID: string(id), MessageID: string(messageID)}
+		c.Status = t.status(code, code == nil)
+		c.Waiting = c.Status == outbox.Pending && micros > 0
+		c.DueInMilli = (micros + 999) / 1000
+		c.Topic, c.Stamp = string(topic), stamp.String
+		out = append(out, c)
+	}
+	return out, due.String, rows.Err()
+}
+
+// States reads the rows of identities by primary key. Rows that do not exist, or carry another message id, are missing
+// from the answer; its order is not that of the question.
+func (s *Store) States(ctx context.Context, identities []outbox.Identity) ([]outbox.Candidate, error) {
+	var out []outbox.Candidate
+	err := s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
+		query := t.selectState()
+		query.add(" FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
+		t.idIn(query, len(chunk), func(i int) string { return chunk[i].ID })
+		candidates, err := s.candidates(ctx, t, query)
+		if err != nil {
+			return err
+		}
+		asked := set(chunk)
+		for _, c := range candidates {
+			if asked[c.Identity] {
+				out = append(out, c)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the state of rows: %w", err)
+	}
+	return out, nil
+}
+
+// byKey hands identities to run, by table and in chunks.
+func (s *Store) byKey(identities []outbox.Identity, run func(*Table, []outbox.Identity) error) error {
+	groups := map[string][]outbox.Identity{}
+	for _, identity := range identities {
+		if _, err := idLiteral(identity.ID); err != nil {
+			return fmt.Errorf("table %s: %w", identity.Table, err)
+		}
+		groups[identity.Table] = append(groups[identity.Table], identity)
+	}
+	for name, group := range groups {
+		t, err := s.table(name)
+		if err != nil {
+			return err
+		}
+		for chunk := range slices.Chunk(group, maxRows) {
+			if err := run(t, chunk); err != nil {
+				return fmt.Errorf("table %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func set(identities []outbox.Identity) map[outbox.Identity]bool {
+	m := make(map[outbox.Identity]bool, len(identities))
+	for _, identity := range identities {
+		m[identity] = true
+	}
+	return m
+}
+
+// OnUnreadable says where the FAILED verdicts go of claimed rows that cannot become a message (no topic, headers that are
+// no JSON object). Without it ReadBack writes them itself. It must be called before the first ReadBack.
+func (s *Store) OnUnreadable(take func(outbox.Settlement)) { s.unreadable = take }
+
+// ReadBack returns the rows that show our stamp, whole, as messages with Path and Claim set. It holds all bodies in
+// memory: the caller bounds the number of identities. Rows that are missing from the answer are not ours to publish:
+// another process claimed them, they are gone, or they cannot become a message and are settled as FAILED (OnUnreadable).
+func (s *Store) ReadBack(ctx context.Context, stamp string, identities []outbox.Identity) ([]*outbox.Message, error) {
+	var out []*outbox.Message
+	var faulty []outbox.Settlement
+	err := s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
+		messages, failed, err := s.readBack(ctx, t, stamp, chunk)
+		out, faulty = append(out, messages...), append(faulty, failed...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read claimed rows: %w", err)
+	}
+	return out, s.fail(ctx, faulty)
+}
+
+// fail hands rows on that cannot be published. That the table may refuse the verdict is left to the next sweep, which
+// finds the row again.
+func (s *Store) fail(ctx context.Context, faulty []outbox.Settlement) error {
+	if len(faulty) == 0 {
+		return nil
+	}
+	if s.unreadable == nil {
+		_, err := s.Apply(ctx, faulty)
+		return err
+	}
+	for _, one := range faulty {
+		s.unreadable(one)
+	}
+	return nil
+}
+
+func (s *Store) readBack(ctx context.Context, t *Table, stamp string, chunk []outbox.Identity) ([]*outbox.Message, []outbox.Settlement, error) {
+	query := &statement{}
+	query.add("SELECT ", t.messageID(), ", ", t.retryCount())
+	for _, role := range t.reads {
+		query.add(", ", t.shown(role))
+	}
+	query.add(" FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
+	t.idIn(query, len(chunk), func(i int) string { return chunk[i].ID })
+	query.add(" AND ")
+	t.statusIn(query, outbox.Sending)
+	query.add(" AND ", t.stamp(), " = ")
+	query.string(stamp)
+	query.add(" ORDER BY ", t.column(ID))
+	rows, err := s.db.QueryContext(ctx, query.text.String(), query.args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close()
+	asked := set(chunk)
+	raw, values := make([]sql.RawBytes, len(t.reads)+2), make([]Value, len(t.reads))
+	into := make([]any, len(raw))
+	for i := range raw {
+		into[i] = &raw[i]
+	}
+	var messages []*outbox.Message
+	var faulty []outbox.Settlement
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return nil, nil, err
+		}
+		for i := range values {
+			values[i] = Value{Data: raw[i+2], Null: raw[i+2] == nil}
+		}
+		identity := outbox.Identity{Table: t.name, ID: string(raw[2+t.at[ID]]), MessageID: string(raw[0])}
+		if !asked[identity] {
+			continue
+		}
+		m, err := t.Message(values)
+		if err != nil {
+			count, _ := strconv.Atoi(string(raw[1])) // an integer column
+			faulty = append(faulty, outbox.Settlement{
+				Identity: identity, Verdict: outbox.VerdictFailed, RetryCount: count, Claim: stamp, Reason: err.Error(),
+			})
+			continue
+		}
+		m.Path, m.Claim = outbox.PathSweep, stamp
+		messages = append(messages, m)
+	}
+	return messages, faulty, rows.Err()
+}
+
+// shown is how a SELECT must show a column to be equal to what the binlog shows.
+func (t *Table) shown(role Column) string {
+	if t.columns[role].DataType == "timestamp" {
+		return "TIMESTAMP'1970-01-01 00:00:00' + INTERVAL UNIX_TIMESTAMP(" + t.column(role) + ") SECOND"
+	}
+	return t.column(role)
+}

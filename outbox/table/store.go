@@ -1,0 +1,189 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// Store runs the statements on all mapped tables. Each method may be called from several goroutines.
+type Store struct {
+	db         *sql.DB
+	tables     []*Table
+	byName     map[string]*Table
+	unreadable func(outbox.Settlement)
+}
+
+// New makes a Store. db is a writing pool of server.Open: the statements rely on its session settings, found-rows
+// semantics above all.
+func New(db *sql.DB, tables []*Table) *Store {
+	s := &Store{db: db, tables: tables, byName: map[string]*Table{}}
+	for _, t := range tables {
+		s.byName[t.name] = t
+	}
+	return s
+}
+
+// Tables returns the mapped tables in their order. The slice is shared.
+func (s *Store) Tables() []*Table { return s.tables }
+
+func (s *Store) table(name string) (*Table, error) {
+	t := s.byName[name]
+	if t == nil {
+		return nil, fmt.Errorf("table %s is not mapped: add it under tables[] of the configuration", name)
+	}
+	return t, nil
+}
+
+const (
+	attempts = 4 // of one statement that met a lock
+	rounds   = 4 // of update and locking read
+)
+
+// Apply writes verdicts. With a nil error each settlement that is not in the answer is final in the table: written now or
+// before, or its row is gone. With an error nothing is known, and the same settlements may be applied again.
+func (s *Store) Apply(ctx context.Context, settlements []outbox.Settlement) ([]outbox.Unwritable, error) {
+	var refused []outbox.Unwritable
+	groups := map[*Table]*[len(to)][]outbox.Settlement{}
+	for _, one := range settlements {
+		t, err := s.table(one.Table)
+		if err == nil {
+			_, err = idLiteral(one.ID)
+		}
+		if err != nil {
+			refused = append(refused, outbox.Unwritable{Settlement: one, Reason: err.Error()})
+			continue
+		}
+		if groups[t] == nil {
+			groups[t] = new([len(to)][]outbox.Settlement)
+		}
+		groups[t][one.Verdict] = append(groups[t][one.Verdict], one)
+	}
+	var errs []error
+	for _, t := range s.tables { // every table has its turn, whatever happens to the others
+		if groups[t] == nil {
+			continue
+		}
+		for verdict, group := range groups[t] {
+			for chunk := range slices.Chunk(group, maxRows) {
+				unwritable, err := s.settle(ctx, t, outbox.Verdict(verdict), chunk)
+				refused = append(refused, unwritable...)
+				if err != nil {
+					errs = append(errs, fmt.Errorf("write %s to %d rows of %s: %w", outbox.Verdict(verdict), len(chunk), t.name, err))
+					break
+				}
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return refused, nil
+}
+
+// settle brings one chunk to its end: update, and where fewer rows matched than were named, ask under a lock which of
+// them are still to be changed.
+func (s *Store) settle(ctx context.Context, t *Table, verdict outbox.Verdict, rows []outbox.Settlement) ([]outbox.Unwritable, error) {
+	for range rounds {
+		matched, err := s.exec(ctx, t.update(verdict, rows))
+		if server.Classify(err) == server.Data {
+			return s.split(ctx, t, verdict, rows, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if matched == int64(len(rows)) {
+			return nil, nil
+		}
+		if rows, err = s.unfinished(ctx, t, rows); err != nil || len(rows) == 0 {
+			return nil, err
+		}
+	}
+	return unwritable(rows, "the row still waits for its status after several updates: its guard and its content do not agree"), nil
+}
+
+// split finds the rows for whose data the statement failed, so that they harm only themselves.
+func (s *Store) split(ctx context.Context, t *Table, verdict outbox.Verdict, rows []outbox.Settlement, cause error) ([]outbox.Unwritable, error) {
+	if len(rows) == 1 {
+		return unwritable(rows, cause.Error()), nil
+	}
+	left, err := s.settle(ctx, t, verdict, rows[:len(rows)/2])
+	if err != nil {
+		return nil, err
+	}
+	right, err := s.settle(ctx, t, verdict, rows[len(rows)/2:])
+	return append(left, right...), err
+}
+
+func unwritable(rows []outbox.Settlement, reason string) []outbox.Unwritable {
+	out := make([]outbox.Unwritable, len(rows))
+	for i, row := range rows {
+		out[i] = outbox.Unwritable{Settlement: row, Reason: reason}
+	}
+	return out
+}
+
+// unfinished reads the rows under a shared lock, which waits for whoever is changing them, and returns those that the
+// verdict would still change. Rows that are gone or final are settled. A plain read would not do: an event reaches us
+// before its row is visible (A35).
+func (s *Store) unfinished(ctx context.Context, t *Table, rows []outbox.Settlement) ([]outbox.Settlement, error) {
+	query := t.selectState()
+	query.add(" FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
+	t.idIn(query, len(rows), func(i int) string { return rows[i].ID })
+	query.add(" LOCK IN SHARE MODE")
+	found := map[outbox.Identity]outbox.Candidate{}
+	err := s.again(ctx, func() error {
+		candidates, err := s.candidates(ctx, t, query)
+		for _, c := range candidates {
+			found[c.Identity] = c
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var left []outbox.Settlement
+	for _, row := range rows {
+		if c, ok := found[row.Identity]; ok && unfinished(row, c) {
+			left = append(left, row)
+		}
+	}
+	return left, nil
+}
+
+func (s *Store) exec(ctx context.Context, st *statement) (matched int64, err error) {
+	text := st.text.String()
+	err = s.again(ctx, func() error {
+		result, err := s.db.ExecContext(ctx, text, st.args...)
+		if err != nil {
+			return err
+		}
+		matched, err = result.RowsAffected()
+		return err
+	})
+	return matched, err
+}
+
+// again repeats what met a lock. The pause is jittered, so that two who met do not meet again.
+func (s *Store) again(ctx context.Context, run func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := run()
+		if server.Classify(err) != server.Transient || attempt == attempts {
+			return err
+		}
+		pause := time.NewTimer(time.Duration(attempt) * (5*time.Millisecond + rand.N(20*time.Millisecond)))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}
