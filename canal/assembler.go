@@ -1,0 +1,272 @@
+package canal
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// assembler turns the events of one stream into transactions. It is pure: no I/O, no clock, no goroutine.
+//
+// Rows are released at the end of their group and nowhere else: XID, Query COMMIT, the end of a compressed payload. A
+// group that also has an UPDATE or DELETE on a table it inserts into, a Query that is none of BEGIN, SAVEPOINT and
+// COMMIT, an XA PREPARE or more bytes than the limit is let go whole; the sweep finds its rows in the table. Groups
+// without rows of ours come out too, because they move the checkpoint.
+//
+// Binlog groups: MySQL internals manual "Binary Log Overview"; MariaDB knowledge base "Gtid_event".
+type assembler struct {
+	limit int // bytes of ours in one transaction
+
+	last     outbox.Position // behind the last event
+	open     bool
+	begun    bool // an ender is to come; without it the next Query is the whole group
+	group    group
+	branches map[string][]*mapped // XA branches that were prepared with rows of ours, by id
+	slab     []outbox.Txn         // one allocation for many transactions
+}
+
+// group is the open transaction.
+type group struct {
+	gtid      outbox.GTID
+	committed time.Time
+	xid       string
+	cause     outbox.Cause // why the group is let go; "" as long as it is not
+	bytes     int
+	messages  []*outbox.Message
+	inserts   []insertCount // per table, mapped or not yet decided
+	changed   []*mapped     // tables with UPDATE or DELETE
+	named     []*mapped     // tables that a statement may have changed
+}
+
+type insertCount struct {
+	table    *mapped
+	rows     int
+	unmapped int // of them; let go whatever becomes of the group
+}
+
+// maxBranches bounds the memory for prepared XA branches; the rows of a forgotten one wait for the next regular sweep.
+const maxBranches = 4096
+
+// newAssembler begins at a transaction end. branches belong to the reader, since a PREPARE and its outcome may come in
+// different streams.
+func newAssembler(limit int, from outbox.Position, branches map[string][]*mapped) *assembler {
+	return &assembler{limit: limit, last: from, branches: branches}
+}
+
+// gapError says that the log cannot be followed from here: the table must be swept and the log resumed at its end.
+type gapError struct {
+	cause outbox.GapCause
+	what  string
+}
+
+// Error implements error.
+func (e *gapError) Error() string { return e.what }
+
+// feed takes one event and returns the transaction that it ends, if any. A *gapError means that rows may have been
+// missed.
+func (a *assembler) feed(ev *event) (*outbox.Txn, error) {
+	before := a.last
+	a.last = ev.end
+	switch ev.kind {
+	case kindReset:
+		a.reset()
+	case kindGTID:
+		return a.begin(ev, before), nil
+	case kindBegin:
+		if !a.open {
+			a.reset()
+			a.open = true
+		}
+		a.begun, a.group.xid = true, ev.xid
+	case kindInsert, kindChange:
+		if !a.open {
+			return nil, &gapError{outbox.GapUnknownEvent, fmt.Sprintf("rows outside of a transaction before %s", ev.end)}
+		}
+		if ev.kind == kindInsert {
+			a.insert(ev)
+		} else {
+			a.change(ev.table)
+		}
+	case kindStatement:
+		return a.statement(ev), nil
+	case kindCommit:
+		return a.finish(ev), nil
+	case kindPayloadEnd:
+		if a.open {
+			return a.finish(ev), nil
+		}
+	case kindRollback:
+		a.group.discard()
+		return a.finish(ev), nil
+	case kindPrepare:
+		return a.prepare(ev), nil
+	case kindOutcome:
+		return a.outcome(ev), nil
+	case kindIncident:
+		return nil, &gapError{outbox.GapLostEvents, fmt.Sprintf("the server reports lost events (INCIDENT) before %s", ev.end)}
+	case kindUnknown:
+		if a.open {
+			return nil, &gapError{outbox.GapUnknownEvent,
+				fmt.Sprintf("event of unknown type %d inside a transaction before %s", ev.typ, ev.end)}
+		}
+	}
+	return nil, nil
+}
+
+func (a *assembler) reset() {
+	a.open, a.begun = false, false
+	g := &a.group
+	*g = group{inserts: g.inserts[:0], changed: g.changed[:0], named: g.named[:0]}
+}
+
+// begin opens a group. One that is still open had an ender that we do not know: what it inserted is let go.
+func (a *assembler) begin(ev *event, before outbox.Position) (unended *outbox.Txn) {
+	if a.open {
+		a.group.letGo(outbox.CauseUnknown)
+		unended = a.finish(&event{end: before})
+	}
+	a.reset()
+	a.open, a.begun = true, ev.begun
+	a.group.gtid, a.group.committed = ev.gtid, ev.committed
+	return unended
+}
+
+func (a *assembler) insert(ev *event) {
+	g := &a.group
+	k := slices.IndexFunc(g.inserts, func(c insertCount) bool { return c.table == ev.table })
+	if k < 0 {
+		k = len(g.inserts)
+		g.inserts = append(g.inserts, insertCount{table: ev.table})
+	}
+	if slices.Contains(g.changed, ev.table) {
+		g.letGo(outbox.CauseRewritten)
+	}
+	if g.cause != "" { // nobody will publish them, so nothing is decoded or kept
+		g.inserts[k].rows += ev.rows.count()
+		return
+	}
+	from := len(g.messages)
+	var unmapped int
+	g.messages, unmapped = ev.rows.messages(g.messages)
+	g.inserts[k].rows += len(g.messages) - from + unmapped
+	g.inserts[k].unmapped += unmapped
+	for _, m := range g.messages[from:] {
+		g.bytes += m.Size()
+	}
+	if g.bytes > a.limit {
+		g.letGo(outbox.CauseOversize)
+	}
+}
+
+func (a *assembler) change(t *mapped) {
+	g := &a.group
+	if slices.Contains(g.changed, t) {
+		return
+	}
+	g.changed = append(g.changed, t)
+	if slices.ContainsFunc(g.inserts, func(c insertCount) bool { return c.table == t }) {
+		g.letGo(outbox.CauseRewritten)
+	}
+}
+
+// statement handles a Query that is no part of the transaction protocol. Before a BEGIN it is a group of its own (DDL).
+func (a *assembler) statement(ev *event) *outbox.Txn {
+	if !a.open {
+		a.reset()
+	}
+	for _, t := range ev.names {
+		if !slices.Contains(a.group.named, t) {
+			a.group.named = append(a.group.named, t)
+		}
+	}
+	a.group.letGo(outbox.CauseStatement)
+	if a.begun {
+		return nil
+	}
+	return a.finish(ev)
+}
+
+// prepare ends the first half of an XA transaction. Its rows are in the log, but nobody knows yet whether they will be
+// committed (A31).
+func (a *assembler) prepare(ev *event) *outbox.Txn {
+	g := &a.group
+	g.cause = outbox.CauseXA
+	if g.xid != "" && len(g.inserts)+len(g.named) > 0 && len(a.branches) < maxBranches {
+		var tables []*mapped
+		for _, c := range g.inserts {
+			tables = append(tables, c.table)
+		}
+		a.branches[g.xid] = append(tables, g.named...)
+	}
+	g.messages = nil
+	return a.finish(ev)
+}
+
+// outcome is the second half. The rows have become visible only now, so they are let go once more, without a count.
+func (a *assembler) outcome(ev *event) *outbox.Txn {
+	g := &a.group
+	if !a.open {
+		a.reset()
+	}
+	g.cause = outbox.CauseXA
+	for _, t := range a.branches[ev.xid] {
+		if !slices.Contains(g.named, t) {
+			g.named = append(g.named, t)
+		}
+	}
+	delete(a.branches, ev.xid)
+	return a.finish(ev)
+}
+
+// finish hands the group over and closes it.
+func (a *assembler) finish(ev *event) *outbox.Txn {
+	if len(a.slab) == 0 {
+		a.slab = make([]outbox.Txn, 64)
+	}
+	txn := &a.slab[0]
+	a.slab = a.slab[1:]
+	g := &a.group
+	txn.End, txn.GTID, txn.CommittedAt = ev.end, g.gtid, g.committed
+	if txn.CommittedAt.IsZero() {
+		txn.CommittedAt = ev.committed
+	}
+	txn.Messages, txn.LetGo = g.messages, g.released()
+	for _, m := range txn.Messages {
+		m.CommittedAt = txn.CommittedAt
+	}
+	a.reset()
+	return txn
+}
+
+func (g *group) discard() {
+	*g = group{gtid: g.gtid, committed: g.committed, inserts: g.inserts[:0], changed: g.changed[:0], named: g.named[:0]}
+}
+
+// letGo drops what is buffered; the first cause stays.
+func (g *group) letGo(cause outbox.Cause) {
+	if g.cause == "" {
+		g.cause = cause
+		g.messages, g.bytes = nil, 0
+	}
+}
+
+// released lists what is left to the sweep, by table and cause.
+func (g *group) released() []outbox.LetGo {
+	var out []outbox.LetGo
+	for _, c := range g.inserts {
+		if c.unmapped > 0 {
+			out = append(out, outbox.LetGo{Table: c.table.name, Cause: outbox.CauseUnmapped, Rows: c.unmapped})
+		}
+		if g.cause != "" {
+			out = append(out, outbox.LetGo{Table: c.table.name, Cause: g.cause, Rows: c.rows - c.unmapped})
+		}
+	}
+	for _, t := range g.named {
+		if !slices.ContainsFunc(g.inserts, func(c insertCount) bool { return c.table == t }) {
+			out = append(out, outbox.LetGo{Table: t.name, Cause: g.cause})
+		}
+	}
+	return out
+}

@@ -1,0 +1,176 @@
+package canal
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-mysql-org/go-mysql/replication"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// decoder reduces the library's events to what the assembler needs. It remembers the log's position, the table maps and
+// the last source of a GTID; one is made for each stream.
+type decoder struct {
+	cursor
+	tables   *registry
+	checksum bool // events end with four bytes of CRC32
+	now      func() time.Time
+	ev       event
+	images   images
+
+	sid    [16]byte // the source that name belongs to
+	tag    string
+	name   string
+	domain uint32
+}
+
+// Header flags and MariaDB GTID flags that the library has no constant for.
+const flagIgnorable = replication.LOG_EVENT_IGNORABLE_F
+
+// decode translates one event. inner tells that it came out of a compressed transaction: it has no checksum, and its
+// position is that of the payload.
+func (d *decoder) decode(e *replication.BinlogEvent, inner bool) (*event, error) {
+	if !inner {
+		d.advance(e.Header.LogPos)
+	}
+	ev := &d.ev
+	*ev = event{}
+	var err error
+	switch body := e.Event.(type) {
+	case *replication.FormatDescriptionEvent:
+		d.checksum = body.ChecksumAlgorithm == replication.BINLOG_CHECKSUM_ALG_CRC32
+		ev.kind = kindReset
+	case *replication.RotateEvent:
+		d.rotate(body.NextLogName, body.Position)
+		ev.kind = kindReset
+	case *replication.GTIDEvent:
+		d.mysqlGTID(ev, body, e.Header.EventType == replication.ANONYMOUS_GTID_EVENT)
+	case *replication.GtidTaggedLogEvent:
+		d.mysqlGTID(ev, &body.GTIDEvent, false)
+	case *replication.MariadbGTIDEvent:
+		d.mariadbGTID(ev, body, e.Header.ServerID)
+	case *replication.QueryEvent:
+		d.query(ev, body.Query)
+	case *replication.XIDEvent:
+		ev.kind = kindCommit
+	case *replication.TableMapEvent:
+		d.tables.observe(body, d.body(e, inner))
+	case *replication.RowsEvent:
+		err = d.rows(ev, body, d.body(e, inner))
+	case *replication.ExecuteLoadQueryEvent:
+		d.query(ev, e.RawData) // the statement's text is somewhere in it
+	case *replication.GenericEvent:
+		d.generic(ev, e.Header)
+	}
+	if d.ender(ev.kind) {
+		ev.committed = seconds(e.Header.Timestamp, ev.committed)
+	}
+	ev.end = d.Position
+	return ev, err
+}
+
+func (d *decoder) ender(k kind) bool {
+	switch k {
+	case kindCommit, kindRollback, kindStatement, kindPrepare, kindOutcome:
+		return true
+	}
+	return false
+}
+
+func seconds(timestamp uint32, known time.Time) time.Time {
+	if timestamp == 0 || !known.IsZero() {
+		return known
+	}
+	return time.Unix(int64(timestamp), 0)
+}
+
+// body is the event without its header and checksum.
+func (d *decoder) body(e *replication.BinlogEvent, inner bool) []byte {
+	end := len(e.RawData)
+	if d.checksum && !inner {
+		end -= replication.BinlogChecksumLength
+	}
+	return e.RawData[replication.EventHeaderSize:max(end, replication.EventHeaderSize)]
+}
+
+func (d *decoder) mysqlGTID(ev *event, body *replication.GTIDEvent, anonymous bool) {
+	ev.kind = kindGTID
+	if body.ImmediateCommitTimestamp != 0 {
+		ev.committed = time.UnixMicro(int64(body.ImmediateCommitTimestamp))
+	}
+	if anonymous || len(body.SID) != len(d.sid) {
+		return
+	}
+	if sid := [16]byte(body.SID); d.name == "" || d.sid != sid || d.tag != body.Tag.String() {
+		d.sid, d.tag = sid, body.Tag.String()
+		d.name = uuidText(sid)
+		if d.tag != "" { // a source of its own: tagged transactions are counted apart (A22)
+			d.name += ":" + d.tag
+		}
+	}
+	ev.gtid = outbox.GTID{Source: d.name, Seq: uint64(body.GNO)}
+}
+
+func uuidText(sid [16]byte) string {
+	text := hex.EncodeToString(sid[:])
+	return text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:]
+}
+
+func (d *decoder) mariadbGTID(ev *event, body *replication.MariadbGTIDEvent, serverID uint32) {
+	if d.name == "" || d.domain != body.GTID.DomainID {
+		d.domain, d.name = body.GTID.DomainID, strconv.FormatUint(uint64(body.GTID.DomainID), 10)
+	}
+	ev.kind = kindGTID
+	ev.gtid = outbox.GTID{Source: d.name, Server: serverID, Seq: body.GTID.SequenceNumber}
+	ev.begun = !body.IsStandalone()
+}
+
+func (d *decoder) query(ev *event, query []byte) {
+	ev.kind, ev.xid = classify(query)
+	if ev.kind == kindStatement {
+		ev.names = d.tables.named(query, d.Position)
+	}
+}
+
+func (d *decoder) rows(ev *event, body *replication.RowsEvent, raw []byte) error {
+	t := d.tables.find(body.Table.Schema, body.Table.Table)
+	if t == nil {
+		return nil
+	}
+	ev.table = t
+	if body.Type() != replication.EnumRowsEventTypeInsert {
+		ev.kind = kindChange
+		return nil
+	}
+	at, err := body.DecodeHeader(raw)
+	if err != nil {
+		return fmt.Errorf("rows event of %s before %s: %w", t.name, d.Position, err)
+	}
+	ev.kind = kindInsert
+	d.images = images{
+		table: t, id: body.TableID, columns: int(body.ColumnCount), present: body.ColumnBitmap1,
+		data: raw[at:], received: d.now(),
+	}
+	ev.rows = &d.images
+	return nil
+}
+
+// generic sorts the events that the library does not decode.
+func (d *decoder) generic(ev *event, h *replication.EventHeader) {
+	switch h.EventType {
+	case replication.INCIDENT_EVENT:
+		ev.kind = kindIncident
+	case replication.XA_PREPARE_LOG_EVENT:
+		ev.kind = kindPrepare
+	case replication.STOP_EVENT, replication.SLAVE_EVENT, replication.RAND_EVENT, replication.USER_VAR_EVENT,
+		replication.APPEND_BLOCK_EVENT, replication.DELETE_FILE_EVENT, replication.IGNORABLE_EVENT,
+		replication.TRANSACTION_CONTEXT_EVENT, replication.VIEW_CHANGE_EVENT, replication.MARIADB_START_ENCRYPTION_EVENT:
+	default:
+		if h.Flags&flagIgnorable == 0 {
+			ev.kind, ev.typ = kindUnknown, byte(h.EventType)
+		}
+	}
+}

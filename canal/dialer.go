@@ -1,0 +1,83 @@
+package canal
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// wire dials the one connection of a stream and can close it from outside. Closing the socket is how a stream is ended:
+// the library's own Close dials the server anew to KILL a connection id, which hangs when the server is away (A55) and
+// hits a stranger when the address leads to another server by now (A12).
+type wire struct {
+	ctx  context.Context
+	idle atomic.Int64 // longest wait for bytes, in nanoseconds
+
+	mu     sync.Mutex
+	conns  []net.Conn
+	closed bool
+}
+
+const (
+	dialTimeout      = 5 * time.Second
+	handshakeTimeout = 10 * time.Second
+)
+
+func newWire(ctx context.Context) *wire {
+	w := &wire{ctx: ctx}
+	w.limit(handshakeTimeout)
+	return w
+}
+
+// limit sets how long a read may wait: a peer that is silent for three heartbeats is dead (A14).
+func (w *wire) limit(d time.Duration) { w.idle.Store(int64(d)) }
+
+func (w *wire) dial(_ context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
+	conn, err := d.DialContext(w.ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, closeAfter(conn, net.ErrClosed)
+	}
+	w.conns = append(w.conns, conn)
+	return &timedConn{Conn: conn, idle: &w.idle}, nil
+}
+
+func closeAfter(conn net.Conn, err error) error {
+	if closeErr := conn.Close(); closeErr != nil {
+		return closeErr
+	}
+	return err
+}
+
+// close ends every read on the connection. Errors of a socket that nobody uses any more mean nothing.
+func (w *wire) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for _, conn := range w.conns {
+		_ = conn.Close()
+	}
+	w.conns = nil
+}
+
+// timedConn sets its read deadline once for each fill of the reader's buffer. The library would set it three times per
+// packet, which costs more than decoding.
+type timedConn struct {
+	net.Conn
+	idle *atomic.Int64
+}
+
+// Read implements net.Conn.
+func (c *timedConn) Read(p []byte) (int, error) {
+	if err := c.Conn.SetReadDeadline(time.Now().Add(time.Duration(c.idle.Load()))); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(p)
+}

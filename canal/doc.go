@@ -1,0 +1,11 @@
+// Package canal follows the binlog of one MySQL or MariaDB server and offers its transactions, in log order, with the
+// rows that were inserted into the mapped tables.
+//
+// Guarantees: a transaction is offered after its end was seen in the log and never before; every transaction is offered,
+// those without rows of ours too, except across a gap, which is reported first. What cannot be read with certainty is
+// offered as let go, never guessed. A stream is opened only to a server that is the recorded one or holds its history.
+// Positions are transaction ends.
+//
+// Goroutines: Run works in the caller's goroutine. While a stream is open the client library has one goroutine that reads
+// and calls the Handler; Run closes its socket and waits for it before it goes on or returns.
+package canal

@@ -1,0 +1,130 @@
+package canal
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// ForeignSourceError says that the server that answers is not the recorded one and does not hold its history. Nothing was
+// offered from it. An operator decides: point the address back, or accept the new source.
+type ForeignSourceError struct {
+	Address  string
+	Recorded server.ID
+	Now      server.ID
+	Why      string
+}
+
+// Error implements error.
+func (e *ForeignSourceError) Error() string {
+	return fmt.Sprintf("the server at %s: %s", e.Address, e.Why)
+}
+
+// class is what the end of a stream means for the next attempt; its text is a metric label.
+type class string
+
+const (
+	classLost    class = "lost"    // network, shutdown, KILL, an aborted dump: ordinary, try again
+	classBusy    class = "busy"    // the server takes no more connections
+	classAccess  class = "access"  // credentials or grants: try again slowly, an operator must act
+	classFenced  class = "fenced"  // another reader has our server id: back off long, no ping-pong (A13)
+	classGap     class = "gap"     // the log cannot be followed from here
+	classStuck   class = "stuck"   // the stream breaks at an event; if it does so again and again it is a gap
+	classHandler class = "handler" // the handler refused a transaction
+)
+
+func classes() []class {
+	return []class{classLost, classBusy, classAccess, classFenced, classGap, classStuck, classHandler}
+}
+
+// handlerError marks what a Handler method returned.
+type handlerError struct{ err error }
+
+// Error implements error.
+func (e *handlerError) Error() string { return e.err.Error() }
+
+// Unwrap returns the handler's error.
+func (e *handlerError) Unwrap() error { return e.err }
+
+// sort tells what the end of a stream means. With classGap comes the cause.
+func sort(err error) (class, outbox.GapCause) {
+	var (
+		gap     *gapError
+		answer  *mysql.MyError
+		handler *handlerError
+	)
+	switch {
+	case errors.As(err, &gap):
+		return classGap, gap.cause
+	case errors.As(err, &handler):
+		return classHandler, ""
+	case errors.As(err, &answer):
+		return sortAnswer(answer.Code, answer.State, answer.Message)
+	case errors.Is(err, mysql.ErrBadConn):
+		return classLost, ""
+	}
+	switch server.Classify(err) {
+	case server.Gap:
+		return classGap, outbox.GapPurged
+	case server.Fenced:
+		return classFenced, ""
+	case server.Service:
+		return classAccess, ""
+	case server.Busy:
+		return classBusy, ""
+	case server.Other:
+		return classStuck, "" // the library could not read an event
+	}
+	return classLost, ""
+}
+
+// erFatalReadingBinlog is how a server ends a dump it cannot go on with; only the text tells why.
+const erFatalReadingBinlog = 1236
+
+func sortAnswer(code uint16, state, message string) (class, outbox.GapCause) {
+	if code == erFatalReadingBinlog {
+		return sortFatal(strings.ToLower(message))
+	}
+	switch server.ClassifyCode(code, state) {
+	case server.Gap:
+		return classGap, outbox.GapPurged
+	case server.Fenced:
+		return classFenced, ""
+	case server.Service:
+		return classAccess, ""
+	case server.Busy:
+		return classBusy, ""
+	}
+	return classLost, ""
+}
+
+// fatal are the texts of error 1236, from the servers' sources (MySQL rpl_binlog_sender.cc, MariaDB sql_repl.cc), in
+// lower case.
+var fatal = []struct {
+	text  string
+	class class
+	cause outbox.GapCause
+}{
+	{"same server_uuid/server_id", classFenced, ""},
+	{"could not find first log file", classGap, outbox.GapPurged},
+	{"purged", classGap, outbox.GapPurged}, // both flavors, several sentences
+	{"could not find gtid state requested", classGap, outbox.GapPurged},
+	{"more gtids than the", classGap, outbox.GapShorter},
+	{"which is not in the master's binlog", classGap, outbox.GapShorter},
+	{"impossible position", classGap, outbox.GapShorter},
+	{"position > file size", classGap, outbox.GapShorter},
+}
+
+func sortFatal(message string) (class, outbox.GapCause) {
+	for _, f := range fatal {
+		if strings.Contains(message, f.text) {
+			return f.class, f.cause
+		}
+	}
+	return classStuck, "" // a corrupt log, an event above max_allowed_packet, ...: perhaps only for the moment
+}

@@ -1,0 +1,101 @@
+package canal
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// check decides whether a stream may be opened. A cause means that the log does not follow on from our position.
+func (r *Reader) check(ctx context.Context, p *peer) (failover bool, cause outbox.GapCause, why string, err error) {
+	recorded, checkpoint := r.cfg.Recorded()
+	relation, why := server.CheckIdentity(recorded, checkpoint, p.info, p.end)
+	switch relation {
+	case server.Foreign:
+		return false, "", "", &ForeignSourceError{Address: r.cfg.Server.Address, Recorded: recorded, Now: p.info.ID, Why: why}
+	case server.Shorter:
+		return false, outbox.GapShorter, why, nil
+	case server.Failover:
+		// What was read beyond the checkpoint may be missing here; file and offset are another server's.
+		r.setPosition(outbox.Position{GTIDs: checkpoint.GTIDs})
+	}
+	why, err = p.readable(ctx, r.db, r.from())
+	if err == nil && why != "" {
+		return false, outbox.GapPurged, why, nil
+	}
+	return relation == server.Failover, "", "", err
+}
+
+// from is where the next stream begins.
+func (r *Reader) from() outbox.Position {
+	from := r.pos
+	if r.set != nil {
+		from.GTIDs = r.set.String()
+	}
+	return from
+}
+
+func (r *Reader) setPosition(pos outbox.Position) { r.pos, r.set = pos, nil }
+
+// gap reports a gap and goes to where the handler anchored.
+func (r *Reader) gap(ctx context.Context, p *peer, cause outbox.GapCause, why string) error {
+	from := r.from()
+	resume, err := r.handler.Gap(ctx, outbox.Gap{From: from, To: p.end, Cause: cause, At: time.Now()})
+	if err != nil {
+		return &handlerError{fmt.Errorf("report a gap (%s): %w", cause, err)}
+	}
+	if cause != outbox.GapFirstStart {
+		r.log.Error("part of the binlog was not read; the sweep stands in for it", zap.String("cause", string(cause)),
+			zap.String("why", why), zap.Stringer("from", from), zap.Stringer("resume", resume))
+	}
+	r.setPosition(resume)
+	r.tables.forget()
+	r.failures, r.stuck, r.reported = 0, 0, ""
+	return nil
+}
+
+// follow opens a stream and reads it to its end; the error is never nil.
+func (r *Reader) follow(ctx context.Context, p *peer, failover bool) error {
+	from, err := r.anchor(p)
+	if err != nil {
+		return err
+	}
+	r.tables.setFold(p.info.CaseFolding != 0)
+	if err := r.handler.Connected(ctx, from, p.end, p.info.ID, failover); err != nil {
+		return &handlerError{fmt.Errorf("open the stream: %w", err)}
+	}
+	s := &stream{
+		ctx: ctx, handler: r.handler, gauge: r.gauge, set: r.set,
+		decode:   &decoder{cursor: cursor{from}, tables: r.tables, now: time.Now},
+		assemble: newAssembler(r.cfg.MaxTransactionBytes, from, r.branches),
+	}
+	r.gauge.connected(from, r.set, p.offset)
+	r.report("connected", func() {
+		r.log.Info("reading the binlog", zap.Stringer("server", p.info.ID), zap.String("version", p.info.Version),
+			zap.Stringer("from", from), zap.Stringer("end", p.end), zap.Bool("by_gtid", from.GTIDs != ""))
+	})
+	err = s.run(r.cfg, *p, from)
+	r.handler.Disconnected(err)
+	if s.taken > 0 {
+		r.pos = outbox.Position{File: s.last.File, Offset: s.last.Offset}
+		r.failures, r.stuck = 0, 0
+	}
+	return err
+}
+
+// anchor makes the GTID accounting ready. A server without any GTID yet has an empty set, and that is known.
+func (r *Reader) anchor(p *peer) (outbox.Position, error) {
+	if r.set == nil && (r.pos.GTIDs != "" || p.info.GTID && p.info.Executed == "") {
+		set, err := outbox.ParseGTIDSet(p.info.Flavor, r.pos.GTIDs)
+		if err != nil {
+			return outbox.Position{}, fmt.Errorf("position to go on from: %w", err)
+		}
+		r.set = set
+	}
+	return r.from(), nil
+}

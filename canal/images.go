@@ -1,0 +1,139 @@
+package canal
+
+import (
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// images are the row images of one insert event. It implements rowImages; nothing of it outlives the event, because
+// table.Message copies what it keeps.
+type images struct {
+	table    *mapped
+	id       uint64
+	columns  int
+	present  []byte // bitmap of the columns that the images have (A25: the others are not NULL but unknown)
+	data     []byte
+	at       outbox.Position
+	received time.Time
+}
+
+// count walks the images without decoding them.
+func (m *images) count() int {
+	p := m.plan()
+	if p == nil {
+		return 0
+	}
+	n := 0
+	for data := m.data; len(data) > 0; n++ {
+		rest, err := m.walk(p, data, nil)
+		if err != nil {
+			return n
+		}
+		data = rest
+	}
+	return n
+}
+
+// messages implements rowImages. A row that does not map does not keep its neighbours.
+func (m *images) messages(to []*outbox.Message) (out []*outbox.Message, unmapped int) {
+	p := m.plan()
+	if p == nil || !m.table.holds(m.at) {
+		return to, max(1, m.count())
+	}
+	t := m.table
+	for data := m.data; len(data) > 0; {
+		rest, err := m.walk(p, data, t.row())
+		if rest == nil {
+			t.refused(err)
+			return to, unmapped + 1 // where the next row begins is not known
+		}
+		data = rest
+		var msg *outbox.Message
+		if err == nil {
+			msg, err = t.source.Message(t.values)
+		}
+		if err != nil {
+			t.refused(err)
+			unmapped++
+			continue
+		}
+		msg.ReceivedAt = m.received
+		to = append(to, msg)
+	}
+	return to, unmapped
+}
+
+// plan is the table's, if it is one for these images.
+func (m *images) plan() *plan {
+	p := m.table.plan
+	if p == nil || p.fault != "" || p.id != m.id || len(p.columns) != m.columns || len(m.present)*8 < m.columns {
+		return nil
+	}
+	return p
+}
+
+// walk passes over one image and returns what follows it; nil when it is cut short. With row, the values of the needed
+// columns are put there; an error with a rest says that one of them has no text.
+func (m *images) walk(p *plan, data []byte, row *row) (rest []byte, err error) {
+	in := 0
+	for i := range p.columns {
+		if m.present[i>>3]&(1<<(i&7)) != 0 {
+			in++
+		}
+	}
+	if len(data) < (in+7)/8 {
+		return nil, errShort
+	}
+	nulls, data := data[:(in+7)/8], data[(in+7)/8:]
+	in = 0
+	for i := range p.columns {
+		c := &p.columns[i]
+		if m.present[i>>3]&(1<<(i&7)) == 0 {
+			continue
+		}
+		null := nulls[in>>3]&(1<<(in&7)) != 0
+		in++
+		if null {
+			row.null(c.slot)
+			continue
+		}
+		n, sizeErr := c.size(data)
+		if sizeErr != nil {
+			return nil, sizeErr
+		}
+		if row != nil && c.slot >= 0 {
+			if textErr := row.set(c, data[:n]); textErr != nil && err == nil {
+				err = textErr
+			}
+		}
+		data = data[n:]
+	}
+	if data == nil {
+		data = []byte{}
+	}
+	return data, err
+}
+
+// row collects the values of one row; it is reused.
+type row struct {
+	values  []table.Value
+	scratch []byte
+}
+
+func (r *row) null(slot int) {
+	if r != nil && slot >= 0 {
+		r.values[slot] = table.Value{Null: true}
+	}
+}
+
+func (r *row) set(c *column, data []byte) (err error) {
+	var text []byte
+	text, r.scratch, err = c.text(data, r.scratch)
+	if text == nil {
+		text = []byte{} // '' is not NULL
+	}
+	r.values[c.slot] = table.Value{Data: text}
+	return err
+}

@@ -1,0 +1,215 @@
+package canal
+
+import (
+	"errors"
+	"math"
+	"strconv"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
+)
+
+// jsonText prints a JSON column of MySQL as a SELECT does (A47): keys in their stored order, a blank behind comma and
+// colon. MariaDB's JSON is text and never comes here.
+// Format: MySQL json_binary.h; text: json_dom.cc, Json_wrapper::to_string.
+func jsonText(data, to []byte) ([]byte, error) {
+	if len(data) == 0 { // stored by INSERT IGNORE and the like; the server reads it as the null literal
+		return append(to, "null"...), nil
+	}
+	return jsonValue(data[0], data[1:], to, 0)
+}
+
+const (
+	jsonSmallObject = iota
+	jsonLargeObject
+	jsonSmallArray
+	jsonLargeArray
+	jsonLiteral
+	jsonInt16
+	jsonUint16
+	jsonInt32
+	jsonUint32
+	jsonInt64
+	jsonUint64
+	jsonDouble
+	jsonString
+	jsonOpaque = 15
+)
+
+const maxJSONDepth = 100 // the server's own limit
+
+var errJSON = errors.New("JSON value is damaged, or of a kind that is not read from the log")
+
+func jsonValue(typ byte, data, to []byte, depth int) ([]byte, error) {
+	if depth > maxJSONDepth {
+		return to, errJSON
+	}
+	switch typ {
+	case jsonSmallObject, jsonLargeObject, jsonSmallArray, jsonLargeArray:
+		return jsonContainer(typ, data, to, depth)
+	case jsonString:
+		text, err := jsonBytes(data)
+		return appendJSONString(to, text), err
+	case jsonOpaque:
+		return jsonOpaqueText(data, to)
+	}
+	return jsonScalar(typ, data, to)
+}
+
+func jsonScalar(typ byte, data, to []byte) ([]byte, error) {
+	sizes := [...]int{jsonLiteral: 1, jsonInt16: 2, jsonUint16: 2, jsonInt32: 4, jsonUint32: 4, jsonInt64: 8, jsonUint64: 8, jsonDouble: 8}
+	if int(typ) >= len(sizes) || len(data) < sizes[typ] {
+		return to, errJSON
+	}
+	n := littleEndian(data[:sizes[typ]])
+	switch typ {
+	case jsonInt16:
+		return strconv.AppendInt(to, int64(int16(n)), 10), nil
+	case jsonInt32:
+		return strconv.AppendInt(to, int64(int32(n)), 10), nil
+	case jsonInt64:
+		return strconv.AppendInt(to, int64(n), 10), nil
+	case jsonUint16, jsonUint32, jsonUint64:
+		return strconv.AppendUint(to, n, 10), nil
+	case jsonDouble:
+		return appendJSONDouble(to, math.Float64frombits(n)), nil
+	}
+	if n > 2 {
+		return to, errJSON
+	}
+	return append(to, [...]string{"null", "true", "false"}[n]...), nil
+}
+
+// jsonContainer walks an object or array: element count, byte size, key entries (offset, length), value entries (type,
+// offset or the value itself when it fits).
+func jsonContainer(typ byte, data, to []byte, depth int) ([]byte, error) {
+	object := typ == jsonSmallObject || typ == jsonLargeObject
+	width := 2
+	if typ == jsonLargeObject || typ == jsonLargeArray {
+		width = 4
+	}
+	if len(data) < 2*width {
+		return to, errJSON
+	}
+	count, size := littleEndian(data[:width]), littleEndian(data[width:2*width])
+	keys, values := 2*width, 2*width
+	if object {
+		values += int(count) * (width + 2)
+	}
+	if size > uint64(len(data)) || count > size || values+int(count)*(width+1) > int(size) {
+		return to, errJSON
+	}
+	data = data[:size]
+	brackets := "[]"
+	if object {
+		brackets = "{}"
+	}
+	to = append(to, brackets[0])
+	for i := range int(count) {
+		if i > 0 {
+			to = append(to, ", "...)
+		}
+		var err error
+		if object {
+			if to, err = jsonKey(data, keys+i*(width+2), width, to); err != nil {
+				return to, err
+			}
+		}
+		if to, err = jsonElement(data, values+i*(width+1), width, to, depth); err != nil {
+			return to, err
+		}
+	}
+	return append(to, brackets[1]), nil
+}
+
+func jsonKey(data []byte, entry, width int, to []byte) ([]byte, error) {
+	at, n := littleEndian(data[entry:entry+width]), littleEndian(data[entry+width:entry+width+2])
+	if at+n > uint64(len(data)) {
+		return to, errJSON
+	}
+	return append(appendJSONString(to, data[at:at+n]), ": "...), nil
+}
+
+func jsonElement(data []byte, entry, width int, to []byte, depth int) ([]byte, error) {
+	typ, place := data[entry], data[entry+1:entry+1+width]
+	switch typ {
+	case jsonLiteral, jsonInt16, jsonUint16:
+		return jsonScalar(typ, place, to)
+	case jsonInt32, jsonUint32:
+		if width == 4 {
+			return jsonScalar(typ, place, to)
+		}
+	}
+	at := littleEndian(place)
+	if at >= uint64(len(data)) || at == 0 {
+		return to, errJSON
+	}
+	return jsonValue(typ, data[at:], to, depth+1)
+}
+
+// jsonBytes reads a length in groups of seven bits, lowest first, and that many bytes.
+func jsonBytes(data []byte) ([]byte, error) {
+	n, shift := uint64(0), 0
+	for i, b := range data {
+		n |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			if n > uint64(len(data)-i-1) {
+				return nil, errJSON
+			}
+			return data[i+1 : i+1+int(n)], nil
+		}
+		if shift += 7; shift > 28 {
+			break
+		}
+	}
+	return nil, errJSON
+}
+
+// jsonOpaqueText prints the only opaque values with a text of their own that need no quoting rules: decimals. The
+// others (dates, binary strings) are rare inside JSON and left to the sweep.
+func jsonOpaqueText(data, to []byte) ([]byte, error) {
+	if len(data) < 1 || data[0] != mysql.MYSQL_TYPE_NEWDECIMAL {
+		return to, errJSON
+	}
+	b, err := jsonBytes(data[1:])
+	if err != nil || len(b) < 2 || b[1] > b[0] || b[0] > 65 || len(b)-2 < decimalWidth(int(b[0]), int(b[1])) {
+		return to, errJSON
+	}
+	width := decimalWidth(int(b[0]), int(b[1]))
+	return decimal(b[2:2+width], int(b[0]), int(b[1]), to), nil
+}
+
+// appendJSONString quotes as the server does: only what must be escaped is.
+func appendJSONString(to, text []byte) []byte {
+	const hex = "0123456789abcdef"
+	to = append(to, '"')
+	for _, c := range text {
+		switch {
+		case c == '"' || c == '\\':
+			to = append(to, '\\', c)
+		case c >= 0x20:
+			to = append(to, c)
+		case c == '\b':
+			to = append(to, '\\', 'b')
+		case c == '\f':
+			to = append(to, '\\', 'f')
+		case c == '\n':
+			to = append(to, '\\', 'n')
+		case c == '\r':
+			to = append(to, '\\', 'r')
+		case c == '\t':
+			to = append(to, '\\', 't')
+		default:
+			to = append(to, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		}
+	}
+	return append(to, '"')
+}
+
+// appendJSONDouble follows my_gcvt: the shortest digits that read back equal, in plain notation where that is not
+// longer than the scientific one, and ".0" behind what would look like an integer.
+func appendJSONDouble(to []byte, f float64) []byte {
+	from := len(to)
+	to = strconv.AppendFloat(to, f, 'g', -1, 64)
+	_ = from
+	return to
+}

@@ -1,0 +1,186 @@
+package canal
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// State is a view of the reader for status pages.
+type State struct {
+	Connected bool
+	Position  outbox.Position // behind the last transaction or heartbeat; with the GTID set where there is one
+	LastEvent time.Time       // by our clock, when anything came from the server; zero: never
+	Lag       time.Duration   // how far the reader is behind the last commit of the server, as far as it can know
+	Error     string          // why the last stream ended; "" while connected
+}
+
+// gauge keeps State and the metrics. The stream updates it at transaction ends and heartbeats only.
+type gauge struct {
+	transactions prometheus.Counter
+	rows         *prometheus.CounterVec
+	reconnects   *prometheus.CounterVec
+
+	now       func() time.Time
+	heartbeat time.Duration
+
+	mu      sync.Mutex
+	state   State
+	offset  time.Duration   // the database's clock minus ours
+	lag     time.Duration   // at the last event
+	waiting bool            // the reader waits for the handler
+	set     *outbox.GTIDSet // a copy of the reader's; nil: not known
+}
+
+func newGauge(reg prometheus.Registerer, tables []*table.Table, heartbeat time.Duration) *gauge {
+	g := &gauge{now: time.Now, heartbeat: heartbeat}
+	const prefix = "canal_outbox_"
+	g.transactions = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: prefix + "binlog_transactions_total", Help: "Transactions read from the binlog, those of other tables too.",
+	})
+	g.rows = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: prefix + "binlog_rows_total", Help: "Rows read from the binlog and offered for publishing.",
+	}, []string{"table"})
+	for _, t := range tables {
+		g.rows.WithLabelValues(t.Name())
+	}
+	g.reconnects = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: prefix + "reconnects_total", Help: "Ends of a binlog stream and failed attempts to open one, by reason.",
+	}, []string{"class"})
+	for _, c := range classes() {
+		g.reconnects.WithLabelValues(string(c))
+	}
+	reg.MustRegister(g.transactions, g.rows, g.reconnects,
+		gaugeFunc(prefix+"binlog_lag_seconds", "Seconds between the last commit on the server and what was read of it.", func() float64 {
+			return g.snapshot().Lag.Seconds()
+		}),
+		gaugeFunc(prefix+"binlog_last_event_age_seconds", "Seconds since anything came from the server, heartbeats included.", func() float64 {
+			if last := g.snapshot().LastEvent; !last.IsZero() {
+				return g.now().Sub(last).Seconds()
+			}
+			return 0
+		}),
+		gaugeFunc(prefix+"reader_connected", "1 while a binlog stream is open.", func() float64 {
+			if g.snapshot().Connected {
+				return 1
+			}
+			return 0
+		}),
+		&positionInfo{gauge: g, desc: prometheus.NewDesc(prefix+"position_info", "Read position; the value is 1.", []string{"file", "gtid"}, nil)},
+	)
+	return g
+}
+
+func gaugeFunc(name, help string, f func() float64) prometheus.GaugeFunc {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
+}
+
+// positionInfo has labels that change, and shows the present ones only.
+type positionInfo struct {
+	gauge *gauge
+	desc  *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (p *positionInfo) Describe(ch chan<- *prometheus.Desc) { ch <- p.desc }
+
+// Collect implements prometheus.Collector.
+func (p *positionInfo) Collect(ch chan<- prometheus.Metric) {
+	at := p.gauge.snapshot().Position
+	ch <- prometheus.MustNewConstMetric(p.desc, prometheus.GaugeValue, 1, at.File, at.GTIDs)
+}
+
+// snapshot works the lag out: nothing at a heartbeat; otherwise what it was at the last event, growing while the reader is
+// held up or cut off. A transaction's own age is not lag once the reader waits for the next one.
+func (g *gauge) snapshot() State {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.state
+	s.Lag = g.lag
+	silence := time.Duration(0)
+	if !s.LastEvent.IsZero() {
+		silence = g.now().Sub(s.LastEvent)
+	}
+	if !s.Connected || g.waiting || silence > 2*g.heartbeat {
+		s.Lag += silence
+	}
+	if g.set != nil {
+		s.Position.GTIDs = g.set.String()
+	}
+	return s
+}
+
+func (g *gauge) connected(from outbox.Position, set *outbox.GTIDSet, offset time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.state = State{Connected: true, Position: from, LastEvent: g.now()}
+	g.offset, g.set = offset, nil
+	if set != nil {
+		g.set = set.Clone()
+	}
+}
+
+func (g *gauge) disconnected(c class, err error) {
+	g.reconnects.WithLabelValues(string(c)).Inc()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.state.Connected, g.waiting, g.state.Error = false, false, err.Error()
+}
+
+// offering notes that a transaction was read and is being handed over.
+func (g *gauge) offering(txn *outbox.Txn) {
+	now := g.now()
+	g.transactions.Inc()
+	for rows := txn.Messages; len(rows) > 0; {
+		n := 1
+		for n < len(rows) && rows[n].Table == rows[0].Table {
+			n++
+		}
+		g.rows.WithLabelValues(rows[0].Table).Add(float64(n))
+		rows = rows[n:]
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting, g.state.LastEvent = true, now
+	if txn.CommittedAt.IsZero() {
+		return
+	}
+	g.lag = now.Add(g.offset).Sub(txn.CommittedAt)
+	if txn.CommittedAt.Nanosecond() == 0 { // seconds only: the commit may have been up to one later
+		g.lag -= time.Second
+	}
+	g.lag = max(0, g.lag)
+}
+
+// offered notes that it was taken.
+func (g *gauge) offered(end outbox.Position, id outbox.GTID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting = false
+	g.state.Position.File, g.state.Position.Offset = end.File, end.Offset
+	if g.set != nil {
+		g.set.Add(id)
+	}
+}
+
+func (g *gauge) idle(pos outbox.Position) {
+	now := g.now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lag, g.state.LastEvent = 0, now
+	if pos.File != "" {
+		g.state.Position.File, g.state.Position.Offset = pos.File, pos.Offset
+	}
+}
+
+// heard notes any other sign of life.
+func (g *gauge) heard() {
+	now := g.now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.state.LastEvent = now
+}

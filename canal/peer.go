@@ -1,0 +1,93 @@
+package canal
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// peer is the server as it was found before a stream.
+type peer struct {
+	info      server.Info
+	end       outbox.Position // behind the last transaction in its log
+	offset    time.Duration   // its clock minus ours
+	encrypted bool            // connections to it are
+}
+
+// look asks the server who it is and where its log ends.
+func look(ctx context.Context, db *sql.DB) (peer, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	var p peer
+	var err error
+	if p.info, err = server.Inspect(ctx, db); err != nil {
+		return peer{}, err
+	}
+	if p.end, err = p.info.End(ctx, db); err != nil {
+		return peer{}, err
+	}
+	if p.offset, err = clockOffset(ctx, db); err != nil {
+		return peer{}, fmt.Errorf("compare clocks: %w", err)
+	}
+	var name, cipher string
+	if err := db.QueryRowContext(ctx, "SHOW SESSION STATUS LIKE 'Ssl_cipher'").Scan(&name, &cipher); err != nil {
+		return peer{}, fmt.Errorf("ask for the connection's cipher: %w", err)
+	}
+	p.encrypted = cipher != ""
+	return p, nil
+}
+
+const lookTimeout = 15 * time.Second
+
+// clockOffset supposes that the server looked at its clock half-way between question and answer.
+func clockOffset(ctx context.Context, db *sql.DB) (time.Duration, error) {
+	var micros int64
+	asked := time.Now()
+	err := db.QueryRowContext(ctx, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)").Scan(&micros)
+	middle := asked.Add(time.Since(asked) / 2)
+	return time.UnixMicro(micros).Sub(middle), err
+}
+
+// readable says whether the log still has what follows pos; "" if so. Where only the server can tell (MariaDB by GTID
+// after a failover), the stream's first answer does.
+func (p *peer) readable(ctx context.Context, db *sql.DB, pos outbox.Position) (why string, err error) {
+	if p.info.Flavor == outbox.MySQL && pos.GTIDs != "" {
+		return p.purged(ctx, db, pos)
+	}
+	if pos.File == "" {
+		return "", nil
+	}
+	has, err := p.info.HasFile(ctx, db, pos)
+	if err != nil || has {
+		return "", err
+	}
+	return fmt.Sprintf("the log file of %s is gone or shorter", pos), nil
+}
+
+func (p *peer) purged(ctx context.Context, db *sql.DB, pos outbox.Position) (why string, err error) {
+	earliest, err := p.info.Earliest(ctx, db)
+	if err != nil {
+		return "", err
+	}
+	gone, err := outbox.ParseGTIDSet(outbox.MySQL, earliest.GTIDs)
+	if err != nil {
+		return "", fmt.Errorf("gtid_purged: %w", err)
+	}
+	have, err := outbox.ParseGTIDSet(outbox.MySQL, pos.GTIDs)
+	if err != nil {
+		return "", fmt.Errorf("GTID set to go on from: %w", err)
+	}
+	if have.Contains(gone) {
+		return "", nil
+	}
+	return fmt.Sprintf("transactions behind %s were purged from the log: gtid_purged is %s", pos, gone), nil
+}
+
+// randomServerID avoids the small numbers that people give their servers. Two equal ones among a server's replicas are
+// less likely than anything else that can go wrong, and MariaDB reports them.
+func randomServerID() uint32 { return 1<<20 + rand.Uint32N(1<<32-1<<20-1) }

@@ -1,0 +1,175 @@
+package canal
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
+	"github.com/go-mysql-org/go-mysql/replication"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// plan says how to read the row images of one table map: which ordinal is which column, and how its bytes become text.
+type plan struct {
+	id      uint64 // the table id it was made for
+	fault   string // why no row can be mapped; "" when they can
+	columns []column
+	slots   int             // number of values a row yields
+	from    outbox.Position // a plan by schema version holds from here on; zero: always
+}
+
+// column is one ordinal of the table.
+type column struct {
+	typ      byte // the real type: ENUM and SET told apart from CHAR
+	meta     uint16
+	width    int // bytes of a fixed-size value; 0 when the size is in the value
+	slot     int // where its text goes; -1: the column is passed over
+	unsigned bool
+	charset  charset
+}
+
+// columnInfo is what names and types cannot do without and the fixed part of a table map does not have.
+type columnInfo struct {
+	name     string
+	unsigned bool
+	charset  charset
+	refused  string // why this column cannot be read from the log though its type looks readable
+}
+
+// newPlan combines a table map with what is known about its columns. want lists the column names of the values, in their
+// order. A plan with a fault lets every row go.
+func newPlan(tm *replication.TableMapEvent, infos []columnInfo, want []string) *plan {
+	p := &plan{id: tm.TableID, slots: len(want)}
+	if len(infos) != int(tm.ColumnCount) {
+		p.fault = fmt.Sprintf("%d columns in the log, %d known", tm.ColumnCount, len(infos))
+		return p
+	}
+	p.columns = make([]column, len(infos))
+	missing := len(want)
+	for i, info := range infos {
+		c := column{typ: realType(tm, i), meta: tm.ColumnMeta[i], unsigned: info.unsigned, charset: info.charset, slot: -1}
+		var known bool
+		if c.width, known = width(c.typ, c.meta); !known {
+			p.fault = fmt.Sprintf("column %s has type %d, whose length is not known", info.name, c.typ)
+			return p
+		}
+		for slot, name := range want {
+			if strings.EqualFold(name, info.name) {
+				c.slot = slot
+				missing--
+				if why := c.unreadable(info); why != "" {
+					p.fault = fmt.Sprintf("column %s %s", info.name, why)
+					return p
+				}
+			}
+		}
+		p.columns[i] = c
+	}
+	if missing > 0 {
+		p.fault = fmt.Sprintf("%d of the mapped columns are not in the table", missing)
+	}
+	return p
+}
+
+// realType undoes the packing of ENUM and SET into CHAR.
+func realType(tm *replication.TableMapEvent, i int) byte {
+	typ := tm.ColumnType[i]
+	if typ == mysql.MYSQL_TYPE_STRING {
+		if packed := byte(tm.ColumnMeta[i] >> 8); packed == mysql.MYSQL_TYPE_ENUM || packed == mysql.MYSQL_TYPE_SET {
+			return packed
+		}
+	}
+	return typ
+}
+
+// infosFromMetadata reads names, signs and character sets; nil when the server did not write the names.
+func infosFromMetadata(tm *replication.TableMapEvent, m *metadata) []columnInfo {
+	if len(m.names) != int(tm.ColumnCount) {
+		return nil
+	}
+	infos := make([]columnInfo, tm.ColumnCount)
+	numeric, text := 0, 0
+	for i := range infos {
+		info := &infos[i]
+		info.name = string(m.names[i])
+		switch {
+		case tm.IsNumericColumn(i):
+			info.unsigned = numeric/8 < len(m.signedness) && m.signedness[numeric/8]&(0x80>>(numeric%8)) != 0
+			numeric++
+		case tm.IsCharacterColumn(i):
+			info.charset = m.charset(text)
+			text++
+		}
+	}
+	return infos
+}
+
+// charset of the n-th text column.
+func (m *metadata) charset(n int) charset {
+	if n < len(m.perColumn) {
+		return charsetByCollation(m.perColumn[n])
+	}
+	if len(m.collations) == 0 {
+		return charsetUnknown
+	}
+	for i := 1; i+1 < len(m.collations); i += 2 {
+		if m.collations[i] == uint64(n) {
+			return charsetByCollation(m.collations[i+1])
+		}
+	}
+	return charsetByCollation(m.collations[0])
+}
+
+// width is the size of a fixed-size type, or 0 with ok for one that carries its length.
+func width(typ byte, meta uint16) (n int, ok bool) {
+	fraction := (int(meta) + 1) / 2
+	switch typ {
+	case mysql.MYSQL_TYPE_TINY, mysql.MYSQL_TYPE_YEAR:
+		return 1, true
+	case mysql.MYSQL_TYPE_SHORT:
+		return 2, true
+	case mysql.MYSQL_TYPE_INT24, mysql.MYSQL_TYPE_DATE, mysql.MYSQL_TYPE_NEWDATE:
+		return 3, true
+	case mysql.MYSQL_TYPE_LONG, mysql.MYSQL_TYPE_FLOAT:
+		return 4, true
+	case mysql.MYSQL_TYPE_LONGLONG, mysql.MYSQL_TYPE_DOUBLE:
+		return 8, true
+	case mysql.MYSQL_TYPE_TIME2:
+		return 3 + fraction, true
+	case mysql.MYSQL_TYPE_TIMESTAMP2:
+		return 4 + fraction, true
+	case mysql.MYSQL_TYPE_DATETIME2:
+		return 5 + fraction, true
+	case mysql.MYSQL_TYPE_NEWDECIMAL:
+		return decimalWidth(int(meta>>8), int(meta&0xff)), true
+	case mysql.MYSQL_TYPE_BIT:
+		return (int(meta>>8)*8 + int(meta&0xff) + 7) / 8, true
+	case mysql.MYSQL_TYPE_ENUM, mysql.MYSQL_TYPE_SET:
+		return int(meta & 0xff), true
+	case mysql.MYSQL_TYPE_VARCHAR, mysql.MYSQL_TYPE_VAR_STRING, mysql.MYSQL_TYPE_STRING, mysql.MYSQL_TYPE_BLOB,
+		mysql.MYSQL_TYPE_JSON, mysql.MYSQL_TYPE_GEOMETRY, mysql.MYSQL_TYPE_VECTOR:
+		return 0, true
+	}
+	// The temporal types of MySQL 5.5 (MariaDB with mysql56_temporal_format=OFF) and MariaDB's COMPRESSED columns (A43).
+	return 0, false
+}
+
+// unreadable says why a needed column of this type cannot become the text that the server would print; the list of
+// readable types is closed (A48).
+func (c *column) unreadable(info columnInfo) string {
+	if info.refused != "" {
+		return info.refused
+	}
+	switch c.typ {
+	case mysql.MYSQL_TYPE_TINY, mysql.MYSQL_TYPE_SHORT, mysql.MYSQL_TYPE_INT24, mysql.MYSQL_TYPE_LONG,
+		mysql.MYSQL_TYPE_LONGLONG, mysql.MYSQL_TYPE_TIMESTAMP2, mysql.MYSQL_TYPE_DATETIME2, mysql.MYSQL_TYPE_JSON:
+		return ""
+	case mysql.MYSQL_TYPE_VARCHAR, mysql.MYSQL_TYPE_VAR_STRING, mysql.MYSQL_TYPE_STRING, mysql.MYSQL_TYPE_BLOB:
+		if c.charset == charsetOther {
+			return "is in a character set whose bytes differ from UTF-8"
+		}
+		return ""
+	}
+	return fmt.Sprintf("has type %d, which is not read from the log", c.typ)
+}

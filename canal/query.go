@@ -1,0 +1,65 @@
+package canal
+
+import (
+	"bytes"
+)
+
+// classify tells what a Query event means. The server writes the words of the transaction protocol itself, in capitals;
+// everything else is the text of a client's statement.
+func classify(query []byte) (k kind, xid string) {
+	switch string(query) {
+	case "BEGIN":
+		return kindBegin, ""
+	case "COMMIT":
+		return kindCommit, ""
+	case "ROLLBACK":
+		return kindRollback, ""
+	}
+	if after, ok := bytes.CutPrefix(query, []byte("XA ")); ok {
+		return classifyXA(after)
+	}
+	// ROLLBACK TO is written only when the group holds rows that were taken back: a statement like any other (A32).
+	if bytes.HasPrefix(query, []byte("SAVEPOINT ")) {
+		return kindNothing, ""
+	}
+	return kindStatement, ""
+}
+
+func classifyXA(query []byte) (k kind, xid string) {
+	verb, id, _ := bytes.Cut(query, []byte(" "))
+	switch string(verb) {
+	case "START":
+		return kindBegin, string(id)
+	case "END":
+		return kindNothing, ""
+	case "COMMIT", "ROLLBACK":
+		return kindOutcome, string(id)
+	}
+	return kindStatement, ""
+}
+
+// names reports whether a statement's text has the table's name in it, in any letter case and place: too often is
+// harmless, never too seldom.
+func names(query []byte, table string) bool {
+	first := table[0] | 0x20
+	for i := 0; i+len(table) <= len(query); i++ {
+		if query[i]|0x20 == first && bytes.EqualFold(query[i:i+len(table)], []byte(table)) {
+			return true
+		}
+	}
+	return false
+}
+
+// changesRowsOnly reports whether a statement is one that leaves every table's columns as they are. Anything not
+// recognised may be DDL.
+func changesRowsOnly(query []byte) bool {
+	word := query
+	if i := bytes.IndexAny(query, " \t\r\n(/"); i >= 0 {
+		word = query[:i]
+	}
+	switch string(bytes.ToUpper(word)) {
+	case "INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD":
+		return true
+	}
+	return false
+}

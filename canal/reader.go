@@ -1,0 +1,162 @@
+package canal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// Reader follows the log of one server over any number of connections.
+type Reader struct {
+	cfg     Config
+	handler Handler
+	log     *zap.Logger
+	gauge   *gauge
+	tables  *registry
+
+	db       *sql.DB
+	pos      outbox.Position      // where the next stream begins; GTIDs is kept in set
+	set      *outbox.GTIDSet      // everything before pos; nil: not known, resume by file and offset
+	branches map[string][]*mapped // XA branches prepared so far
+
+	failures int    // attempts in a row that brought no transaction
+	stuck    int    // of them, those that broke at an event
+	reported string // the state in the last log line
+}
+
+// New makes a reader. It does no I/O; each handler method is called as Handler says.
+func New(cfg Config, h Handler, log *zap.Logger, reg prometheus.Registerer) *Reader {
+	cfg = cfg.withDefaults()
+	if cfg.ServerID == 0 {
+		cfg.ServerID = randomServerID()
+	}
+	r := &Reader{cfg: cfg, handler: h, log: log, branches: map[string][]*mapped{}}
+	r.gauge = newGauge(reg, cfg.Tables, cfg.Heartbeat)
+	r.tables = newRegistry(cfg.Tables, log)
+	return r
+}
+
+// State is safe for concurrent use.
+func (r *Reader) State() State { return r.gauge.snapshot() }
+
+// Run follows the log behind from until the context ends, and then returns nil. It reconnects by itself, for ever. A zero
+// from is a first start: Handler.Gap names the place to begin. Errors: *ForeignSourceError, and configurations that cannot
+// work. Run may be called again afterwards, never twice at a time.
+func (r *Reader) Run(ctx context.Context, from outbox.Position) (err error) {
+	r.db, err = server.Open(r.cfg.Server, nil, server.Session{MaxConns: 1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.db.Close()) }()
+	r.failures, r.stuck = 0, 0
+	r.pos, r.set = from, nil
+	for ctx.Err() == nil {
+		err := r.attempt(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		var foreign *ForeignSourceError
+		if errors.As(err, &foreign) {
+			return err
+		}
+		wait := r.cfg.MinBackoff
+		if err != nil {
+			wait = r.failed(err)
+		}
+		pause(ctx, wait)
+	}
+	return nil
+}
+
+// attempt looks at the server, opens one stream and reads it to its end. nil means that a gap was found and reported, so
+// that the next attempt can go on behind it.
+func (r *Reader) attempt(ctx context.Context) error {
+	p, err := look(ctx, r.db)
+	if err != nil {
+		return fmt.Errorf("look at the server: %w", err)
+	}
+	if r.pos.IsZero() {
+		return r.gap(ctx, &p, outbox.GapFirstStart, "no position is known")
+	}
+	failover, cause, why, err := r.check(ctx, &p)
+	if err != nil {
+		return err
+	}
+	if cause != "" {
+		return r.gap(ctx, &p, cause, why)
+	}
+	err = r.follow(ctx, &p, failover)
+	c, cause := r.classify(err)
+	if c != classGap || ctx.Err() != nil {
+		return err
+	}
+	r.ended(c, err)
+	if p, err = look(ctx, r.db); err != nil {
+		return fmt.Errorf("look at the server after a gap: %w", err)
+	}
+	return r.gap(ctx, &p, cause, why)
+}
+
+// classify makes a gap of what breaks a stream at the same place again and again.
+func (r *Reader) classify(err error) (class, outbox.GapCause) {
+	c, cause := sort(err)
+	if c != classStuck {
+		return c, cause
+	}
+	if r.stuck++; r.stuck < maxStuck {
+		return c, ""
+	}
+	r.stuck = 0
+	return classGap, outbox.GapUnknownEvent
+}
+
+const maxStuck = 3
+
+// failed notes a failure and tells how long to wait before the next attempt.
+func (r *Reader) failed(err error) time.Duration {
+	c, _ := sort(err)
+	r.ended(c, err)
+	backoff := outbox.Backoff{Base: r.cfg.MinBackoff, Max: r.cfg.MaxBackoff}
+	wait := backoff.Delay(r.failures, rand.Float64())
+	r.failures++
+	if c == classFenced {
+		wait += fencedWait
+	}
+	return wait
+}
+
+func (r *Reader) ended(c class, err error) {
+	r.gauge.disconnected(c, err)
+	r.report(string(c), func() {
+		r.log.Warn("no binlog stream, trying again", zap.String("class", string(c)), zap.Stringer("position", r.pos), zap.Error(err))
+	})
+}
+
+// fencedWait keeps two readers with one server id from throwing each other off in turns.
+const fencedWait = time.Minute
+
+// report writes a log line when the state differs from the one in the line before.
+func (r *Reader) report(state string, line func()) {
+	if r.reported != state {
+		r.reported = state
+		line()
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

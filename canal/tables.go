@@ -1,0 +1,172 @@
+package canal
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/go-mysql-org/go-mysql/replication"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// source is what the reader needs of a mapped table; *table.Table is one.
+type source interface {
+	Name() string                                   // schema.table
+	Reads() []table.Column                          // the columns a message is made of
+	ColumnName(table.Column) string                 // in the database
+	Message([]table.Value) (*outbox.Message, error) // values aligned with Reads
+}
+
+// mapped is a table of ours and how to read its rows at this point of the log.
+type mapped struct {
+	name   string // schema.table
+	table  string // without the schema
+	source source
+	wanted []string // column names, aligned with source.Reads
+
+	plan   *plan
+	body   []byte // the table map that plan was made from
+	values []table.Value
+	buffer row
+
+	faults *faultLog
+}
+
+// registry finds tables by the identity that table maps and statements give.
+type registry struct {
+	byName  map[string]*mapped
+	list    []*mapped
+	fold    bool // lower_case_table_names is not 0: names differ in letter case
+	key     []byte
+	schemas *schemaVersions
+}
+
+func newRegistry[S source](tables []S, log *zap.Logger) *registry {
+	r := &registry{byName: map[string]*mapped{}}
+	for _, source := range tables {
+		_, bare, _ := strings.Cut(source.Name(), ".")
+		t := &mapped{name: source.Name(), table: bare, source: source, faults: &faultLog{log: log}}
+		for _, column := range source.Reads() {
+			t.wanted = append(t.wanted, source.ColumnName(column))
+		}
+		t.values = make([]table.Value, len(t.wanted))
+		t.buffer = row{values: t.values}
+		r.list = append(r.list, t)
+	}
+	r.setFold(false)
+	return r
+}
+
+// setFold follows the server's rule for table names (A27). What is in no mapping is nobody's: neither the shadow tables
+// of online schema changes nor a namesake in another schema.
+func (r *registry) setFold(fold bool) {
+	r.fold = fold
+	clear(r.byName)
+	for _, t := range r.list {
+		name := t.name
+		if fold {
+			name = strings.ToLower(name)
+		}
+		r.byName[name] = t
+	}
+}
+
+// find allocates nothing: most events of a log are about other tables.
+func (r *registry) find(schema, name []byte) *mapped {
+	r.key = append(append(append(r.key[:0], schema...), '.'), name...)
+	if r.fold {
+		return r.byName[strings.ToLower(string(r.key))]
+	}
+	return r.byName[string(r.key)]
+}
+
+// observe takes a table map. The plan is made anew only when the map differs from the one before.
+func (r *registry) observe(tm *replication.TableMapEvent, body []byte) {
+	t := r.find(tm.Schema, tm.Table)
+	if t == nil || bytes.Equal(t.body, body) {
+		return
+	}
+	t.body = body
+	t.plan = r.plan(t, tm, body)
+	if t.plan.fault != "" {
+		t.faults.report(t.name, t.plan.fault)
+	}
+}
+
+func (r *registry) plan(t *mapped, tm *replication.TableMapEvent, body []byte) *plan {
+	optional, err := optionalMetadata(body, tm)
+	if err != nil {
+		return &plan{fault: err.Error()}
+	}
+	m, err := parseMetadata(optional)
+	if err != nil {
+		return &plan{fault: err.Error()}
+	}
+	if infos := infosFromMetadata(tm, &m); infos != nil {
+		return newPlan(tm, infos, t.wanted)
+	}
+	return r.schemas.plan(t, tm)
+}
+
+// named lists the tables that a statement's text names. Unless it only changes rows it may be DDL: what was known of
+// their columns ends here.
+func (r *registry) named(query []byte, at outbox.Position) []*mapped {
+	var out []*mapped
+	for _, t := range r.list {
+		if names(query, t.table) {
+			out = append(out, t)
+		}
+	}
+	if len(out) > 0 && !changesRowsOnly(query) {
+		for _, t := range out {
+			t.forget()
+			r.schemas.end(t, at)
+		}
+	}
+	return out
+}
+
+// forget ends every plan, because part of the log was not read.
+func (r *registry) forget() {
+	for _, t := range r.list {
+		t.forget()
+	}
+}
+
+func (t *mapped) forget() { t.plan, t.body = nil, nil }
+
+// holds reports whether the plan is good for rows at this position.
+func (t *mapped) holds(at outbox.Position) bool {
+	return t.plan.from.IsZero() || at.Compare(t.plan.from) > 0
+}
+
+// row gives the collector for one row, all columns absent.
+func (t *mapped) row() *row {
+	for i := range t.values {
+		t.values[i] = table.Value{Absent: true}
+	}
+	t.buffer.scratch = t.buffer.scratch[:0]
+	return &t.buffer
+}
+
+// refused notes why a row could not be mapped.
+func (t *mapped) refused(err error) { t.faults.report(t.name, err.Error()) }
+
+// faultLog writes each reason once, so that a table that never maps does not flood the log.
+type faultLog struct {
+	log  *zap.Logger
+	seen []string
+}
+
+const maxFaults = 32
+
+func (f *faultLog) report(name, fault string) {
+	if len(f.seen) >= maxFaults || slices.Contains(f.seen, fault) {
+		return
+	}
+	f.seen = append(f.seen, fault)
+	f.log.Warn("rows cannot be read from the binlog and are left to the sweep", zap.String("table", name), zap.String("reason", fault))
+}
