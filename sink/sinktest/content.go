@@ -66,7 +66,7 @@ func orderPerKey(t *testing.T, b *bench) {
 	for _, s := range b.Read(t, topic) {
 		partitions[s.Partition] = true
 	}
-	if len(partitions) < 2 {
+	if b.Partitions > 1 && len(partitions) < 2 {
 		t.Errorf("17 keys went to %d of %d partitions", len(partitions), b.Partitions)
 	}
 }
@@ -122,6 +122,9 @@ func shardingKey(t *testing.T, b *bench) {
 }
 
 func explicitPartition(t *testing.T, b *bench) {
+	if b.Partitions < 2 {
+		t.Skip("this broker has no partitions")
+	}
 	topic := b.Topic(t)
 	var all []*outbox.Message
 	for i := range 4 * b.Partitions {

@@ -45,6 +45,7 @@ type Harness struct {
 	// Read returns everything the topic holds, ordered inside each partition.
 	Read func(t testing.TB, topic string) []Stored
 
+	// Where the broker has no such thing, the zero value leaves the cases about it out.
 	Partitions   int    // of each topic made by Topic; 2 or more
 	MaxBytes     int    // a body of this size is taken, one of twice the size is refused for good
 	IllegalTopic string // a name that the sink refuses for good

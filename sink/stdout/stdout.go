@@ -1,0 +1,293 @@
+// Package stdout writes messages as JSON lines, for trying things out and for pipes into other programs.
+//
+// Guarantee: that of sink.Sink, with the writer as the broker. A message is sent when the writer has taken its line whole;
+// lines come in the order of Send, whatever their keys. What the writer refuses is an outage: nothing is lost, but a line
+// that was cut off may be followed by its repetition.
+//
+// A Sink owns one goroutine, which ends in Close. A writer that blocks for ever keeps it (an os.File cannot be told to
+// give up a write), but not Close.
+package stdout
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+// Sink is a sink.Sink over one io.Writer, which nobody else may write to.
+type Sink struct {
+	w io.Writer
+
+	mu      sync.Mutex
+	queue   []batch
+	current batch // being written, without results yet
+	closed  bool  // no new batches
+	cut     bool  // Close has answered everything: late results are dropped
+	failure error // of the last write, until a probe has told it
+
+	handOver sync.Mutex // held while done is called, so that Close can wait for that; taken before mu
+
+	wake    chan struct{} // has a token when queue or closed changed
+	stopped chan struct{} // closed when the goroutine has ended
+}
+
+type batch struct {
+	messages []*outbox.Message
+	done     func([]sink.Result)
+}
+
+var _ sink.Sink = (*Sink)(nil)
+
+// New returns a sink that writes to w. It does no I/O.
+func New(w io.Writer) *Sink {
+	s := &Sink{w: w, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
+	go s.run()
+	return s
+}
+
+// Send implements sink.Sink.
+func (s *Sink) Send(messages []*outbox.Message, done func([]sink.Result)) {
+	if len(messages) == 0 {
+		return
+	}
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.queue = append(s.queue, batch{messages, done})
+	}
+	s.mu.Unlock()
+	if closed {
+		go done(results(messages, outbox.ClassOutage, "the sink is closed")) // the caller may hold a lock that done needs
+		return
+	}
+	s.signal()
+}
+
+func (s *Sink) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Sink) run() {
+	defer close(s.stopped)
+	var lines bytes.Buffer
+	for range s.wake {
+		for {
+			b, more := s.next()
+			if !more {
+				break
+			}
+			s.answer(b, s.write(&lines, b.messages))
+		}
+		if s.isClosed() {
+			return
+		}
+	}
+}
+
+func (s *Sink) next() (batch, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 {
+		return batch{}, false
+	}
+	b := s.queue[0]
+	s.queue = s.queue[1:]
+	s.current = b
+	return b, true
+}
+
+func (s *Sink) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// write puts a batch out in one write. What of it came through before an error is known from the number of bytes.
+func (s *Sink) write(lines *bytes.Buffer, messages []*outbox.Message) []sink.Result {
+	out := results(messages, outbox.ClassNone, "")
+	lines.Reset()
+	encoder := json.NewEncoder(lines)
+	encoder.SetEscapeHTML(false)
+	ends := make([]int, len(messages))
+	for i, m := range messages {
+		if reason := refusal(m); reason != "" {
+			out[i].Class, out[i].Reason = outbox.ClassPermanent, reason
+		} else if err := encoder.Encode(lineOf(m)); err != nil { // texts only: it has no way to fail
+			out[i].Class, out[i].Reason = outbox.ClassRefused, "encode as JSON: "+err.Error()
+		}
+		ends[i] = lines.Len()
+	}
+	n, err := s.w.Write(lines.Bytes())
+	s.mu.Lock()
+	s.failure = err
+	s.mu.Unlock()
+	for i := range out {
+		if err != nil && out[i].Class == outbox.ClassNone && ends[i] > n {
+			out[i].Class, out[i].Reason = outbox.ClassOutage, "write to standard output: "+err.Error()
+		}
+	}
+	return out
+}
+
+// refusal tells why a message cannot be written without a change to it: JSON is UTF-8, only bodies and values of headers
+// have a form for other bytes.
+func refusal(m *outbox.Message) string {
+	if m.Topic == "" {
+		return "the message has no topic"
+	}
+	for _, text := range []string{m.Topic, m.MessageID, m.ID, m.Table, m.Key, m.ShardingKey, m.Tag, m.BizType} {
+		if !utf8.ValidString(text) {
+			return fmt.Sprintf("%q is not UTF-8 and cannot be written as JSON", text)
+		}
+	}
+	for _, h := range m.Headers {
+		if !utf8.ValidString(h.Name) {
+			return fmt.Sprintf("header name %q is not UTF-8 and cannot be written as JSON", h.Name)
+		}
+	}
+	return ""
+}
+
+// answer hands results over, unless Close has answered for these messages already.
+func (s *Sink) answer(b batch, results []sink.Result) {
+	s.handOver.Lock()
+	defer s.handOver.Unlock()
+	s.mu.Lock()
+	cut := s.cut
+	s.current = batch{}
+	s.mu.Unlock()
+	if !cut {
+		b.done(results)
+	}
+}
+
+func results(messages []*outbox.Message, class outbox.Class, reason string) []sink.Result {
+	out := make([]sink.Result, len(messages))
+	for i, m := range messages {
+		out[i] = sink.Result{Message: m, Outcome: outbox.Outcome{Class: class, Reason: reason}}
+	}
+	return out
+}
+
+// Probe implements sink.Sink. A writer can only be asked by writing, so it fails once after a failed write, to make the
+// breaker wait before it lets the next message try.
+func (s *Sink) Probe(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	failure := s.failure
+	s.failure = nil
+	if s.closed {
+		return errors.New("the sink is closed")
+	}
+	if failure != nil {
+		return fmt.Errorf("the last write to standard output failed: %w", failure)
+	}
+	return nil
+}
+
+// Topics implements sink.Sink: every topic exists.
+func (s *Sink) Topics(context.Context, []string) (map[string]error, error) {
+	return map[string]error{}, nil
+}
+
+// Close implements sink.Sink. It does not close the writer. Its error says that the writer did not take everything in time.
+func (s *Sink) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.signal()
+	select {
+	case <-s.stopped:
+		return nil
+	case <-ctx.Done():
+	}
+	n := 0
+	for _, b := range s.abandon() {
+		b.done(results(b.messages, outbox.ClassUnknown, "the sink was closed before the line was written"))
+		n += len(b.messages)
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("close standard output sink: %d messages were not written in time", n)
+}
+
+// abandon returns what has no results, and makes sure that nobody else answers it: an answer under way ends first.
+func (s *Sink) abandon() []batch {
+	s.handOver.Lock()
+	defer s.handOver.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut = true
+	left := s.queue
+	if s.current.done != nil {
+		left = append([]batch{s.current}, left...)
+	}
+	s.queue = nil
+	return left
+}
+
+// line is the JSON form of a message. body is there when the body is UTF-8, body_base64 when it is not, neither for SQL
+// NULL.
+type line struct {
+	MessageID   string   `json:"message_id"`
+	Table       string   `json:"table"`
+	ID          string   `json:"id"`
+	Topic       string   `json:"topic"`
+	Key         string   `json:"key,omitempty"`
+	ShardingKey string   `json:"sharding_key,omitempty"` // only when it is not the key
+	Tag         string   `json:"tag,omitempty"`
+	BizType     string   `json:"biz_type,omitempty"`
+	Partition   *int32   `json:"partition,omitempty"`
+	Headers     []header `json:"headers,omitempty"`
+	Body        *string  `json:"body,omitempty"`
+	BodyBase64  *string  `json:"body_base64,omitempty"`
+}
+
+// header is a pair and not a member of an object, because names may repeat.
+type header struct {
+	Name        string `json:"name"`
+	Value       string `json:"value,omitempty"`
+	ValueBase64 string `json:"value_base64,omitempty"` // instead, when the value is not UTF-8
+}
+
+func lineOf(m *outbox.Message) line {
+	l := line{
+		MessageID: m.MessageID, Table: m.Table, ID: m.ID, Topic: m.Topic, Key: m.Key, Tag: m.Tag, BizType: m.BizType,
+	}
+	if m.ShardingKey != m.Key {
+		l.ShardingKey = m.ShardingKey
+	}
+	if m.Partition != outbox.NoPartition {
+		l.Partition = &m.Partition
+	}
+	for _, h := range m.Headers {
+		if utf8.ValidString(h.Value) {
+			l.Headers = append(l.Headers, header{Name: h.Name, Value: h.Value})
+		} else {
+			l.Headers = append(l.Headers, header{Name: h.Name, ValueBase64: base64.StdEncoding.EncodeToString([]byte(h.Value))})
+		}
+	}
+	switch {
+	case m.Body == nil:
+	case utf8.Valid(m.Body):
+		text := string(m.Body)
+		l.Body = &text
+	default:
+		text := base64.StdEncoding.EncodeToString(m.Body)
+		l.BodyBase64 = &text
+	}
+	return l
+}
