@@ -18,6 +18,7 @@ type verdict struct {
 	isolate bool // the answer may be about one message of the batch only: send its parts again
 	away    bool // the broker did not answer: nothing more is sent to it before it answers a probe
 	stale   bool // our route may be old: ask for it again
+	busy    bool // the broker asks for a pause; it stored nothing
 }
 
 // classify maps the error of a request to what it means for its messages. It is the only place where an error is read;
@@ -57,7 +58,9 @@ func classifyCode(code int, text string) verdict {
 		return verdict{class: outbox.ClassTopic, stale: true}
 	case codeNoPermission:
 		return verdict{class: permission(text)}
-	case codeSystemBusy, codeUnavailable, codeFlowControl:
+	case codeSystemBusy, codeFlowControl:
+		return verdict{class: outbox.ClassOutage, busy: true}
+	case codeUnavailable: // disk full, shutting down
 		return verdict{class: outbox.ClassOutage}
 	case codeSystemError:
 		if strings.Contains(text, "AclException") { // the 4.x plug-in throws instead of answering with a code

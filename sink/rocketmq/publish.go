@@ -81,7 +81,7 @@ func (p *publisher) send(q *queue, batch []item, part []int) {
 		p.set(part, outbox.Outcome{Class: outbox.ClassOutage, Reason: reason("%v", fault)})
 		return
 	}
-	result, err := p.attempt(q, batch, part)
+	result, err := p.patiently(q, batch, part)
 	if err == nil {
 		p.stored(part, result)
 		return
@@ -105,6 +105,30 @@ func (p *publisher) send(q *queue, batch []item, part []int) {
 	}
 	p.count(v.class, len(part))
 	p.set(part, outbox.Outcome{Class: v.class, Reason: reason("%v", err)})
+}
+
+// A busy broker refuses what waited in its queue for 200 ms: a pause of its own makes it so. Without these few attempts each
+// would send some hundred messages the long way over the table.
+const (
+	busyPause    = 25 * time.Millisecond // doubled after each attempt
+	busyAttempts = 6
+)
+
+// patiently sends again while the broker is busy, for most of a second. The queue waits meanwhile, so order stays.
+func (p *publisher) patiently(q *queue, batch []item, part []int) (*primitive.SendResult, error) {
+	pause := busyPause
+	for n := 1; ; n++ {
+		result, err := p.attempt(q, batch, part)
+		if err == nil || !classify(err).busy || n == busyAttempts {
+			return result, err
+		}
+		select {
+		case <-p.ctx.Done():
+			return result, err
+		case <-time.After(pause):
+			pause *= 2
+		}
+	}
 }
 
 // attempt is one request. A panic of the library is an error like others: it holds no lock that a panic leaves taken.

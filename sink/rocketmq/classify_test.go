@@ -1,0 +1,215 @@
+package rocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	clienterrors "github.com/apache/rocketmq-client-go/v2/errors"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// Each line of the error table, once through the wire: a broker that answers so.
+func TestB05_EveryCodeHasItsClass(t *testing.T) {
+	const acl = "org.apache.rocketmq.acl.common.AclException: "
+	for _, line := range []struct {
+		code   int
+		remark string
+		class  outbox.Class
+	}{
+		{codeIllegal, "the message is illegal, maybe msg body or properties length not matched.", outbox.ClassPermanent},
+		{codeBadParameter, "The specified topic contains illegal characters", outbox.ClassPermanent},
+		{codeBadParameter, "request queueId[99] is illegal, TopicConfig...", outbox.ClassOutage},
+		{codeSystemError, "java.lang.NullPointerException, org.apache...", outbox.ClassRefused},
+		{codeNoTopic, "topic[orders] not exist, apply first please!", outbox.ClassTopic},
+		{codeNoPermission, "the broker[broker-a] sending message is forbidden", outbox.ClassTopic},
+		{codeNoPermission, "User:relay has no permission to access Topic:orders from 10.0.0.1, decision is deny", outbox.ClassTopic},
+		{codeNoPermission, "check signature failed.", outbox.ClassService},
+		{codeNoPermission, "User:relay is not found.", outbox.ClassService},
+		{codeSystemError, acl + "No default permission for orders, org.apache.rocketmq.acl.plain", outbox.ClassTopic},
+		{codeSystemError, acl + "Check signature failed for accessKey=relay, org.apache", outbox.ClassService},
+		{codeSystemError, acl + "No acl config for relay, org.apache", outbox.ClassService},
+		{codeSystemBusy, "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while", outbox.ClassOutage},
+		{codeUnavailable, "service not available now. It may be caused by one of the following reasons: the broker's disk is full", outbox.ClassOutage},
+		{codeFlowControl, "flow control", outbox.ClassOutage},
+		{9999, "never heard of", outbox.ClassRefused},
+	} {
+		t.Run(fmt.Sprintf("%d_%s_%.20s", line.code, line.class, line.remark), func(t *testing.T) {
+			c := newCluster(t)
+			c.topic("orders")
+			c.scripted("broker-a", func(request) reply { return reply{code: line.code, remark: line.remark} })
+			s := newTestSink(t, c)
+			for _, o := range append(send(t, s, message("orders", "k")).want(line.class), send(t, s, messages("orders", "k", 3)...).want(line.class)...) {
+				if !strings.Contains(o.Reason, line.remark[:10]) || !strings.Contains(o.Reason, fmt.Sprint(line.code)) {
+					t.Errorf("reason %q", o.Reason)
+				}
+			}
+			var counted dto.Metric
+			if err := s.metrics.requests.WithLabelValues(line.class.String()).Write(&counted); err != nil || counted.GetCounter().GetValue() == 0 {
+				t.Errorf("the request is not counted: %v", err)
+			}
+		})
+	}
+}
+
+// A broker that is busy for a moment gets the same messages again after a pause, and nothing overtakes them.
+func TestBusyBrokerIsAskedAgain(t *testing.T) {
+	c := newCluster(t)
+	c.topic("orders")
+	refusals := 3
+	c.scripted("broker-a", func(request) reply {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if refusals--; refusals >= 0 {
+			return reply{code: codeSystemBusy, remark: "[TIMEOUT_CLEAN_QUEUE]broker busy"}
+		}
+		return reply{}
+	})
+	s := newTestSink(t, c)
+	list := messages("orders", "k", 5)
+	first, second := send(t, s, list[:3]...), send(t, s, list[3:]...)
+	first.want(outbox.ClassNone)
+	second.want(outbox.ClassNone)
+	for i, m := range c.stored("orders") {
+		if m.properties["UNIQ_KEY"] != list[i].MessageID {
+			t.Errorf("message %d of the queue is %s", i, m.properties["UNIQ_KEY"])
+		}
+	}
+}
+
+// The errors that come from the library and the network, without a wire.
+func TestLibraryErrorsHaveTheirClass(t *testing.T) {
+	dial := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	for _, line := range []struct {
+		err  error
+		want verdict
+	}{
+		{dial, verdict{class: outbox.ClassOutage, away: true}},
+		{fmt.Errorf("wrapped: %w", dial), verdict{class: outbox.ClassOutage, away: true}},
+		{&net.OpError{Op: "dial", Err: context.DeadlineExceeded}, verdict{class: outbox.ClassOutage, away: true}},
+		{clienterrors.ErrNotRunning, verdict{class: outbox.ClassOutage}},
+		{clienterrors.ErrService, verdict{class: outbox.ClassOutage}},
+		{errors.New("the topic=orders route info not found"), verdict{class: outbox.ClassOutage, stale: true}},
+		{clienterrors.ErrRequestTimeout, verdict{class: outbox.ClassUnknown, away: true}},
+		{&net.OpError{Op: "write", Err: syscall.ECONNRESET}, verdict{class: outbox.ClassUnknown, away: true}},
+		{&net.OpError{Op: "write", Err: net.ErrClosed}, verdict{class: outbox.ClassUnknown, away: true}},
+		{io.EOF, verdict{class: outbox.ClassUnknown, away: true}},
+		{errors.New("CODE: x, DESC: y"), verdict{class: outbox.ClassUnknown, away: true}},
+	} {
+		if got := classify(line.err); got != line.want {
+			t.Errorf("%v: %+v, want %+v", line.err, got, line.want)
+		}
+	}
+}
+
+func TestB04_WeakResults(t *testing.T) {
+	for _, code := range []int{codeFlushDisk, codeNoSlave, codeFlushSlave} {
+		for _, strict := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d_strict_%v", code, strict), func(t *testing.T) {
+				c := newCluster(t)
+				c.topic("orders")
+				c.scripted("broker-a", func(request) reply { return reply{code: code} })
+				s := newTestSink(t, c, func(cfg *Config) { cfg.StrictDurability = strict })
+				want := outbox.ClassNone
+				if strict {
+					want = outbox.ClassUnknown
+				}
+				outcomes := append(send(t, s, message("orders", "k")).want(want), send(t, s, messages("orders", "k", 3)...).want(want)...)
+				for _, o := range outcomes {
+					if !o.Weak || o.BrokerID == "" {
+						t.Errorf("outcome %+v", o)
+					}
+				}
+			})
+		}
+	}
+}
+
+// One message of a batch is refused: it is found, its neighbours are stored in order, the others are not sent twice.
+func TestB10_B32_TheCulpritIsIsolated(t *testing.T) {
+	for _, code := range []int{codeIllegal, codeSystemError} {
+		c := newCluster(t)
+		c.topic("orders")
+		c.scripted("broker-a", func(r request) reply {
+			for _, m := range r.messages {
+				if strings.HasPrefix(m.body, "poison") {
+					return reply{code: code, remark: "bad"}
+				}
+			}
+			return reply{}
+		})
+		s := newTestSink(t, c)
+		list := messages("orders", "k", 200)
+		list[0].Body, list[77].Body, list[199].Body = []byte("poison 1"), []byte("poison 2"), []byte("poison 3")
+		outcomes := send(t, s, list...).wait()
+		stored := c.stored("orders")
+		for i, m := range list {
+			want := outbox.ClassNone
+			if strings.HasPrefix(string(m.Body), "poison") {
+				want = classifyCode(code, "").class
+			} else if len(stored) == 0 || stored[0].properties["UNIQ_KEY"] != m.MessageID {
+				t.Fatalf("message %d is not next in the queue", i)
+			} else {
+				stored = stored[1:]
+			}
+			if outcomes[i].Class != want {
+				t.Errorf("code %d, message %d: %+v", code, i, outcomes[i])
+			}
+		}
+		if len(stored) != 0 {
+			t.Errorf("%d messages are stored twice", len(stored))
+		}
+	}
+}
+
+// A time-out neither ends the process nor lasts longer than three seconds, and the batch is not sent again in parts.
+func TestB01_B02_SwallowedReply(t *testing.T) {
+	c := newCluster(t)
+	c.topic("orders")
+	c.scripted("broker-a", func(request) reply { return reply{swallow: true, store: true} })
+	s := newTestSink(t, c)
+	began := time.Now()
+	send(t, s, messages("orders", "k", 10)...).want(outbox.ClassUnknown)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("took %s", took)
+	}
+	if n := len(c.stored("orders")); n != 10 {
+		t.Errorf("%d messages are stored, want 10 once", n)
+	}
+}
+
+func TestConnectionCutAfterTheWriteIsUnknown(t *testing.T) {
+	c := newCluster(t)
+	c.topic("orders")
+	c.scripted("broker-a", func(request) reply { return reply{cut: true, store: true} })
+	s := newTestSink(t, c)
+	send(t, s, messages("orders", "k", 10)...).want(outbox.ClassUnknown)
+	c.scripted("broker-a", nil)
+	retried(t, s, messages("orders", "k", 10))
+}
+
+// retried sends until every message is published, as the pipeline would after an outage.
+func retried(t *testing.T, s *Sink, list []*outbox.Message) {
+	t.Helper()
+	testkit.WaitFor(t, 30*time.Second, "the messages to be published", func() bool {
+		for _, o := range send(t, s, list...).wait() {
+			switch o.Class {
+			case outbox.ClassNone:
+			case outbox.ClassOutage, outbox.ClassUnknown:
+				return false
+			default:
+				t.Fatalf("class %s: %s", o.Class, o.Reason)
+			}
+		}
+		return true
+	})
+}
