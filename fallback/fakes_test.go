@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,7 +52,7 @@ type world struct {
 	mu        sync.Mutex
 	rows      map[int]*row
 	stamps    int
-	queries   []Query
+	queries   []table.DueQuery
 	pages     int
 	ends      int
 	end       uint64 // of the log, as an offset
@@ -98,12 +99,25 @@ func (w *world) alter(f func()) {
 	w.changed = make(chan struct{})
 }
 
+// look reads, or sets, one field of the world.
+func look[T any](w *world, field *T) T {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return *field
+}
+
+func set[T any](w *world, field *T, value T) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*field = value
+}
+
 func position(offset uint64) outbox.Position {
 	return outbox.Position{File: "binlog.000001", Offset: offset}
 }
 
 func (w *world) End(context.Context) (outbox.Position, error) {
-	if err := call(w.onEnd); err != nil {
+	if err := w.call(&w.onEnd); err != nil {
 		return outbox.Position{}, err
 	}
 	w.mu.Lock()
@@ -113,14 +127,18 @@ func (w *world) End(context.Context) (outbox.Position, error) {
 	return position(w.end), nil
 }
 
-func call(f func() error) error {
+// call runs a hook, which may use the world.
+func (w *world) call(hook *func() error) error {
+	w.mu.Lock()
+	f := *hook
+	w.mu.Unlock()
 	if f == nil {
 		return nil
 	}
 	return f()
 }
 
-func (w *world) shows(r *row, q Query) bool {
+func (w *world) shows(r *row, q table.DueQuery) bool {
 	now := time.Now()
 	switch r.status {
 	case outbox.Pending:
@@ -134,12 +152,12 @@ func (w *world) shows(r *row, q Query) bool {
 	return false
 }
 
-func (w *world) Due(_ context.Context, _ string, after Cursor, q Query) ([]outbox.Candidate, Cursor, error) {
+func (w *world) Due(_ context.Context, _ string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
 	w.mu.Lock()
 	w.queries = append(w.queries, q)
 	w.pages++
 	w.calls = append(w.calls, "due")
-	last, _ := strconv.Atoi(after.Last.ID)
+	last, _ := strconv.Atoi(after.ID())
 	var page []outbox.Candidate
 	for _, r := range slices.SortedFunc(mapValues(w.rows), func(a, b *row) int { return cmp.Compare(a.id, b.id) }) {
 		seen := *r
@@ -156,13 +174,13 @@ func (w *world) Due(_ context.Context, _ string, after Cursor, q Query) ([]outbo
 		})
 	}
 	w.mu.Unlock()
-	if err := call(w.onDue); err != nil {
-		return nil, Cursor{}, err
+	if err := w.call(&w.onDue); err != nil {
+		return nil, after, err
 	}
 	if len(page) < q.Limit {
-		return page, Cursor{Done: true}, nil
+		return page, table.CursorBehind("", true), nil
 	}
-	return page, Cursor{Last: page[len(page)-1]}, nil
+	return page, table.CursorBehind(page[len(page)-1].ID, false), nil
 }
 
 func mapValues(rows map[int]*row) func(func(*row) bool) {
@@ -191,11 +209,14 @@ func (w *world) Claim(ctx context.Context, rows []outbox.Candidate) (string, err
 		}
 	}
 	w.mu.Unlock()
-	return stamp, call(w.onClaim)
+	return stamp, w.call(&w.onClaim)
 }
 
 func (w *world) ReadBack(ctx context.Context, stamp string, ids []outbox.Identity) (out []*outbox.Message, _ error) {
-	if err := cmp.Or(ctx.Err(), call(w.onRead)); err != nil {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err := w.call(&w.onRead); err != nil {
 		return nil, err
 	}
 	w.mu.Lock()

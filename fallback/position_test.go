@@ -126,14 +126,15 @@ func TestBreakerOpensWhileTheSweepWaitsForTheReader(t *testing.T) {
 		w.offered, w.pressure = 500, true
 		b := start(t, w)
 		time.Sleep(5 * time.Second)
-		w.alter(func() { w.open = true })
+		w.alter(func() { w.open, w.pressure = true, false })
 		time.Sleep(time.Minute)
-		before := b.pages
+		want(t, "breaker open, patience over", b.got())
+		before := look(w, &b.pages)
 		time.Sleep(time.Minute)
-		if b.pages != before {
+		if look(w, &b.pages) != before {
 			t.Error("queries while the breaker is open")
 		}
-		w.alter(func() { w.open, w.pressure, w.offered = false, false, 1000 })
+		w.alter(func() { w.open, w.offered = false, 1000 })
 		time.Sleep(2 * time.Second)
 		want(t, "after the outage", b.got(), 1)
 	})

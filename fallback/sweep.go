@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 const (
@@ -103,15 +104,15 @@ func (s *Sweeper) restoreWishes(answer []chan<- int) {
 func (s *Sweeper) sweep(ctx context.Context, r *round) error {
 	var first error
 	failed := 0
-	for _, table := range s.cfg.Tables {
-		err := s.sweepTable(ctx, r, table)
+	for _, name := range s.cfg.Tables {
+		err := s.sweepTable(ctx, r, name)
 		if errors.Is(err, errBreakerOpen) || ctx.Err() != nil {
 			return err
 		}
 		if err != nil {
 			failed++
 			if first == nil {
-				first = fmt.Errorf("%s: %w", table, err)
+				first = fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
@@ -121,8 +122,10 @@ func (s *Sweeper) sweep(ctx context.Context, r *round) error {
 	return first
 }
 
-func (s *Sweeper) sweepTable(ctx context.Context, r *round, table string) error {
-	query := Query{
+func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string) error {
+	// Where the age of a row is not known the query shows young rows too. The position rule, not the age, decides whether a
+	// row is published; the age only spares the fast path's rows the look.
+	query := table.DueQuery{
 		Threshold: s.cfg.Threshold, Horizon: s.cfg.Interval, ExpiredClaims: s.cfg.ClaimTimeout, Limit: s.cfg.Batch,
 	}
 	if r.zero {
@@ -131,16 +134,15 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, table string) error 
 	if !s.swept {
 		query.ExpiredClaims = 0 // nobody else is active: what is claimed and not owned here is of a process that has ended
 	}
-	var at Cursor
-	for !at.Done {
+	for at := (table.Cursor{}); !at.Done(); {
 		if !s.flow.BreakerClosed() {
 			return errBreakerOpen
 		}
-		page, next, err := s.due(ctx, table, at, query)
+		page, next, err := s.due(ctx, name, at, query)
 		if err != nil {
 			return err
 		}
-		if err := s.takePage(ctx, r, table, page); err != nil {
+		if err := s.takePage(ctx, r, name, page); err != nil {
 			return err
 		}
 		at = next
@@ -148,15 +150,15 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, table string) error 
 	return nil
 }
 
-func (s *Sweeper) due(ctx context.Context, table string, at Cursor, q Query) ([]outbox.Candidate, Cursor, error) {
+func (s *Sweeper) due(ctx context.Context, name string, at table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	return s.rows.Due(ctx, table, at, q)
+	return s.rows.Due(ctx, name, at, q)
 }
 
 // takePage brings one page of rows to the sink, as far as nobody else will.
-func (s *Sweeper) takePage(ctx context.Context, r *round, table string, page []outbox.Candidate) error {
-	take := s.pick(r, table, page)
+func (s *Sweeper) takePage(ctx context.Context, r *round, name string, page []outbox.Candidate) error {
+	take := s.pick(r, name, page)
 	if len(take) == 0 {
 		return nil
 	}
@@ -164,15 +166,15 @@ func (s *Sweeper) takePage(ctx context.Context, r *round, table string, page []o
 		return err
 	}
 	reserved := s.flow.Reserve(take)
-	s.metrics.rows(table, rowOwned).Add(float64(len(take) - len(reserved)))
+	s.metrics.rows(name, rowOwned).Add(float64(len(take) - len(reserved)))
 	if len(reserved) == 0 {
 		return nil
 	}
-	return s.publish(ctx, r, table, reserved)
+	return s.publish(ctx, r, name, reserved)
 }
 
 // pick leaves out what is not to be published now.
-func (s *Sweeper) pick(r *round, table string, page []outbox.Candidate) []outbox.Candidate {
+func (s *Sweeper) pick(r *round, name string, page []outbox.Candidate) []outbox.Candidate {
 	take := make([]outbox.Candidate, 0, len(page))
 	for _, c := range page {
 		switch {
@@ -180,9 +182,9 @@ func (s *Sweeper) pick(r *round, table string, page []outbox.Candidate) []outbox
 			if at := time.Now().Add(time.Duration(c.DueInMilli) * time.Millisecond); r.dueAt.IsZero() || at.Before(r.dueAt) {
 				r.dueAt = at
 			}
-			s.metrics.rows(table, rowWaiting).Inc()
+			s.metrics.rows(name, rowWaiting).Inc()
 		case s.flow.TopicParked(c.Topic):
-			s.metrics.rows(table, rowParked).Inc()
+			s.metrics.rows(name, rowParked).Inc()
 		default:
 			take = append(take, c)
 		}
@@ -191,7 +193,7 @@ func (s *Sweeper) pick(r *round, table string, page []outbox.Candidate) []outbox
 }
 
 // publish claims rows that are reserved, reads them back and hands them to the sink. What is not handed over is released.
-func (s *Sweeper) publish(ctx context.Context, r *round, table string, reserved []outbox.Candidate) error {
+func (s *Sweeper) publish(ctx context.Context, r *round, name string, reserved []outbox.Candidate) error {
 	open := make(map[outbox.Identity]outbox.Candidate, len(reserved))
 	for _, c := range reserved {
 		open[c.Identity] = c
@@ -202,7 +204,7 @@ func (s *Sweeper) publish(ctx context.Context, r *round, table string, reserved 
 	if err != nil {
 		return err
 	}
-	s.metrics.rows(table, rowGone).Add(float64(len(reserved) - len(messages)))
+	s.metrics.rows(name, rowGone).Add(float64(len(reserved) - len(messages)))
 	if len(messages) == 0 {
 		return nil
 	}
@@ -210,7 +212,7 @@ func (s *Sweeper) publish(ctx context.Context, r *round, table string, reserved 
 		return err
 	}
 	for _, m := range messages {
-		s.countPublished(r, table, open[m.Identity])
+		s.countPublished(r, name, open[m.Identity])
 		delete(open, m.Identity)
 	}
 	return nil
@@ -239,16 +241,16 @@ func (s *Sweeper) claim(ctx context.Context, reserved []outbox.Candidate) ([]*ou
 	return messages, nil
 }
 
-func (s *Sweeper) countPublished(r *round, table string, c outbox.Candidate) {
+func (s *Sweeper) countPublished(r *round, name string, c outbox.Candidate) {
 	r.published++
 	switch {
 	case c.Status == outbox.Sending:
-		s.metrics.rows(table, rowReclaimed).Inc()
+		s.metrics.rows(name, rowReclaimed).Inc()
 	case c.RetryCount > 0:
-		s.metrics.rows(table, rowRetry).Inc()
+		s.metrics.rows(name, rowRetry).Inc()
 	default:
 		r.fresh++
-		s.metrics.rows(table, rowNew).Inc()
+		s.metrics.rows(name, rowNew).Inc()
 	}
 }
 

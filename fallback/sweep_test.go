@@ -1,0 +1,335 @@
+package fallback
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+var errGone = errors.New("server has gone away")
+
+// D02: the process died between claim and publish; the claim of this process expires, those of the one before do at start.
+func TestD02_ExpiredClaimsAreTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(old(1), old(2))
+		claimed := func(id int, stamp string) {
+			w.rows[id].status, w.rows[id].stamp, w.rows[id].claimed = outbox.Sending, stamp, time.Now()
+		}
+		claimed(1, "of the process before")
+		w.rows[2].status = outbox.Sending // without a stamp
+		b := start(t, w)
+		want(t, "at start", b.got(), 1, 2)
+		w.insert(old(3))
+		w.mu.Lock()
+		claimed(3, "of a claim whose read-back was lost")
+		w.mu.Unlock()
+		time.Sleep(59 * time.Second)
+		want(t, "before the claim expires", b.got(), 1, 2)
+		time.Sleep(32 * time.Second)
+		want(t, "a claim timeout and an interval later", b.got(), 1, 2, 3)
+		if n := b.count(t, "canal_outbox_sweep_rows_total", rowReclaimed); n != 3 {
+			t.Errorf("reclaimed: %v", n)
+		}
+	})
+}
+
+// D02: the database is lost after the claim: the rows are released, stay SENDING, and come back when the claim has expired.
+func TestD02_CrashBetweenClaimAndPublishIsFoundByTheClaimTimeout(t *testing.T) {
+	for name, breakIt := range map[string]func(*world, func() error){
+		"claim answer lost": func(w *world, f func() error) { set(w, &w.onClaim, f) },
+		"read-back fails":   func(w *world, f func() error) { set(w, &w.onRead, f) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				b := start(t, w)
+				want(t, "an empty table", b.got())
+				failures := 0
+				breakIt(w, func() error {
+					if failures++; failures == 1 {
+						return errGone
+					}
+					return nil
+				})
+				w.insert(old(1))
+				time.Sleep(31 * time.Second)
+				want(t, "the claim failed", b.got())
+				w.alter(func() {
+					if len(w.owned) != 0 || w.rows[1].status != outbox.Sending {
+						t.Errorf("owned %v, status %v", w.owned, w.rows[1].status)
+					}
+				})
+				time.Sleep(100 * time.Second)
+				want(t, "after the claim timeout", b.got(), 1)
+				if b.logs.FilterMessageSnippet("not complete").Len() != 1 || b.logs.FilterMessageSnippet("complete again").Len() != 1 {
+					t.Errorf("logged %v", b.logs.All())
+				}
+			})
+		})
+	}
+}
+
+func TestStopBetweenClaimAndReadBackDoesNotStrandTheRow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(old(1))
+		reading := make(chan struct{})
+		w.onClaim = func() error { close(reading); time.Sleep(time.Second); return nil }
+		handed := 0
+		w.onRead = func() error { handed++; return nil }
+		b := start(t, w)
+		<-reading
+		b.stop()
+		if handed != 1 {
+			t.Fatal("the claimed row was not read back")
+		}
+	})
+}
+
+func TestPagesOverTenThousandRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		for id := range 10_123 {
+			w.insert(old(id + 1))
+		}
+		b := start(t, w)
+		got := b.got()
+		if len(got) != 10_123 {
+			t.Fatalf("published %d", len(got))
+		}
+		for i, id := range got {
+			if id != i+1 {
+				t.Fatalf("place %d has row %d", i, id)
+			}
+		}
+		if b.pages != 21 || b.ends != 21 {
+			t.Errorf("%d pages, %d reads of the log's end", b.pages, b.ends)
+		}
+	})
+}
+
+func TestThresholdIsForRegularSweepsOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(&row{id: 1})
+		b := start(t, w)
+		time.Sleep(time.Second)
+		want(t, "a second old", b.got())
+		b.Full()
+		want(t, "full sweep", b.got(), 1)
+		b.insert(&row{id: 2})
+		time.Sleep(58 * time.Second)
+		want(t, "younger than the threshold", b.got(), 1)
+		time.Sleep(35 * time.Second)
+		want(t, "older than the threshold", b.got(), 1, 2)
+	})
+}
+
+// A nudge is followed by a second sweep a second later: rows of transactions that are in the log already may not be visible
+// at the first (finding 8 of the failure catalogue).
+func TestNudgeSweepsAtOnceAndOnceMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, newWorld())
+		time.Sleep(5 * time.Second)
+		before := look(b.world, &b.pages)
+		b.insert(&row{id: 1})
+		b.Nudge()
+		want(t, "at once", b.got(), 1)
+		b.insert(&row{id: 2})
+		time.Sleep(1100 * time.Millisecond)
+		want(t, "a second later", b.got(), 1, 2)
+		b.insert(&row{id: 3})
+		time.Sleep(10 * time.Second)
+		want(t, "not a third time", b.got(), 1, 2)
+		if look(b.world, &b.pages) != before+2 {
+			t.Errorf("%d queries for one nudge", look(b.world, &b.pages)-before)
+		}
+	})
+}
+
+func TestNudgesAreCoalesced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, newWorld())
+		time.Sleep(5 * time.Second)
+		before := look(b.world, &b.pages)
+		for n := range 10_000 {
+			b.Nudge()
+			if n%100 == 0 {
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+		b.insert(&row{id: 1})
+		b.Nudge()
+		time.Sleep(2 * time.Second)
+		want(t, "the last nudge is served", b.got(), 1)
+		if n := b.pages - before; n < 10 || n > 14 {
+			t.Errorf("%d queries for ten seconds of nudges", n)
+		}
+	})
+}
+
+func TestNudgeDuringASweepIsServedAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(old(1))
+		w.offered = 500
+		b := start(t, w)
+		b.insert(&row{id: 2}) // behind the selection of the sweep that waits for the reader
+		b.Nudge()
+		time.Sleep(5 * time.Second)
+		w.alter(func() { w.offered = 1000 })
+		want(t, "both", b.got(), 1, 2)
+	})
+}
+
+func TestSweepNowWaitsForACompleteSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		b := start(t, w)
+		failures := 0
+		set(w, &w.onDue, func() error {
+			if failures++; failures <= 3 {
+				return errGone
+			}
+			return nil
+		})
+		b.insert(&row{id: 1}, &row{id: 2})
+		n, err := b.SweepNow(t.Context())
+		if err != nil || n != 2 {
+			t.Fatalf("published %d, %v", n, err)
+		}
+		if failures != 4 {
+			t.Fatalf("answered after %d sweeps", failures)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		w.alter(func() { w.open = true })
+		if _, err := b.SweepNow(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestOpenBreakerMeansNoQueriesAndNoClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(old(1))
+		w.open = true
+		b := start(t, w)
+		b.Full()
+		time.Sleep(time.Hour)
+		want(t, "breaker open", b.got())
+		w.alter(func() {
+			if b.pages != 0 || b.stamps != 0 {
+				t.Errorf("%d queries, %d claims", b.pages, b.stamps)
+			}
+			w.open = false
+		})
+		time.Sleep(2 * time.Second)
+		want(t, "breaker closed", b.got(), 1)
+		if look(w, &b.queries)[0].Threshold != 0 {
+			t.Error("the wish for a full sweep was lost")
+		}
+	})
+}
+
+func TestBreakerOpensInTheMiddleOfABacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		for id := range 4 * maxBatch {
+			w.insert(old(id + 1))
+		}
+		w.onRead = func() error {
+			w.alter(func() { w.open = w.stamps == 2 })
+			return nil
+		}
+		b := start(t, w)
+		time.Sleep(time.Minute)
+		if n := len(b.got()); n != 2*maxBatch || b.stamps != 2 {
+			t.Fatalf("published %d rows under %d claims", n, b.stamps)
+		}
+	})
+}
+
+func TestParkedTopicIsSkippedAndFlowsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(old(1), old(2))
+		w.rows[1].topic = "missing"
+		w.parked["missing"] = true
+		b := start(t, w)
+		time.Sleep(time.Minute)
+		want(t, "topic parked", b.got(), 2)
+		w.alter(func() {
+			if w.rows[1].status != outbox.Pending {
+				t.Error("a row of a parked topic was claimed")
+			}
+			w.parked["missing"] = false
+		})
+		time.Sleep(31 * time.Second)
+		want(t, "topic back", b.got(), 2, 1)
+	})
+}
+
+// D13: due times are the database's; the sweep arms itself by how long the database says is left.
+func TestD13_RowsAreTakenWhenTheyBecomeDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(old(1), old(2))
+		w.rows[1].due, w.rows[1].retries = time.Now().Add(7*time.Second), 2
+		w.rows[2].due = time.Now().Add(70 * time.Second)
+		b := start(t, w)
+		time.Sleep(7*time.Second - time.Millisecond)
+		want(t, "not due", b.got())
+		time.Sleep(101 * time.Millisecond)
+		want(t, "due", b.got(), 1)
+		time.Sleep(63 * time.Second)
+		want(t, "both", b.got(), 1, 2)
+		if b.count(t, "canal_outbox_sweep_rows_total", rowRetry) != 1 || b.count(t, "canal_outbox_sweep_rows_total", rowNew) != 1 {
+			t.Error("a retry is not counted apart from a new row")
+		}
+		if b.pages > 8 {
+			t.Errorf("%d queries in 70 seconds", b.pages)
+		}
+	})
+}
+
+// D18: an operator sets a row back; no INSERT tells of it.
+func TestD18_RowSetBackByHandIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(old(1))
+		w.rows[1].status = outbox.Failed
+		b := start(t, w)
+		want(t, "failed", b.got())
+		w.alter(func() { w.rows[1].status = outbox.Pending })
+		time.Sleep(31 * time.Second)
+		want(t, "set back", b.got(), 1)
+	})
+}
+
+func TestDatabaseAwayForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(old(1))
+		var away atomic.Bool
+		away.Store(true)
+		w.onEnd = func() error {
+			if away.Load() {
+				return errGone
+			}
+			return nil
+		}
+		b := start(t, w)
+		time.Sleep(time.Hour)
+		want(t, "away", b.got())
+		if n := b.count(t, "canal_outbox_sweep_runs_total", runFailed); n < 60 || n > 240 {
+			t.Errorf("%v attempts in an hour", n)
+		}
+		w.alter(func() {
+			if len(w.owned) != 0 || b.logs.Len() != 1 {
+				t.Errorf("owned %v, logged %v", w.owned, b.logs.All())
+			}
+		})
+		away.Store(false)
+		time.Sleep(40 * time.Second)
+		want(t, "back", b.got(), 1)
+	})
+}
