@@ -83,8 +83,8 @@ func (c *check) column(role Column) *ColumnType {
 		c.add(server.Fault, t.Name, fmt.Sprintf("it is a generated column and cannot be written as %s", role), "map another column")
 		return nil
 	case t.kindOf() == document:
-		c.add(server.Warning, t.Name, "type JSON: the server rewrites the text (key order, spaces, numbers), and the binlog "+
-			"shows it differently from a SELECT, so the two paths may publish different bytes",
+		c.add(server.Warning, t.Name, "type JSON: what is published is the server's own text of the value (key order, spaces, "+
+			"numbers), not the text that the producer wrote",
 			c.alter("MODIFY COLUMN %s LONGTEXT CHARACTER SET utf8mb4", quote(t.Name)))
 	}
 	return &t

@@ -1,0 +1,328 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// D03: every verdict against every state moves only what design 1 allows, and says nothing about the rest.
+func TestD03_EveryVerdictAgainstEveryState(t *testing.T) {
+	moves := map[outbox.Verdict]map[int]int{
+		outbox.VerdictSent:    {0: 2, 1: 2, 3: 2},
+		outbox.VerdictRetry:   {0: 0, 1: 0},
+		outbox.VerdictFailed:  {0: 3, 1: 3},
+		outbox.VerdictRelease: {1: 0},
+	}
+	const stamp = "2026-01-02 03:04:05.678"
+	onBoth(t, "t_local_message", func(b *bench) {
+		for verdict, allowed := range moves {
+			for _, status := range []int{0, 1, 2, 3, 9} {
+				id := b.insert(1, fmt.Sprintf("status=%d, retry_count=4, last_exec_time='%s'", status, stamp))[0]
+				if left := b.apply(outbox.Settlement{Identity: id, Verdict: verdict, RetryCount: 4, Claim: stamp, Reason: "why"}); len(left) > 0 {
+					b.Errorf("%v on %d: unwritable %+v", verdict, status, left)
+				}
+				want, moved := allowed[status]
+				if !moved {
+					want = status
+				}
+				count, reason := 4, "NULL"
+				if moved && verdict == outbox.VerdictRetry {
+					count = 5
+				}
+				if moved && counted(verdict) {
+					reason = "why"
+				}
+				b.want(id, fmt.Sprintf("%d|%d|%s", want, count, reason), "status", "retry_count", "fail_reason")
+			}
+		}
+	})
+}
+
+// A28: a row that has the id but not the message id of a settlement is another row; so is one with another retry count
+// or another stamp, where these are the guard.
+func TestA28_ReusedIDsAreLeftAlone(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		id := b.insert(1, "status=1, retry_count=2, last_exec_time='2026-01-02 03:04:05.678'")[0]
+		other, upper := id, id
+		other.MessageID, upper.MessageID = "order:key-999", "order:KEY-1"
+		gone := outbox.Identity{Table: id.Table, ID: "18446744073709551000", MessageID: id.MessageID}
+		for _, s := range []outbox.Settlement{
+			{Identity: other, Verdict: outbox.VerdictSent},
+			{Identity: upper, Verdict: outbox.VerdictSent},
+			{Identity: gone, Verdict: outbox.VerdictSent},
+			{Identity: id, Verdict: outbox.VerdictRetry, RetryCount: 1},
+			{Identity: id, Verdict: outbox.VerdictFailed, RetryCount: 3},
+			{Identity: id, Verdict: outbox.VerdictRelease, Claim: "2026-01-02 03:04:05.679"},
+		} {
+			if left := b.apply(s); len(left) > 0 {
+				b.Errorf("%+v: %+v", s, left)
+			}
+			b.want(id, "1|2|NULL", "status", "retry_count", "updated_by")
+		}
+	})
+}
+
+// A28 on a table whose collation takes upper and lower case for the same, and trailing spaces for none.
+func TestA28_IdentityIsComparedByteByByte(t *testing.T) {
+	for _, flavor := range testkit.Flavors() {
+		t.Run(string(flavor), func(t *testing.T) {
+			b := newBench(t, flavor)
+			b.create("order-chain")
+			testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci")
+			b.load(b.mapping("order-chain"))
+			testkit.Exec(b, b.db, "INSERT INTO "+b.name+" SET message_id='M-1', business_type='o', business_id='1', topic='t'")
+			id := outbox.Identity{Table: b.table.name, ID: "1", MessageID: "M-1"}
+			for _, wrong := range []string{"m-1", "M-1 ", "Ḿ-1", ""} {
+				w := id
+				w.MessageID = wrong
+				b.apply(outbox.Settlement{Identity: w, Verdict: outbox.VerdictSent})
+				b.want(id, "0", "status")
+				found, err := b.store.States(b.ctx, []outbox.Identity{w})
+				if err != nil || len(found) != 0 {
+					b.Errorf("%q is taken for the row: %+v, %v", wrong, found, err)
+				}
+			}
+			b.apply(outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
+			b.want(id, "2", "status")
+		})
+	}
+}
+
+// Message ids hold any text; nothing of it is taken for SQL.
+func TestMessageIDsOfAnyText(t *testing.T) {
+	onBoth(t, "order-chain", func(b *bench) {
+		for _, text := range []string{`it's`, `a\b`, "line\nbreak", "snow ☃ and 🚚", `"; DROP TABLE outbox; --`, "%_?"} {
+			result, err := b.db.Exec("INSERT INTO "+b.name+" (message_id, business_type, business_id, topic) VALUES (?, 'o', '1', 't')", text)
+			testkit.Must(b, err)
+			n, err := result.LastInsertId()
+			testkit.Must(b, err)
+			id := outbox.Identity{Table: b.table.name, ID: fmt.Sprint(n), MessageID: text}
+			found, err := b.store.States(b.ctx, []outbox.Identity{id})
+			if err != nil || len(found) != 1 {
+				b.Fatalf("%q: %+v, %v", text, found, err)
+			}
+			b.apply(outbox.Settlement{Identity: id, Verdict: outbox.VerdictFailed, Reason: text})
+			b.want(id, "3|"+text, "status", "fail_reason")
+		}
+	})
+}
+
+// D15, P8: rows that the table refuses to write harm only themselves, and the statement is split to find them.
+func TestD15_UnwritableRowsAreFound(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		ids := b.insertMany(700)
+		testkit.Exec(b, b.db, "CREATE TRIGGER refuse BEFORE UPDATE ON "+b.name+" FOR EACH ROW "+
+			"IF NEW.id IN ("+ids[3].ID+", "+ids[640].ID+") THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF")
+		var batch []outbox.Settlement
+		for _, id := range ids {
+			batch = append(batch, outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
+		}
+		left := b.apply(batch...)
+		if len(left) != 2 || left[0].Identity != ids[3] || left[1].Identity != ids[640] || !strings.Contains(left[0].Reason, "not this one") {
+			b.Fatalf("unwritable: %+v", left)
+		}
+		var sent int
+		testkit.Must(b, b.db.QueryRow("SELECT COUNT(*) FROM "+b.name+" WHERE status = 2").Scan(&sent))
+		if sent != 698 {
+			b.Errorf("%d rows sent", sent)
+		}
+	})
+}
+
+// insertMany is insert in one statement.
+func (b *bench) insertMany(n int) []outbox.Identity {
+	b.Helper()
+	var ids []outbox.Identity
+	var values []string
+	for range n {
+		b.next++
+		values = append(values, fmt.Sprintf("(%d, 'order', 'key-%d', 'orders', '{}')", b.next, b.next))
+		ids = append(ids, outbox.Identity{Table: b.table.name, ID: fmt.Sprint(b.next), MessageID: fmt.Sprintf("order:key-%d", b.next)})
+	}
+	testkit.Exec(b, b.db, "INSERT INTO "+b.name+" (id, biz_type, biz_key, topic, message_body) VALUES "+strings.Join(values, ", "))
+	return ids
+}
+
+// A settlement of a table that is no longer mapped blocks nothing.
+func TestUnknownTableIsReported(t *testing.T) {
+	s := New(nil, nil)
+	left, err := s.Apply(context.Background(), []outbox.Settlement{{Identity: outbox.Identity{Table: "a.b", ID: "1"}}})
+	if err != nil || len(left) != 1 || !strings.Contains(left[0].Reason, "not mapped") {
+		t.Fatalf("%+v, %v", left, err)
+	}
+}
+
+// A35: an acknowledgement that overtakes the commit of its row waits for it and does not take the row for gone.
+func TestA35_RowNotYetVisible(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		id := outbox.Identity{Table: b.table.name, ID: "77", MessageID: "order:key-77"}
+		tx, err := b.db.Begin()
+		testkit.Must(b, err)
+		_, err = tx.Exec("INSERT INTO " + b.name + " SET id=77, biz_type='order', biz_key='key-77', topic='orders'")
+		testkit.Must(b, err)
+		before, done := b.lockWaits(), make(chan error, 1)
+		go func() {
+			_, err := b.store.Apply(b.ctx, []outbox.Settlement{{Identity: id, Verdict: outbox.VerdictSent}})
+			done <- err
+		}()
+		b.waitForLockWaits(before, 1)
+		testkit.Must(b, tx.Commit())
+		testkit.Must(b, <-done)
+		b.want(id, "2", "status")
+	})
+}
+
+// lockWaits counts how often a statement has begun to wait for a row lock. INNODB_TRX would not do: it is not refreshed
+// while it is polled.
+func (b *bench) lockWaits() (n int) {
+	b.Helper()
+	var name string
+	testkit.Must(b, b.db.QueryRow("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'").Scan(&name, &n))
+	return n
+}
+
+// waitForLockWaits waits until n more statements have begun to wait than before.
+func (b *bench) waitForLockWaits(before, n int) {
+	b.Helper()
+	testkit.WaitFor(b, 20*time.Second, "a statement to wait for a row lock", func() bool { return b.lockWaits() >= before+n })
+}
+
+// D07: a lock that is held for longer than one wait is waited for again, and the batch is not lost.
+func TestD07_LockWaitIsRepeated(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		ids := b.insert(3, "")
+		tx, err := b.db.Begin()
+		testkit.Must(b, err)
+		_, err = tx.Exec("UPDATE " + b.name + " SET tag='held' WHERE id = " + ids[1].ID)
+		testkit.Must(b, err)
+		before, done := b.lockWaits(), make(chan error, 1)
+		go func() {
+			var batch []outbox.Settlement
+			for _, id := range ids {
+				batch = append(batch, outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
+			}
+			_, err := b.store.Apply(b.ctx, batch)
+			done <- err
+		}()
+		b.waitForLockWaits(before, 2)
+		testkit.Must(b, tx.Commit())
+		testkit.Must(b, <-done)
+		for _, id := range ids {
+			b.want(id, "2", "status")
+		}
+	})
+}
+
+// An error comes back when a lock is held for ever; afterwards the same batch goes through.
+func TestLockHeldTooLongIsAnError(t *testing.T) {
+	b := newBench(t, testkit.MariaDB)
+	b.create("t_local_message")
+	b.load(b.mapping("t_local_message"))
+	id := b.insert(1, "")[0]
+	tx, err := b.db.Begin()
+	testkit.Must(b, err)
+	_, err = tx.Exec("UPDATE " + b.name + " SET tag='held' WHERE id = " + id.ID)
+	testkit.Must(b, err)
+	_, err = b.store.Apply(b.ctx, []outbox.Settlement{{Identity: id, Verdict: outbox.VerdictSent}})
+	if server.Classify(err) != server.Transient || !strings.Contains(err.Error(), b.table.name) {
+		b.Fatalf("got %v", err)
+	}
+	testkit.Must(b, tx.Rollback())
+	b.apply(outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
+	b.want(id, "2", "status")
+}
+
+// D06, D07: acknowledgements, claims and retries at once with an application at REPEATABLE READ: none of its statements
+// fails, and every row ends as SENT.
+func TestD06_StormHarmsNoApplication(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		const writers, each = 3, 60
+		var wg sync.WaitGroup
+		ready := make(chan []outbox.Identity, writers*each)
+		for w := range writers {
+			wg.Go(func() {
+				for i := range each {
+					ids, err := b.business(fmt.Sprintf("w%d-%d", w, i))
+					if err != nil {
+						b.Errorf("the application's transaction: %v", err)
+					}
+					ready <- ids
+				}
+			})
+		}
+		stop := make(chan struct{})
+		var sweeps sync.WaitGroup
+		sweeps.Go(func() { b.sweepUntil(stop) })
+		for range writers * each {
+			var batch []outbox.Settlement
+			for _, id := range <-ready {
+				batch = append(batch, outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
+			}
+			if left, err := b.store.Apply(b.ctx, batch); err != nil || len(left) > 0 {
+				b.Errorf("apply: %v, %+v", err, left)
+			}
+		}
+		wg.Wait()
+		close(stop)
+		sweeps.Wait()
+		var unsent int
+		testkit.Must(b, b.db.QueryRow("SELECT COUNT(*) FROM "+b.name+" WHERE status <> 2").Scan(&unsent))
+		if unsent > 0 {
+			b.Errorf("%d rows are not sent", unsent)
+		}
+	})
+}
+
+// business is a transaction of an application: three messages.
+func (b *bench) business(name string) ([]outbox.Identity, error) {
+	tx, err := b.db.BeginTx(b.ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		return nil, err
+	}
+	var ids []outbox.Identity
+	for i := range 3 {
+		key := fmt.Sprintf("%s-%d", name, i)
+		result, err := tx.Exec("INSERT INTO "+b.name+" SET biz_type='order', biz_key=?, topic='orders', message_body='{}'", key)
+		if err != nil {
+			return nil, errors.Join(err, tx.Rollback())
+		}
+		n, err := result.LastInsertId()
+		if err != nil {
+			return nil, errors.Join(err, tx.Rollback())
+		}
+		ids = append(ids, outbox.Identity{Table: b.table.name, ID: fmt.Sprint(n), MessageID: "order:" + key})
+	}
+	return ids, tx.Commit()
+}
+
+func (b *bench) sweepUntil(stop chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		page, _, err := b.store.Due(b.ctx, b.table.name, Cursor{}, DueQuery{Limit: 20})
+		if err != nil {
+			b.Errorf("due: %v", err)
+			return
+		}
+		if len(page) == 0 {
+			continue
+		}
+		if _, err := b.store.Claim(b.ctx, page); err != nil {
+			b.Errorf("claim: %v", err)
+			return
+		}
+	}
+}

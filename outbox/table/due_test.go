@@ -1,0 +1,286 @@
+package table
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Every row that is due comes once, whatever the size of a page; no other row comes.
+func TestDuePages(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		const old, ago, soon = "created_at=NOW(3) - INTERVAL 5 MINUTE", "NOW(3) - INTERVAL 5 MINUTE", "NOW(3) + INTERVAL 10 SECOND"
+		want := map[outbox.Identity]bool{}
+		due := func(n int, set string) {
+			for _, id := range b.insert(n, set) {
+				want[id] = true
+			}
+		}
+		due(7, old)                                           // without a due time, old
+		b.insert(4, "")                                       // without a due time, young
+		due(7, "next_retry_time="+ago)                        // due, all at different times
+		due(7, "next_retry_time='2026-01-02 03:04:05'")       // due, all at the same time
+		due(3, "next_retry_time="+soon)                       // within the horizon
+		b.insert(3, "next_retry_time=NOW() + INTERVAL 1 DAY") // beyond the horizon
+		due(4, "status=1")                                    // claimed without a stamp
+		due(4, "status=1, last_exec_time="+ago+", next_retry_time="+ago)
+		due(4, "status=1, last_exec_time="+ago)
+		b.insert(4, "status=1, last_exec_time=NOW(3), next_retry_time="+ago) // claimed just now
+		b.insert(4, "status=1, last_exec_time=NOW(3)")
+		for _, status := range []int{2, 3, 9} {
+			b.insert(3, fmt.Sprintf("status=%d, next_retry_time=%s", status, ago))
+		}
+		for _, limit := range []int{1, 3, 7, 500} {
+			found := b.due(DueQuery{Threshold: time.Minute, Horizon: time.Minute, ExpiredClaims: time.Minute, Limit: limit})
+			seen := map[outbox.Identity]bool{}
+			for _, c := range found {
+				if seen[c.Identity] {
+					b.Errorf("limit %d: %v comes twice", limit, c.Identity)
+				}
+				seen[c.Identity] = true
+				if !want[c.Identity] {
+					b.Errorf("limit %d: %+v is not due", limit, c)
+				}
+			}
+			if len(seen) != len(want) {
+				b.Errorf("limit %d: %d of %d rows", limit, len(seen), len(want))
+			}
+		}
+		if n, all := len(b.due(DueQuery{})), len(want)+4+4+4-3; n != all {
+			b.Errorf("without threshold, horizon and claim time: %d rows, want %d", n, all)
+		}
+	})
+}
+
+// D10: no sweep remembers a highest id; a lower one that commits later is found by the next.
+func TestD10_LowerIDCommitsLater(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		tx, err := b.db.Begin()
+		testkit.Must(b, err)
+		_, err = tx.Exec("INSERT INTO " + b.name + " SET id=1, biz_type='order', biz_key='a', topic='orders'")
+		testkit.Must(b, err)
+		testkit.Exec(b, b.db, "INSERT INTO "+b.name+" SET id=2, biz_type='order', biz_key='b', topic='orders'")
+		if found := b.due(DueQuery{}); len(found) != 1 || found[0].ID != "2" {
+			b.Errorf("first sweep: %+v", found)
+		}
+		testkit.Must(b, tx.Commit())
+		if found := b.due(DueQuery{}); len(found) != 2 {
+			b.Errorf("second sweep: %+v", found)
+		}
+	})
+}
+
+// explain returns the access of a statement: index, type and remarks.
+func (b *bench) explain(s *statement) (key, access, extra string) {
+	b.Helper()
+	// Explained on a connection that sends text, like the store's.
+	rows, err := b.store.db.Query("EXPLAIN FORMAT=TRADITIONAL "+s.text.String(), s.args...)
+	testkit.Must(b, err)
+	defer rows.Close()
+	names, err := rows.Columns()
+	testkit.Must(b, err)
+	for rows.Next() {
+		values, into := make([]sql.NullString, len(names)), make([]any, len(names))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		testkit.Must(b, rows.Scan(into...))
+		for i, name := range names {
+			switch strings.ToLower(name) {
+			case "key":
+				key += values[i].String
+			case "type":
+				access += values[i].String
+			case "extra":
+				extra += values[i].String
+			}
+		}
+	}
+	testkit.Must(b, rows.Err())
+	return key, access, extra
+}
+
+// Every query of the sweep reads the status index in its order, and every statement on rows goes by the primary key,
+// also in a table that is mostly SENT.
+func TestAccessPaths(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		ids := b.insertMany(3000)
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=2, next_retry_time=created_at WHERE id <= 2700")
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET next_retry_time=NOW(3) - INTERVAL id SECOND WHERE id > 2900")
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=1 WHERE id > 2980")
+		testkit.Exec(b, b.db, "ANALYZE TABLE "+b.name)
+		query := DueQuery{Threshold: time.Minute, Horizon: time.Minute, ExpiredClaims: time.Minute, Limit: 100}
+		for at := pendingNoDue; at < phases; at++ {
+			for _, after := range []Cursor{{phase: at}, {phase: at, id: "2950", due: "2026-01-02 03:04:05.678"}} {
+				key, access, extra := b.explain(b.table.due(after, query))
+				if key != "idx_sweep" || access == "ALL" || access == "index" || strings.Contains(extra, "filesort") || strings.Contains(extra, "temporary") {
+					b.Errorf("due %+v: key %s, type %s, extra %s", after, key, access, extra)
+				}
+			}
+		}
+		var batch []outbox.Settlement
+		var claims []outbox.Candidate
+		for _, id := range ids[2000:2500] {
+			batch = append(batch, outbox.Settlement{Identity: id, Claim: "2026-01-02 03:04:05.678", Reason: "x"})
+			claims = append(claims, outbox.Candidate{Identity: id, Stamp: "2026-01-02 03:04:05.678"})
+		}
+		statements := map[string]*statement{}
+		for verdict := outbox.VerdictSent; verdict <= outbox.VerdictRelease; verdict++ {
+			statements["update "+verdict.String()] = b.table.update(verdict, batch)
+		}
+		for how := claimPending; how <= claimUnstamped; how++ {
+			statements[fmt.Sprint("claim ", how)] = b.table.claim(how, "2026-01-02 03:04:05.678", claims)
+		}
+		for name, s := range statements {
+			if key, access, extra := b.explain(s); key != "PRIMARY" || access != "range" {
+				b.Errorf("%s: key %s, type %s, extra %s", name, key, access, extra)
+			}
+		}
+	})
+}
+
+// Two sweepers claim the same rows at once: each row shows one stamp, and is read back by its claimer alone.
+func TestClaimHasOneWinner(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		ids := b.insert(50, "")
+		found := b.due(DueQuery{})
+		winners := make([]map[outbox.Identity]bool, 2)
+		var wg sync.WaitGroup
+		for i := range winners {
+			wg.Go(func() {
+				winners[i] = map[outbox.Identity]bool{}
+				stamp, err := b.store.Claim(b.ctx, found)
+				if err != nil {
+					b.Errorf("claim: %v", err)
+					return
+				}
+				messages, err := b.store.ReadBack(b.ctx, stamp, ids)
+				if err != nil {
+					b.Errorf("read back: %v", err)
+				}
+				for _, m := range messages {
+					winners[i][m.Identity] = true
+				}
+			})
+			if i == 0 {
+				wg.Wait() // the second comes with candidates that were true before the first
+			}
+		}
+		wg.Wait()
+		if len(winners[0]) != 50 || len(winners[1]) != 0 {
+			b.Errorf("first %d, second %d of 50", len(winners[0]), len(winners[1]))
+		}
+	})
+}
+
+// D02: a claim that expired is taken over by its stamp, and only by it.
+func TestD02_ExpiredClaimsAreTakenOver(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		stamped := b.insert(1, "status=1, last_exec_time='2026-01-02 03:04:05.678'")[0]
+		unstamped := b.insert(1, "status=1")[0]
+		found := b.due(DueQuery{ExpiredClaims: time.Minute})
+		if len(found) != 2 {
+			b.Fatalf("due: %+v", found)
+		}
+		stamp, err := b.store.Claim(b.ctx, found)
+		testkit.Must(b, err)
+		messages, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{stamped, unstamped})
+		testkit.Must(b, err)
+		if len(messages) != 2 {
+			b.Fatalf("read back %d rows", len(messages))
+		}
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET last_exec_time='2026-02-02 03:04:05'") // another process was here
+		if _, err := b.store.Claim(b.ctx, found); err != nil {
+			b.Fatal(err)
+		}
+		for _, id := range []outbox.Identity{stamped, unstamped} {
+			b.want(id, "2026-02-02 03:04:05.000", "CAST(last_exec_time AS CHAR)")
+		}
+	})
+}
+
+// A row that was postponed, held, sent or replaced between the look and the claim is not claimed.
+func TestClaimLooksAgain(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		ids := b.insert(5, "")
+		found := b.due(DueQuery{})
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET next_retry_time=NOW() + INTERVAL 1 MINUTE WHERE id="+ids[0].ID)
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=9 WHERE id="+ids[1].ID)
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=2 WHERE id="+ids[2].ID)
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET biz_key='another' WHERE id="+ids[3].ID)
+		stamp, err := b.store.Claim(b.ctx, found)
+		testkit.Must(b, err)
+		messages, err := b.store.ReadBack(b.ctx, stamp, ids)
+		testkit.Must(b, err)
+		if len(messages) != 1 || messages[0].Identity != ids[4] {
+			b.Errorf("claimed %d rows", len(messages))
+		}
+		for i, status := range []string{"0", "9", "2", "0", "1"} {
+			b.want(ids[i], status, "status")
+		}
+	})
+}
+
+// P1: a claimed row that cannot become a message ends visibly, and its neighbours are read.
+func TestUnreadableRowsFail(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		ids := b.insert(3, "retry_count=2")
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET headers='[1]' WHERE id="+ids[0].ID)
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET topic='' WHERE id="+ids[1].ID)
+		stamp, err := b.store.Claim(b.ctx, b.due(DueQuery{}))
+		testkit.Must(b, err)
+		var told []outbox.Settlement
+		b.store.OnUnreadable(func(s outbox.Settlement) { told = append(told, s) })
+		messages, err := b.store.ReadBack(b.ctx, stamp, ids)
+		testkit.Must(b, err)
+		if len(messages) != 1 || messages[0].Identity != ids[2] || len(told) != 2 || told[0].RetryCount != 2 || told[0].Verdict != outbox.VerdictFailed {
+			b.Errorf("%d messages, told %+v", len(messages), told)
+		}
+		b.store.OnUnreadable(nil)
+		_, err = b.store.ReadBack(b.ctx, stamp, ids)
+		testkit.Must(b, err)
+		b.want(ids[0], "3|1", "status", "fail_reason LIKE '%column headers (headers): it is not a JSON object%'")
+		b.want(ids[1], "3|1", "status", "fail_reason LIKE '%column topic (topic): it is empty%'")
+	})
+}
+
+// The index a query forces may be dropped or renamed while we run.
+func TestSweepSurvivesALostIndex(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		b.insert(3, "")
+		testkit.Exec(b, b.db, "DROP INDEX idx_sweep ON "+b.name)
+		if found := b.due(DueQuery{}); len(found) != 3 {
+			b.Errorf("%d rows", len(found))
+		}
+	})
+}
+
+func TestCounts(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		b.insert(4, "created_at=NOW(3) - INTERVAL 10 MINUTE, next_retry_time=NOW(3) - INTERVAL 1 MINUTE")
+		b.insert(3, "status=1, created_at=NOW(3) - INTERVAL 1 DAY")
+		b.insert(5, "status=2, created_at=NOW(3) - INTERVAL 1 DAY")
+		b.insert(2, "status=3, created_at=NOW(3) - INTERVAL 1 DAY")
+		b.insert(1, "created_at=NOW(3) - INTERVAL 1 DAY, next_retry_time=NOW(3) + INTERVAL 1 DAY")
+		testkit.Exec(b, b.db, "ANALYZE TABLE "+b.name)
+		counts, err := b.store.Counts(b.ctx)
+		testkit.Must(b, err)
+		want := map[outbox.Status]int64{outbox.Pending: 5, outbox.Sending: 3, outbox.Sent: 5, outbox.Failed: 2}
+		if len(counts) != 1 || fmt.Sprint(counts[0].Rows) != fmt.Sprint(want) || counts[0].Table != b.table.name {
+			b.Errorf("counts %+v, want %v", counts, want)
+		}
+		if age := counts[0].OldestPending; age < time.Minute || age > 2*time.Minute {
+			b.Errorf("the oldest first attempt became due a minute ago, not %v", age)
+		}
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET retry_count=1 WHERE status=0")
+		if counts, err = b.store.Counts(b.ctx); err != nil || counts[0].OldestPending < 10*time.Minute || counts[0].OldestPending > 11*time.Minute {
+			b.Errorf("after a retry the age is since the row was made: %+v, %v", counts, err)
+		}
+	})
+}
