@@ -1,0 +1,159 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
+	"go.uber.org/zap"
+)
+
+// engineFormat is Pebble's on-disk format: the newest of the pinned release, written out so that a new release of the
+// library does not change what is on disk by itself (it never goes back). DESIGN.md says why not the oldest.
+const engineFormat = pebble.FormatValueSeparation
+
+// slowDisk is how long a file operation may take before it is reported.
+const slowDisk = 5 * time.Second
+
+const (
+	engineDir   = "db"          // Pebble's own directory inside the state directory
+	asidePrefix = "quarantine-" // what a damaged one is renamed to
+)
+
+// guardedFS makes directories private and names a taken lock as such.
+type guardedFS struct{ vfs.FS }
+
+func (f guardedFS) MkdirAll(dir string, _ os.FileMode) error { return f.FS.MkdirAll(dir, 0o700) }
+
+func (f guardedFS) Lock(name string) (io.Closer, error) {
+	lock, err := f.FS.Lock(name)
+	var path *fs.PathError // the file itself could not be made: no lock was tried
+	if err != nil && !errors.As(err, &path) {
+		return nil, fmt.Errorf("%s: %w (%v)", f.PathDir(f.PathDir(name)), ErrLocked, err)
+	}
+	return lock, err
+}
+
+// engineOptions is every setting that differs from Pebble's defaults; the reasons are in DESIGN.md.
+func (s *Store) engineOptions() *pebble.Options {
+	o := &pebble.Options{
+		CacheSize:          1 << 20,
+		MemTableSize:       16 << 20,
+		MaxOpenFiles:       64,
+		FormatMajorVersion: engineFormat,
+		Logger:             engineLog{s},
+		EventListener:      s.listener(),
+	}
+	o.Experimental.FileCacheShards = 1
+	files := s.opts.FS
+	if files == nil {
+		// Made here and not by the engine, which forgets to end it when it cannot open.
+		files, s.watch = vfs.WithDiskHealthChecks(vfs.Default, slowDisk, nil, o.EventListener.DiskSlow)
+	}
+	o.FS = guardedFS{files}
+	if s.opts.Simulated {
+		simulate(o)
+	}
+	return o
+}
+
+// simulate takes out what costs time or wakes up by the clock. Without compactions files pile up in the top level, so the
+// limit on them goes too.
+func simulate(o *pebble.Options) {
+	o.CacheSize = 64 << 10
+	o.MemTableSize = 1 << 20
+	o.DisableAutomaticCompactions = true
+	o.DisableTableStats = true
+	o.L0CompactionThreshold = math.MaxInt32
+	o.L0StopWritesThreshold = math.MaxInt32
+	o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
+}
+
+func (s *Store) listener() *pebble.EventListener {
+	return &pebble.EventListener{
+		DiskSlow: func(i pebble.DiskSlowInfo) {
+			s.metrics.trouble.WithLabelValues(troubleSlow).Inc()
+			s.opts.Log.Warn("the disk of the state directory is slow; acknowledgements wait for it",
+				zap.String("path", i.Path), zap.Duration("duration", i.Duration), zap.Stringer("operation", i.OpType))
+		},
+		BackgroundError: func(err error) {
+			s.metrics.trouble.WithLabelValues(troubleBackground).Inc()
+			s.opts.Log.Error("the state store could not write in the background; it tries again: check the disk's space and health",
+				zap.String("dir", s.dir), zap.Error(err))
+		},
+		DataCorruption: func(i pebble.DataCorruptionInfo) {
+			s.metrics.trouble.WithLabelValues(troubleCorruption).Inc()
+			// Open returns what it finds. Later the way to the same treatment is a restart.
+			if s.opened.Load() {
+				s.fail(&CorruptError{Dir: s.dir, Err: fmt.Errorf("%s: %w", i.Path, i.Details)})
+			}
+		},
+	}
+}
+
+// engineLog passes Pebble's log on. Its Infof tells of every flush and file, which nobody needs at info.
+type engineLog struct{ s *Store }
+
+func (l engineLog) Infof(format string, args ...any) {
+	if entry := l.s.opts.Log.Check(zap.DebugLevel, ""); entry != nil {
+		entry.Message = fmt.Sprintf(format, args...)
+		entry.Write(zap.String("engine", "pebble"))
+	}
+}
+
+func (l engineLog) Errorf(format string, args ...any) {
+	l.s.opts.Log.Error(fmt.Sprintf(format, args...), zap.String("engine", "pebble"), zap.String("dir", l.s.dir))
+}
+
+func (l engineLog) Fatalf(format string, args ...any) {
+	l.s.fail(fmt.Errorf("state directory %s: "+format, append([]any{l.s.dir}, args...)...))
+}
+
+// fail ends the store: the handle's memory and its files may disagree from here on, so nothing more is read or written
+// through it. Only the first failure is reported.
+func (s *Store) fail(err error) {
+	if !s.failure.CompareAndSwap(nil, &err) {
+		return
+	}
+	s.opts.Log.Error("the state store failed and must not be used on: the process ends here, and a restart resumes from what was synced",
+		zap.String("dir", s.dir), zap.Error(err))
+	s.opts.OnFatal(err)
+}
+
+// inspect looks at the directory before the engine does, for two things that it reports in no usable way or not at all: a
+// later format, and a store whose manifest marker is gone, in whose place it would make a new, empty one.
+func inspect(files vfs.FS, dir string) error {
+	names, err := files.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	format, err := atomicfs.ReadMarker(files, dir, "format-version")
+	if err != nil {
+		return err
+	}
+	if n, err := strconv.ParseUint(format, 10, 64); err == nil && n > uint64(engineFormat) {
+		return fmt.Errorf("%w (engine format %d, this release knows %d)", ErrNewer, n, engineFormat)
+	}
+	manifest, err := atomicfs.ReadMarker(files, dir, "manifest")
+	if err != nil || manifest != "" {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".sst") {
+			return fmt.Errorf("%s is there, but the marker that names the manifest is gone", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package checkpoint
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// What can be wrong with the disk while the store is open; the labels of one metric.
+const (
+	troubleSlow       = "slow"
+	troubleBackground = "background"
+	troubleCorruption = "corruption"
+)
+
+// Stats is what `checkpoint show` and the status page add to the position itself.
+type Stats struct {
+	CheckpointAt       time.Time `json:"checkpoint_at"`       // when it was last moved; zero before the first
+	JournalEntries     int       `json:"journal_entries"`     // taken by the broker, not yet confirmed by MySQL
+	HistoryEntries     int       `json:"history_entries"`     //
+	UnacknowledgedGaps int       `json:"unacknowledged_gaps"` //
+	DiskBytes          uint64    `json:"disk_bytes"`          // of the live store; quarantined ones are not counted
+}
+
+// Stats returns the counts of this moment. After Close, DiskBytes is 0.
+func (s *Store) Stats() Stats {
+	s.state.Lock()
+	stats := Stats{
+		CheckpointAt:       s.place.at,
+		JournalEntries:     len(s.journal),
+		HistoryEntries:     len(s.place.marks),
+		UnacknowledgedGaps: s.openGaps,
+	}
+	s.state.Unlock()
+	s.life.RLock()
+	defer s.life.RUnlock()
+	if s.failed() == nil {
+		stats.DiskBytes = s.db.Metrics().DiskSpaceUsage()
+	}
+	return stats
+}
+
+// metrics is also the collector of what is read off the store when asked.
+type metrics struct {
+	store   *Store
+	sync    prometheus.Histogram
+	gaps    *prometheus.CounterVec
+	trouble *prometheus.CounterVec
+
+	age, journal, openGaps, disk *prometheus.Desc
+	registered                   []prometheus.Collector
+}
+
+func newMetrics(s *Store) *metrics {
+	m := &metrics{
+		store: s,
+		sync: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "canal_outbox_checkpoint_sync_seconds",
+			Help:    "Time of one write to the state directory, until it is synced to the disk.",
+			Buckets: prometheus.ExponentialBuckets(50e-6, 2, 16),
+		}),
+		gaps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "canal_outbox_gaps_total",
+			Help: "Gaps recorded: parts of the log that were not read and that the sweep stood in for.",
+		}, []string{"cause"}),
+		trouble: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "canal_outbox_checkpoint_disk_trouble_total",
+			Help: "Slow calls, failed background writes and damage found in the state directory.",
+		}, []string{"kind"}),
+		age: prometheus.NewDesc("canal_outbox_checkpoint_age_seconds",
+			"Time since the checkpoint last moved; 0 before the first one.", nil, nil),
+		journal: prometheus.NewDesc("canal_outbox_journal_entries",
+			"Rows that the broker has taken and MySQL has not confirmed.", nil, nil),
+		openGaps: prometheus.NewDesc("canal_outbox_gaps_unacknowledged",
+			"Recorded gaps that no operator has acknowledged.", nil, nil),
+		disk: prometheus.NewDesc("canal_outbox_checkpoint_disk_bytes",
+			"Size of the state store on the disk.", nil, nil),
+	}
+	for _, cause := range outbox.GapCauses() {
+		m.gaps.WithLabelValues(string(cause))
+	}
+	for _, kind := range []string{troubleSlow, troubleBackground, troubleCorruption} {
+		m.trouble.WithLabelValues(kind)
+	}
+	return m
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- m.age
+	ch <- m.journal
+	ch <- m.openGaps
+	ch <- m.disk
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	stats := m.store.Stats()
+	age := 0.0
+	if !stats.CheckpointAt.IsZero() {
+		age = max(0, time.Since(stats.CheckpointAt).Seconds())
+	}
+	gauge := func(desc *prometheus.Desc, value float64) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
+	}
+	gauge(m.age, age)
+	gauge(m.journal, float64(stats.JournalEntries))
+	gauge(m.openGaps, float64(stats.UnacknowledgedGaps))
+	gauge(m.disk, float64(stats.DiskBytes))
+}
+
+func (m *metrics) register(reg prometheus.Registerer) error {
+	if reg == nil {
+		return nil
+	}
+	for _, c := range []prometheus.Collector{m, m.sync, m.gaps, m.trouble} {
+		if err := reg.Register(c); err != nil {
+			return fmt.Errorf("checkpoint metrics: %w", err)
+		}
+		m.registered = append(m.registered, c)
+	}
+	return nil
+}
+
+// unregister makes room for the next Store on the same registry.
+func (m *metrics) unregister(reg prometheus.Registerer) {
+	for _, c := range m.registered {
+		reg.Unregister(c)
+	}
+}

@@ -1,0 +1,162 @@
+package checkpoint
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+func TestMain(m *testing.M) {
+	if second() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const stateDir = "lib/state"
+
+// contents is everything a Store holds that a crash may not tear, in comparable form.
+type contents struct {
+	Source     server.ID
+	Checkpoint outbox.Position
+	Journal    []string // sorted
+	Gaps       int
+	Moves      []string // reasons of history entries
+	Schema     string
+}
+
+func read(t testing.TB, s *Store) contents {
+	t.Helper()
+	var c contents
+	c.Source, _ = s.Source()
+	c.Checkpoint, _ = s.Checkpoint()
+	journal, err := s.Journal()
+	fatal(t, err)
+	for _, e := range journal {
+		c.Journal = append(c.Journal, fmt.Sprint(e.Table, e.ID, e.MessageID, "=", e.BrokerID))
+	}
+	slices.Sort(c.Journal)
+	gaps, err := s.Gaps()
+	fatal(t, err)
+	c.Gaps = len(gaps)
+	history, err := s.History()
+	fatal(t, err)
+	for _, e := range history {
+		if e.Reason != "" {
+			c.Moves = append(c.Moves, e.Reason)
+		}
+	}
+	schemas, err := s.Schemas()
+	fatal(t, err)
+	c.Schema = string(schemas["shop.t"])
+	stats := s.Stats()
+	if stats.JournalEntries != len(journal) || stats.HistoryEntries != len(history) || stats.UnacknowledgedGaps != len(gaps) {
+		t.Fatalf("counted %+v, but there are %d, %d and %d", stats, len(journal), len(history), len(gaps))
+	}
+	return c
+}
+
+// step is one write and what it makes of the contents.
+type step func(s *Store, c *contents) error
+
+// script is a reproducible random history of writes; scripts of different numbers may follow each other in one store.
+func script(rng *rand.Rand, number uint64, n int) []step {
+	steps := make([]step, n)
+	var pending []outbox.Identity
+	offset := 4 + number<<32
+	for i := range steps {
+		switch roll := rng.IntN(20); {
+		case roll == 0:
+			steps[i] = func(s *Store, c *contents) error {
+				c.Gaps++
+				_, err := s.AddGap(outbox.Gap{Cause: outbox.GapPurged})
+				return err
+			}
+		case roll == 1:
+			id, p := server.ID{Flavor: outbox.MySQL, UUID: fmt.Sprint("server-", i)}, outbox.Position{File: "binlog.000001", Offset: offset}
+			steps[i] = func(s *Store, c *contents) error { return anchor(s, c, id, p, fmt.Sprint("move ", i)) }
+		case roll == 2:
+			blob := strings.Repeat("column ", 1+rng.IntN(900)) // several WAL blocks
+			steps[i] = func(s *Store, c *contents) error { c.Schema = blob; return s.SaveSchema("shop.t", []byte(blob)) }
+		default:
+			offset += uint64(1 + rng.IntN(1000))
+			var sent []outbox.Settlement
+			for j := range rng.IntN(6) {
+				id := outbox.Identity{Table: "shop.t", ID: fmt.Sprint(number, "-", i, "-", j), MessageID: "m"}
+				sent = append(sent, outbox.Settlement{Identity: id, BrokerID: fmt.Sprint("b", i)})
+			}
+			confirm := pending[:rng.IntN(len(pending)+1)]
+			pending = slices.Clone(pending[len(confirm):])
+			for _, e := range sent {
+				pending = append(pending, e.Identity)
+			}
+			p := outbox.Position{File: "binlog.000001", Offset: offset}
+			steps[i] = func(s *Store, c *contents) error { return commit(s, c, sent, confirm, p) }
+		}
+	}
+	return steps
+}
+
+func anchor(s *Store, c *contents, id server.ID, p outbox.Position, reason string) error {
+	if !c.Checkpoint.IsZero() {
+		c.Moves = slices.Insert(slices.Clone(c.Moves), 0, "before: "+reason)
+	}
+	c.Moves = slices.Insert(slices.Clone(c.Moves), 0, reason)
+	c.Source, c.Checkpoint = id, p
+	return s.Anchor(id, p, reason)
+}
+
+func commit(s *Store, c *contents, sent []outbox.Settlement, confirmed []outbox.Identity, p outbox.Position) error {
+	journal := slices.Clone(c.Journal)
+	for _, e := range sent {
+		journal = append(journal, fmt.Sprint(e.Table, e.ID, e.MessageID, "=", e.BrokerID))
+	}
+	for _, id := range confirmed {
+		journal = slices.DeleteFunc(journal, func(line string) bool {
+			return strings.HasPrefix(line, fmt.Sprint(id.Table, id.ID, id.MessageID, "="))
+		})
+	}
+	slices.Sort(journal)
+	c.Journal = journal
+	c.Checkpoint = p
+	return s.Commit(sent, confirmed, &p)
+}
+
+func same(a, b contents) bool {
+	if len(a.Journal) == 0 && len(b.Journal) == 0 {
+		a.Journal, b.Journal = nil, nil
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+func fatal(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustNotFail is an OnFatal for tests in which the disk is sound.
+func mustNotFail(t testing.TB) func(error) {
+	return func(err error) { t.Errorf("the store failed: %v", err) }
+}
+
+func openMem(t testing.TB, files vfs.FS) *Store {
+	t.Helper()
+	s, err := Open(stateDir, Options{FS: files, OnFatal: mustNotFail(t), Simulated: true})
+	fatal(t, err)
+	return s
+}
+
+func at(offset uint64) *outbox.Position {
+	return &outbox.Position{File: "binlog.000001", Offset: offset}
+}

@@ -1,0 +1,232 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Options of a Store. The zero value is usable.
+type Options struct {
+	FS         vfs.FS                // nil: the operating system's
+	Log        *zap.Logger           // nil: silent
+	Registerer prometheus.Registerer // nil: no metrics
+
+	// OnFatal is called once, with the reason, when a write failed in a way that leaves the handle unusable (failure C03);
+	// the last words are in the log by then. It should end the process, which is what nil does, with exit code 1. If it
+	// returns, as in tests, every further call on the Store returns the same error.
+	OnFatal func(error)
+
+	// Simulated is for stores that live in memory for moments: no background compaction, nothing that wakes up by the clock.
+	Simulated bool
+}
+
+// Origin tells how the store came to be.
+type Origin struct {
+	CreatedAt   time.Time `json:"created_at"`            // by our clock
+	Quarantined string    `json:"quarantined,omitempty"` // the damaged store it replaces, by its name in the directory; "" for a first start
+}
+
+// Open opens the store in dir, which is made, private to this user, when it is missing. Every record is read and checked
+// once, so that damage shows here and not in the middle of work.
+//
+// Errors: ErrLocked, ErrNewer, *CorruptError, or the operating system's. Nothing in this process may open files in dir as
+// long as the Store is open: closing any of them would silently give up the lock (failure C02).
+func Open(dir string, opts Options) (*Store, error) {
+	if opts.Log == nil {
+		opts.Log = zap.NewNop()
+	}
+	if opts.OnFatal == nil {
+		log := opts.Log
+		opts.OnFatal = func(error) {
+			_ = log.Sync() // the process ends in any case, and standard error cannot be synced
+			os.Exit(1)
+		}
+	}
+	if opts.FS == nil {
+		// The engine tells its own locks apart by name: one directory must have one name.
+		absolute, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, fmt.Errorf("state directory %s: %w", dir, err)
+		}
+		dir = absolute
+	}
+	s := &Store{dir: dir, opts: opts, watch: io.NopCloser(nil), journal: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
+	s.metrics = newMetrics(s)
+	if err := s.open(); err != nil {
+		return nil, errors.Join(err, s.watch.Close())
+	}
+	if err := s.metrics.register(opts.Registerer); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Store) open() error {
+	o := s.engineOptions()
+	path := o.FS.PathJoin(s.dir, engineDir)
+	if err := inspect(o.FS, path); err != nil {
+		return classify(s.dir, err)
+	}
+	db, err := openEngine(path, o)
+	if err != nil {
+		return classify(s.dir, err)
+	}
+	s.db, s.batch = db, db.NewBatch()
+	err = s.load()
+	if err == nil && s.origin.CreatedAt.IsZero() {
+		err = s.begin(o.FS)
+	}
+	if err == nil {
+		err = s.failed()
+	}
+	if err != nil {
+		return errors.Join(classify(s.dir, err), s.batch.Close(), db.Close())
+	}
+	s.opened.Store(true)
+	return nil
+}
+
+// openEngine turns a panic into an error: replaying a damaged log can run into one of the engine's own checks.
+func openEngine(path string, o *pebble.Options) (db *pebble.DB, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			db, err = nil, fmt.Errorf("%w: the engine gave up on it: %v", errRecord, cause)
+		}
+	}()
+	return pebble.Open(path, o)
+}
+
+// begin marks a new store. It comes first, so records without it mean that part of the store is gone.
+func (s *Store) begin(files vfs.FS) error {
+	if s.place.hasCheckpoint || s.place.hasSource || len(s.place.marks) > 0 || len(s.journal) > 0 || s.lastGap > 0 {
+		return fmt.Errorf("%w: the first record is missing", errRecord)
+	}
+	names, err := files.List(s.dir)
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	origin := Origin{CreatedAt: time.Now().UTC()}
+	for _, name := range names {
+		if strings.HasPrefix(name, asidePrefix) {
+			origin.Quarantined = name
+		}
+	}
+	if err := s.putJSON([]byte{kindOrigin}, origin); err != nil {
+		return err
+	}
+	s.origin = origin
+	if err := s.sync(); err != nil || s.opts.Simulated {
+		return err
+	}
+	// The engine made the first log before it raised its format, so only the next one tells damage from a torn end.
+	return s.db.Flush()
+}
+
+// load reads every record once.
+func (s *Store) load() (err error) {
+	it, err := s.db.NewIter(nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := it.First(); ok; ok = it.Next() {
+		if err := s.loadRecord(it.Key(), it.Value()); err != nil {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+func (s *Store) loadRecord(key, value []byte) (err error) {
+	switch kind := key[0]; kind {
+	case kindCheckpoint:
+		s.place.checkpoint, s.place.at, err = decodeCheckpoint(key, value)
+		s.place.hasCheckpoint = true
+	case kindJournal:
+		_, _, err = decodeJournal(key, value)
+		s.journal[maphash.Bytes(s.seed, key)] = struct{}{}
+	case kindHistory:
+		var e Entry
+		e, err = decodeEntry(key, value)
+		s.place.marks = append(s.place.marks, mark{e.Number, e.At, e.Reason != ""})
+	case kindGap:
+		var g outbox.Gap
+		err = decodeJSON(key, value, &g)
+		s.lastGap = max(s.lastGap, g.ID)
+		if !g.Acknowledged {
+			s.openGaps++
+		}
+	case kindOrigin:
+		err = decodeJSON(key, value, &s.origin)
+	case kindSource:
+		err = decodeJSON(key, value, &s.place.source)
+		s.place.hasSource = true
+	case kindSchema:
+		_, err = unseal(key, value)
+	default:
+		if _, err = unseal(key, value); err == nil {
+			err = fmt.Errorf("%w: unknown kind of record %q", ErrNewer, string(kind))
+		}
+	}
+	return err
+}
+
+// Quarantine renames a damaged store inside dir, where it stays for an audit until someone removes it, and returns its new
+// name. The next Open makes a new store whose Origin names it. A nil files is the operating system's. Returns ErrLocked
+// when the store is in use.
+func Quarantine(dir string, files vfs.FS) (aside string, err error) {
+	if files == nil {
+		if dir, err = filepath.Abs(dir); err != nil {
+			return "", fmt.Errorf("state directory %s: %w", dir, err)
+		}
+		files = vfs.Default
+	}
+	files = guardedFS{files}
+	path := files.PathJoin(dir, engineDir)
+	lock, err := pebble.LockDirectory(path, files)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if aside, err = freeName(files, dir); err != nil {
+		return "", err
+	}
+	if err := files.Rename(path, files.PathJoin(dir, aside)); err != nil {
+		return "", fmt.Errorf("move the damaged state aside: %w", err)
+	}
+	parent, err := files.OpenDir(dir)
+	if err != nil {
+		return "", err
+	}
+	return aside, errors.Join(parent.Sync(), parent.Close())
+}
+
+// freeName is the prefix with the time, later if that is taken: names sort by time.
+func freeName(files vfs.FS, dir string) (string, error) {
+	for at := time.Now().UTC(); ; at = at.Add(time.Second) {
+		name := asidePrefix + at.Format("20060102T150405Z")
+		_, err := files.Stat(files.PathJoin(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return name, nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// Checkpoint returns the end of the last transaction below which everything is settled; false before the first one.
+func (s *Store) Checkpoint() (outbox.Position, bool) {
+	s.state.Lock()
+	defer s.state.Unlock()
+	return s.place.checkpoint, s.place.hasCheckpoint
+}
+
+// Source returns whose log the checkpoint is a position of; false before the first SetSource or Anchor.
+func (s *Store) Source() (server.ID, bool) {
+	s.state.Lock()
+	defer s.state.Unlock()
+	return s.place.source, s.place.hasSource
+}
+
+// Origin tells how the store came to be: whether a missing checkpoint is a first start or the loss of a damaged store.
+func (s *Store) Origin() Origin {
+	s.state.Lock()
+	defer s.state.Unlock()
+	return s.origin
+}
+
+// SetSource records the server that the identity check accepted: the first one, or the new primary after a failover. The
+// change stays in the history. The checkpoint stays as it is; where that would be wrong, use Anchor.
+func (s *Store) SetSource(id server.ID) error {
+	return s.relocate(func(next *place, now time.Time) error {
+		old := next.source
+		if next.hasSource && old == id {
+			return nil
+		}
+		changed := next.hasSource && next.hasCheckpoint
+		if err := s.putSource(next, id); err != nil || !changed {
+			return err
+		}
+		return s.putEntry(next, now, fmt.Sprintf("source changed from %s to %s", describe(old), describe(id)))
+	})
+}
+
+// SetCheckpoint moves the checkpoint to any position, also backwards: an operator's decision or a gap's. The old and the
+// new position stay in the history with the reason, which must not be empty. No Commit of what was read before may follow,
+// because it could move the checkpoint forward again: stop the reader and drain first.
+func (s *Store) SetCheckpoint(position outbox.Position, reason string) error {
+	return s.moveTo(nil, position, reason)
+}
+
+// Anchor is SetSource and SetCheckpoint in one step: never is there a position of one server under the name of another,
+// which a restart in between would take for its own.
+func (s *Store) Anchor(id server.ID, position outbox.Position, reason string) error {
+	return s.moveTo(&id, position, reason)
+}
+
+// Rollback moves the checkpoint to the position of the history entry with the given number and returns the entry;
+// ErrUnknownEntry when it is not or no longer there. The conditions of SetCheckpoint hold.
+func (s *Store) Rollback(number uint64) (Entry, error) {
+	history, err := s.History()
+	if err != nil {
+		return Entry{}, err
+	}
+	i := slices.IndexFunc(history, func(e Entry) bool { return e.Number == number })
+	if i < 0 {
+		return Entry{}, fmt.Errorf("checkpoint history: entry %d: %w (older entries are thinned out)", number, ErrUnknownEntry)
+	}
+	return history[i], s.SetCheckpoint(history[i].Position, fmt.Sprintf("rollback to entry %d", number))
+}
+
+// History returns the positions that the checkpoint had, newest first: the newest 1000, then one a minute for a day and one
+// an hour for 90 days, and every move by hand in that time.
+func (s *Store) History() ([]Entry, error) {
+	var out []Entry
+	err := s.scan(kindHistory, func(key, value []byte) error {
+		entry, err := decodeEntry(key, value)
+		out = append(out, entry)
+		return err
+	})
+	slices.Reverse(out)
+	return out, err
+}
+
+func (s *Store) moveTo(id *server.ID, position outbox.Position, reason string) error {
+	if reason == "" || position.IsZero() {
+		return errors.New("checkpoint: moving it needs a position and a reason")
+	}
+	return s.relocate(func(next *place, now time.Time) error {
+		if next.hasCheckpoint {
+			if err := s.putEntry(next, now, "before: "+reason); err != nil {
+				return err
+			}
+		}
+		if id != nil {
+			if err := s.putSource(next, *id); err != nil {
+				return err
+			}
+		}
+		if err := s.putCheckpoint(next, now, position); err != nil {
+			return err
+		}
+		return s.putEntry(next, now, reason)
+	})
+}
+
+// relocate lets change fill the batch and the next place, and stores both; a change that writes nothing is none.
+func (s *Store) relocate(change func(next *place, now time.Time) error) error {
+	if err := s.startWriting(); err != nil {
+		return err
+	}
+	defer s.endWriting()
+	next := s.place
+	if err := change(&next, time.Now()); err != nil || s.batch.Empty() {
+		return err
+	}
+	if err := s.sync(); err != nil {
+		return err
+	}
+	s.state.Lock()
+	defer s.state.Unlock()
+	s.place = next
+	return nil
+}
+
+// putAdvance is the ordinary way forward: the new checkpoint, and at most once in historyPeriod its history entry. A clock
+// that was set back does not stop the history.
+func (s *Store) putAdvance(next *place, now time.Time, position outbox.Position) error {
+	if err := s.putCheckpoint(next, now, position); err != nil {
+		return err
+	}
+	if n := len(next.marks); n > 0 {
+		if since := now.Sub(next.marks[n-1].at); since >= 0 && since < historyPeriod {
+			return nil
+		}
+	}
+	return s.putEntry(next, now, "")
+}
+
+func (s *Store) putSource(next *place, id server.ID) error {
+	next.crossed = next.crossed || next.hasSource && next.source != id
+	next.source, next.hasSource = id, true
+	return s.putJSON([]byte{kindSource}, id)
+}
+
+func (s *Store) putCheckpoint(next *place, now time.Time, position outbox.Position) error {
+	next.checkpoint, next.hasCheckpoint, next.at = position, true, now
+	s.key = append(s.key[:0], kindCheckpoint)
+	s.val = appendCheckpoint(s.val[:0], now, position)
+	return s.put()
+}
+
+// putEntry appends where next is to the history, and thins it now and then.
+func (s *Store) putEntry(next *place, now time.Time, reason string) error {
+	entry := Entry{Number: 1, At: now, Position: next.checkpoint, Source: next.source, Reason: reason}
+	if n := len(next.marks); n > 0 {
+		entry.Number = next.marks[n-1].number + 1
+	}
+	s.key = numberedKey(s.key[:0], kindHistory, entry.Number)
+	s.val = appendEntry(s.val[:0], entry)
+	if err := s.put(); err != nil {
+		return err
+	}
+	next.marks = append(next.marks, mark{entry.Number, now, reason != ""})
+	if next.appended++; next.appended < thinEvery {
+		return nil
+	}
+	next.appended = 0
+	keep, drop := thin(next.marks, now)
+	next.marks = keep
+	for _, m := range drop {
+		s.key = numberedKey(s.key[:0], kindHistory, m.number)
+		if err := s.batch.Delete(s.key, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func describe(id server.ID) string {
+	if id.UUID != "" {
+		return id.UUID
+	}
+	return fmt.Sprintf("%s server id %d", id.Flavor, id.ServerID)
+}

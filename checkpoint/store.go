@@ -1,0 +1,232 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// Store is the open state directory.
+//
+// Three locks, taken in this order: life is held for reading by every call that touches the engine, so that Close waits
+// for them; write is held by one writer through its sync; state guards the fields that readers see, for moments only, so
+// that a hanging disk does not hang the status page.
+type Store struct {
+	dir     string
+	opts    Options
+	metrics *metrics
+	opened  atomic.Bool
+	failure atomic.Pointer[error]
+
+	life   sync.RWMutex
+	db     *pebble.DB
+	watch  io.Closer // of the slow-disk watch
+	closed bool
+
+	write    sync.Mutex
+	batch    *pebble.Batch
+	key, val []byte // buffers of the record being written
+	seed     maphash.Seed
+
+	state    sync.Mutex // written with both locks held, so that a writer reads without
+	origin   Origin
+	place    place
+	journal  map[uint64]struct{} // hashes of the keys: only to count entries
+	lastGap  uint64
+	openGaps int
+}
+
+// place is where we are in whose log, and where we were. A writer changes a copy and stores it when the disk has it.
+type place struct {
+	source        server.ID
+	hasSource     bool
+	crossed       bool // the source changed in this run: positions of both servers may still be on their way here
+	checkpoint    outbox.Position
+	hasCheckpoint bool
+	at            time.Time // when the checkpoint was written
+	marks         []mark    // the history, oldest first
+	appended      int       // history entries since the last thinning
+}
+
+// Commit writes one step of the fast path in one synced batch: sent enters the journal, confirmed leaves it, and the
+// checkpoint moves if the given one is ahead of it; one that is not is left out, so that late calls do no harm (failure
+// C06). A nil checkpoint leaves it alone. A call that would change nothing writes nothing.
+//
+// Every settlement in sent must have the verdict VerdictSent: the journal is proof of delivery.
+func (s *Store) Commit(sent []outbox.Settlement, confirmed []outbox.Identity, checkpoint *outbox.Position) error {
+	if err := s.startWriting(); err != nil {
+		return err
+	}
+	defer s.endWriting()
+	for i := range sent {
+		if sent[i].Verdict != outbox.VerdictSent {
+			return errors.New("checkpoint: a " + sent[i].Verdict.String() + " settlement was to enter the journal of sent rows")
+		}
+	}
+	moves := checkpoint != nil && s.ahead(*checkpoint)
+	if len(sent) == 0 && len(confirmed) == 0 && !moves {
+		return nil
+	}
+	now, next := time.Now(), s.place
+	if err := s.putJournal(now, sent, confirmed); err != nil {
+		return err
+	}
+	if moves {
+		if err := s.putAdvance(&next, now, *checkpoint); err != nil {
+			return err
+		}
+	}
+	if err := s.sync(); err != nil {
+		return err
+	}
+	s.state.Lock()
+	defer s.state.Unlock()
+	s.place = next
+	s.countJournal(sent, confirmed)
+	return nil
+}
+
+func (s *Store) putJournal(now time.Time, sent []outbox.Settlement, confirmed []outbox.Identity) error {
+	for i := range sent {
+		s.key = appendJournalKey(s.key[:0], sent[i].Identity)
+		s.val = appendJournalValue(s.val[:0], now, sent[i].BrokerID)
+		if err := s.put(); err != nil {
+			return err
+		}
+	}
+	for i := range confirmed {
+		s.key = appendJournalKey(s.key[:0], confirmed[i])
+		if err := s.batch.Delete(s.key, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) countJournal(sent []outbox.Settlement, confirmed []outbox.Identity) {
+	for i := range sent {
+		s.key = appendJournalKey(s.key[:0], sent[i].Identity)
+		s.journal[maphash.Bytes(s.seed, s.key)] = struct{}{}
+	}
+	for i := range confirmed {
+		s.key = appendJournalKey(s.key[:0], confirmed[i])
+		delete(s.journal, maphash.Bytes(s.seed, s.key))
+	}
+}
+
+// ahead reports whether p lies behind more of the log than the checkpoint. File and offset tell, at no cost, within one
+// server's log. After a failover, or where the log was given a new name, file numbers start anew: then the GTID sets have
+// the last word.
+func (s *Store) ahead(p outbox.Position) bool {
+	at := s.place.checkpoint
+	further := !s.place.hasCheckpoint || p.Compare(at) > 0
+	if p.GTIDs == at.GTIDs || p.GTIDs == "" || at.GTIDs == "" || further && !s.place.crossed {
+		return further
+	}
+	had, err1 := outbox.ParseGTIDSet(s.place.source.Flavor, at.GTIDs)
+	has, err2 := outbox.ParseGTIDSet(s.place.source.Flavor, p.GTIDs)
+	if err1 != nil || err2 != nil {
+		return further
+	}
+	return has.Contains(had) && !had.Contains(has)
+}
+
+// Journal returns the rows that the broker has taken and MySQL has not confirmed, in no particular order.
+func (s *Store) Journal() ([]outbox.Settlement, error) {
+	var out []outbox.Settlement
+	err := s.scan(kindJournal, func(key, value []byte) error {
+		entry, _, err := decodeJournal(key, value)
+		out = append(out, entry)
+		return err
+	})
+	return out, err
+}
+
+// scan calls each for every record of one kind, in the order of their keys, until it returns an error.
+func (s *Store) scan(kind byte, each func(key, value []byte) error) (err error) {
+	s.life.RLock()
+	defer s.life.RUnlock()
+	if err := s.failed(); err != nil {
+		return err
+	}
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kind}, UpperBound: []byte{kind + 1}})
+	if err != nil {
+		return classify(s.dir, err)
+	}
+	defer func() { err = classify(s.dir, errors.Join(err, it.Close())) }()
+	for ok := it.First(); ok; ok = it.Next() {
+		if err := each(it.Key(), it.Value()); err != nil {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+// failed returns why the store cannot be used. life is held.
+func (s *Store) failed() error {
+	if err := s.failure.Load(); err != nil {
+		return *err
+	}
+	if s.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// startWriting makes the caller the one writer and gives it an empty batch; endWriting must follow, unless it fails.
+func (s *Store) startWriting() error {
+	s.life.RLock()
+	s.write.Lock()
+	if err := s.failed(); err != nil {
+		s.endWriting()
+		return err
+	}
+	s.batch.Reset()
+	return nil
+}
+
+func (s *Store) endWriting() {
+	s.write.Unlock()
+	s.life.RUnlock()
+}
+
+// put adds the record in the buffers to the batch.
+func (s *Store) put() error {
+	seal(s.key, s.val)
+	return s.batch.Set(s.key, s.val, nil)
+}
+
+// sync makes the batch durable. The engine returns nil even after it called Fatalf, so the failure is asked for.
+func (s *Store) sync() error {
+	started := time.Now()
+	if err := s.batch.Commit(pebble.Sync); err != nil {
+		return fmt.Errorf("state directory %s: %w", s.dir, err)
+	}
+	s.metrics.sync.Observe(time.Since(started).Seconds())
+	if err := s.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Close waits for the calls under way, then releases the directory. Later calls return ErrClosed; a second Close does
+// nothing.
+func (s *Store) Close() error {
+	s.metrics.unregister(s.opts.Registerer)
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	return errors.Join(s.batch.Close(), s.db.Close(), s.watch.Close())
+}

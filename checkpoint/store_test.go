@@ -1,0 +1,421 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"pgregory.net/rapid"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// C06: whatever order commits arrive in, the checkpoint is the furthest one seen, and stays it over a restart.
+func TestC06_CommitsInRandomOrder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		files := vfs.NewMem()
+		s := openMem(t, files)
+		defer func() { fatal(t, s.Close()) }()
+		var furthest outbox.Position
+		for _, n := range rapid.SliceOfN(rapid.Uint64Range(1, 30), 1, 20).Draw(rt, "positions") {
+			p := outbox.Position{File: fmt.Sprintf("binlog.%06d", 999_998+n%3), Offset: n}
+			fatal(t, s.Commit(nil, nil, &p))
+			if p.Compare(furthest) > 0 {
+				furthest = p
+			}
+			if got, _ := s.Checkpoint(); got != furthest {
+				rt.Fatalf("the checkpoint is %v after %v", got, furthest)
+			}
+		}
+		fatal(t, s.Close())
+		s = openMem(t, files)
+		if got, _ := s.Checkpoint(); got != furthest {
+			rt.Fatalf("after the restart the checkpoint is %v, not %v", got, furthest)
+		}
+	})
+}
+
+// C06: after a failover file numbers may be lower; the executed sets tell what is forward.
+func TestC06_FailoverToLowerFileNumbers(t *testing.T) {
+	const a, b = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4f22fa47-71ca-11e1-9e33-c80aa9429562"
+	s := openMem(t, vfs.NewMem())
+	old := outbox.Position{File: "binlog.000042", Offset: 900, GTIDs: a + ":1-100"}
+	fatal(t, s.Anchor(server.ID{Flavor: outbox.MySQL, UUID: a}, old, "first start"))
+	fatal(t, s.SetSource(server.ID{Flavor: outbox.MySQL, UUID: b}))
+	for _, c := range []struct {
+		p       outbox.Position
+		forward bool
+	}{
+		{outbox.Position{File: "mysql-bin.000001", Offset: 300}, false},                                  // says nothing of the set
+		{outbox.Position{File: "mysql-bin.000001", Offset: 300, GTIDs: a + ":1-99"}, false},              // less
+		{outbox.Position{File: "mysql-bin.000001", Offset: 300, GTIDs: b + ":1-7"}, false},               // something else
+		{outbox.Position{File: "mysql-bin.000001", Offset: 300, GTIDs: a + ":1-100," + b + ":1"}, true},  // more
+		{outbox.Position{File: "mysql-bin.000001", Offset: 200, GTIDs: a + ":1-100," + b + ":1"}, false}, // the same set
+		{old, false}, // a late call
+		{outbox.Position{File: "mysql-bin.000001", Offset: 500, GTIDs: a + ":1-100," + b + ":1-2"}, true},
+	} {
+		before, _ := s.Checkpoint()
+		fatal(t, s.Commit(nil, nil, &c.p))
+		if got, _ := s.Checkpoint(); (got == c.p) != c.forward || (got == before) == c.forward {
+			t.Errorf("from %v, %+v: now at %+v", before, c.p, got)
+		}
+	}
+	fatal(t, s.Close())
+}
+
+// C07: what a later release wrote is refused as such and not taken for damage.
+func TestC07_NewerRelease(t *testing.T) {
+	t.Run("engine format", func(t *testing.T) {
+		files := vfs.NewMem()
+		fatal(t, openMem(t, files).Close())
+		_, err := files.Create(fmt.Sprintf("%s/%s/marker.format-version.000099.%03d", stateDir, engineDir, engineFormat+1), vfs.WriteCategoryUnspecified)
+		fatal(t, err)
+		mustBeNewer(t, files)
+	})
+	for name, key := range map[string]string{"record version": "s", "kind of record": "z"} {
+		t.Run(name, func(t *testing.T) {
+			files := vfs.NewMem()
+			s := openMem(t, files)
+			value := []byte("....\x02{}")
+			if name == "kind of record" {
+				value[4] = recordVersion
+			}
+			seal([]byte(key), value)
+			if name == "record version" {
+				value[4] = recordVersion + 1
+				resum([]byte(key), value)
+			}
+			fatal(t, s.db.Set([]byte(key), value, pebble.Sync))
+			fatal(t, s.Close())
+			mustBeNewer(t, files)
+		})
+	}
+}
+
+func resum(key, value []byte) {
+	n := sum(key, value)
+	value[0], value[1], value[2], value[3] = byte(n), byte(n>>8), byte(n>>16), byte(n>>24)
+}
+
+func mustBeNewer(t *testing.T, files vfs.FS) {
+	t.Helper()
+	_, err := Open(stateDir, Options{FS: files, Simulated: true})
+	var corrupt *CorruptError
+	if !errors.Is(err, ErrNewer) || errors.As(err, &corrupt) {
+		t.Fatalf("Open: %v", err)
+	}
+}
+
+// C05: after damage the way on is Quarantine and a new store that says what it replaces; the damaged one is still there.
+func TestC05_Quarantine(t *testing.T) {
+	files := vfs.NewMem()
+	for n := range 2 {
+		s := openMem(t, files)
+		fatal(t, s.Commit(nil, nil, at(100)))
+		fatal(t, s.db.Set([]byte("c"), []byte("not a record"), pebble.Sync))
+		fatal(t, s.Close())
+		_, err := Open(stateDir, Options{FS: files, Simulated: true})
+		var corrupt *CorruptError
+		if !errors.As(err, &corrupt) {
+			t.Fatalf("Open: %v", err)
+		}
+		aside, err := Quarantine(stateDir, files)
+		fatal(t, err)
+		s = openMem(t, files)
+		if _, ok := s.Checkpoint(); ok || s.Origin().Quarantined != aside {
+			t.Fatalf("the new store has origin %+v", s.Origin())
+		}
+		fatal(t, s.Close())
+		names, err := files.List(stateDir)
+		fatal(t, err)
+		if len(names) != n+2 {
+			t.Fatalf("the directory holds %q", names)
+		}
+	}
+}
+
+// C05: a store whose manifest marker is gone, or whose first record is, is not quietly replaced by an empty one.
+func TestC05_PartOfTheStoreIsGone(t *testing.T) {
+	for name, harm := range map[string]func(t *testing.T, files *vfs.MemFS){
+		"marker": func(t *testing.T, files *vfs.MemFS) {
+			names, err := files.List(stateDir + "/" + engineDir)
+			fatal(t, err)
+			for _, name := range names {
+				if strings.HasPrefix(name, "marker.manifest") {
+					fatal(t, files.Remove(stateDir+"/"+engineDir+"/"+name))
+				}
+			}
+		},
+		"first record": func(t *testing.T, files *vfs.MemFS) {
+			s := openMem(t, files)
+			fatal(t, s.db.Delete([]byte{kindOrigin}, pebble.Sync))
+			fatal(t, s.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := vfs.NewMem()
+			s := openMem(t, files)
+			fatal(t, s.Commit(nil, nil, at(100)))
+			fatal(t, s.Close())
+			harm(t, files)
+			_, err := Open(stateDir, Options{FS: files, Simulated: true})
+			var corrupt *CorruptError
+			if !errors.As(err, &corrupt) {
+				t.Fatalf("Open: %v", err)
+			}
+		})
+	}
+}
+
+func TestCommitWritesNothingForNothing(t *testing.T) {
+	s := openMem(t, vfs.NewMem())
+	fatal(t, s.Commit(nil, nil, at(100)))
+	written := s.db.Metrics().WAL.BytesIn
+	fatal(t, s.Commit(nil, nil, nil))
+	fatal(t, s.Commit(nil, nil, at(100)))
+	fatal(t, s.Commit(nil, nil, at(99)))
+	if now := s.db.Metrics().WAL.BytesIn; now != written {
+		t.Fatalf("%d bytes were written", now-written)
+	}
+	fatal(t, s.Close())
+}
+
+// The journal is proof of delivery: nothing else gets in.
+func TestCommitTakesOnlySentRows(t *testing.T) {
+	s := openMem(t, vfs.NewMem())
+	sent := []outbox.Settlement{{Verdict: outbox.VerdictSent}, {Verdict: outbox.VerdictRetry}}
+	if err := s.Commit(sent, nil, at(5)); err == nil {
+		t.Fatal("a refused row entered the journal")
+	}
+	if got := read(t, s); !same(got, contents{}) {
+		t.Fatalf("the refused call left %+v", got)
+	}
+	fatal(t, s.Close())
+}
+
+// Identities that are the same when their parts are joined are still apart.
+func TestJournalKeepsOddIdentitiesApart(t *testing.T) {
+	files := vfs.NewMem()
+	s := openMem(t, files)
+	ids := []outbox.Identity{
+		{Table: "a", ID: "bc", MessageID: "d"}, {Table: "ab", ID: "c", MessageID: "d"}, {Table: "a", ID: "b", MessageID: "cd"},
+		{Table: "a\x00", ID: "b"}, {Table: "a", ID: "\x00b"}, {}, {MessageID: "\xff\x00"}, {ID: strings.Repeat("9", 300)},
+	}
+	for i, id := range ids {
+		fatal(t, s.Commit([]outbox.Settlement{{Identity: id, BrokerID: fmt.Sprint(i)}}, nil, nil))
+	}
+	fatal(t, s.Close())
+	s = openMem(t, files)
+	journal, err := s.Journal()
+	fatal(t, err)
+	if len(journal) != len(ids) {
+		t.Fatalf("%d entries for %d identities", len(journal), len(ids))
+	}
+	for _, e := range journal {
+		if e.BrokerID != fmt.Sprint(indexOf(ids, e.Identity)) || e.Verdict != outbox.VerdictSent {
+			t.Errorf("%+v", e)
+		}
+		fatal(t, s.Commit(nil, []outbox.Identity{e.Identity}, nil))
+	}
+	if n := s.Stats().JournalEntries; n != 0 {
+		t.Fatalf("%d entries are left", n)
+	}
+	fatal(t, s.Close())
+}
+
+func indexOf(ids []outbox.Identity, id outbox.Identity) int {
+	for i := range ids {
+		if ids[i] == id {
+			return i
+		}
+	}
+	return -1
+}
+
+func TestGaps(t *testing.T) {
+	files := vfs.NewMem()
+	reg := prometheus.NewRegistry()
+	s, err := Open(stateDir, Options{FS: files, Registerer: reg, Simulated: true})
+	fatal(t, err)
+	for i, cause := range outbox.GapCauses() {
+		id, err := s.AddGap(outbox.Gap{From: *at(1), To: *at(9), Cause: cause})
+		fatal(t, err)
+		if id != uint64(i+1) {
+			t.Fatalf("gap %d has number %d", i+1, id)
+		}
+	}
+	fatal(t, s.AckGap(2))
+	fatal(t, s.AckGap(2))
+	if err := s.AckGap(99); !errors.Is(err, ErrUnknownEntry) {
+		t.Fatalf("AckGap(99): %v", err)
+	}
+	causes := len(outbox.GapCauses())
+	if got := value(t, reg, "canal_outbox_gaps_unacknowledged"); got != float64(causes-2) {
+		t.Errorf("%v unacknowledged gaps", got)
+	}
+	if got := value(t, reg, "canal_outbox_gaps_total"); got != float64(causes) {
+		t.Errorf("%v gaps in all", got)
+	}
+	fatal(t, s.Close())
+	s = openMem(t, files)
+	gaps, err := s.Gaps()
+	fatal(t, err)
+	for i, gap := range gaps {
+		acknowledged := gap.Cause == outbox.GapFirstStart || gap.ID == 2
+		if gap.ID != uint64(i+1) || gap.Acknowledged != acknowledged || gap.At.IsZero() || gap.To != *at(9) {
+			t.Errorf("%+v", gap)
+		}
+	}
+	if n := s.Stats().UnacknowledgedGaps; n != causes-2 || len(gaps) != causes {
+		t.Errorf("%d gaps, %d unacknowledged", len(gaps), n)
+	}
+	fatal(t, s.Close())
+}
+
+func TestSchemas(t *testing.T) {
+	files := vfs.NewMem()
+	s := openMem(t, files)
+	fatal(t, s.SaveSchema("shop.t", []byte("one")))
+	fatal(t, s.SaveSchema("shop.t", []byte("two")))
+	fatal(t, s.SaveSchema("shop.u", []byte("three")))
+	fatal(t, s.SaveSchema("shop.u", nil))
+	fatal(t, s.Close())
+	s = openMem(t, files)
+	got, err := s.Schemas()
+	fatal(t, err)
+	if len(got) != 1 || string(got["shop.t"]) != "two" {
+		t.Fatalf("%q", got)
+	}
+	fatal(t, s.Close())
+}
+
+// All series exist from the start, a scrape works at any time, and the next Store finds the registry free.
+func TestMetrics(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	files := vfs.NewMem()
+	for range 2 {
+		s, err := Open(stateDir, Options{FS: files, Registerer: reg, Simulated: true})
+		fatal(t, err)
+		families, err := reg.Gather()
+		fatal(t, err)
+		if len(families) != 7 {
+			t.Errorf("%d metrics", len(families))
+		}
+		fatal(t, s.Commit([]outbox.Settlement{{Identity: outbox.Identity{ID: "1"}}}, nil, at(5)))
+		if got := value(t, reg, "canal_outbox_journal_entries"); got != 1 {
+			t.Errorf("%v journal entries", got)
+		}
+		if got := value(t, reg, "canal_outbox_checkpoint_disk_bytes"); got <= 0 {
+			t.Errorf("%v bytes", got)
+		}
+		if _, err := Open("elsewhere", Options{FS: files, Registerer: reg, Simulated: true}); err == nil {
+			t.Error("two stores share the series of one registry")
+		}
+		fatal(t, s.Close())
+		if families, err = reg.Gather(); err != nil || len(families) != 0 {
+			t.Errorf("%d metrics after Close, %v", len(families), err)
+		}
+	}
+}
+
+// value sums a metric over its labels.
+func value(t *testing.T, reg *prometheus.Registry, name string) (total float64) {
+	t.Helper()
+	families, err := reg.Gather()
+	fatal(t, err)
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			total += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return total
+}
+
+// What the engine has to say reaches the log at the right level, and is cheap where nobody listens.
+func TestEngineLog(t *testing.T) {
+	core, logs := observer.New(zap.DebugLevel)
+	s, err := Open(stateDir, Options{FS: vfs.NewMem(), Log: zap.New(core), OnFatal: mustNotFail(t), Simulated: true})
+	fatal(t, err)
+	s.listener().DiskSlow(pebble.DiskSlowInfo{Path: "000007.log"})
+	s.listener().BackgroundError(errors.New("no space left on device"))
+	fatal(t, s.Close())
+	if n := logs.FilterLevelExact(zap.WarnLevel).FilterMessageSnippet("slow").Len(); n != 1 {
+		t.Errorf("%d warnings", n)
+	}
+	if n := logs.FilterLevelExact(zap.ErrorLevel).FilterMessageSnippet("space").Len(); n != 1 {
+		t.Errorf("%d errors", n)
+	}
+	if n := logs.FilterLevelExact(zap.InfoLevel).Len(); n != 0 {
+		t.Errorf("%d lines at info", n)
+	}
+}
+
+// Readers, writers and Close from many goroutines: no race, no panic of the engine, and ErrClosed in the end.
+func TestConcurrentUse(t *testing.T) {
+	s := openMem(t, vfs.NewMem())
+	fatal(t, s.Commit(nil, nil, at(1)))
+	calls := []func(i uint64) error{
+		func(i uint64) error { return s.Commit(nil, nil, at(i+10)) },
+		func(uint64) error { _, err := s.AddGap(outbox.Gap{Cause: outbox.GapPurged}); return err },
+		func(uint64) error { _, err := s.Journal(); return err },
+		func(uint64) error { _, err := s.History(); return err },
+		func(uint64) error { s.Stats(); s.Checkpoint(); s.Source(); return s.AckGap(1) },
+	}
+	_, err := s.AddGap(outbox.Gap{Cause: outbox.GapPurged})
+	fatal(t, err)
+	var working, ended sync.WaitGroup
+	for _, call := range calls {
+		working.Add(1)
+		ended.Go(func() {
+			for i := uint64(0); ; i++ {
+				err := call(i)
+				if i == 20 {
+					working.Done()
+				}
+				if errors.Is(err, ErrClosed) && i >= 20 {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	working.Wait()
+	fatal(t, s.Close())
+	ended.Wait()
+	fatal(t, s.Close())
+	if n := s.Stats(); n.DiskBytes != 0 || n.UnacknowledgedGaps == 0 {
+		t.Errorf("after Close: %+v", n)
+	}
+}
+
+// Thirty random scripts over restarts: contents and counts agree with the model at each.
+func TestRestartsKeepEverything(t *testing.T) {
+	files := vfs.NewMem()
+	var now contents
+	for run := range uint64(30) {
+		s, err := Open(stateDir, Options{FS: files, OnFatal: mustNotFail(t), Simulated: run%2 == 0})
+		fatal(t, err)
+		if got := read(t, s); !same(got, now) {
+			t.Fatalf("run %d starts with\n%+v\nwant\n%+v", run, got, now)
+		}
+		for _, step := range script(rand.New(rand.NewPCG(run, 1)), run, 40) {
+			fatal(t, step(s, &now))
+		}
+		fatal(t, s.Close())
+	}
+}
