@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+func newDoctor(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "check everything that can be wrong before the first message", Args: cobra.NoArgs,
+		Long: `Looks at the server, the account's grants, the tables and their indexes, the broker and its
+topics, clocks, state directory and disk, and changes nothing. Each line is ok, a warning or a
+fault, why, and what mends it. It fails when there is a fault.`,
+		Example: "  canal-outbox doctor --config canal-outbox.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := c.load()
+			if err != nil {
+				return err
+			}
+			findings := app.Doctor(cmd.Context(), cfg)
+			if err := c.show(append([]server.Finding{}, findings...), func(w io.Writer) { writeFindings(w, findings) }); err != nil {
+				return err
+			}
+			faults := 0
+			for _, f := range findings {
+				if f.Severity == server.Fault {
+					faults++
+				}
+			}
+			if faults > 0 {
+				return fmt.Errorf("%d fault(s) must be mended before a start", faults)
+			}
+			return nil
+		},
+	}
+}
+
+func writeFindings(w io.Writer, findings []server.Finding) {
+	for _, f := range findings {
+		line(w, "%s\t%s\t%s", strings.ToUpper(string(f.Severity)), f.Subject, f.What)
+		for _, mend := range strings.Split(f.Mend, "\n") {
+			if mend != "" {
+				line(w, "\t\t  mend: %s", mend)
+			}
+		}
+	}
+}

@@ -1,0 +1,98 @@
+// Command canal-outbox relays rows of a local message table to RocketMQ or Kafka.
+//
+// Exit codes: 0 all went well; 1 it failed, and the message says what to do; 2 the command line is wrong; 3 refused: it
+// could be done, but somebody has to decide first. The first SIGINT or SIGTERM ends the work in order, the second at once.
+//
+// It guarantees that every error reaches the exit code and standard error, and owns no goroutine of its own.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	_ "time/tzdata" // containers without a time zone database
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/config"
+)
+
+// The exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+	exitRefused = 3
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// Once the first signal is taken the second has its usual effect.
+	context.AfterFunc(ctx, stop)
+	os.Exit(execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// execute runs one command line and returns the exit code.
+func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	c := &cli{in: in, out: out, err: errOut}
+	root := newRoot(c)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !c.started {
+		// Everything before a command's own code is about the command line.
+		err = admin.Usagef("%v; see `canal-outbox --help`", err)
+	}
+	if err != nil {
+		c.report(err)
+	}
+	return exitCode(err)
+}
+
+// exitCode gives each kind of error its code.
+func exitCode(err error) int {
+	var coded *admin.Error
+	var refused *app.RefusedError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &refused):
+		return exitRefused
+	case errors.As(err, &coded) && coded.Code == admin.CodeRefused:
+		return exitRefused
+	case errors.As(err, &coded) && coded.Code == admin.CodeUsage:
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// failure is the JSON of an error.
+type failure struct {
+	Code    admin.Code     `json:"code"`
+	Message string         `json:"message"`
+	Faults  []config.Fault `json:"faults,omitempty"` // of a configuration
+}
+
+// report writes the error where people and programs look for it. Nothing can be done if that fails.
+func (c *cli) report(err error) {
+	if c.format != formatJSON {
+		_, _ = fmt.Fprintf(c.err, "canal-outbox: %v\n", err)
+		return
+	}
+	f := failure{Code: admin.CodeFailure, Message: err.Error()}
+	var coded *admin.Error
+	var faults *config.Faults
+	switch {
+	case errors.As(err, &coded):
+		f.Code = coded.Code
+	case errors.As(err, &faults):
+		f.Faults = faults.Faults
+	case exitCode(err) == exitRefused:
+		f.Code = admin.CodeRefused
+	}
+	_ = json.NewEncoder(c.err).Encode(map[string]failure{"error": f})
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/migrations"
+)
+
+// migration is one table's DDL.
+type migration struct {
+	Table  string `json:"table"`
+	Preset string `json:"preset"`
+	SQL    string `json:"sql"`
+	Status string `json:"status"` // printed, applied
+}
+
+func newMigrate(c *cli) *cobra.Command {
+	var preset, name string
+	var printOnly bool
+	cmd := &cobra.Command{
+		Use: "migrate", Short: "create the tables, or print their SQL", Args: cobra.NoArgs,
+		Long: `Runs CREATE TABLE IF NOT EXISTS for each table of the configuration, with the layout of its
+preset. The account needs the CREATE right; a table that exists is left as it is. With --preset
+the SQL of one preset is printed, and no configuration is needed.`,
+		Example: `  canal-outbox migrate --print
+  canal-outbox migrate --preset t_local_message --table shop.t_local_message --print`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if preset != "" {
+				if !printOnly {
+					return admin.Usagef("--preset only prints: add --print, or name the table in the configuration and leave --preset out")
+				}
+				if name == "" {
+					name = preset
+				}
+				return c.printMigrations([]config.Table{{Name: name, Preset: preset}})
+			}
+			if name != "" {
+				return admin.Usagef("--table needs --preset")
+			}
+			cfg, err := c.load()
+			if err != nil {
+				return err
+			}
+			if printOnly {
+				return c.printMigrations(cfg.Tables)
+			}
+			return c.migrate(cmd.Context(), cfg)
+		},
+	}
+	cmd.Flags().StringVar(&preset, "preset", "", "`name` of a layout, instead of the configuration")
+	cmd.Flags().StringVar(&name, "table", "", "`schema.table` for the SQL of --preset")
+	cmd.Flags().BoolVar(&printOnly, "print", false, "print the SQL and change nothing")
+	return cmd
+}
+
+func ddl(tables []config.Table, status string) ([]migration, error) {
+	var all []migration
+	for _, t := range tables {
+		text, err := migrations.DDL(t.Preset, t.Name)
+		if err != nil {
+			return nil, admin.Usagef("%v", err)
+		}
+		all = append(all, migration{Table: t.Name, Preset: t.Preset, SQL: text, Status: status})
+	}
+	return all, nil
+}
+
+func (c *cli) printMigrations(tables []config.Table) error {
+	all, err := ddl(tables, "printed")
+	if err != nil {
+		return err
+	}
+	return c.show(all, func(w io.Writer) {
+		for _, m := range all {
+			line(w, "%s", strings.TrimSpace(m.SQL))
+		}
+	})
+}
+
+func (c *cli) migrate(ctx context.Context, cfg *config.Config) (err error) {
+	all, err := ddl(cfg.Tables, "applied")
+	if err != nil {
+		return err
+	}
+	db, err := app.OpenDatabase(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	for _, m := range all {
+		if err := apply(ctx, db, m); err != nil {
+			return err
+		}
+	}
+	return c.show(all, func(w io.Writer) {
+		for _, m := range all {
+			line(w, "%s\tpreset %s\tis there", m.Table, m.Preset)
+		}
+	})
+}
+
+func apply(ctx context.Context, db *sql.DB, m migration) error {
+	if _, err := db.ExecContext(ctx, m.SQL); err != nil {
+		return fmt.Errorf("create table %s: %w (the account needs CREATE on it; `canal-outbox migrate --print` shows the SQL for somebody who may)", m.Table, err)
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/config"
+)
+
+const (
+	defaultConfig = "/etc/canal-outbox/canal-outbox.yaml"
+	formatText    = "text"
+	formatJSON    = "json"
+)
+
+// cli is what all commands share: the streams and the global flags.
+type cli struct {
+	in       io.Reader
+	out, err io.Writer
+
+	configPath string
+	format     string
+	started    bool // the command's own code was reached
+}
+
+const rootHelp = `canal-outbox publishes the rows of a local message table (transactional outbox) to
+RocketMQ or Kafka: milliseconds after their commit by following the binlog, and by
+a sweep over the table whenever the binlog did not tell.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused (a decision is needed).`
+
+func newRoot(c *cli) *cobra.Command {
+	root := &cobra.Command{
+		Use: "canal-outbox", Short: "relay a local message table to RocketMQ or Kafka", Long: rootHelp,
+		SilenceErrors: true, SilenceUsage: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if c.format != formatText && c.format != formatJSON {
+				return fmt.Errorf("-o %q is neither text nor json", c.format)
+			}
+			c.started = true
+			return nil
+		},
+	}
+	root.SetIn(c.in)
+	root.SetOut(c.out)
+	root.SetErr(c.err)
+	root.PersistentFlags().StringVarP(&c.configPath, "config", "c", defaultConfig, "configuration `file`")
+	root.PersistentFlags().StringVarP(&c.format, "output", "o", formatText, "`form` of the output: text or json")
+	root.AddCommand(
+		newRun(c), newDoctor(c), newMigrate(c), newStatus(c), newSweep(c), newCheckpoint(c), newGaps(c), newConfig(c), newVersion(c),
+	)
+	return root
+}
+
+// group is a command that only holds others: without one of them it is wrong usage.
+func group(use, short string, subcommands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		return admin.Usagef("%s needs one of its commands; see `%s --help`", cmd.CommandPath(), cmd.CommandPath())
+	}}
+	cmd.AddCommand(subcommands...)
+	return cmd
+}
+
+// load reads the configuration and warns of environment variables that stand for nothing.
+func (c *cli) load() (*config.Config, error) {
+	cfg, unknown, err := config.Load(c.configPath, os.Environ())
+	for _, name := range unknown {
+		if _, err := fmt.Fprintf(c.err, "canal-outbox: warning: the environment variable %s stands for no key of the configuration\n", name); err != nil {
+			return nil, err
+		}
+	}
+	return cfg, err
+}
+
+// show prints a value: as JSON, or as the text that write makes of it, in columns separated by tabs.
+func (c *cli) show(value any, write func(w io.Writer)) error {
+	if c.format == formatJSON {
+		e := json.NewEncoder(c.out)
+		e.SetIndent("", "  ")
+		return e.Encode(value)
+	}
+	w := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+	write(w)
+	return w.Flush()
+}
+
+// done prints a short success.
+func (c *cli) done(format string, args ...any) error {
+	message := fmt.Sprintf(format, args...)
+	return c.show(map[string]string{"done": message}, func(w io.Writer) { line(w, "%s", message) })
+}
+
+// line writes one line to a buffer-like writer, whose error shows at its flush.
+func line(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/config"
+)
+
+func newRun(c *cli) *cobra.Command {
+	opts := app.Options{Version: version}
+	cmd := &cobra.Command{
+		Use: "run", Short: "run the relay until it is told to stop", Args: cobra.NoArgs,
+		Long: `Follows the binlog, publishes, writes the results back and sweeps the tables. Whatever would
+make that impossible is reported at the start, all at once. The first SIGINT or SIGTERM
+finishes what is in flight and ends; the second ends at once.`,
+		Example: "  canal-outbox run --config /etc/canal-outbox/canal-outbox.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := c.load()
+			if err != nil {
+				return err
+			}
+			log, err := newLogger(cfg.Log)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = log.Sync() }() // terminals and pipes cannot be synced; the process ends anyway
+			return app.Run(cmd.Context(), cfg, opts, log)
+		},
+	}
+	cmd.Flags().BoolVar(&opts.AcceptNewSource, "accept-new-source", false,
+		"take over a server that is not the one of the checkpoint, with a full sweep")
+	return cmd
+}
+
+// newLogger writes to standard error. Many equal lines in one second are thinned out, so that a failing broker does not
+// fill the disk with its name.
+func newLogger(l config.Log) (*zap.Logger, error) {
+	level, err := zapcore.ParseLevel(l.Level)
+	if err != nil {
+		return nil, fmt.Errorf("log.level: %w", err)
+	}
+	z := zap.NewProductionConfig()
+	z.Level = zap.NewAtomicLevelAt(level)
+	z.EncoderConfig.TimeKey, z.EncoderConfig.EncodeTime = "time", zapcore.TimeEncoderOfLayout(time.RFC3339Nano)
+	z.EncoderConfig.EncodeDuration = zapcore.StringDurationEncoder
+	z.DisableStacktrace = true
+	if l.Format == "text" {
+		z.Encoding, z.EncoderConfig.EncodeLevel = "console", zapcore.CapitalLevelEncoder
+	}
+	return z.Build()
+}

@@ -1,0 +1,197 @@
+package app
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// doctorPatience bounds each conversation of the check: a host that swallows packets must not hold it up.
+const doctorPatience = 15 * time.Second
+
+// Doctor checks everything that can be wrong before the first message and returns all of it at once. It changes nothing.
+func Doctor(ctx context.Context, cfg *config.Config) []server.Finding {
+	d := &doctor{cfg: cfg}
+	d.state(ctx)
+	d.source(ctx)
+	d.broker(ctx)
+	return d.findings
+}
+
+// doctor collects findings; what one step learns the next ones use.
+type doctor struct {
+	cfg      *config.Config
+	findings []server.Finding
+
+	running    bool // a daemon has the state directory
+	recorded   server.ID
+	checkpoint outbox.Position
+
+	topics  []string // that recent rows name
+	largest int64    // body of the recent rows, in bytes
+}
+
+func (d *doctor) add(severity server.Severity, subject, mend, what string, args ...any) {
+	d.findings = append(d.findings, server.Finding{Severity: severity, Subject: subject, What: fmt.Sprintf(what, args...), Mend: mend})
+}
+
+// source checks the server and the tables in it.
+func (d *doctor) source(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	settings, err := serverConfig(d.cfg.Source)
+	if err != nil {
+		d.add(server.Fault, "source.tls", "correct the files of source.tls", "%v", err)
+		return
+	}
+	db, err := server.Open(settings, nil, server.Session{MaxConns: 1})
+	if err != nil {
+		d.add(server.Fault, "source", "", "%v", err)
+		return
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			d.add(server.Warning, "source", "", "the connection did not close: %v", err)
+		}
+	}()
+	info, err := server.Inspect(ctx, db)
+	if err != nil {
+		d.add(server.Fault, "source", connectMend(err, d.cfg.Source), "%v", err)
+		return
+	}
+	d.add(server.OK, "source", "", "%s, version %s", info.ID, info.Version)
+	d.retention(info)
+	d.encryption(ctx, db)
+	d.rights(ctx, db, info)
+	d.serverID(ctx, db, info)
+	d.clock(ctx, db)
+	d.writing(ctx, settings)
+	d.tables(ctx, db)
+}
+
+// connectMend says what helps against a connection that did not come about.
+func connectMend(err error, s config.Source) string {
+	if server.Classify(err) == server.Service {
+		return fmt.Sprintf("check source.user and its password; the account must be allowed to come from this host:\n"+
+			"CREATE USER '%s'@'%%' IDENTIFIED BY '...'", s.User)
+	}
+	return "check source.address, that the server runs and that no firewall is between"
+}
+
+// tables looks at the log's settings and at every mapped table, as a start does.
+func (d *doctor) tables(ctx context.Context, db *sql.DB) {
+	tables, findings, err := inspectSource(ctx, d.cfg, db)
+	d.findings = append(d.findings, findings...)
+	if err != nil {
+		d.add(server.Fault, "tables", "", "%v", err)
+		return
+	}
+	for _, t := range tables {
+		d.table(ctx, db, t)
+	}
+}
+
+// recentRows is how many of the newest rows are looked at for topics and sizes.
+const recentRows = 1000
+
+// table checks the right to update, and looks at the newest rows.
+func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
+	name, status := quoteName(t), "`"+t.ColumnName(table.StatusCode)+"`"
+	// EXPLAIN asks for the rights of the statement and runs nothing.
+	explain, err := db.QueryContext(ctx, "EXPLAIN UPDATE "+name+" SET "+status+" = "+status+" WHERE 1 = 0")
+	if err != nil {
+		d.add(server.Fault, t.Name(), fmt.Sprintf("GRANT SELECT, UPDATE ON %s TO '%s'@'...'", name, d.cfg.Source.User),
+			"the account may not update it: %v", err)
+		return
+	}
+	err = explain.Close()
+	rows, queryErr := db.QueryContext(ctx, fmt.Sprintf("SELECT topic, MAX(LENGTH(body)) FROM "+
+		"(SELECT `%s` AS topic, `%s` AS body FROM %s ORDER BY `%s` DESC LIMIT %d) AS recent GROUP BY topic",
+		t.ColumnName(table.Topic), t.ColumnName(table.Body), name, t.ColumnName(table.ID), recentRows))
+	if err = errors.Join(err, queryErr); err != nil {
+		d.add(server.Fault, t.Name(), "", "its newest rows cannot be read: %v", err)
+		return
+	}
+	if err := errors.Join(d.readRecent(rows), rows.Close()); err != nil {
+		d.add(server.Fault, t.Name(), "", "its newest rows cannot be read: %v", err)
+	}
+}
+
+func (d *doctor) readRecent(rows *sql.Rows) error {
+	for rows.Next() {
+		var topic sql.NullString
+		var size sql.NullInt64
+		if err := rows.Scan(&topic, &size); err != nil {
+			return err
+		}
+		if topic.String != "" {
+			d.topics = append(d.topics, topic.String)
+		}
+		d.largest = max(d.largest, size.Int64)
+	}
+	return rows.Err()
+}
+
+// quoteName is schema.table as an identifier.
+func quoteName(t *table.Table) string {
+	return "`" + t.Schema() + "`.`" + t.Name()[len(t.Schema())+1:] + "`"
+}
+
+// broker asks the sink, without publishing anything.
+func (d *doctor) broker(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	s, err := newSink(d.cfg, zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		d.add(server.Fault, "sink", "", "%v", err)
+		return
+	}
+	defer func() {
+		if err := s.Close(ctx); err != nil {
+			d.add(server.Warning, "sink", "", "it did not close: %v", err)
+		}
+	}()
+	if err := s.Probe(ctx); err != nil {
+		d.add(server.Fault, "sink", "check the addresses and credentials under sink, and that the broker runs", "the broker does not take messages: %v", err)
+		return
+	}
+	d.add(server.OK, "sink", "", "the broker answers")
+	d.size()
+	faults, err := s.Topics(ctx, d.topics)
+	if err != nil {
+		d.add(server.Fault, "sink", "", "the broker could not be asked for topics: %v", err)
+		return
+	}
+	for _, topic := range d.topics {
+		if err := faults[topic]; err != nil {
+			d.add(server.Fault, "topic "+topic, "create the topic, or allow this account to write to it", "%v; its rows would wait in the table", err)
+		} else {
+			d.add(server.OK, "topic "+topic, "", "exists")
+		}
+	}
+}
+
+// size compares the newest rows with the broker's limit.
+func (d *doctor) size() {
+	var limit config.Bytes
+	switch s := d.cfg.Sink; {
+	case s.Kafka != nil:
+		limit = s.Kafka.MaxMessageBytes
+	case s.RocketMQ != nil:
+		limit = s.RocketMQ.MaxMessageBytes
+	}
+	if limit > 0 && d.largest >= int64(limit) {
+		d.add(server.Warning, "sink", "raise the limit at the brokers and max_message_bytes here, or keep large content elsewhere",
+			"of the newest rows one has a body of %d bytes, the limit is %v: such rows become FAILED", d.largest, limit)
+	}
+}

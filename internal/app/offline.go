@@ -1,0 +1,95 @@
+package app
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/canal-outbox/canal-outbox/checkpoint"
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// Offline is the Operator of a state directory that no daemon uses.
+type Offline struct {
+	Operator
+	db *sql.DB
+}
+
+// OpenOffline opens the store of a configuration and a pool to its server, which is dialled when it is needed. It is
+// refused while another process has the store open, and when there is no store: looking must not make one.
+func OpenOffline(cfg *config.Config) (*Offline, error) {
+	if _, err := os.Stat(filepath.Clean(cfg.Checkpoint.Dir)); errors.Is(err, os.ErrNotExist) {
+		return nil, admin.NotFoundf("there is no state in %s: is checkpoint.dir right? It is made by the first `canal-outbox run`", cfg.Checkpoint.Dir)
+	}
+	state, err := checkpoint.Open(cfg.Checkpoint.Dir, checkpoint.Options{})
+	if errors.Is(err, checkpoint.ErrLocked) {
+		return nil, admin.Refusedf("%v", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	db, err := OpenDatabase(cfg)
+	if err != nil {
+		return nil, errors.Join(err, state.Close())
+	}
+	move := func(_ context.Context, id server.ID, to outbox.Position, reason string) error {
+		return state.Anchor(id, to, reason)
+	}
+	return &Offline{Operator: Operator{state: state, ask: &asker{db: db}, move: move}, db: db}, nil
+}
+
+// Close releases the directory.
+func (o *Offline) Close() error { return errors.Join(o.db.Close(), o.state.Close()) }
+
+// asker asks a server over a pool.
+type asker struct{ db *sql.DB }
+
+// Look says who answers and where its log ends.
+func (a *asker) Look(ctx context.Context) (server.Info, outbox.Position, error) {
+	info, err := server.Inspect(ctx, a.db)
+	if err != nil {
+		return info, outbox.Position{}, err
+	}
+	end, err := info.End(ctx, a.db)
+	return info, end, err
+}
+
+// End is the position behind the last transaction.
+func (a *asker) End(ctx context.Context) (outbox.Position, error) {
+	_, end, err := a.Look(ctx)
+	return end, err
+}
+
+// Earliest is the oldest position that can be read.
+func (a *asker) Earliest(ctx context.Context) (outbox.Position, error) {
+	info, err := server.Inspect(ctx, a.db)
+	if err != nil {
+		return outbox.Position{}, err
+	}
+	return info.Earliest(ctx, a.db)
+}
+
+// HasFile reports whether the server still has a position.
+func (a *asker) HasFile(ctx context.Context, p outbox.Position) (bool, error) {
+	info, err := server.Inspect(ctx, a.db)
+	if err != nil {
+		return false, fmt.Errorf("ask the server for its logs: %w", err)
+	}
+	return info.HasFile(ctx, a.db, p)
+}
+
+// OpenDatabase opens a pool to the configured server for commands that work on it once. Nothing is dialled before its
+// first use.
+func OpenDatabase(cfg *config.Config) (*sql.DB, error) {
+	source, err := serverConfig(cfg.Source)
+	if err != nil {
+		return nil, err
+	}
+	return server.Open(source, nil, server.Session{MaxConns: 1})
+}
