@@ -185,7 +185,7 @@ func newCheckpointHistory(c *cli) *cobra.Command {
 				return c.show(append([]admin.HistoryEntry{}, entries...), func(w io.Writer) {
 					line(w, "N\tTIME\tPOSITION\tREASON")
 					for _, e := range entries {
-						line(w, "%d\t%s\t%s\t%s", e.Number, e.At.Format(time.RFC3339), e.Position, e.Reason)
+						line(w, "%d\t%s\t%s\t%s", e.Number, e.At.Format(time.RFC3339), e.Position, orDash(e.Reason))
 					}
 				})
 			})

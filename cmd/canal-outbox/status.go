@@ -75,7 +75,7 @@ func (c *cli) watch(ctx context.Context, client *admin.Client) error {
 func writeStatus(w io.Writer, s admin.Status) {
 	line(w, "state\t%s (version %s, up %s)", s.State, s.Version, seconds(&s.UptimeSeconds))
 	for _, p := range s.Problems {
-		line(w, "  ! %s", p)
+		line(w, "  !\t%s", p)
 	}
 	line(w, "source\t%s %s, reader %s", s.Source.Address, s.Source.Server, s.Source.State)
 	if s.Source.Error != "" {
@@ -87,7 +87,7 @@ func writeStatus(w io.Writer, s admin.Status) {
 	line(w, "totals\tpublished %d, retried %d, failed %d, left to the sweep %d", t.Published, t.Retried, t.Failed, t.LetGo)
 	line(w, "in flight\t%d of %d messages, %s of %s, %d waiting for the table", s.InFlight.Messages, s.InFlight.MaxMessages,
 		size(&s.InFlight.Bytes), size(&s.InFlight.MaxBytes), s.InFlight.AckPending)
-	line(w, "broker\t%s, breaker %s %s", s.Sink.Kind, s.Sink.Breaker, s.Sink.Reason)
+	line(w, "broker\t%s", strings.TrimSpace(fmt.Sprintf("%s, breaker %s %s", s.Sink.Kind, s.Sink.Breaker, s.Sink.Reason)))
 	for _, p := range s.Sink.ParkedTopics {
 		line(w, "  parked\t%s: %s", p.Topic, p.Reason)
 	}
