@@ -30,6 +30,14 @@ func (c *check) alter(format string, args ...any) string {
 	return "ALTER TABLE " + quote(c.description.schema) + "." + quote(c.description.name) + " " + fmt.Sprintf(format, args...)
 }
 
+// modify is the statement that changes a column's type and keeps whether it may be NULL.
+func (c *check) modify(t ColumnType, to string) string {
+	if !t.Nullable {
+		to += " NOT NULL"
+	}
+	return c.alter("MODIFY COLUMN %s %s", quote(t.Name), to)
+}
+
 // table reports whether there is a table to look into.
 func (c *check) table() bool {
 	d := c.description
@@ -49,7 +57,7 @@ func (c *check) table() bool {
 	for _, column := range d.columns {
 		if strings.Contains(column.fullType, "compressed") {
 			c.add(server.Fault, column.Name, "the column is COMPRESSED: rows of the table cannot be decoded from the binlog",
-				c.alter("MODIFY COLUMN %s %s", quote(column.Name), column.DataType))
+				c.modify(column, column.DataType))
 		}
 	}
 	return true
@@ -74,7 +82,7 @@ func (c *check) column(role Column) *ColumnType {
 		return nil
 	case !t.carriesUTF8():
 		c.add(server.Fault, t.Name, fmt.Sprintf("its character set is %s: the binlog carries those bytes, which are not UTF-8", t.Charset),
-			c.alter("MODIFY COLUMN %s %s CHARACTER SET utf8mb4", quote(t.Name), t.fullType))
+			c.modify(t, t.fullType+" CHARACTER SET utf8mb4"))
 		return nil
 	case strings.Contains(t.extra, "virtual"):
 		c.add(server.Fault, t.Name, "it is a VIRTUAL generated column: not every row in the binlog has it", "make it STORED")
@@ -85,7 +93,7 @@ func (c *check) column(role Column) *ColumnType {
 	case t.kindOf() == document:
 		c.add(server.Warning, t.Name, "type JSON: what is published is the server's own text of the value (key order, spaces, "+
 			"numbers), not the text that the producer wrote",
-			c.alter("MODIFY COLUMN %s LONGTEXT CHARACTER SET utf8mb4", quote(t.Name)))
+			c.modify(t, "LONGTEXT CHARACTER SET utf8mb4"))
 	}
 	return &t
 }
@@ -119,7 +127,7 @@ func (c *check) keys(t *Table) {
 		t.sweepIndex.Store(&sweep.name)
 	} else {
 		c.add(server.Warning, "", "no index on the status: every sweep reads the whole table, and the more so the more rows it keeps",
-			fmt.Sprintf("CREATE INDEX idx_sweep ON %s (%s, %s, %s)", t.quoted, t.column(StatusCode), t.column(NextRetryTime), t.column(ID)))
+			fmt.Sprintf("CREATE INDEX idx_outbox_sweep ON %s (%s, %s, %s)", t.quoted, t.column(StatusCode), t.column(NextRetryTime), t.column(ID)))
 	}
 	c.uniqueness(t)
 }
@@ -146,7 +154,7 @@ func (c *check) uniqueness(t *Table) {
 		what = "no UNIQUE index on what the message id is made of: the primary key is appended to it"
 	}
 	c.add(server.Warning, strings.Join(names, "+"), what,
-		fmt.Sprintf("CREATE UNIQUE INDEX uk_message ON %s (%s)", t.quoted, strings.Join(quoted, ", ")))
+		fmt.Sprintf("CREATE UNIQUE INDEX uk_outbox_message ON %s (%s)", t.quoted, strings.Join(quoted, ", ")))
 }
 
 func (c *check) index(fits func(index) bool) *index {
@@ -173,11 +181,11 @@ func (c *check) values(t *Table) {
 	}
 	if t.columns[LastExecTime].Fraction < 3 {
 		c.add(server.Warning, t.columns[LastExecTime].Name, "it keeps no milliseconds: claims of two processes within one second look alike",
-			c.alter("MODIFY COLUMN %s %s(3) NULL", t.column(LastExecTime), t.columns[LastExecTime].DataType))
+			c.modify(*t.columns[LastExecTime], t.columns[LastExecTime].DataType+"(3)"))
 	}
 	if reason := t.columns[FailReason]; reason.Characters < 64 {
 		c.add(server.Warning, reason.Name, fmt.Sprintf("it keeps %d characters of a reason", reason.Characters),
-			c.alter("MODIFY COLUMN %s VARCHAR(512) NULL", quote(reason.Name)))
+			c.modify(*reason, "VARCHAR(512)"))
 	}
 }
 
