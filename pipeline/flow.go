@@ -108,3 +108,28 @@ func (p *Pipeline) Publish(ctx context.Context, rows []*outbox.Message) error {
 func (p *Pipeline) sweepRoom() bool {
 	return p.room() && (p.sweepFlight == 0 || p.sweepFlight < p.cfg.MaxInFlight/2)
 }
+
+// Unreadable takes the verdict on a row that the sweep has claimed and that cannot become a message.
+func (p *Pipeline) Unreadable(s outbox.Settlement) {
+	p.mu.Lock()
+	e := p.registry[s.Identity]
+	if e == nil || e.state != reserved || e.seq != 0 {
+		p.mu.Unlock()
+		return
+	}
+	s = p.answer(e, s)
+	p.mu.Unlock()
+	p.acks.Add([]outbox.Settlement{s})
+}
+
+// StillSince is the moment of the last answer when messages are in the sink's hands, the breaker is closed and none of them
+// has had an answer since; zero otherwise. The breaker opens after seconds of silence, so an old moment means that this
+// process is stuck.
+func (p *Pipeline) StillSince() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.inFlight == 0 || p.breaker.state != breakerClosed {
+		return time.Time{}
+	}
+	return p.quietSince
+}

@@ -206,7 +206,10 @@ func (o *Operator) recordSkip(flavor outbox.Flavor, from, to outbox.Position) er
 	if order, known := direction(flavor, from, to); from.IsZero() || known && order <= 0 {
 		return nil
 	}
-	_, err := o.state.AddGap(outbox.Gap{From: from, To: to, Cause: outbox.GapOperator, Acknowledged: true})
+	id, err := o.state.AddGap(outbox.Gap{From: from, To: to, Cause: outbox.GapOperator})
+	if err == nil {
+		err = o.state.AckGap(id) // whoever made it knows of it
+	}
 	if err != nil {
 		return fmt.Errorf("record the skipped part: %w", err)
 	}

@@ -1,0 +1,191 @@
+package app
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/ack"
+	"github.com/canal-outbox/canal-outbox/canal"
+	"github.com/canal-outbox/canal-outbox/checkpoint"
+	"github.com/canal-outbox/canal-outbox/fallback"
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/pipeline"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+// Options of Run that are no part of the configuration.
+type Options struct {
+	Version         string
+	AcceptNewSource bool // take over a server that is not the recorded one
+}
+
+// Run is the service: it works until the context ends and then stops in order. Errors: *FaultsError when something must be
+// mended first, *RefusedError when the source is not the recorded one, else what went wrong.
+func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger) (err error) {
+	d := &daemon{cfg: cfg, opts: opts, log: log, started: time.Now(), registry: prometheus.NewRegistry()}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.open(ctx); err != nil {
+		return err
+	}
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan error, 1)
+	go func() { served <- d.admin.Run(serving) }()
+	sampling := make(chan struct{})
+	go func() {
+		defer close(sampling)
+		d.samples.run(serving)
+	}()
+	err = d.relay.Run(ctx)
+	stopServing()
+	<-sampling
+	return errors.Join(err, <-served)
+}
+
+// daemon is the process's possessions, in the order in which they are made.
+type daemon struct {
+	cfg      *config.Config
+	opts     Options
+	log      *zap.Logger
+	started  time.Time
+	registry *prometheus.Registry
+
+	state   *checkpoint.Store
+	plain   *sql.DB // unguarded: for asking who the server is
+	guarded *sql.DB // for the tables
+	rows    *table.Store
+	samples *sampler
+	sink    sink.Sink
+	relay   *Relay
+	reader  *canal.Reader
+	admin   *admin.Server
+}
+
+// open makes everything up to the listening admin server. What cannot work is reported before anything is written.
+func (d *daemon) open(ctx context.Context) error {
+	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "canal_outbox_build_info", Help: "1, with the version as a label.",
+			ConstLabels: prometheus.Labels{"version": d.opts.Version}}, func() float64 { return 1 }))
+	source, err := serverConfig(d.cfg.Source)
+	if err != nil {
+		return err
+	}
+	if d.plain, err = server.Open(source, nil, server.Session{MaxConns: 2}); err != nil {
+		return err
+	}
+	tables, err := preflight(ctx, d.cfg, d.plain)
+	if err != nil {
+		return err
+	}
+	if d.sink, err = newSink(d.cfg, d.log.Named("sink"), d.registry); err != nil {
+		return err
+	}
+	if err := d.openState(); err != nil {
+		return err
+	}
+	if err := d.assemble(source, tables); err != nil {
+		return err
+	}
+	d.admin, err = admin.Listen(admin.Config{
+		Address: d.cfg.Admin.Listen, Token: d.cfg.Admin.Token.Reveal(), Socket: d.cfg.Checkpoint.Socket(),
+	}, d.service(), d.registry, d.log.Named("admin"))
+	if err == nil {
+		d.log.Info("canal-outbox", zap.String("version", d.opts.Version), zap.String("source", d.cfg.Source.Address),
+			zap.Int("tables", len(tables)), zap.String("admin", d.cfg.Admin.Listen))
+	}
+	return err
+}
+
+// openState opens the state directory; a damaged store is moved aside and replaced, which the start then treats as a gap.
+func (d *daemon) openState() (err error) {
+	opts := checkpoint.Options{Log: d.log.Named("checkpoint"), Registerer: d.registry}
+	d.state, err = checkpoint.Open(d.cfg.Checkpoint.Dir, opts)
+	var corrupt *checkpoint.CorruptError
+	if !errors.As(err, &corrupt) {
+		return err
+	}
+	aside, qerr := checkpoint.Quarantine(d.cfg.Checkpoint.Dir, nil)
+	if qerr != nil {
+		return errors.Join(err, qerr)
+	}
+	d.log.Error("the state was damaged and is moved aside: going on with a new one and a full sweep", zap.String("aside", aside), zap.Error(err))
+	d.state, err = checkpoint.Open(d.cfg.Checkpoint.Dir, opts)
+	return err
+}
+
+// assemble connects the stations.
+func (d *daemon) assemble(source server.Config, tables []*table.Table) (err error) {
+	guard := func(ctx context.Context, id server.ID) error { return d.relay.Guard(ctx, id) }
+	if d.guarded, err = server.Open(source, guard, server.Session{Writes: true}); err != nil {
+		return err
+	}
+	d.rows = table.New(d.guarded, tables)
+	d.rows.OnUnreadable(func(s outbox.Settlement) { d.relay.pipeline.Unreadable(s) })
+	d.samples = newSampler(d.rows, d.registry, d.log)
+	recorded := func() (server.ID, outbox.Position) {
+		id, _ := d.state.Source()
+		at, _ := d.state.Checkpoint()
+		return id, at
+	}
+	names := make([]string, len(tables))
+	for i, t := range tables {
+		names[i] = t.Name()
+	}
+	newReader := func(h canal.Handler) Reader {
+		d.reader = canal.New(canal.Config{
+			Server: source, Tables: tables, ServerID: serverID(d.cfg), Heartbeat: d.cfg.Source.Heartbeat,
+			MaxTransactionBytes: int(d.cfg.Pipeline.MaxTransactionBytes), Recorded: recorded, Schemas: d.state,
+		}, h, d.log.Named("binlog"), d.registry)
+		return d.reader
+	}
+	_, hasCheckpoint := d.state.Checkpoint()
+	d.relay = New(Parts{
+		Source: &asker{db: d.plain}, Rows: d.rows, Sink: d.sink, State: d.state, Reader: newReader,
+		Lost: !hasCheckpoint && d.state.Origin().Quarantined != "", AcceptNewSource: d.opts.AcceptNewSource,
+	}, settings(d.cfg, names), d.log, d.registry)
+	return nil
+}
+
+// settings translates the numbers.
+func settings(cfg *config.Config, tables []string) Settings {
+	return Settings{
+		Pipeline: pipeline.Config{
+			MaxInFlight: cfg.Pipeline.MaxInFlight, MaxInFlightBytes: int(cfg.Pipeline.MaxInFlightBytes), MaxRetry: cfg.Retry.Max,
+			Backoff: outbox.Backoff{Base: cfg.Retry.Backoff.Base, Max: cfg.Retry.Backoff.Max, Schedule: cfg.Retry.Schedule}, Random: rand.Float64,
+		},
+		Ack: ack.Config{FlushTimeout: defaultStop},
+		Fallback: fallback.Config{
+			Tables: tables, Interval: cfg.Fallback.Interval, Threshold: cfg.Fallback.Threshold, Patience: cfg.Fallback.Patience,
+			ClaimTimeout: cfg.Fallback.ClaimTimeout, Batch: cfg.Fallback.Batch,
+		},
+	}
+}
+
+// close releases in reverse what open made; what the relay's stop has closed already is left alone.
+func (d *daemon) close() error {
+	var errs []error
+	if d.relay == nil && d.sink != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		errs = append(errs, d.sink.Close(ctx))
+	}
+	for _, db := range []*sql.DB{d.guarded, d.plain} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	if d.state != nil {
+		errs = append(errs, d.state.Close())
+	}
+	return errors.Join(errs...)
+}

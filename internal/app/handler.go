@@ -1,0 +1,91 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/canal"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// handler is what the reader talks to: the flow of transactions goes straight to the pipeline, what changes the source or
+// the anchor is decided here.
+type handler struct{ relay *Relay }
+
+// Connected opens a stream. After a failover positions of the old server mean nothing: the mark goes on from the GTID set
+// alone, and a full sweep repairs what was open at that moment.
+func (h *handler) Connected(ctx context.Context, from, zoneEnd outbox.Position, id server.ID, failover bool) error {
+	r := h.relay
+	r.identity.accept(id)
+	if failover {
+		at := outbox.Position{GTIDs: from.GTIDs}
+		if err := r.pipeline.Move(r.flavor, at); err != nil {
+			return fmt.Errorf("failover: %w", err)
+		}
+		if err := r.parts.State.Anchor(id, at, "failover"); err != nil {
+			return fmt.Errorf("record the failover: %w", err)
+		}
+		r.log.Warn("the source failed over to another server with the same history", zap.Stringer("server", id))
+		r.sweeper.Full()
+	}
+	return r.pipeline.Connected(ctx, from, zoneEnd)
+}
+
+// Offer hands one transaction to the pipeline.
+func (h *handler) Offer(ctx context.Context, txn *outbox.Txn) error {
+	return h.relay.pipeline.Offer(ctx, txn)
+}
+
+// Idle reports that the server has nothing behind pos.
+func (h *handler) Idle(pos outbox.Position) { h.relay.pipeline.Idle(pos) }
+
+// Disconnected reports the end of a stream.
+func (h *handler) Disconnected(error) { h.relay.pipeline.Disconnected() }
+
+// Gap anchors at the server's position, read before the sweep, records that durably and asks for a full sweep.
+func (h *handler) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, error) {
+	r := h.relay
+	info, end, err := r.parts.Source.Look(ctx)
+	if err != nil {
+		return outbox.Position{}, fmt.Errorf("gap (%s): the server's position is needed: %w", gap.Cause, err)
+	}
+	gap.To = end
+	if err := r.pipeline.Move(r.flavor, end); err != nil {
+		return outbox.Position{}, err
+	}
+	if _, err := r.recordGap(gap, info.ID, end); err != nil {
+		return outbox.Position{}, err
+	}
+	r.identity.accept(info.ID)
+	r.sweeper.Full()
+	return end, nil
+}
+
+// read runs the reader and starts it anew from where an operator moved it.
+func (r *Relay) read(ctx context.Context, from outbox.Position) error {
+	for {
+		run, cancel := context.WithCancel(ctx)
+		r.mu.Lock()
+		r.pause = cancel
+		r.mu.Unlock()
+		err := r.reader.Run(run, from)
+		cancel()
+		r.pipeline.Disconnected()
+		var foreign *canal.ForeignSourceError
+		switch {
+		case errors.As(err, &foreign):
+			return &RefusedError{Why: foreign.Error()}
+		case err != nil || ctx.Err() != nil:
+			return err
+		}
+		next, err := r.moved()
+		if err != nil {
+			return err
+		}
+		from = next
+	}
+}

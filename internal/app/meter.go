@@ -1,0 +1,105 @@
+package app
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// window is the time over which rates and percentiles are shown.
+const window = 10 * time.Second
+
+// reading is the metrics that status shows, at one moment.
+type reading struct {
+	at        time.Time
+	published uint64
+	retried   uint64
+	failed    uint64
+	letGo     uint64
+	latency   []*dto.Bucket // cumulative
+	count     uint64
+}
+
+// meter makes rates of the metrics: each look is compared with the oldest one of the last seconds, the first with the
+// start. So it costs nothing while nobody looks.
+type meter struct {
+	gatherer prometheus.Gatherer
+
+	mu   sync.Mutex
+	past []reading
+}
+
+func newMeter(g prometheus.Gatherer, start time.Time) *meter {
+	return &meter{gatherer: g, past: []reading{{at: start}}}
+}
+
+// look reads the metrics and returns them with those to compare with.
+func (m *meter) look(now time.Time) (current, before reading, err error) {
+	families, err := m.gatherer.Gather()
+	if err != nil {
+		return reading{}, reading{}, err
+	}
+	current = reading{at: now}
+	for _, f := range families {
+		switch f.GetName() {
+		case "canal_outbox_messages_total":
+			current.published = sum(f, "outcome", "sent")
+		case "canal_outbox_retries_total":
+			current.retried = sum(f, "", "")
+		case "canal_outbox_failed_total":
+			current.failed = sum(f, "", "")
+		case "canal_outbox_let_go_total":
+			current.letGo = sum(f, "", "")
+		case "canal_outbox_publish_latency_seconds":
+			h := f.GetMetric()[0].GetHistogram()
+			current.latency, current.count = h.GetBucket(), h.GetSampleCount()
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(m.past) > 1 && now.Sub(m.past[1].at) >= window {
+		m.past = m.past[1:]
+	}
+	before = m.past[0]
+	if now.Sub(m.past[len(m.past)-1].at) > window/20 { // several lookers do not make the window short
+		m.past = append(m.past, current)
+	}
+	return current, before, nil
+}
+
+func sum(f *dto.MetricFamily, label, value string) (total uint64) {
+	for _, m := range f.GetMetric() {
+		matches := label == ""
+		for _, l := range m.GetLabel() {
+			matches = matches || l.GetName() == label && l.GetValue() == value
+		}
+		if matches {
+			total += uint64(m.GetCounter().GetValue())
+		}
+	}
+	return total
+}
+
+// quantile estimates a latency between two readings, in milliseconds, by interpolation inside the bucket; false when
+// nothing was measured between them.
+func quantile(q float64, current, before reading) (float64, bool) {
+	total := current.count - before.count
+	if total == 0 {
+		return 0, false
+	}
+	rank, low, lowCount := q*float64(total), 0.0, 0.0
+	for i, b := range current.latency {
+		count := float64(b.GetCumulativeCount())
+		if i < len(before.latency) {
+			count -= float64(before.latency[i].GetCumulativeCount())
+		}
+		if count >= rank && !math.IsInf(b.GetUpperBound(), 1) {
+			return 1000 * (low + (b.GetUpperBound()-low)*(rank-lowCount)/max(count-lowCount, 1)), true
+		}
+		low, lowCount = b.GetUpperBound(), count
+	}
+	return 1000 * low, true
+}

@@ -1,0 +1,45 @@
+package app
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+
+	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// FaultsError lists everything that must be mended before a start.
+type FaultsError struct{ Findings []server.Finding }
+
+// Error shows each fault with what mends it.
+func (e *FaultsError) Error() string {
+	var b strings.Builder
+	b.WriteString("cannot start, nothing was written:")
+	for _, f := range e.Findings {
+		b.WriteString("\n  " + f.Subject + ": " + f.What)
+		if f.Mend != "" {
+			b.WriteString("\n    mend: " + strings.ReplaceAll(f.Mend, "\n", "\n    "))
+		}
+	}
+	return b.String()
+}
+
+// preflight looks at the server, the grants and the tables before anything is written, and binds the tables.
+func preflight(ctx context.Context, cfg *config.Config, db *sql.DB) ([]*table.Table, error) {
+	tables, findings, err := inspectSource(ctx, cfg, db)
+	if err != nil {
+		return nil, err
+	}
+	var faults []server.Finding
+	for _, f := range findings {
+		if f.Severity == server.Fault {
+			faults = append(faults, f)
+		}
+	}
+	if len(faults) > 0 {
+		return nil, &FaultsError{Findings: faults}
+	}
+	return tables, nil
+}

@@ -1,0 +1,207 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/ack"
+	"github.com/canal-outbox/canal-outbox/canal"
+	"github.com/canal-outbox/canal-outbox/checkpoint"
+	"github.com/canal-outbox/canal-outbox/fallback"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/pipeline"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+// Source is the database server as the relay asks for it, on connections that no identity guard refuses.
+type Source interface {
+	// Look says who answers and where its log ends, the end read last.
+	Look(ctx context.Context) (server.Info, outbox.Position, error)
+	// End is the position behind the last transaction.
+	End(ctx context.Context) (outbox.Position, error)
+}
+
+// Rows are the mapped tables; table.Store implements it.
+type Rows interface {
+	ack.Marker
+	fallback.Rows
+	pipeline.Checker
+}
+
+// Reader follows the log; canal.Reader implements it.
+type Reader interface {
+	Run(ctx context.Context, from outbox.Position) error
+}
+
+// Parts are what a relay is made of at its edges. Tests and the simulation put models in their place.
+type Parts struct {
+	Source Source
+	Rows   Rows
+	Sink   sink.Sink
+	State  *checkpoint.Store
+	Reader func(canal.Handler) Reader
+	// Lost says that an earlier state was lost or corrupt, so that a start without a checkpoint is a gap and no first start.
+	Lost bool
+	// AcceptNewSource takes a server over that is not the recorded one, as a gap.
+	AcceptNewSource bool
+}
+
+// Settings are the numbers of the stations; zero values take their defaults.
+type Settings struct {
+	Pipeline pipeline.Config
+	Ack      ack.Config
+	Fallback fallback.Config
+	Stop     time.Duration // for draining; the sink and the flush of acknowledgements get as much again
+}
+
+const defaultStop = 4 * time.Second
+
+// Relay is the running service without its HTTP side.
+type Relay struct {
+	parts    Parts
+	settings Settings
+	log      *zap.Logger
+	reg      prometheus.Registerer
+
+	identity identity
+
+	pipeline *pipeline.Pipeline
+	acker    *ack.Acker
+	sweeper  *fallback.Sweeper
+	reader   Reader
+
+	flavor outbox.Flavor
+
+	mu     sync.Mutex
+	order  *move              // an operator's, until the reader's goroutine has carried it out
+	pause  context.CancelFunc // ends the reader's present run
+	active bool
+}
+
+// New makes a relay. It does no I/O.
+func New(parts Parts, settings Settings, log *zap.Logger, reg prometheus.Registerer) *Relay {
+	if settings.Stop <= 0 {
+		settings.Stop = defaultStop
+	}
+	r := &Relay{parts: parts, settings: settings, log: log, reg: reg}
+	return r
+}
+
+// RefusedError says that the server is not the one of the checkpoint and that an operator must decide.
+type RefusedError struct{ Why string }
+
+// Error implements error.
+func (e *RefusedError) Error() string {
+	return "refused: the database server is not the one the checkpoint was taken on: " + e.Why +
+		"; nothing was published or written. If this is intended, start with --accept-new-source or use `checkpoint set`"
+}
+
+// Run starts the stations, works until the context ends or a station fails, and stops them in order. A *RefusedError
+// means that the source is not the recorded one.
+func (r *Relay) Run(ctx context.Context) error {
+	from, err := r.start(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return r.parts.Sink.Close(ctx)
+		}
+		return errors.Join(err, r.parts.Sink.Close(ctx))
+	}
+	ended := make(chan error, 4)
+	acks := r.spawn(ctx, ended, "ack", r.acker.Run)
+	flow := r.spawn(ctx, ended, "pipeline", r.pipeline.Run)
+	sweep := r.spawn(ctx, ended, "sweep", r.sweeper.Run)
+	reader := r.spawn(ctx, ended, "reader", func(ctx context.Context) error { return r.read(ctx, from) })
+	r.setActive(true)
+	select {
+	case <-ctx.Done():
+		r.log.Info("stopping: no more intake, waiting for what is in flight")
+	case err = <-ended:
+	}
+	r.setActive(false)
+	r.stop(ctx, acks, flow, sweep, reader)
+	for {
+		select {
+		case late := <-ended: // of a station that failed while stopping
+			err = errors.Join(err, late)
+		default:
+			return err
+		}
+	}
+}
+
+// stop follows the way of a message: intake, pipeline, sink, acknowledgements. The store is closed by its owner afterwards.
+func (r *Relay) stop(ctx context.Context, acks, flow, sweep, reader *station) {
+	fresh := context.WithoutCancel(ctx)
+	reader.stop()
+	sweep.stop()
+	drain, cancel := context.WithTimeout(fresh, r.settings.Stop)
+	if left := r.pipeline.Drain(drain); left > 0 {
+		r.log.Warn("stopped with messages in flight: they are published again after the next start", zap.Int("messages", left))
+	}
+	cancel()
+	flow.stop()
+	closing, cancel := context.WithTimeout(fresh, r.settings.Stop)
+	defer cancel()
+	if cerr := r.parts.Sink.Close(closing); cerr != nil {
+		r.log.Warn("the sink did not close cleanly", zap.Error(cerr))
+	}
+	acks.stop()
+}
+
+// station is one running part.
+type station struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// spawn runs a part on a context of its own: the end of ctx reaches it through stop, in order.
+func (r *Relay) spawn(ctx context.Context, ended chan<- error, name string, run func(context.Context) error) *station {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &station{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		if err := run(own); err != nil {
+			ended <- fmt.Errorf("%s: %w", name, err)
+		} else if own.Err() == nil {
+			ended <- fmt.Errorf("%s ended without being told to", name)
+		}
+	}()
+	return s
+}
+
+func (s *station) stop() {
+	s.cancel()
+	<-s.done
+}
+
+func (r *Relay) setActive(on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.active = on
+}
+
+// Ready reports whether the relay is at work.
+func (r *Relay) Ready() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.active
+}
+
+// lateAcks lets the pipeline be built before ack, which needs it.
+type lateAcks struct{ *ack.Acker }
+
+// stillSince is the moment since which nothing has moved though there is work and nothing outside is in the way; zero
+// when all is well.
+func (r *Relay) stillSince() time.Time {
+	if !r.Ready() {
+		return time.Time{}
+	}
+	return r.pipeline.StillSince()
+}

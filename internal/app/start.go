@@ -1,0 +1,162 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/ack"
+	"github.com/canal-outbox/canal-outbox/fallback"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/pipeline"
+)
+
+// start checks the source, anchors a first start, builds the flow and writes the journal of an earlier run to the tables.
+// It returns where the reader begins.
+func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
+	info, end, err := r.look(ctx)
+	if err != nil {
+		return outbox.Position{}, err
+	}
+	at, full, err := r.anchor(info, end)
+	if err != nil {
+		return outbox.Position{}, err
+	}
+	r.identity.accept(info.ID)
+	if err := r.build(info.Flavor, at); err != nil {
+		return outbox.Position{}, err
+	}
+	entries, err := r.parts.State.Journal()
+	if err != nil {
+		return outbox.Position{}, fmt.Errorf("read the journal: %w", err)
+	}
+	r.pipeline.Own(entries)
+	if len(entries) > 0 {
+		r.log.Info("writing acknowledgements of the last run to the table", zap.Int("rows", len(entries)))
+		if err := r.acker.Replay(ctx, entries); err != nil {
+			return outbox.Position{}, err
+		}
+	}
+	if full {
+		r.sweeper.Full()
+	}
+	return at, nil
+}
+
+// look asks the server until it answers: a database that is away at start is waited for like one that leaves later.
+func (r *Relay) look(ctx context.Context) (server.Info, outbox.Position, error) {
+	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		info, end, err := r.parts.Source.Look(ctx)
+		if err == nil {
+			return info, end, nil
+		}
+		if class := server.Classify(err); class == server.Service {
+			return info, end, err
+		}
+		r.log.Warn("the database does not answer, trying again", zap.Duration("in", wait), zap.Error(err))
+		select {
+		case <-ctx.Done():
+			return info, end, ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// anchor decides where this run begins and whether a full sweep must stand in for what came before.
+func (r *Relay) anchor(info server.Info, end outbox.Position) (at outbox.Position, full bool, err error) {
+	state := r.parts.State
+	recorded, known := state.Source()
+	at, has := state.Checkpoint()
+	switch {
+	case !has:
+		cause := outbox.GapFirstStart
+		if r.parts.Lost {
+			cause = outbox.GapState
+		}
+		_, err = r.recordGap(outbox.Gap{To: end, Cause: cause}, info.ID, end)
+		return end, true, err
+	case !known:
+		return at, false, state.SetSource(info.ID)
+	}
+	relation, why := server.CheckIdentity(recorded, at, info, end)
+	if relation != server.Foreign {
+		return at, false, nil // a failover or a shorter history is the reader's to find, in its own connection
+	}
+	if !r.parts.AcceptNewSource {
+		return at, false, &RefusedError{Why: why}
+	}
+	r.log.Warn("a new source was accepted by the operator", zap.String("why", why))
+	_, err = r.recordGap(outbox.Gap{From: at, To: end, Cause: outbox.GapOperator}, info.ID, end)
+	return end, true, err
+}
+
+// recordGap writes a gap, the source and the new anchor durably. Only then the reader goes on: a crash between finds the
+// gap again, or the anchor with its record.
+func (r *Relay) recordGap(gap outbox.Gap, id server.ID, anchor outbox.Position) (uint64, error) {
+	state := r.parts.State
+	gap.At = time.Now()
+	gap.Acknowledged = gap.Cause == outbox.GapFirstStart // nothing to look at: this is how every relay begins
+	number, err := state.AddGap(gap)
+	if err == nil {
+		err = state.Anchor(id, anchor, "gap: "+string(gap.Cause))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("record the gap: %w", err)
+	}
+	level := zap.WarnLevel
+	if gap.Acknowledged {
+		level = zap.InfoLevel
+	}
+	r.log.Log(level, "the log is followed from a new anchor; a full sweep publishes what lies before it",
+		zap.String("cause", string(gap.Cause)), zap.Stringer("from", gap.From), zap.Stringer("to", anchor), zap.Uint64("gap", number))
+	return number, nil
+}
+
+// build makes the stations of the flow.
+func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) error {
+	late := &lateAcks{}
+	cfg := r.settings.Pipeline
+	cfg.Nudge = func() { r.sweeper.Nudge() }
+	r.flavor = flavor
+	var err error
+	r.pipeline, err = pipeline.New(cfg, flavor, at, r.parts.Sink, late, r.parts.Rows, r.log.Named("pipeline"), r.reg)
+	if err != nil {
+		return fmt.Errorf("the checkpoint cannot be read: %w; use `checkpoint set` to choose another position", err)
+	}
+	r.acker = ack.New(r.settings.Ack, r.pipeline, r.parts.State, r.parts.Rows, r.log.Named("ack"), r.reg)
+	late.Acker = r.acker
+	r.sweeper = fallback.New(r.settings.Fallback, r.pipeline, r.parts.Rows, r.parts.Source, r.log.Named("sweep"), r.reg)
+	r.reader = r.parts.Reader(&handler{relay: r})
+	return nil
+}
+
+// identity is the server that was checked and accepted; every connection that writes is compared with it.
+type identity struct {
+	mu       sync.Mutex
+	accepted server.ID
+}
+
+func (i *identity) accept(id server.ID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.accepted = id
+}
+
+// Guard refuses connections to a server that the reader has not accepted; it is given to the pools of the tables. During
+// a failover it refuses until the reader has checked the new server.
+func (r *Relay) Guard(_ context.Context, id server.ID) error {
+	r.identity.mu.Lock()
+	defer r.identity.mu.Unlock()
+	switch accepted := r.identity.accepted; {
+	case accepted == server.ID{}:
+		return nil // only set-up reads happen before start has looked
+	case accepted.Flavor == id.Flavor && accepted.UUID == id.UUID && (id.UUID != "" || accepted.ServerID == id.ServerID):
+		return nil
+	default:
+		return fmt.Errorf("expected %s", accepted)
+	}
+}
