@@ -1,0 +1,195 @@
+package archtest
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/canal-outbox/canal-outbox/"
+
+// rule says what the packages of one path may import. Paths are relative to the module; a trailing /... covers all below.
+type rule struct {
+	path     string
+	own      []string // packages of this module
+	external []string // modules or packages from elsewhere, besides the standard library
+}
+
+// What every package from layer 2 up may use.
+var observability = []string{"go.uber.org/zap", "github.com/prometheus/client_golang/prometheus"}
+
+func with(more ...string) []string { return append(slices.Clone(observability), more...) }
+
+// nouns are layers 0 and 1.
+var nouns = []string{"outbox", "outbox/server", "outbox/table", "sink"}
+
+// edges and flow are layers 2 and 3, which only app puts together.
+var (
+	edges = []string{"canal", "sink/kafka", "sink/rocketmq", "sink/stdout", "checkpoint"}
+	flow  = []string{"pipeline", "ack", "fallback"}
+)
+
+// rules are the import table of design and docs/decisions/0002-import-table.md. What is not listed is forbidden.
+var rules = []rule{
+	{path: "outbox"},
+	{path: "outbox/server", own: []string{"outbox"}, external: []string{"github.com/go-sql-driver/mysql"}},
+	{path: "outbox/table", own: []string{"outbox", "outbox/server"}},
+	{path: "sink", own: []string{"outbox"}},
+	{path: "sink/sinktest", own: []string{"outbox", "sink"}, external: []string{"go.uber.org/goleak", "pgregory.net/rapid"}},
+
+	{path: "canal", own: nouns, external: with("github.com/go-mysql-org/go-mysql", "go.uber.org/zap/exp")},
+	{path: "sink/kafka", own: nouns, external: with("github.com/twmb/franz-go")},
+	{path: "sink/rocketmq", own: nouns, external: with("github.com/apache/rocketmq-client-go/v2", "golang.org/x/sync")},
+	{path: "sink/stdout", own: nouns, external: with()},
+	{path: "checkpoint", own: nouns, external: with("github.com/cockroachdb/pebble/v2")},
+
+	{path: "pipeline", own: nouns, external: with("golang.org/x/time", "golang.org/x/sync")},
+	{path: "ack", own: nouns, external: with()},
+	{path: "fallback", own: nouns, external: with("golang.org/x/time", "golang.org/x/sync")},
+
+	{path: "migrations"},
+	{path: "internal/config/...", own: append([]string{"internal/config"}, nouns...), external: []string{"github.com/goccy/go-yaml"}},
+	{path: "internal/admin", own: []string{"outbox"}, external: with("golang.org/x/sync")},
+	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/config", "internal/admin", "migrations"}), external: with("golang.org/x/sync", "github.com/prometheus/client_model")},
+	{path: "internal/archtest"},
+	{path: "internal/testsum"},
+
+	// What tests, the demo and the benchmarks use; it may know everything.
+	{path: "internal/testkit/...", own: []string{"..."}, external: []string{"..."}},
+	{path: "test/...", own: []string{"..."}, external: []string{"..."}},
+	{path: "examples/...", own: []string{"..."}, external: []string{"..."}},
+
+	{
+		path: "cmd/canal-outbox/...",
+		own: []string{
+			"outbox", "outbox/server", "migrations", "internal/config", "internal/admin", "internal/app",
+			// The demo brings its own servers and producer.
+			"internal/testkit", "internal/demo", "test/servers",
+		},
+		external: with("github.com/spf13/cobra", "github.com/goccy/go-yaml"),
+	},
+	{path: "internal/demo/...", own: []string{"..."}, external: []string{"..."}},
+}
+
+// pkg is what `go list` says.
+type pkg struct {
+	ImportPath string
+	Doc        string
+	Imports    []string
+	GoFiles    []string
+}
+
+// list returns the packages of the module, without their tests.
+func list(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Doc,Imports,GoFiles", module+"...").Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("go list: %v\n%s", err, exit.Stderr)
+		}
+		t.Fatalf("go list: %v", err)
+	}
+	var all []pkg
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+// covers reports whether a pattern names a path: exactly, or everything below it.
+func covers(pattern, path string) bool {
+	if stem, below := strings.CutSuffix(pattern, "..."); below {
+		return path == strings.TrimSuffix(stem, "/") || strings.HasPrefix(path, stem)
+	}
+	return path == pattern
+}
+
+func find(path string) (rule, bool) {
+	for _, r := range rules {
+		if covers(r.path, path) {
+			return r, true
+		}
+	}
+	return rule{}, false
+}
+
+// isStandard reports whether an import path is of the standard library: those have no dot in their first element.
+func isStandard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+// allowed says whether a rule lets a package import another.
+func (r rule) allowed(imported string) bool {
+	if isStandard(imported) {
+		return true
+	}
+	if own, ours := strings.CutPrefix(imported, module); ours {
+		return slices.ContainsFunc(r.own, func(pattern string) bool { return covers(pattern, own) })
+	}
+	return slices.ContainsFunc(r.external, func(stem string) bool {
+		return stem == "..." || imported == stem || strings.HasPrefix(imported, stem+"/")
+	})
+}
+
+func TestImportsFollowTheTable(t *testing.T) {
+	for _, p := range list(t) {
+		path := strings.TrimPrefix(p.ImportPath, module)
+		r, known := find(path)
+		if !known {
+			t.Errorf("%s is not in the import table: add it there, and to docs/decisions/0002-import-table.md", path)
+			continue
+		}
+		for _, imported := range p.Imports {
+			if !r.allowed(imported) {
+				t.Errorf("%s imports %s, which the import table does not allow", path, strings.TrimPrefix(imported, module))
+			}
+		}
+	}
+}
+
+func TestEveryPackageExplainsItself(t *testing.T) {
+	for _, p := range list(t) {
+		path := strings.TrimPrefix(p.ImportPath, module)
+		if p.Doc == "" && len(p.GoFiles) > 0 { // of a package of tests alone go list knows no comment
+			t.Errorf("%s has no package comment", path)
+		}
+	}
+}
+
+// The table itself: what it must refuse.
+func TestTheTableRefuses(t *testing.T) {
+	for _, c := range []struct{ from, imported string }{
+		{"outbox", "go.uber.org/zap"},
+		{"outbox", module + "sink"},
+		{"sink", module + "outbox/table"},
+		{"outbox/table", "github.com/go-sql-driver/mysql"},
+		{"canal", module + "pipeline"},
+		{"canal", module + "checkpoint"},
+		{"canal", "github.com/cockroachdb/pebble/v2"},
+		{"sink/kafka", module + "sink/rocketmq"},
+		{"checkpoint", "github.com/go-mysql-org/go-mysql/replication"},
+		{"pipeline", module + "ack"},
+		{"ack", module + "checkpoint"},
+		{"fallback", "github.com/go-sql-driver/mysql"},
+		{"internal/admin", module + "internal/config"},
+		{"internal/config", module + "canal"},
+		{"cmd/canal-outbox", module + "pipeline"},
+		{"pipeline", "go.uber.org/zapfoo"},
+	} {
+		r, known := find(c.from)
+		if !known || r.allowed(c.imported) {
+			t.Errorf("%s may import %s", c.from, c.imported)
+		}
+	}
+}
