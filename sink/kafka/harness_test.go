@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -22,7 +23,13 @@ import (
 	"go.uber.org/zap/zaptest"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(blackhole) != "" {
+		serveBlackhole()
+		return
+	}
+	testkit.Main(m)
+}
 
 // fake is a kfake cluster of one broker that can be stopped and started again on its port with its data.
 type fake struct {

@@ -123,14 +123,7 @@ func (s *Sink) verdict(d *delivery, err error) (outbox.Class, string) {
 	if d.partitions != 0 { // our own partitioner's refusal
 		return outbox.ClassRefused, fmt.Sprintf("topic %s has no partition %d, only %d", d.message.Topic, d.message.Partition, d.partitions)
 	}
-	class, reason := classify(err)
-	if fault := s.metrics.connectFault.Load(); class == outbox.ClassOutage && fault != nil {
-		// A timed-out message does not know why no broker took it. When it is for a password or certificate, say so.
-		if access, why := classify(*fault); access == outbox.ClassService {
-			return access, why
-		}
-	}
-	return class, reason
+	return classify(err)
 }
 
 // Probe implements sink.Sink: metadata of the cluster, asked of one broker after the other.

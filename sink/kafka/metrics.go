@@ -3,7 +3,6 @@ package kafka
 import (
 	"errors"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,7 +11,6 @@ import (
 
 // metrics are the sink's own series, fed by hooks of the client library where these are the only ones to know.
 type metrics struct {
-	connectFault  atomic.Pointer[error] // of the last attempt to connect; nil when it went well
 	reg           prometheus.Registerer
 	connectErrors prometheus.Counter
 	throttled     prometheus.Counter
@@ -65,13 +63,8 @@ var (
 
 // OnBrokerConnect implements kgo.HookBrokerConnect.
 func (m *metrics) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
-	if err == nil {
-		m.connectFault.Store(nil)
-		return
-	}
-	if !errors.Is(err, kgo.ErrClientClosed) {
+	if err != nil && !errors.Is(err, kgo.ErrClientClosed) {
 		m.connectErrors.Inc()
-		m.connectFault.Store(&err)
 	}
 }
 

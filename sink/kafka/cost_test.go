@@ -1,0 +1,121 @@
+package kafka
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// blackhole in the environment turns the test binary into a broker that stores nothing: the cost of a sink can be seen
+// only when the broker is another process.
+const blackhole = "CANAL_OUTBOX_TEST_BLACKHOLE"
+
+func serveBlackhole() {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BlackholeProduce(), kfake.SeedTopics(8, "orders"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(c.ListenAddrs()[0])
+	io.Copy(io.Discard, os.Stdin) // until the test closes it, or ends
+	c.Close()
+}
+
+func startBlackhole(t testing.TB) string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), blackhole+"=1")
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := cmd.Start(); err1 != nil || err2 != nil || err != nil {
+		t.Fatal(err1, err2, err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Log(err)
+		}
+	})
+	addr, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(addr)
+}
+
+// pump sends n messages of 500 bytes in batches of 200 with at most 20 batches in flight, and waits for all.
+func pump(t testing.TB, s *Sink, n int) {
+	const size = 200
+	room := make(chan struct{}, 20*size)
+	failed := make(chan sink.Result, 1)
+	body := bytes.Repeat([]byte("0123456789"), 50)
+	backing := make([]outbox.Message, n)
+	for from := 0; from < n; from += size {
+		batch := make([]*outbox.Message, 0, size)
+		for i := from; i < min(from+size, n); i++ {
+			m := &backing[i]
+			*m = outbox.Message{
+				Identity: outbox.Identity{Table: "shop.t_local_message", ID: "4711", MessageID: "order:4711"},
+				Topic:    "orders", Key: "SKU-1", ShardingKey: "SKU-1", Tag: "created", BizType: "order", Body: body, Partition: outbox.NoPartition,
+			}
+			if i%3 == 0 {
+				m.Key, m.ShardingKey = "", ""
+			}
+			batch = append(batch, m)
+			room <- struct{}{}
+		}
+		s.Send(batch, func(results []sink.Result) {
+			for _, r := range results {
+				if r.Class != outbox.ClassNone {
+					select {
+					case failed <- r:
+					default:
+					}
+				}
+				<-room
+			}
+		})
+	}
+	for range cap(room) {
+		room <- struct{}{}
+	}
+	select {
+	case r := <-failed:
+		t.Fatalf("%s: %s", r.Class, r.Reason)
+	default:
+	}
+}
+
+// The budget of design 2 is 3 allocations from the socket to the acknowledgement; reading a row takes most of them.
+func TestAllocationsPerMessage(t *testing.T) {
+	s := newSink(t, startBlackhole(t))
+	pump(t, s, 20_000)
+	const n = 100_000
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	pump(t, s, n)
+	runtime.ReadMemStats(&after)
+	if each := float64(after.Mallocs-before.Mallocs) / n; each > 1 {
+		t.Errorf("%.2f allocations per message", each)
+	} else {
+		t.Logf("%.2f allocations, %d bytes per message", each, (after.TotalAlloc-before.TotalAlloc)/n)
+	}
+}
+
+func BenchmarkSend(b *testing.B) {
+	s := newSink(b, startBlackhole(b))
+	pump(b, s, 20_000)
+	b.ReportAllocs()
+	b.ResetTimer()
+	pump(b, s, b.N)
+}
