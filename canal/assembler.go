@@ -259,7 +259,7 @@ func (g *group) released() []outbox.LetGo {
 		if c.unmapped > 0 {
 			out = append(out, outbox.LetGo{Table: c.table.name, Cause: outbox.CauseUnmapped, Rows: c.unmapped})
 		}
-		if g.cause != "" {
+		if g.cause != "" && (c.rows > c.unmapped || c.rows == 0) {
 			out = append(out, outbox.LetGo{Table: c.table.name, Cause: g.cause, Rows: c.rows - c.unmapped})
 		}
 	}

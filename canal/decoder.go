@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-mysql-org/go-mysql/mysql"
 	"github.com/go-mysql-org/go-mysql/replication"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -53,15 +54,15 @@ func (d *decoder) decode(e *replication.BinlogEvent, inner bool) (*event, error)
 	case *replication.MariadbGTIDEvent:
 		d.mariadbGTID(ev, body, e.Header.ServerID)
 	case *replication.QueryEvent:
-		d.query(ev, body.Query)
+		err = d.query(ev, body.Query)
 	case *replication.XIDEvent:
 		ev.kind = kindCommit
 	case *replication.TableMapEvent:
 		d.tables.observe(body, d.body(e, inner))
 	case *replication.RowsEvent:
-		err = d.rows(ev, body, d.body(e, inner))
+		err = d.rows(ev, body, d.body(e, inner), e.Header.EventType == replication.MARIADB_WRITE_ROWS_COMPRESSED_EVENT_V1)
 	case *replication.ExecuteLoadQueryEvent:
-		d.query(ev, e.RawData) // the statement's text is somewhere in it
+		err = d.query(ev, e.RawData) // the statement's text is somewhere in it
 	case *replication.GenericEvent:
 		d.generic(ev, e.Header)
 	}
@@ -128,14 +129,15 @@ func (d *decoder) mariadbGTID(ev *event, body *replication.MariadbGTIDEvent, ser
 	ev.begun = !body.IsStandalone()
 }
 
-func (d *decoder) query(ev *event, query []byte) {
+func (d *decoder) query(ev *event, query []byte) (err error) {
 	ev.kind, ev.xid = classify(query)
 	if ev.kind == kindStatement {
-		ev.names = d.tables.named(query, d.Position)
+		ev.names, err = d.tables.named(query, d.Position)
 	}
+	return err
 }
 
-func (d *decoder) rows(ev *event, body *replication.RowsEvent, raw []byte) error {
+func (d *decoder) rows(ev *event, body *replication.RowsEvent, raw []byte, compressed bool) error {
 	t := d.tables.find(body.Table.Schema, body.Table.Table)
 	if t == nil {
 		return nil
@@ -149,10 +151,16 @@ func (d *decoder) rows(ev *event, body *replication.RowsEvent, raw []byte) error
 	if err != nil {
 		return fmt.Errorf("rows event of %s before %s: %w", t.name, d.Position, err)
 	}
+	data := raw[at:]
+	if compressed {
+		if data, err = mysql.DecompressMariadbData(data); err != nil {
+			return fmt.Errorf("rows event of %s before %s: %w", t.name, d.Position, err)
+		}
+	}
 	ev.kind = kindInsert
 	d.images = images{
 		table: t, id: body.TableID, columns: int(body.ColumnCount), present: body.ColumnBitmap1,
-		data: raw[at:], received: d.now(),
+		data: data, at: d.Position, received: d.now(),
 	}
 	ev.rows = &d.images
 	return nil

@@ -199,8 +199,15 @@ func lookAt(db *sql.DB) func(context.Context) (server.Info, outbox.Position, err
 	}
 }
 
-// start runs a reader from that position; it is stopped at the end of the test or by stop.
+// start runs a reader from that position and waits until it reads. It is stopped at the end of the test or by stop.
 func (l *lab) start(from outbox.Position, change ...func(*Config)) {
+	l.t.Helper()
+	l.launch(from, change...)
+	l.wait("a stream", func() bool { return l.reader.State().Connected })
+}
+
+// launch is start without the wait.
+func (l *lab) launch(from outbox.Position, change ...func(*Config)) {
 	l.t.Helper()
 	if l.rec == nil {
 		l.rec = &recorder{source: lookAt(l.sql)}

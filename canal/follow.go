@@ -54,7 +54,9 @@ func (r *Reader) gap(ctx context.Context, p *peer, cause outbox.GapCause, why st
 			zap.String("why", why), zap.Stringer("from", from), zap.Stringer("resume", resume))
 	}
 	r.setPosition(resume)
-	r.tables.forget()
+	if err := r.tables.forget(); err != nil {
+		return &handlerError{err}
+	}
 	r.failures, r.stuck, r.reported = 0, 0, ""
 	return nil
 }
@@ -66,6 +68,10 @@ func (r *Reader) follow(ctx context.Context, p *peer, failover bool) error {
 		return err
 	}
 	r.tables.setFold(p.info.CaseFolding != 0)
+	r.tables.schemas.db, r.tables.schemas.info = r.db, p.info
+	if err := r.tables.schemas.connect(ctx, r.tables.list); err != nil {
+		return err
+	}
 	if err := r.handler.Connected(ctx, from, p.end, p.info.ID, failover); err != nil {
 		return &handlerError{fmt.Errorf("open the stream: %w", err)}
 	}

@@ -38,16 +38,25 @@ func classifyXA(query []byte) (k kind, xid string) {
 	return kindStatement, ""
 }
 
-// names reports whether a statement's text has the table's name in it, in any letter case and place: too often is
-// harmless, never too seldom.
+// names reports whether a statement's text has the table's name in it as a whole identifier, in any letter case, schema
+// and place: too often is harmless, never too seldom.
 func names(query []byte, table string) bool {
 	first := table[0] | 0x20
 	for i := 0; i+len(table) <= len(query); i++ {
-		if query[i]|0x20 == first && bytes.EqualFold(query[i:i+len(table)], []byte(table)) {
+		if query[i]|0x20 != first || !bytes.EqualFold(query[i:i+len(table)], []byte(table)) {
+			continue
+		}
+		end := i + len(table)
+		if (i == 0 || !identifier(query[i-1])) && (end == len(query) || !identifier(query[end])) {
 			return true
 		}
 	}
 	return false
+}
+
+// identifier reports whether a byte can be part of an unquoted name.
+func identifier(c byte) bool {
+	return c == '_' || c == '$' || c >= 0x80 || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'
 }
 
 // changesRowsOnly reports whether a statement is one that leaves every table's columns as they are. Anything not

@@ -42,6 +42,7 @@ func New(cfg Config, h Handler, log *zap.Logger, reg prometheus.Registerer) *Rea
 	r := &Reader{cfg: cfg, handler: h, log: log, branches: map[string][]*mapped{}}
 	r.gauge = newGauge(reg, cfg.Tables, cfg.Heartbeat)
 	r.tables = newRegistry(cfg.Tables, log)
+	r.tables.schemas.store = cfg.Schemas
 	return r
 }
 
@@ -52,7 +53,7 @@ func (r *Reader) State() State { return r.gauge.snapshot() }
 // from is a first start: Handler.Gap names the place to begin. Errors: *ForeignSourceError, and configurations that cannot
 // work. Run may be called again afterwards, never twice at a time.
 func (r *Reader) Run(ctx context.Context, from outbox.Position) (err error) {
-	r.db, err = server.Open(r.cfg.Server, nil, server.Session{MaxConns: 1})
+	r.db, err = server.Open(r.cfg.Server, nil, server.Session{MaxConns: 2})
 	if err != nil {
 		return err
 	}

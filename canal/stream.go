@@ -196,6 +196,7 @@ func (s *stream) heartbeat(low uint32, body *replication.HeartbeatEvent) {
 	case uint64(low) >= pos.Offset&0xffffffff:
 		pos.Offset = pos.Offset&^0xffffffff | uint64(low)
 	}
+	s.decode.tables.schemas.idle(s.decode.tables.list)
 	s.gauge.idle(pos)
 	s.handler.Idle(pos)
 }

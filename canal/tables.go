@@ -45,7 +45,7 @@ type registry struct {
 }
 
 func newRegistry[S source](tables []S, log *zap.Logger) *registry {
-	r := &registry{byName: map[string]*mapped{}}
+	r := &registry{byName: map[string]*mapped{}, schemas: &schemaVersions{}}
 	for _, source := range tables {
 		_, bare, _ := strings.Cut(source.Name(), ".")
 		t := &mapped{name: source.Name(), table: bare, source: source, faults: &faultLog{log: log}}
@@ -89,9 +89,9 @@ func (r *registry) observe(tm *replication.TableMapEvent, body []byte) {
 	if t == nil || bytes.Equal(t.body, body) {
 		return
 	}
-	t.body = body
-	t.plan = r.plan(t, tm, body)
+	t.plan, t.body = r.plan(t, tm, body), body
 	if t.plan.fault != "" {
+		t.body = nil // it may be mended by the next time
 		t.faults.report(t.name, t.plan.fault)
 	}
 }
@@ -113,27 +113,29 @@ func (r *registry) plan(t *mapped, tm *replication.TableMapEvent, body []byte) *
 
 // named lists the tables that a statement's text names. Unless it only changes rows it may be DDL: what was known of
 // their columns ends here.
-func (r *registry) named(query []byte, at outbox.Position) []*mapped {
-	var out []*mapped
+func (r *registry) named(query []byte, at outbox.Position) (out []*mapped, err error) {
 	for _, t := range r.list {
-		if names(query, t.table) {
-			out = append(out, t)
+		if !names(query, t.table) {
+			continue
+		}
+		out = append(out, t)
+		if changesRowsOnly(query) {
+			continue
+		}
+		t.forget()
+		if err := r.schemas.end(t, at); err != nil {
+			return nil, err
 		}
 	}
-	if len(out) > 0 && !changesRowsOnly(query) {
-		for _, t := range out {
-			t.forget()
-			r.schemas.end(t, at)
-		}
-	}
-	return out
+	return out, nil
 }
 
 // forget ends every plan, because part of the log was not read.
-func (r *registry) forget() {
+func (r *registry) forget() error {
 	for _, t := range r.list {
 		t.forget()
 	}
+	return r.schemas.forget()
 }
 
 func (t *mapped) forget() { t.plan, t.body = nil, nil }

@@ -1,0 +1,249 @@
+package canal
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// setGlobal changes a variable of the shared server for one test.
+func setGlobal(t *testing.T, db *testkit.Database, name, value string) {
+	t.Helper()
+	var before string
+	testkit.Must(t, db.Root().QueryRow("SELECT @@GLOBAL."+name).Scan(&before))
+	testkit.Exec(t, db.Root(), fmt.Sprintf("SET GLOBAL %s = '%s'", name, value))
+	t.Cleanup(func() { testkit.Exec(t, db.Root(), fmt.Sprintf("SET GLOBAL %s = '%s'", name, before)) })
+}
+
+// poorMetadata is what the flavor writes by default: no column names.
+func poorMetadata(t *testing.T, db *testkit.Database) {
+	t.Helper()
+	if db.Flavor == testkit.MariaDB {
+		setGlobal(t, db, "binlog_row_metadata", "NO_LOG")
+	} else {
+		setGlobal(t, db, "binlog_row_metadata", "MINIMAL")
+	}
+}
+
+// memoryStore is a SchemaStore.
+type memoryStore struct {
+	mu    sync.Mutex
+	blobs map[string][]byte
+}
+
+func (m *memoryStore) SaveSchema(table string, blob []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.blobs == nil {
+		m.blobs = map[string][]byte{}
+	}
+	if len(blob) == 0 {
+		delete(m.blobs, table)
+	} else {
+		m.blobs[table] = blob
+	}
+	return nil
+}
+
+func (m *memoryStore) Schemas() (map[string][]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[string][]byte{}
+	for name, blob := range m.blobs {
+		out[name] = blob
+	}
+	return out, nil
+}
+
+func eachMetadata(t *testing.T, test func(t *testing.T, l *lab)) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		for _, poor := range []bool{false, true} {
+			t.Run(map[bool]string{false: "names", true: "no_names"}[poor], func(t *testing.T) {
+				db := testkit.SharedDatabase(t, flavor)
+				if poor {
+					poorMetadata(t, db)
+				}
+				test(t, newLab(t, db))
+			})
+		}
+	})
+}
+
+func TestA24_UnsignedIDs(t *testing.T) {
+	eachMetadata(t, func(t *testing.T, l *lab) {
+		l.start(l.end())
+		l.exec("INSERT INTO t_local_message (id, biz_type, biz_key, topic, message_body) VALUES (18446744073709551000, 'order', 'a', 'orders', 'x')")
+		l.published(1)
+		if id := l.rec.ids()[0]; id != "18446744073709551000" {
+			t.Fatalf("id %s", id)
+		}
+	})
+}
+
+// A25: columns with defaults are not in a MINIMAL image of an INSERT that does not name them.
+func TestA25_RowImages(t *testing.T) {
+	eachMetadata(t, func(t *testing.T, l *lab) {
+		l.start(l.end())
+		for _, image := range []string{"FULL", "MINIMAL", "NOBLOB"} {
+			conn, err := l.sql.Conn(context.Background())
+			testkit.Must(t, err)
+			_, err = conn.ExecContext(context.Background(), "SET SESSION binlog_row_image = '"+image+"'")
+			testkit.Must(t, err)
+			_, err = conn.ExecContext(context.Background(), insertRow, image, "body of "+image)
+			testkit.Must(t, err)
+			testkit.Must(t, conn.Close())
+		}
+		if got := joined(l.published(3)); got != "FULL,MINIMAL,NOBLOB" {
+			t.Fatalf("published %s", got)
+		}
+		for _, m := range l.rec.messages {
+			if m.Status != outbox.Pending || m.RetryCount != 0 || string(m.Body) != "body of "+m.Key {
+				t.Errorf("image %s gave %+v", m.Key, m)
+			}
+		}
+	})
+}
+
+// A26: rows written before, between and after changes of the columns, all read afterwards.
+func TestA26_ColumnsChangeWhileReading(t *testing.T) {
+	eachMetadata(t, func(t *testing.T, l *lab) {
+		from := l.end()
+		store := &memoryStore{}
+		l.start(from, func(c *Config) { c.Schemas = store })
+		l.insert("a")
+		l.published(1)
+		l.stop()
+		l.insert("b")
+		l.exec("ALTER TABLE t_local_message ADD COLUMN extra VARCHAR(64) NOT NULL DEFAULT 'orders' FIRST")
+		l.insert("c")
+		// Same number and types of columns, another order: only names or the interval tell.
+		l.exec("ALTER TABLE t_local_message MODIFY COLUMN biz_key VARCHAR(64) NOT NULL FIRST")
+		l.insert("d")
+		l.start(from, func(c *Config) { c.Schemas = store })
+		l.caughtUp()
+		l.insert("e")
+		l.caughtUp()
+		l.wait("row e", func() bool {
+			ids := l.rec.ids()
+			return len(ids) > 0 && ids[len(ids)-1] == "5"
+		})
+		for _, m := range l.rec.messages {
+			if m.Topic != "orders" || m.BizType != "order" || string(m.Body) != "body of "+m.Key || m.MessageID != "order:"+m.Key {
+				t.Errorf("row %s came out as %+v", m.ID, m)
+			}
+		}
+		published, letGo := map[string]bool{}, l.rec.causes()[outbox.CauseUnmapped]
+		for _, id := range l.rec.ids() {
+			published[id] = true
+		}
+		if len(published)+letGo < 5 {
+			t.Errorf("published %v, let go %d: a row is missing", published, letGo)
+		}
+		if letGo > 0 && strings.HasSuffix(t.Name(), "/names") {
+			t.Errorf("%d rows let go though the log names the columns", letGo)
+		}
+	})
+}
+
+// Without names in the log a restart reads its catch-up by the stored version.
+func TestStoredColumnVersionServesTheCatchUp(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		db := testkit.SharedDatabase(t, flavor)
+		poorMetadata(t, db)
+		l := newLab(t, db)
+		store := &memoryStore{}
+		from := l.end()
+		l.start(from, func(c *Config) { c.Schemas = store })
+		l.insert("a")
+		l.published(1)
+		l.stop()
+		l.insert("b")
+		l.start(from, func(c *Config) { c.Schemas = store })
+		if got := joined(l.published(3)); got != "a,a,b" {
+			t.Fatalf("published %s", got)
+		}
+		l.stop()
+		// Without the store nothing is known of the columns at the time of the catch-up.
+		l.rec.messages = nil
+		l.start(from)
+		l.caughtUp()
+		if got := l.rec.ids(); len(got) != 0 || l.rec.causes()[outbox.CauseUnmapped] != 2 {
+			t.Fatalf("published %v, let go %v", got, l.rec.causes())
+		}
+		l.insert("c")
+		l.published(1)
+	})
+}
+
+// A23: a version of another server says nothing about this one's positions.
+func TestStoredColumnVersionOfAnotherServerIsNotUsed(t *testing.T) {
+	db := testkit.SharedMariaDB(t)
+	poorMetadata(t, db)
+	l := newLab(t, db)
+	from := l.end()
+	l.insert("a")
+	s := &schemaVersions{db: l.sql}
+	var err error
+	s.info, err = server.Inspect(context.Background(), l.sql)
+	testkit.Must(t, err)
+	s.open = map[string]schemaVersion{}
+	v, err := s.read(context.Background(), l.table.Name())
+	testkit.Must(t, err)
+	v.Source.ServerID++
+	v.From = outbox.Position{File: from.File, Offset: 4}
+	store := &memoryStore{}
+	s.store = store
+	testkit.Must(t, s.keep(l.table.Name(), v))
+	l.start(from, func(c *Config) { c.Schemas = store })
+	l.caughtUp()
+	if got := l.rec.causes()[outbox.CauseUnmapped]; got != 1 {
+		t.Fatalf("%d rows let go, %v published", got, l.rec.ids())
+	}
+}
+
+// A27: an online schema change copies the rows into a shadow table and swaps the names.
+func TestA27_ShadowTableIsForeign(t *testing.T) {
+	eachMetadata(t, func(t *testing.T, l *lab) {
+		l.start(l.end())
+		l.insert("a")
+		l.exec("CREATE TABLE _t_local_message_gho LIKE t_local_message")
+		l.exec("ALTER TABLE _t_local_message_gho ADD COLUMN extra INT NOT NULL DEFAULT 7 FIRST")
+		l.exec("INSERT INTO _t_local_message_gho SELECT 7, t.* FROM t_local_message t")
+		l.exec("RENAME TABLE t_local_message TO _t_local_message_del, _t_local_message_gho TO t_local_message")
+		l.caughtUp()
+		l.insert("b")
+		if got := joined(l.published(2)); got != "a,b" {
+			t.Fatalf("published %s", got)
+		}
+		l.caughtUp()
+		if n := len(l.rec.ids()); n != 2 {
+			t.Fatalf("%d messages of 2 rows", n)
+		}
+	})
+}
+
+// A61: many rows in one event and one statement.
+func TestA61_ManyRowsInOneStatement(t *testing.T) {
+	eachMetadata(t, func(t *testing.T, l *lab) {
+		l.start(l.end())
+		const n = 3000
+		args := make([]any, 0, 2*n)
+		for i := range n {
+			args = append(args, fmt.Sprint("k", i), strings.Repeat("x", i%50))
+		}
+		query := "INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES " +
+			strings.TrimSuffix(strings.Repeat("('order', ?, 'orders', ?),", n), ",")
+		l.exec(query, args...)
+		for i, key := range l.published(n) {
+			if key != fmt.Sprint("k", i) || len(l.rec.messages[i].Body) != i%50 {
+				t.Fatalf("row %d is %s with %d bytes", i, key, len(l.rec.messages[i].Body))
+			}
+		}
+	})
+}
