@@ -1,0 +1,123 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Account is the comparison at the end. Lists hold message ids, sorted.
+type Account struct {
+	Committed  int // messages whose transaction was acknowledged, or found committed afterwards
+	RolledBack int // transactions that the application rolled back
+	Published  int // distinct committed messages that a consumer received
+	Copies     int // received beyond the first
+
+	Missing  []string // committed, not received
+	Invented []string // received, never committed
+	Altered  []string // received with a content that was not committed
+	Failures []error  // what the application's own transactions got from the database
+
+	Rows   map[string]int // rows of the outbox table by status
+	Unsent []string       // rows that are not SENT, each with its status and reason
+	// Gaps are the causes of the recorded gaps; nil when they could not be read.
+	Gaps []string
+	// GapWanted is set when the binlog was purged under the relay.
+	GapWanted bool
+}
+
+// Account compares both sides. inTable tells of an uncertain message whether the database has it.
+func (l *ledger) Account(ctx context.Context, inTable func(ctx context.Context, id string) (bool, error)) (Account, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := Account{RolledBack: l.rolledBack, Failures: l.failures}
+	received := 0
+	for id, e := range l.entries {
+		known := e.known
+		if known == uncertain {
+			there, err := inTable(ctx, id)
+			if err != nil {
+				return Account{}, fmt.Errorf("ask for the outcome of a commit without an answer (%s): %w", id, err)
+			}
+			if there {
+				known = committed
+			}
+		}
+		switch {
+		case known == committed && e.copies == 0:
+			a.Missing = append(a.Missing, id)
+		case known != committed && e.copies > 0:
+			a.Invented = append(a.Invented, id)
+		case known == committed && (e.mixed || e.got != e.sum):
+			a.Altered = append(a.Altered, id)
+		}
+		if known == committed {
+			a.Committed++
+			received += e.copies
+			if e.copies > 0 {
+				a.Published++
+			}
+		}
+	}
+	a.Copies = received - a.Published
+	for _, ids := range [][]string{a.Missing, a.Invented, a.Altered} {
+		slices.Sort(ids)
+	}
+	return a, nil
+}
+
+// sent and the others are the names of the statuses in the table.
+const sentStatus = "SENT"
+
+// total counts the rows of the table.
+func (a Account) total() int {
+	n := 0
+	for _, rows := range a.Rows {
+		n += rows
+	}
+	return n
+}
+
+// gapFound reports whether the purge was recorded.
+func (a Account) gapFound() bool { return slices.Contains(a.Gaps, "purged") }
+
+// Err says what does not hold, with the first offending ids; nil when everything does.
+func (a Account) Err() error {
+	var faults []string
+	list := func(ids []string, what string) {
+		if len(ids) > 0 {
+			faults = append(faults, fmt.Sprintf("%s %s: %s", count(len(ids)), what, some(ids)))
+		}
+	}
+	list(a.Missing, "committed but not published")
+	list(a.Invented, "published but never committed")
+	list(a.Altered, "published with another content than committed")
+	list(a.Unsent, "rows not SENT")
+	if rows := a.total(); rows != a.Committed {
+		faults = append(faults, fmt.Sprintf("the table holds %s rows, the application committed %s", count(rows), count(a.Committed)))
+	}
+	if a.GapWanted && !a.gapFound() {
+		faults = append(faults, fmt.Sprintf("the purged binlog is not among the recorded gaps (%s)", strings.Join(a.Gaps, ", ")))
+	}
+	if len(a.Failures) > 0 {
+		faults = append(faults, fmt.Sprintf("%s business transactions failed, the first with: %v", count(len(a.Failures)), a.Failures[0]))
+	}
+	if a.Committed == 0 {
+		faults = append(faults, "the application committed nothing")
+	}
+	if faults == nil {
+		return nil
+	}
+	return fmt.Errorf("the account does not hold:\n  %s", strings.Join(faults, "\n  "))
+}
+
+// shown is how many offending ids are printed.
+const shown = 10
+
+func some(ids []string) string {
+	if len(ids) <= shown {
+		return strings.Join(ids, ", ")
+	}
+	return fmt.Sprintf("%s and %s more", strings.Join(ids[:shown], ", "), count(len(ids)-shown))
+}

@@ -1,0 +1,211 @@
+package demo
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/migrations"
+	"github.com/canal-outbox/canal-outbox/test/servers"
+)
+
+// The names of the demo in the database.
+const (
+	schemaName    = "shop"
+	tableName     = "shop.t_local_message"
+	presetName    = "t_local_message"
+	relayUser     = "canal_outbox"
+	relayPassword = "demo-only"
+)
+
+// database is the private server and the application's connections to it.
+type database struct {
+	*testkit.Database
+	db      *sql.DB
+	version string
+}
+
+// startDatabase starts an empty server with the application's tables and the relay's account. say announces what takes
+// long.
+func startDatabase(ctx context.Context, flavor testkit.Flavor, say func(string, ...any)) (_ *database, err error) {
+	if flavor == "" {
+		flavor = foundFlavor(ctx)
+	}
+	announceInstallation(ctx, flavor, say)
+	server, err := testkit.StartDatabase(ctx, testkit.DatabaseOptions{Flavor: flavor})
+	if err != nil {
+		return nil, err
+	}
+	d := &database{Database: server}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	if err := d.prepare(ctx); err != nil {
+		return nil, err
+	}
+	// Parameters are written into the statements, which saves preparing each of them.
+	if d.db, err = sql.Open("mysql", d.DSN("root", "", schemaName)+"&interpolateParams=true"); err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	d.db.SetMaxIdleConns(workers + 2)
+	return d, nil
+}
+
+// prepare makes the schema and the account.
+func (d *database) prepare(ctx context.Context) error {
+	outbox, err := migrations.DDL(presetName, tableName)
+	if err != nil {
+		return err
+	}
+	for _, statement := range []string{
+		"CREATE DATABASE " + schemaName,
+		"CREATE TABLE " + schemaName + `.orders (number BIGINT NOT NULL PRIMARY KEY, customer VARCHAR(64) NOT NULL,
+			cents BIGINT NOT NULL, created_at DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)) ENGINE = InnoDB`,
+		outbox,
+	} {
+		if _, err := d.Root().ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("create the demo's tables: %w", err)
+		}
+	}
+	if err := d.Root().QueryRowContext(ctx, "SELECT VERSION()").Scan(&d.version); err != nil {
+		return fmt.Errorf("ask for the server's version: %w", err)
+	}
+	grants := []string{"REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT, UPDATE ON " + tableName}
+	switch d.Flavor {
+	case testkit.MySQL:
+		grants = append(grants, "SESSION_VARIABLES_ADMIN ON *.*")
+	case testkit.MariaDB:
+		grants = append(grants, "BINLOG ADMIN ON *.*")
+	}
+	return d.CreateUser(ctx, relayUser, relayPassword, grants...)
+}
+
+// Close ends the server and removes its data.
+func (d *database) Close() error {
+	var err error
+	if d.db != nil {
+		err = d.db.Close()
+	}
+	return errors.Join(err, d.Database.Close())
+}
+
+// title is the server's name for people.
+func (d *database) title() string {
+	version, _, _ := strings.Cut(d.version, "-")
+	return map[testkit.Flavor]string{testkit.MySQL: "MySQL ", testkit.MariaDB: "MariaDB "}[d.Flavor] + version
+}
+
+// statusNames are the codes of the preset.
+var statusNames = map[int]string{0: "PENDING", 1: "SENDING", 2: sentStatus, 3: "FAILED"}
+
+func statusName(code int) string {
+	if name, ok := statusNames[code]; ok {
+		return name
+	}
+	return "status " + strconv.Itoa(code)
+}
+
+// rows counts the outbox rows by status name.
+func (d *database) rows(ctx context.Context) (_ map[string]int, err error) {
+	found, err := d.db.QueryContext(ctx, "SELECT status, COUNT(*) FROM t_local_message GROUP BY status")
+	if err != nil {
+		return nil, fmt.Errorf("count the outbox rows: %w", err)
+	}
+	defer func() { err = errors.Join(err, found.Close()) }()
+	byStatus := map[string]int{}
+	for found.Next() {
+		var code, n int
+		if err := found.Scan(&code, &n); err != nil {
+			return nil, fmt.Errorf("count the outbox rows: %w", err)
+		}
+		byStatus[statusName(code)] = n
+	}
+	return byStatus, found.Err()
+}
+
+// unsent lists rows that are not SENT, each with its state, at most a hundred.
+func (d *database) unsent(ctx context.Context) (_ []string, err error) {
+	found, err := d.db.QueryContext(ctx, `SELECT biz_type, biz_key, status, COALESCE(fail_reason, '') FROM t_local_message
+		WHERE status <> 2 ORDER BY id LIMIT 100`)
+	if err != nil {
+		return nil, fmt.Errorf("list the unsent rows: %w", err)
+	}
+	defer func() { err = errors.Join(err, found.Close()) }()
+	var all []string
+	for found.Next() {
+		var kind, key, reason string
+		var code int
+		if err := found.Scan(&kind, &key, &code, &reason); err != nil {
+			return nil, fmt.Errorf("list the unsent rows: %w", err)
+		}
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%s:%s (%s) %s", kind, key, statusName(code), reason)))
+	}
+	return all, found.Err()
+}
+
+// has reports whether a message is in the table.
+func (d *database) has(ctx context.Context, id string) (bool, error) {
+	kind, key, _ := strings.Cut(id, ":")
+	var n int
+	err := d.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM t_local_message WHERE biz_type = ? AND biz_key = ?", kind, key).Scan(&n)
+	return n > 0, err
+}
+
+// foundFlavor is the server that this machine has, MySQL first; MariaDB when it has none, because every distribution
+// packages it.
+func foundFlavor(ctx context.Context) testkit.Flavor {
+	if hasMySQL(ctx) {
+		return testkit.MySQL
+	}
+	return testkit.MariaDB
+}
+
+var mysqlVersion = regexp.MustCompile(`Ver ([89]|\d\d)`)
+
+// hasMySQL reports whether there is a mysqld of MySQL 8 or later; MariaDB installs a program of this name too.
+func hasMySQL(ctx context.Context) bool {
+	path, ok := program("mysqld")
+	if !ok {
+		return false
+	}
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	return err == nil && mysqlVersion.Match(out) && !strings.Contains(strings.ToLower(string(out)), "mariadb")
+}
+
+// program also looks where distributions put servers, which is not on every user's PATH.
+func program(name string) (string, bool) {
+	for _, candidate := range []string{name, filepath.Join("/usr/sbin", name)} {
+		if path, err := exec.LookPath(candidate); err == nil {
+			return path, true
+		}
+	}
+	return "", false
+}
+
+// announceInstallation says so when the start has to install the server.
+func announceInstallation(ctx context.Context, flavor testkit.Flavor, say func(string, ...any)) {
+	switch flavor {
+	case testkit.MariaDB:
+		if _, ok := program("mariadbd"); !ok {
+			say("No database server is installed: installing the distribution's package mariadb-server-core (needs root or sudo) ...")
+		}
+	case testkit.MySQL:
+		cache, err := servers.Cache()
+		if err != nil || hasMySQL(ctx) {
+			return // the start tells of a missing cache
+		}
+		if _, err := os.Stat(filepath.Join(cache, "mysql-root", ".complete")); err != nil {
+			say("MySQL is not installed: unpacking it into %s, once (640 MB, needs root or sudo) ...", cache)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// fault is something that goes wrong on purpose at a share of the demo's time.
+type fault struct {
+	at float64
+	do func(ctx context.Context) error
+}
+
+// faults does them one after the other.
+func (d *demo) faults(ctx context.Context, began time.Time) error {
+	for _, f := range []fault{{0.2, d.killRelay}, {0.4, d.stopBroker}, {0.65, d.purgeBinlog}} {
+		at := began.Add(time.Duration(f.at * float64(d.opts.Duration)))
+		if err := pause(ctx, time.Until(at)); err != nil {
+			return err
+		}
+		d.book.Disturb()
+		if err := f.do(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// downtime is how long something stays away.
+func (d *demo) downtime() time.Duration { return min(d.opts.Duration/8, 5*time.Second) }
+
+// killRelay is fault 1.
+func (d *demo) killRelay(ctx context.Context) error {
+	pid := d.relay.PID()
+	if err := d.relay.Kill(); err != nil {
+		return err
+	}
+	d.screen.Say("\n1/3 The relay (process %d) was killed with SIGKILL. The shop goes on.", pid)
+	if err := pause(ctx, d.downtime()/3); err != nil {
+		return err
+	}
+	return d.restart(ctx)
+}
+
+// restart starts the relay and waits until it has caught up.
+func (d *demo) restart(ctx context.Context) error {
+	behind, began := d.book.Waiting(time.Now()), time.Now()
+	if err := d.relay.Start(ctx); err != nil {
+		return err
+	}
+	d.screen.Say("    The relay was started again (process %d); %s messages had waited.", d.relay.PID(), count(behind))
+	return d.caughtUp(ctx, began)
+}
+
+// caughtUp waits until all messages committed before now are published.
+func (d *demo) caughtUp(ctx context.Context, began time.Time) error {
+	now := time.Now()
+	ok, err := d.await(ctx, func() (bool, error) { return d.book.Waiting(now) == 0, nil }, d.book.Arrivals)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("%s messages committed before are still not published, and nothing moves for %v", count(d.book.Waiting(now)), patience)
+	}
+	d.screen.Say("    All of them are published, %s later.\n", brief(time.Since(began)))
+	return nil
+}
+
+// stopBroker is fault 2.
+func (d *demo) stopBroker(ctx context.Context) error {
+	if err := d.broker.Stop(); errors.Is(err, errNotOurs) {
+		d.screen.Say("\n2/3 Skipped: the broker is yours, the demo does not stop it.\n")
+		return nil
+	} else if err != nil {
+		return err
+	}
+	away := d.downtime()
+	d.screen.Say("\n2/3 The broker is away for %s: its connections are cut and its port is closed.", brief(away))
+	if err := pause(ctx, away); err != nil {
+		return err
+	}
+	behind, began := d.book.Waiting(time.Now()), time.Now()
+	if err := d.broker.Start(); err != nil {
+		return err
+	}
+	d.screen.Say("    The broker is back; %s messages had waited.", count(behind))
+	return d.caughtUp(ctx, began)
+}
+
+// purgeBinlog is fault 3.
+func (d *demo) purgeBinlog(ctx context.Context) error {
+	if err := d.relay.Stop(ctx); err != nil {
+		return err
+	}
+	d.screen.Say("\n3/3 The relay was stopped in order. Meanwhile the server deletes binlogs that the relay has not read.")
+	if err := pause(ctx, d.downtime()/2); err != nil {
+		return err
+	}
+	if err := d.database.Purge(ctx); err != nil {
+		return err
+	}
+	d.purged = true
+	if err := pause(ctx, d.downtime()/2); err != nil {
+		return err
+	}
+	return d.restart(ctx)
+}

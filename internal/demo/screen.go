@@ -1,0 +1,99 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// screen is the output: lines that stay, and a progress line that a terminal redraws in place. It is safe for concurrent
+// use.
+type screen struct {
+	mu       sync.Mutex
+	out      io.Writer
+	terminal bool
+	drawn    bool // the cursor is behind a progress line
+	broken   func(error)
+}
+
+// newScreen writes to out. broken is told when that fails, once for each attempt.
+func newScreen(out io.Writer, broken func(error)) *screen {
+	return &screen{out: out, terminal: isTerminal(out), broken: broken}
+}
+
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// Say prints a line that stays.
+func (s *screen) Say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.write(s.erase() + fmt.Sprintf(format, args...) + "\n")
+}
+
+// Progress prints or redraws the progress line.
+func (s *screen) Progress(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.terminal {
+		s.write(line + "\n")
+		return
+	}
+	s.write(s.erase() + line)
+	s.drawn = true
+}
+
+// Keep leaves the progress line where it is and goes on below it.
+func (s *screen) Keep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drawn {
+		s.drawn = false
+		s.write("\n")
+	}
+}
+
+// erase is what removes a progress line; the caller holds mu.
+func (s *screen) erase() string {
+	if !s.drawn {
+		return ""
+	}
+	s.drawn = false
+	return "\r\x1b[K" // to the line's begin, clear it
+}
+
+func (s *screen) write(text string) {
+	if _, err := io.WriteString(s.out, text); err != nil {
+		s.broken(fmt.Errorf("write the progress: %w", err))
+	}
+}
+
+// count writes a number with thousands separated.
+func count(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// brief writes a time with few digits.
+func brief(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1fms", float64(d)/float64(time.Millisecond))
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	default:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	}
+}

@@ -1,0 +1,221 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// work lets the shop work, does the faults meanwhile, waits until everything has settled and makes the account.
+func (d *demo) work(ctx context.Context) (Account, error) {
+	own, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait() // after cancel
+	defer cancel()
+	running.Go(func() {
+		if err := d.broker.Follow(own, d.book.Arrived); err != nil {
+			d.fail(err)
+		}
+	})
+	running.Go(func() { d.watch(own) })
+	if err := d.trade(ctx); err != nil {
+		return Account{}, err
+	}
+	d.screen.Say("The shop is closed; waiting until everything is published and every row is SENT ...")
+	if err := d.settle(ctx); err != nil {
+		return Account{}, err
+	}
+	return d.account(ctx)
+}
+
+// trade is the application's time, with the faults in it.
+func (d *demo) trade(ctx context.Context) error {
+	d.shop = &shop{db: d.database.db, topic: d.broker.Topic(), book: d.book, fail: d.fail}
+	open, closeShop := context.WithCancel(ctx)
+	var shopping sync.WaitGroup
+	defer shopping.Wait() // after closeShop
+	defer closeShop()
+	began := time.Now()
+	shopping.Go(func() { d.shop.Run(open, d.opts.Rate) })
+	if err := d.faults(ctx, began); err != nil {
+		return err
+	}
+	return pause(ctx, time.Until(began.Add(d.opts.Duration)))
+}
+
+// pause waits; the end of ctx is an error.
+func pause(ctx context.Context, length time.Duration) error {
+	select {
+	case <-time.After(length):
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// patience is how long nothing may move before the demo stops waiting. It is longer than a round of the sweep and the
+// relay's waiting times after an outage.
+const patience = 30 * time.Second
+
+// await waits until done, as long as progress changes within patience. It returns false when nothing moved any more.
+func (d *demo) await(ctx context.Context, done func() (bool, error), progress func() int) (bool, error) {
+	last, since := progress(), time.Now()
+	for {
+		ok, err := done()
+		if ok || err != nil {
+			return ok, err
+		}
+		if now := progress(); now != last {
+			last, since = now, time.Now()
+		}
+		if time.Since(since) > patience {
+			return false, nil
+		}
+		if err := pause(ctx, poll); err != nil {
+			return false, err
+		}
+	}
+}
+
+// settle waits until the account can be made. It is no error if something stays behind: the account will say what.
+func (d *demo) settle(ctx context.Context) error {
+	sent := 0
+	_, err := d.await(ctx, func() (bool, error) {
+		if d.book.Waiting(time.Now()) > 0 {
+			return false, nil
+		}
+		rows, err := d.database.rows(ctx)
+		sent = rows[sentStatus]
+		return err == nil && Account{Rows: rows}.total() == sent, err
+	}, func() int { return d.book.Arrivals() + sent })
+	return err
+}
+
+// account makes the account, after the consumer has everything the broker has.
+func (d *demo) account(ctx context.Context) (Account, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := d.broker.CatchUp(ctx); err != nil {
+		return Account{}, err
+	}
+	a, err := d.book.Account(ctx, d.database.has)
+	if err != nil {
+		return Account{}, err
+	}
+	a.GapWanted = d.purged
+	var errs [3]error
+	a.Rows, errs[0] = d.database.rows(ctx)
+	a.Unsent, errs[1] = d.database.unsent(ctx)
+	a.Gaps, errs[2] = d.relay.Gaps(ctx)
+	return a, errors.Join(errs[:]...)
+}
+
+// header and the lines of watch have the same columns.
+const (
+	header   = "\n time committed published  rate/s      p50      p99     lag   unsent     SENT"
+	progress = "%4ds %9s %9s %7s %8s %8s %7s %8s %8s"
+)
+
+// watch shows the progress once a second until ctx ends.
+func (d *demo) watch(ctx context.Context) {
+	d.screen.Say(header)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	began, before := time.Now(), 0
+	for {
+		select {
+		case <-ctx.Done():
+			d.screen.Keep()
+			return
+		case <-tick.C:
+		}
+		look := d.book.Look()
+		unsent, sent := d.states(ctx)
+		d.screen.Progress(fmt.Sprintf(progress, int(time.Since(began).Seconds()+0.5), count(look.committed), count(look.published),
+			count(look.published-before), quantile(look.took, 0.5), quantile(look.took, 0.99), d.lag(ctx), unsent, sent))
+		before = look.published
+	}
+}
+
+func quantile(samples latencies, q float64) string {
+	took, ok := samples.at(q)
+	if !ok {
+		return "-"
+	}
+	return brief(took)
+}
+
+// states counts rows that are SENT and that are not.
+func (d *demo) states(ctx context.Context) (unsent, sent string) {
+	rows, err := d.database.rows(ctx)
+	if err != nil {
+		return "?", "?" // shown again in a second; an error that stays is found by the account
+	}
+	text := count(Account{Rows: rows}.total() - rows[sentStatus])
+	if failed := rows["FAILED"]; failed > 0 {
+		text = fmt.Sprintf("%s!%s", text, count(failed))
+	}
+	return text, count(rows[sentStatus])
+}
+
+// lag is how far the relay is behind the binlog.
+func (d *demo) lag(ctx context.Context) string {
+	status, err := d.relay.Status(ctx)
+	switch {
+	case err != nil:
+		return "down"
+	case status.Source.LagSeconds == nil:
+		return "-"
+	}
+	return fmt.Sprintf("%.1fs", *status.Source.LagSeconds)
+}
+
+// show prints the account.
+func (d *demo) show(a Account) {
+	d.screen.Keep()
+	verdict := func(holds bool) string {
+		if holds {
+			return "ok"
+		}
+		return "WRONG"
+	}
+	line := func(what string, n int, note string) { d.screen.Say("  %-34s %9s  %s", what, count(n), note) }
+	d.screen.Say("\nThe account")
+	line("messages committed by the shop", a.Committed, fmt.Sprintf("and %s transactions rolled back", count(a.RolledBack)))
+	line("published, each counted once", a.Published, verdict(a.Published == a.Committed))
+	line("copies beyond the first", a.Copies, copiesNote(a.Copies))
+	line("missing", len(a.Missing), verdict(len(a.Missing) == 0))
+	line("published but never committed", len(a.Invented), verdict(len(a.Invented) == 0))
+	line("published with wrong content", len(a.Altered), verdict(len(a.Altered) == 0))
+	line("rows SENT in the table", a.Rows[sentStatus], fmt.Sprintf("%s, of %s", verdict(a.Rows[sentStatus] == a.total()), count(a.total())))
+	line("failed transactions of the shop", len(a.Failures), verdict(len(a.Failures) == 0))
+	if a.GapWanted {
+		line("gap recorded after the purge", gapCount(a.Gaps), verdict(a.gapFound()))
+	}
+	calm := d.book.Calm()
+	d.screen.Say("\nBefore the first fault a consumer had a message %s (p50), %s (p99) after the shop sent COMMIT.",
+		quantile(calm, 0.5), quantile(calm, 0.99))
+	if a.Err() == nil {
+		d.screen.Say("The account holds: nothing lost, nothing invented.")
+	}
+}
+
+// copiesNote explains duplicates, where there are any.
+func copiesNote(copies int) string {
+	if copies == 0 {
+		return ""
+	}
+	return "allowed: a killed relay cannot note what the broker just took and sends it again; message_id tells copies"
+}
+
+func gapCount(causes []string) int {
+	n := 0
+	for _, cause := range causes {
+		if cause == "purged" {
+			n++
+		}
+	}
+	return n
+}
