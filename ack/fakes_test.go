@@ -16,7 +16,10 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
+
+var _ Marker = (*table.Store)(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

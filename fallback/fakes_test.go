@@ -20,6 +20,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
+var _ Rows = (*table.Store)(nil)
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const shop = "shop.t_local_message"
@@ -152,7 +154,10 @@ func (w *world) shows(r *row, q table.DueQuery) bool {
 	return false
 }
 
-func (w *world) Due(_ context.Context, _ string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
+func (w *world) Due(_ context.Context, name string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
+	if name != shop {
+		return nil, after, errors.New("no such table")
+	}
 	w.mu.Lock()
 	w.queries = append(w.queries, q)
 	w.pages++
@@ -324,12 +329,12 @@ type bench struct {
 	stop func()
 }
 
-// start runs a Sweeper on w until the end of the test.
-func start(t *testing.T, w *world) *bench {
+// start runs a Sweeper on w until the end of the test; more names tables that do not exist.
+func start(t *testing.T, w *world, more ...string) *bench {
 	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)
 	b := &bench{world: w, logs: logs, reg: prometheus.NewRegistry()}
-	b.Sweeper = New(Config{Tables: []string{shop}}, w, w, w, zap.New(core), b.reg)
+	b.Sweeper = New(Config{Tables: append(more, shop)}, w, w, w, zap.New(core), b.reg)
 	ctx, cancel := context.WithCancel(t.Context())
 	end := make(chan error, 1)
 	go func() { end <- b.Run(ctx) }()

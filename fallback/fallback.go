@@ -100,14 +100,14 @@ type Sweeper struct {
 	// The rest is owned by Run.
 	plan     plan
 	stall    stall
-	swept    bool // a sweep was complete since the start: other claims than expired ones may be somebody's work
-	failures int  // sweeps in a row that ended with an error of the database
+	swept    map[string]bool // tables that were swept since the start: claims in them may be ours until they expire
+	failures int             // sweeps in a row that ended with an error of the database
 }
 
 // New makes a Sweeper; it does no I/O. Its metrics are registered on reg.
 func New(cfg Config, flow Flow, rows Rows, source Source, log *zap.Logger, reg prometheus.Registerer) *Sweeper {
 	cfg.setDefaults()
-	s := &Sweeper{cfg: cfg, flow: flow, rows: rows, source: source, log: log, wake: make(chan struct{}, 1)}
+	s := &Sweeper{cfg: cfg, flow: flow, rows: rows, source: source, log: log, wake: make(chan struct{}, 1), swept: map[string]bool{}}
 	s.lastSuccess.Store(time.Now().UnixNano())
 	s.metrics = newMetrics(reg, cfg.Tables, s.lastSuccess.Load)
 	return s
@@ -124,7 +124,7 @@ func (s *Sweeper) Full() { s.ask(func() { s.full = true }) }
 // SweepNow is Full for somebody who waits: it returns how many rows were published. The error is that of ctx.
 func (s *Sweeper) SweepNow(ctx context.Context) (published int, err error) {
 	done := make(chan int, 1)
-	s.ask(func() { s.waiting = append(s.waiting, done) })
+	s.ask(func() { s.full, s.waiting = true, append(s.waiting, done) })
 	select {
 	case published = <-done:
 		return published, nil
@@ -160,8 +160,9 @@ func (s *Sweeper) await(ctx context.Context) bool {
 			s.plan.nudge(time.Now())
 			s.nudged = false
 		}
-		if s.full || len(s.waiting) > 0 {
+		if s.full {
 			s.plan.full()
+			s.full = false
 		}
 		s.lock.Unlock()
 		wait := s.plan.wait(time.Now())

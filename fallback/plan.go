@@ -66,9 +66,13 @@ func (p *plan) done(now time.Time, took, interval time.Duration, dueAt time.Time
 	p.next, p.hold = now.Add(interval), time.Time{}
 }
 
-// failed plans the attempt after a sweep that was not complete; one without threshold stays without.
-func (p *plan) failed(now time.Time, zero bool, delay time.Duration) {
-	p.next, p.hold = now.Add(delay), now.Add(delay)
+// failed plans the attempt after a sweep that was not complete; one without threshold stays without. With hold, nothing
+// that anybody wishes makes it come earlier.
+func (p *plan) failed(now time.Time, zero, hold bool, delay time.Duration) {
+	p.next, p.hold = now.Add(delay), time.Time{}
+	if hold {
+		p.hold = p.next
+	}
 	if zero {
 		p.zero, p.again = p.next, true
 	}

@@ -30,6 +30,7 @@ var errBreakerOpen = errors.New("the broker takes no messages")
 type round struct {
 	zero      bool      // without threshold
 	dueAt     time.Time // when the first row becomes due of those seen that are not; zero when there is none
+	swept     int       // tables that were swept to the end
 	published int
 	fresh     int // of these, rows that the log did not deliver
 }
@@ -48,11 +49,12 @@ func (s *Sweeper) once(ctx context.Context) {
 	case errors.Is(err, errBreakerOpen):
 		s.metrics.runs.WithLabelValues(runBreaker).Inc()
 		s.restoreWishes(answer)
-		s.plan.failed(now, r.zero, breakerPause)
+		s.plan.failed(now, r.zero, true, breakerPause)
 	case err != nil:
 		s.metrics.runs.WithLabelValues(runFailed).Inc()
 		s.restoreWishes(answer)
-		s.plan.failed(now, r.zero, retry.Delay(s.failures, rand.Float64()))
+		// Where only some tables fail, a nudge for the others does not wait for them.
+		s.plan.failed(now, r.zero, r.swept == 0, retry.Delay(s.failures, rand.Float64()))
 		s.failures++
 		if s.failures == 1 {
 			s.log.Warn("the sweep is not complete, trying again: rows that the binlog did not deliver wait", zap.Error(err))
@@ -70,7 +72,6 @@ func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
 	s.metrics.seconds.Observe(took.Seconds())
 	s.lastSuccess.Store(now.UnixNano())
 	s.plan.done(now, took, s.cfg.Interval, r.dueAt)
-	s.swept = true
 	if s.failures > 0 {
 		s.log.Info("the sweep is complete again", zap.Int("failed_attempts", s.failures))
 		s.failures = 0
@@ -89,7 +90,7 @@ func (s *Sweeper) takeWishes(zero bool) []chan<- int {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	answer := s.waiting
-	s.full, s.waiting = false, nil
+	s.waiting = nil
 	return answer
 }
 
@@ -114,7 +115,10 @@ func (s *Sweeper) sweep(ctx context.Context, r *round) error {
 			if first == nil {
 				first = fmt.Errorf("%s: %w", name, err)
 			}
+			continue
 		}
+		r.swept++
+		s.swept[name] = true
 	}
 	if failed > 1 {
 		return fmt.Errorf("%w (and %d more tables)", first, failed-1)
@@ -131,7 +135,7 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string) error {
 	if r.zero {
 		query.Threshold = 0
 	}
-	if !s.swept {
+	if !s.swept[name] {
 		query.ExpiredClaims = 0 // nobody else is active: what is claimed and not owned here is of a process that has ended
 	}
 	for at := (table.Cursor{}); !at.Done(); {

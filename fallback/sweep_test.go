@@ -318,7 +318,10 @@ func TestDatabaseAwayForLong(t *testing.T) {
 			return nil
 		}
 		b := start(t, w)
-		time.Sleep(time.Hour)
+		for range 3600 {
+			b.Nudge() // wishes do not drive the attempts
+			time.Sleep(time.Second)
+		}
 		want(t, "away", b.got())
 		if n := b.count(t, "canal_outbox_sweep_runs_total", runFailed); n < 60 || n > 240 {
 			t.Errorf("%v attempts in an hour", n)
@@ -331,5 +334,30 @@ func TestDatabaseAwayForLong(t *testing.T) {
 		away.Store(false)
 		time.Sleep(40 * time.Second)
 		want(t, "back", b.got(), 1)
+	})
+}
+
+// D24: what is wrong with one table is not the others' business.
+func TestD24_OneMissingTableHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(old(1))
+		b := start(t, w, "shop.dropped")
+		want(t, "at start", b.got(), 1)
+		time.Sleep(10*time.Minute + 5*time.Second)
+		b.insert(&row{id: 2})
+		b.Nudge()
+		want(t, "nudged", b.got(), 1, 2)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		before := look(w, &b.pages)
+		if _, err := b.SweepNow(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("SweepNow: %v", err)
+		}
+		if n := look(w, &b.pages) - before; n > 200 {
+			t.Errorf("%d queries in an hour", n)
+		}
+		if q := look(w, &b.queries); q[len(q)-1].ExpiredClaims == 0 {
+			t.Error("claims of this process are taken over in a table that was swept")
+		}
 	})
 }
