@@ -259,3 +259,34 @@ func TestD24_SeveralTables(t *testing.T) {
 		}
 	})
 }
+
+// What the probes of a table ask for is what its statements need.
+func TestProbesShowMissingGrants(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		d := b.server
+		user := "probe_" + b.schema
+		testkit.Must(b, d.CreateUser(b.ctx, user, "", "SELECT ON "+b.schema+".*", "REPLICATION SLAVE, REPLICATION CLIENT ON *.*"))
+		b.Cleanup(func() { testkit.Exec(b, d.Root(), "DROP USER '"+user+"'@'%'") })
+		for _, faulty := range []bool{true, false} {
+			db, err := server.Open(server.Config{Address: d.Addr(), User: user}, nil, server.Session{Writes: true})
+			testkit.Must(b, err)
+			info, err := server.Inspect(b.ctx, db)
+			testkit.Must(b, err)
+			findings, err := info.Grants(b.ctx, db, b.table.Probes())
+			testkit.Must(b, err)
+			if server.HasFault(findings) != faulty {
+				b.Errorf("want a fault: %v; got %+v", faulty, findings)
+			}
+			if faulty {
+				testkit.Exec(b, d.Root(), findings[0].Mend)
+			} else {
+				id := b.insert(1, "")[0]
+				store := New(db, []*Table{b.table})
+				_, err := store.Apply(b.ctx, []outbox.Settlement{{Identity: id, Verdict: outbox.VerdictSent}, {Identity: id, Verdict: outbox.VerdictSent}})
+				testkit.Must(b, err)
+				b.want(id, "2", "status")
+			}
+			testkit.Must(b, db.Close())
+		}
+	})
+}

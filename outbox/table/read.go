@@ -190,7 +190,8 @@ func (s *Store) readBack(ctx context.Context, t *Table, stamp string, chunk []ou
 		if err != nil {
 			count, _ := strconv.Atoi(string(raw[1])) // an integer column
 			faulty = append(faulty, outbox.Settlement{
-				Identity: identity, Verdict: outbox.VerdictFailed, RetryCount: count, Claim: stamp, Reason: err.Error(),
+				Identity: identity, Verdict: outbox.VerdictFailed, RetryCount: count, Claim: stamp,
+				Class: outbox.ClassPermanent, Reason: err.Error(),
 			})
 			continue
 		}

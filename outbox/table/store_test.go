@@ -20,6 +20,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 type bench struct {
 	*testing.T
 	ctx    context.Context
+	server *testkit.Database
 	db     *sql.DB // root, as an application would
 	store  *Store
 	table  *Table
@@ -42,7 +43,7 @@ func onBoth(t *testing.T, preset string, test func(b *bench)) {
 
 func newBench(t *testing.T, flavor testkit.Flavor) *bench {
 	d := testkit.SharedDatabase(t, flavor)
-	b := &bench{T: t, ctx: context.Background(), schema: d.CreateSchema(t)}
+	b := &bench{T: t, ctx: context.Background(), server: d, schema: d.CreateSchema(t)}
 	b.db = d.Connect(t, b.schema)
 	writer, err := server.Open(server.Config{Address: d.Addr(), User: "root"}, nil, server.Session{Writes: true})
 	testkit.Must(t, err)

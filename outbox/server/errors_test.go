@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// E2, column "MySQL writer", and what else a connection can answer.
+func TestE2_Classes(t *testing.T) {
+	answer := func(code uint16, state string) error {
+		e := &mysql.MySQLError{Number: code, Message: "x"}
+		copy(e.SQLState[:], state)
+		return fmt.Errorf("wrapped: %w", e)
+	}
+	for _, c := range []struct {
+		err  error
+		want Class
+	}{
+		{answer(1213, "40001"), Transient},
+		{answer(1205, "HY000"), Transient},
+		{answer(3024, "HY000"), Transient},
+		{answer(1317, "70100"), Transient},
+		{answer(1040, "08004"), Busy},
+		{answer(1203, "42000"), Busy},
+		{answer(1226, "42000"), Busy},
+		{answer(2006, ""), Lost},
+		{answer(2013, ""), Lost},
+		{answer(1053, "08S01"), Lost},
+		{answer(1927, "70100"), Lost},
+		{answer(1044, "42000"), Service},
+		{answer(1045, "28000"), Service},
+		{answer(1142, "42000"), Service},
+		{answer(1146, "42S02"), Service},
+		{answer(1054, "42S22"), Service},
+		{answer(1290, "HY000"), ReadOnly},
+		{answer(1836, "HY000"), ReadOnly},
+		{&ReadOnlyError{}, ReadOnly},
+		{answer(1406, "22001"), Data},
+		{answer(1644, "45000"), Data},
+		{answer(3819, "HY000"), Data},
+		{answer(4025, "23000"), Data},
+		{answer(9999, "22999"), Data},
+		{answer(9999, "23999"), Data},
+		{answer(9999, "28999"), Service},
+		{answer(9999, "08999"), Lost},
+		{answer(1236, "HY000"), Gap},
+		{answer(1373, "HY000"), Gap},
+		{answer(4052, "HY000"), Fenced},
+		{answer(1064, "42000"), Other},
+		{&RefusedError{Err: errors.New("x")}, Service},
+		{fmt.Errorf("x: %w", driver.ErrBadConn), Lost},
+		{mysql.ErrInvalidConn, Lost},
+		{io.ErrUnexpectedEOF, Lost},
+		{context.DeadlineExceeded, Lost},
+		{&net.OpError{Op: "dial", Err: errors.New("refused")}, Lost},
+		{errors.New("x"), Other},
+		{nil, Other},
+	} {
+		if got := Classify(c.err); got != c.want {
+			t.Errorf("%v: %v, want %v", c.err, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package server
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Probe is a statement that shows, without doing anything, whether the account has privileges on an object.
+type Probe struct {
+	Privileges string // as in GRANT
+	On         string // as in GRANT, quoted
+	Statement  string
+	Args       []any
+}
+
+// Grants checks the privileges of the pool's account: those of the reader, and what the probes show. Each missing one is
+// a fault whose Mend is the GRANT. Trying is better than reading SHOW GRANTS, which hides what comes through roles and
+// patterns. It needs the session's server to be the one that will be used.
+func (i Info) Grants(ctx context.Context, db *sql.DB, probes []Probe) ([]Finding, error) {
+	var account string
+	if err := db.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&account); err != nil {
+		return nil, fmt.Errorf("check grants: %w", err)
+	}
+	monitor := Probe{Privileges: "REPLICATION CLIENT", On: "*.*", Statement: "SHOW BINARY LOGS"}
+	if i.Flavor == outbox.MariaDB && i.AtLeast(10, 5, 2) {
+		monitor.Privileges = "BINLOG MONITOR"
+	}
+	all := append([]Probe{monitor}, probes...)
+	if i.Flavor == outbox.MySQL {
+		all = append(all, Probe{Privileges: "REPLICATION SLAVE", On: "*.*", Statement: "SHOW BINLOG EVENTS LIMIT 1"})
+	}
+	var findings []Finding
+	for _, probe := range all {
+		allowed, err := probe.try(ctx, db)
+		if err != nil {
+			return nil, fmt.Errorf("check grants: %s on %s: %w", probe.Privileges, probe.On, err)
+		}
+		if !allowed {
+			findings = append(findings, missing(account, probe))
+		}
+	}
+	if i.Flavor == outbox.MariaDB { // no statement asks for this one
+		streams, err := mayStream(ctx, db)
+		if err != nil {
+			return nil, fmt.Errorf("check grants: %w", err)
+		}
+		if !streams {
+			findings = append(findings, missing(account, Probe{Privileges: "REPLICATION SLAVE", On: "*.*"}))
+		}
+	}
+	if findings == nil {
+		findings = []Finding{{Severity: OK, Subject: "grants", What: "the account has every privilege it needs"}}
+	}
+	return findings, nil
+}
+
+// try reports whether the server lets the account run the statement.
+func (p Probe) try(ctx context.Context, db *sql.DB) (bool, error) {
+	rows, err := db.QueryContext(ctx, p.Statement, p.Args...)
+	if err == nil {
+		err = rows.Close()
+	}
+	switch Code(err) {
+	case 1044, 1142, 1143, 1227: // database, table, column, global privilege
+		return false, nil
+	case 1381: // NO_BINARY_LOGGING: not a matter of grants
+		return true, nil
+	}
+	return err == nil, err
+}
+
+func missing(account string, p Probe) Finding {
+	return Finding{
+		Severity: Fault, Subject: "grants",
+		What: fmt.Sprintf("the account %s may not: %s on %s", account, p.Privileges, p.On),
+		Mend: fmt.Sprintf("GRANT %s ON %s TO %s", p.Privileges, p.On, quoteAccount(account)),
+	}
+}
+
+func quoteAccount(account string) string {
+	at := strings.LastIndexByte(account, '@')
+	if at < 0 {
+		return "'" + account + "'" // a role
+	}
+	return "'" + account[:at] + "'@'" + account[at+1:] + "'"
+}
+
+var streams = regexp.MustCompile(`^GRANT (.*\b(REPLICATION SLAVE|REPLICATION REPLICA)\b.*|ALL PRIVILEGES) ON \*\.\* `)
+
+// mayStream reads SHOW GRANTS, which on MariaDB lists what enabled roles grant too.
+func mayStream(ctx context.Context, db *sql.DB) (bool, error) {
+	rows, err := db.QueryContext(ctx, "SHOW GRANTS")
+	if err != nil {
+		return false, err
+	}
+	defer rows.Close()
+	found := false
+	for rows.Next() {
+		var grant string
+		if err := rows.Scan(&grant); err != nil {
+			return false, err
+		}
+		found = found || streams.MatchString(grant)
+	}
+	return found, rows.Err()
+}
