@@ -209,6 +209,11 @@ func TestMessagesWithoutKeyAreSpreadInRuns(t *testing.T) {
 	s := newTestSink(t, c)
 	for range 8 { // one at a time: an idle queue is left for the next
 		send(t, s, message("orders", "")).want(outbox.ClassNone)
+		testkit.WaitFor(t, 10*time.Second, "the queue to be idle", func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.outstanding == 0
+		})
 	}
 	perQueue := func() map[int]int {
 		count := map[int]int{}

@@ -116,11 +116,14 @@ func (s *Sink) refresh(all bool) {
 	var silence outbox.Outcome
 	for _, t := range s.due(all) {
 		s.mu.Lock()
-		fault, fresh := t.fault, time.Since(t.asked) < routeMemory && !t.stale
+		fault, asked := t.fault, t.asked
+		remembered := fault.Class != outbox.ClassNone && time.Since(asked) < routeMemory && !t.stale
 		s.mu.Unlock()
 		var found *route
 		switch {
-		case fresh && fault.Class != outbox.ClassNone:
+		case remembered:
+			s.learn(t, nil, fault, asked)
+			continue
 		case silence.Class != outbox.ClassNone && topicFault(t.name) == "":
 			fault = silence
 		default:
@@ -129,7 +132,7 @@ func (s *Sink) refresh(all bool) {
 			}
 		}
 		s.meet(found)
-		s.learn(t, found, fault)
+		s.learn(t, found, fault, time.Now())
 	}
 }
 
@@ -183,10 +186,10 @@ func (s *Sink) meet(r *route) {
 	wg.Wait()
 }
 
-// learn takes over the result of a look-up. A topic that was known stays as it is while nobody can be asked.
-func (s *Sink) learn(t *topic, found *route, fault outbox.Outcome) {
+// learn takes over the result of a look-up, a new one or the one that is remembered. A topic that was known stays as it is while nobody can be asked.
+func (s *Sink) learn(t *topic, found *route, fault outbox.Outcome, asked time.Time) {
 	s.mu.Lock()
-	t.asked, t.fault, t.stale = time.Now(), fault, false
+	t.asked, t.fault, t.stale = asked, fault, false
 	switch {
 	case found != nil:
 		s.propose(t, found)

@@ -1,0 +1,227 @@
+package rocketmq
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// twoBrokers is a cluster with a topic on two brokers, and a key for each.
+func twoBrokers(t *testing.T) (c *cluster, s *Sink, onA, onB string) {
+	c = newCluster(t, "broker-a", "broker-b")
+	c.topic("orders", fakeQueues{"broker-a", 4, 6}, fakeQueues{"broker-b", 4, 6})
+	return c, newTestSink(t, c), keyFor(0, 8), keyFor(4, 8)
+}
+
+// B03: one of two brokers is down: messages without a key flow, those of its keys are answered at once.
+func TestB03_OneBrokerDown(t *testing.T) {
+	c, s, onA, onB := twoBrokers(t)
+	send(t, s, append(messages("orders", onA, 3), messages("orders", onB, 3)...)...).want(outbox.ClassNone)
+	c.brokers["broker-b"].stop()
+	testkit.WaitFor(t, 10*time.Second, "the loss to be noticed", func() bool {
+		return send(t, s, message("orders", onB)).wait()[0].Class == outbox.ClassOutage
+	})
+	for range 20 {
+		send(t, s, messages("orders", "", 50)...).want(outbox.ClassNone)
+		send(t, s, messages("orders", onA, 5)...).want(outbox.ClassNone)
+		send(t, s, messages("orders", onB, 5)...).want(outbox.ClassOutage)
+	}
+	c.brokers["broker-b"].start()
+	retried(t, s, messages("orders", onB, 3))
+}
+
+// B13: a broker that takes connections and answers nothing costs those behind it one time-out; the others none.
+func TestB13_FrozenBroker(t *testing.T) {
+	c, s, onA, onB := twoBrokers(t)
+	send(t, s, append(messages("orders", onA, 3), messages("orders", onB, 3)...)...).want(outbox.ClassNone)
+	c.brokers["broker-b"].freeze()
+	stuck := send(t, s, messages("orders", onB, 3)...)
+	for range 100 {
+		send(t, s, messages("orders", onA, 5)...).want(outbox.ClassNone)
+	}
+	select {
+	case <-stuck.done:
+		t.Error("the healthy broker's messages waited for the frozen one")
+	default:
+	}
+	stuck.want(outbox.ClassUnknown)
+	began := time.Now()
+	for range 20 {
+		send(t, s, messages("orders", onB, 5)...).want(outbox.ClassOutage)
+		send(t, s, messages("orders", "", 5)...).want(outbox.ClassNone)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("messages for a broker that is away took %s", took)
+	}
+	c.brokers["broker-b"].thaw()
+	retried(t, s, messages("orders", onB, 3))
+}
+
+// B13: a broker that never answered is never handed to the library, which would dial it under its global lock.
+func TestB13_UnreachableFromTheStart(t *testing.T) {
+	c := newCluster(t, "broker-a", "broker-b")
+	c.topic("orders", fakeQueues{"broker-a", 4, 6}, fakeQueues{"broker-b", 4, 6})
+	c.brokers["broker-b"].freeze()
+	s := newTestSink(t, c)
+	send(t, s, messages("orders", keyFor(4, 8), 5)...).want(outbox.ClassOutage)
+	send(t, s, messages("orders", keyFor(0, 8), 5)...).want(outbox.ClassNone)
+	if n := len(c.brokers["broker-b"].requests); n > 0 {
+		t.Errorf("%d requests went to it", n)
+	}
+}
+
+func TestProbeNeedsAnAnswer(t *testing.T) {
+	c := newCluster(t)
+	c.topic("orders")
+	b := c.brokers["broker-a"]
+	s := newTestSink(t, c)
+	probe := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		return s.Probe(ctx)
+	}
+	for _, known := range []bool{false, true} {
+		if known {
+			send(t, s, message("orders", "k")).want(outbox.ClassNone)
+		}
+		if err := probe(); err != nil {
+			t.Fatalf("known %v: %v", known, err)
+		}
+		b.freeze() // takes the connection
+		if err := probe(); err == nil {
+			t.Errorf("known %v: a frozen broker passed", known)
+		}
+		b.thaw()
+		b.stop()
+		if err := probe(); err == nil {
+			t.Errorf("known %v: a stopped broker passed", known)
+		}
+		b.start()
+		if err := probe(); err != nil {
+			t.Fatalf("known %v: %v", known, err)
+		}
+	}
+	if n := len(b.requests); n > 1 {
+		t.Errorf("probes sent %d messages", n-1)
+	}
+}
+
+// B11: closing one sink leaves another of the same process and cluster alone.
+func TestB11_TwoProducers(t *testing.T) {
+	c := newCluster(t)
+	c.topic("orders")
+	one, two := newTestSink(t, c), newTestSink(t, c)
+	send(t, one, message("orders", "k")).want(outbox.ClassNone)
+	send(t, two, message("orders", "k")).want(outbox.ClassNone)
+	testkit.Must(t, one.Close(t.Context()))
+	send(t, two, messages("orders", "k", 3)...).want(outbox.ClassNone)
+	if err := one.Close(t.Context()); err == nil {
+		t.Error("a second Close says nothing")
+	}
+}
+
+// B12: outages leave no goroutines or connections behind.
+func TestB12_OutagesLeaveNothingBehind(t *testing.T) {
+	c := newCluster(t)
+	c.topic("orders")
+	s := newTestSink(t, c)
+	send(t, s, message("orders", "k")).want(outbox.ClassNone)
+	before := goleak.IgnoreCurrent()
+	b := c.brokers["broker-a"]
+	for range 30 {
+		b.stop()
+		send(t, s, messages("orders", "k", 3)...).wait()
+		b.start()
+		retried(t, s, messages("orders", "k", 3))
+	}
+	b.stop()
+	own := goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/sink/rocketmq.(*fakeServer).serve")
+	recovering := goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/sink/rocketmq.(*Sink).recover")
+	if err := goleak.Find(before, own, recovering); err != nil {
+		t.Error(err)
+	}
+	b.start()
+}
+
+// B16: neither bodies nor headers nor credentials reach the log, whatever goes wrong.
+func TestB16_NoBodiesInTheLog(t *testing.T) {
+	core, logs := observer.New(zap.DebugLevel)
+	c := newCluster(t)
+	c.topic("orders")
+	cfg := Config{NameServers: []string{c.names.addr}, AccessKey: "canary-access", SecretKey: "canary-secret"}
+	s, err := New(cfg, zap.New(core), prometheus.NewRegistry())
+	testkit.Must(t, err)
+	canary := func() []*outbox.Message {
+		list := messages("orders", "canary-key", 3)
+		for _, m := range list {
+			m.Body, m.Tag = []byte("canary-body"), "canary-tag"
+			m.Headers = []outbox.Header{{Name: "h", Value: "canary-header"}}
+		}
+		return list
+	}
+	for _, r := range []reply{{}, {code: codeIllegal}, {code: codeSystemError}, {code: codeNoTopic}, {cut: true}, {swallow: true}} {
+		c.scripted("broker-a", func(request) reply { return r })
+		testkit.WaitFor(t, 10*time.Second, "the broker to be back", func() bool { return s.Probe(t.Context()) == nil })
+		send(t, s, canary()...).wait()
+	}
+	c.brokers["broker-a"].stop()
+	send(t, s, canary()...).wait()
+	c.brokers["broker-a"].start()
+	testkit.Must(t, s.Close(t.Context()))
+	if logs.Len() == 0 {
+		t.Error("nothing was logged at all")
+	}
+	for _, entry := range logs.All() {
+		if text := fmt.Sprint(entry.Message, entry.ContextMap()); strings.Contains(text, "canary") {
+			t.Errorf("logged: %s", text)
+		}
+	}
+}
+
+// Credentials sign our own requests like the library's, which the servers check by recomputing.
+func TestRequestsAreSigned(t *testing.T) {
+	c := newCluster(t)
+	c.topic("orders")
+	s := newTestSink(t, c, func(cfg *Config) { cfg.AccessKey, cfg.SecretKey = "relay", "secret" })
+	send(t, s, message("orders", "k")).want(outbox.ClassNone)
+	fields := c.brokers["broker-a"].fields[0]
+	if fields["AccessKey"] != "relay" || fields["Signature"] == "" {
+		t.Errorf("a send has the fields %v", fields)
+	}
+	if got, want := s.remote.sign(map[string]string{"topic": "orders", "a": "1"}, []byte("body"))["Signature"], "F66hHgszsSflr823Qn/FOS9Z4OA="; got != want {
+		t.Errorf("signature %s, want %s", got, want)
+	}
+}
+
+// Close does not wait for a broker that is silent, not even when the connection is full.
+func TestCloseOfASilentBroker(t *testing.T) {
+	c := newCluster(t)
+	c.topic("orders", fakeQueues{"broker-a", 8, 6})
+	s := newTestSink(t, c)
+	send(t, s, message("orders", "k")).want(outbox.ClassNone)
+	c.brokers["broker-a"].freeze()
+	list := messages("orders", "", 400)
+	for _, m := range list {
+		m.Body = make([]byte, 100_000)
+	}
+	left := send(t, s, list...)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if err := s.Close(ctx); err == nil || !strings.Contains(err.Error(), "400 messages") {
+		t.Errorf("close: %v", err)
+	}
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("Close took %s", took)
+	}
+	left.want(outbox.ClassUnknown)
+}
