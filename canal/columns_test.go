@@ -3,6 +3,7 @@ package canal
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,8 +18,14 @@ func setGlobal(t *testing.T, db *testkit.Database, name, value string) {
 	t.Helper()
 	var before string
 	testkit.Must(t, db.Root().QueryRow("SELECT @@GLOBAL."+name).Scan(&before))
-	testkit.Exec(t, db.Root(), fmt.Sprintf("SET GLOBAL %s = '%s'", name, value))
-	t.Cleanup(func() { testkit.Exec(t, db.Root(), fmt.Sprintf("SET GLOBAL %s = '%s'", name, before)) })
+	set := func(value string) {
+		if _, err := strconv.Atoi(value); err != nil {
+			value = "'" + value + "'"
+		}
+		testkit.Exec(t, db.Root(), fmt.Sprintf("SET GLOBAL %s = %s", name, value))
+	}
+	set(value)
+	t.Cleanup(func() { set(before) })
 }
 
 // poorMetadata is what the flavor writes by default: no column names.

@@ -13,7 +13,7 @@ const (
 	kindNothing    kind = iota // known, and without meaning here (annotations, table maps, foreign rows, ...)
 	kindReset                  // a log file or a stream begins: an open group was never committed
 	kindGTID                   // opens a group
-	kindBegin                  // Query BEGIN, XA START: the group has an ender of its own
+	kindBegin                  // Query BEGIN, XA START, XA END: the group has an ender of its own
 	kindInsert                 // rows of a mapped table
 	kindChange                 // UPDATE or DELETE rows of a mapped table
 	kindCommit                 // XID or Query COMMIT

@@ -75,10 +75,11 @@ func (r *Reader) follow(ctx context.Context, p *peer, failover bool) error {
 	if err := r.handler.Connected(ctx, from, p.end, p.info.ID, failover); err != nil {
 		return &handlerError{fmt.Errorf("open the stream: %w", err)}
 	}
+	boundary := outbox.Position{File: from.File, Offset: from.Offset}
 	s := &stream{
 		ctx: ctx, handler: r.handler, gauge: r.gauge, set: r.set,
-		decode:   &decoder{cursor: cursor{from}, tables: r.tables, now: time.Now},
-		assemble: newAssembler(r.cfg.MaxTransactionBytes, from, r.branches),
+		decode:   &decoder{cursor: cursor{boundary}, tables: r.tables, now: time.Now},
+		assemble: newAssembler(r.cfg.MaxTransactionBytes, boundary, r.branches),
 	}
 	r.gauge.connected(from, r.set, p.offset)
 	r.report("connected", func() {

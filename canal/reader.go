@@ -138,7 +138,7 @@ func (r *Reader) failed(err error) time.Duration {
 func (r *Reader) ended(c class, err error) {
 	r.gauge.disconnected(c, err)
 	r.report(string(c), func() {
-		r.log.Warn("no binlog stream, trying again", zap.String("class", string(c)), zap.Stringer("position", r.pos), zap.Error(err))
+		r.log.Warn("no binlog stream, trying again", zap.String("class", string(c)), zap.Stringer("position", r.pos), zap.String("error", err.Error()))
 	})
 }
 

@@ -144,6 +144,7 @@ func (s *stream) handle(e *replication.BinlogEvent) error {
 		s.heartbeat(e.Header.LogPos, body)
 		return nil
 	case *replication.TransactionPayloadEvent:
+		s.decode.advance(e.Header.LogPos) // all events of the payload end where it ends
 		for _, inner := range body.Events {
 			if err := s.feed(inner, true); err != nil {
 				return err
@@ -186,7 +187,6 @@ func (s *stream) offer(txn *outbox.Txn) error {
 // heartbeat means that the log is at its end, unless it came between the events of a transaction.
 func (s *stream) heartbeat(low uint32, body *replication.HeartbeatEvent) {
 	pos := s.decode.Position
-	pos.GTIDs = ""
 	switch file := string(body.Filename); {
 	case s.assemble.open || body.Version != 1 || low == 0:
 		s.gauge.heard()

@@ -1,0 +1,272 @@
+package canal
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// session gives one connection, closed at the end of the test.
+func (l *lab) session(statements ...string) *sql.Conn {
+	l.t.Helper()
+	conn, err := l.sql.Conn(context.Background())
+	testkit.Must(l.t, err)
+	l.t.Cleanup(func() {
+		// Session settings must not come back to the pool.
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	})
+	l.on(conn, statements...)
+	return conn
+}
+
+func (l *lab) on(conn *sql.Conn, statements ...string) {
+	l.t.Helper()
+	for _, s := range statements {
+		if _, err := conn.ExecContext(context.Background(), s); err != nil {
+			l.t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+func rowSQL(key string) string {
+	return fmt.Sprintf("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES ('order', '%s', 'orders', 'body of %s')", key, key)
+}
+
+// fence inserts a last row and waits for it, so that everything before it was offered. It returns the keys before it.
+func (l *lab) fence() []string {
+	l.t.Helper()
+	key := fmt.Sprintf("fence%d", len(l.rec.ids()))
+	l.insert(key)
+	var keys []string
+	l.wait("row "+key, func() bool {
+		keys = keys[:0]
+		l.rec.mu.Lock()
+		defer l.rec.mu.Unlock()
+		for _, m := range l.rec.messages {
+			keys = append(keys, m.Key)
+		}
+		return slices.Contains(keys, key)
+	})
+	return slices.DeleteFunc(keys, func(k string) bool { return strings.HasPrefix(k, "fence") })
+}
+
+func (l *lab) expect(keys string, causes map[outbox.Cause]int) {
+	l.t.Helper()
+	if got := joined(l.fence()); got != keys {
+		l.t.Errorf("published %s, want %s", got, keys)
+	}
+	got := l.rec.causes()
+	for cause, n := range causes {
+		if got[cause] != n {
+			l.t.Errorf("let go %v, want %v", got, causes)
+		}
+	}
+	if len(got) != len(causes) {
+		l.t.Errorf("let go %v, want %v", got, causes)
+	}
+}
+
+// A20: a compressed transaction is one event; it can be switched on in a session.
+func TestA20_CompressedTransactions(t *testing.T) {
+	l := newLab(t, testkit.SharedMySQL(t))
+	l.start(l.end())
+	conn := l.session("SET SESSION binlog_transaction_compression = ON", "BEGIN", rowSQL("a"), rowSQL("b"), "COMMIT", rowSQL("c"),
+		"BEGIN", rowSQL("d"), "UPDATE t_local_message SET status = 2 WHERE biz_key = 'd'", "COMMIT",
+		"CREATE TABLE other (id INT PRIMARY KEY)", "INSERT INTO other VALUES (1)")
+	end := l.end()
+	l.expect("a,b,c", map[outbox.Cause]int{outbox.CauseRewritten: 1})
+	l.on(conn, "BEGIN", "SAVEPOINT s", rowSQL("e"), "ROLLBACK TO SAVEPOINT s", rowSQL("f"), "COMMIT")
+	l.expect("a,b,c,f", map[outbox.Cause]int{outbox.CauseRewritten: 1})
+	l.rec.mu.Lock()
+	defer l.rec.mu.Unlock()
+	for _, txn := range l.rec.txns {
+		if txn.End == (outbox.Position{File: end.File, Offset: end.Offset}) {
+			return
+		}
+	}
+	t.Errorf("no transaction ends at %s, where the log ended", end)
+}
+
+// A20: events that are compressed one by one.
+func TestA20_CompressedEventsOfMariaDB(t *testing.T) {
+	db := testkit.SharedMariaDB(t)
+	setGlobal(t, db, "log_bin_compress", "ON")
+	setGlobal(t, db, "log_bin_compress_min_len", "10")
+	l := newLab(t, db)
+	l.start(l.end())
+	l.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES ('order', 'a', 'orders', REPEAT('x', 100000))")
+	l.insert("b")
+	l.exec("UPDATE t_local_message SET status = 2")
+	l.exec("ALTER TABLE t_local_message COMMENT 'a comment that is long enough to be compressed, compressed, compressed'")
+	l.expect("a,b", map[outbox.Cause]int{outbox.CauseStatement: 0})
+	if n := len(l.rec.messages[0].Body); n != 100000 {
+		t.Fatalf("body of %d bytes", n)
+	}
+}
+
+// A32: SAVEPOINT is a Query inside the group.
+func TestA32_Savepoints(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		l.start(l.end())
+		l.session("BEGIN", rowSQL("a"), "SAVEPOINT s", rowSQL("b"), "ROLLBACK TO SAVEPOINT s", rowSQL("c"), "RELEASE SAVEPOINT s", "COMMIT",
+			"BEGIN", rowSQL("d"), "ROLLBACK", rowSQL("e"))
+		l.expect("a,c,e", nil)
+	})
+}
+
+// A33: beside a table that cannot roll back, the log shows what a rollback took back.
+func TestA33_NonTransactionalNeighbour(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		l.exec("CREATE TABLE plain (id INT PRIMARY KEY) ENGINE=MyISAM")
+		l.start(l.end())
+		conn := l.session()
+		// With GTIDs enforced MySQL refuses to mix engines in one transaction; then nothing is to be shown.
+		_, err := conn.ExecContext(context.Background(), "INSERT INTO plain VALUES (1)")
+		testkit.Must(t, err)
+		if flavor == testkit.MariaDB {
+			l.on(conn, "BEGIN", rowSQL("a"), "INSERT INTO plain VALUES (2)", "ROLLBACK")
+			l.on(conn, "BEGIN", rowSQL("b"), "SAVEPOINT s", rowSQL("c"), "INSERT INTO plain VALUES (3)", "ROLLBACK TO SAVEPOINT s", "COMMIT")
+		}
+		l.on(conn, rowSQL("d"))
+		if got := joined(l.fence()); strings.Contains(got, "a") || strings.Contains(got, "c") || !strings.Contains(got, "d") {
+			t.Fatalf("published %s", got)
+		}
+		var inTable []string
+		rows, err := l.sql.Query("SELECT biz_key FROM t_local_message WHERE biz_key NOT LIKE 'fence%'")
+		testkit.Must(t, err)
+		defer rows.Close()
+		for rows.Next() {
+			var key string
+			testkit.Must(t, rows.Scan(&key))
+			inTable = append(inTable, key)
+		}
+		t.Logf("in the table %v, let go %v", inTable, l.rec.causes())
+	})
+}
+
+// A31: rows are in the log at XA PREPARE, the outcome comes in a later group.
+func TestA31_XA(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		l.start(l.end())
+		first := l.session("XA START 'x1'", rowSQL("a"), "XA END 'x1'", "XA PREPARE 'x1'")
+		l.expect("", map[outbox.Cause]int{outbox.CauseXA: 1})
+		second := l.session("XA START 'x2','q'", rowSQL("b"), "XA END 'x2','q'", "XA PREPARE 'x2','q'")
+		l.expect("", map[outbox.Cause]int{outbox.CauseXA: 2})
+		// The outcomes, one of them in another stream.
+		before := len(l.rec.letGo)
+		l.on(second, "XA ROLLBACK 'x2','q'")
+		l.expect("", map[outbox.Cause]int{outbox.CauseXA: 2})
+		if len(l.rec.letGo) != before+1 {
+			t.Errorf("after the rollback: let go %v", l.rec.letGo)
+		}
+		testkit.Exec(t, l.db.Root(), fmt.Sprintf("KILL %d", l.dumpThread()))
+		l.on(first, "XA COMMIT 'x1'")
+		l.expect("", map[outbox.Cause]int{outbox.CauseXA: 2})
+		if len(l.rec.letGo) != before+2 {
+			t.Errorf("after the commit: let go %v", l.rec.letGo)
+		}
+		l.on(first, "XA START 'x3'", rowSQL("c"), "XA END 'x3'", "XA COMMIT 'x3' ONE PHASE")
+		if got := joined(l.fence()); got != "" && got != "c" {
+			t.Errorf("published %s", got)
+		}
+	})
+}
+
+// dumpThread is the connection id of the reader's stream.
+func (l *lab) dumpThread() (id int) {
+	l.t.Helper()
+	testkit.Must(l.t, l.sql.QueryRow("SELECT id FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'").Scan(&id))
+	return id
+}
+
+// A30: statement format shows no rows.
+func TestA30_StatementFormat(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		l.start(l.end())
+		l.session("SET SESSION sql_log_bin = 0", rowSQL("unseen"))
+		l.session("SET SESSION binlog_format = 'STATEMENT'", rowSQL("a"))
+		l.expect("", map[outbox.Cause]int{outbox.CauseStatement: 0})
+		if l.rec.letGo[0].Table != l.table.Name() {
+			t.Fatalf("let go %v", l.rec.letGo)
+		}
+	})
+}
+
+// A29: what REPLACE and ON DUPLICATE KEY do to an existing row is an UPDATE, and the sweep's.
+func TestA29_ReplaceOfAnExistingRow(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		l.start(l.end())
+		l.exec(rowSQL("a"))
+		l.exec(strings.Replace(rowSQL("a"), "INSERT", "REPLACE", 1))
+		l.exec(rowSQL("a") + " ON DUPLICATE KEY UPDATE status = 0, retry_count = 5")
+		l.exec(strings.Replace(rowSQL("b"), "INSERT", "REPLACE", 1))
+		got := joined(l.fence())
+		if strings.TrimPrefix(got, "a,") != "b" && got != "a,a,b" {
+			t.Fatalf("published %s", got)
+		}
+	})
+}
+
+// A61: rows that come from files and queries are rows.
+func TestA61_InsertSelectAndCreateSelect(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		l.start(l.end())
+		l.exec("CREATE TABLE staging AS SELECT 'k1' AS k UNION SELECT 'k2' UNION SELECT 'k3'")
+		l.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) SELECT 'order', k, 'orders', 'x' FROM staging ORDER BY k")
+		l.expect("k1,k2,k3", nil)
+	})
+}
+
+// A22: a tagged transaction is counted apart from untagged ones; a resume loses and repeats nothing.
+func TestA22_TaggedGTIDs(t *testing.T) {
+	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MySQL})
+	l := newLab(t, db)
+	proxy := testkit.NewProxy(t, db.Addr())
+	var cut bool
+	l.rec = &recorder{source: lookAt(l.sql)}
+	l.rec.offer = func(txn *outbox.Txn) error {
+		if len(txn.Messages) > 0 && txn.Messages[0].Key == "k70" && !cut {
+			cut = true
+			proxy.Cut()
+		}
+		return nil
+	}
+	l.start(l.end(), func(c *Config) { c.Server.Address = proxy.Addr() })
+	conn := l.session()
+	body := strings.Repeat("x", 60_000)
+	for i := range 140 {
+		next := "AUTOMATIC"
+		if i < 60 {
+			next = "AUTOMATIC:app"
+		}
+		l.on(conn, "SET gtid_next = '"+next+"'")
+		_, err := conn.ExecContext(context.Background(), insertRow, fmt.Sprint("k", i), body)
+		testkit.Must(t, err)
+	}
+	l.on(conn, "SET gtid_next = 'AUTOMATIC'")
+	keys := l.published(140)
+	if len(keys) != 140 || !cut || len(l.rec.connects) < 2 {
+		t.Fatalf("%d rows in %d streams", len(keys), len(l.rec.connects))
+	}
+	for i, key := range keys {
+		if key != fmt.Sprint("k", i) {
+			t.Fatalf("row %d is %s", i, key)
+		}
+	}
+	if from := l.rec.connects[1].from.GTIDs; !strings.Contains(from, ":app:1-60") {
+		t.Fatalf("resumed from %s", from)
+	}
+}
