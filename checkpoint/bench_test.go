@@ -1,8 +1,10 @@
 package checkpoint
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +35,24 @@ func TestStoreInABubble(t *testing.T) {
 				fatal(t, s.Close())
 			}
 		})
+	}
+}
+
+// In a bubble time jumps to the next timer, so a ticker would be run for every tenth of a second of every simulated day.
+func TestSimulatedStoreHasNoTicker(t *testing.T) {
+	ticking := func(simulated bool) bool {
+		s, err := Open(stateDir, Options{FS: vfs.NewMem(), OnFatal: mustNotFail(t), Simulated: simulated})
+		fatal(t, err)
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		fatal(t, s.Close())
+		return bytes.Contains(stacks, []byte("periodicGranter"))
+	}
+	if ticking(true) {
+		t.Error("the engine's compaction ticker runs")
+	}
+	if !ticking(false) {
+		t.Error("the engine has another ticker than this test looks for")
 	}
 }
 

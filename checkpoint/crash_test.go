@@ -131,6 +131,7 @@ func TestC03_LogErrorEndsTheStore(t *testing.T) {
 			if _, err := s.Journal(); err == nil {
 				t.Fatal("the store reads on after the failure")
 			}
+			s.fail(errors.New("a later trouble of the same disk"))
 			if len(failures) != 1 || !strings.Contains(failures[0].Error(), stateDir) {
 				t.Fatalf("OnFatal was told %v", failures)
 			}
@@ -266,7 +267,7 @@ func TestC05_DamageInTheMiddleOfTheLog(t *testing.T) {
 // reopenDamaged returns which of the states is read, -1 when the damage is reported, and fails on anything else.
 func reopenDamaged(t *testing.T, files vfs.FS, states []contents) int {
 	t.Helper()
-	s, err := Open(stateDir, Options{FS: files, OnFatal: func(error) {}, Simulated: true})
+	s, err := Open(stateDir, Options{FS: files, OnFatal: mustNotFail(t), Simulated: true})
 	var corrupt *CorruptError
 	if errors.As(err, &corrupt) {
 		return -1

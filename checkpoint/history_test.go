@@ -102,6 +102,18 @@ func TestThinningStepByStep(t *testing.T) {
 	}
 }
 
+// A script that moves the checkpoint all day does not fill the disk.
+func TestThinningIsBounded(t *testing.T) {
+	var marks []mark
+	for i := range 3 * historyBound {
+		marks = append(marks, mark{uint64(i + 1), epoch.Add(time.Duration(i) * time.Second), true})
+	}
+	keep, drop := thin(slices.Clone(marks), epoch.Add(24*time.Hour))
+	if len(keep) != historyBound || len(drop) != 2*historyBound || !slices.Equal(keep, marks[2*historyBound:]) {
+		t.Fatalf("%d were kept, %d dropped", len(keep), len(drop))
+	}
+}
+
 // The store appends at most one ordinary entry a second, thins on its way and after a restart, and numbers go on.
 func TestHistoryOfARunningStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -35,6 +35,7 @@ type Store struct {
 	write    sync.Mutex
 	batch    *pebble.Batch
 	key, val []byte // buffers of the record being written
+	hashes   []uint64
 	seed     maphash.Seed
 
 	state    sync.Mutex // written with both locks held, so that a writer reads without
@@ -91,20 +92,24 @@ func (s *Store) Commit(sent []outbox.Settlement, confirmed []outbox.Identity, ch
 	s.state.Lock()
 	defer s.state.Unlock()
 	s.place = next
-	s.countJournal(sent, confirmed)
+	s.countJournal(len(sent))
 	return nil
 }
 
+// putJournal also notes the hash of each key, in the order of the arguments, for countJournal.
 func (s *Store) putJournal(now time.Time, sent []outbox.Settlement, confirmed []outbox.Identity) error {
+	s.hashes = s.hashes[:0]
 	for i := range sent {
 		s.key = appendJournalKey(s.key[:0], sent[i].Identity)
 		s.val = appendJournalValue(s.val[:0], now, sent[i].BrokerID)
+		s.hashes = append(s.hashes, maphash.Bytes(s.seed, s.key))
 		if err := s.put(); err != nil {
 			return err
 		}
 	}
 	for i := range confirmed {
 		s.key = appendJournalKey(s.key[:0], confirmed[i])
+		s.hashes = append(s.hashes, maphash.Bytes(s.seed, s.key))
 		if err := s.batch.Delete(s.key, nil); err != nil {
 			return err
 		}
@@ -112,14 +117,12 @@ func (s *Store) putJournal(now time.Time, sent []outbox.Settlement, confirmed []
 	return nil
 }
 
-func (s *Store) countJournal(sent []outbox.Settlement, confirmed []outbox.Identity) {
-	for i := range sent {
-		s.key = appendJournalKey(s.key[:0], sent[i].Identity)
-		s.journal[maphash.Bytes(s.seed, s.key)] = struct{}{}
+func (s *Store) countJournal(sent int) {
+	for _, hash := range s.hashes[:sent] {
+		s.journal[hash] = struct{}{}
 	}
-	for i := range confirmed {
-		s.key = appendJournalKey(s.key[:0], confirmed[i])
-		delete(s.journal, maphash.Bytes(s.seed, s.key))
+	for _, hash := range s.hashes[sent:] {
+		delete(s.journal, hash)
 	}
 }
 
