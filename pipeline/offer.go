@@ -194,9 +194,13 @@ func (p *Pipeline) letGo(e *entry, cause outbox.Cause) (outbox.Settlement, bool)
 	return outbox.Settlement{}, false
 }
 
-// answer moves an entry to the care of ack. Callers hold mu.
+// answer moves an entry to the care of ack, without the body: the sink has answered, so nobody reads it any more, and while
+// the database is away many may wait. Callers hold mu.
 func (p *Pipeline) answer(e *entry, s outbox.Settlement) outbox.Settlement {
 	e.state = answered
+	if e.message != nil {
+		e.message.Body, e.message.Headers = nil, nil
+	}
 	p.unconfirmed++
 	return s
 }

@@ -43,7 +43,7 @@ func (p *Pipeline) results(list []sink.Result) {
 // decide applies the table "Failures of a publish" of design 1. Callers hold mu.
 func (p *Pipeline) decide(e *entry, r *sink.Result, now time.Time) (outbox.Settlement, bool) {
 	m := r.Message
-	s := outbox.Settlement{Identity: m.Identity, RetryCount: m.RetryCount, Claim: m.Claim, Reason: r.Reason, Message: m}
+	s := outbox.Settlement{Identity: m.Identity, RetryCount: m.RetryCount, Claim: m.Claim, Class: r.Class, Reason: r.Reason, Message: m}
 	switch r.Class {
 	case outbox.ClassNone:
 		p.brokerAnswered(m.Topic, now, true)

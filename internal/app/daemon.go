@@ -149,10 +149,10 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		return d.reader
 	}
 	_, hasCheckpoint := d.state.Checkpoint()
-	d.relay = New(Parts{
+	d.relay = New(instrument(Parts{
 		Source: &asker{db: d.plain}, Rows: d.rows, Sink: d.sink, State: d.state, Reader: newReader,
 		Lost: !hasCheckpoint && d.state.Origin().Quarantined != "", AcceptNewSource: d.opts.AcceptNewSource,
-	}, settings(d.cfg, names), d.log, d.registry)
+	}), settings(d.cfg, names), d.log, d.registry)
 	return nil
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/ack"
 	"github.com/canal-outbox/canal-outbox/canal"
-	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/fallback"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -40,12 +39,28 @@ type Reader interface {
 	Run(ctx context.Context, from outbox.Position) error
 }
 
+// State is what must outlive the process; checkpoint.Store implements it.
+type State interface {
+	ack.Journal
+	// Source and Checkpoint return what was anchored last; false before the first start.
+	Source() (server.ID, bool)
+	Checkpoint() (outbox.Position, bool)
+	// SetSource records the server of a checkpoint that has none.
+	SetSource(server.ID) error
+	// Anchor records a server and a checkpoint in one step, backwards too, with the reason.
+	Anchor(id server.ID, at outbox.Position, reason string) error
+	// AddGap records a gap and returns its number.
+	AddGap(outbox.Gap) (uint64, error)
+	// Journal returns the sent rows that the table has not confirmed.
+	Journal() ([]outbox.Settlement, error)
+}
+
 // Parts are what a relay is made of at its edges. Tests and the simulation put models in their place.
 type Parts struct {
 	Source Source
 	Rows   Rows
 	Sink   sink.Sink
-	State  *checkpoint.Store
+	State  State
 	Reader func(canal.Handler) Reader
 	// Lost says that an earlier state was lost or corrupt, so that a start without a checkpoint is a gap and no first start.
 	Lost bool

@@ -1,0 +1,151 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// metrics runs the daemon and returns what it exports.
+func metrics(t *testing.T) string {
+	t.Helper()
+	cfg := source(t, testkit.SharedMySQL(t), "watched", relayGrants)
+	dir, err := os.MkdirTemp("", "canal-outbox-") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg.Checkpoint.Dir, cfg.Admin.Listen = dir, ""
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, cfg, Options{Version: "test"}, zap.NewNop()) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	client := admin.NewClient(cfg.Checkpoint.Socket())
+	testkit.WaitFor(t, time.Minute, "the reader to connect", func() bool {
+		s, err := client.Status(ctx)
+		return err == nil && s.Source.State == "connected"
+	})
+	return scrape(t, cfg)
+}
+
+func scrape(t *testing.T, cfg *config.Config) string {
+	t.Helper()
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", cfg.Checkpoint.Socket())
+	}
+	c := http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	response, err := c.Get("http://localhost/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+var (
+	metricName = regexp.MustCompile(`\bcanal_outbox_[a-z0-9_]+`)
+	labelUse   = regexp.MustCompile(`\b(canal_outbox_[a-z0-9_]+)\{([^}]*)\}`)
+	labelName  = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)`)
+)
+
+// Whatever the dashboard and the alert rules ask for must be there from the start, with the labels they use.
+func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
+	exported := metrics(t)
+	series := map[string]string{}
+	for _, line := range strings.Split(exported, "\n") {
+		if name := metricName.FindString(line); name != "" && !strings.HasPrefix(line, "#") {
+			series[name] += line + "\n"
+		}
+	}
+	asked := 0
+	for _, root := range []string{"../../deploy/grafana", "../../deploy/prometheus"} {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			for _, name := range metricName.FindAllString(string(data), -1) {
+				asked++
+				if series[name] == "" {
+					t.Errorf("%s asks for %s, which is not exported", path, name)
+				}
+			}
+			for _, use := range labelUse.FindAllStringSubmatch(strings.ReplaceAll(string(data), `\"`, `"`), -1) {
+				for _, label := range labelName.FindAllStringSubmatch(use[2], -1) {
+					if !strings.Contains(series[use[1]], label[1]+`="`) && label[1] != "instance" && label[1] != "job" {
+						t.Errorf("%s: %s has no label %s", path, use[1], label[1])
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if asked < 30 {
+		t.Errorf("only %d uses were found", asked)
+	}
+}
+
+func TestDashboardIsComplete(t *testing.T) {
+	data, err := os.ReadFile("../../deploy/grafana/canal-outbox.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		UID    string
+		Panels []struct {
+			ID      int
+			Title   string
+			GridPos struct{ X, Y, W, H int }
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(data, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, p := range dashboard.Panels {
+		place := fmt.Sprint(p.GridPos.X, p.GridPos.Y)
+		if seen[place] || seen[fmt.Sprint("id", p.ID)] || p.Title == "" || len(p.Targets) == 0 || p.GridPos.X+p.GridPos.W > 24 {
+			t.Errorf("panel %d %q is in the way of another, empty or too wide", p.ID, p.Title)
+		}
+		seen[place], seen[fmt.Sprint("id", p.ID)] = true, true
+	}
+	if dashboard.UID == "" || len(dashboard.Panels) < 8 {
+		t.Errorf("%d panels", len(dashboard.Panels))
+	}
+}

@@ -1,0 +1,99 @@
+//go:build faultpoints
+
+package app
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+// Builds with the tag faultpoints stop at a named point, so that a test can kill the process exactly there. The
+// environment names the point and which of its occurrences (CANAL_OUTBOX_STOP_AT=before-journal:3) and a file that is made
+// when it is reached (CANAL_OUTBOX_STOP_FILE). Such builds are for tests alone.
+//
+// Points: after-claim, after-send, before-journal, before-checkpoint, after-journal, before-update, after-update.
+
+// instrument puts the points between the stations.
+func instrument(p Parts) Parts {
+	name, number, _ := strings.Cut(os.Getenv("CANAL_OUTBOX_STOP_AT"), ":")
+	if name == "" {
+		return p
+	}
+	s := &stopper{point: name, left: 1}
+	if n, err := strconv.ParseInt(number, 10, 64); err == nil {
+		s.left = n
+	}
+	p.Rows, p.Sink, p.State = stopRows{p.Rows, s}, stopSink{p.Sink, s}, stopState{p.State, s}
+	return p
+}
+
+type stopper struct {
+	point string
+	left  int64
+}
+
+// at stops the calling goroutine for ever when the point's occurrence is reached.
+func (s *stopper) at(point string) {
+	if point != s.point || atomic.AddInt64(&s.left, -1) != 0 {
+		return
+	}
+	if err := os.WriteFile(os.Getenv("CANAL_OUTBOX_STOP_FILE"), []byte(point), 0o600); err != nil {
+		panic(err) // a test build whose test cannot see the point has no use
+	}
+	select {}
+}
+
+type stopRows struct {
+	Rows
+	s *stopper
+}
+
+func (r stopRows) Claim(ctx context.Context, rows []outbox.Candidate) (string, error) {
+	stamp, err := r.Rows.Claim(ctx, rows)
+	r.s.at("after-claim")
+	return stamp, err
+}
+
+func (r stopRows) Apply(ctx context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error) {
+	r.s.at("before-update")
+	unwritable, err := r.Rows.Apply(ctx, batch)
+	r.s.at("after-update")
+	return unwritable, err
+}
+
+type stopSink struct {
+	sink.Sink
+	s *stopper
+}
+
+func (k stopSink) Send(batch []*outbox.Message, done func([]sink.Result)) {
+	k.Sink.Send(batch, func(list []sink.Result) {
+		k.s.at("after-send")
+		done(list)
+	})
+}
+
+type stopState struct {
+	State
+	s *stopper
+}
+
+func (t stopState) Commit(sent []outbox.Settlement, confirmed []outbox.Identity, at *outbox.Position) error {
+	if len(sent) > 0 {
+		t.s.at("before-journal")
+	}
+	if at != nil {
+		t.s.at("before-checkpoint")
+	}
+	err := t.State.Commit(sent, confirmed, at)
+	if len(sent) > 0 {
+		t.s.at("after-journal")
+	}
+	return err
+}
