@@ -1,0 +1,221 @@
+package demo
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/test/servers"
+)
+
+// binary is the program as users get it: the demo starts the relay from the file it runs from.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "demo-test-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		binary = filepath.Join(dir, "canal-outbox")
+		if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/canal-outbox").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// running is a demo as a process.
+type running struct {
+	*exec.Cmd
+	temp string // its directory for temporary files
+	out  *bufio.Reader
+	err  bytes.Buffer
+	text strings.Builder // what was read of its output
+}
+
+// newDemo prepares a demo with a directory for temporary files of its own.
+func newDemo(t *testing.T, args ...string) *running {
+	t.Helper()
+	cache, err := servers.Cache()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Without a cache of its own the demo would make one in its temporary directory, which is slower.
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := &running{Cmd: exec.Command(binary, append([]string{"demo"}, args...)...), temp: t.TempDir()}
+	r.Env = append(os.Environ(), "TMPDIR="+r.temp, "CANAL_OUTBOX_CACHE="+cache)
+	r.Stderr = &r.err
+	return r
+}
+
+func startDemo(t *testing.T, args ...string) *running {
+	t.Helper()
+	r := newDemo(t, args...)
+	out, err := r.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.out = bufio.NewReader(out)
+	r.begin(t)
+	return r
+}
+
+func (r *running) begin(t *testing.T) {
+	t.Helper()
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if r.ProcessState == nil {
+			_ = r.Process.Kill() // a failed test; the servers end with the process
+			_ = r.Wait()
+		}
+	})
+	// The demo has its own deadlines; this one is for a demo that hangs.
+	hung := time.AfterFunc(4*time.Minute, func() { _ = r.Process.Kill() })
+	t.Cleanup(func() { hung.Stop() })
+}
+
+// until reads the output up to a line that contains text.
+func (r *running) until(t *testing.T, text string) {
+	t.Helper()
+	for {
+		line, err := r.out.ReadString('\n')
+		r.text.WriteString(line)
+		if strings.Contains(line, text) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("the demo ended before %q (%v):\n%s\n%s", text, err, r.text.String(), r.err.String())
+		}
+	}
+}
+
+// end reads the rest and returns the exit code.
+func (r *running) end(t *testing.T) int {
+	t.Helper()
+	rest, err := io.ReadAll(r.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.text.Write(rest)
+	_ = r.Wait() // its error is the exit code
+	return r.ProcessState.ExitCode()
+}
+
+var address = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
+// nothingLeft demands that the directory for temporary files is empty, that no process works in it, and that nobody answers
+// at the addresses in the output.
+func (r *running) nothingLeft(t *testing.T) {
+	t.Helper()
+	entries, err := os.ReadDir(r.temp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		t.Errorf("the demo left %s", e.Name())
+	}
+	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range commands {
+		// A process that ended meanwhile cannot be read.
+		if line, err := os.ReadFile(path); err == nil && bytes.Contains(line, []byte(r.temp)) {
+			t.Errorf("the demo left the process %q", bytes.ReplaceAll(line, []byte{0}, []byte{' '}))
+		}
+	}
+	addresses := address.FindAllString(r.text.String(), -1)
+	if len(addresses) == 0 {
+		t.Error("the output names no address")
+	}
+	for _, a := range addresses {
+		if conn, err := net.Dial("tcp", a); err == nil {
+			_ = conn.Close()
+			t.Errorf("somebody still answers at %s", a)
+		}
+	}
+}
+
+func TestDemo(t *testing.T) {
+	r := startDemo(t, "--duration", "15s", "--rate", "200")
+	code := r.end(t)
+	t.Logf("%s%s", r.text.String(), r.err.String())
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"1/3", "2/3", "3/3", "SIGKILL", "gap recorded after the purge               1  ok", "The account holds"} {
+		if !strings.Contains(r.text.String(), want) {
+			t.Errorf("the output does not say %q", want)
+		}
+	}
+	r.nothingLeft(t)
+}
+
+// Two Ctrl-C in a row, the second while the demo cleans up.
+func TestDemoInterruptedTwice(t *testing.T) {
+	r := startDemo(t, "--duration", "10m", "--rate", "50")
+	r.until(t, " 2s ")
+	for range 2 {
+		if err := r.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code := r.end(t); code != 1 || !strings.Contains(r.err.String(), "interrupted") {
+		t.Errorf("exit code %d: %s", code, r.err.String())
+	}
+	r.nothingLeft(t)
+}
+
+// The reader of the output goes away, as in `canal-outbox demo | head`.
+func TestDemoWithoutReader(t *testing.T) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newDemo(t, "--rate", "50")
+	r.Stdout = in
+	r.begin(t)
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.out = bufio.NewReader(out)
+	r.until(t, "database")
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Wait(); err == nil || r.ProcessState.ExitCode() != 1 || !strings.Contains(r.err.String(), "broken pipe") {
+		t.Errorf("the demo ended with %v: %s", err, r.err.String())
+	}
+	r.nothingLeft(t)
+}
+
+func TestDemoKeeps(t *testing.T) {
+	r := startDemo(t, "--duration", "10s", "--rate", "100", "--keep")
+	r.until(t, "Everything goes on")
+	r.until(t, "relay ")
+	if err := r.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := r.end(t); code != 0 {
+		t.Errorf("exit code %d: %s", code, r.err.String())
+	}
+	r.nothingLeft(t)
+}

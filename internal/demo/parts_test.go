@@ -1,0 +1,126 @@
+package demo
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/config"
+)
+
+func TestOrders(t *testing.T) {
+	seen, regretted, several := map[string]bool{}, 0, 0
+	for n := range int64(1000) {
+		o := newOrder(n, "orders")
+		if o.regretted {
+			regretted++
+		}
+		if len(o.events) > 1 {
+			several++
+		}
+		for i, m := range o.messages() {
+			body := o.body(o.events[i])
+			if seen[m.id] {
+				t.Fatalf("message id %s twice", m.id)
+			}
+			seen[m.id] = true
+			if len(body) < 150 || len(body) > 700 {
+				t.Fatalf("body of %d bytes: %s", len(body), body)
+			}
+			if m.sum != digest(o.key(), []byte(body)) || m.sum == digest(o.key(), []byte(body+" ")) || m.sum == digest("", []byte(body)) {
+				t.Fatal("the digest does not stand for key and body")
+			}
+		}
+	}
+	if regretted != 50 || several != 100 {
+		t.Errorf("%d rolled back, %d with several messages, of 1000", regretted, several)
+	}
+}
+
+func TestRelayConfiguration(t *testing.T) {
+	for _, b := range []broker{
+		&kafka{address: "127.0.0.1:9092", topic: "orders"}, &rocketMQ{nameServer: "127.0.0.1:9876", topic: "orders"},
+	} {
+		r, err := newRelay(t.TempDir(), "127.0.0.1:3306", b.Sink(), "127.0.0.1:9180", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg, _, err := config.Load(r.config, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg.Tables[0].Name != tableName || cfg.Source.Password.Reveal() != relayPassword || (cfg.Sink.Kafka == nil) == (cfg.Sink.RocketMQ == nil) {
+			t.Errorf("%+v", cfg)
+		}
+		if filepath.Dir(cfg.Checkpoint.Dir) != filepath.Dir(r.config) {
+			t.Errorf("the state is in %s, outside of the demo's directory", cfg.Checkpoint.Dir)
+		}
+	}
+}
+
+func TestForeignEnvironment(t *testing.T) {
+	got := foreignEnvironment([]string{"PATH=/bin", "CANAL_OUTBOX_SOURCE_USER=other", "CANAL_OUTBOX_CACHE=/x"})
+	if !slices.Equal(got, []string{"PATH=/bin"}) {
+		t.Errorf("the relay gets %v", got)
+	}
+}
+
+func TestScreenOnATerminalRedraws(t *testing.T) {
+	var out strings.Builder
+	s := newScreen(&out, func(err error) { t.Error(err) })
+	s.terminal = true
+	s.Progress("1s")
+	s.Progress("2s")
+	s.Say("event")
+	s.Progress("3s")
+	s.Keep()
+	s.Keep()
+	if want := "1s\r\x1b[K2s\r\x1b[Kevent\n3s\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestScreenElsewherePrintsLines(t *testing.T) {
+	var out strings.Builder
+	s := newScreen(&out, func(err error) { t.Error(err) })
+	s.Progress("1s")
+	s.Say("event")
+	s.Progress("2s")
+	s.Keep()
+	if want := "1s\nevent\n2s\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestScreenTellsOfABrokenPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var broken error
+	newScreen(w, func(err error) { broken = errors.Join(broken, err) }).Say("hello")
+	if broken == nil {
+		t.Error("the failed write was not told")
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
+		if got := count(n); got != want {
+			t.Errorf("count(%d) = %q", n, got)
+		}
+	}
+	for d, want := range map[time.Duration]string{400 * time.Microsecond: "0.4ms", 45 * time.Millisecond: "45ms", 2440 * time.Millisecond: "2.4s"} {
+		if got := brief(d); got != want {
+			t.Errorf("brief(%v) = %q", d, got)
+		}
+	}
+}
