@@ -33,8 +33,8 @@ func serverConfig(s config.Source) (server.Config, error) {
 // serverIDs are the ids that are made up: above what people number their servers with, below the sign bit.
 const firstServerID, serverIDs = 1 << 30, 1 << 30
 
-// serverID is the configured one, or one that stays the same over restarts and differs between relays: made of who reads
-// what into which directory.
+// serverID is the configured one, or one that stays the same over restarts on this host and differs between relays: made
+// of who reads what, where, into which directory.
 func serverID(cfg *config.Config) uint32 {
 	if cfg.Source.ServerID != 0 {
 		return cfg.Source.ServerID
@@ -43,8 +43,12 @@ func serverID(cfg *config.Config) uint32 {
 	if err != nil {
 		dir = cfg.Checkpoint.Dir // without a working directory the text itself must do
 	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "" // the directory alone tells two relays of one machine apart
+	}
 	h := fnv.New32a()
-	h.Write([]byte(strings.Join([]string{cfg.Source.Address, cfg.Source.User, dir}, "\x00"))) // hash.Hash never fails
+	h.Write([]byte(strings.Join([]string{cfg.Source.Address, cfg.Source.User, host, dir}, "\x00"))) // hash.Hash never fails
 	return firstServerID + h.Sum32()%serverIDs
 }
 

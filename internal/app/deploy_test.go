@@ -22,7 +22,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// metrics runs the daemon and returns what it exports.
+// metrics runs the daemon until it has published a row and returns what it exports.
 func metrics(t *testing.T) string {
 	t.Helper()
 	cfg := source(t, testkit.SharedMySQL(t), "watched", relayGrants)
@@ -36,6 +36,8 @@ func metrics(t *testing.T) string {
 		}
 	})
 	cfg.Checkpoint.Dir, cfg.Admin.Listen = dir, ""
+	testkit.Exec(t, testkit.SharedMySQL(t).Root(), "INSERT INTO "+cfg.Tables[0].Name+
+		" (biz_type, biz_key, topic, message_body) VALUES ('o', '1', 't', 'x')")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, cfg, Options{Version: "test"}, zap.NewNop()) }()
@@ -46,9 +48,9 @@ func metrics(t *testing.T) string {
 		}
 	}()
 	client := admin.NewClient(cfg.Checkpoint.Socket())
-	testkit.WaitFor(t, time.Minute, "the reader to connect", func() bool {
+	testkit.WaitFor(t, time.Minute, "the row to be published and counted", func() bool {
 		s, err := client.Status(ctx)
-		return err == nil && s.Source.State == "connected"
+		return err == nil && s.Source.State == "connected" && s.Throughput.Published > 0 && len(s.Tables) > 0
 	})
 	return scrape(t, cfg)
 }

@@ -50,7 +50,7 @@ type Source struct {
 	// Heartbeat is how often an idle server shows that it lives. Three missing ones end the connection.
 	Heartbeat time.Duration `yaml:"heartbeat"`
 	// ServerID is the id under which the relay reads the binlog, unique among the server's replicas. 0 chooses one from
-	// the account, the address and the state directory.
+	// the account, the address, this host and the state directory.
 	ServerID uint32 `yaml:"server_id"`
 }
 
