@@ -15,6 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 func TestB32_OnePoisonAmong999(t *testing.T) {
@@ -55,39 +57,52 @@ func holds(text string) func(kmsg.Request) bool {
 	}
 }
 
-// Messages of a topic that come while its refused batch is sent one by one stay behind it.
+// Messages of a topic that come while its refused batches are sent one by one stay behind them.
 func TestB32_LaterMessagesKeepTheirPlace(t *testing.T) {
-	f := newFake(t)
+	f := newFake(t, kfake.SleepOutOfOrder())
 	topic := createTopic(t, f.addr(), nil)
 	s := newSink(t, f.addr())
-	poisoned := make(chan struct{}, 1)
-	refuse := holds("poison")
-	f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.InvalidRecord, Count: -1, When: func(req kmsg.Request) bool {
-		if !refuse(req) {
-			return false
+	main := int64(-1) // the producer id of the main client: what it sends first is refused, whatever is in it
+	release := make(chan struct{})
+	f.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		f.KeepControl()
+		if batch := firstBatch(t, req); main == -1 {
+			main = batch.ProducerID
+		} else if batch.ProducerID != main { // a single: it waits until all are refused
+			f.SleepControl(func() { <-release })
 		}
-		signal(poisoned)
-		return true
+		return nil, nil, false
+	})
+	f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.InvalidRecord, Count: -1, When: func(req kmsg.Request) bool {
+		batch := firstBatch(t, req)
+		return batch.ProducerID == main && bytes.Contains(batch.Records, []byte("first"))
 	}})
 	all := messages(topic, 600)
-	all[0].Body = []byte("poison")
+	for _, m := range all[:300] {
+		m.Body = []byte("first")
+	}
 	in := newInbox(t)
 	s.Send(append([]*outbox.Message(nil), all[:300]...), in.done)
-	<-poisoned // the batch was refused
-	testkit.WaitFor(t, patience, "the refused batch to be queued", func() bool { return s.singles.count.Load() > 0 || len(in.have(all[:300])) == 300 })
+	testkit.WaitFor(t, patience, "all to be refused", func() bool { return s.singles.count.Load() == 300 })
 	s.Send(append([]*outbox.Message(nil), all[300:]...), in.done)
-	wantClass(t, outbox.ClassNone, in.wait(all...)[1:]...)
-	last := int64(-1)
+	close(release)
+	wantClass(t, outbox.ClassNone, in.wait(all...)...)
 	offsets := map[string]int64{}
 	for _, m := range stored(t, f.addr(), topic) {
 		offsets[m.MessageID] = m.Offset
 	}
-	for _, m := range all[1:] {
-		if offsets[m.MessageID] <= last {
-			t.Fatalf("message %s at offset %d was overtaken", m.MessageID, offsets[m.MessageID])
+	for i, m := range all[1:] {
+		if before := all[i]; offsets[m.MessageID] <= offsets[before.MessageID] {
+			t.Fatalf("message %s at offset %d overtook message %s at %d", m.MessageID, offsets[m.MessageID], before.MessageID, offsets[before.MessageID])
 		}
-		last = offsets[m.MessageID]
 	}
+}
+
+func firstBatch(t *testing.T, req kmsg.Request) (batch kmsg.RecordBatch) {
+	if err := batch.ReadFrom(req.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records); err != nil {
+		t.Error(err)
+	}
+	return batch
 }
 
 func TestB34_TopicCreatedLater(t *testing.T) {
@@ -264,5 +279,30 @@ func TestB37_BuffersAreBounded(t *testing.T) {
 	}
 	if sent < 100 || sent > 200 {
 		t.Errorf("%d messages were kept, the limit is 100 and a quarter", sent)
+	}
+}
+
+// B38: a topic that takes less than our batches loses nothing, and an operator is told.
+func TestB38_TopicWithALowerLimit(t *testing.T) {
+	f := newFake(t)
+	topic := createTopic(t, f.addr(), map[string]string{"max.message.bytes": "20000"})
+	core, logs := observer.New(zap.WarnLevel)
+	s, err := New(Config{Brokers: []string{f.addr()}}, zap.New(core), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := messages(topic, 100)
+	for _, m := range all {
+		m.Body = make([]byte, 1000)
+	}
+	wantClass(t, outbox.ClassNone, publish(t, s, all...)...)
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := copies(t, f.addr(), topic); len(n) != len(all) {
+		t.Errorf("%d of %d messages are stored", len(n), len(all))
+	}
+	if logs.FilterMessageSnippet("max.message.bytes").FilterField(zap.String("topic", topic)).Len() == 0 {
+		t.Errorf("logged: %v", logs.All())
 	}
 }

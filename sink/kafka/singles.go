@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -13,7 +14,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// cure is what a delivery needs before its second try.
+// cure is what a delivery needs before its second try; 0 for one that only waits for its turn.
 type cure uint8
 
 const (
@@ -85,7 +86,7 @@ func (q *singles) behind(d *delivery) bool {
 	}
 	q.count.Add(1)
 	q.topics[d.message.Topic]++
-	q.queue = append(q.queue, single{d, cureAlone})
+	q.queue = append(q.queue, single{delivery: d})
 	return true
 }
 
@@ -146,11 +147,12 @@ func (q *singles) work(s *Sink) bool {
 		return true
 	}
 	defer client.Close()
-	away := map[string]outbox.Class{} // topics that fail as a whole: no use in trying each message
+	e := episode{s, client, map[string]outbox.Class{}, map[string]bool{}}
+	defer e.explain()
 	for len(list) > 0 {
 		s.purge(list)
 		for _, d := range list {
-			if !q.send(s, client, d.delivery, away) {
+			if !e.send(q, d) {
 				return false
 			}
 		}
@@ -161,33 +163,63 @@ func (q *singles) work(s *Sink) bool {
 	return true
 }
 
+// episode is one emptying of the queue.
+type episode struct {
+	sink    *Sink
+	client  *kgo.Client
+	away    map[string]outbox.Class // topics that fail as a whole: no use in trying each message
+	culprit map[string]bool         // topics of refused batches: whether a message was refused alone, too
+}
+
 // send brings one delivery to its outcome; false when it was stopped before that.
-func (q *singles) send(s *Sink, client *kgo.Client, d *delivery, away map[string]outbox.Class) bool {
+func (e *episode) send(q *singles, d single) bool {
 	topic := d.message.Topic
-	if class, is := away[topic]; is {
-		q.leave(d)
-		s.results.finish(d, class, "Kafka: not sent after its batch was refused, because the topic's messages fail by now")
+	if class, is := e.away[topic]; is {
+		q.leave(d.delivery)
+		e.sink.results.finish(d.delivery, class, "Kafka: not sent after its batch was refused, because the topic's messages fail by now")
 		return true
 	}
-	s.metrics.sentAlone.Inc()
+	e.sink.metrics.sentAlone.Inc()
 	d.partitions = 0
 	d.record.Timestamp = time.Time{} // that of the send, again
 	answer := make(chan error, 1)
-	client.Produce(d, &d.record, func(_ *kgo.Record, err error) { answer <- err })
+	e.client.Produce(d.delivery, &d.record, func(_ *kgo.Record, err error) { answer <- err })
 	select {
 	case err := <-answer:
-		class, reason := s.verdict(d, err)
-		switch class {
-		case outbox.ClassTopic, outbox.ClassService, outbox.ClassOutage:
-			away[topic] = class
-		case outbox.ClassUnknown: // of this one; the others have not been sent
-			away[topic] = outbox.ClassOutage
-		}
-		q.leave(d)
-		s.results.finish(d, class, reason)
+		class, reason := e.sink.verdict(d.delivery, err)
+		e.note(d, class)
+		q.leave(d.delivery)
+		e.sink.results.finish(d.delivery, class, reason)
 		return true
 	case <-q.stop:
 		return false
+	}
+}
+
+func (e *episode) note(d single, class outbox.Class) {
+	topic := d.message.Topic
+	switch class {
+	case outbox.ClassTopic, outbox.ClassService, outbox.ClassOutage:
+		e.away[topic] = class
+	case outbox.ClassUnknown: // of this one; the others have not been sent
+		e.away[topic] = outbox.ClassOutage
+	case outbox.ClassPermanent, outbox.ClassRefused:
+		e.culprit[topic] = true
+	case outbox.ClassNone:
+		if d.cure == cureAlone {
+			e.culprit[topic] = e.culprit[topic] // is known, and stays what it is
+		}
+	}
+}
+
+// explain tells of batches that were refused for their own size (B38): the messages get through, but slowly and, where
+// some were under way, out of order.
+func (e *episode) explain() {
+	for topic, found := range e.culprit {
+		if _, failed := e.away[topic]; !found && !failed {
+			e.sink.log.Warn("Kafka refused a batch and then took each of its messages alone; if this repeats, lower "+
+				"sink.kafka.max_message_bytes to the topic's max.message.bytes", zap.String("topic", topic))
+		}
 	}
 }
 
@@ -205,9 +237,17 @@ func (s *Sink) purge(list []single) {
 	}
 }
 
-// renew replaces the main client. The library keeps a refused producer id for the life of a client, so that a right
-// granted later would never be noticed.
+// renewLimit bounds each of the two waits of renew; both end at once where the producer id was refused.
+const renewLimit = 2 * time.Second
+
+// renew replaces the main client if its producer id was refused. The library keeps such a refusal for the life of a
+// client, so that a right granted later would never be noticed.
 func (s *Sink) renew() {
+	ctx, cancel := context.WithTimeout(context.Background(), renewLimit)
+	defer cancel()
+	if _, _, err := s.current().ProducerID(ctx); !errors.Is(err, kerr.ClusterAuthorizationFailed) {
+		return
+	}
 	client, err := kgo.NewClient(s.options...)
 	if err != nil {
 		s.log.Error("cannot replace the Kafka client, restart to recover", zap.Error(err))
@@ -221,5 +261,10 @@ func (s *Sink) renew() {
 		s.client = client
 	}
 	s.life.Unlock()
+	ctx, cancel = context.WithTimeout(context.Background(), renewLimit)
+	defer cancel()
+	if err := old.Flush(ctx); err != nil { // lets every message there be refused, so that Close finds none to call unknown
+		s.log.Warn("the replaced Kafka client still held messages", zap.Error(err))
+	}
 	old.Close()
 }

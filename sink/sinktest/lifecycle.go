@@ -154,37 +154,46 @@ func outageAndReturn(t *testing.T, b *bench) {
 	started = true
 	b.probe(true)
 	b.send(after...)
-	b.settle()
 	all := append(append(before, during...), after...)
-	again := map[string]bool{}
-	for deadline := time.Now().Add(b.Patience); ; {
-		var failed []*outbox.Message
-		for _, m := range all {
-			switch r := b.result(m); r.Class {
-			case outbox.ClassNone:
-			case outbox.ClassOutage, outbox.ClassUnknown:
-				failed, again[m.MessageID] = append(failed, m), again[m.MessageID] || r.Class == outbox.ClassUnknown
-			default:
-				t.Fatalf("message %s: an outage came out as %s (%s)", m.MessageID, r.Class, r.Reason)
-			}
-		}
-		if len(failed) == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d messages still fail long after the broker came back: %s", len(failed), b.result(failed[0]).Reason)
-		}
-		b.resend(failed...)
-		b.settle()
-	}
+	uncertain := b.untilSent(all)
 	copies := map[string]int{}
 	for _, s := range b.Read(t, topic) {
 		copies[s.MessageID]++
 	}
 	for _, m := range all {
-		if n := copies[m.MessageID]; n == 0 || n > 1 && !again[m.MessageID] {
-			t.Errorf("message %s is stored %d times (sent again after an unknown outcome: %v)", m.MessageID, n, again[m.MessageID])
+		if n := copies[m.MessageID]; n == 0 || n > 1 && !uncertain[m.MessageID] {
+			t.Errorf("message %s is stored %d times (sent again after an unknown outcome: %v)", m.MessageID, n, uncertain[m.MessageID])
 		}
+	}
+}
+
+// untilSent sends again what an outage kept away until everything is sent, and returns the ids of those that were sent
+// again though they may have been stored.
+func (b *bench) untilSent(all []*outbox.Message) (uncertain map[string]bool) {
+	b.t.Helper()
+	uncertain = map[string]bool{}
+	for deadline := time.Now().Add(b.Patience); ; {
+		b.settle()
+		var failed []*outbox.Message
+		for _, m := range all {
+			switch r := b.result(m); r.Class {
+			case outbox.ClassNone:
+			case outbox.ClassUnknown:
+				uncertain[m.MessageID] = true
+				failed = append(failed, m)
+			case outbox.ClassOutage:
+				failed = append(failed, m)
+			default:
+				b.t.Fatalf("message %s: an outage came out as %s (%s)", m.MessageID, r.Class, r.Reason)
+			}
+		}
+		if len(failed) == 0 {
+			return uncertain
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("%d messages still fail long after the broker came back: %s", len(failed), b.result(failed[0]).Reason)
+		}
+		b.resend(failed...)
 	}
 }
 
