@@ -92,13 +92,20 @@ func (s *Store) Commit(sent []outbox.Settlement, confirmed []outbox.Identity, ch
 	s.state.Lock()
 	defer s.state.Unlock()
 	s.place = next
-	s.countJournal(len(sent))
+	s.countJournal(len(confirmed))
 	return nil
 }
 
-// putJournal also notes the hash of each key, in the order of the arguments, for countJournal.
+// putJournal also notes the hash of each key, the confirmed ones first, for countJournal.
 func (s *Store) putJournal(now time.Time, sent []outbox.Settlement, confirmed []outbox.Identity) error {
 	s.hashes = s.hashes[:0]
+	for i := range confirmed { // first: a row may be confirmed and be sent anew in one batch
+		s.key = appendJournalKey(s.key[:0], confirmed[i])
+		s.hashes = append(s.hashes, maphash.Bytes(s.seed, s.key))
+		if err := s.batch.Delete(s.key, nil); err != nil {
+			return err
+		}
+	}
 	for i := range sent {
 		s.key = appendJournalKey(s.key[:0], sent[i].Identity)
 		s.val = appendJournalValue(s.val[:0], now, sent[i].BrokerID)
@@ -107,22 +114,15 @@ func (s *Store) putJournal(now time.Time, sent []outbox.Settlement, confirmed []
 			return err
 		}
 	}
-	for i := range confirmed {
-		s.key = appendJournalKey(s.key[:0], confirmed[i])
-		s.hashes = append(s.hashes, maphash.Bytes(s.seed, s.key))
-		if err := s.batch.Delete(s.key, nil); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
-func (s *Store) countJournal(sent int) {
-	for _, hash := range s.hashes[:sent] {
-		s.journal[hash] = struct{}{}
-	}
-	for _, hash := range s.hashes[sent:] {
+func (s *Store) countJournal(confirmed int) {
+	for _, hash := range s.hashes[:confirmed] {
 		delete(s.journal, hash)
+	}
+	for _, hash := range s.hashes[confirmed:] {
+		s.journal[hash] = struct{}{}
 	}
 }
 

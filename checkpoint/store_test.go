@@ -295,3 +295,15 @@ func TestRestartsKeepEverything(t *testing.T) {
 		fatal(t, s.Close())
 	}
 }
+
+// A row that an operator resets is confirmed and sent anew; when both fall into one batch, the new sending must stay.
+func TestARowConfirmedAndSentAnewStaysInTheJournal(t *testing.T) {
+	s := openMem(t, vfs.NewMem())
+	one := outbox.Settlement{Identity: outbox.Identity{Table: "shop.t", ID: "1", MessageID: "m1"}}
+	fatal(t, s.Commit([]outbox.Settlement{one}, nil, nil))
+	fatal(t, s.Commit([]outbox.Settlement{one}, []outbox.Identity{one.Identity}, nil))
+	if list, err := s.Journal(); err != nil || len(list) != 1 || s.Stats().JournalEntries != 1 {
+		t.Fatalf("journal %v, %d counted, %v", list, s.Stats().JournalEntries, err)
+	}
+	fatal(t, s.Close())
+}
