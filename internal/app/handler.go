@@ -23,10 +23,7 @@ func (h *handler) Connected(ctx context.Context, from, zoneEnd outbox.Position, 
 	r.identity.accept(id)
 	if failover {
 		at := outbox.Position{GTIDs: from.GTIDs}
-		if err := r.pipeline.Move(r.flavor, at); err != nil {
-			return fmt.Errorf("failover: %w", err)
-		}
-		if err := r.parts.State.Anchor(id, at, "failover"); err != nil {
+		if err := r.progress.move(id, at, "failover"); err != nil {
 			return fmt.Errorf("record the failover: %w", err)
 		}
 		r.log.Warn("the source failed over to another server with the same history", zap.Stringer("server", id))
@@ -54,10 +51,7 @@ func (h *handler) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, err
 		return outbox.Position{}, fmt.Errorf("gap (%s): the server's position is needed: %w", gap.Cause, err)
 	}
 	gap.To = end
-	if err := r.pipeline.Move(r.flavor, end); err != nil {
-		return outbox.Position{}, err
-	}
-	if _, err := r.recordGap(gap, info.ID, end); err != nil {
+	if err := r.recordGap(gap, info.ID, r.progress.move); err != nil {
 		return outbox.Position{}, err
 	}
 	r.identity.accept(info.ID)

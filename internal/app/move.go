@@ -42,8 +42,7 @@ func (r *Relay) MoveTo(ctx context.Context, id server.ID, to outbox.Position, re
 	}
 }
 
-// moved carries out the order that ended the reader's run and returns where the next one begins. The mark moves before the
-// store: an acknowledgement in between can then not carry the old mark over the new checkpoint.
+// moved carries out the order that ended the reader's run and returns where the next one begins.
 func (r *Relay) moved() (outbox.Position, error) {
 	r.mu.Lock()
 	m := r.order
@@ -52,10 +51,7 @@ func (r *Relay) moved() (outbox.Position, error) {
 	if m == nil {
 		return outbox.Position{}, errors.New("the reader ended without being told to")
 	}
-	err := r.pipeline.Move(r.flavor, m.to)
-	if err == nil {
-		err = r.parts.State.Anchor(m.id, m.to, m.reason)
-	}
+	err := r.progress.move(m.id, m.to, m.reason)
 	m.done <- err
 	if err != nil {
 		return outbox.Position{}, fmt.Errorf("move to %s: %w", m.to, err)

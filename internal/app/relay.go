@@ -88,11 +88,10 @@ type Relay struct {
 	identity identity
 
 	pipeline *pipeline.Pipeline
+	progress *progress
 	acker    *ack.Acker
 	sweeper  *fallback.Sweeper
 	reader   Reader
-
-	flavor outbox.Flavor
 
 	mu     sync.Mutex
 	order  *move              // an operator's, until the reader's goroutine has carried it out

@@ -77,8 +77,7 @@ func (r *Relay) anchor(info server.Info, end outbox.Position) (at outbox.Positio
 		if r.parts.Lost {
 			cause = outbox.GapState
 		}
-		_, err = r.recordGap(outbox.Gap{To: end, Cause: cause}, info.ID, end)
-		return end, true, err
+		return end, true, r.recordGap(outbox.Gap{To: end, Cause: cause}, info.ID, state.Anchor)
 	case !known:
 		return at, false, state.SetSource(info.ID)
 	}
@@ -90,30 +89,27 @@ func (r *Relay) anchor(info server.Info, end outbox.Position) (at outbox.Positio
 		return at, false, &RefusedError{Why: why}
 	}
 	r.log.Warn("a new source was accepted by the operator", zap.String("why", why))
-	_, err = r.recordGap(outbox.Gap{From: at, To: end, Cause: outbox.GapOperator}, info.ID, end)
-	return end, true, err
+	return end, true, r.recordGap(outbox.Gap{From: at, To: end, Cause: outbox.GapOperator}, info.ID, state.Anchor)
 }
 
-// recordGap writes a gap, the source and the new anchor durably. Only then the reader goes on: a crash between finds the
-// gap again, or the anchor with its record.
-func (r *Relay) recordGap(gap outbox.Gap, id server.ID, anchor outbox.Position) (uint64, error) {
-	state := r.parts.State
+// recordGap writes a gap, and then the source and the anchor at its end, durably. Only then the reader goes on: a crash
+// between the two finds the gap again.
+func (r *Relay) recordGap(gap outbox.Gap, id server.ID, anchor func(server.ID, outbox.Position, string) error) error {
 	gap.At = time.Now()
-	gap.Acknowledged = gap.Cause == outbox.GapFirstStart // nothing to look at: this is how every relay begins
-	number, err := state.AddGap(gap)
+	number, err := r.parts.State.AddGap(gap)
 	if err == nil {
-		err = state.Anchor(id, anchor, "gap: "+string(gap.Cause))
+		err = anchor(id, gap.To, "gap: "+string(gap.Cause))
 	}
 	if err != nil {
-		return 0, fmt.Errorf("record the gap: %w", err)
+		return fmt.Errorf("record the gap: %w", err)
 	}
 	level := zap.WarnLevel
-	if gap.Acknowledged {
+	if gap.Cause == outbox.GapFirstStart { // this is how every relay begins
 		level = zap.InfoLevel
 	}
 	r.log.Log(level, "the log is followed from a new anchor; a full sweep publishes what lies before it",
-		zap.String("cause", string(gap.Cause)), zap.Stringer("from", gap.From), zap.Stringer("to", anchor), zap.Uint64("gap", number))
-	return number, nil
+		zap.String("cause", string(gap.Cause)), zap.Stringer("from", gap.From), zap.Stringer("to", gap.To), zap.Uint64("gap", number))
+	return nil
 }
 
 // build makes the stations of the flow.
@@ -121,13 +117,13 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) error {
 	late := &lateAcks{}
 	cfg := r.settings.Pipeline
 	cfg.Nudge = func() { r.sweeper.Nudge() }
-	r.flavor = flavor
 	var err error
 	r.pipeline, err = pipeline.New(cfg, flavor, at, r.parts.Sink, late, r.parts.Rows, r.log.Named("pipeline"), r.reg)
 	if err != nil {
 		return fmt.Errorf("the checkpoint cannot be read: %w; use `checkpoint set` to choose another position", err)
 	}
-	r.acker = ack.New(r.settings.Ack, r.pipeline, r.parts.State, r.parts.Rows, r.log.Named("ack"), r.reg)
+	r.progress = &progress{Pipeline: r.pipeline, state: r.parts.State}
+	r.acker = ack.New(r.settings.Ack, r.progress, r.progress, r.parts.Rows, r.log.Named("ack"), r.reg)
 	late.Acker = r.acker
 	r.sweeper = fallback.New(r.settings.Fallback, r.pipeline, r.parts.Rows, r.parts.Source, r.log.Named("sweep"), r.reg)
 	r.reader = r.parts.Reader(&handler{relay: r})
