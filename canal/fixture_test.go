@@ -83,7 +83,7 @@ func (r *recorder) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, er
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.gaps = append(r.gaps, gap)
-	r.recorded = info.ID
+	r.recorded, r.checkpoint = info.ID, end
 	return end, nil
 }
 
@@ -147,6 +147,12 @@ const outboxDDL = `CREATE TABLE t_local_message (
 func newLab(t *testing.T, db *testkit.Database) *lab {
 	t.Helper()
 	testkit.CheckLeaks(t)
+	return makeLab(t, db)
+}
+
+// makeLab is newLab for a test that restarts the server and checks for leaks itself.
+func makeLab(t *testing.T, db *testkit.Database) *lab {
+	t.Helper()
 	l := &lab{t: t, db: db, schema: db.CreateSchema(t), log: zaptest.NewLogger(t, zaptest.Level(zap.InfoLevel))}
 	l.sql = db.Connect(t, l.schema)
 	l.exec(outboxDDL)
@@ -277,3 +283,21 @@ func onBoth(t *testing.T, test func(*testing.T, testkit.Flavor)) {
 }
 
 func joined(keys []string) string { return strings.Join(keys, ",") }
+
+// metric sums a family.
+func metric(t *testing.T, reg *prometheus.Registry, name string) (sum float64) {
+	t.Helper()
+	families, err := reg.Gather()
+	testkit.Must(t, err)
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+		return sum
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}

@@ -57,7 +57,7 @@ func (r *Reader) gap(ctx context.Context, p *peer, cause outbox.GapCause, why st
 	if err := r.tables.forget(); err != nil {
 		return &handlerError{err}
 	}
-	r.failures, r.stuck, r.reported = 0, 0, ""
+	r.stuck, r.reported = 0, ""
 	return nil
 }
 
@@ -88,8 +88,10 @@ func (r *Reader) follow(ctx context.Context, p *peer, failover bool) error {
 	})
 	err = s.run(r.cfg, *p, from)
 	r.handler.Disconnected(err)
-	if s.taken > 0 {
-		r.pos = outbox.Position{File: s.last.File, Offset: s.last.Offset}
+	if s.moved {
+		r.pos = s.last
+	}
+	if s.moved || s.idled {
 		r.failures, r.stuck = 0, 0
 	}
 	return err

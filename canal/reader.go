@@ -28,7 +28,7 @@ type Reader struct {
 	set      *outbox.GTIDSet      // everything before pos; nil: not known, resume by file and offset
 	branches map[string][]*mapped // XA branches prepared so far
 
-	failures int    // attempts in a row that brought no transaction
+	failures int    // attempts in a row in which nothing was read
 	stuck    int    // of them, those that broke at an event
 	reported string // the state in the last log line
 }
@@ -69,11 +69,7 @@ func (r *Reader) Run(ctx context.Context, from outbox.Position) (err error) {
 		if errors.As(err, &foreign) {
 			return err
 		}
-		wait := r.cfg.MinBackoff
-		if err != nil {
-			wait = r.failed(err)
-		}
-		pause(ctx, wait)
+		pause(ctx, r.backoff(err))
 	}
 	return nil
 }
@@ -122,13 +118,17 @@ func (r *Reader) classify(err error) (class, outbox.GapCause) {
 
 const maxStuck = 3
 
-// failed notes a failure and tells how long to wait before the next attempt.
-func (r *Reader) failed(err error) time.Duration {
-	c, _ := sort(err)
-	r.ended(c, err)
+// backoff notes a failure and tells how long to wait before the next attempt. Gaps in a row, without anything read in
+// between, wait as well.
+func (r *Reader) backoff(err error) time.Duration {
 	backoff := outbox.Backoff{Base: r.cfg.MinBackoff, Max: r.cfg.MaxBackoff}
 	wait := backoff.Delay(r.failures, rand.Float64())
 	r.failures++
+	if err == nil {
+		return wait
+	}
+	c, _ := sort(err)
+	r.ended(c, err)
 	if c == classFenced {
 		wait += fencedWait
 	}

@@ -28,7 +28,8 @@ type stream struct {
 	assemble *assembler
 	skip     outbox.Position // transactions up to here were offered before; zero when the server skips them itself
 	last     outbox.Position // file and offset behind the last transaction taken
-	taken    int             // transactions taken
+	moved    bool            // a transaction was taken
+	idled    bool            // a heartbeat came at the end of the log
 	err      error           // of HandleEvent
 }
 
@@ -180,7 +181,7 @@ func (s *stream) offer(txn *outbox.Txn) error {
 	}
 	s.gauge.offered(end, id)
 	s.last = end
-	s.taken++
+	s.moved = true
 	return nil
 }
 
@@ -197,6 +198,7 @@ func (s *stream) heartbeat(low uint32, body *replication.HeartbeatEvent) {
 		pos.Offset = pos.Offset&^0xffffffff | uint64(low)
 	}
 	s.decode.tables.schemas.idle(s.decode.tables.list)
+	s.idled = true
 	s.gauge.idle(pos)
 	s.handler.Idle(pos)
 }
