@@ -153,7 +153,8 @@ func (d *demo) start(ctx context.Context) (err error) {
 	if err := d.relay.Start(ctx); err != nil {
 		return err
 	}
-	d.screen.Say("  relay      process %d, dashboard http://%s/, log %s", d.relay.PID(), listen, d.relay.log)
+	d.screen.Say("  relay      process %d, dashboard http://%s/", d.relay.PID(), listen)
+	d.screen.Say("             log in %s", d.relay.log)
 	d.screen.Say("  shop       %s transactions per second: an order and its messages are written together", count(d.opts.Rate))
 	return nil
 }

@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
@@ -169,16 +171,28 @@ func TestDemo(t *testing.T) {
 	r.nothingLeft(t)
 }
 
-// Two Ctrl-C in a row, the second while the demo cleans up.
-func TestDemoInterruptedTwice(t *testing.T) {
+// Ctrl-C again and again, also while the demo cleans up.
+func TestDemoInterruptedAgainAndAgain(t *testing.T) {
 	r := startDemo(t, "--duration", "10m", "--rate", "50")
 	r.until(t, " 2s ")
-	for range 2 {
-		if err := r.Process.Signal(syscall.SIGINT); err != nil {
-			t.Fatal(err)
+	ended := make(chan struct{})
+	var impatience sync.WaitGroup
+	impatience.Go(func() {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			_ = r.Process.Signal(syscall.SIGINT) // fails when the process has ended
+			select {
+			case <-tick.C:
+			case <-ended:
+				return
+			}
 		}
-	}
-	if code := r.end(t); code != 1 || !strings.Contains(r.err.String(), "interrupted") {
+	})
+	code := r.end(t)
+	close(ended)
+	impatience.Wait()
+	if code != 1 || !strings.Contains(r.err.String(), "interrupted") {
 		t.Errorf("exit code %d: %s", code, r.err.String())
 	}
 	r.nothingLeft(t)
@@ -218,4 +232,42 @@ func TestDemoKeeps(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, r.err.String())
 	}
 	r.nothingLeft(t)
+}
+
+// A broker that was given keeps running and loses the demo's topic.
+func TestDemoWithGivenKafka(t *testing.T) {
+	k := testkit.NewKafka(t, testkit.KafkaOptions{})
+	r := startDemo(t, "--duration", "10s", "--rate", "100", "--kafka", k.Addr())
+	code := r.end(t)
+	t.Logf("%s%s", r.text.String(), r.err.String())
+	if code != 0 || !strings.Contains(r.text.String(), "2/3 Skipped") {
+		t.Errorf("exit code %d", code)
+	}
+	if _, err := testkit.ReadKafkaTopic(t.Context(), k.Addr(), givenTopic(t, r)); err == nil {
+		t.Error("the topic is still there")
+	}
+}
+
+func TestDemoWithGivenRocketMQ(t *testing.T) {
+	mq := testkit.NewRocketMQ(t, testkit.RocketMQOptions{})
+	r := startDemo(t, "--duration", "10s", "--rate", "100", "--rocketmq", mq.NameServer())
+	code := r.end(t)
+	t.Logf("%s%s", r.text.String(), r.err.String())
+	if code != 0 || !strings.Contains(r.text.String(), "2/3 Skipped") {
+		t.Errorf("exit code %d", code)
+	}
+	if _, err := testkit.ReadRocketMQTopic(t.Context(), mq.NameServer(), givenTopic(t, r)); err == nil {
+		t.Error("the topic is still there")
+	}
+}
+
+var topicName = regexp.MustCompile(`topic (canal-outbox-demo-[0-9a-f]{8})`)
+
+func givenTopic(t *testing.T, r *running) string {
+	t.Helper()
+	match := topicName.FindStringSubmatch(r.text.String())
+	if match == nil {
+		t.Fatal("the output does not name the topic")
+	}
+	return match[1]
 }

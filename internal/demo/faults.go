@@ -64,14 +64,14 @@ func (d *demo) caughtUp(ctx context.Context, began time.Time) error {
 	if !ok {
 		return fmt.Errorf("%s messages committed before are still not published, and nothing moves for %v", count(d.book.Waiting(now)), patience)
 	}
-	d.screen.Say("    All of them are published, %s later.\n", brief(time.Since(began)))
+	d.screen.Say("    All of them are published, %s later.", brief(time.Since(began)))
 	return nil
 }
 
 // stopBroker is fault 2.
 func (d *demo) stopBroker(ctx context.Context) error {
 	if err := d.broker.Stop(); errors.Is(err, errNotOurs) {
-		d.screen.Say("\n2/3 Skipped: the broker is yours, the demo does not stop it.\n")
+		d.screen.Say("\n2/3 Skipped: the broker is yours, the demo does not stop it.")
 		return nil
 	} else if err != nil {
 		return err

@@ -31,7 +31,7 @@ func newKafka(address, topic string, opts ...kgo.Opt) (*kafka, error) {
 		kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.MetadataMinAge(100*time.Millisecond), // the topic is new
-		kgo.FetchMaxWait(time.Second),
+		kgo.FetchMaxWait(100*time.Millisecond),   // partitions that it finds late wait for the running fetch
 	)...)
 	if err != nil {
 		return nil, fmt.Errorf("kafka consumer: %w", err)

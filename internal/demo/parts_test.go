@@ -73,13 +73,14 @@ func TestScreenOnATerminalRedraws(t *testing.T) {
 	var out strings.Builder
 	s := newScreen(&out, func(err error) { t.Error(err) })
 	s.terminal = true
-	s.Progress("1s")
-	s.Progress("2s")
+	s.Progress("head", "1s")
+	s.Progress("head", "2s")
 	s.Say("event")
-	s.Progress("3s")
+	s.Progress("head", "3s")
 	s.Keep()
 	s.Keep()
-	if want := "1s\r\x1b[K2s\r\x1b[Kevent\n3s\n"; out.String() != want {
+	const erase = "\r\x1b[K\x1b[A\r\x1b[K"
+	if want := "head\n1s" + erase + "head\n2s" + erase + "event\nhead\n3s\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }
@@ -87,11 +88,11 @@ func TestScreenOnATerminalRedraws(t *testing.T) {
 func TestScreenElsewherePrintsLines(t *testing.T) {
 	var out strings.Builder
 	s := newScreen(&out, func(err error) { t.Error(err) })
-	s.Progress("1s")
+	s.Progress("head", "1s")
 	s.Say("event")
-	s.Progress("2s")
+	s.Progress("head", "2s")
 	s.Keep()
-	if want := "1s\nevent\n2s\n"; out.String() != want {
+	if want := "\nhead\n1s\nevent\n2s\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }

@@ -37,7 +37,7 @@ func givenRocketMQ(ctx context.Context, nameServer string) (*rocketMQ, error) {
 }
 
 // Title implements broker.
-func (r *rocketMQ) Title() string { return "RocketMQ" }
+func (r *rocketMQ) Title() string { return "RocketMQ, read about once a second" }
 
 // Address implements broker.
 func (r *rocketMQ) Address() string { return r.nameServer }

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// screen is the output: lines that stay, and a progress line that a terminal redraws in place. It is safe for concurrent
-// use.
+// screen is the output: lines that stay, and a line of progress below its header. A terminal redraws both in place, below
+// everything else; elsewhere the header is printed once and every progress is a line. It is safe for concurrent use.
 type screen struct {
 	mu       sync.Mutex
 	out      io.Writer
 	terminal bool
-	drawn    bool // the cursor is behind a progress line
+	headed   bool // the header was printed
+	drawn    bool // the cursor is behind a progress line that can be redrawn
 	broken   func(error)
 }
 
@@ -41,15 +42,19 @@ func (s *screen) Say(format string, args ...any) {
 }
 
 // Progress prints or redraws the progress line.
-func (s *screen) Progress(line string) {
+func (s *screen) Progress(header, line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.terminal {
+	switch {
+	case s.terminal:
+		s.write(s.erase() + header + "\n" + line)
+		s.drawn = true
+	case s.headed:
 		s.write(line + "\n")
-		return
+	default:
+		s.headed = true
+		s.write("\n" + header + "\n" + line + "\n")
 	}
-	s.write(s.erase() + line)
-	s.drawn = true
 }
 
 // Keep leaves the progress line where it is and goes on below it.
@@ -62,13 +67,14 @@ func (s *screen) Keep() {
 	}
 }
 
-// erase is what removes a progress line; the caller holds mu.
+// erase is what removes the progress line and its header; the caller holds mu.
 func (s *screen) erase() string {
 	if !s.drawn {
 		return ""
 	}
 	s.drawn = false
-	return "\r\x1b[K" // to the line's begin, clear it
+	const clearLine, up = "\r\x1b[K", "\x1b[A"
+	return clearLine + up + clearLine
 }
 
 func (s *screen) write(text string) {

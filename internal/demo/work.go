@@ -114,13 +114,12 @@ func (d *demo) account(ctx context.Context) (Account, error) {
 
 // header and the lines of watch have the same columns.
 const (
-	header   = "\n time committed published  rate/s      p50      p99     lag   unsent     SENT"
+	header   = " time committed published  rate/s      p50      p99     lag   unsent     SENT"
 	progress = "%4ds %9s %9s %7s %8s %8s %7s %8s %8s"
 )
 
 // watch shows the progress once a second until ctx ends.
 func (d *demo) watch(ctx context.Context) {
-	d.screen.Say(header)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	began, before := time.Now(), 0
@@ -133,7 +132,7 @@ func (d *demo) watch(ctx context.Context) {
 		}
 		look := d.book.Look()
 		unsent, sent := d.states(ctx)
-		d.screen.Progress(fmt.Sprintf(progress, int(time.Since(began).Seconds()+0.5), count(look.committed), count(look.published),
+		d.screen.Progress(header, fmt.Sprintf(progress, int(time.Since(began).Seconds()+0.5), count(look.committed), count(look.published),
 			count(look.published-before), quantile(look.took, 0.5), quantile(look.took, 0.99), d.lag(ctx), unsent, sent))
 		before = look.published
 	}
@@ -185,7 +184,11 @@ func (d *demo) show(a Account) {
 	d.screen.Say("\nThe account")
 	line("messages committed by the shop", a.Committed, fmt.Sprintf("and %s transactions rolled back", count(a.RolledBack)))
 	line("published, each counted once", a.Published, verdict(a.Published == a.Committed))
-	line("copies beyond the first", a.Copies, copiesNote(a.Copies))
+	line("copies beyond the first", a.Copies, "allowed, at least once is the promise")
+	if a.Copies > 0 {
+		d.screen.Say("      A killed relay cannot note what the broker just took, so it sends that again; every copy\n" +
+			"      carries the same message id, by which consumers drop it.")
+	}
 	line("missing", len(a.Missing), verdict(len(a.Missing) == 0))
 	line("published but never committed", len(a.Invented), verdict(len(a.Invented) == 0))
 	line("published with wrong content", len(a.Altered), verdict(len(a.Altered) == 0))
@@ -200,14 +203,6 @@ func (d *demo) show(a Account) {
 	if a.Err() == nil {
 		d.screen.Say("The account holds: nothing lost, nothing invented.")
 	}
-}
-
-// copiesNote explains duplicates, where there are any.
-func copiesNote(copies int) string {
-	if copies == 0 {
-		return ""
-	}
-	return "allowed: a killed relay cannot note what the broker just took and sends it again; message_id tells copies"
 }
 
 func gapCount(causes []string) int {
