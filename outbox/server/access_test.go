@@ -73,12 +73,17 @@ func TestReadOnlyServerIsRefusedForWriting(t *testing.T) {
 				// MariaDB's root may write on; an account without READ ONLY ADMIN may not.
 				testkit.Exec(t, d.Root(), "REVOKE SUPER, READ_ONLY ADMIN ON *.* FROM app@'%'")
 			}
-			writer = open(t, Config{Address: d.Addr(), User: "app"}, nil, Session{Writes: true})
+			connections := 0
+			count := func(context.Context, ID) error { connections++; return nil }
+			writer = open(t, Config{Address: d.Addr(), User: "app"}, count, Session{Writes: true})
 			testkit.Must(t, writer.Ping())
 			testkit.Exec(t, d.Root(), lock)
 			_, err := writer.Exec("INSERT INTO s.a VALUES (1)")
 			if Classify(err) != ReadOnly || !strings.Contains(err.Error(), "read-only") {
 				t.Errorf("writing: %v: %v", Classify(err), err)
+			}
+			if connections < 2 {
+				t.Error("the connection to the server that became read-only was kept: the address was not resolved again")
 			}
 			testkit.Must(t, reader.Ping())
 			testkit.Exec(t, d.Root(), "SET GLOBAL read_only = 0")

@@ -92,6 +92,13 @@ func TestA28_IdentityIsComparedByteByByte(t *testing.T) {
 					b.Errorf("%q is taken for the row: %+v, %v", wrong, found, err)
 				}
 			}
+			const stamp = "2026-01-02 03:04:05.678"
+			testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=1, last_exec_time='"+stamp+"'")
+			for mine, n := range map[outbox.Identity]int{id: 1, {Table: id.Table, ID: id.ID, MessageID: "m-1"}: 0} {
+				if messages, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{mine}); err != nil || len(messages) != n {
+					b.Errorf("%v: read %d rows back, %v", mine, len(messages), err)
+				}
+			}
 			b.apply(outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
 			b.want(id, "2", "status")
 		})
@@ -195,6 +202,33 @@ func (b *bench) lockWaits() (n int) {
 func (b *bench) waitForLockWaits(before, n int) {
 	b.Helper()
 	testkit.WaitFor(b, 20*time.Second, "a statement to wait for a row lock", func() bool { return b.lockWaits() >= before+n })
+}
+
+// A35: what an update did not match is looked at under a lock. The look waits for whoever is changing the row, and sees
+// what he leaves.
+func TestA35_LockingReadDecides(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		ids := b.insert(2, "status=9")
+		tx, err := b.db.Begin()
+		testkit.Must(b, err)
+		_, err = tx.Exec("UPDATE " + b.name + " SET status=0 WHERE id = " + ids[0].ID)
+		testkit.Must(b, err)
+		type answer struct {
+			left []outbox.Settlement
+			err  error
+		}
+		before, done := b.lockWaits(), make(chan answer, 1)
+		go func() {
+			left, err := b.store.unfinished(b.ctx, b.table, []outbox.Settlement{{Identity: ids[0]}, {Identity: ids[1]}})
+			done <- answer{left, err}
+		}()
+		b.waitForLockWaits(before, 1)
+		testkit.Must(b, tx.Commit())
+		a := <-done
+		if a.err != nil || len(a.left) != 1 || a.left[0].Identity != ids[0] {
+			b.Errorf("left %+v, %v", a.left, a.err)
+		}
+	})
 }
 
 // D07: a lock that is held for longer than one wait is waited for again, and the batch is not lost.

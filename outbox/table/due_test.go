@@ -202,6 +202,14 @@ func TestD02_ExpiredClaimsAreTakenOver(t *testing.T) {
 		for _, id := range []outbox.Identity{stamped, unstamped} {
 			b.want(id, "2026-02-02 03:04:05.000", "CAST(last_exec_time AS CHAR)")
 		}
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=2, last_exec_time=NULL WHERE id="+unstamped.ID) // sent meanwhile
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=2, last_exec_time='2026-01-02 03:04:05.678' WHERE id="+stamped.ID)
+		if _, err := b.store.Claim(b.ctx, found); err != nil {
+			b.Fatal(err)
+		}
+		for _, id := range []outbox.Identity{stamped, unstamped} {
+			b.want(id, "2", "status")
+		}
 	})
 }
 

@@ -205,6 +205,9 @@ func TestA24_WriteBacksAndBigIDs(t *testing.T) {
 func TestD13_TimeZones(t *testing.T) {
 	onBoth(t, "t_local_message", func(b *bench) {
 		testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" MODIFY created_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)")
+		testkit.Exec(b, b.db, "SET GLOBAL time_zone = '+05:00'")
+		b.Cleanup(func() { testkit.Exec(b, b.db, "SET GLOBAL time_zone = 'SYSTEM'") })
+		b.reopen()
 		m := b.mapping("t_local_message")
 		m.TimeZone = "-11:30"
 		b.load(m)
@@ -228,6 +231,28 @@ func TestD13_TimeZones(t *testing.T) {
 		}
 		b.apply(outbox.Settlement{Identity: due, Verdict: outbox.VerdictRetry, Delay: time.Minute})
 		b.want(due, "1", "TIMESTAMPDIFF(SECOND, "+local+", next_retry_time) BETWEEN 30 AND 60")
+	})
+}
+
+// D13: without a zone of its own a table has the server's, which Counts follows when it changes.
+func TestD13_DefaultZone(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		b.Cleanup(func() { testkit.Exec(b, b.db, "SET GLOBAL time_zone = 'SYSTEM'") })
+		for _, zone := range []string{"+05:00", "-03:30"} {
+			testkit.Exec(b, b.db, "SET GLOBAL time_zone = '"+zone+"'")
+			b.reopen()
+			b.use(b.table)
+			_, err := b.store.Counts(b.ctx)
+			testkit.Must(b, err)
+			id := b.insert(1, "next_retry_time=CONVERT_TZ(UTC_TIMESTAMP(3), '+00:00', '"+zone+"')")[0]
+			stamp, err := b.store.Claim(b.ctx, b.due(DueQuery{}))
+			testkit.Must(b, err)
+			messages, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{id})
+			testkit.Must(b, err)
+			if len(messages) != 1 || time.Since(messages[0].DueAt).Abs() > time.Minute {
+				b.Errorf("%s: %+v", zone, messages)
+			}
+		}
 	})
 }
 

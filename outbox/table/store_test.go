@@ -45,15 +45,21 @@ func newBench(t *testing.T, flavor testkit.Flavor) *bench {
 	d := testkit.SharedDatabase(t, flavor)
 	b := &bench{T: t, ctx: context.Background(), server: d, schema: d.CreateSchema(t)}
 	b.db = d.Connect(t, b.schema)
-	writer, err := server.Open(server.Config{Address: d.Addr(), User: "root"}, nil, server.Session{Writes: true})
-	testkit.Must(t, err)
-	t.Cleanup(func() {
+	b.reopen()
+	return b
+}
+
+// reopen gives the store new connections, which have the server's settings of now.
+func (b *bench) reopen() {
+	b.Helper()
+	writer, err := server.Open(server.Config{Address: b.server.Addr(), User: "root"}, nil, server.Session{Writes: true})
+	testkit.Must(b, err)
+	b.Cleanup(func() {
 		if err := writer.Close(); err != nil {
-			t.Logf("close: %v", err)
+			b.Logf("close: %v", err)
 		}
 	})
 	b.store = New(writer, nil)
-	return b
 }
 
 func (b *bench) create(preset string) {
