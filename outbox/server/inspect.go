@@ -24,6 +24,7 @@ type Info struct {
 	RowImage       string // global binlog_row_image: FULL, NOBLOB, MINIMAL or FULL_NODUP
 	RowMetadata    string // FULL, MINIMAL or NO_LOG; "" when the server is too old for the variable
 	LogReplicas    bool   // transactions that come by replication are in its own binlog
+	Replica        bool   // MariaDB: replication from another server runs; not known on MySQL
 	ReadOnly       bool
 	CaseFolding    int           // lower_case_table_names
 	MaxPacket      int           // max_allowed_packet, bytes
@@ -70,10 +71,10 @@ func Inspect(ctx context.Context, db *sql.DB) (Info, error) {
 		return Info{}, fmt.Errorf("inspect the server: %w", err)
 	}
 	defer conn.Close()
-	global, err := queryVariables(ctx, conn, "GLOBAL", "version", "server_id", "server_uuid", "gtid_mode", "log_bin",
+	global, err := queryVariables(ctx, conn, showVariables("GLOBAL", "version", "server_id", "server_uuid", "gtid_mode", "log_bin",
 		"binlog_format", "binlog_row_image", "binlog_row_metadata", "log_slave_updates", "log_replica_updates", "read_only",
 		"super_read_only", "lower_case_table_names", "max_allowed_packet", "net_write_timeout", "binlog_expire_logs_seconds",
-		"expire_logs_days", "sync_binlog")
+		"expire_logs_days", "sync_binlog"))
 	if err != nil {
 		return Info{}, fmt.Errorf("inspect the server: %w", err)
 	}
@@ -133,11 +134,16 @@ func number(text string) int {
 }
 
 func (i *Info) askSession(ctx context.Context, conn *sql.Conn) error {
-	own, err := queryVariables(ctx, conn, "SESSION", "binlog_row_image", "skip_replication")
+	own, err := queryVariables(ctx, conn, showVariables("SESSION", "binlog_row_image", "skip_replication"))
 	if err != nil {
 		return err
 	}
 	i.SessionImage, i.SkipsOwnEvents = own["binlog_row_image"], own.on("skip_replication")
+	status, err := queryVariables(ctx, conn, "SHOW GLOBAL STATUS WHERE Variable_name = 'Slave_running'")
+	if err != nil {
+		return err
+	}
+	i.Replica = status.on("slave_running")
 	i.TimeZone, i.ZoneOffset, err = Zone(ctx, conn)
 	return err
 }

@@ -123,19 +123,23 @@ func (c *connector) prepare(ctx context.Context, conn driver.Conn) error {
 			return &RefusedError{Address: c.address, ID: id, Err: err}
 		}
 	}
-	if !c.session.Writes {
-		return nil
-	}
-	if vars.on("read_only") || vars.on("super_read_only") {
+	if c.session.Writes && (vars.on("read_only") || vars.on("super_read_only")) {
 		return &ReadOnlyError{Address: c.address}
 	}
-	return c.narrow(ctx, conn, id.Flavor)
+	return c.tune(ctx, conn, id.Flavor)
 }
 
-// narrow keeps our own updates out of the log as far as the account may; refusals are not errors.
-func (c *connector) narrow(ctx context.Context, conn driver.Conn, flavor outbox.Flavor) error {
-	statements := []string{"SET SESSION binlog_row_image='MINIMAL'"}
+// tune sets what helps and is not needed: an older server may not know it, the account may not be allowed it.
+func (c *connector) tune(ctx context.Context, conn driver.Conn, flavor outbox.Flavor) error {
+	var statements []string
 	if flavor == outbox.MariaDB {
+		// A long IN list would become a subquery, and the rows would no longer be found by the primary key.
+		statements = append(statements, "SET SESSION in_predicate_conversion_threshold=0")
+	}
+	if c.session.Writes {
+		statements = append(statements, "SET SESSION binlog_row_image='MINIMAL'")
+	}
+	if c.session.Writes && flavor == outbox.MariaDB {
 		statements = append(statements, "SET SESSION skip_replication=1")
 	}
 	for _, statement := range statements {

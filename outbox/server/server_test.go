@@ -158,6 +158,11 @@ func TestSessionSettings(t *testing.T) {
 		isolation := "transaction_isolation"
 		if d.Flavor == testkit.MariaDB {
 			isolation = "tx_isolation"
+			var limit int
+			testkit.Must(t, db.QueryRow("SELECT @@session.in_predicate_conversion_threshold").Scan(&limit))
+			if limit != 0 {
+				t.Errorf("IN lists of %d members become subqueries", limit)
+			}
 		}
 		var got string
 		testkit.Must(t, db.QueryRow("SELECT @@session."+isolation).Scan(&got))

@@ -70,9 +70,9 @@ func text(v driver.Value) string {
 	return fmt.Sprint(v)
 }
 
-// queryVariables asks through a connection of a pool.
-func queryVariables(ctx context.Context, conn *sql.Conn, scope string, names ...string) (variables, error) {
-	rows, err := conn.QueryContext(ctx, showVariables(scope, names...))
+// queryVariables runs a SHOW of names and values through a connection of a pool.
+func queryVariables(ctx context.Context, conn *sql.Conn, show string) (variables, error) {
+	rows, err := conn.QueryContext(ctx, show)
 	if err != nil {
 		return nil, err
 	}
