@@ -202,6 +202,31 @@ func TestRequestsAreSigned(t *testing.T) {
 	}
 }
 
+// B02: a write into a full connection ends after seconds too, not after the library's two minutes.
+func TestB02_FullConnection(t *testing.T) {
+	c := newCluster(t)
+	c.topic("orders", fakeQueues{"broker-a", 8, 6})
+	s := newTestSink(t, c)
+	send(t, s, message("orders", "k")).want(outbox.ClassNone)
+	c.brokers["broker-a"].freeze()
+	for i, o := range send(t, s, largeMessages()...).wait() {
+		if o.Class != outbox.ClassUnknown && o.Class != outbox.ClassOutage {
+			t.Errorf("message %d: class %s (%s)", i, o.Class, o.Reason)
+		}
+	}
+	c.brokers["broker-a"].thaw()
+	retried(t, s, messages("orders", "k", 3))
+}
+
+// largeMessages are more bytes than the buffers of a connection hold.
+func largeMessages() []*outbox.Message {
+	list := messages("orders", "", 400)
+	for _, m := range list {
+		m.Body = make([]byte, 100_000)
+	}
+	return list
+}
+
 // Close does not wait for a broker that is silent, not even when the connection is full.
 func TestCloseOfASilentBroker(t *testing.T) {
 	c := newCluster(t)
@@ -209,11 +234,7 @@ func TestCloseOfASilentBroker(t *testing.T) {
 	s := newTestSink(t, c)
 	send(t, s, message("orders", "k")).want(outbox.ClassNone)
 	c.brokers["broker-a"].freeze()
-	list := messages("orders", "", 400)
-	for _, m := range list {
-		m.Body = make([]byte, 100_000)
-	}
-	left := send(t, s, list...)
+	left := send(t, s, largeMessages()...)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	began := time.Now()

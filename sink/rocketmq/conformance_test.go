@@ -93,7 +93,7 @@ func TestConformanceOnRocketMQ(t *testing.T) {
 	// The broker's limit is below ours, so that there is something only the broker sees.
 	const ours, theirs = 300_000, 200_000
 	r := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Config: map[string]string{
-		"maxMessageSize": fmt.Sprint(theirs), "waitTimeMillsInSendQueue": "10000", // a cold broker on a busy machine is slow
+		"maxMessageSize": fmt.Sprint(theirs), "waitTimeMillsInSendQueue": patientBroker["waitTimeMillsInSendQueue"],
 	}})
 	sinktest.Run(t, sinktest.Harness{
 		New: newSink(r.NameServer(), func(cfg *Config) { cfg.MaxMessageBytes = ours }),

@@ -1,0 +1,156 @@
+package rocketmq
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// patientBroker lets a cold broker on a busy machine take its time before it refuses what waits in its queue.
+var patientBroker = map[string]string{"waitTimeMillsInSendQueue": "10000"}
+
+// TestRocketMQ runs what the fake cannot show against one real broker.
+func TestRocketMQ(t *testing.T) {
+	r := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: map[string]int{"orders": 4, "limits": 1, "timer": 2, "paused": 2}, Config: patientBroker})
+	s := startSink(t, Config{NameServers: []string{r.NameServer()}, NativeDelay: true})
+	t.Run("EveryPropertyArrives", func(t *testing.T) { everyPropertyArrives(t, r, s) })
+	t.Run("B06_LargestProperties", func(t *testing.T) { largestProperties(t, r, s) })
+	t.Run("B14_UnknownTopicThenCreated", func(t *testing.T) { unknownThenCreated(t, r, s) })
+	t.Run("B18_Timer", func(t *testing.T) { timer(t, r, s) })
+	t.Run("PausedBroker", func(t *testing.T) { pausedBroker(t, r, s) })
+	t.Run("NameServerDown", func(t *testing.T) { nameServerDown(t, r, s) })
+}
+
+// readAll waits until a topic holds n messages.
+func readAll(t *testing.T, r *testkit.RocketMQ, topic string, n int) (found []testkit.RocketMQMessage) {
+	t.Helper()
+	testkit.WaitFor(t, 30*time.Second, fmt.Sprintf("%d messages in %s", n, topic), func() bool {
+		var err error
+		found, err = testkit.ReadRocketMQTopic(t.Context(), r.NameServer(), topic)
+		testkit.Must(t, err)
+		return len(found) >= n
+	})
+	return found
+}
+
+func everyPropertyArrives(t *testing.T, r *testkit.RocketMQ, s *Sink) {
+	full := func(n int) []*outbox.Message {
+		list := messages("orders", "SKU-1", n)
+		for _, m := range list {
+			m.ShardingKey, m.Tag, m.BizType, m.CreatedAt = "order-7", "paid", "order", time.Unix(1e9, 5e6)
+			m.Headers = []outbox.Header{{Name: "traceparent", Value: "00-1"}, {Name: "имя", Value: "значение"}}
+			m.Body = []byte("\x00\xff\x01\x02 body of " + m.ID)
+		}
+		return list
+	}
+	list := full(31)
+	send(t, s, list[0]).want(outbox.ClassNone) // by itself, the rest as a batch
+	ids := map[string]bool{}
+	for _, o := range send(t, s, list[1:]...).want(outbox.ClassNone) {
+		ids[o.BrokerID] = true
+	}
+	if len(ids) != 30 || ids[""] {
+		t.Errorf("30 messages got %d ids of the broker: %v", len(ids), ids)
+	}
+	for i, got := range readAll(t, r, "orders", len(list)) { // one key: one queue, in order
+		m := list[i]
+		want := map[string]string{
+			"UNIQ_KEY": m.MessageID, "KEYS": m.MessageID + " SKU-1", "WAIT": "true", "TAGS": "paid", "SHARDING_KEY": "order-7",
+			"biz_type": "order", "created_at": "2001-09-09T01:46:40.005Z", "traceparent": "00-1", "имя": "значение",
+		}
+		for name, value := range want {
+			if got.Properties[name] != value {
+				t.Errorf("message %d: property %s is %q, want %q", i, name, got.Properties[name], value)
+			}
+		}
+		if string(got.Body) != string(m.Body) {
+			t.Errorf("message %d: body %q, want %q", i, got.Body, m.Body)
+		}
+	}
+}
+
+// Our limit leaves room for what the broker adds: exactly at it both requests are taken and come back whole.
+func largestProperties(t *testing.T, r *testkit.RocketMQ, s *Sink) {
+	list := messages("limits", "k", 3)
+	for _, m := range list {
+		size := 0
+		m.Headers = []outbox.Header{{Name: "h", Value: "x"}}
+		for _, p := range newEncoder().properties(m, time.Now()) {
+			size += len(p.Name) + len(p.Value) + 2
+		}
+		m.Headers[0].Value = strings.Repeat("x", 1+maxProperties-size)
+	}
+	send(t, s, list[0]).want(outbox.ClassNone)
+	send(t, s, list[1:]...).want(outbox.ClassNone)
+	for i, got := range readAll(t, r, "limits", 3) {
+		if got.ID() != list[i].MessageID || got.Properties["h"] != list[i].Headers[0].Value {
+			t.Errorf("message %d came back with %d characters of %d", i, len(got.Properties["h"]), len(list[i].Headers[0].Value))
+		}
+	}
+	list[0].Headers[0].Value += "x"
+	send(t, s, list[0]).want(outbox.ClassPermanent)
+}
+
+func unknownThenCreated(t *testing.T, r *testkit.RocketMQ, s *Sink) {
+	early := messages("late", "k", 5)
+	send(t, s, early...).want(outbox.ClassTopic)
+	createTopic(t, r, "late", 2)
+	testkit.WaitFor(t, 30*time.Second, "the new topic", func() bool {
+		return send(t, s, early[0]).wait()[0].Class == outbox.ClassNone
+	})
+	send(t, s, early[1:]...).want(outbox.ClassNone)
+	if n := len(readAll(t, r, "late", 5)); n != 5 {
+		t.Errorf("%d messages are stored, want 5", n)
+	}
+}
+
+func timer(t *testing.T, r *testkit.RocketMQ, s *Sink) {
+	list := messages("timer", "k", 3)
+	list[0].DueAt = time.Now().Add(3 * time.Second)
+	list[1].DueAt = time.Now().Add(-time.Hour)
+	send(t, s, list...).want(outbox.ClassNone)
+	for _, got := range readAll(t, r, "timer", 3) {
+		if got.ID() == list[0].MessageID && got.Stored.Before(list[0].DueAt.Truncate(time.Millisecond)) {
+			t.Errorf("due %s, delivered %s", list[0].DueAt, got.Stored)
+		}
+	}
+	list[2].DueAt = time.Now().Add(96 * time.Hour)
+	send(t, s, list[2]).want(outbox.ClassPermanent)
+}
+
+// A paused broker takes connections and requests. What was on its way comes to unknown and may be stored; nothing more is
+// sent until it answers again.
+func pausedBroker(t *testing.T, r *testkit.RocketMQ, s *Sink) {
+	send(t, s, messages("paused", "k", 3)...).want(outbox.ClassNone)
+	testkit.Must(t, r.Broker.Pause())
+	head := send(t, s, messages("paused", "k", 3)...)
+	head.want(outbox.ClassUnknown)
+	behind := send(t, s, messages("paused", "k", 3)...)
+	behind.want(outbox.ClassOutage)
+	if err := s.Probe(t.Context()); err == nil {
+		t.Error("a paused broker passed the probe")
+	}
+	testkit.Must(t, r.Broker.Resume())
+	retried(t, s, append(head.messages, behind.messages...))
+	copies := map[string]int{}
+	for _, m := range readAll(t, r, "paused", 9) {
+		copies[m.ID()]++
+	}
+	for _, m := range behind.messages {
+		if copies[m.MessageID] != 1 {
+			t.Errorf("a message that was not taken is stored %d times", copies[m.MessageID])
+		}
+	}
+}
+
+func nameServerDown(t *testing.T, r *testkit.RocketMQ, s *Sink) {
+	testkit.Must(t, r.Names.Kill())
+	send(t, s, messages("orders", "k", 3)...).want(outbox.ClassNone)
+	send(t, s, messages("fresh", "k", 3)...).want(outbox.ClassOutage)
+	testkit.Must(t, s.Probe(t.Context()))
+	testkit.Must(t, r.Names.Start(t.Context()))
+}
