@@ -1,0 +1,70 @@
+# canal-outbox. `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# Tools are run, not installed, at these versions.
+GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# The servers that tests run against. SKIP_BROKERS=1 does without the brokers (and without Java).
+SERVERS := mysql mariadb $(if $(filter 1,$(SKIP_BROKERS)),,kafka rocketmq)
+
+# Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
+TESTFLAGS ?= -shuffle=on -timeout=20m
+
+.PHONY: help build demo test test-quick test-long lint generate prepare bench sim soak clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+build: ## build bin/canal-outbox, static
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/canal-outbox ./cmd/canal-outbox
+
+demo: ## the main job with one command: private database and broker, faults, verified totals
+	go run -ldflags "$(LDFLAGS)" ./cmd/canal-outbox demo $(ARGS)
+
+prepare: ## install or find what the tests need: servers, and a C compiler for the race detector
+	@command -v cc gcc >/dev/null || { echo "installing a C compiler for the race detector" >&2; \
+	  as_root() { if [ "$$(id -u)" = 0 ]; then "$$@"; else sudo -n "$$@"; fi; }; \
+	  as_root apt-get update -qq && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc libc6-dev >/dev/null; }
+	@bash test/servers/install.sh $(SERVERS)
+
+test: prepare ## all tests; ends with a line that counts them
+	CGO_ENABLED=1 go run ./internal/testsum -race $(TESTFLAGS) ./...
+
+test-quick: ## tests that need no server, without the race detector
+	go run ./internal/testsum $(TESTFLAGS) $$(go list -f '{{.ImportPath}}{{range .TestImports}} {{.}}{{end}}{{range .XTestImports}} {{.}}{{end}}' ./... | grep -v internal/testkit | cut -d' ' -f1)
+
+# Long ones take their length from LONG and say so in their own help.
+test-long: prepare ## everything of `make test`, then simulation and soak for LONG each (default 10m)
+	$(MAKE) test
+	$(MAKE) sim soak
+
+LONG ?= 10m
+
+sim: ## random histories of commits, crashes and lost replies against the real flow, for LONG
+	CANAL_OUTBOX_SIM_TIME=$(LONG) go test -count=1 -timeout=0 ./test/sim/...
+
+soak: prepare ## real servers under load with faults, for LONG
+	CANAL_OUTBOX_SOAK_TIME=$(LONG) go test -count=1 -timeout=0 -run Soak -v ./test/e2e/...
+
+bench: prepare ## throughput and latency end to end; results on standard output
+	go run ./test/bench $(ARGS)
+
+lint: ## formatting, vet, staticcheck, import table, generated files
+	@out=$$(go run $(GOFUMPT) -l .); [ -z "$$out" ] || { echo "not formatted (run gofumpt):"; echo "$$out"; exit 1; }
+	go vet ./...
+	go vet -tags faultpoints ./...
+	go run $(STATICCHECK) ./...
+	go test -count=1 ./internal/archtest ./internal/config/reference
+	@echo "lint: ok"
+
+generate: ## write generated files anew
+	go generate ./internal/config
+
+clean: ## remove what make build and the tests leave in the tree
+	rm -rf bin dist
