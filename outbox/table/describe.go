@@ -39,7 +39,7 @@ func describe(ctx context.Context, db *sql.DB, m Mapping) (description, error) {
 	d.mariaDB = strings.Contains(strings.ToLower(version), "mariadb")
 	// The server compares the names by its own rule (lower_case_table_names) and answers with its own spelling.
 	err := db.QueryRowContext(ctx, "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, COALESCE(ENGINE, '') FROM "+
-		"information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY TABLE_NAME = BINARY ? DESC LIMIT 1",
+		"information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY TABLE_NAME = CAST(? AS BINARY) DESC LIMIT 1",
 		m.Schema, m.Name, m.Name).Scan(&d.schema, &d.name, &kind, &d.engine)
 	if errors.Is(err, sql.ErrNoRows) {
 		return d, nil
