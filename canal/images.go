@@ -39,7 +39,7 @@ func (m *images) count() int {
 // messages implements rowImages. A row that does not map does not keep its neighbours.
 func (m *images) messages(to []*outbox.Message) (out []*outbox.Message, unmapped int) {
 	p := m.plan()
-	if p == nil || !m.table.holds(m.at) {
+	if p == nil || p.fault != "" || !m.table.holds(m.at) {
 		return to, max(1, m.count())
 	}
 	t := m.table
@@ -65,10 +65,10 @@ func (m *images) messages(to []*outbox.Message) (out []*outbox.Message, unmapped
 	return to, unmapped
 }
 
-// plan is the table's, if it is one for these images.
+// plan is the table's, if these images can be walked by it.
 func (m *images) plan() *plan {
 	p := m.table.plan
-	if p == nil || p.fault != "" || p.id != m.id || len(p.columns) != m.columns || len(m.present)*8 < m.columns {
+	if p == nil || p.id != m.id || len(p.columns) != m.columns || len(m.present)*8 < m.columns {
 		return nil
 	}
 	return p

@@ -1,6 +1,7 @@
 package canal
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"strconv"
@@ -205,11 +206,22 @@ func appendJSONString(to, text []byte) []byte {
 	return append(to, '"')
 }
 
-// appendJSONDouble follows my_gcvt: the shortest digits that read back equal, in plain notation where that is not
-// longer than the scientific one, and ".0" behind what would look like an integer.
+// appendJSONDouble follows my_gcvt (MySQL dtoa.cc): the shortest digits that read back equal, in scientific notation when
+// the point lies more than 15 places away and not among the digits, and ".0" behind what would look like an integer.
 func appendJSONDouble(to []byte, f float64) []byte {
-	from := len(to)
-	to = strconv.AppendFloat(to, f, 'g', -1, 64)
-	_ = from
-	return to
+	var buf [32]byte
+	e := strconv.AppendFloat(buf[:0], f, 'e', -1, 64)
+	mark := bytes.IndexByte(e, 'e')
+	exponent, err := strconv.Atoi(string(e[mark+1:]))
+	digits := len(bytes.TrimLeft(e[:mark], "-")) - 1                             // without the point
+	if err != nil || exponent >= -15 && (exponent < 15 || digits > exponent+1) { // the error is of Inf and NaN, which JSON cannot hold
+		from := len(to)
+		to = strconv.AppendFloat(to, f, 'f', -1, 64)
+		if bytes.IndexByte(to[from:], '.') < 0 {
+			to = append(to, ".0"...)
+		}
+		return to
+	}
+	to = append(append(to, e[:mark]...), 'e')
+	return strconv.AppendInt(to, int64(exponent), 10)
 }

@@ -12,9 +12,9 @@ import (
 
 // plan says how to read the row images of one table map: which ordinal is which column, and how its bytes become text.
 type plan struct {
-	id      uint64 // the table id it was made for
-	fault   string // why no row can be mapped; "" when they can
-	columns []column
+	id      uint64          // the table id it was made for
+	fault   string          // why no row can be mapped; "" when they can
+	columns []column        // empty when not even the lengths of the values are known
 	slots   int             // number of values a row yields
 	from    outbox.Position // a plan by schema version holds from here on; zero: always
 }
@@ -51,8 +51,7 @@ func newPlan(tm *replication.TableMapEvent, infos []columnInfo, want []string) *
 		c := column{typ: realType(tm, i), meta: tm.ColumnMeta[i], unsigned: info.unsigned, charset: info.charset, slot: -1}
 		var known bool
 		if c.width, known = width(c.typ, c.meta); !known {
-			p.fault = fmt.Sprintf("column %s has type %d, whose length is not known", info.name, c.typ)
-			return p
+			return &plan{id: tm.TableID, fault: fmt.Sprintf("column %s has type %d, whose length is not known", info.name, c.typ)}
 		}
 		for slot, name := range want {
 			if strings.EqualFold(name, info.name) {
@@ -60,7 +59,6 @@ func newPlan(tm *replication.TableMapEvent, infos []columnInfo, want []string) *
 				missing--
 				if why := c.unreadable(info); why != "" {
 					p.fault = fmt.Sprintf("column %s %s", info.name, why)
-					return p
 				}
 			}
 		}
