@@ -139,7 +139,7 @@ func (c *cli) ask(p admin.Preview) error {
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
-		return admin.Refusedf("nothing was moved")
+		return admin.Refusedf("nothing was moved; --yes does it without being asked")
 	}
 	return nil
 }

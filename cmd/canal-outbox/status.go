@@ -101,8 +101,11 @@ func writeStatus(w io.Writer, s admin.Status) {
 		name string
 		at   outbox.Position
 	}{
-		{"server", s.Positions.Server}, {"read", s.Positions.Read}, {"offered", s.Positions.Offered},
-		{"settled", s.Positions.Settled}, {"checkpoint", s.Positions.Checkpoint},
+		{"server", s.Positions.Server},
+		{"read", s.Positions.Read},
+		{"offered", s.Positions.Offered},
+		{"settled", s.Positions.Settled},
+		{"checkpoint", s.Positions.Checkpoint},
 	} {
 		line(w, "%s\t%s", p.name, orDash(p.at.String()))
 	}

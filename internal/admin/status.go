@@ -71,7 +71,7 @@ type Positions struct {
 // TableStatus counts one table's rows by state, as sampled some seconds ago.
 type TableStatus struct {
 	Name string           `json:"name"`
-	Rows map[string]int64 `json:"rows"` // by outbox.Status name
+	Rows map[string]int64 `json:"rows"` // by outbox.Status name; sent is the server's estimate
 	// OldestPendingSeconds is the age of the oldest row that should have been sent; null when there is none.
 	OldestPendingSeconds *float64   `json:"oldest_pending_seconds"`
 	SampledAt            *time.Time `json:"sampled_at"`
