@@ -209,7 +209,7 @@ Everything goes on, with a few orders per second, until Ctrl-C:
   database   mysql -h 127.0.0.1 -P %d -u root %s
   broker     %s, topic %s
   relay      %s status --config %s`,
-		d.relay.address, d.database.Port(), schemaName, d.broker.Address(), d.broker.Topic(), filepath.Base(os.Args[0]), d.relay.config)
+		d.relay.address, d.database.Port(), schemaName, d.broker.Address(), d.broker.Topic(), d.relay.binary, d.relay.config)
 	d.shop.book = nil
 	const calmly = 5
 	d.shop.Run(ctx, calmly)

@@ -121,13 +121,13 @@ func foreignEnvironment(environ []string) []string {
 }
 
 func (r *relay) wait(cmd *exec.Cmd, gone chan struct{}) {
-	err := cmd.Wait()
+	_ = cmd.Wait() // how it ended is in ProcessState
 	r.mu.Lock()
 	intended := r.intended
 	r.mu.Unlock()
 	close(gone)
 	if !intended {
-		r.lost(fmt.Errorf("the relay ended by itself (%s): %w", cmd.ProcessState, errors.Join(err)))
+		r.lost(fmt.Errorf("the relay ended by itself (%s)", cmd.ProcessState))
 	}
 }
 
