@@ -19,8 +19,10 @@ const chunk = 500
 // Connected opens a stream that starts at from. Rows up to end, the server's position at connect, form the catch-up zone:
 // they are checked by primary key before they are published.
 func (p *Pipeline) Connected(ctx context.Context, from, end outbox.Position) error {
-	p.order.Lock()
-	defer p.order.Unlock()
+	if err := p.order.take(ctx); err != nil {
+		return err
+	}
+	defer p.order.release()
 	if err := p.checkZone(ctx); err != nil {
 		return err
 	}
@@ -44,9 +46,11 @@ func (p *Pipeline) Disconnected() {
 // Offer takes one transaction over, in log order. It blocks while there is no room or the breaker is open: that is the
 // back-pressure on the reader. Transactions without rows pass at once.
 func (p *Pipeline) Offer(ctx context.Context, txn *outbox.Txn) error {
+	if err := p.order.take(ctx); err != nil {
+		return err
+	}
+	defer p.order.release()
 	p.countLetGo(txn.LetGo)
-	p.order.Lock()
-	defer p.order.Unlock()
 	p.mu.Lock()
 	seq := p.mark.start(txn.End, txn.GTID, len(txn.Messages))
 	p.mu.Unlock()

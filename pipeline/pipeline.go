@@ -6,9 +6,10 @@
 // as sent, nor final in MySQL, nor let go to the sweep; what is in flight is bounded by count and bytes; transactions are
 // handed to the sink in commit order.
 //
-// Goroutines: the one that calls Run (probes, second sends, the catch-up zone of a log that fell silent). The reader, the sweeps,
-// ack and the sink call in on theirs. Locks: order before mu; neither is held while ack or the database is called, but
-// order is held during the catch-up check, which is what makes later transactions wait for it.
+// Goroutines: the one that calls Run (probes, second sends) and one more until Run returns (the catch-up zone of a log that
+// fell silent, whose queries must not hold up a probe). The reader, the sweeps, ack and the sink call in on theirs. Locks:
+// order before mu; neither is held while ack or the database is called, but order is held during the catch-up check, which
+// is what makes later transactions wait for it.
 package pipeline
 
 import (
@@ -57,8 +58,8 @@ type Pipeline struct {
 	log     *zap.Logger
 	metrics *metrics
 
-	order   sync.Mutex // held while a transaction's rows are handed over, so that commit order is kept
-	waiting []*entry   // rows of the catch-up zone that wait for their check, in log order; guarded by order
+	order   turn     // held while a transaction's rows are handed over, so that commit order is kept
+	waiting []*entry // rows of the catch-up zone that wait for their check, in log order; guarded by order
 
 	mu          sync.Mutex
 	changed     chan struct{} // closed and replaced when a waiter may look again
@@ -99,7 +100,7 @@ func New(cfg Config, flavor outbox.Flavor, at outbox.Position, s sink.Sink, acks
 	}
 	p := &Pipeline{
 		cfg: cfg, sink: s, acks: acks, checker: checker, log: log,
-		changed: make(chan struct{}), registry: registry{}, mark: m, offered: at, saved: at,
+		order: make(turn, 1), changed: make(chan struct{}), registry: registry{}, mark: m, offered: at, saved: at,
 		parked: map[string]*parkedTopic{}, lastOK: map[string]time.Time{}, wake: make(chan struct{}, 1),
 	}
 	p.metrics = newMetrics(p, reg)
@@ -121,8 +122,8 @@ func (p *Pipeline) Own(entries []outbox.Settlement) {
 // Move sets the low-water mark anew: after a gap, a failover or an operator's checkpoint set. Open transactions are
 // forgotten by the mark (their rows go on); the reader must have stopped or be in its Gap call.
 func (p *Pipeline) Move(flavor outbox.Flavor, at outbox.Position) error {
-	p.order.Lock()
-	defer p.order.Unlock()
+	p.order <- struct{}{} // whoever has it there holds it for one query at most
+	defer p.order.release()
 	p.letGoZone()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,6 +131,20 @@ func (p *Pipeline) Move(flavor outbox.Flavor, at outbox.Position) error {
 	p.broadcast()
 	return p.mark.reset(flavor, at)
 }
+
+// turn is a lock whose wait ends with a context: the one who has it may be waiting for the broker.
+type turn chan struct{}
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t turn) release() { <-t }
 
 // broadcast wakes whoever waits for room or progress. Callers hold mu.
 func (p *Pipeline) broadcast() {

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -103,6 +104,46 @@ func TestC10_CatchUpZoneAsksTheTable(t *testing.T) {
 		if at, _ := b.Checkpoint(); at.Offset != 300 {
 			t.Fatalf("checkpoint %v", at)
 		}
+	})
+}
+
+// Rows of the catch-up zone that wait for a silent log do not keep an open breaker from being probed.
+func TestZoneRowsDoNotHoldUpTheProbe(t *testing.T) {
+	run(t, Config{}, func(b *bench) {
+		b.table["6"] = outbox.Candidate{Status: outbox.Pending}
+		b.sink.answer = nil
+		rows := []*outbox.Message{row(1), row(2), row(3), row(4), row(5)}
+		b.offer(rows...)
+		b.RaiseZone(end(9))
+		b.offer(row(6))
+		b.sink.set(func() { b.sink.answer = always(outbox.Outcome{}) })
+		b.results(results(b.sink, outbox.Outcome{Class: outbox.ClassOutage}, rows...))
+		if b.BreakerClosed() {
+			t.Fatal("the breaker is closed")
+		}
+		time.Sleep(5 * time.Second) // virtual
+		b.wantSent("1", "2", "3", "4", "5", "1", "2", "3", "4", "5", "6")
+	})
+}
+
+// Whoever waits for the one before it to find room can stop.
+func TestOfferEndsWithItsContextBehindAnother(t *testing.T) {
+	run(t, Config{MaxInFlight: 1}, func(b *bench) {
+		b.sink.answer = nil
+		b.offer(row(1))
+		first, stop := context.WithCancel(b.ctx)
+		second, cancel := context.WithCancel(b.ctx)
+		ended := make(chan error, 2)
+		go func() { ended <- b.Offer(first, b.txn(row(2))) }()
+		synctest.Wait()
+		go func() { ended <- b.Offer(second, b.txn(row(3))) }()
+		synctest.Wait()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Fatalf("the one behind ended with %v", err)
+		}
+		stop()
+		<-ended
 	})
 }
 

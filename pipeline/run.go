@@ -29,6 +29,12 @@ type parkedTopic struct {
 // Run does what time demands until the context ends: second sends, probes of an open breaker and of parked topics, and the
 // check of catch-up rows when the log has fallen silent before the zone's end.
 func (p *Pipeline) Run(ctx context.Context) error {
+	zone := make(chan struct{})
+	go func() {
+		defer close(zone)
+		p.watchZone(ctx)
+	}()
+	defer func() { <-zone }()
 	timer := time.NewTimer(idleTick)
 	defer timer.Stop()
 	for {
@@ -42,9 +48,6 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		p.probe(ctx)
 		p.resend(time.Now())
 		p.probeTopics(ctx)
-		if err := p.checkQuietZone(ctx); err != nil {
-			return nil // the context ended
-		}
 		timer.Reset(p.pace())
 	}
 }
@@ -52,7 +55,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 func (p *Pipeline) pace() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.heldBack) > 0 || p.breaker.state != breakerClosed || len(p.parked) > 0 || p.offered.Compare(p.zoneEnd) <= 0 {
+	if len(p.heldBack) > 0 || p.breaker.state != breakerClosed || len(p.parked) > 0 {
 		return tick
 	}
 	return idleTick
@@ -122,15 +125,6 @@ func (p *Pipeline) resend(now time.Time) {
 	}
 	p.mu.Unlock()
 	p.send(ready)
-}
-
-// checkQuietZone completes the catch-up check for rows that wait while the log shows nothing more.
-func (p *Pipeline) checkQuietZone(ctx context.Context) error {
-	if !p.order.TryLock() { // the reader is at work: it will do it
-		return nil
-	}
-	defer p.order.Unlock()
-	return p.checkZone(ctx)
 }
 
 // park leaves a topic alone for a while. Callers hold mu.

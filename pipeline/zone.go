@@ -24,23 +24,84 @@ func (p *Pipeline) RaiseZone(pos outbox.Position) {
 	}
 }
 
-// checkZone asks the table about the waiting rows and publishes those that are still PENDING and not waiting for a retry. A
-// row that is not found may not be visible yet and is let go with a nudge; every other row is settled. It tries until the
-// database answers: meanwhile the reader waits, which is right, for nothing behind may overtake. Callers hold order.
+// checkZone asks the table about the waiting rows. It tries until the database answers: meanwhile the reader waits, which
+// is right, for nothing behind may overtake. Callers hold order.
 func (p *Pipeline) checkZone(ctx context.Context) error {
 	if len(p.waiting) == 0 {
 		return nil
 	}
-	rows := p.waiting
-	states, err := p.askStates(ctx, rows)
+	states, err := p.askStates(ctx)
 	if err != nil {
 		return err
 	}
-	p.waiting = nil
 	if err := p.await(ctx, p.room); err != nil {
-		p.waiting = rows
 		return err
 	}
+	p.sortZone(states)
+	return nil
+}
+
+// watchZone completes the catch-up check for rows that wait while the log shows nothing more. Unlike the reader it has the
+// turn for one query at most, and never waits for room with it: who wants to move the position or to stop must get through.
+func (p *Pipeline) watchZone(ctx context.Context) {
+	timer := time.NewTimer(idleTick)
+	defer timer.Stop()
+	for failures := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		wait, err := p.checkQuietZone(ctx)
+		if err == nil {
+			failures = 0
+		} else if ctx.Err() == nil {
+			wait = zoneRetry.Delay(failures, p.random())
+			failures++
+			p.log.Warn("cannot check rows of the catch-up zone, trying again", zap.Duration("in", wait), zap.Error(err))
+		}
+		timer.Reset(wait)
+	}
+}
+
+// checkQuietZone makes one attempt unless the reader is at work, and returns when to look again.
+func (p *Pipeline) checkQuietZone(ctx context.Context) (wait time.Duration, err error) {
+	select {
+	case p.order <- struct{}{}:
+		defer p.order.release()
+	default:
+		return p.zonePace(), nil // the reader does it
+	}
+	if len(p.waiting) == 0 {
+		return p.zonePace(), nil
+	}
+	states, err := p.states(ctx)
+	if err != nil {
+		return 0, err
+	}
+	p.mu.Lock()
+	if !p.room() {
+		p.mu.Unlock()
+		return tick, nil
+	}
+	p.sortZone(states)
+	return tick, nil
+}
+
+func (p *Pipeline) zonePace() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.offered.Compare(p.zoneEnd) < 0 {
+		return tick
+	}
+	return idleTick
+}
+
+// sortZone publishes the waiting rows that are still PENDING and not waiting for a retry. A row that is not found may not be
+// visible yet and is let go with a nudge; every other row is settled. Callers hold order and mu, which is released.
+func (p *Pipeline) sortZone(states map[outbox.Identity]outbox.Candidate) {
+	rows := p.waiting
+	p.waiting = nil
 	now := time.Now()
 	var ready []*outbox.Message
 	for _, e := range rows {
@@ -63,33 +124,45 @@ func (p *Pipeline) checkZone(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 	p.send(ready)
-	return nil
 }
 
-func (p *Pipeline) askStates(ctx context.Context, rows []*entry) (map[outbox.Identity]outbox.Candidate, error) {
-	ids := make([]outbox.Identity, len(rows))
-	for i, e := range rows {
-		ids[i] = e.message.Identity
-	}
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		list, err := p.checker.States(ctx, ids)
+// zoneRetry is the wait between attempts to check the zone.
+var zoneRetry = outbox.Backoff{Base: 100 * time.Millisecond, Max: 5 * time.Second}
+
+func (p *Pipeline) askStates(ctx context.Context) (map[outbox.Identity]outbox.Candidate, error) {
+	for failures := 0; ; failures++ {
+		states, err := p.states(ctx)
 		if err == nil {
-			states := make(map[outbox.Identity]outbox.Candidate, len(list))
-			for _, c := range list {
-				states[c.Identity] = c
-			}
 			return states, nil
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		p.log.Warn("cannot check rows of the catch-up zone, trying again", zap.Int("rows", len(ids)), zap.Duration("in", wait), zap.Error(err))
+		wait := zoneRetry.Delay(failures, p.random())
+		p.log.Warn("cannot check rows of the catch-up zone, trying again", zap.Int("rows", len(p.waiting)), zap.Duration("in", wait), zap.Error(err))
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-time.After(wait):
 		}
 	}
+}
+
+// states asks the table about the waiting rows, once. Callers hold order.
+func (p *Pipeline) states(ctx context.Context) (map[outbox.Identity]outbox.Candidate, error) {
+	ids := make([]outbox.Identity, len(p.waiting))
+	for i, e := range p.waiting {
+		ids[i] = e.message.Identity
+	}
+	list, err := p.checker.States(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	states := make(map[outbox.Identity]outbox.Candidate, len(list))
+	for _, c := range list {
+		states[c.Identity] = c
+	}
+	return states, nil
 }
 
 // letGoZone drops the waiting rows without a check: the position is moved elsewhere. Callers hold order.
