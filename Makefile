@@ -37,23 +37,20 @@ test: prepare ## all tests; ends with a line that counts them
 	CGO_ENABLED=1 go run ./internal/testsum -race $(TESTFLAGS) ./...
 
 test-quick: ## tests that need no server, without the race detector
-	go run ./internal/testsum $(TESTFLAGS) $$(go list -f '{{.ImportPath}}{{range .TestImports}} {{.}}{{end}}{{range .XTestImports}} {{.}}{{end}}' ./... | grep -v internal/testkit | cut -d' ' -f1)
+	go run ./internal/testsum -quick $(TESTFLAGS) ./...
 
-# Long ones take their length from LONG and say so in their own help.
-test-long: prepare ## everything of `make test`, then simulation and soak for LONG each (default 10m)
-	$(MAKE) test
-	$(MAKE) sim soak
+test-long: test sim soak ## everything: the tests, then simulation and soak for LONG each (default 10m)
 
 LONG ?= 10m
 
 sim: ## random histories of commits, crashes and lost replies against the real flow, for LONG
-	CANAL_OUTBOX_SIM_TIME=$(LONG) go test -count=1 -timeout=0 ./test/sim/...
+	SIM_TIME=$(LONG) go test -count=1 -timeout=0 -v ./test/sim/...
 
 soak: prepare ## real servers under load with faults, for LONG
-	CANAL_OUTBOX_SOAK_TIME=$(LONG) go test -count=1 -timeout=0 -run Soak -v ./test/e2e/...
+	SOAK_TIME=$(LONG) go test -count=1 -timeout=0 -v -run Soak ./test/...
 
-bench: prepare ## throughput and latency end to end; results on standard output
-	go run ./test/bench $(ARGS)
+bench: prepare ## throughput, latency, CPU and memory of the whole relay beside the ceilings of this machine
+	go test -run='^$$' -bench=. -count=1 -timeout=0 $(ARGS) ./test/bench/...
 
 lint: ## formatting, vet, staticcheck, import table, generated files
 	@out=$$(go run $(GOFUMPT) -l .); [ -z "$$out" ] || { echo "not formatted (run gofumpt):"; echo "$$out"; exit 1; }

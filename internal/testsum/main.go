@@ -4,7 +4,9 @@
 // It guarantees to fail when any test, package or build failed, and to show the output of what failed and of nothing else.
 // It owns no goroutine.
 //
-//	go run ./internal/testsum [flags of go test] [packages]
+//	go run ./internal/testsum [-quick] [flags of go test] [packages]
+//
+// With -quick the packages that start servers are left out.
 package main
 
 import (
@@ -31,12 +33,14 @@ func main() {
 	}
 }
 
-// testkit is what a package imports to start real servers.
+// testkit is the package that starts real servers.
 const testkit = "github.com/canal-outbox/canal-outbox/internal/testkit"
 
 // run tests the packages named behind the flags, ./... when there are none.
 func run(ctx context.Context, args []string, out io.Writer) (failed bool, err error) {
 	flags, packages := split(args)
+	onlyQuick := slices.Contains(flags, "-quick")
+	flags = slices.DeleteFunc(flags, func(f string) bool { return f == "-quick" })
 	quick, servers, err := group(ctx, packages)
 	if err != nil {
 		return false, err
@@ -47,7 +51,7 @@ func run(ctx context.Context, args []string, out io.Writer) (failed bool, err er
 			return false, err
 		}
 	}
-	if len(servers) > 0 {
+	if len(servers) > 0 && !onlyQuick {
 		if err := s.test(ctx, slices.Concat(flags, []string{"-p=1"}, servers)); err != nil {
 			return false, err
 		}
@@ -70,23 +74,24 @@ func split(args []string) (flags, packages []string) {
 	return flags, packages
 }
 
-// group tells packages whose tests start servers from the others.
+// group tells packages whose tests start servers, by themselves or through what they import, from the others. Packages
+// without tests are in neither.
 func group(ctx context.Context, patterns []string) (quick, servers []string, err error) {
-	const format = "{{.ImportPath}}{{range .TestImports}} {{.}}{{end}}{{range .XTestImports}} {{.}}{{end}}"
-	list := exec.CommandContext(ctx, "go", append([]string{"list", "-f", format}, patterns...)...)
+	list := exec.CommandContext(ctx, "go", append([]string{"list", "-test", "-f", "{{.ImportPath}}{{range .Deps}} {{.}}{{end}}"}, patterns...)...)
 	list.Stderr = os.Stderr
-	names, err := list.Output()
+	out, err := list.Output()
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the packages: %w", err)
 	}
-	for _, line := range strings.Split(strings.TrimSpace(string(names)), "\n") {
-		fields := strings.Fields(line)
+	for _, line := range strings.Split(string(out), "\n") {
+		name, deps, _ := strings.Cut(line, " ")
+		tested, isTest := strings.CutSuffix(name, ".test")
 		switch {
-		case len(fields) == 0:
-		case slices.Contains(fields[1:], testkit) || fields[0] == testkit:
-			servers = append(servers, fields[0])
+		case !isTest:
+		case slices.Contains(strings.Fields(deps), testkit) || tested == testkit:
+			servers = append(servers, tested)
 		default:
-			quick = append(quick, fields[0])
+			quick = append(quick, tested)
 		}
 	}
 	return quick, servers, nil
@@ -162,8 +167,6 @@ func (s *summary) take(e event) {
 		s.output[key] = append(s.output[key], e.Output)
 	case "build-output":
 		s.print("%s", e.Output)
-	case "build-fail":
-		s.failed++
 	case "pass", "skip", "fail":
 		if e.Test == "" {
 			s.takePackage(e)

@@ -43,7 +43,7 @@ func TestSummary(t *testing.T) {
 	}{
 		{"all is well", map[string]string{"a/a_test.go": good}, false, "1 passed, 0 failed, 1 skipped", "skipped: example.test/m/a TestB", "quiet"},
 		{"a test fails", map[string]string{"a/a_test.go": good, "b/b_test.go": bad}, true, "1 passed, 1 failed, 1 skipped", "loud", "quiet"},
-		{"it does not build", map[string]string{"c/c_test.go": wrong}, true, "failed", "undefined", ""},
+		{"it does not build", map[string]string{"c/c_test.go": wrong}, true, "0 passed, 1 failed, 0 skipped", "undefined", ""},
 		{"the end fails", map[string]string{"d/d_test.go": exits}, true, "1 passed, 1 failed, 0 skipped", "FAIL", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
