@@ -187,8 +187,6 @@ type Fallback struct {
 	Patience time.Duration `yaml:"patience"`
 	// Batch is the number of rows that are claimed and published at a time, 500 at most.
 	Batch int `yaml:"batch"`
-	// Workers share a large backlog by primary key.
-	Workers int `yaml:"workers"`
 	// ClaimTimeout is the age after which the claim of a crashed process is taken over.
 	ClaimTimeout time.Duration `yaml:"claim_timeout"`
 }
@@ -230,7 +228,7 @@ func Default() Config {
 		Retry:      Retry{Max: 5, Backoff: Backoff{Base: time.Second, Max: 2 * time.Hour}},
 		Fallback: Fallback{
 			Interval: 30 * time.Second, Threshold: time.Minute, Patience: 10 * time.Second,
-			Batch: 500, Workers: 1, ClaimTimeout: time.Minute,
+			Batch: 500, ClaimTimeout: time.Minute,
 		},
 		Pipeline: Pipeline{MaxInFlight: 8192, MaxInFlightBytes: 64 * mebibyte, MaxTransactionBytes: 64 * mebibyte},
 		Admin:    Admin{Listen: "127.0.0.1:9180"},

@@ -122,7 +122,7 @@ func (r *report) checkpoint(c *Checkpoint) {
 }
 
 func (r *report) retry(c *Retry) {
-	r.count("retry.max", c.Max, 0, 1000)
+	r.count("retry.max", c.Max, 1, 1000)
 	r.between("retry.backoff.base", c.Backoff.Base, 10*time.Millisecond, 24*time.Hour)
 	r.between("retry.backoff.max", c.Backoff.Max, c.Backoff.Base, 30*24*time.Hour)
 	for i, d := range c.Schedule {
@@ -136,10 +136,9 @@ func (r *report) retry(c *Retry) {
 
 func (r *report) fallback(f *Fallback) {
 	r.between("fallback.interval", f.Interval, 100*time.Millisecond, 24*time.Hour)
-	r.between("fallback.threshold", f.Threshold, 0, 24*time.Hour)
+	r.between("fallback.threshold", f.Threshold, time.Second, 24*time.Hour)
 	r.between("fallback.patience", f.Patience, 100*time.Millisecond, time.Hour)
 	r.count("fallback.batch", f.Batch, 1, 500)
-	r.count("fallback.workers", f.Workers, 1, 64)
 	// A claim must outlive the time a message may wait for its answer, or a second process would send it again.
 	r.between("fallback.claim_timeout", f.ClaimTimeout, 10*time.Second, 24*time.Hour)
 }
