@@ -13,6 +13,7 @@ type Account struct {
 	RolledBack int // transactions that the application rolled back
 	Published  int // distinct committed messages that a consumer received
 	Copies     int // received beyond the first
+	KillCopies int // of these, received between the SIGKILL and the end of the backlog it left
 
 	Missing  []string // committed, not received
 	Invented []string // received, never committed

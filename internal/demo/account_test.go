@@ -62,7 +62,7 @@ func TestAccountAllowsCopies(t *testing.T) {
 	pair(l, "a:1", 3)
 	pair(l, "a:2", 1)
 	a := settled(t, l, nil)
-	if err := a.Err(); err != nil || a.Copies != 2 || a.Published != 2 {
+	if err := a.Err(); err != nil || a.Copies != 2 || a.Published != 2 || l.Copies() != 2 {
 		t.Fatalf("%v, %+v", err, a)
 	}
 }

@@ -47,7 +47,9 @@ type demo struct {
 	relay    *relay
 	shop     *shop
 	book     *ledger
-	purged   bool
+
+	killCopies int // see Account
+	purged     bool
 }
 
 // ErrInterrupted says that the demo was ended by a signal before its account was complete. Everything was removed.

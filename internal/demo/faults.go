@@ -33,7 +33,7 @@ func (d *demo) downtime() time.Duration { return min(d.opts.Duration/8, 5*time.S
 
 // killRelay is fault 1.
 func (d *demo) killRelay(ctx context.Context) error {
-	pid := d.relay.PID()
+	pid, copies := d.relay.PID(), d.book.Copies()
 	if err := d.relay.Kill(); err != nil {
 		return err
 	}
@@ -41,7 +41,9 @@ func (d *demo) killRelay(ctx context.Context) error {
 	if err := pause(ctx, d.downtime()/3); err != nil {
 		return err
 	}
-	return d.restart(ctx)
+	err := d.restart(ctx)
+	d.killCopies = d.book.Copies() - copies
+	return err
 }
 
 // restart starts the relay and waits until it has caught up.

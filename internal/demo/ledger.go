@@ -58,6 +58,7 @@ type ledger struct {
 	committed  int                  // messages
 	published  int                  // distinct committed messages that arrived
 	arrivals   int
+	copies     int // arrivals beyond the first of each message
 	rolledBack int // transactions
 	failures   []error
 	window     []time.Duration // since the last look
@@ -128,6 +129,7 @@ func (l *ledger) Arrived(arrivals []arrival) {
 		e := l.entry(a.id)
 		e.copies++
 		if e.copies > 1 {
+			l.copies++
 			e.mixed = e.mixed || a.sum != e.got
 			continue
 		}
@@ -174,6 +176,13 @@ func (l *ledger) Arrivals() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.arrivals
+}
+
+// Copies counts what was received beyond the first of each message.
+func (l *ledger) Copies() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.copies
 }
 
 // tally is the state of the ledger at one moment. Latencies are from sending COMMIT to the arrival.

@@ -104,7 +104,7 @@ func (d *demo) account(ctx context.Context) (Account, error) {
 	if err != nil {
 		return Account{}, err
 	}
-	a.GapWanted = d.purged
+	a.GapWanted, a.KillCopies = d.purged, d.killCopies
 	var errs [3]error
 	a.Rows, errs[0] = d.database.rows(ctx)
 	a.Unsent, errs[1] = d.database.unsent(ctx)
@@ -184,7 +184,7 @@ func (d *demo) show(a Account) {
 	d.screen.Say("\nThe account")
 	line("messages committed by the shop", a.Committed, fmt.Sprintf("and %s transactions rolled back", count(a.RolledBack)))
 	line("published, each counted once", a.Published, verdict(a.Published == a.Committed))
-	line("copies beyond the first", a.Copies, "allowed, at least once is the promise")
+	line("copies beyond the first", a.Copies, fmt.Sprintf("allowed; %s of them after the SIGKILL", count(a.KillCopies)))
 	if a.Copies > 0 {
 		d.screen.Say("      A killed relay cannot note what the broker just took, so it sends that again; every copy\n" +
 			"      carries the same message id, by which consumers drop it.")
