@@ -83,7 +83,7 @@ func (d *daemon) open(ctx context.Context) error {
 	if d.plain, err = server.Open(source, nil, server.Session{MaxConns: 2}); err != nil {
 		return err
 	}
-	tables, err := preflight(ctx, d.cfg, d.plain)
+	tables, err := preflight(ctx, d.cfg, source)
 	if err != nil {
 		return err
 	}

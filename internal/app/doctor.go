@@ -69,14 +69,13 @@ func (d *doctor) source(ctx context.Context) {
 		d.add(server.Fault, "source", connectMend(err, d.cfg.Source), "%v", err)
 		return
 	}
-	d.add(server.OK, "source", "", "%s, version %s", info.ID, info.Version)
-	d.retention(info)
 	d.encryption(ctx, db)
-	d.rights(ctx, db, info)
+	if end, err := info.End(ctx, db); err == nil { // without the grant for it, the finding about grants says so
+		d.identity(info, end)
+	}
 	d.serverID(ctx, db, info)
 	d.clock(ctx, db)
-	d.writing(ctx, settings)
-	d.tables(ctx, db)
+	d.tables(ctx, settings, db)
 }
 
 // connectMend says what helps against a connection that did not come about.
@@ -88,9 +87,9 @@ func connectMend(err error, s config.Source) string {
 	return "check source.address, that the server runs and that no firewall is between"
 }
 
-// tables looks at the log's settings and at every mapped table, as a start does.
-func (d *doctor) tables(ctx context.Context, db *sql.DB) {
-	tables, findings, err := inspectSource(ctx, d.cfg, db)
+// tables looks at the log's settings, the grants and every mapped table, as a start does.
+func (d *doctor) tables(ctx context.Context, settings server.Config, db *sql.DB) {
+	tables, findings, err := inspectSource(ctx, d.cfg, settings)
 	d.findings = append(d.findings, findings...)
 	if err != nil {
 		d.add(server.Fault, "tables", "", "%v", err)
@@ -104,21 +103,13 @@ func (d *doctor) tables(ctx context.Context, db *sql.DB) {
 // recentRows is how many of the newest rows are looked at for topics and sizes.
 const recentRows = 1000
 
-// table checks the right to update, and looks at the newest rows.
+// table looks at the newest rows.
 func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
-	name, status := quoteName(t), "`"+t.ColumnName(table.StatusCode)+"`"
-	// EXPLAIN asks for the rights of the statement and runs nothing.
-	explain, err := db.QueryContext(ctx, "EXPLAIN UPDATE "+name+" SET "+status+" = "+status+" WHERE 1 = 0")
-	if err != nil {
-		d.add(server.Fault, t.Name(), fmt.Sprintf("GRANT SELECT, UPDATE ON %s TO '%s'@'...'", name, d.cfg.Source.User),
-			"the account may not update it: %v", err)
-		return
-	}
-	err = explain.Close()
-	rows, queryErr := db.QueryContext(ctx, fmt.Sprintf("SELECT topic, MAX(LENGTH(body)) FROM "+
+	name := quoteName(t)
+	rows, err := db.QueryContext(ctx, fmt.Sprintf("SELECT topic, MAX(LENGTH(body)) FROM "+
 		"(SELECT `%s` AS topic, `%s` AS body FROM %s ORDER BY `%s` DESC LIMIT %d) AS recent GROUP BY topic",
 		t.ColumnName(table.Topic), t.ColumnName(table.Body), name, t.ColumnName(table.ID), recentRows))
-	if err = errors.Join(err, queryErr); err != nil {
+	if err != nil {
 		d.add(server.Fault, t.Name(), "", "its newest rows cannot be read: %v", err)
 		return
 	}

@@ -4,33 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"math"
 	"net"
-	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
-
-// shortRetention is what a binlog should be kept at least: a weekend is better, but a day lets a night pass (A58).
-const shortRetention = 24 * time.Hour
-
-// retention judges how long the log is kept.
-func (d *doctor) retention(info server.Info) {
-	switch kept := info.LogRetention; {
-	case kept == 0:
-		d.add(server.OK, "binlog retention", "", "binlogs are kept until somebody purges them")
-	case kept < shortRetention:
-		d.add(server.Warning, "binlog retention", "SET GLOBAL binlog_expire_logs_seconds = 259200, and in the server's configuration",
-			"binlogs are kept for %v: a longer stop of this service leaves a gap, which a sweep fills", kept)
-	default:
-		d.add(server.OK, "binlog retention", "", "binlogs are kept for %v", kept)
-	}
-}
 
 // encryption tells whether the connection is in clear.
 func (d *doctor) encryption(ctx context.Context, db *sql.DB) {
@@ -48,53 +29,6 @@ func (d *doctor) encryption(ctx context.Context, db *sql.DB) {
 	case !local:
 		d.add(server.Warning, "source.tls", "give the server a certificate and set source.tls.mode to verify-identity", "the connection to another machine is in clear")
 	}
-}
-
-// The words by which SHOW GRANTS tells that the log may be read; ALL covers everything.
-var replicationGrant = regexp.MustCompile(`(?i)(REPLICATION (SLAVE|REPLICA)\b|ALL PRIVILEGES ON \*\.\*)`)
-
-// rights tries what needs a right of its own. The rights on tables are tried with the tables.
-func (d *doctor) rights(ctx context.Context, db *sql.DB, info server.Info) {
-	end, err := info.End(ctx, db)
-	if err != nil {
-		d.add(server.Fault, "grants", d.grant(info), "the end of the binlog cannot be read: %v", err)
-	} else {
-		d.identity(info, end)
-	}
-	grants, err := d.grants(ctx, db)
-	switch {
-	case err != nil:
-		d.add(server.Warning, "grants", "", "they cannot be listed: %v", err)
-	case !replicationGrant.MatchString(grants):
-		d.add(server.Fault, "grants", d.grant(info), "the account may not read the binlog: REPLICATION SLAVE is missing")
-	default:
-		d.add(server.OK, "grants", "", "the binlog may be read")
-	}
-}
-
-func (d *doctor) grant(info server.Info) string {
-	monitor := "REPLICATION CLIENT"
-	if info.Flavor == outbox.MariaDB && info.AtLeast(10, 5, 2) {
-		monitor = "BINLOG MONITOR"
-	}
-	return fmt.Sprintf("GRANT REPLICATION SLAVE, %s ON *.* TO '%s'@'...'", monitor, d.cfg.Source.User)
-}
-
-func (d *doctor) grants(ctx context.Context, db *sql.DB) (all string, err error) {
-	rows, err := db.QueryContext(ctx, "SHOW GRANTS")
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	var lines []string
-	for rows.Next() {
-		var one string
-		if err := rows.Scan(&one); err != nil {
-			return "", err
-		}
-		lines = append(lines, one)
-	}
-	return strings.Join(lines, "\n"), rows.Err()
 }
 
 // identity compares the server with the recorded one.
@@ -183,28 +117,4 @@ func (d *doctor) clock(ctx context.Context, db *sql.DB) {
 		return
 	}
 	d.add(server.OK, "clock", "", "the server's differs by %v", offset)
-}
-
-// writing opens a connection as the acknowledgements do and looks at what it was allowed to set.
-func (d *doctor) writing(ctx context.Context, settings server.Config) {
-	db, err := server.Open(settings, nil, server.Session{Writes: true, MaxConns: 1})
-	if err != nil {
-		d.add(server.Fault, "source", "", "%v", err)
-		return
-	}
-	info, err := server.Inspect(ctx, db)
-	if err = errors.Join(err, db.Close()); err != nil {
-		d.add(server.Fault, "source", "", "a connection for writing: %v", err)
-		return
-	}
-	if strings.EqualFold(info.SessionImage, "MINIMAL") {
-		d.add(server.OK, "binlog_row_image", "", "status updates are logged with the changed columns only")
-		return
-	}
-	right := "SESSION_VARIABLES_ADMIN"
-	if info.Flavor == outbox.MariaDB {
-		right = "BINLOG ADMIN"
-	}
-	d.add(server.Warning, "binlog_row_image", fmt.Sprintf("GRANT %s ON *.* TO '%s'@'...'", right, d.cfg.Source.User),
-		"the account may not set it to MINIMAL for its own statements: each status update writes the message's body into the log twice")
 }

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"database/sql"
 	"strings"
 
 	"github.com/canal-outbox/canal-outbox/internal/config"
@@ -27,8 +26,8 @@ func (e *FaultsError) Error() string {
 }
 
 // preflight looks at the server, the grants and the tables before anything is written, and binds the tables.
-func preflight(ctx context.Context, cfg *config.Config, db *sql.DB) ([]*table.Table, error) {
-	tables, findings, err := inspectSource(ctx, cfg, db)
+func preflight(ctx context.Context, cfg *config.Config, source server.Config) ([]*table.Table, error) {
+	tables, findings, err := inspectSource(ctx, cfg, source)
 	if err != nil {
 		return nil, err
 	}

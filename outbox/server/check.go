@@ -13,7 +13,7 @@ import (
 const shortRetention = 24 * time.Hour
 
 // Check looks at the settings that the relay depends on. Info must be of a writing pool for the findings about our own
-// updates to be true. It needs the privilege of End.
+// updates to be true. It needs the privilege of End; without it the findings that need none come with the error.
 func (i Info) Check(ctx context.Context, db *sql.DB) ([]Finding, error) {
 	findings := i.check()
 	if !i.LogBin {
@@ -21,7 +21,7 @@ func (i Info) Check(ctx context.Context, db *sql.DB) ([]Finding, error) {
 	}
 	status, err := table(ctx, db, i.endStatement())
 	if err != nil {
-		return nil, fmt.Errorf("check the server: %w", err)
+		return findings, fmt.Errorf("check the server: %w", err)
 	}
 	for _, row := range status {
 		for _, filter := range []string{"binlog_do_db", "binlog_ignore_db"} {
