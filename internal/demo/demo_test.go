@@ -192,7 +192,8 @@ func TestDemoInterruptedAgainAndAgain(t *testing.T) {
 	code := r.end(t)
 	close(ended)
 	impatience.Wait()
-	if code != 1 || !strings.Contains(r.err.String(), "interrupted") {
+	// One of the signals may end the program behind the demo, before it has printed the reason.
+	if killed := code == -1; !killed && (code != 1 || !strings.Contains(r.err.String(), "interrupted")) {
 		t.Errorf("exit code %d: %s", code, r.err.String())
 	}
 	r.nothingLeft(t)
