@@ -96,6 +96,8 @@ type Sweeper struct {
 	full        bool
 	waiting     []chan<- int // of SweepNow: get the number of published rows
 	lastSuccess atomic.Int64 // Unix nanoseconds of the last sweep that was complete, at first of New
+	running     atomic.Bool
+	lastRows    atomic.Int64 // published by that sweep; -1 before the first
 
 	// The rest is owned by Run.
 	plan     plan
@@ -109,6 +111,7 @@ func New(cfg Config, flow Flow, rows Rows, source Source, log *zap.Logger, reg p
 	cfg.setDefaults()
 	s := &Sweeper{cfg: cfg, flow: flow, rows: rows, source: source, log: log, wake: make(chan struct{}, 1), swept: map[string]bool{}}
 	s.lastSuccess.Store(time.Now().UnixNano())
+	s.lastRows.Store(-1)
 	s.metrics = newMetrics(reg, cfg.Tables, s.lastSuccess.Load)
 	return s
 }
@@ -143,11 +146,22 @@ func (s *Sweeper) ask(wish func()) {
 	}
 }
 
+// State tells whether a sweep is under way, and when the last complete one ended and how many rows it published; a zero
+// time before the first.
+func (s *Sweeper) State() (running bool, last time.Time, rows int) {
+	if n := s.lastRows.Load(); n >= 0 {
+		last, rows = time.Unix(0, s.lastSuccess.Load()), int(n)
+	}
+	return s.running.Load(), last, rows
+}
+
 // Run sweeps at once and then as planned until ctx ends; it returns nil. Errors of the database are logged, counted and
 // tried again.
 func (s *Sweeper) Run(ctx context.Context) error {
 	for s.await(ctx) {
+		s.running.Store(true)
 		s.once(ctx)
+		s.running.Store(false)
 	}
 	return nil
 }

@@ -71,6 +71,7 @@ func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
 	s.metrics.runs.WithLabelValues(runComplete).Inc()
 	s.metrics.seconds.Observe(took.Seconds())
 	s.lastSuccess.Store(now.UnixNano())
+	s.lastRows.Store(int64(r.published))
 	s.plan.done(now, took, s.cfg.Interval, r.dueAt)
 	if s.failures > 0 {
 		s.log.Info("the sweep is complete again", zap.Int("failed_attempts", s.failures))

@@ -65,6 +65,7 @@ func (s *service) Status(ctx context.Context) admin.Status {
 	if s.d.relay.Ready() {
 		flow, reader := s.d.relay.pipeline.Snapshot(), s.d.reader.State()
 		s.flow(&st, flow)
+		s.sweep(&st, now)
 		s.source(ctx, &st, reader, now)
 	}
 	if len(st.Problems) > 0 {
@@ -133,6 +134,15 @@ func (s *service) flow(st *admin.Status, f pipeline.Snapshot) {
 	}
 	if f.Breaker != "closed" {
 		st.Problems = append(st.Problems, "the broker takes no messages, rows wait and lose no budget: "+f.Trouble)
+	}
+}
+
+func (s *service) sweep(st *admin.Status, now time.Time) {
+	running, last, rows := s.d.relay.sweeper.State()
+	st.Sweep.Running, st.Sweep.LastRows = running, rows
+	if !last.IsZero() {
+		age := now.Sub(last).Seconds()
+		st.Sweep.LastSeconds = &age
 	}
 }
 

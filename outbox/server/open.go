@@ -135,6 +135,9 @@ func (c *connector) tune(ctx context.Context, conn driver.Conn, flavor outbox.Fl
 	if flavor == outbox.MariaDB {
 		// A long IN list would become a subquery, and the rows would no longer be found by the primary key.
 		statements = append(statements, "SET SESSION in_predicate_conversion_threshold=0")
+	} else {
+		// The estimate of a table's rows would be as old as a day.
+		statements = append(statements, "SET SESSION information_schema_stats_expiry=0")
 	}
 	if c.session.Writes {
 		statements = append(statements, "SET SESSION binlog_row_image='MINIMAL'")
