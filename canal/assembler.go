@@ -192,7 +192,7 @@ func (a *assembler) statement(ev *event) *outbox.Txn {
 // committed (A31).
 func (a *assembler) prepare(ev *event) *outbox.Txn {
 	g := &a.group
-	g.cause = outbox.CauseXA
+	g.cause, g.messages = outbox.CauseXA, nil
 	if g.xid != "" && len(g.inserts)+len(g.named) > 0 && len(a.branches) < maxBranches {
 		var tables []*mapped
 		for _, c := range g.inserts {
@@ -200,7 +200,6 @@ func (a *assembler) prepare(ev *event) *outbox.Txn {
 		}
 		a.branches[g.xid] = append(tables, g.named...)
 	}
-	g.messages = nil
 	return a.finish(ev)
 }
 
@@ -210,7 +209,7 @@ func (a *assembler) outcome(ev *event) *outbox.Txn {
 	if !a.open {
 		a.reset()
 	}
-	g.cause = outbox.CauseXA
+	g.cause, g.messages = outbox.CauseXA, nil
 	for _, t := range a.branches[ev.xid] {
 		if !slices.Contains(g.named, t) {
 			g.named = append(g.named, t)

@@ -109,7 +109,7 @@ func TestA25_RowImages(t *testing.T) {
 		if got := joined(l.published(3)); got != "FULL,MINIMAL,NOBLOB" {
 			t.Fatalf("published %s", got)
 		}
-		for _, m := range l.rec.messages {
+		for _, m := range l.rec.sent() {
 			if m.Status != outbox.Pending || m.RetryCount != 0 || string(m.Body) != "body of "+m.Key {
 				t.Errorf("image %s gave %+v", m.Key, m)
 			}
@@ -140,7 +140,7 @@ func TestA26_ColumnsChangeWhileReading(t *testing.T) {
 			ids := l.rec.ids()
 			return len(ids) > 0 && ids[len(ids)-1] == "5"
 		})
-		for _, m := range l.rec.messages {
+		for _, m := range l.rec.sent() {
 			if m.Topic != "orders" || m.BizType != "order" || string(m.Body) != "body of "+m.Key || m.MessageID != "order:"+m.Key {
 				t.Errorf("row %s came out as %+v", m.ID, m)
 			}
@@ -177,7 +177,7 @@ func TestStoredColumnVersionServesTheCatchUp(t *testing.T) {
 		}
 		l.stop()
 		// Without the store nothing is known of the columns at the time of the catch-up.
-		l.rec.messages = nil
+		l.rec = nil
 		l.start(from)
 		l.caughtUp()
 		if got := l.rec.ids(); len(got) != 0 || l.rec.causes()[outbox.CauseUnmapped] != 2 {
@@ -247,9 +247,11 @@ func TestA61_ManyRowsInOneStatement(t *testing.T) {
 		query := "INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES " +
 			strings.TrimSuffix(strings.Repeat("('order', ?, 'orders', ?),", n), ",")
 		l.exec(query, args...)
-		for i, key := range l.published(n) {
-			if key != fmt.Sprint("k", i) || len(l.rec.messages[i].Body) != i%50 {
-				t.Fatalf("row %d is %s with %d bytes", i, key, len(l.rec.messages[i].Body))
+		keys := l.published(n)
+		sent := l.rec.sent()
+		for i, key := range keys {
+			if key != fmt.Sprint("k", i) || len(sent[i].Body) != i%50 {
+				t.Fatalf("row %d is %s with %d bytes", i, key, len(sent[i].Body))
 			}
 		}
 	})

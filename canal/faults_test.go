@@ -68,9 +68,7 @@ func TestA02_A04_A46_CutInsideATransaction(t *testing.T) {
 }
 
 func (l *lab) streams() int {
-	l.rec.mu.Lock()
-	defer l.rec.mu.Unlock()
-	return len(l.rec.connects)
+	return len(l.rec.streams())
 }
 
 // A05: the server is away for a while. The state shows it, the log has one line per change, and it recovers alone.
@@ -129,8 +127,8 @@ func TestA07_Purged(t *testing.T) {
 				testkit.Must(t, db.Purge(context.Background()))
 				l.start(from)
 				l.expect("", nil)
-				if len(l.rec.gaps) != 1 || l.rec.gaps[0].Cause != outbox.GapPurged || l.rec.gaps[0].From.File != from.File {
-					t.Fatalf("gaps %+v", l.rec.gaps)
+				if len(l.rec.holes()) != 1 || l.rec.holes()[0].Cause != outbox.GapPurged || l.rec.holes()[0].From.File != from.File {
+					t.Fatalf("gaps %+v", l.rec.holes())
 				}
 			})
 		}
@@ -177,8 +175,8 @@ func TestA10_ShorterHistory(t *testing.T) {
 		l.insert("b")
 		l.start(l.rec.checkpoint)
 		l.fence()
-		if len(l.rec.gaps) != 1 || l.rec.gaps[0].Cause != outbox.GapShorter {
-			t.Fatalf("gaps %+v", l.rec.gaps)
+		if len(l.rec.holes()) != 1 || l.rec.holes()[0].Cause != outbox.GapShorter {
+			t.Fatalf("gaps %+v", l.rec.holes())
 		}
 	})
 }
@@ -280,7 +278,7 @@ func TestA16_A17_Lag(t *testing.T) {
 		before := time.Now()
 		testkit.Must(t, tx.Commit())
 		l.published(1)
-		committed := l.rec.messages[0].CommittedAt
+		committed := l.rec.sent()[0].CommittedAt
 		if slack := before.Sub(committed); slack > time.Second+100*time.Millisecond || slack < -5*time.Second {
 			t.Errorf("committed at %v, the COMMIT was sent at %v", committed, before)
 		}
@@ -334,11 +332,9 @@ func TestFailoverGoesOnByGTID(t *testing.T) {
 		second := replica.Connect(t, l.schema)
 		testkit.Exec(t, second, insertRow, "c", "x")
 		keys := l.published(3)
-		l.rec.mu.Lock()
-		defer l.rec.mu.Unlock()
-		failover := slices.ContainsFunc(l.rec.connects, func(c connect) bool { return c.failover && c.from.File == "" && c.from.GTIDs != "" })
-		if !failover || keys[len(keys)-1] != "c" || len(l.rec.gaps) > 0 {
-			t.Fatalf("published %v, streams %+v, gaps %+v", keys, l.rec.connects, l.rec.gaps)
+		failover := slices.ContainsFunc(l.rec.streams(), func(c connect) bool { return c.failover && c.from.File == "" && c.from.GTIDs != "" })
+		if !failover || keys[len(keys)-1] != "c" || len(l.rec.holes()) > 0 {
+			t.Fatalf("published %v, streams %+v, gaps %+v", keys, l.rec.streams(), l.rec.holes())
 		}
 	})
 }

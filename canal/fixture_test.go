@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,20 +26,16 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 type recorder struct {
 	source func(context.Context) (server.Info, outbox.Position, error)
 
-	mu           sync.Mutex
-	txns         []*outbox.Txn
-	messages     []*outbox.Message
-	letGo        []outbox.LetGo
-	gaps         []outbox.Gap
-	connects     []connect
-	disconnects  int
-	idle         outbox.Position
-	idles        int
-	recorded     server.ID
-	checkpoint   outbox.Position
-	offer        func(*outbox.Txn) error // called first, when set
-	onConnect    func()
-	checkpointed *outbox.GTIDSet
+	mu         sync.Mutex
+	txns       []*outbox.Txn
+	messages   []*outbox.Message
+	letGo      []outbox.LetGo
+	gaps       []outbox.Gap
+	connects   []connect
+	idle       outbox.Position
+	recorded   server.ID
+	checkpoint outbox.Position
+	offer      func(*outbox.Txn) error // called first, when set
 }
 
 type connect struct {
@@ -72,7 +69,6 @@ func (r *recorder) Idle(pos outbox.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.idle = pos
-	r.idles++
 }
 
 func (r *recorder) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, error) {
@@ -87,11 +83,7 @@ func (r *recorder) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, er
 	return end, nil
 }
 
-func (r *recorder) Disconnected(error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.disconnects++
-}
+func (r *recorder) Disconnected(error) {}
 
 func (r *recorder) record() (server.ID, outbox.Position) {
 	r.mu.Lock()
@@ -108,6 +100,41 @@ func (r *recorder) ids() []string {
 		out = append(out, m.ID)
 	}
 	return out
+}
+
+// seen is a copy of what the reader offered so far.
+func (r *recorder) seen() (messages []*outbox.Message, letGo []outbox.LetGo, connects []connect, gaps []outbox.Gap) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.messages), slices.Clone(r.letGo), slices.Clone(r.connects), slices.Clone(r.gaps)
+}
+
+func (r *recorder) sent() []*outbox.Message {
+	messages, _, _, _ := r.seen()
+	return messages
+}
+
+func (r *recorder) left() []outbox.LetGo {
+	_, letGo, _, _ := r.seen()
+	return letGo
+}
+
+func (r *recorder) streams() []connect {
+	_, _, connects, _ := r.seen()
+	return connects
+}
+
+func (r *recorder) holes() []outbox.Gap {
+	_, _, _, gaps := r.seen()
+	return gaps
+}
+
+func (r *recorder) keys() []string {
+	var keys []string
+	for _, m := range r.sent() {
+		keys = append(keys, m.Key)
+	}
+	return keys
 }
 
 func (r *recorder) causes() map[outbox.Cause]int {
@@ -256,13 +283,7 @@ func (l *lab) wait(what string, condition func() bool) {
 func (l *lab) published(n int) []string {
 	l.t.Helper()
 	l.wait(fmt.Sprintf("%d messages", n), func() bool { return len(l.rec.ids()) >= n })
-	l.rec.mu.Lock()
-	defer l.rec.mu.Unlock()
-	var keys []string
-	for _, m := range l.rec.messages {
-		keys = append(keys, m.Key)
-	}
-	return keys
+	return l.rec.keys()
 }
 
 // caughtUp waits until everything committed so far was offered.

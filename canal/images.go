@@ -110,8 +110,8 @@ func (m *images) walk(p *plan, data []byte, row *row) (rest []byte, err error) {
 		}
 		data = data[n:]
 	}
-	if data == nil {
-		data = []byte{}
+	if in == 0 {
+		return nil, errShort // an image without any column has no length, and no end
 	}
 	return data, err
 }

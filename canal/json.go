@@ -72,7 +72,11 @@ func jsonScalar(typ byte, data, to []byte) ([]byte, error) {
 	case jsonUint16, jsonUint32, jsonUint64:
 		return strconv.AppendUint(to, n, 10), nil
 	case jsonDouble:
-		return appendJSONDouble(to, math.Float64frombits(n)), nil
+		f := math.Float64frombits(n)
+		if math.IsInf(f, 0) || math.IsNaN(f) {
+			return to, errJSON
+		}
+		return appendJSONDouble(to, f)
 	}
 	if n > 2 {
 		return to, errJSON
@@ -208,20 +212,23 @@ func appendJSONString(to, text []byte) []byte {
 
 // appendJSONDouble follows my_gcvt (MySQL dtoa.cc): the shortest digits that read back equal, in scientific notation when
 // the point lies more than 15 places away and not among the digits, and ".0" behind what would look like an integer.
-func appendJSONDouble(to []byte, f float64) []byte {
+func appendJSONDouble(to []byte, f float64) ([]byte, error) {
 	var buf [32]byte
 	e := strconv.AppendFloat(buf[:0], f, 'e', -1, 64)
 	mark := bytes.IndexByte(e, 'e')
 	exponent, err := strconv.Atoi(string(e[mark+1:]))
-	digits := len(bytes.TrimLeft(e[:mark], "-")) - 1                             // without the point
-	if err != nil || exponent >= -15 && (exponent < 15 || digits > exponent+1) { // the error is of Inf and NaN, which JSON cannot hold
-		from := len(to)
-		to = strconv.AppendFloat(to, f, 'f', -1, 64)
-		if bytes.IndexByte(to[from:], '.') < 0 {
-			to = append(to, ".0"...)
-		}
-		return to
+	if err != nil {
+		return to, err
 	}
-	to = append(append(to, e[:mark]...), 'e')
-	return strconv.AppendInt(to, int64(exponent), 10)
+	digits := len(bytes.TrimLeft(e[:mark], "-")) - 1 // without the point
+	if exponent < -15 || exponent >= 15 && digits <= exponent+1 {
+		to = append(append(to, e[:mark]...), 'e')
+		return strconv.AppendInt(to, int64(exponent), 10), nil
+	}
+	from := len(to)
+	to = strconv.AppendFloat(to, f, 'f', -1, 64)
+	if bytes.IndexByte(to[from:], '.') < 0 {
+		to = append(to, ".0"...)
+	}
+	return to, nil
 }

@@ -63,7 +63,7 @@ func TestA47_JSONAsTheServerPrintsIt(t *testing.T) {
 			want[key] = body
 		}
 		testkit.Must(t, rows.Err())
-		for _, m := range l.rec.messages {
+		for _, m := range l.rec.sent() {
 			if got := string(m.Body); got != want[m.Key] {
 				t.Errorf("row %s: log %.200s, table %.200s", m.Key, got, want[m.Key])
 			}

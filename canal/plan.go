@@ -145,9 +145,10 @@ func width(typ byte, meta uint16) (n int, ok bool) {
 		return (int(meta>>8)*8 + int(meta&0xff) + 7) / 8, true
 	case mysql.MYSQL_TYPE_ENUM, mysql.MYSQL_TYPE_SET:
 		return int(meta & 0xff), true
-	case mysql.MYSQL_TYPE_VARCHAR, mysql.MYSQL_TYPE_VAR_STRING, mysql.MYSQL_TYPE_STRING, mysql.MYSQL_TYPE_BLOB,
-		mysql.MYSQL_TYPE_JSON, mysql.MYSQL_TYPE_GEOMETRY, mysql.MYSQL_TYPE_VECTOR:
+	case mysql.MYSQL_TYPE_VARCHAR, mysql.MYSQL_TYPE_VAR_STRING, mysql.MYSQL_TYPE_STRING:
 		return 0, true
+	case mysql.MYSQL_TYPE_BLOB, mysql.MYSQL_TYPE_JSON, mysql.MYSQL_TYPE_GEOMETRY, mysql.MYSQL_TYPE_VECTOR:
+		return 0, meta >= 1 && meta <= 4 // bytes of the length in front
 	}
 	// The temporal types of MySQL 5.5 (MariaDB with mysql56_temporal_format=OFF) and MariaDB's COMPRESSED columns (A43).
 	return 0, false

@@ -23,7 +23,7 @@ func TestReadsInsertsInCommitOrder(t *testing.T) {
 		if got := joined(l.published(4)); got != "a,b,c,d" {
 			t.Fatalf("published %s", got)
 		}
-		m := l.rec.messages[0]
+		m := l.rec.sent()[0]
 		if m.Topic != "orders" || string(m.Body) != "body of a" || m.MessageID != "order:a" || m.Status != outbox.Pending ||
 			m.CommittedAt.IsZero() || m.ReceivedAt.IsZero() || m.Path != outbox.PathBinlog {
 			t.Fatalf("message %+v", m)

@@ -126,11 +126,17 @@ func (s *stream) start(syncer *replication.BinlogSyncer, info server.Info, from 
 	}
 	if from.GTIDs == "" {
 		s.skip = from
-		if from.Offset > math.MaxUint32 { // the command has 32 bits for the offset (A45)
-			from.Offset = 4
-		}
 	}
-	return syncer.StartSync(mysql.Position{Name: from.File, Pos: uint32(from.Offset)})
+	return syncer.StartSync(dumpStart(from))
+}
+
+// dumpStart gives the place to ask for by file and offset. The dump command has 32 bits for the offset (A45), but a file
+// can always be read from its beginning; what was offered before is passed over.
+func dumpStart(from outbox.Position) mysql.Position {
+	if from.Offset > math.MaxUint32 {
+		return mysql.Position{Name: from.File, Pos: 4}
+	}
+	return mysql.Position{Name: from.File, Pos: uint32(from.Offset)}
 }
 
 // HandleEvent implements replication.EventHandler.

@@ -46,12 +46,7 @@ func (l *lab) fence() []string {
 	l.insert(key)
 	var keys []string
 	l.wait("row "+key, func() bool {
-		keys = keys[:0]
-		l.rec.mu.Lock()
-		defer l.rec.mu.Unlock()
-		for _, m := range l.rec.messages {
-			keys = append(keys, m.Key)
-		}
+		keys = l.rec.keys()
 		return slices.Contains(keys, key)
 	})
 	return slices.DeleteFunc(keys, func(k string) bool { return strings.HasPrefix(k, "fence") })
@@ -106,7 +101,7 @@ func TestA20_CompressedEventsOfMariaDB(t *testing.T) {
 	l.exec("UPDATE t_local_message SET status = 2")
 	l.exec("ALTER TABLE t_local_message COMMENT 'a comment that is long enough to be compressed, compressed, compressed'")
 	l.expect("a,b", map[outbox.Cause]int{outbox.CauseStatement: 0})
-	if n := len(l.rec.messages[0].Body); n != 100000 {
+	if n := len(l.rec.sent()[0].Body); n != 100000 {
 		t.Fatalf("body of %d bytes", n)
 	}
 }
@@ -163,17 +158,17 @@ func TestA31_XA(t *testing.T) {
 		second := l.session("XA START 'x2','q'", rowSQL("b"), "XA END 'x2','q'", "XA PREPARE 'x2','q'")
 		l.expect("", map[outbox.Cause]int{outbox.CauseXA: 2})
 		// The outcomes, one of them in another stream.
-		before := len(l.rec.letGo)
+		before := len(l.rec.left())
 		l.on(second, "XA ROLLBACK 'x2','q'")
 		l.expect("", map[outbox.Cause]int{outbox.CauseXA: 2})
-		if len(l.rec.letGo) != before+1 {
-			t.Errorf("after the rollback: let go %v", l.rec.letGo)
+		if len(l.rec.left()) != before+1 {
+			t.Errorf("after the rollback: let go %v", l.rec.left())
 		}
 		testkit.Exec(t, l.db.Root(), fmt.Sprintf("KILL %d", l.dumpThread()))
 		l.on(first, "XA COMMIT 'x1'")
 		l.expect("", map[outbox.Cause]int{outbox.CauseXA: 2})
-		if len(l.rec.letGo) != before+2 {
-			t.Errorf("after the commit: let go %v", l.rec.letGo)
+		if len(l.rec.left()) != before+2 {
+			t.Errorf("after the commit: let go %v", l.rec.left())
 		}
 		l.on(first, "XA START 'x3'", rowSQL("c"), "XA END 'x3'", "XA COMMIT 'x3' ONE PHASE")
 		if got := joined(l.fence()); got != "" && got != "c" {
@@ -197,8 +192,8 @@ func TestA30_StatementFormat(t *testing.T) {
 		l.session("SET SESSION sql_log_bin = 0", rowSQL("unseen"))
 		l.session("SET SESSION binlog_format = 'STATEMENT'", rowSQL("a"))
 		l.expect("", map[outbox.Cause]int{outbox.CauseStatement: 0})
-		if l.rec.letGo[0].Table != l.table.Name() {
-			t.Fatalf("let go %v", l.rec.letGo)
+		if l.rec.left()[0].Table != l.table.Name() {
+			t.Fatalf("let go %v", l.rec.left())
 		}
 	})
 }
@@ -258,15 +253,15 @@ func TestA22_TaggedGTIDs(t *testing.T) {
 	}
 	l.on(conn, "SET gtid_next = 'AUTOMATIC'")
 	keys := l.published(140)
-	if len(keys) != 140 || !cut || len(l.rec.connects) < 2 {
-		t.Fatalf("%d rows in %d streams", len(keys), len(l.rec.connects))
+	if len(keys) != 140 || !cut || len(l.rec.streams()) < 2 {
+		t.Fatalf("%d rows in %d streams", len(keys), len(l.rec.streams()))
 	}
 	for i, key := range keys {
 		if key != fmt.Sprint("k", i) {
 			t.Fatalf("row %d is %s", i, key)
 		}
 	}
-	if from := l.rec.connects[1].from.GTIDs; !strings.Contains(from, ":app:1-60") {
+	if from := l.rec.streams()[1].from.GTIDs; !strings.Contains(from, ":app:1-60") {
 		t.Fatalf("resumed from %s", from)
 	}
 }

@@ -69,7 +69,7 @@ func compare(t *testing.T, l *lab, store *table.Store) {
 	t.Helper()
 	var rows []outbox.Candidate
 	var ids []outbox.Identity
-	for _, m := range l.rec.messages {
+	for _, m := range l.rec.sent() {
 		rows = append(rows, outbox.Candidate{Identity: m.Identity, Status: outbox.Pending})
 		ids = append(ids, m.Identity)
 	}
@@ -80,7 +80,7 @@ func compare(t *testing.T, l *lab, store *table.Store) {
 	if len(swept) != len(ids) || len(ids) < 2 {
 		t.Fatalf("%d rows from the log, %d read back", len(ids), len(swept))
 	}
-	for _, m := range l.rec.messages {
+	for _, m := range l.rec.sent() {
 		i := slices.IndexFunc(swept, func(s *outbox.Message) bool { return s.Identity == m.Identity })
 		if i < 0 {
 			t.Fatalf("row %v was not read back", m.Identity)
@@ -107,7 +107,7 @@ func TestA49_OtherCharacterSets(t *testing.T) {
 				", ('order', '" + set + "2', 'orders', 'ascii')")
 		}
 		l.caughtUp()
-		for _, m := range l.rec.messages {
+		for _, m := range l.rec.sent() {
 			if string(m.Body) != "ascii" || strings.HasPrefix(m.Key, "utf16") {
 				t.Errorf("row %s went out as %q", m.Key, m.Body)
 			}
