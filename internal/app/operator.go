@@ -85,7 +85,7 @@ func (o *Operator) SetCheckpoint(ctx context.Context, target admin.Target) (admi
 	if target.DryRun {
 		return p, nil
 	}
-	if err := o.recordSkip(info.Flavor, from, to); err != nil {
+	if err := o.recordSkip(info.ID, from, to); err != nil {
 		return p, err
 	}
 	if err := o.move(ctx, info.ID, to, reason); err != nil {
@@ -150,6 +150,15 @@ func gtidTarget(info server.Info, text string) (outbox.Position, error) {
 	return to, nil
 }
 
+// direction compares the checkpoint with a target. Files and offsets of two servers do not compare, whatever their names
+// say; only GTIDs do.
+func (o *Operator) direction(now server.ID, from, to outbox.Position) (order int, known bool) {
+	if recorded, ok := o.state.Source(); ok && !sameServer(recorded, now) {
+		from.File, to.File = "", ""
+	}
+	return direction(now.Flavor, from, to)
+}
+
 // direction compares two positions of one server; known is false when they do not compare.
 func direction(flavor outbox.Flavor, from, to outbox.Position) (order int, known bool) {
 	if from.File != "" && to.File != "" {
@@ -177,7 +186,7 @@ func (o *Operator) notes(ctx context.Context, info server.Info, from, to outbox.
 	if recorded, ok := o.state.Source(); ok && !sameServer(recorded, info.ID) {
 		add("the checkpoint was of %s; from now on it is of %s", recorded, info.ID)
 	}
-	switch order, known := direction(info.Flavor, from, to); {
+	switch order, known := o.direction(info.ID, from, to); {
 	case from.IsZero():
 		add("there is no checkpoint yet: reading starts at the new position")
 	case !known:
@@ -202,8 +211,8 @@ func (o *Operator) notes(ctx context.Context, info server.Info, from, to outbox.
 }
 
 // recordSkip leaves a durable trace of a part of the log that was skipped on purpose.
-func (o *Operator) recordSkip(flavor outbox.Flavor, from, to outbox.Position) error {
-	if order, known := direction(flavor, from, to); from.IsZero() || known && order <= 0 {
+func (o *Operator) recordSkip(now server.ID, from, to outbox.Position) error {
+	if order, known := o.direction(now, from, to); from.IsZero() || known && order <= 0 {
 		return nil
 	}
 	id, err := o.state.AddGap(outbox.Gap{From: from, To: to, Cause: outbox.GapOperator})

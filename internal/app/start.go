@@ -22,7 +22,7 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 	if err != nil {
 		return outbox.Position{}, err
 	}
-	at, full, err := r.anchor(info, end)
+	at, err := r.anchor(info, end)
 	if err != nil {
 		return outbox.Position{}, err
 	}
@@ -41,9 +41,9 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 			return outbox.Position{}, err
 		}
 	}
-	if full {
-		r.sweeper.Full()
-	}
+	// Rows of any age, whatever the reason is that the log may not show them: a first start, a gap that a crash cut short, a
+	// checkpoint that an operator moved while nobody was there to sweep.
+	r.sweeper.Full()
 	return at, nil
 }
 
@@ -66,8 +66,8 @@ func (r *Relay) look(ctx context.Context) (server.Info, outbox.Position, error) 
 	}
 }
 
-// anchor decides where this run begins and whether a full sweep must stand in for what came before.
-func (r *Relay) anchor(info server.Info, end outbox.Position) (at outbox.Position, full bool, err error) {
+// anchor decides where this run begins.
+func (r *Relay) anchor(info server.Info, end outbox.Position) (at outbox.Position, err error) {
 	state := r.parts.State
 	recorded, known := state.Source()
 	at, has := state.Checkpoint()
@@ -77,19 +77,19 @@ func (r *Relay) anchor(info server.Info, end outbox.Position) (at outbox.Positio
 		if r.parts.Lost {
 			cause = outbox.GapState
 		}
-		return end, true, r.recordGap(outbox.Gap{To: end, Cause: cause}, info.ID, state.Anchor)
+		return end, r.recordGap(outbox.Gap{To: end, Cause: cause}, info.ID, state.Anchor)
 	case !known:
-		return at, false, state.SetSource(info.ID)
+		return at, state.SetSource(info.ID)
 	}
 	relation, why := server.CheckIdentity(recorded, at, info, end)
 	if relation != server.Foreign {
-		return at, false, nil // a failover or a shorter history is the reader's to find, in its own connection
+		return at, nil // a failover or a shorter history is the reader's to find, in its own connection
 	}
 	if !r.parts.AcceptNewSource {
-		return at, false, &RefusedError{Why: why}
+		return at, &RefusedError{Why: why}
 	}
 	r.log.Warn("a new source was accepted by the operator", zap.String("why", why))
-	return end, true, r.recordGap(outbox.Gap{From: at, To: end, Cause: outbox.GapOperator}, info.ID, state.Anchor)
+	return end, r.recordGap(outbox.Gap{From: at, To: end, Cause: outbox.GapOperator}, info.ID, state.Anchor)
 }
 
 // recordGap writes a gap, and then the source and the anchor at its end, durably. Only then the reader goes on: a crash
