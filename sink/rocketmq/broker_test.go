@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/rocketmq-client-go/v2/rlog"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/prometheus/client_golang/prometheus"
@@ -176,9 +177,10 @@ func TestB16_NoBodiesInTheLog(t *testing.T) {
 	c.brokers["broker-a"].stop()
 	send(t, s, canary()...).wait()
 	c.brokers["broker-a"].start()
+	rlog.Error("send failed", map[string]any{"messages": "canary-body", "underlayError": "why"})
 	testkit.Must(t, s.Close(t.Context()))
-	if logs.Len() == 0 {
-		t.Error("nothing was logged at all")
+	if logs.FilterMessageSnippet("send failed").FilterField(zap.Any("underlayError", "why")).Len() != 1 {
+		t.Error("the library's log does not arrive")
 	}
 	for _, entry := range logs.All() {
 		if text := fmt.Sprint(entry.Message, entry.ContextMap()); strings.Contains(text, "canary") {
@@ -205,7 +207,7 @@ func TestRequestsAreSigned(t *testing.T) {
 // B02: a write into a full connection ends after seconds too, not after the library's two minutes.
 func TestB02_FullConnection(t *testing.T) {
 	c := newCluster(t)
-	c.topic("orders", fakeQueues{"broker-a", 8, 6})
+	c.topic("orders", fakeQueues{"broker-a", 32, 6})
 	s := newTestSink(t, c)
 	send(t, s, message("orders", "k")).want(outbox.ClassNone)
 	c.brokers["broker-a"].freeze()
@@ -221,8 +223,8 @@ func TestB02_FullConnection(t *testing.T) {
 // largeMessages are more bytes than the buffers of a connection hold.
 func largeMessages() []*outbox.Message {
 	list := messages("orders", "", 400)
-	for _, m := range list {
-		m.Body = make([]byte, 100_000)
+	for i, m := range list {
+		m.Body, m.ShardingKey = make([]byte, 100_000), fmt.Sprint("key-", i)
 	}
 	return list
 }
@@ -230,7 +232,7 @@ func largeMessages() []*outbox.Message {
 // Close does not wait for a broker that is silent, not even when the connection is full.
 func TestCloseOfASilentBroker(t *testing.T) {
 	c := newCluster(t)
-	c.topic("orders", fakeQueues{"broker-a", 8, 6})
+	c.topic("orders", fakeQueues{"broker-a", 32, 6})
 	s := newTestSink(t, c)
 	send(t, s, message("orders", "k")).want(outbox.ClassNone)
 	c.brokers["broker-a"].freeze()

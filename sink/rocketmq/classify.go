@@ -18,7 +18,7 @@ type verdict struct {
 	isolate bool // the answer may be about one message of the batch only: send its parts again
 	away    bool // the broker did not answer: nothing more is sent to it before it answers a probe
 	stale   bool // our route may be old: ask for it again
-	busy    bool // the broker asks for a pause; it stored nothing
+	again   bool // nothing was stored, and after a short pause it may work
 }
 
 // classify maps the error of a request to what it means for its messages. It is the only place where an error is read;
@@ -35,9 +35,9 @@ func classify(err error) verdict {
 		return verdict{class: outbox.ClassOutage} // after Shutdown
 	case strings.Contains(err.Error(), "route info not found"):
 		// Messages are only sent for topics whose route this package has just seen, so it is the library that has not
-		// learned it: its name server connection broke, or its list of brokers is up to 30 seconds old. A topic that is
-		// truly missing never gets here (see route.go).
-		return verdict{class: outbox.ClassOutage, stale: true}
+		// learned it: its name server connection broke, its list of brokers is up to 30 seconds old, or another send is just
+		// filling in the topic, which it does in two steps. A topic that is truly missing never gets here (see route.go).
+		return verdict{class: outbox.ClassOutage, stale: true, again: true}
 	}
 	// Request timeout, reset, end of file, closed connection: the request was, or may have been, written. The measured
 	// case is that what timed out is stored.
@@ -59,7 +59,7 @@ func classifyCode(code int, text string) verdict {
 	case codeNoPermission:
 		return verdict{class: permission(text)}
 	case codeSystemBusy, codeFlowControl:
-		return verdict{class: outbox.ClassOutage, busy: true}
+		return verdict{class: outbox.ClassOutage, again: true}
 	case codeUnavailable: // disk full, shutting down
 		return verdict{class: outbox.ClassOutage}
 	case codeSystemError:

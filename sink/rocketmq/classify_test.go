@@ -98,7 +98,7 @@ func TestLibraryErrorsHaveTheirClass(t *testing.T) {
 		{&net.OpError{Op: "dial", Err: context.DeadlineExceeded}, verdict{class: outbox.ClassOutage, away: true}},
 		{clienterrors.ErrNotRunning, verdict{class: outbox.ClassOutage}},
 		{clienterrors.ErrService, verdict{class: outbox.ClassOutage}},
-		{errors.New("the topic=orders route info not found"), verdict{class: outbox.ClassOutage, stale: true}},
+		{errors.New("the topic=orders route info not found"), verdict{class: outbox.ClassOutage, stale: true, again: true}},
 		{clienterrors.ErrRequestTimeout, verdict{class: outbox.ClassUnknown, away: true}},
 		{&net.OpError{Op: "write", Err: syscall.ECONNRESET}, verdict{class: outbox.ClassUnknown, away: true}},
 		{&net.OpError{Op: "write", Err: net.ErrClosed}, verdict{class: outbox.ClassUnknown, away: true}},

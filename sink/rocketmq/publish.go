@@ -107,19 +107,19 @@ func (p *publisher) send(q *queue, batch []item, part []int) {
 	p.set(part, outbox.Outcome{Class: v.class, Reason: reason("%v", err)})
 }
 
-// A busy broker refuses what waited in its queue for 200 ms: a pause of its own makes it so. Without these few attempts each
-// would send some hundred messages the long way over the table.
+// A busy broker refuses what waited in its queue for 200 ms, and the library does not know a new topic's broker for a
+// moment. Without a few more attempts each of these would send hundreds of messages the long way over the table.
 const (
-	busyPause    = 25 * time.Millisecond // doubled after each attempt
-	busyAttempts = 6
+	againPause    = 25 * time.Millisecond // doubled after each attempt
+	againAttempts = 6
 )
 
-// patiently sends again while the broker is busy, for most of a second. The queue waits meanwhile, so order stays.
+// patiently sends again what may work after a pause, for most of a second. The queue waits meanwhile, so order stays.
 func (p *publisher) patiently(q *queue, batch []item, part []int) (*primitive.SendResult, error) {
-	pause := busyPause
+	pause := againPause
 	for n := 1; ; n++ {
 		result, err := p.attempt(q, batch, part)
-		if err == nil || !classify(err).busy || n == busyAttempts {
+		if err == nil || !classify(err).again || n == againAttempts {
 			return result, err
 		}
 		select {

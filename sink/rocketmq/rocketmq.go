@@ -131,10 +131,6 @@ func (s *Sink) topic(name string) *topic {
 	return t
 }
 
-// closeGrace is how long the workers have to notice that Close stopped waiting, before connections are torn from under
-// requests that hang in a write.
-const closeGrace = 200 * time.Millisecond
-
 // Close stops intake and waits for results until ctx ends; then what is left comes to ClassUnknown. When a broker is frozen
 // it may take up to three seconds more, the library's limit for a write. The error says how many messages were left.
 func (s *Sink) Close(ctx context.Context) error {
@@ -155,18 +151,8 @@ func (s *Sink) Close(ctx context.Context) error {
 		left = fmt.Errorf("rocketmq: %d messages had no result when the sink was closed", s.outstanding)
 		s.mu.Unlock()
 	}
-	s.cancel()
-	ended := make(chan struct{})
-	go func() {
-		s.workers.Wait()
-		s.tasks.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(closeGrace):
-	}
-	err := s.producer.Shutdown()
-	<-ended
-	return errors.Join(left, err)
+	s.cancel() // wakes whoever waits for an answer; a write that hangs ends with its own limit
+	s.workers.Wait()
+	s.tasks.Wait()
+	return errors.Join(left, s.producer.Shutdown()) // not before: its flags are read without a lock by sends
 }
