@@ -85,7 +85,7 @@ func (o *Operator) SetCheckpoint(ctx context.Context, target admin.Target) (admi
 	if target.DryRun {
 		return p, nil
 	}
-	if err := o.recordSkip(info.ID, from, to); err != nil {
+	if err := o.recordSkip(info, from, to); err != nil {
 		return p, err
 	}
 	if err := o.move(ctx, info.ID, to, reason); err != nil {
@@ -151,9 +151,12 @@ func gtidTarget(info server.Info, text string) (outbox.Position, error) {
 }
 
 // direction compares the checkpoint with a target. Files and offsets of two servers do not compare, whatever their names
-// say; only GTIDs do.
-func (o *Operator) direction(now server.ID, from, to outbox.Position) (order int, known bool) {
-	if recorded, ok := o.state.Source(); ok && !sameServer(recorded, now) {
+// say, and GTIDs only where the one has the other's history: MariaDB numbers the domain 0 everywhere.
+func (o *Operator) direction(now server.Info, from, to outbox.Position) (order int, known bool) {
+	if recorded, ok := o.state.Source(); ok && !sameServer(recorded, now.ID) {
+		if relation, _ := server.CheckIdentity(recorded, from, now, outbox.Position{}); relation == server.Foreign {
+			return 0, false
+		}
 		from.File, to.File = "", ""
 	}
 	return direction(now.Flavor, from, to)
@@ -186,7 +189,7 @@ func (o *Operator) notes(ctx context.Context, info server.Info, from, to outbox.
 	if recorded, ok := o.state.Source(); ok && !sameServer(recorded, info.ID) {
 		add("the checkpoint was of %s; from now on it is of %s", recorded, info.ID)
 	}
-	switch order, known := o.direction(info.ID, from, to); {
+	switch order, known := o.direction(info, from, to); {
 	case from.IsZero():
 		add("there is no checkpoint yet: reading starts at the new position")
 	case !known:
@@ -211,7 +214,7 @@ func (o *Operator) notes(ctx context.Context, info server.Info, from, to outbox.
 }
 
 // recordSkip leaves a durable trace of a part of the log that was skipped on purpose.
-func (o *Operator) recordSkip(now server.ID, from, to outbox.Position) error {
+func (o *Operator) recordSkip(now server.Info, from, to outbox.Position) error {
 	if order, known := o.direction(now, from, to); from.IsZero() || known && order <= 0 {
 		return nil
 	}
