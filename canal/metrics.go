@@ -27,6 +27,7 @@ type gauge struct {
 
 	now       func() time.Time
 	heartbeat time.Duration
+	begun     time.Time // until the first event, the silence counts from here
 
 	mu      sync.Mutex
 	state   State
@@ -37,7 +38,7 @@ type gauge struct {
 }
 
 func newGauge(reg prometheus.Registerer, tables []*table.Table, heartbeat time.Duration) *gauge {
-	g := &gauge{now: time.Now, heartbeat: heartbeat}
+	g := &gauge{now: time.Now, heartbeat: heartbeat, begun: time.Now()}
 	const prefix = "canal_outbox_"
 	g.transactions = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: prefix + "binlog_transactions_total", Help: "Transactions read from the binlog, those of other tables too.",
@@ -62,7 +63,7 @@ func newGauge(reg prometheus.Registerer, tables []*table.Table, heartbeat time.D
 			if last := g.snapshot().LastEvent; !last.IsZero() {
 				return g.now().Sub(last).Seconds()
 			}
-			return 0
+			return g.now().Sub(g.begun).Seconds()
 		}),
 		gaugeFunc(prefix+"reader_connected", "1 while a binlog stream is open.", func() float64 {
 			if g.snapshot().Connected {
@@ -101,7 +102,7 @@ func (g *gauge) snapshot() State {
 	defer g.mu.Unlock()
 	s := g.state
 	s.Lag = g.lag
-	silence := time.Duration(0)
+	silence := g.now().Sub(g.begun)
 	if !s.LastEvent.IsZero() {
 		silence = g.now().Sub(s.LastEvent)
 	}

@@ -1,10 +1,19 @@
 package canal
 
 import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 func TestReadsInsertsInCommitOrder(t *testing.T) {
@@ -29,5 +38,56 @@ func TestReadsInsertsInCommitOrder(t *testing.T) {
 			t.Fatalf("message %+v", m)
 		}
 		l.caughtUp()
+	})
+}
+
+// A44: encrypted or not, with an account that has no more than the documented grants.
+func TestA44_AccountAndEncryption(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		certificates, err := testkit.NewCertificates()
+		testkit.Must(t, err)
+		ca := filepath.Join(t.TempDir(), "ca.pem")
+		testkit.Must(t, os.WriteFile(ca, certificates.CA, 0o600))
+		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor, TLS: certificates})
+		l := newLab(t, db)
+		testkit.Must(t, db.CreateUser(context.Background(), "reader", "secret", "REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT ON "+l.schema+".*"))
+		for i, mode := range []server.TLSMode{server.TLSRequired, server.TLSPreferred, server.TLSVerifyCA, server.TLSVerifyIdentity, server.TLSDisabled} {
+			l.start(l.end(), func(c *Config) {
+				c.Server.User, c.Server.Password = "reader", "secret"
+				testkit.Must(t, c.Server.SetTLS(mode, server.TLSFiles{CA: ca}))
+			})
+			l.insert(string(mode))
+			l.published(i + 1)
+			l.stop()
+		}
+	})
+}
+
+// The mode preferred goes on in clear when the server has no TLS.
+func TestPreferredEncryptionOfAServerWithout(t *testing.T) {
+	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB})
+	l := newLab(t, db)
+	l.start(l.end(), func(c *Config) { testkit.Must(t, c.Server.SetTLS(server.TLSPreferred, server.TLSFiles{})) })
+	l.insert("a")
+	l.published(1)
+}
+
+// A wrong password is retried slowly and shown, and never printed.
+func TestAccessDenied(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		core, lines := observer.New(zap.DebugLevel)
+		l.log = zap.New(core)
+		l.launch(l.end(), func(c *Config) { c.Server.User, c.Server.Password = "nobody", "canary-password" })
+		l.wait("a second attempt", func() bool { return metric(t, l.reg, "canal_outbox_reconnects_total") > 1 })
+		if s := l.reader.State(); s.Connected || s.Error == "" {
+			t.Errorf("state %+v", s)
+		}
+		if lines.FilterField(zap.String("class", "access")).Len() != 1 {
+			t.Errorf("log %v", lines.All())
+		}
+		if text := fmt.Sprint(lines.All()); strings.Contains(text, "canary") {
+			t.Error("the password is in the log")
+		}
 	})
 }

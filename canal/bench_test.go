@@ -1,0 +1,124 @@
+package canal
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
+	"github.com/go-mysql-org/go-mysql/replication"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// tape collects the raw events of a log.
+type tape struct {
+	events [][]byte
+	until  outbox.Position
+	done   chan struct{}
+}
+
+func (c *tape) HandleEvent(e *replication.BinlogEvent) error {
+	if e.Header.EventType == replication.HEARTBEAT_EVENT {
+		if uint64(e.Header.LogPos) >= c.until.Offset {
+			close(c.done)
+			return context.Canceled
+		}
+		return nil
+	}
+	c.events = append(c.events, e.RawData)
+	return nil
+}
+
+func (l *lab) record(b *testing.B, from outbox.Position) [][]byte {
+	b.Helper()
+	_, until, err := lookAt(l.sql)(context.Background())
+	testkit.Must(b, err)
+	c := &tape{until: until, done: make(chan struct{})}
+	s := &stream{ctx: context.Background()}
+	w := newWire(s.ctx)
+	defer w.close()
+	cfg := Config{Server: server.Config{Address: l.db.Addr(), User: "root"}, ServerID: 99}.withDefaults()
+	sc := s.config(cfg, peer{info: server.Info{ID: server.ID{Flavor: outbox.Flavor(l.db.Flavor)}}}, outbox.Position{}, w)
+	sc.SynchronousEventHandler, sc.HeartbeatPeriod = c, 100*time.Millisecond
+	_, err = replication.NewBinlogSyncer(sc).StartSync(mysql.Position{Name: from.File, Pos: uint32(from.Offset)})
+	testkit.Must(b, err)
+	<-c.done
+	return c.events
+}
+
+// nobody takes transactions and drops them.
+type nobody struct{ recorder }
+
+func (n *nobody) Offer(context.Context, *outbox.Txn) error { return nil }
+
+// BenchmarkStream replays recorded events through parser, decoder and assembler, without the socket: time and allocations
+// per transaction.
+func BenchmarkStream(b *testing.B) {
+	for _, flavor := range testkit.Flavors() {
+		db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor})
+		conn := db.Connect(b, "")
+		testkit.Exec(b, conn, "CREATE DATABASE bench")
+		l := &lab{db: db, sql: db.Connect(b, "bench"), schema: "bench"}
+		testkit.Exec(b, l.sql, outboxDDL)
+		testkit.Exec(b, l.sql, "CREATE TABLE other (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(1000))")
+		m, err := table.Preset("t_local_message")
+		testkit.Must(b, err)
+		m.Schema, m.Name = l.schema, "t_local_message"
+		tbl, _, err := table.Load(context.Background(), l.sql, m)
+		testkit.Must(b, err)
+		const n = 500
+		body := strings.Repeat("x", 500)
+		loads := map[string]func(i int){
+			"insert": func(i int) { testkit.Exec(b, l.sql, insertRow, fmt.Sprint("k", i), body) },
+			"update": func(i int) {
+				testkit.Exec(b, l.sql, "UPDATE t_local_message SET status = status + 1 WHERE biz_key = ?", fmt.Sprint("k", i))
+			},
+			"other": func(int) { testkit.Exec(b, l.sql, "INSERT INTO other (v) VALUES (?)", body) },
+		}
+		for _, load := range []string{"insert", "update", "other"} {
+			_, from, err := lookAt(l.sql)(context.Background())
+			testkit.Must(b, err)
+			for i := range n {
+				loads[load](i)
+			}
+			events := l.record(b, from)
+			b.Run(string(flavor)+"/"+load, func(b *testing.B) {
+				b.ReportAllocs()
+				tables := newRegistry([]*table.Table{tbl}, zap.NewNop())
+				b.ResetTimer()
+				for range b.N/n + 1 {
+					replay(b, flavor, tables, events)
+				}
+			})
+		}
+	}
+}
+
+func replay(b *testing.B, flavor testkit.Flavor, tables *registry, events [][]byte) {
+	parser := replication.NewBinlogParser()
+	parser.SetFlavor(string(flavor))
+	parser.SetRowsEventDecodeFunc(func(e *replication.RowsEvent, data []byte) error { _, err := e.DecodeHeader(data); return err })
+	parser.SetTableMapOptionalMetaDecodeFunc(func([]byte) error { return nil })
+	s := &stream{
+		ctx: context.Background(), handler: &nobody{}, gauge: newGauge(prometheus.NewRegistry(), nil, time.Second),
+		decode: &decoder{tables: tables, now: time.Now}, assemble: newAssembler(1<<26, outbox.Position{}, map[string][]*mapped{}),
+		set: outbox.NewGTIDSet(outbox.Flavor(flavor)),
+	}
+	for _, raw := range events {
+		e, err := parser.Parse(raw)
+		if err == nil {
+			err = s.HandleEvent(e)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
