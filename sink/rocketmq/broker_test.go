@@ -138,7 +138,7 @@ func TestB12_OutagesLeaveNothingBehind(t *testing.T) {
 	send(t, s, message("orders", "k")).want(outbox.ClassNone)
 	before := goleak.IgnoreCurrent()
 	b := c.brokers["broker-a"]
-	for range 30 {
+	for range 10 {
 		b.stop()
 		send(t, s, messages("orders", "k", 3)...).wait()
 		b.start()

@@ -131,8 +131,9 @@ func (s *Sink) topic(name string) *topic {
 	return t
 }
 
-// Close stops intake and waits for results until ctx ends; then what is left comes to ClassUnknown. When a broker is frozen
-// it may take up to three seconds more, the library's limit for a write. The error says how many messages were left.
+// Close stops intake and waits for results until ctx ends; then what is left comes to ClassUnknown. It may take up to three
+// seconds more when a broker is frozen, the limit of a write, and six for each name server that is frozen while the
+// library asks for a new topic, a constant of it. The error says how many messages were left.
 func (s *Sink) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
