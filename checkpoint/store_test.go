@@ -204,8 +204,14 @@ func TestJournalKeepsOddIdentitiesApart(t *testing.T) {
 	files := vfs.NewMem()
 	s := openMem(t, files)
 	ids := []outbox.Identity{
-		{Table: "a", ID: "bc", MessageID: "d"}, {Table: "ab", ID: "c", MessageID: "d"}, {Table: "a", ID: "b", MessageID: "cd"},
-		{Table: "a\x00", ID: "b"}, {Table: "a", ID: "\x00b"}, {}, {MessageID: "\xff\x00"}, {ID: strings.Repeat("9", 300)},
+		{Table: "a", ID: "bc", MessageID: "d"},
+		{Table: "ab", ID: "c", MessageID: "d"},
+		{Table: "a", ID: "b", MessageID: "cd"},
+		{Table: "a\x00", ID: "b"},
+		{Table: "a", ID: "\x00b"},
+		{},
+		{MessageID: "\xff\x00"},
+		{ID: strings.Repeat("9", 300)},
 	}
 	for i, id := range ids {
 		fatal(t, s.Commit([]outbox.Settlement{{Identity: id, BrokerID: fmt.Sprint(i)}}, nil, nil))

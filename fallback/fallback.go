@@ -69,7 +69,9 @@ func (c *Config) setDefaults() {
 		value *time.Duration
 		def   time.Duration
 	}{
-		{&c.Interval, 30 * time.Second}, {&c.Threshold, time.Minute}, {&c.Patience, 10 * time.Second},
+		{&c.Interval, 30 * time.Second},
+		{&c.Threshold, time.Minute},
+		{&c.Patience, 10 * time.Second},
 		{&c.ClaimTimeout, time.Minute},
 	} {
 		if *d.value <= 0 {

@@ -74,8 +74,10 @@ type daemon struct {
 // open makes everything up to the listening admin server. What cannot work is reported before anything is written.
 func (d *daemon) open(ctx context.Context) error {
 	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "canal_outbox_build_info", Help: "1, with the version as a label.",
-			ConstLabels: prometheus.Labels{"version": d.opts.Version}}, func() float64 { return 1 }))
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "canal_outbox_build_info", Help: "1, with the version as a label.",
+			ConstLabels: prometheus.Labels{"version": d.opts.Version},
+		}, func() float64 { return 1 }))
 	source, err := serverConfig(d.cfg.Source)
 	if err != nil {
 		return err

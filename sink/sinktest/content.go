@@ -178,9 +178,15 @@ func nullAndEmptyBody(t *testing.T, b *bench) {
 func oddHeaders(t *testing.T, b *bench) {
 	topic := b.Topic(t)
 	odd := []outbox.Header{
-		{Name: "control", Value: "a\x01b\x02c"}, {Name: "empty", Value: ""}, {Name: "", Value: "no name"},
-		{Name: "binary", Value: "\xff\xfe\x00"}, {Name: "lines", Value: "a\r\nb\tc"}, {Name: "name\x01odd", Value: "v"},
-		{Name: "quoted", Value: `{"a":"b"}`}, {Name: "имя", Value: "значение"}, {Name: "long", Value: strings.Repeat("x", 40000)},
+		{Name: "control", Value: "a\x01b\x02c"},
+		{Name: "empty", Value: ""},
+		{Name: "", Value: "no name"},
+		{Name: "binary", Value: "\xff\xfe\x00"},
+		{Name: "lines", Value: "a\r\nb\tc"},
+		{Name: "name\x01odd", Value: "v"},
+		{Name: "quoted", Value: `{"a":"b"}`},
+		{Name: "имя", Value: "значение"},
+		{Name: "long", Value: strings.Repeat("x", 40000)},
 	}
 	var all []*outbox.Message
 	for _, header := range odd {

@@ -1,0 +1,193 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+func TestMain(m *testing.M) { relay.Main(m) }
+
+const (
+	topic    = "orders"
+	keys     = 1000
+	bodySize = 500
+)
+
+// fixture is one durable database, one broker, one table and one relay.
+type fixture struct {
+	*relay.Relay
+	db    *testkit.Database
+	table *relay.Table
+	admin string
+	next  int
+}
+
+// brokers start the broker of a name.
+var brokers = map[string]func(testing.TB) relay.Broker{
+	"kafka": func(b testing.TB) relay.Broker {
+		k := testkit.NewKafka(b, testkit.KafkaOptions{JVM: []string{"-Xms512m", "-Xmx512m"}})
+		testkit.Must(b, k.CreateTopic(context.Background(), topic, 8, nil))
+		return relay.Kafka{Kafka: k}
+	},
+	"rocketmq": func(b testing.TB) relay.Broker {
+		return relay.RocketMQ{RocketMQ: testkit.NewRocketMQ(b, testkit.RocketMQOptions{
+			Topics: map[string]int{topic: 8}, JVM: []string{"-Xms1g", "-Xmx1g"},
+		})}
+	},
+}
+
+func newFixture(b testing.TB, flavor testkit.Flavor, broker string) *fixture {
+	b.Helper()
+	db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Durable: true})
+	pool := db.Connect(b, db.CreateSchema(b))
+	pool.SetMaxIdleConns(16)
+	f := &fixture{db: db, table: relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message")}
+	f.admin = freeAddress(b)
+	f.Relay = relay.New(b, relay.Options{
+		Source: db.Addr(), Tables: []*relay.Table{f.table}, Sink: brokers[broker](b).Sink(),
+		Extra: fmt.Sprintf("admin: {listen: %q}\nfallback: {interval: 30s}", f.admin),
+	})
+	return f
+}
+
+// rows makes the next n rows, of 500-byte bodies that do not compress to nothing.
+func (f *fixture) rows(n int) []relay.Row {
+	out := make([]relay.Row, n)
+	for i := range out {
+		f.next++
+		body := bytes.Repeat([]byte(strconv.Itoa(f.next*2654435761)+"|"), bodySize/8)[:bodySize]
+		out[i] = relay.Row{BizType: "order", Key: fmt.Sprint("k", f.next), ShardingKey: fmt.Sprint(f.next % keys), Topic: topic, Tag: "paid", Body: body}
+	}
+	return out
+}
+
+// fill commits n rows in transactions of size, over four connections.
+func (f *fixture) fill(b testing.TB, n, size int) {
+	b.Helper()
+	work := make(chan []relay.Row)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for rows := range work {
+				if err := f.table.Insert(context.Background(), f.table.DB, rows...); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	for left := n; left > 0; left -= size {
+		work <- f.rows(min(size, left))
+	}
+	close(work)
+	group.Wait()
+}
+
+// usage is what the process has used so far.
+type usage struct {
+	cpu  time.Duration
+	peak int // bytes of resident memory
+}
+
+func (f *fixture) usage(b testing.TB) usage {
+	b.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", f.PID()))
+	testkit.Must(b, err)
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	var ticks int64
+	for _, field := range fields[11:13] { // utime and stime, in hundredths of a second
+		n, err := strconv.ParseInt(field, 10, 64)
+		testkit.Must(b, err)
+		ticks += n
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.PID()))
+	testkit.Must(b, err)
+	var peak int
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			_, err := fmt.Sscan(rest, &peak)
+			testkit.Must(b, err)
+		}
+	}
+	return usage{cpu: time.Duration(ticks) * 10 * time.Millisecond, peak: peak << 10}
+}
+
+// metrics reads the process's metrics.
+func (f *fixture) metrics(b testing.TB) map[string]*dto.MetricFamily {
+	b.Helper()
+	response, err := http.Get("http://" + f.admin + "/metrics")
+	testkit.Must(b, err)
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	testkit.Must(b, err)
+	return families
+}
+
+// total sums a family's counters.
+func (f *fixture) total(b testing.TB, name string) (sum float64) {
+	b.Helper()
+	for _, m := range f.metrics(b)[name].GetMetric() {
+		sum += m.GetCounter().GetValue()
+	}
+	return sum
+}
+
+// unsent waits until no row is unsent, and looks cheaply.
+func (f *fixture) awaitSent(b testing.TB) {
+	b.Helper()
+	testkit.WaitFor(b, 10*time.Minute, "every row SENT", func() bool {
+		var one int
+		err := f.table.DB.QueryRow("SELECT COUNT(*) FROM (SELECT 1 FROM " + f.table.Name() + " WHERE status IN (0, 1, 3) LIMIT 1) AS t").Scan(&one)
+		testkit.Must(b, err)
+		return one == 0
+	})
+}
+
+// percentile of a histogram between two looks, by interpolation in the bucket, in milliseconds.
+func percentile(q float64, before, after *dto.Histogram) float64 {
+	total := float64(after.GetSampleCount() - before.GetSampleCount())
+	low, lowCount := 0.0, 0.0
+	for i, bucket := range after.GetBucket() {
+		count := float64(bucket.GetCumulativeCount() - before.GetBucket()[i].GetCumulativeCount())
+		if count >= q*total {
+			return 1000 * (low + (bucket.GetUpperBound()-low)*(q*total-lowCount)/max(count-lowCount, 1))
+		}
+		low, lowCount = bucket.GetUpperBound(), count
+	}
+	return 1000 * low
+}
+
+func schemaOf(b testing.TB, pool interface {
+	QueryRowContext(context.Context, string, ...any) *sql.Row
+},
+) (name string) {
+	b.Helper()
+	testkit.Must(b, pool.QueryRowContext(context.Background(), "SELECT DATABASE()").Scan(&name))
+	return name
+}
+
+func freeAddress(b testing.TB) string {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Must(b, err)
+	defer l.Close()
+	return l.Addr().String()
+}

@@ -1,0 +1,171 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// backlog is how many rows the drains have.
+const backlog = 300_000
+
+// BenchmarkLatency commits 500 rows a second, one a transaction, and reports commit to acknowledgement as the relay measures
+// it, and the relay's CPU. MySQL alone has the commit's time to the microsecond.
+func BenchmarkLatency(b *testing.B) {
+	for _, broker := range []string{"kafka", "rocketmq"} {
+		b.Run(broker, func(b *testing.B) {
+			f := newFixture(b, testkit.MySQL, broker)
+			f.Start(b)
+			f.pace(b, 2_000, 500) // warm: the broker's JIT, connections, caches
+			f.awaitSent(b)
+			for b.Loop() {
+				before, used := f.metrics(b), f.usage(b)
+				const n = 15_000
+				f.pace(b, n, 500)
+				f.awaitSent(b)
+				after, now := f.metrics(b), f.usage(b)
+				const name = "canal_outbox_publish_latency_seconds"
+				from, to := before[name].GetMetric()[0].GetHistogram(), after[name].GetMetric()[0].GetHistogram()
+				b.ReportMetric(percentile(.5, from, to), "p50-ms")
+				b.ReportMetric(percentile(.99, from, to), "p99-ms")
+				b.ReportMetric(float64((now.cpu-used.cpu).Microseconds())/n, "cpu-µs/msg")
+			}
+		})
+	}
+}
+
+// pace commits rows one by one at a rate, over eight connections.
+func (f *fixture) pace(b testing.TB, n int, perSecond rate.Limit) {
+	limit := rate.NewLimiter(perSecond, 1)
+	slots := make(chan struct{}, 8)
+	for _, row := range f.rows(n) {
+		testkit.Must(b, limit.Wait(context.Background()))
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots }()
+			if err := f.table.Insert(context.Background(), f.table.DB, row); err != nil {
+				b.Error(err)
+			}
+		}()
+	}
+	for range cap(slots) {
+		slots <- struct{}{}
+	}
+}
+
+// BenchmarkDrain lets a relay that was stopped catch up with a backlog in the log, written in transactions of ten rows, until
+// every row is SENT.
+func BenchmarkDrain(b *testing.B) {
+	for _, flavor := range testkit.Flavors() {
+		for _, broker := range []string{"kafka", "rocketmq"} {
+			b.Run(fmt.Sprintf("%s-%s", flavor, broker), func(b *testing.B) {
+				f := newFixture(b, flavor, broker)
+				f.Start(b)
+				f.pace(b, 500, 500)
+				f.awaitSent(b)
+				f.Stop(b)
+				for b.Loop() {
+					b.StopTimer()
+					f.fill(b, backlog, 10)
+					b.StartTimer()
+					began := time.Now()
+					f.Start(b)
+					f.awaitSent(b)
+					took, used := time.Since(began), f.usage(b)
+					b.StopTimer()
+					if got := f.total(b, "canal_outbox_messages_total"); got != backlog {
+						b.Errorf("%v results for %d rows", got, backlog)
+					}
+					b.ReportMetric(backlog/took.Seconds(), "rows/s")
+					b.ReportMetric(float64(used.cpu.Microseconds())/backlog, "cpu-µs/msg")
+					b.ReportMetric(float64(used.peak)/(1<<20), "peak-MiB")
+					f.Stop(b)
+					b.StartTimer()
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkTableBacklog starts a relay for the first time on a table full of PENDING rows: the sweep does it all.
+func BenchmarkTableBacklog(b *testing.B) {
+	f := newFixture(b, testkit.MySQL, "kafka")
+	const n = 100_000
+	f.fill(b, n, 100)
+	for b.Loop() {
+		began := time.Now()
+		f.Start(b)
+		f.awaitSent(b)
+		took, used := time.Since(began), f.usage(b)
+		b.ReportMetric(n/took.Seconds(), "rows/s")
+		b.ReportMetric(float64(used.cpu.Microseconds())/n, "cpu-µs/msg")
+	}
+}
+
+// BenchmarkIdle reports the CPU of a relay that has nothing to do, in percent of a core.
+func BenchmarkIdle(b *testing.B) {
+	f := newFixture(b, testkit.MySQL, "kafka")
+	f.Start(b)
+	f.pace(b, 500, 500)
+	f.awaitSent(b)
+	for b.Loop() {
+		used := f.usage(b)
+		const span = 20 * time.Second
+		<-time.After(span)
+		b.ReportMetric(100*float64(f.usage(b).cpu-used.cpu)/float64(span), "percent-of-core")
+		b.ReportMetric(float64(f.usage(b).peak)/(1<<20), "peak-MiB")
+	}
+}
+
+// BenchmarkAckBinlog reports how many bytes of binlog the acknowledgement of one 100 kB message costs.
+func BenchmarkAckBinlog(b *testing.B) {
+	for _, flavor := range testkit.Flavors() {
+		b.Run(string(flavor), func(b *testing.B) {
+			f := newFixture(b, flavor, "kafka")
+			f.Start(b)
+			f.pace(b, 100, 500)
+			f.awaitSent(b)
+			f.Stop(b)
+			const n = 200
+			for b.Loop() {
+				rows := f.rows(n)
+				for i := range rows {
+					rows[i].Body = slices.Repeat([]byte("0123456789"), 10_000)
+					testkit.Must(b, f.table.Insert(context.Background(), f.table.DB, rows[i]))
+				}
+				before := f.logBytes(b)
+				f.Start(b)
+				f.awaitSent(b)
+				b.ReportMetric(float64(f.logBytes(b)-before)/n, "binlog-B/ack")
+				f.Stop(b)
+			}
+		})
+	}
+}
+
+func (f *fixture) logBytes(b testing.TB) (total int64) {
+	b.Helper()
+	rows, err := f.table.DB.Query("SHOW BINARY LOGS")
+	testkit.Must(b, err)
+	defer rows.Close()
+	columns, err := rows.Columns()
+	testkit.Must(b, err)
+	for rows.Next() {
+		var name string
+		var size int64
+		to := []any{&name, &size}
+		for range columns[2:] {
+			to = append(to, new(any))
+		}
+		testkit.Must(b, rows.Scan(to...))
+		total += size
+	}
+	testkit.Must(b, rows.Err())
+	return total
+}
