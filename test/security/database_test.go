@@ -1,0 +1,205 @@
+package security
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+// grants are those the README tells operators to give.
+func grants(flavor testkit.Flavor, schema string) []string {
+	replication := "REPLICATION SLAVE, REPLICATION CLIENT ON *.*"
+	if flavor == testkit.MariaDB {
+		replication = "REPLICATION SLAVE, BINLOG MONITOR ON *.*"
+	}
+	return []string{replication, "SELECT, UPDATE ON " + schema + ".*"}
+}
+
+// secured is a server with a certificate of its own authority, an outbox table and an account that must use TLS.
+type secured struct {
+	db          *testkit.Database
+	table       *relay.Table
+	ca, foreign string // files
+}
+
+const password = "not-that-of-root"
+
+func newSecured(t *testing.T, flavor testkit.Flavor) *secured {
+	t.Helper()
+	own, err := testkit.NewCertificates()
+	testkit.Must(t, err)
+	other, err := testkit.NewCertificates()
+	testkit.Must(t, err)
+	ownDir, otherDir := t.TempDir(), t.TempDir()
+	testkit.Must(t, own.Write(ownDir))
+	testkit.Must(t, other.Write(otherDir))
+	s := &secured{db: testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor, TLS: own})}
+	s.ca, s.foreign = filepath.Join(ownDir, "ca.pem"), filepath.Join(otherDir, "ca.pem")
+	schema := s.db.CreateSchema(t)
+	s.table = relay.NewTable(t, s.db.Connect(t, schema), schema, "t_local_message")
+	for _, user := range []string{"secure", "clear"} {
+		testkit.Must(t, s.db.CreateUser(t.Context(), user, password, grants(flavor, schema)...))
+	}
+	testkit.Exec(t, s.db.Root(), "ALTER USER 'secure'@'%' REQUIRE SSL")
+	return s
+}
+
+// yaml is a configuration that reaches the server as one of the accounts and prints the messages.
+func (s *secured) yaml(addr, user, tls string) string {
+	return fmt.Sprintf("source: {address: %q, user: %s, password: %q, tls: {%s}}\ntables: [{name: %s, preset: t_local_message}]\nsink: {stdout: {}}",
+		addr, user, password, tls, s.table.FullName())
+}
+
+// relays writes a row and waits until it is published and SENT, which takes the reader and the pools.
+func (s *secured) relays(t *testing.T, c *child, name string) {
+	t.Helper()
+	row := relay.Row{BizType: "order", Key: name, Topic: "orders", Body: []byte("body of " + name)}
+	testkit.Must(t, s.table.Insert(t.Context(), s.table.DB, row))
+	testkit.WaitFor(t, patience, "the row of "+name+" to be SENT", func() bool {
+		return s.table.Count(t, "status = 2 AND biz_key = '"+name+"'") == 1
+	})
+	c.says("order:" + name)
+}
+
+// Every mode carries messages; what goes over the network is readable in the mode disabled alone. An account that must
+// use TLS works in every other mode, for the reader and for the pools.
+func TestDatabaseTLSModes(t *testing.T) {
+	for _, flavor := range testkit.Flavors() {
+		t.Run(string(flavor), func(t *testing.T) {
+			s := newSecured(t, flavor)
+			for _, mode := range []string{"disabled", "preferred", "required", "verify-ca", "verify-identity"} {
+				t.Run(mode, func(t *testing.T) {
+					wire := newTap(t, "127.0.0.1", s.db.Addr())
+					user, tls := "secure", "mode: "+mode
+					if strings.HasPrefix(mode, "verify") {
+						tls += fmt.Sprintf(", ca: %q", s.ca)
+					}
+					if mode == "disabled" {
+						user = "clear"
+					}
+					c := newChild(t, s.yaml(wire.addr(), user, tls))
+					c.start()
+					s.relays(t, c, mode)
+					readable := mode == "disabled"
+					if got := wire.saw("body of " + mode); got != readable {
+						t.Errorf("the row's body was readable on the network: %v, want %v", got, readable)
+					}
+					if got := wire.saw("UPDATE "); got != readable {
+						t.Errorf("the statements were readable on the network: %v, want %v", got, readable)
+					}
+					if wire.saw(password) {
+						t.Error("the password was readable on the network")
+					}
+					if code := c.stop(syscall.SIGTERM); code != 0 {
+						t.Errorf("exit code %d", code)
+					}
+				})
+			}
+		})
+	}
+}
+
+// A server that cannot be trusted, and an account that may not come in clear, are refused at the start, with the reason, by
+// run and by doctor.
+func TestDatabaseTLSRefusals(t *testing.T) {
+	for _, flavor := range testkit.Flavors() {
+		t.Run(string(flavor), func(t *testing.T) {
+			s := newSecured(t, flavor)
+			elsewhere := newTap(t, "127.0.0.2", s.db.Addr())
+			for _, c := range []struct{ name, addr, user, tls, says string }{
+				{"foreign authority, verify-ca", s.db.Addr(), "secure", fmt.Sprintf("mode: verify-ca, ca: %q", s.foreign), "certificate"},
+				{"foreign authority, verify-identity", s.db.Addr(), "secure", fmt.Sprintf("mode: verify-identity, ca: %q", s.foreign), "certificate"},
+				{"authority of the system", s.db.Addr(), "secure", "mode: verify-identity", "certificate"},
+				{"another host name", elsewhere.addr(), "secure", fmt.Sprintf("mode: verify-identity, ca: %q", s.ca), "127.0.0.2"},
+				{"account that requires TLS", s.db.Addr(), "secure", "mode: disabled", "Access denied"},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					r := newChild(t, s.yaml(c.addr, c.user, c.tls))
+					r.launch()
+					r.says(c.says)
+					if printed, code := r.command("doctor"); code != 1 || !strings.Contains(printed, c.says) {
+						t.Errorf("doctor: code %d, it does not say %q:\n%s", code, c.says, printed)
+					}
+					if code := r.wait(); code != 1 {
+						t.Errorf("run: exit code %d", code)
+					}
+				})
+			}
+			// The name is not checked by verify-ca, which is what tells it from verify-identity.
+			r := newChild(t, s.yaml(elsewhere.addr(), "secure", fmt.Sprintf("mode: verify-ca, ca: %q", s.ca)))
+			r.start()
+			s.relays(t, r, "elsewhere")
+		})
+	}
+}
+
+// A server without TLS: preferred goes on in clear, the others refuse.
+func TestDatabaseWithoutTLS(t *testing.T) {
+	db := testkit.SharedMariaDB(t)
+	schema := db.CreateSchema(t)
+	s := &secured{db: db, table: relay.NewTable(t, db.Connect(t, schema), schema, "t_local_message")}
+	testkit.Must(t, db.CreateUser(t.Context(), "clear", password, grants(testkit.MariaDB, schema)...))
+	t.Cleanup(func() { testkit.Exec(t, db.Root(), "DROP USER 'clear'@'%'") })
+	r := newChild(t, s.yaml(db.Addr(), "clear", "mode: required"))
+	r.launch()
+	r.says("TLS")
+	if printed, code := r.command("doctor"); code != 1 || !strings.Contains(printed, "TLS") {
+		t.Errorf("doctor: code %d:\n%s", code, printed)
+	}
+	r.kill()
+	r.configure(s.yaml(db.Addr(), "clear", "mode: preferred"))
+	r.start()
+	s.relays(t, r, "preferred")
+}
+
+// The library asks for a stream without checksums, so a damaged bit would pass for data. Under TLS it ends the connection,
+// and the row arrives unchanged over the next one.
+func TestA51_DamageOnTheWireIsNoticedUnderTLS(t *testing.T) {
+	s := newSecured(t, testkit.MySQL)
+	wire := newTap(t, "127.0.0.1", s.db.Addr())
+	r := newChild(t, s.yaml(wire.addr(), "secure", "mode: required"))
+	r.start()
+	const pieces = 3
+	for i := range pieces {
+		wire.flip(1)
+		s.relays(t, r, fmt.Sprintf("damaged-%d", i))
+		testkit.WaitFor(t, patience, "a piece to be damaged", wire.flipped)
+	}
+	r.says("bad record MAC")
+	for i := range pieces {
+		want := fmt.Sprintf("body of damaged-%d", i)
+		if !strings.Contains(r.printed(), want) {
+			t.Errorf("%q was not published as it is", want)
+		}
+	}
+	if n := strings.Count(r.printed(), `"message_id":"order:damaged-`); n < pieces {
+		t.Errorf("%d messages were printed", n)
+	}
+}
+
+// The files that TLS needs are looked at before the first connection.
+func TestDatabaseTLSFiles(t *testing.T) {
+	s := &secured{table: &relay.Table{Schema: "shop", Preset: "t_local_message"}}
+	garbage := filepath.Join(t.TempDir(), "garbage.pem")
+	testkit.Must(t, os.WriteFile(garbage, []byte("no certificate"), 0o600))
+	for tls, says := range map[string]string{
+		"mode: verify-ca, ca: /nowhere/ca.pem":                   "/nowhere/ca.pem",
+		"mode: verify-ca, ca: " + garbage:                        "holds no PEM certificate",
+		"mode: required, cert: /nowhere/c.pem":                   "cert and key belong together",
+		"mode: required, cert: " + garbage + ", key: " + garbage: "client certificate",
+		"mode: disabled, ca: /nowhere/ca.pem":                    "has no effect while",
+		"mode: perhaps":                                          "perhaps",
+	} {
+		r := newChild(t, s.yaml("127.0.0.1:1", "secure", tls))
+		r.launch()
+		if code := r.wait(); code == 0 || !strings.Contains(r.printed(), says) {
+			t.Errorf("%s: code %d, want it to say %q:\n%s", tls, code, says, r.printed())
+		}
+	}
+}
