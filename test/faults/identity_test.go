@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"testing"
@@ -189,22 +188,21 @@ func TestA12_Failover(t *testing.T) {
 // sessionWithID opens sessions until one has the id.
 func sessionWithID(t *testing.T, db *testkit.Database, schema string, id int64) *session {
 	t.Helper()
+	pool := db.Connect(t, schema)
 	for {
-		pool := db.Connect(t, schema)
 		conn, err := pool.Conn(context.Background())
 		testkit.Must(t, err)
+		s := &session{t: t, conn: conn}
 		var got int64
 		testkit.Must(t, conn.QueryRowContext(context.Background(), "SELECT CONNECTION_ID()").Scan(&got))
 		switch {
 		case got == id:
-			t.Cleanup(func() { _ = conn.Close() })
-			return &session{t: t, conn: conn}
+			t.Cleanup(s.close)
+			return s
 		case got > id:
 			t.Fatalf("the session would need the id %d, the server is at %d already", id, got)
 		}
-		_ = conn.Raw(func(any) error { return sql.ErrConnDone })
-		_ = conn.Close()
-		testkit.Must(t, pool.Close())
+		s.close()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"net"
 	"net/http"
@@ -176,10 +177,15 @@ func (l *lab) session(statements ...string) *session {
 	conn, err := l.sql.Conn(context.Background())
 	testkit.Must(l.t, err)
 	s := &session{t: l.t, conn: conn}
-	// Not back into the pool: the settings would go with it.
-	l.t.Cleanup(func() { _ = conn.Raw(func(any) error { return sql.ErrConnDone }); _ = conn.Close() })
+	l.t.Cleanup(s.close)
 	s.exec(statements...)
 	return s
+}
+
+// close ends the session on the server: back in the pool its settings would be others' as well. Twice is harmless.
+func (s *session) close() {
+	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = s.conn.Close()
 }
 
 type session struct {

@@ -1,0 +1,251 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// prompt starts the relay with sweeps that come only when nudged, and lets the first one pass.
+func prompt(t *testing.T, flavor testkit.Flavor, more ...string) *lab {
+	t.Helper()
+	l := newLab(t, testkit.SharedDatabase(t, flavor), append([]string{rareSweeps}, more...)...)
+	l.start()
+	l.settled("settled")
+	return l
+}
+
+// settled waits until the sweep that every start begins with is over, so that it brings nothing that comes later.
+func (l *lab) settled(key string) {
+	l.t.Helper()
+	l.commit(key)
+	l.sent()
+	l.swept()
+}
+
+func (l *lab) wantLetGo(cause string, rows int) {
+	l.t.Helper()
+	if got := l.letGo(cause); got != rows {
+		l.t.Errorf("let_go_total{cause=%q} is %d, want %d", cause, got, rows)
+	}
+}
+
+// fromSweep is the number of rows that sweeps published.
+func (l *lab) fromSweep() int { return int(l.metric("sweep_rows_total", `result="new"`)) }
+
+// A29: REPLACE and INSERT ... ON DUPLICATE KEY UPDATE of a key that exists come as UPDATE rows. The sweep finds the row,
+// which is PENDING again; of a key that does not exist they are plain inserts.
+func TestA29_ReplaceAndUpsert(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor), frequentSweeps)
+		l.start()
+		l.exec(strings.Replace(insert("new by replace"), "INSERT", "REPLACE", 1))
+		l.exec(insert("new by upsert") + " ON DUPLICATE KEY UPDATE status = 0")
+		l.exec(insert("replaced"))
+		l.exec(insert("upserted"))
+		l.sent()
+		l.compare("new by replace", "new by upsert", "replaced", "upserted")
+		// A second message under the same identity is a second publish, of the content it has now.
+		l.exec("REPLACE INTO t_local_message " + columns + " VALUES ('order', 'replaced', 'orders', 'second')")
+		l.exec("INSERT INTO t_local_message " + columns + " VALUES ('order', 'upserted', 'orders', 'x') ON DUPLICATE KEY UPDATE status = 0, message_body = 'second'")
+		l.sent()
+		l.swept()
+		records := l.records()
+		for _, key := range []string{"replaced", "upserted"} {
+			if got := records[key]; len(got) != 2 || string(got[1].Value) != "second" {
+				t.Errorf("%s: %d copies", key, len(got))
+			}
+		}
+		if len(records["new by replace"]) != 1 || len(records["new by upsert"]) != 1 || len(records) != 4 {
+			t.Errorf("%d keys", len(records))
+		}
+	})
+}
+
+// A30: statement format shows no rows, but the statement names the table: the nudged sweep brings the rows at once.
+func TestA30_StatementFormat(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := prompt(t, flavor)
+		s := l.session("SET SESSION binlog_format = 'STATEMENT'", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+		want := keys("s", 100)
+		for i := 0; i < 100; i += 10 {
+			s.exec(insert(want[i : i+10]...))
+		}
+		l.sent()
+		if n := l.letGo("statement"); n == 0 {
+			t.Error("no statement was counted")
+		}
+		l.account(append(want, "settled")...)
+	})
+}
+
+// A30: with sql_log_bin=0 the log shows nothing at all; the periodic sweep brings the rows.
+func TestA30_NotLogged(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor), frequentSweeps)
+		l.start()
+		s := l.session("SET SESSION sql_log_bin = 0")
+		want := keys("u", 100)
+		for i := 0; i < 100; i += 10 {
+			s.exec(insert(want[i : i+10]...))
+		}
+		l.account(want...)
+		if n := l.fromSweep(); n != 100 {
+			t.Errorf("sweep_rows_total{result=new} is %d", n)
+		}
+	})
+}
+
+// A31: XA rows are in the log at PREPARE, and become true with COMMIT only, perhaps in another life of the relay.
+func TestA31_XA(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := prompt(t, flavor)
+		branch := func(xid string, rows ...string) {
+			l.session("XA START '"+xid+"'", insert(rows...), "XA END '"+xid+"'", "XA PREPARE '"+xid+"'").close()
+		}
+		l.session("XA START 'one'", insert("one phase"), "XA END 'one'", "XA COMMIT 'one' ONE PHASE")
+		l.sent()
+		branch(l.schema+"a", "committed", "committed too")
+		branch(l.schema+"b", "rolled back")
+		branch(l.schema+"c", "committed later")
+		branch(l.schema+"d", "rolled back later")
+		l.finish(l.schema+"a", "COMMIT")
+		l.finish(l.schema+"b", "ROLLBACK")
+		l.sent()
+		l.compare("settled", "one phase", "committed", "committed too")
+		if n := l.letGo("xa"); n < 5 {
+			t.Errorf("let_go_total{cause=xa} is %d", n)
+		}
+		l.commit("fence")
+		l.sent()
+		l.stop()
+		l.start()
+		l.settled("restarted")
+		l.finish(l.schema+"c", "COMMIT")
+		l.finish(l.schema+"d", "ROLLBACK")
+		l.wait("the late commit", func() bool { return len(l.records()["committed later"]) > 0 })
+		l.account("settled", "one phase", "committed", "committed too", "fence", "restarted", "committed later")
+	})
+}
+
+// finish decides on a prepared branch from a session of its own; the server may still be busy detaching it.
+func (l *lab) finish(xid, verb string) {
+	l.t.Helper()
+	l.wait("XA "+verb, func() bool {
+		_, err := l.db.Root().Exec("XA " + verb + " '" + xid + "'")
+		return err == nil
+	})
+}
+
+// A61: LOAD DATA, INSERT ... SELECT and inserts of a trigger are many rows in one event, and come through the log at once.
+func TestA61_ManyRowsInOneStatement(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := prompt(t, flavor)
+		loaded, selected := keys("loaded", 3000), keys("selected", 400)
+		var lines strings.Builder
+		for _, key := range loaded {
+			fmt.Fprintf(&lines, "order\t%s\torders\t%s\n", key, body(key))
+		}
+		file := filepath.Join(t.TempDir(), "rows.txt")
+		testkit.Must(t, os.WriteFile(file, []byte(lines.String()), 0o600))
+		mysql.RegisterLocalFile(file)
+		defer mysql.DeregisterLocalFile(file)
+		_, err := l.db.Root().Exec("SET GLOBAL local_infile = 1")
+		testkit.Must(t, err)
+		l.exec("LOAD DATA LOCAL INFILE '" + file + "' INTO TABLE t_local_message " + columns)
+
+		l.exec("CREATE TABLE staging (k VARCHAR(40) PRIMARY KEY)")
+		l.exec("INSERT INTO staging VALUES ('" + strings.Join(selected, "'), ('") + "')")
+		l.exec("INSERT INTO t_local_message " + columns + " SELECT 'order', k, 'orders', CONCAT('body of ', k) FROM staging")
+
+		l.exec("CREATE TABLE orders (k VARCHAR(40) PRIMARY KEY)")
+		l.exec("CREATE TRIGGER t AFTER INSERT ON orders FOR EACH ROW INSERT INTO t_local_message " + columns +
+			" VALUES ('order', NEW.k, 'orders', CONCAT('body of ', NEW.k))")
+		l.exec("INSERT INTO orders VALUES ('triggered1'), ('triggered2')")
+		l.account(append(append(loaded, selected...), "settled", "triggered1", "triggered2")...)
+		if n := l.fromSweep(); n != 0 {
+			t.Errorf("%d rows came from the sweep", n)
+		}
+	})
+}
+
+// D18: an operator sets a row back by hand, which is no insert: the next sweep publishes it once more.
+func TestD18_ResetByHand(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor), frequentSweeps)
+		l.start()
+		l.commit(keys("a", 10)...)
+		l.account(keys("a", 10)...)
+		l.exec("UPDATE t_local_message SET status = 3 WHERE biz_key = 'a4'")
+		l.swept()
+		l.compare(keys("a", 10)...)
+		l.exec("UPDATE t_local_message SET status = 0, retry_count = 0, next_retry_time = NULL WHERE biz_key IN ('a4', 'a7')")
+		l.sent()
+		l.swept()
+		records := l.records()
+		for _, key := range keys("a", 10) {
+			want := 1
+			if key == "a4" || key == "a7" {
+				want = 2
+			}
+			if got := len(records[key]); got != want {
+				t.Errorf("%s was published %d times, want %d", key, got, want)
+			}
+		}
+	})
+}
+
+// A28, D23: TRUNCATE and new rows under the old ids. Each is another message; none of the old is taken for a new one.
+func TestA28_D23_ReusedIDs(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor), frequentSweeps)
+		l.start()
+		var want []string
+		for round := range 5 {
+			rows := keys(fmt.Sprintf("r%d-", round), 100)
+			want = append(want, rows...)
+			l.exec(insert(rows...))
+			if round%2 == 0 {
+				l.sent()
+			} else { // with acknowledgements still under way
+				l.wait("the broker", func() bool { return len(l.records()) == len(want) })
+			}
+			l.exec("TRUNCATE t_local_message")
+		}
+		l.commit("after")
+		l.account(append(want, "after")...)
+		var id int
+		testkit.Must(t, l.sql.QueryRow("SELECT id FROM t_local_message").Scan(&id))
+		if id != 1 {
+			t.Errorf("the last row has the id %d: ids were not used again", id)
+		}
+	})
+}
+
+// D24: several tables with the same ids and topics.
+func TestD24_TwoTables(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		l.table("second_message")
+		l.start()
+		l.settled("settled")
+		one, two := keys("one", 100), keys("two", 100)
+		into := func(keys ...string) string {
+			return strings.Replace(insert(keys...), "t_local_message", "second_message", 1)
+		}
+		s := l.session()
+		for i := range one {
+			s.exec("BEGIN", insert(one[i]), into(two[i]), "COMMIT")
+		}
+		l.account(append(append(one, two...), "settled")...)
+		if n := l.fromSweep(); n != 0 {
+			t.Errorf("%d rows came from the sweep", n)
+		}
+	})
+}
