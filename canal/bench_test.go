@@ -46,8 +46,8 @@ func (l *lab) record(b *testing.B, from outbox.Position) [][]byte {
 	w := newWire(s.ctx)
 	defer w.close()
 	cfg := Config{Server: server.Config{Address: l.db.Addr(), User: "root"}, ServerID: 99}.withDefaults()
-	sc := s.config(cfg, peer{info: server.Info{ID: server.ID{Flavor: outbox.Flavor(l.db.Flavor)}}}, outbox.Position{}, w)
-	sc.SynchronousEventHandler, sc.HeartbeatPeriod = c, 100*time.Millisecond
+	sc := s.config(cfg, peer{info: server.Info{ID: server.ID{Flavor: outbox.Flavor(l.db.Flavor)}}}, outbox.Position{}, w, c)
+	sc.HeartbeatPeriod = 100 * time.Millisecond
 	_, err = replication.NewBinlogSyncer(sc).StartSync(mysql.Position{Name: from.File, Pos: uint32(from.Offset)})
 	testkit.Must(b, err)
 	<-c.done

@@ -63,10 +63,7 @@ func (r *Reader) gap(ctx context.Context, p *peer, cause outbox.GapCause, why st
 
 // follow opens a stream and reads it to its end; the error is never nil.
 func (r *Reader) follow(ctx context.Context, p *peer, failover bool) error {
-	from, err := r.anchor(p)
-	if err != nil {
-		return err
-	}
+	from := r.from()
 	r.tables.setFold(p.info.CaseFolding != 0)
 	r.tables.schemas.db, r.tables.schemas.info = r.db, p.info
 	if err := r.tables.schemas.connect(ctx, r.tables.list); err != nil {
@@ -75,18 +72,14 @@ func (r *Reader) follow(ctx context.Context, p *peer, failover bool) error {
 	if err := r.handler.Connected(ctx, from, p.end, p.info.ID, failover); err != nil {
 		return &handlerError{fmt.Errorf("open the stream: %w", err)}
 	}
-	boundary := outbox.Position{File: from.File, Offset: from.Offset}
-	s := &stream{
-		ctx: ctx, handler: r.handler, gauge: r.gauge, set: r.set,
-		decode:   &decoder{cursor: cursor{boundary}, tables: r.tables, now: time.Now},
-		assemble: newAssembler(r.cfg.MaxTransactionBytes, boundary, r.branches),
-	}
+	s := r.newStream(ctx, r.handler, from)
+	s.set = r.set
 	r.gauge.connected(from, r.set, p.offset)
 	r.report("connected", func() {
 		r.log.Info("reading the binlog", zap.Stringer("server", p.info.ID), zap.String("version", p.info.Version),
 			zap.Stringer("from", from), zap.Stringer("end", p.end), zap.Bool("by_gtid", from.GTIDs != ""))
 	})
-	err = s.run(r.cfg, *p, from)
+	err := s.run(r.cfg, *p, from, s)
 	r.handler.Disconnected(err)
 	if s.moved {
 		r.pos = s.last
@@ -97,14 +90,11 @@ func (r *Reader) follow(ctx context.Context, p *peer, failover bool) error {
 	return err
 }
 
-// anchor makes the GTID accounting ready. A server without any GTID yet has an empty set, and that is known.
-func (r *Reader) anchor(p *peer) (outbox.Position, error) {
-	if r.set == nil && (r.pos.GTIDs != "" || p.info.GTID && p.info.Executed == "") {
-		set, err := outbox.ParseGTIDSet(p.info.Flavor, r.pos.GTIDs)
-		if err != nil {
-			return outbox.Position{}, fmt.Errorf("position to go on from: %w", err)
-		}
-		r.set = set
+func (r *Reader) newStream(ctx context.Context, to taker, from outbox.Position) *stream {
+	boundary := outbox.Position{File: from.File, Offset: from.Offset}
+	return &stream{
+		ctx: ctx, handler: to, gauge: r.gauge,
+		decode:   &decoder{cursor: cursor{boundary}, tables: r.tables, now: time.Now},
+		assemble: newAssembler(r.cfg.MaxTransactionBytes, boundary, r.branches),
 	}
-	return r.from(), nil
 }

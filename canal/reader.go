@@ -91,6 +91,9 @@ func (r *Reader) attempt(ctx context.Context) error {
 	if cause != "" {
 		return r.gap(ctx, &p, cause, why)
 	}
+	if err := r.account(ctx, &p); err != nil {
+		return err
+	}
 	err = r.follow(ctx, &p, failover)
 	c, cause := r.classify(err)
 	if c != classGap || ctx.Err() != nil {

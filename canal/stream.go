@@ -18,10 +18,16 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
+// taker is what a stream needs of a Handler.
+type taker interface {
+	Offer(ctx context.Context, txn *outbox.Txn) error
+	Idle(pos outbox.Position)
+}
+
 // stream is one connection's worth of log. Its HandleEvent runs in the library's reading goroutine.
 type stream struct {
 	ctx      context.Context
-	handler  Handler
+	handler  taker
 	gauge    *gauge
 	set      *outbox.GTIDSet // of the reader; transactions taken are added; nil: not known
 	decode   *decoder
@@ -36,13 +42,13 @@ type stream struct {
 // netWriteTimeout is what we ask the server for: how long it waits for us while we hold the stream back (A15).
 const netWriteTimeout = 600 * time.Second
 
-// run reads until the stream breaks or the context ends; the error is never nil.
-func (s *stream) run(cfg Config, peer peer, from outbox.Position) error {
+// run reads until the stream breaks or the context ends; the error is never nil. events is s, or passes on to it.
+func (s *stream) run(cfg Config, peer peer, from outbox.Position, events replication.EventHandler) error {
 	w := newWire(s.ctx)
 	defer w.close()
 	stop := context.AfterFunc(s.ctx, w.close)
 	defer stop()
-	syncer := replication.NewBinlogSyncer(s.config(cfg, peer, from, w))
+	syncer := replication.NewBinlogSyncer(s.config(cfg, peer, from, w, events))
 	streamer, err := s.start(syncer, peer.info, from)
 	if err != nil {
 		return s.reason(err)
@@ -67,14 +73,14 @@ func (s *stream) reason(err error) error {
 	return err
 }
 
-func (s *stream) config(cfg Config, peer peer, from outbox.Position, w *wire) replication.BinlogSyncerConfig {
+func (s *stream) config(cfg Config, peer peer, from outbox.Position, w *wire, events replication.EventHandler) replication.BinlogSyncerConfig {
 	c := replication.BinlogSyncerConfig{
 		ServerID: cfg.ServerID, Flavor: string(peer.info.Flavor),
 		Host: cfg.Server.Address, User: cfg.Server.User, Password: cfg.Server.Password,
 		TLSConfig: cfg.Server.TLS, Localhost: "canal-outbox",
 		HeartbeatPeriod: cfg.Heartbeat, Dialer: w.dial,
 		DisableRetrySync: true, DiscardGTIDSet: true, EventCacheCount: 1, PayloadDecoderConcurrency: 1,
-		SynchronousEventHandler: s,
+		SynchronousEventHandler: events,
 		// Rows are decoded by the plan of their table, and only inserts of mapped tables.
 		RowsEventDecodeFunc:            func(e *replication.RowsEvent, data []byte) error { _, err := e.DecodeHeader(data); return err },
 		TableMapOptionalMetaDecodeFunc: func([]byte) error { return nil },
@@ -134,7 +140,7 @@ func (s *stream) start(syncer *replication.BinlogSyncer, info server.Info, from 
 // can always be read from its beginning; what was offered before is passed over.
 func dumpStart(from outbox.Position) mysql.Position {
 	if from.Offset > math.MaxUint32 {
-		return mysql.Position{Name: from.File, Pos: 4}
+		return mysql.Position{Name: from.File, Pos: firstOffset}
 	}
 	return mysql.Position{Name: from.File, Pos: uint32(from.Offset)}
 }

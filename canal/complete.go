@@ -1,0 +1,95 @@
+package canal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/go-mysql-org/go-mysql/replication"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// account makes the GTID accounting ready. A position that an operator gave by file and offset has no set; counting on
+// from an empty one would claim that nothing before was read, so the set at that place is asked for first.
+func (r *Reader) account(ctx context.Context, p *peer) error {
+	if r.set != nil || !p.info.GTID {
+		return nil
+	}
+	text := r.pos.GTIDs
+	if text == "" && p.info.Executed != "" {
+		var err error
+		if text, err = r.executedAt(ctx, p); err != nil {
+			return fmt.Errorf("GTID set at %s: %w", r.pos, err)
+		}
+	}
+	set, err := outbox.ParseGTIDSet(p.info.Flavor, text)
+	if err != nil {
+		return fmt.Errorf("position to go on from: %w", err)
+	}
+	r.set = set
+	return nil
+}
+
+// executedAt is the set of all transactions that end at or before our file and offset.
+func (r *Reader) executedAt(ctx context.Context, p *peer) (string, error) {
+	if p.info.Flavor == outbox.MariaDB {
+		var text sql.NullString
+		err := r.db.QueryRowContext(ctx, "SELECT BINLOG_GTID_POS(?, ?)", r.pos.File, r.pos.Offset).Scan(&text)
+		return text.String, err
+	}
+	// MySQL writes the set at the begin of each file: the rest is counted from there.
+	start := outbox.Position{File: r.pos.File, Offset: firstOffset}
+	count := &tally{until: r.pos, set: outbox.NewGTIDSet(p.info.Flavor)}
+	count.stream = r.newStream(ctx, count, start)
+	count.stream.gauge = newGauge(prometheus.NewRegistry(), nil, r.cfg.Heartbeat) // nobody is to see this stream
+	if err := count.stream.run(r.cfg, *p, start, count); !errors.Is(err, errCounted) {
+		return "", err
+	}
+	return count.set.String(), nil
+}
+
+// firstOffset is where the first event of every binlog file begins.
+const firstOffset = 4
+
+var errCounted = errors.New("all transactions up to the position are counted")
+
+// tally counts the transactions of a stream up to a position.
+type tally struct {
+	stream *stream
+	until  outbox.Position
+	set    *outbox.GTIDSet
+	ended  bool // the log has nothing more
+}
+
+// HandleEvent implements replication.EventHandler.
+func (t *tally) HandleEvent(e *replication.BinlogEvent) error {
+	if before, ok := e.Event.(*replication.PreviousGTIDsEvent); ok {
+		set, err := outbox.ParseGTIDSet(outbox.MySQL, before.GTIDSets)
+		if err != nil {
+			return err
+		}
+		t.set.AddSet(set)
+	}
+	if err := t.stream.handle(e); err != nil {
+		return err
+	}
+	if t.ended {
+		return errCounted
+	}
+	return nil
+}
+
+// Offer implements taker.
+func (t *tally) Offer(_ context.Context, txn *outbox.Txn) error {
+	if txn.End.Compare(t.until) <= 0 {
+		t.set.Add(txn.GTID)
+	}
+	t.ended = txn.End.Compare(t.until) >= 0
+	return nil
+}
+
+// Idle implements taker.
+func (t *tally) Idle(outbox.Position) { t.ended = true }
