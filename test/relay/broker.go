@@ -1,0 +1,123 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// Record is what a consumer gets of a message, the same for both brokers.
+type Record struct {
+	Topic       string
+	Lane        int // partition or queue; a topic's records come lane by lane, each in order
+	MessageID   string
+	Key         string
+	Tag         string
+	BizType     string
+	ShardingKey string            // RocketMQ only
+	Headers     map[string]string // of the row
+	Body        []byte            // nil for none
+}
+
+// Broker is a broker under test.
+type Broker interface {
+	// Sink is the entry of the sink section that reaches it.
+	Sink() string
+	// Read returns the records of a topic.
+	Read(ctx context.Context, topic string) ([]Record, error)
+	// TakesEmpty tells whether a message may have no body.
+	TakesEmpty() bool
+}
+
+// ReadAll returns the records of several topics.
+func ReadAll(t testing.TB, b Broker, topics ...string) []Record {
+	t.Helper()
+	var all []Record
+	for _, topic := range topics {
+		records, err := b.Read(t.Context(), topic)
+		testkit.Must(t, err)
+		all = append(all, records...)
+	}
+	return all
+}
+
+// Kafka is a Kafka broker.
+type Kafka struct{ *testkit.Kafka }
+
+// Sink implements Broker.
+func (k Kafka) Sink() string { return fmt.Sprintf("kafka: {brokers: [%q]}", k.Addr()) }
+
+// TakesEmpty implements Broker.
+func (Kafka) TakesEmpty() bool { return true }
+
+// Read implements Broker.
+func (k Kafka) Read(ctx context.Context, topic string) ([]Record, error) {
+	return ReadKafka(ctx, k.Addr(), topic)
+}
+
+// ReadKafka reads a topic of any Kafka cluster by the address of one of its brokers.
+func ReadKafka(ctx context.Context, addr, topic string) ([]Record, error) {
+	stored, err := testkit.ReadKafkaTopic(ctx, addr, topic)
+	records := make([]Record, 0, len(stored))
+	for _, s := range stored {
+		r := Record{Topic: s.Topic, Lane: int(s.Partition), Key: string(s.Key), Body: s.Value, Headers: map[string]string{}}
+		for _, h := range s.Headers {
+			switch value := string(h.Value); h.Key {
+			case "message_id":
+				r.MessageID = value
+			case "biz_type":
+				r.BizType = value
+			case "tag":
+				r.Tag = value
+			case "created_at":
+			default:
+				r.Headers[h.Key] = value
+			}
+		}
+		records = append(records, r)
+	}
+	return records, err
+}
+
+// RocketMQ is a RocketMQ broker with its name server.
+type RocketMQ struct{ *testkit.RocketMQ }
+
+// Sink implements Broker.
+func (q RocketMQ) Sink() string { return fmt.Sprintf("rocketmq: {name_servers: [%q]}", q.NameServer()) }
+
+// TakesEmpty implements Broker.
+func (RocketMQ) TakesEmpty() bool { return false }
+
+// brokerProperties are those that the broker and the relay add to the row's headers.
+var brokerProperties = func() map[string]bool {
+	set := map[string]bool{}
+	for name := range strings.FieldsSeq("UNIQ_KEY KEYS WAIT TAGS SHARDING_KEY biz_type created_at MSG_REGION TRACE_ON CLUSTER INNER_NUM") {
+		set[name] = true
+	}
+	return set
+}()
+
+// Read implements Broker.
+func (q RocketMQ) Read(ctx context.Context, topic string) ([]Record, error) {
+	stored, err := testkit.ReadRocketMQTopic(ctx, q.NameServer(), topic)
+	records := make([]Record, 0, len(stored))
+	for _, s := range stored {
+		r := Record{
+			Topic: s.Topic, Lane: s.QueueID, MessageID: s.ID(), Tag: s.Tag(), BizType: s.Properties["biz_type"],
+			ShardingKey: s.Properties["SHARDING_KEY"], Body: s.Body, Headers: map[string]string{},
+		}
+		if keys := s.Keys(); len(keys) == 2 && keys[0] == r.MessageID {
+			r.Key = keys[1]
+		}
+		for name, value := range s.Properties {
+			if !brokerProperties[name] {
+				r.Headers[name] = value
+			}
+		}
+		records = append(records, r)
+	}
+	return records, err
+}

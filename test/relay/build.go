@@ -1,0 +1,62 @@
+package relay
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// builds are the binaries of this test process, by build tags.
+var builds struct {
+	sync.Mutex
+	dir  string
+	path map[string]string
+}
+
+// Main is the body of TestMain in a package that uses relays: it runs the tests, closes the shared servers, removes the
+// binaries and exits.
+func Main(m *testing.M) { testkit.Main(run{m}) }
+
+type run struct{ m *testing.M }
+
+// Run runs the tests and removes the binaries.
+func (r run) Run() int {
+	code := r.m.Run()
+	builds.Lock()
+	defer builds.Unlock()
+	if builds.dir != "" {
+		if err := os.RemoveAll(builds.dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return max(code, 1)
+		}
+	}
+	return code
+}
+
+// Binary builds the program with the given build tags, once in a test process, and returns its path.
+func Binary(t testing.TB, tags string) string {
+	t.Helper()
+	builds.Lock()
+	defer builds.Unlock()
+	if path := builds.path[tags]; path != "" {
+		return path
+	}
+	if builds.dir == "" {
+		dir, err := os.MkdirTemp("", "canal-outbox-test-")
+		testkit.Must(t, err)
+		builds.dir, builds.path = dir, map[string]string{}
+	}
+	path := filepath.Join(builds.dir, "canal-outbox-"+tags)
+	cmd := exec.Command("go", "build", "-tags", tags, "-o", path, "github.com/canal-outbox/canal-outbox/cmd/canal-outbox")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is released
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build canal-outbox: %v\n%s", err, out)
+	}
+	builds.path[tags] = path
+	return path
+}

@@ -1,0 +1,252 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// Deadlines of a machine that is busy with other things.
+const (
+	startDeadline = 60 * time.Second
+	stopDeadline  = 60 * time.Second
+)
+
+// Options say what a relay is configured with.
+type Options struct {
+	Source string   // host:port of the database
+	User   string   // root without a password when empty
+	Tables []*Table // at least one
+	Sink   string   // YAML of the sink, see Broker.Sink
+	Extra  string   // more lines of YAML
+}
+
+// Relay is one configuration and state directory with, at most times, one running process.
+type Relay struct {
+	dir    string
+	client *admin.Client
+	cmd    *exec.Cmd
+	gone   chan struct{} // closed when the process of cmd has been waited for
+}
+
+// The sweep looks often, so that what is left to it does not hold up a test. It cannot overtake the log: only rows that the
+// log will not deliver any more are its own.
+const settings = `checkpoint: {dir: %q}
+fallback: {interval: 1s, threshold: 2s}
+admin: {listen: ""}
+log: {format: text}
+`
+
+// New writes the configuration. Nothing runs yet. At the end of the test the process is killed, and the last lines of its
+// log are shown if the test failed.
+func New(t testing.TB, opts Options) *Relay {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "relay-") // not t.TempDir, whose long names do not fit into a socket's address
+	testkit.Must(t, err)
+	r := &Relay{dir: dir}
+	r.client = admin.NewClient(filepath.Join(r.StateDir(), "admin.sock"))
+	if opts.User == "" {
+		opts.User = "user: root"
+	}
+	var yaml strings.Builder
+	fmt.Fprintf(&yaml, "source: {address: %q, %s}\ntables:\n", opts.Source, opts.User)
+	for _, table := range opts.Tables {
+		fmt.Fprintf(&yaml, "  - {name: %q, preset: %q}\n", table.FullName(), table.Preset)
+	}
+	fmt.Fprintf(&yaml, "sink: {%s}\n"+settings+"%s\n", opts.Sink, r.StateDir(), opts.Extra)
+	testkit.Must(t, os.WriteFile(r.Config(), []byte(yaml.String()), 0o600))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the relay's last lines:\n%s", r.LogTail(60))
+		}
+		r.Kill()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("%v", err)
+		}
+	})
+	return r
+}
+
+// Config is the path of the configuration.
+func (r *Relay) Config() string { return filepath.Join(r.dir, "canal-outbox.yaml") }
+
+// StateDir is the state directory.
+func (r *Relay) StateDir() string { return filepath.Join(r.dir, "state") }
+
+func (r *Relay) log() string { return filepath.Join(r.dir, "relay.log") }
+
+// Start starts the process and returns when it reads the binlog. args follow `run`.
+func (r *Relay) Start(t testing.TB, args ...string) {
+	t.Helper()
+	r.launch(t, Binary(t, ""), nil, args)
+	r.awaitConnected(t)
+}
+
+// Point is a place where a process that StartUntil started stands still; see internal/app/faultpoints.go.
+type Point struct {
+	name, file string
+}
+
+// StartUntil starts a process that stands still at the n-th occurrence of a named point. It returns when the process has
+// been started: it may come to the point before it reads the binlog.
+func (r *Relay) StartUntil(t testing.TB, point string, n int) Point {
+	t.Helper()
+	p := Point{name: point, file: filepath.Join(t.TempDir(), "reached")}
+	r.launch(t, Binary(t, "faultpoints"), []string{
+		fmt.Sprintf("CANAL_OUTBOX_STOP_AT=%s:%d", point, n), "CANAL_OUTBOX_STOP_FILE=" + p.file,
+	}, nil)
+	return p
+}
+
+// reached reports whether the process stands at the point.
+func (r *Relay) reached(p Point) bool {
+	_, err := os.Stat(p.file)
+	return err == nil
+}
+
+// Await returns when the process stands at the point.
+func (r *Relay) Await(t testing.TB, p Point) {
+	t.Helper()
+	testkit.WaitFor(t, startDeadline, "the point "+p.name, func() bool {
+		if !r.Running() {
+			t.Fatalf("the relay ended before it came to %s", p.name)
+		}
+		return r.reached(p)
+	})
+}
+
+func (r *Relay) launch(t testing.TB, binary string, env, args []string) {
+	t.Helper()
+	if r.Running() {
+		t.Fatalf("the relay is running already")
+	}
+	log, err := os.OpenFile(r.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	testkit.Must(t, err)
+	defer log.Close()
+	cmd := exec.Command(binary, append([]string{"run", "--config", r.Config()}, args...)...)
+	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.SysProcAttr = log, log, append(environment(), env...), attributes()
+	testkit.Must(t, cmd.Start())
+	r.cmd, r.gone = cmd, make(chan struct{})
+	go func(gone chan struct{}) {
+		defer close(gone)
+		_ = cmd.Wait() // how it ended is in ProcessState
+	}(r.gone)
+}
+
+// environment is this process's, without what would override the configuration.
+func environment() []string {
+	var kept []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "CANAL_OUTBOX_") {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+func (r *Relay) awaitConnected(t testing.TB) {
+	t.Helper()
+	testkit.WaitFor(t, startDeadline, "the relay to read the binlog", func() bool {
+		if !r.Running() {
+			t.Fatalf("the relay ended with code %d:\n%s", r.cmd.ProcessState.ExitCode(), r.LogTail(30))
+		}
+		s, err := r.Status()
+		return err == nil && s.Source.State == "connected"
+	})
+}
+
+// Running reports whether there is a process.
+func (r *Relay) Running() bool {
+	if r.cmd == nil {
+		return false
+	}
+	select {
+	case <-r.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+// PID is the id of the running process.
+func (r *Relay) PID() int { return r.cmd.Process.Pid }
+
+// Kill ends the process with SIGKILL, if there is one.
+func (r *Relay) Kill() {
+	if r.cmd != nil {
+		_ = r.cmd.Process.Kill() // it may have ended already
+		<-r.gone
+	}
+}
+
+// Stop ends the process with SIGTERM; anything but exit code 0 fails the test.
+func (r *Relay) Stop(t testing.TB) {
+	t.Helper()
+	testkit.Must(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	if code := r.Wait(t); code != 0 {
+		t.Fatalf("the relay ended with code %d after SIGTERM:\n%s", code, r.LogTail(30))
+	}
+}
+
+// Wait returns the exit code of a process that ends by itself.
+func (r *Relay) Wait(t testing.TB) int {
+	t.Helper()
+	select {
+	case <-r.gone:
+	case <-time.After(stopDeadline):
+		t.Fatalf("the relay did not end within %v:\n%s", stopDeadline, r.LogTail(30))
+	}
+	return r.cmd.ProcessState.ExitCode()
+}
+
+// Command runs another command of the program with this relay's configuration, such as `gaps list`.
+func (r *Relay) Command(t testing.TB, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), stopDeadline)
+	defer cancel()
+	var out, errOut bytes.Buffer
+	cmd := exec.CommandContext(ctx, Binary(t, ""), append(args, "--config", r.Config())...)
+	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &errOut, environment()
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		t.Fatalf("run %v: %v", args, err)
+	}
+	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
+}
+
+// Status asks the running process how it is.
+func (r *Relay) Status() (admin.Status, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	return r.client.Status(ctx)
+}
+
+// Client talks to the running process.
+func (r *Relay) Client() *admin.Client { return r.client }
+
+// Log returns the whole log over all starts.
+func (r *Relay) Log(t testing.TB) string {
+	t.Helper()
+	data, err := os.ReadFile(r.log())
+	testkit.Must(t, err)
+	return string(data)
+}
+
+// LogTail returns the last lines of the log over all starts.
+func (r *Relay) LogTail(lines int) string {
+	data, err := os.ReadFile(r.log())
+	if err != nil {
+		return err.Error()
+	}
+	all := bytes.Split(bytes.TrimRight(data, "\n"), []byte("\n"))
+	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
+}

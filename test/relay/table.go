@@ -1,0 +1,137 @@
+package relay
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/migrations"
+)
+
+// Row is a row of an outbox table as an application writes it.
+type Row struct {
+	MessageID   string // of the preset t_local_message: BizType + ":" + Key
+	BizType     string
+	Key         string
+	Topic       string
+	Tag         string            // "" is NULL, as in the next two
+	ShardingKey string            // the same in all rows of a key, or its order cannot be seen
+	Headers     map[string]string // nil is NULL
+	Body        []byte            // nil is NULL
+
+	// Loose rows are not on the normal path, so their order is not compared.
+	Loose bool
+}
+
+// Table is an outbox table of one of the presets.
+type Table struct {
+	DB             *sql.DB // with the schema
+	Schema, Preset string
+	insert         string // up to VALUES
+	places         string // of one row
+}
+
+// NewTable makes the table in the schema, named like its preset. Bodies of the preset order-chain may hold any bytes.
+func NewTable(t testing.TB, db *sql.DB, schema, preset string) *Table {
+	t.Helper()
+	ddl, err := migrations.DDL(preset, preset)
+	testkit.Must(t, err)
+	own := "biz_type, biz_key"
+	if preset == "order-chain" {
+		ddl = strings.Replace(ddl, "message_body    LONGTEXT", "message_body    LONGBLOB", 1)
+		own = "message_id, business_type, business_id"
+	}
+	testkit.Exec(t, db, ddl)
+	own += ", topic, tag, sharding_key, headers, message_body"
+	return &Table{
+		DB: db, Schema: schema, Preset: preset,
+		insert: "INSERT INTO `" + preset + "` (" + own + ") VALUES ",
+		places: "(" + strings.Repeat("?, ", strings.Count(own, ",")) + "?)",
+	}
+}
+
+// FullName is schema.table.
+func (tb *Table) FullName() string { return tb.Schema + "." + tb.Preset }
+
+// Name is the table's quoted name.
+func (tb *Table) Name() string { return "`" + tb.Preset + "`" }
+
+// Execer is a connection or a transaction.
+type Execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Insert writes rows with one statement.
+func (tb *Table) Insert(ctx context.Context, to Execer, rows ...Row) error {
+	var args []any
+	for _, r := range rows {
+		if tb.Preset == "order-chain" {
+			args = append(args, r.MessageID)
+		}
+		var headers any
+		if r.Headers != nil {
+			text, err := json.Marshal(r.Headers)
+			if err != nil {
+				return err
+			}
+			headers = string(text)
+		}
+		args = append(args, r.BizType, r.Key, r.Topic, nullable(r.Tag), nullable(r.ShardingKey), headers, r.body(tb))
+	}
+	_, err := to.ExecContext(ctx, tb.insert+strings.Repeat(tb.places+", ", len(rows)-1)+tb.places, args...)
+	return err
+}
+
+func nullable(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }
+
+// body is text for a text column: the driver would announce bytes, which the server refuses there unless they are UTF-8.
+func (r Row) body(tb *Table) any {
+	switch {
+	case r.Body == nil:
+		return nil
+	case tb.Preset == "order-chain":
+		return r.Body
+	}
+	return string(r.Body)
+}
+
+// SetBody changes the body of a row that has not been committed yet.
+func (tb *Table) SetBody(ctx context.Context, in Execer, r Row) error {
+	query, args := "UPDATE "+tb.Name()+" SET message_body = ? WHERE message_id = ?", []any{r.body(tb), r.MessageID}
+	if tb.Preset != "order-chain" {
+		query, args = "UPDATE "+tb.Name()+" SET message_body = ? WHERE biz_type = ? AND biz_key = ?", []any{r.body(tb), r.BizType, r.Key}
+	}
+	_, err := in.ExecContext(ctx, query, args...)
+	return err
+}
+
+// Count counts the rows for which a condition holds.
+func (tb *Table) Count(t testing.TB, where string) int {
+	t.Helper()
+	var n int
+	testkit.Must(t, tb.DB.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+tb.Name()+" WHERE "+where).Scan(&n))
+	return n
+}
+
+// SentIDs returns the message ids of the rows that are SENT.
+func (tb *Table) SentIDs(t testing.TB) map[string]bool {
+	t.Helper()
+	id := "message_id"
+	if tb.Preset != "order-chain" {
+		id = "CONCAT(biz_type, ':', biz_key)"
+	}
+	rows, err := tb.DB.QueryContext(t.Context(), "SELECT "+id+" FROM "+tb.Name()+" WHERE status = 2")
+	testkit.Must(t, err)
+	defer rows.Close()
+	set := map[string]bool{}
+	for rows.Next() {
+		var one string
+		testkit.Must(t, rows.Scan(&one))
+		set[one] = true
+	}
+	testkit.Must(t, rows.Err())
+	return set
+}
