@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -21,12 +22,19 @@ func prompt(t *testing.T, flavor testkit.Flavor, more ...string) *lab {
 	return l
 }
 
-// settled waits until the sweep that every start begins with is over, so that it brings nothing that comes later.
+// settled publishes a row through the log and waits until the sweeps that a start begins with are over, their second round
+// a second later too, so that they bring nothing that comes afterwards.
 func (l *lab) settled(key string) {
 	l.t.Helper()
 	l.commit(key)
 	l.sent()
-	l.swept()
+	runs, since := l.metric("sweep_runs_total"), time.Now()
+	l.wait("the sweeps to end", func() bool {
+		if now := l.metric("sweep_runs_total"); now != runs {
+			runs, since = now, time.Now()
+		}
+		return runs > 0 && time.Since(since) > 1200*time.Millisecond
+	})
 }
 
 func (l *lab) wantLetGo(cause string, rows int) {

@@ -49,9 +49,11 @@ type lab struct {
 	kafka  *kfake.Cluster
 	source string // the address in the configuration
 	user   string
-	dir    string
-	more   string // sections of the configuration
-	logs   *observer.ObservedLogs
+	// serverID under which the relay reads the log; 0: its own choice.
+	serverID uint32
+	dir      string
+	more     string // sections of the configuration
+	logs     *observer.ObservedLogs
 
 	cancel context.CancelFunc
 	ended  chan error
@@ -97,9 +99,9 @@ func (l *lab) config() *config.Config {
 	for _, name := range l.tables {
 		tables = append(tables, fmt.Sprintf("{name: %s.%s, preset: t_local_message}", l.schema, name))
 	}
-	yaml := fmt.Sprintf("source: {address: %q, user: %s}\ntables: [%s]\nsink: {kafka: {brokers: [%q]}}\n"+
+	yaml := fmt.Sprintf("source: {address: %q, user: %s, server_id: %d}\ntables: [%s]\nsink: {kafka: {brokers: [%q]}}\n"+
 		"checkpoint: {dir: %q}\nadmin: {listen: \"\"}\n%s\n",
-		l.source, l.user, strings.Join(tables, ", "), l.kafka.ListenAddrs()[0], l.dir, l.more)
+		l.source, l.user, l.serverID, strings.Join(tables, ", "), l.kafka.ListenAddrs()[0], l.dir, l.more)
 	cfg, _, err := config.Parse("lab", []byte(yaml), nil)
 	testkit.Must(l.t, err)
 	return cfg
