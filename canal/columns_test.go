@@ -256,3 +256,43 @@ func TestA61_ManyRowsInOneStatement(t *testing.T) {
 		}
 	})
 }
+
+// A27: with lower_case_table_names=1 the log has lower-case names, whatever the configuration says.
+func TestA27_LowerCaseTableNames(t *testing.T) {
+	l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB, Args: []string{"--lower-case-table-names=1"}}))
+	l.start(l.end())
+	l.exec("INSERT INTO T_Local_Message (biz_type, biz_key, topic, message_body) VALUES ('order', 'a', 'orders', 'x')")
+	if got := joined(l.published(1)); got != "a" {
+		t.Fatalf("published %s", got)
+	}
+}
+
+// Rows above 16 MiB come in several packets.
+func TestRowOfManyPackets(t *testing.T) {
+	l := newLab(t, testkit.SharedMySQL(t))
+	l.start(l.end())
+	l.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES ('order', 'a', 'orders', CONCAT('<', REPEAT('x', 40000000), '>'))")
+	l.published(1)
+	if body := l.rec.sent()[0].Body; len(body) != 40000002 || body[0] != '<' || body[len(body)-1] != '>' {
+		t.Fatalf("body of %d bytes", len(body))
+	}
+}
+
+// A18: more of ours in one transaction than the limit: let go whole, the next one comes.
+func TestA18_OversizeTransaction(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		l.start(l.end(), func(c *Config) { c.MaxTransactionBytes = 50_000 })
+		tx, err := l.sql.Begin()
+		testkit.Must(t, err)
+		for i := range 100 {
+			_, err := tx.Exec(insertRow, fmt.Sprint("k", i), strings.Repeat("x", 1000))
+			testkit.Must(t, err)
+		}
+		testkit.Must(t, tx.Commit())
+		l.insert("after")
+		if got := joined(l.published(1)); got != "after" || l.rec.causes()[outbox.CauseOversize] != 100 {
+			t.Fatalf("published %s, let go %v", got, l.rec.causes())
+		}
+	})
+}

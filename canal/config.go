@@ -67,7 +67,9 @@ type SchemaStore interface {
 // Handler takes what the reader finds. Its methods are called one at a time, from Run's goroutine or, while a stream is
 // open, from the stream's.
 type Handler interface {
-	// Connected opens a stream: the next transaction offered is the first behind from. Rows up to zoneEnd, the server's end
+	// Connected opens a stream: the next transaction offered is the first behind from. Its GTID set is always the whole one
+	// where the server has GTIDs: the first stream of a Run that began at a mere file and offset brings the set that
+	// belongs there, and whoever counts on from it must take it over. Rows up to zoneEnd, the server's end
 	// at this moment, may have been published before. failover tells that the server is another one with the same history:
 	// only the GTID set of from means anything then. An error ends the attempt.
 	Connected(ctx context.Context, from, zoneEnd outbox.Position, id server.ID, failover bool) error

@@ -28,9 +28,6 @@ type decoder struct {
 	domain uint32
 }
 
-// Header flags and MariaDB GTID flags that the library has no constant for.
-const flagIgnorable = replication.LOG_EVENT_IGNORABLE_F
-
 // decode translates one event. inner tells that it came out of a compressed transaction: it has no checksum, and its
 // position is that of the payload.
 func (d *decoder) decode(e *replication.BinlogEvent, inner bool) (*event, error) {
@@ -63,29 +60,16 @@ func (d *decoder) decode(e *replication.BinlogEvent, inner bool) (*event, error)
 		err = d.rows(ev, body, d.body(e, inner), e.Header.EventType == replication.MARIADB_WRITE_ROWS_COMPRESSED_EVENT_V1)
 	case *replication.ExecuteLoadQueryEvent:
 		err = d.query(ev, e.RawData) // the statement's text is somewhere in it
+	case *replication.TransactionPayloadEvent:
+		ev.kind = kindPayloadEnd
 	case *replication.GenericEvent:
 		d.generic(ev, e.Header)
 	}
-	if d.ender(ev.kind) {
-		ev.committed = seconds(e.Header.Timestamp, ev.committed)
+	if ev.kind != kindGTID && e.Header.Timestamp != 0 {
+		ev.committed = time.Unix(int64(e.Header.Timestamp), 0)
 	}
 	ev.end = d.Position
 	return ev, err
-}
-
-func (d *decoder) ender(k kind) bool {
-	switch k {
-	case kindCommit, kindRollback, kindStatement, kindPrepare, kindOutcome:
-		return true
-	}
-	return false
-}
-
-func seconds(timestamp uint32, known time.Time) time.Time {
-	if timestamp == 0 || !known.IsZero() {
-		return known
-	}
-	return time.Unix(int64(timestamp), 0)
 }
 
 // body is the event without its header and checksum.
@@ -177,7 +161,7 @@ func (d *decoder) generic(ev *event, h *replication.EventHeader) {
 		replication.APPEND_BLOCK_EVENT, replication.DELETE_FILE_EVENT, replication.IGNORABLE_EVENT,
 		replication.TRANSACTION_CONTEXT_EVENT, replication.VIEW_CHANGE_EVENT, replication.MARIADB_START_ENCRYPTION_EVENT:
 	default:
-		if h.Flags&flagIgnorable == 0 {
+		if h.Flags&replication.LOG_EVENT_IGNORABLE_F == 0 {
 			ev.kind, ev.typ = kindUnknown, byte(h.EventType)
 		}
 	}

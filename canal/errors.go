@@ -35,11 +35,12 @@ const (
 	classFenced  class = "fenced"  // another reader has our server id: back off long, no ping-pong (A13)
 	classGap     class = "gap"     // the log cannot be followed from here
 	classStuck   class = "stuck"   // the stream breaks at an event; if it does so again and again it is a gap
-	classHandler class = "handler" // the handler refused a transaction
+	classHandler class = "handler" // the handler or the store refused
+	classOther   class = "other"   // no stream could be opened, for a reason not listed
 )
 
 func classes() []class {
-	return []class{classLost, classBusy, classAccess, classFenced, classGap, classStuck, classHandler}
+	return []class{classLost, classBusy, classAccess, classFenced, classGap, classStuck, classHandler, classOther}
 }
 
 // handlerError marks what a Handler method returned.
@@ -51,12 +52,22 @@ func (e *handlerError) Error() string { return e.err.Error() }
 // Unwrap returns the handler's error.
 func (e *handlerError) Unwrap() error { return e.err }
 
+// streamError marks the end of a stream that was open.
+type streamError struct{ err error }
+
+// Error implements error.
+func (e *streamError) Error() string { return e.err.Error() }
+
+// Unwrap returns the reason.
+func (e *streamError) Unwrap() error { return e.err }
+
 // sort tells what the end of a stream means. With classGap comes the cause.
 func sort(err error) (class, outbox.GapCause) {
 	var (
 		gap     *gapError
 		answer  *mysql.MyError
 		handler *handlerError
+		broken  *streamError
 	)
 	switch {
 	case errors.As(err, &gap):
@@ -78,7 +89,10 @@ func sort(err error) (class, outbox.GapCause) {
 	case server.Busy:
 		return classBusy, ""
 	case server.Other:
-		return classStuck, "" // the library could not read an event
+		if errors.As(err, &broken) {
+			return classStuck, "" // the library could not read an event
+		}
+		return classOther, ""
 	}
 	return classLost, ""
 }

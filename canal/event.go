@@ -33,7 +33,7 @@ type event struct {
 
 	gtid      outbox.GTID // kindGTID
 	begun     bool        // kindGTID: the group has an ender (MariaDB says so here, MySQL by the BEGIN that follows)
-	committed time.Time   // kindGTID: exact commit time, if the log has it; enders: the header's second
+	committed time.Time   // kindGTID: exact commit time, if the log has it; others: the header's second
 
 	table *mapped   // kindInsert, kindChange
 	rows  rowImages // kindInsert

@@ -132,6 +132,13 @@ func (g *gauge) disconnected(c class, err error) {
 	g.state.Connected, g.waiting, g.state.Error = false, false, err.Error()
 }
 
+// stopped notes that nobody reads any more.
+func (g *gauge) stopped() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.state.Connected, g.waiting = false, false
+}
+
 // offering notes that a transaction was read and is being handed over.
 func (g *gauge) offering(txn *outbox.Txn) {
 	now := g.now()

@@ -57,7 +57,10 @@ func (r *Reader) Run(ctx context.Context, from outbox.Position) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.db.Close()) }()
+	defer func() {
+		r.gauge.stopped()
+		err = errors.Join(err, r.db.Close())
+	}()
 	r.failures, r.stuck = 0, 0
 	r.pos, r.set = from, nil
 	for ctx.Err() == nil {
@@ -100,6 +103,7 @@ func (r *Reader) attempt(ctx context.Context) error {
 		return err
 	}
 	r.ended(c, err)
+	why = err.Error()
 	if p, err = look(ctx, r.db); err != nil {
 		return fmt.Errorf("look at the server after a gap: %w", err)
 	}

@@ -52,7 +52,7 @@ const (
 func (s *schemaVersions) connect(ctx context.Context, tables []*mapped) error {
 	s.tried = map[string]time.Time{}
 	if s.info.RowMetadata == "FULL" {
-		return nil
+		return s.forget() // nobody would notice that they end
 	}
 	if err := s.load(); err != nil {
 		return err
@@ -88,12 +88,12 @@ func (s *schemaVersions) load() error {
 	if s.store != nil {
 		blobs, err := s.store.Schemas()
 		if err != nil {
-			return fmt.Errorf("read the stored column versions: %w", err)
+			return &handlerError{fmt.Errorf("read the stored column versions: %w", err)}
 		}
 		for name, blob := range blobs {
 			var v schemaVersion
 			if err := json.Unmarshal(blob, &v); err != nil {
-				return fmt.Errorf("stored column version of %s: %w", name, err)
+				return &handlerError{fmt.Errorf("stored column version of %s: %w", name, err)}
 			}
 			open[name] = v
 		}
@@ -132,7 +132,7 @@ func (s *schemaVersions) end(t *mapped, at outbox.Position) error {
 	delete(s.open, t.name)
 	if s.store != nil {
 		if err := s.store.SaveSchema(t.name, nil); err != nil {
-			return fmt.Errorf("remove the column version of %s: %w", t.name, err)
+			return &handlerError{fmt.Errorf("remove the column version of %s: %w", t.name, err)}
 		}
 	}
 	s.refresh(t)
@@ -162,7 +162,7 @@ func (s *schemaVersions) forget() error {
 			continue
 		}
 		if err := s.store.SaveSchema(name, nil); err != nil {
-			return fmt.Errorf("remove the column version of %s: %w", name, err)
+			return &handlerError{fmt.Errorf("remove the column version of %s: %w", name, err)}
 		}
 	}
 	return nil
@@ -190,7 +190,7 @@ func (s *schemaVersions) keep(name string, v schemaVersion) error {
 			err = s.store.SaveSchema(name, blob)
 		}
 		if err != nil {
-			return fmt.Errorf("store the column version of %s: %w", name, err)
+			return &handlerError{fmt.Errorf("store the column version of %s: %w", name, err)}
 		}
 	}
 	s.open[name] = v

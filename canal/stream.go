@@ -56,7 +56,7 @@ func (s *stream) run(cfg Config, peer peer, from outbox.Position, events replica
 	w.limit(3 * cfg.Heartbeat)
 	// With a handler of ours no event comes out here, only the end. It does so when the reading goroutine is done with us.
 	_, err = streamer.GetEvent(context.WithoutCancel(s.ctx))
-	return s.reason(err)
+	return &streamError{s.reason(err)}
 }
 
 // reason prefers what we know to what the library makes of it.
@@ -105,7 +105,8 @@ func prepareDump(conn *client.Conn, info server.Info, from outbox.Position) erro
 		statements = append(statements, "SET SESSION skip_replication=1")
 	}
 	for _, statement := range statements {
-		if _, err := conn.Execute(statement); err != nil && mysql.ErrorCode(err.Error()) == 0 {
+		var refused *mysql.MyError
+		if _, err := conn.Execute(statement); err != nil && !errors.As(err, &refused) {
 			return fmt.Errorf("prepare the dump: %w", err)
 		}
 	}

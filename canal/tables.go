@@ -89,7 +89,8 @@ func (r *registry) observe(tm *replication.TableMapEvent, body []byte) {
 	if t == nil || bytes.Equal(t.body, body) {
 		return
 	}
-	t.plan, t.body = r.plan(t, tm, body), body
+	t.plan = r.plan(t, tm, body)
+	t.body = bytes.Clone(body) // it may be a piece of a large payload
 	if t.plan.fault != "" {
 		t.body = nil // it may be mended by the next time
 		t.faults.report(t.name, t.plan.fault)

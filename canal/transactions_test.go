@@ -265,3 +265,19 @@ func TestA22_TaggedGTIDs(t *testing.T) {
 		t.Fatalf("resumed from %s", from)
 	}
 }
+
+// On MariaDB our own updates, marked to be skipped, do not come back at all.
+func TestSkippedTransactionsAreNotSent(t *testing.T) {
+	l := newLab(t, testkit.SharedMariaDB(t))
+	l.start(l.end())
+	l.insert("a")
+	l.published(1)
+	l.caughtUp()
+	before := metric(t, l.reg, "canal_outbox_binlog_transactions_total")
+	l.session("SET SESSION skip_replication = 1", "UPDATE t_local_message SET status = 2", "UPDATE t_local_message SET status = 3")
+	l.caughtUp()
+	if n := metric(t, l.reg, "canal_outbox_binlog_transactions_total") - before; n != 0 {
+		t.Fatalf("%v transactions came", n)
+	}
+	l.expect("a", nil)
+}

@@ -44,7 +44,8 @@ func TestA06_ClassOfAnError(t *testing.T) {
 		{&net.OpError{Op: "dial", Err: errors.New("refused")}, classLost, ""},
 		{&gapError{outbox.GapLostEvents, "incident"}, classGap, outbox.GapLostEvents},
 		{&handlerError{errors.New("table gone")}, classHandler, ""},
-		{errors.New("invalid table id 7, no corresponding table map event"), classStuck, ""},
+		{&streamError{errors.New("invalid table id 7, no corresponding table map event")}, classStuck, ""},
+		{errors.New("tls: failed to verify certificate"), classOther, ""},
 	} {
 		if got, cause := sort(c.err); got != c.class || cause != c.cause {
 			t.Errorf("%v: %s %s, want %s %s", c.err, got, cause, c.class, c.cause)
@@ -55,7 +56,7 @@ func TestA06_ClassOfAnError(t *testing.T) {
 // A54: what breaks a stream at the same place again and again is a gap, once.
 func TestStuckBecomesAGap(t *testing.T) {
 	r := &Reader{}
-	broken := errors.New("event cannot be read")
+	broken := &streamError{errors.New("event cannot be read")}
 	for i, want := range []class{classStuck, classStuck, classGap, classStuck} {
 		if got, _ := r.classify(broken); got != want {
 			t.Fatalf("attempt %d: %s", i, got)
@@ -158,5 +159,26 @@ func TestA53_ErrorsQuoteNoEvent(t *testing.T) {
 	err := s.reason(pingcap.Trace(&replication.EventError{Header: &replication.EventHeader{EventType: replication.QUERY_EVENT}, Err: "EOF", Data: []byte("secret")}))
 	if text := fmt.Sprintf("%v %+v", err, err); text == "" || strings.Contains(text, "secret") {
 		t.Fatalf("error %s", text)
+	}
+}
+
+// A20: a payload without an ender of its own is ended by its end. A40: types beyond the library's list.
+func TestA20_A40_KindsOfEvents(t *testing.T) {
+	generic := func(typ byte, flags uint16) *replication.BinlogEvent {
+		return &replication.BinlogEvent{Header: &replication.EventHeader{EventType: replication.EventType(typ), Flags: flags}, Event: &replication.GenericEvent{}}
+	}
+	d := &decoder{tables: newRegistry[plainTable](nil, nil)}
+	for _, c := range []struct {
+		e    *replication.BinlogEvent
+		want kind
+	}{
+		{&replication.BinlogEvent{Header: &replication.EventHeader{}, Event: &replication.TransactionPayloadEvent{}}, kindPayloadEnd},
+		{generic(172, 0), kindUnknown}, {generic(199, 0), kindUnknown}, {generic(199, replication.LOG_EVENT_IGNORABLE_F), kindNothing},
+		{generic(byte(replication.INCIDENT_EVENT), 0), kindIncident}, {generic(byte(replication.XA_PREPARE_LOG_EVENT), 0), kindPrepare},
+		{generic(byte(replication.VIEW_CHANGE_EVENT), 0), kindNothing}, {generic(byte(replication.STOP_EVENT), 0), kindNothing},
+	} {
+		if ev, err := d.decode(c.e, false); err != nil || ev.kind != c.want {
+			t.Errorf("%s: kind %d, want %d (%v)", c.e.Header.EventType, ev.kind, c.want, err)
+		}
 	}
 }
