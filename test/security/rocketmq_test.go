@@ -1,0 +1,63 @@
+package security
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// readable are the request codes that the broker answers without a signature, so that the test kit can look into it:
+// create topic, pull, maximum and minimum offset.
+const readable = "17,11,30,31"
+
+// The real broker with authentication: signed messages are taken; a wrong or missing key is refused, which the log says,
+// and which costs the row no try and shows no secret.
+func TestRocketMQCredentials(t *testing.T) {
+	q := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: map[string]int{"orders": 1}, Config: map[string]string{
+		"authenticationEnabled":                "true",
+		"authenticationProvider":               "org.apache.rocketmq.auth.authentication.provider.DefaultAuthenticationProvider",
+		"authenticationMetadataProvider":       "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider",
+		"initAuthenticationUser":               fmt.Sprintf(`{"username":"relay","password":%q}`, password),
+		"innerClientAuthenticationCredentials": fmt.Sprintf(`{"accessKey":"relay","secretKey":%q}`, password),
+		"authenticationWhitelist":              readable,
+	}})
+	s := outboxTable(t)
+	sink := func(keys string) string {
+		return s.to(fmt.Sprintf("rocketmq: {name_servers: [%q]%s}", q.NameServer(), keys))
+	}
+	right := sink(fmt.Sprintf(", access_key: relay, secret_key: %q", password))
+
+	r := newChild(t, right)
+	if printed, code := r.command("doctor"); !strings.Contains(printed, "the broker answers") {
+		t.Errorf("doctor: code %d\n%s", code, printed)
+	}
+	r.start()
+	s.insert(t, "signed")
+	s.awaitSent(t, "signed")
+	r.kill()
+
+	const wrong = "a-wrong-one-entirely"
+	s.insert(t, "waiting")
+	for name, keys := range map[string]string{"wrong key": ", access_key: relay, secret_key: " + wrong, "no key": ""} {
+		t.Run(name, func(t *testing.T) {
+			r := newChild(t, sink(keys))
+			r.start()
+			r.says("the broker does not take messages", "CODE: 16") // NO_PERMISSION
+			if n := s.table.Count(t, "status IN (0, 1) AND retry_count = 0 AND biz_key = 'waiting'"); n != 1 {
+				t.Error("the row was not left as it is")
+			}
+			if printed, _ := r.command("doctor"); strings.Contains(printed+r.printed(), wrong) {
+				t.Error("the secret key is shown")
+			}
+		})
+	}
+	newChild(t, right).start()
+	s.awaitSent(t, "waiting")
+	records, err := testkit.ReadRocketMQTopic(t.Context(), q.NameServer(), "orders")
+	testkit.Must(t, err)
+	if len(records) != 2 {
+		t.Errorf("%d messages are in the broker, 2 were committed", len(records))
+	}
+}
