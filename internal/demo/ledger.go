@@ -57,9 +57,8 @@ type ledger struct {
 	waiting    map[string]time.Time // committed and not arrived: when COMMIT was sent
 	committed  int                  // messages
 	published  int                  // distinct committed messages that arrived
-	arrivals   int
-	copies     int // arrivals beyond the first of each message
-	rolledBack int // transactions
+	copies     int                  // arrivals beyond the first of each message
+	rolledBack int                  // transactions
 	failures   []error
 	window     []time.Duration // since the last look
 	calm       []time.Duration // since the start, until Disturb
@@ -125,7 +124,6 @@ func (l *ledger) Arrived(arrivals []arrival) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range arrivals {
-		l.arrivals++
 		e := l.entry(a.id)
 		e.copies++
 		if e.copies > 1 {
@@ -169,13 +167,6 @@ func (l *ledger) Waiting(limit time.Time) int {
 		}
 	}
 	return n
-}
-
-// Arrivals counts everything that was received, copies included.
-func (l *ledger) Arrivals() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.arrivals
 }
 
 // Copies counts what was received beyond the first of each message.

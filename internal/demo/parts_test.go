@@ -1,12 +1,15 @@
 package demo
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/config"
@@ -124,4 +127,25 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("brief(%v) = %q", d, got)
 		}
 	}
+}
+
+// A lost message must not keep the demo waiting because newer ones and copies go on arriving.
+func TestWaitingForALostMessageEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var out strings.Builder
+		d := &demo{book: newLedger(), screen: newScreen(&out, func(err error) { t.Error(err) })}
+		d.book.Committed([]message{{id: "lost"}}, time.Now().Add(-time.Second))
+		go func() {
+			for n := 0; pause(ctx, time.Second) == nil; n++ {
+				pair(d.book, fmt.Sprint(n), 2)
+			}
+		}()
+		if err := d.caughtUp(ctx, time.Now()); err != nil || !strings.Contains(out.String(), "1 of them are still not published") {
+			t.Errorf("%v: %s", err, out.String())
+		}
+		cancel()
+		synctest.Wait()
+	})
 }

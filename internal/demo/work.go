@@ -60,6 +60,7 @@ func pause(ctx context.Context, length time.Duration) error {
 const patience = 30 * time.Second
 
 // await waits until done, as long as progress changes within patience. It returns false when nothing moved any more.
+// progress must be about what is awaited: copies, or newer messages, would keep it waiting for a lost one for ever.
 func (d *demo) await(ctx context.Context, done func() (bool, error), progress func() int) (bool, error) {
 	last, since := progress(), time.Now()
 	for {
@@ -81,15 +82,16 @@ func (d *demo) await(ctx context.Context, done func() (bool, error), progress fu
 
 // settle waits until the account can be made. It is no error if something stays behind: the account will say what.
 func (d *demo) settle(ctx context.Context) error {
-	sent := 0
+	unpublished := func() int { return d.book.Waiting(time.Now()) }
+	if _, err := d.await(ctx, func() (bool, error) { return unpublished() == 0, nil }, unpublished); err != nil {
+		return err
+	}
+	unsent := 0
 	_, err := d.await(ctx, func() (bool, error) {
-		if d.book.Waiting(time.Now()) > 0 {
-			return false, nil
-		}
 		rows, err := d.database.rows(ctx)
-		sent = rows[sentStatus]
-		return err == nil && Account{Rows: rows}.total() == sent, err
-	}, func() int { return d.book.Arrivals() + sent })
+		unsent = Account{Rows: rows}.total() - rows[sentStatus]
+		return err == nil && unsent == 0, err
+	}, func() int { return unsent })
 	return err
 }
 
