@@ -85,7 +85,7 @@ func (m *mark) idle(at outbox.Position) {
 // settle marks one row of a transaction as settled. Settling more rows than were opened, or a transaction never opened, is
 // an error of the caller; transactions forgotten by reset are ignored.
 func (m *mark) settle(seq uint64) error {
-	if seq < m.floor {
+	if m.forgotten(seq) {
 		return nil
 	}
 	if seq < m.first {
@@ -102,6 +102,9 @@ func (m *mark) settle(seq uint64) error {
 	m.advance()
 	return nil
 }
+
+// forgotten reports whether reset has forgotten a transaction.
+func (m *mark) forgotten(seq uint64) bool { return seq < m.floor }
 
 func (m *mark) advance() {
 	n := 0

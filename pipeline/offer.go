@@ -97,7 +97,7 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 		e := &entries[i]
 		e.message, e.seq, e.size = m, seq, m.Size()
 		if !p.registry.reserve(m.Identity, e) {
-			p.settleRow(e)
+			p.leaveToOwner(e)
 			continue
 		}
 		if cause := p.unfit(m, txn.CommittedAt, inZone); cause != "" {
@@ -117,6 +117,17 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 		return p.checkZone(ctx)
 	}
 	return nil
+}
+
+// leaveToOwner drops a row that somebody owns. Its transaction need not wait for the owner, unless that is the fast path
+// itself with a transaction that a move of the position has forgotten: then the owner answers for this one. Callers hold mu.
+func (p *Pipeline) leaveToOwner(e *entry) {
+	owner := p.registry[e.message.Identity]
+	if owner.seq != 0 && p.mark.forgotten(owner.seq) {
+		owner.seq = e.seq
+		return
+	}
+	p.settleRow(e)
 }
 
 // enter waits for room and tells whether a transaction ending at end lies in the catch-up zone, as the zone stands when the

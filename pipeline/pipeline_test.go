@@ -61,6 +61,29 @@ func TestOwnedRowsAreDropped(t *testing.T) {
 	})
 }
 
+// A row in flight whose transaction comes again after a move back holds the checkpoint there, too.
+func TestMoveBackKeepsTheMarkBehindRowsInFlight(t *testing.T) {
+	run(t, Config{}, func(b *bench) {
+		b.sink.answer = nil
+		b.offer(row(1))
+		if err := b.Move(outbox.MySQL, end(0)); err != nil {
+			t.Fatal(err)
+		}
+		b.next = 0
+		b.offer(row(1))
+		b.offer()
+		b.wantSent("1")
+		if at, moved := b.Checkpoint(); moved {
+			t.Fatalf("the checkpoint %v passed a row in flight", at)
+		}
+		b.results(results(b.sink, outbox.Outcome{}, row(1)))
+		b.Settled(b.acks.take())
+		if at, moved := b.Checkpoint(); !moved || at.Offset != 200 {
+			t.Fatalf("checkpoint %v %v", at, moved)
+		}
+	})
+}
+
 func TestRowsThatAreNotDueOrNotPendingAreLetGo(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		commit := time.Now()
@@ -312,6 +335,28 @@ func TestClaimsAreGivenBackWhenASweptRowIsLetGo(t *testing.T) {
 		b.Confirmed(list)
 		if s := b.Snapshot(); s.Owned != 0 || s.Unconfirmed != 0 {
 			t.Fatalf("left over: %+v", s)
+		}
+	})
+}
+
+// D16, design 1 "outage: per broker or partition": rows of a part that is away are let go at once and without budget, they do
+// not open the breaker, and rows for other parts flow.
+func TestD16_PartOfTheClusterIsAway(t *testing.T) {
+	run(t, Config{MaxRetry: 1}, func(b *bench) {
+		b.sink.answer = func(m *outbox.Message) outbox.Outcome {
+			if m.Key == "dead" {
+				return outbox.Outcome{Class: outbox.ClassOutage, Partial: true, Reason: "no leader"}
+			}
+			return outbox.Outcome{}
+		}
+		for i := range 3 * openAfter {
+			b.offer(row(i, func(m *outbox.Message) { m.Key = "dead" }))
+		}
+		b.offer(row(100))
+		b.wantVerdicts("100 sent")
+		b.Settled(b.acks.take())
+		if at, _ := b.Checkpoint(); at.Offset != end(uint64(3*openAfter+1)).Offset {
+			t.Fatalf("rows of the part that is away hold the checkpoint at %v", at)
 		}
 	})
 }
