@@ -15,6 +15,7 @@ package ack
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,6 +59,7 @@ type Config struct {
 	MarkEvery    time.Duration  // longest wait of a verdict for its batch to fill; 20 ms
 	FlushTimeout time.Duration  // for what is queued when Run is told to end; 10 s
 	Retry        outbox.Backoff // between attempts while the database is away; 100 ms doubled to 5 s
+	Random       func() float64 // jitter, in [0,1); math/rand
 }
 
 const (
@@ -107,6 +109,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.FlushTimeout <= 0 {
 		c.FlushTimeout = 10 * time.Second
+	}
+	if c.Random == nil {
+		c.Random = rand.Float64
 	}
 	if c.Retry.Base <= 0 && len(c.Retry.Schedule) == 0 {
 		c.Retry = outbox.Backoff{Base: 100 * time.Millisecond, Max: 5 * time.Second}

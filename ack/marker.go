@@ -3,7 +3,6 @@ package ack
 import (
 	"cmp"
 	"context"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -28,7 +27,7 @@ func (a *Acker) markNext(ctx, work context.Context, patience time.Duration) bool
 	slices.SortFunc(batch, byPrimaryKey)
 	if err := a.apply(work, batch); err != nil {
 		a.metrics.markErrors.Inc()
-		first := a.marks.failed(table, batch, func(n int) time.Duration { return a.cfg.Retry.Delay(n, rand.Float64()) })
+		first := a.marks.failed(table, batch, func(n int) time.Duration { return a.cfg.Retry.Delay(n, a.cfg.Random()) })
 		if first && work.Err() == nil { // our own cut says nothing about the database
 			a.log.Warn("cannot write statuses to the table, retrying; published messages stay in the journal and are not "+
 				"published again", zap.String("table", table), zap.Error(err))

@@ -13,6 +13,7 @@ package fallback
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,6 +61,8 @@ type Config struct {
 	Patience     time.Duration // how long to wait for a reader that makes no progress; 10 s
 	ClaimTimeout time.Duration // age from which a claim is expired; 60 s
 	Batch        int           // rows in a page: selected, claimed and read back together; 500, and never more
+
+	Random func() float64 // jitter, in [0,1); math/rand
 }
 
 const maxBatch = 500 // rows in one statement (design 1, Writing rules)
@@ -77,6 +80,9 @@ func (c *Config) setDefaults() {
 		if *d.value <= 0 {
 			*d.value = d.def
 		}
+	}
+	if c.Random == nil {
+		c.Random = rand.Float64
 	}
 	if c.Batch <= 0 || c.Batch > maxBatch {
 		c.Batch = maxBatch

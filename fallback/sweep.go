@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"go.uber.org/zap"
@@ -54,7 +53,7 @@ func (s *Sweeper) once(ctx context.Context) {
 		s.metrics.runs.WithLabelValues(runFailed).Inc()
 		s.restoreWishes(answer)
 		// Where only some tables fail, a nudge for the others does not wait for them.
-		s.plan.failed(now, r.zero, r.swept == 0, retry.Delay(s.failures, rand.Float64()))
+		s.plan.failed(now, r.zero, r.swept == 0, retry.Delay(s.failures, s.cfg.Random()))
 		s.failures++
 		if s.failures == 1 {
 			s.log.Warn("the sweep is not complete, trying again: rows that the binlog did not deliver wait", zap.Error(err))
