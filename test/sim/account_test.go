@@ -1,0 +1,148 @@
+package sim
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// account is what the checks know of a row.
+type account struct {
+	records    int  // in the broker
+	acked      int  // the process that has the broker's word for it
+	journalled bool // the journal on the disk has it
+	shown      bool // the table has answered to its SENT
+
+	foreignSent bool // another sender says that it was sent
+	touched     bool // by a second writer
+	refused     int  // times that a process was told so
+	unknown     int  // times that a process got no answer
+	attempts    uint64
+
+	fast fastPath
+}
+
+// fastPath is what one process did with a row that its stream offered.
+type fastPath struct {
+	life     int
+	offered  bool
+	handed   bool         // to the sink, and not answered since
+	answer   outbox.Class // the last one
+	answered bool
+	swept    bool // a page of the sweep showed it
+	told     bool // the check of the catch-up zone said that it is not to be published
+	forgiven bool // the mark was moved: its transaction is forgotten
+}
+
+// reset is for a row that somebody made PENDING again: what was known of it counts no more.
+func (a *account) reset() {
+	a.acked, a.journalled, a.foreignSent, a.touched, a.fast = 0, false, false, true, fastPath{}
+}
+
+// of returns the account of the row with one process, which begins empty. Callers hold mu.
+func (r *row) of(life int) *fastPath {
+	if r.fast.life != life {
+		r.fast = fastPath{life: life}
+	}
+	return &r.fast
+}
+
+// handedOver checks a message that a process gives to its sink. Callers hold mu.
+func (w *world) handedOver(i *incarnation, m *outbox.Message) *row {
+	r := w.byID[m.Identity]
+	if r == nil {
+		w.violation("P2", "a message of no committed row: %+v", m.Identity)
+		return nil
+	}
+	w.note(i.life, "send", name(m.Identity), m.Path.String(), 0)
+	w.checkBody(r, m)
+	switch {
+	case r.acked == i.life:
+		w.violation("P3", "%s is sent again by the process that has its acknowledgement", name(r.Identity))
+	case r.journalled:
+		w.violation("P3", "%s is sent again though the journal has it", name(r.Identity))
+	case r.status == outbox.Sent && !r.foreignSent && !r.gone:
+		w.violation("P3", "%s is sent again though the table shows it as SENT", name(r.Identity))
+	}
+	late := r.retries > 0 || r.due.Sub(r.committed) > 2*time.Second
+	if ahead := time.Until(r.due); late && ahead > 60*time.Millisecond && !r.touched && !r.gone {
+		w.violation("due", "%s is sent %v before its time", name(r.Identity), ahead)
+	}
+	f := r.of(i.life)
+	f.handed, f.answered = true, false
+	r.attempts++
+	return r
+}
+
+func (w *world) checkBody(r *row, m *outbox.Message) {
+	id, text, _ := strings.Cut(string(m.Body), "/")
+	version, err := strconv.Atoi(text)
+	if err != nil || id != r.MessageID || version > r.version || m.Key != r.key || m.Topic != r.topic {
+		w.violation("P2", "%s is sent as %q, key %q, topic %q; the row has version %d", name(r.Identity), m.Body, m.Key, m.Topic, r.version)
+	}
+	if m.Path == outbox.PathSweep && m.Claim == "" {
+		w.violation("claim", "the sweep sends %s without a claim", name(r.Identity))
+	}
+}
+
+// answered notes what a process was told about a message. Callers hold mu.
+func (w *world) answered(i *incarnation, r *row, o outbox.Outcome) {
+	w.note(i.life, "answer", name(r.Identity), o.Class.String(), 0)
+	f := r.of(i.life)
+	f.handed, f.answered, f.answer = false, true, o.Class
+	switch o.Class {
+	case outbox.ClassNone:
+		r.acked = i.life
+	case outbox.ClassRefused, outbox.ClassPermanent:
+		r.refused++
+	case outbox.ClassUnknown:
+		r.unknown++
+	case outbox.ClassTopic:
+		i.topics[r.topic] = true
+	}
+}
+
+// budget is how many refusals a row may use up. Callers hold mu.
+func (w *world) budget(r *row) int {
+	if r.maxRetry >= 0 {
+		return r.maxRetry
+	}
+	return w.plan.settings.Pipeline.MaxRetry
+}
+
+// burnt is the most that a row's retry count may be: refusals, and silences that count as one (the third, while others of
+// its topic are answered). Callers hold mu.
+func (r *row) burnt() int { return r.refused + max(0, r.unknown-2) }
+
+// settled tells whether the checkpoint may pass a row that the log showed, and if not, why. Callers hold mu.
+func (w *world) settled(i *incarnation, r *row) (why string) {
+	f := r.of(i.life)
+	switch {
+	case r.gone, r.touched, f.forgiven, r.journalled, r.status != outbox.Pending:
+		return ""
+	case f.handed:
+		return "in the sink's hands"
+	case f.answered && f.answer == outbox.ClassNone:
+		return "acknowledged and not journalled"
+	case r.retries > 0, r.first.status != outbox.Pending:
+		return "" // a refusal was written; never for the fast path
+	case f.answered:
+		return w.settledAnswer(f)
+	case r.due.Sub(r.committed) > 2*time.Second, time.Until(r.due) > 0, i.topics[r.topic], f.told, f.swept:
+		return "" // let go, or the sweep may own it
+	case !f.offered:
+		return "never offered"
+	}
+	return "offered and forgotten"
+}
+
+// settledAnswer is for rows that the sink has answered last.
+func (w *world) settledAnswer(f *fastPath) string {
+	switch f.answer {
+	case outbox.ClassTopic, outbox.ClassOutage, outbox.ClassService:
+		return "" // may have been let go
+	}
+	return "answered " + f.answer.String() + ", and the table does not show it"
+}

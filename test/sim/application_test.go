@@ -1,0 +1,218 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// This file is the application: its transactions and everybody else who writes to the table.
+
+// work starts everything that happens by the clock.
+func (w *world) work() {
+	for i := range w.plan.txns {
+		t := w.plan.txns[i]
+		time.AfterFunc(t.at+time.Duration(i), func() { w.begin(t, i) })
+	}
+	for _, o := range w.plan.operations {
+		time.AfterFunc(o.at, func() { w.operate(o) })
+	}
+}
+
+// begin inserts the rows of a transaction: they have their ids from now on.
+func (w *world) begin(t txnPlan, number int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if down, is := covering(w.plan.database, w.at()); is { // the application waits, too
+		time.AfterFunc(down.to-w.at()+time.Duration(number)*time.Microsecond, func() { w.begin(t, number) })
+		return
+	}
+	if t.kind == truncation {
+		w.truncate(number)
+		return
+	}
+	w.open++
+	var rows []*row
+	if t.kind != foreign {
+		for i := range t.rows {
+			rows = append(rows, w.newRow(t, i))
+		}
+	}
+	time.AfterFunc(t.takes, func() { w.finish(t, number, rows) })
+}
+
+// finish commits a transaction or rolls it back.
+func (w *world) finish(t txnPlan, number int, rows []*row) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if down, is := covering(w.plan.database, w.at()); is {
+		time.AfterFunc(down.to-w.at()+time.Duration(number)*time.Microsecond, func() { w.finish(t, number, rows) })
+		return
+	}
+	w.open--
+	switch t.kind {
+	case rolledBack:
+		return
+	case foreign:
+		w.append(&entry{reason: "foreign"})
+	case hidden:
+		w.enter(rows, -1, t.late)
+	case letGo:
+		w.enter(rows, -1, t.late)
+		w.append(&entry{reason: "let go", letGo: []outbox.LetGo{{Table: tableName, Cause: t.cause, Rows: len(rows)}}})
+	case xa:
+		w.open++
+		w.append(&entry{reason: "XA PREPARE", letGo: []outbox.LetGo{{Table: tableName, Cause: outbox.CauseXA, Rows: len(rows)}}})
+		time.AfterFunc(t.takes*20, func() { w.endXA(t, rows) })
+	default:
+		e := &entry{reason: "insert", rows: rows}
+		w.enter(rows, w.append(e), t.late)
+		if t.kind == shortLived {
+			time.AfterFunc(t.late+t.takes, func() { w.remove(rows) })
+		}
+	}
+}
+
+func (w *world) endXA(t txnPlan, rows []*row) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open--
+	if t.commit {
+		w.enter(rows, -1, t.late)
+	}
+	w.append(&entry{reason: "XA end"})
+}
+
+// enter makes rows part of the table. They can be locked from now on, and seen a little later (A35). Callers hold mu.
+func (w *world) enter(rows []*row, entry int, late time.Duration) {
+	for _, r := range rows {
+		r.entry, r.committed, r.visible = entry, time.Now(), time.Now().Add(late)
+		r.first.status, r.first.due = r.status, r.due
+		w.table[r.ID], w.byID[r.Identity] = r, r
+		w.lives = append(w.lives, r)
+		w.note(0, "commit", name(r.Identity), "id "+r.ID+" "+r.key+" "+r.topic, entry)
+	}
+}
+
+func (w *world) remove(rows []*row) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range rows {
+		w.drop(r, "delete")
+	}
+	w.append(&entry{reason: "delete"})
+}
+
+// drop takes a row out of the table. Callers hold mu.
+func (w *world) drop(r *row, why string) {
+	if !r.gone {
+		r.gone = true
+		delete(w.table, r.ID)
+		w.note(0, why, name(r.Identity), "", 0)
+	}
+}
+
+// truncate empties the table and starts its ids anew, as soon as nobody has rows in a transaction. Callers hold mu.
+func (w *world) truncate(number int) {
+	if w.open > 0 {
+		time.AfterFunc(5*time.Millisecond+time.Duration(number), func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.truncate(number)
+		})
+		return
+	}
+	for _, r := range w.lives {
+		w.drop(r, "truncate")
+	}
+	w.nextID = 0
+	w.append(&entry{reason: "TRUNCATE", letGo: []outbox.LetGo{{Table: tableName, Cause: outbox.CauseStatement}}})
+}
+
+// choose draws a row of the table that a condition holds for; nil when there is none. Callers hold mu.
+func (w *world) choose(n uint64, fits func(*row) bool) *row {
+	var list []*row
+	for _, r := range w.lives {
+		if !r.gone && !r.visible.After(time.Now()) && fits(r) {
+			list = append(list, r)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return list[n%uint64(len(list))]
+}
+
+// operate carries out what a second writer does to a row or an operator to the service.
+func (w *world) operate(o operation) {
+	switch o.what {
+	case doMoveTo, doNudge:
+		w.command(o)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, down := covering(w.plan.database, w.at()); down {
+		return
+	}
+	switch o.what {
+	case doRotate:
+		w.rotate()
+	case doPurge:
+		w.purge()
+	case doFailover:
+		w.failover()
+	default:
+		w.change(o)
+	}
+}
+
+// change is what a second writer does to one row. Callers hold mu.
+func (w *world) change(o operation) {
+	pending := func(r *row) bool { return r.status == outbox.Pending }
+	var r *row
+	switch o.what {
+	case doHold:
+		if r = w.choose(o.row, pending); r != nil {
+			r.status = outbox.Held
+			time.AfterFunc(o.for_, func() { w.release(r) })
+		}
+	case doMark:
+		if r = w.choose(o.row, pending); r != nil {
+			r.status, r.foreignSent = outbox.Sent, true
+		}
+	case doDelete:
+		if r = w.choose(o.row, func(*row) bool { return true }); r != nil {
+			w.drop(r, "delete")
+		}
+	case doReset:
+		if r = w.choose(o.row, func(r *row) bool { return r.status == outbox.Sent || r.status == outbox.Failed }); r != nil {
+			r.status, r.retries, r.due = outbox.Pending, 0, time.Time{}
+			r.account.reset()
+		}
+	case doEdit:
+		if r = w.choose(o.row, pending); r != nil {
+			r.version++
+		}
+	case doPostpone:
+		if r = w.choose(o.row, pending); r != nil {
+			r.due = time.Now().Add(2*time.Second + o.for_)
+		}
+	}
+	if r != nil {
+		r.touched = true
+		w.note(0, "second writer", name(r.Identity), r.status.String(), int(o.what))
+		w.append(&entry{reason: "update"})
+	}
+}
+
+func (w *world) release(r *row) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !r.gone && r.status == outbox.Held {
+		r.status = outbox.Pending
+		r.account.reset() // a verdict that came meanwhile was not written
+		w.note(0, "second writer", name(r.Identity), "pending", 0)
+		w.append(&entry{reason: "update"})
+	}
+}

@@ -1,0 +1,272 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+// broker keeps what was published.
+type broker struct {
+	records []record
+	lanes   map[string]*lane
+}
+
+// record is one stored copy.
+type record struct {
+	row  *row
+	path outbox.Path
+	at   time.Duration
+	life int
+}
+
+// lane is one partition as one key sees it: what arrives is stored in the order of the sends.
+type lane struct{ last time.Duration }
+
+// sinkModel is sink.Sink for one process.
+type sinkModel struct {
+	i      *incarnation
+	closed bool
+	flying []*flight // in the order of the sends
+}
+
+// flight is one message on its way.
+type flight struct {
+	batch   *batch
+	row     *row
+	message *outbox.Message
+	dice    *dice
+	wire    string // lane
+	stored  bool
+	lost    bool // never arrives: the process died with it
+	told    bool // it has its result
+}
+
+// batch collects the results of one Send, so that some come together.
+type batch struct {
+	done  func([]sink.Result)
+	ready []sink.Result
+	timed bool
+}
+
+func newSink(i *incarnation) *sinkModel { return &sinkModel{i: i} }
+
+// Send implements sink.Sink.
+func (s *sinkModel) Send(list []*outbox.Message, done func([]sink.Result)) {
+	if s.i.step("send") {
+		return
+	}
+	w := s.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := &batch{done: done}
+	for _, m := range list {
+		r := w.handedOver(s.i, m)
+		if r == nil {
+			continue
+		}
+		f := &flight{batch: b, row: r, message: m, dice: newDice(w.seed, "broker", hash(m.MessageID), r.attempts), wire: m.Topic + "/" + m.Key}
+		if m.Key == "" {
+			f.wire += m.MessageID
+		}
+		s.flying = append(s.flying, f)
+		if s.closed {
+			s.answer(f, outbox.Outcome{Class: outbox.ClassOutage, Reason: "closed"}, 0)
+			continue
+		}
+		at := w.at() + f.dice.between(100*time.Microsecond, 3*time.Millisecond)
+		l := w.lanes[f.wire]
+		if l == nil {
+			l = &lane{}
+			w.lanes[f.wire] = l
+		}
+		l.last = max(at, l.last+time.Duration(1+f.dice.n(1000)))
+		time.AfterFunc(l.last-w.at(), func() { s.arrive(f) })
+	}
+}
+
+// arrive is the moment at which the broker has the message and decides.
+func (s *sinkModel) arrive(f *flight) {
+	w := s.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f.lost {
+		return
+	}
+	at := w.at()
+	if b, down := covering(w.plan.broker, at); down {
+		if b.silent { // stopped: it goes on where it was, in the same order
+			l := w.lanes[f.wire]
+			l.last = max(l.last, b.to) + time.Duration(1+f.dice.n(1000))
+			time.AfterFunc(l.last-at, func() { s.arrive(f) })
+			return
+		}
+		s.answer(f, outbox.Outcome{Class: outbox.ClassOutage, Reason: "connection refused"}, time.Millisecond)
+		return
+	}
+	healed := at >= w.plan.healed
+	if _, down := covering(w.plan.partition, at); down && hash(f.wire)%3 == 0 {
+		s.answer(f, outbox.Outcome{Class: outbox.ClassOutage, Reason: "no leader"}, time.Millisecond)
+		return
+	}
+	if _, gone := covering(w.plan.topic, at); gone && f.row.topic == topicB {
+		s.answer(f, outbox.Outcome{Class: outbox.ClassTopic, Reason: "unknown topic"}, time.Millisecond)
+		return
+	}
+	switch {
+	case f.row.poison:
+		s.answer(f, outbox.Outcome{Class: outbox.ClassPermanent, Reason: "too large"}, time.Millisecond)
+	case f.row.refused < f.row.refusals:
+		s.answer(f, outbox.Outcome{Class: outbox.ClassRefused, Reason: "not this one"}, time.Millisecond)
+	case !healed && f.dice.chance(w.plan.swallowed):
+		s.answer(f, outbox.Outcome{Class: outbox.ClassUnknown, Reason: "time-out"}, 1500*time.Millisecond)
+	case !healed && f.dice.chance(w.plan.lost):
+		w.store(s.i, f)
+		s.answer(f, outbox.Outcome{Class: outbox.ClassUnknown, Reason: "time-out"}, 1500*time.Millisecond)
+	default:
+		w.store(s.i, f)
+		s.answer(f, outbox.Outcome{BrokerID: "b" + f.row.MessageID}, 2*time.Millisecond)
+	}
+}
+
+// store keeps a copy. Callers hold mu.
+func (w *world) store(i *incarnation, f *flight) {
+	f.stored = true
+	f.row.records++
+	w.records = append(w.records, record{f.row, f.message.Path, w.at(), i.life})
+	w.note(i.life, "stored", name(f.row.Identity), f.row.key, f.row.records)
+}
+
+// answer sends a result on its way, within the given time. Callers hold mu.
+func (s *sinkModel) answer(f *flight, o outbox.Outcome, within time.Duration) {
+	low := within / 10
+	if within > time.Second {
+		low = within / 2
+	}
+	time.AfterFunc(f.dice.between(low, within), func() { s.deliver(f, o) })
+}
+
+// deliver tells the process a result, perhaps together with others of its batch a little later.
+func (s *sinkModel) deliver(f *flight, o outbox.Outcome) {
+	w := s.i.w
+	w.mu.Lock()
+	if f.told || s.i.dead {
+		w.mu.Unlock()
+		return
+	}
+	f.told = true
+	b := f.batch
+	b.ready = append(b.ready, sink.Result{Message: f.message, Outcome: o})
+	wait := f.dice.between(0, 400*time.Microsecond)
+	timed := b.timed
+	b.timed = true
+	w.mu.Unlock()
+	if !timed {
+		time.AfterFunc(wait, func() { s.flush(b, f.dice) })
+	}
+}
+
+func (s *sinkModel) flush(b *batch, d *dice) {
+	if s.i.step("answer") {
+		return
+	}
+	w := s.i.w
+	w.mu.Lock()
+	list := b.ready
+	b.ready, b.timed = nil, false
+	d.rand().Shuffle(len(list), func(x, y int) { list[x], list[y] = list[y], list[x] })
+	for _, r := range list {
+		w.answered(s.i, w.byID[r.Message.Identity], r.Outcome)
+	}
+	s.flying = slices.DeleteFunc(s.flying, func(f *flight) bool {
+		return f.told && slices.ContainsFunc(list, func(r sink.Result) bool { return r.Message == f.message })
+	})
+	w.mu.Unlock()
+	b.done(list)
+}
+
+// cut is the death of the process: of each lane some messages are on the wire and arrive, those behind do not. Callers
+// hold mu.
+func (s *sinkModel) cut(d *dice) {
+	dropped := map[string]bool{}
+	for _, f := range s.flying {
+		if !f.stored && (dropped[f.wire] || d.chance(0.4)) {
+			dropped[f.wire], f.lost = true, true
+		}
+	}
+}
+
+// Probe implements sink.Sink.
+func (s *sinkModel) Probe(ctx context.Context) error {
+	w := s.i.w
+	w.mu.Lock()
+	d := w.dice("probe", uint64(s.i.life))
+	down, isDown := covering(w.plan.broker, w.at())
+	w.mu.Unlock()
+	switch {
+	case isDown && down.silent:
+		return sleep(ctx, time.Until(w.began.Add(down.to))+d.between(0, time.Millisecond))
+	case isDown:
+		return errors.Join(sleep(ctx, d.between(0, time.Millisecond)), errDown)
+	}
+	return sleep(ctx, d.between(0, 2*time.Millisecond))
+}
+
+// Topics implements sink.Sink.
+func (s *sinkModel) Topics(ctx context.Context, topics []string) (map[string]error, error) {
+	if err := s.Probe(ctx); err != nil {
+		return nil, err
+	}
+	w := s.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	faults := map[string]error{}
+	if _, gone := covering(w.plan.topic, w.at()); gone && slices.Contains(topics, topicB) {
+		faults[topicB] = errors.New("unknown topic")
+	}
+	return faults, nil
+}
+
+// Close implements sink.Sink.
+func (s *sinkModel) Close(ctx context.Context) error {
+	w := s.i.w
+	w.mu.Lock()
+	s.closed = true
+	w.mu.Unlock()
+	for {
+		w.mu.Lock()
+		left := len(s.flying)
+		dead := s.i.dead
+		w.mu.Unlock()
+		if left == 0 || dead {
+			return nil
+		}
+		if err := sleep(ctx, 5*time.Millisecond+time.Duration(left)); err != nil {
+			break
+		}
+	}
+	s.giveUp()
+	return ctx.Err()
+}
+
+// giveUp answers what is left; it may still arrive.
+func (s *sinkModel) giveUp() {
+	w := s.i.w
+	w.mu.Lock()
+	var list []*flight
+	for _, f := range s.flying {
+		if !f.told {
+			f.told = true
+			list = append(list, f)
+			w.answered(s.i, f.row, outbox.Outcome{Class: outbox.ClassUnknown})
+		}
+	}
+	w.mu.Unlock()
+	for _, f := range list {
+		f.batch.done([]sink.Result{{Message: f.message, Outcome: outbox.Outcome{Class: outbox.ClassUnknown, Reason: "closed"}}})
+	}
+}

@@ -1,0 +1,260 @@
+package sim
+
+import (
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/canal-outbox/canal-outbox/checkpoint"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// disk is the state directory as the next process will find it.
+type disk struct {
+	files *vfs.MemFS
+	lost  bool // an earlier state was lost
+
+	// What must be there: what a write that returned has put there.
+	anchored   bool
+	checkpoint outbox.Position
+	gaps       int
+	doubt      *doubt           // a commit that was under way at the crash
+	moving     *outbox.Position // an anchor that was
+}
+
+type doubt struct {
+	sent, confirmed []outbox.Identity
+}
+
+func (d *disk) init() { d.files = vfs.NewCrashableMem() }
+
+// state is the store as one process uses it: app.State around the real thing.
+type state struct {
+	*checkpoint.Store
+	i *incarnation
+
+	checked int // entries of the log up to which the checkpoint was checked
+}
+
+// openState opens the store and compares what it holds with what must be there.
+func (i *incarnation) openState() (*state, error) {
+	w := i.w
+	var ops atomic.Int64
+	files := errorfs.Wrap(i.files, errorfs.InjectorFunc(func(errorfs.Op) error {
+		if n := ops.Add(1); i.plan.end == endKillAtFile && n == int64(i.plan.after)*2 {
+			i.kill("at a file operation")
+		}
+		return nil
+	}))
+	store, err := checkpoint.Open("state", checkpoint.Options{FS: files, Log: i.log, Simulated: true, OnFatal: func(err error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.violation("disk", "the store failed: %v", err)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	s := &state{Store: store, i: i}
+	journal, err := store.Journal()
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i.dead {
+		return s, nil // killed while it opened: the next one will see
+	}
+	s.checkReopened(journal)
+	return s, nil
+}
+
+// checkReopened compares the store after a start with what must be there. Callers hold mu.
+func (s *state) checkReopened(journal []outbox.Settlement) {
+	w := s.i.w
+	has := map[outbox.Identity]bool{}
+	for _, e := range journal {
+		has[e.Identity] = true
+		w.note(s.i.life, "journal has", name(e.Identity), "", 0)
+	}
+	maybe := map[outbox.Identity]bool{}
+	if w.doubt != nil {
+		for _, id := range append(w.doubt.sent, w.doubt.confirmed...) {
+			maybe[id] = true
+		}
+	}
+	for _, r := range w.lives {
+		if r.journalled && !has[r.Identity] && !maybe[r.Identity] {
+			w.violation("journal", "the reopened journal lacks %s", name(r.Identity))
+		}
+		r.journalled = has[r.Identity] && (r.journalled || maybe[r.Identity])
+	}
+	w.doubt = nil
+	at, ok := s.Store.Checkpoint()
+	if w.anchored && !ok {
+		w.violation("checkpoint", "the reopened store has none, it had %v", w.disk.checkpoint)
+	}
+	if ok && w.anchored && !further(w.flavor, w.disk.checkpoint, at) && (w.moving == nil || *w.moving != at) {
+		w.violation("checkpoint", "the reopened store is at %v, it was at %v", at, w.disk.checkpoint)
+	}
+	w.note(s.i.life, "open", "", at.String(), len(journal))
+	w.disk.checkpoint, w.anchored, w.moving = at, ok, nil
+	s.checked = w.indexOf(at)
+}
+
+// further reports whether b is a or behind it.
+func further(flavor outbox.Flavor, a, b outbox.Position) bool {
+	if a.GTIDs == "" || b.GTIDs == "" {
+		return b.Compare(a) >= 0
+	}
+	sa, err1 := outbox.ParseGTIDSet(flavor, a.GTIDs)
+	sb, err2 := outbox.ParseGTIDSet(flavor, b.GTIDs)
+	return err1 == nil && err2 == nil && sb.Contains(sa)
+}
+
+// indexOf counts the entries below a position of any form. Callers hold mu.
+func (w *world) indexOf(at outbox.Position) int {
+	if at.GTIDs != "" {
+		return w.startIndex(at)
+	}
+	return w.indexBehind(at)
+}
+
+// Commit implements ack.Journal. It takes no time, because relay and store hold locks around it; the steps before and after
+// it are where a crash falls.
+func (s *state) Commit(sent []outbox.Settlement, confirmed []outbox.Identity, at *outbox.Position) error {
+	w := s.i.w
+	if s.i.step("before commit") {
+		return errDead
+	}
+	w.mu.Lock()
+	s.checkCommit(sent, confirmed, at)
+	d := &doubt{confirmed: confirmed}
+	for _, one := range sent {
+		d.sent = append(d.sent, one.Identity)
+	}
+	w.doubt = d
+	w.mu.Unlock()
+	err := s.Store.Commit(sent, confirmed, at)
+	w.mu.Lock()
+	dead := s.i.dead
+	if !dead {
+		w.doubt = nil
+		if err != nil {
+			w.violation("disk", "commit: %v", err)
+		}
+		s.committed(d, at)
+	}
+	w.mu.Unlock()
+	if dead || s.i.step("after commit") {
+		return errDead
+	}
+	return err
+}
+
+func (s *state) committed(d *doubt, at *outbox.Position) {
+	w := s.i.w
+	for _, id := range d.confirmed {
+		if r := w.byID[id]; r != nil {
+			r.journalled = false
+		}
+	}
+	for _, id := range d.sent {
+		if r := w.byID[id]; r != nil {
+			r.journalled, r.shown = true, false
+		}
+	}
+	if at != nil {
+		w.disk.checkpoint = *at
+		w.note(s.i.life, "checkpoint", "", at.String()+" "+at.GTIDs, len(d.sent))
+	} else {
+		w.note(s.i.life, "commit of journal", "", "", len(d.sent))
+	}
+}
+
+// checkCommit checks what is about to be written. Callers hold mu.
+func (s *state) checkCommit(sent []outbox.Settlement, confirmed []outbox.Identity, at *outbox.Position) {
+	w := s.i.w
+	batch := map[outbox.Identity]bool{}
+	for _, one := range sent {
+		batch[one.Identity] = true
+		r := w.byID[one.Identity]
+		switch {
+		case r == nil:
+			w.violation("journal", "an entry for no row: %+v", one.Identity)
+		case r.acked != s.i.life && !r.touched:
+			w.violation("journal", "an entry for %s, which the broker has not acknowledged to this process", name(r.Identity))
+		}
+	}
+	for _, id := range confirmed {
+		if r := w.byID[id]; r == nil || !r.shown && !r.gone && !r.touched {
+			w.violation("journal", "%s leaves the journal before the table has answered", name(id))
+		}
+	}
+	if at != nil {
+		s.checkCheckpoint(batch, *at)
+	}
+}
+
+// checkCheckpoint checks a position that is about to become the checkpoint. Callers hold mu.
+func (s *state) checkCheckpoint(batch map[outbox.Identity]bool, at outbox.Position) {
+	w := s.i.w
+	if w.anchored && !further(w.flavor, w.disk.checkpoint, at) {
+		w.violation("checkpoint", "goes back from %v to %v", w.disk.checkpoint, at)
+	}
+	n := w.indexOf(at)
+	if at.File != "" && s.i.source == w.id && w.indexBehind(at) != n {
+		w.violation("checkpoint", "%v is behind %d transactions, its GTIDs are behind %d", at, w.indexBehind(at), n)
+	}
+	if n > 0 && at.GTIDs != w.log[n-1].after {
+		w.violation("checkpoint", "%v has GTIDs %q, the log has %q there", at, at.GTIDs, w.log[n-1].after)
+	}
+	if reached := s.i.reached; reached.File != "" && at.File != "" && reached.Compare(at) < 0 {
+		w.violation("checkpoint", "%v is ahead of %v, where the stream is", at, reached)
+	}
+	for ; s.checked < n; s.checked++ {
+		for _, r := range w.log[s.checked].rows {
+			if why := w.settled(s.i, r); why != "" && !batch[r.Identity] {
+				w.violation("checkpoint", "%v passes %s, which is %s", at, name(r.Identity), why)
+			}
+		}
+	}
+}
+
+// Anchor implements app.State.
+func (s *state) Anchor(id server.ID, at outbox.Position, reason string) error {
+	if s.i.step("before anchor") {
+		return errDead
+	}
+	w := s.i.w
+	w.mu.Lock()
+	w.moving = &at
+	w.mu.Unlock()
+	err := s.Store.Anchor(id, at, reason)
+	w.mu.Lock()
+	if !s.i.dead {
+		w.moving = nil
+		w.anchored, w.disk.checkpoint = true, at
+		w.note(s.i.life, "anchor", "", reason+" "+at.String()+" "+at.GTIDs, 0)
+		s.checked = w.indexOf(at)
+		s.i.anchoredAt(at)
+	}
+	w.mu.Unlock()
+	if s.i.step("after anchor") {
+		return errDead
+	}
+	return err
+}
+
+// AddGap implements app.State.
+func (s *state) AddGap(gap outbox.Gap) (uint64, error) {
+	if s.i.step("before gap") {
+		return 0, errDead
+	}
+	n, err := s.Store.AddGap(gap)
+	if s.i.step("after gap") {
+		return 0, errDead
+	}
+	return n, err
+}

@@ -1,0 +1,19 @@
+// Package sim runs the relay as it is assembled in internal/app, with the real pipeline, ack, fallback and checkpoint,
+// against models of a database with its binlog, of a broker and of a disk, in virtual time. A number, the seed, decides
+// everything that happens: which transactions commit, what the broker does to which message, which statement loses its
+// reply, when the process is killed and what of its unsynced files survives.
+//
+// During each run the promises P1 to P5 of the design are checked, and what they rest on: retry counts, statuses, what
+// the journal holds, and that the checkpoint passes no row that is not settled and never goes backwards by itself.
+//
+//	go test ./test/sim -sim.seeds=20000      that many seeds, on all processors
+//	go test ./test/sim -sim.seed=4711 -v     one seed, with the trace of its events
+//	SIM_TIME=10m go test ./test/sim          new seeds for that long
+//	go test ./test/sim -run Mutations -v     shows for each rule that the checks see it broken
+//
+// How exact a replay is: every decision is drawn from the seed, the actor and a count of what that actor did, and no two
+// actors of the model act at the same nanosecond by design. What remains are goroutines of the relay that become runnable
+// at the same instant; Go's scheduler orders them, and TestSameSeedSameTrace says how often that shows.
+//
+// The package has tests only. Each seed runs in a bubble of testing/synctest; its goroutines end with it.
+package sim

@@ -1,0 +1,119 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// quiet tells what is still to be done; "" when everything is. Callers hold mu.
+func (w *world) quiet() string {
+	if w.at() < w.plan.healed {
+		return "faults may happen"
+	}
+	if w.open > 0 {
+		return "transactions are open"
+	}
+	var left []string
+	for _, r := range w.lives {
+		if why := w.unfinished(r); why != "" {
+			left = append(left, name(r.Identity)+" "+why)
+		}
+	}
+	if len(left) > 5 {
+		left = append(left[:5], fmt.Sprint("and ", len(left)-5, " more"))
+	}
+	return strings.Join(left, ", ")
+}
+
+// unfinished tells why a row is not at the end of its way. Callers hold mu.
+func (w *world) unfinished(r *row) string {
+	switch {
+	case r.gone, r.kind == heldAtOnce, r.status == outbox.Failed, r.status == outbox.Sent:
+		return ""
+	case r.unwritable && r.records > 0 && (r.journalled || r.touched):
+		return ""
+	}
+	return "is " + r.status.String()
+}
+
+// checkEnd looks at every row when all is over. Callers hold mu.
+func (w *world) checkEnd() {
+	for _, r := range w.lives {
+		id := name(r.Identity)
+		switch {
+		case r.gone:
+		case r.status == outbox.Sent && r.records == 0 && !r.foreignSent:
+			w.violation("P1", "%s is SENT, and the broker has no copy", id)
+		case r.status == outbox.Failed && !r.poison && r.burnt() <= w.budget(r):
+			w.violation("budget", "%s is FAILED after %d refusals and %d silences of %d", id, r.refused, r.unknown, w.budget(r))
+		}
+		if r.kind == heldAtOnce && r.records > 0 && !r.touched {
+			w.violation("held", "%s was published", id)
+		}
+		if r.retries > r.burnt() {
+			w.violation("budget", "%s has %d retries after %d refusals", id, r.retries, r.refused)
+		}
+	}
+	if w.plan.calm {
+		w.checkCalm()
+	}
+}
+
+// checkCalm is for runs in which nothing fails: each row is published once, rows of the log within moments and in the order
+// of their commits, delayed ones when they are due. Callers hold mu.
+func (w *world) checkCalm() {
+	last := map[string]*row{}
+	for _, rec := range w.records {
+		r := rec.row
+		if r.records > 1 {
+			w.violation("P3", "%s was published %d times", name(r.Identity), r.records)
+		}
+		begin := r.committed
+		if r.kind == delayed {
+			begin = r.due
+		}
+		took := rec.at - begin.Sub(w.began)
+		switch {
+		case r.refusals > 0 || r.kind != plain && r.kind != delayed && r.kind != shortLived:
+			continue
+		case r.kind == delayed && took > 600*time.Millisecond+2*w.plan.settings.Fallback.Patience:
+			w.violation("due", "%s was published %v after its time", name(r.Identity), took)
+			continue
+		case r.kind == delayed:
+			continue
+		case rec.path != outbox.PathBinlog && r.committed.Sub(w.began) > time.Second:
+			w.violation("latency", "%s was published by the sweep, after %v", name(r.Identity), took)
+			continue
+		case rec.path == outbox.PathBinlog && took > 500*time.Millisecond && r.committed.Sub(w.began) > time.Second:
+			w.violation("latency", "%s was published %v after its commit", name(r.Identity), took)
+		case rec.path != outbox.PathBinlog || r.key == "":
+			continue
+		}
+		lane := r.topic + "/" + r.key
+		if before := last[lane]; before != nil && (before.entry > r.entry || before.entry == r.entry && before.place > r.place) {
+			w.violation("P5", "%s was published after %s", name(r.Identity), name(before.Identity))
+		}
+		last[lane] = r
+	}
+}
+
+// checkJournalEmpty is for a stop without any trouble: the table has everything, so the journal needs nothing. Callers do
+// not hold mu.
+func (w *world) checkJournalEmpty(i *incarnation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.lives {
+		if r.journalled && !r.unwritable && !r.touched {
+			w.violation("journal", "%s is still there after a stop without trouble", name(r.Identity))
+		}
+	}
+}
+
+func (w *world) checkBugs(i *incarnation) {
+	if n := i.bugCount(); n > 0 {
+		w.violation("bookkeeping", "the relay counted %v internal errors", n)
+	}
+}

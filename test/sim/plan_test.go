@@ -1,0 +1,242 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/ack"
+	"github.com/canal-outbox/canal-outbox/fallback"
+	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline"
+)
+
+const tableName = "shop.t_local_message"
+
+// logging is what the log holds about positions.
+type logging int
+
+const (
+	mysqlGTID logging = iota
+	mysqlFiles
+	mariaDB
+)
+
+// plan is what a seed decides before the run begins. Times are since its beginning.
+type plan struct {
+	calm     bool // nothing fails
+	logging  logging
+	ownLog   bool // the relay's own updates are in the log too
+	settings app.Settings
+	work     time.Duration // transactions commit until then
+	healed   time.Duration // faults happen until then
+	txns     []txnPlan
+	lives    []life // of the process, one after the other; the last one ends with the run
+
+	broker     []window // whole broker
+	partition  []window // one partition: a third of the keys
+	topic      []window // topicB is missing
+	database   []window
+	errors     float64 // of statements
+	lost       float64 // of replies of the broker whose message was stored
+	swallowed  float64 // messages without a trace
+	cuts       float64 // of the stream, for each transaction
+	invisible  float64 // of transactions whose rows are visible late
+	operations []operation
+}
+
+type window struct {
+	from, to time.Duration
+	silent   bool // no answer at all, instead of an error
+}
+
+func (w window) covers(at time.Duration) bool { return w.from <= at && at < w.to }
+
+func covering(list []window, at time.Duration) (window, bool) {
+	for _, w := range list {
+		if w.covers(at) {
+			return w, true
+		}
+	}
+	return window{}, false
+}
+
+// life is one run of the process.
+type life struct {
+	end   ending
+	after int           // endKillAtStep: so many steps
+	at    time.Duration // endKill, endStop: so long after its begin
+	down  time.Duration // until the next
+	purge bool          // the log is purged meanwhile
+	lose  bool          // the state directory is lost
+}
+
+type ending int
+
+const (
+	endRun        ending = iota // with the simulation
+	endKill                     // kill -9 at a moment
+	endKillAtStep               // kill -9 between two steps
+	endKillAtFile               // kill -9 at a file operation of the store
+	endStop                     // SIGTERM
+)
+
+// kind is what is special about a transaction.
+type kind int
+
+const (
+	plain kind = iota
+	rolledBack
+	delayed    // due later
+	heldAtOnce // starts in a state of the application
+	letGo      // in the log, but not as rows: statement, rewritten, oversize, unmapped
+	xa         // PREPARE in the log, outcome later
+	hidden     // not in the log at all
+	foreign    // no row of ours
+	shortLived // its rows are deleted right afterwards
+	truncation
+)
+
+type txnPlan struct {
+	at     time.Duration // when it begins
+	takes  time.Duration // until its commit
+	late   time.Duration // from its place in the log until its rows are visible
+	kind   kind
+	rows   int
+	cause  outbox.Cause // letGo
+	commit bool         // xa
+}
+
+// operation is what a second writer or an operator does.
+type operation struct {
+	at   time.Duration
+	what action
+	row  uint64 // which, modulo those that fit
+	for_ time.Duration
+}
+
+type action int
+
+const (
+	doHold     action = iota // PENDING -> a state of the application, and back later
+	doMark                   // PENDING -> SENT by another sender
+	doDelete                 // any row
+	doReset                  // SENT or FAILED -> PENDING
+	doEdit                   // new body
+	doPostpone               // due later
+	doMoveTo                 // checkpoint set
+	doNudge                  // an operator's sweep
+	doRotate                 // FLUSH LOGS
+	doPurge                  // of what was read
+	doFailover               // to another server with the same history
+	actions
+)
+
+func newPlan(seed uint64) *plan {
+	d := newDice(seed, "plan")
+	p := &plan{calm: d.chance(0.25), logging: pick(d, mysqlGTID, mysqlGTID, mysqlFiles, mariaDB), ownLog: d.chance(0.5)}
+	p.work = d.between(2*time.Second, 9*time.Second)
+	p.healed = p.work + 2*time.Second
+	p.invisible = pick(d, 0, 0.1, 0.4)
+	p.settle(d)
+	p.drawTxns(d)
+	for range d.n(3) {
+		p.operations = append(p.operations, operation{at: d.between(0, p.work), what: doRotate})
+	}
+	if p.calm {
+		p.lives = []life{{end: endRun}}
+		return p
+	}
+	p.drawFaults(d)
+	p.drawLives(d)
+	for range d.n(8) {
+		p.operations = append(p.operations, operation{
+			at: d.between(500*time.Millisecond, p.healed), what: action(d.n(int(actions))), row: d.next(), for_: d.between(100*time.Millisecond, 2*time.Second),
+		})
+	}
+	return p
+}
+
+// settle draws the settings: everything is shorter than in earnest, so that a run needs few virtual seconds.
+func (p *plan) settle(d *dice) {
+	p.settings = app.Settings{
+		Pipeline: pipeline.Config{
+			MaxInFlight: pick(d, 0, 0, 3, 12), MaxUnconfirmed: pick(d, 0, 0, 6), MaxRetry: d.n(4),
+			Backoff: outbox.Backoff{Base: d.between(50*time.Millisecond, 500*time.Millisecond), Max: 2 * time.Second},
+		},
+		Ack: ack.Config{},
+		Fallback: fallback.Config{
+			Tables: []string{tableName}, Interval: d.between(time.Second, 4*time.Second), Threshold: d.between(time.Second, 4*time.Second),
+			Patience: d.between(200*time.Millisecond, 1500*time.Millisecond), ClaimTimeout: d.between(time.Second, 5*time.Second), Batch: pick(d, 0, 2),
+		},
+		Stop: d.between(200*time.Millisecond, 3*time.Second),
+	}
+}
+
+func (p *plan) drawTxns(d *dice) {
+	odds := []struct {
+		kind kind
+		n    int
+	}{{plain, 70}, {rolledBack, 5}, {delayed, 5}, {heldAtOnce, 2}, {letGo, 5}, {xa, 3}, {hidden, 3}, {foreign, 8}, {shortLived, 3}, {truncation, 1}}
+	total := 0
+	for _, o := range odds {
+		total += o.n
+	}
+	at := time.Duration(0)
+	count := d.in(20, 60)
+	for range count {
+		t := txnPlan{takes: d.between(10*time.Microsecond, 3*time.Millisecond), rows: 1, cause: pick(d, outbox.CauseStatement, outbox.CauseRewritten, outbox.CauseOversize, outbox.CauseUnmapped), commit: d.chance(0.7)}
+		at += d.between(0, 2*p.work/time.Duration(count)) * time.Duration(pick(d, 0, 1, 1)) // bursts
+		t.at = min(at, p.work)
+		if d.chance(0.1) {
+			t.takes = d.between(3*time.Millisecond, 300*time.Millisecond)
+		}
+		if d.chance(p.invisible) {
+			t.late = d.between(time.Millisecond, pick(d, 10*time.Millisecond, 300*time.Millisecond))
+		}
+		roll := d.n(total)
+		for _, o := range odds {
+			if roll -= o.n; roll < 0 {
+				t.kind = o.kind
+				break
+			}
+		}
+		if d.chance(0.2) {
+			t.rows = d.in(2, 6)
+		}
+		p.txns = append(p.txns, t)
+	}
+}
+
+func (p *plan) windows(d *dice, chance float64, longest time.Duration) []window {
+	var list []window
+	for range 2 {
+		if d.chance(chance) {
+			from := d.between(0, p.work)
+			list = append(list, window{from, min(p.healed, from+d.between(50*time.Millisecond, longest)), d.chance(0.4)})
+		}
+	}
+	return list
+}
+
+func (p *plan) drawFaults(d *dice) {
+	p.broker = p.windows(d, 0.2, 8*time.Second)
+	p.partition = p.windows(d, 0.15, 3*time.Second)
+	p.topic = p.windows(d, 0.15, 4*time.Second)
+	p.database = p.windows(d, 0.2, 4*time.Second)
+	p.errors = pick(d, 0, 0, 0.02, 0.15)
+	p.lost = pick(d, 0, 0, 0.02, 0.1)
+	p.swallowed = pick(d, 0, 0, 0.02, 0.1)
+	p.cuts = pick(d, 0, 0, 0.02, 0.1)
+}
+
+func (p *plan) drawLives(d *dice) {
+	for range pick(d, 0, 1, 1, 2, 3) {
+		l := life{
+			end: pick(d, endKill, endKillAtStep, endKillAtStep, endKillAtStep, endKillAtFile, endStop), after: d.in(1, pick(d, 20, 150)),
+			at: d.between(10*time.Millisecond, p.work), down: d.between(150*time.Millisecond, 2*time.Second), purge: d.chance(0.1),
+		}
+		l.lose = l.end != endStop && d.chance(0.1)
+		p.lives = append(p.lives, l)
+	}
+	p.lives = append(p.lives, life{end: endRun})
+}

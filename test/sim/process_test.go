@@ -1,0 +1,198 @@
+package sim
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/canal-outbox/canal-outbox/canal"
+	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// incarnation is one process: a relay on its own models of the connections to the world. When it is killed nothing it does
+// counts any more; its goroutines are stopped behind the scenes.
+type incarnation struct {
+	w     *world
+	life  int // counted from 1
+	plan  life
+	files *vfs.MemFS
+	log   *zap.Logger
+	bugs  []prometheus.Counter
+
+	relay  *app.Relay
+	state  *state
+	sink   *sinkModel
+	ctx    context.Context
+	cancel context.CancelFunc
+	killed chan struct{} // closed at the kill
+	ended  chan error    // buffered 1: what Run returned
+
+	// Guarded by world.mu.
+	dead    bool
+	steps   int
+	reached outbox.Position // what the stream has offered
+	source  server.ID       // whose
+	topics  map[string]bool // that the broker did not know
+	random  *dice
+
+	gapAt    time.Time // of a gap whose full sweep is to come; zero for none
+	gapAfter time.Time // when it must have been
+}
+
+// start makes a process and lets it run.
+func (w *world) start(l life) *incarnation {
+	w.mu.Lock()
+	i := &incarnation{
+		w: w, life: len(w.incarnations) + 1, plan: l, files: w.files, killed: make(chan struct{}), ended: make(chan error, 1),
+		topics: map[string]bool{},
+	}
+	i.random = newDice(w.seed, "jitter", uint64(i.life))
+	w.incarnations = append(w.incarnations, i)
+	w.now_ = i
+	lost := w.lost
+	w.note(i.life, "start", "", "", 0)
+	w.mu.Unlock()
+	i.log = zap.New(logCore{i})
+	i.ctx, i.cancel = context.WithCancel(context.Background())
+	if l.end == endKill {
+		time.AfterFunc(l.at, func() { i.kill("at a moment") })
+	}
+	w.background.Add(1)
+	go func() {
+		defer w.background.Done()
+		i.ended <- i.run(lost)
+	}()
+	return i
+}
+
+func (i *incarnation) run(lost bool) error {
+	state, err := i.openState()
+	if err != nil {
+		return err
+	}
+	i.state = state
+	i.sink = newSink(i)
+	settings := i.w.plan.settings
+	random := func() float64 {
+		i.w.mu.Lock()
+		defer i.w.mu.Unlock()
+		return i.random.float()
+	}
+	settings.Pipeline.Random = random
+	settings.Ack.Random = random
+	settings.Fallback.Random = random
+	i.relay = app.New(app.Parts{
+		Source: source{i}, Rows: rows{i}, Sink: i.sink, State: state, Lost: lost,
+		Reader: func(h canal.Handler) app.Reader { return &reader{i: i, handler: h} },
+	}, settings, i.log, registerer{i})
+	err = i.relay.Run(i.ctx)
+	if cerr := state.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// step is a place where the process may be killed. It reports whether it is dead.
+func (i *incarnation) step(what string) bool {
+	i.w.mu.Lock()
+	i.steps++
+	hit := i.plan.end == endKillAtStep && i.steps == i.plan.after
+	dead := i.dead
+	i.w.mu.Unlock()
+	if hit && !dead {
+		i.kill(what)
+		return true
+	}
+	return dead
+}
+
+// kill ends the process as SIGKILL and a loss of power do: from this instant on nothing it does has any effect, and of what
+// it wrote and did not sync any part may be gone.
+func (i *incarnation) kill(why string) {
+	w := i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i.dead || w.now_ != i {
+		return
+	}
+	i.dead = true
+	d := w.dice("kill", 0)
+	w.note(i.life, "KILL", "", why, i.steps)
+	w.files = i.files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: pick(d, 0, 0, 30, 100), RNG: d.rand()})
+	if i.sink != nil {
+		i.sink.cut(d)
+	}
+	i.cancel()
+	close(i.killed)
+}
+
+// anchoredAt notes that the mark was moved: what was open is forgotten and a full sweep must follow. Callers hold mu.
+func (i *incarnation) anchoredAt(at outbox.Position) {
+	i.reached = at
+	for _, r := range i.w.lives {
+		if r.fast.life == i.life {
+			r.fast.forgiven = true
+		}
+	}
+	i.gapAt = time.Now()
+}
+
+// bugCount is the relay's own count of broken bookkeeping.
+func (i *incarnation) bugCount() float64 {
+	sum := 0.0
+	for _, c := range i.bugs {
+		var m dto.Metric
+		if c.Write(&m) == nil {
+			sum += m.GetCounter().GetValue()
+		}
+	}
+	return sum
+}
+
+// registerer keeps only what counts bugs: a real registry would take longer than the run.
+type registerer struct{ i *incarnation }
+
+func (r registerer) Register(c prometheus.Collector) error {
+	if counter, ok := c.(prometheus.Counter); ok && strings.Contains(counter.Desc().String(), "internal_errors_total") {
+		r.i.bugs = append(r.i.bugs, counter)
+	}
+	return nil
+}
+
+func (r registerer) MustRegister(list ...prometheus.Collector) {
+	for _, c := range list {
+		_ = r.Register(c)
+	}
+}
+
+func (r registerer) Unregister(prometheus.Collector) bool { return true }
+
+// logCore puts the relay's log into the trace.
+type logCore struct{ i *incarnation }
+
+func (c logCore) Enabled(l zapcore.Level) bool      { return l >= zapcore.InfoLevel }
+func (c logCore) With([]zapcore.Field) zapcore.Core { return c }
+func (c logCore) Sync() error                       { return nil }
+func (c logCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	return checked.AddCore(e, c)
+}
+
+// Write never takes mu twice: nobody logs with it.
+func (c logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	w := c.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trace = append(w.trace, event{at: w.at(), life: c.i.life, what: "log " + e.Level.String(), detail: e.Message, fields: fields})
+	if strings.Contains(e.Message, "please report this") && !c.i.dead {
+		w.violation("bookkeeping", "%s", e.Message)
+	}
+	return nil
+}

@@ -1,0 +1,341 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// rows is app.Rows: the statements of outbox/table with their guards, on a connection that fails now and then.
+type rows struct{ i *incarnation }
+
+// call is the way of a statement to the server: time, an outage, or a drawn error. The dice go on for the caller.
+func (c rows) call(ctx context.Context, what string) (*dice, error) {
+	w := c.i.w
+	if c.i.step("before " + what) {
+		return nil, errDead
+	}
+	w.mu.Lock()
+	d := w.dice(what, uint64(c.i.life))
+	down, isDown := covering(w.plan.database, w.at())
+	w.mu.Unlock()
+	if isDown && down.silent {
+		if err := sleep(ctx, down.to-w.at()+d.between(0, time.Millisecond)); err != nil {
+			return nil, err
+		}
+		return nil, errLost
+	}
+	if err := sleep(ctx, d.between(100*time.Microsecond, 2*time.Millisecond)); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case c.i.dead:
+		return nil, errDead
+	case isDown:
+		return nil, errDown
+	case d.chance(w.plan.errors) && w.at() < w.plan.healed:
+		w.note(c.i.life, what, "", "error", 0)
+		return nil, errDrawn
+	}
+	return d, nil
+}
+
+// write is call for a statement that changes rows. It runs effect on the server, at once or, if the process was killed with
+// the statement on its way, perhaps after its death; the reply may be lost.
+func (c rows) write(ctx context.Context, what string, effect func()) error {
+	d, err := c.call(ctx, what)
+	if err != nil {
+		return err
+	}
+	w := c.i.w
+	err = sleep(ctx, d.between(10*time.Microsecond, time.Millisecond))
+	w.mu.Lock()
+	if (c.i.dead || err != nil) && !d.chance(0.5) {
+		w.mu.Unlock()
+		return errDead // cut off before it arrived
+	}
+	effect()
+	lost := d.chance(w.plan.errors) && w.at() < w.plan.healed
+	if lost {
+		w.note(c.i.life, what, "", "reply lost", 0)
+	}
+	dead := c.i.dead
+	w.mu.Unlock()
+	switch {
+	case dead || c.i.step("after "+what):
+		return errDead
+	case err != nil:
+		return err
+	case lost:
+		return errLost
+	}
+	return sleep(ctx, d.between(10*time.Microsecond, time.Millisecond))
+}
+
+// Apply implements ack.Marker.
+func (c rows) Apply(ctx context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error) {
+	if err := c.awaitLocks(ctx, batch); err != nil {
+		return nil, err
+	}
+	var refused []outbox.Unwritable
+	w := c.i.w
+	if len(batch) == 0 || len(batch) > 500 {
+		return nil, fmt.Errorf("a batch of %d rows", len(batch))
+	}
+	err := c.write(ctx, "apply", func() {
+		changed := false
+		for _, s := range batch {
+			r := w.byID[s.Identity]
+			switch {
+			case r == nil:
+				w.violation("P2", "a verdict for no committed row: %+v", s.Identity)
+			case s.Verdict == outbox.VerdictSent && r.unwritable && !r.gone:
+				refused = append(refused, outbox.Unwritable{Settlement: s, Reason: "a trigger"})
+			default:
+				changed = w.settle(c.i, r, s) || changed
+			}
+		}
+		if changed && w.plan.ownLog {
+			w.append(&entry{reason: "relay's update"})
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range batch {
+		if r := w.byID[s.Identity]; r != nil && s.Verdict == outbox.VerdictSent && (!r.unwritable || r.gone) {
+			r.shown = true
+		}
+	}
+	return refused, nil
+}
+
+// awaitLocks waits for rows whose transaction holds their locks still.
+func (c rows) awaitLocks(ctx context.Context, batch []outbox.Settlement) error {
+	w := c.i.w
+	w.mu.Lock()
+	var until time.Time
+	for _, s := range batch {
+		if r := w.byID[s.Identity]; r != nil && r.visible.After(until) {
+			until = r.visible
+		}
+	}
+	w.mu.Unlock()
+	return sleep(ctx, max(0, time.Until(until)))
+}
+
+// settle is the UPDATE of one verdict under the guards of design 1. Callers hold mu.
+func (w *world) settle(i *incarnation, r *row, s outbox.Settlement) (changed bool) {
+	open := r.status == outbox.Pending || r.status == outbox.Sending
+	before := r.status
+	switch {
+	case r.gone:
+		return false
+	case s.Verdict == outbox.VerdictSent && (open || r.status == outbox.Failed):
+		r.status = outbox.Sent
+		if r.records == 0 {
+			w.violation("P1", "%s is shown as SENT, and the broker has no copy", name(r.Identity))
+		}
+	case s.Verdict == outbox.VerdictRetry && open && r.retries == s.RetryCount:
+		r.status, r.due = outbox.Pending, time.Now().Add(s.Delay)
+		r.retries++
+		if r.retries > r.burnt() || r.retries > w.budget(r) {
+			w.violation("budget", "%s has %d retries of %d after %d refusals and %d silences", name(r.Identity), r.retries, w.budget(r), r.refused, r.unknown)
+		}
+	case s.Verdict == outbox.VerdictFailed && open && r.retries == s.RetryCount:
+		r.status = outbox.Failed
+		if !r.poison && r.burnt() <= w.budget(r) {
+			w.violation("budget", "%s FAILED after %d refusals and %d silences of %d", name(r.Identity), r.refused, r.unknown, w.budget(r))
+		}
+	case s.Verdict == outbox.VerdictRelease && r.status == outbox.Sending && r.stamp == s.Claim:
+		r.status = outbox.Pending
+	default:
+		return false
+	}
+	w.note(i.life, "update", name(r.Identity), before.String()+" -> "+r.status.String()+" by "+s.Verdict.String(), r.retries)
+	return true
+}
+
+// States implements pipeline.Checker.
+func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error) {
+	if _, err := c.call(ctx, "states"); err != nil {
+		return nil, err
+	}
+	w := c.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []outbox.Candidate
+	for _, id := range ids {
+		r := w.byID[id]
+		if r == nil {
+			w.violation("P2", "asked for no committed row: %+v", id)
+			continue
+		}
+		f := r.of(c.i.life)
+		if r.gone || r.visible.After(time.Now()) {
+			f.told = true
+			w.note(c.i.life, "zone", name(id), "not found", 0)
+			continue
+		}
+		s := w.candidate(r)
+		f.told = s.Status != outbox.Pending || s.Waiting
+		w.note(c.i.life, "zone", name(id), s.Status.String(), s.RetryCount)
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+func (w *world) candidate(r *row) outbox.Candidate {
+	s := outbox.Candidate{Identity: r.Identity, Status: r.status, RetryCount: r.retries, Topic: r.topic, Stamp: r.stamp}
+	if !r.due.IsZero() {
+		left := time.Until(r.due)
+		s.Waiting = r.status == outbox.Pending && left > 0
+		s.DueInMilli = int64((left + time.Millisecond - 1) / time.Millisecond)
+	}
+	return s
+}
+
+// Due implements fallback.Rows: one list in the order of the ids.
+func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
+	if _, err := c.call(ctx, "due"); err != nil {
+		return nil, after, err
+	}
+	w := c.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if q.Threshold == 0 && after.ID() == "" {
+		c.i.gapAt = time.Time{}
+	}
+	now := time.Now()
+	var list []*row
+	for _, r := range w.table {
+		if r.visible.After(now) || after.ID() != "" && r.number <= number(after.ID()) {
+			continue
+		}
+		switch {
+		case r.status == outbox.Pending && r.due.IsZero() && now.Sub(r.created) >= q.Threshold,
+			r.status == outbox.Pending && !r.due.IsZero() && r.due.Sub(now) <= q.Horizon,
+			r.status == outbox.Sending && (q.ExpiredClaims == 0 || now.Sub(stampTime(r.stamp)) >= q.ExpiredClaims):
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(a, b *row) int { return a.number - b.number })
+	limit := q.Limit
+	if limit <= 0 {
+		limit = 500
+	}
+	next := table.CursorBehind("", true)
+	if len(list) >= limit {
+		list = list[:limit]
+		next = table.CursorBehind(list[limit-1].ID, false)
+	}
+	out := make([]outbox.Candidate, len(list))
+	for n, r := range list {
+		r.of(c.i.life).swept = true
+		out[n] = w.candidate(r)
+	}
+	w.note(c.i.life, "sweep", "", q.Threshold.String(), len(out))
+	return out, next, nil
+}
+
+const stampForm = "2006-01-02 15:04:05.000"
+
+func stampTime(text string) time.Time {
+	t, err := time.Parse(stampForm, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+func number(id string) (n int) {
+	for _, c := range []byte(id) {
+		n = n*10 + int(c-'0')
+	}
+	return n
+}
+
+// Claim implements fallback.Rows.
+func (c rows) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp string, err error) {
+	w := c.i.w
+	stamp = time.Now().UTC().Format(stampForm)
+	err = c.write(ctx, "claim", func() {
+		changed := false
+		for _, s := range candidates {
+			r := w.byID[s.Identity]
+			if r == nil || r.gone || r.status != s.Status {
+				continue
+			}
+			if r.status == outbox.Pending && time.Until(r.due) <= 50*time.Millisecond || r.status == outbox.Sending && r.stamp == s.Stamp {
+				r.status, r.stamp = outbox.Sending, stamp
+				changed = true
+				w.note(c.i.life, "claim", name(r.Identity), stamp, r.retries)
+			}
+		}
+		if changed && w.plan.ownLog {
+			w.append(&entry{reason: "relay's claim"})
+		}
+	})
+	return stamp, err
+}
+
+// ReadBack implements fallback.Rows.
+func (c rows) ReadBack(ctx context.Context, stamp string, ids []outbox.Identity) ([]*outbox.Message, error) {
+	if _, err := c.call(ctx, "read back"); err != nil {
+		return nil, err
+	}
+	w := c.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []*outbox.Message
+	for _, id := range ids {
+		if r := w.byID[id]; r != nil && !r.gone && r.status == outbox.Sending && r.stamp == stamp {
+			m := r.message()
+			m.Path, m.Claim = outbox.PathSweep, stamp
+			out = append(out, m)
+		}
+	}
+	return out, nil
+}
+
+// source is app.Source.
+type source struct{ i *incarnation }
+
+// Look implements app.Source.
+func (s source) Look(ctx context.Context) (server.Info, outbox.Position, error) {
+	if _, err := (rows{s.i}).call(ctx, "look"); err != nil {
+		return server.Info{}, outbox.Position{}, err
+	}
+	w := s.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.info(), w.end(), nil
+}
+
+// End implements app.Source.
+func (s source) End(ctx context.Context) (outbox.Position, error) {
+	if _, err := (rows{s.i}).call(ctx, "end"); err != nil {
+		return outbox.Position{}, err
+	}
+	s.i.w.mu.Lock()
+	defer s.i.w.mu.Unlock()
+	return s.i.w.end(), nil
+}
+
+// info is what the server says of itself. Callers hold mu.
+func (w *world) info() server.Info {
+	info := server.Info{ID: w.id, LogBin: true, BinlogFormat: "ROW", GTID: w.plan.logging != mysqlFiles, Executed: w.gtids(w.executed)}
+	if w.flavor == outbox.MariaDB {
+		info.Executed = w.binlogState()
+	}
+	return info
+}

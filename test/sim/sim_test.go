@@ -1,0 +1,84 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var (
+	seeds    = flag.Int("sim.seeds", 2000, "how many seeds to run")
+	first    = flag.Uint64("sim.first", 1, "the first seed")
+	replayed = flag.Uint64("sim.seed", 0, "run this seed alone and print its trace")
+)
+
+func TestMain(m *testing.M) {
+	debug.SetTraceback("all") // a panic in a bubble shows the seed as an argument of runSeed
+	os.Exit(m.Run())
+}
+
+// describe makes the report of a failed seed.
+func describe(r result) string {
+	return fmt.Sprintf("seed %d:\n  %s\nreplay with the trace: go test ./test/sim -run TestReplay -sim.seed=%d -v",
+		r.seed, strings.Join(r.violations, "\n  "), r.seed)
+}
+
+// TestSeeds runs random histories and checks the promises in each.
+func TestSeeds(t *testing.T) {
+	if *replayed != 0 {
+		t.Skip("one seed is replayed")
+	}
+	var next, failed atomic.Uint64
+	next.Store(*first)
+	end := *first + uint64(*seeds)
+	began := time.Now()
+	var until time.Time
+	if text := os.Getenv("SIM_TIME"); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		until, end = began.Add(d), ^uint64(0)
+		next.Store(uint64(began.UnixNano()))
+	}
+	t.Run("shards", func(t *testing.T) {
+		for n := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint(n), func(t *testing.T) {
+				t.Parallel()
+				for {
+					seed := next.Add(1) - 1
+					if seed >= end || failed.Load() > 10 || !until.IsZero() && time.Now().After(until) {
+						return
+					}
+					if r := runSeed(t, seed); len(r.violations) > 0 {
+						failed.Add(1)
+						t.Error(describe(r))
+					}
+				}
+			})
+		}
+	})
+	t.Logf("seeds from %d to %d in %v", *first, next.Load(), time.Since(began))
+}
+
+// TestReplay shows one seed.
+func TestReplay(t *testing.T) {
+	if *replayed == 0 {
+		t.Skip("no seed is named: -sim.seed")
+	}
+	r := runSeed(t, *replayed)
+	var b strings.Builder
+	for _, e := range r.trace {
+		b.WriteString(e.String() + "\n")
+	}
+	t.Logf("%d rows, %d records, %d processes, %v\n%s", r.rows, r.records, r.lives, r.virtual, b.String())
+	if len(r.violations) > 0 {
+		t.Error(describe(r))
+	}
+}
