@@ -61,6 +61,7 @@ func (c Class) String() string {
 // Outcome is three-valued by intent: published (ClassNone), not published (with the class), unknown.
 type Outcome struct {
 	Class    Class
+	Partial  bool   // of ClassOutage: only the message's own broker or partition is away, others take messages
 	Weak     bool   // published, but stored less durably than asked (RocketMQ flush or slave time-outs)
 	BrokerID string // the id the broker gave the message; "" when it gave none
 	Reason   string // for an operator and for fail_reason; never a body or a credential; "" when published

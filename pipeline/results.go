@@ -66,6 +66,10 @@ func (p *Pipeline) decide(e *entry, r *sink.Result, now time.Time) (outbox.Settl
 			return p.refuse(e, s), true
 		}
 	case outbox.ClassOutage, outbox.ClassService:
+		if r.Partial { // the cluster is there, and whatever waits for it must not wait for this part
+			p.brokerAnswered(m.Topic, now, false)
+			return p.letGo(e, outbox.CauseOutage)
+		}
 		if e.sends > 1 && p.breaker.state == breakerClosed && p.lastOK[m.Topic].After(e.first) {
 			return p.letGo(e, outbox.CauseOutage) // its broker is away, others work
 		}

@@ -39,6 +39,7 @@ type Sink struct {
 	client *kgo.Client
 	closed bool
 
+	places  *places
 	results *results
 	singles *singles
 }
@@ -53,14 +54,14 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) 
 	if err := errors.Join(err, err2); err != nil {
 		return nil, fmt.Errorf("sink.kafka: %w", err)
 	}
-	s := &Sink{cfg: cfg, log: log, results: newResults(), singles: newSingles()}
+	s := &Sink{cfg: cfg, log: log, places: newPlaces(cfg.MaxInFlight), results: newResults(), singles: newSingles()}
 	s.promise = s.answered
 	s.metrics, err = newMetrics(reg)
 	if err != nil {
 		return nil, fmt.Errorf("sink.kafka: register metrics: %w", err)
 	}
 	s.options = append(options, kgo.WithLogger(logger{log}), kgo.WithHooks(s.metrics),
-		kgo.ProducerOnDataLossDetected(s.dataLoss), kgo.RecordPartitioner(newPartitioner(log)))
+		kgo.ProducerOnDataLossDetected(s.dataLoss), kgo.RecordPartitioner(newPartitioner(log, s.places)))
 	if s.client, err = kgo.NewClient(s.options...); err != nil {
 		s.metrics.unregister()
 		return nil, fmt.Errorf("sink.kafka: %w", err)
@@ -87,7 +88,7 @@ func (s *Sink) Send(messages []*outbox.Message, done func([]sink.Result)) {
 		d := &b.deliveries[i]
 		switch reason := s.refusal(d); {
 		case reason != "":
-			s.results.finish(d, outbox.ClassPermanent, reason)
+			s.results.finish(d, outbox.Outcome{Class: outbox.ClassPermanent, Reason: reason})
 		case s.singles.behind(d): // others of its topic are being sent one by one: it keeps its place
 		default:
 			s.client.TryProduce(d, &d.record, s.promise)
@@ -106,24 +107,30 @@ func refuseAll(b *batch) {
 // answered is the promise of every record of the main client: what became of it, and whether that is the last word.
 func (s *Sink) answered(r *kgo.Record, err error) {
 	d := r.Context.(*delivery)
-	if err == nil {
-		s.results.finish(d, outbox.ClassNone, "")
-		return
-	}
-	class, reason := s.verdict(d, err)
-	if again := s.again(d, class, err); again != 0 {
+	o := s.verdict(d, err)
+	if again := s.again(d, o.Class, err); again != 0 {
 		s.singles.add(d, again)
 		return
 	}
-	s.results.finish(d, class, reason)
+	s.results.finish(d, o)
 }
 
-// verdict classifies the failure of a record.
-func (s *Sink) verdict(d *delivery, err error) (outbox.Class, string) {
-	if d.partitions != 0 { // our own partitioner's refusal
-		return outbox.ClassRefused, fmt.Sprintf("topic %s has no partition %d, only %d", d.message.Topic, d.message.Partition, d.partitions)
+// verdict classifies what became of a record.
+func (s *Sink) verdict(d *delivery, err error) (o outbox.Outcome) {
+	defer func() { o.Partial = s.places.leave(d, o.Class, time.Now()) }()
+	switch {
+	case err == nil:
+		return o
+	case d.away: // our own partitioner's refusals
+		return outbox.Outcome{Class: outbox.ClassOutage, Reason: "Kafka: the partition of topic " + d.message.Topic + " for this key takes no messages while others do: look for its leader"}
+	case d.partitions != 0:
+		return outbox.Outcome{
+			Class:  outbox.ClassRefused,
+			Reason: fmt.Sprintf("topic %s has no partition %d, only %d", d.message.Topic, d.message.Partition, d.partitions),
+		}
 	}
-	return classify(err)
+	o.Class, o.Reason = classify(err)
+	return o
 }
 
 // Probe implements sink.Sink: metadata of the cluster, asked of one broker after the other.
@@ -172,7 +179,7 @@ func (s *Sink) Close(ctx context.Context) error {
 		s.drain(limit) // the client answers on a goroutine of its own
 	case <-limit:
 	}
-	s.results.finishAll(outbox.ClassUnknown, "the sink was closed before Kafka answered")
+	s.results.finishAll(outbox.Outcome{Class: outbox.ClassUnknown, Reason: "the sink was closed before Kafka answered"})
 	close(s.results.stop)
 	<-s.results.stopped
 	s.metrics.unregister()

@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"time"
+
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
@@ -9,25 +11,27 @@ import (
 // partitioner places records as the Java client does (murmur2 of the key; without a key one partition per batch), but by
 // the sharding key where that differs from the record's key, and where the row says so if it names a partition.
 type partitioner struct {
-	inner kgo.Partitioner
-	log   *zap.Logger
+	inner  kgo.Partitioner
+	log    *zap.Logger
+	places *places
 }
 
-func newPartitioner(log *zap.Logger) kgo.Partitioner {
-	return partitioner{kgo.StickyKeyPartitioner(nil), log}
+func newPartitioner(log *zap.Logger, places *places) kgo.Partitioner {
+	return partitioner{kgo.StickyKeyPartitioner(nil), log, places}
 }
 
 // ForTopic implements kgo.Partitioner.
 func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
-	return &topicPartitioner{TopicPartitioner: p.inner.ForTopic(topic), topic: topic, log: p.log}
+	return &topicPartitioner{TopicPartitioner: p.inner.ForTopic(topic), topic: topic, log: p.log, places: p.places}
 }
 
 // topicPartitioner is called by the client library under a lock of its own for each topic.
 type topicPartitioner struct {
 	kgo.TopicPartitioner
-	topic string
-	log   *zap.Logger
-	last  int // partitions at the last call; 0 before the first
+	topic  string
+	log    *zap.Logger
+	places *places
+	last   int // partitions at the last call; 0 before the first
 }
 
 // RequiresConsistency implements kgo.TopicPartitioner: the number of partitions given to Partition is then that of all,
@@ -37,8 +41,16 @@ func (p *topicPartitioner) RequiresConsistency(r *kgo.Record) bool {
 	return m.Partition != outbox.NoPartition || m.ShardingKey != "" || m.Key != ""
 }
 
-// Partition implements kgo.TopicPartitioner.
+// Partition implements kgo.TopicPartitioner. -1 makes the client give the record back at once.
 func (p *topicPartitioner) Partition(r *kgo.Record, n int) int {
+	partition := p.choose(r, n)
+	if partition >= 0 && p.RequiresConsistency(r) && !p.places.enter(r.Context.(*delivery), partition, time.Now()) {
+		return -1
+	}
+	return partition
+}
+
+func (p *topicPartitioner) choose(r *kgo.Record, n int) int {
 	m := message(r)
 	if m.Partition == outbox.NoPartition && m.ShardingKey == "" {
 		return p.TopicPartitioner.Partition(r, n) // by the key, or anywhere

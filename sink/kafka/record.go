@@ -37,9 +37,12 @@ type delivery struct {
 	batch      *batch
 	partitions int32 // how many the topic has, when the row asks for one beyond them
 
+	counted bool // by places, to the partition that follows
+	place   int
+	away    bool // its partition is away: not given to the client
+
 	finished bool // guarded by results.mu, as what follows
-	class    outbox.Class
-	reason   string
+	outcome  outbox.Outcome
 }
 
 // newBatch makes the records of a batch. All of them share one array of deliveries, one of headers and one of bytes;

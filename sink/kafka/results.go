@@ -39,20 +39,20 @@ func (r *results) add(b *batch) {
 }
 
 // finish records the outcome of a delivery; the first one counts (after a Close that ran out of time a late one may come).
-func (r *results) finish(d *delivery, class outbox.Class, reason string) {
+func (r *results) finish(d *delivery, o outbox.Outcome) {
 	r.mu.Lock()
-	wake := r.finishLocked(d, class, reason)
+	wake := r.finishLocked(d, o)
 	r.mu.Unlock()
 	if wake {
 		signal(r.wake)
 	}
 }
 
-func (r *results) finishLocked(d *delivery, class outbox.Class, reason string) (wake bool) {
+func (r *results) finishLocked(d *delivery, o outbox.Outcome) (wake bool) {
 	if d.finished {
 		return false
 	}
-	d.finished, d.class, d.reason = true, class, reason
+	d.finished, d.outcome = true, o
 	b := d.batch
 	if len(b.ready) == 0 {
 		r.ready = append(r.ready, b)
@@ -63,12 +63,12 @@ func (r *results) finishLocked(d *delivery, class outbox.Class, reason string) (
 }
 
 // finishAll gives everything that has no outcome yet this one.
-func (r *results) finishAll(class outbox.Class, reason string) {
+func (r *results) finishAll(o outbox.Outcome) {
 	r.mu.Lock()
 	for b := range r.live {
 		for i := range b.deliveries {
 			if d := &b.deliveries[i]; !d.finished {
-				r.finishLocked(d, class, reason)
+				r.finishLocked(d, o)
 			}
 		}
 	}
@@ -129,8 +129,8 @@ func resultsOf(list []*delivery) []sink.Result {
 	ids.Grow(len(list) * 14)
 	var number [48]byte
 	for i, d := range list {
-		out[i] = sink.Result{Message: d.message, Outcome: outbox.Outcome{Class: d.class, Reason: d.reason}}
-		if d.class != outbox.ClassNone || d.record.Offset < 0 { // no offset: a repeat that the broker had already
+		out[i] = sink.Result{Message: d.message, Outcome: d.outcome}
+		if d.outcome.Class != outbox.ClassNone || d.record.Offset < 0 { // no offset: a repeat that the broker had already
 			continue
 		}
 		from := ids.Len()

@@ -142,7 +142,7 @@ func (q *singles) work(s *Sink) bool {
 	if err != nil { // cannot be: the main client was made of the same
 		for _, d := range list {
 			q.leave(d.delivery)
-			s.results.finish(d.delivery, outbox.ClassOutage, "no second Kafka client: "+err.Error())
+			s.results.finish(d.delivery, outbox.Outcome{Class: outbox.ClassOutage, Reason: "no second Kafka client: " + err.Error()})
 		}
 		return true
 	}
@@ -176,20 +176,22 @@ func (e *episode) send(q *singles, d single) bool {
 	topic := d.message.Topic
 	if class, is := e.away[topic]; is {
 		q.leave(d.delivery)
-		e.sink.results.finish(d.delivery, class, "Kafka: not sent after its batch was refused, because the topic's messages fail by now")
+		e.sink.results.finish(d.delivery, outbox.Outcome{
+			Class: class, Reason: "Kafka: not sent after its batch was refused, because the topic's messages fail by now",
+		})
 		return true
 	}
 	e.sink.metrics.sentAlone.Inc()
-	d.partitions = 0
+	d.partitions, d.away = 0, false
 	d.record.Timestamp = time.Time{} // that of the send, again
 	answer := make(chan error, 1)
 	e.client.Produce(d.delivery, &d.record, func(_ *kgo.Record, err error) { answer <- err })
 	select {
 	case err := <-answer:
-		class, reason := e.sink.verdict(d.delivery, err)
-		e.note(d, class)
+		o := e.sink.verdict(d.delivery, err)
+		e.note(d, o.Class)
 		q.leave(d.delivery)
-		e.sink.results.finish(d.delivery, class, reason)
+		e.sink.results.finish(d.delivery, o)
 		return true
 	case <-q.stop:
 		return false
