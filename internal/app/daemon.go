@@ -36,6 +36,9 @@ func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger)
 	d := &daemon{cfg: cfg, opts: opts, log: log, started: time.Now(), registry: prometheus.NewRegistry()}
 	defer func() { err = errors.Join(err, d.close()) }()
 	if err := d.open(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop while it waited for the database
+		}
 		return err
 	}
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
@@ -85,7 +88,11 @@ func (d *daemon) open(ctx context.Context) error {
 	if d.plain, err = server.Open(source, nil, server.Session{MaxConns: 2}); err != nil {
 		return err
 	}
-	tables, err := preflight(ctx, d.cfg, source)
+	var tables []*table.Table
+	err = untilAnswered(ctx, d.log, func() (err error) {
+		tables, err = preflight(ctx, d.cfg, source)
+		return err
+	})
 	if err != nil {
 		return err
 	}

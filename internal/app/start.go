@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -47,20 +48,35 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 	return at, nil
 }
 
-// look asks the server until it answers: a database that is away at start is waited for like one that leaves later.
-func (r *Relay) look(ctx context.Context) (server.Info, outbox.Position, error) {
-	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		info, end, err := r.parts.Source.Look(ctx)
-		if err == nil {
-			return info, end, nil
+// look asks the server until it answers.
+func (r *Relay) look(ctx context.Context) (info server.Info, end outbox.Position, err error) {
+	err = untilAnswered(ctx, r.log, func() error {
+		info, end, err = r.parts.Source.Look(ctx)
+		return err
+	})
+	return info, end, err
+}
+
+// untilAnswered repeats a question while the database is away: at start it is waited for like one that leaves later. Any
+// other error is the caller's, and so is the end of ctx.
+func untilAnswered(ctx context.Context, log *zap.Logger, ask func() error) error {
+	const first = 200 * time.Millisecond
+	for wait := first; ; wait = min(2*wait, 5*time.Second) {
+		err := ask()
+		switch class := server.Classify(err); {
+		case err == nil && wait > first:
+			log.Info("the database answers")
+			return nil
+		case err == nil || ctx.Err() != nil:
+			return errors.Join(err, ctx.Err())
+		case class != server.Lost && class != server.Busy && class != server.Transient:
+			return err
+		case wait == first:
+			log.Warn("the database does not answer: waiting for it", zap.Error(err))
 		}
-		if class := server.Classify(err); class == server.Service {
-			return info, end, err
-		}
-		r.log.Warn("the database does not answer, trying again", zap.Duration("in", wait), zap.Error(err))
 		select {
 		case <-ctx.Done():
-			return info, end, ctx.Err()
+			return ctx.Err()
 		case <-time.After(wait):
 		}
 	}
