@@ -55,6 +55,7 @@ var rules = []rule{
 	{path: "internal/config/...", own: append([]string{"internal/config"}, nouns...), external: []string{"github.com/goccy/go-yaml"}},
 	{path: "internal/admin", own: []string{"outbox"}, external: with("golang.org/x/sync")},
 	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/config", "internal/admin", "migrations"}), external: with("golang.org/x/sync", "github.com/prometheus/client_model")},
+	{path: "docs"}, // a test that keeps docs/guarantees.md honest
 	{path: "internal/archtest"},
 	{path: "internal/testsum"},
 
