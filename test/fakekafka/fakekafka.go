@@ -1,0 +1,206 @@
+// Package fakekafka is a Kafka cluster in the test's own process (kfake) whose network breaks on command: it can go away and
+// come back with its data, swallow what it is asked, and lose its replies after it has done what it was asked.
+//
+// Guarantees: ports and data stay over Stop and Start; what a Cluster was told to break it breaks on connections that exist
+// already, too; Close, which the test's end calls, ends every goroutine that it started.
+package fakekafka
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+// Cluster is a cluster of one or more brokers. It implements relay.Broker. The methods that break something may be called
+// from one goroutine at a time.
+type Cluster struct {
+	*kfake.Cluster
+	addrs   []string
+	opts    []kfake.Opt
+	network *network
+	down    bool
+}
+
+// New starts a cluster that has the topics, name to number of partitions.
+func New(t testing.TB, brokers int, topics map[string]int) *Cluster {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "fakekafka-")
+	testkit.Must(t, err)
+	c := &Cluster{network: &network{open: make(chan struct{}), conns: map[*conn]struct{}{}}}
+	close(c.network.open)
+	c.opts = []kfake.Opt{kfake.NumBrokers(brokers), kfake.DataDir(dir), kfake.ListenFn(c.network.listen)}
+	t.Cleanup(func() {
+		c.Stop()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("%v", err)
+		}
+	})
+	c.down = true
+	testkit.Must(t, c.Start())
+	c.addrs = c.ListenAddrs()
+	var ports []int
+	for _, addr := range c.addrs {
+		_, port, err := net.SplitHostPort(addr)
+		testkit.Must(t, err)
+		number, err := strconv.Atoi(port)
+		testkit.Must(t, err)
+		ports = append(ports, number)
+	}
+	c.opts = append(c.opts, kfake.Ports(ports...))
+	for name, partitions := range topics {
+		testkit.Must(t, c.CreateTopic(name, int32(partitions), nil))
+	}
+	return c
+}
+
+// Addr is host:port of the first broker.
+func (c *Cluster) Addr() string { return c.addrs[0] }
+
+// Sink implements relay.Broker.
+func (c *Cluster) Sink() string { return `kafka: {brokers: ["` + strings.Join(c.addrs, `", "`) + `"]}` }
+
+// TakesEmpty implements relay.Broker.
+func (*Cluster) TakesEmpty() bool { return true }
+
+// Read implements relay.Broker.
+func (c *Cluster) Read(ctx context.Context, topic string) ([]relay.Record, error) {
+	return relay.ReadKafka(ctx, c.Addr(), topic)
+}
+
+// Stop makes the cluster go away: connections break and new ones are refused.
+func (c *Cluster) Stop() {
+	if !c.down {
+		c.network.hole(false)
+		c.Close()
+		c.down = true
+	}
+}
+
+// Start makes a stopped cluster come back with its data.
+func (c *Cluster) Start() (err error) {
+	if !c.down {
+		return nil
+	}
+	if c.Cluster, err = kfake.NewCluster(c.opts...); err != nil {
+		return fmt.Errorf("start the fake cluster: %w", err)
+	}
+	c.down = false
+	return nil
+}
+
+// Swallow makes the cluster take connections and requests and do nothing with them. Switched off, it does what it was asked
+// meanwhile, as after a long pause.
+func (c *Cluster) Swallow(on bool) { c.network.hole(on) }
+
+// LoseReplies makes the cluster do what it is asked and its replies get lost. Switched off, connections are reset, because
+// what was lost on them stays lost.
+func (c *Cluster) LoseReplies(on bool) { c.network.loseReplies(on) }
+
+// network is the way to all brokers.
+type network struct {
+	mu    sync.Mutex
+	open  chan struct{} // closed while requests pass
+	holed bool
+	lost  bool
+	conns map[*conn]struct{}
+}
+
+func (n *network) listen(kind, address string) (net.Listener, error) {
+	l, err := net.Listen(kind, address)
+	if err != nil {
+		return nil, err
+	}
+	return &listener{l, n}, nil
+}
+
+func (n *network) hole(on bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case on && !n.holed:
+		n.open = make(chan struct{})
+	case !on && n.holed:
+		close(n.open)
+	}
+	n.holed = on
+}
+
+func (n *network) loseReplies(on bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.lost && !on {
+		for c := range n.conns {
+			_ = c.Conn.Close() // its reader and its writer notice
+		}
+	}
+	n.lost = on
+}
+
+func (n *network) state() (open <-chan struct{}, lost bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.open, n.lost
+}
+
+type listener struct {
+	net.Listener
+	network *network
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	raw, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: raw, network: l.network, closed: make(chan struct{})}
+	l.network.mu.Lock()
+	l.network.conns[c] = struct{}{}
+	l.network.mu.Unlock()
+	return c, nil
+}
+
+// conn is the broker's side of a connection.
+type conn struct {
+	net.Conn
+	network *network
+	once    sync.Once
+	closed  chan struct{}
+}
+
+// Read holds back what has come while the network swallows.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	open, _ := c.network.state()
+	select {
+	case <-open:
+	case <-c.closed:
+	}
+	return n, err
+}
+
+func (c *conn) Write(p []byte) (int, error) {
+	if _, lost := c.network.state(); lost {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *conn) Close() error {
+	c.once.Do(func() {
+		close(c.closed)
+		c.network.mu.Lock()
+		delete(c.network.conns, c)
+		c.network.mu.Unlock()
+	})
+	return c.Conn.Close()
+}
