@@ -164,7 +164,7 @@ func (p *Pipeline) unfit(m *outbox.Message, committed time.Time, inZone bool) ou
 // launch counts an entry as being in the sink's hands. Callers hold mu and send it afterwards.
 func (p *Pipeline) launch(e *entry, now time.Time) {
 	if e.sends == 0 {
-		e.first = now
+		e.first, e.silence = now, now
 	}
 	e.state = inFlight
 	e.sends++

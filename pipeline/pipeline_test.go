@@ -294,6 +294,38 @@ func TestUnknownOutcomeIsSentAgainAndAPoisonRowIsFoundOut(t *testing.T) {
 	})
 }
 
+// An outage burns no budget: a message that had no answer before and is the trial of the half-open breaker is not refused for
+// a third silence, and the breaker is tried again.
+func TestD16_SilenceOfTheTrialIsNotARefusal(t *testing.T) {
+	run(t, Config{MaxRetry: 5}, func(b *bench) {
+		silent := outbox.Outcome{Class: outbox.ClassUnknown, Reason: "time-out"}
+		b.sink.answer = func(m *outbox.Message) outbox.Outcome {
+			if m.ID == "1" {
+				return silent
+			}
+			return outbox.Outcome{}
+		}
+		b.offer(row(1))
+		for i := range 3 { // two silences while others are answered
+			time.Sleep(100 * time.Millisecond)
+			b.offer(row(100 + i))
+		}
+		time.Sleep(150 * time.Millisecond)
+		b.sink.set(func() { b.sink.answer = always(outbox.Outcome{Class: outbox.ClassOutage}) })
+		for i := range openAfter {
+			b.offer(row(200 + i))
+		}
+		b.sink.set(func() { b.sink.answer = always(silent) })
+		time.Sleep(time.Minute)
+		b.sink.set(func() { b.sink.answer = always(outbox.Outcome{}) })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if v := b.acks.verdicts(); !slices.Contains(v, "1 sent") || slices.Contains(v, "1 retry") {
+			t.Fatalf("verdicts %v", v)
+		}
+	})
+}
+
 // B34: a missing topic parks its rows and harms no other; it flows when it exists.
 func TestB34_TopicIsParkedAndComesBack(t *testing.T) {
 	run(t, Config{}, func(b *bench) {

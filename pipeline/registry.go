@@ -27,7 +27,8 @@ type entry struct {
 	state   entryState
 	size    int
 	sends   int       // how often it was handed to the sink
-	unknown int       // how many of these ended without an answer
+	unknown int       // how many of these ended without an answer while others of its topic had one
+	silence time.Time // when the last of these ended without an answer, at first when it was sent
 	first   time.Time // of its first send
 	retryAt time.Time // state held
 }

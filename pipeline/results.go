@@ -61,10 +61,14 @@ func (p *Pipeline) decide(e *entry, r *sink.Result, now time.Time) (outbox.Settl
 		p.park(m.Topic, r.Reason, now)
 		return p.letGo(e, outbox.CauseTopic)
 	case outbox.ClassUnknown:
-		e.unknown++
-		if e.unknown >= unknownLimit && p.lastOK[m.Topic].After(e.first) {
-			return p.refuse(e, s), true
+		// Only a silence while the broker works counts. Any other is the broker's, and the trial of a half-open breaker must
+		// come to hold, which opens the breaker again.
+		if p.breaker.state == breakerClosed && p.lastOK[m.Topic].After(e.silence) {
+			if e.unknown++; e.unknown >= unknownLimit {
+				return p.refuse(e, s), true
+			}
 		}
+		e.silence = now
 	case outbox.ClassOutage, outbox.ClassService:
 		if r.Partial { // the cluster is there, and whatever waits for it must not wait for this part
 			p.brokerAnswered(m.Topic, now, false)
