@@ -108,8 +108,10 @@ func (a *assembler) feed(ev *event) (*outbox.Txn, error) {
 		return nil, &gapError{outbox.GapLostEvents, fmt.Sprintf("the server reports lost events (INCIDENT) before %s", ev.end)}
 	case kindUnknown:
 		if a.open {
-			return nil, &gapError{outbox.GapUnknownEvent,
-				fmt.Sprintf("event of unknown type %d inside a transaction before %s", ev.typ, ev.end)}
+			return nil, &gapError{
+				outbox.GapUnknownEvent,
+				fmt.Sprintf("event of unknown type %d inside a transaction before %s", ev.typ, ev.end),
+			}
 		}
 	}
 	return nil, nil

@@ -21,13 +21,14 @@ type wire struct {
 }
 
 const (
-	dialTimeout      = 5 * time.Second
-	handshakeTimeout = 10 * time.Second
+	dialTimeout = 5 * time.Second
+	// seekTimeout holds until the first transaction or heartbeat: the server may be busy passing over what we have already.
+	seekTimeout = 30 * time.Second
 )
 
 func newWire(ctx context.Context) *wire {
 	w := &wire{ctx: ctx}
-	w.limit(handshakeTimeout)
+	w.limit(seekTimeout)
 	return w
 }
 

@@ -36,6 +36,7 @@ type stream struct {
 	last     outbox.Position // file and offset behind the last transaction taken
 	moved    bool            // a transaction was taken
 	idled    bool            // a heartbeat came at the end of the log
+	lively   func()          // called at the first transaction or heartbeat
 	err      error           // of HandleEvent
 }
 
@@ -48,12 +49,12 @@ func (s *stream) run(cfg Config, peer peer, from outbox.Position, events replica
 	defer w.close()
 	stop := context.AfterFunc(s.ctx, w.close)
 	defer stop()
+	s.lively = func() { w.limit(3 * cfg.Heartbeat) }
 	syncer := replication.NewBinlogSyncer(s.config(cfg, peer, from, w, events))
 	streamer, err := s.start(syncer, peer.info, from)
 	if err != nil {
 		return s.reason(err)
 	}
-	w.limit(3 * cfg.Heartbeat)
 	// With a handler of ours no event comes out here, only the end. It does so when the reading goroutine is done with us.
 	_, err = streamer.GetEvent(context.WithoutCancel(s.ctx))
 	return &streamError{s.reason(err)}
@@ -184,6 +185,7 @@ func (s *stream) offer(txn *outbox.Txn) error {
 	if !s.skip.IsZero() && txn.End.Compare(s.skip) <= 0 {
 		return nil
 	}
+	s.alive()
 	s.gauge.offering(txn)
 	end, id := txn.End, txn.GTID // the transaction is the handler's from here on
 	if err := s.handler.Offer(s.ctx, txn); err != nil {
@@ -198,6 +200,13 @@ func (s *stream) offer(txn *outbox.Txn) error {
 	return nil
 }
 
+func (s *stream) alive() {
+	if s.lively != nil {
+		s.lively()
+		s.lively = nil
+	}
+}
+
 // heartbeat means that the log is at its end, unless it came between the events of a transaction.
 func (s *stream) heartbeat(low uint32, body *replication.HeartbeatEvent) {
 	pos := s.decode.Position
@@ -210,6 +219,7 @@ func (s *stream) heartbeat(low uint32, body *replication.HeartbeatEvent) {
 	case uint64(low) >= pos.Offset&0xffffffff:
 		pos.Offset = pos.Offset&^0xffffffff | uint64(low)
 	}
+	s.alive()
 	s.decode.tables.schemas.idle(s.decode.tables.list)
 	s.idled = true
 	s.gauge.idle(pos)

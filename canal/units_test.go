@@ -110,11 +110,19 @@ func TestClassOfAQuery(t *testing.T) {
 		query, xid string
 		kind       kind
 	}{
-		{"BEGIN", "", kindBegin}, {"COMMIT", "", kindCommit}, {"ROLLBACK", "", kindRollback},
-		{"SAVEPOINT `a`", "", kindNothing}, {"ROLLBACK TO `a`", "", kindStatement}, {"ROLLBACK TO SAVEPOINT `a`", "", kindStatement},
-		{"XA START X'31',X'',1", "X'31',X'',1", kindBegin}, {"XA END X'31',X'',1", "X'31',X'',1", kindBegin},
-		{"XA COMMIT X'31',X'',1", "X'31',X'',1", kindOutcome}, {"XA ROLLBACK X'31',X'',1", "X'31',X'',1", kindOutcome},
-		{"INSERT INTO t VALUES (1)", "", kindStatement}, {"begin", "", kindStatement}, {"", "", kindStatement},
+		{"BEGIN", "", kindBegin},
+		{"COMMIT", "", kindCommit},
+		{"ROLLBACK", "", kindRollback},
+		{"SAVEPOINT `a`", "", kindNothing},
+		{"ROLLBACK TO `a`", "", kindStatement},
+		{"ROLLBACK TO SAVEPOINT `a`", "", kindStatement},
+		{"XA START X'31',X'',1", "X'31',X'',1", kindBegin},
+		{"XA END X'31',X'',1", "X'31',X'',1", kindBegin},
+		{"XA COMMIT X'31',X'',1", "X'31',X'',1", kindOutcome},
+		{"XA ROLLBACK X'31',X'',1", "X'31',X'',1", kindOutcome},
+		{"INSERT INTO t VALUES (1)", "", kindStatement},
+		{"begin", "", kindStatement},
+		{"", "", kindStatement},
 		{"CREATE TABLE `x` (a int) START TRANSACTION", "", kindStatement},
 	} {
 		if k, xid := classify([]byte(c.query)); k != c.kind || xid != c.xid {
@@ -173,9 +181,13 @@ func TestA20_A40_KindsOfEvents(t *testing.T) {
 		want kind
 	}{
 		{&replication.BinlogEvent{Header: &replication.EventHeader{}, Event: &replication.TransactionPayloadEvent{}}, kindPayloadEnd},
-		{generic(172, 0), kindUnknown}, {generic(199, 0), kindUnknown}, {generic(199, replication.LOG_EVENT_IGNORABLE_F), kindNothing},
-		{generic(byte(replication.INCIDENT_EVENT), 0), kindIncident}, {generic(byte(replication.XA_PREPARE_LOG_EVENT), 0), kindPrepare},
-		{generic(byte(replication.VIEW_CHANGE_EVENT), 0), kindNothing}, {generic(byte(replication.STOP_EVENT), 0), kindNothing},
+		{generic(172, 0), kindUnknown},
+		{generic(199, 0), kindUnknown},
+		{generic(199, replication.LOG_EVENT_IGNORABLE_F), kindNothing},
+		{generic(byte(replication.INCIDENT_EVENT), 0), kindIncident},
+		{generic(byte(replication.XA_PREPARE_LOG_EVENT), 0), kindPrepare},
+		{generic(byte(replication.VIEW_CHANGE_EVENT), 0), kindNothing},
+		{generic(byte(replication.STOP_EVENT), 0), kindNothing},
 	} {
 		if ev, err := d.decode(c.e, false); err != nil || ev.kind != c.want {
 			t.Errorf("%s: kind %d, want %d (%v)", c.e.Header.EventType, ev.kind, c.want, err)
