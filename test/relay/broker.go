@@ -48,7 +48,10 @@ func ReadAll(t testing.TB, b Broker, topics ...string) []Record {
 type Kafka struct{ *testkit.Kafka }
 
 // Sink implements Broker.
-func (k Kafka) Sink() string { return fmt.Sprintf("kafka: {brokers: [%q]}", k.Addr()) }
+func (k Kafka) Sink() string { return KafkaSink(k.Addr()) }
+
+// KafkaSink is the entry of the sink section for a plain listener.
+func KafkaSink(addr string) string { return fmt.Sprintf("kafka: {brokers: [%q]}", addr) }
 
 // TakesEmpty implements Broker.
 func (Kafka) TakesEmpty() bool { return true }

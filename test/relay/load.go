@@ -162,11 +162,11 @@ func (w *Writer) Transaction(ctx context.Context) error {
 		w.load.Ledger.Committed(rows...)
 		return nil
 	case kind < 70:
-		return w.In(ctx, true, w.multiRow)
+		return w.In(ctx, w.load.Table.DB, true, w.multiRow)
 	case kind < 85:
-		return w.In(ctx, true, w.amongOthers)
+		return w.In(ctx, w.load.Table.DB, true, w.amongOthers)
 	case kind < 92:
-		return w.In(ctx, false, w.amongOthers)
+		return w.In(ctx, w.load.Table.DB, false, w.amongOthers)
 	case kind < 96:
 		_, err := w.load.Table.DB.ExecContext(ctx, "UPDATE purchase SET amount = amount + 1 WHERE id = 1")
 		return err
@@ -175,12 +175,17 @@ func (w *Writer) Transaction(ctx context.Context) error {
 			1+w.rand.Int64N(w.load.number.Load()+1))
 		return err
 	}
-	return w.In(ctx, true, w.rewritten)
+	return w.In(ctx, w.load.Table.DB, true, w.Rewritten)
 }
 
-// In runs f in a transaction, commits it or rolls it back, and notes the rows that f wrote if they were committed.
-func (w *Writer) In(ctx context.Context, commit bool, f func(context.Context, *sql.Tx) ([]Row, error)) error {
-	tx, err := w.load.Table.DB.BeginTx(ctx, nil)
+// Beginner is a pool or a connection.
+type Beginner interface {
+	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+}
+
+// In runs f in a transaction, commits it or rolls it back, and notes the rows that f returns if they were committed.
+func (w *Writer) In(ctx context.Context, on Beginner, commit bool, f func(context.Context, *sql.Tx) ([]Row, error)) error {
+	tx, err := on.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -224,8 +229,8 @@ func (w *Writer) amongOthers(ctx context.Context, tx *sql.Tx) ([]Row, error) {
 	return rows, nil
 }
 
-// rewritten changes a row in the transaction that inserted it: only the last form may be published.
-func (w *Writer) rewritten(ctx context.Context, tx *sql.Tx) ([]Row, error) {
+// Rewritten changes a row in the transaction that inserted it: only the last form may be published.
+func (w *Writer) Rewritten(ctx context.Context, tx *sql.Tx) ([]Row, error) {
 	row := w.Rows(1)[0]
 	row.Loose = true
 	row.Body = []byte("first form, never to be seen")

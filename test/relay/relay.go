@@ -97,6 +97,12 @@ type Point struct {
 	name, file string
 }
 
+// Release lets the process go on.
+func (p Point) Release(t testing.TB) {
+	t.Helper()
+	testkit.Must(t, os.Remove(p.file))
+}
+
 // StartUntil starts a process that stands still at the n-th occurrence of a named point. It returns when the process has
 // been started: it may come to the point before it reads the binlog.
 func (r *Relay) StartUntil(t testing.TB, point string, n int) Point {
@@ -189,10 +195,16 @@ func (r *Relay) Kill() {
 	}
 }
 
+// Terminate sends SIGTERM.
+func (r *Relay) Terminate(t testing.TB) {
+	t.Helper()
+	testkit.Must(t, r.cmd.Process.Signal(syscall.SIGTERM))
+}
+
 // Stop ends the process with SIGTERM; anything but exit code 0 fails the test.
 func (r *Relay) Stop(t testing.TB) {
 	t.Helper()
-	testkit.Must(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	r.Terminate(t)
 	if code := r.Wait(t); code != 0 {
 		t.Fatalf("the relay ended with code %d after SIGTERM:\n%s", code, r.LogTail(30))
 	}
