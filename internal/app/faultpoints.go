@@ -8,14 +8,15 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// Builds with the tag faultpoints stop at a named point, so that a test can kill the process exactly there. The
-// environment names the point and which of its occurrences (CANAL_OUTBOX_STOP_AT=before-journal:3) and a file that is made
-// when it is reached (CANAL_OUTBOX_STOP_FILE). Such builds are for tests alone.
+// Builds with the tag faultpoints stop at a named point, so that a test can do its harm exactly there. The environment names
+// the point and which of its occurrences (CANAL_OUTBOX_STOP_AT=before-journal:3) and a file that is made when it is reached
+// (CANAL_OUTBOX_STOP_FILE); removing that file lets the process go on. Such builds are for tests alone.
 //
 // Points: after-claim, after-send, before-journal, before-checkpoint, after-journal, before-update, after-update.
 
@@ -38,15 +39,21 @@ type stopper struct {
 	left  int64
 }
 
-// at stops the calling goroutine for ever when the point's occurrence is reached.
+// at stops the calling goroutine when the point's occurrence is reached.
 func (s *stopper) at(point string) {
 	if point != s.point || atomic.AddInt64(&s.left, -1) != 0 {
 		return
 	}
-	if err := os.WriteFile(os.Getenv("CANAL_OUTBOX_STOP_FILE"), []byte(point), 0o600); err != nil {
+	file := os.Getenv("CANAL_OUTBOX_STOP_FILE")
+	if err := os.WriteFile(file, []byte(point), 0o600); err != nil {
 		panic(err) // a test build whose test cannot see the point has no use
 	}
-	select {}
+	for {
+		if _, err := os.Stat(file); err != nil {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 type stopRows struct {
