@@ -109,8 +109,8 @@ func (s *sinkModel) arrive(f *flight) {
 		return
 	}
 	healed := at >= w.plan.healed
-	if _, down := covering(w.plan.partition, at); down && hash(f.wire)%3 == 0 {
-		s.answer(f, outbox.Outcome{Class: outbox.ClassOutage, Reason: "no leader"}, time.Millisecond)
+	if p, down := covering(w.plan.partition, at); down && hash(f.wire)%3 == 0 {
+		s.answer(f, outbox.Outcome{Class: outbox.ClassOutage, Partial: !p.silent, Reason: "no leader"}, time.Millisecond)
 		return
 	}
 	if _, gone := covering(w.plan.topic, at); gone && f.row.topic == topicB {

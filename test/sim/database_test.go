@@ -247,7 +247,7 @@ func (w *world) newRow(t txnPlan, place int) *row {
 		r.poison = true
 	case d.chance(0.06):
 		r.refusals = d.in(1, 5)
-	case d.chance(0.02) && !w.plan.calm:
+	case d.chance(0.02) && !w.plan.calm && w.plan.settings.Pipeline.MaxUnconfirmed == 0: // they stay unconfirmed
 		r.unwritable = true
 	}
 	switch {

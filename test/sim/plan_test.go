@@ -33,7 +33,7 @@ type plan struct {
 	lives    []life // of the process, one after the other; the last one ends with the run
 
 	broker     []window // whole broker
-	partition  []window // one partition: a third of the keys
+	partition  []window // one partition: a third of the keys; silent: the sink does not know that it is only a part
 	topic      []window // topicB is missing
 	database   []window
 	errors     float64 // of statements
@@ -58,6 +58,11 @@ func covering(list []window, at time.Duration) (window, bool) {
 		}
 	}
 	return window{}, false
+}
+
+// undisturbed says that neither the database nor the broker fails as a whole, which would put a sweep off.
+func (p *plan) undisturbed() bool {
+	return len(p.database) == 0 && len(p.broker) == 0 && len(p.partition) == 0 && p.errors == 0 && p.swallowed == 0 && p.lost == 0
 }
 
 // life is one run of the process.
@@ -163,7 +168,11 @@ func (p *plan) settle(d *dice) {
 			MaxInFlight: pick(d, 0, 0, 3, 12), MaxUnconfirmed: pick(d, 0, 0, 6), MaxRetry: d.n(4),
 			Backoff: outbox.Backoff{Base: d.between(50*time.Millisecond, 500*time.Millisecond), Max: 2 * time.Second},
 		},
-		Ack: ack.Config{},
+		// Not multiples of each other, so that nothing is due at the same nanosecond.
+		Ack: ack.Config{
+			CommitEvery: 5*time.Millisecond + d.between(1, time.Microsecond), MarkEvery: 20*time.Millisecond + d.between(1, time.Microsecond),
+			Retry: outbox.Backoff{Base: 100*time.Millisecond + d.between(1, time.Microsecond), Max: 2 * time.Second},
+		},
 		Fallback: fallback.Config{
 			Tables: []string{tableName}, Interval: d.between(time.Second, 4*time.Second), Threshold: d.between(time.Second, 4*time.Second),
 			Patience: d.between(200*time.Millisecond, 1500*time.Millisecond), ClaimTimeout: d.between(time.Second, 5*time.Second), Batch: pick(d, 0, 2),

@@ -43,8 +43,8 @@ type incarnation struct {
 	topics  map[string]bool // that the broker did not know
 	random  *dice
 
-	gapAt    time.Time // of a gap whose full sweep is to come; zero for none
-	gapAfter time.Time // when it must have been
+	gapAt  time.Time // of an anchor whose full sweep is to come; zero for none
+	sweeps int
 }
 
 // start makes a process and lets it run.
@@ -78,8 +78,7 @@ func (i *incarnation) run(lost bool) error {
 	if err != nil {
 		return err
 	}
-	i.state = state
-	i.sink = newSink(i)
+	sink := newSink(i)
 	settings := i.w.plan.settings
 	random := func() float64 {
 		i.w.mu.Lock()
@@ -89,11 +88,14 @@ func (i *incarnation) run(lost bool) error {
 	settings.Pipeline.Random = random
 	settings.Ack.Random = random
 	settings.Fallback.Random = random
-	i.relay = app.New(app.Parts{
-		Source: source{i}, Rows: rows{i}, Sink: i.sink, State: state, Lost: lost,
+	relay := app.New(app.Parts{
+		Source: source{i}, Rows: rows{i}, Sink: sink, State: state, Lost: lost,
 		Reader: func(h canal.Handler) app.Reader { return &reader{i: i, handler: h} },
 	}, settings, i.log, registerer{i})
-	err = i.relay.Run(i.ctx)
+	i.w.mu.Lock()
+	i.relay, i.state, i.sink = relay, state, sink
+	i.w.mu.Unlock()
+	err = relay.Run(i.ctx)
 	if cerr := state.Close(); err == nil {
 		err = cerr
 	}
@@ -142,8 +144,19 @@ func (i *incarnation) anchoredAt(at outbox.Position) {
 			r.fast.forgiven = true
 		}
 	}
-	i.gapAt = time.Now()
+	began := time.Now()
+	i.gapAt = began
+	time.AfterFunc(fullSweepLimit, func() {
+		i.w.mu.Lock()
+		defer i.w.mu.Unlock()
+		if i.gapAt.Equal(began) && !i.dead && i.ctx.Err() == nil && i.w.plan.undisturbed() {
+			i.w.violation("gap", "no full sweep in %v after an anchor", fullSweepLimit)
+		}
+	})
 }
+
+// fullSweepLimit is longer than a sweep under way may wait for the reader, and than the pause between full sweeps.
+const fullSweepLimit = 5 * time.Second
 
 // bugCount is the relay's own count of broken bookkeeping.
 func (i *incarnation) bugCount() float64 {

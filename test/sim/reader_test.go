@@ -20,7 +20,7 @@ type reader struct {
 	set *outbox.GTIDSet // nil: by file and offset
 }
 
-const heartbeat = time.Second
+const heartbeat = time.Second + 1237*time.Nanosecond
 
 var errCut = errors.New("the stream was cut")
 

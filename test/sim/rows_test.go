@@ -17,11 +17,16 @@ type rows struct{ i *incarnation }
 // call is the way of a statement to the server: time, an outage, or a drawn error. The dice go on for the caller.
 func (c rows) call(ctx context.Context, what string) (*dice, error) {
 	w := c.i.w
+	w.mu.Lock()
+	d := w.dice(what, uint64(c.i.life))
+	w.mu.Unlock()
+	if err := sleep(ctx, d.between(time.Microsecond, 100*time.Microsecond)); err != nil {
+		return nil, err
+	}
 	if c.i.step("before " + what) {
 		return nil, errDead
 	}
 	w.mu.Lock()
-	d := w.dice(what, uint64(c.i.life))
 	down, isDown := covering(w.plan.database, w.at())
 	w.mu.Unlock()
 	if isDown && down.silent {
@@ -212,8 +217,11 @@ func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.Due
 	w := c.i.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	c.i.sweeps++
 	if q.Threshold == 0 && after.ID() == "" {
 		c.i.gapAt = time.Time{}
+	} else if c.i.sweeps == 1 {
+		w.violation("start", "the first sweep leaves out rows younger than %v", q.Threshold)
 	}
 	now := time.Now()
 	var list []*row

@@ -85,7 +85,7 @@ func (w *world) awaitKill(i *incarnation, l life) {
 
 // stop is SIGTERM at the planned time.
 func (w *world) stop(i *incarnation, l life) {
-	timer := time.NewTimer(l.at)
+	timer := time.NewTimer(l.at + 3*time.Nanosecond)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -174,7 +174,7 @@ func (w *world) finishRun(i *incarnation) {
 		select {
 		case <-tick.C:
 			w.mu.Lock()
-			done = w.at() > w.plan.healed && w.quiet() == ""
+			done = w.at() > w.plan.healed && i.relay != nil && i.relay.Ready() && w.quiet() == ""
 			w.mu.Unlock()
 		case err := <-i.ended:
 			w.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -104,7 +105,7 @@ var (
 	errLost  = fmt.Errorf("connection lost: %w", driver.ErrBadConn)
 	errDown  = fmt.Errorf("dial: %w", io.ErrUnexpectedEOF)
 	errDead  = errors.New("the process is dead")
-	errDrawn = errors.New("Error 1205: Lock wait timeout exceeded")
+	errDrawn = &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
 )
 
 // sleep waits in virtual time; a nil done never ends it.
