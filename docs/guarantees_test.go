@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/config"
 )
 
 const page = "guarantees.md"
@@ -232,6 +234,30 @@ func TestB43_NoPageClaimsExactlyOnce(t *testing.T) {
 			if strings.Contains(line, "exactly once") && !strings.Contains(line, "never") {
 				t.Errorf("%s:%d claims it: %s", path, i+1, line)
 			}
+		}
+	}
+}
+
+// What a newcomer copies from the README must work as it stands.
+func TestTheConfigurationOfTheREADMEIsValid(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, found := strings.Cut(string(text), "```yaml\n")
+	block, _, ended := strings.Cut(block, "```")
+	if !found || !ended {
+		t.Fatal("the README has no configuration")
+	}
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	block = strings.ReplaceAll(strings.ReplaceAll(block, "/run/secrets/mysql", password), "\n   ", "\n")
+	block = strings.TrimPrefix(block, "   ")
+	for _, sink := range []string{block, strings.Replace(strings.Replace(block, "  rocketmq:", "  # rocketmq:", 1), "  # kafka:", "  kafka:", 1)} {
+		if _, _, err := config.Parse("README.md", []byte(sink), nil); err != nil {
+			t.Error(err)
 		}
 	}
 }
