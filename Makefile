@@ -16,7 +16,7 @@ SERVERS := mysql mariadb $(if $(filter 1,$(SKIP_BROKERS)),,kafka rocketmq)
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
 TESTFLAGS ?= -shuffle=on -timeout=20m
 
-.PHONY: help build demo test test-quick test-long lint generate prepare bench sim soak clean
+.PHONY: help build demo test test-quick test-long fuzz lint generate prepare bench sim soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,6 +48,12 @@ sim: ## random histories of commits, crashes and lost replies against the real f
 
 soak: prepare ## real servers under load with faults, for LONG
 	SOAK_TIME=$(LONG) go test -count=1 -timeout=0 -v -run Soak ./test/...
+
+FUZZTIME ?= 30s
+
+fuzz: ## every fuzz target for FUZZTIME (default 30s)
+	@grep -rHoE '^func Fuzz[A-Za-z0-9_]+' --include='*_test.go' . | sed 's|/[^/]*:func |:|' | sort | while IFS=: read -r dir name; do \
+	  echo "$$dir $$name"; go test -run='^$$' -fuzz="^$$name$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=50x "$$dir" </dev/null; done
 
 bench: prepare ## throughput, latency, CPU and memory of the whole relay beside the ceilings of this machine
 	go test -run='^$$' -bench=. -count=1 -timeout=0 $(ARGS) ./test/bench/...

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/x509"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -83,6 +84,11 @@ func connectMend(err error, s config.Source) string {
 	if server.Classify(err) == server.Service {
 		return fmt.Sprintf("check source.user and its password; the account must be allowed to come from this host:\n"+
 			"CREATE USER '%s'@'%%' IDENTIFIED BY '...'", s.User)
+	}
+	var authority x509.UnknownAuthorityError
+	var name x509.HostnameError
+	if errors.As(err, &authority) || errors.As(err, &name) {
+		return "set source.tls.ca to the authority that signed the server's certificate, and source.address to a name that stands in it"
 	}
 	return "check source.address, that the server runs and that no firewall is between"
 }

@@ -112,12 +112,12 @@ func TestDatabaseTLSRefusals(t *testing.T) {
 		t.Run(string(flavor), func(t *testing.T) {
 			s := newSecured(t, flavor)
 			elsewhere := newTap(t, "127.0.0.2", s.db.Addr())
-			for _, c := range []struct{ name, addr, user, tls, says string }{
-				{"foreign authority, verify-ca", s.db.Addr(), "secure", fmt.Sprintf("mode: verify-ca, ca: %q", s.foreign), "certificate"},
-				{"foreign authority, verify-identity", s.db.Addr(), "secure", fmt.Sprintf("mode: verify-identity, ca: %q", s.foreign), "certificate"},
-				{"authority of the system", s.db.Addr(), "secure", "mode: verify-identity", "certificate"},
-				{"another host name", elsewhere.addr(), "secure", fmt.Sprintf("mode: verify-identity, ca: %q", s.ca), "127.0.0.2"},
-				{"account that requires TLS", s.db.Addr(), "secure", "mode: disabled", "Access denied"},
+			for _, c := range []struct{ name, addr, user, tls, says, mend string }{
+				{"foreign authority, verify-ca", s.db.Addr(), "secure", fmt.Sprintf("mode: verify-ca, ca: %q", s.foreign), "certificate", "source.tls.ca"},
+				{"foreign authority, verify-identity", s.db.Addr(), "secure", fmt.Sprintf("mode: verify-identity, ca: %q", s.foreign), "certificate", "source.tls.ca"},
+				{"authority of the system", s.db.Addr(), "secure", "mode: verify-identity", "certificate", "source.tls.ca"},
+				{"another host name", elsewhere.addr(), "secure", fmt.Sprintf("mode: verify-identity, ca: %q", s.ca), "127.0.0.2", "a name that stands in it"},
+				{"account that requires TLS", s.db.Addr(), "secure", "mode: disabled", "Access denied", "source.user"},
 			} {
 				t.Run(c.name, func(t *testing.T) {
 					r := newChild(t, s.yaml(c.addr, c.user, c.tls))
@@ -125,6 +125,8 @@ func TestDatabaseTLSRefusals(t *testing.T) {
 					r.says(c.says)
 					if printed, code := r.command("doctor"); code != 1 || !strings.Contains(printed, c.says) {
 						t.Errorf("doctor: code %d, it does not say %q:\n%s", code, c.says, printed)
+					} else if !strings.Contains(printed, c.mend) {
+						t.Errorf("doctor does not say how to mend it (%q):\n%s", c.mend, printed)
 					}
 					if code := r.wait(); code != 1 {
 						t.Errorf("run: exit code %d", code)

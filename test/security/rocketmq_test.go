@@ -61,3 +61,12 @@ func TestRocketMQCredentials(t *testing.T) {
 		t.Errorf("%d messages are in the broker, 2 were committed", len(records))
 	}
 }
+
+// B15: the client has no TLS, so that a configuration which asks for it is refused and does not go on in clear.
+func TestB15_RocketMQWithTLSIsRefused(t *testing.T) {
+	r := newChild(t, outboxTable(t).to("rocketmq: {name_servers: [127.0.0.1:1], tls: {mode: required}}"))
+	r.launch()
+	if code := r.wait(); code != 1 || !strings.Contains(r.printed(), "the RocketMQ client has no TLS") {
+		t.Errorf("code %d\n%s", code, r.printed())
+	}
+}
