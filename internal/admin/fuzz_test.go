@@ -1,0 +1,52 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+// FuzzRequest: whatever is sent, the answer is JSON with a status that fits it, and only a target that passes Check
+// reaches the service.
+func FuzzRequest(f *testing.F) {
+	for _, body := range []string{
+		`{"gtid":"0-1-100"}`, `{"gtid":"3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:tag:7"}`, `{"file":"binlog.000001","pos":4,"dry_run":true}`,
+		`{"latest":true} {"earliest":true}`, `{"pos":-1}`, `{"pos":1e99}`, `{"entry":0}`, `[]`, `null`, `{"file":"../x.1","pos":4}`, "\xff",
+	} {
+		f.Add("checkpoint", body)
+	}
+	f.Add("gaps/18446744073709551616/ack", "{}")
+	f.Add("gaps/7/ack", "")
+	f.Add("../../metrics", "{}")
+	f.Add("sweep", "[1,2")
+	f.Fuzz(func(t *testing.T, path, body string) {
+		for _, c := range path {
+			if c <= ' ' || c > '~' || strings.ContainsRune("?#%", c) {
+				return // not a path as it stands in a request
+			}
+		}
+		service := &fake{}
+		a := &api{service: service, metrics: prometheus.NewRegistry(), log: zap.NewNop()}
+		r := httptest.NewRequest("POST", "/api/v1/checkpoint", strings.NewReader(body))
+		r.URL.Path = "/api/v1/" + path
+		r.Header.Set("Content-Type", asJSON)
+		w := httptest.NewRecorder()
+		a.routes().ServeHTTP(w, r)
+		switch w.Code {
+		case 200, 400, 404, 409:
+			if w.Header().Get("Content-Type") == asJSON && !json.Valid(w.Body.Bytes()) {
+				t.Fatalf("%q %q: the answer is no JSON: %q", path, body, w.Body)
+			}
+		case 301, 307, 405: // another form of the path, or one that is only read
+		default:
+			t.Fatalf("%q %q: %d %s", path, body, w.Code, w.Body)
+		}
+		if service.target != (Target{}) && service.target.Check() != nil {
+			t.Fatalf("%q reached the service as %+v", body, service.target)
+		}
+	})
+}
