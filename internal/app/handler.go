@@ -13,21 +13,32 @@ import (
 )
 
 // handler is what the reader talks to: the flow of transactions goes straight to the pipeline, what changes the source or
-// the anchor is decided here.
-type handler struct{ relay *Relay }
+// the anchor is decided here. Its methods are called by the reader, one at a time.
+type handler struct {
+	relay *Relay
+	bare  bool // the reader was started from a position without GTIDs, and no stream was opened since
+}
 
 // Connected opens a stream. After a failover positions of the old server mean nothing: the mark goes on from the GTID set
 // alone, and a full sweep repairs what was open at that moment.
 func (h *handler) Connected(ctx context.Context, from, zoneEnd outbox.Position, id server.ID, failover bool) error {
 	r := h.relay
 	r.identity.accept(id)
-	if failover {
+	bare := h.bare
+	h.bare = false
+	switch {
+	case failover:
 		at := outbox.Position{GTIDs: from.GTIDs}
 		if err := r.progress.move(id, at, "failover"); err != nil {
 			return fmt.Errorf("record the failover: %w", err)
 		}
 		r.log.Warn("the source failed over to another server with the same history", zap.Stringer("server", id))
 		r.sweeper.Full()
+	case bare && from.GTIDs != "":
+		// The reader has found the set that belongs to a file and an offset. Nothing is open yet that the move could forget.
+		if err := r.progress.move(id, from, "GTID set of the position"); err != nil {
+			return fmt.Errorf("record the GTID set of %s: %w", from, err)
+		}
 	}
 	return r.pipeline.Connected(ctx, from, zoneEnd)
 }
@@ -66,6 +77,7 @@ func (r *Relay) read(ctx context.Context, from outbox.Position) error {
 		r.mu.Lock()
 		r.pause = cancel
 		r.mu.Unlock()
+		r.handler.bare = from.GTIDs == ""
 		err := r.reader.Run(run, from)
 		cancel()
 		r.pipeline.Disconnected()

@@ -91,6 +91,7 @@ type Relay struct {
 	progress *progress
 	acker    *ack.Acker
 	sweeper  *fallback.Sweeper
+	handler  *handler
 	reader   Reader
 
 	mu     sync.Mutex

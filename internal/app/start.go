@@ -142,7 +142,8 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) error {
 	r.acker = ack.New(r.settings.Ack, r.progress, r.progress, r.parts.Rows, r.log.Named("ack"), r.reg)
 	late.Acker = r.acker
 	r.sweeper = fallback.New(r.settings.Fallback, r.pipeline, r.parts.Rows, r.parts.Source, r.log.Named("sweep"), r.reg)
-	r.reader = r.parts.Reader(&handler{relay: r})
+	r.handler = &handler{relay: r}
+	r.reader = r.parts.Reader(r.handler)
 	return nil
 }
 
