@@ -1,0 +1,140 @@
+package soak
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// put carries one fault out; when it returns, nothing is broken any more and a relay runs.
+func (w *world) put(f Fault) {
+	w.t.Helper()
+	w.faults++
+	if !w.relay.Running() {
+		w.t.Fatalf("the relay has ended by itself:\n%s", w.relay.LogTail(30))
+	}
+	switch f.Kind {
+	case KillRelay:
+		w.kill()
+		w.pass(f.Length)
+	case RestartRelay:
+		w.stopInTime()
+		w.pass(f.Length)
+	case PurgeLogs:
+		w.kill()
+		w.pass(f.Length)
+		w.must(w.db.Purge(w.t.Context()))
+	case KillSessions:
+		w.killSessions()
+	case CheckpointBack:
+		w.checkpointBack()
+	case RestartServer:
+		w.restartServer()
+	default:
+		w.during(f)
+	}
+	if !w.relay.Running() {
+		w.relay.Start(w.t)
+	}
+}
+
+// during breaks something for the fault's length and mends it.
+func (w *world) during(f Fault) {
+	if w.fake == nil && (f.Kind == StopBroker || f.Kind == FreezeBroker) {
+		w.excuse(nil) // RocketMQ stores what times out, and the relay cannot know
+	}
+	mend := w.breakIt(f.Kind)
+	if f.Kill {
+		w.pass(f.Length / 2)
+		w.kill()
+		w.pass(f.Length / 2)
+	} else {
+		w.pass(f.Length)
+	}
+	w.must(mend())
+}
+
+func (w *world) breakIt(kind Kind) (mend func() error) {
+	quietly := func(f func(bool)) func() error {
+		f(true)
+		return func() error { f(false); return nil }
+	}
+	switch kind {
+	case FreezeRelay:
+		w.must(syscall.Kill(w.relay.PID(), syscall.SIGSTOP))
+		return func() error { return syscall.Kill(w.relay.PID(), syscall.SIGCONT) }
+	case CutDatabase:
+		w.proxy.Cut()
+		return func() error { w.proxy.Cut(); return nil }
+	case HoleDatabase:
+		return quietly(w.proxy.Hole)
+	case SlowDatabase:
+		w.proxy.Latency(slow)
+		return func() error { w.proxy.Latency(0); return nil }
+	case RefuseDatabase:
+		w.must(w.proxy.Refuse(true))
+		w.proxy.Cut()
+		return func() error { return w.proxy.Refuse(false) }
+	case StopBroker:
+		if w.fake == nil {
+			w.must(w.server.Kill())
+			return func() error { return w.server.Start(w.t.Context()) }
+		}
+		w.fake.Stop()
+		return w.fake.Start
+	case FreezeBroker:
+		if w.fake == nil {
+			w.must(w.server.Pause())
+			return w.server.Resume
+		}
+		return quietly(w.fake.Swallow)
+	case LoseReplies:
+		return quietly(w.fake.LoseReplies)
+	case RefuseMessages:
+		handle := w.fake.Fault(busy())
+		return func() error { handle.Remove(); return nil }
+	}
+	w.t.Fatalf("no such fault: %s", kind)
+	return nil
+}
+
+func (w *world) killSessions() {
+	rows, err := w.sql.QueryContext(w.t.Context(), "SELECT id FROM information_schema.processlist WHERE user = 'relay'")
+	w.must(err)
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		w.must(rows.Scan(&id))
+		ids = append(ids, id)
+	}
+	w.must(rows.Err())
+	w.must(rows.Close())
+	for _, id := range ids {
+		// One that has ended meanwhile is killed as well.
+		if _, err := w.sql.ExecContext(w.t.Context(), fmt.Sprintf("KILL %d", id)); err != nil {
+			w.t.Logf("soak: KILL %d: %v", id, err)
+		}
+	}
+}
+
+// checkpointBack goes to the oldest place that the log and the history have.
+func (w *world) checkpointBack() {
+	if _, err := w.relay.Client().SetCheckpoint(w.t.Context(), admin.Target{Earliest: true}); err != nil {
+		w.t.Logf("soak: checkpoint set: %v", err)
+	}
+}
+
+// restartServer lets the application rest meanwhile: it would not know which of its transactions were committed.
+func (w *world) restartServer() {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	w.must(w.db.Stop())
+	w.must(w.db.Start(w.t.Context()))
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	testkit.Must(w.t, err)
+}

@@ -1,0 +1,248 @@
+package soak
+
+import (
+	"context"
+	"database/sql"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/fakekafka"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+const (
+	patience  = 3 * time.Minute // for the slowest way out of a fault on a busy machine
+	exitLimit = 15 * time.Second
+	writers   = 3
+	pace      = 15 * time.Millisecond // between two transactions of a writer
+
+	// What the process may hold at a quiet point.
+	memoryLimit    = 600e6
+	goroutineLimit = 200
+)
+
+var topics = []string{"orders", "payments"}
+
+// world is the service between its servers.
+type world struct {
+	t      *testing.T
+	db     *testkit.Database
+	sql    *sql.DB
+	proxy  *testkit.Proxy
+	broker relay.Broker
+	fake   *fakekafka.Cluster // nil with a real broker
+	server *testkit.Server    // nil with the fake one
+	table  *relay.Table
+	load   *relay.Load
+	relay  *relay.Relay
+
+	writing sync.RWMutex // read-held by the application in a transaction
+
+	faults     int
+	duplicates int
+	copies     map[string]int    // of earlier periods, by message id
+	known      []map[string]bool // message ids that a message must not be in to be sent again, one set for each moment that excuses
+	memory     float64
+	goroutines float64
+}
+
+func newWorld(t *testing.T, flavor testkit.Flavor, kind string) *world {
+	t.Helper()
+	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})
+	schema := db.CreateSchema(t)
+	w := &world{t: t, db: db, sql: db.Connect(t, schema), proxy: testkit.NewProxy(t, db.Addr()), copies: map[string]int{}}
+	w.sql.SetMaxIdleConns(8)
+	lanes := map[string]int{topics[0]: 4, topics[1]: 4}
+	switch kind {
+	case "kafka":
+		k := testkit.NewKafka(t, testkit.KafkaOptions{})
+		for name, n := range lanes {
+			testkit.Must(t, k.CreateTopic(t.Context(), name, n, nil))
+		}
+		w.broker, w.server = relay.Kafka{Kafka: k}, k.Server
+	case "rocketmq":
+		q := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: lanes})
+		w.broker, w.server = relay.RocketMQ{RocketMQ: q}, q.Broker
+	default:
+		w.fake = fakekafka.New(t, 1, lanes)
+		w.broker = w.fake
+	}
+	w.table = relay.NewTable(t, w.sql, schema, "t_local_message")
+	w.load = relay.NewLoad(t, w.table, w.broker.TakesEmpty(), topics...)
+	w.load.Loose = true // under faults a message may overtake another
+	testkit.Must(t, db.CreateUser(t.Context(), "relay", "secret",
+		"REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT, UPDATE ON "+schema+".*"))
+	w.relay = relay.New(t, relay.Options{
+		Source: w.proxy.Addr(), User: "user: relay, password: secret", Tables: []*relay.Table{w.table}, Sink: w.broker.Sink(),
+	})
+	return w
+}
+
+// kinds are the faults that this world knows.
+func (w *world) kinds() []Kind {
+	kinds := []Kind{
+		KillRelay, RestartRelay, FreezeRelay, CutDatabase, HoleDatabase, SlowDatabase, RefuseDatabase, KillSessions, PurgeLogs,
+		RestartServer, StopBroker, FreezeBroker, CheckpointBack,
+	}
+	if w.fake != nil {
+		kinds = append(kinds, LoseReplies, RefuseMessages)
+	}
+	return kinds
+}
+
+// application writes transactions until the function it returns is called.
+func (w *world) application() (stop func()) {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var group sync.WaitGroup
+	for i := range writers {
+		writer := w.load.Writer("w" + string(rune('0'+i)))
+		group.Go(func() {
+			ticker := time.NewTicker(pace)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-ticker.C:
+				}
+				w.writing.RLock()
+				err := writer.Transaction(context.WithoutCancel(ctx))
+				w.writing.RUnlock()
+				if err != nil {
+					w.t.Errorf("the application could not write: %v", err)
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
+
+// pass lets time go by while the application writes.
+func (w *world) pass(d time.Duration) { <-time.After(d) }
+
+// excuse notes that what is neither SENT nor in the journal may be sent again. No relay may be running.
+func (w *world) excuse(journal map[string]bool) {
+	known := w.table.SentIDs(w.t)
+	for id := range journal {
+		known[id] = true
+	}
+	w.known = append(w.known, known)
+}
+
+func (w *world) kill() {
+	w.relay.Kill()
+	w.excuse(w.relay.State(w.t).Journal)
+}
+
+// stopInTime ends the relay with SIGTERM. What it could not wait for may be sent again.
+func (w *world) stopInTime() {
+	began := time.Now()
+	w.relay.Stop(w.t)
+	if took := time.Since(began); took > exitLimit {
+		w.t.Errorf("the stop took %v, it may take %v", took, exitLimit)
+	}
+	w.excuse(w.relay.State(w.t).Journal)
+}
+
+// quiet lets the application rest, waits until everything is SENT, and checks the promises.
+func (w *world) quiet(when string) {
+	w.t.Helper()
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	if !w.relay.Running() {
+		w.t.Fatalf("%s: the relay has ended:\n%s", when, w.relay.LogTail(30))
+	}
+	began := time.Now()
+	testkit.WaitFor(w.t, patience, when+": every row to be SENT", func() bool { return w.table.Count(w.t, "status <> 2") == 0 })
+	var records []relay.Record
+	want := w.load.Ledger.Len()
+	testkit.WaitFor(w.t, patience, when+": the broker to show the messages", func() bool {
+		records = relay.ReadAll(w.t, w.broker, topics...)
+		return len(records) >= want
+	})
+	account := w.load.Ledger.Compare(records)
+	account.Check(w.t)
+	w.explain(account)
+	if n := w.table.Count(w.t, "retry_count <> 0 OR fail_reason IS NOT NULL"); n > 0 {
+		w.t.Errorf("%s: %d rows lost a try", when, n)
+	}
+	if n := w.table.Count(w.t, "TRUE"); n != want {
+		w.t.Errorf("%s: %d rows in the table, %d were committed", when, n, want)
+	}
+	w.process(when)
+	w.t.Logf("soak: %s: %d rows SENT %v after the last, %d messages more than once so far", when, want,
+		time.Since(began).Round(time.Millisecond), account.Duplicates())
+}
+
+// explain looks for copies that no fault of this period excuses.
+func (w *world) explain(account relay.Account) {
+	for id, n := range account.Copies {
+		if n == w.copies[id] {
+			continue
+		}
+		excused := false
+		for _, known := range w.known {
+			excused = excused || !known[id]
+		}
+		if !excused {
+			w.t.Errorf("%s came %d times more, though it was SENT or in the journal at every moment that excuses", id, n-w.copies[id])
+		}
+	}
+	w.copies, w.duplicates, w.known = account.Copies, account.Duplicates(), nil
+}
+
+// process checks that the relay has not grown and that its own bookkeeping holds.
+func (w *world) process(when string) {
+	m := w.metrics()
+	w.memory, w.goroutines = max(w.memory, m["process_resident_memory_bytes"]), max(w.goroutines, m["go_goroutines"])
+	if m["process_resident_memory_bytes"] > memoryLimit || m["go_goroutines"] > goroutineLimit || m["canal_outbox_internal_errors_total"] > 0 {
+		w.t.Errorf("%s: %.0f bytes of memory, %.0f goroutines, %.0f internal errors", when, m["process_resident_memory_bytes"],
+			m["go_goroutines"], m["canal_outbox_internal_errors_total"])
+	}
+}
+
+func (w *world) metrics() map[string]float64 {
+	socket := filepath.Join(w.relay.StateDir(), "admin.sock")
+	client := http.Client{Timeout: patience, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}
+	response, err := client.Get("http://localhost/metrics")
+	testkit.Must(w.t, err)
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	testkit.Must(w.t, err)
+	sums := map[string]float64{}
+	for name, family := range families {
+		for _, m := range family.Metric {
+			sums[name] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return sums
+}
+
+// slow is what the network adds in each direction.
+const slow = 30 * time.Millisecond
+
+// busy is what the fake broker answers while it is.
+func busy() kfake.Fault {
+	return kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1}
+}
