@@ -193,7 +193,8 @@ func (o *Operator) notes(ctx context.Context, info server.Info, from, to outbox.
 	case from.IsZero():
 		add("there is no checkpoint yet: reading starts at the new position")
 	case !known:
-		add("the two positions do not compare: what lies between is either read again or left to a full sweep")
+		add("the two positions do not compare: a full sweep publishes every row that is still PENDING, whatever the log shows from the new one on")
+		add("this is recorded as a gap")
 	case order > 0:
 		add("what lies between is not read: a full sweep publishes the rows in it that are still PENDING, without the order of the log")
 		add("the skipped part is recorded as a gap")
