@@ -9,9 +9,10 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) { relay.Main(m) }
 
 // onBoth runs a test on MySQL and on MariaDB.
 func onBoth(t *testing.T, test func(t *testing.T, flavor testkit.Flavor)) {
