@@ -32,6 +32,9 @@ type round struct {
 	swept     int       // tables that were swept to the end
 	published int
 	fresh     int // of these, rows that the log did not deliver
+
+	// An earlier process's claim on a row of the table at hand, or of any, could not be taken over: somebody owned the row.
+	held, heldAny bool
 }
 
 // once makes one sweep and plans the next.
@@ -72,6 +75,9 @@ func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
 	s.lastSuccess.Store(now.UnixNano())
 	s.lastRows.Store(int64(r.published))
 	s.plan.done(now, took, s.cfg.Interval, r.dueAt)
+	if r.heldAny {
+		s.plan.nudge(now)
+	}
 	if s.failures > 0 {
 		s.log.Info("the sweep is complete again", zap.Int("failed_attempts", s.failures))
 		s.failures = 0
@@ -118,7 +124,7 @@ func (s *Sweeper) sweep(ctx context.Context, r *round) error {
 			continue
 		}
 		r.swept++
-		s.swept[name] = true
+		s.swept[name] = s.swept[name] || !r.held
 	}
 	if failed > 1 {
 		return fmt.Errorf("%w (and %d more tables)", first, failed-1)
@@ -135,6 +141,7 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string) error {
 	if r.zero {
 		query.Threshold = 0
 	}
+	r.held = false
 	if !s.swept[name] {
 		query.ExpiredClaims = 0 // nobody else is active: what is claimed and not owned here is of a process that has ended
 	}
@@ -171,10 +178,23 @@ func (s *Sweeper) takePage(ctx context.Context, r *round, name string, page []ou
 	}
 	reserved := s.flow.Reserve(take)
 	s.metrics.rows(name, rowOwned).Add(float64(len(take) - len(reserved)))
+	if !s.swept[name] && claims(reserved) < claims(take) {
+		r.held, r.heldAny = true, true // by the catch-up zone, which forgets claimed rows when it has looked at them
+	}
 	if len(reserved) == 0 {
 		return nil
 	}
 	return s.publish(ctx, r, name, reserved)
+}
+
+// claims counts the rows that somebody has claimed.
+func claims(rows []outbox.Candidate) (n int) {
+	for i := range rows {
+		if rows[i].Status == outbox.Sending {
+			n++
+		}
+	}
+	return n
 }
 
 // pick leaves out what is not to be published now.

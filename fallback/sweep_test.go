@@ -38,6 +38,25 @@ func TestD02_ExpiredClaimsAreTakenOver(t *testing.T) {
 	})
 }
 
+// D02: at the first sweep the catch-up zone holds a row that the process before had claimed; it forgets such a row when it has
+// looked at it. The row must not wait for the end of the claim then.
+func TestD02_ClaimThatTheCatchUpZoneHoldsAtTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(old(1))
+		w.rows[1].status, w.rows[1].stamp, w.rows[1].claimed = outbox.Sending, "of the process before", time.Now()
+		w.owned[w.rows[1].identity()] = true
+		b := start(t, w)
+		want(t, "while the zone holds it", b.got())
+		w.alter(func() { clear(w.owned) })
+		time.Sleep(2 * time.Second)
+		want(t, "when the zone has let it go", b.got(), 1)
+		time.Sleep(10 * time.Second)
+		if n := look(w, &w.pages); n > 5 {
+			t.Errorf("%d pages were read, though nothing was owned any more", n)
+		}
+	})
+}
+
 // D02: the database is lost after the claim: the rows are released, stay SENDING, and come back when the claim has expired.
 func TestD02_CrashBetweenClaimAndPublishIsFoundByTheClaimTimeout(t *testing.T) {
 	for name, breakIt := range map[string]func(*world, func() error){
