@@ -1,0 +1,182 @@
+// Package harm is an application that writes business rows and outbox rows at REPEATABLE READ and notices whatever somebody
+// else does to it: errors, deadlocks, waits for locks, slow transactions.
+//
+// Goroutines: Run has one for each writer, Watch one that samples the server's lock waits; all have ended when Run returns
+// and when the function that Watch returned was called.
+package harm
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+// Writers is how many connections the application writes with.
+const Writers = 8
+
+// Application writes to a table of the preset t_local_message.
+type Application struct {
+	Table *relay.Table
+	Topic string
+
+	prefix string
+	number [Writers]int
+}
+
+// New makes the application and its own table. Names of its rows begin with prefix.
+func New(t testing.TB, table *relay.Table, topic, prefix string) *Application {
+	t.Helper()
+	table.DB.SetMaxIdleConns(2 * Writers)
+	testkit.Exec(t, table.DB, "CREATE TABLE IF NOT EXISTS account (id INT PRIMARY KEY, total BIGINT NOT NULL)")
+	for i := range Writers {
+		testkit.Exec(t, table.DB, "INSERT IGNORE INTO account VALUES (?, 0)", i)
+	}
+	return &Application{Table: table, Topic: topic, prefix: prefix}
+}
+
+// Result is what the application noticed.
+type Result struct {
+	Rows      int             // outbox rows committed
+	Latencies []time.Duration // of the transactions, ascending
+	Errors    []error
+}
+
+// Percentile returns the latency that the share p of the transactions stays below.
+func (r Result) Percentile(p float64) time.Duration {
+	if len(r.Latencies) == 0 {
+		return 0
+	}
+	return r.Latencies[min(len(r.Latencies)-1, int(p*float64(len(r.Latencies))))]
+}
+
+// Run writes until more says that it is enough, a transaction each pause in each connection.
+func (a *Application) Run(t testing.TB, pause time.Duration, more func(elapsed time.Duration) bool) Result {
+	t.Helper()
+	var (
+		mu     sync.Mutex
+		result Result
+		group  sync.WaitGroup
+		began  = time.Now()
+	)
+	for i := range Writers {
+		conn, err := a.Table.DB.Conn(t.Context())
+		testkit.Must(t, err)
+		for _, s := range []string{"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SET SESSION innodb_lock_wait_timeout = 1"} {
+			_, err := conn.ExecContext(t.Context(), s)
+			testkit.Must(t, err)
+		}
+		group.Go(func() {
+			defer conn.Close()
+			ticker := time.NewTicker(pause)
+			defer ticker.Stop()
+			for more(time.Since(began)) {
+				<-ticker.C
+				start := time.Now()
+				rows, err := a.transaction(t.Context(), conn, i)
+				took := time.Since(start)
+				mu.Lock()
+				if err != nil {
+					result.Errors = append(result.Errors, err)
+				} else {
+					result.Rows += rows
+					result.Latencies = append(result.Latencies, took)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	slices.Sort(result.Latencies)
+	return result
+}
+
+// transaction is one business transaction: it reads, which fixes its view, changes its own row and adds outbox rows.
+func (a *Application) transaction(ctx context.Context, conn *sql.Conn, writer int) (rows int, err error) {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after a commit
+	var total int64
+	if err := tx.QueryRowContext(ctx, "SELECT total FROM account WHERE id = ?", writer).Scan(&total); err != nil {
+		return 0, err
+	}
+	n := 1 + a.number[writer]%3
+	for range n {
+		a.number[writer]++
+		key := fmt.Sprintf("%s-%d-%d", a.prefix, writer, a.number[writer])
+		if err := a.Table.Insert(ctx, tx, relay.Row{BizType: "harm", Key: key, Topic: a.Topic, Body: []byte(`{"a body": "of some bytes"}`)}); err != nil {
+			return 0, err
+		}
+	}
+	if _, err := tx.ExecContext(ctx, "UPDATE account SET total = total + ? WHERE id = ?", n, writer); err != nil {
+		return 0, err
+	}
+	return n, tx.Commit()
+}
+
+// waits are queries that list who waits for whom: the waiting session's user and the user whose lock it waits for.
+var waits = map[testkit.Flavor]string{
+	testkit.MySQL: "SELECT w.processlist_user, b.processlist_user FROM performance_schema.data_lock_waits l " +
+		"JOIN performance_schema.threads w ON w.thread_id = l.requesting_thread_id " +
+		"JOIN performance_schema.threads b ON b.thread_id = l.blocking_thread_id",
+	testkit.MariaDB: "SELECT pw.user, pb.user FROM information_schema.innodb_lock_waits l " +
+		"JOIN information_schema.innodb_trx w ON w.trx_id = l.requesting_trx_id JOIN information_schema.innodb_trx b ON b.trx_id = l.blocking_trx_id " +
+		"JOIN information_schema.processlist pw ON pw.id = w.trx_mysql_thread_id JOIN information_schema.processlist pb ON pb.id = b.trx_mysql_thread_id",
+}
+
+// Watch samples the lock waits of the server until the function it returns is called. That returns how often a session of
+// another user was seen waiting for a lock of user, and how many samples there were.
+func Watch(t testing.TB, db *testkit.Database, user string) (stop func() (seen, samples int)) {
+	t.Helper()
+	end, done := make(chan struct{}), make(chan struct{})
+	seen, samples := 0, 0
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(10 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-ticker.C:
+			}
+			n, err := sample(db, user)
+			if err != nil {
+				t.Errorf("ask who waits for whom: %v", err)
+				return
+			}
+			seen, samples = seen+n, samples+1
+		}
+	}()
+	return func() (int, int) {
+		close(end)
+		<-done
+		return seen, samples
+	}
+}
+
+func sample(db *testkit.Database, user string) (seen int, err error) {
+	rows, err := db.Root().Query(waits[db.Flavor])
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var waiting, blocking sql.NullString
+		if err := rows.Scan(&waiting, &blocking); err != nil {
+			return 0, err
+		}
+		if blocking.String == user && waiting.String != user {
+			seen++
+		}
+	}
+	return seen, rows.Err()
+}
