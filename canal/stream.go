@@ -124,7 +124,14 @@ func prepareDump(conn *client.Conn, info server.Info, from outbox.Position) erro
 	return nil
 }
 
-func (s *stream) start(syncer *replication.BinlogSyncer, info server.Info, from outbox.Position) (*replication.BinlogStreamer, error) {
+// start dials and asks for the log. The library reads beyond the end of a greeting that was damaged on the way, which no
+// encryption covers yet: that ends this connection and not the process (A51).
+func (s *stream) start(syncer *replication.BinlogSyncer, info server.Info, from outbox.Position) (streamer *replication.BinlogStreamer, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			streamer, err = nil, fmt.Errorf("%w: what the server answered cannot be read: %v", mysql.ErrBadConn, cause)
+		}
+	}()
 	if info.Flavor == outbox.MySQL && from.GTIDs != "" {
 		set, err := mysql.ParseMysqlGTIDSet(from.GTIDs)
 		if err != nil {
