@@ -31,10 +31,12 @@ func TestWatchSeesAWait(t *testing.T) {
 			_, err := root.Exec("UPDATE t SET n = 3")
 			waited <- err
 		}()
+		looks := 0 // more than one, so that the watcher has had its turn
 		testkit.WaitFor(t, 30*time.Second, "a lock wait", func() bool {
 			n, err := sample(db, "harmful")
 			testkit.Must(t, err)
-			return n > 0
+			looks += n
+			return looks > 20
 		})
 		testkit.Must(t, tx.Rollback())
 		testkit.Must(t, <-waited)
