@@ -46,8 +46,11 @@ LONG ?= 10m
 sim: ## random histories of commits, crashes and lost replies against the real flow, for LONG
 	SIM_TIME=$(LONG) go test -count=1 -timeout=0 -v ./test/sim/...
 
-soak: prepare ## real servers under load with faults, for LONG
-	SOAK_TIME=$(LONG) go test -count=1 -timeout=0 -v -run Soak ./test/...
+# SEED repeats the faults of an earlier run; SOAK_DATABASE is mysql or mariadb, SOAK_BROKER is fake, kafka or rocketmq.
+DURATION ?= $(LONG)
+
+soak: prepare ## real servers under load with faults, for DURATION, from SEED
+	SOAK_TIME=$(DURATION) SOAK_SEED=$(SEED) go test -count=1 -timeout=0 -v -run Soak ./test/soak
 
 FUZZTIME ?= 30s
 
