@@ -28,7 +28,7 @@ type Options struct {
 	User   string   // root without a password when empty
 	Tables []*Table // at least one
 	Sink   string   // YAML of the sink, see Broker.Sink
-	Extra  string   // more lines of YAML
+	Extra  string   // more sections of YAML, each from the beginning of a line; they replace those that every test has
 }
 
 // Relay is one configuration and state directory with, at most times, one running process.
@@ -63,7 +63,12 @@ func New(t testing.TB, opts Options) *Relay {
 	for _, table := range opts.Tables {
 		fmt.Fprintf(&yaml, "  - {name: %q, preset: %q}\n", table.FullName(), table.Preset)
 	}
-	fmt.Fprintf(&yaml, "sink: {%s}\n"+settings+"%s\n", opts.Sink, r.StateDir(), opts.Extra)
+	fmt.Fprintf(&yaml, "sink: {%s}\n%s\n", opts.Sink, opts.Extra)
+	for line := range strings.Lines(fmt.Sprintf(settings, r.StateDir())) {
+		if section, _, _ := strings.Cut(line, " "); !strings.Contains("\n"+opts.Extra, "\n"+section) {
+			yaml.WriteString(line)
+		}
+	}
 	testkit.Must(t, os.WriteFile(r.Config(), []byte(yaml.String()), 0o600))
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -88,8 +93,14 @@ func (r *Relay) log() string { return filepath.Join(r.dir, "relay.log") }
 // Start starts the process and returns when it reads the binlog. args follow `run`.
 func (r *Relay) Start(t testing.TB, args ...string) {
 	t.Helper()
+	r.Launch(t, args...)
+	r.AwaitConnected(t)
+}
+
+// Launch starts the process and does not wait.
+func (r *Relay) Launch(t testing.TB, args ...string) {
+	t.Helper()
 	r.launch(t, Binary(t, ""), nil, args)
-	r.awaitConnected(t)
 }
 
 // Point is a place where a process that StartUntil started stands still; see internal/app/faultpoints.go.
@@ -160,7 +171,8 @@ func environment() []string {
 	return kept
 }
 
-func (r *Relay) awaitConnected(t testing.TB) {
+// AwaitConnected returns when the process reads the binlog.
+func (r *Relay) AwaitConnected(t testing.TB) {
 	t.Helper()
 	testkit.WaitFor(t, startDeadline, "the relay to read the binlog", func() bool {
 		if !r.Running() {
