@@ -63,6 +63,7 @@ func (c Config) driver() *mysql.Config {
 	d.InterpolateParams = true
 	d.RejectReadOnly = true // the primary became a replica: leave the connection, the next one resolves the address again
 	d.Logger = &mysql.NopLogger{}
+	d.DialFunc = openSocket
 	return d
 }
 
@@ -76,7 +77,7 @@ type connector struct {
 
 // Connect implements driver.Connector.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
+	conn, err := c.dial(ctx)
 	if err != nil {
 		return nil, c.connectError(err)
 	}
