@@ -29,6 +29,16 @@ func (b *broker) away() error {
 	return nil
 }
 
+// othersWork tells whether a broker beside this one is in use and not away.
+func (s *Sink) othersWork(b *broker) bool {
+	for _, other := range s.knownBrokers() {
+		if other != b && other.away() == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // lost marks a broker as away and starts to probe it. Only the first of concurrent calls has an effect.
 func (s *Sink) lost(b *broker, cause error) {
 	cause = fmt.Errorf("broker %s at %s does not answer: %w", b.name, *b.addr.Load(), cause)

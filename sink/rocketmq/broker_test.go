@@ -34,8 +34,18 @@ func TestB03_OneBrokerDown(t *testing.T) {
 	for range 20 {
 		send(t, s, messages("orders", "", 50)...).want(outbox.ClassNone)
 		send(t, s, messages("orders", onA, 5)...).want(outbox.ClassNone)
-		send(t, s, messages("orders", onB, 5)...).want(outbox.ClassOutage)
+		for _, r := range send(t, s, messages("orders", onB, 5)...).want(outbox.ClassOutage) {
+			if !r.Partial {
+				t.Fatal("the outage of one broker is told to be one of all")
+			}
+		}
 	}
+	c.brokers["broker-a"].stop()
+	testkit.WaitFor(t, 10*time.Second, "the loss of the other", func() bool {
+		r := send(t, s, message("orders", onA)).wait()[0]
+		return r.Class == outbox.ClassOutage && !r.Partial
+	})
+	c.brokers["broker-a"].start()
 	c.brokers["broker-b"].start()
 	retried(t, s, messages("orders", onB, 3))
 }

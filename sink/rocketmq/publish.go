@@ -78,7 +78,7 @@ func (p *publisher) send(q *queue, batch []item, part []int) {
 		return
 	}
 	if fault := q.broker.away(); fault != nil {
-		p.set(part, outbox.Outcome{Class: outbox.ClassOutage, Reason: reason("%v", fault)})
+		p.set(part, outbox.Outcome{Class: outbox.ClassOutage, Partial: p.othersWork(q.broker), Reason: reason("%v", fault)})
 		return
 	}
 	result, err := p.patiently(q, batch, part)
@@ -104,7 +104,8 @@ func (p *publisher) send(q *queue, batch []item, part []int) {
 		return
 	}
 	p.count(v.class, len(part))
-	p.set(part, outbox.Outcome{Class: v.class, Reason: reason("%v", err)})
+	partial := v.class == outbox.ClassOutage && v.away && p.othersWork(q.broker)
+	p.set(part, outbox.Outcome{Class: v.class, Partial: partial, Reason: reason("%v", err)})
 }
 
 // A busy broker refuses what waited in its queue for 200 ms, and the library does not know a new topic's broker for a
