@@ -1,0 +1,195 @@
+// Package crash breaks the running relay at every place that matters and checks what comes of it (P1 to P5): nothing is
+// lost, nothing invented, keys keep their order, and nothing is sent twice but what the broker had taken and neither the
+// journal nor the table knew when the process was killed.
+//
+// `go test ./test/crash` takes samples; -long breaks it at every event of the log.
+package crash
+
+import (
+	"context"
+	"database/sql"
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+var long = flag.Bool("long", false, "break the relay at every event, not at samples")
+
+func TestMain(m *testing.M) { relay.Main(m) }
+
+// patience is for a machine that is busy with other things; everything waits for a condition and takes far less.
+const patience = 60 * time.Second
+
+const topic = "orders"
+
+// broker speaks Kafka's protocol in this process: what is tested here is the relay's memory, not the broker's.
+type broker struct{ addr string }
+
+func newBroker(t *testing.T) broker {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(4, topic))
+	testkit.Must(t, err)
+	t.Cleanup(cluster.Close)
+	return broker{cluster.ListenAddrs()[0]}
+}
+
+func (b broker) Sink() string     { return relay.KafkaSink(b.addr) }
+func (b broker) TakesEmpty() bool { return true }
+func (b broker) Read(ctx context.Context, topic string) ([]relay.Record, error) {
+	return relay.ReadKafka(ctx, b.addr, topic)
+}
+
+// bed is one relay with its table, broker and the way to its database.
+type bed struct {
+	flavor testkit.Flavor
+	db     *testkit.Database
+	sql    *sql.DB
+	proxy  *testkit.Proxy // between relay and database
+	broker broker
+	table  *relay.Table
+	load   *relay.Load
+	writer *relay.Writer
+	relay  *relay.Relay
+
+	copies int // duplicates of earlier rounds
+	seen   int // times that the relay's log told of a stop
+	cuts   int // breaks that came before all was sent
+}
+
+func newBed(t *testing.T, flavor testkit.Flavor) *bed {
+	t.Helper()
+	db := testkit.SharedDatabase(t, flavor)
+	if flavor == testkit.MariaDB { // compressed row events, which can be had for the whole server only
+		testkit.Exec(t, db.Root(), "SET GLOBAL log_bin_compress = ON, GLOBAL log_bin_compress_min_len = 64")
+	}
+	schema := db.CreateSchema(t)
+	b := &bed{
+		flavor: flavor, db: db, sql: db.Connect(t, schema), proxy: testkit.NewProxy(t, db.Addr()), broker: newBroker(t),
+	}
+	b.table = relay.NewTable(t, b.sql, schema, "t_local_message")
+	b.load = relay.NewLoad(t, b.table, true, topic)
+	b.writer = b.load.Writer("app")
+	b.relay = relay.New(t, relay.Options{
+		// In clear, so that a cut may fall between any two bytes of the protocol.
+		Source: b.proxy.Addr(), User: "user: root, tls: {mode: disabled}", Tables: []*relay.Table{b.table}, Sink: b.broker.Sink(),
+	})
+	return b
+}
+
+// beds runs a test on both servers at the same time.
+func beds(t *testing.T, f func(t *testing.T, b *bed)) {
+	for _, flavor := range testkit.Flavors() {
+		t.Run(string(flavor), func(t *testing.T) {
+			t.Parallel()
+			f(t, newBed(t, flavor))
+		})
+	}
+}
+
+// sent waits until every committed row is SENT.
+func (b *bed) sent(t *testing.T) {
+	t.Helper()
+	testkit.WaitFor(t, patience, "all rows to be SENT", func() bool { return b.allSent(t) })
+}
+
+func (b *bed) allSent(t *testing.T) bool {
+	t.Helper()
+	return b.table.Count(t, "status = 2") == b.load.Ledger.Len()
+}
+
+// account waits until all is sent and checks everything but duplicates, which it returns: those of all rounds.
+func (b *bed) account(t *testing.T) relay.Account {
+	t.Helper()
+	b.sent(t)
+	account := b.load.Ledger.Compare(relay.ReadAll(t, b.broker, topic))
+	account.Check(t)
+	return account
+}
+
+// noCopies checks that nothing was sent twice since the last account.
+func (b *bed) noCopies(t *testing.T, account relay.Account) {
+	t.Helper()
+	if n := account.Duplicates() - b.copies; n != 0 {
+		t.Errorf("%d messages were sent twice, and nothing excuses that: %v", n, account.Copies)
+	}
+	b.copies = account.Duplicates()
+}
+
+// kill ends the relay with SIGKILL and returns the message ids that its journal or the table knew at that moment.
+func (b *bed) kill(t *testing.T) (known map[string]bool) {
+	t.Helper()
+	b.relay.Kill()
+	known = b.table.SentIDs(t)
+	for id := range b.relay.State(t).Journal {
+		known[id] = true
+	}
+	return known
+}
+
+// onlyUnknown checks that the copies since the last account are of messages that were not known at the kill, one each.
+func (b *bed) onlyUnknown(t *testing.T, before, account relay.Account, known map[string]bool) {
+	t.Helper()
+	for id, n := range account.Copies {
+		n -= before.Copies[id]
+		if n > 0 && known[id] || n > 1 {
+			t.Errorf("%s was sent %d more times, known when the process was killed: %v", id, n, known[id])
+		}
+	}
+	b.copies = account.Duplicates()
+}
+
+// terminating waits until the relay has taken notice of a SIGTERM.
+func (b *bed) terminating(t *testing.T) {
+	t.Helper()
+	testkit.WaitFor(t, patience, "the relay to begin to stop", func() bool {
+		return strings.Count(b.relay.Log(t), "stopping: ") > b.seen
+	})
+}
+
+// terminated waits for the end of a relay that got SIGTERM.
+func (b *bed) terminated(t *testing.T) {
+	t.Helper()
+	if code := b.relay.Wait(t); code != 0 {
+		t.Errorf("exit code %d after SIGTERM:\n%s", code, b.relay.LogTail(20))
+	}
+	b.seen = strings.Count(b.relay.Log(t), "stopping: ")
+}
+
+// stop is SIGTERM and the wait for its end.
+func (b *bed) stop(t *testing.T) {
+	t.Helper()
+	b.relay.Terminate(t)
+	b.terminated(t)
+}
+
+// logSize is the end of the server's log, for measuring how much of it something writes.
+func (b *bed) logSize(t *testing.T) int64 {
+	t.Helper()
+	statement := "SHOW BINARY LOG STATUS"
+	if b.flavor == testkit.MariaDB {
+		statement = "SHOW BINLOG STATUS"
+	}
+	rows, err := b.sql.QueryContext(t.Context(), statement)
+	testkit.Must(t, err)
+	defer rows.Close()
+	columns, err := rows.Columns()
+	testkit.Must(t, err)
+	if !rows.Next() {
+		t.Fatalf("%s: no row", statement)
+	}
+	values := make([]any, len(columns))
+	for i := range values {
+		values[i] = new(sql.RawBytes)
+	}
+	var size int64
+	values[1] = &size
+	testkit.Must(t, rows.Scan(values...))
+	testkit.Must(t, rows.Err())
+	return size
+}
