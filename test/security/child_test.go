@@ -52,13 +52,17 @@ func newChild(t testing.TB, yaml string, env ...string) *child {
 	return c
 }
 
-// configure replaces the configuration: yaml, the state directory, and sweeps that soon find what the log leaves to them.
+// configure replaces the configuration: yaml, the state directory and, unless yaml says otherwise, no HTTP and sweeps that
+// soon find what the log leaves to them.
 func (c *child) configure(yaml string) {
 	c.t.Helper()
 	if !strings.Contains(yaml, "admin:") {
 		yaml += "\nadmin: {listen: \"\"}"
 	}
-	text := fmt.Sprintf("%s\ncheckpoint: {dir: %q}\nfallback: {interval: 1s, threshold: 2s}\n", yaml, c.stateDir())
+	if !strings.Contains(yaml, "fallback:") {
+		yaml += "\nfallback: {interval: 1s, threshold: 2s}"
+	}
+	text := fmt.Sprintf("%s\ncheckpoint: {dir: %q}\n", yaml, c.stateDir())
 	testkit.Must(c.t, os.WriteFile(c.path("canal-outbox.yaml"), []byte(text), 0o600))
 }
 

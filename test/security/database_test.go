@@ -50,9 +50,10 @@ func newSecured(t *testing.T, flavor testkit.Flavor) *secured {
 	return s
 }
 
-// yaml is a configuration that reaches the server as one of the accounts and prints the messages.
+// yaml is a configuration that reaches the server as one of the accounts and prints the messages. Sweeps do not come, so
+// that what is published shows that the binlog is read.
 func (s *secured) yaml(addr, user, tls string) string {
-	return fmt.Sprintf("source: {address: %q, user: %s, password: %q, tls: {%s}}\ntables: [{name: %s, preset: t_local_message}]\nsink: {stdout: {}}",
+	return fmt.Sprintf("source: {address: %q, user: %s, password: %q, tls: {%s}}\ntables: [{name: %s, preset: t_local_message}]\nsink: {stdout: {}}\nfallback: {interval: 1h, threshold: 1h}",
 		addr, user, password, tls, s.table.FullName())
 }
 
