@@ -41,6 +41,12 @@ type Origin struct {
 	Quarantined string    `json:"quarantined,omitempty"` // the damaged store it replaces, by its name in the directory; "" for a first start
 }
 
+// Exists reports whether dir holds a store. It opens no file, so it may be asked at any time.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, engineDir))
+	return err == nil
+}
+
 // Open opens the store in dir, which is made, private to this user, when it is missing. Every record is read and checked
 // once, so that damage shows here and not in the middle of work.
 //

@@ -88,11 +88,7 @@ func (d *daemon) open(ctx context.Context) error {
 	if d.plain, err = server.Open(source, nil, server.Session{MaxConns: 2}); err != nil {
 		return err
 	}
-	var tables []*table.Table
-	err = untilAnswered(ctx, d.log, func() (err error) {
-		tables, err = preflight(ctx, d.cfg, source)
-		return err
-	})
+	tables, err := d.preflight(ctx, source)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -25,8 +26,30 @@ func (e *FaultsError) Error() string {
 	return b.String()
 }
 
-// preflight looks at the server, the grants and the tables before anything is written, and binds the tables.
-func preflight(ctx context.Context, cfg *config.Config, source server.Config) ([]*table.Table, error) {
+// preflight looks at the server, the grants and the tables before anything is written, and binds the tables. A relay that
+// has worked before waits for a database that is away; on the first start that is more likely a wrong address, and is told.
+func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []*table.Table, err error) {
+	look := func() (err error) {
+		tables, err = usable(ctx, d.cfg, source)
+		return err
+	}
+	if checkpoint.Exists(d.cfg.Checkpoint.Dir) {
+		err = untilAnswered(ctx, d.log, look)
+	} else {
+		err = look()
+	}
+	switch server.Classify(err) {
+	case server.Lost, server.Service:
+		if ctx.Err() == nil {
+			what := server.Finding{Severity: server.Fault, Subject: "source", What: err.Error(), Mend: connectMend(err, d.cfg.Source)}
+			err = &FaultsError{Findings: []server.Finding{what}}
+		}
+	}
+	return tables, err
+}
+
+// usable returns the bound tables, or every fault.
+func usable(ctx context.Context, cfg *config.Config, source server.Config) ([]*table.Table, error) {
 	tables, findings, err := inspectSource(ctx, cfg, source)
 	if err != nil {
 		return nil, err
