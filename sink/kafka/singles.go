@@ -208,8 +208,8 @@ func (e *episode) note(d single, class outbox.Class) {
 	case outbox.ClassPermanent, outbox.ClassRefused:
 		e.culprit[topic] = true
 	case outbox.ClassNone:
-		if d.cure == cureAlone {
-			e.culprit[topic] = e.culprit[topic] // is known, and stays what it is
+		if _, known := e.culprit[topic]; !known && d.cure == cureAlone {
+			e.culprit[topic] = false // so far none of the batch was refused alone
 		}
 	}
 }

@@ -83,9 +83,11 @@ func TestConformanceOnTheFake(t *testing.T) {
 		Poison: func(m *outbox.Message) { m.Body = []byte("only the broker sees") },
 		Stop:   func(testing.TB) { b.stop() },
 		Start:  func(testing.TB) { b.start() },
-		Leaks: []goleak.Option{libraryLeaks,
+		Leaks: []goleak.Option{
+			libraryLeaks,
 			goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/sink/rocketmq.(*fakeServer).start.func1"),
-			goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/sink/rocketmq.(*fakeServer).serve")},
+			goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/sink/rocketmq.(*fakeServer).serve"),
+		},
 	})
 }
 

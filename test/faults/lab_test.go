@@ -332,10 +332,12 @@ func (l *lab) records() map[string][]*kgo.Record {
 func (l *lab) metric(name string, labels ...string) (sum float64) {
 	l.t.Helper()
 	socket := l.config().Checkpoint.Socket()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		}}}
+		},
+	}}
 	response, err := client.Get("http://localhost/metrics")
 	if err != nil {
 		return 0
