@@ -92,8 +92,7 @@ func TestA01_A02_A20_KillAfterEachEvent(t *testing.T) {
 		b.eachBreak(t, backlog, func(t *testing.T, cut <-chan struct{}) {
 			b.await(t, cut)
 			known := b.kill(t)
-			b.relay.Start(t)
-			account := b.account(t)
+			account := b.afterKill(t)
 			b.onlyUnknown(t, before, account, known)
 			before = account
 		})

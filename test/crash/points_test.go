@@ -1,6 +1,10 @@
 package crash
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
 
 // points are those of internal/app/faultpoints.go, and which of their occurrences is taken: the sweep claims once.
 var points = []struct {
@@ -44,8 +48,7 @@ func TestD04_D26_D02_KillAtEachPoint(t *testing.T) {
 		before := b.account(t)
 		b.atPoints(t, func(t *testing.T, _ func()) {
 			known := b.kill(t)
-			b.relay.Start(t)
-			account := b.account(t)
+			account := b.afterKill(t)
 			b.onlyUnknown(t, before, account, known)
 			t.Logf("%d messages sent again", account.Duplicates()-before.Duplicates())
 			before = account
@@ -78,5 +81,29 @@ func TestA05_CutAtEachPoint(t *testing.T) {
 			b.noCopies(t, b.account(t))
 			b.stop(t)
 		})
+	})
+}
+
+// The broker's answers stand still while the log is read on, for longer than checkpoints are apart. The checkpoint must wait
+// for the answers (A03).
+func TestA03_CheckpointDoesNotOvertakeTheBroker(t *testing.T) {
+	beds(t, func(t *testing.T, b *bed) {
+		at := b.relay.StartUntil(t, "after-send", 1)
+		b.relay.AwaitConnected(t)
+		before := b.account(t)
+		b.script(t)
+		b.relay.Await(t, at)
+		first, err := b.relay.Status()
+		testkit.Must(t, err)
+		testkit.WaitFor(t, patience, "the relay to read on", func() bool {
+			s, err := b.relay.Status()
+			return err == nil && s.UptimeSeconds > first.UptimeSeconds+2.5 && s.Positions.Offered.Compare(s.Positions.Server) >= 0
+		})
+		known := b.kill(t)
+		account := b.afterKill(t)
+		b.onlyUnknown(t, before, account, known)
+		if account.Duplicates() == 0 {
+			t.Error("no message was sent again, so the answers did not stand still")
+		}
 	})
 }
