@@ -143,6 +143,22 @@ func (w *world) choose(n uint64, fits func(*row) bool) *row {
 	return list[n%uint64(len(list))]
 }
 
+// chooseFinal draws a row that is SENT or FAILED, often the last one. Callers hold mu.
+func (w *world) chooseFinal(n uint64) *row {
+	var last *row
+	r := w.choose(n, func(r *row) bool {
+		final := r.status == outbox.Sent || r.status == outbox.Failed
+		if final && (last == nil || r.final.After(last.final)) {
+			last = r
+		}
+		return final
+	})
+	if n%3 > 0 {
+		return last
+	}
+	return r
+}
+
 // operate carries out what a second writer does to a row or an operator to the service.
 func (w *world) operate(o operation) {
 	switch o.what {
@@ -186,9 +202,10 @@ func (w *world) change(o operation) {
 			w.drop(r, "delete")
 		}
 	case doReset:
-		if r = w.choose(o.row, func(r *row) bool { return r.status == outbox.Sent || r.status == outbox.Failed }); r != nil {
+		if r = w.chooseFinal(o.row); r != nil {
 			r.status, r.retries, r.due = outbox.Pending, 0, time.Time{}
 			r.account.reset()
+			time.AfterFunc(time.Millisecond, func() { w.command(operation{what: doNudge}) }) // who resets wants it now
 		}
 	case doEdit:
 		if r = w.choose(o.row, pending); r != nil {

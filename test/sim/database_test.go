@@ -75,7 +75,8 @@ type row struct {
 	created   time.Time
 	committed time.Time
 	visible   time.Time
-	gone      bool // deleted or truncated
+	final     time.Time // when it became SENT or FAILED
+	gone      bool      // deleted or truncated
 
 	first struct { // as the log shows it
 		status outbox.Status

@@ -137,6 +137,7 @@ func (s *state) Commit(sent []outbox.Settlement, confirmed []outbox.Identity, at
 	w.doubt = d
 	w.mu.Unlock()
 	err := s.Store.Commit(sent, confirmed, at)
+	has := s.journalNow(len(sent)) // without mu: the kill at a file operation takes it
 	w.mu.Lock()
 	dead := s.i.dead
 	if !dead {
@@ -145,12 +146,33 @@ func (s *state) Commit(sent []outbox.Settlement, confirmed []outbox.Identity, at
 			w.violation("disk", "commit: %v", err)
 		}
 		s.committed(d, at)
+		for _, id := range d.sent {
+			if !has[id] {
+				w.violation("journal", "%s was committed and is not there", name(id))
+			}
+		}
 	}
 	w.mu.Unlock()
 	if dead || s.i.step("after commit") {
 		return errDead
 	}
 	return err
+}
+
+// journalNow reads the journal after a commit of entries.
+func (s *state) journalNow(sent int) map[outbox.Identity]bool {
+	if sent == 0 {
+		return nil
+	}
+	journal, err := s.Store.Journal()
+	if err != nil {
+		return nil // the killed one's
+	}
+	has := make(map[outbox.Identity]bool, len(journal))
+	for _, e := range journal {
+		has[e.Identity] = true
+	}
+	return has
 }
 
 func (s *state) committed(d *doubt, at *outbox.Position) {

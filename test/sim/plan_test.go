@@ -155,7 +155,7 @@ func newPlan(seed uint64) *plan {
 	p.drawLives(d)
 	for range d.n(8) {
 		p.operations = append(p.operations, operation{
-			at: d.between(500*time.Millisecond, p.healed), what: action(d.n(int(actions))), row: d.next(), for_: d.between(100*time.Millisecond, 2*time.Second),
+			at: d.between(500*time.Millisecond, p.healed), what: pick(d, action(d.n(int(actions))), action(d.n(int(actions))), doReset), row: d.next(), for_: d.between(100*time.Millisecond, 2*time.Second),
 		})
 	}
 	return p

@@ -166,6 +166,7 @@ func (w *world) settle(i *incarnation, r *row, s outbox.Settlement) (changed boo
 	default:
 		return false
 	}
+	r.final = time.Now()
 	w.note(i.life, "update", name(r.Identity), before.String()+" -> "+r.status.String()+" by "+s.Verdict.String(), r.retries)
 	return true
 }

@@ -30,6 +30,8 @@ type result struct {
 // runSeed runs one seed in a bubble of its own.
 func runSeed(t *testing.T, seed uint64) (res result) {
 	res.seed = seed
+	running.Store(seed, time.Now())
+	defer running.Delete(seed)
 	defer func() {
 		if cause := recover(); cause != nil {
 			res.violations = append(res.violations, fmt.Sprint("panic: ", cause))

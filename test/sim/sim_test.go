@@ -9,13 +9,15 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 )
 
 var (
-	seeds    = flag.Int("sim.seeds", 2000, "how many seeds to run")
+	seeds    = flag.Int("sim.seeds", 20000, "how many seeds to run; a twentieth with -short")
+	limit    = flag.Uint64("sim.failures", 10, "stop after so many that failed")
 	first    = flag.Uint64("sim.first", 1, "the first seed")
 	replayed = flag.Uint64("sim.seed", 0, "run this seed alone and print its trace")
 )
@@ -36,8 +38,12 @@ func TestSeeds(t *testing.T) {
 	if *replayed != 0 {
 		t.Skip("one seed is replayed")
 	}
+	defer watch()()
 	var next, failed atomic.Uint64
 	next.Store(*first)
+	if testing.Short() {
+		*seeds /= 20
+	}
 	end := *first + uint64(*seeds)
 	began := time.Now()
 	var until time.Time
@@ -55,7 +61,7 @@ func TestSeeds(t *testing.T) {
 				t.Parallel()
 				for {
 					seed := next.Add(1) - 1
-					if seed >= end || failed.Load() > 10 || !until.IsZero() && time.Now().After(until) {
+					if seed >= end || failed.Load() >= *limit || !until.IsZero() && time.Now().After(until) {
 						return
 					}
 					if r := runSeed(t, seed); len(r.violations) > 0 {
@@ -67,6 +73,32 @@ func TestSeeds(t *testing.T) {
 		}
 	})
 	t.Logf("seeds from %d to %d in %v", *first, next.Load(), time.Since(began))
+}
+
+// running are the seeds that run now.
+var running sync.Map // seed -> when it began
+
+// watch ends the process when a seed hangs in real time: virtual time stands still while a goroutine of the bubble waits
+// for a mutex whose holder sleeps.
+func watch() (stop func()) {
+	const hung = 2 * time.Minute
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Second):
+			}
+			running.Range(func(seed, began any) bool {
+				if d := time.Since(began.(time.Time)); d > hung {
+					panic(fmt.Sprintf("seed %v hangs since %v", seed, d))
+				}
+				return true
+			})
+		}
+	}()
+	return func() { close(done) }
 }
 
 // TestReplay shows one seed.

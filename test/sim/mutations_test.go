@@ -1,0 +1,122 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+var allMutations = flag.Bool("sim.mutations", false, "try every mutation, not only a sample; SIM_TIME does the same")
+
+// mutation breaks one rule of the real code. A simulation that does not see it would prove nothing about that rule.
+type mutation struct {
+	rule  string // what is broken
+	file  string
+	edits []edit
+	found string // what the first violations are about: a pattern
+	seeds int    // within so many; 0: 300
+}
+
+type edit struct{ old, new string }
+
+const (
+	sampleEvery  = 9 // of the mutations, in a run that does not ask for all
+	defaultSeeds = 300
+)
+
+var errSurvived = errors.New("no seed failed")
+
+// TestMutations builds the simulation with one rule broken at a time and wants to see it fail.
+func TestMutations(t *testing.T) {
+	if *replayed != 0 || testing.Short() {
+		t.Skip("it builds the tests many times over")
+	}
+	all := *allMutations || os.Getenv("SIM_TIME") != ""
+	for n, m := range mutations {
+		if !all && n%sampleEvery != 0 {
+			continue
+		}
+		t.Run(strings.ReplaceAll(m.rule, " ", "_"), func(t *testing.T) {
+			began := time.Now()
+			report, err := m.try(t)
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", m.file, err, report)
+			}
+			t.Logf("%s, in %v: %s", m.file, time.Since(began).Round(100*time.Millisecond), report)
+		})
+	}
+}
+
+var (
+	seedLine  = regexp.MustCompile(`(?m)^\s+sim_test.go:\d+: seed (\d+):\n((?:\s+.+\n)+?)\s*replay`)
+	buildLine = regexp.MustCompile(`(?m)^(FAIL|#)\s.*(build failed|\[build|setup failed)`)
+)
+
+// try runs the simulation with the mutation until a seed fails.
+func (m mutation) try(t *testing.T) (report string, err error) {
+	overlay, err := m.overlay(t.TempDir())
+	if err != nil {
+		return "", err
+	}
+	n := m.seeds
+	if n == 0 {
+		n = defaultSeeds
+	}
+	// Without cgo, because the race detector of this run is not wanted in that one.
+	cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=5m", "-overlay="+overlay, "-run=^TestSeeds$", ".",
+		fmt.Sprint("-sim.seeds=", n), "-sim.failures=3")
+	cmd.Env = append(os.Environ(), "SIM_TIME=")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	found := seedLine.FindAllStringSubmatch(out.String(), -1)
+	switch {
+	case err == nil:
+		return "", fmt.Errorf("%w of %d", errSurvived, n)
+	case buildLine.Match(out.Bytes()) || len(found) == 0:
+		return out.String(), err
+	}
+	for _, f := range found {
+		if line := regexp.MustCompile(`(?m)^.*(?:` + m.found + `).*$`).FindString(f[2]); line != "" {
+			return "seed " + f[1] + ": " + strings.TrimSpace(line), nil
+		}
+	}
+	return out.String(), fmt.Errorf("it failed, but not for %q", m.found)
+}
+
+// overlay writes the mutated file and what tells the compiler to take it.
+func (m mutation) overlay(dir string) (path string, err error) {
+	file, err := filepath.Abs(filepath.Join("../..", m.file))
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range m.edits {
+		if n := bytes.Count(text, []byte(e.old)); n != 1 {
+			return "", fmt.Errorf("the code has moved on: %d places are like\n%s", n, e.old)
+		}
+		text = bytes.Replace(text, []byte(e.old), []byte(e.new), 1)
+	}
+	mutant := filepath.Join(dir, "mutant.go")
+	if err := os.WriteFile(mutant, text, 0o600); err != nil {
+		return "", err
+	}
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutant}})
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, list, 0o600)
+}
