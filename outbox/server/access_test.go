@@ -43,6 +43,25 @@ func TestGrants(t *testing.T) {
 	})
 }
 
+// A server that cannot run the probes for its binlog format has no lack of grants: what Check says of the format must show.
+func TestGrantsOnAServerThatLogsStatements(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testkit.Database) {
+		ctx := context.Background()
+		d = testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: d.Flavor, Args: []string{"--binlog-format=STATEMENT"}})
+		schema := d.CreateSchema(t)
+		testkit.Exec(t, d.Root(), "CREATE TABLE "+schema+".a (id INT PRIMARY KEY, n INT)")
+		db := open(t, Config{Address: d.Addr(), User: "root"}, nil, Session{Writes: true})
+		info, err := Inspect(ctx, db)
+		testkit.Must(t, err)
+		findings, err := info.Grants(ctx, db, []Probe{{
+			Privileges: "SELECT, UPDATE", On: schema + ".a", Statement: "EXPLAIN UPDATE " + schema + ".a SET n = ? WHERE id = 0", Args: []any{1},
+		}})
+		if err != nil || HasFault(findings) {
+			t.Errorf("%v, %v", findings, err)
+		}
+	})
+}
+
 // An account without the right to narrow its session works all the same, and Info shows it.
 func TestNarrowSessionIsNotNeeded(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testkit.Database) {

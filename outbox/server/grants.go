@@ -68,7 +68,7 @@ func (p Probe) try(ctx context.Context, db *sql.DB) (bool, error) {
 	switch Code(err) {
 	case 1044, 1142, 1143, 1227: // database, table, column, global privilege
 		return false, nil
-	case 1381: // NO_BINARY_LOGGING: not a matter of grants
+	case 1381, 1665: // NO_BINARY_LOGGING, BINLOG_STMT_MODE_AND_ROW_ENGINE: no matter of grants, and Check tells of them
 		return true, nil
 	}
 	return err == nil, err
