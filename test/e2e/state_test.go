@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+// stateOf makes a state directory by running a relay on a database until it has published a row.
+func stateOf(t *testing.T, db *testkit.Database) (*relay.Relay, *relay.Table) {
+	t.Helper()
+	schema := db.CreateSchema(t)
+	table := relay.NewTable(t, db.Connect(t, schema), schema, "t_local_message")
+	r := relay.New(t, relay.Options{Source: db.Addr(), Tables: []*relay.Table{table}, Sink: "stdout: {}"})
+	testkit.Must(t, table.Insert(t.Context(), table.DB, relay.Row{BizType: "order", Key: "1", Topic: "orders", Body: []byte("x")}))
+	r.Start(t)
+	testkit.WaitFor(t, patience, "the row to be SENT", func() bool { return table.Count(t, "status = 2") == 1 })
+	return r, table
+}
+
+// The state of one server is no state for another, even if it is a copy with the same schema: without a refusal the log of
+// the other would be read from a place that means nothing there, or from its beginning (A09, A11, C11).
+func TestA09_A11_C11_StateOfAnotherSource(t *testing.T) {
+	for _, flavor := range testkit.Flavors() {
+		t.Run(string(flavor), func(t *testing.T) {
+			r, _ := stateOf(t, testkit.SharedDatabase(t, flavor))
+			r.Stop(t)
+			before := r.State(t)
+			other := newAttempt(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}))
+			other.dir = r.StateDir()
+			refused(t, other.yaml(), 3, "refused", "not the one the checkpoint was taken on", "--accept-new-source", "checkpoint set")
+			if n := count(t, other, "status = 0 AND retry_count = 0"); n != 1 {
+				t.Error("the row of the other server was touched")
+			}
+			if after := r.State(t); after.Checkpoint != before.Checkpoint || len(after.Gaps) != len(before.Gaps) {
+				t.Errorf("the state was changed: %+v", after)
+			}
+		})
+	}
+}
+
+func count(t *testing.T, a *attempt, where string) (n int) {
+	t.Helper()
+	testkit.Must(t, a.db.Root().QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+a.schema+".t_local_message WHERE "+where).Scan(&n))
+	return n
+}
+
+// Two processes on one directory: the second says so and ends, the first goes on (C01).
+func TestC01_DirectoryOfARunningRelay(t *testing.T) {
+	r, table := stateOf(t, testkit.SharedMySQL(t))
+	yaml, err := os.ReadFile(r.Config())
+	testkit.Must(t, err)
+	refused(t, string(yaml), 1, "in use by another canal-outbox", "two directories")
+	testkit.Must(t, table.Insert(t.Context(), table.DB, relay.Row{BizType: "order", Key: "2", Topic: "orders", Body: []byte("x")}))
+	testkit.WaitFor(t, patience, "the first relay to go on", func() bool { return table.Count(t, "status = 2") == 2 })
+	r.Stop(t)
+}
+
+func TestStateDirectoryThatCannotBeMade(t *testing.T) {
+	a := newAttempt(t, testkit.SharedMySQL(t))
+	file := filepath.Join(t.TempDir(), "file")
+	testkit.Must(t, os.WriteFile(file, nil, 0o600))
+	a.dir = filepath.Join(file, "state")
+	refused(t, a.yaml(), 1, a.dir, "writable")
+	if n := count(t, a, "status = 0 AND retry_count = 0"); n != 1 {
+		t.Error("the row was touched")
+	}
+}
+
+// A broker that is away is no reason not to start: the relay says what it waits for, and no row pays for it (D16).
+func TestD16_BrokerAwayAtTheStart(t *testing.T) {
+	db := testkit.SharedMySQL(t)
+	for name, sink := range map[string]string{
+		"kafka": relay.KafkaSink(closedPort(t)), "rocketmq": `rocketmq: {name_servers: ["` + closedPort(t) + `"]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			schema := db.CreateSchema(t)
+			table := relay.NewTable(t, db.Connect(t, schema), schema, "t_local_message")
+			r := relay.New(t, relay.Options{Source: db.Addr(), Tables: []*relay.Table{table}, Sink: sink})
+			r.Start(t)
+			testkit.Must(t, table.Insert(t.Context(), table.DB, relay.Row{BizType: "order", Key: "1", Topic: "orders", Body: []byte("x")}))
+			testkit.WaitFor(t, patience, "the status to name the broker", func() bool {
+				s, err := r.Status()
+				return err == nil && s.State == "degraded" && strings.Contains(strings.Join(s.Problems, "\n"), "broker")
+			})
+			if _, err := r.Client().Checkpoint(t.Context()); err != nil {
+				t.Error(err)
+			}
+			r.Stop(t)
+			if n := table.Count(t, "status = 0 AND retry_count = 0 AND fail_reason IS NULL"); n != 1 {
+				t.Error("the row paid for the outage")
+			}
+		})
+	}
+}
