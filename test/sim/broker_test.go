@@ -123,10 +123,10 @@ func (s *sinkModel) arrive(f *flight) {
 	case f.row.refused < f.row.refusals:
 		s.answer(f, outbox.Outcome{Class: outbox.ClassRefused, Reason: "not this one"}, time.Millisecond)
 	case !healed && f.dice.chance(w.plan.swallowed):
-		s.answer(f, outbox.Outcome{Class: outbox.ClassUnknown, Reason: "time-out"}, 1500*time.Millisecond)
+		s.answer(f, outbox.Outcome{Class: outbox.ClassUnknown, Reason: "time-out"}, 900*time.Millisecond)
 	case !healed && f.dice.chance(w.plan.lost):
 		w.store(s.i, f)
-		s.answer(f, outbox.Outcome{Class: outbox.ClassUnknown, Reason: "time-out"}, 1500*time.Millisecond)
+		s.answer(f, outbox.Outcome{Class: outbox.ClassUnknown, Reason: "time-out"}, 900*time.Millisecond)
 	default:
 		w.store(s.i, f)
 		s.answer(f, outbox.Outcome{BrokerID: "b" + f.row.MessageID}, 2*time.Millisecond)
@@ -144,8 +144,8 @@ func (w *world) store(i *incarnation, f *flight) {
 // answer sends a result on its way, within the given time. Callers hold mu.
 func (s *sinkModel) answer(f *flight, o outbox.Outcome, within time.Duration) {
 	low := within / 10
-	if within > time.Second {
-		low = within / 2
+	if within > 500*time.Millisecond {
+		low = within / 3
 	}
 	time.AfterFunc(f.dice.between(low, within), func() { s.deliver(f, o) })
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -15,6 +16,7 @@ import (
 type disk struct {
 	files *vfs.MemFS
 	lost  bool // an earlier state was lost
+	torn  bool // the last crash left a part of what was not synced
 
 	// What must be there: what a write that returned has put there.
 	anchored   bool
@@ -38,7 +40,7 @@ type state struct {
 	checked int // entries of the log up to which the checkpoint was checked
 }
 
-// openState opens the store and compares what it holds with what must be there.
+// openState opens the store, as the daemon does, and compares what it holds with what must be there.
 func (i *incarnation) openState() (*state, error) {
 	w := i.w
 	var ops atomic.Int64
@@ -48,18 +50,23 @@ func (i *incarnation) openState() (*state, error) {
 		}
 		return nil
 	}))
-	store, err := checkpoint.Open("state", checkpoint.Options{FS: files, Log: i.log, Simulated: true, OnFatal: func(err error) {
+	opts := checkpoint.Options{FS: files, Log: i.log, Simulated: true, OnFatal: func(err error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.violation("disk", "the store failed: %v", err)
-	}})
+	}}
+	store, err := checkpoint.Open(stateDir, opts)
+	var corrupt *checkpoint.CorruptError
+	if errors.As(err, &corrupt) {
+		store, err = i.reopen(opts, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	s := &state{Store: store, i: i}
 	journal, err := store.Journal()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, store.Close())
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,6 +75,36 @@ func (i *incarnation) openState() (*state, error) {
 	}
 	s.checkReopened(journal)
 	return s, nil
+}
+
+const stateDir = "state"
+
+// reopen moves a damaged store aside. The engine may find damage after a loss of power that left any part of a directory's
+// new entries, which file systems with ordered journals do not do.
+func (i *incarnation) reopen(opts checkpoint.Options, cause error) (*checkpoint.Store, error) {
+	w := i.w
+	w.mu.Lock()
+	torn := w.torn
+	if torn {
+		w.loseState("damaged: " + cause.Error())
+	}
+	w.mu.Unlock()
+	if !torn {
+		return nil, cause
+	}
+	if _, err := checkpoint.Quarantine(stateDir, opts.FS); err != nil {
+		return nil, err
+	}
+	return checkpoint.Open(stateDir, opts)
+}
+
+// loseState forgets what must be there. Callers hold mu.
+func (w *world) loseState(why string) {
+	w.lost, w.anchored, w.doubt, w.moving = true, false, nil, nil
+	for _, r := range w.lives {
+		r.journalled = false
+	}
+	w.note(0, "state lost", "", why, 0)
 }
 
 // checkReopened compares the store after a start with what must be there. Callers hold mu.
@@ -210,7 +247,7 @@ func (s *state) checkCommit(sent []outbox.Settlement, confirmed []outbox.Identit
 		}
 	}
 	for _, id := range confirmed {
-		if r := w.byID[id]; r == nil || !r.shown && !r.gone && !r.touched {
+		if r := w.byID[id]; r == nil || !r.shown && !r.gone {
 			w.violation("journal", "%s leaves the journal before the table has answered", name(id))
 		}
 	}

@@ -48,7 +48,7 @@ var mutations = []mutation{
 		edits: []edit{{"	if err := s.awaitReader(ctx); err != nil {\n		return err\n	}\n", ""}},
 	},
 	{
-		rule: "a refusal is guarded by the retry count of its row", file: "pipeline/results.go", found: "P1: ",
+		rule: "a refusal is guarded by the retry count of its row", file: "pipeline/results.go", found: "budget: .*sent again",
 		edits: []edit{{"RetryCount: m.RetryCount, Claim: m.Claim, Class: r.Class", "RetryCount: 0, Claim: m.Claim, Class: r.Class"}},
 	},
 	{
@@ -68,8 +68,9 @@ var mutations = []mutation{
 		edits: []edit{{"s.batch.Commit(pebble.Sync)", "s.batch.Commit(pebble.NoSync)"}}, seeds: 1000,
 	},
 	{
-		rule: "what is confirmed leaves the journal before what is sent enters it", file: "ack/journal.go", found: "journal: .*not there",
-		edits: []edit{{"	if err := a.journal.Commit(sent, confirmed, checkpoint); err != nil {", "	if err := a.journal.Commit(sent, nil, checkpoint); err != nil {\n		return err\n	}\n	if err := a.journal.Commit(nil, confirmed, nil); err != nil {"}}, seeds: 3000,
+		rule: "what is confirmed leaves the journal before what is sent enters it", file: "checkpoint/store.go", found: "journal: .*not there",
+		edits: []edit{{"	return nil\n}\n\nfunc (s *Store) countJournal(", "	for i := range confirmed {\n		s.key = appendJournalKey(s.key[:0], confirmed[i])\n" +
+			"		if err := s.batch.Delete(s.key, nil); err != nil {\n			return err\n		}\n	}\n	return nil\n}\n\nfunc (s *Store) countJournal("}}, seeds: 3000,
 	},
 	{
 		rule: "the mark moves with the position", file: "pipeline/pipeline.go", found: "checkpoint: ",
@@ -85,7 +86,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a failover moves the mark to GTIDs alone", file: "internal/app/handler.go", found: "checkpoint: |P3: ",
-		edits: []edit{{"	if failover {\n", "	if failover && id.Flavor == \"\" {\n"}}, seeds: 2000,
+		edits: []edit{{"	case failover:\n", "	case failover && id.Flavor == \"\":\n"}}, seeds: 2000,
 	},
 	{
 		rule: "a start sweeps rows of any age", file: "internal/app/start.go", found: "start: ",
@@ -117,7 +118,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "silence of the trial opens the breaker again", file: "pipeline/results.go", found: "P1: ",
-		edits: []edit{{"if p.breaker.state == breakerClosed && p.lastOK", "if p.lastOK"}, {"		e.silence = now\n", ""}}, seeds: 10000,
+		edits: []edit{{"if p.breaker.state == breakerClosed && p.lastOK", "if p.lastOK"}, {"		e.silence = now\n", ""}}, seeds: 5000,
 	},
 	{
 		rule: "a message without an answer is sent again", file: "pipeline/results.go", found: "P1: ",

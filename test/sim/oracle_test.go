@@ -65,6 +65,11 @@ func (w *world) checkEnd() {
 // checkCalm is for runs in which nothing fails: each row is published once, rows of the log within moments and in the order
 // of their commits, delayed ones when they are due. Callers hold mu.
 func (w *world) checkCalm() {
+	for _, r := range w.lives {
+		if r.refused > w.budget(r)+1 {
+			w.violation("budget", "%s was sent again after %d refusals of %d", name(r.Identity), r.refused, w.budget(r))
+		}
+	}
 	last := map[string]*row{}
 	for _, rec := range w.records {
 		r := rec.row

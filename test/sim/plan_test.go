@@ -36,11 +36,12 @@ type plan struct {
 	partition  []window // one partition: a third of the keys; silent: the sink does not know that it is only a part
 	topic      []window // topicB is missing
 	database   []window
-	errors     float64 // of statements
-	lost       float64 // of replies of the broker whose message was stored
-	swallowed  float64 // messages without a trace
-	cuts       float64 // of the stream, for each transaction
-	invisible  float64 // of transactions whose rows are visible late
+	stalls     []window // of the stream: nothing comes, not even its end
+	errors     float64  // of statements
+	lost       float64  // of replies of the broker whose message was stored
+	swallowed  float64  // messages without a trace
+	cuts       float64  // of the stream, for each transaction
+	invisible  float64  // of transactions whose rows are visible late
 	operations []operation
 }
 
@@ -58,11 +59,6 @@ func covering(list []window, at time.Duration) (window, bool) {
 		}
 	}
 	return window{}, false
-}
-
-// undisturbed says that neither the database nor the broker fails as a whole, which would put a sweep off.
-func (p *plan) undisturbed() bool {
-	return len(p.database) == 0 && len(p.broker) == 0 && len(p.partition) == 0 && p.errors == 0 && p.swallowed == 0 && p.lost == 0
 }
 
 // life is one run of the process.
@@ -232,9 +228,10 @@ func (p *plan) drawFaults(d *dice) {
 	p.partition = p.windows(d, 0.15, 3*time.Second)
 	p.topic = p.windows(d, 0.15, 4*time.Second)
 	p.database = p.windows(d, 0.2, 4*time.Second)
+	p.stalls = p.windows(d, 0.15, 4*time.Second)
 	p.errors = pick(d, 0, 0, 0.02, 0.15)
-	p.lost = pick(d, 0, 0, 0.02, 0.1)
-	p.swallowed = pick(d, 0, 0, 0.02, 0.1)
+	p.lost = pick(d, 0, 0, 0.02, 0.2)
+	p.swallowed = pick(d, 0, 0, 0.02, 0.2)
 	p.cuts = pick(d, 0, 0, 0.02, 0.1)
 }
 

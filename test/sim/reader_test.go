@@ -135,12 +135,18 @@ func (r *reader) stream(ctx context.Context, id server.ID, next int) error {
 		}
 		grown := w.grown
 		purged := next < w.firstLog
+		stall, stalled := covering(w.plan.stalls, w.at())
 		w.mu.Unlock()
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case broken:
 			return errCut
+		case stalled:
+			if err := sleep(ctx, stall.to-w.at()+d.between(1, time.Millisecond)); err != nil {
+				return err
+			}
+			continue
 		case e == nil:
 			if err := r.idle(ctx, grown, next); err != nil {
 				return err

@@ -212,17 +212,15 @@ func (w *world) candidate(r *row) outbox.Candidate {
 
 // Due implements fallback.Rows: one list in the order of the ids.
 func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
+	began := time.Now()
 	if _, err := c.call(ctx, "due"); err != nil {
 		return nil, after, err
 	}
 	w := c.i.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c.i.sweeps++
-	if q.Threshold == 0 && after.ID() == "" {
-		c.i.gapAt = time.Time{}
-	} else if c.i.sweeps == 1 {
-		w.violation("start", "the first sweep leaves out rows younger than %v", q.Threshold)
+	if after.ID() == "" {
+		c.i.sweepBegins(began, q.Threshold)
 	}
 	now := time.Now()
 	var list []*row
@@ -254,6 +252,20 @@ func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.Due
 	}
 	w.note(c.i.life, "sweep", "", q.Threshold.String(), len(out))
 	return out, next, nil
+}
+
+// sweepBegins checks that a start and an anchor are followed by a sweep over rows of any age. Callers hold mu.
+func (i *incarnation) sweepBegins(at time.Time, threshold time.Duration) {
+	i.sweeps++
+	switch {
+	case threshold == 0 && !at.Before(i.gapAt):
+		i.gapAt = time.Time{}
+	case threshold == 0:
+	case i.sweeps == 1:
+		i.w.violation("start", "the first sweep leaves out rows younger than %v", threshold)
+	case !i.gapAt.IsZero() && at.After(i.gapAt):
+		i.w.violation("gap", "the sweep after an anchor leaves out rows younger than %v", threshold)
+	}
 }
 
 const stampForm = "2006-01-02 15:04:05.000"

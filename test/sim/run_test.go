@@ -150,12 +150,8 @@ func (w *world) between(l life) {
 	}
 	w.mu.Lock()
 	if l.lose && !w.lost {
-		w.files, w.lost = vfs.NewCrashableMem(), true
-		w.anchored, w.doubt, w.moving = false, nil, nil
-		for _, r := range w.lives {
-			r.journalled = false
-		}
-		w.note(0, "state lost", "", "", 0)
+		w.files = vfs.NewCrashableMem()
+		w.loseState("directory")
 	}
 	w.mu.Unlock()
 	time.Sleep(l.down / 2)
