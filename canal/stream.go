@@ -79,7 +79,7 @@ func (s *stream) config(cfg Config, peer peer, from outbox.Position, w *wire, ev
 		ServerID: cfg.ServerID, Flavor: string(peer.info.Flavor),
 		Host: cfg.Server.Address, User: cfg.Server.User, Password: cfg.Server.Password,
 		TLSConfig: cfg.Server.TLS, Localhost: "canal-outbox",
-		HeartbeatPeriod: cfg.Heartbeat, Dialer: w.dial,
+		HeartbeatPeriod: heartbeatPeriod(peer.info.Flavor, cfg.Heartbeat), Dialer: w.dial,
 		DisableRetrySync: true, DiscardGTIDSet: true, EventCacheCount: 1, PayloadDecoderConcurrency: 1,
 		SynchronousEventHandler: events,
 		// Rows are decoded by the plan of their table, and only inserts of mapped tables.
@@ -98,6 +98,17 @@ func (s *stream) config(cfg Config, peer peer, from outbox.Position, w *wire, ev
 	}
 	return c
 }
+
+// heartbeatPeriod is what the server is asked for. MariaDB leaves the relay's own writes out of the stream, so that only a
+// heartbeat tells that they were passed; a sweep, whose every page is such a write, waits for that.
+func heartbeatPeriod(flavor outbox.Flavor, configured time.Duration) time.Duration {
+	if flavor == outbox.MariaDB {
+		return min(configured, ownWritesPassed)
+	}
+	return configured
+}
+
+const ownWritesPassed = 50 * time.Millisecond
 
 // prepareDump sets the session before the dump. Privileges that it lacks only make the stream busier.
 func prepareDump(conn *client.Conn, info server.Info, from outbox.Position) error {

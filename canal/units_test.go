@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 	"github.com/go-mysql-org/go-mysql/replication"
@@ -191,6 +192,22 @@ func TestA20_A40_KindsOfEvents(t *testing.T) {
 	} {
 		if ev, err := d.decode(c.e, false); err != nil || ev.kind != c.want {
 			t.Errorf("%s: kind %d, want %d (%v)", c.e.Header.EventType, ev.kind, c.want, err)
+		}
+	}
+}
+
+// With a heartbeat a second a MariaDB sweep published 500 rows a second, one page for each.
+func TestHeartbeatShowsOwnWritesSoon(t *testing.T) {
+	for _, c := range []struct {
+		flavor           outbox.Flavor
+		configured, want time.Duration
+	}{
+		{outbox.MySQL, time.Minute, time.Minute},
+		{outbox.MariaDB, time.Minute, ownWritesPassed},
+		{outbox.MariaDB, ownWritesPassed / 2, ownWritesPassed / 2},
+	} {
+		if got := heartbeatPeriod(c.flavor, c.configured); got != c.want {
+			t.Errorf("%s, %v configured: %v, want %v", c.flavor, c.configured, got, c.want)
 		}
 	}
 }
