@@ -71,7 +71,8 @@ func newGauge(reg prometheus.Registerer, tables []*table.Table, heartbeat time.D
 			}
 			return 0
 		}),
-		&positionInfo{gauge: g, desc: prometheus.NewDesc(prefix+"position_info", "Read position; the value is 1.", []string{"file", "gtid"}, nil)},
+		&positionInfo{gauge: g, desc: prometheus.NewDesc(prefix+"position_info", "The binlog file being read; the value is 1. "+
+			"Offset and GTID set are in status: as labels they would make a new series with every transaction.", []string{"file"}, nil)},
 	)
 	return g
 }
@@ -92,7 +93,7 @@ func (p *positionInfo) Describe(ch chan<- *prometheus.Desc) { ch <- p.desc }
 // Collect implements prometheus.Collector.
 func (p *positionInfo) Collect(ch chan<- prometheus.Metric) {
 	at := p.gauge.snapshot().Position
-	ch <- prometheus.MustNewConstMetric(p.desc, prometheus.GaugeValue, 1, at.File, at.GTIDs)
+	ch <- prometheus.MustNewConstMetric(p.desc, prometheus.GaugeValue, 1, at.File)
 }
 
 // snapshot works the lag out: nothing at a heartbeat; otherwise what it was at the last event, growing while the reader is
