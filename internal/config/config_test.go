@@ -298,3 +298,24 @@ func TestBytes(t *testing.T) {
 		}
 	}
 }
+
+// Addresses are written without quotes wherever YAML allows it, also in a list inside braces.
+func TestAddressesInsideBraces(t *testing.T) {
+	for _, sink := range []string{
+		"{kafka: {brokers: [10.0.0.7:9092, kafka-2:9092]}}", "{kafka: {brokers: [\"10.0.0.7:9092\", kafka-2:9092]}}",
+		"{kafka: {brokers: [10.0.0.7:9092 , kafka-2:9092], compression: lz4}}",
+	} {
+		text := "source: {address: 127.0.0.1:3306, user: u}\ntables: [{name: shop.t, preset: t_local_message}]\nsink: " + sink + "\n"
+		cfg, _, err := Parse("test", []byte(text), nil)
+		if err != nil {
+			t.Errorf("%s: %v", sink, err)
+			continue
+		}
+		if got := strings.Join(cfg.Sink.Kafka.Brokers, " "); got != "10.0.0.7:9092 kafka-2:9092" || cfg.Source.Address != "127.0.0.1:3306" {
+			t.Errorf("%s is read as %q, %q", sink, got, cfg.Source.Address)
+		}
+	}
+	if _, _, err := Parse("test", []byte("source: {user: u}\nsink: {kafka: {brokers: [host: 9092]}}"), nil); err == nil || !strings.Contains(err.Error(), "a mapping") {
+		t.Errorf("a mapping in place of an address: %v", err)
+	}
+}

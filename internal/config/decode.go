@@ -140,8 +140,23 @@ func scalarText(n ast.Node) (string, bool) {
 		return node.Value.Value, true
 	case ast.ScalarNode:
 		return node.GetToken().Value, true
+	case *ast.MappingNode:
+		return joined(node)
 	}
 	return "", false
+}
+
+// joined undoes a mistake of the parser: inside braces it takes the list element 10.0.0.7:9092 for a mapping, though YAML
+// asks for a space behind the colon of one.
+func joined(n *ast.MappingNode) (string, bool) {
+	if len(n.Values) != 1 {
+		return "", false
+	}
+	value, ok := n.Values[0].Value.(ast.ScalarNode)
+	if !ok || value.GetToken().Position.Offset != n.Values[0].GetToken().Position.Offset+1 {
+		return "", false
+	}
+	return n.Values[0].Key.GetToken().Value + ":" + value.GetToken().Value, true
 }
 
 func kind(n ast.Node) string {
