@@ -22,7 +22,8 @@ func inspectSource(ctx context.Context, cfg *config.Config, source server.Config
 	info, err := server.Inspect(ctx, db)
 	var readOnly *server.ReadOnlyError
 	if errors.As(err, &readOnly) {
-		return nil, []server.Finding{{Severity: server.Fault, Subject: "source", What: readOnly.Error(), Mend: "point source.address at the primary"}}, nil
+		what := "the server at " + readOnly.Address + " is read-only: no status can be written"
+		return nil, []server.Finding{{Severity: server.Fault, Subject: "source", What: what, Mend: "point source.address at the primary, or end the maintenance"}}, nil
 	}
 	if err != nil {
 		return nil, nil, err
