@@ -47,8 +47,12 @@ func TestMatrix(t *testing.T) {
 				{"D26_KillBeforeUpdate", func(t *testing.T) { w.killAt(t, "before-update", 3) }},
 				{"A05_CutConnections", w.cut},
 				{"D16_BrokerOutage", w.outage},
+				{"A08_PurgedAfterRead", w.purgedAfterRead},
 				{"A07_PurgedWhileDown", w.purged},
 			} {
+				if step.name == "A08_PurgedAfterRead" && c.flavor == testkit.MariaDB {
+					continue // there the relay takes the missing file for a gap, which costs a sweep
+				}
 				if !t.Run(step.name, step.run) {
 					return // each step goes on from where the last one ended
 				}
@@ -153,10 +157,7 @@ func (w *world) settled(t *testing.T) relay.Account {
 // MariaDB does not show the relay its own ones.
 func (w *world) quiet(t *testing.T) {
 	t.Helper()
-	testkit.WaitFor(t, patience, "the table to confirm everything", func() bool {
-		cp, err := w.relay.Client().Checkpoint(t.Context())
-		return err == nil && cp.Journal == 0
-	})
+	w.confirmed(t)
 	testkit.Exec(t, w.sql, "UPDATE purchase SET amount = amount + 1 WHERE id = 1")
 	var at, end outbox.Position
 	defer func() {
@@ -169,6 +170,15 @@ func (w *world) quiet(t *testing.T) {
 		cp, err := w.relay.Client().Checkpoint(t.Context())
 		at = cp.Position
 		return err == nil && at.File == end.File && at.Offset == end.Offset && w.sameGTIDs(t, at, end)
+	})
+}
+
+// confirmed waits until the journal is empty.
+func (w *world) confirmed(t *testing.T) {
+	t.Helper()
+	testkit.WaitFor(t, patience, "the table to confirm everything", func() bool {
+		cp, err := w.relay.Client().Checkpoint(t.Context())
+		return err == nil && cp.Journal == 0
 	})
 }
 

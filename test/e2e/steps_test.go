@@ -109,6 +109,25 @@ func (w *world) outage(t *testing.T) {
 	w.load.Loose = false
 }
 
+// purgedAfterRead: logs that were read may be purged; that is no gap.
+func (w *world) purgedAfterRead(t *testing.T) {
+	w.load.Run(t, 100, 2)
+	w.once(t)
+	w.confirmed(t)
+	w.relay.Stop(t)
+	before := w.relay.State(t)
+	testkit.Must(t, w.db.Purge(t.Context()))
+	w.relay.Start(t)
+	w.load.Run(t, 100, 2)
+	w.once(t)
+	gaps, err := w.relay.Client().Gaps(t.Context())
+	testkit.Must(t, err)
+	if len(gaps) != len(before.Gaps) {
+		t.Errorf("a gap is on record though everything had been read up to %+v: %+v", before.Checkpoint, gaps[len(gaps)-1])
+	}
+	w.quiet(t)
+}
+
 // purged: the log is gone that the relay has not read. The sweep publishes its rows, and the gap is on record.
 func (w *world) purged(t *testing.T) {
 	w.relay.Stop(t)
