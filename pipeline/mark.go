@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -103,8 +104,18 @@ func (m *mark) settle(seq uint64) error {
 	return nil
 }
 
-// forgotten reports whether reset has forgotten a transaction.
-func (m *mark) forgotten(seq uint64) bool { return seq < m.floor }
+// withdrawn stands for the number of a transaction that was dropped.
+const withdrawn = math.MaxUint64
+
+// forgotten reports whether reset has forgotten a transaction or it was dropped.
+func (m *mark) forgotten(seq uint64) bool { return seq < m.floor || seq == withdrawn }
+
+// drop takes the transaction that was opened last out again, unless it is settled already: its number will be another's.
+func (m *mark) drop(seq uint64) {
+	if n := len(m.slots); n > 0 && seq == m.first+uint64(n)-1 {
+		m.slots = m.slots[:n-1]
+	}
+}
 
 func (m *mark) advance() {
 	n := 0

@@ -44,7 +44,8 @@ func (p *Pipeline) Disconnected() {
 }
 
 // Offer takes one transaction over, in log order. It blocks while there is no room or the breaker is open: that is the
-// back-pressure on the reader. Transactions without rows pass at once.
+// back-pressure on the reader. Transactions without rows pass at once. After an error, which is that of ctx, the same
+// transaction may be offered again.
 func (p *Pipeline) Offer(ctx context.Context, txn *outbox.Txn) error {
 	if err := p.order.take(ctx); err != nil {
 		return err
@@ -54,6 +55,27 @@ func (p *Pipeline) Offer(ctx context.Context, txn *outbox.Txn) error {
 	p.mu.Lock()
 	seq := p.mark.start(txn.End, txn.GTID, len(txn.Messages))
 	p.mu.Unlock()
+	err := p.takeAll(ctx, txn, seq)
+	if err != nil {
+		p.withdraw(txn, seq)
+	}
+	return err
+}
+
+// withdraw takes a transaction out of the mark that was not taken over whole. Rows that were go on, and answer for it when
+// it comes again. Callers hold order.
+func (p *Pipeline) withdraw(txn *outbox.Txn, seq uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range txn.Messages {
+		if e := p.registry[m.Identity]; e != nil && e.seq == seq {
+			e.seq = withdrawn
+		}
+	}
+	p.mark.drop(seq)
+}
+
+func (p *Pipeline) takeAll(ctx context.Context, txn *outbox.Txn, seq uint64) error {
 	for rows := txn.Messages; len(rows) > 0; {
 		n := min(len(rows), chunk)
 		if err := p.take(ctx, txn, seq, rows[:n]); err != nil {
@@ -120,7 +142,8 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 }
 
 // leaveToOwner drops a row that somebody owns. Its transaction need not wait for the owner, unless that is the fast path
-// itself with a transaction that a move of the position has forgotten: then the owner answers for this one. Callers hold mu.
+// itself with a transaction that a move of the position has forgotten or that was withdrawn: then the owner answers for this
+// one. Callers hold mu.
 func (p *Pipeline) leaveToOwner(e *entry) {
 	owner := p.registry[e.message.Identity]
 	if owner.seq != 0 && p.mark.forgotten(owner.seq) {

@@ -1,0 +1,62 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// A transaction whose offer ended while it waited for room comes again and does not hold the mark for ever.
+func TestOfferThatEndedComesAgain(t *testing.T) {
+	run(t, Config{MaxInFlight: 1}, func(b *bench) {
+		b.sink.answer = nil
+		b.offer(row(1))
+		txn := b.txn(row(2), row(3))
+		ctx, cancel := context.WithCancel(b.ctx)
+		ended := make(chan error)
+		go func() { ended <- b.Offer(ctx, txn) }()
+		synctest.Wait()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Fatalf("the offer ended with %v", err)
+		}
+		b.sink.set(func() { b.sink.answer = always(outbox.Outcome{}) })
+		b.Pipeline.results(results(b.sink, outbox.Outcome{}, row(1)))
+		if err := b.Offer(b.ctx, txn); err != nil {
+			t.Fatal(err)
+		}
+		b.wantVerdicts("1 sent", "2 sent", "3 sent")
+		b.Settled(b.acks.take())
+		if at, _ := b.Checkpoint(); at.Offset != 200 {
+			t.Fatalf("checkpoint %v", at)
+		}
+	})
+}
+
+// Rows of it that were taken over answer for it when it comes again.
+func TestMarkWaitsForRowsOfAWithdrawnTransaction(t *testing.T) {
+	run(t, Config{}, func(b *bench) {
+		b.sink.answer = nil
+		txn := b.txn(row(1))
+		if err := b.Offer(b.ctx, txn); err != nil {
+			t.Fatal(err)
+		}
+		b.withdraw(txn, 1)
+		if err := b.Offer(b.ctx, txn); err != nil {
+			t.Fatal(err)
+		}
+		b.offer()
+		b.wantSent("1")
+		if at, moved := b.Checkpoint(); moved {
+			t.Fatalf("the checkpoint %v passed a row in flight", at)
+		}
+		b.Pipeline.results(results(b.sink, outbox.Outcome{}, row(1)))
+		b.Settled(b.acks.take())
+		if at, _ := b.Checkpoint(); at.Offset != 200 {
+			t.Fatalf("checkpoint %v", at)
+		}
+	})
+}
