@@ -60,3 +60,33 @@ func TestMarkWaitsForRowsOfAWithdrawnTransaction(t *testing.T) {
 		}
 	})
 }
+
+// Rewind goes back to the mark: what was offered behind it comes again, and rows in flight are not sent twice.
+func TestRewindGoesBackToTheMark(t *testing.T) {
+	run(t, Config{}, func(b *bench) {
+		b.offer(row(1))
+		b.wantVerdicts("1 sent")
+		b.Settled(b.acks.take())
+		b.sink.set(func() { b.sink.answer = nil })
+		b.offer(row(2))
+		b.offer(row(3))
+		at, err := b.Rewind()
+		if err != nil || at.Offset != 100 || at.GTIDs != uuid+":1" || b.Offered() != at {
+			t.Fatalf("at %v %s, offered %v: %v", at, at.GTIDs, b.Offered(), err)
+		}
+		b.next = 1
+		b.offer(row(2))
+		b.offer(row(3))
+		b.wantSent("1", "2", "3")
+		b.Pipeline.results(results(b.sink, outbox.Outcome{}, row(3)))
+		b.Settled(b.acks.take())
+		if at, _ := b.Checkpoint(); at.Offset != 100 {
+			t.Fatalf("the checkpoint %v passed a row in flight", at)
+		}
+		b.Pipeline.results(results(b.sink, outbox.Outcome{}, row(2)))
+		b.Settled(b.acks.take())
+		if at, _ := b.Checkpoint(); at.Offset != 300 || at.GTIDs != uuid+":1-3" {
+			t.Fatalf("checkpoint %v", at)
+		}
+	})
+}

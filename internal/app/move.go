@@ -11,7 +11,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// move is an operator's order to go on from another position.
+// move is an order to go on from another position: an operator's, or, with no position, to connect again at the mark.
 type move struct {
 	id     server.ID
 	to     outbox.Position
@@ -42,6 +42,18 @@ func (r *Relay) MoveTo(ctx context.Context, id server.ID, to outbox.Position, re
 	}
 }
 
+// lookAnew makes the reader connect again, because the tables were reached at another server than the one it follows. After
+// a failover its stream may be of a server that is alive and out of use; and what the reader waits for may be the tables,
+// which are refused until it has looked at the new server.
+func (r *Relay) lookAnew() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pause != nil && r.order == nil && r.active {
+		r.order = &move{done: make(chan error, 1)}
+		r.pause()
+	}
+}
+
 // moved carries out the order that ended the reader's run and returns where the next one begins.
 func (r *Relay) moved() (outbox.Position, error) {
 	r.mu.Lock()
@@ -50,6 +62,10 @@ func (r *Relay) moved() (outbox.Position, error) {
 	r.mu.Unlock()
 	if m == nil {
 		return outbox.Position{}, errors.New("the reader ended without being told to")
+	}
+	if m.to.IsZero() {
+		r.log.Warn("the tables are at another server than the binlog that is read: connecting again")
+		return r.pipeline.Rewind()
 	}
 	err := r.progress.move(m.id, m.to, m.reason)
 	m.done <- err

@@ -160,7 +160,7 @@ func (i *identity) accept(id server.ID) {
 }
 
 // Guard refuses connections to a server that the reader has not accepted; it is given to the pools of the tables. During
-// a failover it refuses until the reader has checked the new server.
+// a failover it refuses until the reader has checked the new server, which it makes it do.
 func (r *Relay) Guard(_ context.Context, id server.ID) error {
 	r.identity.mu.Lock()
 	defer r.identity.mu.Unlock()
@@ -170,6 +170,7 @@ func (r *Relay) Guard(_ context.Context, id server.ID) error {
 	case accepted.Flavor == id.Flavor && accepted.UUID == id.UUID && (id.UUID != "" || accepted.ServerID == id.ServerID):
 		return nil
 	default:
+		r.lookAnew()
 		return fmt.Errorf("expected %s", accepted)
 	}
 }

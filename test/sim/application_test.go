@@ -178,6 +178,10 @@ func (w *world) operate(o operation) {
 		w.purge()
 	case doFailover:
 		w.failover()
+	case doReplace:
+		if o.row%3 == 0 {
+			w.replace()
+		}
 	default:
 		w.change(o)
 	}

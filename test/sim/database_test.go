@@ -20,9 +20,10 @@ const (
 
 // database is the table, the log, and who the server is.
 type database struct {
-	flavor outbox.Flavor
-	id     server.ID
-	failed int // failovers so far
+	flavor   outbox.Flavor
+	id       server.ID
+	failed   int // failovers so far
+	replaced int // times that a server with another history took its place
 
 	table  map[string]*row // by primary key
 	lives  []*row          // every row that was ever committed
@@ -177,6 +178,23 @@ func (w *world) failover() {
 		w.log[i] = &moved
 	}
 	w.note(0, "failover", "", w.id.String(), 0)
+}
+
+// replace puts a server in place of the present one that has its rows and not its history. Callers hold mu.
+func (w *world) replace() {
+	w.failed++
+	w.replaced++
+	w.id.ServerID += 100
+	if w.flavor == outbox.MySQL {
+		w.id.UUID = fmt.Sprintf("%s%02d", uuidA[:34], w.failed)
+	}
+	w.file, w.offset, w.firstLog, w.purged, w.log = 1, 4, 0, "", nil
+	w.executed = outbox.NewGTIDSet(w.flavor)
+	for _, r := range w.lives {
+		r.entry = -1
+	}
+	w.append(&entry{reason: "before"})
+	w.note(0, "replaced", "", w.id.String(), 0)
 }
 
 // readable tells whether the log still has what follows a position. Callers hold mu.

@@ -135,6 +135,7 @@ func (s *state) checkReopened(journal []outbox.Settlement) {
 	if ok && w.anchored && !further(w.flavor, w.disk.checkpoint, at) && (w.moving == nil || *w.moving != at) {
 		w.violation("checkpoint", "the reopened store is at %v, it was at %v", at, w.disk.checkpoint)
 	}
+	_, s.i.settled = s.Source()
 	w.note(s.i.life, "open", "", at.String(), len(journal))
 	w.disk.checkpoint, w.anchored, w.moving = at, ok, nil
 	s.checked = w.indexOf(at)
@@ -262,8 +263,11 @@ func (s *state) checkCheckpoint(batch map[outbox.Identity]bool, at outbox.Positi
 	if w.anchored && !further(w.flavor, w.disk.checkpoint, at) {
 		w.violation("checkpoint", "goes back from %v to %v", w.disk.checkpoint, at)
 	}
+	if s.i.source != w.id {
+		return // of a server that is gone
+	}
 	n := w.indexOf(at)
-	if at.File != "" && s.i.source == w.id && w.indexBehind(at) != n {
+	if at.File != "" && w.indexBehind(at) != n {
 		w.violation("checkpoint", "%v is behind %d transactions, its GTIDs are behind %d", at, w.indexBehind(at), n)
 	}
 	if n > 0 && at.GTIDs != w.log[n-1].after {
@@ -295,6 +299,10 @@ func (s *state) Anchor(id server.ID, at outbox.Position, reason string) error {
 	if !s.i.dead {
 		w.moving = nil
 		w.anchored, w.disk.checkpoint = true, at
+		if id == w.id && (reason == byOperator || !s.i.settled) {
+			s.i.accepts = w.replaced
+		}
+		s.i.settled = true
 		w.note(s.i.life, "anchor", "", reason+" "+at.String()+" "+at.GTIDs, 0)
 		s.checked = w.indexOf(at)
 		s.i.anchoredAt(at)

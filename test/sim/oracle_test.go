@@ -105,9 +105,8 @@ func (w *world) checkCalm() {
 	}
 }
 
-// checkJournalEmpty is for a stop without any trouble: the table has everything, so the journal needs nothing. Callers do
-// not hold mu.
-func (w *world) checkJournalEmpty(i *incarnation) {
+// checkJournalEmpty is for a stop without any trouble: the table has everything, so the journal needs nothing.
+func (w *world) checkJournalEmpty() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range w.lives {

@@ -129,6 +129,7 @@ const (
 	doRotate                 // FLUSH LOGS
 	doPurge                  // of what was read
 	doFailover               // to another server with the same history
+	doReplace                // by a server with another history
 	actions
 )
 
@@ -205,8 +206,11 @@ func (p *plan) drawTxns(d *dice) {
 				break
 			}
 		}
-		if d.chance(0.2) {
+		switch {
+		case d.chance(0.2):
 			t.rows = d.in(2, 6)
+		case d.chance(0.0005) && !p.calm:
+			t.rows = d.in(500, 1100) // more than one statement takes
 		}
 		p.txns = append(p.txns, t)
 	}

@@ -40,6 +40,9 @@ type incarnation struct {
 	steps   int
 	reached outbox.Position // what the stream has offered
 	source  server.ID       // whose
+	peer    server.ID       // at the end of the tables' connections; zero: the next one asks the guard
+	accepts int             // --accept-new-source, of so many
+	settled bool            // whose log it follows is recorded
 	topics  map[string]bool // that the broker did not know
 	random  *dice
 
@@ -57,6 +60,7 @@ func (w *world) start(l life) *incarnation {
 	i.random = newDice(w.seed, "jitter", uint64(i.life))
 	w.incarnations = append(w.incarnations, i)
 	w.now_ = i
+	i.accepts = w.replaced
 	w.note(i.life, "start", "", "", 0)
 	w.mu.Unlock()
 	i.log = zap.New(logCore{i})
@@ -88,7 +92,7 @@ func (i *incarnation) run() error {
 	settings.Ack.Random = random
 	settings.Fallback.Random = random
 	relay := app.New(app.Parts{
-		Source: source{i}, Rows: rows{i}, Sink: sink, State: state, Lost: i.w.stateLost(),
+		Source: source{i}, Rows: rows{i}, Sink: sink, State: state, Lost: i.w.stateLost(), AcceptNewSource: i.accepts > 0,
 		Reader: func(h canal.Handler) app.Reader { return &reader{i: i, handler: h} },
 	}, settings, i.log, registerer{i})
 	i.w.mu.Lock()
@@ -100,6 +104,9 @@ func (i *incarnation) run() error {
 	}
 	return err
 }
+
+// mayRefuse says that the relay is right to refuse the server. Callers hold mu.
+func (i *incarnation) mayRefuse() bool { return i.w.replaced > i.accepts }
 
 // stateLost is what the daemon finds in the origin of the store.
 func (w *world) stateLost() bool {

@@ -52,10 +52,39 @@ func (c rows) call(ctx context.Context, what string) (*dice, error) {
 	return d, nil
 }
 
+// guarded is call on a connection of the tables' pool, which asks the relay whom it may talk to.
+func (c rows) guarded(ctx context.Context, what string) (*dice, error) {
+	d, err := c.call(ctx, what)
+	if err != nil {
+		return nil, err
+	}
+	w := c.i.w
+	w.mu.Lock()
+	old, id := c.i.peer, w.id
+	c.i.peer = server.ID{}
+	w.mu.Unlock()
+	switch {
+	case old == id:
+	case old != server.ID{}:
+		return nil, errLost // the server of this connection is gone
+	default:
+		if err := c.i.relay.Guard(ctx, id); err != nil {
+			return nil, &server.RefusedError{ID: id, Err: err}
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.i.peer = id
+	if c.i.settled && c.i.mayRefuse() {
+		w.violation("identity", "a statement (%s) on a server that nobody has accepted", what)
+	}
+	return d, nil
+}
+
 // write is call for a statement that changes rows. It runs effect on the server, at once or, if the process was killed with
 // the statement on its way, perhaps after its death; the reply may be lost.
 func (c rows) write(ctx context.Context, what string, effect func()) error {
-	d, err := c.call(ctx, what)
+	d, err := c.guarded(ctx, what)
 	if err != nil {
 		return err
 	}
@@ -173,7 +202,7 @@ func (w *world) settle(i *incarnation, r *row, s outbox.Settlement) (changed boo
 
 // States implements pipeline.Checker.
 func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error) {
-	if _, err := c.call(ctx, "states"); err != nil {
+	if _, err := c.guarded(ctx, "states"); err != nil {
 		return nil, err
 	}
 	w := c.i.w
@@ -213,7 +242,7 @@ func (w *world) candidate(r *row) outbox.Candidate {
 // Due implements fallback.Rows: one list in the order of the ids.
 func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
 	began := time.Now()
-	if _, err := c.call(ctx, "due"); err != nil {
+	if _, err := c.guarded(ctx, "due"); err != nil {
 		return nil, after, err
 	}
 	w := c.i.w
@@ -311,7 +340,7 @@ func (c rows) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp s
 
 // ReadBack implements fallback.Rows.
 func (c rows) ReadBack(ctx context.Context, stamp string, ids []outbox.Identity) ([]*outbox.Message, error) {
-	if _, err := c.call(ctx, "read back"); err != nil {
+	if _, err := c.guarded(ctx, "read back"); err != nil {
 		return nil, err
 	}
 	w := c.i.w

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -49,14 +51,8 @@ func runSeed(t *testing.T, seed uint64) (res result) {
 func (w *world) run() {
 	w.work()
 	for _, l := range w.plan.lives {
-		i := w.start(l)
-		switch l.end {
-		case endRun:
-			w.finishRun(i)
-		case endStop:
-			w.stop(i, l)
-		default:
-			w.awaitKill(i, l)
+		for w.live(w.start(l), l) {
+			time.Sleep(l.down + 300*time.Millisecond) // until an operator has accepted the new source
 		}
 		w.between(l)
 	}
@@ -66,37 +62,57 @@ func (w *world) run() {
 	w.checkEnd()
 }
 
-// awaitKill waits for the planned kill, at the longest until everything is over.
-func (w *world) awaitKill(i *incarnation, l life) {
-	timer := time.NewTimer(w.plan.work)
-	defer timer.Stop()
-	select {
-	case <-i.killed:
-		return
-	case <-timer.C:
-		i.kill("at last")
-	case err := <-i.ended:
-		w.mu.Lock()
-		dead := i.dead
-		if !dead {
-			w.violation("run", "the relay ended by itself: %v", err)
-		}
-		w.mu.Unlock()
+// live is the life of one process. It reports whether the relay refused the source, rightly.
+func (w *world) live(i *incarnation, l life) (refused bool) {
+	var kill, stop, done <-chan struct{}
+	switch l.end {
+	case endRun:
+		done = w.awaitQuiet(i)
+	case endStop:
+		stop = after(l.at + 3*time.Nanosecond)
+	default:
+		kill = after(w.plan.work) // at last
 	}
+	select {
+	case err := <-i.ended:
+		return w.endedItself(i, err)
+	case <-i.killed:
+	case <-kill:
+		i.kill("at last")
+	case <-stop:
+		w.terminate(i)
+	case <-done:
+		w.terminate(i)
+		if !i.mayRefuse() {
+			w.checkJournalEmpty()
+		}
+	}
+	return false
 }
 
-// stop is SIGTERM at the planned time.
-func (w *world) stop(i *incarnation, l life) {
-	timer := time.NewTimer(l.at + 3*time.Nanosecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		w.terminate(i)
-	case err := <-i.ended:
-		w.mu.Lock()
-		w.violation("run", "the relay ended by itself: %v", err)
-		w.mu.Unlock()
+// after is closed when d has passed.
+func after(d time.Duration) <-chan struct{} {
+	c := make(chan struct{})
+	time.AfterFunc(d, func() { close(c) })
+	return c
+}
+
+// endedItself judges a relay that ended without being told to.
+func (w *world) endedItself(i *incarnation, err error) (refused bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i.dead {
+		return false
 	}
+	i.dead = true
+	var no *app.RefusedError
+	if i.mayRefuse() && errors.As(err, &no) {
+		w.note(i.life, "refused", "", "", 0)
+		i.sink.cut(w.dice("refused", 0))
+		return true
+	}
+	w.violation("run", "the relay ended by itself: %v", err)
+	return false
 }
 
 // stopLimit is how long a stop may take: three stages of Stop at the most, the flush, and statements on their way.
@@ -124,7 +140,8 @@ func (w *world) terminate(i *incarnation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.note(i.life, "stopped", "", "", 0)
-	if err != nil {
+	var refused *app.RefusedError
+	if err != nil && !(i.mayRefuse() && errors.As(err, &refused)) {
 		w.violation("stop", "%v", err)
 	}
 	for _, r := range w.lives {
@@ -163,34 +180,31 @@ func (w *world) between(l life) {
 	time.Sleep(l.down / 2)
 }
 
-// finishRun waits until everything that shall happen has happened, and ends the last process cleanly.
-func (w *world) finishRun(i *incarnation) {
-	limit := time.NewTimer(w.plan.healed + patience)
-	defer limit.Stop()
-	for done := false; !done; {
-		tick := time.NewTimer(50*time.Millisecond + 7)
-		select {
-		case <-tick.C:
+// awaitQuiet is closed when everything that shall happen has happened, and a little later, for what must not.
+func (w *world) awaitQuiet(i *incarnation) <-chan struct{} {
+	quiet := make(chan struct{})
+	go func() {
+		defer close(quiet)
+		for began := w.at(); ; time.Sleep(50*time.Millisecond + 7) {
 			w.mu.Lock()
-			done = w.at() > w.plan.healed && i.relay != nil && i.relay.Ready() && w.quiet() == ""
+			healed, left, ready := w.at() > w.plan.healed, w.quiet(), i.relay != nil && i.relay.Ready()
+			late := w.at() > max(began, w.plan.healed)+patience && !i.dead
+			if late {
+				w.violation("P1", "not finished %v after the last fault: %s", patience, left)
+			}
+			over := late || i.dead || healed && ready && left == ""
 			w.mu.Unlock()
-		case err := <-i.ended:
-			w.mu.Lock()
-			w.violation("run", "the relay ended by itself: %v", err)
-			w.mu.Unlock()
-			return
-		case <-limit.C:
-			w.mu.Lock()
-			w.violation("P1", "not finished %v after the last fault: %s", patience, w.quiet())
-			w.mu.Unlock()
-			done = true
+			if over {
+				break
+			}
 		}
-		tick.Stop()
-	}
-	time.Sleep(1500 * time.Millisecond) // for what must not happen any more
-	w.terminate(i)
-	w.checkJournalEmpty(i)
+		time.Sleep(1500 * time.Millisecond)
+	}()
+	return quiet
 }
+
+// byOperator is the reason of a move; to another server it is the operator's consent.
+const byOperator = "operator"
 
 // command carries out what an operator orders from the running relay.
 func (w *world) command(o operation) {
@@ -211,5 +225,5 @@ func (w *world) command(o operation) {
 	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(i.ctx, 10*time.Second)
 	defer cancel()
-	_ = i.relay.MoveTo(ctx, id, to, "operator") // refused while it starts or stops
+	_ = i.relay.MoveTo(ctx, id, to, byOperator) // refused while it starts or stops
 }
