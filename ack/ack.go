@@ -183,22 +183,19 @@ func (a *Acker) flush(work context.Context) error {
 	return nil
 }
 
-// Replay writes journal entries of an earlier run to the table; it is called before Run, while the registry owns them and
-// the reader has not started. It tries until the database takes them or ctx ends. Entries that cannot be written stay in
-// the journal and in the registry.
+// Replay writes journal entries of an earlier run to the tables; it is called before Run, while the registry owns them and
+// the reader has not started. With the first attempt that fails it leaves the rest to Run: the database may be back only
+// behind another server, and that is for the reader to find out. Entries that cannot be written stay in the journal and in
+// the registry.
 func (a *Acker) Replay(ctx context.Context, entries []outbox.Settlement) error {
 	a.pending.Add(int64(len(entries)))
 	a.marks.add(entries)
-	for a.marks.len() > 0 && a.markNext(ctx, ctx, 0) {
+	for a.marks.len() > 0 && !a.marks.troubled() && a.markNext(ctx, ctx, 0) {
 		if done := a.takeConfirmed(); len(done) > 0 {
 			if err := a.journal.Commit(nil, done, nil); err != nil {
 				return fmt.Errorf("remove %d entries from the journal: %w; check the state directory and its disk", len(done), err)
 			}
 		}
 	}
-	if left := a.marks.clear(); left > 0 {
-		a.pending.Add(-int64(left))
-		return fmt.Errorf("write the journal to the tables: %d rows are left for the next start: %w", left, context.Cause(ctx))
-	}
-	return nil
+	return context.Cause(ctx)
 }

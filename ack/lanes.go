@@ -137,12 +137,9 @@ func (l *lanes) len() int {
 	return n
 }
 
-// clear forgets every verdict that waits and returns how many there were.
-func (l *lanes) clear() int {
-	n := l.len()
+// troubled reports whether the last attempt of some lane failed.
+func (l *lanes) troubled() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	clear(l.tables)
-	l.failing = 0
-	return n
+	return l.failing > 0
 }

@@ -205,24 +205,44 @@ func TestReplayConfirmsInChunksAndKeepsTheUnwritable(t *testing.T) {
 	}
 }
 
-func TestReplayTriesUntilTheEndOfItsContext(t *testing.T) {
+func TestReplayLeavesToRunWhatTheDatabaseDoesNotTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.onApply = func(context.Context, []outbox.Settlement) ([]outbox.Unwritable, error) { return nil, errGone }
+		fails := 3
+		w.onApply = func(context.Context, []outbox.Settlement) ([]outbox.Unwritable, error) {
+			if fails--; fails >= 0 {
+				return nil, errGone
+			}
+			return nil, nil
+		}
 		b := build(w)
 		entries := settlements(shop, 1, 3, outbox.VerdictSent)
 		for _, e := range entries {
 			w.journal[e.Identity] = true
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := b.Replay(ctx, entries); !errors.Is(err, context.DeadlineExceeded) {
+		if err := b.Replay(t.Context(), entries); err != nil {
 			t.Fatal(err)
 		}
-		if len(w.applySizes) < 10 || b.Pending() != 0 || len(w.journal) != 3 {
+		if len(w.applySizes) != 1 || b.Pending() != 3 || len(w.journal) != 3 {
+			t.Fatalf("%d attempts, pending %d, journal %d", len(w.applySizes), b.Pending(), len(w.journal))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := b.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if len(w.applySizes) != 4 || b.Pending() != 0 || len(w.journal) != 0 {
 			t.Fatalf("%d attempts, pending %d, journal %d", len(w.applySizes), b.Pending(), len(w.journal))
 		}
 	})
+}
+
+func TestReplayEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := build(newWorld()).Replay(ctx, settlements(shop, 1, 3, outbox.VerdictSent)); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
 }
 
 // Whatever fails and whatever the table refuses, every verdict is settled once and confirmed once, and only the sent rows
