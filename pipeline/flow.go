@@ -88,7 +88,11 @@ func (p *Pipeline) Publish(ctx context.Context, rows []*outbox.Message) error {
 		n := min(len(rows), chunk)
 		now := time.Now()
 		ready := make([]*outbox.Message, 0, n)
-		for _, m := range rows[:n] {
+		for i, m := range rows[:n] {
+			if i > 0 && !p.sweepRoom() {
+				n = i
+				break
+			}
 			e := p.registry[m.Identity]
 			if e == nil || e.state != reserved || e.seq != 0 {
 				p.metrics.bugs.Inc()

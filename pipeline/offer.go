@@ -77,8 +77,8 @@ func (p *Pipeline) withdraw(txn *outbox.Txn, seq uint64) {
 
 func (p *Pipeline) takeAll(ctx context.Context, txn *outbox.Txn, seq uint64) error {
 	for rows := txn.Messages; len(rows) > 0; {
-		n := min(len(rows), chunk)
-		if err := p.take(ctx, txn, seq, rows[:n]); err != nil {
+		n, err := p.take(ctx, txn, seq, rows[:min(len(rows), chunk)])
+		if err != nil {
 			return err
 		}
 		rows = rows[n:]
@@ -105,17 +105,25 @@ func (p *Pipeline) Idle(pos outbox.Position) {
 	p.mark.idle(pos)
 }
 
-// take reserves rows of one transaction and hands them on: to the sink, to the catch-up check, or to the sweep. Rows that
-// somebody owns already are dropped: their owner answers for them. Callers hold order.
-func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows []*outbox.Message) error {
+// take reserves rows of one transaction, as many as there is room for, and hands them on: to the sink, to the catch-up
+// check, or to the sweep. Rows that somebody owns already are dropped: their owner answers for them. It returns how many it
+// took. Callers hold order.
+func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows []*outbox.Message) (int, error) {
 	inZone, err := p.enter(ctx, txn.End)
 	if err != nil {
-		return err
+		return 0, err
+	}
+	if !inZone {
+		rows = rows[:min(len(rows), max(1, p.cfg.MaxInFlight-p.inFlight-len(p.heldBack)))]
 	}
 	entries := make([]entry, len(rows))
 	ready := make([]*outbox.Message, 0, len(rows))
 	now := time.Now()
 	for i, m := range rows {
+		if i > 0 && !inZone && !p.room() {
+			rows = rows[:i]
+			break
+		}
 		e := &entries[i]
 		e.message, e.seq, e.size = m, seq, m.Size()
 		if !p.registry.reserve(m.Identity, e) {
@@ -128,6 +136,7 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 		}
 		if inZone {
 			p.waiting = append(p.waiting, e)
+			p.waitingB += e.size
 			continue
 		}
 		p.launch(e, now)
@@ -135,10 +144,10 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 	}
 	p.mu.Unlock()
 	p.send(ready)
-	if len(p.waiting) >= zonePage {
-		return p.checkZone(ctx)
+	if len(p.waiting) >= zonePage || p.waitingB >= p.cfg.MaxInFlightBytes {
+		return len(rows), p.checkZone(ctx)
 	}
-	return nil
+	return len(rows), nil
 }
 
 // leaveToOwner drops a row that somebody owns. Its transaction need not wait for the owner, unless that is the fast path

@@ -58,8 +58,9 @@ type Pipeline struct {
 	log     *zap.Logger
 	metrics *metrics
 
-	order   turn     // held while a transaction's rows are handed over, so that commit order is kept
-	waiting []*entry // rows of the catch-up zone that wait for their check, in log order; guarded by order
+	order    turn     // held while a transaction's rows are handed over, so that commit order is kept
+	waiting  []*entry // rows of the catch-up zone that wait for their check, in log order; guarded by order
+	waitingB int      // their bytes; guarded by order
 
 	mu          sync.Mutex
 	changed     chan struct{} // closed and replaced when a waiter may look again
@@ -75,6 +76,7 @@ type Pipeline struct {
 	sweepFlight int
 	unconfirmed int
 	heldBack    []*entry // state held, oldest first
+	heldB       int      // their bytes
 	breaker     breaker
 	trouble     string    // why the breaker is not closed, for status
 	quietSince  time.Time // since when something is in flight without an answer
@@ -172,11 +174,12 @@ func (p *Pipeline) await(ctx context.Context, ok func() bool) error {
 	return nil
 }
 
-// room reports whether n more messages may go to the sink. Something always may when nothing is in flight, so that a
-// message above every limit still moves. Callers hold mu.
+// room reports whether one more message may go to the sink. Held messages count, because they go there again. Something
+// always may when nothing is in hand, so that a message above every limit still moves. Callers hold mu.
 func (p *Pipeline) room() bool {
+	hand := p.inFlight + len(p.heldBack)
 	return p.breaker.state == breakerClosed && p.unconfirmed < p.cfg.MaxUnconfirmed &&
-		(p.inFlight == 0 || p.inFlight < p.cfg.MaxInFlight && p.inFlightB < p.cfg.MaxInFlightBytes)
+		(hand == 0 || hand < p.cfg.MaxInFlight && p.inFlightB+p.heldB < p.cfg.MaxInFlightBytes)
 }
 
 func (p *Pipeline) kick() {

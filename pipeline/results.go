@@ -108,6 +108,7 @@ func (p *Pipeline) hold(e *entry, r *sink.Result, now time.Time) {
 	e.state = held
 	e.retryAt = now.Add(min(100*time.Millisecond<<min(e.sends, 10), maxProbeDelay))
 	p.heldBack = append(p.heldBack, e)
+	p.heldB += e.size
 	p.trouble = r.Class.String() + ": " + r.Reason
 	if p.breaker.failed(now) {
 		p.log.Warn("the broker does not take messages: waiting for it, the budget of no row is touched",

@@ -110,6 +110,7 @@ func (p *Pipeline) resend(now time.Time) {
 			p.breaker.trial = true
 			e := p.heldBack[0]
 			p.heldBack = slices.Delete(p.heldBack, 0, 1)
+			p.heldB -= e.size
 			p.launch(e, now)
 			ready = append(ready, e.message)
 		}
@@ -118,6 +119,7 @@ func (p *Pipeline) resend(now time.Time) {
 			if now.Before(e.retryAt) {
 				return false
 			}
+			p.heldB -= e.size
 			p.launch(e, now)
 			ready = append(ready, e.message)
 			return true

@@ -34,10 +34,12 @@ func (p *Pipeline) checkZone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.await(ctx, p.room); err != nil {
-		return err
+	for len(p.waiting) > 0 {
+		if err := p.await(ctx, p.room); err != nil {
+			return err
+		}
+		p.sortZone(states)
 	}
-	p.sortZone(states)
 	return nil
 }
 
@@ -97,14 +99,16 @@ func (p *Pipeline) zonePace() time.Duration {
 	return idleTick
 }
 
-// sortZone publishes the waiting rows that are still PENDING and not waiting for a retry. A row that is not found may not be
-// visible yet and is let go with a nudge; every other row is settled. Callers hold order and mu, which is released.
+// sortZone publishes the waiting rows that are still PENDING and not waiting for a retry, as far as there is room. A row that
+// is not found may not be visible yet and is let go with a nudge; every other row is settled. Callers hold order and mu,
+// which is released.
 func (p *Pipeline) sortZone(states map[outbox.Identity]outbox.Candidate) {
-	rows := p.waiting
-	p.waiting = nil
 	now := time.Now()
 	var ready []*outbox.Message
-	for _, e := range rows {
+	for len(p.waiting) > 0 && p.room() {
+		e := p.waiting[0]
+		p.waiting = p.waiting[1:]
+		p.waitingB -= e.size
 		state, found := states[e.message.Identity]
 		switch {
 		case !found:
@@ -172,5 +176,5 @@ func (p *Pipeline) letGoZone() {
 	for _, e := range p.waiting {
 		p.letGo(e, outbox.CauseGap)
 	}
-	p.waiting, p.zoneEnd = nil, outbox.Position{}
+	p.waiting, p.waitingB, p.zoneEnd = nil, 0, outbox.Position{}
 }

@@ -1,0 +1,107 @@
+package pipeline
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// rowsFrom makes n rows of about size bytes each.
+func rowsFrom(first, n, size int) []*outbox.Message {
+	rows := make([]*outbox.Message, n)
+	for i := range rows {
+		rows[i] = row(first+i, func(m *outbox.Message) { m.Body = make([]byte, size) })
+	}
+	return rows
+}
+
+// background offers a transaction that does not fit; it ends with the test.
+func (b *bench) background(offer func(context.Context) error) {
+	ctx, cancel := context.WithCancel(b.ctx)
+	b.t.Cleanup(cancel)
+	go func() { _ = offer(ctx) }() // it is cut off at the end
+	synctest.Wait()
+}
+
+func (b *bench) wantInFlight(most int, bytes int) {
+	b.t.Helper()
+	synctest.Wait()
+	s := b.Snapshot()
+	if s.InFlight+s.Held > most || bytes > 0 && s.InFlightBytes > bytes {
+		b.t.Fatalf("%d messages with %d bytes in flight and %d held, at most %d with %d bytes are allowed", s.InFlight, s.InFlightBytes, s.Held, most, bytes)
+	}
+	if s.InFlight+s.Held == 0 {
+		b.t.Fatal("nothing is in flight")
+	}
+}
+
+// More than the bound is not handed over, however large the transaction: the client below has no room for it, refuses it,
+// and what follows would overtake it (A15, A18, B37).
+func TestA15_A18_ALargeTransactionKeepsTheBounds(t *testing.T) {
+	const rowSize = 256 + 1000 + 20
+	for name, cfg := range map[string]Config{
+		"count": {MaxInFlight: 10},
+		"bytes": {MaxInFlightBytes: 10 * rowSize},
+	} {
+		most := 10
+		if name == "bytes" {
+			most = 11 // the last one may pass the bound
+		}
+		t.Run("log by "+name, func(t *testing.T) {
+			run(t, cfg, func(b *bench) {
+				b.sink.set(func() { b.sink.answer = nil })
+				txn := b.txn(rowsFrom(1, 600, 1000)...)
+				b.background(func(ctx context.Context) error { return b.Offer(ctx, txn) })
+				b.wantInFlight(most, 11*rowSize)
+				b.results(results(b.sink, outbox.Outcome{}, txn.Messages[:5]...))
+				b.wantInFlight(most, 11*rowSize)
+				if n := len(b.sink.ids()); n < 14 {
+					t.Errorf("%d sent: room was given back and not used", n)
+				}
+			})
+		})
+		t.Run("sweep by "+name, func(t *testing.T) {
+			run(t, cfg, func(b *bench) {
+				b.sink.set(func() { b.sink.answer = nil })
+				rows := rowsFrom(1, 600, 1000)
+				for _, m := range rows {
+					m.Claim = "ours"
+					b.Reserve([]outbox.Candidate{{Identity: m.Identity}})
+				}
+				b.background(func(ctx context.Context) error { return b.Publish(ctx, rows) })
+				b.wantInFlight(most, 11*rowSize)
+			})
+		})
+		t.Run("catch-up zone by "+name, func(t *testing.T) {
+			run(t, cfg, func(b *bench) {
+				b.sink.set(func() { b.sink.answer = nil })
+				txn := b.txn(rowsFrom(1, 600, 1000)...)
+				for _, m := range txn.Messages {
+					b.table[m.ID] = outbox.Candidate{Status: outbox.Pending}
+				}
+				if err := b.Connected(b.ctx, outbox.Position{}, txn.End); err != nil {
+					t.Fatal(err)
+				}
+				b.background(func(ctx context.Context) error { return b.Offer(ctx, txn) })
+				b.wantInFlight(most, 11*rowSize)
+			})
+		})
+	}
+}
+
+// Held messages are in memory too, and go to the sink again all at once.
+func TestHeldMessagesTakeRoom(t *testing.T) {
+	run(t, Config{MaxInFlight: 10}, func(b *bench) {
+		b.sink.set(func() { b.sink.answer = nil })
+		txn := b.txn(rowsFrom(1, 40, 10)...)
+		b.background(func(ctx context.Context) error { return b.Offer(ctx, txn) })
+		away := outbox.Outcome{Class: outbox.ClassOutage, Reason: "its leader is away"}
+		b.results(results(b.sink, away, txn.Messages[:4]...)) // not enough to open the breaker
+		b.wantInFlight(10, 0)
+		time.Sleep(time.Second) // they are sent again
+		b.wantInFlight(10, 0)
+	})
+}
