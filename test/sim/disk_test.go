@@ -21,7 +21,6 @@ type disk struct {
 	// What must be there: what a write that returned has put there.
 	anchored   bool
 	checkpoint outbox.Position
-	gaps       int
 	doubt      *doubt           // a commit that was under way at the crash
 	moving     *outbox.Position // an anchor that was
 }

@@ -111,8 +111,6 @@ func (r *reader) follow(ctx context.Context, id server.ID, end outbox.Position, 
 	if err := r.handler.Connected(ctx, from, end, id, failover); err != nil {
 		return err
 	}
-	w.mu.Lock()
-	w.mu.Unlock()
 	err := r.stream(ctx, id, next)
 	r.handler.Disconnected(err)
 	w.mu.Lock()

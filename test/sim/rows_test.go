@@ -362,7 +362,7 @@ type source struct{ i *incarnation }
 
 // Look implements app.Source.
 func (s source) Look(ctx context.Context) (server.Info, outbox.Position, error) {
-	if _, err := (rows{s.i}).call(ctx, "look"); err != nil {
+	if _, err := rows(s).call(ctx, "look"); err != nil {
 		return server.Info{}, outbox.Position{}, err
 	}
 	w := s.i.w
@@ -373,7 +373,7 @@ func (s source) Look(ctx context.Context) (server.Info, outbox.Position, error) 
 
 // End implements app.Source.
 func (s source) End(ctx context.Context) (outbox.Position, error) {
-	if _, err := (rows{s.i}).call(ctx, "end"); err != nil {
+	if _, err := rows(s).call(ctx, "end"); err != nil {
 		return outbox.Position{}, err
 	}
 	s.i.w.mu.Lock()
