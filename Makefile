@@ -43,8 +43,8 @@ test-long: test sim soak ## everything: the tests, then simulation and soak for 
 
 LONG ?= 10m
 
-sim: ## random histories of commits, crashes and lost replies against the real flow, for LONG
-	SIM_TIME=$(LONG) go test -count=1 -timeout=0 -v ./test/sim/...
+sim: ## random histories of commits, crashes and lost replies against the real flow, for LONG, or SEEDS=n of them
+	$(if $(SEEDS),,SIM_TIME=$(LONG)) go test -count=1 -timeout=0 -v -run='$(if $(SEEDS),TestSeeds)' ./test/sim $(if $(SEEDS),-sim.seeds=$(SEEDS))
 
 # SEED repeats the faults of an earlier run; SOAK_DATABASE is mysql or mariadb, SOAK_BROKER is fake, kafka or rocketmq.
 DURATION ?= $(LONG)

@@ -20,8 +20,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a sent row is settled when it is journalled and not when it is sent", file: "pipeline/offer.go", found: "in the sink's hands|not journalled",
-		edits: []edit{{"		p.launch(e, now)\n		ready = append(ready, m)\n	}\n	p.mu.Unlock()\n	p.send(ready)\n	if len(p.waiting)",
-			"		p.launch(e, now)\n		p.settleRow(e)\n		ready = append(ready, m)\n	}\n	p.mu.Unlock()\n	p.send(ready)\n	if len(p.waiting)"}},
+		edits: []edit{{"	e.state = inFlight\n", "	e.state = inFlight\n	p.settleRow(e)\n"}},
 	},
 	{
 		rule: "rows of the catch-up zone are checked", file: "pipeline/offer.go", found: "P3: .*SENT|P3: .*journal",
@@ -89,6 +88,14 @@ var mutations = []mutation{
 		edits: []edit{{"	case failover:\n", "	case failover && id.Flavor == \"\":\n"}}, seeds: 2000,
 	},
 	{
+		rule: "a refused connection makes the reader look anew", file: "internal/app/start.go", found: "P1: ",
+		edits: []edit{{"		r.lookAnew()\n", ""}}, seeds: 5000,
+	},
+	{
+		rule: "a guard refuses a server that nobody has accepted", file: "internal/app/start.go", found: "identity: ",
+		edits: []edit{{"		return fmt.Errorf(\"expected %s\", accepted)\n", "		return nil\n"}}, seeds: 2000,
+	},
+	{
 		rule: "a start sweeps rows of any age", file: "internal/app/start.go", found: "start: ",
 		edits: []edit{{"	r.sweeper.Full()\n", ""}},
 	},
@@ -101,7 +108,7 @@ var mutations = []mutation{
 		edits: []edit{{"		a.progress.Confirmed(final)\n", "		_ = final\n"}},
 	},
 	{
-		rule: "a stop flushes the acknowledgements", file: "ack/ack.go", found: "P3: a clean stop",
+		rule: "a stop flushes the acknowledgements", file: "ack/ack.go", found: "P3: a clean stop|journal: .*still there",
 		edits: []edit{{"	return a.flush(work)\n", "	return nil\n"}},
 	},
 	{
