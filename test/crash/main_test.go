@@ -64,7 +64,7 @@ type bed struct {
 	cuts   int // breaks that came before all was sent
 }
 
-func newBed(t *testing.T, flavor testkit.Flavor) *bed {
+func newBed(t *testing.T, flavor testkit.Flavor, extra string) *bed {
 	t.Helper()
 	db := testkit.SharedDatabase(t, flavor)
 	if flavor == testkit.MariaDB { // compressed row events, which can be had for the whole server only
@@ -80,16 +80,17 @@ func newBed(t *testing.T, flavor testkit.Flavor) *bed {
 	b.relay = relay.New(t, relay.Options{
 		// In clear, so that a cut may fall between any two bytes of the protocol.
 		Source: b.proxy.Addr(), User: "user: root, tls: {mode: disabled}", Tables: []*relay.Table{b.table}, Sink: b.broker.Sink(),
+		Extra: extra,
 	})
 	return b
 }
 
-// beds runs a test on both servers at the same time.
-func beds(t *testing.T, f func(t *testing.T, b *bed)) {
+// beds runs a test on both servers at the same time. extra is more of the relay's configuration.
+func beds(t *testing.T, f func(t *testing.T, b *bed), extra ...string) {
 	for _, flavor := range testkit.Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
 			t.Parallel()
-			f(t, newBed(t, flavor))
+			f(t, newBed(t, flavor, strings.Join(extra, "\n")))
 		})
 	}
 }
