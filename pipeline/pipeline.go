@@ -28,7 +28,7 @@ import (
 type Config struct {
 	MaxInFlight      int            // messages without a result, default 10,000
 	MaxInFlightBytes int            // their bytes, default 64 MiB
-	MaxUnconfirmed   int            // answered rows whose verdict MySQL has not confirmed, default 20,000
+	MaxUnconfirmed   int            // answered rows whose verdict MySQL has not confirmed, default 10,000
 	MaxRetry         int            // refusals before FAILED, for rows without a budget of their own
 	Backoff          outbox.Backoff // between refusals
 	Random           func() float64 // jitter, in [0,1)
@@ -38,7 +38,7 @@ type Config struct {
 const (
 	defaultMaxInFlight      = 10_000
 	defaultMaxInFlightBytes = 64 << 20
-	defaultMaxUnconfirmed   = 20_000
+	defaultMaxUnconfirmed   = 10_000
 )
 
 // Acks takes verdicts on their way to the journal and the table. Add never blocks and keeps the slice.

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,29 +30,12 @@ finishes what is in flight and ends; the second ends at once.`,
 				return err
 			}
 			defer func() { _ = log.Sync() }() // terminals and pipes cannot be synced; the process ends anyway
-			tuneMemory()
 			return app.Run(cmd.Context(), cfg, opts, log)
 		},
 	}
 	cmd.Flags().BoolVar(&opts.AcceptNewSource, "accept-new-source", false,
 		"take over a server that is not the one of the checkpoint, with a full sweep")
 	return cmd
-}
-
-// The reader makes garbage by the row; collecting it less often halves its share of the CPU, and the limit, which is soft,
-// keeps that from growing the process. GOGC and GOMEMLIMIT in the environment win.
-const (
-	collectAt   = 300       // percent of the live heap
-	memoryLimit = 512 << 20 // bytes
-)
-
-func tuneMemory() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit)
-	}
 }
 
 // newLogger writes to standard error. Many equal lines in one second are thinned out, so that a failing broker does not
