@@ -195,7 +195,7 @@ func (w *world) change(o operation) {
 	case doHold:
 		if r = w.choose(o.row, pending); r != nil {
 			r.status = outbox.Held
-			time.AfterFunc(o.for_, func() { w.release(r) })
+			time.AfterFunc(o.lasts, func() { w.release(r) })
 		}
 	case doMark:
 		if r = w.choose(o.row, pending); r != nil {
@@ -217,7 +217,7 @@ func (w *world) change(o operation) {
 		}
 	case doPostpone:
 		if r = w.choose(o.row, pending); r != nil {
-			r.due = time.Now().Add(2*time.Second + o.for_)
+			r.due = time.Now().Add(2*time.Second + o.lasts)
 		}
 	}
 	if r != nil {

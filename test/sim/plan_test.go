@@ -109,10 +109,10 @@ type txnPlan struct {
 
 // operation is what a second writer or an operator does.
 type operation struct {
-	at   time.Duration
-	what action
-	row  uint64 // which, modulo those that fit
-	for_ time.Duration
+	at    time.Duration
+	what  action
+	row   uint64 // which, modulo those that fit
+	lasts time.Duration
 }
 
 type action int
@@ -152,7 +152,7 @@ func newPlan(seed uint64) *plan {
 	p.drawLives(d)
 	for range d.n(8) {
 		p.operations = append(p.operations, operation{
-			at: d.between(500*time.Millisecond, p.healed), what: pick(d, action(d.n(int(actions))), action(d.n(int(actions))), doReset), row: d.next(), for_: d.between(100*time.Millisecond, 2*time.Second),
+			at: d.between(500*time.Millisecond, p.healed), what: pick(d, action(d.n(int(actions))), action(d.n(int(actions))), doReset), row: d.next(), lasts: d.between(100*time.Millisecond, 2*time.Second),
 		})
 	}
 	return p

@@ -59,7 +59,7 @@ func (w *world) start(l life) *incarnation {
 	}
 	i.random = newDice(w.seed, "jitter", uint64(i.life))
 	w.incarnations = append(w.incarnations, i)
-	w.now_ = i
+	w.present = i
 	i.accepts = w.replaced
 	w.note(i.life, "start", "", "", 0)
 	w.mu.Unlock()
@@ -135,7 +135,7 @@ func (i *incarnation) kill(why string) {
 	w := i.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if i.dead || w.now_ != i {
+	if i.dead || w.present != i {
 		return
 	}
 	i.dead = true

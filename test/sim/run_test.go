@@ -209,7 +209,7 @@ const byOperator = "operator"
 // command carries out what an operator orders from the running relay.
 func (w *world) command(o operation) {
 	w.mu.Lock()
-	i := w.now_
+	i := w.present
 	if i == nil || i.dead || i.relay == nil || len(w.log) == 0 {
 		w.mu.Unlock()
 		return

@@ -32,7 +32,7 @@ type world struct {
 	disk
 
 	incarnations []*incarnation
-	now_         *incarnation // the one that lives
+	present      *incarnation // the one that lives
 	background   sync.WaitGroup
 }
 
