@@ -16,7 +16,7 @@ SERVERS := mysql mariadb $(if $(filter 1,$(SKIP_BROKERS)),,kafka rocketmq)
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
 TESTFLAGS ?= -shuffle=on -timeout=20m
 
-.PHONY: help build demo test test-quick test-long fuzz lint generate prepare bench sim soak clean
+.PHONY: help build demo test test-quick test-long fuzz lint generate prepare bench crash sim soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,9 +39,12 @@ test: prepare ## all tests; ends with a line that counts them
 test-quick: ## tests that need no server, without the race detector
 	go run ./internal/testsum -quick $(TESTFLAGS) ./...
 
-test-long: test sim soak ## everything: the tests, then simulation and soak for LONG each (default 10m)
+test-long: test crash sim soak ## everything: the tests, a break at every event, simulation and soak for LONG each (default 10m)
 
 LONG ?= 10m
+
+crash: prepare ## kills, stops and cut connections at every event of the log, not at samples (half an hour)
+	go test -count=1 -timeout=0 ./test/crash -long
 
 sim: ## random histories of commits, crashes and lost replies against the real flow, for LONG, or SEEDS=n of them
 	$(if $(SEEDS),,SIM_TIME=$(LONG)) go test -count=1 -timeout=0 -v -run='$(if $(SEEDS),TestSeeds)' ./test/sim $(if $(SEEDS),-sim.seeds=$(SEEDS))
