@@ -11,6 +11,9 @@ import (
 // samples is how many places in the script's stretch of the log are tried.
 const samples = 10
 
+// perAccount is how many breaks are in one account.
+const perAccount = 25
+
 // eachBreak writes the script again and again and calls f each time, with a channel that closes when all connections to the
 // database have been cut after the next k-th part of what the script makes the server send. With backlog the script is
 // written before the relay starts, so that its rows lie in the catch-up zone; else they arrive while the relay reads.
@@ -22,9 +25,12 @@ func (b *bed) eachBreak(t *testing.T, backlog bool, f func(t *testing.T, cut <-c
 	b.sent(t)
 	steps := samples
 	if *long {
-		steps = int(size) / 120 // an event has that many bytes at least
+		steps = int(size) / 200 // hardly an event has fewer bytes
 	}
 	for k := 1; k <= steps; k++ {
+		if k%perAccount == 0 {
+			b.renew(t, k/perAccount)
+		}
 		ok := t.Run(fmt.Sprintf("%02d_of_%02d", k, steps), func(t *testing.T) {
 			n := size * int64(k) / int64(steps)
 			if backlog {
