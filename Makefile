@@ -43,7 +43,7 @@ test-long: test crash sim soak ## everything: the tests, a break at every event,
 
 LONG ?= 10m
 
-crash: prepare ## kills, stops and cut connections at every event of the log, not at samples (half an hour)
+crash: prepare ## kills, stops and cut connections at every event of the log, not at samples (about 45 minutes)
 	go test -count=1 -timeout=0 ./test/crash -long
 
 sim: ## random histories of commits, crashes and lost replies against the real flow, for LONG, or SEEDS=n of them

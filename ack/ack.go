@@ -6,7 +6,7 @@
 //     restart would not know of. When that batch fails, Run ends with the error and nothing is journalled any more.
 //   - A row leaves the journal and the registry only when the table has confirmed its verdict, so nobody publishes it
 //     again meanwhile. A database that is away delays this and loses nothing.
-//   - A row whose verdict the table refuses for its data holds up no other row.
+//   - A row whose verdict the table refuses for its data, or whose lock somebody holds, holds up no other row.
 //
 // Run owns two goroutines, its own (journal) and one for the table; both have ended when it returns. The journal never
 // waits for the table.
@@ -48,8 +48,8 @@ type Journal interface {
 // Marker writes verdicts to the tables.
 type Marker interface {
 	// Apply writes a batch of at most 500 rows of one table, sorted by primary key. A nil error: every settlement that is
-	// not in the list is final in the table (written, final already, or the row is gone). An error: nothing is known of the
-	// batch, which is applied again. It is never called concurrently.
+	// not in the list is final in the table (written, final already, or the row is gone); locked ones in it are applied
+	// again. An error: nothing is known of the batch, which is applied again. It is never called concurrently.
 	Apply(ctx context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error)
 }
 
@@ -96,7 +96,7 @@ func New(cfg Config, progress Progress, journal Journal, marker Marker, log *zap
 		cfg: cfg, progress: progress, journal: journal, marker: marker, log: log,
 		sent: newQueue(), marks: newLanes(),
 	}
-	a.metrics = newMetrics(reg, a.Pending)
+	a.metrics = newMetrics(reg, a.Pending, a.marks.lockedRows)
 	return a
 }
 
@@ -138,6 +138,9 @@ func (a *Acker) Add(list []outbox.Settlement) {
 
 // Pending is the number of verdicts that neither the table has confirmed nor it has refused as unwritable.
 func (a *Acker) Pending() int { return int(a.pending.Load()) }
+
+// Troubles says why verdicts do not get into the tables, a line for each table and cause; empty when they do. For status.
+func (a *Acker) Troubles() []string { return a.marks.troubles() }
 
 // Run works until ctx ends, by when the caller has drained the pipeline; it then flushes what is queued for at most
 // FlushTimeout and returns nil. Any error is a failed journal commit: the caller must stop the process.

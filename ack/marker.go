@@ -20,24 +20,45 @@ func (a *Acker) markLoop(ctx, work context.Context) {
 // markNext waits for a batch and makes one attempt at it; what fails goes back to the head of its lane. It reports false
 // when ctx ended first.
 func (a *Acker) markNext(ctx, work context.Context, patience time.Duration) bool {
-	table, batch, ok := a.marks.next(ctx, patience)
+	lane, batch, ok := a.marks.next(ctx, patience)
 	if !ok {
 		return false
 	}
 	slices.SortFunc(batch, byPrimaryKey)
-	if err := a.apply(work, batch); err != nil {
+	locked, err := a.apply(work, batch)
+	switch {
+	case err != nil:
 		a.metrics.markErrors.Inc()
-		first := a.marks.failed(table, batch, func(n int) time.Duration { return a.cfg.Retry.Delay(n, a.cfg.Random()) })
+		first := a.marks.failed(lane, batch, err.Error(), a.pause)
 		if first && work.Err() == nil { // our own cut says nothing about the database
 			a.log.Warn("cannot write statuses to the table, retrying; published messages stay in the journal and are not "+
-				"published again", zap.String("table", table), zap.Error(err))
+				"published again", zap.String("table", lane.table), zap.Error(err))
 		}
 		return true
+	case len(locked) > 0:
+		a.postpone(laneKey{table: lane.table, locked: true}, locked)
 	}
-	if a.marks.worked(table) {
+	if lane.locked && len(locked) > 0 {
+		return true
+	}
+	switch last := a.marks.worked(lane); {
+	case last && lane.locked:
+		a.log.Info("the locks of outbox rows are free again: the statuses that waited are written")
+	case last:
 		a.log.Info("statuses are written to every table again")
 	}
 	return true
+}
+
+// pause is the wait after n failures in a row before the present one.
+func (a *Acker) pause(n int) time.Duration { return a.cfg.Retry.Delay(n, a.cfg.Random()) }
+
+// postpone leaves rows behind somebody's lock for later.
+func (a *Acker) postpone(lane laneKey, rows []outbox.Settlement) {
+	if a.marks.failed(lane, rows, "", a.pause) {
+		a.log.Warn("another session holds the locks of outbox rows: their statuses wait for it, those of other rows do not; "+
+			"find the transaction that does not end", append(rowFields(rows[0]), zap.Int("rows", len(rows)))...)
+	}
 }
 
 // byPrimaryKey orders rows as the server locks them, so that two writers of a status do not wait for each other in a
@@ -46,20 +67,32 @@ func byPrimaryKey(x, y outbox.Settlement) int {
 	return cmp.Or(cmp.Compare(len(x.ID), len(y.ID)), cmp.Compare(x.ID, y.ID))
 }
 
-// apply makes one attempt for one batch and, when the table answered, draws the consequences for journal and registry.
-func (a *Acker) apply(work context.Context, batch []outbox.Settlement) error {
+// apply makes one attempt for one batch and, when the table answered, draws the consequences for journal and registry. It
+// returns the rows that somebody has locked: they have no consequences yet.
+func (a *Acker) apply(work context.Context, batch []outbox.Settlement) (locked []outbox.Settlement, err error) {
 	ctx, cancel := context.WithTimeout(work, applyTimeout)
 	defer cancel()
 	refused, err := a.marker.Apply(ctx, batch)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a.metrics.batchSize.Observe(float64(len(batch)))
-	unwritable := make(map[outbox.Identity]bool, len(refused))
+	unwritable, waiting := make(map[outbox.Identity]bool, len(refused)), make(map[outbox.Identity]bool)
 	for _, u := range refused {
+		if u.Locked {
+			waiting[u.Identity] = true
+			locked = append(locked, u.Settlement)
+			continue
+		}
 		unwritable[u.Identity] = true
 		a.reportUnwritable(u)
 	}
+	a.conclude(slices.DeleteFunc(batch, func(s outbox.Settlement) bool { return waiting[s.Identity] }), unwritable)
+	return locked, nil
+}
+
+// conclude draws the consequences of verdicts that the table has, or never takes.
+func (a *Acker) conclude(batch []outbox.Settlement, unwritable map[outbox.Identity]bool) {
 	var journalled []outbox.Identity
 	settled, final := make([]outbox.Settlement, 0, len(batch)), make([]outbox.Settlement, 0, len(batch))
 	for _, s := range batch {
@@ -86,7 +119,6 @@ func (a *Acker) apply(work context.Context, batch []outbox.Settlement) error {
 		a.progress.Confirmed(final)
 	}
 	a.pending.Add(-int64(len(batch)))
-	return nil
 }
 
 // count records a verdict that the table has now.

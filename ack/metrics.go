@@ -18,7 +18,7 @@ type metrics struct {
 	unwritableRows prometheus.Gauge
 }
 
-func newMetrics(reg prometheus.Registerer, pending func() int) *metrics {
+func newMetrics(reg prometheus.Registerer, pending, locked func() int) *metrics {
 	f := promauto.With(reg)
 	m := &metrics{
 		batchSize: f.NewHistogram(prometheus.HistogramOpts{
@@ -54,6 +54,9 @@ func newMetrics(reg prometheus.Registerer, pending func() int) *metrics {
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "canal_outbox_ack_pending", Help: "Verdicts that the table has not confirmed yet.",
 	}, func() float64 { return float64(pending()) })
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "canal_outbox_ack_locked", Help: "Of these, verdicts of rows whose lock another session held at the last attempt.",
+	}, func() float64 { return float64(locked()) })
 	for c := outbox.ClassPermanent; c <= outbox.ClassUnknown; c++ {
 		m.failures.WithLabelValues(c.String())
 	}

@@ -23,7 +23,7 @@ type assembler struct {
 	open     bool
 	begun    bool // an ender is to come; without it the next Query is the whole group
 	group    group
-	branches map[string][]*mapped // XA branches that were prepared with rows of ours, by id
+	branches map[string][]*mapped // XA branches that were prepared, by id, with the tables of ours that they may have changed
 	slab     []outbox.Txn         // one allocation for many transactions
 }
 
@@ -38,6 +38,7 @@ type group struct {
 	inserts   []insertCount // per table, mapped or not yet decided
 	changed   []*mapped     // tables with UPDATE or DELETE
 	named     []*mapped     // tables that a statement may have changed
+	anyTable  bool          // it may have changed any of ours
 }
 
 type insertCount struct {
@@ -46,7 +47,8 @@ type insertCount struct {
 	unmapped int // of them; let go whatever becomes of the group
 }
 
-// maxBranches bounds the memory for prepared XA branches; the rows of a forgotten one wait for the next regular sweep.
+// maxBranches bounds the memory for prepared XA branches. One that is not remembered is treated like one that was prepared
+// before this process began to read: its COMMIT may concern any table.
 const maxBranches = 4096
 
 // newAssembler begins at a transaction end. branches belong to the reader, since a PREPARE and its outcome may come in
@@ -102,7 +104,7 @@ func (a *assembler) feed(ev *event) (*outbox.Txn, error) {
 		return a.finish(ev), nil
 	case kindPrepare:
 		return a.prepare(ev), nil
-	case kindOutcome:
+	case kindXACommit, kindXARollback:
 		return a.outcome(ev), nil
 	case kindIncident:
 		return nil, &gapError{outbox.GapLostEvents, fmt.Sprintf("the server reports lost events (INCIDENT) before %s", ev.end)}
@@ -191,33 +193,42 @@ func (a *assembler) statement(ev *event) *outbox.Txn {
 }
 
 // prepare ends the first half of an XA transaction. Its rows are in the log, but nobody knows yet whether they will be
-// committed (A31).
+// committed (A31). The whole of one that is committed in one phase ends here as well: no outcome follows, so nothing is kept.
 func (a *assembler) prepare(ev *event) *outbox.Txn {
 	g := &a.group
 	g.cause, g.messages = outbox.CauseXA, nil
-	if g.xid != "" && len(g.inserts)+len(g.named) > 0 && len(a.branches) < maxBranches {
-		var tables []*mapped
+	if _, known := a.branches[g.xid]; !ev.final && g.xid != "" && (known || len(a.branches) < maxBranches) {
+		tables := slices.Clone(g.named)
 		for _, c := range g.inserts {
 			tables = append(tables, c.table)
 		}
-		a.branches[g.xid] = append(tables, g.named...)
+		a.branches[g.xid] = tables
 	}
 	return a.finish(ev)
 }
 
-// outcome is the second half. The rows have become visible only now, so they are let go once more, without a count.
+// outcome is the second half. After a COMMIT the rows have become visible only now, so their tables are let go once more. A
+// branch whose PREPARE was not seen (it lies before the start, behind a gap, or above maxBranches) may hold rows of any table.
 func (a *assembler) outcome(ev *event) *outbox.Txn {
 	g := &a.group
 	if !a.open {
 		a.reset()
 	}
 	g.cause, g.messages = outbox.CauseXA, nil
-	for _, t := range a.branches[ev.xid] {
-		if !slices.Contains(g.named, t) {
-			g.named = append(g.named, t)
+	tables, known := a.branches[ev.xid]
+	delete(a.branches, ev.xid)
+	switch {
+	case ev.kind == kindXARollback:
+		g.discard()
+	case !known:
+		g.anyTable = true
+	default:
+		for _, t := range tables {
+			if !slices.Contains(g.named, t) {
+				g.named = append(g.named, t)
+			}
 		}
 	}
-	delete(a.branches, ev.xid)
 	return a.finish(ev)
 }
 
@@ -268,6 +279,9 @@ func (g *group) released() []outbox.LetGo {
 		if !slices.ContainsFunc(g.inserts, func(c insertCount) bool { return c.table == t }) {
 			out = append(out, outbox.LetGo{Table: t.name, Cause: g.cause})
 		}
+	}
+	if g.anyTable {
+		out = append(out, outbox.LetGo{Cause: g.cause})
 	}
 	return out
 }

@@ -111,8 +111,10 @@ func FuzzAssembler(f *testing.F) {
 				ev.rows = fakeRows{fmt.Sprint(i)}
 			case kindStatement:
 				ev.names = tables[:k>>6&1]
-			case kindBegin, kindOutcome:
+			case kindBegin, kindXACommit, kindXARollback:
 				ev.xid = fmt.Sprint(k >> 4 & 3)
+			case kindPrepare:
+				ev.final = k&16 != 0
 			}
 			txn, err := p.feed(ev)
 			if err != nil {
@@ -127,7 +129,7 @@ func FuzzAssembler(f *testing.F) {
 			released += len(txn.Messages)
 			for _, l := range txn.LetGo {
 				released += l.Rows
-				if l.Table == "" || l.Cause == "" {
+				if l.Table == "" && ev.kind != kindXACommit || l.Cause == "" {
 					t.Fatalf("let go %+v", l)
 				}
 			}

@@ -63,7 +63,7 @@ func (d *decoder) decode(e *replication.BinlogEvent, inner bool) (*event, error)
 	case *replication.TransactionPayloadEvent:
 		ev.kind = kindPayloadEnd
 	case *replication.GenericEvent:
-		d.generic(ev, e.Header)
+		d.generic(ev, e.Header, body.Data)
 	}
 	if ev.kind != kindGTID && e.Header.Timestamp != 0 {
 		ev.committed = time.Unix(int64(e.Header.Timestamp), 0)
@@ -151,12 +151,12 @@ func (d *decoder) rows(ev *event, body *replication.RowsEvent, raw []byte, compr
 }
 
 // generic sorts the events that the library does not decode.
-func (d *decoder) generic(ev *event, h *replication.EventHeader) {
+func (d *decoder) generic(ev *event, h *replication.EventHeader, body []byte) {
 	switch h.EventType {
 	case replication.INCIDENT_EVENT:
 		ev.kind = kindIncident
 	case replication.XA_PREPARE_LOG_EVENT:
-		ev.kind = kindPrepare
+		ev.kind, ev.final = kindPrepare, len(body) > 0 && body[0] != 0 // the body begins with the flag of ONE PHASE
 	case replication.STOP_EVENT, replication.SLAVE_EVENT, replication.RAND_EVENT, replication.USER_VAR_EVENT,
 		replication.APPEND_BLOCK_EVENT, replication.DELETE_FILE_EVENT, replication.IGNORABLE_EVENT,
 		replication.TRANSACTION_CONTEXT_EVENT, replication.VIEW_CHANGE_EVENT, replication.MARIADB_START_ENCRYPTION_EVENT:

@@ -21,7 +21,8 @@ const (
 	kindRollback               // Query ROLLBACK
 	kindStatement              // any other Query
 	kindPrepare                // XA PREPARE
-	kindOutcome                // XA COMMIT or XA ROLLBACK, long after the PREPARE
+	kindXACommit               // XA COMMIT, perhaps long after the PREPARE
+	kindXARollback             // XA ROLLBACK, likewise
 	kindIncident               // the server says that it lost events
 	kindUnknown                // a type that this version does not know
 )
@@ -38,7 +39,8 @@ type event struct {
 	table *mapped   // kindInsert, kindChange
 	rows  rowImages // kindInsert
 	names []*mapped // kindStatement: the mapped tables its text names
-	xid   string    // kindBegin of an XA branch, kindOutcome: the id as the server prints it
+	xid   string    // kindBegin of an XA branch, kindXACommit, kindXARollback: the id as the server prints it
+	final bool      // kindPrepare: COMMIT ... ONE PHASE, no outcome follows
 	typ   byte      // kindUnknown: the type's number
 }
 

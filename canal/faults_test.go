@@ -191,6 +191,9 @@ func TestA13_SameServerID(t *testing.T) {
 	l.rec = second
 	l.start(l.end(), id)
 	l.wait("the first to be thrown off", func() bool { return !first.State().Connected })
+	if text := first.State().Error; !strings.Contains(text, "uses server_id 4711 on this server") || !strings.Contains(text, "source.server_id") {
+		t.Errorf("the first says %q", text)
+	}
 	if metric(t, l.reg, "canal_outbox_reconnects_total") != 0 {
 		t.Error("the second was thrown off as well")
 	}
@@ -201,6 +204,43 @@ func TestA13_SameServerID(t *testing.T) {
 	if len(rec.connects) != 1 {
 		t.Errorf("the first connected %d times", len(rec.connects))
 	}
+}
+
+// A13: MySQL lets both read. The older one finds the other in the list of replicas, says so as long as that is true, and
+// takes no connection of its own for another one.
+func TestA13_SameServerIDOnMySQL(t *testing.T) {
+	l := newLab(t, testkit.SharedMySQL(t))
+	core, lines := observer.New(zap.WarnLevel)
+	l.log = zap.New(core)
+	id := func(c *Config) { c.ServerID = 4712 }
+	l.start(l.end(), id)
+	testkit.Exec(t, l.db.Root(), fmt.Sprintf("KILL %d", l.dumpThread()))
+	l.insert("a")
+	l.published(1)
+	first := l.reader
+	looks := func() (n int) {
+		var name string
+		testkit.Must(t, l.db.Root().QueryRow("SHOW GLOBAL STATUS LIKE 'Com_show_replicas'").Scan(&name, &n))
+		return n
+	}
+	before := looks()
+	l.wait("a look at the list", func() bool { return looks() > before+1 })
+	if text := first.State().Warning; text != "" {
+		t.Fatalf("alone, it says %q", text)
+	}
+	l.log = zap.NewNop()
+	l.rec = &recorder{source: lookAt(l.sql)}
+	l.start(l.end(), id)
+	l.wait("a word on the other one", func() bool {
+		return strings.Contains(first.State().Warning, "another replica or process uses server_id 4712 on this server")
+	})
+	before = looks()
+	l.wait("more looks at the list", func() bool { return looks() > before+2 })
+	if n := lines.FilterMessageSnippet("uses server_id 4712").FilterMessageSnippet("source.server_id").Len(); n != 1 {
+		t.Errorf("%d lines about it: %v", n, lines.All())
+	}
+	l.stop()
+	l.wait("it to be alone again", func() bool { return first.State().Warning == "" })
 }
 
 // A14, A55: a half-open connection is given up after three heartbeats, and does not hold up the end.
@@ -227,12 +267,16 @@ func TestA14_A55_HalfOpenConnection(t *testing.T) {
 func TestA15_WriteTimeoutOfTheSession(t *testing.T) {
 	l := newLab(t, testkit.SharedMySQL(t))
 	l.start(l.end())
-	var seconds int
-	testkit.Must(t, l.sql.QueryRow("SELECT VARIABLE_VALUE FROM performance_schema.variables_by_thread JOIN performance_schema.threads USING (THREAD_ID) "+
-		"WHERE VARIABLE_NAME = 'net_write_timeout' AND PROCESSLIST_ID = ?", l.dumpThread()).Scan(&seconds))
-	if seconds != 600 {
-		t.Fatalf("net_write_timeout is %d", seconds)
-	}
+	thread := l.dumpThread()
+	l.wait("the server to show the session's variables", func() bool { // it leaves out threads that are busy at the moment
+		var seconds int
+		err := l.sql.QueryRow("SELECT VARIABLE_VALUE FROM performance_schema.variables_by_thread JOIN performance_schema.threads USING (THREAD_ID) "+
+			"WHERE VARIABLE_NAME = 'net_write_timeout' AND PROCESSLIST_ID = ?", thread).Scan(&seconds)
+		if err == nil && seconds != 600 {
+			t.Fatalf("net_write_timeout is %d", seconds)
+		}
+		return err == nil
+	})
 }
 
 // A15: a handler that blocks holds the stream back, and nothing is lost.

@@ -40,7 +40,12 @@ func (r *Reader) from() outbox.Position {
 	return from
 }
 
-func (r *Reader) setPosition(pos outbox.Position) { r.pos, r.set = pos, nil }
+// setPosition goes elsewhere in the log. Outcomes of XA branches may lie in what is passed over, and their ids may be used
+// again behind it.
+func (r *Reader) setPosition(pos outbox.Position) {
+	r.pos, r.set = pos, nil
+	clear(r.branches)
+}
 
 // gap reports a gap and goes to where the handler anchored.
 func (r *Reader) gap(ctx context.Context, p *peer, cause outbox.GapCause, why string) error {
@@ -79,7 +84,9 @@ func (r *Reader) follow(ctx context.Context, p *peer, failover bool) error {
 		r.log.Info("reading the binlog", zap.Stringer("server", p.info.ID), zap.String("version", p.info.Version),
 			zap.Stringer("from", from), zap.Stringer("end", p.end), zap.Bool("by_gtid", from.GTIDs != ""))
 	})
+	unwatch := r.watchID(ctx, p.info)
 	err := s.run(r.cfg, *p, from, s)
+	unwatch()
 	r.handler.Disconnected(err)
 	if s.moved {
 		r.pos = s.last
@@ -93,7 +100,7 @@ func (r *Reader) follow(ctx context.Context, p *peer, failover bool) error {
 func (r *Reader) newStream(ctx context.Context, to taker, from outbox.Position) *stream {
 	boundary := outbox.Position{File: from.File, Offset: from.Offset}
 	return &stream{
-		ctx: ctx, handler: to, gauge: r.gauge,
+		ctx: ctx, name: r.name, handler: to, gauge: r.gauge,
 		decode:   &decoder{cursor: cursor{boundary}, tables: r.tables, now: time.Now},
 		assemble: newAssembler(r.cfg.MaxTransactionBytes, boundary, r.branches),
 	}

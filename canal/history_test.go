@@ -1,6 +1,7 @@
 package canal
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -58,7 +59,7 @@ func (p *player) parse(line string) (*event, error) {
 	kinds := map[string]kind{
 		"nothing": kindNothing, "reset": kindReset, "gtid": kindGTID, "begin": kindBegin, "insert": kindInsert, "change": kindChange,
 		"commit": kindCommit, "payload-end": kindPayloadEnd, "rollback": kindRollback, "statement": kindStatement,
-		"prepare": kindPrepare, "outcome": kindOutcome, "incident": kindIncident, "unknown": kindUnknown,
+		"prepare": kindPrepare, "xa-commit": kindXACommit, "xa-rollback": kindXARollback, "incident": kindIncident, "unknown": kindUnknown,
 	}
 	var known bool
 	if ev.kind, known = kinds[word]; !known {
@@ -78,8 +79,10 @@ func (p *player) parse(line string) (*event, error) {
 			}
 			ev.gtid = outbox.GTID{Source: source, Seq: n}
 		}
-	case kindBegin, kindOutcome:
+	case kindBegin, kindXACommit, kindXARollback:
 		ev.xid = rest
+	case kindPrepare:
+		ev.final = rest == "one-phase"
 	case kindInsert:
 		ev.table, ev.rows = p.table(args[0]), fakeRows(args[1:])
 	case kindChange:
@@ -132,7 +135,7 @@ func show(txn *outbox.Txn) string {
 		parts = append(parts, "rows "+strings.Join(ids, " "))
 	}
 	for _, l := range txn.LetGo {
-		parts = append(parts, fmt.Sprintf("let go %s %s %d", l.Table, l.Cause, l.Rows))
+		parts = append(parts, fmt.Sprintf("let go %s %s %d", cmp.Or(l.Table, "any"), l.Cause, l.Rows))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -17,6 +17,7 @@ type State struct {
 	LastEvent time.Time       // by our clock, when anything came from the server; zero: never
 	Lag       time.Duration   // how far the reader is behind the last commit of the server, as far as it can know
 	Error     string          // why the last stream ended; "" while connected
+	Warning   string          // what is wrong though the log is being read, and what to do; "" when nothing is known
 }
 
 // gauge keeps State and the metrics. The stream updates it at transaction ends and heartbeats only.
@@ -130,14 +131,23 @@ func (g *gauge) disconnected(c class, err error) {
 	g.reconnects.WithLabelValues(string(c)).Inc()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.state.Connected, g.waiting, g.state.Error = false, false, err.Error()
+	g.state.Connected, g.waiting, g.state.Error, g.state.Warning = false, false, err.Error(), ""
+}
+
+// warn sets the warning and reports whether it is another than before.
+func (g *gauge) warn(text string) (changed bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	changed = g.state.Warning != text
+	g.state.Warning = text
+	return changed
 }
 
 // stopped notes that nobody reads any more.
 func (g *gauge) stopped() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.state.Connected, g.waiting = false, false
+	g.state.Connected, g.waiting, g.state.Warning = false, false, ""
 }
 
 // offering notes that a transaction was read and is being handed over.

@@ -30,8 +30,10 @@ func classifyXA(query []byte) (k kind, xid string) {
 	switch string(verb) {
 	case "START", "END": // MariaDB writes no START: the branch's id is in its GTID event, which the library does not decode
 		return kindBegin, string(id)
-	case "COMMIT", "ROLLBACK":
-		return kindOutcome, string(id)
+	case "COMMIT":
+		return kindXACommit, string(id)
+	case "ROLLBACK":
+		return kindXARollback, string(id)
 	}
 	return kindStatement, ""
 }

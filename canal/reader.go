@@ -18,6 +18,7 @@ import (
 // Reader follows the log of one server over any number of connections.
 type Reader struct {
 	cfg     Config
+	name    string // in the server's list of replicas
 	handler Handler
 	log     *zap.Logger
 	gauge   *gauge
@@ -26,7 +27,7 @@ type Reader struct {
 	db       *sql.DB
 	pos      outbox.Position      // where the next stream begins; GTIDs is kept in set
 	set      *outbox.GTIDSet      // everything before pos; nil: not known, resume by file and offset
-	branches map[string][]*mapped // XA branches prepared so far
+	branches map[string][]*mapped // XA branches that were prepared since setPosition
 
 	failures int    // attempts in a row in which nothing was read
 	stuck    int    // of them, those that broke at an event
@@ -39,7 +40,7 @@ func New(cfg Config, h Handler, log *zap.Logger, reg prometheus.Registerer) *Rea
 	if cfg.ServerID == 0 {
 		cfg.ServerID = randomServerID()
 	}
-	r := &Reader{cfg: cfg, handler: h, log: log, branches: map[string][]*mapped{}}
+	r := &Reader{cfg: cfg, name: readerName(), handler: h, log: log, branches: map[string][]*mapped{}}
 	r.gauge = newGauge(reg, cfg.Tables, cfg.Heartbeat)
 	r.tables = newRegistry(cfg.Tables, log)
 	r.tables.schemas.store = cfg.Schemas
@@ -62,7 +63,7 @@ func (r *Reader) Run(ctx context.Context, from outbox.Position) (err error) {
 		_ = r.db.Close() // of connections that broke before it tells so, and that is no fault of this run
 	}()
 	r.failures, r.stuck = 0, 0
-	r.pos, r.set = from, nil
+	r.setPosition(from)
 	for ctx.Err() == nil {
 		err := r.attempt(ctx)
 		if ctx.Err() != nil {
@@ -135,6 +136,9 @@ func (r *Reader) backoff(err error) time.Duration {
 		return wait
 	}
 	c, _ := sort(err)
+	if c == classFenced {
+		err = &sameIDError{id: r.cfg.ServerID, cause: err}
+	}
 	r.ended(c, err)
 	if c == classFenced {
 		wait += fencedWait

@@ -27,6 +27,7 @@ type taker interface {
 // stream is one connection's worth of log. Its HandleEvent runs in the library's reading goroutine.
 type stream struct {
 	ctx      context.Context
+	name     string // in the server's list of replicas
 	handler  taker
 	gauge    *gauge
 	set      *outbox.GTIDSet // of the reader; transactions taken are added; nil: not known
@@ -78,7 +79,7 @@ func (s *stream) config(cfg Config, peer peer, from outbox.Position, w *wire, ev
 	c := replication.BinlogSyncerConfig{
 		ServerID: cfg.ServerID, Flavor: string(peer.info.Flavor),
 		Host: cfg.Server.Address, User: cfg.Server.User, Password: cfg.Server.Password,
-		TLSConfig: cfg.Server.TLS, Localhost: "canal-outbox",
+		TLSConfig: cfg.Server.TLS, Localhost: s.name,
 		HeartbeatPeriod: heartbeatPeriod(peer.info.Flavor, cfg.Heartbeat), Dialer: w.dial,
 		DisableRetrySync: true, DiscardGTIDSet: true, EventCacheCount: 1, PayloadDecoderConcurrency: 1,
 		SynchronousEventHandler: events,

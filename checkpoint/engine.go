@@ -47,7 +47,7 @@ func (f guardedFS) Lock(name string) (io.Closer, error) {
 func (s *Store) engineOptions() *pebble.Options {
 	o := &pebble.Options{
 		CacheSize:          1 << 20,
-		MemTableSize:       16 << 20,
+		MemTableSize:       4 << 20,
 		MaxOpenFiles:       64,
 		FormatMajorVersion: engineFormat,
 		Logger:             engineLog{s},

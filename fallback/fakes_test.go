@@ -67,6 +67,8 @@ type world struct {
 	calls     []string
 	published []int
 	zone      uint64
+	unrest    uint64
+	unseen    int
 }
 
 func newWorld(rows ...*row) *world {
@@ -229,7 +231,7 @@ func (w *world) ReadBack(ctx context.Context, stamp string, ids []outbox.Identit
 	for _, id := range ids {
 		n, _ := strconv.Atoi(id.ID)
 		if r := w.rows[n]; r != nil && r.stamp == stamp {
-			out = append(out, &outbox.Message{Identity: r.identity(), Topic: r.topic, Path: outbox.PathSweep, Claim: stamp})
+			out = append(out, &outbox.Message{Identity: r.identity(), Topic: r.topic, Path: outbox.PathSweep, Claim: stamp, DueAt: r.due})
 		}
 	}
 	return out, nil
@@ -305,6 +307,14 @@ func (w *world) TopicParked(topic string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.parked[topic]
+}
+
+func (w *world) Unrest() uint64 { return look(w, &w.unrest) }
+
+func (w *world) Unseen(rows int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unseen += rows
 }
 
 func (w *world) BreakerClosed() bool {

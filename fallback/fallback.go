@@ -43,6 +43,10 @@ type Flow interface {
 	Publish(context.Context, []*outbox.Message) error
 	// TopicParked tells that rows of the topic are to be left alone for now.
 	TopicParked(topic string) bool
+	// Unrest changes whenever a row that the log has shown may be left to the sweep.
+	Unrest() uint64
+	// Unseen counts published rows that the log never showed as inserted.
+	Unseen(rows int)
 	// BreakerClosed tells that the broker takes messages.
 	BreakerClosed() bool
 }
@@ -111,13 +115,15 @@ type Sweeper struct {
 	plan     plan
 	stall    stall
 	swept    map[string]bool // tables that were swept since the start: claims in them may be ours until they expire
-	failures int             // sweeps in a row that ended with an error of the database
+	strays   strays
+	failures int // sweeps in a row that ended with an error of the database
+	calm     calm
 }
 
 // New makes a Sweeper; it does no I/O. Its metrics are registered on reg.
 func New(cfg Config, flow Flow, rows Rows, source Source, log *zap.Logger, reg prometheus.Registerer) *Sweeper {
 	cfg.setDefaults()
-	s := &Sweeper{cfg: cfg, flow: flow, rows: rows, source: source, log: log, wake: make(chan struct{}, 1), swept: map[string]bool{}}
+	s := &Sweeper{cfg: cfg, flow: flow, rows: rows, source: source, log: log, wake: make(chan struct{}, 1), swept: map[string]bool{}, strays: strays{}}
 	s.lastSuccess.Store(time.Now().UnixNano())
 	s.lastRows.Store(-1)
 	s.metrics = newMetrics(reg, cfg.Tables, s.lastSuccess.Load)

@@ -31,7 +31,9 @@ type round struct {
 	dueAt     time.Time // when the first row becomes due of those seen that are not; zero when there is none
 	swept     int       // tables that were swept to the end
 	published int
-	fresh     int // of these, rows that the log did not deliver
+	fresh     int  // of these, rows that the log did not deliver
+	undue     int  // of these, rows without a due time
+	parked    bool // rows were left alone because of their topic
 
 	// An earlier process's claim on a row of the table at hand, or of any, could not be taken over: somebody owned the row.
 	held, heldAny bool
@@ -42,6 +44,7 @@ func (s *Sweeper) once(ctx context.Context) {
 	began := time.Now()
 	r := &round{zero: s.plan.begin(began)}
 	answer := s.takeWishes(r.zero)
+	s.calm.undisturbed(began, s.flow.Unrest())
 	err := s.sweep(ctx, r)
 	now := time.Now()
 	took := now.Sub(began)
@@ -72,6 +75,7 @@ func (s *Sweeper) once(ctx context.Context) {
 func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
 	s.metrics.runs.WithLabelValues(runComplete).Inc()
 	s.metrics.seconds.Observe(took.Seconds())
+	s.countUnseen(r, now.Add(-took), now)
 	s.lastSuccess.Store(now.UnixNano())
 	s.lastRows.Store(int64(r.published))
 	s.plan.done(now, took, s.cfg.Interval, r.dueAt)
@@ -142,8 +146,12 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string) error {
 		query.Threshold = 0
 	}
 	r.held = false
-	if !s.swept[name] {
+	switch {
+	case !s.swept[name]:
 		query.ExpiredClaims = 0 // nobody else is active: what is claimed and not owned here is of a process that has ended
+		delete(s.strays, name)
+	case s.strays[name] != nil:
+		query.ExpiredClaims = 0
 	}
 	for at := (table.Cursor{}); !at.Done(); {
 		if !s.flow.BreakerClosed() {
@@ -158,6 +166,7 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string) error {
 		}
 		at = next
 	}
+	delete(s.strays, name)
 	return nil
 }
 
@@ -202,12 +211,14 @@ func (s *Sweeper) pick(r *round, name string, page []outbox.Candidate) []outbox.
 	take := make([]outbox.Candidate, 0, len(page))
 	for _, c := range page {
 		switch {
+		case s.strays.hides(name, &c):
 		case c.Waiting:
 			if at := time.Now().Add(time.Duration(c.DueInMilli) * time.Millisecond); r.dueAt.IsZero() || at.Before(r.dueAt) {
 				r.dueAt = at
 			}
 			s.metrics.rows(name, rowWaiting).Inc()
 		case s.flow.TopicParked(c.Topic):
+			r.parked = true
 			s.metrics.rows(name, rowParked).Inc()
 		default:
 			take = append(take, c)
@@ -224,7 +235,7 @@ func (s *Sweeper) publish(ctx context.Context, r *round, name string, reserved [
 	}
 	defer func() { s.flow.Release(identities(open)) }()
 
-	messages, err := s.claim(ctx, reserved)
+	messages, err := s.claim(ctx, name, reserved)
 	if err != nil {
 		return err
 	}
@@ -236,7 +247,7 @@ func (s *Sweeper) publish(ctx context.Context, r *round, name string, reserved [
 		return err
 	}
 	for _, m := range messages {
-		s.countPublished(r, name, open[m.Identity])
+		s.countPublished(r, name, open[m.Identity], m.DueAt)
 		delete(open, m.Identity)
 	}
 	return nil
@@ -244,7 +255,7 @@ func (s *Sweeper) publish(ctx context.Context, r *round, name string, reserved [
 
 // claim makes the rows ours in the table and reads those that are. A stop does not cut between the two: a row that is
 // claimed and never read back would wait for the end of its claim.
-func (s *Sweeper) claim(ctx context.Context, reserved []outbox.Candidate) ([]*outbox.Message, error) {
+func (s *Sweeper) claim(ctx context.Context, name string, reserved []outbox.Candidate) ([]*outbox.Message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -252,6 +263,7 @@ func (s *Sweeper) claim(ctx context.Context, reserved []outbox.Candidate) ([]*ou
 	defer cancel()
 	stamp, err := s.rows.Claim(ctx, reserved)
 	if err != nil {
+		s.strays.add(name, stamp)
 		return nil, fmt.Errorf("claim %d rows: %w", len(reserved), err)
 	}
 	ids := make([]outbox.Identity, len(reserved))
@@ -260,12 +272,13 @@ func (s *Sweeper) claim(ctx context.Context, reserved []outbox.Candidate) ([]*ou
 	}
 	messages, err := s.rows.ReadBack(ctx, stamp, ids)
 	if err != nil {
-		return nil, fmt.Errorf("read %d claimed rows back (their claims expire): %w", len(reserved), err)
+		s.strays.add(name, stamp)
+		return nil, fmt.Errorf("read %d claimed rows back (the next sweep takes them over): %w", len(reserved), err)
 	}
 	return messages, nil
 }
 
-func (s *Sweeper) countPublished(r *round, name string, c outbox.Candidate) {
+func (s *Sweeper) countPublished(r *round, name string, c outbox.Candidate, due time.Time) {
 	r.published++
 	switch {
 	case c.Status == outbox.Sending:
@@ -274,6 +287,9 @@ func (s *Sweeper) countPublished(r *round, name string, c outbox.Candidate) {
 		s.metrics.rows(name, rowRetry).Inc()
 	default:
 		r.fresh++
+		if due.IsZero() {
+			r.undue++
+		}
 		s.metrics.rows(name, rowNew).Inc()
 	}
 }

@@ -57,8 +57,9 @@ func TestD02_ClaimThatTheCatchUpZoneHoldsAtTheStart(t *testing.T) {
 	})
 }
 
-// D02: the database is lost after the claim: the rows are released, stay SENDING, and come back when the claim has expired.
-func TestD02_CrashBetweenClaimAndPublishIsFoundByTheClaimTimeout(t *testing.T) {
+// D02: the database is lost after the claim: the rows are released, stay SENDING, and the next sweep takes them over. A claim
+// of somebody else has to expire.
+func TestD02_ClaimWithoutAnAnswerIsTakenOver(t *testing.T) {
 	for name, breakIt := range map[string]func(*world, func() error){
 		"claim answer lost": func(w *world, f func() error) { set(w, &w.onClaim, f) },
 		"read-back fails":   func(w *world, f func() error) { set(w, &w.onRead, f) },
@@ -75,16 +76,22 @@ func TestD02_CrashBetweenClaimAndPublishIsFoundByTheClaimTimeout(t *testing.T) {
 					}
 					return nil
 				})
-				w.insert(old(1))
-				time.Sleep(31 * time.Second)
+				other := old(2)
+				other.status, other.stamp, other.claimed = outbox.Sending, "of another sender", time.Now().Add(29*time.Second)
+				w.insert(old(1), other)
+				time.Sleep(30*time.Second + 100*time.Millisecond)
 				want(t, "the claim failed", b.got())
 				w.alter(func() {
 					if len(w.owned) != 0 || w.rows[1].status != outbox.Sending {
 						t.Errorf("owned %v, status %v", w.owned, w.rows[1].status)
 					}
 				})
-				time.Sleep(100 * time.Second)
-				want(t, "after the claim timeout", b.got(), 1)
+				time.Sleep(2 * time.Second)
+				want(t, "with the next sweep", b.got(), 1)
+				time.Sleep(30 * time.Second)
+				want(t, "before the claim of the other expires", b.got(), 1)
+				time.Sleep(60 * time.Second)
+				want(t, "afterwards", b.got(), 1, 2)
 				if b.logs.FilterMessageSnippet("not complete").Len() != 1 || b.logs.FilterMessageSnippet("complete again").Len() != 1 {
 					t.Errorf("logged %v", b.logs.All())
 				}

@@ -83,12 +83,12 @@ type Txn struct {
 
 // LetGo counts rows of one table that the fast path leaves to the sweep.
 type LetGo struct {
-	Table string
+	Table string // "" when the log does not tell which: it may be any of ours
 	Cause Cause
 	Rows  int // 0 when the log does not tell how many
 }
 
-// Cause is why the fast path let a row go; it is a metric label, so the list is closed.
+// Cause is why the fast path let a row go, or never had it; it is a metric label, so the list is closed.
 type Cause string
 
 const (
@@ -98,7 +98,7 @@ const (
 	CauseRewritten Cause = "rewritten" // UPDATE or DELETE on the same table in the same transaction
 	CauseOversize  Cause = "oversize"  // transaction above max_transaction_bytes
 	CauseGap       Cause = "gap"       // behind a gap of the log
-	CauseUnseen    Cause = "unseen"    // found by the sweep though the log was whole
+	CauseUnseen    Cause = "unseen"    // published by a sweep, never shown by the log as inserted; a lower bound
 	CauseNotDue    Cause = "not_due"   // to be published later
 	CauseStatus    Cause = "status"    // does not start as PENDING
 	CauseTopic     Cause = "topic"     // its topic is parked

@@ -26,11 +26,12 @@ type Candidate struct {
 	Stamp      string // last_exec_time in the database's text form; "" when NULL or not mapped
 }
 
-// Unwritable is a settlement that the table refuses for its data (a trigger, a check, a column too narrow): it is
-// reported, not retried.
+// Unwritable is a settlement that was not written though the table could be: the table refuses it for its data (a trigger,
+// a check, a column too narrow), and it is reported, not retried; or somebody else holds the row's lock.
 type Unwritable struct {
 	Settlement
 	Reason string
+	Locked bool // another session holds the row's lock, or did a moment ago: write it again later
 }
 
 // Gap records that part of the log between two positions was not read and that the sweep had to stand in. It is durable

@@ -53,6 +53,25 @@ func (p *Pipeline) TopicParked(topic string) bool {
 	return p.topicParked(topic)
 }
 
+// Unrest changes, at the latest when the row has no owner any more, whenever a row that the log has shown may be left PENDING
+// and due to the sweep: it was let go, its verdict was not that it was sent, or part of the log is passed over. As long as it
+// stays the same, a row that a sweep finds was not shown as inserted, or is older than that.
+func (p *Pipeline) Unrest() uint64 { return p.unrest.Load() }
+
+// Unseen counts rows that a sweep has published though the log never showed them as inserted.
+func (p *Pipeline) Unseen(rows int) { p.metrics.letGo(outbox.CauseUnseen, rows) }
+
+// countLet counts what is let go. Rows that wait for their time show it when a sweep finds them, and one that does not begin
+// as PENDING is somebody's to change.
+func (p *Pipeline) countLet(cause outbox.Cause, rows int) {
+	p.metrics.letGo(cause, rows)
+	switch cause {
+	case outbox.CauseNotDue, outbox.CauseWaiting, outbox.CauseStatus:
+	default:
+		p.unrest.Add(1)
+	}
+}
+
 // Reserve takes ownership for the sweep and returns the rows that nobody owned.
 func (p *Pipeline) Reserve(rows []outbox.Candidate) []outbox.Candidate {
 	p.mu.Lock()
@@ -78,7 +97,8 @@ func (p *Pipeline) Release(ids []outbox.Identity) {
 }
 
 // Publish hands rows to the sink that the sweep has reserved, claimed and read back. It blocks while there is no room in the
-// sweep's half of what may be in flight, so that a backlog in the table leaves fresh rows their latency. When the context
+// sweep's half of what may be in flight, and of what may wait for its status, so that a backlog in the table leaves fresh rows
+// their latency. When the context
 // ends first, the rest stays claimed and reserved by the caller, which releases it.
 func (p *Pipeline) Publish(ctx context.Context, rows []*outbox.Message) error {
 	for len(rows) > 0 {
@@ -110,7 +130,8 @@ func (p *Pipeline) Publish(ctx context.Context, rows []*outbox.Message) error {
 }
 
 func (p *Pipeline) sweepRoom() bool {
-	return p.room() && (p.sweepFlight == 0 || p.sweepFlight < p.cfg.MaxInFlight/2)
+	return p.room() && (p.sweepFlight == 0 || p.sweepFlight < p.cfg.MaxInFlight/2) &&
+		(p.sweepFlight+p.sweepUnconf == 0 || p.sweepFlight+p.sweepUnconf < p.cfg.MaxUnconfirmed/2)
 }
 
 // Unreadable takes the verdict on a row that the sweep has claimed and that cannot become a message.

@@ -48,7 +48,10 @@ func newMetrics(p *Pipeline, reg prometheus.Registerer) *metrics {
 	}
 	let := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "canal_outbox_let_go_total",
-		Help: "Rows that the binlog path left to the sweep, by cause.",
+		Help: "Rows that the binlog path left to the sweep, by cause. The cause unseen is counted by the sweep: rows without a due " +
+			"time that the log never showed as inserted (REPLACE or upsert of an existing key, sql_log_bin=0, a status set by " +
+			"hand). It is too low where something else could explain a row as well: after a start, a let-go or refused row or a " +
+			"gap, until a sweep over rows of any age and some minutes have passed, and while topics are parked.",
 	}, []string{"cause"})
 	for _, c := range outbox.Causes() {
 		m.let[c] = let.WithLabelValues(string(c))

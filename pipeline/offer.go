@@ -159,6 +159,9 @@ func (p *Pipeline) leaveToOwner(e *entry) {
 		owner.seq = e.seq
 		return
 	}
+	if owner.state == reserved && owner.seq == 0 { // by a sweep that may give it back
+		p.unrest.Add(1)
+	}
 	p.settleRow(e)
 }
 
@@ -228,7 +231,7 @@ func (p *Pipeline) send(batch []*outbox.Message) {
 // letGo forgets a row: the position moves on and the sweep does the work. A claim of ours is given back, which keeps the row
 // owned until the table confirms it. Callers hold mu; the returned settlement, if any, is for ack.
 func (p *Pipeline) letGo(e *entry, cause outbox.Cause) (outbox.Settlement, bool) {
-	p.metrics.letGo(cause, 1)
+	p.countLet(cause, 1)
 	if cause.Nudges() && p.cfg.Nudge != nil {
 		p.cfg.Nudge()
 	}
@@ -249,6 +252,9 @@ func (p *Pipeline) answer(e *entry, s outbox.Settlement) outbox.Settlement {
 		e.message.Body, e.message.Headers = nil, nil
 	}
 	p.unconfirmed++
+	if e.swept() {
+		p.sweepUnconf++
+	}
 	return s
 }
 
@@ -266,7 +272,7 @@ func (p *Pipeline) settleRow(e *entry) {
 func (p *Pipeline) countLetGo(list []outbox.LetGo) {
 	nudge := false
 	for _, l := range list {
-		p.metrics.letGo(l.Cause, max(l.Rows, 1))
+		p.countLet(l.Cause, max(l.Rows, 1))
 		nudge = nudge || l.Cause.Nudges()
 	}
 	if nudge && p.cfg.Nudge != nil {

@@ -15,6 +15,7 @@ package pipeline
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,6 +58,7 @@ type Pipeline struct {
 	checker Checker
 	log     *zap.Logger
 	metrics *metrics
+	unrest  atomic.Uint64 // see Unrest
 
 	order    turn     // held while a transaction's rows are handed over, so that commit order is kept
 	waiting  []*entry // rows of the catch-up zone that wait for their check, in log order; guarded by order
@@ -75,6 +77,7 @@ type Pipeline struct {
 	inFlightB   int
 	sweepFlight int
 	unconfirmed int
+	sweepUnconf int      // of these, rows of the sweep
 	heldBack    []*entry // state held, oldest first
 	heldB       int      // their bytes
 	breaker     breaker

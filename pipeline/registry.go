@@ -33,6 +33,9 @@ type entry struct {
 	retryAt time.Time // state held
 }
 
+// swept tells that the message came from the table and not from the log.
+func (e *entry) swept() bool { return e.message != nil && e.message.Path == outbox.PathSweep }
+
 // reserve takes ownership for e unless somebody has it.
 func (r registry) reserve(id outbox.Identity, e *entry) bool {
 	if _, owned := r[id]; owned {

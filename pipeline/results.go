@@ -156,8 +156,14 @@ func (p *Pipeline) Confirmed(list []outbox.Settlement) {
 	defer p.mu.Unlock()
 	for i := range list {
 		if e := p.registry[list[i].Identity]; e != nil && e.state >= answered {
+			if list[i].Verdict != outbox.VerdictSent {
+				p.unrest.Add(1)
+			}
 			delete(p.registry, list[i].Identity)
 			p.unconfirmed--
+			if e.swept() {
+				p.sweepUnconf--
+			}
 		}
 	}
 	p.broadcast()

@@ -154,6 +154,7 @@ func (p *Pipeline) unpark(topic string) {
 		return
 	}
 	delete(p.parked, topic)
+	p.unrest.Add(1)
 	p.log.Info("topic works again", zap.String("topic", topic))
 	if p.cfg.Nudge != nil {
 		p.cfg.Nudge()

@@ -22,6 +22,7 @@ func (p *Pipeline) RaiseZone(pos outbox.Position) {
 	if p.zoneEnd.Compare(pos) < 0 {
 		p.zoneEnd = pos
 	}
+	p.unrest.Add(1) // the log shows later what the sweep takes now
 }
 
 // checkZone asks the table about the waiting rows. It tries until the database answers: meanwhile the reader waits, which
@@ -176,5 +177,6 @@ func (p *Pipeline) letGoZone() {
 	for _, e := range p.waiting {
 		p.letGo(e, outbox.CauseGap)
 	}
+	p.unrest.Add(1) // for what the log showed, and what it will not show
 	p.waiting, p.waitingB, p.zoneEnd = nil, 0, outbox.Position{}
 }

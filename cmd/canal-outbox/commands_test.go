@@ -99,7 +99,11 @@ func (d *daemon) History(context.Context, int) ([]admin.HistoryEntry, error) {
 
 func (d *daemon) SetCheckpoint(_ context.Context, t admin.Target) (admin.Preview, error) {
 	d.moved = append(d.moved, t)
-	return admin.Preview{From: at(600), To: at(900), Applied: !t.DryRun, Notes: []string{"what lies between is not read"}}, nil
+	bytes := int64(300)
+	return admin.Preview{
+		From: at(600), To: at(900), Applied: !t.DryRun, Notes: []string{"what lies between is not read"},
+		Bytes: &bytes, Rows: []admin.PreviewRows{{Table: "shop.t_local_message", Pending: 3, Sending: 1, Failed: 2}},
+	}, nil
 }
 
 func (d *daemon) Gaps(context.Context) ([]outbox.Gap, error) {

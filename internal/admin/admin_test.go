@@ -255,7 +255,7 @@ func TestEventsStreamTheStatus(t *testing.T) {
 }
 
 func TestStreamsAreBounded(t *testing.T) {
-	a := &api{service: &fake{}, metrics: prometheus.NewRegistry(), log: zap.NewNop()}
+	a := newAPI(&fake{}, prometheus.NewRegistry(), zap.NewNop())
 	a.routes()
 	for range maxStreams {
 		a.streams <- struct{}{}

@@ -27,7 +27,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	tick := time.NewTicker(eventPeriod)
 	defer tick.Stop()
 	for {
-		data, err := json.Marshal(a.service.Status(r.Context()))
+		data, err := json.Marshal(a.service().Status(r.Context()))
 		if err != nil {
 			return
 		}

@@ -30,7 +30,7 @@ func FuzzRequest(f *testing.F) {
 			}
 		}
 		service := &fake{}
-		a := &api{service: service, metrics: prometheus.NewRegistry(), log: zap.NewNop()}
+		a := newAPI(service, prometheus.NewRegistry(), zap.NewNop())
 		r := httptest.NewRequest("POST", "/api/v1/checkpoint", strings.NewReader(body))
 		r.URL.Path = "/api/v1/" + path
 		r.Header.Set("Content-Type", asJSON)

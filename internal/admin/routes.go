@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -19,35 +20,43 @@ import (
 const maxBody = 1 << 20
 
 type api struct {
-	service Service
+	current atomic.Pointer[Service] // what answers now
 	metrics prometheus.Gatherer
 	log     *zap.Logger
 	streams chan struct{} // one token for each open event stream
 }
+
+func newAPI(service Service, metrics prometheus.Gatherer, log *zap.Logger) *api {
+	a := &api{metrics: metrics, log: log}
+	a.current.Store(&service)
+	return a
+}
+
+func (a *api) service() Service { return *a.current.Load() }
 
 func (a *api) routes() http.Handler {
 	a.streams = make(chan struct{}, maxStreams)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", dashboard)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", health(a.service.Live))
-	mux.HandleFunc("GET /readyz", health(a.service.Ready))
+	mux.HandleFunc("GET /healthz", health(func() error { return a.service().Live() }))
+	mux.HandleFunc("GET /readyz", health(func() error { return a.service().Ready() }))
 	mux.HandleFunc("GET /api/v1/events", a.events)
 	mux.HandleFunc("GET /api/v1/status", a.answer(func(r *http.Request) (any, error) {
-		return a.service.Status(r.Context()), nil
+		return a.service().Status(r.Context()), nil
 	}))
 	mux.HandleFunc("GET /api/v1/checkpoint", a.answer(func(r *http.Request) (any, error) {
-		return a.service.Checkpoint(r.Context())
+		return a.service().Checkpoint(r.Context())
 	}))
 	mux.HandleFunc("POST /api/v1/checkpoint", a.act(a.setCheckpoint))
 	mux.HandleFunc("GET /api/v1/checkpoint/history", a.answer(a.history))
 	mux.HandleFunc("GET /api/v1/gaps", a.answer(func(r *http.Request) (any, error) {
-		gaps, err := a.service.Gaps(r.Context())
+		gaps, err := a.service().Gaps(r.Context())
 		return append([]outbox.Gap{}, gaps...), err
 	}))
 	mux.HandleFunc("POST /api/v1/gaps/{id}/ack", a.act(a.ackGap))
 	mux.HandleFunc("POST /api/v1/sweep", a.act(func(r *http.Request) (any, error) {
-		return struct{}{}, a.service.Sweep(r.Context())
+		return struct{}{}, a.service().Sweep(r.Context())
 	}))
 	mux.HandleFunc("/api/", a.answer(func(r *http.Request) (any, error) {
 		return nil, NotFoundf("there is no %s %s", r.Method, r.URL.Path)
@@ -119,7 +128,7 @@ func (a *api) setCheckpoint(r *http.Request) (any, error) {
 	if err := target.Check(); err != nil {
 		return nil, err
 	}
-	return a.service.SetCheckpoint(r.Context(), target)
+	return a.service().SetCheckpoint(r.Context(), target)
 }
 
 const (
@@ -136,7 +145,7 @@ func (a *api) history(r *http.Request) (any, error) {
 		}
 		limit = n
 	}
-	entries, err := a.service.History(r.Context(), limit)
+	entries, err := a.service().History(r.Context(), limit)
 	return append([]HistoryEntry{}, entries...), err
 }
 
@@ -145,7 +154,7 @@ func (a *api) ackGap(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, Usagef("%q is not the number of a gap", r.PathValue("id"))
 	}
-	return struct{}{}, a.service.AckGap(r.Context(), id)
+	return struct{}{}, a.service().AckGap(r.Context(), id)
 }
 
 // errorBody is the JSON of every error.

@@ -28,6 +28,7 @@ type Server struct {
 	tcp, unix net.Listener
 	handler   http.Handler // over TCP
 	local     http.Handler // over the socket
+	api       *api
 	log       *zap.Logger
 }
 
@@ -37,9 +38,8 @@ const stopGrace = 2 * time.Second
 // Listen opens the addresses. It fails when one is taken, when another daemon answers on the socket, and when an address
 // that other machines reach has no token.
 func Listen(cfg Config, service Service, metrics prometheus.Gatherer, log *zap.Logger) (*Server, error) {
-	s := &Server{log: log}
-	a := &api{service: service, metrics: metrics, log: log}
-	s.local = a.routes()
+	s := &Server{log: log, api: newAPI(service, metrics, log)}
+	s.local = s.api.routes()
 	if cfg.Address != "" {
 		host, _, err := net.SplitHostPort(cfg.Address)
 		if err != nil {
@@ -61,6 +61,9 @@ func Listen(cfg Config, service Service, metrics prometheus.Gatherer, log *zap.L
 	}
 	return s, nil
 }
+
+// Use puts another service in the place of the one given to Listen: requests from now on are answered by it.
+func (s *Server) Use(service Service) { s.api.current.Store(&service) }
 
 // listenUnix opens the socket for this user alone, replacing one that a killed process left behind.
 func listenUnix(path string) (net.Listener, error) {

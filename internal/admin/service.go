@@ -15,7 +15,7 @@ type Service interface {
 	// Live returns an error when the process cannot make progress by itself and should be restarted. A broker or a database
 	// that is away is no such reason.
 	Live() error
-	// Ready returns an error until the service has started its work.
+	// Ready returns an error while the service starts or stops; a broker or a database that is away is no reason either.
 	Ready() error
 	Status(ctx context.Context) Status
 	Checkpoint(ctx context.Context) (Checkpoint, error)
@@ -93,9 +93,21 @@ type Preview struct {
 	From    outbox.Position `json:"from"`
 	To      outbox.Position `json:"to"`
 	Applied bool            `json:"applied"` // false: a dry run, nothing was changed
+	// Bytes is how much later in the log To is, negative when it is earlier; null when that is not known.
+	Bytes *int64 `json:"bytes"`
+	// Rows are those of each table that the full sweep after the move looks at; empty when they could not be counted in time.
+	Rows []PreviewRows `json:"rows"`
 	// Notes say in sentences what follows from the move: what is read again, what is skipped and left to the sweep, what the
 	// server has purged.
 	Notes []string `json:"notes"`
+}
+
+// PreviewRows counts rows of one table, each up to a limit that Notes tell.
+type PreviewRows struct {
+	Table   string `json:"table"`
+	Pending int64  `json:"pending"`
+	Sending int64  `json:"sending"`
+	Failed  int64  `json:"failed"` // the sweep leaves them alone
 }
 
 // Code classifies an Error. It is part of the API and decides the exit code of the commands.

@@ -41,18 +41,16 @@ func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger)
 		}
 		return err
 	}
-	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
-	served := make(chan error, 1)
-	go func() { served <- d.admin.Run(serving) }()
-	sampling := make(chan struct{})
+	sampling, stopSampling := context.WithCancel(context.WithoutCancel(ctx))
+	sampled := make(chan struct{})
 	go func() {
-		defer close(sampling)
-		d.samples.run(serving)
+		defer close(sampled)
+		d.samples.run(sampling)
 	}()
 	err = d.relay.Run(ctx)
-	stopServing()
-	<-sampling
-	return errors.Join(err, <-served)
+	stopSampling()
+	<-sampled
+	return err
 }
 
 // daemon is the process's possessions, in the order in which they are made.
@@ -71,10 +69,14 @@ type daemon struct {
 	sink    sink.Sink
 	relay   *Relay
 	reader  *canal.Reader
-	admin   *admin.Server
+	waiting *waiting // nil unless the start had to wait for the database
+
+	admin       *admin.Server
+	stopServing context.CancelFunc
+	served      chan error
 }
 
-// open makes everything up to the listening admin server. What cannot work is reported before anything is written.
+// open makes everything up to the working admin server. What cannot work is reported before anything is written.
 func (d *daemon) open(ctx context.Context) error {
 	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -95,20 +97,36 @@ func (d *daemon) open(ctx context.Context) error {
 	if d.sink, err = newSink(d.cfg, d.log.Named("sink"), d.registry); err != nil {
 		return err
 	}
-	if err := d.openState(); err != nil {
-		return err
+	if d.state == nil {
+		if err := d.openState(); err != nil {
+			return err
+		}
 	}
 	if err := d.assemble(source, tables); err != nil {
 		return err
 	}
+	if d.admin != nil {
+		d.admin.Use(d.service())
+	} else if err := d.listen(d.service()); err != nil {
+		return err
+	}
+	d.log.Info("canal-outbox", zap.String("version", d.opts.Version), zap.String("source", d.cfg.Source.Address),
+		zap.Int("tables", len(tables)), zap.String("admin", d.cfg.Admin.Listen))
+	return nil
+}
+
+// listen starts the admin server.
+func (d *daemon) listen(service admin.Service) (err error) {
 	d.admin, err = admin.Listen(admin.Config{
 		Address: d.cfg.Admin.Listen, Token: d.cfg.Admin.Token.Reveal(), Socket: d.cfg.Checkpoint.Socket(),
-	}, d.service(), d.registry, d.log.Named("admin"))
-	if err == nil {
-		d.log.Info("canal-outbox", zap.String("version", d.opts.Version), zap.String("source", d.cfg.Source.Address),
-			zap.Int("tables", len(tables)), zap.String("admin", d.cfg.Admin.Listen))
+	}, service, d.registry, d.log.Named("admin"))
+	if err != nil {
+		return err
 	}
-	return err
+	serving, stop := context.WithCancel(context.Background()) // beyond the end of the relay, until close
+	d.stopServing, d.served = stop, make(chan error, 1)
+	go func() { d.served <- d.admin.Run(serving) }()
+	return nil
 }
 
 // openState opens the state directory; a damaged store is moved aside and replaced, which the start then treats as a gap.
@@ -147,6 +165,9 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		names[i] = t.Name()
 	}
 	newReader := func(h canal.Handler) Reader {
+		if d.waiting != nil {
+			d.registry.Unregister(d.waiting.reader)
+		}
 		d.reader = canal.New(canal.Config{
 			Server: source, Tables: tables, ServerID: serverID(d.cfg), Heartbeat: d.cfg.Source.Heartbeat,
 			MaxTransactionBytes: int(d.cfg.Pipeline.MaxTransactionBytes), Recorded: recorded, Schemas: d.state,
@@ -179,6 +200,10 @@ func settings(cfg *config.Config, tables []string) Settings {
 // close releases in reverse what open made; what the relay's stop has closed already is left alone.
 func (d *daemon) close() error {
 	var errs []error
+	if d.served != nil {
+		d.stopServing()
+		errs = append(errs, <-d.served)
+	}
 	if d.relay == nil && d.sink != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

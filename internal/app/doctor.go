@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
-
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -22,7 +19,7 @@ const doctorPatience = 15 * time.Second
 
 // Doctor checks everything that can be wrong before the first message and returns all of it at once. It changes nothing.
 func Doctor(ctx context.Context, cfg *config.Config) []server.Finding {
-	d := &doctor{cfg: cfg}
+	d := &doctor{cfg: cfg, largest: map[string]int64{}}
 	d.state(ctx)
 	d.source(ctx)
 	d.broker(ctx)
@@ -38,8 +35,8 @@ type doctor struct {
 	recorded   server.ID
 	checkpoint outbox.Position
 
-	topics  []string // that recent rows name
-	largest int64    // body of the recent rows, in bytes
+	topics  []string         // that recent rows name
+	largest map[string]int64 // the largest body of the recent rows of each topic, in bytes
 }
 
 func (d *doctor) add(severity server.Severity, subject, mend, what string, args ...any) {
@@ -109,8 +106,13 @@ func (d *doctor) tables(ctx context.Context, settings server.Config, db *sql.DB)
 // recentRows is how many of the newest rows are looked at for topics and sizes.
 const recentRows = 1000
 
-// table looks at the newest rows.
+// table asks how the sweep would look for rows, and looks at the newest ones.
 func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
+	if plan, err := t.ExplainSweep(ctx, db); err != nil {
+		d.add(server.Warning, t.Name(), "", "how the sweep looks for rows could not be asked: %v", err)
+	} else {
+		d.findings = append(d.findings, plan)
+	}
 	name := quoteName(t)
 	rows, err := db.QueryContext(ctx, fmt.Sprintf("SELECT topic, MAX(LENGTH(body)) FROM "+
 		"(SELECT `%s` AS topic, `%s` AS body FROM %s ORDER BY `%s` DESC LIMIT %d) AS recent GROUP BY topic",
@@ -131,10 +133,10 @@ func (d *doctor) readRecent(rows *sql.Rows) error {
 		if err := rows.Scan(&topic, &size); err != nil {
 			return err
 		}
-		if topic.String != "" {
+		if _, seen := d.largest[topic.String]; !seen && topic.String != "" {
 			d.topics = append(d.topics, topic.String)
 		}
-		d.largest = max(d.largest, size.Int64)
+		d.largest[topic.String] = max(d.largest[topic.String], size.Int64)
 	}
 	return rows.Err()
 }
@@ -142,53 +144,4 @@ func (d *doctor) readRecent(rows *sql.Rows) error {
 // quoteName is schema.table as an identifier.
 func quoteName(t *table.Table) string {
 	return "`" + t.Schema() + "`.`" + t.Name()[len(t.Schema())+1:] + "`"
-}
-
-// broker asks the sink, without publishing anything.
-func (d *doctor) broker(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
-	defer cancel()
-	s, err := newSink(d.cfg, zap.NewNop(), prometheus.NewRegistry())
-	if err != nil {
-		d.add(server.Fault, "sink", "", "%v", err)
-		return
-	}
-	defer func() {
-		if err := s.Close(ctx); err != nil {
-			d.add(server.Warning, "sink", "", "it did not close: %v", err)
-		}
-	}()
-	if err := s.Probe(ctx); err != nil {
-		d.add(server.Fault, "sink", "check the addresses and credentials under sink, and that the broker runs", "the broker does not take messages: %v", err)
-		return
-	}
-	d.add(server.OK, "sink", "", "the broker answers")
-	d.size()
-	faults, err := s.Topics(ctx, d.topics)
-	if err != nil {
-		d.add(server.Fault, "sink", "", "the broker could not be asked for topics: %v", err)
-		return
-	}
-	for _, topic := range d.topics {
-		if err := faults[topic]; err != nil {
-			d.add(server.Fault, "topic "+topic, "create the topic, or allow this account to write to it", "%v; its rows would wait in the table", err)
-		} else {
-			d.add(server.OK, "topic "+topic, "", "exists")
-		}
-	}
-}
-
-// size compares the newest rows with the broker's limit.
-func (d *doctor) size() {
-	var limit config.Bytes
-	switch s := d.cfg.Sink; {
-	case s.Kafka != nil:
-		limit = s.Kafka.MaxMessageBytes
-	case s.RocketMQ != nil:
-		limit = s.RocketMQ.MaxMessageBytes
-	}
-	if limit > 0 && d.largest >= int64(limit) {
-		d.add(server.Warning, "sink", "raise the limit at the brokers and max_message_bytes here, or keep large content elsewhere",
-			"of the newest rows one has a body of %d bytes, the limit is %v: such rows become FAILED", d.largest, limit)
-	}
 }

@@ -41,7 +41,7 @@ func OpenOffline(cfg *config.Config) (*Offline, error) {
 	move := func(_ context.Context, id server.ID, to outbox.Position, reason string) error {
 		return state.Anchor(id, to, reason)
 	}
-	return &Offline{Operator: Operator{state: state, ask: &asker{db: db}, move: move}, db: db}, nil
+	return &Offline{Operator: Operator{state: state, ask: &asker{db: db}, move: move, count: countOnce(db, cfg.Tables)}, db: db}, nil
 }
 
 // Close releases the directory.

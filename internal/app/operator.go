@@ -19,6 +19,8 @@ type Operator struct {
 	ask   askServer
 	// move goes to the position: through the running reader, or in the store alone.
 	move func(ctx context.Context, id server.ID, to outbox.Position, reason string) error
+	// count is for the preview; nil where the tables cannot be asked.
+	count counter
 }
 
 // askServer is what a target must be compared with.
@@ -26,6 +28,7 @@ type askServer interface {
 	Look(ctx context.Context) (server.Info, outbox.Position, error)
 	Earliest(ctx context.Context) (outbox.Position, error)
 	HasFile(ctx context.Context, p outbox.Position) (bool, error)
+	Files(ctx context.Context) ([]logFile, error)
 }
 
 // Checkpoint returns the checkpoint and what is around it.
@@ -81,7 +84,7 @@ func (o *Operator) SetCheckpoint(ctx context.Context, target admin.Target) (admi
 		return admin.Preview{}, err
 	}
 	from, _ := o.state.Checkpoint()
-	p := admin.Preview{From: from, To: to, Notes: o.notes(ctx, info, from, to)}
+	p := o.preview(ctx, info, from, to)
 	if target.DryRun {
 		return p, nil
 	}
@@ -150,16 +153,25 @@ func gtidTarget(info server.Info, text string) (outbox.Position, error) {
 	return to, nil
 }
 
-// direction compares the checkpoint with a target. Files and offsets of two servers do not compare, whatever their names
-// say, and GTIDs only where the one has the other's history: MariaDB numbers the domain 0 everywhere.
+// direction compares the checkpoint with a target.
 func (o *Operator) direction(now server.Info, from, to outbox.Position) (order int, known bool) {
+	from, to, known = o.comparable(now, from, to)
+	if !known {
+		return 0, false
+	}
+	return direction(now.Flavor, from, to)
+}
+
+// comparable leaves of two positions what can be compared. Files and offsets of two servers do not compare, whatever their
+// names say, and GTIDs only where the one has the other's history: MariaDB numbers the domain 0 everywhere.
+func (o *Operator) comparable(now server.Info, from, to outbox.Position) (outbox.Position, outbox.Position, bool) {
 	if recorded, ok := o.state.Source(); ok && !sameServer(recorded, now.ID) {
 		if relation, _ := server.CheckIdentity(recorded, from, now, outbox.Position{}); relation == server.Foreign {
-			return 0, false
+			return from, to, false
 		}
 		from.File, to.File = "", ""
 	}
-	return direction(now.Flavor, from, to)
+	return from, to, true
 }
 
 // direction compares two positions of one server; known is false when they do not compare.

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/config"
@@ -26,17 +27,36 @@ func (e *FaultsError) Error() string {
 	return b.String()
 }
 
+// firstPatience bounds the first look at a database that was there before; longer ones are waited for in the open.
+const firstPatience = 5 * time.Second
+
 // preflight looks at the server, the grants and the tables before anything is written, and binds the tables. A relay that
 // has worked before waits for a database that is away; on the first start that is more likely a wrong address, and is told.
 func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []*table.Table, err error) {
+	asking, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	var unheard error // why nobody can be told of the wait
 	look := func() (err error) {
-		tables, err = usable(ctx, d.cfg, source)
+		asked, cancel := asking, context.CancelFunc(func() {})
+		if d.waiting == nil { // who takes the question and says nothing must not keep the admin API from answering
+			asked, cancel = context.WithTimeout(asking, firstPatience)
+		}
+		defer cancel()
+		tables, err = usable(asked, d.cfg, source)
+		if away(err) && ctx.Err() == nil {
+			if unheard = d.wait(err); unheard != nil {
+				giveUp()
+			}
+		}
 		return err
 	}
 	if checkpoint.Exists(d.cfg.Checkpoint.Dir) {
-		err = untilAnswered(ctx, d.log, look)
+		err = untilAnswered(asking, d.log, look)
 	} else {
-		err = look()
+		tables, err = usable(ctx, d.cfg, source)
+	}
+	if unheard != nil {
+		return nil, unheard
 	}
 	switch server.Classify(err) {
 	case server.Lost, server.Service:
@@ -46,6 +66,15 @@ func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []
 		}
 	}
 	return tables, err
+}
+
+// away tells whether untilAnswered asks again after this answer.
+func away(err error) bool {
+	switch server.Classify(err) {
+	case server.Lost, server.Busy, server.Transient:
+		return true
+	}
+	return false
 }
 
 // usable returns the bound tables, or every fault.

@@ -21,7 +21,7 @@ type service struct {
 
 func (d *daemon) service() admin.Service {
 	return &service{
-		Operator: Operator{state: d.state, ask: &asker{db: d.plain}, move: d.relay.MoveTo},
+		Operator: Operator{state: d.state, ask: &asker{db: d.plain}, move: d.relay.MoveTo, count: d.rows.Counts},
 		d:        d, meter: newMeter(d.registry, d.started),
 	}
 }
@@ -132,6 +132,7 @@ func (s *service) flow(st *admin.Status, f pipeline.Snapshot) {
 		st.Sink.ParkedTopics = append(st.Sink.ParkedTopics, admin.ParkedTopic{Topic: topic, Reason: reason})
 		st.Problems = append(st.Problems, "topic "+topic+" is parked, its rows wait: "+reason)
 	}
+	st.Problems = append(st.Problems, s.d.relay.acker.Troubles()...)
 	if f.Breaker != "closed" {
 		st.Problems = append(st.Problems, "the broker takes no messages, rows wait and lose no budget: "+f.Trouble)
 	}
@@ -153,6 +154,9 @@ func (s *service) source(ctx context.Context, st *admin.Status, r canal.State, n
 		st.Source.State = "connected"
 	} else if r.Error != "" {
 		st.Problems = append(st.Problems, "the binlog is not being read: "+r.Error)
+	}
+	if r.Warning != "" {
+		st.Problems = append(st.Problems, r.Warning)
 	}
 	if !r.LastEvent.IsZero() {
 		age, lag := now.Sub(r.LastEvent).Seconds(), r.Lag.Seconds()

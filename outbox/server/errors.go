@@ -54,6 +54,9 @@ func Classify(err error) Class {
 	return Other
 }
 
+// LockWait tells whether a statement gave up waiting for a lock: of a row, or of a table that is being changed.
+func LockWait(err error) bool { return Code(err) == 1205 }
+
 // Code is the number of the server's answer in an error; 0 when there is none.
 func Code(err error) uint16 {
 	var answer *mysql.MySQLError

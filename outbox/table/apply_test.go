@@ -12,7 +12,6 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // D03: every verdict against every state moves only what design 1 allows, and says nothing about the rest.
@@ -229,51 +228,6 @@ func TestA35_LockingReadDecides(t *testing.T) {
 			b.Errorf("left %+v, %v", a.left, a.err)
 		}
 	})
-}
-
-// D07: a lock that is held for longer than one wait is waited for again, and the batch is not lost.
-func TestD07_LockWaitIsRepeated(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
-		ids := b.insert(3, "")
-		tx, err := b.db.Begin()
-		testkit.Must(b, err)
-		_, err = tx.Exec("UPDATE " + b.name + " SET tag='held' WHERE id = " + ids[1].ID)
-		testkit.Must(b, err)
-		before, done := b.lockWaits(), make(chan error, 1)
-		go func() {
-			var batch []outbox.Settlement
-			for _, id := range ids {
-				batch = append(batch, outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
-			}
-			_, err := b.store.Apply(b.ctx, batch)
-			done <- err
-		}()
-		b.waitForLockWaits(before, 2)
-		testkit.Must(b, tx.Commit())
-		testkit.Must(b, <-done)
-		for _, id := range ids {
-			b.want(id, "2", "status")
-		}
-	})
-}
-
-// An error comes back when a lock is held for ever; afterwards the same batch goes through.
-func TestLockHeldTooLongIsAnError(t *testing.T) {
-	b := newBench(t, testkit.MariaDB)
-	b.create("t_local_message")
-	b.load(b.mapping("t_local_message"))
-	id := b.insert(1, "")[0]
-	tx, err := b.db.Begin()
-	testkit.Must(b, err)
-	_, err = tx.Exec("UPDATE " + b.name + " SET tag='held' WHERE id = " + id.ID)
-	testkit.Must(b, err)
-	_, err = b.store.Apply(b.ctx, []outbox.Settlement{{Identity: id, Verdict: outbox.VerdictSent}})
-	if server.Classify(err) != server.Transient || !strings.Contains(err.Error(), b.table.name) {
-		b.Fatalf("got %v", err)
-	}
-	testkit.Must(b, tx.Rollback())
-	b.apply(outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
-	b.want(id, "2", "status")
 }
 
 // D06, D07: acknowledgements, claims and retries at once with an application at REPEATABLE READ: none of its statements

@@ -126,8 +126,11 @@ func (c *check) keys(t *Table) {
 	if sweep != nil {
 		t.sweepIndex.Store(&sweep.name)
 	} else {
-		c.add(server.Warning, "", "no index on the status: every sweep reads the whole table, and the more so the more rows it keeps",
-			fmt.Sprintf("CREATE INDEX idx_outbox_sweep ON %s (%s, %s, %s)", t.quoted, t.column(StatusCode), t.column(NextRetryTime), t.column(ID)))
+		what := "no index on the status: every sweep reads the whole table, and the more so the more rows it keeps"
+		if c.index(func(i index) bool { return i.columns[0] == code }) != nil {
+			what = "no index on the status with the due time behind it: each page of a sweep reads and sorts all rows that wait"
+		}
+		c.add(server.Warning, "", what, t.makeSweepIndex())
 	}
 	c.uniqueness(t)
 }

@@ -16,7 +16,7 @@ const earlyMicros = 50_000
 
 // Claim marks rows of one table as SENDING with a new stamp, which it returns: PENDING ones that are due, and SENDING ones
 // that still show the stamp of the candidate. Rows that changed meanwhile are left alone. Which rows were claimed is what
-// ReadBack shows.
+// ReadBack shows. A stamp beside an error may be on some of the rows.
 func (s *Store) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp string, err error) {
 	if len(candidates) == 0 {
 		return "", errors.New("claim: no rows")
@@ -47,8 +47,8 @@ func (s *Store) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp
 	}
 	for how, group := range groups {
 		for chunk := range slices.Chunk(group, maxRows) {
-			if _, err := s.exec(ctx, t.claim(claim(how), stamp, chunk)); err != nil {
-				return "", fmt.Errorf("claim rows of %s: %w", t.name, err)
+			if err := s.claimChunk(ctx, t, claim(how), stamp, chunk); err != nil {
+				return stamp, fmt.Errorf("claim rows of %s: %w", t.name, err)
 			}
 		}
 	}

@@ -195,6 +195,11 @@ func TestD02_ExpiredClaimsAreTakenOver(t *testing.T) {
 		if len(messages) != 2 {
 			b.Fatalf("read back %d rows", len(messages))
 		}
+		for _, c := range b.due(DueQuery{}) { // the sweep knows its own claims by it
+			if c.Stamp != stamp {
+				b.Errorf("claimed with %q, shown as %q", stamp, c.Stamp)
+			}
+		}
 		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET last_exec_time='2026-02-02 03:04:05'") // another process was here
 		if _, err := b.store.Claim(b.ctx, found); err != nil {
 			b.Fatal(err)

@@ -43,12 +43,13 @@ func (s *Store) table(name string) (*Table, error) {
 }
 
 const (
-	attempts = 4 // of one statement that met a lock
+	attempts = 4 // of one statement that was interrupted or met a deadlock
 	rounds   = 4 // of update and locking read
 )
 
 // Apply writes verdicts. With a nil error each settlement that is not in the answer is final in the table: written now or
-// before, or its row is gone. With an error nothing is known, and the same settlements may be applied again.
+// before, or its row is gone. Rows whose lock somebody holds for longer than the session waits are in the answer, too: they
+// keep none of the others from their status. With an error nothing is known, and the same settlements may be applied again.
 func (s *Store) Apply(ctx context.Context, settlements []outbox.Settlement) ([]outbox.Unwritable, error) {
 	var refused []outbox.Unwritable
 	groups := map[*Table]*[len(to)][]outbox.Settlement{}
@@ -91,22 +92,40 @@ func (s *Store) Apply(ctx context.Context, settlements []outbox.Settlement) ([]o
 // settle brings one chunk to its end: update, and where fewer rows matched than were named, ask under a lock which of
 // them are still to be changed.
 func (s *Store) settle(ctx context.Context, t *Table, verdict outbox.Verdict, rows []outbox.Settlement) ([]outbox.Unwritable, error) {
+	var locked []outbox.Unwritable
+	waited := false
 	for range rounds {
-		matched, err := s.exec(ctx, t.update(verdict, rows))
-		if server.Classify(err) == server.Data {
-			return s.split(ctx, t, verdict, rows, err)
-		}
-		if err != nil {
+		left, err := s.attempt(ctx, t, verdict, rows)
+		switch {
+		case server.Classify(err) == server.Data:
+			refused, err := s.split(ctx, t, verdict, rows, err)
+			return append(locked, refused...), err
+		case server.LockWait(err) && waited: // for what no look at the rows shows: a range of an index, or a new lock
+			return append(locked, behindLock(rows)...), nil
+		case server.LockWait(err):
+			waited = true
+			var held []outbox.Settlement
+			if left, held, err = apart(ctx, s, t, rows, func(row *outbox.Settlement) string { return row.ID }, err); err != nil {
+				return nil, err
+			}
+			locked = append(locked, behindLock(held)...)
+		case err != nil:
 			return nil, err
 		}
-		if matched == int64(len(rows)) {
-			return nil, nil
-		}
-		if rows, err = s.unfinished(ctx, t, rows); err != nil || len(rows) == 0 {
-			return nil, err
+		if rows = left; len(rows) == 0 {
+			return locked, nil
 		}
 	}
-	return unwritable(rows, "the row still waits for its status after several updates: its guard and its content do not agree"), nil
+	return append(locked, unwritable(rows, "the row still waits for its status after several updates: its guard and its content do not agree")...), nil
+}
+
+// attempt updates the rows and returns those that are still to be changed.
+func (s *Store) attempt(ctx context.Context, t *Table, verdict outbox.Verdict, rows []outbox.Settlement) ([]outbox.Settlement, error) {
+	matched, err := s.exec(ctx, t.update(verdict, rows))
+	if err != nil || matched == int64(len(rows)) {
+		return nil, err
+	}
+	return s.unfinished(ctx, t, rows)
 }
 
 // split finds the rows for whose data the statement failed, so that they harm only themselves.
@@ -171,11 +190,12 @@ func (s *Store) exec(ctx context.Context, st *statement) (matched int64, err err
 	return matched, err
 }
 
-// again repeats what met a lock. The pause is jittered, so that two who met do not meet again.
+// again repeats what had bad luck. The pause is jittered, so that two who met do not meet again. A lock that was waited for
+// in vain is the caller's: while a statement waits, others wait for the locks that it has got already.
 func (s *Store) again(ctx context.Context, run func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := run()
-		if server.Classify(err) != server.Transient || attempt == attempts {
+		if server.Classify(err) != server.Transient || server.LockWait(err) || attempt == attempts {
 			return err
 		}
 		pause := time.NewTimer(time.Duration(attempt) * (5*time.Millisecond + rand.N(20*time.Millisecond)))

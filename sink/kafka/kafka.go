@@ -6,7 +6,8 @@
 // its messages are sent again one by one, so that only the culprit is refused.
 //
 // A Sink owns one goroutine that hands results over and one that sends messages one by one, beside those of the client
-// library; all end in Close.
+// library; all end in Close. A question to brokers that do not let themselves be dialled leaves one behind until the library
+// gives up, after ten seconds.
 package kafka
 
 import (
@@ -135,7 +136,8 @@ func (s *Sink) verdict(d *delivery, err error) (o outbox.Outcome) {
 
 // Probe implements sink.Sink: metadata of the cluster, asked of one broker after the other.
 func (s *Sink) Probe(ctx context.Context) error {
-	if err := s.current().Ping(ctx); err != nil {
+	client := s.current()
+	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, client.Ping(ctx) }); err != nil {
 		return fmt.Errorf("no Kafka broker of %s answers: %w", strings.Join(s.cfg.Brokers, ", "), err)
 	}
 	return nil

@@ -31,7 +31,8 @@ func (s *Sink) Topics(ctx context.Context, topics []string) (map[string]error, e
 	if len(req.Topics) == 0 { // an empty list would ask for all
 		return faults, nil
 	}
-	resp, err := req.RequestWith(ctx, s.current())
+	client := s.current()
+	resp, err := within(ctx, func() (*kmsg.MetadataResponse, error) { return req.RequestWith(ctx, client) })
 	if err != nil {
 		return nil, fmt.Errorf("ask Kafka for its topics: %w", err)
 	}

@@ -34,10 +34,11 @@ const (
 // fixture is one durable database, one broker, one table and one relay.
 type fixture struct {
 	*relay.Relay
-	db    *testkit.Database
-	table *relay.Table
-	admin string
-	next  int
+	db     *testkit.Database
+	broker relay.Broker
+	table  *relay.Table
+	admin  string
+	next   int
 }
 
 // brokers start the broker of a name.
@@ -60,9 +61,9 @@ func newFixture(b testing.TB, flavor testkit.Flavor, broker string) *fixture {
 	pool := db.Connect(b, db.CreateSchema(b))
 	pool.SetMaxIdleConns(16)
 	f := &fixture{db: db, table: relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message")}
-	f.admin = freeAddress(b)
+	f.admin, f.broker = freeAddress(b), brokers[broker](b)
 	f.Relay = relay.New(b, relay.Options{
-		Source: db.Addr(), Tables: []*relay.Table{f.table}, Sink: brokers[broker](b).Sink(),
+		Source: db.Addr(), Tables: []*relay.Table{f.table}, Sink: f.broker.Sink(),
 		Extra: fmt.Sprintf("admin: {listen: %q}\nfallback: {interval: 30s}", f.admin),
 	})
 	return f

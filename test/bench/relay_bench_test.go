@@ -10,45 +10,61 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // backlog is how many rows the drains have.
 const backlog = 300_000
 
 // BenchmarkLatency commits 500 rows a second, one a transaction, and reports commit to acknowledgement as the relay measures
-// it, and the relay's CPU. MySQL alone has the commit's time to the microsecond.
+// it, and the relay's CPU. MySQL alone has the commit's time to the microsecond; it takes it before it syncs its log, so the
+// time of the application's own INSERT stands beside. What the application sees of it, from the return of its INSERT until a
+// consumer has the message, is measured with Kafka.
 func BenchmarkLatency(b *testing.B) {
 	for _, broker := range []string{"kafka", "rocketmq"} {
 		b.Run(broker, func(b *testing.B) {
 			f := newFixture(b, testkit.MySQL, broker)
 			f.Start(b)
+			var arrivals *consumer
+			if k, ok := f.broker.(relay.Kafka); ok {
+				arrivals = consume(b, k.Addr())
+			}
 			f.pace(b, 2_000, 500) // warm: the broker's JIT, connections, caches
 			f.awaitSent(b)
 			for b.Loop() {
 				before, used := f.metrics(b), f.usage(b)
 				const n = 15_000
-				f.pace(b, n, 500)
+				rows, committed, inserts := f.pace(b, n, 500)
 				f.awaitSent(b)
 				after, now := f.metrics(b), f.usage(b)
 				const name = "canal_outbox_publish_latency_seconds"
 				from, to := before[name].GetMetric()[0].GetHistogram(), after[name].GetMetric()[0].GetHistogram()
 				b.ReportMetric(percentile(.5, from, to), "p50-ms")
 				b.ReportMetric(percentile(.99, from, to), "p99-ms")
+				report(b, "insert", inserts)
+				if arrivals != nil {
+					report(b, "consumer", arrivals.after(b, rows, committed))
+				}
 				b.ReportMetric(float64((now.cpu-used.cpu).Microseconds())/n, "cpu-µs/msg")
 			}
 		})
 	}
 }
 
-// pace commits rows one by one at a rate, over eight connections.
-func (f *fixture) pace(b testing.TB, n int, perSecond rate.Limit) {
+// pace commits rows one by one at a rate, over eight connections. It returns the rows, when their INSERTs returned, and how
+// long these took.
+func (f *fixture) pace(b testing.TB, n int, perSecond rate.Limit) (rows []relay.Row, committed []time.Time, took []time.Duration) {
 	limit := rate.NewLimiter(perSecond, 1)
 	slots := make(chan struct{}, 8)
-	for _, row := range f.rows(n) {
+	rows, committed, took = f.rows(n), make([]time.Time, n), make([]time.Duration, n)
+	for i, row := range rows {
 		testkit.Must(b, limit.Wait(context.Background()))
 		slots <- struct{}{}
 		go func() {
-			defer func() { <-slots }()
+			defer func(began time.Time) {
+				committed[i], took[i] = time.Now(), time.Since(began)
+				<-slots
+			}(time.Now())
 			if err := f.table.Insert(context.Background(), f.table.DB, row); err != nil {
 				b.Error(err)
 			}
@@ -57,6 +73,15 @@ func (f *fixture) pace(b testing.TB, n int, perSecond rate.Limit) {
 	for range cap(slots) {
 		slots <- struct{}{}
 	}
+	return rows, committed, took
+}
+
+// report shows the median and the 99th percentile.
+func report(b *testing.B, what string, list []time.Duration) {
+	slices.Sort(list)
+	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	b.ReportMetric(ms(list[len(list)/2]), what+"-p50-ms")
+	b.ReportMetric(ms(list[len(list)*99/100]), what+"-p99-ms")
 }
 
 // BenchmarkDrain lets a relay that was stopped catch up with a backlog in the log, written in transactions of ten rows, until

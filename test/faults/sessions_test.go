@@ -3,8 +3,13 @@ package faults
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
@@ -52,12 +57,7 @@ func TestA13_ServerIDCollision(t *testing.T) {
 	first.account("before")
 	second.start()
 	first.wait("the older one to be thrown off", func() bool { return first.metric("reader_connected") == 0 })
-	status, err := first.admin().Status(context.Background())
-	testkit.Must(t, err)
-	t.Logf("status of the older one: %s %q", status.State, status.Problems)
-	if status.State != "degraded" {
-		t.Errorf("the older one calls itself %s", status.State)
-	}
+	first.wantCollision()
 	first.commit(keys("swept", 20)...)
 	second.commit(keys("read", 20)...)
 	first.account(append(keys("swept", 20), "before")...)
@@ -67,6 +67,42 @@ func TestA13_ServerIDCollision(t *testing.T) {
 	}
 	if n := first.metric("reconnects_total", `class="fenced"`); n != 1 {
 		t.Errorf("the older one tried %v times", n)
+	}
+}
+
+// A13: MySQL lets both read. Each publishes its rows from the log, and the older one says that there is another.
+func TestA13_ServerIDCollisionOnMySQL(t *testing.T) {
+	t.Parallel()
+	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MySQL})
+	first, second := newLab(t, db), newLab(t, db)
+	first.serverID, second.serverID = 424242, 424242
+	first.start()
+	second.start()
+	first.wantCollision()
+	first.commit(keys("one", 20)...)
+	second.commit(keys("two", 20)...)
+	first.account(keys("one", 20)...)
+	second.account(keys("two", 20)...)
+	if n := first.metric("reconnects_total") + second.metric("reconnects_total"); n != 0 {
+		t.Errorf("%v streams broke", n)
+	}
+}
+
+// wantCollision waits until status and log name the server id that somebody else uses, and the setting to change.
+func (l *lab) wantCollision() {
+	l.t.Helper()
+	plain := func(text string) bool {
+		return strings.Contains(text, "another replica or process uses server_id 424242 on this server") && strings.Contains(text, "source.server_id")
+	}
+	l.wait("status to tell of the collision", func() bool {
+		status, err := l.admin().Status(context.Background())
+		return err == nil && status.State == "degraded" && slices.ContainsFunc(status.Problems, plain)
+	})
+	told := func(e observer.LoggedEntry) bool {
+		return plain(e.Message) || plain(fmt.Sprint(e.ContextMap()["error"]))
+	}
+	if n := l.logs.Filter(told).FilterLevelExact(zap.WarnLevel).Len(); n != 1 {
+		l.t.Errorf("%d log lines tell of the collision", n)
 	}
 }
 

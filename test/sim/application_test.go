@@ -220,6 +220,13 @@ func (w *world) change(o operation) {
 			r.due = time.Now().Add(2*time.Second + o.lasts)
 		}
 	}
+	if o.what == doLock {
+		if r = w.choose(o.row, func(r *row) bool { return r.status != outbox.Sent }); r != nil {
+			r.locked = time.Now().Add(o.lasts)
+			w.note(0, "second writer locks", name(r.Identity), "", 0)
+		}
+		return
+	}
 	if r != nil {
 		r.touched = true
 		w.note(0, "second writer", name(r.Identity), r.status.String(), int(o.what))

@@ -78,6 +78,7 @@ type row struct {
 	visible   time.Time
 	final     time.Time // when it became SENT or FAILED
 	gone      bool      // deleted or truncated
+	locked    time.Time // somebody holds its lock until then
 
 	first struct { // as the log shows it
 		status outbox.Status

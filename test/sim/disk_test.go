@@ -298,7 +298,7 @@ func (s *state) Anchor(id server.ID, at outbox.Position, reason string) error {
 	if !s.i.dead {
 		w.moving = nil
 		w.anchored, w.disk.checkpoint = true, at
-		if id == w.id && (reason == byOperator || !s.i.settled) {
+		if accepted := reason == byOperator || !s.i.settled || s.i.accepts > 0 && reason == byFlag; accepted && id == w.id {
 			s.i.accepts = w.replaced
 		}
 		s.i.settled = true

@@ -124,6 +124,7 @@ const (
 	doReset                  // SENT or FAILED -> PENDING
 	doEdit                   // new body
 	doPostpone               // due later
+	doLock                   // holds the lock of a row
 	doMoveTo                 // checkpoint set
 	doNudge                  // an operator's sweep
 	doRotate                 // FLUSH LOGS

@@ -108,6 +108,14 @@ func (i *incarnation) run() error {
 // mayRefuse says that the relay is right to refuse the server. Callers hold mu.
 func (i *incarnation) mayRefuse() bool { return i.w.replaced > i.accepts }
 
+// knowsServer says that the reader has met the server that is there now. After a failover it had no time to, the tables'
+// connections refuse the new server until the next start, and the journal keeps what they did not take.
+func (i *incarnation) knowsServer() bool {
+	i.w.mu.Lock()
+	defer i.w.mu.Unlock()
+	return i.source == i.w.id
+}
+
 // stateLost is what the daemon finds in the origin of the store.
 func (w *world) stateLost() bool {
 	w.mu.Lock()

@@ -130,6 +130,8 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Settlement) ([]outbox.Un
 			switch {
 			case r == nil:
 				w.violation("P2", "a verdict for no committed row: %+v", s.Identity)
+			case r.locked.After(time.Now()) && !r.gone:
+				refused = append(refused, outbox.Unwritable{Settlement: s, Locked: true})
 			case s.Verdict == outbox.VerdictSent && r.unwritable && !r.gone:
 				refused = append(refused, outbox.Unwritable{Settlement: s, Reason: "a trigger"})
 			default:
@@ -143,10 +145,14 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Settlement) ([]outbox.Un
 	if err != nil {
 		return nil, err
 	}
+	left := map[outbox.Identity]bool{}
+	for _, u := range refused {
+		left[u.Identity] = true
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range batch {
-		if r := w.byID[s.Identity]; r != nil && s.Verdict == outbox.VerdictSent && (!r.unwritable || r.gone) {
+		if r := w.byID[s.Identity]; r != nil && s.Verdict == outbox.VerdictSent && !left[s.Identity] {
 			r.shown = true
 		}
 	}
@@ -322,7 +328,7 @@ func (c rows) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp s
 		changed := false
 		for _, s := range candidates {
 			r := w.byID[s.Identity]
-			if r == nil || r.gone || r.status != s.Status {
+			if r == nil || r.gone || r.status != s.Status || r.locked.After(time.Now()) {
 				continue
 			}
 			if r.status == outbox.Pending && time.Until(r.due) <= 50*time.Millisecond || r.status == outbox.Sending && r.stamp == s.Stamp {

@@ -83,7 +83,7 @@ func (w *world) live(i *incarnation, l life) (refused bool) {
 		w.terminate(i)
 	case <-done:
 		w.terminate(i)
-		if !i.mayRefuse() {
+		if i.knowsServer() {
 			w.checkJournalEmpty()
 		}
 	}
@@ -203,8 +203,11 @@ func (w *world) awaitQuiet(i *incarnation) <-chan struct{} {
 	return quiet
 }
 
-// byOperator is the reason of a move; to another server it is the operator's consent.
-const byOperator = "operator"
+// Reasons of anchors on another server with an operator's consent.
+const (
+	byOperator = "operator"      // a move, see command
+	byFlag     = "gap: operator" // --accept-new-source: whoever answers when the relay first gets through
+)
 
 // command carries out what an operator orders from the running relay.
 func (w *world) command(o operation) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,8 +61,8 @@ func TestD04_AcknowledgementsWhileTheDatabaseIsAway(t *testing.T) {
 	l.stopInTime()
 }
 
-// A row that somebody has locked for ten seconds holds up no publishing. Marks wait for the lock, in the journal, and then
-// all are written; nothing is published twice.
+// A row that somebody has locked for ten seconds holds up neither publishing nor the statuses of other rows. Its own waits for
+// the lock, in the journal, and is then written; nothing is published twice.
 func TestD07_LockedRow(t *testing.T) {
 	t.Parallel()
 	for _, flavor := range testkit.Flavors() {
@@ -85,6 +87,11 @@ func TestD07_LockedRow(t *testing.T) {
 			case <-time.After(500 * time.Millisecond):
 			}
 		}
+		l.waitCount(1, "status <> 2")
+		l.wait("status to tell of the lock", func() bool {
+			s, err := l.Status()
+			return err == nil && s.State == "degraded" && slices.ContainsFunc(s.Problems, func(p string) bool { return strings.Contains(p, "the statuses of 1 row(s) wait for locks") })
+		})
 		if n := l.table.Count(t, "biz_key = 'locked' AND status = 0 AND retry_count = 0"); n != 1 {
 			t.Error("the locked row was written")
 		}

@@ -1,0 +1,136 @@
+package ack
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// lockedRows answers that some rows are behind a lock while held says so.
+func lockedRows(held *atomic.Bool, ids ...string) func(context.Context, []outbox.Settlement) ([]outbox.Unwritable, error) {
+	return func(ctx context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error) {
+		if !held.Load() {
+			return nil, nil
+		}
+		list, err := refuse(ids...)(ctx, batch)
+		for i := range list {
+			list[i].Locked = true
+		}
+		return list, err
+	}
+}
+
+// A lock on one row holds up that row alone: it stays in the journal and in the registry, is tried again with pauses, and is
+// written when the lock is gone.
+func TestD07_LockedRowHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var held atomic.Bool
+		held.Store(true)
+		w.onApply = lockedRows(&held, "0")
+		b := start(t, w)
+		const n = 1000
+		for i := range n {
+			b.Add([]outbox.Settlement{settlement(shop, i, outbox.VerdictSent)})
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+		if len(w.confirmed) != n-1 || b.Pending() != 1 || w.confirmed[settlement(shop, 0, outbox.VerdictSent).Identity] != 0 {
+			t.Fatalf("confirmed %d of %d, %d pending", len(w.confirmed), n, b.Pending())
+		}
+		if got := fmt.Sprint(b.Troubles()); !strings.Contains(got, shop+": the statuses of 1 row(s) wait for locks") {
+			t.Errorf("troubles: %s", got)
+		}
+		if got := b.metric(t, "canal_outbox_ack_locked"); got != 1 {
+			t.Errorf("the metric shows %v locked rows", got)
+		}
+		if tries := len(w.applySizes) - n; tries < 10 || tries > 60 {
+			t.Errorf("the locked row was tried %d times in 100 s", tries)
+		}
+		if got := b.logs.FilterMessageSnippet("another session holds the locks").Len(); got != 1 {
+			t.Errorf("%d warnings", got)
+		}
+		held.Store(false)
+		time.Sleep(10 * time.Second)
+		if b.Pending() != 0 || w.journalled() != 0 || len(w.confirmed) != n || len(b.Troubles()) != 0 {
+			t.Errorf("afterwards: %d pending, %d in the journal", b.Pending(), w.journalled())
+		}
+		if got := b.logs.FilterMessageSnippet("are free again").Len(); got != 1 {
+			t.Errorf("%d messages that the locks are free", got)
+		}
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A start writes what the journal holds and does not wait for a lock.
+func TestD07_StartDoesNotWaitForALock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var held atomic.Bool
+		held.Store(true)
+		w.onApply = lockedRows(&held, "3")
+		b := build(w)
+		entries := settlements(shop, 1, 5, outbox.VerdictSent)
+		for _, e := range entries {
+			w.journal[e.Identity] = true
+		}
+		began := time.Now()
+		if err := b.Replay(t.Context(), entries); err != nil || time.Since(began) > 0 {
+			t.Fatalf("after %v: %v", time.Since(began), err)
+		}
+		if w.journalled() != 1 || b.Pending() != 1 {
+			t.Fatalf("%d in the journal, %d pending", w.journalled(), b.Pending())
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { b.end <- b.Run(ctx) }()
+		held.Store(false)
+		time.Sleep(10 * time.Second)
+		if w.journalled() != 0 || b.Pending() != 0 {
+			t.Errorf("afterwards: %d in the journal, %d pending", w.journalled(), b.Pending())
+		}
+		stop()
+		if err := <-b.end; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A database that goes away while a row is locked is still told of.
+func TestD07_OutageBesideALockIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var held, away atomic.Bool
+		held.Store(true)
+		w.onApply = func(ctx context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error) {
+			if away.Load() {
+				return nil, errGone
+			}
+			return lockedRows(&held, "1")(ctx, batch)
+		}
+		b := start(t, w)
+		b.Add(settlements(shop, 1, 1, outbox.VerdictSent))
+		time.Sleep(time.Second)
+		away.Store(true)
+		b.Add(settlements(shop, 2, 2, outbox.VerdictSent))
+		time.Sleep(time.Second)
+		if got := b.logs.FilterMessageSnippet("cannot write statuses").Len(); got != 1 {
+			t.Errorf("%d warnings", got)
+		}
+		if list := b.Troubles(); len(list) != 2 || list[0] != shop+": statuses cannot be written: "+errGone.Error() {
+			t.Errorf("troubles: %q", list)
+		}
+		away.Store(false)
+		held.Store(false)
+		if err := b.close(); err != nil || w.journalled() != 0 {
+			t.Fatalf("%v, %d in the journal", err, w.journalled())
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package canal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// Two readers with one server id (A13). MariaDB throws the older one off, with error 4052. MySQL tells them apart by a UUID
+// that the client library makes anew for each stream, and lets both read; but its list of replicas has one line for an id,
+// that of the one which registered last. So the older one can know, by the name that each reader gives itself there.
+
+// readerName is how a reader shows itself in the server's list of replicas: where it runs, and what no other one has.
+func readerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host" // the number alone tells two apart
+	}
+	return fmt.Sprintf("canal-outbox@%.32s-%08x", host, rand.Uint32()) // MariaDB takes 60 bytes
+}
+
+// sameIDError is the end of a stream whose server id somebody else uses.
+type sameIDError struct {
+	id    uint32
+	cause error
+}
+
+// Error implements error.
+func (e *sameIDError) Error() string {
+	return fmt.Sprintf("another replica or process uses server_id %d on this server and was given our place: choose another "+
+		"source.server_id for one of the two, or stop the other; the next attempt is in a minute (%v)", e.id, e.cause)
+}
+
+// Unwrap returns the server's answer.
+func (e *sameIDError) Unwrap() error { return e.cause }
+
+// watchID looks for a second reader with our server id while a stream is open, where the list of replicas tells. The
+// function that it returns ends that.
+func (r *Reader) watchID(ctx context.Context, info server.Info) (stop func()) {
+	if info.Flavor != outbox.MySQL || !info.AtLeast(8, 0, 22) { // SHOW REPLICAS
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for pause(ctx, idInterval*r.cfg.Heartbeat); ctx.Err() == nil; pause(ctx, idInterval*r.cfg.Heartbeat) {
+			r.checkID(ctx)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// idInterval is how many heartbeats lie between two looks at the list of replicas.
+const idInterval = 10
+
+func (r *Reader) checkID(ctx context.Context) {
+	other, err := otherReader(ctx, r.db, r.cfg.ServerID, r.name)
+	if err != nil {
+		return // a server that does not answer shows in the stream
+	}
+	warning := ""
+	if other != "" {
+		warning = fmt.Sprintf("another replica or process uses server_id %d on this server, it shows itself as %q: choose another "+
+			"source.server_id for one of the two, or stop the other", r.cfg.ServerID, other)
+	}
+	if r.gauge.warn(warning) && warning != "" {
+		r.log.Warn(warning)
+	}
+}
+
+// otherReader is the name of the reader that registered under the id after us; "" when it is ours, or nobody's.
+func otherReader(ctx context.Context, db *sql.DB, id uint32, name string) (other string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	rows, err := db.QueryContext(ctx, "SHOW REPLICAS")
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	columns, err := rows.Columns()
+	if err != nil {
+		return "", err
+	}
+	values, into := make([]sql.NullString, max(2, len(columns))), make([]any, len(columns))
+	for i := range columns {
+		into[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return "", err
+		}
+		// Server_Id and Host come first.
+		if values[0].String == strconv.FormatUint(uint64(id), 10) && values[1].String != name {
+			other = values[1].String
+			if other == "" {
+				other = "without a name" // an ordinary replica without report_host
+			}
+		}
+	}
+	return other, rows.Err()
+}

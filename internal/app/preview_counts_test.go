@@ -1,0 +1,71 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/checkpoint"
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// What a preview counts: the way in the log, and the rows that wait.
+func TestPreviewCounts(t *testing.T) {
+	for _, flavor := range testkit.Flavors() {
+		t.Run(string(flavor), func(t *testing.T) {
+			db := testkit.SharedDatabase(t, flavor)
+			cfg := source(t, db, "counter", relayGrants)
+			ctx, root := t.Context(), db.Root()
+			info, err := server.Inspect(ctx, root)
+			testkit.Must(t, err)
+			begin, err := info.End(ctx, root)
+			testkit.Must(t, err)
+			testkit.Exec(t, root, "INSERT INTO "+cfg.Tables[0].Name+" (biz_type, biz_key, topic, message_body, status) VALUES "+
+				"('o', '1', 't', 'x', 0), ('o', '2', 't', 'x', 0), ('o', '3', 't', 'x', 0), ('o', '4', 't', 'x', 1), ('o', '5', 't', 'x', 3), ('o', '6', 't', 'x', 2)")
+			near, err := info.End(ctx, root)
+			testkit.Must(t, err)
+			testkit.Exec(t, root, "FLUSH BINARY LOGS")
+			end, err := info.End(ctx, root)
+			testkit.Must(t, err)
+			state, err := checkpoint.Open(cfg.Checkpoint.Dir, checkpoint.Options{})
+			testkit.Must(t, err)
+			testkit.Must(t, state.Anchor(info.ID, begin, "test"))
+			testkit.Must(t, state.Close())
+			o, err := OpenOffline(cfg)
+			testkit.Must(t, err)
+			defer func() { testkit.Must(t, o.Close()) }()
+
+			step := int64(near.Offset - begin.Offset)
+			p := previewOf(t, o, admin.Target{File: near.File, Pos: near.Offset, DryRun: true})
+			says(t, p, &step, fmt.Sprintf("the new position is %d bytes later in the log\n", step),
+				": the full sweep that follows looks at 3 PENDING and 1 SENDING rows; 1 FAILED ones stay as they are")
+			if want := (admin.PreviewRows{Table: cfg.Tables[0].Name, Pending: 3, Sending: 1, Failed: 1}); len(p.Rows) != 1 || p.Rows[0] != want {
+				t.Errorf("rows %+v, want %+v", p.Rows, want)
+			}
+			far := previewOf(t, o, admin.Target{Latest: true, DryRun: true})
+			if far.Bytes == nil || *far.Bytes < step+int64(end.Offset) || !strings.Contains(strings.Join(far.Notes, "\n"), "later in the log, over the ends of 1 file(s)") {
+				t.Errorf("the next file: %+v", far)
+			}
+			previewOf(t, o, admin.Target{Latest: true})
+			back := -*far.Bytes
+			p = previewOf(t, o, admin.Target{File: begin.File, Pos: begin.Offset, DryRun: true})
+			says(t, p, &back, fmt.Sprintf("the new position is %d bytes earlier in the log, over the ends of 1 file(s)", -back))
+			p = previewOf(t, o, admin.Target{GTID: begin.GTIDs, DryRun: true})
+			says(t, p, nil, "is earlier in the log; by how much is not known")
+			testkit.Exec(t, root, "DROP TABLE "+cfg.Tables[0].Name)
+			p = previewOf(t, o, admin.Target{Earliest: true, DryRun: true})
+			if says(t, p, p.Bytes, "could not be counted", "no such table"); len(p.Rows) != 0 {
+				t.Errorf("rows %+v", p.Rows)
+			}
+		})
+	}
+}
+
+func previewOf(t *testing.T, o *Offline, target admin.Target) admin.Preview {
+	t.Helper()
+	p, err := o.SetCheckpoint(t.Context(), target)
+	testkit.Must(t, err)
+	return p
+}

@@ -1,0 +1,70 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/checkpoint"
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// says compares the distance and looks for the words.
+func says(t *testing.T, p admin.Preview, bytes *int64, words ...string) {
+	t.Helper()
+	if (p.Bytes == nil) != (bytes == nil) || bytes != nil && *p.Bytes != *bytes {
+		t.Errorf("bytes: got %+v", p)
+	}
+	for _, word := range words {
+		if text := strings.Join(p.Notes, "\n") + "\n"; !strings.Contains(text, word) {
+			t.Errorf("%q is not in\n%s", word, text)
+		}
+	}
+}
+
+// threeFiles is a server with three files; the tables do not answer.
+type threeFiles struct{ askServer }
+
+func (threeFiles) Files(context.Context) ([]logFile, error) {
+	return []logFile{{"b.000002", 1000}, {"b.000003", 500}, {"b.000004", 300}}, nil
+}
+
+// The way over whole files, what was purged, and a table that does not answer in time.
+func TestPreviewOfWhatIsNotKnown(t *testing.T) {
+	state, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+	testkit.Must(t, err)
+	defer func() { testkit.Must(t, state.Close()) }()
+	o := &Operator{state: state, ask: threeFiles{}}
+	at := func(file string, pos uint64) outbox.Position { return outbox.Position{File: file, Offset: pos} }
+	for _, c := range []struct {
+		from, to outbox.Position
+		order    int
+		want     string
+	}{
+		{at("b.000002", 900), at("b.000004", 200), 1, "the new position is 800 bytes later in the log, over the ends of 2 file(s)"},
+		{at("b.000004", 200), at("b.000002", 900), -1, "the new position is 800 bytes earlier in the log, over the ends of 2 file(s)"},
+		{at("b.000001", 900), at("b.000004", 200), 1, "the new position is later in the log; by how much is not known: the server does not have all the files between any more"},
+	} {
+		if got, _ := o.distance(t.Context(), c.from, c.to, c.order); got != c.want {
+			t.Errorf("%s to %s: %s", c.from, c.to, got)
+		}
+	}
+	for n, want := range map[int64]string{7: "7", table.MaxCount: "100000 or more"} {
+		if got := atMost(n); got != want {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+	o.count = func(ctx context.Context) ([]table.Counts, error) {
+		if _, bounded := ctx.Deadline(); !bounded {
+			t.Error("counting is not bounded in time")
+		}
+		return nil, errors.New("too slow")
+	}
+	p := o.preview(t.Context(), server.Info{}, outbox.Position{}, outbox.Position{GTIDs: "0-1-1"})
+	says(t, p, nil, "how many rows wait could not be counted: too slow")
+}

@@ -1,0 +1,79 @@
+package app
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// waiting is the daemon as the admin API sees it while a start waits for the database: alive, ready as far as it is up to
+// it, and with a state that can be looked at. An orchestrator that found nobody listening would end the process again and again.
+type waiting struct {
+	Operator
+	d *daemon
+	// reader stands in for the reader's own series until there is a reader: the alert on it must not go blind.
+	reader prometheus.Gauge
+
+	mu  sync.Mutex
+	why string
+}
+
+// wait lets the admin API answer while the database is awaited; err is why it is.
+func (d *daemon) wait(err error) error {
+	if d.waiting != nil {
+		d.waiting.because(err)
+		return nil
+	}
+	if err := d.openState(); err != nil {
+		return err
+	}
+	nowhere := func(context.Context, server.ID, outbox.Position, string) error { return errNotRunning }
+	d.waiting = &waiting{
+		Operator: Operator{state: d.state, ask: &asker{db: d.plain}, move: nowhere}, d: d,
+		reader: prometheus.NewGauge(prometheus.GaugeOpts{Name: "canal_outbox_reader_connected", Help: "1 while a binlog stream is open."}),
+	}
+	d.waiting.because(err)
+	d.registry.MustRegister(d.waiting.reader)
+	return d.listen(d.waiting)
+}
+
+func (w *waiting) because(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.why = err.Error()
+}
+
+func (w *waiting) reason() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.why
+}
+
+// Live never fails: a restart would not bring the database back.
+func (w *waiting) Live() error { return nil }
+
+// Ready never fails either, as it does not when the database goes away later: status says what is waited for.
+func (w *waiting) Ready() error { return nil }
+
+// Sweep is refused.
+func (w *waiting) Sweep(context.Context) error { return errNotRunning }
+
+// Status shows what is known without the database.
+func (w *waiting) Status(context.Context) admin.Status {
+	now, cfg := time.Now(), w.d.cfg
+	st := admin.Status{
+		Version: w.d.opts.Version, StartedAt: w.d.started, UptimeSeconds: now.Sub(w.d.started).Seconds(),
+		State: "degraded", Problems: []string{"waiting for the database: " + w.reason()}, Tables: []admin.TableStatus{},
+	}
+	st.Source.Address, st.Source.State, st.Source.Error = cfg.Source.Address, "waiting", w.reason()
+	st.Sink.Kind, st.Sink.Breaker, st.Sink.ParkedTopics = sinkKind(cfg), "closed", []admin.ParkedTopic{}
+	st.InFlight.MaxMessages, st.InFlight.MaxBytes = cfg.Pipeline.MaxInFlight, int64(cfg.Pipeline.MaxInFlightBytes)
+	(&service{d: w.d}).stateDirectory(&st, now)
+	return st
+}

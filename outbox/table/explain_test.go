@@ -1,0 +1,72 @@
+package table
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// What EXPLAIN says of the sweep, in a table of which most is SENT.
+func TestExplainSweep(t *testing.T) {
+	hide := map[testkit.Flavor]string{testkit.MySQL: "ALTER INDEX idx_sweep INVISIBLE", testkit.MariaDB: "ALTER INDEX idx_sweep IGNORED"}
+	show := map[testkit.Flavor]string{testkit.MySQL: "ALTER INDEX idx_sweep VISIBLE", testkit.MariaDB: "ALTER INDEX idx_sweep NOT IGNORED"}
+	for _, c := range []struct {
+		name     string
+		alter    func(testkit.Flavor) string
+		severity server.Severity
+		what     string
+	}{
+		{"the index of the DDL", nil, server.OK, "by the index idx_sweep"},
+		{"status alone", always("DROP INDEX idx_sweep, ADD INDEX by_status (status)"), server.OK, "by the index by_status"},
+		{"none", always("DROP INDEX idx_sweep"), server.Warning, "reads the whole table"},
+		{"another first column", always("DROP INDEX idx_sweep, ADD INDEX by_time (next_retry_time, status)"), server.Warning, "by_time, which does not begin with the status"},
+		{"hidden", func(f testkit.Flavor) string { return hide[f] }, server.Warning, "reads the whole table"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onBoth(t, "t_local_message", func(b *bench) {
+				b.insertMany(1000)
+				testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=2 WHERE id <= 990")
+				if c.alter != nil {
+					testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" "+c.alter(b.server.Flavor))
+				}
+				testkit.Exec(b, b.db, "ANALYZE TABLE "+b.name)
+				f := b.explainSweep()
+				if f.Severity != c.severity || !strings.Contains(f.What, c.what) || (f.Mend == "") != (c.severity == server.OK) {
+					b.Fatalf("found %+v", f)
+				}
+				switch { // what mends must do so
+				case c.name == "hidden":
+					if !strings.Contains(f.Mend, "`idx_sweep` VISIBLE (MariaDB: NOT IGNORED)") {
+						b.Errorf("found %+v", f)
+					}
+					testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" "+show[b.server.Flavor])
+				case f.Mend != "":
+					testkit.Exec(b, b.db, f.Mend)
+				}
+				if f := b.explainSweep(); f.Severity != server.OK {
+					b.Errorf("after what mends it: %+v", f)
+				}
+			})
+		})
+	}
+}
+
+func always(alter string) func(testkit.Flavor) string {
+	return func(testkit.Flavor) string { return alter }
+}
+
+// explainSweep binds the table anew, as each doctor does.
+func (b *bench) explainSweep() server.Finding {
+	b.Helper()
+	t, findings, err := Load(b.ctx, b.db, b.mapping("t_local_message"))
+	testkit.Must(b, err)
+	if t == nil {
+		b.Fatal(fmt.Sprint(findings))
+	}
+	f, err := t.ExplainSweep(b.ctx, b.db)
+	testkit.Must(b, err)
+	return f
+}

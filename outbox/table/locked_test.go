@@ -1,0 +1,121 @@
+package table
+
+import (
+	"database/sql"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// D07: a row that somebody has locked is handed back; all others of its batch are written meanwhile, and the row itself once
+// the lock is gone.
+func TestD07_LockedRowIsHandedBack(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		ids := b.insertMany(300)
+		gone := outbox.Identity{Table: b.table.name, ID: "999999", MessageID: "order:gone"}
+		tx := b.lock(ids[150])
+		var batch []outbox.Settlement
+		for _, id := range append(ids, gone) {
+			batch = append(batch, outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent, RetryCount: 0})
+		}
+		left, err := b.store.Apply(b.ctx, batch)
+		testkit.Must(b, err)
+		if len(left) != 2 || !left[0].Locked || !left[1].Locked || left[0].Identity != ids[150] || left[1].Identity != gone {
+			b.Fatalf("handed back: %+v", left)
+		}
+		for _, n := range []int{0, 149, 151, 299} {
+			b.want(ids[n], "2", "status")
+		}
+		testkit.Must(b, tx.Rollback())
+		if left, err = b.store.Apply(b.ctx, []outbox.Settlement{left[0].Settlement, left[1].Settlement}); err != nil || len(left) > 0 {
+			b.Fatalf("afterwards: %+v, %v", left, err)
+		}
+		b.want(ids[150], "2", "status")
+	})
+}
+
+// D07: a sweep claims what is not locked.
+func TestD07_ClaimLeavesLockedRowsOut(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		ids := b.insertMany(20)
+		tx := b.lock(ids[7])
+		defer func() { testkit.Must(b, tx.Rollback()) }()
+		var candidates []outbox.Candidate
+		for _, id := range ids {
+			candidates = append(candidates, outbox.Candidate{Identity: id, Status: outbox.Pending})
+		}
+		stamp, err := b.store.Claim(b.ctx, candidates)
+		testkit.Must(b, err)
+		messages, err := b.store.ReadBack(b.ctx, stamp, ids)
+		testkit.Must(b, err)
+		if len(messages) != len(ids)-1 || slices.ContainsFunc(messages, func(m *outbox.Message) bool { return m.Identity == ids[7] }) {
+			b.Fatalf("%d of %d rows were claimed", len(messages), len(ids))
+		}
+	})
+}
+
+// lock holds the lock of a row until the transaction ends.
+func (b *bench) lock(id outbox.Identity) *sql.Tx {
+	b.Helper()
+	tx, err := b.db.Begin()
+	testkit.Must(b, err)
+	_, err = tx.Exec("SELECT id FROM " + b.name + " WHERE id = " + id.ID + " FOR UPDATE")
+	testkit.Must(b, err)
+	return tx
+}
+
+// A table whose own lock is held, as by a change of it, is an error: no row of it could be written.
+func TestD08_LockedTableIsAnError(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		id := b.insert(1, "")[0]
+		conn, err := b.db.Conn(b.ctx)
+		testkit.Must(b, err)
+		defer conn.Close()
+		_, err = conn.ExecContext(b.ctx, "LOCK TABLES "+b.name+" WRITE")
+		testkit.Must(b, err)
+		_, err = b.store.Apply(b.ctx, []outbox.Settlement{{Identity: id, Verdict: outbox.VerdictSent}})
+		if server.Classify(err) != server.Transient || !strings.Contains(err.Error(), b.table.name) {
+			b.Errorf("got %v", err)
+		}
+		_, err = conn.ExecContext(b.ctx, "UNLOCK TABLES")
+		testkit.Must(b, err)
+		b.apply(outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
+		b.want(id, "2", "status")
+	})
+}
+
+// D07: a lock that hides from the read which tells rows apart (somebody has locked the range of the index into which the new
+// status belongs) delays the statuses, too; it does not make rows unwritable.
+func TestD07_LockOnTheStatusIndexIsWaitedFor(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		ids := b.insertMany(5)
+		conn, err := b.db.Conn(b.ctx)
+		testkit.Must(b, err)
+		defer conn.Close()
+		for _, statement := range []string{
+			"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", "BEGIN", "SELECT id FROM " + b.name + " WHERE status = 2 FOR UPDATE",
+		} {
+			_, err = conn.ExecContext(b.ctx, statement)
+			testkit.Must(b, err)
+		}
+		var batch []outbox.Settlement
+		for _, id := range ids {
+			batch = append(batch, outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
+		}
+		left, err := b.store.Apply(b.ctx, batch)
+		testkit.Must(b, err)
+		if len(left) != len(ids) || slices.ContainsFunc(left, func(u outbox.Unwritable) bool { return !u.Locked }) {
+			b.Errorf("handed back: %+v", left)
+		}
+		_, err = conn.ExecContext(b.ctx, "ROLLBACK")
+		testkit.Must(b, err)
+		b.apply(batch...)
+		for _, id := range ids {
+			b.want(id, "2", "status")
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package kafka
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// A compacted topic of a real broker: what a body of NULL and an empty one become there, and what a message without a key
+// does. NULL deletes what the key had, an empty body does not; a message without a key is refused by the broker, each one
+// for good and without harm to its neighbours (B39).
+func TestB39_CompactedTopic(t *testing.T) {
+	k := testkit.NewKafka(t, testkit.KafkaOptions{Config: map[string]string{
+		"log.cleaner.backoff.ms": "100", "log.cleaner.dedupe.buffer.size": "2097152", // looks at its topics often
+	}})
+	topic := createTopic(t, k.Addr(), map[string]string{
+		"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "100", "delete.retention.ms": "0", "max.compaction.lag.ms": "100",
+	})
+	s := newSink(t, k.Addr())
+	all := messages(topic, 7)
+	for i, change := range []func(*outbox.Message){
+		func(m *outbox.Message) { m.Key, m.Body = "null", []byte("first") },
+		func(m *outbox.Message) { m.Key, m.Body = "empty", []byte("first") },
+		func(m *outbox.Message) { m.Key, m.Body = "kept", []byte("first") },
+		func(m *outbox.Message) { m.Key, m.Body = "null", nil },
+		func(m *outbox.Message) { m.Key, m.Body = "empty", []byte{} },
+		func(m *outbox.Message) { m.Key, m.Body = "", []byte("a body and no key") },
+		func(m *outbox.Message) { m.Key, m.Body = "", nil },
+	} {
+		change(all[i])
+	}
+	results := publish(t, s, all...)
+	wantClass(t, outbox.ClassNone, results[:5]...)
+	wantClass(t, outbox.ClassPermanent, results[5:]...)
+	for _, r := range results[5:] {
+		if !strings.Contains(strings.ToLower(r.Reason), "record") {
+			t.Errorf("the reason is %q", r.Reason)
+		}
+	}
+	want := map[string]string{"null": "NULL", "empty": "''", "kept": "'first'"}
+	if got := lastBodies(t, k.Addr(), topic); !maps.Equal(got, want) {
+		t.Fatalf("the last bodies are %v, want %v", got, want)
+	}
+	// The cleaner works on segments that are closed: with each further message of other keys one more is.
+	want = map[string]string{"empty": "''", "kept": "'first'"}
+	var got map[string]string
+	testkit.WaitFor(t, 2*time.Minute, "the broker to compact the topic", func() bool {
+		fillers := messages(topic, 8)
+		for i, m := range fillers {
+			m.Key, m.Body = "filler"+string(rune('0'+i)), []byte("filler")
+		}
+		publish(t, s, fillers...)
+		got = lastBodies(t, k.Addr(), topic)
+		maps.DeleteFunc(got, func(key, _ string) bool { return strings.HasPrefix(key, "filler") })
+		_, there := got["null"]
+		return !there
+	})
+	if !maps.Equal(got, want) {
+		t.Errorf("after compaction %v, want %v", got, want)
+	}
+}
+
+// lastBodies are those that a reader of the whole topic ends with, by key: NULL, or the text in quotes.
+func lastBodies(t *testing.T, addr, topic string) map[string]string {
+	t.Helper()
+	bodies := map[string]string{}
+	for _, m := range stored(t, addr, topic) {
+		bodies[m.Key] = "'" + string(m.Body) + "'"
+		if m.Body == nil {
+			bodies[m.Key] = "NULL"
+		}
+	}
+	return bodies
+}

@@ -1,0 +1,71 @@
+package bench
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+// consumer notes when the messages of a Kafka topic reach somebody who waits for them. The broker shows a message only when
+// it has acknowledged it.
+type consumer struct {
+	mu sync.Mutex
+	at map[string]time.Time // by message id
+}
+
+// consume reads from now on, until the benchmark ends.
+func consume(b testing.TB, addr string) *consumer {
+	b.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
+	testkit.Must(b, err)
+	c := &consumer{at: map[string]time.Time{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			fetches := client.PollFetches(ctx)
+			now := time.Now()
+			c.mu.Lock()
+			fetches.EachRecord(func(r *kgo.Record) {
+				for _, h := range r.Headers {
+					if h.Key == "message_id" {
+						c.at[string(h.Value)] = now
+					}
+				}
+			})
+			c.mu.Unlock()
+		}
+	}()
+	b.Cleanup(func() {
+		cancel()
+		<-done
+		client.Close()
+	})
+	return c
+}
+
+// after returns how long behind the return of their INSERT the rows have arrived, in the order of the rows. A message may
+// well be there first: the server sends a transaction to readers before it answers the application.
+func (c *consumer) after(b testing.TB, rows []relay.Row, committed []time.Time) []time.Duration {
+	b.Helper()
+	arrived := func(i int) (time.Time, bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		at, ok := c.at[rows[i].BizType+":"+rows[i].Key]
+		return at, ok
+	}
+	took := make([]time.Duration, len(rows))
+	for i := range rows {
+		var at time.Time
+		testkit.WaitFor(b, time.Minute, "a message to arrive", func() (ok bool) { at, ok = arrived(i); return ok })
+		took[i] = max(0, at.Sub(committed[i]))
+	}
+	return took
+}
