@@ -11,7 +11,10 @@ GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # The servers that tests run against. SKIP_BROKERS=1 does without the brokers (and without Java).
-SERVERS := mysql mariadb $(if $(filter 1,$(SKIP_BROKERS)),,kafka rocketmq)
+SERVERS := mysql mariadb mariadb-11.8 $(if $(filter 1,$(SKIP_BROKERS)),,kafka rocketmq)
+
+# MARIADB=11.8 runs all tests against that release in place of the distribution's. test/crash has both in any case.
+export TEST_MARIADB := $(MARIADB)
 
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
 TESTFLAGS ?= -shuffle=on -timeout=20m

@@ -15,8 +15,11 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
-// installation is an installed database server: the program, the directory below which its data lives, and, for a MySQL that
-// was unpacked with its own libraries, the root file system to run it in.
+// mariaDBRelease is the environment variable that makes MariaDB stand for MariaDB118 in all tests when it is 11.8.
+const mariaDBRelease = "TEST_MARIADB"
+
+// installation is an installed database server: the program, the directory below which its data lives, and, for one that was
+// unpacked with its own libraries, the root file system to run it in.
 type installation struct {
 	flavor Flavor
 	path   string // as seen inside chroot
@@ -38,8 +41,12 @@ func install(ctx context.Context, name string) error {
 	return nil
 }
 
+// findInstallation installs a server if it is missing. The flavor of what it returns is MySQL or MariaDB.
 func findInstallation(ctx context.Context, flavor Flavor) (installation, error) {
-	if flavor != MySQL && flavor != MariaDB {
+	if flavor == MariaDB && os.Getenv(mariaDBRelease) == "11.8" {
+		flavor = MariaDB118
+	}
+	if flavor != MySQL && flavor != MariaDB && flavor != MariaDB118 {
 		return installation{}, fmt.Errorf("start a database: unknown flavor %q", flavor)
 	}
 	cache, err := servers.Cache()
@@ -50,14 +57,18 @@ func findInstallation(ctx context.Context, flavor Flavor) (installation, error) 
 		return installation{}, err
 	}
 	i := installation{flavor: flavor, runs: filepath.Join(cache, "run")}
-	if flavor == MariaDB {
+	switch flavor {
+	case MariaDB:
 		i.path, err = lookPath("mariadbd")
 		return i, err
+	case MariaDB118:
+		i.flavor, i.path, i.chroot = MariaDB, "/usr/sbin/mariadbd", filepath.Join(cache, string(flavor))
+	default:
+		if i.path, err = lookPath("mysqld"); err == nil && mysqlRelease(ctx, i.path) >= 8 {
+			return i, nil
+		}
+		i.path, i.chroot = "/usr/sbin/mysqld", filepath.Join(cache, "mysql-root")
 	}
-	if i.path, err = lookPath("mysqld"); err == nil && mysqlRelease(ctx, i.path) >= 8 {
-		return i, nil
-	}
-	i.path, i.chroot = "/usr/sbin/mysqld", filepath.Join(cache, "mysql-root")
 	i.runs = filepath.Join(i.chroot, "data")
 	return i, nil
 }
@@ -136,10 +147,12 @@ func (i installation) initialise(ctx context.Context, dir string) error {
 			"--innodb-redo-log-capacity=8M", "--init-file="+i.inside(script))
 	case MariaDB:
 		var err error
-		if program, err = lookPath("mariadb-install-db"); err != nil {
-			return err
+		if program = "/usr/bin/mariadb-install-db"; i.chroot == "" {
+			if program, err = lookPath("mariadb-install-db"); err != nil {
+				return err
+			}
 		}
-		args = append(args, "--auth-root-authentication-method=normal", "--skip-test-db", "--innodb-log-file-size=16M")
+		args = append(args, "--auth-root-authentication-method=normal", "--force", "--skip-test-db", "--innodb-log-file-size=16M")
 	}
 	if out, err := i.command(ctx, program, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w:\n%s", err, out)

@@ -123,7 +123,7 @@ func TestTLSModes(t *testing.T) {
 	testkit.Must(t, certificates.Write(dir))
 	testkit.Must(t, stranger.Write(other))
 	ours, theirs := filepath.Join(dir, "ca.pem"), filepath.Join(other, "ca.pem")
-	plain := testkit.SharedMariaDB(t)
+	plain := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB, Args: []string{"--skip-ssl"}})
 	secured := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB, TLS: certificates})
 	byName := strings.Replace(secured.Addr(), "127.0.0.1", "localhost", 1)
 	for _, c := range []struct {

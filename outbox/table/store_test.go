@@ -32,13 +32,15 @@ type bench struct {
 // onBoth runs a test on each server with a fresh table.
 func onBoth(t *testing.T, preset string, test func(b *bench)) {
 	for _, flavor := range testkit.Flavors() {
-		t.Run(string(flavor), func(t *testing.T) {
-			b := newBench(t, flavor)
-			b.create(preset)
-			b.load(b.mapping(preset))
-			test(b)
-		})
+		t.Run(string(flavor), func(t *testing.T) { on(t, flavor, preset, test) })
 	}
+}
+
+func on(t *testing.T, flavor testkit.Flavor, preset string, test func(b *bench)) {
+	b := newBench(t, flavor)
+	b.create(preset)
+	b.load(b.mapping(preset))
+	test(b)
 }
 
 func newBench(t *testing.T, flavor testkit.Flavor) *bench {

@@ -57,7 +57,6 @@ func (b broker) Read(ctx context.Context, topic string) ([]relay.Record, error) 
 
 // bed is one relay with its table, broker and the way to its database.
 type bed struct {
-	flavor testkit.Flavor
 	db     *testkit.Database
 	sql    *sql.DB
 	proxy  *testkit.Proxy // between relay and database
@@ -75,12 +74,12 @@ type bed struct {
 func newBed(t *testing.T, flavor testkit.Flavor, extra string) *bed {
 	t.Helper()
 	db := testkit.SharedDatabase(t, flavor)
-	if flavor == testkit.MariaDB { // compressed row events, which can be had for the whole server only
+	if db.Flavor == testkit.MariaDB { // compressed row events, which can be had for the whole server only
 		testkit.Exec(t, db.Root(), "SET GLOBAL log_bin_compress = ON, GLOBAL log_bin_compress_min_len = 64")
 	}
 	schema := db.CreateSchema(t)
 	b := &bed{
-		flavor: flavor, db: db, sql: db.Connect(t, schema), proxy: testkit.NewProxy(t, db.Addr()), broker: newBroker(t),
+		db: db, sql: db.Connect(t, schema), proxy: testkit.NewProxy(t, db.Addr()), broker: newBroker(t),
 	}
 	b.table = relay.NewTable(t, b.sql, schema, "t_local_message")
 	b.load = relay.NewLoad(t, b.table, true, topic(0))
@@ -93,9 +92,9 @@ func newBed(t *testing.T, flavor testkit.Flavor, extra string) *bed {
 	return b
 }
 
-// beds runs a test on both servers at the same time. extra is more of the relay's configuration.
+// beds runs a test on MySQL and on both generations of MariaDB at the same time. extra is more of the relay's configuration.
 func beds(t *testing.T, f func(t *testing.T, b *bed), extra ...string) {
-	for _, flavor := range testkit.Flavors() {
+	for _, flavor := range append(testkit.Flavors(), testkit.MariaDB118) {
 		t.Run(string(flavor), func(t *testing.T) {
 			t.Parallel()
 			f(t, newBed(t, flavor, strings.Join(extra, "\n")))
@@ -212,7 +211,7 @@ func (b *bed) stop(t *testing.T) {
 func (b *bed) logSize(t *testing.T) int64 {
 	t.Helper()
 	statement := "SHOW BINARY LOG STATUS"
-	if b.flavor == testkit.MariaDB {
+	if b.db.Flavor == testkit.MariaDB {
 		statement = "SHOW BINLOG STATUS"
 	}
 	rows, err := b.sql.QueryContext(t.Context(), statement)

@@ -63,7 +63,7 @@ func (b *bed) compressed(ctx context.Context, conn *sql.Conn) error {
 		}
 		return b.single(ctx, conn)
 	}
-	if b.flavor == testkit.MariaDB {
+	if b.db.Flavor == testkit.MariaDB {
 		return write()
 	}
 	return with(ctx, conn, "SET SESSION binlog_transaction_compression = ON", "SET SESSION binlog_transaction_compression = OFF", write)
@@ -121,7 +121,7 @@ func (b *bed) images(ctx context.Context, conn *sql.Conn) error {
 // otherGTIDs: tagged ones with untagged behind them (A22), or a second domain (A42).
 func (b *bed) otherGTIDs(ctx context.Context, conn *sql.Conn) error {
 	set, back := "SET gtid_next = 'AUTOMATIC:app'", "SET gtid_next = 'AUTOMATIC'"
-	if b.flavor == testkit.MariaDB {
+	if b.db.Flavor == testkit.MariaDB {
 		set, back = "SET SESSION gtid_domain_id = 7", "SET SESSION gtid_domain_id = 0"
 	}
 	for range 2 {

@@ -133,6 +133,9 @@ func copyFile(t *testing.T, from, to string) {
 // taken out of the former.
 func mariaDBKeys(t *testing.T) []string {
 	t.Helper()
+	if os.Getenv("TEST_MARIADB") != "" {
+		t.Skip("the distribution's plugin does not fit another release of the server")
+	}
 	const plugin = "file_key_management"
 	dir := t.TempDir()
 	cmd := exec.Command("sh", "-c", "apt-get download mariadb-server && dpkg -x mariadb-server_*.deb .")

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Puts the real servers that the tests run against into a private cache directory and prints nothing but progress.
 #
-#   install.sh [mysql] [mariadb] [kafka] [rocketmq]     (default: all four)
+#   install.sh [mysql] [mariadb] [mariadb-11.8] [kafka] [rocketmq]     (default: mysql mariadb kafka rocketmq)
 #
-# MySQL is taken from PATH when there is one, else unpacked into a folder of its own with debootstrap. MariaDB and Java
-# come from the distribution, the brokers from the Maven registry with the versions pinned below. Every step is
+# MySQL is taken from PATH when there is one, else unpacked into a folder of its own with debootstrap, and so is MariaDB 11.8
+# for those who ask for it. MariaDB and Java come from the distribution, the brokers from the Maven registry with the versions
+# pinned below. Every step is
 # skipped when its result is already there, so a second run costs nothing.
 set -euo pipefail
 
@@ -25,21 +26,26 @@ apt_install() {
 
 mysql_release() { mysqld --version 2>/dev/null | grep -vi mariadb | grep -oE 'Ver [0-9]+' | cut -d' ' -f2; }
 
-install_mysql() {
-  [ "$(mysql_release || echo 0)" -ge 8 ] 2>/dev/null && return
-  local root=$cache/mysql-root
+# unpack DIR SUITE PACKAGES: puts packages of a Debian release into a root file system of their own.
+unpack() {
+  local root=$cache/$1
   [ -f "$root/.complete" ] && return
   command -v debootstrap >/dev/null || apt_install debootstrap
   [ -f /usr/share/keyrings/debian-archive-keyring.gpg ] || apt_install debian-archive-keyring
   # The machine's own mirror where it is a Debian one; debootstrap's default elsewhere.
   local mirror
   mirror=$(apt-get indextargets --format '$(ORIGIN) $(SITE)' 'Created-By: Packages' 2>/dev/null | awk '$1=="Debian" && $2 !~ /security/ {print $2; exit}')
-  echo "unpacking MySQL into $root (about 640 MB)" >&2
+  echo "unpacking $3 of Debian $2 into $root (some hundred megabytes)" >&2
   as_root rm -rf --one-file-system "$root"
-  as_root debootstrap --variant=minbase --include=mysql-server-core,mysql-client-core sid "$root" ${mirror:+"$mirror"} >"$cache/mysql-install.log" 2>&1 ||
-    { tail -5 "$cache/mysql-install.log" >&2; echo "install.sh: MySQL could not be unpacked, see $cache/mysql-install.log" >&2; return 1; }
+  as_root debootstrap --variant=minbase --include="$3" "$2" "$root" ${mirror:+"$mirror"} >"$root.log" 2>&1 ||
+    { tail -5 "$root.log" >&2; echo "install.sh: $3 could not be unpacked, see $root.log" >&2; return 1; }
   as_root mkdir -p "$root/data"
   as_root touch "$root/.complete"
+}
+
+install_mysql() {
+  [ "$(mysql_release || echo 0)" -ge 8 ] 2>/dev/null && return
+  unpack mysql-root sid mysql-server-core,mysql-client-core
 }
 
 install_mariadb() {
@@ -64,6 +70,7 @@ for what in "${@:-mysql mariadb kafka rocketmq}"; do
     case $name in
       mysql) install_mysql ;;
       mariadb) install_mariadb ;;
+      mariadb-11.8) unpack mariadb-11.8 trixie mariadb-server-core,mariadb-client-core ;;
       kafka | rocketmq) jars "$name" ;;
       *) echo "install.sh: unknown server $name" >&2; exit 2 ;;
     esac
