@@ -107,6 +107,9 @@ func (c Config) options() ([]kgo.Opt, error) {
 		kgo.UnknownTopicRetries(2),
 		// The default of 5 s would be the time a new topic stays unknown, or a moved leader unnoticed.
 		kgo.MetadataMinAge(250 * time.Millisecond),
+		// A message that was handed over in the moment in which the cluster refused a producer id can be left lying by the
+		// library until the topic's next message or the next look at the metadata; the default for that is 5 min.
+		kgo.MetadataMaxAge(15 * time.Second),
 	}
 	if c.TLS != nil {
 		opts = append(opts, kgo.DialTLSConfig(c.TLS))
