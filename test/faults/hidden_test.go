@@ -33,7 +33,7 @@ func (l *lab) settled(key string) {
 		if now := l.metric("sweep_runs_total"); now != runs {
 			runs, since = now, time.Now()
 		}
-		return runs > 0 && time.Since(since) > 1200*time.Millisecond
+		return runs > 0 && time.Since(since) > 2*time.Second
 	})
 }
 
