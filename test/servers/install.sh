@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # Puts the real servers that the tests run against into a private cache directory and prints nothing but progress.
 #
-#   install.sh [mysql] [mariadb] [mariadb-11.8] [kafka] [rocketmq]     (default: mysql mariadb kafka rocketmq)
+#   install.sh [mysql] [mariadb] [mariadb-11.8] [kafka] [rocketmq] [browser]     (default: mysql mariadb kafka rocketmq)
 #
 # MySQL is taken from PATH when there is one, else unpacked into a folder of its own with debootstrap, and so is MariaDB 11.8
-# for those who ask for it. MariaDB and Java come from the distribution, the brokers from the Maven registry with the versions
-# pinned below. Every step is
-# skipped when its result is already there, so a second run costs nothing.
+# for those who ask for it. MariaDB, Java and the browser come from the distribution, the brokers from the Maven registry with
+# the versions pinned below. Every step is skipped when its result is already there, so a second run costs nothing.
 set -euo pipefail
 
 cache=${CANAL_OUTBOX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/canal-outbox}
@@ -52,6 +51,11 @@ install_mariadb() {
   command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || apt_install mariadb-server-core mariadb-client-core
 }
 
+install_browser() {
+  command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null || command -v google-chrome >/dev/null ||
+    apt_install chromium-headless-shell || { echo "install.sh: no Chromium; SKIP_BROWSER=1 does without" >&2; return 1; }
+}
+
 # jars NAME: resolves NAME.pom.xml beside this script into the cache.
 jars() {
   local dir=$cache/$1
@@ -72,6 +76,7 @@ for what in "${@:-mysql mariadb kafka rocketmq}"; do
       mariadb) install_mariadb ;;
       mariadb-11.8) unpack mariadb-11.8 trixie mariadb-server-core,mariadb-client-core ;;
       kafka | rocketmq) jars "$name" ;;
+      browser) install_browser ;;
       *) echo "install.sh: unknown server $name" >&2; exit 2 ;;
     esac
   done
