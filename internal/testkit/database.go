@@ -36,7 +36,8 @@ type DatabaseOptions struct {
 	Args []string
 	// Durable flushes the redo log and the binary log at each commit, as a production server does.
 	Durable bool
-	// TLS lets the server offer TLS with this certificate. Without it MySQL offers one it made itself, MariaDB none.
+	// TLS lets the server offer TLS with this certificate. Without it MySQL and MariaDB from 11.4 on offer one they
+	// made themselves, older MariaDB none.
 	TLS *Certificates
 }
 

@@ -144,11 +144,10 @@ func TestDatabaseTLSRefusals(t *testing.T) {
 
 // A server without TLS: preferred goes on in clear, the others refuse.
 func TestDatabaseWithoutTLS(t *testing.T) {
-	db := testkit.SharedMariaDB(t)
+	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB, Args: []string{"--skip-ssl"}})
 	schema := db.CreateSchema(t)
 	s := &secured{db: db, table: relay.NewTable(t, db.Connect(t, schema), schema, "t_local_message")}
 	testkit.Must(t, db.CreateUser(t.Context(), "clear", password, grants(testkit.MariaDB, schema)...))
-	t.Cleanup(func() { testkit.Exec(t, db.Root(), "DROP USER 'clear'@'%'") })
 	r := newChild(t, s.yaml(db.Addr(), "clear", "mode: required"))
 	r.launch()
 	r.says("TLS")
