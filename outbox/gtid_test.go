@@ -66,6 +66,22 @@ func TestA22_TagsAreKept(t *testing.T) {
 	}
 }
 
+// A60: however many intervals a set has, a transaction allocates nothing, and its text is made in one piece.
+func TestA60_CostOfALargeSet(t *testing.T) {
+	const source = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+	s, next := NewGTIDSet(MySQL), uint64(0)
+	for range 5000 {
+		next += 2
+		s.Add(GTID{Source: source, Seq: next})
+	}
+	if n := testing.AllocsPerRun(100, func() { next++; s.Add(GTID{Source: source, Seq: next}) }); n != 0 {
+		t.Errorf("a transaction allocates %v times", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { _ = s.String() }); n > 4 {
+		t.Errorf("the text allocates %v times", n)
+	}
+}
+
 func TestGTIDSetAgainstNaiveModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set, model := NewGTIDSet(MySQL), map[GTID]bool{}

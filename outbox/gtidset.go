@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"fmt"
 	"slices"
 	"sort"
 	"strconv"
@@ -93,46 +92,47 @@ func (s *GTIDSet) Sources() []string {
 	return slices.Compact(out)
 }
 
-// String is the server's text form, sources in order: what COM_BINLOG_DUMP and gtid_executed use.
+// String is the server's text form, sources in order: what COM_BINLOG_DUMP and gtid_executed use. It is called for each commit
+// of the checkpoint, and a set can have thousands of intervals: two allocations beside those for sources.
 func (s *GTIDSet) String() string {
-	keys := make([]string, 0, len(s.sources))
-	for key := range s.sources {
+	keys, size := make([]string, 0, len(s.sources)), 0
+	for key, src := range s.sources {
 		keys = append(keys, key)
+		size += len(key) + 42 + 21*len(src.intervals) // two numbers of up to 20 digits; intervals mostly have ten or less
 	}
 	slices.Sort(keys)
-	var b strings.Builder
+	text := make([]byte, 0, size)
 	last := ""
 	for _, key := range keys {
+		src := s.sources[key]
 		if s.flavor == MariaDB {
-			if b.Len() > 0 {
-				b.WriteByte(',')
-			}
-			fmt.Fprintf(&b, "%s-%d-%d", key, s.sources[key].server, s.sources[key].seq)
+			text = separated(text, key)
+			text = strconv.AppendUint(append(text, '-'), uint64(src.server), 10)
+			text = strconv.AppendUint(append(text, '-'), src.seq, 10)
 			continue
 		}
 		uuid, tag, tagged := strings.Cut(key, ":")
 		if uuid != last {
-			if b.Len() > 0 {
-				b.WriteByte(',')
-			}
-			b.WriteString(uuid)
+			text = separated(text, uuid)
 			last = uuid
 		}
 		if tagged {
-			b.WriteString(":" + tag)
+			text = append(append(text, ':'), tag...)
 		}
-		writeIntervals(&b, s.sources[key].intervals)
+		for _, iv := range src.intervals {
+			text = strconv.AppendUint(append(text, ':'), iv.first, 10)
+			if iv.last > iv.first {
+				text = strconv.AppendUint(append(text, '-'), iv.last, 10)
+			}
+		}
 	}
-	return b.String()
+	return string(text)
 }
 
-func writeIntervals(b *strings.Builder, list []interval) {
-	for _, iv := range list {
-		b.WriteByte(':')
-		b.WriteString(strconv.FormatUint(iv.first, 10))
-		if iv.last > iv.first {
-			b.WriteByte('-')
-			b.WriteString(strconv.FormatUint(iv.last, 10))
-		}
+// separated appends a member of the list that text is.
+func separated(text []byte, member string) []byte {
+	if len(text) > 0 {
+		text = append(text, ',')
 	}
+	return append(text, member...)
 }
