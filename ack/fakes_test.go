@@ -199,7 +199,7 @@ func (b *bench) metric(t *testing.T, name string) float64 {
 func settlement(table string, n int, v outbox.Verdict) outbox.Settlement {
 	id := strconv.Itoa(n)
 	ident := outbox.Identity{Table: table, ID: id, MessageID: "m" + id}
-	return outbox.Settlement{Identity: ident, Verdict: v, Message: &outbox.Message{Identity: ident, ReceivedAt: time.Now()}}
+	return outbox.Settlement{Identity: ident, Verdict: v, Message: &outbox.Message{Identity: ident, Since: time.Now()}}
 }
 
 func settlements(table string, from, to int, v outbox.Verdict) (out []outbox.Settlement) {

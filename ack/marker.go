@@ -131,12 +131,8 @@ func (a *Acker) count(s outbox.Settlement) {
 		a.log.Warn("message failed for good; mend the cause and retry or discard it", append(rowFields(s),
 			zap.Stringer("class", s.Class), zap.String("reason", s.Reason))...)
 	case outbox.VerdictSent:
-		if m := s.Message; m != nil {
-			from := m.CommittedAt
-			if from.IsZero() {
-				from = m.ReceivedAt
-			}
-			a.metrics.settleSeconds.Observe(max(0, time.Since(from).Seconds()))
+		if m := s.Message; m != nil { // what the journal held at the start has none
+			a.metrics.settleSeconds.Observe(max(0, time.Since(m.Since).Seconds()))
 		}
 	}
 }

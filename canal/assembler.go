@@ -245,9 +245,6 @@ func (a *assembler) finish(ev *event) *outbox.Txn {
 		txn.CommittedAt = ev.committed
 	}
 	txn.Messages, txn.LetGo = g.messages, g.released()
-	for _, m := range txn.Messages {
-		m.CommittedAt = txn.CommittedAt
-	}
 	a.reset()
 	return txn
 }

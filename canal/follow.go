@@ -84,7 +84,7 @@ func (r *Reader) follow(ctx context.Context, p *peer, failover bool) error {
 		r.log.Info("reading the binlog", zap.Stringer("server", p.info.ID), zap.String("version", p.info.Version),
 			zap.Stringer("from", from), zap.Stringer("end", p.end), zap.Bool("by_gtid", from.GTIDs != ""))
 	})
-	unwatch := r.watchID(ctx, p.info)
+	unwatch := r.watch(ctx, p.info)
 	err := s.run(r.cfg, *p, from, s)
 	unwatch()
 	r.handler.Disconnected(err)

@@ -59,7 +59,7 @@ func (m *images) messages(to []*outbox.Message) (out []*outbox.Message, unmapped
 			unmapped++
 			continue
 		}
-		msg.ReceivedAt = m.received
+		msg.Since = m.received
 		to = append(to, msg)
 	}
 	return to, unmapped

@@ -127,6 +127,13 @@ func (g *gauge) connected(from outbox.Position, set *outbox.GTIDSet, offset time
 	}
 }
 
+// compared notes what a new look at the database's clock said.
+func (g *gauge) compared(offset time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.offset = offset
+}
+
 func (g *gauge) disconnected(c class, err error) {
 	g.reconnects.WithLabelValues(string(c)).Inc()
 	g.mu.Lock()
@@ -150,8 +157,12 @@ func (g *gauge) stopped() {
 	g.state.Connected, g.waiting, g.state.Warning = false, false, ""
 }
 
-// offering notes that a transaction was read and is being handed over.
-func (g *gauge) offering(txn *outbox.Txn) {
+// fine reports whether a time of the log is exact to the microsecond: MySQL's, but not MariaDB's, which has seconds.
+func fine(t time.Time) bool { return t.Nanosecond() != 0 }
+
+// offering notes that a transaction was read and is being handed over. It returns when it was committed, by our clock; zero
+// when the log does not tell.
+func (g *gauge) offering(txn *outbox.Txn) (committed time.Time) {
 	now := g.now()
 	g.transactions.Inc()
 	for rows := txn.Messages; len(rows) > 0; {
@@ -166,13 +177,15 @@ func (g *gauge) offering(txn *outbox.Txn) {
 	defer g.mu.Unlock()
 	g.waiting, g.state.LastEvent = true, now
 	if txn.CommittedAt.IsZero() {
-		return
+		return time.Time{}
 	}
-	g.lag = now.Add(g.offset).Sub(txn.CommittedAt)
-	if txn.CommittedAt.Nanosecond() == 0 { // seconds only: the commit may have been up to one later
+	committed = txn.CommittedAt.Add(-g.offset)
+	g.lag = now.Sub(committed)
+	if !fine(txn.CommittedAt) { // the commit may have been up to a second later
 		g.lag -= time.Second
 	}
 	g.lag = max(0, g.lag)
+	return committed
 }
 
 // offered notes that it was taken.

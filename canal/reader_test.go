@@ -34,7 +34,7 @@ func TestReadsInsertsInCommitOrder(t *testing.T) {
 		}
 		m := l.rec.sent()[0]
 		if m.Topic != "orders" || string(m.Body) != "body of a" || m.MessageID != "order:a" || m.Status != outbox.Pending ||
-			m.CommittedAt.IsZero() || m.ReceivedAt.IsZero() || m.Path != outbox.PathBinlog {
+			m.Since.IsZero() || m.Path != outbox.PathBinlog {
 			t.Fatalf("message %+v", m)
 		}
 		l.caughtUp()

@@ -205,7 +205,14 @@ func (s *stream) offer(txn *outbox.Txn) error {
 		return nil
 	}
 	s.alive()
-	s.gauge.offering(txn)
+	committed := s.gauge.offering(txn)
+	if fine(txn.CommittedAt) {
+		for _, m := range txn.Messages {
+			if committed.Before(m.Since) { // else the clocks were not compared as well as that
+				m.Since = committed
+			}
+		}
+	}
 	end, id := txn.End, txn.GTID // the transaction is the handler's from here on
 	if err := s.handler.Offer(s.ctx, txn); err != nil {
 		return &handlerError{err}

@@ -8,9 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
-
-	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // Two readers with one server id (A13). MariaDB throws the older one off, with error 4052. MySQL tells them apart by a UUID
@@ -40,29 +37,6 @@ func (e *sameIDError) Error() string {
 
 // Unwrap returns the server's answer.
 func (e *sameIDError) Unwrap() error { return e.cause }
-
-// watchID looks for a second reader with our server id while a stream is open, where the list of replicas tells. The
-// function that it returns ends that.
-func (r *Reader) watchID(ctx context.Context, info server.Info) (stop func()) {
-	if info.Flavor != outbox.MySQL || !info.AtLeast(8, 0, 22) { // SHOW REPLICAS
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for pause(ctx, idInterval*r.cfg.Heartbeat); ctx.Err() == nil; pause(ctx, idInterval*r.cfg.Heartbeat) {
-			r.checkID(ctx)
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
-}
-
-// idInterval is how many heartbeats lie between two looks at the list of replicas.
-const idInterval = 10
 
 func (r *Reader) checkID(ctx context.Context) {
 	other, err := otherReader(ctx, r.db, r.cfg.ServerID, r.name)

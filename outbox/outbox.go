@@ -50,9 +50,10 @@ type Message struct {
 	Body        []byte   // nil for SQL NULL, empty for ''
 	Partition   int32    // NoPartition unless mapped and set
 
-	CreatedAt   time.Time // zero unless mapped
-	CommittedAt time.Time // by the database's clock; zero on the sweep path
-	ReceivedAt  time.Time // by our clock (monotonic), when the row reached this process
+	CreatedAt time.Time // zero unless mapped
+	// Since is when its latency begins, by our clock: the commit where the log has that to the microsecond, else the arrival
+	// here, that is, when the sweep read the row.
+	Since time.Time
 
 	Path       Path
 	Status     Status    // as the row showed it

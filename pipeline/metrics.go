@@ -87,16 +87,8 @@ func (m *metrics) outcome(r *sink.Result, now time.Time) {
 		m.weak.Inc()
 	}
 	if r.Class == outbox.ClassNone && r.Message.Path == outbox.PathBinlog {
-		m.latency.Observe(max(0, now.Sub(since(r.Message)).Seconds()))
+		m.latency.Observe(max(0, now.Sub(r.Message.Since).Seconds()))
 	}
-}
-
-// since is the moment latency counts from: the commit where the log has it to the microsecond, else the arrival.
-func since(m *outbox.Message) time.Time {
-	if m.CommittedAt.Nanosecond() != 0 {
-		return m.CommittedAt
-	}
-	return m.ReceivedAt
 }
 
 // Snapshot is the pipeline's state for status, health and metrics.

@@ -36,6 +36,8 @@ type DatabaseOptions struct {
 	Args []string
 	// Durable flushes the redo log and the binary log at each commit, as a production server does.
 	Durable bool
+	// Clock gives the server a clock of its own, which Database.SetClock sets (Linux).
+	Clock bool
 	// TLS lets the server offer TLS with this certificate. Without it MySQL and MariaDB from 11.4 on offer one they
 	// made themselves, older MariaDB none.
 	TLS *Certificates
@@ -102,11 +104,21 @@ func StartDatabase(ctx context.Context, opts DatabaseOptions) (_ *Database, err 
 	if err != nil {
 		return nil, err
 	}
+	var env []string
+	if opts.Clock {
+		if env, err = d.ownClock(ctx); err != nil {
+			return nil, err
+		}
+	}
 	d.Server = &Server{
-		name:    string(opts.Flavor),
-		log:     filepath.Join(d.dir.path, "server.log"),
-		command: func() *exec.Cmd { return installed.command(context.Background(), installed.path, args...) },
-		ready:   d.root.PingContext,
+		name: string(opts.Flavor),
+		log:  filepath.Join(d.dir.path, "server.log"),
+		command: func() *exec.Cmd {
+			cmd := installed.command(context.Background(), installed.path, args...)
+			cmd.Env = append(os.Environ(), env...)
+			return cmd
+		},
+		ready: d.root.PingContext,
 	}
 	return d, d.Start(ctx)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -195,7 +196,7 @@ func (s *Store) readBack(ctx context.Context, t *Table, stamp string, chunk []ou
 			})
 			continue
 		}
-		m.Path, m.Claim = outbox.PathSweep, stamp
+		m.Path, m.Claim, m.Since = outbox.PathSweep, stamp, time.Now()
 		messages = append(messages, m)
 	}
 	return messages, faulty, rows.Err()

@@ -179,7 +179,7 @@ func TestLifeOfARow(t *testing.T) {
 		m := messages[0]
 		if m.Identity != id || m.Topic != "orders" || m.Tag != "paid" || m.Key != "key-1" || m.BizType != "order" ||
 			string(m.Body) != "{}" || m.Headers[0] != (outbox.Header{Name: "trace", Value: "1"}) || m.Claim != stamp ||
-			m.Path != outbox.PathSweep || m.Status != outbox.Sending || m.MaxRetry != -1 || time.Since(m.CreatedAt).Abs() > time.Hour {
+			m.Path != outbox.PathSweep || m.Status != outbox.Sending || m.MaxRetry != -1 || m.Since.IsZero() || time.Since(m.CreatedAt).Abs() > time.Hour {
 			b.Errorf("message %+v", m)
 		}
 		retry := outbox.Settlement{

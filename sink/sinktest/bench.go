@@ -53,7 +53,7 @@ func (b *bench) message(topic, key string) *outbox.Message {
 	return &outbox.Message{
 		Identity: outbox.Identity{Table: "shop.t_local_message", ID: id, MessageID: "order:" + id},
 		Topic:    topic, Key: key, ShardingKey: key, Body: []byte("body " + id),
-		Partition: outbox.NoPartition, MaxRetry: -1, ReceivedAt: time.Now(),
+		Partition: outbox.NoPartition, MaxRetry: -1, Since: time.Now(),
 	}
 }
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Puts the real servers that the tests run against into a private cache directory and prints nothing but progress.
 #
-#   install.sh [mysql] [mariadb] [mariadb-11.8] [kafka] [rocketmq] [browser]     (default: mysql mariadb kafka rocketmq)
+#   install.sh [mysql] [mariadb] [mariadb-11.8] [kafka] [rocketmq] [browser] [clock]     (default: mysql mariadb kafka rocketmq)
 #
 # MySQL is taken from PATH when there is one, else unpacked into a folder of its own with debootstrap, and so is MariaDB 11.8
-# for those who ask for it. MariaDB, Java and the browser come from the distribution, the brokers from the Maven registry with
-# the versions pinned below. Every step is skipped when its result is already there, so a second run costs nothing.
+# for those who ask for it. MariaDB, Java, the browser and the library that shifts a server's clock come from the
+# distribution, the brokers from the Maven registry with the versions pinned below. Every step is skipped when its result is
+# already there, so a second run costs nothing.
 set -euo pipefail
 
 cache=${CANAL_OUTBOX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/canal-outbox}
@@ -77,6 +78,7 @@ for what in "${@:-mysql mariadb kafka rocketmq}"; do
       mariadb-11.8) unpack mariadb-11.8 trixie mariadb-server-core,mariadb-client-core ;;
       kafka | rocketmq) jars "$name" ;;
       browser) install_browser ;;
+      clock) ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || apt_install libfaketime ;;
       *) echo "install.sh: unknown server $name" >&2; exit 2 ;;
     esac
   done

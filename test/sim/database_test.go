@@ -285,7 +285,7 @@ func (w *world) newRow(t txnPlan, place int) *row {
 func (r *row) message() *outbox.Message {
 	return &outbox.Message{
 		Identity: r.Identity, Topic: r.topic, Key: r.key, ShardingKey: r.key, Partition: outbox.NoPartition, MaxRetry: r.maxRetry,
-		Body: []byte(r.MessageID + "/" + strconv.Itoa(r.version)), CreatedAt: r.created, ReceivedAt: time.Now(),
+		Body: []byte(r.MessageID + "/" + strconv.Itoa(r.version)), CreatedAt: r.created, Since: time.Now(),
 		Status: r.status, DueAt: r.due, RetryCount: r.retries,
 	}
 }
@@ -294,7 +294,7 @@ func (r *row) message() *outbox.Message {
 func (r *row) logged() *outbox.Message {
 	m := r.message()
 	m.Body = []byte(r.MessageID + "/0")
-	m.Status, m.DueAt, m.RetryCount, m.CommittedAt = r.first.status, r.first.due, 0, r.committed
+	m.Status, m.DueAt, m.RetryCount = r.first.status, r.first.due, 0
 	return m
 }
 

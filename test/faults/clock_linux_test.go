@@ -1,0 +1,60 @@
+package faults
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// D13: the database's clock is behind ours, jumps ahead by more than an hour, and back by more than that. What is due is the
+// database's to say, and lag and latency stay true.
+func TestD13_DatabaseClock(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor, Clock: true})
+		set := func(offset time.Duration) { testkit.Must(t, db.SetClock(t.Context(), offset)) }
+		set(-10 * time.Minute)
+		l := newLab(t, db, frequentSweeps)
+		l.start()
+		want := keys("before", 20)
+		l.commit(want...)
+		l.sent()
+		l.timely()
+
+		l.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body, next_retry_time) " +
+			"VALUES ('order', 'delayed', 'orders', 'body of delayed', NOW(3) + INTERVAL 1 HOUR)")
+		l.swept()
+		if n := len(l.records()["delayed"]); n > 0 {
+			t.Fatal("a row that is due in an hour was published")
+		}
+		set(70 * time.Minute)
+		l.commit("later")
+		l.sent()
+
+		set(-30 * time.Minute)
+		want = append(want, "delayed", "later")
+		l.wait("the lag to be true again, under traffic", func() bool {
+			worst := 0.0
+			for range 20 { // a heartbeat, which knows of no lag, may come in between
+				key := fmt.Sprint("back", len(want))
+				l.commit(key)
+				want = append(want, key)
+				worst = max(worst, l.metric("binlog_lag_seconds"))
+			}
+			return worst < 60
+		})
+		l.sent()
+		l.account(want...)
+		l.wantGaps()
+	})
+}
+
+// timely checks that the clocks' difference shows neither in the lag nor in the latency.
+func (l *lab) timely() {
+	l.t.Helper()
+	n, sum := l.metric("publish_latency_seconds_count"), l.metric("publish_latency_seconds_sum")
+	if lag := l.metric("binlog_lag_seconds"); n == 0 || sum/n > 60 || lag > 60 {
+		l.t.Errorf("%v messages took %v s, the lag is %v s", n, sum, lag)
+	}
+}
