@@ -46,7 +46,7 @@ test-long: test crash sim soak ## everything: the tests, a break at every event,
 
 LONG ?= 10m
 
-crash: prepare ## kills, stops and cut connections at every event of the log, not at samples (about 45 minutes)
+crash: prepare ## kills, stops and cut connections at every event of the log, not at samples (about an hour)
 	go test -count=1 -timeout=0 ./test/crash -long
 
 sim: ## random histories of commits, crashes and lost replies against the real flow, for LONG, or SEEDS=n of them
