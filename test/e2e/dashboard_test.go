@@ -100,12 +100,11 @@ func newTab(t *testing.T) *tab {
 	t.Helper()
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browser(t)), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.UserDataDir(t.TempDir()), chromedp.Flag("disable-quic", true), chromedp.WSURLReadTimeout(patience))
-	allocated, end := chromedp.NewExecAllocator(t.Context(), opts...)
+	allocated, end := chromedp.NewExecAllocator(context.Background(), opts...)
 	t.Cleanup(end)
 	b := &tab{t: t}
-	var closeTab context.CancelFunc
-	b.ctx, closeTab = chromedp.NewContext(allocated)
-	t.Cleanup(closeTab)
+	b.ctx, _ = chromedp.NewContext(allocated)
+	t.Cleanup(func() { testkit.Must(t, chromedp.Cancel(b.ctx)) }) // waits for the browser's end
 	chromedp.ListenTarget(b.ctx, b.note)
 	// The browser starts here and lives as long as this context.
 	testkit.Must(t, chromedp.Run(b.ctx, network.Enable(), cdpruntime.Enable()))
@@ -116,7 +115,8 @@ func newTab(t *testing.T) *tab {
 func browser(t *testing.T) string {
 	t.Helper()
 	find := func() string {
-		for _, name := range []string{"chromium-headless-shell", "chromium", "google-chrome"} {
+		// Debian's script for the first stays beside the browser and would be ended in its place.
+		for _, name := range []string{"/usr/lib/chromium/chromium-headless-shell", "chromium", "google-chrome"} {
 			if path, err := exec.LookPath(name); err == nil {
 				return path
 			}

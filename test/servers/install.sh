@@ -53,7 +53,7 @@ install_mariadb() {
 }
 
 install_browser() {
-  command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null || command -v google-chrome >/dev/null ||
+  [ -x /usr/lib/chromium/chromium-headless-shell ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null ||
     apt_install chromium-headless-shell || { echo "install.sh: no Chromium; SKIP_BROWSER=1 does without" >&2; return 1; }
 }
 
