@@ -7,6 +7,6 @@
 // Positions are transaction ends.
 //
 // Goroutines: Run works in the caller's goroutine. While a stream is open the client library has one goroutine that reads
-// and calls the Handler, and on MySQL Run has one that looks for a second reader with our server id; Run closes the socket and
-// waits for both before it goes on or returns.
+// and calls the Handler, and Run has one that looks at the server's clock and, on MySQL, for a second reader with our server
+// id; Run closes the socket and waits for both before it goes on or returns.
 package canal
