@@ -31,6 +31,8 @@ func TestA05_A12_SessionsKilledRepeatedly(t *testing.T) {
 				l.exec(insert(rows[i], rows[i+1]))
 				if i == 30 {
 					l.reading()
+					// The reader counts as connected a little before the server lists its session.
+					l.wait("the dump thread", func() bool { return l.kill("USER = 'killed' AND COMMAND LIKE 'Binlog Dump%'") > 0 })
 					l.kill("USER = 'killed'")
 				}
 			}
