@@ -93,7 +93,7 @@ func (s *GTIDSet) Sources() []string {
 }
 
 // String is the server's text form, sources in order: what COM_BINLOG_DUMP and gtid_executed use. It is called for each commit
-// of the checkpoint, and a set can have thousands of intervals: two allocations beside those for sources.
+// of the checkpoint, and a set can have thousands of intervals: they cost no allocation of their own.
 func (s *GTIDSet) String() string {
 	keys, size := make([]string, 0, len(s.sources)), 0
 	for key, src := range s.sources {

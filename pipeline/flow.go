@@ -98,8 +98,7 @@ func (p *Pipeline) Release(ids []outbox.Identity) {
 
 // Publish hands rows to the sink that the sweep has reserved, claimed and read back. It blocks while there is no room in the
 // sweep's half of what may be in flight, and of what may wait for its status, so that a backlog in the table leaves fresh rows
-// their latency. When the context
-// ends first, the rest stays claimed and reserved by the caller, which releases it.
+// their latency. When the context ends first, the rest stays claimed and reserved by the caller, which releases it.
 func (p *Pipeline) Publish(ctx context.Context, rows []*outbox.Message) error {
 	for len(rows) > 0 {
 		if err := p.await(ctx, p.sweepRoom); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
-// mariaDBRelease is the environment variable that makes MariaDB stand for MariaDB118 in all tests when it is 11.8.
+// mariaDBRelease is the environment variable that makes MariaDB stand for that release in all tests: 11.8, see MariaDB118.
 const mariaDBRelease = "TEST_MARIADB"
 
 // installation is an installed database server: the program, the directory below which its data lives, and, for one that was
@@ -43,8 +43,8 @@ func install(ctx context.Context, name string) error {
 
 // findInstallation installs a server if it is missing. The flavor of what it returns is MySQL or MariaDB.
 func findInstallation(ctx context.Context, flavor Flavor) (installation, error) {
-	if flavor == MariaDB && os.Getenv(mariaDBRelease) == "11.8" {
-		flavor = MariaDB118
+	if release := os.Getenv(mariaDBRelease); flavor == MariaDB && release != "" {
+		flavor += Flavor("-" + release)
 	}
 	if flavor != MySQL && flavor != MariaDB && flavor != MariaDB118 {
 		return installation{}, fmt.Errorf("start a database: unknown flavor %q", flavor)

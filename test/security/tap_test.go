@@ -25,9 +25,6 @@ type tap struct {
 func newTap(t testing.TB, host, target string) *tap {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil && host != "127.0.0.1" {
-		t.Skipf("this system has no loopback address %s: %v", host, err)
-	}
 	testkit.Must(t, err)
 	p := &tap{listener: l, target: target}
 	p.group.Go(p.accept)
