@@ -1,13 +1,15 @@
 package canal
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
+
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // Two readers with one server id (A13). MariaDB throws the older one off, with error 4052. MySQL tells them apart by a UUID
@@ -57,30 +59,11 @@ func (r *Reader) checkID(ctx context.Context) {
 func otherReader(ctx context.Context, db *sql.DB, id uint32, name string) (other string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	rows, err := db.QueryContext(ctx, "SHOW REPLICAS")
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	columns, err := rows.Columns()
-	if err != nil {
-		return "", err
-	}
-	values, into := make([]sql.NullString, max(2, len(columns))), make([]any, len(columns))
-	for i := range columns {
-		into[i] = &values[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return "", err
-		}
-		// Server_Id and Host come first.
-		if values[0].String == strconv.FormatUint(uint64(id), 10) && values[1].String != name {
-			other = values[1].String
-			if other == "" {
-				other = "without a name" // an ordinary replica without report_host
-			}
+	replicas, err := server.Show(ctx, db, "SHOW REPLICAS")
+	for _, r := range replicas {
+		if r["server_id"] == strconv.FormatUint(uint64(id), 10) && r["host"] != name {
+			other = cmp.Or(r["host"], "without a name") // an ordinary replica without report_host
 		}
 	}
-	return other, rows.Err()
+	return other, err
 }

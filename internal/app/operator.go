@@ -28,7 +28,7 @@ type askServer interface {
 	Look(ctx context.Context) (server.Info, outbox.Position, error)
 	Earliest(ctx context.Context) (outbox.Position, error)
 	HasFile(ctx context.Context, p outbox.Position) (bool, error)
-	Files(ctx context.Context) ([]logFile, error)
+	Files(ctx context.Context) ([]server.File, error)
 }
 
 // Checkpoint returns the checkpoint and what is around it.

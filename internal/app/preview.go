@@ -20,12 +20,6 @@ const countPatience = 3 * time.Second
 // counter counts the rows of the mapped tables by status.
 type counter func(ctx context.Context) ([]table.Counts, error)
 
-// logFile is one file of the server's log.
-type logFile struct {
-	name string
-	size uint64
-}
-
 // preview says what a move would do.
 func (o *Operator) preview(ctx context.Context, info server.Info, from, to outbox.Position) admin.Preview {
 	p := admin.Preview{From: from, To: to, Notes: o.notes(ctx, info, from, to), Rows: []admin.PreviewRows{}}
@@ -80,7 +74,7 @@ func (o *Operator) distance(ctx context.Context, from, to outbox.Position, order
 		return unknown(err.Error())
 	}
 	index := func(p outbox.Position) int {
-		return slices.IndexFunc(files, func(f logFile) bool { return f.name == p.File })
+		return slices.IndexFunc(files, func(f server.File) bool { return f.Name == p.File })
 	}
 	i, j := index(from), index(to)
 	if i < 0 || j < 0 {
@@ -88,7 +82,7 @@ func (o *Operator) distance(ctx context.Context, from, to outbox.Position, order
 	}
 	n := int64(to.Offset) - int64(from.Offset)
 	for k := min(i, j); k < max(i, j); k++ {
-		n += int64(order) * int64(files[k].size)
+		n += int64(order) * int64(files[k].Size)
 	}
 	note = fmt.Sprintf("the new position is %d bytes %s in the log", int64(order)*n, where)
 	if i != j {
@@ -97,33 +91,8 @@ func (o *Operator) distance(ctx context.Context, from, to outbox.Position, order
 	return note, &n
 }
 
-// Files lists the server's log files, oldest first.
-func (a *asker) Files(ctx context.Context) (files []logFile, err error) {
-	rows, err := a.db.QueryContext(ctx, "SHOW BINARY LOGS")
-	if err != nil {
-		return nil, fmt.Errorf("list the binlog files: %w", err)
-	}
-	defer rows.Close()
-	names, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	if len(names) < 2 {
-		return nil, fmt.Errorf("list the binlog files: the server tells %d columns", len(names))
-	}
-	for rows.Next() {
-		var f logFile
-		into := []any{&f.name, &f.size}
-		for range names[2:] { // whether it is encrypted, on some versions
-			into = append(into, new(sql.RawBytes))
-		}
-		if err := rows.Scan(into...); err != nil {
-			return nil, err
-		}
-		files = append(files, f)
-	}
-	return files, rows.Err()
-}
+// Files lists the files of the server's log.
+func (a *asker) Files(ctx context.Context) ([]server.File, error) { return server.Files(ctx, a.db) }
 
 // countOnce binds the tables of a configuration and counts their rows, for a command that has no daemon.
 func countOnce(db *sql.DB, tables []config.Table) counter {

@@ -30,8 +30,8 @@ func says(t *testing.T, p admin.Preview, bytes *int64, words ...string) {
 // threeFiles is a server with three files; the tables do not answer.
 type threeFiles struct{ askServer }
 
-func (threeFiles) Files(context.Context) ([]logFile, error) {
-	return []logFile{{"b.000002", 1000}, {"b.000003", 500}, {"b.000004", 300}}, nil
+func (threeFiles) Files(context.Context) ([]server.File, error) {
+	return []server.File{{Name: "b.000002", Size: 1000}, {Name: "b.000003", Size: 500}, {Name: "b.000004", Size: 300}}, nil
 }
 
 // The way over whole files, what was purged, and a table that does not answer in time.

@@ -19,7 +19,7 @@ func (i Info) Check(ctx context.Context, db *sql.DB) ([]Finding, error) {
 	if !i.LogBin {
 		return findings, nil
 	}
-	status, err := table(ctx, db, i.endStatement())
+	status, err := Show(ctx, db, i.endStatement())
 	if err != nil {
 		return findings, fmt.Errorf("check the server: %w", err)
 	}

@@ -33,7 +33,7 @@ func (i Info) End(ctx context.Context, db *sql.DB) (outbox.Position, error) {
 			return outbox.Position{}, fmt.Errorf("read the end of the binlog: %w", err)
 		}
 	}
-	rows, err := table(ctx, db, i.endStatement())
+	rows, err := Show(ctx, db, i.endStatement())
 	if err != nil {
 		return outbox.Position{}, fmt.Errorf("read the end of the binlog: %w", err)
 	}
@@ -60,11 +60,11 @@ const firstOffset = 4
 // Earliest is the oldest position that can still be read. MySQL: with the purged GTIDs. MariaDB has no such set; there
 // GTIDs is empty and a resume goes by file.
 func (i Info) Earliest(ctx context.Context, db *sql.DB) (outbox.Position, error) {
-	logs, err := i.logs(ctx, db)
+	files, err := Files(ctx, db)
 	if err != nil {
 		return outbox.Position{}, err
 	}
-	p := outbox.Position{File: logs[0]["log_name"], Offset: firstOffset}
+	p := outbox.Position{File: files[0].Name, Offset: firstOffset}
 	if i.Flavor == outbox.MySQL && i.GTID {
 		if err := db.QueryRowContext(ctx, "SELECT @@GLOBAL.gtid_purged").Scan(&p.GTIDs); err != nil {
 			return outbox.Position{}, fmt.Errorf("read gtid_purged: %w", err)
@@ -77,36 +77,46 @@ func (i Info) Earliest(ctx context.Context, db *sql.DB) (outbox.Position, error)
 // HasFile reports whether the file of a position is still there and as long as the position says. false means a gap: it
 // was purged, or the server has lost what it had written.
 func (i Info) HasFile(ctx context.Context, db *sql.DB, p outbox.Position) (bool, error) {
-	logs, err := i.logs(ctx, db)
+	files, err := Files(ctx, db)
 	if err != nil {
 		return false, err
 	}
-	for _, log := range logs {
-		if log["log_name"] == p.File {
-			size, err := strconv.ParseUint(log["file_size"], 10, 64)
-			if err != nil {
-				return false, fmt.Errorf("the server gives %q as the size of %s", log["file_size"], p.File)
-			}
-			return p.Offset <= size, nil
+	for _, f := range files {
+		if f.Name == p.File {
+			return p.Offset <= f.Size, nil
 		}
 	}
 	return false, nil
 }
 
-func (i Info) logs(ctx context.Context, db *sql.DB) ([]map[string]string, error) {
-	logs, err := table(ctx, db, "SHOW BINARY LOGS")
+// File is one file of the server's log.
+type File struct {
+	Name string
+	Size uint64 // in bytes
+}
+
+// Files lists the files of the server's log, oldest first; there is at least one.
+func Files(ctx context.Context, db *sql.DB) (files []File, err error) {
+	logs, err := Show(ctx, db, "SHOW BINARY LOGS")
 	if err != nil {
 		return nil, fmt.Errorf("list the binlog files: %w", err)
 	}
-	if len(logs) == 0 {
+	for _, log := range logs {
+		size, err := strconv.ParseUint(log["file_size"], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("the server gives %q as the size of %s", log["file_size"], log["log_name"])
+		}
+		files = append(files, File{log["log_name"], size})
+	}
+	if len(files) == 0 {
 		return nil, errors.New("the server has no binlog files: set log_bin and restart it")
 	}
-	return logs, nil
+	return files, nil
 }
 
-// table reads a SHOW statement whose columns vary with the version: each row by lower-case column name, NULL as "".
-func table(ctx context.Context, db *sql.DB, statement string) ([]map[string]string, error) {
-	rows, err := db.QueryContext(ctx, statement)
+// Show reads a SHOW or EXPLAIN statement whose columns vary with the version: each row by lower-case column name, NULL as "".
+func Show(ctx context.Context, db *sql.DB, statement string, args ...any) ([]map[string]string, error) {
+	rows, err := db.QueryContext(ctx, statement, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -165,33 +165,10 @@ func orNone(key string) string {
 // explain is the access type in lower case, the index and the number of rows of one stretch's first page.
 func (t *Table) explain(ctx context.Context, db *sql.DB, at phase) (access, key, count string, err error) {
 	s := t.due(Cursor{phase: at}, DueQuery{Limit: maxRows})
-	rows, err := db.QueryContext(ctx, "EXPLAIN FORMAT=TRADITIONAL "+s.text.String(), s.args...)
-	if err != nil {
+	plan, err := server.Show(ctx, db, "EXPLAIN FORMAT=TRADITIONAL "+s.text.String(), s.args...)
+	if err != nil || len(plan) == 0 {
 		return "", "", "", err
 	}
-	defer rows.Close()
-	names, err := rows.Columns()
-	if err != nil {
-		return "", "", "", err
-	}
-	values, into := make([]sql.NullString, len(names)), make([]any, len(names))
-	for i := range values {
-		into[i] = &values[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return "", "", "", err
-		}
-	}
-	for i, name := range names {
-		switch strings.ToLower(name) {
-		case "type":
-			access = strings.ToLower(values[i].String)
-		case "key":
-			key = values[i].String
-		case "rows":
-			count = values[i].String
-		}
-	}
-	return access, key, count, rows.Err()
+	last := plan[len(plan)-1]
+	return strings.ToLower(last["type"]), last["key"], last["rows"], nil
 }
