@@ -1,12 +1,12 @@
-// Package ack carries verdicts home: the broker's acknowledgements into the journal, together with the checkpoint they
-// allow, and every verdict into the table in batched status updates.
+// Package ack carries completions home: the broker's acknowledgements into the journal, together with the checkpoint they
+// allow, and every completion into the table in batched status updates.
 //
 // Guarantees:
 //   - A sent row counts as settled only in the batch that journals it: the checkpoint never covers a sent row that a
 //     restart would not know of. When that batch fails, Run ends with the error and nothing is journalled any more.
-//   - A row leaves the journal and the registry only when the table has confirmed its verdict, so nobody publishes it
+//   - A row leaves the journal and the registry only when the table has confirmed its completion, so nobody publishes it
 //     again meanwhile. A database that is away delays this and loses nothing.
-//   - A row whose verdict the table refuses for its data, or whose lock somebody holds, holds up no other row.
+//   - A row whose completion the table refuses for its data, or whose lock somebody holds, holds up no other row.
 //
 // Run owns two goroutines, its own (journal) and one for the table; both have ended when it returns. The journal never
 // waits for the table.
@@ -30,40 +30,40 @@ import (
 // block.
 type Progress interface {
 	// Settled takes rows as settled: sent ones right before the Commit that journals them, others when they are final in
-	// the table or let go.
-	Settled([]outbox.Settlement)
+	// the table or deferred.
+	Settled([]outbox.Completion)
 	// Checkpoint is the low-water mark, and whether it moved since the last call.
 	Checkpoint() (at outbox.Position, moved bool)
-	// Confirmed releases rows from the registry: the table has their verdict, or they are let go.
-	Confirmed([]outbox.Settlement)
+	// Confirmed releases rows from the registry: the table has their completion, or they are deferred.
+	Confirmed([]outbox.Completion)
 }
 
 // Journal is the durable memory of sent rows that the table does not show as SENT yet.
 type Journal interface {
 	// Commit removes confirmed, adds sent and moves the checkpoint (nil: leaves it) in one synced batch. It is never called
 	// concurrently. An error means that nothing may be assumed and that the process must stop.
-	Commit(sent []outbox.Settlement, confirmed []outbox.Identity, checkpoint *outbox.Position) error
+	Commit(sent []outbox.Completion, confirmed []outbox.Identity, checkpoint *outbox.Position) error
 }
 
-// Marker writes verdicts to the tables.
+// Marker writes completions to the tables.
 type Marker interface {
-	// Apply writes a batch of at most 500 rows of one table, sorted by primary key. A nil error: every settlement that is
+	// Apply writes a batch of at most 500 rows of one table, sorted by primary key. A nil error: every completion that is
 	// not in the list is final in the table (written, final already, or the row is gone); locked ones in it are applied
 	// again. An error: nothing is known of the batch, which is applied again. It is never called concurrently.
-	Apply(ctx context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error)
+	Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Unwritable, error)
 }
 
 // Config holds the rhythm; zero values take the defaults.
 type Config struct {
 	CommitEvery  time.Duration  // least time between two journal commits; 5 ms
-	MarkEvery    time.Duration  // longest wait of a verdict for its batch to fill; 20 ms
+	MarkEvery    time.Duration  // longest wait of a completion for its batch to fill; 20 ms
 	FlushTimeout time.Duration  // for what is queued when Run is told to end; 10 s
 	Retry        outbox.Backoff // between attempts while the database is away; 100 ms doubled to 5 s
 	Random       func() float64 // jitter, in [0,1); math/rand
 }
 
 const (
-	markBatch = 500 // rows in one status update, and verdicts that are worth one at once (design 1, Writing rules)
+	markBatch = 500 // rows in one status update, and completions that are worth one at once (design 1, Writing rules)
 
 	checkpointEvery = time.Second // a checkpoint that moved, or confirmed entries, wait no longer for a commit
 
@@ -81,7 +81,7 @@ type Acker struct {
 	metrics  *metrics
 
 	sent  *queue // acknowledged, not journalled yet
-	marks *lanes // for the tables: journalled sent rows and all other verdicts
+	marks *lanes // for the tables: journalled sent rows and all other completions
 
 	confirmedLock sync.Mutex
 	confirmed     []outbox.Identity // SENT in the table, still in the journal
@@ -118,13 +118,13 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Add takes verdicts over; it never blocks. The slice is not kept.
-func (a *Acker) Add(list []outbox.Settlement) {
+// Add takes completions over; it never blocks. The slice is not kept.
+func (a *Acker) Add(list []outbox.Completion) {
 	a.pending.Add(int64(len(list)))
 	for len(list) > 0 {
 		// Runs of one kind go in one piece: the usual list is one run.
-		n, isSent := 1, list[0].Verdict == outbox.VerdictSent
-		for n < len(list) && (list[n].Verdict == outbox.VerdictSent) == isSent {
+		n, isSent := 1, list[0].Action == outbox.ActionMarkSent
+		for n < len(list) && (list[n].Action == outbox.ActionMarkSent) == isSent {
 			n++
 		}
 		if isSent {
@@ -136,10 +136,10 @@ func (a *Acker) Add(list []outbox.Settlement) {
 	}
 }
 
-// Pending is the number of verdicts that neither the table has confirmed nor it has refused as unwritable.
+// Pending is the number of completions that neither the table has confirmed nor it has refused as unwritable.
 func (a *Acker) Pending() int { return int(a.pending.Load()) }
 
-// Troubles says why verdicts do not get into the tables, a line for each table and cause; empty when they do. For status.
+// Troubles says why completions do not get into the tables, a line for each table and cause; empty when they do. For status.
 func (a *Acker) Troubles() []string { return a.marks.troubles() }
 
 // Run works until ctx ends, by when the caller has drained the pipeline; it then flushes what is queued for at most
@@ -180,7 +180,7 @@ func (a *Acker) flush(work context.Context) error {
 		return err
 	}
 	if left := a.marks.len(); left > 0 {
-		a.log.Warn("stopped before every verdict was written to the table: sent rows are in the journal and are written at "+
+		a.log.Warn("stopped before every completion was written to the table: sent rows are in the journal and are written at "+
 			"the next start, all others are published again", zap.Int("rows", left))
 	}
 	return nil
@@ -190,7 +190,7 @@ func (a *Acker) flush(work context.Context) error {
 // the reader has not started. With the first attempt that fails it leaves the rest to Run: the database may be back only
 // behind another server, and that is for the reader to find out. Entries that cannot be written stay in the journal and in
 // the registry.
-func (a *Acker) Replay(ctx context.Context, entries []outbox.Settlement) error {
+func (a *Acker) Replay(ctx context.Context, entries []outbox.Completion) error {
 	a.pending.Add(int64(len(entries)))
 	a.marks.add(entries)
 	for a.marks.len() > 0 && !a.marks.troubled() && a.markNext(ctx, ctx, 0) {

@@ -27,7 +27,7 @@ func wantCalls(t *testing.T, got []string, want ...string) {
 func TestD04_SentIsJournalledWithTheCheckpointBeforeTheTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, newWorld())
-		b.Add([]outbox.Settlement{settlement(shop, 1, outbox.VerdictSent)})
+		b.Add([]outbox.Completion{completion(shop, 1, outbox.ActionMarkSent)})
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		wantCalls(t, b.trace(),
@@ -47,19 +47,19 @@ func TestD04_SentIsJournalledWithTheCheckpointBeforeTheTable(t *testing.T) {
 }
 
 func TestRefusedRowsAreSettledOnlyWhenTheTableHasThem(t *testing.T) {
-	for _, v := range []outbox.Verdict{outbox.VerdictRetry, outbox.VerdictFailed, outbox.VerdictRelease} {
+	for _, v := range []outbox.Action{outbox.ActionRetry, outbox.ActionFail, outbox.ActionRelease} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
 			var away atomic.Bool
 			away.Store(true)
-			w.onApply = func(context.Context, []outbox.Settlement) ([]outbox.Unwritable, error) {
+			w.onApply = func(context.Context, []outbox.Completion) ([]outbox.Unwritable, error) {
 				if away.Load() {
 					return nil, errors.New("server has gone away")
 				}
 				return nil, nil
 			}
 			b := start(t, w)
-			b.Add([]outbox.Settlement{settlement(shop, 1, v)})
+			b.Add([]outbox.Completion{completion(shop, 1, v)})
 			time.Sleep(50 * time.Millisecond)
 			synctest.Wait()
 			wantCalls(t, b.trace(), "apply [1] false")
@@ -78,20 +78,20 @@ func TestC03_FailedCommitEndsRunAndNothingIsWrittenAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		broken := errors.New("disk full")
-		w.onCommit = func(sent []outbox.Settlement) error {
+		w.onCommit = func(sent []outbox.Completion) error {
 			if slices.Contains(names(sent), "2") {
 				return broken
 			}
 			return nil
 		}
-		w.onApply = func(ctx context.Context, _ []outbox.Settlement) ([]outbox.Unwritable, error) {
+		w.onApply = func(ctx context.Context, _ []outbox.Completion) ([]outbox.Unwritable, error) {
 			<-ctx.Done() // a statement is on its way: the end must not wait for it
 			return nil, ctx.Err()
 		}
 		b := start(t, w)
-		b.Add([]outbox.Settlement{settlement(shop, 1, outbox.VerdictSent)})
+		b.Add([]outbox.Completion{completion(shop, 1, outbox.ActionMarkSent)})
 		time.Sleep(time.Second)
-		b.Add([]outbox.Settlement{settlement(shop, 2, outbox.VerdictSent)})
+		b.Add([]outbox.Completion{completion(shop, 2, outbox.ActionMarkSent)})
 		began := time.Now()
 		if err := <-b.end; !errors.Is(err, broken) {
 			t.Fatalf("Run ended with %v", err)
@@ -108,7 +108,7 @@ func TestCommitsAtOnceWhenIdleAndPacedUnderLoad(t *testing.T) {
 		b := start(t, newWorld())
 		begin := time.Now()
 		for n := range 100 {
-			b.Add([]outbox.Settlement{settlement(shop, n, outbox.VerdictSent)})
+			b.Add([]outbox.Completion{completion(shop, n, outbox.ActionMarkSent)})
 			synctest.Wait()
 			time.Sleep(time.Millisecond)
 		}
@@ -152,8 +152,8 @@ func TestD26_StopFlushesJournalAndTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		b := start(t, w)
-		b.Add(settlements(shop, 1, 1200, outbox.VerdictSent))
-		b.Add(settlements(shop, 1201, 1300, outbox.VerdictRetry))
+		b.Add(completions(shop, 1, 1200, outbox.ActionMarkSent))
+		b.Add(completions(shop, 1201, 1300, outbox.ActionRetry))
 		if err := b.close(); err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func TestD26_StopFlushesJournalAndTable(t *testing.T) {
 func TestStopDoesNotCutTheStatementOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.onApply = func(ctx context.Context, _ []outbox.Settlement) ([]outbox.Unwritable, error) {
+		w.onApply = func(ctx context.Context, _ []outbox.Completion) ([]outbox.Unwritable, error) {
 			select {
 			case <-ctx.Done():
 				return nil, ctx.Err()
@@ -175,7 +175,7 @@ func TestStopDoesNotCutTheStatementOnItsWay(t *testing.T) {
 			}
 		}
 		b := start(t, w)
-		b.Add([]outbox.Settlement{settlement(shop, 1, outbox.VerdictSent)})
+		b.Add([]outbox.Completion{completion(shop, 1, outbox.ActionMarkSent)})
 		time.Sleep(time.Second) // the statement is on its way
 		if err := b.close(); err != nil {
 			t.Fatal(err)
@@ -189,12 +189,12 @@ func TestStopDoesNotCutTheStatementOnItsWay(t *testing.T) {
 func TestStopIsBoundedWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.onApply = func(ctx context.Context, _ []outbox.Settlement) ([]outbox.Unwritable, error) {
+		w.onApply = func(ctx context.Context, _ []outbox.Completion) ([]outbox.Unwritable, error) {
 			<-ctx.Done() // a connection that has gone silent
 			return nil, ctx.Err()
 		}
 		b := start(t, w)
-		b.Add(settlements(shop, 1, 700, outbox.VerdictSent))
+		b.Add(completions(shop, 1, 700, outbox.ActionMarkSent))
 		time.Sleep(time.Second)
 		began := time.Now()
 		if err := b.close(); err != nil {

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world stands for everything around an Acker and keeps the sequence of calls. Function fields, when set, decide the
 // answers; they are called without the lock.
 type world struct {
-	onCommit func(sent []outbox.Settlement) error
-	onApply  func(ctx context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error)
+	onCommit func(sent []outbox.Completion) error
+	onApply  func(ctx context.Context, batch []outbox.Completion) ([]outbox.Unwritable, error)
 
 	mu         sync.Mutex
 	calls      []string
@@ -50,26 +50,26 @@ func (w *world) note(format string, args ...any) {
 	w.calls = append(w.calls, fmt.Sprintf(format, args...))
 }
 
-func names(list []outbox.Settlement) (out []string) {
+func names(list []outbox.Completion) (out []string) {
 	for _, s := range list {
 		out = append(out, s.ID)
 	}
 	return out
 }
 
-func (w *world) Settled(list []outbox.Settlement) {
+func (w *world) Settled(list []outbox.Completion) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.note("settled %v", names(list))
 	for _, s := range list {
 		w.settled[s.Identity]++
-		if s.Verdict == outbox.VerdictSent {
+		if s.Action == outbox.ActionMarkSent {
 			w.moved = true
 		}
 	}
 }
 
-func (w *world) Confirmed(list []outbox.Settlement) {
+func (w *world) Confirmed(list []outbox.Completion) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.note("confirmed %v", names(list))
@@ -86,7 +86,7 @@ func (w *world) Checkpoint() (outbox.Position, bool) {
 	return outbox.Position{File: "binlog.000001", Offset: uint64(len(w.settled))}, moved
 }
 
-func (w *world) Commit(sent []outbox.Settlement, confirmed []outbox.Identity, at *outbox.Position) error {
+func (w *world) Commit(sent []outbox.Completion, confirmed []outbox.Identity, at *outbox.Position) error {
 	if w.onCommit != nil {
 		if err := w.onCommit(sent); err != nil {
 			return err
@@ -105,14 +105,14 @@ func (w *world) Commit(sent []outbox.Settlement, confirmed []outbox.Identity, at
 	return nil
 }
 
-func (w *world) Apply(ctx context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error) {
+func (w *world) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Unwritable, error) {
 	w.mu.Lock()
 	w.applying++
 	if w.applying > 1 {
 		w.note("two Apply at once")
 	}
 	for _, s := range batch {
-		if s.Verdict == outbox.VerdictSent && !w.journal[s.Identity] {
+		if s.Action == outbox.ActionMarkSent && !w.journal[s.Identity] {
 			w.note("sent row %s is marked before it is journalled", s.ID)
 		}
 	}
@@ -196,15 +196,15 @@ func (b *bench) metric(t *testing.T, name string) float64 {
 	return 0
 }
 
-func settlement(table string, n int, v outbox.Verdict) outbox.Settlement {
+func completion(table string, n int, v outbox.Action) outbox.Completion {
 	id := strconv.Itoa(n)
 	ident := outbox.Identity{Table: table, ID: id, MessageID: "m" + id}
-	return outbox.Settlement{Identity: ident, Verdict: v, Message: &outbox.Message{Identity: ident, Since: time.Now()}}
+	return outbox.Completion{Identity: ident, Action: v, Message: &outbox.Message{Identity: ident, Since: time.Now()}}
 }
 
-func settlements(table string, from, to int, v outbox.Verdict) (out []outbox.Settlement) {
+func completions(table string, from, to int, v outbox.Action) (out []outbox.Completion) {
 	for n := from; n <= to; n++ {
-		out = append(out, settlement(table, n, v))
+		out = append(out, completion(table, n, v))
 	}
 	return out
 }

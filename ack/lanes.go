@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// lanes holds verdicts for the marker, one lane for each table: a status update concerns one table anyway, and a table that
+// lanes holds completions for the marker, one lane for each table: a status update concerns one table anyway, and a table that
 // cannot be written (an ALTER holds its lock, a grant is missing) must not hold up the others. Rows that somebody has locked
 // have a second lane beside their table's, for the same reason.
 type lanes struct {
@@ -27,7 +27,7 @@ type laneKey struct {
 }
 
 type lane struct {
-	items    []outbox.Settlement
+	items    []outbox.Completion
 	since    time.Time // when the oldest item came
 	failures int       // attempts since the last that worked
 	why      string    // of the last failure
@@ -39,7 +39,7 @@ func newLanes() *lanes {
 	return &lanes{signal: make(chan struct{}, 1), lanes: map[laneKey]*lane{}, failing: map[bool]int{}}
 }
 
-func (l *lanes) add(list []outbox.Settlement) {
+func (l *lanes) add(list []outbox.Completion) {
 	if len(list) == 0 {
 		return
 	}
@@ -68,7 +68,7 @@ func (l *lanes) lane(key laneKey) *lane {
 // next waits for a batch of one lane: markBatch rows, or what is there when the oldest has waited for patience, but never
 // before the lane's next attempt is due. It reports false when ctx ends first. The batch is the caller's until it is
 // answered by failed or worked.
-func (l *lanes) next(ctx context.Context, patience time.Duration) (key laneKey, batch []outbox.Settlement, ok bool) {
+func (l *lanes) next(ctx context.Context, patience time.Duration) (key laneKey, batch []outbox.Completion, ok bool) {
 	for ctx.Err() == nil {
 		key, batch, wait := l.poll(time.Now(), patience)
 		if len(batch) > 0 {
@@ -89,7 +89,7 @@ func (l *lanes) next(ctx context.Context, patience time.Duration) (key laneKey, 
 
 // poll takes the batch that has been due for longest. When none is due, wait is the time until one is; 0 when all lanes are
 // empty.
-func (l *lanes) poll(now time.Time, patience time.Duration) (key laneKey, batch []outbox.Settlement, wait time.Duration) {
+func (l *lanes) poll(now time.Time, patience time.Duration) (key laneKey, batch []outbox.Completion, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var first time.Time
@@ -118,7 +118,7 @@ func (l *lanes) poll(now time.Time, patience time.Duration) (key laneKey, batch 
 
 // failed puts a batch to the head of a lane: its own, or that of the locked rows. retry gives the wait after that many
 // failures in a row before this one. It reports whether this is the first lane of its kind to fail.
-func (l *lanes) failed(key laneKey, batch []outbox.Settlement, why string, retry func(failures int) time.Duration) (first bool) {
+func (l *lanes) failed(key laneKey, batch []outbox.Completion, why string, retry func(failures int) time.Duration) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.lane(key)

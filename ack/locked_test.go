@@ -13,8 +13,8 @@ import (
 )
 
 // lockedRows answers that some rows are behind a lock while held says so.
-func lockedRows(held *atomic.Bool, ids ...string) func(context.Context, []outbox.Settlement) ([]outbox.Unwritable, error) {
-	return func(ctx context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error) {
+func lockedRows(held *atomic.Bool, ids ...string) func(context.Context, []outbox.Completion) ([]outbox.Unwritable, error) {
+	return func(ctx context.Context, batch []outbox.Completion) ([]outbox.Unwritable, error) {
 		if !held.Load() {
 			return nil, nil
 		}
@@ -37,11 +37,11 @@ func TestD07_LockedRowHoldsUpNoOther(t *testing.T) {
 		b := start(t, w)
 		const n = 1000
 		for i := range n {
-			b.Add([]outbox.Settlement{settlement(shop, i, outbox.VerdictSent)})
+			b.Add([]outbox.Completion{completion(shop, i, outbox.ActionMarkSent)})
 			time.Sleep(100 * time.Millisecond)
 		}
 		synctest.Wait()
-		if len(w.confirmed) != n-1 || b.Pending() != 1 || w.confirmed[settlement(shop, 0, outbox.VerdictSent).Identity] != 0 {
+		if len(w.confirmed) != n-1 || b.Pending() != 1 || w.confirmed[completion(shop, 0, outbox.ActionMarkSent).Identity] != 0 {
 			t.Fatalf("confirmed %d of %d, %d pending", len(w.confirmed), n, b.Pending())
 		}
 		if got := fmt.Sprint(b.Troubles()); !strings.Contains(got, shop+": the statuses of 1 row(s) wait for locks") {
@@ -78,7 +78,7 @@ func TestD07_StartDoesNotWaitForALock(t *testing.T) {
 		held.Store(true)
 		w.onApply = lockedRows(&held, "3")
 		b := build(w)
-		entries := settlements(shop, 1, 5, outbox.VerdictSent)
+		entries := completions(shop, 1, 5, outbox.ActionMarkSent)
 		for _, e := range entries {
 			w.journal[e.Identity] = true
 		}
@@ -109,17 +109,17 @@ func TestD07_OutageBesideALockIsLogged(t *testing.T) {
 		w := newWorld()
 		var held, away atomic.Bool
 		held.Store(true)
-		w.onApply = func(ctx context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error) {
+		w.onApply = func(ctx context.Context, batch []outbox.Completion) ([]outbox.Unwritable, error) {
 			if away.Load() {
 				return nil, errGone
 			}
 			return lockedRows(&held, "1")(ctx, batch)
 		}
 		b := start(t, w)
-		b.Add(settlements(shop, 1, 1, outbox.VerdictSent))
+		b.Add(completions(shop, 1, 1, outbox.ActionMarkSent))
 		time.Sleep(time.Second)
 		away.Store(true)
-		b.Add(settlements(shop, 2, 2, outbox.VerdictSent))
+		b.Add(completions(shop, 2, 2, outbox.ActionMarkSent))
 		time.Sleep(time.Second)
 		if got := b.logs.FilterMessageSnippet("cannot write statuses").Len(); got != 1 {
 			t.Errorf("%d warnings", got)

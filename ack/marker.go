@@ -11,7 +11,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// markLoop writes verdicts to the tables until ctx ends; work bounds the statements.
+// markLoop writes completions to the tables until ctx ends; work bounds the statements.
 func (a *Acker) markLoop(ctx, work context.Context) {
 	for a.markNext(ctx, work, a.cfg.MarkEvery) {
 	}
@@ -54,7 +54,7 @@ func (a *Acker) markNext(ctx, work context.Context, patience time.Duration) bool
 func (a *Acker) pause(n int) time.Duration { return a.cfg.Retry.Delay(n, a.cfg.Random()) }
 
 // postpone leaves rows behind somebody's lock for later.
-func (a *Acker) postpone(lane laneKey, rows []outbox.Settlement) {
+func (a *Acker) postpone(lane laneKey, rows []outbox.Completion) {
 	if a.marks.failed(lane, rows, "", a.pause) {
 		a.log.Warn("another session holds the locks of outbox rows: their statuses wait for it, those of other rows do not; "+
 			"find the transaction that does not end", append(rowFields(rows[0]), zap.Int("rows", len(rows)))...)
@@ -63,13 +63,13 @@ func (a *Acker) postpone(lane laneKey, rows []outbox.Settlement) {
 
 // byPrimaryKey orders rows as the server locks them, so that two writers of a status do not wait for each other in a
 // circle (failure D07). Integer keys are digits: the shorter one is the smaller.
-func byPrimaryKey(x, y outbox.Settlement) int {
+func byPrimaryKey(x, y outbox.Completion) int {
 	return cmp.Or(cmp.Compare(len(x.ID), len(y.ID)), cmp.Compare(x.ID, y.ID))
 }
 
 // apply makes one attempt for one batch and, when the table answered, draws the consequences for journal and registry. It
 // returns the rows that somebody has locked: they have no consequences yet.
-func (a *Acker) apply(work context.Context, batch []outbox.Settlement) (locked []outbox.Settlement, err error) {
+func (a *Acker) apply(work context.Context, batch []outbox.Completion) (locked []outbox.Completion, err error) {
 	ctx, cancel := context.WithTimeout(work, applyTimeout)
 	defer cancel()
 	refused, err := a.marker.Apply(ctx, batch)
@@ -81,22 +81,22 @@ func (a *Acker) apply(work context.Context, batch []outbox.Settlement) (locked [
 	for _, u := range refused {
 		if u.Locked {
 			waiting[u.Identity] = true
-			locked = append(locked, u.Settlement)
+			locked = append(locked, u.Completion)
 			continue
 		}
 		unwritable[u.Identity] = true
 		a.reportUnwritable(u)
 	}
-	a.conclude(slices.DeleteFunc(batch, func(s outbox.Settlement) bool { return waiting[s.Identity] }), unwritable)
+	a.conclude(slices.DeleteFunc(batch, func(s outbox.Completion) bool { return waiting[s.Identity] }), unwritable)
 	return locked, nil
 }
 
-// conclude draws the consequences of verdicts that the table has, or never takes.
-func (a *Acker) conclude(batch []outbox.Settlement, unwritable map[outbox.Identity]bool) {
+// conclude draws the consequences of completions that the table has, or never takes.
+func (a *Acker) conclude(batch []outbox.Completion, unwritable map[outbox.Identity]bool) {
 	var journalled []outbox.Identity
-	settled, final := make([]outbox.Settlement, 0, len(batch)), make([]outbox.Settlement, 0, len(batch))
+	settled, final := make([]outbox.Completion, 0, len(batch)), make([]outbox.Completion, 0, len(batch))
 	for _, s := range batch {
-		if s.Verdict == outbox.VerdictSent {
+		if s.Action == outbox.ActionMarkSent {
 			if unwritable[s.Identity] {
 				continue // the broker has it: it stays in the journal and in the registry, so that it is never sent again
 			}
@@ -109,7 +109,7 @@ func (a *Acker) conclude(batch []outbox.Settlement, unwritable map[outbox.Identi
 			a.count(s)
 		}
 	}
-	// The journal must hear of it before the registry lets the row go: afterwards it may be published anew, and the entry
+	// The journal must hear of it before the registry defers the row: afterwards it may be published anew, and the entry
 	// of that second publish must not be the one removed.
 	a.addConfirmed(journalled)
 	if len(settled) > 0 {
@@ -121,16 +121,16 @@ func (a *Acker) conclude(batch []outbox.Settlement, unwritable map[outbox.Identi
 	a.pending.Add(-int64(len(batch)))
 }
 
-// count records a verdict that the table has now.
-func (a *Acker) count(s outbox.Settlement) {
-	switch s.Verdict {
-	case outbox.VerdictRetry:
+// count records a completion that the table has now.
+func (a *Acker) count(s outbox.Completion) {
+	switch s.Action {
+	case outbox.ActionRetry:
 		a.metrics.retries.Inc()
-	case outbox.VerdictFailed:
+	case outbox.ActionFail:
 		a.metrics.failed(s.Class).Inc()
 		a.log.Warn("message failed for good; mend the cause and retry or discard it", append(rowFields(s),
 			zap.Stringer("class", s.Class), zap.String("reason", s.Reason))...)
-	case outbox.VerdictSent:
+	case outbox.ActionMarkSent:
 		if m := s.Message; m != nil { // what the journal held at the start has none
 			a.metrics.settleSeconds.Observe(max(0, time.Since(m.Since).Seconds()))
 		}
@@ -138,9 +138,9 @@ func (a *Acker) count(s outbox.Settlement) {
 }
 
 func (a *Acker) reportUnwritable(u outbox.Unwritable) {
-	a.metrics.unwritable.WithLabelValues(u.Verdict.String()).Inc()
-	fields := append(rowFields(u.Settlement), zap.Stringer("verdict", u.Verdict), zap.String("reason", u.Reason))
-	if u.Verdict == outbox.VerdictSent {
+	a.metrics.unwritable.WithLabelValues(u.Action.String()).Inc()
+	fields := append(rowFields(u.Completion), zap.Stringer("action", u.Action), zap.String("reason", u.Reason))
+	if u.Action == outbox.ActionMarkSent {
 		a.metrics.unwritableRows.Inc()
 		a.log.Error("the table refuses to show a published message as sent; it stays in the journal and is not published "+
 			"again: mend the table or the row, the status is written at the next start", fields...)
@@ -150,6 +150,6 @@ func (a *Acker) reportUnwritable(u outbox.Unwritable) {
 		"again by the sweep: mend the table or the row", fields...)
 }
 
-func rowFields(s outbox.Settlement) []zap.Field {
+func rowFields(s outbox.Completion) []zap.Field {
 	return []zap.Field{zap.String("table", s.Table), zap.String("id", s.ID), zap.String("message_id", s.MessageID)}
 }

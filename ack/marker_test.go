@@ -21,13 +21,13 @@ func TestBatchesAreFullOrTwentyMillisecondsOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		var at []time.Time
-		w.onApply = func(context.Context, []outbox.Settlement) ([]outbox.Unwritable, error) {
+		w.onApply = func(context.Context, []outbox.Completion) ([]outbox.Unwritable, error) {
 			at = append(at, time.Now())
 			return nil, nil
 		}
 		b := start(t, w)
 		begin := time.Now()
-		b.Add(settlements(shop, 1, 600, outbox.VerdictRetry))
+		b.Add(completions(shop, 1, 600, outbox.ActionRetry))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if !slices.Equal(w.applySizes, []int{500, 100}) {
@@ -46,7 +46,7 @@ func TestD07_BatchesAreInPrimaryKeyOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, newWorld())
 		for _, n := range []int{10, 9, 100, 2} {
-			b.Add([]outbox.Settlement{settlement(shop, n, outbox.VerdictFailed)})
+			b.Add([]outbox.Completion{completion(shop, n, outbox.ActionFail)})
 		}
 		if err := b.close(); err != nil {
 			t.Fatal(err)
@@ -62,7 +62,7 @@ func TestDatabaseAwayForAnHourThenBack(t *testing.T) {
 		w := newWorld()
 		var away atomic.Bool
 		away.Store(true)
-		w.onApply = func(context.Context, []outbox.Settlement) ([]outbox.Unwritable, error) {
+		w.onApply = func(context.Context, []outbox.Completion) ([]outbox.Unwritable, error) {
 			if away.Load() {
 				return nil, errGone
 			}
@@ -70,7 +70,7 @@ func TestDatabaseAwayForAnHourThenBack(t *testing.T) {
 		}
 		b := start(t, w)
 		for n := range 3600 {
-			b.Add([]outbox.Settlement{settlement(shop, n, outbox.VerdictSent)})
+			b.Add([]outbox.Completion{completion(shop, n, outbox.ActionMarkSent)})
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
@@ -99,7 +99,7 @@ func TestDatabaseAwayForAnHourThenBack(t *testing.T) {
 func TestD08_OneLockedTableHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.onApply = func(_ context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error) {
+		w.onApply = func(_ context.Context, batch []outbox.Completion) ([]outbox.Unwritable, error) {
 			if batch[0].Table == "shop.locked" {
 				return nil, errGone
 			}
@@ -107,8 +107,8 @@ func TestD08_OneLockedTableHoldsUpNoOther(t *testing.T) {
 		}
 		b := start(t, w)
 		for n := range 100 {
-			b.Add([]outbox.Settlement{
-				settlement("shop.locked", n, outbox.VerdictSent), settlement("shop.free", n, outbox.VerdictSent),
+			b.Add([]outbox.Completion{
+				completion("shop.locked", n, outbox.ActionMarkSent), completion("shop.free", n, outbox.ActionMarkSent),
 			})
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -127,11 +127,11 @@ func TestD08_OneLockedTableHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func refuse(ids ...string) func(context.Context, []outbox.Settlement) ([]outbox.Unwritable, error) {
-	return func(_ context.Context, batch []outbox.Settlement) (out []outbox.Unwritable, _ error) {
+func refuse(ids ...string) func(context.Context, []outbox.Completion) ([]outbox.Unwritable, error) {
+	return func(_ context.Context, batch []outbox.Completion) (out []outbox.Unwritable, _ error) {
 		for _, s := range batch {
 			if slices.Contains(ids, s.ID) {
-				out = append(out, outbox.Unwritable{Settlement: s, Reason: "Data too long for column 'broker_id'"})
+				out = append(out, outbox.Unwritable{Completion: s, Reason: "Data too long for column 'broker_id'"})
 			}
 		}
 		return out, nil
@@ -143,10 +143,10 @@ func TestP8_UnwritableSentRowStaysInJournalAndRegistry(t *testing.T) {
 		w := newWorld()
 		w.onApply = refuse("2")
 		b := start(t, w)
-		b.Add(settlements(shop, 1, 3, outbox.VerdictSent))
+		b.Add(completions(shop, 1, 3, outbox.ActionMarkSent))
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		bad := settlement(shop, 2, outbox.VerdictSent).Identity
+		bad := completion(shop, 2, outbox.ActionMarkSent).Identity
 		if w.confirmed[bad] != 0 || len(w.confirmed) != 2 || !w.journal[bad] || len(w.journal) != 1 {
 			t.Fatalf("confirmed %v, journal %v", w.confirmed, w.journal)
 		}
@@ -166,12 +166,12 @@ func TestP8_UnwritableSentRowStaysInJournalAndRegistry(t *testing.T) {
 	})
 }
 
-func TestUnwritableRefusalIsLetGo(t *testing.T) {
+func TestUnwritableRefusalIsDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.onApply = refuse("2")
 		b := start(t, w)
-		b.Add(settlements(shop, 1, 3, outbox.VerdictFailed))
+		b.Add(completions(shop, 1, 3, outbox.ActionFail))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		wantCalls(t, b.trace(), "apply [1 2 3] true", "settled [1 2 3]", "confirmed [1 2 3]")
@@ -188,7 +188,7 @@ func TestReplayConfirmsInChunksAndKeepsTheUnwritable(t *testing.T) {
 	w := newWorld()
 	w.onApply = refuse("777")
 	b := build(w)
-	entries := settlements(shop, 1, 1100, outbox.VerdictSent)
+	entries := completions(shop, 1, 1100, outbox.ActionMarkSent)
 	for i := range entries {
 		entries[i].Message = nil
 		w.journal[entries[i].Identity] = true
@@ -209,14 +209,14 @@ func TestReplayLeavesToRunWhatTheDatabaseDoesNotTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		fails := 3
-		w.onApply = func(context.Context, []outbox.Settlement) ([]outbox.Unwritable, error) {
+		w.onApply = func(context.Context, []outbox.Completion) ([]outbox.Unwritable, error) {
 			if fails--; fails >= 0 {
 				return nil, errGone
 			}
 			return nil, nil
 		}
 		b := build(w)
-		entries := settlements(shop, 1, 3, outbox.VerdictSent)
+		entries := completions(shop, 1, 3, outbox.ActionMarkSent)
 		for _, e := range entries {
 			w.journal[e.Identity] = true
 		}
@@ -240,31 +240,31 @@ func TestReplayLeavesToRunWhatTheDatabaseDoesNotTake(t *testing.T) {
 func TestReplayEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := build(newWorld()).Replay(ctx, settlements(shop, 1, 3, outbox.VerdictSent)); !errors.Is(err, context.Canceled) {
+	if err := build(newWorld()).Replay(ctx, completions(shop, 1, 3, outbox.ActionMarkSent)); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 }
 
-// Whatever fails and whatever the table refuses, every verdict is settled once and confirmed once, and only the sent rows
+// Whatever fails and whatever the table refuses, every completion is settled once and confirmed once, and only the sent rows
 // that cannot be written are left in the journal.
-func TestEveryVerdictIsSettledOnceWhateverFails(t *testing.T) {
+func TestEveryCompletionIsSettledOnceWhateverFails(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		list := []outbox.Settlement{}
+		list := []outbox.Completion{}
 		bad := map[outbox.Identity]bool{}
 		for n := range rapid.IntRange(1, 60).Draw(r, "rows") {
-			s := settlement(rapid.SampledFrom([]string{"a", "b"}).Draw(r, "table"), n,
-				outbox.Verdict(rapid.IntRange(0, 3).Draw(r, "verdict")))
+			s := completion(rapid.SampledFrom([]string{"a", "b"}).Draw(r, "table"), n,
+				outbox.Action(rapid.IntRange(0, 3).Draw(r, "action")))
 			bad[s.Identity] = rapid.IntRange(0, 9).Draw(r, "bad") == 0
 			list = append(list, s)
 		}
 		fails := rapid.SliceOfN(rapid.Bool(), 40, 40).Draw(r, "fails")
-		synctest.Test(t, func(t *testing.T) { runVerdicts(t, list, bad, fails) })
+		synctest.Test(t, func(t *testing.T) { runCompletions(t, list, bad, fails) })
 	})
 }
 
-func runVerdicts(t *testing.T, list []outbox.Settlement, bad map[outbox.Identity]bool, fails []bool) {
+func runCompletions(t *testing.T, list []outbox.Completion, bad map[outbox.Identity]bool, fails []bool) {
 	w := newWorld()
-	w.onApply = func(_ context.Context, batch []outbox.Settlement) (out []outbox.Unwritable, _ error) {
+	w.onApply = func(_ context.Context, batch []outbox.Completion) (out []outbox.Unwritable, _ error) {
 		if len(fails) > 0 {
 			fail := fails[0]
 			fails = fails[1:]
@@ -274,7 +274,7 @@ func runVerdicts(t *testing.T, list []outbox.Settlement, bad map[outbox.Identity
 		}
 		for _, s := range batch {
 			if bad[s.Identity] {
-				out = append(out, outbox.Unwritable{Settlement: s})
+				out = append(out, outbox.Unwritable{Completion: s})
 			}
 		}
 		return out, nil
@@ -292,9 +292,9 @@ func runVerdicts(t *testing.T, list []outbox.Settlement, bad map[outbox.Identity
 		t.Fatal(err)
 	}
 	for _, s := range list {
-		stays := bad[s.Identity] && s.Verdict == outbox.VerdictSent
+		stays := bad[s.Identity] && s.Action == outbox.ActionMarkSent
 		if w.settled[s.Identity] != 1 || (w.confirmed[s.Identity] == 1) == stays || w.journal[s.Identity] != stays {
-			t.Fatalf("%v %v unwritable=%v: settled %d, confirmed %d, in the journal %v", s.Identity, s.Verdict, bad[s.Identity],
+			t.Fatalf("%v %v unwritable=%v: settled %d, confirmed %d, in the journal %v", s.Identity, s.Action, bad[s.Identity],
 				w.settled[s.Identity], w.confirmed[s.Identity], w.journal[s.Identity])
 		}
 	}

@@ -44,29 +44,29 @@ func newMetrics(reg prometheus.Registerer, pending, locked func() int) *metrics 
 			Name: "canal_outbox_ack_errors_total", Help: "Attempts to write a batch of statuses that failed as a whole.",
 		}),
 		unwritable: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "canal_outbox_unwritable_total", Help: "Verdicts that the table refused for the row's data.",
-		}, []string{"verdict"}),
+			Name: "canal_outbox_unwritable_total", Help: "Completions that the table refused for the row's data.",
+		}, []string{"action"}),
 		unwritableRows: f.NewGauge(prometheus.GaugeOpts{
 			Name: "canal_outbox_unwritable_rows",
 			Help: "Published messages that the table does not show as sent because it refuses the update; kept in the journal.",
 		}),
 	}
 	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "canal_outbox_ack_pending", Help: "Verdicts that the table has not confirmed yet.",
+		Name: "canal_outbox_ack_pending", Help: "Completions that the table has not confirmed yet.",
 	}, func() float64 { return float64(pending()) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "canal_outbox_ack_locked", Help: "Of these, verdicts of rows whose lock another session held at the last attempt.",
+		Name: "canal_outbox_ack_locked", Help: "Of these, completions of rows whose lock another session held at the last attempt.",
 	}, func() float64 { return float64(locked()) })
 	for c := outbox.ClassPermanent; c <= outbox.ClassUnknown; c++ {
 		m.failures.WithLabelValues(c.String())
 	}
-	for v := outbox.VerdictSent; v <= outbox.VerdictRelease; v++ {
+	for v := outbox.ActionMarkSent; v <= outbox.ActionRelease; v++ {
 		m.unwritable.WithLabelValues(v.String())
 	}
 	return m
 }
 
-// failed is the counter of one class; a settlement without one counts as refused, like any answer we cannot place.
+// failed is the counter of one class; a completion without one counts as refused, like any answer we cannot place.
 func (m *metrics) failed(c outbox.Class) prometheus.Counter {
 	if c == outbox.ClassNone {
 		c = outbox.ClassRefused

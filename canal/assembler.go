@@ -12,7 +12,7 @@ import (
 //
 // Rows are released at the end of their group and nowhere else: XID, Query COMMIT, the end of a compressed payload. A
 // group that also has an UPDATE or DELETE on a table it inserts into, a Query that is none of BEGIN, SAVEPOINT and
-// COMMIT, an XA PREPARE or more bytes than the limit is let go whole; the sweep finds its rows in the table. Groups
+// COMMIT, an XA PREPARE or more bytes than the limit is deferred whole; the sweep finds its rows in the table. Groups
 // without rows of ours come out too, because they move the checkpoint.
 //
 // Binlog groups: MySQL internals manual "Binary Log Overview"; MariaDB knowledge base "Gtid_event".
@@ -32,7 +32,7 @@ type group struct {
 	gtid      outbox.GTID
 	committed time.Time
 	xid       string
-	cause     outbox.Cause // why the group is let go; "" as long as it is not
+	cause     outbox.Cause // why the group is deferred; "" as long as it is not
 	bytes     int
 	messages  []*outbox.Message
 	inserts   []insertCount // per table, mapped or not yet decided
@@ -44,7 +44,7 @@ type group struct {
 type insertCount struct {
 	table    *mapped
 	rows     int
-	unmapped int // of them; let go whatever becomes of the group
+	unmapped int // of them; deferred whatever becomes of the group
 }
 
 // maxBranches bounds the memory for prepared XA branches. One that is not remembered is treated like one that was prepared
@@ -125,10 +125,10 @@ func (a *assembler) reset() {
 	*g = group{inserts: g.inserts[:0], changed: g.changed[:0], named: g.named[:0]}
 }
 
-// begin opens a group. One that is still open had an ender that we do not know: what it inserted is let go.
+// begin opens a group. One that is still open had an ender that we do not know: what it inserted is deferred.
 func (a *assembler) begin(ev *event, before outbox.Position) (unended *outbox.Txn) {
 	if a.open {
-		a.group.letGo(outbox.CauseUnknown)
+		a.group.deferAll(outbox.CauseUnknown)
 		unended = a.finish(&event{end: before})
 	}
 	a.reset()
@@ -145,7 +145,7 @@ func (a *assembler) insert(ev *event) {
 		g.inserts = append(g.inserts, insertCount{table: ev.table})
 	}
 	if slices.Contains(g.changed, ev.table) {
-		g.letGo(outbox.CauseRewritten)
+		g.deferAll(outbox.CauseRewritten)
 	}
 	if g.cause != "" { // nobody will publish them, so nothing is decoded or kept
 		g.inserts[k].rows += ev.rows.count()
@@ -160,7 +160,7 @@ func (a *assembler) insert(ev *event) {
 		g.bytes += m.Size()
 	}
 	if g.bytes > a.limit {
-		g.letGo(outbox.CauseOversize)
+		g.deferAll(outbox.CauseOversize)
 	}
 }
 
@@ -171,7 +171,7 @@ func (a *assembler) change(t *mapped) {
 	}
 	g.changed = append(g.changed, t)
 	if slices.ContainsFunc(g.inserts, func(c insertCount) bool { return c.table == t }) {
-		g.letGo(outbox.CauseRewritten)
+		g.deferAll(outbox.CauseRewritten)
 	}
 }
 
@@ -185,7 +185,7 @@ func (a *assembler) statement(ev *event) *outbox.Txn {
 			a.group.named = append(a.group.named, t)
 		}
 	}
-	a.group.letGo(outbox.CauseStatement)
+	a.group.deferAll(outbox.CauseStatement)
 	if a.begun {
 		return nil
 	}
@@ -207,7 +207,7 @@ func (a *assembler) prepare(ev *event) *outbox.Txn {
 	return a.finish(ev)
 }
 
-// outcome is the second half. After a COMMIT the rows have become visible only now, so their tables are let go once more. A
+// outcome is the second half. After a COMMIT the rows have become visible only now, so their tables are deferred once more. A
 // branch whose PREPARE was not seen (it lies before the start, behind a gap, or above maxBranches) may hold rows of any table.
 func (a *assembler) outcome(ev *event) *outbox.Txn {
 	g := &a.group
@@ -244,7 +244,7 @@ func (a *assembler) finish(ev *event) *outbox.Txn {
 	if txn.CommittedAt.IsZero() {
 		txn.CommittedAt = ev.committed
 	}
-	txn.Messages, txn.LetGo = g.messages, g.released()
+	txn.Messages, txn.Deferred = g.messages, g.released()
 	a.reset()
 	return txn
 }
@@ -253,8 +253,8 @@ func (g *group) discard() {
 	*g = group{gtid: g.gtid, committed: g.committed, inserts: g.inserts[:0], changed: g.changed[:0], named: g.named[:0]}
 }
 
-// letGo drops what is buffered; the first cause stays.
-func (g *group) letGo(cause outbox.Cause) {
+// deferAll drops what is buffered; the first cause stays.
+func (g *group) deferAll(cause outbox.Cause) {
 	if g.cause == "" {
 		g.cause = cause
 		g.messages, g.bytes = nil, 0
@@ -262,23 +262,23 @@ func (g *group) letGo(cause outbox.Cause) {
 }
 
 // released lists what is left to the sweep, by table and cause.
-func (g *group) released() []outbox.LetGo {
-	var out []outbox.LetGo
+func (g *group) released() []outbox.Deferred {
+	var out []outbox.Deferred
 	for _, c := range g.inserts {
 		if c.unmapped > 0 {
-			out = append(out, outbox.LetGo{Table: c.table.name, Cause: outbox.CauseUnmapped, Rows: c.unmapped})
+			out = append(out, outbox.Deferred{Table: c.table.name, Cause: outbox.CauseUnmapped, Rows: c.unmapped})
 		}
 		if g.cause != "" && (c.rows > c.unmapped || c.rows == 0) {
-			out = append(out, outbox.LetGo{Table: c.table.name, Cause: g.cause, Rows: c.rows - c.unmapped})
+			out = append(out, outbox.Deferred{Table: c.table.name, Cause: g.cause, Rows: c.rows - c.unmapped})
 		}
 	}
 	for _, t := range g.named {
 		if !slices.ContainsFunc(g.inserts, func(c insertCount) bool { return c.table == t }) {
-			out = append(out, outbox.LetGo{Table: t.name, Cause: g.cause})
+			out = append(out, outbox.Deferred{Table: t.name, Cause: g.cause})
 		}
 	}
 	if g.anyTable {
-		out = append(out, outbox.LetGo{Cause: g.cause})
+		out = append(out, outbox.Deferred{Cause: g.cause})
 	}
 	return out
 }

@@ -127,10 +127,10 @@ func FuzzAssembler(f *testing.F) {
 				t.Fatal("a transaction ended and is open")
 			}
 			released += len(txn.Messages)
-			for _, l := range txn.LetGo {
+			for _, l := range txn.Deferred {
 				released += l.Rows
 				if l.Table == "" && ev.kind != kindXACommit || l.Cause == "" {
-					t.Fatalf("let go %+v", l)
+					t.Fatalf("deferred %+v", l)
 				}
 			}
 		}

@@ -146,15 +146,15 @@ func TestA26_ColumnsChangeWhileReading(t *testing.T) {
 				t.Errorf("row %s came out as %+v", m.ID, m)
 			}
 		}
-		published, letGo := map[string]bool{}, l.rec.causes()[outbox.CauseUnmapped]
+		published, deferred := map[string]bool{}, l.rec.causes()[outbox.CauseUnmapped]
 		for _, id := range l.rec.ids() {
 			published[id] = true
 		}
-		if len(published)+letGo < 5 {
-			t.Errorf("published %v, let go %d: a row is missing", published, letGo)
+		if len(published)+deferred < 5 {
+			t.Errorf("published %v, deferred %d: a row is missing", published, deferred)
 		}
-		if letGo > 0 && strings.HasSuffix(t.Name(), "/names") {
-			t.Errorf("%d rows let go though the log names the columns", letGo)
+		if deferred > 0 && strings.HasSuffix(t.Name(), "/names") {
+			t.Errorf("%d rows deferred though the log names the columns", deferred)
 		}
 	})
 }
@@ -175,7 +175,7 @@ func TestA26_ColumnsChangePlaces(t *testing.T) {
 			}
 		}
 		if n := len(l.rec.ids()) + l.rec.causes()[outbox.CauseUnmapped]; n != 3 {
-			t.Errorf("%d rows published or let go", n)
+			t.Errorf("%d rows published or deferred", n)
 		}
 	})
 }
@@ -203,7 +203,7 @@ func TestStoredColumnVersionServesTheCatchUp(t *testing.T) {
 		l.start(from)
 		l.caughtUp()
 		if got := l.rec.ids(); len(got) != 0 || l.rec.causes()[outbox.CauseUnmapped] != 2 {
-			t.Fatalf("published %v, let go %v", got, l.rec.causes())
+			t.Fatalf("published %v, deferred %v", got, l.rec.causes())
 		}
 		l.insert("c")
 		l.published(1)
@@ -232,7 +232,7 @@ func TestStoredColumnVersionOfAnotherServerIsNotUsed(t *testing.T) {
 	l.start(from, func(c *Config) { c.Schemas = store })
 	l.caughtUp()
 	if got := l.rec.causes()[outbox.CauseUnmapped]; got != 1 {
-		t.Fatalf("%d rows let go, %v published", got, l.rec.ids())
+		t.Fatalf("%d rows deferred, %v published", got, l.rec.ids())
 	}
 }
 
@@ -300,7 +300,7 @@ func TestRowOfManyPackets(t *testing.T) {
 	}
 }
 
-// A18: more of ours in one transaction than the limit: let go whole, the next one comes.
+// A18: more of ours in one transaction than the limit: deferred whole, the next one comes.
 func TestA18_OversizeTransaction(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
@@ -314,7 +314,7 @@ func TestA18_OversizeTransaction(t *testing.T) {
 		testkit.Must(t, tx.Commit())
 		l.insert("after")
 		if got := joined(l.published(1)); got != "after" || l.rec.causes()[outbox.CauseOversize] != 100 {
-			t.Fatalf("published %s, let go %v", got, l.rec.causes())
+			t.Fatalf("published %s, deferred %v", got, l.rec.causes())
 		}
 	})
 }

@@ -18,7 +18,7 @@ type Config struct {
 	// start, checked against the server's list of replicas.
 	ServerID  uint32
 	Heartbeat time.Duration // of the server when the log is quiet; default 1 s. A peer silent for three is given up.
-	// MaxTransactionBytes bounds what is held of one transaction; default 64 MiB. Beyond it the transaction is let go.
+	// MaxTransactionBytes bounds what is held of one transaction; default 64 MiB. Beyond it the transaction is deferred.
 	MaxTransactionBytes int
 
 	// Recorded returns the source of the last checkpoint and that checkpoint; a zero ID when nothing is recorded yet.

@@ -45,7 +45,7 @@ func (p plainTable) Message(values []table.Value) (*outbox.Message, error) {
 	return m, nil
 }
 
-// FuzzDecodeRow feeds arbitrary table maps and row images: rows come out or are let go, nothing else happens.
+// FuzzDecodeRow feeds arbitrary table maps and row images: rows come out or are deferred, nothing else happens.
 func FuzzDecodeRow(f *testing.F) {
 	f.Add([]byte{mysql.MYSQL_TYPE_LONGLONG, mysql.MYSQL_TYPE_VARCHAR, mysql.MYSQL_TYPE_BLOB}, []byte{0, 0, 100, 0, 4, 0}, []byte{7},
 		[]byte{0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 'h', 'i', 1, 0, 0, 0, 'x'})

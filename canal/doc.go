@@ -3,7 +3,7 @@
 //
 // Guarantees: a transaction is offered after its end was seen in the log and never before; every transaction is offered,
 // those without rows of ours too, except across a gap, which is reported first. What cannot be read with certainty is
-// offered as let go, never guessed. A stream is opened only to a server that is the recorded one or holds its history.
+// offered as deferred, never guessed. A stream is opened only to a server that is the recorded one or holds its history.
 // Positions are transaction ends.
 //
 // Goroutines: Run works in the caller's goroutine. While a stream is open the client library has one goroutine that reads

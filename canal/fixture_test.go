@@ -29,7 +29,7 @@ type recorder struct {
 	mu         sync.Mutex
 	txns       []*outbox.Txn
 	messages   []*outbox.Message
-	letGo      []outbox.LetGo
+	deferred      []outbox.Deferred
 	gaps       []outbox.Gap
 	connects   []connect
 	idle       outbox.Position
@@ -61,7 +61,7 @@ func (r *recorder) Offer(_ context.Context, txn *outbox.Txn) error {
 	defer r.mu.Unlock()
 	r.txns = append(r.txns, txn)
 	r.messages = append(r.messages, txn.Messages...)
-	r.letGo = append(r.letGo, txn.LetGo...)
+	r.deferred = append(r.deferred, txn.Deferred...)
 	return nil
 }
 
@@ -103,10 +103,10 @@ func (r *recorder) ids() []string {
 }
 
 // seen is a copy of what the reader offered so far.
-func (r *recorder) seen() (messages []*outbox.Message, letGo []outbox.LetGo, connects []connect, gaps []outbox.Gap) {
+func (r *recorder) seen() (messages []*outbox.Message, deferred []outbox.Deferred, connects []connect, gaps []outbox.Gap) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.messages), slices.Clone(r.letGo), slices.Clone(r.connects), slices.Clone(r.gaps)
+	return slices.Clone(r.messages), slices.Clone(r.deferred), slices.Clone(r.connects), slices.Clone(r.gaps)
 }
 
 func (r *recorder) sent() []*outbox.Message {
@@ -114,9 +114,9 @@ func (r *recorder) sent() []*outbox.Message {
 	return messages
 }
 
-func (r *recorder) left() []outbox.LetGo {
-	_, letGo, _, _ := r.seen()
-	return letGo
+func (r *recorder) left() []outbox.Deferred {
+	_, deferred, _, _ := r.seen()
+	return deferred
 }
 
 func (r *recorder) streams() []connect {
@@ -141,7 +141,7 @@ func (r *recorder) causes() map[outbox.Cause]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := map[outbox.Cause]int{}
-	for _, l := range r.letGo {
+	for _, l := range r.deferred {
 		out[l.Cause] += l.Rows
 	}
 	return out

@@ -134,8 +134,8 @@ func show(txn *outbox.Txn) string {
 		}
 		parts = append(parts, "rows "+strings.Join(ids, " "))
 	}
-	for _, l := range txn.LetGo {
-		parts = append(parts, fmt.Sprintf("let go %s %s %d", cmp.Or(l.Table, "any"), l.Cause, l.Rows))
+	for _, l := range txn.Deferred {
+		parts = append(parts, fmt.Sprintf("deferred %s %s %d", cmp.Or(l.Table, "any"), l.Cause, l.Rows))
 	}
 	return strings.Join(parts, ", ")
 }

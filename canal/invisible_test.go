@@ -51,7 +51,7 @@ func TestA59_GeneratedInvisibleKey(t *testing.T) {
 			}
 			for cause, n := range c.causes {
 				if got := l.rec.causes()[cause]; got != n {
-					t.Errorf("%d rows let go as %s, want %d", got, cause, n)
+					t.Errorf("%d rows deferred as %s, want %d", got, cause, n)
 				}
 			}
 			for i, m := range l.rec.sent() {

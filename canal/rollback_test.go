@@ -11,7 +11,7 @@ import (
 // A34: what a rollback leaves in the log when the transaction also changed a table that cannot roll back, in every format.
 // MariaDB logs what was taken back, with ROW too: row events of ours in a group that ends with ROLLBACK or goes back to a
 // savepoint. MySQL, which allows such transactions only without GTIDs enforced, does so with STATEMENT only. In no case does a
-// row come out that was taken back; what stays beside it comes out or is let go.
+// row come out that was taken back; what stays beside it comes out or is deferred.
 func TestA34_RolledBackGroups(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		options := testkit.DatabaseOptions{Flavor: flavor}
@@ -43,13 +43,13 @@ func TestA34_RolledBackGroups(t *testing.T) {
 					}
 				}
 				if all := joined(keys); all != "kept1,kept2,after" && (all != "after" || len(l.rec.left()) == 0) {
-					t.Errorf("published %q, let go %v", keys, l.rec.left())
+					t.Errorf("published %q, deferred %v", keys, l.rec.left())
 				}
 				found := l.endings(from.File, from.Offset)
 				for _, ending := range found {
 					endings[ending] = true
 				}
-				t.Logf("published %q, let go %v, the log has %q", keys, l.rec.causes(), found)
+				t.Logf("published %q, deferred %v, the log has %q", keys, l.rec.causes(), found)
 			})
 		}
 		shown := "rows ROLLBACK"

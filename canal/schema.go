@@ -48,7 +48,7 @@ const (
 )
 
 // connect makes versions ready before a stream. A stored one goes on to hold if the server still says the same; if not,
-// the columns have changed somewhere in between, and rows up to now are let go.
+// the columns have changed somewhere in between, and rows up to now are deferred.
 func (s *schemaVersions) connect(ctx context.Context, tables []*mapped) error {
 	s.tried = map[string]time.Time{}
 	if s.info.RowMetadata == "FULL" {
@@ -168,7 +168,7 @@ func (s *schemaVersions) forget() error {
 	return nil
 }
 
-// refresh asks the server for the present columns. If that fails the rows are let go and the next table map tries again.
+// refresh asks the server for the present columns. If that fails the rows are deferred and the next table map tries again.
 func (s *schemaVersions) refresh(t *mapped) {
 	if s.db == nil || time.Since(s.tried[t.name]) < schemaPause {
 		return

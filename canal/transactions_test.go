@@ -60,11 +60,11 @@ func (l *lab) expect(keys string, causes map[outbox.Cause]int) {
 	got := l.rec.causes()
 	for cause, n := range causes {
 		if got[cause] != n {
-			l.t.Errorf("let go %v, want %v", got, causes)
+			l.t.Errorf("deferred %v, want %v", got, causes)
 		}
 	}
 	if len(got) != len(causes) {
-		l.t.Errorf("let go %v, want %v", got, causes)
+		l.t.Errorf("deferred %v, want %v", got, causes)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestA33_NonTransactionalNeighbour(t *testing.T) {
 			testkit.Must(t, rows.Scan(&key))
 			inTable = append(inTable, key)
 		}
-		t.Logf("in the table %v, let go %v", inTable, l.rec.causes())
+		t.Logf("in the table %v, deferred %v", inTable, l.rec.causes())
 	})
 }
 
@@ -157,17 +157,17 @@ func TestA31_XA(t *testing.T) {
 		branch := func(xid, change string) *sql.Conn {
 			return l.session("XA START "+xid, change, "XA END "+xid, "XA PREPARE "+xid)
 		}
-		var left []outbox.LetGo
-		wantLeft := func(what string, more ...outbox.LetGo) {
+		var left []outbox.Deferred
+		wantLeft := func(what string, more ...outbox.Deferred) {
 			t.Helper()
 			l.expect("", map[outbox.Cause]int{outbox.CauseXA: 3})
 			left = append(left, more...)
 			if got := l.rec.left(); !slices.Equal(got, left) {
-				t.Fatalf("%s: let go %v, want %v", what, got, left)
+				t.Fatalf("%s: deferred %v, want %v", what, got, left)
 			}
 		}
-		rows := func(n int) outbox.LetGo {
-			return outbox.LetGo{Table: l.table.Name(), Cause: outbox.CauseXA, Rows: n}
+		rows := func(n int) outbox.Deferred {
+			return outbox.Deferred{Table: l.table.Name(), Cause: outbox.CauseXA, Rows: n}
 		}
 		first, second, third := branch("'x1'", rowSQL("a")), branch("'x2','q'", rowSQL("b")), branch("'x3'", rowSQL("c"))
 		foreign := branch("'x4','q',7", "INSERT INTO other VALUES (1)")
@@ -183,7 +183,7 @@ func TestA31_XA(t *testing.T) {
 		at := l.end()
 		l.on(third, "XA COMMIT 'x3'")
 		l.start(at)
-		wantLeft("commit to another process", outbox.LetGo{Cause: outbox.CauseXA})
+		wantLeft("commit to another process", outbox.Deferred{Cause: outbox.CauseXA})
 		l.on(first, "XA START 'x5'", rowSQL("d"), "XA END 'x5'", "XA COMMIT 'x5' ONE PHASE")
 		if got := joined(l.fence()); got != "" && got != "d" {
 			t.Errorf("published %s", got)
@@ -214,7 +214,7 @@ func TestA30_StatementFormat(t *testing.T) {
 		l.session("SET SESSION binlog_format = 'STATEMENT'", rowSQL("a"))
 		l.expect("", map[outbox.Cause]int{outbox.CauseStatement: 0})
 		if l.rec.left()[0].Table != l.table.Name() {
-			t.Fatalf("let go %v", l.rec.left())
+			t.Fatalf("deferred %v", l.rec.left())
 		}
 	})
 }

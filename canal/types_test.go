@@ -55,12 +55,12 @@ func TestA48_SameMessageAsTheSweep(t *testing.T) {
 	})
 }
 
-// fence2 waits for the end of the log; rows of a typed table may be let go.
+// fence2 waits for the end of the log; rows of a typed table may be deferred.
 func (l *lab) fence2() {
 	l.t.Helper()
 	l.caughtUp()
 	if causes := l.rec.causes(); causes[outbox.CauseUnmapped] > 1 { // a row without biz_type is no message on either path
-		l.t.Fatalf("let go %v", causes)
+		l.t.Fatalf("deferred %v", causes)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestA49_OtherCharacterSets(t *testing.T) {
 			}
 		}
 		if n := l.rec.causes()[outbox.CauseUnmapped]; len(l.rec.ids())+n != 6 {
-			t.Errorf("published %d, let go %d", len(l.rec.ids()), n)
+			t.Errorf("published %d, deferred %d", len(l.rec.ids()), n)
 		}
 	})
 }

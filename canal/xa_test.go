@@ -25,20 +25,20 @@ func TestA31_PreparedBranchesAreBounded(t *testing.T) {
 	if n := len(p.branches); n != maxBranches {
 		t.Fatalf("%d branches are remembered, the bound is %d", n, maxBranches)
 	}
-	letGo := func(lines string) string {
+	deferred := func(lines string) string {
 		t.Helper()
 		got := p.play(t, lines)
 		return got[len(fmt.Sprint(p.at.Offset)):]
 	}
-	if got := letGo(fmt.Sprintf("xa-commit X'%x',X'',1", maxBranches)); got != ", let go any xa 0\n" {
+	if got := deferred(fmt.Sprintf("xa-commit X'%x',X'',1", maxBranches)); got != ", deferred any xa 0\n" {
 		t.Errorf("the outcome of the one too many gives %q", got)
 	}
-	if got := letGo("xa-commit X'7',X'',1"); got != ", let go shop.t xa 0\n" {
+	if got := deferred("xa-commit X'7',X'',1"); got != ", deferred shop.t xa 0\n" {
 		t.Errorf("the outcome of a remembered one gives %q", got)
 	}
 	// An id that is known already takes the branch's new tables, however many there are.
 	p.play(t, "gtid u#1\nbegin X'7',X'',1\nprepare\ngtid u#1\nbegin X'8',X'',1\ninsert other 1\nprepare")
-	if got := letGo("xa-commit X'8',X'',1"); got != ", let go shop.other xa 0\n" {
+	if got := deferred("xa-commit X'8',X'',1"); got != ", deferred shop.other xa 0\n" {
 		t.Errorf("the outcome of one prepared anew gives %q", got)
 	}
 	for n := range maxBranches {

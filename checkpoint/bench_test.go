@@ -63,7 +63,7 @@ func BenchmarkCommit(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				s, err := Open(b.TempDir(), Options{FS: files, OnFatal: mustNotFail(b)})
 				fatal(b, err)
-				sent, confirmed := make([]outbox.Settlement, n), make([]outbox.Identity, n)
+				sent, confirmed := make([]outbox.Completion, n), make([]outbox.Identity, n)
 				next := 0
 				b.ReportAllocs()
 				for b.Loop() {
@@ -91,7 +91,7 @@ func BenchmarkLife(b *testing.B) {
 			options.FS = disk
 			s, err := Open(stateDir, options)
 			fatal(b, err)
-			fatal(b, s.Commit([]outbox.Settlement{{Identity: outbox.Identity{Table: "shop.t", ID: "1"}}}, nil, at(offset)))
+			fatal(b, s.Commit([]outbox.Completion{{Identity: outbox.Identity{Table: "shop.t", ID: "1"}}}, nil, at(offset)))
 			fatal(b, s.Close())
 		}
 		b.Run(fmt.Sprintf("new/simulated=%v", simulated), func(b *testing.B) {

@@ -70,7 +70,7 @@ func (r *reader) end(kind byte) error {
 	return nil
 }
 
-func decodeJournal(key, value []byte) (s outbox.Settlement, at time.Time, err error) {
+func decodeJournal(key, value []byte) (s outbox.Completion, at time.Time, err error) {
 	payload, err := unseal(key, value)
 	if err != nil {
 		return s, at, err
@@ -81,7 +81,7 @@ func decodeJournal(key, value []byte) (s outbox.Settlement, at time.Time, err er
 	v := reader{rest: payload, bad: k.bad}
 	at = v.time()
 	s.BrokerID, v.rest = string(v.rest), nil
-	s.Verdict = outbox.VerdictSent
+	s.Action = outbox.ActionMarkSent
 	return s, at, v.end(kindJournal)
 }
 

@@ -89,10 +89,10 @@ func script(rng *rand.Rand, number uint64, n int) []step {
 			steps[i] = func(s *Store, c *contents) error { c.Schema = blob; return s.SaveSchema("shop.t", []byte(blob)) }
 		default:
 			offset += uint64(1 + rng.IntN(1000))
-			var sent []outbox.Settlement
+			var sent []outbox.Completion
 			for j := range rng.IntN(6) {
 				id := outbox.Identity{Table: "shop.t", ID: fmt.Sprint(number, "-", i, "-", j), MessageID: "m"}
-				sent = append(sent, outbox.Settlement{Identity: id, BrokerID: fmt.Sprint("b", i)})
+				sent = append(sent, outbox.Completion{Identity: id, BrokerID: fmt.Sprint("b", i)})
 			}
 			confirm := pending[:rng.IntN(len(pending)+1)]
 			pending = slices.Clone(pending[len(confirm):])
@@ -115,7 +115,7 @@ func anchor(s *Store, c *contents, id server.ID, p outbox.Position, reason strin
 	return s.Anchor(id, p, reason)
 }
 
-func commit(s *Store, c *contents, sent []outbox.Settlement, confirmed []outbox.Identity, p outbox.Position) error {
+func commit(s *Store, c *contents, sent []outbox.Completion, confirmed []outbox.Identity, p outbox.Position) error {
 	journal := slices.Clone(c.Journal)
 	for _, e := range sent {
 		journal = append(journal, fmt.Sprint(e.Table, e.ID, e.MessageID, "=", e.BrokerID))

@@ -62,15 +62,15 @@ type place struct {
 // checkpoint moves if the given one is ahead of it; one that is not is left out, so that late calls do no harm (failure
 // C06). A nil checkpoint leaves it alone. A call that would change nothing writes nothing.
 //
-// Every settlement in sent must have the verdict VerdictSent: the journal is proof of delivery.
-func (s *Store) Commit(sent []outbox.Settlement, confirmed []outbox.Identity, checkpoint *outbox.Position) error {
+// Every completion in sent must have the completion ActionMarkSent: the journal is proof of delivery.
+func (s *Store) Commit(sent []outbox.Completion, confirmed []outbox.Identity, checkpoint *outbox.Position) error {
 	if err := s.startWriting(); err != nil {
 		return err
 	}
 	defer s.endWriting()
 	for i := range sent {
-		if sent[i].Verdict != outbox.VerdictSent {
-			return errors.New("checkpoint: a " + sent[i].Verdict.String() + " settlement was to enter the journal of sent rows")
+		if sent[i].Action != outbox.ActionMarkSent {
+			return errors.New("checkpoint: a " + sent[i].Action.String() + " completion was to enter the journal of sent rows")
 		}
 	}
 	moves := checkpoint != nil && s.ahead(*checkpoint)
@@ -97,7 +97,7 @@ func (s *Store) Commit(sent []outbox.Settlement, confirmed []outbox.Identity, ch
 }
 
 // putJournal also notes the hash of each key, the confirmed ones first, for countJournal.
-func (s *Store) putJournal(now time.Time, sent []outbox.Settlement, confirmed []outbox.Identity) error {
+func (s *Store) putJournal(now time.Time, sent []outbox.Completion, confirmed []outbox.Identity) error {
 	s.hashes = s.hashes[:0]
 	for i := range confirmed { // first: a row may be confirmed and be sent anew in one batch
 		s.key = appendJournalKey(s.key[:0], confirmed[i])
@@ -144,8 +144,8 @@ func (s *Store) ahead(p outbox.Position) bool {
 }
 
 // Journal returns the rows that the broker has taken and MySQL has not confirmed, in no particular order.
-func (s *Store) Journal() ([]outbox.Settlement, error) {
-	var out []outbox.Settlement
+func (s *Store) Journal() ([]outbox.Completion, error) {
+	var out []outbox.Completion
 	err := s.scan(kindJournal, func(key, value []byte) error {
 		entry, _, err := decodeJournal(key, value)
 		out = append(out, entry)

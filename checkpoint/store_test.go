@@ -189,7 +189,7 @@ func TestCommitWritesNothingForNothing(t *testing.T) {
 // The journal is proof of delivery: nothing else gets in.
 func TestCommitTakesOnlySentRows(t *testing.T) {
 	s := openMem(t, vfs.NewMem())
-	sent := []outbox.Settlement{{Verdict: outbox.VerdictSent}, {Verdict: outbox.VerdictRetry}}
+	sent := []outbox.Completion{{Action: outbox.ActionMarkSent}, {Action: outbox.ActionRetry}}
 	if err := s.Commit(sent, nil, at(5)); err == nil {
 		t.Fatal("a refused row entered the journal")
 	}
@@ -214,7 +214,7 @@ func TestJournalKeepsOddIdentitiesApart(t *testing.T) {
 		{ID: strings.Repeat("9", 300)},
 	}
 	for i, id := range ids {
-		fatal(t, s.Commit([]outbox.Settlement{{Identity: id, BrokerID: fmt.Sprint(i)}}, nil, nil))
+		fatal(t, s.Commit([]outbox.Completion{{Identity: id, BrokerID: fmt.Sprint(i)}}, nil, nil))
 	}
 	fatal(t, s.Close())
 	s = openMem(t, files)
@@ -224,7 +224,7 @@ func TestJournalKeepsOddIdentitiesApart(t *testing.T) {
 		t.Fatalf("%d entries for %d identities", len(journal), len(ids))
 	}
 	for _, e := range journal {
-		if e.BrokerID != fmt.Sprint(indexOf(ids, e.Identity)) || e.Verdict != outbox.VerdictSent {
+		if e.BrokerID != fmt.Sprint(indexOf(ids, e.Identity)) || e.Action != outbox.ActionMarkSent {
 			t.Errorf("%+v", e)
 		}
 		fatal(t, s.Commit(nil, []outbox.Identity{e.Identity}, nil))
@@ -305,9 +305,9 @@ func TestRestartsKeepEverything(t *testing.T) {
 // A row that an operator resets is confirmed and sent anew; when both fall into one batch, the new sending must stay.
 func TestARowConfirmedAndSentAnewStaysInTheJournal(t *testing.T) {
 	s := openMem(t, vfs.NewMem())
-	one := outbox.Settlement{Identity: outbox.Identity{Table: "shop.t", ID: "1", MessageID: "m1"}}
-	fatal(t, s.Commit([]outbox.Settlement{one}, nil, nil))
-	fatal(t, s.Commit([]outbox.Settlement{one}, []outbox.Identity{one.Identity}, nil))
+	one := outbox.Completion{Identity: outbox.Identity{Table: "shop.t", ID: "1", MessageID: "m1"}}
+	fatal(t, s.Commit([]outbox.Completion{one}, nil, nil))
+	fatal(t, s.Commit([]outbox.Completion{one}, []outbox.Identity{one.Identity}, nil))
 	if list, err := s.Journal(); err != nil || len(list) != 1 || s.Stats().JournalEntries != 1 {
 		t.Fatalf("journal %v, %d counted, %v", list, s.Stats().JournalEntries, err)
 	}

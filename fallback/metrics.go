@@ -45,7 +45,7 @@ func newMetrics(reg prometheus.Registerer, tables []string, lastSuccess func() i
 		rowCounts: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "canal_outbox_sweep_rows_total",
 			Help: "Rows that sweeps saw, by what was done: waiting, parked and owned count each sighting; new, retry and " +
-				"reclaimed were published. let_go_total says why the log did not deliver new ones.",
+				"reclaimed were published. deferred_total says why the log did not deliver new ones.",
 		}, []string{"table", "result"}),
 		zoneRaised: f.NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_sweep_without_reader_total", Help: "Pages taken though the binlog reader was down or stuck.",

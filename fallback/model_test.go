@@ -39,7 +39,7 @@ func (r *reader) offer() {
 			return
 		}
 		if uint64(r.read) <= r.zone && (row == nil || row.status != outbox.Pending) {
-			return // settled, or let go because it is not visible yet
+			return // settled, or deferred because it is not visible yet
 		}
 		r.owned[id] = true
 		go r.deliver(id)

@@ -5,7 +5,7 @@ import "time"
 // Rows that the log never showed as inserted look like any other row of the table. A sweep knows them by exclusion: nothing
 // else left a row PENDING, without a due time, not tried and without an owner.
 //
-// Such a row that the log did show was let go, or refused, and Flow.Unrest has told so. A sweep over rows of any age that
+// Such a row that the log did show was deferred, or refused, and Flow.Unrest has told so. A sweep over rows of any age that
 // begins afterwards finds it, however old the row says it is. It finds it later only if the server shows a commit later than
 // it logs it; so the exclusion needs time as well.
 

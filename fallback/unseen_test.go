@@ -34,17 +34,17 @@ func TestUnseenRowsAreCountedByExclusion(t *testing.T) {
 		"a row that was tried":    {func(b *bench) { hidden(b, &row{id: 1, retries: 1, created: time.Now().Add(-time.Hour)}) }, 0},
 		"a claim that expired":    {func(b *bench) { hidden(b, &row{id: 1, status: outbox.Sending}) }, 0},
 		"found by a nudged sweep": {func(b *bench) { b.insert(old(1)); b.Nudge(); time.Sleep(time.Minute) }, 0},
-		"something was let go during the sweep": {func(b *bench) {
+		"something was deferred during the sweep": {func(b *bench) {
 			set(b.world, &b.onClaim, func() error { disturb(b); return nil })
 			hidden(b, old(1))
 		}, 0},
-		"something was let go lately": {func(b *bench) {
+		"something was deferred lately": {func(b *bench) {
 			disturb(b)
 			b.Nudge()
 			time.Sleep(time.Minute)
 			hidden(b, old(1))
 		}, 0},
-		"something was let go, and no sweep over rows of any age came": {func(b *bench) {
+		"something was deferred, and no sweep over rows of any age came": {func(b *bench) {
 			disturb(b)
 			time.Sleep(long)
 			hidden(b, old(1))
@@ -87,7 +87,7 @@ func TestUnseenRowsAreCountedByExclusion(t *testing.T) {
 	}
 }
 
-// After a start the rows that an earlier process let go are there.
+// After a start the rows that an earlier process deferred are there.
 func TestNothingIsUnseenSoonAfterTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, newWorld(old(1)))

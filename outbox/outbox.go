@@ -1,5 +1,5 @@
 // Package outbox holds the nouns of the relay: the identity of a row, the message made of it, the transaction it came in,
-// positions and GTID sets, and the verdict on a publish.
+// positions and GTID sets, and the completion on a publish.
 //
 // Guarantee: values only. Nothing here does I/O, reads a clock or starts a goroutine, and nothing beyond the standard
 // library is imported, so every other package may lean on it.
@@ -79,17 +79,17 @@ type Txn struct {
 	GTID        GTID      // of this transaction; zero when the server assigns none
 	CommittedAt time.Time // by the database's clock, to the microsecond where the log has it; zero when unknown
 	Messages    []*Message
-	LetGo       []LetGo // rows of ours that the log showed and the reader left to the sweep
+	Deferred       []Deferred // rows of ours that the log showed and the reader left to the sweep
 }
 
-// LetGo counts rows of one table that the fast path leaves to the sweep.
-type LetGo struct {
+// Deferred counts rows of one table that the fast path leaves to the sweep.
+type Deferred struct {
 	Table string // "" when the log does not tell which: it may be any of ours
 	Cause Cause
 	Rows  int // 0 when the log does not tell how many
 }
 
-// Cause is why the fast path let a row go, or never had it; it is a metric label, so the list is closed.
+// Cause is why the fast path defer a row, or never had it; it is a metric label, so the list is closed.
 type Cause string
 
 const (
@@ -117,7 +117,7 @@ func Causes() []Cause {
 	}
 }
 
-// Nudges tells whether a let-go row must be looked for at once: everything whose row may be PENDING and due now.
+// Nudges tells whether a deferred row must be looked for at once: everything whose row may be PENDING and due now.
 func (c Cause) Nudges() bool {
 	switch c {
 	case CauseNotDue, CauseStatus, CauseTopic, CauseOutage, CauseWaiting:

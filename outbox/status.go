@@ -67,17 +67,17 @@ type Outcome struct {
 	Reason   string // for an operator and for fail_reason; never a body or a credential; "" when published
 }
 
-// Verdict is what is to be written to a row.
-type Verdict uint8
+// Action is what is to be written to a row.
+type Action uint8
 
 const (
-	VerdictSent    Verdict = iota // 0,1,3 -> 2: proof of delivery
-	VerdictRetry                  // 0,1 -> 0: one unit of the budget used, due again after Delay
-	VerdictFailed                 // 0,1 -> 3: permanent refusal, or budget spent
-	VerdictRelease                // 1 -> 0 under our own stamp: claim given back, no budget used
+	ActionMarkSent    Action = iota // 0,1,3 -> 2: proof of delivery
+	ActionRetry                  // 0,1 -> 0: one unit of the budget used, due again after Delay
+	ActionFail                 // 0,1 -> 3: permanent refusal, or budget spent
+	ActionRelease                // 1 -> 0 under our own stamp: claim given back, no budget used
 )
 
 // String returns the name used in logs and metrics.
-func (v Verdict) String() string {
+func (v Action) String() string {
 	return [...]string{"sent", "retry", "failed", "release"}[v]
 }

@@ -74,29 +74,29 @@ func (f *fakeSink) ids() []string {
 	return append([]string(nil), f.sent...)
 }
 
-// fakeAcks remembers the verdicts.
+// fakeAcks remembers the completions.
 type fakeAcks struct {
 	mu   sync.Mutex
-	list []outbox.Settlement
+	list []outbox.Completion
 }
 
-func (f *fakeAcks) Add(list []outbox.Settlement) {
+func (f *fakeAcks) Add(list []outbox.Completion) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.list = append(f.list, list...)
 }
 
-func (f *fakeAcks) verdicts() []string {
+func (f *fakeAcks) completions() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out []string
 	for _, s := range f.list {
-		out = append(out, s.ID+" "+s.Verdict.String())
+		out = append(out, s.ID+" "+s.Action.String())
 	}
 	return out
 }
 
-func (f *fakeAcks) take() []outbox.Settlement {
+func (f *fakeAcks) take() []outbox.Completion {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	list := f.list
@@ -179,11 +179,11 @@ func (b *bench) offer(rows ...*outbox.Message) {
 	synctest.Wait()
 }
 
-func (b *bench) wantVerdicts(want ...string) {
+func (b *bench) wantCompletions(want ...string) {
 	b.t.Helper()
 	synctest.Wait()
-	if got := b.acks.verdicts(); fmt.Sprint(got) != fmt.Sprint(want) {
-		b.t.Fatalf("verdicts %v, want %v", got, want)
+	if got := b.acks.completions(); fmt.Sprint(got) != fmt.Sprint(want) {
+		b.t.Fatalf("completions %v, want %v", got, want)
 	}
 }
 

@@ -54,17 +54,17 @@ func (p *Pipeline) TopicParked(topic string) bool {
 }
 
 // Unrest changes, at the latest when the row has no owner any more, whenever a row that the log has shown may be left PENDING
-// and due to the sweep: it was let go, its verdict was not that it was sent, or part of the log is passed over. As long as it
+// and due to the sweep: it was deferred, its completion was not that it was sent, or part of the log is passed over. As long as it
 // stays the same, a row that a sweep finds was not shown as inserted, or is older than that.
 func (p *Pipeline) Unrest() uint64 { return p.unrest.Load() }
 
 // Unseen counts rows that a sweep has published though the log never showed them as inserted.
-func (p *Pipeline) Unseen(rows int) { p.metrics.letGo(outbox.CauseUnseen, rows) }
+func (p *Pipeline) Unseen(rows int) { p.metrics.deferred(outbox.CauseUnseen, rows) }
 
-// countLet counts what is let go. Rows that wait for their time show it when a sweep finds them, and one that does not begin
+// countLet counts what is deferred. Rows that wait for their time show it when a sweep finds them, and one that does not begin
 // as PENDING is somebody's to change.
 func (p *Pipeline) countLet(cause outbox.Cause, rows int) {
-	p.metrics.letGo(cause, rows)
+	p.metrics.deferred(cause, rows)
 	switch cause {
 	case outbox.CauseNotDue, outbox.CauseWaiting, outbox.CauseStatus:
 	default:
@@ -133,8 +133,8 @@ func (p *Pipeline) sweepRoom() bool {
 		(p.sweepFlight+p.sweepUnconf == 0 || p.sweepFlight+p.sweepUnconf < p.cfg.MaxUnconfirmed/2)
 }
 
-// Unreadable takes the verdict on a row that the sweep has claimed and that cannot become a message.
-func (p *Pipeline) Unreadable(s outbox.Settlement) {
+// Unreadable takes the completion on a row that the sweep has claimed and that cannot become a message.
+func (p *Pipeline) Unreadable(s outbox.Completion) {
 	p.mu.Lock()
 	e := p.registry[s.Identity]
 	if e == nil || e.state != reserved || e.seq != 0 {
@@ -143,7 +143,7 @@ func (p *Pipeline) Unreadable(s outbox.Settlement) {
 	}
 	s = p.answer(e, s)
 	p.mu.Unlock()
-	p.acks.Add([]outbox.Settlement{s})
+	p.acks.Add([]outbox.Completion{s})
 }
 
 // StillSince is the moment of the last answer when messages are in the sink's hands, the breaker is closed and none of them

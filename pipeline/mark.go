@@ -35,7 +35,7 @@ func newMark(flavor outbox.Flavor, at outbox.Position) (*mark, error) {
 	return m, m.reset(flavor, at)
 }
 
-// reset forgets all open transactions and starts anew. Sequence numbers go on, so that settlements of forgotten
+// reset forgets all open transactions and starts anew. Sequence numbers go on, so that completions of forgotten
 // transactions can be told from wrong ones.
 func (m *mark) reset(flavor outbox.Flavor, at outbox.Position) error {
 	set, err := outbox.ParseGTIDSet(flavor, at.GTIDs)

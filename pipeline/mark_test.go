@@ -20,7 +20,7 @@ func newTestMark(t interface{ Fatal(...any) }) *mark {
 
 func end(n uint64) outbox.Position { return outbox.Position{File: "binlog.000001", Offset: 100 * n} }
 
-// D25: against a naive model that remembers everything, for any order of settlements.
+// D25: against a naive model that remembers everything, for any order of completions.
 func TestD25_MarkAgainstNaiveModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newTestMark(t)
@@ -87,7 +87,7 @@ func TestD25_MarkAgainstNaiveModel(t *testing.T) {
 	})
 }
 
-func TestMarkReportsDoubleAndUnknownSettlements(t *testing.T) {
+func TestMarkReportsDoubleAndUnknownCompletions(t *testing.T) {
 	m := newTestMark(t)
 	first := m.start(end(1), outbox.GTID{}, 1)
 	second := m.start(end(2), outbox.GTID{}, 1)

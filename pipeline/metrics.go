@@ -47,10 +47,10 @@ func newMetrics(p *Pipeline, reg prometheus.Registerer) *metrics {
 		topics:   map[string]bool{},
 	}
 	let := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "canal_outbox_let_go_total",
+		Name: "canal_outbox_deferred_total",
 		Help: "Rows that the binlog path left to the sweep, by cause. The cause unseen is counted by the sweep: rows without a due " +
 			"time that the log never showed as inserted (REPLACE or upsert of an existing key, sql_log_bin=0, a status set by " +
-			"hand). It is too low where something else could explain a row as well: after a start, a let-go or refused row or a " +
+			"hand). It is too low where something else could explain a row as well: after a start, a deferred or refused row or a " +
 			"gap, until a sweep over rows of any age and some minutes have passed, and while topics are parked.",
 	}, []string{"cause"})
 	for _, c := range outbox.Causes() {
@@ -69,7 +69,7 @@ func newMetrics(p *Pipeline, reg prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) letGo(cause outbox.Cause, rows int) { m.let[cause].Add(float64(rows)) }
+func (m *metrics) deferred(cause outbox.Cause, rows int) { m.let[cause].Add(float64(rows)) }
 
 func (m *metrics) outcome(r *sink.Result, now time.Time) {
 	key := messageKey{r.Message.Table, r.Message.Topic, r.Message.Path, r.Class}

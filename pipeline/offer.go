@@ -51,7 +51,7 @@ func (p *Pipeline) Offer(ctx context.Context, txn *outbox.Txn) error {
 		return err
 	}
 	defer p.order.release()
-	p.countLetGo(txn.LetGo)
+	p.countDeferred(txn.Deferred)
 	p.mu.Lock()
 	seq := p.mark.start(txn.End, txn.GTID, len(txn.Messages))
 	p.mu.Unlock()
@@ -131,7 +131,7 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 			continue
 		}
 		if cause := p.unfit(m, txn.CommittedAt, inZone); cause != "" {
-			p.letGo(e, cause)
+			p.deferRow(e, cause)
 			continue
 		}
 		if inZone {
@@ -228,25 +228,25 @@ func (p *Pipeline) send(batch []*outbox.Message) {
 	}
 }
 
-// letGo forgets a row: the position moves on and the sweep does the work. A claim of ours is given back, which keeps the row
-// owned until the table confirms it. Callers hold mu; the returned settlement, if any, is for ack.
-func (p *Pipeline) letGo(e *entry, cause outbox.Cause) (outbox.Settlement, bool) {
+// deferRow forgets a row: the position moves on and the sweep does the work. A claim of ours is given back, which keeps the row
+// owned until the table confirms it. Callers hold mu; the returned completion, if any, is for ack.
+func (p *Pipeline) deferRow(e *entry, cause outbox.Cause) (outbox.Completion, bool) {
 	p.countLet(cause, 1)
 	if cause.Nudges() && p.cfg.Nudge != nil {
 		p.cfg.Nudge()
 	}
 	m := e.message
 	if m.Claim != "" {
-		return p.answer(e, outbox.Settlement{Identity: m.Identity, Verdict: outbox.VerdictRelease, RetryCount: m.RetryCount, Claim: m.Claim, Message: m}), true
+		return p.answer(e, outbox.Completion{Identity: m.Identity, Action: outbox.ActionRelease, RetryCount: m.RetryCount, Claim: m.Claim, Message: m}), true
 	}
 	delete(p.registry, m.Identity)
 	p.settleRow(e)
-	return outbox.Settlement{}, false
+	return outbox.Completion{}, false
 }
 
 // answer moves an entry to the care of ack, without the body: the sink has answered, so nobody reads it any more, and while
 // the database is away many may wait. Callers hold mu.
-func (p *Pipeline) answer(e *entry, s outbox.Settlement) outbox.Settlement {
+func (p *Pipeline) answer(e *entry, s outbox.Completion) outbox.Completion {
 	e.state = answered
 	if e.message != nil {
 		e.message.Body, e.message.Headers = nil, nil
@@ -269,7 +269,7 @@ func (p *Pipeline) settleRow(e *entry) {
 	}
 }
 
-func (p *Pipeline) countLetGo(list []outbox.LetGo) {
+func (p *Pipeline) countDeferred(list []outbox.Deferred) {
 	nudge := false
 	for _, l := range list {
 		p.countLet(l.Cause, max(l.Rows, 1))

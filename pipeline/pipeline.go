@@ -1,9 +1,9 @@
 // Package pipeline is the relay's heart: order, concurrency and progress. It owns the registry of rows in the relay's hands,
 // the low-water mark over the log, the catch-up zone, the breaker and the parked topics. Rows come from the binlog reader
-// (Offer) and from the sweep (Publish), go to one sink, and leave as settlements for ack.
+// (Offer) and from the sweep (Publish), go to one sink, and leave as completions for ack.
 //
 // Guarantee: a row has one owner at a time; the checkpoint never passes a transaction with a row that is neither journalled
-// as sent, nor final in MySQL, nor let go to the sweep; what is in flight is bounded by count and bytes; transactions are
+// as sent, nor final in MySQL, nor deferred to the sweep; what is in flight is bounded by count and bytes; transactions are
 // handed to the sink in commit order.
 //
 // Goroutines: the one that calls Run (probes, second sends) and one more until Run returns (the catch-up zone of a log that
@@ -29,7 +29,7 @@ import (
 type Config struct {
 	MaxInFlight      int            // messages without a result, default 10,000
 	MaxInFlightBytes int            // their bytes, default 64 MiB
-	MaxUnconfirmed   int            // answered rows whose verdict MySQL has not confirmed, default 10,000
+	MaxUnconfirmed   int            // answered rows whose completion MySQL has not confirmed, default 10,000
 	MaxRetry         int            // refusals before FAILED, for rows without a budget of their own
 	Backoff          outbox.Backoff // between refusals
 	Random           func() float64 // jitter, in [0,1)
@@ -42,8 +42,8 @@ const (
 	defaultMaxUnconfirmed   = 10_000
 )
 
-// Acks takes verdicts on their way to the journal and the table. Add never blocks and keeps the slice.
-type Acks interface{ Add([]outbox.Settlement) }
+// Acks takes completions on their way to the journal and the table. Add never blocks and keeps the slice.
+type Acks interface{ Add([]outbox.Completion) }
 
 // Checker reads the state of rows by primary key; rows that do not exist are missing from the answer.
 type Checker interface {
@@ -114,7 +114,7 @@ func New(cfg Config, flavor outbox.Flavor, at outbox.Position, s sink.Sink, acks
 
 // Own takes over the entries of the journal before the reader starts: while they are unconfirmed nobody else may touch
 // them. Confirmed releases them.
-func (p *Pipeline) Own(entries []outbox.Settlement) {
+func (p *Pipeline) Own(entries []outbox.Completion) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range entries {
@@ -129,7 +129,7 @@ func (p *Pipeline) Own(entries []outbox.Settlement) {
 func (p *Pipeline) Move(flavor outbox.Flavor, at outbox.Position) error {
 	p.order <- struct{}{} // whoever has it there holds it for one query at most
 	defer p.order.release()
-	p.letGoZone()
+	p.deferZone()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.offered, p.saved = at, at

@@ -15,12 +15,12 @@ func always(o outbox.Outcome) func(*outbox.Message) outbox.Outcome {
 	return func(*outbox.Message) outbox.Outcome { return o }
 }
 
-func TestCheckpointFollowsSettlementsInLogOrder(t *testing.T) {
+func TestCheckpointFollowsCompletionsInLogOrder(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		b.offer(row(1))
 		b.offer(row(2))
 		b.offer()
-		b.wantVerdicts("1 sent", "2 sent")
+		b.wantCompletions("1 sent", "2 sent")
 		list := b.acks.take()
 		if _, moved := b.Checkpoint(); moved {
 			t.Fatal("the checkpoint moved before anything was journalled")
@@ -33,7 +33,7 @@ func TestCheckpointFollowsSettlementsInLogOrder(t *testing.T) {
 		if at, moved := b.Checkpoint(); !moved || at.Offset != 300 || at.GTIDs != uuid+":1-3" {
 			t.Fatalf("checkpoint %v %v", at, moved)
 		}
-		b.Settled(list) // a repeated settlement of an owned row counts once
+		b.Settled(list) // a repeated completion of an owned row counts once
 		b.Confirmed(list)
 		if s := b.Snapshot(); s.Owned != 0 || s.Unconfirmed != 0 || s.InFlight != 0 {
 			t.Fatalf("left over: %+v", s)
@@ -47,7 +47,7 @@ func TestOwnedRowsAreDropped(t *testing.T) {
 		b.offer(row(1))
 		b.offer(row(1))
 		b.wantSent("1")
-		b.Own([]outbox.Settlement{{Identity: row(2).Identity}})
+		b.Own([]outbox.Completion{{Identity: row(2).Identity}})
 		b.offer(row(2))
 		b.wantSent("1")
 		if got := b.Reserve([]outbox.Candidate{{Identity: row(1).Identity}, {Identity: row(3).Identity}}); len(got) != 1 || got[0].ID != "3" {
@@ -84,7 +84,7 @@ func TestMoveBackKeepsTheMarkBehindRowsInFlight(t *testing.T) {
 	})
 }
 
-func TestRowsThatAreNotDueOrNotPendingAreLetGo(t *testing.T) {
+func TestRowsThatAreNotDueOrNotPendingAreDeferred(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		commit := time.Now()
 		txn := b.txn(
@@ -99,7 +99,7 @@ func TestRowsThatAreNotDueOrNotPendingAreLetGo(t *testing.T) {
 		b.wantSent("2")
 		b.Settled(b.acks.take())
 		if at, _ := b.Checkpoint(); at.Offset != 100 {
-			t.Fatalf("let-go rows hold the checkpoint at %v", at)
+			t.Fatalf("deferred rows hold the checkpoint at %v", at)
 		}
 	})
 }
@@ -217,7 +217,7 @@ func TestD16_OutageBurnsNoBudget(t *testing.T) {
 			t.Fatal("the breaker is closed")
 		}
 		time.Sleep(30 * time.Minute) // virtual
-		b.wantVerdicts()
+		b.wantCompletions()
 		sends := len(b.sink.ids())
 		if sends != 6 {
 			t.Fatalf("%d sends while the breaker was open", sends)
@@ -225,10 +225,10 @@ func TestD16_OutageBurnsNoBudget(t *testing.T) {
 		b.sink.set(func() { b.sink.down, b.sink.answer = false, always(outbox.Outcome{}) })
 		time.Sleep(2 * maxProbeDelay)
 		synctest.Wait()
-		got := b.acks.verdicts()
+		got := b.acks.completions()
 		slices.Sort(got)
 		if want := []string{"1 sent", "2 sent", "3 sent", "4 sent", "5 sent", "6 sent"}; !slices.Equal(got, want) {
-			t.Fatalf("verdicts %v", got)
+			t.Fatalf("completions %v", got)
 		}
 		if !b.BreakerClosed() {
 			t.Fatal("the breaker stays open")
@@ -266,7 +266,7 @@ func TestD15_PoisonRowsHarmOnlyThemselves(t *testing.T) {
 		}
 		b.offer(row(1), row(2), row(3, func(m *outbox.Message) { m.RetryCount = 5 }), row(4, func(m *outbox.Message) { m.RetryCount = 1 }),
 			row(5))
-		b.wantVerdicts("1 sent", "2 failed", "3 failed", "4 retry", "5 sent")
+		b.wantCompletions("1 sent", "2 failed", "3 failed", "4 retry", "5 sent")
 		list := b.acks.take()
 		if s := list[3]; s.RetryCount != 1 || s.Delay <= 0 || s.Reason != "no" {
 			t.Fatalf("retry %+v", s)
@@ -288,8 +288,8 @@ func TestUnknownOutcomeIsSentAgainAndAPoisonRowIsFoundOut(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		synctest.Wait()
-		if v := b.acks.verdicts(); !slices.Contains(v, "1 retry") {
-			t.Fatalf("verdicts %v", v)
+		if v := b.acks.completions(); !slices.Contains(v, "1 retry") {
+			t.Fatalf("completions %v", v)
 		}
 	})
 }
@@ -320,8 +320,8 @@ func TestD16_SilenceOfTheTrialIsNotARefusal(t *testing.T) {
 		b.sink.set(func() { b.sink.answer = always(outbox.Outcome{}) })
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if v := b.acks.verdicts(); !slices.Contains(v, "1 sent") || slices.Contains(v, "1 retry") {
-			t.Fatalf("verdicts %v", v)
+		if v := b.acks.completions(); !slices.Contains(v, "1 sent") || slices.Contains(v, "1 retry") {
+			t.Fatalf("completions %v", v)
 		}
 	})
 }
@@ -340,7 +340,7 @@ func TestB34_TopicIsParkedAndComesBack(t *testing.T) {
 		b.offer(row(1), row(2, other))
 		b.offer(row(3), row(4, other))
 		b.wantSent("1", "2", "4")
-		b.wantVerdicts("2 sent", "4 sent")
+		b.wantCompletions("2 sent", "4 sent")
 		if !b.TopicParked("orders") || b.TopicParked("other") {
 			t.Fatal("parked the wrong topic")
 		}
@@ -352,7 +352,7 @@ func TestB34_TopicIsParkedAndComesBack(t *testing.T) {
 	})
 }
 
-func TestClaimsAreGivenBackWhenASweptRowIsLetGo(t *testing.T) {
+func TestClaimsAreGivenBackWhenASweptRowIsDeferred(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		b.sink.answer = always(outbox.Outcome{Class: outbox.ClassTopic, Reason: "unknown topic"})
 		b.sink.missing["orders"] = true
@@ -361,7 +361,7 @@ func TestClaimsAreGivenBackWhenASweptRowIsLetGo(t *testing.T) {
 		if err := b.Publish(b.ctx, []*outbox.Message{m}); err != nil {
 			t.Fatal(err)
 		}
-		b.wantVerdicts("1 release")
+		b.wantCompletions("1 release")
 		list := b.acks.take()
 		b.Settled(list)
 		b.Confirmed(list)
@@ -371,7 +371,7 @@ func TestClaimsAreGivenBackWhenASweptRowIsLetGo(t *testing.T) {
 	})
 }
 
-// D16, design 1 "outage: per broker or partition": rows of a part that is away are let go at once and without budget, they do
+// D16, design 1 "outage: per broker or partition": rows of a part that is away are deferred at once and without budget, they do
 // not open the breaker, and rows for other parts flow.
 func TestD16_PartOfTheClusterIsAway(t *testing.T) {
 	run(t, Config{MaxRetry: 1}, func(b *bench) {
@@ -385,7 +385,7 @@ func TestD16_PartOfTheClusterIsAway(t *testing.T) {
 			b.offer(row(i, func(m *outbox.Message) { m.Key = "dead" }))
 		}
 		b.offer(row(100))
-		b.wantVerdicts("100 sent")
+		b.wantCompletions("100 sent")
 		b.Settled(b.acks.take())
 		if at, _ := b.Checkpoint(); at.Offset != end(uint64(3*openAfter+1)).Offset {
 			t.Fatalf("rows of the part that is away hold the checkpoint at %v", at)

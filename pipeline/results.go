@@ -16,7 +16,7 @@ const unknownLimit = 3
 // results takes outcomes from the sink, on the sink's goroutine: it decides and hands on, and never waits.
 func (p *Pipeline) results(list []sink.Result) {
 	now := time.Now()
-	verdicts := make([]outbox.Settlement, 0, len(list))
+	completions := make([]outbox.Completion, 0, len(list))
 	p.mu.Lock()
 	for i := range list {
 		r := &list[i]
@@ -29,29 +29,29 @@ func (p *Pipeline) results(list []sink.Result) {
 		p.land(e)
 		p.metrics.outcome(r, now)
 		if s, ok := p.decide(e, r, now); ok {
-			verdicts = append(verdicts, s)
+			completions = append(completions, s)
 		}
 	}
 	p.quietSince = now
 	p.broadcast()
 	p.mu.Unlock()
-	if len(verdicts) > 0 {
-		p.acks.Add(verdicts)
+	if len(completions) > 0 {
+		p.acks.Add(completions)
 	}
 }
 
 // decide applies the table "Failures of a publish" of design 1. Callers hold mu.
-func (p *Pipeline) decide(e *entry, r *sink.Result, now time.Time) (outbox.Settlement, bool) {
+func (p *Pipeline) decide(e *entry, r *sink.Result, now time.Time) (outbox.Completion, bool) {
 	m := r.Message
-	s := outbox.Settlement{Identity: m.Identity, RetryCount: m.RetryCount, Claim: m.Claim, Class: r.Class, Reason: r.Reason, Message: m}
+	s := outbox.Completion{Identity: m.Identity, RetryCount: m.RetryCount, Claim: m.Claim, Class: r.Class, Reason: r.Reason, Message: m}
 	switch r.Class {
 	case outbox.ClassNone:
 		p.brokerAnswered(m.Topic, now, true)
-		s.Verdict, s.BrokerID = outbox.VerdictSent, r.BrokerID
+		s.Action, s.BrokerID = outbox.ActionMarkSent, r.BrokerID
 		return p.answer(e, s), true
 	case outbox.ClassPermanent:
 		p.brokerAnswered(m.Topic, now, false)
-		s.Verdict = outbox.VerdictFailed
+		s.Action = outbox.ActionFail
 		return p.answer(e, s), true
 	case outbox.ClassRefused:
 		p.brokerAnswered(m.Topic, now, false)
@@ -59,7 +59,7 @@ func (p *Pipeline) decide(e *entry, r *sink.Result, now time.Time) (outbox.Settl
 	case outbox.ClassTopic:
 		p.brokerAnswered(m.Topic, now, false)
 		p.park(m.Topic, r.Reason, now)
-		return p.letGo(e, outbox.CauseTopic)
+		return p.deferRow(e, outbox.CauseTopic)
 	case outbox.ClassUnknown:
 		// Only a silence while the broker works counts. Any other is the broker's, and the trial of a half-open breaker must
 		// come to hold, which opens the breaker again.
@@ -72,27 +72,27 @@ func (p *Pipeline) decide(e *entry, r *sink.Result, now time.Time) (outbox.Settl
 	case outbox.ClassOutage, outbox.ClassService:
 		if r.Partial { // the cluster is there, and whatever waits for it must not wait for this part
 			p.brokerAnswered(m.Topic, now, false)
-			return p.letGo(e, outbox.CauseOutage)
+			return p.deferRow(e, outbox.CauseOutage)
 		}
 		if e.sends > 1 && p.breaker.state == breakerClosed && p.lastOK[m.Topic].After(e.first) {
-			return p.letGo(e, outbox.CauseOutage) // its broker is away, others work
+			return p.deferRow(e, outbox.CauseOutage) // its broker is away, others work
 		}
 	}
 	p.hold(e, r, now)
-	return outbox.Settlement{}, false
+	return outbox.Completion{}, false
 }
 
 // refuse uses one unit of the row's budget. Callers hold mu.
-func (p *Pipeline) refuse(e *entry, s outbox.Settlement) outbox.Settlement {
+func (p *Pipeline) refuse(e *entry, s outbox.Completion) outbox.Completion {
 	budget := p.cfg.MaxRetry
 	if s.Message.MaxRetry >= 0 {
 		budget = s.Message.MaxRetry
 	}
 	if s.RetryCount >= budget {
-		s.Verdict = outbox.VerdictFailed
+		s.Action = outbox.ActionFail
 		return p.answer(e, s)
 	}
-	s.Verdict, s.Delay = outbox.VerdictRetry, p.cfg.Backoff.Delay(s.RetryCount, p.random())
+	s.Action, s.Delay = outbox.ActionRetry, p.cfg.Backoff.Delay(s.RetryCount, p.random())
 	return p.answer(e, s)
 }
 
@@ -137,9 +137,9 @@ func (p *Pipeline) brokerAnswered(topic string, now time.Time, published bool) {
 	}
 }
 
-// Settled records verdicts that are durable: sent ones in the very batch that journals them, others once the table
+// Settled records completions that are durable: sent ones in the very batch that journals them, others once the table
 // shows them. The low-water mark may move over their rows.
-func (p *Pipeline) Settled(list []outbox.Settlement) {
+func (p *Pipeline) Settled(list []outbox.Completion) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range list {
@@ -150,13 +150,13 @@ func (p *Pipeline) Settled(list []outbox.Settlement) {
 	}
 }
 
-// Confirmed records verdicts that the table shows: the rows leave the registry.
-func (p *Pipeline) Confirmed(list []outbox.Settlement) {
+// Confirmed records completions that the table shows: the rows leave the registry.
+func (p *Pipeline) Confirmed(list []outbox.Completion) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range list {
 		if e := p.registry[list[i].Identity]; e != nil && e.state >= answered {
-			if list[i].Verdict != outbox.VerdictSent {
+			if list[i].Action != outbox.ActionMarkSent {
 				p.unrest.Add(1)
 			}
 			delete(p.registry, list[i].Identity)

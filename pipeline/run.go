@@ -148,7 +148,7 @@ func (p *Pipeline) topicParked(topic string) bool {
 	return len(p.parked) > 0 && p.parked[topic] != nil
 }
 
-// unpark lets a topic flow again and asks for a sweep of what was let go. Callers hold mu.
+// unpark lets a topic flow again and asks for a sweep of what was deferred. Callers hold mu.
 func (p *Pipeline) unpark(topic string) {
 	if p.parked[topic] == nil {
 		return

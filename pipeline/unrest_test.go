@@ -39,7 +39,7 @@ func TestUnrestTellsWhatIsLeftToTheSweep(t *testing.T) {
 		}, false},
 		"a group": {func(b *bench) {
 			txn := b.txn()
-			txn.LetGo = []outbox.LetGo{{Cause: outbox.CauseXA}}
+			txn.Deferred = []outbox.Deferred{{Cause: outbox.CauseXA}}
 			if err := b.Offer(b.ctx, txn); err != nil {
 				b.t.Fatal(err)
 			}
@@ -87,7 +87,7 @@ func TestUnseenRowsHaveACauseOfTheirOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := m.GetCounter().GetValue(); n != 3 || b.Unrest() != 0 {
-			t.Errorf("let_go_total{cause=unseen} is %v, unrest %d", n, b.Unrest())
+			t.Errorf("deferred_total{cause=unseen} is %v, unrest %d", n, b.Unrest())
 		}
 	})
 }

@@ -28,7 +28,7 @@ func TestOfferThatEndedComesAgain(t *testing.T) {
 		if err := b.Offer(b.ctx, txn); err != nil {
 			t.Fatal(err)
 		}
-		b.wantVerdicts("1 sent", "2 sent", "3 sent")
+		b.wantCompletions("1 sent", "2 sent", "3 sent")
 		b.Settled(b.acks.take())
 		if at, _ := b.Checkpoint(); at.Offset != 200 {
 			t.Fatalf("checkpoint %v", at)
@@ -65,7 +65,7 @@ func TestMarkWaitsForRowsOfAWithdrawnTransaction(t *testing.T) {
 func TestRewindGoesBackToTheMark(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		b.offer(row(1))
-		b.wantVerdicts("1 sent")
+		b.wantCompletions("1 sent")
 		b.Settled(b.acks.take())
 		b.sink.set(func() { b.sink.answer = nil })
 		b.offer(row(2))

@@ -101,7 +101,7 @@ func (p *Pipeline) zonePace() time.Duration {
 }
 
 // sortZone publishes the waiting rows that are still PENDING and not waiting for a retry, as far as there is room. A row that
-// is not found may not be visible yet and is let go with a nudge; every other row is settled. Callers hold order and mu,
+// is not found may not be visible yet and is deferred with a nudge; every other row is settled. Callers hold order and mu,
 // which is released.
 func (p *Pipeline) sortZone(states map[outbox.Identity]outbox.Candidate) {
 	now := time.Now()
@@ -113,11 +113,11 @@ func (p *Pipeline) sortZone(states map[outbox.Identity]outbox.Candidate) {
 		state, found := states[e.message.Identity]
 		switch {
 		case !found:
-			p.letGo(e, outbox.CauseNotFound)
+			p.deferRow(e, outbox.CauseNotFound)
 		case state.Status == outbox.Pending && state.Waiting:
-			p.letGo(e, outbox.CauseWaiting)
+			p.deferRow(e, outbox.CauseWaiting)
 		case state.Status == outbox.Pending && p.topicParked(e.message.Topic):
-			p.letGo(e, outbox.CauseTopic)
+			p.deferRow(e, outbox.CauseTopic)
 		case state.Status == outbox.Pending:
 			e.message.RetryCount = state.RetryCount
 			p.launch(e, now)
@@ -170,12 +170,12 @@ func (p *Pipeline) states(ctx context.Context) (map[outbox.Identity]outbox.Candi
 	return states, nil
 }
 
-// letGoZone drops the waiting rows without a check: the position is moved elsewhere. Callers hold order.
-func (p *Pipeline) letGoZone() {
+// deferZone drops the waiting rows without a check: the position is moved elsewhere. Callers hold order.
+func (p *Pipeline) deferZone() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range p.waiting {
-		p.letGo(e, outbox.CauseGap)
+		p.deferRow(e, outbox.CauseGap)
 	}
 	p.unrest.Add(1) // for what the log showed, and what it will not show
 	p.waiting, p.waitingB, p.zoneEnd = nil, 0, outbox.Position{}

@@ -79,7 +79,7 @@ func (d *daemon) Status(context.Context) admin.Status {
 	return admin.Status{
 		Version: "1.2.3", StartedAt: moment, UptimeSeconds: 3661, State: "degraded", Problems: []string{"topic orders is parked"},
 		Source:     admin.SourceStatus{Address: "db:3306", Server: "9.7.4, mysql", State: "connected", LagSeconds: &lag, BehindBytes: &behind, LastEventSeconds: &age},
-		Throughput: admin.ThroughputStatus{Rate: 512.5, LatencyP50: &p50, LatencyP99: &p99, Published: 1000, Retried: 3, Failed: 1, LetGo: 7},
+		Throughput: admin.ThroughputStatus{Rate: 512.5, LatencyP50: &p50, LatencyP99: &p99, Published: 1000, Retried: 3, Failed: 1, Deferred: 7},
 		Positions:  admin.Positions{Server: at(900), Read: at(800), Offered: at(800), Settled: at(700), Checkpoint: at(600)},
 		Tables:     []admin.TableStatus{{Name: "shop.t_local_message", Rows: map[string]int64{"pending": 3, "failed": 1}, OldestPendingSeconds: &age}},
 		InFlight:   admin.InFlightStatus{Messages: 12, Bytes: 2048, MaxMessages: 8192, MaxBytes: 64 << 20, AckPending: 4},

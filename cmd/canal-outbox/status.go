@@ -84,7 +84,7 @@ func writeStatus(w io.Writer, s admin.Status) {
 	line(w, "lag\t%s, %s behind, last event %s ago", seconds(s.Source.LagSeconds), size(s.Source.BehindBytes), seconds(s.Source.LastEventSeconds))
 	t := s.Throughput
 	line(w, "rate\t%.1f/s, commit to acknowledgement p50 %s p99 %s", t.Rate, millis(t.LatencyP50), millis(t.LatencyP99))
-	line(w, "totals\tpublished %d, retried %d, failed %d, left to the sweep %d", t.Published, t.Retried, t.Failed, t.LetGo)
+	line(w, "totals\tpublished %d, retried %d, failed %d, left to the sweep %d", t.Published, t.Retried, t.Failed, t.Deferred)
 	line(w, "in flight\t%d of %d messages, %s of %s, %d waiting for the table", s.InFlight.Messages, s.InFlight.MaxMessages,
 		size(&s.InFlight.Bytes), size(&s.InFlight.MaxBytes), s.InFlight.AckPending)
 	line(w, "broker\t%s", strings.TrimSpace(fmt.Sprintf("%s, breaker %s %s", s.Sink.Kind, s.Sink.Breaker, s.Sink.Reason)))

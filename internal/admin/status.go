@@ -53,7 +53,7 @@ type ThroughputStatus struct {
 	Published uint64 `json:"published_total"` // acknowledged by the broker
 	Retried   uint64 `json:"retried_total"`   // refused, to be tried again
 	Failed    uint64 `json:"failed_total"`    // rows that became FAILED
-	LetGo     uint64 `json:"let_go_total"`    // left by the binlog path to the sweep, or never shown by the log
+	Deferred     uint64 `json:"deferred_total"`    // left by the binlog path to the sweep, or never shown by the log
 }
 
 // Positions is the path of a transaction through the service, from the newest to the oldest. A zero position is not known
@@ -62,7 +62,7 @@ type Positions struct {
 	Server     outbox.Position `json:"server"`     // end of the server's log
 	Read       outbox.Position `json:"read"`       // read from the stream
 	Offered    outbox.Position `json:"offered"`    // handed to the pipeline
-	Settled    outbox.Position `json:"settled"`    // everything before it is acknowledged, final or let go
+	Settled    outbox.Position `json:"settled"`    // everything before it is acknowledged, final or deferred
 	Checkpoint outbox.Position `json:"checkpoint"` // on disk; a restart reads from here
 	// CheckpointSeconds is how long ago the checkpoint was written; null before the first.
 	CheckpointSeconds *float64 `json:"checkpoint_age_seconds"`

@@ -28,7 +28,7 @@ func (p *progress) Checkpoint() (outbox.Position, bool) {
 }
 
 // Commit implements ack.Journal.
-func (p *progress) Commit(sent []outbox.Settlement, confirmed []outbox.Identity, at *outbox.Position) error {
+func (p *progress) Commit(sent []outbox.Completion, confirmed []outbox.Identity, at *outbox.Position) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.seen != p.moves {

@@ -153,7 +153,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		return err
 	}
 	d.rows = table.New(d.guarded, tables)
-	d.rows.OnUnreadable(func(s outbox.Settlement) { d.relay.pipeline.Unreadable(s) })
+	d.rows.OnUnreadable(func(s outbox.Completion) { d.relay.pipeline.Unreadable(s) })
 	d.samples = newSampler(d.rows, d.registry, d.log)
 	recorded := func() (server.ID, outbox.Position) {
 		id, _ := d.state.Source()

@@ -67,7 +67,7 @@ func (r stopRows) Claim(ctx context.Context, rows []outbox.Candidate) (string, e
 	return stamp, err
 }
 
-func (r stopRows) Apply(ctx context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error) {
+func (r stopRows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Unwritable, error) {
 	r.s.at("before-update")
 	unwritable, err := r.Rows.Apply(ctx, batch)
 	r.s.at("after-update")
@@ -91,7 +91,7 @@ type stopState struct {
 	s *stopper
 }
 
-func (t stopState) Commit(sent []outbox.Settlement, confirmed []outbox.Identity, at *outbox.Position) error {
+func (t stopState) Commit(sent []outbox.Completion, confirmed []outbox.Identity, at *outbox.Position) error {
 	if len(sent) > 0 {
 		t.s.at("before-journal")
 	}

@@ -18,7 +18,7 @@ type reading struct {
 	published uint64
 	retried   uint64
 	failed    uint64
-	letGo     uint64
+	deferred     uint64
 	latency   []*dto.Bucket // cumulative
 	count     uint64
 }
@@ -51,8 +51,8 @@ func (m *meter) look(now time.Time) (current, before reading, err error) {
 			current.retried = sum(f, "", "")
 		case "canal_outbox_failed_total":
 			current.failed = sum(f, "", "")
-		case "canal_outbox_let_go_total":
-			current.letGo = sum(f, "", "")
+		case "canal_outbox_deferred_total":
+			current.deferred = sum(f, "", "")
 		case "canal_outbox_publish_latency_seconds":
 			h := f.GetMetric()[0].GetHistogram()
 			current.latency, current.count = h.GetBucket(), h.GetSampleCount()

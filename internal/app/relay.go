@@ -52,7 +52,7 @@ type State interface {
 	// AddGap records a gap and returns its number.
 	AddGap(outbox.Gap) (uint64, error)
 	// Journal returns the sent rows that the table has not confirmed.
-	Journal() ([]outbox.Settlement, error)
+	Journal() ([]outbox.Completion, error)
 }
 
 // Parts are what a relay is made of at its edges. Tests and the simulation put models in their place.

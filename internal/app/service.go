@@ -84,7 +84,7 @@ func (s *service) throughput(st *admin.Status, now time.Time) {
 		return
 	}
 	t := &st.Throughput
-	t.Published, t.Retried, t.Failed, t.LetGo = current.published, current.retried, current.failed, current.letGo
+	t.Published, t.Retried, t.Failed, t.Deferred = current.published, current.retried, current.failed, current.deferred
 	if span := now.Sub(before.at).Seconds(); span > 0 {
 		t.Rate = float64(current.published-before.published) / span
 	}

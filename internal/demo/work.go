@@ -176,7 +176,7 @@ func (d *demo) lag(ctx context.Context) string {
 // show prints the account.
 func (d *demo) show(a Account) {
 	d.screen.Keep()
-	verdict := func(holds bool) string {
+	completion := func(holds bool) string {
 		if holds {
 			return "ok"
 		}
@@ -185,19 +185,19 @@ func (d *demo) show(a Account) {
 	line := func(what string, n int, note string) { d.screen.Say("  %-34s %9s  %s", what, count(n), note) }
 	d.screen.Say("\nThe account")
 	line("messages committed by the shop", a.Committed, fmt.Sprintf("and %s transactions rolled back", count(a.RolledBack)))
-	line("published, each counted once", a.Published, verdict(a.Published == a.Committed))
+	line("published, each counted once", a.Published, completion(a.Published == a.Committed))
 	line("copies beyond the first", a.Copies, fmt.Sprintf("allowed; %s of them after the SIGKILL", count(a.KillCopies)))
 	if a.Copies > 0 {
 		d.screen.Say("      A killed relay cannot note what the broker just took, so it sends that again; every copy\n" +
 			"      carries the same message id, by which consumers drop it.")
 	}
-	line("missing", len(a.Missing), verdict(len(a.Missing) == 0))
-	line("published but never committed", len(a.Invented), verdict(len(a.Invented) == 0))
-	line("published with wrong content", len(a.Altered), verdict(len(a.Altered) == 0))
-	line("rows SENT in the table", a.Rows[sentStatus], fmt.Sprintf("%s, of %s", verdict(a.Rows[sentStatus] == a.total()), count(a.total())))
-	line("failed transactions of the shop", len(a.Failures), verdict(len(a.Failures) == 0))
+	line("missing", len(a.Missing), completion(len(a.Missing) == 0))
+	line("published but never committed", len(a.Invented), completion(len(a.Invented) == 0))
+	line("published with wrong content", len(a.Altered), completion(len(a.Altered) == 0))
+	line("rows SENT in the table", a.Rows[sentStatus], fmt.Sprintf("%s, of %s", completion(a.Rows[sentStatus] == a.total()), count(a.total())))
+	line("failed transactions of the shop", len(a.Failures), completion(len(a.Failures) == 0))
 	if a.GapWanted {
-		line("gap recorded after the purge", gapCount(a.Gaps), verdict(a.gapFound()))
+		line("gap recorded after the purge", gapCount(a.Gaps), completion(a.gapFound()))
 	}
 	calm := d.book.Calm()
 	d.screen.Say("\nBefore the first fault a consumer had a message %s (p50), %s (p99) after the shop sent COMMIT.",

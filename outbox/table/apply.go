@@ -4,42 +4,42 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// from are the states that a verdict leaves (design 1, "States and moves").
+// from are the states that a completion leaves (design 1, "States and moves").
 var from = [...][]outbox.Status{
-	outbox.VerdictSent:    {outbox.Pending, outbox.Sending, outbox.Failed},
-	outbox.VerdictRetry:   {outbox.Pending, outbox.Sending},
-	outbox.VerdictFailed:  {outbox.Pending, outbox.Sending},
-	outbox.VerdictRelease: {outbox.Sending},
+	outbox.ActionMarkSent:    {outbox.Pending, outbox.Sending, outbox.Failed},
+	outbox.ActionRetry:   {outbox.Pending, outbox.Sending},
+	outbox.ActionFail:  {outbox.Pending, outbox.Sending},
+	outbox.ActionRelease: {outbox.Sending},
 }
 
-// to are the states that a verdict leads to.
+// to are the states that a completion leads to.
 var to = [...]outbox.Status{
-	outbox.VerdictSent:    outbox.Sent,
-	outbox.VerdictRetry:   outbox.Pending,
-	outbox.VerdictFailed:  outbox.Failed,
-	outbox.VerdictRelease: outbox.Pending,
+	outbox.ActionMarkSent:    outbox.Sent,
+	outbox.ActionRetry:   outbox.Pending,
+	outbox.ActionFail:  outbox.Failed,
+	outbox.ActionRelease: outbox.Pending,
 }
 
-// counted verdicts are guarded by the row's retry count, so that a repeated statement counts once.
-func counted(v outbox.Verdict) bool { return v == outbox.VerdictRetry || v == outbox.VerdictFailed }
+// counted completions are guarded by the row's retry count, so that a repeated statement counts once.
+func counted(v outbox.Action) bool { return v == outbox.ActionRetry || v == outbox.ActionFail }
 
-// update writes one verdict to rows that all have it. Each row is named by id, state, and what tells it from a later row
+// update writes one completion to rows that all have it. Each row is named by id, state, and what tells it from a later row
 // with the same id; a row that does not match is left alone.
-func (t *Table) update(verdict outbox.Verdict, rows []outbox.Settlement) *statement {
+func (t *Table) update(completion outbox.Action, rows []outbox.Completion) *statement {
 	s := &statement{}
 	id := func(i int) string { return rows[i].ID }
 	s.add("UPDATE ", t.quoted, " FORCE INDEX (PRIMARY) SET ", t.column(StatusCode), " = ")
-	t.code(s, to[verdict])
-	switch verdict {
-	case outbox.VerdictSent:
+	t.code(s, to[completion])
+	switch completion {
+	case outbox.ActionMarkSent:
 		t.assignSent(s, rows, id)
-	case outbox.VerdictRetry:
+	case outbox.ActionRetry:
 		s.add(", ", t.column(RetryCount), " = ", t.retryCount(), " + 1, ", t.column(NextRetryTime), " = ",
 			t.now(NextRetryTime), " + INTERVAL ")
 		t.perRow(s, len(rows), id, func(i int) { s.micros(rows[i].Delay) })
 		s.add(" MICROSECOND")
 	}
-	if counted(verdict) {
+	if counted(completion) {
 		s.add(", ", t.column(FailReason), " = ")
 		t.perRow(s, len(rows), id, func(i int) { s.string(t.columns[FailReason].fit(rows[i].Reason)) })
 	}
@@ -47,12 +47,12 @@ func (t *Table) update(verdict outbox.Verdict, rows []outbox.Settlement) *statem
 	s.add(" WHERE ")
 	t.idIn(s, len(rows), id)
 	s.add(" AND ")
-	t.statusIn(s, from[verdict]...)
-	t.identityIn(s, verdict, rows)
+	t.statusIn(s, from[completion]...)
+	t.identityIn(s, completion, rows)
 	return s
 }
 
-func (t *Table) assignSent(s *statement, rows []outbox.Settlement, id func(i int) string) {
+func (t *Table) assignSent(s *statement, rows []outbox.Completion, id func(i int) string) {
 	if t.has(SentAt) {
 		s.add(", ", t.column(SentAt), " = ", t.now(SentAt))
 	}
@@ -68,13 +68,13 @@ func (t *Table) assignSent(s *statement, rows []outbox.Settlement, id func(i int
 	}
 }
 
-// identityIn guards with rows of (id, message id), and the verdict's own guard as a third member.
-func (t *Table) identityIn(s *statement, verdict outbox.Verdict, rows []outbox.Settlement) {
+// identityIn guards with rows of (id, message id), and the completion's own guard as a third member.
+func (t *Table) identityIn(s *statement, completion outbox.Action, rows []outbox.Completion) {
 	s.add(" AND (", t.column(ID), ", ", t.messageID())
 	switch {
-	case counted(verdict):
+	case counted(completion):
 		s.add(", ", t.retryCount())
-	case verdict == outbox.VerdictRelease:
+	case completion == outbox.ActionRelease:
 		s.add(", ", t.stamp())
 	}
 	s.add(") IN (")
@@ -82,10 +82,10 @@ func (t *Table) identityIn(s *statement, verdict outbox.Verdict, rows []outbox.S
 		s.add("(", rows[i].ID, ", ")
 		s.bytes(rows[i].MessageID)
 		switch {
-		case counted(verdict):
+		case counted(completion):
 			s.add(", ?")
 			s.args = append(s.args, rows[i].RetryCount)
-		case verdict == outbox.VerdictRelease:
+		case completion == outbox.ActionRelease:
 			s.add(", ")
 			s.string(rows[i].Claim)
 		}
@@ -94,16 +94,16 @@ func (t *Table) identityIn(s *statement, verdict outbox.Verdict, rows []outbox.S
 	s.add(")")
 }
 
-// unfinished reports whether a row that a locking read showed would still be changed by a settlement.
-func unfinished(s outbox.Settlement, c outbox.Candidate) bool {
+// unfinished reports whether a row that a locking read showed would still be changed by a completion.
+func unfinished(s outbox.Completion, c outbox.Candidate) bool {
 	matches := false
-	for _, status := range from[s.Verdict] {
+	for _, status := range from[s.Action] {
 		matches = matches || c.Status == status
 	}
 	switch {
-	case counted(s.Verdict):
+	case counted(s.Action):
 		return matches && c.RetryCount == s.RetryCount
-	case s.Verdict == outbox.VerdictRelease:
+	case s.Action == outbox.ActionRelease:
 		return matches && c.Stamp == s.Claim
 	}
 	return matches

@@ -14,31 +14,31 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// D03: every verdict against every state moves only what design 1 allows, and says nothing about the rest.
+// D03: every completion against every state moves only what design 1 allows, and says nothing about the rest.
 func TestD03_EveryVerdictAgainstEveryState(t *testing.T) {
-	moves := map[outbox.Verdict]map[int]int{
-		outbox.VerdictSent:    {0: 2, 1: 2, 3: 2},
-		outbox.VerdictRetry:   {0: 0, 1: 0},
-		outbox.VerdictFailed:  {0: 3, 1: 3},
-		outbox.VerdictRelease: {1: 0},
+	moves := map[outbox.Action]map[int]int{
+		outbox.ActionMarkSent:    {0: 2, 1: 2, 3: 2},
+		outbox.ActionRetry:   {0: 0, 1: 0},
+		outbox.ActionFail:  {0: 3, 1: 3},
+		outbox.ActionRelease: {1: 0},
 	}
 	const stamp = "2026-01-02 03:04:05.678"
 	onBoth(t, "t_local_message", func(b *bench) {
-		for verdict, allowed := range moves {
+		for completion, allowed := range moves {
 			for _, status := range []int{0, 1, 2, 3, 9} {
 				id := b.insert(1, fmt.Sprintf("status=%d, retry_count=4, last_exec_time='%s'", status, stamp))[0]
-				if left := b.apply(outbox.Settlement{Identity: id, Verdict: verdict, RetryCount: 4, Claim: stamp, Reason: "why"}); len(left) > 0 {
-					b.Errorf("%v on %d: unwritable %+v", verdict, status, left)
+				if left := b.apply(outbox.Completion{Identity: id, Action: completion, RetryCount: 4, Claim: stamp, Reason: "why"}); len(left) > 0 {
+					b.Errorf("%v on %d: unwritable %+v", completion, status, left)
 				}
 				want, moved := allowed[status]
 				if !moved {
 					want = status
 				}
 				count, reason := 4, "NULL"
-				if moved && verdict == outbox.VerdictRetry {
+				if moved && completion == outbox.ActionRetry {
 					count = 5
 				}
-				if moved && counted(verdict) {
+				if moved && counted(completion) {
 					reason = "why"
 				}
 				b.want(id, fmt.Sprintf("%d|%d|%s", want, count, reason), "status", "retry_count", "fail_reason")
@@ -47,7 +47,7 @@ func TestD03_EveryVerdictAgainstEveryState(t *testing.T) {
 	})
 }
 
-// A28: a row that has the id but not the message id of a settlement is another row; so is one with another retry count
+// A28: a row that has the id but not the message id of a completion is another row; so is one with another retry count
 // or another stamp, where these are the guard.
 func TestA28_ReusedIDsAreLeftAlone(t *testing.T) {
 	onBoth(t, "t_local_message", func(b *bench) {
@@ -55,13 +55,13 @@ func TestA28_ReusedIDsAreLeftAlone(t *testing.T) {
 		other, upper := id, id
 		other.MessageID, upper.MessageID = "order:key-999", "order:KEY-1"
 		gone := outbox.Identity{Table: id.Table, ID: "18446744073709551000", MessageID: id.MessageID}
-		for _, s := range []outbox.Settlement{
-			{Identity: other, Verdict: outbox.VerdictSent},
-			{Identity: upper, Verdict: outbox.VerdictSent},
-			{Identity: gone, Verdict: outbox.VerdictSent},
-			{Identity: id, Verdict: outbox.VerdictRetry, RetryCount: 1},
-			{Identity: id, Verdict: outbox.VerdictFailed, RetryCount: 3},
-			{Identity: id, Verdict: outbox.VerdictRelease, Claim: "2026-01-02 03:04:05.679"},
+		for _, s := range []outbox.Completion{
+			{Identity: other, Action: outbox.ActionMarkSent},
+			{Identity: upper, Action: outbox.ActionMarkSent},
+			{Identity: gone, Action: outbox.ActionMarkSent},
+			{Identity: id, Action: outbox.ActionRetry, RetryCount: 1},
+			{Identity: id, Action: outbox.ActionFail, RetryCount: 3},
+			{Identity: id, Action: outbox.ActionRelease, Claim: "2026-01-02 03:04:05.679"},
 		} {
 			if left := b.apply(s); len(left) > 0 {
 				b.Errorf("%+v: %+v", s, left)
@@ -84,7 +84,7 @@ func TestA28_IdentityIsComparedByteByByte(t *testing.T) {
 			for _, wrong := range []string{"m-1", "M-1 ", "Ḿ-1", ""} {
 				w := id
 				w.MessageID = wrong
-				b.apply(outbox.Settlement{Identity: w, Verdict: outbox.VerdictSent})
+				b.apply(outbox.Completion{Identity: w, Action: outbox.ActionMarkSent})
 				b.want(id, "0", "status")
 				found, err := b.store.States(b.ctx, []outbox.Identity{w})
 				if err != nil || len(found) != 0 {
@@ -98,7 +98,7 @@ func TestA28_IdentityIsComparedByteByByte(t *testing.T) {
 					b.Errorf("%v: read %d rows back, %v", mine, len(messages), err)
 				}
 			}
-			b.apply(outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
+			b.apply(outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
 			b.want(id, "2", "status")
 		})
 	}
@@ -117,7 +117,7 @@ func TestMessageIDsOfAnyText(t *testing.T) {
 			if err != nil || len(found) != 1 {
 				b.Fatalf("%q: %+v, %v", text, found, err)
 			}
-			b.apply(outbox.Settlement{Identity: id, Verdict: outbox.VerdictFailed, Reason: text})
+			b.apply(outbox.Completion{Identity: id, Action: outbox.ActionFail, Reason: text})
 			b.want(id, "3|"+text, "status", "fail_reason")
 		}
 	})
@@ -129,9 +129,9 @@ func TestD15_UnwritableRowsAreFound(t *testing.T) {
 		ids := b.insertMany(700)
 		testkit.Exec(b, b.db, "CREATE TRIGGER refuse BEFORE UPDATE ON "+b.name+" FOR EACH ROW "+
 			"IF NEW.id IN ("+ids[3].ID+", "+ids[640].ID+") THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF")
-		var batch []outbox.Settlement
+		var batch []outbox.Completion
 		for _, id := range ids {
-			batch = append(batch, outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
+			batch = append(batch, outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
 		}
 		left := b.apply(batch...)
 		if len(left) != 2 || left[0].Identity != ids[3] || left[1].Identity != ids[640] || !strings.Contains(left[0].Reason, "not this one") {
@@ -159,10 +159,10 @@ func (b *bench) insertMany(n int) []outbox.Identity {
 	return ids
 }
 
-// A settlement of a table that is no longer mapped blocks nothing.
+// A completion of a table that is no longer mapped blocks nothing.
 func TestUnknownTableIsReported(t *testing.T) {
 	s := New(nil, nil)
-	left, err := s.Apply(context.Background(), []outbox.Settlement{{Identity: outbox.Identity{Table: "a.b", ID: "1"}}})
+	left, err := s.Apply(context.Background(), []outbox.Completion{{Identity: outbox.Identity{Table: "a.b", ID: "1"}}})
 	if err != nil || len(left) != 1 || !strings.Contains(left[0].Reason, "not mapped") {
 		t.Fatalf("%+v, %v", left, err)
 	}
@@ -178,7 +178,7 @@ func TestA35_RowNotYetVisible(t *testing.T) {
 		testkit.Must(b, err)
 		before, done := b.lockWaits(), make(chan error, 1)
 		go func() {
-			_, err := b.store.Apply(b.ctx, []outbox.Settlement{{Identity: id, Verdict: outbox.VerdictSent}})
+			_, err := b.store.Apply(b.ctx, []outbox.Completion{{Identity: id, Action: outbox.ActionMarkSent}})
 			done <- err
 		}()
 		b.waitForLockWaits(before, 1)
@@ -213,12 +213,12 @@ func TestA35_LockingReadDecides(t *testing.T) {
 		_, err = tx.Exec("UPDATE " + b.name + " SET status=0 WHERE id = " + ids[0].ID)
 		testkit.Must(b, err)
 		type answer struct {
-			left []outbox.Settlement
+			left []outbox.Completion
 			err  error
 		}
 		before, done := b.lockWaits(), make(chan answer, 1)
 		go func() {
-			left, err := b.store.unfinished(b.ctx, b.table, []outbox.Settlement{{Identity: ids[0]}, {Identity: ids[1]}})
+			left, err := b.store.unfinished(b.ctx, b.table, []outbox.Completion{{Identity: ids[0]}, {Identity: ids[1]}})
 			done <- answer{left, err}
 		}()
 		b.waitForLockWaits(before, 1)
@@ -252,9 +252,9 @@ func TestD06_StormHarmsNoApplication(t *testing.T) {
 		var sweeps sync.WaitGroup
 		sweeps.Go(func() { b.sweepUntil(stop) })
 		for range writers * each {
-			var batch []outbox.Settlement
+			var batch []outbox.Completion
 			for _, id := range <-ready {
-				batch = append(batch, outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
+				batch = append(batch, outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
 			}
 			if left, err := b.store.Apply(b.ctx, batch); err != nil || len(left) > 0 {
 				b.Errorf("apply: %v, %+v", err, left)

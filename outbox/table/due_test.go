@@ -124,15 +124,15 @@ func TestAccessPaths(t *testing.T) {
 				}
 			}
 		}
-		var batch []outbox.Settlement
+		var batch []outbox.Completion
 		var claims []outbox.Candidate
 		for _, id := range ids[2000:2500] {
-			batch = append(batch, outbox.Settlement{Identity: id, Claim: "2026-01-02 03:04:05.678", Reason: "x"})
+			batch = append(batch, outbox.Completion{Identity: id, Claim: "2026-01-02 03:04:05.678", Reason: "x"})
 			claims = append(claims, outbox.Candidate{Identity: id, Stamp: "2026-01-02 03:04:05.678"})
 		}
 		statements := map[string]*statement{}
-		for verdict := outbox.VerdictSent; verdict <= outbox.VerdictRelease; verdict++ {
-			statements["update "+verdict.String()] = b.table.update(verdict, batch)
+		for completion := outbox.ActionMarkSent; completion <= outbox.ActionRelease; completion++ {
+			statements["update "+completion.String()] = b.table.update(completion, batch)
 		}
 		for how := claimPending; how <= claimUnstamped; how++ {
 			statements[fmt.Sprint("claim ", how)] = b.table.claim(how, "2026-01-02 03:04:05.678", claims)
@@ -248,11 +248,11 @@ func TestUnreadableRowsFail(t *testing.T) {
 		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET topic='' WHERE id="+ids[1].ID)
 		stamp, err := b.store.Claim(b.ctx, b.due(DueQuery{}))
 		testkit.Must(b, err)
-		var told []outbox.Settlement
-		b.store.OnUnreadable(func(s outbox.Settlement) { told = append(told, s) })
+		var told []outbox.Completion
+		b.store.OnUnreadable(func(s outbox.Completion) { told = append(told, s) })
 		messages, err := b.store.ReadBack(b.ctx, stamp, ids)
 		testkit.Must(b, err)
-		if len(messages) != 1 || messages[0].Identity != ids[2] || len(told) != 2 || told[0].RetryCount != 2 || told[0].Verdict != outbox.VerdictFailed {
+		if len(messages) != 1 || messages[0].Identity != ids[2] || len(told) != 2 || told[0].RetryCount != 2 || told[0].Action != outbox.ActionFail {
 			b.Errorf("%d messages, told %+v", len(messages), told)
 		}
 		b.store.OnUnreadable(nil)

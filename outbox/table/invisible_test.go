@@ -66,7 +66,7 @@ func TestA59_GeneratedInvisibleKey(t *testing.T) {
 			if len(messages) != 1 || messages[0].Identity != id || string(messages[0].Body) != "x" {
 				t.Fatalf("read back: %+v", messages)
 			}
-			b.apply(outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
+			b.apply(outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
 			var status int
 			testkit.Must(b, b.db.QueryRow("SELECT status FROM "+b.name+" WHERE my_row_id = 1").Scan(&status))
 			if status != 2 {

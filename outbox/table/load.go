@@ -135,10 +135,10 @@ func (t *Table) status(code []byte, null bool) outbox.Status {
 
 // Probes show, without changing anything, whether the account may run the statements on this table.
 func (t *Table) Probes() []server.Probe {
-	nobody := outbox.Settlement{Identity: outbox.Identity{ID: "0"}}
+	nobody := outbox.Completion{Identity: outbox.Identity{ID: "0"}}
 	var probes []server.Probe
-	for _, verdict := range []outbox.Verdict{outbox.VerdictSent, outbox.VerdictRetry} {
-		s := t.update(verdict, []outbox.Settlement{nobody})
+	for _, completion := range []outbox.Action{outbox.ActionMarkSent, outbox.ActionRetry} {
+		s := t.update(completion, []outbox.Completion{nobody})
 		probes = append(probes, server.Probe{
 			Privileges: "SELECT, UPDATE", On: t.quoted, Statement: "EXPLAIN " + s.text.String(), Args: s.args,
 		})

@@ -165,8 +165,8 @@ func TestWordCodes(t *testing.T) {
 			if err != nil || len(messages) != 2 || messages[1].Status != outbox.Sending {
 				b.Fatalf("%+v, %v", messages, err)
 			}
-			b.apply(outbox.Settlement{Identity: ids[0], Verdict: outbox.VerdictSent}, outbox.Settlement{Identity: ids[1], Verdict: outbox.VerdictRelease, Claim: stamp},
-				outbox.Settlement{Identity: held, Verdict: outbox.VerdictSent})
+			b.apply(outbox.Completion{Identity: ids[0], Action: outbox.ActionMarkSent}, outbox.Completion{Identity: ids[1], Action: outbox.ActionRelease, Claim: stamp},
+				outbox.Completion{Identity: held, Action: outbox.ActionMarkSent})
 			b.want(ids[0], "sent", "status")
 			b.want(ids[1], "pending", "status")
 			b.want(held, "suspended", "status")
@@ -186,9 +186,9 @@ func TestA24_WriteBacksAndBigIDs(t *testing.T) {
 		ids := b.insert(2, "")
 		testkit.Exec(b, b.db, "INSERT INTO "+b.name+" SET id=18446744073709551000, biz_type='order', biz_key='big', topic='orders'")
 		ids = append(ids, outbox.Identity{Table: b.table.name, ID: "18446744073709551000", MessageID: "order:big"})
-		b.apply(outbox.Settlement{Identity: ids[0], Verdict: outbox.VerdictSent, BrokerID: "AAAA"},
-			outbox.Settlement{Identity: ids[1], Verdict: outbox.VerdictSent},
-			outbox.Settlement{Identity: ids[2], Verdict: outbox.VerdictSent, BrokerID: "BBBBBB"})
+		b.apply(outbox.Completion{Identity: ids[0], Action: outbox.ActionMarkSent, BrokerID: "AAAA"},
+			outbox.Completion{Identity: ids[1], Action: outbox.ActionMarkSent},
+			outbox.Completion{Identity: ids[2], Action: outbox.ActionMarkSent, BrokerID: "BBBBBB"})
 		for i, broker := range []string{"AAAA", "NULL", "BBBBB"} {
 			b.want(ids[i], "2|"+broker+"|8|1|canal-outbox", "status", "broker_id", "version",
 				"ABS(TIMESTAMPDIFF(SECOND, sent_at, NOW())) < 60", "updated_by")
@@ -229,7 +229,7 @@ func TestD13_TimeZones(t *testing.T) {
 		if len(messages) != 1 || time.Since(messages[0].DueAt).Abs() > time.Minute || time.Since(messages[0].CreatedAt).Abs() > time.Minute {
 			b.Fatalf("messages %+v", messages)
 		}
-		b.apply(outbox.Settlement{Identity: due, Verdict: outbox.VerdictRetry, Delay: time.Minute})
+		b.apply(outbox.Completion{Identity: due, Action: outbox.ActionRetry, Delay: time.Minute})
 		b.want(due, "1", "TIMESTAMPDIFF(SECOND, "+local+", next_retry_time) BETWEEN 30 AND 60")
 	})
 }
@@ -268,7 +268,7 @@ func TestD24_SeveralTables(t *testing.T) {
 		b.next--
 		twin := b.insert(1, "id="+id.ID)[0]
 		b.store = New(b.store.db, []*Table{first, b.table})
-		b.apply(outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent}, outbox.Settlement{Identity: twin, Verdict: outbox.VerdictFailed, Reason: "x"})
+		b.apply(outbox.Completion{Identity: id, Action: outbox.ActionMarkSent}, outbox.Completion{Identity: twin, Action: outbox.ActionFail, Reason: "x"})
 		states, err := b.store.States(b.ctx, []outbox.Identity{id, twin})
 		testkit.Must(b, err)
 		for _, c := range states {
@@ -307,7 +307,7 @@ func TestProbesShowMissingGrants(t *testing.T) {
 			} else {
 				id := b.insert(1, "")[0]
 				store := New(db, []*Table{b.table})
-				_, err := store.Apply(b.ctx, []outbox.Settlement{{Identity: id, Verdict: outbox.VerdictSent}, {Identity: id, Verdict: outbox.VerdictSent}})
+				_, err := store.Apply(b.ctx, []outbox.Completion{{Identity: id, Action: outbox.ActionMarkSent}, {Identity: id, Action: outbox.ActionMarkSent}})
 				testkit.Must(b, err)
 				b.want(id, "2", "status")
 			}

@@ -18,9 +18,9 @@ func TestD07_LockedRowIsHandedBack(t *testing.T) {
 		ids := b.insertMany(300)
 		gone := outbox.Identity{Table: b.table.name, ID: "999999", MessageID: "order:gone"}
 		tx := b.lock(ids[150])
-		var batch []outbox.Settlement
+		var batch []outbox.Completion
 		for _, id := range append(ids, gone) {
-			batch = append(batch, outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent, RetryCount: 0})
+			batch = append(batch, outbox.Completion{Identity: id, Action: outbox.ActionMarkSent, RetryCount: 0})
 		}
 		left, err := b.store.Apply(b.ctx, batch)
 		testkit.Must(b, err)
@@ -31,7 +31,7 @@ func TestD07_LockedRowIsHandedBack(t *testing.T) {
 			b.want(ids[n], "2", "status")
 		}
 		testkit.Must(b, tx.Rollback())
-		if left, err = b.store.Apply(b.ctx, []outbox.Settlement{left[0].Settlement, left[1].Settlement}); err != nil || len(left) > 0 {
+		if left, err = b.store.Apply(b.ctx, []outbox.Completion{left[0].Completion, left[1].Completion}); err != nil || len(left) > 0 {
 			b.Fatalf("afterwards: %+v, %v", left, err)
 		}
 		b.want(ids[150], "2", "status")
@@ -77,13 +77,13 @@ func TestD08_LockedTableIsAnError(t *testing.T) {
 		defer conn.Close()
 		_, err = conn.ExecContext(b.ctx, "LOCK TABLES "+b.name+" WRITE")
 		testkit.Must(b, err)
-		_, err = b.store.Apply(b.ctx, []outbox.Settlement{{Identity: id, Verdict: outbox.VerdictSent}})
+		_, err = b.store.Apply(b.ctx, []outbox.Completion{{Identity: id, Action: outbox.ActionMarkSent}})
 		if server.Classify(err) != server.Transient || !strings.Contains(err.Error(), b.table.name) {
 			b.Errorf("got %v", err)
 		}
 		_, err = conn.ExecContext(b.ctx, "UNLOCK TABLES")
 		testkit.Must(b, err)
-		b.apply(outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
+		b.apply(outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
 		b.want(id, "2", "status")
 	})
 }
@@ -102,9 +102,9 @@ func TestD07_LockOnTheStatusIndexIsWaitedFor(t *testing.T) {
 			_, err = conn.ExecContext(b.ctx, statement)
 			testkit.Must(b, err)
 		}
-		var batch []outbox.Settlement
+		var batch []outbox.Completion
 		for _, id := range ids {
-			batch = append(batch, outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
+			batch = append(batch, outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
 		}
 		left, err := b.store.Apply(b.ctx, batch)
 		testkit.Must(b, err)

@@ -113,16 +113,16 @@ func set(identities []outbox.Identity) map[outbox.Identity]bool {
 	return m
 }
 
-// OnUnreadable says where the FAILED verdicts go of claimed rows that cannot become a message (no topic, headers that are
+// OnUnreadable says where the FAILED completions go of claimed rows that cannot become a message (no topic, headers that are
 // no JSON object). Without it ReadBack writes them itself. It must be called before the first ReadBack.
-func (s *Store) OnUnreadable(take func(outbox.Settlement)) { s.unreadable = take }
+func (s *Store) OnUnreadable(take func(outbox.Completion)) { s.unreadable = take }
 
 // ReadBack returns the rows that show our stamp, whole, as messages with Path and Claim set. It holds all bodies in
 // memory: the caller bounds the number of identities. Rows that are missing from the answer are not ours to publish:
 // another process claimed them, they are gone, or they cannot become a message and are settled as FAILED (OnUnreadable).
 func (s *Store) ReadBack(ctx context.Context, stamp string, identities []outbox.Identity) ([]*outbox.Message, error) {
 	var out []*outbox.Message
-	var faulty []outbox.Settlement
+	var faulty []outbox.Completion
 	err := s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
 		messages, failed, err := s.readBack(ctx, t, stamp, chunk)
 		out, faulty = append(out, messages...), append(faulty, failed...)
@@ -134,9 +134,9 @@ func (s *Store) ReadBack(ctx context.Context, stamp string, identities []outbox.
 	return out, s.fail(ctx, faulty)
 }
 
-// fail hands rows on that cannot be published. That the table may refuse the verdict is left to the next sweep, which
+// fail hands rows on that cannot be published. That the table may refuse the completion is left to the next sweep, which
 // finds the row again.
-func (s *Store) fail(ctx context.Context, faulty []outbox.Settlement) error {
+func (s *Store) fail(ctx context.Context, faulty []outbox.Completion) error {
 	if len(faulty) == 0 {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (s *Store) fail(ctx context.Context, faulty []outbox.Settlement) error {
 	return nil
 }
 
-func (s *Store) readBack(ctx context.Context, t *Table, stamp string, chunk []outbox.Identity) ([]*outbox.Message, []outbox.Settlement, error) {
+func (s *Store) readBack(ctx context.Context, t *Table, stamp string, chunk []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error) {
 	query := &statement{}
 	query.add("SELECT ", t.messageID(), ", ", t.retryCount())
 	for _, role := range t.reads {
@@ -175,7 +175,7 @@ func (s *Store) readBack(ctx context.Context, t *Table, stamp string, chunk []ou
 		into[i] = &raw[i]
 	}
 	var messages []*outbox.Message
-	var faulty []outbox.Settlement
+	var faulty []outbox.Completion
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
 			return nil, nil, err
@@ -190,8 +190,8 @@ func (s *Store) readBack(ctx context.Context, t *Table, stamp string, chunk []ou
 		m, err := t.Message(values)
 		if err != nil {
 			count, _ := strconv.Atoi(string(raw[1])) // an integer column
-			faulty = append(faulty, outbox.Settlement{
-				Identity: identity, Verdict: outbox.VerdictFailed, RetryCount: count, Claim: stamp,
+			faulty = append(faulty, outbox.Completion{
+				Identity: identity, Action: outbox.ActionFail, RetryCount: count, Claim: stamp,
 				Class: outbox.ClassPermanent, Reason: err.Error(),
 			})
 			continue

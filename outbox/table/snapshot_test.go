@@ -21,7 +21,7 @@ func TestP9_SnapshotIsolation(t *testing.T) {
 			testkit.Must(b, err)
 			var rows int
 			testkit.Must(b, tx.QueryRow("SELECT COUNT(*) FROM "+b.name).Scan(&rows))
-			left, err := b.store.Apply(b.ctx, []outbox.Settlement{{Identity: old, Verdict: outbox.VerdictSent}})
+			left, err := b.store.Apply(b.ctx, []outbox.Completion{{Identity: old, Action: outbox.ActionMarkSent}})
 			if err != nil || len(left) > 0 {
 				b.Fatalf("apply: %+v, %v", left, err)
 			}

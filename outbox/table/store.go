@@ -18,7 +18,7 @@ type Store struct {
 	db         *sql.DB
 	tables     []*Table
 	byName     map[string]*Table
-	unreadable func(outbox.Settlement)
+	unreadable func(outbox.Completion)
 }
 
 // New makes a Store. db is a writing pool of server.Open: the statements rely on its session settings, found-rows
@@ -47,37 +47,37 @@ const (
 	rounds   = 4 // of update and locking read
 )
 
-// Apply writes verdicts. With a nil error each settlement that is not in the answer is final in the table: written now or
+// Apply writes completions. With a nil error each completion that is not in the answer is final in the table: written now or
 // before, or its row is gone. Rows whose lock somebody holds for longer than the session waits are in the answer, too: they
-// keep none of the others from their status. With an error nothing is known, and the same settlements may be applied again.
-func (s *Store) Apply(ctx context.Context, settlements []outbox.Settlement) ([]outbox.Unwritable, error) {
+// keep none of the others from their status. With an error nothing is known, and the same completions may be applied again.
+func (s *Store) Apply(ctx context.Context, completions []outbox.Completion) ([]outbox.Unwritable, error) {
 	var refused []outbox.Unwritable
-	groups := map[*Table]*[len(to)][]outbox.Settlement{}
-	for _, one := range settlements {
+	groups := map[*Table]*[len(to)][]outbox.Completion{}
+	for _, one := range completions {
 		t, err := s.table(one.Table)
 		if err == nil {
 			_, err = idLiteral(one.ID)
 		}
 		if err != nil {
-			refused = append(refused, outbox.Unwritable{Settlement: one, Reason: err.Error()})
+			refused = append(refused, outbox.Unwritable{Completion: one, Reason: err.Error()})
 			continue
 		}
 		if groups[t] == nil {
-			groups[t] = new([len(to)][]outbox.Settlement)
+			groups[t] = new([len(to)][]outbox.Completion)
 		}
-		groups[t][one.Verdict] = append(groups[t][one.Verdict], one)
+		groups[t][one.Action] = append(groups[t][one.Action], one)
 	}
 	var errs []error
 	for _, t := range s.tables { // every table has its turn, whatever happens to the others
 		if groups[t] == nil {
 			continue
 		}
-		for verdict, group := range groups[t] {
+		for completion, group := range groups[t] {
 			for chunk := range slices.Chunk(group, maxRows) {
-				unwritable, err := s.settle(ctx, t, outbox.Verdict(verdict), chunk)
+				unwritable, err := s.settle(ctx, t, outbox.Action(completion), chunk)
 				refused = append(refused, unwritable...)
 				if err != nil {
-					errs = append(errs, fmt.Errorf("write %s to %d rows of %s: %w", outbox.Verdict(verdict), len(chunk), t.name, err))
+					errs = append(errs, fmt.Errorf("write %s to %d rows of %s: %w", outbox.Action(completion), len(chunk), t.name, err))
 					break
 				}
 			}
@@ -91,21 +91,21 @@ func (s *Store) Apply(ctx context.Context, settlements []outbox.Settlement) ([]o
 
 // settle brings one chunk to its end: update, and where fewer rows matched than were named, ask under a lock which of
 // them are still to be changed.
-func (s *Store) settle(ctx context.Context, t *Table, verdict outbox.Verdict, rows []outbox.Settlement) ([]outbox.Unwritable, error) {
+func (s *Store) settle(ctx context.Context, t *Table, completion outbox.Action, rows []outbox.Completion) ([]outbox.Unwritable, error) {
 	var locked []outbox.Unwritable
 	waited := false
 	for range rounds {
-		left, err := s.attempt(ctx, t, verdict, rows)
+		left, err := s.attempt(ctx, t, completion, rows)
 		switch {
 		case server.Classify(err) == server.Data:
-			refused, err := s.split(ctx, t, verdict, rows, err)
+			refused, err := s.split(ctx, t, completion, rows, err)
 			return append(locked, refused...), err
 		case server.LockWait(err) && waited: // for what no look at the rows shows: a range of an index, or a new lock
 			return append(locked, behindLock(rows)...), nil
 		case server.LockWait(err):
 			waited = true
-			var held []outbox.Settlement
-			if left, held, err = apart(ctx, s, t, rows, func(row *outbox.Settlement) string { return row.ID }, err); err != nil {
+			var held []outbox.Completion
+			if left, held, err = apart(ctx, s, t, rows, func(row *outbox.Completion) string { return row.ID }, err); err != nil {
 				return nil, err
 			}
 			locked = append(locked, behindLock(held)...)
@@ -120,8 +120,8 @@ func (s *Store) settle(ctx context.Context, t *Table, verdict outbox.Verdict, ro
 }
 
 // attempt updates the rows and returns those that are still to be changed.
-func (s *Store) attempt(ctx context.Context, t *Table, verdict outbox.Verdict, rows []outbox.Settlement) ([]outbox.Settlement, error) {
-	matched, err := s.exec(ctx, t.update(verdict, rows))
+func (s *Store) attempt(ctx context.Context, t *Table, completion outbox.Action, rows []outbox.Completion) ([]outbox.Completion, error) {
+	matched, err := s.exec(ctx, t.update(completion, rows))
 	if err != nil || matched == int64(len(rows)) {
 		return nil, err
 	}
@@ -129,30 +129,30 @@ func (s *Store) attempt(ctx context.Context, t *Table, verdict outbox.Verdict, r
 }
 
 // split finds the rows for whose data the statement failed, so that they harm only themselves.
-func (s *Store) split(ctx context.Context, t *Table, verdict outbox.Verdict, rows []outbox.Settlement, cause error) ([]outbox.Unwritable, error) {
+func (s *Store) split(ctx context.Context, t *Table, completion outbox.Action, rows []outbox.Completion, cause error) ([]outbox.Unwritable, error) {
 	if len(rows) == 1 {
 		return unwritable(rows, cause.Error()), nil
 	}
-	left, err := s.settle(ctx, t, verdict, rows[:len(rows)/2])
+	left, err := s.settle(ctx, t, completion, rows[:len(rows)/2])
 	if err != nil {
 		return nil, err
 	}
-	right, err := s.settle(ctx, t, verdict, rows[len(rows)/2:])
+	right, err := s.settle(ctx, t, completion, rows[len(rows)/2:])
 	return append(left, right...), err
 }
 
-func unwritable(rows []outbox.Settlement, reason string) []outbox.Unwritable {
+func unwritable(rows []outbox.Completion, reason string) []outbox.Unwritable {
 	out := make([]outbox.Unwritable, len(rows))
 	for i, row := range rows {
-		out[i] = outbox.Unwritable{Settlement: row, Reason: reason}
+		out[i] = outbox.Unwritable{Completion: row, Reason: reason}
 	}
 	return out
 }
 
 // unfinished reads the rows under a shared lock, which waits for whoever is changing them, and returns those that the
-// verdict would still change. Rows that are gone or final are settled. A plain read would not do: an event reaches us
+// completion would still change. Rows that are gone or final are settled. A plain read would not do: an event reaches us
 // before its row is visible (A35).
-func (s *Store) unfinished(ctx context.Context, t *Table, rows []outbox.Settlement) ([]outbox.Settlement, error) {
+func (s *Store) unfinished(ctx context.Context, t *Table, rows []outbox.Completion) ([]outbox.Completion, error) {
 	query := t.selectState()
 	query.add(" FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
 	t.idIn(query, len(rows), func(i int) string { return rows[i].ID })
@@ -168,7 +168,7 @@ func (s *Store) unfinished(ctx context.Context, t *Table, rows []outbox.Settleme
 	if err != nil {
 		return nil, err
 	}
-	var left []outbox.Settlement
+	var left []outbox.Completion
 	for _, row := range rows {
 		if c, ok := found[row.Identity]; ok && unfinished(row, c) {
 			left = append(left, row)

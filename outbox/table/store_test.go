@@ -141,9 +141,9 @@ func (b *bench) want(id outbox.Identity, want string, columns ...string) {
 	}
 }
 
-func (b *bench) apply(settlements ...outbox.Settlement) []outbox.Unwritable {
+func (b *bench) apply(completions ...outbox.Completion) []outbox.Unwritable {
 	b.Helper()
-	unwritable, err := b.store.Apply(b.ctx, settlements)
+	unwritable, err := b.store.Apply(b.ctx, completions)
 	testkit.Must(b, err)
 	return unwritable
 }
@@ -182,8 +182,8 @@ func TestLifeOfARow(t *testing.T) {
 			m.Path != outbox.PathSweep || m.Status != outbox.Sending || m.MaxRetry != -1 || m.Since.IsZero() || time.Since(m.CreatedAt).Abs() > time.Hour {
 			b.Errorf("message %+v", m)
 		}
-		retry := outbox.Settlement{
-			Identity: id, Verdict: outbox.VerdictRetry, Delay: time.Hour, Claim: stamp, Reason: strings.Repeat("ä", 2000),
+		retry := outbox.Completion{
+			Identity: id, Action: outbox.ActionRetry, Delay: time.Hour, Claim: stamp, Reason: strings.Repeat("ä", 2000),
 		}
 		b.apply(retry)
 		b.apply(retry)
@@ -197,9 +197,9 @@ func TestLifeOfARow(t *testing.T) {
 			found[0].RetryCount != 1 {
 			b.Fatalf("waiting: %+v", found)
 		}
-		b.apply(outbox.Settlement{Identity: id, Verdict: outbox.VerdictSent})
+		b.apply(outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
 		b.want(id, "2|1", "status", "retry_count")
-		b.apply(outbox.Settlement{Identity: id, Verdict: outbox.VerdictFailed, RetryCount: 1, Reason: "late"})
+		b.apply(outbox.Completion{Identity: id, Action: outbox.ActionFail, RetryCount: 1, Reason: "late"})
 		b.want(id, "2", "status")
 	})
 }

@@ -108,7 +108,7 @@ func refuseAll(b *batch) {
 // answered is the promise of every record of the main client: what became of it, and whether that is the last word.
 func (s *Sink) answered(r *kgo.Record, err error) {
 	d := r.Context.(*delivery)
-	o := s.verdict(d, err)
+	o := s.completion(d, err)
 	if again := s.again(d, o.Class, err); again != 0 {
 		s.singles.add(d, again)
 		return
@@ -116,8 +116,8 @@ func (s *Sink) answered(r *kgo.Record, err error) {
 	s.results.finish(d, o)
 }
 
-// verdict classifies what became of a record.
-func (s *Sink) verdict(d *delivery, err error) (o outbox.Outcome) {
+// completion classifies what became of a record.
+func (s *Sink) completion(d *delivery, err error) (o outbox.Outcome) {
 	defer func() { o.Partial = s.places.leave(d, o.Class, time.Now()) }()
 	switch {
 	case err == nil:

@@ -188,7 +188,7 @@ func (e *episode) send(q *singles, d single) bool {
 	e.client.Produce(d.delivery, &d.record, func(_ *kgo.Record, err error) { answer <- err })
 	select {
 	case err := <-answer:
-		o := e.sink.verdict(d.delivery, err)
+		o := e.sink.completion(d.delivery, err)
 		e.note(d, o.Class)
 		q.leave(d.delivery)
 		e.sink.results.finish(d.delivery, o)

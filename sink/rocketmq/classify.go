@@ -12,8 +12,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// verdict is what a failed request means.
-type verdict struct {
+// completion is what a failed request means.
+type completion struct {
 	class   outbox.Class
 	isolate bool // the answer may be about one message of the batch only: send its parts again
 	away    bool // the broker did not answer: nothing more is sent to it before it answers a probe
@@ -23,51 +23,51 @@ type verdict struct {
 
 // classify maps the error of a request to what it means for its messages. It is the only place where an error is read;
 // the library has no typed broker errors, so the code is parsed from "CODE: n, DESC: text".
-func classify(err error) verdict {
+func classify(err error) completion {
 	if code, text, ok := answer(err); ok {
 		return classifyCode(code, text)
 	}
 	var op *net.OpError
 	switch {
 	case errors.As(err, &op) && op.Op == "dial":
-		return verdict{class: outbox.ClassOutage, away: true} // nothing was written
+		return completion{class: outbox.ClassOutage, away: true} // nothing was written
 	case errors.Is(err, clienterrors.ErrNotRunning), errors.Is(err, clienterrors.ErrService):
-		return verdict{class: outbox.ClassOutage} // after Shutdown
+		return completion{class: outbox.ClassOutage} // after Shutdown
 	case strings.Contains(err.Error(), "route info not found"):
 		// Messages are only sent for topics whose route this package has just seen, so it is the library that has not
 		// learned it: its name server connection broke, its list of brokers is up to 30 seconds old, or another send is just
 		// filling in the topic, which it does in two steps. A topic that is truly missing never gets here (see route.go).
-		return verdict{class: outbox.ClassOutage, stale: true, again: true}
+		return completion{class: outbox.ClassOutage, stale: true, again: true}
 	}
 	// Request timeout, reset, end of file, closed connection: the request was, or may have been, written. The measured
 	// case is that what timed out is stored.
-	return verdict{class: outbox.ClassUnknown, away: true}
+	return completion{class: outbox.ClassUnknown, away: true}
 }
 
 // classifyCode maps a broker's or name server's answer.
-func classifyCode(code int, text string) verdict {
+func classifyCode(code int, text string) completion {
 	switch code {
 	case codeIllegal:
-		return verdict{class: outbox.ClassPermanent, isolate: true}
+		return completion{class: outbox.ClassPermanent, isolate: true}
 	case codeBadParameter:
 		if strings.Contains(text, "queueId") { // the topic has fewer queues now than our route said
-			return verdict{class: outbox.ClassOutage, stale: true}
+			return completion{class: outbox.ClassOutage, stale: true}
 		}
-		return verdict{class: outbox.ClassPermanent, isolate: true}
+		return completion{class: outbox.ClassPermanent, isolate: true}
 	case codeNoTopic:
-		return verdict{class: outbox.ClassTopic, stale: true}
+		return completion{class: outbox.ClassTopic, stale: true}
 	case codeNoPermission:
-		return verdict{class: permission(text)}
+		return completion{class: permission(text)}
 	case codeSystemBusy, codeFlowControl:
-		return verdict{class: outbox.ClassOutage, again: true}
+		return completion{class: outbox.ClassOutage, again: true}
 	case codeUnavailable: // disk full, shutting down
-		return verdict{class: outbox.ClassOutage}
+		return completion{class: outbox.ClassOutage}
 	case codeSystemError:
 		if strings.Contains(text, "AclException") { // the 4.x plug-in throws instead of answering with a code
-			return verdict{class: permission(text)}
+			return completion{class: permission(text)}
 		}
 	}
-	return verdict{class: outbox.ClassRefused, isolate: true}
+	return completion{class: outbox.ClassRefused, isolate: true}
 }
 
 // permission tells who is not allowed: an unknown or wrong credential stops everything, a missing right only the topic.

@@ -91,19 +91,19 @@ func TestLibraryErrorsHaveTheirClass(t *testing.T) {
 	dial := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	for _, line := range []struct {
 		err  error
-		want verdict
+		want completion
 	}{
-		{dial, verdict{class: outbox.ClassOutage, away: true}},
-		{fmt.Errorf("wrapped: %w", dial), verdict{class: outbox.ClassOutage, away: true}},
-		{&net.OpError{Op: "dial", Err: context.DeadlineExceeded}, verdict{class: outbox.ClassOutage, away: true}},
-		{clienterrors.ErrNotRunning, verdict{class: outbox.ClassOutage}},
-		{clienterrors.ErrService, verdict{class: outbox.ClassOutage}},
-		{errors.New("the topic=orders route info not found"), verdict{class: outbox.ClassOutage, stale: true, again: true}},
-		{clienterrors.ErrRequestTimeout, verdict{class: outbox.ClassUnknown, away: true}},
-		{&net.OpError{Op: "write", Err: syscall.ECONNRESET}, verdict{class: outbox.ClassUnknown, away: true}},
-		{&net.OpError{Op: "write", Err: net.ErrClosed}, verdict{class: outbox.ClassUnknown, away: true}},
-		{io.EOF, verdict{class: outbox.ClassUnknown, away: true}},
-		{errors.New("CODE: x, DESC: y"), verdict{class: outbox.ClassUnknown, away: true}},
+		{dial, completion{class: outbox.ClassOutage, away: true}},
+		{fmt.Errorf("wrapped: %w", dial), completion{class: outbox.ClassOutage, away: true}},
+		{&net.OpError{Op: "dial", Err: context.DeadlineExceeded}, completion{class: outbox.ClassOutage, away: true}},
+		{clienterrors.ErrNotRunning, completion{class: outbox.ClassOutage}},
+		{clienterrors.ErrService, completion{class: outbox.ClassOutage}},
+		{errors.New("the topic=orders route info not found"), completion{class: outbox.ClassOutage, stale: true, again: true}},
+		{clienterrors.ErrRequestTimeout, completion{class: outbox.ClassUnknown, away: true}},
+		{&net.OpError{Op: "write", Err: syscall.ECONNRESET}, completion{class: outbox.ClassUnknown, away: true}},
+		{&net.OpError{Op: "write", Err: net.ErrClosed}, completion{class: outbox.ClassUnknown, away: true}},
+		{io.EOF, completion{class: outbox.ClassUnknown, away: true}},
+		{errors.New("CODE: x, DESC: y"), completion{class: outbox.ClassUnknown, away: true}},
 	} {
 		if got := classify(line.err); got != line.want {
 			t.Errorf("%v: %+v, want %+v", line.err, got, line.want)

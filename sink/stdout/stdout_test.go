@@ -151,7 +151,7 @@ func TestPartialWrite(t *testing.T) {
 	}
 }
 
-// stuck is a writer that stands still until it is let go.
+// stuck is a writer that stands still until it is deferred.
 type stuck struct{ entered, release chan struct{} }
 
 func (w stuck) Write(b []byte) (int, error) {

@@ -37,10 +37,10 @@ func (l *lab) settled(key string) {
 	})
 }
 
-func (l *lab) wantLetGo(cause string, rows int) {
+func (l *lab) wantDeferred(cause string, rows int) {
 	l.t.Helper()
-	if got := l.letGo(cause); got != rows {
-		l.t.Errorf("let_go_total{cause=%q} is %d, want %d", cause, got, rows)
+	if got := l.deferred(cause); got != rows {
+		l.t.Errorf("deferred_total{cause=%q} is %d, want %d", cause, got, rows)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestA30_StatementFormat(t *testing.T) {
 			s.exec(insert(want[i : i+10]...))
 		}
 		l.sent()
-		if n := l.letGo("statement"); n == 0 {
+		if n := l.deferred("statement"); n == 0 {
 			t.Error("no statement was counted")
 		}
 		l.account(append(want, "settled")...)
@@ -120,16 +120,16 @@ func TestA29_A30_UnseenRowsAreCounted(t *testing.T) {
 		early := keys("early", 20)
 		hidden.exec(insert(early...))
 		l.sent()
-		l.wantLetGo("unseen", 0)
+		l.wantDeferred("unseen", 0)
 		want, probes := early, 0
 		l.wait("the relay to be calm", func() bool {
 			probe := fmt.Sprint("probe", probes)
 			hidden.exec(insert(probe))
 			want, probes = append(want, probe), probes+1
 			l.sent()
-			return l.letGo("unseen") > 0
+			return l.deferred("unseen") > 0
 		})
-		counted := l.letGo("unseen")
+		counted := l.deferred("unseen")
 		late := keys("late", 50)
 		hidden.exec(insert(late...))
 		l.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body, next_retry_time) VALUES ('order', 'delayed', 'orders', 'body of delayed', NOW(3) + INTERVAL 3 SECOND)")
@@ -138,12 +138,12 @@ func TestA29_A30_UnseenRowsAreCounted(t *testing.T) {
 		l.exec(strings.Replace(insert("to be replaced"), "INSERT", "REPLACE", 1))
 		l.exec("UPDATE t_local_message SET status = 0 WHERE biz_key = 'seen'")
 		l.sent()
-		l.wait("the last of them to be counted", func() bool { return l.letGo("unseen") >= counted+52 })
+		l.wait("the last of them to be counted", func() bool { return l.deferred("unseen") >= counted+52 })
 		l.session("SET SESSION binlog_format = 'STATEMENT'", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", insert("named"))
 		hidden.exec(insert("beside it"))
 		l.sent()
 		l.swept()
-		l.wantLetGo("unseen", counted+52)
+		l.wantDeferred("unseen", counted+52)
 		records := l.records()
 		for _, key := range append(append(want, late...), "delayed", "named", "beside it") {
 			if n := len(records[key]); n != 1 {
@@ -165,8 +165,8 @@ func TestA31_XA(t *testing.T) {
 		l.finish("b", "ROLLBACK")
 		l.sent()
 		l.compare("settled", "one phase", "committed", "committed too")
-		if n := l.letGo("xa"); n < 4 {
-			t.Errorf("let_go_total{cause=xa} is %d", n)
+		if n := l.deferred("xa"); n < 4 {
+			t.Errorf("deferred_total{cause=xa} is %d", n)
 		}
 	})
 }
@@ -192,13 +192,13 @@ func TestA31_XADecidedInAnotherLife(t *testing.T) {
 		l.finish("d", "ROLLBACK")
 		l.commit("after the rollback")
 		l.sent()
-		l.wantLetGo("xa", 0)
+		l.wantDeferred("xa", 0)
 		if now := l.metric("sweep_runs_total"); now != runs {
 			t.Errorf("%v sweeps for a rollback and another table's commit", now-runs)
 		}
 		l.finish("c", "COMMIT")
 		l.wait("the rows of the branch", func() bool { return len(l.records()["committed later too"]) > 0 })
-		l.wantLetGo("xa", 1)
+		l.wantDeferred("xa", 1)
 		l.account("settled", "fence", "restarted", "after the rollback", "committed later", "committed later too")
 	})
 }

@@ -363,9 +363,9 @@ lines:
 	return sum
 }
 
-// letGo is the counter of rows that the log showed and that were left to the sweep.
-func (l *lab) letGo(cause string) int {
-	return int(l.metric("let_go_total", fmt.Sprintf("cause=%q", cause)))
+// deferred is the counter of rows that the log showed and that were left to the sweep.
+func (l *lab) deferred(cause string) int {
+	return int(l.metric("deferred_total", fmt.Sprintf("cause=%q", cause)))
 }
 
 // gaps are the recorded gaps but the first start, which is how every relay begins.

@@ -47,7 +47,7 @@ func TestRewrittenInTheSameTransaction(t *testing.T) {
 			"BEGIN", first("deleted"), "DELETE FROM t_local_message WHERE biz_key = 'deleted'", "COMMIT",
 			"BEGIN", first("done by hand"), insert("beside it"), "UPDATE t_local_message SET status = 2 WHERE biz_key = 'done by hand'", "COMMIT")
 		l.account("settled", "updated", "beside it")
-		l.wantLetGo("rewritten", 4)
+		l.wantDeferred("rewritten", 4)
 	})
 }
 
@@ -62,7 +62,7 @@ func TestRowsOfOtherStates(t *testing.T) {
 		l.wait("the row after", func() bool { return len(l.records()["after"]) > 0 })
 		l.swept()
 		l.compare("settled", "after")
-		l.wantLetGo("status", 3)
+		l.wantDeferred("status", 3)
 	})
 }
 
@@ -74,7 +74,7 @@ func TestTransactionOverTheLimit(t *testing.T) {
 		l.session("BEGIN", insert(big[:1500]...), insert(big[1500:]...), "COMMIT")
 		l.exec(insert(small...))
 		l.account(append(append(big, small...), "settled")...)
-		l.wantLetGo("oversize", 3000)
+		l.wantDeferred("oversize", 3000)
 		if n := l.fromSweep(); n != 3000 {
 			t.Errorf("%d rows came from the sweep", n)
 		}

@@ -102,7 +102,7 @@ func (a *aviary) exec(query string, args ...any) {
 	testkit.Exec(a.t, a.table.DB, "/* "+statement+" */ "+query, args...)
 }
 
-// rows writes good rows and every kind of broken ones, and what the reader must let go.
+// rows writes good rows and every kind of broken ones, and what the reader must deferred.
 func (a *aviary) rows(round int) {
 	a.t.Helper()
 	const insert = "INSERT INTO t_local_message (biz_type, biz_key, topic, headers, message_body) VALUES "

@@ -131,7 +131,7 @@ func (w *world) settled(i *incarnation, r *row) (why string) {
 	case f.answered:
 		return w.settledAnswer(f)
 	case r.due.Sub(r.committed) > 2*time.Second, time.Until(r.due) > 0, i.topics[r.topic], f.told, f.swept:
-		return "" // let go, or the sweep may own it
+		return "" // deferred, or the sweep may own it
 	case !f.offered:
 		return "never offered"
 	}
@@ -142,7 +142,7 @@ func (w *world) settled(i *incarnation, r *row) (why string) {
 func (w *world) settledAnswer(f *fastPath) string {
 	switch f.answer {
 	case outbox.ClassTopic, outbox.ClassOutage, outbox.ClassService:
-		return "" // may have been let go
+		return "" // may have been deferred
 	}
 	return "answered " + f.answer.String() + ", and the table does not show it"
 }

@@ -57,12 +57,12 @@ func (w *world) finish(t txnPlan, number int, rows []*row) {
 		w.append(&entry{reason: "foreign"})
 	case hidden:
 		w.enter(rows, -1, t.late)
-	case letGo:
+	case deferred:
 		w.enter(rows, -1, t.late)
-		w.append(&entry{reason: "let go", letGo: []outbox.LetGo{{Table: tableName, Cause: t.cause, Rows: len(rows)}}})
+		w.append(&entry{reason: "deferred", deferred: []outbox.Deferred{{Table: tableName, Cause: t.cause, Rows: len(rows)}}})
 	case xa:
 		w.open++
-		w.append(&entry{reason: "XA PREPARE", letGo: []outbox.LetGo{{Table: tableName, Cause: outbox.CauseXA, Rows: len(rows)}}})
+		w.append(&entry{reason: "XA PREPARE", deferred: []outbox.Deferred{{Table: tableName, Cause: outbox.CauseXA, Rows: len(rows)}}})
 		time.AfterFunc(t.takes*20, func() { w.endXA(t, rows) })
 	default:
 		e := &entry{reason: "insert", rows: rows}
@@ -126,7 +126,7 @@ func (w *world) truncate(number int) {
 		w.drop(r, "truncate")
 	}
 	w.nextID = 0
-	w.append(&entry{reason: "TRUNCATE", letGo: []outbox.LetGo{{Table: tableName, Cause: outbox.CauseStatement}}})
+	w.append(&entry{reason: "TRUNCATE", deferred: []outbox.Deferred{{Table: tableName, Cause: outbox.CauseStatement}}})
 }
 
 // choose draws a row of the table that a condition holds for; nil when there is none. Callers hold mu.
@@ -239,7 +239,7 @@ func (w *world) release(r *row) {
 	defer w.mu.Unlock()
 	if !r.gone && r.status == outbox.Held {
 		r.status = outbox.Pending
-		r.account.reset() // a verdict that came meanwhile was not written
+		r.account.reset() // a completion that came meanwhile was not written
 		w.note(0, "second writer", name(r.Identity), "pending", 0)
 		w.append(&entry{reason: "update"})
 	}

@@ -49,7 +49,7 @@ type entry struct {
 	after  string // the executed set behind it
 	at     time.Time
 	rows   []*row // in the log as INSERTs, with what they had at commit
-	letGo  []outbox.LetGo
+	deferred  []outbox.Deferred
 	reason string
 }
 

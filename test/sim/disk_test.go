@@ -107,7 +107,7 @@ func (w *world) loseState(why string) {
 }
 
 // checkReopened compares the store after a start with what must be there. Callers hold mu.
-func (s *state) checkReopened(journal []outbox.Settlement) {
+func (s *state) checkReopened(journal []outbox.Completion) {
 	w := s.i.w
 	has := map[outbox.Identity]bool{}
 	for _, e := range journal {
@@ -160,7 +160,7 @@ func (w *world) indexOf(at outbox.Position) int {
 
 // Commit implements ack.Journal. It takes no time, because relay and store hold locks around it; the steps before and after
 // it are where a crash falls.
-func (s *state) Commit(sent []outbox.Settlement, confirmed []outbox.Identity, at *outbox.Position) error {
+func (s *state) Commit(sent []outbox.Completion, confirmed []outbox.Identity, at *outbox.Position) error {
 	w := s.i.w
 	if s.i.step("before commit") {
 		return errDead
@@ -233,7 +233,7 @@ func (s *state) committed(d *doubt, at *outbox.Position) {
 }
 
 // checkCommit checks what is about to be written. Callers hold mu.
-func (s *state) checkCommit(sent []outbox.Settlement, confirmed []outbox.Identity, at *outbox.Position) {
+func (s *state) checkCommit(sent []outbox.Completion, confirmed []outbox.Identity, at *outbox.Position) {
 	w := s.i.w
 	batch := map[outbox.Identity]bool{}
 	for _, one := range sent {

@@ -89,7 +89,7 @@ const (
 	rolledBack
 	delayed    // due later
 	heldAtOnce // starts in a state of the application
-	letGo      // in the log, but not as rows: statement, rewritten, oversize, unmapped
+	deferred      // in the log, but not as rows: statement, rewritten, oversize, unmapped
 	xa         // PREPARE in the log, outcome later
 	hidden     // not in the log at all
 	foreign    // no row of ours
@@ -103,7 +103,7 @@ type txnPlan struct {
 	late   time.Duration // from its place in the log until its rows are visible
 	kind   kind
 	rows   int
-	cause  outbox.Cause // letGo
+	cause  outbox.Cause // deferred
 	commit bool         // xa
 }
 
@@ -183,7 +183,7 @@ func (p *plan) drawTxns(d *dice) {
 	odds := []struct {
 		kind kind
 		n    int
-	}{{plain, 70}, {rolledBack, 5}, {delayed, 5}, {heldAtOnce, 2}, {letGo, 5}, {xa, 3}, {hidden, 3}, {foreign, 8}, {shortLived, 3}, {truncation, 1}}
+	}{{plain, 70}, {rolledBack, 5}, {delayed, 5}, {heldAtOnce, 2}, {deferred, 5}, {xa, 3}, {hidden, 3}, {foreign, 8}, {shortLived, 3}, {truncation, 1}}
 	total := 0
 	for _, o := range odds {
 		total += o.n

@@ -194,7 +194,7 @@ func (r *reader) offer(ctx context.Context, e *entry) error {
 		return errDead
 	}
 	w.mu.Lock()
-	txn := &outbox.Txn{End: e.end, GTID: e.gtid, CommittedAt: e.at, LetGo: e.letGo}
+	txn := &outbox.Txn{End: e.end, GTID: e.gtid, CommittedAt: e.at, Deferred: e.deferred}
 	for _, row := range e.rows {
 		f := row.of(r.i.life)
 		f.offered = true

@@ -114,7 +114,7 @@ func (c rows) write(ctx context.Context, what string, effect func()) error {
 }
 
 // Apply implements ack.Marker.
-func (c rows) Apply(ctx context.Context, batch []outbox.Settlement) ([]outbox.Unwritable, error) {
+func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Unwritable, error) {
 	if err := c.awaitLocks(ctx, batch); err != nil {
 		return nil, err
 	}
@@ -129,11 +129,11 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Settlement) ([]outbox.Un
 			r := w.byID[s.Identity]
 			switch {
 			case r == nil:
-				w.violation("P2", "a verdict for no committed row: %+v", s.Identity)
+				w.violation("P2", "a completion for no committed row: %+v", s.Identity)
 			case r.locked.After(time.Now()) && !r.gone:
-				refused = append(refused, outbox.Unwritable{Settlement: s, Locked: true})
-			case s.Verdict == outbox.VerdictSent && r.unwritable && !r.gone:
-				refused = append(refused, outbox.Unwritable{Settlement: s, Reason: "a trigger"})
+				refused = append(refused, outbox.Unwritable{Completion: s, Locked: true})
+			case s.Action == outbox.ActionMarkSent && r.unwritable && !r.gone:
+				refused = append(refused, outbox.Unwritable{Completion: s, Reason: "a trigger"})
 			default:
 				changed = w.settle(c.i, r, s) || changed
 			}
@@ -152,7 +152,7 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Settlement) ([]outbox.Un
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range batch {
-		if r := w.byID[s.Identity]; r != nil && s.Verdict == outbox.VerdictSent && !left[s.Identity] {
+		if r := w.byID[s.Identity]; r != nil && s.Action == outbox.ActionMarkSent && !left[s.Identity] {
 			r.shown = true
 		}
 	}
@@ -160,7 +160,7 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Settlement) ([]outbox.Un
 }
 
 // awaitLocks waits for rows whose transaction holds their locks still.
-func (c rows) awaitLocks(ctx context.Context, batch []outbox.Settlement) error {
+func (c rows) awaitLocks(ctx context.Context, batch []outbox.Completion) error {
 	w := c.i.w
 	w.mu.Lock()
 	var until time.Time
@@ -173,36 +173,36 @@ func (c rows) awaitLocks(ctx context.Context, batch []outbox.Settlement) error {
 	return sleep(ctx, max(0, time.Until(until)))
 }
 
-// settle is the UPDATE of one verdict under the guards of design 1. Callers hold mu.
-func (w *world) settle(i *incarnation, r *row, s outbox.Settlement) (changed bool) {
+// settle is the UPDATE of one completion under the guards of design 1. Callers hold mu.
+func (w *world) settle(i *incarnation, r *row, s outbox.Completion) (changed bool) {
 	open := r.status == outbox.Pending || r.status == outbox.Sending
 	before := r.status
 	switch {
 	case r.gone:
 		return false
-	case s.Verdict == outbox.VerdictSent && (open || r.status == outbox.Failed):
+	case s.Action == outbox.ActionMarkSent && (open || r.status == outbox.Failed):
 		r.status = outbox.Sent
 		if r.records == 0 {
 			w.violation("P1", "%s is shown as SENT, and the broker has no copy", name(r.Identity))
 		}
-	case s.Verdict == outbox.VerdictRetry && open && r.retries == s.RetryCount:
+	case s.Action == outbox.ActionRetry && open && r.retries == s.RetryCount:
 		r.status, r.due = outbox.Pending, time.Now().Add(s.Delay)
 		r.retries++
 		if r.retries > r.burnt() || r.retries > w.budget(r) {
 			w.violation("budget", "%s has %d retries of %d after %d refusals and %d silences", name(r.Identity), r.retries, w.budget(r), r.refused, r.unknown)
 		}
-	case s.Verdict == outbox.VerdictFailed && open && r.retries == s.RetryCount:
+	case s.Action == outbox.ActionFail && open && r.retries == s.RetryCount:
 		r.status = outbox.Failed
 		if !r.poison && r.burnt() <= w.budget(r) {
 			w.violation("budget", "%s FAILED after %d refusals and %d silences of %d", name(r.Identity), r.refused, r.unknown, w.budget(r))
 		}
-	case s.Verdict == outbox.VerdictRelease && r.status == outbox.Sending && r.stamp == s.Claim:
+	case s.Action == outbox.ActionRelease && r.status == outbox.Sending && r.stamp == s.Claim:
 		r.status = outbox.Pending
 	default:
 		return false
 	}
 	r.final = time.Now()
-	w.note(i.life, "update", name(r.Identity), before.String()+" -> "+r.status.String()+" by "+s.Verdict.String(), r.retries)
+	w.note(i.life, "update", name(r.Identity), before.String()+" -> "+r.status.String()+" by "+s.Action.String(), r.retries)
 	return true
 }
 

@@ -30,7 +30,7 @@ func TestA18_PeakMemoryOfALargeTransaction(t *testing.T) {
 				before := l.resetPeak()
 				cluster.Swallow(true)
 				l.large(fmt.Sprint("large", rows), rows, size)
-				l.wait("the reader to pass the transaction", func() bool { return l.metrics()["let_go_total"] == float64(total) })
+				l.wait("the reader to pass the transaction", func() bool { return l.metrics()["deferred_total"] == float64(total) })
 				l.heldWithin(limit, size)
 				cluster.Swallow(false)
 				l.waitCount(total, "status = 2")

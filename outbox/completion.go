@@ -2,16 +2,16 @@ package outbox
 
 import "time"
 
-// Settlement is one row's verdict on its way into the table. The guards of design 1 are made from its fields.
-type Settlement struct {
+// Completion is one row's completion on its way into the table. The guards of design 1 are made from its fields.
+type Completion struct {
 	Identity
-	Verdict    Verdict
+	Action    Action
 	RetryCount int           // the row's count n: a retry writes n+1 where retry_count = n, so a repeated statement counts once
-	Delay      time.Duration // VerdictRetry: due again this long after the database's now
+	Delay      time.Duration // ActionRetry: due again this long after the database's now
 	Claim      string        // the stamp of our claim; "" on the binlog path
-	Class      Class         // VerdictRetry and VerdictFailed: of the publish that led to it
-	Reason     string        // VerdictRetry and VerdictFailed: for fail_reason
-	BrokerID   string        // VerdictSent: the broker's id, written back where mapped
+	Class      Class         // ActionRetry and ActionFail: of the publish that led to it
+	Reason     string        // ActionRetry and ActionFail: for fail_reason
+	BrokerID   string        // ActionMarkSent: the broker's id, written back where mapped
 	Message    *Message      // what the pipeline handed out; nil for an entry replayed from the journal
 }
 
@@ -26,10 +26,10 @@ type Candidate struct {
 	Stamp      string // last_exec_time in the database's text form; "" when NULL or not mapped
 }
 
-// Unwritable is a settlement that was not written though the table could be: the table refuses it for its data (a trigger,
+// Unwritable is a completion that was not written though the table could be: the table refuses it for its data (a trigger,
 // a check, a column too narrow), and it is reported, not retried; or somebody else holds the row's lock.
 type Unwritable struct {
-	Settlement
+	Completion
 	Reason string
 	Locked bool // another session holds the row's lock, or did a moment ago: write it again later
 }
