@@ -4,7 +4,7 @@
 // Guarantees:
 //   - A sent row counts as settled only in the batch that journals it: the checkpoint never covers a sent row that a
 //     restart would not know of. When that batch fails, Run ends with the error and nothing is journalled any more.
-//   - A row leaves the journal and the registry only when the table has confirmed its completion, so nobody publishes it
+//   - A row leaves the journal and the registry only when the table has written its completion, so nobody publishes it
 //     again meanwhile. A database that is away delays this and loses nothing.
 //   - A row whose completion the table refuses for its data, or whose lock somebody holds, holds up no other row.
 //
@@ -34,15 +34,15 @@ type Progress interface {
 	Settled([]outbox.Completion)
 	// Checkpoint is the low-water mark, and whether it moved since the last call.
 	Checkpoint() (at outbox.Position, moved bool)
-	// Confirmed releases rows from the registry: the table has their completion, or they are deferred.
-	Confirmed([]outbox.Completion)
+	// Written releases rows from the registry: the table has their completion, or they are deferred.
+	Written([]outbox.Completion)
 }
 
 // Journal is the durable memory of sent rows that the table does not show as SENT yet.
 type Journal interface {
-	// Commit removes confirmed, adds sent and moves the checkpoint (nil: leaves it) in one synced batch. It is never called
+	// Commit removes written, adds sent and moves the checkpoint (nil: leaves it) in one synced batch. It is never called
 	// concurrently. An error means that nothing may be assumed and that the process must stop.
-	Commit(sent []outbox.Completion, confirmed []outbox.Identity, checkpoint *outbox.Position) error
+	Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position) error
 }
 
 // Marker writes completions to the tables.
@@ -50,7 +50,7 @@ type Marker interface {
 	// Apply writes a batch of at most 500 rows of one table, sorted by primary key. A nil error: every completion that is
 	// not in the list is final in the table (written, final already, or the row is gone); locked ones in it are applied
 	// again. An error: nothing is known of the batch, which is applied again. It is never called concurrently.
-	Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Unwritable, error)
+	Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error)
 }
 
 // Config holds the rhythm; zero values take the defaults.
@@ -65,7 +65,7 @@ type Config struct {
 const (
 	markBatch = 500 // rows in one status update, and completions that are worth one at once (design 1, Writing rules)
 
-	checkpointEvery = time.Second // a checkpoint that moved, or confirmed entries, wait no longer for a commit
+	checkpointEvery = time.Second // a checkpoint that moved, or written entries, wait no longer for a commit
 
 	// applyTimeout ends an attempt on a connection that has gone silent; an ordinary batch takes milliseconds.
 	applyTimeout = 30 * time.Second
@@ -83,8 +83,8 @@ type Acker struct {
 	sent  *queue // acknowledged, not journalled yet
 	marks *lanes // for the tables: journalled sent rows and all other completions
 
-	confirmedLock sync.Mutex
-	confirmed     []outbox.Identity // SENT in the table, still in the journal
+	writtenLock sync.Mutex
+	written     []outbox.Identity // SENT in the table, still in the journal
 
 	pending atomic.Int64
 }
@@ -136,7 +136,7 @@ func (a *Acker) Add(list []outbox.Completion) {
 	}
 }
 
-// Pending is the number of completions that neither the table has confirmed nor it has refused as unwritable.
+// Pending is the number of completions that neither the table has written nor it has refused as unwritable.
 func (a *Acker) Pending() int { return int(a.pending.Load()) }
 
 // Troubles says why completions do not get into the tables, a line for each table and cause; empty when they do. For status.
@@ -194,7 +194,7 @@ func (a *Acker) Replay(ctx context.Context, entries []outbox.Completion) error {
 	a.pending.Add(int64(len(entries)))
 	a.marks.add(entries)
 	for a.marks.len() > 0 && !a.marks.troubled() && a.markNext(ctx, ctx, 0) {
-		if done := a.takeConfirmed(); len(done) > 0 {
+		if done := a.takeWritten(); len(done) > 0 {
 			if err := a.journal.Commit(nil, done, nil); err != nil {
 				return fmt.Errorf("remove %d entries from the journal: %w; check the state directory and its disk", len(done), err)
 			}

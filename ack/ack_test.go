@@ -32,10 +32,10 @@ func TestD04_SentIsJournalledWithTheCheckpointBeforeTheTable(t *testing.T) {
 		synctest.Wait()
 		wantCalls(t, b.trace(),
 			"settled [1]",
-			"commit sent=[1] confirmed=0 checkpoint=true",
+			"commit sent=[1] written=0 checkpoint=true",
 			"apply [1] true",
-			"confirmed [1]",
-			"commit sent=[] confirmed=1 checkpoint=false",
+			"written [1]",
+			"commit sent=[] written=1 checkpoint=false",
 		)
 		if b.Pending() != 0 || b.journalled() != 0 {
 			t.Fatalf("pending %d, in the journal %d", b.Pending(), b.journalled())
@@ -52,7 +52,7 @@ func TestRefusedRowsAreSettledOnlyWhenTheTableHasThem(t *testing.T) {
 			w := newWorld()
 			var away atomic.Bool
 			away.Store(true)
-			w.onApply = func(context.Context, []outbox.Completion) ([]outbox.Unwritable, error) {
+			w.onApply = func(context.Context, []outbox.Completion) ([]outbox.WriteError, error) {
 				if away.Load() {
 					return nil, errors.New("server has gone away")
 				}
@@ -66,7 +66,7 @@ func TestRefusedRowsAreSettledOnlyWhenTheTableHasThem(t *testing.T) {
 			away.Store(false)
 			time.Sleep(time.Second)
 			synctest.Wait()
-			wantCalls(t, b.trace(), "apply [1] false", "apply [1] true", "settled [1]", "confirmed [1]")
+			wantCalls(t, b.trace(), "apply [1] false", "apply [1] true", "settled [1]", "written [1]")
 			if err := b.close(); err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +84,7 @@ func TestC03_FailedCommitEndsRunAndNothingIsWrittenAfterIt(t *testing.T) {
 			}
 			return nil
 		}
-		w.onApply = func(ctx context.Context, _ []outbox.Completion) ([]outbox.Unwritable, error) {
+		w.onApply = func(ctx context.Context, _ []outbox.Completion) ([]outbox.WriteError, error) {
 			<-ctx.Done() // a statement is on its way: the end must not wait for it
 			return nil, ctx.Err()
 		}
@@ -99,7 +99,7 @@ func TestC03_FailedCommitEndsRunAndNothingIsWrittenAfterIt(t *testing.T) {
 		if time.Since(began) > time.Second {
 			t.Fatalf("Run ended %v after the failure", time.Since(began))
 		}
-		wantCalls(t, b.trace(), "settled [1]", "commit sent=[1] confirmed=0 checkpoint=true", "settled [2]", "apply [1] false")
+		wantCalls(t, b.trace(), "settled [1]", "commit sent=[1] written=0 checkpoint=true", "settled [2]", "apply [1] false")
 	})
 }
 
@@ -141,7 +141,7 @@ func TestForeignTrafficMovesTheCheckpointEverySecond(t *testing.T) {
 		b.mu.Unlock()
 		time.Sleep(10*time.Second + time.Millisecond)
 		synctest.Wait()
-		wantCalls(t, b.trace(), "commit sent=[] confirmed=0 checkpoint=true")
+		wantCalls(t, b.trace(), "commit sent=[] written=0 checkpoint=true")
 		if err := b.close(); err != nil {
 			t.Fatal(err)
 		}
@@ -157,8 +157,8 @@ func TestD26_StopFlushesJournalAndTable(t *testing.T) {
 		if err := b.close(); err != nil {
 			t.Fatal(err)
 		}
-		if len(w.confirmed) != 1300 || w.journalled() != 0 || b.Pending() != 0 {
-			t.Fatalf("confirmed %d, left in the journal %d, pending %d", len(w.confirmed), w.journalled(), b.Pending())
+		if len(w.written) != 1300 || w.journalled() != 0 || b.Pending() != 0 {
+			t.Fatalf("written %d, left in the journal %d, pending %d", len(w.written), w.journalled(), b.Pending())
 		}
 	})
 }
@@ -166,7 +166,7 @@ func TestD26_StopFlushesJournalAndTable(t *testing.T) {
 func TestStopDoesNotCutTheStatementOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.onApply = func(ctx context.Context, _ []outbox.Completion) ([]outbox.Unwritable, error) {
+		w.onApply = func(ctx context.Context, _ []outbox.Completion) ([]outbox.WriteError, error) {
 			select {
 			case <-ctx.Done():
 				return nil, ctx.Err()
@@ -189,7 +189,7 @@ func TestStopDoesNotCutTheStatementOnItsWay(t *testing.T) {
 func TestStopIsBoundedWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.onApply = func(ctx context.Context, _ []outbox.Completion) ([]outbox.Unwritable, error) {
+		w.onApply = func(ctx context.Context, _ []outbox.Completion) ([]outbox.WriteError, error) {
 			<-ctx.Done() // a connection that has gone silent
 			return nil, ctx.Err()
 		}
@@ -203,8 +203,8 @@ func TestStopIsBoundedWhileTheDatabaseIsAway(t *testing.T) {
 		if took := time.Since(began); took != 10*time.Second {
 			t.Errorf("the stop took %v", took)
 		}
-		if w.journalled() != 700 || len(w.confirmed) != 0 {
-			t.Errorf("journal %d, confirmed %d", w.journalled(), len(w.confirmed))
+		if w.journalled() != 700 || len(w.written) != 0 {
+			t.Errorf("journal %d, written %d", w.journalled(), len(w.written))
 		}
 		left := b.logs.FilterMessageSnippet("stopped before").All()
 		if len(left) != 1 || left[0].ContextMap()["rows"] != int64(700) {

@@ -27,14 +27,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // answers; they are called without the lock.
 type world struct {
 	onCommit func(sent []outbox.Completion) error
-	onApply  func(ctx context.Context, batch []outbox.Completion) ([]outbox.Unwritable, error)
+	onApply  func(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error)
 
 	mu         sync.Mutex
 	calls      []string
 	moved      bool // the next Checkpoint says so
 	journal    map[outbox.Identity]bool
 	settled    map[outbox.Identity]int
-	confirmed  map[outbox.Identity]int
+	written    map[outbox.Identity]int
 	commitTime []time.Time
 	applySizes []int
 	applying   int
@@ -42,7 +42,7 @@ type world struct {
 
 func newWorld() *world {
 	return &world{
-		journal: map[outbox.Identity]bool{}, settled: map[outbox.Identity]int{}, confirmed: map[outbox.Identity]int{},
+		journal: map[outbox.Identity]bool{}, settled: map[outbox.Identity]int{}, written: map[outbox.Identity]int{},
 	}
 }
 
@@ -69,12 +69,12 @@ func (w *world) Settled(list []outbox.Completion) {
 	}
 }
 
-func (w *world) Confirmed(list []outbox.Completion) {
+func (w *world) Written(list []outbox.Completion) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.note("confirmed %v", names(list))
+	w.note("written %v", names(list))
 	for _, s := range list {
-		w.confirmed[s.Identity]++
+		w.written[s.Identity]++
 	}
 }
 
@@ -86,7 +86,7 @@ func (w *world) Checkpoint() (outbox.Position, bool) {
 	return outbox.Position{File: "binlog.000001", Offset: uint64(len(w.settled))}, moved
 }
 
-func (w *world) Commit(sent []outbox.Completion, confirmed []outbox.Identity, at *outbox.Position) error {
+func (w *world) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position) error {
 	if w.onCommit != nil {
 		if err := w.onCommit(sent); err != nil {
 			return err
@@ -94,9 +94,9 @@ func (w *world) Commit(sent []outbox.Completion, confirmed []outbox.Identity, at
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.note("commit sent=%v confirmed=%d checkpoint=%v", names(sent), len(confirmed), at != nil)
+	w.note("commit sent=%v written=%d checkpoint=%v", names(sent), len(written), at != nil)
 	w.commitTime = append(w.commitTime, time.Now())
-	for _, id := range confirmed {
+	for _, id := range written {
 		delete(w.journal, id)
 	}
 	for _, s := range sent {
@@ -105,7 +105,7 @@ func (w *world) Commit(sent []outbox.Completion, confirmed []outbox.Identity, at
 	return nil
 }
 
-func (w *world) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Unwritable, error) {
+func (w *world) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
 	w.mu.Lock()
 	w.applying++
 	if w.applying > 1 {
@@ -117,7 +117,7 @@ func (w *world) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.
 		}
 	}
 	w.mu.Unlock()
-	var refused []outbox.Unwritable
+	var refused []outbox.WriteError
 	var err error
 	if w.onApply != nil {
 		refused, err = w.onApply(ctx, batch)

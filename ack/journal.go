@@ -32,10 +32,10 @@ func (a *Acker) journalLoop(ctx context.Context) error {
 }
 
 // commit journals the sent rows that wait, with the checkpoint they allow and without the entries the table has
-// confirmed, and then hands the sent rows on to the table. Only one goroutine calls it at a time.
+// written, and then hands the sent rows on to the table. Only one goroutine calls it at a time.
 func (a *Acker) commit() error {
 	sent := a.sent.take()
-	confirmed := a.takeConfirmed()
+	written := a.takeWritten()
 	if len(sent) > 0 {
 		// Before Checkpoint, so that the checkpoint covers them, and right before Commit, so that no other checkpoint does.
 		a.progress.Settled(sent)
@@ -44,11 +44,11 @@ func (a *Acker) commit() error {
 	if at, moved := a.progress.Checkpoint(); moved {
 		checkpoint = &at
 	}
-	if len(sent) == 0 && len(confirmed) == 0 && checkpoint == nil {
+	if len(sent) == 0 && len(written) == 0 && checkpoint == nil {
 		return nil
 	}
 	start := time.Now()
-	if err := a.journal.Commit(sent, confirmed, checkpoint); err != nil {
+	if err := a.journal.Commit(sent, written, checkpoint); err != nil {
 		return fmt.Errorf("journal %d sent rows: %w; the process has to stop, because rows that the broker has taken can no "+
 			"longer be remembered: check the state directory and its disk, then start again", len(sent), err)
 	}
@@ -57,18 +57,18 @@ func (a *Acker) commit() error {
 	return nil
 }
 
-func (a *Acker) takeConfirmed() []outbox.Identity {
-	a.confirmedLock.Lock()
-	defer a.confirmedLock.Unlock()
-	list := a.confirmed
-	a.confirmed = nil
+func (a *Acker) takeWritten() []outbox.Identity {
+	a.writtenLock.Lock()
+	defer a.writtenLock.Unlock()
+	list := a.written
+	a.written = nil
 	return list
 }
 
-func (a *Acker) addConfirmed(list []outbox.Identity) {
-	a.confirmedLock.Lock()
-	defer a.confirmedLock.Unlock()
-	a.confirmed = append(a.confirmed, list...)
+func (a *Acker) addWritten(list []outbox.Identity) {
+	a.writtenLock.Lock()
+	defer a.writtenLock.Unlock()
+	a.written = append(a.written, list...)
 }
 
 // pause waits for d; it reports false when ctx ends first.

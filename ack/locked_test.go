@@ -13,14 +13,14 @@ import (
 )
 
 // lockedRows answers that some rows are behind a lock while held says so.
-func lockedRows(held *atomic.Bool, ids ...string) func(context.Context, []outbox.Completion) ([]outbox.Unwritable, error) {
-	return func(ctx context.Context, batch []outbox.Completion) ([]outbox.Unwritable, error) {
+func lockedRows(held *atomic.Bool, ids ...string) func(context.Context, []outbox.Completion) ([]outbox.WriteError, error) {
+	return func(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
 		if !held.Load() {
 			return nil, nil
 		}
 		list, err := refuse(ids...)(ctx, batch)
 		for i := range list {
-			list[i].Locked = true
+			list[i].Retryable = true
 		}
 		return list, err
 	}
@@ -41,8 +41,8 @@ func TestD07_LockedRowHoldsUpNoOther(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		synctest.Wait()
-		if len(w.confirmed) != n-1 || b.Pending() != 1 || w.confirmed[completion(shop, 0, outbox.ActionMarkSent).Identity] != 0 {
-			t.Fatalf("confirmed %d of %d, %d pending", len(w.confirmed), n, b.Pending())
+		if len(w.written) != n-1 || b.Pending() != 1 || w.written[completion(shop, 0, outbox.ActionMarkSent).Identity] != 0 {
+			t.Fatalf("written %d of %d, %d pending", len(w.written), n, b.Pending())
 		}
 		if got := fmt.Sprint(b.Troubles()); !strings.Contains(got, shop+": the statuses of 1 row(s) wait for locks") {
 			t.Errorf("troubles: %s", got)
@@ -58,7 +58,7 @@ func TestD07_LockedRowHoldsUpNoOther(t *testing.T) {
 		}
 		held.Store(false)
 		time.Sleep(10 * time.Second)
-		if b.Pending() != 0 || w.journalled() != 0 || len(w.confirmed) != n || len(b.Troubles()) != 0 {
+		if b.Pending() != 0 || w.journalled() != 0 || len(w.written) != n || len(b.Troubles()) != 0 {
 			t.Errorf("afterwards: %d pending, %d in the journal", b.Pending(), w.journalled())
 		}
 		if got := b.logs.FilterMessageSnippet("are free again").Len(); got != 1 {
@@ -109,7 +109,7 @@ func TestD07_OutageBesideALockIsLogged(t *testing.T) {
 		w := newWorld()
 		var held, away atomic.Bool
 		held.Store(true)
-		w.onApply = func(ctx context.Context, batch []outbox.Completion) ([]outbox.Unwritable, error) {
+		w.onApply = func(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
 			if away.Load() {
 				return nil, errGone
 			}

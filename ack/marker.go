@@ -79,7 +79,7 @@ func (a *Acker) apply(work context.Context, batch []outbox.Completion) (locked [
 	a.metrics.batchSize.Observe(float64(len(batch)))
 	unwritable, waiting := make(map[outbox.Identity]bool, len(refused)), make(map[outbox.Identity]bool)
 	for _, u := range refused {
-		if u.Locked {
+		if u.Retryable {
 			waiting[u.Identity] = true
 			locked = append(locked, u.Completion)
 			continue
@@ -111,12 +111,12 @@ func (a *Acker) conclude(batch []outbox.Completion, unwritable map[outbox.Identi
 	}
 	// The journal must hear of it before the registry defers the row: afterwards it may be published anew, and the entry
 	// of that second publish must not be the one removed.
-	a.addConfirmed(journalled)
+	a.addWritten(journalled)
 	if len(settled) > 0 {
 		a.progress.Settled(settled)
 	}
 	if len(final) > 0 {
-		a.progress.Confirmed(final)
+		a.progress.Written(final)
 	}
 	a.pending.Add(-int64(len(batch)))
 }
@@ -128,7 +128,7 @@ func (a *Acker) count(s outbox.Completion) {
 		a.metrics.retries.Inc()
 	case outbox.ActionFail:
 		a.metrics.failed(s.Class).Inc()
-		a.log.Warn("message failed for good; mend the cause and retry or discard it", append(rowFields(s),
+		a.log.Warn("message failed for good; fix the cause and retry or discard it", append(rowFields(s),
 			zap.Stringer("class", s.Class), zap.String("reason", s.Reason))...)
 	case outbox.ActionMarkSent:
 		if m := s.Message; m != nil { // what the journal held at the start has none
@@ -137,17 +137,17 @@ func (a *Acker) count(s outbox.Completion) {
 	}
 }
 
-func (a *Acker) reportUnwritable(u outbox.Unwritable) {
+func (a *Acker) reportUnwritable(u outbox.WriteError) {
 	a.metrics.unwritable.WithLabelValues(u.Action.String()).Inc()
 	fields := append(rowFields(u.Completion), zap.Stringer("action", u.Action), zap.String("reason", u.Reason))
 	if u.Action == outbox.ActionMarkSent {
 		a.metrics.unwritableRows.Inc()
 		a.log.Error("the table refuses to show a published message as sent; it stays in the journal and is not published "+
-			"again: mend the table or the row, the status is written at the next start", fields...)
+			"again: fix the table or the row, the status is written at the next start", fields...)
 		return
 	}
 	a.log.Error("the table refuses the status of a message that was not published; the row stays as it is and is tried "+
-		"again by the sweep: mend the table or the row", fields...)
+		"again by the sweep: fix the table or the row", fields...)
 }
 
 func rowFields(s outbox.Completion) []zap.Field {

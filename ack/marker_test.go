@@ -21,7 +21,7 @@ func TestBatchesAreFullOrTwentyMillisecondsOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		var at []time.Time
-		w.onApply = func(context.Context, []outbox.Completion) ([]outbox.Unwritable, error) {
+		w.onApply = func(context.Context, []outbox.Completion) ([]outbox.WriteError, error) {
 			at = append(at, time.Now())
 			return nil, nil
 		}
@@ -62,7 +62,7 @@ func TestDatabaseAwayForAnHourThenBack(t *testing.T) {
 		w := newWorld()
 		var away atomic.Bool
 		away.Store(true)
-		w.onApply = func(context.Context, []outbox.Completion) ([]outbox.Unwritable, error) {
+		w.onApply = func(context.Context, []outbox.Completion) ([]outbox.WriteError, error) {
 			if away.Load() {
 				return nil, errGone
 			}
@@ -83,8 +83,8 @@ func TestDatabaseAwayForAnHourThenBack(t *testing.T) {
 		away.Store(false)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if len(w.confirmed) != 3600 || w.journalled() != 0 || b.Pending() != 0 {
-			t.Fatalf("confirmed %d, journal %d, pending %d", len(w.confirmed), w.journalled(), b.Pending())
+		if len(w.written) != 3600 || w.journalled() != 0 || b.Pending() != 0 {
+			t.Fatalf("written %d, journal %d, pending %d", len(w.written), w.journalled(), b.Pending())
 		}
 		if n := b.logs.Len(); n != 2 {
 			t.Errorf("%d log lines for one outage: %v", n, b.logs.All())
@@ -99,7 +99,7 @@ func TestDatabaseAwayForAnHourThenBack(t *testing.T) {
 func TestD08_OneLockedTableHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.onApply = func(_ context.Context, batch []outbox.Completion) ([]outbox.Unwritable, error) {
+		w.onApply = func(_ context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
 			if batch[0].Table == "shop.locked" {
 				return nil, errGone
 			}
@@ -113,12 +113,12 @@ func TestD08_OneLockedTableHoldsUpNoOther(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		synctest.Wait()
-		if len(w.confirmed) != 100 || b.Pending() != 100 {
-			t.Fatalf("confirmed %d of 100", len(w.confirmed))
+		if len(w.written) != 100 || b.Pending() != 100 {
+			t.Fatalf("written %d of 100", len(w.written))
 		}
-		for id := range w.confirmed {
+		for id := range w.written {
 			if id.Table != "shop.free" {
-				t.Fatalf("confirmed %v", id)
+				t.Fatalf("written %v", id)
 			}
 		}
 		if err := b.close(); err != nil {
@@ -127,11 +127,11 @@ func TestD08_OneLockedTableHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func refuse(ids ...string) func(context.Context, []outbox.Completion) ([]outbox.Unwritable, error) {
-	return func(_ context.Context, batch []outbox.Completion) (out []outbox.Unwritable, _ error) {
+func refuse(ids ...string) func(context.Context, []outbox.Completion) ([]outbox.WriteError, error) {
+	return func(_ context.Context, batch []outbox.Completion) (out []outbox.WriteError, _ error) {
 		for _, s := range batch {
 			if slices.Contains(ids, s.ID) {
-				out = append(out, outbox.Unwritable{Completion: s, Reason: "Data too long for column 'broker_id'"})
+				out = append(out, outbox.WriteError{Completion: s, Reason: "Data too long for column 'broker_id'"})
 			}
 		}
 		return out, nil
@@ -147,8 +147,8 @@ func TestP8_UnwritableSentRowStaysInJournalAndRegistry(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		bad := completion(shop, 2, outbox.ActionMarkSent).Identity
-		if w.confirmed[bad] != 0 || len(w.confirmed) != 2 || !w.journal[bad] || len(w.journal) != 1 {
-			t.Fatalf("confirmed %v, journal %v", w.confirmed, w.journal)
+		if w.written[bad] != 0 || len(w.written) != 2 || !w.journal[bad] || len(w.journal) != 1 {
+			t.Fatalf("written %v, journal %v", w.written, w.journal)
 		}
 		if !slices.Equal(w.applySizes, []int{3}) || b.Pending() != 0 {
 			t.Fatalf("applied %v, pending %d", w.applySizes, b.Pending())
@@ -174,7 +174,7 @@ func TestUnwritableRefusalIsDeferred(t *testing.T) {
 		b.Add(completions(shop, 1, 3, outbox.ActionFail))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		wantCalls(t, b.trace(), "apply [1 2 3] true", "settled [1 2 3]", "confirmed [1 2 3]")
+		wantCalls(t, b.trace(), "apply [1 2 3] true", "settled [1 2 3]", "written [1 2 3]")
 		if b.metric(t, "canal_outbox_failed_total") != 2 || b.metric(t, "canal_outbox_unwritable_rows") != 0 {
 			t.Error("an unwritten failure is counted as one")
 		}
@@ -184,7 +184,7 @@ func TestUnwritableRefusalIsDeferred(t *testing.T) {
 	})
 }
 
-func TestReplayConfirmsInChunksAndKeepsTheUnwritable(t *testing.T) {
+func TestReplayWritesInChunksAndKeepsTheUnwritable(t *testing.T) {
 	w := newWorld()
 	w.onApply = refuse("777")
 	b := build(w)
@@ -197,8 +197,8 @@ func TestReplayConfirmsInChunksAndKeepsTheUnwritable(t *testing.T) {
 	if err := b.Replay(t.Context(), entries); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(w.applySizes, []int{500, 500, 100}) || len(w.journal) != 1 || len(w.confirmed) != 1099 || b.Pending() != 0 {
-		t.Fatalf("applied %v, journal %d, confirmed %d, pending %d", w.applySizes, len(w.journal), len(w.confirmed), b.Pending())
+	if !slices.Equal(w.applySizes, []int{500, 500, 100}) || len(w.journal) != 1 || len(w.written) != 1099 || b.Pending() != 0 {
+		t.Fatalf("applied %v, journal %d, written %d, pending %d", w.applySizes, len(w.journal), len(w.written), b.Pending())
 	}
 	if !w.moved {
 		t.Error("replay asked for a checkpoint")
@@ -209,7 +209,7 @@ func TestReplayLeavesToRunWhatTheDatabaseDoesNotTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		fails := 3
-		w.onApply = func(context.Context, []outbox.Completion) ([]outbox.Unwritable, error) {
+		w.onApply = func(context.Context, []outbox.Completion) ([]outbox.WriteError, error) {
 			if fails--; fails >= 0 {
 				return nil, errGone
 			}
@@ -245,7 +245,7 @@ func TestReplayEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Whatever fails and whatever the table refuses, every completion is settled once and confirmed once, and only the sent rows
+// Whatever fails and whatever the table refuses, every completion is settled once and written once, and only the sent rows
 // that cannot be written are left in the journal.
 func TestEveryCompletionIsSettledOnceWhateverFails(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
@@ -264,7 +264,7 @@ func TestEveryCompletionIsSettledOnceWhateverFails(t *testing.T) {
 
 func runCompletions(t *testing.T, list []outbox.Completion, bad map[outbox.Identity]bool, fails []bool) {
 	w := newWorld()
-	w.onApply = func(_ context.Context, batch []outbox.Completion) (out []outbox.Unwritable, _ error) {
+	w.onApply = func(_ context.Context, batch []outbox.Completion) (out []outbox.WriteError, _ error) {
 		if len(fails) > 0 {
 			fail := fails[0]
 			fails = fails[1:]
@@ -274,7 +274,7 @@ func runCompletions(t *testing.T, list []outbox.Completion, bad map[outbox.Ident
 		}
 		for _, s := range batch {
 			if bad[s.Identity] {
-				out = append(out, outbox.Unwritable{Completion: s})
+				out = append(out, outbox.WriteError{Completion: s})
 			}
 		}
 		return out, nil
@@ -293,9 +293,9 @@ func runCompletions(t *testing.T, list []outbox.Completion, bad map[outbox.Ident
 	}
 	for _, s := range list {
 		stays := bad[s.Identity] && s.Action == outbox.ActionMarkSent
-		if w.settled[s.Identity] != 1 || (w.confirmed[s.Identity] == 1) == stays || w.journal[s.Identity] != stays {
-			t.Fatalf("%v %v unwritable=%v: settled %d, confirmed %d, in the journal %v", s.Identity, s.Action, bad[s.Identity],
-				w.settled[s.Identity], w.confirmed[s.Identity], w.journal[s.Identity])
+		if w.settled[s.Identity] != 1 || (w.written[s.Identity] == 1) == stays || w.journal[s.Identity] != stays {
+			t.Fatalf("%v %v unwritable=%v: settled %d, written %d, in the journal %v", s.Identity, s.Action, bad[s.Identity],
+				w.settled[s.Identity], w.written[s.Identity], w.journal[s.Identity])
 		}
 	}
 	for _, call := range w.trace() {

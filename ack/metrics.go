@@ -52,7 +52,7 @@ func newMetrics(reg prometheus.Registerer, pending, locked func() int) *metrics 
 		}),
 	}
 	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "canal_outbox_ack_pending", Help: "Completions that the table has not confirmed yet.",
+		Name: "canal_outbox_ack_pending", Help: "Completions that the table has not written yet.",
 	}, func() float64 { return float64(pending()) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "canal_outbox_ack_locked", Help: "Of these, completions of rows whose lock another session held at the last attempt.",

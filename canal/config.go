@@ -69,10 +69,10 @@ type SchemaStore interface {
 type Handler interface {
 	// Connected opens a stream: the next transaction offered is the first behind from. Its GTID set is always the whole one
 	// where the server has GTIDs: the first stream of a Run that began at a mere file and offset brings the set that
-	// belongs there, and whoever counts on from it must take it over. Rows up to zoneEnd, the server's end
+	// belongs there, and whoever counts on from it must take it over. Rows up to windowEnd, the server's end
 	// at this moment, may have been published before. failover tells that the server is another one with the same history:
 	// only the GTID set of from means anything then. An error ends the attempt.
-	Connected(ctx context.Context, from, zoneEnd outbox.Position, id server.ID, failover bool) error
+	Connected(ctx context.Context, from, windowEnd outbox.Position, id server.ID, failover bool) error
 	// Offer hands over one transaction, in log order, with ownership. It may block; that is the back-pressure on the
 	// server. After an error the transaction counts as not offered and comes again with the next stream.
 	Offer(ctx context.Context, txn *outbox.Txn) error

@@ -29,7 +29,7 @@ type recorder struct {
 	mu         sync.Mutex
 	txns       []*outbox.Txn
 	messages   []*outbox.Message
-	deferred      []outbox.Deferred
+	deferred   []outbox.Deferred
 	gaps       []outbox.Gap
 	connects   []connect
 	idle       outbox.Position

@@ -92,7 +92,7 @@ func (r *registry) observe(tm *replication.TableMapEvent, body []byte) {
 	t.plan = r.plan(t, tm, body)
 	t.body = bytes.Clone(body) // it may be a piece of a large payload
 	if t.plan.fault != "" {
-		t.body = nil // it may be mended by the next time
+		t.body = nil // it may be fixed by the next time
 		t.faults.report(t.name, t.plan.fault)
 	}
 }

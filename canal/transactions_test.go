@@ -210,7 +210,7 @@ func TestA30_StatementFormat(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
 		l.start(l.end())
-		l.session("SET SESSION sql_log_bin = 0", rowSQL("unseen"))
+		l.session("SET SESSION sql_log_bin = 0", rowSQL("missed"))
 		l.session("SET SESSION binlog_format = 'STATEMENT'", rowSQL("a"))
 		l.expect("", map[outbox.Cause]int{outbox.CauseStatement: 0})
 		if l.rec.left()[0].Table != l.table.Name() {

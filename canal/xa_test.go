@@ -50,7 +50,7 @@ func TestA31_PreparedBranchesAreBounded(t *testing.T) {
 }
 
 // A31: what lies between two places of the log may hold the outcomes of branches, so that going elsewhere forgets them all:
-// a wrong memory would keep the sweep from being nudged.
+// a wrong memory would keep the sweep from being triggered.
 func TestA31_BranchesAreForgottenWithThePosition(t *testing.T) {
 	r := &Reader{branches: map[string][]*mapped{"X'31',X'',1": nil}}
 	s := r.newStream(t.Context(), nil, outbox.Position{})

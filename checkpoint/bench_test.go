@@ -56,26 +56,26 @@ func TestSimulatedStoreHasNoTicker(t *testing.T) {
 	}
 }
 
-// BenchmarkCommit is the fast path's step: n rows sent, the n before confirmed, the checkpoint moved.
+// BenchmarkCommit is the fast path's step: n rows sent, the n before written, the checkpoint moved.
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{1, 50, 500} {
 		for name, files := range map[string]vfs.FS{"disk": nil, "memory": vfs.NewMem()} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				s, err := Open(b.TempDir(), Options{FS: files, OnFatal: mustNotFail(b)})
 				fatal(b, err)
-				sent, confirmed := make([]outbox.Completion, n), make([]outbox.Identity, n)
+				sent, written := make([]outbox.Completion, n), make([]outbox.Identity, n)
 				next := 0
 				b.ReportAllocs()
 				for b.Loop() {
 					b.StopTimer()
 					for i := range sent {
 						next++
-						confirmed[i] = sent[i].Identity
+						written[i] = sent[i].Identity
 						sent[i].Identity = outbox.Identity{Table: "shop.t_local_message", ID: fmt.Sprint(next), MessageID: fmt.Sprint("order:", next)}
 						sent[i].BrokerID = "AC110002000078BFD8A01234567890AB"
 					}
 					b.StartTimer()
-					fatal(b, s.Commit(sent, confirmed, at(uint64(next))))
+					fatal(b, s.Commit(sent, written, at(uint64(next))))
 				}
 				fatal(b, s.Close())
 			})

@@ -1,5 +1,5 @@
 // Package checkpoint keeps what must outlive the process in one Pebble store: whose log is read and up to where, the
-// history of that position, which rows the broker has taken but MySQL has not confirmed yet (the journal), and the gaps.
+// history of that position, which rows the broker has taken but MySQL has not written yet (the journal), and the gaps.
 //
 // Guarantee: when a writing method returns nil, all of its changes survive a crash of the process and of the machine, and
 // after a crash each call is there whole or not at all. The checkpoint moves forward only, unless an operator or a gap

@@ -19,7 +19,7 @@ const (
 // Stats is what `checkpoint show` and the status page add to the position itself.
 type Stats struct {
 	CheckpointAt       time.Time `json:"checkpoint_at"`       // when it was last moved; zero before the first
-	JournalEntries     int       `json:"journal_entries"`     // taken by the broker, not yet confirmed by MySQL
+	JournalEntries     int       `json:"journal_entries"`     // taken by the broker, not yet written by MySQL
 	HistoryEntries     int       `json:"history_entries"`     //
 	UnacknowledgedGaps int       `json:"unacknowledged_gaps"` //
 	DiskBytes          uint64    `json:"disk_bytes"`          // of the live store; quarantined ones are not counted
@@ -73,7 +73,7 @@ func newMetrics(s *Store) *metrics {
 		age: prometheus.NewDesc("canal_outbox_checkpoint_age_seconds",
 			"Time since the checkpoint last moved; 0 before the first one.", nil, nil),
 		journal: prometheus.NewDesc("canal_outbox_journal_entries",
-			"Rows that the broker has taken and MySQL has not confirmed.", nil, nil),
+			"Rows that the broker has taken and MySQL has not written.", nil, nil),
 		openGaps: prometheus.NewDesc("canal_outbox_gaps_unacknowledged",
 			"Recorded gaps that no operator has acknowledged.", nil, nil),
 		disk: prometheus.NewDesc("canal_outbox_checkpoint_disk_bytes",

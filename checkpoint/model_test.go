@@ -115,12 +115,12 @@ func anchor(s *Store, c *contents, id server.ID, p outbox.Position, reason strin
 	return s.Anchor(id, p, reason)
 }
 
-func commit(s *Store, c *contents, sent []outbox.Completion, confirmed []outbox.Identity, p outbox.Position) error {
+func commit(s *Store, c *contents, sent []outbox.Completion, written []outbox.Identity, p outbox.Position) error {
 	journal := slices.Clone(c.Journal)
 	for _, e := range sent {
 		journal = append(journal, fmt.Sprint(e.Table, e.ID, e.MessageID, "=", e.BrokerID))
 	}
-	for _, id := range confirmed {
+	for _, id := range written {
 		journal = slices.DeleteFunc(journal, func(line string) bool {
 			return strings.HasPrefix(line, fmt.Sprint(id.Table, id.ID, id.MessageID, "="))
 		})
@@ -128,7 +128,7 @@ func commit(s *Store, c *contents, sent []outbox.Completion, confirmed []outbox.
 	slices.Sort(journal)
 	c.Journal = journal
 	c.Checkpoint = p
-	return s.Commit(sent, confirmed, &p)
+	return s.Commit(sent, written, &p)
 }
 
 func same(a, b contents) bool {

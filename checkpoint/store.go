@@ -58,12 +58,12 @@ type place struct {
 	appended      int       // history entries since the last thinning
 }
 
-// Commit writes one step of the fast path in one synced batch: sent enters the journal, confirmed leaves it, and the
+// Commit writes one step of the fast path in one synced batch: sent enters the journal, written leaves it, and the
 // checkpoint moves if the given one is ahead of it; one that is not is left out, so that late calls do no harm (failure
 // C06). A nil checkpoint leaves it alone. A call that would change nothing writes nothing.
 //
 // Every completion in sent must have the completion ActionMarkSent: the journal is proof of delivery.
-func (s *Store) Commit(sent []outbox.Completion, confirmed []outbox.Identity, checkpoint *outbox.Position) error {
+func (s *Store) Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position) error {
 	if err := s.startWriting(); err != nil {
 		return err
 	}
@@ -74,11 +74,11 @@ func (s *Store) Commit(sent []outbox.Completion, confirmed []outbox.Identity, ch
 		}
 	}
 	moves := checkpoint != nil && s.ahead(*checkpoint)
-	if len(sent) == 0 && len(confirmed) == 0 && !moves {
+	if len(sent) == 0 && len(written) == 0 && !moves {
 		return nil
 	}
 	now, next := time.Now(), s.place
-	if err := s.putJournal(now, sent, confirmed); err != nil {
+	if err := s.putJournal(now, sent, written); err != nil {
 		return err
 	}
 	if moves {
@@ -92,15 +92,15 @@ func (s *Store) Commit(sent []outbox.Completion, confirmed []outbox.Identity, ch
 	s.state.Lock()
 	defer s.state.Unlock()
 	s.place = next
-	s.countJournal(len(confirmed))
+	s.countJournal(len(written))
 	return nil
 }
 
-// putJournal also notes the hash of each key, the confirmed ones first, for countJournal.
-func (s *Store) putJournal(now time.Time, sent []outbox.Completion, confirmed []outbox.Identity) error {
+// putJournal also notes the hash of each key, the written ones first, for countJournal.
+func (s *Store) putJournal(now time.Time, sent []outbox.Completion, written []outbox.Identity) error {
 	s.hashes = s.hashes[:0]
-	for i := range confirmed { // first: a row may be confirmed and be sent anew in one batch
-		s.key = appendJournalKey(s.key[:0], confirmed[i])
+	for i := range written { // first: a row may be written and be sent anew in one batch
+		s.key = appendJournalKey(s.key[:0], written[i])
 		s.hashes = append(s.hashes, maphash.Bytes(s.seed, s.key))
 		if err := s.batch.Delete(s.key, nil); err != nil {
 			return err
@@ -117,11 +117,11 @@ func (s *Store) putJournal(now time.Time, sent []outbox.Completion, confirmed []
 	return nil
 }
 
-func (s *Store) countJournal(confirmed int) {
-	for _, hash := range s.hashes[:confirmed] {
+func (s *Store) countJournal(written int) {
+	for _, hash := range s.hashes[:written] {
 		delete(s.journal, hash)
 	}
-	for _, hash := range s.hashes[confirmed:] {
+	for _, hash := range s.hashes[written:] {
 		s.journal[hash] = struct{}{}
 	}
 }
@@ -143,7 +143,7 @@ func (s *Store) ahead(p outbox.Position) bool {
 	return has.Contains(had) && !had.Contains(has)
 }
 
-// Journal returns the rows that the broker has taken and MySQL has not confirmed, in no particular order.
+// Journal returns the rows that the broker has taken and MySQL has not written, in no particular order.
 func (s *Store) Journal() ([]outbox.Completion, error) {
 	var out []outbox.Completion
 	err := s.scan(kindJournal, func(key, value []byte) error {

@@ -302,8 +302,8 @@ func TestRestartsKeepEverything(t *testing.T) {
 	}
 }
 
-// A row that an operator resets is confirmed and sent anew; when both fall into one batch, the new sending must stay.
-func TestARowConfirmedAndSentAnewStaysInTheJournal(t *testing.T) {
+// A row that an operator resets is written and sent anew; when both fall into one batch, the new sending must stay.
+func TestARowWrittenAndSentAnewStaysInTheJournal(t *testing.T) {
 	s := openMem(t, vfs.NewMem())
 	one := outbox.Completion{Identity: outbox.Identity{Table: "shop.t", ID: "1", MessageID: "m1"}}
 	fatal(t, s.Commit([]outbox.Completion{one}, nil, nil))

@@ -34,7 +34,7 @@ type row struct {
 	due     time.Time
 	topic   string
 	retries int
-	stamp   string
+	token   string
 	claimed time.Time
 }
 
@@ -53,7 +53,7 @@ type world struct {
 
 	mu        sync.Mutex
 	rows      map[int]*row
-	stamps    int
+	tokens    int
 	queries   []table.DueQuery
 	pages     int
 	ends      int
@@ -62,18 +62,18 @@ type world struct {
 	changed   chan struct{}
 	pressure  bool
 	open      bool // the breaker
-	parked    map[string]bool
+	suspended map[string]bool
 	owned     map[outbox.Identity]bool
 	calls     []string
 	published []int
-	zone      uint64
-	unrest    uint64
-	unseen    int
+	window    uint64
+	activity  uint64
+	missed    int
 }
 
 func newWorld(rows ...*row) *world {
 	w := &world{
-		rows: map[int]*row{}, parked: map[string]bool{}, owned: map[outbox.Identity]bool{}, changed: make(chan struct{}),
+		rows: map[int]*row{}, suspended: map[string]bool{}, owned: map[outbox.Identity]bool{}, changed: make(chan struct{}),
 		end: 1000, offered: 1000,
 	}
 	w.insert(rows...)
@@ -151,7 +151,7 @@ func (w *world) shows(r *row, q table.DueQuery) bool {
 		}
 		return r.due.Sub(now) <= q.Horizon
 	case outbox.Sending:
-		return r.stamp == "" || now.Sub(r.claimed) >= q.ExpiredClaims
+		return r.token == "" || now.Sub(r.claimed) >= q.ExpiredClaims
 	}
 	return false
 }
@@ -176,7 +176,7 @@ func (w *world) Due(_ context.Context, name string, after table.Cursor, q table.
 		}
 		left := time.Until(seen.due).Milliseconds()
 		page = append(page, outbox.Candidate{
-			Identity: r.identity(), Status: seen.status, RetryCount: seen.retries, Topic: seen.topic, Stamp: seen.stamp,
+			Identity: r.identity(), Status: seen.status, RetryCount: seen.retries, Topic: seen.topic, ClaimToken: seen.token,
 			Waiting: !seen.due.IsZero() && left > 0, DueInMilli: left,
 		})
 	}
@@ -206,20 +206,20 @@ func (w *world) Claim(ctx context.Context, rows []outbox.Candidate) (string, err
 	}
 	w.mu.Lock()
 	w.calls = append(w.calls, "claim")
-	w.stamps++
-	stamp := "stamp" + strconv.Itoa(w.stamps)
+	w.tokens++
+	token := "token" + strconv.Itoa(w.tokens)
 	for _, c := range rows {
 		id, _ := strconv.Atoi(c.ID)
 		r := w.rows[id]
-		if r != nil && r.status == c.Status && r.stamp == c.Stamp && r.status <= outbox.Sending {
-			r.status, r.stamp, r.claimed = outbox.Sending, stamp, time.Now()
+		if r != nil && r.status == c.Status && r.token == c.ClaimToken && r.status <= outbox.Sending {
+			r.status, r.token, r.claimed = outbox.Sending, token, time.Now()
 		}
 	}
 	w.mu.Unlock()
-	return stamp, w.call(&w.onClaim)
+	return token, w.call(&w.onClaim)
 }
 
-func (w *world) ReadBack(ctx context.Context, stamp string, ids []outbox.Identity) (out []*outbox.Message, _ error) {
+func (w *world) ReadBack(ctx context.Context, token string, ids []outbox.Identity) (out []*outbox.Message, _ error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -230,8 +230,8 @@ func (w *world) ReadBack(ctx context.Context, stamp string, ids []outbox.Identit
 	defer w.mu.Unlock()
 	for _, id := range ids {
 		n, _ := strconv.Atoi(id.ID)
-		if r := w.rows[n]; r != nil && r.stamp == stamp {
-			out = append(out, &outbox.Message{Identity: r.identity(), Topic: r.topic, Path: outbox.PathSweep, Claim: stamp, DueAt: r.due})
+		if r := w.rows[n]; r != nil && r.token == token {
+			out = append(out, &outbox.Message{Identity: r.identity(), Topic: r.topic, Path: outbox.PathSweep, Claim: token, DueAt: r.due})
 		}
 	}
 	return out, nil
@@ -255,11 +255,11 @@ func (w *world) BackPressure() bool {
 	return w.pressure
 }
 
-func (w *world) RaiseZone(to outbox.Position) {
+func (w *world) RaiseWindow(to outbox.Position) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.zone = to.Offset
-	w.calls = append(w.calls, "zone")
+	w.window = to.Offset
+	w.calls = append(w.calls, "window")
 }
 
 func (w *world) Reserve(rows []outbox.Candidate) (free []outbox.Candidate) {
@@ -293,7 +293,7 @@ func (w *world) Publish(ctx context.Context, rows []*outbox.Message) error {
 	w.calls = append(w.calls, "publish")
 	for _, m := range rows {
 		id, _ := strconv.Atoi(m.ID)
-		if !w.owned[m.Identity] || w.rows[id].stamp != m.Claim {
+		if !w.owned[m.Identity] || w.rows[id].token != m.Claim {
 			return errors.New("published without reservation or claim")
 		}
 		w.published = append(w.published, id)
@@ -303,18 +303,18 @@ func (w *world) Publish(ctx context.Context, rows []*outbox.Message) error {
 	return nil
 }
 
-func (w *world) TopicParked(topic string) bool {
+func (w *world) TopicSuspended(topic string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.parked[topic]
+	return w.suspended[topic]
 }
 
-func (w *world) Unrest() uint64 { return look(w, &w.unrest) }
+func (w *world) ActivityEpoch() uint64 { return look(w, &w.activity) }
 
-func (w *world) Unseen(rows int) {
+func (w *world) Missed(rows int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.unseen += rows
+	w.missed += rows
 }
 
 func (w *world) BreakerClosed() bool {

@@ -4,7 +4,7 @@
 //   - Every PENDING row that is due and every expired claim is found, in whatever order the rows were committed: no
 //     high-water id is kept between sweeps.
 //   - A row is published only when the log will never deliver it any more: its transaction was offered and nobody owns
-//     the row, or the catch-up zone was raised over it first, so that the binlog path checks it before it publishes.
+//     the row, or the recovery window was raised over it first, so that the binlog path checks it before it publishes.
 //   - A row is published only under a claim of this process, as it stands in the table on the primary at that moment.
 //   - Memory is one page of identities and the messages of one page.
 //
@@ -32,8 +32,8 @@ type Flow interface {
 	Changed() <-chan struct{}
 	// BackPressure tells that the reader is held up by us: no progress of Offered is then no sign of trouble in the log.
 	BackPressure() bool
-	// RaiseZone makes the reader check rows up to a position by primary key when it gets there.
-	RaiseZone(outbox.Position)
+	// RaiseWindow makes the reader check rows up to a position by primary key when it gets there.
+	RaiseWindow(outbox.Position)
 	// Reserve takes ownership and returns the rows that nobody owned.
 	Reserve([]outbox.Candidate) []outbox.Candidate
 	// Release gives reserved rows back; rows that were handed to the sink are left alone.
@@ -41,12 +41,12 @@ type Flow interface {
 	// Publish hands claimed rows to the sink. It blocks while there is no room. On an error the rows that were not handed
 	// over are still reserved.
 	Publish(context.Context, []*outbox.Message) error
-	// TopicParked tells that rows of the topic are to be left alone for now.
-	TopicParked(topic string) bool
-	// Unrest changes whenever a row that the log has shown may be left to the sweep.
-	Unrest() uint64
-	// Unseen counts published rows that the log never showed as inserted.
-	Unseen(rows int)
+	// TopicSuspended tells that rows of the topic are to be left alone for now.
+	TopicSuspended(topic string) bool
+	// ActivityEpoch changes whenever a row that the log has shown may be left to the sweep.
+	ActivityEpoch() uint64
+	// Missed counts published rows that the log never showed as inserted.
+	Missed(rows int)
 	// BreakerClosed tells that the broker takes messages.
 	BreakerClosed() bool
 }
@@ -93,7 +93,7 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Sweeper runs the sweeps. Nudge, Full and SweepNow may be called at any time, from any goroutine.
+// Sweeper runs the sweeps. Trigger, Full and SweepNow may be called at any time, from any goroutine.
 type Sweeper struct {
 	cfg     Config
 	flow    Flow
@@ -102,9 +102,9 @@ type Sweeper struct {
 	log     *zap.Logger
 	metrics *metrics
 
-	wake        chan struct{} // holds one token when there is a new wish
-	lock        sync.Mutex    // guards the wishes
-	nudged      bool
+	wake        chan struct{} // holds one token when there is a new trigger
+	lock        sync.Mutex    // guards the pending triggers
+	triggered   bool
 	full        bool
 	waiting     []chan<- int // of SweepNow: get the number of published rows
 	lastSuccess atomic.Int64 // Unix nanoseconds of the last sweep that was complete, at first of New
@@ -115,24 +115,24 @@ type Sweeper struct {
 	plan     plan
 	stall    stall
 	swept    map[string]bool // tables that were swept since the start: claims in them may be ours until they expire
-	strays   strays
+	orphans  orphans
 	failures int // sweeps in a row that ended with an error of the database
-	calm     calm
+	quiet    quiet
 }
 
 // New makes a Sweeper; it does no I/O. Its metrics are registered on reg.
 func New(cfg Config, flow Flow, rows Rows, source Source, log *zap.Logger, reg prometheus.Registerer) *Sweeper {
 	cfg.setDefaults()
-	s := &Sweeper{cfg: cfg, flow: flow, rows: rows, source: source, log: log, wake: make(chan struct{}, 1), swept: map[string]bool{}, strays: strays{}}
+	s := &Sweeper{cfg: cfg, flow: flow, rows: rows, source: source, log: log, wake: make(chan struct{}, 1), swept: map[string]bool{}, orphans: orphans{}}
 	s.lastSuccess.Store(time.Now().UnixNano())
 	s.lastRows.Store(-1)
 	s.metrics = newMetrics(reg, cfg.Tables, s.lastSuccess.Load)
 	return s
 }
 
-// Nudge asks for a sweep without threshold, at once and once more a second later, when rows of transactions that are in the
-// log already have become visible. Many nudges cause at most one sweep a second. It never blocks.
-func (s *Sweeper) Nudge() { s.ask(func() { s.nudged = true }) }
+// Trigger asks for a sweep without threshold, at once and once more a second later, when rows of transactions that are in the
+// log already have become visible. Many triggers cause at most one sweep a second. It never blocks.
+func (s *Sweeper) Trigger() { s.ask(func() { s.triggered = true }) }
 
 // Full asks for a sweep without threshold that begins after this call and is repeated until one was complete: after a gap,
 // and at a start without a checkpoint. It never blocks.
@@ -150,9 +150,9 @@ func (s *Sweeper) SweepNow(ctx context.Context) (published int, err error) {
 	}
 }
 
-func (s *Sweeper) ask(wish func()) {
+func (s *Sweeper) ask(trigger func()) {
 	s.lock.Lock()
-	wish()
+	trigger()
 	s.lock.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -184,9 +184,9 @@ func (s *Sweeper) Run(ctx context.Context) error {
 func (s *Sweeper) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		s.lock.Lock()
-		if s.nudged {
-			s.plan.nudge(time.Now())
-			s.nudged = false
+		if s.triggered {
+			s.plan.trigger(time.Now())
+			s.triggered = false
 		}
 		if s.full {
 			s.plan.full()

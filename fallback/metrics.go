@@ -17,7 +17,7 @@ const (
 // What a sweep did with a row that its query showed.
 const (
 	rowWaiting   = "waiting"   // due later
-	rowParked    = "parked"    // of a topic that is left alone
+	rowSuspended = "suspended" // of a topic that is left alone
 	rowOwned     = "owned"     // in the relay's hands already
 	rowGone      = "gone"      // changed before it was claimed, or claimed by somebody else
 	rowNew       = "new"       // published for the first time: the log did not deliver it
@@ -26,10 +26,10 @@ const (
 )
 
 type metrics struct {
-	runs       *prometheus.CounterVec
-	seconds    prometheus.Histogram
-	rowCounts  *prometheus.CounterVec
-	zoneRaised prometheus.Counter
+	runs         *prometheus.CounterVec
+	seconds      prometheus.Histogram
+	rowCounts    *prometheus.CounterVec
+	windowRaised prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, tables []string, lastSuccess func() int64) *metrics {
@@ -44,10 +44,10 @@ func newMetrics(reg prometheus.Registerer, tables []string, lastSuccess func() i
 		}),
 		rowCounts: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "canal_outbox_sweep_rows_total",
-			Help: "Rows that sweeps saw, by what was done: waiting, parked and owned count each sighting; new, retry and " +
+			Help: "Rows that sweeps saw, by what was done: waiting, suspended and owned count each sighting; new, retry and " +
 				"reclaimed were published. deferred_total says why the log did not deliver new ones.",
 		}, []string{"table", "result"}),
-		zoneRaised: f.NewCounter(prometheus.CounterOpts{
+		windowRaised: f.NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_sweep_without_reader_total", Help: "Pages taken though the binlog reader was down or stuck.",
 		}),
 	}
@@ -58,7 +58,7 @@ func newMetrics(reg prometheus.Registerer, tables []string, lastSuccess func() i
 		m.runs.WithLabelValues(result)
 	}
 	for _, table := range tables {
-		for _, result := range []string{rowWaiting, rowParked, rowOwned, rowGone, rowNew, rowRetry, rowReclaimed} {
+		for _, result := range []string{rowWaiting, rowSuspended, rowOwned, rowGone, rowNew, rowRetry, rowReclaimed} {
 			m.rows(table, result)
 		}
 	}

@@ -27,7 +27,7 @@ type reader struct {
 	read int
 }
 
-// offer takes the next transaction as the pipeline does: reserve, check by primary key inside the zone, publish.
+// offer takes the next transaction as the pipeline does: reserve, check by primary key inside the window, publish.
 func (r *reader) offer() {
 	r.alter(func() {
 		c := r.log[r.read]
@@ -38,7 +38,7 @@ func (r *reader) offer() {
 		if c.hidden || r.owned[id] {
 			return
 		}
-		if uint64(r.read) <= r.zone && (row == nil || row.status != outbox.Pending) {
+		if uint64(r.read) <= r.window && (row == nil || row.status != outbox.Pending) {
 			return // settled, or deferred because it is not visible yet
 		}
 		r.owned[id] = true
@@ -67,18 +67,18 @@ func (r *reader) deliver(id outbox.Identity) {
 func TestD01_D10_EveryRowIsPublishedOnce(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		type step struct {
-			commit commit
-			pause  time.Duration
-			stop   time.Duration // of the reader
-			nudge  bool
+			commit  commit
+			pause   time.Duration
+			stop    time.Duration // of the reader
+			trigger bool
 		}
 		var steps []step
 		for i := range rapid.IntRange(1, 40).Draw(r, "commits") {
 			steps = append(steps, step{
-				commit: commit{i + 1, rapid.IntRange(0, 4).Draw(r, "hidden") == 0, time.Duration(rapid.IntRange(0, 50).Draw(r, "late")) * time.Millisecond},
-				pause:  time.Duration(rapid.SampledFrom([]int{0, 1, 20, 500, 5000}).Draw(r, "pause")) * time.Millisecond,
-				stop:   time.Duration(rapid.SampledFrom([]int{0, 0, 0, 3, 15, 60}).Draw(r, "stop")) * time.Second,
-				nudge:  rapid.IntRange(0, 3).Draw(r, "nudge") == 0,
+				commit:  commit{i + 1, rapid.IntRange(0, 4).Draw(r, "hidden") == 0, time.Duration(rapid.IntRange(0, 50).Draw(r, "late")) * time.Millisecond},
+				pause:   time.Duration(rapid.SampledFrom([]int{0, 1, 20, 500, 5000}).Draw(r, "pause")) * time.Millisecond,
+				stop:    time.Duration(rapid.SampledFrom([]int{0, 0, 0, 3, 15, 60}).Draw(r, "stop")) * time.Second,
+				trigger: rapid.IntRange(0, 3).Draw(r, "trigger") == 0,
 			})
 		}
 		order := rapid.Permutation(steps).Draw(r, "order") // ids are not in commit order
@@ -101,8 +101,8 @@ func TestD01_D10_EveryRowIsPublishedOnce(t *testing.T) {
 				w.mu.Unlock()
 				time.AfterFunc(s.commit.late, func() { w.insert(&row{id: s.commit.row, topic: "orders"}) })
 				stops <- s.stop
-				if s.nudge {
-					b.Nudge()
+				if s.trigger {
+					b.Trigger()
 				}
 				time.Sleep(s.pause)
 			}

@@ -3,8 +3,8 @@ package fallback
 import "time"
 
 const (
-	nudgeGap = time.Second            // between sweeps that nudges cause, and until a nudge's second sweep
-	dueGap   = 100 * time.Millisecond // least time between sweeps for rows that become due
+	triggerGap = time.Second            // between sweeps that triggers cause, and until a trigger's second sweep
+	dueGap     = 100 * time.Millisecond // least time between sweeps for rows that become due
 )
 
 // plan says when the next sweep is due. It is a pure type: the caller passes the time. The zero plan is due at once.
@@ -12,13 +12,13 @@ type plan struct {
 	next  time.Time // the next sweep with the threshold
 	zero  time.Time // the next sweep without; the zero time when none is wanted
 	last  time.Time // begin of the last sweep without
-	again bool      // a nudge came after it began: its rows may need another sweep to be visible
-	now   bool      // a full sweep is wanted: zero is not held back by nudgeGap
+	again bool      // a trigger came after it began: its rows may need another sweep to be visible
+	now   bool      // a full sweep is wanted: zero is not held back by triggerGap
 	hold  time.Time // no sweep before: the database or the broker is away
 }
 
-func (p *plan) nudge(now time.Time) {
-	at := p.last.Add(nudgeGap)
+func (p *plan) trigger(now time.Time) {
+	at := p.last.Add(triggerGap)
 	if at.Before(now) {
 		at = now
 	}
@@ -52,7 +52,7 @@ func (p *plan) begin(now time.Time) (zero bool) {
 	}
 	p.last, p.zero, p.now = now, time.Time{}, false
 	if p.again {
-		p.zero, p.again = now.Add(nudgeGap), false
+		p.zero, p.again = now.Add(triggerGap), false
 	}
 	return true
 }
@@ -67,7 +67,7 @@ func (p *plan) done(now time.Time, took, interval time.Duration, dueAt time.Time
 }
 
 // failed plans the attempt after a sweep that was not complete; one without threshold stays without. With hold, nothing
-// that anybody wishes makes it come earlier.
+// that anybody pending triggers makes it come earlier.
 func (p *plan) failed(now time.Time, zero, hold bool, delay time.Duration) {
 	p.next, p.hold = now.Add(delay), time.Time{}
 	if hold {

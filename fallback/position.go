@@ -12,7 +12,7 @@ import (
 
 // awaitReader is the position rule. The rows in hand were visible before the end of the log is read here, so their
 // transactions lie before that end. Once everything up to it was offered, what the registry does not own never comes from
-// the log. A reader that makes no progress is not waited for beyond Patience: the zone is raised first, so that it checks
+// the log. A reader that makes no progress is not waited for beyond Patience: the window is raised first, so that it checks
 // these rows by primary key when it gets there.
 func (s *Sweeper) awaitReader(ctx context.Context) error {
 	query, cancel := context.WithTimeout(ctx, queryTimeout)
@@ -33,7 +33,7 @@ func (s *Sweeper) awaitReader(ctx context.Context) error {
 		}
 		left := s.stall.left(time.Now(), offered, s.flow.BackPressure(), s.cfg.Patience)
 		if left <= 0 {
-			s.raiseZone(offered, end)
+			s.raiseWindow(offered, end)
 			return nil
 		}
 		// Not longer than a part of Patience: back-pressure and the breaker are looked at again and again.
@@ -49,9 +49,9 @@ func (s *Sweeper) awaitReader(ctx context.Context) error {
 	}
 }
 
-func (s *Sweeper) raiseZone(offered, end outbox.Position) {
-	s.flow.RaiseZone(end)
-	s.metrics.zoneRaised.Inc()
+func (s *Sweeper) raiseWindow(offered, end outbox.Position) {
+	s.flow.RaiseWindow(end)
+	s.metrics.windowRaised.Inc()
 	if !s.stall.told {
 		s.stall.told = true
 		s.log.Warn("the binlog reader is down or makes no progress: the sweep publishes without it",

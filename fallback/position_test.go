@@ -22,8 +22,8 @@ func TestD01_NothingIsPublishedWhileTheReaderIsMerelySlow(t *testing.T) {
 		want(t, "while the reader is behind", b.got())
 		w.alter(func() { w.offered = 1000 })
 		want(t, "when it has passed the row without taking it", b.got(), 1)
-		if w.zone != 0 {
-			t.Error("the zone was raised")
+		if w.window != 0 {
+			t.Error("the window was raised")
 		}
 	})
 }
@@ -51,7 +51,7 @@ func TestEndIsReadAfterTheSelection(t *testing.T) {
 	})
 }
 
-func TestReaderDownRaisesTheZoneBeforePublishing(t *testing.T) {
+func TestReaderDownRaisesTheWindowBeforePublishing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1))
 		w.offered = 500
@@ -60,8 +60,8 @@ func TestReaderDownRaisesTheZoneBeforePublishing(t *testing.T) {
 		want(t, "within patience", b.got())
 		time.Sleep(2 * time.Second)
 		want(t, "after patience", b.got(), 1)
-		if order := []string{"due", "end", "zone", "reserve", "claim", "publish"}; !slices.Equal(b.calls, order) || w.zone != 1000 {
-			t.Fatalf("got %v, zone %d", b.calls, w.zone)
+		if order := []string{"due", "end", "window", "reserve", "claim", "publish"}; !slices.Equal(b.calls, order) || w.window != 1000 {
+			t.Fatalf("got %v, window %d", b.calls, w.window)
 		}
 	})
 }
@@ -84,7 +84,7 @@ func TestPatienceIsSpentOnceForAllPages(t *testing.T) {
 		}
 		w.alter(func() { w.offered, w.end = 600, 2000 })
 		w.insert(old(9001))
-		b.Nudge()
+		b.Trigger()
 		time.Sleep(9 * time.Second)
 		if n := len(b.got()); n != 3*maxBatch {
 			t.Fatal("a reader that moved is not waited for")

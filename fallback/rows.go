@@ -11,8 +11,8 @@ import (
 type Rows interface {
 	// Due selects a page of identities behind a cursor; a page may be empty before the end.
 	Due(ctx context.Context, name string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error)
-	// Claim makes rows of one table SENDING under a stamp of its own, those that still show the state of the candidate.
-	Claim(ctx context.Context, rows []outbox.Candidate) (stamp string, err error)
-	// ReadBack reads the rows that show the stamp; others are missing from the answer.
-	ReadBack(ctx context.Context, stamp string, ids []outbox.Identity) ([]*outbox.Message, error)
+	// Claim makes rows of one table SENDING under a token of its own, those that still show the state of the candidate.
+	Claim(ctx context.Context, rows []outbox.Candidate) (token string, err error)
+	// ReadBack reads the rows that show the token; others are missing from the answer.
+	ReadBack(ctx context.Context, token string, ids []outbox.Identity) ([]*outbox.Message, error)
 }

@@ -33,7 +33,7 @@ type round struct {
 	published int
 	fresh     int  // of these, rows that the log did not deliver
 	undue     int  // of these, rows without a due time
-	parked    bool // rows were left alone because of their topic
+	suspended bool // rows were left alone because of their topic
 
 	// An earlier process's claim on a row of the table at hand, or of any, could not be taken over: somebody owned the row.
 	held, heldAny bool
@@ -43,22 +43,22 @@ type round struct {
 func (s *Sweeper) once(ctx context.Context) {
 	began := time.Now()
 	r := &round{zero: s.plan.begin(began)}
-	answer := s.takeWishes(r.zero)
-	s.calm.undisturbed(began, s.flow.Unrest())
+	answer := s.takeTriggers(r.zero)
+	s.quiet.undisturbed(began, s.flow.ActivityEpoch())
 	err := s.sweep(ctx, r)
 	now := time.Now()
 	took := now.Sub(began)
 	switch {
 	case ctx.Err() != nil:
-		s.restoreWishes(answer)
+		s.restoreTriggers(answer)
 	case errors.Is(err, errBreakerOpen):
 		s.metrics.runs.WithLabelValues(runBreaker).Inc()
-		s.restoreWishes(answer)
+		s.restoreTriggers(answer)
 		s.plan.failed(now, r.zero, true, breakerPause)
 	case err != nil:
 		s.metrics.runs.WithLabelValues(runFailed).Inc()
-		s.restoreWishes(answer)
-		// Where only some tables fail, a nudge for the others does not wait for them.
+		s.restoreTriggers(answer)
+		// Where only some tables fail, a trigger for the others does not wait for them.
 		s.plan.failed(now, r.zero, r.swept == 0, retry.Delay(s.failures, s.cfg.Random()))
 		s.failures++
 		if s.failures == 1 {
@@ -75,12 +75,12 @@ func (s *Sweeper) once(ctx context.Context) {
 func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
 	s.metrics.runs.WithLabelValues(runComplete).Inc()
 	s.metrics.seconds.Observe(took.Seconds())
-	s.countUnseen(r, now.Add(-took), now)
+	s.countMissed(r, now.Add(-took), now)
 	s.lastSuccess.Store(now.UnixNano())
 	s.lastRows.Store(int64(r.published))
 	s.plan.done(now, took, s.cfg.Interval, r.dueAt)
 	if r.heldAny {
-		s.plan.nudge(now)
+		s.plan.trigger(now)
 	}
 	if s.failures > 0 {
 		s.log.Info("the sweep is complete again", zap.Int("failed_attempts", s.failures))
@@ -92,8 +92,8 @@ func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
 	}
 }
 
-// takeWishes empties the list of those whom the sweep that begins now serves.
-func (s *Sweeper) takeWishes(zero bool) []chan<- int {
+// takeTriggers empties the list of those whom the sweep that begins now serves.
+func (s *Sweeper) takeTriggers(zero bool) []chan<- int {
 	if !zero {
 		return nil
 	}
@@ -104,8 +104,8 @@ func (s *Sweeper) takeWishes(zero bool) []chan<- int {
 	return answer
 }
 
-// restoreWishes puts them back; the plan remembers that the next sweep is one without threshold.
-func (s *Sweeper) restoreWishes(answer []chan<- int) {
+// restoreTriggers puts them back; the plan remembers that the next sweep is one without threshold.
+func (s *Sweeper) restoreTriggers(answer []chan<- int) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.waiting = append(answer, s.waiting...)
@@ -149,8 +149,8 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string) error {
 	switch {
 	case !s.swept[name]:
 		query.ExpiredClaims = 0 // nobody else is active: what is claimed and not owned here is of a process that has ended
-		delete(s.strays, name)
-	case s.strays[name] != nil:
+		delete(s.orphans, name)
+	case s.orphans[name] != nil:
 		query.ExpiredClaims = 0
 	}
 	for at := (table.Cursor{}); !at.Done(); {
@@ -166,7 +166,7 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string) error {
 		}
 		at = next
 	}
-	delete(s.strays, name)
+	delete(s.orphans, name)
 	return nil
 }
 
@@ -188,7 +188,7 @@ func (s *Sweeper) takePage(ctx context.Context, r *round, name string, page []ou
 	reserved := s.flow.Reserve(take)
 	s.metrics.rows(name, rowOwned).Add(float64(len(take) - len(reserved)))
 	if !s.swept[name] && claims(reserved) < claims(take) {
-		r.held, r.heldAny = true, true // by the catch-up zone, which forgets claimed rows when it has looked at them
+		r.held, r.heldAny = true, true // by the recovery window, which forgets claimed rows when it has looked at them
 	}
 	if len(reserved) == 0 {
 		return nil
@@ -211,15 +211,15 @@ func (s *Sweeper) pick(r *round, name string, page []outbox.Candidate) []outbox.
 	take := make([]outbox.Candidate, 0, len(page))
 	for _, c := range page {
 		switch {
-		case s.strays.hides(name, &c):
+		case s.orphans.hides(name, &c):
 		case c.Waiting:
 			if at := time.Now().Add(time.Duration(c.DueInMilli) * time.Millisecond); r.dueAt.IsZero() || at.Before(r.dueAt) {
 				r.dueAt = at
 			}
 			s.metrics.rows(name, rowWaiting).Inc()
-		case s.flow.TopicParked(c.Topic):
-			r.parked = true
-			s.metrics.rows(name, rowParked).Inc()
+		case s.flow.TopicSuspended(c.Topic):
+			r.suspended = true
+			s.metrics.rows(name, rowSuspended).Inc()
 		default:
 			take = append(take, c)
 		}
@@ -261,18 +261,18 @@ func (s *Sweeper) claim(ctx context.Context, name string, reserved []outbox.Cand
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
 	defer cancel()
-	stamp, err := s.rows.Claim(ctx, reserved)
+	token, err := s.rows.Claim(ctx, reserved)
 	if err != nil {
-		s.strays.add(name, stamp)
+		s.orphans.add(name, token)
 		return nil, fmt.Errorf("claim %d rows: %w", len(reserved), err)
 	}
 	ids := make([]outbox.Identity, len(reserved))
 	for i, c := range reserved {
 		ids[i] = c.Identity
 	}
-	messages, err := s.rows.ReadBack(ctx, stamp, ids)
+	messages, err := s.rows.ReadBack(ctx, token, ids)
 	if err != nil {
-		s.strays.add(name, stamp)
+		s.orphans.add(name, token)
 		return nil, fmt.Errorf("read %d claimed rows back (the next sweep takes them over): %w", len(reserved), err)
 	}
 	return messages, nil

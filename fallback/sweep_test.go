@@ -17,11 +17,11 @@ var errGone = errors.New("server has gone away")
 func TestD02_ExpiredClaimsAreTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1), old(2))
-		claimed := func(id int, stamp string) {
-			w.rows[id].status, w.rows[id].stamp, w.rows[id].claimed = outbox.Sending, stamp, time.Now()
+		claimed := func(id int, token string) {
+			w.rows[id].status, w.rows[id].token, w.rows[id].claimed = outbox.Sending, token, time.Now()
 		}
 		claimed(1, "of the process before")
-		w.rows[2].status = outbox.Sending // without a stamp
+		w.rows[2].status = outbox.Sending // without a token
 		b := start(t, w)
 		want(t, "at start", b.got(), 1, 2)
 		w.insert(old(3))
@@ -38,18 +38,18 @@ func TestD02_ExpiredClaimsAreTakenOver(t *testing.T) {
 	})
 }
 
-// D02: at the first sweep the catch-up zone holds a row that the process before had claimed; it forgets such a row when it has
+// D02: at the first sweep the recovery window holds a row that the process before had claimed; it forgets such a row when it has
 // looked at it. The row must not wait for the end of the claim then.
 func TestD02_ClaimThatTheCatchUpZoneHoldsAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1))
-		w.rows[1].status, w.rows[1].stamp, w.rows[1].claimed = outbox.Sending, "of the process before", time.Now()
+		w.rows[1].status, w.rows[1].token, w.rows[1].claimed = outbox.Sending, "of the process before", time.Now()
 		w.owned[w.rows[1].identity()] = true
 		b := start(t, w)
-		want(t, "while the zone holds it", b.got())
+		want(t, "while the window holds it", b.got())
 		w.alter(func() { clear(w.owned) })
 		time.Sleep(2 * time.Second)
-		want(t, "when the zone has let it go", b.got(), 1)
+		want(t, "when the window has let it go", b.got(), 1)
 		time.Sleep(10 * time.Second)
 		if n := look(w, &w.pages); n > 5 {
 			t.Errorf("%d pages were read, though nothing was owned any more", n)
@@ -77,7 +77,7 @@ func TestD02_ClaimWithoutAnAnswerIsTakenOver(t *testing.T) {
 					return nil
 				})
 				other := old(2)
-				other.status, other.stamp, other.claimed = outbox.Sending, "of another sender", time.Now().Add(29*time.Second)
+				other.status, other.token, other.claimed = outbox.Sending, "of another sender", time.Now().Add(29*time.Second)
 				w.insert(old(1), other)
 				time.Sleep(30*time.Second + 100*time.Millisecond)
 				want(t, "the claim failed", b.got())
@@ -154,15 +154,15 @@ func TestThresholdIsForRegularSweepsOnly(t *testing.T) {
 	})
 }
 
-// A nudge is followed by a second sweep a second later: rows of transactions that are in the log already may not be visible
+// A trigger is followed by a second sweep a second later: rows of transactions that are in the log already may not be visible
 // at the first (finding 8 of the failure catalogue).
-func TestNudgeSweepsAtOnceAndOnceMore(t *testing.T) {
+func TestTriggerSweepsAtOnceAndOnceMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, newWorld())
 		time.Sleep(5 * time.Second)
 		before := look(b.world, &b.pages)
 		b.insert(&row{id: 1})
-		b.Nudge()
+		b.Trigger()
 		want(t, "at once", b.got(), 1)
 		b.insert(&row{id: 2})
 		time.Sleep(1100 * time.Millisecond)
@@ -171,39 +171,39 @@ func TestNudgeSweepsAtOnceAndOnceMore(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		want(t, "not a third time", b.got(), 1, 2)
 		if look(b.world, &b.pages) != before+2 {
-			t.Errorf("%d queries for one nudge", look(b.world, &b.pages)-before)
+			t.Errorf("%d queries for one trigger", look(b.world, &b.pages)-before)
 		}
 	})
 }
 
-func TestNudgesAreCoalesced(t *testing.T) {
+func TestTriggersAreCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, newWorld())
 		time.Sleep(5 * time.Second)
 		before := look(b.world, &b.pages)
 		for n := range 10_000 {
-			b.Nudge()
+			b.Trigger()
 			if n%100 == 0 {
 				time.Sleep(100 * time.Millisecond)
 			}
 		}
 		b.insert(&row{id: 1})
-		b.Nudge()
+		b.Trigger()
 		time.Sleep(2 * time.Second)
-		want(t, "the last nudge is served", b.got(), 1)
+		want(t, "the last trigger is served", b.got(), 1)
 		if n := b.pages - before; n < 10 || n > 14 {
-			t.Errorf("%d queries for ten seconds of nudges", n)
+			t.Errorf("%d queries for ten seconds of triggers", n)
 		}
 	})
 }
 
-func TestNudgeDuringASweepIsServedAfterIt(t *testing.T) {
+func TestTriggerDuringASweepIsServedAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1))
 		w.offered = 500
 		b := start(t, w)
 		b.insert(&row{id: 2}) // behind the selection of the sweep that waits for the reader
-		b.Nudge()
+		b.Trigger()
 		time.Sleep(5 * time.Second)
 		w.alter(func() { w.offered = 1000 })
 		want(t, "both", b.got(), 1, 2)
@@ -247,15 +247,15 @@ func TestOpenBreakerMeansNoQueriesAndNoClaims(t *testing.T) {
 		time.Sleep(time.Hour)
 		want(t, "breaker open", b.got())
 		w.alter(func() {
-			if b.pages != 0 || b.stamps != 0 {
-				t.Errorf("%d queries, %d claims", b.pages, b.stamps)
+			if b.pages != 0 || b.tokens != 0 {
+				t.Errorf("%d queries, %d claims", b.pages, b.tokens)
 			}
 			w.open = false
 		})
 		time.Sleep(2 * time.Second)
 		want(t, "breaker closed", b.got(), 1)
 		if look(w, &b.queries)[0].Threshold != 0 {
-			t.Error("the wish for a full sweep was lost")
+			t.Error("the trigger for a full sweep was lost")
 		}
 	})
 }
@@ -267,30 +267,30 @@ func TestBreakerOpensInTheMiddleOfABacklog(t *testing.T) {
 			w.insert(old(id + 1))
 		}
 		w.onRead = func() error {
-			w.alter(func() { w.open = w.stamps == 2 })
+			w.alter(func() { w.open = w.tokens == 2 })
 			return nil
 		}
 		b := start(t, w)
 		time.Sleep(time.Minute)
-		if n := len(b.got()); n != 2*maxBatch || b.stamps != 2 {
-			t.Fatalf("published %d rows under %d claims", n, b.stamps)
+		if n := len(b.got()); n != 2*maxBatch || b.tokens != 2 {
+			t.Fatalf("published %d rows under %d claims", n, b.tokens)
 		}
 	})
 }
 
-func TestParkedTopicIsSkippedAndFlowsAgain(t *testing.T) {
+func TestSuspendedTopicIsSkippedAndFlowsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1), old(2))
 		w.rows[1].topic = "missing"
-		w.parked["missing"] = true
+		w.suspended["missing"] = true
 		b := start(t, w)
 		time.Sleep(time.Minute)
-		want(t, "topic parked", b.got(), 2)
+		want(t, "topic suspended", b.got(), 2)
 		w.alter(func() {
 			if w.rows[1].status != outbox.Pending {
-				t.Error("a row of a parked topic was claimed")
+				t.Error("a row of a suspended topic was claimed")
 			}
-			w.parked["missing"] = false
+			w.suspended["missing"] = false
 		})
 		time.Sleep(31 * time.Second)
 		want(t, "topic back", b.got(), 2, 1)
@@ -345,7 +345,7 @@ func TestDatabaseAwayForLong(t *testing.T) {
 		}
 		b := start(t, w)
 		for range 3600 {
-			b.Nudge() // wishes do not drive the attempts
+			b.Trigger() // pending triggers do not drive the attempts
 			time.Sleep(time.Second)
 		}
 		want(t, "away", b.got())
@@ -371,8 +371,8 @@ func TestD24_OneMissingTableHoldsUpNoOther(t *testing.T) {
 		want(t, "at start", b.got(), 1)
 		time.Sleep(10*time.Minute + 5*time.Second)
 		b.insert(&row{id: 2})
-		b.Nudge()
-		want(t, "nudged", b.got(), 1, 2)
+		b.Trigger()
+		want(t, "triggered", b.got(), 1, 2)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		before := look(w, &b.pages)

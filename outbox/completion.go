@@ -5,33 +5,33 @@ import "time"
 // Completion is one row's completion on its way into the table. The guards of design 1 are made from its fields.
 type Completion struct {
 	Identity
-	Action    Action
+	Action     Action
 	RetryCount int           // the row's count n: a retry writes n+1 where retry_count = n, so a repeated statement counts once
 	Delay      time.Duration // ActionRetry: due again this long after the database's now
-	Claim      string        // the stamp of our claim; "" on the binlog path
+	Claim      string        // the token of our claim; "" on the binlog path
 	Class      Class         // ActionRetry and ActionFail: of the publish that led to it
 	Reason     string        // ActionRetry and ActionFail: for fail_reason
 	BrokerID   string        // ActionMarkSent: the broker's id, written back where mapped
 	Message    *Message      // what the pipeline handed out; nil for an entry replayed from the journal
 }
 
-// Candidate is a row as the sweep's index query or the catch-up check shows it: identity and state, no body.
+// Candidate is a row as the sweep's index query or the recovery check shows it: identity and state, no body.
 type Candidate struct {
 	Identity
 	Status     Status
 	RetryCount int
 	Waiting    bool   // PENDING with a due time in the future of the database's clock
 	DueInMilli int64  // milliseconds until it is due by the database's clock; <= 0 when due or without a due time
-	Topic      string // so that parked topics can be skipped
-	Stamp      string // last_exec_time in the database's text form; "" when NULL or not mapped
+	Topic      string // so that suspended topics can be skipped
+	ClaimToken string // last_exec_time in the database's text form; "" when NULL or not mapped
 }
 
-// Unwritable is a completion that was not written though the table could be: the table refuses it for its data (a trigger,
+// WriteError is a completion that was not written though the table could be: the table refuses it for its data (a trigger,
 // a check, a column too narrow), and it is reported, not retried; or somebody else holds the row's lock.
-type Unwritable struct {
+type WriteError struct {
 	Completion
-	Reason string
-	Locked bool // another session holds the row's lock, or did a moment ago: write it again later
+	Reason    string
+	Retryable bool // another session holds the row's lock, or did a moment ago: write it again later
 }
 
 // Gap records that part of the log between two positions was not read and that the sweep had to stand in. It is durable

@@ -60,7 +60,7 @@ type Message struct {
 	DueAt      time.Time // next_retry_time; zero when NULL or not mapped
 	RetryCount int       // as the row showed it; the guard of a refusal
 	MaxRetry   int       // the row's own budget; negative when not mapped or NULL
-	Claim      string    // the claim stamp this process wrote (sweep path only), in the database's text form
+	Claim      string    // the claim token this process wrote (sweep path only), in the database's text form
 }
 
 // Size is the number of bytes the message holds in memory, as counted by every byte limit.
@@ -79,7 +79,7 @@ type Txn struct {
 	GTID        GTID      // of this transaction; zero when the server assigns none
 	CommittedAt time.Time // by the database's clock, to the microsecond where the log has it; zero when unknown
 	Messages    []*Message
-	Deferred       []Deferred // rows of ours that the log showed and the reader left to the sweep
+	Deferred    []Deferred // rows of ours that the log showed and the reader left to the sweep
 }
 
 // Deferred counts rows of one table that the fast path leaves to the sweep.
@@ -99,26 +99,26 @@ const (
 	CauseRewritten Cause = "rewritten" // UPDATE or DELETE on the same table in the same transaction
 	CauseOversize  Cause = "oversize"  // transaction above max_transaction_bytes
 	CauseGap       Cause = "gap"       // behind a gap of the log
-	CauseUnseen    Cause = "unseen"    // published by a sweep, never shown by the log as inserted; a lower bound
+	CauseMissed    Cause = "missed"    // published by a sweep, never shown by the log as inserted; a lower bound
 	CauseNotDue    Cause = "not_due"   // to be published later
 	CauseStatus    Cause = "status"    // does not start as PENDING
-	CauseTopic     Cause = "topic"     // its topic is parked
+	CauseTopic     Cause = "topic"     // its topic is suspended
 	CauseOutage    Cause = "outage"    // its broker or partition is away while others work
 	CauseUnknown   Cause = "unknown"   // an event type we do not know, inside a transaction
-	CauseNotFound  Cause = "not_found" // in the catch-up zone: not (yet) visible in the table
-	CauseWaiting   Cause = "waiting"   // in the catch-up zone: waits for its retry
+	CauseNotFound  Cause = "not_found" // in the recovery window: not (yet) visible in the table
+	CauseWaiting   Cause = "waiting"   // in the recovery window: waits for its retry
 )
 
 // Causes lists every Cause, so that all metric series exist from the start.
 func Causes() []Cause {
 	return []Cause{
-		CauseXA, CauseStatement, CauseUnmapped, CauseRewritten, CauseOversize, CauseGap, CauseUnseen, CauseNotDue,
+		CauseXA, CauseStatement, CauseUnmapped, CauseRewritten, CauseOversize, CauseGap, CauseMissed, CauseNotDue,
 		CauseStatus, CauseTopic, CauseOutage, CauseUnknown, CauseNotFound, CauseWaiting,
 	}
 }
 
-// Nudges tells whether a deferred row must be looked for at once: everything whose row may be PENDING and due now.
-func (c Cause) Nudges() bool {
+// Triggers tells whether a deferred row must be looked for at once: everything whose row may be PENDING and due now.
+func (c Cause) Triggers() bool {
 	switch c {
 	case CauseNotDue, CauseStatus, CauseTopic, CauseOutage, CauseWaiting:
 		return false

@@ -33,7 +33,7 @@ const (
 	ClassNone      Class = iota // published
 	ClassPermanent              // this message can never be taken
 	ClassRefused                // an answer about this message that is none of the others
-	ClassTopic                  // the topic is missing or not allowed: parked, no budget
+	ClassTopic                  // the topic is missing or not allowed: suspended, no budget
 	ClassService                // nothing can work until an operator acts (credentials): no budget
 	ClassOutage                 // not taken, the broker or partition is away: no budget
 	ClassUnknown                // sent, but no answer: may or may not be stored
@@ -71,10 +71,10 @@ type Outcome struct {
 type Action uint8
 
 const (
-	ActionMarkSent    Action = iota // 0,1,3 -> 2: proof of delivery
+	ActionMarkSent Action = iota // 0,1,3 -> 2: proof of delivery
 	ActionRetry                  // 0,1 -> 0: one unit of the budget used, due again after Delay
-	ActionFail                 // 0,1 -> 3: permanent refusal, or budget spent
-	ActionRelease                // 1 -> 0 under our own stamp: claim given back, no budget used
+	ActionFail                   // 0,1 -> 3: permanent refusal, or budget spent
+	ActionRelease                // 1 -> 0 under our own token: claim given back, no budget used
 )
 
 // String returns the name used in logs and metrics.

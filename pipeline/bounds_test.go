@@ -75,7 +75,7 @@ func TestA15_A18_ALargeTransactionKeepsTheBounds(t *testing.T) {
 				b.wantInFlight(most, 11*rowSize)
 			})
 		})
-		t.Run("catch-up zone by "+name, func(t *testing.T) {
+		t.Run("recovery window by "+name, func(t *testing.T) {
 			run(t, cfg, func(b *bench) {
 				b.sink.set(func() { b.sink.answer = nil })
 				txn := b.txn(rowsFrom(1, 600, 1000)...)
@@ -95,28 +95,28 @@ func TestA15_A18_ALargeTransactionKeepsTheBounds(t *testing.T) {
 // A sweep over a backlog that MySQL confirms slowly leaves room for fresh rows: half of the rows that may wait for their status
 // are not the sweep's to fill (P7, D17).
 func TestP7_D17_TheSweepLeavesRoomForFreshRows(t *testing.T) {
-	run(t, Config{MaxUnconfirmed: 100}, func(b *bench) {
+	run(t, Config{MaxUnwritten: 100}, func(b *bench) {
 		rows := rowsFrom(1, 600, 10)
 		for _, m := range rows {
 			m.Claim, m.Path = "ours", outbox.PathSweep
 			b.Reserve([]outbox.Candidate{{Identity: m.Identity}})
 		}
 		b.background(func(ctx context.Context) error { return b.Publish(ctx, rows) })
-		if s := b.Snapshot(); s.Unconfirmed == 0 || s.Unconfirmed >= 100 {
-			t.Fatalf("%d rows of the sweep wait for their status", s.Unconfirmed)
+		if s := b.Snapshot(); s.Unwritten == 0 || s.Unwritten >= 100 {
+			t.Fatalf("%d rows of the sweep wait for their status", s.Unwritten)
 		}
 		before := len(b.sink.ids())
 		b.offer(rowsFrom(1000, 10, 10)...) // does not block
 		if got := len(b.sink.ids()) - before; got != 10 {
 			t.Errorf("%d of 10 fresh rows were sent", got)
 		}
-		b.Confirmed(b.acks.take())
+		b.Written(b.acks.take())
 		synctest.Wait()
 		if got := len(b.sink.ids()) - before - 10; got == 0 {
 			t.Error("the sweep does not go on")
 		}
-		if s := b.Snapshot(); s.Unconfirmed == 0 || s.Unconfirmed >= 100 {
-			t.Errorf("then %d rows wait for their status", s.Unconfirmed)
+		if s := b.Snapshot(); s.Unwritten == 0 || s.Unwritten >= 100 {
+			t.Errorf("then %d rows wait for their status", s.Unwritten)
 		}
 	})
 }

@@ -120,13 +120,13 @@ func (f fakeTable) States(_ context.Context, ids []outbox.Identity) ([]outbox.Ca
 // bench is a pipeline with fakes around it, running in a bubble of virtual time.
 type bench struct {
 	*Pipeline
-	t      *testing.T
-	ctx    context.Context
-	sink   *fakeSink
-	acks   *fakeAcks
-	table  fakeTable
-	nudges int
-	next   uint64
+	t        *testing.T
+	ctx      context.Context
+	sink     *fakeSink
+	acks     *fakeAcks
+	table    fakeTable
+	triggers int
+	next     uint64
 }
 
 // run gives f a running pipeline in a bubble and ends it afterwards.
@@ -135,7 +135,7 @@ func run(t *testing.T, cfg Config, f func(*bench)) {
 		ctx, cancel := context.WithCancel(t.Context())
 		b := &bench{t: t, ctx: ctx, acks: &fakeAcks{}, table: fakeTable{}}
 		b.sink = &fakeSink{answer: func(*outbox.Message) outbox.Outcome { return outbox.Outcome{} }, missing: map[string]bool{}}
-		cfg.Nudge = func() { b.nudges++ }
+		cfg.Trigger = func() { b.triggers++ }
 		p, err := New(cfg, outbox.MySQL, outbox.Position{File: "binlog.000001", Offset: 4}, b.sink, b.acks, b.table, zap.NewNop(), prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)

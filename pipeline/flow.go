@@ -46,20 +46,20 @@ func (p *Pipeline) BreakerClosed() bool {
 	return p.breaker.state == breakerClosed
 }
 
-// TopicParked reports whether rows of a topic are to be left alone for now.
-func (p *Pipeline) TopicParked(topic string) bool {
+// TopicSuspended reports whether rows of a topic are to be left alone for now.
+func (p *Pipeline) TopicSuspended(topic string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.topicParked(topic)
+	return p.topicSuspended(topic)
 }
 
-// Unrest changes, at the latest when the row has no owner any more, whenever a row that the log has shown may be left PENDING
+// ActivityEpoch changes, at the latest when the row has no owner any more, whenever a row that the log has shown may be left PENDING
 // and due to the sweep: it was deferred, its completion was not that it was sent, or part of the log is passed over. As long as it
 // stays the same, a row that a sweep finds was not shown as inserted, or is older than that.
-func (p *Pipeline) Unrest() uint64 { return p.unrest.Load() }
+func (p *Pipeline) ActivityEpoch() uint64 { return p.activity.Load() }
 
-// Unseen counts rows that a sweep has published though the log never showed them as inserted.
-func (p *Pipeline) Unseen(rows int) { p.metrics.deferred(outbox.CauseUnseen, rows) }
+// Missed counts rows that a sweep has published though the log never showed them as inserted.
+func (p *Pipeline) Missed(rows int) { p.metrics.deferred(outbox.CauseMissed, rows) }
 
 // countLet counts what is deferred. Rows that wait for their time show it when a sweep finds them, and one that does not begin
 // as PENDING is somebody's to change.
@@ -68,7 +68,7 @@ func (p *Pipeline) countLet(cause outbox.Cause, rows int) {
 	switch cause {
 	case outbox.CauseNotDue, outbox.CauseWaiting, outbox.CauseStatus:
 	default:
-		p.unrest.Add(1)
+		p.activity.Add(1)
 	}
 }
 
@@ -130,7 +130,7 @@ func (p *Pipeline) Publish(ctx context.Context, rows []*outbox.Message) error {
 
 func (p *Pipeline) sweepRoom() bool {
 	return p.room() && (p.sweepFlight == 0 || p.sweepFlight < p.cfg.MaxInFlight/2) &&
-		(p.sweepFlight+p.sweepUnconf == 0 || p.sweepFlight+p.sweepUnconf < p.cfg.MaxUnconfirmed/2)
+		(p.sweepFlight+p.sweepUnwritten == 0 || p.sweepFlight+p.sweepUnwritten < p.cfg.MaxUnwritten/2)
 }
 
 // Unreadable takes the completion on a row that the sweep has claimed and that cannot become a message.

@@ -48,10 +48,10 @@ func newMetrics(p *Pipeline, reg prometheus.Registerer) *metrics {
 	}
 	let := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "canal_outbox_deferred_total",
-		Help: "Rows that the binlog path left to the sweep, by cause. The cause unseen is counted by the sweep: rows without a due " +
+		Help: "Rows that the binlog path left to the sweep, by cause. The cause missed is counted by the sweep: rows without a due " +
 			"time that the log never showed as inserted (REPLACE or upsert of an existing key, sql_log_bin=0, a status set by " +
 			"hand). It is too low where something else could explain a row as well: after a start, a deferred or refused row or a " +
-			"gap, until a sweep over rows of any age and some minutes have passed, and while topics are parked.",
+			"gap, until a sweep over rows of any age and some minutes have passed, and while topics are suspended.",
 	}, []string{"cause"})
 	for _, c := range outbox.Causes() {
 		m.let[c] = let.WithLabelValues(string(c))
@@ -63,9 +63,9 @@ func newMetrics(p *Pipeline, reg prometheus.Registerer) *metrics {
 	gauge("in_flight_messages", "Messages in the sink's hands.", func(s Snapshot) float64 { return float64(s.InFlight) })
 	gauge("in_flight_bytes", "Their bytes.", func(s Snapshot) float64 { return float64(s.InFlightBytes) })
 	gauge("held_messages", "Messages that wait for a second send.", func(s Snapshot) float64 { return float64(s.Held) })
-	gauge("unconfirmed_rows", "Rows answered by the broker whose status MySQL has not confirmed.", func(s Snapshot) float64 { return float64(s.Unconfirmed) })
+	gauge("unwritten_rows", "Rows answered by the broker whose status MySQL has not written.", func(s Snapshot) float64 { return float64(s.Unwritten) })
 	gauge("breaker_state", "0 closed, 1 open, 2 half-open.", func(s Snapshot) float64 { return float64(s.state) })
-	gauge("parked_topics", "Topics that are left alone because they are missing or forbidden.", func(s Snapshot) float64 { return float64(len(s.ParkedTopics)) })
+	gauge("suspended_topics", "Topics that are left alone because they are missing or forbidden.", func(s Snapshot) float64 { return float64(len(s.SuspendedTopics)) })
 	return m
 }
 
@@ -93,16 +93,16 @@ func (m *metrics) outcome(r *sink.Result, now time.Time) {
 
 // Snapshot is the pipeline's state for status, health and metrics.
 type Snapshot struct {
-	InFlight      int
-	InFlightBytes int
-	Held          int
-	Unconfirmed   int
-	Owned         int
-	Offered       outbox.Position
-	Settled       outbox.Position // GTIDs is not filled in
-	Breaker       string
-	Trouble       string   // why the breaker is not closed, or the last failure; "" when all is well
-	ParkedTopics  []string // "topic: reason", sorted
+	InFlight        int
+	InFlightBytes   int
+	Held            int
+	Unwritten       int
+	Owned           int
+	Offered         outbox.Position
+	Settled         outbox.Position // GTIDs is not filled in
+	Breaker         string
+	Trouble         string   // why the breaker is not closed, or the last failure; "" when all is well
+	SuspendedTopics []string // "topic: reason", sorted
 
 	state breakerState
 }
@@ -112,12 +112,12 @@ func (p *Pipeline) Snapshot() Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := Snapshot{
-		InFlight: p.inFlight, InFlightBytes: p.inFlightB, Held: len(p.heldBack), Unconfirmed: p.unconfirmed,
+		InFlight: p.inFlight, InFlightBytes: p.inFlightB, Held: len(p.heldBack), Unwritten: p.unwritten,
 		Owned: len(p.registry), Offered: p.offered, Settled: p.mark.low, Breaker: p.breaker.state.String(), Trouble: p.trouble, state: p.breaker.state,
 	}
-	for topic, t := range p.parked {
-		s.ParkedTopics = append(s.ParkedTopics, topic+": "+t.reason)
+	for topic, t := range p.suspended {
+		s.SuspendedTopics = append(s.SuspendedTopics, topic+": "+t.reason)
 	}
-	slices.Sort(s.ParkedTopics)
+	slices.Sort(s.SuspendedTopics)
 	return s
 }

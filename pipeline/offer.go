@@ -16,19 +16,19 @@ const dueSlack = 2 * time.Second
 // chunk is how many rows of one transaction are handed to the sink at once.
 const chunk = 500
 
-// Connected opens a stream that starts at from. Rows up to end, the server's position at connect, form the catch-up zone:
+// Connected opens a stream that starts at from. Rows up to end, the server's position at connect, form the recovery window:
 // they are checked by primary key before they are published.
 func (p *Pipeline) Connected(ctx context.Context, from, end outbox.Position) error {
 	if err := p.order.take(ctx); err != nil {
 		return err
 	}
 	defer p.order.release()
-	if err := p.checkZone(ctx); err != nil {
+	if err := p.checkWindow(ctx); err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.zoneEnd = end
+	p.windowEnd = end
 	p.offered = from
 	p.readerUp = true
 	p.broadcast()
@@ -86,10 +86,10 @@ func (p *Pipeline) takeAll(ctx context.Context, txn *outbox.Txn, seq uint64) err
 	p.mu.Lock()
 	p.offered = txn.End
 	p.broadcast()
-	complete := p.zoneEnd.Compare(txn.End) <= 0
+	complete := p.windowEnd.Compare(txn.End) <= 0
 	p.mu.Unlock()
 	if complete {
-		return p.checkZone(ctx)
+		return p.checkWindow(ctx)
 	}
 	return nil
 }
@@ -109,18 +109,18 @@ func (p *Pipeline) Idle(pos outbox.Position) {
 // check, or to the sweep. Rows that somebody owns already are dropped: their owner answers for them. It returns how many it
 // took. Callers hold order.
 func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows []*outbox.Message) (int, error) {
-	inZone, err := p.enter(ctx, txn.End)
+	inWindow, err := p.enter(ctx, txn.End)
 	if err != nil {
 		return 0, err
 	}
-	if !inZone {
+	if !inWindow {
 		rows = rows[:min(len(rows), max(1, p.cfg.MaxInFlight-p.inFlight-len(p.heldBack)))]
 	}
 	entries := make([]entry, len(rows))
 	ready := make([]*outbox.Message, 0, len(rows))
 	now := time.Now()
 	for i, m := range rows {
-		if i > 0 && !inZone && !p.room() {
+		if i > 0 && !inWindow && !p.room() {
 			rows = rows[:i]
 			break
 		}
@@ -130,11 +130,11 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 			p.leaveToOwner(e)
 			continue
 		}
-		if cause := p.unfit(m, txn.CommittedAt, inZone); cause != "" {
+		if cause := p.unfit(m, txn.CommittedAt, inWindow); cause != "" {
 			p.deferRow(e, cause)
 			continue
 		}
-		if inZone {
+		if inWindow {
 			p.waiting = append(p.waiting, e)
 			p.waitingB += e.size
 			continue
@@ -144,8 +144,8 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 	}
 	p.mu.Unlock()
 	p.send(ready)
-	if len(p.waiting) >= zonePage || p.waitingB >= p.cfg.MaxInFlightBytes {
-		return len(rows), p.checkZone(ctx)
+	if len(p.waiting) >= windowPage || p.waitingB >= p.cfg.MaxInFlightBytes {
+		return len(rows), p.checkWindow(ctx)
 	}
 	return len(rows), nil
 }
@@ -160,37 +160,37 @@ func (p *Pipeline) leaveToOwner(e *entry) {
 		return
 	}
 	if owner.state == reserved && owner.seq == 0 { // by a sweep that may give it back
-		p.unrest.Add(1)
+		p.activity.Add(1)
 	}
 	p.settleRow(e)
 }
 
-// enter waits for room and tells whether a transaction ending at end lies in the catch-up zone, as the zone stands when the
+// enter waits for room and tells whether a transaction ending at end lies in the recovery window, as the window stands when the
 // rows are reserved: a sweep may raise it while the reader waits. What waits for its check goes first. On success mu is held.
-func (p *Pipeline) enter(ctx context.Context, end outbox.Position) (inZone bool, err error) {
+func (p *Pipeline) enter(ctx context.Context, end outbox.Position) (inWindow bool, err error) {
 	for {
 		if err := p.await(ctx, p.room); err != nil {
 			return false, err
 		}
-		if inZone = end.Compare(p.zoneEnd) <= 0; inZone || len(p.waiting) == 0 {
-			return inZone, nil
+		if inWindow = end.Compare(p.windowEnd) <= 0; inWindow || len(p.waiting) == 0 {
+			return inWindow, nil
 		}
 		p.mu.Unlock()
-		if err := p.checkZone(ctx); err != nil {
+		if err := p.checkWindow(ctx); err != nil {
 			return false, err
 		}
 	}
 }
 
-// unfit says why the fast path does not publish a row; "" when it does. In the catch-up zone the due time is judged by the
+// unfit says why the fast path does not publish a row; "" when it does. In the recovery window the due time is judged by the
 // database, later. Callers hold mu.
-func (p *Pipeline) unfit(m *outbox.Message, committed time.Time, inZone bool) outbox.Cause {
+func (p *Pipeline) unfit(m *outbox.Message, committed time.Time, inWindow bool) outbox.Cause {
 	switch {
 	case m.Status != outbox.Pending:
 		return outbox.CauseStatus
-	case !inZone && !m.DueAt.IsZero() && m.DueAt.Sub(committed) > dueSlack:
+	case !inWindow && !m.DueAt.IsZero() && m.DueAt.Sub(committed) > dueSlack:
 		return outbox.CauseNotDue
-	case p.topicParked(m.Topic):
+	case p.topicSuspended(m.Topic):
 		return outbox.CauseTopic
 	}
 	return ""
@@ -232,8 +232,8 @@ func (p *Pipeline) send(batch []*outbox.Message) {
 // owned until the table confirms it. Callers hold mu; the returned completion, if any, is for ack.
 func (p *Pipeline) deferRow(e *entry, cause outbox.Cause) (outbox.Completion, bool) {
 	p.countLet(cause, 1)
-	if cause.Nudges() && p.cfg.Nudge != nil {
-		p.cfg.Nudge()
+	if cause.Triggers() && p.cfg.Trigger != nil {
+		p.cfg.Trigger()
 	}
 	m := e.message
 	if m.Claim != "" {
@@ -251,9 +251,9 @@ func (p *Pipeline) answer(e *entry, s outbox.Completion) outbox.Completion {
 	if e.message != nil {
 		e.message.Body, e.message.Headers = nil, nil
 	}
-	p.unconfirmed++
+	p.unwritten++
 	if e.swept() {
-		p.sweepUnconf++
+		p.sweepUnwritten++
 	}
 	return s
 }
@@ -270,12 +270,12 @@ func (p *Pipeline) settleRow(e *entry) {
 }
 
 func (p *Pipeline) countDeferred(list []outbox.Deferred) {
-	nudge := false
+	trigger := false
 	for _, l := range list {
 		p.countLet(l.Cause, max(l.Rows, 1))
-		nudge = nudge || l.Cause.Nudges()
+		trigger = trigger || l.Cause.Triggers()
 	}
-	if nudge && p.cfg.Nudge != nil {
-		p.cfg.Nudge()
+	if trigger && p.cfg.Trigger != nil {
+		p.cfg.Trigger()
 	}
 }

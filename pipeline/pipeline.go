@@ -1,14 +1,14 @@
 // Package pipeline is the relay's heart: order, concurrency and progress. It owns the registry of rows in the relay's hands,
-// the low-water mark over the log, the catch-up zone, the breaker and the parked topics. Rows come from the binlog reader
+// the low-water mark over the log, the recovery window, the breaker and the suspended topics. Rows come from the binlog reader
 // (Offer) and from the sweep (Publish), go to one sink, and leave as completions for ack.
 //
 // Guarantee: a row has one owner at a time; the checkpoint never passes a transaction with a row that is neither journalled
 // as sent, nor final in MySQL, nor deferred to the sweep; what is in flight is bounded by count and bytes; transactions are
 // handed to the sink in commit order.
 //
-// Goroutines: the one that calls Run (probes, second sends) and one more until Run returns (the catch-up zone of a log that
+// Goroutines: the one that calls Run (probes, second sends) and one more until Run returns (the recovery window of a log that
 // fell silent, whose queries must not hold up a probe). The reader, the sweeps, ack and the sink call in on theirs. Locks:
-// order before mu; neither is held while ack or the database is called, but order is held during the catch-up check, which
+// order before mu; neither is held while ack or the database is called, but order is held during the recovery check, which
 // is what makes later transactions wait for it.
 package pipeline
 
@@ -29,17 +29,17 @@ import (
 type Config struct {
 	MaxInFlight      int            // messages without a result, default 10,000
 	MaxInFlightBytes int            // their bytes, default 64 MiB
-	MaxUnconfirmed   int            // answered rows whose completion MySQL has not confirmed, default 10,000
+	MaxUnwritten     int            // answered rows whose completion MySQL has not written, default 10,000
 	MaxRetry         int            // refusals before FAILED, for rows without a budget of their own
 	Backoff          outbox.Backoff // between refusals
 	Random           func() float64 // jitter, in [0,1)
-	Nudge            func()         // asks for a sweep at once; must not block
+	Trigger          func()         // asks for a sweep at once; must not block
 }
 
 const (
 	defaultMaxInFlight      = 10_000
 	defaultMaxInFlightBytes = 64 << 20
-	defaultMaxUnconfirmed   = 10_000
+	defaultMaxUnwritten     = 10_000
 )
 
 // Acks takes completions on their way to the journal and the table. Add never blocks and keeps the slice.
@@ -52,40 +52,40 @@ type Checker interface {
 
 // Pipeline implements what the reader, the sweep and ack expect of the flow. Make it with New.
 type Pipeline struct {
-	cfg     Config
-	sink    sink.Sink
-	acks    Acks
-	checker Checker
-	log     *zap.Logger
-	metrics *metrics
-	unrest  atomic.Uint64 // see Unrest
+	cfg      Config
+	sink     sink.Sink
+	acks     Acks
+	checker  Checker
+	log      *zap.Logger
+	metrics  *metrics
+	activity atomic.Uint64 // see ActivityEpoch
 
 	order    turn     // held while a transaction's rows are handed over, so that commit order is kept
-	waiting  []*entry // rows of the catch-up zone that wait for their check, in log order; guarded by order
+	waiting  []*entry // rows of the recovery window that wait for their check, in log order; guarded by order
 	waitingB int      // their bytes; guarded by order
 
-	mu          sync.Mutex
-	changed     chan struct{} // closed and replaced when a waiter may look again
-	waiters     int
-	registry    registry
-	mark        *mark
-	saved       outbox.Position // what Checkpoint returned last
-	offered     outbox.Position
-	zoneEnd     outbox.Position // of the catch-up zone
-	readerUp    bool
-	inFlight    int
-	inFlightB   int
-	sweepFlight int
-	unconfirmed int
-	sweepUnconf int      // of these, rows of the sweep
-	heldBack    []*entry // state held, oldest first
-	heldB       int      // their bytes
-	breaker     breaker
-	trouble     string    // why the breaker is not closed, for status
-	quietSince  time.Time // since when something is in flight without an answer
-	parked      map[string]*parkedTopic
-	lastOK      map[string]time.Time // topic -> last publish, for telling a poison row from an outage
-	wake        chan struct{}        // buffered 1: Run looks at its timers again
+	mu             sync.Mutex
+	changed        chan struct{} // closed and replaced when a waiter may look again
+	waiters        int
+	registry       registry
+	mark           *mark
+	saved          outbox.Position // what Checkpoint returned last
+	offered        outbox.Position
+	windowEnd      outbox.Position // of the recovery window
+	readerUp       bool
+	inFlight       int
+	inFlightB      int
+	sweepFlight    int
+	unwritten      int
+	sweepUnwritten int      // of these, rows of the sweep
+	heldBack       []*entry // state held, oldest first
+	heldB          int      // their bytes
+	breaker        breaker
+	trouble        string    // why the breaker is not closed, for status
+	quietSince     time.Time // since when something is in flight without an answer
+	suspended      map[string]*suspendedTopic
+	lastOK         map[string]time.Time // topic -> last publish, for telling a poison row from an outage
+	wake           chan struct{}        // buffered 1: Run looks at its timers again
 }
 
 // New builds a pipeline whose low-water mark starts at a position. It does no I/O.
@@ -100,26 +100,26 @@ func New(cfg Config, flavor outbox.Flavor, at outbox.Position, s sink.Sink, acks
 	if cfg.MaxInFlightBytes <= 0 {
 		cfg.MaxInFlightBytes = defaultMaxInFlightBytes
 	}
-	if cfg.MaxUnconfirmed <= 0 {
-		cfg.MaxUnconfirmed = defaultMaxUnconfirmed
+	if cfg.MaxUnwritten <= 0 {
+		cfg.MaxUnwritten = defaultMaxUnwritten
 	}
 	p := &Pipeline{
 		cfg: cfg, sink: s, acks: acks, checker: checker, log: log,
 		order: make(turn, 1), changed: make(chan struct{}), registry: registry{}, mark: m, offered: at, saved: at,
-		parked: map[string]*parkedTopic{}, lastOK: map[string]time.Time{}, wake: make(chan struct{}, 1),
+		suspended: map[string]*suspendedTopic{}, lastOK: map[string]time.Time{}, wake: make(chan struct{}, 1),
 	}
 	p.metrics = newMetrics(p, reg)
 	return p, nil
 }
 
-// Own takes over the entries of the journal before the reader starts: while they are unconfirmed nobody else may touch
-// them. Confirmed releases them.
+// Own takes over the entries of the journal before the reader starts: while they are unwritten nobody else may touch
+// them. Written releases them.
 func (p *Pipeline) Own(entries []outbox.Completion) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range entries {
 		if p.registry.reserve(entries[i].Identity, &entry{state: journaled}) {
-			p.unconfirmed++
+			p.unwritten++
 		}
 	}
 }
@@ -129,7 +129,7 @@ func (p *Pipeline) Own(entries []outbox.Completion) {
 func (p *Pipeline) Move(flavor outbox.Flavor, at outbox.Position) error {
 	p.order <- struct{}{} // whoever has it there holds it for one query at most
 	defer p.order.release()
-	p.deferZone()
+	p.deferWindow()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.offered, p.saved = at, at
@@ -181,7 +181,7 @@ func (p *Pipeline) await(ctx context.Context, ok func() bool) error {
 // always may when nothing is in hand, so that a message above every limit still moves. Callers hold mu.
 func (p *Pipeline) room() bool {
 	hand := p.inFlight + len(p.heldBack)
-	return p.breaker.state == breakerClosed && p.unconfirmed < p.cfg.MaxUnconfirmed &&
+	return p.breaker.state == breakerClosed && p.unwritten < p.cfg.MaxUnwritten &&
 		(hand == 0 || hand < p.cfg.MaxInFlight && p.inFlightB+p.heldB < p.cfg.MaxInFlightBytes)
 }
 

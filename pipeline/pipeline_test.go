@@ -34,8 +34,8 @@ func TestCheckpointFollowsCompletionsInLogOrder(t *testing.T) {
 			t.Fatalf("checkpoint %v %v", at, moved)
 		}
 		b.Settled(list) // a repeated completion of an owned row counts once
-		b.Confirmed(list)
-		if s := b.Snapshot(); s.Owned != 0 || s.Unconfirmed != 0 || s.InFlight != 0 {
+		b.Written(list)
+		if s := b.Snapshot(); s.Owned != 0 || s.Unwritten != 0 || s.InFlight != 0 {
 			t.Fatalf("left over: %+v", s)
 		}
 	})
@@ -104,7 +104,7 @@ func TestRowsThatAreNotDueOrNotPendingAreDeferred(t *testing.T) {
 	})
 }
 
-// C10, P3: rows of the catch-up zone are published only when the table still says PENDING and due.
+// C10, P3: rows of the recovery window are published only when the table still says PENDING and due.
 func TestC10_CatchUpZoneAsksTheTable(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		b.table["1"] = outbox.Candidate{Status: outbox.Pending, RetryCount: 2}
@@ -116,10 +116,10 @@ func TestC10_CatchUpZoneAsksTheTable(t *testing.T) {
 		}
 		b.offer(row(1), row(2), row(3))
 		b.wantSent()
-		b.offer(row(4), row(5)) // the end of the zone
+		b.offer(row(4), row(5)) // the end of the window
 		b.wantSent("1")
-		if b.nudges != 1 {
-			t.Fatalf("%d nudges, want one for the row that was not found", b.nudges)
+		if b.triggers != 1 {
+			t.Fatalf("%d triggers, want one for the row that was not found", b.triggers)
 		}
 		b.offer(row(6))
 		b.wantSent("1", "6")
@@ -130,14 +130,14 @@ func TestC10_CatchUpZoneAsksTheTable(t *testing.T) {
 	})
 }
 
-// Rows of the catch-up zone that wait for a silent log do not keep an open breaker from being probed.
-func TestZoneRowsDoNotHoldUpTheProbe(t *testing.T) {
+// Rows of the recovery window that wait for a silent log do not keep an open breaker from being probed.
+func TestWindowRowsDoNotHoldUpTheProbe(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		b.table["6"] = outbox.Candidate{Status: outbox.Pending}
 		b.sink.answer = nil
 		rows := []*outbox.Message{row(1), row(2), row(3), row(4), row(5)}
 		b.offer(rows...)
-		b.RaiseZone(end(9))
+		b.RaiseWindow(end(9))
 		b.offer(row(6))
 		b.sink.set(func() { b.sink.answer = always(outbox.Outcome{}) })
 		b.results(results(b.sink, outbox.Outcome{Class: outbox.ClassOutage}, rows...))
@@ -170,7 +170,7 @@ func TestOfferEndsWithItsContextBehindAnother(t *testing.T) {
 	})
 }
 
-func TestZoneRowsAreCheckedWhenTheLogFallsSilent(t *testing.T) {
+func TestWindowRowsAreCheckedWhenTheLogFallsSilent(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		b.table["1"] = outbox.Candidate{Status: outbox.Pending}
 		if err := b.Connected(b.ctx, end(0), end(9)); err != nil {
@@ -326,7 +326,7 @@ func TestD16_SilenceOfTheTrialIsNotARefusal(t *testing.T) {
 	})
 }
 
-// B34: a missing topic parks its rows and harms no other; it flows when it exists.
+// B34: a missing topic suspends its rows and harms no other; it flows when it exists.
 func TestB34_TopicIsParkedAndComesBack(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		b.sink.missing["orders"] = true
@@ -341,13 +341,13 @@ func TestB34_TopicIsParkedAndComesBack(t *testing.T) {
 		b.offer(row(3), row(4, other))
 		b.wantSent("1", "2", "4")
 		b.wantCompletions("2 sent", "4 sent")
-		if !b.TopicParked("orders") || b.TopicParked("other") {
-			t.Fatal("parked the wrong topic")
+		if !b.TopicSuspended("orders") || b.TopicSuspended("other") {
+			t.Fatal("suspended the wrong topic")
 		}
 		b.sink.set(func() { delete(b.sink.missing, "orders") })
-		time.Sleep(2 * maxPark)
-		if b.TopicParked("orders") || b.nudges != 1 {
-			t.Fatalf("parked %v, %d nudges", b.TopicParked("orders"), b.nudges)
+		time.Sleep(2 * maxSuspend)
+		if b.TopicSuspended("orders") || b.triggers != 1 {
+			t.Fatalf("suspended %v, %d triggers", b.TopicSuspended("orders"), b.triggers)
 		}
 	})
 }
@@ -364,8 +364,8 @@ func TestClaimsAreGivenBackWhenASweptRowIsDeferred(t *testing.T) {
 		b.wantCompletions("1 release")
 		list := b.acks.take()
 		b.Settled(list)
-		b.Confirmed(list)
-		if s := b.Snapshot(); s.Owned != 0 || s.Unconfirmed != 0 {
+		b.Written(list)
+		if s := b.Snapshot(); s.Owned != 0 || s.Unwritten != 0 {
 			t.Fatalf("left over: %+v", s)
 		}
 	})

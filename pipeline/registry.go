@@ -7,17 +7,17 @@ import (
 )
 
 // registry holds the identities in the relay's hands: each has one owner, the fast path or the sweep, from the
-// reservation until its outcome is confirmed in MySQL or the row was deferred. The pipeline's lock guards it.
+// reservation until its outcome is written in MySQL or the row was deferred. The pipeline's lock guards it.
 type registry map[outbox.Identity]*entry
 
 type entryState uint8
 
 const (
-	reserved  entryState = iota // waiting for the catch-up check, a claim or room
+	reserved  entryState = iota // waiting for the recovery check, a claim or room
 	inFlight                    // in the sink's hands
 	held                        // to be sent again: its outcome was unknown or its broker away
-	answered                    // completion handed to ack, not confirmed in MySQL yet
-	journaled                   // read from the journal at start, not confirmed in MySQL yet
+	answered                    // completion handed to ack, not written in MySQL yet
+	journaled                   // read from the journal at start, not written in MySQL yet
 )
 
 // entry is one owned row.

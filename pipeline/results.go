@@ -58,7 +58,7 @@ func (p *Pipeline) decide(e *entry, r *sink.Result, now time.Time) (outbox.Compl
 		return p.refuse(e, s), true
 	case outbox.ClassTopic:
 		p.brokerAnswered(m.Topic, now, false)
-		p.park(m.Topic, r.Reason, now)
+		p.suspend(m.Topic, r.Reason, now)
 		return p.deferRow(e, outbox.CauseTopic)
 	case outbox.ClassUnknown:
 		// Only a silence while the broker works counts. Any other is the broker's, and the trial of a half-open breaker must
@@ -123,8 +123,8 @@ func (p *Pipeline) brokerAnswered(topic string, now time.Time, published bool) {
 		if len(p.lastOK) < maxTopics || !p.lastOK[topic].IsZero() {
 			p.lastOK[topic] = now
 		}
-		if len(p.parked) > 0 {
-			p.unpark(topic)
+		if len(p.suspended) > 0 {
+			p.resume(topic)
 		}
 	}
 	p.trouble = ""
@@ -150,19 +150,19 @@ func (p *Pipeline) Settled(list []outbox.Completion) {
 	}
 }
 
-// Confirmed records completions that the table shows: the rows leave the registry.
-func (p *Pipeline) Confirmed(list []outbox.Completion) {
+// Written records completions that the table shows: the rows leave the registry.
+func (p *Pipeline) Written(list []outbox.Completion) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range list {
 		if e := p.registry[list[i].Identity]; e != nil && e.state >= answered {
 			if list[i].Action != outbox.ActionMarkSent {
-				p.unrest.Add(1)
+				p.activity.Add(1)
 			}
 			delete(p.registry, list[i].Identity)
-			p.unconfirmed--
+			p.unwritten--
 			if e.swept() {
-				p.sweepUnconf--
+				p.sweepUnwritten--
 			}
 		}
 	}

@@ -14,27 +14,27 @@ const (
 	tick         = 50 * time.Millisecond // while something waits
 	idleTick     = time.Second           // while nothing does
 	probeTimeout = 3 * time.Second
-	firstPark    = time.Second
-	maxPark      = time.Minute
+	firstSuspend = time.Second
+	maxSuspend   = time.Minute
 	maxTopics    = 1000 // remembered per topic; beyond, topics are treated alike
 )
 
-// parkedTopic is a topic whose rows are left alone until it exists or may be written.
-type parkedTopic struct {
+// suspendedTopic is a topic whose rows are left alone until it exists or may be written.
+type suspendedTopic struct {
 	until  time.Time
 	wait   time.Duration
 	reason string
 }
 
-// Run does what time demands until the context ends: second sends, probes of an open breaker and of parked topics, and the
-// check of catch-up rows when the log has fallen silent before the zone's end.
+// Run does what time demands until the context ends: second sends, probes of an open breaker and of suspended topics, and the
+// check of catch-up rows when the log has fallen silent before the window's end.
 func (p *Pipeline) Run(ctx context.Context) error {
-	zone := make(chan struct{})
+	window := make(chan struct{})
 	go func() {
-		defer close(zone)
-		p.watchZone(ctx)
+		defer close(window)
+		p.watchWindow(ctx)
 	}()
-	defer func() { <-zone }()
+	defer func() { <-window }()
 	timer := time.NewTimer(idleTick)
 	defer timer.Stop()
 	for {
@@ -55,7 +55,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 func (p *Pipeline) pace() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.heldBack) > 0 || p.breaker.state != breakerClosed || len(p.parked) > 0 {
+	if len(p.heldBack) > 0 || p.breaker.state != breakerClosed || len(p.suspended) > 0 {
 		return tick
 	}
 	return idleTick
@@ -129,44 +129,44 @@ func (p *Pipeline) resend(now time.Time) {
 	p.send(ready)
 }
 
-// park leaves a topic alone for a while. Callers hold mu.
-func (p *Pipeline) park(topic, reason string, now time.Time) {
-	t := p.parked[topic]
+// suspend leaves a topic alone for a while. Callers hold mu.
+func (p *Pipeline) suspend(topic, reason string, now time.Time) {
+	t := p.suspended[topic]
 	if t == nil {
-		if len(p.parked) >= maxTopics {
+		if len(p.suspended) >= maxTopics {
 			return
 		}
-		t = &parkedTopic{wait: firstPark}
-		p.parked[topic] = t
-		p.log.Warn("topic parked: its rows stay PENDING, cost no budget, and flow when it works", zap.String("topic", topic), zap.String("reason", reason))
+		t = &suspendedTopic{wait: firstSuspend}
+		p.suspended[topic] = t
+		p.log.Warn("topic suspended: its rows stay PENDING, cost no budget, and flow when it works", zap.String("topic", topic), zap.String("reason", reason))
 	}
 	t.reason, t.until = reason, now.Add(t.wait)
 	p.kick()
 }
 
-func (p *Pipeline) topicParked(topic string) bool {
-	return len(p.parked) > 0 && p.parked[topic] != nil
+func (p *Pipeline) topicSuspended(topic string) bool {
+	return len(p.suspended) > 0 && p.suspended[topic] != nil
 }
 
-// unpark lets a topic flow again and asks for a sweep of what was deferred. Callers hold mu.
-func (p *Pipeline) unpark(topic string) {
-	if p.parked[topic] == nil {
+// resume lets a topic flow again and asks for a sweep of what was deferred. Callers hold mu.
+func (p *Pipeline) resume(topic string) {
+	if p.suspended[topic] == nil {
 		return
 	}
-	delete(p.parked, topic)
-	p.unrest.Add(1)
+	delete(p.suspended, topic)
+	p.activity.Add(1)
 	p.log.Info("topic works again", zap.String("topic", topic))
-	if p.cfg.Nudge != nil {
-		p.cfg.Nudge()
+	if p.cfg.Trigger != nil {
+		p.cfg.Trigger()
 	}
 }
 
-// probeTopics asks the broker about parked topics whose time has come.
+// probeTopics asks the broker about suspended topics whose time has come.
 func (p *Pipeline) probeTopics(ctx context.Context) {
 	now := time.Now()
 	var due []string
 	p.mu.Lock()
-	for topic, t := range p.parked {
+	for topic, t := range p.suspended {
 		if !now.Before(t.until) {
 			due = append(due, topic)
 		}
@@ -183,9 +183,9 @@ func (p *Pipeline) probeTopics(ctx context.Context) {
 	defer p.mu.Unlock()
 	for _, topic := range due {
 		if err == nil && faults[topic] == nil {
-			p.unpark(topic)
-		} else if t := p.parked[topic]; t != nil {
-			t.wait = min(2*t.wait, maxPark)
+			p.resume(topic)
+		} else if t := p.suspended[topic]; t != nil {
+			t.wait = min(2*t.wait, maxSuspend)
 			t.until = time.Now().Add(t.wait)
 		}
 	}

@@ -10,15 +10,15 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// A sweep takes what it finds for rows that the log never showed unless it is told otherwise: Unrest must change with
+// A sweep takes what it finds for rows that the log never showed unless it is told otherwise: ActivityEpoch must change with
 // everything that leaves a row to it, and with nothing else, or it would never come to count one.
-func TestUnrestTellsWhatIsLeftToTheSweep(t *testing.T) {
+func TestActivityEpochTellsWhatIsLeftToTheSweep(t *testing.T) {
 	claimed := func(m *outbox.Message) { m.Claim, m.Path = "2026-01-01 00:00:00.000", outbox.PathSweep }
 	confirm := func(b *bench) {
 		synctest.Wait()
 		list := b.acks.take()
 		b.Settled(list)
-		b.Confirmed(list)
+		b.Written(list)
 	}
 	for name, c := range map[string]struct {
 		then func(*bench)
@@ -53,7 +53,7 @@ func TestUnrestTellsWhatIsLeftToTheSweep(t *testing.T) {
 			b.offer(row(1))
 			confirm(b)
 		}, true},
-		"the zone is raised": {func(b *bench) { b.RaiseZone(end(7)) }, true},
+		"the window is raised": {func(b *bench) { b.RaiseWindow(end(7)) }, true},
 		"shown while a sweep looks at it": {func(b *bench) {
 			b.Reserve([]outbox.Candidate{{Identity: row(1).Identity}})
 			b.offer(row(1))
@@ -68,26 +68,26 @@ func TestUnrestTellsWhatIsLeftToTheSweep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, Config{MaxRetry: 3}, func(b *bench) {
 				b.t = t
-				before := b.Unrest()
+				before := b.ActivityEpoch()
 				c.then(b)
 				synctest.Wait()
-				if changed := b.Unrest() != before; changed != c.want {
-					t.Errorf("unrest changed: %v, want %v", changed, c.want)
+				if changed := b.ActivityEpoch() != before; changed != c.want {
+					t.Errorf("activity changed: %v, want %v", changed, c.want)
 				}
 			})
 		})
 	}
 }
 
-func TestUnseenRowsHaveACauseOfTheirOwn(t *testing.T) {
+func TestMissedInsertsHaveACauseOfTheirOwn(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
-		b.Unseen(3)
+		b.Missed(3)
 		var m dto.Metric
-		if err := b.metrics.let[outbox.CauseUnseen].Write(&m); err != nil {
+		if err := b.metrics.let[outbox.CauseMissed].Write(&m); err != nil {
 			t.Fatal(err)
 		}
-		if n := m.GetCounter().GetValue(); n != 3 || b.Unrest() != 0 {
-			t.Errorf("deferred_total{cause=unseen} is %v, unrest %d", n, b.Unrest())
+		if n := m.GetCounter().GetValue(); n != 3 || b.ActivityEpoch() != 0 {
+			t.Errorf("deferred_total{cause=missed} is %v, activity %d", n, b.ActivityEpoch())
 		}
 	})
 }

@@ -9,25 +9,25 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// zonePage is how many rows of the catch-up zone are checked in one query.
-const zonePage = 500
+// windowPage is how many rows of the recovery window are checked in one query.
+const windowPage = 500
 
-// The catch-up zone is the stretch of the log that may hold rows handled before: from the checkpoint to the server's
+// The recovery window is the stretch of the log that may hold rows handled before: from the checkpoint to the server's
 // position at connect. Its rows wait, reserved, until a page is full or the end is reached.
 
-// RaiseZone extends the catch-up zone to pos: rows that the sweep is about to take will be checked when the log shows them.
-func (p *Pipeline) RaiseZone(pos outbox.Position) {
+// RaiseWindow extends the recovery window to pos: rows that the sweep is about to take will be checked when the log shows them.
+func (p *Pipeline) RaiseWindow(pos outbox.Position) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.zoneEnd.Compare(pos) < 0 {
-		p.zoneEnd = pos
+	if p.windowEnd.Compare(pos) < 0 {
+		p.windowEnd = pos
 	}
-	p.unrest.Add(1) // the log shows later what the sweep takes now
+	p.activity.Add(1) // the log shows later what the sweep takes now
 }
 
-// checkZone asks the table about the waiting rows. It tries until the database answers: meanwhile the reader waits, which
+// checkWindow asks the table about the waiting rows. It tries until the database answers: meanwhile the reader waits, which
 // is right, for nothing behind may overtake. Callers hold order.
-func (p *Pipeline) checkZone(ctx context.Context) error {
+func (p *Pipeline) checkWindow(ctx context.Context) error {
 	if len(p.waiting) == 0 {
 		return nil
 	}
@@ -39,14 +39,14 @@ func (p *Pipeline) checkZone(ctx context.Context) error {
 		if err := p.await(ctx, p.room); err != nil {
 			return err
 		}
-		p.sortZone(states)
+		p.sortWindow(states)
 	}
 	return nil
 }
 
-// watchZone completes the catch-up check for rows that wait while the log shows nothing more. Unlike the reader it has the
+// watchWindow completes the recovery check for rows that wait while the log shows nothing more. Unlike the reader it has the
 // turn for one query at most, and never waits for room with it: who wants to move the position or to stop must get through.
-func (p *Pipeline) watchZone(ctx context.Context) {
+func (p *Pipeline) watchWindow(ctx context.Context) {
 	timer := time.NewTimer(idleTick)
 	defer timer.Stop()
 	for failures := 0; ; {
@@ -55,28 +55,28 @@ func (p *Pipeline) watchZone(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		wait, err := p.checkQuietZone(ctx)
+		wait, err := p.checkQuietWindow(ctx)
 		if err == nil {
 			failures = 0
 		} else if ctx.Err() == nil {
-			wait = zoneRetry.Delay(failures, p.random())
+			wait = windowRetry.Delay(failures, p.random())
 			failures++
-			p.log.Warn("cannot check rows of the catch-up zone, trying again", zap.Duration("in", wait), zap.Error(err))
+			p.log.Warn("cannot check rows of the recovery window, trying again", zap.Duration("in", wait), zap.Error(err))
 		}
 		timer.Reset(wait)
 	}
 }
 
-// checkQuietZone makes one attempt unless the reader is at work, and returns when to look again.
-func (p *Pipeline) checkQuietZone(ctx context.Context) (wait time.Duration, err error) {
+// checkQuietWindow makes one attempt unless the reader is at work, and returns when to look again.
+func (p *Pipeline) checkQuietWindow(ctx context.Context) (wait time.Duration, err error) {
 	select {
 	case p.order <- struct{}{}:
 		defer p.order.release()
 	default:
-		return p.zonePace(), nil // the reader does it
+		return p.windowPace(), nil // the reader does it
 	}
 	if len(p.waiting) == 0 {
-		return p.zonePace(), nil
+		return p.windowPace(), nil
 	}
 	states, err := p.states(ctx)
 	if err != nil {
@@ -87,23 +87,23 @@ func (p *Pipeline) checkQuietZone(ctx context.Context) (wait time.Duration, err 
 		p.mu.Unlock()
 		return tick, nil
 	}
-	p.sortZone(states)
+	p.sortWindow(states)
 	return tick, nil
 }
 
-func (p *Pipeline) zonePace() time.Duration {
+func (p *Pipeline) windowPace() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.offered.Compare(p.zoneEnd) < 0 {
+	if p.offered.Compare(p.windowEnd) < 0 {
 		return tick
 	}
 	return idleTick
 }
 
-// sortZone publishes the waiting rows that are still PENDING and not waiting for a retry, as far as there is room. A row that
-// is not found may not be visible yet and is deferred with a nudge; every other row is settled. Callers hold order and mu,
+// sortWindow publishes the waiting rows that are still PENDING and not waiting for a retry, as far as there is room. A row that
+// is not found may not be visible yet and is deferred with a trigger; every other row is settled. Callers hold order and mu,
 // which is released.
-func (p *Pipeline) sortZone(states map[outbox.Identity]outbox.Candidate) {
+func (p *Pipeline) sortWindow(states map[outbox.Identity]outbox.Candidate) {
 	now := time.Now()
 	var ready []*outbox.Message
 	for len(p.waiting) > 0 && p.room() {
@@ -116,7 +116,7 @@ func (p *Pipeline) sortZone(states map[outbox.Identity]outbox.Candidate) {
 			p.deferRow(e, outbox.CauseNotFound)
 		case state.Status == outbox.Pending && state.Waiting:
 			p.deferRow(e, outbox.CauseWaiting)
-		case state.Status == outbox.Pending && p.topicParked(e.message.Topic):
+		case state.Status == outbox.Pending && p.topicSuspended(e.message.Topic):
 			p.deferRow(e, outbox.CauseTopic)
 		case state.Status == outbox.Pending:
 			e.message.RetryCount = state.RetryCount
@@ -131,8 +131,8 @@ func (p *Pipeline) sortZone(states map[outbox.Identity]outbox.Candidate) {
 	p.send(ready)
 }
 
-// zoneRetry is the wait between attempts to check the zone.
-var zoneRetry = outbox.Backoff{Base: 100 * time.Millisecond, Max: 5 * time.Second}
+// windowRetry is the wait between attempts to check the window.
+var windowRetry = outbox.Backoff{Base: 100 * time.Millisecond, Max: 5 * time.Second}
 
 func (p *Pipeline) askStates(ctx context.Context) (map[outbox.Identity]outbox.Candidate, error) {
 	for failures := 0; ; failures++ {
@@ -143,8 +143,8 @@ func (p *Pipeline) askStates(ctx context.Context) (map[outbox.Identity]outbox.Ca
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		wait := zoneRetry.Delay(failures, p.random())
-		p.log.Warn("cannot check rows of the catch-up zone, trying again", zap.Int("rows", len(p.waiting)), zap.Duration("in", wait), zap.Error(err))
+		wait := windowRetry.Delay(failures, p.random())
+		p.log.Warn("cannot check rows of the recovery window, trying again", zap.Int("rows", len(p.waiting)), zap.Duration("in", wait), zap.Error(err))
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -170,13 +170,13 @@ func (p *Pipeline) states(ctx context.Context) (map[outbox.Identity]outbox.Candi
 	return states, nil
 }
 
-// deferZone drops the waiting rows without a check: the position is moved elsewhere. Callers hold order.
-func (p *Pipeline) deferZone() {
+// deferWindow drops the waiting rows without a check: the position is moved elsewhere. Callers hold order.
+func (p *Pipeline) deferWindow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range p.waiting {
 		p.deferRow(e, outbox.CauseGap)
 	}
-	p.unrest.Add(1) // for what the log showed, and what it will not show
-	p.waiting, p.waitingB, p.zoneEnd = nil, 0, outbox.Position{}
+	p.activity.Add(1) // for what the log showed, and what it will not show
+	p.waiting, p.waitingB, p.windowEnd = nil, 0, outbox.Position{}
 }

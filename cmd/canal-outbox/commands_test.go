@@ -77,13 +77,13 @@ func at(offset uint64) outbox.Position { return outbox.Position{File: "binlog.00
 func (d *daemon) Status(context.Context) admin.Status {
 	lag, behind, age, p50, p99 := 0.25, int64(4096), 1.5, 1.25, 7.5
 	return admin.Status{
-		Version: "1.2.3", StartedAt: moment, UptimeSeconds: 3661, State: "degraded", Problems: []string{"topic orders is parked"},
+		Version: "1.2.3", StartedAt: moment, UptimeSeconds: 3661, State: "degraded", Problems: []string{"topic orders is suspended"},
 		Source:     admin.SourceStatus{Address: "db:3306", Server: "9.7.4, mysql", State: "connected", LagSeconds: &lag, BehindBytes: &behind, LastEventSeconds: &age},
 		Throughput: admin.ThroughputStatus{Rate: 512.5, LatencyP50: &p50, LatencyP99: &p99, Published: 1000, Retried: 3, Failed: 1, Deferred: 7},
 		Positions:  admin.Positions{Server: at(900), Read: at(800), Offered: at(800), Settled: at(700), Checkpoint: at(600)},
 		Tables:     []admin.TableStatus{{Name: "shop.t_local_message", Rows: map[string]int64{"pending": 3, "failed": 1}, OldestPendingSeconds: &age}},
 		InFlight:   admin.InFlightStatus{Messages: 12, Bytes: 2048, MaxMessages: 8192, MaxBytes: 64 << 20, AckPending: 4},
-		Sink:       admin.SinkStatus{Kind: "kafka", Breaker: "closed", ParkedTopics: []admin.ParkedTopic{{Topic: "orders", Reason: "unknown topic"}}},
+		Sink:       admin.SinkStatus{Kind: "kafka", Breaker: "closed", SuspendedTopics: []admin.SuspendedTopic{{Topic: "orders", Reason: "unknown topic"}}},
 		Sweep:      admin.SweepStatus{LastSeconds: &age, LastRows: 2},
 		GapsOpen:   1,
 	}

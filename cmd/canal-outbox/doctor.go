@@ -16,7 +16,7 @@ func newDoctor(c *cli) *cobra.Command {
 		Use: "doctor", Short: "check everything that can be wrong before the first message", Args: cobra.NoArgs,
 		Long: `Looks at the server, the account's grants, the tables and their indexes, the broker and its
 topics, clocks, state directory and disk, and changes nothing. Each line is ok, a warning or a
-fault, why, and what mends it. It fails when there is a fault.`,
+fault, why, and what fixes it. It fails when there is a fault.`,
 		Example: "  canal-outbox doctor --config canal-outbox.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := c.load()
@@ -34,7 +34,7 @@ fault, why, and what mends it. It fails when there is a fault.`,
 				}
 			}
 			if faults > 0 {
-				return fmt.Errorf("%d fault(s) must be mended before a start", faults)
+				return fmt.Errorf("%d fault(s) must be fixed before a start", faults)
 			}
 			return nil
 		},
@@ -44,9 +44,9 @@ fault, why, and what mends it. It fails when there is a fault.`,
 func writeFindings(w io.Writer, findings []server.Finding) {
 	for _, f := range findings {
 		line(w, "%s\t%s\t%s", strings.ToUpper(string(f.Severity)), f.Subject, f.What)
-		for _, mend := range strings.Split(f.Mend, "\n") {
-			if mend != "" {
-				line(w, "\t\t  mend: %s", mend)
+		for _, fix := range strings.Split(f.Fix, "\n") {
+			if fix != "" {
+				line(w, "\t\t  fix: %s", fix)
 			}
 		}
 	}

@@ -88,8 +88,8 @@ func writeStatus(w io.Writer, s admin.Status) {
 	line(w, "in flight\t%d of %d messages, %s of %s, %d waiting for the table", s.InFlight.Messages, s.InFlight.MaxMessages,
 		size(&s.InFlight.Bytes), size(&s.InFlight.MaxBytes), s.InFlight.AckPending)
 	line(w, "broker\t%s", strings.TrimSpace(fmt.Sprintf("%s, breaker %s %s", s.Sink.Kind, s.Sink.Breaker, s.Sink.Reason)))
-	for _, p := range s.Sink.ParkedTopics {
-		line(w, "  parked\t%s: %s", p.Topic, p.Reason)
+	for _, p := range s.Sink.SuspendedTopics {
+		line(w, "  suspended\t%s: %s", p.Topic, p.Reason)
 	}
 	last := "never"
 	if s.Sweep.LastSeconds != nil {

@@ -42,7 +42,7 @@ func (f *fake) Status(context.Context) Status {
 		Version: "1.2.3", State: "working", Problems: []string{}, Source: SourceStatus{State: "connected", LagSeconds: &lag},
 		Positions: Positions{Server: outbox.Position{File: "binlog.000002", Offset: 900}, Read: outbox.Position{File: "binlog.000002", Offset: 800}},
 		Tables:    []TableStatus{{Name: "shop.t_local_message", Rows: map[string]int64{"pending": 3}}},
-		Sink:      SinkStatus{Kind: "kafka", Breaker: "closed", ParkedTopics: []ParkedTopic{}},
+		Sink:      SinkStatus{Kind: "kafka", Breaker: "closed", SuspendedTopics: []SuspendedTopic{}},
 	}
 }
 

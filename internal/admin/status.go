@@ -53,7 +53,7 @@ type ThroughputStatus struct {
 	Published uint64 `json:"published_total"` // acknowledged by the broker
 	Retried   uint64 `json:"retried_total"`   // refused, to be tried again
 	Failed    uint64 `json:"failed_total"`    // rows that became FAILED
-	Deferred     uint64 `json:"deferred_total"`    // left by the binlog path to the sweep, or never shown by the log
+	Deferred  uint64 `json:"deferred_total"`  // left by the binlog path to the sweep, or never shown by the log
 }
 
 // Positions is the path of a transaction through the service, from the newest to the oldest. A zero position is not known
@@ -88,14 +88,14 @@ type InFlightStatus struct {
 
 // SinkStatus is the broker as the pipeline sees it.
 type SinkStatus struct {
-	Kind         string        `json:"kind"`    // rocketmq, kafka, stdout
-	Breaker      string        `json:"breaker"` // closed, half-open, open
-	Reason       string        `json:"reason"`  // of an open breaker
-	ParkedTopics []ParkedTopic `json:"parked_topics"`
+	Kind            string           `json:"kind"`    // rocketmq, kafka, stdout
+	Breaker         string           `json:"breaker"` // closed, half-open, open
+	Reason          string           `json:"reason"`  // of an open breaker
+	SuspendedTopics []SuspendedTopic `json:"suspended_topics"`
 }
 
-// ParkedTopic is a topic whose rows wait in the table until it works again.
-type ParkedTopic struct {
+// SuspendedTopic is a topic whose rows wait in the table until it works again.
+type SuspendedTopic struct {
 	Topic  string `json:"topic"`
 	Reason string `json:"reason"`
 }

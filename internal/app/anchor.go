@@ -28,13 +28,13 @@ func (p *progress) Checkpoint() (outbox.Position, bool) {
 }
 
 // Commit implements ack.Journal.
-func (p *progress) Commit(sent []outbox.Completion, confirmed []outbox.Identity, at *outbox.Position) error {
+func (p *progress) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.seen != p.moves {
 		at = nil
 	}
-	return p.state.Commit(sent, confirmed, at)
+	return p.state.Commit(sent, written, at)
 }
 
 // move sets the mark and the stored checkpoint anew. The mark comes first and without the lock, because it may wait for

@@ -31,7 +31,7 @@ type Options struct {
 }
 
 // Run is the service: it works until the context ends and then stops in order. Errors: *FaultsError when something must be
-// mended first, *RefusedError when the source is not the recorded one, else what went wrong.
+// fixed first, *RefusedError when the source is not the recorded one, else what went wrong.
 func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger) (err error) {
 	d := &daemon{cfg: cfg, opts: opts, log: log, started: time.Now(), registry: prometheus.NewRegistry()}
 	defer func() { err = errors.Join(err, d.close()) }()

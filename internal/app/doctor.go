@@ -39,8 +39,8 @@ type doctor struct {
 	largest map[string]int64 // the largest body of the recent rows of each topic, in bytes
 }
 
-func (d *doctor) add(severity server.Severity, subject, mend, what string, args ...any) {
-	d.findings = append(d.findings, server.Finding{Severity: severity, Subject: subject, What: fmt.Sprintf(what, args...), Mend: mend})
+func (d *doctor) add(severity server.Severity, subject, fix, what string, args ...any) {
+	d.findings = append(d.findings, server.Finding{Severity: severity, Subject: subject, What: fmt.Sprintf(what, args...), Fix: fix})
 }
 
 // source checks the server and the tables in it.
@@ -64,7 +64,7 @@ func (d *doctor) source(ctx context.Context) {
 	}()
 	info, err := server.Inspect(ctx, db)
 	if err != nil {
-		d.add(server.Fault, "source", connectMend(err, d.cfg.Source), "%v", err)
+		d.add(server.Fault, "source", connectFix(err, d.cfg.Source), "%v", err)
 		return
 	}
 	d.encryption(ctx, db)
@@ -76,8 +76,8 @@ func (d *doctor) source(ctx context.Context) {
 	d.tables(ctx, settings, db)
 }
 
-// connectMend says what helps against a connection that did not come about.
-func connectMend(err error, s config.Source) string {
+// connectFix says what helps against a connection that did not come about.
+func connectFix(err error, s config.Source) string {
 	if server.Classify(err) == server.Service {
 		return fmt.Sprintf("check source.user and its password; the account must be allowed to come from this host:\n"+
 			"CREATE USER '%s'@'%%' IDENTIFIED BY '...'", s.User)

@@ -51,8 +51,8 @@ func asked(t *testing.T, cfg *config.Kafka, topics []string, largest map[string]
 	var lines []string
 	for _, f := range d.findings {
 		line := fmt.Sprintf("%s %s: %s", f.Severity, f.Subject, f.What)
-		for mend := range strings.Lines(f.Mend) {
-			line += "\n  " + strings.TrimSpace(mend)
+		for fix := range strings.Lines(f.Fix) {
+			line += "\n  " + strings.TrimSpace(fix)
 		}
 		lines = append(lines, line)
 	}

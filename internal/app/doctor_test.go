@@ -56,7 +56,7 @@ func source(t *testing.T, db *testkit.Database, user string, grants func(testkit
 func findings(all []server.Finding) string {
 	var lines []string
 	for _, f := range all {
-		lines = append(lines, fmt.Sprintf("%s %s: %s | %s", f.Severity, f.Subject, f.What, f.Mend))
+		lines = append(lines, fmt.Sprintf("%s %s: %s | %s", f.Severity, f.Subject, f.What, f.Fix))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -64,7 +64,7 @@ func findings(all []server.Finding) string {
 // has reports whether one finding has the severity and all the words.
 func has(all []server.Finding, severity server.Severity, words ...string) bool {
 	for _, f := range all {
-		text := f.Subject + ": " + f.What + " | " + f.Mend
+		text := f.Subject + ": " + f.What + " | " + f.Fix
 		fits := f.Severity == severity
 		for _, w := range words {
 			fits = fits && strings.Contains(text, w)

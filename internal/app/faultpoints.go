@@ -67,7 +67,7 @@ func (r stopRows) Claim(ctx context.Context, rows []outbox.Candidate) (string, e
 	return stamp, err
 }
 
-func (r stopRows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Unwritable, error) {
+func (r stopRows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
 	r.s.at("before-update")
 	unwritable, err := r.Rows.Apply(ctx, batch)
 	r.s.at("after-update")
@@ -91,14 +91,14 @@ type stopState struct {
 	s *stopper
 }
 
-func (t stopState) Commit(sent []outbox.Completion, confirmed []outbox.Identity, at *outbox.Position) error {
+func (t stopState) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position) error {
 	if len(sent) > 0 {
 		t.s.at("before-journal")
 	}
 	if at != nil {
 		t.s.at("before-checkpoint")
 	}
-	err := t.State.Commit(sent, confirmed, at)
+	err := t.State.Commit(sent, written, at)
 	if len(sent) > 0 {
 		t.s.at("after-journal")
 	}

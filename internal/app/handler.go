@@ -21,7 +21,7 @@ type handler struct {
 
 // Connected opens a stream. After a failover positions of the old server mean nothing: the mark goes on from the GTID set
 // alone, and a full sweep repairs what was open at that moment.
-func (h *handler) Connected(ctx context.Context, from, zoneEnd outbox.Position, id server.ID, failover bool) error {
+func (h *handler) Connected(ctx context.Context, from, windowEnd outbox.Position, id server.ID, failover bool) error {
 	r := h.relay
 	r.identity.accept(id)
 	bare := h.bare
@@ -40,7 +40,7 @@ func (h *handler) Connected(ctx context.Context, from, zoneEnd outbox.Position, 
 			return fmt.Errorf("record the GTID set of %s: %w", from, err)
 		}
 	}
-	return r.pipeline.Connected(ctx, from, zoneEnd)
+	return r.pipeline.Connected(ctx, from, windowEnd)
 }
 
 // Offer hands one transaction to the pipeline.

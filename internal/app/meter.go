@@ -18,7 +18,7 @@ type reading struct {
 	published uint64
 	retried   uint64
 	failed    uint64
-	deferred     uint64
+	deferred  uint64
 	latency   []*dto.Bucket // cumulative
 	count     uint64
 }

@@ -22,7 +22,7 @@ type move struct {
 var errNotRunning = errors.New("the relay is not following the log right now: try again when `status` shows it active")
 
 // MoveTo makes the running relay go on from another position: the reader is paused, the mark and the checkpoint are
-// moved, and the reader starts anew. Moving back repeats nothing that is SENT, because the catch-up zone asks the table;
+// moved, and the reader starts anew. Moving back repeats nothing that is SENT, because the recovery window asks the table;
 // moving forward leaves what lies between to a full sweep.
 func (r *Relay) MoveTo(ctx context.Context, id server.ID, to outbox.Position, reason string) error {
 	m := &move{id: id, to: to, reason: reason, done: make(chan error, 1)}
@@ -82,6 +82,6 @@ func (r *Relay) Sweep() error {
 	if !r.Ready() {
 		return errNotRunning
 	}
-	r.sweeper.Nudge()
+	r.sweeper.Trigger()
 	return nil
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// FaultsError lists everything that must be mended before a start.
+// FaultsError lists everything that must be fixed before a start.
 type FaultsError struct{ Findings []server.Finding }
 
-// Error shows each fault with what mends it.
+// Error shows each fault with what fixes it.
 func (e *FaultsError) Error() string {
 	var b strings.Builder
 	b.WriteString("cannot start, nothing was written:")
 	for _, f := range e.Findings {
 		b.WriteString("\n  " + f.Subject + ": " + f.What)
-		if f.Mend != "" {
-			b.WriteString("\n    mend: " + strings.ReplaceAll(f.Mend, "\n", "\n    "))
+		if f.Fix != "" {
+			b.WriteString("\n    fix: " + strings.ReplaceAll(f.Fix, "\n", "\n    "))
 		}
 	}
 	return b.String()
@@ -61,7 +61,7 @@ func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []
 	switch server.Classify(err) {
 	case server.Lost, server.Service:
 		if ctx.Err() == nil {
-			what := server.Finding{Severity: server.Fault, Subject: "source", What: err.Error(), Mend: connectMend(err, d.cfg.Source)}
+			what := server.Finding{Severity: server.Fault, Subject: "source", What: err.Error(), Fix: connectFix(err, d.cfg.Source)}
 			err = &FaultsError{Findings: []server.Finding{what}}
 		}
 	}

@@ -51,7 +51,7 @@ type State interface {
 	Anchor(id server.ID, at outbox.Position, reason string) error
 	// AddGap records a gap and returns its number.
 	AddGap(outbox.Gap) (uint64, error)
-	// Journal returns the sent rows that the table has not confirmed.
+	// Journal returns the sent rows that the table has not written.
 	Journal() ([]outbox.Completion, error)
 }
 

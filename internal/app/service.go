@@ -123,14 +123,14 @@ func (s *service) tables(st *admin.Status) {
 }
 
 func (s *service) flow(st *admin.Status, f pipeline.Snapshot) {
-	st.InFlight.Messages, st.InFlight.Bytes, st.InFlight.AckPending = f.InFlight, int64(f.InFlightBytes), f.Unconfirmed
+	st.InFlight.Messages, st.InFlight.Bytes, st.InFlight.AckPending = f.InFlight, int64(f.InFlightBytes), f.Unwritten
 	st.Positions.Offered, st.Positions.Settled = f.Offered, f.Settled
 	st.Sink.Breaker, st.Sink.Reason = f.Breaker, f.Trouble
-	st.Sink.ParkedTopics = []admin.ParkedTopic{}
-	for _, p := range f.ParkedTopics {
+	st.Sink.SuspendedTopics = []admin.SuspendedTopic{}
+	for _, p := range f.SuspendedTopics {
 		topic, reason, _ := strings.Cut(p, ": ")
-		st.Sink.ParkedTopics = append(st.Sink.ParkedTopics, admin.ParkedTopic{Topic: topic, Reason: reason})
-		st.Problems = append(st.Problems, "topic "+topic+" is parked, its rows wait: "+reason)
+		st.Sink.SuspendedTopics = append(st.Sink.SuspendedTopics, admin.SuspendedTopic{Topic: topic, Reason: reason})
+		st.Problems = append(st.Problems, "topic "+topic+" is suspended, its rows wait: "+reason)
 	}
 	st.Problems = append(st.Problems, s.d.relay.acker.Troubles()...)
 	if f.Breaker != "closed" {

@@ -23,7 +23,7 @@ func inspectSource(ctx context.Context, cfg *config.Config, source server.Config
 	var readOnly *server.ReadOnlyError
 	if errors.As(err, &readOnly) {
 		what := "the server at " + readOnly.Address + " is read-only: no status can be written"
-		return nil, []server.Finding{{Severity: server.Fault, Subject: "source", What: what, Mend: "point source.address at the primary, or end the maintenance"}}, nil
+		return nil, []server.Finding{{Severity: server.Fault, Subject: "source", What: what, Fix: "point source.address at the primary, or end the maintenance"}}, nil
 	}
 	if err != nil {
 		return nil, nil, err

@@ -132,7 +132,7 @@ func (r *Relay) recordGap(gap outbox.Gap, id server.ID, anchor func(server.ID, o
 func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) error {
 	late := &lateAcks{}
 	cfg := r.settings.Pipeline
-	cfg.Nudge = func() { r.sweeper.Nudge() }
+	cfg.Trigger = func() { r.sweeper.Trigger() }
 	var err error
 	r.pipeline, err = pipeline.New(cfg, flavor, at, r.parts.Sink, late, r.parts.Rows, r.log.Named("pipeline"), r.reg)
 	if err != nil {

@@ -72,7 +72,7 @@ func (w *waiting) Status(context.Context) admin.Status {
 		State: "degraded", Problems: []string{"waiting for the database: " + w.reason()}, Tables: []admin.TableStatus{},
 	}
 	st.Source.Address, st.Source.State, st.Source.Error = cfg.Source.Address, "waiting", w.reason()
-	st.Sink.Kind, st.Sink.Breaker, st.Sink.ParkedTopics = sinkKind(cfg), "closed", []admin.ParkedTopic{}
+	st.Sink.Kind, st.Sink.Breaker, st.Sink.SuspendedTopics = sinkKind(cfg), "closed", []admin.SuspendedTopic{}
 	st.InFlight.MaxMessages, st.InFlight.MaxBytes = cfg.Pipeline.MaxInFlight, int64(cfg.Pipeline.MaxInFlightBytes)
 	(&service{d: w.d}).stateDirectory(&st, now)
 	return st

@@ -173,8 +173,8 @@ func TestLatencies(t *testing.T) {
 	if p99, _ := look.took.at(0.99); p99 != 100*time.Millisecond {
 		t.Errorf("p99 is %v", p99)
 	}
-	if calm := l.Calm(); len(calm) != 50 {
-		t.Errorf("%d samples before the disturbance, want 50", len(calm))
+	if quiet := l.Quiet(); len(quiet) != 50 {
+		t.Errorf("%d samples before the disturbance, want 50", len(quiet))
 	}
 	if again := l.Look(); len(again.took) != 0 || again.published != 100 {
 		t.Errorf("the second look shows %+v", again)

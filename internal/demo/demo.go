@@ -213,8 +213,8 @@ Everything goes on, with a few orders per second, until Ctrl-C:
   relay      %s status --config %s`,
 		d.relay.address, d.database.Port(), schemaName, d.broker.Address(), d.broker.Topic(), d.relay.binary, d.relay.config)
 	d.shop.book = nil
-	const calmly = 5
-	d.shop.Run(ctx, calmly)
+	const quietly = 5
+	d.shop.Run(ctx, quietly)
 	if cause := context.Cause(ctx); !errors.Is(cause, ErrInterrupted) && !errors.Is(cause, context.Canceled) {
 		return cause
 	}

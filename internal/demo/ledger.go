@@ -61,7 +61,7 @@ type ledger struct {
 	rolledBack int                  // transactions
 	failures   []error
 	window     []time.Duration // since the last look
-	calm       []time.Duration // since the start, until Disturb
+	quiet      []time.Duration // since the start, until Disturb
 	disturbed  bool
 }
 
@@ -145,7 +145,7 @@ func (l *ledger) delivered(e *entry) {
 	took := e.first.Sub(e.asked)
 	l.window = append(l.window, took)
 	if !l.disturbed {
-		l.calm = append(l.calm, took)
+		l.quiet = append(l.quiet, took)
 	}
 }
 
@@ -191,11 +191,11 @@ func (l *ledger) Look() tally {
 	return t
 }
 
-// Calm returns the latencies before the first fault.
-func (l *ledger) Calm() latencies {
+// Quiet returns the latencies before the first fault.
+func (l *ledger) Quiet() latencies {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.calm)
+	return slices.Clone(l.quiet)
 }
 
 // latencies are samples in any order.

@@ -199,9 +199,9 @@ func (d *demo) show(a Account) {
 	if a.GapWanted {
 		line("gap recorded after the purge", gapCount(a.Gaps), completion(a.gapFound()))
 	}
-	calm := d.book.Calm()
+	quiet := d.book.Quiet()
 	d.screen.Say("\nBefore the first fault a consumer had a message %s (p50), %s (p99) after the shop sent COMMIT.",
-		quantile(calm, 0.5), quantile(calm, 0.99))
+		quantile(quiet, 0.5), quantile(quiet, 0.99))
 	if a.Err() == nil {
 		d.screen.Say("The account holds: nothing lost, nothing invented.")
 	}

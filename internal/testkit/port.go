@@ -12,7 +12,7 @@ import (
 )
 
 // Ports are taken from below the range the kernel gives to outgoing connections (32768 up, by default), so that no
-// stray connection sits on a server's port while the server is down between Kill and Start.
+// orphaned connection sits on a server's port while the server is down between Kill and Start.
 const (
 	lowestPort  = 15000
 	highestPort = 31900

@@ -11,7 +11,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// What Grants says is missing is what its own statement mends.
+// What Grants says is missing is what its own statement fixes.
 func TestGrants(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testkit.Database) {
 		ctx := context.Background()
@@ -24,7 +24,7 @@ func TestGrants(t *testing.T) {
 		probes := []Probe{{Privileges: "SELECT, UPDATE", On: schema + ".a", Statement: "EXPLAIN UPDATE " + schema + ".a SET n = ? WHERE id = 0", Args: []any{1}}}
 		info, err := Inspect(ctx, open(t, cfg, nil, Session{}))
 		testkit.Must(t, err)
-		mended := 0
+		fixed := 0
 		for range 4 {
 			db := open(t, cfg, nil, Session{MaxConns: 1}) // privileges are read when a session begins
 			findings, err := info.Grants(ctx, db, probes)
@@ -33,12 +33,12 @@ func TestGrants(t *testing.T) {
 				break
 			}
 			for _, f := range findings {
-				testkit.Exec(t, d.Root(), f.Mend)
-				mended++
+				testkit.Exec(t, d.Root(), f.Fix)
+				fixed++
 			}
 		}
-		if mended != 3 {
-			t.Errorf("%d findings, want UPDATE, the monitor and the reader", mended)
+		if fixed != 3 {
+			t.Errorf("%d findings, want UPDATE, the monitor and the reader", fixed)
 		}
 	})
 }

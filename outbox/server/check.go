@@ -29,7 +29,7 @@ func (i Info) Check(ctx context.Context, db *sql.DB) ([]Finding, error) {
 				findings = append(findings, Finding{
 					Severity: Warning, Subject: "server." + filter,
 					What: fmt.Sprintf("the binlog is filtered (%s): rows of schemas that are left out are published by the sweep only", row[filter]),
-					Mend: "remove the option from the server's configuration and restart it",
+					Fix:  "remove the option from the server's configuration and restart it",
 				})
 			}
 		}
@@ -40,9 +40,9 @@ func (i Info) Check(ctx context.Context, db *sql.DB) ([]Finding, error) {
 // check is Check without I/O.
 func (i Info) check() []Finding {
 	var out []Finding
-	add := func(when bool, severity Severity, subject, what, mend string) {
+	add := func(when bool, severity Severity, subject, what, fix string) {
 		if when {
-			out = append(out, Finding{Severity: severity, Subject: "server." + subject, What: what, Mend: mend})
+			out = append(out, Finding{Severity: severity, Subject: "server." + subject, What: what, Fix: fix})
 		}
 	}
 	add(true, OK, "version", fmt.Sprintf("%s, version %s", i.ID, i.Version), "")
@@ -84,6 +84,6 @@ func (i Info) checkSession() []Finding {
 		Severity: Warning, Subject: "server.binlog_row_image",
 		What: fmt.Sprintf("our status updates are logged with row image %s: each writes the whole row to the binlog, with FULL twice, "+
 			"body included", i.SessionImage),
-		Mend: fmt.Sprintf("GRANT %s ON *.* TO the account", privilege),
+		Fix: fmt.Sprintf("GRANT %s ON *.* TO the account", privilege),
 	}}
 }

@@ -52,7 +52,7 @@ func TestCheckOfSettings(t *testing.T) {
 			t.Errorf("%s: %q, want %q", setting, got, c.want)
 		}
 		for _, f := range findings {
-			if f.Severity != OK && (f.What == "" || f.Mend == "") {
+			if f.Severity != OK && (f.What == "" || f.Fix == "") {
 				t.Errorf("%+v says not what to do", f)
 			}
 		}

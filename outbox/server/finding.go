@@ -6,7 +6,7 @@ type Severity string
 const (
 	OK      Severity = "ok"
 	Warning Severity = "warning" // works, at a cost that What names
-	Fault   Severity = "fault"   // must be mended before a start
+	Fault   Severity = "fault"   // must be fixed before a start
 )
 
 // Finding is one line of a check before the start (doctor, run).
@@ -14,7 +14,7 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	Subject  string   `json:"subject"` // what was looked at: "shop.t_local_message.status", "grants"
 	What     string   `json:"what"`    // what was found, and what follows from it
-	Mend     string   `json:"mend,omitempty"`
+	Fix      string   `json:"fix,omitempty"`
 }
 
 // HasFault reports whether a start is impossible.

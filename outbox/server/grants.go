@@ -19,7 +19,7 @@ type Probe struct {
 }
 
 // Grants checks the privileges of the pool's account: those of the reader, and what the probes show. Each missing one is
-// a fault whose Mend is the GRANT. Trying is better than reading SHOW GRANTS, which hides what comes through roles and
+// a fault whose Fix is the GRANT. Trying is better than reading SHOW GRANTS, which hides what comes through roles and
 // patterns. It needs the session's server to be the one that will be used.
 func (i Info) Grants(ctx context.Context, db *sql.DB, probes []Probe) ([]Finding, error) {
 	var account string
@@ -78,7 +78,7 @@ func missing(account string, p Probe) Finding {
 	return Finding{
 		Severity: Fault, Subject: "grants",
 		What: fmt.Sprintf("the account %s may not: %s on %s", account, p.Privileges, p.On),
-		Mend: fmt.Sprintf("GRANT %s ON %s TO %s", p.Privileges, p.On, quoteAccount(account)),
+		Fix:  fmt.Sprintf("GRANT %s ON %s TO %s", p.Privileges, p.On, quoteAccount(account)),
 	}
 }
 

@@ -6,18 +6,18 @@ import (
 
 // from are the states that a completion leaves (design 1, "States and moves").
 var from = [...][]outbox.Status{
-	outbox.ActionMarkSent:    {outbox.Pending, outbox.Sending, outbox.Failed},
-	outbox.ActionRetry:   {outbox.Pending, outbox.Sending},
-	outbox.ActionFail:  {outbox.Pending, outbox.Sending},
-	outbox.ActionRelease: {outbox.Sending},
+	outbox.ActionMarkSent: {outbox.Pending, outbox.Sending, outbox.Failed},
+	outbox.ActionRetry:    {outbox.Pending, outbox.Sending},
+	outbox.ActionFail:     {outbox.Pending, outbox.Sending},
+	outbox.ActionRelease:  {outbox.Sending},
 }
 
 // to are the states that a completion leads to.
 var to = [...]outbox.Status{
-	outbox.ActionMarkSent:    outbox.Sent,
-	outbox.ActionRetry:   outbox.Pending,
-	outbox.ActionFail:  outbox.Failed,
-	outbox.ActionRelease: outbox.Pending,
+	outbox.ActionMarkSent: outbox.Sent,
+	outbox.ActionRetry:    outbox.Pending,
+	outbox.ActionFail:     outbox.Failed,
+	outbox.ActionRelease:  outbox.Pending,
 }
 
 // counted completions are guarded by the row's retry count, so that a repeated statement counts once.
@@ -104,7 +104,7 @@ func unfinished(s outbox.Completion, c outbox.Candidate) bool {
 	case counted(s.Action):
 		return matches && c.RetryCount == s.RetryCount
 	case s.Action == outbox.ActionRelease:
-		return matches && c.Stamp == s.Claim
+		return matches && c.ClaimToken == s.Claim
 	}
 	return matches
 }

@@ -17,10 +17,10 @@ import (
 // D03: every completion against every state moves only what design 1 allows, and says nothing about the rest.
 func TestD03_EveryVerdictAgainstEveryState(t *testing.T) {
 	moves := map[outbox.Action]map[int]int{
-		outbox.ActionMarkSent:    {0: 2, 1: 2, 3: 2},
-		outbox.ActionRetry:   {0: 0, 1: 0},
-		outbox.ActionFail:  {0: 3, 1: 3},
-		outbox.ActionRelease: {1: 0},
+		outbox.ActionMarkSent: {0: 2, 1: 2, 3: 2},
+		outbox.ActionRetry:    {0: 0, 1: 0},
+		outbox.ActionFail:     {0: 3, 1: 3},
+		outbox.ActionRelease:  {1: 0},
 	}
 	const stamp = "2026-01-02 03:04:05.678"
 	onBoth(t, "t_local_message", func(b *bench) {

@@ -18,12 +18,12 @@ type check struct {
 	findings    []server.Finding
 }
 
-func (c *check) add(severity server.Severity, part, what, mend string) {
+func (c *check) add(severity server.Severity, part, what, fix string) {
 	subject := c.subject
 	if part != "" {
 		subject += "." + part
 	}
-	c.findings = append(c.findings, server.Finding{Severity: severity, Subject: subject, What: what, Mend: mend})
+	c.findings = append(c.findings, server.Finding{Severity: severity, Subject: subject, What: what, Fix: fix})
 }
 
 func (c *check) alter(format string, args ...any) string {

@@ -36,7 +36,7 @@ func (s *Store) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp
 		switch {
 		case c.Status == outbox.Pending:
 			groups[claimPending] = append(groups[claimPending], c)
-		case c.Status == outbox.Sending && c.Stamp != "":
+		case c.Status == outbox.Sending && c.ClaimToken != "":
 			groups[claimStamped] = append(groups[claimStamped], c)
 		case c.Status == outbox.Sending:
 			groups[claimUnstamped] = append(groups[claimUnstamped], c)
@@ -102,7 +102,7 @@ func (t *Table) claim(how claim, stamp string, rows []outbox.Candidate) *stateme
 		s.bytes(rows[i].MessageID)
 		if how == claimStamped {
 			s.add(", ")
-			s.string(rows[i].Stamp)
+			s.string(rows[i].ClaimToken)
 		}
 		s.add(")")
 	})

@@ -146,8 +146,8 @@ func (t *Table) ExplainSweep(ctx context.Context, db *sql.DB) (server.Finding, e
 			f.What = "EXPLAIN: the sweep reads by the index " + key
 			continue
 		}
-		if f.Mend = t.makeSweepIndex(); wanted != nil {
-			f.Mend = fmt.Sprintf("ALTER TABLE %s ALTER INDEX %s VISIBLE (MariaDB: NOT IGNORED)", t.quoted, quote(*wanted))
+		if f.Fix = t.makeSweepIndex(); wanted != nil {
+			f.Fix = fmt.Sprintf("ALTER TABLE %s ALTER INDEX %s VISIBLE (MariaDB: NOT IGNORED)", t.quoted, quote(*wanted))
 		}
 		return f, nil
 	}

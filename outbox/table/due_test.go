@@ -128,7 +128,7 @@ func TestAccessPaths(t *testing.T) {
 		var claims []outbox.Candidate
 		for _, id := range ids[2000:2500] {
 			batch = append(batch, outbox.Completion{Identity: id, Claim: "2026-01-02 03:04:05.678", Reason: "x"})
-			claims = append(claims, outbox.Candidate{Identity: id, Stamp: "2026-01-02 03:04:05.678"})
+			claims = append(claims, outbox.Candidate{Identity: id, ClaimToken: "2026-01-02 03:04:05.678"})
 		}
 		statements := map[string]*statement{}
 		for completion := outbox.ActionMarkSent; completion <= outbox.ActionRelease; completion++ {
@@ -196,8 +196,8 @@ func TestD02_ExpiredClaimsAreTakenOver(t *testing.T) {
 			b.Fatalf("read back %d rows", len(messages))
 		}
 		for _, c := range b.due(DueQuery{}) { // the sweep knows its own claims by it
-			if c.Stamp != stamp {
-				b.Errorf("claimed with %q, shown as %q", stamp, c.Stamp)
+			if c.ClaimToken != stamp {
+				b.Errorf("claimed with %q, shown as %q", stamp, c.ClaimToken)
 			}
 		}
 		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET last_exec_time='2026-02-02 03:04:05'") // another process was here

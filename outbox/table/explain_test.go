@@ -34,20 +34,20 @@ func TestExplainSweep(t *testing.T) {
 				}
 				testkit.Exec(b, b.db, "ANALYZE TABLE "+b.name)
 				f := b.explainSweep()
-				if f.Severity != c.severity || !strings.Contains(f.What, c.what) || (f.Mend == "") != (c.severity == server.OK) {
+				if f.Severity != c.severity || !strings.Contains(f.What, c.what) || (f.Fix == "") != (c.severity == server.OK) {
 					b.Fatalf("found %+v", f)
 				}
-				switch { // what mends must do so
+				switch { // what fixes must do so
 				case c.name == "hidden":
-					if !strings.Contains(f.Mend, "`idx_sweep` VISIBLE (MariaDB: NOT IGNORED)") {
+					if !strings.Contains(f.Fix, "`idx_sweep` VISIBLE (MariaDB: NOT IGNORED)") {
 						b.Errorf("found %+v", f)
 					}
 					testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" "+show[b.server.Flavor])
-				case f.Mend != "":
-					testkit.Exec(b, b.db, f.Mend)
+				case f.Fix != "":
+					testkit.Exec(b, b.db, f.Fix)
 				}
 				if f := b.explainSweep(); f.Severity != server.OK {
-					b.Errorf("after what mends it: %+v", f)
+					b.Errorf("after what fixes it: %+v", f)
 				}
 			})
 		})

@@ -36,7 +36,7 @@ func Load(ctx context.Context, db *sql.DB, m Mapping) (*Table, []server.Finding,
 	for _, what := range m.check() {
 		findings = append(findings, server.Finding{
 			Severity: server.Fault, Subject: subject, What: what,
-			Mend: "map it under tables[].columns of the configuration",
+			Fix: "map it under tables[].columns of the configuration",
 		})
 	}
 	if findings != nil {

@@ -84,12 +84,12 @@ func TestLoadFindsFaults(t *testing.T) {
 				b.create("t_local_message")
 				testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" "+c.alter)
 				f := b.finding(b.mapping("t_local_message"), c.part)
-				if f.Severity != c.severity || !strings.Contains(f.What, c.what) || f.Mend == "" {
+				if f.Severity != c.severity || !strings.Contains(f.What, c.what) || f.Fix == "" {
 					b.Fatalf("found %+v", f)
 				}
-				// A statement that mends must do so.
-				if strings.HasPrefix(f.Mend, "ALTER TABLE ") || strings.HasPrefix(f.Mend, "CREATE ") {
-					testkit.Exec(b, b.db, f.Mend)
+				// A statement that fixes must do so.
+				if strings.HasPrefix(f.Fix, "ALTER TABLE ") || strings.HasPrefix(f.Fix, "CREATE ") {
+					testkit.Exec(b, b.db, f.Fix)
 					if f := b.finding(b.mapping("t_local_message"), c.part); f.Severity != "" {
 						b.Errorf("after its own statement: %+v", f)
 					}
@@ -137,7 +137,7 @@ func TestLoadChecksTheMapping(t *testing.T) {
 	} {
 		m := b.mapping("t_local_message")
 		c.change(&m)
-		if f := b.finding(m, c.part); f.Severity != server.Fault || !strings.Contains(f.What, c.what) || f.Mend == "" {
+		if f := b.finding(m, c.part); f.Severity != server.Fault || !strings.Contains(f.What, c.what) || f.Fix == "" {
 			b.Errorf("%s: %+v", name, f)
 		}
 	}
@@ -303,7 +303,7 @@ func TestProbesShowMissingGrants(t *testing.T) {
 				b.Errorf("want a fault: %v; got %+v", faulty, findings)
 			}
 			if faulty {
-				testkit.Exec(b, d.Root(), findings[0].Mend)
+				testkit.Exec(b, d.Root(), findings[0].Fix)
 			} else {
 				id := b.insert(1, "")[0]
 				store := New(db, []*Table{b.table})

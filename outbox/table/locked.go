@@ -41,10 +41,10 @@ func apart[R any](ctx context.Context, s *Store, t *Table, rows []R, id func(*R)
 	return free, held, nil
 }
 
-func behindLock(rows []outbox.Completion) []outbox.Unwritable {
+func behindLock(rows []outbox.Completion) []outbox.WriteError {
 	out := unwritable(rows, "another session holds the lock of the row")
 	for i := range out {
-		out[i].Locked = true
+		out[i].Retryable = true
 	}
 	return out
 }

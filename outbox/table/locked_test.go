@@ -24,7 +24,7 @@ func TestD07_LockedRowIsHandedBack(t *testing.T) {
 		}
 		left, err := b.store.Apply(b.ctx, batch)
 		testkit.Must(b, err)
-		if len(left) != 2 || !left[0].Locked || !left[1].Locked || left[0].Identity != ids[150] || left[1].Identity != gone {
+		if len(left) != 2 || !left[0].Retryable || !left[1].Retryable || left[0].Identity != ids[150] || left[1].Identity != gone {
 			b.Fatalf("handed back: %+v", left)
 		}
 		for _, n := range []int{0, 149, 151, 299} {
@@ -108,7 +108,7 @@ func TestD07_LockOnTheStatusIndexIsWaitedFor(t *testing.T) {
 		}
 		left, err := b.store.Apply(b.ctx, batch)
 		testkit.Must(b, err)
-		if len(left) != len(ids) || slices.ContainsFunc(left, func(u outbox.Unwritable) bool { return !u.Locked }) {
+		if len(left) != len(ids) || slices.ContainsFunc(left, func(u outbox.WriteError) bool { return !u.Retryable }) {
 			b.Errorf("handed back: %+v", left)
 		}
 		_, err = conn.ExecContext(b.ctx, "ROLLBACK")

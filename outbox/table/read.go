@@ -50,7 +50,7 @@ func (s *Store) candidatesDue(ctx context.Context, t *Table, query *statement) (
 		c.Status = t.status(code, code == nil)
 		c.Waiting = c.Status == outbox.Pending && micros > 0
 		c.DueInMilli = (micros + 999) / 1000
-		c.Topic, c.Stamp = string(topic), stamp.String
+		c.Topic, c.ClaimToken = string(topic), stamp.String
 		out = append(out, c)
 	}
 	return out, due.String, rows.Err()

@@ -50,8 +50,8 @@ const (
 // Apply writes completions. With a nil error each completion that is not in the answer is final in the table: written now or
 // before, or its row is gone. Rows whose lock somebody holds for longer than the session waits are in the answer, too: they
 // keep none of the others from their status. With an error nothing is known, and the same completions may be applied again.
-func (s *Store) Apply(ctx context.Context, completions []outbox.Completion) ([]outbox.Unwritable, error) {
-	var refused []outbox.Unwritable
+func (s *Store) Apply(ctx context.Context, completions []outbox.Completion) ([]outbox.WriteError, error) {
+	var refused []outbox.WriteError
 	groups := map[*Table]*[len(to)][]outbox.Completion{}
 	for _, one := range completions {
 		t, err := s.table(one.Table)
@@ -59,7 +59,7 @@ func (s *Store) Apply(ctx context.Context, completions []outbox.Completion) ([]o
 			_, err = idLiteral(one.ID)
 		}
 		if err != nil {
-			refused = append(refused, outbox.Unwritable{Completion: one, Reason: err.Error()})
+			refused = append(refused, outbox.WriteError{Completion: one, Reason: err.Error()})
 			continue
 		}
 		if groups[t] == nil {
@@ -91,8 +91,8 @@ func (s *Store) Apply(ctx context.Context, completions []outbox.Completion) ([]o
 
 // settle brings one chunk to its end: update, and where fewer rows matched than were named, ask under a lock which of
 // them are still to be changed.
-func (s *Store) settle(ctx context.Context, t *Table, completion outbox.Action, rows []outbox.Completion) ([]outbox.Unwritable, error) {
-	var locked []outbox.Unwritable
+func (s *Store) settle(ctx context.Context, t *Table, completion outbox.Action, rows []outbox.Completion) ([]outbox.WriteError, error) {
+	var locked []outbox.WriteError
 	waited := false
 	for range rounds {
 		left, err := s.attempt(ctx, t, completion, rows)
@@ -129,7 +129,7 @@ func (s *Store) attempt(ctx context.Context, t *Table, completion outbox.Action,
 }
 
 // split finds the rows for whose data the statement failed, so that they harm only themselves.
-func (s *Store) split(ctx context.Context, t *Table, completion outbox.Action, rows []outbox.Completion, cause error) ([]outbox.Unwritable, error) {
+func (s *Store) split(ctx context.Context, t *Table, completion outbox.Action, rows []outbox.Completion, cause error) ([]outbox.WriteError, error) {
 	if len(rows) == 1 {
 		return unwritable(rows, cause.Error()), nil
 	}
@@ -141,10 +141,10 @@ func (s *Store) split(ctx context.Context, t *Table, completion outbox.Action, r
 	return append(left, right...), err
 }
 
-func unwritable(rows []outbox.Completion, reason string) []outbox.Unwritable {
-	out := make([]outbox.Unwritable, len(rows))
+func unwritable(rows []outbox.Completion, reason string) []outbox.WriteError {
+	out := make([]outbox.WriteError, len(rows))
 	for i, row := range rows {
-		out[i] = outbox.Unwritable{Completion: row, Reason: reason}
+		out[i] = outbox.WriteError{Completion: row, Reason: reason}
 	}
 	return out
 }

@@ -141,7 +141,7 @@ func (b *bench) want(id outbox.Identity, want string, columns ...string) {
 	}
 }
 
-func (b *bench) apply(completions ...outbox.Completion) []outbox.Unwritable {
+func (b *bench) apply(completions ...outbox.Completion) []outbox.WriteError {
 	b.Helper()
 	unwritable, err := b.store.Apply(b.ctx, completions)
 	testkit.Must(b, err)

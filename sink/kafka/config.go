@@ -103,7 +103,7 @@ func (c Config) options() ([]kgo.Opt, error) {
 		kgo.MaxBufferedBytes(c.MaxInFlightBytes + c.MaxInFlightBytes/4 + c.MaxMessageBytes),
 		kgo.RecordDeliveryTimeout(c.DeliveryTimeout),
 		// Enough for a broker that has not heard of its partitions yet; more would hold messages of a missing topic, and
-		// with them the room in flight, though the pipeline parks the topic and tries again.
+		// with them the room in flight, though the pipeline suspends the topic and tries again.
 		kgo.UnknownTopicRetries(2),
 		// The default of 5 s would be the time a new topic stays unknown, or a moved leader unnoticed.
 		kgo.MetadataMinAge(250 * time.Millisecond),

@@ -44,7 +44,7 @@ func TestTLSAndSASL(t *testing.T) {
 	}
 }
 
-// What an operator must mend is called service, by the send and by the probe's text, and the password stays secret.
+// What an operator must fix is called service, by the send and by the probe's text, and the password stays secret.
 func TestE2_AccessFaultsAreService(t *testing.T) {
 	f, client := secureFake(t)
 	for _, c := range []struct {

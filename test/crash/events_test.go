@@ -16,7 +16,7 @@ const perAccount = 25
 
 // eachBreak writes the script again and again and calls f each time, with a channel that closes when all connections to the
 // database have been cut after the next k-th part of what the script makes the server send. With backlog the script is
-// written before the relay starts, so that its rows lie in the catch-up zone; else they arrive while the relay reads.
+// written before the relay starts, so that its rows lie in the recovery window; else they arrive while the relay reads.
 func (b *bed) eachBreak(t *testing.T, backlog bool, f func(t *testing.T, cut <-chan struct{})) {
 	from := b.logSize(t)
 	b.script(t)

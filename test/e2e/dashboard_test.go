@@ -65,7 +65,7 @@ func TestP10_Dashboard(t *testing.T) {
 
 	insert("nowhere", 1)
 	tab.shows("#problems", "nowhere")
-	tab.shows("#sink", "parked")
+	tab.shows("#sink", "suspended")
 	tab.run(chromedp.Click("#sweep"))
 	tab.shows("#said", "sweep started")
 	tab.shows("#sweep-state", "rows")

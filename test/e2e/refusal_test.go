@@ -147,13 +147,13 @@ func TestDatabaseThatCannotBeUsed(t *testing.T) {
 				a := newAttempt(t, db)
 				address := closedPort(t)
 				a.source = fmt.Sprintf("address: %q, user: root", address)
-				refused(t, a.yaml(), 1, address, "refused", "source.address", "mend:")
+				refused(t, a.yaml(), 1, address, "refused", "source.address", "fix:")
 				a.untouched(t)
 			})
 			t.Run("wrong password", func(t *testing.T) {
 				a := newAttempt(t, db)
 				a.source = fmt.Sprintf("address: %q, user: nobody, password: %s", db.Addr(), accountPassword)
-				refused(t, a.yaml(), 1, "nobody", "password", "mend:", "source.user")
+				refused(t, a.yaml(), 1, "nobody", "password", "fix:", "source.user")
 				a.untouched(t)
 			})
 			t.Run("missing grants", func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestServerWithoutAUsableLog(t *testing.T) {
 		t.Run(string(c.flavor)+c.args[0], func(t *testing.T) {
 			a := newAttempt(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: c.flavor, Args: c.args}))
 			a.tables += fmt.Sprintf(", {name: %s.missing, preset: order-chain}", a.schema) // told in the same message
-			refused(t, a.yaml(), 1, append(c.words, "nothing was written", "mend:", a.schema+".missing")...)
+			refused(t, a.yaml(), 1, append(c.words, "nothing was written", "fix:", a.schema+".missing")...)
 			a.untouched(t)
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// prompt starts the relay with sweeps that come only when nudged, and lets the first one pass.
+// prompt starts the relay with sweeps that come only when triggered, and lets the first one pass.
 func prompt(t *testing.T, flavor testkit.Flavor, more ...string) *lab {
 	t.Helper()
 	l := newLab(t, testkit.SharedDatabase(t, flavor), append([]string{rareSweeps}, more...)...)
@@ -76,7 +76,7 @@ func TestA29_ReplaceAndUpsert(t *testing.T) {
 	})
 }
 
-// A30: statement format shows no rows, but the statement names the table: the nudged sweep brings the rows at once.
+// A30: statement format shows no rows, but the statement names the table: the triggered sweep brings the rows at once.
 func TestA30_StatementFormat(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := prompt(t, flavor)
@@ -110,7 +110,7 @@ func TestA30_NotLogged(t *testing.T) {
 	})
 }
 
-// A29, A30: rows that the log never showed as inserted are counted, when the relay has been calm for long enough to be sure,
+// A29, A30: rows that the log never showed as inserted are counted, when the relay has been quiet for long enough to be sure,
 // and not before; a delayed one and one that the log named are never among them.
 func TestA29_A30_UnseenRowsAreCounted(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
@@ -120,16 +120,16 @@ func TestA29_A30_UnseenRowsAreCounted(t *testing.T) {
 		early := keys("early", 20)
 		hidden.exec(insert(early...))
 		l.sent()
-		l.wantDeferred("unseen", 0)
+		l.wantDeferred("missed", 0)
 		want, probes := early, 0
-		l.wait("the relay to be calm", func() bool {
+		l.wait("the relay to be quiet", func() bool {
 			probe := fmt.Sprint("probe", probes)
 			hidden.exec(insert(probe))
 			want, probes = append(want, probe), probes+1
 			l.sent()
-			return l.deferred("unseen") > 0
+			return l.deferred("missed") > 0
 		})
-		counted := l.deferred("unseen")
+		counted := l.deferred("missed")
 		late := keys("late", 50)
 		hidden.exec(insert(late...))
 		l.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body, next_retry_time) VALUES ('order', 'delayed', 'orders', 'body of delayed', NOW(3) + INTERVAL 3 SECOND)")
@@ -138,12 +138,12 @@ func TestA29_A30_UnseenRowsAreCounted(t *testing.T) {
 		l.exec(strings.Replace(insert("to be replaced"), "INSERT", "REPLACE", 1))
 		l.exec("UPDATE t_local_message SET status = 0 WHERE biz_key = 'seen'")
 		l.sent()
-		l.wait("the last of them to be counted", func() bool { return l.deferred("unseen") >= counted+52 })
+		l.wait("the last of them to be counted", func() bool { return l.deferred("missed") >= counted+52 })
 		l.session("SET SESSION binlog_format = 'STATEMENT'", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", insert("named"))
 		hidden.exec(insert("beside it"))
 		l.sent()
 		l.swept()
-		l.wantDeferred("unseen", counted+52)
+		l.wantDeferred("missed", counted+52)
 		records := l.records()
 		for _, key := range append(append(want, late...), "delayed", "named", "beside it") {
 			if n := len(records[key]); n != 1 {
@@ -171,8 +171,8 @@ func TestA31_XA(t *testing.T) {
 	})
 }
 
-// A31: the outcome comes in another life of the relay, which did not see the branch prepared. Sweeps come only when nudged
-// here, so that the COMMIT itself must have brought them. A branch of other tables that was seen nudges nothing.
+// A31: the outcome comes in another life of the relay, which did not see the branch prepared. Sweeps come only when triggered
+// here, so that the COMMIT itself must have brought them. A branch of other tables that was seen triggers nothing.
 func TestA31_XADecidedInAnotherLife(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})) // where nobody else decides on branches

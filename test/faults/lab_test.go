@@ -33,7 +33,7 @@ import (
 const patience = 40 * time.Second
 
 // What settings a lab begins with: the periodic sweep does not come in the way, so that what is published was brought by
-// the log, a gap or a nudge; or it comes all the time.
+// the log, a gap or a trigger; or it comes all the time.
 const (
 	rareSweeps     = "fallback: {interval: 1h, threshold: 1h, patience: 2s}"
 	frequentSweeps = "fallback: {interval: 200ms, threshold: 1s, patience: 2s}"

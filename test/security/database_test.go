@@ -113,7 +113,7 @@ func TestDatabaseTLSRefusals(t *testing.T) {
 		t.Run(string(flavor), func(t *testing.T) {
 			s := newSecured(t, flavor)
 			elsewhere := newTap(t, "127.0.0.2", s.db.Addr())
-			for _, c := range []struct{ name, addr, user, tls, says, mend string }{
+			for _, c := range []struct{ name, addr, user, tls, says, fix string }{
 				{"foreign authority, verify-ca", s.db.Addr(), "secure", fmt.Sprintf("mode: verify-ca, ca: %q", s.foreign), "certificate", "source.tls.ca"},
 				{"foreign authority, verify-identity", s.db.Addr(), "secure", fmt.Sprintf("mode: verify-identity, ca: %q", s.foreign), "certificate", "source.tls.ca"},
 				{"authority of the system", s.db.Addr(), "secure", "mode: verify-identity", "certificate", "source.tls.ca"},
@@ -126,8 +126,8 @@ func TestDatabaseTLSRefusals(t *testing.T) {
 					r.says(c.says)
 					if printed, code := r.command("doctor"); code != 1 || !strings.Contains(printed, c.says) {
 						t.Errorf("doctor: code %d, it does not say %q:\n%s", code, c.says, printed)
-					} else if !strings.Contains(printed, c.mend) {
-						t.Errorf("doctor does not say how to mend it (%q):\n%s", c.mend, printed)
+					} else if !strings.Contains(printed, c.fix) {
+						t.Errorf("doctor does not say how to fix it (%q):\n%s", c.fix, printed)
 					}
 					if code := r.wait(); code != 1 {
 						t.Errorf("run: exit code %d", code)

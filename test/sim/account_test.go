@@ -32,7 +32,7 @@ type fastPath struct {
 	answer   outbox.Class // the last one
 	answered bool
 	swept    bool // a page of the sweep showed it
-	told     bool // the check of the catch-up zone said that it is not to be published
+	told     bool // the check of the recovery window said that it is not to be published
 	forgiven bool // the mark was moved: its transaction is forgotten
 }
 

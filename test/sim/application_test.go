@@ -162,7 +162,7 @@ func (w *world) chooseFinal(n uint64) *row {
 // operate carries out what a second writer does to a row or an operator to the service.
 func (w *world) operate(o operation) {
 	switch o.what {
-	case doMoveTo, doNudge:
+	case doMoveTo, doTrigger:
 		w.command(o)
 		return
 	}
@@ -209,7 +209,7 @@ func (w *world) change(o operation) {
 		if r = w.chooseFinal(o.row); r != nil {
 			r.status, r.retries, r.due = outbox.Pending, 0, time.Time{}
 			r.account.reset()
-			time.AfterFunc(time.Millisecond, func() { w.command(operation{what: doNudge}) }) // who resets wants it now
+			time.AfterFunc(time.Millisecond, func() { w.command(operation{what: doTrigger}) }) // who resets wants it now
 		}
 	case doEdit:
 		if r = w.choose(o.row, pending); r != nil {

@@ -44,13 +44,13 @@ type database struct {
 
 // entry is one transaction of the log.
 type entry struct {
-	end    outbox.Position // file and offset
-	gtid   outbox.GTID
-	after  string // the executed set behind it
-	at     time.Time
-	rows   []*row // in the log as INSERTs, with what they had at commit
-	deferred  []outbox.Deferred
-	reason string
+	end      outbox.Position // file and offset
+	gtid     outbox.GTID
+	after    string // the executed set behind it
+	at       time.Time
+	rows     []*row // in the log as INSERTs, with what they had at commit
+	deferred []outbox.Deferred
+	reason   string
 }
 
 // row is a row of the outbox table and what became of it.
@@ -72,7 +72,7 @@ type row struct {
 	status    outbox.Status
 	retries   int
 	due       time.Time
-	stamp     string
+	token     string
 	created   time.Time
 	committed time.Time
 	visible   time.Time
@@ -267,7 +267,7 @@ func (w *world) newRow(t txnPlan, place int) *row {
 		r.poison = true
 	case d.chance(0.06):
 		r.refusals = d.in(1, 5)
-	case d.chance(0.02) && !w.plan.calm && w.plan.settings.Pipeline.MaxUnconfirmed == 0: // they stay unconfirmed
+	case d.chance(0.02) && !w.plan.quiet && w.plan.settings.Pipeline.MaxUnwritten == 0: // they stay unwritten
 		r.unwritable = true
 	}
 	switch {

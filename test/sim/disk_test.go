@@ -26,7 +26,7 @@ type disk struct {
 }
 
 type doubt struct {
-	sent, confirmed []outbox.Identity
+	sent, written []outbox.Identity
 }
 
 func (d *disk) init() { d.files = vfs.NewCrashableMem() }
@@ -116,7 +116,7 @@ func (s *state) checkReopened(journal []outbox.Completion) {
 	}
 	maybe := map[outbox.Identity]bool{}
 	if w.doubt != nil {
-		for _, id := range append(w.doubt.sent, w.doubt.confirmed...) {
+		for _, id := range append(w.doubt.sent, w.doubt.written...) {
 			maybe[id] = true
 		}
 	}
@@ -160,20 +160,20 @@ func (w *world) indexOf(at outbox.Position) int {
 
 // Commit implements ack.Journal. It takes no time, because relay and store hold locks around it; the steps before and after
 // it are where a crash falls.
-func (s *state) Commit(sent []outbox.Completion, confirmed []outbox.Identity, at *outbox.Position) error {
+func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position) error {
 	w := s.i.w
 	if s.i.step("before commit") {
 		return errDead
 	}
 	w.mu.Lock()
-	s.checkCommit(sent, confirmed, at)
-	d := &doubt{confirmed: confirmed}
+	s.checkCommit(sent, written, at)
+	d := &doubt{written: written}
 	for _, one := range sent {
 		d.sent = append(d.sent, one.Identity)
 	}
 	w.doubt = d
 	w.mu.Unlock()
-	err := s.Store.Commit(sent, confirmed, at)
+	err := s.Store.Commit(sent, written, at)
 	has := s.journalNow(len(sent)) // without mu: the kill at a file operation takes it
 	w.mu.Lock()
 	dead := s.i.dead
@@ -214,7 +214,7 @@ func (s *state) journalNow(sent int) map[outbox.Identity]bool {
 
 func (s *state) committed(d *doubt, at *outbox.Position) {
 	w := s.i.w
-	for _, id := range d.confirmed {
+	for _, id := range d.written {
 		if r := w.byID[id]; r != nil {
 			r.journalled = false
 		}
@@ -233,7 +233,7 @@ func (s *state) committed(d *doubt, at *outbox.Position) {
 }
 
 // checkCommit checks what is about to be written. Callers hold mu.
-func (s *state) checkCommit(sent []outbox.Completion, confirmed []outbox.Identity, at *outbox.Position) {
+func (s *state) checkCommit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position) {
 	w := s.i.w
 	batch := map[outbox.Identity]bool{}
 	for _, one := range sent {
@@ -246,7 +246,7 @@ func (s *state) checkCommit(sent []outbox.Completion, confirmed []outbox.Identit
 			w.violation("journal", "an entry for %s, which the broker has not acknowledged to this process", name(r.Identity))
 		}
 	}
-	for _, id := range confirmed {
+	for _, id := range written {
 		if r := w.byID[id]; r == nil || !r.shown && !r.gone {
 			w.violation("journal", "%s leaves the journal before the table has answered", name(id))
 		}

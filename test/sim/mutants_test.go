@@ -23,12 +23,12 @@ var mutations = []mutation{
 		edits: []edit{{"	e.state = inFlight\n", "	e.state = inFlight\n	p.settleRow(e)\n"}},
 	},
 	{
-		rule: "rows of the catch-up zone are checked", file: "pipeline/offer.go", found: "P3: .*SENT|P3: .*journal",
-		edits: []edit{{"inZone = end.Compare(p.zoneEnd) <= 0", "inZone = end.Compare(p.zoneEnd) < -1"}},
+		rule: "rows of the recovery window are checked", file: "pipeline/offer.go", found: "P3: .*SENT|P3: .*journal",
+		edits: []edit{{"inWindow = end.Compare(p.windowEnd) <= 0", "inWindow = end.Compare(p.windowEnd) < -1"}},
 	},
 	{
 		rule: "a sweep without the reader raises the zone", file: "fallback/position.go", found: "P3: ",
-		edits: []edit{{"	s.flow.RaiseZone(end)\n", ""}}, seeds: 1000,
+		edits: []edit{{"	s.flow.RaiseWindow(end)\n", ""}}, seeds: 1000,
 	},
 	{
 		rule: "a row has one owner", file: "pipeline/registry.go", found: "P3: |bookkeeping: ",
@@ -67,8 +67,8 @@ var mutations = []mutation{
 		edits: []edit{{"s.batch.Commit(pebble.Sync)", "s.batch.Commit(pebble.NoSync)"}}, seeds: 1000,
 	},
 	{
-		rule: "what is confirmed leaves the journal before what is sent enters it", file: "checkpoint/store.go", found: "journal: .*not there",
-		edits: []edit{{"	return nil\n}\n\nfunc (s *Store) countJournal(", "	for i := range confirmed {\n		s.key = appendJournalKey(s.key[:0], confirmed[i])\n" +
+		rule: "what is written leaves the journal before what is sent enters it", file: "checkpoint/store.go", found: "journal: .*not there",
+		edits: []edit{{"	return nil\n}\n\nfunc (s *Store) countJournal(", "	for i := range written {\n		s.key = appendJournalKey(s.key[:0], written[i])\n" +
 			"		if err := s.batch.Delete(s.key, nil); err != nil {\n			return err\n		}\n	}\n	return nil\n}\n\nfunc (s *Store) countJournal("}}, seeds: 3000,
 	},
 	{
@@ -108,8 +108,8 @@ var mutations = []mutation{
 		edits: []edit{{"			waiting[u.Identity] = true\n", ""}}, seeds: 3000,
 	},
 	{
-		rule: "confirmed rows leave the registry", file: "ack/marker.go", found: "P1: ",
-		edits: []edit{{"		a.progress.Confirmed(final)\n", "		_ = final\n"}},
+		rule: "written rows leave the registry", file: "ack/marker.go", found: "P1: ",
+		edits: []edit{{"		a.progress.Written(final)\n", "		_ = final\n"}},
 	},
 	{
 		rule: "a stop flushes the acknowledgements", file: "ack/ack.go", found: "P3: a clean stop|journal: .*still there",

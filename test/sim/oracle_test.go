@@ -57,14 +57,14 @@ func (w *world) checkEnd() {
 			w.violation("budget", "%s has %d retries after %d refusals", id, r.retries, r.refused)
 		}
 	}
-	if w.plan.calm {
-		w.checkCalm()
+	if w.plan.quiet {
+		w.checkQuiet()
 	}
 }
 
-// checkCalm is for runs in which nothing fails: each row is published once, rows of the log within moments and in the order
+// checkQuiet is for runs in which nothing fails: each row is published once, rows of the log within moments and in the order
 // of their commits, delayed ones when they are due. Callers hold mu.
-func (w *world) checkCalm() {
+func (w *world) checkQuiet() {
 	for _, r := range w.lives {
 		if r.refused > w.budget(r)+1 {
 			w.violation("budget", "%s was sent again after %d refusals of %d", name(r.Identity), r.refused, w.budget(r))

@@ -23,7 +23,7 @@ const (
 
 // plan is what a seed decides before the run begins. Times are since its beginning.
 type plan struct {
-	calm     bool // nothing fails
+	quiet    bool // nothing fails
 	logging  logging
 	ownLog   bool // the relay's own updates are in the log too
 	settings app.Settings
@@ -89,7 +89,7 @@ const (
 	rolledBack
 	delayed    // due later
 	heldAtOnce // starts in a state of the application
-	deferred      // in the log, but not as rows: statement, rewritten, oversize, unmapped
+	deferred   // in the log, but not as rows: statement, rewritten, oversize, unmapped
 	xa         // PREPARE in the log, outcome later
 	hidden     // not in the log at all
 	foreign    // no row of ours
@@ -126,7 +126,7 @@ const (
 	doPostpone               // due later
 	doLock                   // holds the lock of a row
 	doMoveTo                 // checkpoint set
-	doNudge                  // an operator's sweep
+	doTrigger                // an operator's sweep
 	doRotate                 // FLUSH LOGS
 	doPurge                  // of what was read
 	doFailover               // to another server with the same history
@@ -136,7 +136,7 @@ const (
 
 func newPlan(seed uint64) *plan {
 	d := newDice(seed, "plan")
-	p := &plan{calm: d.chance(0.25), logging: pick(d, mysqlGTID, mysqlGTID, mysqlFiles, mariaDB), ownLog: d.chance(0.5)}
+	p := &plan{quiet: d.chance(0.25), logging: pick(d, mysqlGTID, mysqlGTID, mysqlFiles, mariaDB), ownLog: d.chance(0.5)}
 	p.work = d.between(2*time.Second, 9*time.Second)
 	p.healed = p.work + 2*time.Second
 	p.invisible = pick(d, 0, 0.1, 0.4)
@@ -145,7 +145,7 @@ func newPlan(seed uint64) *plan {
 	for range d.n(3) {
 		p.operations = append(p.operations, operation{at: d.between(0, p.work), what: doRotate})
 	}
-	if p.calm {
+	if p.quiet {
 		p.lives = []life{{end: endRun}}
 		return p
 	}
@@ -163,7 +163,7 @@ func newPlan(seed uint64) *plan {
 func (p *plan) settle(d *dice) {
 	p.settings = app.Settings{
 		Pipeline: pipeline.Config{
-			MaxInFlight: pick(d, 0, 0, 3, 12), MaxUnconfirmed: pick(d, 0, 0, 6), MaxRetry: d.n(4),
+			MaxInFlight: pick(d, 0, 0, 3, 12), MaxUnwritten: pick(d, 0, 0, 6), MaxRetry: d.n(4),
 			Backoff: outbox.Backoff{Base: d.between(50*time.Millisecond, 500*time.Millisecond), Max: 2 * time.Second},
 		},
 		// Not multiples of each other, so that nothing is due at the same nanosecond.
@@ -210,7 +210,7 @@ func (p *plan) drawTxns(d *dice) {
 		switch {
 		case d.chance(0.2):
 			t.rows = d.in(2, 6)
-		case d.chance(0.0005) && !p.calm:
+		case d.chance(0.0005) && !p.quiet:
 			t.rows = d.in(500, 1100) // more than one statement takes
 		}
 		p.txns = append(p.txns, t)

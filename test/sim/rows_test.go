@@ -114,11 +114,11 @@ func (c rows) write(ctx context.Context, what string, effect func()) error {
 }
 
 // Apply implements ack.Marker.
-func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Unwritable, error) {
+func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
 	if err := c.awaitLocks(ctx, batch); err != nil {
 		return nil, err
 	}
-	var refused []outbox.Unwritable
+	var refused []outbox.WriteError
 	w := c.i.w
 	if len(batch) == 0 || len(batch) > 500 {
 		return nil, fmt.Errorf("a batch of %d rows", len(batch))
@@ -131,9 +131,9 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Un
 			case r == nil:
 				w.violation("P2", "a completion for no committed row: %+v", s.Identity)
 			case r.locked.After(time.Now()) && !r.gone:
-				refused = append(refused, outbox.Unwritable{Completion: s, Locked: true})
+				refused = append(refused, outbox.WriteError{Completion: s, Retryable: true})
 			case s.Action == outbox.ActionMarkSent && r.unwritable && !r.gone:
-				refused = append(refused, outbox.Unwritable{Completion: s, Reason: "a trigger"})
+				refused = append(refused, outbox.WriteError{Completion: s, Reason: "a trigger"})
 			default:
 				changed = w.settle(c.i, r, s) || changed
 			}
@@ -196,7 +196,7 @@ func (w *world) settle(i *incarnation, r *row, s outbox.Completion) (changed boo
 		if !r.poison && r.burnt() <= w.budget(r) {
 			w.violation("budget", "%s FAILED after %d refusals and %d silences of %d", name(r.Identity), r.refused, r.unknown, w.budget(r))
 		}
-	case s.Action == outbox.ActionRelease && r.status == outbox.Sending && r.stamp == s.Claim:
+	case s.Action == outbox.ActionRelease && r.status == outbox.Sending && r.token == s.Claim:
 		r.status = outbox.Pending
 	default:
 		return false
@@ -236,7 +236,7 @@ func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candi
 }
 
 func (w *world) candidate(r *row) outbox.Candidate {
-	s := outbox.Candidate{Identity: r.Identity, Status: r.status, RetryCount: r.retries, Topic: r.topic, Stamp: r.stamp}
+	s := outbox.Candidate{Identity: r.Identity, Status: r.status, RetryCount: r.retries, Topic: r.topic, ClaimToken: r.token}
 	if !r.due.IsZero() {
 		left := time.Until(r.due)
 		s.Waiting = r.status == outbox.Pending && left > 0
@@ -266,7 +266,7 @@ func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.Due
 		switch {
 		case r.status == outbox.Pending && r.due.IsZero() && now.Sub(r.created) >= q.Threshold,
 			r.status == outbox.Pending && !r.due.IsZero() && r.due.Sub(now) <= q.Horizon,
-			r.status == outbox.Sending && (q.ExpiredClaims == 0 || now.Sub(stampTime(r.stamp)) >= q.ExpiredClaims):
+			r.status == outbox.Sending && (q.ExpiredClaims == 0 || now.Sub(tokenTime(r.token)) >= q.ExpiredClaims):
 			list = append(list, r)
 		}
 	}
@@ -303,10 +303,10 @@ func (i *incarnation) sweepBegins(at time.Time, threshold time.Duration) {
 	}
 }
 
-const stampForm = "2006-01-02 15:04:05.000"
+const tokenForm = "2006-01-02 15:04:05.000"
 
-func stampTime(text string) time.Time {
-	t, err := time.Parse(stampForm, text)
+func tokenTime(text string) time.Time {
+	t, err := time.Parse(tokenForm, text)
 	if err != nil {
 		return time.Time{}
 	}
@@ -321,9 +321,9 @@ func number(id string) (n int) {
 }
 
 // Claim implements fallback.Rows.
-func (c rows) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp string, err error) {
+func (c rows) Claim(ctx context.Context, candidates []outbox.Candidate) (token string, err error) {
 	w := c.i.w
-	stamp = time.Now().UTC().Format(stampForm)
+	token = time.Now().UTC().Format(tokenForm)
 	err = c.write(ctx, "claim", func() {
 		changed := false
 		for _, s := range candidates {
@@ -331,21 +331,21 @@ func (c rows) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp s
 			if r == nil || r.gone || r.status != s.Status || r.locked.After(time.Now()) {
 				continue
 			}
-			if r.status == outbox.Pending && time.Until(r.due) <= 50*time.Millisecond || r.status == outbox.Sending && r.stamp == s.Stamp {
-				r.status, r.stamp = outbox.Sending, stamp
+			if r.status == outbox.Pending && time.Until(r.due) <= 50*time.Millisecond || r.status == outbox.Sending && r.token == s.ClaimToken {
+				r.status, r.token = outbox.Sending, token
 				changed = true
-				w.note(c.i.life, "claim", name(r.Identity), stamp, r.retries)
+				w.note(c.i.life, "claim", name(r.Identity), token, r.retries)
 			}
 		}
 		if changed && w.plan.ownLog {
 			w.append(&entry{reason: "relay's claim"})
 		}
 	})
-	return stamp, err
+	return token, err
 }
 
 // ReadBack implements fallback.Rows.
-func (c rows) ReadBack(ctx context.Context, stamp string, ids []outbox.Identity) ([]*outbox.Message, error) {
+func (c rows) ReadBack(ctx context.Context, token string, ids []outbox.Identity) ([]*outbox.Message, error) {
 	if _, err := c.guarded(ctx, "read back"); err != nil {
 		return nil, err
 	}
@@ -354,9 +354,9 @@ func (c rows) ReadBack(ctx context.Context, stamp string, ids []outbox.Identity)
 	defer w.mu.Unlock()
 	var out []*outbox.Message
 	for _, id := range ids {
-		if r := w.byID[id]; r != nil && !r.gone && r.status == outbox.Sending && r.stamp == stamp {
+		if r := w.byID[id]; r != nil && !r.gone && r.status == outbox.Sending && r.token == token {
 			m := r.message()
-			m.Path, m.Claim = outbox.PathSweep, stamp
+			m.Path, m.Claim = outbox.PathSweep, token
 			out = append(out, m)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long, in virtual time, everything may take once nothing fails any more: the longest pauses of the relay
-// are a minute (a parked topic).
+// are a minute (a suspended topic).
 const patience = 3 * time.Minute
 
 // result is what one seed came to.
@@ -218,7 +218,7 @@ func (w *world) command(o operation) {
 		return
 	}
 	n := w.firstLog + int(o.row%uint64(len(w.log)-w.firstLog+1))
-	if o.what == doNudge || n == 0 {
+	if o.what == doTrigger || n == 0 {
 		w.mu.Unlock()
 		_ = i.relay.Sweep() // refused while it starts
 		return

@@ -40,12 +40,12 @@ func (w *world) put(f Fault) {
 	}
 }
 
-// during breaks something for the fault's length and mends it.
+// during breaks something for the fault's length and fixes it.
 func (w *world) during(f Fault) {
 	if w.fake == nil && (f.Kind == StopBroker || f.Kind == FreezeBroker) {
 		w.excuse(nil) // RocketMQ stores what times out, and the relay cannot know
 	}
-	mend := w.breakIt(f.Kind)
+	fix := w.breakIt(f.Kind)
 	if f.Kill {
 		w.pass(f.Length / 2)
 		w.kill()
@@ -53,10 +53,10 @@ func (w *world) during(f Fault) {
 	} else {
 		w.pass(f.Length)
 	}
-	w.must(mend())
+	w.must(fix())
 }
 
-func (w *world) breakIt(kind Kind) (mend func() error) {
+func (w *world) breakIt(kind Kind) (fix func() error) {
 	quietly := func(f func(bool)) func() error {
 		f(true)
 		return func() error { f(false); return nil }

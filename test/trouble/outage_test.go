@@ -89,7 +89,7 @@ func TestB30_StopAtAnyTime(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		trouble func(l *lab, cluster *fakekafka.Cluster)
-		mend    func(*fakekafka.Cluster)
+		fix     func(*fakekafka.Cluster)
 	}{
 		{"Swallowed", func(l *lab, cluster *fakekafka.Cluster) {
 			cluster.Swallow(true)
@@ -119,7 +119,7 @@ func TestB30_StopAtAnyTime(t *testing.T) {
 			l.load.Run(t, 100, 2)
 			c.trouble(l, cluster)
 			l.stopInTime()
-			c.mend(cluster)
+			c.fix(cluster)
 			l.Start(t)
 			account := l.settled()
 			t.Logf("%d messages sent again", account.Duplicates())

@@ -125,9 +125,9 @@ func TestB34_B35_TopicMissingAndMadeAgain(t *testing.T) {
 	}
 	l.load.Run(t, 100, 2)
 	l.waitCount(l.load.Ledger.Len(), "status = 2")
-	l.wait("the topic to be parked", func() bool {
+	l.wait("the topic to be suspended", func() bool {
 		s, err := l.Status()
-		return err == nil && len(s.Sink.ParkedTopics) == 1 && s.Sink.ParkedTopics[0].Topic == "made-later"
+		return err == nil && len(s.Sink.SuspendedTopics) == 1 && s.Sink.SuspendedTopics[0].Topic == "made-later"
 	})
 	testkit.Must(t, cluster.CreateTopic("made-later", 2, nil))
 	l.waitCount(50, "topic = 'made-later' AND status = 2 AND retry_count = 0")

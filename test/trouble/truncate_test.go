@@ -30,7 +30,7 @@ func TestD23_TruncateOfABacklog(t *testing.T) {
 					l.backlog("old", i)
 				}
 				l.wait("the breaker to open", func() bool { return l.breaker() == "open" })
-				l.unlogged("unseen", rows)
+				l.unlogged("missed", rows)
 				if n := l.table.Count(t, "status = 0"); n != 2*rows {
 					t.Fatalf("a backlog of %d rows", n)
 				}
@@ -52,7 +52,7 @@ func TestD23_TruncateOfABacklog(t *testing.T) {
 				l.waitCount(rows+1, "status = 2 AND retry_count = 0")
 				counts := l.byKind()
 				t.Logf("published %v", counts)
-				if counts["new"] != rows || counts["order"] != 2 || counts["unseen"] != 0 || counts["old"] > rows || killed && counts["old"] > 0 {
+				if counts["new"] != rows || counts["order"] != 2 || counts["missed"] != 0 || counts["old"] > rows || killed && counts["old"] > 0 {
 					t.Errorf("published %v, want %d new rows", counts, rows)
 				}
 				if n := l.metrics()["internal_errors_total"]; n != 0 {

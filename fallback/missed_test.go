@@ -9,10 +9,10 @@ import (
 )
 
 // A row that the log never showed is known by exclusion. In each case rows become visible before a regular sweep that finds
-// them; they count as unseen only where nothing else can explain them.
-func TestUnseenRowsAreCountedByExclusion(t *testing.T) {
+// them; they count as missed only where nothing else can explain them.
+func TestMissedInsertsAreCountedByExclusion(t *testing.T) {
 	const long = 3 * time.Minute // beyond threshold, two intervals and lateCommit
-	disturb := func(b *bench) { b.alter(func() { b.unrest++ }) }
+	disturb := func(b *bench) { b.alter(func() { b.activity++ }) }
 	hidden := func(b *bench, rows ...*row) {
 		b.insert(rows...)
 		time.Sleep(31 * time.Second)
@@ -21,7 +21,7 @@ func TestUnseenRowsAreCountedByExclusion(t *testing.T) {
 		then func(*bench)
 		want int
 	}{
-		"calm": {func(b *bench) { hidden(b, old(1), old(2)) }, 2},
+		"quiet": {func(b *bench) { hidden(b, old(1), old(2)) }, 2},
 		"again": {func(b *bench) {
 			hidden(b, old(1))
 			hidden(b, old(2))
@@ -31,16 +31,16 @@ func TestUnseenRowsAreCountedByExclusion(t *testing.T) {
 			r.due = time.Now().Add(-time.Hour)
 			hidden(b, r, old(2))
 		}, 1},
-		"a row that was tried":    {func(b *bench) { hidden(b, &row{id: 1, retries: 1, created: time.Now().Add(-time.Hour)}) }, 0},
-		"a claim that expired":    {func(b *bench) { hidden(b, &row{id: 1, status: outbox.Sending}) }, 0},
-		"found by a nudged sweep": {func(b *bench) { b.insert(old(1)); b.Nudge(); time.Sleep(time.Minute) }, 0},
+		"a row that was tried":       {func(b *bench) { hidden(b, &row{id: 1, retries: 1, created: time.Now().Add(-time.Hour)}) }, 0},
+		"a claim that expired":       {func(b *bench) { hidden(b, &row{id: 1, status: outbox.Sending}) }, 0},
+		"found by a triggered sweep": {func(b *bench) { b.insert(old(1)); b.Trigger(); time.Sleep(time.Minute) }, 0},
 		"something was deferred during the sweep": {func(b *bench) {
 			set(b.world, &b.onClaim, func() error { disturb(b); return nil })
 			hidden(b, old(1))
 		}, 0},
 		"something was deferred lately": {func(b *bench) {
 			disturb(b)
-			b.Nudge()
+			b.Trigger()
 			time.Sleep(time.Minute)
 			hidden(b, old(1))
 		}, 0},
@@ -49,20 +49,20 @@ func TestUnseenRowsAreCountedByExclusion(t *testing.T) {
 			time.Sleep(long)
 			hidden(b, old(1))
 		}, 0},
-		"calm again": {func(b *bench) {
+		"quiet again": {func(b *bench) {
 			disturb(b)
-			b.Nudge()
+			b.Trigger()
 			time.Sleep(long)
 			hidden(b, old(1))
 		}, 1},
-		"rows of a parked topic waited": {func(b *bench) {
-			b.alter(func() { b.parked["missing"] = true })
+		"rows of a suspended topic waited": {func(b *bench) {
+			b.alter(func() { b.suspended["missing"] = true })
 			r := old(1)
 			r.topic = "missing"
 			b.insert(r)
-			b.Nudge()
+			b.Trigger()
 			time.Sleep(long)
-			b.alter(func() { clear(b.parked) })
+			b.alter(func() { clear(b.suspended) })
 			time.Sleep(31 * time.Second)
 		}, 0},
 		"the sweep failed": {func(b *bench) {
@@ -79,8 +79,8 @@ func TestUnseenRowsAreCountedByExclusion(t *testing.T) {
 				time.Sleep(long)
 				c.then(b)
 				synctest.Wait()
-				if got := look(b.world, &b.unseen); got != c.want {
-					t.Errorf("%d rows count as unseen, want %d", got, c.want)
+				if got := look(b.world, &b.missed); got != c.want {
+					t.Errorf("%d rows count as missed, want %d", got, c.want)
 				}
 			})
 		})
@@ -88,7 +88,7 @@ func TestUnseenRowsAreCountedByExclusion(t *testing.T) {
 }
 
 // After a start the rows that an earlier process deferred are there.
-func TestNothingIsUnseenSoonAfterTheStart(t *testing.T) {
+func TestNothingIsMissedSoonAfterTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, newWorld(old(1)))
 		b.Full()
@@ -96,8 +96,8 @@ func TestNothingIsUnseenSoonAfterTheStart(t *testing.T) {
 		b.insert(old(2))
 		time.Sleep(31 * time.Second)
 		want(t, "within the time that a late commit may take", b.got(), 1, 2)
-		if n := look(b.world, &b.unseen); n != 0 {
-			t.Errorf("%d rows count as unseen", n)
+		if n := look(b.world, &b.missed); n != 0 {
+			t.Errorf("%d rows count as missed", n)
 		}
 	})
 }
