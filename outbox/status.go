@@ -58,10 +58,25 @@ func (c Class) String() string {
 	return "unknown"
 }
 
+// Scope says how far an outcome reaches: what else would fare like this message.
+type Scope uint8
+
+const (
+	ScopeMessage   Scope = iota // the message alone
+	ScopePartition              // its broker, partition or queue; others take messages
+	ScopeTopic                  // every message of its topic
+	ScopeCluster                // every message
+)
+
+// String returns the name used in logs and metrics.
+func (s Scope) String() string {
+	return [...]string{"message", "partition", "topic", "cluster"}[s]
+}
+
 // Outcome is three-valued by intent: published (ClassNone), not published (with the class), unknown.
 type Outcome struct {
 	Class    Class
-	Partial  bool   // of ClassOutage: only the message's own broker or partition is away, others take messages
+	Scope    Scope  // how far the outcome reaches; what is not said to reach further is about the message alone
 	Weak     bool   // published, but stored less durably than asked (RocketMQ flush or slave time-outs)
 	BrokerID string // the id the broker gave the message; "" when it gave none
 	Reason   string // for an operator and for fail_reason; never a body or a credential; "" when published

@@ -377,7 +377,7 @@ func TestD16_PartOfTheClusterIsAway(t *testing.T) {
 	run(t, Config{MaxRetry: 1}, func(b *bench) {
 		b.sink.answer = func(m *outbox.Message) outbox.Outcome {
 			if m.Key == "dead" {
-				return outbox.Outcome{Class: outbox.ClassOutage, Partial: true, Reason: "no leader"}
+				return outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopePartition, Reason: "no leader"}
 			}
 			return outbox.Outcome{}
 		}

@@ -70,7 +70,7 @@ func (p *Pipeline) decide(e *entry, r *sink.Result, now time.Time) (outbox.Compl
 		}
 		e.silence = now
 	case outbox.ClassOutage, outbox.ClassService:
-		if r.Partial { // the cluster is there, and whatever waits for it must not wait for this part
+		if r.Scope == outbox.ScopePartition { // the cluster is there, and whatever waits for it must not wait for this part
 			p.brokerAnswered(m.Topic, now, false)
 			return p.deferRow(e, outbox.CauseOutage)
 		}

@@ -45,7 +45,7 @@ func TestActivityEpochTellsWhatIsLeftToTheSweep(t *testing.T) {
 			}
 		}, true},
 		"a row of a broker that is away": {func(b *bench) {
-			b.sink.answer = always(outbox.Outcome{Class: outbox.ClassOutage, Partial: true, Reason: "no leader"})
+			b.sink.answer = always(outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopePartition, Reason: "no leader"})
 			b.offer(row(1))
 		}, true},
 		"refused": {func(b *bench) {

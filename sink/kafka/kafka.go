@@ -118,7 +118,11 @@ func (s *Sink) answered(r *kgo.Record, err error) {
 
 // completion classifies what became of a record.
 func (s *Sink) completion(d *delivery, err error) (o outbox.Outcome) {
-	defer func() { o.Partial = s.places.leave(d, o.Class, time.Now()) }()
+	defer func() {
+		if s.places.leave(d, o.Class, time.Now()) {
+			o.Scope = outbox.ScopePartition
+		}
+	}()
 	switch {
 	case err == nil:
 		return o

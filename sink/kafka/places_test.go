@@ -35,7 +35,7 @@ func TestB13_DeadPartitionFillsNoRoom(t *testing.T) {
 		back := in.have(dead)
 		refused, waiting = len(back), len(dead)-len(back)
 		for _, r := range back {
-			if r.Class != outbox.ClassOutage || !r.Partial {
+			if r.Class != outbox.ClassOutage || r.Scope != outbox.ScopePartition {
 				t.Fatalf("%+v", r.Outcome)
 			}
 		}

@@ -35,7 +35,7 @@ func TestB03_OneBrokerDown(t *testing.T) {
 		send(t, s, messages("orders", "", 50)...).want(outbox.ClassNone)
 		send(t, s, messages("orders", onA, 5)...).want(outbox.ClassNone)
 		for _, r := range send(t, s, messages("orders", onB, 5)...).want(outbox.ClassOutage) {
-			if !r.Partial {
+			if r.Scope != outbox.ScopePartition {
 				t.Fatal("the outage of one broker is told to be one of all")
 			}
 		}
@@ -43,7 +43,7 @@ func TestB03_OneBrokerDown(t *testing.T) {
 	c.brokers["broker-a"].stop()
 	testkit.WaitFor(t, 10*time.Second, "the loss of the other", func() bool {
 		r := send(t, s, message("orders", onA)).wait()[0]
-		return r.Class == outbox.ClassOutage && !r.Partial
+		return r.Class == outbox.ClassOutage && r.Scope != outbox.ScopePartition
 	})
 	c.brokers["broker-a"].start()
 	c.brokers["broker-b"].start()

@@ -78,7 +78,7 @@ func (p *publisher) send(q *queue, batch []item, part []int) {
 		return
 	}
 	if fault := q.broker.away(); fault != nil {
-		p.set(part, outbox.Outcome{Class: outbox.ClassOutage, Partial: p.othersWork(q.broker), Reason: reason("%v", fault)})
+		p.set(part, outbox.Outcome{Class: outbox.ClassOutage, Scope: p.reach(q.broker), Reason: reason("%v", fault)})
 		return
 	}
 	result, err := p.patiently(q, batch, part)
@@ -104,8 +104,19 @@ func (p *publisher) send(q *queue, batch []item, part []int) {
 		return
 	}
 	p.count(v.class, len(part))
-	partial := v.class == outbox.ClassOutage && v.away && p.othersWork(q.broker)
-	p.set(part, outbox.Outcome{Class: v.class, Partial: partial, Reason: reason("%v", err)})
+	scope := outbox.ScopeMessage
+	if v.class == outbox.ClassOutage && v.away {
+		scope = p.reach(q.broker)
+	}
+	p.set(part, outbox.Outcome{Class: v.class, Scope: scope, Reason: reason("%v", err)})
+}
+
+// reach says how far the absence of a broker reaches: to its own queues while others work.
+func (p *publisher) reach(b *broker) outbox.Scope {
+	if p.othersWork(b) {
+		return outbox.ScopePartition
+	}
+	return outbox.ScopeCluster
 }
 
 // A busy broker refuses what waited in its queue for 200 ms, and the library does not know a new topic's broker for a

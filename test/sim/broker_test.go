@@ -110,7 +110,11 @@ func (s *sinkModel) arrive(f *flight) {
 	}
 	healed := at >= w.plan.healed
 	if p, down := covering(w.plan.partition, at); down && hash(f.wire)%3 == 0 {
-		s.answer(f, outbox.Outcome{Class: outbox.ClassOutage, Partial: !p.silent, Reason: "no leader"}, time.Millisecond)
+		o := outbox.Outcome{Class: outbox.ClassOutage, Reason: "no leader"}
+		if !p.silent {
+			o.Scope = outbox.ScopePartition
+		}
+		s.answer(f, o, time.Millisecond)
 		return
 	}
 	if _, gone := covering(w.plan.topic, at); gone && f.row.topic == topicB {

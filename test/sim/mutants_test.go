@@ -52,7 +52,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "an outage burns no budget", file: "pipeline/results.go", found: "budget: ",
-		edits: []edit{{"		if r.Partial {", "		if !r.Partial {\n			return p.refuse(e, s), true\n		}\n		if r.Partial {"}},
+		edits: []edit{{"		if r.Scope == outbox.ScopePartition {", "		if r.Scope != outbox.ScopePartition {\n			return p.refuse(e, s), true\n		}\n		if r.Scope == outbox.ScopePartition {"}},
 	},
 	{
 		rule: "a row gets its own result", file: "pipeline/results.go", found: "P1: .*no copy",
