@@ -187,11 +187,14 @@ func makeLab(t *testing.T, db *testkit.Database) *lab {
 	return l
 }
 
-func (l *lab) load() {
+func (l *lab) load(change ...func(*table.Mapping)) {
 	l.t.Helper()
 	m, err := table.Preset("t_local_message")
 	testkit.Must(l.t, err)
 	m.Schema, m.Name = l.schema, "t_local_message"
+	for _, f := range change {
+		f(&m)
+	}
 	tbl, findings, err := table.Load(context.Background(), l.sql, m)
 	testkit.Must(l.t, err)
 	if tbl == nil {

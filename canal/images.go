@@ -113,6 +113,7 @@ func (m *images) walk(p *plan, data []byte, row *row) (rest []byte, err error) {
 	if in == 0 {
 		return nil, errShort // an image without any column has no length, and no end
 	}
+	row.share(p.shared)
 	return data, err
 }
 
@@ -125,6 +126,16 @@ type row struct {
 func (r *row) null(slot int) {
 	if r != nil && slot >= 0 {
 		r.values[slot] = table.Value{Null: true}
+	}
+}
+
+// share copies the values whose column gives several.
+func (r *row) share(columns []sharedColumn) {
+	if r == nil {
+		return
+	}
+	for _, c := range columns {
+		r.values[c.to] = r.values[c.from]
 	}
 }
 

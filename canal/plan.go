@@ -15,16 +15,19 @@ type plan struct {
 	id      uint64          // the table id it was made for
 	fault   string          // why no row can be mapped; "" when they can
 	columns []column        // empty when not even the lengths of the values are known
-	slots   int             // number of values a row yields
+	shared  []sharedColumn  // values that another value's column gives as well
 	from    outbox.Position // a plan by schema version holds from here on; zero: always
 }
+
+// sharedColumn is a value whose role reads the same column as an earlier one: it is copied from there.
+type sharedColumn struct{ from, to int }
 
 // column is one ordinal of the table.
 type column struct {
 	typ      byte // the real type: ENUM and SET told apart from CHAR
 	meta     uint16
 	width    int // bytes of a fixed-size value; 0 when the size is in the value
-	slot     int // where its text goes; -1: the column is passed over
+	slot     int // where its text goes: the first of the values that it gives; -1: the column is passed over
 	unsigned bool
 	charset  charset
 }
@@ -38,36 +41,46 @@ type columnInfo struct {
 }
 
 // newPlan combines a table map with what is known about its columns. want lists the column names of the values, in their
-// order. A plan with a fault lets every row go.
+// order; a name may be wanted more than once. By a plan with a fault every row is deferred.
 func newPlan(tm *replication.TableMapEvent, infos []columnInfo, want []string) *plan {
-	p := &plan{id: tm.TableID, slots: len(want)}
+	p := &plan{id: tm.TableID}
 	if len(infos) != int(tm.ColumnCount) {
 		p.fault = fmt.Sprintf("%d columns in the log, %d known", tm.ColumnCount, len(infos))
 		return p
 	}
 	p.columns = make([]column, len(infos))
-	missing := len(want)
+	found := 0
 	for i, info := range infos {
 		c := column{typ: realType(tm, i), meta: tm.ColumnMeta[i], unsigned: info.unsigned, charset: info.charset, slot: -1}
 		var known bool
 		if c.width, known = width(c.typ, c.meta); !known {
 			return &plan{id: tm.TableID, fault: fmt.Sprintf("column %s has type %d, whose length is not known", info.name, c.typ)}
 		}
-		for slot, name := range want {
-			if strings.EqualFold(name, info.name) {
-				c.slot = slot
-				missing--
-				if why := c.unreadable(info); why != "" {
-					p.fault = fmt.Sprintf("column %s %s", info.name, why)
-				}
-			}
+		found += p.take(&c, info.name, want)
+		if why := c.unreadable(info); c.slot >= 0 && why != "" {
+			p.fault = fmt.Sprintf("column %s %s", info.name, why)
 		}
 		p.columns[i] = c
 	}
-	if missing > 0 {
-		p.fault = fmt.Sprintf("%d of the mapped columns are not in the table", missing)
+	if found < len(want) {
+		p.fault = fmt.Sprintf("%d of the mapped columns are not in the table", len(want)-found)
 	}
 	return p
+}
+
+// take gives a column to every value that wants it and returns how many do.
+func (p *plan) take(c *column, name string, want []string) (n int) {
+	for value, wanted := range want {
+		if !strings.EqualFold(wanted, name) {
+			continue
+		}
+		if n++; c.slot < 0 {
+			c.slot = value
+		} else {
+			p.shared = append(p.shared, sharedColumn{from: c.slot, to: value})
+		}
+	}
+	return n
 }
 
 // realType undoes the packing of ENUM and SET into CHAR.

@@ -142,8 +142,9 @@ func (c *check) uniqueness(t *Table) {
 	}
 	var names, quoted []string
 	for _, role := range roles {
-		names = append(names, strings.ToLower(t.columns[role].Name))
-		quoted = append(quoted, t.column(role))
+		if name := strings.ToLower(t.columns[role].Name); !slices.Contains(names, name) { // both roles may read one column
+			names, quoted = append(names, name), append(quoted, t.column(role))
+		}
 	}
 	guard := c.index(func(i index) bool {
 		return i.unique && !slices.ContainsFunc(i.columns, func(column string) bool { return !slices.Contains(names, column) })

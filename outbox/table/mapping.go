@@ -121,10 +121,11 @@ func (m Mapping) check() (faults []string) {
 	if m.Columns[MessageID] == "" && (m.Columns[BizType] == "" || m.Columns[Key] == "") {
 		faults = append(faults, "neither message_id nor both of biz_type and key are mapped: a row has no stable message id")
 	}
+	// Any number of roles may read one column. A role that is written would change what the others read.
 	for _, role := range written {
 		for other, name := range m.Columns {
-			if other != role && name != "" && strings.EqualFold(name, m.Columns[role]) {
-				faults = append(faults, fmt.Sprintf("column %s is mapped to %s and to %s, and one of them is written", name, role, other))
+			if other != role && name != "" && strings.EqualFold(name, m.Columns[role]) && (other < role || !slices.Contains(written, other)) {
+				faults = append(faults, fmt.Sprintf("column %s has two roles, %s and %s, and the relay writes %s: it would change the other", name, other, role, role))
 			}
 		}
 	}
