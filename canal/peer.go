@@ -31,11 +31,11 @@ func look(ctx context.Context, db *sql.DB) (peer, error) {
 	if p.end, err = p.info.End(ctx, db); err != nil {
 		return peer{}, err
 	}
-	if p.offset, err = clockOffset(ctx, db); err != nil {
+	if p.offset, err = server.ClockOffset(ctx, db); err != nil {
 		return peer{}, fmt.Errorf("compare clocks: %w", err)
 	}
-	var name, cipher string
-	if err := db.QueryRowContext(ctx, "SHOW SESSION STATUS LIKE 'Ssl_cipher'").Scan(&name, &cipher); err != nil {
+	cipher, err := server.Cipher(ctx, db)
+	if err != nil {
 		return peer{}, fmt.Errorf("ask for the connection's cipher: %w", err)
 	}
 	p.encrypted = cipher != ""
@@ -43,15 +43,6 @@ func look(ctx context.Context, db *sql.DB) (peer, error) {
 }
 
 const lookTimeout = 15 * time.Second
-
-// clockOffset supposes that the server looked at its clock half-way between question and answer.
-func clockOffset(ctx context.Context, db *sql.DB) (time.Duration, error) {
-	var micros int64
-	asked := time.Now()
-	err := db.QueryRowContext(ctx, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)").Scan(&micros)
-	middle := asked.Add(time.Since(asked) / 2)
-	return time.UnixMicro(micros).Sub(middle), err
-}
 
 // readable says whether the log still has what follows pos; "" if so. Where only the server can tell (MariaDB by GTID
 // after a failover), the stream's first answer does.

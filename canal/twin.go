@@ -40,8 +40,8 @@ func (e *sameIDError) Error() string {
 // Unwrap returns the server's answer.
 func (e *sameIDError) Unwrap() error { return e.cause }
 
-func (r *Reader) checkID(ctx context.Context) {
-	other, err := otherReader(ctx, r.db, r.cfg.ServerID, r.name)
+func (r *Reader) checkID(ctx context.Context, info server.Info) {
+	other, err := otherReader(ctx, r.db, info, r.cfg.ServerID, r.name)
 	if err != nil {
 		return // a server that does not answer shows in the stream
 	}
@@ -56,13 +56,13 @@ func (r *Reader) checkID(ctx context.Context) {
 }
 
 // otherReader is the name of the reader that registered under the id after us; "" when it is ours, or nobody's.
-func otherReader(ctx context.Context, db *sql.DB, id uint32, name string) (other string, err error) {
+func otherReader(ctx context.Context, db *sql.DB, info server.Info, id uint32, name string) (other string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	replicas, err := server.Show(ctx, db, "SHOW REPLICAS")
+	replicas, err := info.Replicas(ctx, db)
 	for _, r := range replicas {
-		if r["server_id"] == strconv.FormatUint(uint64(id), 10) && r["host"] != name {
-			other = cmp.Or(r["host"], "without a name") // an ordinary replica without report_host
+		if r.ServerID == strconv.FormatUint(uint64(id), 10) && r.Host != name {
+			other = cmp.Or(r.Host, "without a name") // an ordinary replica without report_host
 		}
 	}
 	return other, err

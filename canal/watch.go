@@ -3,7 +3,6 @@ package canal
 import (
 	"context"
 
-	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
@@ -13,15 +12,14 @@ const lookInterval = 10
 // watch looks at the server now and then while a stream is open: at its clock, which may be set at any time (D13), and, where
 // the list of replicas tells, for a second reader with our server id (A13). The function that it returns ends that.
 func (r *Reader) watch(ctx context.Context, info server.Info) (stop func()) {
-	listsReplicas := info.Flavor == outbox.MySQL && info.AtLeast(8, 0, 22) // SHOW REPLICAS
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for pause(ctx, lookInterval*r.cfg.Heartbeat); ctx.Err() == nil; pause(ctx, lookInterval*r.cfg.Heartbeat) {
 			r.compareClocks(ctx)
-			if listsReplicas {
-				r.checkID(ctx)
+			if info.ListsReplicas() {
+				r.checkID(ctx, info)
 			}
 		}
 	}()
@@ -34,7 +32,7 @@ func (r *Reader) watch(ctx context.Context, info server.Info) (stop func()) {
 func (r *Reader) compareClocks(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	if offset, err := clockOffset(ctx, r.db); err == nil { // a server that does not answer shows in the stream
+	if offset, err := server.ClockOffset(ctx, r.db); err == nil { // a server that does not answer shows in the stream
 		r.gauge.compared(offset)
 	}
 }

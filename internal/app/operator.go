@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/admin"
@@ -165,7 +164,7 @@ func (o *Operator) direction(now server.Info, from, to outbox.Position) (order i
 // comparable leaves of two positions what can be compared. Files and offsets of two servers do not compare, whatever their
 // names say, and GTIDs only where the one has the other's history: MariaDB numbers the domain 0 everywhere.
 func (o *Operator) comparable(now server.Info, from, to outbox.Position) (outbox.Position, outbox.Position, bool) {
-	if recorded, ok := o.state.Source(); ok && !sameServer(recorded, now.ID) {
+	if recorded, ok := o.state.Source(); ok && !recorded.Same(now.ID) {
 		if relation, _ := server.CheckIdentity(recorded, from, now, outbox.Position{}); relation == server.Foreign {
 			return from, to, false
 		}
@@ -198,7 +197,7 @@ func direction(flavor outbox.Flavor, from, to outbox.Position) (order int, known
 func (o *Operator) notes(ctx context.Context, info server.Info, from, to outbox.Position) []string {
 	notes := []string{}
 	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
-	if recorded, ok := o.state.Source(); ok && !sameServer(recorded, info.ID) {
+	if recorded, ok := o.state.Source(); ok && !recorded.Same(info.ID) {
 		add("the checkpoint was of %s; from now on it is of %s", recorded, info.ID)
 	}
 	switch order, known := o.direction(info, from, to); {
@@ -239,8 +238,4 @@ func (o *Operator) recordSkip(now server.Info, from, to outbox.Position) error {
 		return fmt.Errorf("record the skipped part: %w", err)
 	}
 	return nil
-}
-
-func sameServer(a, b server.ID) bool {
-	return a.Flavor == b.Flavor && strings.EqualFold(a.UUID, b.UUID) && (a.UUID != "" || a.ServerID == b.ServerID)
 }

@@ -167,7 +167,7 @@ func (r *Relay) Guard(_ context.Context, id server.ID) error {
 	switch accepted := r.identity.accepted; {
 	case accepted == server.ID{}:
 		return nil // only set-up reads happen before start has looked
-	case accepted.Flavor == id.Flavor && accepted.UUID == id.UUID && (id.UUID != "" || accepted.ServerID == id.ServerID):
+	case accepted.Same(id):
 		return nil
 	default:
 		r.lookAnew()

@@ -113,32 +113,3 @@ func Files(ctx context.Context, db *sql.DB) (files []File, err error) {
 	}
 	return files, nil
 }
-
-// Show reads a SHOW or EXPLAIN statement whose columns vary with the version: each row by lower-case column name, NULL as "".
-func Show(ctx context.Context, db *sql.DB, statement string, args ...any) ([]map[string]string, error) {
-	rows, err := db.QueryContext(ctx, statement, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	names, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	var out []map[string]string
-	for rows.Next() {
-		values, into := make([]sql.NullString, len(names)), make([]any, len(names))
-		for k := range values {
-			into[k] = &values[k]
-		}
-		if err := rows.Scan(into...); err != nil {
-			return nil, err
-		}
-		row := map[string]string{}
-		for k, name := range names {
-			row[strings.ToLower(name)] = values[k].String
-		}
-		out = append(out, row)
-	}
-	return out, rows.Err()
-}

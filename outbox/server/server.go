@@ -5,11 +5,20 @@
 // no goroutine beyond those of database/sql.
 package server
 
-import "github.com/canal-outbox/canal-outbox/outbox"
+import (
+	"strings"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
 
 // ID is who a server is, as recorded beside the checkpoint.
 type ID struct {
 	Flavor   outbox.Flavor `json:"flavor"`
 	UUID     string        `json:"uuid"`      // MySQL: @@server_uuid, lower case; MariaDB: "" (it has none that lasts)
 	ServerID uint32        `json:"server_id"` // @@server_id
+}
+
+// Same tells whether two IDs are of one server, as far as IDs can: MariaDB has nothing but the server_id.
+func (id ID) Same(other ID) bool {
+	return id.Flavor == other.Flavor && strings.EqualFold(id.UUID, other.UUID) && (id.UUID != "" || id.ServerID == other.ServerID)
 }

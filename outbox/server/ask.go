@@ -1,0 +1,95 @@
+package server
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Querier is a pool, or one connection of it.
+type Querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Show reads a SHOW or EXPLAIN statement whose columns vary with the version: each row by lower-case column name, NULL as "".
+func Show(ctx context.Context, db Querier, statement string, args ...any) ([]map[string]string, error) {
+	rows, err := db.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	var out []map[string]string
+	for rows.Next() {
+		values, into := make([]sql.NullString, len(names)), make([]any, len(names))
+		for k := range values {
+			into[k] = &values[k]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		row := map[string]string{}
+		for k, name := range names {
+			row[strings.ToLower(name)] = values[k].String
+		}
+		out = append(out, row)
+	}
+	return out, rows.Err()
+}
+
+// ClockOffset is the server's clock minus ours, as if the server looked at its clock half-way between question and answer.
+func ClockOffset(ctx context.Context, db Querier) (time.Duration, error) {
+	var micros int64
+	asked := time.Now()
+	err := db.QueryRowContext(ctx, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)").Scan(&micros)
+	middle := asked.Add(time.Since(asked) / 2)
+	return time.UnixMicro(micros).Sub(middle), err
+}
+
+// Cipher is what encrypts the connection; "" when it is in clear.
+func Cipher(ctx context.Context, db Querier) (cipher string, err error) {
+	var name string
+	err = db.QueryRowContext(ctx, "SHOW SESSION STATUS LIKE 'Ssl_cipher'").Scan(&name, &cipher)
+	return cipher, err
+}
+
+// Replica is one line of the server's list of replicas.
+type Replica struct {
+	ServerID string // its server_id
+	Host     string // the name that it gave itself; "" when it gave none
+}
+
+// ListsReplicas tells whether Replicas needs no more than the privileges of the reader.
+func (i Info) ListsReplicas() bool { return i.Flavor == outbox.MySQL && i.AtLeast(8, 0, 22) }
+
+// Replicas lists the connected replicas, readers of their kind among them. It needs REPLICATION SLAVE on MySQL, and
+// REPLICATION MASTER ADMIN on MariaDB.
+func (i Info) Replicas(ctx context.Context, db Querier) ([]Replica, error) {
+	statement := "SHOW SLAVE HOSTS"
+	if i.ListsReplicas() {
+		statement = "SHOW REPLICAS"
+	}
+	rows, err := Show(ctx, db, statement)
+	if err != nil {
+		return nil, fmt.Errorf("list the replicas: %w", err)
+	}
+	var all []Replica
+	for _, row := range rows {
+		all = append(all, Replica{ServerID: row["server_id"], Host: row["host"]})
+	}
+	return all, nil
+}
+
+// QuoteName writes an identifier for a statement.
+func QuoteName(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+
+// quoteText writes a string for a statement.
+func quoteText(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

@@ -1,0 +1,93 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// presence is one of the account's, closed at the end of the test.
+func presence(t *testing.T, cfg Config, tables ...string) *Presence {
+	t.Helper()
+	p, err := NewPresence(cfg, tables)
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, p.Close()) })
+	return p
+}
+
+func look(t *testing.T, p *Presence) []OtherRelay {
+	t.Helper()
+	others, err := p.Look(context.Background())
+	testkit.Must(t, err)
+	return others
+}
+
+// Two relays of one table see each other, whoever came first; relays of other tables are not their business. An account
+// without any privilege can do it.
+func TestRelaysOfOneTableSeeEachOther(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testkit.Database) {
+		ctx := context.Background()
+		schema := d.CreateSchema(t)
+		testkit.Must(t, d.CreateUser(ctx, "present_"+schema, "secret"))
+		t.Cleanup(func() { testkit.Exec(t, d.Root(), "DROP USER present_"+schema) })
+		cfg := Config{Address: d.Addr(), User: "present_" + schema, Password: "secret"}
+		shared, own := schema+".shared", schema+"."+strings.Repeat("long", 16)
+		first, second := presence(t, cfg, own, shared), presence(t, cfg, shared)
+		for range 2 {
+			if others := look(t, first); others != nil {
+				t.Fatalf("the only relay sees %v", others)
+			}
+		}
+		if others := look(t, second); len(others) != 1 || others[0].Table != shared || !strings.HasPrefix(others[0].From, "127.0.0.1:") {
+			t.Errorf("the second relay sees %v", others)
+		}
+		if others := look(t, first); len(others) != 1 || others[0].Table != shared || others[0].From == "" {
+			t.Errorf("the first relay sees %v", others)
+		}
+		third := presence(t, cfg, shared)
+		if others := look(t, third); len(others) != 2 {
+			t.Errorf("the third relay sees %v", others)
+		}
+
+		db := open(t, cfg, nil, Session{})
+		others, err := OtherRelays(ctx, db, []string{shared, own, schema + ".nobodys"})
+		if err != nil || len(others) != 3 || others[0].Table != shared || others[2].Table != own {
+			t.Errorf("from outside: %v, %v", others, err)
+		}
+
+		testkit.Must(t, first.Close())
+		testkit.WaitFor(t, 30*time.Second, "the third relay to get the place of the first", func() bool { return len(look(t, third)) == 1 })
+		if others := look(t, second); len(others) != 1 {
+			t.Errorf("the second relay sees %v", others)
+		}
+	})
+}
+
+// A connection that was killed gives up its locks; the next look takes them again.
+func TestAPresenceConnectsAgain(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testkit.Database) {
+		table := d.CreateSchema(t) + ".a"
+		p := presence(t, root(d), table)
+		look(t, p)
+		holders, err := lockHolders(context.Background(), d.Root(), table)
+		testkit.Must(t, err)
+		testkit.Exec(t, d.Root(), fmt.Sprintf("KILL %d", holders[0]))
+		testkit.WaitFor(t, 30*time.Second, "the lock to be taken again", func() bool {
+			if _, err := p.Look(context.Background()); err != nil {
+				return false
+			}
+			now, err := lockHolders(context.Background(), d.Root(), table)
+			testkit.Must(t, err)
+			return now[0] != 0 && now[0] != holders[0] && now[1] == 0
+		})
+		var seconds int
+		testkit.Must(t, p.conn.QueryRowContext(context.Background(), "SELECT @@SESSION.wait_timeout").Scan(&seconds))
+		if seconds != presenceTimeout {
+			t.Errorf("the server would keep the locks of a dead machine for %d s", seconds)
+		}
+	})
+}
