@@ -135,12 +135,8 @@ func (s *Store) ahead(p outbox.Position) bool {
 	if p.GTIDs == at.GTIDs || p.GTIDs == "" || at.GTIDs == "" || further && !s.place.crossed {
 		return further
 	}
-	had, err1 := outbox.ParseGTIDSet(s.place.source.Flavor, at.GTIDs)
-	has, err2 := outbox.ParseGTIDSet(s.place.source.Flavor, p.GTIDs)
-	if err1 != nil || err2 != nil {
-		return further
-	}
-	return has.Contains(had) && !had.Contains(has)
+	order, known := outbox.CompareGTIDs(s.place.source.Flavor, p.GTIDs, at.GTIDs)
+	return known && order > 0
 }
 
 // Journal returns the rows that the broker has taken and MySQL has not written, in no particular order.

@@ -54,6 +54,26 @@ func (s *GTIDSet) Contains(t *GTIDSet) bool {
 	return true
 }
 
+// CompareGTIDs orders two GTID sets of one server's history, in its text form: -1 when a lacks transactions of b, 1 when it
+// is the other way around, 0 when they are equal. known is false where each has what the other lacks, where one is empty,
+// and where a text is no set.
+func CompareGTIDs(flavor Flavor, a, b string) (order int, known bool) {
+	one, err1 := ParseGTIDSet(flavor, a)
+	two, err2 := ParseGTIDSet(flavor, b)
+	if err1 != nil || err2 != nil || a == "" || b == "" {
+		return 0, false
+	}
+	switch over, under := one.Contains(two), two.Contains(one); {
+	case over && under:
+		return 0, true
+	case over:
+		return 1, true
+	case under:
+		return -1, true
+	}
+	return 0, false
+}
+
 // Has reports whether the one transaction is in the set.
 func (s *GTIDSet) Has(g GTID) bool {
 	src := s.sources[g.Source]

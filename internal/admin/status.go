@@ -34,6 +34,7 @@ type SourceStatus struct {
 	Server  string `json:"server"`       // flavour, version and identity; "" before the first connection
 	State   string `json:"reader_state"` // connected, connecting, waiting (to connect again), refused, stopped
 	Error   string `json:"error"`        // of the last attempt; "" while connected
+	Warning string `json:"warning"`      // what is wrong though the binlog is being read, and what to do; "" when nothing is known
 	// LagSeconds is how old the log is that is being read: 0 when all was read, growing while the server is away.
 	LagSeconds *float64 `json:"lag_seconds"`
 	// BehindBytes is how much log the server has beyond the read position, in the same file sequence.

@@ -17,6 +17,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/fallback"
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -45,7 +46,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger)
 	sampled := make(chan struct{})
 	go func() {
 		defer close(sampled)
-		d.samples.run(sampling)
+		d.samples.Run(sampling)
 	}()
 	err = d.relay.Run(ctx)
 	stopSampling()
@@ -65,7 +66,7 @@ type daemon struct {
 	plain   *sql.DB // unguarded: for asking who the server is
 	guarded *sql.DB // for the tables
 	rows    *table.Store
-	samples *sampler
+	samples *operator.Sampler
 	sink    sink.Sink
 	relay   *Relay
 	reader  *canal.Reader
@@ -154,7 +155,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	}
 	d.rows = table.New(d.guarded, tables)
 	d.rows.OnUnreadable(func(s outbox.Completion) { d.relay.pipeline.Unreadable(s) })
-	d.samples = newSampler(d.rows, d.registry, d.log)
+	d.samples = operator.NewSampler(d.rows.Counts, d.registry, d.log)
 	recorded := func() (server.ID, outbox.Position) {
 		id, _ := d.state.Source()
 		at, _ := d.state.Checkpoint()

@@ -7,18 +7,22 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// Offline is the Operator of a state directory that no daemon uses.
+// Offline is the operator's access to a state directory that no daemon uses.
 type Offline struct {
-	Operator
-	db *sql.DB
+	operator.Operator
+	state *checkpoint.Store
+	db    *sql.DB
 }
 
 // OpenOffline opens the store of a configuration and a pool to its server, which is dialled when it is needed. It is
@@ -41,7 +45,10 @@ func OpenOffline(cfg *config.Config) (*Offline, error) {
 	move := func(_ context.Context, id server.ID, to outbox.Position, reason string) error {
 		return state.Anchor(id, to, reason)
 	}
-	return &Offline{Operator: Operator{state: state, ask: &asker{db: db}, move: move, count: countOnce(db, cfg.Tables)}, db: db}, nil
+	return &Offline{
+		Operator: operator.Operator{State: operatorState{state}, Ask: &asker{db: db}, Move: move, Count: countOnce(db, cfg.Tables)},
+		state:    state, db: db,
+	}, nil
 }
 
 // Close releases the directory.
@@ -84,6 +91,9 @@ func (a *asker) HasFile(ctx context.Context, p outbox.Position) (bool, error) {
 	return info.HasFile(ctx, a.db, p)
 }
 
+// Files lists the files of the server's log.
+func (a *asker) Files(ctx context.Context) ([]server.File, error) { return server.Files(ctx, a.db) }
+
 // OpenDatabase opens a pool to the configured server for commands that work on it once. Nothing is dialled before its
 // first use.
 func OpenDatabase(cfg *config.Config) (*sql.DB, error) {
@@ -92,4 +102,48 @@ func OpenDatabase(cfg *config.Config) (*sql.DB, error) {
 		return nil, err
 	}
 	return server.Open(source, nil, server.Session{MaxConns: 1})
+}
+
+// countOnce binds the tables of a configuration and counts their rows, for a command that has no daemon.
+func countOnce(db *sql.DB, tables []config.Table) func(context.Context) ([]table.Counts, error) {
+	return func(ctx context.Context) ([]table.Counts, error) {
+		maps, err := mappings(tables)
+		if err != nil {
+			return nil, err
+		}
+		var bound []*table.Table
+		for _, m := range maps {
+			t, findings, err := table.Load(ctx, db, m)
+			if err != nil {
+				return nil, err
+			}
+			if t == nil {
+				fault := findings[slices.IndexFunc(findings, func(f server.Finding) bool { return f.Severity == server.Fault })]
+				return nil, fmt.Errorf("%s: %s; see canal-outbox doctor", fault.Subject, fault.What)
+			}
+			bound = append(bound, t)
+		}
+		return table.New(db, bound).Counts(ctx)
+	}
+}
+
+// operatorState is the store with its entries in the operator's form.
+type operatorState struct{ *checkpoint.Store }
+
+// History implements operator.State.
+func (s operatorState) History() (out []admin.HistoryEntry, err error) {
+	entries, err := s.Store.History()
+	for _, e := range entries {
+		out = append(out, admin.HistoryEntry{Number: e.Number, At: e.At, Position: e.Position, Source: e.Source.String(), Reason: e.Reason})
+	}
+	return out, err
+}
+
+// AckGap implements operator.State.
+func (s operatorState) AckGap(id uint64) (known bool, err error) {
+	err = s.Store.AckGap(id)
+	if errors.Is(err, checkpoint.ErrUnknownEntry) {
+		return false, nil
+	}
+	return true, err
 }

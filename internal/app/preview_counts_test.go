@@ -11,6 +11,19 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
+// says compares the distance and looks for the words.
+func says(t *testing.T, p admin.Preview, bytes *int64, words ...string) {
+	t.Helper()
+	if (p.Bytes == nil) != (bytes == nil) || bytes != nil && *p.Bytes != *bytes {
+		t.Errorf("bytes: got %+v", p)
+	}
+	for _, word := range words {
+		if text := strings.Join(p.Notes, "\n") + "\n"; !strings.Contains(text, word) {
+			t.Errorf("%q is not in\n%s", word, text)
+		}
+	}
+}
+
 // What a preview counts: the way in the log, and the rows that wait.
 func TestPreviewCounts(t *testing.T) {
 	for _, flavor := range testkit.Flavors() {

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
@@ -15,7 +16,7 @@ import (
 // waiting is the daemon as the admin API sees it while a start waits for the database: alive, ready as far as it is up to
 // it, and with a state that can be looked at. An orchestrator that found nobody listening would end the process again and again.
 type waiting struct {
-	Operator
+	operator.Operator
 	d *daemon
 	// reader stands in for the reader's own series until there is a reader: the alert on it must not go blind.
 	reader prometheus.Gauge
@@ -35,7 +36,7 @@ func (d *daemon) wait(err error) error {
 	}
 	nowhere := func(context.Context, server.ID, outbox.Position, string) error { return errNotRunning }
 	d.waiting = &waiting{
-		Operator: Operator{state: d.state, ask: &asker{db: d.plain}, move: nowhere}, d: d,
+		Operator: operator.Operator{State: operatorState{d.state}, Ask: &asker{db: d.plain}, Move: nowhere}, d: d,
 		reader: prometheus.NewGauge(prometheus.GaugeOpts{Name: "canal_outbox_reader_connected", Help: "1 while a binlog stream is open."}),
 	}
 	d.waiting.because(err)
@@ -66,14 +67,8 @@ func (w *waiting) Sweep(context.Context) error { return errNotRunning }
 
 // Status shows what is known without the database.
 func (w *waiting) Status(context.Context) admin.Status {
-	now, cfg := time.Now(), w.d.cfg
-	st := admin.Status{
-		Version: w.d.opts.Version, StartedAt: w.d.started, UptimeSeconds: now.Sub(w.d.started).Seconds(),
-		State: "degraded", Problems: []string{"waiting for the database: " + w.reason()}, Tables: []admin.TableStatus{},
-	}
-	st.Source.Address, st.Source.State, st.Source.Error = cfg.Source.Address, "waiting", w.reason()
-	st.Sink.Kind, st.Sink.Breaker, st.Sink.SuspendedTopics = sinkKind(cfg), "closed", []admin.SuspendedTopic{}
-	st.InFlight.MaxMessages, st.InFlight.MaxBytes = cfg.Pipeline.MaxInFlight, int64(cfg.Pipeline.MaxInFlightBytes)
-	(&service{d: w.d}).stateDirectory(&st, now)
+	st := w.d.status(time.Now())
+	operator.Judge(&st, nil, "waiting for the database: "+w.reason())
+	st.Source.State, st.Source.Error = "waiting", w.reason()
 	return st
 }

@@ -35,10 +35,7 @@ func CheckIdentity(recorded ID, checkpoint outbox.Position, now Info, end outbox
 	if recorded.Flavor != now.Flavor {
 		return Foreign, fmt.Sprintf("the checkpoint is of a %s server, this is %s", recorded.Flavor, now.Flavor)
 	}
-	same := recorded.UUID == now.UUID
-	if now.Flavor == outbox.MariaDB {
-		same = recorded.ServerID == now.ServerID
-	}
+	same := recorded.Same(now.ID)
 	if checkpoint.GTIDs != "" && now.Executed != "" {
 		missing, err := missingTransactions(now.Flavor, checkpoint.GTIDs, now.Executed)
 		switch {

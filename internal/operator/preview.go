@@ -1,14 +1,12 @@
-package app
+package operator
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
-	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -16,9 +14,6 @@ import (
 
 // countPatience bounds the counting of rows for a preview; without it the preview says that they are not known.
 const countPatience = 3 * time.Second
-
-// counter counts the rows of the mapped tables by status.
-type counter func(ctx context.Context) ([]table.Counts, error)
 
 // preview says what a move would do.
 func (o *Operator) preview(ctx context.Context, info server.Info, from, to outbox.Position) admin.Preview {
@@ -29,12 +24,12 @@ func (o *Operator) preview(ctx context.Context, info server.Info, from, to outbo
 		note, p.Bytes = o.distance(ctx, from, to, order)
 		p.Notes = slices.Insert(p.Notes, 0, note)
 	}
-	if o.count == nil {
+	if o.Count == nil {
 		return p
 	}
 	ctx, cancel := context.WithTimeout(ctx, countPatience)
 	defer cancel()
-	counts, err := o.count(ctx)
+	counts, err := o.Count(ctx)
 	if err != nil {
 		p.Notes = append(p.Notes, fmt.Sprintf("how many rows wait could not be counted: %v", err))
 		return p
@@ -69,7 +64,7 @@ func (o *Operator) distance(ctx context.Context, from, to outbox.Position, order
 	if from.File == "" || to.File == "" {
 		return unknown("a GTID set does not tell")
 	}
-	files, err := o.ask.Files(ctx)
+	files, err := o.Ask.Files(ctx)
 	if err != nil {
 		return unknown(err.Error())
 	}
@@ -91,28 +86,58 @@ func (o *Operator) distance(ctx context.Context, from, to outbox.Position, order
 	return note, &n
 }
 
-// Files lists the files of the server's log.
-func (a *asker) Files(ctx context.Context) ([]server.File, error) { return server.Files(ctx, a.db) }
-
-// countOnce binds the tables of a configuration and counts their rows, for a command that has no daemon.
-func countOnce(db *sql.DB, tables []config.Table) counter {
-	return func(ctx context.Context) ([]table.Counts, error) {
-		maps, err := mappings(tables)
-		if err != nil {
-			return nil, err
-		}
-		var bound []*table.Table
-		for _, m := range maps {
-			t, findings, err := table.Load(ctx, db, m)
-			if err != nil {
-				return nil, err
-			}
-			if t == nil {
-				fault := findings[slices.IndexFunc(findings, func(f server.Finding) bool { return f.Severity == server.Fault })]
-				return nil, fmt.Errorf("%s: %s; see canal-outbox doctor", fault.Subject, fault.What)
-			}
-			bound = append(bound, t)
-		}
-		return table.New(db, bound).Counts(ctx)
+// direction compares the checkpoint with a target.
+func (o *Operator) direction(now server.Info, from, to outbox.Position) (order int, known bool) {
+	from, to, known = o.comparable(now, from, to)
+	if !known {
+		return 0, false
 	}
+	if from.File != "" && to.File != "" {
+		return to.Compare(from), true
+	}
+	return outbox.CompareGTIDs(now.Flavor, to.GTIDs, from.GTIDs)
+}
+
+// comparable leaves of two positions what can be compared. Files and offsets of two servers do not compare, whatever their
+// names say, and GTIDs only where the one has the other's history: MariaDB numbers the domain 0 everywhere.
+func (o *Operator) comparable(now server.Info, from, to outbox.Position) (outbox.Position, outbox.Position, bool) {
+	if recorded, ok := o.State.Source(); ok && !recorded.Same(now.ID) {
+		if relation, _ := server.CheckIdentity(recorded, from, now, outbox.Position{}); relation == server.Foreign {
+			return from, to, false
+		}
+		from.File, to.File = "", ""
+	}
+	return from, to, true
+}
+
+// notes say what follows from a move.
+func (o *Operator) notes(ctx context.Context, info server.Info, from, to outbox.Position) []string {
+	notes := []string{}
+	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	if recorded, ok := o.State.Source(); ok && !recorded.Same(info.ID) {
+		add("the checkpoint was of %s; from now on it is of %s", recorded, info.ID)
+	}
+	switch order, known := o.direction(info, from, to); {
+	case from.IsZero():
+		add("there is no checkpoint yet: reading starts at the new position")
+	case !known:
+		add("the two positions do not compare: a full sweep publishes every row that is still PENDING, whatever the log shows from the new one on")
+		add("this is recorded as a gap")
+	case order > 0:
+		add("what lies between is not read: a full sweep publishes the rows in it that are still PENDING, without the order of the log")
+		add("the skipped part is recorded as a gap")
+	case order < 0:
+		add("what lies between is read again: each row is looked up in its table, PENDING ones are published, all others are passed over")
+	default:
+		add("the position does not change")
+	}
+	if to.File == "" {
+		return notes
+	}
+	if has, err := o.Ask.HasFile(ctx, to); err != nil {
+		add("whether the server still has the position could not be asked: %v", err)
+	} else if !has {
+		add("the server does not have this position any more: the reader will record a gap and a full sweep stands in")
+	}
+	return notes
 }

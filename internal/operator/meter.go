@@ -1,4 +1,4 @@
-package app
+package operator
 
 import (
 	"math"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
 )
 
 // window is the time over which rates and percentiles are shown.
@@ -23,21 +25,39 @@ type reading struct {
 	count     uint64
 }
 
-// meter makes rates of the metrics: each look is compared with the oldest one of the last seconds, the first with the
+// Meter makes rates of the metrics: each look is compared with the oldest one of the last seconds, the first with the
 // start. So it costs nothing while nobody looks.
-type meter struct {
+type Meter struct {
 	gatherer prometheus.Gatherer
 
 	mu   sync.Mutex
 	past []reading
 }
 
-func newMeter(g prometheus.Gatherer, start time.Time) *meter {
-	return &meter{gatherer: g, past: []reading{{at: start}}}
+// NewMeter returns a meter of the metrics of a process that began at start.
+func NewMeter(g prometheus.Gatherer, start time.Time) *Meter {
+	return &Meter{gatherer: g, past: []reading{{at: start}}}
+}
+
+// Throughput returns the totals, and the speed since the oldest look of the last seconds.
+func (m *Meter) Throughput(now time.Time) (t admin.ThroughputStatus, err error) {
+	current, before, err := m.look(now)
+	if err != nil {
+		return t, err
+	}
+	t.Published, t.Retried, t.Failed, t.Deferred = current.published, current.retried, current.failed, current.deferred
+	if span := now.Sub(before.at).Seconds(); span > 0 {
+		t.Rate = float64(current.published-before.published) / span
+	}
+	if p50, ok := quantile(.5, current, before); ok {
+		p99, _ := quantile(.99, current, before)
+		t.LatencyP50, t.LatencyP99 = &p50, &p99
+	}
+	return t, nil
 }
 
 // look reads the metrics and returns them with those to compare with.
-func (m *meter) look(now time.Time) (current, before reading, err error) {
+func (m *Meter) look(now time.Time) (current, before reading, err error) {
 	families, err := m.gatherer.Gather()
 	if err != nil {
 		return reading{}, reading{}, err

@@ -1,4 +1,4 @@
-package app
+package operator
 
 import (
 	"context"
@@ -8,15 +8,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 // sampleEvery is how often rows are counted by status; a count that takes long is repeated more slowly.
 const sampleEvery = 10 * time.Second
 
-// sampler counts the rows of the tables now and then, by the status index, for metrics and status.
-type sampler struct {
-	rows   *table.Store
+// Sampler counts the rows of the tables now and then, by the status index, for metrics and status.
+type Sampler struct {
+	count  func(context.Context) ([]table.Counts, error)
 	log    *zap.Logger
 	states *prometheus.GaugeVec
 	oldest *prometheus.GaugeVec
@@ -26,9 +27,10 @@ type sampler struct {
 	at   time.Time
 }
 
-func newSampler(rows *table.Store, reg prometheus.Registerer, log *zap.Logger) *sampler {
-	s := &sampler{
-		rows: rows, log: log,
+// NewSampler returns a sampler that has counted nothing yet; count is asked again and again by Run.
+func NewSampler(count func(context.Context) ([]table.Counts, error), reg prometheus.Registerer, log *zap.Logger) *Sampler {
+	s := &Sampler{
+		count: count, log: log,
 		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "canal_outbox_rows", Help: "Rows by status, sampled; sent and held ones up to a limit where counting them would be dear.",
 		}, []string{"table", "status"}),
@@ -40,8 +42,8 @@ func newSampler(rows *table.Store, reg prometheus.Registerer, log *zap.Logger) *
 	return s
 }
 
-// run samples until the context ends.
-func (s *sampler) run(ctx context.Context) {
+// Run samples until the context ends.
+func (s *Sampler) Run(ctx context.Context) {
 	failed := false
 	for wait := time.Second; ; {
 		select {
@@ -50,7 +52,7 @@ func (s *sampler) run(ctx context.Context) {
 		case <-time.After(wait):
 		}
 		began := time.Now()
-		counts, err := s.rows.Counts(ctx)
+		counts, err := s.count(ctx)
 		wait = max(sampleEvery, 50*time.Since(began)) // at most 2 % of one connection
 		if err != nil {
 			if !failed && ctx.Err() == nil {
@@ -64,7 +66,7 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-func (s *sampler) take(counts []table.Counts) {
+func (s *Sampler) take(counts []table.Counts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.at = counts, time.Now()
@@ -76,9 +78,21 @@ func (s *sampler) take(counts []table.Counts) {
 	}
 }
 
-// sample returns the last counts and when they were taken; zero before the first.
-func (s *sampler) sample() ([]table.Counts, time.Time) {
+// Tables returns the last counts; nothing before the first.
+func (s *Sampler) Tables() []admin.TableStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last, s.at
+	at, tables := s.at, []admin.TableStatus{}
+	for _, c := range s.last {
+		t := admin.TableStatus{Name: c.Table, Rows: map[string]int64{}, SampledAt: &at}
+		for status, n := range c.Rows {
+			t.Rows[status.String()] = n
+		}
+		if c.OldestPending > 0 {
+			age := c.OldestPending.Seconds()
+			t.OldestPendingSeconds = &age
+		}
+		tables = append(tables, t)
+	}
+	return tables
 }

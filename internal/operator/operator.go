@@ -1,0 +1,85 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// Operator is what the commands do to the state, in the daemon and without one: the part of admin.Service that needs
+// nothing but the store and a way to ask the server.
+type Operator struct {
+	State State
+	Ask   Server
+	// Move goes to the position: through the running reader, or in the store alone.
+	Move func(ctx context.Context, id server.ID, to outbox.Position, reason string) error
+	// Count counts the rows of the mapped tables for the preview; nil where the tables cannot be asked.
+	Count func(ctx context.Context) ([]table.Counts, error)
+}
+
+// State is the store as an operator sees it.
+type State interface {
+	// Checkpoint and Source return false before the first start.
+	Checkpoint() (outbox.Position, bool)
+	Source() (server.ID, bool)
+	// Journal returns the sent rows whose status the table does not have yet.
+	Journal() ([]outbox.Completion, error)
+	// History returns the checkpoints of the past, newest first.
+	History() ([]admin.HistoryEntry, error)
+	Gaps() ([]outbox.Gap, error)
+	// AddGap records a gap and returns its number.
+	AddGap(outbox.Gap) (uint64, error)
+	// AckGap marks a gap as seen; known is false when there is none of that number.
+	AckGap(id uint64) (known bool, err error)
+}
+
+// Server is what a target is compared with.
+type Server interface {
+	// Look says who answers and where its log ends.
+	Look(ctx context.Context) (server.Info, outbox.Position, error)
+	// Earliest is the oldest position that can be read.
+	Earliest(ctx context.Context) (outbox.Position, error)
+	// HasFile reports whether the server still has a position.
+	HasFile(ctx context.Context, p outbox.Position) (bool, error)
+	// Files lists the files of the log, oldest first.
+	Files(ctx context.Context) ([]server.File, error)
+}
+
+// Checkpoint returns the checkpoint and what is around it.
+func (o *Operator) Checkpoint(context.Context) (admin.Checkpoint, error) {
+	position, _ := o.State.Checkpoint()
+	journal, err := o.State.Journal()
+	if err != nil {
+		return admin.Checkpoint{}, fmt.Errorf("read the journal: %w", err)
+	}
+	c := admin.Checkpoint{Position: position, Journal: len(journal)}
+	if id, ok := o.State.Source(); ok {
+		c.Source = id.String()
+	}
+	return c, nil
+}
+
+// History returns the newest checkpoints.
+func (o *Operator) History(_ context.Context, limit int) ([]admin.HistoryEntry, error) {
+	entries, err := o.State.History()
+	if err != nil {
+		return nil, fmt.Errorf("read the history: %w", err)
+	}
+	return entries[:min(limit, len(entries))], nil
+}
+
+// Gaps returns the recorded gaps.
+func (o *Operator) Gaps(context.Context) ([]outbox.Gap, error) { return o.State.Gaps() }
+
+// AckGap marks a gap as seen.
+func (o *Operator) AckGap(_ context.Context, id uint64) error {
+	known, err := o.State.AckGap(id)
+	if err == nil && !known {
+		return admin.NotFoundf("there is no gap %d: `canal-outbox gaps list` shows them", id)
+	}
+	return err
+}
