@@ -30,6 +30,9 @@ const idleTime = 5 * time.Minute
 // to guard; an error of guard comes back wrapped in *RefusedError from whatever wanted the connection. A nil guard
 // accepts every server.
 //
+// A connection is used for some minutes, and not again after the server has refused a statement of this pool for lack of a
+// privilege: the next statement logs in anew, because a session never sees what is granted after its login.
+//
 // The session's time zone stays the server's default: columns that the server sets by ON UPDATE CURRENT_TIMESTAMP would
 // otherwise change their zone under our updates.
 func Open(cfg Config, guard func(context.Context, ID) error, session Session) (*sql.DB, error) {
@@ -37,7 +40,7 @@ func Open(cfg Config, guard func(context.Context, ID) error, session Session) (*
 	if err != nil {
 		return nil, fmt.Errorf("connection settings for %s: %w", cfg.Address, err)
 	}
-	db := sql.OpenDB(&connector{Connector: base, address: cfg.Address, guard: guard, session: session})
+	db := sql.OpenDB(&connector{Connector: base, address: cfg.Address, guard: guard, session: session, logins: &logins{}})
 	conns := session.MaxConns
 	if conns == 0 {
 		conns = 4
@@ -45,6 +48,7 @@ func Open(cfg Config, guard func(context.Context, ID) error, session Session) (*
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxIdleTime(idleTime)
+	db.SetConnMaxLifetime(jittered(sessionLife))
 	return db, nil
 }
 
@@ -73,10 +77,12 @@ type connector struct {
 	address string
 	guard   func(context.Context, ID) error
 	session Session
+	logins  *logins
 }
 
 // Connect implements driver.Connector.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	refusals := c.logins.refusals.Load() // before the login, so that a refusal in the meantime ends this one too
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return nil, c.connectError(err)
@@ -84,7 +90,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err := c.prepare(ctx, conn); err != nil {
 		return nil, errors.Join(err, ignoreLost(conn.Close()))
 	}
-	return conn, nil
+	return c.logins.session(conn, refusals)
 }
 
 // connectError names the server. driver.ErrBadConn would make database/sql try again in silence and then lose the cause.
