@@ -32,17 +32,19 @@ type Progress interface {
 	// Settled takes rows as settled: sent ones right before the Commit that journals them, others when they are final in
 	// the table or deferred.
 	Settled([]outbox.Completion)
-	// Checkpoint is the low-water mark, and whether it moved since the last call.
-	Checkpoint() (at outbox.Position, moved bool)
+	// Checkpoint is the low-water mark with its epoch, and whether it moved since the last call. The epoch goes into the Commit of
+	// that position.
+	Checkpoint() (at outbox.Position, epoch uint64, moved bool)
 	// Written releases rows from the registry: the table has their completion, or they are deferred.
 	Written([]outbox.Completion)
 }
 
 // Journal is the durable memory of sent rows that the table does not show as SENT yet.
 type Journal interface {
-	// Commit removes written, adds sent and moves the checkpoint (nil: leaves it) in one synced batch. It is never called
-	// concurrently. An error means that nothing may be assumed and that the process must stop.
-	Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position) error
+	// Commit removes written, adds sent and moves the checkpoint (nil: leaves it) in one synced batch. A checkpoint of another
+	// epoch than the journal's own is left out: the position was set anew since it was read. It is never called concurrently. An
+	// error means that nothing may be assumed and that the process must stop.
+	Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position, epoch uint64) error
 }
 
 // Marker writes completions to the tables.
@@ -195,7 +197,7 @@ func (a *Acker) Replay(ctx context.Context, entries []outbox.Completion) error {
 	a.marks.add(entries)
 	for a.marks.len() > 0 && !a.marks.troubled() && a.markNext(ctx, ctx, 0) {
 		if done := a.takeWritten(); len(done) > 0 {
-			if err := a.journal.Commit(nil, done, nil); err != nil {
+			if err := a.journal.Commit(nil, done, nil, 0); err != nil {
 				return fmt.Errorf("remove %d entries from the journal: %w; check the state directory and its disk", len(done), err)
 			}
 		}

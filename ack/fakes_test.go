@@ -78,15 +78,15 @@ func (w *world) Written(list []outbox.Completion) {
 	}
 }
 
-func (w *world) Checkpoint() (outbox.Position, bool) {
+func (w *world) Checkpoint() (outbox.Position, uint64, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	moved := w.moved
 	w.moved = false
-	return outbox.Position{File: "binlog.000001", Offset: uint64(len(w.settled))}, moved
+	return outbox.Position{File: "binlog.000001", Offset: uint64(len(w.settled))}, 7, moved
 }
 
-func (w *world) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position) error {
+func (w *world) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position, epoch uint64) error {
 	if w.onCommit != nil {
 		if err := w.onCommit(sent); err != nil {
 			return err
@@ -94,6 +94,9 @@ func (w *world) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if at != nil && epoch != 7 {
+		w.note("a checkpoint of epoch %d", epoch)
+	}
 	w.note("commit sent=%v written=%d checkpoint=%v", names(sent), len(written), at != nil)
 	w.commitTime = append(w.commitTime, time.Now())
 	for _, id := range written {
@@ -199,7 +202,7 @@ func (b *bench) metric(t *testing.T, name string) float64 {
 func completion(table string, n int, v outbox.Action) outbox.Completion {
 	id := strconv.Itoa(n)
 	ident := outbox.Identity{Table: table, ID: id, MessageID: "m" + id}
-	return outbox.Completion{Identity: ident, Action: v, Message: &outbox.Message{Identity: ident, Since: time.Now()}}
+	return outbox.Completion{Identity: ident, Action: v, Since: time.Now()}
 }
 
 func completions(table string, from, to int, v outbox.Action) (out []outbox.Completion) {

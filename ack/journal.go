@@ -41,14 +41,15 @@ func (a *Acker) commit() error {
 		a.progress.Settled(sent)
 	}
 	var checkpoint *outbox.Position
-	if at, moved := a.progress.Checkpoint(); moved {
+	at, epoch, moved := a.progress.Checkpoint()
+	if moved {
 		checkpoint = &at
 	}
 	if len(sent) == 0 && len(written) == 0 && checkpoint == nil {
 		return nil
 	}
 	start := time.Now()
-	if err := a.journal.Commit(sent, written, checkpoint); err != nil {
+	if err := a.journal.Commit(sent, written, checkpoint, epoch); err != nil {
 		return fmt.Errorf("journal %d sent rows: %w; the process has to stop, because rows that the broker has taken can no "+
 			"longer be remembered: check the state directory and its disk, then start again", len(sent), err)
 	}

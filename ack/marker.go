@@ -131,8 +131,8 @@ func (a *Acker) count(s outbox.Completion) {
 		a.log.Warn("message failed for good; fix the cause and retry or discard it", append(rowFields(s),
 			zap.Stringer("class", s.Class), zap.String("reason", s.Reason))...)
 	case outbox.ActionMarkSent:
-		if m := s.Message; m != nil { // what the journal held at the start has none
-			a.metrics.settleSeconds.Observe(max(0, time.Since(m.Since).Seconds()))
+		if !s.Since.IsZero() { // what the journal held at the start has none
+			a.metrics.settleSeconds.Observe(max(0, time.Since(s.Since).Seconds()))
 		}
 	}
 }

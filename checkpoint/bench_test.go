@@ -75,7 +75,7 @@ func BenchmarkCommit(b *testing.B) {
 						sent[i].BrokerID = "AC110002000078BFD8A01234567890AB"
 					}
 					b.StartTimer()
-					fatal(b, s.Commit(sent, written, at(uint64(next))))
+					fatal(b, s.Commit(sent, written, at(uint64(next)), 0))
 				}
 				fatal(b, s.Close())
 			})
@@ -91,7 +91,7 @@ func BenchmarkLife(b *testing.B) {
 			options.FS = disk
 			s, err := Open(stateDir, options)
 			fatal(b, err)
-			fatal(b, s.Commit([]outbox.Completion{{Identity: outbox.Identity{Table: "shop.t", ID: "1"}}}, nil, at(offset)))
+			fatal(b, s.Commit([]outbox.Completion{{Identity: outbox.Identity{Table: "shop.t", ID: "1"}}}, nil, at(offset), 0))
 			fatal(b, s.Close())
 		}
 		b.Run(fmt.Sprintf("new/simulated=%v", simulated), func(b *testing.B) {

@@ -26,7 +26,7 @@ func TestC04_CrashAtAnyFileOperation(t *testing.T) {
 		if got := read(t, s); !same(got, before) && !same(got, after.contents) {
 			t.Fatalf("seed %d: after the crash\n%+v\nwant\n%+v\nor\n%+v", seed, got, before, after.contents)
 		}
-		fatal(t, s.Commit(nil, nil, at(1<<40))) // it goes on from there
+		fatal(t, s.Commit(nil, nil, at(1<<40), 0)) // it goes on from there
 		fatal(t, s.Close())
 	}
 }
@@ -93,7 +93,7 @@ func TestC04_CrashDuringOpen(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d, crash at operation %d: %v", seed, wait, err)
 		}
-		fatal(t, s.Commit(nil, nil, at(5)))
+		fatal(t, s.Commit(nil, nil, at(5), 0))
 		fatal(t, s.Close())
 	}
 }
@@ -119,13 +119,13 @@ func TestC03_LogErrorEndsTheStore(t *testing.T) {
 			var failures []error
 			s, err := Open(stateDir, Options{FS: files, OnFatal: func(err error) { failures = append(failures, err) }})
 			fatal(t, err)
-			fatal(t, s.Commit(nil, nil, at(100)))
+			fatal(t, s.Commit(nil, nil, at(100), 0))
 			broken.Store(true)
-			if err := s.Commit(nil, nil, at(200)); err == nil {
+			if err := s.Commit(nil, nil, at(200), 0); err == nil {
 				t.Fatal("a commit that is not on the disk was acknowledged")
 			}
 			broken.Store(false)
-			if err := s.Commit(nil, nil, at(300)); err == nil {
+			if err := s.Commit(nil, nil, at(300), 0); err == nil {
 				t.Fatal("the store went on after the failure")
 			}
 			if _, err := s.Journal(); err == nil {
@@ -247,7 +247,7 @@ func TestC05_DamageInTheMiddleOfTheLog(t *testing.T) {
 	fatal(t, err)
 	for i := range uint64(3) {
 		fatal(t, s.SaveSchema("shop.t", make([]byte, 40_000)))
-		fatal(t, s.Commit(nil, nil, at(i+10)))
+		fatal(t, s.Commit(nil, nil, at(i+10), 0))
 	}
 	fatal(t, s.Close())
 	names, err := disk.List(stateDir + "/" + engineDir)

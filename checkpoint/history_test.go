@@ -124,7 +124,7 @@ func TestHistoryOfARunningStore(t *testing.T) {
 			for range 3000 {
 				time.Sleep(400 * time.Millisecond)
 				offset++
-				fatal(t, s.Commit(nil, nil, at(offset)))
+				fatal(t, s.Commit(nil, nil, at(offset), 0))
 			}
 			time.Sleep(2 * time.Hour)
 			fatal(t, s.Close())
@@ -152,8 +152,8 @@ func TestMovesAndRollback(t *testing.T) {
 	files := vfs.NewMem()
 	s := openMem(t, files)
 	a, b := server.ID{Flavor: "mysql", UUID: "a", ServerID: 1}, server.ID{Flavor: "mysql", UUID: "b", ServerID: 2}
-	fatal(t, s.Anchor(a, *at(100), "first start"))
-	fatal(t, s.Commit(nil, nil, at(200)))
+	fatal(t, s.Reset(a, *at(100), 0, "first start"))
+	fatal(t, s.Commit(nil, nil, at(200), 0))
 	fatal(t, s.SetSource(a)) // no change, no entry
 	fatal(t, s.SetSource(b))
 	fatal(t, s.SetCheckpoint(*at(50), "operator: replay"))

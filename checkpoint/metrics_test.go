@@ -82,7 +82,7 @@ func TestMetrics(t *testing.T) {
 		if len(families) != 7 {
 			t.Errorf("%d metrics", len(families))
 		}
-		fatal(t, s.Commit([]outbox.Completion{{Identity: outbox.Identity{ID: "1"}}}, nil, at(5)))
+		fatal(t, s.Commit([]outbox.Completion{{Identity: outbox.Identity{ID: "1"}}}, nil, at(5), 0))
 		if got := value(t, reg, "canal_outbox_journal_entries"); got != 1 {
 			t.Errorf("%v journal entries", got)
 		}

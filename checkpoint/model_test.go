@@ -112,7 +112,7 @@ func anchor(s *Store, c *contents, id server.ID, p outbox.Position, reason strin
 	}
 	c.Moves = slices.Insert(slices.Clone(c.Moves), 0, reason)
 	c.Source, c.Checkpoint = id, p
-	return s.Anchor(id, p, reason)
+	return s.Reset(id, p, 0, reason)
 }
 
 func commit(s *Store, c *contents, sent []outbox.Completion, written []outbox.Identity, p outbox.Position) error {
@@ -128,7 +128,7 @@ func commit(s *Store, c *contents, sent []outbox.Completion, written []outbox.Id
 	slices.Sort(journal)
 	c.Journal = journal
 	c.Checkpoint = p
-	return s.Commit(sent, written, &p)
+	return s.Commit(sent, written, &p, 0)
 }
 
 func same(a, b contents) bool {

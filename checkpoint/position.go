@@ -17,7 +17,7 @@ func (s *Store) Checkpoint() (outbox.Position, bool) {
 	return s.place.checkpoint, s.place.hasCheckpoint
 }
 
-// Source returns whose log the checkpoint is a position of; false before the first SetSource or Anchor.
+// Source returns whose log the checkpoint is a position of; false before the first SetSource or Reset.
 func (s *Store) Source() (server.ID, bool) {
 	s.state.Lock()
 	defer s.state.Unlock()
@@ -32,7 +32,7 @@ func (s *Store) Origin() Origin {
 }
 
 // SetSource records the server that the identity check accepted: the first one, or the new primary after a failover. The
-// change stays in the history. The checkpoint stays as it is; where that would be wrong, use Anchor.
+// change stays in the history. The checkpoint stays as it is; where that would be wrong, use Reset.
 func (s *Store) SetSource(id server.ID) error {
 	return s.relocate(func(next *place, now time.Time) error {
 		old := next.source
@@ -51,13 +51,15 @@ func (s *Store) SetSource(id server.ID) error {
 // new position stay in the history with the reason, which must not be empty. No Commit of what was read before may follow,
 // because it could move the checkpoint forward again: stop the reader and drain first.
 func (s *Store) SetCheckpoint(position outbox.Position, reason string) error {
-	return s.moveTo(nil, position, reason)
+	return s.moveTo(nil, position, 0, reason)
 }
 
-// Anchor is SetSource and SetCheckpoint in one step: never is there a position of one server under the name of another,
-// which a restart in between would take for its own.
-func (s *Store) Anchor(id server.ID, position outbox.Position, reason string) error {
-	return s.moveTo(&id, position, reason)
+// Reset sets the server and the checkpoint anew, backwards too, in one step: never is there a position of one server under the
+// name of another, which a restart in between would take for its own. The old and the new position stay in the history with the
+// reason, which must not be empty. Of the commits that follow only those of the given epoch move the checkpoint; a new Store is at
+// epoch 0.
+func (s *Store) Reset(id server.ID, position outbox.Position, epoch uint64, reason string) error {
+	return s.moveTo(&id, position, epoch, reason)
 }
 
 // Rollback moves the checkpoint to the position of the history entry with the given number and returns the entry;
@@ -87,7 +89,7 @@ func (s *Store) History() ([]Entry, error) {
 	return out, err
 }
 
-func (s *Store) moveTo(id *server.ID, position outbox.Position, reason string) error {
+func (s *Store) moveTo(id *server.ID, position outbox.Position, epoch uint64, reason string) error {
 	if reason == "" || position.IsZero() {
 		return errors.New("checkpoint: moving it needs a position and a reason")
 	}
@@ -101,6 +103,7 @@ func (s *Store) moveTo(id *server.ID, position outbox.Position, reason string) e
 			if err := s.putSource(next, *id); err != nil {
 				return err
 			}
+			next.epoch = epoch
 		}
 		if err := s.putCheckpoint(next, now, position); err != nil {
 			return err

@@ -85,7 +85,7 @@ func TestC02_NothingWalksTheOpenDirectory(t *testing.T) {
 	s, err := Open(dir, Options{FS: files, OnFatal: mustNotFail(t)})
 	fatal(t, err)
 	opened.Store(true)
-	fatal(t, s.Commit([]outbox.Completion{{Identity: outbox.Identity{Table: "shop.t", ID: "1"}}}, nil, at(5)))
+	fatal(t, s.Commit([]outbox.Completion{{Identity: outbox.Identity{Table: "shop.t", ID: "1"}}}, nil, at(5), 0))
 	_, err = s.AddGap(outbox.Gap{Cause: outbox.GapPurged})
 	fatal(t, err)
 	fatal(t, s.SetCheckpoint(*at(4), "test"))

@@ -56,14 +56,16 @@ type place struct {
 	at            time.Time // when the checkpoint was written
 	marks         []mark    // the history, oldest first
 	appended      int       // history entries since the last thinning
+	epoch         uint64    // of the last Reset in this run
 }
 
 // Commit writes one step of the fast path in one synced batch: sent enters the journal, written leaves it, and the
 // checkpoint moves if the given one is ahead of it; one that is not is left out, so that late calls do no harm (failure
-// C06). A nil checkpoint leaves it alone. A call that would change nothing writes nothing.
+// C06). A nil checkpoint leaves it alone, and so does one of another epoch than that of the last Reset: it was read before the
+// checkpoint was set anew. A call that would change nothing writes nothing.
 //
 // Every completion in sent must have the completion ActionMarkSent: the journal is proof of delivery.
-func (s *Store) Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position) error {
+func (s *Store) Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position, epoch uint64) error {
 	if err := s.startWriting(); err != nil {
 		return err
 	}
@@ -73,7 +75,7 @@ func (s *Store) Commit(sent []outbox.Completion, written []outbox.Identity, chec
 			return errors.New("checkpoint: a " + sent[i].Action.String() + " completion was to enter the journal of sent rows")
 		}
 	}
-	moves := checkpoint != nil && s.ahead(*checkpoint)
+	moves := checkpoint != nil && epoch == s.place.epoch && s.ahead(*checkpoint)
 	if len(sent) == 0 && len(written) == 0 && !moves {
 		return nil
 	}

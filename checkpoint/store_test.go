@@ -25,7 +25,7 @@ func TestC06_CommitsInRandomOrder(t *testing.T) {
 		var furthest outbox.Position
 		for _, n := range rapid.SliceOfN(rapid.Uint64Range(1, 30), 1, 20).Draw(rt, "positions") {
 			p := outbox.Position{File: fmt.Sprintf("binlog.%06d", 999_998+n%3), Offset: n}
-			fatal(t, s.Commit(nil, nil, &p))
+			fatal(t, s.Commit(nil, nil, &p, 0))
 			if p.Compare(furthest) > 0 {
 				furthest = p
 			}
@@ -46,7 +46,7 @@ func TestC06_FailoverToLowerFileNumbers(t *testing.T) {
 	const a, b = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4f22fa47-71ca-11e1-9e33-c80aa9429562"
 	s := openMem(t, vfs.NewMem())
 	old := outbox.Position{File: "binlog.000042", Offset: 900, GTIDs: a + ":1-100"}
-	fatal(t, s.Anchor(server.ID{Flavor: outbox.MySQL, UUID: a}, old, "first start"))
+	fatal(t, s.Reset(server.ID{Flavor: outbox.MySQL, UUID: a}, old, 0, "first start"))
 	fatal(t, s.SetSource(server.ID{Flavor: outbox.MySQL, UUID: b}))
 	for _, c := range []struct {
 		p       outbox.Position
@@ -61,7 +61,7 @@ func TestC06_FailoverToLowerFileNumbers(t *testing.T) {
 		{outbox.Position{File: "mysql-bin.000001", Offset: 500, GTIDs: a + ":1-100," + b + ":1-2"}, true},
 	} {
 		before, _ := s.Checkpoint()
-		fatal(t, s.Commit(nil, nil, &c.p))
+		fatal(t, s.Commit(nil, nil, &c.p, 0))
 		if got, _ := s.Checkpoint(); (got == c.p) != c.forward || (got == before) == c.forward {
 			t.Errorf("from %v, %+v: now at %+v", before, c.p, got)
 		}
@@ -117,7 +117,7 @@ func TestC05_Quarantine(t *testing.T) {
 	files := vfs.NewMem()
 	for n := range 2 {
 		s := openMem(t, files)
-		fatal(t, s.Commit(nil, nil, at(100)))
+		fatal(t, s.Commit(nil, nil, at(100), 0))
 		fatal(t, s.db.Set([]byte("c"), []byte("not a record"), pebble.Sync))
 		fatal(t, s.Close())
 		_, err := Open(stateDir, Options{FS: files, Simulated: true})
@@ -161,7 +161,7 @@ func TestC05_PartOfTheStoreIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			files := vfs.NewMem()
 			s := openMem(t, files)
-			fatal(t, s.Commit(nil, nil, at(100)))
+			fatal(t, s.Commit(nil, nil, at(100), 0))
 			fatal(t, s.Close())
 			harm(t, files)
 			_, err := Open(stateDir, Options{FS: files, Simulated: true})
@@ -175,11 +175,11 @@ func TestC05_PartOfTheStoreIsGone(t *testing.T) {
 
 func TestCommitWritesNothingForNothing(t *testing.T) {
 	s := openMem(t, vfs.NewMem())
-	fatal(t, s.Commit(nil, nil, at(100)))
+	fatal(t, s.Commit(nil, nil, at(100), 0))
 	written := s.db.Metrics().WAL.BytesIn
-	fatal(t, s.Commit(nil, nil, nil))
-	fatal(t, s.Commit(nil, nil, at(100)))
-	fatal(t, s.Commit(nil, nil, at(99)))
+	fatal(t, s.Commit(nil, nil, nil, 0))
+	fatal(t, s.Commit(nil, nil, at(100), 0))
+	fatal(t, s.Commit(nil, nil, at(99), 0))
 	if now := s.db.Metrics().WAL.BytesIn; now != written {
 		t.Fatalf("%d bytes were written", now-written)
 	}
@@ -190,7 +190,7 @@ func TestCommitWritesNothingForNothing(t *testing.T) {
 func TestCommitTakesOnlySentRows(t *testing.T) {
 	s := openMem(t, vfs.NewMem())
 	sent := []outbox.Completion{{Action: outbox.ActionMarkSent}, {Action: outbox.ActionRetry}}
-	if err := s.Commit(sent, nil, at(5)); err == nil {
+	if err := s.Commit(sent, nil, at(5), 0); err == nil {
 		t.Fatal("a refused row entered the journal")
 	}
 	if got := read(t, s); !same(got, contents{}) {
@@ -214,7 +214,7 @@ func TestJournalKeepsOddIdentitiesApart(t *testing.T) {
 		{ID: strings.Repeat("9", 300)},
 	}
 	for i, id := range ids {
-		fatal(t, s.Commit([]outbox.Completion{{Identity: id, BrokerID: fmt.Sprint(i)}}, nil, nil))
+		fatal(t, s.Commit([]outbox.Completion{{Identity: id, BrokerID: fmt.Sprint(i)}}, nil, nil, 0))
 	}
 	fatal(t, s.Close())
 	s = openMem(t, files)
@@ -227,7 +227,7 @@ func TestJournalKeepsOddIdentitiesApart(t *testing.T) {
 		if e.BrokerID != fmt.Sprint(indexOf(ids, e.Identity)) || e.Action != outbox.ActionMarkSent {
 			t.Errorf("%+v", e)
 		}
-		fatal(t, s.Commit(nil, []outbox.Identity{e.Identity}, nil))
+		fatal(t, s.Commit(nil, []outbox.Identity{e.Identity}, nil, 0))
 	}
 	if n := s.Stats().JournalEntries; n != 0 {
 		t.Fatalf("%d entries are left", n)
@@ -247,9 +247,9 @@ func indexOf(ids []outbox.Identity, id outbox.Identity) int {
 // Readers, writers and Close from many goroutines: no race, no panic of the engine, and ErrClosed in the end.
 func TestConcurrentUse(t *testing.T) {
 	s := openMem(t, vfs.NewMem())
-	fatal(t, s.Commit(nil, nil, at(1)))
+	fatal(t, s.Commit(nil, nil, at(1), 0))
 	calls := []func(i uint64) error{
-		func(i uint64) error { return s.Commit(nil, nil, at(i+10)) },
+		func(i uint64) error { return s.Commit(nil, nil, at(i+10), 0) },
 		func(uint64) error { _, err := s.AddGap(outbox.Gap{Cause: outbox.GapPurged}); return err },
 		func(uint64) error { _, err := s.Journal(); return err },
 		func(uint64) error { _, err := s.History(); return err },
@@ -306,10 +306,31 @@ func TestRestartsKeepEverything(t *testing.T) {
 func TestARowWrittenAndSentAnewStaysInTheJournal(t *testing.T) {
 	s := openMem(t, vfs.NewMem())
 	one := outbox.Completion{Identity: outbox.Identity{Table: "shop.t", ID: "1", MessageID: "m1"}}
-	fatal(t, s.Commit([]outbox.Completion{one}, nil, nil))
-	fatal(t, s.Commit([]outbox.Completion{one}, []outbox.Identity{one.Identity}, nil))
+	fatal(t, s.Commit([]outbox.Completion{one}, nil, nil, 0))
+	fatal(t, s.Commit([]outbox.Completion{one}, []outbox.Identity{one.Identity}, nil, 0))
 	if list, err := s.Journal(); err != nil || len(list) != 1 || s.Stats().JournalEntries != 1 {
 		t.Fatalf("journal %v, %d counted, %v", list, s.Stats().JournalEntries, err)
+	}
+	fatal(t, s.Close())
+}
+
+// A checkpoint that was read before the position was set anew is not written after it, even if it lies ahead.
+func TestCommitOfAnOlderEpochLeavesTheCheckpointAlone(t *testing.T) {
+	s := openMem(t, vfs.NewMem())
+	id := server.ID{Flavor: outbox.MySQL, UUID: "3e11fa47-71ca-11e1-9e33-c80aa9429562"}
+	fatal(t, s.Reset(id, *at(100), 0, "first start"))
+	fatal(t, s.Reset(id, *at(50), 1, "operator"))
+	one := outbox.Completion{Identity: outbox.Identity{Table: "shop.t", ID: "1"}}
+	fatal(t, s.Commit([]outbox.Completion{one}, nil, at(200), 0))
+	if p, _ := s.Checkpoint(); p != *at(50) {
+		t.Errorf("the checkpoint is %v after a commit of an older epoch", p)
+	}
+	if list, err := s.Journal(); err != nil || len(list) != 1 {
+		t.Errorf("the journal has %d entries (%v): the sent row belongs there whatever the epoch", len(list), err)
+	}
+	fatal(t, s.Commit(nil, nil, at(60), 1))
+	if p, _ := s.Checkpoint(); p != *at(60) {
+		t.Errorf("the checkpoint is %v after a commit of its epoch", p)
 	}
 	fatal(t, s.Close())
 }

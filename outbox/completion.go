@@ -2,7 +2,11 @@ package outbox
 
 import "time"
 
-// Completion is one row's completion on its way into the table. The guards of design 1 are made from its fields.
+// Entry is the relay's record of a row in its hands. Who is given one passes it on unchanged with whatever becomes of the row, so
+// that nobody has to look the row up again; only the package that made it knows what is inside.
+type Entry interface{ Row() Identity }
+
+// Completion is what became of one row, on its way into the table. The guards of its UPDATE are made from its fields.
 type Completion struct {
 	Identity
 	Action     Action
@@ -12,7 +16,8 @@ type Completion struct {
 	Class      Class         // ActionRetry and ActionFail: of the publish that led to it
 	Reason     string        // ActionRetry and ActionFail: for fail_reason
 	BrokerID   string        // ActionMarkSent: the broker's id, written back where mapped
-	Message    *Message      // what the pipeline handed out; nil for an entry replayed from the journal
+	Since      time.Time     // Message.Since; zero for an entry replayed from the journal
+	Entry      Entry         // the row's record in the flow; nil when it is read from the journal
 }
 
 // Candidate is a row as the sweep's index query or the recovery check shows it: identity and state, no body.

@@ -78,7 +78,7 @@ func (p *Pipeline) Reserve(rows []outbox.Candidate) []outbox.Candidate {
 	defer p.mu.Unlock()
 	free := make([]outbox.Candidate, 0, len(rows))
 	for _, c := range rows {
-		if p.registry.reserve(c.Identity, &entry{}) {
+		if p.registry.reserve(c.Identity, &entry{id: c.Identity}) {
 			free = append(free, c)
 		}
 	}
@@ -141,6 +141,7 @@ func (p *Pipeline) Unreadable(s outbox.Completion) {
 		p.mu.Unlock()
 		return
 	}
+	s.Entry = e
 	s = p.answer(e, s)
 	p.mu.Unlock()
 	p.acks.Add([]outbox.Completion{s})

@@ -125,7 +125,7 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 			break
 		}
 		e := &entries[i]
-		e.message, e.seq, e.size = m, seq, m.Size()
+		e.id, e.message, e.seq, e.size = m.Identity, m, seq, m.Size()
 		if !p.registry.reserve(m.Identity, e) {
 			p.leaveToOwner(e)
 			continue
@@ -237,7 +237,7 @@ func (p *Pipeline) deferRow(e *entry, cause outbox.Cause) (outbox.Completion, bo
 	}
 	m := e.message
 	if m.Claim != "" {
-		return p.answer(e, outbox.Completion{Identity: m.Identity, Action: outbox.ActionRelease, RetryCount: m.RetryCount, Claim: m.Claim, Message: m}), true
+		return p.answer(e, outbox.Completion{Identity: m.Identity, Action: outbox.ActionRelease, RetryCount: m.RetryCount, Claim: m.Claim, Entry: e}), true
 	}
 	delete(p.registry, m.Identity)
 	p.settleRow(e)

@@ -70,6 +70,7 @@ type Pipeline struct {
 	registry       registry
 	mark           *mark
 	saved          outbox.Position // what Checkpoint returned last
+	epoch          uint64          // of the low-water mark: raised by each Move
 	offered        outbox.Position
 	windowEnd      outbox.Position // of the recovery window
 	readerUp       bool
@@ -112,29 +113,36 @@ func New(cfg Config, flavor outbox.Flavor, at outbox.Position, s sink.Sink, acks
 	return p, nil
 }
 
-// Own takes over the entries of the journal before the reader starts: while they are unwritten nobody else may touch
-// them. Written releases them.
+// Own takes over the entries of the journal before the reader starts, and sets their Entry: while they are unwritten nobody else may
+// touch them. Written releases them.
 func (p *Pipeline) Own(entries []outbox.Completion) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range entries {
-		if p.registry.reserve(entries[i].Identity, &entry{state: journaled}) {
+		e := &entry{id: entries[i].Identity, state: journaled}
+		if p.registry.reserve(e.id, e) {
+			entries[i].Entry = e
 			p.unwritten++
 		}
 	}
 }
 
 // Move sets the low-water mark anew: after a gap, a failover or an operator's checkpoint set. Open transactions are
-// forgotten by the mark (their rows go on); the reader must have stopped or be in its Gap call.
-func (p *Pipeline) Move(flavor outbox.Flavor, at outbox.Position) error {
+// forgotten by the mark (their rows go on); the reader must have stopped or be in its Gap call. It returns the epoch that begins:
+// what Checkpoint has returned before belongs to an older one.
+func (p *Pipeline) Move(flavor outbox.Flavor, at outbox.Position) (epoch uint64, err error) {
 	p.order <- struct{}{} // whoever has it there holds it for one query at most
 	defer p.order.release()
 	p.deferWindow()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if err := p.mark.reset(flavor, at); err != nil {
+		return 0, err
+	}
 	p.offered, p.saved = at, at
+	p.epoch++
 	p.broadcast()
-	return p.mark.reset(flavor, at)
+	return p.epoch, nil
 }
 
 // turn is a lock whose wait ends with a context: the one who has it may be waiting for the broker.

@@ -22,15 +22,15 @@ func TestCheckpointFollowsCompletionsInLogOrder(t *testing.T) {
 		b.offer()
 		b.wantCompletions("1 sent", "2 sent")
 		list := b.acks.take()
-		if _, moved := b.Checkpoint(); moved {
+		if _, _, moved := b.Checkpoint(); moved {
 			t.Fatal("the checkpoint moved before anything was journalled")
 		}
 		b.Settled(list[1:])
-		if _, moved := b.Checkpoint(); moved {
+		if _, _, moved := b.Checkpoint(); moved {
 			t.Fatal("the checkpoint passed an unsettled transaction")
 		}
 		b.Settled(list[:1])
-		if at, moved := b.Checkpoint(); !moved || at.Offset != 300 || at.GTIDs != uuid+":1-3" {
+		if at, _, moved := b.Checkpoint(); !moved || at.Offset != 300 || at.GTIDs != uuid+":1-3" {
 			t.Fatalf("checkpoint %v %v", at, moved)
 		}
 		b.Settled(list) // a repeated completion of an owned row counts once
@@ -66,19 +66,19 @@ func TestMoveBackKeepsTheMarkBehindRowsInFlight(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		b.sink.answer = nil
 		b.offer(row(1))
-		if err := b.Move(outbox.MySQL, end(0)); err != nil {
+		if _, err := b.Move(outbox.MySQL, end(0)); err != nil {
 			t.Fatal(err)
 		}
 		b.next = 0
 		b.offer(row(1))
 		b.offer()
 		b.wantSent("1")
-		if at, moved := b.Checkpoint(); moved {
+		if at, _, moved := b.Checkpoint(); moved {
 			t.Fatalf("the checkpoint %v passed a row in flight", at)
 		}
 		b.results(results(b.sink, outbox.Outcome{}, row(1)))
 		b.Settled(b.acks.take())
-		if at, moved := b.Checkpoint(); !moved || at.Offset != 200 {
+		if at, _, moved := b.Checkpoint(); !moved || at.Offset != 200 {
 			t.Fatalf("checkpoint %v %v", at, moved)
 		}
 	})
@@ -98,7 +98,7 @@ func TestRowsThatAreNotDueOrNotPendingAreDeferred(t *testing.T) {
 		}
 		b.wantSent("2")
 		b.Settled(b.acks.take())
-		if at, _ := b.Checkpoint(); at.Offset != 100 {
+		if at, _, _ := b.Checkpoint(); at.Offset != 100 {
 			t.Fatalf("deferred rows hold the checkpoint at %v", at)
 		}
 	})
@@ -124,7 +124,7 @@ func TestC10_CatchUpZoneAsksTheTable(t *testing.T) {
 		b.offer(row(6))
 		b.wantSent("1", "6")
 		b.Settled(b.acks.take())
-		if at, _ := b.Checkpoint(); at.Offset != 300 {
+		if at, _, _ := b.Checkpoint(); at.Offset != 300 {
 			t.Fatalf("checkpoint %v", at)
 		}
 	})
@@ -387,7 +387,7 @@ func TestD16_PartOfTheClusterIsAway(t *testing.T) {
 		b.offer(row(100))
 		b.wantCompletions("100 sent")
 		b.Settled(b.acks.take())
-		if at, _ := b.Checkpoint(); at.Offset != end(uint64(3*openAfter+1)).Offset {
+		if at, _, _ := b.Checkpoint(); at.Offset != end(uint64(3*openAfter+1)).Offset {
 			t.Fatalf("rows of the part that is away hold the checkpoint at %v", at)
 		}
 	})

@@ -22,6 +22,7 @@ const (
 
 // entry is one owned row.
 type entry struct {
+	id      outbox.Identity
 	message *outbox.Message // nil until the row was read back (sweep) and for journal entries
 	seq     uint64          // its transaction in the low-water mark; 0 on the sweep path
 	state   entryState
@@ -32,6 +33,9 @@ type entry struct {
 	first   time.Time // of its first send
 	retryAt time.Time // state held
 }
+
+// Row implements outbox.Entry.
+func (e *entry) Row() outbox.Identity { return e.id }
 
 // swept tells that the message came from the table and not from the log.
 func (e *entry) swept() bool { return e.message != nil && e.message.Path == outbox.PathSweep }

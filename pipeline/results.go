@@ -43,7 +43,7 @@ func (p *Pipeline) results(list []sink.Result) {
 // decide applies the table "Failures of a publish" of design 1. Callers hold mu.
 func (p *Pipeline) decide(e *entry, r *sink.Result, now time.Time) (outbox.Completion, bool) {
 	m := r.Message
-	s := outbox.Completion{Identity: m.Identity, RetryCount: m.RetryCount, Claim: m.Claim, Class: r.Class, Reason: r.Reason, Message: m}
+	s := outbox.Completion{Identity: m.Identity, RetryCount: m.RetryCount, Claim: m.Claim, Class: r.Class, Reason: r.Reason, Since: m.Since, Entry: e}
 	switch r.Class {
 	case outbox.ClassNone:
 		p.brokerAnswered(m.Topic, now, true)
@@ -55,7 +55,7 @@ func (p *Pipeline) decide(e *entry, r *sink.Result, now time.Time) (outbox.Compl
 		return p.answer(e, s), true
 	case outbox.ClassRefused:
 		p.brokerAnswered(m.Topic, now, false)
-		return p.refuse(e, s), true
+		return p.refuse(e, m, s), true
 	case outbox.ClassTopic:
 		p.brokerAnswered(m.Topic, now, false)
 		p.suspend(m.Topic, r.Reason, now)
@@ -65,7 +65,7 @@ func (p *Pipeline) decide(e *entry, r *sink.Result, now time.Time) (outbox.Compl
 		// come to hold, which opens the breaker again.
 		if p.breaker.state == breakerClosed && p.lastOK[m.Topic].After(e.silence) {
 			if e.unknown++; e.unknown >= unknownLimit {
-				return p.refuse(e, s), true
+				return p.refuse(e, m, s), true
 			}
 		}
 		e.silence = now
@@ -83,10 +83,10 @@ func (p *Pipeline) decide(e *entry, r *sink.Result, now time.Time) (outbox.Compl
 }
 
 // refuse uses one unit of the row's budget. Callers hold mu.
-func (p *Pipeline) refuse(e *entry, s outbox.Completion) outbox.Completion {
+func (p *Pipeline) refuse(e *entry, m *outbox.Message, s outbox.Completion) outbox.Completion {
 	budget := p.cfg.MaxRetry
-	if s.Message.MaxRetry >= 0 {
-		budget = s.Message.MaxRetry
+	if m.MaxRetry >= 0 {
+		budget = m.MaxRetry
 	}
 	if s.RetryCount >= budget {
 		s.Action = outbox.ActionFail
@@ -143,11 +143,19 @@ func (p *Pipeline) Settled(list []outbox.Completion) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range list {
-		if e := p.registry[list[i].Identity]; e != nil && e.seq != 0 {
+		if e := p.owned(&list[i]); e != nil && e.seq != 0 {
 			p.settleRow(e)
 			e.seq = 0
 		}
 	}
+}
+
+// owned is the entry of a completion, unless its row has left the registry. Callers hold mu.
+func (p *Pipeline) owned(c *outbox.Completion) *entry {
+	if e, ok := c.Entry.(*entry); ok && p.registry[c.Identity] == e {
+		return e
+	}
+	return nil
 }
 
 // Written records completions that the table shows: the rows leave the registry.
@@ -155,7 +163,7 @@ func (p *Pipeline) Written(list []outbox.Completion) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range list {
-		if e := p.registry[list[i].Identity]; e != nil && e.state >= answered {
+		if e := p.owned(&list[i]); e != nil && e.state >= answered {
 			if list[i].Action != outbox.ActionMarkSent {
 				p.activity.Add(1)
 			}
@@ -169,13 +177,13 @@ func (p *Pipeline) Written(list []outbox.Completion) {
 	p.broadcast()
 }
 
-// Checkpoint returns the low-water mark and whether it moved since the last call.
-func (p *Pipeline) Checkpoint() (outbox.Position, bool) {
+// Checkpoint returns the low-water mark with its epoch, and whether it moved since the last call.
+func (p *Pipeline) Checkpoint() (at outbox.Position, epoch uint64, moved bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mark.low == (outbox.Position{File: p.saved.File, Offset: p.saved.Offset}) {
-		return p.saved, false
+		return p.saved, p.epoch, false
 	}
 	p.saved = p.mark.position()
-	return p.saved, true
+	return p.saved, p.epoch, true
 }

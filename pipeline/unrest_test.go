@@ -60,7 +60,7 @@ func TestActivityEpochTellsWhatIsLeftToTheSweep(t *testing.T) {
 			b.Release([]outbox.Identity{row(1).Identity})
 		}, true},
 		"the position is moved": {func(b *bench) {
-			if err := b.Move(outbox.MySQL, end(7)); err != nil {
+			if _, err := b.Move(outbox.MySQL, end(7)); err != nil {
 				b.t.Fatal(err)
 			}
 		}, true},

@@ -30,7 +30,7 @@ func TestOfferThatEndedComesAgain(t *testing.T) {
 		}
 		b.wantCompletions("1 sent", "2 sent", "3 sent")
 		b.Settled(b.acks.take())
-		if at, _ := b.Checkpoint(); at.Offset != 200 {
+		if at, _, _ := b.Checkpoint(); at.Offset != 200 {
 			t.Fatalf("checkpoint %v", at)
 		}
 	})
@@ -50,12 +50,12 @@ func TestMarkWaitsForRowsOfAWithdrawnTransaction(t *testing.T) {
 		}
 		b.offer()
 		b.wantSent("1")
-		if at, moved := b.Checkpoint(); moved {
+		if at, _, moved := b.Checkpoint(); moved {
 			t.Fatalf("the checkpoint %v passed a row in flight", at)
 		}
 		b.Pipeline.results(results(b.sink, outbox.Outcome{}, row(1)))
 		b.Settled(b.acks.take())
-		if at, _ := b.Checkpoint(); at.Offset != 200 {
+		if at, _, _ := b.Checkpoint(); at.Offset != 200 {
 			t.Fatalf("checkpoint %v", at)
 		}
 	})
@@ -80,12 +80,12 @@ func TestRewindGoesBackToTheMark(t *testing.T) {
 		b.wantSent("1", "2", "3")
 		b.Pipeline.results(results(b.sink, outbox.Outcome{}, row(3)))
 		b.Settled(b.acks.take())
-		if at, _ := b.Checkpoint(); at.Offset != 100 {
+		if at, _, _ := b.Checkpoint(); at.Offset != 100 {
 			t.Fatalf("the checkpoint %v passed a row in flight", at)
 		}
 		b.Pipeline.results(results(b.sink, outbox.Outcome{}, row(2)))
 		b.Settled(b.acks.take())
-		if at, _ := b.Checkpoint(); at.Offset != 300 || at.GTIDs != uuid+":1-3" {
+		if at, _, _ := b.Checkpoint(); at.Offset != 300 || at.GTIDs != uuid+":1-3" {
 			t.Fatalf("checkpoint %v", at)
 		}
 	})

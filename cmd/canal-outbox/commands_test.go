@@ -220,7 +220,7 @@ func TestWithoutADaemonTheStoreIsOpened(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := state.Anchor(server.ID{Flavor: outbox.MySQL, UUID: "u"}, at(600), "test"); err != nil {
+	if err := state.Reset(server.ID{Flavor: outbox.MySQL, UUID: "u"}, at(600), 0, "test"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := state.AddGap(outbox.Gap{From: at(4), To: at(600), Cause: outbox.GapPurged, At: moment}); err != nil {

@@ -155,7 +155,7 @@ func TestA09_A13_DoctorSeesAForeignStateAndATakenID(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := server.ID{Flavor: outbox.MySQL, UUID: "11111111-2222-3333-4444-555555555555", ServerID: 1}
-	if err := state.Anchor(id, outbox.Position{File: "binlog.000001", Offset: 4, GTIDs: id.UUID + ":1-5"}, "test"); err != nil {
+	if err := state.Reset(id, outbox.Position{File: "binlog.000001", Offset: 4, GTIDs: id.UUID + ":1-5"}, 0, "test"); err != nil {
 		t.Fatal(err)
 	}
 	if all := Doctor(t.Context(), cfg); !has(all, server.Warning, "checkpoint.dir", "in use by another") {
@@ -190,7 +190,7 @@ func TestCheckpointSetWithoutADaemon(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := state.Anchor(info.ID, before, "test"); err != nil {
+			if err := state.Reset(info.ID, before, 0, "test"); err != nil {
 				t.Fatal(err)
 			}
 			if err := state.Close(); err != nil {

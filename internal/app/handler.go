@@ -13,7 +13,7 @@ import (
 )
 
 // handler is what the reader talks to: the flow of transactions goes straight to the pipeline, what changes the source or
-// the anchor is decided here. Its methods are called by the reader, one at a time.
+// the position is decided here. Its methods are called by the reader, one at a time.
 type handler struct {
 	relay *Relay
 	bare  bool // the reader was started from a position without GTIDs, and no stream was opened since
@@ -29,14 +29,14 @@ func (h *handler) Connected(ctx context.Context, from, windowEnd outbox.Position
 	switch {
 	case failover:
 		at := outbox.Position{GTIDs: from.GTIDs}
-		if err := r.progress.move(id, at, "failover"); err != nil {
+		if err := r.reset(id, at, "failover"); err != nil {
 			return fmt.Errorf("record the failover: %w", err)
 		}
 		r.log.Warn("the source failed over to another server with the same history", zap.Stringer("server", id))
 		r.sweeper.Full()
 	case bare && from.GTIDs != "":
 		// The reader has found the set that belongs to a file and an offset. Nothing is open yet that the move could forget.
-		if err := r.progress.move(id, from, "GTID set of the position"); err != nil {
+		if err := r.reset(id, from, "GTID set of the position"); err != nil {
 			return fmt.Errorf("record the GTID set of %s: %w", from, err)
 		}
 	}
@@ -54,7 +54,7 @@ func (h *handler) Idle(pos outbox.Position) { h.relay.pipeline.Idle(pos) }
 // Disconnected reports the end of a stream.
 func (h *handler) Disconnected(error) { h.relay.pipeline.Disconnected() }
 
-// Gap anchors at the server's position, read before the sweep, records that durably and asks for a full sweep.
+// Gap goes on from the server's position, read before the sweep, records that durably and asks for a full sweep.
 func (h *handler) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, error) {
 	r := h.relay
 	info, end, err := r.parts.Source.Look(ctx)
@@ -62,7 +62,7 @@ func (h *handler) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, err
 		return outbox.Position{}, fmt.Errorf("gap (%s): the server's position is needed: %w", gap.Cause, err)
 	}
 	gap.To = end
-	if err := r.recordGap(gap, info.ID, r.progress.move); err != nil {
+	if err := r.recordGap(gap, info.ID, r.reset); err != nil {
 		return outbox.Position{}, err
 	}
 	r.identity.accept(info.ID)

@@ -67,7 +67,7 @@ func (r *Relay) moved() (outbox.Position, error) {
 		r.log.Warn("the tables are at another server than the binlog that is read: connecting again")
 		return r.pipeline.Rewind()
 	}
-	err := r.progress.move(m.id, m.to, m.reason)
+	err := r.reset(m.id, m.to, m.reason)
 	m.done <- err
 	if err != nil {
 		return outbox.Position{}, fmt.Errorf("move to %s: %w", m.to, err)

@@ -43,7 +43,7 @@ func OpenOffline(cfg *config.Config) (*Offline, error) {
 		return nil, errors.Join(err, state.Close())
 	}
 	move := func(_ context.Context, id server.ID, to outbox.Position, reason string) error {
-		return state.Anchor(id, to, reason)
+		return state.Reset(id, to, 0, reason)
 	}
 	return &Offline{
 		Operator: operator.Operator{State: operatorState{state}, Ask: &asker{db: db}, Move: move, Count: countOnce(db, cfg.Tables)},

@@ -44,7 +44,7 @@ func TestPreviewCounts(t *testing.T) {
 			testkit.Must(t, err)
 			state, err := checkpoint.Open(cfg.Checkpoint.Dir, checkpoint.Options{})
 			testkit.Must(t, err)
-			testkit.Must(t, state.Anchor(info.ID, begin, "test"))
+			testkit.Must(t, state.Reset(info.ID, begin, 0, "test"))
 			testkit.Must(t, state.Close())
 			o, err := OpenOffline(cfg)
 			testkit.Must(t, err)

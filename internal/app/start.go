@@ -16,14 +16,14 @@ import (
 	"github.com/canal-outbox/canal-outbox/pipeline"
 )
 
-// start checks the source, anchors a first start, builds the flow and writes the journal of an earlier run to the tables.
+// start checks the source, finds where to begin, builds the flow and writes the journal of an earlier run to the tables.
 // It returns where the reader begins.
 func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 	info, end, err := r.look(ctx)
 	if err != nil {
 		return outbox.Position{}, err
 	}
-	at, err := r.anchor(info, end)
+	at, err := r.startPosition(info, end)
 	if err != nil {
 		return outbox.Position{}, err
 	}
@@ -82,9 +82,10 @@ func untilAnswered(ctx context.Context, log *zap.Logger, ask func() error) error
 	}
 }
 
-// anchor decides where this run begins.
-func (r *Relay) anchor(info server.Info, end outbox.Position) (at outbox.Position, err error) {
+// startPosition decides where this run begins.
+func (r *Relay) startPosition(info server.Info, end outbox.Position) (at outbox.Position, err error) {
 	state := r.parts.State
+	first := func(id server.ID, at outbox.Position, reason string) error { return state.Reset(id, at, 0, reason) }
 	recorded, known := state.Source()
 	at, has := state.Checkpoint()
 	switch {
@@ -93,7 +94,7 @@ func (r *Relay) anchor(info server.Info, end outbox.Position) (at outbox.Positio
 		if r.parts.Lost {
 			cause = outbox.GapState
 		}
-		return end, r.recordGap(outbox.Gap{To: end, Cause: cause}, info.ID, state.Anchor)
+		return end, r.recordGap(outbox.Gap{To: end, Cause: cause}, info.ID, first)
 	case !known:
 		return at, state.SetSource(info.ID)
 	}
@@ -105,16 +106,16 @@ func (r *Relay) anchor(info server.Info, end outbox.Position) (at outbox.Positio
 		return at, &RefusedError{Why: why}
 	}
 	r.log.Warn("a new source was accepted by the operator", zap.String("why", why))
-	return end, r.recordGap(outbox.Gap{From: at, To: end, Cause: outbox.GapOperator}, info.ID, state.Anchor)
+	return end, r.recordGap(outbox.Gap{From: at, To: end, Cause: outbox.GapOperator}, info.ID, first)
 }
 
-// recordGap writes a gap, and then the source and the anchor at its end, durably. Only then the reader goes on: a crash
+// recordGap writes a gap, and then the source and the position at its end, durably. Only then the reader goes on: a crash
 // between the two finds the gap again.
-func (r *Relay) recordGap(gap outbox.Gap, id server.ID, anchor func(server.ID, outbox.Position, string) error) error {
+func (r *Relay) recordGap(gap outbox.Gap, id server.ID, reset func(server.ID, outbox.Position, string) error) error {
 	gap.At = time.Now()
 	number, err := r.parts.State.AddGap(gap)
 	if err == nil {
-		err = anchor(id, gap.To, "gap: "+string(gap.Cause))
+		err = reset(id, gap.To, "gap: "+string(gap.Cause))
 	}
 	if err != nil {
 		return fmt.Errorf("record the gap: %w", err)
@@ -123,7 +124,7 @@ func (r *Relay) recordGap(gap outbox.Gap, id server.ID, anchor func(server.ID, o
 	if gap.Cause == outbox.GapFirstStart { // this is how every relay begins
 		level = zap.InfoLevel
 	}
-	r.log.Log(level, "the log is followed from a new anchor; a full sweep publishes what lies before it",
+	r.log.Log(level, "the log is followed from a new position; a full sweep publishes what lies before it",
 		zap.String("cause", string(gap.Cause)), zap.Stringer("from", gap.From), zap.Stringer("to", gap.To), zap.Uint64("gap", number))
 	return nil
 }
@@ -138,8 +139,7 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) error {
 	if err != nil {
 		return fmt.Errorf("the checkpoint cannot be read: %w; use `checkpoint set` to choose another position", err)
 	}
-	r.progress = &progress{Pipeline: r.pipeline, state: r.parts.State}
-	r.acker = ack.New(r.settings.Ack, r.progress, r.progress, r.parts.Rows, r.log.Named("ack"), r.reg)
+	r.acker = ack.New(r.settings.Ack, r.pipeline, r.parts.State, r.parts.Rows, r.log.Named("ack"), r.reg)
 	late.Acker = r.acker
 	r.sweeper = fallback.New(r.settings.Fallback, r.pipeline, r.parts.Rows, r.parts.Source, r.log.Named("sweep"), r.reg)
 	r.handler = &handler{relay: r}

@@ -36,7 +36,7 @@ func awaiting(t *testing.T) *config.Config {
 	cfg.Admin.Listen = nobody(t)
 	state, err := checkpoint.Open(cfg.Checkpoint.Dir, checkpoint.Options{})
 	testkit.Must(t, err)
-	testkit.Must(t, state.Anchor(server.ID{Flavor: outbox.MariaDB, ServerID: 1}, outbox.Position{File: "b.000001", Offset: 4}, "test"))
+	testkit.Must(t, state.Reset(server.ID{Flavor: outbox.MariaDB, ServerID: 1}, outbox.Position{File: "b.000001", Offset: 4}, 0, "test"))
 	testkit.Must(t, state.Close())
 	return &cfg
 }

@@ -160,7 +160,7 @@ func (w *world) indexOf(at outbox.Position) int {
 
 // Commit implements ack.Journal. It takes no time, because relay and store hold locks around it; the steps before and after
 // it are where a crash falls.
-func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position) error {
+func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position, epoch uint64) error {
 	w := s.i.w
 	if s.i.step("before commit") {
 		return errDead
@@ -173,7 +173,7 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 	}
 	w.doubt = d
 	w.mu.Unlock()
-	err := s.Store.Commit(sent, written, at)
+	err := s.Store.Commit(sent, written, at, epoch)
 	has := s.journalNow(len(sent)) // without mu: the kill at a file operation takes it
 	w.mu.Lock()
 	dead := s.i.dead
@@ -284,8 +284,8 @@ func (s *state) checkCheckpoint(batch map[outbox.Identity]bool, at outbox.Positi
 	}
 }
 
-// Anchor implements app.State.
-func (s *state) Anchor(id server.ID, at outbox.Position, reason string) error {
+// Reset implements app.State.
+func (s *state) Reset(id server.ID, at outbox.Position, epoch uint64, reason string) error {
 	if s.i.step("before anchor") {
 		return errDead
 	}
@@ -293,7 +293,7 @@ func (s *state) Anchor(id server.ID, at outbox.Position, reason string) error {
 	w.mu.Lock()
 	w.moving = &at
 	w.mu.Unlock()
-	err := s.Store.Anchor(id, at, reason)
+	err := s.Store.Reset(id, at, epoch, reason)
 	w.mu.Lock()
 	if !s.i.dead {
 		w.moving = nil

@@ -73,7 +73,11 @@ var mutations = []mutation{
 	},
 	{
 		rule: "the mark moves with the position", file: "pipeline/pipeline.go", found: "checkpoint: ",
-		edits: []edit{{"	return p.mark.reset(flavor, at)\n", "	return nil\n"}},
+		edits: []edit{{"	if err := p.mark.reset(flavor, at); err != nil {\n		return 0, err\n	}\n", ""}},
+	},
+	{
+		rule: "a checkpoint read before a move is not written after it", file: "checkpoint/store.go", found: "checkpoint: ",
+		edits: []edit{{"epoch == s.place.epoch && ", ""}}, seeds: 5000,
 	},
 	{
 		rule: "after a move back the mark stays behind rows in flight", file: "pipeline/offer.go", found: "checkpoint: .*passes",
