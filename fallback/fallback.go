@@ -3,6 +3,8 @@
 // Guarantees (design 1, "The sweep"):
 //   - Every PENDING row that is due and every expired claim is found, in whatever order the rows were committed: no
 //     high-water id is kept between sweeps.
+//   - A row is looked at in time for its due time: at the last sweep before it, or at one that the binlog path asked for when
+//     it left the row to the sweep (SweepIn).
 //   - A row is published only when the log will never deliver it any more: its transaction was offered and nobody owns
 //     the row, or the recovery window was raised over it first, so that the binlog path checks it before it publishes.
 //   - A row is published only under a claim of this process, as it stands in the table on the primary at that moment.
@@ -93,7 +95,7 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Sweeper runs the sweeps. Trigger, Full and SweepNow may be called at any time, from any goroutine.
+// Sweeper runs the sweeps. Trigger, Full, SweepIn and SweepNow may be called at any time, from any goroutine.
 type Sweeper struct {
 	cfg     Config
 	flow    Flow
@@ -105,6 +107,7 @@ type Sweeper struct {
 	wake        chan struct{} // holds one token when there is a new trigger
 	lock        sync.Mutex    // guards the pending triggers
 	triggered   bool
+	looks       looks // of SweepIn
 	full        bool
 	waiting     []chan<- int // of SweepNow: get the number of published rows
 	lastSuccess atomic.Int64 // Unix nanoseconds of the last sweep that was complete, at first of New
@@ -137,6 +140,17 @@ func (s *Sweeper) Trigger() { s.ask(func() { s.triggered = true }) }
 // Full asks for a sweep without threshold that begins after this call and is repeated until one was complete: after a gap,
 // and at a start without a checkpoint. It never blocks.
 func (s *Sweeper) Full() { s.ask(func() { s.full = true }) }
+
+// SweepIn asks for a sweep after d, for a row that becomes due then or later. A sweep sees a row that becomes due within an
+// interval only if the row stands in the table when the sweep begins; one that was written after the last sweep and becomes due
+// before the next would be late by up to an interval. It never blocks.
+func (s *Sweeper) SweepIn(d time.Duration) {
+	if d >= s.cfg.Interval {
+		return // the next sweep comes first, sees the row and plans for its due time
+	}
+	at := time.Now().Add(d)
+	s.ask(func() { s.looks.add(at) })
+}
 
 // SweepNow is Full for somebody who waits: it returns how many rows were published. The error is that of ctx.
 func (s *Sweeper) SweepNow(ctx context.Context) (published int, err error) {
@@ -192,6 +206,10 @@ func (s *Sweeper) await(ctx context.Context) bool {
 			s.plan.full()
 			s.full = false
 		}
+		for _, at := range s.looks {
+			s.plan.looks.add(at)
+		}
+		s.looks = s.looks[:0]
 		s.lock.Unlock()
 		wait := s.plan.wait(time.Now())
 		if wait <= 0 {

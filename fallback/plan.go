@@ -1,6 +1,9 @@
 package fallback
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	triggerGap = time.Second            // between sweeps that triggers cause, and until a trigger's second sweep
@@ -15,6 +18,17 @@ type plan struct {
 	again bool      // a trigger came after it began: its rows may need another sweep to be visible
 	now   bool      // a full sweep is wanted: zero is not held back by triggerGap
 	hold  time.Time // no sweep before: the database or the broker is away
+	looks looks     // when sweeps are wanted that see rows before or when they become due, in order
+}
+
+// looks are times in order. Times that lie together are one, the last of them, so that few are kept.
+type looks []time.Time
+
+func (l *looks) add(at time.Time) {
+	at = at.Truncate(dueGap).Add(dueGap)
+	if i, found := slices.BinarySearchFunc(*l, at, time.Time.Compare); !found {
+		*l = slices.Insert(*l, i, at)
+	}
 }
 
 func (p *plan) trigger(now time.Time) {
@@ -36,6 +50,9 @@ func (p *plan) wait(now time.Time) time.Duration {
 	if !p.zero.IsZero() && p.zero.Before(at) {
 		at = p.zero
 	}
+	if len(p.looks) > 0 && p.looks[0].Before(at) {
+		at = p.looks[0]
+	}
 	if p.now {
 		at = now
 	}
@@ -47,6 +64,7 @@ func (p *plan) wait(now time.Time) time.Duration {
 
 // begin tells whether the sweep that begins now is one without threshold.
 func (p *plan) begin(now time.Time) (zero bool) {
+	p.looks = slices.DeleteFunc(p.looks, func(at time.Time) bool { return !at.After(now) })
 	if !p.now && (p.zero.IsZero() || p.zero.After(now)) {
 		return false
 	}

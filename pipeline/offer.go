@@ -132,6 +132,11 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 		}
 		if cause := p.unfit(m, txn.CommittedAt, inWindow); cause != "" {
 			p.deferRow(e, cause)
+			if cause == outbox.CauseNotDue {
+				// Half way, because the commit's time is rounded and the log may lag: that sweep reads the due time by the
+				// database's clock and plans for it.
+				p.sweepIn(m.DueAt.Sub(txn.CommittedAt) / 2)
+			}
 			continue
 		}
 		if inWindow {
@@ -242,6 +247,13 @@ func (p *Pipeline) deferRow(e *entry, cause outbox.Cause) (outbox.Completion, bo
 	delete(p.registry, m.Identity)
 	p.settleRow(e)
 	return outbox.Completion{}, false
+}
+
+// sweepIn makes a sweep see a row before the next one comes by itself, which may be too late for a row that is new in the table.
+func (p *Pipeline) sweepIn(d time.Duration) {
+	if p.cfg.SweepIn != nil {
+		p.cfg.SweepIn(d)
+	}
 }
 
 // answer moves an entry to the care of ack, without the body: the sink has answered, so nobody reads it any more, and while

@@ -34,6 +34,9 @@ type Config struct {
 	Backoff          outbox.Backoff // between refusals
 	Random           func() float64 // jitter, in [0,1)
 	Trigger          func()         // asks for a sweep at once; must not block
+
+	// SweepIn asks for a sweep after a while, for a row that is left to the sweep and becomes due then or later; must not block.
+	SweepIn func(time.Duration)
 }
 
 const (

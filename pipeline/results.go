@@ -93,6 +93,7 @@ func (p *Pipeline) refuse(e *entry, m *outbox.Message, s outbox.Completion) outb
 		return p.answer(e, s)
 	}
 	s.Action, s.Delay = outbox.ActionRetry, p.cfg.Backoff.Delay(s.RetryCount, p.random())
+	p.sweepIn(s.Delay)
 	return p.answer(e, s)
 }
 

@@ -116,6 +116,7 @@ func (p *Pipeline) sortWindow(states map[outbox.Identity]outbox.Candidate) {
 			p.deferRow(e, outbox.CauseNotFound)
 		case state.Status == outbox.Pending && state.Waiting:
 			p.deferRow(e, outbox.CauseWaiting)
+			p.sweepIn(time.Duration(state.DueInMilli) * time.Millisecond)
 		case state.Status == outbox.Pending && p.topicSuspended(e.message.Topic):
 			p.deferRow(e, outbox.CauseTopic)
 		case state.Status == outbox.Pending:

@@ -134,6 +134,7 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) error {
 	late := &lateAcks{}
 	cfg := r.settings.Pipeline
 	cfg.Trigger = func() { r.sweeper.Trigger() }
+	cfg.SweepIn = func(d time.Duration) { r.sweeper.SweepIn(d) }
 	var err error
 	r.pipeline, err = pipeline.New(cfg, flavor, at, r.parts.Sink, late, r.parts.Rows, r.log.Named("pipeline"), r.reg)
 	if err != nil {
