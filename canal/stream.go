@@ -28,6 +28,7 @@ type taker interface {
 type stream struct {
 	ctx      context.Context
 	name     string // in the server's list of replicas
+	raw      bool   // for a look at the file itself: every event, and none decoded
 	handler  taker
 	gauge    *gauge
 	set      *outbox.GTIDSet // of the reader; transactions taken are added; nil: not known
@@ -82,11 +83,11 @@ func (s *stream) config(cfg Config, peer peer, from outbox.Position, w *wire, ev
 		TLSConfig: cfg.Server.TLS, Localhost: s.name,
 		HeartbeatPeriod: heartbeatPeriod(peer.info.Flavor, cfg.Heartbeat), Dialer: w.dial,
 		DisableRetrySync: true, DiscardGTIDSet: true, EventCacheCount: 1, PayloadDecoderConcurrency: 1,
-		SynchronousEventHandler: events,
+		SynchronousEventHandler: events, RawModeEnabled: s.raw,
 		// Rows are decoded by the plan of their table, and only inserts of mapped tables.
 		RowsEventDecodeFunc:            func(e *replication.RowsEvent, data []byte) error { _, err := e.DecodeHeader(data); return err },
 		TableMapOptionalMetaDecodeFunc: func([]byte) error { return nil },
-		Option:                         func(conn *client.Conn) error { return prepareDump(conn, peer.info, from) },
+		Option:                         func(conn *client.Conn) error { return s.prepare(conn, peer.info, from) },
 		Logger:                         slog.New(slog.DiscardHandler), // what matters of it comes back as an error
 	}
 	if !peer.encrypted { // mode preferred, and the server has no TLS
@@ -111,10 +112,10 @@ func heartbeatPeriod(flavor outbox.Flavor, configured time.Duration) time.Durati
 
 const ownWritesPassed = 50 * time.Millisecond
 
-// prepareDump sets the session before the dump. Privileges that it lacks only make the stream busier.
-func prepareDump(conn *client.Conn, info server.Info, from outbox.Position) error {
+// prepare sets the session before the dump. Without the privilege for skip_replication the stream is only busier.
+func (s *stream) prepare(conn *client.Conn, info server.Info, from outbox.Position) error {
 	statements := []string{fmt.Sprintf("SET SESSION net_write_timeout=%d", int(netWriteTimeout.Seconds()))}
-	if info.Flavor == outbox.MariaDB {
+	if info.Flavor == outbox.MariaDB && !s.raw {
 		statements = append(statements, "SET SESSION skip_replication=1")
 	}
 	for _, statement := range statements {

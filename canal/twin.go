@@ -17,12 +17,17 @@ import (
 // that of the one which registered last. So the older one can know, by the name that each reader gives itself there.
 
 // readerName is how a reader shows itself in the server's list of replicas: where it runs, and what no other one has.
-func readerName() string {
+func readerName() string { return replicaName("canal-outbox") }
+
+// lookerName is the name of one that looks at a file and reads nothing: it is no second relay.
+func lookerName() string { return replicaName("canal-outbox-look") }
+
+func replicaName(program string) string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown-host" // the number alone tells two apart
 	}
-	return fmt.Sprintf("canal-outbox@%.32s-%08x", host, rand.Uint32()) // MariaDB takes 60 bytes
+	return fmt.Sprintf("%s@%.32s-%08x", program, host, rand.Uint32()) // MariaDB takes 60 bytes
 }
 
 // sameIDError is the end of a stream whose server id somebody else uses.

@@ -12,7 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/canal"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // A52: the server writes its log encrypted and decrypts it for whoever reads it. Rows come through the log, over a restart of
@@ -43,6 +46,7 @@ func encrypted(t *testing.T, db *testkit.Database, renew string) {
 	l.commit("in the next file")
 	testkit.Exec(t, db.Root(), renew)
 	l.commit("under the next key")
+	l.findsBoundaries()
 	l.sent()
 	l.stop()
 	l.commit("while down")
@@ -66,6 +70,23 @@ func encrypted(t *testing.T, db *testkit.Database, renew string) {
 	}
 	if size < 350*len("body of many") {
 		t.Errorf("%d bytes in %q: this is not the log", size, files)
+	}
+}
+
+// findsBoundaries looks at the end of the log, which is a transaction boundary, and at the byte before it, which is none.
+func (l *lab) findsBoundaries() {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	end := l.position()
+	end.GTIDs = ""
+	inside := outbox.Position{File: end.File, Offset: end.Offset - 1}
+	for _, at := range []outbox.Position{end, inside} {
+		before, after, err := canal.Boundaries(ctx, server.Config{Address: l.source, User: l.user}, at)
+		testkit.Must(l.t, err)
+		if (before == at) != (at == end) || after.Compare(end) < 0 {
+			l.t.Errorf("%s lies between %s and %s; the log ends at %s", at, before, after, end)
+		}
 	}
 }
 

@@ -1,0 +1,162 @@
+package canal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-mysql-org/go-mysql/replication"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// Boundaries returns the transaction boundaries nearest to a place in a binlog file: the last one at or before it and the
+// first one at or after it. The place is a boundary itself exactly if before equals it. after is zero when the log ends
+// before it reaches another boundary; it may be the begin of the next file.
+//
+// It asks the server for the file from its begin on, looks at the headers of the events and at nothing else but the words
+// of the transaction protocol, and changes nothing. So a place beyond an event that cannot be decoded is found as well.
+// The whole file up to the place goes over the network: give ctx a deadline. After it the error says how far the look
+// came. The account needs REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR).
+func Boundaries(ctx context.Context, cfg server.Config, at outbox.Position) (before, after outbox.Position, err error) {
+	db, err := server.Open(cfg, nil, server.Session{MaxConns: 1})
+	if err != nil {
+		return before, after, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	p, err := look(ctx, db)
+	if err != nil {
+		return before, after, fmt.Errorf("look at the server: %w", err)
+	}
+	start := outbox.Position{File: at.File, Offset: firstOffset}
+	f := &boundaryFinder{
+		at:       outbox.Position{File: at.File, Offset: at.Offset},
+		cursor:   cursor{start},
+		assemble: newAssembler(0, start, map[string][]*mapped{}),
+		before:   start,
+	}
+	s := &stream{ctx: ctx, name: lookerName(), raw: true}
+	err = s.run(Config{Server: cfg, ServerID: randomServerID(), Heartbeat: lookHeartbeat}, p, start, f)
+	if !errors.Is(err, errFound) {
+		return before, after, fmt.Errorf("look for the transaction boundaries of %s, at %s: %w", at.File, f.Position, err)
+	}
+	return f.before, f.after, nil
+}
+
+// lookHeartbeat is how soon the server says that a place lies behind the end of its log.
+const lookHeartbeat = 100 * time.Millisecond
+
+var errFound = errors.New("the boundaries are found")
+
+// boundaryFinder is the handler of a raw stream: it follows the transactions by the headers of their events. What begins
+// and ends a transaction is the assembler's knowledge, so a boundary here is one that the reader can resume from.
+type boundaryFinder struct {
+	cursor
+	at       outbox.Position
+	assemble *assembler
+
+	before, after outbox.Position
+}
+
+// HandleEvent implements replication.EventHandler.
+func (f *boundaryFinder) HandleEvent(e *replication.BinlogEvent) error {
+	switch e.Header.EventType {
+	case replication.HEARTBEAT_EVENT, replication.HEARTBEAT_LOG_EVENT_V2:
+		if f.assemble.open {
+			return nil
+		}
+		return errFound // the log ends here
+	case replication.ROTATE_EVENT:
+		return f.nextFile(e)
+	}
+	ev := eventByHeader(e)
+	if ev.kind == kindGTID && f.assemble.open { // the group before had an ender that is not known
+		f.boundary()
+	}
+	f.advance(e.Header.LogPos)
+	ev.end = f.Position
+	if _, err := f.assemble.feed(&ev); err != nil {
+		return err
+	}
+	if !f.assemble.open && e.Header.LogPos != 0 {
+		f.boundary()
+	}
+	if !f.after.IsZero() {
+		return errFound
+	}
+	return nil
+}
+
+// nextFile takes a Rotate event. The server makes one up when a stream begins; one that is in the log ends the file.
+func (f *boundaryFinder) nextFile(e *replication.BinlogEvent) error {
+	body, ok := e.Event.(*replication.RotateEvent)
+	if !ok || string(body.NextLogName) == f.at.File {
+		return nil
+	}
+	if e.Header.LogPos != 0 {
+		f.advance(e.Header.LogPos)
+		f.boundary()
+	}
+	if f.after.IsZero() {
+		f.after = outbox.Position{File: string(body.NextLogName), Offset: body.Position}
+	}
+	return errFound
+}
+
+// boundary notes that one is where the cursor is.
+func (f *boundaryFinder) boundary() {
+	if f.Compare(f.at) <= 0 {
+		f.before = f.Position
+	}
+	if f.Compare(f.at) >= 0 && f.after.IsZero() {
+		f.after = f.Position
+	}
+}
+
+// eventByHeader tells what an event means for its transaction. Only a Query and MariaDB's GTID event are looked into; one
+// that is damaged means nothing.
+func eventByHeader(e *replication.BinlogEvent) (ev event) {
+	var body []byte
+	if generic, ok := e.Event.(*replication.GenericEvent); ok {
+		body = generic.Data
+	}
+	switch e.Header.EventType {
+	case replication.FORMAT_DESCRIPTION_EVENT:
+		ev.kind = kindReset
+	case replication.GTID_EVENT, replication.ANONYMOUS_GTID_EVENT, replication.GTID_TAGGED_LOG_EVENT:
+		ev.kind = kindGTID
+	case replication.MARIADB_GTID_EVENT:
+		r := reader{data: body}
+		r.skip(8 + 4) // sequence number, domain
+		ev.kind, ev.begun = kindGTID, r.byte()&replication.BINLOG_MARIADB_FL_STANDALONE == 0
+	case replication.QUERY_EVENT:
+		if text, ok := queryText(body); ok {
+			ev.kind, ev.xid = classify(text)
+		}
+	case replication.MARIADB_QUERY_COMPRESSED_EVENT, replication.EXECUTE_LOAD_QUERY_EVENT:
+		ev.kind = kindStatement // the words of the transaction protocol are too short to be compressed
+	case replication.XID_EVENT, replication.INCIDENT_EVENT:
+		ev.kind = kindCommit
+	case replication.XA_PREPARE_LOG_EVENT:
+		ev.kind = kindPrepare
+	case replication.TRANSACTION_PAYLOAD_EVENT:
+		ev.kind = kindPayloadEnd
+	}
+	return ev
+}
+
+// queryText is the statement in a Query event. Format: MySQL internals manual, "QUERY_EVENT".
+func queryText(body []byte) (text []byte, ok bool) {
+	r := reader{data: body}
+	r.skip(4 + 4) // thread, seconds it took
+	schema := uint64(r.byte())
+	r.skip(2) // error code
+	status := littleEndian(r.bytes(2))
+	r.skip(status + schema + 1) // status variables, schema and its end
+	if r.failed {
+		return nil, false
+	}
+	return body[r.at:], true
+}
