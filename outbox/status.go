@@ -73,6 +73,18 @@ func (s Scope) String() string {
 	return [...]string{"message", "partition", "topic", "cluster"}[s]
 }
 
+// Scope is how far a class reaches unless the sink knows better: an answer about a message is its own, a topic that cannot be
+// written fails all of its messages, and whatever is no answer is the cluster's.
+func (c Class) Scope() Scope {
+	switch c {
+	case ClassNone, ClassPermanent, ClassRefused:
+		return ScopeMessage
+	case ClassTopic:
+		return ScopeTopic
+	}
+	return ScopeCluster
+}
+
 // Outcome is three-valued by intent: published (ClassNone), not published (with the class), unknown.
 type Outcome struct {
 	Class    Class

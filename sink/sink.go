@@ -5,6 +5,15 @@
 // sharding key and topic are stored in the order they were sent (while each of them succeeds at first try); Send neither
 // blocks nor holds messages back in wait for more. The package itself owns no goroutine; implementations own theirs and
 // end them in Close.
+//
+// An outcome names its scope, truly: how far what was met reaches.
+//   - ClassNone, ClassPermanent and ClassRefused are answers about the message: ScopeMessage.
+//   - ClassTopic is ScopeTopic, ClassService is ScopeCluster.
+//   - ClassOutage is ScopePartition while other brokers or partitions are in use, ScopeTopic while only this topic cannot be
+//     sent to, else ScopeCluster.
+//   - ClassUnknown with ScopeMessage: the broker answers others and not this message, though it was sent alone. It is the
+//     message's own doing; whoever sends it again sends it into the same silence. With any other scope the silence, or what the
+//     broker did not keep its promise of, is the broker's, and no message is to blame.
 package sink
 
 import (
@@ -29,7 +38,9 @@ type Sink interface {
 	Send(batch []*outbox.Message, done func([]Result))
 
 	// Probe asks the broker, without carrying a message, whether it would take one: nil means try again. It is what an open
-	// breaker calls.
+	// breaker calls, and a start. A broker that answers questions and leaves sends without an answer is not there: while sends
+	// stay unanswered that the sink still keeps, Probe says so. Only the answer to a send proves that sends are answered, so a
+	// nil is leave to try one message and no more.
 	Probe(ctx context.Context) error
 
 	// Topics checks that each topic exists and may be written; one error per faulty topic, used by doctor and at start.

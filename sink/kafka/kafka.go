@@ -21,6 +21,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 )
@@ -100,7 +101,7 @@ func (s *Sink) Send(messages []*outbox.Message, done func([]sink.Result)) {
 func refuseAll(b *batch) {
 	out := make([]sink.Result, len(b.deliveries))
 	for i := range b.deliveries {
-		out[i] = sink.Result{Message: b.deliveries[i].message, Outcome: outbox.Outcome{Class: outbox.ClassOutage, Reason: "the sink is closed"}}
+		out[i] = sink.Result{Message: b.deliveries[i].message, Outcome: outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: "the sink is closed"}}
 	}
 	b.done(out)
 }
@@ -116,13 +117,20 @@ func (s *Sink) answered(r *kgo.Record, err error) {
 	s.results.finish(d, o)
 }
 
-// completion classifies what became of a record.
-func (s *Sink) completion(d *delivery, err error) (o outbox.Outcome) {
-	defer func() {
-		if s.places.leave(d, o.Class, time.Now()) {
-			o.Scope = outbox.ScopePartition
-		}
-	}()
+// completion is what became of a record, and how far that reaches.
+func (s *Sink) completion(d *delivery, err error) outbox.Outcome {
+	o := outcome(d, err)
+	o.Scope = o.Class.Scope()
+	if o.Class == outbox.ClassUnknown && errors.As(err, new(*kerr.Error)) { // of the partition's leader
+		o.Scope = outbox.ScopePartition
+	}
+	if alone := s.places.leave(d, o.Class, time.Now()); alone {
+		o.Scope = outbox.ScopePartition
+	}
+	return o
+}
+
+func outcome(d *delivery, err error) (o outbox.Outcome) {
 	switch {
 	case err == nil:
 		return o
@@ -185,7 +193,7 @@ func (s *Sink) Close(ctx context.Context) error {
 		s.drain(limit) // the client answers on a goroutine of its own
 	case <-limit:
 	}
-	s.results.finishAll(outbox.Outcome{Class: outbox.ClassUnknown, Reason: "the sink was closed before Kafka answered"})
+	s.results.finishAll(outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopeCluster, Reason: "the sink was closed before Kafka answered"})
 	close(s.results.stop)
 	<-s.results.stopped
 	s.metrics.unregister()

@@ -142,12 +142,12 @@ func (q *singles) work(s *Sink) bool {
 	if err != nil { // cannot be: the main client was made of the same
 		for _, d := range list {
 			q.leave(d.delivery)
-			s.results.finish(d.delivery, outbox.Outcome{Class: outbox.ClassOutage, Reason: "no second Kafka client: " + err.Error()})
+			s.results.finish(d.delivery, outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: "no second Kafka client: " + err.Error()})
 		}
 		return true
 	}
 	defer client.Close()
-	e := episode{s, client, map[string]outbox.Class{}, map[string]bool{}}
+	e := episode{s, client, map[string]outbox.Outcome{}, map[string]bool{}}
 	defer e.explain()
 	for len(list) > 0 {
 		s.purge(list)
@@ -167,18 +167,17 @@ func (q *singles) work(s *Sink) bool {
 type episode struct {
 	sink    *Sink
 	client  *kgo.Client
-	away    map[string]outbox.Class // topics that fail as a whole: no use in trying each message
-	culprit map[string]bool         // topics of refused batches: whether a message was refused alone, too
+	away    map[string]outbox.Outcome // topics that fail as a whole: no use in trying each message
+	culprit map[string]bool           // topics of refused batches: whether a message was refused alone, too
 }
 
 // send brings one delivery to its outcome; false when it was stopped before that.
 func (e *episode) send(q *singles, d single) bool {
 	topic := d.message.Topic
-	if class, is := e.away[topic]; is {
+	if o, is := e.away[topic]; is {
 		q.leave(d.delivery)
-		e.sink.results.finish(d.delivery, outbox.Outcome{
-			Class: class, Reason: "Kafka: not sent after its batch was refused, because the topic's messages fail by now",
-		})
+		o.Reason = "Kafka: not sent after its batch was refused, because the topic's messages fail by now"
+		e.sink.results.finish(d.delivery, o)
 		return true
 	}
 	e.sink.metrics.sentAlone.Inc()
@@ -189,7 +188,7 @@ func (e *episode) send(q *singles, d single) bool {
 	select {
 	case err := <-answer:
 		o := e.sink.completion(d.delivery, err)
-		e.note(d, o.Class)
+		e.note(d, o)
 		q.leave(d.delivery)
 		e.sink.results.finish(d.delivery, o)
 		return true
@@ -198,13 +197,13 @@ func (e *episode) send(q *singles, d single) bool {
 	}
 }
 
-func (e *episode) note(d single, class outbox.Class) {
+func (e *episode) note(d single, o outbox.Outcome) {
 	topic := d.message.Topic
-	switch class {
+	switch o.Class {
 	case outbox.ClassTopic, outbox.ClassService, outbox.ClassOutage:
-		e.away[topic] = class
+		e.away[topic] = outbox.Outcome{Class: o.Class, Scope: o.Scope}
 	case outbox.ClassUnknown: // of this one; the others have not been sent
-		e.away[topic] = outbox.ClassOutage
+		e.away[topic] = outbox.Outcome{Class: outbox.ClassOutage, Scope: o.Scope}
 	case outbox.ClassPermanent, outbox.ClassRefused:
 		e.culprit[topic] = true
 	case outbox.ClassNone:

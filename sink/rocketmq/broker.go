@@ -19,7 +19,14 @@ type broker struct {
 	name  string
 	addr  atomic.Pointer[string]
 	fault atomic.Pointer[error] // why it is away; nil when it answered last
+	heard atomic.Int64          // when it last answered a send, whatever it said; in nanoseconds
 }
+
+// hear records that the broker answered a send.
+func (b *broker) hear() { b.heard.Store(time.Now().UnixNano()) }
+
+// heardSince tells whether the broker has answered a send since a moment.
+func (b *broker) heardSince(moment time.Time) bool { return b.heard.Load() > moment.UnixNano() }
 
 // away returns why the broker gets no messages at present, nil when it does.
 func (b *broker) away() error {
@@ -37,6 +44,16 @@ func (s *Sink) othersWork(b *broker) bool {
 		}
 	}
 	return false
+}
+
+// silent judges a send that got no answer. While the broker answers the sends of others, the silence is about the message and
+// the broker stays in use; else it is the broker's silence. A broker that does not even answer a heartbeat is away.
+func (s *Sink) silent(b *broker, sent time.Time, cause error) (message bool) {
+	if s.ping(s.ctx, b) != nil {
+		s.lost(b, cause)
+		return false
+	}
+	return b.heardSince(sent)
 }
 
 // lost marks a broker as away and starts to probe it. Only the first of concurrent calls has an effect.

@@ -85,6 +85,9 @@ func permission(text string) outbox.Class {
 
 // answer takes code and text out of an error that is a server's answer.
 func answer(err error) (code int, text string, ok bool) {
+	if err == nil {
+		return 0, "", false
+	}
 	rest, found := strings.CutPrefix(err.Error(), "CODE: ")
 	if !found {
 		return 0, "", false
@@ -94,8 +97,8 @@ func answer(err error) (code int, text string, ok bool) {
 	return code, strings.TrimPrefix(text, " DESC: "), found && bad == nil
 }
 
-// weak tells what a broker did not do for a message it stored; "" for a full success.
-func weak(status primitive.SendStatus) string {
+// lessDurable tells what a broker did not do for a message it stored; "" for a full success.
+func lessDurable(status primitive.SendStatus) string {
 	switch status {
 	case primitive.SendFlushDiskTimeout:
 		return "stored, but not flushed to the broker's disk in time"

@@ -8,10 +8,11 @@ import (
 )
 
 type metrics struct {
-	requests *prometheus.CounterVec
-	batch    prometheus.Histogram
-	changes  prometheus.Counter
-	up       *prometheus.GaugeVec
+	requests  *prometheus.CounterVec
+	batch     prometheus.Histogram
+	sentAlone prometheus.Counter
+	changes   prometheus.Counter
+	up        *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -25,6 +26,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help:    "Messages in one send request.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 6),
 		}),
+		sentAlone: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "canal_outbox_rocketmq_sent_alone_total",
+			Help: "Messages sent again one by one after a request with them got no answer while its broker answered others.",
+		}),
 		changes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_rocketmq_queue_changes_total",
 			Help: "Changes of a topic's list of write queues; each may break the order of keys once.",
@@ -37,7 +42,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	for class := outbox.ClassNone; class <= outbox.ClassUnknown; class++ {
 		m.requests.WithLabelValues(class.String())
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.batch, m.changes, m.up} {
+	for _, c := range []prometheus.Collector{m.requests, m.batch, m.sentAlone, m.changes, m.up} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("rocketmq: metrics: %w", err)
 		}

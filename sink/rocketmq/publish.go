@@ -11,14 +11,16 @@ import (
 )
 
 // closing is the outcome of what Close could not wait for.
-var closing = outbox.Outcome{Class: outbox.ClassUnknown, Reason: reason("the relay was stopped before an answer came")}
+var closing = outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopeCluster, Reason: reason("the relay was stopped before an answer came")}
 
 // publisher sends batches for one worker. Its slices are reused from batch to batch.
 type publisher struct {
 	*Sink
 	encoder  encoder
 	now      time.Time
-	rest     []int // indexes of the batch's messages that may be sent
+	sent     time.Time // of the last attempt
+	isolated []int     // indexes of the batch's messages that have no result yet, ascending
+	rest     []int     // indexes of the batch's messages that may be sent
 	messages []*outbox.Message
 	outcomes []outbox.Outcome
 }
@@ -27,10 +29,11 @@ func newPublisher(s *Sink) *publisher {
 	return &publisher{Sink: s, encoder: encoder{maxBody: s.cfg.MaxMessageBytes, maxDelay: s.cfg.MaxDelay, delays: s.cfg.NativeDelay}}
 }
 
-// publish sends the messages of one queue, in order, and reports a result for each.
-func (p *publisher) publish(q *queue, batch []item) {
+// publish sends the messages of one queue, in order, and reports a result for each but those that it isolates. It returns how
+// many it reported.
+func (p *publisher) publish(q *queue, batch []item) (answered int) {
 	p.now = time.Now()
-	p.rest = p.rest[:0]
+	p.rest, p.isolated = p.rest[:0], p.isolated[:0]
 	p.outcomes = append(p.outcomes[:0], make([]outbox.Outcome, len(batch))...)
 	for i, it := range batch {
 		if p.outcomes[i] = p.check(q, it.message); p.outcomes[i].Class == outbox.ClassNone {
@@ -38,8 +41,27 @@ func (p *publisher) publish(q *queue, batch []item) {
 		}
 	}
 	p.sendInParts(q, batch)
-	report(batch, func(i int) outbox.Outcome { return p.outcomes[i] })
 	clear(p.messages)
+	if len(p.isolated) > 0 {
+		batch = p.withoutIsolated(batch)
+	}
+	report(batch, func(i int) outbox.Outcome { return p.outcomes[i] })
+	return len(batch)
+}
+
+// withoutIsolated returns the messages that have an outcome, and moves their outcomes together.
+func (p *publisher) withoutIsolated(batch []item) []item {
+	kept := make([]item, 0, len(batch))
+	outcomes, isolated := p.outcomes[:0], p.isolated
+	for i, it := range batch {
+		if len(isolated) > 0 && isolated[0] == i {
+			isolated = isolated[1:]
+			continue
+		}
+		kept, outcomes = append(kept, it), append(outcomes, p.outcomes[i])
+	}
+	p.outcomes = outcomes
+	return kept
 }
 
 // check answers what needs no round trip.
@@ -83,7 +105,7 @@ func (p *publisher) send(q *queue, batch []item, part []int) {
 	}
 	result, err := p.patiently(q, batch, part)
 	if err == nil {
-		p.stored(part, result)
+		p.stored(q.broker, part, result)
 		return
 	}
 	v := classify(err)
@@ -91,11 +113,16 @@ func (p *publisher) send(q *queue, batch []item, part []int) {
 		p.set(part, closing)
 		return
 	}
-	if v.away {
+	switch {
+	case v.away && v.class == outbox.ClassUnknown:
+		if p.silent(q.broker, p.sent, err) {
+			p.isolate(q, batch, part)
+			return
+		}
+	case v.away:
 		p.lost(q.broker, err)
-	}
-	if v.stale {
-		p.suspect(q.topic)
+	case v.stale:
+		p.askRoute(q.topic)
 	}
 	if v.isolate && len(part) > 1 {
 		half := len(part) / 2
@@ -104,16 +131,38 @@ func (p *publisher) send(q *queue, batch []item, part []int) {
 		return
 	}
 	p.count(v.class, len(part))
-	scope := outbox.ScopeMessage
-	if v.class == outbox.ClassOutage && v.away {
-		scope = p.reach(q.broker)
+	p.set(part, p.outcome(q.broker, v, err))
+}
+
+// isolate takes messages out of their batch that got no answer together.
+func (p *publisher) isolate(q *queue, batch []item, part []int) {
+	p.log.Info("a request got no answer while its broker answers others: its messages are sent again one by one",
+		zap.String("topic", q.topic.name), zap.String("broker", q.broker.name), zap.Int("messages", len(part)))
+	p.count(outbox.ClassUnknown, len(part))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, i := range part {
+		p.isolated = append(p.isolated, i)
+		p.sendAlone(suspect{batch[i], q})
 	}
-	p.set(part, outbox.Outcome{Class: v.class, Scope: scope, Reason: reason("%v", err)})
+}
+
+// outcome names class, scope and reason of a failed request.
+func (s *Sink) outcome(b *broker, v completion, err error) outbox.Outcome {
+	o := outbox.Outcome{Class: v.class, Scope: v.class.Scope(), Reason: reason("%v", err)}
+	switch {
+	case v.class != outbox.ClassOutage && v.class != outbox.ClassUnknown:
+	case v.stale:
+		o.Scope = outbox.ScopeTopic
+	default:
+		o.Scope = s.reach(b)
+	}
+	return o
 }
 
 // reach says how far the absence of a broker reaches: to its own queues while others work.
-func (p *publisher) reach(b *broker) outbox.Scope {
-	if p.othersWork(b) {
+func (s *Sink) reach(b *broker) outbox.Scope {
+	if s.othersWork(b) {
 		return outbox.ScopePartition
 	}
 	return outbox.ScopeCluster
@@ -151,8 +200,13 @@ func (p *publisher) attempt(q *queue, batch []item, part []int) (result *primiti
 			result, err = nil, fmt.Errorf("the client library panicked: %v", cause)
 		}
 	}()
+	p.sent = time.Now()
 	// The result of a failed send must not be printed: its String dereferences nil.
-	return p.producer.SendSync(p.ctx, p.request(q, batch, part))
+	result, err = p.producer.SendSync(p.ctx, p.request(q, batch, part))
+	if _, _, answered := answer(err); err == nil || answered {
+		q.broker.hear()
+	}
+	return result, err
 }
 
 func (p *publisher) request(q *queue, batch []item, part []int) *primitive.Message {
@@ -167,14 +221,8 @@ func (p *publisher) request(q *queue, batch []item, part []int) *primitive.Messa
 }
 
 // stored records a success. The broker's ids of a batch come as one list in the order of the messages.
-func (p *publisher) stored(part []int, result *primitive.SendResult) {
-	o := outbox.Outcome{}
-	if fault := weak(result.Status); fault != "" {
-		o.Weak = true
-		if p.cfg.StrictDurability {
-			o.Class, o.Reason = outbox.ClassUnknown, reason("%s", fault)
-		}
-	}
+func (p *publisher) stored(b *broker, part []int, result *primitive.SendResult) {
+	o := p.kept(b, result.Status)
 	p.count(o.Class, len(part))
 	ids := strings.Split(result.OffsetMsgID, ",")
 	for n, i := range part {
@@ -185,19 +233,28 @@ func (p *publisher) stored(part []int, result *primitive.SendResult) {
 	}
 }
 
+// kept is the outcome of a message that the broker stored, as durably as asked or less so.
+func (s *Sink) kept(b *broker, status primitive.SendStatus) (o outbox.Outcome) {
+	fault := lessDurable(status)
+	if o.Weak = fault != ""; o.Weak && s.cfg.StrictDurability { // the state of its disk or replica is the broker's, not the message's
+		o.Class, o.Scope, o.Reason = outbox.ClassUnknown, s.reach(b), reason("%s", fault)
+	}
+	return o
+}
+
 func (p *publisher) set(part []int, o outbox.Outcome) {
 	for _, i := range part {
 		p.outcomes[i] = o
 	}
 }
 
-func (p *publisher) count(class outbox.Class, messages int) {
-	p.metrics.requests.WithLabelValues(class.String()).Inc()
-	p.metrics.batch.Observe(float64(messages))
+func (s *Sink) count(class outbox.Class, messages int) {
+	s.metrics.requests.WithLabelValues(class.String()).Inc()
+	s.metrics.batch.Observe(float64(messages))
 }
 
-// suspect asks for a topic's route again.
-func (s *Sink) suspect(t *topic) {
+// askRoute asks for a topic's route again.
+func (s *Sink) askRoute(t *topic) {
 	s.mu.Lock()
 	t.stale = true
 	s.mu.Unlock()

@@ -77,8 +77,8 @@ func (s *Sink) work() {
 		if q == nil {
 			return
 		}
-		p.publish(q, batch)
-		s.release(q, batch)
+		answered := p.publish(q, batch)
+		s.release(q, batch, answered)
 	}
 }
 
@@ -97,8 +97,9 @@ func (s *Sink) nextBatch() (*queue, []item) {
 	return q, q.take(s.cfg.MaxBatchMessages, s.batchBytes)
 }
 
-// release gives a queue back after a batch whose results were reported; other queues that are ready come first.
-func (s *Sink) release(q *queue, batch []item) {
+// release gives a queue back after a batch, of which so many messages have had their result (the others are isolated); other
+// queues that are ready come first.
+func (s *Sink) release(q *queue, batch []item, answered int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if q.spare == nil {
@@ -112,7 +113,7 @@ func (s *Sink) release(q *queue, batch []item) {
 		q.busy = false
 		s.adopt(q.topic)
 	}
-	s.settled(len(batch))
+	s.settled(answered)
 }
 
 // settled counts messages that have had their result. Called with the lock held.

@@ -20,6 +20,7 @@ import (
 // Codes of RocketMQ's remoting protocol (org.apache.rocketmq.remoting.protocol.RequestCode and ResponseCode), as far as
 // this package sends or reads them.
 const (
+	requestSend      = 10
 	requestHeartbeat = 34
 	requestRoute     = 105
 	requestClusters  = 106
@@ -81,7 +82,7 @@ func (r *remoting) askNames(ctx context.Context, code int, fields map[string]str
 	var failures []error
 	for i := range r.nameServers {
 		n := (first + i) % len(r.nameServers)
-		body, err := r.ask(ctx, r.nameServers[n], code, fields, nil)
+		_, body, err := r.ask(ctx, askTimeout, r.nameServers[n], code, fields, nil)
 		if err == nil || errors.As(err, new(*remoteError)) {
 			r.preferred.Store(uint32(n))
 			return body, err
@@ -91,42 +92,42 @@ func (r *remoting) askNames(ctx context.Context, code int, fields map[string]str
 	return nil, errors.Join(failures...)
 }
 
-// ask sends one request and waits for its answer, at most a second.
-func (r *remoting) ask(ctx context.Context, addr string, code int, fields map[string]string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+// ask sends one request and waits for its answer, no longer than the limit.
+func (r *remoting) ask(ctx context.Context, limit time.Duration, addr string, code int, fields map[string]string, body []byte) (header, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return nil, err
+		return header{}, nil, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })() // a frozen server takes the connection and answers nothing
-	answer, err := r.exchange(conn, code, fields, body)
+	response, answer, err := r.exchange(conn, code, fields, body)
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%s took the connection but did not answer: %w", addr, ctx.Err())
+		return header{}, nil, fmt.Errorf("%s took the connection but did not answer: %w", addr, ctx.Err())
 	}
-	return answer, err
+	return response, answer, err
 }
 
-func (r *remoting) exchange(conn net.Conn, code int, fields map[string]string, body []byte) ([]byte, error) {
+func (r *remoting) exchange(conn net.Conn, code int, fields map[string]string, body []byte) (header, []byte, error) {
 	request := header{
 		Code: code, Language: "GO", Version: protocolVersion, Opaque: r.opaque.Add(1), ExtFields: r.sign(fields, body),
 	}
 	if err := writeFrame(conn, request, body); err != nil {
-		return nil, err
+		return header{}, nil, err
 	}
 	for {
 		response, answer, err := readFrame(conn)
 		switch {
 		case err != nil:
-			return nil, err
+			return header{}, nil, err
 		case response.Flag&flagResponse == 0 || response.Opaque != request.Opaque:
 			continue // the broker's own request: it has none that matters to a producer
 		case response.Code != codeSuccess:
-			return nil, &remoteError{response.Code, response.Remark}
+			return response, nil, &remoteError{response.Code, response.Remark}
 		}
-		return answer, nil
+		return response, answer, nil
 	}
 }
 
@@ -195,7 +196,7 @@ func (r *remoting) ping(ctx context.Context, addr, client, group string) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.ask(ctx, addr, requestHeartbeat, nil, body)
+	_, _, err = r.ask(ctx, askTimeout, addr, requestHeartbeat, nil, body)
 	if errors.As(err, new(*remoteError)) {
 		return nil
 	}

@@ -11,8 +11,11 @@
 // or mangle is refused for good instead: empty bodies and NULL, headers without name or value, names that belong to
 // RocketMQ, text that is not UTF-8 or holds \x01 or \x02. Nothing is compressed.
 //
-// A Sink owns MaxRequests workers, one goroutine that keeps the routes, and one for each broker that is away; all end in
-// Close. The client library leaves goroutines behind after its Shutdown that end by themselves: start-up timers for at
+// A request without an answer, from a broker that answers others, says nothing against the broker: its messages are sent
+// again one by one, see isolation.go.
+//
+// A Sink owns MaxRequests workers, one goroutine that keeps the routes, one for each broker that is away, and up to four that
+// send isolated messages; all end in Close. The client library leaves goroutines behind after its Shutdown that end by themselves: start-up timers for at
 // most ten seconds, and its name server connection, which it never closes, for at most 45. Make one Sink per process.
 package rocketmq
 
@@ -54,6 +57,7 @@ type Sink struct {
 	topics      map[string]*topic
 	brokers     map[string]*broker
 	ready       []*queue
+	isolated    isolation
 	outstanding int // messages without a result
 	closed      bool
 }
@@ -116,7 +120,7 @@ func (s *Sink) Send(batch []*outbox.Message, done func([]sink.Result)) {
 func refuseAll(batch []*outbox.Message) []sink.Result {
 	results := make([]sink.Result, len(batch))
 	for i, m := range batch {
-		results[i] = sink.Result{Message: m, Outcome: outbox.Outcome{Class: outbox.ClassOutage, Reason: reason("the sink is closed")}}
+		results[i] = sink.Result{Message: m, Outcome: outage("the sink is closed")}
 	}
 	return results
 }

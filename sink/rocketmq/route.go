@@ -117,14 +117,14 @@ func (r *remoting) locate(ctx context.Context, topic string) (*route, outbox.Out
 	case errors.As(err, &refused) && refused.code == codeNoTopic:
 		return nil, r.missing(ctx, topic)
 	case errors.As(err, &refused):
+		class := classifyCode(refused.code, refused.remark).class
 		return nil, outbox.Outcome{
-			Class:  classifyCode(refused.code, refused.remark).class,
-			Reason: reason("the name server answers for topic %s: %v", topic, err),
+			Class: class, Scope: max(class.Scope(), outbox.ScopeTopic), Reason: reason("the name server answers for topic %s: %v", topic, err),
 		}
 	case err != nil:
-		return nil, outbox.Outcome{Class: outbox.ClassOutage, Reason: reason("no name server says where topic %s is: %v", topic, err)}
+		return nil, outage("no name server says where topic %s is: %v", topic, err)
 	case len(found.queues) == 0:
-		return nil, outbox.Outcome{Class: outbox.ClassTopic, Reason: reason("topic %s has no queue that may be written: check its permission and writeQueueNums", topic)}
+		return nil, noTopic("topic %s has no queue that may be written: check its permission and writeQueueNums", topic)
 	}
 	return found, outbox.Outcome{}
 }
@@ -135,11 +135,21 @@ func (r *remoting) missing(ctx context.Context, topic string) outbox.Outcome {
 	brokers, err := r.brokers(ctx)
 	switch {
 	case err != nil && !errors.As(err, new(*remoteError)):
-		return outbox.Outcome{Class: outbox.ClassOutage, Reason: reason("no name server answers: %v", err)}
+		return outage("no name server answers: %v", err)
 	case err == nil && len(brokers) == 0:
-		return outbox.Outcome{Class: outbox.ClassOutage, Reason: reason("no broker is registered with the name servers")}
+		return outage("no broker is registered with the name servers")
 	}
-	return outbox.Outcome{Class: outbox.ClassTopic, Reason: reason("topic %s does not exist, or the brokers that have it are away: create it, e.g. mqadmin updateTopic -c CLUSTER -t %s", topic, strconv.Quote(topic))}
+	return noTopic("topic %s does not exist, or the brokers that have it are away: create it, e.g. mqadmin updateTopic -c CLUSTER -t %s", topic, strconv.Quote(topic))
+}
+
+// outage is what every message comes to while nobody can be asked.
+func outage(format string, args ...any) outbox.Outcome {
+	return outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: reason(format, args...)}
+}
+
+// noTopic is what every message of a topic comes to that cannot be written.
+func noTopic(format string, args ...any) outbox.Outcome {
+	return outbox.Outcome{Class: outbox.ClassTopic, Scope: outbox.ScopeTopic, Reason: reason(format, args...)}
 }
 
 // Topics checks that each topic has a queue that may be written. Permissions by access list show only when something is

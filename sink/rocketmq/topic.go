@@ -43,7 +43,12 @@ func (s *Sink) add(t *topic, it item) {
 		}
 		return
 	}
-	s.enqueue(t.pick(it.message, s.cfg.MaxBatchMessages), it)
+	q := t.pick(it.message, s.cfg.MaxBatchMessages)
+	if s.isolated.knows(it.message.Identity) {
+		s.sendAlone(suspect{it, q})
+		return
+	}
+	s.enqueue(q, it)
 }
 
 // pick chooses the queue: the row's own choice, else by the sharding key, else in turn.

@@ -100,6 +100,9 @@ func (b *bench) take(r sink.Result) {
 	if first, twice := b.results[r.Message]; twice {
 		b.faults = append(b.faults, fmt.Sprintf("message %s has two results: %+v, then %+v", r.Message.MessageID, first.Outcome, r.Outcome))
 	}
+	if least := r.Class.Scope(); r.Scope != least && (least != outbox.ScopeCluster || r.Class != outbox.ClassUnknown && r.Scope == outbox.ScopeMessage) {
+		b.faults = append(b.faults, fmt.Sprintf("message %s: class %s with scope %s", r.Message.MessageID, r.Class, r.Scope))
+	}
 	if (r.Class == outbox.ClassNone) != (r.Reason == "") {
 		b.faults = append(b.faults, fmt.Sprintf("message %s: class %s with reason %q", r.Message.MessageID, r.Class, r.Reason))
 	}

@@ -135,7 +135,7 @@ func (s *Sink) write(lines *bytes.Buffer, messages []*outbox.Message) []sink.Res
 	s.mu.Unlock()
 	for i := range out {
 		if err != nil && out[i].Class == outbox.ClassNone && ends[i] > n {
-			out[i].Class, out[i].Reason = outbox.ClassOutage, "write to standard output: "+err.Error()
+			out[i].Outcome = outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: "write to standard output: " + err.Error()}
 		}
 	}
 	return out
@@ -176,7 +176,7 @@ func (s *Sink) answer(b batch, results []sink.Result) {
 func results(messages []*outbox.Message, class outbox.Class, reason string) []sink.Result {
 	out := make([]sink.Result, len(messages))
 	for i, m := range messages {
-		out[i] = sink.Result{Message: m, Outcome: outbox.Outcome{Class: class, Reason: reason}}
+		out[i] = sink.Result{Message: m, Outcome: outbox.Outcome{Class: class, Scope: class.Scope(), Reason: reason}}
 	}
 	return out
 }

@@ -1,0 +1,135 @@
+package rocketmq
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// swallowing makes the broker leave every request without an answer that holds a message with this body; it counts how many
+// messages such a request had.
+func (c *cluster) swallowing(broker, body string) func() []int {
+	var sizes []int
+	c.scripted(broker, func(r request) reply {
+		for _, m := range r.messages {
+			if m.body == body {
+				c.mu.Lock()
+				sizes = append(sizes, len(r.messages))
+				c.mu.Unlock()
+				return reply{swallow: true, code: codeUnavailable}
+			}
+		}
+		return reply{}
+	})
+	return func() []int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return append([]int(nil), sizes...)
+	}
+}
+
+// B30: a message that never gets an answer while the broker answers others harms nobody else: neither the messages in its
+// batch nor those behind it nor those of other keys, and the broker stays in use.
+func TestB30_SilenceOfOneMessage(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	c := newCluster(t)
+	c.topic("orders")
+	s, err := New(Config{NameServers: []string{c.names.addr}}, zap.New(core), prometheus.NewRegistry())
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, s.Close(context.Background())) })
+	send(t, s, message("orders", "k")).want(outbox.ClassNone)
+	requests := c.swallowing("broker-a", "poison")
+	poison := message("orders", "k")
+	poison.Body = []byte("poison")
+
+	// The first request of a queue that is idle has one message; those that follow form the batch with the poison.
+	first := send(t, s, append(messages("orders", "k", 10), append([]*outbox.Message{poison}, messages("orders", "k", 10)...)...)...)
+	others := neighbours(t, s, first)
+	for i, o := range first.wait() {
+		switch class := o.Class; {
+		case i == 10 && (class != outbox.ClassUnknown || o.Scope != outbox.ScopeMessage):
+			t.Errorf("the silent message came to %s with scope %s (%s)", class, o.Scope, o.Reason)
+		case i != 10 && class != outbox.ClassNone:
+			t.Errorf("message %d of its batch came to %s (%s)", i, class, o.Reason)
+		}
+	}
+	t.Logf("%d messages of other keys meanwhile", others())
+
+	// Sent again, it goes alone from the start: what comes with it is answered at once.
+	again, began := send(t, s, poison), time.Now()
+	for range 20 {
+		send(t, s, messages("orders", "k", 5)...).want(outbox.ClassNone)
+	}
+	behind := time.Since(began)
+	if o := again.wait()[0]; o.Class != outbox.ClassUnknown || o.Scope != outbox.ScopeMessage {
+		t.Errorf("again it came to %s with scope %s (%s)", o.Class, o.Scope, o.Reason)
+	}
+	if alone := time.Since(began); behind > alone/2 {
+		t.Errorf("100 messages behind it took %s, its own silence %s", behind, alone)
+	}
+	if sizes := fmt.Sprint(requests()); !strings.HasSuffix(sizes, " 1 1]") {
+		t.Errorf("the requests with it had %s messages: the last two should be it alone", sizes)
+	}
+	if logs.FilterMessage("broker is away").Len() > 0 {
+		t.Error("the broker was called away")
+	}
+
+	// Once it is answered it is a message like others.
+	c.scripted("broker-a", func(request) reply { return reply{} })
+	send(t, s, poison).want(outbox.ClassNone)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.isolated.known); n > 0 {
+		t.Errorf("%d messages are still suspect", n)
+	}
+}
+
+// neighbours sends messages of other keys, one after the other, until the others have their results, and checks each.
+func neighbours(t *testing.T, s *Sink, until *pending) (count func() int) {
+	n, ended := 0, make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-until.done:
+				return
+			default:
+			}
+			for _, o := range send(t, s, message("orders", fmt.Sprint("other-", n))).wait() {
+				if o.Class != outbox.ClassNone {
+					t.Errorf("a message of another key came to %s (%s)", o.Class, o.Reason)
+				}
+			}
+			n++
+		}
+	}()
+	return func() int { <-ended; return n }
+}
+
+// B30: silence towards everybody is the broker's, and no message's own, though it answers heartbeats.
+func TestB30_SilenceTowardsAll(t *testing.T) {
+	c := newCluster(t)
+	c.topic("orders", fakeQueues{"broker-a", 32, 6})
+	s := newTestSink(t, c)
+	send(t, s, message("orders", "k")).want(outbox.ClassNone)
+	c.scripted("broker-a", func(request) reply { return reply{swallow: true, code: codeUnavailable} })
+	var all []*outbox.Message
+	for i := range 8 {
+		all = append(all, messages("orders", fmt.Sprint("key-", i), 3)...)
+	}
+	for _, o := range send(t, s, all...).want(outbox.ClassUnknown) {
+		if o.Scope != outbox.ScopeCluster {
+			t.Errorf("scope %s (%s)", o.Scope, o.Reason)
+		}
+	}
+	c.scripted("broker-a", func(request) reply { return reply{} })
+	send(t, s, all...).want(outbox.ClassNone)
+}
