@@ -8,8 +8,9 @@
 //     again meanwhile. A database that is away delays this and loses nothing.
 //   - A row whose completion the table refuses for its data, or whose lock somebody holds, holds up no other row.
 //
-// Run owns two goroutines, its own (journal) and one for the table; both have ended when it returns. The journal never
-// waits for the table.
+// Run owns its own goroutine (the journal) and the writers: at most one for each table and one for the table's locked rows,
+// each only while there is something to write. All have ended when it returns. The journal never waits for a table, and no
+// table waits for another. DESIGN.md tells which rule prevents which race.
 package ack
 
 import (
@@ -26,7 +27,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Progress is the pipeline's account of rows and positions. Its methods are called from both goroutines of Run and do not
+// Progress is the pipeline's account of rows and positions. Its methods are called from all goroutines of Run and do not
 // block.
 type Progress interface {
 	// Settled takes rows as settled: sent ones right before the Commit that journals them, others when they are final in
@@ -47,25 +48,26 @@ type Journal interface {
 	Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position, epoch uint64) error
 }
 
-// Marker writes completions to the tables.
-type Marker interface {
+// Tables are what the completions are written to.
+type Tables interface {
 	// Apply writes a batch of at most 500 rows of one table, sorted by primary key. A nil error: every completion that is
 	// not in the list is final in the table (written, final already, or the row is gone); locked ones in it are applied
-	// again. An error: nothing is known of the batch, which is applied again. It is never called concurrently.
+	// again. An error: nothing is known of the batch, which is applied again. It is called concurrently, and for one table by
+	// at most two goroutines, never with the same row.
 	Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error)
 }
 
 // Config holds the rhythm; zero values take the defaults.
 type Config struct {
 	CommitEvery  time.Duration  // least time between two journal commits; 5 ms
-	MarkEvery    time.Duration  // longest wait of a completion for its batch to fill; 20 ms
+	WriteEvery   time.Duration  // longest wait of a completion for its batch to fill; 20 ms
 	FlushTimeout time.Duration  // for what is queued when Run is told to end; 10 s
 	Retry        outbox.Backoff // between attempts while the database is away; 100 ms doubled to 5 s
-	Random       func() float64 // jitter, in [0,1); math/rand
+	Random       func() float64 // jitter, in [0,1), from any goroutine; math/rand
 }
 
 const (
-	markBatch = 500 // rows in one status update, and completions that are worth one at once (design 1, Writing rules)
+	writeBatch = 500 // rows in one status update, and completions that are worth one at once
 
 	checkpointEvery = time.Second // a checkpoint that moved, or written entries, wait no longer for a commit
 
@@ -78,12 +80,12 @@ type Acker struct {
 	cfg      Config
 	progress Progress
 	journal  Journal
-	marker   Marker
+	tables   Tables
 	log      *zap.Logger
 	metrics  *metrics
 
-	sent  *queue // acknowledged, not journalled yet
-	marks *lanes // for the tables: journalled sent rows and all other completions
+	sent   *queue       // acknowledged, not journalled yet
+	queues *writeQueues // for the tables: journalled sent rows and all other completions
 
 	writtenLock sync.Mutex
 	written     []outbox.Identity // SENT in the table, still in the journal
@@ -92,13 +94,13 @@ type Acker struct {
 }
 
 // New makes an Acker; it does no I/O. Its metrics are registered on reg.
-func New(cfg Config, progress Progress, journal Journal, marker Marker, log *zap.Logger, reg prometheus.Registerer) *Acker {
+func New(cfg Config, progress Progress, journal Journal, tables Tables, log *zap.Logger, reg prometheus.Registerer) *Acker {
 	cfg.setDefaults()
 	a := &Acker{
-		cfg: cfg, progress: progress, journal: journal, marker: marker, log: log,
-		sent: newQueue(), marks: newLanes(),
+		cfg: cfg, progress: progress, journal: journal, tables: tables, log: log,
+		sent: newQueue(), queues: newWriteQueues(),
 	}
-	a.metrics = newMetrics(reg, a.Pending, a.marks.lockedRows)
+	a.metrics = newMetrics(reg, a.Pending, a.queues.lockedRows)
 	return a
 }
 
@@ -106,8 +108,8 @@ func (c *Config) setDefaults() {
 	if c.CommitEvery <= 0 {
 		c.CommitEvery = 5 * time.Millisecond
 	}
-	if c.MarkEvery <= 0 {
-		c.MarkEvery = 20 * time.Millisecond
+	if c.WriteEvery <= 0 {
+		c.WriteEvery = 20 * time.Millisecond
 	}
 	if c.FlushTimeout <= 0 {
 		c.FlushTimeout = 10 * time.Second
@@ -120,7 +122,7 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Add takes completions over; it never blocks. The slice is not kept.
+// Add takes completions over; it never blocks. The slice stays the caller's: what is needed of it is copied.
 func (a *Acker) Add(list []outbox.Completion) {
 	a.pending.Add(int64(len(list)))
 	for len(list) > 0 {
@@ -132,7 +134,7 @@ func (a *Acker) Add(list []outbox.Completion) {
 		if isSent {
 			a.sent.add(list[:n])
 		} else {
-			a.marks.add(list[:n])
+			a.queues.add(list[:n])
 		}
 		list = list[n:]
 	}
@@ -141,47 +143,43 @@ func (a *Acker) Add(list []outbox.Completion) {
 // Pending is the number of completions that neither the table has written nor it has refused as unwritable.
 func (a *Acker) Pending() int { return int(a.pending.Load()) }
 
-// Troubles says why completions do not get into the tables, a line for each table and cause; empty when they do. For status.
-func (a *Acker) Troubles() []string { return a.marks.troubles() }
+// Problems says why completions do not get into the tables, a line for each table and cause; empty when they do. For status.
+func (a *Acker) Problems() []string { return a.queues.problems() }
 
 // Run works until ctx ends, by when the caller has drained the pipeline; it then flushes what is queued for at most
 // FlushTimeout and returns nil. Any error is a failed journal commit: the caller must stop the process.
 func (a *Acker) Run(ctx context.Context) error {
-	// The end of ctx ends the loops, not the statement that is on its way: cutting it would only make it run twice.
+	// The end of ctx ends the journal's loop, not the statements that are on their way: cutting them would only make them run
+	// twice.
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	loops, stop := context.WithCancel(ctx)
-	defer stop()
-
-	marked := make(chan struct{})
-	go func() {
-		defer close(marked)
-		a.markLoop(loops, work)
-	}()
-	err := a.journalLoop(loops)
-	if err != nil {
-		stop()
+	a.queues.open(func(q *writeQueue) { a.writeFrom(work, q) })
+	if err := a.journalLoop(ctx); err != nil {
 		cut()
-		<-marked
+		a.queues.close()
 		return err
 	}
 	limit := time.AfterFunc(a.cfg.FlushTimeout, cut)
 	defer limit.Stop()
-	<-marked
-	return a.flush(work)
+	return a.flush(cut)
 }
 
-// flush writes what is queued: first the journal, which alone decides about duplicates, then the table.
-func (a *Acker) flush(work context.Context) error {
+// flush writes what is queued: first the journal, which alone decides about duplicates, then the tables, then the journal
+// again, which forgets what they have.
+func (a *Acker) flush(cut func()) error {
+	err := a.commit()
+	if err != nil {
+		cut()
+	}
+	a.queues.drain()
+	a.queues.close()
+	if err != nil {
+		return err
+	}
 	if err := a.commit(); err != nil {
 		return err
 	}
-	for a.marks.len() > 0 && a.markNext(work, work, 0) {
-	}
-	if err := a.commit(); err != nil {
-		return err
-	}
-	if left := a.marks.len(); left > 0 {
+	if left := a.queues.len(); left > 0 {
 		a.log.Warn("stopped before every completion was written to the table: sent rows are in the journal and are written at "+
 			"the next start, all others are published again", zap.Int("rows", left))
 	}
@@ -194,8 +192,13 @@ func (a *Acker) flush(work context.Context) error {
 // the registry.
 func (a *Acker) Replay(ctx context.Context, entries []outbox.Completion) error {
 	a.pending.Add(int64(len(entries)))
-	a.marks.add(entries)
-	for a.marks.len() > 0 && !a.marks.troubled() && a.markNext(ctx, ctx, 0) {
+	a.queues.add(entries)
+	for ctx.Err() == nil && !a.queues.anyFailed() {
+		q, batch := a.queues.takeAny()
+		if q == nil {
+			return nil
+		}
+		a.attempt(ctx, q, batch)
 		if done := a.takeWritten(); len(done) > 0 {
 			if err := a.journal.Commit(nil, done, nil, 0); err != nil {
 				return fmt.Errorf("remove %d entries from the journal: %w; check the state directory and its disk", len(done), err)

@@ -19,7 +19,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-var _ Marker = (*table.Store)(nil)
+var _ Tables = (*table.Store)(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -37,12 +37,14 @@ type world struct {
 	written    map[outbox.Identity]int
 	commitTime []time.Time
 	applySizes []int
-	applying   int
+	applying   map[outbox.Identity]bool
+	inTable    map[string]int
 }
 
 func newWorld() *world {
 	return &world{
 		journal: map[outbox.Identity]bool{}, settled: map[outbox.Identity]int{}, written: map[outbox.Identity]int{},
+		applying: map[outbox.Identity]bool{}, inTable: map[string]int{},
 	}
 }
 
@@ -53,6 +55,13 @@ func (w *world) note(format string, args ...any) {
 func names(list []outbox.Completion) (out []string) {
 	for _, s := range list {
 		out = append(out, s.ID)
+	}
+	return out
+}
+
+func identities(list []outbox.Completion) (out []outbox.Identity) {
+	for _, s := range list {
+		out = append(out, s.Identity)
 	}
 	return out
 }
@@ -95,7 +104,7 @@ func (w *world) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if at != nil && epoch != 7 {
-		w.note("a checkpoint of epoch %d", epoch)
+		w.note("broken: a checkpoint of epoch %d", epoch)
 	}
 	w.note("commit sent=%v written=%d checkpoint=%v", names(sent), len(written), at != nil)
 	w.commitTime = append(w.commitTime, time.Now())
@@ -110,16 +119,20 @@ func (w *world) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 
 func (w *world) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
 	w.mu.Lock()
-	w.applying++
-	if w.applying > 1 {
-		w.note("two Apply at once")
+	if w.inTable[batch[0].Table]++; w.inTable[batch[0].Table] > 2 {
+		w.note("broken: more than two Apply at once for %s", batch[0].Table)
 	}
 	for _, s := range batch {
+		if w.applying[s.Identity] || s.Table != batch[0].Table {
+			w.note("broken: row %s is in two batches at once or in one of another table", s.ID)
+		}
+		w.applying[s.Identity] = true
 		if s.Action == outbox.ActionMarkSent && !w.journal[s.Identity] {
-			w.note("sent row %s is marked before it is journalled", s.ID)
+			w.note("broken: sent row %s is marked before it is journalled", s.ID)
 		}
 	}
 	w.mu.Unlock()
+	table, ids := batch[0].Table, identities(batch) // the batch is the caller's again afterwards
 	var refused []outbox.WriteError
 	var err error
 	if w.onApply != nil {
@@ -127,7 +140,10 @@ func (w *world) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.applying--
+	w.inTable[table]--
+	for _, id := range ids {
+		delete(w.applying, id)
+	}
 	w.applySizes = append(w.applySizes, len(batch))
 	w.note("apply %v %v", names(batch), err == nil)
 	return refused, err

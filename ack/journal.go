@@ -54,7 +54,7 @@ func (a *Acker) commit() error {
 			"longer be remembered: check the state directory and its disk, then start again", len(sent), err)
 	}
 	a.metrics.commitSeconds.Observe(time.Since(start).Seconds())
-	a.marks.add(sent)
+	a.queues.add(sent)
 	return nil
 }
 

@@ -44,7 +44,7 @@ func TestD07_LockedRowHoldsUpNoOther(t *testing.T) {
 		if len(w.written) != n-1 || b.Pending() != 1 || w.written[completion(shop, 0, outbox.ActionMarkSent).Identity] != 0 {
 			t.Fatalf("written %d of %d, %d pending", len(w.written), n, b.Pending())
 		}
-		if got := fmt.Sprint(b.Troubles()); !strings.Contains(got, shop+": the statuses of 1 row(s) wait for locks") {
+		if got := fmt.Sprint(b.Problems()); !strings.Contains(got, shop+": the statuses of 1 row(s) wait for locks") {
 			t.Errorf("troubles: %s", got)
 		}
 		if got := b.metric(t, "canal_outbox_ack_locked"); got != 1 {
@@ -58,7 +58,7 @@ func TestD07_LockedRowHoldsUpNoOther(t *testing.T) {
 		}
 		held.Store(false)
 		time.Sleep(10 * time.Second)
-		if b.Pending() != 0 || w.journalled() != 0 || len(w.written) != n || len(b.Troubles()) != 0 {
+		if b.Pending() != 0 || w.journalled() != 0 || len(w.written) != n || len(b.Problems()) != 0 {
 			t.Errorf("afterwards: %d pending, %d in the journal", b.Pending(), w.journalled())
 		}
 		if got := b.logs.FilterMessageSnippet("are free again").Len(); got != 1 {
@@ -124,7 +124,7 @@ func TestD07_OutageBesideALockIsLogged(t *testing.T) {
 		if got := b.logs.FilterMessageSnippet("cannot write statuses").Len(); got != 1 {
 			t.Errorf("%d warnings", got)
 		}
-		if list := b.Troubles(); len(list) != 2 || list[0] != shop+": statuses cannot be written: "+errGone.Error() {
+		if list := b.Problems(); len(list) != 2 || list[0] != shop+": the statuses of 1 row(s) cannot be written: "+errGone.Error() {
 			t.Errorf("troubles: %q", list)
 		}
 		away.Store(false)
@@ -132,5 +132,33 @@ func TestD07_OutageBesideALockIsLogged(t *testing.T) {
 		if err := b.close(); err != nil || w.journalled() != 0 {
 			t.Fatalf("%v, %d in the journal", err, w.journalled())
 		}
+	})
+}
+
+// Rows that are found locked one after the other do not put off the next attempt at those that were found before.
+func TestD07_NewLockedRowsDoNotDelayOlderOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		free := time.Now().Add(3 * time.Second)
+		w.onApply = func(_ context.Context, batch []outbox.Completion) (out []outbox.WriteError, _ error) {
+			for _, c := range batch {
+				if c.ID != "0" || time.Now().Before(free) {
+					out = append(out, outbox.WriteError{Completion: c, Retryable: true})
+				}
+			}
+			return out, nil
+		}
+		b := start(t, w)
+		for i := range 400 { // for 20 s
+			b.Add([]outbox.Completion{completion(shop, i, outbox.ActionMarkSent)})
+			time.Sleep(50 * time.Millisecond)
+		}
+		synctest.Wait()
+		if w.written[completion(shop, 0, outbox.ActionMarkSent).Identity] != 1 {
+			t.Error("a row whose lock was free after 3 s is not written after 20 s")
+		}
+		b.stop()
+		time.Sleep(15 * time.Second)
+		<-b.end
 	})
 }

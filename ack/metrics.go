@@ -13,7 +13,7 @@ type metrics struct {
 	settleSeconds  prometheus.Histogram
 	retries        prometheus.Counter
 	failures       *prometheus.CounterVec
-	markErrors     prometheus.Counter
+	writeErrors    prometheus.Counter
 	unwritable     *prometheus.CounterVec
 	unwritableRows prometheus.Gauge
 }
@@ -40,7 +40,7 @@ func newMetrics(reg prometheus.Registerer, pending, locked func() int) *metrics 
 		failures: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "canal_outbox_failed_total", Help: "Messages that ended as FAILED, by the class of the last refusal.",
 		}, []string{"reason"}),
-		markErrors: f.NewCounter(prometheus.CounterOpts{
+		writeErrors: f.NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_ack_errors_total", Help: "Attempts to write a batch of statuses that failed as a whole.",
 		}),
 		unwritable: f.NewCounterVec(prometheus.CounterOpts{

@@ -150,7 +150,7 @@ func (d *daemon) openState() (err error) {
 // assemble connects the stations.
 func (d *daemon) assemble(source server.Config, tables []*table.Table) (err error) {
 	guard := func(ctx context.Context, id server.ID) error { return d.relay.Guard(ctx, id) }
-	if d.guarded, err = server.Open(source, guard, server.Session{Writes: true}); err != nil {
+	if d.guarded, err = server.Open(source, guard, server.Session{Writes: true, MaxConns: connections(len(tables))}); err != nil {
 		return err
 	}
 	d.rows = table.New(d.guarded, tables)
@@ -182,6 +182,11 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	}), settings(d.cfg, names), d.log, d.registry)
 	return nil
 }
+
+// connections bounds the pool for the tables: a few for sweep, recovery, samples and the operator, and one for each writer
+// that ack may run, so that a locked table takes none from the others. They are dialled when they are needed. The limit is for
+// servers with many tables: so many are never locked at once, and a server takes 151 connections by default.
+func connections(tables int) int { return 4 + min(2*tables, 60) }
 
 // settings translates the numbers.
 func settings(cfg *config.Config, tables []string) Settings {

@@ -29,7 +29,7 @@ type Source interface {
 
 // Rows are the mapped tables; table.Store implements it.
 type Rows interface {
-	ack.Marker
+	ack.Tables
 	fallback.Rows
 	pipeline.Checker
 }

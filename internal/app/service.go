@@ -58,7 +58,7 @@ func (s *service) Status(ctx context.Context) admin.Status {
 	st.Tables = s.d.samples.Tables()
 	if s.d.relay.Ready() {
 		showFlow(&st, s.d.relay.pipeline.Snapshot())
-		troubles = append(troubles, s.d.relay.acker.Troubles()...)
+		troubles = append(troubles, s.d.relay.acker.Problems()...)
 		s.sweep(&st, now)
 		showReader(&st, s.d.reader.State(), now)
 		if err := s.server(ctx, &st); err != nil && st.Source.State == "connected" {

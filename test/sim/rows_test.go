@@ -113,7 +113,7 @@ func (c rows) write(ctx context.Context, what string, effect func()) error {
 	return sleep(ctx, d.between(10*time.Microsecond, time.Millisecond))
 }
 
-// Apply implements ack.Marker.
+// Apply implements ack.Tables.
 func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
 	if err := c.awaitLocks(ctx, batch); err != nil {
 		return nil, err

@@ -11,51 +11,70 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// markLoop writes completions to the tables until ctx ends; work bounds the statements.
-func (a *Acker) markLoop(ctx, work context.Context) {
-	for a.markNext(ctx, work, a.cfg.MarkEvery) {
+// writeFrom is the life of a queue's writer: it ends with the queue, or when work is cut.
+func (a *Acker) writeFrom(work context.Context, q *writeQueue) {
+	for {
+		batch, wait, ok := a.queues.take(q, a.cfg.WriteEvery, work.Err())
+		switch {
+		case !ok:
+			return
+		case len(batch) > 0:
+			a.attempt(work, q, batch)
+		default:
+			a.await(work, q, wait)
+		}
 	}
 }
 
-// markNext waits for a batch and makes one attempt at it; what fails goes back to the head of its lane. It reports false
-// when ctx ended first.
-func (a *Acker) markNext(ctx, work context.Context, patience time.Duration) bool {
-	lane, batch, ok := a.marks.next(ctx, patience)
-	if !ok {
-		return false
+// await pauses a writer until its queue has to be looked at again.
+func (a *Acker) await(work context.Context, q *writeQueue, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	var draining <-chan struct{}
+	if !a.queues.drains() {
+		draining = a.queues.draining
 	}
+	select {
+	case <-work.Done():
+	case <-draining:
+	case <-q.full:
+	case <-timer.C:
+	}
+}
+
+// attempt makes one attempt at a batch; what fails goes back to the head of its queue.
+func (a *Acker) attempt(work context.Context, q *writeQueue, batch []outbox.Completion) {
 	slices.SortFunc(batch, byPrimaryKey)
 	locked, err := a.apply(work, batch)
 	switch {
 	case err != nil:
-		a.metrics.markErrors.Inc()
-		first := a.marks.failed(lane, batch, err.Error(), a.pause)
+		a.metrics.writeErrors.Inc()
+		first := a.queues.failed(q, batch, err.Error(), a.pause)
 		if first && work.Err() == nil { // our own cut says nothing about the database
 			a.log.Warn("cannot write statuses to the table, retrying; published messages stay in the journal and are not "+
-				"published again", zap.String("table", lane.table), zap.Error(err))
+				"published again", zap.String("table", q.table), zap.Error(err))
 		}
-		return true
+		return
+	case len(locked) > 0 && q.locked:
+		a.queues.failed(q, locked, "", a.pause)
+		return
 	case len(locked) > 0:
-		a.postpone(laneKey{table: lane.table, locked: true}, locked)
+		a.postpone(q.table, locked)
 	}
-	if lane.locked && len(locked) > 0 {
-		return true
-	}
-	switch last := a.marks.worked(lane); {
-	case last && lane.locked:
+	switch last := a.queues.worked(q); {
+	case last && q.locked:
 		a.log.Info("the locks of outbox rows are free again: the statuses that waited are written")
 	case last:
 		a.log.Info("statuses are written to every table again")
 	}
-	return true
 }
 
 // pause is the wait after n failures in a row before the present one.
 func (a *Acker) pause(n int) time.Duration { return a.cfg.Retry.Delay(n, a.cfg.Random()) }
 
-// postpone leaves rows behind somebody's lock for later.
-func (a *Acker) postpone(lane laneKey, rows []outbox.Completion) {
-	if a.marks.failed(lane, rows, "", a.pause) {
+// postpone leaves rows that another session has locked for later.
+func (a *Acker) postpone(table string, rows []outbox.Completion) {
+	if a.queues.postpone(table, rows, a.pause) {
 		a.log.Warn("another session holds the locks of outbox rows: their statuses wait for it, those of other rows do not; "+
 			"find the transaction that does not end", append(rowFields(rows[0]), zap.Int("rows", len(rows)))...)
 	}
@@ -72,7 +91,7 @@ func byPrimaryKey(x, y outbox.Completion) int {
 func (a *Acker) apply(work context.Context, batch []outbox.Completion) (locked []outbox.Completion, err error) {
 	ctx, cancel := context.WithTimeout(work, applyTimeout)
 	defer cancel()
-	refused, err := a.marker.Apply(ctx, batch)
+	refused, err := a.tables.Apply(ctx, batch)
 	if err != nil {
 		return nil, err
 	}

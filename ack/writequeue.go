@@ -1,0 +1,281 @@
+package ack
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// writeQueues holds the completions that wait for their table: one queue for each table, because a table that cannot be
+// written (an ALTER holds its lock, a grant is missing) must not delay the others, and one for those of its rows that
+// another session has locked, because they must not delay the table's other rows.
+//
+// A queue has a writer, a goroutine, only while it holds something: idle tables cost nothing.
+type writeQueues struct {
+	mu       sync.Mutex
+	queues   map[queueKey]*writeQueue
+	failing  map[bool]int // queues whose last attempt failed; true: those of locked rows
+	write    func(*writeQueue)
+	writers  int
+	idle     sync.Cond     // writers became 0
+	draining chan struct{} // closed by drain
+}
+
+type queueKey struct {
+	table  string
+	locked bool // of rows that another session had locked when they were tried last
+}
+
+// writeQueue is one queue. All fields but the constant ones are guarded by writeQueues.mu.
+type writeQueue struct {
+	queueKey               // constant
+	full     chan struct{} // constant; holds a token when a whole batch is there
+
+	items    []outbox.Completion
+	since    time.Time // when the oldest item came
+	taken    int       // rows that the writer has in hand
+	writing  bool      // there is a writer
+	failures int       // attempts since the last that worked
+	reason   string    // of the last failure
+	retryAt  time.Time // no attempt before
+}
+
+func (q *writeQueue) rows() int { return len(q.items) + q.taken }
+
+func newWriteQueues() *writeQueues {
+	w := &writeQueues{queues: map[queueKey]*writeQueue{}, failing: map[bool]int{}, draining: make(chan struct{})}
+	w.idle.L = &w.mu
+	return w
+}
+
+// add copies completions into the queues of their tables.
+func (w *writeQueues) add(list []outbox.Completion) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && list[n].Table == list[0].Table {
+			n++
+		}
+		w.put(w.queue(queueKey{table: list[0].Table}), list[:n])
+		list = list[n:]
+	}
+}
+
+// queue finds or makes a queue. Callers hold mu.
+func (w *writeQueues) queue(key queueKey) *writeQueue {
+	q := w.queues[key]
+	if q == nil {
+		q = &writeQueue{queueKey: key, full: make(chan struct{}, 1)}
+		w.queues[key] = q
+	}
+	return q
+}
+
+// put appends to a queue and starts its writer if there is none. Callers hold mu.
+func (w *writeQueues) put(q *writeQueue, list []outbox.Completion) {
+	if len(q.items) == 0 {
+		q.since = time.Now()
+	}
+	q.items = append(q.items, list...)
+	if len(q.items) >= writeBatch {
+		raise(q.full)
+	}
+	w.startWriter(q)
+}
+
+func (w *writeQueues) startWriter(q *writeQueue) {
+	if w.write == nil || q.writing || len(q.items) == 0 {
+		return
+	}
+	q.writing = true
+	w.writers++
+	go w.write(q)
+}
+
+// open lets writers run: write is the life of one. It must take until take reports false.
+func (w *writeQueues) open(write func(*writeQueue)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.write = write
+	for _, q := range w.queues {
+		w.startWriter(q)
+	}
+}
+
+// drain makes the writers write what is there without waiting for full batches.
+func (w *writeQueues) drain() { close(w.draining) }
+
+// close returns when no writer runs any more, and none will.
+func (w *writeQueues) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.writers > 0 {
+		w.idle.Wait()
+	}
+	w.write = nil
+}
+
+// take gives a queue's writer a batch: writeBatch rows, or what is there when the oldest has waited for patience, but never
+// before the next attempt is due. The batch is the writer's until failed or worked. No batch: wait tells when to ask again.
+// ok is false when the writer must end, because the queue is empty or cut says so.
+func (w *writeQueues) take(q *writeQueue, patience time.Duration, cut error) (batch []outbox.Completion, wait time.Duration, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(q.items) == 0 || cut != nil {
+		q.writing = false
+		if w.writers--; w.writers == 0 {
+			w.idle.Broadcast()
+		}
+		return nil, 0, false
+	}
+	due := q.since
+	if len(q.items) < writeBatch && !w.drains() {
+		due = due.Add(patience)
+	}
+	if due.Before(q.retryAt) {
+		due = q.retryAt
+	}
+	if wait := time.Until(due); wait > 0 {
+		return nil, wait, true
+	}
+	return q.takeBatch(), 0, true
+}
+
+func (q *writeQueue) takeBatch() (batch []outbox.Completion) {
+	batch, q.items = takeFirst(q.items, writeBatch)
+	q.taken = len(batch)
+	return batch
+}
+
+func (w *writeQueues) drains() bool {
+	select {
+	case <-w.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// takeAny is take for the time before writers run: a batch of any queue, in the order of the tables.
+func (w *writeQueues) takeAny() (q *writeQueue, batch []outbox.Completion) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, candidate := range w.queues {
+		if len(candidate.items) > 0 && (q == nil || cmp.Less(candidate.table, q.table)) {
+			q = candidate
+		}
+	}
+	if q == nil {
+		return nil, nil
+	}
+	return q, q.takeBatch()
+}
+
+// failed puts a batch back to the head of its queue. retry gives the wait after that many failures in a row before this
+// one. It reports whether this is the first queue of its kind to fail.
+func (w *writeQueues) failed(q *writeQueue, batch []outbox.Completion, reason string, retry func(failures int) time.Duration) (first bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q.taken = 0
+	if len(q.items) == 0 {
+		q.since = time.Now()
+	}
+	q.items = slices.Concat(batch, q.items)
+	q.retryAt, q.reason = time.Now().Add(retry(q.failures)), reason
+	return w.countFailure(q)
+}
+
+func (w *writeQueues) countFailure(q *writeQueue) (first bool) {
+	q.failures++
+	if q.failures > 1 {
+		return false
+	}
+	w.failing[q.locked]++
+	return w.failing[q.locked] == 1
+}
+
+// postpone puts rows of a table that another session has locked into the queue of such rows. Those that are there already
+// keep the time of their next attempt. It reports whether this is the first table with such rows.
+func (w *writeQueues) postpone(table string, rows []outbox.Completion, retry func(failures int) time.Duration) (first bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q := w.queue(queueKey{table: table, locked: true})
+	if q.failures == 0 {
+		q.retryAt = time.Now().Add(retry(0))
+		first = w.countFailure(q)
+	}
+	w.put(q, rows)
+	return first
+}
+
+// worked forgets the failures of a queue. It reports whether this was the last queue of its kind that failed.
+func (w *writeQueues) worked(q *writeQueue) (last bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q.taken = 0
+	if q.failures == 0 {
+		return false
+	}
+	q.retryAt = time.Time{}
+	if q.locked && len(q.items) > 0 { // of them we know only that they were locked
+		q.failures = 1
+		return false
+	}
+	q.failures = 0
+	w.failing[q.locked]--
+	return w.failing[q.locked] == 0
+}
+
+func (w *writeQueues) len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, q := range w.queues {
+		n += q.rows()
+	}
+	return n
+}
+
+// lockedRows counts the rows that another session had locked when they were tried last.
+func (w *writeQueues) lockedRows() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, q := range w.queues {
+		if q.locked {
+			n += q.rows()
+		}
+	}
+	return n
+}
+
+// problems says of each table why statuses do not get into it, in the order of the tables.
+func (w *writeQueues) problems() (list []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.queues {
+		switch {
+		case q.failures == 0:
+		case q.locked && q.reason != "":
+			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) that were locked cannot be written: %s", q.table, q.rows(), q.reason))
+		case q.locked:
+			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) wait for locks that another session holds", q.table, q.rows()))
+		default:
+			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) cannot be written: %s", q.table, q.rows(), q.reason))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// anyFailed reports whether the last attempt of some queue failed.
+func (w *writeQueues) anyFailed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failing[false]+w.failing[true] > 0
+}
