@@ -115,7 +115,7 @@ ok topic wide: an acknowledged message has at least 2 copies (replicas: 3)`
 // An account that may write and not look is told so, and nothing is guessed.
 func TestB41_DoctorWithoutTheRightToLook(t *testing.T) {
 	cluster, cfg := fakeKafka(t, map[string]topicOf{"orders": {replicas: 3}})
-	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeConfigs}, Err: kerr.TopicAuthorizationFailed, Count: -1})
+	testkit.FaultKafka(t, cluster, testkit.KafkaFault{Key: kmsg.DescribeConfigs, Err: kerr.TopicAuthorizationFailed, Count: -1})
 	got := asked(t, cfg, []string{"orders"}, nil)
 	if !strings.Contains(got, "warning topic orders: its settings cannot be read") || !strings.Contains(got, "grant DESCRIBE_CONFIGS") ||
 		strings.Contains(got, "acknowledged") {

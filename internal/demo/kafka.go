@@ -209,15 +209,18 @@ func startEmbeddedKafka() (_ *embeddedKafka, err error) {
 	}
 	e.proxy.SetTarget(own)
 	const topic = "orders"
-	if err := e.cluster.CreateTopic(topic, partitions, map[string]string{"retention.bytes": fmt.Sprint(maxTopicBytes)}); err != nil {
-		return nil, fmt.Errorf("create topic %s: %w", topic, err)
-	}
 	direct := func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, own)
 	}
-	e.kafka, err = newKafka(e.proxy.Addr(), topic, kgo.SeedBrokers(own), kgo.Dialer(direct))
+	if e.kafka, err = newKafka(e.proxy.Addr(), topic, kgo.SeedBrokers(own), kgo.Dialer(direct)); err != nil {
+		return nil, err
+	}
+	limit := map[string]*string{"retention.bytes": kadm.StringPtr(fmt.Sprint(maxTopicBytes))}
+	if _, err := kadm.NewClient(e.client).CreateTopic(context.Background(), partitions, 1, limit, topic); err != nil {
+		return nil, fmt.Errorf("create topic %s: %w", topic, err)
+	}
 	e.expirer.Go(e.expire)
-	return e, err
+	return e, nil
 }
 
 // Title implements broker.

@@ -37,11 +37,16 @@ func withKafka(addr string, f func(*kadm.Client, *kgo.Client) error, opts ...kgo
 // CreateTopic makes a topic and returns when it can be written. configs are topic settings such as max.message.bytes; nil
 // means the broker's.
 func (k *Kafka) CreateTopic(ctx context.Context, name string, partitions int, configs map[string]string) error {
+	return CreateKafkaTopic(ctx, k.Addr(), name, partitions, configs)
+}
+
+// CreateKafkaTopic is Kafka.CreateTopic for a broker at an address.
+func CreateKafkaTopic(ctx context.Context, addr, name string, partitions int, configs map[string]string) error {
 	settings := map[string]*string{}
 	for key, value := range configs {
 		settings[key] = &value
 	}
-	return withKafka(k.Addr(), func(admin *kadm.Client, _ *kgo.Client) error {
+	return withKafka(addr, func(admin *kadm.Client, _ *kgo.Client) error {
 		if _, err := admin.CreateTopic(ctx, int32(partitions), 1, settings, name); err != nil {
 			return fmt.Errorf("create topic %s: %w", name, err)
 		}
@@ -54,6 +59,16 @@ func (k *Kafka) CreateTopic(ctx context.Context, name string, partitions int, co
 				return fmt.Errorf("create topic %s: it does not appear: %w", name, err)
 			}
 		}
+	})
+}
+
+// DeleteKafkaTopic removes a topic from the broker at an address.
+func DeleteKafkaTopic(ctx context.Context, addr, name string) error {
+	return withKafka(addr, func(admin *kadm.Client, _ *kgo.Client) error {
+		if _, err := admin.DeleteTopic(ctx, name); err != nil {
+			return fmt.Errorf("delete topic %s: %w", name, err)
+		}
+		return nil
 	})
 }
 

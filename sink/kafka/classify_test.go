@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -50,7 +50,7 @@ func TestE2_AnswersOfTheBroker(t *testing.T) {
 		t.Run(c.answer.Message, func(t *testing.T) {
 			topic := createTopic(t, f.addr(), nil)
 			s := newSink(t, f.addr(), func(c *Config) { c.DeliveryTimeout = time.Second })
-			fault := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: c.answer, Count: -1})
+			fault := f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Err: c.answer, Count: -1})
 			defer fault.Remove()
 			all := messages(topic, 3)
 			wantClass(t, c.want, publish(t, s, all...)...)
@@ -75,7 +75,7 @@ func TestE2_UncertainAnswersAreResolvedInside(t *testing.T) {
 		t.Run(answer.Message, func(t *testing.T) {
 			topic := createTopic(t, f.addr(), nil)
 			s := newSink(t, f.addr())
-			f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: answer, Count: 2})
+			f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Err: answer, Count: 2})
 			all := messages(topic, 50)
 			wantClass(t, outbox.ClassNone, publish(t, s, all...)...)
 			for id, n := range copies(t, f.addr(), topic) {
@@ -135,7 +135,6 @@ func TestE2_ServiceRecovers(t *testing.T) {
 	f := newFake(t)
 	topic := createTopic(t, f.addr(), nil)
 	s := newSink(t, f.addr())
-	f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.ClusterAuthorizationFailed, Count: 1})
 	// The library (v1.22.2) asks for the id while it still enters the topic's partitions. If it is refused before they are
 	// entered, which only a loaded machine sees, their messages are passed over: they wait for the topic's next message or
 	// the next refresh of the metadata. So the refusal waits for the partitions.
@@ -149,6 +148,7 @@ func TestE2_ServiceRecovers(t *testing.T) {
 		})
 		return nil, nil, false
 	})
+	f.Fault(testkit.KafkaFault{Key: kmsg.InitProducerID, Err: kerr.ClusterAuthorizationFailed, Count: 1})
 	all := messages(topic, 1)
 	wantClass(t, outbox.ClassService, publish(t, s, all...)...)
 	for deadline := time.Now().Add(patience); ; { // the client is replaced behind the scene

@@ -14,6 +14,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // blackhole in the environment turns the test binary into a broker that stores nothing: the cost of a sink can be seen
@@ -21,14 +22,34 @@ import (
 const blackhole = "CANAL_OUTBOX_TEST_BLACKHOLE"
 
 func serveBlackhole() {
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BlackholeProduce(), kfake.SeedTopics(8, "orders"))
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(8, "orders"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	c.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		return storedNothing(req.(*kmsg.ProduceRequest)), nil, true
+	})
 	fmt.Println(c.ListenAddrs()[0])
 	io.Copy(io.Discard, os.Stdin) // until the test closes it, or ends
 	c.Close()
+}
+
+// storedNothing says yes to everything.
+func storedNothing(req *kmsg.ProduceRequest) *kmsg.ProduceResponse {
+	resp := req.ResponseKind().(*kmsg.ProduceResponse)
+	for _, t := range req.Topics {
+		topic := kmsg.NewProduceResponseTopic()
+		topic.Topic, topic.TopicID = t.Topic, t.TopicID
+		for _, p := range t.Partitions {
+			partition := kmsg.NewProduceResponseTopicPartition()
+			partition.Partition = p.Partition
+			topic.Partitions = append(topic.Partitions, partition)
+		}
+		resp.Topics = append(resp.Topics, topic)
+	}
+	return resp
 }
 
 func startBlackhole(t testing.TB) string {

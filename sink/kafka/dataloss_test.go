@@ -7,7 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -35,7 +34,7 @@ func TestB44_DataLossStopsNothing(t *testing.T) {
 	}()
 	all := messages(topic, 9)
 	wantClass(t, outbox.ClassNone, publish(t, s, all[:3]...)...)
-	f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.OutOfOrderSequenceNumber})
+	f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Err: kerr.OutOfOrderSequenceNumber})
 	wantClass(t, outbox.ClassNone, publish(t, s, all[3:6]...)...)
 	wantClass(t, outbox.ClassNone, publish(t, s, all[6:]...)...)
 	for id, n := range copies(t, f.addr(), topic) {

@@ -23,7 +23,7 @@ func TestB32_OnePoisonAmong999(t *testing.T) {
 	f := newFake(t)
 	topic := createTopic(t, f.addr(), nil)
 	s := newSink(t, f.addr())
-	fault := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.InvalidRecord, Count: -1, When: holds("poison")})
+	fault := f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Err: kerr.InvalidRecord, Count: -1, When: holds("poison")})
 	all := messages(topic, 1000)
 	all[500].Body = []byte("poison")
 	results := publish(t, s, all...)
@@ -73,7 +73,7 @@ func TestB32_LaterMessagesKeepTheirPlace(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.InvalidRecord, Count: -1, When: func(req kmsg.Request) bool {
+	f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Err: kerr.InvalidRecord, Count: -1, When: func(req kmsg.Request) bool {
 		batch := firstBatch(t, req)
 		return batch.ProducerID == main && bytes.Contains(batch.Records, []byte("first"))
 	}})
@@ -216,7 +216,6 @@ func TestB30_CloseDuringSingles(t *testing.T) {
 	f := newFake(t, kfake.SleepOutOfOrder())
 	s := newSink(t, f.addr())
 	topic := createTopic(t, f.addr(), nil)
-	f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.InvalidRecord, Count: 1})
 	release, swallowed := make(chan struct{}), make(chan struct{}, 1)
 	defer close(release)
 	f.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) { // the first passes, then none
@@ -228,6 +227,7 @@ func TestB30_CloseDuringSingles(t *testing.T) {
 		})
 		return nil, nil, false
 	})
+	f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Err: kerr.InvalidRecord, Count: 1})
 	all := messages(topic, 50)
 	in := newInbox(t)
 	s.Send(append([]*outbox.Message(nil), all...), in.done)

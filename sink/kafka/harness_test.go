@@ -34,12 +34,13 @@ func TestMain(m *testing.M) {
 // fake is a kfake cluster of one broker that can be stopped and started again on its port with its data.
 type fake struct {
 	*kfake.Cluster
+	t    testing.TB
 	opts []kfake.Opt
 }
 
 func newFake(t testing.TB, opts ...kfake.Opt) *fake {
 	t.Helper()
-	f := &fake{opts: append([]kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(t.TempDir())}, opts...)}
+	f := &fake{t: t, opts: append([]kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(t.TempDir())}, opts...)}
 	f.start(t)
 	_, port, err := net.SplitHostPort(f.addr())
 	if err != nil {
@@ -58,6 +59,11 @@ func (f *fake) start(t testing.TB) {
 		t.Fatal(err)
 	}
 	f.Cluster = c
+}
+
+// Fault adds one behind the control functions that are there.
+func (f *fake) Fault(one testkit.KafkaFault) *testkit.KafkaFaultHandle {
+	return testkit.FaultKafka(f.t, f.Cluster, one)
 }
 
 func (f *fake) addr() string { return f.ListenAddrs()[0] }

@@ -8,7 +8,6 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -18,7 +17,7 @@ func TestB13_DeadPartitionFillsNoRoom(t *testing.T) {
 	f := newFake(t)
 	topic := createTopic(t, f.addr(), nil)
 	s := newSink(t, f.addr(), func(c *Config) { c.MaxInFlight = 1000 })
-	fault := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Partitions: []int32{2}, Err: kerr.NotLeaderForPartition, Count: -1})
+	fault := f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Partitions: []int32{2}, Err: kerr.NotLeaderForPartition, Count: -1})
 	in, waiting, refused := newInbox(t), 0, 0
 	var dead []*outbox.Message
 	pace := time.NewTicker(5 * time.Millisecond)

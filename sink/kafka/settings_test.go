@@ -37,7 +37,7 @@ func TestB41_SettingsOfTopics(t *testing.T) {
 	if got, want := settingsOf(t, s, "copied"), (TopicSettings{MaxMessageBytes: 20000, Replicas: 3, MinInSync: 2}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeConfigs}, Err: kerr.TopicAuthorizationFailed, Count: 1})
+	f.Fault(testkit.KafkaFault{Key: kmsg.DescribeConfigs, Err: kerr.TopicAuthorizationFailed, Count: 1})
 	if got := settingsOf(t, s, "copied"); !errors.Is(got.Err, kerr.TopicAuthorizationFailed) || got.Replicas != 3 || got.MinInSync != 0 {
 		t.Errorf("without the right: got %+v", got)
 	}

@@ -25,6 +25,7 @@ import (
 // from one goroutine at a time.
 type Cluster struct {
 	*kfake.Cluster
+	t       testing.TB
 	addrs   []string
 	opts    []kfake.Opt
 	network *network
@@ -36,7 +37,7 @@ func New(t testing.TB, brokers int, topics map[string]int) *Cluster {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fakekafka-")
 	testkit.Must(t, err)
-	c := &Cluster{network: &network{open: make(chan struct{}), conns: map[*conn]struct{}{}}}
+	c := &Cluster{t: t, network: &network{open: make(chan struct{}), conns: map[*conn]struct{}{}}}
 	close(c.network.open)
 	c.opts = []kfake.Opt{kfake.NumBrokers(brokers), kfake.DataDir(dir), kfake.ListenFn(c.network.listen)}
 	t.Cleanup(func() {
@@ -58,9 +59,24 @@ func New(t testing.TB, brokers int, topics map[string]int) *Cluster {
 	}
 	c.opts = append(c.opts, kfake.Ports(ports...))
 	for name, partitions := range topics {
-		testkit.Must(t, c.CreateTopic(name, int32(partitions), nil))
+		testkit.Must(t, c.CreateTopic(name, partitions))
 	}
 	return c
+}
+
+// CreateTopic makes a topic and returns when it can be written.
+func (c *Cluster) CreateTopic(name string, partitions int) error {
+	return testkit.CreateKafkaTopic(c.t.Context(), c.Addr(), name, partitions, nil)
+}
+
+// DeleteTopic removes a topic with its messages.
+func (c *Cluster) DeleteTopic(name string) error {
+	return testkit.DeleteKafkaTopic(c.t.Context(), c.Addr(), name)
+}
+
+// Fault makes the cluster answer with an error until it is removed or the cluster is stopped.
+func (c *Cluster) Fault(f testkit.KafkaFault) *testkit.KafkaFaultHandle {
+	return testkit.FaultKafka(c.t, c.Cluster, f)
 }
 
 // Addr is host:port of the first broker.

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
@@ -243,6 +242,6 @@ func (w *world) metrics() map[string]float64 {
 const slow = 30 * time.Millisecond
 
 // busy is what the fake broker answers while it is.
-func busy() kfake.Fault {
-	return kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1}
+func busy() testkit.KafkaFault {
+	return testkit.KafkaFault{Key: kmsg.Produce, Err: kerr.NotEnoughReplicas, Count: -1}
 }

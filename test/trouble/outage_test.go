@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
@@ -30,7 +29,7 @@ func TestB12_B37_D16_RepeatedOutages(t *testing.T) {
 				return func() { testkit.Must(t, cluster.Start()) }
 			},
 			"busy": func() func() {
-				return cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1}).Remove
+				return cluster.Fault(testkit.KafkaFault{Key: kmsg.Produce, Err: kerr.NotEnoughReplicas, Count: -1}).Remove
 			},
 			"swallowed": func() func() {
 				cluster.Swallow(true)

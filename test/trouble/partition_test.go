@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
@@ -21,8 +20,8 @@ func TestB13_D16_PartitionWithoutLeader(t *testing.T) {
 	cluster := fakekafka.New(t, 3, map[string]int{topics[0]: 6, topics[1]: 6})
 	l := newLab(t, testkit.SharedMySQL(t), cluster, "pipeline: {max_in_flight: 512}")
 	l.Start(t)
-	fault := cluster.Fault(kfake.Fault{
-		Keys: []kmsg.Key{kmsg.Produce}, Topic: topics[0], Partitions: []int32{1, 4}, Err: kerr.LeaderNotAvailable, Count: -1,
+	fault := cluster.Fault(testkit.KafkaFault{
+		Key: kmsg.Produce, Topic: topics[0], Partitions: []int32{1, 4}, Err: kerr.LeaderNotAvailable, Count: -1,
 	})
 	pace := time.NewTicker(2 * time.Millisecond) // so that the room does not fill before anything can show
 	defer pace.Stop()

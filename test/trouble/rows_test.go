@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
@@ -83,7 +82,7 @@ func TestD18_RefusedRows(t *testing.T) {
 	cluster := fake(t)
 	l := newLab(t, testkit.SharedMySQL(t), cluster, "retry: {max: 2, backoff: {base: 100ms, max: 300ms}}")
 	l.Start(t)
-	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topics[1], Err: kerr.UnknownServerError, Count: -1})
+	fault := cluster.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topics[1], Err: kerr.UnknownServerError, Count: -1})
 	for i := range 20 {
 		l.row(fmt.Sprint("refused", i), topics[1], "body")
 		l.row(fmt.Sprint("taken", i), topics[0], "body")
@@ -129,7 +128,7 @@ func TestB34_B35_TopicMissingAndMadeAgain(t *testing.T) {
 		s, err := l.Status()
 		return err == nil && len(s.Sink.SuspendedTopics) == 1 && s.Sink.SuspendedTopics[0].Topic == "made-later"
 	})
-	testkit.Must(t, cluster.CreateTopic("made-later", 2, nil))
+	testkit.Must(t, cluster.CreateTopic("made-later", 2))
 	l.waitCount(50, "topic = 'made-later' AND status = 2 AND retry_count = 0")
 	if got := l.published("made-later"); len(got) != 50 {
 		t.Errorf("%d of 50 messages", len(got))
@@ -139,7 +138,7 @@ func TestB34_B35_TopicMissingAndMadeAgain(t *testing.T) {
 	for i := range 50 {
 		l.row(fmt.Sprint("between", i), "made-later", "body")
 	}
-	testkit.Must(t, cluster.CreateTopic("made-later", 2, nil))
+	testkit.Must(t, cluster.CreateTopic("made-later", 2))
 	for i := range 50 {
 		l.row(fmt.Sprint("again", i), "made-later", "body")
 	}
