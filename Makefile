@@ -9,6 +9,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # Tools are run, not installed, at these versions.
 GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOTESTSUM   := gotest.tools/gotestsum@v1.13.0 --format=pkgname --format-hide-empty-pkg
 
 # What tests run against. SKIP_BROKERS=1 does without the brokers (and without Java), SKIP_BROWSER=1 without the browser.
 SERVERS := mysql mariadb mariadb-11.8 clock $(if $(filter 1,$(SKIP_BROKERS)),,kafka rocketmq) $(if $(filter 1,$(SKIP_BROWSER)),,browser)
@@ -37,10 +38,10 @@ prepare: ## install or find what the tests need: servers, and a C compiler for t
 	@bash test/servers/install.sh $(SERVERS)
 
 test: prepare ## all tests; ends with a line that counts them
-	CGO_ENABLED=1 go run ./internal/testsum -race $(TESTFLAGS) ./...
+	CGO_ENABLED=1 go run $(GOTESTSUM) --raw-command -- test/run.sh all -race $(TESTFLAGS)
 
 test-quick: ## tests that need no server, without the race detector
-	go run ./internal/testsum -quick $(TESTFLAGS) ./...
+	go run $(GOTESTSUM) --raw-command -- test/run.sh quick $(TESTFLAGS)
 
 test-long: test crash sim soak ## everything: the tests, a break at every event, simulation and soak for LONG each (default 10m)
 
@@ -72,11 +73,12 @@ lint: ## formatting, vet, staticcheck, import table, generated files
 	go vet ./...
 	go vet -tags faultpoints ./...
 	go run $(STATICCHECK) ./...
-	go test -count=1 ./internal/archtest ./internal/config/reference
+	go test -count=1 ./internal/archtest ./internal/config/reference ./internal/notice
 	@echo "lint: ok"
 
 generate: ## write generated files anew
 	go generate ./internal/config
+	go run ./internal/notice
 
 clean: ## remove what make build and the tests leave in the tree
 	rm -rf bin dist

@@ -58,7 +58,7 @@ var rules = []rule{
 	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/config", "internal/admin", "internal/operator", "migrations"}), external: with("golang.org/x/sync")},
 	{path: "docs"}, // a test that keeps docs/guarantees.md honest
 	{path: "internal/archtest"},
-	{path: "internal/testsum"},
+	{path: "internal/notice"},
 
 	// What tests, the demo and the benchmarks use; it may know everything.
 	{path: "internal/testkit/...", own: []string{"..."}, external: []string{"..."}},
