@@ -4,7 +4,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// from are the states that a completion leaves (design 1, "States and moves").
+// from are the states that a completion leaves.
 var from = [...][]outbox.Status{
 	outbox.ActionMarkSent: {outbox.Pending, outbox.Sending, outbox.Failed},
 	outbox.ActionRetry:    {outbox.Pending, outbox.Sending},
@@ -43,6 +43,9 @@ func (t *Table) update(completion outbox.Action, rows []outbox.Completion) *stat
 		s.add(", ", t.column(FailReason), " = ")
 		t.perRow(s, len(rows), id, func(i int) { s.string(t.columns[FailReason].fit(rows[i].Reason)) })
 	}
+	if completion != outbox.ActionRelease && t.has(LastExecTime) { // a claim given back was no attempt
+		s.add(", ", t.column(LastExecTime), " = ", t.now(LastExecTime))
+	}
 	t.assignCommon(s)
 	s.add(" WHERE ")
 	t.idIn(s, len(rows), id)
@@ -53,6 +56,9 @@ func (t *Table) update(completion outbox.Action, rows []outbox.Completion) *stat
 }
 
 func (t *Table) assignSent(s *statement, rows []outbox.Completion, id func(i int) string) {
+	if t.has(FailReason) { // of an attempt that no longer counts
+		s.add(", ", t.column(FailReason), " = ", t.none(FailReason))
+	}
 	if t.has(SentAt) {
 		s.add(", ", t.column(SentAt), " = ", t.now(SentAt))
 	}
@@ -66,6 +72,14 @@ func (t *Table) assignSent(s *statement, rows []outbox.Completion, id func(i int
 			s.string(t.columns[BrokerMessageID].fit(rows[i].BrokerID))
 		})
 	}
+}
+
+// none is the literal for "nothing" in a text column.
+func (t *Table) none(role Column) string {
+	if t.columns[role].Nullable {
+		return "NULL"
+	}
+	return "''"
 }
 
 // identityIn guards with rows of (id, message id), and the completion's own guard as a third member.

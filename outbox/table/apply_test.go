@@ -14,7 +14,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// D03: every completion against every state moves only what design 1 allows, and says nothing about the rest.
+// D03: every completion against every state moves only what it may, and says nothing about the rest. A SENT row shows no reason
+// of an earlier failure, and whatever was tried has the time of it.
 func TestD03_EveryVerdictAgainstEveryState(t *testing.T) {
 	moves := map[outbox.Action]map[int]int{
 		outbox.ActionMarkSent: {0: 2, 1: 2, 3: 2},
@@ -26,7 +27,7 @@ func TestD03_EveryVerdictAgainstEveryState(t *testing.T) {
 	onBoth(t, "t_local_message", func(b *bench) {
 		for completion, allowed := range moves {
 			for _, status := range []int{0, 1, 2, 3, 9} {
-				id := b.insert(1, fmt.Sprintf("status=%d, retry_count=4, last_exec_time='%s'", status, stamp))[0]
+				id := b.insert(1, fmt.Sprintf("status=%d, retry_count=4, last_exec_time='%s', fail_reason='earlier'", status, stamp))[0]
 				if left := b.apply(outbox.Completion{Identity: id, Action: completion, RetryCount: 4, Claim: stamp, Reason: "why"}); len(left) > 0 {
 					b.Errorf("%v on %d: unwritable %+v", completion, status, left)
 				}
@@ -34,16 +35,33 @@ func TestD03_EveryVerdictAgainstEveryState(t *testing.T) {
 				if !moved {
 					want = status
 				}
-				count, reason := 4, "NULL"
+				count, reason, tried := 4, "earlier", 0
 				if moved && completion == outbox.ActionRetry {
 					count = 5
 				}
-				if moved && counted(completion) {
-					reason = "why"
+				switch {
+				case moved && counted(completion):
+					reason, tried = "why", 1
+				case moved && completion == outbox.ActionMarkSent:
+					reason, tried = "NULL", 1
 				}
-				b.want(id, fmt.Sprintf("%d|%d|%s", want, count, reason), "status", "retry_count", "fail_reason")
+				b.want(id, fmt.Sprintf("%d|%d|%s|%d", want, count, reason, tried), "status", "retry_count", "fail_reason",
+					"last_exec_time > NOW() - INTERVAL 1 MINUTE")
 			}
 		}
+	})
+}
+
+// Where the column of the reason takes no NULL, a SENT row has an empty one.
+func TestSentRowsWithAReasonThatIsNotNull(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" MODIFY fail_reason VARCHAR(1024) NOT NULL DEFAULT ''")
+		b.load(b.mapping("t_local_message"))
+		id := b.insert(1, "status=3, fail_reason='earlier'")[0]
+		if left := b.apply(outbox.Completion{Identity: id, Action: outbox.ActionMarkSent}); len(left) > 0 {
+			b.Errorf("unwritable: %+v", left)
+		}
+		b.want(id, "2|", "status", "fail_reason")
 	})
 }
 

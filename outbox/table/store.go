@@ -47,6 +47,9 @@ const (
 	rounds   = 4 // of update and locking read
 )
 
+// between attempts; jittered, so that two statements that met do not meet again.
+var between = outbox.Backoff{Base: 20 * time.Millisecond, Max: 80 * time.Millisecond}
+
 // Apply writes completions. With a nil error each completion that is not in the answer is final in the table: written now or
 // before, or its row is gone. Rows whose lock somebody holds for longer than the session waits are in the answer, too: they
 // keep none of the others from their status. With an error nothing is known, and the same completions may be applied again.
@@ -190,15 +193,15 @@ func (s *Store) exec(ctx context.Context, st *statement) (matched int64, err err
 	return matched, err
 }
 
-// again repeats what had bad luck. The pause is jittered, so that two who met do not meet again. A lock that was waited for
-// in vain is the caller's: while a statement waits, others wait for the locks that it has got already.
+// again repeats a statement that was interrupted or met a deadlock. A lock that was waited for in vain is the caller's: while a
+// statement waits, others wait for the locks that it holds already.
 func (s *Store) again(ctx context.Context, run func() error) error {
-	for attempt := 1; ; attempt++ {
+	for attempt := 0; ; attempt++ {
 		err := run()
-		if server.Classify(err) != server.Transient || server.LockWait(err) || attempt == attempts {
+		if server.Classify(err) != server.Transient || server.LockWait(err) || attempt+1 == attempts {
 			return err
 		}
-		pause := time.NewTimer(time.Duration(attempt) * (5*time.Millisecond + rand.N(20*time.Millisecond)))
+		pause := time.NewTimer(between.Delay(attempt, rand.Float64()))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
