@@ -23,8 +23,8 @@ var ErrNewer = errors.New("the state directory was written by a newer release: "
 // ErrClosed is returned by every method that needs the disk after Close.
 var ErrClosed = errors.New("the state store is closed")
 
-// ErrUnknownEntry says that the history holds no entry, or the store no gap, of the given number.
-var ErrUnknownEntry = errors.New("no such entry")
+// ErrUnknownGap says that the store holds no gap of the given number.
+var ErrUnknownGap = errors.New("there is no such gap")
 
 // CorruptError says that the directory holds something that was not written by us in this form (failure C05). The way on is
 // Quarantine, then Open, a gap record and a sweep.

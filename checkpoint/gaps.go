@@ -51,7 +51,7 @@ func (s *Store) Gaps() ([]outbox.Gap, error) {
 	return out, err
 }
 
-// AckGap notes that an operator has seen the gap. ErrUnknownEntry when there is none of that number; again is no error.
+// AckGap notes that an operator has seen the gap. ErrUnknownGap when there is none of that number; again is no error.
 func (s *Store) AckGap(id uint64) error {
 	if err := s.startWriting(); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (s *Store) AckGap(id uint64) error {
 	key := numberedKey(nil, kindGap, id)
 	gap, err := s.gap(key)
 	if errors.Is(err, pebble.ErrNotFound) {
-		return fmt.Errorf("gap %d: %w", id, ErrUnknownEntry)
+		return fmt.Errorf("gap %d: %w", id, ErrUnknownGap)
 	}
 	if err != nil || gap.Acknowledged {
 		return classify(s.dir, err)

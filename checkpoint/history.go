@@ -9,7 +9,7 @@ import (
 
 // Entry is one line of the checkpoint's history.
 type Entry struct {
-	Number   uint64          `json:"number"` // names the entry for Rollback; never used twice
+	Number   uint64          `json:"number"` // names the entry; never used twice
 	At       time.Time       `json:"at"`     // by our clock
 	Position outbox.Position `json:"position"`
 	Source   server.ID       `json:"source"`           // the server whose log the position is of

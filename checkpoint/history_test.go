@@ -148,7 +148,7 @@ func TestHistoryOfARunningStore(t *testing.T) {
 	})
 }
 
-func TestMovesAndRollback(t *testing.T) {
+func TestMovesStayInTheHistory(t *testing.T) {
 	files := vfs.NewMem()
 	s := openMem(t, files)
 	a, b := server.ID{Flavor: "mysql", UUID: "a", ServerID: 1}, server.ID{Flavor: "mysql", UUID: "b", ServerID: 2}
@@ -156,8 +156,8 @@ func TestMovesAndRollback(t *testing.T) {
 	fatal(t, s.Commit(nil, nil, at(200), 0))
 	fatal(t, s.SetSource(a)) // no change, no entry
 	fatal(t, s.SetSource(b))
-	fatal(t, s.SetCheckpoint(*at(50), "operator: replay"))
-	if err := s.SetCheckpoint(*at(60), ""); err == nil {
+	fatal(t, s.Reset(b, *at(50), 1, "operator: replay"))
+	if err := s.Reset(b, *at(60), 2, ""); err == nil {
 		t.Fatal("a move without a reason was taken")
 	}
 	want := []string{
@@ -174,17 +174,9 @@ func TestMovesAndRollback(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Fatalf("history %q, want %q", got, want)
 	}
-	entry, err := s.Rollback(history[1].Number)
-	fatal(t, err)
-	if p, _ := s.Checkpoint(); p != *at(200) || entry.Position != p {
-		t.Fatalf("rolled back to %v, entry %+v", p, entry)
-	}
-	if _, err := s.Rollback(999); err == nil {
-		t.Fatal("rolled back to nothing")
-	}
 	fatal(t, s.Close())
 	s = openMem(t, files)
-	if p, _ := s.Checkpoint(); p != *at(200) {
+	if p, _ := s.Checkpoint(); p != *at(50) {
 		t.Fatalf("after the restart the checkpoint is %v", p)
 	}
 	if id, ok := s.Source(); !ok || id != b {

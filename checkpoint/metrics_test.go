@@ -27,7 +27,7 @@ func TestGaps(t *testing.T) {
 	}
 	fatal(t, s.AckGap(2))
 	fatal(t, s.AckGap(2))
-	if err := s.AckGap(99); !errors.Is(err, ErrUnknownEntry) {
+	if err := s.AckGap(99); !errors.Is(err, ErrUnknownGap) {
 		t.Fatalf("AckGap(99): %v", err)
 	}
 	causes := len(outbox.GapCauses())

@@ -32,6 +32,7 @@ type contents struct {
 	Gaps       int
 	Moves      []string // reasons of history entries
 	Schema     string
+	epoch      uint64 // of the last move
 }
 
 func read(t testing.TB, s *Store) contents {
@@ -83,7 +84,7 @@ func script(rng *rand.Rand, number uint64, n int) []step {
 			}
 		case roll == 1:
 			id, p := server.ID{Flavor: outbox.MySQL, UUID: fmt.Sprint("server-", i)}, outbox.Position{File: "binlog.000001", Offset: offset}
-			steps[i] = func(s *Store, c *contents) error { return anchor(s, c, id, p, fmt.Sprint("move ", i)) }
+			steps[i] = func(s *Store, c *contents) error { return move(s, c, id, p, fmt.Sprint("move ", i)) }
 		case roll == 2:
 			blob := strings.Repeat("column ", 1+rng.IntN(900)) // several WAL blocks
 			steps[i] = func(s *Store, c *contents) error { c.Schema = blob; return s.SaveSchema("shop.t", []byte(blob)) }
@@ -100,22 +101,23 @@ func script(rng *rand.Rand, number uint64, n int) []step {
 				pending = append(pending, e.Identity)
 			}
 			p := outbox.Position{File: "binlog.000001", Offset: offset}
-			steps[i] = func(s *Store, c *contents) error { return commit(s, c, sent, confirm, p) }
+			late := roll == 3 // the position was read before the last move
+			steps[i] = func(s *Store, c *contents) error { return commit(s, c, sent, confirm, p, late) }
 		}
 	}
 	return steps
 }
 
-func anchor(s *Store, c *contents, id server.ID, p outbox.Position, reason string) error {
+func move(s *Store, c *contents, id server.ID, p outbox.Position, reason string) error {
 	if !c.Checkpoint.IsZero() {
 		c.Moves = slices.Insert(slices.Clone(c.Moves), 0, "before: "+reason)
 	}
 	c.Moves = slices.Insert(slices.Clone(c.Moves), 0, reason)
-	c.Source, c.Checkpoint = id, p
-	return s.Reset(id, p, 0, reason)
+	c.Source, c.Checkpoint, c.epoch = id, p, c.epoch+1
+	return s.Reset(id, p, c.epoch, reason)
 }
 
-func commit(s *Store, c *contents, sent []outbox.Completion, written []outbox.Identity, p outbox.Position) error {
+func commit(s *Store, c *contents, sent []outbox.Completion, written []outbox.Identity, p outbox.Position, late bool) error {
 	journal := slices.Clone(c.Journal)
 	for _, e := range sent {
 		journal = append(journal, fmt.Sprint(e.Table, e.ID, e.MessageID, "=", e.BrokerID))
@@ -127,14 +129,18 @@ func commit(s *Store, c *contents, sent []outbox.Completion, written []outbox.Id
 	}
 	slices.Sort(journal)
 	c.Journal = journal
+	if late {
+		return s.Commit(sent, written, &p, c.epoch+1000)
+	}
 	c.Checkpoint = p
-	return s.Commit(sent, written, &p, 0)
+	return s.Commit(sent, written, &p, c.epoch)
 }
 
 func same(a, b contents) bool {
 	if len(a.Journal) == 0 && len(b.Journal) == 0 {
 		a.Journal, b.Journal = nil, nil
 	}
+	a.epoch, b.epoch = 0, 0 // it is of one run
 	return reflect.DeepEqual(a, b)
 }
 

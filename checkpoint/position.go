@@ -47,33 +47,30 @@ func (s *Store) SetSource(id server.ID) error {
 	})
 }
 
-// SetCheckpoint moves the checkpoint to any position, also backwards: an operator's decision or a gap's. The old and the
-// new position stay in the history with the reason, which must not be empty. No Commit of what was read before may follow,
-// because it could move the checkpoint forward again: stop the reader and drain first.
-func (s *Store) SetCheckpoint(position outbox.Position, reason string) error {
-	return s.moveTo(nil, position, 0, reason)
-}
-
-// Reset sets the server and the checkpoint anew, backwards too, in one step: never is there a position of one server under the
-// name of another, which a restart in between would take for its own. The old and the new position stay in the history with the
-// reason, which must not be empty. Of the commits that follow only those of the given epoch move the checkpoint; a new Store is at
-// epoch 0.
+// Reset sets the server and the checkpoint anew, backwards too: an operator's decision, a gap's or a failover's. Both change in
+// one step. Otherwise a restart in between could take a position of one server for one of the other. The old and the new
+// position stay in the history with the reason, which must not be empty.
+//
+// Of the commits that follow only those of the given epoch move the checkpoint. The epoch is of this run: a new Store is at 0.
 func (s *Store) Reset(id server.ID, position outbox.Position, epoch uint64, reason string) error {
-	return s.moveTo(&id, position, epoch, reason)
-}
-
-// Rollback moves the checkpoint to the position of the history entry with the given number and returns the entry;
-// ErrUnknownEntry when it is not or no longer there. The conditions of SetCheckpoint hold.
-func (s *Store) Rollback(number uint64) (Entry, error) {
-	history, err := s.History()
-	if err != nil {
-		return Entry{}, err
+	if reason == "" || position.IsZero() {
+		return errors.New("checkpoint: moving it needs a position and a reason")
 	}
-	i := slices.IndexFunc(history, func(e Entry) bool { return e.Number == number })
-	if i < 0 {
-		return Entry{}, fmt.Errorf("checkpoint history: entry %d: %w (older entries are thinned out)", number, ErrUnknownEntry)
-	}
-	return history[i], s.SetCheckpoint(history[i].Position, fmt.Sprintf("rollback to entry %d", number))
+	return s.relocate(func(next *place, now time.Time) error {
+		if next.hasCheckpoint {
+			if err := s.putEntry(next, now, "before: "+reason); err != nil {
+				return err
+			}
+		}
+		if err := s.putSource(next, id); err != nil {
+			return err
+		}
+		next.epoch = epoch
+		if err := s.putCheckpoint(next, now, position); err != nil {
+			return err
+		}
+		return s.putEntry(next, now, reason)
+	})
 }
 
 // History returns the positions that the checkpoint had, newest first: the newest 1000, then one a minute for a day and one
@@ -87,29 +84,6 @@ func (s *Store) History() ([]Entry, error) {
 	})
 	slices.Reverse(out)
 	return out, err
-}
-
-func (s *Store) moveTo(id *server.ID, position outbox.Position, epoch uint64, reason string) error {
-	if reason == "" || position.IsZero() {
-		return errors.New("checkpoint: moving it needs a position and a reason")
-	}
-	return s.relocate(func(next *place, now time.Time) error {
-		if next.hasCheckpoint {
-			if err := s.putEntry(next, now, "before: "+reason); err != nil {
-				return err
-			}
-		}
-		if id != nil {
-			if err := s.putSource(next, *id); err != nil {
-				return err
-			}
-			next.epoch = epoch
-		}
-		if err := s.putCheckpoint(next, now, position); err != nil {
-			return err
-		}
-		return s.putEntry(next, now, reason)
-	})
 }
 
 // relocate lets change fill the batch and the next place, and stores both; a change that writes nothing is none.

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 const secondDir = "CHECKPOINT_TEST_SECOND"
@@ -88,7 +89,7 @@ func TestC02_NothingWalksTheOpenDirectory(t *testing.T) {
 	fatal(t, s.Commit([]outbox.Completion{{Identity: outbox.Identity{Table: "shop.t", ID: "1"}}}, nil, at(5), 0))
 	_, err = s.AddGap(outbox.Gap{Cause: outbox.GapPurged})
 	fatal(t, err)
-	fatal(t, s.SetCheckpoint(*at(4), "test"))
+	fatal(t, s.Reset(server.ID{Flavor: outbox.MySQL}, *at(4), 0, "test"))
 	read(t, s)
 	fatal(t, s.db.Flush())
 	if got := runSecond(t, dir); !strings.HasPrefix(got, "locked: ") {

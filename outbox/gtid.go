@@ -159,9 +159,6 @@ func isTag(text string) bool {
 // Flavor tells whose format the set has.
 func (s *GTIDSet) Flavor() Flavor { return s.flavor }
 
-// IsEmpty reports whether nothing is in the set.
-func (s *GTIDSet) IsEmpty() bool { return len(s.sources) == 0 }
-
 // Add puts one transaction in. For MariaDB it replaces the domain's last transaction, whatever its number: after a
 // failover in non-strict mode numbers may go back, and the later transaction in the log is the position.
 func (s *GTIDSet) Add(g GTID) {

@@ -61,9 +61,15 @@ func TestA22_TagsAreKept(t *testing.T) {
 	if got, want := s.String(), uuidA+":5:app:10"; got != want {
 		t.Fatalf("got %q, want %q", got, want)
 	}
-	if s.Has(GTID{Source: uuidA, Seq: 10}) || !s.Has(GTID{Source: uuidA + ":app", Seq: 10}) {
+	if holds(s, GTID{Source: uuidA, Seq: 10}) || !holds(s, GTID{Source: uuidA + ":app", Seq: 10}) {
 		t.Fatal("the tag was lost")
 	}
+}
+
+func holds(s *GTIDSet, g GTID) bool {
+	one := NewGTIDSet(s.Flavor())
+	one.Add(g)
+	return s.Contains(one)
 }
 
 // A60: however many intervals a set has, a transaction allocates nothing, and its text is made in one piece.
@@ -91,19 +97,14 @@ func TestGTIDSetAgainstNaiveModel(t *testing.T) {
 			model[g] = true
 		}
 		again, err := ParseGTIDSet(MySQL, set.String())
-		if err != nil || !again.Equal(set) {
+		if err != nil || again.String() != set.String() {
 			t.Fatalf("text form %q does not read back: %v", set, err)
 		}
 		for _, src := range []string{uuidA, uuidA + ":app", uuidB} {
 			for n := uint64(1); n <= 41; n++ {
 				g := GTID{Source: src, Seq: n}
-				if set.Has(g) != model[g] {
-					t.Fatalf("%v: set %v, model %v", g, set.Has(g), model[g])
-				}
-				one := NewGTIDSet(MySQL)
-				one.Add(g)
-				if set.Contains(one) != model[g] {
-					t.Fatalf("contains %v: set %v, model %v", g, set.Contains(one), model[g])
+				if holds(set, g) != model[g] {
+					t.Fatalf("%v: set %v, model %v", g, holds(set, g), model[g])
 				}
 			}
 		}
@@ -147,7 +148,7 @@ func FuzzParseGTIDSet(f *testing.F) {
 			return
 		}
 		again, err := ParseGTIDSet(flavor, s.String())
-		if err != nil || !again.Equal(s) {
+		if err != nil || again.String() != s.String() {
 			t.Fatalf("%q reads as %q, which does not read back: %v", text, s, err)
 		}
 	})

@@ -74,19 +74,6 @@ func CompareGTIDs(flavor Flavor, a, b string) (order int, known bool) {
 	return 0, false
 }
 
-// Has reports whether the one transaction is in the set.
-func (s *GTIDSet) Has(g GTID) bool {
-	src := s.sources[g.Source]
-	if src == nil {
-		return false
-	}
-	if s.flavor == MariaDB {
-		return src.seq >= g.Seq
-	}
-	i := sort.Search(len(src.intervals), func(i int) bool { return src.intervals[i].last >= g.Seq })
-	return i < len(src.intervals) && src.intervals[i].first <= g.Seq
-}
-
 // Clone returns an independent copy.
 func (s *GTIDSet) Clone() *GTIDSet {
 	c := NewGTIDSet(s.flavor)
@@ -96,20 +83,6 @@ func (s *GTIDSet) Clone() *GTIDSet {
 		c.sources[key] = &copied
 	}
 	return c
-}
-
-// Equal reports whether both hold the same transactions.
-func (s *GTIDSet) Equal(t *GTIDSet) bool { return s.String() == t.String() }
-
-// Sources lists the server UUIDs (MySQL, without tags) or domains (MariaDB) in the set, sorted.
-func (s *GTIDSet) Sources() []string {
-	var out []string
-	for key := range s.sources {
-		uuid, _, _ := strings.Cut(key, ":")
-		out = append(out, uuid)
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 // String is the server's text form, sources in order: what COM_BINLOG_DUMP and gtid_executed use. It is called for each commit

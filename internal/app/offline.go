@@ -142,7 +142,7 @@ func (s operatorState) History() (out []admin.HistoryEntry, err error) {
 // AckGap implements operator.State.
 func (s operatorState) AckGap(id uint64) (known bool, err error) {
 	err = s.Store.AckGap(id)
-	if errors.Is(err, checkpoint.ErrUnknownEntry) {
+	if errors.Is(err, checkpoint.ErrUnknownGap) {
 		return false, nil
 	}
 	return true, err

@@ -199,5 +199,5 @@ func (w *world) sameGTIDs(t *testing.T, a, b outbox.Position) bool {
 		testkit.Must(t, err)
 		sets[i] = set
 	}
-	return b.GTIDs != "" && sets[0].Equal(sets[1])
+	return b.GTIDs != "" && sets[0].String() == sets[1].String()
 }

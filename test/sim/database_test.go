@@ -218,7 +218,11 @@ func (w *world) startIndex(from outbox.Position) int {
 		w.violation("position", "GTID set %q: %v", from.GTIDs, err)
 		return len(w.log)
 	}
-	i := slices.IndexFunc(w.log, func(e *entry) bool { return !have.Has(e.gtid) })
+	i := slices.IndexFunc(w.log, func(e *entry) bool {
+		one := outbox.NewGTIDSet(w.flavor)
+		one.Add(e.gtid)
+		return !have.Contains(one)
+	})
 	if i < 0 {
 		return len(w.log)
 	}
