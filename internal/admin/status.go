@@ -26,6 +26,15 @@ type Status struct {
 	Sweep      SweepStatus      `json:"sweep"`
 	// GapsOpen counts gap records that nobody has acknowledged.
 	GapsOpen int `json:"gaps_open"`
+	// OtherRelays work on tables of ours: every message of these tables is published twice.
+	OtherRelays []OtherRelay `json:"other_relays"`
+}
+
+// OtherRelay is another relay that was seen on one of the tables.
+type OtherRelay struct {
+	Table      string `json:"table"`
+	Connection uint64 `json:"connection"` // its connection, by the number that SHOW PROCESSLIST shows
+	From       string `json:"from"`       // where that comes from, host:port; "" when the account may not see it
 }
 
 // SourceStatus is the binlog reader's view of the server.

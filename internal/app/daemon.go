@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,15 +43,13 @@ func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger)
 		}
 		return err
 	}
-	sampling, stopSampling := context.WithCancel(context.WithoutCancel(ctx))
-	sampled := make(chan struct{})
-	go func() {
-		defer close(sampled)
-		d.samples.Run(sampling)
-	}()
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	var watches sync.WaitGroup
+	watches.Go(func() { d.samples.Run(watching) })
+	watches.Go(func() { d.relays.Run(watching) })
 	err = d.relay.Run(ctx)
-	stopSampling()
-	<-sampled
+	stopWatching()
+	watches.Wait()
 	return err
 }
 
@@ -67,6 +66,8 @@ type daemon struct {
 	guarded *sql.DB // for the tables
 	rows    *table.Store
 	samples *operator.Sampler
+	relays  *operator.Relays
+	present presence // for relays
 	sink    sink.Sink
 	relay   *Relay
 	reader  *canal.Reader
@@ -175,6 +176,8 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		}, h, d.log.Named("binlog"), d.registry)
 		return d.reader
 	}
+	d.present = presence{source: source, tables: names, accepted: func() server.ID { return d.relay.identity.current() }}
+	d.relays = operator.NewRelays(d.present.look, d.registry, d.log)
 	_, hasCheckpoint := d.state.Checkpoint()
 	d.relay = New(instrument(Parts{
 		Source: &asker{db: d.plain}, Rows: d.rows, Sink: d.sink, State: d.state, Reader: newReader,
@@ -215,6 +218,7 @@ func (d *daemon) close() error {
 		defer cancel()
 		errs = append(errs, d.sink.Close(ctx))
 	}
+	_ = d.present.close() // of a connection that broke before it tells so, and that is no fault of this run
 	for _, db := range []*sql.DB{d.guarded, d.plain} {
 		if db != nil {
 			_ = db.Close() // of connections that broke before it tells so, and that is no fault of this run

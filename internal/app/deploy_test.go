@@ -9,12 +9,15 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
@@ -55,6 +58,24 @@ func metrics(t *testing.T) string {
 	return scrape(t, cfg)
 }
 
+// sinkMetrics is what the sinks export that metrics does without.
+func sinkMetrics(t *testing.T) string {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	cfg := &config.Config{Sink: config.Sink{Kafka: &config.Kafka{Brokers: []string{"127.0.0.1:1"}}}}
+	s, err := newSink(cfg, zap.NewNop(), reg)
+	testkit.Must(t, err)
+	defer func() { testkit.Must(t, s.Close(t.Context())) }()
+	families, err := reg.Gather()
+	testkit.Must(t, err)
+	var text strings.Builder
+	for _, f := range families {
+		_, err := expfmt.MetricFamilyToText(&text, f)
+		testkit.Must(t, err)
+	}
+	return text.String()
+}
+
 func scrape(t *testing.T, cfg *config.Config) string {
 	t.Helper()
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -81,7 +102,7 @@ var (
 
 // Whatever the dashboard and the alert rules ask for must be there from the start, with the labels they use.
 func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
-	exported := metrics(t)
+	exported := metrics(t) + sinkMetrics(t)
 	series := map[string]string{}
 	for _, line := range strings.Split(exported, "\n") {
 		if name := metricName.FindString(line); name != "" && !strings.HasPrefix(line, "#") {
@@ -149,5 +170,17 @@ func TestDashboardIsComplete(t *testing.T) {
 	}
 	if dashboard.UID == "" || len(dashboard.Panels) < 8 {
 		t.Errorf("%d panels", len(dashboard.Panels))
+	}
+}
+
+// The rules fire when they should, where there is a promtool.
+func TestAlertsFire(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is not installed")
+	}
+	out, err := exec.Command(promtool, "test", "rules", "../../deploy/prometheus/alerts_test.yaml").CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -55,7 +55,7 @@ func (s *service) Status(ctx context.Context) admin.Status {
 	if st.Throughput, err = s.meter.Throughput(now); err != nil {
 		troubles = append(troubles, "metrics cannot be read: "+err.Error())
 	}
-	st.Tables = s.d.samples.Tables()
+	st.Tables, st.OtherRelays = s.d.samples.Tables(), s.d.relays.Others()
 	if s.d.relay.Ready() {
 		showFlow(&st, s.d.relay.pipeline.Snapshot())
 		troubles = append(troubles, s.d.relay.acker.Problems()...)
@@ -73,6 +73,7 @@ func (s *service) Status(ctx context.Context) admin.Status {
 func (d *daemon) status(now time.Time) admin.Status {
 	st := admin.Status{
 		Version: d.opts.Version, StartedAt: d.started, UptimeSeconds: now.Sub(d.started).Seconds(), Tables: []admin.TableStatus{},
+		OtherRelays: []admin.OtherRelay{},
 	}
 	st.Source.Address, st.Source.State = d.cfg.Source.Address, "connecting"
 	st.Sink.Kind, st.Sink.Breaker, st.Sink.SuspendedTopics = sinkKind(d.cfg), "closed", []admin.SuspendedTopic{}

@@ -160,6 +160,12 @@ func (i *identity) accept(id server.ID) {
 	i.accepted = id
 }
 
+func (i *identity) current() server.ID {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.accepted
+}
+
 // Guard refuses connections to a server that the reader has not accepted; it is given to the pools of the tables. During
 // a failover it refuses until the reader has checked the new server, which it makes it do.
 func (r *Relay) Guard(_ context.Context, id server.ID) error {

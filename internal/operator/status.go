@@ -19,6 +19,7 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 			p = append(p, sentence)
 		}
 	}
+	add(len(st.OtherRelays) > 0, twofold(st.OtherRelays))
 	add(st.GapsOpen > 0, "there are gaps in the log that nobody has acknowledged: `canal-outbox gaps list`")
 	for _, t := range st.Sink.SuspendedTopics {
 		add(true, "topic "+t.Topic+" is suspended, its rows wait: "+t.Reason)

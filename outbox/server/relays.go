@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -42,8 +43,10 @@ type Presence struct {
 	db     *sql.DB
 	tables []string
 
-	mu   sync.Mutex
-	conn *sql.Conn // nil: not connected
+	mu     sync.Mutex
+	conn   *sql.Conn // nil: not connected
+	own    uint64    // the number of the connection
+	former []uint64  // of connections that were lost: the server may not have noticed yet, and lists their locks
 }
 
 // presenceTimeout is the wait_timeout of a presence's connection, in seconds.
@@ -62,8 +65,8 @@ func NewPresence(cfg Config, tables []string) (*Presence, error) {
 }
 
 // Look takes the locks that are free and that this relay lacks, and returns the other relays of its tables, in the order of
-// the tables; nil when there is none. After an error nothing is known; the next call connects anew. It is safe for
-// concurrent use.
+// the tables; nil when there is none. It costs one statement while the relay is alone. After an error nothing is known; the
+// next call connects anew. It is safe for concurrent use.
 func (p *Presence) Look(ctx context.Context) ([]OtherRelay, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,33 +81,28 @@ func (p *Presence) Look(ctx context.Context) ([]OtherRelay, error) {
 }
 
 func (p *Presence) look(ctx context.Context) (others []OtherRelay, err error) {
-	var own uint64
-	if err := p.conn.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&own); err != nil {
+	locks, err := readLocks(ctx, p.conn, p.tables)
+	if err != nil {
 		return nil, err
 	}
-	for _, table := range p.tables {
-		holders, err := lockHolders(ctx, p.conn, table)
-		if err != nil {
+	p.own = locks.asker
+	for k, table := range p.tables {
+		if err := p.take(ctx, table, locks.holders[k]); err != nil {
 			return nil, err
 		}
-		if err := p.take(ctx, table, own, holders); err != nil {
-			return nil, err
-		}
-		found, err := relays(ctx, p.conn, table, holders, own)
-		if err != nil {
-			return nil, err
-		}
-		others = append(others, found...)
 	}
-	return others, nil
+	p.former = slices.DeleteFunc(p.former, func(id uint64) bool {
+		return !slices.ContainsFunc(locks.holders, func(h tableLocks) bool { return slices.Contains(h[:], id) })
+	})
+	return relays(ctx, p.conn, p.tables, locks, p.former)
 }
 
 // take gets the first free lock of a table, unless one is ours. Who loses the race for it gets another the next time.
-func (p *Presence) take(ctx context.Context, table string, own uint64, holders [presenceLocks]uint64) error {
+func (p *Presence) take(ctx context.Context, table string, holders tableLocks) error {
 	free := -1
 	for k, holder := range holders {
 		switch {
-		case holder == own:
+		case holder == p.own:
 			return nil
 		case holder == 0 && free < 0:
 			free = k
@@ -138,6 +136,9 @@ func (p *Presence) disconnect() error {
 	if conn == nil {
 		return nil
 	}
+	if p.own != 0 {
+		p.own, p.former = 0, append(p.former, p.own)
+	}
 	_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // it returns that error
 	return ignoreLost(conn.Close())
 }
@@ -152,32 +153,56 @@ func (p *Presence) Close() error {
 // OtherRelays returns the relays that hold a lock of one of the tables, written as schema.table in the server's own
 // spelling, in the order of the tables; it takes no lock. The own daemon is among them when it runs.
 func OtherRelays(ctx context.Context, db *sql.DB, tables []string) (others []OtherRelay, err error) {
-	for _, table := range tables {
-		holders, err := lockHolders(ctx, db, table)
-		if err != nil {
-			return nil, fmt.Errorf("look for other relays: %w", err)
-		}
-		found, err := relays(ctx, db, table, holders, 0)
-		if err != nil {
-			return nil, fmt.Errorf("look for other relays: %w", err)
-		}
-		others = append(others, found...)
+	locks, err := readLocks(ctx, db, tables)
+	if err == nil {
+		others, err = relays(ctx, db, tables, locks, nil)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for other relays: %w", err)
 	}
 	return others, nil
 }
 
-// lockHolders returns the connection that holds each of the table's locks; 0 for a free one.
-func lockHolders(ctx context.Context, db Querier, table string) (holders [presenceLocks]uint64, err error) {
-	var first, second sql.NullInt64
-	err = db.QueryRowContext(ctx, "SELECT IS_USED_LOCK(?), IS_USED_LOCK(?)", lockName(table, 0), lockName(table, 1)).Scan(&first, &second)
-	return [presenceLocks]uint64{uint64(first.Int64), uint64(second.Int64)}, err
+// tableLocks is the connection that holds each of a table's locks; 0 for a free one.
+type tableLocks [presenceLocks]uint64
+
+type locks struct {
+	asker   uint64       // the connection that asked
+	holders []tableLocks // by table
 }
 
-// relays makes an entry of each holder that is not own.
-func relays(ctx context.Context, db Querier, table string, holders [presenceLocks]uint64, own uint64) (others []OtherRelay, err error) {
-	for _, holder := range holders {
-		if holder != 0 && holder != own {
-			others = append(others, OtherRelay{Table: table, Connection: holder})
+// readLocks asks for the locks of many tables in few statements.
+func readLocks(ctx context.Context, db Querier, tables []string) (all locks, err error) {
+	const atOnce = 500
+	for some := range slices.Chunk(tables, atOnce) {
+		query, values := "SELECT CONNECTION_ID()", make([]sql.NullInt64, 1+presenceLocks*len(some))
+		for _, table := range some {
+			for n := range presenceLocks {
+				query += ", IS_USED_LOCK('" + lockName(table, n) + "')"
+			}
+		}
+		into := make([]any, len(values))
+		for k := range values {
+			into[k] = &values[k]
+		}
+		if err := db.QueryRowContext(ctx, query).Scan(into...); err != nil {
+			return locks{}, err
+		}
+		all.asker = uint64(values[0].Int64)
+		for pair := range slices.Chunk(values[1:], presenceLocks) {
+			all.holders = append(all.holders, tableLocks{uint64(pair[0].Int64), uint64(pair[1].Int64)})
+		}
+	}
+	return all, nil
+}
+
+// relays makes an entry of each holder that is neither the asking connection nor one of ours.
+func relays(ctx context.Context, db Querier, tables []string, locks locks, ours []uint64) (others []OtherRelay, err error) {
+	for k, table := range tables {
+		for _, holder := range locks.holders[k] {
+			if holder != 0 && holder != locks.asker && !slices.Contains(ours, holder) {
+				others = append(others, OtherRelay{Table: table, Connection: holder})
+			}
 		}
 	}
 	if others == nil {

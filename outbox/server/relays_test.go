@@ -73,21 +73,49 @@ func TestAPresenceConnectsAgain(t *testing.T) {
 		table := d.CreateSchema(t) + ".a"
 		p := presence(t, root(d), table)
 		look(t, p)
-		holders, err := lockHolders(context.Background(), d.Root(), table)
-		testkit.Must(t, err)
+		holders := locksOf(t, d, table)
 		testkit.Exec(t, d.Root(), fmt.Sprintf("KILL %d", holders[0]))
 		testkit.WaitFor(t, 30*time.Second, "the lock to be taken again", func() bool {
 			if _, err := p.Look(context.Background()); err != nil {
 				return false
 			}
-			now, err := lockHolders(context.Background(), d.Root(), table)
-			testkit.Must(t, err)
+			now := locksOf(t, d, table)
 			return now[0] != 0 && now[0] != holders[0] && now[1] == 0
 		})
 		var seconds int
 		testkit.Must(t, p.conn.QueryRowContext(context.Background(), "SELECT @@SESSION.wait_timeout").Scan(&seconds))
 		if seconds != presenceTimeout {
 			t.Errorf("the server would keep the locks of a dead machine for %d s", seconds)
+		}
+	})
+}
+
+func locksOf(t *testing.T, d *testkit.Database, table string) tableLocks {
+	t.Helper()
+	all, err := readLocks(context.Background(), d.Root(), []string{table})
+	testkit.Must(t, err)
+	return all.holders[0]
+}
+
+// A connection that breaks in the middle of the network keeps its locks until the server notices. That is no other relay.
+func TestTheOwnLostConnectionIsNoOtherRelay(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testkit.Database) {
+		broken := testkit.NewProxy(t, d.Addr())
+		network := testkit.NewProxy(t, broken.Addr())
+		cfg := root(d)
+		cfg.Address, cfg.IOTimeout = network.Addr(), time.Second
+		table := d.CreateSchema(t) + ".a"
+		p := presence(t, cfg, table)
+		look(t, p)
+		held := locksOf(t, d, table)[0]
+		broken.Hole(true)
+		if _, err := p.Look(context.Background()); err == nil {
+			t.Fatal("the connection was not cut")
+		}
+		network.SetTarget(d.Addr()) // the server does not hear of the lost connection's end
+		others := look(t, p)
+		if now := locksOf(t, d, table); now[0] != held || now[1] == 0 || others != nil {
+			t.Errorf("locks %v, of them the lost connection's %d; other relays: %v", now, held, others)
 		}
 	})
 }

@@ -1,0 +1,45 @@
+package app
+
+import (
+	"context"
+
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// presence is server.Presence at the server that the relay follows now. Locks are of one server, and after a fail-over the
+// old one may be alive: the connection there is given up, and a new one is made as the reader made its own.
+type presence struct {
+	source   server.Config
+	tables   []string
+	accepted func() server.ID
+
+	at   server.ID
+	here *server.Presence // nil before the first look
+}
+
+// look is called by one goroutine.
+func (p *presence) look(ctx context.Context) ([]server.OtherRelay, error) {
+	at := p.accepted()
+	if at == (server.ID{}) {
+		return nil, errNotRunning
+	}
+	if p.here == nil || p.at != at {
+		_ = p.close() // the old server may be gone, and the connection with it
+		var err error
+		if p.here, err = server.NewPresence(p.source, p.tables); err != nil {
+			return nil, err
+		}
+		p.at = at
+	}
+	return p.here.Look(ctx)
+}
+
+// close gives up the locks. Only then another relay is alone.
+func (p *presence) close() error {
+	if p.here == nil {
+		return nil
+	}
+	here := p.here
+	p.here = nil
+	return here.Close()
+}
