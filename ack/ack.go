@@ -90,7 +90,8 @@ type Acker struct {
 	writtenLock sync.Mutex
 	written     []outbox.Identity // SENT in the table, still in the journal
 
-	pending atomic.Int64
+	pending  atomic.Int64
+	problems problems
 }
 
 // New makes an Acker; it does no I/O. Its metrics are registered on reg.

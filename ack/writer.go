@@ -147,6 +147,7 @@ func (a *Acker) count(s outbox.Completion) {
 		a.metrics.retries.Inc()
 	case outbox.ActionFail:
 		a.metrics.failed(s.Class).Inc()
+		a.problems.failed(s)
 		a.log.Warn("message failed for good; fix the cause and retry or discard it", append(rowFields(s),
 			zap.Stringer("class", s.Class), zap.String("reason", s.Reason))...)
 	case outbox.ActionMarkSent:
@@ -161,6 +162,7 @@ func (a *Acker) reportUnwritable(u outbox.WriteError) {
 	fields := append(rowFields(u.Completion), zap.Stringer("action", u.Action), zap.String("reason", u.Reason))
 	if u.Action == outbox.ActionMarkSent {
 		a.metrics.unwritableRows.Inc()
+		a.problems.unwritable(u)
 		a.log.Error("the table refuses to show a published message as sent; it stays in the journal and is not published "+
 			"again: fix the table or the row, the status is written at the next start", fields...)
 		return

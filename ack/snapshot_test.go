@@ -1,0 +1,50 @@
+package ack
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Status shows how many rows need a person, and the newest of each kind with its reason.
+func TestSnapshotNamesTheNewestProblems(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var held atomic.Bool
+		held.Store(true)
+		w.onApply = func(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
+			locked, _ := lockedRows(&held, "9")(ctx, batch)
+			refused, err := refuse("3", "4")(ctx, batch)
+			return append(locked, refused...), err
+		}
+		b := start(t, w)
+		if s := b.Snapshot(); s != (Snapshot{}) {
+			t.Fatalf("at the beginning: %+v", s)
+		}
+		failed := completions(shop, 1, 2, outbox.ActionFail)
+		failed[1].Class, failed[1].Reason = outbox.ClassPermanent, "too large"
+		b.Add(failed)
+		b.Add(completions(shop, 3, 3, outbox.ActionFail)) // refused: it is not FAILED
+		b.Add(completions(shop, 4, 4, outbox.ActionMarkSent))
+		b.Add(completions(shop, 9, 9, outbox.ActionMarkSent))
+		time.Sleep(time.Second)
+		s := b.Snapshot()
+		if s.Pending != 1 || s.Locked != 1 || s.Failed != 2 || s.Unwritable != 1 {
+			t.Errorf("%+v", s)
+		}
+		if n := s.NewestFailed; n.Identity != failed[1].Identity || n.Class != outbox.ClassPermanent || n.Reason != "too large" || n.At.IsZero() {
+			t.Errorf("newest failed row: %+v", n)
+		}
+		if n := s.NewestUnwritable; n.ID != "4" || n.Reason == "" || n.At.IsZero() {
+			t.Errorf("newest unwritable row: %+v", n)
+		}
+		held.Store(false)
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
