@@ -24,7 +24,7 @@ func (r *Reader) check(ctx context.Context, p *peer) (failover bool, cause outbo
 		// What was read beyond the checkpoint may be missing here; file and offset are another server's.
 		r.setPosition(outbox.Position{GTIDs: checkpoint.GTIDs})
 	}
-	why, err = p.readable(ctx, r.db, r.from())
+	why, err = p.info.Readable(ctx, r.db, r.from())
 	if err == nil && why != "" {
 		return false, outbox.GapPurged, why, nil
 	}

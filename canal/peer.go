@@ -44,41 +44,6 @@ func look(ctx context.Context, db *sql.DB) (peer, error) {
 
 const lookTimeout = 15 * time.Second
 
-// readable says whether the log still has what follows pos; "" if so. Where only the server can tell (MariaDB by GTID
-// after a failover), the stream's first answer does.
-func (p *peer) readable(ctx context.Context, db *sql.DB, pos outbox.Position) (why string, err error) {
-	if p.info.Flavor == outbox.MySQL && pos.GTIDs != "" {
-		return p.purged(ctx, db, pos)
-	}
-	if pos.File == "" {
-		return "", nil
-	}
-	has, err := p.info.HasFile(ctx, db, pos)
-	if err != nil || has {
-		return "", err
-	}
-	return fmt.Sprintf("the log file of %s is gone or shorter", pos), nil
-}
-
-func (p *peer) purged(ctx context.Context, db *sql.DB, pos outbox.Position) (why string, err error) {
-	earliest, err := p.info.Earliest(ctx, db)
-	if err != nil {
-		return "", err
-	}
-	gone, err := outbox.ParseGTIDSet(outbox.MySQL, earliest.GTIDs)
-	if err != nil {
-		return "", fmt.Errorf("gtid_purged: %w", err)
-	}
-	have, err := outbox.ParseGTIDSet(outbox.MySQL, pos.GTIDs)
-	if err != nil {
-		return "", fmt.Errorf("GTID set to go on from: %w", err)
-	}
-	if have.Contains(gone) {
-		return "", nil
-	}
-	return fmt.Sprintf("transactions behind %s were purged from the log: gtid_purged is %s", pos, gone), nil
-}
-
 // randomServerID avoids the small numbers that people give their servers. Two equal ones among a server's replicas are
 // less likely than anything else that can go wrong, and MariaDB reports them.
 func randomServerID() uint32 { return 1<<20 + rand.Uint32N(1<<32-1<<20-1) }

@@ -52,6 +52,7 @@ func (s *Store) engineOptions() *pebble.Options {
 		FormatMajorVersion: engineFormat,
 		Logger:             engineLog{s},
 		EventListener:      s.listener(),
+		ReadOnly:           s.opts.readOnly,
 	}
 	o.Experimental.FileCacheShards = 1
 	files := s.opts.FS
@@ -78,6 +79,15 @@ func simulate(o *pebble.Options) {
 	o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
 }
 
+// complaintPause lies between two lines about work in the background: on a full disk the engine tries again, and fails,
+// hundreds of times in a second.
+const complaintPause = time.Minute
+
+func (s *Store) mayComplain() bool {
+	now, last := time.Now().UnixNano(), s.complained.Load()
+	return (last == 0 || time.Duration(now-last) >= complaintPause) && s.complained.CompareAndSwap(last, now)
+}
+
 func (s *Store) listener() *pebble.EventListener {
 	return &pebble.EventListener{
 		DiskSlow: func(i pebble.DiskSlowInfo) {
@@ -87,8 +97,11 @@ func (s *Store) listener() *pebble.EventListener {
 		},
 		BackgroundError: func(err error) {
 			s.metrics.trouble.WithLabelValues(troubleBackground).Inc()
+			if !s.mayComplain() {
+				return
+			}
 			s.opts.Log.Error("the state store could not write in the background; it tries again: check the disk's space and health",
-				zap.String("dir", s.dir), zap.Error(err))
+				zap.String("dir", s.dir), zap.String("error", err.Error()))
 		},
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
 			s.metrics.trouble.WithLabelValues(troubleCorruption).Inc()
@@ -125,7 +138,7 @@ func (s *Store) fail(err error) {
 		return
 	}
 	s.opts.Log.Error("the state store failed and must not be used on: the process ends here, and a restart resumes from what was synced",
-		zap.String("dir", s.dir), zap.Error(err))
+		zap.String("dir", s.dir), zap.String("error", err.Error()))
 	s.opts.OnFatal(err)
 }
 

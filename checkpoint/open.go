@@ -33,6 +33,8 @@ type Options struct {
 
 	// Simulated is for stores that live in memory for moments: no background compaction, nothing that wakes up by the clock.
 	Simulated bool
+
+	readOnly bool // of Peek
 }
 
 // Origin tells how the store came to be.
@@ -50,8 +52,8 @@ func Exists(dir string) bool {
 // Open opens the store in dir, which is made, private to this user, when it is missing. Every record is read and checked
 // once, so that damage shows here and not in the middle of work.
 //
-// Errors: ErrLocked, ErrNewer, *CorruptError, or the operating system's. Nothing in this process may open files in dir as
-// long as the Store is open: closing any of them would silently give up the lock (failure C02).
+// Errors: ErrLocked, ErrNewer, *CorruptError, *SpaceError, or the operating system's. Nothing in this process may open files
+// in dir as long as the Store is open: closing any of them would silently give up the lock (failure C02).
 func Open(dir string, opts Options) (*Store, error) {
 	if opts.Log == nil {
 		opts.Log = zap.NewNop()
@@ -85,6 +87,11 @@ func Open(dir string, opts Options) (*Store, error) {
 func (s *Store) open() error {
 	o := s.engineOptions()
 	path := o.FS.PathJoin(s.dir, engineDir)
+	if !s.opts.readOnly {
+		if err := room(o.FS, s.dir); err != nil {
+			return err
+		}
+	}
 	if err := inspect(o.FS, path); err != nil {
 		return classify(s.dir, err)
 	}
@@ -94,7 +101,7 @@ func (s *Store) open() error {
 	}
 	s.db, s.batch = db, db.NewBatch()
 	err = s.load()
-	if err == nil && s.origin.CreatedAt.IsZero() {
+	if err == nil && s.origin.CreatedAt.IsZero() && !s.opts.readOnly {
 		err = s.begin(o.FS)
 	}
 	if err == nil {

@@ -27,6 +27,8 @@ type Store struct {
 	opened  atomic.Bool
 	failure atomic.Pointer[error]
 
+	complained atomic.Int64 // when the log was told of work that failed in the background, in Unix nanoseconds
+
 	life   sync.RWMutex
 	db     *pebble.DB
 	watch  io.Closer // of the slow-disk watch

@@ -7,6 +7,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
+
+	"github.com/canal-outbox/canal-outbox/internal/config"
 )
 
 func newConfig(c *cli) *cobra.Command {
@@ -16,13 +18,16 @@ func newConfig(c *cli) *cobra.Command {
 func newConfigValidate(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use: "validate", Short: "report everything that is wrong with the configuration", Args: cobra.NoArgs,
-		Long: `Checks the file, the environment and the secret files. It asks neither the database nor the
+		Long: `Checks the file, the environment and the files of secrets and TLS. It asks neither the database nor the
 broker; ` + "`canal-outbox doctor`" + ` does.`,
 		Example: "  canal-outbox config validate --config canal-outbox.yaml",
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := c.load()
 			if err != nil {
 				return err
+			}
+			if missing := cfg.MissingFiles(); missing != nil {
+				return &config.Faults{File: c.configPath, Faults: missing}
 			}
 			return c.done("%s is valid, %d table(s)", c.configPath, len(cfg.Tables))
 		},

@@ -100,7 +100,7 @@ func (d *daemon) open(ctx context.Context) error {
 		return err
 	}
 	if d.state == nil {
-		if err := d.openState(); err != nil {
+		if err := d.openState(ctx); err != nil {
 			return err
 		}
 	}
@@ -132,9 +132,9 @@ func (d *daemon) listen(service admin.Service) (err error) {
 }
 
 // openState opens the state directory; a damaged store is moved aside and replaced, which the start then treats as a gap.
-func (d *daemon) openState() (err error) {
+func (d *daemon) openState(ctx context.Context) (err error) {
 	opts := checkpoint.Options{Log: d.log.Named("checkpoint"), Registerer: d.registry}
-	d.state, err = checkpoint.Open(d.cfg.Checkpoint.Dir, opts)
+	d.state, err = checkpoint.OpenContext(ctx, d.cfg.Checkpoint.Dir, opts)
 	var corrupt *checkpoint.CorruptError
 	if !errors.As(err, &corrupt) {
 		return err
@@ -144,7 +144,7 @@ func (d *daemon) openState() (err error) {
 		return errors.Join(err, qerr)
 	}
 	d.log.Error("the state was damaged and is moved aside: going on with a new one and a full sweep", zap.String("aside", aside), zap.Error(err))
-	d.state, err = checkpoint.Open(d.cfg.Checkpoint.Dir, opts)
+	d.state, err = checkpoint.OpenContext(ctx, d.cfg.Checkpoint.Dir, opts)
 	return err
 }
 

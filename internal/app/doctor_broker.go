@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -15,8 +16,8 @@ import (
 )
 
 // broker asks the sink, without publishing anything.
-func (d *doctor) broker(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+func (d *brokerCheck) broker(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	s, err := newSink(d.cfg, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
@@ -54,7 +55,7 @@ func (d *doctor) broker(ctx context.Context) {
 }
 
 // size compares the newest rows with the broker's limit.
-func (d *doctor) size() {
+func (d *brokerCheck) size() {
 	var limit config.Bytes
 	switch s := d.cfg.Sink; {
 	case s.Kafka != nil:
@@ -70,7 +71,7 @@ func (d *doctor) size() {
 }
 
 // kafka looks at what the topics' settings make of an acknowledgement and of large messages.
-func (d *doctor) kafka(ctx context.Context, sink *kafka.Sink, topics []string) {
+func (d *brokerCheck) kafka(ctx context.Context, sink *kafka.Sink, topics []string) {
 	settings, err := sink.Settings(ctx, topics)
 	if err != nil {
 		d.add(server.Warning, "sink", "", "the settings of the topics are not known: %v", err)
@@ -89,7 +90,7 @@ func (d *doctor) kafka(ctx context.Context, sink *kafka.Sink, topics []string) {
 }
 
 // copies says what an acknowledgement is worth: acks=all waits for the replicas that are in step, however few (B41).
-func (d *doctor) copies(topic string, s kafka.TopicSettings) {
+func (d *brokerCheck) copies(topic string, s kafka.TopicSettings) {
 	subject, two := "topic "+topic, d.alterTopic(topic, "min.insync.replicas=2")
 	switch {
 	case s.MinInSync == 0 || s.Replicas == 0: // a cluster that does not tell
@@ -108,7 +109,7 @@ func (d *doctor) copies(topic string, s kafka.TopicSettings) {
 }
 
 // batches compares what the topic takes with what the client sends and with the newest rows (B38).
-func (d *doctor) batches(topic string, limit int64) {
+func (d *brokerCheck) batches(topic string, limit int64) {
 	subject, ours := "topic "+topic, d.cfg.Sink.Kafka.MaxMessageBytes
 	if limit == 0 || limit >= int64(ours) {
 		return // a row that is too large for both is told of where our own limit is
@@ -127,7 +128,7 @@ func (d *doctor) batches(topic string, limit int64) {
 }
 
 // alterTopic is the command that changes a setting of a topic.
-func (d *doctor) alterTopic(topic, setting string) string {
+func (d *brokerCheck) alterTopic(topic, setting string) string {
 	return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config %s",
 		d.cfg.Sink.Kafka.Brokers[0], topic, setting)
 }

@@ -46,7 +46,7 @@ func fakeKafka(t *testing.T, topics map[string]topicOf) (*kfake.Cluster, *config
 // it found, one line each, with the broker's address written as HOST.
 func asked(t *testing.T, cfg *config.Kafka, topics []string, largest map[string]int64) string {
 	t.Helper()
-	d := &doctor{cfg: &config.Config{Sink: config.Sink{Kafka: cfg}}, topics: topics, largest: largest}
+	d := &brokerCheck{cfg: &config.Config{Sink: config.Sink{Kafka: cfg}}, topics: topics, largest: largest}
 	d.broker(t.Context())
 	var lines []string
 	for _, f := range d.findings {

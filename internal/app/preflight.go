@@ -7,6 +7,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/doctor"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
@@ -44,7 +45,7 @@ func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []
 		defer cancel()
 		tables, err = usable(asked, d.cfg, source)
 		if away(err) && ctx.Err() == nil {
-			if unheard = d.wait(err); unheard != nil {
+			if unheard = d.wait(ctx, err); unheard != nil {
 				giveUp()
 			}
 		}
@@ -61,7 +62,7 @@ func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []
 	switch server.Classify(err) {
 	case server.Lost, server.Service:
 		if ctx.Err() == nil {
-			what := server.Finding{Severity: server.Fault, Subject: "source", What: err.Error(), Fix: connectFix(err, d.cfg.Source)}
+			what := server.Finding{Severity: server.Fault, Subject: "source", What: err.Error(), Fix: doctor.ConnectFix(err, d.cfg.Source.User)}
 			err = &FaultsError{Findings: []server.Finding{what}}
 		}
 	}
@@ -79,7 +80,11 @@ func away(err error) bool {
 
 // usable returns the bound tables, or every fault.
 func usable(ctx context.Context, cfg *config.Config, source server.Config) ([]*table.Table, error) {
-	tables, findings, err := inspectSource(ctx, cfg, source)
+	maps, err := mappings(cfg.Tables)
+	if err != nil {
+		return nil, err
+	}
+	tables, findings, err := doctor.Inspect(ctx, source, maps)
 	if err != nil {
 		return nil, err
 	}

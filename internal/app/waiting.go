@@ -26,12 +26,12 @@ type waiting struct {
 }
 
 // wait lets the admin API answer while the database is awaited; err is why it is.
-func (d *daemon) wait(err error) error {
+func (d *daemon) wait(ctx context.Context, err error) error {
 	if d.waiting != nil {
 		d.waiting.because(err)
 		return nil
 	}
-	if err := d.openState(); err != nil {
+	if err := d.openState(ctx); err != nil {
 		return err
 	}
 	nowhere := func(context.Context, server.ID, outbox.Position, string) error { return errNotRunning }

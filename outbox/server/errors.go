@@ -66,6 +66,9 @@ func Code(err error) uint16 {
 	return 0
 }
 
+// NoTLS tells whether a connection asked for TLS and the server offers none.
+func NoTLS(err error) bool { return errors.Is(err, mysql.ErrNoTLS) }
+
 // ClassifyCode is Classify for an answer of the server that came through another client library. state may be "".
 func ClassifyCode(code uint16, state string) Class {
 	if class, ok := codes[code]; ok {

@@ -89,6 +89,41 @@ func (i Info) HasFile(ctx context.Context, db *sql.DB, p outbox.Position) (bool,
 	return false, nil
 }
 
+// Readable says whether the log still has what follows a position: "" if so, else why not, for the operator. Where only the
+// server can tell (MariaDB by GTID after a failover), the stream's first answer does.
+func (i Info) Readable(ctx context.Context, db *sql.DB, p outbox.Position) (why string, err error) {
+	if i.Flavor == outbox.MySQL && p.GTIDs != "" {
+		return i.purged(ctx, db, p)
+	}
+	if p.File == "" {
+		return "", nil
+	}
+	has, err := i.HasFile(ctx, db, p)
+	if err != nil || has {
+		return "", err
+	}
+	return fmt.Sprintf("the log file of %s is gone or shorter", p), nil
+}
+
+func (i Info) purged(ctx context.Context, db *sql.DB, p outbox.Position) (why string, err error) {
+	earliest, err := i.Earliest(ctx, db)
+	if err != nil {
+		return "", err
+	}
+	gone, err := outbox.ParseGTIDSet(outbox.MySQL, earliest.GTIDs)
+	if err != nil {
+		return "", fmt.Errorf("gtid_purged: %w", err)
+	}
+	have, err := outbox.ParseGTIDSet(outbox.MySQL, p.GTIDs)
+	if err != nil {
+		return "", fmt.Errorf("GTID set to go on from: %w", err)
+	}
+	if have.Contains(gone) {
+		return "", nil
+	}
+	return fmt.Sprintf("transactions behind %s were purged from the log: gtid_purged is %s", p, gone), nil
+}
+
 // File is one file of the server's log.
 type File struct {
 	Name string

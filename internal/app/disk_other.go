@@ -1,7 +1,0 @@
-//go:build !linux && !darwin
-
-package app
-
-import "errors"
-
-func freeBytes(string) (uint64, error) { return 0, errors.New("not known on this system") }

@@ -1,0 +1,135 @@
+package doctor
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// Inspect looks at the server's settings, the grants and the mapped tables as the relay will use them, on a connection like
+// those of the acknowledgements, and binds the tables. Everything that is wrong comes as a finding, all of it at once; an
+// error means that the server could not be asked. A start uses it as well.
+func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping) (tables []*table.Table, findings []server.Finding, err error) {
+	db, err := server.Open(source, nil, server.Session{Writes: true, MaxConns: 1})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	info, err := server.Inspect(ctx, db)
+	var readOnly *server.ReadOnlyError
+	if errors.As(err, &readOnly) {
+		what := "the server at " + readOnly.Address + " is read-only: no status can be written"
+		return nil, []server.Finding{{Severity: server.Fault, Subject: "source", What: what, Fix: "point source.address at the primary, or end the maintenance"}}, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var probes []server.Probe
+	for _, m := range mappings {
+		t, found, err := table.Load(ctx, db, m)
+		if err != nil {
+			return nil, nil, err
+		}
+		findings = append(findings, found...)
+		if t != nil {
+			tables, probes = append(tables, t), append(probes, t.Probes()...)
+		}
+	}
+	grants, err := info.Grants(ctx, db, probes)
+	if err != nil {
+		return nil, nil, err
+	}
+	findings = append(findings, slices.Compact(grants)...) // several statements may miss the same privilege
+	settings, err := info.Check(ctx, db)
+	if err != nil && !server.HasFault(grants) { // without the grant the settings cannot be asked for, which the grant's fault says
+		return nil, nil, err
+	}
+	return tables, append(settings, findings...), nil
+}
+
+// tables looks at the log's settings, the grants and every mapped table, as a start does.
+func (d *doctor) tables(ctx context.Context, settings server.Config, db *sql.DB) {
+	tables, findings, err := Inspect(ctx, settings, d.Mappings)
+	d.findings = append(d.findings, findings...)
+	if err != nil {
+		d.add(server.Fault, "tables", "", "%v", err)
+		return
+	}
+	for _, t := range tables {
+		d.table(ctx, db, t)
+	}
+	d.others(ctx, db, tables)
+}
+
+// others looks for a second relay of the same tables. The own daemon, when it runs, is one of those that hold a table.
+func (d *doctor) others(ctx context.Context, db *sql.DB, tables []*table.Table) {
+	var names []string
+	for _, t := range tables {
+		names = append(names, t.Name())
+	}
+	relays, err := server.OtherRelays(ctx, db, names)
+	if err != nil {
+		d.add(server.Warning, "relays", "", "whether another relay works on the tables could not be asked: %v", err)
+		return
+	}
+	for _, name := range names {
+		var found []string
+		for _, r := range relays {
+			if r.Table == name {
+				found = append(found, r.String())
+			}
+		}
+		const fix = "stop one of them; SHOW PROCESSLIST shows where each comes from"
+		switch {
+		case d.running && len(found) > 1:
+			d.add(server.Fault, name, fix, "%d relays work on the table, and each row is published by all: %s", len(found), strings.Join(found, ", "))
+		case !d.running && len(found) > 0:
+			d.add(server.Fault, name, fix, "another relay works on the table, and with this one each row would be published twice: %s", strings.Join(found, ", "))
+		}
+	}
+}
+
+// recentRows is how many of the newest rows are looked at for topics and sizes.
+const recentRows = 1000
+
+// table asks how the sweep would look for rows, and looks at the newest ones.
+func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
+	if plan, err := t.ExplainSweep(ctx, db); err != nil {
+		d.add(server.Warning, t.Name(), "", "how the sweep looks for rows could not be asked: %v", err)
+	} else {
+		d.findings = append(d.findings, plan)
+	}
+	schema, name, _ := strings.Cut(t.Name(), ".")
+	rows, err := db.QueryContext(ctx, fmt.Sprintf("SELECT topic, MAX(LENGTH(body)) FROM "+
+		"(SELECT %s AS topic, %s AS body FROM %s.%s ORDER BY %s DESC LIMIT %d) AS recent GROUP BY topic",
+		server.QuoteName(t.ColumnName(table.Topic)), server.QuoteName(t.ColumnName(table.Body)),
+		server.QuoteName(schema), server.QuoteName(name), server.QuoteName(t.ColumnName(table.ID)), recentRows))
+	if err != nil {
+		d.add(server.Fault, t.Name(), "", "its newest rows cannot be read: %v", err)
+		return
+	}
+	if err := errors.Join(d.readRecent(rows), rows.Close()); err != nil {
+		d.add(server.Fault, t.Name(), "", "its newest rows cannot be read: %v", err)
+	}
+}
+
+func (d *doctor) readRecent(rows *sql.Rows) error {
+	for rows.Next() {
+		var topic sql.NullString
+		var size sql.NullInt64
+		if err := rows.Scan(&topic, &size); err != nil {
+			return err
+		}
+		if _, seen := d.largest[topic.String]; !seen && topic.String != "" {
+			d.topics = append(d.topics, topic.String)
+		}
+		d.largest[topic.String] = max(d.largest[topic.String], size.Int64)
+	}
+	return rows.Err()
+}
