@@ -115,8 +115,8 @@ func writeStatus(w io.Writer, s admin.Status) {
 func writeTables(w io.Writer, tables []admin.TableStatus) {
 	for _, t := range tables {
 		var rows []string
-		for _, state := range []outbox.Status{outbox.Pending, outbox.Sending, outbox.Sent, outbox.Failed, outbox.Held} {
-			if n, ok := t.Rows[state.String()]; ok {
+		for _, state := range []string{"pending", "delayed", "sending", "sent", "failed", "held"} {
+			if n, ok := t.Rows[state]; ok {
 				rows = append(rows, fmt.Sprintf("%s %d", state, n))
 			}
 		}

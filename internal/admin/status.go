@@ -78,13 +78,24 @@ type Positions struct {
 	CheckpointSeconds *float64 `json:"checkpoint_age_seconds"`
 }
 
-// TableStatus counts one table's rows by state, as sampled some seconds ago.
+// TableStatus counts one table's rows by state, as sampled at SampledAt. Ages and waits are of that moment.
 type TableStatus struct {
-	Name string           `json:"name"`
-	Rows map[string]int64 `json:"rows"` // by outbox.Status name; sent is the server's estimate
+	Name string `json:"name"`
+	// Rows are by outbox.Status name. Pending rows are due; those that are due later are "delayed". Held are the rows in states
+	// that are not the relay's.
+	Rows map[string]int64 `json:"rows"`
+	// Kinds say how exact each count is: "exact", "at_least" (counting stopped there) or "estimate" (of the server).
+	Kinds map[string]string `json:"kinds"`
 	// OldestPendingSeconds is the age of the oldest row that should have been sent; null when there is none.
-	OldestPendingSeconds *float64   `json:"oldest_pending_seconds"`
-	SampledAt            *time.Time `json:"sampled_at"`
+	OldestPendingSeconds *float64 `json:"oldest_pending_seconds"`
+	// OldestSendingSeconds is how far the oldest claim of a SENDING row lies from the database's clock, in either direction; null
+	// when there is none.
+	OldestSendingSeconds *float64 `json:"oldest_sending_seconds"`
+	// LongestRetrySeconds is how long the retry that is due last has to wait; null when there is none.
+	LongestRetrySeconds *float64 `json:"longest_retry_seconds"`
+	// CreatedAheadSeconds is how far ahead of the database's clock the newest row was made; null when it was not.
+	CreatedAheadSeconds *float64   `json:"created_ahead_seconds"`
+	SampledAt           *time.Time `json:"sampled_at"`
 }
 
 // InFlightStatus is what is in memory.

@@ -105,6 +105,11 @@ func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
 	} else {
 		d.findings = append(d.findings, plan)
 	}
+	if clock, err := t.CheckClock(ctx, db); err != nil {
+		d.add(server.Warning, t.Name(), "", "the time of its newest row could not be read: %v", err)
+	} else {
+		d.findings = append(d.findings, clock)
+	}
 	schema, name, _ := strings.Cut(t.Name(), ".")
 	rows, err := db.QueryContext(ctx, fmt.Sprintf("SELECT topic, MAX(LENGTH(body)) FROM "+
 		"(SELECT %s AS topic, %s AS body FROM %s.%s ORDER BY %s DESC LIMIT %d) AS recent GROUP BY topic",

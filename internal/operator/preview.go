@@ -35,7 +35,7 @@ func (o *Operator) preview(ctx context.Context, info server.Info, from, to outbo
 		return p
 	}
 	for _, c := range counts {
-		rows := admin.PreviewRows{Table: c.Table, Pending: c.Rows[outbox.Pending], Sending: c.Rows[outbox.Sending], Failed: c.Rows[outbox.Failed]}
+		rows := admin.PreviewRows{Table: c.Table, Pending: c.Rows[outbox.Pending] + c.Delayed, Sending: c.Rows[outbox.Sending], Failed: c.Rows[outbox.Failed]}
 		p.Rows = append(p.Rows, rows)
 		p.Notes = append(p.Notes, fmt.Sprintf("%s: the full sweep that follows looks at %s PENDING and %s SENDING rows; %s FAILED ones stay as they are",
 			c.Table, atMost(rows.Pending), atMost(rows.Sending), atMost(rows.Failed)))

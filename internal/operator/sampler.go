@@ -21,10 +21,11 @@ type Sampler struct {
 	log    *zap.Logger
 	states *prometheus.GaugeVec
 	oldest *prometheus.GaugeVec
+	claims *prometheus.GaugeVec
+	retry  *prometheus.GaugeVec
 
 	mu   sync.Mutex
 	last []table.Counts
-	at   time.Time
 }
 
 // NewSampler returns a sampler that has counted nothing yet; count is asked again and again by Run.
@@ -32,13 +33,20 @@ func NewSampler(count func(context.Context) ([]table.Counts, error), reg prometh
 	s := &Sampler{
 		count: count, log: log,
 		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "canal_outbox_rows", Help: "Rows by status, sampled; sent and held ones up to a limit where counting them would be dear.",
+			Name: "canal_outbox_rows", Help: "Rows by status, sampled; pending ones are due, delayed ones later. Counted up to 100,000 each; sent is an estimate.",
 		}, []string{"table", "status"}),
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "canal_outbox_oldest_pending_age_seconds", Help: "Age of the oldest row that should have been sent, sampled; 0 when there is none.",
 		}, []string{"table"}),
+		claims: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "canal_outbox_oldest_sending_age_seconds",
+			Help: "How far the oldest claim of a SENDING row lies from the database's clock, in either direction, sampled; 0 when there is none.",
+		}, []string{"table"}),
+		retry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "canal_outbox_longest_retry_wait_seconds", Help: "How long the retry that is due last has to wait, sampled; 0 when there is none.",
+		}, []string{"table"}),
 	}
-	reg.MustRegister(s.states, s.oldest)
+	reg.MustRegister(s.states, s.oldest, s.claims, s.retry)
 	return s
 }
 
@@ -69,30 +77,48 @@ func (s *Sampler) Run(ctx context.Context) {
 func (s *Sampler) take(counts []table.Counts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last, s.at = counts, time.Now()
+	s.last = counts
 	for _, c := range counts {
 		for status, n := range c.Rows {
 			s.states.WithLabelValues(c.Table, status.String()).Set(float64(n))
 		}
+		s.states.WithLabelValues(c.Table, delayed).Set(float64(c.Delayed))
 		s.oldest.WithLabelValues(c.Table).Set(c.OldestPending.Seconds())
+		s.claims.WithLabelValues(c.Table).Set(c.OldestSending.Seconds())
+		s.retry.WithLabelValues(c.Table).Set(c.LongestRetry.Seconds())
 	}
 }
+
+// delayed is the name of PENDING rows that are due later, beside those of outbox.Status.
+const delayed = "delayed"
 
 // Tables returns the last counts; nothing before the first.
 func (s *Sampler) Tables() []admin.TableStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at, tables := s.at, []admin.TableStatus{}
+	tables := []admin.TableStatus{}
 	for _, c := range s.last {
-		t := admin.TableStatus{Name: c.Table, Rows: map[string]int64{}, SampledAt: &at}
-		for status, n := range c.Rows {
-			t.Rows[status.String()] = n
+		t := admin.TableStatus{
+			Name: c.Table, Rows: map[string]int64{delayed: c.Delayed}, Kinds: map[string]string{delayed: string(table.Exact)}, SampledAt: &c.At,
+			OldestPendingSeconds: seconds(c.OldestPending), OldestSendingSeconds: seconds(c.OldestSending),
+			LongestRetrySeconds: seconds(c.LongestRetry), CreatedAheadSeconds: seconds(c.CreatedAhead),
 		}
-		if c.OldestPending > 0 {
-			age := c.OldestPending.Seconds()
-			t.OldestPendingSeconds = &age
+		if c.Delayed >= table.MaxCount {
+			t.Kinds[delayed] = string(table.AtLeast)
+		}
+		for status, n := range c.Rows {
+			t.Rows[status.String()], t.Kinds[status.String()] = n, string(c.Kind(status))
 		}
 		tables = append(tables, t)
 	}
 	return tables
+}
+
+// seconds is nil for nothing.
+func seconds(d time.Duration) *float64 {
+	if d <= 0 {
+		return nil
+	}
+	s := d.Seconds()
+	return &s
 }

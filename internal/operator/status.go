@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
@@ -28,6 +29,12 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 	add(st.Sink.Breaker != "closed", "the broker takes no messages, rows wait and lose no attempt: "+st.Sink.Reason)
 	add(st.Source.State != "connected" && st.Source.Error != "", "the binlog is not being read: "+st.Source.Error)
 	add(st.Source.Warning != "", st.Source.Warning)
+	for _, t := range st.Tables {
+		if ahead := t.CreatedAheadSeconds; ahead != nil {
+			add(true, fmt.Sprintf("rows of %s are made %v ahead of the database's clock, so their age is not known: "+
+				"`canal-outbox doctor` says which tables[].time_zone they seem to have", t.Name, (time.Duration(*ahead)*time.Second)))
+		}
+	}
 	st.State, st.Problems = "working", p
 	if len(p) > 0 {
 		st.State = "degraded"

@@ -14,18 +14,51 @@ import (
 // MaxCount is where counting stops, so that a sample costs a bounded part of the index.
 const MaxCount = 100_000
 
-// oldestSample is how many due rows are looked at for the oldest one.
-const oldestSample = 1000
+// sampleSize is how many rows are looked at for the oldest one, and for the retry that is furthest away.
+const sampleSize = 1000
 
 // Counts is a sample of one table.
 type Counts struct {
 	Table string
-	// Rows by status. Pending, Sending and Failed are exact up to MaxCount; Sent is the server's estimate of the table's
-	// rows less the others, because counting it would read the whole index. Held is not counted.
+	At    time.Time // of the sample, by this machine's clock
+	// Rows by status; Kind says how exact they are. Pending are those that are due; those that are due later are Delayed.
+	// Held are the rows in states that are not ours.
 	Rows map[outbox.Status]int64
-	// OldestPending is the age of the oldest among the first PENDING rows that are due: since it was made or, for a first
-	// attempt, became due. 0 when there is none.
+	// Delayed are PENDING rows that become due later, counted up to MaxCount: delayed messages, and retries that wait.
+	Delayed int64
+	// OldestPending is the age, when sampled, of the oldest among the first PENDING rows that are due: since it was made or, for
+	// a first attempt, became due. 0 when there is none. The age of a row that was made ahead of the clock counts from when a
+	// sample first saw it.
 	OldestPending time.Duration
+	// OldestSending is how far the claim of a SENDING row lies from the database's clock, in either direction, at most among
+	// the first of them. 0 when there is none.
+	OldestSending time.Duration
+	// CreatedAhead is how far ahead of the database's clock the newest row was made; 0 when that is no more than clocks differ.
+	CreatedAhead time.Duration
+	// LongestRetry is how long the last of the rows has to wait that were tried before and are due later. It looks at the rows
+	// that are due last.
+	LongestRetry time.Duration
+}
+
+// Kind says how exact a count is.
+type Kind string
+
+// The kinds of counts.
+const (
+	Exact    Kind = "exact"
+	AtLeast  Kind = "at_least" // counting stopped at MaxCount
+	Estimate Kind = "estimate" // from the server's statistics of the table
+)
+
+// Kind tells how exact Rows[status] is. Sent rows are not counted, because that would read nearly the whole index.
+func (c Counts) Kind(status outbox.Status) Kind {
+	switch {
+	case status == outbox.Sent:
+		return Estimate
+	case c.Rows[status] >= MaxCount:
+		return AtLeast
+	}
+	return Exact
 }
 
 // Counts samples every table. It is cheap by the status index, and meant to be called every few seconds or slower. It
@@ -53,53 +86,123 @@ func (s *Store) Counts(ctx context.Context) ([]Counts, error) {
 }
 
 func (s *Store) count(ctx context.Context, t *Table) (Counts, error) {
-	c := Counts{Table: t.name, Rows: map[outbox.Status]int64{}}
-	var others int64
-	for _, status := range []outbox.Status{outbox.Pending, outbox.Sending, outbox.Failed} {
-		query := &statement{}
-		query.add("SELECT COUNT(*) FROM (SELECT 1 FROM ", t.quoted)
-		t.forceIndex(query)
-		query.add(" WHERE ", t.column(StatusCode), " = ")
-		t.code(query, status)
-		query.add(" LIMIT ", strconv.Itoa(MaxCount), ") AS counted")
+	c := Counts{Table: t.name, At: time.Now(), Rows: map[outbox.Status]int64{}}
+	others, capped := int64(0), []*statement{}
+	for _, one := range []struct {
+		where *statement
+		into  func(int64)
+	}{
+		{t.whereDue(), func(n int64) { c.Rows[outbox.Pending] = n }},
+		{t.whereDelayed(), func(n int64) { c.Delayed = n }},
+		{t.whereStatus(outbox.Sending), func(n int64) { c.Rows[outbox.Sending] = n }},
+		{t.whereStatus(outbox.Failed), func(n int64) { c.Rows[outbox.Failed] = n }},
+		{t.whereHeld(), func(n int64) { c.Rows[outbox.Held] = n }},
+	} {
+		query := t.sample("1", one.where, "")
+		query.limit(int(s.maxCount))
 		var n int64
-		if err := s.db.QueryRowContext(ctx, query.text.String(), query.args...).Scan(&n); err != nil {
+		if err := s.scan(ctx, query.inside("COUNT(*)"), &n); err != nil {
 			return c, err
 		}
-		c.Rows[status] = n
-		others += n
+		if n >= s.maxCount {
+			capped = append(capped, one.where)
+		} else {
+			others += n
+		}
+		one.into(n)
 	}
-	var estimate sql.NullInt64
-	err := s.db.QueryRowContext(ctx, "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?",
-		t.schema, t.name[len(t.schema)+1:]).Scan(&estimate)
-	if err != nil {
+	var err error
+	if c.Rows[outbox.Sent], err = s.estimateSent(ctx, t, others, capped); err != nil {
 		return c, err
 	}
-	c.Rows[outbox.Sent] = max(0, estimate.Int64-others)
-	c.OldestPending, err = s.oldest(ctx, t)
-	return c, err
+	return c, s.ages(ctx, t, &c)
 }
 
-func (s *Store) oldest(ctx context.Context, t *Table) (time.Duration, error) {
-	due := t.column(NextRetryTime)
-	age := func(role Column) string {
-		return "TIMESTAMPDIFF(MICROSECOND, " + t.column(role) + ", " + t.now(role) + ")"
+// estimateSent is the server's estimate of the table's rows less those that were counted. What could not be counted to its
+// end shares the rest with the sent rows as the server's index says.
+func (s *Store) estimateSent(ctx context.Context, t *Table, counted int64, capped []*statement) (int64, error) {
+	var all sql.NullInt64
+	err := s.db.QueryRowContext(ctx, "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?",
+		t.schema, t.name[len(t.schema)+1:]).Scan(&all)
+	rest := max(0, all.Int64-counted)
+	if err != nil || len(capped) == 0 {
+		return rest, err
 	}
-	query := &statement{}
-	query.add("SELECT COALESCE(MAX(age), 0) FROM (SELECT ")
-	if t.has(CreatedAt) {
-		query.add("IF(", t.retryCount(), " = 0 AND ", due, " IS NOT NULL, LEAST(", age(CreatedAt), ", ", age(NextRetryTime), "), ",
-			age(CreatedAt), ")")
-	} else {
-		query.add(age(NextRetryTime))
+	sent, err := s.estimate(ctx, t, t.whereStatus(outbox.Sent))
+	if err != nil {
+		return 0, err
 	}
-	query.add(" AS age FROM ", t.quoted)
-	t.forceIndex(query)
-	query.add(" WHERE ", t.column(StatusCode), " = ")
-	t.code(query, outbox.Pending)
-	query.add(" AND (", due, " IS NULL OR ", due, " <= ", t.now(NextRetryTime), ") ORDER BY ", due, ", ", t.column(ID),
-		" LIMIT ", strconv.Itoa(oldestSample), ") AS sample")
-	var micros int64
-	err := s.db.QueryRowContext(ctx, query.text.String(), query.args...).Scan(&micros)
-	return max(0, time.Duration(micros)*time.Microsecond), err
+	sum := sent
+	for _, where := range capped {
+		n, err := s.estimate(ctx, t, where)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return int64(float64(rest) * float64(sent) / float64(max(1, sum))), nil
+}
+
+// estimate is how many rows the server expects to read. The index is not forced: with a forced one MySQL does not look into it.
+func (s *Store) estimate(ctx context.Context, t *Table, where *statement) (int64, error) {
+	plan, err := server.Show(ctx, s.db, "EXPLAIN FORMAT=TRADITIONAL SELECT 1 FROM "+t.quoted+" WHERE "+where.text.String(), where.args...)
+	if err != nil || len(plan) == 0 || plan[0]["rows"] == "" { // no row can match
+		return 0, err
+	}
+	return strconv.ParseInt(plan[0]["rows"], 10, 64)
+}
+
+func (s *Store) scan(ctx context.Context, query *statement, into ...any) error {
+	return s.db.QueryRowContext(ctx, query.text.String(), query.args...).Scan(into...)
+}
+
+// sample is a query of rows by the status index.
+func (t *Table) sample(columns string, where *statement, order string) *statement {
+	s := &statement{}
+	s.add("SELECT ", columns, " FROM ", t.quoted)
+	t.forceIndex(s)
+	s.add(" WHERE ", where.text.String(), order)
+	s.args = append(s.args, where.args...)
+	return s
+}
+
+func (s *statement) limit(n int) { s.add(" LIMIT ", strconv.Itoa(n)) }
+
+// inside is a query over the rows of a query.
+func (s *statement) inside(columns string) *statement {
+	out := &statement{args: s.args}
+	out.add("SELECT ", columns, " FROM (", s.text.String(), ") AS sample")
+	return out
+}
+
+func (t *Table) whereStatus(status outbox.Status) *statement {
+	s := &statement{}
+	s.add(t.column(StatusCode), " = ")
+	t.code(s, status)
+	return s
+}
+
+func (t *Table) whereDue() *statement {
+	s := t.whereStatus(outbox.Pending)
+	s.add(" AND (", t.column(NextRetryTime), " IS NULL OR ", t.column(NextRetryTime), " <= ", t.now(NextRetryTime), ")")
+	return s
+}
+
+func (t *Table) whereDelayed() *statement {
+	s := t.whereStatus(outbox.Pending)
+	s.add(" AND ", t.column(NextRetryTime), " > ", t.now(NextRetryTime))
+	return s
+}
+
+// whereHeld is a few ranges of the index, between the codes.
+func (t *Table) whereHeld() *statement {
+	s := &statement{}
+	s.add("(", t.column(StatusCode), " NOT IN (")
+	s.list(len(statuses), func(i int) { t.code(s, statuses[i]) })
+	s.add(")")
+	if t.columns[StatusCode].Nullable {
+		s.add(" OR ", t.column(StatusCode), " IS NULL")
+	}
+	s.add(")")
+	return s
 }

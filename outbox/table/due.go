@@ -12,11 +12,16 @@ import (
 
 // DueQuery says which rows a sweep looks for. All times are compared by the database's clock.
 type DueQuery struct {
-	Threshold     time.Duration // PENDING rows without a due time: at least this old
+	Threshold     time.Duration // PENDING rows without a due time: at least this old, or made ahead of the clock
 	Horizon       time.Duration // PENDING rows with a due time: due within this from now; those not due yet are Waiting
-	ExpiredClaims time.Duration // SENDING rows: stamped at least this long ago, or not at all; 0 takes every one
+	ExpiredClaims time.Duration // SENDING rows: claimed at least this long ago, ahead of the clock, or at no time; 0 takes every one
 	Limit         int           // rows of one page; 0 means 500
 }
+
+// claimAhead is how far ahead of the database's clock a claim may lie that is taken for one of now: two servers of one cluster
+// differ by so much after a failover. A claim further ahead is no sign of a sender that is alive: the clock was set back after it
+// (or summer time ended, where the zone has one), or somebody wrote it. Its row would stay at SENDING until the clock is there.
+const claimAhead = 5 * time.Second
 
 // Cursor is a place in the list of due rows. The zero value is its beginning.
 type Cursor struct {
@@ -114,12 +119,17 @@ func (t *Table) due(after Cursor, q DueQuery) *statement {
 	}
 	switch {
 	case after.phase == pendingNoDue && q.Threshold > 0 && t.has(CreatedAt):
-		s.add(" AND ")
+		// A time ahead of the clock says nothing about the age (an application that writes the time of another zone), so the row
+		// counts as old, as one without a time does. The position rule decides whether it is published.
+		s.add(" AND (", t.column(CreatedAt), " IS NULL OR ", t.column(CreatedAt), " > ", t.now(CreatedAt), " OR ")
 		t.ago(s, CreatedAt, q.Threshold)
+		s.add(")")
 	case after.phase >= sendingNoDue && q.ExpiredClaims > 0:
 		s.add(" AND (", t.column(LastExecTime), " IS NULL OR ")
 		t.ago(s, LastExecTime, q.ExpiredClaims)
-		s.add(")")
+		s.add(" OR ", t.column(LastExecTime), " > ", t.now(LastExecTime), " + INTERVAL ")
+		s.micros(claimAhead)
+		s.add(" MICROSECOND)")
 	}
 	s.add(" ORDER BY ")
 	if after.phase == pendingDue || after.phase == sendingDue {

@@ -273,27 +273,3 @@ func TestSweepSurvivesALostIndex(t *testing.T) {
 		}
 	})
 }
-
-func TestCounts(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
-		b.insert(4, "created_at=NOW(3) - INTERVAL 10 MINUTE, next_retry_time=NOW(3) - INTERVAL 1 MINUTE")
-		b.insert(3, "status=1, created_at=NOW(3) - INTERVAL 1 DAY")
-		b.insert(5, "status=2, created_at=NOW(3) - INTERVAL 1 DAY")
-		b.insert(2, "status=3, created_at=NOW(3) - INTERVAL 1 DAY")
-		b.insert(1, "created_at=NOW(3) - INTERVAL 1 DAY, next_retry_time=NOW(3) + INTERVAL 1 DAY")
-		testkit.Exec(b, b.db, "ANALYZE TABLE "+b.name)
-		counts, err := b.store.Counts(b.ctx)
-		testkit.Must(b, err)
-		want := map[outbox.Status]int64{outbox.Pending: 5, outbox.Sending: 3, outbox.Sent: 5, outbox.Failed: 2}
-		if len(counts) != 1 || fmt.Sprint(counts[0].Rows) != fmt.Sprint(want) || counts[0].Table != b.table.name {
-			b.Errorf("counts %+v, want %v", counts, want)
-		}
-		if age := counts[0].OldestPending; age < time.Minute || age > 2*time.Minute {
-			b.Errorf("the oldest first attempt became due a minute ago, not %v", age)
-		}
-		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET retry_count=1 WHERE status=0")
-		if counts, err = b.store.Counts(b.ctx); err != nil || counts[0].OldestPending < 10*time.Minute || counts[0].OldestPending > 11*time.Minute {
-			b.Errorf("after a retry the age is since the row was made: %+v, %v", counts, err)
-		}
-	})
-}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -19,12 +20,17 @@ type Store struct {
 	tables     []*Table
 	byName     map[string]*Table
 	unreadable func(outbox.Completion)
+
+	maxCount int64 // MaxCount
+
+	mu    sync.Mutex
+	ahead map[string]firstSeen // by table, for the age of rows that were made ahead of the clock
 }
 
 // New makes a Store. db is a writing pool of server.Open: the statements rely on its session settings, found-rows
 // semantics above all.
 func New(db *sql.DB, tables []*Table) *Store {
-	s := &Store{db: db, tables: tables, byName: map[string]*Table{}}
+	s := &Store{db: db, tables: tables, byName: map[string]*Table{}, maxCount: MaxCount, ahead: map[string]firstSeen{}}
 	for _, t := range tables {
 		s.byName[t.name] = t
 	}

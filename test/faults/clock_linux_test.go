@@ -9,7 +9,7 @@ import (
 )
 
 // D13: the database's clock is behind ours, jumps ahead by more than an hour, and back by more than that. What is due is the
-// database's to say, and lag and latency stay true.
+// database's to say, a claim that is ahead of the clock holds no row, and lag and latency stay true.
 func TestD13_DatabaseClock(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor, Clock: true})
@@ -31,9 +31,12 @@ func TestD13_DatabaseClock(t *testing.T) {
 		set(70 * time.Minute)
 		l.commit("later")
 		l.sent()
+		// The claim of a process that is gone. The sweep may take it over at once when the clock is back before it.
+		l.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body, status, last_exec_time) " +
+			"VALUES ('order', 'claimed', 'orders', 'body of claimed', 1, NOW(3))")
 
 		set(-30 * time.Minute)
-		want = append(want, "delayed", "later")
+		want = append(want, "delayed", "later", "claimed")
 		l.wait("the lag to be true again, under traffic", func() bool {
 			worst := 0.0
 			for range 20 { // a heartbeat, which knows of no lag, may come in between

@@ -1,0 +1,199 @@
+package table
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// counts analyzes the table, so that the server's estimate is of now, and samples it.
+func (b *bench) counts() Counts {
+	b.Helper()
+	testkit.Exec(b, b.db, "ANALYZE TABLE "+b.name)
+	counts, err := b.store.Counts(b.ctx)
+	testkit.Must(b, err)
+	if len(counts) != 1 || counts[0].Table != b.table.name || time.Since(counts[0].At).Abs() > time.Minute {
+		b.Fatalf("counts %+v", counts)
+	}
+	return counts[0]
+}
+
+func TestCounts(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		b.insert(4, "created_at=NOW(3) - INTERVAL 10 MINUTE, next_retry_time=NOW(3) - INTERVAL 1 MINUTE")
+		b.insert(3, "status=1, created_at=NOW(3) - INTERVAL 1 DAY, last_exec_time=NOW(3) - INTERVAL 5 MINUTE")
+		b.insert(5, "status=2, created_at=NOW(3) - INTERVAL 1 DAY")
+		b.insert(2, "status=3, created_at=NOW(3) - INTERVAL 1 DAY")
+		b.insert(1, "created_at=NOW(3) - INTERVAL 1 DAY, next_retry_time=NOW(3) + INTERVAL 1 DAY")
+		b.insert(1, "next_retry_time=NOW(3) + INTERVAL 6 HOUR, retry_count=1")
+		c := b.counts()
+		want := map[outbox.Status]int64{outbox.Pending: 4, outbox.Sending: 3, outbox.Sent: 5, outbox.Failed: 2, outbox.Held: 0}
+		if fmt.Sprint(c.Rows) != fmt.Sprint(want) || c.Delayed != 2 {
+			b.Errorf("counts %+v, want %v and two delayed ones", c, want)
+		}
+		about := func(what string, got, want time.Duration) {
+			b.Helper()
+			if got < want-time.Minute/2 || got > want+time.Minute {
+				b.Errorf("%s: %v, want about %v", what, got, want)
+			}
+		}
+		about("the oldest first attempt became due a minute ago", c.OldestPending, time.Minute)
+		about("the oldest claim", c.OldestSending, 5*time.Minute)
+		about("the retry that waits longest, not the delayed row", c.LongestRetry, 6*time.Hour)
+		if c.CreatedAhead != 0 {
+			b.Errorf("no row was made ahead of the clock, the newest %v", c.CreatedAhead)
+		}
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET retry_count=1 WHERE status=0 AND next_retry_time < NOW()")
+		about("after a retry the age is since the row was made", b.counts().OldestPending, 10*time.Minute)
+	})
+}
+
+// Rows in states that are not ours were counted as SENT.
+func TestHeldRowsAreNotCountedAsSent(t *testing.T) {
+	words := map[outbox.Status]string{outbox.Pending: "pending", outbox.Sending: "sending", outbox.Sent: "sent", outbox.Failed: "failed"}
+	for name, c := range map[string]struct {
+		alter string
+		codes map[outbox.Status]string
+		held  []string
+	}{
+		"numbers":                {"", nil, []string{"9", "100", "4"}},
+		"words":                  {"MODIFY status VARCHAR(16) NOT NULL DEFAULT 'pending'", words, []string{"'suspended'", "'consumed'", "''"}},
+		"words that may be NULL": {"MODIFY status VARCHAR(16) DEFAULT 'pending'", words, []string{"'suspended'", "'zzz'", "NULL"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBoth(t, "t_local_message", func(b *bench) {
+				m := b.mapping("t_local_message")
+				sent := "2"
+				if c.codes != nil {
+					testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" "+c.alter)
+					m.Codes, sent = c.codes, "'sent'"
+				}
+				b.load(m)
+				for _, code := range c.held {
+					b.insert(2, "status="+code)
+				}
+				b.insert(3, "status="+sent)
+				got := b.counts()
+				if got.Rows[outbox.Held] != 6 || got.Rows[outbox.Sent] != 3 || got.Kind(outbox.Held) != Exact || got.Kind(outbox.Sent) != Estimate {
+					b.Errorf("counts %+v", got)
+				}
+			})
+		})
+	}
+}
+
+// A count ends at its limit, and what lies beyond is not taken for SENT either.
+func TestCountsThatEndAtTheLimit(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		b.insertMany(6000)
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=IF(id <= 100, 2, 9)")
+		b.store.maxCount = 1000
+		c := b.counts()
+		if c.Rows[outbox.Held] != 1000 {
+			b.Errorf("held %d", c.Rows[outbox.Held])
+		}
+		if n := c.Rows[outbox.Sent]; n == 0 || n > 1000 {
+			b.Errorf("%d rows count as sent, there are 100 of 6000", n)
+		}
+		c.Rows[outbox.Held] = MaxCount
+		if kind := c.Kind(outbox.Held); kind != AtLeast {
+			b.Errorf("a count at its limit is %s", kind)
+		}
+	})
+}
+
+// Every query of a sample reads a part of the status index, in its order.
+func TestAccessPathsOfCounts(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		b.insertMany(3000)
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=2, next_retry_time=created_at WHERE id <= 2700")
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=9 WHERE id > 2990")
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=1 WHERE id BETWEEN 2950 AND 2990")
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET next_retry_time=NOW(3) + INTERVAL 1 HOUR WHERE id BETWEEN 2900 AND 2949")
+		testkit.Exec(b, b.db, "ANALYZE TABLE "+b.name)
+		order := " ORDER BY next_retry_time DESC, id DESC"
+		for name, s := range map[string]*statement{
+			"due": b.table.sample("1", b.table.whereDue(), ""), "due in order": b.table.sample("id", b.table.whereDue(), " ORDER BY next_retry_time, id"),
+			"delayed": b.table.sample("1", b.table.whereDelayed(), ""), "delayed in order": b.table.sample("id", b.table.whereDelayed(), order),
+			"sending": b.table.sample("1", b.table.whereStatus(outbox.Sending), ""), "held": b.table.sample("1", b.table.whereHeld(), ""),
+		} {
+			key, access, extra := b.explain(s)
+			if key != "idx_sweep" || access != "range" && access != "ref" && access != "ref_or_null" || strings.Contains(extra, "filesort") {
+				b.Errorf("%s: key %s, type %s, extra %s", name, key, access, extra)
+			}
+		}
+	})
+}
+
+// An application that writes the time of another zone: the row is swept like an old one, its age counts from the first sample,
+// and doctor names the zone.
+func TestRowsMadeAheadOfTheClock(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		query := DueQuery{Threshold: time.Minute, Horizon: time.Minute, ExpiredClaims: time.Minute}
+		young := b.insert(1, "")[0]
+		if f, err := b.table.CheckClock(b.ctx, b.db); err != nil || f.Severity != server.OK {
+			b.Errorf("with the default of the column: %+v, %v", f, err)
+		}
+		ahead := b.insert(1, "created_at=NOW(3) + INTERVAL 8 HOUR")[0]
+		found := b.due(query)
+		if len(found) != 1 || found[0].Identity != ahead {
+			b.Errorf("due: %+v; want %v, which may be old, and not %v, which is young", found, ahead, young)
+		}
+		first := b.counts()
+		time.Sleep(10 * time.Millisecond) // the age must grow; there is nothing to wait for
+		second := b.counts()
+		if d := first.CreatedAhead - 8*time.Hour; d.Abs() > time.Minute {
+			b.Errorf("the newest row is %v ahead", first.CreatedAhead)
+		}
+		if second.OldestPending <= 0 || second.OldestPending < second.At.Sub(first.At) {
+			b.Errorf("the age is %v, it was seen to wait for %v", second.OldestPending, second.At.Sub(first.At))
+		}
+		f, err := b.table.CheckClock(b.ctx, b.db)
+		testkit.Must(b, err)
+		_, offset := time.Now().In(b.table.zone.Load()).Zone()
+		zone := time.FixedZone("", offset+8*3600)
+		want := time.Now().In(zone).Format("-07:00")
+		if f.Severity != server.Warning || !strings.Contains(f.What, "id "+ahead.ID) || !strings.Contains(f.Fix, "time_zone") || !strings.Contains(f.Fix, want) {
+			b.Errorf("finding %+v, want the zone %s", f, want)
+		}
+		m := b.mapping("t_local_message")
+		m.TimeZone = want
+		b.load(m)
+		if f, err := b.table.CheckClock(b.ctx, b.db); err != nil || f.Severity != server.OK {
+			b.Errorf("with the zone that was named: %+v, %v", f, err)
+		}
+	})
+}
+
+// D13: the database's clock went back, or somebody wrote a wrong time: a claim ahead of the clock is expired. One that is ahead
+// by no more than two clocks differ is a claim of now.
+func TestD13_ClaimsAheadOfTheClockAreTakenOver(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		query := DueQuery{Threshold: time.Minute, Horizon: time.Minute, ExpiredClaims: time.Minute}
+		far := b.insert(1, "status=1, last_exec_time=NOW(3) + INTERVAL 2 HOUR")[0]
+		due := b.insert(1, "status=1, last_exec_time=NOW(3) + INTERVAL 1 DAY, next_retry_time=NOW(3)")[0]
+		b.insert(1, "status=1, last_exec_time=NOW(3) + INTERVAL 3 SECOND")
+		found := b.due(query)
+		if len(found) != 2 || found[0].Identity != far || found[1].Identity != due {
+			b.Fatalf("due: %+v", found)
+		}
+		if age := b.counts().OldestSending; age < 23*time.Hour {
+			b.Errorf("a claim a day ahead counts as %v", age)
+		}
+		stamp, err := b.store.Claim(b.ctx, found)
+		testkit.Must(b, err)
+		messages, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{far, due})
+		testkit.Must(b, err)
+		if len(messages) != 2 {
+			b.Errorf("%d of 2 rows were taken over", len(messages))
+		}
+		if found := b.due(query); len(found) != 0 {
+			b.Errorf("after the claim they are due still: %+v", found)
+		}
+	})
+}
