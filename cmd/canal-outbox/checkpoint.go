@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -183,9 +184,9 @@ func newCheckpointHistory(c *cli) *cobra.Command {
 					return err
 				}
 				return c.show(append([]admin.HistoryEntry{}, entries...), func(w io.Writer) {
-					line(w, "N\tTIME\tPOSITION\tREASON")
+					line(w, "N\tTIME\tPOSITION\tSOURCE\tREASON")
 					for _, e := range entries {
-						line(w, "%d\t%s\t%s\t%s", e.Number, e.At.Format(time.RFC3339), e.Position, orDash(e.Reason))
+						line(w, "%d\t%s\t%s\t%s\t%s", e.Number, e.At.Format(time.RFC3339), e.Position, orDash(e.Source), cmp.Or(e.Reason, "read"))
 					}
 				})
 			})

@@ -94,7 +94,7 @@ func (d *daemon) Checkpoint(context.Context) (admin.Checkpoint, error) {
 }
 
 func (d *daemon) History(context.Context, int) ([]admin.HistoryEntry, error) {
-	return []admin.HistoryEntry{{Number: 2, At: moment, Position: at(600)}, {Number: 1, At: moment, Position: at(4), Reason: "gap: first_start"}}, nil
+	return []admin.HistoryEntry{{Number: 2, At: moment, Position: at(600), Source: "mysql server_uuid x"}, {Number: 1, At: moment, Position: at(4), Source: "mysql server_uuid x", Reason: "gap: first_start"}}, nil
 }
 
 func (d *daemon) SetCheckpoint(_ context.Context, t admin.Target) (admin.Preview, error) {

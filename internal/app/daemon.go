@@ -62,6 +62,7 @@ type daemon struct {
 	registry *prometheus.Registry
 
 	state   *checkpoint.Store
+	source  server.Config
 	plain   *sql.DB // unguarded: for asking who the server is
 	guarded *sql.DB // for the tables
 	rows    *table.Store
@@ -89,6 +90,7 @@ func (d *daemon) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.source = source
 	if d.plain, err = server.Open(source, nil, server.Session{MaxConns: 2}); err != nil {
 		return err
 	}
@@ -116,6 +118,8 @@ func (d *daemon) open(ctx context.Context) error {
 		zap.Int("tables", len(tables)), zap.String("admin", d.cfg.Admin.Listen))
 	return nil
 }
+
+func (d *daemon) asker() *asker { return &asker{db: d.plain, source: d.source} }
 
 // listen starts the admin server.
 func (d *daemon) listen(service admin.Service) (err error) {
@@ -180,7 +184,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	d.relays = operator.NewRelays(d.present.look, d.registry, d.log)
 	_, hasCheckpoint := d.state.Checkpoint()
 	d.relay = New(instrument(Parts{
-		Source: &asker{db: d.plain}, Rows: d.rows, Sink: d.sink, State: d.state, Reader: newReader,
+		Source: d.asker(), Rows: d.rows, Sink: d.sink, State: d.state, Reader: newReader,
 		Lost: !hasCheckpoint && d.state.Origin().Quarantined != "", AcceptNewSource: d.opts.AcceptNewSource,
 	}), settings(d.cfg, names), d.log, d.registry)
 	return nil

@@ -38,6 +38,10 @@ func OpenOffline(cfg *config.Config) (*Offline, error) {
 	if err != nil {
 		return nil, err
 	}
+	source, err := serverConfig(cfg.Source)
+	if err != nil {
+		return nil, errors.Join(err, state.Close())
+	}
 	db, err := OpenDatabase(cfg)
 	if err != nil {
 		return nil, errors.Join(err, state.Close())
@@ -46,53 +50,13 @@ func OpenOffline(cfg *config.Config) (*Offline, error) {
 		return state.Reset(id, to, 0, reason)
 	}
 	return &Offline{
-		Operator: operator.Operator{State: operatorState{state}, Ask: &asker{db: db}, Move: move, Count: countOnce(db, cfg.Tables)},
+		Operator: operator.Operator{State: operatorState{state}, Ask: &asker{db: db, source: source}, Move: move, Count: countOnce(db, cfg.Tables)},
 		state:    state, db: db,
 	}, nil
 }
 
 // Close releases the directory.
 func (o *Offline) Close() error { return errors.Join(o.db.Close(), o.state.Close()) }
-
-// asker asks a server over a pool.
-type asker struct{ db *sql.DB }
-
-// Look says who answers and where its log ends.
-func (a *asker) Look(ctx context.Context) (server.Info, outbox.Position, error) {
-	info, err := server.Inspect(ctx, a.db)
-	if err != nil {
-		return info, outbox.Position{}, err
-	}
-	end, err := info.End(ctx, a.db)
-	return info, end, err
-}
-
-// End is the position behind the last transaction.
-func (a *asker) End(ctx context.Context) (outbox.Position, error) {
-	_, end, err := a.Look(ctx)
-	return end, err
-}
-
-// Earliest is the oldest position that can be read.
-func (a *asker) Earliest(ctx context.Context) (outbox.Position, error) {
-	info, err := server.Inspect(ctx, a.db)
-	if err != nil {
-		return outbox.Position{}, err
-	}
-	return info.Earliest(ctx, a.db)
-}
-
-// HasFile reports whether the server still has a position.
-func (a *asker) HasFile(ctx context.Context, p outbox.Position) (bool, error) {
-	info, err := server.Inspect(ctx, a.db)
-	if err != nil {
-		return false, fmt.Errorf("ask the server for its logs: %w", err)
-	}
-	return info.HasFile(ctx, a.db, p)
-}
-
-// Files lists the files of the server's log.
-func (a *asker) Files(ctx context.Context) ([]server.File, error) { return server.Files(ctx, a.db) }
 
 // OpenDatabase opens a pool to the configured server for commands that work on it once. Nothing is dialled before its
 // first use.

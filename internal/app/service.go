@@ -22,7 +22,7 @@ type service struct {
 
 func (d *daemon) service() admin.Service {
 	return &service{
-		Operator: operator.Operator{State: operatorState{d.state}, Ask: &asker{db: d.plain}, Move: d.relay.MoveTo, Count: d.rows.Counts},
+		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: d.relay.MoveTo, Count: d.rows.Counts},
 		d:        d, meter: operator.NewMeter(d.registry, d.started),
 	}
 }
@@ -116,7 +116,7 @@ func showReader(st *admin.Status, r canal.State, now time.Time) {
 func (s *service) server(ctx context.Context, st *admin.Status) error {
 	ask, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	info, end, err := (&asker{db: s.d.plain}).Look(ask)
+	info, end, err := s.d.asker().Look(ask)
 	if err != nil {
 		return err
 	}

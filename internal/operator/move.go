@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -53,15 +54,38 @@ func (o *Operator) resolve(ctx context.Context, t admin.Target, info server.Info
 		return o.entry(*t.Entry)
 	}
 	to = outbox.Position{File: t.File, Offset: t.Pos}
+	return to, "set by an operator: file and position", o.checkPlace(ctx, to)
+}
+
+// boundaryPatience bounds the search for boundaries, which reads the file up to the place.
+const boundaryPatience = time.Minute
+
+// checkPlace refuses a place that the server does not have, and one inside a transaction: the reader could make nothing of
+// what it finds there.
+func (o *Operator) checkPlace(ctx context.Context, to outbox.Position) error {
 	has, err := o.Ask.HasFile(ctx, to)
 	if err != nil {
-		return to, "", err
+		return err
 	}
 	if !has {
-		return to, "", admin.Refusedf("the server has no position %s: the file was purged, never existed or is shorter; "+
+		return admin.Refusedf("the server has no position %s: the file was purged, never existed or is shorter; "+
 			"`checkpoint set --earliest` takes the oldest that is left", to)
 	}
-	return to, "set by an operator: file and position", nil
+	ctx, cancel := context.WithTimeout(ctx, boundaryPatience)
+	defer cancel()
+	before, after, err := o.Ask.Boundaries(ctx, to)
+	switch {
+	case err != nil:
+		return fmt.Errorf("whether a transaction ends at %s could not be found out (the file is read up to there, for at most %v): %w; "+
+			"`checkpoint rollback` and `checkpoint set --gtid` need no such look", to, boundaryPatience, err)
+	case before == to:
+		return nil
+	case after.IsZero():
+		return admin.Refusedf("%s is inside a transaction: the last one before it ends at %s, and the log has no later end; "+
+			"use one of `checkpoint set --file %s --pos %d` and `--latest`", to, before, before.File, before.Offset)
+	}
+	return admin.Refusedf("%s is inside a transaction: the last one before it ends at %s, the next one at %s; "+
+		"use one of `checkpoint set --file %s --pos %d` and `--file %s --pos %d`", to, before, after, before.File, before.Offset, after.File, after.Offset)
 }
 
 func (o *Operator) entry(number uint64) (outbox.Position, string, error) {

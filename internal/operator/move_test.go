@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
@@ -43,6 +44,51 @@ func (oneFile) Look(context.Context) (server.Info, outbox.Position, error) {
 func (oneFile) HasFile(context.Context, outbox.Position) (bool, error) { return true, nil }
 func (oneFile) Files(context.Context) ([]server.File, error) {
 	return []server.File{{Name: "b.000001", Size: 1000}}, nil
+}
+
+func (oneFile) Boundaries(ctx context.Context, at outbox.Position) (before, after outbox.Position, err error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		return before, after, errors.New("the look is not bounded")
+	}
+	for _, end := range []uint64{4, 100, 400, 900} {
+		p := outbox.Position{File: at.File, Offset: end}
+		if end <= at.Offset {
+			before = p
+		}
+		if end >= at.Offset && after.IsZero() {
+			after = p
+		}
+	}
+	return before, after, nil
+}
+
+// A place inside a transaction is refused, also for a look, with the places that are meant.
+func TestAPlaceInsideATransactionIsRefused(t *testing.T) {
+	o := &Operator{State: &memory{}, Ask: oneFile{}, Move: func(context.Context, server.ID, outbox.Position, string) error {
+		t.Error("it was moved")
+		return nil
+	}}
+	for pos, want := range map[uint64][]string{
+		99:  {"b.000001:4,", "b.000001:100;", "--pos 4`", "--pos 100`"},
+		401: {"b.000001:400,", "b.000001:900;", "--file b.000001 --pos 400`", "--file b.000001 --pos 900`"},
+		950: {"b.000001:900,", "no later end", "--pos 900`", "--latest"},
+	} {
+		for _, dry := range []bool{true, false} {
+			_, err := o.SetCheckpoint(t.Context(), admin.Target{File: "b.000001", Pos: pos, DryRun: dry})
+			var coded *admin.Error
+			if !errors.As(err, &coded) || coded.Code != admin.CodeRefused {
+				t.Fatalf("%d: %v", pos, err)
+			}
+			for _, word := range want {
+				if !strings.Contains(coded.Message, word) {
+					t.Errorf("%d: %q is not in %q", pos, word, coded.Message)
+				}
+			}
+		}
+	}
+	if p, err := o.SetCheckpoint(t.Context(), admin.Target{File: "b.000001", Pos: 400, DryRun: true}); err != nil || p.To.Offset != 400 {
+		t.Errorf("the end of a transaction: %+v, %v", p, err)
+	}
 }
 
 // A gap says that a part of the log was skipped. A move that was not taken skips nothing.

@@ -45,6 +45,9 @@ type Server interface {
 	Earliest(ctx context.Context) (outbox.Position, error)
 	// HasFile reports whether the server still has a position.
 	HasFile(ctx context.Context, p outbox.Position) (bool, error)
+	// Boundaries returns the transaction boundaries nearest to a place in a file: the last one at or before it, the first one
+	// at or after it. after is zero when the log ends before.
+	Boundaries(ctx context.Context, at outbox.Position) (before, after outbox.Position, err error)
 	// Files lists the files of the log, oldest first.
 	Files(ctx context.Context) ([]server.File, error)
 }

@@ -1,0 +1,59 @@
+package app
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/canal-outbox/canal-outbox/canal"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// asker asks the server: over a pool, and for the boundaries of transactions by a look into the log itself.
+type asker struct {
+	db     *sql.DB
+	source server.Config
+}
+
+// Look says who answers and where its log ends.
+func (a *asker) Look(ctx context.Context) (server.Info, outbox.Position, error) {
+	info, err := server.Inspect(ctx, a.db)
+	if err != nil {
+		return info, outbox.Position{}, err
+	}
+	end, err := info.End(ctx, a.db)
+	return info, end, err
+}
+
+// End is the position behind the last transaction.
+func (a *asker) End(ctx context.Context) (outbox.Position, error) {
+	_, end, err := a.Look(ctx)
+	return end, err
+}
+
+// Earliest is the oldest position that can be read.
+func (a *asker) Earliest(ctx context.Context) (outbox.Position, error) {
+	info, err := server.Inspect(ctx, a.db)
+	if err != nil {
+		return outbox.Position{}, err
+	}
+	return info.Earliest(ctx, a.db)
+}
+
+// HasFile reports whether the server still has a position.
+func (a *asker) HasFile(ctx context.Context, p outbox.Position) (bool, error) {
+	info, err := server.Inspect(ctx, a.db)
+	if err != nil {
+		return false, fmt.Errorf("ask the server for its logs: %w", err)
+	}
+	return info.HasFile(ctx, a.db, p)
+}
+
+// Files lists the files of the server's log.
+func (a *asker) Files(ctx context.Context) ([]server.File, error) { return server.Files(ctx, a.db) }
+
+// Boundaries returns the transaction boundaries nearest to a place in a file of the log.
+func (a *asker) Boundaries(ctx context.Context, at outbox.Position) (before, after outbox.Position, err error) {
+	return canal.Boundaries(ctx, a.source, at)
+}
