@@ -30,6 +30,7 @@ finishes what is in flight and ends; the second ends at once.`,
 				return err
 			}
 			defer func() { _ = log.Sync() }() // terminals and pipes cannot be synced; the process ends anyway
+			defer zap.RedirectStdLog(log)()   // what a library prints is a line of the same form
 			return app.Run(cmd.Context(), cfg, opts, log)
 		},
 	}

@@ -44,10 +44,13 @@ func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger)
 		return err
 	}
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	reaching, stopReaching := context.WithCancel(ctx) // a stop closes the sink
 	var watches sync.WaitGroup
 	watches.Go(func() { d.samples.Run(watching) })
 	watches.Go(func() { d.relays.Run(watching) })
+	watches.Go(func() { d.contact.run(reaching, d.sink, d.log.Named("sink")) })
 	err = d.relay.Run(ctx)
+	stopReaching()
 	stopWatching()
 	watches.Wait()
 	return err
@@ -70,6 +73,7 @@ type daemon struct {
 	relays  *operator.Relays
 	present presence // for relays
 	sink    sink.Sink
+	contact contact
 	relay   *Relay
 	reader  *canal.Reader
 	waiting *waiting // nil unless the start had to wait for the database

@@ -65,6 +65,9 @@ func (s *service) Status(ctx context.Context) admin.Status {
 			troubles = append(troubles, "the database does not answer a question ("+server.Classify(err).String()+")")
 		}
 	}
+	if trouble := s.d.contact.Trouble(); trouble != "" && st.Sink.Breaker == "closed" { // an open breaker tells the same
+		st.Sink.Reason, troubles = trouble, append(troubles, trouble)
+	}
 	operator.Judge(&st, s.Live(), troubles...)
 	return st
 }

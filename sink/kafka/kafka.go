@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 )
 
@@ -41,9 +43,10 @@ type Sink struct {
 	client *kgo.Client
 	closed bool
 
-	places  *places
-	results *results
-	singles *singles
+	places     *places
+	unanswered *unanswered
+	results    *results
+	singles    *singles
 }
 
 var _ sink.Sink = (*Sink)(nil)
@@ -56,13 +59,13 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) 
 	if err := errors.Join(err, err2); err != nil {
 		return nil, fmt.Errorf("sink.kafka: %w", err)
 	}
-	s := &Sink{cfg: cfg, log: log, places: newPlaces(cfg.MaxInFlight), results: newResults(), singles: newSingles()}
+	s := &Sink{cfg: cfg, log: log, places: newPlaces(cfg.MaxInFlight), unanswered: &unanswered{}, results: newResults(), singles: newSingles()}
 	s.promise = s.answered
 	s.metrics, err = newMetrics(reg)
 	if err != nil {
 		return nil, fmt.Errorf("sink.kafka: register metrics: %w", err)
 	}
-	s.options = append(options, kgo.WithLogger(logger{log}), kgo.WithHooks(s.metrics),
+	s.options = append(options, kgo.WithLogger(logger{log}), kgo.WithHooks(s.metrics, s.unanswered),
 		kgo.ProducerOnDataLossDetected(s.dataLoss), kgo.RecordPartitioner(newPartitioner(log, s.places)))
 	if s.client, err = kgo.NewClient(s.options...); err != nil {
 		s.metrics.unregister()
@@ -146,13 +149,58 @@ func outcome(d *delivery, err error) (o outbox.Outcome) {
 	return o
 }
 
-// Probe implements sink.Sink: metadata of the cluster, asked of one broker after the other.
+// Probe implements sink.Sink: metadata of the cluster, asked of one broker after the other. That says little while every broker
+// leaves produce requests without an answer.
 func (s *Sink) Probe(ctx context.Context) error {
 	client := s.current()
 	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, client.Ping(ctx) }); err != nil {
-		return fmt.Errorf("no Kafka broker of %s answers: %w", strings.Join(s.cfg.Brokers, ", "), err)
+		return fmt.Errorf("no Kafka broker of %s answers: %w%s", strings.Join(s.cfg.Brokers, ", "), err, unreached(err))
 	}
-	return nil
+	if s.results.left() == 0 {
+		s.unanswered.clear()
+		return nil
+	}
+	return s.unansweredByAll(ctx, client)
+}
+
+// unreached is what to look at when no broker can be asked; "" when the error says it all.
+func unreached(err error) string {
+	_, advice := classOf(err)
+	var dial *net.OpError
+	switch {
+	case advice != "":
+		return "; " + advice
+	case errors.As(err, &dial) && dial.Op == "dial" && !dial.Timeout():
+		return ""
+	}
+	// A listener of another kind lets the client wait or closes the connection, and says no word.
+	return "; check sink.kafka.brokers, and sink.kafka.tls and sink.kafka.sasl against the broker's listener"
+}
+
+// unansweredByAll is nil when some broker owes no answer to a produce request.
+func (s *Sink) unansweredByAll(ctx context.Context, client *kgo.Client) error {
+	ask := kmsg.NewPtrMetadataRequest()
+	ask.Topics = []kmsg.MetadataRequestTopic{} // none: without a list it would be all
+	known, err := within(ctx, func() (*kmsg.MetadataResponse, error) { return ask.RequestWith(ctx, client) })
+	if err != nil {
+		return fmt.Errorf("ask Kafka for its brokers: %w", err)
+	}
+	var longest time.Duration
+	var silent kmsg.MetadataResponseBroker
+	for _, b := range known.Brokers {
+		wait, overdue := s.unanswered.overdue(b.NodeID, silence)
+		if !overdue {
+			return nil
+		}
+		if wait > longest {
+			longest, silent = wait, b
+		}
+	}
+	if longest == 0 {
+		return nil
+	}
+	return fmt.Errorf("Kafka answers questions but no produce request: broker %s:%d has owed an answer to one for %s",
+		silent.Host, silent.Port, longest.Round(time.Second))
 }
 
 func (s *Sink) current() *kgo.Client {

@@ -6,37 +6,26 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// logger passes the client library's messages on. They tell of connections, metadata and batches, with names, numbers and
-// errors, never with what is in a record.
+// logger passes the client library's messages on, all of them as debug: what matters to an operator the sink says itself, once and
+// in clear, by outcomes and Probe; the library's own lines would come before it, several times over. They tell of connections,
+// metadata and batches, with names, numbers and errors, never with what is in a record.
 type logger struct{ log *zap.Logger }
 
-// Level implements kgo.Logger. What the library calls info is said at every connection and metadata refresh: debug here.
+// Level implements kgo.Logger.
 func (l logger) Level() kgo.LogLevel {
-	switch core := l.log.Core(); {
-	case core.Enabled(zapcore.DebugLevel):
+	if l.log.Core().Enabled(zapcore.DebugLevel) {
 		return kgo.LogLevelInfo
-	case core.Enabled(zapcore.WarnLevel):
-		return kgo.LogLevelWarn
-	case core.Enabled(zapcore.ErrorLevel):
-		return kgo.LogLevelError
 	}
 	return kgo.LogLevelNone
 }
 
 // Log implements kgo.Logger.
 func (l logger) Log(level kgo.LogLevel, text string, pairs ...any) {
-	severity := zapcore.DebugLevel
-	switch level {
-	case kgo.LogLevelError:
-		severity = zapcore.ErrorLevel
-	case kgo.LogLevelWarn:
-		severity = zapcore.WarnLevel
-	}
-	entry := l.log.Check(severity, "kafka client: "+text)
+	entry := l.log.Check(zapcore.DebugLevel, "kafka client: "+text)
 	if entry == nil {
 		return
 	}
-	fields := make([]zap.Field, 0, len(pairs)/2)
+	fields := append(make([]zap.Field, 0, 1+len(pairs)/2), zap.Stringer("rank", level))
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if name, ok := pairs[i].(string); ok {
 			fields = append(fields, zap.Any(name, pairs[i+1]))

@@ -115,8 +115,8 @@ func takeGlobals(log *zap.Logger) {
 	})
 }
 
-// libraryLog passes the library's log lines on. It keeps their rank low, because this package reports what matters to an
-// operator itself, and takes only fields that cannot hold a message: bodies and properties never reach a log.
+// libraryLog passes the library's log lines on, as debug, because this package reports what matters to an operator itself, once
+// and in clear. It takes only fields that cannot hold a message: bodies and properties never reach a log.
 type libraryLog struct{}
 
 var harmless = map[string]bool{
@@ -124,34 +124,26 @@ var harmless = map[string]bool{
 	"brokerName": true, "brokerAddr": true, "clientID": true, "responseCode": true, "remark": true,
 }
 
-func (libraryLog) write(level func(string, ...zap.Field), msg string, fields map[string]any) {
-	kept := make([]zap.Field, 0, len(fields))
+func (libraryLog) write(rank, msg string, fields map[string]any) {
+	kept := append(make([]zap.Field, 0, 1+len(fields)), zap.String("rank", rank))
 	for name, value := range fields {
 		if harmless[name] {
 			kept = append(kept, zap.Any(name, value))
 		}
 	}
-	level("rocketmq client: "+msg, kept...)
+	current.Load().Debug("rocketmq client: "+msg, kept...)
 }
 
 func (libraryLog) Debug(string, map[string]any) {}
 
-func (l libraryLog) Info(msg string, fields map[string]any) {
-	l.write(current.Load().Debug, msg, fields)
-}
+func (l libraryLog) Info(msg string, fields map[string]any) { l.write("info", msg, fields) }
 
-func (l libraryLog) Warning(msg string, fields map[string]any) {
-	l.write(current.Load().Debug, msg, fields)
-}
+func (l libraryLog) Warning(msg string, fields map[string]any) { l.write("warning", msg, fields) }
 
-func (l libraryLog) Error(msg string, fields map[string]any) {
-	l.write(current.Load().Warn, msg, fields)
-}
+func (l libraryLog) Error(msg string, fields map[string]any) { l.write("error", msg, fields) }
 
 // Fatal does not end the process, unlike the library's own logger.
-func (l libraryLog) Fatal(msg string, fields map[string]any) {
-	l.write(current.Load().Error, msg, fields)
-}
+func (l libraryLog) Fatal(msg string, fields map[string]any) { l.write("fatal", msg, fields) }
 
 func (libraryLog) Level(string)            {}
 func (libraryLog) OutputPath(string) error { return nil }

@@ -47,6 +47,7 @@ type lab struct {
 	schema string
 	tables []string
 	kafka  *kfake.Cluster
+	broker string // the sink in the configuration; the lab's own when empty
 	source string // the address in the configuration
 	user   string
 	// serverID under which the relay reads the log; 0: its own choice.
@@ -99,9 +100,12 @@ func (l *lab) config() *config.Config {
 	for _, name := range l.tables {
 		tables = append(tables, fmt.Sprintf("{name: %s.%s, preset: t_local_message}", l.schema, name))
 	}
-	yaml := fmt.Sprintf("source: {address: %q, user: %s, server_id: %d}\ntables: [%s]\nsink: {kafka: {brokers: [%q]}}\n"+
+	if l.broker == "" {
+		l.broker = fmt.Sprintf("kafka: {brokers: [%q]}", l.kafka.ListenAddrs()[0])
+	}
+	yaml := fmt.Sprintf("source: {address: %q, user: %s, server_id: %d}\ntables: [%s]\nsink: {%s}\n"+
 		"checkpoint: {dir: %q}\nadmin: {listen: \"\"}\n%s\n",
-		l.source, l.user, l.serverID, strings.Join(tables, ", "), l.kafka.ListenAddrs()[0], l.dir, l.more)
+		l.source, l.user, l.serverID, strings.Join(tables, ", "), l.broker, l.dir, l.more)
 	cfg, _, err := config.Parse("lab", []byte(yaml), nil)
 	testkit.Must(l.t, err)
 	return cfg
