@@ -29,7 +29,8 @@ build: ## build bin/canal-outbox, static
 	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/canal-outbox ./cmd/canal-outbox
 
 demo: ## the main job with one command: private database and broker, faults, verified totals
-	go run -ldflags "$(LDFLAGS)" ./cmd/canal-outbox demo $(ARGS)
+	@CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/canal-outbox ./cmd/canal-outbox-demo
+	@bin/canal-outbox-demo $(ARGS)
 
 prepare: ## install or find what the tests need: servers, and a C compiler for the race detector
 	@command -v cc gcc >/dev/null || { echo "installing a C compiler for the race detector" >&2; \

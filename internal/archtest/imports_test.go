@@ -70,11 +70,10 @@ var rules = []rule{
 		path: "cmd/canal-outbox/...",
 		own: []string{
 			"outbox", "outbox/server", "migrations", "internal/config", "internal/admin", "internal/app",
-			// The demo brings its own servers and producer.
-			"internal/testkit", "internal/demo", "test/servers",
 		},
 		external: with("github.com/spf13/cobra", "github.com/goccy/go-yaml"),
 	},
+	{path: "cmd/canal-outbox-demo", own: []string{"internal/demo", "internal/testkit"}, external: []string{"github.com/spf13/cobra"}},
 	{path: "internal/demo/...", own: []string{"..."}, external: []string{"..."}},
 }
 
@@ -166,6 +165,28 @@ func TestEveryPackageExplainsItself(t *testing.T) {
 		path := strings.TrimPrefix(p.ImportPath, module)
 		if p.Doc == "" && len(p.GoFiles) > 0 { // of a package of tests alone go list knows no comment
 			t.Errorf("%s has no package comment", path)
+		}
+	}
+}
+
+// The service is what runs in production: no demo, no test kit, no installer, and no library that only those use.
+func TestTheServiceLinksNoTestKit(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", module+"cmd/canal-outbox").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked := strings.Fields(string(out))
+	if !slices.Contains(linked, module+"internal/app") {
+		t.Fatalf("not a list of what is linked: %q", linked)
+	}
+	for _, path := range linked {
+		for _, stem := range []string{
+			module + "internal/testkit", module + "internal/demo", module + "test", "testing", "go.uber.org/goleak",
+			"github.com/twmb/franz-go/pkg/kfake",
+		} {
+			if path == stem || strings.HasPrefix(path, stem+"/") {
+				t.Errorf("cmd/canal-outbox links %s", path)
+			}
 		}
 	}
 }

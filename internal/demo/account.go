@@ -17,7 +17,7 @@ type Account struct {
 
 	Missing  []string // committed, not received
 	Invented []string // received, never committed
-	Altered  []string // received with a content that was not committed
+	Altered  []string // received with a content that was not committed, and how
 	Failures []error  // what the application's own transactions got from the database
 
 	Rows   map[string]int // rows of the outbox table by status
@@ -29,41 +29,28 @@ type Account struct {
 }
 
 // Account compares both sides. inTable tells of an uncertain message whether the database has it.
-func (l *ledger) Account(ctx context.Context, inTable func(ctx context.Context, id string) (bool, error)) (Account, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	a := Account{RolledBack: l.rolledBack, Failures: l.failures}
-	received := 0
-	for id, e := range l.entries {
-		known := e.known
-		if known == uncertain {
-			there, err := inTable(ctx, id)
-			if err != nil {
-				return Account{}, fmt.Errorf("ask for the outcome of a commit without an answer (%s): %w", id, err)
-			}
-			if there {
-				known = committed
-			}
+func (b *book) Account(ctx context.Context, inTable func(ctx context.Context, id string) (bool, error)) (Account, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.uncertain) > 0 {
+		row := b.uncertain[0]
+		there, err := inTable(ctx, row.MessageID)
+		if err != nil {
+			return Account{}, fmt.Errorf("ask for the outcome of a commit without an answer (%s): %w", row.MessageID, err)
 		}
-		switch {
-		case known == committed && e.copies == 0:
-			a.Missing = append(a.Missing, id)
-		case known != committed && e.copies > 0:
-			a.Invented = append(a.Invented, id)
-		case known == committed && (e.mixed || e.got != e.sum):
-			a.Altered = append(a.Altered, id)
+		if there {
+			b.ledger.Committed(row)
 		}
-		if known == committed {
-			a.Committed++
-			received += e.copies
-			if e.copies > 0 {
-				a.Published++
-			}
-		}
+		b.uncertain = b.uncertain[1:]
 	}
-	a.Copies = received - a.Published
-	for _, ids := range [][]string{a.Missing, a.Invented, a.Altered} {
-		slices.Sort(ids)
+	found := b.ledger.Compare(b.records)
+	a := Account{
+		Committed: b.ledger.Len(), RolledBack: b.rolledBack, Published: b.ledger.Len() - len(found.Lost), Copies: found.Duplicates(),
+		Missing: found.Lost, Invented: found.Invented, Altered: found.Changed, Failures: b.failures,
+	}
+	for _, list := range []*[]string{&a.Missing, &a.Invented, &a.Altered} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
 	}
 	return a, nil
 }

@@ -17,8 +17,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
-// Options of Run. The zero value of each field is the usual choice.
+// Options of Run. The zero value of each field but Relay is the usual choice.
 type Options struct {
+	Relay    string         // path of the service binary
 	Flavor   testkit.Flavor // of the database; "": what the machine has
 	Kafka    string         // host:port of a broker that runs already; "": an embedded one
 	RocketMQ string         // host:port of a name server that runs already
@@ -44,9 +45,9 @@ type demo struct {
 	dir      string
 	database *database
 	broker   broker
-	relay    *relay
+	relay    *child
 	shop     *shop
-	book     *ledger
+	book     *book
 
 	killCopies int // see Account
 	purged     bool
@@ -67,7 +68,7 @@ func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	defer holdSignals(func() { fail(ErrInterrupted) })()
-	d := &demo{opts: opts, fail: fail, book: newLedger(), screen: newScreen(out, fail)}
+	d := &demo{opts: opts, fail: fail, book: newBook(), screen: newScreen(out, fail)}
 	defer func() { err = errors.Join(err, d.close()) }()
 	if err := d.run(ctx); err != nil {
 		return d.explain(ctx, err)
@@ -130,7 +131,7 @@ func (d *demo) explain(ctx context.Context, err error) error {
 
 // start makes everything in the order in which it is needed.
 func (d *demo) start(ctx context.Context) (err error) {
-	d.screen.Say("canal-outbox demo: a shop commits orders, canal-outbox publishes their messages.\n")
+	d.screen.Say("canal-outbox-demo: a shop commits orders, canal-outbox publishes their messages.\n")
 	if d.dir, err = os.MkdirTemp("", "canal-outbox-demo-"); err != nil {
 		return fmt.Errorf("directory of the demo: %w", err)
 	}
@@ -149,7 +150,7 @@ func (d *demo) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.relay, err = newRelay(d.dir, d.database.Addr(), d.broker.Sink(), listen, d.fail); err != nil {
+	if d.relay, err = newChild(d.opts.Relay, d.dir, d.database.Addr(), d.broker.Sink(), listen, d.fail); err != nil {
 		return err
 	}
 	if err := d.relay.Start(ctx); err != nil {

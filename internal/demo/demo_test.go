@@ -20,7 +20,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
-// binary is the program as users get it: the demo starts the relay from the file it runs from.
+// binary is the demo as make builds it, with the service binary beside it.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -31,9 +31,9 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "canal-outbox")
-		if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/canal-outbox").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
+		binary = filepath.Join(dir, "canal-outbox-demo")
+		if out, err := exec.Command("go", "build", "-o", dir, "../../cmd/canal-outbox", "../../cmd/canal-outbox-demo").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)
 			return 1
 		}
 		return m.Run()
@@ -60,7 +60,7 @@ func newDemo(t *testing.T, args ...string) *running {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r := &running{Cmd: exec.Command(binary, append([]string{"demo"}, args...)...), temp: t.TempDir()}
+	r := &running{Cmd: exec.Command(binary, args...), temp: t.TempDir()}
 	r.Env = append(os.Environ(), "TMPDIR="+r.temp, "CANAL_OUTBOX_CACHE="+cache)
 	r.Stderr = &r.err
 	return r
@@ -199,7 +199,7 @@ func TestDemoInterruptedAgainAndAgain(t *testing.T) {
 	r.nothingLeft(t)
 }
 
-// The reader of the output goes away, as in `canal-outbox demo | head`.
+// The reader of the output goes away, as in `canal-outbox-demo | head`.
 func TestDemoWithoutReader(t *testing.T) {
 	out, in, err := os.Pipe()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package demo is `canal-outbox demo`: the whole job on one machine, with faults on purpose and a verified account at the
+// Package demo is what `make demo` shows: the whole job on one machine, with faults on purpose and a verified account at the
 // end. It starts a private database and an embedded Kafka (or uses a broker that is given), runs business transactions
 // against them and the relay as a process of its own, kills the relay, takes the broker away, purges the binlog under the
 // stopped relay, and then compares what the application committed with what a consumer received, row by row.

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // kafka is the consumer's side of a Kafka broker, and all there is of one that was given.
@@ -85,21 +86,15 @@ func (k *kafka) Follow(ctx context.Context, deliver func([]arrival)) error {
 		now := time.Now()
 		var arrivals []arrival
 		for r := range fetches.RecordsAll() {
-			arrivals = append(arrivals, arrival{message: message{id: messageID(r), sum: digest(string(r.Key), r.Value)}, at: now})
+			one := arrival{Record: relay.FromKafka(r), at: now}
+			if one.MessageID == "" { // it counts as never committed
+				one.MessageID = fmt.Sprintf("without message_id at partition %d offset %d", r.Partition, r.Offset)
+			}
+			arrivals = append(arrivals, one)
 		}
 		deliver(arrivals)
 		k.advance(fetches)
 	}
-}
-
-// messageID is the id that the relay sends with every copy. A record without one counts as never committed.
-func messageID(r *kgo.Record) string {
-	for _, h := range r.Headers {
-		if h.Key == "message_id" {
-			return string(h.Value)
-		}
-	}
-	return fmt.Sprintf("without message_id at partition %d offset %d", r.Partition, r.Offset)
 }
 
 func (k *kafka) advance(fetches kgo.Fetches) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,17 +24,17 @@ func TestOrders(t *testing.T) {
 		if len(o.events) > 1 {
 			several++
 		}
-		for i, m := range o.messages() {
+		for i, m := range o.rows() {
 			body := o.body(o.events[i])
-			if seen[m.id] {
-				t.Fatalf("message id %s twice", m.id)
+			if seen[m.MessageID] {
+				t.Fatalf("message id %s twice", m.MessageID)
 			}
-			seen[m.id] = true
+			seen[m.MessageID] = true
 			if len(body) < 150 || len(body) > 700 {
 				t.Fatalf("body of %d bytes: %s", len(body), body)
 			}
-			if m.sum != digest(o.key(), []byte(body)) || m.sum == digest(o.key(), []byte(body+" ")) || m.sum == digest("", []byte(body)) {
-				t.Fatal("the digest does not stand for key and body")
+			if string(m.Body) != body || m.Key != o.key() {
+				t.Fatalf("the ledger gets %+v", m)
 			}
 		}
 	}
@@ -48,7 +47,7 @@ func TestRelayConfiguration(t *testing.T) {
 	for _, b := range []broker{
 		&kafka{address: "127.0.0.1:9092", topic: "orders"}, &rocketMQ{nameServer: "127.0.0.1:9876", topic: "orders"},
 	} {
-		r, err := newRelay(t.TempDir(), "127.0.0.1:3306", b.Sink(), "127.0.0.1:9180", nil)
+		r, err := newChild("", t.TempDir(), "127.0.0.1:3306", b.Sink(), "127.0.0.1:9180", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,13 +61,6 @@ func TestRelayConfiguration(t *testing.T) {
 		if filepath.Dir(cfg.Checkpoint.Dir) != filepath.Dir(r.config) {
 			t.Errorf("the state is in %s, outside of the demo's directory", cfg.Checkpoint.Dir)
 		}
-	}
-}
-
-func TestForeignEnvironment(t *testing.T) {
-	got := foreignEnvironment([]string{"PATH=/bin", "CANAL_OUTBOX_SOURCE_USER=other", "CANAL_OUTBOX_CACHE=/x"})
-	if !slices.Equal(got, []string{"PATH=/bin"}) {
-		t.Errorf("the relay gets %v", got)
 	}
 }
 
@@ -135,8 +127,8 @@ func TestWaitingForALostMessageEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		var out strings.Builder
-		d := &demo{book: newLedger(), screen: newScreen(&out, func(err error) { t.Error(err) })}
-		d.book.Committed([]message{{id: "lost"}}, time.Now().Add(-time.Second))
+		d := &demo{book: newBook(), screen: newScreen(&out, func(err error) { t.Error(err) })}
+		d.book.Committed(row("lost"), time.Now().Add(-time.Second))
 		go func() {
 			for n := 0; pause(ctx, time.Second) == nil; n++ {
 				pair(d.book, fmt.Sprint(n), 2)

@@ -1,24 +1,23 @@
 package demo
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// relay is `canal-outbox run` as a process of its own, so that it can be killed.
-type relay struct {
-	binary  string // this program
+// child is `canal-outbox run` as a process of its own, so that it can be killed.
+type child struct {
+	binary  string
 	config  string // path of the configuration file
 	log     string // path of the file that collects standard error of all its starts
 	address string // of the dashboard
@@ -27,9 +26,8 @@ type relay struct {
 	lost func(error)
 
 	mu       sync.Mutex
-	cmd      *exec.Cmd
-	gone     chan struct{} // closed when the process of cmd has been waited for
-	intended bool          // its end is our doing
+	process  *testkit.Process // of the last start
+	intended bool             // its end is our doing
 }
 
 const (
@@ -51,13 +49,9 @@ log: {format: text}
 `, source, relayUser, relayPassword, tableName, presetName, sink, filepath.Join(dir, "state"), listen)
 }
 
-// newRelay writes the configuration into dir. Nothing runs yet.
-func newRelay(dir, source, sink, listen string, lost func(error)) (*relay, error) {
-	binary, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find this program to start the relay with: %w", err)
-	}
-	r := &relay{
+// newChild writes the configuration into dir. Nothing runs yet.
+func newChild(binary, dir, source, sink, listen string, lost func(error)) (*child, error) {
+	r := &child{
 		binary: binary, config: filepath.Join(dir, "canal-outbox.yaml"), log: filepath.Join(dir, "relay.log"), address: listen,
 		client: admin.NewClient(filepath.Join(dir, "state", "admin.sock")), lost: lost,
 	}
@@ -68,8 +62,9 @@ func newRelay(dir, source, sink, listen string, lost func(error)) (*relay, error
 }
 
 // Start starts the process and returns when it reads the binlog.
-func (r *relay) Start(ctx context.Context) error {
-	if err := r.launch(); err != nil {
+func (r *child) Start(ctx context.Context) error {
+	process, err := r.launch()
+	if err != nil {
 		return fmt.Errorf("start the relay: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, startDeadline)
@@ -81,7 +76,7 @@ func (r *relay) Start(ctx context.Context) error {
 		}
 		select {
 		case <-time.After(poll):
-		case <-r.gone:
+		case <-process.Exited():
 			return errors.New("start the relay: the process ended")
 		case <-ctx.Done():
 			return fmt.Errorf("start the relay: it does not read the binlog (%s): %w", status.Source.State, errors.Join(ctx.Err(), err))
@@ -89,81 +84,55 @@ func (r *relay) Start(ctx context.Context) error {
 	}
 }
 
-func (r *relay) launch() error {
-	log, err := os.OpenFile(r.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
+func (r *child) launch() (*testkit.Process, error) {
 	cmd := exec.Command(r.binary, "run", "--config", r.config)
-	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, foreignEnvironment(os.Environ())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C at the terminal is for the demo, which then stops the relay
-	bindToParent(cmd.SysProcAttr)
+	cmd.Env = testkit.RelayEnvironment()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := cmd.Start(); err != nil {
-		return err
+	process, err := testkit.Launch(cmd, r.log)
+	if err != nil {
+		return nil, err
 	}
-	r.cmd, r.gone, r.intended = cmd, make(chan struct{}), false
-	go r.wait(cmd, r.gone)
-	return nil
+	r.process, r.intended = process, false
+	go r.wait(process)
+	return process, nil
 }
 
-// foreignEnvironment leaves out what would override the demo's configuration.
-func foreignEnvironment(environ []string) []string {
-	var kept []string
-	for _, v := range environ {
-		if !strings.HasPrefix(v, "CANAL_OUTBOX_") {
-			kept = append(kept, v)
-		}
-	}
-	return kept
-}
-
-func (r *relay) wait(cmd *exec.Cmd, gone chan struct{}) {
-	_ = cmd.Wait() // how it ended is in ProcessState
+func (r *child) wait(process *testkit.Process) {
+	<-process.Exited()
 	r.mu.Lock()
-	intended := r.intended
+	intended := r.intended || r.process != process // which Start replaces after we ended it
 	r.mu.Unlock()
-	close(gone)
 	if !intended {
-		r.lost(fmt.Errorf("the relay ended by itself (%s)", cmd.ProcessState))
+		r.lost(fmt.Errorf("the relay ended by itself (%s)", process.State()))
 	}
 }
 
-// signal sends a signal that ends the process. The channel is closed when it has ended.
-func (r *relay) signal(sig syscall.Signal) (<-chan struct{}, error) {
+// end tells the process to end, if there is one, and returns it.
+func (r *child) end(sig syscall.Signal) (*testkit.Process, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.cmd == nil {
-		closed := make(chan struct{})
-		close(closed)
-		return closed, nil
-	}
 	r.intended = true
-	if err := r.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return r.gone, fmt.Errorf("send %v to the relay: %w", sig, err)
+	if r.process == nil {
+		return nil, nil
 	}
-	return r.gone, nil
+	return r.process, r.process.Signal(sig)
 }
 
 // Kill ends the process with SIGKILL and returns when it is gone. Killing a stopped relay does nothing.
-func (r *relay) Kill() error {
-	gone, err := r.signal(syscall.SIGKILL)
-	if err == nil {
-		<-gone
-	}
-	return err
+func (r *child) Kill() error {
+	process, err := r.end(syscall.SIGKILL)
+	return errors.Join(err, process.Kill())
 }
 
 // Stop ends the process with SIGTERM. A relay that does not end in time, or an end of ctx, is an error.
-func (r *relay) Stop(ctx context.Context) error {
-	gone, err := r.signal(syscall.SIGTERM)
-	if err != nil {
+func (r *child) Stop(ctx context.Context) error {
+	process, err := r.end(syscall.SIGTERM)
+	if err != nil || process == nil {
 		return err
 	}
 	select {
-	case <-gone:
+	case <-process.Exited():
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -173,21 +142,21 @@ func (r *relay) Stop(ctx context.Context) error {
 }
 
 // PID returns the process id.
-func (r *relay) PID() int {
+func (r *child) PID() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.cmd.Process.Pid
+	return r.process.PID()
 }
 
 // Status asks the relay how it is; it does not wait long for the answer.
-func (r *relay) Status(ctx context.Context) (admin.Status, error) {
+func (r *child) Status(ctx context.Context) (admin.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return r.client.Status(ctx)
 }
 
 // Gaps returns the causes of the recorded gaps.
-func (r *relay) Gaps(ctx context.Context) ([]string, error) {
+func (r *child) Gaps(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	gaps, err := r.client.Gaps(ctx)
@@ -202,11 +171,4 @@ func (r *relay) Gaps(ctx context.Context) ([]string, error) {
 }
 
 // LogTail returns the last lines of the log.
-func (r *relay) LogTail(lines int) string {
-	data, err := os.ReadFile(r.log)
-	if err != nil {
-		return err.Error()
-	}
-	all := bytes.Split(bytes.TrimRight(data, "\n"), []byte("\n"))
-	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
-}
+func (r *child) LogTail(lines int) string { return testkit.LogTail(r.log, lines) }

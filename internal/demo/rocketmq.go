@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // rocketMQ is a RocketMQ that was given. It is read in rounds, and a message counts as arrived at the time that the broker
@@ -85,14 +86,11 @@ func (r *rocketMQ) fresh(messages []testkit.RocketMQMessage) []arrival {
 			continue
 		}
 		r.seen[at] = true
-		id, key := m.ID(), ""
-		if id == "" {
-			id = fmt.Sprintf("without UNIQ_KEY at queue %d offset %d", m.QueueID, m.QueueOffset)
+		one := arrival{Record: relay.FromRocketMQ(m), at: m.Stored}
+		if one.MessageID == "" { // it counts as never committed
+			one.MessageID = fmt.Sprintf("without UNIQ_KEY at queue %d offset %d", m.QueueID, m.QueueOffset)
 		}
-		if keys := m.Keys(); len(keys) > 1 {
-			key = keys[1] // behind the message id
-		}
-		arrivals = append(arrivals, arrival{message: message{id: id, sum: digest(key, m.Body)}, at: m.Stored})
+		arrivals = append(arrivals, one)
 	}
 	return arrivals
 }

@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // shop is the application: business transactions, each with an order and its messages.
 type shop struct {
 	db    *sql.DB
 	topic string
-	book  *ledger // nil: nobody checks, as behind the account with --keep
+	book  *book // nil: nobody checks, as behind the account with --keep
 	next  atomic.Int64
 	// fail is told when the database fails again and again.
 	fail func(error)
@@ -77,9 +79,9 @@ func (s *shop) order(ctx context.Context, o order) error {
 	switch {
 	case s.book == nil:
 	case err == nil:
-		s.book.Committed(o.messages(), asked)
+		s.book.Committed(o.rows(), asked)
 	default:
-		s.book.Uncertain(o.messages(), asked)
+		s.book.Uncertain(o.rows(), asked)
 	}
 	return err
 }
@@ -133,11 +135,14 @@ func (o order) insert(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// messages is what a consumer must get of this order.
-func (o order) messages() []message {
-	all := make([]message, len(o.events))
+// rows is what a consumer must get of this order. Sweeps and the log may pass each other, so their order is not compared.
+func (o order) rows() []relay.Row {
+	all := make([]relay.Row, len(o.events))
 	for i, event := range o.events {
-		all[i] = message{id: event + ":" + o.key(), sum: digest(o.key(), []byte(o.body(event)))}
+		all[i] = relay.Row{
+			MessageID: event + ":" + o.key(), BizType: event, Key: o.key(), Topic: o.topic, ShardingKey: o.customer,
+			Body: []byte(o.body(event)), Loose: true,
+		}
 	}
 	return all
 }

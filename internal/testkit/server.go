@@ -1,11 +1,9 @@
 package testkit
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -25,9 +23,8 @@ type Server struct {
 	command func() *exec.Cmd            // a new command for each start
 	ready   func(context.Context) error // one attempt to use the server as a client
 
-	mu     sync.Mutex
-	cmd    *exec.Cmd
-	exited chan struct{} // closed when the process of cmd has been reaped
+	mu      sync.Mutex
+	process *Process // of the last start
 }
 
 // Start starts the process and returns when the server answers. The error of a failed start ends with the server's last
@@ -36,44 +33,21 @@ func (s *Server) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running() {
-		return fmt.Errorf("start %s: it is running already, with process id %d", s.name, s.cmd.Process.Pid)
+		return fmt.Errorf("start %s: it is running already, with process id %d", s.name, s.process.PID())
 	}
 	if err := s.launch(); err != nil {
 		return fmt.Errorf("start %s: %w", s.name, err)
 	}
 	if err := s.awaitReady(ctx); err != nil {
-		s.signal(syscall.SIGKILL)
-		<-s.exited
+		err = errors.Join(err, s.process.Kill())
 		return fmt.Errorf("start %s: %w; last lines of its log:\n%s", s.name, err, s.LogTail(30))
 	}
 	return nil
 }
 
-func (s *Server) launch() error {
-	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	cmd := s.command()
-	cmd.Stdout, cmd.Stderr = log, log
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Setpgid = true // a Ctrl-C at the terminal is for the test, which then stops its servers
-	bindToParent(cmd.SysProcAttr)
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	s.cmd, s.exited = cmd, make(chan struct{})
-	go reap(cmd, s.exited)
-	return nil
-}
-
-// reap waits for the process to end. How it ended is in its log and no error here: tests kill servers on purpose.
-func reap(cmd *exec.Cmd, exited chan<- struct{}) {
-	defer close(exited)
-	_ = cmd.Wait()
+func (s *Server) launch() (err error) {
+	s.process, err = Launch(s.command(), s.log)
+	return err
 }
 
 func (s *Server) awaitReady(ctx context.Context) error {
@@ -90,8 +64,8 @@ func (s *Server) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-tick.C:
-		case <-s.exited:
-			return fmt.Errorf("the process ended (%s)", s.cmd.ProcessState)
+		case <-s.process.Exited():
+			return fmt.Errorf("the process ended (%s)", s.process.State())
 		case <-ctx.Done():
 			return fmt.Errorf("it did not answer: %w (last attempt: %v)", ctx.Err(), err)
 		}
@@ -99,25 +73,7 @@ func (s *Server) awaitReady(ctx context.Context) error {
 }
 
 // running reports whether the process lives; the caller holds mu.
-func (s *Server) running() bool {
-	if s.cmd == nil {
-		return false
-	}
-	select {
-	case <-s.exited:
-		return false
-	default:
-		return true
-	}
-}
-
-// signal sends to the process group, so that children of a wrapper get it too. A process that is gone needs no signal.
-func (s *Server) signal(sig syscall.Signal) error {
-	if err := syscall.Kill(-s.cmd.Process.Pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("send %v to %s: %w", sig, s.name, err)
-	}
-	return nil
-}
+func (s *Server) running() bool { return s.process.Running() }
 
 // Kill ends the process with SIGKILL and returns when it is gone. Killing a stopped server does nothing.
 func (s *Server) Kill() error { return s.end(syscall.SIGKILL) }
@@ -133,16 +89,15 @@ func (s *Server) end(sig syscall.Signal) error {
 		return nil
 	}
 	// A paused process acts on SIGTERM only after SIGCONT.
-	if err := errors.Join(s.signal(sig), s.signal(syscall.SIGCONT)); err != nil {
+	if err := errors.Join(s.process.Signal(sig), s.process.Signal(syscall.SIGCONT)); err != nil {
 		return err
 	}
 	select {
-	case <-s.exited:
+	case <-s.process.Exited():
 		return nil
 	case <-time.After(stopDeadline):
 	}
-	err := s.signal(syscall.SIGKILL)
-	<-s.exited
+	err := s.process.Kill()
 	return errors.Join(fmt.Errorf("%s did not stop within %v and was killed", s.name, stopDeadline), err)
 }
 
@@ -158,7 +113,7 @@ func (s *Server) signalRunning(sig syscall.Signal) error {
 	if !s.running() {
 		return fmt.Errorf("send %v to %s: it is not running", sig, s.name)
 	}
-	return s.signal(sig)
+	return s.process.Signal(sig)
 }
 
 // PID returns the process id, 0 when the server is not running.
@@ -168,15 +123,8 @@ func (s *Server) PID() int {
 	if !s.running() {
 		return 0
 	}
-	return s.cmd.Process.Pid
+	return s.process.PID()
 }
 
 // LogTail returns the last n lines the server printed, over all its starts.
-func (s *Server) LogTail(n int) string {
-	data, err := os.ReadFile(s.log)
-	if err != nil {
-		return err.Error()
-	}
-	lines := bytes.Split(bytes.TrimRight(data, "\n"), []byte("\n"))
-	return string(bytes.Join(lines[max(0, len(lines)-n):], []byte("\n")))
-}
+func (s *Server) LogTail(n int) string { return LogTail(s.log, n) }

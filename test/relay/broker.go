@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
@@ -66,23 +68,28 @@ func ReadKafka(ctx context.Context, addr, topic string) ([]Record, error) {
 	stored, err := testkit.ReadKafkaTopic(ctx, addr, topic)
 	records := make([]Record, 0, len(stored))
 	for _, s := range stored {
-		r := Record{Topic: s.Topic, Lane: int(s.Partition), Key: string(s.Key), Body: s.Value, Headers: map[string]string{}}
-		for _, h := range s.Headers {
-			switch value := string(h.Value); h.Key {
-			case "message_id":
-				r.MessageID = value
-			case "biz_type":
-				r.BizType = value
-			case "tag":
-				r.Tag = value
-			case "created_at":
-			default:
-				r.Headers[h.Key] = value
-			}
-		}
-		records = append(records, r)
+		records = append(records, FromKafka(s))
 	}
 	return records, err
+}
+
+// FromKafka is what a consumer gets of a message in Kafka.
+func FromKafka(s *kgo.Record) Record {
+	r := Record{Topic: s.Topic, Lane: int(s.Partition), Key: string(s.Key), Body: s.Value, Headers: map[string]string{}}
+	for _, h := range s.Headers {
+		switch value := string(h.Value); h.Key {
+		case "message_id":
+			r.MessageID = value
+		case "biz_type":
+			r.BizType = value
+		case "tag":
+			r.Tag = value
+		case "created_at":
+		default:
+			r.Headers[h.Key] = value
+		}
+	}
+	return r
 }
 
 // RocketMQ is a RocketMQ broker with its name server.
@@ -108,19 +115,24 @@ func (q RocketMQ) Read(ctx context.Context, topic string) ([]Record, error) {
 	stored, err := testkit.ReadRocketMQTopic(ctx, q.NameServer(), topic)
 	records := make([]Record, 0, len(stored))
 	for _, s := range stored {
-		r := Record{
-			Topic: s.Topic, Lane: s.QueueID, MessageID: s.ID(), Tag: s.Tag(), BizType: s.Properties["biz_type"],
-			ShardingKey: s.Properties["SHARDING_KEY"], Body: s.Body, Headers: map[string]string{},
-		}
-		if keys := s.Keys(); len(keys) == 2 && keys[0] == r.MessageID {
-			r.Key = keys[1]
-		}
-		for name, value := range s.Properties {
-			if !brokerProperties[name] {
-				r.Headers[name] = value
-			}
-		}
-		records = append(records, r)
+		records = append(records, FromRocketMQ(s))
 	}
 	return records, err
+}
+
+// FromRocketMQ is what a consumer gets of a message in RocketMQ.
+func FromRocketMQ(s testkit.RocketMQMessage) Record {
+	r := Record{
+		Topic: s.Topic, Lane: s.QueueID, MessageID: s.ID(), Tag: s.Tag(), BizType: s.Properties["biz_type"],
+		ShardingKey: s.Properties["SHARDING_KEY"], Body: s.Body, Headers: map[string]string{},
+	}
+	if keys := s.Keys(); len(keys) == 2 && keys[0] == r.MessageID {
+		r.Key = keys[1]
+	}
+	for name, value := range s.Properties {
+		if !brokerProperties[name] {
+			r.Headers[name] = value
+		}
+	}
+	return r
 }

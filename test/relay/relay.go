@@ -33,10 +33,9 @@ type Options struct {
 
 // Relay is one configuration and state directory with, at most times, one running process.
 type Relay struct {
-	dir    string
-	client *admin.Client
-	cmd    *exec.Cmd
-	gone   chan struct{} // closed when the process of cmd has been waited for
+	dir     string
+	client  *admin.Client
+	process *testkit.Process // of the last start
 }
 
 // The sweep looks often, so that what is left to it does not hold up a test. It cannot overtake the log: only rows that the
@@ -147,28 +146,11 @@ func (r *Relay) launch(t testing.TB, binary string, env, args []string) {
 	if r.Running() {
 		t.Fatalf("the relay is running already")
 	}
-	log, err := os.OpenFile(r.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	testkit.Must(t, err)
-	defer log.Close()
 	cmd := exec.Command(binary, append([]string{"run", "--config", r.Config()}, args...)...)
-	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.SysProcAttr = log, log, append(environment(), env...), attributes()
-	testkit.Must(t, cmd.Start())
-	r.cmd, r.gone = cmd, make(chan struct{})
-	go func(gone chan struct{}) {
-		defer close(gone)
-		_ = cmd.Wait() // how it ended is in ProcessState
-	}(r.gone)
-}
-
-// environment is this process's, without what would override the configuration.
-func environment() []string {
-	var kept []string
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "CANAL_OUTBOX_") {
-			kept = append(kept, v)
-		}
-	}
-	return kept
+	cmd.Env = append(testkit.RelayEnvironment(), env...)
+	var err error
+	r.process, err = testkit.Launch(cmd, r.log())
+	testkit.Must(t, err)
 }
 
 // AwaitConnected returns when the process reads the binlog.
@@ -176,7 +158,7 @@ func (r *Relay) AwaitConnected(t testing.TB) {
 	t.Helper()
 	testkit.WaitFor(t, startDeadline, "the relay to read the binlog", func() bool {
 		if !r.Running() {
-			t.Fatalf("the relay ended with code %d:\n%s", r.cmd.ProcessState.ExitCode(), r.LogTail(30))
+			t.Fatalf("the relay ended with code %d:\n%s", r.process.State().ExitCode(), r.LogTail(30))
 		}
 		s, err := r.Status()
 		return err == nil && s.Source.State == "connected"
@@ -184,33 +166,20 @@ func (r *Relay) AwaitConnected(t testing.TB) {
 }
 
 // Running reports whether there is a process.
-func (r *Relay) Running() bool {
-	if r.cmd == nil {
-		return false
-	}
-	select {
-	case <-r.gone:
-		return false
-	default:
-		return true
-	}
-}
+func (r *Relay) Running() bool { return r.process.Running() }
 
 // PID is the id of the running process.
-func (r *Relay) PID() int { return r.cmd.Process.Pid }
+func (r *Relay) PID() int { return r.process.PID() }
 
 // Kill ends the process with SIGKILL, if there is one.
 func (r *Relay) Kill() {
-	if r.cmd != nil {
-		_ = r.cmd.Process.Kill() // it may have ended already
-		<-r.gone
-	}
+	_ = r.process.Kill() // its error says that the process cannot be signalled, and then the test fails by what follows
 }
 
 // Terminate sends SIGTERM.
 func (r *Relay) Terminate(t testing.TB) {
 	t.Helper()
-	testkit.Must(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	testkit.Must(t, r.process.Signal(syscall.SIGTERM))
 }
 
 // Stop ends the process with SIGTERM; anything but exit code 0 fails the test.
@@ -226,11 +195,11 @@ func (r *Relay) Stop(t testing.TB) {
 func (r *Relay) Wait(t testing.TB) int {
 	t.Helper()
 	select {
-	case <-r.gone:
+	case <-r.process.Exited():
 	case <-time.After(stopDeadline):
 		t.Fatalf("the relay did not end within %v:\n%s", stopDeadline, r.LogTail(30))
 	}
-	return r.cmd.ProcessState.ExitCode()
+	return r.process.State().ExitCode()
 }
 
 // Command runs another command of the program with this relay's configuration, such as `gaps list`.
@@ -240,7 +209,7 @@ func (r *Relay) Command(t testing.TB, args ...string) (stdout, stderr string, co
 	defer cancel()
 	var out, errOut bytes.Buffer
 	cmd := exec.CommandContext(ctx, Binary(t, ""), append(args, "--config", r.Config())...)
-	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &errOut, environment()
+	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &errOut, testkit.RelayEnvironment()
 	if err := cmd.Run(); cmd.ProcessState == nil {
 		t.Fatalf("run %v: %v", args, err)
 	}
@@ -266,11 +235,4 @@ func (r *Relay) Log(t testing.TB) string {
 }
 
 // LogTail returns the last lines of the log over all starts.
-func (r *Relay) LogTail(lines int) string {
-	data, err := os.ReadFile(r.log())
-	if err != nil {
-		return err.Error()
-	}
-	all := bytes.Split(bytes.TrimRight(data, "\n"), []byte("\n"))
-	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
-}
+func (r *Relay) LogTail(lines int) string { return testkit.LogTail(r.log(), lines) }

@@ -1,31 +1,16 @@
 package demo
 
 import (
-	"hash/fnv"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
-
-// message is what the ledger knows of an outbox row: its message id and the digest of its content.
-type message struct {
-	id  string
-	sum uint64
-}
-
-// digest stands for the content of a message: the same value for what was written to the table and what a consumer got.
-func digest(key string, body []byte) uint64 {
-	h := fnv.New64a()
-	// A hash never fails to write.
-	_, _ = h.Write([]byte(key))
-	_, _ = h.Write([]byte{0})
-	_, _ = h.Write(body)
-	return h.Sum64()
-}
 
 // arrival is one record as the broker stored it.
 type arrival struct {
-	message
+	relay.Record
 	at time.Time
 }
 
@@ -41,18 +26,19 @@ const (
 // entry is one message id in the ledger.
 type entry struct {
 	known  knowledge
-	sum    uint64    // as committed
 	asked  time.Time // just before COMMIT was sent
 	copies int       // arrivals
 	first  time.Time // arrival
-	got    uint64    // digest of the first arrival
-	mixed  bool      // a later copy had another content
 }
 
-// ledger keeps both sides of the account: what the application committed and what a consumer received. A message may
-// arrive before its commit is acknowledged, so nothing is judged before the end. It is safe for concurrent use.
-type ledger struct {
+// book keeps both sides of the account: what the application committed, in the ledger, and what a consumer received. A message
+// may arrive before its commit is acknowledged, so nothing is judged before the end; what is here beyond the ledger are the
+// figures of the progress. It is safe for concurrent use.
+type book struct {
 	mu         sync.Mutex
+	ledger     *relay.Ledger
+	uncertain  []relay.Row    // rows of a transaction whose COMMIT has no answer
+	records    []relay.Record // in the order of their arrival
 	entries    map[string]*entry
 	waiting    map[string]time.Time // committed and not arrived: when COMMIT was sent
 	committed  int                  // messages
@@ -65,103 +51,105 @@ type ledger struct {
 	disturbed  bool
 }
 
-func newLedger() *ledger {
-	return &ledger{entries: map[string]*entry{}, waiting: map[string]time.Time{}}
+func newBook() *book {
+	return &book{ledger: relay.NewLedger(), entries: map[string]*entry{}, waiting: map[string]time.Time{}}
 }
 
-func (l *ledger) entry(id string) *entry {
-	e := l.entries[id]
+func (b *book) entry(id string) *entry {
+	e := b.entries[id]
 	if e == nil {
 		e = &entry{}
-		l.entries[id] = e
+		b.entries[id] = e
 	}
 	return e
 }
 
 // Committed notes messages of a transaction whose COMMIT, sent at asked, was acknowledged.
-func (l *ledger) Committed(messages []message, asked time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, m := range messages {
-		e := l.entry(m.id)
-		e.known, e.sum, e.asked = committed, m.sum, asked
-		l.committed++
+func (b *book) Committed(rows []relay.Row, asked time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ledger.Committed(rows...)
+	for _, m := range rows {
+		e := b.entry(m.MessageID)
+		e.known, e.asked = committed, asked
+		b.committed++
 		if e.copies > 0 {
-			l.delivered(e)
+			b.delivered(e)
 		} else {
-			l.waiting[m.id] = asked
+			b.waiting[m.MessageID] = asked
 		}
 	}
 }
 
 // Uncertain notes messages of a transaction whose COMMIT has no answer.
-func (l *ledger) Uncertain(messages []message, asked time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, m := range messages {
-		e := l.entry(m.id)
-		e.known, e.sum, e.asked = uncertain, m.sum, asked
+func (b *book) Uncertain(rows []relay.Row, asked time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.uncertain = append(b.uncertain, rows...)
+	for _, m := range rows {
+		e := b.entry(m.MessageID)
+		e.known, e.asked = uncertain, asked
 	}
 }
 
 // RolledBack counts a transaction that the application rolled back.
-func (l *ledger) RolledBack() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.rolledBack++
+func (b *book) RolledBack() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rolledBack++
 }
 
 // Failed notes an error that the application got from the database, and returns how many there are.
-func (l *ledger) Failed(err error) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.failures = append(l.failures, err)
-	return len(l.failures)
+func (b *book) Failed(err error) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failures = append(b.failures, err)
+	return len(b.failures)
 }
 
 // Arrived notes what a consumer received.
-func (l *ledger) Arrived(arrivals []arrival) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (b *book) Arrived(arrivals []arrival) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, a := range arrivals {
-		e := l.entry(a.id)
+		b.records = append(b.records, a.Record)
+		e := b.entry(a.MessageID)
 		e.copies++
 		if e.copies > 1 {
-			l.copies++
-			e.mixed = e.mixed || a.sum != e.got
+			b.copies++
 			continue
 		}
-		e.first, e.got = a.at, a.sum
+		e.first = a.at
 		if e.known == committed {
-			delete(l.waiting, a.id)
-			l.delivered(e)
+			delete(b.waiting, a.MessageID)
+			b.delivered(e)
 		}
 	}
 }
 
 // delivered counts a message that is committed and has arrived; the caller holds mu.
-func (l *ledger) delivered(e *entry) {
-	l.published++
+func (b *book) delivered(e *entry) {
+	b.published++
 	took := e.first.Sub(e.asked)
-	l.window = append(l.window, took)
-	if !l.disturbed {
-		l.quiet = append(l.quiet, took)
+	b.window = append(b.window, took)
+	if !b.disturbed {
+		b.quiet = append(b.quiet, took)
 	}
 }
 
 // Disturb ends the undisturbed time, whose latencies are reported on their own.
-func (l *ledger) Disturb() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.disturbed = true
+func (b *book) Disturb() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.disturbed = true
 }
 
 // Waiting counts the committed messages that have not arrived and whose COMMIT was sent before limit.
-func (l *ledger) Waiting(limit time.Time) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (b *book) Waiting(limit time.Time) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	n := 0
-	for _, asked := range l.waiting {
+	for _, asked := range b.waiting {
 		if asked.Before(limit) {
 			n++
 		}
@@ -170,10 +158,10 @@ func (l *ledger) Waiting(limit time.Time) int {
 }
 
 // Copies counts what was received beyond the first of each message.
-func (l *ledger) Copies() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.copies
+func (b *book) Copies() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.copies
 }
 
 // tally is the state of the ledger at one moment. Latencies are from sending COMMIT to the arrival.
@@ -183,19 +171,19 @@ type tally struct {
 }
 
 // Look returns the counts, and the latencies since the last look.
-func (l *ledger) Look() tally {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t := tally{committed: l.committed, published: l.published, took: latencies(l.window)}
-	l.window = nil
+func (b *book) Look() tally {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := tally{committed: b.committed, published: b.published, took: latencies(b.window)}
+	b.window = nil
 	return t
 }
 
 // Quiet returns the latencies before the first fault.
-func (l *ledger) Quiet() latencies {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.quiet)
+func (b *book) Quiet() latencies {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.quiet)
 }
 
 // latencies are samples in any order.

@@ -1,0 +1,97 @@
+// Command canal-outbox-demo shows the whole job on one machine; package demo says what it does and guarantees. It runs the
+// service binary that lies beside it. Exit codes: 0 the account holds, 1 it does not or the demo could not be done, 2 wrong usage.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/canal-outbox/canal-outbox/internal/demo"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+func main() {
+	cmd, begun := newCommand()
+	if err := cmd.ExecuteContext(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "canal-outbox-demo:", err)
+		if *begun {
+			os.Exit(1)
+		}
+		os.Exit(2)
+	}
+}
+
+// newCommand makes the command line. begun is set when the usage was right.
+func newCommand() (cmd *cobra.Command, begun *bool) {
+	opts := demo.Options{Duration: demo.DefaultDuration, Rate: demo.DefaultRate}
+	var mysql, mariaDB bool
+	begun = new(bool)
+	cmd = &cobra.Command{
+		Use: "canal-outbox-demo", Short: "show the whole job on this machine, with faults and a verified account", Args: cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true,
+		Long: `Starts a private database, an embedded Kafka, a shop that commits orders with their messages,
+and the relay. Meanwhile the relay is killed, the broker goes away, and the binlog is purged
+under the stopped relay. At the end every committed message is looked for at the broker and
+in the table. It fails when anything is missing, invented or altered, and leaves nothing behind.
+
+The database is the MySQL or MariaDB server of this machine, started anew in a directory of its
+own; without one the distribution's MariaDB package is installed (as root or with sudo). A broker
+that is given gets a topic of its own, which is deleted at the end.`,
+		Example: `  make demo
+  make demo ARGS=--keep
+  make demo ARGS="--mariadb --kafka 127.0.0.1:9092"
+  make demo ARGS="--rocketmq 127.0.0.1:9876 --duration 2m --rate 1000"`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case mysql:
+				opts.Flavor = testkit.MySQL
+			case mariaDB:
+				opts.Flavor = testkit.MariaDB
+			}
+			if opts.Duration < demo.MinDuration {
+				return fmt.Errorf("--duration %v is too short for three faults: at least %v", opts.Duration, demo.MinDuration)
+			}
+			if opts.Rate < 1 {
+				return fmt.Errorf("--rate %d: at least one transaction per second", opts.Rate)
+			}
+			if opts.Relay == "" {
+				var err error
+				if opts.Relay, err = neighbour(); err != nil {
+					return err
+				}
+			}
+			*begun = true
+			return demo.Run(cmd.Context(), opts, cmd.OutOrStdout())
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&mysql, "mysql", false, "use MySQL; unpacks it when the machine has none (640 MB, once)")
+	flags.BoolVar(&mariaDB, "mariadb", false, "use MariaDB")
+	flags.StringVar(&opts.Kafka, "kafka", "", "publish to the Kafka broker at `host:port`")
+	flags.StringVar(&opts.RocketMQ, "rocketmq", "", "publish to the RocketMQ whose name server is at `host:port`")
+	flags.DurationVar(&opts.Duration, "duration", opts.Duration, "how long the shop is open")
+	flags.IntVar(&opts.Rate, "rate", opts.Rate, "business transactions per second")
+	flags.BoolVar(&opts.Keep, "keep", false, "let everything run after the account, until Ctrl-C")
+	flags.StringVar(&opts.Relay, "relay", "", "the canal-outbox `binary` to show; default: the one beside this program")
+	cmd.MarkFlagsMutuallyExclusive("mysql", "mariadb")
+	cmd.MarkFlagsMutuallyExclusive("kafka", "rocketmq")
+	return cmd, begun
+}
+
+// neighbour is the service binary in this program's directory, where make puts it.
+func neighbour() (string, error) {
+	own, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find the directory of this program: %w", err)
+	}
+	path := filepath.Join(filepath.Dir(own), "canal-outbox")
+	if _, err := os.Stat(path); err != nil {
+		return "", errors.New("there is no canal-outbox beside this program: run `make demo`, or name it with --relay")
+	}
+	return path, nil
+}
