@@ -3,7 +3,6 @@ package canal
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -27,26 +26,6 @@ type assembler struct {
 	slab     []outbox.Txn         // one allocation for many transactions
 }
 
-// group is the open transaction.
-type group struct {
-	gtid      outbox.GTID
-	committed time.Time
-	xid       string
-	cause     outbox.Cause // why the group is deferred; "" as long as it is not
-	bytes     int
-	messages  []*outbox.Message
-	inserts   []insertCount // per table, mapped or not yet decided
-	changed   []*mapped     // tables with UPDATE or DELETE
-	named     []*mapped     // tables that a statement may have changed
-	anyTable  bool          // it may have changed any of ours
-}
-
-type insertCount struct {
-	table    *mapped
-	rows     int
-	unmapped int // of them; deferred whatever becomes of the group
-}
-
 // maxBranches bounds the memory for prepared XA branches. One that is not remembered is treated like one that was prepared
 // before this process began to read: its COMMIT may concern any table.
 const maxBranches = 4096
@@ -56,15 +35,6 @@ const maxBranches = 4096
 func newAssembler(limit int, from outbox.Position, branches map[string][]*mapped) *assembler {
 	return &assembler{limit: limit, last: from, branches: branches}
 }
-
-// gapError says that the log cannot be followed from here: the table must be swept and the log resumed at its end.
-type gapError struct {
-	cause outbox.GapCause
-	what  string
-}
-
-// Error implements error.
-func (e *gapError) Error() string { return e.what }
 
 // feed takes one event and returns the transaction that it ends, if any. A *gapError means that rows may have been
 // missed.
@@ -105,7 +75,7 @@ func (a *assembler) feed(ev *event) (*outbox.Txn, error) {
 	case kindPrepare:
 		return a.prepare(ev), nil
 	case kindXACommit, kindXARollback:
-		return a.outcome(ev), nil
+		return a.endBranch(ev), nil
 	case kindIncident:
 		return nil, &gapError{outbox.GapLostEvents, fmt.Sprintf("the server reports lost events (INCIDENT) before %s", ev.end)}
 	case kindUnknown:
@@ -207,9 +177,9 @@ func (a *assembler) prepare(ev *event) *outbox.Txn {
 	return a.finish(ev)
 }
 
-// outcome is the second half. After a COMMIT the rows have become visible only now, so their tables are deferred once more. A
+// endBranch is the second half of an XA transaction. After a COMMIT the rows have become visible only now, so their tables are deferred once more. A
 // branch whose PREPARE was not seen (it lies before the start, behind a gap, or above maxBranches) may hold rows of any table.
-func (a *assembler) outcome(ev *event) *outbox.Txn {
+func (a *assembler) endBranch(ev *event) *outbox.Txn {
 	g := &a.group
 	if !a.open {
 		a.reset()
@@ -244,41 +214,7 @@ func (a *assembler) finish(ev *event) *outbox.Txn {
 	if txn.CommittedAt.IsZero() {
 		txn.CommittedAt = ev.committed
 	}
-	txn.Messages, txn.Deferred = g.messages, g.released()
+	txn.Messages, txn.Deferred = g.messages, g.deferred()
 	a.reset()
 	return txn
-}
-
-func (g *group) discard() {
-	*g = group{gtid: g.gtid, committed: g.committed, inserts: g.inserts[:0], changed: g.changed[:0], named: g.named[:0]}
-}
-
-// deferAll drops what is buffered; the first cause stays.
-func (g *group) deferAll(cause outbox.Cause) {
-	if g.cause == "" {
-		g.cause = cause
-		g.messages, g.bytes = nil, 0
-	}
-}
-
-// released lists what is left to the sweep, by table and cause.
-func (g *group) released() []outbox.Deferred {
-	var out []outbox.Deferred
-	for _, c := range g.inserts {
-		if c.unmapped > 0 {
-			out = append(out, outbox.Deferred{Table: c.table.name, Cause: outbox.CauseUnmapped, Rows: c.unmapped})
-		}
-		if g.cause != "" && (c.rows > c.unmapped || c.rows == 0) {
-			out = append(out, outbox.Deferred{Table: c.table.name, Cause: g.cause, Rows: c.rows - c.unmapped})
-		}
-	}
-	for _, t := range g.named {
-		if !slices.ContainsFunc(g.inserts, func(c insertCount) bool { return c.table == t }) {
-			out = append(out, outbox.Deferred{Table: t.name, Cause: g.cause})
-		}
-	}
-	if g.anyTable {
-		out = append(out, outbox.Deferred{Cause: g.cause})
-	}
-	return out
 }

@@ -43,10 +43,10 @@ func (l *lab) record(b *testing.B, from outbox.Position) [][]byte {
 	testkit.Must(b, err)
 	c := &tape{until: until, done: make(chan struct{})}
 	s := &stream{ctx: context.Background()}
-	w := newWire(s.ctx)
+	w := newStreamDialer(s.ctx)
 	defer w.close()
 	cfg := Config{Server: server.Config{Address: l.db.Addr(), User: "root"}, ServerID: 99}.withDefaults()
-	sc := s.config(cfg, peer{info: server.Info{ID: server.ID{Flavor: outbox.Flavor(l.db.Flavor)}}}, outbox.Position{}, w, c)
+	sc := s.config(cfg, serverState{info: server.Info{ID: server.ID{Flavor: outbox.Flavor(l.db.Flavor)}}}, outbox.Position{}, w, c)
 	sc.HeartbeatPeriod = 100 * time.Millisecond
 	_, err = replication.NewBinlogSyncer(sc).StartSync(mysql.Position{Name: from.File, Pos: uint32(from.Offset)})
 	testkit.Must(b, err)
@@ -92,7 +92,7 @@ func BenchmarkStream(b *testing.B) {
 			events := l.record(b, from)
 			b.Run(string(flavor)+"/"+load, func(b *testing.B) {
 				b.ReportAllocs()
-				tables := newRegistry([]*table.Table{tbl}, zap.NewNop())
+				tables := newTableSet([]*table.Table{tbl}, zap.NewNop())
 				b.ResetTimer()
 				for range b.N/n + 1 {
 					replay(b, flavor, tables, events)
@@ -102,7 +102,7 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-func replay(b *testing.B, flavor testkit.Flavor, tables *registry, events [][]byte) {
+func replay(b *testing.B, flavor testkit.Flavor, tables *tableSet, events [][]byte) {
 	parser := replication.NewBinlogParser()
 	parser.SetFlavor(string(flavor))
 	parser.SetRowsEventDecodeFunc(func(e *replication.RowsEvent, data []byte) error { _, err := e.DecodeHeader(data); return err })

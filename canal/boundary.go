@@ -115,7 +115,7 @@ func (f *boundaryFinder) boundary() {
 	}
 }
 
-// eventByHeader tells what an event means for its transaction. Only a Query and MariaDB's GTID event are looked into; one
+// eventByHeader says what an event means for its transaction. Only a Query and MariaDB's GTID event are looked into; one
 // that is damaged means nothing.
 func eventByHeader(e *replication.BinlogEvent) (ev event) {
 	var body []byte
@@ -128,12 +128,12 @@ func eventByHeader(e *replication.BinlogEvent) (ev event) {
 	case replication.GTID_EVENT, replication.ANONYMOUS_GTID_EVENT, replication.GTID_TAGGED_LOG_EVENT:
 		ev.kind = kindGTID
 	case replication.MARIADB_GTID_EVENT:
-		r := reader{data: body}
+		r := byteReader{data: body}
 		r.skip(8 + 4) // sequence number, domain
 		ev.kind, ev.begun = kindGTID, r.byte()&replication.BINLOG_MARIADB_FL_STANDALONE == 0
 	case replication.QUERY_EVENT:
 		if text, ok := queryText(body); ok {
-			ev.kind, ev.xid = classify(text)
+			ev.kind, ev.xid = queryKind(text)
 		}
 	case replication.MARIADB_QUERY_COMPRESSED_EVENT, replication.EXECUTE_LOAD_QUERY_EVENT:
 		ev.kind = kindStatement // the words of the transaction protocol are too short to be compressed
@@ -149,7 +149,7 @@ func eventByHeader(e *replication.BinlogEvent) (ev event) {
 
 // queryText is the statement in a Query event. Format: MySQL internals manual, "QUERY_EVENT".
 func queryText(body []byte) (text []byte, ok bool) {
-	r := reader{data: body}
+	r := byteReader{data: body}
 	r.skip(4 + 4) // thread, seconds it took
 	schema := uint64(r.byte())
 	r.skip(2) // error code

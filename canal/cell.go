@@ -51,8 +51,8 @@ func (c *column) charLength() int {
 	return int(c.meta&0xff) | (int(c.meta>>4)&0x300 ^ 0x300)
 }
 
-// text gives the value as table.Value wants it: as the server prints it, TIMESTAMP in UTC. What has to be formatted is appended to scratch, which is returned; the
-// rest aliases data.
+// text gives the value as table.Value wants it: as the server prints it, TIMESTAMP in UTC. What has to be formatted is appended
+// to scratch, which is returned; the rest aliases data.
 func (c *column) text(data, scratch []byte) (text, grown []byte, err error) {
 	from := len(scratch)
 	switch c.typ {
@@ -149,8 +149,8 @@ func decimalWidth(precision, scale int) int {
 }
 
 func appendDigits(to []byte, n uint64, digits int) []byte {
-	for place := digits - 1; place >= 0; place-- {
-		to = append(to, '0'+byte(n/powers[place]%10))
+	for digit := digits - 1; digit >= 0; digit-- {
+		to = append(to, '0'+byte(n/powers[digit]%10))
 	}
 	return to
 }

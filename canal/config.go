@@ -64,21 +64,22 @@ type SchemaStore interface {
 	Schemas() (map[string][]byte, error)
 }
 
-// Handler takes what the reader finds. Its methods are called one at a time, from Run's goroutine or, while a stream is
+// Handler receives what the reader finds. Its methods are called one at a time, from Run's goroutine or, while a stream is
 // open, from the stream's.
 type Handler interface {
 	// Connected opens a stream: the next transaction offered is the first behind from. Its GTID set is always the whole one
 	// where the server has GTIDs: the first stream of a Run that began at a mere file and offset brings the set that
 	// belongs there, and whoever counts on from it must take it over. Rows up to windowEnd, the server's end
-	// at this moment, may have been published before. failover tells that the server is another one with the same history:
-	// only the GTID set of from means anything then. An error ends the attempt.
+	// at this moment, may have been published before. failover means that the server is another one with the same history:
+	// then only the GTID set of from is a position on it. An error ends the attempt.
 	Connected(ctx context.Context, from, windowEnd outbox.Position, id server.ID, failover bool) error
 	// Offer hands over one transaction, in log order, with ownership. It may block; that is the back-pressure on the
 	// server. After an error the transaction counts as not offered and comes again with the next stream.
 	Offer(ctx context.Context, txn *outbox.Txn) error
 	// Idle says that the log ends at pos for now and that all before it was offered.
 	Idle(pos outbox.Position)
-	// Gap reports that part of the log cannot be read. It returns where to go on, durably anchored; an error ends the attempt.
+	// Gap reports that part of the log cannot be read. It returns the position to go on from, which the handler has made durable;
+	// an error ends the attempt.
 	Gap(ctx context.Context, gap outbox.Gap) (resume outbox.Position, err error)
 	// Disconnected ends what Connected opened.
 	Disconnected(err error)

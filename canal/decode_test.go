@@ -64,9 +64,9 @@ func FuzzDecodeRow(f *testing.F) {
 			infos[i] = columnInfo{name: fmt.Sprint("c", i), unsigned: m[0]&1 != 0, charset: charset(m[1] % 5)}
 			source.columns = append(source.columns, infos[i].name)
 		}
-		r := newRegistry([]plainTable{source}, zap.NewNop())
+		r := newTableSet([]plainTable{source}, zap.NewNop())
 		mt := r.list[0]
-		mt.plan = newPlan(tm, infos, mt.wanted)
+		mt.plan = newColumnPlan(tm, infos, mt.wanted)
 		im := &images{table: mt, id: 1, columns: len(types), present: present, data: data, received: time.Unix(1, 0)}
 		n := im.count()
 		msgs, unmapped := im.messages(nil)
@@ -102,9 +102,9 @@ func FuzzJSON(f *testing.F) {
 
 func TestA25_AbsentIsNotNull(t *testing.T) {
 	source := plainTable{name: "s.t", columns: []string{"a", "b", "c"}}
-	mt := newRegistry([]plainTable{source}, zap.NewNop()).list[0]
+	mt := newTableSet([]plainTable{source}, zap.NewNop()).list[0]
 	tm := &replication.TableMapEvent{TableID: 1, ColumnCount: 3, ColumnType: bytes.Repeat([]byte{mysql.MYSQL_TYPE_TINY}, 3), ColumnMeta: make([]uint16, 3)}
-	p := newPlan(tm, []columnInfo{{name: "A"}, {name: "b"}, {name: "c", unsigned: true}}, mt.wanted)
+	p := newColumnPlan(tm, []columnInfo{{name: "A"}, {name: "b"}, {name: "c", unsigned: true}}, mt.wanted)
 	im := &images{table: mt, id: 1, columns: 3, present: []byte{0b101}, data: []byte{0b01, 0xfe}}
 	if _, err := im.walk(p, im.data, mt.row()); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // the last source of a GTID; one is made for each stream.
 type decoder struct {
 	cursor
-	tables   *registry
+	tables   *tableSet
 	checksum bool // events end with four bytes of CRC32
 	now      func() time.Time
 	ev       event
@@ -28,7 +28,7 @@ type decoder struct {
 	domain uint32
 }
 
-// decode translates one event. inner tells that it came out of a compressed transaction: it has no checksum, and its
+// decode translates one event. inner means that it came out of a compressed transaction: it has no checksum, and its
 // position is that of the payload.
 func (d *decoder) decode(e *replication.BinlogEvent, inner bool) (*event, error) {
 	if !inner {
@@ -114,7 +114,7 @@ func (d *decoder) mariadbGTID(ev *event, body *replication.MariadbGTIDEvent, ser
 }
 
 func (d *decoder) query(ev *event, query []byte) (err error) {
-	ev.kind, ev.xid = classify(query)
+	ev.kind, ev.xid = queryKind(query)
 	if ev.kind == kindStatement {
 		ev.names, err = d.tables.named(query, d.Position)
 	}
@@ -150,7 +150,7 @@ func (d *decoder) rows(ev *event, body *replication.RowsEvent, raw []byte, compr
 	return nil
 }
 
-// generic sorts the events that the library does not decode.
+// generic takes the events that the library does not decode.
 func (d *decoder) generic(ev *event, h *replication.EventHeader, body []byte) {
 	switch h.EventType {
 	case replication.INCIDENT_EVENT:

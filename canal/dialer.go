@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// wire dials the one connection of a stream and can close it from outside. Closing the socket is how a stream is ended:
+// streamDialer dials the one connection of a stream and can close it from outside. Closing the socket is how a stream is ended:
 // the library's own Close dials the server anew to KILL a connection id, which hangs when the server is away (A55) and
 // hits a stranger when the address leads to another server by now (A12).
-type wire struct {
+type streamDialer struct {
 	ctx  context.Context
 	idle atomic.Int64 // longest wait for bytes, in nanoseconds
 
@@ -26,16 +26,16 @@ const (
 	seekTimeout = 30 * time.Second
 )
 
-func newWire(ctx context.Context) *wire {
-	w := &wire{ctx: ctx}
+func newStreamDialer(ctx context.Context) *streamDialer {
+	w := &streamDialer{ctx: ctx}
 	w.limit(seekTimeout)
 	return w
 }
 
 // limit sets how long a read may wait: a peer that is silent for three heartbeats is dead (A14).
-func (w *wire) limit(d time.Duration) { w.idle.Store(int64(d)) }
+func (w *streamDialer) limit(d time.Duration) { w.idle.Store(int64(d)) }
 
-func (w *wire) dial(_ context.Context, network, address string) (net.Conn, error) {
+func (w *streamDialer) dial(_ context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
 	conn, err := d.DialContext(w.ctx, network, address)
 	if err != nil {
@@ -58,7 +58,7 @@ func closeAfter(conn net.Conn, err error) error {
 }
 
 // close ends every read on the connection. Errors of a socket that nobody uses any more mean nothing.
-func (w *wire) close() {
+func (w *streamDialer) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true

@@ -6,6 +6,8 @@
 // offered as deferred, never guessed. A stream is opened only to a server that is the recorded one or holds its history.
 // Positions are transaction ends.
 //
+// DESIGN.md gives the invariants and the race that each is for.
+//
 // Goroutines: Run works in the caller's goroutine. While a stream is open the client library has one goroutine that reads
 // and calls the Handler, and Run has one that looks at the server's clock and, on MySQL, for a second reader with our server
 // id; Run closes the socket and waits for both before it goes on or returns.

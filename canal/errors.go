@@ -32,7 +32,7 @@ const (
 	classLost    class = "lost"    // network, shutdown, KILL, an aborted dump: ordinary, try again
 	classBusy    class = "busy"    // the server takes no more connections
 	classAccess  class = "access"  // credentials or grants: try again slowly, an operator must act
-	classFenced  class = "fenced"  // another reader has our server id: back off long, no ping-pong (A13)
+	classFenced  class = "fenced"  // another reader has our server id: back off long, or the two would end each other in turns (A13)
 	classGap     class = "gap"     // the log cannot be followed from here
 	classStuck   class = "stuck"   // the stream breaks at an event; if it does so again and again it is a gap
 	classHandler class = "handler" // the handler or the store refused
@@ -61,8 +61,8 @@ func (e *streamError) Error() string { return e.err.Error() }
 // Unwrap returns the reason.
 func (e *streamError) Unwrap() error { return e.err }
 
-// sort tells what the end of a stream means. With classGap comes the cause.
-func sort(err error) (class, outbox.GapCause) {
+// classOf says what the end of a stream means. With classGap comes the cause.
+func classOf(err error) (class, outbox.GapCause) {
 	var (
 		gap     *gapError
 		answer  *mysql.MyError
@@ -75,7 +75,7 @@ func sort(err error) (class, outbox.GapCause) {
 	case errors.As(err, &handler):
 		return classHandler, ""
 	case errors.As(err, &answer):
-		return sortAnswer(answer.Code, answer.State, answer.Message)
+		return classOfAnswer(answer.Code, answer.State, answer.Message)
 	case errors.Is(err, mysql.ErrBadConn):
 		return classLost, ""
 	}
@@ -97,12 +97,12 @@ func sort(err error) (class, outbox.GapCause) {
 	return classLost, ""
 }
 
-// erFatalReadingBinlog is how a server ends a dump it cannot go on with; only the text tells why.
+// erFatalReadingBinlog is how a server ends a dump it cannot go on with; only the text says why.
 const erFatalReadingBinlog = 1236
 
-func sortAnswer(code uint16, state, message string) (class, outbox.GapCause) {
+func classOfAnswer(code uint16, state, message string) (class, outbox.GapCause) {
 	if code == erFatalReadingBinlog {
-		return sortFatal(strings.ToLower(message))
+		return classOfFatal(strings.ToLower(message))
 	}
 	switch server.ClassifyCode(code, state) {
 	case server.Gap:
@@ -134,7 +134,7 @@ var fatal = []struct {
 	{"position > file size", classGap, outbox.GapShorter},
 }
 
-func sortFatal(message string) (class, outbox.GapCause) {
+func classOfFatal(message string) (class, outbox.GapCause) {
 	for _, f := range fatal {
 		if strings.Contains(message, f.text) {
 			return f.class, f.cause

@@ -48,6 +48,6 @@ type event struct {
 type rowImages interface {
 	// count is the number of rows; 0 when the images cannot be walked.
 	count() int
-	// messages appends what can be mapped and tells how many rows could not.
+	// messages appends what can be mapped and returns how many rows could not.
 	messages(to []*outbox.Message) (out []*outbox.Message, unmapped int)
 }

@@ -43,7 +43,7 @@ func TestA51_DamagedGreeting(t *testing.T) {
 				ServerID: 7, Flavor: "mysql", Host: "127.0.0.1", Port: uint16(n), User: "relay", Logger: slog.New(slog.DiscardHandler),
 			})
 			_, err = new(stream).start(syncer, server.Info{}, outbox.Position{File: "binlog.000001", Offset: 4})
-			if kind, _ := sort(err); err == nil || kind != classLost {
+			if kind, _ := classOf(err); err == nil || kind != classLost {
 				t.Errorf("%v is %s", err, kind)
 			}
 		})

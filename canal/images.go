@@ -21,7 +21,7 @@ type images struct {
 
 // count walks the images without decoding them.
 func (m *images) count() int {
-	p := m.plan()
+	p := m.usablePlan()
 	if p == nil {
 		return 0
 	}
@@ -36,9 +36,9 @@ func (m *images) count() int {
 	return n
 }
 
-// messages implements rowImages. A row that does not map does not keep its neighbours.
+// messages implements rowImages. A row that cannot be mapped does not hold up its neighbours.
 func (m *images) messages(to []*outbox.Message) (out []*outbox.Message, unmapped int) {
-	p := m.plan()
+	p := m.usablePlan()
 	if p == nil || p.fault != "" || !m.table.holds(m.at) {
 		return to, max(1, m.count())
 	}
@@ -65,8 +65,8 @@ func (m *images) messages(to []*outbox.Message) (out []*outbox.Message, unmapped
 	return to, unmapped
 }
 
-// plan is the table's, if these images can be walked by it.
-func (m *images) plan() *plan {
+// usablePlan is the table's plan, if these images can be walked by it; else nil.
+func (m *images) usablePlan() *columnPlan {
 	p := m.table.plan
 	if p == nil || p.id != m.id || len(p.columns) != m.columns || len(m.present)*8 < m.columns {
 		return nil
@@ -76,7 +76,7 @@ func (m *images) plan() *plan {
 
 // walk passes over one image and returns what follows it; nil when it is cut short. With row, the values of the needed
 // columns are put there; an error with a rest says that one of them has no text.
-func (m *images) walk(p *plan, data []byte, row *row) (rest []byte, err error) {
+func (m *images) walk(p *columnPlan, data []byte, row *row) (rest []byte, err error) {
 	in := 0
 	for i := range p.columns {
 		if m.present[i>>3]&(1<<(i&7)) != 0 {

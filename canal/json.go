@@ -126,29 +126,29 @@ func jsonContainer(typ byte, data, to []byte, depth int) ([]byte, error) {
 	return append(to, brackets[1]), nil
 }
 
-func jsonKey(data []byte, entry, width int, to []byte) ([]byte, error) {
-	at, n := littleEndian(data[entry:entry+width]), littleEndian(data[entry+width:entry+width+2])
-	if at+n > uint64(len(data)) {
+func jsonKey(data []byte, at, width int, to []byte) ([]byte, error) {
+	from, n := littleEndian(data[at:at+width]), littleEndian(data[at+width:at+width+2])
+	if from+n > uint64(len(data)) {
 		return to, errJSON
 	}
-	return append(appendJSONString(to, data[at:at+n]), ": "...), nil
+	return append(appendJSONString(to, data[from:from+n]), ": "...), nil
 }
 
-func jsonElement(data []byte, entry, width int, to []byte, depth int) ([]byte, error) {
-	typ, place := data[entry], data[entry+1:entry+1+width]
+func jsonElement(data []byte, at, width int, to []byte, depth int) ([]byte, error) {
+	typ, inline := data[at], data[at+1:at+1+width]
 	switch typ {
 	case jsonLiteral, jsonInt16, jsonUint16:
-		return jsonScalar(typ, place, to)
+		return jsonScalar(typ, inline, to)
 	case jsonInt32, jsonUint32:
 		if width == 4 {
-			return jsonScalar(typ, place, to)
+			return jsonScalar(typ, inline, to)
 		}
 	}
-	at := littleEndian(place)
-	if at >= uint64(len(data)) || at == 0 {
+	offset := littleEndian(inline)
+	if offset >= uint64(len(data)) || offset == 0 {
 		return to, errJSON
 	}
-	return jsonValue(typ, data[at:], to, depth+1)
+	return jsonValue(typ, data[offset:], to, depth+1)
 }
 
 // jsonBytes reads a length in groups of seven bits, lowest first, and that many bytes.
@@ -215,14 +215,14 @@ func appendJSONString(to, text []byte) []byte {
 func appendJSONDouble(to []byte, f float64) ([]byte, error) {
 	var buf [32]byte
 	e := strconv.AppendFloat(buf[:0], f, 'e', -1, 64)
-	mark := bytes.IndexByte(e, 'e')
-	exponent, err := strconv.Atoi(string(e[mark+1:]))
+	exponentAt := bytes.IndexByte(e, 'e')
+	exponent, err := strconv.Atoi(string(e[exponentAt+1:]))
 	if err != nil {
 		return to, err
 	}
-	digits := len(bytes.TrimLeft(e[:mark], "-")) - 1 // without the point
+	digits := len(bytes.TrimLeft(e[:exponentAt], "-")) - 1 // without the point
 	if exponent < -15 || exponent >= 15 && digits <= exponent+1 {
-		to = append(append(to, e[:mark]...), 'e')
+		to = append(append(to, e[:exponentAt]...), 'e')
 		return strconv.AppendInt(to, int64(exponent), 10), nil
 	}
 	from := len(to)

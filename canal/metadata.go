@@ -20,7 +20,7 @@ var errTruncated = errors.New("table map event is cut short")
 
 // optionalMetadata returns the part of a table map event's body behind the NULL bitmap.
 func optionalMetadata(body []byte, tm *replication.TableMapEvent) ([]byte, error) {
-	r := reader{data: body}
+	r := byteReader{data: body}
 	r.skip(6 + 2) // table id, flags; ids of 4 bytes ended with MySQL 5.1
 	r.skip(1 + uint64(len(tm.Schema)) + 1)
 	r.skip(1 + uint64(len(tm.Table)) + 1)
@@ -38,10 +38,10 @@ func optionalMetadata(body []byte, tm *replication.TableMapEvent) ([]byte, error
 
 func parseMetadata(data []byte) (metadata, error) {
 	var m metadata
-	r := reader{data: data}
+	r := byteReader{data: data}
 	for !r.failed && r.at < len(data) {
 		field := r.byte()
-		value := reader{data: r.bytes(r.length())}
+		value := byteReader{data: r.bytes(r.length())}
 		switch field {
 		case replication.TABLE_MAP_OPT_META_SIGNEDNESS:
 			m.signedness = value.data
@@ -62,16 +62,16 @@ func parseMetadata(data []byte) (metadata, error) {
 	return m, nil
 }
 
-// reader walks bytes; what is not there reads as zero and sets failed.
-type reader struct {
+// byteReader walks bytes; what is not there reads as zero and sets failed.
+type byteReader struct {
 	data   []byte
 	at     int
 	failed bool
 }
 
-func (r *reader) more() bool { return !r.failed && r.at < len(r.data) }
+func (r *byteReader) more() bool { return !r.failed && r.at < len(r.data) }
 
-func (r *reader) bytes(n uint64) []byte {
+func (r *byteReader) bytes(n uint64) []byte {
 	if r.failed || n > uint64(len(r.data)-r.at) {
 		r.failed = true
 		return nil
@@ -81,9 +81,9 @@ func (r *reader) bytes(n uint64) []byte {
 	return out
 }
 
-func (r *reader) skip(n uint64) { r.bytes(n) }
+func (r *byteReader) skip(n uint64) { r.bytes(n) }
 
-func (r *reader) byte() byte {
+func (r *byteReader) byte() byte {
 	if b := r.bytes(1); b != nil {
 		return b[0]
 	}
@@ -91,7 +91,7 @@ func (r *reader) byte() byte {
 }
 
 // length reads a length-encoded integer (MySQL client/server protocol, "Protocol::LengthEncodedInteger").
-func (r *reader) length() uint64 {
+func (r *byteReader) length() uint64 {
 	first := r.byte()
 	switch {
 	case first < 0xfb:
@@ -107,7 +107,7 @@ func (r *reader) length() uint64 {
 	return 0
 }
 
-func (r *reader) numbers() []uint64 {
+func (r *byteReader) numbers() []uint64 {
 	var out []uint64
 	for r.more() {
 		out = append(out, r.length())

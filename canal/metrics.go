@@ -161,7 +161,7 @@ func (g *gauge) stopped() {
 func fine(t time.Time) bool { return t.Nanosecond() != 0 }
 
 // offering notes that a transaction was read and is being handed over. It returns when it was committed, by our clock; zero
-// when the log does not tell.
+// when the log does not say.
 func (g *gauge) offering(txn *outbox.Txn) (committed time.Time) {
 	now := g.now()
 	g.transactions.Inc()

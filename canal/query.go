@@ -4,9 +4,9 @@ import (
 	"bytes"
 )
 
-// classify tells what a Query event means. The server writes the words of the transaction protocol itself, in capitals;
+// queryKind says what a Query event means. The server writes the words of the transaction protocol itself, in capitals;
 // everything else is the text of a client's statement.
-func classify(query []byte) (k kind, xid string) {
+func queryKind(query []byte) (k kind, xid string) {
 	switch string(query) {
 	case "BEGIN":
 		return kindBegin, ""
@@ -16,7 +16,7 @@ func classify(query []byte) (k kind, xid string) {
 		return kindRollback, ""
 	}
 	if after, ok := bytes.CutPrefix(query, []byte("XA ")); ok {
-		return classifyXA(after)
+		return xaKind(after)
 	}
 	// ROLLBACK TO is written only when the group holds rows that were taken back: a statement like any other (A32).
 	if bytes.HasPrefix(query, []byte("SAVEPOINT ")) {
@@ -25,7 +25,7 @@ func classify(query []byte) (k kind, xid string) {
 	return kindStatement, ""
 }
 
-func classifyXA(query []byte) (k kind, xid string) {
+func xaKind(query []byte) (k kind, xid string) {
 	verb, id, _ := bytes.Cut(query, []byte(" "))
 	switch string(verb) {
 	case "START", "END": // MariaDB writes no START: the branch's id is in its GTID event, which the library does not decode

@@ -22,7 +22,7 @@ type Reader struct {
 	handler Handler
 	log     *zap.Logger
 	gauge   *gauge
-	tables  *registry
+	tables  *tableSet
 
 	db       *sql.DB
 	pos      outbox.Position      // where the next stream begins; GTIDs is kept in set
@@ -31,7 +31,7 @@ type Reader struct {
 
 	failures int    // attempts in a row in which nothing was read
 	stuck    int    // of them, those that broke at an event
-	reported string // the state in the last log line
+	logged   string // the state in the last log line: a class, or connected
 }
 
 // New makes a reader. It does no I/O; each handler method is called as Handler says.
@@ -42,7 +42,7 @@ func New(cfg Config, h Handler, log *zap.Logger, reg prometheus.Registerer) *Rea
 	}
 	r := &Reader{cfg: cfg, name: readerName(), handler: h, log: log, branches: map[string][]*mapped{}}
 	r.gauge = newGauge(reg, cfg.Tables, cfg.Heartbeat)
-	r.tables = newRegistry(cfg.Tables, log)
+	r.tables = newTableSet(cfg.Tables, log)
 	r.tables.schemas.store = cfg.Schemas
 	return r
 }
@@ -51,7 +51,7 @@ func New(cfg Config, h Handler, log *zap.Logger, reg prometheus.Registerer) *Rea
 func (r *Reader) State() State { return r.gauge.snapshot() }
 
 // Run follows the log behind from until the context ends, and then returns nil. It reconnects by itself, for ever. A zero
-// from is a first start: Handler.Gap names the place to begin. Errors: *ForeignSourceError, and configurations that cannot
+// from is a first start: Handler.Gap says where to begin. Errors: *ForeignSourceError, and configurations that cannot
 // work. Run may be called again afterwards, never twice at a time.
 func (r *Reader) Run(ctx context.Context, from outbox.Position) (err error) {
 	r.db, err = server.Open(r.cfg.Server, nil, server.Session{MaxConns: 2})
@@ -60,9 +60,9 @@ func (r *Reader) Run(ctx context.Context, from outbox.Position) (err error) {
 	}
 	defer func() {
 		r.gauge.stopped()
-		_ = r.db.Close() // of connections that broke before it tells so, and that is no fault of this run
+		_ = r.db.Close() // its error is about a connection that broke earlier: no fault of this run
 	}()
-	r.failures, r.stuck = 0, 0
+	r.failures, r.stuck, r.logged = 0, 0, ""
 	r.setPosition(from)
 	for ctx.Err() == nil {
 		err := r.attempt(ctx)
@@ -95,15 +95,15 @@ func (r *Reader) attempt(ctx context.Context) error {
 	if cause != "" {
 		return r.gap(ctx, &p, cause, why)
 	}
-	if err := r.account(ctx, &p); err != nil {
+	if err := r.completeGTIDs(ctx, &p); err != nil {
 		return err
 	}
-	err = r.follow(ctx, &p, failover)
-	c, cause := r.classify(err)
+	err = r.readStream(ctx, &p, failover)
+	c, cause := r.gapIfStuck(err)
 	if c != classGap || ctx.Err() != nil {
 		return err
 	}
-	r.ended(c, err)
+	r.gauge.disconnected(c, err)
 	why = err.Error()
 	if p, err = look(ctx, r.db); err != nil {
 		return fmt.Errorf("look at the server after a gap: %w", err)
@@ -111,22 +111,7 @@ func (r *Reader) attempt(ctx context.Context) error {
 	return r.gap(ctx, &p, cause, why)
 }
 
-// classify makes a gap of what breaks a stream at the same place again and again.
-func (r *Reader) classify(err error) (class, outbox.GapCause) {
-	c, cause := sort(err)
-	if c != classStuck {
-		return c, cause
-	}
-	if r.stuck++; r.stuck < maxStuck {
-		return c, ""
-	}
-	r.stuck = 0
-	return classGap, outbox.GapUnknownEvent
-}
-
-const maxStuck = 3
-
-// backoff notes a failure and tells how long to wait before the next attempt. Gaps in a row, without anything read in
+// backoff notes a failure and returns how long to wait before the next attempt. Gaps in a row, without anything read in
 // between, wait as well.
 func (r *Reader) backoff(err error) time.Duration {
 	backoff := outbox.Backoff{Base: r.cfg.MinBackoff, Max: r.cfg.MaxBackoff}
@@ -135,33 +120,43 @@ func (r *Reader) backoff(err error) time.Duration {
 	if err == nil {
 		return wait
 	}
-	c, _ := sort(err)
+	c, _ := classOf(err)
 	if c == classFenced {
 		err = &sameIDError{id: r.cfg.ServerID, cause: err}
-	}
-	r.ended(c, err)
-	if c == classFenced {
 		wait += fencedWait
 	}
+	r.gauge.disconnected(c, err)
+	r.logChange(string(c), func() {
+		r.log.Warn("no binlog stream, trying again", zap.String("class", string(c)), zap.Stringer("position", r.pos), zap.String("error", err.Error()))
+	})
 	return wait
 }
 
-func (r *Reader) ended(c class, err error) {
-	r.gauge.disconnected(c, err)
-	r.report(string(c), func() {
-		r.log.Warn("no binlog stream, trying again", zap.String("class", string(c)), zap.Stringer("position", r.pos), zap.String("error", err.Error()))
-	})
-}
-
-// fencedWait keeps two readers with one server id from throwing each other off in turns.
+// fencedWait keeps two readers with one server id from ending each other's streams in turns.
 const fencedWait = time.Minute
 
-// report writes a log line when the state differs from the one in the line before.
-func (r *Reader) report(state string, line func()) {
-	if r.reported != state {
-		r.reported = state
+// logChange writes a log line when the state differs from the one in the line before.
+func (r *Reader) logChange(state string, line func()) {
+	if r.logged != state {
+		r.logged = state
 		line()
 	}
+}
+
+// from is where the next stream begins.
+func (r *Reader) from() outbox.Position {
+	from := r.pos
+	if r.set != nil {
+		from.GTIDs = r.set.String()
+	}
+	return from
+}
+
+// setPosition goes elsewhere in the log. Outcomes of XA branches may lie in the part that is passed over, and the ids of the
+// branches may be used again behind it.
+func (r *Reader) setPosition(pos outbox.Position) {
+	r.pos, r.set = pos, nil
+	clear(r.branches)
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/go-mysql-org/go-mysql/mysql"
 	"github.com/go-mysql-org/go-mysql/replication"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -33,7 +31,7 @@ type schemaColumn struct {
 }
 
 // schemaVersions name the columns where table maps do not (binlog_row_metadata is not FULL). Versions are kept in the
-// store, so that the rows of a restart's catch-up are readable too.
+// store, so that the rows of a restart's recovery window are readable too.
 type schemaVersions struct {
 	store SchemaStore // nil: none
 	db    *sql.DB
@@ -102,23 +100,23 @@ func (s *schemaVersions) load() error {
 	return nil
 }
 
-// plan names the columns of a table map. Without a version it asks the server: that one holds for later rows only.
-func (s *schemaVersions) plan(t *mapped, tm *replication.TableMapEvent) *plan {
+// makePlan names the columns of a table map. Without a version it asks the server: that one holds for later rows only.
+func (s *schemaVersions) makePlan(t *mapped, tm *replication.TableMapEvent) *columnPlan {
 	if err := s.load(); err != nil {
-		return &plan{id: tm.TableID, fault: err.Error()}
+		return &columnPlan{id: tm.TableID, fault: err.Error()}
 	}
 	v, ok := s.open[t.name]
 	if !ok {
 		s.refresh(t)
 		if v, ok = s.open[t.name]; !ok {
-			return &plan{id: tm.TableID, fault: "the log has no column names, and the server could not be asked for them"}
+			return &columnPlan{id: tm.TableID, fault: "the log has no column names, and the server could not be asked for them"}
 		}
 	}
 	infos, fault := v.infos(tm)
 	if fault != "" {
-		return &plan{id: tm.TableID, fault: fault}
+		return &columnPlan{id: tm.TableID, fault: fault}
 	}
-	p := newPlan(tm, infos, t.wanted)
+	p := newColumnPlan(tm, infos, t.wanted)
 	p.from = v.From
 	return p
 }
@@ -195,73 +193,4 @@ func (s *schemaVersions) keep(name string, v schemaVersion) error {
 	}
 	s.open[name] = v
 	return nil
-}
-
-// read looks at columns and position while a transaction holds the table's metadata lock: no DDL can come in between.
-func (s *schemaVersions) read(ctx context.Context, name string) (v schemaVersion, err error) {
-	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
-	defer cancel()
-	schema, table, _ := strings.Cut(name, ".")
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return v, fmt.Errorf("read the columns of %s: %w", name, err)
-	}
-	defer func() { _ = tx.Rollback() }() // it has nothing to undo, and releases the lock either way
-	quoted := "`" + strings.ReplaceAll(schema, "`", "``") + "`.`" + strings.ReplaceAll(table, "`", "``") + "`"
-	if _, err := tx.ExecContext(ctx, "SELECT 1 FROM "+quoted+" LIMIT 0"); err != nil {
-		return v, fmt.Errorf("read the columns of %s: %w", name, err)
-	}
-	if v.Columns, err = readColumns(ctx, tx, schema, table); err != nil {
-		return v, fmt.Errorf("read the columns of %s: %w", name, err)
-	}
-	v.Source = s.info.ID
-	v.From, err = s.info.End(ctx, s.db)
-	v.From.GTIDs = ""
-	return v, err
-}
-
-func readColumns(ctx context.Context, tx *sql.Tx, schema, table string) (columns []schemaColumn, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT COLUMN_NAME, LOWER(DATA_TYPE), LOWER(COLUMN_TYPE) LIKE '%unsigned%', COALESCE(CHARACTER_SET_NAME, '') "+
-		"FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION", schema, table)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var c schemaColumn
-		if err := rows.Scan(&c.Name, &c.Type, &c.Unsigned, &c.Charset); err != nil {
-			return nil, err
-		}
-		columns = append(columns, c)
-	}
-	return columns, rows.Err()
-}
-
-// infos compares count and types with the table map, as a second check of the interval.
-func (v *schemaVersion) infos(tm *replication.TableMapEvent) (infos []columnInfo, fault string) {
-	if len(v.Columns) != int(tm.ColumnCount) {
-		return nil, fmt.Sprintf("%d columns in the log, %d on the server", tm.ColumnCount, len(v.Columns))
-	}
-	for i, c := range v.Columns {
-		if typ := realType(tm, i); !slices.Contains(logTypes[c.Type], typ) && logTypes[c.Type] != nil {
-			return nil, fmt.Sprintf("column %s is %s on the server and type %d in the log", c.Name, c.Type, typ)
-		}
-		infos = append(infos, columnInfo{name: c.Name, unsigned: c.Unsigned, charset: charsetByName(c.Charset)})
-	}
-	return infos, ""
-}
-
-// logTypes are the types that a table map has for those of information_schema; others are not compared.
-var logTypes = map[string][]byte{
-	"tinyint": {mysql.MYSQL_TYPE_TINY}, "smallint": {mysql.MYSQL_TYPE_SHORT}, "mediumint": {mysql.MYSQL_TYPE_INT24},
-	"int": {mysql.MYSQL_TYPE_LONG}, "bigint": {mysql.MYSQL_TYPE_LONGLONG},
-	"float": {mysql.MYSQL_TYPE_FLOAT}, "double": {mysql.MYSQL_TYPE_DOUBLE}, "decimal": {mysql.MYSQL_TYPE_NEWDECIMAL},
-	"datetime":  {mysql.MYSQL_TYPE_DATETIME2, mysql.MYSQL_TYPE_DATETIME},
-	"timestamp": {mysql.MYSQL_TYPE_TIMESTAMP2, mysql.MYSQL_TYPE_TIMESTAMP},
-	"char":      {mysql.MYSQL_TYPE_STRING}, "binary": {mysql.MYSQL_TYPE_STRING},
-	"varchar": {mysql.MYSQL_TYPE_VARCHAR}, "varbinary": {mysql.MYSQL_TYPE_VARCHAR},
-	"tinytext": {mysql.MYSQL_TYPE_BLOB}, "text": {mysql.MYSQL_TYPE_BLOB}, "mediumtext": {mysql.MYSQL_TYPE_BLOB},
-	"longtext": {mysql.MYSQL_TYPE_BLOB}, "tinyblob": {mysql.MYSQL_TYPE_BLOB}, "blob": {mysql.MYSQL_TYPE_BLOB},
-	"mediumblob": {mysql.MYSQL_TYPE_BLOB}, "longblob": {mysql.MYSQL_TYPE_BLOB}, "json": {mysql.MYSQL_TYPE_JSON},
-	"enum": {mysql.MYSQL_TYPE_ENUM}, "set": {mysql.MYSQL_TYPE_SET}, "bit": {mysql.MYSQL_TYPE_BIT},
 }

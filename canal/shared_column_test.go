@@ -21,9 +21,9 @@ import (
 // Any number of roles may read one column: each of them gets its value, and NULL and absence too.
 func TestOneColumnInSeveralRoles(t *testing.T) {
 	source := plainTable{name: "s.t", columns: []string{"a", "b", "A", "a", "c", "b"}}
-	mt := newRegistry([]plainTable{source}, zap.NewNop()).list[0]
+	mt := newTableSet([]plainTable{source}, zap.NewNop()).list[0]
 	tm := &replication.TableMapEvent{TableID: 1, ColumnCount: 3, ColumnType: bytes.Repeat([]byte{mysql.MYSQL_TYPE_TINY}, 3), ColumnMeta: make([]uint16, 3)}
-	p := newPlan(tm, []columnInfo{{name: "a"}, {name: "b"}, {name: "c"}}, mt.wanted)
+	p := newColumnPlan(tm, []columnInfo{{name: "a"}, {name: "b"}, {name: "c"}}, mt.wanted)
 	if p.fault != "" {
 		t.Fatal(p.fault)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// source is what the reader needs of a mapped table; *table.Table is one.
-type source interface {
+// outboxTable is what the reader needs of a mapped table; *table.Table is one.
+type outboxTable interface {
 	Name() string                                   // schema.table
 	Reads() []table.Column                          // the columns a message is made of
 	ColumnName(table.Column) string                 // in the database
@@ -24,10 +24,10 @@ type source interface {
 type mapped struct {
 	name   string // schema.table
 	table  string // without the schema
-	source source
+	source outboxTable
 	wanted []string // column names, aligned with source.Reads
 
-	plan   *plan
+	plan   *columnPlan
 	body   []byte // the table map that plan was made from
 	values []table.Value
 	buffer row
@@ -35,8 +35,8 @@ type mapped struct {
 	faults *faultLog
 }
 
-// registry finds tables by the identity that table maps and statements give.
-type registry struct {
+// tableSet finds tables by the identity that table maps and statements give.
+type tableSet struct {
 	byName  map[string]*mapped
 	list    []*mapped
 	fold    bool // lower_case_table_names is not 0: names differ in letter case
@@ -44,8 +44,8 @@ type registry struct {
 	schemas *schemaVersions
 }
 
-func newRegistry[S source](tables []S, log *zap.Logger) *registry {
-	r := &registry{byName: map[string]*mapped{}, schemas: &schemaVersions{}}
+func newTableSet[S outboxTable](tables []S, log *zap.Logger) *tableSet {
+	r := &tableSet{byName: map[string]*mapped{}, schemas: &schemaVersions{}}
 	for _, source := range tables {
 		_, bare, _ := strings.Cut(source.Name(), ".")
 		t := &mapped{name: source.Name(), table: bare, source: source, faults: &faultLog{log: log}}
@@ -62,7 +62,7 @@ func newRegistry[S source](tables []S, log *zap.Logger) *registry {
 
 // setFold follows the server's rule for table names (A27). What is in no mapping is nobody's: neither the shadow tables
 // of online schema changes nor a namesake in another schema.
-func (r *registry) setFold(fold bool) {
+func (r *tableSet) setFold(fold bool) {
 	r.fold = fold
 	clear(r.byName)
 	for _, t := range r.list {
@@ -75,7 +75,7 @@ func (r *registry) setFold(fold bool) {
 }
 
 // find allocates nothing: most events of a log are about other tables.
-func (r *registry) find(schema, name []byte) *mapped {
+func (r *tableSet) find(schema, name []byte) *mapped {
 	r.key = append(append(append(r.key[:0], schema...), '.'), name...)
 	if r.fold {
 		return r.byName[strings.ToLower(string(r.key))]
@@ -84,12 +84,12 @@ func (r *registry) find(schema, name []byte) *mapped {
 }
 
 // observe takes a table map. The plan is made anew only when the map differs from the one before.
-func (r *registry) observe(tm *replication.TableMapEvent, body []byte) {
+func (r *tableSet) observe(tm *replication.TableMapEvent, body []byte) {
 	t := r.find(tm.Schema, tm.Table)
 	if t == nil || bytes.Equal(t.body, body) {
 		return
 	}
-	t.plan = r.plan(t, tm, body)
+	t.plan = r.makePlan(t, tm, body)
 	t.body = bytes.Clone(body) // it may be a piece of a large payload
 	if t.plan.fault != "" {
 		t.body = nil // it may be fixed by the next time
@@ -97,24 +97,24 @@ func (r *registry) observe(tm *replication.TableMapEvent, body []byte) {
 	}
 }
 
-func (r *registry) plan(t *mapped, tm *replication.TableMapEvent, body []byte) *plan {
+func (r *tableSet) makePlan(t *mapped, tm *replication.TableMapEvent, body []byte) *columnPlan {
 	optional, err := optionalMetadata(body, tm)
 	if err != nil {
-		return &plan{fault: err.Error()}
+		return &columnPlan{fault: err.Error()}
 	}
 	m, err := parseMetadata(optional)
 	if err != nil {
-		return &plan{fault: err.Error()}
+		return &columnPlan{fault: err.Error()}
 	}
 	if infos := infosFromMetadata(tm, &m); infos != nil {
-		return newPlan(tm, infos, t.wanted)
+		return newColumnPlan(tm, infos, t.wanted)
 	}
-	return r.schemas.plan(t, tm)
+	return r.schemas.makePlan(t, tm)
 }
 
 // named lists the tables that a statement's text names. Unless it only changes rows it may be DDL: what was known of
 // their columns ends here.
-func (r *registry) named(query []byte, at outbox.Position) (out []*mapped, err error) {
+func (r *tableSet) named(query []byte, at outbox.Position) (out []*mapped, err error) {
 	for _, t := range r.list {
 		if !names(query, t.table) {
 			continue
@@ -132,7 +132,7 @@ func (r *registry) named(query []byte, at outbox.Position) (out []*mapped, err e
 }
 
 // forget ends every plan, because part of the log was not read.
-func (r *registry) forget() error {
+func (r *tableSet) forget() error {
 	for _, t := range r.list {
 		t.forget()
 	}

@@ -48,7 +48,7 @@ func TestA06_ClassOfAnError(t *testing.T) {
 		{&streamError{errors.New("invalid table id 7, no corresponding table map event")}, classStuck, ""},
 		{errors.New("tls: failed to verify certificate"), classOther, ""},
 	} {
-		if got, cause := sort(c.err); got != c.class || cause != c.cause {
+		if got, cause := classOf(c.err); got != c.class || cause != c.cause {
 			t.Errorf("%v: %s %s, want %s %s", c.err, got, cause, c.class, c.cause)
 		}
 	}
@@ -59,7 +59,7 @@ func TestStuckBecomesAGap(t *testing.T) {
 	r := &Reader{}
 	broken := &streamError{errors.New("event cannot be read")}
 	for i, want := range []class{classStuck, classStuck, classGap, classStuck} {
-		if got, _ := r.classify(broken); got != want {
+		if got, _ := r.gapIfStuck(broken); got != want {
 			t.Fatalf("attempt %d: %s", i, got)
 		}
 	}
@@ -126,7 +126,7 @@ func TestClassOfAQuery(t *testing.T) {
 		{"", "", kindStatement},
 		{"CREATE TABLE `x` (a int) START TRANSACTION", "", kindStatement},
 	} {
-		if k, xid := classify([]byte(c.query)); k != c.kind || xid != c.xid {
+		if k, xid := queryKind([]byte(c.query)); k != c.kind || xid != c.xid {
 			t.Errorf("%q: %d %q", c.query, k, xid)
 		}
 	}
@@ -151,7 +151,7 @@ func TestA27_NamesInStatements(t *testing.T) {
 }
 
 func TestA27_TableIdentityAndLetterCase(t *testing.T) {
-	r := &registry{byName: map[string]*mapped{}, list: []*mapped{{name: "Shop.T_Local_Message", table: "T_Local_Message"}}}
+	r := &tableSet{byName: map[string]*mapped{}, list: []*mapped{{name: "Shop.T_Local_Message", table: "T_Local_Message"}}}
 	r.setFold(false)
 	if r.find([]byte("shop"), []byte("t_local_message")) != nil || r.find([]byte("Shop"), []byte("T_Local_Message")) == nil {
 		t.Error("lower_case_table_names=0: names differ by case")
@@ -176,7 +176,7 @@ func TestA20_A40_KindsOfEvents(t *testing.T) {
 	generic := func(typ byte, flags uint16) *replication.BinlogEvent {
 		return &replication.BinlogEvent{Header: &replication.EventHeader{EventType: replication.EventType(typ), Flags: flags}, Event: &replication.GenericEvent{}}
 	}
-	d := &decoder{tables: newRegistry[plainTable](nil, nil)}
+	d := &decoder{tables: newTableSet[plainTable](nil, nil)}
 	for _, c := range []struct {
 		e    *replication.BinlogEvent
 		want kind

@@ -156,7 +156,7 @@ func isTag(text string) bool {
 	return true
 }
 
-// Flavor tells whose format the set has.
+// Flavor says whose format the set has.
 func (s *GTIDSet) Flavor() Flavor { return s.flavor }
 
 // Add puts one transaction in. For MariaDB it replaces the domain's last transaction, whatever its number: after a

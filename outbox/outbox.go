@@ -18,7 +18,7 @@ type Identity struct {
 // Header is one name and value that travels with a message. Values may hold any bytes; sinks refuse what they cannot carry.
 type Header struct{ Name, Value string }
 
-// Path tells which of the two ways a message took to the sink.
+// Path says which of the two ways a message took to the sink.
 type Path uint8
 
 const (
@@ -59,7 +59,7 @@ type Message struct {
 	Status     Status    // as the row showed it
 	DueAt      time.Time // next_retry_time; zero when NULL or not mapped
 	RetryCount int       // as the row showed it; the guard of a refusal
-	MaxRetry   int       // the row's own budget; negative when not mapped or NULL
+	MaxRetry   int       // the row's own limit of attempts; negative when not mapped or NULL
 	Claim      string    // the claim token this process wrote (sweep path only), in the database's text form
 }
 
@@ -84,12 +84,12 @@ type Txn struct {
 
 // Deferred counts rows of one table that the fast path leaves to the sweep.
 type Deferred struct {
-	Table string // "" when the log does not tell which: it may be any of ours
+	Table string // "" when the log does not say which: it may be any of ours
 	Cause Cause
-	Rows  int // 0 when the log does not tell how many
+	Rows  int // 0 when the log does not say how many
 }
 
-// Cause is why the fast path defer a row, or never had it; it is a metric label, so the list is closed.
+// Cause is why the fast path defers a row, or never had it; it is a metric label, so the list is closed.
 type Cause string
 
 const (
@@ -117,7 +117,7 @@ func Causes() []Cause {
 	}
 }
 
-// Triggers tells whether a deferred row must be looked for at once: everything whose row may be PENDING and due now.
+// Triggers reports whether a deferred row must be looked for at once: everything whose row may be PENDING and due now.
 func (c Cause) Triggers() bool {
 	switch c {
 	case CauseNotDue, CauseStatus, CauseTopic, CauseOutage, CauseWaiting:

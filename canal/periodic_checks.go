@@ -9,9 +9,9 @@ import (
 // lookInterval is how many heartbeats lie between two looks at the server beside an open stream.
 const lookInterval = 10
 
-// watch looks at the server now and then while a stream is open: at its clock, which may be set at any time (D13), and, where
-// the list of replicas tells, for a second reader with our server id (A13). The function that it returns ends that.
-func (r *Reader) watch(ctx context.Context, info server.Info) (stop func()) {
+// checkPeriodically looks at the server now and then while a stream is open: at its clock, which may be set at any time (D13),
+// and for a second reader with our server id, where the list of replicas shows one (A13). The returned function ends it.
+func (r *Reader) checkPeriodically(ctx context.Context, info server.Info) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -32,7 +32,7 @@ func (r *Reader) watch(ctx context.Context, info server.Info) (stop func()) {
 func (r *Reader) compareClocks(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	if offset, err := server.ClockOffset(ctx, r.db); err == nil { // a server that does not answer shows in the stream
+	if offset, err := server.ClockOffset(ctx, r.db); err == nil { // if the server does not answer, the stream ends too
 		r.gauge.compared(offset)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // check decides whether a stream may be opened. A cause means that the log does not follow on from our position.
-func (r *Reader) check(ctx context.Context, p *peer) (failover bool, cause outbox.GapCause, why string, err error) {
+func (r *Reader) check(ctx context.Context, p *serverState) (failover bool, cause outbox.GapCause, why string, err error) {
 	recorded, checkpoint := r.cfg.Recorded()
 	relation, why := server.CheckIdentity(recorded, checkpoint, p.info, p.end)
 	switch relation {
@@ -31,43 +31,8 @@ func (r *Reader) check(ctx context.Context, p *peer) (failover bool, cause outbo
 	return relation == server.Failover, "", "", err
 }
 
-// from is where the next stream begins.
-func (r *Reader) from() outbox.Position {
-	from := r.pos
-	if r.set != nil {
-		from.GTIDs = r.set.String()
-	}
-	return from
-}
-
-// setPosition goes elsewhere in the log. Outcomes of XA branches may lie in what is passed over, and their ids may be used
-// again behind it.
-func (r *Reader) setPosition(pos outbox.Position) {
-	r.pos, r.set = pos, nil
-	clear(r.branches)
-}
-
-// gap reports a gap and goes to where the handler anchored.
-func (r *Reader) gap(ctx context.Context, p *peer, cause outbox.GapCause, why string) error {
-	from := r.from()
-	resume, err := r.handler.Gap(ctx, outbox.Gap{From: from, To: p.end, Cause: cause, At: time.Now()})
-	if err != nil {
-		return &handlerError{fmt.Errorf("report a gap (%s): %w", cause, err)}
-	}
-	if cause != outbox.GapFirstStart {
-		r.log.Error("part of the binlog was not read; the sweep stands in for it", zap.String("cause", string(cause)),
-			zap.String("why", why), zap.Stringer("from", from), zap.Stringer("resume", resume))
-	}
-	r.setPosition(resume)
-	if err := r.tables.forget(); err != nil {
-		return &handlerError{err}
-	}
-	r.stuck, r.reported = 0, ""
-	return nil
-}
-
-// follow opens a stream and reads it to its end; the error is never nil.
-func (r *Reader) follow(ctx context.Context, p *peer, failover bool) error {
+// readStream opens a stream and reads it to its end; the error is never nil.
+func (r *Reader) readStream(ctx context.Context, p *serverState, failover bool) error {
 	from := r.from()
 	r.tables.setFold(p.info.CaseFolding != 0)
 	r.tables.schemas.db, r.tables.schemas.info = r.db, p.info
@@ -79,14 +44,16 @@ func (r *Reader) follow(ctx context.Context, p *peer, failover bool) error {
 	}
 	s := r.newStream(ctx, r.handler, from)
 	s.set = r.set
-	r.gauge.connected(from, r.set, p.offset)
-	r.report("connected", func() {
-		r.log.Info("reading the binlog", zap.Stringer("server", p.info.ID), zap.String("version", p.info.Version),
-			zap.Stringer("from", from), zap.Stringer("end", p.end), zap.Bool("by_gtid", from.GTIDs != ""))
-	})
-	unwatch := r.watch(ctx, p.info)
+	s.opened = func() { // not before: a server that answers our questions may still refuse its log
+		r.gauge.connected(from, r.set, p.offset)
+		r.logChange("connected", func() {
+			r.log.Info("reading the binlog", zap.Stringer("server", p.info.ID), zap.String("version", p.info.Version),
+				zap.Stringer("from", from), zap.Stringer("end", p.end), zap.Bool("by_gtid", from.GTIDs != ""))
+		})
+	}
+	endChecks := r.checkPeriodically(ctx, p.info)
 	err := s.run(r.cfg, *p, from, s)
-	unwatch()
+	endChecks()
 	r.handler.Disconnected(err)
 	if s.moved {
 		r.pos = s.last
@@ -97,7 +64,7 @@ func (r *Reader) follow(ctx context.Context, p *peer, failover bool) error {
 	return err
 }
 
-func (r *Reader) newStream(ctx context.Context, to taker, from outbox.Position) *stream {
+func (r *Reader) newStream(ctx context.Context, to receiver, from outbox.Position) *stream {
 	boundary := outbox.Position{File: from.File, Offset: from.Offset}
 	return &stream{
 		ctx: ctx, name: r.name, handler: to, gauge: r.gauge,

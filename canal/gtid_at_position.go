@@ -12,9 +12,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// account makes the GTID accounting ready. A position that an operator gave by file and offset has no set; counting on
+// completeGTIDs makes sure that the set of our position is known where the server has GTIDs. A position that an operator gave by file and offset has no set; counting on
 // from an empty one would claim that nothing before was read, so the set at that place is asked for first.
-func (r *Reader) account(ctx context.Context, p *peer) error {
+func (r *Reader) completeGTIDs(ctx context.Context, p *serverState) error {
 	if r.set != nil || !p.info.GTID {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (r *Reader) account(ctx context.Context, p *peer) error {
 }
 
 // executedAt is the set of all transactions that end at or before our file and offset.
-func (r *Reader) executedAt(ctx context.Context, p *peer) (string, error) {
+func (r *Reader) executedAt(ctx context.Context, p *serverState) (string, error) {
 	if p.info.Flavor == outbox.MariaDB {
 		var text sql.NullString
 		err := r.db.QueryRowContext(ctx, "SELECT BINLOG_GTID_POS(?, ?)", r.pos.File, r.pos.Offset).Scan(&text)
@@ -42,7 +42,7 @@ func (r *Reader) executedAt(ctx context.Context, p *peer) (string, error) {
 	}
 	// MySQL writes the set at the begin of each file: the rest is counted from there.
 	start := outbox.Position{File: r.pos.File, Offset: firstOffset}
-	count := &tally{until: r.pos, set: outbox.NewGTIDSet(p.info.Flavor)}
+	count := &gtidCounter{until: r.pos, set: outbox.NewGTIDSet(p.info.Flavor)}
 	count.stream = r.newStream(ctx, count, start)
 	count.stream.gauge = newGauge(prometheus.NewRegistry(), nil, r.cfg.Heartbeat) // nobody is to see this stream
 	if err := count.stream.run(r.cfg, *p, start, count); !errors.Is(err, errCounted) {
@@ -56,8 +56,8 @@ const firstOffset = 4
 
 var errCounted = errors.New("all transactions up to the position are counted")
 
-// tally counts the transactions of a stream up to a position.
-type tally struct {
+// gtidCounter counts the transactions of a stream up to a position.
+type gtidCounter struct {
 	stream *stream
 	until  outbox.Position
 	set    *outbox.GTIDSet
@@ -65,7 +65,7 @@ type tally struct {
 }
 
 // HandleEvent implements replication.EventHandler.
-func (t *tally) HandleEvent(e *replication.BinlogEvent) error {
+func (t *gtidCounter) HandleEvent(e *replication.BinlogEvent) error {
 	if before, ok := e.Event.(*replication.PreviousGTIDsEvent); ok {
 		set, err := outbox.ParseGTIDSet(outbox.MySQL, before.GTIDSets)
 		if err != nil {
@@ -82,8 +82,8 @@ func (t *tally) HandleEvent(e *replication.BinlogEvent) error {
 	return nil
 }
 
-// Offer implements taker.
-func (t *tally) Offer(_ context.Context, txn *outbox.Txn) error {
+// Offer implements receiver.
+func (t *gtidCounter) Offer(_ context.Context, txn *outbox.Txn) error {
 	if txn.End.Compare(t.until) <= 0 {
 		t.set.Add(txn.GTID)
 	}
@@ -91,5 +91,5 @@ func (t *tally) Offer(_ context.Context, txn *outbox.Txn) error {
 	return nil
 }
 
-// Idle implements taker.
-func (t *tally) Idle(outbox.Position) { t.ended = true }
+// Idle implements receiver.
+func (t *gtidCounter) Idle(outbox.Position) { t.ended = true }

@@ -12,9 +12,13 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// Two readers with one server id (A13). MariaDB throws the older one off, with error 4052. MySQL tells them apart by a UUID
-// that the client library makes anew for each stream, and lets both read; but its list of replicas has one line for an id,
-// that of the one which registered last. So the older one can know, by the name that each reader gives itself there.
+// Two readers with one server id (A13). MariaDB ends the stream of the older one with error 4052. MySQL distinguishes them by a
+// UUID that the client library makes anew for each stream, and lets both read. But its list of replicas has one line for each
+// id: that of the reader which registered last. Each reader gives itself a name there, so the older one finds the other's name.
+
+// randomServerID avoids the small numbers that people give their servers. Two equal ones among a server's replicas are
+// less likely than anything else that can go wrong, and MariaDB reports them.
+func randomServerID() uint32 { return 1<<20 + rand.Uint32N(1<<32-1<<20-1) }
 
 // readerName is how a reader shows itself in the server's list of replicas: where it runs, and what no other one has.
 func readerName() string { return replicaName("canal-outbox") }
@@ -30,7 +34,7 @@ func replicaName(program string) string {
 	return fmt.Sprintf("%s@%.32s-%08x", program, host, rand.Uint32()) // MariaDB takes 60 bytes
 }
 
-// sameIDError is the end of a stream whose server id somebody else uses.
+// sameIDError is the end of a stream whose server id another reader uses.
 type sameIDError struct {
 	id    uint32
 	cause error
@@ -38,8 +42,8 @@ type sameIDError struct {
 
 // Error implements error.
 func (e *sameIDError) Error() string {
-	return fmt.Sprintf("another replica or process uses server_id %d on this server and was given our place: choose another "+
-		"source.server_id for one of the two, or stop the other; the next attempt is in a minute (%v)", e.id, e.cause)
+	return fmt.Sprintf("another replica or process uses server_id %d on this server, and the server ended our stream for it: choose "+
+		"another source.server_id for one of the two, or stop the other; the next attempt is in a minute (%v)", e.id, e.cause)
 }
 
 // Unwrap returns the server's answer.
@@ -48,11 +52,11 @@ func (e *sameIDError) Unwrap() error { return e.cause }
 func (r *Reader) checkID(ctx context.Context, info server.Info) {
 	other, err := otherReader(ctx, r.db, info, r.cfg.ServerID, r.name)
 	if err != nil {
-		return // a server that does not answer shows in the stream
+		return // if the server does not answer, the stream ends too
 	}
 	warning := ""
 	if other != "" {
-		warning = fmt.Sprintf("another replica or process uses server_id %d on this server, it shows itself as %q: choose another "+
+		warning = fmt.Sprintf("another replica or process uses server_id %d on this server, under the name %q: choose another "+
 			"source.server_id for one of the two, or stop the other", r.cfg.ServerID, other)
 	}
 	if r.gauge.warn(warning) && warning != "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// plan says how to read the row images of one table map: which ordinal is which column, and how its bytes become text.
-type plan struct {
+// columnPlan says how to read the row images of one table map: which ordinal is which column, and how its bytes become text.
+type columnPlan struct {
 	id      uint64          // the table id it was made for
 	fault   string          // why no row can be mapped; "" when they can
 	columns []column        // empty when not even the lengths of the values are known
@@ -40,10 +40,10 @@ type columnInfo struct {
 	refused  string // why this column cannot be read from the log though its type looks readable
 }
 
-// newPlan combines a table map with what is known about its columns. want lists the column names of the values, in their
+// newColumnPlan combines a table map with what is known about its columns. want lists the column names of the values, in their
 // order; a name may be wanted more than once. By a plan with a fault every row is deferred.
-func newPlan(tm *replication.TableMapEvent, infos []columnInfo, want []string) *plan {
-	p := &plan{id: tm.TableID}
+func newColumnPlan(tm *replication.TableMapEvent, infos []columnInfo, want []string) *columnPlan {
+	p := &columnPlan{id: tm.TableID}
 	if len(infos) != int(tm.ColumnCount) {
 		p.fault = fmt.Sprintf("%d columns in the log, %d known", tm.ColumnCount, len(infos))
 		return p
@@ -54,7 +54,7 @@ func newPlan(tm *replication.TableMapEvent, infos []columnInfo, want []string) *
 		c := column{typ: realType(tm, i), meta: tm.ColumnMeta[i], unsigned: info.unsigned, charset: info.charset, slot: -1}
 		var known bool
 		if c.width, known = width(c.typ, c.meta); !known {
-			return &plan{id: tm.TableID, fault: fmt.Sprintf("column %s has type %d, whose length is not known", info.name, c.typ)}
+			return &columnPlan{id: tm.TableID, fault: fmt.Sprintf("column %s has type %d, whose length is not known", info.name, c.typ)}
 		}
 		found += p.take(&c, info.name, want)
 		if why := c.unreadable(info); c.slot >= 0 && why != "" {
@@ -69,7 +69,7 @@ func newPlan(tm *replication.TableMapEvent, infos []columnInfo, want []string) *
 }
 
 // take gives a column to every value that wants it and returns how many do.
-func (p *plan) take(c *column, name string, want []string) (n int) {
+func (p *columnPlan) take(c *column, name string, want []string) (n int) {
 	for value, wanted := range want {
 		if !strings.EqualFold(wanted, name) {
 			continue

@@ -1,0 +1,54 @@
+package canal
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// gapError says that the log cannot be followed from here: the table must be swept and the log resumed at its end.
+type gapError struct {
+	cause outbox.GapCause
+	what  string
+}
+
+// Error implements error.
+func (e *gapError) Error() string { return e.what }
+
+// gapIfStuck is classOf, but makes a gap of what breaks a stream at the same event again and again.
+func (r *Reader) gapIfStuck(err error) (class, outbox.GapCause) {
+	c, cause := classOf(err)
+	if c != classStuck {
+		return c, cause
+	}
+	if r.stuck++; r.stuck < maxStuck {
+		return c, ""
+	}
+	r.stuck = 0
+	return classGap, outbox.GapUnknownEvent
+}
+
+const maxStuck = 3
+
+// gap reports a gap and goes to the position that the handler made durable.
+func (r *Reader) gap(ctx context.Context, p *serverState, cause outbox.GapCause, why string) error {
+	from := r.from()
+	resume, err := r.handler.Gap(ctx, outbox.Gap{From: from, To: p.end, Cause: cause, At: time.Now()})
+	if err != nil {
+		return &handlerError{fmt.Errorf("report a gap (%s): %w", cause, err)}
+	}
+	if cause != outbox.GapFirstStart {
+		r.log.Error("part of the binlog was not read; the sweep stands in for it", zap.String("cause", string(cause)),
+			zap.String("why", why), zap.Stringer("from", from), zap.Stringer("resume", resume))
+	}
+	r.setPosition(resume)
+	if err := r.tables.forget(); err != nil {
+		return &handlerError{err}
+	}
+	r.stuck, r.logged = 0, ""
+	return nil
+}
