@@ -6,16 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
-
-// patience is for a machine that is busy with other things; everything waits for a condition and takes far less.
-const patience = 90 * time.Second
 
 const matrixRows = 10_000
 

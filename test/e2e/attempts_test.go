@@ -1,0 +1,199 @@
+package e2e
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// A06: while the server turns every connection away, in one way or another, the relay does not hammer it: all its parts
+// together make few attempts in a second, and ever fewer. With the trouble over it works. The relays of all cases wait at the
+// same time.
+func TestA06_AttemptsAreBounded(t *testing.T) {
+	t.Parallel()
+	const attempts, perSecond = 14, 2 // of all connections: those of the reader, the sweep and the acknowledgements
+	type trouble struct {
+		*lab
+		*front
+		name string
+	}
+	var all []trouble
+	for _, flavor := range testkit.Flavors() {
+		for name, answer := range map[string][]byte{
+			"closed":               nil,
+			"too many connections": refusal(1040, "08004Too many connections"),
+			"host blocked":         refusal(1129, "HY000Host is blocked because of many connection errors"),
+			"access denied":        refusal(1045, "28000Access denied for user"),
+			"shutting down":        refusal(1053, "08S01Server shutdown in progress"),
+		} {
+			l := newLab(t, testkit.SharedDatabase(t, flavor), frequentSweeps)
+			f := newFront(t, l.db.Addr())
+			l.source = f.Addr().String()
+			l.start()
+			l.commit("before")
+			l.account("before")
+			f.refuse(answer)
+			all = append(all, trouble{l, f, string(flavor) + ", " + name})
+		}
+	}
+	for _, l := range all {
+		l.wait("the reader to notice: "+l.name, func() bool { return l.metric("reader_connected") == 0 })
+		l.commit("meanwhile")
+	}
+	for _, l := range all {
+		testkit.WaitFor(t, 2*time.Minute, "attempts: "+l.name, func() bool { return len(l.attempts()) >= attempts })
+		at := l.attempts()[:attempts]
+		took, first, last := at[attempts-1].Sub(at[0]), at[4].Sub(at[0]), at[attempts-1].Sub(at[attempts-5])
+		t.Logf("%s: %d attempts in %v, the first five in %v, the last five in %v", l.name, attempts, took, first, last)
+		if rate := (attempts - 1) / took.Seconds(); rate > perSecond {
+			t.Errorf("%s: %.1f attempts in a second", l.name, rate)
+		}
+		if last < 2*first {
+			t.Errorf("%s: the pauses do not grow: five attempts took %v at first and %v at last", l.name, first, last)
+		}
+		l.serve()
+	}
+	for _, l := range all {
+		testkit.WaitFor(t, time.Minute, "the relay to read again: "+l.name, func() bool { return l.metric("reader_connected") == 1 })
+		l.commit("after")
+		l.account("before", "meanwhile", "after")
+	}
+}
+
+// A06: a server that accepts every session of the relay and kills it at once sees few of them in a second.
+func TestA06_KilledSessionsAreBounded(t *testing.T) {
+	const sessions, perSecond = 24, 8 // an attempt of the reader that gets through has several sessions
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor), frequentSweeps)
+		l.user = "hunted"
+		testkit.Must(t, l.db.CreateUser(context.Background(), l.user, "", "REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT, UPDATE ON "+l.schema+".*"))
+		t.Cleanup(func() { testkit.Exec(t, l.db.Root(), "DROP USER hunted") })
+		f := newFront(t, l.db.Addr())
+		l.source = f.Addr().String()
+		l.start()
+		f.count()
+		testkit.WaitFor(t, 2*time.Minute, "sessions", func() bool {
+			l.kill("USER = 'hunted'")
+			return len(f.attempts()) >= sessions
+		})
+		at := f.attempts()
+		rate := float64(len(at)-1) / at[len(at)-1].Sub(at[0]).Seconds()
+		t.Logf("%d sessions, %.1f in a second", len(at), rate)
+		if rate > perSecond {
+			t.Errorf("%.1f sessions in a second", rate)
+		}
+		l.reading()
+		l.commit("after")
+		l.account("after")
+	})
+}
+
+// refusal is the packet with which a server turns a client away instead of greeting it.
+func refusal(code int, stateAndText string) []byte {
+	payload := append([]byte{0xff, byte(code), byte(code >> 8), '#'}, stateAndText...)
+	return append([]byte{byte(len(payload)), byte(len(payload) >> 8), 0, 0}, payload...)
+}
+
+// front stands before a server, counts who comes, and turns them away when told so.
+type front struct {
+	net.Listener
+	target string
+
+	mu      sync.Mutex
+	refuses bool
+	answer  []byte
+	came    []time.Time
+	open    map[net.Conn]bool
+}
+
+func newFront(t *testing.T, target string) *front {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	f := &front{Listener: listener, target: target, open: map[net.Conn]bool{}}
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			work.Go(func() { f.handle(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		f.cut()
+		work.Wait()
+	})
+	return f
+}
+
+func (f *front) handle(conn net.Conn) {
+	defer conn.Close()
+	f.mu.Lock()
+	f.came = append(f.came, time.Now())
+	refuses, answer := f.refuses, f.answer
+	f.open[conn] = true
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		delete(f.open, conn)
+		f.mu.Unlock()
+	}()
+	if refuses {
+		_, _ = conn.Write(answer)
+		return
+	}
+	server, err := net.Dial("tcp", f.target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		_, _ = io.Copy(server, conn)
+		_ = server.Close()
+	}()
+	_, _ = io.Copy(conn, server)
+}
+
+// refuse ends all connections, answers new ones so, and counts from here.
+func (f *front) refuse(answer []byte) {
+	f.mu.Lock()
+	f.refuses, f.answer, f.came = true, answer, nil
+	f.mu.Unlock()
+	f.cut()
+}
+
+func (f *front) serve() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refuses = false
+}
+
+// count counts from here.
+func (f *front) count() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.came = nil
+}
+
+func (f *front) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for conn := range f.open {
+		_ = conn.Close()
+	}
+}
+
+// attempts are the times at which somebody came.
+func (f *front) attempts() []time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]time.Time(nil), f.came...)
+}

@@ -1,0 +1,73 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+// child is the built program on the lab's table and broker, in place of the relay in this process.
+func (l *lab) child() *relay.Relay {
+	l.t.Helper()
+	return relay.New(l.t, relay.Options{
+		Source: l.source,
+		Sink:   fmt.Sprintf("kafka: {brokers: [%q]}", l.kafka.ListenAddrs()[0]),
+		Tables: []*relay.Table{{DB: l.sql, Schema: l.schema, Preset: "t_local_message"}},
+	})
+}
+
+// A09: what an operator sees of it: exit code 3 and the two ways out, the preview of a move, and the gap afterwards.
+func TestA09_OperatorMeetsAnotherServer(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testkit.SharedMySQL(t))
+	proxy := l.through()
+	r := l.child()
+	r.Start(t)
+	l.commit("before")
+	l.sent()
+	r.Stop(t)
+	l.twin(testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MySQL}))
+	l.commit("open")
+	proxy.SetTarget(l.db.Addr())
+	untouched := l.tampered()
+	_, refusal, code := r.Command(t, "run")
+	if code != 3 {
+		t.Errorf("exit code %d, want 3", code)
+	}
+	contains(t, refusal, "--accept-new-source", "checkpoint set", "nothing was published or written")
+	if now := l.tampered(); now != untouched {
+		t.Errorf("a refused server was written to: %s, then %s", untouched, now)
+	}
+
+	out, errOut, code := r.Command(t, "checkpoint", "set", "--latest")
+	if code == 0 {
+		t.Errorf("a move without --yes was done by a script: %s%s", out, errOut)
+	}
+	contains(t, out+errOut, "--yes")
+	out, errOut, code = r.Command(t, "checkpoint", "set", "--latest", "--yes")
+	if code != 0 {
+		t.Fatalf("checkpoint set: code %d, %s%s", code, out, errOut)
+	}
+	t.Logf("the preview:\n%s%s", out, errOut)
+	contains(t, out+errOut, "from now on it is of", "gap")
+	r.Start(t)
+	l.sent()
+	l.compare("before", "open")
+	out, _, code = r.Command(t, "gaps", "list")
+	if code != 0 || !strings.Contains(out, "operator") {
+		t.Errorf("gaps list: code %d, %s", code, out)
+	}
+	r.Stop(t)
+}
+
+func contains(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("%q is not in:\n%s", word, text)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// A60: a server whose history has thousands of holes, as after years of failovers and skipped transactions. The set goes to
+// the server at each start of a stream and into each checkpoint.
+func TestA60_LargeGTIDSet(t *testing.T) {
+	const intervals, rows = 5000, 2000
+	l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MySQL}))
+	var set strings.Builder
+	set.WriteString("+3e11fa47-71ca-11e1-9e33-c80aa9429562")
+	for i := range intervals {
+		fmt.Fprintf(&set, ":%d-%d", i*1000+1, i*1000+500)
+	}
+	testkit.Exec(t, l.db.Root(), "SET GLOBAL gtid_purged = ?", set.String())
+	l.start()
+	l.commit(keys("reading", rows)...)
+	l.sent()
+	l.stop()
+	l.commit("meanwhile")
+	l.start()
+	l.sent()
+	at, err := l.admin().Checkpoint(t.Context())
+	testkit.Must(t, err)
+	if n := strings.Count(at.Position.GTIDs, ":"); n < intervals {
+		t.Errorf("the checkpoint has %d intervals", n)
+	}
+	l.account(append(keys("reading", rows), "meanwhile")...)
+	l.wantGaps()
+	if n := l.fromSweep(); n > 0 {
+		t.Errorf("%d rows were left to the sweep", n)
+	}
+}

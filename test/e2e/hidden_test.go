@@ -1,0 +1,327 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// prompt starts the relay with sweeps that come only when triggered, and lets the first one pass.
+func prompt(t *testing.T, flavor testkit.Flavor, more ...string) *lab {
+	t.Helper()
+	l := newLab(t, testkit.SharedDatabase(t, flavor), append([]string{rareSweeps}, more...)...)
+	l.start()
+	l.settled("settled")
+	return l
+}
+
+// settled publishes a row through the log and waits until the sweeps that a start begins with are over, their second round
+// a second later too, so that they bring nothing that comes afterwards.
+func (l *lab) settled(key string) {
+	l.t.Helper()
+	l.commit(key)
+	l.sent()
+	runs, since := l.metric("sweep_runs_total"), time.Now()
+	l.wait("the sweeps to end", func() bool {
+		if now := l.metric("sweep_runs_total"); now != runs {
+			runs, since = now, time.Now()
+		}
+		return runs > 0 && time.Since(since) > 2*time.Second
+	})
+}
+
+func (l *lab) wantDeferred(cause string, rows int) {
+	l.t.Helper()
+	if got := l.deferred(cause); got != rows {
+		l.t.Errorf("deferred_total{cause=%q} is %d, want %d", cause, got, rows)
+	}
+}
+
+// fromSweep is the number of rows that sweeps published.
+func (l *lab) fromSweep() int { return int(l.metric("sweep_rows_total", `result="new"`)) }
+
+// A29: REPLACE and INSERT ... ON DUPLICATE KEY UPDATE of a key that exists come as UPDATE rows. The sweep finds the row,
+// which is PENDING again; of a key that does not exist they are plain inserts.
+func TestA29_ReplaceAndUpsert(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor), frequentSweeps)
+		l.start()
+		l.exec(strings.Replace(insert("new by replace"), "INSERT", "REPLACE", 1))
+		l.exec(insert("new by upsert") + " ON DUPLICATE KEY UPDATE status = 0")
+		l.exec(insert("replaced"))
+		l.exec(insert("upserted"))
+		l.sent()
+		l.compare("new by replace", "new by upsert", "replaced", "upserted")
+		// A second message under the same identity is a second publish, of the content it has now.
+		l.exec("REPLACE INTO t_local_message " + columns + " VALUES ('order', 'replaced', 'orders', 'second')")
+		l.exec("INSERT INTO t_local_message " + columns + " VALUES ('order', 'upserted', 'orders', 'x') ON DUPLICATE KEY UPDATE status = 0, message_body = 'second'")
+		l.sent()
+		l.swept()
+		records := l.records()
+		for _, key := range []string{"replaced", "upserted"} {
+			if got := records[key]; len(got) != 2 || string(got[1].Value) != "second" {
+				t.Errorf("%s: %d copies", key, len(got))
+			}
+		}
+		if len(records["new by replace"]) != 1 || len(records["new by upsert"]) != 1 || len(records) != 4 {
+			t.Errorf("%d keys", len(records))
+		}
+	})
+}
+
+// A30: statement format shows no rows, but the statement names the table: the triggered sweep brings the rows at once.
+func TestA30_StatementFormat(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := prompt(t, flavor)
+		s := l.session("SET SESSION binlog_format = 'STATEMENT'", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+		want := keys("s", 100)
+		for i := 0; i < 100; i += 10 {
+			s.exec(insert(want[i : i+10]...))
+		}
+		l.sent()
+		if n := l.deferred("statement"); n == 0 {
+			t.Error("no statement was counted")
+		}
+		l.account(append(want, "settled")...)
+	})
+}
+
+// A30: with sql_log_bin=0 the log shows nothing at all; the periodic sweep brings the rows.
+func TestA30_NotLogged(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor), frequentSweeps)
+		l.start()
+		s := l.session("SET SESSION sql_log_bin = 0")
+		want := keys("u", 100)
+		for i := 0; i < 100; i += 10 {
+			s.exec(insert(want[i : i+10]...))
+		}
+		l.account(want...)
+		if n := l.fromSweep(); n != 100 {
+			t.Errorf("sweep_rows_total{result=new} is %d", n)
+		}
+	})
+}
+
+// A29, A30: rows that the log never showed as inserted are counted, when the relay has been quiet for long enough to be sure,
+// and not before; a delayed one and one that the log named are never among them.
+func TestA29_A30_UnseenRowsAreCounted(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}), frequentSweeps) // where nobody else's DDL is in the log
+		l.start()
+		hidden := l.session("SET SESSION sql_log_bin = 0")
+		early := keys("early", 20)
+		hidden.exec(insert(early...))
+		l.sent()
+		l.wantDeferred("missed", 0)
+		want, probes := early, 0
+		l.wait("the relay to be quiet", func() bool {
+			probe := fmt.Sprint("probe", probes)
+			hidden.exec(insert(probe))
+			want, probes = append(want, probe), probes+1
+			l.sent()
+			return l.deferred("missed") > 0
+		})
+		counted := l.deferred("missed")
+		late := keys("late", 50)
+		hidden.exec(insert(late...))
+		l.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body, next_retry_time) VALUES ('order', 'delayed', 'orders', 'body of delayed', NOW(3) + INTERVAL 3 SECOND)")
+		l.commit("seen", "to be replaced")
+		l.sent()
+		l.exec(strings.Replace(insert("to be replaced"), "INSERT", "REPLACE", 1))
+		l.exec("UPDATE t_local_message SET status = 0 WHERE biz_key = 'seen'")
+		l.sent()
+		l.wait("the last of them to be counted", func() bool { return l.deferred("missed") >= counted+52 })
+		l.session("SET SESSION binlog_format = 'STATEMENT'", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", insert("named"))
+		hidden.exec(insert("beside it"))
+		l.sent()
+		l.swept()
+		l.wantDeferred("missed", counted+52)
+		records := l.records()
+		for _, key := range append(append(want, late...), "delayed", "named", "beside it") {
+			if n := len(records[key]); n != 1 {
+				t.Errorf("%s was published %d times", key, n)
+			}
+		}
+	})
+}
+
+// A31: XA rows are in the log at PREPARE, and become true with COMMIT only.
+func TestA31_XA(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := prompt(t, flavor)
+		l.session("XA START 'one'", insert("one phase"), "XA END 'one'", "XA COMMIT 'one' ONE PHASE")
+		l.sent()
+		l.branch("a", insert("committed", "committed too"))
+		l.branch("b", insert("rolled back"))
+		l.finish("a", "COMMIT")
+		l.finish("b", "ROLLBACK")
+		l.sent()
+		l.compare("settled", "one phase", "committed", "committed too")
+		if n := l.deferred("xa"); n < 4 {
+			t.Errorf("deferred_total{cause=xa} is %d", n)
+		}
+	})
+}
+
+// A31: the outcome comes in another life of the relay, which did not see the branch prepared. Sweeps come only when triggered
+// here, so that the COMMIT itself must have brought them. A branch of other tables that was seen triggers nothing.
+func TestA31_XADecidedInAnotherLife(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})) // where nobody else decides on branches
+		l.start()
+		l.settled("settled")
+		l.exec("CREATE TABLE other (id INT PRIMARY KEY)")
+		l.branch("c", insert("committed later", "committed later too"))
+		l.branch("d", insert("rolled back later"))
+		l.commit("fence")
+		l.sent()
+		l.stop()
+		l.start()
+		l.settled("restarted")
+		runs := l.metric("sweep_runs_total")
+		l.branch("foreign", "INSERT INTO other VALUES (1)")
+		l.finish("foreign", "COMMIT")
+		l.finish("d", "ROLLBACK")
+		l.commit("after the rollback")
+		l.sent()
+		l.wantDeferred("xa", 0)
+		if now := l.metric("sweep_runs_total"); now != runs {
+			t.Errorf("%v sweeps for a rollback and another table's commit", now-runs)
+		}
+		l.finish("c", "COMMIT")
+		l.wait("the rows of the branch", func() bool { return len(l.records()["committed later too"]) > 0 })
+		l.wantDeferred("xa", 1)
+		l.account("settled", "fence", "restarted", "after the rollback", "committed later", "committed later too")
+	})
+}
+
+// branch prepares an XA branch with one change and leaves it.
+func (l *lab) branch(xid, change string) {
+	l.t.Helper()
+	xid = "'" + l.schema + xid + "'"
+	l.session("XA START "+xid, change, "XA END "+xid, "XA PREPARE "+xid).close()
+}
+
+// finish decides on a prepared branch from a session of its own; the server may still be busy detaching it.
+func (l *lab) finish(xid, verb string) {
+	l.t.Helper()
+	l.wait("XA "+verb, func() bool {
+		_, err := l.db.Root().Exec("XA " + verb + " '" + l.schema + xid + "'")
+		return err == nil
+	})
+}
+
+// A61: LOAD DATA, INSERT ... SELECT and inserts of a trigger are many rows in one event, and come through the log at once.
+func TestA61_ManyRowsInOneStatement(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := prompt(t, flavor)
+		loaded, selected := keys("loaded", 3000), keys("selected", 400)
+		var lines strings.Builder
+		for _, key := range loaded {
+			fmt.Fprintf(&lines, "order\t%s\torders\t%s\n", key, body(key))
+		}
+		file := filepath.Join(t.TempDir(), "rows.txt")
+		testkit.Must(t, os.WriteFile(file, []byte(lines.String()), 0o600))
+		mysql.RegisterLocalFile(file)
+		defer mysql.DeregisterLocalFile(file)
+		_, err := l.db.Root().Exec("SET GLOBAL local_infile = 1")
+		testkit.Must(t, err)
+		l.exec("LOAD DATA LOCAL INFILE '" + file + "' INTO TABLE t_local_message " + columns)
+
+		l.exec("CREATE TABLE staging (k VARCHAR(40) PRIMARY KEY)")
+		l.exec("INSERT INTO staging VALUES ('" + strings.Join(selected, "'), ('") + "')")
+		l.exec("INSERT INTO t_local_message " + columns + " SELECT 'order', k, 'orders', CONCAT('body of ', k) FROM staging")
+
+		l.exec("CREATE TABLE orders (k VARCHAR(40) PRIMARY KEY)")
+		l.exec("CREATE TRIGGER t AFTER INSERT ON orders FOR EACH ROW INSERT INTO t_local_message " + columns +
+			" VALUES ('order', NEW.k, 'orders', CONCAT('body of ', NEW.k))")
+		l.exec("INSERT INTO orders VALUES ('triggered1'), ('triggered2')")
+		l.account(append(append(loaded, selected...), "settled", "triggered1", "triggered2")...)
+		if n := l.fromSweep(); n != 0 {
+			t.Errorf("%d rows came from the sweep", n)
+		}
+	})
+}
+
+// D18: an operator sets a row back by hand, which is no insert: the next sweep publishes it once more.
+func TestD18_ResetByHand(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor), frequentSweeps)
+		l.start()
+		l.commit(keys("a", 10)...)
+		l.account(keys("a", 10)...)
+		l.exec("UPDATE t_local_message SET status = 3 WHERE biz_key = 'a4'")
+		l.swept()
+		l.compare(keys("a", 10)...)
+		l.exec("UPDATE t_local_message SET status = 0, retry_count = 0, next_retry_time = NULL WHERE biz_key IN ('a4', 'a7')")
+		l.sent()
+		l.swept()
+		records := l.records()
+		for _, key := range keys("a", 10) {
+			want := 1
+			if key == "a4" || key == "a7" {
+				want = 2
+			}
+			if got := len(records[key]); got != want {
+				t.Errorf("%s was published %d times, want %d", key, got, want)
+			}
+		}
+	})
+}
+
+// A28, D23: TRUNCATE and new rows under the old ids. Each is another message; none of the old is taken for a new one.
+func TestA28_D23_ReusedIDs(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor), frequentSweeps)
+		l.start()
+		var want []string
+		for round := range 5 {
+			rows := keys(fmt.Sprintf("r%d-", round), 100)
+			want = append(want, rows...)
+			l.exec(insert(rows...))
+			if round%2 == 0 {
+				l.sent()
+			} else { // with acknowledgements still under way
+				l.wait("the broker", func() bool { return len(l.records()) == len(want) })
+			}
+			l.exec("TRUNCATE t_local_message")
+		}
+		l.commit("after")
+		l.account(append(want, "after")...)
+		var id int
+		testkit.Must(t, l.sql.QueryRow("SELECT id FROM t_local_message").Scan(&id))
+		if id != 1 {
+			t.Errorf("the last row has the id %d: ids were not used again", id)
+		}
+	})
+}
+
+// D24: several tables with the same ids and topics.
+func TestD24_TwoTables(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		l.table("second_message")
+		l.start()
+		l.settled("settled")
+		one, two := keys("one", 100), keys("two", 100)
+		into := func(keys ...string) string {
+			return strings.Replace(insert(keys...), "t_local_message", "second_message", 1)
+		}
+		s := l.session()
+		for i := range one {
+			s.exec("BEGIN", insert(one[i]), into(two[i]), "COMMIT")
+		}
+		l.account(append(append(one, two...), "settled")...)
+		if n := l.fromSweep(); n != 0 {
+			t.Errorf("%d rows came from the sweep", n)
+		}
+	})
+}

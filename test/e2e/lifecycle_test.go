@@ -1,0 +1,75 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// The whole relay starts and is told to stop 200 times, at any moment of a start or of its work, beside an application that
+// commits all the time. Each run ends without an error, no goroutine is left, and a clean stop repeats nothing.
+//
+// It is not parallel: while it runs no other test of the package does, so that every new goroutine is the relay's.
+func TestStartAndStopAtAnyMoment(t *testing.T) {
+	const rounds = 200
+	l := newLab(t, testkit.SharedDatabase(t, testkit.MariaDB))
+	began := time.Now()
+	l.start()
+	starts := time.Since(began)
+	l.stop()
+	application := l.session()
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	before := goleak.IgnoreCurrent()
+	cfg := l.config()
+
+	var want []string
+	worked := 0
+	began = time.Now()
+	for round := range rounds {
+		core, logs := observer.New(zapcore.InfoLevel)
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- app.Run(ctx, cfg, app.Options{Version: "test"}, zap.New(core)) }()
+		moment := time.Now().Add(time.Duration(random.Int64N(int64(starts))))
+		for i := 0; time.Now().Before(moment); i++ {
+			key := fmt.Sprintf("r%d-%d", round, i)
+			application.exec(insert(key))
+			want = append(want, key)
+			time.Sleep(time.Millisecond)
+		}
+		stop()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatalf("round %d ended with: %v", round, err)
+			}
+		case <-time.After(patience):
+			t.Fatalf("round %d does not stop", round)
+		}
+		worked += logs.FilterMessageSnippet("stopping").Len()
+		for _, line := range logs.FilterLevelExact(zapcore.ErrorLevel).All() {
+			t.Errorf("round %d logged: %s %v", round, line.Message, line.ContextMap())
+		}
+	}
+	t.Logf("a start takes %v; %d rounds in %v, %d of them until the relay worked, %d rows", starts, rounds, time.Since(began), worked, len(want))
+	if worked < rounds/10 || worked > rounds*9/10 {
+		t.Errorf("%d of %d runs were stopped at work, the others at their start: too few of one kind", worked, rounds)
+	}
+	if err := goleak.Find(before); err != nil {
+		t.Error(err)
+	}
+	l.start()
+	l.account(want...)
+}

@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// D07, D08: a lock on one table, or on rows of it, delays the statuses of no other table. What counts is the time from the
+// commit of a row until it shows as SENT, compared with the same relay undisturbed.
+func TestD07_D08_LocksOfOneTableDelayNoOther(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		l.table("other")
+		l.start()
+		l.exec("INSERT INTO other " + columns + values("first"))
+		l.sent()
+		undisturbed := l.sentAfter("undisturbed", nil)
+
+		holder := l.session("LOCK TABLES t_local_message WRITE")
+		want := []string{"first"}
+		byTable := l.sentAfter("tablelock", func(i int) {
+			if i%10 == 0 {
+				key := fmt.Sprint("locked", i)
+				holder.exec(insert(key))
+				want = append(want, key)
+			}
+		})
+		if got := l.metric("ack_pending"); got < rowsOfPhase/10 {
+			t.Errorf("%v statuses wait for the lock of the table: the test shows nothing", got)
+		}
+		holder.exec("UNLOCK TABLES")
+		l.wait("the statuses that waited", func() bool { return l.metric("ack_pending") == 0 })
+
+		holder.exec("BEGIN")
+		byRow := l.sentAfter("rowlock", func(i int) {
+			if i%10 == 0 {
+				want = append(want, l.lockFresh(holder, fmt.Sprint("row", i)))
+			}
+		})
+		if got := l.metric("ack_locked"); got == 0 {
+			t.Error("no row was behind a lock: the test shows nothing")
+		}
+		holder.exec("ROLLBACK")
+
+		t.Logf("from commit to SENT, p90: %v undisturbed, %v beside a locked table, %v beside locked rows", undisturbed, byTable, byRow)
+		for what, took := range map[string]time.Duration{"a locked table": byTable, "locked rows": byRow} {
+			if took > 6*undisturbed {
+				t.Errorf("beside %s rows of another table are SENT after %v, undisturbed after %v", what, took, undisturbed)
+			}
+		}
+		for _, phase := range []string{"undisturbed", "tablelock", "rowlock"} {
+			want = append(want, keys(phase, rowsOfPhase)...)
+		}
+		l.account(want...)
+	})
+}
+
+const rowsOfPhase = 100
+
+// sentAfter commits rows to the table "other" at a steady pace and returns after how long nine of ten showed as SENT. beside is
+// called before each of them.
+func (l *lab) sentAfter(phase string, beside func(i int)) time.Duration {
+	l.t.Helper()
+	committed, took := map[string]time.Time{}, map[string]time.Duration{}
+	pace := time.NewTicker(2 * time.Millisecond)
+	defer pace.Stop()
+	next := time.Now()
+	for deadline := time.Now().Add(patience); len(took) < rowsOfPhase; <-pace.C {
+		if time.Now().After(deadline) {
+			l.t.Fatalf("%s: %d of %d rows are SENT", phase, len(took), rowsOfPhase)
+		}
+		if i := len(committed); i < rowsOfPhase && !time.Now().Before(next) {
+			if beside != nil {
+				beside(i)
+			}
+			key := fmt.Sprint(phase, i)
+			l.exec("INSERT INTO other " + columns + values(key))
+			committed[key] = time.Now()
+			next = next.Add(20 * time.Millisecond)
+		}
+		for _, key := range l.column("SELECT biz_key FROM other WHERE status = 2 AND biz_key LIKE ?", phase+"%") {
+			if _, seen := took[key]; !seen {
+				took[key] = time.Since(committed[key])
+			}
+		}
+	}
+	var all []time.Duration
+	for _, d := range took {
+		all = append(all, d)
+	}
+	slices.Sort(all)
+	return all[len(all)*9/10]
+}
+
+// lockFresh commits a row and locks it before the relay has written its status, and returns its key.
+func (l *lab) lockFresh(holder *session, prefix string) string {
+	l.t.Helper()
+	result, err := l.sql.Exec(insert(prefix))
+	testkit.Must(l.t, err)
+	id, err := result.LastInsertId()
+	testkit.Must(l.t, err)
+	var key string
+	testkit.Must(l.t, holder.conn.QueryRowContext(context.Background(),
+		"SELECT biz_key FROM t_local_message WHERE id = ? FOR UPDATE", id).Scan(&key))
+	return key
+}
+
+// column is the first column of a query's rows.
+func (l *lab) column(query string, args ...any) (list []string) {
+	l.t.Helper()
+	rows, err := l.sql.Query(query, args...)
+	testkit.Must(l.t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var s string
+		testkit.Must(l.t, rows.Scan(&s))
+		list = append(list, s)
+	}
+	testkit.Must(l.t, rows.Err())
+	return list
+}
