@@ -113,7 +113,7 @@ func (s *Store) listener() *pebble.EventListener {
 	}
 }
 
-// engineLog passes Pebble's log on. Its Infof tells of every flush and file, which nobody needs at info.
+// engineLog passes Pebble's log on. Its Infof reports every flush and file, which nobody needs at info.
 type engineLog struct{ s *Store }
 
 func (l engineLog) Infof(format string, args ...any) {

@@ -45,8 +45,8 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 // errRecord marks a record whose checksum or form is wrong.
 var errRecord = errors.New("record does not read back")
 
-// classify gives an error of the engine its place: ours as they are, the operating system's with the directory, and the
-// rest as damage. The engine marks only part of what a damaged file leads to, so damage is what remains, not what is
+// classify says what an error of the engine means: ours stay as they are, the operating system's get the directory, and the
+// rest is damage. The engine marks only part of what a damaged file leads to, so damage is what remains, not what is
 // marked: a store that is moved aside without need costs a sweep, one that is opened again and again costs the service.
 func classify(dir string, err error) error {
 	var corrupt *CorruptError

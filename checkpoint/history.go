@@ -26,8 +26,8 @@ const (
 	thinEvery      = 64                  // appended entries between two thinnings
 )
 
-// mark is what thinning needs to know of an entry.
-type mark struct {
+// historyItem is what thinning needs to know of an entry.
+type historyItem struct {
 	number uint64
 	at     time.Time
 	moved  bool // has a reason: kept until historyHours
@@ -36,14 +36,14 @@ type mark struct {
 // thin splits the history, oldest first, into what stays and what goes. Of the ordinary entries behind the newest
 // historyNewest, the oldest of each minute stays and later the oldest of each hour; the oldest, because it is then the
 // same entry for both and thinning again changes nothing.
-func thin(marks []mark, now time.Time) (keep, drop []mark) {
+func thin(items []historyItem, now time.Time) (keep, drop []historyItem) {
 	var minute, hour time.Time
-	for i, m := range marks {
+	for i, m := range items {
 		age := now.Sub(m.at)
 		ofMinute, ofHour := m.at.Truncate(time.Minute), m.at.Truncate(time.Hour)
 		stays := m.moved && age <= historyHours
 		switch {
-		case i >= len(marks)-historyNewest:
+		case i >= len(items)-historyNewest:
 			stays = true
 		case age > historyHours:
 			stays = false

@@ -15,9 +15,9 @@ import (
 
 var epoch = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 
-// drawMarks is a history with bursts, pauses, moves and, at times, a clock that is set back.
-func drawMarks(t *rapid.T) ([]mark, time.Time) {
-	var marks []mark
+// drawHistory is a history with bursts, pauses, moves and, at times, a clock that is set back.
+func drawHistory(t *rapid.T) ([]historyItem, time.Time) {
+	var items []historyItem
 	now := epoch
 	for range rapid.IntRange(0, 40).Draw(t, "bursts") {
 		pause := rapid.SampledFrom([]time.Duration{time.Second, time.Minute, 7 * time.Minute, time.Hour, 50 * time.Hour, 500 * time.Hour, -time.Hour})
@@ -26,25 +26,25 @@ func drawMarks(t *rapid.T) ([]mark, time.Time) {
 		moved := rapid.IntRange(0, 50).Draw(t, "moved")
 		for i := range rapid.IntRange(1, 400).Draw(t, "length") {
 			now = now.Add(step)
-			marks = append(marks, mark{uint64(len(marks) + 1), now, i == moved})
+			items = append(items, historyItem{uint64(len(items) + 1), now, i == moved})
 		}
 	}
-	return marks, now.Add(rapid.SampledFrom([]time.Duration{0, time.Hour, 48 * time.Hour}).Draw(t, "later"))
+	return items, now.Add(rapid.SampledFrom([]time.Duration{0, time.Hour, 48 * time.Hour}).Draw(t, "later"))
 }
 
 func TestThinning(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		marks, now := drawMarks(t)
-		keep, drop := thin(slices.Clone(marks), now)
+		items, now := drawHistory(t)
+		keep, drop := thin(slices.Clone(items), now)
 		all := slices.Concat(keep, drop)
-		slices.SortFunc(all, func(a, b mark) int { return int(a.number) - int(b.number) })
-		if !slices.Equal(all, marks) {
+		slices.SortFunc(all, func(a, b historyItem) int { return int(a.number) - int(b.number) })
+		if !slices.Equal(all, items) {
 			t.Fatal("an entry is in neither or both of the parts")
 		}
-		if !slices.IsSortedFunc(keep, func(a, b mark) int { return int(a.number) - int(b.number) }) {
+		if !slices.IsSortedFunc(keep, func(a, b historyItem) int { return int(a.number) - int(b.number) }) {
 			t.Fatal("the order was lost")
 		}
-		newest := marks[max(0, len(marks)-historyNewest):]
+		newest := items[max(0, len(items)-historyNewest):]
 		if len(keep) < len(newest) || !slices.Equal(keep[len(keep)-len(newest):], newest) {
 			t.Fatal("one of the newest entries is gone")
 		}
@@ -59,7 +59,7 @@ func TestThinning(t *testing.T) {
 }
 
 // checkCover: what was dropped has a neighbour that was kept and is as near as the age calls for; moves are kept.
-func checkCover(t *rapid.T, keep, drop []mark, now time.Time) {
+func checkCover(t *rapid.T, keep, drop []historyItem, now time.Time) {
 	for _, m := range drop {
 		age := now.Sub(m.at)
 		if age > historyHours || len(keep) >= historyBound {
@@ -72,7 +72,7 @@ func checkCover(t *rapid.T, keep, drop []mark, now time.Time) {
 		if age > historyMinutes {
 			step = time.Hour
 		}
-		if !slices.ContainsFunc(keep, func(k mark) bool {
+		if !slices.ContainsFunc(keep, func(k historyItem) bool {
 			return !k.moved && k.number < m.number && k.at.Truncate(step).Equal(m.at.Truncate(step))
 		}) {
 			t.Fatalf("nothing near the entry of %v ago was kept", age)
@@ -82,11 +82,11 @@ func checkCover(t *rapid.T, keep, drop []mark, now time.Time) {
 
 // Thinning every minute, as it happens, keeps the same minutes and hours as thinning once in the end.
 func TestThinningStepByStep(t *testing.T) {
-	var step, once []mark
+	var step, once []historyItem
 	now := epoch
 	for i := range 3 * 24 * 3600 / 20 {
 		now = now.Add(20 * time.Second)
-		m := mark{uint64(i + 1), now, false}
+		m := historyItem{uint64(i + 1), now, false}
 		step, once = append(step, m), append(once, m)
 		if i%thinEvery == 0 {
 			step, _ = thin(step, now)
@@ -104,12 +104,12 @@ func TestThinningStepByStep(t *testing.T) {
 
 // A script that moves the checkpoint all day does not fill the disk.
 func TestThinningIsBounded(t *testing.T) {
-	var marks []mark
+	var items []historyItem
 	for i := range 3 * historyBound {
-		marks = append(marks, mark{uint64(i + 1), epoch.Add(time.Duration(i) * time.Second), true})
+		items = append(items, historyItem{uint64(i + 1), epoch.Add(time.Duration(i) * time.Second), true})
 	}
-	keep, drop := thin(slices.Clone(marks), epoch.Add(24*time.Hour))
-	if len(keep) != historyBound || len(drop) != 2*historyBound || !slices.Equal(keep, marks[2*historyBound:]) {
+	keep, drop := thin(slices.Clone(items), epoch.Add(24*time.Hour))
+	if len(keep) != historyBound || len(drop) != 2*historyBound || !slices.Equal(keep, items[2*historyBound:]) {
 		t.Fatalf("%d were kept, %d dropped", len(keep), len(drop))
 	}
 }

@@ -29,9 +29,9 @@ type Stats struct {
 func (s *Store) Stats() Stats {
 	s.state.Lock()
 	stats := Stats{
-		CheckpointAt:       s.place.at,
+		CheckpointAt:       s.progress.at,
 		JournalEntries:     len(s.journal),
-		HistoryEntries:     len(s.place.marks),
+		HistoryEntries:     len(s.progress.history),
 		UnacknowledgedGaps: s.openGaps,
 	}
 	s.state.Unlock()

@@ -37,7 +37,7 @@ type Options struct {
 	readOnly bool // of Peek
 }
 
-// Origin tells how the store came to be.
+// Origin says how the store came to be.
 type Origin struct {
 	CreatedAt   time.Time `json:"created_at"`            // by our clock
 	Quarantined string    `json:"quarantined,omitempty"` // the damaged store it replaces, by its name in the directory; "" for a first start
@@ -66,7 +66,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		}
 	}
 	if opts.FS == nil {
-		// The engine tells its own locks apart by name: one directory must have one name.
+		// The engine knows its own locks by name: one directory must have one name.
 		absolute, err := filepath.Abs(dir)
 		if err != nil {
 			return nil, fmt.Errorf("state directory %s: %w", dir, err)
@@ -101,7 +101,7 @@ func (s *Store) open() error {
 	}
 	s.db, s.batch = db, db.NewBatch()
 	err = s.load()
-	if err == nil && s.origin.CreatedAt.IsZero() && !s.opts.readOnly {
+	if err == nil && s.origin.CreatedAt.IsZero() {
 		err = s.begin(o.FS)
 	}
 	if err == nil {
@@ -124,10 +124,13 @@ func openEngine(path string, o *pebble.Options) (db *pebble.DB, err error) {
 	return pebble.Open(path, o)
 }
 
-// begin marks a new store. It comes first, so records without it mean that part of the store is gone.
+// begin writes the first record of a new store. Records without it mean that part of the store is gone.
 func (s *Store) begin(files vfs.FS) error {
-	if s.place.hasCheckpoint || s.place.hasSource || len(s.place.marks) > 0 || len(s.journal) > 0 || s.lastGap > 0 {
+	if s.progress.hasCheckpoint || s.progress.hasSource || len(s.progress.history) > 0 || len(s.journal) > 0 || s.lastGap > 0 {
 		return fmt.Errorf("%w: the first record is missing", errRecord)
+	}
+	if s.opts.readOnly {
+		return nil
 	}
 	names, err := files.List(s.dir)
 	if err != nil {
@@ -147,7 +150,7 @@ func (s *Store) begin(files vfs.FS) error {
 	if err := s.sync(); err != nil || s.opts.Simulated {
 		return err
 	}
-	// The engine made the first log before it raised its format, so only the next one tells damage from a torn end.
+	// The engine made the first log before it raised its format. Only in the next one can damage be told from a torn end.
 	return s.db.Flush()
 }
 
@@ -169,15 +172,15 @@ func (s *Store) load() (err error) {
 func (s *Store) loadRecord(key, value []byte) (err error) {
 	switch kind := key[0]; kind {
 	case kindCheckpoint:
-		s.place.checkpoint, s.place.at, err = decodeCheckpoint(key, value)
-		s.place.hasCheckpoint = true
+		s.progress.checkpoint, s.progress.at, err = decodeCheckpoint(key, value)
+		s.progress.hasCheckpoint = true
 	case kindJournal:
 		_, _, err = decodeJournal(key, value)
 		s.journal[maphash.Bytes(s.seed, key)] = struct{}{}
 	case kindHistory:
 		var e Entry
 		e, err = decodeEntry(key, value)
-		s.place.marks = append(s.place.marks, mark{e.Number, e.At, e.Reason != ""})
+		s.progress.history = append(s.progress.history, historyItem{e.Number, e.At, e.Reason != ""})
 	case kindGap:
 		var g outbox.Gap
 		err = decodeJSON(key, value, &g)
@@ -188,8 +191,8 @@ func (s *Store) loadRecord(key, value []byte) (err error) {
 	case kindOrigin:
 		err = decodeJSON(key, value, &s.origin)
 	case kindSource:
-		err = decodeJSON(key, value, &s.place.source)
-		s.place.hasSource = true
+		err = decodeJSON(key, value, &s.progress.source)
+		s.progress.hasSource = true
 	case kindSchema:
 		_, err = unseal(key, value)
 	default:

@@ -14,17 +14,17 @@ import (
 func (s *Store) Checkpoint() (outbox.Position, bool) {
 	s.state.Lock()
 	defer s.state.Unlock()
-	return s.place.checkpoint, s.place.hasCheckpoint
+	return s.progress.checkpoint, s.progress.hasCheckpoint
 }
 
 // Source returns whose log the checkpoint is a position of; false before the first SetSource or Reset.
 func (s *Store) Source() (server.ID, bool) {
 	s.state.Lock()
 	defer s.state.Unlock()
-	return s.place.source, s.place.hasSource
+	return s.progress.source, s.progress.hasSource
 }
 
-// Origin tells how the store came to be: whether a missing checkpoint is a first start or the loss of a damaged store.
+// Origin says how the store came to be: whether a missing checkpoint is a first start or the loss of a damaged store.
 func (s *Store) Origin() Origin {
 	s.state.Lock()
 	defer s.state.Unlock()
@@ -34,7 +34,7 @@ func (s *Store) Origin() Origin {
 // SetSource records the server that the identity check accepted: the first one, or the new primary after a failover. The
 // change stays in the history. The checkpoint stays as it is; where that would be wrong, use Reset.
 func (s *Store) SetSource(id server.ID) error {
-	return s.relocate(func(next *place, now time.Time) error {
+	return s.relocate(func(next *progress, now time.Time) error {
 		old := next.source
 		if next.hasSource && old == id {
 			return nil
@@ -56,7 +56,7 @@ func (s *Store) Reset(id server.ID, position outbox.Position, epoch uint64, reas
 	if reason == "" || position.IsZero() {
 		return errors.New("checkpoint: moving it needs a position and a reason")
 	}
-	return s.relocate(func(next *place, now time.Time) error {
+	return s.relocate(func(next *progress, now time.Time) error {
 		if next.hasCheckpoint {
 			if err := s.putEntry(next, now, "before: "+reason); err != nil {
 				return err
@@ -87,12 +87,12 @@ func (s *Store) History() ([]Entry, error) {
 }
 
 // relocate lets change fill the batch and the next place, and stores both; a change that writes nothing is none.
-func (s *Store) relocate(change func(next *place, now time.Time) error) error {
+func (s *Store) relocate(change func(next *progress, now time.Time) error) error {
 	if err := s.startWriting(); err != nil {
 		return err
 	}
 	defer s.endWriting()
-	next := s.place
+	next := s.progress
 	if err := change(&next, time.Now()); err != nil || s.batch.Empty() {
 		return err
 	}
@@ -101,31 +101,31 @@ func (s *Store) relocate(change func(next *place, now time.Time) error) error {
 	}
 	s.state.Lock()
 	defer s.state.Unlock()
-	s.place = next
+	s.progress = next
 	return nil
 }
 
 // putAdvance is the ordinary way forward: the new checkpoint, and at most once in historyPeriod its history entry. A clock
 // that was set back does not stop the history.
-func (s *Store) putAdvance(next *place, now time.Time, position outbox.Position) error {
+func (s *Store) putAdvance(next *progress, now time.Time, position outbox.Position) error {
 	if err := s.putCheckpoint(next, now, position); err != nil {
 		return err
 	}
-	if n := len(next.marks); n > 0 {
-		if since := now.Sub(next.marks[n-1].at); since >= 0 && since < historyPeriod {
+	if n := len(next.history); n > 0 {
+		if since := now.Sub(next.history[n-1].at); since >= 0 && since < historyPeriod {
 			return nil
 		}
 	}
 	return s.putEntry(next, now, "")
 }
 
-func (s *Store) putSource(next *place, id server.ID) error {
+func (s *Store) putSource(next *progress, id server.ID) error {
 	next.crossed = next.crossed || next.hasSource && next.source != id
 	next.source, next.hasSource = id, true
 	return s.putJSON([]byte{kindSource}, id)
 }
 
-func (s *Store) putCheckpoint(next *place, now time.Time, position outbox.Position) error {
+func (s *Store) putCheckpoint(next *progress, now time.Time, position outbox.Position) error {
 	next.checkpoint, next.hasCheckpoint, next.at = position, true, now
 	s.key = append(s.key[:0], kindCheckpoint)
 	s.val = appendCheckpoint(s.val[:0], now, position)
@@ -133,23 +133,23 @@ func (s *Store) putCheckpoint(next *place, now time.Time, position outbox.Positi
 }
 
 // putEntry appends where next is to the history, and thins it now and then.
-func (s *Store) putEntry(next *place, now time.Time, reason string) error {
+func (s *Store) putEntry(next *progress, now time.Time, reason string) error {
 	entry := Entry{Number: 1, At: now, Position: next.checkpoint, Source: next.source, Reason: reason}
-	if n := len(next.marks); n > 0 {
-		entry.Number = next.marks[n-1].number + 1
+	if n := len(next.history); n > 0 {
+		entry.Number = next.history[n-1].number + 1
 	}
 	s.key = numberedKey(s.key[:0], kindHistory, entry.Number)
 	s.val = appendEntry(s.val[:0], entry)
 	if err := s.put(); err != nil {
 		return err
 	}
-	next.marks = append(next.marks, mark{entry.Number, now, reason != ""})
+	next.history = append(next.history, historyItem{entry.Number, now, reason != ""})
 	if next.appended++; next.appended < thinEvery {
 		return nil
 	}
 	next.appended = 0
-	keep, drop := thin(next.marks, now)
-	next.marks = keep
+	keep, drop := thin(next.history, now)
+	next.history = keep
 	for _, m := range drop {
 		s.key = numberedKey(s.key[:0], kindHistory, m.number)
 		if err := s.batch.Delete(s.key, nil); err != nil {

@@ -42,23 +42,23 @@ type Store struct {
 
 	state    sync.Mutex // written with both locks held, so that a writer reads without
 	origin   Origin
-	place    place
+	progress progress
 	journal  map[uint64]struct{} // hashes of the keys: only to count entries
 	lastGap  uint64
 	openGaps int
 }
 
-// place is where we are in whose log, and where we were. A writer changes a copy and stores it when the disk has it.
-type place struct {
+// progress is whose log is read, up to where, and the history of that. A writer changes a copy and stores it when the disk has it.
+type progress struct {
 	source        server.ID
 	hasSource     bool
 	crossed       bool // the source changed in this run: positions of both servers may still be on their way here
 	checkpoint    outbox.Position
 	hasCheckpoint bool
-	at            time.Time // when the checkpoint was written
-	marks         []mark    // the history, oldest first
-	appended      int       // history entries since the last thinning
-	epoch         uint64    // of the last Reset in this run
+	at            time.Time     // when the checkpoint was written
+	history       []historyItem // the history, oldest first
+	appended      int           // history entries since the last thinning
+	epoch         uint64        // of the last Reset in this run
 }
 
 // Commit writes one step of the fast path in one synced batch: sent enters the journal, written leaves it, and the
@@ -77,11 +77,11 @@ func (s *Store) Commit(sent []outbox.Completion, written []outbox.Identity, chec
 			return errors.New("checkpoint: a " + sent[i].Action.String() + " completion was to enter the journal of sent rows")
 		}
 	}
-	moves := checkpoint != nil && epoch == s.place.epoch && s.ahead(*checkpoint)
+	moves := checkpoint != nil && epoch == s.progress.epoch && s.ahead(*checkpoint)
 	if len(sent) == 0 && len(written) == 0 && !moves {
 		return nil
 	}
-	now, next := time.Now(), s.place
+	now, next := time.Now(), s.progress
 	if err := s.putJournal(now, sent, written); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (s *Store) Commit(sent []outbox.Completion, written []outbox.Identity, chec
 	}
 	s.state.Lock()
 	defer s.state.Unlock()
-	s.place = next
+	s.progress = next
 	s.countJournal(len(written))
 	return nil
 }
@@ -130,16 +130,15 @@ func (s *Store) countJournal(written int) {
 	}
 }
 
-// ahead reports whether p lies behind more of the log than the checkpoint. File and offset tell, at no cost, within one
-// server's log. After a failover, or where the log was given a new name, file numbers start anew: then the GTID sets have
-// the last word.
+// ahead reports whether p lies behind more of the log than the checkpoint. Within one server's log file and offset say it, at no
+// cost. After a failover, or where the log was given a new name, file numbers start anew: then the GTID sets decide.
 func (s *Store) ahead(p outbox.Position) bool {
-	at := s.place.checkpoint
-	further := !s.place.hasCheckpoint || p.Compare(at) > 0
-	if p.GTIDs == at.GTIDs || p.GTIDs == "" || at.GTIDs == "" || further && !s.place.crossed {
+	at := s.progress.checkpoint
+	further := !s.progress.hasCheckpoint || p.Compare(at) > 0
+	if p.GTIDs == at.GTIDs || p.GTIDs == "" || at.GTIDs == "" || further && !s.progress.crossed {
 		return further
 	}
-	order, known := outbox.CompareGTIDs(s.place.source.Flavor, p.GTIDs, at.GTIDs)
+	order, known := outbox.CompareGTIDs(s.progress.source.Flavor, p.GTIDs, at.GTIDs)
 	return known && order > 0
 }
 

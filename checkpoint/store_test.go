@@ -164,10 +164,12 @@ func TestC05_PartOfTheStoreIsGone(t *testing.T) {
 			fatal(t, s.Commit(nil, nil, at(100), 0))
 			fatal(t, s.Close())
 			harm(t, files)
-			_, err := Open(stateDir, Options{FS: files, Simulated: true})
-			var corrupt *CorruptError
-			if !errors.As(err, &corrupt) {
-				t.Fatalf("Open: %v", err)
+			for _, readOnly := range []bool{true, false} {
+				_, err := Open(stateDir, Options{FS: files, Simulated: true, readOnly: readOnly})
+				var corrupt *CorruptError
+				if !errors.As(err, &corrupt) {
+					t.Fatalf("Open, read-only %v: %v", readOnly, err)
+				}
 			}
 		})
 	}
