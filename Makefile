@@ -51,8 +51,8 @@ LONG ?= 10m
 crash: prepare ## kills, stops and cut connections at every event of the log, not at samples (about an hour)
 	go test -count=1 -timeout=0 ./test/crash -long
 
-sim: ## random histories of commits, crashes and lost replies against the real flow, for LONG, or SEEDS=n of them
-	$(if $(SEEDS),,SIM_TIME=$(LONG)) go test -count=1 -timeout=0 -v -run='$(if $(SEEDS),TestSeeds)' ./test/sim $(if $(SEEDS),-sim.seeds=$(SEEDS))
+sim: ## random histories of commits, crashes and lost replies against the real flow, for LONG, or SEEDS=n of them from FIRST on
+	$(if $(SEEDS),,SIM_TIME=$(LONG)) go test -count=1 -timeout=0 -v -run='$(if $(SEEDS),TestSeeds)' ./test/sim $(if $(SEEDS),-sim.seeds=$(SEEDS) -sim.first=$(or $(FIRST),1))
 
 # SEED repeats the faults of an earlier run; SOAK_DATABASE is mysql or mariadb, SOAK_BROKER is fake, kafka or rocketmq.
 DURATION ?= $(LONG)

@@ -6,16 +6,17 @@
 // During each run the promises P1 to P5 of the design are checked, and what they rest on: retry counts, statuses, what
 // the journal holds, and that the checkpoint passes no row that is not settled and never goes backwards by itself.
 //
-//	go test ./test/sim -sim.seeds=20000      that many seeds, on all processors
+//	go test ./test/sim -sim.seeds=20000      that many seeds, on all processors: a process for each
+//	go test ./test/sim -run Seeds -sim.first=20001 -sim.seeds=20000 -sim.processes=1    the next ones, on one processor
 //	go test ./test/sim -sim.seed=4711 -v     one seed, with the trace of its events
 //	SIM_TIME=10m go test ./test/sim          new seeds for that long
 //	go test ./test/sim -run Mutations -sim.mutations -v    shows for each rule that the checks see it broken
 //
-// How exact a replay is: every decision is drawn from the seed, the actor and a count of what that actor did, and by design
-// no two actors of the model act at the same nanosecond. What remains are goroutines of the relay that become runnable at
-// the same instant, which Go's scheduler orders, and crashes after which a part of the unsynced directory entries survives,
-// drawn in the order of a map (one kill in nine). TestSameSeedSameTrace says how often that shows: in none of 200 seeds, in
-// one of 15 under the race detector.
+// How exact a replay is: every decision is drawn from the seed, the actor and a count of what that actor did, by design no two
+// actors of the model act at the same nanosecond, and a process uses one processor, so that goroutines of the relay that become
+// runnable at the same instant run in the same order. What remains are crashes after which a part of the unsynced directory
+// entries survives, drawn in the order of a map (one kill in nine). TestSameSeedSameTrace says how often that shows: in none or
+// one of 200 seeds.
 //
 // Goroutines of the relay must not sleep while they hold a mutex that others wait for: virtual time would stand still. A
 // seed that hangs for that or any other reason ends the run with its number.
