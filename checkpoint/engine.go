@@ -143,30 +143,31 @@ func (s *Store) fail(err error) {
 }
 
 // inspect looks at the directory before the engine does, for two things that it reports in no usable way or not at all: a
-// later format, and a store whose manifest marker is gone, in whose place it would make a new, empty one.
-func inspect(files vfs.FS, dir string) error {
+// later format, and a store whose manifest marker is gone, in whose place it would make a new, empty one. found tells
+// whether there is a directory.
+func inspect(files vfs.FS, dir string) (found bool, err error) {
 	names, err := files.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	format, err := atomicfs.ReadMarker(files, dir, "format-version")
 	if err != nil {
-		return err
+		return true, err
 	}
 	if n, err := strconv.ParseUint(format, 10, 64); err == nil && n > uint64(engineFormat) {
-		return fmt.Errorf("%w (engine format %d, this release knows %d)", ErrNewer, n, engineFormat)
+		return true, fmt.Errorf("%w (engine format %d, this release knows %d)", ErrNewer, n, engineFormat)
 	}
 	manifest, err := atomicfs.ReadMarker(files, dir, "manifest")
 	if err != nil || manifest != "" {
-		return err
+		return true, err
 	}
 	for _, name := range names {
 		if strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".sst") {
-			return fmt.Errorf("%s is there, but the marker that names the manifest is gone", name)
+			return true, fmt.Errorf("%s is there, but the marker that names the manifest is gone", name)
 		}
 	}
-	return nil
+	return true, nil
 }

@@ -92,10 +92,14 @@ func (s *Store) open() error {
 			return err
 		}
 	}
-	if err := inspect(o.FS, path); err != nil {
+	found, err := inspect(o.FS, path)
+	if err != nil {
 		return classify(s.dir, err)
 	}
 	db, err := openEngine(path, o)
+	if err != nil && !found { // what was not there is not damaged
+		return fmt.Errorf("state directory %s cannot be made: %w (make it, for the user that runs canal-outbox)", s.dir, err)
+	}
 	if err != nil {
 		return classify(s.dir, err)
 	}

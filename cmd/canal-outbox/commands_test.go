@@ -287,6 +287,13 @@ func TestConfigCommands(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
+	t.Run("files of TLS", func(t *testing.T) {
+		t.Setenv("CANAL_OUTBOX_SOURCE_TLS_MODE", "verify-ca")
+		t.Setenv("CANAL_OUTBOX_SOURCE_TLS_CA", "/nonexistent/ca.pem")
+		if got := run("", "config", "validate", "-c", file); got.code != exitFailure || !strings.Contains(got.err, `source.tls.ca = "/nonexistent/ca.pem": cannot be read: no such file`) {
+			t.Errorf("%+v", got)
+		}
+	})
 	if err := os.WriteFile(file, []byte("source: {pasword: canary-c1a5}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func (d *doctor) writable(dir string) bool {
 	const subject = "checkpoint.dir"
 	at := filepath.Clean(dir)
 	info, err := os.Stat(at)
-	for errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at) {
+	for (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) && at != filepath.Dir(at) {
 		at = filepath.Dir(at)
 		info, err = os.Stat(at)
 	}

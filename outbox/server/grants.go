@@ -3,9 +3,12 @@ package server
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -36,11 +39,14 @@ func (i Info) Grants(ctx context.Context, db *sql.DB, probes []Probe) ([]Finding
 	}
 	var findings []Finding
 	for _, probe := range all {
-		allowed, err := probe.try(ctx, db)
+		refusal, err := probe.try(ctx, db)
+		if refusal != nil && err == nil {
+			probe, err = probe.narrow(ctx, db, refusal)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("check grants: %s on %s: %w", probe.Privileges, probe.On, err)
 		}
-		if !allowed {
+		if refusal != nil {
 			findings = append(findings, missing(account, probe))
 		}
 	}
@@ -59,35 +65,59 @@ func (i Info) Grants(ctx context.Context, db *sql.DB, probes []Probe) ([]Finding
 	return findings, nil
 }
 
-// try reports whether the server lets the account run the statement.
-func (p Probe) try(ctx context.Context, db *sql.DB) (bool, error) {
+// try runs the statement. refusal is the server's answer when the account may not.
+func (p Probe) try(ctx context.Context, db *sql.DB) (refusal, err error) {
 	rows, err := db.QueryContext(ctx, p.Statement, p.Args...)
 	if err == nil {
 		err = rows.Close()
 	}
 	switch Code(err) {
 	case 1044, 1142, 1143, 1227: // database, table, column, global privilege
-		return false, nil
+		return err, nil
 	case 1381, 1665: // NO_BINARY_LOGGING, BINLOG_STMT_MODE_AND_ROW_ENGINE: no matter of grants, and Check tells of them
-		return true, nil
+		return nil, nil
 	}
-	return err == nil, err
+	return nil, err
+}
+
+var denied = regexp.MustCompile(`^([A-Z]+) command denied`)
+
+// narrow leaves out a privilege that the account has: nobody should be told to grant what is granted. refusal is the answer
+// to the probe. The server asks for UPDATE first, so that a lack of SELECT means that there is UPDATE.
+func (p Probe) narrow(ctx context.Context, db *sql.DB, refusal error) (Probe, error) {
+	var answer *mysql.MySQLError
+	if p.Privileges != "SELECT, UPDATE" || !errors.As(refusal, &answer) {
+		return p, nil
+	}
+	match := denied.FindStringSubmatch(answer.Message)
+	if match == nil {
+		return p, nil
+	}
+	if match[1] == "UPDATE" {
+		reads := Probe{Statement: "SELECT 1 FROM " + p.On + " LIMIT 0"}
+		if refusal, err := reads.try(ctx, db); err != nil || refusal != nil {
+			return p, err
+		}
+	}
+	p.Privileges = match[1]
+	return p, nil
 }
 
 func missing(account string, p Probe) Finding {
 	return Finding{
 		Severity: Fault, Subject: "grants",
 		What: fmt.Sprintf("the account %s may not: %s on %s", account, p.Privileges, p.On),
-		Fix:  fmt.Sprintf("GRANT %s ON %s TO %s", p.Privileges, p.On, quoteAccount(account)),
+		Fix:  fmt.Sprintf("GRANT %s ON %s TO %s", p.Privileges, p.On, QuoteAccount(account)),
 	}
 }
 
-func quoteAccount(account string) string {
+// QuoteAccount writes an account, as CURRENT_USER() gives it, for a statement.
+func QuoteAccount(account string) string {
 	at := strings.LastIndexByte(account, '@')
 	if at < 0 {
-		return "'" + account + "'" // a role
+		return quoteText(account) // a role
 	}
-	return "'" + account[:at] + "'@'" + account[at+1:] + "'"
+	return quoteText(account[:at]) + "@" + quoteText(account[at+1:])
 }
 
 var streams = regexp.MustCompile(`^GRANT (.*\b(REPLICATION SLAVE|REPLICATION REPLICA)\b.*|ALL PRIVILEGES) ON \*\.\* `)

@@ -43,9 +43,7 @@ func (c *check) table() bool {
 	d := c.description
 	switch {
 	case !d.found:
-		c.add(server.Fault, "", "there is no such table, or the account may not see it",
-			fmt.Sprintf("create it (canal-outbox migrate --preset %s), or GRANT SELECT, UPDATE ON %s.%s TO the account",
-				c.mapping.Preset, quote(c.mapping.Schema), quote(c.mapping.Name)))
+		c.missingTable()
 		return false
 	case d.view:
 		c.add(server.Fault, "", "it is a view: the binlog names only the tables below it", "map the table below the view")
@@ -61,6 +59,20 @@ func (c *check) table() bool {
 		}
 	}
 	return true
+}
+
+// missingTable names the command that makes the table, and, where the table may be hidden, the privilege that shows it.
+func (c *check) missingTable() {
+	m := c.mapping
+	create := "make it: canal-outbox migrate (source.user needs CREATE for that), or let an administrator run what this prints:\n" +
+		fmt.Sprintf("canal-outbox migrate --preset %s --table %s.%s --print", m.Preset, m.Schema, m.Name)
+	if c.description.absent {
+		c.add(server.Fault, "", "there is no such table", create)
+		return
+	}
+	c.add(server.Fault, "", fmt.Sprintf("there is no such table, or the account %s may not see it", c.description.account),
+		fmt.Sprintf("if it is there: GRANT SELECT, UPDATE ON %s.%s TO %s\nif not, ", quote(m.Schema), quote(m.Name),
+			server.QuoteAccount(c.description.account))+create)
 }
 
 // column binds one role; nil when nothing plays it or what plays it has a fault.

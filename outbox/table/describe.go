@@ -16,6 +16,8 @@ import (
 type description struct {
 	mariaDB      bool
 	found        bool
+	absent       bool   // not found, and the server says that it is not hidden from the account
+	account      string // of the session, when the table was not found
 	schema, name string // as the server writes them
 	view         bool
 	engine       string
@@ -44,7 +46,7 @@ func describe(ctx context.Context, db *sql.DB, m Mapping) (description, error) {
 		"information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY TABLE_NAME = CAST(? AS BINARY) DESC LIMIT 1",
 		m.Schema, m.Name, m.Name).Scan(&d.schema, &d.name, &kind, &d.engine)
 	if errors.Is(err, sql.ErrNoRows) {
-		return d, nil
+		return d, d.notFound(ctx, db, m)
 	} else if err != nil {
 		return d, err
 	}
@@ -171,4 +173,22 @@ func (t *Table) explain(ctx context.Context, db *sql.DB, at phase) (access, key,
 	}
 	last := plan[len(plan)-1]
 	return strings.ToLower(last["type"]), last["key"], last["rows"], nil
+}
+
+// notFound asks why information_schema does not show the table: it shows no table on which the account has no privilege.
+func (d *description) notFound(ctx context.Context, db *sql.DB, m Mapping) error {
+	rows, err := db.QueryContext(ctx, "SELECT 1 FROM "+quote(m.Schema)+"."+quote(m.Name)+" LIMIT 0")
+	if err == nil {
+		err = rows.Close() // it was made, or granted, in this moment: the next look finds it
+	}
+	switch code := server.Code(err); {
+	case code == 1146 || code == 1049: // no such table, no such schema
+		d.absent, err = true, nil
+	case code != 0: // hidden
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	return db.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&d.account)
 }

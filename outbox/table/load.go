@@ -69,12 +69,12 @@ func bind(m Mapping, d description) (*Table, []server.Finding) {
 			t.reads = append(t.reads, role)
 		}
 	}
+	c.zone(t)
 	if server.HasFault(c.findings) {
 		return nil, c.findings
 	}
 	c.keys(t)
 	c.values(t)
-	c.zone(t)
 	if server.HasFault(c.findings) {
 		return nil, c.findings
 	}
