@@ -74,11 +74,11 @@ lint: ## formatting, vet, staticcheck, import table, generated files
 	go vet ./...
 	go vet -tags faultpoints ./...
 	go run $(STATICCHECK) ./...
-	go test -count=1 ./internal/archtest ./internal/config/reference ./internal/notice
+	go test -count=1 ./internal/archtest ./internal/app/reference ./internal/notice
 	@echo "lint: ok"
 
 generate: ## write generated files anew
-	go generate ./internal/config
+	go generate ./internal/app
 	go run ./internal/notice
 
 clean: ## remove what make build and the tests leave in the tree

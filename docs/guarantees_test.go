@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 )
 
@@ -256,7 +257,7 @@ func TestTheConfigurationOfTheREADMEIsValid(t *testing.T) {
 	block = strings.ReplaceAll(strings.ReplaceAll(block, "/run/secrets/mysql", password), "\n   ", "\n")
 	block = strings.TrimPrefix(block, "   ")
 	for _, sink := range []string{block, strings.Replace(strings.Replace(block, "  rocketmq:", "  # rocketmq:", 1), "  # kafka:", "  kafka:", 1)} {
-		if _, _, err := config.Parse("README.md", []byte(sink), nil); err != nil {
+		if _, _, err := config.Parse("README.md", []byte(sink), nil, app.Sinks); err != nil {
 			t.Error(err)
 		}
 	}

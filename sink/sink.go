@@ -51,3 +51,18 @@ type Sink interface {
 	// ClassUnknown, and releases every resource. It may be called once.
 	Close(ctx context.Context) error
 }
+
+// Limits are the caller's own bounds on what it hands over without having a result.
+type Limits struct{ Messages, Bytes int }
+
+// Newest is what the newest rows of the tables tell a check before the first message.
+type Newest struct {
+	Topics  []string         // that exist and may be written
+	Largest map[string]int64 // the largest body of each topic, in bytes
+}
+
+// TopicNameError says that a topic's name can never be used at this broker. Topics returns it for such a name.
+type TopicNameError struct{ Why string }
+
+// Error implements error.
+func (e *TopicNameError) Error() string { return e.Why }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 )
 
@@ -69,7 +70,7 @@ func group(use, short string, subcommands ...*cobra.Command) *cobra.Command {
 
 // load reads the configuration and warns of environment variables that stand for nothing.
 func (c *cli) load() (*config.Config, error) {
-	cfg, unknown, err := config.Load(c.configPath, os.Environ())
+	cfg, unknown, err := config.Load(c.configPath, os.Environ(), app.Sinks)
 	for _, name := range unknown {
 		if _, err := fmt.Fprintf(c.err, "canal-outbox: warning: the environment variable %s stands for no key of the configuration\n", name); err != nil {
 			return nil, err

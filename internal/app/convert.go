@@ -1,24 +1,15 @@
 package app
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
-
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
-	"github.com/canal-outbox/canal-outbox/sink"
-	"github.com/canal-outbox/canal-outbox/sink/kafka"
-	"github.com/canal-outbox/canal-outbox/sink/rocketmq"
-	"github.com/canal-outbox/canal-outbox/sink/stdout"
 )
 
 // serverConfig translates the source. The error is of the files it names.
@@ -79,46 +70,4 @@ func mappings(tables []config.Table) ([]table.Mapping, error) {
 		all = append(all, m)
 	}
 	return all, nil
-}
-
-// newSink makes the configured sink. None does I/O before its first message.
-func newSink(cfg *config.Config, log *zap.Logger, reg prometheus.Registerer) (sink.Sink, error) {
-	switch s := cfg.Sink; {
-	case s.Kafka != nil:
-		return newKafka(*s.Kafka, cfg.Pipeline, log, reg)
-	case s.RocketMQ != nil:
-		return rocketmq.New(rocketmq.Config{
-			NameServers: s.RocketMQ.NameServers, Group: s.RocketMQ.Group,
-			AccessKey: s.RocketMQ.AccessKey, SecretKey: s.RocketMQ.SecretKey.Reveal(),
-			MaxMessageBytes: int(s.RocketMQ.MaxMessageBytes), StrictDurability: s.RocketMQ.Durability == "strict",
-		}, log, reg)
-	case s.Stdout != nil:
-		return stdout.New(os.Stdout), nil
-	}
-	return nil, errors.New("no sink is configured")
-}
-
-func newKafka(k config.Kafka, limits config.Pipeline, log *zap.Logger, reg prometheus.Registerer) (sink.Sink, error) {
-	// The database's TLS modes mean the same for any server; an empty address leaves the name to each connection.
-	var c server.Config
-	if err := c.SetTLS(server.TLSMode(cmp.Or(k.TLS.Mode, "disabled")), server.TLSFiles{CA: k.TLS.CA, Cert: k.TLS.Cert, Key: k.TLS.Key}); err != nil {
-		return nil, fmt.Errorf("sink.kafka.tls: %w", err)
-	}
-	return kafka.New(kafka.Config{
-		Brokers: k.Brokers, TLS: c.TLS,
-		SASL:        kafka.SASL{Mechanism: strings.ToUpper(k.SASL.Mechanism), User: k.SASL.User, Password: k.SASL.Password.Reveal()},
-		Compression: k.Compression, MaxMessageBytes: int(k.MaxMessageBytes),
-		MaxInFlight: limits.MaxInFlight, MaxInFlightBytes: int(limits.MaxInFlightBytes),
-	}, log, reg)
-}
-
-// sinkKind names the configured sink.
-func sinkKind(cfg *config.Config) string {
-	switch {
-	case cfg.Sink.Kafka != nil:
-		return "kafka"
-	case cfg.Sink.RocketMQ != nil:
-		return "rocketmq"
-	}
-	return "stdout"
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/sink/kafka"
 )
 
 // metrics runs the daemon until it has published a row and returns what it exports.
@@ -62,7 +63,7 @@ func metrics(t *testing.T) string {
 func sinkMetrics(t *testing.T) string {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	cfg := &config.Config{Sink: config.Sink{Kafka: &config.Kafka{Brokers: []string{"127.0.0.1:1"}}}}
+	cfg := &config.Config{Sink: config.Use("kafka", &kafka.Section{Brokers: []string{"127.0.0.1:1"}, Compression: "none"})}
 	s, err := newSink(cfg, zap.NewNop(), reg)
 	testkit.Must(t, err)
 	defer func() { testkit.Must(t, s.Close(t.Context())) }()

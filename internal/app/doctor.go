@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/config"
@@ -36,16 +35,4 @@ func peek(dir string) (doctor.State, error) {
 		return doctor.State{InUse: true}, nil
 	}
 	return doctor.State{Source: c.Source, Checkpoint: c.Checkpoint, At: c.At}, err
-}
-
-// brokerCheck collects findings about the broker.
-type brokerCheck struct {
-	cfg      *config.Config
-	findings []server.Finding
-	topics   []string         // that recent rows name
-	largest  map[string]int64 // the largest body of the recent rows of each topic, in bytes
-}
-
-func (d *brokerCheck) add(severity server.Severity, subject, fix, what string, args ...any) {
-	d.findings = append(d.findings, server.Finding{Severity: severity, Subject: subject, What: fmt.Sprintf(what, args...), Fix: fix})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/sink/kafka"
 )
 
 // topicOf is a topic of the fake cluster.
@@ -23,7 +24,7 @@ type topicOf struct {
 }
 
 // fakeKafka is a cluster of three brokers with these topics; it returns the cluster and a configuration for it.
-func fakeKafka(t *testing.T, topics map[string]topicOf) (*kfake.Cluster, *config.Kafka) {
+func fakeKafka(t *testing.T, topics map[string]topicOf) (*kfake.Cluster, *kafka.Section) {
 	t.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(3))
 	testkit.Must(t, err)
@@ -39,14 +40,14 @@ func fakeKafka(t *testing.T, topics map[string]topicOf) (*kfake.Cluster, *config
 		_, err := kadm.NewClient(client).CreateTopic(t.Context(), 2, topic.replicas, values, name)
 		testkit.Must(t, err)
 	}
-	return cluster, &config.Kafka{Brokers: cluster.ListenAddrs()[:1], Compression: "none", MaxMessageBytes: 1_000_012}
+	return cluster, &kafka.Section{Brokers: cluster.ListenAddrs()[:1], Compression: "none", MaxMessageBytes: 1_000_012}
 }
 
 // asked lets doctor ask the broker about topics as if rows named them, each with a body of so many bytes, and returns what
 // it found, one line each, with the broker's address written as HOST.
-func asked(t *testing.T, cfg *config.Kafka, topics []string, largest map[string]int64) string {
+func asked(t *testing.T, cfg *kafka.Section, topics []string, largest map[string]int64) string {
 	t.Helper()
-	d := &brokerCheck{cfg: &config.Config{Sink: config.Sink{Kafka: cfg}}, topics: topics, largest: largest}
+	d := &brokerCheck{cfg: &config.Config{Sink: config.Use("kafka", cfg)}, topics: topics, largest: largest}
 	d.broker(t.Context())
 	var lines []string
 	for _, f := range d.findings {
@@ -126,12 +127,11 @@ func TestB41_DoctorWithoutTheRightToLook(t *testing.T) {
 // The topics are those of the rows, each once, and each with the largest body of its own rows.
 func TestB41_DoctorAsksForTheTopicsOfTheRows(t *testing.T) {
 	cfg := source(t, testkit.SharedMySQL(t), "topics", relayGrants)
-	var kafka *config.Kafka
-	_, kafka = fakeKafka(t, map[string]topicOf{
+	_, section := fakeKafka(t, map[string]topicOf{
 		"small": {replicas: 3, configs: map[string]string{"max.message.bytes": "5000"}},
 		"large": {replicas: 1, configs: map[string]string{"max.message.bytes": "5000"}},
 	})
-	cfg.Sink = config.Sink{Kafka: kafka}
+	cfg.Sink = config.Use("kafka", section)
 	testkit.Exec(t, testkit.SharedMySQL(t).Root(), "INSERT INTO "+cfg.Tables[0].Name+
 		" (biz_type, biz_key, topic, message_body) VALUES ('o', '1', 'small', 'x'), ('o', '2', 'large', REPEAT('x', 6000)), ('o', '3', 'large', 'x')")
 	all := Doctor(t.Context(), cfg)

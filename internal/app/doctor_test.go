@@ -17,6 +17,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/migrations"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/sink/kafka"
 )
 
 const (
@@ -46,7 +47,7 @@ func source(t *testing.T, db *testkit.Database, user string, grants func(testkit
 	}
 	text := fmt.Sprintf("source: {address: '%s', user: %s, password: %s}\ntables: [{name: %s.t_local_message, preset: t_local_message}]\n"+
 		"sink: {stdout: {}}\ncheckpoint: {dir: '%s'}\n", db.Addr(), user, password, schema, filepath.Join(t.TempDir(), "s"))
-	cfg, _, err := config.Parse("test.yaml", []byte(text), nil)
+	cfg, _, err := config.Parse("test.yaml", []byte(text), nil, Sinks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func TestDoctorWithoutAServer(t *testing.T) {
 	cfg := config.Default()
 	cfg.Source.Address, cfg.Source.User, cfg.Source.Password = address, relayUser, password
 	cfg.Tables = []config.Table{{Name: "a.b", Preset: "t_local_message"}}
-	cfg.Sink.Kafka = &config.Kafka{Brokers: []string{address}, MaxMessageBytes: 1 << 20}
+	cfg.Sink = config.Use("kafka", &kafka.Section{Brokers: []string{address}, MaxMessageBytes: 1 << 20})
 	cfg.Checkpoint.Dir = filepath.Join(t.TempDir(), "s")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

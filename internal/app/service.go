@@ -79,7 +79,7 @@ func (d *daemon) status(now time.Time) admin.Status {
 		OtherRelays: []admin.OtherRelay{},
 	}
 	st.Source.Address, st.Source.State = d.cfg.Source.Address, "connecting"
-	st.Sink.Kind, st.Sink.Breaker, st.Sink.SuspendedTopics = sinkKind(d.cfg), "closed", []admin.SuspendedTopic{}
+	st.Sink.Kind, st.Sink.Breaker, st.Sink.SuspendedTopics = d.cfg.Sink.Kind(), "closed", []admin.SuspendedTopic{}
 	st.InFlight.MaxMessages, st.InFlight.MaxBytes = d.cfg.Pipeline.MaxInFlight, int64(d.cfg.Pipeline.MaxInFlightBytes)
 	stats := d.state.Stats()
 	st.Positions.Checkpoint, _ = d.state.Checkpoint()

@@ -20,6 +20,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/sink/stdout"
 )
 
 // awaiting is a configuration whose database is away and whose relay has worked before.
@@ -28,7 +29,7 @@ func awaiting(t *testing.T) *config.Config {
 	cfg := config.Default()
 	cfg.Source.Address, cfg.Source.User = nobody(t), relayUser
 	cfg.Tables = []config.Table{{Name: "a.b", Preset: "t_local_message"}}
-	cfg.Sink.Stdout = &config.Stdout{}
+	cfg.Sink = config.Use("stdout", stdout.NewSection())
 	dir, err := os.MkdirTemp("", "wait-") // short: it holds a unix socket
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })

@@ -1,17 +1,17 @@
 // Package config is what an operator writes: one YAML file, overridden by environment variables, checked whole.
 //
 // Guarantee: a Config returned by Load is complete and consistent, and everything that is wrong is reported at once, each
-// fault with its path, its value and the reason. A secret leaves this package only through Secret.Reveal: never in an
-// error, in Print or in a formatted value. The package owns no goroutine and does no I/O but reading the files it is told
+// fault with its path, its value and the reason. A secret leaves this package only through setting.Secret.Reveal: never in an
+// error, in Print or in a formatted value. It knows no sink: each brings its section (Section). The package owns no goroutine and does no I/O but reading the files it is told
 // of.
 package config
 
 import (
 	"path/filepath"
 	"time"
-)
 
-//go:generate go run ./reference ../../docs/configuration.md
+	"github.com/canal-outbox/canal-outbox/internal/setting"
+)
 
 // Config is the whole configuration. The comments of its fields are the reference page docs/configuration.md.
 type Config struct {
@@ -42,30 +42,16 @@ type Source struct {
 	// User is the account; `canal-outbox doctor` prints the grants it needs.
 	User string `yaml:"user"`
 	// Password of the account.
-	Password Secret `yaml:"password"`
+	Password setting.Secret `yaml:"password"`
 	// PasswordFile is a file that holds the password instead; one line break at its end is ignored.
 	PasswordFile string `yaml:"password_file"`
 	// TLS of every connection to the server. A server that offers none is an error but in the modes disabled and preferred.
-	TLS TLS `yaml:"tls"`
+	TLS setting.TLS `yaml:"tls"`
 	// Heartbeat is how often an idle server shows that it lives. Three missing ones end the connection.
 	Heartbeat time.Duration `yaml:"heartbeat"`
 	// ServerID is the id under which the relay reads the binlog, unique among the server's replicas. 0 chooses one from
 	// the account, the address, this host and the state directory.
 	ServerID uint32 `yaml:"server_id"`
-}
-
-// TLS says whether and how a connection is encrypted.
-type TLS struct {
-	// Mode is one of `disabled`, `preferred` (encrypted when the server can, not verified; database only), `required`
-	// (encrypted, not verified), `verify-ca` (certificate signed by a trusted authority), `verify-identity` (and made out
-	// to the host name).
-	Mode string `yaml:"mode"`
-	// CA is a PEM file with the trusted authorities; without it the system's are trusted.
-	CA string `yaml:"ca"`
-	// Cert is a PEM file with the client certificate, for servers that ask for one.
-	Cert string `yaml:"cert"`
-	// Key is the PEM file with the private key of Cert.
-	Key string `yaml:"key"`
 }
 
 // Table maps one outbox table.
@@ -86,68 +72,6 @@ type Table struct {
 	// server's own.
 	TimeZone string `yaml:"time_zone"`
 }
-
-// Sink names the broker.
-type Sink struct {
-	// RocketMQ publishes through name servers and brokers of RocketMQ 4 and 5 (not through a 5.x proxy).
-	RocketMQ *RocketMQ `yaml:"rocketmq,omitempty"`
-	// Kafka publishes to a Kafka cluster, idempotent and with all acknowledgements.
-	Kafka *Kafka `yaml:"kafka,omitempty"`
-	// Stdout prints each message as a line of JSON: to look at the relay, not for production. Write `stdout: {}`.
-	Stdout *Stdout `yaml:"stdout,omitempty"`
-}
-
-// RocketMQ is the RocketMQ sink.
-type RocketMQ struct {
-	// NameServers are the host:port addresses of the name servers.
-	NameServers []string `yaml:"name_servers"`
-	// Group is the producer group.
-	Group string `yaml:"group"`
-	// AccessKey of the account, when the brokers check one.
-	AccessKey string `yaml:"access_key"`
-	// SecretKey of the account.
-	SecretKey Secret `yaml:"secret_key"`
-	// SecretKeyFile is a file that holds the secret key instead.
-	SecretKeyFile string `yaml:"secret_key_file"`
-	// MaxMessageBytes is the largest body the brokers take (their maxMessageSize). Larger rows become FAILED without a try.
-	MaxMessageBytes Bytes `yaml:"max_message_bytes"`
-	// Durability says what becomes of a message that a broker stored but could not flush or copy to its replica in time:
-	// `lenient` counts it as sent, `strict` sends it again.
-	Durability string `yaml:"durability"`
-	// TLS is refused, with the reason: the RocketMQ client has none. It is here so that a configuration that asks for it is told.
-	TLS *TLS `yaml:"tls,omitempty"`
-}
-
-// Kafka is the Kafka sink.
-type Kafka struct {
-	// Brokers are the host:port addresses of some brokers of the cluster.
-	Brokers []string `yaml:"brokers"`
-	// TLS of the connections; the mode is `disabled` unless it is set. `preferred` does not exist here.
-	TLS TLS `yaml:"tls"`
-	// SASL is the authentication; none without a mechanism.
-	SASL SASL `yaml:"sasl"`
-	// Compression of record batches: `none`, `gzip`, `snappy`, `lz4` or `zstd`. The relay never waits to fill a batch, and
-	// small batches hardly shrink.
-	Compression string `yaml:"compression"`
-	// MaxMessageBytes is the largest record the brokers take (their `message.max.bytes`). Larger rows become FAILED without
-	// a try.
-	MaxMessageBytes Bytes `yaml:"max_message_bytes"`
-}
-
-// SASL is Kafka's authentication.
-type SASL struct {
-	// Mechanism is one of `plain`, `scram-sha-256`, `scram-sha-512`.
-	Mechanism string `yaml:"mechanism"`
-	// User is the account.
-	User string `yaml:"user"`
-	// Password of the account.
-	Password Secret `yaml:"password"`
-	// PasswordFile is a file that holds the password instead.
-	PasswordFile string `yaml:"password_file"`
-}
-
-// Stdout is the sink that prints. It has no options.
-type Stdout struct{}
 
 // Checkpoint is the state directory.
 type Checkpoint struct {
@@ -196,9 +120,9 @@ type Pipeline struct {
 	// MaxInFlight is the number of messages that wait for the broker's answer at a time.
 	MaxInFlight int `yaml:"max_in_flight"`
 	// MaxInFlightBytes is their total size.
-	MaxInFlightBytes Bytes `yaml:"max_in_flight_bytes"`
+	MaxInFlightBytes setting.Bytes `yaml:"max_in_flight_bytes"`
 	// MaxTransactionBytes is the size of our rows in one transaction above which the sweep publishes them.
-	MaxTransactionBytes Bytes `yaml:"max_transaction_bytes"`
+	MaxTransactionBytes setting.Bytes `yaml:"max_transaction_bytes"`
 }
 
 // Admin is the HTTP server.
@@ -206,7 +130,7 @@ type Admin struct {
 	// Listen is host:port, or empty for none. An address other than loopback needs a token.
 	Listen string `yaml:"listen"`
 	// Token is asked of every HTTP request (`Authorization: Bearer ...`) but the health checks.
-	Token Secret `yaml:"token"`
+	Token setting.Secret `yaml:"token"`
 	// TokenFile is a file that holds the token instead.
 	TokenFile string `yaml:"token_file"`
 }
@@ -219,35 +143,28 @@ type Log struct {
 	Format string `yaml:"format"`
 }
 
-// Default returns the values of all keys that are left out. Sections of a sink have their defaults in newRocketMQ and
-// newKafka, because a sink that is not named has none.
+// Default returns the values of all keys that are left out. The section of a sink has its defaults in the sink's package.
 func Default() Config {
 	return Config{
-		Source:     Source{TLS: TLS{Mode: "preferred"}, Heartbeat: time.Second},
+		Source:     Source{TLS: setting.TLS{Mode: "preferred"}, Heartbeat: time.Second},
 		Checkpoint: Checkpoint{Dir: "/var/lib/canal-outbox"},
 		Retry:      Retry{Max: 5, Backoff: Backoff{Base: time.Second, Max: 2 * time.Hour}},
 		Fallback: Fallback{
 			Interval: 30 * time.Second, Threshold: time.Minute, Patience: 10 * time.Second,
 			Batch: 500, ClaimTimeout: time.Minute,
 		},
-		Pipeline: Pipeline{MaxInFlight: 8192, MaxInFlightBytes: 64 * mebibyte, MaxTransactionBytes: 64 * mebibyte},
+		Pipeline: Pipeline{MaxInFlight: 8192, MaxInFlightBytes: 64 * setting.MiB, MaxTransactionBytes: 64 * setting.MiB},
 		Admin:    Admin{Listen: "127.0.0.1:9180"},
 		Log:      Log{Level: "info", Format: "json"},
 	}
 }
 
-func newRocketMQ() RocketMQ {
-	return RocketMQ{Group: "canal-outbox", MaxMessageBytes: 4 * mebibyte, Durability: "lenient"}
-}
-
-func newKafka() Kafka {
-	return Kafka{TLS: TLS{Mode: "disabled"}, Compression: "none", MaxMessageBytes: 1_000_012}
-}
-
 // Documented returns the defaults with every optional section and one empty table present, for the reference page.
-func Documented() Config {
+func Documented(sinks Sinks) Config {
 	c := Default()
-	kafka, rocketMQ := newKafka(), newRocketMQ()
-	c.Tables, c.Sink = []Table{{}}, Sink{RocketMQ: &rocketMQ, Kafka: &kafka, Stdout: &Stdout{}}
+	c.Tables, c.Sink = []Table{{}}, newSink(sinks)
+	for _, kind := range sinks {
+		c.Sink.section(kind.Name)
+	}
 	return c
 }

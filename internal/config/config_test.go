@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/setting"
+
 	"github.com/goccy/go-yaml"
 )
 
@@ -27,7 +29,7 @@ sink: {stdout: {}}
 
 func parse(t *testing.T, text string, environ ...string) *Config {
 	t.Helper()
-	cfg, unknown, err := Parse("test.yaml", []byte(text), environ)
+	cfg, unknown, err := Parse("test.yaml", []byte(text), environ, testSinks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +41,7 @@ func parse(t *testing.T, text string, environ ...string) *Config {
 
 func faults(t *testing.T, text string, environ ...string) []Fault {
 	t.Helper()
-	_, _, err := Parse("test.yaml", []byte(text), environ)
+	_, _, err := Parse("test.yaml", []byte(text), environ, testSinks)
 	var all *Faults
 	if err != nil && !errors.As(err, &all) {
 		t.Fatalf("unexpected error %v", err)
@@ -54,7 +56,8 @@ func TestDefaultsFillWhatIsLeftOut(t *testing.T) {
 	want := Default()
 	want.Source.Address, want.Source.User = "db.example:3306", "relay"
 	want.Tables = []Table{{Name: "shop.t_local_message", Preset: "t_local_message"}}
-	want.Sink.Stdout = &Stdout{}
+	want.Sink = newSink(testSinks)
+	want.Sink.section("stdout")
 	if got := parse(t, minimal); !reflect.DeepEqual(*got, want) {
 		t.Fatalf("got %+v\nwant %+v", *got, want)
 	}
@@ -87,7 +90,7 @@ retry: {schedule: [1m, 2h]}
 	if first.Name = second.Name; !reflect.DeepEqual(first, second) {
 		t.Errorf("merged table: got %+v, want %+v", second, first)
 	}
-	if k := cfg.Sink.Kafka; k.MaxMessageBytes != 4<<20 || len(k.Brokers) != 2 || k.Compression != "none" {
+	if k := kafkaOf(cfg); k.MaxMessageBytes != 4<<20 || len(k.Brokers) != 2 || k.Compression != "none" {
 		t.Errorf("kafka: %+v", k)
 	}
 	if len(cfg.Retry.Schedule) != 2 || cfg.Retry.Schedule[1] != 2*time.Hour {
@@ -102,7 +105,7 @@ func TestWrongConfigurationsAreReportedWhole(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			_, _, err := Load(file, nil)
+			_, _, err := Load(file, nil, testSinks)
 			if err == nil {
 				t.Fatal("it was accepted")
 			}
@@ -146,9 +149,11 @@ func TestEnvironmentOverridesTheFile(t *testing.T) {
 // Every scalar has a variable: set each one to a text that is wrong for any type but text, and see it named or taken.
 func TestEveryScalarHasAVariable(t *testing.T) {
 	cfg := Default()
-	kafka, rocket := newKafka(), newRocketMQ()
+	cfg.Sink = newSink(testSinks)
 	cfg.Tables = []Table{{Columns: map[string]string{"tag": "x"}}}
-	cfg.Sink = Sink{Kafka: &kafka, RocketMQ: &rocket, Stdout: &Stdout{}}
+	for _, kind := range testSinks {
+		cfg.Sink.section(kind.Name)
+	}
 	var names []string
 	var walk func(v reflect.Value, name string)
 	walk = func(v reflect.Value, name string) {
@@ -158,6 +163,12 @@ func TestEveryScalarHasAVariable(t *testing.T) {
 				walk(v.Elem(), name)
 			}
 		case reflect.Struct:
+			if sinks, is := v.Addr().Interface().(*Sink); is {
+				for kind, section := range sinks.All() {
+					walk(reflect.ValueOf(section), name+"_"+strings.ToUpper(kind))
+				}
+				return
+			}
 			for i := range v.NumField() {
 				walk(v.Field(i), name+"_"+strings.ToUpper(yamlName(v.Type().Field(i))))
 			}
@@ -166,7 +177,7 @@ func TestEveryScalarHasAVariable(t *testing.T) {
 			names = append(names, name)
 		}
 	}
-	walk(reflect.ValueOf(cfg), "CANAL_OUTBOX")
+	walk(reflect.ValueOf(&cfg), "CANAL_OUTBOX")
 	if len(names) < 40 {
 		t.Fatalf("only %d scalars found", len(names))
 	}
@@ -174,11 +185,11 @@ func TestEveryScalarHasAVariable(t *testing.T) {
 	for _, name := range names {
 		environ = append(environ, name+"=nonsense")
 	}
-	r := &report{places: map[string]place{}}
+	r := newReport()
 	if unknown := r.overlay(&cfg, environ); len(unknown) > 0 {
 		t.Fatalf("not taken: %v", unknown)
 	}
-	if cfg.Source.User != "nonsense" || cfg.Sink.Kafka.SASL.User != "nonsense" {
+	if cfg.Source.User != "nonsense" || kafkaOf(&cfg).SASL.User != "nonsense" {
 		t.Errorf("a text was not set: %+v", cfg)
 	}
 	for _, f := range r.faults {
@@ -194,7 +205,7 @@ func TestEveryScalarHasAVariable(t *testing.T) {
 func TestUnknownVariablesAreReported(t *testing.T) {
 	_, unknown, err := Parse("test.yaml", []byte(minimal), []string{
 		"CANAL_OUTBOX_SOURCE_PASWORD=" + canary, "CANAL_OUTBOX_CACHE=/tmp", "CANAL_OUTBOX_SERVICE_HOST=10.0.0.1", "CANAL_OUTBOX_TABLES_7_NAME=a.b",
-	})
+	}, testSinks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,8 +216,8 @@ func TestUnknownVariablesAreReported(t *testing.T) {
 
 func TestAVariableMakesItsSink(t *testing.T) {
 	cfg := parse(t, strings.Replace(minimal, "sink: {stdout: {}}", "", 1), "CANAL_OUTBOX_SINK_KAFKA_BROKERS=a:1,b:2")
-	if cfg.Sink.Kafka == nil || len(cfg.Sink.Kafka.Brokers) != 2 || cfg.Sink.Kafka.Compression != "none" {
-		t.Fatalf("got %+v", cfg.Sink.Kafka)
+	if k := kafkaOf(cfg); k == nil || len(k.Brokers) != 2 || k.Compression != "none" {
+		t.Fatalf("got %+v", k)
 	}
 }
 
@@ -260,7 +271,7 @@ admin: {token: SECRETSECRET}
 			t.Errorf("shown in: %s", shown)
 		}
 	}
-	if !strings.Contains(string(printed), "password: '"+mask+"'") && !strings.Contains(string(printed), "password: \""+mask+"\"") {
+	if !strings.Contains(string(printed), "password: '"+setting.Mask+"'") && !strings.Contains(string(printed), "password: \""+setting.Mask+"\"") {
 		t.Errorf("the mask is missing: %s", printed)
 	}
 }
@@ -279,26 +290,6 @@ func TestPrintReadsBack(t *testing.T) {
 	}
 }
 
-func TestBytes(t *testing.T) {
-	for text, want := range map[string]Bytes{"0": 0, "17": 17, "64MiB": 64 << 20, "64 MiB": 64 << 20, "1KB": 1000, "2GiB": 2 << 30, "5B": 5} {
-		var b Bytes
-		if err := b.UnmarshalText([]byte(text)); err != nil || b != want {
-			t.Errorf("%q: got %d, %v", text, b, err)
-			continue
-		}
-		var again Bytes
-		if err := again.UnmarshalText([]byte(b.String())); err != nil || again != b {
-			t.Errorf("%v reads back as %v, %v", b, again, err)
-		}
-	}
-	for _, text := range []string{"", "-1", "1.5MiB", "MiB", "9223372036854775807KiB"} {
-		var b Bytes
-		if err := b.UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q was taken as %v", text, b)
-		}
-	}
-}
-
 // Addresses are written without quotes wherever YAML allows it, also in a list inside braces.
 func TestAddressesInsideBraces(t *testing.T) {
 	for _, sink := range []string{
@@ -306,16 +297,16 @@ func TestAddressesInsideBraces(t *testing.T) {
 		"{kafka: {brokers: [10.0.0.7:9092 , kafka-2:9092], compression: lz4}}",
 	} {
 		text := "source: {address: 127.0.0.1:3306, user: u}\ntables: [{name: shop.t, preset: t_local_message}]\nsink: " + sink + "\n"
-		cfg, _, err := Parse("test", []byte(text), nil)
+		cfg, _, err := Parse("test", []byte(text), nil, testSinks)
 		if err != nil {
 			t.Errorf("%s: %v", sink, err)
 			continue
 		}
-		if got := strings.Join(cfg.Sink.Kafka.Brokers, " "); got != "10.0.0.7:9092 kafka-2:9092" || cfg.Source.Address != "127.0.0.1:3306" {
+		if got := strings.Join(kafkaOf(cfg).Brokers, " "); got != "10.0.0.7:9092 kafka-2:9092" || cfg.Source.Address != "127.0.0.1:3306" {
 			t.Errorf("%s is read as %q, %q", sink, got, cfg.Source.Address)
 		}
 	}
-	if _, _, err := Parse("test", []byte("source: {user: u}\nsink: {kafka: {brokers: [host: 9092]}}"), nil); err == nil || !strings.Contains(err.Error(), "a mapping") {
+	if _, _, err := Parse("test", []byte("source: {user: u}\nsink: {kafka: {brokers: [host: 9092]}}"), nil, testSinks); err == nil || !strings.Contains(err.Error(), "a mapping") {
 		t.Errorf("a mapping in place of an address: %v", err)
 	}
 }

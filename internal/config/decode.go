@@ -90,13 +90,15 @@ func (d decoder) resolve(n ast.Node) ast.Node {
 func (d decoder) value(n ast.Node, field reflect.Value, path string) {
 	n = d.resolve(n)
 	if field.Kind() == reflect.Pointer {
-		field.Set(newSection(field.Type().Elem()))
+		field.Set(reflect.New(field.Type().Elem()))
 		field = field.Elem()
 	}
 	if n == nil || n.Type() == ast.NullType {
 		return
 	}
 	switch {
+	case field.Type() == sinkType:
+		d.sink(n, field.Addr().Interface().(*Sink), path)
 	case isScalar(field.Type()):
 		d.scalar(n, field, path)
 	case field.Kind() == reflect.Struct:
@@ -106,18 +108,6 @@ func (d decoder) value(n ast.Node, field reflect.Value, path string) {
 	default:
 		d.list(n, field, path)
 	}
-}
-
-// newSection is a pointer to a section with its defaults.
-func newSection(t reflect.Type) reflect.Value {
-	p := reflect.New(t)
-	switch section := p.Interface().(type) {
-	case *RocketMQ:
-		*section = newRocketMQ()
-	case *Kafka:
-		*section = newKafka()
-	}
-	return p
 }
 
 func (d decoder) scalar(n ast.Node, field reflect.Value, path string) {
@@ -197,27 +187,46 @@ func (d decoder) entries(n ast.Node, path string, f func(key string, entry *ast.
 
 func (d decoder) section(n ast.Node, field reflect.Value, path string) {
 	d.entries(n, path, func(key string, entry *ast.MappingValueNode) {
-		at := entry.Key.GetToken().Position
-		below := join(path, key)
-		d.places[below] = place{line: at.Line, column: at.Column}
-		i := fieldIndex(field.Type(), key)
-		if i < 0 {
-			d.faults = append(d.faults, Fault{
-				Path: below, Line: at.Line, Column: at.Column, Key: key,
-				Reason: "unknown key" + suggestion(key, keys(field.Type())),
-			})
+		below := d.place(path, key, entry)
+		if i := fieldIndex(field.Type(), key); i >= 0 {
+			d.value(entry.Value, field.Field(i), below)
 			return
 		}
-		d.value(entry.Value, field.Field(i), below)
+		d.unknown(below, key, keys(field.Type()))
+	})
+}
+
+func (d decoder) sink(n ast.Node, s *Sink, path string) {
+	d.entries(n, path, func(key string, entry *ast.MappingValueNode) {
+		below := d.place(path, key, entry)
+		if section := s.section(key); section != nil {
+			d.value(entry.Value, reflect.ValueOf(section).Elem(), below)
+			return
+		}
+		d.unknown(below, key, s.kinds.Names())
+	})
+}
+
+// place remembers where a key stands and returns its path.
+func (d decoder) place(path, key string, entry *ast.MappingValueNode) string {
+	at := entry.Key.GetToken().Position
+	below := join(path, key)
+	d.places[below] = place{line: at.Line, column: at.Column}
+	return below
+}
+
+// unknown notes a key that nobody knows.
+func (d decoder) unknown(path, key string, known []string) {
+	at := d.places[path]
+	d.faults = append(d.faults, Fault{
+		Path: path, Line: at.line, Column: at.column, Key: key, Reason: "unknown key" + suggestion(key, known),
 	})
 }
 
 func (d decoder) mapping(n ast.Node, field reflect.Value, path string) {
 	all := reflect.MakeMap(field.Type())
 	d.entries(n, path, func(key string, entry *ast.MappingValueNode) {
-		at := entry.Key.GetToken().Position
-		below := join(path, key)
-		d.places[below] = place{line: at.Line, column: at.Column}
+		below := d.place(path, key, entry)
 		value := reflect.New(field.Type().Elem()).Elem()
 		d.value(entry.Value, value, below)
 		all.SetMapIndex(reflect.ValueOf(key), value)

@@ -44,6 +44,10 @@ type overlay struct {
 }
 
 func (o overlay) apply(field reflect.Value, path, name string) {
+	if sink, is := field.Addr().Interface().(*Sink); is {
+		o.sink(sink, path, name)
+		return
+	}
 	switch {
 	case field.Kind() == reflect.Pointer:
 		o.pointer(field, path, name)
@@ -75,16 +79,32 @@ func (o overlay) apply(field reflect.Value, path, name string) {
 // pointer makes an optional section when a variable names something in it.
 func (o overlay) pointer(field reflect.Value, path, name string) {
 	if field.IsNil() {
-		named := false
-		for v := range o.values {
-			named = named || strings.HasPrefix(v, name+"_")
-		}
-		if !named {
+		if !o.names(name) {
 			return
 		}
-		field.Set(newSection(field.Type().Elem()))
+		field.Set(reflect.New(field.Type().Elem()))
 	}
 	o.apply(field.Elem(), path, name)
+}
+
+// sink makes the section of a sink when a variable names something in it.
+func (o overlay) sink(s *Sink, path, name string) {
+	for _, kind := range s.kinds {
+		below := name + "_" + strings.ToUpper(kind.Name)
+		if s.sections[kind.Name] != nil || o.names(below) {
+			o.apply(reflect.ValueOf(s.section(kind.Name)).Elem(), join(path, kind.Name), below)
+		}
+	}
+}
+
+// names tells whether a variable stands for something below a name.
+func (o overlay) names(name string) bool {
+	for v := range o.values {
+		if strings.HasPrefix(v, name+"_") {
+			return true
+		}
+	}
+	return false
 }
 
 // list reads values separated by commas.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 )
 
 // Fault is one thing that is wrong in a configuration.
@@ -71,8 +73,16 @@ type place struct {
 
 // report collects faults and remembers where each value was set, so that checks made later can say so.
 type report struct {
+	setting.Report // its keys are whole paths
+
 	faults []Fault
 	places map[string]place
+}
+
+func newReport() *report {
+	r := &report{places: map[string]place{}}
+	r.Report = setting.NewReport(func(path, value, reason string) { r.add(path, value, "%s", reason) })
+	return r
 }
 
 // add notes a fault. Whatever lies below a path that is faulty already is left out: it would only be a consequence.
@@ -92,7 +102,7 @@ func (r *report) add(path, value, reason string, args ...any) {
 // withoutUser hides what stands before an @: people write user:password@host where only a host is wanted.
 func withoutUser(value string) string {
 	if i := strings.LastIndexByte(value, '@'); i > 0 {
-		return mask + value[i:]
+		return setting.Mask + value[i:]
 	}
 	return value
 }

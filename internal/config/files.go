@@ -4,24 +4,44 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"reflect"
+
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 )
 
 // MissingFiles looks at the files of the TLS sections, which are read at the start and not with the configuration: each one
 // that cannot be read is a fault. Files of secrets were read by Load.
 func (c *Config) MissingFiles() (faults []Fault) {
-	sections := map[string]TLS{"source.tls": c.Source.TLS}
-	if c.Sink.Kafka != nil {
-		sections["sink.kafka.tls"] = c.Sink.Kafka.TLS
-	}
-	for _, section := range []string{"source.tls", "sink.kafka.tls"} {
-		t := sections[section]
+	eachTLS(reflect.ValueOf(c).Elem(), "", func(section string, t setting.TLS) {
 		for _, file := range []struct{ key, path string }{{"ca", t.CA}, {"cert", t.Cert}, {"key", t.Key}} {
 			if err := readable(file.path); err != nil {
 				faults = append(faults, Fault{Path: section + "." + file.key, Value: file.path, Reason: "cannot be read: " + err.Error()})
 			}
 		}
-	}
+	})
 	return faults
+}
+
+// eachTLS finds the TLS sections, those of the sinks as well.
+func eachTLS(v reflect.Value, path string, found func(string, setting.TLS)) {
+	if v.Kind() == reflect.Pointer && !v.IsNil() {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct {
+		return
+	}
+	switch section := v.Addr().Interface().(type) {
+	case *setting.TLS:
+		found(path, *section)
+	case *Sink:
+		for name, one := range section.All() {
+			eachTLS(reflect.ValueOf(one), join(path, name), found)
+		}
+	default:
+		for i := range v.NumField() {
+			eachTLS(v.Field(i), join(path, yamlName(v.Type().Field(i))), found)
+		}
+	}
 }
 
 // readable tries to read a file, and tells why that fails without its path. No path is no error.

@@ -28,7 +28,7 @@ func FuzzLoad(f *testing.F) {
 		if strings.Contains(string(data), "_file") {
 			return
 		}
-		cfg, _, err := Parse("fuzz.yaml", data, nil)
+		cfg, _, err := Parse("fuzz.yaml", data, nil, testSinks)
 		if err != nil {
 			_ = err.Error()
 			return
@@ -41,7 +41,7 @@ func FuzzLoad(f *testing.F) {
 		if cfg.Admin.Token != "" {
 			return
 		}
-		again, _, err := Parse("printed.yaml", printed, nil)
+		again, _, err := Parse("printed.yaml", printed, nil, testSinks)
 		if err != nil {
 			t.Fatalf("printed as %s: %v", printed, err)
 		}

@@ -8,12 +8,14 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 )
 
 // Load reads the file, lets the environment (as os.Environ returns it) override it, reads the secrets from their files and
-// checks the whole. The error is a *Faults when the content is at fault. Names of our environment variables that stand
+// checks the whole; sinks are those it may name. The error is a *Faults when the content is at fault. Names of our environment variables that stand
 // for nothing are returned beside, as they may be a slip or somebody else's.
-func Load(path string, environ []string) (cfg *Config, unknown []string, err error) {
+func Load(path string, environ []string, sinks Sinks) (cfg *Config, unknown []string, err error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, fmt.Errorf("there is no configuration file %s: name one with --config", path)
@@ -21,13 +23,14 @@ func Load(path string, environ []string) (cfg *Config, unknown []string, err err
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	return Parse(path, data, environ)
+	return Parse(path, data, environ, sinks)
 }
 
 // Parse is Load for a file that was read already; its name is for messages.
-func Parse(name string, data []byte, environ []string) (cfg *Config, unknown []string, err error) {
-	r := &report{places: map[string]place{}}
+func Parse(name string, data []byte, environ []string, sinks Sinks) (cfg *Config, unknown []string, err error) {
+	r := newReport()
 	c := Default()
+	c.Sink = newSink(sinks)
 	if !r.decode(data, &c) {
 		return nil, nil, r.err(name)
 	}
@@ -40,7 +43,7 @@ func Parse(name string, data []byte, environ []string) (cfg *Config, unknown []s
 	return &c, unknown, nil
 }
 
-var secretType = reflect.TypeFor[Secret]()
+var secretType = reflect.TypeFor[setting.Secret]()
 
 // secrets reads, wherever a section has a secret and a key of the same name with _file behind it, the secret from the
 // file.
@@ -53,6 +56,12 @@ func (r *report) secrets(section reflect.Value, path string) {
 		return
 	case reflect.Struct:
 	default:
+		return
+	}
+	if sink, is := section.Addr().Interface().(*Sink); is {
+		for name, one := range sink.All() {
+			r.secrets(reflect.ValueOf(one), join(path, name))
+		}
 		return
 	}
 	t := section.Type()

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 )
 
@@ -51,11 +52,11 @@ func TestRelayConfiguration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg, _, err := config.Load(r.config, nil)
+		cfg, _, err := config.Load(r.config, nil, app.Sinks)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cfg.Tables[0].Name != tableName || cfg.Source.Password.Reveal() != relayPassword || (cfg.Sink.Kafka == nil) == (cfg.Sink.RocketMQ == nil) {
+		if cfg.Tables[0].Name != tableName || cfg.Source.Password.Reveal() != relayPassword || cfg.Sink.Kind() == "" {
 			t.Errorf("%+v", cfg)
 		}
 		if filepath.Dir(cfg.Checkpoint.Dir) != filepath.Dir(r.config) {

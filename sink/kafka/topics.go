@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -21,7 +22,7 @@ func (s *Sink) Topics(ctx context.Context, topics []string) (map[string]error, e
 	req.IncludeTopicAuthorizedOperations = true
 	for _, topic := range topics {
 		if reason := topicFault(topic); reason != "" {
-			faults[topic] = errors.New(reason)
+			faults[topic] = &sink.TopicNameError{Why: reason}
 			continue
 		}
 		t := kmsg.NewMetadataRequestTopic()

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
 )
 
 // route is where a topic may be written.
@@ -162,6 +163,8 @@ func (s *Sink) Topics(ctx context.Context, topics []string) (map[string]error, e
 		case outbox.ClassNone:
 		case outbox.ClassOutage:
 			return faults, errors.New(fault.Reason)
+		case outbox.ClassPermanent:
+			faults[topic] = &sink.TopicNameError{Why: fault.Reason}
 		default:
 			faults[topic] = errors.New(fault.Reason)
 		}

@@ -103,7 +103,7 @@ func (l *lab) config() *config.Config {
 	yaml := fmt.Sprintf("source: {address: %q, user: %s, server_id: %d}\ntables: [%s]\nsink: {%s}\n"+
 		"checkpoint: {dir: %q}\nadmin: {listen: \"\"}\n%s\n",
 		l.source, l.user, l.serverID, strings.Join(tables, ", "), l.broker, l.dir, l.more)
-	cfg, _, err := config.Parse("lab", []byte(yaml), nil)
+	cfg, _, err := config.Parse("lab", []byte(yaml), nil, app.Sinks)
 	testkit.Must(l.t, err)
 	return cfg
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestThePageIsCurrent(t *testing.T) {
-	want, err := render("..")
+	want, err := render("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -18,12 +18,12 @@ func TestThePageIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != string(want) {
-		t.Fatal("docs/configuration.md is not what the structs say: run go generate ./internal/config")
+		t.Fatal("docs/configuration.md is not what the structs say: run go generate ./internal/app")
 	}
 }
 
 func TestEveryKeyHasAMeaning(t *testing.T) {
-	page, err := render("..")
+	page, err := render("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,66 @@
+package rocketmq
+
+import (
+	"context"
+
+	"github.com/canal-outbox/canal-outbox/internal/setting"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+// Section publishes through name servers and brokers of RocketMQ 4 and 5 (not through a 5.x proxy).
+type Section struct {
+	// NameServers are the host:port addresses of the name servers.
+	NameServers []string `yaml:"name_servers"`
+	// Group is the producer group.
+	Group string `yaml:"group"`
+	// AccessKey of the account, when the brokers check one.
+	AccessKey string `yaml:"access_key"`
+	// SecretKey of the account.
+	SecretKey setting.Secret `yaml:"secret_key"`
+	// SecretKeyFile is a file that holds the secret key instead.
+	SecretKeyFile string `yaml:"secret_key_file"`
+	// MaxMessageBytes is the largest body the brokers take (their maxMessageSize). Larger rows become FAILED without a try.
+	MaxMessageBytes setting.Bytes `yaml:"max_message_bytes"`
+	// Durability says what becomes of a message that a broker stored but could not flush or copy to its replica in time:
+	// `lenient` counts it as sent, `strict` sends it again.
+	Durability string `yaml:"durability"`
+	// TLS is refused, with the reason: the RocketMQ client has none. It is here so that a configuration that asks for it is told.
+	TLS *setting.TLS `yaml:"tls,omitempty"`
+}
+
+// NewSection returns the section with its defaults.
+func NewSection() *Section {
+	return &Section{Group: defaultGroup, MaxMessageBytes: defaultMaxBytes, Durability: "lenient"}
+}
+
+// Validate reports everything that is wrong with the section.
+func (s *Section) Validate(r setting.Report) {
+	r.HostPorts("name_servers", s.NameServers)
+	r.Required("group", s.Group)
+	r.Size("max_message_bytes", s.MaxMessageBytes, 1<<10, frameLimit)
+	r.OneOf("durability", s.Durability, "lenient", "strict")
+	if (s.AccessKey == "") != (s.SecretKey == "") {
+		r.Add("", "", "access_key and secret_key belong together: set both or none")
+	}
+	if s.TLS != nil {
+		r.Add("tls", s.TLS.Mode, "the RocketMQ client has no TLS: connect over a private network or a tunnel "+
+			"that encrypts, and remove this key")
+	}
+}
+
+// MaxBody is the size in bytes from which on a body is refused.
+func (s *Section) MaxBody() setting.Bytes { return s.MaxMessageBytes }
+
+// Open makes the sink. It does no I/O.
+func (s *Section) Open(_ sink.Limits, log *zap.Logger, reg prometheus.Registerer) (sink.Sink, error) {
+	return New(Config{
+		NameServers: s.NameServers, Group: s.Group, AccessKey: s.AccessKey, SecretKey: s.SecretKey.Reveal(),
+		MaxMessageBytes: int(s.MaxMessageBytes), StrictDurability: s.Durability == "strict",
+	}, log, reg)
+}
+
+// Check finds nothing beyond what every sink is asked.
+func (s *Section) Check(context.Context, sink.Sink, sink.Newest) []server.Finding { return nil }

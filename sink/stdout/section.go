@@ -1,0 +1,32 @@
+package stdout
+
+import (
+	"context"
+	"os"
+
+	"github.com/canal-outbox/canal-outbox/internal/setting"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+// Section prints each message as a line of JSON: to look at the relay, not for production. Write `stdout: {}`.
+type Section struct{}
+
+// NewSection returns the section, which has no keys.
+func NewSection() *Section { return &Section{} }
+
+// Validate finds nothing.
+func (*Section) Validate(setting.Report) {}
+
+// MaxBody is 0: there is no limit.
+func (*Section) MaxBody() setting.Bytes { return 0 }
+
+// Open makes the sink.
+func (*Section) Open(sink.Limits, *zap.Logger, prometheus.Registerer) (sink.Sink, error) {
+	return New(os.Stdout), nil
+}
+
+// Check finds nothing.
+func (*Section) Check(context.Context, sink.Sink, sink.Newest) []server.Finding { return nil }
