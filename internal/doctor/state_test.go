@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
@@ -105,7 +106,7 @@ func TestAdminPortTaken(t *testing.T) {
 
 func TestFilesOfTLS(t *testing.T) {
 	d := made(t.TempDir())
-	d.cfg.Source.TLS = config.TLS{Mode: "verify-ca", CA: "/nonexistent/ca.pem"}
+	d.cfg.Source.TLS = setting.TLS{Mode: "verify-ca", CA: "/nonexistent/ca.pem"}
 	d.files()
 	found(t, d, server.Fault, "source.tls.ca", "/nonexistent/ca.pem", "no such file", "correct the path")
 }
