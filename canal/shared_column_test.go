@@ -88,7 +88,7 @@ func (l *lab) readBack(identity outbox.Identity) *outbox.Message {
 	testkit.Must(l.t, err)
 	claim, err := store.Claim(ctx, rows)
 	testkit.Must(l.t, err)
-	messages, err := store.ReadBack(ctx, claim, []outbox.Identity{identity})
+	messages, _, err := store.ReadBack(ctx, claim, []outbox.Identity{identity})
 	testkit.Must(l.t, err)
 	if len(messages) != 1 {
 		l.t.Fatalf("%d messages read back of one row", len(messages))

@@ -75,7 +75,7 @@ func compare(t *testing.T, l *lab, store *table.Store) {
 	}
 	stamp, err := store.Claim(context.Background(), rows)
 	testkit.Must(t, err)
-	swept, err := store.ReadBack(context.Background(), stamp, ids)
+	swept, _, err := store.ReadBack(context.Background(), stamp, ids)
 	testkit.Must(t, err)
 	if len(swept) != len(ids) || len(ids) < 2 {
 		t.Fatalf("%d rows from the log, %d read back", len(ids), len(swept))

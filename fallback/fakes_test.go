@@ -11,10 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -60,15 +57,13 @@ type world struct {
 	end       uint64 // of the log, as an offset
 	offered   uint64
 	changed   chan struct{}
-	pressure  bool
 	open      bool // the breaker
 	suspended map[string]bool
 	owned     map[outbox.Identity]bool
 	calls     []string
 	published []int
 	window    uint64
-	activity  uint64
-	missed    int
+	sweeps    []outbox.Sweep // complete ones
 }
 
 func newWorld(rows ...*row) *world {
@@ -219,108 +214,122 @@ func (w *world) Claim(ctx context.Context, rows []outbox.Candidate) (string, err
 	return token, w.call(&w.onClaim)
 }
 
-func (w *world) ReadBack(ctx context.Context, token string, ids []outbox.Identity) (out []*outbox.Message, _ error) {
+func (w *world) ReadBack(ctx context.Context, token string, ids []outbox.Identity) (out []*outbox.Message, rejected []outbox.Completion, _ error) {
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return nil, nil, ctx.Err()
 	}
 	if err := w.call(&w.onRead); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, id := range ids {
 		n, _ := strconv.Atoi(id.ID)
-		if r := w.rows[n]; r != nil && r.token == token {
+		r := w.rows[n]
+		switch {
+		case r == nil || r.token != token:
+		case r.topic == "none": // cannot become a message
+			rejected = append(rejected, outbox.Completion{Identity: r.identity(), Action: outbox.ActionFail})
+		default:
 			out = append(out, &outbox.Message{Identity: r.identity(), Topic: r.topic, Path: outbox.PathSweep, Claim: token, DueAt: r.due})
 		}
 	}
-	return out, nil
+	return out, rejected, nil
 }
 
-func (w *world) Offered() outbox.Position {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return position(w.offered)
+// AwaitLog is the rule in short: a reader that has not come to the end and makes no progress for patience is not waited for.
+func (w *world) AwaitLog(ctx context.Context, end outbox.Position, patience time.Duration) error {
+	for since, last := time.Now(), uint64(0); ; {
+		w.mu.Lock()
+		changed, offered := w.changed, w.offered
+		if offered > last {
+			since, last = time.Now(), offered
+		}
+		left := patience - time.Since(since)
+		switch {
+		case w.open:
+			w.mu.Unlock()
+			return outbox.ErrBrokerAway
+		case offered >= end.Offset:
+			w.mu.Unlock()
+			return nil
+		case left <= 0:
+			w.window = end.Offset
+			w.calls = append(w.calls, "window")
+			w.mu.Unlock()
+			return nil
+		}
+		w.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		case <-time.After(left):
+		}
+	}
 }
 
-func (w *world) Changed() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.changed
-}
+// handle is the entry of a reserved row.
+type handle struct{ id outbox.Identity }
 
-func (w *world) BackPressure() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.pressure
-}
+func (h handle) Row() outbox.Identity { return h.id }
 
-func (w *world) RaiseWindow(to outbox.Position) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.window = to.Offset
-	w.calls = append(w.calls, "window")
-}
-
-func (w *world) Reserve(rows []outbox.Candidate) (free []outbox.Candidate) {
+func (w *world) Reserve(rows []outbox.Candidate) (free, suspended []outbox.Candidate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls = append(w.calls, "reserve")
 	for _, c := range rows {
-		if !w.owned[c.Identity] {
+		switch {
+		case w.suspended[c.Topic]:
+			suspended = append(suspended, c)
+		case !w.owned[c.Identity]:
 			w.owned[c.Identity] = true
+			c.Entry = handle{c.Identity}
 			free = append(free, c)
 		}
 	}
-	return free
+	return free, suspended
 }
 
-func (w *world) Release(ids []outbox.Identity) {
+func (w *world) Release(rows []outbox.Candidate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, id := range ids {
-		delete(w.owned, id)
+	for _, c := range rows {
+		delete(w.owned, c.Entry.Row())
 	}
 }
 
 // Publish stands for sink and ack as well: the row is SENT and released.
-func (w *world) Publish(ctx context.Context, rows []*outbox.Message) error {
+func (w *world) Publish(ctx context.Context, rows []*outbox.Message, rejected []outbox.Completion) (int, error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return 0, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls = append(w.calls, "publish")
 	for _, m := range rows {
 		id, _ := strconv.Atoi(m.ID)
-		if !w.owned[m.Identity] || w.rows[id].token != m.Claim {
-			return errors.New("published without reservation or claim")
+		if !w.owned[m.Identity] || m.Entry != (handle{m.Identity}) || w.rows[id].token != m.Claim {
+			return 0, errors.New("published without reservation or claim")
 		}
 		w.published = append(w.published, id)
 		w.rows[id].status = outbox.Sent
 		delete(w.owned, m.Identity)
 	}
-	return nil
+	for _, c := range rejected {
+		if c.Entry != (handle{c.Identity}) {
+			return 0, errors.New("rejected without reservation")
+		}
+		w.rows[atoi(c.ID)].status = outbox.Failed
+		delete(w.owned, c.Identity)
+	}
+	return len(rows), nil
 }
 
-func (w *world) TopicSuspended(topic string) bool {
+func (w *world) Swept(s outbox.Sweep) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.suspended[topic]
-}
-
-func (w *world) ActivityEpoch() uint64 { return look(w, &w.activity) }
-
-func (w *world) Missed(rows int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.missed += rows
-}
-
-func (w *world) BreakerClosed() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return !w.open
+	w.sweeps = append(w.sweeps, s)
 }
 
 // got returns what was published so far, in order.
@@ -329,69 +338,4 @@ func (w *world) got() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.published)
-}
-
-type bench struct {
-	*world
-	*Sweeper
-	logs *observer.ObservedLogs
-	reg  *prometheus.Registry
-	stop func()
-}
-
-// start runs a Sweeper on w until the end of the test; more names tables that do not exist.
-func start(t *testing.T, w *world, more ...string) *bench {
-	t.Helper()
-	core, logs := observer.New(zap.DebugLevel)
-	b := &bench{world: w, logs: logs, reg: prometheus.NewRegistry()}
-	b.Sweeper = New(Config{Tables: append(more, shop)}, w, w, w, zap.New(core), b.reg)
-	ctx, cancel := context.WithCancel(t.Context())
-	end := make(chan error, 1)
-	go func() { end <- b.Run(ctx) }()
-	b.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-end; err != nil {
-			t.Error(err)
-		}
-		for id := range w.owned {
-			if _, mine := w.rows[atoi(id.ID)]; mine && w.rows[atoi(id.ID)].topic != "owned" {
-				t.Errorf("%v is still reserved", id)
-			}
-		}
-	})
-	t.Cleanup(b.stop)
-	synctest.Wait()
-	return b
-}
-
-func atoi(s string) int {
-	n, _ := strconv.Atoi(s)
-	return n
-}
-
-// count reads a counter by the value of its last label.
-func (b *bench) count(t *testing.T, name, label string) float64 {
-	t.Helper()
-	families, err := b.reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if f.GetName() == name && l.GetValue() == label {
-					return m.GetCounter().GetValue()
-				}
-			}
-		}
-	}
-	t.Fatalf("no series %s %s", name, label)
-	return 0
-}
-
-func want(t *testing.T, what string, got []int, wanted ...int) {
-	t.Helper()
-	if !slices.Equal(got, wanted) {
-		t.Fatalf("%s: published %v, want %v", what, got, wanted)
-	}
 }

@@ -26,10 +26,9 @@ const (
 )
 
 type metrics struct {
-	runs         *prometheus.CounterVec
-	seconds      prometheus.Histogram
-	rowCounts    *prometheus.CounterVec
-	windowRaised prometheus.Counter
+	runs      *prometheus.CounterVec
+	seconds   prometheus.Histogram
+	rowCounts *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer, tables []string, lastSuccess func() int64) *metrics {
@@ -47,9 +46,6 @@ func newMetrics(reg prometheus.Registerer, tables []string, lastSuccess func() i
 			Help: "Rows that sweeps saw, by what was done: waiting, suspended and owned count each sighting; new, retry and " +
 				"reclaimed were published. deferred_total says why the log did not deliver new ones.",
 		}, []string{"table", "result"}),
-		windowRaised: f.NewCounter(prometheus.CounterOpts{
-			Name: "canal_outbox_sweep_without_reader_total", Help: "Pages taken though the binlog reader was down or stuck.",
-		}),
 	}
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "canal_outbox_sweep_last_success_age_seconds", Help: "Time since the last complete sweep, at first since the start.",

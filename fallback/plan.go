@@ -42,7 +42,7 @@ func (p *plan) trigger(now time.Time) {
 	p.again = true
 }
 
-func (p *plan) full() { p.now = true }
+func (p *plan) full() { p.now, p.again = true, true }
 
 // wait is how long until a sweep is due; 0 or less: now.
 func (p *plan) wait(now time.Time) time.Duration {
@@ -84,8 +84,17 @@ func (p *plan) done(now time.Time, took, interval time.Duration, dueAt time.Time
 	p.next, p.hold = now.Add(interval), time.Time{}
 }
 
+// postponed plans the attempt after a sweep that ended because the broker takes no messages: when somebody triggers it, at the latest
+// after an interval. One without threshold stays without.
+func (p *plan) postponed(now time.Time, zero bool, interval time.Duration) {
+	p.next, p.hold = now.Add(interval), time.Time{}
+	if zero {
+		p.zero, p.again = p.next, true
+	}
+}
+
 // failed plans the attempt after a sweep that was not complete; one without threshold stays without. With hold, nothing
-// that anybody pending triggers makes it come earlier.
+// that anybody asks for makes it come earlier.
 func (p *plan) failed(now time.Time, zero, hold bool, delay time.Duration) {
 	p.next, p.hold = now.Add(delay), time.Time{}
 	if hold {

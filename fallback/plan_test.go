@@ -42,9 +42,9 @@ func TestManyRowsThatBecomeDue(t *testing.T) {
 		for i := range 10_000 {
 			b.SweepIn(5*time.Second + time.Duration(i)*100*time.Microsecond)
 		}
-		b.lock.Lock()
+		b.Wishes.mu.Lock()
 		kept := len(b.looks)
-		b.lock.Unlock()
+		b.Wishes.mu.Unlock()
 		if kept > 11 {
 			t.Errorf("%d times are kept", kept)
 		}

@@ -13,6 +13,7 @@ type Rows interface {
 	Due(ctx context.Context, name string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error)
 	// Claim makes rows of one table SENDING under a token of its own, those that still show the state of the candidate.
 	Claim(ctx context.Context, rows []outbox.Candidate) (token string, err error)
-	// ReadBack reads the rows that show the token; others are missing from the answer.
-	ReadBack(ctx context.Context, token string, ids []outbox.Identity) ([]*outbox.Message, error)
+	// ReadBack reads the rows that show the token; others are missing from the answer. rejected are the FAILED completions of rows
+	// that cannot become a message.
+	ReadBack(ctx context.Context, token string, ids []outbox.Identity) (messages []*outbox.Message, rejected []outbox.Completion, err error)
 }

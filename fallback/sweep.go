@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,18 +14,11 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-const (
-	// breakerPause is between looks at an open breaker; they cost no query.
-	breakerPause = time.Second
-
-	// queryTimeout ends a statement on a connection that has gone silent.
-	queryTimeout = 30 * time.Second
-)
+// queryTimeout ends a statement on a connection that has gone silent.
+const queryTimeout = 30 * time.Second
 
 // retry is the wait after sweeps that failed in a row.
 var retry = outbox.Backoff{Base: time.Second, Max: 30 * time.Second}
-
-var errBreakerOpen = errors.New("the broker takes no messages")
 
 // round is one sweep.
 type round struct {
@@ -31,9 +26,8 @@ type round struct {
 	dueAt     time.Time // when the first row becomes due of those seen that are not; zero when there is none
 	swept     int       // tables that were swept to the end
 	published int
-	fresh     int  // of these, rows that the log did not deliver
-	undue     int  // of these, rows without a due time
-	suspended bool // rows were left alone because of their topic
+	fresh     int // of these, rows that nobody had tried
+	undue     int // of these, rows without a due time
 
 	// An earlier process's claim on a row of the table at hand, or of any, could not be taken over: somebody owned the row.
 	held, heldAny bool
@@ -43,21 +37,15 @@ type round struct {
 func (s *Sweeper) once(ctx context.Context) {
 	began := time.Now()
 	r := &round{zero: s.plan.begin(began)}
-	answer := s.takeTriggers(r.zero)
-	s.quiet.undisturbed(began, s.flow.ActivityEpoch())
 	err := s.sweep(ctx, r)
 	now := time.Now()
-	took := now.Sub(began)
 	switch {
 	case ctx.Err() != nil:
-		s.restoreTriggers(answer)
-	case errors.Is(err, errBreakerOpen):
+	case errors.Is(err, outbox.ErrBrokerAway):
 		s.metrics.runs.WithLabelValues(runBreaker).Inc()
-		s.restoreTriggers(answer)
-		s.plan.failed(now, r.zero, true, breakerPause)
+		s.plan.postponed(now, r.zero, s.cfg.Interval) // the flow triggers a sweep when the broker is back
 	case err != nil:
 		s.metrics.runs.WithLabelValues(runFailed).Inc()
-		s.restoreTriggers(answer)
 		// Where only some tables fail, a trigger for the others does not wait for them.
 		s.plan.failed(now, r.zero, r.swept == 0, retry.Delay(s.failures, s.cfg.Random()))
 		s.failures++
@@ -65,17 +53,14 @@ func (s *Sweeper) once(ctx context.Context) {
 			s.log.Warn("the sweep is not complete, trying again: rows that the binlog did not deliver wait", zap.Error(err))
 		}
 	default:
-		s.completed(r, now, took)
-		for _, done := range answer {
-			done <- r.published
-		}
+		s.completed(r, now, now.Sub(began))
 	}
 }
 
 func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
 	s.metrics.runs.WithLabelValues(runComplete).Inc()
 	s.metrics.seconds.Observe(took.Seconds())
-	s.countMissed(r, now.Add(-took), now)
+	s.flow.Swept(outbox.Sweep{Began: now.Add(-took), AnyAge: r.zero, Untried: r.undue, Blind: s.cfg.Threshold + 2*s.cfg.Interval})
 	s.lastSuccess.Store(now.UnixNano())
 	s.lastRows.Store(int64(r.published))
 	s.plan.done(now, took, s.cfg.Interval, r.dueAt)
@@ -87,28 +72,9 @@ func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
 		s.failures = 0
 	}
 	if r.published > 0 {
-		s.log.Info("the sweep published rows", zap.Int("rows", r.published), zap.Int("not_delivered_by_the_binlog", r.fresh),
+		s.log.Info("the sweep published rows", zap.Int("rows", r.published), zap.Int("not_tried_before", r.fresh),
 			zap.Bool("without_threshold", r.zero), zap.Duration("took", took))
 	}
-}
-
-// takeTriggers empties the list of those whom the sweep that begins now serves.
-func (s *Sweeper) takeTriggers(zero bool) []chan<- int {
-	if !zero {
-		return nil
-	}
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	answer := s.waiting
-	s.waiting = nil
-	return answer
-}
-
-// restoreTriggers puts them back; the plan remembers that the next sweep is one without threshold.
-func (s *Sweeper) restoreTriggers(answer []chan<- int) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	s.waiting = append(answer, s.waiting...)
 }
 
 // sweep goes over all tables; one that fails does not keep the others from their turn.
@@ -117,7 +83,7 @@ func (s *Sweeper) sweep(ctx context.Context, r *round) error {
 	failed := 0
 	for _, name := range s.cfg.Tables {
 		err := s.sweepTable(ctx, r, name)
-		if errors.Is(err, errBreakerOpen) || ctx.Err() != nil {
+		if errors.Is(err, outbox.ErrBrokerAway) || ctx.Err() != nil {
 			return err
 		}
 		if err != nil {
@@ -154,9 +120,6 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string) error {
 		query.ExpiredClaims = 0
 	}
 	for at := (table.Cursor{}); !at.Done(); {
-		if !s.flow.BreakerClosed() {
-			return errBreakerOpen
-		}
 		page, next, err := s.due(ctx, name, at, query)
 		if err != nil {
 			return err
@@ -177,23 +140,41 @@ func (s *Sweeper) due(ctx context.Context, name string, at table.Cursor, q table
 }
 
 // takePage brings one page of rows to the sink, as far as nobody else will.
+//
+// The rows were visible before the end of the log is read here, so their transactions lie before that end. Once everything up to it
+// was offered, what the registry does not own never comes from the log.
 func (s *Sweeper) takePage(ctx context.Context, r *round, name string, page []outbox.Candidate) error {
 	take := s.pick(r, name, page)
 	if len(take) == 0 {
 		return nil
 	}
-	if err := s.awaitReader(ctx); err != nil {
+	end, err := s.logEnd(ctx)
+	if err != nil {
 		return err
 	}
-	reserved := s.flow.Reserve(take)
-	s.metrics.rows(name, rowOwned).Add(float64(len(take) - len(reserved)))
-	if !s.swept[name] && claims(reserved) < claims(take) {
+	if err := s.flow.AwaitLog(ctx, end, s.cfg.Patience); err != nil {
+		return err
+	}
+	reserved, suspended := s.flow.Reserve(take)
+	s.metrics.rows(name, rowSuspended).Add(float64(len(suspended)))
+	s.metrics.rows(name, rowOwned).Add(float64(len(take) - len(suspended) - len(reserved)))
+	if !s.swept[name] && claims(reserved)+claims(suspended) < claims(take) {
 		r.held, r.heldAny = true, true // by the recovery window, which forgets claimed rows when it has looked at them
 	}
 	if len(reserved) == 0 {
 		return nil
 	}
 	return s.publish(ctx, r, name, reserved)
+}
+
+func (s *Sweeper) logEnd(ctx context.Context) (outbox.Position, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	end, err := s.source.End(ctx)
+	if err != nil {
+		return outbox.Position{}, fmt.Errorf("read the end of the log: %w", err)
+	}
+	return end, nil
 }
 
 // claims counts the rows that somebody has claimed.
@@ -217,9 +198,6 @@ func (s *Sweeper) pick(r *round, name string, page []outbox.Candidate) []outbox.
 				r.dueAt = at
 			}
 			s.metrics.rows(name, rowWaiting).Inc()
-		case s.flow.TopicSuspended(c.Topic):
-			r.suspended = true
-			s.metrics.rows(name, rowSuspended).Inc()
 		default:
 			take = append(take, c)
 		}
@@ -233,49 +211,52 @@ func (s *Sweeper) publish(ctx context.Context, r *round, name string, reserved [
 	for _, c := range reserved {
 		open[c.Identity] = c
 	}
-	defer func() { s.flow.Release(identities(open)) }()
+	defer func() { s.flow.Release(slices.Collect(maps.Values(open))) }()
 
-	messages, err := s.claim(ctx, name, reserved)
+	messages, rejected, err := s.claim(ctx, name, reserved)
 	if err != nil {
 		return err
 	}
-	s.metrics.rows(name, rowGone).Add(float64(len(reserved) - len(messages)))
-	if len(messages) == 0 {
-		return nil
-	}
-	if err := s.flow.Publish(ctx, messages); err != nil {
-		return err
+	s.metrics.rows(name, rowGone).Add(float64(len(reserved) - len(messages) - len(rejected)))
+	for i := range rejected {
+		id := rejected[i].Identity
+		rejected[i].Entry = open[id].Entry
+		delete(open, id)
 	}
 	for _, m := range messages {
+		m.Entry = open[m.Identity].Entry
+	}
+	taken, err := s.flow.Publish(ctx, messages, rejected)
+	for _, m := range messages[:taken] {
 		s.countPublished(r, name, open[m.Identity], m.DueAt)
 		delete(open, m.Identity)
 	}
-	return nil
+	return err
 }
 
 // claim makes the rows ours in the table and reads those that are. A stop does not cut between the two: a row that is
 // claimed and never read back would wait for the end of its claim.
-func (s *Sweeper) claim(ctx context.Context, name string, reserved []outbox.Candidate) ([]*outbox.Message, error) {
+func (s *Sweeper) claim(ctx context.Context, name string, reserved []outbox.Candidate) ([]*outbox.Message, []outbox.Completion, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
 	defer cancel()
 	token, err := s.rows.Claim(ctx, reserved)
 	if err != nil {
 		s.orphans.add(name, token)
-		return nil, fmt.Errorf("claim %d rows: %w", len(reserved), err)
+		return nil, nil, fmt.Errorf("claim %d rows: %w", len(reserved), err)
 	}
 	ids := make([]outbox.Identity, len(reserved))
 	for i, c := range reserved {
 		ids[i] = c.Identity
 	}
-	messages, err := s.rows.ReadBack(ctx, token, ids)
+	messages, rejected, err := s.rows.ReadBack(ctx, token, ids)
 	if err != nil {
 		s.orphans.add(name, token)
-		return nil, fmt.Errorf("read %d claimed rows back (the next sweep takes them over): %w", len(reserved), err)
+		return nil, nil, fmt.Errorf("read %d claimed rows back (the next sweep takes them over): %w", len(reserved), err)
 	}
-	return messages, nil
+	return messages, rejected, nil
 }
 
 func (s *Sweeper) countPublished(r *round, name string, c outbox.Candidate, due time.Time) {
@@ -292,12 +273,4 @@ func (s *Sweeper) countPublished(r *round, name string, c outbox.Candidate, due 
 		}
 		s.metrics.rows(name, rowNew).Inc()
 	}
-}
-
-func identities(rows map[outbox.Identity]outbox.Candidate) []outbox.Identity {
-	ids := make([]outbox.Identity, 0, len(rows))
-	for id := range rows {
-		ids = append(ids, id)
-	}
-	return ids
 }

@@ -1,6 +1,9 @@
 package outbox
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Entry is the relay's record of a row in its hands. Who is given one passes it on unchanged with whatever becomes of the row, so
 // that nobody has to look the row up again; only the package that made it knows what is inside.
@@ -29,7 +32,19 @@ type Candidate struct {
 	DueInMilli int64  // milliseconds until it is due by the database's clock; <= 0 when due or without a due time
 	Topic      string // so that suspended topics can be skipped
 	ClaimToken string // last_exec_time in the database's text form; "" when NULL or not mapped
+	Entry      Entry  // once the row is reserved
 }
+
+// Sweep is what a sweep over all tables tells when it was complete.
+type Sweep struct {
+	Began   time.Time
+	AnyAge  bool          // it took rows of any age
+	Untried int           // rows it published that nobody had tried and that have no due time
+	Blind   time.Duration // how long a row may stand in the table until sweeps that look at its age have taken it
+}
+
+// ErrBrokerAway says that the broker takes no messages at present: rows stay where they are.
+var ErrBrokerAway = errors.New("the broker takes no messages")
 
 // WriteError is a completion that was not written though the table could be: the table refuses it for its data (a trigger,
 // a check, a column too narrow), and it is reported, not retried; or somebody else holds the row's lock.

@@ -38,7 +38,7 @@ func (p Path) String() string {
 const NoPartition int32 = -1
 
 // Message is one row of an outbox table. It is built once, by the binlog reader or by the sweep's read-back, and is not
-// changed afterwards; both builders yield equal bytes for the same row.
+// changed afterwards but for Entry; both builders yield equal bytes for the same row.
 type Message struct {
 	Identity
 	Topic       string
@@ -61,6 +61,8 @@ type Message struct {
 	RetryCount int       // as the row showed it; the guard of a refusal
 	MaxRetry   int       // the row's own limit of attempts; negative when not mapped or NULL
 	Claim      string    // the claim token this process wrote (sweep path only), in the database's text form
+
+	Entry Entry // set by the flow when it takes the message over, before anybody else sees it
 }
 
 // Size is the number of bytes the message holds in memory, as counted by every byte limit.
@@ -99,11 +101,10 @@ const (
 	CauseRewritten Cause = "rewritten" // UPDATE or DELETE on the same table in the same transaction
 	CauseOversize  Cause = "oversize"  // transaction above max_transaction_bytes
 	CauseGap       Cause = "gap"       // behind a gap of the log
-	CauseMissed    Cause = "missed"    // published by a sweep, never shown by the log as inserted; a lower bound
 	CauseNotDue    Cause = "not_due"   // to be published later
 	CauseStatus    Cause = "status"    // does not start as PENDING
 	CauseTopic     Cause = "topic"     // its topic is suspended
-	CauseOutage    Cause = "outage"    // its broker or partition is away while others work
+	CauseOutage    Cause = "outage"    // its broker, partition or topic is away while others work
 	CauseUnknown   Cause = "unknown"   // an event type we do not know, inside a transaction
 	CauseNotFound  Cause = "not_found" // in the recovery window: not (yet) visible in the table
 	CauseWaiting   Cause = "waiting"   // in the recovery window: waits for its retry
@@ -112,7 +113,7 @@ const (
 // Causes lists every Cause, so that all metric series exist from the start.
 func Causes() []Cause {
 	return []Cause{
-		CauseXA, CauseStatement, CauseUnmapped, CauseRewritten, CauseOversize, CauseGap, CauseMissed, CauseNotDue,
+		CauseXA, CauseStatement, CauseUnmapped, CauseRewritten, CauseOversize, CauseGap, CauseNotDue,
 		CauseStatus, CauseTopic, CauseOutage, CauseUnknown, CauseNotFound, CauseWaiting,
 	}
 }

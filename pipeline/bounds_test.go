@@ -30,10 +30,10 @@ func (b *bench) wantInFlight(most int, bytes int) {
 	b.t.Helper()
 	synctest.Wait()
 	s := b.Snapshot()
-	if s.InFlight+s.Held > most || bytes > 0 && s.InFlightBytes > bytes {
-		b.t.Fatalf("%d messages with %d bytes in flight and %d held, at most %d with %d bytes are allowed", s.InFlight, s.InFlightBytes, s.Held, most, bytes)
+	if s.InFlight+s.RetryBuffer > most || bytes > 0 && s.InFlightBytes > bytes {
+		b.t.Fatalf("%d messages with %d bytes in flight and %d in the retry buffer, at most %d with %d bytes are allowed", s.InFlight, s.InFlightBytes, s.RetryBuffer, most, bytes)
 	}
-	if s.InFlight+s.Held == 0 {
+	if s.InFlight+s.RetryBuffer == 0 {
 		b.t.Fatal("nothing is in flight")
 	}
 }
@@ -56,7 +56,7 @@ func TestA15_A18_ALargeTransactionKeepsTheBounds(t *testing.T) {
 				txn := b.txn(rowsFrom(1, 600, 1000)...)
 				b.background(func(ctx context.Context) error { return b.Offer(ctx, txn) })
 				b.wantInFlight(most, 11*rowSize)
-				b.results(results(b.sink, outbox.Outcome{}, txn.Messages[:5]...))
+				b.answer(outbox.Outcome{}, txn.Messages[:5]...)
 				b.wantInFlight(most, 11*rowSize)
 				if n := len(b.sink.ids()); n < 14 {
 					t.Errorf("%d sent: room was given back and not used", n)
@@ -69,9 +69,8 @@ func TestA15_A18_ALargeTransactionKeepsTheBounds(t *testing.T) {
 				rows := rowsFrom(1, 600, 1000)
 				for _, m := range rows {
 					m.Claim = "ours"
-					b.Reserve([]outbox.Candidate{{Identity: m.Identity}})
 				}
-				b.background(func(ctx context.Context) error { return b.Publish(ctx, rows) })
+				b.background(func(ctx context.Context) error { return b.publish(ctx, rows...) })
 				b.wantInFlight(most, 11*rowSize)
 			})
 		})
@@ -99,9 +98,8 @@ func TestP7_D17_TheSweepLeavesRoomForFreshRows(t *testing.T) {
 		rows := rowsFrom(1, 600, 10)
 		for _, m := range rows {
 			m.Claim, m.Path = "ours", outbox.PathSweep
-			b.Reserve([]outbox.Candidate{{Identity: m.Identity}})
 		}
-		b.background(func(ctx context.Context) error { return b.Publish(ctx, rows) })
+		b.background(func(ctx context.Context) error { return b.publish(ctx, rows...) })
 		if s := b.Snapshot(); s.Unwritten == 0 || s.Unwritten >= 100 {
 			t.Fatalf("%d rows of the sweep wait for their status", s.Unwritten)
 		}
@@ -110,7 +108,7 @@ func TestP7_D17_TheSweepLeavesRoomForFreshRows(t *testing.T) {
 		if got := len(b.sink.ids()) - before; got != 10 {
 			t.Errorf("%d of 10 fresh rows were sent", got)
 		}
-		b.Written(b.acks.take())
+		b.tracker.Written(b.acks.take())
 		synctest.Wait()
 		if got := len(b.sink.ids()) - before - 10; got == 0 {
 			t.Error("the sweep does not go on")
@@ -121,14 +119,14 @@ func TestP7_D17_TheSweepLeavesRoomForFreshRows(t *testing.T) {
 	})
 }
 
-// Held messages are in memory too, and go to the sink again all at once.
-func TestHeldMessagesTakeRoom(t *testing.T) {
+// Messages of the retry buffer are in memory too, and go to the sink again all at once.
+func TestTheRetryBufferTakesRoom(t *testing.T) {
 	run(t, Config{MaxInFlight: 10}, func(b *bench) {
 		b.sink.set(func() { b.sink.answer = nil })
 		txn := b.txn(rowsFrom(1, 40, 10)...)
 		b.background(func(ctx context.Context) error { return b.Offer(ctx, txn) })
 		away := outbox.Outcome{Class: outbox.ClassOutage, Reason: "its leader is away"}
-		b.results(results(b.sink, away, txn.Messages[:4]...)) // not enough to open the breaker
+		b.answer(away, txn.Messages[:4]...) // not enough to open the breaker
 		b.wantInFlight(10, 0)
 		time.Sleep(time.Second) // they are sent again
 		b.wantInFlight(10, 0)

@@ -12,16 +12,15 @@ import (
 // What becomes due before the sweep comes by itself is announced to it: rows that are due later, half way, because the time of
 // a commit is rounded; rows of the recovery window by the database's clock; and retries.
 func TestDueTimesAreAnnouncedToTheSweep(t *testing.T) {
-	var asked []time.Duration
-	cfg := Config{MaxRetry: 3, Backoff: outbox.Backoff{Base: 8 * time.Second}, SweepIn: func(d time.Duration) { asked = append(asked, d) }}
-	want := func(what string, d ...time.Duration) {
-		t.Helper()
-		if !slices.Equal(asked, d) {
-			t.Errorf("%s: asked for sweeps in %v, want %v", what, asked, d)
-		}
-		asked = nil
-	}
+	cfg := Config{MaxRetry: 3, Backoff: outbox.Backoff{Base: 8 * time.Second}}
 	run(t, cfg, func(b *bench) {
+		want := func(what string, d ...time.Duration) {
+			t.Helper()
+			if !slices.Equal(b.asked, d) {
+				t.Errorf("%s: asked for sweeps in %v, want %v", what, b.asked, d)
+			}
+			b.asked = nil
+		}
 		txn := b.txn(row(1, func(m *outbox.Message) { m.DueAt = time.Now().Add(10 * time.Second) }), row(2))
 		txn.CommittedAt = time.Now()
 		if err := b.Offer(b.ctx, txn); err != nil {
@@ -33,10 +32,10 @@ func TestDueTimesAreAnnouncedToTheSweep(t *testing.T) {
 		b.sink.set(func() { b.sink.answer = always(outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"}) })
 		b.offer(row(3))
 		synctest.Wait()
-		if len(asked) != 1 || asked[0] < 4*time.Second || asked[0] > 12*time.Second {
-			t.Errorf("a retry: asked for sweeps in %v, want about %v", asked, cfg.Backoff.Base)
+		if len(b.asked) != 1 || b.asked[0] < 4*time.Second || b.asked[0] > 12*time.Second {
+			t.Errorf("a retry: asked for sweeps in %v, want about %v", b.asked, cfg.Backoff.Base)
 		}
-		asked = nil
+		b.asked = nil
 
 		b.table["4"] = outbox.Candidate{Status: outbox.Pending, Waiting: true, DueInMilli: 7000}
 		if err := b.Connected(b.ctx, end(b.next), end(b.next+1)); err != nil {

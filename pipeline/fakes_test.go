@@ -7,11 +7,15 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
@@ -20,15 +24,19 @@ type fakeSink struct {
 	mu      sync.Mutex
 	answer  func(*outbox.Message) outbox.Outcome
 	sent    []string // ids in the order of their sends
-	down    bool     // Probe fails
+	hands   map[string]*outbox.Message
+	done    func([]sink.Result)
+	down    bool // Probe fails
 	missing map[string]bool
 }
 
 func (f *fakeSink) Send(batch []*outbox.Message, done func([]sink.Result)) {
 	f.mu.Lock()
+	f.done = done
 	var results []sink.Result
 	for _, m := range batch {
 		f.sent = append(f.sent, m.ID)
+		f.hands[m.ID] = m
 		if f.answer != nil {
 			results = append(results, sink.Result{Message: m, Outcome: f.answer(m)})
 		}
@@ -120,13 +128,78 @@ func (f fakeTable) States(_ context.Context, ids []outbox.Identity) ([]outbox.Ca
 // bench is a pipeline with fakes around it, running in a bubble of virtual time.
 type bench struct {
 	*Pipeline
-	t        *testing.T
-	ctx      context.Context
-	sink     *fakeSink
-	acks     *fakeAcks
-	table    fakeTable
+	t     *testing.T
+	ctx   context.Context
+	sink  *fakeSink
+	acks  *fakeAcks
+	table fakeTable
+	logs  *observer.ObservedLogs
+	reg   *prometheus.Registry
+	next  uint64
+
+	mu       sync.Mutex
 	triggers int
-	next     uint64
+	asked    []time.Duration // of SweepIn
+}
+
+// Trigger implements tracker.Sweeps.
+func (b *bench) Trigger() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.triggers++
+}
+
+// SweepIn implements tracker.Sweeps.
+func (b *bench) SweepIn(d time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked = append(b.asked, d)
+}
+
+// triggered returns how many triggers there were since the last call.
+func (b *bench) triggered() int {
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.triggers
+	b.triggers = 0
+	return n
+}
+
+// reserve reserves the rows of messages for the sweep, and returns their candidates.
+func (b *bench) reserve(rows ...*outbox.Message) []outbox.Candidate {
+	var list []outbox.Candidate
+	for _, m := range rows {
+		list = append(list, outbox.Candidate{Identity: m.Identity, Topic: m.Topic})
+	}
+	free, _ := b.Reserve(list)
+	return free
+}
+
+// publish is what a sweep does with rows that nobody owns.
+func (b *bench) publish(ctx context.Context, rows ...*outbox.Message) error {
+	for i, c := range b.reserve(rows...) {
+		rows[i].Entry = c.Entry
+	}
+	_, err := b.Publish(ctx, rows, nil)
+	return err
+}
+
+// answer is the sink's late answer for rows that were sent before.
+func (b *bench) answer(o outbox.Outcome, rows ...*outbox.Message) {
+	var out []sink.Result
+	b.sink.set(func() {
+		for _, m := range rows {
+			out = append(out, sink.Result{Message: b.sink.hands[m.ID], Outcome: o})
+		}
+	})
+	b.sink.done(out)
+}
+
+// suspended tells whether the sweep is to leave a topic alone.
+func (b *bench) suspended(topic string) bool {
+	_, left := b.dispatch.WithoutSuspended([]outbox.Candidate{{Topic: topic}})
+	return len(left) > 0
 }
 
 // run gives f a running pipeline in a bubble and ends it afterwards.
@@ -134,12 +207,14 @@ func run(t *testing.T, cfg Config, f func(*bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		b := &bench{t: t, ctx: ctx, acks: &fakeAcks{}, table: fakeTable{}}
-		b.sink = &fakeSink{answer: func(*outbox.Message) outbox.Outcome { return outbox.Outcome{} }, missing: map[string]bool{}}
-		cfg.Trigger = func() { b.triggers++ }
-		p, err := New(cfg, outbox.MySQL, outbox.Position{File: "binlog.000001", Offset: 4}, b.sink, b.acks, b.table, zap.NewNop(), prometheus.NewRegistry())
+		b.sink = &fakeSink{answer: func(*outbox.Message) outbox.Outcome { return outbox.Outcome{} }, missing: map[string]bool{}, hands: map[string]*outbox.Message{}}
+		core, logs := observer.New(zap.InfoLevel)
+		b.logs, b.reg = logs, prometheus.NewRegistry()
+		tr, err := tracker.New(outbox.MySQL, outbox.Position{File: "binlog.000001", Offset: 4}, b, zap.New(core), b.reg)
 		if err != nil {
 			t.Fatal(err)
 		}
+		p := New(cfg, tr, b, b.sink, b.acks, b.table, zap.New(core), b.reg)
 		b.Pipeline = p
 		done := make(chan struct{})
 		go func() {
@@ -195,11 +270,9 @@ func (b *bench) wantSent(want ...string) {
 	}
 }
 
-// results makes the sink's late answer for rows that were sent before.
-func results(_ *fakeSink, o outbox.Outcome, rows ...*outbox.Message) []sink.Result {
-	var out []sink.Result
-	for _, m := range rows {
-		out = append(out, sink.Result{Message: m, Outcome: o})
-	}
-	return out
-}
+const uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+// end is where the n-th transaction of the log ends.
+func end(n uint64) outbox.Position { return outbox.Position{File: "binlog.000001", Offset: 100 * n} }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,214 +1,113 @@
-// Package pipeline is the relay's heart: order, concurrency and progress. It owns the registry of rows in the relay's hands,
-// the low-water mark over the log, the recovery window, the breaker and the suspended topics. Rows come from the binlog reader
-// (Offer) and from the sweep (Publish), go to one sink, and leave as completions for ack.
+// Package pipeline is the flow between both sources of rows and the sink. It puts three parts together, each to be read alone: tracker
+// (which rows are ours, how far the log is settled), dispatch (the way to the sink) and recovery (rows that may have been handled
+// before). Rows come from the binlog reader (Offer) and from the sweep (Publish), go to one sink, and leave as completions for ack.
+// DESIGN.md tells the invariants and the races that the rules are for.
 //
-// Guarantee: a row has one owner at a time; the checkpoint never passes a transaction with a row that is neither journalled
-// as sent, nor final in MySQL, nor deferred to the sweep; what is in flight is bounded by count and bytes; transactions are
-// handed to the sink in commit order.
+// Guarantee: that of the parts, and that transactions are handed to the sink in commit order.
 //
-// Goroutines: the one that calls Run (probes, second sends) and one more until Run returns (the recovery window of a log that
-// fell silent, whose queries must not hold up a probe). The reader, the sweeps, ack and the sink call in on theirs. Locks:
-// order before mu; neither is held while ack or the database is called, but order is held during the recovery check, which
-// is what makes later transactions wait for it.
+// Run owns two goroutines, that of dispatch and that of recovery, and waits for both. Locks: recovery's turn, then recovery's or
+// dispatch's mutex, then the tracker's. None is held while ack or the sink is called; the turn is held while the database is asked,
+// which is what makes later transactions wait for the rows of the recovery window.
 package pipeline
 
 import (
 	"context"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/dispatch"
+	"github.com/canal-outbox/canal-outbox/pipeline/recovery"
+	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// Config bounds the pipeline. The zero value of a field means its default.
-type Config struct {
-	MaxInFlight      int            // messages without a result, default 10,000
-	MaxInFlightBytes int            // their bytes, default 64 MiB
-	MaxUnwritten     int            // answered rows whose completion MySQL has not written, default 10,000
-	MaxRetry         int            // refusals before FAILED, for rows without a budget of their own
-	Backoff          outbox.Backoff // between refusals
-	Random           func() float64 // jitter, in [0,1)
-	Trigger          func()         // asks for a sweep at once; must not block
+// Config bounds the flow.
+type Config = dispatch.Config
 
-	// SweepIn asks for a sweep after a while, for a row that is left to the sweep and becomes due then or later; must not block.
-	SweepIn func(time.Duration)
-}
-
-const (
-	defaultMaxInFlight      = 10_000
-	defaultMaxInFlightBytes = 64 << 20
-	defaultMaxUnwritten     = 10_000
-)
-
-// Acks takes completions on their way to the journal and the table. Add never blocks and keeps the slice.
-type Acks interface{ Add([]outbox.Completion) }
-
-// Checker reads the state of rows by primary key; rows that do not exist are missing from the answer.
-type Checker interface {
-	States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error)
-}
-
-// Pipeline implements what the reader, the sweep and ack expect of the flow. Make it with New.
+// Pipeline implements what the reader and the sweep expect of the flow. Make it with New.
 type Pipeline struct {
-	cfg      Config
-	sink     sink.Sink
-	acks     Acks
-	checker  Checker
-	log      *zap.Logger
-	metrics  *metrics
-	activity atomic.Uint64 // see ActivityEpoch
+	tracker  *tracker.Tracker
+	dispatch *dispatch.Dispatch
+	recovery *recovery.Recovery
+	sweeps   tracker.Sweeps
+	missed   prometheus.Counter
 
-	order    turn     // held while a transaction's rows are handed over, so that commit order is kept
-	waiting  []*entry // rows of the recovery window that wait for their check, in log order; guarded by order
-	waitingB int      // their bytes; guarded by order
+	entries []*tracker.Entry // of the rows at hand; guarded by recovery's turn
 
-	mu             sync.Mutex
-	changed        chan struct{} // closed and replaced when a waiter may look again
-	waiters        int
-	registry       registry
-	mark           *mark
-	saved          outbox.Position // what Checkpoint returned last
-	epoch          uint64          // of the low-water mark: raised by each Move
-	offered        outbox.Position
-	windowEnd      outbox.Position // of the recovery window
-	readerUp       bool
-	inFlight       int
-	inFlightB      int
-	sweepFlight    int
-	unwritten      int
-	sweepUnwritten int      // of these, rows of the sweep
-	heldBack       []*entry // state held, oldest first
-	heldB          int      // their bytes
-	breaker        breaker
-	trouble        string    // why the breaker is not closed, for status
-	quietSince     time.Time // since when something is in flight without an answer
-	suspended      map[string]*suspendedTopic
-	lastOK         map[string]time.Time // topic -> last publish, for telling a poison row from an outage
-	wake           chan struct{}        // buffered 1: Run looks at its timers again
+	mu    sync.Mutex
+	quiet quiet
 }
 
-// New builds a pipeline whose low-water mark starts at a position. It does no I/O.
-func New(cfg Config, flavor outbox.Flavor, at outbox.Position, s sink.Sink, acks Acks, checker Checker, log *zap.Logger, reg prometheus.Registerer) (*Pipeline, error) {
-	m, err := newMark(flavor, at)
-	if err != nil {
-		return nil, err
-	}
-	if cfg.MaxInFlight <= 0 {
-		cfg.MaxInFlight = defaultMaxInFlight
-	}
-	if cfg.MaxInFlightBytes <= 0 {
-		cfg.MaxInFlightBytes = defaultMaxInFlightBytes
-	}
-	if cfg.MaxUnwritten <= 0 {
-		cfg.MaxUnwritten = defaultMaxUnwritten
-	}
-	p := &Pipeline{
-		cfg: cfg, sink: s, acks: acks, checker: checker, log: log,
-		order: make(turn, 1), changed: make(chan struct{}), registry: registry{}, mark: m, offered: at, saved: at,
-		suspended: map[string]*suspendedTopic{}, lastOK: map[string]time.Time{}, wake: make(chan struct{}, 1),
-	}
-	p.metrics = newMetrics(p, reg)
-	return p, nil
-}
-
-// Own takes over the entries of the journal before the reader starts, and sets their Entry: while they are unwritten nobody else may
-// touch them. Written releases them.
-func (p *Pipeline) Own(entries []outbox.Completion) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := range entries {
-		e := &entry{id: entries[i].Identity, state: journaled}
-		if p.registry.reserve(e.id, e) {
-			entries[i].Entry = e
-			p.unwritten++
-		}
+// New puts a pipeline together. It does no I/O.
+func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, acks dispatch.Acks, checker recovery.Checker, log *zap.Logger, reg prometheus.Registerer) *Pipeline {
+	d := dispatch.New(cfg, t, sweeps, s, acks, log, reg)
+	return &Pipeline{
+		tracker: t, dispatch: d, recovery: recovery.New(t, d, sweeps, checker, log, reg), sweeps: sweeps, quiet: newQuiet(t.Activity()),
+		missed: promauto.With(reg).NewCounter(prometheus.CounterOpts{
+			Name: "canal_outbox_missed_total",
+			Help: "Rows without a due time that a sweep published though the log never showed them as inserted (REPLACE or upsert of an " +
+				"existing key, sql_log_bin=0, a status set by hand). It is too low where something else could explain a row as well: after " +
+				"a start, a deferred or refused row or a gap, until a sweep over rows of any age and some minutes have passed, and while " +
+				"topics are suspended.",
+		}),
 	}
 }
 
-// Move sets the low-water mark anew: after a gap, a failover or an operator's checkpoint set. Open transactions are
-// forgotten by the mark (their rows go on); the reader must have stopped or be in its Gap call. It returns the epoch that begins:
-// what Checkpoint has returned before belongs to an older one.
-func (p *Pipeline) Move(flavor outbox.Flavor, at outbox.Position) (epoch uint64, err error) {
-	p.order <- struct{}{} // whoever has it there holds it for one query at most
-	defer p.order.release()
-	p.deferWindow()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.mark.reset(flavor, at); err != nil {
+// Run does what time demands until the context ends.
+func (p *Pipeline) Run(ctx context.Context) error {
+	window := make(chan struct{})
+	go func() {
+		defer close(window)
+		p.recovery.Run(ctx)
+	}()
+	err := p.dispatch.Run(ctx)
+	<-window
+	return err
+}
+
+// Drain waits until nothing is on its way to the broker, or the context ends. It returns how many messages were left: they are
+// published again after the next start.
+func (p *Pipeline) Drain(ctx context.Context) int { return p.dispatch.Drain(ctx) }
+
+// Reset sets the low-water mark anew: after a gap, a failover or an operator's move. Open transactions are forgotten by the mark
+// (their rows go on); the reader must have stopped or be in one of its calls but Offer. It returns the epoch that begins: what
+// Tracker.Checkpoint has returned before belongs to an older one.
+func (p *Pipeline) Reset(flavor outbox.Flavor, at outbox.Position) (epoch uint64, err error) {
+	if err := p.recovery.Lock(context.Background()); err != nil { // whoever has it now has it for one query at most
 		return 0, err
 	}
-	p.offered, p.saved = at, at
-	p.epoch++
-	p.broadcast()
-	return p.epoch, nil
+	defer p.recovery.Unlock()
+	p.recovery.Clear()
+	return p.tracker.Reset(flavor, at)
 }
 
-// turn is a lock whose wait ends with a context: the one who has it may be waiting for the broker.
-type turn chan struct{}
-
-func (t turn) take(ctx context.Context) error {
-	select {
-	case t <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// Rewind sets the offered position back to the low-water mark and returns it: what lies behind is offered again. Rows that are in
+// flight answer for their transactions then, rows that wait for their look-up are left to the sweep. The reader must have stopped.
+func (p *Pipeline) Rewind() (outbox.Position, error) {
+	if err := p.recovery.Lock(context.Background()); err != nil {
+		return outbox.Position{}, err
 	}
+	defer p.recovery.Unlock()
+	p.recovery.Clear()
+	return p.tracker.Rewind()
 }
 
-func (t turn) release() { <-t }
+// TryTopics looks at suspended topics at once.
+func (p *Pipeline) TryTopics() { p.dispatch.TryTopics() }
 
-// broadcast wakes whoever waits for room or progress. Callers hold mu.
-func (p *Pipeline) broadcast() {
-	if p.waiters > 0 {
-		close(p.changed)
-		p.changed = make(chan struct{})
-		p.waiters = 0
-	}
+// Snapshot is the flow's state for status and health.
+type Snapshot struct {
+	dispatch.State
+	Owned   int
+	Offered outbox.Position
+	Settled outbox.Position // GTIDs is not filled in
 }
 
-// await waits until ok, checked under mu, holds; on success mu is held.
-func (p *Pipeline) await(ctx context.Context, ok func() bool) error {
-	p.mu.Lock()
-	for !ok() {
-		p.waiters++
-		changed := p.changed
-		p.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-changed:
-		}
-		p.mu.Lock()
-	}
-	return nil
-}
-
-// room reports whether one more message may go to the sink. Held messages count, because they go there again. Something
-// always may when nothing is in hand, so that a message above every limit still moves. Callers hold mu.
-func (p *Pipeline) room() bool {
-	hand := p.inFlight + len(p.heldBack)
-	return p.breaker.state == breakerClosed && p.unwritten < p.cfg.MaxUnwritten &&
-		(hand == 0 || hand < p.cfg.MaxInFlight && p.inFlightB+p.heldB < p.cfg.MaxInFlightBytes)
-}
-
-func (p *Pipeline) kick() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Drain waits until nothing is in the sink's hands or waiting for a second send, or the context ends. It returns how many
-// messages were left: they are published again after the next start.
-func (p *Pipeline) Drain(ctx context.Context) int {
-	if err := p.await(ctx, func() bool { return p.inFlight == 0 && len(p.heldBack) == 0 }); err != nil {
-		p.mu.Lock()
-	}
-	defer p.mu.Unlock()
-	return p.inFlight + len(p.heldBack)
+// Snapshot returns the state at this moment.
+func (p *Pipeline) Snapshot() Snapshot {
+	return Snapshot{State: p.dispatch.State(), Owned: p.tracker.Owned(), Offered: p.tracker.Offered(), Settled: p.tracker.LowWater()}
 }

@@ -24,13 +24,13 @@ func TestOfferThatEndedComesAgain(t *testing.T) {
 			t.Fatalf("the offer ended with %v", err)
 		}
 		b.sink.set(func() { b.sink.answer = always(outbox.Outcome{}) })
-		b.Pipeline.results(results(b.sink, outbox.Outcome{}, row(1)))
+		b.answer(outbox.Outcome{}, row(1))
 		if err := b.Offer(b.ctx, txn); err != nil {
 			t.Fatal(err)
 		}
 		b.wantCompletions("1 sent", "2 sent", "3 sent")
-		b.Settled(b.acks.take())
-		if at, _, _ := b.Checkpoint(); at.Offset != 200 {
+		b.tracker.Settled(b.acks.take())
+		if at, _, _ := b.tracker.Checkpoint(); at.Offset != 200 {
 			t.Fatalf("checkpoint %v", at)
 		}
 	})
@@ -44,18 +44,18 @@ func TestMarkWaitsForRowsOfAWithdrawnTransaction(t *testing.T) {
 		if err := b.Offer(b.ctx, txn); err != nil {
 			t.Fatal(err)
 		}
-		b.withdraw(txn, 1)
+		b.tracker.Withdraw(txn, 1, nil)
 		if err := b.Offer(b.ctx, txn); err != nil {
 			t.Fatal(err)
 		}
 		b.offer()
 		b.wantSent("1")
-		if at, _, moved := b.Checkpoint(); moved {
+		if at, _, moved := b.tracker.Checkpoint(); moved {
 			t.Fatalf("the checkpoint %v passed a row in flight", at)
 		}
-		b.Pipeline.results(results(b.sink, outbox.Outcome{}, row(1)))
-		b.Settled(b.acks.take())
-		if at, _, _ := b.Checkpoint(); at.Offset != 200 {
+		b.answer(outbox.Outcome{}, row(1))
+		b.tracker.Settled(b.acks.take())
+		if at, _, _ := b.tracker.Checkpoint(); at.Offset != 200 {
 			t.Fatalf("checkpoint %v", at)
 		}
 	})
@@ -66,26 +66,26 @@ func TestRewindGoesBackToTheMark(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		b.offer(row(1))
 		b.wantCompletions("1 sent")
-		b.Settled(b.acks.take())
+		b.tracker.Settled(b.acks.take())
 		b.sink.set(func() { b.sink.answer = nil })
 		b.offer(row(2))
 		b.offer(row(3))
 		at, err := b.Rewind()
-		if err != nil || at.Offset != 100 || at.GTIDs != uuid+":1" || b.Offered() != at {
-			t.Fatalf("at %v %s, offered %v: %v", at, at.GTIDs, b.Offered(), err)
+		if err != nil || at.Offset != 100 || at.GTIDs != uuid+":1" || b.tracker.Offered() != at {
+			t.Fatalf("at %v %s, offered %v: %v", at, at.GTIDs, b.tracker.Offered(), err)
 		}
 		b.next = 1
 		b.offer(row(2))
 		b.offer(row(3))
 		b.wantSent("1", "2", "3")
-		b.Pipeline.results(results(b.sink, outbox.Outcome{}, row(3)))
-		b.Settled(b.acks.take())
-		if at, _, _ := b.Checkpoint(); at.Offset != 100 {
+		b.answer(outbox.Outcome{}, row(3))
+		b.tracker.Settled(b.acks.take())
+		if at, _, _ := b.tracker.Checkpoint(); at.Offset != 100 {
 			t.Fatalf("the checkpoint %v passed a row in flight", at)
 		}
-		b.Pipeline.results(results(b.sink, outbox.Outcome{}, row(2)))
-		b.Settled(b.acks.take())
-		if at, _, _ := b.Checkpoint(); at.Offset != 300 || at.GTIDs != uuid+":1-3" {
+		b.answer(outbox.Outcome{}, row(2))
+		b.tracker.Settled(b.acks.take())
+		if at, _, _ := b.tracker.Checkpoint(); at.Offset != 300 || at.GTIDs != uuid+":1-3" {
 			t.Fatalf("checkpoint %v", at)
 		}
 	})

@@ -63,7 +63,7 @@ type ThroughputStatus struct {
 	Published uint64 `json:"published_total"` // acknowledged by the broker
 	Retried   uint64 `json:"retried_total"`   // refused, to be tried again
 	Failed    uint64 `json:"failed_total"`    // rows that became FAILED
-	Deferred  uint64 `json:"deferred_total"`  // left by the binlog path to the sweep, or never shown by the log
+	Deferred  uint64 `json:"deferred_total"`  // left by the binlog path to the sweep
 }
 
 // Positions is the path of a transaction through the service, from the newest to the oldest. A zero position is not known

@@ -158,12 +158,11 @@ func (d *daemon) openState(ctx context.Context) (err error) {
 
 // assemble connects the stations.
 func (d *daemon) assemble(source server.Config, tables []*table.Table) (err error) {
-	guard := func(ctx context.Context, id server.ID) error { return d.relay.Guard(ctx, id) }
-	if d.guarded, err = server.Open(source, guard, server.Session{Writes: true, MaxConns: connections(len(tables))}); err != nil {
+	gate := NewGate()
+	if d.guarded, err = server.Open(source, gate.Guard, server.Session{Writes: true, MaxConns: connections(len(tables))}); err != nil {
 		return err
 	}
 	d.rows = table.New(d.guarded, tables)
-	d.rows.OnUnreadable(func(s outbox.Completion) { d.relay.pipeline.Unreadable(s) })
 	d.samples = operator.NewSampler(d.rows.Counts, d.registry, d.log)
 	recorded := func() (server.ID, outbox.Position) {
 		id, _ := d.state.Source()
@@ -184,11 +183,11 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		}, h, d.log.Named("binlog"), d.registry)
 		return d.reader
 	}
-	d.present = presence{source: source, tables: names, accepted: func() server.ID { return d.relay.identity.current() }}
+	d.present = presence{source: source, tables: names, accepted: gate.current}
 	d.relays = operator.NewRelays(d.present.look, d.registry, d.log)
 	_, hasCheckpoint := d.state.Checkpoint()
 	d.relay = New(instrument(Parts{
-		Source: d.asker(), Rows: d.rows, Sink: d.sink, State: d.state, Reader: newReader,
+		Source: d.asker(), Gate: gate, Rows: d.rows, Sink: d.sink, State: d.state, Reader: newReader,
 		Lost: !hasCheckpoint && d.state.Origin().Quarantined != "", AcceptNewSource: d.opts.AcceptNewSource,
 	}), settings(d.cfg, names), d.log, d.registry)
 	return nil

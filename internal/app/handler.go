@@ -23,7 +23,7 @@ type handler struct {
 // alone, and a full sweep repairs what was open at that moment.
 func (h *handler) Connected(ctx context.Context, from, windowEnd outbox.Position, id server.ID, failover bool) error {
 	r := h.relay
-	r.identity.accept(id)
+	r.parts.Gate.accept(id)
 	bare := h.bare
 	h.bare = false
 	switch {
@@ -33,7 +33,7 @@ func (h *handler) Connected(ctx context.Context, from, windowEnd outbox.Position
 			return fmt.Errorf("record the failover: %w", err)
 		}
 		r.log.Warn("the source failed over to another server with the same history", zap.Stringer("server", id))
-		r.sweeper.Full()
+		r.wishes.Full()
 	case bare && from.GTIDs != "":
 		// The reader has found the set that belongs to a file and an offset. Nothing is open yet that the move could forget.
 		if err := r.reset(id, from, "GTID set of the position"); err != nil {
@@ -51,8 +51,8 @@ func (h *handler) Offer(ctx context.Context, txn *outbox.Txn) error {
 // Idle reports that the server has nothing behind pos.
 func (h *handler) Idle(pos outbox.Position) { h.relay.pipeline.Idle(pos) }
 
-// Disconnected reports the end of a stream.
-func (h *handler) Disconnected(error) { h.relay.pipeline.Disconnected() }
+// Disconnected reports the end of a stream. The sweep sees by itself that the log does not go on.
+func (h *handler) Disconnected(error) {}
 
 // Gap goes on from the server's position, read before the sweep, records that durably and asks for a full sweep.
 func (h *handler) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, error) {
@@ -65,13 +65,23 @@ func (h *handler) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, err
 	if err := r.recordGap(gap, info.ID, r.reset); err != nil {
 		return outbox.Position{}, err
 	}
-	r.identity.accept(info.ID)
-	r.sweeper.Full()
+	r.parts.Gate.accept(info.ID)
+	r.wishes.Full()
 	return end, nil
 }
 
 // read runs the reader and starts it anew from where an operator moved it.
 func (r *Relay) read(ctx context.Context, from outbox.Position) error {
+	ctx, stop := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		r.watchGate(ctx)
+	}()
+	defer func() {
+		stop()
+		<-watched
+	}()
 	for {
 		run, cancel := context.WithCancel(ctx)
 		r.mu.Lock()
@@ -80,7 +90,6 @@ func (r *Relay) read(ctx context.Context, from outbox.Position) error {
 		r.handler.bare = from.GTIDs == ""
 		err := r.reader.Run(run, from)
 		cancel()
-		r.pipeline.Disconnected()
 		var foreign *canal.ForeignSourceError
 		switch {
 		case errors.As(err, &foreign):

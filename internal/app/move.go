@@ -11,7 +11,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// move is an order to go on from another position: an operator's, or, with no position, to connect again at the mark.
+// move is an order to go on from another position: an operator's, or, with no position, to connect again at the low-water mark.
 type move struct {
 	id     server.ID
 	to     outbox.Position
@@ -21,8 +21,8 @@ type move struct {
 
 var errNotRunning = errors.New("the relay is not following the log right now: try again when `status` shows it active")
 
-// MoveTo makes the running relay go on from another position: the reader is paused, the mark and the checkpoint are
-// moved, and the reader starts anew. Moving back repeats nothing that is SENT, because the recovery window asks the table;
+// MoveTo makes the running relay go on from another position: the reader is paused, the low-water mark and the checkpoint are
+// set anew, and the reader starts anew. Moving back repeats nothing that is SENT, because the recovery window asks the table;
 // moving forward leaves what lies between to a full sweep.
 func (r *Relay) MoveTo(ctx context.Context, id server.ID, to outbox.Position, reason string) error {
 	m := &move{id: id, to: to, reason: reason, done: make(chan error, 1)}
@@ -39,6 +39,18 @@ func (r *Relay) MoveTo(ctx context.Context, id server.ID, to outbox.Position, re
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("the move was ordered, but its end was not waited for: %w", ctx.Err())
+	}
+}
+
+// watchGate makes the reader look anew whenever the gate has refused a connection, until ctx ends.
+func (r *Relay) watchGate(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.parts.Gate.refused:
+			r.lookAnew()
+		}
 	}
 }
 
@@ -73,15 +85,16 @@ func (r *Relay) moved() (outbox.Position, error) {
 		return outbox.Position{}, fmt.Errorf("move to %s: %w", m.to, err)
 	}
 	r.log.Info("the checkpoint was moved by an operator", zap.Stringer("to", m.to))
-	r.sweeper.Full()
+	r.wishes.Full()
 	return m.to, nil
 }
 
-// Sweep asks for a sweep at once, over rows of any age.
+// Sweep asks for a sweep at once, over rows of any age, and looks at suspended topics at once.
 func (r *Relay) Sweep() error {
 	if !r.Ready() {
 		return errNotRunning
 	}
-	r.sweeper.Trigger()
+	r.pipeline.TryTopics() // if one works again there is another sweep
+	r.wishes.Trigger()
 	return nil
 }

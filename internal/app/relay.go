@@ -16,6 +16,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/pipeline"
+	"github.com/canal-outbox/canal-outbox/pipeline/recovery"
+	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
@@ -31,7 +33,7 @@ type Source interface {
 type Rows interface {
 	ack.Tables
 	fallback.Rows
-	pipeline.Checker
+	recovery.Checker
 }
 
 // Reader follows the log; canal.Reader implements it.
@@ -59,10 +61,11 @@ type State interface {
 // Parts are what a relay is made of at its edges. Tests and the simulation put models in their place.
 type Parts struct {
 	Source Source
+	Gate   *Gate // that the connections of Rows ask
 	Rows   Rows
 	Sink   sink.Sink
 	State  State
-	Reader func(canal.Handler) Reader
+	Reader func(canal.Handler) Reader // makes it
 	// Lost says that an earlier state was lost or corrupt, so that a start without a checkpoint is a gap and no first start.
 	Lost bool
 	// AcceptNewSource takes a server over that is not the recorded one, as a gap.
@@ -86,8 +89,8 @@ type Relay struct {
 	log      *zap.Logger
 	reg      prometheus.Registerer
 
-	identity identity
-
+	wishes   *fallback.Wishes
+	tracker  *tracker.Tracker
 	pipeline *pipeline.Pipeline
 	acker    *ack.Acker
 	sweeper  *fallback.Sweeper
@@ -209,14 +212,11 @@ func (r *Relay) Ready() bool {
 	return r.active
 }
 
-// lateAcks lets the pipeline be built before ack, which needs it.
-type lateAcks struct{ *ack.Acker }
-
 // stillSince is the moment since which nothing has moved though there is work and nothing outside is in the way; zero
 // when all is well.
 func (r *Relay) stillSince() time.Time {
 	if !r.Ready() {
 		return time.Time{}
 	}
-	return r.pipeline.StillSince()
+	return r.pipeline.Snapshot().ResultSince
 }

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/canal"
@@ -92,9 +91,8 @@ func showFlow(st *admin.Status, f pipeline.Snapshot) {
 	st.InFlight.Messages, st.InFlight.Bytes, st.InFlight.AckPending = f.InFlight, int64(f.InFlightBytes), f.Unwritten
 	st.Positions.Offered, st.Positions.Settled = f.Offered, f.Settled
 	st.Sink.Breaker, st.Sink.Reason = f.Breaker, f.Trouble
-	for _, p := range f.SuspendedTopics {
-		topic, reason, _ := strings.Cut(p, ": ")
-		st.Sink.SuspendedTopics = append(st.Sink.SuspendedTopics, admin.SuspendedTopic{Topic: topic, Reason: reason})
+	for _, t := range f.SuspendedTopics {
+		st.Sink.SuspendedTopics = append(st.Sink.SuspendedTopics, admin.SuspendedTopic(t))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -14,6 +13,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/pipeline"
+	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 )
 
 // start checks the source, finds where to begin, builds the flow and writes the journal of an earlier run to the tables.
@@ -27,7 +27,7 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 	if err != nil {
 		return outbox.Position{}, err
 	}
-	r.identity.accept(info.ID)
+	r.parts.Gate.accept(info.ID)
 	if err := r.build(info.Flavor, at); err != nil {
 		return outbox.Position{}, err
 	}
@@ -35,7 +35,7 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 	if err != nil {
 		return outbox.Position{}, fmt.Errorf("read the journal: %w", err)
 	}
-	r.pipeline.Own(entries)
+	r.tracker.Own(entries)
 	if len(entries) > 0 {
 		r.log.Info("writing acknowledgements of the last run to the table", zap.Int("rows", len(entries)))
 		if err := r.acker.Replay(ctx, entries); err != nil {
@@ -44,7 +44,7 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 	}
 	// Rows of any age, whatever the reason is that the log may not show them: a first start, a gap that a crash cut short, a
 	// checkpoint that an operator moved while nobody was there to sweep.
-	r.sweeper.Full()
+	r.wishes.Full()
 	return at, nil
 }
 
@@ -129,55 +129,18 @@ func (r *Relay) recordGap(gap outbox.Gap, id server.ID, reset func(server.ID, ou
 	return nil
 }
 
-// build makes the stations of the flow.
-func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) error {
-	late := &lateAcks{}
-	cfg := r.settings.Pipeline
-	cfg.Trigger = func() { r.sweeper.Trigger() }
-	cfg.SweepIn = func(d time.Duration) { r.sweeper.SweepIn(d) }
-	var err error
-	r.pipeline, err = pipeline.New(cfg, flavor, at, r.parts.Sink, late, r.parts.Rows, r.log.Named("pipeline"), r.reg)
-	if err != nil {
+// build makes the stations of the flow, each complete when it is made: what one calls or is called by comes before it.
+func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) (err error) {
+	r.wishes = fallback.NewWishes(r.settings.Fallback)
+	log := r.log.Named("pipeline")
+	if r.tracker, err = tracker.New(flavor, at, r.wishes, log, r.reg); err != nil {
 		return fmt.Errorf("the checkpoint cannot be read: %w; use `checkpoint set` to choose another position", err)
 	}
-	r.acker = ack.New(r.settings.Ack, r.pipeline, r.parts.State, r.parts.Rows, r.log.Named("ack"), r.reg)
-	late.Acker = r.acker
-	r.sweeper = fallback.New(r.settings.Fallback, r.pipeline, r.parts.Rows, r.parts.Source, r.log.Named("sweep"), r.reg)
+	p := r.parts
+	r.acker = ack.New(r.settings.Ack, r.tracker, p.State, p.Rows, r.log.Named("ack"), r.reg)
+	r.pipeline = pipeline.New(r.settings.Pipeline, r.tracker, r.wishes, p.Sink, r.acker, p.Rows, log, r.reg)
+	r.sweeper = fallback.New(r.settings.Fallback, r.wishes, r.pipeline, p.Rows, p.Source, r.log.Named("sweep"), r.reg)
 	r.handler = &handler{relay: r}
-	r.reader = r.parts.Reader(r.handler)
+	r.reader = p.Reader(r.handler)
 	return nil
-}
-
-// identity is the server that was checked and accepted; every connection that writes is compared with it.
-type identity struct {
-	mu       sync.Mutex
-	accepted server.ID
-}
-
-func (i *identity) accept(id server.ID) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.accepted = id
-}
-
-func (i *identity) current() server.ID {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.accepted
-}
-
-// Guard refuses connections to a server that the reader has not accepted; it is given to the pools of the tables. During
-// a failover it refuses until the reader has checked the new server, which it makes it do.
-func (r *Relay) Guard(_ context.Context, id server.ID) error {
-	r.identity.mu.Lock()
-	defer r.identity.mu.Unlock()
-	switch accepted := r.identity.accepted; {
-	case accepted == server.ID{}:
-		return nil // only set-up reads happen before start has looked
-	case accepted.Same(id):
-		return nil
-	default:
-		r.lookAnew()
-		return fmt.Errorf("expected %s", accepted)
-	}
 }

@@ -33,7 +33,7 @@ var section = append([]string{"internal/setting"}, nouns...)
 // edges and flow are layers 2 and 3, which only app puts together.
 var (
 	edges = []string{"canal", "sink/kafka", "sink/rocketmq", "sink/stdout", "checkpoint"}
-	flow  = []string{"pipeline", "ack", "fallback"}
+	flow  = []string{"pipeline", "pipeline/tracker", "pipeline/dispatch", "pipeline/recovery", "ack", "fallback"}
 )
 
 // rules are the import table of design and docs/decisions/0002-import-table.md. What is not listed is forbidden.
@@ -50,7 +50,10 @@ var rules = []rule{
 	{path: "sink/stdout", own: section, external: with()},
 	{path: "checkpoint", own: nouns, external: with("github.com/cockroachdb/pebble/v2")},
 
-	{path: "pipeline", own: nouns, external: with("golang.org/x/time", "golang.org/x/sync")},
+	{path: "pipeline/tracker", own: nouns, external: with()},
+	{path: "pipeline/dispatch", own: append([]string{"pipeline/tracker"}, nouns...), external: with("golang.org/x/time")},
+	{path: "pipeline/recovery", own: append([]string{"pipeline/tracker", "pipeline/dispatch"}, nouns...), external: with("golang.org/x/sync")},
+	{path: "pipeline", own: append([]string{"pipeline/tracker", "pipeline/dispatch", "pipeline/recovery"}, nouns...), external: with()},
 	{path: "ack", own: nouns, external: with()},
 	{path: "fallback", own: nouns, external: with("golang.org/x/time", "golang.org/x/sync")},
 
@@ -209,6 +212,8 @@ func TestTheTableRefuses(t *testing.T) {
 		{"sink/kafka", module + "sink/rocketmq"},
 		{"checkpoint", "github.com/go-mysql-org/go-mysql/replication"},
 		{"pipeline", module + "ack"},
+		{"pipeline/tracker", module + "pipeline/dispatch"},
+		{"pipeline/dispatch", module + "pipeline/recovery"},
 		{"ack", module + "checkpoint"},
 		{"fallback", "github.com/go-sql-driver/mysql"},
 		{"internal/admin", module + "internal/config"},

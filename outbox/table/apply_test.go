@@ -112,7 +112,7 @@ func TestA28_IdentityIsComparedByteByByte(t *testing.T) {
 			const stamp = "2026-01-02 03:04:05.678"
 			testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=1, last_exec_time='"+stamp+"'")
 			for mine, n := range map[outbox.Identity]int{id: 1, {Table: id.Table, ID: id.ID, MessageID: "m-1"}: 0} {
-				if messages, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{mine}); err != nil || len(messages) != n {
+				if messages, _, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{mine}); err != nil || len(messages) != n {
 					b.Errorf("%v: read %d rows back, %v", mine, len(messages), err)
 				}
 			}

@@ -187,7 +187,7 @@ func TestD13_ClaimsAheadOfTheClockAreTakenOver(t *testing.T) {
 		}
 		stamp, err := b.store.Claim(b.ctx, found)
 		testkit.Must(b, err)
-		messages, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{far, due})
+		messages, _, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{far, due})
 		testkit.Must(b, err)
 		if len(messages) != 2 {
 			b.Errorf("%d of 2 rows were taken over", len(messages))

@@ -160,7 +160,7 @@ func TestClaimHasOneWinner(t *testing.T) {
 					b.Errorf("claim: %v", err)
 					return
 				}
-				messages, err := b.store.ReadBack(b.ctx, stamp, ids)
+				messages, _, err := b.store.ReadBack(b.ctx, stamp, ids)
 				if err != nil {
 					b.Errorf("read back: %v", err)
 				}
@@ -190,7 +190,7 @@ func TestD02_ExpiredClaimsAreTakenOver(t *testing.T) {
 		}
 		stamp, err := b.store.Claim(b.ctx, found)
 		testkit.Must(b, err)
-		messages, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{stamped, unstamped})
+		messages, _, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{stamped, unstamped})
 		testkit.Must(b, err)
 		if len(messages) != 2 {
 			b.Fatalf("read back %d rows", len(messages))
@@ -229,7 +229,7 @@ func TestClaimLooksAgain(t *testing.T) {
 		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET biz_key='another' WHERE id="+ids[3].ID)
 		stamp, err := b.store.Claim(b.ctx, found)
 		testkit.Must(b, err)
-		messages, err := b.store.ReadBack(b.ctx, stamp, ids)
+		messages, _, err := b.store.ReadBack(b.ctx, stamp, ids)
 		testkit.Must(b, err)
 		if len(messages) != 1 || messages[0].Identity != ids[4] {
 			b.Errorf("claimed %d rows", len(messages))
@@ -248,15 +248,12 @@ func TestUnreadableRowsFail(t *testing.T) {
 		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET topic='' WHERE id="+ids[1].ID)
 		stamp, err := b.store.Claim(b.ctx, b.due(DueQuery{}))
 		testkit.Must(b, err)
-		var told []outbox.Completion
-		b.store.OnUnreadable(func(s outbox.Completion) { told = append(told, s) })
-		messages, err := b.store.ReadBack(b.ctx, stamp, ids)
+		messages, rejected, err := b.store.ReadBack(b.ctx, stamp, ids)
 		testkit.Must(b, err)
-		if len(messages) != 1 || messages[0].Identity != ids[2] || len(told) != 2 || told[0].RetryCount != 2 || told[0].Action != outbox.ActionFail {
-			b.Errorf("%d messages, told %+v", len(messages), told)
+		if len(messages) != 1 || messages[0].Identity != ids[2] || len(rejected) != 2 || rejected[0].RetryCount != 2 || rejected[0].Action != outbox.ActionFail {
+			b.Errorf("%d messages, rejected %+v", len(messages), rejected)
 		}
-		b.store.OnUnreadable(nil)
-		_, err = b.store.ReadBack(b.ctx, stamp, ids)
+		_, err = b.store.Apply(b.ctx, rejected)
 		testkit.Must(b, err)
 		b.want(ids[0], "3|1", "status", "fail_reason LIKE '%column headers (headers): it is not a JSON object%'")
 		b.want(ids[1], "3|1", "status", "fail_reason LIKE '%column topic (topic): it is empty%'")

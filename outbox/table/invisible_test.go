@@ -61,7 +61,7 @@ func TestA59_GeneratedInvisibleKey(t *testing.T) {
 			id := found[0].Identity
 			stamp, err := b.store.Claim(b.ctx, found)
 			testkit.Must(b, err)
-			messages, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{id})
+			messages, _, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{id})
 			testkit.Must(b, err)
 			if len(messages) != 1 || messages[0].Identity != id || string(messages[0].Body) != "x" {
 				t.Fatalf("read back: %+v", messages)

@@ -162,7 +162,7 @@ func TestWordCodes(t *testing.T) {
 			}
 			stamp, err := b.store.Claim(b.ctx, found)
 			testkit.Must(b, err)
-			messages, err := b.store.ReadBack(b.ctx, stamp, ids)
+			messages, _, err := b.store.ReadBack(b.ctx, stamp, ids)
 			if err != nil || len(messages) != 2 || messages[1].Status != outbox.Sending {
 				b.Fatalf("%+v, %v", messages, err)
 			}
@@ -225,7 +225,7 @@ func TestD13_TimeZones(t *testing.T) {
 		stamp, err := b.store.Claim(b.ctx, found)
 		testkit.Must(b, err)
 		b.want(due, "1", "ABS(TIMESTAMPDIFF(SECOND, last_exec_time, "+local+")) < 60")
-		messages, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{due, later})
+		messages, _, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{due, later})
 		testkit.Must(b, err)
 		if len(messages) != 1 || time.Since(messages[0].DueAt).Abs() > time.Minute || time.Since(messages[0].CreatedAt).Abs() > time.Minute {
 			b.Fatalf("messages %+v", messages)
@@ -248,7 +248,7 @@ func TestD13_DefaultZone(t *testing.T) {
 			id := b.insert(1, "next_retry_time=CONVERT_TZ(UTC_TIMESTAMP(3), '+00:00', '"+zone+"')")[0]
 			stamp, err := b.store.Claim(b.ctx, b.due(DueQuery{}))
 			testkit.Must(b, err)
-			messages, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{id})
+			messages, _, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{id})
 			testkit.Must(b, err)
 			if len(messages) != 1 || time.Since(messages[0].DueAt).Abs() > time.Minute {
 				b.Errorf("%s: %+v", zone, messages)

@@ -50,7 +50,7 @@ func TestD07_ClaimLeavesLockedRowsOut(t *testing.T) {
 		}
 		stamp, err := b.store.Claim(b.ctx, candidates)
 		testkit.Must(b, err)
-		messages, err := b.store.ReadBack(b.ctx, stamp, ids)
+		messages, _, err := b.store.ReadBack(b.ctx, stamp, ids)
 		testkit.Must(b, err)
 		if len(messages) != len(ids)-1 || slices.ContainsFunc(messages, func(m *outbox.Message) bool { return m.Identity == ids[7] }) {
 			b.Fatalf("%d of %d rows were claimed", len(messages), len(ids))

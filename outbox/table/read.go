@@ -113,41 +113,20 @@ func set(identities []outbox.Identity) map[outbox.Identity]bool {
 	return m
 }
 
-// OnUnreadable says where the FAILED completions go of claimed rows that cannot become a message (no topic, headers that are
-// no JSON object). Without it ReadBack writes them itself. It must be called before the first ReadBack.
-func (s *Store) OnUnreadable(take func(outbox.Completion)) { s.unreadable = take }
-
 // ReadBack returns the rows that show our stamp, whole, as messages with Path and Claim set. It holds all bodies in
 // memory: the caller bounds the number of identities. Rows that are missing from the answer are not ours to publish:
-// another process claimed them, they are gone, or they cannot become a message and are settled as FAILED (OnUnreadable).
-func (s *Store) ReadBack(ctx context.Context, stamp string, identities []outbox.Identity) ([]*outbox.Message, error) {
-	var out []*outbox.Message
-	var faulty []outbox.Completion
-	err := s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
+// another process claimed them, they are gone, or they cannot become a message (no topic, headers that are no JSON object): those come
+// as FAILED completions, which are the caller's to write.
+func (s *Store) ReadBack(ctx context.Context, stamp string, identities []outbox.Identity) (out []*outbox.Message, faulty []outbox.Completion, err error) {
+	err = s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
 		messages, failed, err := s.readBack(ctx, t, stamp, chunk)
 		out, faulty = append(out, messages...), append(faulty, failed...)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read claimed rows: %w", err)
+		return nil, nil, fmt.Errorf("read claimed rows: %w", err)
 	}
-	return out, s.fail(ctx, faulty)
-}
-
-// fail hands rows on that cannot be published. That the table may refuse the completion is left to the next sweep, which
-// finds the row again.
-func (s *Store) fail(ctx context.Context, faulty []outbox.Completion) error {
-	if len(faulty) == 0 {
-		return nil
-	}
-	if s.unreadable == nil {
-		_, err := s.Apply(ctx, faulty)
-		return err
-	}
-	for _, one := range faulty {
-		s.unreadable(one)
-	}
-	return nil
+	return out, faulty, nil
 }
 
 func (s *Store) readBack(ctx context.Context, t *Table, stamp string, chunk []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error) {

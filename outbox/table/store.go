@@ -16,10 +16,9 @@ import (
 
 // Store runs the statements on all mapped tables. Each method may be called from several goroutines.
 type Store struct {
-	db         *sql.DB
-	tables     []*Table
-	byName     map[string]*Table
-	unreadable func(outbox.Completion)
+	db     *sql.DB
+	tables []*Table
+	byName map[string]*Table
 
 	maxCount int64 // MaxCount
 

@@ -171,7 +171,7 @@ func TestLifeOfARow(t *testing.T) {
 		stamp, err := b.store.Claim(b.ctx, found)
 		testkit.Must(b, err)
 		b.want(id, "1|"+stamp+"|canal-outbox", "status", "CAST(last_exec_time AS CHAR)", "updated_by")
-		messages, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{id})
+		messages, _, err := b.store.ReadBack(b.ctx, stamp, []outbox.Identity{id})
 		testkit.Must(b, err)
 		if len(messages) != 1 {
 			b.Fatalf("read back %d rows", len(messages))

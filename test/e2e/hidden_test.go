@@ -120,16 +120,16 @@ func TestA29_A30_UnseenRowsAreCounted(t *testing.T) {
 		early := keys("early", 20)
 		hidden.exec(insert(early...))
 		l.sent()
-		l.wantDeferred("missed", 0)
+		l.wantMissed(0)
 		want, probes := early, 0
 		l.wait("the relay to be quiet", func() bool {
 			probe := fmt.Sprint("probe", probes)
 			hidden.exec(insert(probe))
 			want, probes = append(want, probe), probes+1
 			l.sent()
-			return l.deferred("missed") > 0
+			return l.missed() > 0
 		})
-		counted := l.deferred("missed")
+		counted := l.missed()
 		late := keys("late", 50)
 		hidden.exec(insert(late...))
 		l.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body, next_retry_time) VALUES ('order', 'delayed', 'orders', 'body of delayed', NOW(3) + INTERVAL 3 SECOND)")
@@ -138,12 +138,12 @@ func TestA29_A30_UnseenRowsAreCounted(t *testing.T) {
 		l.exec(strings.Replace(insert("to be replaced"), "INSERT", "REPLACE", 1))
 		l.exec("UPDATE t_local_message SET status = 0 WHERE biz_key = 'seen'")
 		l.sent()
-		l.wait("the last of them to be counted", func() bool { return l.deferred("missed") >= counted+52 })
+		l.wait("the last of them to be counted", func() bool { return l.missed() >= counted+52 })
 		l.session("SET SESSION binlog_format = 'STATEMENT'", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", insert("named"))
 		hidden.exec(insert("beside it"))
 		l.sent()
 		l.swept()
-		l.wantDeferred("missed", counted+52)
+		l.wantMissed(counted + 52)
 		records := l.records()
 		for _, key := range append(append(want, late...), "delayed", "named", "beside it") {
 			if n := len(records[key]); n != 1 {

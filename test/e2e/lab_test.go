@@ -369,6 +369,16 @@ func (l *lab) deferred(cause string) int {
 	return int(l.metric("deferred_total", fmt.Sprintf("cause=%q", cause)))
 }
 
+// missed is the counter of rows that the sweep published and that the log never showed as inserted.
+func (l *lab) missed() int { return int(l.metric("missed_total", "")) }
+
+func (l *lab) wantMissed(rows int) {
+	l.t.Helper()
+	if got := l.missed(); got != rows {
+		l.t.Errorf("missed_total is %d, want %d", got, rows)
+	}
+}
+
 // gaps are the recorded gaps but the first start, which is how every relay begins.
 func (l *lab) gaps() (causes []string) {
 	l.t.Helper()

@@ -18,7 +18,7 @@ type account struct {
 	foreignSent bool // another sender says that it was sent
 	touched     bool // by a second writer
 	refused     int  // times that a process was told so
-	unknown     int  // times that a process got no answer
+	unknown     int  // times that a process got no answer, and was told that others do
 	attempts    uint64
 
 	fast fastPath
@@ -30,6 +30,7 @@ type fastPath struct {
 	offered  bool
 	handed   bool         // to the sink, and not answered since
 	answer   outbox.Class // the last one
+	scope    outbox.Scope // its
 	answered bool
 	swept    bool // a page of the sweep showed it
 	told     bool // the check of the recovery window said that it is not to be published
@@ -91,14 +92,16 @@ func (w *world) checkBody(r *row, m *outbox.Message) {
 func (w *world) answered(i *incarnation, r *row, o outbox.Outcome) {
 	w.note(i.life, "answer", name(r.Identity), o.Class.String(), 0)
 	f := r.of(i.life)
-	f.handed, f.answered, f.answer = false, true, o.Class
+	f.handed, f.answered, f.answer, f.scope = false, true, o.Class, o.Scope
 	switch o.Class {
 	case outbox.ClassNone:
 		r.acked = i.life
 	case outbox.ClassRefused, outbox.ClassPermanent:
 		r.refused++
 	case outbox.ClassUnknown:
-		r.unknown++
+		if o.Scope == outbox.ScopeMessage {
+			r.unknown++
+		}
 	case outbox.ClassTopic:
 		i.topics[r.topic] = true
 	}
@@ -112,9 +115,8 @@ func (w *world) budget(r *row) int {
 	return w.plan.settings.Pipeline.MaxRetry
 }
 
-// burnt is the most that a row's retry count may be: refusals, and silences that count as one (the third, while others of
-// its topic are answered). Callers hold mu.
-func (r *row) burnt() int { return r.refused + max(0, r.unknown-2) }
+// burnt is the most that a row's retry count may be: refusals, and silences that were its own. Callers hold mu.
+func (r *row) burnt() int { return r.refused + r.unknown }
 
 // settled tells whether the checkpoint may pass a row that the log showed, and if not, why. Callers hold mu.
 func (w *world) settled(i *incarnation, r *row) (why string) {
@@ -140,8 +142,9 @@ func (w *world) settled(i *incarnation, r *row) (why string) {
 
 // settledAnswer is for rows that the sink has answered last.
 func (w *world) settledAnswer(f *fastPath) string {
-	switch f.answer {
-	case outbox.ClassTopic, outbox.ClassOutage, outbox.ClassService:
+	switch {
+	case f.answer == outbox.ClassTopic, f.answer == outbox.ClassOutage, f.answer == outbox.ClassService,
+		f.answer == outbox.ClassUnknown && f.scope == outbox.ScopePartition:
 		return "" // may have been deferred
 	}
 	return "answered " + f.answer.String() + ", and the table does not show it"

@@ -75,7 +75,7 @@ func (s *sinkModel) Send(list []*outbox.Message, done func([]sink.Result)) {
 		}
 		s.flying = append(s.flying, f)
 		if s.closed {
-			s.answer(f, outbox.Outcome{Class: outbox.ClassOutage, Reason: "closed"}, 0)
+			s.answer(f, outcome(outbox.ClassOutage, "closed"), 0)
 			continue
 		}
 		at := w.at() + f.dice.between(100*time.Microsecond, 3*time.Millisecond)
@@ -105,12 +105,12 @@ func (s *sinkModel) arrive(f *flight) {
 			time.AfterFunc(l.last-at, func() { s.arrive(f) })
 			return
 		}
-		s.answer(f, outbox.Outcome{Class: outbox.ClassOutage, Reason: "connection refused"}, time.Millisecond)
+		s.answer(f, outcome(outbox.ClassOutage, "connection refused"), time.Millisecond)
 		return
 	}
 	healed := at >= w.plan.healed
 	if p, down := covering(w.plan.partition, at); down && hash(f.wire)%3 == 0 {
-		o := outbox.Outcome{Class: outbox.ClassOutage, Reason: "no leader"}
+		o := outcome(outbox.ClassOutage, "no leader")
 		if !p.silent {
 			o.Scope = outbox.ScopePartition
 		}
@@ -118,23 +118,34 @@ func (s *sinkModel) arrive(f *flight) {
 		return
 	}
 	if _, gone := covering(w.plan.topic, at); gone && f.row.topic == topicB {
-		s.answer(f, outbox.Outcome{Class: outbox.ClassTopic, Reason: "unknown topic"}, time.Millisecond)
+		s.answer(f, outcome(outbox.ClassTopic, "unknown topic"), time.Millisecond)
 		return
 	}
 	switch {
 	case f.row.poison:
-		s.answer(f, outbox.Outcome{Class: outbox.ClassPermanent, Reason: "too large"}, time.Millisecond)
+		s.answer(f, outcome(outbox.ClassPermanent, "too large"), time.Millisecond)
 	case f.row.refused < f.row.refusals:
-		s.answer(f, outbox.Outcome{Class: outbox.ClassRefused, Reason: "not this one"}, time.Millisecond)
+		s.answer(f, outcome(outbox.ClassRefused, "not this one"), time.Millisecond)
 	case !healed && f.dice.chance(w.plan.swallowed):
-		s.answer(f, outbox.Outcome{Class: outbox.ClassUnknown, Reason: "time-out"}, 900*time.Millisecond)
+		s.answer(f, f.silence(), 900*time.Millisecond)
 	case !healed && f.dice.chance(w.plan.lost):
 		w.store(s.i, f)
-		s.answer(f, outbox.Outcome{Class: outbox.ClassUnknown, Reason: "time-out"}, 900*time.Millisecond)
+		s.answer(f, f.silence(), 900*time.Millisecond)
 	default:
 		w.store(s.i, f)
 		s.answer(f, outbox.Outcome{BrokerID: "b" + f.row.MessageID}, 2*time.Millisecond)
 	}
+}
+
+func outcome(class outbox.Class, reason string) outbox.Outcome {
+	return outbox.Outcome{Class: class, Scope: class.Scope(), Reason: reason}
+}
+
+// silence is the outcome of a message without an answer: the broker's silence, that of a part of it, or the message's own.
+func (f *flight) silence() outbox.Outcome {
+	o := outcome(outbox.ClassUnknown, "time-out")
+	o.Scope = pick(f.dice, outbox.ScopeCluster, outbox.ScopeCluster, outbox.ScopePartition, outbox.ScopeMessage)
+	return o
 }
 
 // store keeps a copy. Callers hold mu.
@@ -266,11 +277,11 @@ func (s *sinkModel) giveUp() {
 		if !f.told {
 			f.told = true
 			list = append(list, f)
-			w.answered(s.i, f.row, outbox.Outcome{Class: outbox.ClassUnknown})
+			w.answered(s.i, f.row, outcome(outbox.ClassUnknown, "closed"))
 		}
 	}
 	w.mu.Unlock()
 	for _, f := range list {
-		f.batch.done([]sink.Result{{Message: f.message, Outcome: outbox.Outcome{Class: outbox.ClassUnknown, Reason: "closed"}}})
+		f.batch.done([]sink.Result{{Message: f.message, Outcome: outcome(outbox.ClassUnknown, "closed")}})
 	}
 }

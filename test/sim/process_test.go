@@ -27,6 +27,7 @@ type incarnation struct {
 	log   *zap.Logger
 	bugs  []prometheus.Counter
 
+	gate   *app.Gate
 	relay  *app.Relay
 	state  *state
 	sink   *sinkModel
@@ -54,7 +55,7 @@ type incarnation struct {
 func (w *world) start(l life) *incarnation {
 	w.mu.Lock()
 	i := &incarnation{
-		w: w, life: len(w.incarnations) + 1, plan: l, files: w.files, killed: make(chan struct{}), ended: make(chan error, 1),
+		w: w, life: len(w.incarnations) + 1, plan: l, files: w.files, killed: make(chan struct{}), gate: app.NewGate(), ended: make(chan error, 1),
 		topics: map[string]bool{},
 	}
 	i.random = newDice(w.seed, "jitter", uint64(i.life))
@@ -92,7 +93,7 @@ func (i *incarnation) run() error {
 	settings.Ack.Random = random
 	settings.Fallback.Random = random
 	relay := app.New(app.Parts{
-		Source: source{i}, Rows: rows{i}, Sink: sink, State: state, Lost: i.w.stateLost(), AcceptNewSource: i.accepts > 0,
+		Source: source{i}, Gate: i.gate, Rows: rows{i}, Sink: sink, State: state, Lost: i.w.stateLost(), AcceptNewSource: i.accepts > 0,
 		Reader: func(h canal.Handler) app.Reader { return &reader{i: i, handler: h} },
 	}, settings, i.log, registerer{i})
 	i.w.mu.Lock()

@@ -68,7 +68,7 @@ func (c rows) guarded(ctx context.Context, what string) (*dice, error) {
 	case old != server.ID{}:
 		return nil, errLost // the server of this connection is gone
 	default:
-		if err := c.i.relay.Guard(ctx, id); err != nil {
+		if err := c.i.gate.Guard(ctx, id); err != nil {
 			return nil, &server.RefusedError{ID: id, Err: err}
 		}
 	}
@@ -206,7 +206,7 @@ func (w *world) settle(i *incarnation, r *row, s outbox.Completion) (changed boo
 	return true
 }
 
-// States implements pipeline.Checker.
+// States implements recovery.Checker.
 func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error) {
 	if _, err := c.guarded(ctx, "states"); err != nil {
 		return nil, err
@@ -345,9 +345,9 @@ func (c rows) Claim(ctx context.Context, candidates []outbox.Candidate) (token s
 }
 
 // ReadBack implements fallback.Rows.
-func (c rows) ReadBack(ctx context.Context, token string, ids []outbox.Identity) ([]*outbox.Message, error) {
+func (c rows) ReadBack(ctx context.Context, token string, ids []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error) {
 	if _, err := c.guarded(ctx, "read back"); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	w := c.i.w
 	w.mu.Lock()
@@ -360,7 +360,7 @@ func (c rows) ReadBack(ctx context.Context, token string, ids []outbox.Identity)
 			out = append(out, m)
 		}
 	}
-	return out, nil
+	return out, nil, nil
 }
 
 // source is app.Source.

@@ -1,4 +1,4 @@
-package pipeline
+package tracker
 
 import (
 	"testing"
@@ -10,8 +10,8 @@ import (
 
 const uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
-func newTestMark(t interface{ Fatal(...any) }) *mark {
-	m, err := newMark(outbox.MySQL, outbox.Position{File: "binlog.000001", Offset: 4})
+func newTestLowWater(t interface{ Fatal(...any) }) *lowWater {
+	m, err := newLowWater(outbox.MySQL, outbox.Position{File: "binlog.000001", Offset: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,9 +21,9 @@ func newTestMark(t interface{ Fatal(...any) }) *mark {
 func end(n uint64) outbox.Position { return outbox.Position{File: "binlog.000001", Offset: 100 * n} }
 
 // D25: against a naive model that remembers everything, for any order of completions.
-func TestD25_MarkAgainstNaiveModel(t *testing.T) {
+func TestD25_LowWaterAgainstNaiveModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := newTestMark(t)
+		m := newTestLowWater(t)
 		type txn struct {
 			seq  uint64
 			open int
@@ -46,7 +46,7 @@ func TestD25_MarkAgainstNaiveModel(t *testing.T) {
 				want = outbox.Position{File: "binlog.000001", Offset: 4}
 			}
 			if got.File != want.File || got.Offset != want.Offset || got.GTIDs != set.String() {
-				t.Fatalf("mark at %v (%s), model at %v (%s)", got, got.GTIDs, want, set)
+				t.Fatalf("low-water mark at %v (%s), model at %v (%s)", got, got.GTIDs, want, set)
 			}
 		}
 		next := 0
@@ -66,7 +66,7 @@ func TestD25_MarkAgainstNaiveModel(t *testing.T) {
 			}
 			if next < len(rows) && (len(unsettled) == 0 || rapid.Bool().Draw(t, "open")) {
 				n := uint64(next + 1)
-				seq := m.start(end(n), outbox.GTID{Source: uuid, Seq: n}, rows[next])
+				seq := m.open(end(n), outbox.GTID{Source: uuid, Seq: n}, rows[next])
 				if (seq == 0) != (rows[next] == 0) {
 					t.Fatalf("sequence number %d for %d rows", seq, rows[next])
 				}
@@ -87,10 +87,10 @@ func TestD25_MarkAgainstNaiveModel(t *testing.T) {
 	})
 }
 
-func TestMarkReportsDoubleAndUnknownCompletions(t *testing.T) {
-	m := newTestMark(t)
-	first := m.start(end(1), outbox.GTID{}, 1)
-	second := m.start(end(2), outbox.GTID{}, 1)
+func TestLowWaterReportsDoubleAndUnknownCompletions(t *testing.T) {
+	m := newTestLowWater(t)
+	first := m.open(end(1), outbox.GTID{}, 1)
+	second := m.open(end(2), outbox.GTID{}, 1)
 	if err := m.settle(second + 1); err == nil {
 		t.Error("a transaction that was never opened was settled")
 	}
@@ -106,7 +106,7 @@ func TestMarkReportsDoubleAndUnknownCompletions(t *testing.T) {
 	if err := m.settle(first); err == nil {
 		t.Error("settled twice after it had left")
 	}
-	third := m.start(end(3), outbox.GTID{}, 1)
+	third := m.open(end(3), outbox.GTID{}, 1)
 	if err := m.reset(outbox.MySQL, end(9)); err != nil {
 		t.Fatal(err)
 	}
@@ -116,11 +116,11 @@ func TestMarkReportsDoubleAndUnknownCompletions(t *testing.T) {
 }
 
 // A million foreign transactions behind an open one take one slot.
-func TestMarkMergesForeignTransactions(t *testing.T) {
-	m := newTestMark(t)
-	seq := m.start(end(1), outbox.GTID{Source: uuid, Seq: 1}, 1)
+func TestLowWaterMergesForeignTransactions(t *testing.T) {
+	m := newTestLowWater(t)
+	seq := m.open(end(1), outbox.GTID{Source: uuid, Seq: 1}, 1)
 	for n := uint64(2); n <= 1_000_000; n++ {
-		m.start(end(n), outbox.GTID{Source: uuid, Seq: n}, 0)
+		m.open(end(n), outbox.GTID{Source: uuid, Seq: n}, 0)
 	}
 	if len(m.slots) != 2 {
 		t.Fatalf("%d slots", len(m.slots))
@@ -129,6 +129,6 @@ func TestMarkMergesForeignTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := m.position(); got.GTIDs != uuid+":1-1000000" || got.Offset != end(1_000_000).Offset {
-		t.Fatalf("mark at %v %s", got, got.GTIDs)
+		t.Fatalf("low-water mark at %v %s", got, got.GTIDs)
 	}
 }

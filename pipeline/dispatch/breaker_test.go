@@ -1,4 +1,4 @@
-package pipeline
+package dispatch
 
 import (
 	"testing"
@@ -30,7 +30,7 @@ func TestBreakerProbesWithGrowingPauses(t *testing.T) {
 	for range 10 {
 		now = b.probeAt
 		b.probed(false, now)
-		if wait := b.probeAt.Sub(now); wait < last || wait > maxProbeDelay {
+		if wait := b.probeAt.Sub(now); wait < last || wait > probePauses.Max {
 			t.Fatalf("waits %v after %v", wait, last)
 		} else {
 			last = wait

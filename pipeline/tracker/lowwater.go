@@ -1,4 +1,4 @@
-package pipeline
+package tracker
 
 import (
 	"fmt"
@@ -7,12 +7,12 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// mark is the low-water mark over the transactions of the log: the end of the last transaction below which every row is
+// lowWater is the low-water mark over the transactions of the log: the end of the last transaction below which every row is
 // settled. It is a pure type: no clock, no lock, no I/O.
 //
 // Transactions are opened in log order with their number of rows and settled row by row in any order. Transactions without
 // rows cost no slot while they follow one another, however many there are, so memory is bounded by the rows in flight.
-type mark struct {
+type lowWater struct {
 	low   outbox.Position // end of the settled prefix; GTIDs is not kept here but in set
 	set   *outbox.GTIDSet // transactions of the settled prefix; nil for a server without GTIDs
 	slots []slot          // open transactions, oldest first; slots[0] belongs to sequence number first
@@ -22,22 +22,22 @@ type mark struct {
 
 // slot is one transaction with rows, or a run of transactions without.
 type slot struct {
-	open   int // rows not settled yet
+	left   int // rows not settled yet
 	rows   int // rows at opening; 0 for a run of foreign transactions
 	end    outbox.Position
 	gtid   outbox.GTID
 	merged *outbox.GTIDSet // of a run of more than one; nil otherwise
 }
 
-// newMark starts at a position; its GTID set, when it has one, is parsed in the given flavour.
-func newMark(flavor outbox.Flavor, at outbox.Position) (*mark, error) {
-	m := &mark{first: 1, floor: 1}
+// newLowWater starts at a position; its GTID set, when it has one, is parsed in the given flavour.
+func newLowWater(flavor outbox.Flavor, at outbox.Position) (*lowWater, error) {
+	m := &lowWater{first: 1, floor: 1}
 	return m, m.reset(flavor, at)
 }
 
 // reset forgets all open transactions and starts anew. Sequence numbers go on, so that completions of forgotten
 // transactions can be told from wrong ones.
-func (m *mark) reset(flavor outbox.Flavor, at outbox.Position) error {
+func (m *lowWater) reset(flavor outbox.Flavor, at outbox.Position) error {
 	set, err := outbox.ParseGTIDSet(flavor, at.GTIDs)
 	if err != nil {
 		return err
@@ -51,10 +51,10 @@ func (m *mark) reset(flavor outbox.Flavor, at outbox.Position) error {
 	return nil
 }
 
-// start opens a transaction with the given number of rows and returns its sequence number; 0 when it has none.
-func (m *mark) start(end outbox.Position, gtid outbox.GTID, rows int) uint64 {
+// open opens a transaction with the given number of rows and returns its sequence number; 0 when it has none.
+func (m *lowWater) open(end outbox.Position, gtid outbox.GTID, rows int) uint64 {
 	if rows > 0 {
-		m.slots = append(m.slots, slot{open: rows, rows: rows, end: end, gtid: gtid})
+		m.slots = append(m.slots, slot{left: rows, rows: rows, end: end, gtid: gtid})
 		return m.first + uint64(len(m.slots)) - 1
 	}
 	if len(m.slots) == 0 {
@@ -76,8 +76,8 @@ func (m *mark) start(end outbox.Position, gtid outbox.GTID, rows int) uint64 {
 	return 0
 }
 
-// idle moves the mark to a position that the server says is behind everything, when nothing is open.
-func (m *mark) idle(at outbox.Position) {
+// idle moves it to a position that the server says is behind everything, when nothing is open.
+func (m *lowWater) idle(at outbox.Position) {
 	if len(m.slots) == 0 && at.File != "" && m.low.Compare(at) < 0 {
 		m.low = outbox.Position{File: at.File, Offset: at.Offset}
 	}
@@ -85,7 +85,7 @@ func (m *mark) idle(at outbox.Position) {
 
 // settle marks one row of a transaction as settled. Settling more rows than were opened, or a transaction never opened, is
 // an error of the caller; transactions forgotten by reset are ignored.
-func (m *mark) settle(seq uint64) error {
+func (m *lowWater) settle(seq uint64) error {
 	if m.forgotten(seq) {
 		return nil
 	}
@@ -96,10 +96,10 @@ func (m *mark) settle(seq uint64) error {
 		return fmt.Errorf("low-water mark: transaction %d was never opened", seq)
 	}
 	s := &m.slots[seq-m.first]
-	if s.open == 0 {
+	if s.left == 0 {
 		return fmt.Errorf("low-water mark: transaction %d is settled twice", seq)
 	}
-	s.open--
+	s.left--
 	m.advance()
 	return nil
 }
@@ -108,18 +108,18 @@ func (m *mark) settle(seq uint64) error {
 const withdrawn = math.MaxUint64
 
 // forgotten reports whether reset has forgotten a transaction or it was dropped.
-func (m *mark) forgotten(seq uint64) bool { return seq < m.floor || seq == withdrawn }
+func (m *lowWater) forgotten(seq uint64) bool { return seq < m.floor || seq == withdrawn }
 
 // drop takes the transaction that was opened last out again, unless it is settled already: its number will be another's.
-func (m *mark) drop(seq uint64) {
+func (m *lowWater) drop(seq uint64) {
 	if n := len(m.slots); n > 0 && seq == m.first+uint64(n)-1 {
 		m.slots = m.slots[:n-1]
 	}
 }
 
-func (m *mark) advance() {
+func (m *lowWater) advance() {
 	n := 0
-	for n < len(m.slots) && m.slots[n].open == 0 {
+	for n < len(m.slots) && m.slots[n].left == 0 {
 		s := &m.slots[n]
 		m.low = s.end
 		if s.merged != nil {
@@ -134,8 +134,8 @@ func (m *mark) advance() {
 	m.first += uint64(n)
 }
 
-// position returns the mark with the text of its GTID set.
-func (m *mark) position() outbox.Position {
+// position returns it with the text of its GTID set.
+func (m *lowWater) position() outbox.Position {
 	p := m.low
 	p.GTIDs = m.set.String()
 	return p

@@ -1,0 +1,156 @@
+package pipeline
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// A sweep takes what it finds for rows that the log never showed unless it is told otherwise: ActivityEpoch must change with
+// everything that leaves a row to it, and with nothing else, or it would never come to count one.
+func TestActivityEpochTellsWhatIsLeftToTheSweep(t *testing.T) {
+	claimed := func(m *outbox.Message) { m.Claim, m.Path = "2026-01-01 00:00:00.000", outbox.PathSweep }
+	confirm := func(b *bench) {
+		synctest.Wait()
+		list := b.acks.take()
+		b.tracker.Settled(list)
+		b.tracker.Written(list)
+	}
+	for name, c := range map[string]struct {
+		then func(*bench)
+		want bool
+	}{
+		"sent":            {func(b *bench) { b.offer(row(1)); confirm(b) }, false},
+		"nothing of ours": {func(b *bench) { b.offer() }, false},
+		"not due": {func(b *bench) {
+			b.offer(row(1, func(m *outbox.Message) { m.DueAt = time.Now().Add(time.Hour) }))
+		}, false},
+		"not PENDING": {func(b *bench) { b.offer(row(1, func(m *outbox.Message) { m.Status = outbox.Held })) }, false},
+		"sent by the sweep": {func(b *bench) {
+			if err := b.publish(b.ctx, row(1, claimed)); err != nil {
+				b.t.Fatal(err)
+			}
+			confirm(b)
+		}, false},
+		"a group": {func(b *bench) {
+			txn := b.txn()
+			txn.Deferred = []outbox.Deferred{{Cause: outbox.CauseXA}}
+			if err := b.Offer(b.ctx, txn); err != nil {
+				b.t.Fatal(err)
+			}
+		}, true},
+		"a row of a broker that is away": {func(b *bench) {
+			b.sink.answer = always(outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopePartition, Reason: "no leader"})
+			b.offer(row(1))
+		}, true},
+		"refused": {func(b *bench) {
+			b.sink.answer = always(outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"})
+			b.offer(row(1))
+			confirm(b)
+		}, true},
+		"the window is raised": {func(b *bench) { b.recovery.Raise(end(7)) }, true},
+		"shown while a sweep looks at it": {func(b *bench) {
+			reserved := b.reserve(row(1))
+			b.offer(row(1))
+			b.Release(reserved)
+		}, true},
+		"the position is moved": {func(b *bench) {
+			if _, err := b.Reset(outbox.MySQL, end(7)); err != nil {
+				b.t.Fatal(err)
+			}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, Config{MaxRetry: 3}, func(b *bench) {
+				b.t = t
+				before := b.tracker.Activity()
+				c.then(b)
+				synctest.Wait()
+				if changed := b.tracker.Activity() != before; changed != c.want {
+					t.Errorf("activity changed: %v, want %v", changed, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A row that the log never showed is known by exclusion: a sweep over rows of some age has tried it for the first time, and nothing
+// else can explain it.
+func TestMissedInsertsAreCountedByExclusion(t *testing.T) {
+	const blind = 2 * time.Minute
+	quiet := func(b *bench) { // what a relay does at its start
+		b.Swept(outbox.Sweep{Began: time.Now(), AnyAge: true, Blind: blind})
+		time.Sleep(blind + lateCommit)
+	}
+	regular := func(b *bench, untried int) {
+		b.Swept(outbox.Sweep{Began: time.Now(), Untried: untried, Blind: blind})
+	}
+	anyAge := func(b *bench) { b.Swept(outbox.Sweep{Began: time.Now(), AnyAge: true, Untried: 7, Blind: blind}) }
+	for name, c := range map[string]struct {
+		then func(*bench)
+		want float64
+	}{
+		"quiet":                      {func(b *bench) { quiet(b); regular(b, 2) }, 2},
+		"again":                      {func(b *bench) { quiet(b); regular(b, 1); regular(b, 1) }, 2},
+		"found by a triggered sweep": {func(b *bench) { quiet(b); anyAge(b) }, 0},
+		"soon after the start": {func(b *bench) {
+			anyAge(b)
+			time.Sleep(blind)
+			regular(b, 1)
+		}, 0},
+		"something was deferred during the sweep": {func(b *bench) {
+			quiet(b)
+			b.tracker.Disturb()
+			regular(b, 1)
+		}, 0},
+		"something was deferred lately": {func(b *bench) {
+			quiet(b)
+			b.tracker.Disturb()
+			anyAge(b)
+			anyAge(b)
+			time.Sleep(blind)
+			regular(b, 1)
+		}, 0},
+		"something was deferred, and no sweep over rows of any age came": {func(b *bench) {
+			quiet(b)
+			b.tracker.Disturb()
+			regular(b, 0)
+			time.Sleep(time.Hour)
+			regular(b, 1)
+		}, 0},
+		"quiet again": {func(b *bench) {
+			quiet(b)
+			b.tracker.Disturb()
+			anyAge(b)
+			quiet(b)
+			regular(b, 1)
+		}, 1},
+		"rows of a suspended topic were left alone": {func(b *bench) {
+			quiet(b)
+			b.sink.missing["orders"], b.sink.answer = true, always(outbox.Outcome{Class: outbox.ClassTopic})
+			b.offer(row(1))
+			anyAge(b)
+			b.reserve(row(2))
+			anyAge(b)
+			time.Sleep(time.Hour)
+			regular(b, 1)
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, Config{}, func(b *bench) {
+				c.then(b)
+				var m dto.Metric
+				if err := b.missed.Write(&m); err != nil {
+					t.Fatal(err)
+				}
+				if n := m.GetCounter().GetValue(); n != c.want {
+					t.Errorf("%v rows count as missed, want %v", n, c.want)
+				}
+			})
+		})
+	}
+}

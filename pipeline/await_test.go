@@ -1,0 +1,134 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+const patience = 10 * time.Second
+
+// await asks for the log up to a position, as a sweep does for each page, and returns where the answer will come.
+func (b *bench) await(to uint64) <-chan error {
+	ctx, cancel := context.WithCancel(b.ctx)
+	b.t.Cleanup(cancel)
+	answer := make(chan error, 1)
+	go func() { answer <- b.AwaitLog(ctx, end(to), patience) }()
+	synctest.Wait()
+	return answer
+}
+
+// raised tells whether the recovery window covers a transaction.
+func (b *bench) raised(to uint64) bool { return b.recovery.Covers(end(to)) }
+
+func (b *bench) wantAnswer(what string, answer <-chan error, come bool) {
+	b.t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-answer:
+		if !come || err != nil {
+			b.t.Fatalf("%s: the sweep goes on (%v)", what, err)
+		}
+	default:
+		if come {
+			b.t.Fatalf("%s: the sweep still waits", what)
+		}
+	}
+}
+
+// D01: the reader is five minutes behind and advances: the sweep leaves its rows to it.
+func TestD01_NothingIsPublishedWhileTheReaderIsMerelySlow(t *testing.T) {
+	run(t, Config{}, func(b *bench) {
+		answer := b.await(300)
+		for range 299 {
+			time.Sleep(time.Second)
+			b.offer()
+		}
+		b.wantAnswer("while the reader is behind", answer, false)
+		b.offer()
+		b.wantAnswer("when it has passed the rows", answer, true)
+		if b.raised(1) {
+			t.Error("the window was raised")
+		}
+	})
+}
+
+func TestReaderDownRaisesTheWindow(t *testing.T) {
+	run(t, Config{}, func(b *bench) {
+		answer := b.await(10)
+		time.Sleep(patience - time.Second)
+		b.wantAnswer("within patience", answer, false)
+		time.Sleep(2 * time.Second)
+		b.wantAnswer("after patience", answer, true)
+		if !b.raised(10) || b.raised(11) {
+			t.Errorf("the window covers 10: %v, 11: %v", b.raised(10), b.raised(11))
+		}
+	})
+}
+
+// A reader that is down is waited for once and not for each page; when it moves it is trusted again.
+func TestPatienceIsSpentOnceForAllPages(t *testing.T) {
+	run(t, Config{}, func(b *bench) {
+		answer := b.await(10)
+		time.Sleep(patience + time.Second)
+		b.wantAnswer("the first page", answer, true)
+		for page := range uint64(5) {
+			b.wantAnswer("a later page", b.await(20+page), true)
+		}
+		if n := b.logs.FilterMessageSnippet("without it").Len(); n != 1 {
+			t.Errorf("logged %d times", n)
+		}
+		b.offer()
+		answer = b.await(30)
+		time.Sleep(patience - time.Second)
+		b.wantAnswer("a reader that moved", answer, false)
+	})
+}
+
+func TestBackPressureCountsAsAdvancing(t *testing.T) {
+	run(t, Config{MaxInFlight: 1}, func(b *bench) {
+		b.offer() // as in a run that has begun
+		full := row(1)
+		b.sink.set(func() { b.sink.answer = nil })
+		b.offer(full)
+		answer := b.await(10)
+		for range 3 { // the broker is slow, and not silent
+			time.Sleep(4 * time.Second)
+			b.answer(outbox.Outcome{}, full)
+			full = row(int(time.Now().Unix()))
+			b.next-- // the reader gets no further
+			b.offer(full)
+		}
+		b.wantAnswer("while the reader waits for room", answer, false)
+		b.answer(outbox.Outcome{}, full)
+		time.Sleep(patience - 2*time.Second)
+		b.wantAnswer("within patience of the last back-pressure", answer, false)
+		time.Sleep(4 * time.Second)
+		b.wantAnswer("after patience", answer, true)
+	})
+}
+
+func TestBreakerOpensWhileTheSweepWaitsForTheReader(t *testing.T) {
+	run(t, Config{}, func(b *bench) {
+		answer := b.await(10)
+		b.sink.set(func() { b.sink.down, b.sink.answer = true, nil })
+		b.offer(row(1))
+		time.Sleep(7 * time.Second)
+		synctest.Wait()
+		select {
+		case err := <-answer:
+			if !errors.Is(err, outbox.ErrBrokerAway) {
+				t.Errorf("the sweep was told %v", err)
+			}
+		default:
+			t.Error("the sweep still waits")
+		}
+		if err := b.AwaitLog(b.ctx, end(1), patience); !errors.Is(err, outbox.ErrBrokerAway) {
+			t.Errorf("the next page: %v", err)
+		}
+	})
+}

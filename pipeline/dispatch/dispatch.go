@@ -1,0 +1,315 @@
+// Package dispatch brings rows to the sink and decides what becomes of them: the window of messages in flight, the retry buffer, the
+// breaker, the suspended topics.
+//
+// Guarantee: what is in flight or waits for a second send is bounded by count and bytes, and the sweep leaves half of it to fresh rows;
+// rows are handed to the sink in the order in which they come; an outage costs no row an attempt; each row that was taken over
+// comes to one completion for ack, or is left to the sweep.
+//
+// Run is its one goroutine (probes, second sends). Reader, sweep and sink call in on theirs. One mutex guards everything; the
+// tracker's is taken inside it, and neither is held while the sink or ack is called.
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+// Config bounds what is in hand. The zero value of a field means its default.
+type Config struct {
+	MaxInFlight      int            // messages without a result, default 10,000
+	MaxInFlightBytes int            // their bytes, default 64 MiB
+	MaxUnwritten     int            // answered rows whose completion MySQL has not written, default 10,000
+	MaxRetry         int            // refusals before FAILED, for rows without a budget of their own
+	Backoff          outbox.Backoff // between refusals
+	Random           func() float64 // jitter, in [0,1)
+}
+
+const (
+	defaultMaxInFlight      = 10_000
+	defaultMaxInFlightBytes = 64 << 20
+	defaultMaxUnwritten     = 10_000
+)
+
+// Acks takes completions on their way to the journal and the table. Add never blocks and does not keep the slice.
+type Acks interface{ Add([]outbox.Completion) }
+
+// Dispatch is the way to the sink. Make it with New.
+type Dispatch struct {
+	cfg     Config
+	tracker *tracker.Tracker
+	sweeps  tracker.Sweeps
+	sink    sink.Sink
+	acks    Acks
+	log     *zap.Logger
+	metrics *metrics
+	wake    chan struct{} // buffered 1: Run looks at its timers again
+
+	mu          sync.Mutex
+	changed     chan struct{} // closed and replaced when somebody waits for room
+	waiters     int
+	inFlight    int
+	inFlightB   int
+	sweptFlight int              // of the messages in flight, those that the sweep found
+	retry       []*tracker.Entry // the retry buffer: to be sent again, oldest first
+	retryB      int              // their bytes
+	breaker     breaker
+	trouble     string    // why the breaker is not closed, for status
+	quietSince  time.Time // since when something is in flight without a result
+
+	unansweredSince time.Time // since when something is in hand and the broker has answered no message
+	suspended       map[string]*suspendedTopic
+	lastOK          map[string]time.Time // topic -> last publish, for telling one broker's outage from all of them
+}
+
+// New makes a Dispatch. It does no I/O.
+func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, acks Acks, log *zap.Logger, reg prometheus.Registerer) *Dispatch {
+	if cfg.MaxInFlight <= 0 {
+		cfg.MaxInFlight = defaultMaxInFlight
+	}
+	if cfg.MaxInFlightBytes <= 0 {
+		cfg.MaxInFlightBytes = defaultMaxInFlightBytes
+	}
+	if cfg.MaxUnwritten <= 0 {
+		cfg.MaxUnwritten = defaultMaxUnwritten
+	}
+	d := &Dispatch{
+		cfg: cfg, tracker: t, sweeps: sweeps, sink: s, acks: acks, log: log, wake: make(chan struct{}, 1), changed: make(chan struct{}),
+		suspended: map[string]*suspendedTopic{}, lastOK: map[string]time.Time{},
+	}
+	d.metrics = newMetrics(d, reg)
+	return d
+}
+
+// Publish hands rows to the sink, in their order. It waits for room for the first and then takes as many as there is room for; rows
+// of a suspended topic are left to the sweep. It returns how many it took; the others are still the caller's. The error is that of
+// ctx, and then it took none.
+func (d *Dispatch) Publish(ctx context.Context, rows []*tracker.Entry) (taken int, err error) {
+	return d.publish(ctx, rows, false)
+}
+
+// PublishSwept is Publish for rows that the sweep found: it takes them while the sweep has less than half of what may be in flight
+// and of what may wait for its status, so that a backlog in the table leaves fresh rows their latency.
+func (d *Dispatch) PublishSwept(ctx context.Context, rows []*tracker.Entry) (taken int, err error) {
+	return d.publish(ctx, rows, true)
+}
+
+// TryPublish is Publish without the wait.
+func (d *Dispatch) TryPublish(rows []*tracker.Entry) (taken int) {
+	d.mu.Lock()
+	if !d.room(false) {
+		d.mu.Unlock()
+		return 0
+	}
+	return d.take(rows, false)
+}
+
+func (d *Dispatch) publish(ctx context.Context, rows []*tracker.Entry, swept bool) (int, error) {
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	d.mu.Lock()
+	for !d.room(swept) {
+		d.waiters++
+		changed := d.changed
+		d.mu.Unlock()
+		written := d.tracker.Changed()
+		d.mu.Lock()
+		ok := d.room(swept) // once more, now that no change can be missed
+		if ok {
+			break
+		}
+		d.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-changed:
+		case <-written:
+		}
+		d.mu.Lock()
+	}
+	return d.take(rows, swept), nil
+}
+
+// take hands rows on as long as there is room. Callers hold mu, which is released.
+func (d *Dispatch) take(rows []*tracker.Entry, swept bool) (taken int) {
+	ready := make([]*outbox.Message, 0, min(len(rows), max(1, d.cfg.MaxInFlight-d.inFlight-len(d.retry))))
+	var released []outbox.Completion
+	now := time.Now()
+	for _, e := range rows {
+		if taken > 0 && !d.room(swept) {
+			break
+		}
+		taken++
+		if d.topicSuspended(e.Message.Topic) {
+			if c, ok := d.deferRow(e, outbox.CauseTopic); ok {
+				released = append(released, c)
+			}
+			continue
+		}
+		ready = append(ready, d.launch(e, now))
+	}
+	d.mu.Unlock()
+	d.send(ready)
+	if len(released) > 0 {
+		d.acks.Add(released)
+	}
+	return taken
+}
+
+// room reports whether one more message may go to the sink. The retry buffer counts, because it goes there again. Something
+// always may when nothing is in hand, so that a message above every limit still moves. Callers hold mu.
+func (d *Dispatch) room(swept bool) bool {
+	unwritten, sweptUnwritten := d.tracker.Unwritten()
+	hand := d.inFlight + len(d.retry)
+	if !d.takes() || unwritten >= d.cfg.MaxUnwritten ||
+		hand > 0 && (hand >= d.cfg.MaxInFlight || d.inFlightB+d.retryB >= d.cfg.MaxInFlightBytes) {
+		return false
+	}
+	return !swept || (d.sweptFlight == 0 || d.sweptFlight < d.cfg.MaxInFlight/2) &&
+		(d.sweptFlight+sweptUnwritten == 0 || d.sweptFlight+sweptUnwritten < d.cfg.MaxUnwritten/2)
+}
+
+// takes reports whether the breaker lets a fresh message pass: when it is closed, and as the trial of a half-open one when the retry
+// buffer has none. Callers hold mu.
+func (d *Dispatch) takes() bool {
+	return d.breaker.state == breakerClosed || len(d.retry) == 0 && d.breaker.mayTry(time.Now())
+}
+
+// Room reports whether a fresh row would be taken at once.
+func (d *Dispatch) Room() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.room(false)
+}
+
+// Changed returns a channel that is closed when Room or Closed may have changed, as far as the sink is the reason.
+func (d *Dispatch) Changed() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiters++
+	return d.changed
+}
+
+// Closed reports whether the broker takes messages: the breaker is closed.
+func (d *Dispatch) Closed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.breaker.state == breakerClosed
+}
+
+// launch counts a row as being in the sink's hands and returns its message, which the caller sends afterwards. Callers hold mu.
+func (d *Dispatch) launch(e *tracker.Entry, now time.Time) *outbox.Message {
+	if e.Sends.Count == 0 {
+		e.Sends.First = now
+	}
+	e.Sends.InFlight = true
+	e.Sends.Count++
+	if d.inFlight == 0 {
+		d.quietSince = now
+		if len(d.retry) == 0 {
+			d.unansweredSince = now
+		}
+	}
+	d.breaker.launched(now)
+	d.inFlight++
+	d.inFlightB += e.Size
+	if e.Swept() {
+		d.sweptFlight++
+	}
+	return e.Message
+}
+
+// land takes a row out of the sink's hands. Callers hold mu.
+func (d *Dispatch) land(e *tracker.Entry) {
+	e.Sends.InFlight = false
+	d.inFlight--
+	d.inFlightB -= e.Size
+	if e.Swept() {
+		d.sweptFlight--
+	}
+}
+
+func (d *Dispatch) send(batch []*outbox.Message) {
+	if len(batch) > 0 {
+		d.sink.Send(batch, d.results)
+	}
+}
+
+// Reject passes a completion on of a row that the sweep has claimed and that cannot become a message.
+func (d *Dispatch) Reject(c outbox.Completion) {
+	e := tracker.Of(c.Entry)
+	if e == nil {
+		d.tracker.Bug("a row is rejected that was not reserved", zap.String("table", c.Table), zap.String("id", c.ID))
+		return
+	}
+	d.tracker.Complete(e)
+	d.acks.Add([]outbox.Completion{c})
+}
+
+// deferRow leaves a row to the sweep. A claim of ours is given back by the completion that is returned, which keeps the row owned
+// until the table has it. Callers hold mu and hand the completion to ack.
+func (d *Dispatch) deferRow(e *tracker.Entry, cause outbox.Cause) (outbox.Completion, bool) {
+	m := e.Message
+	if m.Claim == "" {
+		d.tracker.Drop(e, cause)
+		return outbox.Completion{}, false
+	}
+	d.tracker.Defer(cause, 1)
+	d.tracker.Complete(e)
+	return outbox.Completion{Identity: m.Identity, Action: outbox.ActionRelease, RetryCount: e.RetryCount, Claim: m.Claim, Entry: e}, true
+}
+
+// MaxBytes is how many bytes may be in flight.
+func (d *Dispatch) MaxBytes() int { return d.cfg.MaxInFlightBytes }
+
+// Random is the jitter of pauses, in [0,1).
+func (d *Dispatch) Random() float64 {
+	if d.cfg.Random == nil {
+		return 0.5
+	}
+	return d.cfg.Random()
+}
+
+// broadcast wakes whoever waits for room. Callers hold mu.
+func (d *Dispatch) broadcast() {
+	if d.waiters > 0 {
+		close(d.changed)
+		d.changed = make(chan struct{})
+		d.waiters = 0
+	}
+}
+
+func (d *Dispatch) kick() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Drain waits until nothing is in the sink's hands or in the retry buffer, or the context ends. It returns how many messages were
+// left: they are published again after the next start.
+func (d *Dispatch) Drain(ctx context.Context) int {
+	for {
+		d.mu.Lock()
+		left := d.inFlight + len(d.retry)
+		d.waiters++
+		changed := d.changed
+		d.mu.Unlock()
+		if left == 0 {
+			return 0
+		}
+		select {
+		case <-ctx.Done():
+			return left
+		case <-changed:
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package dispatch
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+// maxLabels bounds the topics that have series of their own; what comes after counts under "other".
+const maxLabels = 200
+
+type metrics struct {
+	messages *prometheus.CounterVec
+	latency  prometheus.Histogram
+	weak     prometheus.Counter
+	children map[messageKey]prometheus.Counter // guarded by Dispatch.mu
+	topics   map[string]bool
+}
+
+type messageKey struct {
+	table, topic string
+	path         outbox.Path
+	class        outbox.Class
+}
+
+func newMetrics(d *Dispatch, reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		messages: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "canal_outbox_messages_total",
+			Help: "Results of publishing by table, topic (the first 200), path and outcome.",
+		}, []string{"table", "topic", "path", "outcome"}),
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "canal_outbox_publish_latency_seconds",
+			Help:    "From the commit (from the arrival of the event where the log has whole seconds only) to the broker's acknowledgement, binlog path.",
+			Buckets: []float64{.0002, .0005, .001, .0015, .002, .003, .005, .0075, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+		}),
+		weak:     prometheus.NewCounter(prometheus.CounterOpts{Name: "canal_outbox_weak_acknowledgements_total", Help: "Messages stored less durably than asked."}),
+		children: map[messageKey]prometheus.Counter{},
+		topics:   map[string]bool{},
+	}
+	reg.MustRegister(m.messages, m.latency, m.weak, suspendedTopics{d})
+	gauge := func(name, help string, f func(State) float64) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "canal_outbox_" + name, Help: help}, func() float64 { return f(d.State()) }))
+	}
+	gauge("in_flight_messages", "Messages in the sink's hands.", func(s State) float64 { return float64(s.InFlight) })
+	gauge("in_flight_bytes", "Their bytes.", func(s State) float64 { return float64(s.InFlightBytes) })
+	gauge("retry_buffer_messages", "Messages that wait for a second send.", func(s State) float64 { return float64(s.RetryBuffer) })
+	gauge("unwritten_rows", "Rows answered by the broker whose status MySQL has not written.", func(s State) float64 { return float64(s.Unwritten) })
+	gauge("breaker_state", "0 closed, 1 open, 2 half-open.", func(s State) float64 { return float64(s.breaker) })
+	gauge("unanswered_seconds", "For how long the broker has answered no message although there are some to be answered; 0 when there are none.", func(s State) float64 {
+		if s.UnansweredSince.IsZero() {
+			return 0
+		}
+		return time.Since(s.UnansweredSince).Seconds()
+	})
+	return m
+}
+
+// suspendedTopics is the gauge of the topics that are left alone at present, by name; the first maxLabels of them.
+type suspendedTopics struct{ d *Dispatch }
+
+var suspendedDesc = prometheus.NewDesc("canal_outbox_suspended_topics", "Topics that are left alone because they are missing or forbidden: 1 each.", []string{"topic"}, nil)
+
+// Describe implements prometheus.Collector.
+func (suspendedTopics) Describe(out chan<- *prometheus.Desc) { out <- suspendedDesc }
+
+// Collect implements prometheus.Collector.
+func (c suspendedTopics) Collect(out chan<- prometheus.Metric) {
+	topics := c.d.State().SuspendedTopics
+	if len(topics) == 0 { // so that there is always a series
+		out <- prometheus.MustNewConstMetric(suspendedDesc, prometheus.GaugeValue, 0, "")
+	}
+	for _, t := range topics[:min(len(topics), maxLabels)] {
+		out <- prometheus.MustNewConstMetric(suspendedDesc, prometheus.GaugeValue, 1, t.Topic)
+	}
+}
+
+func (m *metrics) outcome(r *sink.Result, now time.Time) {
+	key := messageKey{r.Message.Table, r.Message.Topic, r.Message.Path, r.Class}
+	c := m.children[key]
+	if c == nil {
+		if !m.topics[key.topic] && len(m.topics) >= maxLabels {
+			key.topic = "other"
+		}
+		m.topics[key.topic] = true
+		c = m.messages.WithLabelValues(key.table, key.topic, key.path.String(), key.class.String())
+		m.children[key] = c
+	}
+	c.Inc()
+	if r.Weak {
+		m.weak.Inc()
+	}
+	if r.Class == outbox.ClassNone && r.Message.Path == outbox.PathBinlog {
+		m.latency.Observe(max(0, now.Sub(r.Message.Since).Seconds()))
+	}
+}
+
+// State is what status, health and metrics show.
+type State struct {
+	InFlight        int
+	InFlightBytes   int
+	RetryBuffer     int
+	Unwritten       int
+	Breaker         string
+	Trouble         string    // why the breaker is not closed, or the last failure; "" when all is well
+	UnansweredSince time.Time // since when the broker has answered no message although there are some; zero when there are none
+	ResultSince     time.Time // since when the sink has reported nothing although the breaker is closed and it has messages; zero otherwise
+	SuspendedTopics []SuspendedTopic
+
+	breaker breakerState
+}
+
+// SuspendedTopic is a topic that is left alone, and why.
+type SuspendedTopic struct{ Topic, Reason string }
+
+// State returns the state at this moment.
+func (d *Dispatch) State() State {
+	unwritten, _ := d.tracker.Unwritten()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := State{
+		InFlight: d.inFlight, InFlightBytes: d.inFlightB, RetryBuffer: len(d.retry), Unwritten: unwritten,
+		Breaker: d.breaker.state.String(), Trouble: d.trouble, breaker: d.breaker.state,
+	}
+	if d.inFlight+len(d.retry) > 0 {
+		s.UnansweredSince = d.unansweredSince
+	}
+	if d.inFlight > 0 && d.breaker.state == breakerClosed {
+		s.ResultSince = d.quietSince
+	}
+	for topic, t := range d.suspended {
+		s.SuspendedTopics = append(s.SuspendedTopics, SuspendedTopic{topic, t.reason})
+	}
+	slices.SortFunc(s.SuspendedTopics, func(a, b SuspendedTopic) int { return cmp.Compare(a.Topic, b.Topic) })
+	return s
+}

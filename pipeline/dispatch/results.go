@@ -1,0 +1,146 @@
+package dispatch
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+// partitionSends is how often a message is sent whose partition leaves it without an answer, before it is left to the sweep.
+const partitionSends = 3
+
+// results takes outcomes from the sink, on the sink's goroutine: it decides and hands on, and never waits.
+func (d *Dispatch) results(list []sink.Result) {
+	now := time.Now()
+	completions := make([]outbox.Completion, 0, len(list))
+	d.mu.Lock()
+	for i := range list {
+		r := &list[i]
+		e := tracker.Of(r.Message.Entry)
+		if e == nil || !e.Sends.InFlight || e.Message != r.Message {
+			d.tracker.Bug("the sink answered a message that is not in its hands", zap.String("table", r.Message.Table), zap.String("id", r.Message.ID))
+			continue
+		}
+		d.land(e)
+		d.metrics.outcome(r, now)
+		if c, ok := d.decide(e, r, now); ok {
+			completions = append(completions, c)
+		}
+	}
+	d.quietSince = now
+	d.broadcast()
+	d.mu.Unlock()
+	if len(completions) > 0 {
+		d.acks.Add(completions)
+	}
+}
+
+// decide says what becomes of a row by its outcome. Callers hold mu.
+func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outbox.Completion, bool) {
+	m := r.Message
+	c := outbox.Completion{Identity: m.Identity, RetryCount: e.RetryCount, Claim: m.Claim, Class: r.Class, Reason: r.Reason, Since: m.Since, Entry: e}
+	part := r.Scope == outbox.ScopePartition || r.Scope == outbox.ScopeTopic // others flow, and must not wait for this part
+	switch r.Class {
+	case outbox.ClassNone:
+		d.brokerAnswered(m.Topic, now, true)
+		c.Action, c.BrokerID = outbox.ActionMarkSent, r.BrokerID
+		d.tracker.Complete(e)
+		return c, true
+	case outbox.ClassPermanent:
+		d.brokerAnswered(m.Topic, now, false)
+		c.Action = outbox.ActionFail
+		d.tracker.Complete(e)
+		return c, true
+	case outbox.ClassRefused:
+		d.brokerAnswered(m.Topic, now, false)
+		return d.refuse(e, c), true
+	case outbox.ClassTopic:
+		d.brokerAnswered(m.Topic, now, false)
+		d.suspend(m.Topic, r.Reason, now)
+		return d.deferRow(e, outbox.CauseTopic)
+	case outbox.ClassUnknown:
+		switch {
+		case r.Scope == outbox.ScopeMessage: // the broker answers others: it is this message's own silence, and its own attempt
+			d.breaker.undecided()
+			return d.refuse(e, c), true
+		case part && e.Sends.Count >= partitionSends:
+			return d.deferRow(e, outbox.CauseOutage)
+		}
+	case outbox.ClassOutage, outbox.ClassService:
+		if part {
+			d.brokerAnswered(m.Topic, now, false)
+			return d.deferRow(e, outbox.CauseOutage)
+		}
+		if e.Sends.Count > 1 && d.breaker.state == breakerClosed && d.lastOK[m.Topic].After(e.Sends.First) {
+			return d.deferRow(e, outbox.CauseOutage) // its broker is away, others work
+		}
+	}
+	d.sendAgain(e, r, part, now)
+	return outbox.Completion{}, false
+}
+
+// refuse uses one of the row's attempts. Callers hold mu.
+func (d *Dispatch) refuse(e *tracker.Entry, c outbox.Completion) outbox.Completion {
+	budget := d.cfg.MaxRetry
+	if e.Message.MaxRetry >= 0 {
+		budget = e.Message.MaxRetry
+	}
+	d.tracker.Complete(e)
+	if c.RetryCount >= budget {
+		c.Action = outbox.ActionFail
+		return c
+	}
+	c.Action, c.Delay = outbox.ActionRetry, d.cfg.Backoff.Delay(c.RetryCount, d.Random())
+	d.sweeps.SweepIn(c.Delay)
+	return c
+}
+
+// resendPauses are before the second and further sends of a message.
+var resendPauses = outbox.Backoff{Base: 200 * time.Millisecond, Max: 5 * time.Second}
+
+// sendAgain puts a message into the retry buffer and feeds the breaker, unless the trouble is that of a part of the cluster. Callers
+// hold mu.
+func (d *Dispatch) sendAgain(e *tracker.Entry, r *sink.Result, part bool, now time.Time) {
+	e.Sends.RetryAt = now.Add(resendPauses.Delay(e.Sends.Count-1, 0.5))
+	d.retry = append(d.retry, e)
+	d.retryB += e.Size
+	d.trouble = r.Class.String() + ": " + r.Reason
+	if !part && d.breaker.failed(now) {
+		d.log.Warn("the broker does not take messages: waiting for it, the attempts of no row are touched",
+			zap.String("class", r.Class.String()), zap.String("reason", r.Reason))
+	}
+	d.kick()
+}
+
+// brokerAnswered records a sign of life. Callers hold mu.
+func (d *Dispatch) brokerAnswered(topic string, now time.Time, published bool) {
+	d.unansweredSince = now
+	if published {
+		if len(d.lastOK) < maxTopics || !d.lastOK[topic].IsZero() {
+			d.lastOK[topic] = now
+		}
+		if len(d.suspended) > 0 {
+			d.resume(topic)
+		}
+	}
+	d.trouble = ""
+	if d.breaker.answered() {
+		for _, e := range d.retry { // the outage is over for all of them
+			e.Sends.RetryAt = now
+		}
+		d.log.Info("the broker takes messages again", zap.Int("to_be_sent_again", len(d.retry)))
+		d.closed()
+	}
+}
+
+// closed lets everybody go on after the breaker has closed: rows that were left to the sweep meanwhile are looked for at once. Callers
+// hold mu.
+func (d *Dispatch) closed() {
+	d.sweeps.Trigger()
+	d.kick()
+	d.broadcast()
+}

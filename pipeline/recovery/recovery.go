@@ -1,0 +1,262 @@
+// Package recovery looks rows up that may have been handled before, and says when the sweep may take what the log has not shown.
+//
+// The recovery window is the stretch of the log that may hold rows handled before: from the checkpoint to the server's position at
+// connect, and up to wherever a sweep has published without waiting for the reader. Its rows wait, owned, until a page is full or
+// the end is reached; then the table is asked for their state by primary key.
+//
+// Guarantee: a row of the window is published only if the table shows it as PENDING and due; later transactions wait for it. The
+// sweep is told to go on only when every transaction up to the position it names was offered, or after the window was raised to it.
+//
+// Run is its one goroutine, for the window of a log that fell silent; it has the turn for one query at most. Reader and sweep call in
+// on theirs. The turn comes before every mutex.
+package recovery
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/dispatch"
+	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
+)
+
+const (
+	page     = 500                   // rows of the window that are looked up in one query
+	tick     = 50 * time.Millisecond // while the window is open
+	idleTick = time.Second           // while it is not
+)
+
+// retryPauses are between attempts to look rows up.
+var retryPauses = outbox.Backoff{Base: 100 * time.Millisecond, Max: 5 * time.Second}
+
+// Checker reads the state of rows by primary key; rows that do not exist are missing from the answer.
+type Checker interface {
+	States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error)
+}
+
+// Recovery is the window and its rows. Make it with New.
+type Recovery struct {
+	tracker  *tracker.Tracker
+	dispatch *dispatch.Dispatch
+	sweeps   tracker.Sweeps
+	checker  Checker
+	maxBytes int // of the rows that wait
+	random   func() float64
+	log      *zap.Logger
+	raised   prometheus.Counter
+
+	// The turn is had by whoever hands rows of the log over, so that the order of commits is kept. It guards what follows.
+	turn     *semaphore.Weighted
+	waiting  []*tracker.Entry // in log order
+	waitingB int              // their bytes
+
+	mu    sync.Mutex
+	end   outbox.Position // of the window
+	stall stall
+}
+
+// New makes a Recovery without a window. It does no I/O.
+func New(t *tracker.Tracker, d *dispatch.Dispatch, sweeps tracker.Sweeps, checker Checker, log *zap.Logger, reg prometheus.Registerer) *Recovery {
+	return &Recovery{
+		tracker: t, dispatch: d, sweeps: sweeps, checker: checker, maxBytes: d.MaxBytes(), random: d.Random, log: log, turn: semaphore.NewWeighted(1),
+		raised: promauto.With(reg).NewCounter(prometheus.CounterOpts{
+			Name: "canal_outbox_sweep_without_reader_total", Help: "Pages taken though the binlog reader was down or stuck.",
+		}),
+	}
+}
+
+// Lock takes the turn. Its wait ends with the context, because whoever has the turn may be waiting for the broker.
+func (r *Recovery) Lock(ctx context.Context) error { return r.turn.Acquire(ctx, 1) }
+
+// Unlock gives the turn back.
+func (r *Recovery) Unlock() { r.turn.Release(1) }
+
+// Open begins a window that ends at a position. Callers have the turn.
+func (r *Recovery) Open(end outbox.Position) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.end = end
+}
+
+// Covers tells whether a transaction that ends at a position lies in the window, as it stands now. It must be asked after the rows
+// are owned: a sweep that has raised the window before took its rows first, one that raises it later finds them owned.
+func (r *Recovery) Covers(end outbox.Position) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return end.Compare(r.end) <= 0
+}
+
+// Passed tells whether the window ends at or before a position.
+func (r *Recovery) Passed(at outbox.Position) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.end.Compare(at) <= 0
+}
+
+// Raise extends the window to a position: rows that the sweep is about to take are looked up when the log shows them.
+func (r *Recovery) Raise(to outbox.Position) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end.Compare(to) < 0 {
+		r.end = to
+	}
+	r.tracker.Disturb() // the log shows later what the sweep takes now
+}
+
+// Clear drops the window and leaves its rows to the sweep: the position is set elsewhere. Callers have the turn.
+func (r *Recovery) Clear() {
+	for _, e := range r.waiting {
+		r.tracker.Drop(e, outbox.CauseGap)
+	}
+	r.waiting, r.waitingB = nil, 0
+	r.Open(outbox.Position{})
+}
+
+// Add takes rows of the window over, and looks them up when there are enough. Callers have the turn. The error is that of ctx; the
+// rows are taken over all the same.
+func (r *Recovery) Add(ctx context.Context, rows []*tracker.Entry) error {
+	r.waiting = append(r.waiting, rows...)
+	for _, e := range rows {
+		r.waitingB += e.Size
+	}
+	if len(r.waiting) >= page || r.waitingB >= r.maxBytes {
+		return r.Check(ctx)
+	}
+	return nil
+}
+
+// Check looks the waiting rows up and publishes those that are still to be. It tries until the database answers: meanwhile the reader
+// waits, which is right, for nothing behind may overtake. Callers have the turn.
+func (r *Recovery) Check(ctx context.Context) error {
+	if len(r.waiting) == 0 {
+		return nil
+	}
+	for failures := 0; ; failures++ {
+		err := r.lookUp(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(r.failed(failures, err)):
+		}
+	}
+	for len(r.waiting) > 0 {
+		n, err := r.dispatch.Publish(ctx, r.waiting)
+		if err != nil {
+			return err
+		}
+		r.published(n)
+	}
+	return nil
+}
+
+func (r *Recovery) published(n int) {
+	r.waiting = r.waiting[n:]
+	if len(r.waiting) == 0 {
+		r.waiting, r.waitingB = nil, 0
+	}
+}
+
+// failed logs a failed attempt and returns the pause before the next.
+func (r *Recovery) failed(failures int, err error) time.Duration {
+	wait := retryPauses.Delay(failures, r.random())
+	r.log.Warn("cannot look up rows of the recovery window, trying again", zap.Int("rows", len(r.waiting)), zap.Duration("in", wait), zap.Error(err))
+	return wait
+}
+
+// lookUp asks the table once and keeps the rows that are to be published: PENDING and not waiting for a retry. A row that is not
+// found may not be visible yet and is left to the sweep, which is triggered; every other row is settled. Callers have the turn.
+func (r *Recovery) lookUp(ctx context.Context) error {
+	ids := make([]outbox.Identity, len(r.waiting))
+	for i, e := range r.waiting {
+		ids[i] = e.Row()
+	}
+	list, err := r.checker.States(ctx, ids)
+	if err != nil {
+		return err
+	}
+	states := make(map[outbox.Identity]outbox.Candidate, len(list))
+	for _, c := range list {
+		states[c.Identity] = c
+	}
+	publish := r.waiting[:0]
+	r.waitingB = 0
+	for _, e := range r.waiting {
+		state, found := states[e.Row()]
+		switch {
+		case !found:
+			r.tracker.Drop(e, outbox.CauseNotFound)
+		case state.Status == outbox.Pending && state.Waiting:
+			r.tracker.Drop(e, outbox.CauseWaiting)
+			r.sweeps.SweepIn(time.Duration(state.DueInMilli) * time.Millisecond)
+		case state.Status == outbox.Pending:
+			e.RetryCount = state.RetryCount
+			publish = append(publish, e)
+			r.waitingB += e.Size
+		default: // final, or claimed by a sweep whose claim will expire
+			r.tracker.Forget(e)
+		}
+	}
+	clear(r.waiting[len(publish):])
+	r.waiting = publish
+	return nil
+}
+
+// Run completes the look-up of rows that wait while the log shows nothing more, until the context ends. Unlike the reader it never
+// waits for room with the turn: whoever wants to set the position or to stop must get through.
+func (r *Recovery) Run(ctx context.Context) {
+	timer := time.NewTimer(idleTick)
+	defer timer.Stop()
+	for failures := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		wait, err := r.checkQuiet(ctx)
+		if err == nil {
+			failures = 0
+		} else if ctx.Err() == nil {
+			wait = r.failed(failures, err)
+			failures++
+		}
+		timer.Reset(wait)
+	}
+}
+
+// checkQuiet makes one attempt unless the reader is at work, and returns when to look again.
+func (r *Recovery) checkQuiet(ctx context.Context) (wait time.Duration, err error) {
+	wait = idleTick
+	if !r.Passed(r.tracker.Offered()) {
+		wait = tick
+	}
+	if !r.turn.TryAcquire(1) {
+		return wait, nil // the reader does it
+	}
+	defer r.Unlock()
+	if len(r.waiting) == 0 {
+		return wait, nil
+	}
+	if err := r.lookUp(ctx); err != nil {
+		return 0, err
+	}
+	for len(r.waiting) > 0 {
+		n := r.dispatch.TryPublish(r.waiting)
+		if n == 0 {
+			break
+		}
+		r.published(n)
+	}
+	return tick, nil
+}

@@ -1,0 +1,102 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
+)
+
+// This file is the sweep's side of the flow: five methods.
+
+// AwaitLog waits until every transaction of the log up to end was offered. A reader that makes no progress is not waited for beyond
+// patience: then the log's rows up to end are looked up before they are published. The error is outbox.ErrBrokerAway while the
+// broker takes no messages, else that of ctx.
+func (p *Pipeline) AwaitLog(ctx context.Context, end outbox.Position, patience time.Duration) error {
+	return p.recovery.AwaitLog(ctx, end, patience)
+}
+
+// Reserve takes ownership for the sweep. It returns the rows that nobody owned, each with its entry, and those of suspended topics,
+// which are to be left alone.
+func (p *Pipeline) Reserve(rows []outbox.Candidate) (free, suspended []outbox.Candidate) {
+	rows, suspended = p.dispatch.WithoutSuspended(rows)
+	if len(suspended) > 0 {
+		p.mu.Lock()
+		p.quiet.suspended = true
+		p.mu.Unlock()
+	}
+	return p.tracker.Reserve(rows), suspended
+}
+
+// Release gives rows back that were reserved and not published.
+func (p *Pipeline) Release(rows []outbox.Candidate) { p.tracker.Release(rows) }
+
+// Publish hands rows to the sink that were reserved, claimed and read back; each message carries the entry of its candidate. It waits
+// while the sweep has its share of what may be in flight. rejected are completions on claimed rows that cannot become a message; they
+// are taken over first. The error is that of ctx; it returns how many messages it took over, the first ones. The rest is released by
+// the caller.
+func (p *Pipeline) Publish(ctx context.Context, rows []*outbox.Message, rejected []outbox.Completion) (taken int, err error) {
+	for i := range rejected {
+		p.dispatch.Reject(rejected[i])
+	}
+	entries := make([]*tracker.Entry, 0, len(rows))
+	for _, m := range rows {
+		if e, ok := p.tracker.ReadBack(m); ok {
+			entries = append(entries, e)
+		}
+	}
+	for len(entries) > 0 {
+		n, err := p.dispatch.PublishSwept(ctx, entries)
+		if err != nil {
+			return len(rows) - len(entries), err
+		}
+		entries = entries[n:]
+	}
+	return len(rows), nil
+}
+
+// Swept tells of a sweep over all tables that was complete. A row that the log never showed looks like any other row of the table.
+// It is known by exclusion: nothing else left a row PENDING, without a due time, not tried and without an owner.
+//
+// Such a row that the log did show was deferred or refused, and the activity epoch has changed. A sweep over rows of any age that
+// begins afterwards finds it, however old the row says it is. It finds it later only if the server shows a commit later than it logs
+// it; so the exclusion needs time as well.
+func (p *Pipeline) Swept(s outbox.Sweep) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.quiet.swept(s, p.tracker.Activity(), time.Now()) {
+		p.missed.Add(float64(s.Untried))
+	}
+}
+
+// lateCommit is how long a server may take to show what it has logged: more than a semi-synchronous source waits for its replica by
+// default.
+const lateCommit = 15 * time.Second
+
+// quiet remembers since when nothing else explains a row that a sweep finds.
+type quiet struct {
+	activity  uint64
+	since     time.Time // activity has had this value since
+	clean     bool      // a sweep over rows of any age began after that, was complete and left no row alone
+	suspended bool      // rows were left alone since the last sweep
+}
+
+func newQuiet(activity uint64) quiet { return quiet{activity: activity, since: time.Now()} }
+
+// swept draws the conclusion from a sweep that was complete: whether its untried rows were never shown by the log.
+func (q *quiet) swept(s outbox.Sweep, activity uint64, now time.Time) (missed bool) {
+	suspended := q.suspended
+	q.suspended = false
+	switch {
+	case activity != q.activity:
+		*q = quiet{activity: activity, since: now}
+	case suspended:
+		q.clean = false
+	case s.AnyAge:
+		q.clean = true
+	default:
+		return q.clean && s.Began.Sub(q.since) >= s.Blind+lateCommit
+	}
+	return false
+}

@@ -1,0 +1,49 @@
+package tracker
+
+import (
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Entry is one row in the relay's hands. It is in the registry from Admit, Reserve or Own until the table shows the row's completion
+// (Written) or the row is left to the sweep (Drop, Release). Whoever holds it is the only one to use its exported fields.
+type Entry struct {
+	Message    *outbox.Message // nil until a sweep has read the row back, of an entry of the journal, and once there is a completion
+	Size       int             // of the message, in bytes
+	RetryCount int             // of the row, as the table showed it last: the guard of a refusal
+	Sends      Sends
+
+	id     outbox.Identity
+	origin origin
+	seq    uint64 // its transaction in the low-water mark; 0 when it holds none back. Guarded by Tracker.mu
+}
+
+// Sends is what dispatch remembers of a row; it stands here so that a row costs one allocation. Dispatch alone uses it.
+type Sends struct {
+	Count    int       // how often it was handed to the sink
+	First    time.Time // of its first send
+	RetryAt  time.Time // in the retry buffer: not before
+	InFlight bool      // in the sink's hands
+}
+
+// origin is how a row came to us.
+type origin uint8
+
+const (
+	fromLog origin = iota
+	fromSweep
+	fromJournal
+)
+
+// Row implements outbox.Entry.
+func (e *Entry) Row() outbox.Identity { return e.id }
+
+// Swept tells that the sweep found the row and that the log has not shown it.
+func (e *Entry) Swept() bool { return e.origin == fromSweep }
+
+// Of returns the entry that a message, candidate or completion carries; nil when it carries none.
+func Of(carried outbox.Entry) *Entry {
+	e, _ := carried.(*Entry)
+	return e
+}

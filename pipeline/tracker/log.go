@@ -1,0 +1,139 @@
+package tracker
+
+import (
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// This file is the side of the log: transactions come in the order of their commits.
+
+// Begin opens a transaction in the low-water mark and returns its number. What the reader deferred of it is counted.
+func (t *Tracker) Begin(txn *outbox.Txn) (seq uint64) {
+	for _, d := range txn.Deferred {
+		t.Defer(d.Cause, max(d.Rows, 1))
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lowWater.open(txn.End, txn.GTID, len(txn.Messages))
+}
+
+// Admit takes ownership of rows of the transaction that was begun last, and appends the entries of those that nobody owned to into.
+// Each message then carries its entry. A row that somebody owns is dropped: its owner answers for it.
+//
+// A transaction may be admitted in pieces, so that the registry does not hold all rows of a large one at once.
+func (t *Tracker) Admit(seq uint64, rows []*outbox.Message, into []*Entry) []*Entry {
+	entries := make([]Entry, len(rows))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, m := range rows {
+		if owner := t.registry[m.Identity]; owner != nil {
+			t.leaveToOwner(owner, seq)
+			continue
+		}
+		e := &entries[i]
+		*e = Entry{Message: m, Size: m.Size(), RetryCount: m.RetryCount, id: m.Identity, seq: seq}
+		t.registry[e.id], m.Entry = e, e
+		into = append(into, e)
+	}
+	return into
+}
+
+// leaveToOwner drops a row that somebody owns. Its transaction need not wait for the owner, unless that is the fast path itself with
+// a transaction that a reset has forgotten or that was withdrawn: then the owner answers for this one. Callers hold mu.
+func (t *Tracker) leaveToOwner(owner *Entry, seq uint64) {
+	if owner.seq != 0 && t.lowWater.forgotten(owner.seq) {
+		owner.seq = seq
+		return
+	}
+	if owner.Swept() { // the sweep may give it back
+		t.activity.Add(1)
+	}
+	t.settleOne(seq)
+}
+
+// Withdraw takes the transaction that was begun last out again, because it was not taken over whole. rest is what nobody was given:
+// nobody owns it any more. The other rows go on, and answer for the transaction when it comes again.
+func (t *Tracker) Withdraw(txn *outbox.Txn, seq uint64, rest []*Entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range rest {
+		delete(t.registry, e.id)
+		e.seq = 0
+	}
+	for _, m := range txn.Messages {
+		if e := Of(m.Entry); e != nil && e.seq == seq {
+			e.seq = withdrawn
+		}
+	}
+	t.lowWater.drop(seq)
+}
+
+// Offered returns the position up to which every transaction was offered: what nobody owns below it will not come from the log.
+func (t *Tracker) Offered() outbox.Position {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.offered
+}
+
+// SetOffered says where the reader is: behind a transaction that was taken over whole, or at the begin of a stream.
+func (t *Tracker) SetOffered(at outbox.Position) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.offered = at
+	t.broadcast()
+}
+
+// Idle tells that the server has nothing behind a position: everything before was offered.
+func (t *Tracker) Idle(at outbox.Position) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.offered.Compare(at) < 0 {
+		t.offered = at
+		t.broadcast()
+	}
+	t.lowWater.idle(at)
+}
+
+// Reset sets the low-water mark anew: after a gap, a failover or an operator's move. Open transactions are forgotten, their rows go
+// on. It returns the epoch that begins: what Checkpoint has returned before belongs to an older one.
+func (t *Tracker) Reset(flavor outbox.Flavor, at outbox.Position) (epoch uint64, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.lowWater.reset(flavor, at); err != nil {
+		return 0, err
+	}
+	t.offered, t.saved = at, at
+	t.epoch++
+	t.activity.Add(1) // for what the log showed, and what it will not show
+	t.broadcast()
+	return t.epoch, nil
+}
+
+// Rewind sets the offered position back to the low-water mark and returns it: what lies behind is offered again. Rows in flight
+// answer for their transactions then. The epoch stays: the position is none that somebody chose.
+func (t *Tracker) Rewind() (outbox.Position, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := t.lowWater.position()
+	t.offered = at
+	t.activity.Add(1)
+	t.broadcast()
+	return at, t.lowWater.reset(t.lowWater.set.Flavor(), at)
+}
+
+// LowWater returns the low-water mark without its GTID set.
+func (t *Tracker) LowWater() outbox.Position {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lowWater.low
+}
+
+// Checkpoint returns the low-water mark with its epoch, and whether it moved since the last call.
+func (t *Tracker) Checkpoint() (at outbox.Position, epoch uint64, moved bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lowWater.low == (outbox.Position{File: t.saved.File, Offset: t.saved.Offset}) {
+		return t.saved, t.epoch, false
+	}
+	t.saved = t.lowWater.position()
+	return t.saved, t.epoch, true
+}
