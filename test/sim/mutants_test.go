@@ -77,7 +77,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a checkpoint read before a move is not written after it", file: "checkpoint/store.go", found: "checkpoint: ",
-		edits: []edit{{"epoch == s.place.epoch && ", ""}}, seeds: 5000,
+		edits: []edit{{"epoch == s.progress.epoch && ", ""}}, seeds: 5000,
 	},
 	{
 		rule: "after a move back the low-water mark stays behind rows in flight", file: "pipeline/tracker/log.go", found: "checkpoint: .*passes",
