@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 	"github.com/go-mysql-org/go-mysql/replication"
+
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // read looks at columns and position while a transaction holds the table's metadata lock: no DDL can come in between.
@@ -21,8 +23,7 @@ func (s *schemaVersions) read(ctx context.Context, name string) (v schemaVersion
 		return v, fmt.Errorf("read the columns of %s: %w", name, err)
 	}
 	defer func() { _ = tx.Rollback() }() // it has nothing to undo, and releases the lock either way
-	quoted := "`" + strings.ReplaceAll(schema, "`", "``") + "`.`" + strings.ReplaceAll(table, "`", "``") + "`"
-	if _, err := tx.ExecContext(ctx, "SELECT 1 FROM "+quoted+" LIMIT 0"); err != nil {
+	if _, err := tx.ExecContext(ctx, "SELECT 1 FROM "+server.QuoteName(schema)+"."+server.QuoteName(table)+" LIMIT 0"); err != nil {
 		return v, fmt.Errorf("read the columns of %s: %w", name, err)
 	}
 	if v.Columns, err = readColumns(ctx, tx, schema, table); err != nil {

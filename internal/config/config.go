@@ -63,7 +63,7 @@ type Table struct {
 	// Columns maps a role to the name of the table's column, where it differs from the preset: id, message_id, biz_type,
 	// key, topic, tag, sharding_key, body, headers, partition, status, retry_count, max_retry, next_retry_time,
 	// last_exec_time, fail_reason, created_at, broker_message_id, sent_at, lock_version, updated_by. An empty name unmaps
-	// the role.
+	// the role. Several roles may name one column, unless the relay writes one of them.
 	Columns map[string]string `yaml:"columns"`
 	// Codes maps a status (`pending`, `sending`, `sent`, `failed`) to its code in the status column. Rows with any other
 	// code are never touched.

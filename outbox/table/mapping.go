@@ -61,7 +61,7 @@ func (m *Mapping) Set(role Column, name string) {
 	m.Columns[role] = name
 }
 
-// presets are the layouts people have (design 3). A preset here has its DDL in package migrations.
+// presets are the layouts people have. A preset here has its DDL in package migrations.
 var presets = map[string]Mapping{
 	"t_local_message": {
 		Columns: map[Column]string{
@@ -103,7 +103,7 @@ func Preset(name string) (Mapping, error) {
 	}, nil
 }
 
-// needed are the roles without which the states of design 1 cannot be kept.
+// needed are the roles without which the states of a row cannot be kept.
 var needed = []Column{ID, Topic, Body, StatusCode, RetryCount, NextRetryTime, LastExecTime, FailReason}
 
 // written are the roles that appear in a SET.

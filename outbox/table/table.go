@@ -1,8 +1,8 @@
 // Package table is a mapped outbox table: which column holds what, which code means which status, and every SQL statement
 // on it. The binlog reader and the sweep both build messages here, so that both paths yield the same bytes.
 //
-// Guarantee: no statement of this package touches a row but by primary key, under the guards of design 1, in autocommit
-// statements of at most 500 rows. The package owns no goroutine.
+// Guarantee: no statement of this package changes a row but by primary key and under a guard (the status, the attempts or the
+// claim that the relay saw), in autocommit statements of at most 500 rows. The package owns no goroutine.
 package table
 
 // Column is the role a column plays, not its name.
