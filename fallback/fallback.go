@@ -44,7 +44,7 @@ type Flow interface {
 
 // Source is the primary server.
 type Source interface {
-	// End is the position behind the last transaction of the log.
+	// End is the file and the offset behind the last transaction of the log. It is asked for with each page.
 	End(context.Context) (outbox.Position, error)
 }
 

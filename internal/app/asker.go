@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/canal-outbox/canal-outbox/canal"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -14,6 +15,7 @@ import (
 type asker struct {
 	db     *sql.DB
 	source server.Config
+	known  atomic.Pointer[server.Info] // how End asks the server
 }
 
 // Look says who answers and where its log ends.
@@ -26,9 +28,21 @@ func (a *asker) Look(ctx context.Context) (server.Info, outbox.Position, error) 
 	return info, end, err
 }
 
-// End is the position behind the last transaction.
-func (a *asker) End(ctx context.Context) (outbox.Position, error) {
-	_, end, err := a.Look(ctx)
+// End is the file and the offset behind the last transaction, by one statement: a sweep asks for it with each page. Its name
+// depends on the server's version, which is looked at again when the server has not answered.
+func (a *asker) End(ctx context.Context) (end outbox.Position, err error) {
+	info := a.known.Load()
+	if info == nil {
+		now, err := server.Inspect(ctx, a.db)
+		if err != nil {
+			return end, err
+		}
+		info = &now
+	}
+	if end, err = info.FileEnd(ctx, a.db); err != nil {
+		info = nil
+	}
+	a.known.Store(info)
 	return end, err
 }
 

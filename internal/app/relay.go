@@ -25,7 +25,7 @@ import (
 type Source interface {
 	// Look says who answers and where its log ends, the end read last.
 	Look(ctx context.Context) (server.Info, outbox.Position, error)
-	// End is the position behind the last transaction.
+	// End is the file and the offset behind the last transaction.
 	End(ctx context.Context) (outbox.Position, error)
 }
 

@@ -33,17 +33,34 @@ func (i Info) End(ctx context.Context, db *sql.DB) (outbox.Position, error) {
 			return outbox.Position{}, fmt.Errorf("read the end of the binlog: %w", err)
 		}
 	}
-	rows, err := Show(ctx, db, i.endStatement())
+	status, err := i.logStatus(ctx, db)
 	if err != nil {
-		return outbox.Position{}, fmt.Errorf("read the end of the binlog: %w", err)
-	}
-	if len(rows) == 0 {
-		return outbox.Position{}, errors.New("the server writes no binlog: set log_bin and restart it")
+		return outbox.Position{}, err
 	}
 	if i.Flavor == outbox.MySQL && i.GTID {
-		gtids = rows[0]["executed_gtid_set"]
+		gtids = status["executed_gtid_set"]
 	}
-	return position(rows[0]["file"], rows[0]["position"], gtids)
+	return position(status["file"], status["position"], gtids)
+}
+
+// FileEnd is the file and the offset of End, without GTIDs, by one statement.
+func (i Info) FileEnd(ctx context.Context, db *sql.DB) (outbox.Position, error) {
+	status, err := i.logStatus(ctx, db)
+	if err != nil {
+		return outbox.Position{}, err
+	}
+	return position(status["file"], status["position"], "")
+}
+
+func (i Info) logStatus(ctx context.Context, db *sql.DB) (map[string]string, error) {
+	rows, err := Show(ctx, db, i.endStatement())
+	if err != nil {
+		return nil, fmt.Errorf("read the end of the binlog: %w", err)
+	}
+	if len(rows) == 0 {
+		return nil, errors.New("the server writes no binlog: set log_bin and restart it")
+	}
+	return rows[0], nil
 }
 
 func position(file, offset, gtids string) (outbox.Position, error) {
