@@ -1,16 +1,17 @@
-// Package ack carries completions home: the broker's acknowledgements into the journal, together with the checkpoint they
-// allow, and every completion into the table in batched status updates.
+// Package ack writes down what became of each row: first in the journal, what the broker has taken, together with the checkpoint
+// that this allows; then in the tables, every completion, in batched status updates.
 //
 // Guarantees:
-//   - A sent row counts as settled only in the batch that journals it: the checkpoint never covers a sent row that a
-//     restart would not know of. When that batch fails, Run ends with the error and nothing is journalled any more.
-//   - A row leaves the journal and the registry only when the table has written its completion, so nobody publishes it
-//     again meanwhile. A database that is away delays this and loses nothing.
-//   - A row whose completion the table refuses for its data, or whose lock somebody holds, holds up no other row.
+//   - A sent row counts as settled only in the batch that journals it, so the checkpoint never covers a sent row that a restart
+//     would not know of. When that batch fails, Run ends with the error and nothing is journalled any more.
+//   - A row leaves the journal and the registry only when its table has the status, so nobody publishes it again meanwhile. A
+//     database that is away delays this and loses nothing.
+//   - A table that cannot be written delays no other table. A row that its table refuses for its data, or that another session
+//     has locked, delays no other row.
 //
-// Run owns its own goroutine (the journal) and the writers: at most one for each table and one for the table's locked rows,
-// each only while there is something to write. All have ended when it returns. The journal never waits for a table, and no
-// table waits for another. DESIGN.md tells which rule prevents which race.
+// Goroutines: the caller of Run (the journal) and the writers, at most one for each table and one for the table's locked rows,
+// each only while there is something to write. All have ended when Run returns. The journal never waits for a table. DESIGN.md
+// says which rule prevents which race.
 package ack
 
 import (
@@ -30,13 +31,13 @@ import (
 // Progress is the pipeline's account of rows and positions. Its methods are called from all goroutines of Run and do not
 // block.
 type Progress interface {
-	// Settled takes rows as settled: sent ones right before the Commit that journals them, others when they are final in
-	// the table or deferred.
+	// Settled counts rows as settled: sent ones right before the Commit that journals them, others when the table has their
+	// status or refuses it for good.
 	Settled([]outbox.Completion)
 	// Checkpoint is the low-water mark with its epoch, and whether it moved since the last call. The epoch goes into the Commit of
 	// that position.
 	Checkpoint() (at outbox.Position, epoch uint64, moved bool)
-	// Written releases rows from the registry: the table has their completion, or they are deferred.
+	// Written releases rows from the registry: the table has their status, or refuses it and the sweep finds them again.
 	Written([]outbox.Completion)
 }
 
@@ -50,14 +51,14 @@ type Journal interface {
 
 // Tables are what the completions are written to.
 type Tables interface {
-	// Apply writes a batch of at most 500 rows of one table, sorted by primary key. A nil error: every completion that is
-	// not in the list is final in the table (written, final already, or the row is gone); locked ones in it are applied
-	// again. An error: nothing is known of the batch, which is applied again. It is called concurrently, and for one table by
-	// at most two goroutines, never with the same row.
+	// Apply writes a batch of at most 500 rows of one table, sorted by primary key. A nil error: every completion that is not in
+	// the answer is final in the table (written now or before, or the row is gone); retryable ones in it are applied again, the
+	// others never. An error: nothing is known of the batch, which is applied again. Apply is called concurrently; for one
+	// table by at most two goroutines, and never with the same row at the same time.
 	Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error)
 }
 
-// Config holds the rhythm; zero values take the defaults.
+// Config says how often things happen; zero values take the defaults.
 type Config struct {
 	CommitEvery  time.Duration  // least time between two journal commits; 5 ms
 	WriteEvery   time.Duration  // longest wait of a completion for its batch to fill; 20 ms
@@ -67,9 +68,9 @@ type Config struct {
 }
 
 const (
-	writeBatch = 500 // rows in one status update, and completions that are worth one at once
+	writeBatch = 500 // rows in one status update; so many do not wait for more
 
-	checkpointEvery = time.Second // a checkpoint that moved, or written entries, wait no longer for a commit
+	checkpointEvery = time.Second // longest wait of a moved checkpoint, or of written rows, for a commit
 
 	// applyTimeout ends an attempt on a connection that has gone silent; an ordinary batch takes milliseconds.
 	applyTimeout = 30 * time.Second
@@ -187,10 +188,9 @@ func (a *Acker) flush(cut func()) error {
 	return nil
 }
 
-// Replay writes journal entries of an earlier run to the tables; it is called before Run, while the registry owns them and
-// the reader has not started. With the first attempt that fails it leaves the rest to Run: the database may be back only
-// behind another server, and that is for the reader to find out. Entries that cannot be written stay in the journal and in
-// the registry.
+// Replay writes the journal of an earlier run to the tables. It is called before Run, while the registry owns the entries and the
+// reader has not started. When an attempt fails, Replay leaves the rest to Run: another server may have taken the database's
+// place, and the reader is the one to find that out. Entries that cannot be written stay in the journal and in the registry.
 func (a *Acker) Replay(ctx context.Context, entries []outbox.Completion) error {
 	a.pending.Add(int64(len(entries)))
 	a.queues.add(entries)

@@ -66,7 +66,7 @@ func newMetrics(reg prometheus.Registerer, pending, locked func() int) *metrics 
 	return m
 }
 
-// failed is the counter of one class; a completion without one counts as refused, like any answer we cannot place.
+// failed is the counter of one class; a completion without one counts as refused, like any answer that is not listed.
 func (m *metrics) failed(c outbox.Class) prometheus.Counter {
 	if c == outbox.ClassNone {
 		c = outbox.ClassRefused

@@ -80,14 +80,14 @@ func (a *Acker) postpone(table string, rows []outbox.Completion) {
 	}
 }
 
-// byPrimaryKey orders rows as the server locks them, so that two writers of a status do not wait for each other in a
-// circle (failure D07). Integer keys are digits: the shorter one is the smaller.
+// byPrimaryKey orders rows as the server locks them, so that two statements do not wait for each other in a circle (failure
+// D07). Keys are integers, written in digits: the shorter one is the smaller.
 func byPrimaryKey(x, y outbox.Completion) int {
 	return cmp.Or(cmp.Compare(len(x.ID), len(y.ID)), cmp.Compare(x.ID, y.ID))
 }
 
-// apply makes one attempt for one batch and, when the table answered, draws the consequences for journal and registry. It
-// returns the rows that somebody has locked: they have no consequences yet.
+// apply makes one attempt for one batch. When the table has answered, journal and registry hear of every row but those that
+// another session has locked, which it returns.
 func (a *Acker) apply(work context.Context, batch []outbox.Completion) (locked []outbox.Completion, err error) {
 	ctx, cancel := context.WithTimeout(work, applyTimeout)
 	defer cancel()
@@ -110,14 +110,14 @@ func (a *Acker) apply(work context.Context, batch []outbox.Completion) (locked [
 	return locked, nil
 }
 
-// conclude draws the consequences of completions that the table has, or never takes.
+// conclude tells journal and registry of completions that the table has, or never takes.
 func (a *Acker) conclude(batch []outbox.Completion, unwritable map[outbox.Identity]bool) {
 	var journalled []outbox.Identity
 	settled, final := make([]outbox.Completion, 0, len(batch)), make([]outbox.Completion, 0, len(batch))
 	for _, s := range batch {
 		if s.Action == outbox.ActionMarkSent {
 			if unwritable[s.Identity] {
-				continue // the broker has it: it stays in the journal and in the registry, so that it is never sent again
+				continue // the broker has it: it stays in journal and registry, so that it is never sent again
 			}
 			journalled = append(journalled, s.Identity)
 		} else {
@@ -128,8 +128,8 @@ func (a *Acker) conclude(batch []outbox.Completion, unwritable map[outbox.Identi
 			a.count(s)
 		}
 	}
-	// The journal must hear of it before the registry defers the row: afterwards it may be published anew, and the entry
-	// of that second publish must not be the one removed.
+	// The journal must hear of it before the registry releases the row: once released, it may be published again, and the
+	// entry of that second publish must not be removed.
 	a.addWritten(journalled)
 	if len(settled) > 0 {
 		a.progress.Settled(settled)
