@@ -48,10 +48,11 @@ test-long: test crash sim soak ## everything: the tests, a break at every event,
 
 LONG ?= 10m
 
-crash: prepare ## kills, stops and cut connections at every event of the log, not at samples (about an hour)
+crash: prepare ## kills, stops and cut connections at every event of the log, not at samples, on a third server too (about an hour)
 	go test -count=1 -timeout=0 ./test/crash -long
 
-sim: ## random histories of commits, crashes and lost replies against the real flow, for LONG, or SEEDS=n of them from FIRST on
+sim: ## random histories of commits, crashes and lost replies: the first 20,000, every mutation, new ones for LONG; or SEEDS=n from FIRST on
+	$(if $(SEEDS),,go test -count=1 -timeout=0 -v -run=TestSeeds ./test/sim -sim.seeds=20000)
 	$(if $(SEEDS),,SIM_TIME=$(LONG)) go test -count=1 -timeout=0 -v -run='$(if $(SEEDS),TestSeeds)' ./test/sim $(if $(SEEDS),-sim.seeds=$(SEEDS) -sim.first=$(or $(FIRST),1))
 
 # SEED repeats the faults of an earlier run; SOAK_DATABASE is mysql or mariadb, SOAK_BROKER is fake, kafka or rocketmq.

@@ -1,28 +1,37 @@
 #!/usr/bin/env bash
 # usage: run.sh quick|all FLAGS...
-# Runs go test -json over all packages, as input of gotestsum. Packages without servers run side by side; those whose tests
-# start servers run one after the other, so that two cores suffice. "quick" leaves the latter out. The simulation runs without
-# the race detector, which would take most of its seeds away.
+# Runs go test -json over all packages, as input of gotestsum: first those without servers, then those whose tests start
+# servers, two at a time, because they wait more than they work; the long ones come first. "quick" leaves the latter out. The
+# programs under test are built once for all packages, as they are released: without the race detector. The simulation runs
+# without it too, because it would take most of its seeds away.
 set -euo pipefail
 which=$1; shift
 module=github.com/canal-outbox/canal-outbox
 
-quick=() servers=()
+quick=() servers=("$module/test/e2e" "$module/test/crash")
 while read -r name deps; do
+  name=${name%.test}
   case "$name" in
-    "$module/internal/testkit.test") servers+=("${name%.test}") ;;
-    "$module/test/sim.test") ;;
-    *.test) case " $deps " in
-      *" $module/internal/testkit "*) servers+=("${name%.test}") ;;
-      *) quick+=("${name%.test}") ;;
+    "$module/test/sim" | "$module/test/e2e" | "$module/test/crash") ;;
+    "$module/internal/testkit") servers+=("$name") ;;
+    *) case " $deps " in
+      *" $module/internal/testkit "*) servers+=("$name") ;;
+      *) quick+=("$name") ;;
     esac ;;
   esac
-done < <(go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./...)
+done < <(go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | grep '\.test ')
 
 failed=0
 plain=()
 for flag in "$@"; do [ "$flag" = -race ] || plain+=("$flag"); done
 go test -json "${plain[@]}" "$module/test/sim" || failed=1
 go test -json "$@" "${quick[@]}" || failed=1
-[ "$which" = quick ] || go test -json -p=1 "$@" "${servers[@]}" || failed=1
+if [ "$which" = all ]; then
+  TEST_BINARIES=$(mktemp -d)
+  export TEST_BINARIES
+  trap 'rm -rf "$TEST_BINARIES"' EXIT
+  CGO_ENABLED=0 go build -o "$TEST_BINARIES" ./cmd/... >&2
+  CGO_ENABLED=0 go build -tags faultpoints -o "$TEST_BINARIES/canal-outbox-faultpoints" ./cmd/canal-outbox >&2
+  go test -json -p=2 -parallel=4 "$@" "${servers[@]}" || failed=1
+fi
 exit $failed

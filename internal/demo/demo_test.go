@@ -24,6 +24,10 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv("TEST_BINARIES"); dir != "" { // built once for all tests
+		binary = filepath.Join(dir, "canal-outbox-demo")
+		os.Exit(m.Run())
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "demo-test-")
 		if err != nil {

@@ -2,7 +2,7 @@
 // lost, nothing invented, keys keep their order, and nothing is sent twice but what the broker had taken and neither the
 // journal nor the table knew when the process was killed.
 //
-// `go test ./test/crash` takes samples; -long breaks it at every event of the log.
+// `go test ./test/crash` takes samples; -long breaks it at every event of the log, and takes the newer MariaDB too.
 package crash
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-var long = flag.Bool("long", false, "break the relay at every event, not at samples")
+var long = flag.Bool("long", false, "break the relay at every event, not at samples, and on MariaDB 11.8 too")
 
 func TestMain(m *testing.M) { relay.Main(m) }
 
@@ -92,9 +92,14 @@ func newBed(t *testing.T, flavor testkit.Flavor, extra string) *bed {
 	return b
 }
 
-// beds runs a test on MySQL and on both generations of MariaDB at the same time. extra is more of the relay's configuration.
+// beds runs a test on MySQL and on MariaDB at the same time, with -long on both generations of MariaDB. extra is more of the
+// relay's configuration.
 func beds(t *testing.T, f func(t *testing.T, b *bed), extra ...string) {
-	for _, flavor := range append(testkit.Flavors(), testkit.MariaDB118) {
+	flavors := testkit.Flavors()
+	if *long {
+		flavors = append(flavors, testkit.MariaDB118)
+	}
+	for _, flavor := range flavors {
 		t.Run(string(flavor), func(t *testing.T) {
 			t.Parallel()
 			f(t, newBed(t, flavor, strings.Join(extra, "\n")))

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -38,9 +39,14 @@ func (r run) Run() int {
 	return code
 }
 
-// Binary builds the program with the given build tags, once in a test process, and returns its path.
+// Binary returns the path of the program with the given build tags. It is the one in the directory TEST_BINARIES when there is
+// that variable, so that a run of all tests builds it once; else it is built, once in a test process.
 func Binary(t testing.TB, tags string) string {
 	t.Helper()
+	name := strings.TrimSuffix("canal-outbox-"+tags, "-")
+	if dir := os.Getenv("TEST_BINARIES"); dir != "" {
+		return filepath.Join(dir, name)
+	}
 	builds.Lock()
 	defer builds.Unlock()
 	if path := builds.path[tags]; path != "" {
@@ -51,7 +57,7 @@ func Binary(t testing.TB, tags string) string {
 		testkit.Must(t, err)
 		builds.dir, builds.path = dir, map[string]string{}
 	}
-	path := filepath.Join(builds.dir, "canal-outbox-"+tags)
+	path := filepath.Join(builds.dir, name)
 	cmd := exec.Command("go", "build", "-tags", tags, "-o", path, "github.com/canal-outbox/canal-outbox/cmd/canal-outbox")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is released
 	if out, err := cmd.CombinedOutput(); err != nil {

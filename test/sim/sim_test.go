@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	seeds     = flag.Int("sim.seeds", 20000, "how many seeds to run; a twentieth with -short")
+	seeds     = flag.Int("sim.seeds", 4000, "how many seeds to run; a twentieth with -short")
 	limit     = flag.Uint64("sim.failures", 10, "stop after so many that failed")
 	first     = flag.Uint64("sim.first", 1, "the first seed")
 	processes = flag.Int("sim.processes", runtime.NumCPU(), "how many processes run the seeds")
