@@ -42,6 +42,14 @@ func SharedDatabase(t T, flavor Flavor) *Database {
 	})
 }
 
+// SharedDatabaseAs is SharedDatabase for servers that are started otherwise; key names what is special about them.
+func SharedDatabaseAs(t T, key string, opts DatabaseOptions) *Database {
+	t.Helper()
+	return sharedServer(t, key+" "+string(opts.Flavor), func(ctx context.Context) (*Database, error) {
+		return StartDatabase(ctx, opts)
+	})
+}
+
 // SharedMySQL is SharedDatabase(t, MySQL).
 func SharedMySQL(t T) *Database {
 	t.Helper()

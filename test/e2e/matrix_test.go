@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
+	"sync"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
@@ -19,6 +20,7 @@ const matrixRows = 10_000
 // messages, kills, cuts, an outage of the broker, purged logs. After each step everything that was committed must have been
 // published as it was committed, and nothing else.
 func TestMatrix(t *testing.T) {
+	t.Parallel()
 	kafka, rocketmq := startKafka(t), startRocketMQ(t)
 	for _, c := range []struct {
 		flavor testkit.Flavor
@@ -31,6 +33,9 @@ func TestMatrix(t *testing.T) {
 		{testkit.MariaDB, rocketmq, "t_local_message"},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/%s", c.flavor, c.broker.name, c.preset), func(t *testing.T) {
+			t.Parallel()
+			c.broker.turn.Lock()
+			defer c.broker.turn.Unlock()
 			w := newWorld(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: c.flavor}), c.broker, c.preset)
 			for _, step := range []struct {
 				name string
@@ -62,19 +67,20 @@ type broker struct {
 	relay.Broker
 	name        string
 	process     *testkit.Server
+	turn        *sync.Mutex // a world takes the broker away from time to time, so there is one at a time
 	createTopic func(ctx context.Context, name string, lanes int) error
 }
 
 func startKafka(t *testing.T) broker {
 	k := testkit.NewKafka(t, testkit.KafkaOptions{})
-	return broker{relay.Kafka{Kafka: k}, "kafka", k.Server, func(ctx context.Context, name string, lanes int) error {
+	return broker{relay.Kafka{Kafka: k}, "kafka", k.Server, new(sync.Mutex), func(ctx context.Context, name string, lanes int) error {
 		return k.CreateTopic(ctx, name, lanes, nil)
 	}}
 }
 
 func startRocketMQ(t *testing.T) broker {
 	q := testkit.NewRocketMQ(t, testkit.RocketMQOptions{})
-	return broker{relay.RocketMQ{RocketMQ: q}, "rocketmq", q.Broker, q.CreateTopic}
+	return broker{relay.RocketMQ{RocketMQ: q}, "rocketmq", q.Broker, new(sync.Mutex), q.CreateTopic}
 }
 
 // world is one relay between its servers.

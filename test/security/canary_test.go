@@ -254,6 +254,7 @@ func (a *aviary) refused() {
 // A53: nothing that is secret and nothing that an application wrote is in the log, in an answer, in the metrics, in what
 // commands print, in the state directory or in the reasons of failed rows.
 func TestA53_NoSecretsAnywhereKafka(t *testing.T) {
+	t.Parallel()
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "relay", brokerPassword))
 	testkit.Must(t, err)
 	t.Cleanup(fake.Close)
@@ -266,6 +267,7 @@ func TestA53_NoSecretsAnywhereKafka(t *testing.T) {
 
 // A53, B16: the same on MariaDB and through the RocketMQ client, whose library logs by itself.
 func TestA53_B16_NoSecretsAnywhereRocketMQ(t *testing.T) {
+	t.Parallel()
 	q := testkit.SharedRocketMQ(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -26,27 +28,37 @@ type secured struct {
 	db          *testkit.Database
 	table       *relay.Table
 	ca, foreign string // files
+	accounts    string // what the names of this test's accounts end with
 }
 
 const password = "not-that-of-root"
 
+// authority signs for the servers that offer TLS, which all tests share.
+var authority = sync.OnceValues(testkit.NewCertificates)
+
+// tests that share those servers.
+var tests atomic.Int64
+
 func newSecured(t *testing.T, flavor testkit.Flavor) *secured {
 	t.Helper()
-	own, err := testkit.NewCertificates()
+	own, err := authority()
 	testkit.Must(t, err)
 	other, err := testkit.NewCertificates()
 	testkit.Must(t, err)
 	ownDir, otherDir := t.TempDir(), t.TempDir()
 	testkit.Must(t, own.Write(ownDir))
 	testkit.Must(t, other.Write(otherDir))
-	s := &secured{db: testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor, TLS: own})}
+	s := &secured{
+		db:       testkit.SharedDatabaseAs(t, "TLS", testkit.DatabaseOptions{Flavor: flavor, TLS: own}),
+		accounts: fmt.Sprint(tests.Add(1)),
+	}
 	s.ca, s.foreign = filepath.Join(ownDir, "ca.pem"), filepath.Join(otherDir, "ca.pem")
 	schema := s.db.CreateSchema(t)
 	s.table = relay.NewTable(t, s.db.Connect(t, schema), schema, "t_local_message")
 	for _, user := range []string{"secure", "clear"} {
-		testkit.Must(t, s.db.CreateUser(t.Context(), user, password, grants(flavor, schema)...))
+		testkit.Must(t, s.db.CreateUser(t.Context(), user+s.accounts, password, grants(flavor, schema)...))
 	}
-	testkit.Exec(t, s.db.Root(), "ALTER USER 'secure'@'%' REQUIRE SSL")
+	testkit.Exec(t, s.db.Root(), "ALTER USER 'secure"+s.accounts+"'@'%' REQUIRE SSL")
 	return s
 }
 
@@ -54,7 +66,7 @@ func newSecured(t *testing.T, flavor testkit.Flavor) *secured {
 // that what is published shows that the binlog is read.
 func (s *secured) yaml(addr, user, tls string) string {
 	return fmt.Sprintf("source: {address: %q, user: %s, password: %q, tls: {%s}}\ntables: [{name: %s, preset: t_local_message}]\nsink: {stdout: {}}\nfallback: {interval: 1h, threshold: 1h}",
-		addr, user, password, tls, s.table.FullName())
+		addr, user+s.accounts, password, tls, s.table.FullName())
 }
 
 // relays writes a row and waits until it is published and SENT, which takes the reader and the pools.
@@ -71,6 +83,7 @@ func (s *secured) relays(t *testing.T, c *child, name string) {
 // Every mode carries messages; what goes over the network is readable in the mode disabled alone. An account that must
 // use TLS works in every other mode, for the reader and for the pools.
 func TestDatabaseTLSModes(t *testing.T) {
+	t.Parallel()
 	for _, flavor := range testkit.Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
 			s := newSecured(t, flavor)
@@ -109,6 +122,7 @@ func TestDatabaseTLSModes(t *testing.T) {
 // A server that cannot be trusted, and an account that may not come in clear, are refused at the start, with the reason, by
 // run and by doctor.
 func TestDatabaseTLSRefusals(t *testing.T) {
+	t.Parallel()
 	for _, flavor := range testkit.Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
 			s := newSecured(t, flavor)
@@ -144,6 +158,7 @@ func TestDatabaseTLSRefusals(t *testing.T) {
 
 // A server without TLS: preferred goes on in clear, the others refuse.
 func TestDatabaseWithoutTLS(t *testing.T) {
+	t.Parallel()
 	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB, Args: []string{"--skip-ssl"}})
 	schema := db.CreateSchema(t)
 	s := &secured{db: db, table: relay.NewTable(t, db.Connect(t, schema), schema, "t_local_message")}
@@ -163,6 +178,7 @@ func TestDatabaseWithoutTLS(t *testing.T) {
 // The library asks for a stream without checksums, so a damaged bit would pass for data. Under TLS it ends the connection,
 // and the row arrives unchanged over the next one.
 func TestA51_DamageOnTheWireIsNoticedUnderTLS(t *testing.T) {
+	t.Parallel()
 	s := newSecured(t, testkit.MySQL)
 	wire := newTap(t, "127.0.0.1", s.db.Addr())
 	r := newChild(t, s.yaml(wire.addr(), "secure", "mode: required"))

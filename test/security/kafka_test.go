@@ -43,6 +43,7 @@ func (s *secured) awaitSent(t *testing.T, key string) {
 
 // The real broker, with TLS and a password: messages arrive, and neither they nor the password can be read on the way.
 func TestKafkaTLSAndPlain(t *testing.T) {
+	t.Parallel()
 	certs, err := testkit.NewCertificates()
 	testkit.Must(t, err)
 	other, err := testkit.NewCertificates()
@@ -109,6 +110,7 @@ func TestKafkaTLSAndPlain(t *testing.T) {
 
 // SCRAM in both strengths, over TLS, through the whole relay.
 func TestKafkaScram(t *testing.T) {
+	t.Parallel()
 	certs, err := testkit.NewCertificates()
 	testkit.Must(t, err)
 	dir := t.TempDir()

@@ -15,6 +15,7 @@ const readable = "17,11,30,31"
 // The real broker with authentication: signed messages are taken; a wrong or missing key is refused, which the log says,
 // and which costs the row no try and shows no secret.
 func TestRocketMQCredentials(t *testing.T) {
+	t.Parallel()
 	q := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: map[string]int{"orders": 1}, Config: map[string]string{
 		"authenticationEnabled":                "true",
 		"authenticationProvider":               "org.apache.rocketmq.auth.authentication.provider.DefaultAuthenticationProvider",
