@@ -43,7 +43,7 @@ type Sink struct {
 	client *kgo.Client
 	closed bool
 
-	places     *places
+	health     *sink.Health // of the partitions
 	unanswered *unanswered
 	results    *results
 	singles    *singles
@@ -59,14 +59,14 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) 
 	if err := errors.Join(err, err2); err != nil {
 		return nil, fmt.Errorf("sink.kafka: %w", err)
 	}
-	s := &Sink{cfg: cfg, log: log, places: newPlaces(cfg.MaxInFlight), unanswered: &unanswered{}, results: newResults(), singles: newSingles()}
+	s := &Sink{cfg: cfg, log: log, health: sink.NewHealth(cfg.MaxInFlight), unanswered: &unanswered{}, results: newResults(), singles: newSingles()}
 	s.promise = s.answered
 	s.metrics, err = newMetrics(reg)
 	if err != nil {
 		return nil, fmt.Errorf("sink.kafka: register metrics: %w", err)
 	}
 	s.options = append(options, kgo.WithLogger(logger{log}), kgo.WithHooks(s.metrics, s.unanswered),
-		kgo.ProducerOnDataLossDetected(s.dataLoss), kgo.RecordPartitioner(newPartitioner(log, s.places)))
+		kgo.ProducerOnDataLossDetected(s.dataLoss), kgo.RecordPartitioner(newPartitioner(log, s.health)))
 	if s.client, err = kgo.NewClient(s.options...); err != nil {
 		s.metrics.unregister()
 		return nil, fmt.Errorf("sink.kafka: %w", err)
@@ -127,10 +127,20 @@ func (s *Sink) completion(d *delivery, err error) outbox.Outcome {
 	if o.Class == outbox.ClassUnknown && errors.As(err, new(*kerr.Error)) { // of the partition's leader
 		o.Scope = outbox.ScopePartition
 	}
-	if alone := s.places.leave(d, o.Class, time.Now()); alone {
+	if s.alone(d, o.Class, time.Now()) {
 		o.Scope = outbox.ScopePartition
 	}
 	return o
+}
+
+// alone ends the count of a message at its partition, and tells whether its failure concerns that partition only.
+func (s *Sink) alone(d *delivery, class outbox.Class, now time.Time) bool {
+	if d.partition == nil {
+		return d.away && s.health.Working(now)
+	}
+	partition := d.partition
+	d.partition = nil
+	return partition.Leave(class, now)
 }
 
 func outcome(d *delivery, err error) (o outbox.Outcome) {
@@ -188,7 +198,7 @@ func (s *Sink) unansweredByAll(ctx context.Context, client *kgo.Client) error {
 	var longest time.Duration
 	var silent kmsg.MetadataResponseBroker
 	for _, b := range known.Brokers {
-		wait, overdue := s.unanswered.overdue(b.NodeID, silence)
+		wait, overdue := s.unanswered.overdue(b.NodeID, sink.Silence)
 		if !overdue {
 			return nil
 		}

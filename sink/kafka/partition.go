@@ -1,9 +1,11 @@
 package kafka
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 )
@@ -13,16 +15,16 @@ import (
 type partitioner struct {
 	inner  kgo.Partitioner
 	log    *zap.Logger
-	places *places
+	health *sink.Health
 }
 
-func newPartitioner(log *zap.Logger, places *places) kgo.Partitioner {
-	return partitioner{kgo.StickyKeyPartitioner(nil), log, places}
+func newPartitioner(log *zap.Logger, health *sink.Health) kgo.Partitioner {
+	return partitioner{kgo.StickyKeyPartitioner(nil), log, health}
 }
 
 // ForTopic implements kgo.Partitioner.
 func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
-	return &topicPartitioner{TopicPartitioner: p.inner.ForTopic(topic), topic: topic, log: p.log, places: p.places}
+	return &topicPartitioner{TopicPartitioner: p.inner.ForTopic(topic), topic: topic, log: p.log, health: p.health}
 }
 
 // topicPartitioner is called by the client library under a lock of its own for each topic.
@@ -30,8 +32,9 @@ type topicPartitioner struct {
 	kgo.TopicPartitioner
 	topic  string
 	log    *zap.Logger
-	places *places
-	last   int // partitions at the last call; 0 before the first
+	health *sink.Health
+	parts  []*sink.Part // of the partitions
+	last   int          // partitions at the last call; 0 before the first
 }
 
 // RequiresConsistency implements kgo.TopicPartitioner: the number of partitions given to Partition is then that of all,
@@ -44,10 +47,26 @@ func (p *topicPartitioner) RequiresConsistency(r *kgo.Record) bool {
 // Partition implements kgo.TopicPartitioner. -1 makes the client give the record back at once.
 func (p *topicPartitioner) Partition(r *kgo.Record, n int) int {
 	partition := p.choose(r, n)
-	if partition >= 0 && p.RequiresConsistency(r) && !p.places.enter(r.Context.(*delivery), partition, time.Now()) {
+	if partition >= 0 && p.RequiresConsistency(r) && !p.enter(r.Context.(*delivery), partition) {
 		return -1
 	}
 	return partition
+}
+
+// enter counts a message to its partition, once however often it is asked, and reports whether it may go there. Only messages
+// whose partition is fixed, by key or by the row, are counted: for the others the client chooses a partition that has a leader.
+func (p *topicPartitioner) enter(d *delivery, partition int) bool {
+	if d.partition != nil {
+		return true
+	}
+	for len(p.parts) <= partition {
+		p.parts = append(p.parts, p.health.Part(p.topic+"/"+strconv.Itoa(len(p.parts))))
+	}
+	if d.away = !p.parts[partition].Enter(time.Now()); d.away {
+		return false
+	}
+	d.partition = p.parts[partition]
+	return true
 }
 
 func (p *topicPartitioner) choose(r *kgo.Record, n int) int {

@@ -37,9 +37,8 @@ type delivery struct {
 	batch      *batch
 	partitions int32 // how many the topic has, when the row asks for one beyond them
 
-	counted bool // by places, to the partition that follows
-	place   int
-	away    bool // its partition is away: not given to the client
+	partition *sink.Part // where it counts, between Enter and Leave
+	away      bool       // its partition is away: not given to the client
 
 	finished bool // guarded by results.mu, as what follows
 	outcome  outbox.Outcome

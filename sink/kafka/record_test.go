@@ -9,6 +9,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -121,7 +122,7 @@ func TestB06_WhatIsRefusedBeforeTheSend(t *testing.T) {
 func TestPartitionerMatchesJava(t *testing.T) {
 	// murmur2 of these keys as in the tests of org.apache.kafka.common.utils.Utils; the partition is its low 31 bits
 	// modulo the number of partitions.
-	topic := newPartitioner(zap.NewNop(), newPlaces(100)).ForTopic("t")
+	topic := newPartitioner(zap.NewNop(), sink.NewHealth(100)).ForTopic("t")
 	for key, hash := range map[string]int32{"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536, "a-little-bit-longer-string": -1486304829} {
 		d := &delivery{message: &outbox.Message{Key: key, ShardingKey: key, Partition: outbox.NoPartition}}
 		r := &kgo.Record{Key: []byte(key), Context: d}
@@ -138,7 +139,7 @@ func TestPartitionerMatchesJava(t *testing.T) {
 
 func TestB42_GrowthOfATopicIsLogged(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
-	topic := newPartitioner(zap.New(core), newPlaces(100)).ForTopic("orders")
+	topic := newPartitioner(zap.New(core), sink.NewHealth(100)).ForTopic("orders")
 	d := &delivery{message: &outbox.Message{Key: "k", ShardingKey: "k", Partition: outbox.NoPartition}}
 	r := &kgo.Record{Key: []byte("k"), Context: d}
 	for _, n := range []int{4, 4, 6, 6} {

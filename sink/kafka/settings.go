@@ -27,7 +27,8 @@ const (
 )
 
 // Settings asks the cluster for the settings of topics. A topic that does not exist is not in the answer. An error means
-// that the cluster could not be asked.
+// that the cluster could not be asked. It speaks the protocol itself: the library's admin client gives up all topics when the account
+// may not describe one.
 func (s *Sink) Settings(ctx context.Context, topics []string) (map[string]TopicSettings, error) {
 	if len(topics) == 0 { // an empty list would ask for all
 		return nil, nil

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/sink"
 	"go.uber.org/zap"
 )
 
@@ -16,34 +17,9 @@ const probePause = 500 * time.Millisecond
 // broker is one master. While it is away nothing is handed to the library for it: the library would hold a global lock
 // while it dials, and the caller for three seconds (failures B03, B13).
 type broker struct {
-	name  string
-	addr  atomic.Pointer[string]
-	fault atomic.Pointer[error] // why it is away; nil when it answered last
-	heard atomic.Int64          // when it last answered a send, whatever it said; in nanoseconds
-}
-
-// hear records that the broker answered a send.
-func (b *broker) hear() { b.heard.Store(time.Now().UnixNano()) }
-
-// heardSince tells whether the broker has answered a send since a moment.
-func (b *broker) heardSince(moment time.Time) bool { return b.heard.Load() > moment.UnixNano() }
-
-// away returns why the broker gets no messages at present, nil when it does.
-func (b *broker) away() error {
-	if fault := b.fault.Load(); fault != nil {
-		return *fault
-	}
-	return nil
-}
-
-// othersWork tells whether a broker beside this one is in use and not away.
-func (s *Sink) othersWork(b *broker) bool {
-	for _, other := range s.knownBrokers() {
-		if other != b && other.away() == nil {
-			return true
-		}
-	}
-	return false
+	*sink.Part
+	name string
+	addr atomic.Pointer[string]
 }
 
 // silent judges a send that got no answer. While the broker answers the sends of others, the silence is about the message and
@@ -53,13 +29,13 @@ func (s *Sink) silent(b *broker, sent time.Time, cause error) (message bool) {
 		s.lost(b, cause)
 		return false
 	}
-	return b.heardSince(sent)
+	return b.AnsweredSince(sent)
 }
 
 // lost marks a broker as away and starts to probe it. Only the first of concurrent calls has an effect.
 func (s *Sink) lost(b *broker, cause error) {
 	cause = fmt.Errorf("broker %s at %s does not answer: %w", b.name, *b.addr.Load(), cause)
-	if !b.fault.CompareAndSwap(nil, &cause) {
+	if !b.Lost(cause) {
 		return
 	}
 	s.log.Warn("broker is away", zap.String("broker", b.name), zap.Error(cause))
@@ -72,7 +48,7 @@ func (s *Sink) lost(b *broker, cause error) {
 func (s *Sink) recover(b *broker) {
 	defer s.tasks.Done()
 	for {
-		if b.away() == nil || s.ping(s.ctx, b) == nil {
+		if b.Away() == nil || s.ping(s.ctx, b) == nil {
 			return
 		}
 		select {
@@ -86,7 +62,7 @@ func (s *Sink) recover(b *broker) {
 // ping asks a broker for a sign of life and takes it back when there is one.
 func (s *Sink) ping(ctx context.Context, b *broker) error {
 	err := s.remote.ping(ctx, *b.addr.Load(), s.instance+"-probe", s.cfg.Group)
-	if err == nil && b.fault.Swap(nil) != nil {
+	if err == nil && b.Back() {
 		s.log.Info("broker is back", zap.String("broker", b.name), zap.String("address", *b.addr.Load()))
 		s.metrics.up.WithLabelValues(b.name).Set(1)
 	}
@@ -105,7 +81,7 @@ func (s *Sink) Probe(ctx context.Context) error {
 			return errors.New("rocketmq: no broker is registered with the name servers")
 		}
 		for name, addr := range found {
-			b := &broker{name: name}
+			b := newBroker(sink.NewHealth(0), name) // of no topic in use: it says nothing about the others
 			b.addr.Store(&addr)
 			brokers = append(brokers, b)
 		}
@@ -127,6 +103,8 @@ func (s *Sink) Probe(ctx context.Context) error {
 	s.wantRoutes() // perhaps the brokers have moved
 	return fmt.Errorf("rocketmq: no broker answers: %w", errors.Join(failures...))
 }
+
+func newBroker(h *sink.Health, name string) *broker { return &broker{Part: h.Part(name), name: name} }
 
 func (s *Sink) knownBrokers() []*broker {
 	s.mu.Lock()

@@ -101,8 +101,8 @@ func (s *Sink) trySuspect(e *encoder, x suspect) outbox.Outcome {
 	if s.ctx.Err() != nil {
 		return closing
 	}
-	if fault := b.away(); fault != nil {
-		return outbox.Outcome{Class: outbox.ClassOutage, Scope: s.reach(b), Reason: reason("%v", fault)}
+	if fault := b.Away(); fault != nil {
+		return outbox.Outcome{Class: outbox.ClassOutage, Scope: b.Scope(), Reason: reason("%v", fault)}
 	}
 	s.metrics.sentAlone.Inc()
 	sent := time.Now()
@@ -111,7 +111,7 @@ func (s *Sink) trySuspect(e *encoder, x suspect) outbox.Outcome {
 		return closing
 	}
 	if _, _, answered := answer(err); err == nil || answered {
-		b.hear()
+		b.Answered(time.Now())
 	}
 	if err == nil {
 		o := s.kept(b, status)

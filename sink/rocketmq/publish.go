@@ -99,8 +99,8 @@ func (p *publisher) send(q *queue, batch []item, part []int) {
 		p.set(part, closing)
 		return
 	}
-	if fault := q.broker.away(); fault != nil {
-		p.set(part, outbox.Outcome{Class: outbox.ClassOutage, Scope: p.reach(q.broker), Reason: reason("%v", fault)})
+	if fault := q.broker.Away(); fault != nil {
+		p.set(part, outbox.Outcome{Class: outbox.ClassOutage, Scope: q.broker.Scope(), Reason: reason("%v", fault)})
 		return
 	}
 	result, err := p.patiently(q, batch, part)
@@ -155,17 +155,9 @@ func (s *Sink) outcome(b *broker, v completion, err error) outbox.Outcome {
 	case v.stale:
 		o.Scope = outbox.ScopeTopic
 	default:
-		o.Scope = s.reach(b)
+		o.Scope = b.Scope()
 	}
 	return o
-}
-
-// reach says how far the absence of a broker reaches: to its own queues while others work.
-func (s *Sink) reach(b *broker) outbox.Scope {
-	if s.othersWork(b) {
-		return outbox.ScopePartition
-	}
-	return outbox.ScopeCluster
 }
 
 // A busy broker refuses what waited in its queue for 200 ms, and the library does not know a new topic's broker for a
@@ -204,7 +196,7 @@ func (p *publisher) attempt(q *queue, batch []item, part []int) (result *primiti
 	// The result of a failed send must not be printed: its String dereferences nil.
 	result, err = p.producer.SendSync(p.ctx, p.request(q, batch, part))
 	if _, _, answered := answer(err); err == nil || answered {
-		q.broker.hear()
+		q.broker.Answered(time.Now())
 	}
 	return result, err
 }
@@ -237,7 +229,7 @@ func (p *publisher) stored(b *broker, part []int, result *primitive.SendResult) 
 func (s *Sink) kept(b *broker, status primitive.SendStatus) (o outbox.Outcome) {
 	fault := lessDurable(status)
 	if o.Weak = fault != ""; o.Weak && s.cfg.StrictDurability { // the state of its disk or replica is the broker's, not the message's
-		o.Class, o.Scope, o.Reason = outbox.ClassUnknown, s.reach(b), reason("%s", fault)
+		o.Class, o.Scope, o.Reason = outbox.ClassUnknown, b.Scope(), reason("%s", fault)
 	}
 	return o
 }

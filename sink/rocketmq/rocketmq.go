@@ -43,6 +43,7 @@ type Sink struct {
 	instance   string
 	producer   rmq.Producer
 	remote     *remoting
+	health     *sink.Health // of the brokers
 
 	ctx     context.Context // ends when Close stops waiting
 	cancel  context.CancelFunc
@@ -73,7 +74,7 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) 
 	s := &Sink{
 		cfg: cfg, batchBytes: min(batchBytes, cfg.MaxMessageBytes), patience: queuePatience, log: log, instance: instanceName(),
 		remote: &remoting{nameServers: cfg.NameServers, accessKey: cfg.AccessKey, secretKey: cfg.SecretKey},
-		routes: make(chan struct{}, 1), empty: make(chan struct{}),
+		health: sink.NewHealth(0), routes: make(chan struct{}, 1), empty: make(chan struct{}),
 		topics: map[string]*topic{}, brokers: map[string]*broker{},
 	}
 	var err error

@@ -67,14 +67,14 @@ func (t *topic) pick(m *outbox.Message, limit int) *queue {
 // a full batch, and when its broker is away.
 func (t *topic) spread(limit int) *queue {
 	q := t.queues[t.turn]
-	if q.busy && t.run < limit && q.broker.away() == nil {
+	if q.busy && t.run < limit && q.broker.Away() == nil {
 		t.run++
 		return q
 	}
 	t.run = 1
 	for range t.queues {
 		t.turn = (t.turn + 1) % len(t.queues)
-		if t.queues[t.turn].broker.away() == nil {
+		if t.queues[t.turn].broker.Away() == nil {
 			break
 		}
 	}
@@ -170,7 +170,7 @@ func (s *Sink) meet(r *route) {
 		b := s.brokers[name]
 		known := b != nil
 		if !known {
-			b = &broker{name: name}
+			b = newBroker(s.health, name)
 			s.metrics.up.WithLabelValues(name).Set(1)
 			s.brokers[name] = b
 		}
