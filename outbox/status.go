@@ -87,11 +87,11 @@ func (c Class) Scope() Scope {
 
 // Outcome is three-valued by intent: published (ClassNone), not published (with the class), unknown.
 type Outcome struct {
-	Class    Class
-	Scope    Scope  // how far the outcome reaches; what is not said to reach further is about the message alone
-	Weak     bool   // published, but stored less durably than asked (RocketMQ flush or slave time-outs)
-	BrokerID string // the id the broker gave the message; "" when it gave none
-	Reason   string // for an operator and for fail_reason; never a body or a credential; "" when published
+	Class       Class
+	Scope       Scope  // how far the outcome reaches; what is not said to reach further is about the message alone
+	LessDurable bool   // published, but stored less durably than asked (RocketMQ flush or slave time-outs)
+	BrokerID    string // the id the broker gave the message; "" when it gave none
+	Reason      string // for an operator and for fail_reason; never a body or a credential; "" when published
 }
 
 // Action is what is to be written to a row.

@@ -15,11 +15,11 @@ import (
 const maxLabels = 200
 
 type metrics struct {
-	messages *prometheus.CounterVec
-	latency  prometheus.Histogram
-	weak     prometheus.Counter
-	children map[messageKey]prometheus.Counter // guarded by Dispatch.mu
-	topics   map[string]bool
+	messages    *prometheus.CounterVec
+	latency     prometheus.Histogram
+	lessDurable prometheus.Counter
+	children    map[messageKey]prometheus.Counter // guarded by Dispatch.mu
+	topics      map[string]bool
 }
 
 type messageKey struct {
@@ -39,11 +39,11 @@ func newMetrics(d *Dispatch, reg prometheus.Registerer) *metrics {
 			Help:    "From the commit (from the arrival of the event where the log has whole seconds only) to the broker's acknowledgement, binlog path.",
 			Buckets: []float64{.0002, .0005, .001, .0015, .002, .003, .005, .0075, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}),
-		weak:     prometheus.NewCounter(prometheus.CounterOpts{Name: "canal_outbox_weak_acknowledgements_total", Help: "Messages stored less durably than asked."}),
-		children: map[messageKey]prometheus.Counter{},
-		topics:   map[string]bool{},
+		lessDurable: prometheus.NewCounter(prometheus.CounterOpts{Name: "canal_outbox_less_durable_acknowledgements_total", Help: "Messages stored less durably than asked."}),
+		children:    map[messageKey]prometheus.Counter{},
+		topics:      map[string]bool{},
 	}
-	reg.MustRegister(m.messages, m.latency, m.weak, suspendedTopics{d})
+	reg.MustRegister(m.messages, m.latency, m.lessDurable, suspendedTopics{d})
 	gauge := func(name, help string, f func(State) float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "canal_outbox_" + name, Help: help}, func() float64 { return f(d.State()) }))
 	}
@@ -92,8 +92,8 @@ func (m *metrics) outcome(r *sink.Result, now time.Time) {
 		m.children[key] = c
 	}
 	c.Inc()
-	if r.Weak {
-		m.weak.Inc()
+	if r.LessDurable {
+		m.lessDurable.Inc()
 	}
 	if r.Class == outbox.ClassNone && r.Message.Path == outbox.PathBinlog {
 		m.latency.Observe(max(0, now.Sub(r.Message.Since).Seconds()))

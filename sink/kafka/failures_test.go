@@ -68,7 +68,7 @@ func TestB32_LaterMessagesKeepTheirPlace(t *testing.T) {
 		f.KeepControl()
 		if batch := firstBatch(t, req); main == -1 {
 			main = batch.ProducerID
-		} else if batch.ProducerID != main { // a single: it waits until all are refused
+		} else if batch.ProducerID != main { // an isolated one: it waits until all are refused
 			f.SleepControl(func() { <-release })
 		}
 		return nil, nil, false
@@ -83,7 +83,7 @@ func TestB32_LaterMessagesKeepTheirPlace(t *testing.T) {
 	}
 	in := newInbox(t)
 	s.Send(append([]*outbox.Message(nil), all[:300]...), in.done)
-	testkit.WaitFor(t, patience, "all to be refused", func() bool { return s.singles.count.Load() == 300 })
+	testkit.WaitFor(t, patience, "all to be refused", func() bool { return s.isolation.count.Load() == 300 })
 	s.Send(append([]*outbox.Message(nil), all[300:]...), in.done)
 	close(release)
 	wantClass(t, outbox.ClassNone, in.wait(all...)...)
@@ -212,7 +212,7 @@ func TestB30_CloseWhenEveryReplyIsSwallowed(t *testing.T) {
 }
 
 // B30: the same while a refused batch is being sent one by one.
-func TestB30_CloseDuringSingles(t *testing.T) {
+func TestB30_CloseDuringIsolation(t *testing.T) {
 	f := newFake(t, kfake.SleepOutOfOrder())
 	s := newSink(t, f.addr())
 	topic := createTopic(t, f.addr(), nil)

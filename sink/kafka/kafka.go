@@ -46,7 +46,7 @@ type Sink struct {
 	health     *sink.Health // of the partitions
 	unanswered *unanswered
 	results    *results
-	singles    *singles
+	isolation  *isolation
 }
 
 var _ sink.Sink = (*Sink)(nil)
@@ -59,7 +59,7 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) 
 	if err := errors.Join(err, err2); err != nil {
 		return nil, fmt.Errorf("sink.kafka: %w", err)
 	}
-	s := &Sink{cfg: cfg, log: log, health: sink.NewHealth(cfg.MaxInFlight), unanswered: &unanswered{}, results: newResults(), singles: newSingles()}
+	s := &Sink{cfg: cfg, log: log, health: sink.NewHealth(cfg.MaxInFlight), unanswered: &unanswered{}, results: newResults(), isolation: newIsolation()}
 	s.promise = s.answered
 	s.metrics, err = newMetrics(reg)
 	if err != nil {
@@ -72,7 +72,7 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) 
 		return nil, fmt.Errorf("sink.kafka: %w", err)
 	}
 	go s.results.run()
-	go s.singles.run(s)
+	go s.isolation.run(s)
 	return s, nil
 }
 
@@ -94,7 +94,7 @@ func (s *Sink) Send(messages []*outbox.Message, done func([]sink.Result)) {
 		switch reason := s.refusal(d); {
 		case reason != "":
 			s.results.finish(d, outbox.Outcome{Class: outbox.ClassPermanent, Reason: reason})
-		case s.singles.behind(d): // others of its topic are being sent one by one: it keeps its place
+		case s.isolation.behind(d): // others of its topic are being sent one by one: it keeps its place
 		default:
 			s.client.TryProduce(d, &d.record, s.promise)
 		}
@@ -114,7 +114,7 @@ func (s *Sink) answered(r *kgo.Record, err error) {
 	d := r.Context.(*delivery)
 	o := s.completion(d, err)
 	if again := s.again(d, o.Class, err); again != 0 {
-		s.singles.add(d, again)
+		s.isolation.add(d, again)
 		return
 	}
 	s.results.finish(d, o)
@@ -242,9 +242,9 @@ func (s *Sink) Close(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		close(s.singles.stop)
+		close(s.isolation.stop)
 		s.client.Close()
-		<-s.singles.stopped
+		<-s.isolation.stopped
 	}()
 	select {
 	case <-ended:

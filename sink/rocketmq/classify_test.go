@@ -111,7 +111,7 @@ func TestLibraryErrorsHaveTheirClass(t *testing.T) {
 	}
 }
 
-func TestB04_WeakResults(t *testing.T) {
+func TestB04_LessDurableResults(t *testing.T) {
 	for _, code := range []int{codeFlushDisk, codeNoSlave, codeFlushSlave} {
 		for _, strict := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d_strict_%v", code, strict), func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestB04_WeakResults(t *testing.T) {
 				}
 				outcomes := append(send(t, s, message("orders", "k")).want(want), send(t, s, messages("orders", "k", 3)...).want(want)...)
 				for _, o := range outcomes {
-					if !o.Weak || o.BrokerID == "" {
+					if !o.LessDurable || o.BrokerID == "" {
 						t.Errorf("outcome %+v", o)
 					}
 				}

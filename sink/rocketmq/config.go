@@ -27,7 +27,7 @@ type Config struct {
 	// MaxRequests is the number of requests in flight over all queues, 32 when 0; one queue never has more than one.
 	MaxRequests int
 	// StrictDurability answers ClassUnknown, so that the message is sent again, when a broker stored it but could not flush
-	// it or copy it to its replica in time. Off, such a message is published, marked Weak.
+	// it or copy it to its replica in time. Off, such a message is published, marked LessDurable.
 	StrictDurability bool
 	// NativeDelay hands a message with a due time in the future to the broker's timer (5.0 and newer with timerWheelEnable;
 	// older brokers deliver it at once). Each goes in a request of its own. Off, due times are the caller's business.

@@ -146,7 +146,7 @@ func TestPublishesWithEveryProperty(t *testing.T) {
 	}
 	o := send(t, s, m).want(outbox.ClassNone)[0]
 	check(m)
-	if !strings.HasPrefix(o.BrokerID, "broker-a-orders-") || o.Weak {
+	if !strings.HasPrefix(o.BrokerID, "broker-a-orders-") || o.LessDurable {
 		t.Errorf("outcome %+v", o)
 	}
 	another := *m

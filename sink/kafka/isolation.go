@@ -14,40 +14,40 @@ import (
 	"go.uber.org/zap"
 )
 
-// cure is what a delivery needs before its second try; 0 for one that only waits for its turn.
-type cure uint8
+// cause is why a delivery is isolated; 0 for one that only waits for its turn.
+type cause uint8
 
 const (
-	cureAlone cure = iota + 1 // its batch was refused, perhaps for a neighbour: to be sent alone
-	cureTopic                 // the client holds on to the id of a topic that was deleted and made again
+	refusedBatch   cause = iota + 1 // its batch was refused, perhaps for a neighbour: to be sent alone
+	recreatedTopic                  // the client holds on to the id of a topic that was deleted and made again
 )
 
 // again tells whether a failure on the main client is worth a second try, and which; 0 when the class is the last word.
-func (s *Sink) again(d *delivery, class outbox.Class, err error) cure {
+func (s *Sink) again(d *delivery, class outbox.Class, err error) cause {
 	switch {
 	case d.partitions != 0:
 		return 0
 	case errors.Is(err, kerr.UnknownTopicID):
-		return cureTopic
+		return recreatedTopic
 	case class == outbox.ClassPermanent, class == outbox.ClassRefused:
-		return cureAlone
+		return refusedBatch
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
-		s.singles.renewClient()
+		s.isolation.renewClient()
 	}
 	return 0
 }
 
-// singles sends messages one by one, each as a batch of its own, in the order of their failures. It uses a client of its
-// own, which lives while there is something to send: in the main client a message could come to share a batch with
-// others again.
+// isolation sends messages one by one, each as a batch of its own, in the order of their failures, to find the one that their batch
+// was refused for. It uses a client of its own, which lives while there is something to send: in the main client a message could
+// come to share a batch with others again.
 //
 // While a topic has messages here, later messages of the topic queue up behind them: otherwise they would overtake.
 // Those that were on their way when the batch failed may still do so.
-type singles struct {
+type isolation struct {
 	count atomic.Int64 // messages here; spares Send the lock in the normal case
 
 	mu     sync.Mutex
-	queue  []single
+	queue  []isolated
 	topics map[string]int // messages here
 	stale  bool           // the main client cannot be used any more
 
@@ -56,26 +56,26 @@ type singles struct {
 	stopped chan struct{}
 }
 
-type single struct {
+type isolated struct {
 	*delivery
-	cure cure
+	cause cause
 }
 
-func newSingles() *singles {
-	return &singles{topics: map[string]int{}, wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{})}
+func newIsolation() *isolation {
+	return &isolation{topics: map[string]int{}, wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{})}
 }
 
-func (q *singles) add(d *delivery, c cure) {
+func (q *isolation) add(d *delivery, c cause) {
 	q.mu.Lock()
 	q.count.Add(1)
 	q.topics[d.message.Topic]++
-	q.queue = append(q.queue, single{d, c})
+	q.queue = append(q.queue, isolated{d, c})
 	q.mu.Unlock()
 	signal(q.wake)
 }
 
 // behind queues the delivery if others of its topic are here.
-func (q *singles) behind(d *delivery) bool {
+func (q *isolation) behind(d *delivery) bool {
 	if q.count.Load() == 0 {
 		return false
 	}
@@ -86,11 +86,11 @@ func (q *singles) behind(d *delivery) bool {
 	}
 	q.count.Add(1)
 	q.topics[d.message.Topic]++
-	q.queue = append(q.queue, single{delivery: d})
+	q.queue = append(q.queue, isolated{delivery: d})
 	return true
 }
 
-func (q *singles) renewClient() {
+func (q *isolation) renewClient() {
 	q.mu.Lock()
 	q.stale = true
 	q.mu.Unlock()
@@ -98,7 +98,7 @@ func (q *singles) renewClient() {
 }
 
 // take returns what is queued, in order. What is taken counts for its topic until leave.
-func (q *singles) take() (list []single, stale bool) {
+func (q *isolation) take() (list []isolated, stale bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	list, stale = q.queue, q.stale
@@ -106,7 +106,7 @@ func (q *singles) take() (list []single, stale bool) {
 	return list, stale
 }
 
-func (q *singles) leave(d *delivery) {
+func (q *isolation) leave(d *delivery) {
 	q.mu.Lock()
 	q.count.Add(-1)
 	if q.topics[d.message.Topic]--; q.topics[d.message.Topic] == 0 {
@@ -115,7 +115,7 @@ func (q *singles) leave(d *delivery) {
 	q.mu.Unlock()
 }
 
-func (q *singles) run(s *Sink) {
+func (q *isolation) run(s *Sink) {
 	defer close(q.stopped)
 	for {
 		select {
@@ -130,7 +130,7 @@ func (q *singles) run(s *Sink) {
 }
 
 // work empties the queue and reports false when it was stopped; what is left is then answered by Close.
-func (q *singles) work(s *Sink) bool {
+func (q *isolation) work(s *Sink) bool {
 	list, stale := q.take()
 	if stale {
 		s.renew()
@@ -172,7 +172,7 @@ type episode struct {
 }
 
 // send brings one delivery to its outcome; false when it was stopped before that.
-func (e *episode) send(q *singles, d single) bool {
+func (e *episode) send(q *isolation, d isolated) bool {
 	topic := d.message.Topic
 	if o, is := e.away[topic]; is {
 		q.leave(d.delivery)
@@ -197,7 +197,7 @@ func (e *episode) send(q *singles, d single) bool {
 	}
 }
 
-func (e *episode) note(d single, o outbox.Outcome) {
+func (e *episode) note(d isolated, o outbox.Outcome) {
 	topic := d.message.Topic
 	switch o.Class {
 	case outbox.ClassTopic, outbox.ClassService, outbox.ClassOutage:
@@ -207,7 +207,7 @@ func (e *episode) note(d single, o outbox.Outcome) {
 	case outbox.ClassPermanent, outbox.ClassRefused:
 		e.culprit[topic] = true
 	case outbox.ClassNone:
-		if _, known := e.culprit[topic]; !known && d.cure == cureAlone {
+		if _, known := e.culprit[topic]; !known && d.cause == refusedBatch {
 			e.culprit[topic] = false // so far none of the batch was refused alone
 		}
 	}
@@ -225,10 +225,10 @@ func (e *episode) explain() {
 }
 
 // purge makes the main client forget topics that were deleted and made again; it would refuse them for ever (B35).
-func (s *Sink) purge(list []single) {
+func (s *Sink) purge(list []isolated) {
 	var topics []string
 	for _, d := range list {
-		if d.cure == cureTopic && !slices.Contains(topics, d.message.Topic) {
+		if d.cause == recreatedTopic && !slices.Contains(topics, d.message.Topic) {
 			topics = append(topics, d.message.Topic)
 		}
 	}
