@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -18,14 +19,14 @@ type Contents struct {
 }
 
 // Peek reads a store and changes nothing in it: it works on a full disk and on one that is read-only. Every record is read
-// and checked, as Open does. The errors are those of Open; a directory without a store has no contents and is no error.
-func Peek(dir string, opts Options) (c Contents, err error) {
+// and checked, as Open does. The errors are those of OpenContext; a directory without a store has no contents and is no error.
+func Peek(ctx context.Context, dir string, opts Options) (c Contents, err error) {
 	if !Exists(dir) {
 		return Contents{}, nil
 	}
 	opts.readOnly = true
 	opts.OnFatal = func(error) {} // the error is returned
-	s, err := Open(dir, opts)
+	s, err := OpenContext(ctx, dir, opts)
 	if err != nil {
 		return Contents{}, err
 	}

@@ -50,7 +50,7 @@ func TestFreeLooksAbove(t *testing.T) {
 // A peek shows what the store holds and leaves every file as it is, though there is no room to open it.
 func TestPeekChangesNothing(t *testing.T) {
 	dir := t.TempDir()
-	if c, err := Peek(dir, Options{}); err != nil || c != (Contents{}) || len(tree(t, dir)) != 0 {
+	if c, err := Peek(t.Context(), dir, Options{}); err != nil || c != (Contents{}) || len(tree(t, dir)) != 0 {
 		t.Fatalf("an empty directory: %+v, %v", c, err)
 	}
 	s, err := Open(dir, Options{OnFatal: mustNotFail(t)})
@@ -58,12 +58,12 @@ func TestPeekChangesNothing(t *testing.T) {
 	id, at := server.ID{Flavor: outbox.MariaDB, ServerID: 7}, outbox.Position{File: "binlog.000003", Offset: 99}
 	fatal(t, s.SetSource(id))
 	fatal(t, s.Commit(nil, nil, &at, 0))
-	if _, err := Peek(dir, Options{}); !errors.Is(err, ErrLocked) {
+	if _, err := Peek(t.Context(), dir, Options{}); !errors.Is(err, ErrLocked) {
 		t.Errorf("a store in use: %v", err)
 	}
 	fatal(t, s.Close())
 	before := tree(t, dir)
-	c, err := Peek(dir, Options{})
+	c, err := Peek(t.Context(), dir, Options{})
 	if err != nil || c.Source != id || c.Checkpoint != at || c.At.IsZero() || c.Origin.CreatedAt.IsZero() {
 		t.Errorf("%+v, %v", c, err)
 	}

@@ -19,7 +19,7 @@ func Doctor(ctx context.Context, cfg *config.Config) []server.Finding {
 	return doctor.Check(ctx, doctor.Parts{
 		Config: cfg, Mappings: maps, ServerID: serverID(cfg),
 		Server: func() (server.Config, error) { return serverConfig(cfg.Source) },
-		State:  func() (doctor.State, error) { return peek(cfg.Checkpoint.Dir) },
+		State:  func() (doctor.State, error) { return peek(ctx, cfg.Checkpoint.Dir) },
 		Free:   checkpoint.Free, MinFree: checkpoint.MinFree,
 		Broker: func(ctx context.Context, topics []string, largest map[string]int64) []server.Finding {
 			b := &brokerCheck{cfg: cfg, topics: topics, largest: largest}
@@ -29,8 +29,8 @@ func Doctor(ctx context.Context, cfg *config.Config) []server.Finding {
 	})
 }
 
-func peek(dir string) (doctor.State, error) {
-	c, err := checkpoint.Peek(dir, checkpoint.Options{})
+func peek(ctx context.Context, dir string) (doctor.State, error) {
+	c, err := checkpoint.Peek(ctx, dir, checkpoint.Options{})
 	if errors.Is(err, checkpoint.ErrLocked) {
 		return doctor.State{InUse: true}, nil
 	}

@@ -31,7 +31,7 @@ func OpenOffline(cfg *config.Config) (*Offline, error) {
 	if _, err := os.Stat(filepath.Clean(cfg.Checkpoint.Dir)); errors.Is(err, os.ErrNotExist) {
 		return nil, admin.NotFoundf("there is no state in %s: is checkpoint.dir right? It is made by the first `canal-outbox run`", cfg.Checkpoint.Dir)
 	}
-	state, err := checkpoint.Open(cfg.Checkpoint.Dir, checkpoint.Options{})
+	state, err := checkpoint.OpenContext(context.Background(), cfg.Checkpoint.Dir, checkpoint.Options{})
 	if errors.Is(err, checkpoint.ErrLocked) {
 		return nil, admin.Refusedf("%v", err)
 	}

@@ -124,6 +124,36 @@ func TestC03_DiskFullAtStart(t *testing.T) {
 	r.Stop(t)
 }
 
+// A disk that hangs while the state is opened: a named pipe in the place of the store's log keeps every reader waiting, as
+// such a disk does. SIGTERM ends the start all the same.
+func TestC03_DiskHangsAtStart(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testkit.SharedMySQL(t))
+	r := l.child()
+	r.Start(t)
+	r.Stop(t)
+	logs, err := filepath.Glob(filepath.Join(r.StateDir(), "db", "*.log"))
+	testkit.Must(t, err)
+	log := logs[len(logs)-1]
+	testkit.Must(t, os.Rename(log, log+".aside"))
+	testkit.Must(t, syscall.Mkfifo(log, 0o600))
+	r.Launch(t)
+	pipe := -1
+	l.wait("the process to read the log", func() bool {
+		pipe, err = syscall.Open(log, syscall.O_WRONLY|syscall.O_NONBLOCK, 0) // refused as long as nobody reads
+		return err == nil
+	})
+	r.Stop(t)
+	testkit.Must(t, syscall.Close(pipe))
+
+	testkit.Must(t, os.Remove(log))
+	testkit.Must(t, os.Rename(log+".aside", log))
+	r.Start(t)
+	l.commit("after")
+	l.sent()
+	r.Stop(t)
+}
+
 // listing is the files of a directory with size and time of the last change, but the lock of the store, which is taken for
 // a moment by whoever looks into it.
 func listing(t *testing.T, dir string) string {
