@@ -123,3 +123,22 @@ func TestDoctorAdvisesWhatWorks(t *testing.T) {
 		t.Errorf("a hidden table: %s", findings(all))
 	}
 }
+
+// An application that writes the time of another zone makes rows in the future.
+func TestDoctorSeesRowsMadeInTheFuture(t *testing.T) {
+	for _, flavor := range testkit.Flavors() {
+		t.Run(string(flavor), func(t *testing.T) {
+			db := testkit.SharedDatabase(t, flavor)
+			cfg := source(t, db, "zones", relayGrants)
+			insert := "INSERT INTO " + cfg.Tables[0].Name + " (biz_type, biz_key, topic, message_body, created_at) VALUES ('o', ?, 't', 'x', NOW() + INTERVAL ? HOUR)"
+			testkit.Exec(t, db.Root(), insert, "now", 0)
+			if all := Doctor(t.Context(), cfg); has(all, server.Warning, "created_at") {
+				t.Errorf("a row of now: %s", findings(all))
+			}
+			testkit.Exec(t, db.Root(), insert, "ahead", 8)
+			if all := Doctor(t.Context(), cfg); !has(all, server.Warning, cfg.Tables[0].Name+".created_at:", "ahead of the database's clock", "time_zone") {
+				t.Errorf("a row of the future: %s", findings(all))
+			}
+		})
+	}
+}

@@ -15,7 +15,11 @@ const shortRetention = 24 * time.Hour
 // Check looks at the settings that the relay depends on. Info must be of a writing pool for the findings about our own
 // updates to be true. It needs the privilege of End; without it the findings that need none come with the error.
 func (i Info) Check(ctx context.Context, db *sql.DB) ([]Finding, error) {
-	findings := i.check()
+	var account string
+	if err := db.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&account); err != nil {
+		return nil, fmt.Errorf("check the server: %w", err)
+	}
+	findings := i.check(account)
 	if !i.LogBin {
 		return findings, nil
 	}
@@ -38,7 +42,7 @@ func (i Info) Check(ctx context.Context, db *sql.DB) ([]Finding, error) {
 }
 
 // check is Check without I/O.
-func (i Info) check() []Finding {
+func (i Info) check(account string) []Finding {
 	var out []Finding
 	add := func(when bool, severity Severity, subject, what, fix string) {
 		if when {
@@ -52,38 +56,38 @@ func (i Info) check() []Finding {
 	}
 	add(i.ReadOnly, Fault, "read_only", "the server is read-only: no status can be written", "point source.address at the primary")
 	add(i.BinlogFormat == "STATEMENT", Fault, "binlog_format", "the binlog holds statements, not rows: only the sweep would publish",
-		"SET GLOBAL binlog_format = 'ROW' (applications must connect again), and set it in the configuration")
+		"SET GLOBAL binlog_format = 'ROW' (applications must connect again), and set it in the server's configuration file")
 	add(i.BinlogFormat == "MIXED", Warning, "binlog_format", "some rows may be logged as statements: those are published by the sweep only",
-		"SET GLOBAL binlog_format = 'ROW' (applications must connect again), and set it in the configuration")
+		"SET GLOBAL binlog_format = 'ROW' (applications must connect again), and set it in the server's configuration file")
 	add(i.RowMetadata != "FULL", Warning, "binlog_row_metadata", "rows carry no column names: after an ALTER TABLE the rows in doubt are left to the sweep",
-		"SET GLOBAL binlog_row_metadata = 'FULL' (MySQL 8.0.1, MariaDB 10.5 and later), and set it in the configuration")
+		"SET GLOBAL binlog_row_metadata = 'FULL' (MySQL 8.0.1, MariaDB 10.5 and later), and set it in the server's configuration file")
 	add(!i.GTID, Warning, "gtid_mode", "without GTIDs a failover cannot be followed: another server is refused until an operator decides",
 		"turn gtid_mode ON (MySQL manual, Changing GTID Mode Online)")
 	add(!i.SyncBinlog, Warning, "sync_binlog", "a crash of the server may lose transactions whose messages were published already",
-		"SET GLOBAL sync_binlog = 1, and set it in the configuration")
+		"SET GLOBAL sync_binlog = 1, and set it in the server's configuration file")
 	add(i.Replica && !i.LogReplicas, Fault, "log_slave_updates", "the server is a replica that does not log what it replicates: its binlog has no rows of the primary",
 		"set log_slave_updates in the server's configuration and restart it, or point source.address at the primary")
 	add(i.Flavor == outbox.MySQL && !i.LogReplicas, Warning, "log_replica_updates", "if this server is or becomes a replica, its binlog has no rows of the primary",
 		"set log_replica_updates in the server's configuration and restart it")
 	add(i.LogRetention > 0 && i.LogRetention < shortRetention, Warning, "binlog_expire_logs_seconds",
 		fmt.Sprintf("binlogs are kept for %v: a longer stop leaves a gap, and a full sweep must stand in", i.LogRetention),
-		"SET GLOBAL binlog_expire_logs_seconds = 259200, and set it in the configuration")
-	return append(out, i.checkSession()...)
+		"SET GLOBAL binlog_expire_logs_seconds = 259200, and set it in the server's configuration file")
+	return append(out, i.checkSession(account)...)
 }
 
 // checkSession says what it costs that the account may not narrow its own updates.
-func (i Info) checkSession() []Finding {
+func (i Info) checkSession(account string) []Finding {
+	if i.SessionImage == "MINIMAL" {
+		return nil
+	}
 	privilege := "SESSION_VARIABLES_ADMIN"
 	if i.Flavor == outbox.MariaDB {
 		privilege = "BINLOG ADMIN"
-	}
-	if i.SessionImage == "MINIMAL" {
-		return nil
 	}
 	return []Finding{{
 		Severity: Warning, Subject: "server.binlog_row_image",
 		What: fmt.Sprintf("our status updates are logged with row image %s: each writes the whole row to the binlog, with FULL twice, "+
 			"body included", i.SessionImage),
-		Fix: fmt.Sprintf("GRANT %s ON *.* TO the account", privilege),
+		Fix: fmt.Sprintf("GRANT %s ON *.* TO %s", privilege, QuoteAccount(account)),
 	}}
 }

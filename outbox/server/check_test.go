@@ -25,7 +25,7 @@ func TestCheckOfSettings(t *testing.T) {
 		ID: ID{Flavor: outbox.MySQL, UUID: u1}, Version: "9.7.4", GTID: true, LogBin: true, BinlogFormat: "ROW", RowMetadata: "FULL",
 		LogReplicas: true, SyncBinlog: true, LogRetention: 30 * 24 * time.Hour, SessionImage: "MINIMAL",
 	}
-	for _, f := range good.check() {
+	for _, f := range good.check("relay@%") {
 		if f.Severity != OK {
 			t.Errorf("a good server: %+v", f)
 		}
@@ -47,7 +47,7 @@ func TestCheckOfSettings(t *testing.T) {
 	} {
 		info := good
 		c.spoil(&info)
-		findings := info.check()
+		findings := info.check("relay@%")
 		if got := about(findings, setting); got != c.want {
 			t.Errorf("%s: %q, want %q", setting, got, c.want)
 		}

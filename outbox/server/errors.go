@@ -11,7 +11,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Class says what an error of the server means for the statement and for the service (failures E2, MySQL writer).
+// Class says what an error of the server means for the statement and for the service.
 type Class uint8
 
 const (
