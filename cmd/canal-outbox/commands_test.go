@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,6 +67,8 @@ func configure(t *testing.T) (file, dir string) {
 // daemon answers on the socket as a running relay would.
 type daemon struct {
 	admin.Service
+	state string // "" for degraded
+	stuck error
 	moved []admin.Target
 	acked []uint64
 }
@@ -77,17 +80,22 @@ func at(offset uint64) outbox.Position { return outbox.Position{File: "binlog.00
 func (d *daemon) Status(context.Context) admin.Status {
 	lag, behind, age, p50, p99 := 0.25, int64(4096), 1.5, 1.25, 7.5
 	return admin.Status{
-		Version: "1.2.3", StartedAt: moment, UptimeSeconds: 3661, State: "degraded", Problems: []string{"topic orders is suspended"},
+		Version: "1.2.3", StartedAt: moment, UptimeSeconds: 3661, State: cmp.Or(d.state, "degraded"), Problems: []string{"topic orders is suspended"},
 		Source:     admin.SourceStatus{Address: "db:3306", Server: "9.7.4, mysql", State: "connected", LagSeconds: &lag, BehindBytes: &behind, LastEventSeconds: &age},
-		Throughput: admin.ThroughputStatus{Rate: 512.5, LatencyP50: &p50, LatencyP99: &p99, Published: 1000, Retried: 3, Failed: 1, Deferred: 7},
+		Throughput: admin.ThroughputStatus{Rate: 512.5, LatencyP50: &p50, LatencyP99: &p99, Published: 1000, Retried: 3, Failed: 1, Deferred: 7, Swept: 5},
 		Positions:  admin.Positions{Server: at(900), Read: at(800), Offered: at(800), Settled: at(700), Checkpoint: at(600)},
-		Tables:     []admin.TableStatus{{Name: "shop.t_local_message", Rows: map[string]int64{"pending": 3, "failed": 1}, OldestPendingSeconds: &age}},
-		InFlight:   admin.InFlightStatus{Messages: 12, Bytes: 2048, MaxMessages: 8192, MaxBytes: 64 << 20, AckPending: 4},
-		Sink:       admin.SinkStatus{Kind: "kafka", Breaker: "closed", SuspendedTopics: []admin.SuspendedTopic{{Topic: "orders", Reason: "unknown topic"}}},
-		Sweep:      admin.SweepStatus{LastSeconds: &age, LastRows: 2},
-		GapsOpen:   1,
+		Tables: []admin.TableStatus{{
+			Name: "shop.t_local_message", Rows: map[string]int64{"pending": 3, "failed": 1, "sent": 1200, "held": 100_000}, OldestPendingSeconds: &age,
+			Kinds: map[string]string{"sent": "estimate", "held": "at_least"}, SampledAt: &moment, SampledSeconds: &age,
+		}},
+		InFlight: admin.InFlightStatus{Messages: 12, Bytes: 2048, MaxMessages: 8192, MaxBytes: 64 << 20, AckPending: 4},
+		Sink:     admin.SinkStatus{Kind: "kafka", Breaker: "closed", SuspendedTopics: []admin.SuspendedTopic{{Topic: "orders", Reason: "unknown topic"}}},
+		Sweep:    admin.SweepStatus{LastSeconds: &age, LastRows: 2},
+		GapsOpen: 1,
 	}
 }
+
+func (d *daemon) Live() error { return d.stuck }
 
 func (d *daemon) Checkpoint(context.Context) (admin.Checkpoint, error) {
 	return admin.Checkpoint{Position: at(600), Source: "mysql server_uuid x", Journal: 2}, nil
@@ -170,7 +178,11 @@ func TestOutputThroughTheDaemon(t *testing.T) {
 	} {
 		for _, format := range []string{"text", "json"} {
 			got := run("", append(args, "-c", file, "-o", format)...)
-			if got.code != 0 || got.err != "" {
+			want := exitOK
+			if name == "status" { // it is degraded
+				want = exitProblems
+			}
+			if got.code != want || got.err != "" {
 				t.Errorf("%v: %+v", args, got)
 			}
 			golden(t, name+"."+format, got.out)

@@ -1,7 +1,7 @@
 // Command canal-outbox relays rows of a local message table to RocketMQ or Kafka.
 //
 // Exit codes: 0 all went well; 1 it failed, and the message says what to do; 2 the command line is wrong; 3 refused: it
-// could be done, but somebody has to decide first. The first SIGINT or SIGTERM ends the work in order, the second at once.
+// could be done, but somebody has to decide first; 4 `status` found problems. The first SIGINT or SIGTERM ends the work in order, the second at once.
 //
 // It guarantees that every error reaches the exit code and standard error, and owns no goroutine of its own.
 package main
@@ -24,10 +24,11 @@ import (
 
 // The exit codes.
 const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 2
-	exitRefused = 3
+	exitOK       = 0
+	exitFailure  = 1
+	exitUsage    = 2
+	exitRefused  = 3
+	exitProblems = 4
 )
 
 func main() {
@@ -47,7 +48,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 		// Everything before a command's own code is about the command line.
 		err = admin.Usagef("%v; see `canal-outbox --help`", err)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errProblems) { // the output of the command has told them
 		c.report(err)
 	}
 	return exitCode(err)
@@ -60,6 +61,8 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.Is(err, errProblems):
+		return exitProblems
 	case errors.As(err, &refused):
 		return exitRefused
 	case errors.As(err, &coded) && coded.Code == admin.CodeRefused:

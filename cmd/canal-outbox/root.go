@@ -34,7 +34,8 @@ const rootHelp = `canal-outbox publishes the rows of a local message table (tran
 RocketMQ or Kafka: milliseconds after their commit by following the binlog, and by
 a sweep over the table whenever the binlog did not tell.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused (a decision is needed).`
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused (a decision is needed),
+4 "status" found problems.`
 
 func newRoot(c *cli) *cobra.Command {
 	root := &cobra.Command{

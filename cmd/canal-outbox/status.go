@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,27 +17,48 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
+// errProblems is the end of a status that shows problems.
+var errProblems = errors.New("the daemon is not well")
+
 func newStatus(c *cli) *cobra.Command {
-	var watch bool
+	var watch, live bool
 	cmd := &cobra.Command{
-		Use: "status", Short: "show whether the daemon works, how far behind it is and what is stuck", Args: cobra.NoArgs,
-		Example: "  canal-outbox status\n  canal-outbox status --watch\n  canal-outbox status -o json | jq .source.lag_seconds",
+		Use: "status", Short: "show whether the daemon works, how far behind it is and what needs attention", Args: cobra.NoArgs,
+		Long: `Shows the state of the running daemon. The exit code is 0 when it works and 4 when there are
+problems ("degraded" or "stuck"), so that a script needs no more than the code. With --live it
+only asks whether the process can make progress, as /healthz does: a broker or a database that
+is away is no reason to restart it. Counts of rows are sampled; the text says how long ago.`,
+		Example: "  canal-outbox status\n  canal-outbox status --watch\n  canal-outbox status --live\n  canal-outbox status -o json | jq .source.lag_seconds",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := c.client()
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
-			}
-			if watch {
+			case watch && live:
+				return admin.Usagef("--watch and --live exclude each other")
+			case live:
+				if err := client.Live(cmd.Context()); err != nil {
+					return err
+				}
+				return c.done("the daemon can make progress")
+			case watch:
 				return c.watch(cmd.Context(), client)
 			}
 			s, err := client.Status(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return c.show(s, func(w io.Writer) { writeStatus(w, s) })
+			if err := c.show(s, func(w io.Writer) { writeStatus(w, s) }); err != nil {
+				return err
+			}
+			if s.State != "working" {
+				return errProblems
+			}
+			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&watch, "watch", false, "show it again each second, until interrupted")
+	cmd.Flags().BoolVar(&watch, "watch", false, "show it again each second, until interrupted; the exit code is 0")
+	cmd.Flags().BoolVar(&live, "live", false, "only ask whether the process can make progress")
 	return cmd
 }
 
@@ -91,11 +114,7 @@ func writeStatus(w io.Writer, s admin.Status) {
 	for _, p := range s.Sink.SuspendedTopics {
 		line(w, "  suspended\t%s: %s", p.Topic, p.Reason)
 	}
-	last := "never"
-	if s.Sweep.LastSeconds != nil {
-		last = fmt.Sprintf("%s ago, %d rows", seconds(s.Sweep.LastSeconds), s.Sweep.LastRows)
-	}
-	line(w, "sweep\t%s%s", map[bool]string{true: "running, last ", false: ""}[s.Sweep.Running], last)
+	line(w, "sweep\t%s", sweepText(s))
 	line(w, "gaps\t%d not acknowledged", s.GapsOpen)
 	for _, p := range []struct {
 		name string
@@ -112,36 +131,69 @@ func writeStatus(w io.Writer, s admin.Status) {
 	writeTables(w, s.Tables)
 }
 
+// sweepText is when the last sweep ended, and what all of them brought: the last one mostly finds nothing that is left.
+func sweepText(s admin.Status) string {
+	text := fmt.Sprintf("last %s ago, published %d, all since the start %d", seconds(s.Sweep.LastSeconds), s.Sweep.LastRows, s.Throughput.Swept)
+	if s.Sweep.LastSeconds == nil {
+		text = "none has ended yet"
+	}
+	if s.Sweep.Running {
+		return "running, " + text
+	}
+	return text
+}
+
 func writeTables(w io.Writer, tables []admin.TableStatus) {
 	for _, t := range tables {
 		var rows []string
 		for _, state := range []string{"pending", "delayed", "sending", "sent", "failed", "held"} {
 			if n, ok := t.Rows[state]; ok {
-				rows = append(rows, fmt.Sprintf("%s %d", state, n))
+				about := map[string]string{"estimate": "about ", "at_least": "at least "}[t.Kinds[state]]
+				rows = append(rows, fmt.Sprintf("%s %s%d", state, about, n))
 			}
 		}
-		if t.OldestPendingSeconds != nil {
-			rows = append(rows, "oldest pending "+seconds(t.OldestPendingSeconds))
+		for _, age := range []struct {
+			name string
+			of   *float64
+		}{{"oldest pending", t.OldestPendingSeconds}, {"oldest claim", t.OldestSendingSeconds}, {"longest wait for a retry", t.LongestRetrySeconds}} {
+			if age.of != nil {
+				rows = append(rows, age.name+" "+seconds(age.of))
+			}
 		}
-		line(w, "%s\t%s", t.Name, strings.Join(slices.Compact(rows), ", "))
+		line(w, "%s\t%s (counted %s ago)", t.Name, strings.Join(rows, ", "), seconds(t.SampledSeconds))
 	}
 }
 
+// seconds writes a span of time with three digits below a minute, and to the second above.
 func seconds(s *float64) string {
 	switch {
 	case s == nil:
 		return "-"
-	case *s < 10:
-		return fmt.Sprintf("%.2gs", *s)
+	case *s < 1:
+		return millis(new(*s * 1000))
+	case *s < 60:
+		return strconv.FormatFloat(digits(*s), 'f', -1, 64) + "s"
 	}
 	return time.Duration(*s * float64(time.Second)).Truncate(time.Second).String()
 }
 
 func millis(ms *float64) string {
-	if ms == nil {
+	switch {
+	case ms == nil:
 		return "-"
+	case *ms >= 1000:
+		return seconds(new(*ms / 1000))
 	}
-	return fmt.Sprintf("%.3gms", *ms)
+	return strconv.FormatFloat(digits(max(0, *ms)), 'f', -1, 64) + "ms"
+}
+
+// digits rounds to three digits, or to thousandths.
+func digits(x float64) float64 {
+	scale := 1000.0
+	for limit := 1.0; x >= limit && scale > 1; limit *= 10 {
+		scale /= 10
+	}
+	return math.Round(x*max(scale, 1)) / max(scale, 1)
 }
 
 func size(n *int64) string {

@@ -42,6 +42,11 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return s, c.do(ctx, http.MethodGet, "/api/v1/status", nil, &s)
 }
 
+// Live returns an error when the daemon cannot make progress by itself.
+func (c *Client) Live(ctx context.Context) error {
+	return c.do(ctx, http.MethodGet, "/healthz", nil, nil)
+}
+
 // Checkpoint returns the current checkpoint.
 func (c *Client) Checkpoint(ctx context.Context) (Checkpoint, error) {
 	var cp Checkpoint

@@ -26,6 +26,13 @@ type Status struct {
 	Sweep      SweepStatus      `json:"sweep"`
 	// GapsOpen counts gap records that nobody has acknowledged.
 	GapsOpen int `json:"gaps_open"`
+	// NewestFailed is the last row that became FAILED since the start, which may have been set back meanwhile; null when there is
+	// none. The tables say how many rows are FAILED now.
+	NewestFailed *RowProblem `json:"newest_failed"`
+	// Unwritable counts published rows since the start that their table refuses to show as SENT; NewestUnwritable is the last of
+	// them, null when there is none.
+	Unwritable       int         `json:"unwritable_rows"`
+	NewestUnwritable *RowProblem `json:"newest_unwritable"`
 	// OtherRelays work on tables of ours: every message of these tables is published twice.
 	OtherRelays []OtherRelay `json:"other_relays"`
 }
@@ -35,6 +42,16 @@ type OtherRelay struct {
 	Table      string `json:"table"`
 	Connection uint64 `json:"connection"` // its connection, by the number that SHOW PROCESSLIST shows
 	From       string `json:"from"`       // where that comes from, host:port; "" when the account may not see it
+}
+
+// RowProblem is one row that needs a person.
+type RowProblem struct {
+	Table     string    `json:"table"`
+	ID        string    `json:"id"`
+	MessageID string    `json:"message_id"`
+	Class     string    `json:"class"`  // what kind of refusal; "" for an unwritable row
+	Reason    string    `json:"reason"` // the broker's or the server's words
+	At        time.Time `json:"at"`
 }
 
 // SourceStatus is the binlog reader's view of the server.
@@ -63,6 +80,7 @@ type ThroughputStatus struct {
 	Published uint64 `json:"published_total"` // acknowledged by the broker
 	Retried   uint64 `json:"retried_total"`   // refused, to be tried again
 	Failed    uint64 `json:"failed_total"`    // rows that became FAILED
+	Swept     uint64 `json:"swept_total"`     // of Published, those that a sweep found
 	Deferred  uint64 `json:"deferred_total"`  // left by the binlog path to the sweep
 }
 
@@ -94,8 +112,12 @@ type TableStatus struct {
 	// LongestRetrySeconds is how long the retry that is due last has to wait; null when there is none.
 	LongestRetrySeconds *float64 `json:"longest_retry_seconds"`
 	// CreatedAheadSeconds is how far ahead of the database's clock the newest row was made; null when it was not.
-	CreatedAheadSeconds *float64   `json:"created_ahead_seconds"`
-	SampledAt           *time.Time `json:"sampled_at"`
+	CreatedAheadSeconds *float64 `json:"created_ahead_seconds"`
+	// SelectFailed is the statement that shows the FAILED rows.
+	SelectFailed string `json:"select_failed"`
+	// SampledAt is when all of this was so, SampledSeconds how long ago that is.
+	SampledAt      *time.Time `json:"sampled_at"`
+	SampledSeconds *float64   `json:"sampled_seconds"`
 }
 
 // InFlightStatus is what is in memory.

@@ -36,7 +36,11 @@ type Options struct {
 // fixed first, *RefusedError when the source is not the recorded one, else what went wrong.
 func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger) (err error) {
 	d := &daemon{cfg: cfg, opts: opts, log: log, started: time.Now(), registry: prometheus.NewRegistry()}
-	defer func() { err = errors.Join(err, d.close()) }()
+	defer func() {
+		if err = errors.Join(err, d.close()); err == nil { // an error is the last line itself
+			log.Info("stopped", zap.Duration("uptime", time.Since(d.started)))
+		}
+	}()
 	if err := d.open(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // told to stop while it waited for the database

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/ack"
 	"github.com/canal-outbox/canal-outbox/canal"
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/pipeline"
 )
@@ -54,10 +56,11 @@ func (s *service) Status(ctx context.Context) admin.Status {
 	if st.Throughput, err = s.meter.Throughput(now); err != nil {
 		troubles = append(troubles, "metrics cannot be read: "+err.Error())
 	}
-	st.Tables, st.OtherRelays = s.d.samples.Tables(), s.d.relays.Others()
+	st.Tables, st.OtherRelays = s.d.samples.Tables(now), s.d.relays.Others()
 	if s.d.relay.Ready() {
 		showFlow(&st, s.d.relay.pipeline.Snapshot())
 		troubles = append(troubles, s.d.relay.acker.Problems()...)
+		showRows(&st, s.d.relay.acker.Snapshot())
 		s.sweep(&st, now)
 		showReader(&st, s.d.reader.State(), now)
 		if err := s.server(ctx, &st); err != nil && st.Source.State == "connected" {
@@ -96,6 +99,20 @@ func showFlow(st *admin.Status, f pipeline.Snapshot) {
 	}
 }
 
+func showRows(st *admin.Status, a ack.Snapshot) {
+	problem := func(p *ack.Problem) *admin.RowProblem {
+		if p == nil {
+			return nil
+		}
+		r := &admin.RowProblem{Table: p.Table, ID: p.ID, MessageID: p.MessageID, Reason: p.Reason, At: p.At}
+		if p.Class != outbox.ClassNone {
+			r.Class = p.Class.String()
+		}
+		return r
+	}
+	st.NewestFailed, st.Unwritable, st.NewestUnwritable = problem(a.NewestFailed), a.Unwritable, problem(a.NewestUnwritable)
+}
+
 func (s *service) sweep(st *admin.Status, now time.Time) {
 	running, last, rows := s.d.relay.sweeper.State()
 	st.Sweep.Running, st.Sweep.LastRows, st.Sweep.LastSeconds = running, rows, ageOf(last, now)
@@ -108,7 +125,7 @@ func showReader(st *admin.Status, r canal.State, now time.Time) {
 		st.Source.State = "connected"
 	}
 	if st.Source.LastEventSeconds = ageOf(r.LastEvent, now); st.Source.LastEventSeconds != nil {
-		lag := r.Lag.Seconds()
+		lag := max(0, r.Lag.Seconds())
 		st.Source.LagSeconds = &lag
 	}
 }
@@ -124,7 +141,7 @@ func (s *service) server(ctx context.Context, st *admin.Status) error {
 	st.Source.Server = info.Version + ", " + info.ID.String()
 	st.Positions.Server = end
 	if read := st.Positions.Read; read.File == end.File {
-		behind := int64(end.Offset) - int64(read.Offset)
+		behind := max(0, int64(end.Offset)-int64(read.Offset))
 		st.Source.BehindBytes = &behind
 	}
 	return nil

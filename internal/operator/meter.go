@@ -21,8 +21,10 @@ type reading struct {
 	retried   uint64
 	failed    uint64
 	deferred  uint64
+	swept     uint64
 	latency   []*dto.Bucket // cumulative
 	count     uint64
+	seconds   float64 // of all latencies together
 }
 
 // Meter makes rates of the metrics: each look is compared with the oldest one of the last seconds, the first with the
@@ -45,7 +47,7 @@ func (m *Meter) Throughput(now time.Time) (t admin.ThroughputStatus, err error) 
 	if err != nil {
 		return t, err
 	}
-	t.Published, t.Retried, t.Failed, t.Deferred = current.published, current.retried, current.failed, current.deferred
+	t.Published, t.Retried, t.Failed, t.Deferred, t.Swept = current.published, current.retried, current.failed, current.deferred, current.swept
 	if span := now.Sub(before.at).Seconds(); span > 0 {
 		t.Rate = float64(current.published-before.published) / span
 	}
@@ -66,16 +68,16 @@ func (m *Meter) look(now time.Time) (current, before reading, err error) {
 	for _, f := range families {
 		switch f.GetName() {
 		case "canal_outbox_messages_total":
-			current.published = sum(f, "outcome", "sent")
+			current.published, current.swept = sum(f, "outcome", "sent"), sum(f, "outcome", "sent", "path", "sweep")
 		case "canal_outbox_retries_total":
-			current.retried = sum(f, "", "")
+			current.retried = sum(f)
 		case "canal_outbox_failed_total":
-			current.failed = sum(f, "", "")
+			current.failed = sum(f)
 		case "canal_outbox_deferred_total":
-			current.deferred = sum(f, "", "")
+			current.deferred = sum(f)
 		case "canal_outbox_publish_latency_seconds":
 			h := f.GetMetric()[0].GetHistogram()
-			current.latency, current.count = h.GetBucket(), h.GetSampleCount()
+			current.latency, current.count, current.seconds = h.GetBucket(), h.GetSampleCount(), h.GetSampleSum()
 		}
 	}
 	m.mu.Lock()
@@ -90,11 +92,16 @@ func (m *Meter) look(now time.Time) (current, before reading, err error) {
 	return current, before, nil
 }
 
-func sum(f *dto.MetricFamily, label, value string) (total uint64) {
+// sum adds the series that have all the labels, given as name and value in turns.
+func sum(f *dto.MetricFamily, labels ...string) (total uint64) {
 	for _, m := range f.GetMetric() {
-		matches := label == ""
+		has := map[string]string{}
 		for _, l := range m.GetLabel() {
-			matches = matches || l.GetName() == label && l.GetValue() == value
+			has[l.GetName()] = l.GetValue()
+		}
+		matches := true
+		for i := 0; i < len(labels); i += 2 {
+			matches = matches && has[labels[i]] == labels[i+1]
 		}
 		if matches {
 			total += uint64(m.GetCounter().GetValue())
@@ -104,22 +111,41 @@ func sum(f *dto.MetricFamily, label, value string) (total uint64) {
 }
 
 // quantile estimates a latency between two readings, in milliseconds, by interpolation inside the bucket; false when
-// nothing was measured between them.
+// nothing was measured between them. The sum of all latencies bounds it: what the other buckets hold at least is not in this
+// one, and its values do not lie further above its lower end than their mean tells.
 func quantile(q float64, current, before reading) (float64, bool) {
-	total := current.count - before.count
+	total := float64(current.count - before.count)
 	if total == 0 {
 		return 0, false
 	}
-	rank, low, lowCount := q*float64(total), 0.0, 0.0
-	for i, b := range current.latency {
-		count := float64(b.GetCumulativeCount())
-		if i < len(before.latency) {
-			count -= float64(before.latency[i].GetCumulativeCount())
+	var counts, lows []float64
+	low, below := 0.0, 0.0
+	for i := 0; i <= len(current.latency); i++ { // the last one is that beyond the bounds
+		count := total
+		high := math.Inf(1)
+		if i < len(current.latency) {
+			high, count = current.latency[i].GetUpperBound(), float64(current.latency[i].GetCumulativeCount())
+			if i < len(before.latency) {
+				count -= float64(before.latency[i].GetCumulativeCount())
+			}
 		}
-		if count >= rank && !math.IsInf(b.GetUpperBound(), 1) {
-			return 1000 * (low + (b.GetUpperBound()-low)*(rank-lowCount)/max(count-lowCount, 1)), true
+		counts, lows = append(counts, count-below), append(lows, low)
+		low, below = high, count
+	}
+	rank, spare := q*total, current.seconds-before.seconds // spare: what the latencies have above their buckets' lower ends, together
+	for i := range counts {
+		spare -= counts[i] * lows[i]
+	}
+	spare = max(0, spare)
+	for i, n := range counts {
+		if n >= rank && n > 0 {
+			high := lows[i] + min(2*spare/n, spare)
+			if i < len(current.latency) {
+				high = min(high, current.latency[i].GetUpperBound())
+			}
+			return 1000 * (lows[i] + (high-lows[i])*rank/n), true
 		}
-		low, lowCount = b.GetUpperBound(), count
+		rank -= n
 	}
 	return 1000 * low, true
 }

@@ -26,12 +26,13 @@ type Sampler struct {
 
 	mu   sync.Mutex
 	last []table.Counts
+	at   time.Time // of the last counts, or of the making
 }
 
 // NewSampler returns a sampler that has counted nothing yet; count is asked again and again by Run.
 func NewSampler(count func(context.Context) ([]table.Counts, error), reg prometheus.Registerer, log *zap.Logger) *Sampler {
 	s := &Sampler{
-		count: count, log: log,
+		count: count, log: log, at: time.Now(),
 		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "canal_outbox_rows", Help: "Rows by status, sampled; pending ones are due, delayed ones later. Counted up to 100,000 each; sent is an estimate.",
 		}, []string{"table", "status"}),
@@ -46,7 +47,13 @@ func NewSampler(count func(context.Context) ([]table.Counts, error), reg prometh
 			Name: "canal_outbox_longest_retry_wait_seconds", Help: "How long the retry that is due last has to wait, sampled; 0 when there is none.",
 		}, []string{"table"}),
 	}
-	reg.MustRegister(s.states, s.oldest, s.claims, s.retry)
+	reg.MustRegister(s.states, s.oldest, s.claims, s.retry, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "canal_outbox_rows_sample_age_seconds", Help: "Age of the counts and ages of rows: how long ago they were sampled.",
+	}, func() float64 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return time.Since(s.at).Seconds()
+	}))
 	return s
 }
 
@@ -77,7 +84,7 @@ func (s *Sampler) Run(ctx context.Context) {
 func (s *Sampler) take(counts []table.Counts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last = counts
+	s.last, s.at = counts, time.Now()
 	for _, c := range counts {
 		for status, n := range c.Rows {
 			s.states.WithLabelValues(c.Table, status.String()).Set(float64(n))
@@ -92,14 +99,15 @@ func (s *Sampler) take(counts []table.Counts) {
 // delayed is the name of PENDING rows that are due later, beside those of outbox.Status.
 const delayed = "delayed"
 
-// Tables returns the last counts; nothing before the first.
-func (s *Sampler) Tables() []admin.TableStatus {
+// Tables returns the last counts with their age; nothing before the first.
+func (s *Sampler) Tables(now time.Time) []admin.TableStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	tables := []admin.TableStatus{}
 	for _, c := range s.last {
+		age := max(0, now.Sub(c.At).Seconds())
 		t := admin.TableStatus{
-			Name: c.Table, Rows: map[string]int64{delayed: c.Delayed}, Kinds: map[string]string{delayed: string(table.Exact)}, SampledAt: &c.At,
+			Name: c.Table, Rows: map[string]int64{delayed: c.Delayed}, Kinds: map[string]string{delayed: string(table.Exact)}, SampledAt: &c.At, SampledSeconds: &age, SelectFailed: c.SelectFailed,
 			OldestPendingSeconds: seconds(c.OldestPending), OldestSendingSeconds: seconds(c.OldestSending),
 			LongestRetrySeconds: seconds(c.LongestRetry), CreatedAheadSeconds: seconds(c.CreatedAhead),
 		}

@@ -11,6 +11,9 @@ import (
 // counts as stuck.
 const StuckAfter = 2 * time.Minute
 
+// OldClaim is how far a claim may lie from the database's clock; a sweep takes it over long before that.
+const OldClaim = 10 * time.Minute
+
 // Judge sets State and Problems from what the status shows. more are sentences that the stations say about themselves;
 // stuck is the reason why the process counts as stuck, nil when it does not.
 func Judge(st *admin.Status, stuck error, more ...string) {
@@ -29,10 +32,20 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 	add(st.Sink.Breaker != "closed", "the broker takes no messages, rows wait and lose no attempt: "+st.Sink.Reason)
 	add(st.Source.State != "connected" && st.Source.Error != "", "the binlog is not being read: "+st.Source.Error)
 	add(st.Source.Warning != "", st.Source.Warning)
+	add(st.Unwritable > 0, unwritable(st))
 	for _, t := range st.Tables {
+		failed := st.NewestFailed
+		if failed != nil && failed.Table != t.Name {
+			failed = nil
+		}
+		add(t.Rows["failed"] > 0 || failed != nil && t.SampledAt != nil && failed.At.After(*t.SampledAt), failedRows(t, failed))
+		if old := t.OldestSendingSeconds; old != nil && *old > OldClaim.Seconds() {
+			add(true, fmt.Sprintf("a row of %s is SENDING, and its claim lies %v from the database's clock: no sweep takes it over; "+
+				"look at the sweep and the broker (docs/operations.md, Claims)", t.Name, round(*old)))
+		}
 		if ahead := t.CreatedAheadSeconds; ahead != nil {
 			add(true, fmt.Sprintf("rows of %s are made %v ahead of the database's clock, so their age is not known: "+
-				"`canal-outbox doctor` says which tables[].time_zone they seem to have", t.Name, (time.Duration(*ahead)*time.Second)))
+				"`canal-outbox doctor` says which tables[].time_zone they seem to have", t.Name, round(*ahead)))
 		}
 	}
 	st.State, st.Problems = "working", p
@@ -42,4 +55,35 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 	if stuck != nil {
 		st.State, st.Problems = "stuck", append(p, stuck.Error())
 	}
+}
+
+// failedRows says how many rows of a table are FAILED, why the newest one is, and how to look at them.
+func failedRows(t admin.TableStatus, newest *admin.RowProblem) string {
+	n := t.Rows["failed"]
+	count := fmt.Sprintf("%d rows of %s are FAILED", n, t.Name)
+	switch {
+	case n == 0:
+		count = "a row of " + t.Name + " became FAILED"
+	case n == 1:
+		count = "1 row of " + t.Name + " is FAILED"
+	case t.Kinds["failed"] == "at_least":
+		count = fmt.Sprintf("%d or more rows of %s are FAILED", n, t.Name)
+	}
+	if newest != nil {
+		count += fmt.Sprintf("; the newest: id %s (%s), %s: %s", newest.ID, newest.MessageID, newest.Class, newest.Reason)
+	}
+	return count + "; look at them with: " + t.SelectFailed + "; what to do: docs/operations.md, FAILED rows"
+}
+
+// unwritable says which published rows their table refuses to show as SENT.
+func unwritable(st *admin.Status) string {
+	text := fmt.Sprintf("%d published row(s) cannot be shown as SENT, because their table refuses it", st.Unwritable)
+	if p := st.NewestUnwritable; p != nil {
+		text += fmt.Sprintf("; the newest: %s, id %s (%s): %s", p.Table, p.ID, p.MessageID, p.Reason)
+	}
+	return text + "; they are not sent again; what to do: docs/operations.md, Rows that cannot be written"
+}
+
+func round(seconds float64) time.Duration {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Second)
 }

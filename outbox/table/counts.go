@@ -38,6 +38,8 @@ type Counts struct {
 	// LongestRetry is how long the last of the rows has to wait that were tried before and are due later. It looks at the rows
 	// that are due last.
 	LongestRetry time.Duration
+	// SelectFailed shows an operator the newest FAILED rows.
+	SelectFailed string
 }
 
 // Kind says how exact a count is.
@@ -86,7 +88,7 @@ func (s *Store) Counts(ctx context.Context) ([]Counts, error) {
 }
 
 func (s *Store) count(ctx context.Context, t *Table) (Counts, error) {
-	c := Counts{Table: t.name, At: time.Now(), Rows: map[outbox.Status]int64{}}
+	c := Counts{Table: t.name, At: time.Now(), Rows: map[outbox.Status]int64{}, SelectFailed: t.selectFailed()}
 	others, capped := int64(0), []*statement{}
 	for _, one := range []struct {
 		where *statement

@@ -45,6 +45,10 @@ func TestCounts(t *testing.T) {
 		about("the oldest first attempt became due a minute ago", c.OldestPending, time.Minute)
 		about("the oldest claim", c.OldestSending, 5*time.Minute)
 		about("the retry that waits longest, not the delayed row", c.LongestRetry, 6*time.Hour)
+		shown, err := server.Show(b.ctx, b.db, c.SelectFailed)
+		if err != nil || len(shown) != 2 || shown[0]["id"] <= shown[1]["id"] || shown[0]["message_body"] != "" {
+			b.Errorf("%s shows %v, %v", c.SelectFailed, shown, err)
+		}
 		if c.CreatedAhead != 0 {
 			b.Errorf("no row was made ahead of the clock, the newest %v", c.CreatedAhead)
 		}
@@ -79,6 +83,9 @@ func TestHeldRowsAreNotCountedAsSent(t *testing.T) {
 				}
 				b.insert(3, "status="+sent)
 				got := b.counts()
+				if shown, err := server.Show(b.ctx, b.db, got.SelectFailed); err != nil || len(shown) != 0 {
+					b.Errorf("%s shows %v, %v", got.SelectFailed, shown, err)
+				}
 				if got.Rows[outbox.Held] != 6 || got.Rows[outbox.Sent] != 3 || got.Kind(outbox.Held) != Exact || got.Kind(outbox.Sent) != Estimate {
 					b.Errorf("counts %+v", got)
 				}

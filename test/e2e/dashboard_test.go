@@ -63,9 +63,17 @@ func TestP10_Dashboard(t *testing.T) {
 	tab.shows("#path", "checkpoint")
 	tab.holds("every chart has a line", `["lag", "rate", "latency"].every(c => document.querySelector("#" + c + "-chart polyline").getAttribute("points").includes(","))`)
 
+	tab.shows("#rows-head", "other states")
+	tab.shows("#rows-head", "oldest claim")
+	tab.shows("#rows", " ago")
+
 	insert("nowhere", 1)
 	tab.shows("#problems", "nowhere")
-	tab.shows("#sink", "suspended")
+	tab.shows("#sink", "suspended topic")
+	testkit.Exec(t, table.DB, "INSERT INTO "+table.FullName()+" (biz_type, biz_key, topic, message_body, status, fail_reason) "+
+		"VALUES ('order', 'failed before', 'orders', 'x', 3, 'too large'), ('order', 'held', 'orders', 'x', 7, NULL)")
+	tab.shows("#problems", "1 row of "+table.FullName()+" is FAILED")
+	tab.shows("#problems", "WHERE `status` = 3")
 	tab.run(chromedp.Click("#sweep"))
 	tab.shows("#said", "sweep started")
 	tab.shows("#sweep-state", "rows")

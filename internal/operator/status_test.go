@@ -1,0 +1,71 @@
+package operator
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+)
+
+// Nothing that needs a person is only a number, and each problem says what, where, why and what to do next.
+func TestProblems(t *testing.T) {
+	sampled := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	old, ahead := 3600.0, 28800.0
+	problem := func(at time.Time) *admin.RowProblem {
+		return &admin.RowProblem{Table: "shop.m", ID: "17", MessageID: "order:17", Class: "permanent", Reason: "too large", At: at}
+	}
+	for name, c := range map[string]struct {
+		change func(*admin.Status, *admin.TableStatus)
+		words  []string
+	}{
+		"nothing": {func(*admin.Status, *admin.TableStatus) {}, nil},
+		"FAILED rows": {func(st *admin.Status, table *admin.TableStatus) {
+			table.Rows["failed"], st.NewestFailed = 3, problem(sampled)
+		}, []string{"3 rows of shop.m are FAILED", "id 17 (order:17), permanent: too large", "SELECT 1", "FAILED rows"}},
+		"a FAILED row of an earlier run": {func(_ *admin.Status, table *admin.TableStatus) {
+			table.Rows["failed"] = 1
+		}, []string{"1 row of shop.m is FAILED; look at them with: SELECT 1"}},
+		"a FAILED row that no sample has counted": {func(st *admin.Status, _ *admin.TableStatus) {
+			st.NewestFailed = problem(sampled.Add(time.Second))
+		}, []string{"a row of shop.m became FAILED", "too large"}},
+		"a FAILED row that was set back": {func(st *admin.Status, _ *admin.TableStatus) {
+			st.NewestFailed = problem(sampled.Add(-time.Second))
+		}, nil},
+		"as many as are counted": {func(_ *admin.Status, table *admin.TableStatus) {
+			table.Rows["failed"], table.Kinds["failed"] = 100_000, "at_least"
+		}, []string{"100000 or more rows"}},
+		"unwritable rows": {func(st *admin.Status, _ *admin.TableStatus) {
+			st.Unwritable, st.NewestUnwritable = 2, problem(sampled)
+		}, []string{"2 published row(s)", "shop.m, id 17 (order:17): too large", "Rows that cannot be written"}},
+		"an old claim": {func(_ *admin.Status, table *admin.TableStatus) {
+			table.OldestSendingSeconds = &old
+		}, []string{"shop.m is SENDING", "1h0m0s", "Claims"}},
+		"rows made ahead of the clock": {func(_ *admin.Status, table *admin.TableStatus) {
+			table.CreatedAheadSeconds = &ahead
+		}, []string{"8h0m0s ahead of the database's clock", "time_zone"}},
+		"another relay": {func(st *admin.Status, _ *admin.TableStatus) {
+			st.OtherRelays = []admin.OtherRelay{{Table: "shop.m", Connection: 12, From: "10.0.0.5:4711"}}
+		}, []string{"published twice", "shop.m (connection 12 from 10.0.0.5:4711)", "stop one"}},
+		"a gap": {func(st *admin.Status, _ *admin.TableStatus) { st.GapsOpen = 1 }, []string{"gaps list"}},
+	} {
+		table := admin.TableStatus{Name: "shop.m", Rows: map[string]int64{"pending": 5}, Kinds: map[string]string{}, SelectFailed: "SELECT 1", SampledAt: &sampled}
+		st := admin.Status{Source: admin.SourceStatus{State: "connected"}, Sink: admin.SinkStatus{Breaker: "closed"}}
+		c.change(&st, &table)
+		st.Tables = []admin.TableStatus{table}
+		Judge(&st, nil)
+		if (c.words == nil) != (st.State == "working") || len(st.Problems) > 1 {
+			t.Errorf("%s: %s %q", name, st.State, st.Problems)
+		}
+		for _, word := range c.words {
+			if text := strings.Join(st.Problems, "\n"); !strings.Contains(text, word) {
+				t.Errorf("%s: %q is not in %q", name, word, text)
+			}
+		}
+	}
+	st := admin.Status{Source: admin.SourceStatus{State: "connected"}, Sink: admin.SinkStatus{Breaker: "closed"}}
+	if Judge(&st, errors.New("no progress")); st.State != "stuck" || st.Problems[0] != "no progress" {
+		t.Errorf("%s %q", st.State, st.Problems)
+	}
+}

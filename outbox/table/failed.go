@@ -1,0 +1,24 @@
+package table
+
+import (
+	"strings"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// selectFailed is the statement with which a person looks at the newest FAILED rows; it names what tells rows apart and why
+// they failed, and no body.
+func (t *Table) selectFailed() string {
+	var columns []string
+	for _, role := range []Column{ID, MessageID, BizType, Key, Topic, RetryCount, FailReason} {
+		if t.has(role) {
+			columns = append(columns, t.column(role))
+		}
+	}
+	code := t.mapping.Codes[outbox.Failed]
+	if t.columns[StatusCode].kindOf() != integer {
+		code = "'" + strings.ReplaceAll(code, "'", "''") + "'"
+	}
+	return "SELECT " + strings.Join(columns, ", ") + " FROM " + t.quoted + " WHERE " + t.column(StatusCode) + " = " + code +
+		" ORDER BY " + t.column(ID) + " DESC LIMIT 20"
+}
