@@ -45,7 +45,7 @@ func TestActivityEpochTellsWhatIsLeftToTheSweep(t *testing.T) {
 		}, true},
 		"a row of a broker that is away": {func(b *bench) {
 			b.sink.answer = always(outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopePartition, Reason: "no leader"})
-			b.offer(row(1))
+			b.offer(row(1), row(2)) // one of them stays in hand
 		}, true},
 		"refused": {func(b *bench) {
 			b.sink.answer = always(outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"})

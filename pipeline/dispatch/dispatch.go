@@ -60,6 +60,8 @@ type Dispatch struct {
 	sweptFlight int              // of the messages in flight, those that the sweep found
 	retry       []*tracker.Entry // the retry buffer: to be sent again, oldest first
 	retryB      int              // their bytes
+	scouts      []*tracker.Entry // rows of parts that are away, see scouts.go
+	scoutsOut   int              // scouts in the sink's hands
 	breaker     breaker
 	trouble     string    // why the breaker is not closed, for status
 	quietSince  time.Time // since when something is in flight without a result

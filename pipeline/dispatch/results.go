@@ -26,6 +26,9 @@ func (d *Dispatch) results(list []sink.Result) {
 			continue
 		}
 		d.land(e)
+		if e.Sends.Scout > 0 {
+			d.scoutBack(r.Class, now)
+		}
 		d.metrics.outcome(r, now)
 		if c, ok := d.decide(e, r, now); ok {
 			completions = append(completions, c)
@@ -68,15 +71,15 @@ func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outb
 			d.breaker.undecided()
 			return d.refuse(e, c), true
 		case part && e.Sends.Count >= partitionSends:
-			return d.deferRow(e, outbox.CauseOutage)
+			return d.leave(e, now)
 		}
 	case outbox.ClassOutage, outbox.ClassService:
 		if part {
 			d.brokerAnswered(m.Topic, now, false)
-			return d.deferRow(e, outbox.CauseOutage)
+			return d.leave(e, now)
 		}
 		if e.Sends.Count > 1 && d.breaker.state == breakerClosed && d.lastOK[m.Topic].After(e.Sends.First) {
-			return d.deferRow(e, outbox.CauseOutage) // its broker is away, others work
+			return d.leave(e, now) // its broker is away, others work
 		}
 	}
 	d.sendAgain(e, r, part, now)

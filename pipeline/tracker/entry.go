@@ -25,6 +25,9 @@ type Sends struct {
 	First    time.Time // of its first send
 	RetryAt  time.Time // in the retry buffer: not before
 	InFlight bool      // in the sink's hands
+
+	Scout      int       // how often it was sent to see whether a part of the cluster is back
+	ScoutUntil time.Time // when that ends
 }
 
 // origin is how a row came to us.

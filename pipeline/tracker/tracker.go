@@ -130,6 +130,13 @@ func (t *Tracker) owned(c *outbox.Completion) *Entry {
 	return nil
 }
 
+// Settle lets the low-water mark move over a row that stays in hand: the table shows it as PENDING, and after a crash the sweep finds it.
+func (t *Tracker) Settle(e *Entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.settle(e)
+}
+
 // settle lets the low-water mark move over a row. Callers hold mu.
 func (t *Tracker) settle(e *Entry) {
 	if e.seq != 0 {

@@ -30,7 +30,7 @@ type fastPath struct {
 	offered  bool
 	handed   bool         // to the sink, and not answered since
 	answer   outbox.Class // the last one
-	scope    outbox.Scope // its
+	deferred bool         // may have been left to the sweep by an answer, and be in hand again
 	answered bool
 	swept    bool // a page of the sweep showed it
 	told     bool // the check of the recovery window said that it is not to be published
@@ -92,7 +92,13 @@ func (w *world) checkBody(r *row, m *outbox.Message) {
 func (w *world) answered(i *incarnation, r *row, o outbox.Outcome) {
 	w.note(i.life, "answer", name(r.Identity), o.Class.String(), 0)
 	f := r.of(i.life)
-	f.handed, f.answered, f.answer, f.scope = false, true, o.Class, o.Scope
+	f.handed, f.answered, f.answer = false, true, o.Class
+	switch o.Class {
+	case outbox.ClassTopic, outbox.ClassOutage, outbox.ClassService:
+		f.deferred = true
+	case outbox.ClassUnknown:
+		f.deferred = f.deferred || o.Scope == outbox.ScopePartition
+	}
 	switch o.Class {
 	case outbox.ClassNone:
 		r.acked = i.life
@@ -124,8 +130,10 @@ func (w *world) settled(i *incarnation, r *row) (why string) {
 	switch {
 	case r.gone, r.touched, f.forgiven, r.journalled, r.status != outbox.Pending:
 		return ""
-	case f.handed:
+	case f.handed && !f.deferred:
 		return "in the sink's hands"
+	case f.handed:
+		return "" // PENDING in the table, and sent to see whether a part of the cluster is back
 	case f.answered && f.answer == outbox.ClassNone:
 		return "acknowledged and not journalled"
 	case r.retries > 0, r.first.status != outbox.Pending:
@@ -142,10 +150,8 @@ func (w *world) settled(i *incarnation, r *row) (why string) {
 
 // settledAnswer is for rows that the sink has answered last.
 func (w *world) settledAnswer(f *fastPath) string {
-	switch {
-	case f.answer == outbox.ClassTopic, f.answer == outbox.ClassOutage, f.answer == outbox.ClassService,
-		f.answer == outbox.ClassUnknown && f.scope == outbox.ScopePartition:
-		return "" // may have been deferred
+	if f.deferred {
+		return ""
 	}
 	return "answered " + f.answer.String() + ", and the table does not show it"
 }
