@@ -19,6 +19,10 @@ const MinFree = 12 << 20
 // openPatience is how long an opening may take. It reads some megabytes; a disk that has not given them by then hangs.
 const openPatience = 30 * time.Second
 
+// openGrace is how long an opening that nobody wants any more may go on before it is left alone. An ordinary one ends in time,
+// and then the directory is free when OpenContext returns.
+const openGrace = time.Second
+
 // SpaceError says that the file system has too little room for a store to be opened. Nothing was written.
 type SpaceError struct {
 	Dir  string
@@ -55,8 +59,8 @@ func room(files vfs.FS, dir string) error {
 }
 
 // OpenContext is Open with an end: it gives up when the context ends, or after half a minute. The engine cannot be
-// interrupted, so its work goes on behind: the store is closed when it is open at last, and until then the directory stays
-// locked. Whoever gives up should end the process.
+// interrupted: an opening that does not end within a second more goes on behind, the store is closed when it is open at last, and
+// until then the directory stays locked. Whoever gives up should end the process.
 func OpenContext(ctx context.Context, dir string, opts Options) (*Store, error) {
 	type result struct {
 		store *Store
@@ -74,11 +78,17 @@ func OpenContext(ctx context.Context, dir string, opts Options) (*Store, error) 
 	case r := <-opened:
 		return r.store, r.err
 	case <-ctx.Done():
-		go func() {
-			if r := <-opened; r.store != nil {
-				_ = r.store.Close() // nobody is left to be told
-			}
-		}()
-		return nil, context.Cause(ctx)
 	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		if r := <-opened; r.store != nil {
+			_ = r.store.Close() // nothing was written to it, and nobody is left to be told
+		}
+	}()
+	select {
+	case <-closed:
+	case <-time.After(openGrace):
+	}
+	return nil, context.Cause(ctx)
 }

@@ -116,9 +116,9 @@ func TestOpenContextGivesUp(t *testing.T) {
 			started := time.Now()
 			_, err := OpenContext(ctx, stateDir, Options{FS: files, OnFatal: mustNotFail(t), Simulated: true})
 			switch took := time.Since(started); {
-			case stop != nil && (!errors.Is(err, told) || took != time.Second):
+			case stop != nil && (!errors.Is(err, told) || took != time.Second+openGrace):
 				t.Errorf("after %v: %v", took, err)
-			case stop == nil && (err == nil || !strings.Contains(err.Error(), stateDir) || took != openPatience):
+			case stop == nil && (err == nil || !strings.Contains(err.Error(), stateDir) || took != openPatience+openGrace):
 				t.Errorf("after %v: %v", took, err)
 			}
 			cancel(nil)
@@ -128,5 +128,22 @@ func TestOpenContextGivesUp(t *testing.T) {
 			fatal(t, err)
 			fatal(t, s.Close())
 		}
+	})
+}
+
+// An opening that ends soon after it was told to leaves the directory free.
+func TestOpenContextIsDoneWhenItReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := errors.New("told to stop")
+		files := hanging{vfs.NewMem(), make(chan struct{})}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(told)
+		time.AfterFunc(openGrace/2, func() { close(files.released) })
+		if _, err := OpenContext(ctx, stateDir, Options{FS: files, OnFatal: mustNotFail(t), Simulated: true}); !errors.Is(err, told) {
+			t.Errorf("got %v", err)
+		}
+		s, err := Open(stateDir, Options{FS: files, OnFatal: mustNotFail(t), Simulated: true})
+		fatal(t, err)
+		fatal(t, s.Close())
 	})
 }
