@@ -13,9 +13,8 @@ import (
 
 // A06: while the server turns every connection away, in one way or another, the relay does not hammer it: all its parts
 // together make few attempts in a second, and ever fewer. With the trouble over it works. The relays of all cases wait at the
-// same time.
+// same time, and no other test does: it looks at pauses.
 func TestA06_AttemptsAreBounded(t *testing.T) {
-	t.Parallel()
 	const attempts, perSecond = 14, 2 // of all connections: those of the reader, the sweep and the acknowledgements
 	type trouble struct {
 		*lab

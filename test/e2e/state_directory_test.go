@@ -122,9 +122,14 @@ func TestC10_OldSnapshotRestored(t *testing.T) {
 // end of the log, as `SHOW BINARY LOG STATUS` has it.
 func (l *lab) position() outbox.Position {
 	l.t.Helper()
-	status, err := l.admin().Status(context.Background())
-	testkit.Must(l.t, err)
-	return status.Positions.Server
+	var at outbox.Position
+	l.wait("the relay to know where the log ends", func() bool {
+		status, err := l.admin().Status(context.Background())
+		testkit.Must(l.t, err)
+		at = status.Positions.Server
+		return at.File != ""
+	})
+	return at
 }
 
 // offline moves the checkpoint of a stopped relay.
