@@ -105,11 +105,26 @@ func (r *report) secret(secret, file reflect.Value, path string) {
 	secret.SetString(text)
 }
 
-// Print returns the effective configuration as YAML, with secrets masked.
+// Print returns the effective configuration as YAML that can be read again. A secret that comes from a file is shown as its file
+// alone, and the token is masked in a comment: as a token the mask could be guessed.
 func (c *Config) Print() ([]byte, error) {
 	out, err := yaml.MarshalWithOptions(c, yaml.IndentSequence(true))
 	if err != nil {
 		return nil, fmt.Errorf("print the configuration: %w", err)
 	}
-	return out, nil
+	lines := strings.SplitAfter(string(out), "\n")
+	var printed strings.Builder
+	for i, line := range lines {
+		key, masked := strings.CutSuffix(strings.TrimSpace(line), ": \""+setting.Mask+"\"")
+		if masked && i+1 < len(lines) {
+			if file, is := strings.CutPrefix(strings.TrimSpace(lines[i+1]), key+"_file: "); is && file != `""` {
+				continue
+			}
+			if key == "token" {
+				line = strings.Replace(line, key+":", "# "+key+":", 1)
+			}
+		}
+		printed.WriteString(line)
+	}
+	return []byte(printed.String()), nil
 }
