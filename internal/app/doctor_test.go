@@ -100,6 +100,21 @@ func TestDoctorFindsNothingWrong(t *testing.T) {
 	}
 }
 
+// An application that writes its local time: the zone that the rows seem to have is named.
+func TestDoctorSeesCreatedAtAheadOfTheClock(t *testing.T) {
+	for _, flavor := range testkit.Flavors() {
+		t.Run(string(flavor), func(t *testing.T) {
+			db := testkit.SharedDatabase(t, flavor)
+			cfg := source(t, db, "ahead", relayGrants)
+			testkit.Exec(t, db.Root(), "INSERT INTO "+cfg.Tables[0].Name+" (biz_type, biz_key, topic, message_body, created_at) "+
+				"VALUES ('o', '1', 't', 'x', NOW(3) + INTERVAL 8 HOUR)")
+			if all := Doctor(t.Context(), cfg); !has(all, server.Warning, "created_at", "ahead of the database's clock", "time_zone") {
+				t.Errorf("not seen:\n%s", findings(all))
+			}
+		})
+	}
+}
+
 func TestDoctorNamesEachMissingRight(t *testing.T) {
 	for _, flavor := range testkit.Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
