@@ -18,7 +18,7 @@ SERVERS := mysql mariadb mariadb-11.8 clock $(if $(filter 1,$(SKIP_BROKERS)),,ka
 export TEST_MARIADB := $(MARIADB)
 
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
-TESTFLAGS ?= -shuffle=on -timeout=20m
+TESTFLAGS ?= -shuffle=on -timeout=60m
 
 .PHONY: help build demo test test-quick test-long fuzz lint generate prepare bench crash sim soak clean
 
