@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -233,6 +234,34 @@ func TestD16_PartOfTheClusterIsAway(t *testing.T) {
 		b.tracker.Settled(b.acks.take())
 		if at, _, _ := b.tracker.Checkpoint(); at.Offset != end(uint64(3*5+1)).Offset {
 			t.Fatalf("rows of the part that is away hold the checkpoint at %v", at)
+		}
+	})
+}
+
+// B30: a message that is never answered, alone at a quiet time, opens the breaker, because nobody else is answered. It does not keep
+// others from being tried: an answer to one of them closes it.
+func TestB30_SilenceOfALoneMessageBlocksNobody(t *testing.T) {
+	run(t, Config{MaxRetry: 1}, func(b *bench) {
+		b.sink.answer = func(m *outbox.Message) outbox.Outcome {
+			if m.ID == "1" || m.ID == "2" {
+				return outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopeCluster, Reason: "no answer"}
+			}
+			return outbox.Outcome{}
+		}
+		b.offer(row(1), row(2))
+		time.Sleep(10 * time.Minute) // virtual
+		if b.dispatch.Closed() {
+			t.Fatal("the breaker is closed though nobody is answered")
+		}
+		b.wantCompletions()
+		ctx, cancel := context.WithTimeout(b.ctx, 5*time.Minute)
+		defer cancel()
+		if err := b.Offer(ctx, b.txn(row(3))); err != nil {
+			t.Fatalf("no other message is tried: %v", err)
+		}
+		synctest.Wait()
+		if got := b.acks.completions(); !slices.Contains(got, "3 sent") {
+			t.Fatalf("completions %v: the silent messages block the others", got)
 		}
 	})
 }

@@ -22,6 +22,8 @@ type breaker struct {
 	probes   int       // since it opened: the pauses between them grow
 	probeAt  time.Time // state open
 	trialAt  time.Time // state half-open: no other message tries before
+	again    bool      // the last trial was a message that had been sent before
+	freshTo  time.Time // state half-open after such a trial: until then a fresh message goes first
 }
 
 type breakerState uint8
@@ -39,6 +41,7 @@ const (
 	openAfter    = 5
 	silenceLimit = 5 * time.Second
 	trialPause   = 5 * time.Second // between trials that are not answered
+	freshTurn    = time.Second     // for which a fresh message goes first
 )
 
 // probePauses are between probes, and between probe and probe in half-open states that failed.
@@ -66,10 +69,22 @@ func (b *breaker) mayTry(now time.Time) bool {
 	return b.state == breakerHalfOpen && !now.Before(b.trialAt)
 }
 
-// launched records that a message is on its way.
-func (b *breaker) launched(now time.Time) {
+// freshFirst reports whether the trial is the turn of a fresh message, if there is one within a second. After a message that had
+// been sent before stayed without an answer once more, the silence may be about it: it must not be the trial for ever.
+func (b *breaker) freshFirst(now time.Time) bool {
+	if !b.again {
+		return false
+	}
+	if b.freshTo.IsZero() {
+		b.freshTo = now.Add(freshTurn)
+	}
+	return now.Before(b.freshTo)
+}
+
+// launched records that a message is on its way, a fresh one or one that had been sent before.
+func (b *breaker) launched(now time.Time, again bool) {
 	if b.state == breakerHalfOpen {
-		b.trialAt = now.Add(trialPause)
+		b.trialAt, b.again, b.freshTo = now.Add(trialPause), again, time.Time{}
 	}
 }
 

@@ -180,9 +180,10 @@ func (d *Dispatch) room(swept bool) bool {
 }
 
 // takes reports whether the breaker lets a fresh message pass: when it is closed, and as the trial of a half-open one when the retry
-// buffer has none. Callers hold mu.
+// buffer has none or it is its turn. Callers hold mu.
 func (d *Dispatch) takes() bool {
-	return d.breaker.state == breakerClosed || len(d.retry) == 0 && d.breaker.mayTry(time.Now())
+	now := time.Now()
+	return d.breaker.state == breakerClosed || d.breaker.mayTry(now) && (len(d.retry) == 0 || d.breaker.freshFirst(now))
 }
 
 // Room reports whether a fresh row would be taken at once.
@@ -220,7 +221,7 @@ func (d *Dispatch) launch(e *tracker.Entry, now time.Time) *outbox.Message {
 			d.unansweredSince = now
 		}
 	}
-	d.breaker.launched(now)
+	d.breaker.launched(now, e.Sends.Count > 1)
 	d.inFlight++
 	d.inFlightB += e.Size
 	if e.Swept() {

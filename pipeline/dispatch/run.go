@@ -90,7 +90,7 @@ func (d *Dispatch) resend(now time.Time) {
 	var ready []*outbox.Message
 	d.mu.Lock()
 	switch {
-	case d.breaker.mayTry(now) && len(d.retry) == 0:
+	case d.breaker.mayTry(now) && (len(d.retry) == 0 || d.breaker.freshFirst(now)):
 		d.broadcast()
 	case d.breaker.mayTry(now):
 		e := d.retry[0]
