@@ -132,8 +132,8 @@ func (w *world) settled(i *incarnation, r *row) (why string) {
 		return ""
 	case f.handed && !f.deferred:
 		return "in the sink's hands"
-	case f.handed:
-		return "" // PENDING in the table, and sent to see whether a part of the cluster is back
+	case f.deferred && (f.handed || f.answer == outbox.ClassNone):
+		return "" // left to the sweep as PENDING, and sent to see whether a part of the cluster is back
 	case f.answered && f.answer == outbox.ClassNone:
 		return "acknowledged and not journalled"
 	case r.retries > 0, r.first.status != outbox.Pending:

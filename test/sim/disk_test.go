@@ -2,7 +2,9 @@ package sim
 
 import (
 	"errors"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -37,6 +39,9 @@ type state struct {
 	i *incarnation
 
 	checked int // entries of the log up to which the checkpoint was checked
+
+	one   sync.Mutex // a commit or a reset at a time, so that epoch is the store's; taken before world.mu
+	epoch uint64
 }
 
 // openState opens the store, as the daemon does, and compares what it holds with what must be there.
@@ -158,14 +163,25 @@ func (w *world) indexOf(at outbox.Position) int {
 	return w.indexBehind(at)
 }
 
-// Commit implements ack.Journal. It takes no time, because relay and store hold locks around it; the steps before and after
-// it are where a crash falls.
+// Commit implements ack.Journal. Time passes before it, in which the position may be set anew; the steps before and after it are where
+// a crash falls.
 func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position, epoch uint64) error {
 	w := s.i.w
 	if s.i.step("before commit") {
 		return errDead
 	}
 	w.mu.Lock()
+	wait := w.dice("commit", uint64(s.i.life)).between(time.Microsecond, 2*time.Millisecond)
+	w.mu.Unlock()
+	time.Sleep(wait)
+	s.one.Lock()
+	defer s.one.Unlock()
+	w.mu.Lock()
+	var stale *outbox.Position
+	if epoch != s.epoch {
+		stale, at = at, nil // of a position that was set anew since
+	}
+	before, _ := s.Store.Checkpoint()
 	s.checkCommit(sent, written, at)
 	d := &doubt{written: written}
 	for _, one := range sent {
@@ -173,7 +189,11 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 	}
 	w.doubt = d
 	w.mu.Unlock()
-	err := s.Store.Commit(sent, written, at, epoch)
+	offered := at
+	if stale != nil {
+		offered = stale
+	}
+	err := s.Store.Commit(sent, written, offered, epoch)
 	has := s.journalNow(len(sent)) // without mu: the kill at a file operation takes it
 	w.mu.Lock()
 	dead := s.i.dead
@@ -181,6 +201,9 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 		w.doubt = nil
 		if err != nil {
 			w.violation("disk", "commit: %v", err)
+		}
+		if now, _ := s.Store.Checkpoint(); stale != nil && now != before {
+			w.violation("checkpoint", "a commit of epoch %d moves it to %v in epoch %d", epoch, now, s.epoch)
 		}
 		s.committed(d, at)
 		for _, id := range d.sent {
@@ -293,7 +316,10 @@ func (s *state) Reset(id server.ID, at outbox.Position, epoch uint64, reason str
 	w.mu.Lock()
 	w.moving = &at
 	w.mu.Unlock()
+	s.one.Lock()
+	defer s.one.Unlock()
 	err := s.Store.Reset(id, at, epoch, reason)
+	s.epoch = epoch
 	w.mu.Lock()
 	if !s.i.dead {
 		w.moving = nil
