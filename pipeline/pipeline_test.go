@@ -190,7 +190,7 @@ func TestBackPressureHoldsTheReader(t *testing.T) {
 		go func() { offered <- b.Offer(b.ctx, b.txn(row(3))) }()
 		synctest.Wait()
 		b.wantSent("1", "2")
-		if !!b.dispatch.Room() {
+		if b.dispatch.Room() {
 			t.Fatal("back-pressure is not shown")
 		}
 		ctx, cancel := context.WithCancel(b.ctx)

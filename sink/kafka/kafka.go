@@ -209,7 +209,7 @@ func (s *Sink) unansweredByAll(ctx context.Context, client *kgo.Client) error {
 	if longest == 0 {
 		return nil
 	}
-	return fmt.Errorf("Kafka answers questions but no produce request: broker %s:%d has owed an answer to one for %s",
+	return fmt.Errorf("the Kafka cluster answers questions but no produce request: broker %s:%d has owed an answer to one for %s",
 		silent.Host, silent.Port, longest.Round(time.Second))
 }
 
