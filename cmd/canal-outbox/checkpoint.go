@@ -40,7 +40,7 @@ func newCheckpointShow(c *cli) *cobra.Command {
 				return c.show(cp, func(w io.Writer) {
 					line(w, "position\t%s", describe(cp.Position))
 					line(w, "source\t%s", orDash(cp.Source))
-					line(w, "journal\t%d sent, not yet confirmed by the table", cp.Journal)
+					line(w, "journal\t%d sent, not yet written to the table", cp.Journal)
 				})
 			})
 		},

@@ -32,7 +32,7 @@ type cli struct {
 
 const rootHelp = `canal-outbox publishes the rows of a local message table (transactional outbox) to
 RocketMQ or Kafka: milliseconds after their commit by following the binlog, and by
-a sweep over the table whenever the binlog did not tell.
+a sweep over the table for every row that the binlog did not deliver.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused (a decision is needed),
 4 "status" found problems.`

@@ -19,7 +19,7 @@ type move struct {
 	done   chan error // buffered 1
 }
 
-var errNotRunning = errors.New("the relay is not following the log right now: try again when `status` shows it active")
+var errNotRunning = errors.New("the relay is not following the log at this moment: try again when `canal-outbox status` shows `reader connected`")
 
 // MoveTo makes the running relay go on from another position: the reader is paused, the low-water mark and the checkpoint are
 // set anew, and the reader starts anew. Moving back repeats nothing that is SENT, because the recovery window asks the table;
