@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -160,14 +161,47 @@ func inspect(files vfs.FS, dir string) (found bool, err error) {
 	if n, err := strconv.ParseUint(format, 10, 64); err == nil && n > uint64(engineFormat) {
 		return true, fmt.Errorf("%w (engine format %d, this release knows %d)", ErrNewer, n, engineFormat)
 	}
-	manifest, err := atomicfs.ReadMarker(files, dir, "manifest")
-	if err != nil || manifest != "" {
+	manifest, err := atomicfs.ReadMarker(files, dir, manifestMarker)
+	if err != nil {
 		return true, err
 	}
-	for _, name := range names {
-		if strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".sst") {
-			return true, fmt.Errorf("%s is there, but the marker that names the manifest is gone", name)
-		}
+	data := slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".sst") })
+	switch {
+	case data >= 0 && manifest == "":
+		return true, fmt.Errorf("%s is there, but the marker that names the manifest is gone", names[data])
+	case data < 0 && manifest != "" && !slices.Contains(names, manifest):
+		return true, errHalfMade
 	}
 	return true, nil
+}
+
+const manifestMarker = "manifest"
+
+// errHalfMade says that a crash cut the making of a store: the marker names a manifest that is not there, and there is no log and no
+// table. The engine makes manifest and marker before the first log, and their names reach the disk in any order.
+var errHalfMade = errors.New("a crash cut the making of the store")
+
+// clearHalfMade takes the marker away, so that the engine makes the store anew. It looks again under the lock: another process
+// may be making the store at this moment.
+func clearHalfMade(files vfs.FS, dir string) (err error) {
+	lock, err := pebble.LockDirectory(dir, files)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if _, err := inspect(files, dir); !errors.Is(err, errHalfMade) {
+		return err
+	}
+	names, err := files.List(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "marker."+manifestMarker+".") {
+			if err := files.Remove(files.PathJoin(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -93,6 +93,9 @@ func (s *Store) open() error {
 		}
 	}
 	found, err := inspect(o.FS, path)
+	if errors.Is(err, errHalfMade) && !s.opts.readOnly {
+		err = clearHalfMade(o.FS, path)
+	}
 	if err != nil {
 		return classify(s.dir, err)
 	}

@@ -27,6 +27,9 @@ func Peek(ctx context.Context, dir string, opts Options) (c Contents, err error)
 	opts.readOnly = true
 	opts.OnFatal = func(error) {} // the error is returned
 	s, err := OpenContext(ctx, dir, opts)
+	if errors.Is(err, errHalfMade) {
+		return Contents{}, nil
+	}
 	if err != nil {
 		return Contents{}, err
 	}
