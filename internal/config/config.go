@@ -23,7 +23,7 @@ type Config struct {
 	Sink Sink `yaml:"sink"`
 	// Checkpoint is where the relay keeps its own state.
 	Checkpoint Checkpoint `yaml:"checkpoint"`
-	// Retry says how often and when a message is tried again that the broker refused. Outages cost no tries.
+	// Retry says how often and when a message is tried again that the broker refused. Outages cost no attempts.
 	Retry Retry `yaml:"retry"`
 	// Fallback is the sweep over the tables, which finds what the binlog did not deliver.
 	Fallback Fallback `yaml:"fallback"`
@@ -83,11 +83,11 @@ type Checkpoint struct {
 // Socket is the unix socket over which the commands reach the running daemon.
 func (c Checkpoint) Socket() string { return filepath.Join(c.Dir, "admin.sock") }
 
-// Retry is the budget and the waiting time of refused messages.
+// Retry is the number of further attempts, and the waiting time, of refused messages.
 type Retry struct {
-	// Max is how many tries a message has before its row becomes FAILED. A row's own max_retry column wins.
+	// Max is how often a refused message is tried again before its row becomes FAILED. A row's own max_retry column wins.
 	Max int `yaml:"max"`
-	// Backoff doubles the waiting time with each try, jittered.
+	// Backoff doubles the waiting time with each attempt, jittered.
 	Backoff Backoff `yaml:"backoff"`
 	// Schedule lists the waiting times one by one instead; the last one repeats. Not together with backoff.
 	Schedule []time.Duration `yaml:"schedule"`
