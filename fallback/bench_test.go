@@ -17,7 +17,7 @@ import (
 type bench struct {
 	*world
 	*Sweeper
-	*Wishes
+	*Triggers
 	logs *observer.ObservedLogs
 	reg  *prometheus.Registry
 	stop func()
@@ -29,8 +29,8 @@ func start(t *testing.T, w *world, more ...string) *bench {
 	core, logs := observer.New(zap.DebugLevel)
 	b := &bench{world: w, logs: logs, reg: prometheus.NewRegistry()}
 	cfg := Config{Tables: append(more, shop)}
-	b.Wishes = NewWishes(cfg)
-	b.Sweeper = New(cfg, b.Wishes, w, w, w, zap.New(core), b.reg)
+	b.Triggers = NewTriggers(cfg)
+	b.Sweeper = New(cfg, b.Triggers, w, w, w, zap.New(core), b.reg)
 	ctx, cancel := context.WithCancel(t.Context())
 	end := make(chan error, 1)
 	go func() { end <- b.Run(ctx) }()

@@ -86,13 +86,13 @@ func (c *Config) setDefaults() {
 
 // Sweeper runs the sweeps.
 type Sweeper struct {
-	cfg     Config
-	wishes  *Wishes
-	flow    Flow
-	rows    Rows
-	source  Source
-	log     *zap.Logger
-	metrics *metrics
+	cfg      Config
+	triggers *Triggers
+	flow     Flow
+	rows     Rows
+	source   Source
+	log      *zap.Logger
+	metrics  *metrics
 
 	lastSuccess atomic.Int64 // Unix nanoseconds of the last sweep that was complete, at first of New
 	running     atomic.Bool
@@ -106,9 +106,9 @@ type Sweeper struct {
 }
 
 // New makes a Sweeper; it does no I/O. Its metrics are registered on reg.
-func New(cfg Config, wishes *Wishes, flow Flow, rows Rows, source Source, log *zap.Logger, reg prometheus.Registerer) *Sweeper {
+func New(cfg Config, triggers *Triggers, flow Flow, rows Rows, source Source, log *zap.Logger, reg prometheus.Registerer) *Sweeper {
 	cfg.setDefaults()
-	s := &Sweeper{cfg: cfg, wishes: wishes, flow: flow, rows: rows, source: source, log: log, swept: map[string]bool{}, orphans: orphans{}}
+	s := &Sweeper{cfg: cfg, triggers: triggers, flow: flow, rows: rows, source: source, log: log, swept: map[string]bool{}, orphans: orphans{}}
 	s.lastSuccess.Store(time.Now().UnixNano())
 	s.lastRows.Store(-1)
 	s.metrics = newMetrics(reg, cfg.Tables, s.lastSuccess.Load)
@@ -138,7 +138,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 // await waits until the plan has a sweep due; it reports false when ctx ends first.
 func (s *Sweeper) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
-		s.wishes.tell(&s.plan, time.Now())
+		s.triggers.tell(&s.plan, time.Now())
 		wait := s.plan.wait(time.Now())
 		if wait <= 0 {
 			return true
@@ -146,7 +146,7 @@ func (s *Sweeper) await(ctx context.Context) bool {
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-		case <-s.wishes.wake:
+		case <-s.triggers.wake:
 		case <-timer.C:
 		}
 		timer.Stop()

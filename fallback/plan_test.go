@@ -42,9 +42,9 @@ func TestManyRowsThatBecomeDue(t *testing.T) {
 		for i := range 10_000 {
 			b.SweepIn(5*time.Second + time.Duration(i)*100*time.Microsecond)
 		}
-		b.Wishes.mu.Lock()
+		b.Triggers.mu.Lock()
 		kept := len(b.looks)
-		b.Wishes.mu.Unlock()
+		b.Triggers.mu.Unlock()
 		if kept > 11 {
 			t.Errorf("%d times are kept", kept)
 		}

@@ -250,7 +250,7 @@ func TestOpenBreakerMeansFewQueriesAndNoClaims(t *testing.T) {
 		want(t, "breaker closed", b.got(), 1, 2)
 		for _, q := range look(w, &b.queries)[1:] {
 			if q.Threshold != 0 {
-				t.Error("the wish for a full sweep was lost")
+				t.Error("the trigger for a full sweep was lost")
 			}
 		}
 	})

@@ -7,7 +7,7 @@ const (
 	Pending Status = iota // 0: to be published
 	Sending               // 1: claimed by a sweep
 	Sent                  // 2: acknowledged by the broker
-	Failed                // 3: budget spent or refused for good; an operator decides
+	Failed                // 3: refused for good, or no attempt left; an operator decides
 	Held                  // a consumer's or operator's own state that the mapping names as held or terminal: never touched
 )
 
@@ -26,16 +26,16 @@ func (s Status) String() string {
 	return "held"
 }
 
-// Class says what a failed publish means for the message and for the service (design: "Failures of a publish").
+// Class says what a failed publish means for the message and for the service.
 type Class uint8
 
 const (
 	ClassNone      Class = iota // published
 	ClassPermanent              // this message can never be taken
 	ClassRefused                // an answer about this message that is none of the others
-	ClassTopic                  // the topic is missing or not allowed: suspended, no budget
-	ClassService                // nothing can work until an operator acts (credentials): no budget
-	ClassOutage                 // not taken, the broker or partition is away: no budget
+	ClassTopic                  // the topic is missing or not allowed: suspended, costs no attempt
+	ClassService                // nothing can work until an operator acts (credentials): costs no attempt
+	ClassOutage                 // not taken, the broker or partition is away: costs no attempt
 	ClassUnknown                // sent, but no answer: may or may not be stored
 )
 
@@ -99,9 +99,9 @@ type Action uint8
 
 const (
 	ActionMarkSent Action = iota // 0,1,3 -> 2: proof of delivery
-	ActionRetry                  // 0,1 -> 0: one unit of the budget used, due again after Delay
-	ActionFail                   // 0,1 -> 3: permanent refusal, or budget spent
-	ActionRelease                // 1 -> 0 under our own token: claim given back, no budget used
+	ActionRetry                  // 0,1 -> 0: one attempt used, due again after Delay
+	ActionFail                   // 0,1 -> 3: permanent refusal, or no attempt left
+	ActionRelease                // 1 -> 0 under our own token: claim given back, no attempt used
 )
 
 // String returns the name used in logs and metrics.

@@ -33,7 +33,7 @@ func (h *handler) Connected(ctx context.Context, from, windowEnd outbox.Position
 			return fmt.Errorf("record the failover: %w", err)
 		}
 		r.log.Warn("the source failed over to another server with the same history", zap.Stringer("server", id))
-		r.wishes.Full()
+		r.triggers.Full()
 	case bare && from.GTIDs != "":
 		// The reader has found the set that belongs to a file and an offset. Nothing is open yet that the move could forget.
 		if err := r.reset(id, from, "GTID set of the position"); err != nil {
@@ -66,7 +66,7 @@ func (h *handler) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, err
 		return outbox.Position{}, err
 	}
 	r.parts.Gate.accept(info.ID)
-	r.wishes.Full()
+	r.triggers.Full()
 	return end, nil
 }
 

@@ -85,7 +85,7 @@ func (r *Relay) moved() (outbox.Position, error) {
 		return outbox.Position{}, fmt.Errorf("move to %s: %w", m.to, err)
 	}
 	r.log.Info("the checkpoint was moved by an operator", zap.Stringer("to", m.to))
-	r.wishes.Full()
+	r.triggers.Full()
 	return m.to, nil
 }
 
@@ -95,6 +95,6 @@ func (r *Relay) Sweep() error {
 		return errNotRunning
 	}
 	r.pipeline.TryTopics() // if one works again there is another sweep
-	r.wishes.Trigger()
+	r.triggers.Trigger()
 	return nil
 }

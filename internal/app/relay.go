@@ -89,7 +89,7 @@ type Relay struct {
 	log      *zap.Logger
 	reg      prometheus.Registerer
 
-	wishes   *fallback.Wishes
+	triggers *fallback.Triggers
 	tracker  *tracker.Tracker
 	pipeline *pipeline.Pipeline
 	acker    *ack.Acker

@@ -44,7 +44,7 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 	}
 	// Rows of any age, whatever the reason is that the log may not show them: a first start, a gap that a crash cut short, a
 	// checkpoint that an operator moved while nobody was there to sweep.
-	r.wishes.Full()
+	r.triggers.Full()
 	return at, nil
 }
 
@@ -131,15 +131,15 @@ func (r *Relay) recordGap(gap outbox.Gap, id server.ID, reset func(server.ID, ou
 
 // build makes the stations of the flow, each complete when it is made: what one calls or is called by comes before it.
 func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) (err error) {
-	r.wishes = fallback.NewWishes(r.settings.Fallback)
+	r.triggers = fallback.NewTriggers(r.settings.Fallback)
 	log := r.log.Named("pipeline")
-	if r.tracker, err = tracker.New(flavor, at, r.wishes, log, r.reg); err != nil {
+	if r.tracker, err = tracker.New(flavor, at, r.triggers, log, r.reg); err != nil {
 		return fmt.Errorf("the checkpoint cannot be read: %w; use `checkpoint set` to choose another position", err)
 	}
 	p := r.parts
 	r.acker = ack.New(r.settings.Ack, r.tracker, p.State, p.Rows, r.log.Named("ack"), r.reg)
-	r.pipeline = pipeline.New(r.settings.Pipeline, r.tracker, r.wishes, p.Sink, r.acker, p.Rows, log, r.reg)
-	r.sweeper = fallback.New(r.settings.Fallback, r.wishes, r.pipeline, p.Rows, p.Source, r.log.Named("sweep"), r.reg)
+	r.pipeline = pipeline.New(r.settings.Pipeline, r.tracker, r.triggers, p.Sink, r.acker, p.Rows, log, r.reg)
+	r.sweeper = fallback.New(r.settings.Fallback, r.triggers, r.pipeline, p.Rows, p.Source, r.log.Named("sweep"), r.reg)
 	r.handler = &handler{relay: r}
 	r.reader = p.Reader(r.handler)
 	return nil

@@ -27,7 +27,7 @@ type Config struct {
 	MaxInFlight      int            // messages without a result, default 10,000
 	MaxInFlightBytes int            // their bytes, default 64 MiB
 	MaxUnwritten     int            // answered rows whose completion MySQL has not written, default 10,000
-	MaxRetry         int            // refusals before FAILED, for rows without a budget of their own
+	MaxRetry         int            // refusals before FAILED, for rows without a limit of their own
 	Backoff          outbox.Backoff // between refusals
 	Random           func() float64 // jitter, in [0,1)
 }

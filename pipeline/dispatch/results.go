@@ -88,12 +88,12 @@ func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outb
 
 // refuse uses one of the row's attempts. Callers hold mu.
 func (d *Dispatch) refuse(e *tracker.Entry, c outbox.Completion) outbox.Completion {
-	budget := d.cfg.MaxRetry
+	allowed := d.cfg.MaxRetry
 	if e.Message.MaxRetry >= 0 {
-		budget = e.Message.MaxRetry
+		allowed = e.Message.MaxRetry
 	}
 	d.tracker.Complete(e)
-	if c.RetryCount >= budget {
+	if c.RetryCount >= allowed {
 		c.Action = outbox.ActionFail
 		return c
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Sweeps takes wishes for sweeps. Its methods do not block.
+// Sweeps takes triggers of sweeps. Its methods do not block.
 type Sweeps interface {
 	// Trigger asks for a sweep at once.
 	Trigger()

@@ -117,7 +117,7 @@ func pump(t testing.TB, s *Sink, n int) {
 	}
 }
 
-// The budget of design 2 is 3 allocations from the socket to the acknowledgement; reading a row takes most of them.
+// The aim is at most 3 allocations from the socket to the acknowledgement; reading a row takes most of them.
 func TestAllocationsPerMessage(t *testing.T) {
 	s := newSink(t, startBlackhole(t))
 	pump(t, s, 20_000)

@@ -3,7 +3,7 @@
 // everything that happens: which transactions commit, what the broker does to which message, which statement loses its
 // reply, when the process is killed and what of its unsynced files survives.
 //
-// During each run the promises P1 to P5 of the design are checked, and what they rest on: retry counts, statuses, what
+// During each run the promises P1 to P5 are checked, and what they rest on: retry counts, statuses, what
 // the journal holds, and that the checkpoint passes no row that is not settled and never goes backwards by itself.
 //
 //	go test ./test/sim -sim.seeds=20000      that many seeds, on all processors: a process for each

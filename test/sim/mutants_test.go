@@ -85,7 +85,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a gap is followed by a full sweep", file: "internal/app/handler.go", found: "gap: ",
-		edits: []edit{{"	r.parts.Gate.accept(info.ID)\n	r.wishes.Full()\n", "	r.parts.Gate.accept(info.ID)\n"}}, seeds: 3000,
+		edits: []edit{{"	r.parts.Gate.accept(info.ID)\n	r.triggers.Full()\n", "	r.parts.Gate.accept(info.ID)\n"}}, seeds: 3000,
 	},
 	{
 		rule: "a failover moves the low-water mark to GTIDs alone", file: "internal/app/handler.go", found: "checkpoint: |P3: ",
@@ -101,7 +101,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a start sweeps rows of any age", file: "internal/app/start.go", found: "start: ",
-		edits: []edit{{"	r.wishes.Full()\n", ""}},
+		edits: []edit{{"	r.triggers.Full()\n", ""}},
 	},
 	{
 		rule: "an unwritable sent row stays in the journal", file: "ack/writer.go", found: "journal: .*before the table has answered",

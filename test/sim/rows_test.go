@@ -173,7 +173,7 @@ func (c rows) awaitLocks(ctx context.Context, batch []outbox.Completion) error {
 	return sleep(ctx, max(0, time.Until(until)))
 }
 
-// settle is the UPDATE of one completion under the guards of design 1. Callers hold mu.
+// settle is the UPDATE of one completion under the guards of the state machine. Callers hold mu.
 func (w *world) settle(i *incarnation, r *row, s outbox.Completion) (changed bool) {
 	open := r.status == outbox.Pending || r.status == outbox.Sending
 	before := r.status
