@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -10,15 +11,18 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 const (
 	lookEvery   = 5 * time.Second // for other relays; it costs one statement
-	lookAgain   = time.Second     // after a look that failed
 	lookTimeout = 5 * time.Second
-	failedLooks = 12 // looks in a row that may fail before the log says it: a database that is away has lines enough
+	failedLooks = 4 // looks in a row that may fail before the log says it: a database that is away has lines enough
 )
+
+// lookPauses are after looks that failed: a look may be an attempt to connect, and all parts of the relay together make few.
+var lookPauses = outbox.Backoff{Base: lookEvery, Max: 30 * time.Second}
 
 // Relays watches for other relays that work on the same tables, which means that every message is published twice. It says
 // so in the log, once, and in a metric. What it saw last stands until a look succeeds again.
@@ -45,7 +49,7 @@ func (r *Relays) Run(ctx context.Context) {
 	for failed := 0; ; {
 		wait := lookEvery
 		if err := r.once(ctx); err != nil {
-			wait = lookAgain
+			wait = lookPauses.Delay(failed, rand.Float64())
 			if failed++; failed == failedLooks && ctx.Err() == nil {
 				r.log.Warn("cannot see whether another relay works on the same tables", zap.Error(err))
 			}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
@@ -133,6 +134,34 @@ func (l *stage) stopInTime() {
 // metrics are the sums of the relay's metrics over their labels.
 func (l *stage) metrics() map[string]float64 {
 	l.t.Helper()
+	sums := map[string]float64{}
+	for name, family := range l.families() {
+		for _, m := range family.Metric {
+			sums[strings.TrimPrefix(name, "canal_outbox_")] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return sums
+}
+
+// metricBy adds a counter up for each value of one of its labels.
+func (l *stage) metricBy(name, label string) map[string]float64 {
+	l.t.Helper()
+	sums := map[string]float64{}
+	for _, m := range l.families()["canal_outbox_"+name].GetMetric() {
+		for _, pair := range m.GetLabel() {
+			if pair.GetName() == label {
+				sums[pair.GetValue()] += m.GetCounter().GetValue()
+			}
+		}
+	}
+	if len(sums) == 0 {
+		l.t.Fatalf("there is no metric %s with a label %s", name, label)
+	}
+	return sums
+}
+
+func (l *stage) families() map[string]*dto.MetricFamily {
+	l.t.Helper()
 	socket := filepath.Join(l.StateDir(), "admin.sock")
 	client := http.Client{Timeout: patience, Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -146,11 +175,5 @@ func (l *stage) metrics() map[string]float64 {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(response.Body)
 	testkit.Must(l.t, err)
-	sums := map[string]float64{}
-	for name, family := range families {
-		for _, m := range family.Metric {
-			sums[strings.TrimPrefix(name, "canal_outbox_")] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
-		}
-	}
-	return sums
+	return families
 }
