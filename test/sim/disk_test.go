@@ -177,6 +177,10 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 	s.one.Lock()
 	defer s.one.Unlock()
 	w.mu.Lock()
+	if s.i.dead { // killed meanwhile; its directory may be gone
+		w.mu.Unlock()
+		return errDead
+	}
 	var stale *outbox.Position
 	if epoch != s.epoch {
 		stale, at = at, nil // of a position that was set anew since
