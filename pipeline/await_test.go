@@ -67,6 +67,13 @@ func TestReaderDownRaisesTheWindow(t *testing.T) {
 		if !b.raised(10) || b.raised(11) {
 			t.Errorf("the window covers 10: %v, 11: %v", b.raised(10), b.raised(11))
 		}
+		// The reader read the end of the log before the sweep did, and connects only now.
+		if err := b.Connected(b.ctx, end(0), end(5)); err != nil {
+			t.Fatal(err)
+		}
+		if !b.raised(10) || b.raised(11) {
+			t.Errorf("after a slow connect the window covers 10: %v, 11: %v", b.raised(10), b.raised(11))
+		}
 	})
 }
 

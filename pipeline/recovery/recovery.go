@@ -77,11 +77,14 @@ func (r *Recovery) Lock(ctx context.Context) error { return r.turn.Acquire(ctx, 
 // Unlock gives the turn back.
 func (r *Recovery) Unlock() { r.turn.Release(1) }
 
-// Open begins a window that ends at a position. Callers have the turn.
+// Open begins a window that ends at a position. It never makes a window shorter: a sweep may have raised it beyond that position
+// after the position was read, and its rows must be looked up. Callers have the turn.
 func (r *Recovery) Open(end outbox.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.end = end
+	if r.end.Compare(end) < 0 {
+		r.end = end
+	}
 }
 
 // Covers tells whether a transaction that ends at a position lies in the window, as it stands now. It must be asked after the rows
@@ -115,7 +118,9 @@ func (r *Recovery) Clear() {
 		r.tracker.Drop(e, outbox.CauseGap)
 	}
 	r.waiting, r.waitingB = nil, 0
-	r.Open(outbox.Position{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.end = outbox.Position{}
 }
 
 // Add takes rows of the window over, and looks them up when there are enough. Callers have the turn. The error is that of ctx; the

@@ -64,7 +64,6 @@ func TestD04_AcknowledgementsWhileTheDatabaseIsAway(t *testing.T) {
 // A row that somebody has locked for ten seconds holds up neither publishing nor the statuses of other rows. Its own waits for
 // the lock, in the journal, and is then written; nothing is published twice.
 func TestD07_LockedRow(t *testing.T) {
-	t.Parallel()
 	for _, flavor := range testkit.Flavors() {
 		cluster := fake(t)
 		l := newStage(t, testkit.SharedDatabase(t, flavor), cluster, "")
