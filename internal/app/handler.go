@@ -61,6 +61,12 @@ func (h *handler) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, err
 	if err != nil {
 		return outbox.Position{}, fmt.Errorf("gap (%s): the server's position is needed: %w", gap.Cause, err)
 	}
+	// Another server may have taken the address since the reader looked: then the gap is not its, and the reader must look anew.
+	recorded, known := r.parts.State.Source()
+	at, _ := r.parts.State.Checkpoint()
+	if relation, why := server.CheckIdentity(recorded, at, info, end); known && relation == server.Foreign {
+		return outbox.Position{}, fmt.Errorf("gap (%s): another server answers: %s", gap.Cause, why)
+	}
 	gap.To = end
 	if err := r.recordGap(gap, info.ID, r.reset); err != nil {
 		return outbox.Position{}, err
