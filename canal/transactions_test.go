@@ -199,7 +199,7 @@ func (l *lab) dumpThread() (id int) {
 	l.t.Helper()
 	l.wait("the server to have one stream", func() bool { // the reader says that it is connected before it asks for the log
 		var n int
-		testkit.Must(l.t, l.sql.QueryRow("SELECT COUNT(*), COALESCE(MAX(id), 0) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'").Scan(&n, &id))
+		testkit.Must(l.t, l.sql.QueryRow("SELECT COUNT(*), COALESCE(MAX(id), 0) FROM "+l.db.Processlist()+" WHERE COMMAND LIKE 'Binlog Dump%'").Scan(&n, &id))
 		return n == 1
 	})
 	return id

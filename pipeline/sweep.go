@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -49,7 +50,7 @@ func (p *Pipeline) Publish(ctx context.Context, rows []*outbox.Message, rejected
 	for len(entries) > 0 {
 		n, err := p.dispatch.PublishSwept(ctx, entries)
 		if err != nil {
-			return len(rows) - len(entries), err
+			return slices.Index(rows, entries[0].Message), err
 		}
 		entries = entries[n:]
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"go.uber.org/zap"
@@ -60,24 +61,24 @@ func (r *Relay) look(ctx context.Context) (info server.Info, end outbox.Position
 // untilAnswered repeats a question while the database is away: at start it is waited for like one that leaves later. Any
 // other error is the caller's, and so is the end of ctx.
 func untilAnswered(ctx context.Context, log *zap.Logger, ask func() error) error {
-	const first = 200 * time.Millisecond
-	for wait := first; ; wait = min(2*wait, 5*time.Second) {
+	backoff := outbox.Backoff{Base: 200 * time.Millisecond, Max: 5 * time.Second}
+	for n := 0; ; n++ {
 		err := ask()
 		switch class := server.Classify(err); {
-		case err == nil && wait > first:
+		case err == nil && n > 0:
 			log.Info("the database answers")
 			return nil
 		case err == nil || ctx.Err() != nil:
 			return errors.Join(err, ctx.Err())
 		case class != server.Lost && class != server.Busy && class != server.Transient:
 			return err
-		case wait == first:
+		case n == 0:
 			log.Warn("the database does not answer: waiting for it", zap.Error(err))
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(wait):
+		case <-time.After(backoff.Delay(n, rand.Float64())):
 		}
 	}
 }

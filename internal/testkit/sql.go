@@ -87,6 +87,35 @@ func (d *Database) CreateUser(ctx context.Context, name, password string, grants
 	return nil
 }
 
+// Processlist names the table of the server's sessions, with the columns ID, USER, HOST, COMMAND, STATE and INFO. The one in MySQL's
+// information_schema fails while any session runs a statement with characters beyond the basic plane (error 3854).
+func (d *Database) Processlist() string {
+	if d.Flavor == MySQL {
+		return "performance_schema.processlist"
+	}
+	return "information_schema.processlist"
+}
+
+// KillSessions ends the sessions that a condition on Processlist selects, and returns how many there were.
+func (d *Database) KillSessions(ctx context.Context, condition string) (killed int, err error) {
+	rows, err := d.root.QueryContext(ctx, "SELECT ID FROM "+d.Processlist()+" WHERE "+condition)
+	if err != nil {
+		return 0, fmt.Errorf("list sessions: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return killed, fmt.Errorf("list sessions: %w", err)
+		}
+		// One that has gone meanwhile needs no killing.
+		if _, err := d.root.ExecContext(ctx, fmt.Sprintf("KILL %d", id)); err == nil {
+			killed++
+		}
+	}
+	return killed, rows.Err()
+}
+
 // purgeDeadline is how long Purge tries: MariaDB needs a moment after the switch until the old log is not needed for its
 // own recovery, and both keep a log that a connected reader is in.
 const purgeDeadline = 10 * time.Second

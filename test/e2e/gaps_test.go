@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
@@ -114,18 +113,8 @@ func (l *lab) killDump() {
 // kill ends the sessions that a condition on the process list selects, and returns how many there were.
 func (l *lab) kill(condition string) (killed int) {
 	l.t.Helper()
-	rows, err := l.sql.Query("SELECT ID FROM information_schema.PROCESSLIST WHERE " + condition)
+	killed, err := l.db.KillSessions(l.t.Context(), condition)
 	testkit.Must(l.t, err)
-	defer rows.Close()
-	for rows.Next() {
-		var id int64
-		testkit.Must(l.t, rows.Scan(&id))
-		// One that has gone meanwhile needs no killing.
-		if _, err := l.db.Root().Exec(fmt.Sprintf("KILL %d", id)); err == nil {
-			killed++
-		}
-	}
-	testkit.Must(l.t, rows.Err())
 	return killed
 }
 

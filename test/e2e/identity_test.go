@@ -162,8 +162,8 @@ func TestA12_Failover(t *testing.T) {
 		l.commit(before...)
 		l.sent()
 		var old int64
-		testkit.Must(t, l.sql.QueryRow("SELECT MAX(ID) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%' AND ID <> "+
-			"(SELECT MIN(ID) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%')").Scan(&old))
+		testkit.Must(t, l.sql.QueryRow("SELECT MAX(ID) FROM "+a.Processlist()+" WHERE COMMAND LIKE 'Binlog Dump%' AND ID <> "+
+			"(SELECT MIN(ID) FROM "+a.Processlist()+" WHERE COMMAND LIKE 'Binlog Dump%')").Scan(&old))
 		testkit.Must(t, b.CatchUp(ctx, a))
 		stranger := sessionWithID(t, b, l.schema, old)
 		stranger.exec("BEGIN", insert("stranger"))

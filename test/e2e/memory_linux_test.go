@@ -142,7 +142,7 @@ func (l *stage) blockedFor(least time.Duration) {
 	var since time.Time
 	l.wait("the server's dump to stand still", func() bool {
 		var state string
-		err := l.db.Root().QueryRow("SELECT STATE FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'").Scan(&state)
+		err := l.db.Root().QueryRow("SELECT STATE FROM " + l.db.Processlist() + " WHERE COMMAND LIKE 'Binlog Dump%'").Scan(&state)
 		if err != nil || !strings.Contains(state, "Sending") && !strings.Contains(state, "Writing") {
 			since = time.Time{}
 			return false

@@ -154,19 +154,9 @@ func (a *aviary) session(statements ...string) {
 // cut kills all connections of the relay on the server.
 func (a *aviary) cut() {
 	a.t.Helper()
-	rows, err := a.table.DB.QueryContext(a.t.Context(), "SELECT id FROM information_schema.processlist WHERE user = 'relay'")
+	killed, err := a.db.KillSessions(a.t.Context(), "USER = 'relay'")
 	testkit.Must(a.t, err)
-	var ids []int64
-	for rows.Next() {
-		var id int64
-		testkit.Must(a.t, rows.Scan(&id))
-		ids = append(ids, id)
-	}
-	testkit.Must(a.t, rows.Close())
-	for _, id := range ids {
-		_, _ = a.table.DB.ExecContext(a.t.Context(), fmt.Sprintf("KILL %d", id)) // it may have gone by itself
-	}
-	if len(ids) == 0 {
+	if killed == 0 {
 		a.t.Fatal("the relay has no connection")
 	}
 }

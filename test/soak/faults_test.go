@@ -1,7 +1,6 @@
 package soak
 
 import (
-	"fmt"
 	"syscall"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
@@ -101,26 +100,8 @@ func (w *world) breakIt(kind Kind) (fix func() error) {
 }
 
 func (w *world) killSessions() {
-	query := "SELECT id FROM information_schema.processlist WHERE user = 'relay'"
-	if w.db.Flavor == testkit.MySQL { // whose processlist fails over a statement with characters beyond the first plane
-		query = "SELECT processlist_id FROM performance_schema.threads WHERE processlist_user = 'relay'"
-	}
-	rows, err := w.sql.QueryContext(w.t.Context(), query)
+	_, err := w.db.KillSessions(w.t.Context(), "USER = 'relay'")
 	w.must(err)
-	var ids []int64
-	for rows.Next() {
-		var id int64
-		w.must(rows.Scan(&id))
-		ids = append(ids, id)
-	}
-	w.must(rows.Err())
-	w.must(rows.Close())
-	for _, id := range ids {
-		// One that has ended meanwhile is killed as well.
-		if _, err := w.sql.ExecContext(w.t.Context(), fmt.Sprintf("KILL %d", id)); err != nil {
-			w.t.Logf("soak: KILL %d: %v", id, err)
-		}
-	}
 }
 
 // checkpointBack goes to the oldest place that the log and the history have.
