@@ -17,6 +17,8 @@ import (
 	"syscall"
 	_ "time/tzdata" // containers without a time zone database
 
+	"go.uber.org/zap"
+
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
@@ -82,6 +84,10 @@ type failure struct {
 
 // report writes the error where people and programs look for it. Nothing can be done if that fails.
 func (c *cli) report(err error) {
+	if c.log != nil {
+		c.log.Error("canal-outbox ends", zap.Error(err))
+		return
+	}
 	if c.format != formatJSON {
 		_, _ = fmt.Fprintf(c.err, "canal-outbox: %v\n", err)
 		return

@@ -2,12 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
@@ -28,6 +30,7 @@ type cli struct {
 	configPath string
 	format     string
 	started    bool // the command's own code was reached
+	log        *zap.Logger // of `run` with log.format json: what it says on standard error is JSON to the last line
 }
 
 const rootHelp = `canal-outbox publishes the rows of a local message table (transactional outbox) to
@@ -71,13 +74,26 @@ func group(use, short string, subcommands ...*cobra.Command) *cobra.Command {
 
 // load reads the configuration and warns of environment variables that stand for nothing.
 func (c *cli) load() (*config.Config, error) {
-	cfg, unknown, err := config.Load(c.configPath, os.Environ(), app.Sinks)
+	cfg, unknown, err := c.read()
+	return cfg, errors.Join(c.warn(unknown), err)
+}
+
+// read reads the configuration and returns the names of environment variables that stand for nothing.
+func (c *cli) read() (cfg *config.Config, unknown []string, err error) {
+	return config.Load(c.configPath, os.Environ(), app.Sinks)
+}
+
+// warn names environment variables that stand for nothing.
+func (c *cli) warn(unknown []string) error {
+	const what = "the environment variable stands for no key of the configuration"
 	for _, name := range unknown {
-		if _, err := fmt.Fprintf(c.err, "canal-outbox: warning: the environment variable %s stands for no key of the configuration\n", name); err != nil {
-			return nil, err
+		if c.log != nil {
+			c.log.Warn(what, zap.String("variable", name))
+		} else if _, err := fmt.Fprintf(c.err, "canal-outbox: warning: %s: %s\n", what, name); err != nil {
+			return err
 		}
 	}
-	return cfg, err
+	return nil
 }
 
 // show prints a value: as JSON, or as the text that write makes of it, in columns separated by tabs.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,12 +22,18 @@ make that impossible is reported at the start, all at once. The first SIGINT or 
 finishes what is in flight and ends; the second ends at once.`,
 		Example: "  canal-outbox run --config /etc/canal-outbox/canal-outbox.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := c.load()
+			cfg, unknown, err := c.read()
 			if err != nil {
-				return err
+				return errors.Join(c.warn(unknown), err)
 			}
 			log, err := newLogger(cfg.Log)
 			if err != nil {
+				return err
+			}
+			if cfg.Log.Format == "json" {
+				c.log = log
+			}
+			if err := c.warn(unknown); err != nil {
 				return err
 			}
 			defer func() { _ = log.Sync() }() // terminals and pipes cannot be synced; the process ends anyway

@@ -24,6 +24,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/sink/kafka"
+	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
 // metrics runs the daemon until it has published a row and returns what it exports.
@@ -174,11 +175,14 @@ func TestDashboardIsComplete(t *testing.T) {
 	}
 }
 
-// The rules fire when they should, where there is a promtool.
+// The rules fire when they should.
 func TestAlertsFire(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		t.Skip("promtool is not installed")
+		testkit.Must(t, servers.Install(t.Context(), "promtool"))
+		cache, err := servers.Cache()
+		testkit.Must(t, err)
+		promtool = filepath.Join(cache, "promtool")
 	}
 	out, err := exec.Command(promtool, "test", "rules", "../../deploy/prometheus/alerts_test.yaml").CombinedOutput()
 	if err != nil {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -118,6 +119,26 @@ admin: {listen: "0.0.0.0:9180"}
 	refused(t, "source: {address: 127.0.0.1:3306, user: root, pasword: x}\ntables: [{name: a.b, preset: t_local_message}]\nsink: {stdout: {}}\n",
 		1, "pasword", "1 |", "^")
 	refused(t, "source: [", 1, "1")
+}
+
+// With log.format json every line on standard error is JSON, the last one too.
+func TestEveryLineOfTheLogIsJSON(t *testing.T) {
+	t.Setenv("CANAL_OUTBOX_SOURCE_USR", "relay")
+	_, stderr, code := run(t, fmt.Sprintf("source: {address: 127.0.0.1:1, user: relay}\ntables: [{name: a.b, preset: t_local_message}]\n"+
+		"sink: {stdout: {}}\ncheckpoint: {dir: %q}\nadmin: {listen: \"\"}\n", filepath.Join(t.TempDir(), "state")))
+	if code != 1 || !strings.Contains(stderr, "CANAL_OUTBOX_SOURCE_USR") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	var last map[string]any
+	for line := range strings.Lines(stderr) {
+		last = nil
+		if err := json.Unmarshal([]byte(line), &last); err != nil {
+			t.Errorf("%v: %s", err, line)
+		}
+	}
+	if text, _ := last["error"].(string); !strings.Contains(text, "connect to 127.0.0.1:1") {
+		t.Errorf("the last line is %v", last)
+	}
 }
 
 func TestUsageFaults(t *testing.T) {

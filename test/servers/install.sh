@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts the real servers that the tests run against into a private cache directory and prints nothing but progress.
 #
-#   install.sh [mysql] [mariadb] [mariadb-11.8] [kafka] [rocketmq] [browser] [clock]     (default: mysql mariadb kafka rocketmq)
+#   install.sh [mysql] [mariadb] [mariadb-11.8] [kafka] [rocketmq] [browser] [clock] [promtool]     (default: mysql mariadb kafka rocketmq)
 #
 # MySQL is taken from PATH when there is one, else unpacked into a folder of its own with debootstrap, and so is MariaDB 11.8
 # for those who ask for it. MariaDB, Java, the browser and the library that shifts a server's clock come from the
@@ -57,6 +57,18 @@ install_browser() {
     apt_install chromium-headless-shell || { echo "install.sh: no Chromium; SKIP_BROWSER=1 does without" >&2; return 1; }
 }
 
+# promtool alone, of the distribution's Prometheus: its package would start a server.
+install_promtool() {
+  command -v promtool >/dev/null || [ -x "$cache/promtool" ] && return
+  if [ -z "$updated" ]; then as_root apt-get update -qq 2>/dev/null || true; updated=1; fi
+  echo "unpacking promtool from the distribution" >&2
+  local dir=$cache/promtool.new
+  rm -rf "$dir" && mkdir -p "$dir"
+  (cd "$dir" && apt-get -o APT::Sandbox::User=root download -qq prometheus >/dev/null && dpkg-deb -x prometheus_*.deb root)
+  mv "$dir/root/usr/bin/promtool" "$cache/promtool"
+  rm -rf "$dir"
+}
+
 # jars NAME: resolves NAME.pom.xml beside this script into the cache.
 jars() {
   local dir=$cache/$1
@@ -79,6 +91,7 @@ for what in "${@:-mysql mariadb kafka rocketmq}"; do
       kafka | rocketmq) jars "$name" ;;
       browser) install_browser ;;
       clock) ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || apt_install libfaketime ;;
+      promtool) install_promtool ;;
       *) echo "install.sh: unknown server $name" >&2; exit 2 ;;
     esac
   done
