@@ -29,7 +29,7 @@ type cli struct {
 
 	configPath string
 	format     string
-	started    bool // the command's own code was reached
+	started    bool        // the command's own code was reached
 	log        *zap.Logger // of `run` with log.format json: what it says on standard error is JSON to the last line
 }
 
