@@ -39,6 +39,7 @@ var (
 // rules are the import table of design and docs/decisions/0002-import-table.md. What is not listed is forbidden.
 var rules = []rule{
 	{path: "outbox"},
+	{path: "outbox/producer"}, // what applications import
 	{path: "outbox/server", own: []string{"outbox"}, external: []string{"github.com/go-sql-driver/mysql"}},
 	{path: "outbox/table", own: []string{"outbox", "outbox/server"}},
 	{path: "sink", own: []string{"outbox"}},
@@ -204,6 +205,8 @@ func TestTheTableRefuses(t *testing.T) {
 	for _, c := range []struct{ from, imported string }{
 		{"outbox", "go.uber.org/zap"},
 		{"outbox", module + "sink"},
+		{"outbox/producer", module + "outbox"},
+		{"outbox/producer", "github.com/go-sql-driver/mysql"},
 		{"sink", module + "outbox/table"},
 		{"outbox/table", "github.com/go-sql-driver/mysql"},
 		{"canal", module + "pipeline"},
