@@ -66,6 +66,10 @@ the SQL of one preset is printed, and no configuration is needed.`,
 func ddl(tables []config.Table, status string) ([]migration, error) {
 	var all []migration
 	for _, t := range tables {
+		if t.IsPattern() {
+			return nil, admin.Usagef("%s is a pattern, and which tables it stands for only you know: name each, as in "+
+				"`canal-outbox migrate --preset %s --table schema.table --print`", t.Name, t.Preset)
+		}
 		text, err := migrations.DDL(t.Preset, t.Name)
 		if err != nil {
 			return nil, admin.Usagef("%v", err)

@@ -51,7 +51,7 @@ func mappings(tables []config.Table) ([]table.Mapping, error) {
 		if err != nil {
 			return nil, fmt.Errorf("table %s: %w", t.Name, err)
 		}
-		m.Schema, m.Name, _ = strings.Cut(t.Name, ".")
+		m.Schema, m.Name, _ = table.SplitName(t.Name)
 		m.TimeZone = t.TimeZone
 		for name, column := range t.Columns {
 			role, err := table.ParseColumn(name)

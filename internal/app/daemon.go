@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,26 +35,40 @@ type Options struct {
 
 // Run is the service: it works until the context ends and then stops in order. Errors: *FaultsError when something must be
 // fixed first, *RefusedError when the source is not the recorded one, else what went wrong.
-func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger) (err error) {
-	d := &daemon{cfg: cfg, opts: opts, log: log, started: time.Now(), registry: prometheus.NewRegistry()}
-	defer func() {
-		if err = errors.Join(err, d.close()); err == nil { // an error is the last line itself
+//
+// When the tables of a pattern have changed it stops in order and starts anew with them.
+func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger) error {
+	for {
+		d := &daemon{cfg: cfg, opts: opts, log: log, started: time.Now(), registry: prometheus.NewRegistry()}
+		err := errors.Join(d.run(ctx), d.close())
+		if err == nil { // an error is the last line itself
 			log.Info("stopped", zap.Duration("uptime", time.Since(d.started)))
 		}
-	}()
+		if err != nil || ctx.Err() != nil || !d.outdated.Load() {
+			return err
+		}
+		opts.AcceptNewSource = false // it was meant for the first start
+	}
+}
+
+// run works until the context ends or the tables have changed.
+func (d *daemon) run(ctx context.Context) error {
 	if err := d.open(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // told to stop while it waited for the database
 		}
 		return err
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	reaching, stopReaching := context.WithCancel(ctx) // a stop closes the sink
 	var watches sync.WaitGroup
 	watches.Go(func() { d.samples.Run(watching) })
 	watches.Go(func() { d.relays.Run(watching) })
 	watches.Go(func() { d.contact.run(reaching, d.sink, d.log.Named("sink")) })
-	err = d.relay.Run(ctx)
+	watches.Go(func() { d.watchTables(watching, stop) })
+	err := d.relay.Run(ctx)
 	stopReaching()
 	stopWatching()
 	watches.Wait()
@@ -68,19 +83,20 @@ type daemon struct {
 	started  time.Time
 	registry *prometheus.Registry
 
-	state   *checkpoint.Store
-	source  server.Config
-	plain   *sql.DB // unguarded: for asking who the server is
-	guarded *sql.DB // for the tables
-	rows    *table.Store
-	samples *operator.Sampler
-	relays  *operator.Relays
-	present presence // for relays
-	sink    sink.Sink
-	contact contact
-	relay   *Relay
-	reader  *canal.Reader
-	waiting *waiting // nil unless the start had to wait for the database
+	state    *checkpoint.Store
+	source   server.Config
+	plain    *sql.DB // unguarded: for asking who the server is
+	guarded  *sql.DB // for the tables
+	rows     *table.Store
+	samples  *operator.Sampler
+	relays   *operator.Relays
+	present  presence // for relays
+	sink     sink.Sink
+	contact  contact
+	relay    *Relay
+	reader   *canal.Reader
+	outdated atomic.Bool // the tables of a pattern have changed
+	waiting  *waiting    // nil unless the start had to wait for the database
 
 	admin       *admin.Server
 	stopServing context.CancelFunc

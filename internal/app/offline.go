@@ -75,6 +75,13 @@ func countOnce(db *sql.DB, tables []config.Table) func(context.Context) ([]table
 		if err != nil {
 			return nil, err
 		}
+		maps, findings, err := table.Expand(ctx, db, maps)
+		if err != nil {
+			return nil, err
+		}
+		if len(findings) > 0 {
+			return nil, fmt.Errorf("%s: %s; see canal-outbox doctor", findings[0].Subject, findings[0].What)
+		}
 		var bound []*table.Table
 		for _, m := range maps {
 			t, findings, err := table.Load(ctx, db, m)

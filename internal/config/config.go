@@ -56,7 +56,10 @@ type Source struct {
 
 // Table maps one outbox table.
 type Table struct {
-	// Name is the exact name, schema.table.
+	// Name is schema.table, exact or a pattern for many tables of one layout: `shop_*.t_local_message_{00..63}`. `*` stands for any
+	// characters, `{00..63}` for numbers, `{a,b}` for words. No name that begins with an underscore is taken, because tools for
+	// schema changes use such. An entry with the exact name wins over a pattern. Tables that appear or vanish are noticed
+	// within fallback.interval.
 	Name string `yaml:"name"`
 	// Preset is the layout that the other keys override: `t_local_message` or `order-chain`.
 	Preset string `yaml:"preset"`

@@ -131,16 +131,23 @@ func (r *report) tables(tables []Table) {
 	}
 }
 
+// IsPattern tells whether the name stands for several tables.
+func (t Table) IsPattern() bool { return table.IsPattern(t.Name) }
+
 func (r *report) tableName(path, name string) {
-	schema, table, found := strings.Cut(name, ".")
+	schema, local, found := table.SplitName(name)
 	switch {
 	case name == "":
 		r.add(path, "", "is missing: write schema.table")
-	case !found || schema == "" || table == "" || strings.Contains(table, "."):
+	case !found || schema == "" || local == "" || strings.Contains(strings.ReplaceAll(local, "..", ""), "."):
 		r.add(path, name, "is not a table name: write schema.table")
-	case strings.ContainsAny(name, "*?{}[]%"):
-		r.add(path, name, "looks like a pattern: write the exact name, one entry for each table")
-	case strings.ContainsAny(name, "`\x00/\\") || len(schema) > 64 || len(table) > 64:
+	case strings.ContainsAny(name, "?[]%"):
+		r.add(path, name, "is no pattern that is understood: `*` stands for any characters, {00..63} for numbers, {a,b} for words")
+	case table.IsPattern(name):
+		if err := table.CheckPattern(name); err != nil {
+			r.add(path, name, "is no pattern: %v", err)
+		}
+	case strings.ContainsAny(name, "`\x00/\\") || len(schema) > 64 || len(local) > 64:
 		r.add(path, name, "is not a name a table can have")
 	}
 }

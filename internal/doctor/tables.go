@@ -31,6 +31,10 @@ func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping
 		return nil, nil, err
 	}
 	var probes []server.Probe
+	mappings, findings, err = table.Expand(ctx, db, mappings)
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, m := range mappings {
 		t, found, err := table.Load(ctx, db, m)
 		if err != nil {

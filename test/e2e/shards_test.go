@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+// One relay serves the 64 tables that a pattern names, on one stream. Tables that appear while it runs are served too, and one that
+// vanishes harms no other; a table with the wrong layout is left out and told of.
+func TestShardsByAPattern(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newStage(t, testkit.SharedDatabase(t, flavor), fake(t), frequentSweeps)
+		for n := range 64 {
+			l.exec(fmt.Sprintf("CREATE TABLE shard_%02d LIKE t_local_message", n))
+		}
+		text, err := os.ReadFile(l.Config())
+		testkit.Must(t, err)
+		config := strings.Replace(string(text), l.schema()+".t_local_message", l.schema()+".shard_{00..99}", 1)
+		testkit.Must(t, os.WriteFile(l.Config(), []byte(config), 0o600))
+
+		l.Start(t)
+		var want []string
+		insert := func(tables ...int) {
+			for _, n := range tables {
+				key := fmt.Sprintf("%d-%d", n, len(want))
+				l.exec(fmt.Sprintf("INSERT INTO shard_%02d (biz_type, biz_key, topic, message_body) VALUES ('order', ?, ?, 'x')", n), key, topics[0])
+				want = append(want, "order:"+key)
+			}
+			l.wait(fmt.Sprintf("%d messages", len(want)), func() bool { return len(relay.ReadAll(t, l.broker, topics[0])) >= len(want) })
+		}
+		all := make([]int, 64)
+		for n := range all {
+			all[n] = n
+		}
+		insert(all...)
+
+		l.exec("CREATE TABLE shard_64 LIKE t_local_message")
+		insert(64, 3, 64)
+		l.exec("DROP TABLE shard_03")
+		insert(4)
+		l.wait("the table that vanished to be forgotten", func() bool {
+			s, err := l.Status()
+			return err == nil && len(s.Tables) == 64
+		})
+		insert(64, 5)
+		l.exec("CREATE TABLE shard_65 (id BIGINT PRIMARY KEY)")
+		l.wait("the wrong table to be told of", func() bool { return strings.Contains(l.LogTail(20), "could not start with it") })
+		insert(6, 64)
+
+		var got []string
+		for _, r := range relay.ReadAll(t, l.broker, topics[0]) {
+			got = append(got, r.MessageID)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("published %v, want %v", got, want)
+		}
+		l.stopInTime()
+	})
+}
+
+func (l *stage) schema() string { return l.table.Schema }
