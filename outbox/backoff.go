@@ -10,6 +10,23 @@ type Backoff struct {
 	Schedule  []time.Duration // when given, Base and Max are not used
 }
 
+// Retry says how often a refused message is tried again, and when.
+type Retry struct {
+	Max     int // further attempts before FAILED; a row's own limit wins
+	Backoff Backoff
+}
+
+// Override returns r with what is set in o: a Max above 0, and a Schedule.
+func (r Retry) Override(o Retry) Retry {
+	if o.Max > 0 {
+		r.Max = o.Max
+	}
+	if len(o.Backoff.Schedule) > 0 {
+		r.Backoff = o.Backoff
+	}
+	return r
+}
+
 const (
 	defaultBackoffBase = time.Second
 	defaultBackoffMax  = 2 * time.Hour

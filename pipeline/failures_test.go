@@ -79,6 +79,38 @@ func TestD15_PoisonRowsHarmOnlyThemselves(t *testing.T) {
 	})
 }
 
+// How often and when a refused row is tried again: its own limit goes before its topic's, that before its table's, that before the rest.
+func TestRetriesOfATableAndATopic(t *testing.T) {
+	schedule := func(d time.Duration) outbox.Backoff { return outbox.Backoff{Schedule: []time.Duration{d}} }
+	cfg := Config{
+		MaxRetry: 1, Backoff: schedule(time.Second),
+		Tables: map[string]outbox.Retry{"shop.t": {Max: 2, Backoff: schedule(time.Minute)}},
+		Topics: map[string]outbox.Retry{"slow": {Max: 3, Backoff: schedule(time.Hour)}, "often": {Max: 4}},
+	}
+	run(t, cfg, func(b *bench) {
+		b.sink.answer = always(outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"})
+		n := 0
+		tried := func(count int, table, topic string, own int) {
+			n++
+			b.offer(row(n, func(m *outbox.Message) { m.RetryCount, m.Table, m.Topic, m.MaxRetry = count, table, topic, own }))
+		}
+		tried(1, "shop.other", "orders", -1)
+		tried(1, "shop.t", "orders", -1)
+		tried(2, "shop.t", "orders", -1)
+		tried(2, "shop.t", "slow", -1)
+		tried(3, "shop.t", "slow", -1)
+		tried(3, "shop.t", "often", -1)
+		tried(3, "shop.t", "often", 3)
+		b.wantCompletions("1 failed", "2 retry", "3 failed", "4 retry", "5 failed", "6 retry", "7 failed")
+		list := b.acks.take()
+		for i, want := range map[int]time.Duration{1: time.Minute, 3: time.Hour, 5: time.Minute} {
+			if got := list[i].Delay; got < want*8/10 || got > want*12/10 {
+				t.Errorf("row %d waits %v, want %v", i+1, got, want)
+			}
+		}
+	})
+}
+
 // B30: while the broker answers others, silence is the message's own: it uses its own attempts and ends FAILED; the breaker stays closed,
 // and nobody else is touched. Silence of the broker costs nobody an attempt.
 func TestB30_SilenceOfOneMessageIsItsOwn(t *testing.T) {

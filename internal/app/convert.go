@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
@@ -52,7 +53,7 @@ func mappings(tables []config.Table) ([]table.Mapping, error) {
 			return nil, fmt.Errorf("table %s: %w", t.Name, err)
 		}
 		m.Schema, m.Name, _ = table.SplitName(t.Name)
-		m.TimeZone = t.TimeZone
+		m.TimeZone, m.Retry = t.TimeZone, attempts(t.Retry)
 		for name, column := range t.Columns {
 			role, err := table.ParseColumn(name)
 			if err != nil {
@@ -70,4 +71,8 @@ func mappings(tables []config.Table) ([]table.Mapping, error) {
 		all = append(all, m)
 	}
 	return all, nil
+}
+
+func attempts(a config.Attempts) outbox.Retry {
+	return outbox.Retry{Max: a.Max, Backoff: outbox.Backoff{Schedule: a.Schedule}}
 }

@@ -189,10 +189,6 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		at, _ := d.state.Checkpoint()
 		return id, at
 	}
-	names := make([]string, len(tables))
-	for i, t := range tables {
-		names[i] = t.Name()
-	}
 	newReader := func(h canal.Handler) Reader {
 		if d.waiting != nil {
 			d.registry.Unregister(d.waiting.reader)
@@ -203,13 +199,13 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		}, h, d.log.Named("binlog"), d.registry)
 		return d.reader
 	}
-	d.present = presence{source: source, tables: names, accepted: gate.current}
+	d.present = presence{source: source, tables: names(tables), accepted: gate.current}
 	d.relays = operator.NewRelays(d.present.look, d.registry, d.log)
 	_, hasCheckpoint := d.state.Checkpoint()
 	d.relay = New(instrument(Parts{
 		Source: d.asker(), Gate: gate, Rows: d.rows, Sink: d.sink, State: d.state, Reader: newReader,
 		Lost: !hasCheckpoint && d.state.Origin().Quarantined != "", AcceptNewSource: d.opts.AcceptNewSource,
-	}), settings(d.cfg, names), d.log, d.registry)
+	}), settings(d.cfg, tables), d.log, d.registry)
 	return nil
 }
 
@@ -218,16 +214,32 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 // servers with many tables: so many are never locked at once, and a server takes 151 connections by default.
 func connections(tables int) int { return 4 + min(2*tables, 60) }
 
+func names(tables []*table.Table) []string {
+	out := make([]string, len(tables))
+	for i, t := range tables {
+		out[i] = t.Name()
+	}
+	return out
+}
+
 // settings translates the numbers.
-func settings(cfg *config.Config, tables []string) Settings {
+func settings(cfg *config.Config, tables []*table.Table) Settings {
+	byTable, byTopic := map[string]outbox.Retry{}, map[string]outbox.Retry{}
+	for _, t := range tables {
+		byTable[t.Name()] = t.Retry()
+	}
+	for topic, a := range cfg.Retry.Topics {
+		byTopic[topic] = attempts(a)
+	}
 	return Settings{
 		Pipeline: pipeline.Config{
 			MaxInFlight: cfg.Pipeline.MaxInFlight, MaxInFlightBytes: int(cfg.Pipeline.MaxInFlightBytes), MaxRetry: cfg.Retry.Max,
 			Backoff: outbox.Backoff{Base: cfg.Retry.Backoff.Base, Max: cfg.Retry.Backoff.Max, Schedule: cfg.Retry.Schedule}, Random: rand.Float64,
+			Tables: byTable, Topics: byTopic,
 		},
 		Ack: ack.Config{FlushTimeout: defaultStop},
 		Fallback: fallback.Config{
-			Tables: tables, Interval: cfg.Fallback.Interval, Threshold: cfg.Fallback.Threshold, Patience: cfg.Fallback.Patience,
+			Tables: names(tables), Interval: cfg.Fallback.Interval, Threshold: cfg.Fallback.Threshold, Patience: cfg.Fallback.Patience,
 			ClaimTimeout: cfg.Fallback.ClaimTimeout, Batch: cfg.Fallback.Batch,
 		},
 	}

@@ -74,6 +74,8 @@ type Table struct {
 	// TimeZone of the table's DATETIME columns: an offset such as `+08:00` or a name the server knows. Empty: the
 	// server's own.
 	TimeZone string `yaml:"time_zone"`
+	// Retry overrides `retry` for the rows of this table.
+	Retry Attempts `yaml:"retry"`
 }
 
 // Checkpoint is the state directory.
@@ -93,6 +95,16 @@ type Retry struct {
 	// Backoff doubles the waiting time with each attempt, jittered.
 	Backoff Backoff `yaml:"backoff"`
 	// Schedule lists the waiting times one by one instead; the last one repeats. Not together with backoff.
+	Schedule []time.Duration `yaml:"schedule"`
+	// Topics overrides `max` and `schedule` for the rows of a topic, by its name. It goes before tables[].retry.
+	Topics map[string]Attempts `yaml:"topics"`
+}
+
+// Attempts is what is different for a table or a topic. What is left out is that of `retry`.
+type Attempts struct {
+	// Max is as `retry.max`; 0 keeps that.
+	Max int `yaml:"max"`
+	// Schedule is as `retry.schedule`; an empty one keeps what `retry` says.
 	Schedule []time.Duration `yaml:"schedule"`
 }
 

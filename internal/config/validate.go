@@ -55,13 +55,25 @@ func (r *report) retry(c *Retry) {
 	r.Count("retry.max", c.Max, 1, 1000)
 	r.Between("retry.backoff.base", c.Backoff.Base, 10*time.Millisecond, 24*time.Hour)
 	r.Between("retry.backoff.max", c.Backoff.Max, c.Backoff.Base, 30*24*time.Hour)
-	for i, d := range c.Schedule {
-		r.Between(fmt.Sprintf("retry.schedule[%d]", i), d, 10*time.Millisecond, 30*24*time.Hour)
+	r.schedule("retry.schedule", c.Schedule)
+	for _, topic := range slices.Sorted(maps.Keys(c.Topics)) {
+		r.attempts("retry.topics."+topic, c.Topics[topic])
 	}
 	_, explicit := r.places["retry.backoff"]
 	if explicit && len(c.Schedule) > 0 {
 		r.add("retry.schedule", "", "is set together with retry.backoff: set one of the two")
 	}
+}
+
+func (r *report) schedule(path string, waits []time.Duration) {
+	for i, d := range waits {
+		r.Between(fmt.Sprintf("%s[%d]", path, i), d, 10*time.Millisecond, 30*24*time.Hour)
+	}
+}
+
+func (r *report) attempts(path string, a Attempts) {
+	r.Count(path+".max", a.Max, 0, 1000)
+	r.schedule(path+".schedule", a.Schedule)
 }
 
 func (r *report) fallback(f *Fallback) {
@@ -125,6 +137,7 @@ func (r *report) tables(tables []Table) {
 				r.add(path+".codes."+status, t.Codes[status], "%v", err)
 			}
 		}
+		r.attempts(path+".retry", t.Retry)
 		if t.TimeZone != "" && !zone.MatchString(t.TimeZone) {
 			r.add(path+".time_zone", t.TimeZone, "is not a time zone: write an offset such as +08:00 or a name the server knows")
 		}

@@ -92,6 +92,9 @@ func isRead(role Column) bool {
 // Name is schema.table as the server writes it: Identity.Table of its rows.
 func (t *Table) Name() string { return t.name }
 
+// Retry is that of the mapping.
+func (t *Table) Retry() outbox.Retry { return t.mapping.Retry }
+
 // Schema returns the first half of Name.
 func (t *Table) Schema() string { return t.schema }
 

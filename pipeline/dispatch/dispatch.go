@@ -29,7 +29,9 @@ type Config struct {
 	MaxUnwritten     int            // answered rows whose completion MySQL has not written, default 10,000
 	MaxRetry         int            // refusals before FAILED, for rows without a limit of their own
 	Backoff          outbox.Backoff // between refusals
-	Random           func() float64 // jitter, in [0,1)
+	// What is different for the rows of a table (schema.table) and, before that, for a topic; what is not set is as above.
+	Tables, Topics map[string]outbox.Retry
+	Random         func() float64 // jitter, in [0,1)
 }
 
 const (

@@ -88,18 +88,24 @@ func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outb
 
 // refuse uses one of the row's attempts. Callers hold mu.
 func (d *Dispatch) refuse(e *tracker.Entry, c outbox.Completion) outbox.Completion {
-	allowed := d.cfg.MaxRetry
-	if e.Message.MaxRetry >= 0 {
-		allowed = e.Message.MaxRetry
-	}
+	rule := d.rule(e.Message)
 	d.tracker.Complete(e)
-	if c.RetryCount >= allowed {
+	if c.RetryCount >= rule.Max {
 		c.Action = outbox.ActionFail
 		return c
 	}
-	c.Action, c.Delay = outbox.ActionRetry, d.cfg.Backoff.Delay(c.RetryCount, d.Random())
+	c.Action, c.Delay = outbox.ActionRetry, rule.Backoff.Delay(c.RetryCount, d.Random())
 	d.sweeps.SweepIn(c.Delay)
 	return c
+}
+
+// rule says how often a message is tried again and when: what its row says goes before its topic, that before its table.
+func (d *Dispatch) rule(m *outbox.Message) outbox.Retry {
+	r := outbox.Retry{Max: d.cfg.MaxRetry, Backoff: d.cfg.Backoff}.Override(d.cfg.Tables[m.Table]).Override(d.cfg.Topics[m.Topic])
+	if m.MaxRetry >= 0 {
+		r.Max = m.MaxRetry
+	}
+	return r
 }
 
 // resendPauses are before the second and further sends of a message.
