@@ -12,7 +12,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOTESTSUM   := gotest.tools/gotestsum@v1.13.0 --format=pkgname --format-hide-empty-pkg
 
 # What tests run against. SKIP_BROKERS=1 does without the brokers (and without Java), SKIP_BROWSER=1 without the browser.
-SERVERS := mysql mariadb mariadb-11.8 clock promtool $(if $(filter 1,$(SKIP_BROKERS)),,kafka rocketmq) $(if $(filter 1,$(SKIP_BROWSER)),,browser)
+SERVERS := mysql mariadb mariadb-11.8 redis clock promtool $(if $(filter 1,$(SKIP_BROKERS)),,kafka rocketmq) $(if $(filter 1,$(SKIP_BROWSER)),,browser)
 
 # MARIADB=11.8 runs all tests against that release in place of the distribution's. test/crash has both in any case.
 export TEST_MARIADB := $(MARIADB)

@@ -39,7 +39,10 @@ var (
 // rules are the import table of design and docs/decisions/0002-import-table.md. What is not listed is forbidden.
 var rules = []rule{
 	{path: "outbox"},
-	{path: "outbox/producer"}, // what applications import
+	// What applications import.
+	{path: "outbox/producer"},
+	{path: "inbox"},
+	{path: "inbox/redisinbox", external: []string{"github.com/redis/go-redis/v9"}},
 	{path: "outbox/server", own: []string{"outbox"}, external: []string{"github.com/go-sql-driver/mysql"}},
 	{path: "outbox/table", own: []string{"outbox", "outbox/server"}},
 	{path: "sink", own: []string{"outbox"}},
@@ -178,7 +181,8 @@ func TestEveryPackageExplainsItself(t *testing.T) {
 	}
 }
 
-// The service is what runs in production: no demo, no test kit, no installer, and no library that only those use.
+// The service is what runs in production: no demo, no test kit, no installer, nothing that is for applications, and no library
+// that only those use.
 func TestTheServiceLinksNoTestKit(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", module+"cmd/canal-outbox").Output()
 	if err != nil {
@@ -191,7 +195,7 @@ func TestTheServiceLinksNoTestKit(t *testing.T) {
 	for _, path := range linked {
 		for _, stem := range []string{
 			module + "internal/testkit", module + "internal/demo", module + "test", "testing", "go.uber.org/goleak",
-			"github.com/twmb/franz-go/pkg/kfake",
+			"github.com/twmb/franz-go/pkg/kfake", module + "outbox/producer", module + "inbox", "github.com/redis",
 		} {
 			if path == stem || strings.HasPrefix(path, stem+"/") {
 				t.Errorf("cmd/canal-outbox links %s", path)
@@ -207,6 +211,9 @@ func TestTheTableRefuses(t *testing.T) {
 		{"outbox", module + "sink"},
 		{"outbox/producer", module + "outbox"},
 		{"outbox/producer", "github.com/go-sql-driver/mysql"},
+		{"inbox", "github.com/redis/go-redis/v9"},
+		{"inbox", module + "outbox"},
+		{"canal", module + "inbox"},
 		{"sink", module + "outbox/table"},
 		{"outbox/table", "github.com/go-sql-driver/mysql"},
 		{"canal", module + "pipeline"},

@@ -1,4 +1,4 @@
-// Package testkit starts and stops real servers (MySQL, MariaDB, Kafka, RocketMQ) for tests, the demo and the
+// Package testkit starts and stops real servers (MySQL, MariaDB, Redis, Kafka, RocketMQ) for tests, the demo and the
 // benchmarks: plain processes on 127.0.0.1 with reserved ports and private directories, no container engine. It also has
 // a TCP proxy that breaks connections on command, readers that list what a broker stored, a condition wait and a leak
 // check.

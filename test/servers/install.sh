@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Puts the real servers that the tests run against into a private cache directory and prints nothing but progress.
 #
-#   install.sh [mysql] [mariadb] [mariadb-11.8] [kafka] [rocketmq] [browser] [clock] [promtool]     (default: mysql mariadb kafka rocketmq)
+#   install.sh [mysql] [mariadb] [mariadb-11.8] [redis] [kafka] [rocketmq] [browser] [clock] [promtool]     (default: mysql mariadb kafka rocketmq)
 #
 # MySQL is taken from PATH when there is one, else unpacked into a folder of its own with debootstrap, and so is MariaDB 11.8
-# for those who ask for it. MariaDB, Java, the browser and the library that shifts a server's clock come from the
+# for those who ask for it. MariaDB, Redis, Java, the browser and the library that shifts a server's clock come from the
 # distribution, the brokers from the Maven registry with the versions pinned below. Every step is skipped when its result is
 # already there, so a second run costs nothing.
 set -euo pipefail
@@ -52,6 +52,10 @@ install_mariadb() {
   command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || apt_install mariadb-server-core mariadb-client-core
 }
 
+install_redis() {
+  command -v redis-server >/dev/null || apt_install redis-server
+}
+
 install_browser() {
   [ -x /usr/lib/chromium/chromium-headless-shell ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null ||
     apt_install chromium-headless-shell || { echo "install.sh: no Chromium; SKIP_BROWSER=1 does without" >&2; return 1; }
@@ -88,6 +92,7 @@ for what in "${@:-mysql mariadb kafka rocketmq}"; do
       mysql) install_mysql ;;
       mariadb) install_mariadb ;;
       mariadb-11.8) unpack mariadb-11.8 trixie mariadb-server-core,mariadb-client-core ;;
+      redis) install_redis ;;
       kafka | rocketmq) jars "$name" ;;
       browser) install_browser ;;
       clock) ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || apt_install libfaketime ;;

@@ -1,4 +1,4 @@
-// Package servers carries the script that puts the real servers (MySQL, MariaDB, Kafka, RocketMQ) into a private cache
+// Package servers carries the script that puts the real servers (MySQL, MariaDB, Redis, Kafka, RocketMQ) into a private cache
 // directory, so that tests, the demo and the benchmarks can start them without a container engine and without a
 // checkout of the source beside the binary.
 //
@@ -33,7 +33,7 @@ func Cache() (string, error) {
 	return filepath.Join(dir, "canal-outbox"), nil
 }
 
-// Install brings the named servers (mysql, mariadb, mariadb-11.8, kafka, rocketmq, browser, clock) into the cache unless they are there already.
+// Install brings the named servers (mysql, mariadb, mariadb-11.8, redis, kafka, rocketmq, browser, clock) into the cache unless they are there already.
 // The first run downloads some hundred megabytes and may need root (see install.sh); later runs take milliseconds.
 // Processes that install at the same time wait for each other. The error holds what the script printed.
 func Install(ctx context.Context, names ...string) error {
