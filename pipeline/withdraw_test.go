@@ -61,6 +61,35 @@ func TestMarkWaitsForRowsOfAWithdrawnTransaction(t *testing.T) {
 	})
 }
 
+// A row that answered for a transaction which was then withdrawn answers for no other that gets its number.
+func TestOwnerOfAWithdrawnTransactionSettlesNoOther(t *testing.T) {
+	run(t, Config{}, func(b *bench) {
+		b.sink.answer = nil
+		b.offer(row(1))
+		if _, err := b.Rewind(); err != nil {
+			t.Fatal(err)
+		}
+		b.next = 0
+		again := b.txn(row(1))
+		if err := b.Offer(b.ctx, again); err != nil {
+			t.Fatal(err)
+		}
+		b.tracker.Withdraw(again, 2, nil)
+		b.next = 0
+		b.offer(row(2)) // another server's history, after a failover
+		b.answer(outbox.Outcome{}, row(1))
+		b.tracker.Settled(b.acks.take())
+		if at, _, moved := b.tracker.Checkpoint(); moved {
+			t.Fatalf("the checkpoint %v passed row 2 in flight", at)
+		}
+		b.answer(outbox.Outcome{}, row(2))
+		b.tracker.Settled(b.acks.take())
+		if at, _, _ := b.tracker.Checkpoint(); at.Offset != 100 {
+			t.Fatalf("checkpoint %v", at)
+		}
+	})
+}
+
 // Rewind goes back to the mark: what was offered behind it comes again, and rows in flight are not sent twice.
 func TestRewindGoesBackToTheMark(t *testing.T) {
 	run(t, Config{}, func(b *bench) {

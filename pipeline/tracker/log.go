@@ -17,7 +17,7 @@ func (t *Tracker) Begin(txn *outbox.Txn) (seq uint64) {
 }
 
 // Admit takes ownership of rows of the transaction that was begun last, and appends the entries of those that nobody owned to into.
-// Each message then carries its entry. A row that somebody owns is dropped: its owner answers for it.
+// Each message then carries the entry of its row. A row that somebody owns is dropped: its owner answers for it.
 //
 // A transaction may be admitted in pieces, so that the registry does not hold all rows of a large one at once.
 func (t *Tracker) Admit(seq uint64, rows []*outbox.Message, into []*Entry) []*Entry {
@@ -27,6 +27,7 @@ func (t *Tracker) Admit(seq uint64, rows []*outbox.Message, into []*Entry) []*En
 	for i, m := range rows {
 		if owner := t.registry[m.Identity]; owner != nil {
 			t.leaveToOwner(owner, seq)
+			m.Entry = owner // for Withdraw: the owner may answer for this transaction now
 			continue
 		}
 		e := &entries[i]
