@@ -26,9 +26,14 @@ type bench struct {
 // start runs a Sweeper on w until the end of the test; more names tables that do not exist.
 func start(t *testing.T, w *world, more ...string) *bench {
 	t.Helper()
+	return startWith(t, w, Config{Tables: more})
+}
+
+func startWith(t *testing.T, w *world, cfg Config) *bench {
+	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)
 	b := &bench{world: w, logs: logs, reg: prometheus.NewRegistry()}
-	cfg := Config{Tables: append(more, shop)}
+	cfg.Tables = append(cfg.Tables, shop)
 	b.Triggers = NewTriggers(cfg)
 	b.Sweeper = New(cfg, b.Triggers, w, w, w, zap.New(core), b.reg)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -56,6 +56,7 @@ type Config struct {
 	Patience     time.Duration // how long to wait for a reader that makes no progress; 10 s
 	ClaimTimeout time.Duration // age from which a claim is expired; 60 s
 	Batch        int           // rows in a page: selected, claimed and read back together; 500, and never more
+	Rate         int           // rows a second that sweeps publish at most, of all tables together; 0: no limit
 
 	Random func() float64 // jitter, in [0,1); math/rand
 }

@@ -106,7 +106,7 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string) error {
 	// Where the age of a row is not known the query shows young rows too. The position rule, not the age, decides whether a
 	// row is published; the age only spares the fast path's rows the look.
 	query := table.DueQuery{
-		Threshold: s.cfg.Threshold, Horizon: s.cfg.Interval, ExpiredClaims: s.cfg.ClaimTimeout, Limit: s.cfg.Batch,
+		Threshold: s.cfg.Threshold, Horizon: s.cfg.Interval, ExpiredClaims: s.cfg.ClaimTimeout, Limit: s.cfg.pageRows(),
 	}
 	if r.zero {
 		query.Threshold = 0
@@ -120,11 +120,15 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string) error {
 		query.ExpiredClaims = 0
 	}
 	for at := (table.Cursor{}); !at.Done(); {
+		began, published := time.Now(), r.published
 		page, next, err := s.due(ctx, name, at, query)
 		if err != nil {
 			return err
 		}
 		if err := s.takePage(ctx, r, name, page); err != nil {
+			return err
+		}
+		if err := s.pace(ctx, began, r.published-published); err != nil {
 			return err
 		}
 		at = next

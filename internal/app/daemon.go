@@ -240,7 +240,7 @@ func settings(cfg *config.Config, tables []*table.Table) Settings {
 		Ack: ack.Config{FlushTimeout: defaultStop},
 		Fallback: fallback.Config{
 			Tables: names(tables), Interval: cfg.Fallback.Interval, Threshold: cfg.Fallback.Threshold, Patience: cfg.Fallback.Patience,
-			ClaimTimeout: cfg.Fallback.ClaimTimeout, Batch: cfg.Fallback.Batch,
+			ClaimTimeout: cfg.Fallback.ClaimTimeout, Batch: cfg.Fallback.Batch, Rate: cfg.Fallback.Rate,
 		},
 	}
 }

@@ -126,6 +126,9 @@ type Fallback struct {
 	Patience time.Duration `yaml:"patience"`
 	// Batch is the number of rows that are claimed and published at a time, 500 at most.
 	Batch int `yaml:"batch"`
+	// Rate is the number of rows a second that sweeps publish at most, of all tables together, so that a backlog leaves room for
+	// others. Rows from the binlog are not limited. 0 is no limit.
+	Rate int `yaml:"rate"`
 	// ClaimTimeout is the age after which the claim of a crashed process is taken over.
 	ClaimTimeout time.Duration `yaml:"claim_timeout"`
 }
