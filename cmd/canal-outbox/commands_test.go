@@ -88,10 +88,11 @@ func (d *daemon) Status(context.Context) admin.Status {
 			Name: "shop.t_local_message", Rows: map[string]int64{"pending": 3, "failed": 1, "sent": 1200, "held": 100_000}, OldestPendingSeconds: &age,
 			Kinds: map[string]string{"sent": "estimate", "held": "at_least"}, SampledAt: &moment, SampledSeconds: &age,
 		}},
-		InFlight: admin.InFlightStatus{Messages: 12, Bytes: 2048, MaxMessages: 8192, MaxBytes: 64 << 20, AckPending: 4},
-		Sink:     admin.SinkStatus{Kind: "kafka", Breaker: "closed", SuspendedTopics: []admin.SuspendedTopic{{Topic: "orders", Reason: "unknown topic"}}},
-		Sweep:    admin.SweepStatus{LastSeconds: &age, LastRows: 2},
-		GapsOpen: 1,
+		InFlight:  admin.InFlightStatus{Messages: 12, Bytes: 2048, MaxMessages: 8192, MaxBytes: 64 << 20, AckPending: 4},
+		Sink:      admin.SinkStatus{Kind: "kafka", Breaker: "closed", SuspendedTopics: []admin.SuspendedTopic{{Topic: "orders", Reason: "unknown topic"}}},
+		Sweep:     admin.SweepStatus{LastSeconds: &age, LastRows: 2},
+		Retention: &admin.RetentionStatus{LastSeconds: &age, Rows: 1200},
+		GapsOpen:  1,
 	}
 }
 
@@ -127,6 +128,8 @@ func (d *daemon) AckGap(_ context.Context, id uint64) error {
 }
 
 func (d *daemon) Sweep(context.Context) error { return nil }
+
+func (d *daemon) Retention(context.Context) error { return nil }
 
 // start lets a daemon answer for the directory.
 func start(t *testing.T, dir string) *daemon {
@@ -175,6 +178,7 @@ func TestOutputThroughTheDaemon(t *testing.T) {
 		"dry-run":    {"checkpoint", "set", "--latest", "--dry-run"},
 		"gaps":       {"gaps", "list"},
 		"sweep":      {"sweep"},
+		"retention":  {"retention"},
 	} {
 		for _, format := range []string{"text", "json"} {
 			got := run("", append(args, "-c", file, "-o", format)...)

@@ -14,6 +14,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/migrations"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // migration is one table's DDL.
@@ -22,6 +23,8 @@ type migration struct {
 	Preset string `json:"preset"`
 	SQL    string `json:"sql"`
 	Status string `json:"status"` // printed, applied
+
+	statements []string // of SQL
 }
 
 func newMigrate(c *cli) *cobra.Command {
@@ -30,7 +33,8 @@ func newMigrate(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "migrate", Short: "create the tables, or print their SQL", Args: cobra.NoArgs,
 		Long: `Runs CREATE TABLE IF NOT EXISTS for each table of the configuration, with the layout of its
-preset. The account needs the CREATE right; a table that exists is left as it is. With --preset
+preset, and makes the tables that old rows move to when "retention" says so. The account needs the
+CREATE right (and ALTER for the log of FAILED rows); a table that exists is left as it is. With --preset
 the SQL of one preset is printed, and no configuration is needed.`,
 		Example: `  canal-outbox migrate --print
   canal-outbox migrate --preset t_local_message --table shop.t_local_message --print`,
@@ -42,7 +46,11 @@ the SQL of one preset is printed, and no configuration is needed.`,
 				if name == "" {
 					name = preset
 				}
-				return c.printMigrations([]config.Table{{Name: name, Preset: preset}})
+				all, err := ddl([]config.Table{{Name: name, Preset: preset}})
+				if err != nil {
+					return err
+				}
+				return c.printMigrations(all)
 			}
 			if name != "" {
 				return admin.Usagef("--table needs --preset")
@@ -51,10 +59,14 @@ the SQL of one preset is printed, and no configuration is needed.`,
 			if err != nil {
 				return err
 			}
-			if printOnly {
-				return c.printMigrations(cfg.Tables)
+			all, err := all(cfg)
+			if err != nil {
+				return err
 			}
-			return c.migrate(cmd.Context(), cfg)
+			if printOnly {
+				return c.printMigrations(all)
+			}
+			return c.migrate(cmd.Context(), cfg, all)
 		},
 	}
 	cmd.Flags().StringVar(&preset, "preset", "", "`name` of a layout, instead of the configuration")
@@ -63,7 +75,19 @@ the SQL of one preset is printed, and no configuration is needed.`,
 	return cmd
 }
 
-func ddl(tables []config.Table, status string) ([]migration, error) {
+// all is what a configuration needs.
+func all(cfg *config.Config) ([]migration, error) {
+	all, err := ddl(cfg.Tables)
+	for _, t := range cfg.Tables {
+		names, statements := app.MovedTo(cfg, t.Name)
+		for i, name := range names {
+			all = append(all, migration{Table: name, Preset: t.Preset, SQL: strings.Join(statements[i], ";\n") + ";", statements: statements[i]})
+		}
+	}
+	return all, err
+}
+
+func ddl(tables []config.Table) ([]migration, error) {
 	var all []migration
 	for _, t := range tables {
 		if t.IsPattern() {
@@ -74,15 +98,14 @@ func ddl(tables []config.Table, status string) ([]migration, error) {
 		if err != nil {
 			return nil, admin.Usagef("%v", err)
 		}
-		all = append(all, migration{Table: t.Name, Preset: t.Preset, SQL: text, Status: status})
+		all = append(all, migration{Table: t.Name, Preset: t.Preset, SQL: text, statements: []string{text}})
 	}
 	return all, nil
 }
 
-func (c *cli) printMigrations(tables []config.Table) error {
-	all, err := ddl(tables, "printed")
-	if err != nil {
-		return err
+func (c *cli) printMigrations(all []migration) error {
+	for i := range all {
+		all[i].Status = "printed"
 	}
 	return c.show(all, func(w io.Writer) {
 		for _, m := range all {
@@ -91,20 +114,17 @@ func (c *cli) printMigrations(tables []config.Table) error {
 	})
 }
 
-func (c *cli) migrate(ctx context.Context, cfg *config.Config) (err error) {
-	all, err := ddl(cfg.Tables, "applied")
-	if err != nil {
-		return err
-	}
+func (c *cli) migrate(ctx context.Context, cfg *config.Config, all []migration) (err error) {
 	db, err := app.OpenDatabase(cfg)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	for _, m := range all {
+	for i, m := range all {
 		if err := apply(ctx, db, m); err != nil {
 			return err
 		}
+		all[i].Status = "applied"
 	}
 	return c.show(all, func(w io.Writer) {
 		for _, m := range all {
@@ -114,8 +134,11 @@ func (c *cli) migrate(ctx context.Context, cfg *config.Config) (err error) {
 }
 
 func apply(ctx context.Context, db *sql.DB, m migration) error {
-	if _, err := db.ExecContext(ctx, m.SQL); err != nil {
-		return fmt.Errorf("create table %s: %w (the account needs CREATE on it; `canal-outbox migrate --print` shows the SQL for somebody who may)", m.Table, err)
+	const twice = 1060 // DUP_FIELDNAME: the statement has added its column before
+	for _, statement := range m.statements {
+		if _, err := db.ExecContext(ctx, statement); err != nil && server.Code(err) != twice {
+			return fmt.Errorf("create table %s: %w (the account needs CREATE on it; `canal-outbox migrate --print` shows the SQL for somebody who may)", m.Table, err)
+		}
 	}
 	return nil
 }

@@ -115,6 +115,9 @@ func writeStatus(w io.Writer, s admin.Status) {
 		line(w, "  suspended\t%s: %s", p.Topic, p.Reason)
 	}
 	line(w, "sweep\t%s", sweepText(s))
+	if s.Retention != nil {
+		line(w, "retention\t%s", retentionText(s.Retention))
+	}
 	line(w, "gaps\t%d not acknowledged", s.GapsOpen)
 	for _, p := range []struct {
 		name string
@@ -139,6 +142,22 @@ func sweepText(s admin.Status) string {
 	}
 	if s.Sweep.Running {
 		return "running, " + text
+	}
+	return text
+}
+
+// retentionText is when old rows last left the tables, and how many.
+func retentionText(r *admin.RetentionStatus) string {
+	text := fmt.Sprintf("last pass %s ago, %d rows taken out", seconds(r.LastSeconds), r.Rows)
+	switch {
+	case r.Paused != "":
+		return fmt.Sprintf("waits, %d rows taken out so far: %s", r.Rows, r.Paused)
+	case r.Running:
+		return fmt.Sprintf("running, %d rows taken out so far", r.Rows)
+	case r.Error != "":
+		return text + ": " + r.Error
+	case r.LastSeconds == nil:
+		return fmt.Sprintf("no pass has come to its end yet, %d rows taken out", r.Rows)
 	}
 	return text
 }

@@ -30,7 +30,7 @@ type fake struct {
 	live, ready, sweepErr error
 	target                Target
 	acked                 uint64
-	sweeps                atomic.Int32
+	sweeps, passes        atomic.Int32
 }
 
 func (f *fake) Live() error  { return f.live }
@@ -73,6 +73,8 @@ func (f *fake) AckGap(_ context.Context, id uint64) error {
 }
 
 func (f *fake) Sweep(context.Context) error { f.sweeps.Add(1); return f.sweepErr }
+
+func (f *fake) Retention(context.Context) error { f.passes.Add(1); return f.sweepErr }
 
 // serve runs a server for the test and returns its base URL.
 func serve(t *testing.T, cfg Config, service Service) string {
@@ -310,6 +312,9 @@ func TestClientOverTheSocket(t *testing.T) {
 	}
 	if err := c.Sweep(ctx); err != nil {
 		t.Errorf("sweep: %v", err)
+	}
+	if err := c.Retention(ctx); err != nil || service.passes.Load() != 1 {
+		t.Errorf("retention: %v", err)
 	}
 	service.sweepErr = errors.New("the database is away")
 	if err := c.Sweep(ctx); !errors.As(err, &refused) || refused.Code != CodeFailure || refused.Message != "the database is away" {

@@ -81,6 +81,11 @@ func (c *Client) Sweep(ctx context.Context) error {
 	return c.do(ctx, http.MethodPost, "/api/v1/sweep", struct{}{}, nil)
 }
 
+// Retention starts a pass of the retention.
+func (c *Client) Retention(ctx context.Context) error {
+	return c.do(ctx, http.MethodPost, "/api/v1/retention", struct{}{}, nil)
+}
+
 // do sends one request and reads its answer into out, if any.
 func (c *Client) do(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader

@@ -29,6 +29,8 @@ type Service interface {
 	AckGap(ctx context.Context, id uint64) error
 	// Sweep starts a sweep for rows of any age, or lets one that is running be followed by another, and returns at once.
 	Sweep(ctx context.Context) error
+	// Retention starts a pass that takes old rows out of the tables, whatever its window says, and returns at once.
+	Retention(ctx context.Context) error
 }
 
 // Checkpoint is the position from which a restart reads.

@@ -24,6 +24,8 @@ type Status struct {
 	InFlight   InFlightStatus   `json:"in_flight"`
 	Sink       SinkStatus       `json:"sink"`
 	Sweep      SweepStatus      `json:"sweep"`
+	// Retention is null while no row ever leaves a table.
+	Retention *RetentionStatus `json:"retention"`
 	// GapsOpen counts gap records that nobody has acknowledged.
 	GapsOpen int `json:"gaps_open"`
 	// NewestFailed is the last row that became FAILED since the start, which may have been set back meanwhile; null when there is
@@ -148,4 +150,13 @@ type SweepStatus struct {
 	Running     bool     `json:"running"`
 	LastSeconds *float64 `json:"last_seconds"` // since the last one ended; null before the first
 	LastRows    int      `json:"last_rows"`    // it published
+}
+
+// RetentionStatus is what takes old rows out of the tables.
+type RetentionStatus struct {
+	Running     bool     `json:"running"`
+	Paused      string   `json:"paused"`       // why it waits; "" when it does not
+	LastSeconds *float64 `json:"last_seconds"` // since a pass came to the end of every table; null before the first
+	Rows        int      `json:"rows"`         // have left in the last pass, or so far in the one that runs
+	Error       string   `json:"error"`        // of the last pass; "" when it had none
 }

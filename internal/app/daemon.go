@@ -24,6 +24,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/pipeline"
+	"github.com/canal-outbox/canal-outbox/retention"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
@@ -90,6 +91,7 @@ type daemon struct {
 	rows     *table.Store
 	samples  *operator.Sampler
 	relays   *operator.Relays
+	leaving  *retention.Retention
 	present  presence // for relays
 	sink     sink.Sink
 	contact  contact
@@ -202,17 +204,18 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	d.present = presence{source: source, tables: names(tables), accepted: gate.current}
 	d.relays = operator.NewRelays(d.present.look, d.registry, d.log)
 	_, hasCheckpoint := d.state.Checkpoint()
+	d.leaving = retention.New(expiring(d.cfg.Retention, names(tables)), d.rows, d.log.Named("retention"), d.registry)
 	d.relay = New(instrument(Parts{
-		Source: d.asker(), Gate: gate, Rows: d.rows, Sink: d.sink, State: d.state, Reader: newReader,
+		Source: d.asker(), Gate: gate, Rows: d.rows, Sink: d.sink, State: d.state, Reader: newReader, Retention: d.leaving,
 		Lost: !hasCheckpoint && d.state.Origin().Quarantined != "", AcceptNewSource: d.opts.AcceptNewSource,
 	}), settings(d.cfg, tables), d.log, d.registry)
 	return nil
 }
 
-// connections bounds the pool for the tables: a few for sweep, recovery, samples and the operator, and one for each writer
+// connections bounds the pool for the tables: a few for sweep, recovery, samples, retention and the operator, and one for each writer
 // that ack may run, so that a locked table takes none from the others. They are dialled when they are needed. The limit is for
 // servers with many tables: so many are never locked at once, and a server takes 151 connections by default.
-func connections(tables int) int { return 4 + min(2*tables, 60) }
+func connections(tables int) int { return 5 + min(2*tables, 60) }
 
 func names(tables []*table.Table) []string {
 	out := make([]string, len(tables))

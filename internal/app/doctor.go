@@ -17,7 +17,7 @@ func Doctor(ctx context.Context, cfg *config.Config) []server.Finding {
 		return []server.Finding{{Severity: server.Fault, Subject: "tables", What: err.Error()}}
 	}
 	return doctor.Check(ctx, doctor.Parts{
-		Config: cfg, Mappings: maps, ServerID: serverID(cfg),
+		Config: cfg, Mappings: maps, Expiries: expiries(cfg.Retention), ServerID: serverID(cfg),
 		Server: func() (server.Config, error) { return serverConfig(cfg.Source) },
 		State:  func() (doctor.State, error) { return peek(ctx, cfg.Checkpoint.Dir) },
 		Free:   checkpoint.Free, MinFree: checkpoint.MinFree,

@@ -71,31 +71,39 @@ func OpenDatabase(cfg *config.Config) (*sql.DB, error) {
 // countOnce binds the tables of a configuration and counts their rows, for a command that has no daemon.
 func countOnce(db *sql.DB, tables []config.Table) func(context.Context) ([]table.Counts, error) {
 	return func(ctx context.Context) ([]table.Counts, error) {
-		maps, err := mappings(tables)
+		all, err := bound(ctx, db, tables)
 		if err != nil {
 			return nil, err
 		}
-		maps, findings, err := table.Expand(ctx, db, maps)
-		if err != nil {
-			return nil, err
-		}
-		if len(findings) > 0 {
-			return nil, fmt.Errorf("%s: %s; see canal-outbox doctor", findings[0].Subject, findings[0].What)
-		}
-		var bound []*table.Table
-		for _, m := range maps {
-			t, findings, err := table.Load(ctx, db, m)
-			if err != nil {
-				return nil, err
-			}
-			if t == nil {
-				fault := findings[slices.IndexFunc(findings, func(f server.Finding) bool { return f.Severity == server.Fault })]
-				return nil, fmt.Errorf("%s: %s; see canal-outbox doctor", fault.Subject, fault.What)
-			}
-			bound = append(bound, t)
-		}
-		return table.New(db, bound).Counts(ctx)
+		return table.New(db, all).Counts(ctx)
 	}
+}
+
+// bound binds the tables of a configuration; a fault of one is an error.
+func bound(ctx context.Context, db *sql.DB, tables []config.Table) (all []*table.Table, err error) {
+	maps, err := mappings(tables)
+	if err != nil {
+		return nil, err
+	}
+	maps, findings, err := table.Expand(ctx, db, maps)
+	if err != nil {
+		return nil, err
+	}
+	if len(findings) > 0 {
+		return nil, fmt.Errorf("%s: %s; see canal-outbox doctor", findings[0].Subject, findings[0].What)
+	}
+	for _, m := range maps {
+		t, findings, err := table.Load(ctx, db, m)
+		if err != nil {
+			return nil, err
+		}
+		if t == nil {
+			fault := findings[slices.IndexFunc(findings, func(f server.Finding) bool { return f.Severity == server.Fault })]
+			return nil, fmt.Errorf("%s: %s; see canal-outbox doctor", fault.Subject, fault.What)
+		}
+		all = append(all, t)
+	}
+	return all, nil
 }
 
 // operatorState is the store with its entries in the operator's form.

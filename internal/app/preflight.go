@@ -84,7 +84,7 @@ func usable(ctx context.Context, cfg *config.Config, source server.Config) ([]*t
 	if err != nil {
 		return nil, err
 	}
-	tables, findings, err := doctor.Inspect(ctx, source, maps)
+	tables, findings, err := doctor.Inspect(ctx, source, maps, expiries(cfg.Retention))
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/pipeline"
 	"github.com/canal-outbox/canal-outbox/pipeline/recovery"
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
+	"github.com/canal-outbox/canal-outbox/retention"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
@@ -66,6 +67,8 @@ type Parts struct {
 	Sink   sink.Sink
 	State  State
 	Reader func(canal.Handler) Reader // makes it
+	// Retention takes old rows out of the tables, once the source is known to be the right one; nil for none.
+	Retention *retention.Retention
 	// Lost says that an earlier state was lost or corrupt, so that a start without a checkpoint is a gap and no first start.
 	Lost bool
 	// AcceptNewSource takes a server over that is not the recorded one, as a gap.
@@ -131,11 +134,15 @@ func (r *Relay) Run(ctx context.Context) error {
 		}
 		return errors.Join(err, r.parts.Sink.Close(ctx))
 	}
-	ended := make(chan error, 4)
+	ended := make(chan error, 5)
 	acks := r.spawn(ctx, ended, "ack", r.acker.Run)
 	flow := r.spawn(ctx, ended, "pipeline", r.pipeline.Run)
 	sweep := r.spawn(ctx, ended, "sweep", r.sweeper.Run)
 	reader := r.spawn(ctx, ended, "reader", func(ctx context.Context) error { return r.read(ctx, from) })
+	var leaving *station
+	if r.parts.Retention != nil {
+		leaving = r.spawn(ctx, ended, "retention", r.parts.Retention.Run)
+	}
 	r.setActive(true)
 	select {
 	case <-ctx.Done():
@@ -143,6 +150,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	case err = <-ended:
 	}
 	r.setActive(false)
+	leaving.stop()
 	r.stop(ctx, acks, flow, sweep, reader)
 	for {
 		select {
@@ -195,6 +203,9 @@ func (r *Relay) spawn(ctx context.Context, ended chan<- error, name string, run 
 }
 
 func (s *station) stop() {
+	if s == nil {
+		return // a part that this relay does not have
+	}
 	s.cancel()
 	<-s.done
 }

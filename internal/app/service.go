@@ -51,6 +51,7 @@ func (s *service) Sweep(context.Context) error { return s.d.relay.Sweep() }
 func (s *service) Status(ctx context.Context) admin.Status {
 	now := time.Now()
 	st := s.d.status(now)
+	st.Retention = s.d.showRetention(now)
 	var troubles []string
 	var err error
 	if st.Throughput, err = s.meter.Throughput(now); err != nil {

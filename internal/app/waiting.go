@@ -65,6 +65,9 @@ func (w *waiting) Ready() error { return nil }
 // Sweep is refused.
 func (w *waiting) Sweep(context.Context) error { return errNotRunning }
 
+// Retention is refused.
+func (w *waiting) Retention(context.Context) error { return errNotRunning }
+
 // Status shows what is known without the database.
 func (w *waiting) Status(context.Context) admin.Status {
 	st := w.d.status(time.Now())

@@ -27,6 +27,8 @@ type Config struct {
 	Retry Retry `yaml:"retry"`
 	// Fallback is the sweep over the tables, which finds what the binlog did not deliver.
 	Fallback Fallback `yaml:"fallback"`
+	// Retention is when final rows leave the tables. It is off until one of its ages is set.
+	Retention Retention `yaml:"retention"`
 	// Pipeline bounds what is in memory at a time.
 	Pipeline Pipeline `yaml:"pipeline"`
 	// Admin is the HTTP server with metrics, health, the dashboard and the API.
@@ -131,6 +133,22 @@ type Fallback struct {
 	Rate int `yaml:"rate"`
 	// ClaimTimeout is the age after which the claim of a crashed process is taken over.
 	ClaimTimeout time.Duration `yaml:"claim_timeout"`
+}
+
+// Retention takes final rows out of the tables. The ages are by the database's clock: of sent_at if the table has it, else of
+// last_exec_time, else of created_at.
+type Retention struct {
+	// Sent is the age at which SENT rows are deleted, a minute at least, such as `168h`. 0: they stay.
+	Sent time.Duration `yaml:"sent"`
+	// Archive is the age at which SENT rows move to the table with `_archive` behind its name, instead of being deleted.
+	// `canal-outbox migrate` makes it. Not together with sent.
+	Archive time.Duration `yaml:"archive"`
+	// Failed is the age at which FAILED rows move to the table with `_failed` behind its name. `canal-outbox migrate` makes it. 0: they
+	// stay.
+	Failed time.Duration `yaml:"failed"`
+	// Window is the part of the day in which rows leave, such as `02:00-05:00`, by the database's clock in the table's `time_zone`.
+	// Empty: at any time.
+	Window string `yaml:"window"`
 }
 
 // Pipeline holds the memory bounds.

@@ -22,6 +22,7 @@ func (r *report) validate(c *Config) {
 	r.checkpoint(&c.Checkpoint)
 	r.retry(&c.Retry)
 	r.fallback(&c.Fallback)
+	r.retention(&c.Retention, c.Tables)
 	r.pipeline(&c.Pipeline)
 	r.admin(&c.Admin)
 	r.OneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")

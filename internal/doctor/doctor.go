@@ -24,6 +24,7 @@ const patience = 15 * time.Second
 type Parts struct {
 	Config   *config.Config
 	Mappings []table.Mapping
+	Expiries []table.Expiry                // what leaves the tables
 	ServerID uint32                        // under which the reader registers
 	Server   func() (server.Config, error) // reads the files of source.tls
 

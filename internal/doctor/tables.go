@@ -15,7 +15,7 @@ import (
 // Inspect looks at the server's settings, the grants and the mapped tables as the relay will use them, on a connection like
 // those of the acknowledgements, and binds the tables. Everything that is wrong comes as a finding, all of it at once; an
 // error means that the server could not be asked. A start uses it as well.
-func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping) (tables []*table.Table, findings []server.Finding, err error) {
+func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping, of []table.Expiry) (tables []*table.Table, findings []server.Finding, err error) {
 	db, err := server.Open(source, nil, server.Session{Writes: true, MaxConns: 1})
 	if err != nil {
 		return nil, nil, err
@@ -42,7 +42,11 @@ func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping
 		}
 		findings = append(findings, found...)
 		if t != nil {
-			tables, probes = append(tables, t), append(probes, t.Probes()...)
+			leaving, more, err := t.CheckRetention(ctx, db, of)
+			if err != nil {
+				return nil, nil, err
+			}
+			tables, probes, findings = append(tables, t), append(append(probes, t.Probes()...), more...), append(findings, leaving...)
 		}
 	}
 	grants, err := info.Grants(ctx, db, probes)
@@ -59,7 +63,7 @@ func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping
 
 // tables looks at the log's settings, the grants and every mapped table, as a start does.
 func (d *doctor) tables(ctx context.Context, settings server.Config, db *sql.DB) {
-	tables, findings, err := Inspect(ctx, settings, d.Mappings)
+	tables, findings, err := Inspect(ctx, settings, d.Mappings, d.Expiries)
 	d.findings = append(d.findings, findings...)
 	if err != nil {
 		d.add(server.Fault, "tables", "", "%v", err)
@@ -69,6 +73,24 @@ func (d *doctor) tables(ctx context.Context, settings server.Config, db *sql.DB)
 		d.table(ctx, db, t)
 	}
 	d.others(ctx, db, tables)
+	d.history(ctx, db)
+}
+
+// history asks whether the retention can see that the server does not keep up with its purge.
+func (d *doctor) history(ctx context.Context, db *sql.DB) {
+	if len(d.Expiries) == 0 {
+		return
+	}
+	length, known, err := server.HistoryLength(ctx, db)
+	switch {
+	case err != nil:
+		d.add(server.Warning, "retention", "", "%v", err)
+	case !known:
+		d.add(server.Warning, "retention", "GRANT PROCESS ON *.* TO the account, if that is allowed",
+			"the account may not see the length of the history list: old rows leave without regard to the server's purge")
+	default:
+		d.add(server.OK, "retention", "", "the server's history list, which old rows that leave make longer, can be seen (%d now)", length)
+	}
 }
 
 // others looks for a second relay of the same tables. The own daemon, when it runs, is one of those that hold a table.

@@ -108,7 +108,7 @@ func ignoreLost(err error) error {
 	return err
 }
 
-const settings = "SET NAMES utf8mb4, SESSION autocommit=1, SESSION sql_mode='STRICT_TRANS_TABLES', " +
+const settings = "SET NAMES utf8mb4, SESSION autocommit=1, SESSION sql_mode='STRICT_TRANS_TABLES,NO_AUTO_VALUE_ON_ZERO', " +
 	"SESSION innodb_lock_wait_timeout=1, SESSION lock_wait_timeout=2"
 
 func (c *connector) prepare(ctx context.Context, conn driver.Conn) error {

@@ -146,7 +146,7 @@ func TestSessionSettings(t *testing.T) {
 		db := open(t, root(d), nil, Session{MaxConns: 1})
 		schema := d.CreateSchema(t)
 		for name, want := range map[string]string{
-			"innodb_lock_wait_timeout": "1", "lock_wait_timeout": "2", "sql_mode": "STRICT_TRANS_TABLES",
+			"innodb_lock_wait_timeout": "1", "lock_wait_timeout": "2", "sql_mode": "NO_AUTO_VALUE_ON_ZERO,STRICT_TRANS_TABLES",
 			"character_set_client": "utf8mb4", "character_set_results": "utf8mb4", "autocommit": "1", "binlog_row_image": "FULL",
 		} {
 			var got string

@@ -111,8 +111,8 @@ func alternatives(text string) ([]string, error) {
 
 // Expand puts the tables that exist now in the place of mappings with a pattern, in the order of their names; other mappings stay as
 // they are. A table that a mapping names exactly belongs to that one. Names that begin with an underscore are left out,
-// unless the pattern does: such are the copies that tools for schema changes make. A pattern without a table and a table of two
-// patterns are faults. The error is of the conversation with the server.
+// unless the pattern does: such are the copies that tools for schema changes make. So are tables that old rows of another one
+// move to. A pattern without a table and a table of two patterns are faults. The error is of the conversation with the server.
 func Expand(ctx context.Context, db *sql.DB, mappings []Mapping) (all []Mapping, findings []server.Finding, err error) {
 	taken := map[string]string{} // table -> the configured name that it belongs to
 	for _, m := range mappings {
@@ -146,6 +146,7 @@ func Expand(ctx context.Context, db *sql.DB, mappings []Mapping) (all []Mapping,
 			whole := n[0] + "." + n[1]
 			switch other := taken[whole]; {
 			case !expression.MatchString(whole) || other == whole || strings.HasPrefix(n[1], "_") && !strings.HasPrefix(m.Name, "_"):
+			case isMoved(names, n):
 			case other != "":
 				fault(fmt.Sprintf("table %s belongs to the pattern %s too", whole, other), "make one of the patterns narrower")
 			default:

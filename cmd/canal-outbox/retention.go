@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/canal-outbox/canal-outbox/internal/app"
+)
+
+func newRetention(c *cli) *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use: "retention", Short: "take old rows out of the tables, now", Args: cobra.NoArgs,
+		Long: `Lets the running daemon delete or move the rows that are older than the configuration's
+"retention" says, at once and whatever its window says. With --dry-run it asks the database how
+many rows that would be, and changes nothing; no daemon is needed. It looks at a million rows of
+each table at most.`,
+		Example: "  canal-outbox retention --dry-run\n  canal-outbox retention",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dryRun {
+				return c.previewRetention(cmd)
+			}
+			client, err := c.client()
+			if err != nil {
+				return err
+			}
+			if err := client.Retention(cmd.Context()); err != nil {
+				return err
+			}
+			return c.done("old rows begin to leave the tables; `canal-outbox status` shows it")
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "count the rows that would leave, and change nothing")
+	return cmd
+}
+
+func (c *cli) previewRetention(cmd *cobra.Command) error {
+	cfg, err := c.load()
+	if err != nil {
+		return err
+	}
+	all, err := app.PreviewRetention(cmd.Context(), cfg)
+	if err != nil {
+		return err
+	}
+	return c.show(all, func(w io.Writer) {
+		for _, l := range all {
+			line(w, "%s", leavingText(l))
+		}
+	})
+}
+
+func leavingText(l app.Leaving) string {
+	count := fmt.Sprint(l.Rows)
+	if l.AtLeast {
+		count = "at least " + count
+	}
+	does := "would be deleted"
+	if l.Into != "" {
+		does = "would move to " + l.Into
+	}
+	return fmt.Sprintf("%s\t%s rows that are %s for %s %s", l.Table, count, strings.ToUpper(l.Status), age(l.Seconds), does)
+}
+
+// age is a span without its trailing zero parts.
+func age(s int64) string {
+	d := time.Duration(s) * time.Second
+	if d%time.Hour == 0 {
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return d.String()
+}

@@ -1,0 +1,119 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/retention"
+)
+
+// expiries translates what leaves.
+func expiries(c config.Retention) (all []table.Expiry) {
+	if c.Sent > 0 {
+		all = append(all, table.Expiry{Status: outbox.Sent, Age: c.Sent})
+	}
+	if c.Archive > 0 {
+		all = append(all, table.Expiry{Status: outbox.Sent, Age: c.Archive, Into: table.ArchiveSuffix})
+	}
+	if c.Failed > 0 {
+		all = append(all, table.Expiry{Status: outbox.Failed, Age: c.Failed, Into: table.FailedSuffix})
+	}
+	return all
+}
+
+// expiring translates when.
+func expiring(c config.Retention, tables []string) retention.Config {
+	from, to, _ := c.Hours() // the configuration was validated
+	return retention.Config{Tables: tables, Expiries: expiries(c), Window: retention.Window{From: from, To: to}}
+}
+
+// MovedTo are the tables that rows of a table move to, each with the statements that make it.
+func MovedTo(cfg *config.Config, name string) (tables []string, statements [][]string) {
+	schema, bare, _ := strings.Cut(name, ".")
+	for _, suffix := range cfg.Retention.Suffixes() {
+		tables, statements = append(tables, name+suffix), append(statements, table.MoveDDL(schema, bare, suffix))
+	}
+	return tables, statements
+}
+
+// errRetentionOff is the answer where nothing ever leaves.
+var errRetentionOff = admin.Usagef("retention is off: set retention.sent, retention.archive or retention.failed in the configuration")
+
+// Leaving is what would leave a table now.
+type Leaving struct {
+	Table   string `json:"table"`
+	Status  string `json:"status"`
+	Action  string `json:"action"`   // delete, or move
+	Into    string `json:"into"`     // the table that the rows move to; "" when they are deleted
+	Rows    int    `json:"rows"`     // that are old enough
+	AtLeast bool   `json:"at_least"` // the look ended before the end of the table: there may be more
+	Seconds int64  `json:"older_than_seconds"`
+}
+
+// How much of each table a preview looks at.
+const (
+	previewRows = 1_000_000
+	previewTime = time.Minute
+)
+
+// PreviewRetention counts what would leave the tables now, and changes nothing. It needs no daemon.
+func PreviewRetention(ctx context.Context, cfg *config.Config) (all []Leaving, err error) {
+	of := expiries(cfg.Retention)
+	if len(of) == 0 {
+		return nil, errRetentionOff
+	}
+	db, err := OpenDatabase(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	tables, err := bound(ctx, db, cfg.Tables)
+	if err != nil {
+		return nil, err
+	}
+	store := table.New(db, tables)
+	for _, t := range tables {
+		counts, err := retention.Preview(ctx, store, t.Name(), of, previewRows, previewTime)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range counts {
+			one := Leaving{
+				Table: t.Name(), Status: c.Expiry.Status.String(), Action: "delete", Rows: c.Rows, AtLeast: c.AtLeast,
+				Seconds: int64(c.Expiry.Age / time.Second),
+			}
+			if c.Expiry.Into != "" {
+				one.Action, one.Into = "move", t.Name()+c.Expiry.Into
+			}
+			all = append(all, one)
+		}
+	}
+	return all, nil
+}
+
+// Retention asks for a pass.
+func (s *service) Retention(context.Context) error {
+	switch {
+	case s.d.leaving.Off():
+		return errRetentionOff
+	case !s.d.relay.Ready():
+		return errors.New("the relay is starting or stopping")
+	}
+	s.d.leaving.Now()
+	return nil
+}
+
+// showRetention is nil while nothing ever leaves.
+func (d *daemon) showRetention(now time.Time) *admin.RetentionStatus {
+	if d.leaving.Off() {
+		return nil
+	}
+	s := d.leaving.State()
+	return &admin.RetentionStatus{Running: s.Running, Paused: s.Paused, LastSeconds: ageOf(s.Last, now), Rows: s.Rows, Error: s.Error}
+}

@@ -1,0 +1,284 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// Names of the tables that rows move to, behind the name of their own table.
+const (
+	ArchiveSuffix = "_archive"
+	FailedSuffix  = "_failed"
+)
+
+// Expiry says which final rows leave a table, and where they go.
+type Expiry struct {
+	Status outbox.Status // Sent or Failed; rows in no other state leave
+	Age    time.Duration // since the row got this status, by the database's clock
+	Into   string        // the end of the name of the table that they move to; "" deletes them
+}
+
+// walkRows is how many rows one page of a walk looks at.
+const walkRows = 1000
+
+// ExpiredPage is what one page of a walk over a table has seen.
+type ExpiredPage struct {
+	IDs    [][]string // primary keys of expired rows, by Expiry
+	Looked int        // rows on the page
+	Next   string     // where the next page begins
+	Done   bool       // the table ends here, or what follows is too young
+}
+
+// Expired looks at the next rows behind a primary key ("" is the beginning of the table) and returns those that are expired. It
+// walks in the order of the primary key, so that it needs no index, sorts nothing, and reads no row twice within a walk. The oldest rows
+// come first: the walk ends at a page on which no row was made long enough ago, so that its cost follows what leaves, not what
+// stays. Rows with a low key that are made later are for the next walk, which begins at the beginning again.
+func (s *Store) Expired(ctx context.Context, table, after string, of []Expiry) (ExpiredPage, error) {
+	t, err := s.table(table)
+	if err != nil {
+		return ExpiredPage{}, err
+	}
+	page, err := s.expiredPage(ctx, t, after, of)
+	if err != nil {
+		return ExpiredPage{}, fmt.Errorf("look for expired rows of %s: %w", table, err)
+	}
+	return page, nil
+}
+
+func (s *Store) expiredPage(ctx context.Context, t *Table, after string, of []Expiry) (ExpiredPage, error) {
+	page := ExpiredPage{IDs: make([][]string, len(of)), Next: after}
+	query := t.walk(after, of)
+	rows, err := s.db.QueryContext(ctx, query.text.String(), query.args...)
+	if err != nil {
+		return page, err
+	}
+	defer rows.Close()
+	old := 0
+	for rows.Next() {
+		var id string
+		var which int
+		var made bool
+		if err := rows.Scan(&id, &which, &made); err != nil {
+			return page, err
+		}
+		if which > 0 {
+			page.IDs[which-1] = append(page.IDs[which-1], id)
+		}
+		if made {
+			old++
+		}
+		page.Next = id
+		page.Looked++
+	}
+	page.Done = page.Looked < walkRows || old == 0
+	return page, rows.Err()
+}
+
+// walk is the query of one page: for each row its key, the number of its expiry (0: none), and whether it is old enough for one.
+func (t *Table) walk(after string, of []Expiry) *statement {
+	s := &statement{}
+	s.add("SELECT ", t.column(ID), ", CASE")
+	youngest := of[0]
+	for i, e := range of {
+		s.add(" WHEN ")
+		t.expired(s, e)
+		s.add(" THEN ", strconv.Itoa(i+1))
+		if e.Age < youngest.Age {
+			youngest = e
+		}
+	}
+	s.add(" ELSE 0 END, ")
+	t.since(s, []Column{CreatedAt, SentAt, LastExecTime}, youngest.Age, "TRUE")
+	s.add(" FROM ", t.quoted, " FORCE INDEX (PRIMARY)")
+	if after != "" {
+		s.add(" WHERE ", t.column(ID), " > ", after)
+	}
+	s.add(" ORDER BY ", t.column(ID), " LIMIT ", strconv.Itoa(walkRows))
+	return s
+}
+
+// expired writes the condition under which a row leaves. A row whose columns do not say since when it is final never does.
+func (t *Table) expired(s *statement, e Expiry) {
+	s.add("(")
+	t.statusIn(s, e.Status)
+	s.add(" AND ")
+	t.since(s, finalSince(e.Status), e.Age, "FALSE")
+	s.add(")")
+}
+
+// finalSince are the roles that tell when a row became final, the best first.
+func finalSince(status outbox.Status) []Column {
+	if status == outbox.Sent {
+		return []Column{SentAt, LastExecTime, CreatedAt}
+	}
+	return []Column{LastExecTime, CreatedAt}
+}
+
+// since writes that the first of some times which a row has lies at least so long back. Each is compared in the zone of its own
+// column.
+func (t *Table) since(s *statement, roles []Column, age time.Duration, otherwise string) {
+	s.add("COALESCE(")
+	for _, role := range roles {
+		if t.has(role) {
+			t.ago(s, role, age)
+			s.add(", ")
+		}
+	}
+	s.add(otherwise, ")")
+}
+
+// Left is what became of rows that were to leave.
+type Left struct {
+	Rows    int // are gone from the table
+	Skipped int // another session holds their lock, or they have changed since they were seen
+	Refused int // the server does not let them go, for their data: a key that the other table has already, a trigger
+	// ID and Reason are those of the last refused row.
+	ID, Reason string
+}
+
+func (l *Left) add(more Left) {
+	l.Rows, l.Skipped, l.Refused = l.Rows+more.Rows, l.Skipped+more.Skipped, l.Refused+more.Refused
+	if more.Refused > 0 {
+		l.ID, l.Reason = more.ID, more.Reason
+	}
+}
+
+// Expire deletes or moves rows that Expired has shown, at most 500 of them, in one transaction: after a crash each is in exactly one
+// table. State and age are looked at once more, under the lock of the row. It waits for no row that somebody has locked.
+func (s *Store) Expire(ctx context.Context, table string, e Expiry, ids []string) (Left, error) {
+	t, err := s.table(table)
+	if err == nil && len(ids) > maxRows {
+		err = fmt.Errorf("%d rows in one statement, %d at most", len(ids), maxRows)
+	}
+	var left Left
+	if err == nil {
+		left, err = s.expire(ctx, t, e, ids)
+	}
+	if err != nil {
+		return left, fmt.Errorf("take %d expired rows out of %s: %w", len(ids), table, err)
+	}
+	return left, nil
+}
+
+// expire splits down to the one row when the server refuses a statement for its data.
+func (s *Store) expire(ctx context.Context, t *Table, e Expiry, ids []string) (left Left, err error) {
+	var gone int
+	err = s.again(ctx, func() error {
+		gone, err = s.leave(ctx, t, e, ids)
+		return err
+	})
+	switch {
+	case server.LockWait(err): // the table is being changed, or a lock is on more than rows
+		return Left{Skipped: len(ids)}, nil
+	case server.Classify(err) != server.Data:
+		return Left{Rows: gone, Skipped: len(ids) - gone}, err
+	case len(ids) == 1:
+		return Left{Refused: 1, ID: ids[0], Reason: err.Error()}, nil
+	}
+	for _, half := range [][]string{ids[:len(ids)/2], ids[len(ids)/2:]} {
+		more, err := s.expire(ctx, t, e, half)
+		left.add(more)
+		if err != nil {
+			return left, err
+		}
+	}
+	return left, nil
+}
+
+// leave is the transaction. It locks the rows first, then copies, then deletes them.
+func (s *Store) leave(ctx context.Context, t *Table, e Expiry, ids []string) (gone int, err error) {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err != nil {
+			if rerr := tx.Rollback(); !errors.Is(rerr, sql.ErrTxDone) {
+				err = errors.Join(err, rerr)
+			}
+		}
+	}()
+	mine, err := lockExpired(ctx, tx, t, e, ids)
+	if err != nil || len(mine) == 0 {
+		return 0, errors.Join(err, tx.Rollback())
+	}
+	if e.Into != "" {
+		if err := t.copyRows(ctx, tx, e.Into, mine); err != nil {
+			return 0, err
+		}
+	}
+	if err := run(ctx, tx, t.deleteRows(mine), len(mine)); err != nil {
+		return 0, err
+	}
+	return len(mine), tx.Commit()
+}
+
+// lockExpired returns those rows that are still expired and that nobody else has locked.
+func lockExpired(ctx context.Context, tx *sql.Tx, t *Table, e Expiry, ids []string) (mine []string, err error) {
+	query := &statement{}
+	query.add("SELECT ", t.column(ID), " FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
+	t.idIn(query, len(ids), func(i int) string { return ids[i] })
+	query.add(" AND ")
+	t.expired(query, e)
+	query.add(" FOR UPDATE SKIP LOCKED")
+	rows, err := tx.QueryContext(ctx, query.text.String(), query.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		mine = append(mine, id)
+	}
+	return mine, rows.Err()
+}
+
+// deleteRows goes by the primary key for its order and limit: otherwise a server that sees few rows in the table reads all of them, and
+// waits for locks on rows that are not named. A DELETE cannot name its index; the form that can is no help, both servers ignore it.
+func (t *Table) deleteRows(ids []string) *statement {
+	s := &statement{}
+	s.add("DELETE FROM ", t.quoted, " WHERE ")
+	t.idIn(s, len(ids), func(i int) string { return ids[i] })
+	s.add(" ORDER BY ", t.column(ID), " LIMIT ", strconv.Itoa(len(ids)))
+	return s
+}
+
+// run wants a statement to concern exactly so many rows, which this transaction has locked.
+func run(ctx context.Context, tx *sql.Tx, s *statement, want int) error {
+	result, err := tx.ExecContext(ctx, s.text.String(), s.args...)
+	if err != nil {
+		return err
+	}
+	if n, err := result.RowsAffected(); err != nil || n != int64(want) {
+		return errors.Join(err, fmt.Errorf("%d rows were changed where %d are locked; nothing was changed", n, want))
+	}
+	return nil
+}
+
+// TimeOfDay is the database's time in the zone of a table's DATETIME columns, since midnight.
+func (s *Store) TimeOfDay(ctx context.Context, table string) (time.Duration, error) {
+	t, err := s.table(table)
+	if err != nil {
+		return 0, err
+	}
+	var seconds int64
+	if err := s.db.QueryRowContext(ctx, "SELECT FLOOR(TIME_TO_SEC(TIME("+t.clock()+")))").Scan(&seconds); err != nil {
+		return 0, fmt.Errorf("read the database's clock: %w", err)
+	}
+	return time.Duration(seconds) * time.Second, nil
+}
+
+// History is the length of the server's list of changes that are not purged; false when the account may not see it.
+func (s *Store) History(ctx context.Context) (length int64, known bool, err error) {
+	return server.HistoryLength(ctx, s.db)
+}

@@ -1,0 +1,397 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+const days = 24 * time.Hour
+
+var (
+	sentWeek  = Expiry{Status: outbox.Sent, Age: 7 * days}
+	sentMoves = Expiry{Status: outbox.Sent, Age: 7 * days, Into: ArchiveSuffix}
+	logged    = Expiry{Status: outbox.Failed, Age: 30 * days, Into: FailedSuffix}
+)
+
+// ids of all rows of the table with that end of its name, in order.
+func (b *bench) ids(suffix string) (all []string) {
+	b.Helper()
+	rows, err := b.db.Query("SELECT id FROM outbox" + suffix + " ORDER BY id")
+	testkit.Must(b, err)
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		testkit.Must(b, rows.Scan(&id))
+		all = append(all, id)
+	}
+	testkit.Must(b, rows.Err())
+	return all
+}
+
+func (b *bench) walkAll(of ...Expiry) (ids [][]string, pages int) {
+	b.Helper()
+	ids = make([][]string, len(of))
+	for at := ""; ; {
+		page, err := b.store.Expired(b.ctx, b.table.name, at, of)
+		testkit.Must(b, err)
+		for i := range of {
+			ids[i] = append(ids[i], page.IDs[i]...)
+		}
+		pages++
+		if at = page.Next; page.Done {
+			return ids, pages
+		}
+	}
+}
+
+func (b *bench) expire(e Expiry, ids []string) Left {
+	b.Helper()
+	left, err := b.store.Expire(b.ctx, b.table.name, e, ids)
+	testkit.Must(b, err)
+	return left
+}
+
+func (b *bench) makeMoved(suffix string) {
+	b.Helper()
+	for _, statement := range MoveDDL(b.schema, "outbox", suffix) {
+		testkit.Exec(b, b.db, statement)
+	}
+}
+
+func keys(list []outbox.Identity) (out []string) {
+	for _, one := range list {
+		out = append(out, one.ID)
+	}
+	return out
+}
+
+// Only SENT and FAILED rows of that age are shown and leave; what changed since it was shown stays.
+func TestD19_OnlyOldFinalRowsLeave(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		old := ", created_at=NOW(3) - INTERVAL 50 DAY, last_exec_time=NOW(3) - INTERVAL 40 DAY"
+		sent := b.insert(3, "status=2"+old)
+		failed := b.insert(2, "status=3"+old)
+		for _, set := range []string{
+			"status=0" + old, "status=1" + old, "status=9" + old, // not final, and not ours
+			"status=2, created_at=NOW(3) - INTERVAL 50 DAY, last_exec_time=NOW(3) - INTERVAL 6 DAY", // sent again lately
+			"status=3, created_at=NOW(3) - INTERVAL 50 DAY, last_exec_time=NOW(3) - INTERVAL 29 DAY",
+			"status=2, created_at=NOW(3) - INTERVAL 6 DAY", // its age is that of created_at
+		} {
+			b.insert(1, set)
+		}
+		noStamp := b.insert(1, "status=2, created_at=NOW(3) - INTERVAL 50 DAY") // the application has sent it
+		ids, pages := b.walkAll(sentWeek, logged)
+		if want := keys(append(sent, noStamp...)); !slices.Equal(ids[0], want) || !slices.Equal(ids[1], keys(failed)) || pages != 1 {
+			b.Fatalf("shown %v on %d pages, want %v and %v", ids, pages, want, keys(failed))
+		}
+		// An operator sets one back, another is sent again: they stay, though they were shown.
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=0 WHERE id="+sent[0].ID)
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET last_exec_time=NOW(3) WHERE id="+sent[1].ID)
+		if left := b.expire(sentWeek, ids[0]); left.Rows != 2 || left.Skipped != 2 || left.Refused != 0 {
+			b.Errorf("%+v", left)
+		}
+		for _, id := range []outbox.Identity{sent[2], noStamp[0]} {
+			if slices.Contains(b.ids(""), id.ID) {
+				b.Errorf("%s is there", id.ID)
+			}
+		}
+		if n := len(b.ids("")); n != 10 {
+			b.Errorf("%d rows stay, want 10", n)
+		}
+	})
+}
+
+// A table of another zone, and TIMESTAMP columns, are compared with the clock of their own zone.
+func TestAgesInOtherZones(t *testing.T) {
+	for _, flavor := range testkit.Flavors() {
+		t.Run(string(flavor), func(t *testing.T) {
+			b := newBench(t, flavor)
+			b.create("t_local_message")
+			testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" MODIFY created_at TIMESTAMP(3) NULL")
+			m := b.mapping("t_local_message")
+			m.TimeZone = "+11:00"
+			b.load(m)
+			const here = "CONVERT_TZ(UTC_TIMESTAMP(3), '+00:00', '+11:00')"
+			gone := b.insert(1, "status=2, created_at=NOW(3), last_exec_time="+here+" - INTERVAL 61 MINUTE")
+			gone = append(gone, b.insert(1, "status=2, created_at=NOW(3) - INTERVAL 61 MINUTE")...)
+			b.insert(1, "status=2, created_at=NOW(3) - INTERVAL 2 HOUR, last_exec_time="+here+" - INTERVAL 59 MINUTE")
+			b.insert(1, "status=2, created_at=NOW(3) - INTERVAL 59 MINUTE")
+			ids, _ := b.walkAll(Expiry{Status: outbox.Sent, Age: time.Hour})
+			if !slices.Equal(ids[0], keys(gone)) {
+				b.Errorf("shown %v, want %v", ids[0], keys(gone))
+			}
+			var seconds int64
+			testkit.Must(b, b.db.QueryRow("SELECT FLOOR(TIME_TO_SEC(TIME("+here+")))").Scan(&seconds))
+			at, err := b.store.TimeOfDay(b.ctx, b.table.name)
+			testkit.Must(b, err)
+			if off := (int64(at/time.Second) - seconds + 86400) % 86400; off > 60 {
+				b.Errorf("the time of day is %v, want about %ds", at, seconds)
+			}
+		})
+	}
+}
+
+// The walk goes by the primary key, page by page, and ends where rows are too young.
+func TestTheWalkEndsWhereRowsAreYoung(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		b.insertMany(4500)
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=2, created_at=NOW(3) - INTERVAL IF(id <= 1500, 8, 2) DAY")
+		ids, pages := b.walkAll(sentWeek)
+		if len(ids[0]) != 1500 || pages != 3 {
+			b.Errorf("%d rows on %d pages, want 1500 on 3: the third one has young rows only", len(ids[0]), pages)
+		}
+		plan, err := server.Show(b.ctx, b.db, "EXPLAIN FORMAT=TRADITIONAL "+b.table.walk("17", []Expiry{sentWeek, logged}).text.String(), b.table.walk("17", []Expiry{sentWeek, logged}).args...)
+		testkit.Must(b, err)
+		if plan[0]["key"] != "PRIMARY" || plan[0]["type"] != "range" || strings.Contains(plan[0]["extra"], "filesort") {
+			b.Errorf("the plan is %v", plan)
+		}
+		if left := b.expire(sentWeek, ids[0][:500]); left.Rows != 500 {
+			b.Errorf("%+v", left)
+		}
+		if _, err := b.store.Expire(b.ctx, b.table.name, sentWeek, ids[0][:501]); err == nil {
+			b.Error("more than 500 rows were taken")
+		}
+	})
+}
+
+// A row that the application has locked is left alone at once, and those beside it leave.
+func TestD19_LockedRowsStay(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		b.makeMoved(ArchiveSuffix)
+		ids := keys(b.insert(10, "status=2, last_exec_time=NOW(3) - INTERVAL 8 DAY, created_at=NOW(3) - INTERVAL 8 DAY"))
+		tx, err := b.db.Begin()
+		testkit.Must(b, err)
+		for _, id := range []string{ids[2], ids[7]} {
+			_, err = tx.Exec("SELECT id FROM " + b.name + " WHERE id = " + id + " FOR UPDATE")
+			testkit.Must(b, err)
+		}
+		if left := b.expire(sentWeek, ids[:5]); left.Rows != 4 || left.Skipped != 1 {
+			b.Errorf("deleted: %+v", left)
+		}
+		if left := b.expire(sentMoves, ids[5:]); left.Rows != 4 || left.Skipped != 1 {
+			b.Errorf("moved: %+v", left)
+		}
+		testkit.Must(b, tx.Rollback())
+		if got := b.ids(""); !slices.Equal(got, []string{ids[2], ids[7]}) {
+			b.Errorf("%v stay", got)
+		}
+		if left := b.expire(sentMoves, ids); left.Rows != 2 || left.Skipped != 8 {
+			b.Errorf("later: %+v", left)
+		}
+	})
+}
+
+// What moves is the whole row, as it was; the log of FAILED rows also says when.
+func TestD19_MovedRowsAreWhole(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		b.makeMoved(ArchiveSuffix)
+		b.makeMoved(FailedSuffix)
+		testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" ADD COLUMN doubled INT AS (retry_count * 2) STORED, ADD COLUMN later VARCHAR(20) NULL")
+		testkit.Exec(b, b.db, "ALTER TABLE "+b.name[:len(b.name)-1]+"_archive` ADD COLUMN doubled INT AS (retry_count * 2) STORED, ADD COLUMN later VARCHAR(20) NULL")
+		testkit.Exec(b, b.db, "ALTER TABLE "+b.name[:len(b.name)-1]+"_failed` ADD COLUMN later VARCHAR(30) NULL")
+		old := ", created_at='2026-01-01 01:02:03.456', last_exec_time='2026-01-02 01:02:03.456', updated_at='2026-01-03 01:02:03.456', " +
+			"retry_count=3, headers='{\"a\":\"b\"}', later='x'"
+		sent, failed := b.insert(2, "status=2"+old), b.insert(1, "status=3, fail_reason='too large'"+old)
+		show := "SELECT GROUP_CONCAT(id, biz_type, biz_key, topic, IFNULL(tag, 'NULL'), headers, HEX(message_body), status, retry_count, " +
+			"created_at, last_exec_time, updated_at, IFNULL(fail_reason, ''), later ORDER BY id) FROM outbox%s WHERE id IN (%s)"
+		look := func(suffix string, ids []outbox.Identity) (text string) {
+			testkit.Must(b, b.db.QueryRow(fmt.Sprintf(show, suffix, strings.Join(keys(ids), ","))).Scan(&text))
+			return text
+		}
+		wantSent, wantFailed := look("", sent), look("", failed)
+		_, err := b.store.Expire(b.ctx, b.table.name, logged, keys(failed))
+		if err == nil || !strings.Contains(err.Error(), "later: it is varchar(30)") { // another type: refused, and nothing moves
+			b.Fatalf("a log with another type took the rows: %v", err)
+		}
+		testkit.Exec(b, b.db, "ALTER TABLE outbox_failed MODIFY later VARCHAR(20) CHARACTER SET utf8mb4 NULL")
+		if left := b.expire(sentMoves, keys(sent)); left.Rows != 2 {
+			b.Fatalf("%+v", left)
+		}
+		if left := b.expire(logged, keys(failed)); left.Rows != 1 {
+			b.Fatalf("%+v", left)
+		}
+		if got := look("_archive", sent); got != wantSent {
+			b.Errorf("archived\n%s, want\n%s", got, wantSent)
+		}
+		if got := look("_failed", failed); got != wantFailed {
+			b.Errorf("logged\n%s, want\n%s", got, wantFailed)
+		}
+		var lately bool
+		testkit.Must(b, b.db.QueryRow("SELECT moved_at > NOW(3) - INTERVAL 1 HOUR FROM outbox_failed").Scan(&lately))
+		if len(b.ids("")) != 0 || !lately {
+			b.Errorf("%v stay; moved lately: %v", b.ids(""), lately)
+		}
+	})
+}
+
+// A session that ends between the copy and the deletion leaves each row in exactly one table.
+func TestD19_ACutBetweenCopyAndDeletion(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		b.makeMoved(ArchiveSuffix)
+		ids := keys(b.insert(20, "status=2, last_exec_time=NOW(3) - INTERVAL 8 DAY, created_at=NOW(3) - INTERVAL 8 DAY"))
+		testkit.Exec(b, b.db, "CREATE TRIGGER slow BEFORE DELETE ON outbox FOR EACH ROW DO GET_LOCK('"+b.schema+"', 60)")
+		holder, err := b.db.Conn(b.ctx)
+		testkit.Must(b, err)
+		_, err = holder.ExecContext(b.ctx, "DO GET_LOCK('"+b.schema+"', 0)")
+		testkit.Must(b, err)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := b.store.Expire(context.Background(), b.table.name, sentMoves, ids)
+			ended <- err
+		}()
+		var victim int
+		testkit.WaitFor(b, 30*time.Second, "the deletion", func() bool {
+			err := b.db.QueryRow("SELECT ID FROM " + b.server.Processlist() + " WHERE STATE = 'User lock' AND INFO LIKE '%" + b.schema + "%' LIMIT 1").Scan(&victim)
+			return err == nil
+		})
+		testkit.Exec(b, b.db, fmt.Sprintf("KILL %d", victim))
+		if err := <-ended; err == nil {
+			b.Error("a transaction without its session succeeded")
+		}
+		testkit.Must(b, holder.Close())
+		if len(b.ids("")) != 20 || len(b.ids("_archive")) != 0 {
+			b.Fatalf("%d rows and %d copies", len(b.ids("")), len(b.ids("_archive")))
+		}
+		testkit.Exec(b, b.db, "DROP TRIGGER slow")
+		if left := b.expire(sentMoves, ids); left.Rows != 20 || len(b.ids("")) != 0 || len(b.ids("_archive")) != 20 {
+			b.Errorf("again: %+v, %d copies", left, len(b.ids("_archive")))
+		}
+	})
+}
+
+// Rows that the server refuses harm only themselves: a key that the archive has, a trigger.
+func TestD19_RefusedRowsStayAlone(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		b.makeMoved(ArchiveSuffix)
+		ids := keys(b.insert(9, "status=2, last_exec_time=NOW(3) - INTERVAL 8 DAY, created_at=NOW(3) - INTERVAL 8 DAY"))
+		testkit.Exec(b, b.db, "INSERT INTO outbox_archive SELECT * FROM outbox WHERE id = "+ids[4])
+		testkit.Exec(b, b.db, "CREATE TRIGGER keep BEFORE DELETE ON outbox FOR EACH ROW BEGIN IF OLD.id = "+ids[7]+
+			" THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'audited'; END IF; END")
+		left := b.expire(sentMoves, ids)
+		if left.Rows != 7 || left.Refused != 2 || left.ID != ids[7] || !strings.Contains(left.Reason, "audited") {
+			b.Errorf("%+v", left)
+		}
+		if got := b.ids(""); !slices.Equal(got, []string{ids[4], ids[7]}) || len(b.ids("_archive")) != 8 {
+			b.Errorf("%v stay, %v are archived", got, b.ids("_archive"))
+		}
+	})
+}
+
+// What is in the way is found before anything leaves, with what fixes it; the fix works.
+func TestD19_CheckRetention(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		faults := func(of ...Expiry) (text string, fixes []string) {
+			findings, _, err := b.table.CheckRetention(b.ctx, b.db, of)
+			testkit.Must(b, err)
+			for _, f := range findings {
+				if f.Severity == server.Fault {
+					text += f.Subject + ": " + f.What + "\n"
+					fixes = append(fixes, f.Fix)
+				}
+			}
+			return text, fixes
+		}
+		if text, _ := faults(sentWeek); text != "" {
+			b.Fatal(text)
+		}
+		text, fixes := faults(sentMoves, logged)
+		if strings.Count(text, "there is no such table") != 2 || !strings.Contains(text, "outbox_archive") || !strings.Contains(text, "outbox_failed") {
+			b.Fatal(text)
+		}
+		for _, fix := range fixes {
+			_, statements, _ := strings.Cut(fix, "run:\n")
+			for statement := range strings.SplitSeq(statements, ";\n") {
+				testkit.Exec(b, b.db, statement)
+			}
+		}
+		if text, _ := faults(sentMoves, logged); text != "" {
+			b.Fatalf("after what fixes it: %s", text)
+		}
+		testkit.Exec(b, b.db, "ALTER TABLE outbox_archive DROP COLUMN tag, MODIFY topic VARCHAR(20) NOT NULL, MODIFY fail_reason VARCHAR(1024) NOT NULL, ADD COLUMN must INT NOT NULL")
+		text, fixes = faults(sentMoves)
+		for _, want := range []string{
+			".tag: there is no such column", ".topic: it is varchar(20)", ".fail_reason: it is varchar(1024)", ".must: it has no default",
+		} {
+			if !strings.Contains(text, "outbox_archive"+want) {
+				b.Errorf("%q is not in:\n%s", want, text)
+			}
+		}
+		for _, fix := range fixes {
+			testkit.Exec(b, b.db, fix)
+		}
+		if text, _ := faults(sentMoves); text != "" {
+			b.Errorf("after what fixes it: %s", text)
+		}
+	})
+}
+
+// The account needs DELETE, and INSERT where rows move to; each missing one is a fault with its GRANT.
+func TestRetentionNeedsGrants(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		b.makeMoved(ArchiveSuffix)
+		user := "leaving_" + b.schema
+		testkit.Must(b, b.server.CreateUser(b.ctx, user, "secret", "SELECT, UPDATE ON "+b.schema+".*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*"))
+		b.Cleanup(func() { testkit.Exec(b, b.server.Root(), "DROP USER "+user) })
+		db, err := server.Open(server.Config{Address: b.server.Addr(), User: user, Password: "secret"}, nil, server.Session{MaxConns: 1})
+		testkit.Must(b, err)
+		defer db.Close()
+		fixes := func() (all []string) {
+			info, err := server.Inspect(b.ctx, db)
+			testkit.Must(b, err)
+			_, probes, err := b.table.CheckRetention(b.ctx, db, []Expiry{sentMoves})
+			testkit.Must(b, err)
+			findings, err := info.Grants(b.ctx, db, probes)
+			testkit.Must(b, err)
+			for _, f := range findings {
+				if f.Severity == server.Fault {
+					all = append(all, f.Fix)
+				}
+			}
+			return all
+		}
+		missing := fixes()
+		if len(missing) != 2 || !strings.Contains(missing[0], "GRANT SELECT, INSERT ON `"+b.schema+"`.`outbox_archive`") || !strings.Contains(missing[1], "GRANT DELETE ON `"+b.schema+"`.`outbox`") {
+			b.Fatalf("%q", missing)
+		}
+		for _, grant := range missing {
+			testkit.Exec(b, b.server.Root(), grant)
+		}
+		if missing := fixes(); len(missing) != 0 {
+			b.Errorf("%q", missing)
+		}
+		store := New(db, []*Table{b.table})
+		ids := keys(b.insert(3, "status=2, last_exec_time=NOW(3) - INTERVAL 8 DAY"))
+		if left, err := store.Expire(b.ctx, b.table.name, sentMoves, ids); err != nil || left.Rows != 3 {
+			b.Errorf("%+v, %v", left, err)
+		}
+	})
+}
+
+// The length of the history list: a number for those who may see it.
+func TestHistory(t *testing.T) {
+	onBoth(t, "t_local_message", func(b *bench) {
+		length, known, err := b.store.History(b.ctx)
+		if err != nil || !known || length < 0 {
+			b.Errorf("%d, %v, %v", length, known, err)
+		}
+		user := "blind_" + b.schema
+		testkit.Must(b, b.server.CreateUser(b.ctx, user, "secret"))
+		b.Cleanup(func() { testkit.Exec(b, b.server.Root(), "DROP USER "+user) })
+		var db *sql.DB
+		db, err = server.Open(server.Config{Address: b.server.Addr(), User: user, Password: "secret"}, nil, server.Session{MaxConns: 1})
+		testkit.Must(b, err)
+		defer db.Close()
+		if _, known, err := server.HistoryLength(b.ctx, db); err != nil || known != (b.server.Flavor == testkit.MariaDB) {
+			b.Errorf("without PROCESS: known %v, %v", known, err)
+		}
+	})
+}

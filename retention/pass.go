@@ -1,0 +1,154 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// queryTimeout ends a statement on a connection that has gone silent.
+const queryTimeout = 30 * time.Second
+
+// retry is the wait after passes that failed in a row.
+var retry = outbox.Backoff{Base: time.Minute, Max: time.Hour}
+
+// errWindow ends a pass whose hours are over.
+var errWindow = errors.New("the window is closed")
+
+// pass is one pass over all tables.
+type pass struct {
+	asked bool                      // by somebody: the window does not count
+	opens time.Duration             // until the first window opens of a table that was left out
+	ends  time.Time                 // of the window at hand; zero when there is none
+	left  map[string]map[string]int // by table and action
+	total int
+
+	looked time.Time // when the history list was looked at
+	blind  bool      // the history list cannot be seen
+}
+
+// once makes one pass and returns how long to wait for the next one.
+func (r *Retention) once(ctx context.Context, asked bool) (wait time.Duration) {
+	p := &pass{asked: asked, left: map[string]map[string]int{}}
+	r.update(func(s *State) { s.Running, s.Rows, s.Error = true, 0, "" })
+	began := time.Now()
+	err := r.tables(ctx, p)
+	r.metrics.paused.Set(0)
+	r.update(func(s *State) { s.Running, s.Paused = false, "" })
+	if p.total > 0 {
+		r.log.Info("final rows have left the tables", zap.Any("rows", p.left), zap.Duration("took", time.Since(began)))
+	}
+	switch {
+	case ctx.Err() != nil:
+		return 0
+	case errors.Is(err, errWindow):
+		r.metrics.runs.WithLabelValues(runWindow).Inc()
+		return min(r.cfg.Interval, p.opens)
+	case err != nil:
+		r.metrics.runs.WithLabelValues(runFailed).Inc()
+		r.update(func(s *State) { s.Error = err.Error() })
+		if r.failures++; r.failures == 1 {
+			r.log.Warn("old rows cannot be taken out of a table, trying again", zap.Error(err))
+		}
+		return retry.Delay(r.failures-1, 0.5)
+	}
+	if r.failures > 0 {
+		r.log.Info("old rows leave the tables again", zap.Int("failed_attempts", r.failures))
+		r.failures = 0
+	}
+	r.metrics.runs.WithLabelValues(runComplete).Inc()
+	r.update(func(s *State) { s.Last = time.Now() })
+	return r.cfg.Interval
+}
+
+// tables goes over all tables; one that fails does not keep the others from their turn.
+func (r *Retention) tables(ctx context.Context, p *pass) error {
+	var failed []error
+	for _, name := range r.cfg.Tables {
+		err := r.table(ctx, p, name)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if i := slices.IndexFunc(failed, func(err error) bool { return !errors.Is(err, errWindow) }); i >= 0 {
+		return failed[i]
+	}
+	return errors.Join(failed...)
+}
+
+// table walks through one table.
+func (r *Retention) table(ctx context.Context, p *pass, name string) error {
+	if err := r.window(ctx, p, name); err != nil {
+		return err
+	}
+	for at := ""; ; {
+		began := time.Now()
+		page, err := r.page(ctx, name, at)
+		if err != nil {
+			return err
+		}
+		if err := r.yield(ctx, p, time.Since(began)); err != nil {
+			return err
+		}
+		for i, ids := range page.IDs {
+			for batch := range slices.Chunk(ids, r.cfg.Batch) {
+				if err := r.batch(ctx, p, name, r.cfg.Expiries[i], batch); err != nil {
+					return err
+				}
+			}
+		}
+		if at = page.Next; page.Done {
+			return nil
+		}
+	}
+}
+
+func (r *Retention) page(ctx context.Context, name, at string) (table.ExpiredPage, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	return r.rows.Expired(ctx, name, at, r.cfg.Expiries)
+}
+
+// batch takes rows out and lets the server breathe. A stop does not cut the transaction.
+func (r *Retention) batch(ctx context.Context, p *pass, name string, e table.Expiry, ids []string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	began := time.Now()
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
+	left, err := r.rows.Expire(whole, name, e, ids)
+	cancel()
+	p.count(name, action(e), left.Rows)
+	r.metrics.rows(name, action(e)).Add(float64(left.Rows))
+	r.metrics.rows(name, rowSkipped).Add(float64(left.Skipped))
+	r.metrics.rows(name, rowRefused).Add(float64(left.Refused))
+	r.update(func(s *State) { s.Rows = p.total })
+	if err != nil {
+		return err
+	}
+	if left.Refused > 0 {
+		r.log.Warn("the server does not let old rows leave their table; they stay in it", zap.String("table", name),
+			zap.Int("rows", left.Refused), zap.String("last_id", left.ID), zap.String("reason", left.Reason))
+	}
+	return r.yield(ctx, p, time.Since(began))
+}
+
+func (p *pass) count(name, action string, rows int) {
+	if rows == 0 {
+		return
+	}
+	if p.left[name] == nil {
+		p.left[name] = map[string]int{}
+	}
+	p.left[name][action] += rows
+	p.total += rows
+}
