@@ -81,7 +81,8 @@ func (a *Acker) postpone(table string, rows []outbox.Completion) {
 }
 
 // byPrimaryKey orders rows as the server locks them, so that two statements do not wait for each other in a circle (failure
-// D07). Keys are integers, written in digits: the shorter one is the smaller.
+// D07). Of keys written in digits the shorter one is the smaller, and binary ones have one length. Text keys have the order of their
+// collation, which is the server's to know: it sorts the keys of a statement by it before it locks the first.
 func byPrimaryKey(x, y outbox.Completion) int {
 	return cmp.Or(cmp.Compare(len(x.ID), len(y.ID)), cmp.Compare(x.ID, y.ID))
 }

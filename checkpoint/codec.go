@@ -19,6 +19,7 @@ const (
 	kindJournal    byte = 'j'
 	kindSource     byte = 's'
 	kindSchema     byte = 't'
+	kindWait       byte = 'w'
 )
 
 // recordVersion is the only version of every kind of record so far. A record of a later one makes Open return ErrNewer.

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 // Options of a Store. The zero value is usable.
@@ -202,6 +203,10 @@ func (s *Store) loadRecord(key, value []byte) (err error) {
 		s.progress.hasSource = true
 	case kindSchema:
 		_, err = unseal(key, value)
+	case kindWait:
+		var w table.Waiting
+		w, err = decodeWait(key, value)
+		s.waits.Change([]table.Waiting{w}, nil, time.Time{}) // what has expired goes with the first Keep, from the disk as well
 	default:
 		if _, err = unseal(key, value); err == nil {
 			err = fmt.Errorf("%w: unknown kind of record %q", ErrNewer, string(kind))

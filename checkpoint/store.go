@@ -13,6 +13,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 // Store is the open state directory.
@@ -44,6 +45,7 @@ type Store struct {
 	origin   Origin
 	progress progress
 	journal  map[uint64]struct{} // hashes of the keys: only to count entries
+	waits    table.WaitMap       // has a lock of its own
 	lastGap  uint64
 	openGaps int
 }
@@ -216,6 +218,14 @@ func (s *Store) sync() error {
 	s.metrics.sync.Observe(time.Since(started).Seconds())
 	if err := s.failure.Load(); err != nil {
 		return *err
+	}
+	return nil
+}
+
+// commitUnsynced writes the batch without waiting for the disk: a crash may lose it.
+func (s *Store) commitUnsynced() error {
+	if err := s.batch.Commit(pebble.NoSync); err != nil {
+		return fmt.Errorf("state directory %s: %w", s.dir, err)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ type Completion struct {
 	Identity
 	Action     Action
 	RetryCount int           // the row's count n: a retry writes n+1 where retry_count = n, so a repeated statement counts once
-	Delay      time.Duration // ActionRetry: due again this long after the database's now
+	Delay      time.Duration // ActionRetry: due again this long after the database's now; ActionFail: the same, where no row can be FAILED
 	Claim      string        // the token of our claim; "" on the binlog path
 	Class      Class         // ActionRetry and ActionFail: of the publish that led to it
 	Reason     string        // ActionRetry and ActionFail: for fail_reason

@@ -101,8 +101,8 @@ type Positions struct {
 // TableStatus counts one table's rows by state, as sampled at SampledAt. Ages and waits are of that moment.
 type TableStatus struct {
 	Name string `json:"name"`
-	// Rows are by outbox.Status name. Pending rows are due; those that are due later are "delayed". Held are the rows in states
-	// that are not the relay's.
+	// Rows are by outbox.Status name, and by the name of each state of the consumers that the configuration names. Pending rows
+	// are due; those that are due later are "delayed". Held are the rows in states that nobody has named.
 	Rows map[string]int64 `json:"rows"`
 	// Kinds say how exact each count is: "exact", "at_least" (counting stopped there) or "estimate" (of the server).
 	Kinds map[string]string `json:"kinds"`

@@ -62,11 +62,17 @@ func mappings(tables []config.Table) ([]table.Mapping, error) {
 			m.Set(role, column)
 		}
 		for name, code := range t.Codes {
-			status, err := config.ParseStatus(name)
+			m.SetCode(name, code)
+		}
+		if !t.Topic.IsZero() {
+			rule, err := t.Topic.Rule()
 			if err != nil {
-				return nil, fmt.Errorf("table %s: %w", t.Name, err)
+				return nil, fmt.Errorf("table %s: topic %w", t.Name, err)
 			}
-			m.Codes[status] = code
+			m.SetTopic(rule)
+		}
+		if t.MessageIDHeader != "" {
+			m.MessageIDHeader = t.MessageIDHeader
 		}
 		all = append(all, m)
 	}

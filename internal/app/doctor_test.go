@@ -37,7 +37,7 @@ func relayGrants(flavor testkit.Flavor, schema string) []string {
 func source(t *testing.T, db *testkit.Database, user string, grants func(testkit.Flavor, string) []string) *config.Config {
 	t.Helper()
 	schema := db.CreateSchema(t)
-	ddl, err := migrations.DDL("t_local_message", schema+".t_local_message")
+	ddl, err := migrations.DDL("outbox", schema+".t_local_message")
 	if err != nil {
 		t.Fatal(err)
 	}

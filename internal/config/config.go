@@ -7,10 +7,12 @@
 package config
 
 import (
+	"errors"
 	"path/filepath"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/setting"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 // Config is the whole configuration. The comments of its fields are the reference page docs/configuration.md.
@@ -63,21 +65,59 @@ type Table struct {
 	// schema changes use such. An entry with the exact name wins over a pattern. Tables that appear or vanish are noticed
 	// within fallback.interval.
 	Name string `yaml:"name"`
-	// Preset is the layout that the other keys override: `t_local_message` or `order-chain`.
+	// Preset is the layout that the other keys override: `t_local_message`, `message-state`, `local_message_table`,
+	// `local_message`, `order-chain`, or `outbox`, the relay's own for those who have no table yet. Each has a page in
+	// docs/layouts. Other usual spellings of a preset's columns are found, and `canal-outbox doctor` names them.
 	Preset string `yaml:"preset"`
 	// Columns maps a role to the name of the table's column, where it differs from the preset: id, message_id, biz_type,
 	// key, topic, tag, sharding_key, body, headers, partition, status, retry_count, max_retry, next_retry_time,
-	// last_exec_time, fail_reason, created_at, broker_message_id, sent_at, lock_version, updated_by. An empty name unmaps
-	// the role. Several roles may name one column, unless the relay writes one of them.
+	// last_exec_time, fail_reason, created_at, broker_message_id, sent_at, lock_version, updated_by, updated_at. An empty
+	// name unmaps the role. Several roles may name one column, unless the relay writes one of them.
 	Columns map[string]string `yaml:"columns"`
-	// Codes maps a status (`pending`, `sending`, `sent`, `failed`) to its code in the status column. Rows with any other
-	// code are never touched.
+	// Codes maps a status (`pending`, `sending`, `sent`, `failed`) to its code in the status column. Any other name is a state
+	// of the table's consumers (`consumed`, `suspended`), by which its rows are counted. An empty code takes a name out. Rows
+	// with any other code are never touched.
 	Codes map[string]string `yaml:"codes"`
+	// Topic makes the topic where no column holds it: a constant (`topic: orders`), a template with the name of one column
+	// (`topic: order.{event_type}`), or the topic of each value of a column.
+	Topic Topic `yaml:"topic"`
+	// MessageIDHeader is one more header (RocketMQ: property) that carries the message id.
+	MessageIDHeader string `yaml:"message_id_header"`
 	// TimeZone of the table's DATETIME columns: an offset such as `+08:00` or a name the server knows. Empty: the
 	// server's own.
 	TimeZone string `yaml:"time_zone"`
 	// Retry overrides `retry` for the rows of this table.
 	Retry Attempts `yaml:"retry"`
+}
+
+// Topic is the rule for the topic of a row.
+type Topic struct {
+	// Template is the long form of a constant or a template: `topic: {template: orders}` is `topic: orders`.
+	Template string `yaml:"template"`
+	// Column decides by its value, which topic map has for it.
+	Column string `yaml:"column"`
+	// Map is the topic of each value of column.
+	Map map[string]string `yaml:"map"`
+	// Default is the topic of every other value. Without one such a row is FAILED with the reason.
+	Default string `yaml:"default"`
+}
+
+// IsZero reports whether there is no rule: the column that is mapped as the topic holds it.
+func (t Topic) IsZero() bool {
+	return t.Template == "" && t.Column == "" && len(t.Map) == 0 && t.Default == ""
+}
+
+// Rule translates it; the error completes the sentence "the value ...".
+func (t Topic) Rule() (table.TopicRule, error) {
+	switch {
+	case t.Template != "" && (t.Column != "" || len(t.Map) > 0 || t.Default != ""):
+		return table.TopicRule{}, errors.New("has a template and a map: set one of the two")
+	case t.Template != "":
+		return table.ParseTopic(t.Template)
+	case t.Column == "" || len(t.Map) == 0:
+		return table.TopicRule{}, errors.New("needs column and map together, or a template alone")
+	}
+	return table.TopicRule{Column: t.Column, Topics: t.Map, Default: t.Default}, nil
 }
 
 // Checkpoint is the state directory.

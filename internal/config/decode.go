@@ -86,6 +86,8 @@ func (d decoder) resolve(n ast.Node) ast.Node {
 	return n
 }
 
+var topicType = reflect.TypeFor[Topic]()
+
 // value fills field from n. A null keeps the default.
 func (d decoder) value(n ast.Node, field reflect.Value, path string) {
 	n = d.resolve(n)
@@ -97,6 +99,8 @@ func (d decoder) value(n ast.Node, field reflect.Value, path string) {
 		return
 	}
 	switch {
+	case field.Type() == topicType && n.Type() != ast.MappingType && n.Type() != ast.MappingValueType: // the short form
+		d.scalar(n, field.FieldByName("Template"), path)
 	case field.Type() == sinkType:
 		d.sink(n, field.Addr().Interface().(*Sink), path)
 	case isScalar(field.Type()):

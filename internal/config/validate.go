@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/setting"
-	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
@@ -129,16 +128,7 @@ func (r *report) tables(tables []Table) {
 		seen[t.Name] = i
 		r.tableName(path+".name", t.Name)
 		r.OneOf(path+".preset", t.Preset, table.Presets()...)
-		for _, role := range slices.Sorted(maps.Keys(t.Columns)) {
-			if _, err := table.ParseColumn(role); err != nil {
-				r.add(path+".columns."+role, t.Columns[role], "%v", err)
-			}
-		}
-		for _, status := range slices.Sorted(maps.Keys(t.Codes)) {
-			if _, err := ParseStatus(status); err != nil {
-				r.add(path+".codes."+status, t.Codes[status], "%v", err)
-			}
-		}
+		r.layout(path, t)
 		r.attempts(path+".retry", t.Retry)
 		if t.TimeZone != "" && !zone.MatchString(t.TimeZone) {
 			r.add(path+".time_zone", t.TimeZone, "is not a time zone: write an offset such as +08:00 or a name the server knows")
@@ -169,13 +159,3 @@ func (r *report) tableName(path, name string) {
 
 // zone is an offset, or the form of a name; whether the server knows the name is seen when the table is looked at.
 var zone = regexp.MustCompile(`^([+-](0\d|1[0-4]):[0-5]\d|[A-Za-z][A-Za-z0-9_/+-]*)$`)
-
-// ParseStatus reads a status that has a code.
-func ParseStatus(name string) (outbox.Status, error) {
-	for s := outbox.Pending; s <= outbox.Failed; s++ {
-		if name == s.String() {
-			return s, nil
-		}
-	}
-	return 0, fmt.Errorf("status %q is unknown: use pending, sending, sent, failed", name)
-}

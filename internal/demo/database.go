@@ -21,7 +21,7 @@ import (
 const (
 	schemaName    = "shop"
 	tableName     = "shop.t_local_message"
-	presetName    = "t_local_message"
+	presetName    = "outbox"
 	relayUser     = "canal_outbox"
 	relayPassword = "demo-only"
 )

@@ -137,30 +137,35 @@ func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
 		d.findings = append(d.findings, clock)
 	}
 	schema, name, _ := strings.Cut(t.Name(), ".")
+	topic := "NULL"
+	if column := t.ColumnName(table.Topic); column != "" {
+		topic = server.QuoteName(column)
+	}
 	rows, err := db.QueryContext(ctx, fmt.Sprintf("SELECT topic, MAX(LENGTH(body)) FROM "+
 		"(SELECT %s AS topic, %s AS body FROM %s.%s ORDER BY %s DESC LIMIT %d) AS recent GROUP BY topic",
-		server.QuoteName(t.ColumnName(table.Topic)), server.QuoteName(t.ColumnName(table.Body)),
+		topic, server.QuoteName(t.ColumnName(table.Body)),
 		server.QuoteName(schema), server.QuoteName(name), server.QuoteName(t.ColumnName(table.ID)), recentRows))
 	if err != nil {
 		d.add(server.Fault, t.Name(), "", "its newest rows cannot be read: %v", err)
 		return
 	}
-	if err := errors.Join(d.readRecent(rows), rows.Close()); err != nil {
+	if err := errors.Join(d.readRecent(t, rows), rows.Close()); err != nil {
 		d.add(server.Fault, t.Name(), "", "its newest rows cannot be read: %v", err)
 	}
 }
 
-func (d *doctor) readRecent(rows *sql.Rows) error {
+func (d *doctor) readRecent(t *table.Table, rows *sql.Rows) error {
 	for rows.Next() {
-		var topic sql.NullString
+		var value sql.RawBytes
 		var size sql.NullInt64
-		if err := rows.Scan(&topic, &size); err != nil {
+		if err := rows.Scan(&value, &size); err != nil {
 			return err
 		}
-		if _, seen := d.largest[topic.String]; !seen && topic.String != "" {
-			d.topics = append(d.topics, topic.String)
+		topic := t.Topic(value)
+		if _, seen := d.largest[topic]; !seen && topic != "" {
+			d.topics = append(d.topics, topic)
 		}
-		d.largest[topic.String] = max(d.largest[topic.String], size.Int64)
+		d.largest[topic] = max(d.largest[topic], size.Int64)
 	}
 	return rows.Err()
 }

@@ -89,6 +89,9 @@ func (s *Sampler) take(counts []table.Counts) {
 		for status, n := range c.Rows {
 			s.states.WithLabelValues(c.Table, status.String()).Set(float64(n))
 		}
+		for name, n := range c.States {
+			s.states.WithLabelValues(c.Table, name).Set(float64(n))
+		}
 		s.states.WithLabelValues(c.Table, delayed).Set(float64(c.Delayed))
 		s.oldest.WithLabelValues(c.Table).Set(c.OldestPending.Seconds())
 		s.claims.WithLabelValues(c.Table).Set(c.OldestSending.Seconds())
@@ -116,6 +119,9 @@ func (s *Sampler) Tables(now time.Time) []admin.TableStatus {
 		}
 		for status, n := range c.Rows {
 			t.Rows[status.String()], t.Kinds[status.String()] = n, string(c.Kind(status))
+		}
+		for name, n := range c.States {
+			t.Rows[name], t.Kinds[name] = n, string(c.StateKind(name))
 		}
 		tables = append(tables, t)
 	}

@@ -37,7 +37,7 @@ func create(t *testing.T, db *sql.DB, preset producer.Preset) string {
 	ddl, known := tables[preset]
 	if !known {
 		var err error
-		ddl, err = migrations.DDL("t_local_message", name)
+		ddl, err = migrations.DDL("outbox", name)
 		testkit.Must(t, err)
 		testkit.Exec(t, db, ddl)
 		return name

@@ -26,19 +26,33 @@ func (s *Store) ages(ctx context.Context, t *Table, c *Counts) (err error) {
 	if c.OldestPending, err = s.oldestPending(ctx, t, c.At); err != nil {
 		return err
 	}
-	claims := t.sample(t.age(LastExecTime)+" AS age", t.whereStatus(outbox.Sending), "")
-	claims.limit(sampleSize)
-	if c.OldestSending, err = s.micros(ctx, claims.inside("MAX(ABS(age))")); err != nil {
-		return err
+	if t.claims() {
+		claims := t.sample(t.age(LastExecTime)+" AS age", t.whereStatus(outbox.Sending), "")
+		claims.limit(sampleSize)
+		if c.OldestSending, err = s.micros(ctx, claims.inside("MAX(ABS(age))")); err != nil {
+			return err
+		}
 	}
-	retries := t.sample("IF("+t.retryCount()+" > 0, -"+t.age(NextRetryTime)+", 0) AS wait", t.whereDelayed(),
-		" ORDER BY "+t.column(NextRetryTime)+" DESC, "+t.column(ID)+" DESC")
-	retries.limit(sampleSize)
-	if c.LongestRetry, err = s.micros(ctx, retries.inside("MAX(wait)")); err != nil {
+	if c.LongestRetry, err = s.longestRetry(ctx, t, c.At); err != nil {
 		return err
 	}
 	_, c.CreatedAhead, err = t.newest(ctx, s.db)
 	return err
+}
+
+// longestRetry is the wait of the row that was tried and is due last.
+func (s *Store) longestRetry(ctx context.Context, t *Table, now time.Time) (time.Duration, error) {
+	if !t.has(NextRetryTime) {
+		_, longest := s.waits.Waiting(t.name, now)
+		return longest, nil
+	}
+	wait := "-" + t.age(NextRetryTime)
+	if t.has(RetryCount) {
+		wait = "IF(" + t.retryCount() + " > 0, " + wait + ", 0)"
+	}
+	retries := t.sample(wait+" AS wait", t.whereDelayed(), " ORDER BY "+t.column(NextRetryTime)+" DESC, "+t.column(ID)+" DESC")
+	retries.limit(sampleSize)
+	return s.micros(ctx, retries.inside("MAX(wait)"))
 }
 
 // age is how long ago the time of a column was, in microseconds; negative when it is to come.
@@ -54,7 +68,11 @@ func (s *Store) micros(ctx context.Context, query *statement) (time.Duration, er
 
 // oldestPending is the greatest age among the first rows that are due.
 func (s *Store) oldestPending(ctx context.Context, t *Table, now time.Time) (time.Duration, error) {
-	due, made, ahead := t.column(NextRetryTime), "NULL", "FALSE"
+	due, overdue, made, ahead, order := "NULL", "NULL", "NULL", "FALSE", ""
+	if t.has(NextRetryTime) {
+		due, overdue = t.column(NextRetryTime), t.age(NextRetryTime)
+		order = due + ", "
+	}
 	if t.has(CreatedAt) {
 		ahead = t.column(CreatedAt) + " > " + t.now(CreatedAt)
 		made = "IF(" + ahead + ", NULL, " + t.age(CreatedAt) + ")"
@@ -62,8 +80,8 @@ func (s *Store) oldestPending(ctx context.Context, t *Table, now time.Time) (tim
 	// A first attempt that was due later than it was made is as old as its due time; where one of the two is not known, the other
 	// one says it.
 	age := fmt.Sprintf("IF(%s = 0 AND %s IS NOT NULL, LEAST(COALESCE(%s, %s), %[4]s), COALESCE(%[3]s, %[4]s))",
-		t.retryCount(), due, made, t.age(NextRetryTime))
-	query := t.sample(age+" AS age, IF("+ahead+", "+t.column(ID)+", NULL) AS ahead", t.whereDue(), " ORDER BY "+due+", "+t.column(ID))
+		t.retryCount(), due, made, overdue)
+	query := t.sample(age+" AS age, IF("+ahead+", "+t.column(ID)+", NULL) AS ahead", t.whereDue(), " ORDER BY "+order+t.column(ID))
 	query.limit(sampleSize)
 	var micros sql.NullInt64
 	var first sql.NullString

@@ -20,7 +20,8 @@ var to = [...]outbox.Status{
 	outbox.ActionRelease:  outbox.Pending,
 }
 
-// counted completions are guarded by the row's retry count, so that a repeated statement counts once.
+// counted completions are guarded by the row's retry count, so that a repeated statement counts once. Where Waits count, a
+// repeated statement writes the same count again.
 func counted(v outbox.Action) bool { return v == outbox.ActionRetry || v == outbox.ActionFail }
 
 // update writes one completion to rows that all have it. Each row is named by id, state, and what tells it from a later row
@@ -29,17 +30,17 @@ func (t *Table) update(completion outbox.Action, rows []outbox.Completion) *stat
 	s := &statement{}
 	id := func(i int) string { return rows[i].ID }
 	s.add("UPDATE ", t.quoted, " FORCE INDEX (PRIMARY) SET ", t.column(StatusCode), " = ")
-	t.code(s, to[completion])
-	switch completion {
-	case outbox.ActionMarkSent:
+	switch {
+	case t.triesAgain(completion):
+		t.code(s, outbox.Pending)
+		t.assignWait(s, rows, id)
+	case completion == outbox.ActionMarkSent:
+		t.code(s, outbox.Sent)
 		t.assignSent(s, rows, id)
-	case outbox.ActionRetry:
-		s.add(", ", t.column(RetryCount), " = ", t.retryCount(), " + 1, ", t.column(NextRetryTime), " = ",
-			t.now(NextRetryTime), " + INTERVAL ")
-		t.perRow(s, len(rows), id, func(i int) { s.micros(rows[i].Delay) })
-		s.add(" MICROSECOND")
+	default:
+		t.code(s, to[completion])
 	}
-	if counted(completion) {
+	if counted(completion) && t.has(FailReason) {
 		s.add(", ", t.column(FailReason), " = ")
 		t.perRow(s, len(rows), id, func(i int) { s.string(t.columns[FailReason].fit(rows[i].Reason)) })
 	}
@@ -53,6 +54,18 @@ func (t *Table) update(completion outbox.Action, rows []outbox.Completion) *stat
 	t.statusIn(s, from[completion]...)
 	t.identityIn(s, completion, rows)
 	return s
+}
+
+// assignWait writes one attempt more, and when the row is tried again.
+func (t *Table) assignWait(s *statement, rows []outbox.Completion, id func(i int) string) {
+	if t.has(RetryCount) {
+		s.add(", ", t.column(RetryCount), " = ", t.retryCount(), " + 1")
+	}
+	if t.has(NextRetryTime) {
+		s.add(", ", t.column(NextRetryTime), " = ", t.now(NextRetryTime), " + INTERVAL ")
+		t.perRow(s, len(rows), id, func(i int) { s.micros(rows[i].Delay) })
+		s.add(" MICROSECOND")
+	}
 }
 
 func (t *Table) assignSent(s *statement, rows []outbox.Completion, id func(i int) string) {
@@ -84,19 +97,22 @@ func (t *Table) none(role Column) string {
 
 // identityIn guards with rows of (id, message id), and the completion's own guard as a third member.
 func (t *Table) identityIn(s *statement, completion outbox.Action, rows []outbox.Completion) {
+	count := counted(completion) && t.has(RetryCount)
 	s.add(" AND (", t.column(ID), ", ", t.messageID())
 	switch {
-	case counted(completion):
+	case count:
 		s.add(", ", t.retryCount())
 	case completion == outbox.ActionRelease:
 		s.add(", ", t.stamp())
 	}
 	s.add(") IN (")
 	s.list(len(rows), func(i int) {
-		s.add("(", rows[i].ID, ", ")
+		s.add("(")
+		t.id(s, rows[i].ID)
+		s.add(", ")
 		s.bytes(rows[i].MessageID)
 		switch {
-		case counted(completion):
+		case count:
 			s.add(", ?")
 			s.args = append(s.args, rows[i].RetryCount)
 		case completion == outbox.ActionRelease:
@@ -109,13 +125,13 @@ func (t *Table) identityIn(s *statement, completion outbox.Action, rows []outbox
 }
 
 // unfinished reports whether a row that a locking read showed would still be changed by a completion.
-func unfinished(s outbox.Completion, c outbox.Candidate) bool {
+func (t *Table) unfinished(s outbox.Completion, c outbox.Candidate) bool {
 	matches := false
 	for _, status := range from[s.Action] {
 		matches = matches || c.Status == status
 	}
 	switch {
-	case counted(s.Action):
+	case counted(s.Action) && t.has(RetryCount):
 		return matches && c.RetryCount == s.RetryCount
 	case s.Action == outbox.ActionRelease:
 		return matches && c.ClaimToken == s.Claim

@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,6 +76,44 @@ func (c *check) missingTable() {
 			server.QuoteAccount(c.description.account))+create)
 }
 
+// spell finds the spellings that this table has, and says of each that is not the first which one it is.
+func (c *check) spell() {
+	m := &c.mapping
+	m.Columns, m.Spellings, m.IfPresent = maps.Clone(m.Columns), maps.Clone(m.Spellings), maps.Clone(m.IfPresent)
+	for role := range columnCount {
+		for i, name := range append([]string{m.Columns[role]}, m.Spellings[role]...) {
+			if m.Spellings[role] == nil || !c.has(name) || c.taken(role, name) {
+				continue
+			}
+			if m.Set(role, name); i > 0 {
+				c.add(server.OK, name, fmt.Sprintf("found as the %s", role), "")
+			}
+			break
+		}
+		if m.Spellings[role] != nil && m.IfPresent[role] && c.taken(role, m.Columns[role]) { // it is another role's column
+			m.Set(role, "")
+		}
+	}
+	for _, what := range m.shared() {
+		c.add(server.Fault, "", what, "map one of them to another column, or to \"\" to do without it, under tables[].columns of the configuration")
+	}
+}
+
+// taken reports whether a column has a role already that does not go with another one.
+func (c *check) taken(role Column, name string) bool {
+	for other, column := range c.mapping.Columns {
+		if other != role && strings.EqualFold(column, name) && c.mapping.Spellings[other] == nil &&
+			(slices.Contains(written, other) || slices.Contains(written, role)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *check) has(name string) bool {
+	return slices.ContainsFunc(c.description.columns, func(t ColumnType) bool { return strings.EqualFold(t.Name, name) })
+}
+
 // column binds one role; nil when nothing plays it or what plays it has a fault.
 func (c *check) column(role Column) *ColumnType {
 	name := c.mapping.Columns[role]
@@ -88,7 +127,7 @@ func (c *check) column(role Column) *ColumnType {
 	}
 	t := c.description.columns[i]
 	switch {
-	case !slices.Contains(allowed[role], t.kindOf()):
+	case !slices.Contains(allowed[role], t.kindOf()) && (role != Topic || c.mapping.Topic == nil || t.kindOf() != integer): // a rule makes a name of a number
 		c.add(server.Fault, t.Name, fmt.Sprintf("type %s cannot be the %s: it must be %s", t.fullType, role, allowedNames(role)),
 			"change the column's type, or map another column")
 		return nil
@@ -111,15 +150,24 @@ func (c *check) column(role Column) *ColumnType {
 }
 
 func (c *check) missing(role Column, name string) {
+	none := "there is no such column"
+	if others := c.mapping.Spellings[role]; others != nil {
+		none += ", nor " + strings.Join(others, ", ")
+	}
 	switch {
+	case role == Topic && c.mapping.Topic != nil:
+		c.add(server.Fault, name, "there is no such column; tables[].topic makes the topic of it", "name a column of the table in tables[].topic")
 	case !c.mapping.IfPresent[role]:
-		c.add(server.Fault, name, fmt.Sprintf("there is no such column; it is mapped as the %s", role),
-			fmt.Sprintf("add it, or map another under tables[].columns.%s", role))
+		fix := fmt.Sprintf("map another under tables[].columns.%s", role)
+		if !slices.Contains(needed, role) {
+			fix += ", or \"\" to do without"
+		}
+		c.add(server.Fault, name, fmt.Sprintf("%s; it is mapped as the %s", none, role), fix)
 	case role == CreatedAt:
-		c.add(server.Warning, name, "there is no such column: the age of rows is unknown, fallback.threshold does not apply and "+
+		c.add(server.Warning, name, none+": the age of rows is unknown, fallback.threshold does not apply and "+
 			"the alert on old rows sees only due times", c.alter("ADD COLUMN %s DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)", quote(name)))
 	case role == MaxRetry:
-		c.add(server.OK, name, "there is no such column: retry.max of the configuration holds for every row", "")
+		c.add(server.OK, name, none+": retry.max of the configuration holds for every row", "")
 	}
 }
 
@@ -131,9 +179,13 @@ func (c *check) keys(t *Table) {
 		c.add(server.Fault, t.columns[ID].Name, "the primary key is not exactly this column: rows cannot be named by it",
 			"map the primary key's column as the id")
 	}
-	code, due := strings.ToLower(t.columns[StatusCode].Name), strings.ToLower(t.columns[NextRetryTime].Name)
+	code := strings.ToLower(t.columns[StatusCode].Name)
+	order := []string{code}
+	if t.has(NextRetryTime) {
+		order = append(order, strings.ToLower(t.columns[NextRetryTime].Name))
+	}
 	sweep := c.index(func(i index) bool {
-		return slices.Equal(i.columns, []string{code, due}) || slices.Equal(i.columns, []string{code, due, id})
+		return slices.Equal(i.columns, order) || slices.Equal(i.columns, append(order, id))
 	})
 	if sweep != nil {
 		t.sweepIndex.Store(&sweep.name)
@@ -185,21 +237,24 @@ func (c *check) index(fits func(index) bool) *index {
 // values checks codes against the status column, and what the written columns hold.
 func (c *check) values(t *Table) {
 	column := t.columns[StatusCode]
-	for _, status := range statuses {
-		code := t.mapping.Codes[status]
-		n, err := strconv.Atoi(code)
+	for _, one := range t.mapping.words() {
+		n, err := strconv.Atoi(one.code)
 		switch {
-		case column.kindOf() == integer && (err != nil || strconv.Itoa(n) != code):
-			c.add(server.Fault, column.Name, fmt.Sprintf("code %q of %s is not a number, the column is", code, status), "correct tables[].codes")
-		case column.kindOf() == short && column.fit(code) != code:
-			c.add(server.Fault, column.Name, fmt.Sprintf("code %q of %s does not fit into %s", code, status, column.fullType), "widen the column")
+		case column.kindOf() == integer && (err != nil || strconv.Itoa(n) != one.code):
+			c.add(server.Fault, column.Name, fmt.Sprintf("code %q of %s is not a number, the column is", one.code, one.name), "correct tables[].codes")
+		case column.kindOf() == short && column.fit(one.code) != one.code:
+			c.add(server.Fault, column.Name, fmt.Sprintf("code %q of %s does not fit into %s", one.code, one.name, column.fullType), "correct tables[].codes")
 		}
 	}
-	if t.columns[LastExecTime].Fraction < 3 {
+	for _, pair := range c.description.alike {
+		c.add(server.Fault, column.Name, fmt.Sprintf("codes %q and %q are one and the same for the column, whose collation is %s", pair[0], pair[1], column.Collation),
+			"choose other words under tables[].codes")
+	}
+	if t.claims() && t.columns[LastExecTime].Fraction < 3 {
 		c.add(server.Warning, t.columns[LastExecTime].Name, "it keeps no milliseconds: claims of two processes within one second look alike",
 			c.modify(*t.columns[LastExecTime], t.columns[LastExecTime].DataType+"(3)"))
 	}
-	if reason := t.columns[FailReason]; reason.Characters < 64 {
+	if reason := t.columns[FailReason]; reason != nil && reason.Characters < 64 {
 		c.add(server.Warning, reason.Name, fmt.Sprintf("it keeps %d characters of a reason", reason.Characters),
 			c.modify(*reason, "VARCHAR(512)"))
 	}

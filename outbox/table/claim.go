@@ -17,6 +17,8 @@ const earlyMicros = 50_000
 // Claim marks rows of one table as SENDING with a new stamp, which it returns: PENDING ones that are due, and SENDING ones
 // that still show the stamp of the candidate. Rows that changed meanwhile are left alone. Which rows were claimed is what
 // ReadBack shows. A stamp beside an error may be on some of the rows.
+//
+// In a table without claims it changes nothing and returns "": the caller's registry of rows is the claim.
 func (s *Store) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp string, err error) {
 	if len(candidates) == 0 {
 		return "", errors.New("claim: no rows")
@@ -30,7 +32,7 @@ func (s *Store) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp
 		if c.Table != t.name {
 			return "", fmt.Errorf("claim: rows of %s and of %s in one call", t.name, c.Table)
 		}
-		if _, err := idLiteral(c.ID); err != nil {
+		if err := t.checkID(c.ID); err != nil {
 			return "", fmt.Errorf("claim rows of %s: %w", t.name, err)
 		}
 		switch {
@@ -41,6 +43,9 @@ func (s *Store) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp
 		case c.Status == outbox.Sending:
 			groups[claimUnstamped] = append(groups[claimUnstamped], c)
 		}
+	}
+	if !t.claims() {
+		return "", nil
 	}
 	if stamp, err = s.newStamp(ctx, t); err != nil {
 		return "", fmt.Errorf("claim rows of %s: %w", t.name, err)
@@ -84,8 +89,7 @@ func (t *Table) claim(how claim, stamp string, rows []outbox.Candidate) *stateme
 	s.add(" AND ")
 	if how == claimPending {
 		t.statusIn(s, outbox.Pending)
-		s.add(" AND (", t.column(NextRetryTime), " IS NULL OR ", t.column(NextRetryTime), " <= ", t.now(NextRetryTime),
-			" + INTERVAL ", strconv.Itoa(earlyMicros), " MICROSECOND)")
+		t.isDue(s)
 	} else {
 		t.statusIn(s, outbox.Sending)
 	}
@@ -98,7 +102,9 @@ func (t *Table) claim(how claim, stamp string, rows []outbox.Candidate) *stateme
 	}
 	s.add(") IN (")
 	s.list(len(rows), func(i int) {
-		s.add("(", rows[i].ID, ", ")
+		s.add("(")
+		t.id(s, rows[i].ID)
+		s.add(", ")
 		s.bytes(rows[i].MessageID)
 		if how == claimStamped {
 			s.add(", ")
@@ -108,4 +114,12 @@ func (t *Table) claim(how claim, stamp string, rows []outbox.Candidate) *stateme
 	})
 	s.add(")")
 	return s
+}
+
+// isDue writes that the due time of a row has come, or nearly so.
+func (t *Table) isDue(s *statement) {
+	if t.has(NextRetryTime) {
+		s.add(" AND (", t.column(NextRetryTime), " IS NULL OR ", t.column(NextRetryTime), " <= ", t.now(NextRetryTime),
+			" + INTERVAL ", strconv.Itoa(earlyMicros), " MICROSECOND)")
+	}
 }

@@ -1,7 +1,6 @@
 package table
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -32,13 +31,14 @@ const (
 	short         // CHAR, VARCHAR
 	long          // TINYTEXT to LONGTEXT
 	binary        // VARBINARY, TINYBLOB to LONGBLOB
+	fixed         // BINARY
 	document      // JSON of MySQL; MariaDB's is a LONGTEXT
 	moment        // DATETIME, TIMESTAMP
 )
 
-// kindOf is the closed list of types that both the log and a SELECT show in the same text (A48). BINARY is not in it:
-// the log leaves its trailing zero bytes out. ENUM, SET and BIT are numbers in the log and words in a SELECT; ZEROFILL
-// is padded in a SELECT only.
+// kindOf is the closed list of types that both the log and a SELECT show in the same text (A48). BINARY, whose trailing zero
+// bytes the log leaves out, is one for keys only, which are padded. ENUM, SET and BIT are numbers in the log and words in a
+// SELECT; ZEROFILL is padded in a SELECT only.
 func (c ColumnType) kindOf() kind {
 	if strings.Contains(c.fullType, "zerofill") {
 		return other
@@ -50,6 +50,8 @@ func (c ColumnType) kindOf() kind {
 		return short
 	case "tinytext", "text", "mediumtext", "longtext":
 		return long
+	case "binary":
+		return fixed
 	case "varbinary", "tinyblob", "blob", "mediumblob", "longblob":
 		return binary
 	case "json":
@@ -62,10 +64,10 @@ func (c ColumnType) kindOf() kind {
 
 // allowed are the kinds that may play a role, the advised one first.
 var allowed = [columnCount][]kind{
-	ID:              {integer},
-	MessageID:       {short, integer},
+	ID:              {integer, short, fixed, binary},
+	MessageID:       {short, integer, fixed, binary},
 	BizType:         {short, integer},
-	Key:             {short, integer},
+	Key:             {short, integer, fixed, binary},
 	Topic:           {short},
 	Tag:             {short},
 	ShardingKey:     {short, integer},
@@ -83,11 +85,12 @@ var allowed = [columnCount][]kind{
 	SentAt:          {moment},
 	LockVersion:     {integer},
 	UpdatedBy:       {short, long},
+	UpdatedAt:       {moment},
 }
 
 var kindNames = map[kind]string{
 	integer: "an integer type", short: "CHAR or VARCHAR", long: "a TEXT type", binary: "VARBINARY or a BLOB type",
-	document: "JSON", moment: "DATETIME or TIMESTAMP",
+	document: "JSON", fixed: "BINARY", moment: "DATETIME or TIMESTAMP",
 }
 
 func allowedNames(role Column) string {
@@ -161,12 +164,3 @@ func constantDefault(mariaDB bool, text string, isNull bool, extra string) Value
 
 // quote makes an identifier.
 func quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
-
-// idLiteral writes a primary key into a statement. Only integers are taken: anything else is not an id of this table.
-func idLiteral(id string) (string, error) {
-	digits := strings.TrimPrefix(id, "-")
-	if digits == "" || len(digits) > 20 || strings.Trim(digits, "0123456789") != "" {
-		return "", fmt.Errorf("%q is not an integer primary key", id)
-	}
-	return id, nil
-}

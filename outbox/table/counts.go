@@ -22,8 +22,10 @@ type Counts struct {
 	Table string
 	At    time.Time // of the sample, by this machine's clock
 	// Rows by status; Kind says how exact they are. Pending are those that are due; those that are due later are Delayed.
-	// Held are the rows in states that are not ours.
+	// Held are the rows in states that nobody has named.
 	Rows map[outbox.Status]int64
+	// States are rows in the consumers' states, by the name that the mapping gives them; they are not among Held.
+	States map[string]int64
 	// Delayed are PENDING rows that become due later, counted up to MaxCount: delayed messages, and retries that wait.
 	Delayed int64
 	// OldestPending is the age, when sampled, of the oldest among the first PENDING rows that are due: since it was made or, for
@@ -63,6 +65,14 @@ func (c Counts) Kind(status outbox.Status) Kind {
 	return Exact
 }
 
+// StateKind tells how exact States[name] is.
+func (c Counts) StateKind(name string) Kind {
+	if c.States[name] >= MaxCount {
+		return AtLeast
+	}
+	return Exact
+}
+
 // Counts samples every table. It is cheap by the status index, and meant to be called every few seconds or slower. It
 // also reads the offset of the server's default time zone again, which daylight saving time changes.
 func (s *Store) Counts(ctx context.Context) ([]Counts, error) {
@@ -88,18 +98,9 @@ func (s *Store) Counts(ctx context.Context) ([]Counts, error) {
 }
 
 func (s *Store) count(ctx context.Context, t *Table) (Counts, error) {
-	c := Counts{Table: t.name, At: time.Now(), Rows: map[outbox.Status]int64{}, SelectFailed: t.selectFailed()}
+	c := Counts{Table: t.name, At: time.Now(), Rows: map[outbox.Status]int64{}, States: map[string]int64{}, SelectFailed: t.selectFailed()}
 	others, capped := int64(0), []*statement{}
-	for _, one := range []struct {
-		where *statement
-		into  func(int64)
-	}{
-		{t.whereDue(), func(n int64) { c.Rows[outbox.Pending] = n }},
-		{t.whereDelayed(), func(n int64) { c.Delayed = n }},
-		{t.whereStatus(outbox.Sending), func(n int64) { c.Rows[outbox.Sending] = n }},
-		{t.whereStatus(outbox.Failed), func(n int64) { c.Rows[outbox.Failed] = n }},
-		{t.whereHeld(), func(n int64) { c.Rows[outbox.Held] = n }},
-	} {
+	for _, one := range t.counted(&c) {
 		query := t.sample("1", one.where, "")
 		query.limit(int(s.maxCount))
 		var n int64
@@ -113,11 +114,43 @@ func (s *Store) count(ctx context.Context, t *Table) (Counts, error) {
 		}
 		one.into(n)
 	}
+	if !t.has(NextRetryTime) { // they are counted among those that are due
+		waiting, _ := s.waits.Waiting(t.name, c.At)
+		c.Delayed = min(int64(waiting), c.Rows[outbox.Pending])
+		c.Rows[outbox.Pending] -= c.Delayed
+	}
 	var err error
 	if c.Rows[outbox.Sent], err = s.estimateSent(ctx, t, others, capped); err != nil {
 		return c, err
 	}
 	return c, s.ages(ctx, t, &c)
+}
+
+// question is one query of a sample, and where its answer goes.
+type question struct {
+	where *statement
+	into  func(int64)
+}
+
+// counted lists what is counted of a table.
+func (t *Table) counted(c *Counts) []question {
+	all := []question{
+		{t.whereDue(), func(n int64) { c.Rows[outbox.Pending] = n }},
+		{t.whereHeld(), func(n int64) { c.Rows[outbox.Held] = n }},
+	}
+	if t.has(NextRetryTime) {
+		all = append(all, question{t.whereDelayed(), func(n int64) { c.Delayed = n }})
+	}
+	for _, status := range []outbox.Status{outbox.Sending, outbox.Failed} {
+		c.Rows[status] = 0
+		if code := t.mapping.Codes[status]; code != "" {
+			all = append(all, question{t.whereCode(code), func(n int64) { c.Rows[status] = n }})
+		}
+	}
+	for name, code := range t.mapping.States {
+		all = append(all, question{t.whereCode(code), func(n int64) { c.States[name] = n }})
+	}
+	return all
 }
 
 // estimateSent is the server's estimate of the table's rows less those that were counted. What could not be counted to its
@@ -178,15 +211,21 @@ func (s *statement) inside(columns string) *statement {
 }
 
 func (t *Table) whereStatus(status outbox.Status) *statement {
+	return t.whereCode(t.mapping.Codes[status])
+}
+
+func (t *Table) whereCode(code string) *statement {
 	s := &statement{}
 	s.add(t.column(StatusCode), " = ")
-	t.code(s, status)
+	t.literal(s, code)
 	return s
 }
 
 func (t *Table) whereDue() *statement {
 	s := t.whereStatus(outbox.Pending)
-	s.add(" AND (", t.column(NextRetryTime), " IS NULL OR ", t.column(NextRetryTime), " <= ", t.now(NextRetryTime), ")")
+	if t.has(NextRetryTime) {
+		s.add(" AND (", t.column(NextRetryTime), " IS NULL OR ", t.column(NextRetryTime), " <= ", t.now(NextRetryTime), ")")
+	}
 	return s
 }
 
@@ -196,11 +235,12 @@ func (t *Table) whereDelayed() *statement {
 	return s
 }
 
-// whereHeld is a few ranges of the index, between the codes.
+// whereHeld is a few ranges of the index, between the codes that are mapped.
 func (t *Table) whereHeld() *statement {
 	s := &statement{}
 	s.add("(", t.column(StatusCode), " NOT IN (")
-	s.list(len(statuses), func(i int) { t.code(s, statuses[i]) })
+	words := t.mapping.words()
+	s.list(len(words), func(i int) { t.literal(s, words[i].code) })
 	s.add(")")
 	if t.columns[StatusCode].Nullable {
 		s.add(" OR ", t.column(StatusCode), " IS NULL")

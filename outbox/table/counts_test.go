@@ -24,7 +24,7 @@ func (b *bench) counts() Counts {
 }
 
 func TestCounts(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		b.insert(4, "created_at=NOW(3) - INTERVAL 10 MINUTE, next_retry_time=NOW(3) - INTERVAL 1 MINUTE")
 		b.insert(3, "status=1, created_at=NOW(3) - INTERVAL 1 DAY, last_exec_time=NOW(3) - INTERVAL 5 MINUTE")
 		b.insert(5, "status=2, created_at=NOW(3) - INTERVAL 1 DAY")
@@ -70,8 +70,8 @@ func TestHeldRowsAreNotCountedAsSent(t *testing.T) {
 		"words that may be NULL": {"MODIFY status VARCHAR(16) DEFAULT 'pending'", words, []string{"'suspended'", "'zzz'", "NULL"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onBoth(t, "t_local_message", func(b *bench) {
-				m := b.mapping("t_local_message")
+			onBoth(t, "outbox", func(b *bench) {
+				m := b.mapping("outbox")
 				sent := "2"
 				if c.codes != nil {
 					testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" "+c.alter)
@@ -96,7 +96,7 @@ func TestHeldRowsAreNotCountedAsSent(t *testing.T) {
 
 // A count ends at its limit, and what lies beyond is not taken for SENT either.
 func TestCountsThatEndAtTheLimit(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		b.insertMany(6000)
 		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=IF(id <= 100, 2, 9)")
 		b.store.maxCount = 1000
@@ -116,7 +116,7 @@ func TestCountsThatEndAtTheLimit(t *testing.T) {
 
 // Every query of a sample reads a part of the status index, in its order.
 func TestAccessPathsOfCounts(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		b.insertMany(3000)
 		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=2, next_retry_time=created_at WHERE id <= 2700")
 		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=9 WHERE id > 2990")
@@ -140,7 +140,7 @@ func TestAccessPathsOfCounts(t *testing.T) {
 // An application that writes the time of another zone: the row is swept like an old one, its age counts from the first sample,
 // and doctor names the zone.
 func TestRowsMadeAheadOfTheClock(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		query := DueQuery{Threshold: time.Minute, Horizon: time.Minute, ExpiredClaims: time.Minute}
 		young := b.insert(1, "")[0]
 		if f, err := b.table.CheckClock(b.ctx, b.db); err != nil || f.Severity != server.OK {
@@ -168,7 +168,7 @@ func TestRowsMadeAheadOfTheClock(t *testing.T) {
 		if f.Severity != server.Warning || !strings.Contains(f.What, "id "+ahead.ID) || !strings.Contains(f.Fix, "time_zone") || !strings.Contains(f.Fix, want) {
 			b.Errorf("finding %+v, want the zone %s", f, want)
 		}
-		m := b.mapping("t_local_message")
+		m := b.mapping("outbox")
 		m.TimeZone = want
 		b.load(m)
 		if f, err := b.table.CheckClock(b.ctx, b.db); err != nil || f.Severity != server.OK {
@@ -180,7 +180,7 @@ func TestRowsMadeAheadOfTheClock(t *testing.T) {
 // D13: the database's clock went back, or somebody wrote a wrong time: a claim ahead of the clock is expired. One that is ahead
 // by no more than two clocks differ is a claim of now.
 func TestD13_ClaimsAheadOfTheClockAreTakenOver(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		query := DueQuery{Threshold: time.Minute, Horizon: time.Minute, ExpiredClaims: time.Minute}
 		far := b.insert(1, "status=1, last_exec_time=NOW(3) + INTERVAL 2 HOUR")[0]
 		due := b.insert(1, "status=1, last_exec_time=NOW(3) + INTERVAL 1 DAY, next_retry_time=NOW(3)")[0]

@@ -26,6 +26,7 @@ type description struct {
 	zoneName     string        // the server's default
 	zoneOffset   time.Duration // of the server's default, now
 	zoneKnown    bool          // the server can convert to the mapping's zone; true when that has none
+	alike        [][2]string   // words of the mapping that are equal in the status column's collation
 }
 
 type index struct {
@@ -55,6 +56,9 @@ func describe(ctx context.Context, db *sql.DB, m Mapping) (description, error) {
 		return d, err
 	}
 	if d.indexes, err = describeIndexes(ctx, db, d); err != nil {
+		return d, err
+	}
+	if d.alike, err = describeWords(ctx, db, m, d); err != nil {
 		return d, err
 	}
 	if d.zoneName, d.zoneOffset, err = server.Zone(ctx, db); err != nil || m.TimeZone == "" {
@@ -116,7 +120,11 @@ func describeIndexes(ctx context.Context, db *sql.DB, d description) ([]index, e
 
 // makeSweepIndex is the statement that makes the index which the sweep reads in its order.
 func (t *Table) makeSweepIndex() string {
-	return fmt.Sprintf("CREATE INDEX idx_outbox_sweep ON %s (%s, %s, %s)", t.quoted, t.column(StatusCode), t.column(NextRetryTime), t.column(ID))
+	columns := t.column(StatusCode)
+	if t.has(NextRetryTime) {
+		columns += ", " + t.column(NextRetryTime)
+	}
+	return fmt.Sprintf("CREATE INDEX idx_outbox_sweep ON %s (%s, %s)", t.quoted, columns, t.column(ID))
 }
 
 // ExplainSweep asks the server how it looks for due rows, as it would now, with its statistics of now.
@@ -129,6 +137,9 @@ func (t *Table) ExplainSweep(ctx context.Context, db *sql.DB) (server.Finding, e
 	code := strings.ToLower(t.columns[StatusCode].Name)
 	wanted := t.sweepIndex.Load()
 	for at := range phases {
+		if t.lacks(at) {
+			continue
+		}
 		access, key, rows, err := t.explain(ctx, db, at)
 		if t.forgetIndex(err) { // the index is there, and the server does not let it be used
 			access, key, rows, err = t.explain(ctx, db, at)

@@ -56,7 +56,7 @@ func (s *Store) Due(ctx context.Context, table string, after Cursor, q DueQuery)
 	if err != nil {
 		return nil, after, err
 	}
-	if after.Done() {
+	if after = t.next(after); after.Done() {
 		return nil, after, nil
 	}
 	if q.Limit <= 0 {
@@ -70,9 +70,22 @@ func (s *Store) Due(ctx context.Context, table string, after Cursor, q DueQuery)
 		return nil, after, fmt.Errorf("look for due rows of %s: %w", table, err)
 	}
 	if len(candidates) < q.Limit {
-		return candidates, Cursor{phase: after.phase + 1}, nil
+		return candidates, t.next(Cursor{phase: after.phase + 1}), nil
 	}
 	return candidates, Cursor{phase: after.phase, due: due, id: candidates[len(candidates)-1].ID}, nil
+}
+
+// next passes over the stretches that a table without due times or without claims does not have.
+func (t *Table) next(at Cursor) Cursor {
+	for !at.Done() && t.lacks(at.phase) {
+		at = Cursor{phase: at.phase + 1}
+	}
+	return at
+}
+
+func (t *Table) lacks(p phase) bool {
+	due := p == pendingDue || p == sendingDue
+	return due && !t.has(NextRetryTime) || p >= sendingNoDue && !t.claims()
 }
 
 // forgetIndex reports whether a query failed because the index it forced is gone; from then on the server chooses.
@@ -104,9 +117,12 @@ func (t *Table) due(after Cursor, q DueQuery) *statement {
 	}
 	switch after.phase {
 	case pendingNoDue, sendingNoDue:
-		s.add(" AND ", t.column(NextRetryTime), " IS NULL")
+		if t.has(NextRetryTime) {
+			s.add(" AND ", t.column(NextRetryTime), " IS NULL")
+		}
 		if after.id != "" {
-			s.add(" AND ", t.column(ID), " > ", after.id)
+			s.add(" AND ", t.column(ID), " > ")
+			t.id(s, after.id)
 		}
 	case pendingDue:
 		s.add(" AND ", t.column(NextRetryTime), " <= ", t.now(NextRetryTime), " + INTERVAL ")
@@ -149,7 +165,9 @@ func (t *Table) behind(s *statement, after Cursor) {
 	s.string(after.due)
 	s.add(" OR ", due, " = ")
 	s.string(after.due)
-	s.add(" AND ", id, " > ", after.id, ")")
+	s.add(" AND ", id, " > ")
+	t.id(s, after.id)
+	s.add(")")
 }
 
 // ago writes that a time lies at least so long back.

@@ -14,7 +14,7 @@ import (
 
 // Every row that is due comes once, whatever the size of a page; no other row comes.
 func TestDuePages(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		const old, ago, soon = "created_at=NOW(3) - INTERVAL 5 MINUTE", "NOW(3) - INTERVAL 5 MINUTE", "NOW(3) + INTERVAL 10 SECOND"
 		want := map[outbox.Identity]bool{}
 		due := func(n int, set string) {
@@ -60,7 +60,7 @@ func TestDuePages(t *testing.T) {
 
 // D10: no sweep remembers a highest id; a lower one that commits later is found by the next.
 func TestD10_LowerIDCommitsLater(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		tx, err := b.db.Begin()
 		testkit.Must(b, err)
 		_, err = tx.Exec("INSERT INTO " + b.name + " SET id=1, biz_type='order', biz_key='a', topic='orders'")
@@ -109,7 +109,7 @@ func (b *bench) explain(s *statement) (key, access, extra string) {
 // Every query of the sweep reads the status index in its order, and every statement on rows goes by the primary key,
 // also in a table that is mostly SENT.
 func TestAccessPaths(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		ids := b.insertMany(3000)
 		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=2, next_retry_time=created_at WHERE id <= 2700")
 		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET next_retry_time=NOW(3) - INTERVAL id SECOND WHERE id > 2900")
@@ -147,7 +147,7 @@ func TestAccessPaths(t *testing.T) {
 
 // Two sweepers claim the same rows at once: each row shows one stamp, and is read back by its claimer alone.
 func TestClaimHasOneWinner(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		ids := b.insert(50, "")
 		found := b.due(DueQuery{})
 		winners := make([]map[outbox.Identity]bool, 2)
@@ -181,7 +181,7 @@ func TestClaimHasOneWinner(t *testing.T) {
 
 // D02: a claim that expired is taken over by its stamp, and only by it.
 func TestD02_ExpiredClaimsAreTakenOver(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		stamped := b.insert(1, "status=1, last_exec_time='2026-01-02 03:04:05.678'")[0]
 		unstamped := b.insert(1, "status=1")[0]
 		found := b.due(DueQuery{ExpiredClaims: time.Minute})
@@ -220,7 +220,7 @@ func TestD02_ExpiredClaimsAreTakenOver(t *testing.T) {
 
 // A row that was postponed, held, sent or replaced between the look and the claim is not claimed.
 func TestClaimLooksAgain(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		ids := b.insert(5, "")
 		found := b.due(DueQuery{})
 		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET next_retry_time=NOW() + INTERVAL 1 MINUTE WHERE id="+ids[0].ID)
@@ -242,7 +242,7 @@ func TestClaimLooksAgain(t *testing.T) {
 
 // P1: a claimed row that cannot become a message ends visibly, and its neighbours are read.
 func TestUnreadableRowsFail(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		ids := b.insert(3, "retry_count=2")
 		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET headers='[1]' WHERE id="+ids[0].ID)
 		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET topic='' WHERE id="+ids[1].ID)
@@ -262,7 +262,7 @@ func TestUnreadableRowsFail(t *testing.T) {
 
 // The index a query forces may be dropped or renamed while we run.
 func TestSweepSurvivesALostIndex(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		b.insert(3, "")
 		testkit.Exec(b, b.db, "DROP INDEX idx_sweep ON "+b.name)
 		if found := b.due(DueQuery{}); len(found) != 3 {

@@ -26,7 +26,7 @@ func TestExplainSweep(t *testing.T) {
 		{"hidden", func(f testkit.Flavor) string { return hide[f] }, server.Warning, "reads the whole table"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			onBoth(t, "t_local_message", func(b *bench) {
+			onBoth(t, "outbox", func(b *bench) {
 				b.insertMany(1000)
 				testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=2 WHERE id <= 990")
 				if c.alter != nil {
@@ -61,7 +61,7 @@ func always(alter string) func(testkit.Flavor) string {
 // explainSweep binds the table anew, as each doctor does.
 func (b *bench) explainSweep() server.Finding {
 	b.Helper()
-	t, findings, err := Load(b.ctx, b.db, b.mapping("t_local_message"))
+	t, findings, err := Load(b.ctx, b.db, b.mapping("outbox"))
 	testkit.Must(b, err)
 	if t == nil {
 		b.Fatal(fmt.Sprint(findings))

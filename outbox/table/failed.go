@@ -7,7 +7,7 @@ import (
 )
 
 // selectFailed is the statement with which a person looks at the newest FAILED rows; it names what tells rows apart and why
-// they failed, and no body.
+// they failed, and no body. Where no row can be FAILED it shows the PENDING ones that were refused most often.
 func (t *Table) selectFailed() string {
 	var columns []string
 	for _, role := range []Column{ID, MessageID, BizType, Key, Topic, RetryCount, FailReason} {
@@ -15,10 +15,16 @@ func (t *Table) selectFailed() string {
 			columns = append(columns, t.column(role))
 		}
 	}
-	code := t.mapping.Codes[outbox.Failed]
+	code, order := t.mapping.Codes[outbox.Failed], t.column(ID)+" DESC"
+	if !t.fails() {
+		code = t.mapping.Codes[outbox.Pending]
+		if t.has(RetryCount) {
+			order = t.column(RetryCount) + " DESC, " + order
+		}
+	}
 	if t.columns[StatusCode].kindOf() != integer {
 		code = "'" + strings.ReplaceAll(code, "'", "''") + "'"
 	}
 	return "SELECT " + strings.Join(columns, ", ") + " FROM " + t.quoted + " WHERE " + t.column(StatusCode) + " = " + code +
-		" ORDER BY " + t.column(ID) + " DESC LIMIT 20"
+		" ORDER BY " + order + " LIMIT 20"
 }

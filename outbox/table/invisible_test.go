@@ -22,7 +22,7 @@ func TestA59_GeneratedInvisibleKey(t *testing.T) {
 			b.db.SetMaxOpenConns(1) // one session, for the settings below
 			testkit.Exec(b, b.db, "SET SESSION sql_generate_invisible_primary_key = ON")
 			testkit.Exec(b, b.db, "SET SESSION show_gipk_in_create_table_and_information_schema = "+shown)
-			ddl, err := migrations.DDL("t_local_message", b.schema+".outbox")
+			ddl, err := migrations.DDL("outbox", b.schema+".outbox")
 			testkit.Must(b, err)
 			for _, change := range [][2]string{
 				{"PRIMARY KEY (id)", "UNIQUE KEY uk_id (id)"},
@@ -36,7 +36,7 @@ func TestA59_GeneratedInvisibleKey(t *testing.T) {
 			testkit.Exec(b, b.db, ddl)
 			b.name = "`" + b.schema + "`.`outbox`"
 
-			m := b.mapping("t_local_message")
+			m := b.mapping("outbox")
 			if f := b.finding(m, ".id"); f.Severity != server.Fault || !strings.Contains(f.What, "primary key") {
 				t.Errorf("the id is not the primary key: %+v", f)
 			}

@@ -59,8 +59,9 @@ func bind(m Mapping, d description) (*Table, []server.Finding) {
 	if !c.table() {
 		return nil, c.findings
 	}
-	t := &Table{schema: d.schema, name: d.schema + "." + d.name, quoted: quote(d.schema) + "." + quote(d.name), mapping: m}
-	c.subject = t.name
+	c.subject = d.schema + "." + d.name
+	c.spell()
+	t := &Table{schema: d.schema, name: c.subject, quoted: quote(d.schema) + "." + quote(d.name), mapping: c.mapping}
 	for role := range columnCount {
 		t.columns[role] = c.column(role)
 		t.at[role] = -1
@@ -75,6 +76,7 @@ func bind(m Mapping, d description) (*Table, []server.Finding) {
 	}
 	c.keys(t)
 	c.values(t)
+	c.lacks(t)
 	if server.HasFault(c.findings) {
 		return nil, c.findings
 	}
@@ -83,7 +85,7 @@ func bind(m Mapping, d description) (*Table, []server.Finding) {
 
 func isRead(role Column) bool {
 	switch role {
-	case LastExecTime, FailReason, BrokerMessageID, SentAt, LockVersion, UpdatedBy:
+	case LastExecTime, FailReason, BrokerMessageID, SentAt, LockVersion, UpdatedBy, UpdatedAt:
 		return false
 	}
 	return true
@@ -129,7 +131,8 @@ func (t *Table) status(code []byte, null bool) outbox.Status {
 	}
 	fold := t.columns[StatusCode].ignoresCase()
 	for _, status := range statuses {
-		if want := t.mapping.Codes[status]; string(code) == want || fold && strings.EqualFold(string(code), want) {
+		want := t.mapping.Codes[status]
+		if want != "" && (string(code) == want || fold && strings.EqualFold(string(code), want)) {
 			return status
 		}
 	}
@@ -138,7 +141,7 @@ func (t *Table) status(code []byte, null bool) outbox.Status {
 
 // Probes show, without changing anything, whether the account may run the statements on this table.
 func (t *Table) Probes() []server.Probe {
-	nobody := outbox.Completion{Identity: outbox.Identity{ID: "0"}}
+	nobody := outbox.Completion{Identity: outbox.Identity{ID: t.nobody()}}
 	var probes []server.Probe
 	for _, completion := range []outbox.Action{outbox.ActionMarkSent, outbox.ActionRetry} {
 		s := t.update(completion, []outbox.Completion{nobody})

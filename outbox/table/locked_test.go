@@ -14,7 +14,7 @@ import (
 // D07: a row that somebody has locked is handed back; all others of its batch are written meanwhile, and the row itself once
 // the lock is gone.
 func TestD07_LockedRowIsHandedBack(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		ids := b.insertMany(300)
 		gone := outbox.Identity{Table: b.table.name, ID: "999999", MessageID: "order:gone"}
 		tx := b.lock(ids[150])
@@ -40,7 +40,7 @@ func TestD07_LockedRowIsHandedBack(t *testing.T) {
 
 // D07: a sweep claims what is not locked.
 func TestD07_ClaimLeavesLockedRowsOut(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		ids := b.insertMany(20)
 		tx := b.lock(ids[7])
 		defer func() { testkit.Must(b, tx.Rollback()) }()
@@ -70,7 +70,7 @@ func (b *bench) lock(id outbox.Identity) *sql.Tx {
 
 // A table whose own lock is held, as by a change of it, is an error: no row of it could be written.
 func TestD08_LockedTableIsAnError(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		id := b.insert(1, "")[0]
 		conn, err := b.db.Conn(b.ctx)
 		testkit.Must(b, err)
@@ -91,7 +91,7 @@ func TestD08_LockedTableIsAnError(t *testing.T) {
 // D07: a lock that hides from the read which tells rows apart (somebody has locked the range of the index into which the new
 // status belongs) delays the statuses, too; it does not make rows unwritable.
 func TestD07_LockOnTheStatusIndexIsWaitedFor(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		ids := b.insertMany(5)
 		conn, err := b.db.Conn(b.ctx)
 		testkit.Must(b, err)

@@ -17,7 +17,7 @@ var columnNames = [columnCount]string{
 	ShardingKey: "sharding_key", Body: "body", Headers: "headers", Partition: "partition", StatusCode: "status",
 	RetryCount: "retry_count", MaxRetry: "max_retry", NextRetryTime: "next_retry_time", LastExecTime: "last_exec_time",
 	FailReason: "fail_reason", CreatedAt: "created_at", BrokerMessageID: "broker_message_id", SentAt: "sent_at",
-	LockVersion: "lock_version", UpdatedBy: "updated_by",
+	LockVersion: "lock_version", UpdatedBy: "updated_by", UpdatedAt: "updated_at",
 }
 
 // String returns the role as the configuration writes it.
@@ -36,14 +36,23 @@ type Mapping struct {
 	Schema, Name string
 	Preset       string
 
-	// Columns are names by role. Roles that are missing are not used.
+	// Columns are names by role. Roles that are missing are not used: what the table cannot do then has one replacement each,
+	// see lacks.go.
 	Columns map[Column]string
+	// Spellings are other names of a preset's columns: the first that the table has, and that plays no other role, is taken.
+	Spellings map[Column][]string
 	// IfPresent are the roles whose column a table of this preset may lack: then the role is not used. What the operator
 	// maps himself must be there.
 	IfPresent map[Column]bool
-	// Codes are the texts of Pending, Sending, Sent and Failed in the status column. Every other code is outbox.Held:
-	// such rows are never touched.
+	// Topic makes the topic of the column's value; nil: the value is the topic.
+	Topic *TopicRule
+	// Codes are the texts of Pending, Sending, Sent and Failed in the status column; Sending and Failed may be missing. Every
+	// other code is outbox.Held: such rows are never touched.
 	Codes map[outbox.Status]string
+	// States are codes of the table's consumers by name (consumed, suspended): Held as well, and counted by name.
+	States map[string]string
+	// MessageIDHeader is one more header that carries the message id; "" for none.
+	MessageIDHeader string
 	// TimeZone of the DATETIME columns: an offset like "+08:00" or a name that the server knows. "" is the server's default
 	// zone. TIMESTAMP columns have none and need none.
 	TimeZone string
@@ -56,6 +65,7 @@ type Mapping struct {
 // Set maps one role to a column; "" takes the role out.
 func (m *Mapping) Set(role Column, name string) {
 	delete(m.IfPresent, role)
+	delete(m.Spellings, role)
 	if name == "" {
 		delete(m.Columns, role)
 		return
@@ -63,54 +73,38 @@ func (m *Mapping) Set(role Column, name string) {
 	m.Columns[role] = name
 }
 
-// presets are the layouts people have. A preset here has its DDL in package migrations.
-var presets = map[string]Mapping{
-	"t_local_message": {
-		Columns: map[Column]string{
-			ID: "id", BizType: "biz_type", Key: "biz_key", Topic: "topic", Tag: "tag", ShardingKey: "sharding_key",
-			Body: "message_body", Headers: "headers", StatusCode: "status", RetryCount: "retry_count", MaxRetry: "max_retry",
-			NextRetryTime: "next_retry_time", LastExecTime: "last_exec_time", FailReason: "fail_reason", CreatedAt: "created_at",
-			UpdatedBy: "updated_by",
-		},
-	},
-	"order-chain": {
-		Columns: map[Column]string{
-			ID: "id", MessageID: "message_id", BizType: "business_type", Key: "business_id", Topic: "topic", Tag: "tag",
-			ShardingKey: "sharding_key", Body: "message_body", Headers: "headers", StatusCode: "status",
-			RetryCount: "retry_count", MaxRetry: "max_retry", NextRetryTime: "next_retry_time", LastExecTime: "last_exec_time",
-			FailReason: "fail_reason", CreatedAt: "created_at", UpdatedBy: "updated_by",
-		},
-	},
-}
-
-// Presets lists the names that Preset knows.
-func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
-
-// Preset returns a fresh mapping; Schema and Name are the caller's to set.
-func Preset(name string) (Mapping, error) {
-	p, ok := presets[name]
-	if !ok {
-		return Mapping{}, fmt.Errorf("table preset %q is unknown: use one of %s", name, strings.Join(Presets(), ", "))
+// SetCode maps a code to a status, or to the name of a consumers' state; "" takes it out.
+func (m *Mapping) SetCode(name, code string) {
+	for _, status := range statuses {
+		switch {
+		case name != status.String():
+		case code == "":
+			delete(m.Codes, status)
+			return
+		default:
+			m.Codes[status] = code
+			return
+		}
 	}
-	return Mapping{
-		Preset:  name,
-		Columns: maps.Clone(p.Columns),
-		IfPresent: map[Column]bool{
-			Tag: true, ShardingKey: true, Headers: true, MaxRetry: true, CreatedAt: true, UpdatedBy: true,
-		},
-		Codes: map[outbox.Status]string{
-			outbox.Pending: "0", outbox.Sending: "1", outbox.Sent: "2", outbox.Failed: "3",
-		},
-		Writer: "canal-outbox",
-	}, nil
+	if code == "" {
+		delete(m.States, name)
+		return
+	}
+	m.States[name] = code
 }
 
-// needed are the roles without which the states of a row cannot be kept.
-var needed = []Column{ID, Topic, Body, StatusCode, RetryCount, NextRetryTime, LastExecTime, FailReason}
+// SetTopic makes the topic follow from a rule.
+func (m *Mapping) SetTopic(rule TopicRule) {
+	m.Set(Topic, rule.Column)
+	m.Topic = &rule
+}
+
+// needed are the roles without which there is no row to publish.
+var needed = []Column{ID, Body, StatusCode}
 
 // written are the roles that appear in a SET.
 var written = []Column{
-	StatusCode, RetryCount, NextRetryTime, LastExecTime, FailReason, BrokerMessageID, SentAt, LockVersion, UpdatedBy,
+	StatusCode, RetryCount, NextRetryTime, LastExecTime, FailReason, BrokerMessageID, SentAt, LockVersion, UpdatedBy, UpdatedAt,
 }
 
 // check returns the faults that can be seen without a server.
@@ -120,10 +114,31 @@ func (m Mapping) check() (faults []string) {
 			faults = append(faults, fmt.Sprintf("no column is mapped to %s, which is needed", role))
 		}
 	}
+	if m.Columns[Topic] == "" && (m.Topic == nil || m.Topic.Column != "") {
+		faults = append(faults, "no column is mapped to topic, and tables[].topic names none: set one of them")
+	}
 	if m.Columns[MessageID] == "" && (m.Columns[BizType] == "" || m.Columns[Key] == "") {
 		faults = append(faults, "neither message_id nor both of biz_type and key are mapped: a row has no stable message id")
 	}
-	// Any number of roles may read one column. A role that is written would change what the others read.
+	for _, status := range []outbox.Status{outbox.Pending, outbox.Sent} {
+		if m.Codes[status] == "" {
+			faults = append(faults, fmt.Sprintf("no status code is mapped to %s, which is needed", status))
+		}
+	}
+	seen := map[string]string{}
+	for _, one := range m.words() {
+		if twice, ok := seen[strings.ToLower(one.code)]; ok {
+			faults = append(faults, fmt.Sprintf("status code %q is mapped to %s and to %s", one.code, twice, one.name))
+		}
+		seen[strings.ToLower(one.code)] = one.name
+	}
+	slices.Sort(faults)
+	return slices.Compact(faults)
+}
+
+// shared returns the faults of columns that play several roles. Any number of roles may read one column; a role that is
+// written would change what the others read.
+func (m Mapping) shared() (faults []string) {
 	for _, role := range written {
 		for other, name := range m.Columns {
 			if other != role && name != "" && strings.EqualFold(name, m.Columns[role]) && (other < role || !slices.Contains(written, other)) {
@@ -131,18 +146,24 @@ func (m Mapping) check() (faults []string) {
 			}
 		}
 	}
-	seen := map[string]outbox.Status{}
-	for _, status := range statuses {
-		code, ok := m.Codes[status]
-		if !ok || code == "" {
-			faults = append(faults, fmt.Sprintf("no status code is mapped to %s, which is needed", status))
-		} else if twice, ok := seen[strings.ToLower(code)]; ok {
-			faults = append(faults, fmt.Sprintf("status code %q is mapped to %s and to %s", code, twice, status))
-		}
-		seen[strings.ToLower(code)] = status
-	}
 	slices.Sort(faults)
-	return slices.Compact(faults)
+	return faults
+}
+
+// word is a code of the status column and what it stands for.
+type word struct{ name, code string }
+
+// words lists every code that is mapped, the relay's own first.
+func (m Mapping) words() (list []word) {
+	for _, status := range statuses {
+		if code := m.Codes[status]; code != "" {
+			list = append(list, word{status.String(), code})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.States)) {
+		list = append(list, word{name, m.States[name]})
+	}
+	return list
 }
 
 // statuses are those that have a code.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +29,9 @@ func (t *Table) Message(values []Value) (*outbox.Message, error) {
 	r.strings(m)
 	r.body(m)
 	m.Headers = r.headers()
+	if name := t.mapping.MessageIDHeader; name != "" {
+		m.Headers = append(slices.DeleteFunc(m.Headers, func(h outbox.Header) bool { return h.Name == name }), outbox.Header{Name: name, Value: m.MessageID})
+	}
 	r.state(m)
 	if r.err != nil {
 		return nil, fmt.Errorf("table %s: %w", t.name, r.err)
@@ -80,15 +84,15 @@ func (r *row) filled(role Column) []byte {
 
 // strings fills every string field from one backing string.
 func (r *row) strings(m *outbox.Message) {
-	id, topic := r.filled(ID), r.filled(Topic)
+	id, topic := r.table.keyText(ID, r.filled(ID)), r.topic()
 	if r.table.columns[ID].Unsigned && len(id) > 0 && id[0] == '-' {
 		r.fail(ID, "it is negative, the column is unsigned: the log was decoded without its signedness (A24)")
 	}
-	biz, key := r.get(BizType).Data, r.get(Key).Data
+	biz, key := r.get(BizType).Data, r.table.keyText(Key, r.get(Key).Data)
 	tag, sharding := r.get(Tag).Data, r.get(ShardingKey).Data
 	var own []byte
 	if r.table.has(MessageID) {
-		own = r.filled(MessageID)
+		own = r.table.keyText(MessageID, r.filled(MessageID))
 	} else {
 		r.filled(BizType)
 		r.filled(Key)
@@ -118,6 +122,23 @@ func (r *row) strings(m *outbox.Message) {
 }
 
 var separator = []byte(":")
+
+// topic is the value of the column, or what the mapping's rule makes of it.
+func (r *row) topic() []byte {
+	rule := r.table.mapping.Topic
+	if rule == nil {
+		return r.filled(Topic)
+	}
+	var value []byte
+	if r.table.has(Topic) {
+		value = r.filled(Topic)
+	}
+	topic, err := rule.apply(value)
+	if err != nil {
+		r.fail(Topic, err.Error())
+	}
+	return []byte(topic)
+}
 
 func (r *row) body(m *outbox.Message) {
 	v := r.get(Body)

@@ -84,7 +84,7 @@ func order() map[Column]string {
 }
 
 func TestMessageOfARow(t *testing.T) {
-	table := bound(t, "t_local_message", nil)
+	table := bound(t, "outbox", nil)
 	row := order()
 	row[Tag], row[ShardingKey], row[MaxRetry] = "paid", "customer-7", "9"
 	row[Headers] = `{"trace" : "a\u0000b", "n": 1.50, "nested": {"x": [1, 2]}, "none": null, "trace":"again"}`
@@ -119,7 +119,7 @@ func TestMessageOfARow(t *testing.T) {
 }
 
 func TestMessageDefaults(t *testing.T) {
-	table := bound(t, "t_local_message", nil)
+	table := bound(t, "outbox", nil)
 	row := order()
 	delete(row, Body)
 	delete(row, RetryCount)
@@ -146,7 +146,7 @@ func TestMessageDefaults(t *testing.T) {
 }
 
 func TestMessageRefusesWhatItCannotPublish(t *testing.T) {
-	table := bound(t, "t_local_message", func(_ *Mapping, d *description) { d.of("id").Unsigned = true })
+	table := bound(t, "outbox", func(_ *Mapping, d *description) { d.of("id").Unsigned = true })
 	const canary = "canary"
 	for name, change := range map[string]func(map[Column]string){
 		"no topic":      func(r map[Column]string) { r[Topic] = "" },
@@ -178,7 +178,7 @@ func TestMessageRefusesWhatItCannotPublish(t *testing.T) {
 
 // A25: what a narrow row image leaves out has its constant default; what has none is not guessed.
 func TestA25_AbsentColumns(t *testing.T) {
-	table := bound(t, "t_local_message", func(_ *Mapping, d *description) {
+	table := bound(t, "outbox", func(_ *Mapping, d *description) {
 		d.of("status").fallback = Value{Absent: true}
 		d.of("max_retry").fallback = Value{Data: []byte("7")}
 		d.of("tag").fallback = Value{Absent: true}
@@ -219,7 +219,7 @@ func TestMessageIDForms(t *testing.T) {
 	if err != nil || m.MessageID != "m\x00\xff" || m.Key != "42" || m.BizType != "t" {
 		t.Errorf("%+v, %v", m, err)
 	}
-	bare := bound(t, "t_local_message", func(_ *Mapping, d *description) { d.indexes = append(d.indexes[:1:1], d.indexes[3]) })
+	bare := bound(t, "outbox", func(_ *Mapping, d *description) { d.indexes = append(d.indexes[:1:1], d.indexes[3]) })
 	if m, err = bare.Message(values(bare, order())); err != nil || m.MessageID != "order:42:18446744073709551000" {
 		t.Errorf("%+v, %v", m, err)
 	}
@@ -227,7 +227,7 @@ func TestMessageIDForms(t *testing.T) {
 
 // The message owns what it holds: the values may be reused by the reader.
 func TestMessageOwnsItsBytes(t *testing.T) {
-	table := bound(t, "t_local_message", nil)
+	table := bound(t, "outbox", nil)
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringN(1, 20, 60)
 		row := map[Column]string{
@@ -251,7 +251,7 @@ func TestMessageOwnsItsBytes(t *testing.T) {
 }
 
 func TestMessageAllocations(t *testing.T) {
-	table := bound(t, "t_local_message", nil)
+	table := bound(t, "outbox", nil)
 	row := order()
 	row[Tag], row[NextRetryTime], row[CreatedAt] = "paid", "2026-01-02 03:04:05.678", "2026-01-02 03:04:05.678"
 	v := values(table, row)
@@ -266,7 +266,7 @@ func TestMessageAllocations(t *testing.T) {
 }
 
 func BenchmarkMessage(b *testing.B) {
-	table := bound(b, "t_local_message", nil)
+	table := bound(b, "outbox", nil)
 	row := order()
 	row[Body], row[NextRetryTime] = strings.Repeat("x", 500), "2026-01-02 03:04:05.678"
 	v := values(table, row)

@@ -14,12 +14,16 @@ import (
 // selectState begins a query of identity and state, the columns that candidates reads.
 func (t *Table) selectState() *statement {
 	s := &statement{}
-	due := "0"
+	wait, due, topic := "0", "NULL", "NULL"
 	if t.has(NextRetryTime) {
-		due = "COALESCE(TIMESTAMPDIFF(MICROSECOND, " + t.now(NextRetryTime) + ", " + t.column(NextRetryTime) + "), 0)"
+		wait = "COALESCE(TIMESTAMPDIFF(MICROSECOND, " + t.now(NextRetryTime) + ", " + t.column(NextRetryTime) + "), 0)"
+		due = "CAST(" + t.column(NextRetryTime) + " AS CHAR)"
 	}
-	s.add("SELECT ", t.column(ID), ", ", t.messageID(), ", ", t.column(StatusCode), ", ", t.retryCount(), ", ", due, ", ",
-		t.column(Topic), ", ", t.stamp(), ", CAST(", t.column(NextRetryTime), " AS CHAR)")
+	if t.has(Topic) {
+		topic = t.column(Topic)
+	}
+	s.add("SELECT ", t.column(ID), ", ", t.messageID(), ", ", t.column(StatusCode), ", ", t.retryCount(), ", ", wait, ", ", topic, ", ",
+		t.stamp(), ", ", due)
 	return s
 }
 
@@ -38,6 +42,7 @@ func (s *Store) candidatesDue(ctx context.Context, t *Table, query *statement) (
 	defer rows.Close()
 	var out []outbox.Candidate
 	var due sql.NullString
+	now := time.Now()
 	for rows.Next() {
 		var id, messageID, code, topic sql.RawBytes
 		var stamp sql.NullString
@@ -46,11 +51,12 @@ func (s *Store) candidatesDue(ctx context.Context, t *Table, query *statement) (
 		if err := rows.Scan(&id, &messageID, &code, &c.RetryCount, &micros, &topic, &stamp, &due); err != nil {
 			return nil, "", err
 		}
-		c.Identity = outbox.Identity{Table: t.name, ID: string(id), MessageID: string(messageID)}
+		c.Identity = outbox.Identity{Table: t.name, ID: string(t.keyText(ID, id)), MessageID: string(messageID)}
 		c.Status = t.status(code, code == nil)
 		c.Waiting = c.Status == outbox.Pending && micros > 0
 		c.DueInMilli = (micros + 999) / 1000
-		c.Topic, c.ClaimToken = string(topic), stamp.String
+		c.Topic, c.ClaimToken = t.Topic(topic), stamp.String
+		s.recall(t, &c, now)
 		out = append(out, c)
 	}
 	return out, due.String, rows.Err()
@@ -86,7 +92,11 @@ func (s *Store) States(ctx context.Context, identities []outbox.Identity) ([]out
 func (s *Store) byKey(identities []outbox.Identity, run func(*Table, []outbox.Identity) error) error {
 	groups := map[string][]outbox.Identity{}
 	for _, identity := range identities {
-		if _, err := idLiteral(identity.ID); err != nil {
+		t, err := s.table(identity.Table)
+		if err != nil {
+			return err
+		}
+		if err := t.checkID(identity.ID); err != nil {
 			return fmt.Errorf("table %s: %w", identity.Table, err)
 		}
 		groups[identity.Table] = append(groups[identity.Table], identity)
@@ -113,8 +123,8 @@ func set(identities []outbox.Identity) map[outbox.Identity]bool {
 	return m
 }
 
-// ReadBack returns the rows that show our stamp, whole, as messages with Path and Claim set. It holds all bodies in
-// memory: the caller bounds the number of identities. Rows that are missing from the answer are not ours to publish:
+// ReadBack returns the rows that show our stamp, whole, as messages with Path and Claim set; of a table without claims, those
+// that are PENDING and due at this moment. It holds all bodies in memory: the caller bounds the number of identities. Rows that are missing from the answer are not ours to publish:
 // another process claimed them, they are gone, or they cannot become a message (no topic, headers that are no JSON object): those come
 // as FAILED completions, which are the caller's to write.
 func (s *Store) ReadBack(ctx context.Context, stamp string, identities []outbox.Identity) (out []*outbox.Message, faulty []outbox.Completion, err error) {
@@ -138,9 +148,14 @@ func (s *Store) readBack(ctx context.Context, t *Table, stamp string, chunk []ou
 	query.add(" FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
 	t.idIn(query, len(chunk), func(i int) string { return chunk[i].ID })
 	query.add(" AND ")
-	t.statusIn(query, outbox.Sending)
-	query.add(" AND ", t.stamp(), " = ")
-	query.string(stamp)
+	if t.claims() {
+		t.statusIn(query, outbox.Sending)
+		query.add(" AND ", t.stamp(), " = ")
+		query.string(stamp)
+	} else {
+		t.statusIn(query, outbox.Pending)
+		t.isDue(query)
+	}
 	query.add(" ORDER BY ", t.column(ID))
 	rows, err := s.db.QueryContext(ctx, query.text.String(), query.args...)
 	if err != nil {
@@ -162,20 +177,23 @@ func (s *Store) readBack(ctx context.Context, t *Table, stamp string, chunk []ou
 		for i := range values {
 			values[i] = Value{Data: raw[i+2], Null: raw[i+2] == nil}
 		}
-		identity := outbox.Identity{Table: t.name, ID: string(raw[2+t.at[ID]]), MessageID: string(raw[0])}
-		if !asked[identity] {
+		state := outbox.Candidate{Identity: outbox.Identity{Table: t.name, ID: string(t.keyText(ID, raw[2+t.at[ID]])), MessageID: string(raw[0])}}
+		if !asked[state.Identity] {
+			continue
+		}
+		state.RetryCount, _ = strconv.Atoi(string(raw[1])) // an integer column
+		if s.recall(t, &state, time.Now()); state.Waiting {
 			continue
 		}
 		m, err := t.Message(values)
 		if err != nil {
-			count, _ := strconv.Atoi(string(raw[1])) // an integer column
 			faulty = append(faulty, outbox.Completion{
-				Identity: identity, Action: outbox.ActionFail, RetryCount: count, Claim: stamp,
+				Identity: state.Identity, Action: outbox.ActionFail, RetryCount: state.RetryCount, Claim: stamp,
 				Class: outbox.ClassPermanent, Reason: err.Error(),
 			})
 			continue
 		}
-		m.Path, m.Claim, m.Since = outbox.PathSweep, stamp, time.Now()
+		m.Path, m.Claim, m.Since, m.RetryCount = outbox.PathSweep, stamp, time.Now(), state.RetryCount
 		messages = append(messages, m)
 	}
 	return messages, faulty, rows.Err()

@@ -14,7 +14,7 @@ import (
 // One that reads first and then deletes old rows must expect the server's answer.
 func TestP9_SnapshotIsolation(t *testing.T) {
 	const changed = 1020
-	on(t, testkit.MariaDB118, "t_local_message", func(b *bench) {
+	on(t, testkit.MariaDB118, "outbox", func(b *bench) {
 		for level, code := range map[sql.IsolationLevel]uint16{sql.LevelRepeatableRead: changed, sql.LevelReadCommitted: 0} {
 			old := b.insert(1, "")[0]
 			tx, err := b.db.BeginTx(b.ctx, &sql.TxOptions{Isolation: level})

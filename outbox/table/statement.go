@@ -11,8 +11,7 @@ import (
 // list an IN list.
 const maxRows = 500
 
-// statement is SQL text with its arguments, in order. Ids are written into the text, because a string compared with an
-// integer column is compared as a floating point number by some versions; everything else is an argument.
+// statement is SQL text with its arguments, in order. Names and integers are in the text, everything else is an argument.
 type statement struct {
 	text strings.Builder
 	args []any
@@ -54,7 +53,11 @@ func (s *statement) micros(d time.Duration) {
 
 // exact is a column as bytes, so that case, accents and trailing spaces count whatever its collation; NULL is "".
 func (t *Table) exact(role Column) string {
-	return "COALESCE(CAST(" + t.column(role) + " AS BINARY), '')"
+	column := t.column(role)
+	if t.columns[role].isBytes() {
+		column = "LOWER(HEX(" + column + "))"
+	}
+	return "COALESCE(CAST(" + column + " AS BINARY), '')"
 }
 
 // messageID is the message id of a row as bytes: the same text that Message makes.
@@ -63,7 +66,7 @@ func (t *Table) messageID() string {
 	case t.has(MessageID):
 		return t.exact(MessageID)
 	case t.appendID:
-		return "CONCAT(" + t.exact(BizType) + ", ':', " + t.exact(Key) + ", ':', CAST(" + t.column(ID) + " AS BINARY))"
+		return "CONCAT(" + t.exact(BizType) + ", ':', " + t.exact(Key) + ", ':', " + t.exact(ID) + ")"
 	}
 	return "CONCAT(" + t.exact(BizType) + ", ':', " + t.exact(Key) + ")"
 }
@@ -77,36 +80,55 @@ func (t *Table) now(role Column) string {
 	return "CONVERT_TZ(UTC_TIMESTAMP(3), '+00:00', '" + strings.ReplaceAll(zone, "'", "''") + "')"
 }
 
-// stamp is the claim stamp of a row as text.
-func (t *Table) stamp() string { return "CAST(" + t.column(LastExecTime) + " AS CHAR)" }
-
-// retryCount is the count of a row; NULL is 0, as in a Message.
-func (t *Table) retryCount() string { return "COALESCE(" + t.column(RetryCount) + ", 0)" }
-
-// code is a status code as a literal that the index on the status column can use.
-func (t *Table) code(s *statement, status outbox.Status) {
-	if t.columns[StatusCode].kindOf() == integer {
-		s.add(t.mapping.Codes[status])
-		return
+// stamp is the claim stamp of a row as text; NULL where rows have none.
+func (t *Table) stamp() string {
+	if !t.has(LastExecTime) {
+		return "NULL"
 	}
-	s.string(t.mapping.Codes[status])
+	return "CAST(" + t.column(LastExecTime) + " AS CHAR)"
 }
 
-// statusIn writes "status IN (...)".
+// retryCount is the count of a row; NULL is 0, as in a Message, and so is a count that the table does not keep.
+func (t *Table) retryCount() string {
+	if !t.has(RetryCount) {
+		return "0"
+	}
+	return "COALESCE(" + t.column(RetryCount) + ", 0)"
+}
+
+// code is a status code as a literal that the index on the status column can use.
+func (t *Table) code(s *statement, status outbox.Status) { t.literal(s, t.mapping.Codes[status]) }
+
+// literal is a text of the status column.
+func (t *Table) literal(s *statement, code string) {
+	if t.columns[StatusCode].kindOf() == integer {
+		s.add(code)
+		return
+	}
+	s.string(code)
+}
+
+// statusIn writes "status IN (...)" of those that have a code in this table; PENDING always has one.
 func (t *Table) statusIn(s *statement, list ...outbox.Status) {
+	var codes []string
+	for _, status := range list {
+		if code := t.mapping.Codes[status]; code != "" {
+			codes = append(codes, code)
+		}
+	}
 	s.add(t.column(StatusCode), " IN (")
-	s.list(len(list), func(i int) { t.code(s, list[i]) })
+	s.list(len(codes), func(i int) { t.literal(s, codes[i]) })
 	s.add(")")
 }
 
 // idIn writes "id IN (...)", the access path of every statement that touches rows.
 func (t *Table) idIn(s *statement, n int, id func(i int) string) {
 	s.add(t.column(ID), " IN (")
-	s.list(n, func(i int) { s.add(id(i)) })
+	s.list(n, func(i int) { t.id(s, id(i)) })
 	s.add(")")
 }
 
-// assignCommon writes what every write adds to the columns that count and name writers.
+// assignCommon writes what every write adds to the columns that count and name writers, and say when.
 func (t *Table) assignCommon(s *statement) {
 	if t.has(LockVersion) {
 		s.add(", ", t.column(LockVersion), " = ", t.column(LockVersion), " + 1")
@@ -114,6 +136,9 @@ func (t *Table) assignCommon(s *statement) {
 	if t.has(UpdatedBy) {
 		s.add(", ", t.column(UpdatedBy), " = ")
 		s.string(t.columns[UpdatedBy].fit(t.mapping.Writer))
+	}
+	if t.has(UpdatedAt) && !strings.Contains(t.columns[UpdatedAt].extra, "on update") {
+		s.add(", ", t.column(UpdatedAt), " = ", t.now(UpdatedAt))
 	}
 }
 
@@ -125,7 +150,9 @@ func (t *Table) perRow(s *statement, n int, id func(i int) string, value func(i 
 	}
 	s.add("CASE ", t.column(ID))
 	for i := range n {
-		s.add(" WHEN ", id(i), " THEN ")
+		s.add(" WHEN ")
+		t.id(s, id(i))
+		s.add(" THEN ")
 		value(i)
 	}
 	s.add(" END")

@@ -18,6 +18,7 @@ import (
 type Store struct {
 	db     *sql.DB
 	tables []*Table
+	waits  Waits
 	byName map[string]*Table
 
 	maxCount int64 // MaxCount
@@ -27,9 +28,12 @@ type Store struct {
 }
 
 // New makes a Store. db is a writing pool of server.Open: the statements rely on its session settings, found-rows
-// semantics above all.
-func New(db *sql.DB, tables []*Table) *Store {
-	s := &Store{db: db, tables: tables, byName: map[string]*Table{}, maxCount: MaxCount, ahead: map[string]firstSeen{}}
+// semantics above all. waits keep what a table has no columns for; nil: in memory alone.
+func New(db *sql.DB, tables []*Table, waits Waits) *Store {
+	if waits == nil {
+		waits = &WaitMap{}
+	}
+	s := &Store{db: db, tables: tables, waits: waits, byName: map[string]*Table{}, maxCount: MaxCount, ahead: map[string]firstSeen{}}
 	for _, t := range tables {
 		s.byName[t.name] = t
 	}
@@ -64,7 +68,7 @@ func (s *Store) Apply(ctx context.Context, completions []outbox.Completion) ([]o
 	for _, one := range completions {
 		t, err := s.table(one.Table)
 		if err == nil {
-			_, err = idLiteral(one.ID)
+			err = t.checkID(one.ID)
 		}
 		if err != nil {
 			refused = append(refused, outbox.WriteError{Completion: one, Reason: err.Error()})
@@ -82,7 +86,7 @@ func (s *Store) Apply(ctx context.Context, completions []outbox.Completion) ([]o
 		}
 		for completion, group := range groups[t] {
 			for chunk := range slices.Chunk(group, maxRows) {
-				unwritable, err := s.settle(ctx, t, outbox.Action(completion), chunk)
+				unwritable, err := s.applyChunk(ctx, t, outbox.Action(completion), chunk)
 				refused = append(refused, unwritable...)
 				if err != nil {
 					errs = append(errs, fmt.Errorf("write %s to %d rows of %s: %w", outbox.Action(completion), len(chunk), t.name, err))
@@ -95,6 +99,18 @@ func (s *Store) Apply(ctx context.Context, completions []outbox.Completion) ([]o
 		return nil, err
 	}
 	return refused, nil
+}
+
+// applyChunk writes one completion to rows of one table, and what the table has no columns for beside it.
+func (s *Store) applyChunk(ctx context.Context, t *Table, action outbox.Action, rows []outbox.Completion) ([]outbox.WriteError, error) {
+	if err := s.keep(t, action, rows); err != nil {
+		return nil, err
+	}
+	refused, err := s.settle(ctx, t, action, rows)
+	if err == nil {
+		err = s.forget(t, action, rows)
+	}
+	return refused, err
 }
 
 // settle brings one chunk to its end: update, and where fewer rows matched than were named, ask under a lock which of
@@ -178,7 +194,7 @@ func (s *Store) unfinished(ctx context.Context, t *Table, rows []outbox.Completi
 	}
 	var left []outbox.Completion
 	for _, row := range rows {
-		if c, ok := found[row.Identity]; ok && unfinished(row, c) {
+		if c, ok := found[row.Identity]; ok && t.unfinished(row, c) {
 			left = append(left, row)
 		}
 	}

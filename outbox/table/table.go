@@ -13,7 +13,7 @@ const (
 	MessageID                     // unmapped: derived from BizType and Key
 	BizType                       //
 	Key                           // business key
-	Topic                         //
+	Topic                         // or what Mapping.Topic makes one of
 	Tag                           //
 	ShardingKey                   // unmapped: Key
 	Body                          //
@@ -23,13 +23,14 @@ const (
 	RetryCount                    //
 	MaxRetry                      //
 	NextRetryTime                 //
-	LastExecTime                  // claim stamp
+	LastExecTime                  // claim stamp, and the last attempt
 	FailReason                    //
 	CreatedAt                     //
 	BrokerMessageID               // written back
 	SentAt                        // written back
 	LockVersion                   // incremented by every write
 	UpdatedBy                     // written with every write
+	UpdatedAt                     // written with every write, unless the server does it (ON UPDATE)
 	columnCount
 )
 

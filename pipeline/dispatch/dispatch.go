@@ -256,6 +256,7 @@ func (d *Dispatch) Reject(c outbox.Completion) {
 		return
 	}
 	d.tracker.Complete(e)
+	d.fail(&c, d.rule(&outbox.Message{Identity: c.Identity, MaxRetry: -1}))
 	d.acks.Add([]outbox.Completion{c})
 }
 

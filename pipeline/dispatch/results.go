@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"math"
 	"time"
 
 	"go.uber.org/zap"
@@ -55,7 +56,7 @@ func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outb
 		return c, true
 	case outbox.ClassPermanent:
 		d.brokerAnswered(m.Topic, now, false)
-		c.Action = outbox.ActionFail
+		d.fail(&c, d.rule(m))
 		d.tracker.Complete(e)
 		return c, true
 	case outbox.ClassRefused:
@@ -91,7 +92,7 @@ func (d *Dispatch) refuse(e *tracker.Entry, c outbox.Completion) outbox.Completi
 	rule := d.rule(e.Message)
 	d.tracker.Complete(e)
 	if c.RetryCount >= rule.Max {
-		c.Action = outbox.ActionFail
+		d.fail(&c, rule)
 		return c
 	}
 	c.Action, c.Delay = outbox.ActionRetry, rule.Backoff.Delay(c.RetryCount, d.Random())
@@ -106,6 +107,11 @@ func (d *Dispatch) rule(m *outbox.Message) outbox.Retry {
 		r.Max = m.MaxRetry
 	}
 	return r
+}
+
+// fail ends a row's attempts. A table without FAILED tries the row again after the longest wait.
+func (d *Dispatch) fail(c *outbox.Completion, rule outbox.Retry) {
+	c.Action, c.Delay = outbox.ActionFail, rule.Backoff.Delay(math.MaxInt, d.Random())
 }
 
 // resendPauses are before the second and further sends of a message.

@@ -85,7 +85,7 @@ func newLab(t *testing.T, db *testkit.Database, more ...string) *lab {
 // table makes one more outbox table.
 func (l *lab) table(name string) {
 	l.t.Helper()
-	ddl, err := migrations.DDL("t_local_message", name)
+	ddl, err := migrations.DDL("outbox", name)
 	testkit.Must(l.t, err)
 	testkit.Exec(l.t, l.sql, ddl)
 	l.tables = append(l.tables, name)

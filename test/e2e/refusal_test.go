@@ -33,7 +33,7 @@ type attempt struct {
 func newAttempt(t *testing.T, db *testkit.Database) *attempt {
 	t.Helper()
 	a := &attempt{db: db, schema: db.CreateSchema(t), dir: filepath.Join(t.TempDir(), "state")}
-	ddl, err := migrations.DDL("t_local_message", a.schema+".t_local_message")
+	ddl, err := migrations.DDL("outbox", a.schema+".t_local_message")
 	testkit.Must(t, err)
 	testkit.Exec(t, db.Root(), ddl)
 	testkit.Exec(t, db.Root(), "INSERT INTO "+a.schema+".t_local_message (biz_type, biz_key, topic, message_body) VALUES ('order', '1', 'orders', 'x')")
@@ -194,7 +194,7 @@ func TestDatabaseThatCannotBeUsed(t *testing.T) {
 // A33 and all else that may be wrong with a table, in one message.
 func unfitTables(t *testing.T, a *attempt) {
 	alter := func(name string, change ...string) {
-		ddl, err := migrations.DDL("t_local_message", a.schema+"."+name)
+		ddl, err := migrations.DDL("outbox", a.schema+"."+name)
 		testkit.Must(t, err)
 		testkit.Exec(t, a.db.Root(), ddl)
 		for _, c := range change {

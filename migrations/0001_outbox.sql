@@ -1,5 +1,5 @@
--- The local message table: the business transaction inserts a row beside its own changes, canal-outbox publishes it and
--- writes the result back. Producers set biz_type, biz_key, topic, message_body, and whatever else they need; all other
+-- A table for those who have none yet: the business transaction inserts a row beside its own changes, canal-outbox publishes
+-- it and writes the result back. Producers set biz_type, biz_key, topic, message_body, and whatever else they need; all other
 -- columns have defaults.
 CREATE TABLE IF NOT EXISTS {table} (
   id              BIGINT UNSIGNED  NOT NULL AUTO_INCREMENT,

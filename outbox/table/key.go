@@ -1,0 +1,77 @@
+package table
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// A primary key travels as text (outbox.Identity.ID) and comes back into statements as what its column is: digits as they
+// are, because a string compared with an integer column is compared as a floating point number by some versions; text as an
+// argument, which the server compares in the column's own collation; bytes as a hexadecimal literal. The server sorts the
+// keys that a statement names before it locks the first, so the order of the list is not that of the locks.
+
+// isBytes reports whether a column's values are bytes and no text: they are shown in lower-case hexadecimal digits.
+func (c *ColumnType) isBytes() bool {
+	kind := c.kindOf()
+	return kind == fixed || kind == binary
+}
+
+// keyText is the text of a value of one of the roles that name rows (ID, MessageID, Key).
+func (t *Table) keyText(role Column, data []byte) []byte {
+	c := t.columns[role]
+	if c == nil || !c.isBytes() || len(data) == 0 {
+		return data
+	}
+	size := len(data)
+	if c.kindOf() == fixed { // the log leaves the zero bytes at the end away
+		size = max(size, int(c.Octets))
+	}
+	text := make([]byte, hex.EncodedLen(size))
+	for i := hex.Encode(text, data); i < len(text); i++ {
+		text[i] = '0'
+	}
+	return text
+}
+
+// maxKey is the longest primary key that is taken, in bytes: as much as an index of InnoDB holds.
+const maxKey = 3072
+
+// checkID refuses what cannot be a primary key of this table.
+func (t *Table) checkID(id string) error {
+	switch c := t.columns[ID]; {
+	case c.kindOf() == integer:
+		digits := strings.TrimPrefix(id, "-")
+		if digits == "" || len(digits) > 20 || strings.Trim(digits, "0123456789") != "" {
+			return fmt.Errorf("%q is not an integer primary key", id)
+		}
+	case c.isBytes():
+		if id == "" || len(id)%2 != 0 || len(id) > 2*maxKey || strings.Trim(id, "0123456789abcdef") != "" {
+			return fmt.Errorf("%q is not a primary key in hexadecimal digits", id)
+		}
+	case id == "" || len(id) > maxKey || !utf8.ValidString(id):
+		return fmt.Errorf("%q is not a primary key", id)
+	}
+	return nil
+}
+
+// id writes a primary key that checkID has taken.
+func (t *Table) id(s *statement, id string) {
+	switch c := t.columns[ID]; {
+	case c.kindOf() == integer:
+		s.add(id)
+	case c.isBytes():
+		s.add("x'", id, "'")
+	default:
+		s.string(id)
+	}
+}
+
+// nobody is a primary key for statements that are only explained.
+func (t *Table) nobody() string {
+	if t.columns[ID].isBytes() {
+		return "00"
+	}
+	return "0"
+}

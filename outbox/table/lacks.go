@@ -1,0 +1,51 @@
+package table
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// What a table lacks has one replacement each:
+//   - no SENDING code or no column for the claim stamp: the registry of the rows in this process's hands is the claim;
+//   - no FAILED code: the row stays PENDING and waits for the longest time;
+//   - no due time, no attempts: Waits keep them;
+//   - no column for the reason: the log has it.
+
+// claims reports whether a sweep marks rows before it publishes them.
+func (t *Table) claims() bool { return t.mapping.Codes[outbox.Sending] != "" && t.has(LastExecTime) }
+
+// fails reports whether rows can be FAILED.
+func (t *Table) fails() bool { return t.mapping.Codes[outbox.Failed] != "" }
+
+// triesAgain reports whether a row is PENDING after a completion that uses an attempt.
+func (t *Table) triesAgain(action outbox.Action) bool {
+	return action == outbox.ActionRetry || action == outbox.ActionFail && !t.fails()
+}
+
+// lacks tells what each lack costs.
+func (c *check) lacks(t *Table) {
+	tell := func(format string, args ...any) { c.add(server.OK, "", fmt.Sprintf(format, args...), "") }
+	if !t.claims() {
+		tell("rows are not marked while a sweep publishes them (codes.sending and columns.last_exec_time are not both mapped): " +
+			"only one relay may work on the table")
+	}
+	if !t.fails() {
+		tell("no code for FAILED: a row that is refused for good stays PENDING and is tried again after the longest wait, with an alert each time")
+	}
+	if !t.has(NextRetryTime) {
+		tell("no column for the due time: the waits of refused rows are in the state directory, and no message can be delayed")
+	}
+	if !t.has(RetryCount) {
+		tell("no column for the attempts: they are counted in the state directory, and anew when that is lost")
+	}
+	if !t.has(FailReason) {
+		tell("no column for the reason of a refusal: it is in the relay's log only")
+	}
+	if t.claims() && slices.Contains(strings.Split(spelledUpdated, " | "), t.columns[LastExecTime].Name) {
+		tell("%s is the stamp of a sweep's claim as well: a row that somebody changes while it is SENDING is taken over later", t.columns[LastExecTime].Name)
+	}
+}

@@ -1,0 +1,178 @@
+package table
+
+import (
+	"container/list"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Wait is what a table has no columns for: until when a refused row waits, and how often it was refused.
+type Wait struct {
+	Due      time.Time // by this machine's clock
+	Attempts int
+}
+
+// Waiting is the wait of a row.
+type Waiting struct {
+	outbox.Identity
+	Wait
+}
+
+// Waits keep the waits of rows whose table lacks the due time or the attempts, beyond the end of the process. They may forget:
+// then a row is tried earlier and its attempts are counted anew. Each method may be called from several goroutines.
+type Waits interface {
+	// Wait returns the wait of a row; false when there is none.
+	Wait(outbox.Identity) (Wait, bool)
+	// Keep puts waits, in place of older ones, and then drops those of rows that need none any more. With a nil error what was
+	// put is durable.
+	Keep(put []Waiting, drop []outbox.Identity) error
+	// Waiting counts the rows of a table that wait, and returns the longest time that one of them still has to.
+	Waiting(table string, now time.Time) (rows int, longest time.Duration)
+}
+
+// MaxWaits bounds how many waits are kept: the oldest go first.
+const MaxWaits = 100_000
+
+const (
+	waitsExpire = 24 * time.Hour // after its due time a wait is that of a row that is gone, or sent by somebody else
+	waitsPrune  = 10 * time.Minute
+)
+
+// WaitMap is Waits in memory alone. The zero value is empty and ready to use.
+type WaitMap struct {
+	mu     sync.Mutex
+	byRow  map[outbox.Identity]*list.Element // of Waiting
+	order  list.List                         // the oldest first
+	pruned time.Time
+	limit  int // MaxWaits
+}
+
+// Wait implements Waits.
+func (m *WaitMap) Wait(id outbox.Identity) (Wait, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.byRow[id]; e != nil {
+		return e.Value.(Waiting).Wait, true
+	}
+	return Wait{}, false
+}
+
+// Keep implements Waits; the error is nil.
+func (m *WaitMap) Keep(put []Waiting, drop []outbox.Identity) error {
+	m.Change(put, drop, time.Now())
+	return nil
+}
+
+// Change is Keep. It returns the rows whose waits went: of those dropped, and for want of room or because they have expired.
+func (m *WaitMap) Change(put []Waiting, drop []outbox.Identity, now time.Time) (gone []outbox.Identity) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.byRow == nil {
+		m.byRow = map[outbox.Identity]*list.Element{}
+	}
+	for _, w := range put {
+		if e := m.byRow[w.Identity]; e != nil {
+			m.order.Remove(e)
+		}
+		m.byRow[w.Identity] = m.order.PushBack(w)
+	}
+	for _, id := range drop {
+		if e := m.byRow[id]; e != nil {
+			gone = append(gone, m.remove(e))
+		}
+	}
+	if now.Sub(m.pruned) >= waitsPrune {
+		m.pruned = now
+		for e := m.order.Front(); e != nil; {
+			next := e.Next()
+			if now.Sub(e.Value.(Waiting).Due) > waitsExpire {
+				gone = append(gone, m.remove(e))
+			}
+			e = next
+		}
+	}
+	limit := m.limit
+	if limit == 0 {
+		limit = MaxWaits
+	}
+	for m.order.Len() > limit {
+		gone = append(gone, m.remove(m.order.Front()))
+	}
+	return gone
+}
+
+func (m *WaitMap) remove(e *list.Element) outbox.Identity {
+	id := m.order.Remove(e).(Waiting).Identity
+	delete(m.byRow, id)
+	return id
+}
+
+// Waiting implements Waits.
+func (m *WaitMap) Waiting(table string, now time.Time) (rows int, longest time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, e := range m.byRow {
+		if wait := e.Value.(Waiting).Due.Sub(now); id.Table == table && wait > 0 {
+			rows++
+			longest = max(longest, wait)
+		}
+	}
+	return rows, longest
+}
+
+// keepsWaits reports whether something of a refused row is kept beside the table.
+func (t *Table) keepsWaits() bool { return !t.has(NextRetryTime) || !t.has(RetryCount) }
+
+// recall fills in what the table does not say of a row.
+func (s *Store) recall(t *Table, c *outbox.Candidate, now time.Time) {
+	if !t.keepsWaits() || c.Status != outbox.Pending && t.has(RetryCount) {
+		return
+	}
+	w, ok := s.waits.Wait(c.Identity)
+	if !ok {
+		return
+	}
+	if !t.has(RetryCount) {
+		c.RetryCount = w.Attempts
+	}
+	if !t.has(NextRetryTime) && c.Status == outbox.Pending {
+		wait := w.Due.Sub(now)
+		c.Waiting, c.DueInMilli = wait > earlyMicros*time.Microsecond, (wait + time.Millisecond - 1).Milliseconds()
+	}
+}
+
+// keep notes the waits of rows that are to be tried again, before the table shows the attempt: a row whose attempt is counted
+// and whose wait is lost would be tried at once.
+func (s *Store) keep(t *Table, action outbox.Action, rows []outbox.Completion) error {
+	if !t.keepsWaits() || !t.triesAgain(action) {
+		return nil
+	}
+	now, put := time.Now(), make([]Waiting, len(rows))
+	for i, row := range rows {
+		put[i] = Waiting{row.Identity, Wait{Due: now.Add(row.Delay), Attempts: row.RetryCount + 1}}
+	}
+	if err := s.waits.Keep(put, nil); err != nil {
+		return fmt.Errorf("keep the waits of %d rows: %w", len(rows), err)
+	}
+	return nil
+}
+
+// forget drops the waits of rows that are final.
+func (s *Store) forget(t *Table, action outbox.Action, rows []outbox.Completion) error {
+	if !t.keepsWaits() || action == outbox.ActionRelease || t.triesAgain(action) {
+		return nil
+	}
+	var drop []outbox.Identity
+	for _, row := range rows {
+		if _, waits := s.waits.Wait(row.Identity); waits {
+			drop = append(drop, row.Identity)
+		}
+	}
+	if len(drop) == 0 {
+		return nil
+	}
+	return s.waits.Keep(nil, drop)
+}

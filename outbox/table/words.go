@@ -1,0 +1,37 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// describeWords asks which codes the server cannot tell apart in the status column.
+func describeWords(ctx context.Context, db *sql.DB, m Mapping, d description) (alike [][2]string, err error) {
+	names := append([]string{m.Columns[StatusCode]}, m.Spellings[StatusCode]...)
+	i := slices.IndexFunc(d.columns, func(c ColumnType) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, c.Name) })
+	})
+	if i < 0 || d.columns[i].kindOf() != short || !d.columns[i].carriesUTF8() {
+		return nil, nil
+	}
+	c, words := d.columns[i], m.words()
+	word := "CONVERT(? USING " + c.Charset + ") COLLATE " + c.Collation
+	for i, one := range words {
+		for _, other := range words[:i] {
+			if c.fit(one.code) != one.code || c.fit(other.code) != other.code {
+				continue // which is a fault of its own
+			}
+			var same bool
+			if err := db.QueryRowContext(ctx, "SELECT "+word+" = "+word, one.code, other.code).Scan(&same); err != nil {
+				return nil, fmt.Errorf("compare the status codes: %w", err)
+			}
+			if same {
+				alike = append(alike, [2]string{other.code, one.code})
+			}
+		}
+	}
+	return alike, nil
+}
