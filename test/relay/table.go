@@ -37,7 +37,7 @@ type Table struct {
 // chain is what makes the layout of an order chain one that takes every kind of row.
 const chain = "ALTER TABLE `order-chain` MODIFY message_id VARCHAR(128) NOT NULL, MODIFY topic VARCHAR(255) NOT NULL, " +
 	"MODIFY message_body LONGBLOB NULL, ADD tag VARCHAR(128) NULL, ADD sharding_key VARCHAR(128) NULL, ADD headers LONGTEXT NULL, " +
-	"ADD updated_by VARCHAR(64) NULL, MODIFY create_time DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), " +
+	"ADD fail_reason VARCHAR(1024) NULL, ADD updated_by VARCHAR(64) NULL, MODIFY create_time DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), " +
 	"MODIFY update_time DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
 // NewTable makes the table in the schema, named like its preset, with all columns that the preset can map. Bodies of the preset

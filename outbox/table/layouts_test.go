@@ -1,0 +1,201 @@
+package table
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/test/layouts"
+)
+
+// mapped is the mapping that a layout's configuration means.
+func mapped(b *bench, l *layouts.Layout) Mapping {
+	b.Helper()
+	preset, _, _ := strings.Cut(strings.TrimPrefix(l.Config, "preset: "), ",")
+	m, err := Preset(preset)
+	testkit.Must(b, err)
+	m.Schema, m.Name = b.schema, l.Table
+	for name, code := range l.Codes {
+		m.SetCode(name, code)
+	}
+	if l.Name == "binary" {
+		for _, role := range []Column{BizType, RetryCount, SentAt, FailReason, CreatedAt} {
+			m.Set(role, "")
+		}
+		for _, role := range []Column{ID, MessageID, Key} {
+			m.Set(role, "id")
+		}
+		m.Set(Body, "body")
+		m.SetCode("failed", "")
+		m.SetTopic(TopicRule{Column: "kind", Topics: map[string]string{"1": "orders"}})
+	}
+	return m
+}
+
+// onLayouts runs a test on each layout on each server.
+func onLayouts(t *testing.T, test func(b *bench, l *layouts.Layout)) {
+	for _, flavor := range testkit.Flavors() {
+		for _, l := range append(layouts.All(), layouts.Binary()) {
+			t.Run(l.Name+"/"+string(flavor), func(t *testing.T) {
+				b := newBench(t, flavor)
+				testkit.Exec(b, b.db, l.Create())
+				b.name = "`" + b.schema + "`.`" + l.Table + "`"
+				b.loadAsIs(mapped(b, l))
+				test(b, l)
+			})
+		}
+	}
+}
+
+func (b *bench) add(l *layouts.Layout, n int) {
+	b.Helper()
+	query, args := l.Insert(n, "orders", fmt.Sprint("body ", n))
+	testkit.Exec(b, b.db, query, args...)
+}
+
+// shows reports whether a condition holds for row n.
+func (b *bench) shows(l *layouts.Layout, n int, condition string, args ...any) bool {
+	b.Helper()
+	var holds bool
+	testkit.Must(b, b.db.QueryRow("SELECT COALESCE("+condition+", FALSE) FROM "+b.name+" WHERE "+l.Where(n), args...).Scan(&holds))
+	return holds
+}
+
+func (b *bench) wantStatus(l *layouts.Layout, n int, status string) {
+	b.Helper()
+	if !b.shows(l, n, l.Status+" = ?", l.Codes[status]) {
+		b.Errorf("row %d is not %s", n, status)
+	}
+}
+
+// The rows of every layout are found, claimed, read, refused, failed and sent, with what the table lacks replaced.
+func TestEveryLayout(t *testing.T) {
+	onLayouts(t, func(b *bench, l *layouts.Layout) {
+		const rows = 5
+		for n := 1; n <= rows; n++ {
+			b.add(l, n)
+		}
+		ids := map[int]outbox.Identity{}
+		var messages []*outbox.Message
+		for _, c := range b.due(DueQuery{Limit: 2}) { // pages of two: the key's own order carries from page to page
+			one, _ := b.publishable(c)
+			messages = append(messages, one...)
+		}
+		if len(messages) != rows {
+			b.Fatalf("%d of %d rows are published", len(messages), rows)
+		}
+		for n := 1; n <= rows; n++ {
+			i := slices.IndexFunc(messages, func(m *outbox.Message) bool { return m.MessageID == l.MessageID(n) })
+			if i < 0 {
+				b.Fatalf("no message has the id %s: %+v", l.MessageID(n), messages[0])
+			}
+			m := messages[i]
+			ids[n] = m.Identity
+			if m.Topic != "orders" || string(m.Body) != fmt.Sprint("body ", n) || m.RetryCount != 0 || (m.Claim == "") != !l.Has("claim") {
+				b.Errorf("message %+v", m)
+			}
+			if chain := slices.Contains(m.Headers, outbox.Header{Name: "messageId", Value: m.MessageID}); chain != (l.Name == "E") {
+				b.Errorf("headers %+v", m.Headers)
+			}
+		}
+		of := func(n int, action outbox.Action) outbox.Completion {
+			return outbox.Completion{Identity: ids[n], Action: action, Delay: time.Hour, Reason: "no", BrokerID: "b-1", Claim: messages[0].Claim}
+		}
+		for range 2 { // a repeated statement counts once
+			b.apply(of(1, outbox.ActionMarkSent), of(2, outbox.ActionRetry), of(3, outbox.ActionFail), of(4, outbox.ActionFail))
+		}
+		b.wantStatus(l, 1, "sent")
+		if !b.shows(l, 1, l.Written) {
+			b.Errorf("the row that was sent does not show it: %s", l.Written)
+		}
+		if l.Name == "B" && !b.shows(l, 1, "message_id = 'b-1'") {
+			b.Error("the broker's id is not written back")
+		}
+		b.wantStatus(l, 2, "pending")
+		if l.Has("attempts") && !b.shows(l, 2, "retry_count = 1") {
+			b.Error("the attempt is not counted")
+		}
+		final := "failed"
+		if !l.Has("failed") {
+			final = "pending"
+		}
+		b.wantStatus(l, 3, final)
+
+		// What waits is not due, in another process neither.
+		b.store = New(b.store.db, []*Table{b.table}, b.store.waits)
+		states, err := b.store.States(b.ctx, []outbox.Identity{ids[2], ids[3]})
+		testkit.Must(b, err)
+		for _, c := range states {
+			if c.Status == outbox.Pending && (!c.Waiting || c.RetryCount != 1 || c.DueInMilli < 3500_000 || c.DueInMilli > 3601_000) {
+				b.Errorf("a row that waits: %+v", c)
+			}
+		}
+		for _, c := range b.due(DueQuery{Horizon: 2 * time.Hour, ExpiredClaims: time.Hour}) {
+			if c.Identity != ids[5] && !c.Waiting {
+				b.Errorf("due: %+v", c)
+			}
+			if got, _ := b.publishable(c); c.Waiting && len(got) > 0 {
+				b.Errorf("published though it waits: %+v", c)
+			}
+		}
+
+		// A late acknowledgement, and then nothing is left of the row.
+		b.apply(of(2, outbox.ActionMarkSent), of(3, outbox.ActionMarkSent), of(4, outbox.ActionMarkSent), of(5, outbox.ActionMarkSent))
+		for n := 2; n <= rows; n++ {
+			b.wantStatus(l, n, "sent")
+		}
+		if n, _ := b.store.waits.Waiting(b.table.name, time.Now()); n != 0 {
+			b.Errorf("%d waits are left", n)
+		}
+	})
+}
+
+// publishable claims one row and reads it back.
+func (b *bench) publishable(c outbox.Candidate) ([]*outbox.Message, []outbox.Completion) {
+	b.Helper()
+	token, err := b.store.Claim(b.ctx, []outbox.Candidate{c})
+	testkit.Must(b, err)
+	messages, rejected, err := b.store.ReadBack(b.ctx, token, []outbox.Identity{c.Identity})
+	testkit.Must(b, err)
+	return messages, rejected
+}
+
+// Rows in states of the consumers are never touched, and are counted by their names.
+func TestConsumersStates(t *testing.T) {
+	onLayouts(t, func(b *bench, l *layouts.Layout) {
+		var named []string
+		for _, name := range []string{"consumed", "suspended"} {
+			if l.Codes[name] != "" {
+				named = append(named, name)
+			}
+		}
+		var all []outbox.Completion
+		for n, name := range named {
+			b.add(l, n+1)
+			found := b.due(DueQuery{})
+			testkit.Exec(b, b.db, "UPDATE "+b.name+" SET "+l.Status+" = ? WHERE "+l.Where(n+1), l.Codes[name])
+			for _, action := range []outbox.Action{outbox.ActionMarkSent, outbox.ActionRetry, outbox.ActionFail} {
+				all = append(all, outbox.Completion{Identity: found[0].Identity, Action: action})
+			}
+			if got, _ := b.publishable(found[0]); len(got) > 0 {
+				b.Errorf("published a row that is %s", name)
+			}
+		}
+		b.apply(all...)
+		counts, err := b.store.Counts(b.ctx)
+		testkit.Must(b, err)
+		for n, name := range named {
+			b.wantStatus(l, n+1, name)
+			if counts[0].States[name] != 1 {
+				b.Errorf("counts %+v", counts[0])
+			}
+		}
+		if counts[0].Rows[outbox.Held] != 0 {
+			b.Errorf("counts %+v", counts[0])
+		}
+	})
+}
