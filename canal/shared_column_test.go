@@ -83,7 +83,7 @@ func (l *lab) readBack(identity outbox.Identity) *outbox.Message {
 	db, err := server.Open(server.Config{Address: l.db.Addr(), User: "root"}, nil, server.Session{Writes: true, MaxConns: 1})
 	testkit.Must(l.t, err)
 	defer db.Close()
-	store := table.New(db, []*table.Table{l.table}, nil)
+	store := table.New(db, []*table.Table{l.table})
 	rows, err := store.States(ctx, []outbox.Identity{identity})
 	testkit.Must(l.t, err)
 	claim, err := store.Claim(ctx, rows)

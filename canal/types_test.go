@@ -49,7 +49,7 @@ func TestA48_SameMessageAsTheSweep(t *testing.T) {
 			l.exec(insert + `('order', 'plain', 'orders', 'tag ', 'a body', 7, '{"n": "v", "k": 1}', '2026-01-02 03:04:05.6', '2026-01-02 03:04:05.123456', NULL, 'x', NULL)`)
 			l.exec(insert + `('', 'empty   ', 't', '', '', -1, NULL, NULL, NULL, 1e300, REPEAT('y', 255), ST_GeomFromText('POINT(1 2)'))` + `, ('Ärger', 'schlüssel 中文 😀', 'orders', NULL, NULL, NULL, '{}', '2000-02-29 23:59:59.99', '1999-12-31 23:59:59.999999', 0, NULL, NULL)`)
 			l.fence2()
-			compare(t, l, table.New(db, []*table.Table{l.table}, nil))
+			compare(t, l, table.New(db, []*table.Table{l.table}))
 			l.stop()
 		}
 	})

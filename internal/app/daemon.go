@@ -184,7 +184,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	if d.guarded, err = server.Open(source, gate.Guard, server.Session{Writes: true, MaxConns: connections(len(tables))}); err != nil {
 		return err
 	}
-	d.rows = table.New(d.guarded, tables, d.state)
+	d.rows = table.NewKeeping(d.guarded, tables, d.state)
 	d.samples = operator.NewSampler(d.rows.Counts, d.registry, d.log)
 	recorded := func() (server.ID, outbox.Position) {
 		id, _ := d.state.Source()

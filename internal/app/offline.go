@@ -75,7 +75,7 @@ func countOnce(db *sql.DB, tables []config.Table) func(context.Context) ([]table
 		if err != nil {
 			return nil, err
 		}
-		return table.New(db, all, nil).Counts(ctx)
+		return table.New(db, all).Counts(ctx)
 	}
 }
 

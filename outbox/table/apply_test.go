@@ -183,7 +183,7 @@ func (b *bench) insertMany(n int) []outbox.Identity {
 
 // A completion of a table that is no longer mapped blocks nothing.
 func TestUnknownTableIsReported(t *testing.T) {
-	s := New(nil, nil, nil)
+	s := New(nil, nil)
 	left, err := s.Apply(context.Background(), []outbox.Completion{{Identity: outbox.Identity{Table: "a.b", ID: "1"}}})
 	if err != nil || len(left) != 1 || !strings.Contains(left[0].Reason, "not mapped") {
 		t.Fatalf("%+v, %v", left, err)

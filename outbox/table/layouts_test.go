@@ -126,7 +126,7 @@ func TestEveryLayout(t *testing.T) {
 		b.wantStatus(l, 3, final)
 
 		// What waits is not due, in another process neither.
-		b.store = New(b.store.db, []*Table{b.table}, b.store.waits)
+		b.store = NewKeeping(b.store.db, []*Table{b.table}, b.store.waits)
 		states, err := b.store.States(b.ctx, []outbox.Identity{ids[2], ids[3]})
 		testkit.Must(b, err)
 		for _, c := range states {

@@ -274,7 +274,7 @@ func TestD24_SeveralTables(t *testing.T) {
 		b.load(m)
 		b.next--
 		twin := b.insert(1, "id="+id.ID)[0]
-		b.store = New(b.store.db, []*Table{first, b.table}, nil)
+		b.store = New(b.store.db, []*Table{first, b.table})
 		b.apply(outbox.Completion{Identity: id, Action: outbox.ActionMarkSent}, outbox.Completion{Identity: twin, Action: outbox.ActionFail, Reason: "x"})
 		states, err := b.store.States(b.ctx, []outbox.Identity{id, twin})
 		testkit.Must(b, err)
@@ -313,7 +313,7 @@ func TestProbesShowMissingGrants(t *testing.T) {
 				testkit.Exec(b, d.Root(), findings[0].Fix)
 			} else {
 				id := b.insert(1, "")[0]
-				store := New(db, []*Table{b.table}, nil)
+				store := New(db, []*Table{b.table})
 				_, err := store.Apply(b.ctx, []outbox.Completion{{Identity: id, Action: outbox.ActionMarkSent}, {Identity: id, Action: outbox.ActionMarkSent}})
 				testkit.Must(b, err)
 				b.want(id, "2", "status")

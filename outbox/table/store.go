@@ -28,11 +28,11 @@ type Store struct {
 }
 
 // New makes a Store. db is a writing pool of server.Open: the statements rely on its session settings, found-rows
-// semantics above all. waits keep what a table has no columns for; nil: in memory alone.
-func New(db *sql.DB, tables []*Table, waits Waits) *Store {
-	if waits == nil {
-		waits = &WaitMap{}
-	}
+// semantics above all. What a table has no columns for is kept in memory alone.
+func New(db *sql.DB, tables []*Table) *Store { return NewKeeping(db, tables, &WaitMap{}) }
+
+// NewKeeping is New with waits that may outlive the process.
+func NewKeeping(db *sql.DB, tables []*Table, waits Waits) *Store {
 	s := &Store{db: db, tables: tables, waits: waits, byName: map[string]*Table{}, maxCount: MaxCount, ahead: map[string]firstSeen{}}
 	for _, t := range tables {
 		s.byName[t.name] = t

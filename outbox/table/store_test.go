@@ -61,7 +61,7 @@ func (b *bench) reopen() {
 			b.Logf("close: %v", err)
 		}
 	})
-	b.store = New(writer, nil, nil)
+	b.store = New(writer, nil)
 }
 
 func (b *bench) create(preset string) {
@@ -107,7 +107,7 @@ func (b *bench) loadAsIs(m Mapping) []server.Finding {
 
 func (b *bench) use(t *Table) {
 	b.table = t
-	b.store = New(b.store.db, []*Table{t}, nil)
+	b.store = New(b.store.db, []*Table{t})
 }
 
 // insert adds n rows of t_local_message with what else is set, and returns their identities.

@@ -82,106 +82,121 @@ func derived(n int) string { return fmt.Sprintf("order:k-%d", n) }
 var numbers = map[string]string{"pending": "0", "sending": "1", "sent": "2", "failed": "3"}
 
 // All are the layouts, in the order of their description.
-func All() []*Layout {
-	return []*Layout{
-		{
-			Name: "A", Table: "t_local_message", ID: "id", Status: "status", Codes: numbers,
-			DDL: `CREATE TABLE %s (
-				id BIGINT NOT NULL AUTO_INCREMENT, biz_type VARCHAR(64) NOT NULL, biz_key VARCHAR(128) NOT NULL, topic VARCHAR(255) NOT NULL,
-				message_body TEXT NOT NULL, status TINYINT NOT NULL, retry_count INT NOT NULL DEFAULT 0, next_retry_time DATETIME NULL,
-				last_exec_time DATETIME NULL, fail_reason VARCHAR(512) NULL, created_by VARCHAR(64) NOT NULL, updated_by VARCHAR(64) NOT NULL,
-				gmt_create DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP,
-				gmt_modified DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
-				PRIMARY KEY (id), UNIQUE KEY (biz_type, biz_key), KEY (status, next_retry_time), KEY (topic))`,
-			Config:  `preset: t_local_message`,
-			Written: "last_exec_time IS NOT NULL AND updated_by = 'canal-outbox' AND fail_reason IS NULL",
-			insert:  "id, biz_type, biz_key, topic, message_body, status, created_by, updated_by",
-			row: func(n int, topic, body string) []any {
-				return []any{n, "order", fmt.Sprintf("k-%d", n), topic, body, 0, "shop", "shop"}
-			},
-			id: derived,
+func All() []*Layout { return []*Layout{a(), a2(), b(), c(), d(), e()} }
+
+func a() *Layout {
+	return &Layout{
+		Name: "A", Table: "t_local_message", ID: "id", Status: "status", Codes: numbers,
+		DDL: `CREATE TABLE %s (
+			id BIGINT NOT NULL AUTO_INCREMENT, biz_type VARCHAR(64) NOT NULL, biz_key VARCHAR(128) NOT NULL, topic VARCHAR(255) NOT NULL,
+			message_body TEXT NOT NULL, status TINYINT NOT NULL, retry_count INT NOT NULL DEFAULT 0, next_retry_time DATETIME NULL,
+			last_exec_time DATETIME NULL, fail_reason VARCHAR(512) NULL, created_by VARCHAR(64) NOT NULL, updated_by VARCHAR(64) NOT NULL,
+			gmt_create DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP,
+			gmt_modified DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
+			PRIMARY KEY (id), UNIQUE KEY (biz_type, biz_key), KEY (status, next_retry_time), KEY (topic))`,
+		Config:  `preset: t_local_message`,
+		Written: "last_exec_time IS NOT NULL AND updated_by = 'canal-outbox' AND fail_reason IS NULL",
+		insert:  "id, biz_type, biz_key, topic, message_body, status, created_by, updated_by",
+		row: func(n int, topic, body string) []any {
+			return []any{n, "order", fmt.Sprintf("k-%d", n), topic, body, 0, "shop", "shop"}
 		},
-		{
-			Name: "A2", Table: "local_message_2", ID: "id", Status: "status", Codes: numbers,
-			DDL: `CREATE TABLE %s (
-				id BIGINT NOT NULL AUTO_INCREMENT, biz_key VARCHAR(64) NOT NULL, biz_type VARCHAR(32) NOT NULL, topic VARCHAR(64) NOT NULL,
-				message_body TEXT NOT NULL, status TINYINT(3) NOT NULL DEFAULT 0, retry_count INT NOT NULL DEFAULT 0, next_retry_time DATETIME NULL,
-				last_execute_time DATETIME NULL, fail_reason VARCHAR(255) NULL, create_by VARCHAR(64) NULL, update_by VARCHAR(64) NULL,
-				gmt_create DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP,
-				gmt_modified DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
-				PRIMARY KEY (id), UNIQUE KEY (biz_type, biz_key))`,
-			Config:  `preset: t_local_message`,
-			Written: "last_execute_time IS NOT NULL AND update_by = 'canal-outbox' AND fail_reason IS NULL",
-			insert:  "id, biz_type, biz_key, topic, message_body",
-			row: func(n int, topic, body string) []any {
-				return []any{n, "order", fmt.Sprintf("k-%d", n), topic, body}
-			},
-			id: derived,
+		id: derived,
+	}
+}
+
+func a2() *Layout {
+	return &Layout{
+		Name: "A2", Table: "local_message_2", ID: "id", Status: "status", Codes: numbers,
+		DDL: `CREATE TABLE %s (
+			id BIGINT NOT NULL AUTO_INCREMENT, biz_key VARCHAR(64) NOT NULL, biz_type VARCHAR(32) NOT NULL, topic VARCHAR(64) NOT NULL,
+			message_body TEXT NOT NULL, status TINYINT(3) NOT NULL DEFAULT 0, retry_count INT NOT NULL DEFAULT 0, next_retry_time DATETIME NULL,
+			last_execute_time DATETIME NULL, fail_reason VARCHAR(255) NULL, create_by VARCHAR(64) NULL, update_by VARCHAR(64) NULL,
+			gmt_create DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP,
+			gmt_modified DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
+			PRIMARY KEY (id), UNIQUE KEY (biz_type, biz_key))`,
+		Config:  `preset: t_local_message`,
+		Written: "last_execute_time IS NOT NULL AND update_by = 'canal-outbox' AND fail_reason IS NULL",
+		insert:  "id, biz_type, biz_key, topic, message_body",
+		row: func(n int, topic, body string) []any {
+			return []any{n, "order", fmt.Sprintf("k-%d", n), topic, body}
 		},
-		{
-			Name: "B", Table: "local_message_words", ID: "id", Status: "state",
-			Codes: map[string]string{
-				"pending": "待发送", "sending": "发送中", "sent": "已发送", "failed": "失败", "consumed": "已消费", "suspended": "已挂起",
-			},
-			DDL: `CREATE TABLE %s (
-				id BIGINT NOT NULL, gmt_create DATETIME NULL, gmt_modified DATETIME NULL, message_key VARCHAR(128) NOT NULL,
-				message_type VARCHAR(64) NOT NULL, message_id VARCHAR(64) NULL, topic VARCHAR(128) NOT NULL, message_body TEXT NOT NULL,
-				state VARCHAR(16) NOT NULL, retry_count INT NOT NULL, next_retry_at DATETIME NULL, last_retry_time DATETIME NULL,
-				fail_reason TEXT NULL, lock_version BIGINT NOT NULL,
-				PRIMARY KEY (id), UNIQUE KEY (message_key, message_type), KEY (state, retry_count, next_retry_at))`,
-			Config:  `preset: message-state, codes: {pending: 待发送, sending: 发送中, sent: 已发送, failed: 失败, consumed: 已消费, suspended: 已挂起}`,
-			Written: "last_retry_time IS NOT NULL AND gmt_modified IS NOT NULL AND lock_version > 0",
-			insert:  "id, message_type, message_key, topic, message_body, state, retry_count, lock_version, gmt_create",
-			row: func(n int, topic, body string) []any {
-				return []any{n, "order", fmt.Sprintf("k-%d", n), topic, body, "待发送", 0, 0, "2026-01-01 00:00:00"}
-			},
-			id: derived,
+		id: derived,
+	}
+}
+
+func b() *Layout {
+	return &Layout{
+		Name: "B", Table: "local_message_words", ID: "id", Status: "state",
+		Codes: map[string]string{
+			"pending": "待发送", "sending": "发送中", "sent": "已发送", "failed": "失败", "consumed": "已消费", "suspended": "已挂起",
 		},
-		{
-			Name: "C", Table: "local_message_table", ID: "id", Status: "state", Lacks: []string{"claim", "failed", "reason"},
-			Codes: map[string]string{"pending": "0", "sent": "1", "consumed": "2"},
-			DDL: `CREATE TABLE %s (
-				id BIGINT NOT NULL AUTO_INCREMENT, message_id VARCHAR(128) NOT NULL, topic VARCHAR(64) NOT NULL, content TEXT NOT NULL,
-				state TINYINT NOT NULL DEFAULT 0, retry_count INT NOT NULL DEFAULT 0, max_retry_count INT NOT NULL DEFAULT 5,
-				next_retry_time DATETIME NULL, create_time DATETIME NOT NULL, update_time DATETIME NOT NULL,
-				PRIMARY KEY (id), UNIQUE KEY (message_id), KEY (state, next_retry_time))`,
-			Config:  `preset: local_message_table`,
-			Written: "update_time > create_time",
-			insert:  "id, message_id, topic, content, create_time, update_time",
-			row: func(n int, topic, body string) []any {
-				return []any{n, numbered(n), topic, body, "2026-01-01 00:00:00", "2026-01-01 00:00:00"}
-			},
-			id: numbered,
+		DDL: `CREATE TABLE %s (
+			id BIGINT NOT NULL, gmt_create DATETIME NULL, gmt_modified DATETIME NULL, message_key VARCHAR(128) NOT NULL,
+			message_type VARCHAR(64) NOT NULL, message_id VARCHAR(64) NULL, topic VARCHAR(128) NOT NULL, message_body TEXT NOT NULL,
+			state VARCHAR(16) NOT NULL, retry_count INT NOT NULL, next_retry_at DATETIME NULL, last_retry_time DATETIME NULL,
+			fail_reason TEXT NULL, lock_version BIGINT NOT NULL,
+			PRIMARY KEY (id), UNIQUE KEY (message_key, message_type), KEY (state, retry_count, next_retry_at))`,
+		Config:  `preset: message-state, codes: {pending: 待发送, sending: 发送中, sent: 已发送, failed: 失败, consumed: 已消费, suspended: 已挂起}`,
+		Written: "last_retry_time IS NOT NULL AND gmt_modified IS NOT NULL AND lock_version > 0",
+		insert:  "id, message_type, message_key, topic, message_body, state, retry_count, lock_version, gmt_create",
+		row: func(n int, topic, body string) []any {
+			return []any{n, "order", fmt.Sprintf("k-%d", n), topic, body, "待发送", 0, 0, "2026-01-01 00:00:00"}
 		},
-		{
-			Name: "D", Table: "local_message", ID: "message_id", Status: "status", Lacks: []string{"claim", "due"},
-			Codes: map[string]string{"pending": "PENDING", "sent": "SENT", "failed": "FAILED"},
-			DDL: `CREATE TABLE %s (
-				message_id VARCHAR(64) NOT NULL, event_type VARCHAR(100) NOT NULL, payload TEXT NOT NULL, status VARCHAR(20) NOT NULL,
-				retry_count INT NOT NULL DEFAULT 0, created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, sent_at TIMESTAMP NULL,
-				error_message TEXT NULL, PRIMARY KEY (message_id), KEY (status, created_at))`,
-			Config:  `preset: local_message`,
-			Written: "sent_at IS NOT NULL AND error_message IS NULL",
-			insert:  "message_id, event_type, payload, status",
-			row:     func(n int, topic, body string) []any { return []any{uuid(n), topic, body, "PENDING"} },
-			id:      uuid,
+		id: derived,
+	}
+}
+
+func c() *Layout {
+	return &Layout{
+		Name: "C", Table: "local_message_table", ID: "id", Status: "state", Lacks: []string{"claim", "failed", "reason"},
+		Codes: map[string]string{"pending": "0", "sent": "1", "consumed": "2"},
+		DDL: `CREATE TABLE %s (
+			id BIGINT NOT NULL AUTO_INCREMENT, message_id VARCHAR(128) NOT NULL, topic VARCHAR(64) NOT NULL, content TEXT NOT NULL,
+			state TINYINT NOT NULL DEFAULT 0, retry_count INT NOT NULL DEFAULT 0, max_retry_count INT NOT NULL DEFAULT 5,
+			next_retry_time DATETIME NULL, create_time DATETIME NOT NULL, update_time DATETIME NOT NULL,
+			PRIMARY KEY (id), UNIQUE KEY (message_id), KEY (state, next_retry_time))`,
+		Config:  `preset: local_message_table`,
+		Written: "update_time > create_time",
+		insert:  "id, message_id, topic, content, create_time, update_time",
+		row: func(n int, topic, body string) []any {
+			return []any{n, numbered(n), topic, body, "2026-01-01 00:00:00", "2026-01-01 00:00:00"}
 		},
-		{
-			Name: "E", Table: "t_local_message_chain", ID: "id", Status: "status", Codes: numbers, Lacks: []string{"reason"},
-			DDL: `CREATE TABLE %s (
-				id BIGINT NOT NULL AUTO_INCREMENT, message_id VARCHAR(64) NOT NULL, business_type VARCHAR(32) NOT NULL,
-				business_id VARCHAR(64) NOT NULL, topic VARCHAR(64) NOT NULL, message_body TEXT NOT NULL, status TINYINT NOT NULL DEFAULT 0,
-				retry_count INT NOT NULL DEFAULT 0, max_retry INT NOT NULL DEFAULT 5, next_retry_time DATETIME NULL,
-				create_time DATETIME NOT NULL, update_time DATETIME NOT NULL,
-				PRIMARY KEY (id), UNIQUE KEY (message_id), KEY (status, next_retry_time), KEY (business_type, business_id))`,
-			Config:  `preset: order-chain`,
-			Written: "update_time > create_time",
-			insert:  "id, message_id, business_type, business_id, topic, message_body, create_time, update_time",
-			row: func(n int, topic, body string) []any {
-				return []any{n, numbered(n), "order", fmt.Sprintf("k-%d", n), topic, body, "2026-01-01 00:00:00", "2026-01-01 00:00:00"}
-			},
-			id: numbered,
+		id: numbered,
+	}
+}
+
+func d() *Layout {
+	return &Layout{
+		Name: "D", Table: "local_message", ID: "message_id", Status: "status", Lacks: []string{"claim", "due"},
+		Codes: map[string]string{"pending": "PENDING", "sent": "SENT", "failed": "FAILED"},
+		DDL: `CREATE TABLE %s (
+			message_id VARCHAR(64) NOT NULL, event_type VARCHAR(100) NOT NULL, payload TEXT NOT NULL, status VARCHAR(20) NOT NULL,
+			retry_count INT NOT NULL DEFAULT 0, created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, sent_at TIMESTAMP NULL,
+			error_message TEXT NULL, PRIMARY KEY (message_id), KEY (status, created_at))`,
+		Config:  `preset: local_message`,
+		Written: "sent_at IS NOT NULL AND error_message IS NULL",
+		insert:  "message_id, event_type, payload, status",
+		row:     func(n int, topic, body string) []any { return []any{uuid(n), topic, body, "PENDING"} },
+		id:      uuid,
+	}
+}
+
+func e() *Layout {
+	return &Layout{
+		Name: "E", Table: "t_local_message_chain", ID: "id", Status: "status", Codes: numbers, Lacks: []string{"reason"},
+		DDL: `CREATE TABLE %s (
+			id BIGINT NOT NULL AUTO_INCREMENT, message_id VARCHAR(64) NOT NULL, business_type VARCHAR(32) NOT NULL,
+			business_id VARCHAR(64) NOT NULL, topic VARCHAR(64) NOT NULL, message_body TEXT NOT NULL, status TINYINT NOT NULL DEFAULT 0,
+			retry_count INT NOT NULL DEFAULT 0, max_retry INT NOT NULL DEFAULT 5, next_retry_time DATETIME NULL,
+			create_time DATETIME NOT NULL, update_time DATETIME NOT NULL,
+			PRIMARY KEY (id), UNIQUE KEY (message_id), KEY (status, next_retry_time), KEY (business_type, business_id))`,
+		Config:  `preset: order-chain`,
+		Written: "update_time > create_time",
+		insert:  "id, message_id, business_type, business_id, topic, message_body, create_time, update_time",
+		row: func(n int, topic, body string) []any {
+			return []any{n, numbered(n), "order", fmt.Sprintf("k-%d", n), topic, body, "2026-01-01 00:00:00", "2026-01-01 00:00:00"}
 		},
+		id: numbered,
 	}
 }
 
