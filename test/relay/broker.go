@@ -89,7 +89,15 @@ func FromKafka(s *kgo.Record) Record {
 			r.Headers[h.Key] = value
 		}
 	}
+	r.dropSecondID()
 	return r
+}
+
+// dropSecondID takes the header away with which the preset order-chain repeats the message id.
+func (r *Record) dropSecondID() {
+	if r.Headers["messageId"] == r.MessageID {
+		delete(r.Headers, "messageId")
+	}
 }
 
 // RocketMQ is a RocketMQ broker with its name server.
@@ -134,5 +142,6 @@ func FromRocketMQ(s testkit.RocketMQMessage) Record {
 			r.Headers[name] = value
 		}
 	}
+	r.dropSecondID()
 	return r
 }
