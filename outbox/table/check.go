@@ -179,23 +179,7 @@ func (c *check) keys(t *Table) {
 		c.add(server.Fault, t.columns[ID].Name, "the primary key is not exactly this column: rows cannot be named by it",
 			"map the primary key's column as the id")
 	}
-	code := strings.ToLower(t.columns[StatusCode].Name)
-	order := []string{code}
-	if t.has(NextRetryTime) {
-		order = append(order, strings.ToLower(t.columns[NextRetryTime].Name))
-	}
-	sweep := c.index(func(i index) bool {
-		return slices.Equal(i.columns, order) || slices.Equal(i.columns, append(order, id))
-	})
-	if sweep != nil {
-		t.sweepIndex.Store(&sweep.name)
-	} else {
-		what := "no index on the status: every sweep reads the whole table, and the more so the more rows it keeps"
-		if c.index(func(i index) bool { return i.columns[0] == code }) != nil {
-			what = "no index on the status with the due time behind it: each page of a sweep reads and sorts all rows that wait"
-		}
-		c.add(server.Warning, "", what, t.makeSweepIndex())
-	}
+	c.sweepIndex(t)
 	c.uniqueness(t)
 }
 

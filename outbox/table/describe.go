@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -116,74 +114,6 @@ func describeIndexes(ctx context.Context, db *sql.DB, d description) ([]index, e
 		last.columns = append(last.columns, strings.ToLower(column))
 	}
 	return out, rows.Err()
-}
-
-// makeSweepIndex is the statement that makes the index which the sweep reads in its order.
-func (t *Table) makeSweepIndex() string {
-	columns := t.column(StatusCode)
-	if t.has(NextRetryTime) {
-		columns += ", " + t.column(NextRetryTime)
-	}
-	return fmt.Sprintf("CREATE INDEX idx_outbox_sweep ON %s (%s, %s)", t.quoted, columns, t.column(ID))
-}
-
-// ExplainSweep asks the server how it looks for due rows, as it would now, with its statistics of now.
-func (t *Table) ExplainSweep(ctx context.Context, db *sql.DB) (server.Finding, error) {
-	f := server.Finding{Severity: server.Warning, Subject: t.name}
-	indexes, err := describeIndexes(ctx, db, description{schema: t.schema, name: t.name[len(t.schema)+1:]})
-	if err != nil {
-		return f, err
-	}
-	code := strings.ToLower(t.columns[StatusCode].Name)
-	wanted := t.sweepIndex.Load()
-	for at := range phases {
-		if t.lacks(at) {
-			continue
-		}
-		access, key, rows, err := t.explain(ctx, db, at)
-		if t.forgetIndex(err) { // the index is there, and the server does not let it be used
-			access, key, rows, err = t.explain(ctx, db, at)
-		}
-		if err != nil {
-			return f, err
-		}
-		i := slices.IndexFunc(indexes, func(i index) bool { return i.name == key })
-		switch {
-		case access == "": // no row can match: the server looks for none
-			continue
-		case access == "all" || access == "index":
-			f.What = fmt.Sprintf("EXPLAIN: the sweep reads the whole table to find its rows (type %s, key %s, of about %s rows)", access, orNone(key), rows)
-		case i < 0 || indexes[i].columns[0] != code:
-			f.What = fmt.Sprintf("EXPLAIN: the sweep reads by the index %s, which does not begin with the status: it goes through rows that were sent long ago", key)
-		default:
-			f.What = "EXPLAIN: the sweep reads by the index " + key
-			continue
-		}
-		if f.Fix = t.makeSweepIndex(); wanted != nil {
-			f.Fix = fmt.Sprintf("ALTER TABLE %s ALTER INDEX %s VISIBLE (MariaDB: NOT IGNORED)", t.quoted, quote(*wanted))
-		}
-		return f, nil
-	}
-	f.Severity = server.OK
-	return f, nil
-}
-
-func orNone(key string) string {
-	if key == "" {
-		return "none"
-	}
-	return key
-}
-
-// explain is the access type in lower case, the index and the number of rows of one stretch's first page.
-func (t *Table) explain(ctx context.Context, db *sql.DB, at phase) (access, key, count string, err error) {
-	s := t.due(Cursor{phase: at}, DueQuery{Limit: maxRows})
-	plan, err := server.Show(ctx, db, "EXPLAIN FORMAT=TRADITIONAL "+s.text.String(), s.args...)
-	if err != nil || len(plan) == 0 {
-		return "", "", "", err
-	}
-	last := plan[len(plan)-1]
-	return strings.ToLower(last["type"]), last["key"], last["rows"], nil
 }
 
 // notFound asks why information_schema does not show the table: it shows no table on which the account has no privilege.

@@ -2,6 +2,8 @@ package table
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -23,31 +25,9 @@ type DueQuery struct {
 // (or summer time ended, where the zone has one), or somebody wrote it. Its row would stay at SENDING until the clock is there.
 const claimAhead = 5 * time.Second
 
-// Cursor is a place in the list of due rows. The zero value is its beginning.
-type Cursor struct {
-	phase phase
-	due   string // due time of the last row, as text of the database
-	id    string // its primary key; "" at the beginning of a phase
-}
-
-// Done reports whether the list has been read to its end.
-func (c Cursor) Done() bool { return c.phase == phases }
-
-// phase is one stretch of the index (status, due time, id): within it, rows come in the order of the index, so that each
-// page begins where the one before ended.
-type phase uint8
-
-const (
-	pendingNoDue phase = iota
-	pendingDue
-	sendingNoDue
-	sendingDue
-	phases
-)
-
-// Due returns a page of identities, in the order of the index, and where the next page begins. Rows are found through
-// the status index, never by an offset and never above a remembered id: lower ids commit later (D10). Rows that appear
-// behind the cursor meanwhile are for the next sweep. A page may be empty before the end.
+// Due returns a page of identities, in the order of the index that the table has (strategy), and where the next page begins:
+// with the same query. Rows are never found by an offset and never above a remembered id: lower ids commit later (D10). Rows
+// that appear behind the cursor meanwhile are for the next sweep. A page may be empty before the end.
 //
 // Where no column is mapped to CreatedAt the age of a row is unknown and Threshold does not apply: whoever wants old rows
 // only has to see a row twice.
@@ -56,36 +36,40 @@ func (s *Store) Due(ctx context.Context, table string, after Cursor, q DueQuery)
 	if err != nil {
 		return nil, after, err
 	}
-	if after = t.next(after); after.Done() {
-		return nil, after, nil
-	}
 	if q.Limit <= 0 {
 		q.Limit = maxRows
 	}
-	candidates, due, err := s.candidatesDue(ctx, t, t.due(after, q))
+	list := t.stretches(q)
+	if after.Done() || after.at >= len(list) {
+		return nil, Cursor{done: true}, nil
+	}
+	page, next, err := s.page(ctx, t, list, after, q)
 	if t.forgetIndex(err) {
-		candidates, due, err = s.candidatesDue(ctx, t, t.due(after, q))
+		page, next, err = s.page(ctx, t, list, after, q)
 	}
 	if err != nil {
 		return nil, after, fmt.Errorf("look for due rows of %s: %w", table, err)
 	}
-	if len(candidates) < q.Limit {
-		return candidates, t.next(Cursor{phase: after.phase + 1}), nil
-	}
-	return candidates, Cursor{phase: after.phase, due: due, id: candidates[len(candidates)-1].ID}, nil
+	return page, next, nil
 }
 
-// next passes over the stretches that a table without due times or without claims does not have.
-func (t *Table) next(at Cursor) Cursor {
-	for !at.Done() && t.lacks(at.phase) {
-		at = Cursor{phase: at.phase + 1}
+func (s *Store) page(ctx context.Context, t *Table, list []stretch, at Cursor, q DueQuery) ([]outbox.Candidate, Cursor, error) {
+	if t.strategy == byAttempts && (!at.attempts.known || at.attempts.ended) {
+		next, err := s.nextAttempts(ctx, t, list[at.at].status, at.attempts)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil, at.nextStatus(list), nil
+		} else if err != nil {
+			return nil, at, err
+		}
+		at.attempts = next
 	}
-	return at
-}
-
-func (t *Table) lacks(p phase) bool {
-	due := p == pendingDue || p == sendingDue
-	return due && !t.has(NextRetryTime) || p >= sendingNoDue && !t.claims()
+	var last sql.NullString
+	page, err := s.candidates(ctx, t, t.due(list[at.at], at, q), &last)
+	if err != nil || len(page) < q.Limit {
+		return page, at.next(list, t.strategy == byAttempts), err
+	}
+	at.time, at.id = last.String, page[len(page)-1].ID
+	return page, at, nil
 }
 
 // forgetIndex reports whether a query failed because the index it forced is gone; from then on the server chooses.
@@ -104,70 +88,156 @@ func (t *Table) forceIndex(s *statement) {
 	}
 }
 
-// due is the query of one page.
-func (t *Table) due(after Cursor, q DueQuery) *statement {
+// nextAttempts looks up the next value of the column that counts attempts; sql.ErrNoRows when the rows of the status have none.
+func (s *Store) nextAttempts(ctx context.Context, t *Table, status outbox.Status, after attemptCount) (attemptCount, error) {
+	query := t.attemptsBehind(status, after)
+	var value sql.NullString
+	err := s.db.QueryRowContext(ctx, query.text.String(), query.args...).Scan(&value)
+	return attemptCount{known: true, value: value.String}, err
+}
+
+func (t *Table) attemptsBehind(status outbox.Status, after attemptCount) *statement {
+	count := t.column(RetryCount)
+	s := &statement{}
+	s.add("SELECT ", count, " FROM ", t.quoted)
+	t.forceIndex(s)
+	s.add(" WHERE ", t.column(StatusCode), " = ")
+	t.code(s, status)
+	switch {
+	case !after.known:
+	case after.value == "":
+		s.add(" AND ", count, " IS NOT NULL")
+	default:
+		s.add(" AND ", count, " > ", after.value)
+	}
+	s.add(" ORDER BY ", count, " LIMIT 1")
+	return s
+}
+
+// due is the query of one page. Behind the columns of the state it shows the time in whose order the rows come.
+func (t *Table) due(in stretch, after Cursor, q DueQuery) *statement {
+	order := t.timeBehind()
 	s := t.selectState()
+	if in.part == whole || in.part == untimed {
+		s.add(", NULL")
+	} else {
+		s.add(", CAST(", t.column(order), " AS CHAR)")
+	}
 	s.add(" FROM ", t.quoted)
 	t.forceIndex(s)
 	s.add(" WHERE ", t.column(StatusCode), " = ")
-	if after.phase <= pendingDue {
-		t.code(s, outbox.Pending)
-	} else {
-		t.code(s, outbox.Sending)
-	}
-	switch after.phase {
-	case pendingNoDue, sendingNoDue:
-		if t.has(NextRetryTime) {
-			s.add(" AND ", t.column(NextRetryTime), " IS NULL")
-		}
-		if after.id != "" {
-			s.add(" AND ", t.column(ID), " > ")
-			t.id(s, after.id)
-		}
-	case pendingDue:
-		s.add(" AND ", t.column(NextRetryTime), " <= ", t.now(NextRetryTime), " + INTERVAL ")
-		s.micros(q.Horizon)
-		s.add(" MICROSECOND")
-		t.behind(s, after)
-	case sendingDue:
-		s.add(" AND ", t.column(NextRetryTime), " IS NOT NULL")
-		t.behind(s, after)
-	}
+	t.code(s, in.status)
 	switch {
-	case after.phase == pendingNoDue && q.Threshold > 0 && t.has(CreatedAt):
-		// A time ahead of the clock says nothing about the age (an application that writes the time of another zone), so the row
-		// counts as old, as one without a time does. The position rule decides whether it is published.
-		s.add(" AND (", t.column(CreatedAt), " IS NULL OR ", t.column(CreatedAt), " > ", t.now(CreatedAt), " OR ")
-		t.ago(s, CreatedAt, q.Threshold)
-		s.add(")")
-	case after.phase >= sendingNoDue && q.ExpiredClaims > 0:
-		s.add(" AND (", t.column(LastExecTime), " IS NULL OR ")
-		t.ago(s, LastExecTime, q.ExpiredClaims)
-		s.add(" OR ", t.column(LastExecTime), " > ", t.now(LastExecTime), " + INTERVAL ")
-		s.micros(claimAhead)
-		s.add(" MICROSECOND)")
+	case t.strategy == byAttempts && after.attempts.value == "":
+		s.add(" AND ", t.column(RetryCount), " IS NULL")
+	case t.strategy == byAttempts:
+		s.add(" AND ", t.column(RetryCount), " = ", after.attempts.value)
+	}
+	t.inside(s, in, q)
+	t.behind(s, in, after)
+	if in.status == outbox.Pending {
+		t.wanted(s, in, q)
+	} else {
+		t.claimExpired(s, q)
 	}
 	s.add(" ORDER BY ")
-	if after.phase == pendingDue || after.phase == sendingDue {
-		s.add(t.column(NextRetryTime), ", ")
+	if in.part != whole && in.part != untimed {
+		s.add(t.column(order), ", ")
 	}
 	s.add(t.column(ID), " LIMIT ", strconv.Itoa(q.Limit))
 	return s
 }
 
+// inside writes the range of the stretch.
+func (t *Table) inside(s *statement, in stretch, q DueQuery) {
+	order := t.timeBehind()
+	switch in.part {
+	case untimed:
+		s.add(" AND ", t.column(order), " IS NULL")
+	case aged:
+		s.add(" AND ")
+		t.ago(s, CreatedAt, q.Threshold)
+	case ahead:
+		s.add(" AND ", t.column(CreatedAt), " > ", t.now(CreatedAt))
+	case timed:
+		s.add(" AND ")
+		if order == NextRetryTime && in.status == outbox.Pending {
+			t.dueWithin(s, q.Horizon)
+		} else {
+			s.add(t.column(order), " IS NOT NULL")
+		}
+	}
+}
+
 // behind writes the keyset condition. A comparison of rows would say it shorter, but no server makes a range of it.
-func (t *Table) behind(s *statement, after Cursor) {
-	if after.id == "" {
+func (t *Table) behind(s *statement, in stretch, after Cursor) {
+	id := t.column(ID)
+	switch {
+	case after.id == "":
+	case in.part == whole || in.part == untimed:
+		s.add(" AND ", id, " > ")
+		t.id(s, after.id)
+	default:
+		time := t.column(t.timeBehind())
+		s.add(" AND (", time, " > ")
+		s.string(after.time)
+		s.add(" OR ", time, " = ")
+		s.string(after.time)
+		s.add(" AND ", id, " > ")
+		t.id(s, after.id)
+		s.add(")")
+	}
+}
+
+// wanted writes which PENDING rows a sweep takes, as far as the range of the stretch does not say it.
+func (t *Table) wanted(s *statement, in stretch, q DueQuery) {
+	hasDue := t.has(NextRetryTime)
+	byAge := q.Threshold > 0 && t.has(CreatedAt) && in.part != aged && in.part != ahead
+	switch {
+	case hasDue && t.timeBehind() == NextRetryTime && in.part == timed:
+	case hasDue && t.timeBehind() != NextRetryTime:
+		due := t.column(NextRetryTime)
+		s.add(" AND (")
+		t.dueWithin(s, q.Horizon)
+		s.add(" OR ", due, " IS NULL")
+		if byAge {
+			s.add(" AND ")
+			t.old(s, q.Threshold)
+		}
+		s.add(")")
+	case byAge:
+		s.add(" AND ")
+		t.old(s, q.Threshold)
+	}
+}
+
+func (t *Table) dueWithin(s *statement, d time.Duration) {
+	s.add(t.column(NextRetryTime), " <= ", t.now(NextRetryTime), " + INTERVAL ")
+	s.micros(d)
+	s.add(" MICROSECOND")
+}
+
+// old writes that a row was made long enough ago. A time ahead of the clock says nothing about the age (an application that writes
+// the time of another zone), so the row counts as old, as one without a time does. The position rule decides whether it is
+// published.
+func (t *Table) old(s *statement, threshold time.Duration) {
+	made := t.column(CreatedAt)
+	s.add("(", made, " IS NULL OR ", made, " > ", t.now(CreatedAt), " OR ")
+	t.ago(s, CreatedAt, threshold)
+	s.add(")")
+}
+
+// claimExpired writes which SENDING rows a sweep takes.
+func (t *Table) claimExpired(s *statement, q DueQuery) {
+	if q.ExpiredClaims <= 0 {
 		return
 	}
-	due, id := t.column(NextRetryTime), t.column(ID)
-	s.add(" AND (", due, " > ")
-	s.string(after.due)
-	s.add(" OR ", due, " = ")
-	s.string(after.due)
-	s.add(" AND ", id, " > ")
-	t.id(s, after.id)
-	s.add(")")
+	stamp := t.column(LastExecTime)
+	s.add(" AND (", stamp, " IS NULL OR ")
+	t.ago(s, LastExecTime, q.ExpiredClaims)
+	s.add(" OR ", stamp, " > ", t.now(LastExecTime), " + INTERVAL ")
+	s.micros(claimAhead)
+	s.add(" MICROSECOND)")
 }
 
 // ago writes that a time lies at least so long back.

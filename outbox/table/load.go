@@ -25,6 +25,7 @@ type Table struct {
 	at       [columnCount]int // index in reads; -1
 	zone     atomic.Pointer[time.Location]
 
+	strategy   strategy
 	sweepIndex atomic.Pointer[string] // the index the sweep's queries force; nil: the server chooses
 }
 

@@ -14,42 +14,35 @@ import (
 // selectState begins a query of identity and state, the columns that candidates reads.
 func (t *Table) selectState() *statement {
 	s := &statement{}
-	wait, due, topic := "0", "NULL", "NULL"
+	wait, topic := "0", "NULL"
 	if t.has(NextRetryTime) {
 		wait = "COALESCE(TIMESTAMPDIFF(MICROSECOND, " + t.now(NextRetryTime) + ", " + t.column(NextRetryTime) + "), 0)"
-		due = "CAST(" + t.column(NextRetryTime) + " AS CHAR)"
 	}
 	if t.has(Topic) {
 		topic = t.column(Topic)
 	}
 	s.add("SELECT ", t.column(ID), ", ", t.messageID(), ", ", t.column(StatusCode), ", ", t.retryCount(), ", ", wait, ", ", topic, ", ",
-		t.stamp(), ", ", due)
+		t.stamp())
 	return s
 }
 
-// candidates runs a query of selectState.
-func (s *Store) candidates(ctx context.Context, t *Table, query *statement) ([]outbox.Candidate, error) {
-	candidates, _, err := s.candidatesDue(ctx, t, query)
-	return candidates, err
-}
-
-// candidatesDue also returns the due time of the last row in the database's text form, for keyset paging.
-func (s *Store) candidatesDue(ctx context.Context, t *Table, query *statement) ([]outbox.Candidate, string, error) {
+// candidates runs a query of selectState. What the query shows behind the columns of the state goes into last, which then has
+// the values of the last row.
+func (s *Store) candidates(ctx context.Context, t *Table, query *statement, last ...any) ([]outbox.Candidate, error) {
 	rows, err := s.db.QueryContext(ctx, query.text.String(), query.args...)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	defer rows.Close()
 	var out []outbox.Candidate
-	var due sql.NullString
 	now := time.Now()
 	for rows.Next() {
 		var id, messageID, code, topic sql.RawBytes
 		var stamp sql.NullString
 		var micros int64
 		c := outbox.Candidate{}
-		if err := rows.Scan(&id, &messageID, &code, &c.RetryCount, &micros, &topic, &stamp, &due); err != nil {
-			return nil, "", err
+		if err := rows.Scan(append([]any{&id, &messageID, &code, &c.RetryCount, &micros, &topic, &stamp}, last...)...); err != nil {
+			return nil, err
 		}
 		c.Identity = outbox.Identity{Table: t.name, ID: string(t.keyText(ID, id)), MessageID: string(messageID)}
 		c.Status = t.status(code, code == nil)
@@ -59,7 +52,7 @@ func (s *Store) candidatesDue(ctx context.Context, t *Table, query *statement) (
 		s.recall(t, &c, now)
 		out = append(out, c)
 	}
-	return out, due.String, rows.Err()
+	return out, rows.Err()
 }
 
 // States reads the rows of identities by primary key. Rows that do not exist, or carry another message id, are missing
