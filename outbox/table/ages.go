@@ -50,7 +50,7 @@ func (s *Store) longestRetry(ctx context.Context, t *Table, now time.Time) (time
 	if t.has(RetryCount) {
 		wait = "IF(" + t.retryCount() + " > 0, " + wait + ", 0)"
 	}
-	retries := t.sample(wait+" AS wait", t.whereDelayed(), " ORDER BY "+t.column(NextRetryTime)+" DESC, "+t.column(ID)+" DESC")
+	retries := t.samplePending(wait+" AS wait", t.whereDelayed(), " ORDER BY "+t.column(NextRetryTime)+" DESC, "+t.column(ID)+" DESC", s.maxCount)
 	retries.limit(sampleSize)
 	return s.micros(ctx, retries.inside("MAX(wait)"))
 }
@@ -69,9 +69,12 @@ func (s *Store) micros(ctx context.Context, query *statement) (time.Duration, er
 // oldestPending is the greatest age among the first rows that are due.
 func (s *Store) oldestPending(ctx context.Context, t *Table, now time.Time) (time.Duration, error) {
 	due, overdue, made, ahead, order := "NULL", "NULL", "NULL", "FALSE", ""
-	if t.has(NextRetryTime) {
+	switch {
+	case t.has(NextRetryTime):
 		due, overdue = t.column(NextRetryTime), t.age(NextRetryTime)
 		order = due + ", "
+	case t.strategy == byCreated:
+		order = t.column(CreatedAt) + ", "
 	}
 	if t.has(CreatedAt) {
 		ahead = t.column(CreatedAt) + " > " + t.now(CreatedAt)
@@ -81,7 +84,7 @@ func (s *Store) oldestPending(ctx context.Context, t *Table, now time.Time) (tim
 	// one says it.
 	age := fmt.Sprintf("IF(%s = 0 AND %s IS NOT NULL, LEAST(COALESCE(%s, %s), %[4]s), COALESCE(%[3]s, %[4]s))",
 		t.retryCount(), due, made, overdue)
-	query := t.sample(age+" AS age, IF("+ahead+", "+t.column(ID)+", NULL) AS ahead", t.whereDue(), " ORDER BY "+order+t.column(ID))
+	query := t.samplePending(age+" AS age, IF("+ahead+", "+t.column(ID)+", NULL) AS ahead", t.whereDue(), " ORDER BY "+order+t.column(ID), s.maxCount)
 	query.limit(sampleSize)
 	var micros sql.NullInt64
 	var first sql.NullString
@@ -105,22 +108,44 @@ func (s *Store) since(t *Table, id string, now time.Time) time.Duration {
 	return now.Sub(s.ahead[t.name].at)
 }
 
-// newest returns the newest row by primary key and how far ahead of the database's clock it was made; 0 when that is no more
+// newest returns the newest row, by primary key or the time that the index has behind the status, and how far ahead of the database's clock it was made; 0 when that is no more
 // than clocks differ.
 func (t *Table) newest(ctx context.Context, db *sql.DB) (id string, ahead time.Duration, err error) {
 	if !t.has(CreatedAt) {
 		return "", 0, nil
 	}
-	var micros sql.NullInt64
-	err = db.QueryRowContext(ctx, "SELECT "+t.column(ID)+", -"+t.age(CreatedAt)+" FROM "+t.quoted+" ORDER BY "+t.column(ID)+
-		" DESC LIMIT 1").Scan(&id, &micros)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", 0, nil
+	for _, query := range t.newestFirst() {
+		var key []byte
+		var micros sql.NullInt64
+		query.add(" LIMIT 1")
+		switch err := db.QueryRowContext(ctx, query.text.String(), query.args...).Scan(&key, &micros); {
+		case errors.Is(err, sql.ErrNoRows):
+		case err != nil:
+			return "", 0, err
+		case id == "" || time.Duration(micros.Int64)*time.Microsecond > ahead:
+			id, ahead = string(t.keyText(ID, key)), time.Duration(micros.Int64)*time.Microsecond
+		}
 	}
-	if ahead = time.Duration(micros.Int64) * time.Microsecond; ahead <= createdAhead {
+	if ahead <= createdAhead {
 		ahead = 0
 	}
-	return id, ahead, err
+	return id, ahead, nil
+}
+
+// newestFirst are queries of keys and of how far ahead of the clock the rows were made. A key that is no number does not say which
+// row is newer; without an index on the time nothing does.
+func (t *Table) newestFirst() []*statement {
+	columns := t.column(ID) + ", -" + t.age(CreatedAt)
+	switch {
+	case t.columns[ID].kindOf() == integer:
+		s := &statement{}
+		s.add("SELECT ", columns, " FROM ", t.quoted, " ORDER BY ", t.column(ID), " DESC")
+		return []*statement{s}
+	case t.strategy == byCreated:
+		order := " ORDER BY " + t.column(CreatedAt) + " DESC, " + t.column(ID) + " DESC"
+		return []*statement{t.sample(columns, t.whereStatus(outbox.Pending), order), t.sample(columns, t.whereStatus(outbox.Sent), order)}
+	}
+	return nil
 }
 
 // CheckClock tells whether the application writes created_at ahead of the database's clock: the column then holds the time of

@@ -40,6 +40,7 @@ type Counts struct {
 	// LongestRetry is how long the last of the rows has to wait that were tried before and are due later. It looks at the rows
 	// that are due last.
 	LongestRetry time.Duration
+	pendingCut   bool // Pending and Delayed are those among the first PENDING rows only
 	// SelectFailed shows an operator the newest FAILED rows.
 	SelectFailed string
 }
@@ -59,7 +60,7 @@ func (c Counts) Kind(status outbox.Status) Kind {
 	switch {
 	case status == outbox.Sent:
 		return Estimate
-	case c.Rows[status] >= MaxCount:
+	case c.Rows[status] >= MaxCount, status == outbox.Pending && c.pendingCut:
 		return AtLeast
 	}
 	return Exact
@@ -102,6 +103,9 @@ func (s *Store) count(ctx context.Context, t *Table) (Counts, error) {
 	others, capped := int64(0), []*statement{}
 	for _, one := range t.counted(&c) {
 		query := t.sample("1", one.where, "")
+		if one.pending {
+			query = t.samplePending("1", one.where, "", s.maxCount)
+		}
 		query.limit(int(s.maxCount))
 		var n int64
 		if err := s.scan(ctx, query.inside("COUNT(*)"), &n); err != nil {
@@ -113,6 +117,10 @@ func (s *Store) count(ctx context.Context, t *Table) (Counts, error) {
 			others += n
 		}
 		one.into(n)
+	}
+	if t.pendingMixed() && c.Rows[outbox.Pending]+c.Delayed >= s.maxCount {
+		c.pendingCut = true
+		capped = append(capped, t.whereStatus(outbox.Pending))
 	}
 	if !t.has(NextRetryTime) { // they are counted among those that are due
 		waiting, _ := s.waits.Waiting(t.name, c.At)
@@ -128,27 +136,28 @@ func (s *Store) count(ctx context.Context, t *Table) (Counts, error) {
 
 // question is one query of a sample, and where its answer goes.
 type question struct {
-	where *statement
-	into  func(int64)
+	where   *statement
+	pending bool // PENDING rows, told apart by their due time
+	into    func(int64)
 }
 
 // counted lists what is counted of a table.
 func (t *Table) counted(c *Counts) []question {
 	all := []question{
-		{t.whereDue(), func(n int64) { c.Rows[outbox.Pending] = n }},
-		{t.whereHeld(), func(n int64) { c.Rows[outbox.Held] = n }},
+		{t.whereDue(), true, func(n int64) { c.Rows[outbox.Pending] = n }},
+		{t.whereHeld(), false, func(n int64) { c.Rows[outbox.Held] = n }},
 	}
 	if t.has(NextRetryTime) {
-		all = append(all, question{t.whereDelayed(), func(n int64) { c.Delayed = n }})
+		all = append(all, question{t.whereDelayed(), true, func(n int64) { c.Delayed = n }})
 	}
 	for _, status := range []outbox.Status{outbox.Sending, outbox.Failed} {
 		c.Rows[status] = 0
 		if code := t.mapping.Codes[status]; code != "" {
-			all = append(all, question{t.whereCode(code), func(n int64) { c.Rows[status] = n }})
+			all = append(all, question{t.whereCode(code), false, func(n int64) { c.Rows[status] = n }})
 		}
 	}
 	for name, code := range t.mapping.States {
-		all = append(all, question{t.whereCode(code), func(n int64) { c.States[name] = n }})
+		all = append(all, question{t.whereCode(code), false, func(n int64) { c.States[name] = n }})
 	}
 	return all
 }
@@ -197,6 +206,33 @@ func (t *Table) sample(columns string, where *statement, order string) *statemen
 	s.add("SELECT ", columns, " FROM ", t.quoted)
 	t.forceIndex(s)
 	s.add(" WHERE ", where.text.String(), order)
+	s.args = append(s.args, where.args...)
+	return s
+}
+
+// pendingMixed reports whether the index does not tell PENDING rows that are due from those that are due later: a query of the
+// ones would go through any number of the others.
+func (t *Table) pendingMixed() bool { return t.has(NextRetryTime) && t.strategy != byDue }
+
+// samplePending is a query of PENDING rows, told apart by their due time. Where the index cannot do that, it looks at the first of
+// them only, as many as most says.
+func (t *Table) samplePending(columns string, where *statement, order string, most int64) *statement {
+	if !t.pendingMixed() {
+		return t.sample(columns, where, order)
+	}
+	s := &statement{}
+	s.add("SELECT ", columns, " FROM (SELECT ", t.column(ID), ", ", t.column(StatusCode))
+	for _, role := range []Column{NextRetryTime, RetryCount, CreatedAt} {
+		if t.has(role) {
+			s.add(", ", t.column(role))
+		}
+	}
+	s.add(" FROM ", t.quoted)
+	t.forceIndex(s)
+	s.add(" WHERE ", t.column(StatusCode), " = ")
+	t.code(s, outbox.Pending)
+	s.limit(int(most))
+	s.add(") AS pending WHERE ", where.text.String(), order)
 	s.args = append(s.args, where.args...)
 	return s
 }

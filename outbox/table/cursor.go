@@ -3,10 +3,10 @@ package table
 // Cursor is a place in the list of due rows. The zero value is its beginning.
 type Cursor struct {
 	done     bool
-	at       int      // the stretch, in Table.stretches
+	at       int          // the stretch, in Table.stretches
 	attempts attemptCount // whose rows the stretch has, where the strategy is byAttempts
-	time     string   // of the last row: the time that the index has behind the status, as text of the database
-	id       string   // its primary key; "" at the beginning of a stretch
+	time     string       // of the last row: the time that the index has behind the status, as text of the database
+	id       string       // its primary key; "" at the beginning of a stretch
 }
 
 // attemptCount is a value of the column that counts attempts. The zero value is none: the first is still to be looked up.
