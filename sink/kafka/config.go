@@ -87,29 +87,39 @@ func (c Config) withDefaults() (Config, error) {
 // options translates the configuration for the client library.
 func (c Config) options() ([]kgo.Opt, error) {
 	compression, err1 := c.codec()
-	mechanism, err2 := c.SASL.mechanism()
+	opts, err2 := c.connection()
 	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	return append(opts,
+		kgo.ProducerLinger(0),
+		kgo.ProducerBatchMaxBytes(int32(c.MaxMessageBytes)),
+		kgo.BrokerMaxWriteBytes(int32(min(max(100<<20, c.MaxMessageBytes+1<<20), 1<<30))),
+		kgo.ProducerBatchCompression(compression),
+		kgo.MaxBufferedRecords(c.MaxInFlight+c.MaxInFlight/4+16),
+		kgo.MaxBufferedBytes(c.MaxInFlightBytes+c.MaxInFlightBytes/4+c.MaxMessageBytes),
+		kgo.RecordDeliveryTimeout(c.DeliveryTimeout),
+		// Enough for a broker that has not heard of its partitions yet; more would hold messages of a missing topic, and
+		// with them the room in flight, though the pipeline suspends the topic and tries again.
+		kgo.UnknownTopicRetries(2),
+		// A message that was handed over in the moment in which the cluster refused a producer id can be left lying by the
+		// library until the topic's next message or the next look at the metadata; the default for that is 5 min.
+		kgo.MetadataMaxAge(15*time.Second),
+	), nil
+}
+
+// connection is how the cluster is reached, for the producer and for the reader.
+func (c Config) connection() ([]kgo.Opt, error) {
+	mechanism, err := c.SASL.mechanism()
+	if err != nil {
 		return nil, err
 	}
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...),
 		kgo.ClientID(c.ClientID),
 		kgo.DisableClientMetrics(), // their last push would delay Close by up to a second
-		kgo.ProducerLinger(0),
-		kgo.ProducerBatchMaxBytes(int32(c.MaxMessageBytes)),
-		kgo.BrokerMaxWriteBytes(int32(min(max(100<<20, c.MaxMessageBytes+1<<20), 1<<30))),
-		kgo.ProducerBatchCompression(compression),
-		kgo.MaxBufferedRecords(c.MaxInFlight + c.MaxInFlight/4 + 16),
-		kgo.MaxBufferedBytes(c.MaxInFlightBytes + c.MaxInFlightBytes/4 + c.MaxMessageBytes),
-		kgo.RecordDeliveryTimeout(c.DeliveryTimeout),
-		// Enough for a broker that has not heard of its partitions yet; more would hold messages of a missing topic, and
-		// with them the room in flight, though the pipeline suspends the topic and tries again.
-		kgo.UnknownTopicRetries(2),
 		// The default of 5 s would be the time a new topic stays unknown, or a moved leader unnoticed.
 		kgo.MetadataMinAge(250 * time.Millisecond),
-		// A message that was handed over in the moment in which the cluster refused a producer id can be left lying by the
-		// library until the topic's next message or the next look at the metadata; the default for that is 5 min.
-		kgo.MetadataMaxAge(15 * time.Second),
 	}
 	if c.TLS != nil {
 		opts = append(opts, kgo.DialTLSConfig(c.TLS))

@@ -1,0 +1,159 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// readPatience is how long a read goes on without a record while some are left.
+const readPatience = 30 * time.Second
+
+var _ sink.Reader = (*Sink)(nil)
+
+// Read implements sink.Reader with a client of its own, which belongs to no consumer group and commits nothing. The account
+// needs READ on the topic.
+func (s *Sink) Read(ctx context.Context, topic string, from, to time.Time, each func(sink.Record) error) (sink.Extent, error) {
+	options, err := s.cfg.connection()
+	if err != nil {
+		return sink.Extent{}, fmt.Errorf("sink.kafka: %w", err)
+	}
+	options = append(options, kgo.WithLogger(logger{s.log}), kgo.KeepControlRecords(), kgo.FetchMaxBytes(16<<20))
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return sink.Extent{}, fmt.Errorf("sink.kafka: %w", err)
+	}
+	defer client.Close()
+	ranges, extent, err := findRanges(ctx, kadm.NewClient(client), topic, from, to)
+	if err == nil {
+		err = readRanges(ctx, client, topic, ranges, each)
+	}
+	return extent, err
+}
+
+// span is what is to be read of a partition: offsets from next to below end.
+type span struct{ next, end int64 }
+
+// findRanges asks for the offsets of the times. A partition of which nothing is to be read is left out.
+func findRanges(ctx context.Context, admin *kadm.Client, topic string, from, to time.Time) (map[int32]*span, sink.Extent, error) {
+	var extent sink.Extent
+	ends, err := offsets(topic, func() (kadm.ListedOffsets, error) { return admin.ListEndOffsets(ctx, topic) })
+	if err != nil {
+		return nil, extent, err
+	}
+	oldest, err := offsets(topic, func() (kadm.ListedOffsets, error) { return admin.ListStartOffsets(ctx, topic) })
+	if err != nil {
+		return nil, extent, err
+	}
+	begins, err := offsets(topic, func() (kadm.ListedOffsets, error) {
+		return admin.ListOffsetsAfterMilli(ctx, from.UnixMilli(), topic)
+	})
+	if err != nil {
+		return nil, extent, err
+	}
+	stops := ends
+	if !to.IsZero() {
+		stops, err = offsets(topic, func() (kadm.ListedOffsets, error) {
+			return admin.ListOffsetsAfterMilli(ctx, to.UnixMilli(), topic)
+		})
+		if err != nil {
+			return nil, extent, err
+		}
+	}
+	ranges := map[int32]*span{}
+	for partition, begin := range begins {
+		if oldest[partition] > 0 && begin == oldest[partition] {
+			extent.Shortened = true
+		}
+		if end := min(ends[partition], stops[partition]); begin < end {
+			ranges[partition] = &span{begin, end}
+		}
+	}
+	return ranges, extent, nil
+}
+
+// offsets is one question for an offset of each partition.
+func offsets(topic string, ask func() (kadm.ListedOffsets, error)) (map[int32]int64, error) {
+	listed, err := ask()
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		_, reason := classify(err)
+		return nil, fmt.Errorf("ask for the offsets of topic %s: %s", topic, reason)
+	}
+	found := map[int32]int64{}
+	for partition, one := range listed[topic] {
+		found[partition] = one.Offset
+	}
+	return found, nil
+}
+
+// readRanges reads until each range is at its end. Control records are no messages, but they are at the end of some.
+func readRanges(ctx context.Context, client *kgo.Client, topic string, ranges map[int32]*span, each func(sink.Record) error) error {
+	if len(ranges) == 0 {
+		return nil
+	}
+	starts := map[int32]kgo.Offset{}
+	for partition, r := range ranges {
+		starts[partition] = kgo.NewOffset().At(r.next)
+	}
+	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: starts})
+	for len(ranges) > 0 {
+		fetches, err := poll(ctx, client, topic)
+		if err != nil {
+			return err
+		}
+		for r := range fetches.RecordsAll() {
+			open := ranges[r.Partition]
+			if open == nil {
+				continue
+			}
+			if r.Offset < open.end && !r.Attrs.IsControl() {
+				if err := each(record(r)); err != nil {
+					return err
+				}
+			}
+			if open.next = r.Offset + 1; open.next >= open.end {
+				delete(ranges, r.Partition)
+				client.PauseFetchPartitions(map[string][]int32{topic: {r.Partition}})
+			}
+		}
+	}
+	return nil
+}
+
+// poll waits for records, but not for ever: the library tries again whatever may pass.
+func poll(ctx context.Context, client *kgo.Client, topic string) (kgo.Fetches, error) {
+	patient, cancel := context.WithTimeout(ctx, readPatience)
+	defer cancel()
+	fetches := client.PollFetches(patient)
+	switch err := fetches.Err(); {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case patient.Err() != nil && fetches.Empty():
+		return nil, fmt.Errorf("read topic %s: no record came within %s though there are some; are all its partitions' leaders there?", topic, readPatience)
+	case err != nil:
+		_, reason := classify(err)
+		return nil, fmt.Errorf("read topic %s: %s", topic, reason)
+	}
+	return fetches, nil
+}
+
+func record(r *kgo.Record) sink.Record {
+	found := sink.Record{
+		Body: r.Value, At: r.Timestamp,
+		Place: "partition " + strconv.Itoa(int(r.Partition)) + " offset " + strconv.FormatInt(r.Offset, 10),
+	}
+	for i := range r.Headers {
+		if r.Headers[i].Key == HeaderMessageID {
+			found.MessageID = string(r.Headers[i].Value)
+		}
+	}
+	return found
+}
