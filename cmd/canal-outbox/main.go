@@ -1,6 +1,6 @@
 // Command canal-outbox relays rows of a local message table to RocketMQ or Kafka.
 //
-// Exit codes: 0 all went well; 1 it failed, and the message says what to do; 2 the command line is wrong; 3 refused: it
+// Exit codes: 0 all went well; 1 it failed, and the message says what to do, or `reconcile` found differences; 2 the command line is wrong; 3 refused: it
 // could be done, but somebody has to decide first; 4 `status` found problems. The first SIGINT or SIGTERM ends the work in order, the second at once.
 //
 // It guarantees that every error reaches the exit code and standard error, and owns no goroutine of its own.
@@ -50,7 +50,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 		// Everything before a command's own code is about the command line.
 		err = admin.Usagef("%v; see `canal-outbox --help`", err)
 	}
-	if err != nil && !errors.Is(err, errProblems) { // the output of the command has told them
+	if err != nil && !errors.Is(err, errProblems) && !errors.Is(err, errDifferences) { // the output of the command has told them
 		c.report(err)
 	}
 	return exitCode(err)

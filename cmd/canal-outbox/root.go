@@ -37,7 +37,7 @@ const rootHelp = `canal-outbox publishes the rows of a local message table (tran
 RocketMQ or Kafka: milliseconds after their commit by following the binlog, and by
 a sweep over the table for every row that the binlog did not deliver.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused (a decision is needed),
+Exit codes: 0 done, 1 failed (of reconcile: differences, too), 2 wrong usage, 3 refused (a decision is needed),
 4 "status" found problems.`
 
 func newRoot(c *cli) *cobra.Command {
@@ -58,7 +58,7 @@ func newRoot(c *cli) *cobra.Command {
 	root.PersistentFlags().StringVarP(&c.configPath, "config", "c", defaultConfig, "configuration `file`")
 	root.PersistentFlags().StringVarP(&c.format, "output", "o", formatText, "`form` of the output: text or json")
 	root.AddCommand(
-		newRun(c), newDoctor(c), newMigrate(c), newStatus(c), newSweep(c), newRetention(c), newCheckpoint(c), newGaps(c), newConfig(c), newVersion(c),
+		newRun(c), newDoctor(c), newMigrate(c), newStatus(c), newSweep(c), newRetention(c), newReconcile(c), newCheckpoint(c), newGaps(c), newConfig(c), newVersion(c),
 	)
 	return root
 }

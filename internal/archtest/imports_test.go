@@ -68,8 +68,9 @@ var rules = []rule{
 	{path: "internal/admin", own: []string{"outbox"}, external: with("golang.org/x/sync")},
 	{path: "internal/operator", own: append([]string{"internal/admin"}, nouns...), external: with("github.com/prometheus/client_model")},
 	{path: "internal/doctor", own: append([]string{"internal/config", "internal/admin"}, nouns...)},
+	{path: "internal/reconcile", own: nouns},
 	{path: "internal/app/reference", own: []string{"internal/app", "internal/config"}},
-	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/setting", "internal/config", "internal/admin", "internal/doctor", "internal/operator", "migrations"}), external: with("golang.org/x/sync")},
+	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/setting", "internal/config", "internal/admin", "internal/doctor", "internal/operator", "internal/reconcile", "migrations"}), external: with("golang.org/x/sync")},
 	{path: "docs"}, // a test that keeps docs/guarantees.md honest
 	{path: "internal/archtest"},
 	{path: "internal/notice"},
@@ -82,7 +83,7 @@ var rules = []rule{
 	{
 		path: "cmd/canal-outbox/...",
 		own: []string{
-			"outbox", "outbox/server", "migrations", "internal/config", "internal/admin", "internal/app",
+			"outbox", "outbox/server", "migrations", "internal/config", "internal/admin", "internal/app", "internal/reconcile",
 		},
 		external: with("github.com/spf13/cobra", "github.com/goccy/go-yaml"),
 	},

@@ -72,15 +72,14 @@ func (t *Table) mayHave(id string) (conditions []func(*statement)) {
 		}
 		return conditions
 	}
-	if t.appendID {
-		key := id[strings.LastIndexByte(id, ':')+1:]
-		if equal := t.equal(ID, key); equal != nil {
-			conditions = append(conditions, equal)
-		}
-		return conditions
-	}
-	for i := range len(id) { // the first part may hold the separator, too
+	for i := range len(id) { // each part may hold the separator, too
 		if id[i] != ':' {
+			continue
+		}
+		if t.appendID {
+			if equal := t.equal(ID, id[i+1:]); equal != nil {
+				conditions = append(conditions, equal)
+			}
 			continue
 		}
 		biz, key := t.equal(BizType, id[:i]), t.equal(Key, id[i+1:])
@@ -107,6 +106,11 @@ func (t *Table) equal(role Column, value string) func(*statement) {
 			return nil
 		}
 		return func(s *statement) { s.add(t.column(role), " = ", value) }
+	case c.isBytes():
+		if value == "" || len(value)%2 != 0 || strings.Trim(value, "0123456789abcdef") != "" {
+			return nil
+		}
+		return func(s *statement) { s.add(t.column(role), " = x'", value, "'") }
 	case !utf8.ValidString(value) || c.fit(value) != value:
 		return nil
 	}

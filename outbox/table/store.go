@@ -22,6 +22,7 @@ type Store struct {
 	byName map[string]*Table
 
 	maxCount int64 // MaxCount
+	pages    pages
 
 	mu    sync.Mutex
 	ahead map[string]firstSeen // by table, for the age of rows that were made ahead of the clock
@@ -33,7 +34,7 @@ func New(db *sql.DB, tables []*Table) *Store { return NewKeeping(db, tables, &Wa
 
 // NewKeeping is New with waits that may outlive the process.
 func NewKeeping(db *sql.DB, tables []*Table, waits Waits) *Store {
-	s := &Store{db: db, tables: tables, waits: waits, byName: map[string]*Table{}, maxCount: MaxCount, ahead: map[string]firstSeen{}}
+	s := &Store{db: db, tables: tables, waits: waits, byName: map[string]*Table{}, maxCount: MaxCount, pages: defaultPages, ahead: map[string]firstSeen{}}
 	for _, t := range tables {
 		s.byName[t.name] = t
 	}

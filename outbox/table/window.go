@@ -14,12 +14,11 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// Rows of one statement of Rows: found by an index on the creation time, or looked at in the order of the primary key. Each
-// statement ends soon, so that none holds up the server's purge of old row versions.
-const (
-	windowPage    = 1000
-	windowStretch = 10_000
-)
+// pages are the rows of one statement of Rows: found by an index on the creation time, or looked at in the order of the primary
+// key. Each statement ends soon, so that none holds up the server's purge of old row versions.
+type pages struct{ byTime, byKey int }
+
+var defaultPages = pages{1000, 10_000}
 
 // ErrNoCreatedAt says that a table does not tell when its rows were made.
 var ErrNoCreatedAt = errors.New("no column says when a row was made: map one under tables[].columns.created_at")
@@ -47,13 +46,13 @@ func (s *Store) Rows(ctx context.Context, table string, from, to time.Time, each
 	if err != nil {
 		return err
 	}
-	w := window{table: t, from: from, to: to, index: index}
+	w := window{table: t, pages: s.pages, from: from, to: to, index: index}
 	if index == "" {
 		return s.rowsByKey(ctx, &w, each)
 	}
 	for {
 		n, err := s.windowRows(ctx, w.byTime(), &w, each)
-		if err != nil || n < windowPage {
+		if err != nil || n < w.pages.byTime {
 			return err
 		}
 	}
@@ -105,6 +104,7 @@ func (s *Store) createdIndex(ctx context.Context, t *Table) (string, error) {
 // window is a place in the rows of a span of time.
 type window struct {
 	table    *Table
+	pages    pages
 	from, to time.Time
 	index    string
 	created  string // of the last row, as text of the database; "" at the beginning
@@ -136,10 +136,10 @@ func (w *window) byTime() *statement {
 		s.add(" AND (", created, " > ")
 		s.string(w.created)
 		s.add(" OR ", id, " > ")
-		w.key(s, w.id)
+		t.id(s, w.id)
 		s.add(")")
 	}
-	s.add(" ORDER BY ", created, ", ", id, " LIMIT ", strconv.Itoa(windowPage))
+	s.add(" ORDER BY ", created, ", ", id, " LIMIT ", strconv.Itoa(w.pages.byTime))
 	return s
 }
 
@@ -149,9 +149,9 @@ func (w *window) stretch() *statement {
 	s.add("SELECT ", t.column(ID), " FROM ", t.quoted, " FORCE INDEX (PRIMARY)")
 	if w.id != "" {
 		s.add(" WHERE ", t.column(ID), " > ")
-		w.key(s, w.id)
+		t.id(s, w.id)
 	}
-	s.add(" ORDER BY ", t.column(ID), " LIMIT 1 OFFSET ", strconv.Itoa(windowStretch-1))
+	s.add(" ORDER BY ", t.column(ID), " LIMIT 1 OFFSET ", strconv.Itoa(w.pages.byKey-1))
 	return s
 }
 
@@ -161,19 +161,17 @@ func (w *window) byKey(upTo string) *statement {
 	s := w.selectRows("PRIMARY")
 	if w.id != "" {
 		s.add(" AND ", t.column(ID), " > ")
-		w.key(s, w.id)
+		t.id(s, w.id)
 	}
 	if upTo != "" {
 		s.add(" AND ", t.column(ID), " <= ")
-		w.key(s, upTo)
+		t.id(s, upTo)
 	}
 	s.add(" ORDER BY ", t.column(ID))
 	return s
 }
 
-func (w *window) key(s *statement, id string) { s.add(id) }
-
-func (w *window) keyOf(raw []byte) string { return string(raw) }
+func (w *window) keyOf(raw []byte) string { return string(w.table.keyText(ID, raw)) }
 
 // moment writes a time as a value to compare CreatedAt with.
 func (t *Table) moment(s *statement, at time.Time) {

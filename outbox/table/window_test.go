@@ -10,6 +10,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/test/layouts"
 )
 
 // rowsOf lists the message ids of a window, in the order in which they come.
@@ -42,11 +43,12 @@ func (b *bench) many(n int) {
 // Every row of a window comes once, by an index on the time and without one, over many pages; its ends are the first moment
 // that belongs to it and the first that does not.
 func TestRowsOfAWindow(t *testing.T) {
-	const rows = 12_000
-	onBoth(t, "t_local_message", func(b *bench) {
-		m := b.mapping("t_local_message")
+	const rows = 1_200
+	onBoth(t, "outbox", func(b *bench) {
+		m := b.mapping("outbox")
 		m.TimeZone = "+00:00"
 		b.load(m)
+		b.store.pages = pages{50, 100}
 		b.many(rows)
 		for _, index := range []string{"", "by_time (created_at)", "by_time_and_id (created_at, id)"} {
 			if index != "" {
@@ -82,9 +84,9 @@ func TestWindowInEachZone(t *testing.T) {
 		{"TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)", "+08:00", "2026-01-02 12:00:00.250"},
 	} {
 		t.Run(c.column+c.zone, func(t *testing.T) {
-			onBoth(t, "t_local_message", func(b *bench) {
+			onBoth(t, "outbox", func(b *bench) {
 				testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" MODIFY created_at "+c.column+", ADD INDEX (created_at)")
-				m := b.mapping("t_local_message")
+				m := b.mapping("outbox")
 				m.TimeZone = c.zone
 				b.load(m)
 				b.insert(1, "created_at = '"+c.text+"'")
@@ -110,7 +112,7 @@ func TestWindowInEachZone(t *testing.T) {
 
 // A row that is no message is told of, and the others come; a table that does not say when rows are made cannot be asked.
 func TestRowsThatAreNoMessages(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		ids := b.insert(2, "")
 		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET topic = '' WHERE id = "+ids[0].ID)
 		faults, messages := 0, 0
@@ -137,11 +139,45 @@ func TestRowsThatAreNoMessages(t *testing.T) {
 		if err := b.store.Rows(b.ctx, b.table.name, now.Add(-time.Hour), now.Add(time.Hour), func(*outbox.Message, error) error { return stop }); !errors.Is(err, stop) {
 			b.Errorf("stopped with %v", err)
 		}
-		m := b.mapping("t_local_message")
+		m := b.mapping("outbox")
 		m.Set(CreatedAt, "")
 		b.load(m)
 		if err := b.store.Rows(b.ctx, b.table.name, now, now, nil); !errors.Is(err, ErrNoCreatedAt) {
 			b.Errorf("without a creation time: %v", err)
+		}
+	})
+}
+
+// Every layout's rows come once each, whatever its key and its indexes are, and are found again by their message ids.
+func TestWindowOfEachLayout(t *testing.T) {
+	onLayouts(t, func(b *bench, l *layouts.Layout) {
+		const rows = 23
+		b.store.pages = pages{5, 7}
+		var want []string
+		for n := range rows {
+			b.add(l, n+1)
+			want = append(want, l.MessageID(n+1))
+		}
+		slices.Sort(want)
+		found, err := b.store.HasMessages(b.ctx, append(want, "missing", "00", "x:y"))
+		testkit.Must(b, err)
+		b.has(found, append(want, "missing"), want...)
+		b.lookup("")
+		now, err := b.store.Now(b.ctx)
+		testkit.Must(b, err)
+		if !b.table.has(CreatedAt) {
+			if err := b.store.Rows(b.ctx, b.table.name, now, now, nil); !errors.Is(err, ErrNoCreatedAt) {
+				b.Errorf("without a creation time: %v", err)
+			}
+			return
+		}
+		got := b.rowsOf(time.Unix(1e9, 0), now.Add(48*time.Hour)) // some fixtures have a time of their own
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			b.Errorf("rows %q, want %q", got, want)
+		}
+		if early := b.rowsOf(time.Unix(0, 0), time.Unix(1e9, 0)); len(early) > 0 {
+			b.Errorf("rows of another window: %q", early)
 		}
 	})
 }
@@ -151,7 +187,7 @@ func TestHasMessages(t *testing.T) {
 	ask := []string{
 		"order:key-1", "ORDER:key-1", "order:key-1 ", "order:key-9", "a:b:c", "a:b", "", ":", "x", "\xff:1", "order:kéy-1", `o'r\der:"1"`, "order:key-2",
 	}
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		b.insert(1, "status = 2")
 		b.insert(1, "status = 9")
 		testkit.Exec(b, b.db, "INSERT INTO "+b.name+" (biz_type, biz_key, topic, message_body) VALUES ('a:b', 'c', 't', '{}'), (?, '\"1\"', 't', '{}')", `o'r\der`)
@@ -163,7 +199,7 @@ func TestHasMessages(t *testing.T) {
 
 		testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" DROP INDEX uk_message")
 		b.lookup("no index finds a row by its message id")
-		m := b.mapping("t_local_message")
+		m := b.mapping("outbox")
 		t, _, err := Load(b.ctx, b.db, m)
 		testkit.Must(b, err)
 		b.use(t) // now the primary key ends the message id

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/reconcile"
+)
+
+// errDifferences is the end of a comparison that found some.
+var errDifferences = errors.New("tables and topics are not equal")
+
+func newReconcile(c *cli) *cobra.Command {
+	var opts app.ReconcileOptions
+	cmd := &cobra.Command{
+		Use: "reconcile", Short: "compare the tables with the topics, message by message", Args: cobra.NoArgs,
+		Long: `Reads the rows that were made in a window of time, and the topics that they name, and compares
+them by message id: what is SENT and not in its topic (missing), what is in a topic and has no
+row in any table (extra), what is there more than once (repeated), and what has another body
+(different). Rows that are not sent yet and FAILED ones are counted and are no difference.
+
+The exit code is 0 when all is equal and 1 when it is not. It needs SELECT on the tables and READ
+on the topics, changes nothing, and works beside a running relay.
+
+A record whose row was deleted, and one of another publisher of the topic, have no row either:
+--ignore-extra leaves them out.`,
+		Example: `  canal-outbox reconcile --from 24h
+  canal-outbox reconcile --from 2026-01-02T00:00:00+08:00 --to 2026-01-03T00:00:00+08:00 --table shop.t_local_message -o json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := c.load()
+			if err != nil {
+				return err
+			}
+			report, err := app.Reconcile(cmd.Context(), cfg, opts)
+			if err != nil {
+				return err
+			}
+			if err := c.show(report, func(w io.Writer) { writeReconciliation(w, report) }); err != nil {
+				return err
+			}
+			if !report.Equal {
+				return errDifferences
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.From, "from", "", "rows made at this `time` or later: RFC 3339 with a zone, or a span before now such as 24h")
+	f.StringVar(&opts.To, "to", "", "and before this `time`; now when it is not given")
+	f.StringSliceVar(&opts.Tables, "table", nil, "only this `table`, schema.table; may be repeated")
+	f.StringSliceVar(&opts.Topics, "topic", nil, "only this `topic`; may be repeated")
+	f.DurationVar(&opts.Margin, "margin", time.Hour, "read the topics from so long before --from to so long after --to; on to the end when something is missing")
+	f.IntVar(&opts.Limit, "limit", 20, "show at most so many examples of each kind")
+	f.BoolVar(&opts.IgnoreExtra, "ignore-extra", false, "do not look for records without a row: topics that others publish to, too, or rows that were deleted")
+	return cmd
+}
+
+func writeReconciliation(w io.Writer, r reconcile.Report) {
+	line(w, "rows made from %s to %s", r.From.Format(time.RFC3339), r.To.Format(time.RFC3339))
+	line(w, "TABLE\tTOPIC\tROWS\tSENT\tNOT SENT\tFAILED\tHELD\tFAULTY\tMISSING\tREPEATED\tDIFFERENT")
+	for _, g := range r.Tables {
+		line(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d", g.Table, orDash(g.Topic), g.Rows, g.Sent, g.NotSent, g.Failed, g.Held, g.Faulty,
+			g.Missing, g.Repeated, g.Different)
+	}
+	line(w, "")
+	line(w, "TOPIC\tRECORDS READ\tEXTRA\tWITHOUT MESSAGE ID")
+	for _, t := range r.Topics {
+		line(w, "%s\t%d\t%d\t%d", t.Topic, t.Records, t.Extra, t.WithoutID)
+	}
+	for _, kind := range []struct {
+		name string
+		list []reconcile.Message
+	}{{"missing", r.Missing}, {"extra (no row)", r.Extra}, {"repeated", r.Repeated}, {"different", r.Different}} {
+		for _, m := range kind.list {
+			line(w, "%s\t%s", kind.name, describeMessage(m))
+		}
+	}
+	for _, note := range r.Notes {
+		line(w, "note: %s", note)
+	}
+	if r.Equal {
+		line(w, "equal")
+	} else {
+		line(w, "not equal")
+	}
+}
+
+func describeMessage(m reconcile.Message) string {
+	text := strconv.Quote(m.MessageID) + " of " + m.Topic
+	if m.Table != "" {
+		text += ", " + m.Table
+	}
+	if m.ID != "" {
+		text += " row " + m.ID
+	}
+	if m.Place != "" {
+		text += ", " + m.Place
+	}
+	if m.At != nil {
+		text += " at " + m.At.Format(time.RFC3339)
+	}
+	if m.Copies > 0 {
+		text += ", " + strconv.FormatInt(m.Copies, 10) + " copies"
+	}
+	return text
+}
