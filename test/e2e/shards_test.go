@@ -14,7 +14,6 @@ import (
 // One relay serves the 64 tables that a pattern names, on one stream. Tables that appear while it runs are served too, and one that
 // vanishes harms no other; a table with the wrong layout is left out and told of.
 func TestShardsByAPattern(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newStage(t, testkit.SharedDatabase(t, flavor), fake(t), frequentSweeps)
 		for n := range 64 {
