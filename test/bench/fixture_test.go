@@ -55,7 +55,7 @@ var brokers = map[string]func(testing.TB) relay.Broker{
 	},
 }
 
-func newFixture(b testing.TB, flavor testkit.Flavor, broker string) *fixture {
+func newFixture(b testing.TB, flavor testkit.Flavor, broker string, more ...string) *fixture {
 	b.Helper()
 	db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Durable: true})
 	pool := db.Connect(b, db.CreateSchema(b))
@@ -64,7 +64,7 @@ func newFixture(b testing.TB, flavor testkit.Flavor, broker string) *fixture {
 	f.admin, f.broker = freeAddress(b), brokers[broker](b)
 	f.Relay = relay.New(b, relay.Options{
 		Source: db.Addr(), Tables: []*relay.Table{f.table}, Sink: f.broker.Sink(),
-		Extra: fmt.Sprintf("admin: {listen: %q}\nfallback: {interval: 30s}", f.admin),
+		Extra: fmt.Sprintf("admin: {listen: %q}\nfallback: {interval: 30s}\n%s", f.admin, strings.Join(more, "\n")),
 	})
 	return f
 }
