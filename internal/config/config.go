@@ -176,9 +176,10 @@ type Fallback struct {
 }
 
 // Retention takes final rows out of the tables. The ages are by the database's clock: of sent_at if the table has it, else of
-// last_exec_time, else of created_at.
+// last_exec_time, updated_at or created_at.
 type Retention struct {
-	// Sent is the age at which SENT rows are deleted, a minute at least, such as `168h`. 0: they stay.
+	// Sent is the age at which SENT rows are deleted, a minute at least, such as `168h`, and with them those in the consumers' state
+	// `consumed`. 0: they stay.
 	Sent time.Duration `yaml:"sent"`
 	// Archive is the age at which SENT rows move to the table with `_archive` behind its name, instead of being deleted.
 	// `canal-outbox migrate` makes it. Not together with sent.

@@ -27,6 +27,7 @@ type Table struct {
 
 	strategy   strategy
 	sweepIndex atomic.Pointer[string] // the index the sweep's queries force; nil: the server chooses
+	ageIndex   atomic.Pointer[string] // the index by which old final rows are found; nil: the primary key
 }
 
 // Load finds the table of a mapping and checks everything that the relay relies on. It returns all findings at once; the
@@ -76,6 +77,7 @@ func bind(m Mapping, d description) (*Table, []server.Finding) {
 		return nil, c.findings
 	}
 	c.keys(t)
+	c.findAgeIndex(t)
 	c.values(t)
 	c.lacks(t)
 	if server.HasFault(c.findings) {

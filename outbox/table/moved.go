@@ -150,11 +150,16 @@ func (t *Table) clock() string {
 // CheckRetention says what leaves the table when, and what is in the way. The probes show the privileges that it needs.
 func (t *Table) CheckRetention(ctx context.Context, db *sql.DB, of []Expiry) (findings []server.Finding, probes []server.Probe, err error) {
 	for _, e := range of {
+		if len(t.finalCodes(e.Status)) == 0 {
+			findings = append(findings, server.Finding{Severity: server.OK, Subject: t.name, What: "no code is mapped to " +
+				strings.ToUpper(e.Status.String()) + ": retention takes no such rows out"})
+			continue
+		}
 		since := slices.DeleteFunc(finalSince(e.Status), func(role Column) bool { return !t.has(role) })
 		if len(since) == 0 {
 			findings = append(findings, server.Finding{
 				Severity: server.Fault, Subject: t.name, What: fmt.Sprintf("no column says since when a row is %s, so that none can leave by its age", strings.ToUpper(e.Status.String())),
-				Fix: "map one under tables[].columns as last_exec_time, sent_at or created_at, or leave retention out",
+				Fix: "map one under tables[].columns as sent_at, last_exec_time, updated_at or created_at, or leave retention out",
 			})
 			continue
 		}
@@ -173,10 +178,10 @@ func (t *Table) CheckRetention(ctx context.Context, db *sql.DB, of []Expiry) (fi
 				Statement: "EXPLAIN INSERT INTO " + t.movedTo(e.Into) + " SELECT * FROM " + t.movedTo(e.Into) + " WHERE FALSE",
 			})
 		}
-		remove := t.deleteRows([]string{"0"})
+		remove := t.deleteRows([]string{t.nobody()})
 		probes = append(probes, server.Probe{Privileges: "DELETE", On: t.quoted, Statement: "EXPLAIN " + remove.text.String(), Args: remove.args})
-		findings = append(findings, server.Finding{Severity: server.OK, Subject: t.name, What: fmt.Sprintf("rows that are %s for %v %s; the age is that of %s",
-			strings.ToUpper(e.Status.String()), e.Age, where, t.columnNames(since))})
+		findings = append(findings, server.Finding{Severity: server.OK, Subject: t.name, What: fmt.Sprintf("rows that are %s for %v %s; the age is that of %s; they are %s",
+			strings.ToUpper(e.Status.String()), e.Age, where, t.columnNames(since), t.ways())})
 	}
 	return findings, probes, nil
 }

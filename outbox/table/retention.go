@@ -25,90 +25,31 @@ type Expiry struct {
 	Into   string        // the end of the name of the table that they move to; "" deletes them
 }
 
-// walkRows is how many rows one page of a walk looks at.
-const walkRows = 1000
+// consumed is the name of the consumers' state that is as final as SENT: rows in it leave with the SENT ones. Other states of the
+// consumers (suspended) are theirs to end.
+const consumed = "consumed"
 
-// ExpiredPage is what one page of a walk over a table has seen.
-type ExpiredPage struct {
-	IDs    [][]string // primary keys of expired rows, by Expiry
-	Looked int        // rows on the page
-	Next   string     // where the next page begins
-	Done   bool       // the table ends here, or what follows is too young
-}
-
-// Expired looks at the next rows behind a primary key ("" is the beginning of the table) and returns those that are expired. It
-// walks in the order of the primary key, so that it needs no index, sorts nothing, and reads no row twice within a walk. The oldest rows
-// come first: the walk ends at a page on which no row was made long enough ago, so that its cost follows what leaves, not what
-// stays. Rows with a low key that are made later are for the next walk, which begins at the beginning again.
-func (s *Store) Expired(ctx context.Context, table, after string, of []Expiry) (ExpiredPage, error) {
-	t, err := s.table(table)
-	if err != nil {
-		return ExpiredPage{}, err
+// finalCodes are the codes of the rows that leave with a status; none where the table has no such status.
+func (t *Table) finalCodes(status outbox.Status) (codes []string) {
+	if code := t.mapping.Codes[status]; code != "" {
+		codes = append(codes, code)
 	}
-	page, err := s.expiredPage(ctx, t, after, of)
-	if err != nil {
-		return ExpiredPage{}, fmt.Errorf("look for expired rows of %s: %w", table, err)
+	if code := t.mapping.States[consumed]; code != "" && status == outbox.Sent {
+		codes = append(codes, code)
 	}
-	return page, nil
-}
-
-func (s *Store) expiredPage(ctx context.Context, t *Table, after string, of []Expiry) (ExpiredPage, error) {
-	page := ExpiredPage{IDs: make([][]string, len(of)), Next: after}
-	query := t.walk(after, of)
-	rows, err := s.db.QueryContext(ctx, query.text.String(), query.args...)
-	if err != nil {
-		return page, err
-	}
-	defer rows.Close()
-	old := 0
-	for rows.Next() {
-		var id string
-		var which int
-		var made bool
-		if err := rows.Scan(&id, &which, &made); err != nil {
-			return page, err
-		}
-		if which > 0 {
-			page.IDs[which-1] = append(page.IDs[which-1], id)
-		}
-		if made {
-			old++
-		}
-		page.Next = id
-		page.Looked++
-	}
-	page.Done = page.Looked < walkRows || old == 0
-	return page, rows.Err()
-}
-
-// walk is the query of one page: for each row its key, the number of its expiry (0: none), and whether it is old enough for one.
-func (t *Table) walk(after string, of []Expiry) *statement {
-	s := &statement{}
-	s.add("SELECT ", t.column(ID), ", CASE")
-	youngest := of[0]
-	for i, e := range of {
-		s.add(" WHEN ")
-		t.expired(s, e)
-		s.add(" THEN ", strconv.Itoa(i+1))
-		if e.Age < youngest.Age {
-			youngest = e
-		}
-	}
-	s.add(" ELSE 0 END, ")
-	t.since(s, []Column{CreatedAt, SentAt, LastExecTime}, youngest.Age, "TRUE")
-	s.add(" FROM ", t.quoted, " FORCE INDEX (PRIMARY)")
-	if after != "" {
-		s.add(" WHERE ", t.column(ID), " > ", after)
-	}
-	s.add(" ORDER BY ", t.column(ID), " LIMIT ", strconv.Itoa(walkRows))
-	return s
+	return codes
 }
 
 // expired writes the condition under which a row leaves. A row whose columns do not say since when it is final never does.
 func (t *Table) expired(s *statement, e Expiry) {
-	s.add("(")
-	t.statusIn(s, e.Status)
-	s.add(" AND ")
+	codes := t.finalCodes(e.Status)
+	if len(codes) == 0 {
+		s.add("FALSE")
+		return
+	}
+	s.add("(", t.column(StatusCode), " IN (")
+	s.list(len(codes), func(i int) { t.literal(s, codes[i]) })
+	s.add(") AND ")
 	t.since(s, finalSince(e.Status), e.Age, "FALSE")
 	s.add(")")
 }
@@ -116,9 +57,9 @@ func (t *Table) expired(s *statement, e Expiry) {
 // finalSince are the roles that tell when a row became final, the best first.
 func finalSince(status outbox.Status) []Column {
 	if status == outbox.Sent {
-		return []Column{SentAt, LastExecTime, CreatedAt}
+		return []Column{SentAt, LastExecTime, UpdatedAt, CreatedAt}
 	}
-	return []Column{LastExecTime, CreatedAt}
+	return []Column{LastExecTime, UpdatedAt, CreatedAt}
 }
 
 // since writes that the first of some times which a row has lies at least so long back. Each is compared in the zone of its own
@@ -157,8 +98,11 @@ func (s *Store) Expire(ctx context.Context, table string, e Expiry, ids []string
 	if err == nil && len(ids) > maxRows {
 		err = fmt.Errorf("%d rows in one statement, %d at most", len(ids), maxRows)
 	}
+	for i := 0; err == nil && i < len(ids); i++ {
+		err = t.checkID(ids[i])
+	}
 	var left Left
-	if err == nil {
+	if err == nil && len(ids) > 0 {
 		left, err = s.expire(ctx, t, e, ids)
 	}
 	if err != nil {
@@ -234,11 +178,11 @@ func lockExpired(ctx context.Context, tx *sql.Tx, t *Table, e Expiry, ids []stri
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var id string
+		var id sql.RawBytes
 		if err := rows.Scan(&id); err != nil {
 			return nil, err
 		}
-		mine = append(mine, id)
+		mine = append(mine, string(t.keyText(ID, id)))
 	}
 	return mine, rows.Err()
 }

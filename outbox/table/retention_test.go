@@ -76,19 +76,19 @@ func keys(list []outbox.Identity) (out []string) {
 
 // Only SENT and FAILED rows of that age are shown and leave; what changed since it was shown stays.
 func TestD19_OnlyOldFinalRowsLeave(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
-		old := ", created_at=NOW(3) - INTERVAL 50 DAY, last_exec_time=NOW(3) - INTERVAL 40 DAY"
+	onBoth(t, "outbox", func(b *bench) {
+		old := ", created_at=NOW(3) - INTERVAL 50 DAY, updated_at=NOW(3) - INTERVAL 45 DAY, last_exec_time=NOW(3) - INTERVAL 40 DAY"
 		sent := b.insert(3, "status=2"+old)
 		failed := b.insert(2, "status=3"+old)
 		for _, set := range []string{
 			"status=0" + old, "status=1" + old, "status=9" + old, // not final, and not ours
 			"status=2, created_at=NOW(3) - INTERVAL 50 DAY, last_exec_time=NOW(3) - INTERVAL 6 DAY", // sent again lately
 			"status=3, created_at=NOW(3) - INTERVAL 50 DAY, last_exec_time=NOW(3) - INTERVAL 29 DAY",
-			"status=2, created_at=NOW(3) - INTERVAL 6 DAY", // its age is that of created_at
+			"status=2, created_at=NOW(3) - INTERVAL 50 DAY", // its age is that of updated_at
 		} {
 			b.insert(1, set)
 		}
-		noStamp := b.insert(1, "status=2, created_at=NOW(3) - INTERVAL 50 DAY") // the application has sent it
+		noStamp := b.insert(1, "status=2, created_at=NOW(3) - INTERVAL 50 DAY, updated_at=NOW(3) - INTERVAL 8 DAY") // the application has sent it
 		ids, pages := b.walkAll(sentWeek, logged)
 		if want := keys(append(sent, noStamp...)); !slices.Equal(ids[0], want) || !slices.Equal(ids[1], keys(failed)) || pages != 1 {
 			b.Fatalf("shown %v on %d pages, want %v and %v", ids, pages, want, keys(failed))
@@ -115,9 +115,10 @@ func TestAgesInOtherZones(t *testing.T) {
 	for _, flavor := range testkit.Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
 			b := newBench(t, flavor)
-			b.create("t_local_message")
+			b.create("outbox")
 			testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" MODIFY created_at TIMESTAMP(3) NULL")
-			m := b.mapping("t_local_message")
+			m := b.mapping("outbox")
+			m.Set(UpdatedAt, "")
 			m.TimeZone = "+11:00"
 			b.load(m)
 			const here = "CONVERT_TZ(UTC_TIMESTAMP(3), '+00:00', '+11:00')"
@@ -142,14 +143,14 @@ func TestAgesInOtherZones(t *testing.T) {
 
 // The walk goes by the primary key, page by page, and ends where rows are too young.
 func TestTheWalkEndsWhereRowsAreYoung(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		b.insertMany(4500)
-		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=2, created_at=NOW(3) - INTERVAL IF(id <= 1500, 8, 2) DAY")
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET status=2, created_at=NOW(3) - INTERVAL IF(id <= 1500, 8, 2) DAY, updated_at=created_at")
 		ids, pages := b.walkAll(sentWeek)
 		if len(ids[0]) != 1500 || pages != 3 {
 			b.Errorf("%d rows on %d pages, want 1500 on 3: the third one has young rows only", len(ids[0]), pages)
 		}
-		plan, err := server.Show(b.ctx, b.db, "EXPLAIN FORMAT=TRADITIONAL "+b.table.walk("17", []Expiry{sentWeek, logged}).text.String(), b.table.walk("17", []Expiry{sentWeek, logged}).args...)
+		plan, err := server.Show(b.ctx, b.db, "EXPLAIN FORMAT=TRADITIONAL "+b.table.walkByKey("17", []Expiry{sentWeek, logged}).text.String(), b.table.walkByKey("17", []Expiry{sentWeek, logged}).args...)
 		testkit.Must(b, err)
 		if plan[0]["key"] != "PRIMARY" || plan[0]["type"] != "range" || strings.Contains(plan[0]["extra"], "filesort") {
 			b.Errorf("the plan is %v", plan)
@@ -165,7 +166,7 @@ func TestTheWalkEndsWhereRowsAreYoung(t *testing.T) {
 
 // A row that the application has locked is left alone at once, and those beside it leave.
 func TestD19_LockedRowsStay(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		b.makeMoved(ArchiveSuffix)
 		ids := keys(b.insert(10, "status=2, last_exec_time=NOW(3) - INTERVAL 8 DAY, created_at=NOW(3) - INTERVAL 8 DAY"))
 		tx, err := b.db.Begin()
@@ -192,7 +193,7 @@ func TestD19_LockedRowsStay(t *testing.T) {
 
 // What moves is the whole row, as it was; the log of FAILED rows also says when.
 func TestD19_MovedRowsAreWhole(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		b.makeMoved(ArchiveSuffix)
 		b.makeMoved(FailedSuffix)
 		testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" ADD COLUMN doubled INT AS (retry_count * 2) STORED, ADD COLUMN later VARCHAR(20) NULL")
@@ -235,7 +236,7 @@ func TestD19_MovedRowsAreWhole(t *testing.T) {
 
 // A session that ends between the copy and the deletion leaves each row in exactly one table.
 func TestD19_ACutBetweenCopyAndDeletion(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		b.makeMoved(ArchiveSuffix)
 		ids := keys(b.insert(20, "status=2, last_exec_time=NOW(3) - INTERVAL 8 DAY, created_at=NOW(3) - INTERVAL 8 DAY"))
 		testkit.Exec(b, b.db, "CREATE TRIGGER slow BEFORE DELETE ON outbox FOR EACH ROW DO GET_LOCK('"+b.schema+"', 60)")
@@ -270,7 +271,7 @@ func TestD19_ACutBetweenCopyAndDeletion(t *testing.T) {
 
 // Rows that the server refuses harm only themselves: a key that the archive has, a trigger.
 func TestD19_RefusedRowsStayAlone(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		b.makeMoved(ArchiveSuffix)
 		ids := keys(b.insert(9, "status=2, last_exec_time=NOW(3) - INTERVAL 8 DAY, created_at=NOW(3) - INTERVAL 8 DAY"))
 		testkit.Exec(b, b.db, "INSERT INTO outbox_archive SELECT * FROM outbox WHERE id = "+ids[4])
@@ -288,7 +289,7 @@ func TestD19_RefusedRowsStayAlone(t *testing.T) {
 
 // What is in the way is found before anything leaves, with what fixes it; the fix works.
 func TestD19_CheckRetention(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		faults := func(of ...Expiry) (text string, fixes []string) {
 			findings, _, err := b.table.CheckRetention(b.ctx, b.db, of)
 			testkit.Must(b, err)
@@ -336,7 +337,7 @@ func TestD19_CheckRetention(t *testing.T) {
 
 // The account needs DELETE, and INSERT where rows move to; each missing one is a fault with its GRANT.
 func TestRetentionNeedsGrants(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		b.makeMoved(ArchiveSuffix)
 		user := "leaving_" + b.schema
 		testkit.Must(b, b.server.CreateUser(b.ctx, user, "secret", "SELECT, UPDATE ON "+b.schema+".*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*"))
@@ -378,7 +379,7 @@ func TestRetentionNeedsGrants(t *testing.T) {
 
 // The length of the history list: a number for those who may see it.
 func TestHistory(t *testing.T) {
-	onBoth(t, "t_local_message", func(b *bench) {
+	onBoth(t, "outbox", func(b *bench) {
 		length, known, err := b.store.History(b.ctx)
 		if err != nil || !known || length < 0 {
 			b.Errorf("%d, %v, %v", length, known, err)
