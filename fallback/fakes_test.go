@@ -23,6 +23,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const shop = "shop.t_local_message"
 
+// early is how much before its time a row may be claimed.
+const early = 50 * time.Millisecond
+
 // row is a row of the model table. The bubble's clock is the database's.
 type row struct {
 	id      int
@@ -42,17 +45,23 @@ func (r *row) identity() outbox.Identity {
 
 // world is a table, its log and the pipeline. Function fields, when set, are called without the lock.
 type world struct {
-	onDue   func() error
-	onClaim func() error
-	onRead  func() error
-	onEnd   func() error
-	stale   func(*row) row // what a lagging replica shows instead
+	onDue     func() error
+	onClaim   func() error
+	onRead    func() error
+	onEnd     func() error
+	onPublish func(id int) // called with the lock
+	onLook    func() error
+	onStates  func() error
+	stale     func(*row) row // what a lagging replica shows instead
 
 	mu        sync.Mutex
 	rows      map[int]*row
 	tokens    int
 	queries   []table.DueQuery
 	pages     int
+	looks     int
+	passes    int // of timers
+	asked     int // rows in them
 	ends      int
 	end       uint64 // of the log, as an offset
 	offered   uint64
@@ -62,6 +71,7 @@ type world struct {
 	owned     map[outbox.Identity]bool
 	calls     []string
 	published []int
+	late      []time.Duration // of the rows that timers published
 	window    uint64
 	sweeps    []outbox.Sweep // complete ones
 }
@@ -169,11 +179,7 @@ func (w *world) Due(_ context.Context, name string, after table.Cursor, q table.
 		if r.id <= last || !w.shows(&seen, q) || len(page) == q.Limit {
 			continue
 		}
-		left := time.Until(seen.due).Milliseconds()
-		page = append(page, outbox.Candidate{
-			Identity: r.identity(), Status: seen.status, RetryCount: seen.retries, Topic: seen.topic, ClaimToken: seen.token,
-			Waiting: !seen.due.IsZero() && left > 0, DueInMilli: left,
-		})
+		page = append(page, seen.candidate())
 	}
 	w.mu.Unlock()
 	if err := w.call(&w.onDue); err != nil {
@@ -183,6 +189,14 @@ func (w *world) Due(_ context.Context, name string, after table.Cursor, q table.
 		return page, table.CursorBehind("", true), nil
 	}
 	return page, table.CursorBehind(page[len(page)-1].ID, false), nil
+}
+
+func (r *row) candidate() outbox.Candidate {
+	left := time.Until(r.due)
+	return outbox.Candidate{
+		Identity: r.identity(), Status: r.status, RetryCount: r.retries, Topic: r.topic, ClaimToken: r.token,
+		Waiting: r.status == outbox.Pending && !r.due.IsZero() && left > 0, DueInMilli: int64((left + time.Millisecond - 1) / time.Millisecond),
+	}
 }
 
 func mapValues(rows map[int]*row) func(func(*row) bool) {
@@ -206,7 +220,7 @@ func (w *world) Claim(ctx context.Context, rows []outbox.Candidate) (string, err
 	for _, c := range rows {
 		id, _ := strconv.Atoi(c.ID)
 		r := w.rows[id]
-		if r != nil && r.status == c.Status && r.token == c.ClaimToken && r.status <= outbox.Sending {
+		if r != nil && r.status == c.Status && r.token == c.ClaimToken && r.status <= outbox.Sending && time.Until(r.due) <= early {
 			r.status, r.token, r.claimed = outbox.Sending, token, time.Now()
 		}
 	}
@@ -269,6 +283,15 @@ func (w *world) AwaitLog(ctx context.Context, end outbox.Position, patience time
 	}
 }
 
+func (w *world) Shown(end outbox.Position) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.open {
+		return false, outbox.ErrBrokerAway
+	}
+	return w.offered >= end.Offset || w.window >= end.Offset, nil
+}
+
 // handle is the entry of a reserved row.
 type handle struct{ id outbox.Identity }
 
@@ -313,6 +336,13 @@ func (w *world) Publish(ctx context.Context, rows []*outbox.Message, rejected []
 			return 0, errors.New("published without reservation or claim")
 		}
 		w.published = append(w.published, id)
+		if r := w.rows[id]; !r.due.IsZero() && m.Path == outbox.PathTimer {
+			w.late = append(w.late, time.Since(r.due))
+		}
+		if w.onPublish != nil {
+			w.onPublish(id)
+			continue
+		}
 		w.rows[id].status = outbox.Sent
 		delete(w.owned, m.Identity)
 	}

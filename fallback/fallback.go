@@ -3,19 +3,20 @@
 // Guarantees:
 //   - Every PENDING row that is due and every expired claim is found, in whatever order the rows were committed: no
 //     high-water id is kept between sweeps.
-//   - A row is looked at in time for its due time: at the last sweep before it, or at one that the binlog path asked for when
-//     it left the row to the sweep (SweepIn).
+//   - A row is looked at when it becomes due: timers hold the rows that become due next, from looks at the table and from whoever
+//     leaves a row to them (DueIn). A row that is more than a second late is the sweep's.
 //   - A row is published only when the log will never deliver it any more: its transaction was offered and nobody owns
 //     the row, or the recovery window was raised over it first, so that the binlog path checks it before it publishes.
 //   - A row is published only under a claim of this process, as it stands in the table on the primary at that moment.
-//   - Memory is one page of identities and the messages of one page.
+//   - Memory is one page of identities and the messages of one page, twice, and a bounded number of timers.
 //
-// Run is the only goroutine of the package; sweeps follow each other and never overlap.
+// Run owns a goroutine for the timers of each table; they do not wait for sweeps. Sweeps follow each other and never overlap.
 package fallback
 
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,9 @@ type Flow interface {
 	// for patience, until the reader is made to look rows up by primary key when it gets there. The error is outbox.ErrBrokerAway
 	// while the broker takes no messages, else that of ctx.
 	AwaitLog(ctx context.Context, end outbox.Position, patience time.Duration) error
+	// Shown reports whether rows before end need not be waited for: the log was offered up to there, or its rows are looked up before
+	// they are published. The error is outbox.ErrBrokerAway while the broker takes no messages.
+	Shown(end outbox.Position) (bool, error)
 	// Reserve takes ownership. It returns the rows that nobody owned, each with its entry, and those of suspended topics.
 	Reserve([]outbox.Candidate) (free, suspended []outbox.Candidate)
 	// Release gives reserved rows back that were not published.
@@ -57,11 +61,18 @@ type Config struct {
 	ClaimTimeout time.Duration // age from which a claim is expired; 60 s
 	Batch        int           // rows in a page: selected, claimed and read back together; 500, and never more
 	Rate         int           // rows a second that sweeps publish at most, of all tables together; 0: no limit
+	Timers       int           // rows of a table that timers are kept for; 10,000 divided by the tables, and 500 at least
 
 	Random func() float64 // jitter, in [0,1); math/rand
 }
 
-const maxBatch = 500 // rows in one statement
+const (
+	maxBatch  = 500             // rows in one statement
+	leastLook = 2 * time.Second // between looks of timers: a shorter interval of sweeps is for other rows
+)
+
+// lookEvery is the time between looks of timers at a table.
+func (c *Config) lookEvery() time.Duration { return max(c.Interval, leastLook) }
 
 func (c *Config) setDefaults() {
 	for _, d := range []struct {
@@ -80,6 +91,9 @@ func (c *Config) setDefaults() {
 	if c.Random == nil {
 		c.Random = rand.Float64
 	}
+	if c.Timers <= 0 {
+		c.Timers = max(minTimers, maxTimers/max(1, len(c.Tables)))
+	}
 	if c.Batch <= 0 || c.Batch > maxBatch {
 		c.Batch = maxBatch
 	}
@@ -94,6 +108,7 @@ type Sweeper struct {
 	source   Source
 	log      *zap.Logger
 	metrics  *metrics
+	claims   *claims
 
 	lastSuccess atomic.Int64 // Unix nanoseconds of the last sweep that was complete, at first of New
 	running     atomic.Bool
@@ -101,18 +116,16 @@ type Sweeper struct {
 
 	// The rest is owned by Run.
 	plan     plan
-	swept    map[string]bool // tables that were swept since the start: claims in them may be ours until they expire
-	orphans  orphans
 	failures int // sweeps in a row that ended with an error of the database
 }
 
 // New makes a Sweeper; it does no I/O. Its metrics are registered on reg.
 func New(cfg Config, triggers *Triggers, flow Flow, rows Rows, source Source, log *zap.Logger, reg prometheus.Registerer) *Sweeper {
 	cfg.setDefaults()
-	s := &Sweeper{cfg: cfg, triggers: triggers, flow: flow, rows: rows, source: source, log: log, swept: map[string]bool{}, orphans: orphans{}}
+	s := &Sweeper{cfg: cfg, triggers: triggers, flow: flow, rows: rows, source: source, log: log, claims: newClaims()}
 	s.lastSuccess.Store(time.Now().UnixNano())
 	s.lastRows.Store(-1)
-	s.metrics = newMetrics(reg, cfg.Tables, s.lastSuccess.Load)
+	s.metrics = newMetrics(reg, cfg.Tables, s.lastSuccess.Load, triggers)
 	return s
 }
 
@@ -125,9 +138,14 @@ func (s *Sweeper) State() (running bool, last time.Time, rows int) {
 	return s.running.Load(), last, rows
 }
 
-// Run sweeps at once and then as planned until ctx ends; it returns nil. Errors of the database are logged, counted and
-// tried again.
+// Run sweeps at once and then as planned, and serves the timers, until ctx ends; it returns nil. Errors of the database are logged,
+// counted and tried again.
 func (s *Sweeper) Run(ctx context.Context) error {
+	var timers sync.WaitGroup
+	defer timers.Wait()
+	for _, name := range s.cfg.Tables {
+		timers.Go(func() { s.serve(ctx, name) })
+	}
 	for s.await(ctx) {
 		s.running.Store(true)
 		s.once(ctx)

@@ -31,7 +31,7 @@ type metrics struct {
 	rowCounts *prometheus.CounterVec
 }
 
-func newMetrics(reg prometheus.Registerer, tables []string, lastSuccess func() int64) *metrics {
+func newMetrics(reg prometheus.Registerer, tables []string, lastSuccess func() int64, triggers *Triggers) *metrics {
 	f := promauto.With(reg)
 	m := &metrics{
 		runs: f.NewCounterVec(prometheus.CounterOpts{
@@ -43,13 +43,22 @@ func newMetrics(reg prometheus.Registerer, tables []string, lastSuccess func() i
 		}),
 		rowCounts: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "canal_outbox_sweep_rows_total",
-			Help: "Rows that sweeps saw, by what was done: waiting, suspended and owned count each sighting; new, retry and " +
+			Help: "Rows that sweeps saw, or timers, by what was done: waiting, suspended and owned count each sighting; new, retry and " +
 				"reclaimed were published. deferred_total says why the log did not deliver new ones.",
 		}, []string{"table", "result"}),
 	}
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "canal_outbox_sweep_last_success_age_seconds", Help: "Time since the last complete sweep, at first since the start.",
 	}, func() float64 { return time.Since(time.Unix(0, lastSuccess())).Seconds() })
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "canal_outbox_timers", Help: "Rows that timers hold because they become due next; others that wait are found later.",
+	}, func() float64 {
+		n := 0
+		for _, t := range triggers.timers {
+			n += t.len()
+		}
+		return float64(n)
+	})
 	for _, result := range []string{runComplete, runFailed, runBreaker} {
 		m.runs.WithLabelValues(result)
 	}

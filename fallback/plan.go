@@ -1,16 +1,12 @@
 package fallback
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
-const (
-	triggerGap = time.Second            // between sweeps that triggers cause, and until a trigger's second sweep
-	dueGap     = 100 * time.Millisecond // least time between sweeps for rows that become due
-)
+// triggerGap lies between sweeps that triggers cause, and is the time until a trigger's second sweep.
+const triggerGap = time.Second
 
-// plan says when the next sweep is due. It is a pure type: the caller passes the time. The zero plan is due at once.
+// plan says when the next sweep, or the next look of timers, is due. It is a pure type: the caller passes the time. The zero plan is
+// due at once.
 type plan struct {
 	next  time.Time // the next sweep with the threshold
 	zero  time.Time // the next sweep without; the zero time when none is wanted
@@ -18,17 +14,6 @@ type plan struct {
 	again bool      // a trigger came after it began: its rows may need another sweep to be visible
 	now   bool      // a full sweep is wanted: zero is not held back by triggerGap
 	hold  time.Time // no sweep before: the database or the broker is away
-	looks looks     // when sweeps are wanted that see rows before or when they become due, in order
-}
-
-// looks are times in order. Times that lie together are one, the last of them, so that few are kept.
-type looks []time.Time
-
-func (l *looks) add(at time.Time) {
-	at = at.Truncate(dueGap).Add(dueGap)
-	if i, found := slices.BinarySearchFunc(*l, at, time.Time.Compare); !found {
-		*l = slices.Insert(*l, i, at)
-	}
 }
 
 func (p *plan) trigger(now time.Time) {
@@ -50,9 +35,6 @@ func (p *plan) wait(now time.Time) time.Duration {
 	if !p.zero.IsZero() && p.zero.Before(at) {
 		at = p.zero
 	}
-	if len(p.looks) > 0 && p.looks[0].Before(at) {
-		at = p.looks[0]
-	}
 	if p.now {
 		at = now
 	}
@@ -64,7 +46,6 @@ func (p *plan) wait(now time.Time) time.Duration {
 
 // begin tells whether the sweep that begins now is one without threshold.
 func (p *plan) begin(now time.Time) (zero bool) {
-	p.looks = slices.DeleteFunc(p.looks, func(at time.Time) bool { return !at.After(now) })
 	if !p.now && (p.zero.IsZero() || p.zero.After(now)) {
 		return false
 	}
@@ -75,12 +56,8 @@ func (p *plan) begin(now time.Time) (zero bool) {
 	return true
 }
 
-// done plans the next sweep after a complete one: after interval, or when the first row it saw becomes due (zero time: none
-// will). It keeps as long a pause as the sweep took, so that due times close together cannot keep the database busy.
-func (p *plan) done(now time.Time, took, interval time.Duration, dueAt time.Time) {
-	if !dueAt.IsZero() {
-		interval = min(interval, max(dueAt.Sub(now), took, dueGap))
-	}
+// done plans the next sweep after a complete one.
+func (p *plan) done(now time.Time, interval time.Duration) {
 	p.next, p.hold = now.Add(interval), time.Time{}
 }
 

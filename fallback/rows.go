@@ -2,6 +2,7 @@ package fallback
 
 import (
 	"context"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -11,6 +12,10 @@ import (
 type Rows interface {
 	// Due selects a page of identities behind a cursor; a page may be empty before the end.
 	Due(ctx context.Context, name string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error)
+	// Upcoming shows the PENDING rows that become due between from and to from now, the first to become due first, limit at most.
+	Upcoming(ctx context.Context, name string, from, to time.Duration, limit int) ([]outbox.Candidate, error)
+	// States reads rows by primary key; rows that do not exist are missing from the answer.
+	States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error)
 	// Claim makes rows of one table SENDING under a token of its own, those that still show the state of the candidate.
 	Claim(ctx context.Context, rows []outbox.Candidate) (token string, err error)
 	// ReadBack reads the rows that show the token; others are missing from the answer. rejected are the FAILED completions of rows

@@ -20,10 +20,11 @@ const queryTimeout = 30 * time.Second
 // retry is the wait after sweeps that failed in a row.
 var retry = outbox.Backoff{Base: time.Second, Max: 30 * time.Second}
 
-// round is one sweep.
+// round is one sweep, or one pass of timers.
 type round struct {
+	path      outbox.Path
+	asked     time.Time // when the page at hand was asked for
 	zero      bool      // without threshold
-	dueAt     time.Time // when the first row becomes due of those seen that are not; zero when there is none
 	swept     int       // tables that were swept to the end
 	published int
 	fresh     int // of these, rows that nobody had tried
@@ -31,12 +32,15 @@ type round struct {
 
 	// An earlier process's claim on a row of the table at hand, or of any, could not be taken over: somebody owned the row.
 	held, heldAny bool
+
+	first   bool            // the table at hand has not been swept to the end yet
+	orphans map[string]bool // of it, see claims
 }
 
 // once makes one sweep and plans the next.
 func (s *Sweeper) once(ctx context.Context) {
 	began := time.Now()
-	r := &round{zero: s.plan.begin(began)}
+	r := &round{path: outbox.PathSweep, zero: s.plan.begin(began)}
 	err := s.sweep(ctx, r)
 	now := time.Now()
 	switch {
@@ -63,7 +67,7 @@ func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
 	s.flow.Swept(outbox.Sweep{Began: now.Add(-took), AnyAge: r.zero, Untried: r.undue, Blind: s.cfg.Threshold + 2*s.cfg.Interval})
 	s.lastSuccess.Store(now.UnixNano())
 	s.lastRows.Store(int64(r.published))
-	s.plan.done(now, took, s.cfg.Interval, r.dueAt)
+	s.plan.done(now, s.cfg.Interval)
 	if r.heldAny {
 		s.plan.trigger(now)
 	}
@@ -86,6 +90,7 @@ func (s *Sweeper) sweep(ctx context.Context, r *round) error {
 		if errors.Is(err, outbox.ErrBrokerAway) || ctx.Err() != nil {
 			return err
 		}
+		s.triggers.timers[name].swept(err == nil, time.Now())
 		if err != nil {
 			failed++
 			if first == nil {
@@ -94,7 +99,7 @@ func (s *Sweeper) sweep(ctx context.Context, r *round) error {
 			continue
 		}
 		r.swept++
-		s.swept[name] = s.swept[name] || !r.held
+		s.claims.done(name, r.orphans, r.held)
 	}
 	if failed > 1 {
 		return fmt.Errorf("%w (and %d more tables)", first, failed-1)
@@ -106,21 +111,18 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string) error {
 	// Where the age of a row is not known the query shows young rows too. The position rule, not the age, decides whether a
 	// row is published; the age only spares the fast path's rows the look.
 	query := table.DueQuery{
-		Threshold: s.cfg.Threshold, Horizon: s.cfg.Interval, ExpiredClaims: s.cfg.ClaimTimeout, Limit: s.cfg.pageRows(),
+		Threshold: s.cfg.Threshold, Horizon: -overdue, ExpiredClaims: s.cfg.ClaimTimeout, Limit: s.cfg.pageRows(),
 	}
 	if r.zero {
 		query.Threshold = 0
 	}
 	r.held = false
-	switch {
-	case !s.swept[name]:
-		query.ExpiredClaims = 0 // nobody else is active: what is claimed and not owned here is of a process that has ended
-		delete(s.orphans, name)
-	case s.orphans[name] != nil:
-		query.ExpiredClaims = 0
+	if r.first, r.orphans = s.claims.begin(name); r.first || len(r.orphans) > 0 {
+		query.ExpiredClaims = 0 // nobody else is active: what is claimed and not owned here is of a process that has ended, or an orphan
 	}
 	for at := (table.Cursor{}); !at.Done(); {
-		began, published := time.Now(), r.published
+		r.asked = time.Now()
+		published := r.published
 		page, next, err := s.due(ctx, name, at, query)
 		if err != nil {
 			return err
@@ -128,12 +130,11 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string) error {
 		if err := s.takePage(ctx, r, name, page); err != nil {
 			return err
 		}
-		if err := s.pace(ctx, began, r.published-published); err != nil {
+		if err := s.pace(ctx, r.asked, r.published-published); err != nil {
 			return err
 		}
 		at = next
 	}
-	delete(s.orphans, name)
 	return nil
 }
 
@@ -148,27 +149,41 @@ func (s *Sweeper) due(ctx context.Context, name string, at table.Cursor, q table
 // The rows were visible before the end of the log is read here, so their transactions lie before that end. Once everything up to it
 // was offered, what the registry does not own never comes from the log.
 func (s *Sweeper) takePage(ctx context.Context, r *round, name string, page []outbox.Candidate) error {
-	take := s.pick(r, name, page)
-	if len(take) == 0 {
+	take, later := s.pick(r, page)
+	if len(take)+len(later) == 0 {
 		return nil
 	}
 	end, err := s.logEnd(ctx)
 	if err != nil {
 		return err
 	}
+	s.metrics.rows(name, rowWaiting).Add(float64(len(later)))
+	for i := range later {
+		if t := s.triggers.timers[name]; time.Duration(later[i].DueInMilli)*time.Millisecond <= t.ahead {
+			t.add(later[i].Identity, dueTime(r.asked, &later[i]), &end)
+		}
+	}
+	if len(take) == 0 {
+		return nil
+	}
 	if err := s.flow.AwaitLog(ctx, end, s.cfg.Patience); err != nil {
 		return err
 	}
-	reserved, suspended := s.flow.Reserve(take)
-	s.metrics.rows(name, rowSuspended).Add(float64(len(suspended)))
-	s.metrics.rows(name, rowOwned).Add(float64(len(take) - len(suspended) - len(reserved)))
-	if !s.swept[name] && claims(reserved)+claims(suspended) < claims(take) {
+	reserved, suspended := s.reserve(name, take)
+	if s.claims.earlier(name, reserved)+s.claims.earlier(name, suspended) < s.claims.earlier(name, take) {
 		r.held, r.heldAny = true, true // by the recovery window, which forgets claimed rows when it has looked at them
 	}
 	if len(reserved) == 0 {
 		return nil
 	}
 	return s.publish(ctx, r, name, reserved)
+}
+
+func (s *Sweeper) reserve(name string, take []outbox.Candidate) (reserved, suspended []outbox.Candidate) {
+	reserved, suspended = s.flow.Reserve(take)
+	s.metrics.rows(name, rowSuspended).Add(float64(len(suspended)))
+	s.metrics.rows(name, rowOwned).Add(float64(len(take) - len(suspended) - len(reserved)))
+	return reserved, suspended
 }
 
 func (s *Sweeper) logEnd(ctx context.Context) (outbox.Position, error) {
@@ -181,32 +196,20 @@ func (s *Sweeper) logEnd(ctx context.Context) (outbox.Position, error) {
 	return end, nil
 }
 
-// claims counts the rows that somebody has claimed.
-func claims(rows []outbox.Candidate) (n int) {
-	for i := range rows {
-		if rows[i].Status == outbox.Sending {
-			n++
-		}
-	}
-	return n
-}
-
-// pick leaves out what is not to be published now.
-func (s *Sweeper) pick(r *round, name string, page []outbox.Candidate) []outbox.Candidate {
-	take := make([]outbox.Candidate, 0, len(page))
+// pick leaves out what is not to be published now: later are rows that wait, where their due times are kept beside the table.
+func (s *Sweeper) pick(r *round, page []outbox.Candidate) (take, later []outbox.Candidate) {
+	take = make([]outbox.Candidate, 0, len(page))
 	for _, c := range page {
 		switch {
-		case s.orphans.hides(name, &c):
+		case c.Status == outbox.Sending && !r.first && len(r.orphans) > 0 && !r.orphans[c.ClaimToken]:
+			// A claim of somebody who may be alive. Once it has expired a sweep without orphans sees it.
 		case c.Waiting:
-			if at := time.Now().Add(time.Duration(c.DueInMilli) * time.Millisecond); r.dueAt.IsZero() || at.Before(r.dueAt) {
-				r.dueAt = at
-			}
-			s.metrics.rows(name, rowWaiting).Inc()
+			later = append(later, c)
 		default:
 			take = append(take, c)
 		}
 	}
-	return take
+	return take, later
 }
 
 // publish claims rows that are reserved, reads them back and hands them to the sink. What is not handed over is released.
@@ -228,7 +231,11 @@ func (s *Sweeper) publish(ctx context.Context, r *round, name string, reserved [
 		delete(open, id)
 	}
 	for _, m := range messages {
-		m.Entry = open[m.Identity].Entry
+		c := open[m.Identity]
+		m.Entry, m.Path = c.Entry, r.path
+		if !m.DueAt.IsZero() { // the database says how late it is
+			m.Since = dueTime(r.asked, &c)
+		}
 	}
 	taken, err := s.flow.Publish(ctx, messages, rejected)
 	for _, m := range messages[:taken] {
@@ -247,8 +254,8 @@ func (s *Sweeper) claim(ctx context.Context, name string, reserved []outbox.Cand
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
 	defer cancel()
 	token, err := s.rows.Claim(ctx, reserved)
+	s.claims.made(name, token, err != nil)
 	if err != nil {
-		s.orphans.add(name, token)
 		return nil, nil, fmt.Errorf("claim %d rows: %w", len(reserved), err)
 	}
 	ids := make([]outbox.Identity, len(reserved))
@@ -257,7 +264,7 @@ func (s *Sweeper) claim(ctx context.Context, name string, reserved []outbox.Cand
 	}
 	messages, rejected, err := s.rows.ReadBack(ctx, token, ids)
 	if err != nil {
-		s.orphans.add(name, token)
+		s.claims.made(name, token, true)
 		return nil, nil, fmt.Errorf("read %d claimed rows back (the next sweep takes them over): %w", len(reserved), err)
 	}
 	return messages, rejected, nil

@@ -18,20 +18,18 @@ type Identity struct {
 // Header is one name and value that travels with a message. Values may hold any bytes; sinks refuse what they cannot carry.
 type Header struct{ Name, Value string }
 
-// Path says which of the two ways a message took to the sink.
+// Path says which of the ways a message took to the sink.
 type Path uint8
 
 const (
 	PathBinlog Path = iota // read from the binlog, milliseconds after the commit
 	PathSweep              // found in the table by the sweep
+	PathTimer              // published by a timer when it became due
 )
 
 // String returns the label value used in metrics.
 func (p Path) String() string {
-	if p == PathSweep {
-		return "sweep"
-	}
-	return "binlog"
+	return [...]string{"binlog", "sweep", "timer"}[p]
 }
 
 // NoPartition is Message.Partition of a row that does not choose its partition.
@@ -52,7 +50,7 @@ type Message struct {
 
 	CreatedAt time.Time // zero unless mapped
 	// Since is when its latency begins, by our clock: the commit where the log has that to the microsecond, else the arrival
-	// here, that is, when the sweep read the row.
+	// here, that is, when the sweep read the row. Of a row with a due time that did not come from the log: its due time.
 	Since time.Time
 
 	Path       Path

@@ -119,6 +119,33 @@ func TestP7_D17_TheSweepLeavesRoomForFreshRows(t *testing.T) {
 	})
 }
 
+// Rows that become due now do not queue up behind a sweep that has all of its share, and leave room to fresh ones, too.
+func TestP7_RowsThatAreDueHaveRoomBesideTheSweep(t *testing.T) {
+	run(t, Config{MaxInFlight: 100, MaxUnwritten: 1000}, func(b *bench) {
+		b.sink.set(func() { b.sink.answer = nil })
+		from := func(path outbox.Path, first int) {
+			rows := rowsFrom(first, 200, 10)
+			for _, m := range rows {
+				m.Claim, m.Path = "ours", path
+			}
+			b.background(func(ctx context.Context) error { return b.publish(ctx, rows...) })
+		}
+		exactly := func(n int) {
+			t.Helper()
+			synctest.Wait()
+			if got := b.Snapshot().InFlight; got != n {
+				t.Fatalf("%d messages are in flight, want %d", got, n)
+			}
+		}
+		from(outbox.PathSweep, 1)
+		exactly(50)
+		from(outbox.PathTimer, 1000)
+		exactly(75)
+		b.background(func(ctx context.Context) error { return b.Offer(ctx, b.txn(rowsFrom(2000, 200, 10)...)) })
+		exactly(100)
+	})
+}
+
 // Messages of the retry buffer are in memory too, and go to the sink again all at once.
 func TestTheRetryBufferTakesRoom(t *testing.T) {
 	run(t, Config{MaxInFlight: 10}, func(b *bench) {

@@ -139,7 +139,7 @@ type bench struct {
 
 	mu       sync.Mutex
 	triggers int
-	asked    []time.Duration // of SweepIn
+	asked    []time.Duration // of DueIn
 }
 
 // Trigger implements tracker.Sweeps.
@@ -149,8 +149,8 @@ func (b *bench) Trigger() {
 	b.triggers++
 }
 
-// SweepIn implements tracker.Sweeps.
-func (b *bench) SweepIn(d time.Duration) {
+// DueIn implements tracker.Sweeps.
+func (b *bench) DueIn(_ outbox.Identity, d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked = append(b.asked, d)

@@ -78,9 +78,9 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 		due := e.Message.DueAt
 		p.tracker.Drop(e, cause)
 		if cause == outbox.CauseNotDue {
-			// Half way, because the commit's time is rounded and the log may lag: that sweep reads the due time by the
-			// database's clock and plans for it.
-			p.sweeps.SweepIn(due.Sub(txn.CommittedAt) / 2)
+			// Half way, because the commit's time is rounded and the log may lag: that look reads what is left by the
+			// database's clock.
+			p.sweeps.DueIn(e.Row(), due.Sub(txn.CommittedAt)/2)
 		}
 	}
 	if inWindow {

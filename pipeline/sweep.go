@@ -9,7 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 )
 
-// This file is the sweep's side of the flow: five methods.
+// This file is the sweep's side of the flow: six methods.
 
 // AwaitLog waits until every transaction of the log up to end was offered. A reader that makes no progress is not waited for beyond
 // patience: then the log's rows up to end are looked up before they are published. The error is outbox.ErrBrokerAway while the
@@ -17,6 +17,10 @@ import (
 func (p *Pipeline) AwaitLog(ctx context.Context, end outbox.Position, patience time.Duration) error {
 	return p.recovery.AwaitLog(ctx, end, patience)
 }
+
+// Shown reports whether rows of the log up to end need not be waited for: the log was offered up to there, or its rows are looked up before
+// they are published. The error is outbox.ErrBrokerAway while the broker takes no messages.
+func (p *Pipeline) Shown(end outbox.Position) (bool, error) { return p.recovery.Shown(end) }
 
 // Reserve takes ownership for the sweep. It returns the rows that nobody owned, each with its entry, and those of suspended topics,
 // which are to be left alone.
@@ -48,7 +52,7 @@ func (p *Pipeline) Publish(ctx context.Context, rows []*outbox.Message, rejected
 		}
 	}
 	for len(entries) > 0 {
-		n, err := p.dispatch.PublishSwept(ctx, entries)
+		n, err := p.dispatch.Publish(ctx, entries)
 		if err != nil {
 			return slices.Index(rows, entries[0].Message), err
 		}

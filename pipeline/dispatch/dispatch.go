@@ -92,41 +92,36 @@ func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, ack
 	return d
 }
 
-// Publish hands rows to the sink, in their order. It waits for room for the first and then takes as many as there is room for; rows
-// of a suspended topic are left to the sweep. It returns how many it took; the others are still the caller's. The error is that of
-// ctx, and then it took none.
-func (d *Dispatch) Publish(ctx context.Context, rows []*tracker.Entry) (taken int, err error) {
-	return d.publish(ctx, rows, false)
-}
-
-// PublishSwept is Publish for rows that the sweep found: it takes them while the sweep has less than half of what may be in flight
-// and of what may wait for its status, so that a backlog in the table leaves fresh rows their latency.
-func (d *Dispatch) PublishSwept(ctx context.Context, rows []*tracker.Entry) (taken int, err error) {
-	return d.publish(ctx, rows, true)
-}
+// quarters of what may be in flight, and of what may wait for its status, that rows which the log did not bring may take together: a
+// backlog in the table leaves room to rows that become due now, and both leave room to fresh ones, so that these keep their latency.
+var quarters = [...]int{outbox.PathBinlog: 4, outbox.PathTimer: 3, outbox.PathSweep: 2}
 
 // TryPublish is Publish without the wait.
 func (d *Dispatch) TryPublish(rows []*tracker.Entry) (taken int) {
 	d.mu.Lock()
-	if !d.room(false) {
+	if !d.room(outbox.PathBinlog) {
 		d.mu.Unlock()
 		return 0
 	}
-	return d.take(rows, false)
+	return d.take(rows, outbox.PathBinlog)
 }
 
-func (d *Dispatch) publish(ctx context.Context, rows []*tracker.Entry, swept bool) (int, error) {
+// Publish hands rows, all of one path, to the sink, in their order. It waits for room for the first and then takes as many as there is
+// room for; rows of a suspended topic are left to the sweep. It returns how many it took; the others are still the caller's. The error
+// is that of ctx, and then it took none.
+func (d *Dispatch) Publish(ctx context.Context, rows []*tracker.Entry) (taken int, err error) {
 	if len(rows) == 0 {
 		return 0, nil
 	}
+	path := rows[0].Message.Path
 	d.mu.Lock()
-	for !d.room(swept) {
+	for !d.room(path) {
 		d.waiters++
 		changed := d.changed
 		d.mu.Unlock()
 		written := d.tracker.Changed()
 		d.mu.Lock()
-		ok := d.room(swept) // once more, now that no change can be missed
+		ok := d.room(path) // once more, now that no change can be missed
 		if ok {
 			break
 		}
@@ -139,16 +134,16 @@ func (d *Dispatch) publish(ctx context.Context, rows []*tracker.Entry, swept boo
 		}
 		d.mu.Lock()
 	}
-	return d.take(rows, swept), nil
+	return d.take(rows, path), nil
 }
 
 // take hands rows on as long as there is room. Callers hold mu, which is released.
-func (d *Dispatch) take(rows []*tracker.Entry, swept bool) (taken int) {
+func (d *Dispatch) take(rows []*tracker.Entry, path outbox.Path) (taken int) {
 	ready := make([]*outbox.Message, 0, min(len(rows), max(1, d.cfg.MaxInFlight-d.inFlight-len(d.retry))))
 	var released []outbox.Completion
 	now := time.Now()
 	for _, e := range rows {
-		if taken > 0 && !d.room(swept) {
+		if taken > 0 && !d.room(path) {
 			break
 		}
 		taken++
@@ -170,15 +165,16 @@ func (d *Dispatch) take(rows []*tracker.Entry, swept bool) (taken int) {
 
 // room reports whether one more message may go to the sink. The retry buffer counts, because it goes there again. Something
 // always may when nothing is in hand, so that a message above every limit still moves. Callers hold mu.
-func (d *Dispatch) room(swept bool) bool {
+func (d *Dispatch) room(path outbox.Path) bool {
 	unwritten, sweptUnwritten := d.tracker.Unwritten()
 	hand := d.inFlight + len(d.retry)
 	if !d.takes() || unwritten >= d.cfg.MaxUnwritten ||
 		hand > 0 && (hand >= d.cfg.MaxInFlight || d.inFlightB+d.retryB >= d.cfg.MaxInFlightBytes) {
 		return false
 	}
-	return !swept || (d.sweptFlight == 0 || d.sweptFlight < d.cfg.MaxInFlight/2) &&
-		(d.sweptFlight+sweptUnwritten == 0 || d.sweptFlight+sweptUnwritten < d.cfg.MaxUnwritten/2)
+	share := quarters[path]
+	return path == outbox.PathBinlog || (d.sweptFlight == 0 || d.sweptFlight < d.cfg.MaxInFlight*share/4) &&
+		(d.sweptFlight+sweptUnwritten == 0 || d.sweptFlight+sweptUnwritten < d.cfg.MaxUnwritten*share/4)
 }
 
 // takes reports whether the breaker lets a fresh message pass: when it is closed, and as the trial of a half-open one when the retry
@@ -192,7 +188,7 @@ func (d *Dispatch) takes() bool {
 func (d *Dispatch) Room() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.room(false)
+	return d.room(outbox.PathBinlog)
 }
 
 // Changed returns a channel that is closed when Room or Closed may have changed, as far as the sink is the reason.

@@ -17,6 +17,7 @@ const maxLabels = 200
 type metrics struct {
 	messages    *prometheus.CounterVec
 	latency     prometheus.Histogram
+	lateness    prometheus.Histogram
 	lessDurable prometheus.Counter
 	children    map[messageKey]prometheus.Counter // guarded by Dispatch.mu
 	topics      map[string]bool
@@ -39,11 +40,17 @@ func newMetrics(d *Dispatch, reg prometheus.Registerer) *metrics {
 			Help:    "From the commit (from the arrival of the event where the log has whole seconds only) to the broker's acknowledgement, binlog path.",
 			Buckets: []float64{.0002, .0005, .001, .0015, .002, .003, .005, .0075, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}),
+		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "canal_outbox_due_lateness_seconds",
+			Help: "From the due time of a row (next_retry_time, by the database's clock) to the broker's acknowledgement: delayed rows and " +
+				"retries, published by a timer or by the sweep.",
+			Buckets: []float64{.005, .01, .02, .03, .05, .075, .1, .15, .2, .3, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
+		}),
 		lessDurable: prometheus.NewCounter(prometheus.CounterOpts{Name: "canal_outbox_less_durable_acknowledgements_total", Help: "Messages stored less durably than asked."}),
 		children:    map[messageKey]prometheus.Counter{},
 		topics:      map[string]bool{},
 	}
-	reg.MustRegister(m.messages, m.latency, m.lessDurable, suspendedTopics{d})
+	reg.MustRegister(m.messages, m.latency, m.lateness, m.lessDurable, suspendedTopics{d})
 	gauge := func(name, help string, f func(State) float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "canal_outbox_" + name, Help: help}, func() float64 { return f(d.State()) }))
 	}
@@ -95,8 +102,12 @@ func (m *metrics) outcome(r *sink.Result, now time.Time) {
 	if r.LessDurable {
 		m.lessDurable.Inc()
 	}
-	if r.Class == outbox.ClassNone && r.Message.Path == outbox.PathBinlog {
-		m.latency.Observe(max(0, now.Sub(r.Message.Since).Seconds()))
+	switch took := max(0, now.Sub(r.Message.Since).Seconds()); {
+	case r.Class != outbox.ClassNone:
+	case r.Message.Path == outbox.PathBinlog:
+		m.latency.Observe(took)
+	case !r.Message.DueAt.IsZero():
+		m.lateness.Observe(took)
 	}
 }
 

@@ -96,7 +96,6 @@ func (d *Dispatch) refuse(e *tracker.Entry, c outbox.Completion) outbox.Completi
 		return c
 	}
 	c.Action, c.Delay = outbox.ActionRetry, rule.Backoff.Delay(c.RetryCount, d.Random())
-	d.sweeps.SweepIn(c.Delay)
 	return c
 }
 

@@ -37,6 +37,15 @@ func (r *Recovery) AwaitLog(ctx context.Context, end outbox.Position, patience t
 	}
 }
 
+// Shown reports whether rows of the log up to end need not be waited for: every transaction was offered, or its rows are looked up before
+// they are published. The error is outbox.ErrBrokerAway while the breaker is not closed.
+func (r *Recovery) Shown(end outbox.Position) (bool, error) {
+	if !r.dispatch.Closed() {
+		return false, outbox.ErrBrokerAway
+	}
+	return r.tracker.Offered().Compare(end) >= 0 || r.Covers(end), nil
+}
+
 // left is how much of patience is left; 0 when the sweep may go on.
 func (r *Recovery) left(offered, end outbox.Position, patience time.Duration) time.Duration {
 	pressure := !r.dispatch.Room() // the reader is held up by us: that it makes no progress is no sign of trouble in the log

@@ -204,7 +204,7 @@ func (r *Recovery) lookUp(ctx context.Context) error {
 			r.tracker.Drop(e, outbox.CauseNotFound)
 		case state.Status == outbox.Pending && state.Waiting:
 			r.tracker.Drop(e, outbox.CauseWaiting)
-			r.sweeps.SweepIn(time.Duration(state.DueInMilli) * time.Millisecond)
+			r.sweeps.DueIn(e.Row(), time.Duration(state.DueInMilli)*time.Millisecond)
 		case state.Status == outbox.Pending:
 			e.RetryCount = state.RetryCount
 			publish = append(publish, e)

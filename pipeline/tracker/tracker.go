@@ -23,8 +23,8 @@ import (
 type Sweeps interface {
 	// Trigger asks for a sweep at once.
 	Trigger()
-	// SweepIn asks for a sweep after a while, for a row that is left to the sweep and becomes due then or later.
-	SweepIn(time.Duration)
+	// DueIn tells of a row that is left to the sweep and becomes due after a while, or is to be looked at then.
+	DueIn(outbox.Identity, time.Duration)
 }
 
 // Tracker is the account of rows and positions. Make it with New.
@@ -114,6 +114,9 @@ func (t *Tracker) Written(list []outbox.Completion) {
 			t.activity.Add(1)
 		}
 		delete(t.registry, e.id)
+		if list[i].Action == outbox.ActionRetry {
+			t.sweeps.DueIn(e.id, list[i].Delay) // the database has counted from the write a moment ago
+		}
 		t.unwritten.Add(-1)
 		if e.Swept() {
 			t.sweptUnwritten.Add(-1)

@@ -128,8 +128,24 @@ var mutations = []mutation{
 		edits: []edit{{"m.DueAt.Sub(committed) > dueSlack", "m.DueAt.Sub(committed) > 1000*dueSlack"}},
 	},
 	{
-		rule: "the sweep hears of a row that becomes due before it comes by itself", file: "pipeline/offer.go", found: "due: ",
+		rule: "a timer hears of a row that becomes due before the next look", file: "pipeline/offer.go", found: "due: ",
 		edits: []edit{{"		if cause == outbox.CauseNotDue {\n", "		if false {\n"}}, seeds: 3000,
+	},
+	{
+		rule: "a timer hears of a retry when the table has it", file: "pipeline/tracker/tracker.go", found: "due: ",
+		edits: []edit{{"if list[i].Action == outbox.ActionRetry {", "if false {"}}, seeds: 1000,
+	},
+	{
+		rule: "full timers look for the rows that were left out", file: "fallback/timers.go", found: "due: ",
+		edits: []edit{{"return t.full && len(t.rows.list) <= t.limit/2", "return false"}}, seeds: 3000,
+	},
+	{
+		rule: "the rows that become due first stay in the timers", file: "fallback/timers.go", found: "due: ",
+		edits: []edit{{"return cmp.Or(a.at.Compare(b.at)", "return cmp.Or(b.at.Compare(a.at)"}}, seeds: 3000,
+	},
+	{
+		rule: "a row that is postponed is entered again", file: "fallback/due.go", found: "due: ",
+		edits: []edit{{"			s.triggers.timers[name].add(c.Identity, dueTime(asked, &c), &end)\n", ""}}, seeds: 1000,
 	},
 	{
 		rule: "only PENDING rows of the recovery window are published", file: "pipeline/recovery/recovery.go", found: "P3: ",

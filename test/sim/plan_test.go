@@ -177,6 +177,7 @@ func (p *plan) settle(d *dice) {
 		Fallback: fallback.Config{
 			Tables: []string{tableName}, Interval: d.between(time.Second, 4*time.Second), Threshold: d.between(time.Second, 4*time.Second),
 			Patience: d.between(200*time.Millisecond, 1500*time.Millisecond), ClaimTimeout: d.between(time.Second, 5*time.Second), Batch: pick(d, 0, 2),
+			Timers: pick(d, 0, 0, 2, 5),
 		},
 		Stop: d.between(200*time.Millisecond, 3*time.Second),
 	}

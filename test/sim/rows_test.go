@@ -228,7 +228,7 @@ func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candi
 			continue
 		}
 		s := w.candidate(r)
-		f.told = s.Status != outbox.Pending || s.Waiting
+		f.told = f.told || s.Status != outbox.Pending || s.Waiting // timers ask, too
 		w.note(c.i.life, "zone", name(id), s.Status.String(), s.RetryCount)
 		out = append(out, s)
 	}

@@ -1,0 +1,142 @@
+package fallback
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// nearlyDue is how much too early a row may be looked at: it is due by the time it is claimed, which the table allows to be as much
+// earlier, and no second look is needed.
+const nearlyDue = 5 * time.Millisecond
+
+// timerRetry is the wait after passes that failed in a row: a statement that failed once, for a deadlock, costs a moment.
+var timerRetry = outbox.Backoff{Schedule: []time.Duration{100 * time.Millisecond, 2 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second}}
+
+// serve brings the rows of one table to the sink as they become due, until ctx ends. Whatever goes wrong leaves them to the sweep.
+func (s *Sweeper) serve(ctx context.Context, name string) {
+	t := s.triggers.timers[name]
+	for failures := 0; awaitTimers(ctx, t); {
+		due, end, look, late := t.take(time.Now(), s.cfg.Batch)
+		err := s.pass(ctx, name, due, end, look)
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(err, outbox.ErrBrokerAway):
+			t.brokerAway(time.Now().Add(s.cfg.Interval))
+		case err != nil: // the sweep says what is wrong, if it lasts
+			t.failed(time.Now().Add(timerRetry.Delay(failures, s.cfg.Random())), look)
+			failures++
+			late = late || len(due) > 0
+		default:
+			failures = 0
+		}
+		if late {
+			s.triggers.Trigger()
+		}
+	}
+}
+
+// awaitTimers waits until there is something to do; it reports false when ctx ends first.
+func awaitTimers(ctx context.Context, t *timers) bool {
+	for ctx.Err() == nil {
+		wait := t.wait(time.Now())
+		if wait <= 0 {
+			return true
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-t.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	return false
+}
+
+// pass publishes the rows that are due and then looks at the table for the next ones, if it is time.
+func (s *Sweeper) pass(ctx context.Context, name string, due []outbox.Identity, end outbox.Position, look bool) error {
+	var err error
+	if len(due) > 0 {
+		err = s.takeDue(ctx, name, due, end)
+	}
+	if look {
+		err = errors.Join(err, s.lookAhead(ctx, name))
+	}
+	return err
+}
+
+// lookAhead enters the rows that become due next.
+func (s *Sweeper) lookAhead(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	t := s.triggers.timers[name]
+	began := time.Now()
+	rows, err := s.rows.Upcoming(ctx, name, -overdue, t.ahead, t.limit)
+	if err != nil {
+		return err
+	}
+	var end outbox.Position
+	if len(rows) > 0 {
+		if end, err = s.logEnd(ctx); err != nil {
+			return err
+		}
+	}
+	s.metrics.rows(name, rowWaiting).Add(float64(len(rows)))
+	t.looked(began, rows, &end, s.cfg.lookEvery())
+	return nil
+}
+
+// takeDue looks at rows whose time has come and brings those to the sink that are due by the database's clock. What was postponed is
+// entered again; what is held, claimed, final or gone is forgotten.
+//
+// The rows lie before end, which was read when they were seen in the table, so nothing has to be waited for as a rule. A row that was
+// deleted and written again under its identity since is the exception that the log may show later.
+func (s *Sweeper) takeDue(ctx context.Context, name string, due []outbox.Identity, end outbox.Position) error {
+	asked := time.Now()
+	rows, err := s.states(ctx, due)
+	if err != nil {
+		return err
+	}
+	take := rows[:0]
+	for _, c := range rows {
+		switch {
+		case c.Status != outbox.Pending:
+		case c.Waiting && c.DueInMilli > nearlyDue.Milliseconds():
+			s.triggers.timers[name].add(c.Identity, dueTime(asked, &c), &end)
+		default:
+			take = append(take, c)
+		}
+	}
+	if len(take) == 0 {
+		return nil
+	}
+	if err := s.awaitShown(ctx, end); err != nil {
+		return err
+	}
+	reserved, _ := s.reserve(name, take)
+	if len(reserved) == 0 {
+		return nil
+	}
+	return s.publish(ctx, &round{path: outbox.PathTimer, asked: asked}, name, reserved)
+}
+
+func (s *Sweeper) states(ctx context.Context, rows []outbox.Identity) ([]outbox.Candidate, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	return s.rows.States(ctx, rows)
+}
+
+// awaitShown waits until the log has shown what lies before end.
+func (s *Sweeper) awaitShown(ctx context.Context, end outbox.Position) error {
+	shown, err := s.flow.Shown(end)
+	if shown || err != nil {
+		return err
+	}
+	if end, err = s.logEnd(ctx); err != nil { // anew: the other may be one of another server
+		return err
+	}
+	return s.flow.AwaitLog(ctx, end, s.cfg.Patience)
+}

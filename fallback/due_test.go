@@ -1,0 +1,372 @@
+package fallback
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// promised is how late a row may be published at most.
+const promised = 100 * time.Millisecond
+
+// Upcoming shows what a look of timers shows.
+func (w *world) Upcoming(_ context.Context, name string, from, to time.Duration, limit int) ([]outbox.Candidate, error) {
+	if name != shop {
+		return nil, errors.New("no such table")
+	}
+	w.mu.Lock()
+	w.looks++
+	var list []outbox.Candidate
+	for _, r := range slices.SortedFunc(mapValues(w.rows), func(a, b *row) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.id, b.id)) }) {
+		if left := time.Until(r.due); r.status == outbox.Pending && !r.due.IsZero() && left > from && left <= to && len(list) < limit {
+			list = append(list, r.candidate())
+		}
+	}
+	w.mu.Unlock()
+	return list, w.call(&w.onLook)
+}
+
+func (w *world) States(_ context.Context, ids []outbox.Identity) ([]outbox.Candidate, error) {
+	if err := w.call(&w.onStates); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked += len(ids)
+	w.passes++
+	var list []outbox.Candidate
+	for _, id := range ids {
+		if r := w.rows[atoi(id.ID)]; r != nil {
+			list = append(list, r.candidate())
+		}
+	}
+	return list, nil
+}
+
+// waiting makes rows with these ids whose times are spread over a stretch that begins after a while.
+func waiting(from, to int, after, stretch time.Duration) (list []*row) {
+	for id := from; id < to; id++ {
+		r := old(id)
+		r.due = time.Now().Add(after + stretch*time.Duration(id-from)/time.Duration(to-from))
+		list = append(list, r)
+	}
+	return list
+}
+
+// slow gives every statement a time that it takes.
+func (w *world) slow(d time.Duration) {
+	pause := func() error { time.Sleep(d); return nil }
+	w.onLook, w.onStates, w.onClaim, w.onRead, w.onEnd = pause, pause, pause, pause, pause
+}
+
+// wantInTime wants so many rows published by timers, none early and none late.
+func (b *bench) wantInTime(t *testing.T, n int) {
+	t.Helper()
+	synctest.Wait()
+	late := slices.Sorted(slices.Values(look(b.world, &b.late)))
+	if len(late) != n {
+		t.Fatalf("timers published %d rows of %d", len(late), n)
+	}
+	if late[0] < -nearlyDue || late[n-1] > promised {
+		t.Errorf("rows were published %v to %v after their time", late[0], late[n-1])
+	}
+}
+
+// Whatever waits in the table, a row is published at its time: right after the start, while others wait by the thousand, and when there
+// are more than timers are kept for. Statements take their time.
+func TestRowsArePublishedWhenTheyAreDue(t *testing.T) {
+	for name, timers := range map[string]int{"room for all": 0, "little room": 50} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(waiting(1, 2001, 50*time.Millisecond, 40*time.Second)...)
+				w.insert(waiting(10_000, 20_000, time.Hour, time.Hour)...)
+				w.slow(2 * time.Millisecond)
+				b := startWith(t, w, Config{Timers: timers})
+				time.Sleep(41 * time.Second)
+				b.wantInTime(t, 2000)
+				if n := look(w, &b.passes); n > 2000 {
+					t.Errorf("%d passes for 2000 rows", n)
+				}
+			})
+		})
+	}
+}
+
+// A sweep that takes long, here because a query of it hangs, delays no row that becomes due.
+func TestALongSweepDelaysNoRowThatIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(waiting(1, 101, time.Second, 10*time.Second)...)
+		w.onDue = func() error { time.Sleep(time.Hour); return nil }
+		b := start(t, w)
+		time.Sleep(20 * time.Second)
+		b.wantInTime(t, 100)
+	})
+}
+
+// Rows that become due close together go together.
+func TestRowsThatAreDueTogetherGoTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(waiting(1, 1001, 5*time.Second, time.Second)...)
+		b := start(t, w)
+		time.Sleep(10 * time.Second)
+		b.wantInTime(t, 1000)
+		if n := look(w, &b.passes); n > int(time.Second/timerGap)+2 {
+			t.Errorf("%d passes in a second", n)
+		}
+	})
+}
+
+// A row of which the relay has heard is published at its time though no look has shown it. One that it hears of half way, and one that is
+// far away, too.
+func TestAnnouncedRows(t *testing.T) {
+	for name, c := range map[string]struct{ due, told time.Duration }{
+		"half way":                   {10 * time.Second, 5 * time.Second},
+		"when it is due":             {10 * time.Second, 10 * time.Second},
+		"a moment early":             {10 * time.Second, 9900 * time.Millisecond},
+		"with the next look":         {30 * time.Second, 15 * time.Second},
+		"seen by the next two looks": {70 * time.Second, 35 * time.Second},
+		"far away":                   {3 * time.Hour, 90 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				b := start(t, w)
+				time.Sleep(2 * time.Second)
+				r := old(1)
+				r.due = time.Now().Add(c.due)
+				w.insert(r)
+				b.DueIn(r.identity(), c.told)
+				time.Sleep(c.due - 2*nearlyDue)
+				want(t, "before its time", b.got())
+				time.Sleep(promised + 2*nearlyDue)
+				b.wantInTime(t, 1)
+			})
+		})
+	}
+}
+
+// What happens to a row before its time counts: the table is asked again.
+func TestRowsThatChangeWhileTheyWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(waiting(1, 6, 5*time.Second, 0)...)
+		b := start(t, w)
+		time.Sleep(time.Second)
+		w.alter(func() {
+			w.rows[1].due = w.rows[1].due.Add(5 * time.Second)
+			w.rows[2].status = outbox.Held
+			w.rows[3].status = outbox.Sent
+			delete(w.rows, 4)
+		})
+		time.Sleep(5 * time.Second)
+		want(t, "at the first time", b.got(), 5)
+		time.Sleep(5 * time.Second)
+		want(t, "at the new time", b.got(), 5, 1)
+		b.wantInTime(t, 2)
+	})
+}
+
+// The clock of the database is set: rows are due by it, whatever the timers believed.
+func TestAClockThatIsSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(waiting(1, 2, 5*time.Second, 0)...)
+		b := start(t, w)
+		time.Sleep(time.Second)
+		w.alter(func() { w.rows[1].due = w.rows[1].due.Add(time.Minute) }) // as all rows of the table
+		time.Sleep(time.Minute)
+		want(t, "a minute later", b.got())
+		time.Sleep(5 * time.Second)
+		b.wantInTime(t, 1)
+	})
+}
+
+// While the broker takes nothing timers ask the database next to nothing. What became due is published when it is back.
+func TestOpenBreakerStopsTheTimers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(waiting(1, 1001, 10*time.Second, 20*time.Minute)...)
+		b := start(t, w)
+		time.Sleep(5 * time.Second)
+		w.alter(func() { w.open = true })
+		time.Sleep(10 * time.Minute)
+		want(t, "breaker open", b.got())
+		w.alter(func() {
+			if w.passes+w.looks+w.pages > 100 || w.tokens != 0 {
+				t.Errorf("%d passes, %d looks, %d pages, %d claims in ten minutes", w.passes, w.looks, w.pages, w.tokens)
+			}
+			w.open = false
+		})
+		b.Trigger() // as the flow does
+		time.Sleep(triggerGap + promised)
+		if n, due := len(b.got()), 496; n < due {
+			t.Errorf("%d of %d rows were published when the broker was back", n, due)
+		}
+		time.Sleep(20 * time.Minute)
+		if n := len(b.got()); n != 1000 {
+			t.Errorf("%d of 1000 rows were published", n)
+		}
+	})
+}
+
+// While the database does not answer timers keep pauses. Then the rows are published, by the sweep those whose time is long past.
+func TestTimersWithoutADatabase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(waiting(1, 101, 10*time.Second, 10*time.Minute)...)
+		b := start(t, w)
+		asked, gone := 0, true
+		fail := func() error {
+			if asked++; gone {
+				return errGone
+			}
+			return nil
+		}
+		time.Sleep(5 * time.Second)
+		w.alter(func() { w.onDue, w.onLook, w.onStates = fail, fail, fail })
+		time.Sleep(5 * time.Minute)
+		if asked > 60 {
+			t.Errorf("%d statements in five minutes", asked)
+		}
+		w.alter(func() { gone = false })
+		time.Sleep(time.Minute)
+		if n := len(b.got()); n < 58 {
+			t.Errorf("%d rows were published a minute later", n)
+		}
+		time.Sleep(5 * time.Minute)
+		if n := len(b.got()); n != 100 {
+			t.Errorf("%d of 100 rows were published", n)
+		}
+	})
+}
+
+// One statement that fails costs a row a moment, and one whose claim got no answer is taken over by the sweep at once.
+func TestATimersStatementThatFails(t *testing.T) {
+	for name, breakIt := range map[string]func(*world, func() error){
+		"states":    func(w *world, f func() error) { set(w, &w.onStates, f) },
+		"claim":     func(w *world, f func() error) { set(w, &w.onClaim, f) },
+		"read back": func(w *world, f func() error) { set(w, &w.onRead, f) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(waiting(1, 2, 5*time.Second, 0)...)
+				b := start(t, w)
+				failures := 0
+				breakIt(w, func() error {
+					if failures++; failures == 1 {
+						return errGone
+					}
+					return nil
+				})
+				time.Sleep(5*time.Second + 2*triggerGap)
+				want(t, "soon", b.got(), 1)
+			})
+		})
+	}
+}
+
+// More rows become due at one moment than timers can publish in a second: the sweep is asked for the others.
+func TestMoreRowsThanTimersManage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(waiting(1, 5001, 5*time.Second, 0)...)
+		w.slow(100 * time.Millisecond)
+		b := startWith(t, w, Config{Timers: 1000})
+		time.Sleep(15 * time.Second)
+		if n, timers := len(b.got()), len(look(w, &b.late)); n != 5000 || timers == 0 || timers > 2500 {
+			t.Errorf("%d rows were published, %d by timers", n, timers)
+		}
+	})
+}
+
+// A table without a sweep that was complete does not look as if somebody else had claimed rows only because timers do.
+func TestClaimsOfTimersAreNoEarlierOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(waiting(1, 2001, 0, 20*time.Second)...)
+		w.slow(10 * time.Millisecond)
+		b := start(t, w)
+		w.mu.Lock()
+		w.onPublish = func(id int) { // the table shows it later
+			w.rows[id].status = outbox.Sending
+			time.AfterFunc(50*time.Millisecond, func() { w.alter(func() { w.rows[id].status = outbox.Sent; delete(w.owned, w.rows[id].identity()) }) })
+		}
+		w.mu.Unlock()
+		time.Sleep(25 * time.Second)
+		if n := len(b.got()); n != 2000 {
+			t.Errorf("%d of 2000 rows were published", n)
+		}
+		if n := look(w, &b.pages); n > 10 {
+			t.Errorf("%d pages were read in 25 seconds", n)
+		}
+	})
+}
+
+// Rows of the model are published once whether a sweep, a timer or both at the same time come to them.
+func TestSweepAndTimersPublishOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(waiting(1, 1001, time.Second, 9*time.Second)...)
+		w.slow(30 * time.Millisecond)
+		b := start(t, w)
+		for range 40 {
+			b.Trigger()
+			time.Sleep(500 * time.Millisecond)
+		}
+		seen := map[int]bool{}
+		for _, id := range b.got() {
+			if seen[id] {
+				t.Errorf("%d was published twice", id)
+			}
+			seen[id] = true
+		}
+		if len(seen) != 1000 {
+			t.Errorf("%d of 1000 rows", len(seen))
+		}
+	})
+}
+
+// A row that was seen in the table and not in the log is not published before the log was offered so far: the log could bring it, too.
+func TestTimersWaitForTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(waiting(1, 2, 5*time.Second, 0)...)
+		w.offered = 500
+		b := start(t, w)
+		for range 14 {
+			time.Sleep(500 * time.Millisecond)
+			w.alter(func() { w.offered++ })
+		}
+		want(t, "the reader is behind", b.got())
+		w.alter(func() { w.offered = 1000 })
+		want(t, "the reader is there", b.got(), 1)
+		if w.window != 0 {
+			t.Error("the window was raised")
+		}
+	})
+}
+
+// A million rows wait, of which ever more are announced: timers keep what they have room for, the first ones.
+func TestAMillionTimers(t *testing.T) {
+	list := newTimers(maxTimers, time.Hour)
+	began := time.Now()
+	for i := range 1_000_000 {
+		at := i * 7919 % 1_000_000 // in no order
+		list.add(outbox.Identity{Table: shop, ID: fmt.Sprint(at), MessageID: fmt.Sprint("m", at)}, began.Add(time.Duration(at)*time.Millisecond), nil)
+		if n := list.len(); n > maxTimers || len(list.rows.place) != n {
+			t.Fatalf("%d rows are kept, %d known", n, len(list.rows.place))
+		}
+	}
+	if n := list.len(); n < maxTimers/2 {
+		t.Fatalf("%d rows are kept", n)
+	}
+	kept := list.len()
+	for i := range kept {
+		due, _, _, _ := list.take(began.Add(time.Duration(i)*time.Millisecond), 500)
+		if len(due) != 1 || due[0].ID != fmt.Sprint(i) {
+			t.Fatalf("%v are due first, want %d", due, i)
+		}
+	}
+	if list.wait(began.Add(time.Duration(kept)*time.Millisecond)) > timerGap {
+		t.Error("there is room and no look for the others")
+	}
+}

@@ -1,0 +1,81 @@
+package table
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Upcoming returns the PENDING rows that become due between from and to from now by the database's clock, the first to become due
+// first, and no more than limit. A negative from shows rows whose time has come, too. Where the index has the due times in order it is
+// read no further than that; else all PENDING rows are looked at, and those of that stretch are sorted.
+func (s *Store) Upcoming(ctx context.Context, table string, from, to time.Duration, limit int) ([]outbox.Candidate, error) {
+	t, err := s.table(table)
+	if err != nil {
+		return nil, err
+	}
+	if !t.has(NextRetryTime) {
+		return nil, nil // Due shows the rows that wait
+	}
+	ask := func() ([]outbox.Candidate, error) {
+		if t.strategy == byAttempts {
+			return s.upcomingByAttempts(ctx, t, from, to, limit)
+		}
+		return s.candidates(ctx, t, t.upcoming(attemptCount{}, from, to, limit))
+	}
+	candidates, err := ask()
+	if t.forgetIndex(err) {
+		candidates, err = ask()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for the rows of %s that become due: %w", table, err)
+	}
+	return candidates, nil
+}
+
+// upcomingByAttempts puts the rows of each number of attempts together.
+func (s *Store) upcomingByAttempts(ctx context.Context, t *Table, from, to time.Duration, limit int) (all []outbox.Candidate, err error) {
+	for at := (attemptCount{}); ; {
+		if at, err = s.nextAttempts(ctx, t, outbox.Pending, at); errors.Is(err, sql.ErrNoRows) {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		some, err := s.candidates(ctx, t, t.upcoming(at, from, to, limit))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+		slices.SortStableFunc(all, func(a, b outbox.Candidate) int { return cmp.Compare(a.DueInMilli, b.DueInMilli) })
+		all = all[:min(limit, len(all))]
+	}
+	return all, nil
+}
+
+func (t *Table) upcoming(at attemptCount, from, to time.Duration, limit int) *statement {
+	due := t.column(NextRetryTime)
+	s := t.selectState()
+	s.add(" FROM ", t.quoted)
+	t.forceIndex(s)
+	s.add(" WHERE ", t.column(StatusCode), " = ")
+	t.code(s, outbox.Pending)
+	switch {
+	case t.strategy == byAttempts && at.value == "":
+		s.add(" AND ", t.column(RetryCount), " IS NULL")
+	case t.strategy == byAttempts:
+		s.add(" AND ", t.column(RetryCount), " = ", at.value)
+	}
+	s.add(" AND ", due, " > ", t.now(NextRetryTime), " + INTERVAL ")
+	s.micros(from)
+	s.add(" MICROSECOND AND ")
+	t.dueWithin(s, to)
+	s.add(" ORDER BY ", due, ", ", t.column(ID), " LIMIT ", strconv.Itoa(limit))
+	return s
+}

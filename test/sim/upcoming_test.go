@@ -1,0 +1,34 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Upcoming implements fallback.Rows.
+func (c rows) Upcoming(ctx context.Context, _ string, from, to time.Duration, limit int) ([]outbox.Candidate, error) {
+	if _, err := c.guarded(ctx, "upcoming"); err != nil {
+		return nil, err
+	}
+	w := c.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	var list []*row
+	for _, r := range w.table {
+		if left := r.due.Sub(now); !r.visible.After(now) && r.status == outbox.Pending && !r.due.IsZero() && left > from && left <= to {
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(a, b *row) int { return cmp.Or(a.due.Compare(b.due), a.number-b.number) })
+	var out []outbox.Candidate
+	for _, r := range list[:min(limit, len(list))] {
+		out = append(out, w.candidate(r))
+	}
+	w.note(c.i.life, "look ahead", "", "", len(out))
+	return out, nil
+}
