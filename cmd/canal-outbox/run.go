@@ -41,6 +41,8 @@ finishes what is in flight and ends; the second ends at once.`,
 			return app.Run(cmd.Context(), cfg, opts, log)
 		},
 	}
+	cmd.Flags().BoolVar(&opts.Shadow, "shadow", false,
+		"send nothing and write nothing into the tables; report what would be sent, and how much earlier than another sender marks it")
 	cmd.Flags().BoolVar(&opts.AcceptNewSource, "accept-new-source", false,
 		"take over a server that is not the one of the checkpoint, with a full sweep")
 	return cmd

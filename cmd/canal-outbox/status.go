@@ -100,6 +100,9 @@ func writeStatus(w io.Writer, s admin.Status) {
 	for _, p := range s.Problems {
 		line(w, "  !\t%s", p)
 	}
+	if s.Shadow != "" {
+		line(w, "shadow\t%s", s.Shadow)
+	}
 	line(w, "source\t%s %s, reader %s", s.Source.Address, s.Source.Server, s.Source.State)
 	if s.Source.Error != "" {
 		line(w, "\t%s", s.Source.Error)

@@ -14,6 +14,8 @@ type Status struct {
 	UptimeSeconds float64   `json:"uptime_seconds"`
 	// State is "working", "degraded" (something needs time or attention, work goes on) or "stuck".
 	State string `json:"state"`
+	// Shadow is what a relay that sends nothing (run --shadow) would have sent, in a sentence.
+	Shadow string `json:"shadow,omitempty"`
 	// Problems says what is not well, each in one sentence with what to do; empty when all is well.
 	Problems []string `json:"problems"`
 

@@ -20,6 +20,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/shadow"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -31,6 +32,7 @@ import (
 // Options of Run that are no part of the configuration.
 type Options struct {
 	Version         string
+	Shadow          bool // send nothing and write nothing into the tables; tell what would be sent, and when
 	AcceptNewSource bool // take over a server that is not the recorded one
 }
 
@@ -66,7 +68,11 @@ func (d *daemon) run(ctx context.Context) error {
 	reaching, stopReaching := context.WithCancel(ctx) // a stop closes the sink
 	var watches sync.WaitGroup
 	watches.Go(func() { d.samples.Run(watching) })
-	watches.Go(func() { d.relays.Run(watching) })
+	if d.shadow == nil {
+		watches.Go(func() { d.relays.Run(watching) })
+	} else { // which no other relay needs to be told of
+		watches.Go(func() { _ = d.shadow.Run(watching) }) // it returns nil
+	}
 	watches.Go(func() { d.contact.run(reaching, d.sink, d.log.Named("sink")) })
 	watches.Go(func() { d.watchTables(watching, stop) })
 	err := d.relay.Run(ctx)
@@ -92,7 +98,8 @@ type daemon struct {
 	samples  *operator.Sampler
 	relays   *operator.Relays
 	leaving  *retention.Retention
-	present  presence // for relays
+	shadow   *shadow.Shadow // nil but with Options.Shadow
+	present  presence       // for relays
 	sink     sink.Sink
 	contact  contact
 	relay    *Relay
@@ -124,7 +131,9 @@ func (d *daemon) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if d.sink, err = newSink(d.cfg, d.log.Named("sink"), d.registry); err != nil {
+	if d.opts.Shadow {
+		d.sink = shadow.Sink{}
+	} else if d.sink, err = newSink(d.cfg, d.log.Named("sink"), d.registry); err != nil {
 		return err
 	}
 	if d.state == nil {
@@ -205,8 +214,14 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	d.relays = operator.NewRelays(d.present.look, d.registry, d.log)
 	_, hasCheckpoint := d.state.Checkpoint()
 	d.leaving = retention.New(expiring(d.cfg.Retention, names(tables)), d.rows, d.log.Named("retention"), d.registry)
+	rows, leaving := Rows(d.rows), d.leaving
+	if d.opts.Shadow {
+		d.shadow = shadow.New(d.rows.States, d.log)
+		rows, leaving = shadowRows{d.rows, d.shadow}, nil
+		d.log.Warn("shadow: nothing is sent, and nothing is written into the tables")
+	}
 	d.relay = New(instrument(Parts{
-		Source: d.asker(), Gate: gate, Rows: d.rows, Sink: d.sink, State: d.state, Reader: newReader, Retention: d.leaving,
+		Source: d.asker(), Gate: gate, Rows: rows, Sink: d.sink, State: d.state, Reader: newReader, Retention: leaving,
 		Lost: !hasCheckpoint && d.state.Origin().Quarantined != "", AcceptNewSource: d.opts.AcceptNewSource,
 	}), settings(d.cfg, tables), d.log, d.registry)
 	return nil

@@ -57,6 +57,9 @@ func (s *service) Status(ctx context.Context) admin.Status {
 	if st.Throughput, err = s.meter.Throughput(now); err != nil {
 		troubles = append(troubles, "metrics cannot be read: "+err.Error())
 	}
+	if s.d.shadow != nil {
+		st.Shadow = s.d.shadow.Report().String()
+	}
 	st.Tables, st.OtherRelays = s.d.samples.Tables(now), s.d.relays.Others()
 	if s.d.relay.Ready() {
 		showFlow(&st, s.d.relay.pipeline.Snapshot())
