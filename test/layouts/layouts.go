@@ -208,12 +208,12 @@ func Binary() *Layout {
 		DDL: `CREATE TABLE %s (id BINARY(16) NOT NULL PRIMARY KEY, kind INT NOT NULL, body VARBINARY(2000) NULL, status CHAR(8) NOT NULL,
 			KEY (status))`,
 		Config: `preset: local_message, columns: {id: id, message_id: id, key: id, biz_type: "", body: body, retry_count: "", sent_at: "", fail_reason: "", ` +
-			`created_at: ""}, codes: {pending: new, sent: sent, failed: ""}, topic: {column: kind, map: {1: orders, 2: "no topic"}}`,
+			`created_at: ""}, codes: {pending: new, sent: sent, failed: ""}, topic: {column: kind, map: {1: orders, 2: payments}}`,
 		Written: "TRUE",
 		insert:  "id, kind, body, status",
 		row: func(n int, topic, body string) []any {
 			bytes, _ := hex.DecodeString(key(n)) // digits of our own
-			return []any{bytes, map[string]int{"orders": 1, "no topic": 2}[topic], body, "new"}
+			return []any{bytes, map[string]int{"orders": 1, "payments": 2}[topic], body, "new"}
 		},
 		id: key,
 	}

@@ -1,0 +1,220 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/layouts"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+// everyLayout is a stage whose relay serves one table of each layout, as its owners have it, with the preset and at most its words.
+type everyLayout struct {
+	*stage
+	all []*layouts.Layout
+}
+
+func newEveryLayout(t *testing.T, flavor testkit.Flavor, b relay.Broker, all ...*layouts.Layout) *everyLayout {
+	t.Helper()
+	l := &everyLayout{newStage(t, testkit.SharedDatabase(t, flavor), b, "retry: {max: 5, schedule: [1h]}"), all}
+	l.exec("DROP TABLE t_local_message")
+	var tables []string
+	for _, layout := range all {
+		l.exec(layout.Create())
+		tables = append(tables, fmt.Sprintf("  - {name: %s.%s, %s}\n", l.schema(), layout.Table, layout.Config))
+	}
+	text, err := os.ReadFile(l.Config())
+	testkit.Must(t, err)
+	before, rest, _ := strings.Cut(string(text), "  - {")
+	_, after, _ := strings.Cut(rest, "\n")
+	testkit.Must(t, os.WriteFile(l.Config(), []byte(before+strings.Join(tables, "")+after), 0o600))
+	return l
+}
+
+// insert writes row n of every layout; the statement before and after are of the session.
+func (l *everyLayout) insert(n int, topic string, hidden bool) {
+	l.t.Helper()
+	conn, err := l.sql.Conn(l.t.Context())
+	testkit.Must(l.t, err)
+	defer conn.Close()
+	set := func(on int) {
+		_, err := conn.ExecContext(l.t.Context(), fmt.Sprintf("SET SESSION sql_log_bin = %d", on))
+		testkit.Must(l.t, err)
+	}
+	if hidden {
+		set(0)
+		defer set(1)
+	}
+	for _, layout := range l.all {
+		query, args := layout.Insert(n, topic, fmt.Sprint("body ", n))
+		_, err := conn.ExecContext(l.t.Context(), query, args...)
+		testkit.Must(l.t, err)
+	}
+}
+
+// shows waits until a condition holds for row n of a layout.
+func (l *everyLayout) shows(layout *layouts.Layout, n int, condition string) {
+	l.t.Helper()
+	query := "SELECT COALESCE(" + condition + ", FALSE) FROM `" + layout.Table + "` WHERE " + layout.Where(n)
+	l.wait(fmt.Sprintf("layout %s, row %d: %s", layout.Name, n, condition), func() (holds bool) {
+		testkit.Must(l.t, l.sql.QueryRowContext(l.t.Context(), query).Scan(&holds))
+		return holds
+	})
+}
+
+func (l *everyLayout) is(layout *layouts.Layout, n int, status, condition string) {
+	l.t.Helper()
+	l.shows(layout, n, fmt.Sprintf("%s = '%s' AND %s", layout.Status, layout.Codes[status], condition))
+}
+
+// swept returns when two sweeps over rows of any age have begun and ended.
+func (l *everyLayout) swept() {
+	l.t.Helper()
+	runs := func() float64 { return l.metrics()["sweep_runs_total"] }
+	before := runs()
+	testkit.Must(l.t, l.Client().Sweep(l.t.Context())) // it is made once more a second later
+	l.wait("two sweeps", func() bool { return runs() > before+1 })
+}
+
+// Every layout, unaltered: rows of the log, rows that the log does not show, rows in states of the consumers, refused rows and rows that
+// can never be sent. What waits goes on waiting after a kill.
+func TestEveryLayout(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		cluster := fake(t)
+		l := newEveryLayout(t, flavor, cluster, append(layouts.All(), layouts.Binary())...)
+		fault := cluster.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topics[1], Err: kerr.UnknownServerError, Count: -1})
+		l.Start(t)
+
+		l.insert(1, topics[0], false)
+		for _, layout := range l.all {
+			l.is(layout, 1, "sent", layout.Written)
+		}
+		if paths := l.metricBy("messages_total", "path"); paths["binlog"] != float64(len(l.all)) || paths["sweep"] != 0 {
+			t.Errorf("rows of the log went by %v", paths)
+		}
+		l.insert(2, topics[0], true)
+		for _, layout := range l.all {
+			l.is(layout, 2, "sent", layout.Written)
+		}
+		l.consumed(3)
+		l.insert(4, topics[1], false)
+		l.insert(5, "no topic ü", false)
+		l.refused(fault)
+
+		hits := fault.Hits()
+		l.Kill()
+		l.Start(t)
+		l.swept()
+		l.refused(fault)
+		if n := fault.Hits() - hits; n > 0 {
+			t.Errorf("%d rows that wait were tried again after the restart", n)
+		}
+		l.consumersRows(3)
+
+		fault.Remove()
+		published := 2 * len(l.all)
+		for _, layout := range l.all {
+			if due := map[string]string{"A": "next_retry_time", "A2": "next_retry_time", "B": "next_retry_at", "C": "next_retry_time", "E": "next_retry_time"}[layout.Name]; due != "" {
+				l.exec("UPDATE `" + layout.Table + "` SET " + due + " = NULL WHERE " + layout.Where(4))
+				l.is(layout, 4, "sent", layout.Written)
+				published++
+			}
+		}
+		l.copies(published)
+		l.doctor()
+		l.stopInTime()
+	})
+}
+
+// consumed writes rows in the states of the consumers, which the log does not show.
+func (l *everyLayout) consumed(from int) {
+	l.t.Helper()
+	l.insert(from, topics[0], true) // the sweep takes these of the layouts without such states, and may take all
+	for _, layout := range l.all {
+		l.is(layout, from, "sent", "TRUE")
+		if word := layout.Codes["consumed"]; word != "" {
+			l.exec("UPDATE `"+layout.Table+"` SET "+layout.Status+" = ? WHERE "+layout.Where(from), word)
+		}
+	}
+}
+
+// consumersRows shows that they are as the consumers left them, and counted by their names.
+func (l *everyLayout) consumersRows(n int) {
+	l.t.Helper()
+	l.wait("the rows of the consumers to be counted", func() bool {
+		s, err := l.Status()
+		for _, x := range strings.Split(l.Log(l.t), "\n") {
+			if strings.Contains(x, "cannot count") || strings.Contains(x,"WARN") {
+				fmt.Println(x)
+			}
+		}
+		time.Sleep(time.Second)
+		if err != nil || len(s.Tables) != len(l.all) {
+			return false
+		}
+		for i, layout := range l.all {
+			if layout.Codes["consumed"] != "" && s.Tables[i].Rows["consumed"] != 1 {
+				return false
+			}
+		}
+		return true
+	})
+	for _, layout := range l.all {
+		if layout.Codes["consumed"] != "" {
+			l.is(layout, n, "consumed", "TRUE")
+		}
+	}
+}
+
+// refused waits until row 4 waits for its second attempt and row 5 has none, or the longest wait where no row can fail.
+func (l *everyLayout) refused(fault interface{ Hits() int }) {
+	l.t.Helper()
+	for _, layout := range l.all {
+		once := "TRUE"
+		if layout.Has("attempts") {
+			once = "retry_count = 1"
+		}
+		l.is(layout, 4, "pending", once)
+		if layout.Has("failed") {
+			l.is(layout, 5, "failed", "TRUE")
+		} else {
+			l.is(layout, 5, "pending", once)
+		}
+	}
+	l.wait("refusals", func() bool { return fault.Hits() >= 1 })
+	l.wait("every outcome to be written", func() bool { m := l.metrics(); return m["ack_pending"] == 0 && m["in_flight_messages"] == 0 })
+}
+
+// copies shows that each message is in the broker once.
+func (l *everyLayout) copies(want int) {
+	l.t.Helper()
+	seen := map[string]int{}
+	for _, r := range relay.ReadAll(l.t, l.broker, topics...) {
+		seen[r.Topic+" "+r.BizType+" "+r.MessageID+" "+string(r.Body)+fmt.Sprint(r.Headers)]++
+	}
+	_ = seen
+	if n := len(relay.ReadAll(l.t, l.broker, topics...)); n != want+len(l.all) {
+		l.t.Errorf("%d messages, want %d: %v", n, want+len(l.all), seen)
+	}
+}
+
+// doctor says what was found and what each lack costs.
+func (l *everyLayout) doctor() {
+	l.t.Helper()
+	out, _, _ := l.Command(l.t, "doctor")
+	for _, words := range []string{
+		"last_execute_time  found as the last_exec_time", "no code for FAILED", "no column for the due time", "no column for the reason",
+		"only one relay may work on the table",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), strings.Join(strings.Fields(words), " ")) {
+			l.t.Errorf("doctor does not say %q:\n%s", words, out)
+		}
+	}
+}
