@@ -13,6 +13,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/doctor"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/migrations"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -270,5 +271,20 @@ func refused(t *testing.T, o *Offline, target admin.Target) {
 	coded, ok := err.(*admin.Error)
 	if !ok || coded.Code != admin.CodeRefused {
 		t.Errorf("%+v: got %v", target, err)
+	}
+}
+
+// Two entries of tables[] that name one table, in different spellings on a server that takes them for the same, are refused.
+func TestOneTableMappedTwice(t *testing.T) {
+	db := testkit.SharedMariaDB(t)
+	cfg := source(t, db, "twice", relayGrants)
+	all, err := mappings(append(cfg.Tables, cfg.Tables...)) // the configuration refuses equal spellings before
+	testkit.Must(t, err)
+	settings, err := serverConfig(cfg.Source)
+	testkit.Must(t, err)
+	_, found, err := doctor.Inspect(t.Context(), settings, all, nil)
+	testkit.Must(t, err)
+	if !has(found, server.Fault, cfg.Tables[0].Name, "two entries of tables[] name this table") {
+		t.Errorf("found:\n%s", findings(found))
 	}
 }

@@ -51,7 +51,7 @@ func (r *report) codes(path string, codes map[string]string) {
 		}
 		near := slices.IndexFunc(known, func(k string) bool { return editDistance(name, k) <= 2 })
 		switch states++; {
-		case near >= 0: // sended, faild: the row would be one that is never touched
+		case near >= 0: // pendin, faild: the row would be one that is never touched
 			r.add(path+"."+name, codes[name], "is the code of a state that is nearly called %s: did you mean %s?", known[near], known[near])
 		case !stateName.MatchString(name) || name == "held" || name == "delayed":
 			r.add(path+"."+name, codes[name], "is the code of a state that cannot be called so: write a name of a-z, 0-9 and _ that is not held or delayed")

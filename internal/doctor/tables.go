@@ -41,6 +41,13 @@ func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping
 			return nil, nil, err
 		}
 		findings = append(findings, found...)
+		if t != nil && slices.ContainsFunc(tables, func(other *table.Table) bool { return other.Name() == t.Name() }) {
+			findings = append(findings, server.Finding{
+				Severity: server.Fault, Subject: t.Name(), What: fmt.Sprintf("two entries of tables[] name this table, one of them as %s.%s", m.Schema, m.Name),
+				Fix: "take one of them out: every row would be published twice",
+			})
+			continue
+		}
 		if t != nil {
 			leaving, more, err := t.CheckRetention(ctx, db, of)
 			if err != nil {

@@ -68,22 +68,26 @@ func (s *Store) micros(ctx context.Context, query *statement) (time.Duration, er
 
 // oldestPending is the greatest age among the first rows that are due.
 func (s *Store) oldestPending(ctx context.Context, t *Table, now time.Time) (time.Duration, error) {
-	due, overdue, made, ahead, order := "NULL", "NULL", "NULL", "FALSE", ""
+	age, ahead, order := "CAST(NULL AS SIGNED)", "FALSE", ""
+	if t.has(CreatedAt) {
+		ahead = t.column(CreatedAt) + " > " + t.now(CreatedAt)
+		age = "IF(" + ahead + ", NULL, " + t.age(CreatedAt) + ")"
+	}
+	switch {
+	case t.has(NextRetryTime) && t.has(CreatedAt):
+		// A first attempt that was due later than it was made is as old as its due time; where one of the two is not known, the
+		// other one says it.
+		age = fmt.Sprintf("IF(%s = 0 AND %s IS NOT NULL, LEAST(COALESCE(%s, %s), %[4]s), COALESCE(%[3]s, %[4]s))",
+			t.retryCount(), t.column(NextRetryTime), age, t.age(NextRetryTime))
+	case t.has(NextRetryTime):
+		age = t.age(NextRetryTime)
+	}
 	switch {
 	case t.has(NextRetryTime):
-		due, overdue = t.column(NextRetryTime), t.age(NextRetryTime)
-		order = due + ", "
+		order = t.column(NextRetryTime) + ", "
 	case t.strategy == byCreated:
 		order = t.column(CreatedAt) + ", "
 	}
-	if t.has(CreatedAt) {
-		ahead = t.column(CreatedAt) + " > " + t.now(CreatedAt)
-		made = "IF(" + ahead + ", NULL, " + t.age(CreatedAt) + ")"
-	}
-	// A first attempt that was due later than it was made is as old as its due time; where one of the two is not known, the other
-	// one says it.
-	age := fmt.Sprintf("IF(%s = 0 AND %s IS NOT NULL, LEAST(COALESCE(%s, %s), %[4]s), COALESCE(%[3]s, %[4]s))",
-		t.retryCount(), due, made, overdue)
 	query := t.samplePending(age+" AS age, IF("+ahead+", "+t.column(ID)+", NULL) AS ahead", t.whereDue(), " ORDER BY "+order+t.column(ID), s.maxCount)
 	query.limit(sampleSize)
 	var micros sql.NullInt64

@@ -9,6 +9,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/test/layouts"
 )
 
@@ -143,6 +144,10 @@ func TestEveryLayout(t *testing.T) {
 			}
 		}
 
+		if counts, err := b.store.Counts(b.ctx); err != nil || counts[0].Delayed < 1 || counts[0].LongestRetry < time.Minute*59 {
+			b.Errorf("counts %+v, %v", counts, err)
+		}
+
 		// A late acknowledgement, and then nothing is left of the row.
 		b.apply(of(2, outbox.ActionMarkSent), of(3, outbox.ActionMarkSent), of(4, outbox.ActionMarkSent), of(5, outbox.ActionMarkSent))
 		for n := 2; n <= rows; n++ {
@@ -196,6 +201,60 @@ func TestConsumersStates(t *testing.T) {
 		}
 		if counts[0].Rows[outbox.Held] != 0 {
 			b.Errorf("counts %+v", counts[0])
+		}
+	})
+}
+
+// Words that the column cannot hold, or cannot tell apart, are refused.
+func TestWordsOfTheStatus(t *testing.T) {
+	for _, flavor := range testkit.Flavors() {
+		t.Run(string(flavor), func(t *testing.T) {
+			b := newBench(t, flavor)
+			b.create("message-state")
+			testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" MODIFY state VARCHAR(8) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci NOT NULL")
+			for name, c := range map[string]struct{ code, what string }{
+				"sent":     {"pénding", `codes "pending" and "pénding" are one and the same for the column`},
+				"failed":   {"Pending", `"Pending" is mapped to pending and to failed`},
+				"consumed": {"fàiled", `codes "failed" and "fàiled" are one and the same`},
+				"sending":  {"being sent", `code "being sent" of sending does not fit into varchar(8)`},
+				"other":    {"sent  ", `codes "sent" and "sent  " are one and the same`},
+			} {
+				m := b.mapping("message-state")
+				m.SetCode("suspended", "") // of nine letters
+				m.SetCode(name, c.code)
+				_, findings, err := Load(b.ctx, b.db, m)
+				testkit.Must(b, err)
+				if !slices.ContainsFunc(findings, func(f server.Finding) bool {
+					return f.Severity == server.Fault && strings.Contains(f.What, c.what) && f.Fix != ""
+				}) {
+					b.Errorf("%s: %+v", name, findings)
+				}
+			}
+		})
+	}
+}
+
+// Every spelling is found and told; what a table lacks is told with what it costs.
+func TestSpellingsAndLacks(t *testing.T) {
+	onLayouts(t, func(b *bench, l *layouts.Layout) {
+		var said strings.Builder
+		for _, f := range b.loadAsIs(mapped(b, l)) {
+			fmt.Fprintln(&said, f.Severity, f.Subject, f.What)
+		}
+		for lack, what := range map[string]string{
+			"claim": "only one relay may work on the table", "failed": "no code for FAILED", "due": "no column for the due time",
+			"reason": "no column for the reason", "attempts": "no column for the attempts",
+		} {
+			if l.Has(lack) == strings.Contains(said.String(), what) {
+				b.Errorf("has %s: %v, and it says:\n%s", lack, l.Has(lack), said.String())
+			}
+		}
+		for name, what := range map[string]string{
+			"A2": ".last_execute_time found as the last_exec_time", "E": ".update_time found as the last_exec_time",
+		} {
+			if l.Name == name && !strings.Contains(said.String(), what) {
+				b.Errorf("it does not say %q:\n%s", what, said.String())
+			}
 		}
 	})
 }

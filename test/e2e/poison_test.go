@@ -42,6 +42,7 @@ func TestD15_B07_PoisonOnRocketMQ(t *testing.T) {
 		rows[key] = change
 	}
 	l.poisoned(rows)
+	layoutsOnRocketMQ(t, broker) // which has the broker to itself now
 }
 
 func (l *stage) poisoned(rows map[string]func(*relay.Row)) {

@@ -19,6 +19,7 @@ type Layout struct {
 	Config string // the keys of tables[] beside the name, in braces
 	ID     string // the primary key's column
 	Status string // the status column
+	Due    string // the due time's column; "" when there is none
 	Codes  map[string]string
 	// Lacks names what the table has no column or code for: "claim", "failed", "due", "reason".
 	Lacks []string
@@ -86,7 +87,7 @@ func All() []*Layout { return []*Layout{a(), a2(), b(), c(), d(), e()} }
 
 func a() *Layout {
 	return &Layout{
-		Name: "A", Table: "t_local_message", ID: "id", Status: "status", Codes: numbers,
+		Name: "A", Table: "t_local_message", ID: "id", Status: "status", Due: "next_retry_time", Codes: numbers,
 		DDL: `CREATE TABLE %s (
 			id BIGINT NOT NULL AUTO_INCREMENT, biz_type VARCHAR(64) NOT NULL, biz_key VARCHAR(128) NOT NULL, topic VARCHAR(255) NOT NULL,
 			message_body TEXT NOT NULL, status TINYINT NOT NULL, retry_count INT NOT NULL DEFAULT 0, next_retry_time DATETIME NULL,
@@ -106,7 +107,7 @@ func a() *Layout {
 
 func a2() *Layout {
 	return &Layout{
-		Name: "A2", Table: "local_message_2", ID: "id", Status: "status", Codes: numbers,
+		Name: "A2", Table: "local_message_2", ID: "id", Status: "status", Due: "next_retry_time", Codes: numbers,
 		DDL: `CREATE TABLE %s (
 			id BIGINT NOT NULL AUTO_INCREMENT, biz_key VARCHAR(64) NOT NULL, biz_type VARCHAR(32) NOT NULL, topic VARCHAR(64) NOT NULL,
 			message_body TEXT NOT NULL, status TINYINT(3) NOT NULL DEFAULT 0, retry_count INT NOT NULL DEFAULT 0, next_retry_time DATETIME NULL,
@@ -126,7 +127,7 @@ func a2() *Layout {
 
 func b() *Layout {
 	return &Layout{
-		Name: "B", Table: "local_message_words", ID: "id", Status: "state",
+		Name: "B", Table: "local_message_words", ID: "id", Status: "state", Due: "next_retry_at",
 		Codes: map[string]string{
 			"pending": "待发送", "sending": "发送中", "sent": "已发送", "failed": "失败", "consumed": "已消费", "suspended": "已挂起",
 		},
@@ -148,7 +149,7 @@ func b() *Layout {
 
 func c() *Layout {
 	return &Layout{
-		Name: "C", Table: "local_message_table", ID: "id", Status: "state", Lacks: []string{"claim", "failed", "reason"},
+		Name: "C", Table: "local_message_table", ID: "id", Status: "state", Due: "next_retry_time", Lacks: []string{"claim", "failed", "reason"},
 		Codes: map[string]string{"pending": "0", "sent": "1", "consumed": "2"},
 		DDL: `CREATE TABLE %s (
 			id BIGINT NOT NULL AUTO_INCREMENT, message_id VARCHAR(128) NOT NULL, topic VARCHAR(64) NOT NULL, content TEXT NOT NULL,
@@ -183,7 +184,7 @@ func d() *Layout {
 
 func e() *Layout {
 	return &Layout{
-		Name: "E", Table: "t_local_message_chain", ID: "id", Status: "status", Codes: numbers, Lacks: []string{"reason"},
+		Name: "E", Table: "t_local_message_chain", ID: "id", Status: "status", Due: "next_retry_time", Codes: numbers, Lacks: []string{"reason"},
 		DDL: `CREATE TABLE %s (
 			id BIGINT NOT NULL AUTO_INCREMENT, message_id VARCHAR(64) NOT NULL, business_type VARCHAR(32) NOT NULL,
 			business_id VARCHAR(64) NOT NULL, topic VARCHAR(64) NOT NULL, message_body TEXT NOT NULL, status TINYINT NOT NULL DEFAULT 0,

@@ -1,0 +1,49 @@
+package checkpoint
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// Waits outlive the process, without its end being in order; what was dropped, or has expired, does not come back.
+func TestWaitsOutliveTheProcess(t *testing.T) {
+	files := vfs.NewCrashableMem()
+	s := openMem(t, files)
+	due := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	row := func(id string, due time.Time) table.Waiting {
+		return table.Waiting{Identity: outbox.Identity{Table: "a.b", ID: id, MessageID: "m:" + id}, Wait: table.Wait{Due: due, Attempts: 3}}
+	}
+	if err := s.Keep([]table.Waiting{row("1", due), row("2", due), row("3", due.Add(-48*time.Hour))}, nil); err != nil {
+		t.Fatal(err)
+	}
+	crashed := openMem(t, files.CrashClone(vfs.CrashCloneCfg{})) // what was synced, and nothing more
+	if n, _ := crashed.Waiting("a.b", time.Now()); n != 2 {
+		t.Errorf("after a crash %d rows wait", n)
+	}
+	fatal(t, crashed.Close())
+	fatal(t, s.Keep(nil, []outbox.Identity{row("2", due).Identity}))
+	fatal(t, s.Close())
+	s = openMem(t, files)
+	if w, ok := s.Wait(row("1", due).Identity); !ok || !w.Due.Equal(due) || w.Attempts != 3 {
+		t.Errorf("%+v, %v", w, ok)
+	}
+	if _, ok := s.Wait(row("2", due).Identity); ok {
+		t.Error("a wait that was dropped is there")
+	}
+	if n, longest := s.Waiting("a.b", time.Now()); n != 1 || longest > time.Hour {
+		t.Errorf("%d rows wait, at most %v", n, longest)
+	}
+	if err := s.Keep([]table.Waiting{row("4", due)}, nil); err != nil { // prunes, on the disk as well
+		t.Fatal(err)
+	}
+	left := 0
+	if err := s.scan(kindWait, func(_, _ []byte) error { left++; return nil }); err != nil || left != 2 {
+		t.Errorf("%d records, %v", left, err)
+	}
+	fatal(t, s.Close())
+}
