@@ -65,6 +65,8 @@ type Config struct {
 	FlushTimeout time.Duration  // for what is queued when Run is told to end; 10 s
 	Retry        outbox.Backoff // between attempts while the database is away; 100 ms doubled to 5 s
 	Random       func() float64 // jitter, in [0,1), from any goroutine; math/rand
+	// Failed hears of each row that the table shows as FAILED now; nil for nobody. It is called from all writers and must not block.
+	Failed func(outbox.Completion)
 }
 
 const (
@@ -118,6 +120,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Random == nil {
 		c.Random = rand.Float64
+	}
+	if c.Failed == nil {
+		c.Failed = func(outbox.Completion) {}
 	}
 	if c.Retry.Base <= 0 && len(c.Retry.Schedule) == 0 {
 		c.Retry = outbox.Backoff{Base: 100 * time.Millisecond, Max: 5 * time.Second}

@@ -2,6 +2,7 @@ package ack
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -43,6 +44,44 @@ func TestSnapshotNamesTheNewestProblems(t *testing.T) {
 			t.Errorf("newest unwritable row: %+v", n)
 		}
 		held.Store(false)
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Who asked for it hears of each row once the table shows it as FAILED, and of no other row.
+func TestFailedRowsAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var away atomic.Bool
+		away.Store(true)
+		w.onApply = func(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
+			if away.Load() {
+				return nil, errors.New("connection lost")
+			}
+			return refuse("3")(ctx, batch)
+		}
+		b := build(w)
+		var failed []outbox.Completion
+		b.cfg.Failed = func(c outbox.Completion) { failed = append(failed, c) }
+		ctx, stop := context.WithCancel(t.Context())
+		b.stop = stop
+		go func() { b.end <- b.Run(ctx) }()
+		list := completions(shop, 1, 3, outbox.ActionFail)
+		list[0].Topic, list[1].Action = "orders", outbox.ActionRetry
+		b.Add(list)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(failed) > 0 {
+			t.Errorf("reported before the table has it: %v", failed)
+		}
+		away.Store(false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(failed) != 1 || failed[0] != list[0] {
+			t.Errorf("reported: %v", failed)
+		}
 		if err := b.close(); err != nil {
 			t.Fatal(err)
 		}

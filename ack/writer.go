@@ -149,6 +149,7 @@ func (a *Acker) count(s outbox.Completion) {
 	case outbox.ActionFail:
 		a.metrics.failed(s.Class).Inc()
 		a.problems.failed(s)
+		a.cfg.Failed(s)
 		a.log.Warn("message failed for good; fix the cause and retry or discard it", append(rowFields(s),
 			zap.Stringer("class", s.Class), zap.String("reason", s.Reason))...)
 	case outbox.ActionMarkSent:

@@ -12,6 +12,7 @@ type Entry interface{ Row() Identity }
 // Completion is what became of one row, on its way into the table. The guards of its UPDATE are made from its fields.
 type Completion struct {
 	Identity
+	Topic      string // for those who are told of it; "" when the row cannot be read, and for an entry replayed from the journal
 	Action     Action
 	RetryCount int           // the row's count n: a retry writes n+1 where retry_count = n, so a repeated statement counts once
 	Delay      time.Duration // ActionRetry: due again this long after the database's now; ActionFail: the same, where no row can be FAILED

@@ -18,6 +18,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/fallback"
 	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/alert"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/shadow"
@@ -75,6 +76,7 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	watches.Go(func() { d.contact.run(reaching, d.sink, d.log.Named("sink")) })
 	watches.Go(func() { d.watchTables(watching, stop) })
+	watches.Go(func() { d.alerts.Run(watching) }) // beyond the relay's end: its last rows may fail while it stops
 	err := d.relay.Run(ctx)
 	stopReaching()
 	stopWatching()
@@ -96,6 +98,7 @@ type daemon struct {
 	guarded  *sql.DB // for the tables
 	rows     *table.Store
 	samples  *operator.Sampler
+	alerts   *alert.Alerter
 	relays   *operator.Relays
 	leaving  *retention.Retention
 	shadow   *shadow.Shadow // nil but with Options.Shadow
@@ -195,6 +198,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	}
 	d.rows = table.NewKeeping(d.guarded, tables, d.state)
 	d.samples = operator.NewSampler(d.rows.Counts, d.registry, d.log)
+	d.alerts = d.newAlerts()
 	recorded := func() (server.ID, outbox.Position) {
 		id, _ := d.state.Source()
 		at, _ := d.state.Checkpoint()
@@ -212,6 +216,10 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	}
 	d.present = presence{source: source, tables: names(tables), accepted: gate.current}
 	d.relays = operator.NewRelays(d.present.look, d.registry, d.log)
+	numbers := settings(d.cfg, tables)
+	if d.cfg.Alerts.Webhook != "" {
+		numbers.Ack.Failed = d.alerts.Failed
+	}
 	_, hasCheckpoint := d.state.Checkpoint()
 	d.leaving = retention.New(expiring(d.cfg.Retention, names(tables)), d.rows, d.log.Named("retention"), d.registry)
 	rows, leaving := Rows(d.rows), d.leaving
@@ -223,7 +231,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	d.relay = New(instrument(Parts{
 		Source: d.asker(), Gate: gate, Rows: rows, Sink: d.sink, State: d.state, Reader: newReader, Retention: leaving,
 		Lost: !hasCheckpoint && d.state.Origin().Quarantined != "", AcceptNewSource: d.opts.AcceptNewSource,
-	}), settings(d.cfg, tables), d.log, d.registry)
+	}), numbers, d.log, d.registry)
 	return nil
 }
 

@@ -67,11 +67,12 @@ var rules = []rule{
 	{path: "internal/config", own: append([]string{"internal/setting"}, nouns...), external: []string{"github.com/goccy/go-yaml"}},
 	{path: "internal/admin", own: []string{"outbox"}, external: with("golang.org/x/sync")},
 	{path: "internal/operator", own: append([]string{"internal/admin"}, nouns...), external: with("github.com/prometheus/client_model")},
+	{path: "internal/alert", own: []string{"outbox"}, external: with()},
 	{path: "internal/doctor", own: append([]string{"internal/config", "internal/admin"}, nouns...)},
 	{path: "internal/reconcile", own: nouns},
 	{path: "internal/shadow", own: nouns, external: with()},
 	{path: "internal/app/reference", own: []string{"internal/app", "internal/config"}},
-	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/setting", "internal/config", "internal/admin", "internal/doctor", "internal/operator", "internal/reconcile", "internal/shadow", "migrations"}), external: with("golang.org/x/sync")},
+	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/setting", "internal/config", "internal/admin", "internal/alert", "internal/doctor", "internal/operator", "internal/reconcile", "internal/shadow", "migrations"}), external: with("golang.org/x/sync")},
 	{path: "docs"}, // a test that keeps docs/guarantees.md honest
 	{path: "internal/archtest"},
 	{path: "internal/notice"},

@@ -35,6 +35,8 @@ type Config struct {
 	Pipeline Pipeline `yaml:"pipeline"`
 	// Admin is the HTTP server with metrics, health, the dashboard and the API.
 	Admin Admin `yaml:"admin"`
+	// Alerts are messages to a webhook about rows that became FAILED.
+	Alerts Alerts `yaml:"alerts"`
 	// Log is the service's own log, on standard error.
 	Log Log `yaml:"log"`
 }
@@ -210,6 +212,20 @@ type Admin struct {
 	Token setting.Secret `yaml:"token"`
 	// TokenFile is a file that holds the token instead.
 	TokenFile string `yaml:"token_file"`
+}
+
+// Alerts is the webhook.
+type Alerts struct {
+	// Webhook is the http or https address that gets a JSON message when rows become FAILED: at most one every five seconds, with a
+	// list of up to 100 rows. Empty: none. Only its host is ever shown, because such addresses often hold a token.
+	Webhook setting.URL `yaml:"webhook"`
+	// Secret signs each message (HMAC-SHA256 in the header X-Canal-Outbox-Signature). Empty: no signature.
+	Secret setting.Secret `yaml:"secret"`
+	// SecretFile is a file that holds the secret instead.
+	SecretFile string `yaml:"secret_file"`
+	// Digest is the time of day, such as `08:00` by the local clock of the relay, of one message a day with the number of failures
+	// and of FAILED rows. Empty: none.
+	Digest string `yaml:"digest"`
 }
 
 // Log is the service's log.

@@ -106,7 +106,7 @@ func (r *report) secret(secret, file reflect.Value, path string) {
 }
 
 // Print returns the effective configuration as YAML that can be read again. A secret that comes from a file is shown as its file
-// alone, and the token is masked in a comment: as a token the mask could be guessed.
+// alone, and token and secret of the webhook are masked in a comment: as such the mask could be guessed.
 func (c *Config) Print() ([]byte, error) {
 	out, err := yaml.MarshalWithOptions(c, yaml.IndentSequence(true))
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *Config) Print() ([]byte, error) {
 			if file, is := strings.CutPrefix(strings.TrimSpace(lines[i+1]), key+"_file: "); is && file != `""` {
 				continue
 			}
-			if key == "token" {
+			if key == "token" || key == "secret" {
 				line = strings.Replace(line, key+":", "# "+key+":", 1)
 			}
 		}

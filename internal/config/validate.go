@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ func (r *report) validate(c *Config) {
 	r.retention(&c.Retention, c.Tables)
 	r.pipeline(&c.Pipeline)
 	r.admin(&c.Admin)
+	r.alerts(&c.Alerts)
 	r.OneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	r.OneOf("log.format", c.Log.Format, "json", "text")
 }
@@ -107,6 +109,28 @@ func (r *report) admin(a *Admin) {
 	}
 	if a.Token != "" && len(a.Token) < 16 {
 		r.add("admin.token", a.Token.String(), "is shorter than 16 characters and could be guessed")
+	}
+}
+
+func (r *report) alerts(a *Alerts) {
+	if a.Webhook == "" {
+		if a.Secret != "" {
+			r.add("alerts.secret", a.Secret.String(), "has no effect while alerts.webhook is empty")
+		}
+		if a.Digest != "" {
+			r.add("alerts.digest", a.Digest, "has no effect while alerts.webhook is empty")
+		}
+		return
+	}
+	u, err := url.Parse(a.Webhook.Reveal())
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		r.add("alerts.webhook", a.Webhook.String(), "is not an address: write http://host/path or https://host/path")
+	}
+	if a.Secret != "" && len(a.Secret) < 16 {
+		r.add("alerts.secret", a.Secret.String(), "is shorter than 16 characters and could be guessed")
+	}
+	if _, err := time.Parse("15:04", a.Digest); a.Digest != "" && (err != nil || len(a.Digest) != 5) {
+		r.add("alerts.digest", a.Digest, "is not a time of day: write hours and minutes, such as 08:00")
 	}
 }
 

@@ -50,6 +50,7 @@ func Check(ctx context.Context, parts Parts) []server.Finding {
 	d.files()
 	d.state(ctx)
 	d.port()
+	d.alerts()
 	d.source(ctx)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -117,3 +117,15 @@ func (d *doctor) port() {
 		}
 	}
 }
+
+// alerts says where failures are reported. The webhook is not called: a receiver takes every call for an alert.
+func (d *doctor) alerts() {
+	a := d.cfg.Alerts
+	switch {
+	case a.Webhook == "":
+	case a.Secret == "":
+		d.add(server.OK, "alerts.webhook", "", "failures are reported to %s, not signed (alerts.secret); it was not called", a.Webhook)
+	default:
+		d.add(server.OK, "alerts.webhook", "", "failures are reported to %s, signed; it was not called", a.Webhook)
+	}
+}

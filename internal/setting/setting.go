@@ -7,6 +7,7 @@ package setting
 import (
 	"errors"
 	"math"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -33,6 +34,33 @@ func (s Secret) GoString() string { return s.String() }
 
 // MarshalText is String, for encoders.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// URL is an address that may hold a credential: however it is formatted or encoded, only its scheme and host are shown.
+type URL string
+
+// Reveal returns the address itself.
+func (u URL) Reveal() string { return string(u) }
+
+// String is the address with a mask in place of all that may be a credential. What cannot be read is masked whole.
+func (u URL) String() string {
+	if u == "" {
+		return ""
+	}
+	parsed, err := url.Parse(string(u))
+	switch {
+	case err != nil || parsed.Scheme == "" || parsed.Host == "":
+		return Mask
+	case parsed.User == nil && strings.Trim(parsed.Path, "/") == "" && parsed.RawQuery == "" && parsed.Fragment == "":
+		return string(u)
+	}
+	return parsed.Scheme + "://" + parsed.Host + "/" + Mask
+}
+
+// GoString is String, for %#v.
+func (u URL) GoString() string { return u.String() }
+
+// MarshalText is String, for encoders.
+func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
 // Bytes is a size, written as a number of bytes or with a unit: KB and MB are powers of 1000, KiB and MiB of 1024.
 type Bytes int64

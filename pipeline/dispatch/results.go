@@ -46,7 +46,7 @@ func (d *Dispatch) results(list []sink.Result) {
 // decide says what becomes of a row by its outcome. Callers hold mu.
 func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outbox.Completion, bool) {
 	m := r.Message
-	c := outbox.Completion{Identity: m.Identity, RetryCount: e.RetryCount, Claim: m.Claim, Class: r.Class, Reason: r.Reason, Since: m.Since, Entry: e}
+	c := outbox.Completion{Identity: m.Identity, Topic: m.Topic, RetryCount: e.RetryCount, Claim: m.Claim, Class: r.Class, Reason: r.Reason, Since: m.Since, Entry: e}
 	part := r.Scope == outbox.ScopePartition || r.Scope == outbox.ScopeTopic // others flow, and must not wait for this part
 	switch r.Class {
 	case outbox.ClassNone:

@@ -1,0 +1,157 @@
+// Package alert tells a webhook of messages that failed for good: a JSON message with a list of rows, signed, at most one every
+// few seconds, and if wanted one digest a day.
+//
+// Guarantee: it never holds up the flow. Failed does not block; what waits for the webhook is bounded, and when there is more the
+// oldest is dropped and counted. A message that the webhook does not confirm is sent again, so a row may be reported twice. No body
+// of a message, no credential and no address of the webhook but its host leaves the package.
+//
+// Goroutines: the caller of Run.
+package alert
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Config says where alerts go. Zero values take the defaults.
+type Config struct {
+	Webhook string // http or https; "" for none
+	Secret  string // of the signature; "" for none
+	Digest  string // time of day of the digest by the local clock, such as 08:00; "" for none
+
+	Source, Host, Version string // who sends, for the receiver
+
+	// Tables are the counts for the digest, and may be empty.
+	Tables func() []Table
+
+	Every     time.Duration  // least time between two messages; 5 s
+	Gather    time.Duration  // how long the first of several failures waits for the others; 1 s
+	Timeout   time.Duration  // of one attempt; 10 s
+	Retry     outbox.Backoff // between attempts; 1 s doubled to a minute
+	Random    func() float64 // jitter, in [0,1)
+	Transport http.RoundTripper
+}
+
+// Row is a message that failed.
+type Row struct {
+	Table     string `json:"table"`
+	ID        string `json:"id"`
+	MessageID string `json:"message_id"`
+	Topic     string `json:"topic"` // "" when the row cannot be read
+	Attempts  int    `json:"attempts"`
+	Class     string `json:"class"`
+	Reason    string `json:"reason"`
+}
+
+// Table is a table in the digest.
+type Table struct {
+	Table         string  `json:"table"`
+	Failed        int64   `json:"failed"`
+	Pending       int64   `json:"pending"`
+	OldestPending float64 `json:"oldest_pending_seconds"`
+}
+
+const (
+	maxWaiting = 1000 // rows
+	maxRows    = 100  // of one message
+	maxReason  = 500  // bytes
+)
+
+// Alerter collects failures for the webhook.
+type Alerter struct {
+	cfg    Config
+	log    *zap.Logger
+	client http.Client
+	wake   chan struct{}
+
+	sent, dropped, errors prometheus.Counter
+
+	mu       sync.Mutex
+	waiting  []Row // oldest first; those in a request that is on its way are not in it
+	lost     int   // dropped since the last message
+	sinceDay int   // failures since the last digest
+}
+
+// New returns an Alerter; it does no I/O. Its metrics are registered on reg, also when there is no webhook.
+func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) *Alerter {
+	cfg.setDefaults()
+	f := promauto.With(reg)
+	return &Alerter{
+		cfg: cfg, log: log, wake: make(chan struct{}, 1),
+		client: http.Client{
+			Transport: cfg.Transport, Timeout: cfg.Timeout,
+			// A redirect would send the list to an address that nobody wrote down.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		sent: f.NewCounter(prometheus.CounterOpts{
+			Name: "canal_outbox_alerts_sent_total", Help: "Failed messages that the webhook was told of.",
+		}),
+		dropped: f.NewCounter(prometheus.CounterOpts{
+			Name: "canal_outbox_alerts_dropped_total", Help: "Failed messages that the webhook was not told of, because too many waited for it.",
+		}),
+		errors: f.NewCounter(prometheus.CounterOpts{
+			Name: "canal_outbox_alerts_errors_total", Help: "Attempts to reach the webhook that failed.",
+		}),
+	}
+}
+
+func (c *Config) setDefaults() {
+	orElse := func(d *time.Duration, value time.Duration) {
+		if *d <= 0 {
+			*d = value
+		}
+	}
+	orElse(&c.Every, 5*time.Second)
+	orElse(&c.Gather, time.Second)
+	orElse(&c.Timeout, 10*time.Second)
+	if c.Retry.Base <= 0 {
+		c.Retry = outbox.Backoff{Base: time.Second, Max: time.Minute}
+	}
+	if c.Random == nil {
+		c.Random = func() float64 { return 0.5 }
+	}
+	if c.Tables == nil {
+		c.Tables = func() []Table { return nil }
+	}
+}
+
+// Failed takes over that a row became FAILED. It never blocks, and may be called from any goroutine.
+func (a *Alerter) Failed(c outbox.Completion) {
+	reason := c.Reason
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "") + "..."
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sinceDay++
+	a.waiting = append(a.waiting, Row{
+		Table: c.Table, ID: c.ID, MessageID: c.MessageID, Topic: c.Topic, Attempts: c.RetryCount + 1, Class: c.Class.String(), Reason: reason,
+	})
+	a.trim()
+	a.ring()
+}
+
+// trim drops the oldest of more than can wait. Callers hold mu.
+func (a *Alerter) trim() {
+	if over := len(a.waiting) - maxWaiting; over > 0 {
+		a.waiting = a.waiting[over:]
+		a.lost += over
+		a.dropped.Add(float64(over))
+	}
+}
+
+// ring wakes Run.
+func (a *Alerter) ring() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}

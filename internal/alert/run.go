@@ -1,0 +1,157 @@
+package alert
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// lastTimeout bounds the one attempt that is made for what waits at a stop.
+const lastTimeout = 2 * time.Second
+
+// Run sends until the context ends. What waits then gets one more attempt of two seconds.
+func (a *Alerter) Run(ctx context.Context) {
+	if a.cfg.Webhook == "" {
+		<-ctx.Done()
+		return
+	}
+	var next time.Time // of the digest
+	digest := time.NewTimer(time.Hour)
+	digest.Stop()
+	defer digest.Stop()
+	if a.cfg.Digest != "" {
+		next = nextDigest(a.cfg.Digest, time.Now())
+		digest.Reset(time.Until(next))
+	}
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-digest.C:
+			// A timer counts the machine's running time, which is not that of the clock on the wall: look again.
+			if !time.Now().Before(next) {
+				a.deliver(ctx, a.digest)
+				next = nextDigest(a.cfg.Digest, time.Now())
+			}
+			digest.Reset(time.Until(next))
+		case <-a.wake:
+			pause(ctx, a.cfg.Gather)
+			a.deliver(ctx, a.failures)
+			pause(ctx, a.cfg.Every-a.cfg.Gather)
+			a.again()
+		}
+	}
+	a.last(ctx)
+}
+
+// nextDigest is the next time that the local clock shows a time of day, 15:04.
+func nextDigest(clock string, now time.Time) time.Time {
+	at, err := time.Parse("15:04", clock)
+	if err != nil {
+		return now.AddDate(100, 0, 0) // the configuration was validated
+	}
+	day := time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), 0, 0, now.Location())
+	if !day.After(now) {
+		day = time.Date(now.Year(), now.Month(), now.Day()+1, at.Hour(), at.Minute(), 0, 0, now.Location())
+	}
+	return day
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// again wakes Run when there is more than went into one message.
+func (a *Alerter) again() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.waiting) > 0 {
+		a.ring()
+	}
+}
+
+// deliver sends a message until the webhook takes it or the context ends. It is made anew for each attempt, of what waits then;
+// concluded hears how the attempt went.
+func (a *Alerter) deliver(ctx context.Context, compose func() (m *message, concluded func(ok bool))) {
+	for n := 0; ctx.Err() == nil; n++ {
+		m, concluded := compose()
+		if m == nil {
+			return
+		}
+		err := a.post(ctx, m)
+		concluded(err == nil)
+		switch {
+		case err == nil && n > 0:
+			a.log.Info("the webhook of alerts answers again")
+			return
+		case err == nil || ctx.Err() != nil:
+			return
+		case n == 0:
+			a.log.Warn("the webhook of alerts cannot be reached; failed messages wait for it, the newest 1000 at most",
+				zap.String("webhook", host(a.cfg.Webhook)), zap.Error(err))
+		}
+		a.errors.Inc()
+		pause(ctx, a.cfg.Retry.Delay(n, a.cfg.Random()))
+	}
+}
+
+// last makes one attempt at what waits, beyond the end of the context.
+func (a *Alerter) last(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
+	defer cancel()
+	if m, concluded := a.failures(); m != nil {
+		err := a.post(ctx, m)
+		concluded(err == nil)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if left := len(a.waiting); left > 0 {
+		a.dropped.Add(float64(left))
+		a.log.Warn("stopped before the webhook was told of all failed messages; find them in the log and in the tables", zap.Int("messages", left))
+	}
+}
+
+// failures is the message of the oldest rows that wait; nil when there is none.
+func (a *Alerter) failures() (m *message, concluded func(ok bool)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n, lost := min(len(a.waiting), maxRows), a.lost
+	if n == 0 {
+		return nil, nil
+	}
+	m = a.message("failed")
+	m.Rows, a.waiting = a.waiting[:n:n], a.waiting[n:]
+	m.Waiting, m.Dropped = len(a.waiting), lost
+	m.Text = failuresText(m)
+	return m, func(ok bool) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if ok {
+			a.lost -= lost
+			a.sent.Add(float64(n))
+			return
+		}
+		a.waiting = append(m.Rows, a.waiting...)
+		a.trim()
+	}
+}
+
+// digest is the message of the day.
+func (a *Alerter) digest() (m *message, concluded func(ok bool)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	failed := a.sinceDay
+	m = a.message("digest")
+	m.Tables, m.Failed = a.cfg.Tables(), &failed
+	m.Text = digestText(m)
+	return m, func(ok bool) {
+		if ok {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.sinceDay -= failed
+		}
+	}
+}
