@@ -54,11 +54,12 @@ type Message struct {
 	Since time.Time
 
 	Path       Path
-	Status     Status    // as the row showed it
-	DueAt      time.Time // next_retry_time; zero when NULL or not mapped
-	RetryCount int       // as the row showed it; the guard of a refusal
-	MaxRetry   int       // the row's own limit of attempts; negative when not mapped or NULL
-	Claim      string    // the claim token this process wrote (sweep path only), in the database's text form
+	Status     Status        // as the row showed it
+	DueAt      time.Time     // next_retry_time; zero when NULL or not mapped
+	RetryCount int           // as the row showed it; the guard of a refusal
+	Grace      time.Duration // how long the application has to publish it itself; 0 for none
+	MaxRetry   int           // the row's own limit of attempts; negative when not mapped or NULL
+	Claim      string        // the claim token this process wrote (sweep path only), in the database's text form
 
 	Entry Entry // set by the flow when it takes the message over, before anybody else sees it
 }
@@ -100,6 +101,7 @@ const (
 	CauseOversize  Cause = "oversize"  // transaction above max_transaction_bytes
 	CauseGap       Cause = "gap"       // behind a gap of the log
 	CauseNotDue    Cause = "not_due"   // to be published later
+	CauseGrace     Cause = "grace"     // the application has time to publish it itself
 	CauseStatus    Cause = "status"    // does not start as PENDING
 	CauseTopic     Cause = "topic"     // its topic is suspended
 	CauseOutage    Cause = "outage"    // its broker, partition or topic is away while others work
@@ -111,7 +113,7 @@ const (
 // Causes lists every Cause, so that all metric series exist from the start.
 func Causes() []Cause {
 	return []Cause{
-		CauseXA, CauseStatement, CauseUnmapped, CauseRewritten, CauseOversize, CauseGap, CauseNotDue,
+		CauseXA, CauseStatement, CauseUnmapped, CauseRewritten, CauseOversize, CauseGap, CauseNotDue, CauseGrace,
 		CauseStatus, CauseTopic, CauseOutage, CauseUnknown, CauseNotFound, CauseWaiting,
 	}
 }
@@ -119,7 +121,7 @@ func Causes() []Cause {
 // Triggers reports whether a deferred row must be looked for at once: everything whose row may be PENDING and due now.
 func (c Cause) Triggers() bool {
 	switch c {
-	case CauseNotDue, CauseStatus, CauseTopic, CauseOutage, CauseWaiting:
+	case CauseNotDue, CauseGrace, CauseStatus, CauseTopic, CauseOutage, CauseWaiting:
 		return false
 	}
 	return true

@@ -75,12 +75,15 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 			fit = append(fit, e)
 			continue
 		}
-		due := e.Message.DueAt
+		due, grace := e.Message.DueAt, e.Message.Grace
 		p.tracker.Drop(e, cause)
-		if cause == outbox.CauseNotDue {
+		switch cause {
+		case outbox.CauseNotDue:
 			// Half way, because the commit's time is rounded and the log may lag: that look reads what is left by the
 			// database's clock.
 			p.sweeps.DueIn(e.Row(), due.Sub(txn.CommittedAt)/2)
+		case outbox.CauseGrace: // from now, which is later than the commit
+			p.sweeps.DueIn(e.Row(), grace)
 		}
 	}
 	if inWindow {
@@ -107,6 +110,8 @@ func unfit(m *outbox.Message, committed time.Time, inWindow bool) outbox.Cause {
 		return outbox.CauseStatus
 	case !inWindow && !m.DueAt.IsZero() && m.DueAt.Sub(committed) > dueSlack:
 		return outbox.CauseNotDue
+	case m.Grace > 0: // in the window too: its end may be before the grace's
+		return outbox.CauseGrace
 	}
 	return ""
 }

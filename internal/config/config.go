@@ -88,6 +88,9 @@ type Table struct {
 	// TimeZone of the table's DATETIME columns: an offset such as `+08:00` or a name the server knows. Empty: the
 	// server's own.
 	TimeZone string `yaml:"time_zone"`
+	// Grace is how long the application has to publish a row itself after its commit, and to mark it as sent. The relay publishes
+	// a row that is still PENDING then. 0: the relay publishes every row, at once.
+	Grace time.Duration `yaml:"grace"`
 	// Retry overrides `retry` for the rows of this table.
 	Retry Attempts `yaml:"retry"`
 }

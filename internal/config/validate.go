@@ -153,6 +153,9 @@ func (r *report) tables(tables []Table) {
 		r.tableName(path+".name", t.Name)
 		r.OneOf(path+".preset", t.Preset, table.Presets()...)
 		r.layout(path, t)
+		if t.Grace != 0 { // more than the rounding of a DATETIME
+			r.Between(path+".grace", t.Grace, time.Second, 24*time.Hour)
+		}
 		r.attempts(path+".retry", t.Retry)
 		if t.TimeZone != "" && !zone.MatchString(t.TimeZone) {
 			r.add(path+".time_zone", t.TimeZone, "is not a time zone: write an offset such as +08:00 or a name the server knows")

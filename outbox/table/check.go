@@ -220,6 +220,10 @@ func (c *check) index(fits func(index) bool) *index {
 
 // values checks codes against the status column, and what the written columns hold.
 func (c *check) values(t *Table) {
+	if t.mapping.Grace > 0 && !t.has(CreatedAt) {
+		c.add(server.Fault, "", "grace needs to know how old a row is, and no column is mapped to created_at",
+			"map one under tables[].columns.created_at, or set tables[].grace to 0")
+	}
 	column := t.columns[StatusCode]
 	for _, one := range t.mapping.words() {
 		n, err := strconv.Atoi(one.code)

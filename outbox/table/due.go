@@ -36,6 +36,7 @@ func (s *Store) Due(ctx context.Context, table string, after Cursor, q DueQuery)
 	if err != nil {
 		return nil, after, err
 	}
+	q.Threshold = max(q.Threshold, t.mapping.Grace) // however the sweep came about, the application has its time
 	if q.Limit <= 0 {
 		q.Limit = maxRows
 	}

@@ -56,6 +56,8 @@ type Mapping struct {
 	// TimeZone of the DATETIME columns: an offset like "+08:00" or a name that the server knows. "" is the server's default
 	// zone. TIMESTAMP columns have none and need none.
 	TimeZone string
+	// Grace is how long the application has to publish a row itself; 0: the relay publishes at once.
+	Grace time.Duration
 	// Retry is what is different from the configuration's retry for rows of this table.
 	Retry outbox.Retry
 	// Writer is what goes into the UpdatedBy column.

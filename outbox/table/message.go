@@ -25,7 +25,7 @@ func (t *Table) Message(values []Value) (*outbox.Message, error) {
 		return nil, fmt.Errorf("table %s: a row of %d values, %d were asked for", t.name, len(values), len(t.reads))
 	}
 	r := row{table: t, values: values}
-	m := &outbox.Message{Identity: outbox.Identity{Table: t.name}, Partition: outbox.NoPartition, MaxRetry: -1}
+	m := &outbox.Message{Identity: outbox.Identity{Table: t.name}, Partition: outbox.NoPartition, MaxRetry: -1, Grace: t.mapping.Grace}
 	r.strings(m)
 	r.body(m)
 	m.Headers = r.headers()
