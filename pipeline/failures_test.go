@@ -159,6 +159,27 @@ func TestD16_SilenceOfAPartition(t *testing.T) {
 	})
 }
 
+// A trial whose partition stays silent says nothing about the broker. When it was the last message in hand, nothing is left that could be
+// the trial, and the breaker must not wait for one: the sweep sends nothing while it is not closed.
+func TestD16_TheLastTrialIsOfASilentPartition(t *testing.T) {
+	run(t, Config{}, func(b *bench) {
+		b.sink.set(func() {
+			b.sink.down, b.sink.answer = true, always(outbox.Outcome{Class: outbox.ClassOutage, Reason: "refused"})
+		})
+		b.offer(row(1), row(2), row(3), row(4), row(5))
+		if b.dispatch.Closed() {
+			t.Fatal("the breaker is closed")
+		}
+		b.sink.set(func() {
+			b.sink.down, b.sink.answer = false, always(outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopePartition, Reason: "not enough replicas"})
+		})
+		time.Sleep(3 * time.Minute)
+		if s := b.Snapshot(); s.Breaker != "closed" || s.RetryBuffer != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
 // What the sink did not hear about is sent again.
 func TestUnknownOutcomeIsSentAgain(t *testing.T) {
 	run(t, Config{MaxRetry: 5}, func(b *bench) {

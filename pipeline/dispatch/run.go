@@ -56,8 +56,7 @@ func (d *Dispatch) watch(now time.Time) {
 	}
 }
 
-// probe asks the sink, without a message, whether an open breaker may try one. Where nothing is in hand that could be the trial, or
-// whose answer is due, the breaker closes: the next message is the trial.
+// probe asks the sink, without a message, whether an open breaker may try one.
 func (d *Dispatch) probe(ctx context.Context) {
 	d.mu.Lock()
 	due := d.breaker.state == breakerOpen && !time.Now().Before(d.breaker.probeAt)
@@ -72,10 +71,16 @@ func (d *Dispatch) probe(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.breaker.probed(err == nil, now)
-	switch {
-	case err != nil:
+	if err != nil {
 		d.trouble = err.Error()
-	case d.breaker.state == breakerHalfOpen && len(d.retry)+d.inFlight == 0:
+	}
+}
+
+// untried closes a half-open breaker when nothing is in hand that could be the trial or whose answer is due: the next message is the
+// trial. A trial that a part of the cluster left without an answer is such a case when it was the last one: it is a scout now, and
+// scouts and sweeps wait for the breaker. Callers hold mu.
+func (d *Dispatch) untried(now time.Time) {
+	if d.breaker.mayTry(now) && len(d.retry)+d.inFlight == 0 {
 		d.breaker.answered()
 		d.trouble = ""
 		d.log.Info("the broker answers again")
@@ -89,6 +94,7 @@ func (d *Dispatch) probe(ctx context.Context) {
 func (d *Dispatch) resend(now time.Time) {
 	var ready []*outbox.Message
 	d.mu.Lock()
+	d.untried(now)
 	switch {
 	case d.breaker.mayTry(now) && (len(d.retry) == 0 || d.breaker.freshFirst(now)):
 		d.broadcast()
