@@ -118,14 +118,11 @@ func (r *Retention) page(ctx context.Context, name, at string) (table.ExpiredPag
 	return r.rows.Expired(ctx, name, at, r.cfg.Expiries)
 }
 
-// batch takes rows out and lets the server breathe. A stop does not cut the transaction.
+// batch takes rows out and lets the server breathe. A stop cuts the transaction, and the server takes it back.
 func (r *Retention) batch(ctx context.Context, p *pass, name string, e table.Expiry, ids []string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	began := time.Now()
-	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
-	left, err := r.rows.Expire(whole, name, e, ids)
+	bounded, cancel := context.WithTimeout(ctx, queryTimeout)
+	left, err := r.rows.Expire(bounded, name, e, ids)
 	cancel()
 	p.count(name, action(e), left.Rows)
 	r.metrics.rows(name, action(e)).Add(float64(left.Rows))

@@ -142,8 +142,7 @@ func (r *Retention) Now() {
 	}
 }
 
-// Run makes passes until ctx ends; it returns nil. Errors of the database are logged, counted and tried again. A stop lets the batch at
-// hand come to its end.
+// Run makes passes until ctx ends; it returns nil. Errors of the database are logged, counted and tried again.
 func (r *Retention) Run(ctx context.Context) error {
 	if r.cfg.Off() {
 		<-ctx.Done()

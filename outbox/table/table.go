@@ -2,7 +2,8 @@
 // on it. The binlog reader and the sweep both build messages here, so that both paths yield the same bytes.
 //
 // Guarantee: no statement of this package changes a row but by primary key and under a guard (the status, the attempts or the
-// claim that the relay saw), in autocommit statements of at most 500 rows. The package owns no goroutine.
+// claim that the relay saw), in autocommit statements of at most 500 rows; only what Expire takes out goes in a transaction, of as many.
+// The package owns no goroutine.
 package table
 
 // Column is the role a column plays, not its name.

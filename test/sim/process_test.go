@@ -15,6 +15,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/retention"
 )
 
 // incarnation is one process: a relay on its own models of the connections to the world. When it is killed nothing it does
@@ -94,7 +95,8 @@ func (i *incarnation) run() error {
 	settings.Fallback.Random = random
 	relay := app.New(app.Parts{
 		Source: source{i}, Gate: i.gate, Rows: rows{i}, Sink: sink, State: state, Lost: i.w.stateLost(), AcceptNewSource: i.accepts > 0,
-		Reader: func(h canal.Handler) app.Reader { return &reader{i: i, handler: h} },
+		Reader:    func(h canal.Handler) app.Reader { return &reader{i: i, handler: h} },
+		Retention: retention.New(drawRetention(i.w.seed), rows{i}, i.log, registerer{i}),
 	}, settings, i.log, registerer{i})
 	i.w.mu.Lock()
 	i.relay, i.state, i.sink = relay, state, sink

@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/retention"
+)
+
+// drawRetention lets old rows leave in some runs. It has dice of its own.
+func drawRetention(seed uint64) retention.Config {
+	d := newDice(seed, "retention")
+	cfg := retention.Config{Tables: []string{tableName}, Interval: d.between(200*time.Millisecond, 2*time.Second), Batch: pick(d, 0, 1, 3)}
+	if d.chance(0.4) {
+		cfg.Expiries = append(cfg.Expiries, table.Expiry{Status: outbox.Sent, Age: d.between(100*time.Millisecond, 3*time.Second), Into: pick(d, "", table.ArchiveSuffix)})
+		if d.chance(0.5) {
+			cfg.Expiries = append(cfg.Expiries, table.Expiry{Status: outbox.Failed, Age: d.between(100*time.Millisecond, 3*time.Second), Into: table.FailedSuffix})
+		}
+	}
+	return cfg
+}
+
+// expires is the condition of the statements.
+func (r *row) expires(e table.Expiry) bool {
+	since := r.final
+	if since.IsZero() {
+		since = r.created
+	}
+	return !r.gone && r.status == e.Status && time.Since(since) >= e.Age && !r.visible.After(time.Now())
+}
+
+// pageOfRows is small, so that a walk has pages.
+const pageOfRows = 7
+
+// Expired implements retention.Rows: a page in the order of the ids.
+func (c rows) Expired(ctx context.Context, _, after string, of []table.Expiry) (table.ExpiredPage, error) {
+	page := table.ExpiredPage{IDs: make([][]string, len(of)), Next: after}
+	if _, err := c.guarded(ctx, "expired"); err != nil {
+		return page, err
+	}
+	w := c.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var list []*row
+	for _, r := range w.table {
+		if after == "" || idNumber(r) > atoi(after) {
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(a, b *row) int { return idNumber(a) - idNumber(b) })
+	page.Done = len(list) < pageOfRows
+	list = list[:min(len(list), pageOfRows)]
+	for _, r := range list {
+		for i, e := range of {
+			if r.expires(e) {
+				page.IDs[i] = append(page.IDs[i], r.ID)
+			}
+		}
+		page.Next = r.ID
+	}
+	page.Looked = len(list)
+	return page, nil
+}
+
+func idNumber(r *row) int { return atoi(r.ID) }
+
+func atoi(text string) int {
+	n, _ := strconv.Atoi(text) // ids of the model are numbers
+	return n
+}
+
+// Expire implements retention.Rows. What leaves must be where it belongs: published, or FAILED.
+func (c rows) Expire(ctx context.Context, _ string, e table.Expiry, ids []string) (left table.Left, err error) {
+	w := c.i.w
+	err = c.write(ctx, "expire", func() {
+		for _, id := range ids {
+			r := w.table[id]
+			if r == nil || !r.expires(e) || r.locked.After(time.Now()) {
+				left.Skipped++
+				continue
+			}
+			if r.status == outbox.Sent && r.records == 0 && !r.foreignSent {
+				w.violation("P1", "%s leaves the table, and the broker has no copy", name(r.Identity))
+			}
+			w.drop(r, "retention")
+			left.Rows++
+		}
+		if left.Rows > 0 && w.plan.ownLog {
+			w.append(&entry{reason: "retention"})
+		}
+	})
+	return left, err
+}
+
+// TimeOfDay implements retention.Rows; there is no window here.
+func (c rows) TimeOfDay(context.Context, string) (time.Duration, error) { return 0, nil }
+
+// History implements retention.Rows.
+func (c rows) History(context.Context) (int64, bool, error) { return 0, true, nil }
