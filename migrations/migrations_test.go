@@ -1,6 +1,7 @@
 package migrations_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -17,6 +18,26 @@ func TestEveryPresetHasDDL(t *testing.T) {
 		}
 		if !strings.Contains(ddl, "CREATE TABLE IF NOT EXISTS `shop`.`msg``s` (") || strings.Contains(ddl, "{") {
 			t.Errorf("%s: %s", preset, ddl)
+		}
+	}
+}
+
+// The page of a layout shows its table.
+func TestPagesShowTheDDL(t *testing.T) {
+	for _, preset := range table.Presets() {
+		if preset == "outbox" { // has no page: its SQL tells all
+			continue
+		}
+		page, err := os.ReadFile("../docs/layouts/" + preset + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ddl, err := migrations.DDL(preset, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, columns, _ := strings.Cut(ddl, "`a`"); !strings.Contains(string(page), strings.TrimSpace(columns)) {
+			t.Errorf("docs/layouts/%s.md does not show its table", preset)
 		}
 	}
 }
