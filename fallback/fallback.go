@@ -61,6 +61,7 @@ type Config struct {
 	ClaimTimeout time.Duration // age from which a claim is expired; 60 s
 	Batch        int           // rows in a page: selected, claimed and read back together; 500, and never more
 	Rate         int           // rows a second that sweeps publish at most, of all tables together; 0: no limit
+	Replica      Candidates    // shows the rows of most regular sweeps in place of the primary; nil: none
 	Timers       int           // rows of a table that timers are kept for; 10,000 divided by the tables, and 500 at least
 
 	Random func() float64 // jitter, in [0,1); math/rand
@@ -116,6 +117,7 @@ type Sweeper struct {
 
 	// The rest is owned by Run.
 	plan     plan
+	replica  replica
 	failures int // sweeps in a row that ended with an error of the database
 }
 

@@ -29,6 +29,8 @@ type metrics struct {
 	runs      *prometheus.CounterVec
 	seconds   prometheus.Histogram
 	rowCounts *prometheus.CounterVec
+
+	replicaErrors prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, tables []string, lastSuccess func() int64, triggers *Triggers) *metrics {
@@ -40,6 +42,10 @@ func newMetrics(reg prometheus.Registerer, tables []string, lastSuccess func() i
 		seconds: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "canal_outbox_sweep_seconds", Help: "Time of a complete sweep, with its waits for the binlog reader and for room.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
+		}),
+		replicaErrors: f.NewCounter(prometheus.CounterOpts{
+			Name: "canal_outbox_sweep_replica_errors_total",
+			Help: "Tables that a sweep read on the primary because the server of fallback.read_from did not show their rows.",
 		}),
 		rowCounts: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "canal_outbox_sweep_rows_total",

@@ -8,10 +8,15 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// Rows are the mapped tables, on the primary. table.Store implements it.
-type Rows interface {
+// Candidates show rows that a sweep may take.
+type Candidates interface {
 	// Due selects a page of identities behind a cursor; a page may be empty before the end.
 	Due(ctx context.Context, name string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error)
+}
+
+// Rows are the mapped tables, on the primary. table.Store implements it.
+type Rows interface {
+	Candidates
 	// Upcoming shows the PENDING rows that become due between from and to from now, the first to become due first, limit at most.
 	Upcoming(ctx context.Context, name string, from, to time.Duration, limit int) ([]outbox.Candidate, error)
 	// States reads rows by primary key; rows that do not exist are missing from the answer.

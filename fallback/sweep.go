@@ -25,6 +25,7 @@ type round struct {
 	path      outbox.Path
 	asked     time.Time // when the page at hand was asked for
 	zero      bool      // without threshold
+	replica   bool      // a table was read on the replica
 	swept     int       // tables that were swept to the end
 	published int
 	fresh     int // of these, rows that nobody had tried
@@ -64,7 +65,9 @@ func (s *Sweeper) once(ctx context.Context) {
 func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
 	s.metrics.runs.WithLabelValues(runComplete).Inc()
 	s.metrics.seconds.Observe(took.Seconds())
-	s.flow.Swept(outbox.Sweep{Began: now.Add(-took), AnyAge: r.zero, Untried: r.undue, Blind: s.cfg.Threshold + 2*s.cfg.Interval})
+	if !r.replica { // which shows the past
+		s.flow.Swept(outbox.Sweep{Began: now.Add(-took), AnyAge: r.zero, Untried: r.undue, Blind: s.cfg.Threshold + 2*s.cfg.Interval})
+	}
 	s.lastSuccess.Store(now.UnixNano())
 	s.lastRows.Store(int64(r.published))
 	s.plan.done(now, s.cfg.Interval)
@@ -85,8 +88,9 @@ func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
 func (s *Sweeper) sweep(ctx context.Context, r *round) error {
 	var first error
 	failed := 0
+	useReplica := s.cfg.Replica != nil && !r.zero && s.replica.turn()
 	for _, name := range s.cfg.Tables {
-		err := s.sweepTable(ctx, r, name)
+		err := s.sweepTable(ctx, r, name, useReplica)
 		if errors.Is(err, outbox.ErrBrokerAway) || ctx.Err() != nil {
 			return err
 		}
@@ -107,7 +111,7 @@ func (s *Sweeper) sweep(ctx context.Context, r *round) error {
 	return first
 }
 
-func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string) error {
+func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string, useReplica bool) error {
 	// Where the age of a row is not known the query shows young rows too. The position rule, not the age, decides whether a
 	// row is published; the age only spares the fast path's rows the look.
 	query := table.DueQuery{
@@ -119,14 +123,21 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string) error {
 	r.held = false
 	if r.first, r.orphans = s.claims.begin(name); r.first || len(r.orphans) > 0 {
 		query.ExpiredClaims = 0 // nobody else is active: what is claimed and not owned here is of a process that has ended, or an orphan
+		useReplica = false
 	}
 	for at := (table.Cursor{}); !at.Done(); {
 		r.asked = time.Now()
 		published := r.published
-		page, next, err := s.due(ctx, name, at, query)
+		page, next, err := s.due(ctx, name, at, query, useReplica)
+		if err != nil && useReplica && ctx.Err() == nil {
+			s.replicaFailed(err)
+			useReplica, at = false, table.Cursor{} // anew on the primary: what was published meanwhile is not due any more
+			continue
+		}
 		if err != nil {
 			return err
 		}
+		r.replica = r.replica || useReplica
 		if err := s.takePage(ctx, r, name, page); err != nil {
 			return err
 		}
@@ -135,19 +146,26 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string) error {
 		}
 		at = next
 	}
+	if useReplica {
+		s.replicaAnswers()
+	}
 	return nil
 }
 
-func (s *Sweeper) due(ctx context.Context, name string, at table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
+func (s *Sweeper) due(ctx context.Context, name string, at table.Cursor, q table.DueQuery, useReplica bool) ([]outbox.Candidate, table.Cursor, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
+	if useReplica {
+		return s.cfg.Replica.Due(ctx, name, at, q)
+	}
 	return s.rows.Due(ctx, name, at, q)
 }
 
 // takePage brings one page of rows to the sink, as far as nobody else will.
 //
 // The rows were visible before the end of the log is read here, so their transactions lie before that end. Once everything up to it
-// was offered, what the registry does not own never comes from the log.
+// was offered, what the registry does not own never comes from the log. A replica shows a row later than the primary, so that holds for
+// its rows, too; what became of a row since is for the claim and the read-back on the primary to say.
 func (s *Sweeper) takePage(ctx context.Context, r *round, name string, page []outbox.Candidate) error {
 	take, later := s.pick(r, page)
 	if len(take)+len(later) == 0 {

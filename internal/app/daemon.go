@@ -94,8 +94,9 @@ type daemon struct {
 
 	state    *checkpoint.Store
 	source   server.Config
-	plain    *sql.DB // unguarded: for asking who the server is
-	guarded  *sql.DB // for the tables
+	plain    *sql.DB  // unguarded: for asking who the server is
+	guarded  *sql.DB  // for the tables
+	replica  *replica // nil without fallback.read_from
 	rows     *table.Store
 	samples  *operator.Sampler
 	alerts   *alert.Alerter
@@ -217,6 +218,9 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	d.present = presence{source: source, tables: names(tables), accepted: gate.current}
 	d.relays = operator.NewRelays(d.present.look, d.registry, d.log)
 	numbers := settings(d.cfg, tables)
+	if err := d.openReplica(tables, &numbers.Fallback); err != nil {
+		return err
+	}
 	if d.cfg.Alerts.Webhook != "" {
 		numbers.Ack.Failed = d.alerts.Failed
 	}
@@ -284,6 +288,9 @@ func (d *daemon) close() error {
 		errs = append(errs, d.sink.Close(ctx))
 	}
 	_ = d.present.close() // of a connection that broke before it tells so, and that is no fault of this run
+	if d.replica != nil {
+		d.replica.close()
+	}
 	for _, db := range []*sql.DB{d.guarded, d.plain} {
 		if db != nil {
 			_ = db.Close() // of connections that broke before it tells so, and that is no fault of this run

@@ -18,9 +18,10 @@ func Doctor(ctx context.Context, cfg *config.Config) []server.Finding {
 	}
 	return doctor.Check(ctx, doctor.Parts{
 		Config: cfg, Mappings: maps, Expiries: expiries(cfg.Retention), ServerID: serverID(cfg),
-		Server: func() (server.Config, error) { return serverConfig(cfg.Source) },
-		State:  func() (doctor.State, error) { return peek(ctx, cfg.Checkpoint.Dir) },
-		Free:   checkpoint.Free, MinFree: checkpoint.MinFree,
+		Server:  func() (server.Config, error) { return serverConfig(cfg.Source) },
+		Replica: func() (server.Config, error) { return replicaConfig(cfg) },
+		State:   func() (doctor.State, error) { return peek(ctx, cfg.Checkpoint.Dir) },
+		Free:    checkpoint.Free, MinFree: checkpoint.MinFree,
 		Broker: func(ctx context.Context, topics []string, largest map[string]int64) []server.Finding {
 			b := &brokerCheck{cfg: cfg, topics: topics, largest: largest}
 			b.broker(ctx)

@@ -176,6 +176,10 @@ type Fallback struct {
 	// Rate is the number of rows a second that sweeps publish at most, of all tables together, so that a backlog leaves room for
 	// others. Rows from the binlog are not limited. 0 is no limit.
 	Rate int `yaml:"rate"`
+	// ReadFrom is host:port of a replica that most regular sweeps look for rows on; the user, the password and TLS are those of
+	// source. Claims and bodies are the primary's, so a replica that lags makes rows late and never sends one twice. Sweeps that are
+	// asked for and every tenth regular one look on the primary. Empty: all do.
+	ReadFrom string `yaml:"read_from"`
 	// ClaimTimeout is the age after which the claim of a crashed process is taken over.
 	ClaimTimeout time.Duration `yaml:"claim_timeout"`
 }

@@ -84,6 +84,9 @@ func (r *report) fallback(f *Fallback) {
 	r.Between("fallback.patience", f.Patience, 100*time.Millisecond, time.Hour)
 	r.Count("fallback.batch", f.Batch, 1, 500)
 	r.Count("fallback.rate", f.Rate, 0, 1_000_000)
+	if f.ReadFrom != "" {
+		r.HostPort("fallback.read_from", f.ReadFrom, false)
+	}
 	// A claim must outlive the time a message may wait for its answer, or a second process would send it again.
 	r.Between("fallback.claim_timeout", f.ClaimTimeout, 10*time.Second, 24*time.Hour)
 }

@@ -27,6 +27,7 @@ type Parts struct {
 	Expiries []table.Expiry                // what leaves the tables
 	ServerID uint32                        // under which the reader registers
 	Server   func() (server.Config, error) // reads the files of source.tls
+	Replica  func() (server.Config, error) // likewise, of fallback.read_from
 
 	State   func() (State, error)                      // reads the state directory without opening it for writing
 	Free    func(dir string) (bytes uint64, err error) // room on its file system

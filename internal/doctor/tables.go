@@ -80,6 +80,9 @@ func (d *doctor) tables(ctx context.Context, settings server.Config, db *sql.DB)
 		d.table(ctx, db, t)
 	}
 	d.others(ctx, db, tables)
+	if d.Config.Fallback.ReadFrom != "" {
+		d.replica(ctx, tables)
+	}
 	d.history(ctx, db)
 }
 
@@ -97,6 +100,37 @@ func (d *doctor) history(ctx context.Context, db *sql.DB) {
 			"the account may not see the length of the history list: old rows leave without regard to the server's purge")
 	default:
 		d.add(server.OK, "retention", "", "the server's history list, which old rows that leave make longer, can be seen (%d now)", length)
+	}
+}
+
+// replica looks at the tables of the server that the sweep looks for rows on.
+func (d *doctor) replica(ctx context.Context, tables []*table.Table) {
+	const subject = "fallback.read_from"
+	settings, err := d.Replica()
+	if err != nil {
+		d.add(server.Fault, subject, "", "%v", err)
+		return
+	}
+	db, err := server.Open(settings, nil, server.Session{MaxConns: 1})
+	if err != nil {
+		d.add(server.Warning, subject, "", "%v", err)
+		return
+	}
+	defer func() { _ = db.Close() }() // after the answers a connection that broke is no finding
+	for _, t := range tables {
+		there, err := t.LoadFrom(ctx, db)
+		if err != nil {
+			d.add(server.Warning, subject, "give the account of source the SELECT privilege on the tables there, or leave fallback.read_from out",
+				"the sweep reads the primary, because the server at %s does not show %s: %v", settings.Address, t.Name(), err)
+			continue
+		}
+		plan, err := there.ExplainSweep(ctx, db)
+		if err != nil {
+			d.add(server.Warning, subject, "", "how the sweep looks for rows of %s could not be asked at %s: %v", t.Name(), settings.Address, err)
+			continue
+		}
+		plan.Subject = subject + ", " + plan.Subject
+		d.findings = append(d.findings, plan)
 	}
 }
 

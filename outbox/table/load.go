@@ -55,6 +55,31 @@ func Load(ctx context.Context, db *sql.DB, m Mapping) (*Table, []server.Finding,
 	return t, findings, nil
 }
 
+// LoadFrom finds the same table on another server of the same data, a replica, whose indexes are its own. An error is also whatever
+// would make rows look different there.
+func (t *Table) LoadFrom(ctx context.Context, db *sql.DB) (*Table, error) {
+	other, findings, err := Load(ctx, db, t.mapping)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range findings {
+		if f.Severity == server.Fault {
+			return nil, fmt.Errorf("%s: %s", f.Subject, f.What)
+		}
+	}
+	now := time.Now()
+	_, here := now.In(t.zone.Load()).Zone()
+	_, there := now.In(other.zone.Load()).Zone()
+	switch {
+	case other.name != t.name:
+		return nil, fmt.Errorf("table %s has the name %s there", t.name, other.name)
+	case here != there:
+		return nil, fmt.Errorf("the default time zone of that server is another one: ages of rows of %s would be wrong; set tables[].time_zone", t.name)
+	}
+	other.appendID = t.appendID // message ids are the primary's
+	return other, nil
+}
+
 // bind checks a mapping against a description, without I/O.
 func bind(m Mapping, d description) (*Table, []server.Finding) {
 	c := &check{mapping: m, description: d, subject: m.Schema + "." + m.Name}

@@ -1,0 +1,86 @@
+package app
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+
+	"github.com/canal-outbox/canal-outbox/fallback"
+	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// replica shows the sweep's candidates on the server of fallback.read_from. Its tables are looked at when it is first asked, so that a
+// start does not wait for it, and again after an error: its indexes are its own.
+type replica struct {
+	db     *sql.DB
+	tables []*table.Table // as the primary has them
+	waits  table.Waits
+
+	mu    sync.Mutex
+	store *table.Store // nil until the tables were looked at
+}
+
+// replicaConfig is how to connect to the server of fallback.read_from.
+func replicaConfig(cfg *config.Config) (server.Config, error) {
+	source := cfg.Source
+	source.Address = cfg.Fallback.ReadFrom
+	return serverConfig(source)
+}
+
+// openReplica lets the sweep ask the server of fallback.read_from, if there is one. It connects to nothing yet.
+func (d *daemon) openReplica(tables []*table.Table, sweep *fallback.Config) error {
+	if d.cfg.Fallback.ReadFrom == "" {
+		return nil
+	}
+	source, err := replicaConfig(d.cfg)
+	if err != nil {
+		return err
+	}
+	db, err := server.Open(source, nil, server.Session{MaxConns: 1})
+	if err != nil {
+		return err
+	}
+	d.replica = &replica{db: db, tables: tables, waits: d.state}
+	sweep.Replica = d.replica
+	return nil
+}
+
+// Due implements fallback.Candidates.
+func (r *replica) Due(ctx context.Context, name string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
+	store, err := r.open(ctx)
+	if err != nil {
+		return nil, after, err
+	}
+	page, next, err := store.Due(ctx, name, after, q)
+	if err != nil {
+		r.mu.Lock()
+		r.store = nil
+		r.mu.Unlock()
+	}
+	return page, next, err
+}
+
+func (r *replica) open(ctx context.Context) (*table.Store, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.store != nil {
+		return r.store, nil
+	}
+	found := make([]*table.Table, len(r.tables))
+	for i, t := range r.tables {
+		var err error
+		if found[i], err = t.LoadFrom(ctx, r.db); err != nil {
+			return nil, fmt.Errorf("look at the tables of the replica: %w", err)
+		}
+	}
+	r.store = table.NewKeeping(r.db, found, r.waits)
+	return r.store, nil
+}
+
+func (r *replica) close() {
+	_ = r.db.Close() // of connections that broke before it tells so, and that is no fault of this run
+}

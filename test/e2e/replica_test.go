@@ -1,0 +1,43 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// D12: candidates come from a replica. One that shows rows as PENDING that were sent long ago causes no copy; one that stands still
+// causes no loss: here are rows that only a regular sweep finds, because no INSERT in the log shows them as PENDING.
+func TestD12_CandidatesOfAReplicaThatIsBehind(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		ctx := context.Background()
+		primary := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})
+		replica := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})
+		testkit.Must(t, replica.ReplicateFrom(ctx, primary))
+		l := newLab(t, primary, fmt.Sprintf("fallback: {interval: 200ms, threshold: 1s, read_from: %q}", replica.Addr()))
+		l.start()
+		sent, hidden := keys("sent", 50), keys("hidden", 20)
+		l.commit(sent...)
+		l.sent()
+		for _, key := range hidden {
+			l.exec("INSERT INTO t_local_message SET biz_type = 'order', biz_key = ?, topic = 'orders', message_body = ?, status = 9", key, body(key))
+		}
+		testkit.Must(t, replica.CatchUp(ctx, primary))
+
+		there := replica.Connect(t, l.schema)
+		testkit.Exec(t, there, "UPDATE t_local_message SET status = 0, created_at = NOW(3) - INTERVAL 5 MINUTE WHERE status = 2")
+		l.wait("two sweeps that take what the replica shows", func() bool { return l.metric("sweep_rows_total", `result="gone"`) >= 100 })
+		l.compare(sent...)
+
+		stop := map[testkit.Flavor]string{testkit.MySQL: "STOP REPLICA SQL_THREAD", testkit.MariaDB: "STOP SLAVE SQL_THREAD"}[flavor]
+		testkit.Exec(t, there, stop)
+		l.exec("UPDATE t_local_message SET status = 0, created_at = NOW(3) - INTERVAL 1 HOUR WHERE status = 9")
+		l.account(slices.Concat(sent, hidden)...)
+		if n := l.metric("sweep_replica_errors_total", ""); n != 0 {
+			t.Errorf("the replica did not show its rows %v times", n)
+		}
+	})
+}
