@@ -15,9 +15,10 @@ var patientBroker = map[string]string{"waitTimeMillsInSendQueue": "10000"}
 
 // TestRocketMQ runs what the fake cannot show against one real broker.
 func TestRocketMQ(t *testing.T) {
-	r := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: map[string]int{"orders": 4, "limits": 1, "timer": 2, "paused": 2}, Config: patientBroker})
+	r := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: map[string]int{"orders": 4, "limits": 1, "timer": 2, "paused": 2, "read": 3}, Config: patientBroker})
 	s := startSink(t, Config{NameServers: []string{r.NameServer()}, NativeDelay: true})
 	t.Run("EveryPropertyArrives", func(t *testing.T) { everyPropertyArrives(t, r, s) })
+	t.Run("ReadBack", func(t *testing.T) { readBack(t, r, s) })
 	t.Run("B06_LargestProperties", func(t *testing.T) { largestProperties(t, r, s) })
 	t.Run("B14_UnknownTopicThenCreated", func(t *testing.T) { unknownThenCreated(t, r, s) })
 	t.Run("B18_Timer", func(t *testing.T) { timer(t, r, s) })

@@ -50,6 +50,7 @@ func TestMatrix(t *testing.T) {
 				{"D16_BrokerOutage", w.outage},
 				{"A08_PurgedAfterRead", w.purgedAfterRead},
 				{"A07_PurgedWhileDown", w.purged},
+				{"Reconcile", w.reconcile},
 			} {
 				if step.name == "A08_PurgedAfterRead" && c.flavor == testkit.MariaDB {
 					continue // there the relay takes the missing file for a gap, which costs a sweep

@@ -1,11 +1,13 @@
 package e2e
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/reconcile"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -154,6 +156,33 @@ func (w *world) purged(t *testing.T) {
 		t.Errorf("a stop left %d journal entries and the checkpoint %+v, the log ends at %+v", len(state.Journal), state.Checkpoint, end)
 	}
 	w.logTellsNoSecrets(t)
+}
+
+// reconcile: the command finds what the account has: every message, and the copies that the kills have left.
+func (w *world) reconcile(t *testing.T) {
+	out, errOut, code := w.relay.Command(t, "reconcile", "--from", "3h", "-o", "json")
+	var r reconcile.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("code %d, %v: %s", code, err, errOut)
+	}
+	var sum reconcile.Group
+	for _, g := range r.Tables {
+		sum.Sent, sum.Missing, sum.Different = sum.Sent+g.Sent, sum.Missing+g.Missing, sum.Different+g.Different
+		sum.Repeated, sum.Copies = sum.Repeated+g.Repeated, sum.Copies+g.Copies
+	}
+	copies := 0
+	for _, n := range w.copies {
+		copies += n
+	}
+	want := reconcile.Group{Sent: int64(w.load.Ledger.Len()), Repeated: int64(len(w.copies)), Copies: int64(copies)}
+	if sum != want || len(r.Extra) != 0 || len(r.Tables) != 2 || (code == 0) != (copies == 0) {
+		t.Errorf("code %d, counted %+v, want %+v; extra %+v, notes %q", code, sum, want, r.Extra, r.Notes)
+	}
+	testkit.Exec(t, w.sql, "UPDATE "+w.table.Name()+" SET status = 2, topic = ? WHERE topic = ? ORDER BY id DESC LIMIT 1", w.topics[0], w.topics[1])
+	out, _, code = w.relay.Command(t, "reconcile", "--from", "3h", "--limit", "1")
+	if code != 1 || !strings.Contains(out, "missing ") || !strings.Contains(out, "not equal") {
+		t.Errorf("a row names another topic than it was sent to: code %d\n%s", code, out)
+	}
 }
 
 // once waits until all is settled and checks that nothing was sent twice.
