@@ -27,6 +27,9 @@ row in any table (extra), what is there more than once (repeated), and what has 
 The exit code is 0 when all is equal and 1 when it is not. It needs SELECT on the tables and READ
 on the topics, changes nothing, and works beside a running relay.
 
+--republish sets the missing rows back to PENDING, so that the relay publishes them again; the exit
+code is 1 all the same.
+
 A record whose row was deleted, and one of another publisher of the topic, have no row either:
 --ignore-extra leaves them out.`,
 		Example: `  canal-outbox reconcile --from 24h
@@ -57,6 +60,7 @@ A record whose row was deleted, and one of another publisher of the topic, have 
 	f.DurationVar(&opts.Margin, "margin", time.Hour, "read the topics from so long before --from to so long after --to; on to the end when something is missing")
 	f.IntVar(&opts.Limit, "limit", 20, "show at most so many examples of each kind")
 	f.BoolVar(&opts.IgnoreExtra, "ignore-extra", false, "do not look for records without a row: topics that others publish to, too, or rows that were deleted")
+	f.BoolVar(&opts.Republish, "republish", false, "set missing rows back to PENDING, so that the relay publishes them again; not those of topics whose retention may have removed them")
 	return cmd
 }
 
@@ -82,6 +86,9 @@ func writeReconciliation(w io.Writer, r reconcile.Report) {
 	}
 	for _, note := range r.Notes {
 		line(w, "note: %s", note)
+	}
+	if r.Republished > 0 {
+		line(w, "%d missing rows are PENDING again", r.Republished)
 	}
 	if r.Equal {
 		line(w, "equal")

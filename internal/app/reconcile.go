@@ -26,6 +26,7 @@ type ReconcileOptions struct {
 	Margin      time.Duration // see reconcile.Request, as what follows
 	Limit       int
 	IgnoreExtra bool
+	Republish   bool
 }
 
 // Reconcile compares the tables of a configuration with the topics of its sink. It needs no daemon and works beside one. What
@@ -117,7 +118,7 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 
 // request fills in what only the database knows.
 func (o ReconcileOptions) request(ctx context.Context, rows *table.Store) (reconcile.Request, error) {
-	req := reconcile.Request{Topics: o.Topics, Margin: o.Margin, Limit: o.Limit, IgnoreExtra: o.IgnoreExtra}
+	req := reconcile.Request{Topics: o.Topics, Margin: o.Margin, Limit: o.Limit, IgnoreExtra: o.IgnoreExtra, Republish: o.Republish}
 	now, err := rows.Now(ctx)
 	if err != nil {
 		return req, fmt.Errorf("ask the database for its time: %w", err)

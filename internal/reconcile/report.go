@@ -17,7 +17,8 @@ type Report struct {
 	Repeated  []Message `json:"repeated"`
 	Different []Message `json:"different"`
 
-	Notes []string `json:"notes"` // what limits the result
+	Notes       []string `json:"notes"`       // what limits the result
+	Republished int64    `json:"republished"` // missing rows that were set back to PENDING
 }
 
 // Group counts the rows of one table in the window that name one topic.

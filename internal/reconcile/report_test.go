@@ -66,7 +66,8 @@ func TestJSONOfAReport(t *testing.T) {
   }
  ],
  "different": [],
- "notes": []
+ "notes": [],
+ "republished": 0
 }`
 	if string(text) != want {
 		t.Errorf("the report is\n%s", text)

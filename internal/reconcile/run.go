@@ -1,6 +1,6 @@
 // Package reconcile compares what the tables say was sent with what the topics hold, by message id.
 //
-// Guarantee: it changes nothing, unless it is told to republish, and works beside a running relay and without one. Its memory
+// Guarantee: it changes nothing, unless it is told to republish what is missing, and works beside a running relay and without one. Its memory
 // is bounded by the number of rows in the window, about 50 bytes each, and not by their size. What was published while it ran is
 // no difference: the rows are read before the topics. It owns no goroutine.
 package reconcile
@@ -24,6 +24,8 @@ type Tables interface {
 	Rows(ctx context.Context, table string, from, to time.Time, each func(m *outbox.Message, fault error) error) error
 	// HasMessages tells which message ids some row of some mapped table has.
 	HasMessages(ctx context.Context, messageIDs []string) (map[string]bool, error)
+	// Republish sets rows that are still SENT back to PENDING and returns how many it did.
+	Republish(ctx context.Context, identities []outbox.Identity) (int64, error)
 }
 
 // Request says what is to be compared.
@@ -34,6 +36,7 @@ type Request struct {
 	Margin      time.Duration // by which the topics are read beyond both ends of the window
 	Limit       int           // of examples of each kind
 	IgnoreExtra bool          // do not look for rows of records
+	Republish   bool          // set what is missing back to PENDING
 }
 
 // lookup is how many message ids are looked up at a time.
@@ -45,7 +48,9 @@ type run struct {
 	reader sink.Reader
 	now    time.Time // by the database's clock
 	*comparison
-	unknown []unknown
+	unknown   []unknown
+	shortened map[string]bool   // topics that no longer hold all of what was to be read
+	again     []outbox.Identity // rows to set back
 }
 
 // unknown is a record that awaits the look-up of its row.
@@ -56,7 +61,7 @@ type unknown struct {
 
 // Run compares. The rows come first, so that each of them that is SENT was in its topic before the topic is read.
 func Run(ctx context.Context, req Request, tables Tables, reader sink.Reader) (Report, error) {
-	r := &run{Request: req, tables: tables, reader: reader, comparison: newComparison(window{req.From, req.To}, req.Limit)}
+	r := &run{Request: req, tables: tables, reader: reader, comparison: newComparison(window{req.From, req.To}, req.Limit), shortened: map[string]bool{}}
 	var err error
 	if r.now, err = tables.Now(ctx); err != nil {
 		return Report{}, fmt.Errorf("ask the database for its time: %w", err)
@@ -134,9 +139,10 @@ func (r *run) read(ctx context.Context, topic string, from, to time.Time) error 
 	if err != nil {
 		return err
 	}
-	if extent.Shortened {
+	if extent.Shortened && !r.shortened[topic] {
+		r.shortened[topic] = true
 		r.report.Notes = append(r.report.Notes, fmt.Sprintf("topic %s no longer holds all that was stored since %s: rows that are "+
-			"called missing may have been in what its retention removed", topic, from.UTC().Format(time.RFC3339)))
+			"called missing may have been in what its retention removed, and are not published again", topic, from.UTC().Format(time.RFC3339)))
 	}
 	return r.lookUp(ctx)
 }
@@ -163,12 +169,31 @@ func (r *run) lookUp(ctx context.Context) error {
 	return nil
 }
 
-// nameMissing reads the rows again for the identities of those that are missing: they were not kept.
+// nameMissing reads the rows again for the identities of those that are missing: they were not kept. It sets them back if that is
+// asked for.
 func (r *run) nameMissing(ctx context.Context) error {
-	return r.eachRow(ctx, func(m *outbox.Message, due bool, fault error) error {
-		if fault == nil && due && m.Status == outbox.Sent && r.missing(m.Topic, m.MessageID) {
-			r.report.Missing = r.example(r.report.Missing, Message{Table: m.Table, ID: m.ID, MessageID: m.MessageID, Topic: m.Topic})
+	err := r.eachRow(ctx, func(m *outbox.Message, due bool, fault error) error {
+		if fault != nil || !due || m.Status != outbox.Sent || !r.missing(m.Topic, m.MessageID) {
+			return nil
+		}
+		r.report.Missing = r.example(r.report.Missing, Message{Table: m.Table, ID: m.ID, MessageID: m.MessageID, Topic: m.Topic})
+		if r.Republish && !r.shortened[m.Topic] {
+			r.again = append(r.again, m.Identity)
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	for chunk := range slices.Chunk(r.again, lookup) {
+		n, err := r.tables.Republish(ctx, chunk)
+		r.report.Republished += n
+		if err != nil {
+			return err
+		}
+	}
+	if n := int64(len(r.again)) - r.report.Republished; n > 0 {
+		r.report.Notes = append(r.report.Notes, fmt.Sprintf("%d missing rows were not set back: they were not SENT any more", n))
+	}
+	return nil
 }

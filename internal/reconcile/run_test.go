@@ -29,6 +29,7 @@ type world struct {
 	topics  map[string][]sink.Record
 	cut     map[string]bool
 	lookups int
+	again   []outbox.Identity
 }
 
 func (w *world) Now(context.Context) (time.Time, error) { return w.now, nil }
@@ -59,6 +60,11 @@ func (w *world) HasMessages(_ context.Context, ids []string) (map[string]bool, e
 		}
 	}
 	return found, nil
+}
+
+func (w *world) Republish(_ context.Context, identities []outbox.Identity) (int64, error) {
+	w.again = append(w.again, identities...)
+	return int64(len(identities)), nil
 }
 
 func (w *world) Read(_ context.Context, topic string, from, to time.Time, each func(sink.Record) error) (sink.Extent, error) {
@@ -182,6 +188,27 @@ func TestShortenedTopic(t *testing.T) {
 	w := &world{now: tomorrow, rows: []*outbox.Message{row("1", outbox.Sent, 0)}, cut: map[string]bool{"orders": true}}
 	if r := w.compare(t, nil); len(r.Notes) == 0 || !strings.Contains(r.Notes[0], "topic orders no longer holds") {
 		t.Errorf("notes %q", r.Notes)
+	}
+}
+
+// All that is missing is set back, not the examples alone, and nothing else; but nothing of a topic that may have held it.
+func TestRepublish(t *testing.T) {
+	w := &world{now: tomorrow, topics: map[string][]sink.Record{"orders": {stored("there", 0)}}}
+	w.rows = append(w.rows, row("there", outbox.Sent, 0), row("pending", outbox.Pending, 0), row("failed", outbox.Failed, 0))
+	for i := range 1100 {
+		w.rows = append(w.rows, row(fmt.Sprint("m", i), outbox.Sent, 0))
+	}
+	again := func(q *Request) { q.Republish = true }
+	if r := w.compare(t, nil); len(w.again) != 0 || r.Republished != 0 {
+		t.Errorf("%d rows set back unasked", len(w.again))
+	}
+	r := w.compare(t, again)
+	if len(w.again) != 1100 || r.Republished != 1100 || r.Equal || w.again[0].ID != "1m0" {
+		t.Errorf("%d rows set back, report %+v", len(w.again), r)
+	}
+	w.again, w.cut = nil, map[string]bool{"orders": true}
+	if r := w.compare(t, again); len(w.again) != 0 || r.Republished != 0 || len(r.Notes) != 1 {
+		t.Errorf("%d rows of a shortened topic set back, notes %q", len(w.again), r.Notes)
 	}
 }
 

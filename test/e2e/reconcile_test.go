@@ -66,6 +66,15 @@ func TestReconcile(t *testing.T) {
 		if code != 1 || !strings.Contains(out, "not equal") || !strings.Contains(out, `"order:never" of orders`) || strings.Contains(out, "nobody") {
 			t.Errorf("code %d:\n%s", code, out)
 		}
+		if again := l.reconciled(1, "--republish"); again.Republished != 1 {
+			t.Errorf("%d rows were set back", again.Republished)
+		}
+		l.Start(t)
+		l.waitCount(0, "status IN (0, 1)")
+		if r := l.reconciled(1); len(r.Missing) != 0 || sums(r).Missing != 0 || l.published(topics[0])["never"] != 1 {
+			t.Errorf("what was missing is not published: %+v", r)
+		}
+		l.stopInTime()
 		if r := l.reconciled(0, "--topic", "payments", "--to", "59m"); len(r.Tables) != 0 || len(r.Topics) != 1 {
 			t.Errorf("of a window without rows: %+v", r)
 		}
