@@ -1,169 +1,14 @@
 package retention
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-	"go.uber.org/goleak"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
-
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
-)
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const name = "shop.t_local_message"
-
-// row of the model table.
-type row struct {
-	status outbox.Status
-	since  time.Time // when it got its status
-	locked bool
-	bad    bool // the server refuses to let it go
-}
-
-// rows is the model of a database with one table, in the time of the test.
-type rows struct {
-	table map[int]*row
-	moved map[string][]int // by suffix
-	page  int              // rows of a page
-
-	midnight time.Time // of the database
-	history  []int64   // answers, the last one for ever; empty: it cannot be seen
-	err      error     // of every question
-	batches  []int     // sizes
-	took     time.Duration
-	looks    int // at the history list
-}
-
-func newRows(n int, status outbox.Status, age time.Duration) *rows {
-	r := &rows{table: map[int]*row{}, moved: map[string][]int{}, page: 100, midnight: time.Now(), history: []int64{10}, took: 10 * time.Millisecond}
-	for i := range n {
-		r.table[i+1] = &row{status: status, since: time.Now().Add(-age)}
-	}
-	return r
-}
-
-func (r *rows) leaves(x *row, e table.Expiry) bool {
-	return x.status == e.Status && time.Since(x.since) >= e.Age
-}
-
-func (r *rows) Expired(_ context.Context, _, after string, of []table.Expiry) (table.ExpiredPage, error) {
-	page := table.ExpiredPage{IDs: make([][]string, len(of)), Next: after}
-	if r.err != nil {
-		return page, r.err
-	}
-	from, _ := strconv.Atoi(cmp.Or(after, "0"))
-	var keys []int
-	for id := range r.table {
-		if id > from {
-			keys = append(keys, id)
-		}
-	}
-	slices.Sort(keys)
-	keys = keys[:min(len(keys), r.page)]
-	for _, id := range keys {
-		for i, e := range of {
-			if r.leaves(r.table[id], e) {
-				page.IDs[i] = append(page.IDs[i], strconv.Itoa(id))
-			}
-		}
-		page.Next = strconv.Itoa(id)
-	}
-	page.Looked, page.Done = len(keys), len(keys) < r.page
-	return page, nil
-}
-
-func (r *rows) Expire(_ context.Context, _ string, e table.Expiry, ids []string) (left table.Left, err error) {
-	if r.err != nil {
-		return left, r.err
-	}
-	time.Sleep(r.took)
-	r.batches = append(r.batches, len(ids))
-	for _, text := range ids {
-		id, _ := strconv.Atoi(text)
-		x := r.table[id]
-		switch {
-		case x == nil || x.locked || !r.leaves(x, e):
-			left.Skipped++
-		case x.bad:
-			left.Refused, left.ID, left.Reason = left.Refused+1, text, "a trigger says no"
-		default:
-			delete(r.table, id)
-			r.moved[e.Into] = append(r.moved[e.Into], id)
-			left.Rows++
-		}
-	}
-	return left, nil
-}
-
-func (r *rows) TimeOfDay(context.Context, string) (time.Duration, error) {
-	return time.Since(r.midnight) % day, r.err
-}
-
-func (r *rows) History(context.Context) (int64, bool, error) {
-	r.looks++
-	if len(r.history) == 0 {
-		return 0, false, r.err
-	}
-	length := r.history[0]
-	if len(r.history) > 1 {
-		r.history = r.history[1:]
-	}
-	return length, true, r.err
-}
-
-// begin runs a Retention inside a bubble until the test ends.
-func begin(t *testing.T, cfg Config, r Rows) (*Retention, *observer.ObservedLogs) {
-	t.Helper()
-	core, logs := observer.New(zap.InfoLevel)
-	cfg.Tables = []string{name}
-	x := New(cfg, r, zap.New(core), prometheus.NewRegistry())
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- x.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return x, logs
-}
-
-func (x *Retention) counted(action string) float64 {
-	return value(x.metrics.rows(name, action))
-}
-
-// value of a counter or a gauge.
-func value(m prometheus.Metric) float64 {
-	var out dto.Metric
-	if err := m.Write(&out); err != nil {
-		panic(err)
-	}
-	return out.GetCounter().GetValue() + out.GetGauge().GetValue()
-}
-
-// wait lets time pass until every goroutine waits again.
-func wait(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
-var (
-	week    = table.Expiry{Status: outbox.Sent, Age: 7 * day}
-	archive = table.Expiry{Status: outbox.Sent, Age: 7 * day, Into: table.ArchiveSuffix}
-	failed  = table.Expiry{Status: outbox.Failed, Age: 30 * day, Into: table.FailedSuffix}
 )
 
 // Only what is final and old enough leaves, each to where it belongs, and again at each pass.
@@ -177,8 +22,8 @@ func TestOnlyOldFinalRowsLeave(t *testing.T) {
 		}
 		x, _ := begin(t, Config{Expiries: []table.Expiry{archive, failed}}, r)
 		wait(time.Minute)
-		if len(r.table) != 12 || !slices.Equal(r.moved[table.ArchiveSuffix], []int{21, 22}) || !slices.Equal(r.moved[table.FailedSuffix], []int{31}) {
-			t.Fatalf("%d rows stay, %v moved", len(r.table), r.moved)
+		if r.len() != 12 || !slices.Equal(r.to(table.ArchiveSuffix), []int{21, 22}) || !slices.Equal(r.to(table.FailedSuffix), []int{31}) {
+			t.Fatalf("%d rows stay, %v moved", r.len(), r.to(table.ArchiveSuffix))
 		}
 		if x.counted(rowArchived) != 2 || x.counted(rowLogged) != 1 || x.counted(rowDeleted) != 0 {
 			t.Error("they are not counted")
@@ -187,8 +32,8 @@ func TestOnlyOldFinalRowsLeave(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		wait(2 * time.Hour) // two more passes; by the second one the row of 7 days less 90 minutes is old enough
-		if !slices.Equal(r.moved[table.ArchiveSuffix], []int{21, 22, 23}) {
-			t.Errorf("%v moved", r.moved)
+		if !slices.Equal(r.to(table.ArchiveSuffix), []int{21, 22, 23}) {
+			t.Errorf("%v moved", r.to(table.ArchiveSuffix))
 		}
 	})
 }
@@ -201,7 +46,7 @@ func TestItLeavesRoom(t *testing.T) {
 		x, _ := begin(t, Config{Expiries: []table.Expiry{week}, Batch: 100}, r)
 		wait(time.Nanosecond)
 		began := time.Now()
-		for len(r.table) > 0 {
+		for r.len() > 0 {
 			wait(time.Millisecond)
 		}
 		if took := time.Since(began); took < 9*40*time.Millisecond || took > 11*40*time.Millisecond {
@@ -220,18 +65,18 @@ func TestItWaitsForThePurge(t *testing.T) {
 		r.history = append(slices.Repeat([]int64{300_000}, 60), 100)
 		x, logs := begin(t, Config{Expiries: []table.Expiry{week}}, r)
 		wait(50 * time.Second)
-		if len(r.table) != 50 || x.State().Paused == "" || value(x.metrics.paused) != 1 {
-			t.Fatalf("%d rows, %+v", len(r.table), x.State())
+		if r.len() != 50 || x.State().Paused == "" || value(x.metrics.paused) != 1 {
+			t.Fatalf("%d rows, %+v", r.len(), x.State())
 		}
 		wait(20 * time.Second)
-		if len(r.table) != 0 || x.State().Paused != "" || value(x.metrics.paused) != 0 {
-			t.Fatalf("%d rows, %+v", len(r.table), x.State())
+		if r.len() != 0 || x.State().Paused != "" || value(x.metrics.paused) != 0 {
+			t.Fatalf("%d rows, %+v", r.len(), x.State())
 		}
 		if n := logs.FilterMessageSnippet("no more old rows leave").Len(); n != 1 {
 			t.Errorf("said %d times", n)
 		}
-		if r.looks > 70 {
-			t.Errorf("%d looks in 70 s", r.looks)
+		if r.asked() > 70 {
+			t.Errorf("%d looks in 70 s", r.asked())
 		}
 	})
 }
@@ -243,8 +88,8 @@ func TestItDoesWithoutTheHistoryList(t *testing.T) {
 		r.history = nil
 		_, logs := begin(t, Config{Expiries: []table.Expiry{week}, Batch: 10}, r)
 		wait(3 * time.Hour)
-		if len(r.table) != 0 || logs.FilterMessageSnippet("PROCESS").Len() != 1 || r.looks > 4 {
-			t.Errorf("%d rows stay, said %d times, asked %d times", len(r.table), logs.FilterMessageSnippet("PROCESS").Len(), r.looks)
+		if r.len() != 0 || logs.FilterMessageSnippet("PROCESS").Len() != 1 || r.asked() > 4 {
+			t.Errorf("%d rows stay, said %d times, asked %d times", r.len(), logs.FilterMessageSnippet("PROCESS").Len(), r.asked())
 		}
 	})
 }
@@ -256,23 +101,23 @@ func TestTheWindowIsKept(t *testing.T) {
 		r.page, r.took = 1000, 20*time.Minute
 		x, _ := begin(t, Config{Expiries: []table.Expiry{week}, Window: Window{2 * time.Hour, 4 * time.Hour}, Batch: 100}, r)
 		wait(2*time.Hour - time.Minute)
-		if len(r.table) != 1000 {
-			t.Fatalf("%d rows at 01:59", len(r.table))
+		if r.len() != 1000 {
+			t.Fatalf("%d rows at 01:59", r.len())
 		}
 		wait(24 * time.Hour) // batches of 20 minutes with pauses of an hour: two begin before 04:00
-		if len(r.table) != 800 || value(x.metrics.runs.WithLabelValues(runComplete)) != 0 {
-			t.Fatalf("%d rows stay after the first window", len(r.table))
+		if r.len() != 800 || value(x.metrics.runs.WithLabelValues(runComplete)) != 0 {
+			t.Fatalf("%d rows stay after the first window", r.len())
 		}
-		r.took = time.Millisecond
+		r.set(func() { r.took = time.Millisecond })
 		wait(3 * time.Minute) // 02:02 of the second day
-		if len(r.table) != 0 || x.State().Last.IsZero() {
-			t.Errorf("%d rows stay in the second window", len(r.table))
+		if r.len() != 0 || x.State().Last.IsZero() {
+			t.Errorf("%d rows stay in the second window", r.len())
 		}
 		wait(8 * time.Hour)
-		r.table[7] = &row{status: outbox.Sent, since: time.Now().Add(-8 * day)}
+		r.set(func() { r.table[7] = &row{status: outbox.Sent, since: time.Now().Add(-8 * day)} })
 		x.Now()
 		wait(time.Second)
-		if len(r.table) != 0 {
+		if r.len() != 0 {
 			t.Error("a pass that was asked for at 10:02 did nothing")
 		}
 	})
@@ -285,15 +130,15 @@ func TestRowsThatStay(t *testing.T) {
 		r.table[3].locked, r.table[5].bad = true, true
 		x, logs := begin(t, Config{Expiries: []table.Expiry{week}}, r)
 		wait(time.Minute)
-		if len(r.table) != 2 || x.counted(rowSkipped) != 1 || x.counted(rowRefused) != 1 {
-			t.Fatalf("%d rows stay, %v skipped, %v refused", len(r.table), x.counted(rowSkipped), x.counted(rowRefused))
+		if r.len() != 2 || x.counted(rowSkipped) != 1 || x.counted(rowRefused) != 1 {
+			t.Fatalf("%d rows stay, %v skipped, %v refused", r.len(), x.counted(rowSkipped), x.counted(rowRefused))
 		}
 		if told := logs.FilterMessageSnippet("does not let old rows leave").All(); len(told) != 1 || told[0].ContextMap()["reason"] != "a trigger says no" {
 			t.Errorf("told: %v", told)
 		}
-		r.table[3].locked = false
+		r.set(func() { r.table[3].locked = false })
 		wait(time.Hour)
-		if len(r.table) != 1 {
+		if r.len() != 1 {
 			t.Error("the lock is gone, and the row is there")
 		}
 	})
@@ -312,10 +157,10 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 		if n := value(x.metrics.runs.WithLabelValues(runFailed)); n < 3 || n > 20 {
 			t.Errorf("%v attempts in 20 minutes", n)
 		}
-		r.err = nil
+		r.set(func() { r.err = nil })
 		wait(time.Hour)
-		if len(r.table) != 0 || x.State().Error != "" || logs.FilterMessageSnippet("leave the tables again").Len() != 1 {
-			t.Errorf("%d rows, %+v", len(r.table), x.State())
+		if r.len() != 0 || x.State().Error != "" || logs.FilterMessageSnippet("leave the tables again").Len() != 1 {
+			t.Errorf("%d rows, %+v", r.len(), x.State())
 		}
 	})
 }
@@ -327,8 +172,8 @@ func TestOffIsOff(t *testing.T) {
 		x, _ := begin(t, Config{}, r)
 		x.Now()
 		wait(100 * time.Hour)
-		if len(r.table) != 10 || r.looks != 0 || x.sinceSuccess() != 0 || !x.Off() {
-			t.Errorf("%d rows, %d looks", len(r.table), r.looks)
+		if r.len() != 10 || r.asked() != 0 || x.sinceSuccess() != 0 || !x.Off() {
+			t.Errorf("%d rows, %d looks", r.len(), r.asked())
 		}
 	})
 }
@@ -367,7 +212,7 @@ func TestPreview(t *testing.T) {
 		r := newRows(950, outbox.Sent, 8*day)
 		r.table[951] = &row{status: outbox.Failed, since: time.Now().Add(-31 * day)}
 		counts, err := Preview(t.Context(), r, name, []table.Expiry{week, failed}, 10_000, time.Minute)
-		if err != nil || counts[0].Rows != 950 || counts[1].Rows != 1 || counts[0].AtLeast || len(r.table) != 951 {
+		if err != nil || counts[0].Rows != 950 || counts[1].Rows != 1 || counts[0].AtLeast || r.len() != 951 {
 			t.Errorf("%+v, %v", counts, err)
 		}
 		counts, err = Preview(t.Context(), r, name, []table.Expiry{week, failed}, 300, time.Minute)

@@ -1,0 +1,120 @@
+package table
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// What is in the way is found before anything leaves, with what fixes it; the fix works.
+func TestD19_CheckRetention(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		faults := func(of ...Expiry) (text string, fixes []string) {
+			findings, _, err := b.table.CheckRetention(b.ctx, b.db, of)
+			testkit.Must(b, err)
+			for _, f := range findings {
+				if f.Severity == server.Fault {
+					text += f.Subject + ": " + f.What + "\n"
+					fixes = append(fixes, f.Fix)
+				}
+			}
+			return text, fixes
+		}
+		if text, _ := faults(sentWeek); text != "" {
+			b.Fatal(text)
+		}
+		text, fixes := faults(sentMoves, logged)
+		if strings.Count(text, "there is no such table") != 2 || !strings.Contains(text, "outbox_archive") || !strings.Contains(text, "outbox_failed") {
+			b.Fatal(text)
+		}
+		for _, fix := range fixes {
+			_, statements, _ := strings.Cut(fix, "run:\n")
+			for statement := range strings.SplitSeq(statements, ";\n") {
+				testkit.Exec(b, b.db, statement)
+			}
+		}
+		if text, _ := faults(sentMoves, logged); text != "" {
+			b.Fatalf("after what fixes it: %s", text)
+		}
+		testkit.Exec(b, b.db, "ALTER TABLE outbox_archive DROP COLUMN tag, MODIFY topic VARCHAR(20) NOT NULL, MODIFY fail_reason VARCHAR(1024) NOT NULL, ADD COLUMN must INT NOT NULL")
+		text, fixes = faults(sentMoves)
+		for _, want := range []string{
+			".tag: there is no such column", ".topic: it is varchar(20)", ".fail_reason: it is varchar(1024)", ".must: it has no default",
+		} {
+			if !strings.Contains(text, "outbox_archive"+want) {
+				b.Errorf("%q is not in:\n%s", want, text)
+			}
+		}
+		for _, fix := range fixes {
+			testkit.Exec(b, b.db, fix)
+		}
+		if text, _ := faults(sentMoves); text != "" {
+			b.Errorf("after what fixes it: %s", text)
+		}
+	})
+}
+
+// The account needs DELETE, and INSERT where rows move to; each missing one is a fault with its GRANT.
+func TestRetentionNeedsGrants(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		b.makeMoved(ArchiveSuffix)
+		user := "leaving_" + b.schema
+		testkit.Must(b, b.server.CreateUser(b.ctx, user, "secret", "SELECT, UPDATE ON "+b.schema+".*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*"))
+		b.Cleanup(func() { testkit.Exec(b, b.server.Root(), "DROP USER "+user) })
+		db, err := server.Open(server.Config{Address: b.server.Addr(), User: user, Password: "secret"}, nil, server.Session{MaxConns: 1})
+		testkit.Must(b, err)
+		defer db.Close()
+		fixes := func() (all []string) {
+			info, err := server.Inspect(b.ctx, db)
+			testkit.Must(b, err)
+			_, probes, err := b.table.CheckRetention(b.ctx, db, []Expiry{sentMoves})
+			testkit.Must(b, err)
+			findings, err := info.Grants(b.ctx, db, probes)
+			testkit.Must(b, err)
+			for _, f := range findings {
+				if f.Severity == server.Fault {
+					all = append(all, f.Fix)
+				}
+			}
+			return all
+		}
+		missing := fixes()
+		if len(missing) != 2 || !strings.Contains(missing[0], "GRANT SELECT, INSERT ON `"+b.schema+"`.`outbox_archive`") || !strings.Contains(missing[1], "GRANT DELETE ON `"+b.schema+"`.`outbox`") {
+			b.Fatalf("%q", missing)
+		}
+		for _, grant := range missing {
+			testkit.Exec(b, b.server.Root(), grant)
+		}
+		if missing := fixes(); len(missing) != 0 {
+			b.Errorf("%q", missing)
+		}
+		store := New(db, []*Table{b.table})
+		ids := keys(b.insert(3, "status=2, last_exec_time=NOW(3) - INTERVAL 8 DAY"))
+		if left, err := store.Expire(b.ctx, b.table.name, sentMoves, ids); err != nil || left.Rows != 3 {
+			b.Errorf("%+v, %v", left, err)
+		}
+	})
+}
+
+// The length of the history list: a number for those who may see it.
+func TestHistory(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		length, known, err := b.store.History(b.ctx)
+		if err != nil || !known || length < 0 {
+			b.Errorf("%d, %v, %v", length, known, err)
+		}
+		user := "blind_" + b.schema
+		testkit.Must(b, b.server.CreateUser(b.ctx, user, "secret"))
+		b.Cleanup(func() { testkit.Exec(b, b.server.Root(), "DROP USER "+user) })
+		var db *sql.DB
+		db, err = server.Open(server.Config{Address: b.server.Addr(), User: user, Password: "secret"}, nil, server.Session{MaxConns: 1})
+		testkit.Must(b, err)
+		defer db.Close()
+		if _, known, err := server.HistoryLength(b.ctx, db); err != nil || known != (b.server.Flavor == testkit.MariaDB) {
+			b.Errorf("without PROCESS: known %v, %v", known, err)
+		}
+	})
+}
