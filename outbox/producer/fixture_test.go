@@ -2,49 +2,25 @@ package producer_test
 
 import (
 	"github.com/canal-outbox/canal-outbox/outbox/producer"
+	"github.com/canal-outbox/canal-outbox/test/layouts"
 )
 
 // tables are the layouts as their owners have them: no column or index is added for the tests.
-var tables = map[producer.Preset]string{
-	producer.TLocalMessage: `CREATE TABLE %s (
-		id BIGINT NOT NULL AUTO_INCREMENT, biz_type VARCHAR(64) NOT NULL, biz_key VARCHAR(128) NOT NULL, topic VARCHAR(255) NOT NULL,
-		message_body TEXT NOT NULL, status TINYINT NOT NULL, retry_count INT NOT NULL DEFAULT 0, next_retry_time DATETIME NULL,
-		last_exec_time DATETIME NULL, fail_reason VARCHAR(512) NULL, created_by VARCHAR(64) NOT NULL, updated_by VARCHAR(64) NOT NULL,
-		gmt_create DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP,
-		gmt_modified DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
-		PRIMARY KEY (id), UNIQUE KEY (biz_type, biz_key), KEY (status, next_retry_time), KEY (topic))`,
-	producer.TLocalMessage2: `CREATE TABLE %s (
-		id BIGINT NOT NULL AUTO_INCREMENT, biz_key VARCHAR(64) NOT NULL, biz_type VARCHAR(32) NOT NULL, topic VARCHAR(64) NOT NULL,
-		message_body TEXT NOT NULL, status TINYINT(3) NOT NULL DEFAULT 0, retry_count INT NOT NULL DEFAULT 0, next_retry_time DATETIME NULL,
-		last_execute_time DATETIME NULL, fail_reason VARCHAR(255) NULL, create_by VARCHAR(64) NULL, update_by VARCHAR(64) NULL,
-		gmt_create DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP,
-		gmt_modified DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
-		PRIMARY KEY (id), UNIQUE KEY (biz_type, biz_key))`,
-	producer.MessageState: `CREATE TABLE %s (
-		id BIGINT NOT NULL, gmt_create DATETIME NOT NULL, gmt_modified DATETIME NOT NULL, message_key VARCHAR(128) NOT NULL,
-		message_type VARCHAR(64) NOT NULL, message_id VARCHAR(64) NULL, topic VARCHAR(128) NOT NULL, message_body JSON NOT NULL,
-		state VARCHAR(16) NOT NULL, retry_count INT NOT NULL, next_retry_at DATETIME NULL, last_retry_time DATETIME NULL,
-		fail_reason TEXT NULL, lock_version BIGINT NOT NULL,
-		PRIMARY KEY (id), UNIQUE KEY (message_key, message_type), KEY (state))`,
-	producer.LocalMessageTable: `CREATE TABLE %s (
-		id BIGINT NOT NULL AUTO_INCREMENT, message_id VARCHAR(128) NOT NULL, topic VARCHAR(64) NOT NULL, content TEXT NOT NULL,
-		state TINYINT NOT NULL DEFAULT 0, retry_count INT NOT NULL DEFAULT 0, max_retry_count INT NOT NULL DEFAULT 5,
-		next_retry_time DATETIME NULL, create_time DATETIME NOT NULL, update_time DATETIME NOT NULL,
-		PRIMARY KEY (id), UNIQUE KEY (message_id), KEY (state, next_retry_time))`,
-	producer.LocalMessage: `CREATE TABLE %s (
-		message_id VARCHAR(64) NOT NULL, event_type VARCHAR(100) NOT NULL, payload TEXT NOT NULL, status VARCHAR(20) NOT NULL,
-		retry_count INT NOT NULL DEFAULT 0, created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, sent_at TIMESTAMP NULL,
-		error_message TEXT NULL, PRIMARY KEY (message_id), KEY (status, created_at))`,
-	producer.OrderChain: `CREATE TABLE %s (
-		id BIGINT NOT NULL AUTO_INCREMENT, message_id VARCHAR(64) NOT NULL, business_type VARCHAR(32) NOT NULL,
-		business_id VARCHAR(64) NOT NULL, topic VARCHAR(64) NOT NULL, message_body TEXT NOT NULL, status TINYINT NOT NULL DEFAULT 0,
-		retry_count INT NOT NULL DEFAULT 0, max_retry INT NOT NULL DEFAULT 5, next_retry_time DATETIME NULL,
-		create_time DATETIME NOT NULL, update_time DATETIME NOT NULL,
-		PRIMARY KEY (id), UNIQUE KEY (message_id), KEY (status, next_retry_time), KEY (business_type, business_id))`,
-	producer.DebeziumOutbox: `CREATE TABLE %s (
-		id CHAR(36) NOT NULL, aggregatetype VARCHAR(255) NOT NULL, aggregateid VARCHAR(255) NOT NULL, type VARCHAR(255) NOT NULL,
-		payload JSON NULL, PRIMARY KEY (id))`,
-}
+var tables = func() map[producer.Preset]string {
+	all := map[producer.Preset]string{
+		producer.DebeziumOutbox: `CREATE TABLE %s (
+			id CHAR(36) NOT NULL, aggregatetype VARCHAR(255) NOT NULL, aggregateid VARCHAR(255) NOT NULL, type VARCHAR(255) NOT NULL,
+			payload JSON NULL, PRIMARY KEY (id))`,
+	}
+	presets := map[string]producer.Preset{
+		"A": producer.TLocalMessage, "A2": producer.TLocalMessage2, "B": producer.MessageState, "C": producer.LocalMessageTable,
+		"D": producer.LocalMessage, "E": producer.OrderChain,
+	}
+	for _, layout := range layouts.All() {
+		all[presets[layout.Name]] = layout.DDL
+	}
+	return all
+}()
 
 // whole is a message with everything that its layout holds, and whole rows show it: WHERE finds the row.
 var whole = map[producer.Preset]struct {

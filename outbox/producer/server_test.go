@@ -197,7 +197,8 @@ func TestOptionsFitOtherTables(t *testing.T) {
 			t.Errorf("message id %s, %v", id, err)
 		}
 
-		testkit.Exec(t, db, strings.Replace(fmt.Sprintf(tables[producer.MessageState], "`words`"), "id BIGINT NOT NULL", "id BIGINT NOT NULL AUTO_INCREMENT", 1))
+		testkit.Exec(t, db, strings.NewReplacer("id BIGINT NOT NULL", "id BIGINT NOT NULL AUTO_INCREMENT", "message_body TEXT", "message_body JSON").
+			Replace(fmt.Sprintf(tables[producer.MessageState], "`words`")))
 		words := newTable(t, producer.MessageState, producer.Options{
 			Table: "words", Pending: "待发送", Columns: map[producer.Role]string{producer.ID: ""},
 		})

@@ -1,60 +1,82 @@
 package e2e
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox/producer"
+	"github.com/canal-outbox/canal-outbox/test/layouts"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// ownersTable is t_local_message as its owners have it.
-const ownersTable = `CREATE TABLE shop_message (
-	id BIGINT NOT NULL AUTO_INCREMENT, biz_type VARCHAR(64) NOT NULL, biz_key VARCHAR(128) NOT NULL, topic VARCHAR(255) NOT NULL,
-	message_body TEXT NOT NULL, status TINYINT NOT NULL, retry_count INT NOT NULL DEFAULT 0, next_retry_time DATETIME NULL,
-	last_exec_time DATETIME NULL, fail_reason VARCHAR(512) NULL, created_by VARCHAR(64) NOT NULL, updated_by VARCHAR(64) NOT NULL,
-	gmt_create DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP,
-	gmt_modified DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
-	PRIMARY KEY (id), UNIQUE KEY (biz_type, biz_key), KEY (status, next_retry_time), KEY (topic))`
-
-// What package producer inserts is published: each message of a committed transaction once, under the message id that Insert
-// returned, by the log alone; none of a transaction that was rolled back.
+// What package producer inserts into any layout is published: each message of a committed transaction once, by the log alone,
+// under the message id that was returned; none of a transaction that was rolled back.
 func TestWhatTheProducerInsertsIsPublished(t *testing.T) {
+	const batch = 20
+	presets := map[string]producer.Preset{
+		"A": producer.TLocalMessage, "A2": producer.TLocalMessage2, "B": producer.MessageState, "C": producer.LocalMessageTable,
+		"D": producer.LocalMessage, "E": producer.OrderChain,
+	}
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		l := newLab(t, testkit.SharedDatabase(t, flavor))
-		l.exec(ownersTable)
-		l.tables = []string{"shop_message"}
-		l.start()
-		messages, err := producer.New(producer.TLocalMessage, producer.Options{Table: l.schema + ".shop_message"})
-		testkit.Must(t, err)
-		message := func(key string) producer.Message {
-			return producer.Message{BizType: "order", Key: key, Topic: "orders", Body: []byte(body(key))}
-		}
-		var batch []producer.Message
-		for _, key := range keys("batch", 600) {
-			batch = append(batch, message(key))
-		}
+		cluster := fake(t)
+		l := newEveryLayout(t, flavor, cluster, layouts.All()...)
+		l.Start(t)
 		var ids []string
-		for _, end := range []string{"ROLLBACK", "COMMIT"} {
-			tx, err := l.sql.BeginTx(t.Context(), nil)
-			testkit.Must(t, err)
-			one, err := messages.Insert(t.Context(), tx, message("one"))
-			testkit.Must(t, err)
-			ids, err = messages.InsertAll(t.Context(), tx, batch)
-			testkit.Must(t, err)
-			ids = append(ids, one)
-			if end == "ROLLBACK" {
-				testkit.Must(t, tx.Rollback())
-				continue
+		for _, layout := range l.all {
+			options := producer.Options{Table: l.schema() + "." + layout.Table}
+			if layout.Name == "B" {
+				options.Pending = layout.Codes["pending"]
 			}
-			testkit.Must(t, tx.Commit())
-		}
-		l.account(append(keys("batch", 600), "one")...)
-		l.wantMissed(0)
-		for key := range l.records() { // which also looks at the message id of each
-			if !slices.Contains(ids, "order:"+key) {
-				t.Errorf("%s is not among the message ids that were returned", key)
+			messages, err := producer.New(presets[layout.Name], options)
+			testkit.Must(t, err)
+			var list []producer.Message
+			for n := range batch {
+				m := producer.Message{BizType: "order", Key: fmt.Sprint(layout.Name, n), Topic: topics[0], Body: fmt.Append(nil, n)}
+				switch layout.Name {
+				case "B":
+					m.ID = int64(n + 1)
+				case "C":
+					m.BizType = ""
+				case "D":
+					m.BizType = topics[0]
+				}
+				list = append(list, m)
+			}
+			for _, end := range []string{"ROLLBACK", "COMMIT"} {
+				tx, err := l.sql.BeginTx(t.Context(), nil)
+				testkit.Must(t, err)
+				returned, err := messages.InsertAll(t.Context(), tx, list)
+				testkit.Must(t, err)
+				if end == "ROLLBACK" {
+					testkit.Must(t, tx.Rollback())
+					continue
+				}
+				testkit.Must(t, tx.Commit())
+				ids = append(ids, returned...)
 			}
 		}
+		for _, layout := range l.all {
+			l.wait("the rows of "+layout.Name+" to be sent", func() bool {
+				var n int
+				query := fmt.Sprintf("SELECT COUNT(*) FROM `%s` WHERE %s = '%s'", layout.Table, layout.Status, layout.Codes["sent"])
+				testkit.Must(t, l.sql.QueryRow(query).Scan(&n))
+				return n == batch
+			})
+		}
+		var published []string
+		for _, r := range relay.ReadAll(t, cluster, topics[0]) {
+			published = append(published, r.MessageID)
+		}
+		slices.Sort(ids)
+		slices.Sort(published)
+		if !slices.Equal(ids, published) {
+			t.Errorf("inserted %q\npublished %q", ids, published)
+		}
+		if paths := l.metricBy("messages_total", "path"); paths["sweep"] != 0 {
+			t.Errorf("they went by %v", paths)
+		}
+		l.stopInTime()
 	})
 }
