@@ -85,7 +85,7 @@ func (d *daemon) Status(context.Context) admin.Status {
 		Throughput: admin.ThroughputStatus{Rate: 512.5, LatencyP50: &p50, LatencyP99: &p99, Published: 1000, Retried: 3, Failed: 1, Deferred: 7, Swept: 5},
 		Positions:  admin.Positions{Server: at(900), Read: at(800), Offered: at(800), Settled: at(700), Checkpoint: at(600)},
 		Tables: []admin.TableStatus{{
-			Name: "shop.t_local_message", Rows: map[string]int64{"pending": 3, "failed": 1, "sent": 1200, "held": 100_000}, OldestPendingSeconds: &age,
+			Name: "shop.t_local_message", Rows: map[string]int64{"pending": 3, "failed": 1, "sent": 1200, "held": 100_000, "consumed": 7}, OldestPendingSeconds: &age,
 			Kinds: map[string]string{"sent": "estimate", "held": "at_least"}, SampledAt: &moment, SampledSeconds: &age,
 		}},
 		InFlight:  admin.InFlightStatus{Messages: 12, Bytes: 2048, MaxMessages: 8192, MaxBytes: 64 << 20, AckPending: 4},

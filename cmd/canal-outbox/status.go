@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -168,7 +170,13 @@ func retentionText(r *admin.RetentionStatus) string {
 func writeTables(w io.Writer, tables []admin.TableStatus) {
 	for _, t := range tables {
 		var rows []string
-		for _, state := range []string{"pending", "delayed", "sending", "sent", "failed", "held"} {
+		states := []string{"pending", "delayed", "sending", "sent", "failed", "held"}
+		for _, name := range slices.Sorted(maps.Keys(t.Rows)) { // those of the consumers
+			if !slices.Contains(states, name) {
+				states = append(states, name)
+			}
+		}
+		for _, state := range states {
 			if n, ok := t.Rows[state]; ok {
 				about := map[string]string{"estimate": "about ", "at_least": "at least "}[t.Kinds[state]]
 				rows = append(rows, fmt.Sprintf("%s %s%d", state, about, n))

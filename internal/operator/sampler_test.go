@@ -23,16 +23,17 @@ func TestSampler(t *testing.T) {
 	s.take([]table.Counts{{
 		Table: "shop.t", At: at, Delayed: 4, OldestSending: time.Minute, LongestRetry: time.Hour, CreatedAhead: 8 * time.Hour,
 		Rows: map[outbox.Status]int64{outbox.Pending: table.MaxCount, outbox.Sent: 50, outbox.Held: 3},
+		States: map[string]int64{"consumed": 7},
 	}})
 	got := s.Tables(time.Now())
 	if len(got) != 1 || !got[0].SampledAt.Equal(at) || got[0].OldestPendingSeconds != nil || *got[0].OldestSendingSeconds != 60 ||
 		*got[0].LongestRetrySeconds != 3600 || *got[0].CreatedAheadSeconds != 8*3600 {
 		t.Errorf("tables %+v", got)
 	}
-	if rows := fmt.Sprint(got[0].Rows); rows != "map[delayed:4 held:3 pending:100000 sent:50]" {
+	if rows := fmt.Sprint(got[0].Rows); rows != "map[consumed:7 delayed:4 held:3 pending:100000 sent:50]" {
 		t.Errorf("rows %s", rows)
 	}
-	if kinds := fmt.Sprint(got[0].Kinds); kinds != "map[delayed:exact held:exact pending:at_least sent:estimate]" {
+	if kinds := fmt.Sprint(got[0].Kinds); kinds != "map[consumed:exact delayed:exact held:exact pending:at_least sent:estimate]" {
 		t.Errorf("kinds %s", kinds)
 	}
 	families, err := reg.Gather()
@@ -48,7 +49,7 @@ func TestSampler(t *testing.T) {
 			fmt.Fprintln(&text, f.GetName(), m.Label[0].GetValue(), m.Gauge.GetValue()) // of rows the status, of ages the table
 		}
 	}
-	for _, want := range []string{"oldest_sending_age_seconds shop.t 60", "longest_retry_wait_seconds shop.t 3600", "rows delayed 4", "rows held 3"} {
+	for _, want := range []string{"oldest_sending_age_seconds shop.t 60", "longest_retry_wait_seconds shop.t 3600", "rows delayed 4", "rows held 3", "rows consumed 7"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %s among\n%s", want, text.String())
 		}
