@@ -22,7 +22,7 @@ func TestSampler(t *testing.T) {
 	s := NewSampler(func(context.Context) ([]table.Counts, error) { return nil, nil }, reg, zap.NewNop())
 	s.take([]table.Counts{{
 		Table: "shop.t", At: at, Delayed: 4, OldestSending: time.Minute, LongestRetry: time.Hour, CreatedAhead: 8 * time.Hour,
-		Rows: map[outbox.Status]int64{outbox.Pending: table.MaxCount, outbox.Sent: 50, outbox.Held: 3},
+		Rows:   map[outbox.Status]int64{outbox.Pending: table.MaxCount, outbox.Sent: 50, outbox.Held: 3},
 		States: map[string]int64{"consumed": 7},
 	}})
 	got := s.Tables(time.Now())
