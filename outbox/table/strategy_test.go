@@ -12,6 +12,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/test/layouts"
 )
 
 // layoutsOfTheIndex are the indexes on the status that tables come with.
@@ -261,4 +262,29 @@ func (b *bench) checkModel(r *rapid.T, l *layoutOfTheIndex) {
 			r.Errorf("row %d %s with %+v comes, and is not due", id, m.sql(id, ""), q)
 		}
 	}
+}
+
+// Each layout as its owners have it is swept by its own index, in that index's order; A2 has none.
+func TestEachLayoutIsSweptByItsIndex(t *testing.T) {
+	onLayouts(t, func(b *bench, l *layouts.Layout) {
+		for n := range 40 {
+			b.add(l, n+1)
+		}
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET "+l.Status+" = ? WHERE NOT ("+l.Where(1)+")", l.Codes["sent"])
+		testkit.Exec(b, b.db, "ANALYZE TABLE "+b.name)
+		index := b.table.sweepIndex.Load()
+		if index == nil || (*index == "PRIMARY") != (l.Name == "A2") {
+			b.Fatalf("strategy %d with index %v", b.table.strategy, index)
+		}
+		f, err := b.table.ExplainSweep(b.ctx, b.db)
+		if testkit.Must(b, err); (f.Severity == server.OK) != (l.Name != "A2") {
+			b.Errorf("found %+v", f)
+		}
+		for _, query := range b.table.sweepQueries() {
+			key, access, extra := b.explain(query())
+			if access != "" && (key != *index || strings.Contains(extra, "filesort") || strings.Contains(extra, "temporary")) {
+				b.Errorf("key %s, type %s, extra %s", key, access, extra)
+			}
+		}
+	})
 }
