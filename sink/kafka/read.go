@@ -2,12 +2,14 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -84,8 +86,7 @@ func offsets(topic string, ask func() (kadm.ListedOffsets, error)) (map[int32]in
 		err = listed.Error()
 	}
 	if err != nil {
-		_, reason := classify(err)
-		return nil, fmt.Errorf("ask for the offsets of topic %s: %s", topic, reason)
+		return nil, fmt.Errorf("ask for the offsets of topic %s: %w", topic, readFault(err))
 	}
 	found := map[int32]int64{}
 	for partition, one := range listed[topic] {
@@ -139,10 +140,18 @@ func poll(ctx context.Context, client *kgo.Client, topic string) (kgo.Fetches, e
 	case patient.Err() != nil && fetches.Empty():
 		return nil, fmt.Errorf("read topic %s: no record came within %s though there are some; are all its partitions' leaders there?", topic, readPatience)
 	case err != nil:
-		_, reason := classify(err)
-		return nil, fmt.Errorf("read topic %s: %s", topic, reason)
+		return nil, fmt.Errorf("read topic %s: %w", topic, readFault(err))
 	}
 	return fetches, nil
+}
+
+// readFault says what to do about an error. Other rights than a producer's are needed.
+func readFault(err error) error {
+	if errors.Is(err, kerr.TopicAuthorizationFailed) {
+		return fmt.Errorf("%w; grant READ and DESCRIBE on the topic to the user of sink.kafka.sasl", err)
+	}
+	_, reason := classify(err)
+	return errors.New(reason)
 }
 
 func record(r *kgo.Record) sink.Record {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -122,5 +123,20 @@ func TestReadTellsOfAShortenedTopic(t *testing.T) {
 	}
 	if _, extent := readIDs(t, s, topic, day.Add(30*time.Minute), time.Time{}); extent.Shortened {
 		t.Error("what was removed lies before the span")
+	}
+}
+
+// Whoever may write but not read is told which right is missing.
+func TestReadSaysWhichRightIsMissing(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("fetch: %w", kerr.TopicAuthorizationFailed), "grant READ and DESCRIBE"},
+		{kerr.SaslAuthenticationFailed, "check the user, password and rights of sink.kafka.sasl"},
+	} {
+		if got := readFault(c.err).Error(); !strings.Contains(got, c.want) || strings.Contains(got, "WRITE") {
+			t.Errorf("%v: %s", c.err, got)
+		}
 	}
 }
