@@ -105,7 +105,7 @@ func (s *Sweeper) takeDue(ctx context.Context, name string, due []outbox.Identit
 		switch {
 		case c.Status != outbox.Pending:
 		case c.Waiting && c.DueInMilli > nearlyDue.Milliseconds():
-			s.triggers.timers[name].add(c.Identity, dueTime(asked, &c), &end)
+			s.later(name, &c, asked, &end)
 		default:
 			take = append(take, c)
 		}
@@ -121,6 +121,13 @@ func (s *Sweeper) takeDue(ctx context.Context, name string, due []outbox.Identit
 		return nil
 	}
 	return s.publish(ctx, &round{path: outbox.PathTimer, asked: asked}, name, reserved)
+}
+
+// later enters a row that waits, as a query shows it that was asked at a time, unless a look will find it.
+func (s *Sweeper) later(name string, c *outbox.Candidate, asked time.Time, end *outbox.Position) {
+	if t := s.triggers.timers[name]; time.Duration(c.DueInMilli)*time.Millisecond <= t.ahead {
+		t.add(c.Identity, dueTime(asked, c), end)
+	}
 }
 
 func (s *Sweeper) states(ctx context.Context, rows []outbox.Identity) ([]outbox.Candidate, error) {

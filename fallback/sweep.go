@@ -177,9 +177,7 @@ func (s *Sweeper) takePage(ctx context.Context, r *round, name string, page []ou
 	}
 	s.metrics.rows(name, rowWaiting).Add(float64(len(later)))
 	for i := range later {
-		if t := s.triggers.timers[name]; time.Duration(later[i].DueInMilli)*time.Millisecond <= t.ahead {
-			t.add(later[i].Identity, dueTime(r.asked, &later[i]), &end)
-		}
+		s.later(name, &later[i], r.asked, &end)
 	}
 	if len(take) == 0 {
 		return nil

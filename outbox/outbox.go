@@ -36,7 +36,7 @@ func (p Path) String() string {
 const NoPartition int32 = -1
 
 // Message is one row of an outbox table. It is built once, by the binlog reader or by the sweep's read-back, and is not
-// changed afterwards but for Entry; both builders yield equal bytes for the same row.
+// changed afterwards but for Entry and Later; both builders yield equal bytes for the same row.
 type Message struct {
 	Identity
 	Topic       string
@@ -61,6 +61,8 @@ type Message struct {
 	MaxRetry   int           // the row's own limit of attempts; negative when not mapped or NULL
 	Claim      string        // the claim token this process wrote (sweep path only), in the database's text form
 
+	// Later asks the broker to deliver the message at DueAt. The flow sets it, like Entry, where the sink can (sink.Delayer).
+	Later bool
 	Entry Entry // set by the flow when it takes the message over, before anybody else sees it
 }
 

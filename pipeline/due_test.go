@@ -47,3 +47,39 @@ func TestDueTimesAreAnnounced(t *testing.T) {
 		want("a row of the recovery window that waits", 7*time.Second)
 	})
 }
+
+// Where the sink can deliver later, a row of the log goes there at once with its time. What is further away than the broker takes, or
+// refused there, waits for a timer, and a refusal costs no attempt and not the time of the row.
+func TestTheBrokerDelays(t *testing.T) {
+	run(t, Config{LongestDelay: time.Hour}, func(b *bench) {
+		commit := time.Now()
+		due := func(id int, after time.Duration) *outbox.Message {
+			return row(id, func(m *outbox.Message) { m.DueAt = commit.Add(after) })
+		}
+		offer := func(rows ...*outbox.Message) {
+			t.Helper()
+			txn := b.txn(rows...)
+			txn.CommittedAt = commit
+			if err := b.Offer(b.ctx, txn); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		near, soon := due(1, 10*time.Minute), due(3, time.Second)
+		offer(near, due(2, 2*time.Hour), soon)
+		b.wantSent("1", "3")
+		b.wantCompletions("1 sent", "3 sent")
+		if !near.Later || soon.Later || len(b.asked) != 1 || b.asked[0] != time.Hour {
+			t.Errorf("10 minutes: %v, a second: %v; announced in %v", near.Later, soon.Later, b.asked)
+		}
+		for _, class := range []outbox.Class{outbox.ClassPermanent, outbox.ClassRefused} {
+			b.asked = nil
+			b.acks.take()
+			b.sink.set(func() { b.sink.answer = always(outbox.Outcome{Class: class, Reason: "no timers here"}) })
+			offer(due(int(4+class), 10*time.Minute))
+			if list := b.acks.take(); len(list) != 0 || len(b.asked) != 1 || b.Snapshot().Owned != 2 {
+				t.Errorf("%s: completions %+v, announced in %v", class, list, b.asked)
+			}
+		}
+	})
+}

@@ -71,6 +71,9 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 	fit := admitted[:0]
 	for _, e := range admitted {
 		cause := unfit(e.Message, txn.CommittedAt, inWindow)
+		if cause == outbox.CauseNotDue && p.brokerDelays(e.Message, txn.CommittedAt) {
+			e.Message.Later, cause = true, ""
+		}
 		if cause == "" {
 			fit = append(fit, e)
 			continue
@@ -100,6 +103,15 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 		fit = fit[n:]
 	}
 	return nil, nil
+}
+
+// delayMargin keeps what the broker is given clear of the longest delay that it takes.
+const delayMargin = time.Minute
+
+// brokerDelays reports whether a row that is due later is handed to the broker at once, which delivers it at its time. What the broker
+// does not take is left to a timer, see dispatch.
+func (p *Pipeline) brokerDelays(m *outbox.Message, committed time.Time) bool {
+	return p.longest > 0 && !committed.IsZero() && m.DueAt.Sub(committed) < p.longest-delayMargin
 }
 
 // unfit says why the fast path does not publish a row; "" when it does. In the recovery window the due time is judged by the

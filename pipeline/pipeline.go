@@ -13,6 +13,7 @@ package pipeline
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -34,6 +35,7 @@ type Pipeline struct {
 	dispatch *dispatch.Dispatch
 	recovery *recovery.Recovery
 	sweeps   tracker.Sweeps
+	longest  time.Duration // Config.LongestDelay
 	missed   prometheus.Counter
 
 	entries []*tracker.Entry // of the rows at hand; guarded by recovery's turn
@@ -46,7 +48,8 @@ type Pipeline struct {
 func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, acks dispatch.Acks, checker recovery.Checker, log *zap.Logger, reg prometheus.Registerer) *Pipeline {
 	d := dispatch.New(cfg, t, sweeps, s, acks, log, reg)
 	return &Pipeline{
-		tracker: t, dispatch: d, recovery: recovery.New(t, d, sweeps, checker, log, reg), sweeps: sweeps, quiet: newQuiet(t.Activity()),
+		tracker: t, dispatch: d, recovery: recovery.New(t, d, sweeps, checker, log, reg), sweeps: sweeps, longest: cfg.LongestDelay,
+		quiet: newQuiet(t.Activity()),
 		missed: promauto.With(reg).NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_missed_total",
 			Help: "Rows without a due time that a sweep published though the log never showed them as inserted (REPLACE or upsert of an " +

@@ -18,6 +18,7 @@ package sink
 
 import (
 	"context"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -50,6 +51,12 @@ type Sink interface {
 	// Close stops intake, waits for the results of what was sent until the context ends, answers what is left
 	// ClassUnknown, and releases every resource. It may be called once.
 	Close(ctx context.Context) error
+}
+
+// Delayer is a sink whose broker can deliver a message later: Message.Later.
+type Delayer interface {
+	// LongestDelay is the longest delay that the broker takes; 0 when it takes none.
+	LongestDelay() time.Duration
 }
 
 // Limits are the caller's own bounds on what it hands over without having a result.

@@ -15,6 +15,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/pipeline"
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
+	"github.com/canal-outbox/canal-outbox/sink"
 )
 
 // start checks the source, finds where to begin, builds the flow and writes the journal of an earlier run to the tables.
@@ -139,7 +140,11 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) (err error) {
 	}
 	p := r.parts
 	r.acker = ack.New(r.settings.Ack, r.tracker, p.State, p.Rows, r.log.Named("ack"), r.reg)
-	r.pipeline = pipeline.New(r.settings.Pipeline, r.tracker, r.triggers, p.Sink, r.acker, p.Rows, log, r.reg)
+	flow := r.settings.Pipeline
+	if d, can := p.Sink.(sink.Delayer); can {
+		flow.LongestDelay = d.LongestDelay()
+	}
+	r.pipeline = pipeline.New(flow, r.tracker, r.triggers, p.Sink, r.acker, p.Rows, log, r.reg)
 	r.sweeper = fallback.New(r.settings.Fallback, r.triggers, r.pipeline, p.Rows, p.Source, r.log.Named("sweep"), r.reg)
 	r.handler = &handler{relay: r}
 	r.reader = p.Reader(r.handler)

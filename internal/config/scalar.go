@@ -28,6 +28,11 @@ func setScalar(field reflect.Value, text string) error {
 	switch field.Kind() {
 	case reflect.String:
 		field.SetString(text)
+	case reflect.Bool:
+		if text != "true" && text != "false" {
+			return errors.New("is neither true nor false")
+		}
+		field.SetBool(text == "true")
 	case reflect.Int:
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err != nil {

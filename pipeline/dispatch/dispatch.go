@@ -32,6 +32,8 @@ type Config struct {
 	// What is different for the rows of a table (schema.table) and, before that, for a topic; what is not set is as above.
 	Tables, Topics map[string]outbox.Retry
 	Random         func() float64 // jitter, in [0,1)
+	// LongestDelay is the longest delay that rows of the log are handed to the broker with; 0: rows that are due later wait here.
+	LongestDelay time.Duration
 }
 
 const (
@@ -69,6 +71,7 @@ type Dispatch struct {
 	quietSince  time.Time // since when something is in flight without a result
 
 	unansweredSince time.Time // since when something is in hand and the broker has answered no message
+	delayRefused    bool      // it was logged
 	suspended       map[string]*suspendedTopic
 	lastOK          map[string]time.Time // topic -> last publish, for telling one broker's outage from all of them
 }

@@ -47,6 +47,11 @@ func (d *Dispatch) results(list []sink.Result) {
 func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outbox.Completion, bool) {
 	m := r.Message
 	c := outbox.Completion{Identity: m.Identity, Topic: m.Topic, RetryCount: e.RetryCount, Claim: m.Claim, Class: r.Class, Reason: r.Reason, Since: m.Since, Entry: e}
+	if m.Later && (r.Class == outbox.ClassPermanent || r.Class == outbox.ClassRefused) {
+		d.brokerAnswered(m.Topic, now, false)
+		d.delayRefusedBy(e, r.Reason)
+		return outbox.Completion{}, false
+	}
 	part := r.Scope == outbox.ScopePartition || r.Scope == outbox.ScopeTopic // others flow, and must not wait for this part
 	switch r.Class {
 	case outbox.ClassNone:
@@ -85,6 +90,19 @@ func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outb
 	}
 	d.sendAgain(e, r, part, now)
 	return outbox.Completion{}, false
+}
+
+// delayRefusedBy leaves a row to a timer that the broker was asked to deliver later and did not take: its own time stays in the table,
+// and at that time it is published like any other, and judged. Callers hold mu.
+func (d *Dispatch) delayRefusedBy(e *tracker.Entry, reason string) {
+	if !d.delayRefused {
+		d.delayRefused = true
+		d.log.Warn("the broker does not take a delayed message: the relay publishes such rows itself when they are due",
+			zap.String("topic", e.Message.Topic), zap.String("message_id", e.Message.MessageID), zap.String("reason", reason))
+	}
+	row := e.Row()
+	d.tracker.Drop(e, outbox.CauseNotDue)
+	d.sweeps.DueIn(row, time.Second) // then the table says what is left
 }
 
 // refuse uses one of the row's attempts. Callers hold mu.

@@ -29,8 +29,8 @@ type Config struct {
 	// StrictDurability answers ClassUnknown, so that the message is sent again, when a broker stored it but could not flush
 	// it or copy it to its replica in time. Off, such a message is published, marked LessDurable.
 	StrictDurability bool
-	// NativeDelay hands a message with a due time in the future to the broker's timer (5.0 and newer with timerWheelEnable;
-	// older brokers deliver it at once). Each goes in a request of its own. Off, due times are the caller's business.
+	// NativeDelay says that the brokers have timers (5.0 and newer with timerWheelEnable; older ones deliver at once): a message
+	// that is marked as Later is handed to them, in a request of its own.
 	NativeDelay bool
 	// MaxDelay is the longest delay the brokers take, three days when 0: their timerMaxDelaySec.
 	MaxDelay time.Duration

@@ -22,7 +22,7 @@ func FuzzBuild(f *testing.F) {
 			Body: body, Headers: []outbox.Header{{Name: name, Value: value}}, DueAt: now.Add(time.Duration(due)),
 		}
 		e := newEncoder()
-		e.delays = due%2 == 0
+		m.Later = due%2 == 0
 		if e.fault(m, now) != "" {
 			return
 		}

@@ -72,7 +72,7 @@ func (s *Sink) sendAlone(x suspect) {
 
 // sendSuspects works until no suspect waits.
 func (s *Sink) sendSuspects() {
-	e := encoder{maxBody: s.cfg.MaxMessageBytes, maxDelay: s.cfg.MaxDelay, delays: s.cfg.NativeDelay}
+	e := encoder{maxBody: s.cfg.MaxMessageBytes, maxDelay: s.cfg.MaxDelay}
 	for {
 		s.mu.Lock()
 		if len(s.isolated.waiting) == 0 {

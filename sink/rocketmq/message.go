@@ -50,7 +50,6 @@ type property struct{ Name, Value string }
 type encoder struct {
 	maxBody  int
 	maxDelay time.Duration
-	delays   bool
 	props    []property
 	batch    []byte
 }
@@ -113,7 +112,7 @@ func textFault(text string) string {
 
 // delayed reports whether the message is handed to the broker's timer.
 func (e *encoder) delayed(m *outbox.Message, now time.Time) bool {
-	return e.delays && m.DueAt.After(now)
+	return m.Later && m.DueAt.After(now)
 }
 
 // properties lists what travels beside the body: the message id as UNIQ_KEY (the id that consumers see, and the same in

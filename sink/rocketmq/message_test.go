@@ -73,7 +73,7 @@ func TestB18_DelayedMessages(t *testing.T) {
 	list := messages("orders", "k", 9)
 	now := time.Now()
 	for i, due := range map[int]time.Duration{2: 5 * time.Second, 3: 48 * time.Hour, 5: -time.Hour, 7: 96 * time.Hour} {
-		list[i].DueAt = now.Add(due)
+		list[i].DueAt, list[i].Later = now.Add(due), true
 	}
 	for i, o := range send(t, s, list...).wait() {
 		if want := i == 7; (o.Class == outbox.ClassPermanent) != want {
@@ -99,7 +99,7 @@ func TestB18_DelayedMessages(t *testing.T) {
 	}
 }
 
-func TestDueTimesAreIgnoredUnlessConfigured(t *testing.T) {
+func TestDueTimesAreIgnoredUnlessAsked(t *testing.T) {
 	e := newEncoder()
 	m := message("orders", "k")
 	m.DueAt = time.Now().Add(1000 * time.Hour)

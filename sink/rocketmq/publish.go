@@ -26,7 +26,7 @@ type publisher struct {
 }
 
 func newPublisher(s *Sink) *publisher {
-	return &publisher{Sink: s, encoder: encoder{maxBody: s.cfg.MaxMessageBytes, maxDelay: s.cfg.MaxDelay, delays: s.cfg.NativeDelay}}
+	return &publisher{Sink: s, encoder: encoder{maxBody: s.cfg.MaxMessageBytes, maxDelay: s.cfg.MaxDelay}}
 }
 
 // publish sends the messages of one queue, in order, and reports a result for each but those that it isolates. It returns how

@@ -111,15 +111,15 @@ func unknownThenCreated(t *testing.T, r *testkit.RocketMQ, s *Sink) {
 
 func timer(t *testing.T, r *testkit.RocketMQ, s *Sink) {
 	list := messages("timer", "k", 3)
-	list[0].DueAt = time.Now().Add(3 * time.Second)
-	list[1].DueAt = time.Now().Add(-time.Hour)
+	list[0].DueAt, list[0].Later = time.Now().Add(3*time.Second), true
+	list[1].DueAt, list[1].Later = time.Now().Add(-time.Hour), true
 	send(t, s, list...).want(outbox.ClassNone)
 	for _, got := range readAll(t, r, "timer", 3) {
 		if got.ID() == list[0].MessageID && got.Stored.Before(list[0].DueAt.Truncate(time.Millisecond)) {
 			t.Errorf("due %s, delivered %s", list[0].DueAt, got.Stored)
 		}
 	}
-	list[2].DueAt = time.Now().Add(96 * time.Hour)
+	list[2].DueAt, list[2].Later = time.Now().Add(96*time.Hour), true
 	send(t, s, list[2]).want(outbox.ClassPermanent)
 }
 

@@ -63,7 +63,10 @@ type Sink struct {
 	closed      bool
 }
 
-var _ sink.Sink = (*Sink)(nil)
+var (
+	_ sink.Sink    = (*Sink)(nil)
+	_ sink.Delayer = (*Sink)(nil)
+)
 
 // New starts a sink. It does not wait for the cluster: messages come to ClassOutage while it cannot be reached. The error
 // names every fault of the configuration.
@@ -94,6 +97,14 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) 
 		go s.work()
 	}
 	return s, nil
+}
+
+// LongestDelay implements sink.Delayer.
+func (s *Sink) LongestDelay() time.Duration {
+	if !s.cfg.NativeDelay {
+		return 0
+	}
+	return s.cfg.MaxDelay
 }
 
 // Send takes a batch over, see sink.Sink.

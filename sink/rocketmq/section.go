@@ -27,6 +27,10 @@ type Section struct {
 	// Durability says what becomes of a message that a broker stored but could not flush or copy to its replica in time:
 	// `lenient` counts it as sent, `strict` sends it again.
 	Durability string `yaml:"durability"`
+	// Rows that are inserted with a due time in the next three days go to RocketMQ at once, which delivers them at that time. This needs
+	// brokers 5.0 or newer with timerWheelEnable (older ones deliver at once) and is as exact as their timerPrecisionMs (a second by
+	// default). Such a row is SENT at once: to postpone, hold or delete it has no effect any more.
+	NativeDelay bool `yaml:"native_delay"`
 	// TLS is refused, with the reason: the RocketMQ client has none. It is here so that a configuration that asks for it is told.
 	TLS *setting.TLS `yaml:"tls,omitempty"`
 }
@@ -58,7 +62,7 @@ func (s *Section) MaxBody() setting.Bytes { return s.MaxMessageBytes }
 func (s *Section) Open(_ sink.Limits, log *zap.Logger, reg prometheus.Registerer) (sink.Sink, error) {
 	return New(Config{
 		NameServers: s.NameServers, Group: s.Group, AccessKey: s.AccessKey, SecretKey: s.SecretKey.Reveal(),
-		MaxMessageBytes: int(s.MaxMessageBytes), StrictDurability: s.Durability == "strict",
+		MaxMessageBytes: int(s.MaxMessageBytes), StrictDurability: s.Durability == "strict", NativeDelay: s.NativeDelay,
 	}, log, reg)
 }
 

@@ -30,7 +30,8 @@ func TestD15_PoisonOnKafka(t *testing.T) {
 // RocketMQ takes no message without a body and no separators of its own in properties.
 func TestD15_B07_PoisonOnRocketMQ(t *testing.T) {
 	t.Parallel()
-	broker := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: map[string]int{topics[0]: 4, topics[1]: 4}})
+	broker := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: map[string]int{topics[0]: 4, topics[1]: 4, "later": 2}})
+	t.Run("B18_NativeDelay", func(t *testing.T) { nativeDelay(t, broker) })
 	l := newStage(t, testkit.SharedMySQL(t), relay.RocketMQ{RocketMQ: broker}, "")
 	rows := map[string]func(*relay.Row){
 		"dot":       func(r *relay.Row) { r.Topic = "orders.created" },

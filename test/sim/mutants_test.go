@@ -145,7 +145,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a row that is postponed is entered again", file: "fallback/due.go", found: "due: ",
-		edits: []edit{{"			s.triggers.timers[name].add(c.Identity, dueTime(asked, &c), &end)\n", ""}}, seeds: 1000,
+		edits: []edit{{"			s.later(name, &c, asked, &end)\n", ""}}, seeds: 1000,
 	},
 	{
 		rule: "only PENDING rows of the recovery window are published", file: "pipeline/recovery/recovery.go", found: "P3: ",

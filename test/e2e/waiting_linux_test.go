@@ -1,0 +1,49 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// However many rows wait for their time, the process does not grow with them, and those that become due meanwhile are in time. All of
+// them become due within ten minutes, more than timers are kept for. WAITING_ROWS=1000000 is the full size.
+func TestWaitingRowsTakeNoMemory(t *testing.T) {
+	waiting := 30_000
+	if n, err := strconv.Atoi(os.Getenv("WAITING_ROWS")); err == nil {
+		waiting = n
+	}
+	t.Parallel()
+	l, read := newDelays(t, testkit.MySQL)
+	l.Start(t)
+	l.waiting("before", 10, "2500000 MICROSECOND", 1)
+	read("before")
+	l.Stop(t)
+	const copies = 10_000
+	for at := 0; at < waiting; at += copies {
+		digits := "(SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 " +
+			"UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
+		l.exec(fmt.Sprintf("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body, next_retry_time) "+
+			"SELECT 'million', CONCAT('w', %d + a.d * 1000 + b.d * 100 + c.d * 10 + e.d), 'delayed', '{}', NOW(3) + INTERVAL 1 MINUTE + INTERVAL RAND() * 600000000 MICROSECOND "+
+			"FROM %s a, %s b, %s c, %s e", at, digits, digits, digits, digits))
+	}
+	l.exec("UPDATE t_local_message SET next_retry_time = next_retry_time + INTERVAL 1 MINUTE WHERE status = 0") // near ones may have come near
+	l.Start(t)
+	small := l.resident("VmRSS")
+	l.waiting("among", 1000, "3 SECOND", 5)
+	late := read("among")
+	peak := l.peak()
+	t.Logf("%d rows wait: late by %v (median), %v (99 of 100), %v at most; resident %d MB, at its peak %d MB",
+		waiting, late[len(late)/2], late[len(late)*99/100], late[len(late)-1], small>>20, peak>>20)
+	if late[0] < -5*time.Millisecond || late[len(late)/2] > 100*time.Millisecond {
+		t.Errorf("rows were published %v to %v after their time", late[0], late[len(late)-1])
+	}
+	if peak > 128<<20 { // a million identities alone would be more
+		t.Errorf("the process took %d MB", peak>>20)
+	}
+	l.stopInTime()
+}
