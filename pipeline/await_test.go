@@ -139,3 +139,37 @@ func TestBreakerOpensWhileTheSweepWaitsForTheReader(t *testing.T) {
 		}
 	})
 }
+
+// Rows that become due do not wait for a reader that looks rows up anyway, after a start: it looks up those before them, too. For any
+// other reader they wait.
+func TestRowsThatAreDueWhileTheReaderIsInTheWindow(t *testing.T) {
+	run(t, Config{}, func(b *bench) {
+		shown := func(to uint64, want bool) {
+			t.Helper()
+			if got, err := b.Shown(end(to)); err != nil || got != want {
+				t.Errorf("up to %d: %v, %v; want %v", to, got, err, want)
+			}
+		}
+		if err := b.Connected(b.ctx, end(0), end(3)); err != nil {
+			t.Fatal(err)
+		}
+		b.offer()
+		shown(1, true)
+		shown(3, true)
+		if b.raised(4) {
+			t.Fatal("the window was raised without need")
+		}
+		shown(5, true)
+		if !b.raised(5) {
+			t.Fatal("rows are published that the reader would publish again")
+		}
+		for range 4 {
+			b.offer()
+		}
+		shown(5, true)
+		shown(6, false)
+		if b.raised(6) {
+			t.Error("the window was raised for a reader that is merely behind")
+		}
+	})
+}

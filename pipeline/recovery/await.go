@@ -38,12 +38,21 @@ func (r *Recovery) AwaitLog(ctx context.Context, end outbox.Position, patience t
 }
 
 // Shown reports whether rows of the log up to end need not be waited for: every transaction was offered, or its rows are looked up before
-// they are published. The error is outbox.ErrBrokerAway while the breaker is not closed.
+// they are published. A reader that is still in the window, after a start, looks rows up anyway: it is made to do so up to end. The error
+// is outbox.ErrBrokerAway while the breaker is not closed.
 func (r *Recovery) Shown(end outbox.Position) (bool, error) {
 	if !r.dispatch.Closed() {
 		return false, outbox.ErrBrokerAway
 	}
-	return r.tracker.Offered().Compare(end) >= 0 || r.Covers(end), nil
+	offered := r.tracker.Offered()
+	if offered.Compare(end) >= 0 || r.Covers(end) {
+		return true, nil
+	}
+	if r.Passed(offered) {
+		return false, nil
+	}
+	r.Raise(end)
+	return true, nil
 }
 
 // left is how much of patience is left; 0 when the sweep may go on.
