@@ -19,8 +19,9 @@ var timerRetry = outbox.Backoff{Schedule: []time.Duration{100 * time.Millisecond
 func (s *Sweeper) serve(ctx context.Context, name string) {
 	t := s.triggers.timers[name]
 	for failures := 0; awaitTimers(ctx, t); {
-		due, end, look, late := t.take(time.Now(), s.cfg.Batch)
-		err := s.pass(ctx, name, due, end, look)
+		due, look, late := t.take(time.Now(), s.cfg.Batch)
+		behind, err := s.pass(ctx, name, due, look)
+		late = late || behind
 		switch {
 		case ctx.Err() != nil:
 		case errors.Is(err, outbox.ErrBrokerAway):
@@ -56,16 +57,41 @@ func awaitTimers(ctx context.Context, t *timers) bool {
 	return false
 }
 
-// pass publishes the rows that are due and then looks at the table for the next ones, if it is time.
-func (s *Sweeper) pass(ctx context.Context, name string, due []outbox.Identity, end outbox.Position, look bool) error {
-	var err error
-	if len(due) > 0 {
-		err = s.takeDue(ctx, name, due, end)
+// pass publishes the rows that are due and then looks at the table for the next ones, if it is time. behind reports that the log is too far
+// behind for some rows: they are the sweep's.
+func (s *Sweeper) pass(ctx context.Context, name string, due []timer, look bool) (behind bool, err error) {
+	rows, end, behind, err := s.shown(name, due)
+	if err == nil && len(rows) > 0 {
+		err = s.takeDue(ctx, name, rows, end)
 	}
 	if look {
 		err = errors.Join(err, s.lookAhead(ctx, name))
 	}
-	return err
+	return behind, err
+}
+
+// shown leaves out the rows that the log may still bring; nobody waits for them. end is where the others lie before. A row was seen in the
+// table at its end or earlier, mostly long ago, so that the log was offered so far as a rule.
+func (s *Sweeper) shown(name string, due []timer) (rows []outbox.Identity, end outbox.Position, behind bool, err error) {
+	now := time.Now()
+	for _, one := range due {
+		var at outbox.Position
+		if one.end != nil {
+			at = *one.end
+		}
+		shown, err := s.flow.Shown(at)
+		switch {
+		case err != nil:
+			return nil, end, behind, err
+		case !shown:
+			behind = !s.triggers.timers[name].again(one, now) || behind
+			continue
+		case end.Compare(at) < 0:
+			end = at
+		}
+		rows = append(rows, one.row)
+	}
+	return rows, end, behind, nil
 }
 
 // lookAhead enters the rows that become due next.
@@ -91,9 +117,8 @@ func (s *Sweeper) lookAhead(ctx context.Context, name string) error {
 
 // takeDue looks at rows whose time has come and brings those to the sink that are due by the database's clock. What was postponed is
 // entered again; what is held, claimed, final or gone is forgotten.
-//
-// The rows lie before end, which was read when they were seen in the table, so nothing has to be waited for as a rule. A row that was
-// deleted and written again under its identity since is the exception that the log may show later.
+// They lie before end in the log, which was offered so far. A row that was deleted and written again under its identity since is the one
+// that the log may show later.
 func (s *Sweeper) takeDue(ctx context.Context, name string, due []outbox.Identity, end outbox.Position) error {
 	asked := time.Now()
 	rows, err := s.states(ctx, due)
@@ -113,9 +138,6 @@ func (s *Sweeper) takeDue(ctx context.Context, name string, due []outbox.Identit
 	if len(take) == 0 {
 		return nil
 	}
-	if err := s.awaitShown(ctx, end); err != nil {
-		return err
-	}
 	reserved, _ := s.reserve(name, take)
 	if len(reserved) == 0 {
 		return nil
@@ -134,16 +156,4 @@ func (s *Sweeper) states(ctx context.Context, rows []outbox.Identity) ([]outbox.
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	return s.rows.States(ctx, rows)
-}
-
-// awaitShown waits until the log has shown what lies before end.
-func (s *Sweeper) awaitShown(ctx context.Context, end outbox.Position) error {
-	shown, err := s.flow.Shown(end)
-	if shown || err != nil {
-		return err
-	}
-	if end, err = s.logEnd(ctx); err != nil { // anew: the other may be one of another server
-		return err
-	}
-	return s.flow.AwaitLog(ctx, end, s.cfg.Patience)
 }

@@ -364,8 +364,8 @@ func TestTimersAreBounded(t *testing.T) {
 	}
 	kept := list.len()
 	for i := range kept {
-		due, _, _, _ := list.take(began.Add(time.Duration(i)*time.Millisecond), 500)
-		if len(due) != 1 || due[0].ID != fmt.Sprint(i) {
+		due, _, _ := list.take(began.Add(time.Duration(i)*time.Millisecond), 500)
+		if len(due) != 1 || due[0].row.ID != fmt.Sprint(i) {
 			t.Fatalf("%v are due first, want %d", due, i)
 		}
 	}

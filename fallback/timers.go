@@ -46,7 +46,7 @@ func newTimers(limit int, ahead time.Duration) *timers {
 // add enters a row, or sets its time anew. The row lies before end in the log; nil: the log has shown it.
 func (t *timers) add(row outbox.Identity, at time.Time, end *outbox.Position) {
 	t.mu.Lock()
-	first := t.enter(timer{row, at, end})
+	first := t.enter(timer{row: row, at: at, end: end})
 	t.mu.Unlock()
 	if first {
 		t.kick()
@@ -73,6 +73,7 @@ func (t *timers) enter(one timer) (first bool) {
 	heap.Push(&t.rows, one)
 	if len(t.rows.list) > t.limit {
 		t.known, t.full = t.rows.cut(t.limit*3/4), true // not to half, or it would be time for a look at once
+		t.looks.trigger(time.Now())                     // the log may have shown them before the table does
 	}
 	return t.rows.list[0].row == one.row
 }
@@ -107,9 +108,9 @@ func (t *timers) wait(now time.Time) time.Duration {
 // lacking reports whether rows were left out for which there is room now. Callers hold mu.
 func (t *timers) lacking() bool { return t.full && len(t.rows.list) <= t.limit/2 }
 
-// take begins a pass. It returns the rows that are due, at most n, and the place in the log that they lie before, and whether it is time
-// to look at the table. Rows that are overdue are forgotten, because they are the sweep's now; late reports that there were some.
-func (t *timers) take(now time.Time, n int) (due []outbox.Identity, end outbox.Position, look, late bool) {
+// take begins a pass. It returns the rows that are due, at most n, and whether it is time to look at the table. Rows that are overdue are
+// forgotten, because they are the sweep's now; late reports that there were some.
+func (t *timers) take(now time.Time, n int) (due []timer, look, late bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pass = now
@@ -119,17 +120,26 @@ func (t *timers) take(now time.Time, n int) (due []outbox.Identity, end outbox.P
 			late = true
 			continue
 		}
-		due = append(due, first.row)
-		if first.end != nil && end.Compare(*first.end) < 0 {
-			end = *first.end
-		}
+		due = append(due, first)
 	}
 	if look = t.lacking() || t.looks.wait(now) <= 0; look {
 		late = late || !t.known.IsZero() && now.Sub(t.known) > overdue // others may have become due unseen
 		t.looks.begin(now)
 		t.known, t.full = time.Time{}, false
 	}
-	return due, end, look, late
+	return due, look, late
+}
+
+// again enters a row that is due and waits for the log; it reports false when it has waited so long that it is the sweep's.
+func (t *timers) again(one timer, now time.Time) bool {
+	if one.waits++; time.Duration(one.waits)*timerGap > overdue {
+		return false
+	}
+	one.at = now.Add(timerGap)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.enter(one)
+	return true
 }
 
 // looked ends a look that began at a time: it showed rows in the order of their due times, and the log ends at end since. The next look
@@ -145,7 +155,7 @@ func (t *timers) looked(began time.Time, rows []outbox.Candidate, end *outbox.Po
 		t.known, t.full = known, full || t.full
 	}
 	for i := range rows {
-		t.enter(timer{rows[i].Identity, dueTime(began, &rows[i]), end})
+		t.enter(timer{row: rows[i].Identity, at: dueTime(began, &rows[i]), end: end})
 	}
 	t.looks.done(time.Now(), interval)
 	t.hold = time.Time{}
@@ -195,9 +205,10 @@ func (t *timers) len() int {
 
 // timer is one row and when to look at it.
 type timer struct {
-	row outbox.Identity
-	at  time.Time
-	end *outbox.Position
+	row   outbox.Identity
+	at    time.Time
+	end   *outbox.Position
+	waits int // for the log, when it was due
 }
 
 func newHeap() timerHeap { return timerHeap{place: map[outbox.Identity]int{}} }

@@ -62,13 +62,18 @@ func (w *world) checkEnd() {
 	}
 }
 
-// dueBound is how late a row may be published whose time has come: 100 ms, and where few rows may be in hand as long as the others may
-// take, whose transactions hold their locks still.
+// dueBound is how late a row may be published whose time has come: 100 ms. Where few rows may be in hand it waits for others, whose
+// transactions hold their locks still. Where timers are kept for few rows it may be known from the table alone, after FLUSH LOGS, and wait
+// for the heartbeat that tells that the reader has come to the end of the new file.
 func (p *plan) dueBound() time.Duration {
+	bound := 100 * time.Millisecond
 	if p.settings.Pipeline.MaxInFlight+p.settings.Pipeline.MaxUnwritten > 0 {
-		return 700 * time.Millisecond
+		bound += 600 * time.Millisecond
 	}
-	return 100 * time.Millisecond
+	if p.settings.Fallback.Timers > 0 && len(p.operations) > 0 {
+		bound += heartbeat
+	}
+	return bound
 }
 
 // checkQuiet is for runs in which nothing fails: each row is published once, rows of the log within moments and in the order
