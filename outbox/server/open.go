@@ -68,8 +68,13 @@ func (c Config) driver() *mysql.Config {
 	d.RejectReadOnly = true // the primary became a replica: leave the connection, the next one resolves the address again
 	d.Logger = &mysql.NopLogger{}
 	d.DialFunc = openSocket
+	d.Apply(ownCopy)
 	return d
 }
+
+// ownCopy makes the driver give each connection a copy of the configuration. Without it, a connection that finds a server without TLS, where
+// that is allowed, turns TLS off for all later ones, without a lock.
+var ownCopy = mysql.BeforeConnect(func(context.Context, *mysql.Config) error { return nil })
 
 // connector prepares and checks every connection before database/sql sees it.
 type connector struct {

@@ -145,7 +145,7 @@ func (l *lab) offline(target admin.Target) admin.Preview {
 // An operator moves the checkpoint of a stopped relay: back, and nothing is repeated; forward, and nothing is lost.
 func TestCheckpointSetWhileStopped(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})) // its log is short, and parts of it are read again
 		l.start()
 		at := l.position()
 		want := keys("a", 300)
@@ -187,7 +187,7 @@ func TestCheckpointSetWhileStopped(t *testing.T) {
 // The same while the relay runs and producers write: back, forward, to the oldest log, and back by the history.
 func TestCheckpointSetWhileRunning(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})) // its log is short, and parts of it are read again
 		l.start()
 		at := l.position()
 		want := keys("load", 1200)
