@@ -61,7 +61,7 @@ func TestPreviewCounts(t *testing.T) {
 			if far.Bytes == nil || *far.Bytes < step+int64(end.Offset) || !strings.Contains(strings.Join(far.Notes, "\n"), "later in the log, over the ends of 1 file(s)") {
 				t.Errorf("the next file: %+v", far)
 			}
-			previewOf(t, o, admin.Target{Latest: true})
+			far = previewOf(t, o, admin.Target{Latest: true}) // MariaDB writes 40 bytes of its own some time after a new file began
 			back := -*far.Bytes
 			p = previewOf(t, o, admin.Target{File: begin.File, Pos: begin.Offset, DryRun: true})
 			says(t, p, &back, fmt.Sprintf("the new position is %d bytes earlier in the log, over the ends of 1 file(s)", -back))
