@@ -28,7 +28,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a sweep without the reader raises the window", file: "pipeline/recovery/await.go", found: "P3: ",
-		edits: []edit{{"	r.Raise(end)\n", ""}}, seeds: 1000,
+		edits: []edit{{"	r.Raise(end)\n	r.raised.Inc()\n", "	r.raised.Inc()\n"}}, seeds: 1000,
 	},
 	{
 		rule: "a row has one owner", file: "pipeline/tracker/log.go", found: "P3: |bookkeeping: ",
@@ -129,7 +129,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a timer hears of a row that becomes due before the next look", file: "pipeline/offer.go", found: "due: ",
-		edits: []edit{{"		if cause == outbox.CauseNotDue {\n", "		if false {\n"}}, seeds: 3000,
+		edits: []edit{{"		case outbox.CauseNotDue:\n", "		case outbox.CauseStatus:\n"}}, seeds: 3000,
 	},
 	{
 		rule: "a timer hears of a retry when the table has it", file: "pipeline/tracker/tracker.go", found: "due: ",
