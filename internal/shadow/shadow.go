@@ -146,24 +146,22 @@ func (s *Shadow) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	waiting := map[outbox.Identity]bool{}
-	marked := map[outbox.Identity]bool{}
+	status := make(map[outbox.Identity]outbox.Status, len(list))
 	for _, c := range list {
-		waiting[c.Identity] = c.Status == outbox.Pending || c.Status == outbox.Sending
-		marked[c.Identity] = !waiting[c.Identity]
+		status[c.Identity] = c.Status
 	}
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		switch {
-		case waiting[id]:
+		switch shown, found := status[id]; {
+		case !found:
+			s.report.Gone++
+		case shown == outbox.Pending || shown == outbox.Sending:
 			continue
-		case marked[id]:
+		default:
 			s.report.Marked++
 			s.lead(now.Sub(s.open[id]))
-		default:
-			s.report.Gone++
 		}
 		delete(s.open, id)
 	}

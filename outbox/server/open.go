@@ -36,7 +36,11 @@ const idleTime = 5 * time.Minute
 // The session's time zone stays the server's default: columns that the server sets by ON UPDATE CURRENT_TIMESTAMP would
 // otherwise change their zone under our updates.
 func Open(cfg Config, guard func(context.Context, ID) error, session Session) (*sql.DB, error) {
-	base, err := mysql.NewConnector(cfg.driver())
+	settings := cfg.driver()
+	if err := settings.Apply(ownCopy); err != nil {
+		return nil, fmt.Errorf("connection settings for %s: %w", cfg.Address, err)
+	}
+	base, err := mysql.NewConnector(settings)
 	if err != nil {
 		return nil, fmt.Errorf("connection settings for %s: %w", cfg.Address, err)
 	}
@@ -68,7 +72,6 @@ func (c Config) driver() *mysql.Config {
 	d.RejectReadOnly = true // the primary became a replica: leave the connection, the next one resolves the address again
 	d.Logger = &mysql.NopLogger{}
 	d.DialFunc = openSocket
-	d.Apply(ownCopy)
 	return d
 }
 
