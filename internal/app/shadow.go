@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/shadow"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -22,4 +23,17 @@ func (r shadowRows) Apply(ctx context.Context, batch []outbox.Completion) ([]out
 // Due implements fallback.Rows.
 func (r shadowRows) Due(context.Context, string, table.Cursor, table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
 	return nil, table.CursorBehind("", true), nil
+}
+
+// Upcoming implements fallback.Rows.
+func (r shadowRows) Upcoming(context.Context, string, time.Duration, time.Duration, int) ([]outbox.Candidate, error) {
+	return nil, nil
+}
+
+// Claim implements fallback.Rows: a row whose time has come would be marked as SENDING.
+func (r shadowRows) Claim(context.Context, []outbox.Candidate) (string, error) { return "", nil }
+
+// ReadBack implements fallback.Rows: nothing was claimed.
+func (r shadowRows) ReadBack(context.Context, string, []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error) {
+	return nil, nil, nil
 }
