@@ -44,6 +44,7 @@ func TestD15_B07_PoisonOnRocketMQ(t *testing.T) {
 	}
 	l.poisoned(rows)
 	layoutsOnRocketMQ(t, broker) // which has the broker to itself now
+	t.Run("B30_SilenceOfOneMessage", func(t *testing.T) { silenceOfOneMessage(t, broker) })
 }
 
 func (l *stage) poisoned(rows map[string]func(*relay.Row)) {
