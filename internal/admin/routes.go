@@ -45,6 +45,7 @@ func (a *api) routes() http.Handler {
 	mux.HandleFunc("GET /api/v1/status", a.answer(func(r *http.Request) (any, error) {
 		return a.service().Status(r.Context()), nil
 	}))
+	mux.HandleFunc("GET /api/v1/history", a.answer(a.timeline))
 	mux.HandleFunc("GET /api/v1/checkpoint", a.answer(func(r *http.Request) (any, error) {
 		return a.service().Checkpoint(r.Context())
 	}))

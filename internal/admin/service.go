@@ -18,6 +18,8 @@ type Service interface {
 	// Ready returns an error while the service starts or stops; a broker or a database that is away is no reason either.
 	Ready() error
 	Status(ctx context.Context) Status
+	// Timeline returns what was measured since a moment, and what happened.
+	Timeline(ctx context.Context, span Span) (Timeline, error)
 	Checkpoint(ctx context.Context) (Checkpoint, error)
 	// History returns the checkpoints of the past, newest first, limit at most.
 	History(ctx context.Context, limit int) ([]HistoryEntry, error)

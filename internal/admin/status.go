@@ -12,6 +12,8 @@ type Status struct {
 	Version       string    `json:"version"`
 	StartedAt     time.Time `json:"started_at"`
 	UptimeSeconds float64   `json:"uptime_seconds"`
+	// MemoryBytes is what the process takes of the machine's memory; 0 where the system does not say it.
+	MemoryBytes int64 `json:"memory_bytes"`
 	// State is "working", "degraded" (something needs time or attention, work goes on) or "stuck".
 	State string `json:"state"`
 	// Shadow is what a relay that sends nothing (run --shadow) would have sent, in a sentence.
@@ -86,6 +88,19 @@ type ThroughputStatus struct {
 	Failed    uint64 `json:"failed_total"`    // rows that became FAILED
 	Swept     uint64 `json:"swept_total"`     // of Published, those that a sweep found
 	Deferred  uint64 `json:"deferred_total"`  // left by the binlog path to the sweep
+
+	// Topics are those with the most messages over the last seconds and since the start, 50 at most.
+	Topics []TopicStatus `json:"topics"`
+}
+
+// TopicStatus is what the broker answered to one topic's messages.
+type TopicStatus struct {
+	Topic string `json:"topic"`
+	// Rates are over the last 10 s or so.
+	Rate      float64 `json:"rate_per_second"`   // acknowledged
+	ErrorRate float64 `json:"errors_per_second"` // any other answer
+	Published uint64  `json:"published_total"`
+	Errors    uint64  `json:"errors_total"`
 }
 
 // Positions is the path of a transaction through the service, from the newest to the oldest. A zero position is not known

@@ -20,6 +20,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/alert"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/history"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/shadow"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -42,8 +43,9 @@ type Options struct {
 //
 // When the tables of a pattern have changed it stops in order and starts anew with them.
 func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger) error {
+	past := history.NewRecorder()
 	for {
-		d := &daemon{cfg: cfg, opts: opts, log: log, started: time.Now(), registry: prometheus.NewRegistry()}
+		d := &daemon{cfg: cfg, opts: opts, log: log, started: time.Now(), registry: prometheus.NewRegistry(), past: past}
 		err := errors.Join(d.run(ctx), d.close())
 		if err == nil { // an error is the last line itself
 			log.Info("stopped", zap.Duration("uptime", time.Since(d.started)))
@@ -76,6 +78,7 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	watches.Go(func() { d.contact.run(reaching, d.sink, d.log.Named("sink")) })
 	watches.Go(func() { d.watchTables(watching, stop) })
+	watches.Go(func() { d.past.Run(watching, d.watched()) })
 	watches.Go(func() { d.alerts.Run(watching) }) // beyond the relay's end: its last rows may fail while it stops
 	err := d.relay.Run(ctx)
 	stopReaching()
@@ -91,6 +94,8 @@ type daemon struct {
 	log      *zap.Logger
 	started  time.Time
 	registry *prometheus.Registry
+	past     *history.Recorder // outlives this daemon
+	moves    pastMoves
 
 	state    *checkpoint.Store
 	source   server.Config

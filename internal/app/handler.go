@@ -12,6 +12,13 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
+// Why the checkpoint was moved other than by an operator, in the words of its history.
+const (
+	reasonFailover = "failover"
+	reasonGTIDs    = "GTID set of the position"
+	reasonGap      = "gap: " // and its cause
+)
+
 // handler is what the reader talks to: the flow of transactions goes straight to the pipeline, what changes the source or
 // the position is decided here. Its methods are called by the reader, one at a time.
 type handler struct {
@@ -29,14 +36,14 @@ func (h *handler) Connected(ctx context.Context, from, windowEnd outbox.Position
 	switch {
 	case failover:
 		at := outbox.Position{GTIDs: from.GTIDs}
-		if err := r.reset(id, at, "failover"); err != nil {
+		if err := r.reset(id, at, reasonFailover); err != nil {
 			return fmt.Errorf("record the failover: %w", err)
 		}
 		r.log.Warn("the source failed over to another server with the same history", zap.Stringer("server", id))
 		r.triggers.Full()
 	case bare && from.GTIDs != "":
 		// The reader has found the set that belongs to a file and an offset. Nothing is open yet that the move could forget.
-		if err := r.reset(id, from, "GTID set of the position"); err != nil {
+		if err := r.reset(id, from, reasonGTIDs); err != nil {
 			return fmt.Errorf("record the GTID set of %s: %w", from, err)
 		}
 	}

@@ -53,8 +53,7 @@ func (s *service) Status(ctx context.Context) admin.Status {
 	st := s.d.status(now)
 	st.Retention = s.d.showRetention(now)
 	var troubles []string
-	var err error
-	if st.Throughput, err = s.meter.Throughput(now); err != nil {
+	if err := s.meter.Show(&st, now); err != nil {
 		troubles = append(troubles, "metrics cannot be read: "+err.Error())
 	}
 	if s.d.shadow != nil {
@@ -84,6 +83,7 @@ func (d *daemon) status(now time.Time) admin.Status {
 		Version: d.opts.Version, StartedAt: d.started, UptimeSeconds: now.Sub(d.started).Seconds(), Tables: []admin.TableStatus{},
 		OtherRelays: []admin.OtherRelay{},
 	}
+	st.Throughput.Topics = []admin.TopicStatus{}
 	st.Source.Address, st.Source.State = d.cfg.Source.Address, "connecting"
 	st.Sink.Kind, st.Sink.Breaker, st.Sink.SuspendedTopics = d.cfg.Sink.Kind(), "closed", []admin.SuspendedTopic{}
 	st.InFlight.MaxMessages, st.InFlight.MaxBytes = d.cfg.Pipeline.MaxInFlight, int64(d.cfg.Pipeline.MaxInFlightBytes)

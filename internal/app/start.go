@@ -116,7 +116,7 @@ func (r *Relay) recordGap(gap outbox.Gap, id server.ID, reset func(server.ID, ou
 	gap.At = time.Now()
 	number, err := r.parts.State.AddGap(gap)
 	if err == nil {
-		err = reset(id, gap.To, "gap: "+string(gap.Cause))
+		err = reset(id, gap.To, reasonGap+string(gap.Cause))
 	}
 	if err != nil {
 		return fmt.Errorf("record the gap: %w", err)

@@ -25,7 +25,12 @@ type reading struct {
 	latency   []*dto.Bucket // cumulative
 	count     uint64
 	seconds   float64 // of all latencies together
+	memory    int64
+	topics    map[string]answers
 }
+
+// answers are those of the broker to one topic's messages.
+type answers struct{ sent, other uint64 }
 
 // Meter makes rates of the metrics: each look is compared with the oldest one of the last seconds, the first with the
 // start. So it costs nothing while nobody looks.
@@ -41,12 +46,14 @@ func NewMeter(g prometheus.Gatherer, start time.Time) *Meter {
 	return &Meter{gatherer: g, past: []reading{{at: start}}}
 }
 
-// Throughput returns the totals, and the speed since the oldest look of the last seconds.
-func (m *Meter) Throughput(now time.Time) (t admin.ThroughputStatus, err error) {
+// Show sets the totals, the speed since the oldest look of the last seconds, and the memory.
+func (m *Meter) Show(st *admin.Status, now time.Time) error {
 	current, before, err := m.look(now)
 	if err != nil {
-		return t, err
+		return err
 	}
+	t := &st.Throughput
+	st.MemoryBytes, t.Topics = current.memory, topics(current, before)
 	t.Published, t.Retried, t.Failed, t.Deferred, t.Swept = current.published, current.retried, current.failed, current.deferred, current.swept
 	if span := now.Sub(before.at).Seconds(); span > 0 {
 		t.Rate = float64(current.published-before.published) / span
@@ -55,7 +62,7 @@ func (m *Meter) Throughput(now time.Time) (t admin.ThroughputStatus, err error) 
 		p99, _ := quantile(.99, current, before)
 		t.LatencyP50, t.LatencyP99 = &p50, &p99
 	}
-	return t, nil
+	return nil
 }
 
 // look reads the metrics and returns them with those to compare with.
@@ -68,6 +75,7 @@ func (m *Meter) look(now time.Time) (current, before reading, err error) {
 	for _, f := range families {
 		switch f.GetName() {
 		case "canal_outbox_messages_total":
+			current.topics = byTopic(f)
 			current.published, current.swept = sum(f, "outcome", "sent"), sum(f, "outcome", "sent", "path", "sweep")
 		case "canal_outbox_retries_total":
 			current.retried = sum(f)
@@ -78,6 +86,8 @@ func (m *Meter) look(now time.Time) (current, before reading, err error) {
 		case "canal_outbox_publish_latency_seconds":
 			h := f.GetMetric()[0].GetHistogram()
 			current.latency, current.count, current.seconds = h.GetBucket(), h.GetSampleCount(), h.GetSampleSum()
+		case "process_resident_memory_bytes":
+			current.memory = int64(f.GetMetric()[0].GetGauge().GetValue())
 		}
 	}
 	m.mu.Lock()

@@ -1,0 +1,96 @@
+package app
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/history"
+)
+
+// watched is what the recorder of the past looks at.
+func (d *daemon) watched() history.Watched {
+	return history.Watched{Status: d.service().Status, Conditions: d.conditions}
+}
+
+// conditions are what changes seldom and explains a curve.
+func (d *daemon) conditions() []history.Condition {
+	if !d.relay.Ready() {
+		return nil
+	}
+	binlog, flow := "the binlog is not being read", d.relay.pipeline.Snapshot()
+	if d.reader.State().Connected {
+		binlog = "the binlog is being read"
+	}
+	topics := "no topic is suspended"
+	if n := len(flow.SuspendedTopics); n > 0 {
+		names := make([]string, 0, n)
+		for _, t := range flow.SuspendedTopics[:min(n, 3)] {
+			names = append(names, t.Topic)
+		}
+		if n > len(names) {
+			names = append(names, "...")
+		}
+		topics = "suspended: " + strings.Join(names, ", ")
+	}
+	breaker := "the broker takes messages"
+	if flow.Breaker != "closed" {
+		breaker = "the broker takes no messages"
+	}
+	return []history.Condition{{Kind: "binlog", State: binlog}, {Kind: "breaker", State: breaker}, {Kind: "topics", State: topics}}
+}
+
+// pastMoves are the marks of what the state directory remembers: gaps, failovers and an operator's moves of the checkpoint.
+// Reading them goes through some thousand records, so it is done once in a while, however many ask.
+type pastMoves struct {
+	mu    sync.Mutex
+	at    time.Time
+	marks []admin.Mark
+}
+
+const movesAge = 5 * time.Second
+
+func (m *pastMoves) read(entries func() ([]admin.HistoryEntry, error)) ([]admin.Mark, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if time.Since(m.at) < movesAge {
+		return m.marks, nil
+	}
+	list, err := entries()
+	if err != nil {
+		return nil, err
+	}
+	m.marks, m.at = nil, time.Now()
+	for _, e := range list {
+		switch {
+		case e.Reason == "" || e.Reason == reasonGTIDs:
+		case e.Reason == reasonFailover:
+			m.marks = append(m.marks, admin.Mark{At: e.At, Kind: "failover", Text: "failover to " + e.Source})
+		case strings.HasPrefix(e.Reason, reasonGap):
+			m.marks = append(m.marks, admin.Mark{At: e.At, Kind: "gap", Text: e.Reason})
+		default:
+			m.marks = append(m.marks, admin.Mark{At: e.At, Kind: "checkpoint", Text: "checkpoint " + e.Reason})
+		}
+	}
+	return m.marks, nil
+}
+
+// Timeline is what was recorded, with the moves of the checkpoint.
+func (s *service) Timeline(_ context.Context, span admin.Span) (admin.Timeline, error) {
+	return s.d.timeline(span)
+}
+
+// Timeline is what was recorded before the start had to wait: nothing, or what came before the tables of a pattern changed.
+func (w *waiting) Timeline(_ context.Context, span admin.Span) (admin.Timeline, error) {
+	return w.d.timeline(span)
+}
+
+func (d *daemon) timeline(span admin.Span) (admin.Timeline, error) {
+	marks, err := d.moves.read(operatorState{d.state}.History)
+	if err != nil {
+		return admin.Timeline{}, err
+	}
+	return d.past.Timeline(span, marks), nil
+}

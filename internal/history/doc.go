@@ -1,0 +1,7 @@
+// Package history keeps what the status showed in the last day: one small sample every ten seconds, and marks for what
+// happened. So the page says what it was like an hour ago without any other service.
+//
+// Guarantee: memory is bounded whatever happens, nothing here can hold the relay up, and what was not measured is shown as
+// not known. The past is of this process and is lost with it. Recorder.Run works in its caller's goroutine; the package
+// starts none.
+package history

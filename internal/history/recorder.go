@@ -1,0 +1,166 @@
+package history
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+)
+
+const (
+	watchEvery = time.Second // for what marks are made of; a breaker may be open for seconds only
+	maxSamples = int(admin.SampleSpan / admin.SampleStep)
+	maxMarks   = 500
+)
+
+// Recorder keeps what status showed in the last day, so that the page can say what it was like an hour ago. It takes about
+// 600 KiB, whatever happens. It works in the goroutine of Run.
+type Recorder struct {
+	mu      sync.Mutex
+	samples []sample // a ring of maxSamples at most
+	next    int      // where the ring goes on once it is full
+	marks   []admin.Mark
+}
+
+// sample is what one look found. NaN stands for what was not known. Fixed and small: there are thousands.
+type sample struct {
+	at     int64 // Unix seconds
+	values [columns]float32
+}
+
+// Condition is something whose changes are worth a mark.
+type Condition struct {
+	Kind  string // of the mark
+	State string // in words
+}
+
+// Watched is what a recorder looks at.
+type Watched struct {
+	Status     func(context.Context) admin.Status
+	Conditions func() []Condition // cheap; always the same kinds
+}
+
+// NewRecorder returns a recorder of nothing yet.
+func NewRecorder() *Recorder { return &Recorder{} }
+
+// Run records until the context ends. It may be run again, with other things to watch: the past stays.
+func (r *Recorder) Run(ctx context.Context, w Watched) {
+	first := w.Status(ctx)
+	r.Mark(time.Now(), "start", "the relay started ("+first.Version+")")
+	before, known, last := counters(first), map[string]string{}, time.Now()
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		r.watch(w.Conditions(), known)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if took := time.Since(last); took >= admin.SampleStep-watchEvery/2 {
+			st := w.Status(ctx)
+			now := counters(st)
+			r.add(newSample(st, now.since(before), took))
+			before, last = now, last.Add(took)
+		}
+	}
+}
+
+// watch marks the conditions that are not as they were.
+func (r *Recorder) watch(conditions []Condition, known map[string]string) {
+	for _, c := range conditions {
+		if old, seen := known[c.Kind]; seen && old != c.State {
+			r.Mark(time.Now(), c.Kind, c.State)
+		}
+		known[c.Kind] = c.State
+	}
+}
+
+// Mark notes something that happened.
+func (r *Recorder) Mark(at time.Time, kind, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.marks) == maxMarks {
+		r.marks = append(r.marks[:0], r.marks[1:]...)
+	}
+	r.marks = append(r.marks, admin.Mark{At: at, Kind: kind, Text: text})
+}
+
+func (r *Recorder) add(s sample) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.samples) < maxSamples {
+		r.samples = append(r.samples, s)
+		return
+	}
+	r.samples[r.next] = s
+	r.next = (r.next + 1) % maxSamples
+}
+
+// totals are the counters of a status, of which rates are made.
+type totals struct{ sent, failed, retried, deferred, swept uint64 }
+
+func counters(st admin.Status) totals {
+	t := st.Throughput
+	return totals{t.Published, t.Failed, t.Retried, t.Deferred, t.Swept}
+}
+
+// since is what was added. A counter that is smaller than before has begun anew.
+func (t totals) since(before totals) totals {
+	grown := func(now, then uint64) uint64 {
+		if now < then {
+			return now
+		}
+		return now - then
+	}
+	return totals{
+		grown(t.sent, before.sent), grown(t.failed, before.failed), grown(t.retried, before.retried),
+		grown(t.deferred, before.deferred), grown(t.swept, before.swept),
+	}
+}
+
+func newSample(st admin.Status, grown totals, took time.Duration) sample {
+	s := sample{at: time.Now().Unix()}
+	set := func(c column, v float64) { s.values[c] = float32(v) }
+	maybe := func(c column, v *float64) {
+		set(c, math.NaN())
+		if v != nil {
+			set(c, *v)
+		}
+	}
+	for c, n := range map[column]uint64{sent: grown.sent, failed: grown.failed, retried: grown.retried, deferred: grown.deferred, swept: grown.swept} {
+		set(c, float64(n)/took.Seconds())
+	}
+	maybe(p50, st.Throughput.LatencyP50)
+	maybe(p99, st.Throughput.LatencyP99)
+	maybe(lagSeconds, st.Source.LagSeconds)
+	set(lagBytes, math.NaN())
+	if b := st.Source.BehindBytes; b != nil {
+		set(lagBytes, float64(*b))
+	}
+	for c, status := range map[column]string{pendingRows: "pending", sendingRows: "sending", failedRows: "failed", delayedRows: "delayed"} {
+		set(c, math.NaN())
+		if n, known := total(st.Tables, status); known {
+			set(c, float64(n))
+		}
+	}
+	set(inFlight, float64(st.InFlight.Messages))
+	set(unwritten, float64(st.InFlight.AckPending))
+	set(memory, math.NaN())
+	if st.MemoryBytes > 0 {
+		set(memory, float64(st.MemoryBytes))
+	}
+	return s
+}
+
+// total adds the rows of a status over all tables; false before they were counted.
+func total(tables []admin.TableStatus, status string) (n int64, known bool) {
+	for _, t := range tables {
+		if rows, is := t.Rows[status]; is {
+			n, known = n+rows, true
+		}
+	}
+	return n, known
+}
