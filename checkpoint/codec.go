@@ -17,6 +17,7 @@ const (
 	kindHistory    byte = 'h'
 	kindOrigin     byte = 'i'
 	kindJournal    byte = 'j'
+	kindPause      byte = 'p'
 	kindSource     byte = 's'
 	kindSchema     byte = 't'
 	kindWait       byte = 'w'

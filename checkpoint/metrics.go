@@ -50,8 +50,8 @@ type metrics struct {
 	gaps    *prometheus.CounterVec
 	trouble *prometheus.CounterVec
 
-	age, journal, openGaps, disk *prometheus.Desc
-	registered                   []prometheus.Collector
+	age, journal, openGaps, disk, paused *prometheus.Desc
+	registered                           []prometheus.Collector
 }
 
 func newMetrics(s *Store) *metrics {
@@ -78,6 +78,8 @@ func newMetrics(s *Store) *metrics {
 			"Recorded gaps that no operator has acknowledged.", nil, nil),
 		disk: prometheus.NewDesc("canal_outbox_checkpoint_disk_bytes",
 			"Size of the state store on the disk.", nil, nil),
+		paused: prometheus.NewDesc("canal_outbox_paused_seconds",
+			"How long an operator has kept the intake stopped, and who; 0 while it is not.", []string{"by"}, nil),
 	}
 	for _, cause := range outbox.GapCauses() {
 		m.gaps.WithLabelValues(string(cause))
@@ -94,6 +96,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.journal
 	ch <- m.openGaps
 	ch <- m.disk
+	ch <- m.paused
 }
 
 // Collect implements prometheus.Collector.
@@ -103,13 +106,18 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	if !stats.CheckpointAt.IsZero() {
 		age = max(0, time.Since(stats.CheckpointAt).Seconds())
 	}
-	gauge := func(desc *prometheus.Desc, value float64) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
+	by, paused := "", 0.0
+	if p := m.store.Pause(); p != nil {
+		by, paused = p.By, max(1, time.Since(p.Since).Seconds()) // never 0, whatever the clock does
+	}
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	gauge(m.age, age)
 	gauge(m.journal, float64(stats.JournalEntries))
 	gauge(m.openGaps, float64(stats.UnacknowledgedGaps))
 	gauge(m.disk, float64(stats.DiskBytes))
+	gauge(m.paused, paused, by)
 }
 
 func (m *metrics) register(reg prometheus.Registerer) error {

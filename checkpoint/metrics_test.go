@@ -79,7 +79,7 @@ func TestMetrics(t *testing.T) {
 		fatal(t, err)
 		families, err := reg.Gather()
 		fatal(t, err)
-		if len(families) != 7 {
+		if len(families) != 8 {
 			t.Errorf("%d metrics", len(families))
 		}
 		fatal(t, s.Commit([]outbox.Completion{{Identity: outbox.Identity{ID: "1"}}}, nil, at(5), 0))

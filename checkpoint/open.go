@@ -198,6 +198,8 @@ func (s *Store) loadRecord(key, value []byte) (err error) {
 		}
 	case kindOrigin:
 		err = decodeJSON(key, value, &s.origin)
+	case kindPause:
+		err = decodeJSON(key, value, &s.pause)
 	case kindSource:
 		err = decodeJSON(key, value, &s.progress.source)
 		s.progress.hasSource = true

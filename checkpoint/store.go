@@ -48,6 +48,7 @@ type Store struct {
 	waits    table.WaitMap       // has a lock of its own
 	lastGap  uint64
 	openGaps int
+	pause    *outbox.Pause
 }
 
 // progress is whose log is read, up to where, and the history of that. A writer changes a copy and stores it when the disk has it.

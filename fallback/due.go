@@ -24,8 +24,8 @@ func (s *Sweeper) serve(ctx context.Context, name string) {
 		late = late || behind
 		switch {
 		case ctx.Err() != nil:
-		case errors.Is(err, outbox.ErrBrokerAway):
-			t.brokerAway(time.Now().Add(s.cfg.Interval))
+		case notNow(err):
+			t.notNow(time.Now().Add(s.cfg.Interval))
 		case err != nil: // the sweep says what is wrong, if it lasts
 			t.failed(time.Now().Add(timerRetry.Delay(failures, s.cfg.Random())), look)
 			failures++

@@ -12,6 +12,7 @@ const (
 	runComplete = "complete"
 	runFailed   = "failed"  // the database did not answer everything
 	runBreaker  = "breaker" // the broker takes no messages
+	runPaused   = "paused"  // an operator has stopped the intake
 )
 
 // What a sweep did with a row that its query showed.
@@ -65,7 +66,7 @@ func newMetrics(reg prometheus.Registerer, tables []string, lastSuccess func() i
 		}
 		return float64(n)
 	})
-	for _, result := range []string{runComplete, runFailed, runBreaker} {
+	for _, result := range []string{runComplete, runFailed, runBreaker, runPaused} {
 		m.runs.WithLabelValues(result)
 	}
 	for _, table := range tables {

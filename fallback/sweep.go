@@ -49,6 +49,9 @@ func (s *Sweeper) once(ctx context.Context) {
 	case errors.Is(err, outbox.ErrBrokerAway):
 		s.metrics.runs.WithLabelValues(runBreaker).Inc()
 		s.plan.postponed(now, r.zero, s.cfg.Interval) // the flow triggers a sweep when the broker is back
+	case errors.Is(err, outbox.ErrPaused):
+		s.metrics.runs.WithLabelValues(runPaused).Inc()
+		s.plan.postponed(now, r.zero, s.cfg.Interval) // the end of the pause triggers one
 	case err != nil:
 		s.metrics.runs.WithLabelValues(runFailed).Inc()
 		// Where only some tables fail, a trigger for the others does not wait for them.
@@ -91,7 +94,7 @@ func (s *Sweeper) sweep(ctx context.Context, r *round) error {
 	useReplica := s.cfg.Replica != nil && !r.zero && s.replica.turn()
 	for _, name := range s.cfg.Tables {
 		err := s.sweepTable(ctx, r, name, useReplica)
-		if errors.Is(err, outbox.ErrBrokerAway) || ctx.Err() != nil {
+		if notNow(err) || ctx.Err() != nil {
 			return err
 		}
 		s.triggers.timers[name].swept(err == nil, time.Now())
@@ -109,6 +112,11 @@ func (s *Sweeper) sweep(ctx context.Context, r *round) error {
 		return fmt.Errorf("%w (and %d more tables)", first, failed-1)
 	}
 	return first
+}
+
+// notNow tells whether nobody may take rows at present, of whatever table.
+func notNow(err error) bool {
+	return errors.Is(err, outbox.ErrBrokerAway) || errors.Is(err, outbox.ErrPaused)
 }
 
 func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string, useReplica bool) error {

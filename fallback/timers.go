@@ -36,7 +36,7 @@ type timers struct {
 	looks plan
 	pass  time.Time // begin of the last pass
 	hold  time.Time // nothing before: the database did not answer
-	away  time.Time // no pass before, unless something is triggered: the broker is away
+	away  time.Time // no pass before, unless something is triggered: the broker is away, or the relay is paused
 }
 
 func newTimers(limit int, ahead time.Duration) *timers {
@@ -189,8 +189,8 @@ func (t *timers) swept(ok bool, now time.Time) {
 	t.kick()
 }
 
-// brokerAway keeps rows where they are until something is triggered.
-func (t *timers) brokerAway(until time.Time) {
+// notNow keeps rows where they are until something is triggered.
+func (t *timers) notNow(until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.away = until

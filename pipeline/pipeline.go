@@ -99,6 +99,9 @@ func (p *Pipeline) Rewind() (outbox.Position, error) {
 	return p.tracker.Rewind()
 }
 
+// Pause stops the intake of the sweep, or lets it go on: AwaitLog and Shown say outbox.ErrPaused meanwhile. What is in flight goes on.
+func (p *Pipeline) Pause(on bool) { p.recovery.Pause(on) }
+
 // TryTopics looks at suspended topics at once.
 func (p *Pipeline) TryTopics() { p.dispatch.TryTopics() }
 

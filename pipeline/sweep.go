@@ -13,13 +13,13 @@ import (
 
 // AwaitLog waits until every transaction of the log up to end was offered. A reader that makes no progress is not waited for beyond
 // patience: then the log's rows up to end are looked up before they are published. The error is outbox.ErrBrokerAway while the
-// broker takes no messages, else that of ctx.
+// broker takes no messages, outbox.ErrPaused while an operator has stopped the intake, else that of ctx.
 func (p *Pipeline) AwaitLog(ctx context.Context, end outbox.Position, patience time.Duration) error {
 	return p.recovery.AwaitLog(ctx, end, patience)
 }
 
 // Shown reports whether rows of the log up to end need not be waited for: the log was offered up to there, or its rows are looked up before
-// they are published. The error is outbox.ErrBrokerAway while the broker takes no messages.
+// they are published. The error is that of AwaitLog.
 func (p *Pipeline) Shown(end outbox.Position) (bool, error) { return p.recovery.Shown(end) }
 
 // Reserve takes ownership for the sweep. It returns the rows that nobody owned, each with its entry, and those of suspended topics,

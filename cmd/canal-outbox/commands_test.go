@@ -77,6 +77,8 @@ var moment = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func at(offset uint64) outbox.Position { return outbox.Position{File: "binlog.000002", Offset: offset} }
 
+func (d *daemon) Paused() *outbox.Pause { return nil }
+
 func (d *daemon) Status(context.Context) admin.Status {
 	lag, behind, age, p50, p99 := 0.25, int64(4096), 1.5, 1.25, 7.5
 	return admin.Status{

@@ -17,6 +17,8 @@ type operator interface {
 	SetCheckpoint(ctx context.Context, target admin.Target) (admin.Preview, error)
 	Gaps(ctx context.Context) ([]outbox.Gap, error)
 	AckGap(ctx context.Context, id uint64) error
+	Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error)
+	Resume(ctx context.Context) error
 }
 
 // client returns the way to the running daemon.

@@ -30,6 +30,7 @@ type fake struct {
 	live, ready, sweepErr error
 	target                Target
 	span                  Span
+	paused                *outbox.Pause
 	acked                 uint64
 	sweeps, passes        atomic.Int32
 }

@@ -76,6 +76,18 @@ func (c *Client) AckGap(ctx context.Context, id uint64) error {
 	return c.do(ctx, http.MethodPost, "/api/v1/gaps/"+strconv.FormatUint(id, 10)+"/ack", struct{}{}, nil)
 }
 
+// Pause stops the intake and returns the pause that stands. By and Since of the one that is given are for the daemon to say.
+func (c *Client) Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error) {
+	var state PauseState
+	err := c.do(ctx, http.MethodPost, "/api/v1/pause", PauseOrder{Reason: p.Reason}, &state)
+	return state.Paused, err
+}
+
+// Resume lets the intake go on.
+func (c *Client) Resume(ctx context.Context) error {
+	return c.do(ctx, http.MethodPost, "/api/v1/resume", struct{}{}, nil)
+}
+
 // Sweep starts a sweep.
 func (c *Client) Sweep(ctx context.Context) error {
 	return c.do(ctx, http.MethodPost, "/api/v1/sweep", struct{}{}, nil)

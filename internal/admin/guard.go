@@ -36,7 +36,11 @@ func guard(token string, next http.Handler) http.Handler {
 				return
 			}
 		}
-		checked.ServeHTTP(w, r)
+		role := "operator token"
+		if token == "" {
+			role = "a request without a token"
+		}
+		checked.ServeHTTP(w, withRemote(r, role))
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -39,8 +40,8 @@ func (a *api) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", dashboard)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", health(func() error { return a.service().Live() }))
-	mux.HandleFunc("GET /readyz", health(func() error { return a.service().Ready() }))
+	mux.HandleFunc("GET /healthz", a.health(Service.Live))
+	mux.HandleFunc("GET /readyz", a.health(Service.Ready))
 	mux.HandleFunc("GET /api/v1/events", a.events)
 	mux.HandleFunc("GET /api/v1/status", a.answer(func(r *http.Request) (any, error) {
 		return a.service().Status(r.Context()), nil
@@ -56,6 +57,10 @@ func (a *api) routes() http.Handler {
 		return append([]outbox.Gap{}, gaps...), err
 	}))
 	mux.HandleFunc("POST /api/v1/gaps/{id}/ack", a.act(a.ackGap))
+	mux.HandleFunc("POST /api/v1/pause", a.act(a.pause))
+	mux.HandleFunc("POST /api/v1/resume", a.act(func(r *http.Request) (any, error) {
+		return struct{}{}, a.service().Resume(r.Context())
+	}))
 	mux.HandleFunc("POST /api/v1/sweep", a.act(func(r *http.Request) (any, error) {
 		return struct{}{}, a.service().Sweep(r.Context())
 	}))
@@ -81,15 +86,19 @@ func headers(next http.Handler) http.Handler {
 	})
 }
 
-func health(check func() error) http.HandlerFunc {
+// health answers a probe, which is asked for no token: it says whether the service is up, and whether somebody has paused it.
+func (a *api) health(check func(Service) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		if err := check(); err != nil {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, err.Error()+"\n") // a probe that has gone needs no answer
-			return
+		service, text := a.service(), "ok"
+		if p := service.Paused(); p != nil {
+			text = "ok, paused by " + p.By + " since " + p.Since.Format(time.RFC3339)
 		}
-		_, _ = io.WriteString(w, "ok\n")
+		if err := check(service); err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			text = err.Error()
+		}
+		_, _ = io.WriteString(w, text+"\n") // a probe that has gone needs no answer
 	}
 }
 
@@ -122,12 +131,35 @@ func (a *api) act(f func(*http.Request) (any, error)) http.HandlerFunc {
 	})
 }
 
-func (a *api) setCheckpoint(r *http.Request) (any, error) {
-	var target Target
+// decode reads the body of a request; one without a body leaves into as it is.
+func decode(r *http.Request, into any) error {
 	body := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody))
 	body.DisallowUnknownFields()
-	if err := body.Decode(&target); err != nil {
-		return nil, Usagef("the body is not a target: %v", err)
+	if err := body.Decode(into); err != nil && !errors.Is(err, io.EOF) {
+		return Usagef("the body cannot be read: %v", err)
+	}
+	return nil
+}
+
+// maxReason bounds what an operator says, in bytes: it is kept, and shown on one line.
+const maxReason = 500
+
+func (a *api) pause(r *http.Request) (any, error) {
+	var order PauseOrder
+	if err := decode(r, &order); err != nil {
+		return nil, err
+	}
+	if err := order.Check(); err != nil {
+		return nil, err
+	}
+	p, err := a.service().Pause(r.Context(), outbox.Pause{By: Caller(r.Context()), Since: time.Now().UTC().Truncate(time.Second), Reason: order.Reason})
+	return PauseState{Paused: p}, err
+}
+
+func (a *api) setCheckpoint(r *http.Request) (any, error) {
+	var target Target
+	if err := decode(r, &target); err != nil {
+		return nil, err
 	}
 	if err := target.Check(); err != nil {
 		return nil, err

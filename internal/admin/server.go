@@ -105,14 +105,14 @@ func (s *Server) Addr() net.Addr {
 // Run serves until the context ends, then lets requests finish for two seconds and returns nil. Event streams end at once.
 func (s *Server) Run(ctx context.Context) error {
 	group, running := errgroup.WithContext(ctx)
-	serve := func(l net.Listener, handler http.Handler) {
+	serve := func(l net.Listener, handler http.Handler, who func(context.Context, net.Conn) context.Context) {
 		if l == nil {
 			return
 		}
 		h := &http.Server{
 			Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 			MaxHeaderBytes: 16 << 10, ErrorLog: zap.NewStdLog(s.log),
-			BaseContext: func(net.Listener) context.Context { return running },
+			BaseContext: func(net.Listener) context.Context { return running }, ConnContext: who,
 		}
 		group.Go(func() error {
 			if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -122,8 +122,8 @@ func (s *Server) Run(ctx context.Context) error {
 		})
 		group.Go(func() error { return stop(running, h) })
 	}
-	serve(s.tcp, s.handler)
-	serve(s.unix, s.local)
+	serve(s.tcp, s.handler, nil)
+	serve(s.unix, s.local, withPeer)
 	return group.Wait()
 }
 

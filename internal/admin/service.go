@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -29,6 +32,12 @@ type Service interface {
 	Gaps(ctx context.Context) ([]outbox.Gap, error)
 	// AckGap marks a gap as seen. CodeNotFound when there is no such gap.
 	AckGap(ctx context.Context, id uint64) error
+	// Pause stops the intake until Resume, over restarts too, and returns the pause that stands: one that is paused stays as it is.
+	Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error)
+	// Resume lets the intake go on.
+	Resume(ctx context.Context) error
+	// Paused returns the pause; nil when there is none.
+	Paused() *outbox.Pause
 	// Sweep starts a sweep for rows of any age, or lets one that is running be followed by another, and returns at once.
 	Sweep(ctx context.Context) error
 	// Retention starts a pass that takes old rows out of the tables, whatever its window says, and returns at once.
@@ -90,6 +99,24 @@ func (t Target) Check() error {
 		}
 	}
 	return nil
+}
+
+// PauseOrder asks for a pause.
+type PauseOrder struct {
+	Reason string `json:"reason,omitempty"` // in a few words, shown in status and alerts
+}
+
+// Check returns a usage error unless the reason is one line of a bounded length.
+func (o PauseOrder) Check() error {
+	if len(o.Reason) > maxReason || strings.ContainsFunc(o.Reason, unicode.IsControl) || !utf8.ValidString(o.Reason) {
+		return Usagef("the reason must be one line of at most %d bytes", maxReason)
+	}
+	return nil
+}
+
+// PauseState is the answer to a pause: the one that stands, which may be older than the request.
+type PauseState struct {
+	Paused *outbox.Pause `json:"paused"`
 }
 
 // Preview is what a move of the checkpoint does.

@@ -16,6 +16,8 @@ type Status struct {
 	MemoryBytes int64 `json:"memory_bytes"`
 	// State is "working", "degraded" (something needs time or attention, work goes on) or "stuck".
 	State string `json:"state"`
+	// Paused is an operator's pause; null when there is none.
+	Paused *outbox.Pause `json:"paused"`
 	// Shadow is what a relay that sends nothing (run --shadow) would have sent, in a sentence.
 	Shadow string `json:"shadow,omitempty"`
 	// Problems says what is not well, each in one sentence with what to do; empty when all is well.
@@ -64,7 +66,7 @@ type RowProblem struct {
 type SourceStatus struct {
 	Address string `json:"address"`
 	Server  string `json:"server"`       // flavour, version and identity; "" before the first connection
-	State   string `json:"reader_state"` // connected, connecting, waiting (to connect again), refused, stopped
+	State   string `json:"reader_state"` // connected, connecting, waiting (to connect again), paused
 	Error   string `json:"error"`        // of the last attempt; "" while connected
 	Warning string `json:"warning"`      // what is wrong though the binlog is being read, and what to do; "" when nothing is known
 	// LagSeconds is how old the log is that is being read: 0 when all was read, growing while the server is away.

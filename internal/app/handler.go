@@ -96,13 +96,7 @@ func (r *Relay) read(ctx context.Context, from outbox.Position) error {
 		<-watched
 	}()
 	for {
-		run, cancel := context.WithCancel(ctx)
-		r.mu.Lock()
-		r.pause = cancel
-		r.mu.Unlock()
-		r.handler.bare = from.GTIDs == ""
-		err := r.reader.Run(run, from)
-		cancel()
+		err := r.follow(ctx, from)
 		var foreign *canal.ForeignSourceError
 		switch {
 		case errors.As(err, &foreign):

@@ -7,11 +7,13 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// move is an order to go on from another position: an operator's, or, with no position, to connect again at the low-water mark.
+// move is an order to go on from another position: an operator's, or, with no position, at the low-water mark, because the server is
+// another one, or a pause begins or ends.
 type move struct {
 	id     server.ID
 	to     outbox.Position
@@ -27,12 +29,12 @@ var errNotRunning = errors.New("the relay is not following the log at this momen
 func (r *Relay) MoveTo(ctx context.Context, id server.ID, to outbox.Position, reason string) error {
 	m := &move{id: id, to: to, reason: reason, done: make(chan error, 1)}
 	r.mu.Lock()
-	if r.pause == nil || r.order != nil || !r.active {
+	if r.interrupt == nil || r.order != nil || !r.active {
 		r.mu.Unlock()
 		return errNotRunning
 	}
 	r.order = m
-	r.pause()
+	r.interrupt()
 	r.mu.Unlock()
 	select {
 	case err := <-m.done:
@@ -60,9 +62,10 @@ func (r *Relay) watchGate(ctx context.Context) {
 func (r *Relay) lookAnew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pause != nil && r.order == nil && r.active {
+	if r.interrupt != nil && r.order == nil && r.active && r.parts.State.Pause() == nil { // the end of a pause looks anew by itself
+		r.log.Warn("the tables are at another server than the binlog that is read: connecting again")
 		r.order = &move{done: make(chan error, 1)}
-		r.pause()
+		r.interrupt()
 	}
 }
 
@@ -76,7 +79,6 @@ func (r *Relay) moved() (outbox.Position, error) {
 		return outbox.Position{}, errors.New("the reader ended without being told to")
 	}
 	if m.to.IsZero() {
-		r.log.Warn("the tables are at another server than the binlog that is read: connecting again")
 		return r.pipeline.Rewind()
 	}
 	err := r.reset(m.id, m.to, m.reason)
@@ -93,6 +95,9 @@ func (r *Relay) moved() (outbox.Position, error) {
 func (r *Relay) Sweep() error {
 	if !r.Ready() {
 		return errNotRunning
+	}
+	if p := r.parts.State.Pause(); p != nil {
+		return admin.Refusedf("the relay is %s: `canal-outbox resume` lets it go on", p)
 	}
 	r.pipeline.TryTopics() // if one works again there is another sweep
 	r.triggers.Trigger()

@@ -50,7 +50,7 @@ func OpenOffline(cfg *config.Config) (*Offline, error) {
 		return state.Reset(id, to, 0, reason)
 	}
 	return &Offline{
-		Operator: operator.Operator{State: operatorState{state}, Ask: &asker{db: db, source: source}, Move: move, Count: countOnce(db, cfg.Tables)},
+		Operator: operator.Operator{State: operatorState{state}, Ask: &asker{db: db, source: source}, Move: move, Hold: state.SetPause, Count: countOnce(db, cfg.Tables)},
 		state:    state, db: db,
 	}, nil
 }

@@ -57,6 +57,9 @@ type State interface {
 	AddGap(outbox.Gap) (uint64, error)
 	// Journal returns the sent rows that the table has not written.
 	Journal() ([]outbox.Completion, error)
+	// Pause returns an operator's pause, nil when there is none; SetPause records one, or its end.
+	Pause() *outbox.Pause
+	SetPause(*outbox.Pause) error
 }
 
 // Parts are what a relay is made of at its edges. Tests and the simulation put models in their place.
@@ -100,10 +103,10 @@ type Relay struct {
 	handler  *handler
 	reader   Reader
 
-	mu     sync.Mutex
-	order  *move              // an operator's, until the reader's goroutine has carried it out
-	pause  context.CancelFunc // ends the reader's present run
-	active bool
+	mu        sync.Mutex
+	order     *move              // an operator's, until the reader's goroutine has carried it out
+	interrupt context.CancelFunc // ends the reader's present run, or the pause in its place
+	active    bool
 }
 
 // New makes a relay. It does no I/O.

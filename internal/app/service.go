@@ -23,7 +23,7 @@ type service struct {
 
 func (d *daemon) service() admin.Service {
 	return &service{
-		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: d.relay.MoveTo, Count: d.rows.Counts},
+		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: d.relay.MoveTo, Hold: d.relay.Hold, Count: d.rows.Counts},
 		d:        d, meter: operator.NewMeter(d.registry, d.started),
 	}
 }
@@ -90,6 +90,7 @@ func (d *daemon) status(now time.Time) admin.Status {
 	stats := d.state.Stats()
 	st.Positions.Checkpoint, _ = d.state.Checkpoint()
 	st.Positions.CheckpointSeconds = ageOf(stats.CheckpointAt, now)
+	st.Paused = d.state.Pause()
 	st.GapsOpen = stats.UnacknowledgedGaps
 	return st
 }

@@ -145,6 +145,7 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) (err error) {
 	}
 	r.pipeline = pipeline.New(flow, r.tracker, r.triggers, p.Sink, r.acker, p.Rows, log, r.reg)
 	r.sweeper = fallback.New(r.settings.Fallback, r.triggers, r.pipeline, p.Rows, p.Source, r.log.Named("sweep"), r.reg)
+	r.pipeline.Pause(p.State.Pause() != nil)
 	r.handler = &handler{relay: r}
 	r.reader = p.Reader(r.handler)
 	return nil

@@ -36,7 +36,7 @@ func (d *daemon) wait(ctx context.Context, err error) error {
 	}
 	nowhere := func(context.Context, server.ID, outbox.Position, string) error { return errNotRunning }
 	d.waiting = &waiting{
-		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: nowhere}, d: d,
+		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: nowhere, Hold: d.state.SetPause}, d: d,
 		reader: prometheus.NewGauge(prometheus.GaugeOpts{Name: "canal_outbox_reader_connected", Help: "1 while a binlog stream is open."}),
 	}
 	d.waiting.because(err)

@@ -17,6 +17,8 @@ type Operator struct {
 	Ask   Server
 	// Move goes to the position: through the running reader, or in the store alone.
 	Move func(ctx context.Context, id server.ID, to outbox.Position, reason string) error
+	// Hold stops the intake, or with nil lets it go on: of the running relay, or in the store alone.
+	Hold func(*outbox.Pause) error
 	// Count counts the rows of the mapped tables for the preview; nil where the tables cannot be asked.
 	Count func(ctx context.Context) ([]table.Counts, error)
 }
@@ -31,6 +33,8 @@ type State interface {
 	// History returns the checkpoints of the past, newest first.
 	History() ([]admin.HistoryEntry, error)
 	Gaps() ([]outbox.Gap, error)
+	// Pause returns the pause that stands, nil when there is none.
+	Pause() *outbox.Pause
 	// AddGap records a gap and returns its number.
 	AddGap(outbox.Gap) (uint64, error)
 	// AckGap marks a gap as seen; known is false when there is none of that number.
@@ -51,6 +55,25 @@ type Server interface {
 	// Files lists the files of the log, oldest first.
 	Files(ctx context.Context) ([]server.File, error)
 }
+
+// Pause stops the intake and returns the pause that stands: the first one stays, with its reason.
+func (o *Operator) Pause(_ context.Context, p outbox.Pause) (*outbox.Pause, error) {
+	if was := o.State.Pause(); was != nil {
+		return was, nil
+	}
+	return &p, o.Hold(&p)
+}
+
+// Resume lets the intake go on.
+func (o *Operator) Resume(context.Context) error {
+	if o.State.Pause() == nil {
+		return nil
+	}
+	return o.Hold(nil)
+}
+
+// Paused returns the pause; nil when there is none.
+func (o *Operator) Paused() *outbox.Pause { return o.State.Pause() }
 
 // Checkpoint returns the checkpoint and what is around it.
 func (o *Operator) Checkpoint(context.Context) (admin.Checkpoint, error) {

@@ -23,6 +23,10 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 			p = append(p, sentence)
 		}
 	}
+	if st.Paused != nil {
+		st.Source.State, st.Source.Error = "paused", ""
+		add(true, "the relay is "+st.Paused.String()+": rows wait in the table, and nothing is lost; `canal-outbox resume` lets it go on")
+	}
 	add(len(st.OtherRelays) > 0, twofold(st.OtherRelays))
 	add(st.GapsOpen > 0, "there are gaps in the log that nobody has acknowledged: `canal-outbox gaps list`")
 	for _, t := range st.Sink.SuspendedTopics {

@@ -11,12 +11,12 @@ import (
 
 // AwaitLog waits until every transaction of the log up to end was offered: what nobody owns then never comes from the log. A reader
 // that makes no progress is not waited for beyond patience: the window is raised first, so that it looks rows up when it gets there.
-// The error is outbox.ErrBrokerAway while the breaker is not closed, else that of ctx.
+// The error is outbox.ErrBrokerAway while the breaker is not closed, outbox.ErrPaused while the intake is stopped, else that of ctx.
 func (r *Recovery) AwaitLog(ctx context.Context, end outbox.Position, patience time.Duration) error {
 	for {
 		changed, room := r.tracker.Changed(), r.dispatch.Changed() // first, so that no change is missed
-		if !r.dispatch.Closed() {
-			return outbox.ErrBrokerAway
+		if err := r.intake(); err != nil {
+			return err
 		}
 		offered := r.tracker.Offered()
 		left := r.left(offered, end, patience)
@@ -39,10 +39,10 @@ func (r *Recovery) AwaitLog(ctx context.Context, end outbox.Position, patience t
 
 // Shown reports whether rows of the log up to end need not be waited for: every transaction was offered, or its rows are looked up before
 // they are published. A reader that is still in the window, after a start, looks rows up anyway: it is made to do so up to end. The error
-// is outbox.ErrBrokerAway while the breaker is not closed.
+// is that of AwaitLog.
 func (r *Recovery) Shown(end outbox.Position) (bool, error) {
-	if !r.dispatch.Closed() {
-		return false, outbox.ErrBrokerAway
+	if err := r.intake(); err != nil {
+		return false, err
 	}
 	offered := r.tracker.Offered()
 	if offered.Compare(end) >= 0 || r.Covers(end) {
@@ -53,6 +53,20 @@ func (r *Recovery) Shown(end outbox.Position) (bool, error) {
 	}
 	r.Raise(end)
 	return true, nil
+}
+
+// Pause stops the intake of the sweep, or lets it go on. A page that is on its way to the sink goes there.
+func (r *Recovery) Pause(on bool) { r.paused.Store(on) }
+
+// intake is why the sweep may take nothing now; nil when it may.
+func (r *Recovery) intake() error {
+	switch {
+	case r.paused.Load():
+		return outbox.ErrPaused
+	case !r.dispatch.Closed():
+		return outbox.ErrBrokerAway
+	}
+	return nil
 }
 
 // left is how much of patience is left; 0 when the sweep may go on.

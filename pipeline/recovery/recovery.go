@@ -14,6 +14,7 @@ package recovery
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,6 +51,7 @@ type Recovery struct {
 	random   func() float64
 	log      *zap.Logger
 	raised   prometheus.Counter
+	paused   atomic.Bool
 
 	// The turn is had by whoever hands rows of the log over, so that the order of commits is kept. It guards what follows.
 	turn     *semaphore.Weighted
