@@ -18,6 +18,9 @@ func (s *Store) Waiting(name string, now time.Time) (rows int, longest time.Dura
 	return s.waits.Waiting(name, now)
 }
 
+// Of implements table.Waits.
+func (s *Store) Of(name string) []outbox.Identity { return s.waits.Of(name) }
+
 // Keep implements table.Waits with one synced batch; one that only drops is not synced, because a wait too many is dropped again.
 func (s *Store) Keep(put []table.Waiting, drop []outbox.Identity) error {
 	if err := s.startWriting(); err != nil {

@@ -25,10 +25,6 @@ type Probe struct {
 // a fault whose Fix is the GRANT. Trying is better than reading SHOW GRANTS, which hides what comes through roles and
 // patterns. It needs the session's server to be the one that will be used.
 func (i Info) Grants(ctx context.Context, db *sql.DB, probes []Probe) ([]Finding, error) {
-	var account string
-	if err := db.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&account); err != nil {
-		return nil, fmt.Errorf("check grants: %w", err)
-	}
 	monitor := Probe{Privileges: "REPLICATION CLIENT", On: "*.*", Statement: "SHOW BINARY LOGS"}
 	if i.Flavor == outbox.MariaDB && i.AtLeast(10, 5, 2) {
 		monitor.Privileges = "BINLOG MONITOR"
@@ -37,18 +33,9 @@ func (i Info) Grants(ctx context.Context, db *sql.DB, probes []Probe) ([]Finding
 	if i.Flavor == outbox.MySQL {
 		all = append(all, Probe{Privileges: "REPLICATION SLAVE", On: "*.*", Statement: "SHOW BINLOG EVENTS LIMIT 1"})
 	}
-	var findings []Finding
-	for _, probe := range all {
-		refusal, err := probe.try(ctx, db)
-		if refusal != nil && err == nil {
-			probe, err = probe.narrow(ctx, db, refusal)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("check grants: %s on %s: %w", probe.Privileges, probe.On, err)
-		}
-		if refusal != nil {
-			findings = append(findings, missing(account, probe))
-		}
+	findings, account, err := Missing(ctx, db, all)
+	if err != nil {
+		return nil, err
 	}
 	if i.Flavor == outbox.MariaDB { // no statement asks for this one
 		streams, err := mayStream(ctx, db)
@@ -63,6 +50,26 @@ func (i Info) Grants(ctx context.Context, db *sql.DB, probes []Probe) ([]Finding
 		findings = []Finding{{Severity: OK, Subject: "grants", What: "the account has every privilege it needs"}}
 	}
 	return findings, nil
+}
+
+// Missing runs probes and returns a fault, whose Fix is the GRANT, for each that the account of the pool may not run.
+func Missing(ctx context.Context, db *sql.DB, probes []Probe) (findings []Finding, account string, err error) {
+	if err := db.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&account); err != nil {
+		return nil, "", fmt.Errorf("check grants: %w", err)
+	}
+	for _, probe := range probes {
+		refusal, err := probe.try(ctx, db)
+		if refusal != nil && err == nil {
+			probe, err = probe.narrow(ctx, db, refusal)
+		}
+		if err != nil {
+			return nil, account, fmt.Errorf("check grants: %s on %s: %w", probe.Privileges, probe.On, err)
+		}
+		if refusal != nil {
+			findings = append(findings, missing(account, probe))
+		}
+	}
+	return findings, account, nil
 }
 
 // try runs the statement. refusal is the server's answer when the account may not.

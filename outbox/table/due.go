@@ -91,19 +91,27 @@ func (t *Table) forceIndex(s *statement) {
 
 // nextAttempts looks up the next value of the column that counts attempts; sql.ErrNoRows when the rows of the status have none.
 func (s *Store) nextAttempts(ctx context.Context, t *Table, status outbox.Status, after attemptCount) (attemptCount, error) {
-	query := t.attemptsBehind(status, after)
+	return s.attemptsAfter(ctx, t.attemptsBehind(status, after))
+}
+
+func (s *Store) attemptsAfter(ctx context.Context, query *statement) (attemptCount, error) {
 	var value sql.NullString
 	err := s.db.QueryRowContext(ctx, query.text.String(), query.args...).Scan(&value)
 	return attemptCount{known: true, value: value.String}, err
 }
 
 func (t *Table) attemptsBehind(status outbox.Status, after attemptCount) *statement {
+	return t.attemptsOf(t.mapping.Codes[status], after)
+}
+
+// attemptsOf looks among the rows with one code.
+func (t *Table) attemptsOf(code string, after attemptCount) *statement {
 	count := t.column(RetryCount)
 	s := &statement{}
 	s.add("SELECT ", count, " FROM ", t.quoted)
 	t.forceIndex(s)
 	s.add(" WHERE ", t.column(StatusCode), " = ")
-	t.code(s, status)
+	t.literal(s, code)
 	switch {
 	case !after.known:
 	case after.value == "":

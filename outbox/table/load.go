@@ -125,6 +125,9 @@ func (t *Table) Name() string { return t.name }
 // Retry is that of the mapping.
 func (t *Table) Retry() outbox.Retry { return t.mapping.Retry }
 
+// Grace is that of the mapping.
+func (t *Table) Grace() time.Duration { return t.mapping.Grace }
+
 // Schema returns the first half of Name.
 func (t *Table) Schema() string { return t.schema }
 

@@ -3,6 +3,8 @@ package table
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -12,7 +14,7 @@ import (
 // back, also with an error.
 func (s *Store) Republish(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
 	err = s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
-		matched, err := s.exec(ctx, t.republish(chunk))
+		matched, err := s.exec(ctx, t.setBack(outbox.Sent, chunk))
 		n += matched
 		return err
 	})
@@ -22,7 +24,78 @@ func (s *Store) Republish(ctx context.Context, identities []outbox.Identity) (n 
 	return n, err
 }
 
-func (t *Table) republish(identities []outbox.Identity) *statement {
+// Retry sets rows that are FAILED back to PENDING, due at once and with no attempt used, and lets PENDING rows that wait after an attempt
+// wait no longer; these keep the count of their attempts. Any other row is left alone: a delayed message above all, which was never
+// tried. It returns how many rows were changed, also with an error.
+func (s *Store) Retry(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
+	err = s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
+		if t.fails() {
+			matched, err := s.exec(ctx, t.setBack(outbox.Failed, chunk))
+			if n += matched; err != nil {
+				return err
+			}
+		}
+		matched, err := s.hasten(ctx, t, chunk)
+		n += matched
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("retry rows: %w", err)
+	}
+	return n, err
+}
+
+// hasten lets PENDING rows that were refused be due now.
+func (s *Store) hasten(ctx context.Context, t *Table, identities []outbox.Identity) (n int64, err error) {
+	if t.has(NextRetryTime) && !t.has(RetryCount) { // which of them were tried is known beside the table
+		identities = slices.DeleteFunc(slices.Clone(identities), func(id outbox.Identity) bool {
+			w, tried := s.waits.Wait(id)
+			return !tried || w.Attempts == 0
+		})
+	}
+	switch {
+	case len(identities) == 0:
+		return 0, nil
+	case t.has(NextRetryTime):
+		return s.exec(ctx, t.dueNow(identities))
+	}
+	rows, err := s.byIDs(ctx, t, identities)
+	if err != nil {
+		return 0, err
+	}
+	now := time.Now()
+	var put []Waiting
+	for _, r := range rows {
+		if w, waits := s.waits.Wait(r.Identity); waits && r.Status == outbox.Pending && w.Due.After(now) {
+			put = append(put, Waiting{r.Identity, Wait{Due: now, Attempts: w.Attempts}})
+		}
+	}
+	if len(put) == 0 {
+		return 0, nil
+	}
+	return int64(len(put)), s.waits.Keep(put, nil)
+}
+
+// dueNow counts rows by found-rows semantics, so that it names only rows that it changes.
+func (t *Table) dueNow(identities []outbox.Identity) *statement {
+	s := &statement{}
+	due := t.column(NextRetryTime)
+	s.add("UPDATE ", t.quoted, " FORCE INDEX (PRIMARY) SET ", due, " = ", t.now(NextRetryTime), " - INTERVAL 1 SECOND") // a column of whole seconds rounds up
+	t.assignCommon(s)
+	s.add(" WHERE ")
+	t.idIn(s, len(identities), func(i int) string { return identities[i].ID })
+	s.add(" AND ")
+	t.statusIn(s, outbox.Pending)
+	s.add(" AND ", due, " > ", t.now(NextRetryTime))
+	if t.has(RetryCount) {
+		s.add(" AND ", t.retryCount(), " > 0")
+	}
+	t.sameRows(s, identities)
+	return s
+}
+
+// setBack sets rows of one status back to PENDING.
+func (t *Table) setBack(from outbox.Status, identities []outbox.Identity) *statement {
 	s := &statement{}
 	s.add("UPDATE ", t.quoted, " FORCE INDEX (PRIMARY) SET ", t.column(StatusCode), " = ")
 	t.code(s, outbox.Pending)
@@ -40,7 +113,13 @@ func (t *Table) republish(identities []outbox.Identity) *statement {
 	s.add(" WHERE ")
 	t.idIn(s, len(identities), func(i int) string { return identities[i].ID })
 	s.add(" AND ")
-	t.statusIn(s, outbox.Sent)
+	t.statusIn(s, from)
+	t.sameRows(s, identities)
+	return s
+}
+
+// sameRows guards with rows of (id, message id).
+func (t *Table) sameRows(s *statement, identities []outbox.Identity) {
 	s.add(" AND (", t.column(ID), ", ", t.messageID(), ") IN (")
 	s.list(len(identities), func(i int) {
 		s.add("(")
@@ -50,5 +129,4 @@ func (t *Table) republish(identities []outbox.Identity) *statement {
 		s.add(")")
 	})
 	s.add(")")
-	return s
 }

@@ -115,7 +115,11 @@ func (s *Store) Expire(ctx context.Context, table string, e Expiry, ids []string
 func (s *Store) expire(ctx context.Context, t *Table, e Expiry, ids []string) (left Left, err error) {
 	var gone int
 	err = s.again(ctx, func() error {
-		gone, err = s.leave(ctx, t, e, ids)
+		gone, err = s.leave(ctx, t, e.Into, func(rows *statement) {
+			t.idIn(rows, len(ids), func(i int) string { return ids[i] })
+			rows.add(" AND ")
+			t.expired(rows, e)
+		})
 		return err
 	})
 	switch {
@@ -136,8 +140,8 @@ func (s *Store) expire(ctx context.Context, t *Table, e Expiry, ids []string) (l
 	return left, nil
 }
 
-// leave is the transaction. It locks the rows first, then copies, then deletes them.
-func (s *Store) leave(ctx context.Context, t *Table, e Expiry, ids []string) (gone int, err error) {
+// leave is the transaction. It locks the rows that a condition names first, then copies, then deletes them.
+func (s *Store) leave(ctx context.Context, t *Table, into string, where func(*statement)) (gone int, err error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return 0, err
@@ -149,12 +153,12 @@ func (s *Store) leave(ctx context.Context, t *Table, e Expiry, ids []string) (go
 			}
 		}
 	}()
-	mine, err := lockExpired(ctx, tx, t, e, ids)
+	mine, err := lockRows(ctx, tx, t, where)
 	if err != nil || len(mine) == 0 {
 		return 0, errors.Join(err, tx.Rollback())
 	}
-	if e.Into != "" {
-		if err := t.copyRows(ctx, tx, e.Into, mine); err != nil {
+	if into != "" {
+		if err := t.copyRows(ctx, tx, into, mine); err != nil {
 			return 0, err
 		}
 	}
@@ -164,13 +168,11 @@ func (s *Store) leave(ctx context.Context, t *Table, e Expiry, ids []string) (go
 	return len(mine), tx.Commit()
 }
 
-// lockExpired returns those rows that are still expired and that nobody else has locked.
-func lockExpired(ctx context.Context, tx *sql.Tx, t *Table, e Expiry, ids []string) (mine []string, err error) {
+// lockRows returns those rows that fulfil the condition now and that nobody else has locked.
+func lockRows(ctx context.Context, tx *sql.Tx, t *Table, where func(*statement)) (mine []string, err error) {
 	query := &statement{}
 	query.add("SELECT ", t.column(ID), " FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
-	t.idIn(query, len(ids), func(i int) string { return ids[i] })
-	query.add(" AND ")
-	t.expired(query, e)
+	where(query)
 	query.add(" FOR UPDATE SKIP LOCKED")
 	rows, err := tx.QueryContext(ctx, query.text.String(), query.args...)
 	if err != nil {

@@ -21,8 +21,9 @@ type Store struct {
 	waits  Waits
 	byName map[string]*Table
 
-	maxCount int64 // MaxCount
-	pages    pages
+	maxCount  int64 // MaxCount
+	scanLimit int64 // scanLimit
+	pages     pages
 
 	mu    sync.Mutex
 	ahead map[string]firstSeen // by table, for the age of rows that were made ahead of the clock
@@ -34,7 +35,7 @@ func New(db *sql.DB, tables []*Table) *Store { return NewKeeping(db, tables, &Wa
 
 // NewKeeping is New with waits that may outlive the process.
 func NewKeeping(db *sql.DB, tables []*Table, waits Waits) *Store {
-	s := &Store{db: db, tables: tables, waits: waits, byName: map[string]*Table{}, maxCount: MaxCount, pages: defaultPages, ahead: map[string]firstSeen{}}
+	s := &Store{db: db, tables: tables, waits: waits, byName: map[string]*Table{}, maxCount: MaxCount, scanLimit: scanLimit, pages: defaultPages, ahead: map[string]firstSeen{}}
 	for _, t := range tables {
 		s.byName[t.name] = t
 	}

@@ -31,6 +31,8 @@ type Waits interface {
 	Keep(put []Waiting, drop []outbox.Identity) error
 	// Waiting counts the rows of a table that wait, and returns the longest time that one of them still has to.
 	Waiting(table string, now time.Time) (rows int, longest time.Duration)
+	// Of returns the rows of a table that have a wait, in no order.
+	Of(table string) []outbox.Identity
 }
 
 // MaxWaits bounds how many waits are kept: the oldest go first.
@@ -121,6 +123,18 @@ func (m *WaitMap) Waiting(table string, now time.Time) (rows int, longest time.D
 		}
 	}
 	return rows, longest
+}
+
+// Of implements Waits.
+func (m *WaitMap) Of(table string) (ids []outbox.Identity) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id := range m.byRow {
+		if id.Table == table {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // keepsWaits reports whether something of a refused row is kept beside the table.

@@ -1,0 +1,118 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// Discard moves rows that are FAILED into the failed-message log of their table, in transactions of at most 500: after a crash each is in
+// exactly one table. Where no row can be FAILED it moves PENDING rows that were refused and wait. Any other row stays, and so does one
+// that somebody has locked. It returns how many were moved, also with an error.
+func (s *Store) Discard(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
+	err = s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
+		if !t.fails() {
+			if chunk, err = s.tried(ctx, t, chunk); err != nil || len(chunk) == 0 {
+				return err
+			}
+		}
+		var gone int
+		err := s.again(ctx, func() error {
+			gone, err = s.leave(ctx, t, FailedSuffix, func(rows *statement) { t.discardable(rows, chunk) })
+			return err
+		})
+		n += int64(gone)
+		if err == nil && t.keepsWaits() {
+			err = s.waits.Keep(nil, chunk)
+		}
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("discard rows: %w", err)
+	}
+	return n, err
+}
+
+// tried leaves of identities those whose rows were refused.
+func (s *Store) tried(ctx context.Context, t *Table, identities []outbox.Identity) ([]outbox.Identity, error) {
+	rows, err := s.byIDs(ctx, t, identities)
+	if err != nil {
+		return nil, err
+	}
+	var list []outbox.Identity
+	for _, r := range rows {
+		if r.Failed && r.DueIn > 0 {
+			list = append(list, r.Identity)
+		}
+	}
+	return list, nil
+}
+
+// discardable writes the condition under which rows are moved, once more under their locks.
+func (t *Table) discardable(s *statement, identities []outbox.Identity) {
+	t.idIn(s, len(identities), func(i int) string { return identities[i].ID })
+	s.add(" AND ")
+	switch {
+	case t.fails():
+		t.statusIn(s, outbox.Failed)
+	default:
+		t.statusIn(s, outbox.Pending)
+		if t.has(NextRetryTime) {
+			s.add(" AND ", t.column(NextRetryTime), " > ", t.now(NextRetryTime))
+		}
+		if t.has(RetryCount) {
+			s.add(" AND ", t.retryCount(), " > 0")
+		}
+	}
+	t.sameRows(s, identities)
+}
+
+// FailedLog tells what is in the way of Discard: the table that the rows move to is not there or does not fit, or the account lacks a
+// privilege. It changes nothing.
+func (s *Store) FailedLog(ctx context.Context, table string) ([]server.Finding, error) {
+	t, err := s.table(table)
+	if err != nil {
+		return nil, err
+	}
+	findings, _, err := t.CheckFailedLog(ctx, s.db)
+	return slices.DeleteFunc(findings, func(f server.Finding) bool { return f.Severity == server.OK }), err
+}
+
+// CheckFailedLog is FailedLog for a doctor; exists is whether there is such a table at all.
+func (t *Table) CheckFailedLog(ctx context.Context, db *sql.DB) (findings []server.Finding, exists bool, err error) {
+	_, wrong, err := t.copied(ctx, db, FailedSuffix)
+	if err != nil {
+		return nil, false, fmt.Errorf("look at table %s%s: %w", t.name, FailedSuffix, err)
+	}
+	if len(wrong) > 0 && wrong[0].Subject == t.name+FailedSuffix {
+		return []server.Finding{{
+			Severity: server.Fault, Subject: wrong[0].Subject,
+			What: "there is no such table, or the account may not see it: it is the log that discarded messages of " + t.name + " move to",
+			Fix:  "let an administrator run:\n" + strings.Join(MoveDDL(t.schema, t.bare(), FailedSuffix), ";\n") + ";",
+		}}, false, nil
+	}
+	if len(wrong) > 0 {
+		return wrong, true, nil
+	}
+	to := t.movedTo(FailedSuffix)
+	remove := t.deleteRows([]string{t.nobody()})
+	findings, _, err = server.Missing(ctx, db, []server.Probe{
+		{Privileges: "SELECT, INSERT", On: to, Statement: "EXPLAIN INSERT INTO " + to + " SELECT * FROM " + to + " WHERE FALSE"},
+		{Privileges: "DELETE", On: t.quoted, Statement: "EXPLAIN " + remove.text.String(), Args: remove.args},
+	})
+	if err != nil {
+		return nil, true, err
+	}
+	for i := range findings {
+		findings[i].Severity, findings[i].What = server.Warning, "messages of "+t.name+" cannot be discarded: "+findings[i].What
+	}
+	if len(findings) == 0 {
+		findings = append(findings, server.Finding{Severity: server.OK, Subject: t.name, What: "discarded messages move to " + t.name + FailedSuffix})
+	}
+	return findings, true, nil
+}

@@ -1,0 +1,318 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// scanLimit is about how many rows a question of a person may read by itself. Beyond, it asks first.
+const scanLimit = 100_000
+
+// AnyState lists the rows of every state, by the primary key.
+const AnyState = "any"
+
+// Listing says which rows a person wants to see.
+type Listing struct {
+	State     string // one of Table.States, or AnyState
+	Topic     string // exactly this topic; "" for any, as below
+	Key       string // exactly this business key
+	Reason    string // part of the reason, whatever its case
+	OlderThan time.Duration
+	Limit     int
+	After     string // Listed.Next of the page before
+	Scan      bool   // read however many rows it takes
+}
+
+// narrows reports whether not every row of the state is wanted.
+func (q Listing) narrows() bool { return q.Topic != "" || q.Reason != "" || q.OlderThan > 0 }
+
+// fits reports whether a row is wanted.
+func (t *Table) fits(q Listing, r *Row) bool {
+	wanted := r.State == q.State || q.State == AnyState
+	if q.State == outbox.Failed.String() {
+		wanted = r.Failed
+	}
+	return wanted && (q.Topic == "" || r.Topic == q.Topic) && (q.Key == "" || r.Key == q.Key) &&
+		(q.OlderThan <= 0 || !r.CreatedAt.IsZero() && r.Age >= q.OlderThan) &&
+		(q.Reason == "" || strings.Contains(strings.ToLower(r.Reason), strings.ToLower(q.Reason)))
+}
+
+// Listed is one page.
+type Listed struct {
+	Rows []Row
+	Next string // where the next page begins; "" at the end
+	Scan string // not "": nothing was read, because this says why it would read many rows
+}
+
+// ErrPlace says that Listing.After is no place of this list.
+var ErrPlace = errors.New("the place to go on from is none of this list")
+
+// How many rows one statement of a listing reads, and all of one page together.
+const (
+	listRows  = 1000
+	listReads = 2 * scanLimit
+)
+
+// List returns a page of rows, in the order of the index that the table has; rows of any state, and those of a table without such an
+// index, in the order of the primary key. It reads no more rows than listReads: a page may be short, and empty, before the end. Statements
+// are plain reads of at most listRows rows, which lock nothing.
+func (s *Store) List(ctx context.Context, table string, q Listing) (Listed, error) {
+	t, err := s.table(table)
+	if err != nil {
+		return Listed{}, err
+	}
+	page, err := s.list(ctx, t, q)
+	if t.forgetIndex(err) {
+		page, err = s.list(ctx, t, q)
+	}
+	if err != nil && !errors.Is(err, ErrPlace) {
+		err = fmt.Errorf("list rows of %s: %w", table, err)
+	}
+	return page, err
+}
+
+func (s *Store) list(ctx context.Context, t *Table, q Listing) (page Listed, err error) {
+	at, err := t.parsePlace(q.After)
+	if err != nil {
+		return page, err
+	}
+	if q.Key != "" {
+		return s.listByKey(ctx, t, q, at)
+	}
+	if page.Scan, err = s.scans(ctx, t, q); err != nil || page.Scan != "" && !q.Scan {
+		return page, err
+	}
+	page.Scan = ""
+	if q.State == outbox.Failed.String() && !t.fails() && !t.has(NextRetryTime) {
+		return s.listWaits(ctx, t, q, at)
+	}
+	most := listReads
+	if q.Scan {
+		most *= 10
+	}
+	list := t.listParts(q)
+	for read := 0; !at.done && read < most && len(page.Rows) < q.Limit; {
+		n, next, err := s.listPage(ctx, t, q, list, at, &page)
+		if err != nil {
+			return page, err
+		}
+		read, at = read+max(n, 1), next
+	}
+	if !at.done {
+		page.Next = at.place()
+	}
+	return page, nil
+}
+
+// listPage reads the rows of one statement into the page.
+func (s *Store) listPage(ctx context.Context, t *Table, q Listing, list []stretch, at Cursor, page *Listed) (read int, next Cursor, err error) {
+	if at.at >= len(list) {
+		return 0, at, ErrPlace
+	}
+	byCount := t.strategy == byAttempts && q.State != AnyState
+	if byCount && (!at.attempts.known || at.attempts.ended) {
+		found, err := s.attemptsAfter(ctx, t.attemptsOf(t.stateCode(q.State), at.attempts))
+		if errors.Is(err, sql.ErrNoRows) {
+			return 0, Cursor{done: true}, nil
+		} else if err != nil {
+			return 0, at, err
+		}
+		at.attempts = found
+	}
+	limit := listRows
+	if !q.narrows() && !t.picks(q) {
+		limit = min(limit, q.Limit-len(page.Rows))
+	}
+	full := false
+	err = s.eachLook(ctx, t, t.listing(list[at.at], q, at, limit), func(r *Row, behind string) {
+		if full {
+			return
+		}
+		if t.fits(q, r) {
+			page.Rows = append(page.Rows, *r)
+			full = len(page.Rows) == q.Limit
+		}
+		at.time, at.id = behind, r.ID
+		read++
+	})
+	if err != nil || full || read == limit {
+		return read, at, err
+	}
+	return read, at.next(list, byCount), nil
+}
+
+// picks reports whether the rows of a state are some of those with its code.
+func (t *Table) picks(q Listing) bool { return q.State == outbox.Failed.String() && !t.fails() }
+
+// stateCode is the code of a state.
+func (t *Table) stateCode(state string) string {
+	if state == outbox.Failed.String() && !t.fails() {
+		return t.mapping.Codes[outbox.Pending]
+	}
+	for _, w := range t.mapping.words() {
+		if w.name == state {
+			return w.code
+		}
+	}
+	return ""
+}
+
+// listParts are the parts of the index that a listing goes through.
+func (t *Table) listParts(q Listing) []stretch {
+	if q.State == AnyState || t.timeBehind() == ID {
+		return []stretch{{part: whole}}
+	}
+	if t.picks(q) && t.timeBehind() == NextRetryTime { // what was refused waits
+		return []stretch{{part: timed}}
+	}
+	return []stretch{{part: untimed}, {part: timed}}
+}
+
+// listing is the query of one page.
+func (t *Table) listing(in stretch, q Listing, at Cursor, limit int) *statement {
+	behind := "NULL"
+	if in.part == timed {
+		behind = "CAST(" + t.column(t.timeBehind()) + " AS CHAR)"
+	}
+	s := t.selectLook(behind)
+	s.add(" FROM ", t.quoted)
+	if q.State == AnyState {
+		s.add(" FORCE INDEX (PRIMARY) WHERE TRUE")
+	} else {
+		t.forceIndex(s)
+		s.add(" WHERE ", t.column(StatusCode), " = ")
+		t.literal(s, t.stateCode(q.State))
+		switch {
+		case t.strategy != byAttempts:
+		case at.attempts.value == "":
+			s.add(" AND ", t.column(RetryCount), " IS NULL")
+		default:
+			s.add(" AND ", t.column(RetryCount), " = ", at.attempts.value)
+		}
+	}
+	switch in.part {
+	case untimed:
+		s.add(" AND ", t.column(t.timeBehind()), " IS NULL")
+	case timed:
+		s.add(" AND ", t.column(t.timeBehind()), " IS NOT NULL")
+	}
+	t.behind(s, in, at)
+	s.add(" ORDER BY ")
+	if in.part == timed {
+		s.add(t.column(t.timeBehind()), ", ")
+	}
+	s.add(t.column(ID), " LIMIT ", strconv.Itoa(limit))
+	return s
+}
+
+// scans says why a listing would read many rows, and what would help.
+func (s *Store) scans(ctx context.Context, t *Table, q Listing) (string, error) {
+	index := t.sweepIndex.Load()
+	indexed := q.State == AnyState || index != nil && *index != "PRIMARY"
+	if indexed && !q.narrows() && !t.picks(q) {
+		return "", nil
+	}
+	where := &statement{}
+	where.add("TRUE")
+	if q.State != AnyState {
+		where = t.whereCode(t.stateCode(q.State))
+	}
+	rows, err := s.estimate(ctx, t, where)
+	if q.State != AnyState {
+		rows *= 2 // the server estimates no range above half of its table
+	}
+	if err != nil || rows <= s.scanLimit {
+		return "", err
+	}
+	if !indexed {
+		return fmt.Sprintf("it would read about %d rows of %s, because no index begins with the status and goes on in an order that can be followed; "+
+			"an index would help: %s", rows, t.name, t.makeSweepIndex()), nil
+	}
+	return fmt.Sprintf("it would read about %d rows of %s to find those that fit; name a state with fewer rows, a key, or a message with `messages show`", rows, t.name), nil
+}
+
+// listWaits lists the rows that were refused, where neither a code nor a column says so: from what is kept of them.
+func (s *Store) listWaits(ctx context.Context, t *Table, q Listing, at Cursor) (page Listed, err error) {
+	all := s.waits.Of(t.name)
+	slices.SortFunc(all, func(a, b outbox.Identity) int { return strings.Compare(a.ID, b.ID) })
+	i, _ := slices.BinarySearchFunc(all, at.id+"\x00", func(a outbox.Identity, id string) int { return strings.Compare(a.ID, id) })
+	for chunk := range slices.Chunk(all[i:], maxRows) {
+		rows, err := s.byIDs(ctx, t, chunk)
+		if err != nil {
+			return page, err
+		}
+		for _, r := range rows {
+			if len(page.Rows) == q.Limit {
+				page.Next = Cursor{id: page.Rows[q.Limit-1].ID}.place()
+				return page, nil
+			}
+			if t.fits(q, &r) {
+				page.Rows = append(page.Rows, r)
+			}
+		}
+	}
+	return page, nil
+}
+
+// byIDs reads the rows of identities, in the order of these; rows that are gone, or are others by now, are left out.
+func (s *Store) byIDs(ctx context.Context, t *Table, ids []outbox.Identity) ([]Row, error) {
+	query := t.selectLook("NULL")
+	query.add(" FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
+	t.idIn(query, len(ids), func(i int) string { return ids[i].ID })
+	found := map[outbox.Identity]Row{}
+	if err := s.eachLook(ctx, t, query, func(r *Row, _ string) { found[r.Identity] = *r }); err != nil {
+		return nil, err
+	}
+	var rows []Row
+	for _, id := range ids {
+		if r, ok := found[id]; ok {
+			rows = append(rows, r)
+		}
+	}
+	return rows, nil
+}
+
+// placeText is a Cursor as it travels: it comes back from outside, so that each part is checked.
+type placeText struct {
+	At       int    `json:"p,omitempty"`
+	Known    bool   `json:"k,omitempty"`
+	Ended    bool   `json:"e,omitempty"`
+	Attempts string `json:"a,omitempty"`
+	Time     string `json:"t,omitempty"`
+	ID       string `json:"i,omitempty"`
+}
+
+func (c Cursor) place() string {
+	data, _ := json.Marshal(placeText{c.at, c.attempts.known, c.attempts.ended, c.attempts.value, c.time, c.id}) // of text and numbers
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
+func (t *Table) parsePlace(text string) (c Cursor, err error) {
+	if text == "" {
+		return c, nil
+	}
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	var p placeText
+	if err == nil {
+		err = json.Unmarshal(data, &p)
+	}
+	if err != nil {
+		return c, ErrPlace
+	}
+	_, number := strconv.ParseInt(p.Attempts, 10, 64)
+	_, moment := parseTime([]byte(p.Time), time.UTC)
+	if p.At < 0 || p.At > 1 || p.Attempts != "" && number != nil || p.Time != "" && !moment || p.ID != "" && t.checkID(p.ID) != nil {
+		return c, ErrPlace
+	}
+	return Cursor{at: p.At, attempts: attemptCount{p.Known, p.Ended, p.Attempts}, time: p.Time, id: p.ID}, nil
+}
