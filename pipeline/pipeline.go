@@ -105,6 +105,9 @@ func (p *Pipeline) Pause(on bool) { p.recovery.Pause(on) }
 // TryTopics looks at suspended topics at once.
 func (p *Pipeline) TryTopics() { p.dispatch.TryTopics() }
 
+// Owns reports whether a row is in the relay's hands: it is on its way to the broker, or its status is being written.
+func (p *Pipeline) Owns(id outbox.Identity) bool { return p.tracker.Owns(id) }
+
 // Snapshot is the flow's state for status and health.
 type Snapshot struct {
 	dispatch.State

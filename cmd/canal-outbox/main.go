@@ -67,7 +67,7 @@ func exitCode(err error) int {
 		return exitProblems
 	case errors.As(err, &refused):
 		return exitRefused
-	case errors.As(err, &coded) && coded.Code == admin.CodeRefused:
+	case errors.As(err, &coded) && (coded.Code == admin.CodeRefused || coded.Code == admin.CodeNeedsScan):
 		return exitRefused
 	case errors.As(err, &coded) && coded.Code == admin.CodeUsage:
 		return exitUsage

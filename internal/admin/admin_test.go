@@ -27,6 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fake is a Service whose answers are its fields.
 type fake struct {
+	messagesFake
 	live, ready, sweepErr error
 	target                Target
 	span                  Span

@@ -67,6 +67,7 @@ func (a *api) routes() http.Handler {
 	mux.HandleFunc("POST /api/v1/retention", a.act(func(r *http.Request) (any, error) {
 		return struct{}{}, a.service().Retention(r.Context())
 	}))
+	a.messages(mux)
 	mux.HandleFunc("/api/", a.answer(func(r *http.Request) (any, error) {
 		return nil, NotFoundf("there is no %s %s", r.Method, r.URL.Path)
 	}))

@@ -15,6 +15,7 @@ import (
 // Service is the daemon as this package needs it. Its methods are called from many goroutines at once. Errors that are an
 // *Error keep their code on the way to the caller; any other is a failure.
 type Service interface {
+	Messages
 	// Live returns an error when the process cannot make progress by itself and should be restarted. A broker or a database
 	// that is away is no such reason.
 	Live() error
@@ -150,6 +151,7 @@ const (
 	CodeForbidden    Code = "forbidden"    // from a page or host that may not
 	CodeNotFound     Code = "not_found"    // no such thing
 	CodeRefused      Code = "refused"      // possible, but an operator has to decide first
+	CodeNeedsScan    Code = "needs_scan"   // possible by reading a whole large table, which nobody has allowed
 	CodeFailure      Code = "failure"      // it was tried and went wrong
 )
 
@@ -187,7 +189,7 @@ func (c Code) httpStatus() int {
 		return http.StatusForbidden
 	case CodeNotFound:
 		return http.StatusNotFound
-	case CodeRefused:
+	case CodeRefused, CodeNeedsScan:
 		return http.StatusConflict
 	}
 	return http.StatusInternalServerError

@@ -8,6 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/ack"
 	"github.com/canal-outbox/canal-outbox/canal"
 	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/messages"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -17,6 +18,7 @@ import (
 // service is the daemon as the admin API sees it.
 type service struct {
 	operator.Operator
+	messages.Messages
 	d     *daemon
 	meter *operator.Meter
 }
@@ -24,6 +26,7 @@ type service struct {
 func (d *daemon) service() admin.Service {
 	return &service{
 		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: d.relay.MoveTo, Hold: d.relay.Hold, Count: d.rows.Counts},
+		Messages: d.messages(),
 		d:        d, meter: operator.NewMeter(d.registry, d.started),
 	}
 }

@@ -2,12 +2,14 @@ package app
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/messages"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -17,6 +19,7 @@ import (
 // it, and with a state that can be looked at. An orchestrator that found nobody listening would end the process again and again.
 type waiting struct {
 	operator.Operator
+	messages.Away
 	d *daemon
 	// reader stands in for the reader's own series until there is a reader: the alert on it must not go blind.
 	reader prometheus.Gauge
@@ -37,6 +40,7 @@ func (d *daemon) wait(ctx context.Context, err error) error {
 	nowhere := func(context.Context, server.ID, outbox.Position, string) error { return errNotRunning }
 	d.waiting = &waiting{
 		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: nowhere, Hold: d.state.SetPause}, d: d,
+		Away:   messages.Away{Why: errors.New("the database does not answer: messages are looked at there; `canal-outbox status` says why")},
 		reader: prometheus.NewGauge(prometheus.GaugeOpts{Name: "canal_outbox_reader_connected", Help: "1 while a binlog stream is open."}),
 	}
 	d.waiting.because(err)

@@ -197,6 +197,13 @@ func (t *Tracker) Bug(what string, fields ...zap.Field) {
 	t.log.Error(what+": please report this", fields...)
 }
 
+// Owns reports whether a row is in the relay's hands.
+func (t *Tracker) Owns(id outbox.Identity) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.registry[id] != nil
+}
+
 // Owned counts the rows in the registry.
 func (t *Tracker) Owned() int {
 	t.mu.Lock()

@@ -1,0 +1,179 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// messages adds the routes of Messages.
+func (a *api) messages(mux *http.ServeMux) {
+	mux.HandleFunc("GET /api/v1/messages", a.answer(func(r *http.Request) (any, error) {
+		q, err := readQuery(r.URL.Query())
+		if err != nil {
+			return nil, err
+		}
+		return a.service().ListMessages(r.Context(), q)
+	}))
+	mux.HandleFunc("GET /api/v1/messages/stats", a.answer(func(r *http.Request) (any, error) {
+		v := values{Values: r.URL.Query()}
+		table := v.text("table")
+		if err := v.end(); err != nil {
+			return nil, err
+		}
+		return a.service().MessageStats(r.Context(), table)
+	}))
+	mux.HandleFunc("GET /api/v1/messages/{ref}", a.answer(func(r *http.Request) (any, error) {
+		ref, err := readRef(r)
+		if err != nil {
+			return nil, err
+		}
+		return a.service().ShowMessages(r.Context(), ref)
+	}))
+	mux.HandleFunc("GET /api/v1/messages/{ref}/trace", a.answer(func(r *http.Request) (any, error) {
+		ref, err := readRef(r)
+		if err != nil {
+			return nil, err
+		}
+		return a.service().TraceMessage(r.Context(), ref)
+	}))
+	mux.HandleFunc("POST /api/v1/messages/retry", a.act(func(r *http.Request) (any, error) {
+		order, err := readOrder(r)
+		if err != nil {
+			return nil, err
+		}
+		return a.service().RetryMessages(r.Context(), order)
+	}))
+	mux.HandleFunc("POST /api/v1/messages/discard", a.act(func(r *http.Request) (any, error) {
+		order, err := readOrder(r)
+		if err != nil {
+			return nil, err
+		}
+		return a.service().DiscardMessages(r.Context(), order)
+	}))
+}
+
+// values reads the parameters of a request, strictly: one that nobody reads is an error, and so is one that comes twice.
+type values struct {
+	url.Values
+	read []string
+	err  error
+}
+
+func (v *values) text(name string) string {
+	v.read = append(v.read, name)
+	if len(v.Values[name]) > 1 && v.err == nil {
+		v.err = Usagef("%s comes more than once", name)
+	}
+	return v.Get(name)
+}
+
+func (v *values) flag(name string) bool {
+	switch text := v.text(name); text {
+	case "", "0", "false":
+		return false
+	case "1", "true":
+		return true
+	default:
+		if v.err == nil {
+			v.err = Usagef("%s=%q: must be 1 or 0", name, text)
+		}
+		return false
+	}
+}
+
+func (v *values) end() error {
+	for name := range v.Values {
+		if !slices.Contains(v.read, name) && v.err == nil {
+			v.err = Usagef("there is no parameter %q; known are %s", name, strings.Join(v.read, ", "))
+		}
+	}
+	return v.err
+}
+
+func readQuery(from url.Values) (MessageQuery, error) {
+	v := values{Values: from}
+	q := MessageQuery{Table: v.text("table"), Limit: DefaultMessages, After: v.text("after"), Scan: v.flag("scan"), MessageFilter: MessageFilter{
+		Status: v.text("status"), Topic: v.text("topic"), Key: v.text("key"), Reason: v.text("reason"),
+	}}
+	if text := v.text("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return q, Usagef("limit=%q: must be a number from 1 to %d", text, MaxMessages)
+		}
+		q.Limit = n
+	}
+	if text := v.text("older_than"); text != "" {
+		if err := q.OlderThan.UnmarshalText([]byte(text)); err != nil {
+			return q, err
+		}
+	}
+	if err := v.end(); err != nil {
+		return q, err
+	}
+	return q, q.Check()
+}
+
+// encode is the way back of readQuery.
+func (q MessageQuery) encode() string {
+	v := url.Values{}
+	for name, text := range map[string]string{"table": q.Table, "status": q.Status, "topic": q.Topic, "key": q.Key, "reason": q.Reason, "after": q.After} {
+		if text != "" {
+			v.Set(name, text)
+		}
+	}
+	if q.Limit != 0 {
+		v.Set("limit", strconv.Itoa(q.Limit))
+	}
+	if q.OlderThan != 0 {
+		v.Set("older_than", time.Duration(q.OlderThan).String())
+	}
+	if q.Scan {
+		v.Set("scan", "1")
+	}
+	return v.Encode()
+}
+
+func readRef(r *http.Request) (MessageRef, error) {
+	v := values{Values: r.URL.Query()}
+	ref := MessageRef{Ref: r.PathValue("ref"), Table: v.text("table"), Body: v.flag("body"), Scan: v.flag("scan")}
+	if err := v.end(); err != nil {
+		return ref, err
+	}
+	return ref, ref.Check()
+}
+
+// path is the way back of readRef.
+func (r MessageRef) path(suffix string) string {
+	v := url.Values{}
+	if r.Table != "" {
+		v.Set("table", r.Table)
+	}
+	for name, on := range map[string]bool{"body": r.Body, "scan": r.Scan} {
+		if on {
+			v.Set(name, "1")
+		}
+	}
+	path := "/api/v1/messages/" + url.PathEscape(r.Ref) + suffix
+	if len(v) > 0 {
+		path += "?" + v.Encode()
+	}
+	return path
+}
+
+func readOrder(r *http.Request) (MessageOrder, error) {
+	var order MessageOrder
+	body := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody))
+	body.DisallowUnknownFields()
+	if err := body.Decode(&order); err != nil {
+		return order, Usagef("the body is no order: %v", err)
+	}
+	if body.More() {
+		return order, Usagef("the body has more than one order")
+	}
+	return order, order.Check()
+}

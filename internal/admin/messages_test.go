@@ -1,0 +1,192 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"net/http/httptest"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+// messagesFake remembers what reached it.
+type messagesFake struct {
+	query    MessageQuery
+	ref      MessageRef
+	order    MessageOrder
+	reached  string
+	statsFor string
+}
+
+func (f *messagesFake) ListMessages(_ context.Context, q MessageQuery) (MessagePage, error) {
+	f.query, f.reached = q, "list"
+	if q.Topic == "everything" && !q.Scan {
+		return MessagePage{}, &Error{Code: CodeNeedsScan, Message: "it would read 7 rows"}
+	}
+	return MessagePage{Table: q.Table, Messages: []Message{}}, nil
+}
+
+func (f *messagesFake) ShowMessages(_ context.Context, ref MessageRef) (MessageMatches, error) {
+	f.ref, f.reached = ref, "show"
+	if ref.Ref == "nobody" {
+		return MessageMatches{}, NotFoundf("no row has it")
+	}
+	return MessageMatches{Matches: []MessageDetail{}, Notes: []string{}}, nil
+}
+
+func (f *messagesFake) TraceMessage(_ context.Context, ref MessageRef) (Trace, error) {
+	f.ref, f.reached = ref, "trace"
+	return Trace{Events: []TraceEvent{}, Unknown: []string{}}, nil
+}
+
+func (f *messagesFake) RetryMessages(_ context.Context, o MessageOrder) (MessageChange, error) {
+	f.order, f.reached = o, "retry"
+	return MessageChange{}, nil
+}
+
+func (f *messagesFake) DiscardMessages(_ context.Context, o MessageOrder) (MessageChange, error) {
+	f.order, f.reached = o, "discard"
+	return MessageChange{}, nil
+}
+
+func (f *messagesFake) MessageStats(_ context.Context, table string) (MessageStats, error) {
+	f.statsFor, f.reached = table, "stats"
+	return MessageStats{}, nil
+}
+
+// What the client sends is what the service gets, with the characters that keys have.
+func TestMessagesThroughTheClient(t *testing.T) {
+	service := &fake{}
+	socket := t.TempDir() + "/s"
+	serve(t, Config{Socket: socket}, service)
+	c, ctx := NewClient(socket), context.Background()
+	q := MessageQuery{Table: "shop.m", Limit: 7, After: "abc", Scan: true, MessageFilter: MessageFilter{
+		Status: "failed", Topic: "a&b", Key: "k/1 ü?#", Reason: "100%", OlderThan: Duration(90 * time.Minute),
+	}}
+	if _, err := c.ListMessages(ctx, q); err != nil || !reflect.DeepEqual(service.query, q) {
+		t.Errorf("list: %+v, %v", service.query, err)
+	}
+	for _, name := range []string{"17", "order:k-1", "a/b", "a%2Fb", "ü ?#", "a b+c", "stats2", "x:y:z"} {
+		ref := MessageRef{Ref: name, Table: "shop.m", Body: true, Scan: true}
+		if _, err := c.ShowMessages(ctx, ref); err != nil || service.ref != ref || service.reached != "show" {
+			t.Errorf("show %q: %+v, %v", name, service.ref, err)
+		}
+		if _, err := c.TraceMessage(ctx, ref); err != nil || service.ref != ref || service.reached != "trace" {
+			t.Errorf("trace %q: %+v, %v", name, service.ref, err)
+		}
+	}
+	order := MessageOrder{Table: "shop.m", Filter: &MessageFilter{Topic: "t", OlderThan: Duration(time.Hour)}, Limit: 5, DryRun: true}
+	if _, err := c.RetryMessages(ctx, order); err != nil || !reflect.DeepEqual(service.order, order) {
+		t.Errorf("retry: %+v, %v", service.order, err)
+	}
+	order = MessageOrder{IDs: []string{"1", "order:k"}, Limit: 2}
+	if _, err := c.DiscardMessages(ctx, order); err != nil || !reflect.DeepEqual(service.order, order) || service.reached != "discard" {
+		t.Errorf("discard: %+v, %v", service.order, err)
+	}
+	if _, err := c.MessageStats(ctx, "shop.m"); err != nil || service.statsFor != "shop.m" {
+		t.Errorf("stats: %q, %v", service.statsFor, err)
+	}
+	for code, call := range map[Code]func() error{
+		CodeNeedsScan: func() error {
+			_, err := c.ListMessages(ctx, MessageQuery{Limit: 1, MessageFilter: MessageFilter{Topic: "everything"}})
+			return err
+		},
+		CodeNotFound: func() error { _, err := c.ShowMessages(ctx, MessageRef{Ref: "nobody"}); return err },
+		CodeUsage:    func() error { _, err := c.RetryMessages(ctx, MessageOrder{}); return err },
+	} {
+		var coded *Error
+		if err := call(); !asError(err, &coded) || coded.Code != code {
+			t.Errorf("%s: %v", code, err)
+		}
+	}
+}
+
+func asError(err error, into **Error) (ok bool) {
+	*into, ok = err.(*Error)
+	return ok
+}
+
+// What cannot be meant is refused before it reaches the service.
+func TestMessagesRefuseWhatCannotBeMeant(t *testing.T) {
+	service := &fake{}
+	base := serve(t, Config{Address: "127.0.0.1:0"}, service) + "/api/v1/messages"
+	for _, path := range []string{
+		"?limit=0", "?limit=x", "?limit=1001", "?older_than=soon", "?older_than=-1h", "?nonsense=1", "?scan=2", "?topic=a&topic=b",
+		"?topic=%ff", "?key=%00", "?key=" + strings.Repeat("k", 4000), "/17?limit=5", "/17?body=please", "/%ff", "/17/trace?x=1", "/stats?limit=1",
+	} {
+		if got := ask(t, "GET", base+path, ""); got.status != 400 || !strings.Contains(got.body, `"usage"`) {
+			t.Errorf("GET %.40s: %d %s", path, got.status, got.body)
+		}
+	}
+	for _, body := range []string{
+		``, `{}`, `[]`, `{"ids":["1"],"filter":{}}`, `{"ids":[]}`, `{"ids":[""]}`, `{"ids":["1","2"],"limit":1}`, `{"filter":{},"limit":-1}`,
+		`{"filter":{"older_than":"soon"}}`, `{"filter":{"older_than":5}}`, `{"filter":{"colour":"red"}}`, `{"ids":[1]}`, `{"ids":["1"]} {"ids":["2"]}`,
+		`{"filter":{},"limit":10001}`, `{"filter":{"key":"` + strings.Repeat("k", 4000) + `"}}`,
+	} {
+		for _, what := range []string{"/retry", "/discard"} {
+			if got := ask(t, "POST", base+what, body, "Content-Type", asJSON); got.status != 400 || !strings.Contains(got.body, `"usage"`) {
+				t.Errorf("POST %s %.60s: %d %s", what, body, got.status, got.body)
+			}
+		}
+	}
+	if got := ask(t, "POST", base+"/retry", `{"ids":["1"]}`); got.status != 400 {
+		t.Errorf("not JSON: %d %s", got.status, got.body)
+	}
+	if service.reached != "" {
+		t.Errorf("the service was reached: %s", service.reached)
+	}
+}
+
+// FuzzMessages: whatever is asked, the answer is JSON with a status that fits it, and only what passes its Check reaches the service.
+func FuzzMessages(f *testing.F) {
+	f.Add("", "status=failed&topic=orders&limit=5&older_than=1h&scan=1&after=eyJ9", "")
+	f.Add("/order:k-1", "body=1&table=shop.m", "")
+	f.Add("/order:k-1/trace", "", "")
+	f.Add("/stats", "table=shop.m", "")
+	f.Add("/retry", "", `{"ids":["1","order:k"],"dry_run":true}`)
+	f.Add("/discard", "", `{"filter":{"status":"failed","older_than":"1h30m","reason":"too large"},"limit":7}`)
+	f.Add("/retry", "", `{"filter":{"key":"\u0000"}}`)
+	f.Fuzz(func(t *testing.T, path, query, body string) {
+		path = "/api/v1/messages" + path
+		if _, err := url.Parse(path); err != nil || strings.ContainsAny(path, "?#\x00\r\n ") {
+			return // not a path as it stands in a request
+		}
+		method := "GET"
+		if body != "" {
+			method = "POST"
+		}
+		service := &fake{}
+		a := newAPI(service, prometheus.NewRegistry(), zap.NewNop())
+		r := httptest.NewRequest(method, "/", strings.NewReader(body))
+		r.URL.Path, r.URL.RawQuery = path, query
+		r.Header.Set("Content-Type", asJSON)
+		w := httptest.NewRecorder()
+		a.routes().ServeHTTP(w, r)
+		switch w.Code {
+		case 200, 400, 404, 409:
+			if w.Header().Get("Content-Type") == asJSON && !json.Valid(w.Body.Bytes()) {
+				t.Fatalf("%q %q: the answer is no JSON: %q", path, body, w.Body)
+			}
+		case 301, 307, 405:
+		default:
+			t.Fatalf("%q %q: %d %s", path, body, w.Code, w.Body)
+		}
+		var err error
+		switch service.reached {
+		case "list":
+			err = service.query.Check()
+		case "show", "trace":
+			err = service.ref.Check()
+		case "retry", "discard":
+			err = service.order.Check()
+		}
+		if err != nil {
+			t.Fatalf("%q %q %q reached the service: %v", path, query, body, err)
+		}
+	})
+}

@@ -1,0 +1,247 @@
+package messages
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// act is what an order does to rows.
+type act struct {
+	verb  string
+	may   func(r *table.Row) string // why not; "" when it may
+	apply func(ctx context.Context, ids []outbox.Identity) (int64, error)
+}
+
+// RetryMessages implements admin.Messages.
+func (m *Messages) RetryMessages(ctx context.Context, order admin.MessageOrder) (admin.MessageChange, error) {
+	a := act{verb: "retried", may: mayRetry, apply: m.Rows.Retry}
+	if order.Republish {
+		a = act{verb: "published again", may: mayRepublish, apply: m.Rows.Republish}
+	}
+	change, err := m.carryOut(ctx, order, a)
+	if err != nil {
+		return change, err
+	}
+	if order.Republish && change.Matched > 0 {
+		change.Notes = append(change.Notes, "consumers see these messages again, under the same message ids")
+	}
+	switch {
+	case change.Changed == 0:
+	case m.Swept == nil:
+		change.Notes = append(change.Notes, "no relay runs here: the next start, or the relay elsewhere, publishes them")
+	default:
+		if err := m.Swept(); err != nil {
+			change.Notes = append(change.Notes, fmt.Sprintf("the rows are PENDING, but a sweep could not be asked for (%v): the next one publishes them", err))
+		}
+	}
+	return change, nil
+}
+
+// DiscardMessages implements admin.Messages.
+func (m *Messages) DiscardMessages(ctx context.Context, order admin.MessageOrder) (admin.MessageChange, error) {
+	if order.Republish {
+		return admin.MessageChange{}, admin.Usagef("republish goes with retry only")
+	}
+	if name, err := m.table(order.Table); err == nil {
+		wrong, err := m.Rows.FailedLog(ctx, name)
+		if err != nil {
+			return admin.MessageChange{}, err
+		}
+		if len(wrong) > 0 {
+			return admin.MessageChange{}, admin.Refusedf("%s: %s; fix: %s", wrong[0].Subject, wrong[0].What, wrong[0].Fix)
+		}
+	}
+	change, err := m.carryOut(ctx, order, act{verb: "discarded", may: mayDiscard, apply: m.Rows.Discard})
+	if err == nil && change.Matched > 0 {
+		change.Notes = append(change.Notes, "discarded rows are in "+change.Table+table.FailedSuffix+", whole; no consumer sees the messages")
+	}
+	return change, err
+}
+
+// carryOut finds the rows of an order and, unless it is a dry run, changes them.
+func (m *Messages) carryOut(ctx context.Context, order admin.MessageOrder, a act) (change admin.MessageChange, err error) {
+	change = admin.MessageChange{DryRun: order.DryRun, Messages: []admin.Message{}, Refused: []admin.MessageRefusal{}, Notes: []string{}}
+	if err := order.Check(); err != nil {
+		return change, err
+	}
+	if m.Refuse != nil && !order.DryRun {
+		return change, m.Refuse
+	}
+	if change.Table, err = m.table(order.Table); err != nil {
+		return change, err
+	}
+	var ids []outbox.Identity
+	take := func(ref string, r *table.Row) {
+		if why := a.may(r); why != "" {
+			if ref != "" {
+				change.Refused = append(change.Refused, admin.MessageRefusal{Ref: ref, Reason: why})
+			}
+			return
+		}
+		if ids = append(ids, r.Identity); len(change.Messages) < shown {
+			change.Messages = append(change.Messages, show(r))
+		}
+	}
+	if order.Filter != nil {
+		err = m.eachOf(ctx, change.Table, order, a, &change, func(r *table.Row) bool { take("", r); return len(ids) < order.Limit })
+	} else {
+		err = m.eachNamed(ctx, change.Table, order, &change, take)
+	}
+	if err != nil {
+		return change, err
+	}
+	change.Matched = len(ids)
+	switch {
+	case order.DryRun:
+		return change, nil
+	case len(change.Refused) > 0:
+		return change, admin.Refusedf("nothing was changed: %s; leave out what cannot be %s", sentences(change.Refused), a.verb)
+	}
+	for chunk := range slices.Chunk(ids, 500) {
+		n, err := a.apply(ctx, chunk)
+		change.Changed += int(n)
+		if err != nil {
+			return change, fmt.Errorf("%d of %d messages were %s, then: %w", change.Changed, len(ids), a.verb, err)
+		}
+	}
+	if left := len(ids) - change.Changed; left > 0 {
+		change.Notes = append(change.Notes, fmt.Sprintf("%d rows were left alone: they have changed since they were looked at, or somebody has them locked", left))
+	}
+	return change, nil
+}
+
+// eachOf goes through the rows of a filter until each says that it is enough.
+func (m *Messages) eachOf(ctx context.Context, name string, order admin.MessageOrder, a act, change *admin.MessageChange, each func(r *table.Row) bool) error {
+	q, err := m.listing(name, *order.Filter)
+	if err != nil {
+		return err
+	}
+	// A state of which no row at all can be taken is a mistake, not an empty list.
+	typical := table.Row{Status: outbox.Held, State: q.State, Attempts: 1, DueIn: time.Hour}
+	for _, status := range []outbox.Status{outbox.Pending, outbox.Sending, outbox.Sent, outbox.Failed} {
+		if q.State == status.String() {
+			typical.Status = status
+		}
+	}
+	typical.Failed = typical.Status == outbox.Failed
+	if why := a.may(&typical); q.State == table.AnyState || why != "" {
+		return admin.Refusedf("messages that are %s cannot be %s: %s", q.State, a.verb, why)
+	}
+	q.Limit, q.Scan = admin.MaxMessages, order.Scan
+	for enough := false; ; {
+		listed, err := m.list(ctx, name, q)
+		if err != nil {
+			return err
+		}
+		for i := range listed.Rows {
+			if enough {
+				change.More = true
+				return nil
+			}
+			enough = !each(&listed.Rows[i])
+		}
+		if listed.Next == "" {
+			return nil
+		}
+		if enough {
+			change.More = true
+			return nil
+		}
+		q.After = listed.Next
+	}
+}
+
+// eachNamed goes through the rows that an order names: by primary key, or else by message id.
+func (m *Messages) eachNamed(ctx context.Context, name string, order admin.MessageOrder, change *admin.MessageChange, each func(ref string, r *table.Row)) error {
+	refuse := func(ref, why string) {
+		change.Refused = append(change.Refused, admin.MessageRefusal{Ref: ref, Reason: why})
+	}
+	seen := map[outbox.Identity]bool{}
+	for _, ref := range order.IDs {
+		found, err := m.Rows.Find(ctx, name, ref, order.Scan)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(found.Rows, func(r table.Row) bool { return r.ID == ref })
+		if i < 0 {
+			i = slices.IndexFunc(found.Rows, func(r table.Row) bool { return r.MessageID == ref })
+		}
+		switch {
+		case i >= 0 && seen[found.Rows[i].Identity]:
+		case i >= 0:
+			seen[found.Rows[i].Identity] = true
+			each(ref, &found.Rows[i])
+		case len(found.Rows) > 0:
+			refuse(ref, "it is a business key, which may be that of several messages: name a primary key or a message id, or use a filter by key")
+		case found.Scan != "":
+			refuse(ref, found.Scan)
+		default:
+			refuse(ref, "there is no such row in "+name)
+		}
+	}
+	return nil
+}
+
+func sentences(refused []admin.MessageRefusal) string {
+	var all []string
+	for i, r := range refused {
+		if i == shown {
+			all = append(all, fmt.Sprintf("and %d more", len(refused)-shown))
+			break
+		}
+		all = append(all, fmt.Sprintf("%s: %s", r.Ref, r.Reason))
+	}
+	return strings.Join(all, "; ")
+}
+
+// mayRetry says why a row cannot be retried.
+func mayRetry(r *table.Row) string {
+	switch {
+	case r.Status == outbox.Failed:
+		return ""
+	case r.Status == outbox.Pending && r.DueIn <= 0:
+		return "it is PENDING and due: the relay publishes it without being told; `messages trace` says what it waits for"
+	case r.Status == outbox.Pending && r.Attempts == 0:
+		return "it is a delayed message that was never tried: it is due at " + r.Due.UTC().Format(time.RFC3339)
+	case r.Status == outbox.Pending:
+		return ""
+	case r.Status == outbox.Sending:
+		return "it is SENDING: it is in the hands of a relay, or a sweep takes it over when its claim has expired"
+	case r.Status == outbox.Sent:
+		return "it is SENT: the broker has it; republish (--republish) publishes it again"
+	}
+	return "its state " + state(r) + " belongs to the consumers"
+}
+
+// mayRepublish says why a row cannot be published again.
+func mayRepublish(r *table.Row) string {
+	if r.Status == outbox.Sent {
+		return ""
+	}
+	return "it is " + state(r) + ", and only a message that is SENT can be published again; retry takes FAILED ones"
+}
+
+// mayDiscard says why a row cannot be discarded.
+func mayDiscard(r *table.Row) string {
+	switch {
+	case r.Status == outbox.Failed, r.Failed && r.DueIn > 0:
+		return ""
+	case r.Failed:
+		return "it is PENDING and due: the relay is about to try it"
+	}
+	return "it is " + state(r) + ": only messages that have failed can be discarded"
+}
+
+func state(r *table.Row) string {
+	if r.State != "" {
+		return strings.ToUpper(r.State)
+	}
+	return "of the code " + r.Code
+}

@@ -1,0 +1,277 @@
+package messages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// rows is Rows in memory: its rows are those of shop.m, in the order of their keys.
+type rows struct {
+	names   []string
+	all     []table.Row
+	scan    string
+	log     []server.Finding
+	changed map[string][]string // ids by what was done
+}
+
+func newRows(all ...table.Row) *rows {
+	for i := range all {
+		all[i].Identity = outbox.Identity{Table: "shop.m", ID: fmt.Sprint(i + 1), MessageID: fmt.Sprintf("order:k-%d", i+1)}
+		all[i].Key, all[i].Topic, all[i].CreatedAt, all[i].Age = fmt.Sprintf("k-%d", i+1), "orders", now, time.Hour
+		all[i].State, all[i].Failed, all[i].MaxRetry = all[i].Status.String(), all[i].Status == outbox.Failed, -1
+	}
+	return &rows{names: []string{"shop.m"}, all: all, changed: map[string][]string{}}
+}
+
+func (r *rows) Names() []string { return r.names }
+
+func (r *rows) StatesOf(string) []string {
+	return []string{"pending", "sending", "sent", "failed", "consumed"}
+}
+
+func (r *rows) List(_ context.Context, _ string, q table.Listing) (page table.Listed, err error) {
+	if r.scan != "" && !q.Scan {
+		return table.Listed{Scan: r.scan}, nil
+	}
+	if q.After == "elsewhere" {
+		return page, table.ErrPlace
+	}
+	for _, one := range r.all {
+		if one.ID > q.After && (one.State == q.State || q.State == table.AnyState) {
+			if len(page.Rows) == min(q.Limit, 2) { // short pages
+				page.Next = page.Rows[len(page.Rows)-1].ID
+				break
+			}
+			page.Rows = append(page.Rows, one)
+		}
+	}
+	return page, nil
+}
+
+func (r *rows) Find(_ context.Context, name, ref string, scan bool) (found table.Found, err error) {
+	for _, one := range r.all {
+		if name == one.Table && (one.ID == ref || one.MessageID == ref || one.Key == ref) {
+			found.Rows = append(found.Rows, one)
+		}
+	}
+	if !scan {
+		found.Scan = r.scan
+	}
+	return found, nil
+}
+
+func (r *rows) Message(_ context.Context, id outbox.Identity) (*outbox.Message, error, error) {
+	return &outbox.Message{Identity: id, Body: []byte("card 4711"), Headers: []outbox.Header{{Name: "a", Value: "b"}}}, nil, nil
+}
+
+func (r *rows) Count(context.Context, string) (table.Counts, error) {
+	return table.Counts{Rows: map[outbox.Status]int64{outbox.Failed: 2}, States: map[string]int64{"consumed": 1}}, nil
+}
+
+func (r *rows) Breakdown(context.Context, string) (table.Breakdown, error) {
+	return table.Breakdown{Topics: []table.TopicCounts{{Topic: "orders", Failed: 2, Oldest: time.Minute}}, Reasons: []table.ReasonCount{{Reason: "no", Count: 2}}, Sampled: true}, nil
+}
+
+func (r *rows) change(what string, ids []outbox.Identity) (int64, error) {
+	for _, id := range ids {
+		r.changed[what] = append(r.changed[what], id.ID)
+	}
+	return int64(len(ids)), nil
+}
+
+func (r *rows) Retry(_ context.Context, ids []outbox.Identity) (int64, error) {
+	return r.change("retry", ids)
+}
+
+func (r *rows) Republish(_ context.Context, ids []outbox.Identity) (int64, error) {
+	return r.change("republish", ids)
+}
+
+func (r *rows) Discard(_ context.Context, ids []outbox.Identity) (int64, error) {
+	return r.change("discard", ids)
+}
+
+func (r *rows) FailedLog(context.Context, string) ([]server.Finding, error) { return r.log, nil }
+
+func codeOf(err error) admin.Code {
+	var coded *admin.Error
+	if errors.As(err, &coded) {
+		return coded.Code
+	}
+	return ""
+}
+
+// several are rows 1 to 8 in every state that matters.
+func several() *rows {
+	return newRows(
+		table.Row{Status: outbox.Failed, Attempts: 5, Reason: "no"},
+		table.Row{Status: outbox.Pending, Attempts: 2, DueIn: time.Hour, Due: now.Add(time.Hour)},
+		table.Row{Status: outbox.Pending, DueIn: time.Hour, Due: now.Add(time.Hour)},
+		table.Row{Status: outbox.Pending},
+		table.Row{Status: outbox.Sending},
+		table.Row{Status: outbox.Sent},
+		table.Row{Status: outbox.Held, Code: "9"},
+		table.Row{Status: outbox.Failed, Attempts: 5},
+	)
+}
+
+// An order by name takes what can be taken and says of every other row why not; then nothing at all is changed.
+func TestOrdersByName(t *testing.T) {
+	for _, c := range []struct {
+		what, refs, republish string
+		matched               int
+		refused               map[string]string // part of the reason by ref
+	}{
+		{"retry", "1 order:k-2 8", "", 3, nil},
+		{"retry", "1 1 order:k-1", "", 1, nil},
+		{"retry", "1 3 4 5 6 7 k-8 99", "", 1, map[string]string{
+			"3": "delayed message", "4": "PENDING and due", "5": "SENDING", "6": "--republish", "7": "consumers", "k-8": "business key", "99": "no such row",
+		}},
+		{"retry", "6", "yes", 1, nil},
+		{"retry", "1 6", "yes", 1, map[string]string{"1": "only a message that is SENT"}},
+		{"discard", "1 8", "", 2, nil},
+		{"discard", "2 6", "", 0, map[string]string{"2": "only messages that have failed", "6": "only messages that have failed"}},
+	} {
+		r := several()
+		swept := 0
+		m := &Messages{Parts{Rows: r, Swept: func() error { swept++; return nil }}}
+		order := admin.MessageOrder{IDs: strings.Fields(c.refs), Republish: c.republish != "", DryRun: true}
+		do := m.RetryMessages
+		if c.what == "discard" {
+			do = m.DiscardMessages
+		}
+		change, err := do(t.Context(), order)
+		if err != nil || change.Matched != c.matched || change.Changed != 0 || len(r.changed) != 0 || swept != 0 || len(change.Refused) != len(c.refused) {
+			t.Errorf("%s %s, dry: %+v, %v", c.what, c.refs, change, err)
+		}
+		for _, one := range change.Refused {
+			if part := c.refused[one.Ref]; part == "" || !strings.Contains(one.Reason, part) {
+				t.Errorf("%s %s: %+v", c.what, c.refs, one)
+			}
+		}
+		order.DryRun = false
+		change, err = do(t.Context(), order)
+		if len(c.refused) > 0 {
+			if codeOf(err) != admin.CodeRefused || len(r.changed) != 0 || swept != 0 {
+				t.Errorf("%s %s: %v was changed, %v", c.what, c.refs, r.changed, err)
+			}
+			continue
+		}
+		if err != nil || change.Changed != c.matched || (swept == 1) != (c.what == "retry") {
+			t.Errorf("%s %s: %+v, %v, %d sweeps", c.what, c.refs, change, err, swept)
+		}
+	}
+}
+
+// An order by filter takes so many rows as the limit says, and tells when there are more.
+func TestOrdersByFilter(t *testing.T) {
+	r := several()
+	m := &Messages{Parts{Rows: r}}
+	change, err := m.RetryMessages(t.Context(), admin.MessageOrder{Filter: &admin.MessageFilter{}, Limit: 1})
+	if err != nil || change.Changed != 1 || !change.More || !slices.Equal(r.changed["retry"], []string{"1"}) {
+		t.Errorf("one of two: %+v, %v", change, err)
+	}
+	change, err = m.RetryMessages(t.Context(), admin.MessageOrder{Filter: &admin.MessageFilter{Status: "pending"}})
+	if err != nil || change.Matched != 1 || change.More || !slices.Equal(r.changed["retry"], []string{"1", "2"}) {
+		t.Errorf("those that wait: %+v, %v, %v", change, err, r.changed)
+	}
+	if !slices.ContainsFunc(change.Notes, func(n string) bool { return strings.Contains(n, "no relay runs here") }) {
+		t.Errorf("notes: %v", change.Notes)
+	}
+	for _, status := range []string{"sent", "sending", "consumed", "any"} {
+		if _, err := m.RetryMessages(t.Context(), admin.MessageOrder{Filter: &admin.MessageFilter{Status: status}}); codeOf(err) != admin.CodeRefused {
+			t.Errorf("retry of %s: %v", status, err)
+		}
+	}
+	if _, err := m.RetryMessages(t.Context(), admin.MessageOrder{Filter: &admin.MessageFilter{}, Republish: true}); codeOf(err) != admin.CodeRefused {
+		t.Errorf("republish of what has failed: %v", err)
+	}
+	r.scan = "it would read 7 rows"
+	if _, err := m.RetryMessages(t.Context(), admin.MessageOrder{Filter: &admin.MessageFilter{Topic: "x"}}); codeOf(err) != admin.CodeNeedsScan {
+		t.Errorf("a scan: %v", err)
+	}
+}
+
+// Where the log of failed messages is missing, or nothing may be changed, an order is refused before anything else.
+func TestOrdersThatAreRefused(t *testing.T) {
+	r := several()
+	r.log = []server.Finding{{Subject: "shop.m_failed", What: "there is no such table", Fix: "CREATE TABLE"}}
+	m := &Messages{Parts{Rows: r}}
+	if _, err := m.DiscardMessages(t.Context(), admin.MessageOrder{IDs: []string{"1"}, DryRun: true}); codeOf(err) != admin.CodeRefused || !strings.Contains(err.Error(), "CREATE TABLE") {
+		t.Errorf("no log: %v", err)
+	}
+	m.Refuse = admin.Refusedf("a shadow changes nothing")
+	if _, err := m.RetryMessages(t.Context(), admin.MessageOrder{IDs: []string{"1"}}); codeOf(err) != admin.CodeRefused || len(r.changed) != 0 {
+		t.Errorf("a shadow: %v", err)
+	}
+}
+
+// Bad questions have an answer of their own.
+func TestQuestions(t *testing.T) {
+	r := several()
+	m := &Messages{Parts{Rows: r}}
+	for want, err := range map[admin.Code]error{
+		admin.CodeUsage:    second(m.ListMessages(t.Context(), admin.MessageQuery{Limit: 5, MessageFilter: admin.MessageFilter{Status: "lost"}})),
+		admin.CodeNotFound: second(m.ShowMessages(t.Context(), admin.MessageRef{Ref: "nobody"})),
+		"":                 second(m.ShowMessages(t.Context(), admin.MessageRef{Ref: "order:k-1"})),
+	} {
+		if codeOf(err) != want {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if _, err := m.ListMessages(t.Context(), admin.MessageQuery{Limit: 5, After: "elsewhere"}); codeOf(err) != admin.CodeUsage {
+		t.Errorf("a place of another list: %v", err)
+	}
+	shown, err := m.ShowMessages(t.Context(), admin.MessageRef{Ref: "k-1"})
+	if err != nil || shown.Matches[0].Body != nil || shown.Matches[0].BodyBytes != 9 || len(shown.Matches[0].Headers) != 1 {
+		t.Errorf("masked: %+v, %v", shown, err)
+	}
+	shown, err = m.ShowMessages(t.Context(), admin.MessageRef{Ref: "k-1", Body: true})
+	if err != nil || *shown.Matches[0].Body != "card 4711" || shown.Matches[0].BodyEncoding != "utf-8" {
+		t.Errorf("with its body: %+v, %v", shown, err)
+	}
+	r.scan = "no index begins with the key"
+	if _, err := m.TraceMessage(t.Context(), admin.MessageRef{Ref: "nobody"}); codeOf(err) != admin.CodeNeedsScan {
+		t.Errorf("not looked for: %v", err)
+	}
+	r.names = append(r.names, "shop.n")
+	if _, err := m.ListMessages(t.Context(), admin.MessageQuery{Limit: 5}); codeOf(err) != admin.CodeUsage || !strings.Contains(err.Error(), "shop.n") {
+		t.Errorf("two tables: %v", err)
+	}
+	stats, err := m.MessageStats(t.Context(), "shop.m")
+	if err != nil || stats.ByStatus["failed"] != 2 || stats.ByStatus["consumed"] != 1 || len(stats.Notes) != 1 || *stats.ByTopic[0].OldestAgeSeconds != 60 {
+		t.Errorf("stats: %+v, %v", stats, err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// topic is a sink.Reader with the records of one topic.
+type topic struct {
+	records  []sink.Record
+	from, to time.Time
+	err      error
+}
+
+func (t *topic) Read(_ context.Context, _ string, from, to time.Time, each func(sink.Record) error) (sink.Extent, error) {
+	t.from, t.to = from, to
+	for _, r := range t.records {
+		if err := each(r); err != nil {
+			return sink.Extent{}, err
+		}
+	}
+	return sink.Extent{}, t.err
+}

@@ -1,0 +1,235 @@
+package messages
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// Sources of what a trace tells.
+const (
+	fromTable  = "table"
+	fromState  = "state"
+	fromLog    = "log"
+	fromRelay  = "relay"
+	fromBroker = "broker"
+)
+
+// tracer collects what is known of one row.
+type tracer struct {
+	*Messages
+	row     *table.Row
+	journal *outbox.Completion // of the row; nil when the journal does not have it
+	flow    *Flow              // nil when no relay runs here
+	trace   admin.Trace
+}
+
+// TraceMessage implements admin.Messages.
+func (m *Messages) TraceMessage(ctx context.Context, ref admin.MessageRef) (admin.Trace, error) {
+	rows, _, err := m.find(ctx, ref)
+	if err != nil {
+		return admin.Trace{}, err
+	}
+	if len(rows) > 1 {
+		return admin.Trace{}, admin.Usagef("%q means %d messages, trace one of them by its message id: %s", ref.Ref, len(rows), someIDs(rows))
+	}
+	t := &tracer{Messages: m, row: &rows[0], trace: admin.Trace{Message: show(&rows[0]), Events: []admin.TraceEvent{}, Unknown: []string{}}}
+	if err := t.state(); err != nil {
+		return t.trace, err
+	}
+	t.table()
+	t.broker(ctx)
+	t.waits()
+	slices.SortStableFunc(t.trace.Events, func(a, b admin.TraceEvent) int {
+		switch {
+		case a.At == nil && b.At == nil:
+			return 0
+		case a.At == nil:
+			return 1
+		case b.At == nil:
+			return -1
+		}
+		return a.At.Compare(*b.At)
+	})
+	return t.trace, nil
+}
+
+func someIDs(rows []table.Row) string {
+	var ids []string
+	for _, r := range rows[:min(len(rows), shown)] {
+		ids = append(ids, fmt.Sprintf("%s (%s of %s)", r.MessageID, r.ID, r.Table))
+	}
+	if len(rows) > shown {
+		ids = append(ids, "...")
+	}
+	return strings.Join(ids, ", ")
+}
+
+func (t *tracer) event(at time.Time, what, source, format string, args ...any) {
+	t.trace.Events = append(t.trace.Events, admin.TraceEvent{At: moment(at), What: what, Detail: fmt.Sprintf(format, args...), Source: source})
+}
+
+func (t *tracer) unknown(format string, args ...any) {
+	t.trace.Unknown = append(t.trace.Unknown, fmt.Sprintf(format, args...))
+}
+
+// state tells what the state directory and the running relay have of the row.
+func (t *tracer) state() error {
+	if t.Flow != nil {
+		flow := t.Flow(t.row.Identity, t.row.Topic)
+		t.flow = &flow
+	} else {
+		t.unknown("no relay answers here: whether one has the row in its hands is not known")
+	}
+	if t.Journal == nil {
+		t.unknown("the state directory was not looked into: whether the message was sent and its status is still to be written is not known")
+		return nil
+	}
+	journal, err := t.Journal()
+	if err != nil {
+		return fmt.Errorf("read the journal: %w", err)
+	}
+	if i := slices.IndexFunc(journal, func(c outbox.Completion) bool { return c.Identity == t.row.Identity }); i >= 0 {
+		t.journal = &journal[i]
+		t.event(journal[i].Since, "published", fromState, "the broker has acknowledged it%s; the table does not show it yet", brokerID(journal[i].BrokerID))
+	}
+	return t.inLog()
+}
+
+// inLog says between which checkpoints the row was inserted. The history has the relay's clock and the row the database's.
+func (t *tracer) inLog() error {
+	if t.row.CreatedAt.IsZero() || t.History == nil {
+		t.unknown("the row does not say when it was made, so that its place in the log is not known")
+		return nil
+	}
+	history, err := t.History() // newest first
+	if err != nil {
+		return fmt.Errorf("read the history: %w", err)
+	}
+	made := t.row.CreatedAt
+	behind := slices.IndexFunc(history, func(e admin.HistoryEntry) bool { return e.At.Before(made) })
+	switch {
+	case behind < 0:
+		t.unknown("the row was made before the oldest checkpoint that is known, so that its place in the log is not known")
+	case behind == 0:
+		t.event(time.Time{}, "in_log", fromLog, "behind %s, the checkpoint of %s", history[0].Position, clock(history[0].At))
+	default:
+		before, after := history[behind], history[behind-1]
+		t.event(time.Time{}, "in_log", fromLog, "near the part from %s (checkpoint of %s) to %s (of %s), by the time at which it was made",
+			before.Position, clock(before.At), after.Position, clock(after.At))
+	}
+	return nil
+}
+
+// table tells what the columns say.
+func (t *tracer) table() {
+	r := t.row
+	if r.CreatedAt.IsZero() {
+		t.unknown("when it was inserted: the table has no column for it, or the row none of it")
+	} else {
+		t.event(r.CreatedAt, "inserted", fromTable, "row %s of %s, message id %s", r.ID, r.Table, r.MessageID)
+	}
+	if r.Attempts > 0 {
+		reason := "the table does not say why"
+		if r.Reason != "" {
+			reason = "the last reason: " + r.Reason
+		}
+		t.event(r.LastExec, "attempt", fromTable, "%s refused; %s", times(r.Attempts), reason)
+		if r.Attempts > 1 {
+			t.unknown("the times and reasons of the attempts before the last one: a row keeps the last")
+		}
+	}
+	switch {
+	case r.Status == outbox.Sending:
+		t.event(r.LastExec, "claimed", fromTable, "a sweep has marked it as SENDING")
+	case r.Status == outbox.Failed:
+		t.event(r.LastExec, "failed", fromTable, "FAILED: %s", orUnknown(r.Reason))
+	case r.Status == outbox.Sent && !r.SentAt.IsZero():
+		t.event(r.SentAt, "written", fromTable, "SENT%s", brokerID(r.BrokerID))
+	case r.Status == outbox.Sent && !r.LastExec.IsZero():
+		t.event(r.LastExec, "written", fromTable, "SENT%s", brokerID(r.BrokerID))
+	case r.Status == outbox.Sent:
+		t.event(time.Time{}, "written", fromTable, "SENT%s; the table does not say when", brokerID(r.BrokerID))
+	case r.Status == outbox.Held:
+		t.event(r.UpdatedAt, "consumed", fromTable, "the consumers have set it to %s", state(r))
+	}
+}
+
+// waits says what would have to happen next.
+func (t *tracer) waits() {
+	r := t.row
+	switch {
+	case t.journal != nil && r.Status != outbox.Sent:
+		t.trace.WaitsFor = "the write of SENT into the table: the broker has it, and it is not sent again"
+	case r.Status == outbox.Failed:
+		t.trace.WaitsFor = "a decision: `canal-outbox messages retry` publishes it anew, `messages discard` takes it out"
+	case r.Status == outbox.Sending:
+		t.trace.WaitsFor = fmt.Sprintf("the broker's answer to the sweep that has claimed it; a claim older than %v is taken over", t.ClaimTimeout)
+	case r.Status == outbox.Pending:
+		t.trace.WaitsFor = t.pendingFor()
+	}
+}
+
+// pendingFor says what a PENDING row waits for; what is known of the relay comes first.
+func (t *tracer) pendingFor() string {
+	r, flow := t.row, t.flow
+	grace := time.Duration(0)
+	if t.Grace != nil {
+		grace = t.Grace(r.Table)
+	}
+	switch {
+	case r.DueIn > 0 && r.Attempts > 0:
+		return fmt.Sprintf("the end of its pause after attempt %d, at %s (in %v)%s", r.Attempts, clock(r.Due), r.DueIn.Round(time.Second), ofLimit(r))
+	case r.DueIn > 0:
+		return fmt.Sprintf("its due time, %s (in %v): it is a delayed message", clock(r.Due), r.DueIn.Round(time.Second))
+	case flow == nil:
+		return "a relay: none answers here"
+	case flow.Standby != "":
+		return flow.Standby
+	case flow.Suspended != "":
+		return fmt.Sprintf("its topic %s, which is suspended: %s", r.Topic, flow.Suspended)
+	case flow.Breaker != "" && flow.Breaker != "closed":
+		return "the broker, which takes no messages: " + flow.Trouble
+	case flow.Owned:
+		return "the broker's answer, or the write of its status: the relay has it in its hands"
+	case grace > 0 && r.Age < grace:
+		return fmt.Sprintf("the application, which has %v to publish it itself", grace)
+	}
+	return fmt.Sprintf("the log, which shows it to the relay, or else the next sweep: at most %v", t.Interval)
+}
+
+func ofLimit(r *table.Row) string {
+	if r.MaxRetry < 0 {
+		return ""
+	}
+	return fmt.Sprintf("; the row allows %d", r.MaxRetry)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "one attempt was"
+	}
+	return fmt.Sprintf("%d attempts were", n)
+}
+
+func brokerID(id string) string {
+	if id == "" {
+		return ""
+	}
+	return " as " + id
+}
+
+func orUnknown(reason string) string {
+	if reason == "" {
+		return "the table does not say why; the relay's log does"
+	}
+	return reason
+}
+
+func clock(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05.000Z") }

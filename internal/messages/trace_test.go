@@ -1,0 +1,117 @@
+package messages
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+func whats(events []admin.TraceEvent) (list []string) {
+	for _, e := range events {
+		list = append(list, e.What+"/"+e.Source)
+	}
+	return list
+}
+
+// What a PENDING row waits for is the first thing that holds it up, and what nobody knows is said.
+func TestWhatARowWaitsFor(t *testing.T) {
+	working := Flow{Breaker: "closed"}
+	for _, c := range []struct {
+		row  table.Row
+		flow *Flow
+		want string
+	}{
+		{table.Row{Attempts: 2, DueIn: time.Minute, Due: now, MaxRetry: 5}, &working, "the end of its pause after attempt 2, at 2026-01-02 03:04:05.000Z (in 1m0s)"},
+		{table.Row{DueIn: time.Minute, Due: now}, &working, "its due time"},
+		{table.Row{}, nil, "a relay: none answers here"},
+		{table.Row{}, &Flow{Standby: "the active relay on db-2"}, "the active relay on db-2"},
+		{table.Row{}, &Flow{Suspended: "unknown topic", Breaker: "closed"}, "its topic orders, which is suspended: unknown topic"},
+		{table.Row{}, &Flow{Breaker: "open", Trouble: "connection refused"}, "the broker, which takes no messages: connection refused"},
+		{table.Row{}, &Flow{Breaker: "closed", Owned: true}, "the broker's answer"},
+		{table.Row{}, &working, "the log, which shows it to the relay, or else the next sweep: at most 30s"},
+		{table.Row{Status: outbox.Sending}, &working, "a claim older than 1m0s is taken over"},
+		{table.Row{Status: outbox.Failed}, &working, "a decision"},
+		{table.Row{Status: outbox.Sent}, &working, ""},
+		{table.Row{Status: outbox.Held}, &working, ""},
+	} {
+		m := &Messages{Parts{Rows: newRows(c.row), Interval: 30 * time.Second, ClaimTimeout: time.Minute}}
+		if c.flow != nil {
+			m.Flow = func(outbox.Identity, string) Flow { return *c.flow }
+		}
+		trace, err := m.TraceMessage(t.Context(), admin.MessageRef{Ref: "1"})
+		if err != nil || !strings.Contains(trace.WaitsFor, c.want) || (c.want == "") != (trace.WaitsFor == "") {
+			t.Errorf("%+v: waits for %q, want %q (%v)", c.row, trace.WaitsFor, c.want, err)
+		}
+		if c.flow == nil && !slices.ContainsFunc(trace.Unknown, func(s string) bool { return strings.Contains(s, "no relay answers") }) {
+			t.Errorf("unknown: %q", trace.Unknown)
+		}
+	}
+}
+
+// The whole way of a message that was refused once and then sent: its place in the log, its attempt, the broker's copy, its status.
+func TestTraceOfAMessage(t *testing.T) {
+	row := table.Row{Status: outbox.Sent, Attempts: 1, LastExec: now.Add(3 * time.Second), SentAt: now.Add(4 * time.Second), BrokerID: "b-1"}
+	broker := &topic{records: []sink.Record{{MessageID: "other"}, {MessageID: "order:k-1", At: now.Add(2 * time.Second), Place: "partition 1 offset 7", Body: []byte("x")}}}
+	at := func(offset uint64) outbox.Position { return outbox.Position{File: "binlog.000002", Offset: offset} }
+	m := &Messages{Parts{
+		Rows: newRows(row), Flow: func(outbox.Identity, string) Flow { return Flow{Breaker: "closed"} },
+		Journal: func() ([]outbox.Completion, error) { return nil, nil },
+		History: func() ([]admin.HistoryEntry, error) {
+			return []admin.HistoryEntry{{At: now.Add(time.Second), Position: at(900)}, {At: now.Add(-time.Second), Position: at(600)}}, nil
+		},
+		Broker: func() (sink.Reader, func(), error) { return broker, func() {}, nil },
+	}}
+	trace, err := m.TraceMessage(t.Context(), admin.MessageRef{Ref: "k-1"})
+	want := []string{"inserted/table", "published/broker", "attempt/table", "written/table", "in_log/log"}
+	if err != nil || !slices.Equal(whats(trace.Events), want) || trace.WaitsFor != "" || len(trace.Unknown) != 0 {
+		t.Fatalf("%v, want %v; unknown %q (%v)", whats(trace.Events), want, trace.Unknown, err)
+	}
+	if d := trace.Events[4].Detail; !strings.Contains(d, "binlog.000002:600") || !strings.Contains(d, "binlog.000002:900") {
+		t.Errorf("in the log: %s", d)
+	}
+	if d := trace.Events[1].Detail; d != "topic orders, partition 1 offset 7, 1 bytes" {
+		t.Errorf("published: %s", d)
+	}
+	if !broker.from.Equal(row.SentAt.Add(-readAround)) || !broker.to.Equal(row.SentAt.Add(readAround)) {
+		t.Errorf("the topic was read from %v to %v", broker.from, broker.to)
+	}
+	for what, change := range map[string]func(){
+		"without finding it":  func() { broker.records = broker.records[:1] },
+		"not to the end":      func() { broker.records = slices.Repeat(broker.records[:1], readRecords) },
+		"the broker is away":  func() { broker.records, broker.err = nil, errors.New("the broker is away") },
+		"cannot be read back": func() { m.Broker = nil },
+	} {
+		before := *broker
+		reader := m.Broker
+		change()
+		trace, err := m.TraceMessage(t.Context(), admin.MessageRef{Ref: "k-1"})
+		if err != nil || len(trace.Unknown) != 1 || !strings.Contains(trace.Unknown[0], what) {
+			t.Errorf("%s: unknown %q (%v)", what, trace.Unknown, err)
+		}
+		*broker, m.Broker = before, reader
+	}
+}
+
+// A message whose status is still to be written is known from the journal.
+func TestTraceOfAMessageInTheJournal(t *testing.T) {
+	r := newRows(table.Row{})
+	m := &Messages{Parts{Rows: r, Journal: func() ([]outbox.Completion, error) {
+		return []outbox.Completion{{Identity: r.all[0].Identity, BrokerID: "b-7"}}, nil
+	}}}
+	trace, err := m.TraceMessage(t.Context(), admin.MessageRef{Ref: "1"})
+	if err != nil || !slices.Contains(whats(trace.Events), "published/state") || !strings.Contains(trace.WaitsFor, "write of SENT") {
+		t.Errorf("%+v, %v", trace, err)
+	}
+	r.all = append(r.all, r.all[0])
+	r.all[1].ID = "2"
+	if _, err := m.TraceMessage(t.Context(), admin.MessageRef{Ref: "k-1"}); codeOf(err) != admin.CodeUsage || !strings.Contains(err.Error(), "means 2 messages") {
+		t.Errorf("one of two: %v", err)
+	}
+}
