@@ -2,7 +2,10 @@
 // lost, nothing invented, keys keep their order, and nothing is sent twice but what the broker had taken and neither the
 // journal nor the table knew when the process was killed.
 //
-// `go test ./test/crash` takes samples; -long breaks it at every event of the log, and takes the newer MariaDB too.
+// It does so on the table that has every column, and on tables that have less, as their owners made them (layouts B, C and D).
+//
+// `go test ./test/crash` takes samples; -long breaks it at every event of the log, and takes the newer MariaDB and each layout on each
+// server too.
 package crash
 
 import (
@@ -19,10 +22,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/layouts"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-var long = flag.Bool("long", false, "break the relay at every event, not at samples, and on MariaDB 11.8 too")
+var long = flag.Bool("long", false, "break the relay at every event, not at samples, on each layout and on MariaDB 11.8 too")
 
 func TestMain(m *testing.M) { relay.Main(m) }
 
@@ -71,7 +75,8 @@ type bed struct {
 	cuts   int // breaks that came before all was sent
 }
 
-func newBed(t *testing.T, flavor testkit.Flavor, extra string) *bed {
+// newBed makes a bed with the table of a layout, or, without one, with the table that has every column.
+func newBed(t *testing.T, flavor testkit.Flavor, layout *layouts.Layout, extra string) *bed {
 	t.Helper()
 	db := testkit.SharedDatabase(t, flavor)
 	if db.Flavor == testkit.MariaDB { // compressed row events, which can be had for the whole server only
@@ -81,7 +86,11 @@ func newBed(t *testing.T, flavor testkit.Flavor, extra string) *bed {
 	b := &bed{
 		db: db, sql: db.Connect(t, schema), proxy: testkit.NewProxy(t, db.Addr()), broker: newBroker(t),
 	}
-	b.table = relay.NewTable(t, b.sql, schema, "t_local_message")
+	if layout == nil {
+		b.table = relay.NewTable(t, b.sql, schema, "t_local_message")
+	} else {
+		b.table = relay.NewLayout(t, b.sql, schema, layout)
+	}
 	b.load = relay.NewLoad(t, b.table, true, topic(0))
 	b.writer = b.load.Writer("app")
 	b.relay = relay.New(t, relay.Options{
@@ -92,18 +101,29 @@ func newBed(t *testing.T, flavor testkit.Flavor, extra string) *bed {
 	return b
 }
 
-// beds runs a test on MySQL and on MariaDB at the same time, with -long on both generations of MariaDB. extra is more of the
-// relay's configuration.
+// sampled are the layouts that have less, and where they are tried without -long.
+var sampled = map[string]testkit.Flavor{"B": testkit.MySQL, "C": testkit.MariaDB, "D": testkit.MySQL}
+
+// beds runs a test on MySQL and on MariaDB at the same time, and on the layouts; with -long on both generations of MariaDB, and on each
+// layout there. extra is more of the relay's configuration.
 func beds(t *testing.T, f func(t *testing.T, b *bed), extra ...string) {
 	flavors := testkit.Flavors()
 	if *long {
 		flavors = append(flavors, testkit.MariaDB118)
 	}
-	for _, flavor := range flavors {
-		t.Run(string(flavor), func(t *testing.T) {
+	run := func(name string, flavor testkit.Flavor, layout *layouts.Layout) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f(t, newBed(t, flavor, strings.Join(extra, "\n")))
+			f(t, newBed(t, flavor, layout, strings.Join(extra, "\n")))
 		})
+	}
+	for _, flavor := range flavors {
+		run(string(flavor), flavor, nil)
+		for _, layout := range layouts.All() {
+			if only, ok := sampled[layout.Name]; ok && (*long || only == flavor) {
+				run(string(flavor)+"_"+layout.Name, flavor, layout)
+			}
+		}
 	}
 }
 
@@ -115,7 +135,7 @@ func (b *bed) sent(t *testing.T) {
 
 func (b *bed) allSent(t *testing.T) bool {
 	t.Helper()
-	return b.table.Count(t, "status = 2") == b.load.Ledger.Len()
+	return b.table.Count(t, b.table.Sent()) == b.load.Ledger.Len()
 }
 
 // account waits until all is sent and checks everything but duplicates, which it returns: those of all rounds.
@@ -131,7 +151,7 @@ func (b *bed) account(t *testing.T) relay.Account {
 // another topic. All must be sent.
 func (b *bed) renew(t *testing.T, n int) {
 	t.Helper()
-	testkit.Exec(t, b.sql, "TRUNCATE TABLE t_local_message")
+	testkit.Exec(t, b.sql, "TRUNCATE TABLE "+b.table.Name())
 	b.load.Ledger, b.load.Topics, b.copies = relay.NewLedger(), []string{topic(n)}, 0
 }
 
@@ -144,7 +164,7 @@ func (b *bed) noCopies(t *testing.T, account relay.Account) {
 	b.copies = account.Duplicates()
 }
 
-var sweptRows = regexp.MustCompile(`"not_delivered_by_the_binlog": (\d+)`)
+var sweptRows = regexp.MustCompile(`the sweep published rows.*"not_tried_before": (\d+)`)
 
 // afterKill starts the relay again and returns the account. The log delivers everything but the one row of the script that
 // is left to the sweep: a checkpoint that ran ahead would show as more (A01, A03).

@@ -14,6 +14,13 @@ import (
 // row images, tagged GTIDs or a second domain, DDL between all of that.
 func (b *bed) script(t *testing.T) {
 	t.Helper()
+	writers.RLock()
+	defer writers.RUnlock()
+	b.writeScript(t)
+}
+
+func (b *bed) writeScript(t *testing.T) {
+	t.Helper()
 	conn, err := b.sql.Conn(t.Context())
 	testkit.Must(t, err)
 	defer conn.Close()
@@ -91,8 +98,8 @@ func (b *bed) savepoints(ctx context.Context, conn *sql.Conn) error {
 // ddl changes the application's table and the outbox table between transactions.
 func (b *bed) ddl(ctx context.Context, conn *sql.Conn) error {
 	for _, statement := range []string{
-		"ALTER TABLE purchase ADD COLUMN extra INT FIRST", "ALTER TABLE t_local_message ADD COLUMN extra VARCHAR(10) DEFAULT 'x' AFTER id",
-		"ALTER TABLE purchase DROP COLUMN extra", "ALTER TABLE t_local_message DROP COLUMN extra",
+		"ALTER TABLE purchase ADD COLUMN extra INT FIRST", "ALTER TABLE " + b.table.Name() + " ADD COLUMN extra VARCHAR(10) DEFAULT 'x' AFTER " + b.table.ID(),
+		"ALTER TABLE purchase DROP COLUMN extra", "ALTER TABLE " + b.table.Name() + " DROP COLUMN extra",
 	} {
 		// A copy, because the servers allow only so many instant changes of one table.
 		if _, err := conn.ExecContext(ctx, statement+", ALGORITHM=COPY"); err != nil {

@@ -23,19 +23,7 @@ func TestB12_B37_D16_RepeatedOutages(t *testing.T) {
 	const rounds, rows = 4, 400
 	copies := 0
 	for round := range rounds {
-		for name, trouble := range map[string]func() (end func()){
-			"refused": func() func() {
-				cluster.Stop()
-				return func() { testkit.Must(t, cluster.Start()) }
-			},
-			"busy": func() func() {
-				return cluster.Fault(testkit.KafkaFault{Key: kmsg.Produce, Err: kerr.NotEnoughReplicas, Count: -1}).Remove
-			},
-			"swallowed": func() func() {
-				cluster.Swallow(true)
-				return func() { cluster.Swallow(false) }
-			},
-		} {
+		for name, trouble := range outages(t, cluster) {
 			end := trouble()
 			l.load.Run(t, rows, 3)
 			if round == 0 {
@@ -62,6 +50,23 @@ func TestB12_B37_D16_RepeatedOutages(t *testing.T) {
 		t.Errorf("%v internal errors", after["internal_errors_total"])
 	}
 	l.stopInTime()
+}
+
+// outages are the ways in which a broker goes away; each returns what brings it back.
+func outages(t *testing.T, cluster *fakekafka.Cluster) map[string]func() (end func()) {
+	return map[string]func() (end func()){
+		"refused": func() func() {
+			cluster.Stop()
+			return func() { testkit.Must(t, cluster.Start()) }
+		},
+		"busy": func() func() {
+			return cluster.Fault(testkit.KafkaFault{Key: kmsg.Produce, Err: kerr.NotEnoughReplicas, Count: -1}).Remove
+		},
+		"swallowed": func() func() {
+			cluster.Swallow(true)
+			return func() { cluster.Swallow(false) }
+		},
+	}
 }
 
 // What the broker did and could not say is not done twice: the client asks again under the same sequence numbers.

@@ -31,6 +31,11 @@ func TestA07_PurgedWhileDown(t *testing.T) {
 		l.start()
 		l.account(append(missed, "before", "after")...)
 		l.wantGaps("purged")
+		l.stop()
+		lesser := newEveryLayout(t, l.db, fake(t), lesser()...)
+		lesser.Start(t)
+		lesser.purged(1)
+		lesser.stopInTime()
 	})
 }
 

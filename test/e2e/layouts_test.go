@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
-	"github.com/canal-outbox/canal-outbox/test/fakekafka"
 	"github.com/canal-outbox/canal-outbox/test/layouts"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
@@ -22,9 +21,9 @@ type everyLayout struct {
 	all []*layouts.Layout
 }
 
-func newEveryLayout(t *testing.T, flavor testkit.Flavor, b relay.Broker, all ...*layouts.Layout) *everyLayout {
+func newEveryLayout(t *testing.T, db *testkit.Database, b relay.Broker, all ...*layouts.Layout) *everyLayout {
 	t.Helper()
-	l := &everyLayout{newStage(t, testkit.SharedDatabase(t, flavor), b, "retry: {max: 5, schedule: [1h]}"), all}
+	l := &everyLayout{newStage(t, db, b, "retry: {max: 5, schedule: [1h]}"), all}
 	l.exec("DROP TABLE t_local_message")
 	var tables []string
 	for _, layout := range all {
@@ -90,7 +89,7 @@ func TestEveryLayout(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		t.Parallel()
 		cluster := fake(t)
-		l := newEveryLayout(t, flavor, cluster, append(layouts.All(), layouts.Binary())...)
+		l := newEveryLayout(t, testkit.SharedDatabase(t, flavor), cluster, append(layouts.All(), layouts.Binary())...)
 		fault := cluster.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topics[1], Err: kerr.UnknownServerError, Count: -1})
 		l.Start(t)
 
@@ -135,81 +134,11 @@ func TestEveryLayout(t *testing.T) {
 		l.once(published)
 		l.doctor()
 		l.killed(100)
-		l.outage(200, cluster)
+		l.outages(200, cluster)
 		l.stopInTime()
 		l.lost(300)
 		l.stopInTime()
 	})
-}
-
-const burst = 10 // rows of each layout in a fault
-
-// killed ends the process amid a burst: no row is lost.
-func (l *everyLayout) killed(from int) {
-	l.t.Helper()
-	for n := range burst {
-		if n == burst/2 {
-			l.Kill()
-		}
-		l.insert(from+n, topics[0], false)
-	}
-	l.Start(l.t)
-	l.allSent(from)
-}
-
-// outage has the broker away: no row loses an attempt.
-func (l *everyLayout) outage(from int, cluster *fakekafka.Cluster) {
-	l.t.Helper()
-	cluster.Stop()
-	for n := range burst {
-		l.insert(from+n, topics[0], n%2 == 0)
-	}
-	l.wait("the relay to see the outage", func() bool { return l.breaker() != "closed" })
-	testkit.Must(l.t, cluster.Start())
-	l.allSent(from)
-	for _, layout := range l.all {
-		if layout.Has("attempts") {
-			l.is(layout, from, "sent", "retry_count = 0")
-			l.is(layout, from+1, "sent", "retry_count = 0")
-		}
-	}
-}
-
-// lost takes the state directory away: a full sweep finds what was written meanwhile, and what waited in the directory is due.
-func (l *everyLayout) lost(from int) {
-	l.t.Helper()
-	testkit.Must(l.t, os.RemoveAll(l.StateDir()))
-	for n := range burst {
-		l.insert(from+n, topics[0], n%2 == 0)
-	}
-	l.Start(l.t)
-	l.allSent(from)
-	for _, layout := range l.all {
-		if !layout.Has("due") {
-			l.is(layout, 4, "sent", layout.Written)
-		}
-	}
-}
-
-// allSent waits until the rows of a burst are sent, and shows that the broker has each of them.
-func (l *everyLayout) allSent(from int) {
-	l.t.Helper()
-	for _, layout := range l.all {
-		for n := range burst {
-			l.is(layout, from+n, "sent", layout.Written)
-		}
-	}
-	got := map[string]int{}
-	for _, r := range relay.ReadAll(l.t, l.broker, topics...) {
-		got[r.Topic+" "+r.MessageID+" "+string(r.Body)]++
-	}
-	for _, layout := range l.all {
-		for n := range burst {
-			if what := message(layout, from+n, topics[0]); got[what] == 0 {
-				l.t.Errorf("layout %s: %s is lost", layout.Name, what)
-			}
-		}
-	}
 }
 
 // consumed writes rows in the states of the consumers, which the log does not show.
@@ -304,7 +233,7 @@ func layoutsOnRocketMQ(t *testing.T, broker *testkit.RocketMQ) {
 			all = append(all, layout)
 		}
 	}
-	l := newEveryLayout(t, testkit.MySQL, relay.RocketMQ{RocketMQ: broker}, all...)
+	l := newEveryLayout(t, testkit.SharedMySQL(t), relay.RocketMQ{RocketMQ: broker}, all...)
 	l.Start(t)
 	for n := 101; n <= 102; n++ { // the second is hidden from the log
 		l.insert(n, topics[1], n == 102)

@@ -21,7 +21,7 @@ func TestWhatTheProducerInsertsIsPublished(t *testing.T) {
 	}
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		cluster := fake(t)
-		l := newEveryLayout(t, flavor, cluster, layouts.All()...)
+		l := newEveryLayout(t, testkit.SharedDatabase(t, flavor), cluster, layouts.All()...)
 		l.Start(t)
 		var ids []string
 		for _, layout := range l.all {

@@ -19,6 +19,7 @@ type Layout struct {
 	Config string // the keys of tables[] beside the name, in braces
 	ID     string // the primary key's column
 	Status string // the status column
+	Body   string // the body's column
 	Due    string // the due time's column; "" when there is none
 	Codes  map[string]string
 	// Lacks names what the table has no column or code for: "claim", "failed", "due", "reason".
@@ -26,9 +27,13 @@ type Layout struct {
 	// Written are columns that show when a row was sent, each true for a row that was.
 	Written string
 
+	// MessageIDs is the expression that makes the message id of a row.
+	MessageIDs string
+
 	insert string // columns of an INSERT
 	row    func(n int, topic, body string) []any
 	id     func(n int) string
+	key    func(n int) string // nil: the message id
 }
 
 // Has reports whether a row of the table can have what Lacks names.
@@ -53,6 +58,30 @@ func (l *Layout) Insert(n int, topic, body string) (query string, args []any) {
 // MessageID is that of row n.
 func (l *Layout) MessageID(n int) string { return l.id(n) }
 
+// Key is the key of row n in the broker.
+func (l *Layout) Key(n int) string {
+	if l.key == nil {
+		return l.id(n)
+	}
+	return l.key(n)
+}
+
+// Kind is the kind of business that row n shows in the broker; "" where the table has none.
+func (l *Layout) Kind(n int, topic string) string {
+	switch l.Name {
+	case "B":
+		return kind(n)
+	case "C", "binary":
+		return ""
+	case "D":
+		return topic
+	}
+	return "order"
+}
+
+// Sent is the condition that a row is sent.
+func (l *Layout) Sent() string { return fmt.Sprintf("%s = '%s'", l.Status, l.Codes["sent"]) }
+
 // Where is a condition that finds row n.
 func (l *Layout) Where(n int) string {
 	if l.ID == "message_id" {
@@ -76,9 +105,17 @@ func key(n int) string {
 	return strings.ReplaceAll(uuid(n), "-", "")[:26] + "000000"
 }
 
+// few are keys that several rows have.
+func few(n int) string { return fmt.Sprintf("k-%d", n%6) }
+
+// kind is that of the one row of its key.
+func kind(n int) string { return fmt.Sprintf("order.%d", n) }
+
 func numbered(n int) string { return fmt.Sprintf("m-%d", n) }
 
-func derived(n int) string { return fmt.Sprintf("order:k-%d", n) }
+func single(n int) string { return fmt.Sprintf("k-%d", n) }
+
+func derived(n int) string { return "order:" + single(n) }
 
 var numbers = map[string]string{"pending": "0", "sending": "1", "sent": "2", "failed": "3"}
 
@@ -88,6 +125,7 @@ func All() []*Layout { return []*Layout{a(), a2(), b(), c(), d(), e()} }
 func a() *Layout {
 	return &Layout{
 		Name: "A", Table: "t_local_message", ID: "id", Status: "status", Due: "next_retry_time", Codes: numbers,
+		Body: "message_body", MessageIDs: "CONCAT(biz_type, ':', biz_key)",
 		DDL: `CREATE TABLE %s (
 			id BIGINT NOT NULL AUTO_INCREMENT, biz_type VARCHAR(64) NOT NULL, biz_key VARCHAR(128) NOT NULL, topic VARCHAR(255) NOT NULL,
 			message_body TEXT NOT NULL, status TINYINT NOT NULL, retry_count INT NOT NULL DEFAULT 0, next_retry_time DATETIME NULL,
@@ -99,15 +137,17 @@ func a() *Layout {
 		Written: "last_exec_time IS NOT NULL AND updated_by = 'canal-outbox' AND fail_reason IS NULL",
 		insert:  "id, biz_type, biz_key, topic, message_body, status, created_by, updated_by",
 		row: func(n int, topic, body string) []any {
-			return []any{n, "order", fmt.Sprintf("k-%d", n), topic, body, 0, "shop", "shop"}
+			return []any{n, "order", single(n), topic, body, 0, "shop", "shop"}
 		},
-		id: derived,
+		id:  derived,
+		key: single,
 	}
 }
 
 func a2() *Layout {
 	return &Layout{
 		Name: "A2", Table: "local_message_2", ID: "id", Status: "status", Due: "next_retry_time", Codes: numbers,
+		Body: "message_body", MessageIDs: "CONCAT(biz_type, ':', biz_key)",
 		DDL: `CREATE TABLE %s (
 			id BIGINT NOT NULL AUTO_INCREMENT, biz_key VARCHAR(64) NOT NULL, biz_type VARCHAR(32) NOT NULL, topic VARCHAR(64) NOT NULL,
 			message_body TEXT NOT NULL, status TINYINT(3) NOT NULL DEFAULT 0, retry_count INT NOT NULL DEFAULT 0, next_retry_time DATETIME NULL,
@@ -119,15 +159,17 @@ func a2() *Layout {
 		Written: "last_execute_time IS NOT NULL AND update_by = 'canal-outbox' AND fail_reason IS NULL",
 		insert:  "id, biz_type, biz_key, topic, message_body",
 		row: func(n int, topic, body string) []any {
-			return []any{n, "order", fmt.Sprintf("k-%d", n), topic, body}
+			return []any{n, "order", single(n), topic, body}
 		},
-		id: derived,
+		id:  derived,
+		key: single,
 	}
 }
 
 func b() *Layout {
 	return &Layout{
 		Name: "B", Table: "local_message_words", ID: "id", Status: "state", Due: "next_retry_at",
+		Body: "message_body", MessageIDs: "CONCAT(message_type, ':', message_key)",
 		Codes: map[string]string{
 			"pending": "待发送", "sending": "发送中", "sent": "已发送", "failed": "失败", "consumed": "已消费", "suspended": "已挂起",
 		},
@@ -141,15 +183,17 @@ func b() *Layout {
 		Written: "last_retry_time IS NOT NULL AND gmt_modified IS NOT NULL AND lock_version > 0",
 		insert:  "id, message_type, message_key, topic, message_body, state, retry_count, lock_version, gmt_create",
 		row: func(n int, topic, body string) []any {
-			return []any{n, "order", fmt.Sprintf("k-%d", n), topic, body, "待发送", 0, 0, "2026-01-01 00:00:00"}
+			return []any{n, kind(n), few(n), topic, body, "待发送", 0, 0, "2026-01-01 00:00:00"}
 		},
-		id: derived,
+		id:  func(n int) string { return kind(n) + ":" + few(n) },
+		key: few,
 	}
 }
 
 func c() *Layout {
 	return &Layout{
 		Name: "C", Table: "local_message_table", ID: "id", Status: "state", Due: "next_retry_time", Lacks: []string{"claim", "failed", "reason"},
+		Body: "content", MessageIDs: "message_id",
 		Codes: map[string]string{"pending": "0", "sent": "1", "consumed": "2"},
 		DDL: `CREATE TABLE %s (
 			id BIGINT NOT NULL AUTO_INCREMENT, message_id VARCHAR(128) NOT NULL, topic VARCHAR(64) NOT NULL, content TEXT NOT NULL,
@@ -169,6 +213,7 @@ func c() *Layout {
 func d() *Layout {
 	return &Layout{
 		Name: "D", Table: "local_message", ID: "message_id", Status: "status", Lacks: []string{"claim", "due"},
+		Body: "payload", MessageIDs: "message_id",
 		Codes: map[string]string{"pending": "PENDING", "sent": "SENT", "failed": "FAILED"},
 		DDL: `CREATE TABLE %s (
 			message_id VARCHAR(64) NOT NULL, event_type VARCHAR(100) NOT NULL, payload TEXT NOT NULL, status VARCHAR(20) NOT NULL,
@@ -185,6 +230,7 @@ func d() *Layout {
 func e() *Layout {
 	return &Layout{
 		Name: "E", Table: "t_local_message_chain", ID: "id", Status: "status", Due: "next_retry_time", Codes: numbers, Lacks: []string{"reason"},
+		Body: "message_body", MessageIDs: "message_id",
 		DDL: `CREATE TABLE %s (
 			id BIGINT NOT NULL AUTO_INCREMENT, message_id VARCHAR(64) NOT NULL, business_type VARCHAR(32) NOT NULL,
 			business_id VARCHAR(64) NOT NULL, topic VARCHAR(64) NOT NULL, message_body TEXT NOT NULL, status TINYINT NOT NULL DEFAULT 0,
@@ -195,9 +241,10 @@ func e() *Layout {
 		Written: "update_time > create_time",
 		insert:  "id, message_id, business_type, business_id, topic, message_body, create_time, update_time",
 		row: func(n int, topic, body string) []any {
-			return []any{n, numbered(n), "order", fmt.Sprintf("k-%d", n), topic, body, "2026-01-01 00:00:00", "2026-01-01 00:00:00"}
+			return []any{n, numbered(n), "order", single(n), topic, body, "2026-01-01 00:00:00", "2026-01-01 00:00:00"}
 		},
-		id: numbered,
+		id:  numbered,
+		key: single,
 	}
 }
 
@@ -205,6 +252,7 @@ func e() *Layout {
 func Binary() *Layout {
 	return &Layout{
 		Name: "binary", Table: "binary_message", ID: "id", Status: "status", Lacks: []string{"claim", "due", "failed", "reason", "attempts"},
+		Body: "body", MessageIDs: "LOWER(HEX(id))",
 		Codes: map[string]string{"pending": "new", "sent": "sent"},
 		DDL: `CREATE TABLE %s (id BINARY(16) NOT NULL PRIMARY KEY, kind INT NOT NULL, body VARBINARY(2000) NULL, status CHAR(8) NOT NULL,
 			KEY (status))`,

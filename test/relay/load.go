@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/layouts"
 )
 
 // Load writes transactions as applications do: one row or many, with other tables around them, some rolled back.
@@ -76,9 +77,20 @@ func (w *Writer) Rows(n int) []Row {
 		if w.load.Table.Preset == "order-chain" {
 			r.MessageID, r.BizType = fmt.Sprintf("m-%d", number), "order"
 		}
+		if layout := w.load.Table.Layout; layout != nil {
+			r = ofLayout(layout, int(number), r)
+		}
 		rows[i] = r
 	}
 	return rows
+}
+
+// ofLayout leaves to a row what the table of a layout has, and gives it what follows from its number there.
+func ofLayout(layout *layouts.Layout, number int, r Row) Row {
+	return Row{
+		MessageID: layout.MessageID(number), Key: layout.Key(number), BizType: layout.Kind(number, r.Topic), Topic: r.Topic,
+		Body: append([]byte{}, r.Body...), Loose: r.Loose, number: number,
+	}
 }
 
 // body is of one of the kinds that have been broken somewhere: JSON whose form must not change, characters of all planes,
@@ -94,7 +106,11 @@ func (w *Writer) body(number int64) []byte {
 	case kind == 3 && w.load.Empty:
 		return nil
 	case kind == 4 && number%50 == 0:
-		return fmt.Appendf(nil, "%s %d", strings.Repeat("large ", 20_000), number)
+		times := 20_000
+		if w.load.Table.Layout != nil {
+			times = 10_000 // its column takes 65,535 bytes
+		}
+		return fmt.Appendf(nil, "%s %d", strings.Repeat("large ", times), number)
 	case kind < 8 && w.load.Table.Preset == "order-chain":
 		bytes := make([]byte, 1+w.rand.IntN(300))
 		for i := range bytes {
@@ -170,7 +186,7 @@ func (w *Writer) Transaction(ctx context.Context) error {
 	case kind < 96:
 		_, err := w.load.Table.DB.ExecContext(ctx, "UPDATE purchase SET amount = amount + 1 WHERE id = 1")
 		return err
-	case kind < 99: // of a row that may be on its way, or not be there at all
+	case kind < 99 && w.load.Table.Layout == nil: // of a row that may be on its way, or not be there at all
 		_, err := w.load.Table.DB.ExecContext(ctx, "UPDATE "+w.load.Table.Name()+" SET updated_by = ? WHERE id = ?", w.name,
 			1+w.rand.Int64N(w.load.number.Load()+1))
 		return err

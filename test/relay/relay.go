@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,6 +34,8 @@ type Options struct {
 
 // Relay is one configuration and state directory with, at most times, one running process.
 type Relay struct {
+	Env []string // what a process that is started has in its environment beside
+
 	dir     string
 	client  *admin.Client
 	process *testkit.Process // of the last start
@@ -60,7 +63,7 @@ func New(t testing.TB, opts Options) *Relay {
 	var yaml strings.Builder
 	fmt.Fprintf(&yaml, "source: {address: %q, %s}\ntables:\n", opts.Source, opts.User)
 	for _, table := range opts.Tables {
-		fmt.Fprintf(&yaml, "  - {name: %q, preset: %q}\n", table.FullName(), table.Preset)
+		fmt.Fprintf(&yaml, "  - %s\n", table.config())
 	}
 	fmt.Fprintf(&yaml, "sink: {%s}\n%s\n", opts.Sink, opts.Extra)
 	for line := range strings.Lines(fmt.Sprintf(settings, r.StateDir())) {
@@ -147,7 +150,7 @@ func (r *Relay) launch(t testing.TB, binary string, env, args []string) {
 		t.Fatalf("the relay is running already")
 	}
 	cmd := exec.Command(binary, append([]string{"run", "--config", r.Config()}, args...)...)
-	cmd.Env = append(testkit.RelayEnvironment(), env...)
+	cmd.Env = slices.Concat(testkit.RelayEnvironment(), r.Env, env)
 	var err error
 	r.process, err = testkit.Launch(cmd, r.log())
 	testkit.Must(t, err)

@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/migrations"
+	"github.com/canal-outbox/canal-outbox/test/layouts"
 )
 
 // Row is a row of an outbox table as an application writes it.
@@ -24,14 +26,17 @@ type Row struct {
 
 	// Loose rows are not on the normal path, so their order is not compared.
 	Loose bool
+
+	number int // of the load
 }
 
-// Table is an outbox table of one of the presets.
+// Table is an outbox table, of one of the presets with all columns that it can map, or of a layout as its owners have it.
 type Table struct {
-	DB             *sql.DB // with the schema
-	Schema, Preset string
-	insert         string // up to VALUES
-	places         string // of one row
+	DB             *sql.DB         // with the schema
+	Schema, Preset string          // the preset, which is the table's name too
+	Layout         *layouts.Layout // of a table of NewLayout
+	insert         string          // up to VALUES
+	places         string          // of one row
 }
 
 // chain is what makes the layout of an order chain one that takes every kind of row.
@@ -65,6 +70,21 @@ func NewTable(t testing.TB, db *sql.DB, schema, preset string) *Table {
 	}
 }
 
+// NewLayout makes the table of a layout in the schema.
+func NewLayout(t testing.TB, db *sql.DB, schema string, layout *layouts.Layout) *Table {
+	t.Helper()
+	testkit.Exec(t, db, layout.Create())
+	return &Table{DB: db, Schema: schema, Preset: layout.Table, Layout: layout}
+}
+
+// config is the table's entry in the configuration.
+func (tb *Table) config() string {
+	if tb.Layout != nil {
+		return fmt.Sprintf("{name: %q, %s}", tb.FullName(), tb.Layout.Config)
+	}
+	return fmt.Sprintf("{name: %q, preset: %q}", tb.FullName(), tb.Preset)
+}
+
 // FullName is schema.table.
 func (tb *Table) FullName() string { return tb.Schema + "." + tb.Preset }
 
@@ -78,6 +98,9 @@ type Execer interface {
 
 // Insert writes rows with one statement.
 func (tb *Table) Insert(ctx context.Context, to Execer, rows ...Row) error {
+	if tb.Layout != nil {
+		return tb.insertLayout(ctx, to, rows)
+	}
 	var args []any
 	for _, r := range rows {
 		if tb.Preset == "order-chain" {
@@ -97,6 +120,22 @@ func (tb *Table) Insert(ctx context.Context, to Execer, rows ...Row) error {
 	return err
 }
 
+func (tb *Table) insertLayout(ctx context.Context, to Execer, rows []Row) error {
+	var statement strings.Builder
+	var all []any
+	for i, r := range rows {
+		query, args := tb.Layout.Insert(r.number, r.Topic, string(r.Body))
+		if head, places, _ := strings.Cut(query, " VALUES "); i == 0 {
+			statement.WriteString(head + " VALUES " + places)
+		} else {
+			statement.WriteString(", " + places)
+		}
+		all = append(all, args...)
+	}
+	_, err := to.ExecContext(ctx, statement.String(), all...)
+	return err
+}
+
 func nullable(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }
 
 // body is text for a text column: the driver would announce bytes, which the server refuses there unless they are UTF-8.
@@ -113,7 +152,10 @@ func (r Row) body(tb *Table) any {
 // SetBody changes the body of a row that has not been committed yet.
 func (tb *Table) SetBody(ctx context.Context, in Execer, r Row) error {
 	query, args := "UPDATE "+tb.Name()+" SET message_body = ? WHERE message_id = ?", []any{r.body(tb), r.MessageID}
-	if tb.Preset != "order-chain" {
+	switch {
+	case tb.Layout != nil:
+		query, args = "UPDATE "+tb.Name()+" SET "+tb.Layout.Body+" = ? WHERE "+tb.Layout.Where(r.number), []any{string(r.Body)}
+	case tb.Preset != "order-chain":
 		query, args = "UPDATE "+tb.Name()+" SET message_body = ? WHERE biz_type = ? AND biz_key = ?", []any{r.body(tb), r.BizType, r.Key}
 	}
 	_, err := in.ExecContext(ctx, query, args...)
@@ -128,14 +170,33 @@ func (tb *Table) Count(t testing.TB, where string) int {
 	return n
 }
 
+// ID is the column of the primary key.
+func (tb *Table) ID() string {
+	if tb.Layout != nil {
+		return tb.Layout.ID
+	}
+	return "id"
+}
+
+// Sent is the condition that a row is SENT.
+func (tb *Table) Sent() string {
+	if tb.Layout != nil {
+		return tb.Layout.Sent()
+	}
+	return "status = 2"
+}
+
 // SentIDs returns the message ids of the rows that are SENT.
 func (tb *Table) SentIDs(t testing.TB) map[string]bool {
 	t.Helper()
 	id := "message_id"
-	if tb.Preset != "order-chain" {
+	switch {
+	case tb.Layout != nil:
+		id = tb.Layout.MessageIDs
+	case tb.Preset != "order-chain":
 		id = "CONCAT(biz_type, ':', biz_key)"
 	}
-	rows, err := tb.DB.QueryContext(t.Context(), "SELECT "+id+" FROM "+tb.Name()+" WHERE status = 2")
+	rows, err := tb.DB.QueryContext(t.Context(), "SELECT "+id+" FROM "+tb.Name()+" WHERE "+tb.Sent())
 	testkit.Must(t, err)
 	defer rows.Close()
 	set := map[string]bool{}
