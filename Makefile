@@ -20,7 +20,7 @@ export TEST_MARIADB := $(MARIADB)
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
 TESTFLAGS ?= -shuffle=on -timeout=60m
 
-.PHONY: help build demo test test-quick test-long fuzz lint generate prepare bench crash sim soak waiting clean
+.PHONY: help build demo test test-quick test-long fuzz lint generate prepare bench crash sim soak waiting starts servers clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,7 +44,7 @@ test: prepare ## all tests; ends with a line that counts them
 test-quick: ## tests that need no server, without the race detector
 	go run $(GOTESTSUM) --raw-command -- test/run.sh quick $(TESTFLAGS)
 
-test-long: test crash sim soak waiting ## everything: the tests, a break at every event, simulation and soak for LONG each (default 10m)
+test-long: test crash sim soak waiting starts servers ## everything: the tests, a break at every event, simulation and soak for LONG each (default 10m)
 
 LONG ?= 10m
 
@@ -57,6 +57,12 @@ sim: ## random histories of commits, crashes and lost replies: the first 20,000,
 
 waiting: prepare ## a million rows wait for their time: memory and lateness
 	WAITING_ROWS=1000000 go test -count=1 -v -run TestWaitingRowsTakeNoMemory ./test/e2e
+
+starts: prepare ## 1,000 starts that are told to stop at any moment; a backlog of 200,000 rows beside an application
+	START_ROUNDS=1000 HARM_BACKLOG=200000 go test -count=1 -v -run 'TestStartAndStopAtAnyMoment|TestP9' ./test/e2e
+
+servers: prepare ## the test servers themselves: starts, stops, kills
+	go test -count=1 ./internal/testkit
 
 # SEED repeats the faults of an earlier run; SOAK_DATABASE is mysql or mariadb, SOAK_BROKER is fake, kafka or rocketmq.
 DURATION ?= $(LONG)

@@ -3,7 +3,7 @@
 # Runs go test -json over all packages, as input of gotestsum: first those without servers, then those whose tests start
 # servers, two at a time, because they wait more than they work; the long ones come first. "quick" leaves the latter out. The
 # programs under test are built once for all packages, as they are released: without the race detector. The simulation runs
-# without it too, because it would take most of its seeds away.
+# without it too, because it would take most of its seeds away. -short leaves out tests of the test servers themselves.
 set -euo pipefail
 which=$1; shift
 module=github.com/canal-outbox/canal-outbox
@@ -32,6 +32,6 @@ if [ "$which" = all ]; then
   trap 'rm -rf "$TEST_BINARIES"' EXIT
   CGO_ENABLED=0 go build -o "$TEST_BINARIES" ./cmd/... >&2
   CGO_ENABLED=0 go build -tags faultpoints -o "$TEST_BINARIES/canal-outbox-faultpoints" ./cmd/canal-outbox >&2
-  go test -json -p=2 -parallel=4 "$@" "${servers[@]}" || failed=1
+  go test -json -short -p=2 -parallel=5 "$@" "${servers[@]}" || failed=1
 fi
 exit $failed

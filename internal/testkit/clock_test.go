@@ -6,6 +6,7 @@ import (
 )
 
 func TestDatabaseClock(t *testing.T) {
+	startsServers(t)
 	for _, flavor := range Flavors() {
 		d := NewDatabase(t, DatabaseOptions{Flavor: flavor, Clock: true})
 		for _, offset := range []time.Duration{0, time.Hour, -10 * time.Minute} {

@@ -11,6 +11,15 @@ import (
 	"time"
 )
 
+// startsServers skips, under -short, a test of what every test with servers relies on and so shows as well: that servers start, stop,
+// are killed and come back.
+func startsServers(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: the servers are those of all other tests")
+	}
+}
+
 func count(t *testing.T, db *sql.DB, query string) (n int) {
 	t.Helper()
 	Must(t, db.QueryRow(query).Scan(&n))
@@ -18,6 +27,7 @@ func count(t *testing.T, db *sql.DB, query string) (n int) {
 }
 
 func TestDatabaseLife(t *testing.T) {
+	startsServers(t)
 	for _, flavor := range Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
 			begin := time.Now()
@@ -54,6 +64,7 @@ func TestDatabaseLife(t *testing.T) {
 }
 
 func TestDatabaseLeavesNothingBehind(t *testing.T) {
+	startsServers(t)
 	for _, flavor := range Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
 			d, err := StartDatabase(t.Context(), DatabaseOptions{Flavor: flavor})
@@ -72,6 +83,7 @@ func TestDatabaseLeavesNothingBehind(t *testing.T) {
 }
 
 func TestDatabaseDefaultsAndOverrides(t *testing.T) {
+	startsServers(t)
 	for _, flavor := range Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
 			d := NewDatabase(t, DatabaseOptions{Flavor: flavor, Args: []string{"--binlog-row-image=MINIMAL"}})
@@ -90,6 +102,7 @@ func TestDatabaseDefaultsAndOverrides(t *testing.T) {
 }
 
 func TestDatabasePauseAndPurge(t *testing.T) {
+	startsServers(t)
 	for _, flavor := range Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
 			d := NewDatabase(t, DatabaseOptions{Flavor: flavor})
@@ -113,6 +126,7 @@ func TestDatabasePauseAndPurge(t *testing.T) {
 }
 
 func TestSharedDatabaseSchemasAndUsers(t *testing.T) {
+	startsServers(t)
 	for _, flavor := range Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
 			d := SharedDatabase(t, flavor)
@@ -136,6 +150,7 @@ func TestSharedDatabaseSchemasAndUsers(t *testing.T) {
 }
 
 func TestFailedStartShowsTheLog(t *testing.T) {
+	startsServers(t)
 	for _, flavor := range Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
 			_, err := StartDatabase(t.Context(), DatabaseOptions{Flavor: flavor, Args: []string{"--no-such-option"}})

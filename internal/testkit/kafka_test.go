@@ -27,6 +27,7 @@ func produceKafka(t *testing.T, addr, topic string, n int, opts ...kgo.Opt) {
 }
 
 func TestKafkaLife(t *testing.T) {
+	startsServers(t)
 	begin := time.Now()
 	k := NewKafka(t, KafkaOptions{})
 	t.Logf("first start %v", time.Since(begin))
@@ -65,6 +66,7 @@ func TestKafkaLife(t *testing.T) {
 }
 
 func TestKafkaSecureListener(t *testing.T) {
+	startsServers(t)
 	certificates, err := NewCertificates()
 	Must(t, err)
 	k := NewKafka(t, KafkaOptions{TLS: certificates, User: "alice", Password: "se cret"})
@@ -82,6 +84,7 @@ func TestKafkaSecureListener(t *testing.T) {
 }
 
 func TestKafkaTopicIsNotCreatedByUse(t *testing.T) {
+	startsServers(t)
 	k := SharedKafka(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

@@ -42,6 +42,7 @@ func TestServersAndProxyLeaveNoGoroutine(t *testing.T) {
 }
 
 func TestSharedServerAndKafkaClientLeaveNoGoroutine(t *testing.T) {
+	startsServers(t)
 	d, k := SharedMariaDB(t), SharedKafka(t)
 	CheckLeaks(t)
 	d.CreateSchema(t)

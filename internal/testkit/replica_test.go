@@ -11,6 +11,7 @@ import (
 )
 
 func TestReplicaFollowsAndIsPromoted(t *testing.T) {
+	startsServers(t)
 	for _, flavor := range Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -33,6 +34,7 @@ func TestReplicaFollowsAndIsPromoted(t *testing.T) {
 }
 
 func TestDatabaseTLS(t *testing.T) {
+	startsServers(t)
 	certificates, err := NewCertificates()
 	Must(t, err)
 	strangers, err := NewCertificates()

@@ -47,6 +47,7 @@ func readRocketMQ(t *testing.T, r *RocketMQ, topic string, n int) (found []Rocke
 }
 
 func TestRocketMQLife(t *testing.T) {
+	startsServers(t)
 	begin := time.Now()
 	r := NewRocketMQ(t, RocketMQOptions{Topics: map[string]int{"orders": 4}})
 	t.Logf("first start %v", time.Since(begin))
@@ -82,6 +83,7 @@ func TestRocketMQLife(t *testing.T) {
 }
 
 func TestRocketMQReadsEveryField(t *testing.T) {
+	startsServers(t)
 	r := SharedRocketMQ(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -111,6 +113,7 @@ func TestRocketMQReadsEveryField(t *testing.T) {
 }
 
 func TestRocketMQTopicIsNotCreatedByUse(t *testing.T) {
+	startsServers(t)
 	r := SharedRocketMQ(t)
 	if _, err := ReadRocketMQTopic(t.Context(), r.NameServer(), "nowhere"); err == nil || !strings.Contains(err.Error(), "nowhere") {
 		t.Fatalf("reading a topic that nobody made: %v", err)

@@ -15,6 +15,7 @@ import (
 // A broker that cannot be reached, or not in the way it is configured, is told at the start, before any row: once in the log,
 // in clear and before whatever the client library says, and in status, while liveness and readiness are not touched.
 func TestBrokerNotReachedAtStart(t *testing.T) {
+	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
 	free := closed.Addr().String()
@@ -53,6 +54,7 @@ func TestBrokerNotReachedAtStart(t *testing.T) {
 
 // The broker that comes later is found without a row.
 func TestBrokerReachedLater(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, testkit.SharedDatabase(t, testkit.MySQL))
 	_, port, err := net.SplitHostPort(l.kafka.ListenAddrs()[0])
 	testkit.Must(t, err)

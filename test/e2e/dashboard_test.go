@@ -23,6 +23,7 @@ import (
 
 // P10: what an operator sees and does on the dashboard, in a real browser.
 func TestP10_Dashboard(t *testing.T) {
+	t.Parallel()
 	tab := newTab(t)
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(4, "orders"))
 	testkit.Must(t, err)

@@ -65,7 +65,7 @@ func TestD04_AcknowledgementsWhileTheDatabaseIsAway(t *testing.T) {
 // A row that somebody has locked for ten seconds holds up neither publishing nor the statuses of other rows. Its own waits for
 // the lock, in the journal, and is then written; nothing is published twice.
 func TestD07_LockedRow(t *testing.T) {
-	for _, flavor := range testkit.Flavors() {
+	onBothAtOnce(t, func(t *testing.T, flavor testkit.Flavor) {
 		cluster := fake(t)
 		l := newStage(t, testkit.SharedDatabase(t, flavor), cluster, "")
 		l.Start(t)
@@ -103,7 +103,7 @@ func TestD07_LockedRow(t *testing.T) {
 			t.Errorf("%d messages of %d rows", len(records), l.load.Ledger.Len()+1)
 		}
 		l.stopInTime()
-	}
+	})
 }
 
 // The table is changed again and again while the application writes and the relay marks.

@@ -24,6 +24,18 @@ func TestMain(m *testing.M) { relay.Main(m) }
 // patience is for a machine that is busy with other things; everything waits for a condition and takes far less.
 const patience = 90 * time.Second
 
+// onBothAtOnce is onBoth for tests that wait more than they work.
+func onBothAtOnce(t *testing.T, test func(t *testing.T, flavor testkit.Flavor)) {
+	t.Helper()
+	t.Parallel()
+	for _, flavor := range testkit.Flavors() {
+		t.Run(string(flavor), func(t *testing.T) {
+			t.Parallel()
+			test(t, flavor)
+		})
+	}
+}
+
 // onBoth runs a test on MySQL and on MariaDB.
 func onBoth(t *testing.T, test func(t *testing.T, flavor testkit.Flavor)) {
 	t.Helper()

@@ -11,6 +11,7 @@ import (
 // A60: a server whose history has thousands of holes, as after years of failovers and skipped transactions. The set goes to
 // the server at each start of a stream and into each checkpoint.
 func TestA60_LargeGTIDSet(t *testing.T) {
+	t.Parallel()
 	const intervals, rows = 5000, 2000
 	l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MySQL}))
 	var set strings.Builder

@@ -268,7 +268,7 @@ func (l *lab) swept() {
 	})
 }
 
-func (l *lab) admin() *admin.Client { return admin.NewClient(l.config().Checkpoint.Socket()) }
+func (l *lab) admin() *admin.Client { return admin.NewClient(config.Checkpoint{Dir: l.dir}.Socket()) }
 
 // account waits until all rows are sent and nothing more is to come, and compares the broker with what was committed:
 // each key once, with the body of its row, and nothing else.
@@ -332,7 +332,7 @@ func (l *lab) records() map[string][]*kgo.Record {
 // metric sums the series of a metric that have all the labels; 0 when the relay does not answer.
 func (l *lab) metric(name string, labels ...string) (sum float64) {
 	l.t.Helper()
-	socket := l.config().Checkpoint.Socket()
+	socket := config.Checkpoint{Dir: l.dir}.Socket()
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

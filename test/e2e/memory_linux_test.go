@@ -17,36 +17,35 @@ import (
 // journal keeps of many small ones in memory has a bound of its own (C08), which a test of this size would not reach.
 func TestA18_PeakMemoryOfALargeTransaction(t *testing.T) {
 	const limit, size = 4 << 20, 8000
-	for _, flavor := range testkit.Flavors() {
-		t.Run(string(flavor), func(t *testing.T) {
-			cluster := fake(t)
-			l := newStage(t, testkit.SharedDatabase(t, flavor), cluster,
-				"pipeline: {max_in_flight_bytes: 4MiB, max_transaction_bytes: 4MiB}\nfallback: {interval: 1h, threshold: 1h}")
-			l.Start(t)
-			var total int
-			var last, lastSize int64
-			for _, rows := range []int{2_000, 20_000} {
-				total += rows
-				before := l.resetPeak()
-				cluster.Swallow(true)
-				l.large(fmt.Sprint("large", rows), rows, size)
-				l.wait("the reader to pass the transaction", func() bool { return l.metrics()["deferred_total"] == float64(total) })
-				l.heldWithin(limit, size)
-				cluster.Swallow(false)
-				l.waitCount(total, "status = 2")
-				peak, bytes := l.peak(), int64(rows*size)
-				t.Logf("a transaction of %d MB, bounds of %d MB: resident memory %d MB, at its peak %d MB", bytes>>20, 2*limit>>20, before>>20, peak>>20)
-				if grown := peak - last; last > 0 && grown > (bytes-lastSize)/4 {
-					t.Errorf("the peak grew by %d bytes with %d more in the transaction", grown, bytes-lastSize)
-				}
-				last, lastSize = peak, bytes
+	onBothAtOnce(t, func(t *testing.T, flavor testkit.Flavor) {
+		cluster := fake(t)
+		// A server of its own: whoever follows the log of this one from a GTID lets it read all of that.
+		l := newStage(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}), cluster,
+			"pipeline: {max_in_flight_bytes: 4MiB, max_transaction_bytes: 4MiB}\nfallback: {interval: 1h, threshold: 1h}")
+		l.Start(t)
+		var total int
+		var last, lastSize int64
+		for _, rows := range []int{2_000, 20_000} {
+			total += rows
+			before := l.resetPeak()
+			cluster.Swallow(true)
+			l.large(fmt.Sprint("large", rows), rows, size)
+			l.wait("the reader to pass the transaction", func() bool { return l.metrics()["deferred_total"] == float64(total) })
+			l.heldWithin(limit, size)
+			cluster.Swallow(false)
+			l.waitCount(total, "status = 2")
+			peak, bytes := l.peak(), int64(rows*size)
+			t.Logf("a transaction of %d MB, bounds of %d MB: resident memory %d MB, at its peak %d MB", bytes>>20, 2*limit>>20, before>>20, peak>>20)
+			if grown := peak - last; last > 0 && grown > (bytes-lastSize)/4 {
+				t.Errorf("the peak grew by %d bytes with %d more in the transaction", grown, bytes-lastSize)
 			}
-			if n := len(l.published(topics[0])); n != total {
-				t.Errorf("%d of %d messages", n, total)
-			}
-			l.stopInTime()
-		})
-	}
+			last, lastSize = peak, bytes
+		}
+		if n := len(l.published(topics[0])); n != total {
+			t.Errorf("%d of %d messages", n, total)
+		}
+		l.stopInTime()
+	})
 }
 
 // A transaction that the log may bring, because it is below pipeline.max_transaction_bytes, comes behind others that the broker
@@ -56,55 +55,53 @@ func TestA18_PeakMemoryOfALargeTransaction(t *testing.T) {
 // takes for the transaction is a small multiple of it: itself once, and what the collector lets lie.
 func TestA15_A18_LargeTransactionBehindAPausedBroker(t *testing.T) {
 	const limit, timeout = 2 << 20, 2
-	for _, flavor := range testkit.Flavors() {
-		t.Run(string(flavor), func(t *testing.T) {
-			db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor, Args: []string{fmt.Sprint("--net-write-timeout=", timeout)}})
-			proxy := testkit.NewProxy(t, db.Addr())
-			cluster := fake(t)
-			l := newStageAt(t, db, proxy.Addr(), cluster,
-				"pipeline: {max_in_flight_bytes: 2MiB, max_transaction_bytes: 256MiB}\nfallback: {interval: 1h, threshold: 1h, patience: 1h}")
-			l.Start(t)
-			l.fill(3000)
-			l.waitCount(3000, "status = 2")
-			before := l.resetPeak()
-			cluster.Swallow(true)
-			const rows, size, ahead = 40_000, 2500, 8000
-			l.large("ahead", ahead, 600) // fills what may be in flight, so that the reader stops
-			l.wait("the reader to stop", func() bool { return l.metrics()["in_flight_bytes"] > limit/2 })
-			l.large("large", rows, size)
-			l.blockedFor(3 * timeout * time.Second)
-			if n := l.metrics()["reconnects_total"]; n != 0 {
-				t.Errorf("the stream ended %v times though the session asked for patience", n)
+	onBothAtOnce(t, func(t *testing.T, flavor testkit.Flavor) {
+		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor, Args: []string{fmt.Sprint("--net-write-timeout=", timeout)}})
+		proxy := testkit.NewProxy(t, db.Addr())
+		cluster := fake(t)
+		l := newStageAt(t, db, proxy.Addr(), cluster,
+			"pipeline: {max_in_flight_bytes: 2MiB, max_transaction_bytes: 256MiB}\nfallback: {interval: 1h, threshold: 1h, patience: 1h}")
+		l.Start(t)
+		l.fill(3000)
+		l.waitCount(3000, "status = 2")
+		before := l.resetPeak()
+		cluster.Swallow(true)
+		const rows, size, ahead = 40_000, 2500, 8000
+		l.large("ahead", ahead, 600) // fills what may be in flight, so that the reader stops
+		l.wait("the reader to stop", func() bool { return l.metrics()["in_flight_bytes"] > limit/2 })
+		l.large("large", rows, size)
+		l.blockedFor(3 * timeout * time.Second)
+		if n := l.metrics()["reconnects_total"]; n != 0 {
+			t.Errorf("the stream ended %v times though the session asked for patience", n)
+		}
+		l.heldWithin(limit, size)
+		// The reader notices a cut only when it reads again, and the second one falls into the transaction.
+		proxy.Cut()
+		second := proxy.CutAfter(rows * size / 2)
+		cluster.Swallow(false)
+		<-second
+		l.waitCount(3000+rows+ahead, "status = 2")
+		grown, data := l.peak()-before, int64(rows*size)
+		reconnects := l.metrics()["reconnects_total"]
+		t.Logf("resident memory %d MB, at its peak %d MB more, for a transaction of %d MB and %d MB in flight; %v reconnects",
+			before>>20, grown>>20, data>>20, limit>>20, reconnects)
+		if grown > 4*data { // measured: two to three times
+			t.Errorf("the memory grew by %d bytes for a transaction of %d", grown, data)
+		}
+		if reconnects < 1 || reconnects > 6 {
+			t.Errorf("%v reconnects for two cuts", reconnects)
+		}
+		if n := len(l.published(topics[0])); n != 3000+rows+ahead {
+			t.Errorf("%d of %d messages", n, 3000+rows+ahead)
+		}
+		// The sweep that the end of the silence asks for looks at the rows and must leave all of them to the log.
+		for result, n := range l.metricBy("sweep_rows_total", "result") {
+			if n != 0 && result != "owned" && result != "gone" {
+				t.Errorf("%v rows came from the sweep (%s)", n, result)
 			}
-			l.heldWithin(limit, size)
-			// The reader notices a cut only when it reads again, and the second one falls into the transaction.
-			proxy.Cut()
-			second := proxy.CutAfter(rows * size / 2)
-			cluster.Swallow(false)
-			<-second
-			l.waitCount(3000+rows+ahead, "status = 2")
-			grown, data := l.peak()-before, int64(rows*size)
-			reconnects := l.metrics()["reconnects_total"]
-			t.Logf("resident memory %d MB, at its peak %d MB more, for a transaction of %d MB and %d MB in flight; %v reconnects",
-				before>>20, grown>>20, data>>20, limit>>20, reconnects)
-			if grown > 4*data { // measured: two to three times
-				t.Errorf("the memory grew by %d bytes for a transaction of %d", grown, data)
-			}
-			if reconnects < 1 || reconnects > 6 {
-				t.Errorf("%v reconnects for two cuts", reconnects)
-			}
-			if n := len(l.published(topics[0])); n != 3000+rows+ahead {
-				t.Errorf("%d of %d messages", n, 3000+rows+ahead)
-			}
-			// The sweep that the end of the silence asks for looks at the rows and must leave all of them to the log.
-			for result, n := range l.metricBy("sweep_rows_total", "result") {
-				if n != 0 && result != "owned" && result != "gone" {
-					t.Errorf("%v rows came from the sweep (%s)", n, result)
-				}
-			}
-			l.stopInTime()
-		})
-	}
+		}
+		l.stopInTime()
+	})
 }
 
 // large commits one transaction with so many rows, whose bodies have that many bytes.

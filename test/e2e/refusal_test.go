@@ -161,6 +161,7 @@ func closedPort(t *testing.T) string {
 }
 
 func TestDatabaseThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
 	for _, flavor := range testkit.Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
 			db := testkit.SharedDatabase(t, flavor)
@@ -222,6 +223,7 @@ func unfitTables(t *testing.T, a *attempt) {
 }
 
 func TestServerWithoutAUsableLog(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		flavor testkit.Flavor
 		args   []string

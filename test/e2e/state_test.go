@@ -25,22 +25,20 @@ func stateOf(t *testing.T, db *testkit.Database) (*relay.Relay, *relay.Table) {
 // The state of one server is no state for another, even if it is a copy with the same schema: without a refusal the log of
 // the other would be read from a place that means nothing there, or from its beginning (A09, A11, C11).
 func TestA09_A11_C11_StateOfAnotherSource(t *testing.T) {
-	for _, flavor := range testkit.Flavors() {
-		t.Run(string(flavor), func(t *testing.T) {
-			r, _ := stateOf(t, testkit.SharedDatabase(t, flavor))
-			r.Stop(t)
-			before := r.State(t)
-			other := newAttempt(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}))
-			other.dir = r.StateDir()
-			refused(t, other.yaml(), 3, "refused", "not the one the checkpoint was taken on", "--accept-new-source", "checkpoint set")
-			if n := count(t, other, "status = 0 AND retry_count = 0"); n != 1 {
-				t.Error("the row of the other server was touched")
-			}
-			if after := r.State(t); after.Checkpoint != before.Checkpoint || len(after.Gaps) != len(before.Gaps) {
-				t.Errorf("the state was changed: %+v", after)
-			}
-		})
-	}
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		r, _ := stateOf(t, testkit.SharedDatabase(t, flavor))
+		r.Stop(t)
+		before := r.State(t)
+		other := newAttempt(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}))
+		other.dir = r.StateDir()
+		refused(t, other.yaml(), 3, "refused", "not the one the checkpoint was taken on", "--accept-new-source", "checkpoint set")
+		if n := count(t, other, "status = 0 AND retry_count = 0"); n != 1 {
+			t.Error("the row of the other server was touched")
+		}
+		if after := r.State(t); after.Checkpoint != before.Checkpoint || len(after.Gaps) != len(before.Gaps) {
+			t.Errorf("the state was changed: %+v", after)
+		}
+	})
 }
 
 func count(t *testing.T, a *attempt, where string) (n int) {
@@ -51,6 +49,7 @@ func count(t *testing.T, a *attempt, where string) (n int) {
 
 // Two processes on one directory: the second says so and ends, the first goes on (C01).
 func TestC01_DirectoryOfARunningRelay(t *testing.T) {
+	t.Parallel()
 	r, table := stateOf(t, testkit.SharedMySQL(t))
 	yaml, err := os.ReadFile(r.Config())
 	testkit.Must(t, err)
@@ -61,6 +60,7 @@ func TestC01_DirectoryOfARunningRelay(t *testing.T) {
 }
 
 func TestStateDirectoryThatCannotBeMade(t *testing.T) {
+	t.Parallel()
 	a := newAttempt(t, testkit.SharedMySQL(t))
 	file := filepath.Join(t.TempDir(), "file")
 	testkit.Must(t, os.WriteFile(file, nil, 0o600))
@@ -73,11 +73,13 @@ func TestStateDirectoryThatCannotBeMade(t *testing.T) {
 
 // A broker that is away is no reason not to start: the relay says what it waits for, and no row pays for it (D16).
 func TestD16_BrokerAwayAtTheStart(t *testing.T) {
+	t.Parallel()
 	db := testkit.SharedMySQL(t)
 	for name, sink := range map[string]string{
 		"kafka": relay.KafkaSink(closedPort(t)), "rocketmq": `rocketmq: {name_servers: ["` + closedPort(t) + `"]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			schema := db.CreateSchema(t)
 			table := relay.NewTable(t, db.Connect(t, schema), schema, "t_local_message")
 			r := relay.New(t, relay.Options{Source: db.Addr(), Tables: []*relay.Table{table}, Sink: sink})

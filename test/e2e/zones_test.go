@@ -12,17 +12,17 @@ import (
 // The zone of the relay's host is no part of any time (A21): with TIMESTAMP columns, inside compressed transactions and
 // outside, through the log and through the sweep, rows carry the moment that the database has, and one that is due is due.
 func TestA21_TimestampsUnderZonesOfTheHost(t *testing.T) {
-	for _, flavor := range testkit.Flavors() {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		db := testkit.SharedDatabase(t, flavor)
 		for _, zone := range []string{"UTC", "Asia/Shanghai", "America/St_Johns"} {
-			t.Run(string(flavor)+"/"+strings.ReplaceAll(zone, "/", "_"), func(t *testing.T) {
+			t.Run(strings.ReplaceAll(zone, "/", "_"), func(t *testing.T) {
 				if _, err := time.LoadLocation(zone); err != nil {
 					t.Fatalf("this host does not know the zone: %v", err)
 				}
-				t.Setenv("TZ", zone) // the relay's, which is a process of its own
 				cluster := fake(t)
 				l := newStage(t, db, cluster, "fallback: {interval: 1h, threshold: 1h}")
 				l.exec("ALTER TABLE t_local_message MODIFY created_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), MODIFY next_retry_time TIMESTAMP(3) NULL")
+				l.Env = []string{"TZ=" + zone} // of the relay's process
 				l.Start(t)
 				settings := map[string]string{"plain": "SET @nothing = 0", "hidden": "SET SESSION sql_log_bin = 0"}
 				if flavor == testkit.MySQL {
@@ -54,7 +54,7 @@ func TestA21_TimestampsUnderZonesOfTheHost(t *testing.T) {
 				l.stopInTime()
 			})
 		}
-	}
+	})
 }
 
 // inSession runs statements on one connection, which ends with them.
