@@ -9,7 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 )
 
-// This file is the sweep's side of the flow: six methods.
+// This file is the side of the flow for rows that the log did not bring: six methods of the sweep, two more of rows that go out again.
 
 // AwaitLog waits until every transaction of the log up to end was offered. A reader that makes no progress is not waited for beyond
 // patience: then the log's rows up to end are looked up before they are published. The error is outbox.ErrBrokerAway while the
@@ -36,6 +36,16 @@ func (p *Pipeline) Reserve(rows []outbox.Candidate) (free, suspended []outbox.Ca
 
 // Release gives rows back that were reserved and not published.
 func (p *Pipeline) Release(rows []outbox.Candidate) { p.tracker.Release(rows) }
+
+// Takes reports whether the broker takes messages.
+func (p *Pipeline) Takes() bool { return p.dispatch.Closed() }
+
+// SetBack gives rows back that were reserved and that the table shows as PENDING now, and asks for a sweep, which publishes them.
+func (p *Pipeline) SetBack(rows []outbox.Candidate) {
+	p.tracker.Disturb() // first: activity changes before the rows have no owner
+	p.tracker.Release(rows)
+	p.sweeps.Trigger()
+}
 
 // Publish hands rows to the sink that were reserved, claimed and read back; each message carries the entry of its candidate. It waits
 // while the sweep has its share of what may be in flight. rejected are completions on claimed rows that cannot become a message; they

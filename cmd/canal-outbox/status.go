@@ -190,6 +190,9 @@ func writeTables(w io.Writer, tables []admin.TableStatus) {
 				rows = append(rows, age.name+" "+seconds(age.of))
 			}
 		}
+		if t.FailedEverySeconds != nil {
+			rows = append(rows, fmt.Sprintf("FAILED ones are tried again every %s, %d since the start", seconds(t.FailedEverySeconds), t.FailedRetried))
+		}
 		line(w, "%s\t%s (counted %s ago)", t.Name, strings.Join(rows, ", "), seconds(t.SampledSeconds))
 	}
 }

@@ -134,6 +134,11 @@ type TableStatus struct {
 	LongestRetrySeconds *float64 `json:"longest_retry_seconds"`
 	// CreatedAheadSeconds is how far ahead of the database's clock the newest row was made; null when it was not.
 	CreatedAheadSeconds *float64 `json:"created_ahead_seconds"`
+	// FailedEverySeconds is how long a row is FAILED before it is tried again; null where that is never. FailedRetried counts the rows
+	// that were tried again since the start, FailedRetryError is why that does not work; "" when it does.
+	FailedEverySeconds *float64 `json:"failed_every_seconds"`
+	FailedRetried      int      `json:"failed_retried"`
+	FailedRetryError   string   `json:"failed_retry_error"`
 	// SelectFailed is the statement that shows the FAILED rows.
 	SelectFailed string `json:"select_failed"`
 	// SampledAt is when all of this was so, SampledSeconds how long ago that is.

@@ -63,6 +63,7 @@ const (
 	maxWaiting = 1000 // rows
 	maxRows    = 100  // of one message
 	maxReason  = 500  // bytes
+	maxRetried = 100_000
 )
 
 // Alerter collects failures for the webhook.
@@ -72,12 +73,16 @@ type Alerter struct {
 	client http.Client
 	wake   chan struct{}
 
-	sent, dropped, errors prometheus.Counter
+	sent, dropped, errors, repeated prometheus.Counter
 
 	mu       sync.Mutex
 	waiting  []Row // oldest first; those in a request that is on its way are not in it
 	lost     int   // dropped since the last message
 	sinceDay int   // failures since the last digest
+	againDay int   // of rows that had failed before and were tried again slowly
+
+	// The rows that were tried again slowly, so that their next failure is no news: the newest half and the one before.
+	retried, retriedBefore map[outbox.Identity]struct{}
 }
 
 // New returns an Alerter; it does no I/O. Its metrics are registered on reg, also when there is no webhook.
@@ -96,6 +101,9 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) *Alerter {
 		}),
 		dropped: f.NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_alerts_dropped_total", Help: "Failed messages that the webhook was not told of, because too many waited for it.",
+		}),
+		repeated: f.NewCounter(prometheus.CounterOpts{
+			Name: "canal_outbox_failed_again_total", Help: "Of the failed messages, those that failed again after retry.failed_every: the webhook is told of them in the digest alone.",
 		}),
 		errors: f.NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_alerts_errors_total", Help: "Attempts to reach the webhook that failed.",
@@ -123,6 +131,28 @@ func (c *Config) setDefaults() {
 	}
 }
 
+// Retried takes over that FAILED rows are tried again without anybody having asked for it: that one fails again is counted for the digest,
+// and no message of its own. It never blocks. Only the last rows are remembered.
+func (a *Alerter) Retried(rows []outbox.Identity) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, id := range rows {
+		if a.retried == nil || len(a.retried) >= maxRetried/2 {
+			a.retried, a.retriedBefore = map[outbox.Identity]struct{}{}, a.retried
+		}
+		a.retried[id] = struct{}{}
+	}
+}
+
+// failedAgain tells whether a row was one of Retried, and forgets it. Callers hold mu.
+func (a *Alerter) failedAgain(id outbox.Identity) bool {
+	_, newer := a.retried[id]
+	_, older := a.retriedBefore[id]
+	delete(a.retried, id)
+	delete(a.retriedBefore, id)
+	return newer || older
+}
+
 // Failed takes over that a row became FAILED. It never blocks, and may be called from any goroutine.
 func (a *Alerter) Failed(c outbox.Completion) {
 	reason := c.Reason
@@ -131,6 +161,14 @@ func (a *Alerter) Failed(c outbox.Completion) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.failedAgain(c.Identity) {
+		a.repeated.Inc()
+		a.againDay++
+		return
+	}
+	if a.cfg.Webhook == "" {
+		return
+	}
 	a.sinceDay++
 	a.waiting = append(a.waiting, Row{
 		Table: c.Table, ID: c.ID, MessageID: c.MessageID, Topic: c.Topic, Attempts: c.RetryCount + 1, Class: c.Class.String(), Reason: reason,

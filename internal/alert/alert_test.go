@@ -337,7 +337,7 @@ func TestWithoutAWebhook(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	a.Run(ctx)
-	if families, err := reg.Gather(); err != nil || len(families) != 3 {
+	if families, err := reg.Gather(); err != nil || len(families) != 4 {
 		t.Errorf("%d metrics, %v", len(families), err)
 	}
 }

@@ -36,8 +36,9 @@ type message struct {
 	Waiting int   `json:"waiting,omitempty"` // further rows, in the next message
 	Dropped int   `json:"dropped,omitempty"` // rows that no message tells of
 
-	Failed *int    `json:"failed,omitempty"` // in a digest: since the last one
-	Tables []Table `json:"tables,omitempty"` // in a digest: what is in the tables now
+	Failed      *int    `json:"failed,omitempty"`       // in a digest: since the last one
+	FailedAgain int     `json:"failed_again,omitempty"` // in a digest: FAILED rows that were tried again and failed again since the last one
+	Tables      []Table `json:"tables,omitempty"`       // in a digest: what is in the tables now
 }
 
 func (a *Alerter) message(kind string) *message {
@@ -55,6 +56,9 @@ func failuresText(m *message) string {
 
 func digestText(m *message) string {
 	text := fmt.Sprintf("canal-outbox, %s: %d messages failed since the last digest", m.Source, *m.Failed)
+	if m.FailedAgain > 0 {
+		text += fmt.Sprintf(", %d failed again", m.FailedAgain)
+	}
 	for _, t := range m.Tables {
 		if t.Failed > 0 {
 			text += fmt.Sprintf("; %s has %d FAILED rows", t.Table, t.Failed)

@@ -143,15 +143,15 @@ func (a *Alerter) failures() (m *message, concluded func(ok bool)) {
 func (a *Alerter) digest() (m *message, concluded func(ok bool)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	failed := a.sinceDay
+	failed, again := a.sinceDay, a.againDay
 	m = a.message("digest")
-	m.Tables, m.Failed = a.cfg.Tables(), &failed
+	m.Tables, m.Failed, m.FailedAgain = a.cfg.Tables(), &failed, again
 	m.Text = digestText(m)
 	return m, func(ok bool) {
 		if ok {
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			a.sinceDay -= failed
+			a.sinceDay, a.againDay = a.sinceDay-failed, a.againDay-again
 		}
 	}
 }

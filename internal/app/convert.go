@@ -53,7 +53,7 @@ func mappings(tables []config.Table) ([]table.Mapping, error) {
 			return nil, fmt.Errorf("table %s: %w", t.Name, err)
 		}
 		m.Schema, m.Name, _ = table.SplitName(t.Name)
-		m.TimeZone, m.Grace, m.Retry = t.TimeZone, t.Grace, attempts(t.Retry)
+		m.TimeZone, m.Grace, m.Retry, m.FailedEvery = t.TimeZone, t.Grace, attempts(t.Retry.Attempts()), t.Retry.FailedEvery
 		for name, column := range t.Columns {
 			role, err := table.ParseColumn(name)
 			if err != nil {

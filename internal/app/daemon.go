@@ -27,6 +27,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/pipeline"
+	"github.com/canal-outbox/canal-outbox/redelivery"
 	"github.com/canal-outbox/canal-outbox/retention"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
@@ -226,19 +227,17 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	if err := d.openReplica(tables, &numbers.Fallback); err != nil {
 		return err
 	}
-	if d.cfg.Alerts.Webhook != "" {
-		numbers.Ack.Failed = d.alerts.Failed
-	}
+	numbers.Ack.Failed, numbers.Again.Retried = d.alerts.Failed, d.alerts.Retried
 	_, hasCheckpoint := d.state.Checkpoint()
 	d.leaving = retention.New(expiring(d.cfg.Retention, names(tables)), d.rows, d.log.Named("retention"), d.registry)
-	rows, leaving := Rows(d.rows), d.leaving
+	rows, leaving, again := Rows(d.rows), d.leaving, &Again{d.rows, d.state}
 	if d.opts.Shadow {
 		d.shadow = shadow.New(d.rows.States, d.log)
-		rows, leaving = shadowRows{d.rows, d.shadow}, nil
+		rows, leaving, again = shadowRows{d.rows, d.shadow}, nil, nil
 		d.log.Warn("shadow: nothing is sent, and nothing is written into the tables")
 	}
 	d.relay = New(instrument(Parts{
-		Source: d.asker(), Gate: gate, Rows: rows, Sink: d.sink, State: d.state, Reader: newReader, Retention: leaving,
+		Source: d.asker(), Gate: gate, Rows: rows, Sink: d.sink, State: d.state, Reader: newReader, Retention: leaving, Again: again,
 		Lost: !hasCheckpoint && d.state.Origin().Quarantined != "", AcceptNewSource: d.opts.AcceptNewSource,
 	}), numbers, d.log, d.registry)
 	return nil
@@ -260,8 +259,12 @@ func names(tables []*table.Table) []string {
 // settings translates the numbers.
 func settings(cfg *config.Config, tables []*table.Table) Settings {
 	byTable, byTopic := map[string]outbox.Retry{}, map[string]outbox.Retry{}
+	failedEvery := map[string]time.Duration{}
 	for _, t := range tables {
 		byTable[t.Name()] = t.Retry()
+		if every := t.FailedEvery(cfg.Retry.FailedEvery); every > 0 {
+			failedEvery[t.Name()] = every
+		}
 	}
 	for topic, a := range cfg.Retry.Topics {
 		byTopic[topic] = attempts(a)
@@ -277,6 +280,7 @@ func settings(cfg *config.Config, tables []*table.Table) Settings {
 			Tables: names(tables), Interval: cfg.Fallback.Interval, Threshold: cfg.Fallback.Threshold, Patience: cfg.Fallback.Patience,
 			ClaimTimeout: cfg.Fallback.ClaimTimeout, Batch: cfg.Fallback.Batch, Rate: cfg.Fallback.Rate,
 		},
+		Again: redelivery.Config{Failed: failedEvery},
 	}
 }
 

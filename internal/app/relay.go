@@ -15,9 +15,11 @@ import (
 	"github.com/canal-outbox/canal-outbox/fallback"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/pipeline"
 	"github.com/canal-outbox/canal-outbox/pipeline/recovery"
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
+	"github.com/canal-outbox/canal-outbox/redelivery"
 	"github.com/canal-outbox/canal-outbox/retention"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
@@ -72,10 +74,18 @@ type Parts struct {
 	Reader func(canal.Handler) Reader // makes it
 	// Retention takes old rows out of the tables, once the source is known to be the right one; nil for none.
 	Retention *retention.Retention
+	// Again is where final rows are that go out again; nil: none do.
+	Again *Again
 	// Lost says that an earlier state was lost or corrupt, so that a start without a checkpoint is a gap and no first start.
 	Lost bool
 	// AcceptNewSource takes a server over that is not the recorded one, as a gap.
 	AcceptNewSource bool
+}
+
+// Again is what makes final rows go out again.
+type Again struct {
+	Rows  redelivery.Rows
+	Waits table.Waits
 }
 
 // Settings are the numbers of the stations; zero values take their defaults.
@@ -83,6 +93,7 @@ type Settings struct {
 	Pipeline pipeline.Config
 	Ack      ack.Config
 	Fallback fallback.Config
+	Again    redelivery.Config
 	Stop     time.Duration // for draining; the sink and the flush of acknowledgements get as much again
 }
 
@@ -100,6 +111,7 @@ type Relay struct {
 	pipeline *pipeline.Pipeline
 	acker    *ack.Acker
 	sweeper  *fallback.Sweeper
+	again    *redelivery.Redelivery // nil without Parts.Again
 	handler  *handler
 	reader   Reader
 
@@ -137,7 +149,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		}
 		return errors.Join(err, r.parts.Sink.Close(ctx))
 	}
-	ended := make(chan error, 5)
+	ended := make(chan error, 6)
 	acks := r.spawn(ctx, ended, "ack", r.acker.Run)
 	flow := r.spawn(ctx, ended, "pipeline", r.pipeline.Run)
 	sweep := r.spawn(ctx, ended, "sweep", r.sweeper.Run)
@@ -145,6 +157,10 @@ func (r *Relay) Run(ctx context.Context) error {
 	var leaving *station
 	if r.parts.Retention != nil {
 		leaving = r.spawn(ctx, ended, "retention", r.parts.Retention.Run)
+	}
+	var again *station
+	if r.again != nil {
+		again = r.spawn(ctx, ended, "redelivery", r.again.Run)
 	}
 	r.setActive(true)
 	select {
@@ -154,6 +170,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	r.setActive(false)
 	leaving.stop()
+	again.stop()
 	r.stop(ctx, acks, flow, sweep, reader)
 	for {
 		select {

@@ -64,6 +64,7 @@ func (s *service) Status(ctx context.Context) admin.Status {
 	}
 	st.Tables, st.OtherRelays = s.d.samples.Tables(now), s.d.relays.Others()
 	if s.d.relay.Ready() {
+		s.again(&st)
 		showFlow(&st, s.d.relay.pipeline.Snapshot())
 		troubles = append(troubles, s.d.relay.acker.Problems()...)
 		showRows(&st, s.d.relay.acker.Snapshot())
@@ -124,6 +125,17 @@ func showRows(st *admin.Status, a ack.Snapshot) {
 func (s *service) sweep(st *admin.Status, now time.Time) {
 	running, last, rows := s.d.relay.sweeper.State()
 	st.Sweep.Running, st.Sweep.LastRows, st.Sweep.LastSeconds = running, rows, ageOf(last, now)
+}
+
+// again shows what becomes of FAILED rows.
+func (s *service) again(st *admin.Status) {
+	for i := range st.Tables {
+		t := &st.Tables[i]
+		if f, ok := s.d.relay.again.State(t.Name); ok {
+			every := f.Every.Seconds()
+			t.FailedEverySeconds, t.FailedRetried, t.FailedRetryError = &every, f.Retried, f.Error
+		}
+	}
 }
 
 func showReader(st *admin.Status, r canal.State, now time.Time) {

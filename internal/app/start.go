@@ -14,6 +14,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/pipeline"
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
+	"github.com/canal-outbox/canal-outbox/redelivery"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
@@ -146,6 +147,9 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) (err error) {
 	r.pipeline = pipeline.New(flow, r.tracker, r.triggers, p.Sink, r.acker, p.Rows, log, r.reg)
 	r.sweeper = fallback.New(r.settings.Fallback, r.triggers, r.pipeline, p.Rows, p.Source, r.log.Named("sweep"), r.reg)
 	r.pipeline.Pause(p.State.Pause() != nil)
+	if p.Again != nil {
+		r.again = redelivery.New(r.settings.Again, p.Again.Rows, r.pipeline, p.Again.Waits, r.log.Named("redelivery"), r.reg)
+	}
 	r.handler = &handler{relay: r}
 	r.reader = p.Reader(r.handler)
 	return nil

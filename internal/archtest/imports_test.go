@@ -33,7 +33,7 @@ var section = append([]string{"internal/setting"}, nouns...)
 // edges and flow are layers 2 and 3, which only app puts together.
 var (
 	edges = []string{"canal", "sink/kafka", "sink/rocketmq", "sink/stdout", "checkpoint"}
-	flow  = []string{"pipeline", "pipeline/tracker", "pipeline/dispatch", "pipeline/recovery", "ack", "fallback", "retention"}
+	flow  = []string{"pipeline", "pipeline/tracker", "pipeline/dispatch", "pipeline/recovery", "ack", "fallback", "retention", "redelivery"}
 )
 
 // rules are the import table of design and docs/decisions/0002-import-table.md. What is not listed is forbidden.
@@ -61,6 +61,7 @@ var rules = []rule{
 	{path: "ack", own: nouns, external: with()},
 	{path: "fallback", own: nouns, external: with("golang.org/x/time", "golang.org/x/sync")},
 	{path: "retention", own: nouns, external: with()},
+	{path: "redelivery", own: nouns, external: with()},
 
 	{path: "migrations"},
 	{path: "internal/setting"},

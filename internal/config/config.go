@@ -92,7 +92,7 @@ type Table struct {
 	// a row that is still PENDING then. 0: the relay publishes every row, at once.
 	Grace time.Duration `yaml:"grace"`
 	// Retry overrides `retry` for the rows of this table.
-	Retry Attempts `yaml:"retry"`
+	Retry TableRetry `yaml:"retry"`
 }
 
 // Topic is the rule for the topic of a row.
@@ -145,9 +145,25 @@ type Retry struct {
 	Schedule []time.Duration `yaml:"schedule"`
 	// Topics overrides `max` and `schedule` for the rows of a topic, by its name. It goes before tables[].retry.
 	Topics map[string]Attempts `yaml:"topics"`
+	// FailedEvery tries FAILED rows once more when they have been FAILED for so long, such as `6h`, with the attempts that they have
+	// used: one refusal makes a row whose attempts were spent FAILED again. 0: they stay as they are.
+	FailedEvery time.Duration `yaml:"failed_every"`
 }
 
-// Attempts is what is different for a table or a topic. What is left out is that of `retry`.
+// TableRetry is what is different for a table. What is left out is that of `retry`.
+type TableRetry struct {
+	// Max is as `retry.max`; 0 keeps that.
+	Max int `yaml:"max"`
+	// Schedule is as `retry.schedule`; an empty one keeps what `retry` says.
+	Schedule []time.Duration `yaml:"schedule"`
+	// FailedEvery is as `retry.failed_every`; 0 keeps that.
+	FailedEvery time.Duration `yaml:"failed_every"`
+}
+
+// Attempts are those of a table.
+func (t TableRetry) Attempts() Attempts { return Attempts{Max: t.Max, Schedule: t.Schedule} }
+
+// Attempts is what is different for a topic. What is left out is that of the table, or of `retry`.
 type Attempts struct {
 	// Max is as `retry.max`; 0 keeps that.
 	Max int `yaml:"max"`

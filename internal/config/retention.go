@@ -45,6 +45,19 @@ func timeOfDay(text string) (time.Duration, error) {
 	return time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute, nil
 }
 
+// goneBefore reports FAILED rows that would move away before they are tried again.
+func (r *report) goneBefore(c *Config) {
+	check := func(path string, every time.Duration) {
+		if c.Retention.Failed > 0 && every >= c.Retention.Failed {
+			r.add(path, every.String(), "is not less than retention.failed (%v): FAILED rows would leave the table before they are tried again", c.Retention.Failed)
+		}
+	}
+	check("retry.failed_every", c.Retry.FailedEvery)
+	for i, t := range c.Tables {
+		check(fmt.Sprintf("tables[%d].retry.failed_every", i), t.Retry.FailedEvery)
+	}
+}
+
 func (r *report) retention(c *Retention, tables []Table) {
 	for _, age := range []struct {
 		path  string

@@ -23,6 +23,7 @@ func (r *report) validate(c *Config) {
 	r.retry(&c.Retry)
 	r.fallback(&c.Fallback)
 	r.retention(&c.Retention, c.Tables)
+	r.goneBefore(c)
 	r.pipeline(&c.Pipeline)
 	r.admin(&c.Admin)
 	r.alerts(&c.Alerts)
@@ -58,6 +59,7 @@ func (r *report) retry(c *Retry) {
 	r.Between("retry.backoff.base", c.Backoff.Base, 10*time.Millisecond, 24*time.Hour)
 	r.Between("retry.backoff.max", c.Backoff.Max, c.Backoff.Base, 30*24*time.Hour)
 	r.schedule("retry.schedule", c.Schedule)
+	r.failedEvery("retry.failed_every", c.FailedEvery)
 	for _, topic := range slices.Sorted(maps.Keys(c.Topics)) {
 		r.attempts("retry.topics."+topic, c.Topics[topic])
 	}
@@ -70,6 +72,13 @@ func (r *report) retry(c *Retry) {
 func (r *report) schedule(path string, waits []time.Duration) {
 	for i, d := range waits {
 		r.Between(fmt.Sprintf("%s[%d]", path, i), d, 10*time.Millisecond, 30*24*time.Hour)
+	}
+}
+
+// failedEvery checks how often FAILED rows are tried again. Less than a second is a loop.
+func (r *report) failedEvery(path string, every time.Duration) {
+	if every != 0 {
+		r.Between(path, every, time.Second, 30*24*time.Hour)
 	}
 }
 
@@ -159,7 +168,8 @@ func (r *report) tables(tables []Table) {
 		if t.Grace != 0 { // more than the rounding of a DATETIME
 			r.Between(path+".grace", t.Grace, time.Second, 24*time.Hour)
 		}
-		r.attempts(path+".retry", t.Retry)
+		r.attempts(path+".retry", t.Retry.Attempts())
+		r.failedEvery(path+".retry.failed_every", t.Retry.FailedEvery)
 		if t.TimeZone != "" && !zone.MatchString(t.TimeZone) {
 			r.add(path+".time_zone", t.TimeZone, "is not a time zone: write an offset such as +08:00 or a name the server knows")
 		}

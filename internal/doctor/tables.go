@@ -134,6 +134,17 @@ func (d *doctor) replica(ctx context.Context, tables []*table.Table) {
 	}
 }
 
+// again says what becomes of the FAILED rows of a table.
+func (d *doctor) again(t *table.Table) {
+	every := t.FailedEvery(d.Config.Retry.FailedEvery)
+	switch {
+	case every > 0:
+		d.add(server.OK, t.Name(), "", "FAILED rows are tried again every %v%s", every, t.FailedSince())
+	case d.Config.Retry.FailedEvery > 0:
+		d.add(server.OK, t.Name(), "", "retry.failed_every has no effect: no code is mapped to FAILED")
+	}
+}
+
 // others looks for a second relay of the same tables. The own daemon, when it runs, is one of those that hold a table.
 func (d *doctor) others(ctx context.Context, db *sql.DB, tables []*table.Table) {
 	var names []string
@@ -172,6 +183,7 @@ func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
 	} else {
 		d.findings = append(d.findings, plan)
 	}
+	d.again(t)
 	if clock, err := t.CheckClock(ctx, db); err != nil {
 		d.add(server.Warning, t.Name(), "", "the time of its newest row could not be read: %v", err)
 	} else {

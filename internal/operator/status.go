@@ -43,6 +43,7 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 			failed = nil
 		}
 		add(t.Rows["failed"] > 0 || failed != nil && t.SampledAt != nil && failed.At.After(*t.SampledAt), failedRows(t, failed))
+		add(t.FailedRetryError != "", "FAILED rows of "+t.Name+" cannot be tried again for now: "+t.FailedRetryError)
 		if old := t.OldestSendingSeconds; old != nil && *old > OldClaim.Seconds() {
 			add(true, fmt.Sprintf("a row of %s is SENDING, and its claim lies %v from the database's clock: no sweep takes it over; "+
 				"look at the sweep and the broker (docs/operations.md, Claims)", t.Name, round(*old)))

@@ -18,6 +18,8 @@ type DueQuery struct {
 	Horizon       time.Duration // PENDING rows with a due time: due within this from now; those not due yet are Waiting
 	ExpiredClaims time.Duration // SENDING rows: claimed at least this long ago, ahead of the clock, or at no time; 0 takes every one
 	Limit         int           // rows of one page; 0 means 500
+
+	final time.Duration // of FinalQuery
 }
 
 // claimAhead is how far ahead of the database's clock a claim may lie that is taken for one of now: two servers of one cluster
@@ -54,7 +56,8 @@ func (s *Store) Due(ctx context.Context, table string, after Cursor, q DueQuery)
 	return page, next, nil
 }
 
-func (s *Store) page(ctx context.Context, t *Table, list []stretch, at Cursor, q DueQuery) ([]outbox.Candidate, Cursor, error) {
+// page reads one page. more is scanned with each row, behind what candidates reads.
+func (s *Store) page(ctx context.Context, t *Table, list []stretch, at Cursor, q DueQuery, more ...any) ([]outbox.Candidate, Cursor, error) {
 	if t.strategy == byAttempts && (!at.attempts.known || at.attempts.ended) {
 		next, err := s.nextAttempts(ctx, t, list[at.at].status, at.attempts)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -65,7 +68,7 @@ func (s *Store) page(ctx context.Context, t *Table, list []stretch, at Cursor, q
 		at.attempts = next
 	}
 	var last sql.NullString
-	page, err := s.candidates(ctx, t, t.due(list[at.at], at, q), &last)
+	page, err := s.candidates(ctx, t, t.due(list[at.at], at, q), append([]any{&last}, more...)...)
 	if err != nil || len(page) < q.Limit {
 		return page, at.next(list, t.strategy == byAttempts), err
 	}
@@ -132,6 +135,10 @@ func (t *Table) due(in stretch, after Cursor, q DueQuery) *statement {
 	} else {
 		s.add(", CAST(", t.column(order), " AS CHAR)")
 	}
+	if in.final() {
+		s.add(", ")
+		t.finalFor(s, in.status, q.final)
+	}
 	s.add(" FROM ", t.quoted)
 	t.forceIndex(s)
 	s.add(" WHERE ", t.column(StatusCode), " = ")
@@ -144,9 +151,10 @@ func (t *Table) due(in stretch, after Cursor, q DueQuery) *statement {
 	}
 	t.inside(s, in, q)
 	t.behind(s, in, after)
-	if in.status == outbox.Pending {
+	switch in.status {
+	case outbox.Pending:
 		t.wanted(s, in, q)
-	} else {
+	case outbox.Sending:
 		t.claimExpired(s, q)
 	}
 	s.add(" ORDER BY ")

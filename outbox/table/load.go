@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -127,6 +128,15 @@ func (t *Table) Retry() outbox.Retry { return t.mapping.Retry }
 
 // Grace is that of the mapping.
 func (t *Table) Grace() time.Duration { return t.mapping.Grace }
+
+// FailedEvery is how long a row of the table is FAILED before it is tried again: its own wait, else the one that is given. 0 where that is
+// never, or where no row can be FAILED.
+func (t *Table) FailedEvery(otherwise time.Duration) time.Duration {
+	if !t.fails() {
+		return 0
+	}
+	return cmp.Or(t.mapping.FailedEvery, otherwise)
+}
 
 // Schema returns the first half of Name.
 func (t *Table) Schema() string { return t.schema }

@@ -60,6 +60,8 @@ type Mapping struct {
 	Grace time.Duration
 	// Retry is what is different from the configuration's retry for rows of this table.
 	Retry outbox.Retry
+	// FailedEvery is how long a row is FAILED before it is tried again; 0: as the configuration says for all tables.
+	FailedEvery time.Duration
 	// Writer is what goes into the UpdatedBy column.
 	Writer string
 }

@@ -100,6 +100,9 @@ type stretch struct {
 	part   part
 }
 
+// final tells that the rows are ones of which nothing is due.
+func (in stretch) final() bool { return in.status == outbox.Sent || in.status == outbox.Failed }
+
 // stretches are what a query goes through, in this order. Where the strategy is byAttempts there is one of each for every number
 // of attempts.
 func (t *Table) stretches(q DueQuery) (list []stretch) {
@@ -107,21 +110,27 @@ func (t *Table) stretches(q DueQuery) (list []stretch) {
 		if status == outbox.Sending && !t.claims() {
 			continue
 		}
-		var parts []part
-		switch {
-		case t.strategy == byDue || t.strategy == byAttempts:
-			parts = []part{untimed, timed}
-		case t.strategy == byCreated && status == outbox.Pending && q.Threshold > 0 && !t.has(NextRetryTime):
-			// A range leaves the young rows out. Rows with a due time are wanted however young they are.
-			parts = []part{untimed, aged, ahead}
-		case t.strategy == byCreated:
-			parts = []part{untimed, timed}
-		default:
-			parts = []part{whole}
-		}
-		for _, part := range parts {
-			list = append(list, stretch{status, part})
-		}
+		list = append(list, t.stretchesOf(status, q)...)
+	}
+	return list
+}
+
+// stretchesOf are those of one status.
+func (t *Table) stretchesOf(status outbox.Status, q DueQuery) (list []stretch) {
+	var parts []part
+	switch {
+	case t.strategy == byDue || t.strategy == byAttempts:
+		parts = []part{untimed, timed}
+	case t.strategy == byCreated && status == outbox.Pending && q.Threshold > 0 && !t.has(NextRetryTime):
+		// A range leaves the young rows out. Rows with a due time are wanted however young they are.
+		parts = []part{untimed, aged, ahead}
+	case t.strategy == byCreated:
+		parts = []part{untimed, timed}
+	default:
+		parts = []part{whole}
+	}
+	for _, part := range parts {
+		list = append(list, stretch{status, part})
 	}
 	return list
 }

@@ -23,7 +23,13 @@ type everyLayout struct {
 
 func newEveryLayout(t *testing.T, db *testkit.Database, b relay.Broker, all ...*layouts.Layout) *everyLayout {
 	t.Helper()
-	l := &everyLayout{newStage(t, db, b, "retry: {max: 5, schedule: [1h]}"), all}
+	return newLayouts(t, db, b, "retry: {max: 5, schedule: [1h]}", all...)
+}
+
+// newLayouts is newEveryLayout with other sections of the configuration.
+func newLayouts(t *testing.T, db *testkit.Database, b relay.Broker, extra string, all ...*layouts.Layout) *everyLayout {
+	t.Helper()
+	l := &everyLayout{newStage(t, db, b, extra), all}
 	l.exec("DROP TABLE t_local_message")
 	var tables []string
 	for _, layout := range all {

@@ -1,0 +1,62 @@
+package alert
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// A row that was tried again slowly and failed again is in the digest alone; the next failure of it that nobody announced is news, and so is
+// that of any other row.
+func TestARowThatFailsAgainIsNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &webhook{}
+		a, _, stop := run(t, w, Config{Digest: time.Now().Add(2 * time.Hour).Format("15:04")})
+		a.Failed(failure(1))
+		time.Sleep(time.Minute)
+		a.Retried([]outbox.Identity{failure(1).Identity, failure(2).Identity})
+		a.Failed(failure(1))
+		a.Failed(failure(3))
+		time.Sleep(time.Minute)
+		a.Failed(failure(1)) // an operator had set it back
+		time.Sleep(3 * time.Hour)
+		stop()
+		if len(w.messages) != 4 || w.messages[1].Rows[0].ID != "3" || w.messages[2].Rows[0].ID != "1" {
+			t.Fatalf("%+v", w.messages)
+		}
+		d := w.messages[3]
+		if d.Type != "digest" || *d.Failed != 3 || d.FailedAgain != 1 || d.Text != "canal-outbox, : 3 messages failed since the last digest, 1 failed again" {
+			t.Errorf("%+v", d)
+		}
+		if value(t, a.repeated) != 1 {
+			t.Error("it is not counted")
+		}
+	})
+}
+
+// Without a webhook nothing waits for one; what is remembered of rows is bounded.
+func TestWhatIsRememberedIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, stop := run(t, &webhook{}, Config{})
+		defer stop()
+		a.cfg.Webhook = ""
+		for n := range 3000 {
+			a.Failed(failure(n))
+		}
+		if len(a.waiting) > 0 || value(t, a.dropped) > 0 {
+			t.Errorf("%d rows wait for no webhook", len(a.waiting))
+		}
+		for n := range 3 * maxRetried {
+			a.Retried([]outbox.Identity{failure(n).Identity})
+		}
+		if n := len(a.retried) + len(a.retriedBefore); n > maxRetried {
+			t.Errorf("%d rows are remembered", n)
+		}
+		a.Failed(failure(3*maxRetried - 1))
+		if value(t, a.repeated) != 1 {
+			t.Error("the newest is forgotten")
+		}
+	})
+}

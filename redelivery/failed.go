@@ -1,0 +1,140 @@
+package redelivery
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+const (
+	queryTimeout = 30 * time.Second
+	pageRows     = 500
+	// perRow is the pause after a row that was set back. A message that fails costs more than one that is sent, and many of them may fail
+	// for one cause.
+	perRow = 20 * time.Millisecond
+	// share is how many times as long as a page took the pause behind it is.
+	share = 3
+)
+
+var retry = outbox.Backoff{Base: 5 * time.Second, Max: 5 * time.Minute}
+
+// lookEvery is the time between looks at the rows of a table: a twentieth of what they wait, so that they wait little longer.
+func lookEvery(every time.Duration) time.Duration {
+	return min(max(every/20, time.Second), 5*time.Minute)
+}
+
+// failed looks at the FAILED rows of a table once, and returns how long to wait for the next look.
+func (r *Redelivery) failed(ctx context.Context, name string, every time.Duration) time.Duration {
+	if !r.flow.Takes() {
+		return time.Second
+	}
+	dated := r.rows.DatesFailures(name)
+	if !dated {
+		wait, err := r.untilPass(name, every)
+		if err != nil || wait > 0 {
+			r.outcome(ctx, name, err)
+			return min(wait, lookEvery(every))
+		}
+	}
+	err := r.pass(ctx, name, every)
+	r.outcome(ctx, name, err)
+	if err != nil {
+		return retry.Delay(r.fails[name]-1, 0.5)
+	}
+	return lookEvery(every)
+}
+
+func (r *Redelivery) outcome(ctx context.Context, name string, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		r.metrics.errors.Inc()
+		if r.fails[name]++; r.fails[name] == 1 {
+			r.log.Warn("FAILED rows cannot be tried again for now", zap.String("table", name), zap.Error(err))
+		}
+		r.update(name, func(s *State) { s.Error = err.Error() })
+	case r.fails[name] > 0:
+		r.fails[name] = 0
+		r.log.Info("FAILED rows are tried again", zap.String("table", name))
+		r.update(name, func(s *State) { s.Error = "" })
+	}
+}
+
+// passOf is under which name the waits remember the next pass over a table.
+func passOf(name string) outbox.Identity {
+	return outbox.Identity{Table: "retry.failed_every", ID: name}
+}
+
+// untilPass is how long the FAILED rows of a table have to wait that do not say when they failed: all of them are tried again in one
+// pass, and then no pass begins for as long as a row is to wait. The pass is noted before it begins, so that restarts do not repeat it.
+func (r *Redelivery) untilPass(name string, every time.Duration) (time.Duration, error) {
+	now := time.Now()
+	w, known := r.waits.Wait(passOf(name))
+	wait := w.Due.Sub(now)
+	if known && wait > 0 && wait <= every {
+		return wait, nil
+	}
+	if !known || wait > every { // the configuration was another one
+		wait = every
+	}
+	return max(0, wait), r.waits.Keep([]table.Waiting{{Identity: passOf(name), Wait: table.Wait{Due: now.Add(every)}}}, nil)
+}
+
+// pass goes once over the FAILED rows of a table and sets those back that have been so for long enough.
+func (r *Redelivery) pass(ctx context.Context, name string, every time.Duration) error {
+	total := 0
+	defer func() {
+		if total > 0 {
+			r.log.Info("FAILED rows are tried again", zap.String("table", name), zap.Int("rows", total))
+		}
+	}()
+	for at := (table.Cursor{}); !at.Done() && ctx.Err() == nil && r.flow.Takes(); {
+		began := time.Now()
+		page, next, err := r.page(ctx, name, at, table.FinalQuery{Status: outbox.Failed, Age: every, Limit: pageRows})
+		if err != nil {
+			return err
+		}
+		at = next
+		sleep(ctx, share*time.Since(began))
+		n, err := r.setBack(ctx, name, page)
+		total += n
+		if err != nil {
+			return err
+		}
+		sleep(ctx, time.Duration(n)*perRow)
+	}
+	return nil
+}
+
+func (r *Redelivery) page(ctx context.Context, name string, at table.Cursor, q table.FinalQuery) ([]outbox.Candidate, table.Cursor, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	return r.rows.Final(ctx, name, at, q)
+}
+
+// setBack makes rows PENDING that nobody owns.
+func (r *Redelivery) setBack(ctx context.Context, name string, page []outbox.Candidate) (int, error) {
+	if len(page) == 0 || ctx.Err() != nil {
+		return 0, nil
+	}
+	free, _ := r.flow.Reserve(page)
+	if len(free) == 0 {
+		return 0, nil
+	}
+	ids := make([]outbox.Identity, len(free))
+	for i := range free {
+		ids[i] = free[i].Identity
+	}
+	r.cfg.Retried(ids)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
+	defer cancel()
+	n, err := r.rows.RetryFailed(bounded, ids)
+	r.flow.SetBack(free) // also after an error: some may be PENDING
+	r.metrics.retried.WithLabelValues(name).Add(float64(n))
+	r.update(name, func(s *State) { s.Retried += int(n) })
+	return int(n), err
+}
