@@ -37,8 +37,11 @@ func (p *Pipeline) Reserve(rows []outbox.Candidate) (free, suspended []outbox.Ca
 // Release gives rows back that were reserved and not published.
 func (p *Pipeline) Release(rows []outbox.Candidate) { p.tracker.Release(rows) }
 
-// Takes reports whether the broker takes messages.
-func (p *Pipeline) Takes() bool { return p.dispatch.Closed() }
+// Takes reports whether a sweep would publish now: the broker takes messages, and no operator has stopped the intake.
+func (p *Pipeline) Takes() bool {
+	_, err := p.recovery.Shown(outbox.Position{}) // where nothing is to be waited for
+	return err == nil
+}
 
 // SetBack gives rows back that were reserved and that the table shows as PENDING now, and asks for a sweep, which publishes them.
 func (p *Pipeline) SetBack(rows []outbox.Candidate) {

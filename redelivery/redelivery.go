@@ -34,7 +34,7 @@ type Rows interface {
 
 // Flow is the pipeline.
 type Flow interface {
-	// Takes reports whether the broker takes messages.
+	// Takes reports whether the broker takes messages and no operator has stopped the intake.
 	Takes() bool
 	// Reserve takes ownership. It returns the rows that nobody owned, each with its entry, and those of suspended topics.
 	Reserve([]outbox.Candidate) (free, suspended []outbox.Candidate)
