@@ -21,15 +21,6 @@ import (
 // The whole file up to the place goes over the network: give ctx a deadline. After it the error says how far the look
 // came. The account needs REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR).
 func Boundaries(ctx context.Context, cfg server.Config, at outbox.Position) (before, after outbox.Position, err error) {
-	db, err := server.Open(cfg, nil, server.Session{MaxConns: 1})
-	if err != nil {
-		return before, after, err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	p, err := look(ctx, db)
-	if err != nil {
-		return before, after, fmt.Errorf("look at the server: %w", err)
-	}
 	start := outbox.Position{File: at.File, Offset: firstOffset}
 	f := &boundaryFinder{
 		at:       outbox.Position{File: at.File, Offset: at.Offset},
@@ -37,10 +28,8 @@ func Boundaries(ctx context.Context, cfg server.Config, at outbox.Position) (bef
 		assemble: newAssembler(0, start, map[string][]*mapped{}),
 		before:   start,
 	}
-	s := &stream{ctx: ctx, name: lookerName(), raw: true}
-	err = s.run(Config{Server: cfg, ServerID: randomServerID(), Heartbeat: lookHeartbeat}, p, start, f)
-	if !errors.Is(err, errFound) {
-		return before, after, fmt.Errorf("look for the transaction boundaries of %s, at %s: %w", at.File, f.Position, err)
+	if err := lookInto(ctx, cfg, start, f); err != nil {
+		return before, after, fmt.Errorf("look for the transaction boundaries, at %s: %w", f.Position, err)
 	}
 	return f.before, f.after, nil
 }

@@ -56,6 +56,7 @@ func newCheckpointSet(c *cli) *cobra.Command {
 goes on without a restart. The old position stays in the history.`,
 		Example: `  canal-outbox checkpoint set --latest --dry-run
   canal-outbox checkpoint set --file binlog.000042 --pos 157
+  canal-outbox checkpoint set --time '2026-01-02 15:04:05 Asia/Shanghai' --dry-run
   canal-outbox checkpoint set --gtid 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 --yes`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := target.Check(); err != nil {
@@ -70,6 +71,7 @@ goes on without a restart. The old position stays in the history.`,
 	f.Uint64Var(&target.Pos, "pos", 0, "`offset` in --file: the end of a transaction")
 	f.BoolVar(&target.Latest, "latest", false, "the end of the server's log")
 	f.BoolVar(&target.Earliest, "earliest", false, "the oldest position the server still has")
+	f.StringVar(&target.Time, "time", "", "`moment` by the database's clock, such as 2026-01-02T15:04:05Z")
 	f.BoolVar(&target.DryRun, "dry-run", false, "only show what would happen")
 	f.BoolVar(&yes, "yes", false, "do not ask")
 	return cmd

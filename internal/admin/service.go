@@ -61,13 +61,14 @@ type HistoryEntry struct {
 	Reason   string          `json:"reason"` // "" for the ordinary way forward
 }
 
-// Target says where the checkpoint is to be moved: exactly one of GTID, File with Pos, Latest, Earliest and Entry.
+// Target says where the checkpoint is to be moved: exactly one of GTID, File with Pos, Latest, Earliest, Time and Entry.
 type Target struct {
 	GTID     string  `json:"gtid,omitempty"` // an executed set in the server's text form
 	File     string  `json:"file,omitempty"`
 	Pos      uint64  `json:"pos,omitempty"`
 	Latest   bool    `json:"latest,omitempty"`
 	Earliest bool    `json:"earliest,omitempty"`
+	Time     string  `json:"time,omitempty"`  // behind the last transaction before this moment, see ParseMoment
 	Entry    *uint64 `json:"entry,omitempty"` // an entry of the history (rollback)
 	// DryRun asks for the preview alone.
 	DryRun bool `json:"dry_run,omitempty"`
@@ -76,19 +77,24 @@ type Target struct {
 // Check returns a usage error unless exactly one target is named and it can be one.
 func (t Target) Check() error {
 	named := 0
-	for _, is := range []bool{t.GTID != "", t.File != "" || t.Pos != 0, t.Latest, t.Earliest, t.Entry != nil} {
+	for _, is := range []bool{t.GTID != "", t.File != "" || t.Pos != 0, t.Latest, t.Earliest, t.Time != "", t.Entry != nil} {
 		if is {
 			named++
 		}
 	}
 	if named != 1 {
-		return Usagef("name exactly one of: gtid, file with pos, latest, earliest, or an entry of the history")
+		return Usagef("name exactly one of: gtid, file with pos, latest, earliest, time, or an entry of the history")
 	}
 	if t.GTID != "" {
 		_, errMySQL := outbox.ParseGTIDSet(outbox.MySQL, t.GTID)
 		_, errMariaDB := outbox.ParseGTIDSet(outbox.MariaDB, t.GTID)
 		if errMySQL != nil && errMariaDB != nil {
 			return Usagef("%q is a GTID set of neither MySQL (uuid:1-5) nor MariaDB (0-1-100)", t.GTID)
+		}
+	}
+	if t.Time != "" {
+		if _, err := ParseMoment(t.Time); err != nil {
+			return err
 		}
 	}
 	if t.File != "" || t.Pos != 0 {
@@ -127,11 +133,26 @@ type Preview struct {
 	Applied bool            `json:"applied"` // false: a dry run, nothing was changed
 	// Bytes is how much later in the log To is, negative when it is earlier; null when that is not known.
 	Bytes *int64 `json:"bytes"`
+	// Between is what the log has between From and To; null when it could not be read.
+	Between *PreviewBetween `json:"between"`
 	// Rows are those of each table that the full sweep after the move looks at; empty when they could not be counted in time.
 	Rows []PreviewRows `json:"rows"`
 	// Notes say in sentences what follows from the move: what is read again, what is skipped and left to the sweep, what the
 	// server has purged.
 	Notes []string `json:"notes"`
+}
+
+// PreviewBetween counts what the log has between two positions. The rows are by what their tables show now.
+type PreviewBetween struct {
+	Transactions int64 `json:"transactions"`
+	Rows         int64 `json:"rows"`     // inserted, of all tables
+	Pending      int64 `json:"pending"`  // would be sent, or at their due time
+	Settled      int64 `json:"settled"`  // SENT, FAILED, claimed or the consumers': nothing is to be done
+	Gone         int64 `json:"gone"`     // not in their table any more
+	Unknown      int64 `json:"unknown"`  // that the log does not show row by row: the sweep looks at them
+	AtLeast      bool  `json:"at_least"` // reading took too long: there are more
+	// Purged says that the server has purged the begin of it: what is left is counted.
+	Purged bool `json:"purged"`
 }
 
 // PreviewRows counts rows of one table, each up to a limit that Notes tell.

@@ -103,6 +103,7 @@ type daemon struct {
 	plain    *sql.DB  // unguarded: for asking who the server is
 	guarded  *sql.DB  // for the tables
 	replica  *replica // nil without fallback.read_from
+	tables   []*table.Table
 	rows     *table.Store
 	samples  *operator.Sampler
 	alerts   *alert.Alerter
@@ -203,6 +204,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	if d.guarded, err = server.Open(source, gate.Guard, server.Session{Writes: true, MaxConns: connections(len(tables))}); err != nil {
 		return err
 	}
+	d.tables = tables
 	d.rows = table.NewKeeping(d.guarded, tables, d.state)
 	d.samples = operator.NewSampler(d.rows.Counts, d.registry, d.log)
 	d.alerts = d.newAlerts()

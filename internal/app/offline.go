@@ -49,9 +49,13 @@ func OpenOffline(cfg *config.Config) (*Offline, error) {
 	move := func(_ context.Context, id server.ID, to outbox.Position, reason string) error {
 		return state.Reset(id, to, 0, reason)
 	}
+	tables := &lateTables{cfg: cfg, source: source, db: db, schemas: state}
 	return &Offline{
-		Operator: operator.Operator{State: operatorState{state}, Ask: &asker{db: db, source: source}, Move: move, Hold: state.SetPause, Count: countOnce(db, cfg.Tables)},
-		state:    state, db: db,
+		Operator: operator.Operator{
+			State: operatorState{state}, Ask: &asker{db: db, source: source}, Move: move, Hold: state.SetPause, Count: tables.counts,
+			Between: tables.between, States: tables.states,
+		},
+		state: state, db: db,
 	}, nil
 }
 
@@ -66,17 +70,6 @@ func OpenDatabase(cfg *config.Config) (*sql.DB, error) {
 		return nil, err
 	}
 	return server.Open(source, nil, server.Session{MaxConns: 1})
-}
-
-// countOnce binds the tables of a configuration and counts their rows, for a command that has no daemon.
-func countOnce(db *sql.DB, tables []config.Table) func(context.Context) ([]table.Counts, error) {
-	return func(ctx context.Context) ([]table.Counts, error) {
-		all, err := bound(ctx, db, tables)
-		if err != nil {
-			return nil, err
-		}
-		return table.New(db, all).Counts(ctx)
-	}
 }
 
 // bound binds the tables of a configuration; a fault of one is an error.

@@ -69,7 +69,7 @@ func TestPreviewCounts(t *testing.T) {
 			says(t, p, nil, "is earlier in the log; by how much is not known")
 			testkit.Exec(t, root, "DROP TABLE "+cfg.Tables[0].Name)
 			p = previewOf(t, o, admin.Target{Earliest: true, DryRun: true})
-			if says(t, p, p.Bytes, "could not be counted", "no such table"); len(p.Rows) != 0 {
+			if says(t, p, p.Bytes, "could not be counted", "doesn't exist"); len(p.Rows) != 0 {
 				t.Errorf("rows %+v", p.Rows)
 			}
 		})

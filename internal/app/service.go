@@ -25,7 +25,10 @@ type service struct {
 
 func (d *daemon) service() admin.Service {
 	return &service{
-		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: d.relay.MoveTo, Hold: d.relay.Hold, Count: d.rows.Counts},
+		Operator: operator.Operator{
+			State: operatorState{d.state}, Ask: d.asker(), Move: d.relay.MoveTo, Hold: d.relay.Hold, Count: d.rows.Counts,
+			Between: between(d.cfg, d.source, d.tables, d.state), States: d.rows.States,
+		},
 		Messages: d.messages(),
 		d:        d, meter: operator.NewMeter(d.registry, d.started),
 	}

@@ -47,6 +47,9 @@ func (o *Operator) resolve(ctx context.Context, t admin.Target, info server.Info
 	case t.Earliest:
 		to, err = o.Ask.Earliest(ctx)
 		return to, "set by an operator: earliest", err
+	case t.Time != "":
+		to, err = o.atTime(ctx, t.Time)
+		return to, "set by an operator: " + t.Time, err
 	case t.GTID != "":
 		to, err = gtidTarget(info, t.GTID)
 		return to, "set by an operator: GTID set", err

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -19,6 +20,10 @@ type Operator struct {
 	Move func(ctx context.Context, id server.ID, to outbox.Position, reason string) error
 	// Hold stops the intake, or with nil lets it go on: of the running relay, or in the store alone.
 	Hold func(*outbox.Pause) error
+	// Between hands over the transactions of the log between two file positions, in its order, and States what their tables show of
+	// rows; nil where the tables are not known.
+	Between func(ctx context.Context, from, to outbox.Position, each func(*outbox.Txn) error) error
+	States  func(ctx context.Context, rows []outbox.Identity) ([]outbox.Candidate, error)
 	// Count counts the rows of the mapped tables for the preview; nil where the tables cannot be asked.
 	Count func(ctx context.Context) ([]table.Counts, error)
 }
@@ -52,6 +57,10 @@ type Server interface {
 	// Boundaries returns the transaction boundaries nearest to a place in a file: the last one at or before it, the first one
 	// at or after it. after is zero when the log ends before.
 	Boundaries(ctx context.Context, at outbox.Position) (before, after outbox.Position, err error)
+	// At returns the end of the last transaction before a moment, zero when the log begins later; since is when it does.
+	At(ctx context.Context, moment time.Time) (at outbox.Position, since time.Time, err error)
+	// Now is the server's clock.
+	Now(ctx context.Context) (time.Time, error)
 	// Files lists the files of the log, oldest first.
 	Files(ctx context.Context) ([]server.File, error)
 }

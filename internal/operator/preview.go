@@ -24,6 +24,7 @@ func (o *Operator) preview(ctx context.Context, info server.Info, from, to outbo
 		note, p.Bytes = o.distance(ctx, from, to, order)
 		p.Notes = slices.Insert(p.Notes, 0, note)
 	}
+	o.between(ctx, info, &p)
 	if o.Count == nil {
 		return p
 	}

@@ -1,0 +1,94 @@
+package canal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-mysql-org/go-mysql/replication"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// Between reads the transactions that end behind from and not behind to, on a connection of its own, and hands each over in the
+// order of the log. Both positions need file and offset; from must be a transaction end. It changes nothing: cfg.Schemas is read only.
+// Rows that the reader would leave to the sweep are in Txn.Deferred. On MariaDB what relays have written is left out. It ends with
+// nil at to, or where the log ends before; with the error of each; or with that of ctx.
+func Between(ctx context.Context, cfg Config, from, to outbox.Position, each func(*outbox.Txn) error) (err error) {
+	cfg.Heartbeat, cfg.Schemas = lookHeartbeat, readOnly{cfg.Schemas}
+	r := New(cfg, nil, zap.NewNop(), prometheus.NewRegistry())
+	if r.db, err = server.Open(cfg.Server, nil, server.Session{MaxConns: 2}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.db.Close()) }()
+	p, err := look(ctx, r.db)
+	if err != nil {
+		return fmt.Errorf("look at the server: %w", err)
+	}
+	r.tables.setFold(p.info.CaseFolding != 0)
+	r.tables.schemas.db, r.tables.schemas.info = r.db, p.info
+	if err := r.tables.schemas.connect(ctx, r.tables.list); err != nil {
+		return err
+	}
+	start := outbox.Position{File: from.File, Offset: from.Offset}
+	part := &part{to: outbox.Position{File: to.File, Offset: to.Offset}, each: each}
+	part.stream = r.newStream(ctx, part, start)
+	part.stream.name, part.stream.skip = lookerName(), start
+	if err := part.stream.run(r.cfg, p, start, part); !errors.Is(err, errPartRead) {
+		return fmt.Errorf("read the log behind %s: %w", start, err)
+	}
+	return part.err
+}
+
+var errPartRead = errors.New("the part of the log was read")
+
+// part is the receiver of Between, and takes the events of its stream.
+type part struct {
+	stream *stream
+	to     outbox.Position
+	each   func(*outbox.Txn) error
+	ended  bool
+	err    error
+}
+
+// HandleEvent implements replication.EventHandler.
+func (p *part) HandleEvent(e *replication.BinlogEvent) error {
+	if err := p.stream.handle(e); err != nil {
+		return err
+	}
+	if p.ended {
+		return errPartRead
+	}
+	return nil
+}
+
+// Offer implements receiver.
+func (p *part) Offer(_ context.Context, txn *outbox.Txn) error {
+	if end := (outbox.Position{File: txn.End.File, Offset: txn.End.Offset}); end.Compare(p.to) <= 0 {
+		if p.err = p.each(txn); p.err == nil && end.Compare(p.to) < 0 {
+			return nil
+		}
+	}
+	p.ended = true
+	return nil
+}
+
+// Idle implements receiver: the log has nothing more.
+func (p *part) Idle(outbox.Position) { p.ended = true }
+
+// readOnly shows the column versions of the relay and keeps none.
+type readOnly struct{ SchemaStore }
+
+// SaveSchema implements SchemaStore.
+func (readOnly) SaveSchema(string, []byte) error { return nil }
+
+// Schemas implements SchemaStore.
+func (s readOnly) Schemas() (map[string][]byte, error) {
+	if s.SchemaStore == nil {
+		return map[string][]byte{}, nil
+	}
+	return s.SchemaStore.Schemas()
+}

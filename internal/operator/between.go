@@ -1,0 +1,113 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// betweenPatience bounds the reading of the log for a preview; what was counted by then stands as a lower bound.
+const betweenPatience = 10 * time.Second
+
+// lookUpPage is how many rows are looked up at a time.
+const lookUpPage = 500
+
+// between counts what the log has between the two positions of a preview, and what becomes of it.
+func (o *Operator) between(ctx context.Context, info server.Info, p *admin.Preview) {
+	from, to, known := o.comparable(info, p.From, p.To)
+	if o.Between == nil || !known || from.File == "" || to.File == "" || from.Compare(to) == 0 {
+		return
+	}
+	back := to.Compare(from) < 0
+	if back {
+		from, to = to, from
+	}
+	ctx, cancel := context.WithTimeout(ctx, betweenPatience)
+	defer cancel()
+	counted := &admin.PreviewBetween{}
+	err := o.count(ctx, from, to, counted)
+	if err != nil && ctx.Err() != nil {
+		counted.AtLeast, err = true, nil
+	}
+	if err != nil {
+		p.Notes = append(p.Notes, fmt.Sprintf("what lies between the two positions could not be counted: %v", err))
+		return
+	}
+	p.Between, p.Notes = counted, append(p.Notes, betweenNotes(counted, back)...)
+}
+
+// count reads the log from a position on, or from where the server still has it.
+func (o *Operator) count(ctx context.Context, from, to outbox.Position, counted *admin.PreviewBetween) error {
+	files, err := o.Ask.Files(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(files, func(f server.File) bool { return f.Name == from.File }) {
+		if from, err = o.Ask.Earliest(ctx); err != nil {
+			return err
+		}
+		counted.Purged = true
+	}
+	var page []outbox.Identity
+	lookUp := func() error {
+		rows, err := o.States(ctx, page)
+		for _, row := range rows {
+			if row.Status == outbox.Pending {
+				counted.Pending++
+			} else {
+				counted.Settled++
+			}
+		}
+		if err == nil {
+			counted.Gone += int64(len(page) - len(rows))
+			counted.Rows += int64(len(page))
+			page = page[:0]
+		}
+		return err
+	}
+	err = o.Between(ctx, from, to, func(txn *outbox.Txn) error {
+		counted.Transactions++
+		for _, d := range txn.Deferred {
+			counted.Unknown += int64(d.Rows)
+			counted.Rows += int64(d.Rows)
+		}
+		for _, m := range txn.Messages {
+			page = append(page, m.Identity)
+		}
+		if len(page) < lookUpPage {
+			return nil
+		}
+		return lookUp()
+	})
+	return errors.Join(err, lookUp())
+}
+
+// betweenNotes say it in sentences.
+func betweenNotes(c *admin.PreviewBetween, back bool) (notes []string) {
+	atLeast := ""
+	if c.AtLeast {
+		atLeast = "at least "
+	}
+	then := "which the sweep publishes"
+	if back {
+		then = "which would be sent"
+	}
+	notes = append(notes, fmt.Sprintf("between the two positions: %s%d transactions with %d outbox rows: %d are PENDING, %s; %d settle at once; %d are gone from their table",
+		atLeast, c.Transactions, c.Rows, c.Pending, then, c.Settled, c.Gone))
+	if c.Unknown > 0 {
+		notes = append(notes, fmt.Sprintf("%d of these rows the log does not show one by one: the sweep looks at them in the table", c.Unknown))
+	}
+	if c.AtLeast {
+		notes = append(notes, fmt.Sprintf("reading ended after %v: there is more", betweenPatience))
+	}
+	if c.Purged {
+		notes = append(notes, "the server has purged the begin of that part: only what is left was counted")
+	}
+	return notes
+}
