@@ -262,11 +262,11 @@ func (w *writeQueues) problems() (list []string) {
 		switch {
 		case q.failures == 0:
 		case q.locked && q.reason != "":
-			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) that were locked cannot be written: %s", q.table, q.rows(), q.reason))
+			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) that were locked cannot be written: %s; what to do: docs/operations.md, Rows behind another session's lock", q.table, q.rows(), q.reason))
 		case q.locked:
-			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) wait for locks that another session holds", q.table, q.rows()))
+			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) wait for locks that another session holds; what to do: docs/operations.md, Rows behind another session's lock", q.table, q.rows()))
 		default:
-			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) cannot be written: %s", q.table, q.rows(), q.reason))
+			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) cannot be written: %s; what to do: docs/operations.md, The database is away", q.table, q.rows(), q.reason))
 		}
 	}
 	slices.Sort(list)

@@ -2,31 +2,76 @@ package admin
 
 import (
 	"crypto/sha256"
-	_ "embed"
-	"encoding/base64"
-	"fmt"
+	"embed"
+	"encoding/hex"
+	"io/fs"
 	"net/http"
+	"path"
 	"strings"
 )
 
-//go:embed dashboard.html
-var page string
+// The page is files that the browser asks for: one HTML, style sheets and script modules, and the charting library uPlot as its
+// authors ship it, with its licence.
+//
+//go:embed page
+var embedded embed.FS
 
-// pagePolicy lets the page run its own script and style, by their hashes, and talk to its own server; nothing else.
-var pagePolicy = fmt.Sprintf(
-	"default-src 'none'; script-src '%s'; style-src '%s'; connect-src 'self'; img-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
-	contentHash("<script>", "</script>"), contentHash("<style>", "</style>"))
+// pagePolicy lets the page run the scripts and styles of this server, and talk to it; nothing inline, nothing from elsewhere.
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 
-// contentHash is the CSP source expression of what stands between two marks of the page.
-func contentHash(start, end string) string {
-	_, rest, _ := strings.Cut(page, start)
-	content, _, _ := strings.Cut(rest, end)
-	sum := sha256.Sum256([]byte(content))
-	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+// asset is one file of the page.
+type asset struct {
+	kind    string // its Content-Type
+	tag     string // its ETag: a browser asks whether it has changed, and mostly it has not
+	content []byte
 }
 
-func dashboard(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", pagePolicy)
-	_, _ = w.Write([]byte(page)) // a browser that has gone needs no answer
+// kinds are the Content-Types by the end of a name; those of the machine's own table may be anything.
+var kinds = map[string]string{
+	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+	".svg": "image/svg+xml", ".LICENSE": "text/plain; charset=utf-8",
+}
+
+// assets are the files of the page by their names.
+var assets = func() map[string]asset {
+	files, err := fs.ReadDir(embedded, "page")
+	if err != nil {
+		panic(err) // the binary was built without its page
+	}
+	all := map[string]asset{}
+	for _, f := range files {
+		content, err := embedded.ReadFile("page/" + f.Name())
+		if err != nil {
+			panic(err)
+		}
+		sum := sha256.Sum256(content)
+		all[f.Name()] = asset{kind: kinds[path.Ext(f.Name())], tag: `"` + hex.EncodeToString(sum[:8]) + `"`, content: content}
+	}
+	return all
+}()
+
+func dashboard(w http.ResponseWriter, r *http.Request) { assets["index.html"].serve(w, r) }
+
+// pageFile serves one of the page's files.
+func pageFile(w http.ResponseWriter, r *http.Request) {
+	a, known := assets[r.PathValue("file")]
+	if !known {
+		http.NotFound(w, r)
+		return
+	}
+	a.serve(w, r)
+}
+
+func (a asset) serve(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", a.kind)
+	h.Set("Content-Security-Policy", pagePolicy)
+	h.Set("Cache-Control", "no-cache")
+	h.Set("ETag", a.tag)
+	if strings.Contains(r.Header.Get("If-None-Match"), a.tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	_, _ = w.Write(a.content) // a browser that has gone needs no answer
 }

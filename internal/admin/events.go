@@ -1,9 +1,11 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -11,6 +13,27 @@ const (
 	maxStreams  = 32
 	eventPeriod = time.Second
 )
+
+// shared is the status as all streams send it: made once a second at most, however many look.
+type shared struct {
+	mu   sync.Mutex
+	at   time.Time
+	data []byte
+}
+
+func (s *shared) read(ctx context.Context, service Service) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.at) < eventPeriod*9/10 {
+		return s.data, nil
+	}
+	data, err := json.Marshal(service.Status(context.WithoutCancel(ctx))) // who asks first may go while the others wait
+	if err != nil {
+		return nil, err
+	}
+	s.data, s.at = data, time.Now()
+	return data, nil
+}
 
 // events streams the status as server-sent events, one at once and then one each second, until the client or the server
 // goes. Format: WHATWG HTML, "Server-sent events".
@@ -27,7 +50,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	tick := time.NewTicker(eventPeriod)
 	defer tick.Stop()
 	for {
-		data, err := json.Marshal(a.service().Status(r.Context()))
+		data, err := a.newest.read(r.Context(), a.service())
 		if err != nil {
 			return
 		}

@@ -8,9 +8,11 @@ import (
 	"strings"
 )
 
-// open are the paths that answer without a token: health checks say only whether the service is up, and the dashboard
-// is an empty page until the API fills it.
-var open = map[string]bool{"/healthz": true, "/readyz": true, "/": true}
+// open tells which paths answer without a token: health checks say only whether the service is up, the dashboard is an
+// empty page until the API fills it, and the handbook is what everybody can read.
+func open(path string) bool {
+	return path == "/healthz" || path == "/readyz" || path == "/" || strings.HasPrefix(path, "/assets/") || strings.HasPrefix(path, "/docs/")
+}
 
 // guard protects the API over TCP. With a token, whoever has it may. Without one (loopback only) the Host must be a name of
 // this machine: a page that rebinds its own host name to 127.0.0.1 sends its own name there.
@@ -26,7 +28,7 @@ func guard(token string, next http.Handler) http.Handler {
 		case token == "" && !isLoopback(hostName(r.Host)):
 			writeError(w, &Error{Code: CodeForbidden, Message: "the Host header must be a loopback address: use http://127.0.0.1"})
 			return
-		case token != "" && !open[r.URL.Path]:
+		case token != "" && !open(r.URL.Path):
 			given, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 			// Hashes have one length, so that the comparison tells nothing about the token's.
 			got := sha256.Sum256([]byte(given))

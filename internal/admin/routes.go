@@ -25,6 +25,7 @@ type api struct {
 	metrics prometheus.Gatherer
 	log     *zap.Logger
 	streams chan struct{} // one token for each open event stream
+	newest  shared        // what they send
 }
 
 func newAPI(service Service, metrics prometheus.Gatherer, log *zap.Logger) *api {
@@ -39,6 +40,8 @@ func (a *api) routes() http.Handler {
 	a.streams = make(chan struct{}, maxStreams)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", dashboard)
+	mux.HandleFunc("GET /assets/{file}", pageFile)
+	mux.HandleFunc("GET /docs/{page...}", handbook())
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", a.health(Service.Live))
 	mux.HandleFunc("GET /readyz", a.health(Service.Ready))

@@ -74,11 +74,11 @@ func (s *service) Status(ctx context.Context) admin.Status {
 		s.sweep(&st, now)
 		showReader(&st, s.d.reader.State(), now)
 		if err := s.server(ctx, &st); err != nil && st.Source.State == "connected" {
-			troubles = append(troubles, "the database does not answer a question ("+server.Classify(err).String()+")")
+			troubles = append(troubles, operator.See("the database does not answer a question ("+server.Classify(err).String()+")", "The database is away"))
 		}
 	}
 	if trouble := s.d.contact.Trouble(); trouble != "" && st.Sink.Breaker == "closed" { // an open breaker tells the same
-		st.Sink.Reason, troubles = trouble, append(troubles, trouble)
+		st.Sink.Reason, troubles = trouble, append(troubles, operator.See(trouble, "The broker is not reached at the start"))
 	}
 	operator.Judge(&st, s.Live(), troubles...)
 	return st

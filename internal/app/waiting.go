@@ -75,7 +75,7 @@ func (w *waiting) Retention(context.Context) error { return errNotRunning }
 // Status shows what is known without the database.
 func (w *waiting) Status(context.Context) admin.Status {
 	st := w.d.status(time.Now())
-	operator.Judge(&st, nil, "waiting for the database: "+w.reason())
+	operator.Judge(&st, nil, operator.See("waiting for the database: "+w.reason(), "The database is away"))
 	st.Source.State, st.Source.Error = "waiting", w.reason()
 	return st
 }

@@ -36,7 +36,7 @@ Copyright The canal-outbox authors
 
 Licensed under the Apache License, Version 2.0: see LICENSE.
 
-The binary canal-outbox holds the libraries below, and the runtime and standard library of Go (BSD licence as for
+The binary canal-outbox holds the libraries below, among them files of its dashboard, and the runtime and standard library of Go (BSD licence as for
 golang.org/x). Modules with the same text stand together. Where a licence is the Apache License, Version 2.0, its text is
 that of LICENSE. This file is written by "make generate".
 `
@@ -77,11 +77,36 @@ func render(ctx context.Context, dir string) ([]byte, error) {
 			notices[text] = append(notices[text], m.Path)
 		}
 	}
+	if err := assets(dir, licences); err != nil {
+		return nil, err
+	}
 	var page bytes.Buffer
 	page.WriteString(head)
 	section(&page, "Licences", licences)
 	section(&page, "Notices that the Apache License asks to be passed on", notices)
 	return page.Bytes(), nil
+}
+
+// dashboard is the directory of the dashboard, whose files of other authors each have a licence beside them: uplot.LICENSE is that of
+// uplot.js and uplot.css.
+const dashboard = "internal/admin/page"
+
+// assets adds the licences of what is embedded and no module.
+func assets(dir string, licences map[string][]string) error {
+	files, err := filepath.Glob(filepath.Join(dir, dashboard, "*.LICENSE"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		name := strings.TrimSuffix(filepath.Base(file), ".LICENSE")
+		clean := strings.TrimSpace(string(text))
+		licences[clean] = append(licences[clean], dashboard+"/"+name)
+	}
+	return nil
 }
 
 // linked lists the modules of the service binary as `make build` makes it.

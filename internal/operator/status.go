@@ -18,24 +18,24 @@ const OldClaim = 10 * time.Minute
 // stuck is the reason why the process counts as stuck, nil when it does not.
 func Judge(st *admin.Status, stuck error, more ...string) {
 	p := []string{}
-	add := func(when bool, sentence string) {
+	add := func(when bool, sentence string, section ...string) {
 		if when {
-			p = append(p, sentence)
+			p = append(p, See(sentence, section...))
 		}
 	}
 	if st.Paused != nil {
 		st.Source.State, st.Source.Error = "paused", ""
-		add(true, "the relay is "+st.Paused.String()+": rows wait in the table, and nothing is lost; `canal-outbox resume` lets it go on")
+		add(true, "the relay is "+st.Paused.String()+": rows wait in the table, and nothing is lost; `canal-outbox resume` lets it go on", "Pause and resume")
 	}
-	add(len(st.OtherRelays) > 0, twofold(st.OtherRelays))
-	add(st.GapsOpen > 0, "there are gaps in the log that nobody has acknowledged: `canal-outbox gaps list`")
+	add(len(st.OtherRelays) > 0, twofold(st.OtherRelays), "Two relays on the same tables")
+	add(st.GapsOpen > 0, "there are gaps in the log that nobody has acknowledged: `canal-outbox gaps list`", "The binlog was purged")
 	for _, t := range st.Sink.SuspendedTopics {
-		add(true, "topic "+t.Topic+" is suspended, its rows wait: "+t.Reason)
+		add(true, "topic "+t.Topic+" is suspended, its rows wait: "+t.Reason, "A topic is missing")
 	}
 	p = append(p, more...)
-	add(st.Sink.Breaker != "closed", "the broker takes no messages, rows wait and lose no attempt: "+st.Sink.Reason)
-	add(st.Source.State != "connected" && st.Source.Error != "", "the binlog is not being read: "+st.Source.Error)
-	add(st.Source.Warning != "", st.Source.Warning)
+	add(st.Sink.Breaker != "closed", "the broker takes no messages, rows wait and lose no attempt: "+st.Sink.Reason, "The broker is away")
+	add(st.Source.State != "connected" && st.Source.Error != "", "the binlog is not being read: "+st.Source.Error, "The binlog is not read")
+	add(st.Source.Warning != "", st.Source.Warning, "The binlog is not read")
 	add(st.Unwritable > 0, unwritable(st))
 	for _, t := range st.Tables {
 		failed := st.NewestFailed
@@ -50,7 +50,7 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 		}
 		if ahead := t.CreatedAheadSeconds; ahead != nil {
 			add(true, fmt.Sprintf("rows of %s are made %v ahead of the database's clock, so their age is not known: "+
-				"`canal-outbox doctor` says which tables[].time_zone they seem to have", t.Name, round(*ahead)))
+				"`canal-outbox doctor` says which tables[].time_zone they seem to have", t.Name, round(*ahead)), "Clocks")
 		}
 	}
 	st.State, st.Problems = "working", p
@@ -58,8 +58,16 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 		st.State = "degraded"
 	}
 	if stuck != nil {
-		st.State, st.Problems = "stuck", append(p, stuck.Error())
+		st.State, st.Problems = "stuck", append(p, See(stuck.Error(), "The process is stuck"))
 	}
+}
+
+// See ends a sentence with the section of the handbook that says what to do. The page makes a link of it.
+func See(sentence string, section ...string) string {
+	for _, s := range section {
+		sentence += "; what to do: docs/operations.md, " + s
+	}
+	return sentence
 }
 
 // failedRows says how many rows of a table are FAILED, why the newest one is, and how to look at them.

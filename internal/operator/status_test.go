@@ -2,6 +2,7 @@ package operator
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,11 @@ func TestProblems(t *testing.T) {
 	problem := func(at time.Time) *admin.RowProblem {
 		return &admin.RowProblem{Table: "shop.m", ID: "17", MessageID: "order:17", Class: "permanent", Reason: "too large", At: at}
 	}
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	handbook := string(text)
 	for name, c := range map[string]struct {
 		change func(*admin.Status, *admin.TableStatus)
 		words  []string
@@ -48,7 +54,17 @@ func TestProblems(t *testing.T) {
 		"another relay": {func(st *admin.Status, _ *admin.TableStatus) {
 			st.OtherRelays = []admin.OtherRelay{{Table: "shop.m", Connection: 12, From: "10.0.0.5:4711"}}
 		}, []string{"published twice", "shop.m (connection 12 from 10.0.0.5:4711)", "stop one"}},
-		"a gap": {func(st *admin.Status, _ *admin.TableStatus) { st.GapsOpen = 1 }, []string{"gaps list"}},
+		"a topic": {func(st *admin.Status, _ *admin.TableStatus) {
+			st.Sink.SuspendedTopics = []admin.SuspendedTopic{{Topic: "orders", Reason: "unknown"}}
+		}, []string{"topic orders is suspended", "unknown"}},
+		"the broker": {func(st *admin.Status, _ *admin.TableStatus) {
+			st.Sink.Breaker, st.Sink.Reason = "open", "no route"
+		}, []string{"takes no messages", "no route"}},
+		"the binlog": {func(st *admin.Status, _ *admin.TableStatus) {
+			st.Source.State, st.Source.Error = "waiting", "access denied"
+		}, []string{"not being read: access denied"}},
+		"a server id that is used twice": {func(st *admin.Status, _ *admin.TableStatus) { st.Source.Warning = "used twice" }, []string{"used twice"}},
+		"a gap":                          {func(st *admin.Status, _ *admin.TableStatus) { st.GapsOpen = 1 }, []string{"gaps list"}},
 	} {
 		table := admin.TableStatus{Name: "shop.m", Rows: map[string]int64{"pending": 5}, Kinds: map[string]string{}, SelectFailed: "SELECT 1", SampledAt: &sampled}
 		st := admin.Status{Source: admin.SourceStatus{State: "connected"}, Sink: admin.SinkStatus{Breaker: "closed"}}
@@ -58,6 +74,12 @@ func TestProblems(t *testing.T) {
 		if (c.words == nil) != (st.State == "working") || len(st.Problems) > 1 {
 			t.Errorf("%s: %s %q", name, st.State, st.Problems)
 		}
+		for _, p := range st.Problems {
+			_, section, _ := strings.Cut(p, "docs/operations.md, ")
+			if !strings.Contains(handbook, "\n## "+strings.TrimRight(section, ").")+"\n") {
+				t.Errorf("%s: %q names no section of the handbook", name, p)
+			}
+		}
 		for _, word := range c.words {
 			if text := strings.Join(st.Problems, "\n"); !strings.Contains(text, word) {
 				t.Errorf("%s: %q is not in %q", name, word, text)
@@ -65,7 +87,7 @@ func TestProblems(t *testing.T) {
 		}
 	}
 	st := admin.Status{Source: admin.SourceStatus{State: "connected"}, Sink: admin.SinkStatus{Breaker: "closed"}}
-	if Judge(&st, errors.New("no progress")); st.State != "stuck" || st.Problems[0] != "no progress" {
+	if Judge(&st, errors.New("no progress")); st.State != "stuck" || !strings.HasPrefix(st.Problems[0], "no progress; what to do") {
 		t.Errorf("%s %q", st.State, st.Problems)
 	}
 }

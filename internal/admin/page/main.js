@@ -1,0 +1,70 @@
+// The page: its views, the token, and the stream that feeds them.
+import { $, make, text, fill, rich } from "./dom.js";
+import { follow, setToken } from "./api.js";
+import { seconds, plural } from "./format.js";
+import * as charts from "./charts.js";
+import * as overview from "./overview.js";
+
+const views = { overview: { show() {} } };
+let seen = 0, announced = "";
+
+// The view is in the address, so that it can be sent to a colleague and the back button works: #messages?status=failed.
+function route() {
+  const [name, query] = location.hash.slice(1).split("?"), view = views[name] ? name : "overview";
+  for (const v of Object.keys(views)) {
+    $("view-" + v).hidden = v !== view;
+    if (v === view) $("nav-" + v).setAttribute("aria-current", "page"); else $("nav-" + v).removeAttribute("aria-current");
+  }
+  views[view].show(Object.fromEntries(new URLSearchParams(query || "")));
+}
+
+function show(s) {
+  seen = Date.now();
+  $("stale").hidden = true;
+  $("login").hidden = true;
+  text("state", s.state, "pill " + s.state);
+  text("about", s.version + " · up " + seconds(s.uptime_seconds));
+  document.title = (s.problems && s.problems.length ? "(" + s.problems.length + ") " : "") + "canal-outbox";
+  problems(s.problems || []);
+  if (s.shadow) notice("This relay sends nothing (--shadow): " + s.shadow);
+  charts.add(s);
+  if (!$("view-overview").hidden) overview.show(s);
+  for (const v of Object.values(views)) if (v.status) v.status(s);
+}
+
+// The list may change with every count in it; what is spoken is only how many there are.
+function problems(list) {
+  $("problems-box").hidden = list.length === 0;
+  fill("problems", list.map(p => make("li", null, rich(p))));
+  const words = list.length ? plural(list.length, "problem") + " in the list Needs attention" : "";
+  if (words !== announced) { announced = words; text("problems-spoken", words); }
+}
+
+function notice(words) {
+  $("stale").hidden = false;
+  text("stale", words);
+}
+
+function lost(e) {
+  if (e.status === 401) {
+    $("login").hidden = false;
+    text("state", "token needed", "pill waits");
+    return;
+  }
+  text("state", "disconnected", "pill bad");
+  notice("No connection: " + e.message + ". " + (seen ? "What you see is " + seconds((Date.now() - seen) / 1000) + " old. " : "") + "The page tries again by itself.");
+}
+
+$("login").onsubmit = e => {
+  e.preventDefault();
+  setToken($("token").value);
+  text("login-said", "asking with this token; the form goes when it is accepted");
+};
+addEventListener("hashchange", () => { route(); $("main").focus({ preventScroll: true }); scrollTo(0, 0); });
+// A tab that was in the background, or a machine that slept, shows how old its numbers are until the next ones come.
+setInterval(() => { if (seen && Date.now() - seen > 5000 && $("stale").hidden) notice("The relay has said nothing for " + seconds((Date.now() - seen) / 1000) + "."); }, 2000);
+
+charts.start();
+overview.start();
+route();
+follow(show, lost);

@@ -1,0 +1,110 @@
+// The view of the relay as it is now.
+import { $, make, text, fill, definitions, headings, handbook } from "./dom.js";
+import { get, post } from "./api.js";
+import { number, bytes, seconds, milliseconds, perSecond, place, when, plural } from "./format.js";
+
+const states = [["pending", "pending"], ["delayed", "due later"], ["sending", "sending"], ["sent", "sent"], ["failed", "failed"], ["held", "other states"]];
+const ages = [["oldest_pending_seconds", "oldest pending"], ["oldest_sending_seconds", "oldest claim"], ["longest_retry_seconds", "longest wait for a retry"], ["sampled_seconds", "counted"]];
+let gapsShown = -1;
+
+export function start() {
+  $("sweep").onclick = () => act("sweep started", "sweep");
+  $("retention-now").onclick = () => act("a pass of the retention started", "retention");
+}
+
+export function show(s) {
+  tiles(s);
+  path(s.positions);
+  rows(s.tables || []);
+  topics(s);
+  details(s);
+  if (s.gaps_open !== gapsShown) { gapsShown = s.gaps_open; gaps(); }
+}
+
+function tiles(s) {
+  const t = s.throughput, src = s.source, f = s.in_flight, sum = name => (s.tables || []).reduce((n, table) => n + ((table.rows || {})[name] || 0), 0);
+  const failed = sum("failed"), oldest = Math.max(0, ...(s.tables || []).map(table => table.oldest_pending_seconds || 0));
+  text("lag", seconds(src.lag_seconds), "big" + (src.lag_seconds > 60 ? " warn" : ""));
+  text("lag-more", src.reader_state === "connected" ? bytes(src.behind_bytes) + " behind" : "the binlog is not being read");
+  text("rate", perSecond(t.rate_per_second));
+  text("rate-more", number(t.published_total) + " since the start");
+  text("latency", t.latency_p99_ms < 1000 ? number(t.latency_p50_ms) + " / " + milliseconds(t.latency_p99_ms) : milliseconds(t.latency_p50_ms) + " / " + milliseconds(t.latency_p99_ms));
+  text("waiting", number(sum("pending")));
+  text("waiting-more", (sum("delayed") ? number(sum("delayed")) + " due later, " : "") + (oldest ? "oldest " + seconds(oldest) : "none is late"));
+  text("failed", number(failed), "big" + (failed ? " bad" : ""));
+  text("failed-more", t.failed_total ? number(t.failed_total) + " since the start" : "none since the start");
+  text("inflight", number(f.messages));
+  text("inflight-more", "of " + number(f.max_messages) + ", " + bytes(f.bytes));
+}
+
+function path(p) {
+  const stations = [["server", "end of the log", p.server], ["read", "read from the stream", p.read], ["offered", "given to the pipeline", p.offered], ["settled", "acknowledged or deferred", p.settled], ["checkpoint", "on disk; a restart reads from here", p.checkpoint]];
+  fill("path", stations.map(([name, what, at], i) => {
+    const before = i ? stations[i - 1][2] : null;
+    const behind = before && before.file && before.file === at.file && before.pos > at.pos ? before.pos - at.pos : 0;
+    return make("li", { class: behind ? "behind" : null, title: at.gtid || null }, make("strong", null, name), make("span", { class: "mono" }, place(at) === "–" ? "not known yet" : place(at)),
+      make("span", { class: "soft" }, behind ? bytes(behind) + " behind " + stations[i - 1][0] : what));
+  }));
+}
+
+function rows(tables) {
+  const own = new Set(tables.flatMap(t => Object.keys(t.rows || {})));
+  states.forEach(([st]) => own.delete(st));
+  const all = [...states, ...[...own].sort().map(st => [st, st])]; // those of the consumers last
+  fill("rows-head", [headings(["table", ...all.map(s => s[1]), ...ages.map(a => a[1])])]);
+  fill("rows", tables.length === 0 ? [make("tr", null, make("td", { class: "none", colspan: "11" }, "The rows have not been counted yet."))] : tables.map(t => make("tr", null,
+    make("td", null, t.name),
+    all.map(([st]) => {
+      const n = t.rows ? t.rows[st] : undefined, kind = t.kinds ? t.kinds[st] : "";
+      const words = (kind === "estimate" ? "about " : kind === "at_least" ? "at least " : "") + number(n);
+      return make("td", { class: st === "failed" && n ? "bad" : null }, st === "failed" && n ? make("a", { href: "#messages?status=failed&table=" + encodeURIComponent(t.name) }, words) : words);
+    }),
+    ages.map(([age]) => make("td", null, seconds(t[age]) + (age === "sampled_seconds" && t[age] !== null ? " ago" : ""))))));
+}
+
+function topics(s) {
+  const suspended = new Map((s.sink.suspended_topics || []).map(t => [t.topic, t.reason])), list = (s.throughput.topics || []).slice();
+  suspended.forEach((_, topic) => { if (!list.some(t => t.topic === topic)) list.unshift({ topic, rate_per_second: 0, errors_per_second: 0, published_total: 0, errors_total: 0 }); });
+  fill("topics-head", [headings(["topic", "published", "errors", "published in all", "errors in all", "state"])]);
+  fill("topics", list.length === 0 ? [make("tr", null, make("td", { class: "none", colspan: "6" }, "Nothing has been published since the start."))] : list.map(t => make("tr", null,
+    make("td", null, t.topic), make("td", null, perSecond(t.rate_per_second)), make("td", { class: t.errors_per_second ? "bad" : null }, perSecond(t.errors_per_second)),
+    make("td", null, number(t.published_total)), make("td", null, number(t.errors_total)),
+    suspended.has(t.topic) ? make("td", { class: "bad", title: suspended.get(t.topic) }, make("a", { href: handbook("A topic is missing") }, "suspended"), "; its rows wait") : make("td", null, "open"))));
+}
+
+function details(s) {
+  const src = s.source, f = s.in_flight, t = s.throughput, r = s.retention;
+  fill("source", definitions([["server", src.address], ["identity", src.server || "–"], ["reader", src.reader_state, src.reader_state === "connected" ? null : "bad"],
+    ["behind", bytes(src.behind_bytes)], ["last event", src.last_event_seconds === null ? "–" : seconds(src.last_event_seconds) + " ago"],
+    ["checkpoint", s.positions.checkpoint_age_seconds === null ? "none yet" : seconds(s.positions.checkpoint_age_seconds) + " old"]].concat(src.error ? [["error", src.error, "bad"]] : [])));
+  fill("sink", definitions([["kind", s.sink.kind], ["breaker", s.sink.breaker === "closed" ? "closed: the broker takes messages" : s.sink.breaker + ": the broker takes no messages", s.sink.breaker === "closed" ? null : "bad"]]
+    .concat(s.sink.reason ? [["reason", s.sink.reason]] : [], (s.sink.suspended_topics || []).map(p => ["suspended topic", p.topic + ": " + p.reason, "bad"]),
+      s.waiting_keys === undefined ? [] : [["waiting keys", number(s.waiting_keys)]])));
+  fill("flight", definitions([["messages", number(f.messages) + " of " + number(f.max_messages)], ["bytes", bytes(f.bytes) + " of " + bytes(f.max_bytes)], ["waiting for their status", number(f.ack_pending)], ["memory", bytes(s.memory_bytes || null)],
+    ["published", number(t.published_total)], ["retried", number(t.retried_total)], ["failed", number(t.failed_total), t.failed_total ? "bad" : null], ["left to the sweep", number(t.deferred_total)], ["published by sweeps", number(t.swept_total)]]));
+  const sweep = s.sweep.running ? "running" : s.sweep.last_seconds === null ? "not run yet" : seconds(s.sweep.last_seconds) + " ago, published " + plural(s.sweep.last_rows, "row");
+  fill("sweeps", definitions([["last sweep", sweep], ["retention", !r ? "off: no row ever leaves a table" : r.running ? "running, " + plural(r.rows, "row") + " so far" : r.last_seconds === null ? "no pass yet" : "last pass " + seconds(r.last_seconds) + " ago, " + plural(r.rows, "row") + " left"]]
+    .concat(r && r.paused ? [["retention waits", r.paused, "warn"]] : [], r && r.error ? [["retention", r.error, "bad"]] : [])));
+  $("retention-now").hidden = !r;
+}
+
+export async function gaps() {
+  try {
+    const list = (await get("gaps")).slice(-20).reverse();
+    fill("gaps", list.length === 0 ? [make("li", { class: "soft" }, "None: every part of the log was read.")] : list.map(gap));
+  } catch (e) {
+    gapsShown = -1; // again with the next status
+    text("said", e.message);
+  }
+}
+
+function gap(g) {
+  const li = make("li", null, make("strong", null, g.cause), " " + when(g.at) + ": from " + (g.from.file ? g.from.file + ":" + g.from.pos : "the beginning") + " to " + g.to.file + ":" + g.to.pos + " ");
+  if (g.acknowledged) li.append(make("span", { class: "soft" }, "(acknowledged)"));
+  else li.append(make("button", { type: "button", "aria-label": "Acknowledge gap " + g.id, onclick: () => act("gap " + g.id + " acknowledged", "gaps/" + g.id + "/ack", gaps) }, "Acknowledge"));
+  return li;
+}
+
+async function act(done, url, after) {
+  try { await post(url); text("said", done); if (after) await after(); } catch (e) { text("said", e.message); }
+}

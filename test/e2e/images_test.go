@@ -1,0 +1,115 @@
+package e2e
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/fakekafka"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+// The pictures of the dashboard in docs/images: a real relay under a load with an outage, made anew by `make images`.
+func TestImages(t *testing.T) {
+	dir := os.Getenv("IMAGES")
+	if dir == "" {
+		t.Skip("IMAGES names no directory")
+	}
+	length, err := time.ParseDuration(os.Getenv("IMAGES_TIME"))
+	testkit.Must(t, err)
+	s := newShow(t)
+	s.relay.Start(t)
+	s.run(t, length)
+	s.shoot(t, dir)
+}
+
+// show is a relay with something to see.
+type show struct {
+	relay  *relay.Relay
+	table  *relay.Table
+	broker *fakekafka.Cluster
+	listen string
+	rows   int
+
+	poison, missing int
+}
+
+func newShow(t *testing.T) *show {
+	t.Helper()
+	s := &show{broker: fakekafka.New(t, 1, map[string]int{"orders": 4, "payments": 4, "refunds": 2}), listen: closedPort(t)}
+	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB})
+	testkit.Exec(t, db.Connect(t, "mysql"), "CREATE DATABASE shop")
+	s.table = relay.NewTable(t, db.Connect(t, "shop"), "shop", "t_local_message")
+	s.relay = relay.New(t, relay.Options{
+		Source: db.Addr(), Tables: []*relay.Table{s.table}, Sink: s.broker.Sink(),
+		Extra: fmt.Sprintf("admin: {listen: %q}\nretention: {sent: 168h}", s.listen),
+	})
+	return s
+}
+
+// run is a load that comes and goes, with an outage of the broker in the middle, and at its end rows that need a person.
+func (s *show) run(t *testing.T, length time.Duration) {
+	t.Helper()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	down := false
+	for began := time.Now(); time.Since(began) < length; <-tick.C {
+		part := time.Since(began).Seconds() / length.Seconds()
+		if out := part > .55 && part < .62; out != down {
+			if down = out; down {
+				s.broker.Stop()
+			} else {
+				testkit.Must(t, s.broker.Start())
+			}
+		}
+		for range int(6 + 5*math.Sin(part*14) + 3*math.Sin(part*61)) {
+			s.insert(t, "order.paid", []string{"orders", "orders", "payments", "refunds"}[s.rows%4], fmt.Sprintf("{\"order\":%d,\"amount\":%d}", s.rows, 100+s.rows%900))
+		}
+		switch {
+		case part > .8 && s.poison < 3:
+			s.poison++
+			s.insert(t, "order.paid", "orders!", `{"order":"a topic that no broker takes"}`)
+		case part > .85 && s.missing < 4:
+			s.missing++
+			s.insert(t, "invoice.made", "invoices", `{"invoice":1}`)
+		}
+	}
+}
+
+func (s *show) insert(t *testing.T, kind, topic, body string) {
+	t.Helper()
+	s.rows++
+	testkit.Must(t, s.table.Insert(t.Context(), s.table.DB, relay.Row{BizType: kind, Key: fmt.Sprintf("A-%05d", s.rows), Topic: topic, Body: []byte(body)}))
+}
+
+// shoot takes the pictures.
+func (s *show) shoot(t *testing.T, dir string) {
+	t.Helper()
+	tab := newTab(t)
+	media := func(scheme string) {
+		tab.run(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
+	}
+	picture := func(name string) {
+		t.Helper()
+		var png []byte
+		tab.run(chromedp.FullScreenshot(&png, 100))
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600))
+	}
+	media("light")
+	tab.run(chromedp.EmulateViewport(1280, 900), chromedp.Navigate("http://"+s.listen+"/"))
+	tab.shows("#state", "degraded")
+	tab.shows("#topics", "its rows wait")
+	tab.holds("the charts to have their points", `[...document.querySelectorAll(".chart")].every(c => c.dataset.points > 10)`)
+	picture("overview")
+	media("dark")
+	picture("overview-dark")
+	tab.run(chromedp.EmulateViewport(360, 740))
+	picture("overview-narrow")
+}
