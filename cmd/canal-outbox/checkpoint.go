@@ -121,7 +121,7 @@ func (c *cli) move(ctx context.Context, target admin.Target, yes bool) error {
 	})
 }
 
-// ask shows the preview on standard error and reads the answer; without a terminal there is nobody to ask.
+// ask shows the preview on standard error and reads the answer.
 func (c *cli) ask(p admin.Preview) error {
 	if _, err := fmt.Fprintf(c.err, "from  %s\nto    %s\n", describe(p.From), describe(p.To)); err != nil {
 		return err
@@ -131,10 +131,15 @@ func (c *cli) ask(p admin.Preview) error {
 			return err
 		}
 	}
+	return c.confirm("Move the checkpoint?", "nothing was moved")
+}
+
+// confirm asks on the terminal; without one there is nobody to ask.
+func (c *cli) confirm(question, undone string) error {
 	if !isTerminal(c.in) {
-		return admin.Refusedf("nothing was moved: add --yes to do it without being asked, or --dry-run to look only")
+		return admin.Refusedf("%s: add --yes to do it without being asked, or --dry-run to look only", undone)
 	}
-	if _, err := fmt.Fprint(c.err, "Move the checkpoint? [y/N] "); err != nil {
+	if _, err := fmt.Fprintf(c.err, "%s [y/N] ", question); err != nil {
 		return err
 	}
 	answer, err := bufio.NewReader(c.in).ReadString('\n')
@@ -142,7 +147,7 @@ func (c *cli) ask(p admin.Preview) error {
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
-		return admin.Refusedf("nothing was moved; --yes does it without being asked")
+		return admin.Refusedf("%s; --yes does it without being asked", undone)
 	}
 	return nil
 }

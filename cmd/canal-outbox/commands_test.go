@@ -64,9 +64,13 @@ func configure(t *testing.T) (file, dir string) {
 	return file, dir
 }
 
+// unasked is what no test asks for.
+type unasked struct{ admin.Service }
+
 // daemon answers on the socket as a running relay would.
 type daemon struct {
-	admin.Service
+	unasked
+	messagesDaemon
 	state string // "" for degraded
 	stuck error
 	moved []admin.Target

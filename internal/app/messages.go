@@ -40,6 +40,9 @@ func (d *daemon) flow(id outbox.Identity, topic string) messages.Flow {
 	if !d.relay.Ready() {
 		return messages.Flow{Standby: "this relay, which is starting or stopping"}
 	}
+	if p := d.state.Pause(); p != nil {
+		return messages.Flow{Standby: "the end of the pause that an operator has made; `canal-outbox resume` ends it"}
+	}
 	now := d.relay.pipeline.Snapshot()
 	f := messages.Flow{Owned: d.relay.pipeline.Owns(id), Breaker: now.Breaker, Trouble: now.Trouble}
 	for _, t := range now.SuspendedTopics {

@@ -189,6 +189,7 @@ func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
 	} else {
 		d.findings = append(d.findings, clock)
 	}
+	d.failedLog(ctx, db, t)
 	schema, name, _ := strings.Cut(t.Name(), ".")
 	topic := "NULL"
 	if column := t.ColumnName(table.Topic); column != "" {
@@ -204,6 +205,21 @@ func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
 	}
 	if err := errors.Join(d.readRecent(t, rows), rows.Close()); err != nil {
 		d.add(server.Fault, t.Name(), "", "its newest rows cannot be read: %v", err)
+	}
+}
+
+// failedLog tells whether messages can be discarded, where somebody has made the table for it. Where expired rows move there, that
+// has been looked at.
+func (d *doctor) failedLog(ctx context.Context, db *sql.DB, t *table.Table) {
+	if slices.ContainsFunc(d.Expiries, func(e table.Expiry) bool { return e.Into == table.FailedSuffix }) {
+		return
+	}
+	findings, exists, err := t.CheckFailedLog(ctx, db)
+	switch {
+	case err != nil:
+		d.add(server.Warning, t.Name(), "", "whether messages can be discarded could not be asked: %v", err)
+	case exists:
+		d.findings = append(d.findings, findings...)
 	}
 }
 

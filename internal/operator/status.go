@@ -85,7 +85,7 @@ func failedRows(t admin.TableStatus, newest *admin.RowProblem) string {
 	if newest != nil {
 		count += fmt.Sprintf("; the newest: id %s (%s), %s: %s", newest.ID, newest.MessageID, newest.Class, newest.Reason)
 	}
-	return count + "; look at them with: " + t.SelectFailed + "; what to do: docs/operations.md, FAILED rows"
+	return count + "; look at them with: canal-outbox messages list --table " + t.Name + "; what to do: docs/operations.md, FAILED rows"
 }
 
 // unwritable says which published rows their table refuses to show as SENT.

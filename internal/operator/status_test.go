@@ -29,10 +29,10 @@ func TestProblems(t *testing.T) {
 		"nothing": {func(*admin.Status, *admin.TableStatus) {}, nil},
 		"FAILED rows": {func(st *admin.Status, table *admin.TableStatus) {
 			table.Rows["failed"], st.NewestFailed = 3, problem(sampled)
-		}, []string{"3 rows of shop.m are FAILED", "id 17 (order:17), permanent: too large", "SELECT 1", "FAILED rows"}},
+		}, []string{"3 rows of shop.m are FAILED", "id 17 (order:17), permanent: too large", "canal-outbox messages list --table shop.m", "FAILED rows"}},
 		"a FAILED row of an earlier run": {func(_ *admin.Status, table *admin.TableStatus) {
 			table.Rows["failed"] = 1
-		}, []string{"1 row of shop.m is FAILED; look at them with: SELECT 1"}},
+		}, []string{"1 row of shop.m is FAILED; look at them with: canal-outbox messages list --table shop.m"}},
 		"a FAILED row that no sample has counted": {func(st *admin.Status, _ *admin.TableStatus) {
 			st.NewestFailed = problem(sampled.Add(time.Second))
 		}, []string{"a row of shop.m became FAILED", "too large"}},
@@ -66,7 +66,7 @@ func TestProblems(t *testing.T) {
 		"a server id that is used twice": {func(st *admin.Status, _ *admin.TableStatus) { st.Source.Warning = "used twice" }, []string{"used twice"}},
 		"a gap":                          {func(st *admin.Status, _ *admin.TableStatus) { st.GapsOpen = 1 }, []string{"gaps list"}},
 	} {
-		table := admin.TableStatus{Name: "shop.m", Rows: map[string]int64{"pending": 5}, Kinds: map[string]string{}, SelectFailed: "SELECT 1", SampledAt: &sampled}
+		table := admin.TableStatus{Name: "shop.m", Rows: map[string]int64{"pending": 5}, Kinds: map[string]string{}, SampledAt: &sampled}
 		st := admin.Status{Source: admin.SourceStatus{State: "connected"}, Sink: admin.SinkStatus{Breaker: "closed"}}
 		c.change(&st, &table)
 		st.Tables = []admin.TableStatus{table}

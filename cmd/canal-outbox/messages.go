@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/app"
+)
+
+func newMessages(c *cli) *cobra.Command {
+	cmd := group("messages", "find, explain, retry and discard single messages",
+		newMessagesList(c), newMessagesShow(c), newMessagesTrace(c), newMessagesRetry(c), newMessagesDiscard(c), newMessagesStats(c))
+	cmd.Long = `Finds out about single messages, and does something about them. The commands ask the running
+daemon over its socket; when none runs they ask the database by the configuration themselves.
+Nothing that is only looked at is locked, and no question reads a large table unless --scan
+allows it.`
+	return cmd
+}
+
+// withMessages lets f work through the daemon, or on the database when no daemon runs.
+func (c *cli) withMessages(ctx context.Context, f func(admin.Messages) error) (err error) {
+	cfg, err := c.load()
+	if err != nil {
+		return err
+	}
+	if err := f(admin.NewClient(cfg.Checkpoint.Socket())); !errors.Is(err, admin.ErrNoDaemon) {
+		return err
+	}
+	offline, err := app.OpenMessages(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, offline.Close()) }()
+	return f(offline)
+}
+
+// filterFlags are those that say which messages are meant.
+func filterFlags(cmd *cobra.Command, filter *admin.MessageFilter, olderThan *time.Duration) {
+	f := cmd.Flags()
+	f.StringVar(&filter.Status, "status", "", "`state` of the rows: pending, sending, sent, failed, or a state that the configuration names")
+	f.StringVar(&filter.Topic, "topic", "", "only of this `topic`")
+	f.StringVar(&filter.Key, "key", "", "only with this business `key`")
+	f.StringVar(&filter.Reason, "reason", "", "only refused for a reason that has this `text` in it")
+	f.DurationVar(olderThan, "older-than", 0, "only made this long `ago` or longer, such as 90s or 24h")
+}
+
+const (
+	tableHelp = "`schema.table`; needed when the relay serves more than one"
+	scanHelp  = "read the whole of a large table if it takes that"
+)
+
+func newMessagesList(c *cli) *cobra.Command {
+	q := admin.MessageQuery{}
+	var olderThan time.Duration
+	cmd := &cobra.Command{
+		Use: "list", Short: "list messages; without --status those that have failed", Args: cobra.NoArgs,
+		Long: `Lists messages page by page, in the order of the index that the table has. What a page ends with
+names the place to go on from. --status any lists those of every state, by the primary key.
+
+Where a table has no code for FAILED, failed are the rows that wait after an attempt.`,
+		Example: `  canal-outbox messages list
+  canal-outbox messages list --topic orders --reason "too large" --older-than 1h
+  canal-outbox messages list --status pending --limit 200 -o json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q.OlderThan = admin.Duration(olderThan)
+			if err := q.Check(); err != nil {
+				return err
+			}
+			return c.withMessages(cmd.Context(), func(m admin.Messages) error {
+				page, err := m.ListMessages(cmd.Context(), q)
+				if err != nil {
+					return err
+				}
+				return c.show(page, func(w io.Writer) {
+					writeMessages(w, page.Messages)
+					if page.Next != "" {
+						line(w, "more: the same command with --after %s", page.Next)
+					}
+				})
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&q.Table, "table", "", tableHelp)
+	filterFlags(cmd, &q.MessageFilter, &olderThan)
+	f.IntVar(&q.Limit, "limit", admin.DefaultMessages, "show at most so many")
+	f.StringVar(&q.After, "after", "", "go on from this `place`, which a page before has named")
+	f.BoolVar(&q.Scan, "scan", false, scanHelp)
+	return cmd
+}
+
+func writeMessages(w io.Writer, all []admin.Message) {
+	if len(all) == 0 {
+		line(w, "no messages")
+		return
+	}
+	line(w, "ID\tMESSAGE ID\tTOPIC\tKEY\tSTATUS\tATTEMPTS\tAGE\tDUE\tREASON")
+	for _, m := range all {
+		line(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s", plain(m.ID), plain(m.MessageID), orDash(plain(m.Topic)), orDash(plain(m.Key)), m.Status, m.Attempts,
+			ageText(m.AgeSeconds), timeText(m.DueAt), orDash(cut(plain(m.Reason), 60)))
+	}
+}
+
+func newMessagesStats(c *cli) *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use: "stats", Short: "count messages by state, topic and reason", Args: cobra.NoArgs,
+		Long: `Counts the rows of a table by state, and those that are not done by topic and by reason. It reads
+a bounded part of the index: the notes say which numbers are of a sample.`,
+		Example: "  canal-outbox messages stats\n  canal-outbox messages stats --table shop.t_local_message -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.withMessages(cmd.Context(), func(m admin.Messages) error {
+				stats, err := m.MessageStats(cmd.Context(), name)
+				if err != nil {
+					return err
+				}
+				return c.show(stats, func(w io.Writer) { writeStats(w, stats) })
+			})
+		},
+	}
+	cmd.Flags().StringVar(&name, "table", "", tableHelp)
+	return cmd
+}
+
+func writeStats(w io.Writer, s admin.MessageStats) {
+	line(w, "%s", s.Table)
+	line(w, "STATUS\tROWS")
+	for _, state := range slices.Sorted(maps.Keys(s.ByStatus)) {
+		line(w, "%s\t%s", state, map[string]string{"at_least": "at least ", "estimate": "about "}[s.Kinds[state]]+fmt.Sprint(s.ByStatus[state]))
+	}
+	if len(s.ByTopic) > 0 {
+		line(w, "\nTOPIC\tPENDING\tFAILED\tOLDEST")
+	}
+	for _, t := range s.ByTopic {
+		line(w, "%s\t%d\t%d\t%s", orDash(plain(t.Topic)), t.Pending, t.Failed, ageText(t.OldestAgeSeconds))
+	}
+	if len(s.Reasons) > 0 {
+		line(w, "\nCOUNT\tREASON")
+	}
+	for _, r := range s.Reasons {
+		line(w, "%d\t%s", r.Count, plain(r.Reason))
+	}
+	writeNotes(w, s.Notes)
+}
+
+func writeNotes(w io.Writer, notes []string) {
+	for _, note := range notes {
+		line(w, "note: %s", note)
+	}
+}
+
+// plain is a text of a row for a terminal: what would move its cursor, or end a column, is shown as a point.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || !unicode.IsPrint(r) && r != ' ' {
+			return '·'
+		}
+		return r
+	}, text)
+}
+
+// cut shortens a text to n characters.
+func cut(text string, n int) string {
+	if runes := []rune(text); len(runes) > n {
+		return string(runes[:n-1]) + "…"
+	}
+	return text
+}
+
+func ageText(seconds *float64) string {
+	if seconds == nil {
+		return "-"
+	}
+	return (time.Duration(*seconds) * time.Second).String()
+}
+
+func timeText(at *time.Time) string {
+	if at == nil {
+		return "-"
+	}
+	return at.UTC().Format(time.RFC3339)
+}
