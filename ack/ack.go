@@ -37,6 +37,9 @@ type Progress interface {
 	// Checkpoint is the low-water mark with its epoch, and whether it moved since the last call. The epoch goes into the Commit of
 	// that position.
 	Checkpoint() (at outbox.Position, epoch uint64, moved bool)
+	// Passed returns sent rows of tables without a status whose transactions lie before the last Checkpoint; it is called when that is
+	// durable. The journal need not remember them any more: Written follows.
+	Passed() []outbox.Completion
 	// Written releases rows from the registry: the table has their status, or refuses it and the sweep finds them again.
 	Written([]outbox.Completion)
 }

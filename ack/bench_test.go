@@ -17,6 +17,8 @@ type instant struct{ written atomic.Int64 }
 
 func (i *instant) Settled([]outbox.Completion)                 {}
 func (i *instant) Written(list []outbox.Completion)            { i.written.Add(int64(len(list))) }
+func (i *instant) Passed() []outbox.Completion { return nil }
+
 func (i *instant) Checkpoint() (outbox.Position, uint64, bool) { return outbox.Position{}, 0, false }
 
 func (i *instant) Commit([]outbox.Completion, []outbox.Identity, *outbox.Position, uint64) error {

@@ -32,6 +32,7 @@ type world struct {
 	mu         sync.Mutex
 	calls      []string
 	moved      bool // the next Checkpoint says so
+	passed     []outbox.Completion
 	journal    map[outbox.Identity]bool
 	settled    map[outbox.Identity]int
 	written    map[outbox.Identity]int
@@ -85,6 +86,14 @@ func (w *world) Written(list []outbox.Completion) {
 	for _, s := range list {
 		w.written[s.Identity]++
 	}
+}
+
+func (w *world) Passed() []outbox.Completion {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.passed
+	w.passed = nil
+	return list
 }
 
 func (w *world) Checkpoint() (outbox.Position, uint64, bool) {

@@ -3,6 +3,7 @@ package ack
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -34,8 +35,12 @@ func (a *Acker) journalLoop(ctx context.Context) error {
 // commit journals the sent rows that wait, with the checkpoint they allow and without the entries the table has
 // written, and then hands the sent rows on to the table. Only one goroutine calls it at a time.
 func (a *Acker) commit() error {
+	passed := a.progress.Passed() // of the checkpoint of the commit before
 	sent := a.sent.take()
 	written := a.takeWritten()
+	for i := range passed {
+		written = append(written, passed[i].Identity)
+	}
 	if len(sent) > 0 {
 		// Before Checkpoint, so that the checkpoint covers them, and right before Commit, so that no other checkpoint does.
 		a.progress.Settled(sent)
@@ -54,8 +59,23 @@ func (a *Acker) commit() error {
 			"longer be remembered: check the state directory and its disk, then start again", len(sent), err)
 	}
 	a.metrics.commitSeconds.Observe(time.Since(start).Seconds())
-	a.queues.add(sent)
+	a.queues.add(a.withStatus(sent))
+	if len(passed) > 0 {
+		a.progress.Written(passed)
+	}
 	return nil
+}
+
+// withStatus leaves those rows out whose table has no status: the journal is the only place that says that they were sent.
+func (a *Acker) withStatus(sent []outbox.Completion) []outbox.Completion {
+	rest := slices.DeleteFunc(sent, func(c outbox.Completion) bool {
+		if c.LogOnly {
+			a.count(c)
+		}
+		return c.LogOnly
+	})
+	a.pending.Add(int64(len(rest) - len(sent)))
+	return rest
 }
 
 func (a *Acker) takeWritten() []outbox.Identity {

@@ -61,6 +61,9 @@ type Message struct {
 	MaxRetry   int           // the row's own limit of attempts; negative when not mapped or NULL
 	Claim      string        // the claim token this process wrote (sweep path only), in the database's text form
 
+	LogOnly bool   // its table has no status: the log shows it once, no sweep finds it, and nothing is written to it
+	Fault   string // why a row of such a table can never be a message; "" for all others
+
 	// Later asks the broker to deliver the message at DueAt. The flow sets it, like Entry, where the sink can (sink.Delayer).
 	Later bool
 	Entry Entry // set by the flow when it takes the message over, before anybody else sees it
@@ -83,6 +86,9 @@ type Txn struct {
 	CommittedAt time.Time // by the database's clock, to the microsecond where the log has it; zero when unknown
 	Messages    []*Message
 	Deferred    []Deferred // rows of ours that the log showed and the reader left to the sweep
+	// More: this is a piece of a transaction that is too large for memory, and the rest follows. End is where the transaction before it
+	// ended, for nothing may be resumed inside one. Only rows that are LogOnly come in pieces.
+	More bool
 }
 
 // Deferred counts rows of one table that the fast path leaves to the sweep.

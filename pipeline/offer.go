@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -29,6 +30,7 @@ func (p *Pipeline) Connected(ctx context.Context, from, end outbox.Position) err
 	}
 	p.recovery.Open(end)
 	p.tracker.SetOffered(from)
+	p.tracker.Barrier(end)
 	return nil
 }
 
@@ -39,6 +41,9 @@ func (p *Pipeline) Idle(pos outbox.Position) { p.tracker.Idle(pos) }
 // back-pressure on the reader. Transactions without rows pass at once. After an error, which is that of ctx, the same
 // transaction may be offered again.
 func (p *Pipeline) Offer(ctx context.Context, txn *outbox.Txn) error {
+	if err := p.awaitKept(ctx, txn); err != nil {
+		return err
+	}
 	if err := p.recovery.Lock(ctx); err != nil {
 		return err
 	}
@@ -90,9 +95,12 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 		}
 	}
 	if inWindow {
-		return nil, p.recovery.Add(ctx, fit)
-	}
-	if err := p.recovery.Check(ctx); err != nil { // what waits for its look-up goes first
+		looked, direct := split(fit)
+		if err := p.recovery.Add(ctx, looked); err != nil {
+			return direct, err
+		}
+		fit = direct
+	} else if err := p.recovery.Check(ctx); err != nil { // what waits for its look-up goes first
 		return fit, err
 	}
 	for len(fit) > 0 {
@@ -103,6 +111,40 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 		fit = fit[n:]
 	}
 	return nil, nil
+}
+
+// split separates the rows whose tables can be asked about them from those that only the log has: what of these was sent is owned.
+func split(rows []*tracker.Entry) (looked, direct []*tracker.Entry) {
+	for _, e := range rows {
+		if e.LogOnly {
+			direct = append(direct, e)
+		} else {
+			looked = append(looked, e)
+		}
+	}
+	return looked, direct
+}
+
+// maxKept is how many rows that were sent may wait for older transactions; an entry has some 500 bytes.
+const maxKept = 200_000
+
+// awaitKept waits before a transaction with rows that are LogOnly while too many others, which were sent, wait for the checkpoint to pass
+// them: a row before them is held. It never waits inside a transaction, whose own rows would wait for it.
+func (p *Pipeline) awaitKept(ctx context.Context, txn *outbox.Txn) error {
+	inside := p.inside
+	p.inside = txn.More
+	for !inside && p.tracker.Kept() >= maxKept && slices.ContainsFunc(txn.Messages, func(m *outbox.Message) bool { return m.LogOnly }) {
+		changed := p.tracker.Changed()
+		if p.tracker.Kept() < maxKept {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+	return nil
 }
 
 // delayMargin keeps what the broker is given clear of the longest delay that it takes.

@@ -39,6 +39,7 @@ type Pipeline struct {
 	missed   prometheus.Counter
 
 	entries []*tracker.Entry // of the rows at hand; guarded by recovery's turn
+	inside  bool             // the transaction that was offered last is not complete; the reader's alone
 
 	mu    sync.Mutex
 	quiet quiet

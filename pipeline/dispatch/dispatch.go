@@ -64,6 +64,9 @@ type Dispatch struct {
 	sweptFlight int              // of the messages in flight, those that the sweep found
 	retry       []*tracker.Entry // the retry buffer: to be sent again, oldest first
 	retryB      int              // their bytes
+	held        []*tracker.Entry // rows that no sweep would find, see held.go
+	heldB       int              // their bytes
+	order       uint64           // of the row of such a table that came last
 	scouts      []*tracker.Entry // rows of parts that are away, see scouts.go
 	scoutsOut   int              // scouts in the sink's hands
 	breaker     breaker
@@ -142,7 +145,7 @@ func (d *Dispatch) Publish(ctx context.Context, rows []*tracker.Entry) (taken in
 
 // take hands rows on as long as there is room. Callers hold mu, which is released.
 func (d *Dispatch) take(rows []*tracker.Entry, path outbox.Path) (taken int) {
-	ready := make([]*outbox.Message, 0, min(len(rows), max(1, d.cfg.MaxInFlight-d.inFlight-len(d.retry))))
+	ready := make([]*outbox.Message, 0, min(len(rows), max(1, d.cfg.MaxInFlight-d.inFlight-len(d.retry)-len(d.held))))
 	var released []outbox.Completion
 	now := time.Now()
 	for _, e := range rows {
@@ -150,7 +153,18 @@ func (d *Dispatch) take(rows []*tracker.Entry, path outbox.Path) (taken int) {
 			break
 		}
 		taken++
-		if d.topicSuspended(e.Message.Topic) {
+		if e.LogOnly {
+			d.order++
+			e.Sends.Order = d.order
+		}
+		switch suspended := d.topicSuspended(e.Message.Topic); {
+		case e.Message.Fault != "":
+			released = append(released, d.refuseFaulty(e))
+			continue
+		case suspended && e.LogOnly:
+			d.hold(e, now)
+			continue
+		case suspended:
 			if c, ok := d.deferRow(e, outbox.CauseTopic); ok {
 				released = append(released, c)
 			}
@@ -170,9 +184,9 @@ func (d *Dispatch) take(rows []*tracker.Entry, path outbox.Path) (taken int) {
 // always may when nothing is in hand, so that a message above every limit still moves. Callers hold mu.
 func (d *Dispatch) room(path outbox.Path) bool {
 	unwritten, sweptUnwritten := d.tracker.Unwritten()
-	hand := d.inFlight + len(d.retry)
-	if !d.takes() || unwritten >= d.cfg.MaxUnwritten ||
-		hand > 0 && (hand >= d.cfg.MaxInFlight || d.inFlightB+d.retryB >= d.cfg.MaxInFlightBytes) {
+	hand := d.inFlight + len(d.retry) + len(d.held)
+	if !d.takes() || unwritten >= d.cfg.MaxUnwritten || d.tracker.Failing() >= d.cfg.MaxInFlightBytes ||
+		hand > 0 && (hand >= d.cfg.MaxInFlight || d.inFlightB+d.retryB+d.heldB >= d.cfg.MaxInFlightBytes) {
 		return false
 	}
 	share := quarters[path]
@@ -255,7 +269,7 @@ func (d *Dispatch) Reject(c outbox.Completion) {
 		return
 	}
 	d.tracker.Complete(e)
-	d.fail(&c, d.rule(&outbox.Message{Identity: c.Identity, MaxRetry: -1}))
+	d.fail(&c, &outbox.Message{Identity: c.Identity, MaxRetry: -1})
 	d.acks.Add([]outbox.Completion{c})
 }
 
@@ -299,7 +313,7 @@ func (d *Dispatch) kick() {
 	}
 }
 
-// Drain waits until nothing is in the sink's hands or in the retry buffer, or the context ends. It returns how many messages were
+// Drain waits until nothing is in the sink's hands or in the retry buffer, or the context ends; rows that are held are left. It returns how many messages were
 // left: they are published again after the next start.
 func (d *Dispatch) Drain(ctx context.Context) int {
 	for {

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
@@ -57,6 +58,8 @@ func newMetrics(d *Dispatch, reg prometheus.Registerer) *metrics {
 	gauge("in_flight_messages", "Messages in the sink's hands.", func(s State) float64 { return float64(s.InFlight) })
 	gauge("in_flight_bytes", "Their bytes.", func(s State) float64 { return float64(s.InFlightBytes) })
 	gauge("retry_buffer_messages", "Messages that wait for a second send.", func(s State) float64 { return float64(s.RetryBuffer) })
+	gauge("held_messages", "Messages of tables without a status that wait for their topic or for another attempt; the checkpoint waits for them.",
+		func(s State) float64 { return float64(s.Held) })
 	gauge("unwritten_rows", "Rows answered by the broker whose status MySQL has not written.", func(s State) float64 { return float64(s.Unwritten) })
 	gauge("breaker_state", "0 closed, 1 open, 2 half-open.", func(s State) float64 { return float64(s.breaker) })
 	gauge("unanswered_seconds", "For how long the broker has answered no message although there are some to be answered; 0 when there are none.", func(s State) float64 {
@@ -116,6 +119,8 @@ type State struct {
 	InFlight        int
 	InFlightBytes   int
 	RetryBuffer     int
+	Held            int       // rows of tables without a status that wait for their topic or for their next attempt, and the checkpoint with them
+	HeldSince       time.Time // since when the first of them is in hand
 	Unwritten       int
 	Breaker         string
 	Trouble         string    // why the breaker is not closed, or the last failure; "" when all is well
@@ -137,6 +142,9 @@ func (d *Dispatch) State() State {
 	s := State{
 		InFlight: d.inFlight, InFlightBytes: d.inFlightB, RetryBuffer: len(d.retry), Unwritten: unwritten,
 		Breaker: d.breaker.state.String(), Trouble: d.trouble, breaker: d.breaker.state,
+	}
+	if s.Held = len(d.held); s.Held > 0 {
+		s.HeldSince = slices.MinFunc(d.held, func(a, b *tracker.Entry) int { return cmp.Compare(a.Sends.Order, b.Sends.Order) }).Message.Since
 	}
 	if d.inFlight+len(d.retry) > 0 {
 		s.UnansweredSince = d.unansweredSince

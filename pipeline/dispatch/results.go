@@ -46,7 +46,7 @@ func (d *Dispatch) results(list []sink.Result) {
 // decide says what becomes of a row by its outcome. Callers hold mu.
 func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outbox.Completion, bool) {
 	m := r.Message
-	c := outbox.Completion{Identity: m.Identity, Topic: m.Topic, RetryCount: e.RetryCount, Claim: m.Claim, Class: r.Class, Reason: r.Reason, Since: m.Since, Entry: e}
+	c := outbox.Completion{Identity: m.Identity, Topic: m.Topic, RetryCount: e.RetryCount, Claim: m.Claim, Class: r.Class, Reason: r.Reason, Since: m.Since, LogOnly: m.LogOnly, Entry: e}
 	if m.Later && (r.Class == outbox.ClassPermanent || r.Class == outbox.ClassRefused) {
 		d.brokerAnswered(m.Topic, now, false)
 		d.delayRefusedBy(e, r.Reason)
@@ -61,31 +61,36 @@ func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outb
 		return c, true
 	case outbox.ClassPermanent:
 		d.brokerAnswered(m.Topic, now, false)
-		d.fail(&c, d.rule(m))
+		d.fail(&c, m)
 		d.tracker.Complete(e)
 		return c, true
 	case outbox.ClassRefused:
 		d.brokerAnswered(m.Topic, now, false)
-		return d.refuse(e, c), true
+		return d.refuse(e, c, now)
 	case outbox.ClassTopic:
 		d.brokerAnswered(m.Topic, now, false)
 		d.suspend(m.Topic, r.Reason, now)
+		if e.LogOnly {
+			d.hold(e, now)
+			return outbox.Completion{}, false
+		}
 		return d.deferRow(e, outbox.CauseTopic)
 	case outbox.ClassUnknown:
 		switch {
 		case r.Scope == outbox.ScopeMessage: // the broker answers others: it is this message's own silence, and its own attempt
 			d.breaker.undecided()
-			return d.refuse(e, c), true
-		case part && e.Sends.Count >= partitionSends:
+			return d.refuse(e, c, now)
+		case part && e.Sends.Count >= partitionSends && !e.LogOnly:
 			return d.leave(e, now)
 		}
 	case outbox.ClassOutage, outbox.ClassService:
 		if part {
 			d.brokerAnswered(m.Topic, now, false)
-			return d.leave(e, now)
 		}
-		if e.Sends.Count > 1 && d.breaker.state == breakerClosed && d.lastOK[m.Topic].After(e.Sends.First) {
-			return d.leave(e, now) // its broker is away, others work
+		// Its broker is away, others work.
+		part = part || e.Sends.Count > 1 && d.breaker.state == breakerClosed && d.lastOK[m.Topic].After(e.Sends.First)
+		if part && !e.LogOnly {
+			return d.leave(e, now)
 		}
 	}
 	d.sendAgain(e, r, part, now)
@@ -106,15 +111,19 @@ func (d *Dispatch) delayRefusedBy(e *tracker.Entry, reason string) {
 }
 
 // refuse uses one of the row's attempts. Callers hold mu.
-func (d *Dispatch) refuse(e *tracker.Entry, c outbox.Completion) outbox.Completion {
-	rule := d.rule(e.Message)
-	d.tracker.Complete(e)
-	if c.RetryCount >= rule.Max {
-		d.fail(&c, rule)
-		return c
+func (d *Dispatch) refuse(e *tracker.Entry, c outbox.Completion, now time.Time) (outbox.Completion, bool) {
+	m, rule := e.Message, d.rule(e.Message)
+	switch {
+	case c.RetryCount >= rule.Max:
+		d.fail(&c, m)
+	case e.LogOnly:
+		d.tryLater(e, rule, now)
+		return outbox.Completion{}, false
+	default:
+		c.Action, c.Delay = outbox.ActionRetry, rule.Backoff.Delay(c.RetryCount, d.Random())
 	}
-	c.Action, c.Delay = outbox.ActionRetry, rule.Backoff.Delay(c.RetryCount, d.Random())
-	return c
+	d.tracker.Complete(e)
+	return c, true
 }
 
 // rule says how often a message is tried again and when: what its row says goes before its topic, that before its table.
@@ -127,8 +136,11 @@ func (d *Dispatch) rule(m *outbox.Message) outbox.Retry {
 }
 
 // fail ends a row's attempts. A table without FAILED tries the row again after the longest wait.
-func (d *Dispatch) fail(c *outbox.Completion, rule outbox.Retry) {
-	c.Action, c.Delay = outbox.ActionFail, rule.Backoff.Delay(math.MaxInt, d.Random())
+func (d *Dispatch) fail(c *outbox.Completion, m *outbox.Message) {
+	c.Action, c.Delay = outbox.ActionFail, d.rule(m).Backoff.Delay(math.MaxInt, d.Random())
+	if c.LogOnly = m.LogOnly; c.LogOnly {
+		d.tracker.Carry(c, m)
+	}
 }
 
 // resendPauses are before the second and further sends of a message.

@@ -39,7 +39,7 @@ func (d *Dispatch) Run(ctx context.Context) error {
 func (d *Dispatch) pace() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.retry)+len(d.scouts) > 0 || d.breaker.state != breakerClosed || len(d.suspended) > 0 {
+	if len(d.retry)+len(d.scouts)+len(d.held) > 0 || d.breaker.state != breakerClosed || len(d.suspended) > 0 {
 		return tick
 	}
 	return idleTick
@@ -104,7 +104,7 @@ func (d *Dispatch) resend(now time.Time) {
 		d.retryB -= e.Size
 		ready = append(ready, d.launch(e, now))
 	case d.breaker.state == breakerClosed:
-		ready = d.sendScouts(now)
+		ready = append(d.sendScouts(now), d.sendHeld(now)...)
 		d.retry = slices.DeleteFunc(d.retry, func(e *tracker.Entry) bool {
 			if now.Before(e.Sends.RetryAt) {
 				return false

@@ -13,6 +13,7 @@ type Entry struct {
 	Size       int             // of the message, in bytes
 	RetryCount int             // of the row, as the table showed it last: the guard of a refusal
 	Sends      Sends
+	LogOnly    bool // its table has no status, see kept.go
 
 	id     outbox.Identity
 	origin origin
@@ -25,6 +26,7 @@ type Sends struct {
 	First    time.Time // of its first send
 	RetryAt  time.Time // in the retry buffer: not before
 	InFlight bool      // in the sink's hands
+	Order    uint64    // of rows that are LogOnly: in which they came
 
 	Scout      int       // how often it was sent to see whether a part of the cluster is back
 	ScoutUntil time.Time // when that ends

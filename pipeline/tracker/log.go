@@ -13,7 +13,11 @@ func (t *Tracker) Begin(txn *outbox.Txn) (seq uint64) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.lowWater.open(txn.End, txn.GTID, len(txn.Messages))
+	seq = t.lowWater.open(txn.End, txn.GTID, len(txn.Messages))
+	if txn.More {
+		t.lowWater.slot(seq).piece = true
+	}
+	return seq
 }
 
 // Admit takes ownership of rows of the transaction that was begun last, and appends the entries of those that nobody owned to into.
@@ -31,7 +35,7 @@ func (t *Tracker) Admit(seq uint64, rows []*outbox.Message, into []*Entry) []*En
 			continue
 		}
 		e := &entries[i]
-		*e = Entry{Message: m, Size: m.Size(), RetryCount: m.RetryCount, id: m.Identity, seq: seq}
+		*e = Entry{Message: m, Size: m.Size(), RetryCount: m.RetryCount, LogOnly: m.LogOnly, id: m.Identity, seq: seq}
 		t.registry[e.id], m.Entry = e, e
 		into = append(into, e)
 	}
@@ -65,7 +69,9 @@ func (t *Tracker) Withdraw(txn *outbox.Txn, seq uint64, rest []*Entry) {
 			e.seq = withdrawn
 		}
 	}
-	t.lowWater.drop(seq)
+	kept := t.lowWater.drop(seq)
+	t.keptOpen.Add(-int64(len(kept)))
+	t.kept.old = append(t.kept.old, kept...)
 }
 
 // Offered returns the position up to which every transaction was offered: what nobody owns below it will not come from the log.
@@ -99,6 +105,10 @@ func (t *Tracker) Idle(at outbox.Position) {
 func (t *Tracker) Reset(flavor outbox.Flavor, at outbox.Position) (epoch uint64, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if _, err := outbox.ParseGTIDSet(flavor, at.GTIDs); err != nil {
+		return 0, err
+	}
+	t.forgetKept()
 	if err := t.lowWater.reset(flavor, at); err != nil {
 		return 0, err
 	}
@@ -118,6 +128,7 @@ func (t *Tracker) Rewind() (outbox.Position, error) {
 	t.offered = at
 	t.activity.Add(1)
 	t.broadcast()
+	t.forgetKept()
 	return at, t.lowWater.reset(t.lowWater.set.Flavor(), at)
 }
 
@@ -132,6 +143,8 @@ func (t *Tracker) LowWater() outbox.Position {
 func (t *Tracker) Checkpoint() (at outbox.Position, epoch uint64, moved bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.pass()
+	t.kept.saved, t.kept.passed = append(t.kept.saved, t.kept.passed...), nil
 	if t.lowWater.low == (outbox.Position{File: t.saved.File, Offset: t.saved.Offset}) {
 		return t.saved, t.epoch, false
 	}

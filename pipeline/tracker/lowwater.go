@@ -18,6 +18,8 @@ type lowWater struct {
 	slots []slot          // open transactions, oldest first; slots[0] belongs to sequence number first
 	first uint64
 	floor uint64 // numbers below belong to transactions that reset forgot
+
+	passed []slot // those with rows that are kept, or pieces, since takePassed
 }
 
 // slot is one transaction with rows, or a run of transactions without.
@@ -27,6 +29,8 @@ type slot struct {
 	end    outbox.Position
 	gtid   outbox.GTID
 	merged *outbox.GTIDSet // of a run of more than one; nil otherwise
+	kept   []*Entry        // of its rows those that are to be kept until it is passed
+	piece  bool            // of a transaction whose end is still to come
 }
 
 // newLowWater starts at a position; its GTID set, when it has one, is parsed in the given flavour.
@@ -110,11 +114,29 @@ const withdrawn = math.MaxUint64
 // forgotten reports whether reset has forgotten a transaction or it was dropped.
 func (m *lowWater) forgotten(seq uint64) bool { return seq < m.floor || seq == withdrawn }
 
-// drop takes the transaction that was opened last out again, unless it is settled already: its number will be another's.
-func (m *lowWater) drop(seq uint64) {
+// drop takes the transaction that was opened last out again, unless it is settled already: its number will be another's. It returns the
+// rows that it kept.
+func (m *lowWater) drop(seq uint64) (kept []*Entry) {
 	if n := len(m.slots); n > 0 && seq == m.first+uint64(n)-1 {
+		kept = m.slots[n-1].kept
+		m.slots[n-1] = slot{}
 		m.slots = m.slots[:n-1]
 	}
+	return kept
+}
+
+// slot is that of an open transaction; nil when it is not open.
+func (m *lowWater) slot(seq uint64) *slot {
+	if m.forgotten(seq) || seq < m.first || seq >= m.first+uint64(len(m.slots)) {
+		return nil
+	}
+	return &m.slots[seq-m.first]
+}
+
+func (m *lowWater) takePassed() []slot {
+	passed := m.passed
+	m.passed = nil
+	return passed
 }
 
 func (m *lowWater) advance() {
@@ -126,6 +148,9 @@ func (m *lowWater) advance() {
 			m.set.AddSet(s.merged)
 		} else {
 			m.set.Add(s.gtid)
+		}
+		if len(s.kept) > 0 {
+			m.passed = append(m.passed, *s)
 		}
 		*s = slot{}
 		n++

@@ -36,6 +36,8 @@ type Tracker struct {
 	activity       atomic.Uint64 // see Activity
 	unwritten      atomic.Int64  // rows with a completion that the table has not
 	sweptUnwritten atomic.Int64  // of these, rows that the sweep found
+	keptOpen       atomic.Int64  // see Kept
+	failing        atomic.Int64  // see Failing
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced when somebody waits
@@ -45,6 +47,7 @@ type Tracker struct {
 	saved    outbox.Position // what Checkpoint returned last
 	epoch    uint64          // of the low-water mark: raised by each Reset
 	offered  outbox.Position
+	kept     kept
 }
 
 // New makes a tracker whose low-water mark starts at a position.
@@ -66,9 +69,13 @@ func (t *Tracker) Own(journal []outbox.Completion) {
 	defer t.mu.Unlock()
 	for i := range journal {
 		if id := journal[i].Identity; t.registry[id] == nil {
-			e := &Entry{id: id, origin: fromJournal}
+			e := &Entry{id: id, origin: fromJournal, LogOnly: journal[i].LogOnly}
 			t.registry[id], journal[i].Entry = e, e
-			t.unwritten.Add(1)
+			if e.LogOnly {
+				t.kept.old = append(t.kept.old, e)
+			} else {
+				t.unwritten.Add(1)
+			}
 		}
 	}
 }
@@ -96,9 +103,13 @@ func (t *Tracker) Settled(list []outbox.Completion) {
 	defer t.mu.Unlock()
 	for i := range list {
 		if e := t.owned(&list[i]); e != nil {
+			if e.LogOnly && list[i].Action == outbox.ActionMarkSent {
+				t.keep(e)
+			}
 			t.settle(e)
 		}
 	}
+	t.broadcast()
 }
 
 // Written takes completions that the table shows: the rows leave the registry.
@@ -116,6 +127,12 @@ func (t *Tracker) Written(list []outbox.Completion) {
 		delete(t.registry, e.id)
 		if list[i].Action == outbox.ActionRetry {
 			t.sweeps.DueIn(e.id, list[i].Delay) // the database has counted from the write a moment ago
+		}
+		if e.LogOnly && list[i].Action == outbox.ActionMarkSent {
+			continue // see keep
+		}
+		if list[i].Message != nil {
+			t.failing.Add(-int64(list[i].Message.Size()))
 		}
 		t.unwritten.Add(-1)
 		if e.Swept() {
