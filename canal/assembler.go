@@ -24,6 +24,12 @@ type assembler struct {
 	group    group
 	branches map[string][]*mapped // XA branches that were prepared, by id, with the tables of ours that they may have changed
 	slab     []outbox.Txn         // one allocation for many transactions
+
+	// pieces is the end of a transaction that is known to be committed and whose rows without a status are more than the limit: they are
+	// released as they come.
+	pieces outbox.Position
+	counts bool  // only the ends of transactions are wanted, nothing is published
+	stop   error // why the transaction that has just ended cannot be released
 }
 
 // maxBranches bounds the memory for prepared XA branches. One that is not remembered is treated like one that was prepared
@@ -37,8 +43,16 @@ func newAssembler(limit int, from outbox.Position, branches map[string][]*mapped
 }
 
 // feed takes one event and returns the transaction that it ends, if any. A *gapError means that rows may have been
-// missed.
+// missed, a *heldError that it cannot be released, a *largeError that it must be read once more, in pieces.
 func (a *assembler) feed(ev *event) (*outbox.Txn, error) {
+	txn, err := a.step(ev)
+	if err == nil && a.stop != nil {
+		txn, err, a.stop = nil, a.stop, nil
+	}
+	return txn, err
+}
+
+func (a *assembler) step(ev *event) (*outbox.Txn, error) {
 	before := a.last
 	a.last = ev.end
 	switch ev.kind {
@@ -57,10 +71,9 @@ func (a *assembler) feed(ev *event) (*outbox.Txn, error) {
 			return nil, &gapError{outbox.GapUnknownEvent, fmt.Sprintf("rows outside of a transaction before %s", ev.end)}
 		}
 		if ev.kind == kindInsert {
-			a.insert(ev)
-		} else {
-			a.change(ev.table)
+			return a.insert(ev), nil
 		}
+		a.change(ev.table)
 	case kindStatement:
 		return a.statement(ev), nil
 	case kindCommit:
@@ -99,15 +112,18 @@ func (a *assembler) reset() {
 func (a *assembler) begin(ev *event, before outbox.Position) (unended *outbox.Txn) {
 	if a.open {
 		a.group.deferAll(outbox.CauseUnknown)
+		a.group.holdAll(outbox.CauseUnknown)
 		unended = a.finish(&event{end: before})
 	}
 	a.reset()
 	a.open, a.begun = true, ev.begun
+	a.group.start = before
 	a.group.gtid, a.group.committed = ev.gtid, ev.committed
 	return unended
 }
 
-func (a *assembler) insert(ev *event) {
+// insert takes rows. It returns a piece of the transaction where that comes in pieces.
+func (a *assembler) insert(ev *event) (piece *outbox.Txn) {
 	g := &a.group
 	k := slices.IndexFunc(g.inserts, func(c insertCount) bool { return c.table == ev.table })
 	if k < 0 {
@@ -117,9 +133,13 @@ func (a *assembler) insert(ev *event) {
 	if slices.Contains(g.changed, ev.table) {
 		g.deferAll(outbox.CauseRewritten)
 	}
-	if g.cause != "" { // nobody will publish them, so nothing is decoded or kept
+	pieces := a.inPieces(ev)
+	if pieces { // rows that can be deferred are: some of them may be behind a piece
+		g.deferAll(outbox.CauseOversize)
+	}
+	if (g.cause != "" && !ev.table.only) || g.large { // nobody will publish them, so nothing is decoded or kept
 		g.inserts[k].rows += ev.rows.count()
-		return
+		return nil
 	}
 	from := len(g.messages)
 	var unmapped int
@@ -129,13 +149,33 @@ func (a *assembler) insert(ev *event) {
 	for _, m := range g.messages[from:] {
 		g.bytes += m.Size()
 	}
+	if unmapped > 0 && ev.table.only {
+		g.hold(ev.table, outbox.CauseUnmapped)
+	}
 	if g.bytes > a.limit {
 		g.deferAll(outbox.CauseOversize)
 	}
+	switch {
+	case pieces && g.bytes > a.limit/4 && g.doubt == "":
+		piece = a.txn()
+		piece.End, piece.CommittedAt, piece.Messages, piece.More = g.start, g.committed, g.messages, true
+		g.messages, g.bytes = nil, 0
+	case !pieces && g.bytes > a.limit:
+		g.large, g.messages, g.bytes = true, nil, 0
+	}
+	return piece
+}
+
+// inPieces reports whether an event belongs to the transaction that was read to its end before.
+func (a *assembler) inPieces(ev *event) bool {
+	return a.pieces.File == ev.end.File && ev.end.Offset <= a.pieces.Offset
 }
 
 func (a *assembler) change(t *mapped) {
 	g := &a.group
+	if t.only { // applications delete such rows in the transaction that wrote them
+		return
+	}
 	if slices.Contains(g.changed, t) {
 		return
 	}
@@ -156,6 +196,12 @@ func (a *assembler) statement(ev *event) *outbox.Txn {
 		}
 	}
 	a.group.deferAll(outbox.CauseStatement)
+	a.group.undone = a.group.undone || ev.undo
+	for _, t := range ev.names {
+		if t.only && ev.inserts {
+			a.group.hold(t, outbox.CauseStatement)
+		}
+	}
 	if a.begun {
 		return nil
 	}
@@ -166,7 +212,11 @@ func (a *assembler) statement(ev *event) *outbox.Txn {
 // committed (A31). The whole of one that is committed in one phase ends here as well: no outcome follows, so nothing is kept.
 func (a *assembler) prepare(ev *event) *outbox.Txn {
 	g := &a.group
-	g.cause, g.messages = outbox.CauseXA, nil
+	g.deferAll(outbox.CauseXA)
+	g.cause = outbox.CauseXA
+	if !ev.final {
+		g.holdAll(outbox.CauseXA)
+	}
 	if _, known := a.branches[g.xid]; !ev.final && g.xid != "" && (known || len(a.branches) < maxBranches) {
 		tables := slices.Clone(g.named)
 		for _, c := range g.inserts {
@@ -184,7 +234,8 @@ func (a *assembler) endBranch(ev *event) *outbox.Txn {
 	if !a.open {
 		a.reset()
 	}
-	g.cause, g.messages = outbox.CauseXA, nil
+	g.deferAll(outbox.CauseXA)
+	g.cause = outbox.CauseXA
 	tables, known := a.branches[ev.xid]
 	delete(a.branches, ev.xid)
 	switch {
@@ -202,14 +253,29 @@ func (a *assembler) endBranch(ev *event) *outbox.Txn {
 	return a.finish(ev)
 }
 
-// finish hands the group over and closes it.
-func (a *assembler) finish(ev *event) *outbox.Txn {
+// txn is an empty transaction.
+func (a *assembler) txn() *outbox.Txn {
 	if len(a.slab) == 0 {
 		a.slab = make([]outbox.Txn, 64)
 	}
 	txn := &a.slab[0]
 	a.slab = a.slab[1:]
-	g := &a.group
+	return txn
+}
+
+// finish hands the group over and closes it.
+func (a *assembler) finish(ev *event) *outbox.Txn {
+	txn, g := a.txn(), &a.group
+	if g.undone {
+		g.holdAll(outbox.CauseStatement)
+	}
+	switch {
+	case a.counts:
+	case g.doubt != "":
+		a.stop = &heldError{table: g.doubtful.name, cause: g.doubt, end: ev.end}
+	case g.large:
+		a.stop = &largeError{end: ev.end}
+	}
 	txn.End, txn.GTID, txn.CommittedAt = ev.end, g.gtid, g.committed
 	if txn.CommittedAt.IsZero() {
 		txn.CommittedAt = ev.committed

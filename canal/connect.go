@@ -66,9 +66,11 @@ func (r *Reader) readStream(ctx context.Context, p *serverState, failover bool) 
 
 func (r *Reader) newStream(ctx context.Context, to receiver, from outbox.Position) *stream {
 	boundary := outbox.Position{File: from.File, Offset: from.Offset}
+	assemble := newAssembler(r.cfg.MaxTransactionBytes, boundary, r.branches)
+	assemble.pieces, assemble.counts = r.pieces, to != receiver(r.handler)
 	return &stream{
 		ctx: ctx, name: r.name, handler: to, gauge: r.gauge,
 		decode:   &decoder{cursor: cursor{boundary}, tables: r.tables, now: time.Now},
-		assemble: newAssembler(r.cfg.MaxTransactionBytes, boundary, r.branches),
+		assemble: assemble,
 	}
 }

@@ -24,6 +24,8 @@ type plainTable struct {
 
 func (p plainTable) Name() string { return p.name }
 
+func (p plainTable) LogOnly() bool { return false }
+
 func (p plainTable) Reads() []table.Column {
 	out := make([]table.Column, len(p.columns))
 	for i := range out {

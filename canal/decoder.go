@@ -60,6 +60,7 @@ func (d *decoder) decode(e *replication.BinlogEvent, inner bool) (*event, error)
 		err = d.rows(ev, body, d.body(e, inner), e.Header.EventType == replication.MARIADB_WRITE_ROWS_COMPRESSED_EVENT_V1)
 	case *replication.ExecuteLoadQueryEvent:
 		err = d.query(ev, e.RawData) // the statement's text is somewhere in it
+		ev.inserts = true
 	case *replication.TransactionPayloadEvent:
 		ev.kind = kindPayloadEnd
 	case *replication.GenericEvent:
@@ -117,6 +118,7 @@ func (d *decoder) query(ev *event, query []byte) (err error) {
 	ev.kind, ev.xid = queryKind(query)
 	if ev.kind == kindStatement {
 		ev.names, err = d.tables.named(query, d.Position)
+		ev.inserts, ev.undo = mayInsert(query), verb(query) == "ROLLBACK"
 	}
 	return err
 }

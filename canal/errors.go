@@ -35,12 +35,13 @@ const (
 	classFenced  class = "fenced"  // another reader has our server id: back off long, or the two would end each other in turns (A13)
 	classGap     class = "gap"     // the log cannot be followed from here
 	classStuck   class = "stuck"   // the stream breaks at an event; if it does so again and again it is a gap
+	classHeld    class = "held"    // rows that no sweep would find cannot be published: it is for an operator to decide
 	classHandler class = "handler" // the handler or the store refused
 	classOther   class = "other"   // no stream could be opened, for a reason not listed
 )
 
 func classes() []class {
-	return []class{classLost, classBusy, classAccess, classFenced, classGap, classStuck, classHandler, classOther}
+	return []class{classLost, classBusy, classAccess, classFenced, classGap, classStuck, classHeld, classHandler, classOther}
 }
 
 // handlerError marks what a Handler method returned.
@@ -68,8 +69,11 @@ func classOf(err error) (class, outbox.GapCause) {
 		answer  *mysql.MyError
 		handler *handlerError
 		broken  *streamError
+		held    *heldError
 	)
 	switch {
+	case errors.As(err, &held):
+		return classHeld, ""
 	case errors.As(err, &gap):
 		return classGap, gap.cause
 	case errors.As(err, &handler):

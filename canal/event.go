@@ -36,12 +36,14 @@ type event struct {
 	begun     bool        // kindGTID: the group has an ender (MariaDB says so here, MySQL by the BEGIN that follows)
 	committed time.Time   // kindGTID: exact commit time, if the log has it; others: the header's second
 
-	table *mapped   // kindInsert, kindChange
-	rows  rowImages // kindInsert
-	names []*mapped // kindStatement: the mapped tables its text names
-	xid   string    // kindBegin of an XA branch, kindXACommit, kindXARollback: the id as the server prints it
-	final bool      // kindPrepare: COMMIT ... ONE PHASE, no outcome follows
-	typ   byte      // kindUnknown: the type's number
+	table   *mapped   // kindInsert, kindChange
+	rows    rowImages // kindInsert
+	names   []*mapped // kindStatement: the mapped tables its text names
+	xid     string    // kindBegin of an XA branch, kindXACommit, kindXARollback: the id as the server prints it
+	undo    bool      // kindStatement: ROLLBACK TO, which is written when it took rows back that the log shows
+	inserts bool      // kindStatement: it may have inserted rows that the log does not show
+	final   bool      // kindPrepare: COMMIT ... ONE PHASE, no outcome follows
+	typ     byte      // kindUnknown: the type's number
 }
 
 // rowImages are the rows of one insert event, decoded only if somebody wants them.

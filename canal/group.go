@@ -9,6 +9,7 @@ import (
 
 // group is the open transaction.
 type group struct {
+	start     outbox.Position // behind the transaction before
 	gtid      outbox.GTID
 	committed time.Time
 	xid       string
@@ -19,6 +20,11 @@ type group struct {
 	changed   []*mapped     // tables with UPDATE or DELETE
 	named     []*mapped     // tables that a statement may have changed
 	anyTable  bool          // it may have changed any of ours
+
+	doubt     outbox.Cause // why rows of a table without a status cannot be published as they are; "" when they can
+	doubtful  *mapped      // of which table
+	undone    bool         // a statement has taken rows back
+	large     bool         // rows of such tables are more than the limit: they were dropped, and come in pieces
 }
 
 type insertCount struct {
@@ -31,11 +37,35 @@ func (g *group) discard() {
 	*g = group{gtid: g.gtid, committed: g.committed, inserts: g.inserts[:0], changed: g.changed[:0], named: g.named[:0]}
 }
 
-// deferAll drops what is buffered; the first cause stays.
+// deferAll drops what is buffered, but for rows that cannot be deferred; the first cause stays.
 func (g *group) deferAll(cause outbox.Cause) {
-	if g.cause == "" {
-		g.cause = cause
-		g.messages, g.bytes = nil, 0
+	if g.cause != "" {
+		return
+	}
+	g.cause = cause
+	var rest []*outbox.Message
+	g.bytes = 0
+	for _, m := range g.messages {
+		if m.LogOnly {
+			rest, g.bytes = append(rest, m), g.bytes+m.Size()
+		}
+	}
+	g.messages = rest
+}
+
+// hold notes that rows of a table without a status are in doubt; the first cause stays.
+func (g *group) hold(t *mapped, cause outbox.Cause) {
+	if g.doubt == "" {
+		g.doubt, g.doubtful = cause, t
+	}
+}
+
+// holdAll is hold for every such table that the group inserts into.
+func (g *group) holdAll(cause outbox.Cause) {
+	for _, c := range g.inserts {
+		if c.table.only {
+			g.hold(c.table, cause)
+		}
 	}
 }
 
@@ -43,6 +73,9 @@ func (g *group) deferAll(cause outbox.Cause) {
 func (g *group) deferred() []outbox.Deferred {
 	var out []outbox.Deferred
 	for _, c := range g.inserts {
+		if c.table.only {
+			continue
+		}
 		if c.unmapped > 0 {
 			out = append(out, outbox.Deferred{Table: c.table.name, Cause: outbox.CauseUnmapped, Rows: c.unmapped})
 		}
@@ -51,7 +84,7 @@ func (g *group) deferred() []outbox.Deferred {
 		}
 	}
 	for _, t := range g.named {
-		if !slices.ContainsFunc(g.inserts, func(c insertCount) bool { return c.table == t }) {
+		if !t.only && !slices.ContainsFunc(g.inserts, func(c insertCount) bool { return c.table == t }) {
 			out = append(out, outbox.Deferred{Table: t.name, Cause: g.cause})
 		}
 	}

@@ -32,6 +32,20 @@ func (f fakeRows) messages(to []*outbox.Message) (out []*outbox.Message, unmappe
 	return to, unmapped
 }
 
+// logOnlyRows are rows of a table without a status.
+type logOnlyRows []string
+
+func (f logOnlyRows) count() int { return len(f) }
+
+func (f logOnlyRows) messages(to []*outbox.Message) (out []*outbox.Message, unmapped int) {
+	from := len(to)
+	to, unmapped = fakeRows(f).messages(to)
+	for _, m := range to[from:] {
+		m.LogOnly = true
+	}
+	return to, unmapped
+}
+
 // player feeds lines of text to an assembler. Every line is one event of 100 bytes.
 type player struct {
 	*assembler
@@ -46,7 +60,7 @@ func newPlayer() *player {
 
 func (p *player) table(name string) *mapped {
 	if p.tables[name] == nil {
-		p.tables[name] = &mapped{name: "shop." + name, table: name}
+		p.tables[name] = &mapped{name: "shop." + name, table: name, only: strings.HasPrefix(name, "log")}
 	}
 	return p.tables[name]
 }
@@ -85,10 +99,21 @@ func (p *player) parse(line string) (*event, error) {
 		ev.final = rest == "one-phase"
 	case kindInsert:
 		ev.table, ev.rows = p.table(args[0]), fakeRows(args[1:])
+		if ev.table.only {
+			ev.rows = logOnlyRows(args[1:])
+		}
 	case kindChange:
 		ev.table = p.table(args[0])
 	case kindStatement:
 		for _, name := range args {
+			switch name {
+			case "inserts":
+				ev.inserts = true
+				continue
+			case "undo":
+				ev.undo = true
+				continue
+			}
 			ev.names = append(ev.names, p.table(name))
 		}
 	case kindUnknown:
@@ -110,7 +135,19 @@ func (p *player) play(t *testing.T, history string) string {
 			t.Fatalf("%s: %v", line, err)
 		}
 		txn, err := p.feed(ev)
-		var gap *gapError
+		var (
+			gap   *gapError
+			held  *heldError
+			large *largeError
+		)
+		if errors.As(err, &held) {
+			fmt.Fprintf(&out, "held %s %s before %d\n", held.table, held.cause, held.end.Offset)
+			break
+		}
+		if errors.As(err, &large) {
+			fmt.Fprintf(&out, "large, before %d\n", large.end.Offset)
+			break
+		}
 		if errors.As(err, &gap) {
 			fmt.Fprintf(&out, "gap %s\n", gap.cause)
 			break
@@ -136,6 +173,9 @@ func show(txn *outbox.Txn) string {
 	}
 	for _, l := range txn.Deferred {
 		parts = append(parts, fmt.Sprintf("deferred %s %s %d", cmp.Or(l.Table, "any"), l.Cause, l.Rows))
+	}
+	if txn.More {
+		parts = append(parts, "more")
 	}
 	return strings.Join(parts, ", ")
 }

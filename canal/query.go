@@ -62,13 +62,37 @@ func identifier(c byte) bool {
 // changesRowsOnly reports whether a statement is one that leaves every table's columns as they are. Anything not
 // recognised may be DDL.
 func changesRowsOnly(query []byte) bool {
-	word := query
-	if i := bytes.IndexAny(query, " \t\r\n(/"); i >= 0 {
-		word = query[:i]
-	}
-	switch string(bytes.ToUpper(word)) {
+	switch verb(query) {
 	case "INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD":
 		return true
 	}
 	return false
+}
+
+// verb is the first word of a statement, in capitals.
+func verb(query []byte) string {
+	if i := bytes.IndexAny(query, " \t\r\n(/;"); i >= 0 {
+		query = query[:i]
+	}
+	return string(bytes.ToUpper(query))
+}
+
+// mayInsert reports whether a statement may have inserted rows that the log does not show. Anything not recognised may.
+func mayInsert(query []byte) bool {
+	for {
+		query = bytes.TrimLeft(query, " \t\r\n")
+		if !bytes.HasPrefix(query, []byte("/*")) || bytes.HasPrefix(query, []byte("/*!")) || bytes.HasPrefix(query, []byte("/*M!")) {
+			break
+		}
+		_, rest, ended := bytes.Cut(query[2:], []byte("*/"))
+		if !ended {
+			return true
+		}
+		query = rest
+	}
+	switch verb(query) {
+	case "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE", "GRANT", "REVOKE", "ANALYZE", "OPTIMIZE", "REPAIR", "FLUSH", "SET", "ROLLBACK":
+		return false
+	}
+	return true
 }

@@ -28,6 +28,7 @@ type Reader struct {
 	pos      outbox.Position      // where the next stream begins; GTIDs is kept in set
 	set      *outbox.GTIDSet      // everything before pos; nil: not known, resume by file and offset
 	branches map[string][]*mapped // XA branches that were prepared since setPosition
+	pieces   outbox.Position      // the end of a transaction that is to be read in pieces, see largeError
 
 	failures int    // attempts in a row in which nothing was read
 	stuck    int    // of them, those that broke at an event
@@ -79,7 +80,7 @@ func (r *Reader) Run(ctx context.Context, from outbox.Position) (err error) {
 }
 
 // attempt looks at the server, opens one stream and reads it to its end. nil means that a gap was found and reported, so
-// that the next attempt can go on behind it.
+// that the next attempt can go on behind it, or that a transaction is to be read once more.
 func (r *Reader) attempt(ctx context.Context) error {
 	p, err := look(ctx, r.db)
 	if err != nil {
@@ -99,6 +100,12 @@ func (r *Reader) attempt(ctx context.Context) error {
 		return err
 	}
 	err = r.readStream(ctx, &p, failover)
+	var large *largeError
+	if errors.As(err, &large) && r.pieces != large.end {
+		r.log.Info(large.Error())
+		r.pieces = large.end
+		return nil
+	}
 	c, cause := r.gapIfStuck(err)
 	if c != classGap || ctx.Err() != nil {
 		return err
@@ -155,7 +162,7 @@ func (r *Reader) from() outbox.Position {
 // setPosition goes elsewhere in the log. Outcomes of XA branches may lie in the part that is passed over, and the ids of the
 // branches may be used again behind it.
 func (r *Reader) setPosition(pos outbox.Position) {
-	r.pos, r.set = pos, nil
+	r.pos, r.set, r.pieces = pos, nil, outbox.Position{}
 	clear(r.branches)
 }
 

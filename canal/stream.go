@@ -105,7 +105,11 @@ func (s *stream) feed(e *replication.BinlogEvent, inner bool) error {
 }
 
 func (s *stream) offer(txn *outbox.Txn) error {
-	if !s.skip.IsZero() && txn.End.Compare(s.skip) <= 0 {
+	at := txn.End
+	if txn.More {
+		at = s.decode.Position
+	}
+	if !s.skip.IsZero() && at.Compare(s.skip) <= 0 {
 		return nil
 	}
 	s.alive()

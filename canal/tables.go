@@ -18,6 +18,7 @@ type outboxTable interface {
 	Reads() []table.Column                          // the columns a message is made of
 	ColumnName(table.Column) string                 // in the database
 	Message([]table.Value) (*outbox.Message, error) // values aligned with Reads
+	LogOnly() bool                                  // it has no status: nothing of it can be left to a sweep
 }
 
 // mapped is a table of ours and how to read its rows at this point of the log.
@@ -25,6 +26,7 @@ type mapped struct {
 	name   string // schema.table
 	table  string // without the schema
 	source outboxTable
+	only   bool     // source.LogOnly
 	wanted []string // column names, aligned with source.Reads
 
 	plan   *columnPlan
@@ -48,7 +50,7 @@ func newTableSet[S outboxTable](tables []S, log *zap.Logger) *tableSet {
 	r := &tableSet{byName: map[string]*mapped{}, schemas: &schemaVersions{}}
 	for _, source := range tables {
 		_, bare, _ := strings.Cut(source.Name(), ".")
-		t := &mapped{name: source.Name(), table: bare, source: source, faults: &faultLog{log: log}}
+		t := &mapped{name: source.Name(), table: bare, source: source, only: source.LogOnly(), faults: &faultLog{log: log}}
 		for _, column := range source.Reads() {
 			t.wanted = append(t.wanted, source.ColumnName(column))
 		}
@@ -171,5 +173,5 @@ func (f *faultLog) report(name, fault string) {
 		return
 	}
 	f.seen = append(f.seen, fault)
-	f.log.Warn("rows cannot be read from the binlog and are left to the sweep", zap.String("table", name), zap.String("reason", fault))
+	f.log.Warn("rows cannot be read from the binlog; the sweep publishes them, unless the table has no status", zap.String("table", name), zap.String("reason", fault))
 }

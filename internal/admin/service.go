@@ -152,7 +152,8 @@ type PreviewBetween struct {
 	Unknown      int64 `json:"unknown"`  // that the log does not show row by row: the sweep looks at them
 	AtLeast      bool  `json:"at_least"` // reading took too long: there are more
 	// Purged says that the server has purged the begin of it: what is left is counted.
-	Purged bool `json:"purged"`
+	Purged        bool  `json:"purged"`
+	WithoutStatus int64 `json:"without_status"` // of tables that have none: published again, or by nobody
 }
 
 // PreviewRows counts rows of one table, each up to a limit that Notes tell.

@@ -104,7 +104,7 @@ type daemon struct {
 	guarded  *sql.DB  // for the tables
 	replica  *replica // nil without fallback.read_from
 	tables   []*table.Table
-	rows     *table.Store
+	rows     *table.Store // of those that have a status
 	samples  *operator.Sampler
 	alerts   *alert.Alerter
 	relays   *operator.Relays
@@ -226,20 +226,20 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	d.present = presence{source: source, tables: names(tables), accepted: gate.current}
 	d.relays = operator.NewRelays(d.present.look, d.registry, d.log)
 	numbers := settings(d.cfg, tables)
-	if err := d.openReplica(tables, &numbers.Fallback); err != nil {
+	if err := d.openReplica(table.WithStatus(tables), &numbers.Fallback); err != nil {
 		return err
 	}
 	numbers.Ack.Failed, numbers.Again.Retried = d.alerts.Failed, d.alerts.Retried
 	_, hasCheckpoint := d.state.Checkpoint()
-	d.leaving = retention.New(expiring(d.cfg.Retention, names(tables)), d.rows, d.log.Named("retention"), d.registry)
-	rows, leaving, again := Rows(d.rows), d.leaving, &Again{d.rows, d.state}
+	d.leaving = retention.New(expiring(d.cfg.Retention, names(d.rows.Tables())), d.rows, d.log.Named("retention"), d.registry)
+	rows, leaving, again := Rows(failedRows{d.rows, checkpoint.NewFailedLog(d.cfg.Checkpoint.Dir)}), d.leaving, &Again{d.rows, d.state}
 	if d.opts.Shadow {
 		d.shadow = shadow.New(d.rows.States, d.log)
 		rows, leaving, again = shadowRows{d.rows, d.shadow}, nil, nil
 		d.log.Warn("shadow: nothing is sent, and nothing is written into the tables")
 	}
 	d.relay = New(instrument(Parts{
-		Source: d.asker(), Gate: gate, Rows: rows, Sink: d.sink, State: d.state, Reader: newReader, Retention: leaving, Again: again,
+		Source: d.asker(), Gate: gate, LogOnly: withoutStatus(tables), Rows: rows, Sink: d.sink, State: d.state, Reader: newReader, Retention: leaving, Again: again,
 		Lost: !hasCheckpoint && d.state.Origin().Quarantined != "", AcceptNewSource: d.opts.AcceptNewSource,
 	}), numbers, d.log, d.registry)
 	return nil
@@ -279,7 +279,7 @@ func settings(cfg *config.Config, tables []*table.Table) Settings {
 		},
 		Ack: ack.Config{FlushTimeout: defaultStop},
 		Fallback: fallback.Config{
-			Tables: names(tables), Interval: cfg.Fallback.Interval, Threshold: cfg.Fallback.Threshold, Patience: cfg.Fallback.Patience,
+			Tables: names(table.WithStatus(tables)), Interval: cfg.Fallback.Interval, Threshold: cfg.Fallback.Threshold, Patience: cfg.Fallback.Patience,
 			ClaimTimeout: cfg.Fallback.ClaimTimeout, Batch: cfg.Fallback.Batch, Rate: cfg.Fallback.Rate,
 		},
 		Again: redelivery.Config{Failed: failedEvery},

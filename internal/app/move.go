@@ -81,12 +81,16 @@ func (r *Relay) moved() (outbox.Position, error) {
 	if m.to.IsZero() {
 		return r.pipeline.Rewind()
 	}
+	from, _ := r.parts.State.Checkpoint()
 	err := r.reset(m.id, m.to, m.reason)
 	m.done <- err
 	if err != nil {
 		return outbox.Position{}, fmt.Errorf("move to %s: %w", m.to, err)
 	}
 	r.log.Info("the checkpoint was moved by an operator", zap.Stringer("to", m.to))
+	if from.Compare(m.to) < 0 {
+		r.tellLost(from, m.to)
+	}
 	r.triggers.Full()
 	return m.to, nil
 }

@@ -53,7 +53,7 @@ func OpenOffline(cfg *config.Config) (*Offline, error) {
 	return &Offline{
 		Operator: operator.Operator{
 			State: operatorState{state}, Ask: &asker{db: db, source: source}, Move: move, Hold: state.SetPause, Count: tables.counts,
-			Between: tables.between, States: tables.states,
+			Between: tables.between, States: tables.states, LogOnly: logOnly(cfg),
 		},
 		state: state, db: db,
 	}, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -58,7 +59,7 @@ func Reconcile(ctx context.Context, cfg *config.Config, opts ReconcileOptions) (
 		return report, err
 	}
 	rows := table.New(db, tables)
-	req, err := opts.request(ctx, rows)
+	req, err := opts.request(ctx, rows, slices.Sorted(maps.Keys(withoutStatus(tables))))
 	if err != nil {
 		return report, err
 	}
@@ -117,7 +118,7 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 }
 
 // request fills in what only the database knows.
-func (o ReconcileOptions) request(ctx context.Context, rows *table.Store) (reconcile.Request, error) {
+func (o ReconcileOptions) request(ctx context.Context, rows *table.Store, withoutStatus []string) (reconcile.Request, error) {
 	req := reconcile.Request{Topics: o.Topics, Margin: o.Margin, Limit: o.Limit, IgnoreExtra: o.IgnoreExtra, Republish: o.Republish}
 	now, err := rows.Now(ctx)
 	if err != nil {
@@ -135,7 +136,13 @@ func (o ReconcileOptions) request(ctx context.Context, rows *table.Store) (recon
 	if req.Tables = o.Tables; len(req.Tables) == 0 {
 		req.Tables = mapped
 	}
+	if len(req.Tables) == 0 {
+		return req, admin.Usagef("no table has a status (%s): rows of such a table may be deleted at once, so there is nothing to compare the topic with", strings.Join(withoutStatus, ", "))
+	}
 	for _, name := range req.Tables {
+		if slices.Contains(withoutStatus, name) {
+			return req, admin.Usagef("--table %s: has no status, and its rows may be deleted at once: there is nothing to compare the topic with", name)
+		}
 		if !slices.Contains(mapped, name) {
 			return req, admin.Usagef("--table %s: is not mapped; mapped are %s", name, strings.Join(mapped, ", "))
 		}

@@ -76,6 +76,8 @@ type Parts struct {
 	Retention *retention.Retention
 	// Again is where final rows are that go out again; nil: none do.
 	Again *Again
+	// LogOnly are the tables without a status.
+	LogOnly map[string]bool
 	// Lost says that an earlier state was lost or corrupt, so that a start without a checkpoint is a gap and no first start.
 	Lost bool
 	// AcceptNewSource takes a server over that is not the recorded one, as a gap.

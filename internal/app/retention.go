@@ -78,7 +78,7 @@ func PreviewRetention(ctx context.Context, cfg *config.Config) (all []Leaving, e
 		return nil, err
 	}
 	store := table.New(db, tables)
-	for _, t := range tables {
+	for _, t := range store.Tables() {
 		counts, err := retention.Preview(ctx, store, t.Name(), of, previewRows, previewTime)
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/ack"
@@ -27,7 +28,7 @@ func (d *daemon) service() admin.Service {
 	return &service{
 		Operator: operator.Operator{
 			State: operatorState{d.state}, Ask: d.asker(), Move: d.relay.MoveTo, Hold: d.relay.Hold, Count: d.rows.Counts,
-			Between: between(d.cfg, d.source, d.tables, d.state), States: d.rows.States,
+			Between: between(d.cfg, d.source, d.tables, d.state), States: d.rows.States, LogOnly: logOnly(d.cfg),
 		},
 		Messages: d.messages(),
 		d:        d, meter: operator.NewMeter(d.registry, d.started),
@@ -69,7 +70,7 @@ func (s *service) Status(ctx context.Context) admin.Status {
 	if s.d.relay.Ready() {
 		s.again(&st)
 		showFlow(&st, s.d.relay.pipeline.Snapshot())
-		troubles = append(troubles, s.d.relay.acker.Problems()...)
+		troubles = append(append(troubles, s.heldRows()...), s.d.relay.acker.Problems()...)
 		showRows(&st, s.d.relay.acker.Snapshot())
 		s.sweep(&st, now)
 		showReader(&st, s.d.reader.State(), now)
@@ -177,4 +178,15 @@ func ageOf(at, now time.Time) *float64 {
 	}
 	age := max(0, now.Sub(at).Seconds())
 	return &age
+}
+
+// heldRows says why the checkpoint waits for rows that no sweep would find.
+func (s *service) heldRows() []string {
+	f := s.d.relay.pipeline.Snapshot()
+	if f.Held == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d message(s) of tables without a status wait in memory for their topic or for another attempt, the oldest since %s: the checkpoint "+
+		"waits for them, and with %d in hand the binlog is not read any further, for no table (docs/operations.md, Tables without a status)",
+		f.Held, f.HeldSince.Format(time.RFC3339), s.d.cfg.Pipeline.MaxInFlight)}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -37,7 +39,11 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 	if err != nil {
 		return outbox.Position{}, fmt.Errorf("read the journal: %w", err)
 	}
+	for i := range entries {
+		entries[i].LogOnly = r.parts.LogOnly[entries[i].Table]
+	}
 	r.tracker.Own(entries)
+	entries = slices.DeleteFunc(entries, func(c outbox.Completion) bool { return c.LogOnly }) // the log shows them again
 	if len(entries) > 0 {
 		r.log.Info("writing acknowledgements of the last run to the table", zap.Int("rows", len(entries)))
 		if err := r.acker.Replay(ctx, entries); err != nil {
@@ -128,7 +134,18 @@ func (r *Relay) recordGap(gap outbox.Gap, id server.ID, reset func(server.ID, ou
 	}
 	r.log.Log(level, "the log is followed from a new position; a full sweep publishes what lies before it",
 		zap.String("cause", string(gap.Cause)), zap.Stringer("from", gap.From), zap.Stringer("to", gap.To), zap.Uint64("gap", number))
+	if gap.Cause != outbox.GapFirstStart {
+		r.tellLost(gap.From, gap.To)
+	}
 	return nil
+}
+
+// tellLost says what a gap means for tables that no sweep stands in for.
+func (r *Relay) tellLost(from, to outbox.Position) {
+	if len(r.parts.LogOnly) > 0 {
+		r.log.Error("rows of tables without a status that lie in the gap are lost unless somebody publishes them: no sweep finds them",
+			zap.Strings("tables", slices.Sorted(maps.Keys(r.parts.LogOnly))), zap.Stringer("from", from), zap.Stringer("to", to))
+	}
 }
 
 // build makes the stations of the flow, each complete when it is made: what one calls or is called by comes before it.

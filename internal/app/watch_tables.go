@@ -19,7 +19,7 @@ func (d *daemon) watchTables(ctx context.Context, stop func()) {
 		return // the start has told of an error
 	}
 	var bound, refused []string
-	for _, t := range d.rows.Tables() {
+	for _, t := range d.tables {
 		bound = append(bound, strings.ToLower(t.Name()))
 	}
 	slices.Sort(bound)

@@ -68,7 +68,7 @@ type Table struct {
 	// within fallback.interval.
 	Name string `yaml:"name"`
 	// Preset is the layout that the other keys override: `t_local_message`, `message-state`, `local_message_table`,
-	// `local_message`, `order-chain`, or `outbox`, the relay's own for those who have no table yet. Each has a page in
+	// `local_message`, `order-chain`, `debezium-outbox` (no status: the binlog alone is read), or `outbox`, the relay's own for those who have no table yet. Each has a page in
 	// docs/layouts. Other usual spellings of a preset's columns are found, and `canal-outbox doctor` names them.
 	Preset string `yaml:"preset"`
 	// Columns maps a role to the name of the table's column, where it differs from the preset: id, message_id, biz_type,

@@ -56,6 +56,13 @@ func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping
 			tables, probes, findings = append(tables, t), append(append(probes, t.Probes()...), more...), append(findings, leaving...)
 		}
 	}
+	if slices.ContainsFunc(tables, (*table.Table).LogOnly) && !strings.EqualFold(info.RowMetadata, "FULL") {
+		findings = append(findings, server.Finding{
+			Severity: server.Fault, Subject: "binlog_row_metadata", What: "a table without a status needs the names of its columns in the log: " +
+				"after an ALTER TABLE the rows in doubt could be left to no sweep",
+			Fix: "SET GLOBAL binlog_row_metadata = 'FULL' (MySQL 8.0.1, MariaDB 10.5 and later), and set it in the server's configuration file",
+		})
+	}
 	grants, err := info.Grants(ctx, db, probes)
 	if err != nil {
 		return nil, nil, err
@@ -81,7 +88,7 @@ func (d *doctor) tables(ctx context.Context, settings server.Config, db *sql.DB)
 	}
 	d.others(ctx, db, tables)
 	if d.Config.Fallback.ReadFrom != "" {
-		d.replica(ctx, tables)
+		d.replica(ctx, table.WithStatus(tables))
 	}
 	d.history(ctx, db)
 }
@@ -178,6 +185,9 @@ const recentRows = 1000
 
 // table asks how the sweep would look for rows, and looks at the newest ones.
 func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
+	if t.LogOnly() {
+		return // there may be no rows, and nothing is asked of it
+	}
 	if plan, err := t.ExplainSweep(ctx, db); err != nil {
 		d.add(server.Warning, t.Name(), "", "how the sweep looks for rows could not be asked: %v", err)
 	} else {

@@ -78,6 +78,11 @@ func (o *Operator) count(ctx context.Context, from, to outbox.Position, counted 
 			counted.Rows += int64(d.Rows)
 		}
 		for _, m := range txn.Messages {
+			if m.LogOnly {
+				counted.Rows++
+				counted.WithoutStatus++
+				continue
+			}
 			page = append(page, m.Identity)
 		}
 		if len(page) < lookUpPage {
@@ -100,6 +105,13 @@ func betweenNotes(c *admin.PreviewBetween, back bool) (notes []string) {
 	}
 	notes = append(notes, fmt.Sprintf("between the two positions: %s%d transactions with %d outbox rows: %d are PENDING, %s; %d settle at once; %d are gone from their table",
 		atLeast, c.Transactions, c.Rows, c.Pending, then, c.Settled, c.Gone))
+	if c.WithoutStatus > 0 {
+		fate := "nobody publishes them"
+		if back {
+			fate = "all of them are published again, but those that the journal still has"
+		}
+		notes = append(notes, fmt.Sprintf("%d of these rows are of tables without a status: %s", c.WithoutStatus, fate))
+	}
 	if c.Unknown > 0 {
 		notes = append(notes, fmt.Sprintf("%d of these rows the log does not show one by one: the sweep looks at them in the table", c.Unknown))
 	}

@@ -26,6 +26,8 @@ type Operator struct {
 	States  func(ctx context.Context, rows []outbox.Identity) ([]outbox.Candidate, error)
 	// Count counts the rows of the mapped tables for the preview; nil where the tables cannot be asked.
 	Count func(ctx context.Context) ([]table.Counts, error)
+	// LogOnly names the tables that have no status.
+	LogOnly []string
 }
 
 // State is the store as an operator sees it.

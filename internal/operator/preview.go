@@ -25,6 +25,9 @@ func (o *Operator) preview(ctx context.Context, info server.Info, from, to outbo
 		p.Notes = slices.Insert(p.Notes, 0, note)
 	}
 	o.between(ctx, info, &p)
+	for _, name := range o.LogOnly {
+		p.Notes = append(p.Notes, name+": has no status and is not swept: rows between the positions are lost when the new one is later, and are all published again when it is earlier")
+	}
 	if o.Count == nil {
 		return p
 	}

@@ -179,7 +179,9 @@ func (c *check) keys(t *Table) {
 		c.add(server.Fault, t.columns[ID].Name, "the primary key is not exactly this column: rows cannot be named by it",
 			"map the primary key's column as the id")
 	}
-	c.sweepIndex(t)
+	if !t.LogOnly() {
+		c.sweepIndex(t)
+	}
 	c.uniqueness(t)
 }
 

@@ -103,6 +103,10 @@ func bind(m Mapping, d description) (*Table, []server.Finding) {
 		return nil, c.findings
 	}
 	c.keys(t)
+	if t.LogOnly() {
+		c.logOnly()
+		return t, c.findings
+	}
 	c.findAgeIndex(t)
 	c.values(t)
 	c.lacks(t)
@@ -167,6 +171,9 @@ func (t *Table) column(role Column) string { return quote(t.columns[role].Name) 
 
 // status translates a code of the status column.
 func (t *Table) status(code []byte, null bool) outbox.Status {
+	if t.LogOnly() {
+		return outbox.Pending
+	}
 	if null {
 		return outbox.Held
 	}
@@ -182,6 +189,9 @@ func (t *Table) status(code []byte, null bool) outbox.Status {
 
 // Probes show, without changing anything, whether the account may run the statements on this table.
 func (t *Table) Probes() []server.Probe {
+	if t.LogOnly() {
+		return nil // no statement concerns it
+	}
 	nobody := outbox.Completion{Identity: outbox.Identity{ID: t.nobody()}}
 	var probes []server.Probe
 	for _, completion := range []outbox.Action{outbox.ActionMarkSent, outbox.ActionRetry} {

@@ -53,6 +53,10 @@ type Mapping struct {
 	States map[string]string
 	// MessageIDHeader is one more header that carries the message id; "" for none.
 	MessageIDHeader string
+	// BizTypeHeader is one more header that carries the value of BizType; "" for none.
+	BizTypeHeader string
+	// LogOnly lets the table do without a status, see Table.LogOnly.
+	LogOnly bool
 	// TimeZone of the DATETIME columns: an offset like "+08:00" or a name that the server knows. "" is the server's default
 	// zone. TIMESTAMP columns have none and need none.
 	TimeZone string
@@ -106,6 +110,9 @@ func (m *Mapping) SetTopic(rule TopicRule) {
 // needed are the roles without which there is no row to publish.
 var needed = []Column{ID, Body, StatusCode}
 
+// logOnly reports whether the table has no status.
+func (m Mapping) logOnly() bool { return m.LogOnly && m.Columns[StatusCode] == "" }
+
 // written are the roles that appear in a SET.
 var written = []Column{
 	StatusCode, RetryCount, NextRetryTime, LastExecTime, FailReason, BrokerMessageID, SentAt, LockVersion, UpdatedBy, UpdatedAt,
@@ -114,7 +121,7 @@ var written = []Column{
 // check returns the faults that can be seen without a server.
 func (m Mapping) check() (faults []string) {
 	for _, role := range needed {
-		if m.Columns[role] == "" {
+		if m.Columns[role] == "" && (role != StatusCode || !m.LogOnly) {
 			faults = append(faults, fmt.Sprintf("no column is mapped to %s, which is needed", role))
 		}
 	}
@@ -123,6 +130,10 @@ func (m Mapping) check() (faults []string) {
 	}
 	if m.Columns[MessageID] == "" && (m.Columns[BizType] == "" || m.Columns[Key] == "") {
 		faults = append(faults, "neither message_id nor both of biz_type and key are mapped: a row has no stable message id")
+	}
+	if m.logOnly() {
+		slices.Sort(faults)
+		return append(slices.Compact(faults), m.checkLogOnly()...)
 	}
 	for _, status := range []outbox.Status{outbox.Pending, outbox.Sent} {
 		if m.Codes[status] == "" {

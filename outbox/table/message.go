@@ -25,14 +25,21 @@ func (t *Table) Message(values []Value) (*outbox.Message, error) {
 		return nil, fmt.Errorf("table %s: a row of %d values, %d were asked for", t.name, len(values), len(t.reads))
 	}
 	r := row{table: t, values: values}
-	m := &outbox.Message{Identity: outbox.Identity{Table: t.name}, Partition: outbox.NoPartition, MaxRetry: -1, Grace: t.mapping.Grace}
+	m := &outbox.Message{Identity: outbox.Identity{Table: t.name}, Partition: outbox.NoPartition, MaxRetry: -1, Grace: t.mapping.Grace, LogOnly: t.LogOnly()}
 	r.strings(m)
 	r.body(m)
 	m.Headers = r.headers()
 	if name := t.mapping.MessageIDHeader; name != "" {
 		m.Headers = append(slices.DeleteFunc(m.Headers, func(h outbox.Header) bool { return h.Name == name }), outbox.Header{Name: name, Value: m.MessageID})
 	}
+	if name := t.mapping.BizTypeHeader; name != "" && m.BizType != "" {
+		m.Headers = append(slices.DeleteFunc(m.Headers, func(h outbox.Header) bool { return h.Name == name }), outbox.Header{Name: name, Value: m.BizType})
+	}
 	r.state(m)
+	if r.err != nil && t.LogOnly() && !r.unsure && m.MessageID != "" {
+		m.Fault = r.err.Error()
+		return m, nil
+	}
 	if r.err != nil {
 		return nil, fmt.Errorf("table %s: %w", t.name, r.err)
 	}
@@ -44,6 +51,7 @@ type row struct {
 	table  *Table
 	values []Value
 	err    error
+	unsure bool // a value is not known: another look at the row could tell
 }
 
 func (r *row) fail(role Column, what string) {
@@ -67,7 +75,8 @@ func (r *row) get(role Column) Value {
 		case v.Absent && role == CreatedAt:
 			return Value{Null: true} // informative only
 		}
-		if v.Absent || role == ID || role == MessageID || role == Topic || role == Body {
+		if v.Absent || role == ID || role == MessageID || role == Topic || role == Body && !r.table.LogOnly() {
+			r.unsure = true
 			r.fail(role, "the row image does not show it")
 		}
 	}
@@ -150,8 +159,10 @@ func (r *row) body(m *outbox.Message) {
 
 // state fills what the decisions are made from.
 func (r *row) state(m *outbox.Message) {
-	code := r.get(StatusCode)
-	m.Status = r.table.status(code.Data, code.Null)
+	if !m.LogOnly {
+		code := r.get(StatusCode)
+		m.Status = r.table.status(code.Data, code.Null)
+	}
 	if n, ok := r.number(RetryCount); ok {
 		m.RetryCount = int(n)
 	}

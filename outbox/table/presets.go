@@ -16,6 +16,9 @@ type layout struct {
 	codes     map[outbox.Status]string
 	states    map[string]string
 	header    string // Mapping.MessageIDHeader
+	logOnly   bool   // Mapping.LogOnly
+	topic     string // template of Mapping.Topic; "" for none
+	biz       string // Mapping.BizTypeHeader
 }
 
 // Spellings that several layouts share.
@@ -85,6 +88,16 @@ var presets = map[string]layout{
 		codes:     numbers,
 		header:    "messageId",
 	},
+	"debezium-outbox": { // the names, topic and headers of Debezium's outbox event router
+		columns: map[Column]string{
+			ID: "id", MessageID: "id", BizType: "type", Key: "aggregateid", Topic: "aggregatetype", Body: "payload", Headers: "headers",
+			CreatedAt: "timestamp | created_at | create_time",
+		},
+		logOnly: true,
+		topic:   "outbox.event.{aggregatetype}",
+		header:  "id",
+		biz:     "eventType",
+	},
 }
 
 // everyIfPresent are the roles that any table may lack without a word of its owner.
@@ -101,7 +114,18 @@ func Preset(name string) (Mapping, error) {
 	}
 	m := Mapping{
 		Preset: name, Columns: map[Column]string{}, Spellings: map[Column][]string{}, IfPresent: map[Column]bool{},
-		Codes: maps.Clone(p.codes), States: map[string]string{}, MessageIDHeader: p.header, Writer: "canal-outbox",
+		Codes: maps.Clone(p.codes), States: map[string]string{}, MessageIDHeader: p.header, BizTypeHeader: p.biz, LogOnly: p.logOnly,
+		Writer: "canal-outbox",
+	}
+	if m.Codes == nil {
+		m.Codes = map[outbox.Status]string{}
+	}
+	if p.topic != "" {
+		rule, err := ParseTopic(p.topic)
+		if err != nil {
+			return Mapping{}, fmt.Errorf("table preset %s: %w", name, err)
+		}
+		m.Topic = &rule
 	}
 	maps.Copy(m.States, p.states)
 	for role, names := range p.columns {

@@ -35,14 +35,17 @@ func New(db *sql.DB, tables []*Table) *Store { return NewKeeping(db, tables, &Wa
 
 // NewKeeping is New with waits that may outlive the process.
 func NewKeeping(db *sql.DB, tables []*Table, waits Waits) *Store {
-	s := &Store{db: db, tables: tables, waits: waits, byName: map[string]*Table{}, maxCount: MaxCount, scanLimit: scanLimit, pages: defaultPages, ahead: map[string]firstSeen{}}
-	for _, t := range tables {
+	s := &Store{
+		db: db, tables: WithStatus(tables), waits: waits, byName: map[string]*Table{}, maxCount: MaxCount, scanLimit: scanLimit, pages: defaultPages,
+		ahead: map[string]firstSeen{},
+	}
+	for _, t := range s.tables {
 		s.byName[t.name] = t
 	}
 	return s
 }
 
-// Tables returns the mapped tables in their order. The slice is shared.
+// Tables returns the mapped tables that have a status, in their order: there are no statements on the others. The slice is shared.
 func (s *Store) Tables() []*Table { return s.tables }
 
 func (s *Store) table(name string) (*Table, error) {

@@ -87,7 +87,10 @@ func (l *Layout) Where(n int) string {
 	if l.ID == "message_id" {
 		return "message_id = '" + uuid(n) + "'"
 	}
-	if l.Name == "binary" {
+	if l.Name == "F" {
+		return "id = '" + uuid(n) + "'"
+	}
+	if l.Name == "binary" || l.Name == "F2" {
 		return "id = x'" + l.id(n) + "'"
 	}
 	return fmt.Sprintf("id = %d", n)
@@ -245,6 +248,34 @@ func e() *Layout {
 		},
 		id:  numbered,
 		key: single,
+	}
+}
+
+// LogOnly are the two forms of Debezium's outbox: the log alone is read, and the table has no status. The topic of a row is
+// outbox.event. and what Insert is given, its body is JSON.
+func LogOnly() []*Layout {
+	const columns = "id, aggregatetype, aggregateid, type, payload"
+	return []*Layout{
+		{
+			Name: "F", Table: "outboxevent", ID: "id", Config: `preset: debezium-outbox`, insert: columns, id: uuid,
+			DDL: `CREATE TABLE %s (
+				id CHAR(36) NOT NULL, aggregatetype VARCHAR(255) NOT NULL, aggregateid VARCHAR(255) NOT NULL, type VARCHAR(255) NOT NULL,
+				payload JSON NULL, PRIMARY KEY (id))`,
+			row: func(n int, topic, body string) []any {
+				return []any{uuid(n), topic, fmt.Sprintf("k-%d", n%3), "Created", body}
+			},
+		},
+		{
+			Name: "F2", Table: "outboxevent_2", ID: "id", Config: `preset: debezium-outbox`, insert: columns, id: key,
+			DDL: `CREATE TABLE %s (
+				id BINARY(16) NOT NULL, aggregatetype VARCHAR(255) NOT NULL, aggregateid VARCHAR(255) NOT NULL, type VARCHAR(255) NOT NULL,
+				payload LONGBLOB NULL, timestamp DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6), tracingspancontext VARCHAR(256) NULL,
+				PRIMARY KEY (id))`,
+			row: func(n int, topic, body string) []any {
+				bytes, _ := hex.DecodeString(key(n)) // digits of our own
+				return []any{bytes, topic, fmt.Sprintf("k-%d", n%3), "Created", body}
+			},
+		},
 	}
 }
 
