@@ -15,9 +15,9 @@ import (
 // instant answers everything at once and counts rows.
 type instant struct{ written atomic.Int64 }
 
-func (i *instant) Settled([]outbox.Completion)                 {}
-func (i *instant) Written(list []outbox.Completion)            { i.written.Add(int64(len(list))) }
-func (i *instant) Passed() []outbox.Completion { return nil }
+func (i *instant) Settled([]outbox.Completion)      {}
+func (i *instant) Written(list []outbox.Completion) { i.written.Add(int64(len(list))) }
+func (i *instant) Passed() []outbox.Completion      { return nil }
 
 func (i *instant) Checkpoint() (outbox.Position, uint64, bool) { return outbox.Position{}, 0, false }
 

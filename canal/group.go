@@ -21,10 +21,10 @@ type group struct {
 	named     []*mapped     // tables that a statement may have changed
 	anyTable  bool          // it may have changed any of ours
 
-	doubt     outbox.Cause // why rows of a table without a status cannot be published as they are; "" when they can
-	doubtful  *mapped      // of which table
-	undone    bool         // a statement has taken rows back
-	large     bool         // rows of such tables are more than the limit: they were dropped, and come in pieces
+	doubt    outbox.Cause // why rows of a table without a status cannot be published as they are; "" when they can
+	doubtful *mapped      // of which table
+	undone   bool         // a statement has taken rows back
+	large    bool         // rows of such tables are more than the limit: they were dropped, and come in pieces
 }
 
 type insertCount struct {

@@ -50,7 +50,7 @@ func newTableSet[S outboxTable](tables []S, log *zap.Logger) *tableSet {
 	r := &tableSet{byName: map[string]*mapped{}, schemas: &schemaVersions{}}
 	for _, source := range tables {
 		_, bare, _ := strings.Cut(source.Name(), ".")
-		t := &mapped{name: source.Name(), table: bare, source: source, only: source.LogOnly(), faults: &faultLog{log: log}}
+		t := &mapped{name: source.Name(), table: bare, source: source, only: source.LogOnly(), faults: &faultLog{log: log, only: source.LogOnly()}}
 		for _, column := range source.Reads() {
 			t.wanted = append(t.wanted, source.ColumnName(column))
 		}
@@ -163,6 +163,7 @@ func (t *mapped) refused(err error) { t.faults.report(t.name, err.Error()) }
 // faultLog writes each reason once, so that a table that never maps does not flood the log.
 type faultLog struct {
 	log  *zap.Logger
+	only bool // the table has no status
 	seen []string
 }
 
@@ -173,5 +174,9 @@ func (f *faultLog) report(name, fault string) {
 		return
 	}
 	f.seen = append(f.seen, fault)
-	f.log.Warn("rows cannot be read from the binlog; the sweep publishes them, unless the table has no status", zap.String("table", name), zap.String("reason", fault))
+	what := "rows cannot be read from the binlog and are left to the sweep"
+	if f.only {
+		what = "rows cannot be read from the binlog, and no sweep would find them"
+	}
+	f.log.Warn(what, zap.String("table", name), zap.String("reason", fault))
 }

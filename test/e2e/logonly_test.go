@@ -28,7 +28,7 @@ func newLogOnly(t *testing.T, flavor testkit.Flavor) (*logOnly, *fakekafka.Clust
 	t.Helper()
 	l := &logOnly{topics: []string{"outbox.event.orders", "outbox.event.payments"}}
 	cluster := fakekafka.New(t, 1, map[string]int{l.topics[0]: 4, l.topics[1]: 4})
-	l.everyLayout = newEveryLayout(t, flavor, cluster, layouts.LogOnly()...)
+	l.everyLayout = newEveryLayout(t, testkit.SharedDatabase(t, flavor), cluster, layouts.LogOnly()...)
 	return l, cluster
 }
 
