@@ -18,6 +18,7 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -59,8 +60,16 @@ type Delayer interface {
 	LongestDelay() time.Duration
 }
 
-// Limits are the caller's own bounds on what it hands over without having a result.
-type Limits struct{ Messages, Bytes int }
+// Limits are the caller's own bounds: on what it hands over without having a result, and on when that may leave the process.
+type Limits struct {
+	Messages, Bytes int
+	// May is asked before each write that may carry messages, as near to the socket as possible; nil: always. While it is false a sink
+	// sends nothing and answers ClassOutage, or keeps what it holds until it may. It does not block.
+	May func() bool
+}
+
+// ErrMayNot is why a sink has not sent: Limits.May.
+var ErrMayNot = errors.New("this relay may not publish at this moment: its lease was not renewed in time, or another relay has it")
 
 // Newest is what the newest rows of the tables tell a check before the first message.
 type Newest struct {

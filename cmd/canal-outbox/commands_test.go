@@ -87,6 +87,9 @@ func (d *daemon) Status(context.Context) admin.Status {
 	lag, behind, age, p50, p99 := 0.25, int64(4096), 1.5, 1.25, 7.5
 	return admin.Status{
 		Version: "1.2.3", StartedAt: moment, UptimeSeconds: 3661, State: cmp.Or(d.state, "degraded"), Problems: []string{"topic orders is suspended"},
+		Lease: admin.LeaseStatus{
+			State: "active", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local), SinceSeconds: 3661, Epoch: 7, ValidSeconds: 8.5,
+		},
 		Source:     admin.SourceStatus{Address: "db:3306", Server: "9.7.4, mysql", State: "connected", LagSeconds: &lag, BehindBytes: &behind, LastEventSeconds: &age},
 		Throughput: admin.ThroughputStatus{Rate: 512.5, LatencyP50: &p50, LatencyP99: &p99, Published: 1000, Retried: 3, Failed: 1, Deferred: 7, Swept: 5},
 		Positions:  admin.Positions{Server: at(900), Read: at(800), Offered: at(800), Settled: at(700), Checkpoint: at(600)},

@@ -33,7 +33,8 @@ func newMigrate(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "migrate", Short: "create the tables, or print their SQL", Args: cobra.NoArgs,
 		Long: `Runs CREATE TABLE IF NOT EXISTS for each table of the configuration, with the layout of its
-preset, and makes the tables that old rows move to when "retention" says so. The account needs the
+preset, makes the tables that old rows move to when "retention" says so, and the table of the lease by
+which one of several relays is active. The account needs the
 CREATE right (and ALTER for the log of FAILED rows); a table that exists is left as it is. With --preset
 the SQL of one preset is printed, and no configuration is needed.`,
 		Example: `  canal-outbox migrate --print
@@ -83,6 +84,13 @@ func all(cfg *config.Config) ([]migration, error) {
 		for i, name := range names {
 			all = append(all, migration{Table: name, Preset: t.Preset, SQL: strings.Join(statements[i], ";\n") + ";", statements: statements[i]})
 		}
+	}
+	if err != nil || len(cfg.Tables) == 0 {
+		return all, err
+	}
+	name, text, err := app.LeaseTable(cfg, cfg.Tables[0].Name)
+	if name != "" && err == nil {
+		all = append(all, migration{Table: name, Preset: "lease", SQL: text, statements: []string{text}})
 	}
 	return all, err
 }

@@ -26,7 +26,7 @@ func newStatus(c *cli) *cobra.Command {
 	var watch, live bool
 	cmd := &cobra.Command{
 		Use: "status", Short: "show whether the daemon works, how far behind it is and what needs attention", Args: cobra.NoArgs,
-		Long: `Shows the state of the running daemon. The exit code is 0 when it works and 4 when there are
+		Long: `Shows the state of the running daemon. The exit code is 0 when it works or stands by and 4 when there are
 problems ("degraded" or "stuck"), so that a script needs no more than the code. With --live it
 only asks whether the process can make progress, as /healthz does: a broker or a database that
 is away is no reason to restart it. Counts of rows are sampled; the text says how long ago.`,
@@ -53,7 +53,7 @@ is away is no reason to restart it. Counts of rows are sampled; the text says ho
 			if err := c.show(s, func(w io.Writer) { writeStatus(w, s) }); err != nil {
 				return err
 			}
-			if s.State != "working" {
+			if s.State != "working" && s.State != "standby" {
 				return errProblems
 			}
 			return nil
@@ -102,6 +102,7 @@ func writeStatus(w io.Writer, s admin.Status) {
 	for _, p := range s.Problems {
 		line(w, "  !\t%s", p)
 	}
+	line(w, "lease\t%s", leaseText(s.Lease))
 	if s.Shadow != "" {
 		line(w, "shadow\t%s", s.Shadow)
 	}
@@ -137,6 +138,28 @@ func writeStatus(w io.Writer, s admin.Status) {
 		line(w, "%s\t%s", p.name, orDash(p.at.String()))
 	}
 	writeTables(w, s.Tables)
+}
+
+// leaseText is which of several relays this one is.
+func leaseText(l admin.LeaseStatus) string {
+	text, since := l.State, " since "+l.Since.Local().Format("2006-01-02 15:04:05")
+	switch l.State {
+	case "standby":
+		if l.Active != "" {
+			text += " of " + l.Active
+		}
+		text += since
+	case "active":
+		text += fmt.Sprintf("%s (epoch %d, valid for another %s)", since, l.Epoch, seconds(&l.ValidSeconds))
+	case "lapsed":
+		text += since
+	case "off":
+		text += ": no other relay can stand by (lease.enabled)"
+	}
+	if l.Error != "" {
+		text += ": " + l.Error
+	}
+	return text
 }
 
 // sweepText is when the last sweep ended, and what all of them brought: the last one mostly finds nothing that is left.

@@ -14,8 +14,11 @@ type Status struct {
 	UptimeSeconds float64   `json:"uptime_seconds"`
 	// MemoryBytes is what the process takes of the machine's memory; 0 where the system does not say it.
 	MemoryBytes int64 `json:"memory_bytes"`
-	// State is "working", "degraded" (something needs time or attention, work goes on) or "stuck".
+	// State is "working", "standby" (another relay is active, and this one would go on), "degraded" (something needs time or attention,
+	// work goes on) or "stuck".
 	State string `json:"state"`
+	// Lease says which of several relays this one is.
+	Lease LeaseStatus `json:"lease"`
 	// Paused is an operator's pause; null when there is none.
 	Paused *outbox.Pause `json:"paused"`
 	// Shadow is what a relay that sends nothing (run --shadow) would have sent, in a sentence.
@@ -45,6 +48,19 @@ type Status struct {
 	OtherRelays []OtherRelay `json:"other_relays"`
 }
 
+// LeaseStatus is this relay's part in the lease of its tables.
+type LeaseStatus struct {
+	// State is "active" (it publishes), "lapsed" (it could not renew in time and sends nothing), "standby", "alone" (it publishes without
+	// a lease, for the reason Error) or "off" (the same, because the configuration says so).
+	State        string    `json:"state"`
+	Since        time.Time `json:"since"`         // when the state began
+	SinceSeconds float64   `json:"since_seconds"` // how long ago that is
+	Active       string    `json:"active"`        // of a standby: host and state directory of the active relay; "" when it is not known
+	Epoch        uint64    `json:"epoch"`         // number of the acquisition that this relay holds or waits for; 0 when there is none
+	ValidSeconds float64   `json:"valid_seconds"` // for how long it may publish without another renewal
+	Error        string    `json:"error"`         // of the last statement, or why there is no lease; "" when all is well
+}
+
 // OtherRelay is another relay that was seen on one of the tables.
 type OtherRelay struct {
 	Table      string `json:"table"`
@@ -66,7 +82,7 @@ type RowProblem struct {
 type SourceStatus struct {
 	Address string `json:"address"`
 	Server  string `json:"server"`       // flavour, version and identity; "" before the first connection
-	State   string `json:"reader_state"` // connected, connecting, waiting (to connect again), paused
+	State   string `json:"reader_state"` // connected, connecting, waiting (to connect again), paused, standby
 	Error   string `json:"error"`        // of the last attempt; "" while connected
 	Warning string `json:"warning"`      // what is wrong though the binlog is being read, and what to do; "" when nothing is known
 	// LagSeconds is how old the log is that is being read: 0 when all was read, growing while the server is away.

@@ -23,6 +23,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/history"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/shadow"
+	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -42,11 +43,12 @@ type Options struct {
 // Run is the service: it works until the context ends and then stops in order. Errors: *FaultsError when something must be
 // fixed first, *RefusedError when the source is not the recorded one, else what went wrong.
 //
-// When the tables of a pattern have changed it stops in order and starts anew with them.
-func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger) error {
-	past := history.NewRecorder()
+// When the tables of a pattern have changed, or the lease came or went, it stops in order and starts anew.
+func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger) (err error) {
+	past, t := history.NewRecorder(), &tenure{}
+	defer func() { err = errors.Join(err, t.close()) }()
 	for {
-		d := &daemon{cfg: cfg, opts: opts, log: log, started: time.Now(), registry: prometheus.NewRegistry(), past: past}
+		d := &daemon{cfg: cfg, opts: opts, log: log, started: time.Now(), registry: prometheus.NewRegistry(), past: past, tenure: t}
 		err := errors.Join(d.run(ctx), d.close())
 		if err == nil { // an error is the last line itself
 			log.Info("stopped", zap.Duration("uptime", time.Since(d.started)))
@@ -54,20 +56,26 @@ func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger)
 		if err != nil || ctx.Err() != nil || !d.outdated.Load() {
 			return err
 		}
-		opts.AcceptNewSource = false // it was meant for the first start
+		if d.relay != nil {
+			opts.AcceptNewSource = false // it was meant for the first start
+		}
 	}
 }
 
-// run works until the context ends or the tables have changed.
+// run works until the context ends, the tables have changed or the lease came or went.
 func (d *daemon) run(ctx context.Context) error {
 	if err := d.open(ctx); err != nil {
+		var standby *standbyError
+		if errors.As(err, &standby) {
+			return d.standBy(ctx, standby.tables)
+		}
 		if ctx.Err() != nil {
 			return nil // told to stop while it waited for the database
 		}
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	reaching, stopReaching := context.WithCancel(ctx) // a stop closes the sink
 	var watches sync.WaitGroup
@@ -78,7 +86,8 @@ func (d *daemon) run(ctx context.Context) error {
 		watches.Go(func() { _ = d.shadow.Run(watching) }) // it returns nil
 	}
 	watches.Go(func() { d.contact.run(reaching, d.sink, d.log.Named("sink")) })
-	watches.Go(func() { d.watchTables(watching, stop) })
+	watches.Go(func() { d.watchTables(watching, func() { stop(nil) }) })
+	watches.Go(func() { d.keepLease(watching, stop) }) // until nothing is on its way to the broker any more
 	watches.Go(func() { d.past.Run(watching, d.watched()) })
 	watches.Go(func() { d.alerts.Run(watching) }) // beyond the relay's end: its last rows may fail while it stops
 	err := d.relay.Run(ctx)
@@ -115,8 +124,10 @@ type daemon struct {
 	contact  contact
 	relay    *Relay
 	reader   *canal.Reader
-	outdated atomic.Bool // the tables of a pattern have changed
-	waiting  *waiting    // nil unless the start had to wait for the database
+	tenure   *tenure
+	grant    atomic.Pointer[lease.Grant] // of tenure's lease; nil without one
+	outdated atomic.Bool                 // the tables of a pattern have changed, or the lease came or went
+	waiting  *waiting                    // nil unless the start had to wait for the database
 
 	admin       *admin.Server
 	stopServing context.CancelFunc
@@ -142,15 +153,22 @@ func (d *daemon) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := d.findLease(ctx, names(tables)); err != nil {
+		return err
+	}
 	if d.opts.Shadow {
 		d.sink = shadow.Sink{}
-	} else if d.sink, err = newSink(d.cfg, d.log.Named("sink"), d.registry); err != nil {
+	} else if d.sink, err = newSink(d.cfg, d.may(), d.log.Named("sink"), d.registry); err != nil {
 		return err
 	}
 	if d.state == nil {
 		if err := d.openState(ctx); err != nil {
 			return err
 		}
+	}
+	d.joinLease()
+	if err := d.lead(ctx, names(tables)); err != nil {
+		return err
 	}
 	if err := d.assemble(source, tables); err != nil {
 		return err
@@ -223,7 +241,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		}, h, d.log.Named("binlog"), d.registry)
 		return d.reader
 	}
-	d.present = presence{source: source, tables: names(tables), accepted: gate.current}
+	d.present = presence{source: source, tables: names(tables), leased: d.tenure.db != nil, accepted: gate.current}
 	d.relays = operator.NewRelays(d.present.look, d.registry, d.log)
 	numbers := settings(d.cfg, tables)
 	if err := d.openReplica(table.WithStatus(tables), &numbers.Fallback); err != nil {
@@ -289,6 +307,7 @@ func settings(cfg *config.Config, tables []*table.Table) Settings {
 // close releases in reverse what open made; what the relay's stop has closed already is left alone.
 func (d *daemon) close() error {
 	var errs []error
+	d.release()
 	if d.served != nil {
 		d.stopServing()
 		errs = append(errs, <-d.served)

@@ -65,7 +65,7 @@ func sinkMetrics(t *testing.T) string {
 	t.Helper()
 	reg := prometheus.NewRegistry()
 	cfg := &config.Config{Sink: config.Use("kafka", &kafka.Section{Brokers: []string{"127.0.0.1:1"}, Compression: "none"})}
-	s, err := newSink(cfg, zap.NewNop(), reg)
+	s, err := newSink(cfg, nil, zap.NewNop(), reg)
 	testkit.Must(t, err)
 	defer func() { testkit.Must(t, s.Close(t.Context())) }()
 	families, err := reg.Gather()

@@ -2,11 +2,13 @@ package app
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/doctor"
+	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
@@ -20,8 +22,15 @@ func Doctor(ctx context.Context, cfg *config.Config) []server.Finding {
 		Config: cfg, Mappings: maps, Expiries: expiries(cfg.Retention), ServerID: serverID(cfg),
 		Server:  func() (server.Config, error) { return serverConfig(cfg.Source) },
 		Replica: func() (server.Config, error) { return replicaConfig(cfg) },
-		State:   func() (doctor.State, error) { return peek(ctx, cfg.Checkpoint.Dir) },
-		Free:    checkpoint.Free, MinFree: checkpoint.MinFree,
+		Lease: func(ctx context.Context, db *sql.DB, first string) (server.Finding, error) {
+			name, ddl, err := LeaseTable(cfg, first)
+			if err != nil {
+				return server.Finding{}, err
+			}
+			return lease.Check(ctx, db, name, ddl)
+		},
+		State: func() (doctor.State, error) { return peek(ctx, cfg.Checkpoint.Dir) },
+		Free:  checkpoint.Free, MinFree: checkpoint.MinFree,
 		Broker: func(ctx context.Context, topics []string, largest map[string]int64) []server.Finding {
 			b := &brokerCheck{cfg: cfg, topics: topics, largest: largest}
 			b.broker(ctx)

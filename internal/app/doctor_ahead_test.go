@@ -82,7 +82,7 @@ func TestDoctorSeesAnotherRelay(t *testing.T) {
 		t.Run(string(flavor), func(t *testing.T) {
 			db := testkit.SharedDatabase(t, flavor)
 			cfg := source(t, db, "second", relayGrants)
-			other, err := server.NewPresence(server.Config{Address: db.Addr(), User: "second", Password: password}, []string{cfg.Tables[0].Name})
+			other, err := server.NewPresence(server.Config{Address: db.Addr(), User: "second", Password: password}, []string{cfg.Tables[0].Name}, false)
 			testkit.Must(t, err)
 			_, err = other.Look(t.Context())
 			testkit.Must(t, err)

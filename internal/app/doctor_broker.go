@@ -33,7 +33,7 @@ func (d *brokerCheck) broker(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	section := d.cfg.Sink.Section().(sinkSection)
-	s, err := newSink(d.cfg, zap.NewNop(), prometheus.NewRegistry())
+	s, err := newSink(d.cfg, nil, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
 		d.add(server.Fault, "sink", "", "%v", err)
 		return

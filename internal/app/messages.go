@@ -108,7 +108,7 @@ func OpenMessages(ctx context.Context, cfg *config.Config) (m *OfflineMessages, 
 
 // openReader opens the sink to be read back.
 func openReader(cfg *config.Config) (sink.Reader, func(), error) {
-	broker, err := newSink(cfg, zap.NewNop(), prometheus.NewRegistry())
+	broker, err := newSink(cfg, nil, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -11,6 +11,7 @@ import (
 type presence struct {
 	source   server.Config
 	tables   []string
+	leased   bool
 	accepted func() server.ID
 
 	at   server.ID
@@ -26,7 +27,7 @@ func (p *presence) look(ctx context.Context) ([]server.OtherRelay, error) {
 	if p.here == nil || p.at != at {
 		_ = p.close() // the old server may be gone, and the connection with it
 		var err error
-		if p.here, err = server.NewPresence(p.source, p.tables); err != nil {
+		if p.here, err = server.NewPresence(p.source, p.tables, p.leased); err != nil {
 			return nil, err
 		}
 		p.at = at

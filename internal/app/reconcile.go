@@ -36,7 +36,7 @@ func Reconcile(ctx context.Context, cfg *config.Config, opts ReconcileOptions) (
 	if err := opts.check(); err != nil {
 		return report, err
 	}
-	broker, err := newSink(cfg, zap.NewNop(), prometheus.NewRegistry())
+	broker, err := newSink(cfg, nil, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
 		return report, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/ack"
 	"github.com/canal-outbox/canal-outbox/canal"
 	"github.com/canal-outbox/canal-outbox/fallback"
+	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -101,6 +102,9 @@ type Settings struct {
 
 const defaultStop = 4 * time.Second
 
+// lostStop is Settings.Stop when the lease is lost: answers that are on their way still come, and nothing can be sent any more.
+const lostStop = 500 * time.Millisecond
+
 // Relay is the running service without its HTTP side.
 type Relay struct {
 	parts    Parts
@@ -186,16 +190,19 @@ func (r *Relay) Run(ctx context.Context) error {
 
 // stop follows the way of a message: intake, pipeline, sink, acknowledgements. The store is closed by its owner afterwards.
 func (r *Relay) stop(ctx context.Context, acks, flow, sweep, reader *station) {
-	fresh := context.WithoutCancel(ctx)
+	fresh, patience := context.WithoutCancel(ctx), r.settings.Stop
+	if errors.Is(context.Cause(ctx), lease.ErrLost) {
+		patience = lostStop
+	}
 	reader.stop()
 	sweep.stop()
-	drain, cancel := context.WithTimeout(fresh, r.settings.Stop)
+	drain, cancel := context.WithTimeout(fresh, patience)
 	if left := r.pipeline.Drain(drain); left > 0 {
 		r.log.Warn("stopped with messages in flight: they are published again after the next start", zap.Int("messages", left))
 	}
 	cancel()
 	flow.stop()
-	closing, cancel := context.WithTimeout(fresh, r.settings.Stop)
+	closing, cancel := context.WithTimeout(fresh, patience)
 	defer cancel()
 	if cerr := r.parts.Sink.Close(closing); cerr != nil {
 		r.log.Warn("the sink did not close cleanly", zap.Error(cerr))

@@ -89,7 +89,7 @@ func (s *service) Status(ctx context.Context) admin.Status {
 func (d *daemon) status(now time.Time) admin.Status {
 	st := admin.Status{
 		Version: d.opts.Version, StartedAt: d.started, UptimeSeconds: now.Sub(d.started).Seconds(), Tables: []admin.TableStatus{},
-		OtherRelays: []admin.OtherRelay{},
+		OtherRelays: []admin.OtherRelay{}, Lease: d.showLease(now),
 	}
 	st.Throughput.Topics = []admin.TopicStatus{}
 	st.Source.Address, st.Source.State = d.cfg.Source.Address, "connecting"

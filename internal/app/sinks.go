@@ -40,11 +40,15 @@ func kind[S sinkSection](name string, section func() S) config.SinkKind {
 	return config.SinkKind{Name: name, New: func() config.Section { return section() }}
 }
 
-// newSink makes the configured sink. None does I/O before its first message.
-func newSink(cfg *config.Config, log *zap.Logger, reg prometheus.Registerer) (sink.Sink, error) {
+// newSink makes the configured sink, which asks may before it sends; nil: it always may. None does I/O before its first message.
+func newSink(cfg *config.Config, may func() bool, log *zap.Logger, reg prometheus.Registerer) (sink.Sink, error) {
 	section, is := cfg.Sink.Section().(sinkSection)
 	if !is {
 		return nil, fmt.Errorf("the sink %q cannot be opened: please report this", cfg.Sink.Kind())
 	}
-	return section.Open(sink.Limits{Messages: cfg.Pipeline.MaxInFlight, Bytes: int(cfg.Pipeline.MaxInFlightBytes)}, log, reg)
+	s, err := section.Open(sink.Limits{Messages: cfg.Pipeline.MaxInFlight, Bytes: int(cfg.Pipeline.MaxInFlightBytes), May: may}, log, reg)
+	if err != nil || may == nil {
+		return s, err
+	}
+	return fenced{s, may}, nil
 }

@@ -105,7 +105,7 @@ func TestAFourthSink(t *testing.T) {
 	if text := string(printed); strings.Contains(text, "canary") || !strings.Contains(text, "limit: 7KiB") {
 		t.Errorf("printed:\n%s", text)
 	}
-	s, err := newSink(cfg, zap.NewNop(), prometheus.NewRegistry())
+	s, err := newSink(cfg, nil, zap.NewNop(), prometheus.NewRegistry())
 	testkit.Must(t, err)
 	if m := s.(*memorySink); m.room != 77 {
 		t.Errorf("room for %d messages", m.room)

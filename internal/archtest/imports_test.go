@@ -33,7 +33,7 @@ var section = append([]string{"internal/setting"}, nouns...)
 // edges and flow are layers 2 and 3, which only app puts together.
 var (
 	edges = []string{"canal", "sink/kafka", "sink/rocketmq", "sink/stdout", "checkpoint"}
-	flow  = []string{"pipeline", "pipeline/tracker", "pipeline/dispatch", "pipeline/recovery", "ack", "fallback", "retention", "redelivery"}
+	flow  = []string{"pipeline", "pipeline/tracker", "pipeline/dispatch", "pipeline/recovery", "ack", "fallback", "retention", "redelivery", "lease"}
 )
 
 // rules are the import table of design and docs/decisions/0002-import-table.md. What is not listed is forbidden.
@@ -62,6 +62,7 @@ var rules = []rule{
 	{path: "fallback", own: nouns, external: with("golang.org/x/time", "golang.org/x/sync")},
 	{path: "retention", own: nouns, external: with()},
 	{path: "redelivery", own: nouns, external: with()},
+	{path: "lease", own: []string{"outbox", "outbox/server"}, external: with()},
 
 	{path: "migrations"},
 	{path: "internal/setting"},
@@ -233,6 +234,7 @@ func TestTheTableRefuses(t *testing.T) {
 		{"pipeline/dispatch", module + "pipeline/recovery"},
 		{"ack", module + "checkpoint"},
 		{"fallback", "github.com/go-sql-driver/mysql"},
+		{"lease", module + "pipeline"},
 		{"internal/admin", module + "internal/config"},
 		{"internal/config", module + "canal"},
 		{"internal/config", module + "sink/kafka"},

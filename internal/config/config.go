@@ -31,6 +31,8 @@ type Config struct {
 	Fallback Fallback `yaml:"fallback"`
 	// Retention is when final rows leave the tables. It is off until one of its ages is set.
 	Retention Retention `yaml:"retention"`
+	// Lease lets several relays be started for the same tables, of which one is active and the others stand by.
+	Lease Lease `yaml:"lease"`
 	// Pipeline bounds what is in memory at a time.
 	Pipeline Pipeline `yaml:"pipeline"`
 	// Admin is the HTTP server with metrics, health, the dashboard and the API.
@@ -217,6 +219,19 @@ type Retention struct {
 	Window string `yaml:"window"`
 }
 
+// Lease is who is active of several relays.
+type Lease struct {
+	// Enabled takes part. Without it, or without the table or a privilege for it, the relay runs alone, and only says so when it sees
+	// another one on its tables.
+	Enabled bool `yaml:"enabled"`
+	// Time is for how long the active relay may publish without the database's confirmation. When it dies another one goes on within
+	// twice this time. The database gets a small update three times in it. The same for all relays of a table.
+	Time time.Duration `yaml:"time"`
+	// Table is schema.table of the lease table, which `canal-outbox migrate` makes; the same for all relays of a table. Empty:
+	// `canal_outbox_lease` in the schema of the first entry of tables.
+	Table string `yaml:"table"`
+}
+
 // Pipeline holds the memory bounds.
 type Pipeline struct {
 	// MaxInFlight is the number of messages that wait for the broker's answer at a time.
@@ -269,6 +284,7 @@ func Default() Config {
 			Interval: 30 * time.Second, Threshold: time.Minute, Patience: 10 * time.Second,
 			Batch: 500, ClaimTimeout: time.Minute,
 		},
+		Lease:    Lease{Enabled: true, Time: 10 * time.Second},
 		Pipeline: Pipeline{MaxInFlight: 8192, MaxInFlightBytes: 64 * setting.MiB, MaxTransactionBytes: 64 * setting.MiB},
 		Admin:    Admin{Listen: "127.0.0.1:9180"},
 		Log:      Log{Level: "info", Format: "json"},

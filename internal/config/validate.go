@@ -24,6 +24,7 @@ func (r *report) validate(c *Config) {
 	r.fallback(&c.Fallback)
 	r.retention(&c.Retention, c.Tables)
 	r.goneBefore(c)
+	r.lease(&c.Lease, c.Tables)
 	r.pipeline(&c.Pipeline)
 	r.admin(&c.Admin)
 	r.alerts(&c.Alerts)
@@ -98,6 +99,23 @@ func (r *report) fallback(f *Fallback) {
 	}
 	// A claim must outlive the time a message may wait for its answer, or a second process would send it again.
 	r.Between("fallback.claim_timeout", f.ClaimTimeout, 10*time.Second, 24*time.Hour)
+}
+
+func (r *report) lease(l *Lease, tables []Table) {
+	// Less leaves no time to ask a busy database a second time.
+	r.Between("lease.time", l.Time, time.Second, 10*time.Minute)
+	if l.Table == "" {
+		return
+	}
+	r.tableName("lease.table", l.Table)
+	if table.IsPattern(l.Table) {
+		r.add("lease.table", l.Table, "is a pattern: name one table")
+	}
+	for i, t := range tables {
+		if strings.EqualFold(t.Name, l.Table) {
+			r.add("lease.table", l.Table, "is the outbox table tables[%d]: name another one", i)
+		}
+	}
 }
 
 func (r *report) pipeline(p *Pipeline) {

@@ -8,6 +8,7 @@ package doctor
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -28,6 +29,9 @@ type Parts struct {
 	ServerID uint32                        // under which the reader registers
 	Server   func() (server.Config, error) // reads the files of source.tls
 	Replica  func() (server.Config, error) // likewise, of fallback.read_from
+
+	// Lease looks at the lease table; first is a table of the first entry of tables.
+	Lease func(ctx context.Context, db *sql.DB, first string) (server.Finding, error)
 
 	State   func() (State, error)                      // reads the state directory without opening it for writing
 	Free    func(dir string) (bytes uint64, err error) // room on its file system
@@ -66,6 +70,7 @@ type doctor struct {
 
 	running bool // a daemon has the state directory
 	held    State
+	leased  bool // a relay would take part in the lease
 
 	topics  []string         // that recent rows name
 	largest map[string]int64 // the largest body of the recent rows of each topic, in bytes

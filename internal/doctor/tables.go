@@ -86,11 +86,30 @@ func (d *doctor) tables(ctx context.Context, settings server.Config, db *sql.DB)
 	for _, t := range tables {
 		d.table(ctx, db, t)
 	}
+	d.lease(ctx, db, tables)
 	d.others(ctx, db, tables)
 	if d.Config.Fallback.ReadFrom != "" {
 		d.replica(ctx, table.WithStatus(tables))
 	}
 	d.history(ctx, db)
+}
+
+// lease looks at the lease table.
+func (d *doctor) lease(ctx context.Context, db *sql.DB, tables []*table.Table) {
+	if len(tables) == 0 {
+		return
+	}
+	if !d.Config.Lease.Enabled {
+		d.add(server.OK, "lease", "", "off (lease.enabled): no other relay can stand by")
+		return
+	}
+	found, err := d.Lease(ctx, db, tables[0].Name())
+	if err != nil {
+		d.add(server.Warning, "lease", "", "%v", err)
+		return
+	}
+	d.findings = append(d.findings, found)
+	d.leased = found.Severity == server.OK
 }
 
 // history asks whether the retention can see that the server does not keep up with its purge.
@@ -164,18 +183,25 @@ func (d *doctor) others(ctx context.Context, db *sql.DB, tables []*table.Table) 
 		return
 	}
 	for _, name := range names {
-		var found []string
+		var found, active []string
 		for _, r := range relays {
-			if r.Table == name {
+			switch {
+			case r.Table != name:
+			case r.Leased && d.leased:
+				active = append(active, r.String())
+			default:
 				found = append(found, r.String())
 			}
 		}
 		const fix = "stop one of them; SHOW PROCESSLIST shows where each comes from"
 		switch {
-		case d.running && len(found) > 1:
+		case d.running && len(found)+min(len(active), 1) > 1:
+			found = append(found, active...)
 			d.add(server.Fault, name, fix, "%d relays work on the table, and each row is published by all: %s", len(found), strings.Join(found, ", "))
 		case !d.running && len(found) > 0:
 			d.add(server.Fault, name, fix, "another relay works on the table, and with this one each row would be published twice: %s", strings.Join(found, ", "))
+		case !d.running && len(active) > 0:
+			d.add(server.OK, name, "", "another relay holds the lease, and this one would stand by: %s", strings.Join(active, ", "))
 		}
 	}
 }

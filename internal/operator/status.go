@@ -27,6 +27,7 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 		st.Source.State, st.Source.Error = "paused", ""
 		add(true, "the relay is "+st.Paused.String()+": rows wait in the table, and nothing is lost; `canal-outbox resume` lets it go on", "Pause and resume")
 	}
+	add(st.Lease.State == "lapsed", "the lease could not be renewed in time, so nothing is sent until it is: "+st.Lease.Error, "Active and standby")
 	add(len(st.OtherRelays) > 0, twofold(st.OtherRelays), "Two relays on the same tables")
 	add(st.GapsOpen > 0, "there are gaps in the log that nobody has acknowledged: `canal-outbox gaps list`", "The binlog was purged")
 	for _, t := range st.Sink.SuspendedTopics {

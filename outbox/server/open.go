@@ -19,6 +19,8 @@ type Session struct {
 	// skip_replication. Both are done without where the account may not set them; Info of this pool shows what was got.
 	// A read-only server is refused.
 	Writes bool
+	// Replicated leaves skip_replication alone: what is written must be there after a failover, whatever a replica filters.
+	Replicated bool
 	// MaxConns bounds the pool; 0 means 4. As many are kept open when idle.
 	MaxConns int
 }
@@ -157,7 +159,7 @@ func (c *connector) tune(ctx context.Context, conn driver.Conn, flavor outbox.Fl
 	if c.session.Writes {
 		statements = append(statements, "SET SESSION binlog_row_image='MINIMAL'")
 	}
-	if c.session.Writes && flavor == outbox.MariaDB {
+	if c.session.Writes && !c.session.Replicated && flavor == outbox.MariaDB {
 		statements = append(statements, "SET SESSION skip_replication=1")
 	}
 	for _, statement := range statements {

@@ -11,13 +11,15 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 )
 
 // OtherRelay is another canal-outbox that works on a table of ours: every row of the table is published by both.
 type OtherRelay struct {
-	Table      string `json:"table"`          // schema.table
-	Connection uint64 `json:"connection"`     // its connection, by the number that SHOW PROCESSLIST and KILL use
-	From       string `json:"from,omitempty"` // where that comes from, as the server sees it: host:port; "" when our account may not see it
+	Table      string `json:"table"`            // schema.table
+	Connection uint64 `json:"connection"`       // its connection, by the number that SHOW PROCESSLIST and KILL use
+	From       string `json:"from,omitempty"`   // where that comes from, as the server sees it: host:port; "" when our account may not see it
+	Leased     bool   `json:"leased,omitempty"` // it publishes only while it holds a lease
 }
 
 // String names the table and the other relay, for logs and messages.
@@ -34,7 +36,10 @@ func (o OtherRelay) String() string {
 // The list of replicas cannot tell that: it names no tables, and MariaDB shows it to administrators only. So each relay
 // holds a named lock (GET_LOCK) for each of its tables, on one connection of its own. Such a lock needs no privilege, changes
 // nothing, stops nobody, and ends with the connection. There are two locks for each table: the relay that comes second takes
-// the second one, so that the first one can see it too. A third relay sees both, and holds none until one is free.
+// the second one, so that the first one can see it too. A third relay sees both, and holds none until one is free. Relays with a
+// lease have two locks of their own. Among each other the lease decides, and the lock of one that was taken over may stay for a while
+// (its process stands still, or its network is gone): so a relay with a lease counts another one only when it is still there after
+// the server would have ended the connection of a silent one. Those two do not use the same lease table.
 //
 // A Presence owns no goroutine: Look must be called again and again, several times in presenceTimeout, because the server
 // ends the connection when it hears nothing for so long. That is how the lock of a machine that is gone goes away. Locks are
@@ -42,26 +47,40 @@ func (o OtherRelay) String() string {
 type Presence struct {
 	db     *sql.DB
 	tables []string
+	leased bool
 
 	mu     sync.Mutex
-	conn   *sql.Conn // nil: not connected
-	own    uint64    // the number of the connection
-	former []uint64  // of connections that were lost: the server may not have noticed yet, and lists their locks
+	conn   *sql.Conn            // nil: not connected
+	own    uint64               // the number of the connection
+	former []uint64             // of connections that were lost: the server may not have noticed yet, and lists their locks
+	seen   map[uint64]time.Time // leased: since when the locks of others with a lease are there, by connection
 }
 
 // presenceTimeout is the wait_timeout of a presence's connection, in seconds.
 const presenceTimeout = 60
 
-// presenceLocks is how many relays can hold a lock of one table at a time.
-const presenceLocks = 2
+// presenceSlack is how much later, in seconds, the end of a silent connection is seen at most.
+const presenceSlack = 30
 
-// NewPresence makes a presence for tables, each written as schema.table in the server's own spelling. It does no I/O.
-func NewPresence(cfg Config, tables []string) (*Presence, error) {
+// presenceLocks is how many relays can hold a lock of one table at a time: half of them without a lease, half with one.
+const presenceLocks = 4
+
+// ownLocks are the locks of a table that a relay may take.
+func ownLocks(leased bool) (from, to int) {
+	if leased {
+		return presenceLocks / 2, presenceLocks
+	}
+	return 0, presenceLocks / 2
+}
+
+// NewPresence makes a presence for tables, each written as schema.table in the server's own spelling. leased tells that a lease keeps
+// this relay from publishing what another one with the lease publishes. It does no I/O.
+func NewPresence(cfg Config, tables []string, leased bool) (*Presence, error) {
 	db, err := Open(cfg, nil, Session{MaxConns: 1})
 	if err != nil {
 		return nil, err
 	}
-	return &Presence{db: db, tables: tables}, nil
+	return &Presence{db: db, tables: tables, leased: leased, seen: map[uint64]time.Time{}}, nil
 }
 
 // Look takes the locks that are free and that this relay lacks, and returns the other relays of its tables, in the order of
@@ -94,14 +113,40 @@ func (p *Presence) look(ctx context.Context) (others []OtherRelay, err error) {
 	p.former = slices.DeleteFunc(p.former, func(id uint64) bool {
 		return !slices.ContainsFunc(locks.holders, func(h tableLocks) bool { return slices.Contains(h[:], id) })
 	})
-	return relays(ctx, p.conn, p.tables, locks, p.former)
+	all, err := relays(ctx, p.conn, p.tables, locks, p.former)
+	return p.counting(all, time.Now()), err
+}
+
+// counting leaves those out that the lease keeps from publishing.
+func (p *Presence) counting(all []OtherRelay, now time.Time) []OtherRelay {
+	if !p.leased {
+		return all
+	}
+	here := map[uint64]time.Time{}
+	all = slices.DeleteFunc(all, func(o OtherRelay) bool {
+		if !o.Leased {
+			return false
+		}
+		since, known := p.seen[o.Connection]
+		if !known {
+			since = now
+		}
+		here[o.Connection] = since
+		return now.Sub(since) <= (presenceTimeout+presenceSlack)*time.Second
+	})
+	p.seen = here
+	if len(all) == 0 {
+		return nil
+	}
+	return all
 }
 
 // take gets the first free lock of a table, unless one is ours. Who loses the race for it gets another the next time.
 func (p *Presence) take(ctx context.Context, table string, holders tableLocks) error {
 	free := -1
-	for k, holder := range holders {
-		switch {
+	from, to := ownLocks(p.leased)
+	for k := from; k < to; k++ {
+		switch holder := holders[k]; {
 		case holder == p.own:
 			return nil
 		case holder == 0 && free < 0:
@@ -189,8 +234,12 @@ func readLocks(ctx context.Context, db Querier, tables []string) (all locks, err
 			return locks{}, err
 		}
 		all.asker = uint64(values[0].Int64)
-		for pair := range slices.Chunk(values[1:], presenceLocks) {
-			all.holders = append(all.holders, tableLocks{uint64(pair[0].Int64), uint64(pair[1].Int64)})
+		for of := range slices.Chunk(values[1:], presenceLocks) {
+			var holders tableLocks
+			for n := range holders {
+				holders[n] = uint64(of[n].Int64)
+			}
+			all.holders = append(all.holders, holders)
 		}
 	}
 	return all, nil
@@ -199,9 +248,9 @@ func readLocks(ctx context.Context, db Querier, tables []string) (all locks, err
 // relays makes an entry of each holder that is neither the asking connection nor one of ours.
 func relays(ctx context.Context, db Querier, tables []string, locks locks, ours []uint64) (others []OtherRelay, err error) {
 	for k, table := range tables {
-		for _, holder := range locks.holders[k] {
+		for n, holder := range locks.holders[k] {
 			if holder != 0 && holder != locks.asker && !slices.Contains(ours, holder) {
-				others = append(others, OtherRelay{Table: table, Connection: holder})
+				others = append(others, OtherRelay{Table: table, Connection: holder, Leased: n >= presenceLocks/2})
 			}
 		}
 	}

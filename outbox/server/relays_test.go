@@ -13,7 +13,7 @@ import (
 // presence is one of the account's, closed at the end of the test.
 func presence(t *testing.T, cfg Config, tables ...string) *Presence {
 	t.Helper()
-	p, err := NewPresence(cfg, tables)
+	p, err := NewPresence(cfg, tables, false)
 	testkit.Must(t, err)
 	t.Cleanup(func() { testkit.Must(t, p.Close()) })
 	return p

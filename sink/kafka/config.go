@@ -39,6 +39,8 @@ type Config struct {
 	// is no bound on a message that is on the wire: without an answer that one is kept until there is one (or Close),
 	// because sending it again would lose the protection against duplicates.
 	DeliveryTimeout time.Duration
+	// May is sink.Limits.May: while it is false nothing is written to a connection.
+	May func() bool
 }
 
 // SASL is how the client authenticates.
@@ -87,7 +89,7 @@ func (c Config) withDefaults() (Config, error) {
 // options translates the configuration for the client library.
 func (c Config) options() ([]kgo.Opt, error) {
 	compression, err1 := c.codec()
-	opts, err2 := c.connection()
+	opts, err2 := c.connection(c.May)
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
@@ -108,8 +110,8 @@ func (c Config) options() ([]kgo.Opt, error) {
 	), nil
 }
 
-// connection is how the cluster is reached, for the producer and for the reader.
-func (c Config) connection() ([]kgo.Opt, error) {
+// connection is how the cluster is reached, for the producer and, without may, for the reader.
+func (c Config) connection(may func() bool) ([]kgo.Opt, error) {
 	mechanism, err := c.SASL.mechanism()
 	if err != nil {
 		return nil, err
@@ -121,7 +123,10 @@ func (c Config) connection() ([]kgo.Opt, error) {
 		// The default of 5 s would be the time a new topic stays unknown, or a moved leader unnoticed.
 		kgo.MetadataMinAge(250 * time.Millisecond),
 	}
-	if c.TLS != nil {
+	switch {
+	case may != nil:
+		opts = append(opts, kgo.Dialer(fence{c.TLS, may}.dial))
+	case c.TLS != nil:
 		opts = append(opts, kgo.DialTLSConfig(c.TLS))
 	}
 	if mechanism != nil {

@@ -21,7 +21,7 @@ var _ sink.Reader = (*Sink)(nil)
 // Read implements sink.Reader with a client of its own, which belongs to no consumer group and commits nothing. The account
 // needs READ on the topic.
 func (s *Sink) Read(ctx context.Context, topic string, from, to time.Time, each func(sink.Record) error) (sink.Extent, error) {
-	options, err := s.cfg.connection()
+	options, err := s.cfg.connection(nil)
 	if err != nil {
 		return sink.Extent{}, fmt.Errorf("sink.kafka: %w", err)
 	}

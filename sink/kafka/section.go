@@ -81,6 +81,6 @@ func (s *Section) Open(limits sink.Limits, log *zap.Logger, reg prometheus.Regis
 		Brokers: s.Brokers, TLS: c.TLS,
 		SASL:        SASL{Mechanism: strings.ToUpper(s.SASL.Mechanism), User: s.SASL.User, Password: s.SASL.Password.Reveal()},
 		Compression: s.Compression, MaxMessageBytes: int(s.MaxMessageBytes),
-		MaxInFlight: limits.Messages, MaxInFlightBytes: limits.Bytes,
+		MaxInFlight: limits.Messages, MaxInFlightBytes: limits.Bytes, May: limits.May,
 	}, log, reg)
 }

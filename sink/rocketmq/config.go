@@ -34,6 +34,8 @@ type Config struct {
 	NativeDelay bool
 	// MaxDelay is the longest delay the brokers take, three days when 0: their timerMaxDelaySec.
 	MaxDelay time.Duration
+	// May is sink.Limits.May: while it is false no message is sent.
+	May func() bool
 }
 
 const (

@@ -9,6 +9,7 @@ import (
 
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
 	"go.uber.org/zap"
 )
 
@@ -118,6 +119,9 @@ func (s *Sink) trySuspect(e *encoder, x suspect) outbox.Outcome {
 		o.BrokerID = id
 		s.count(o.Class, 1)
 		return o
+	}
+	if errors.Is(err, sink.ErrMayNot) {
+		return mayNot
 	}
 	v := classify(err)
 	s.count(v.class, 1)

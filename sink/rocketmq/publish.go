@@ -1,17 +1,25 @@
 package rocketmq
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
 	"go.uber.org/zap"
 )
 
 // closing is the outcome of what Close could not wait for.
 var closing = outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopeCluster, Reason: reason("the relay was stopped before an answer came")}
+
+// mayNot is the outcome of what the caller's fence holds back.
+var mayNot = outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: reason("%v", sink.ErrMayNot)}
+
+// may asks the caller's fence.
+func (s *Sink) may() bool { return s.cfg.May == nil || s.cfg.May() }
 
 // publisher sends batches for one worker. Its slices are reused from batch to batch.
 type publisher struct {
@@ -108,6 +116,10 @@ func (p *publisher) send(q *queue, batch []item, part []int) {
 		p.stored(q.broker, part, result)
 		return
 	}
+	if errors.Is(err, sink.ErrMayNot) {
+		p.set(part, mayNot)
+		return
+	}
 	v := classify(err)
 	if p.ctx.Err() != nil { // the error is our own
 		p.set(part, closing)
@@ -192,9 +204,13 @@ func (p *publisher) attempt(q *queue, batch []item, part []int) (result *primiti
 			result, err = nil, fmt.Errorf("the client library panicked: %v", cause)
 		}
 	}()
+	request := p.request(q, batch, part)
 	p.sent = time.Now()
+	if !p.may() {
+		return nil, sink.ErrMayNot
+	}
 	// The result of a failed send must not be printed: its String dereferences nil.
-	result, err = p.producer.SendSync(p.ctx, p.request(q, batch, part))
+	result, err = p.producer.SendSync(p.ctx, request)
 	if _, _, answered := answer(err); err == nil || answered {
 		q.broker.Answered(time.Now())
 	}

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/sink"
 )
 
 // Codes of RocketMQ's remoting protocol (org.apache.rocketmq.remoting.protocol.RequestCode and ResponseCode), as far as
@@ -71,6 +73,7 @@ func (e *remoteError) Error() string { return fmt.Sprintf("CODE: %d, DESC: %s", 
 type remoting struct {
 	nameServers          []string
 	accessKey, secretKey string
+	may                  func() bool   // see Config; asked before a message is sent
 	preferred            atomic.Uint32 // index of the name server that answered last
 	opaque               atomic.Int32
 }
@@ -103,6 +106,9 @@ func (r *remoting) ask(ctx context.Context, limit time.Duration, addr string, co
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })() // a frozen server takes the connection and answers nothing
+	if code == requestSend && r.may != nil && !r.may() {
+		return header{}, nil, sink.ErrMayNot
+	}
 	response, answer, err := r.exchange(conn, code, fields, body)
 	if ctx.Err() != nil {
 		return header{}, nil, fmt.Errorf("%s took the connection but did not answer: %w", addr, ctx.Err())

@@ -76,7 +76,7 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) 
 	}
 	s := &Sink{
 		cfg: cfg, batchBytes: min(batchBytes, cfg.MaxMessageBytes), patience: queuePatience, log: log, instance: instanceName(),
-		remote: &remoting{nameServers: cfg.NameServers, accessKey: cfg.AccessKey, secretKey: cfg.SecretKey},
+		remote: &remoting{nameServers: cfg.NameServers, accessKey: cfg.AccessKey, secretKey: cfg.SecretKey, may: cfg.May},
 		health: sink.NewHealth(0), routes: make(chan struct{}, 1), empty: make(chan struct{}),
 		topics: map[string]*topic{}, brokers: map[string]*broker{},
 	}

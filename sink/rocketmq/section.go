@@ -59,10 +59,11 @@ func (s *Section) Validate(r setting.Report) {
 func (s *Section) MaxBody() setting.Bytes { return s.MaxMessageBytes }
 
 // Open makes the sink. It does no I/O.
-func (s *Section) Open(_ sink.Limits, log *zap.Logger, reg prometheus.Registerer) (sink.Sink, error) {
+func (s *Section) Open(limits sink.Limits, log *zap.Logger, reg prometheus.Registerer) (sink.Sink, error) {
 	return New(Config{
 		NameServers: s.NameServers, Group: s.Group, AccessKey: s.AccessKey, SecretKey: s.SecretKey.Reveal(),
 		MaxMessageBytes: int(s.MaxMessageBytes), StrictDurability: s.Durability == "strict", NativeDelay: s.NativeDelay,
+		May: limits.May,
 	}, log, reg)
 }
 

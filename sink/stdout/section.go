@@ -24,8 +24,10 @@ func (*Section) Validate(setting.Report) {}
 func (*Section) MaxBody() setting.Bytes { return 0 }
 
 // Open makes the sink.
-func (*Section) Open(sink.Limits, *zap.Logger, prometheus.Registerer) (sink.Sink, error) {
-	return New(os.Stdout), nil
+func (*Section) Open(limits sink.Limits, _ *zap.Logger, _ prometheus.Registerer) (sink.Sink, error) {
+	s := New(os.Stdout)
+	s.may = limits.May
+	return s, nil
 }
 
 // Check finds nothing.

@@ -25,7 +25,8 @@ import (
 
 // Sink is a sink.Sink over one io.Writer, which nobody else may write to.
 type Sink struct {
-	w io.Writer
+	w   io.Writer
+	may func() bool // sink.Limits.May
 
 	mu      sync.Mutex
 	queue   []batch
@@ -129,7 +130,10 @@ func (s *Sink) write(lines *bytes.Buffer, messages []*outbox.Message) []sink.Res
 		}
 		ends[i] = lines.Len()
 	}
-	n, err := s.w.Write(lines.Bytes())
+	n, err := 0, sink.ErrMayNot
+	if s.may == nil || s.may() {
+		n, err = s.w.Write(lines.Bytes())
+	}
 	s.mu.Lock()
 	s.failure = err
 	s.mu.Unlock()

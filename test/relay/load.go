@@ -134,6 +134,12 @@ func (l *Load) Start(t testing.TB, rows, writers int) (wait func()) {
 	return l.start(t, writers, func() bool { return l.Ledger.Len() >= target })
 }
 
+// StartUntil is Start until enough says so.
+func (l *Load) StartUntil(t testing.TB, writers int, enough func() bool) (wait func()) {
+	t.Helper()
+	return l.start(t, writers, enough)
+}
+
 // RunUntil writes transactions with that many writers until a point is reached.
 func (l *Load) RunUntil(t testing.TB, r *Relay, p Point, writers int) {
 	t.Helper()

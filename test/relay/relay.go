@@ -185,6 +185,18 @@ func (r *Relay) Terminate(t testing.TB) {
 	testkit.Must(t, r.process.Signal(syscall.SIGTERM))
 }
 
+// Freeze stops the process where it is (SIGSTOP), and Thaw lets it go on.
+func (r *Relay) Freeze(t testing.TB) {
+	t.Helper()
+	testkit.Must(t, r.process.Signal(syscall.SIGSTOP))
+}
+
+// Thaw undoes Freeze.
+func (r *Relay) Thaw(t testing.TB) {
+	t.Helper()
+	testkit.Must(t, r.process.Signal(syscall.SIGCONT))
+}
+
 // Stop ends the process with SIGTERM; anything but exit code 0 fails the test.
 func (r *Relay) Stop(t testing.TB) {
 	t.Helper()

@@ -85,6 +85,14 @@ func (tb *Table) config() string {
 	return fmt.Sprintf("{name: %q, preset: %q}", tb.FullName(), tb.Preset)
 }
 
+// NewLease makes the lease table in the table's schema, for relays that are to stand by.
+func (tb *Table) NewLease(t testing.TB) {
+	t.Helper()
+	ddl, err := migrations.DDL("lease", tb.Schema+".canal_outbox_lease")
+	testkit.Must(t, err)
+	testkit.Exec(t, tb.DB, ddl)
+}
+
 // FullName is schema.table.
 func (tb *Table) FullName() string { return tb.Schema + "." + tb.Preset }
 

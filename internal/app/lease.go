@@ -1,0 +1,232 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/lease"
+	"github.com/canal-outbox/canal-outbox/migrations"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+// leaseName is the name of the lease table when none is configured.
+const leaseName = "canal_outbox_lease"
+
+// LeaseTable is the name of the lease table of a configuration and the statement that makes it; "" when there is to be none. first is
+// a table of the first entry of tables.
+func LeaseTable(cfg *config.Config, first string) (name, ddl string, err error) {
+	if !cfg.Lease.Enabled {
+		return "", "", nil
+	}
+	schema, _, _ := table.SplitName(first)
+	name = cmp.Or(cfg.Lease.Table, schema+"."+leaseName)
+	ddl, err = migrations.DDL("lease", name)
+	return name, ddl, err
+}
+
+// tenure is the process's part in the lease, over all daemons that the process makes one after the other.
+type tenure struct {
+	db    *sql.DB // nil without a lease
+	name  string  // of the lease table
+	lease *lease.Lease
+}
+
+// close lets another process go on, also when a daemon ended before it was complete.
+func (t *tenure) close() error {
+	if t.db == nil {
+		return nil
+	}
+	var err error
+	if t.lease != nil {
+		err = t.lease.Release(context.Background(), lease.Resume{})
+	}
+	_ = t.db.Close() // of connections that broke before it tells so, and that is no fault of this run
+	return err
+}
+
+// findLease looks once in the life of a process whether there can be a lease. When the table is dropped later, or the privilege
+// revoked, nobody goes on alone: the others may not see that.
+func (d *daemon) findLease(ctx context.Context, tables []string) error {
+	t := d.tenure
+	if t.db != nil || t.lease != nil {
+		return nil
+	}
+	name, ddl, err := LeaseTable(d.cfg, tables[0])
+	if err != nil {
+		return err
+	}
+	if name == "" || d.opts.Shadow { // which publishes nothing
+		t.lease = lease.Alone(lease.Off, "")
+		return nil
+	}
+	db, err := server.Open(d.source, nil, server.Session{Writes: true, Replicated: true, MaxConns: 2})
+	if err != nil {
+		return err
+	}
+	var found server.Finding
+	err = untilAnswered(ctx, d.log, func() (err error) {
+		found, err = lease.Check(ctx, db, name, ddl)
+		return err
+	})
+	if err != nil || found.Severity != server.OK {
+		_ = db.Close() // the error says more
+	}
+	switch {
+	case err != nil:
+		return err
+	case found.Severity != server.OK:
+		d.log.Warn("running without a lease: "+found.What, zap.String("fix", found.Fix))
+		t.lease = lease.Alone(lease.Solo, found.What)
+		return nil
+	}
+	db.SetConnMaxLifetime(3 * d.cfg.Lease.Time) // so that it follows an address that moves to another server
+	t.db, t.name = db, name
+	return nil
+}
+
+// joinLease makes the process's part, once the state directory is this process's.
+func (d *daemon) joinLease() {
+	t := d.tenure
+	if t.lease == nil {
+		holder, host := d.identity()
+		t.lease = lease.New(lease.Config{Time: d.cfg.Lease.Time, Holder: holder, Host: host}, lease.NewTable(t.db, t.name), d.log.Named("lease"))
+	}
+	t.lease.Register(d.registry)
+}
+
+// identity is that of the state directory, the same over restarts, and where it is. A copy of the directory on another machine is
+// another one.
+func (d *daemon) identity() (holder, host string) {
+	dir, err := filepath.Abs(d.cfg.Checkpoint.Dir)
+	if err != nil {
+		dir = d.cfg.Checkpoint.Dir // without a working directory the text itself must do
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		name = "unknown host" // the directory's birth tells two relays apart
+	}
+	host = name + ":" + dir
+	hash := sha256.Sum256([]byte(host + "\x00" + d.state.Origin().CreatedAt.Format(time.RFC3339Nano)))
+	return hex.EncodeToString(hash[:16]), host
+}
+
+// may is the fence of the sinks; nil without a lease.
+func (d *daemon) may() func() bool {
+	if d.tenure.db == nil {
+		return nil
+	}
+	return func() bool {
+		g := d.grant.Load()
+		return g != nil && g.Valid()
+	}
+}
+
+// lead takes the lease, or says by a *standbyError that another process is active, or may be.
+func (d *daemon) lead(ctx context.Context, tables []string) error {
+	grant, held := d.tenure.lease.Acquire(ctx, tables)
+	if !held {
+		return &standbyError{tables}
+	}
+	d.grant.Store(grant)
+	if grant == nil || grant.From.At.IsZero() || d.state.Origin().Quarantined != "" && !d.hasCheckpoint() {
+		return nil // of a state that was lost the start makes a gap
+	}
+	return d.inherit(ctx, grant.From)
+}
+
+func (d *daemon) hasCheckpoint() bool {
+	_, has := d.state.Checkpoint()
+	return has
+}
+
+// inherit goes on from where the last active process was, which is later than where this one was when it was active. A position of
+// another history, such as one that came with a copy of the database, is left alone.
+func (d *daemon) inherit(ctx context.Context, from lease.Resume) error {
+	var info server.Info
+	var end outbox.Position
+	err := untilAnswered(ctx, d.log, func() (err error) {
+		info, end, err = d.asker().Look(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	own, _ := d.state.Checkpoint()
+	if relation, why := server.CheckIdentity(from.Source, from.At, info, end); relation == server.Foreign {
+		d.log.Warn("the lease holds a position of another server, which is not used", zap.Stringer("position", from.At), zap.String("why", why))
+		return nil
+	}
+	d.log.Info("going on from where the last active relay was done with the log", zap.Stringer("position", from.At), zap.Stringer("own", own))
+	return d.state.Reset(from.Source, from.At, 0, "taken over from another relay")
+}
+
+// keepLease renews until ctx ends. When another process has taken over it marks the daemon as outdated and calls stop.
+func (d *daemon) keepLease(ctx context.Context, stop context.CancelCauseFunc) {
+	if err := d.grant.Load().Keep(ctx, d.resume); err != nil {
+		d.outdated.Store(true)
+		stop(err)
+	}
+}
+
+func (d *daemon) resume() (r lease.Resume) {
+	r.Source, _ = d.state.Source()
+	r.At, _ = d.state.Checkpoint()
+	return r
+}
+
+// release lets another process go on at once, unless this one starts anew by itself. Nothing is on its way to the broker any more.
+func (d *daemon) release() {
+	if d.outdated.Load() || d.state == nil || d.tenure.lease == nil {
+		return
+	}
+	if err := d.tenure.lease.Release(context.Background(), d.resume()); err != nil {
+		d.log.Warn("the lease could not be released: another relay goes on when it has run out", zap.Error(err))
+	}
+}
+
+// fenced is a sink that takes nothing while the lease is not valid.
+type fenced struct {
+	sink.Sink
+	may func() bool
+}
+
+// Send implements sink.Sink.
+func (f fenced) Send(batch []*outbox.Message, done func([]sink.Result)) {
+	if f.may() {
+		f.Sink.Send(batch, done)
+		return
+	}
+	results := make([]sink.Result, len(batch))
+	for i, m := range batch {
+		results[i] = sink.Result{Message: m, Outcome: outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: sink.ErrMayNot.Error()}}
+	}
+	go done(results) // the caller may hold a lock that done needs
+}
+
+// Probe implements sink.Sink.
+func (f fenced) Probe(ctx context.Context) error {
+	if !f.may() {
+		return sink.ErrMayNot
+	}
+	return f.Sink.Probe(ctx)
+}
+
+// LongestDelay implements sink.Delayer.
+func (f fenced) LongestDelay() time.Duration {
+	if d, can := f.Sink.(sink.Delayer); can {
+		return d.LongestDelay()
+	}
+	return 0
+}

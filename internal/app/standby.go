@@ -1,0 +1,112 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/messages"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/lease"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// standbyError ends an attempt to open: another process holds the lease of the tables.
+type standbyError struct{ tables []string }
+
+// Error implements error.
+func (*standbyError) Error() string { return "another relay is active" }
+
+// standBy waits until the lease may be had; then the process starts anew, with everything looked at again. Meanwhile it has the state
+// directory, the admin API and a connection that reads the lease, and nothing that talks to a broker.
+func (d *daemon) standBy(ctx context.Context, tables []string) error {
+	closing, cancel := context.WithTimeout(ctx, time.Second)
+	err := d.sink.Close(closing)
+	cancel()
+	d.sink = nil
+	if err != nil {
+		return err
+	}
+	s := &standby{
+		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: d.moveElsewhere, Hold: d.state.SetPause}, d: d,
+		Away: messages.Away{Why: admin.Refusedf("this relay stands by: ask the active one, which `canal-outbox status` names")},
+	}
+	if d.admin != nil {
+		d.admin.Use(s)
+	} else if err := d.listen(s); err != nil {
+		return err
+	}
+	d.log.Info("canal-outbox", zap.String("version", d.opts.Version), zap.String("source", d.cfg.Source.Address),
+		zap.Int("tables", len(tables)), zap.String("admin", d.cfg.Admin.Listen))
+	if d.tenure.lease.Await(ctx, tables) == nil {
+		d.outdated.Store(true)
+	}
+	return nil
+}
+
+// standby is the daemon as the admin API sees it while another process is active: alive, ready, and with a state to look at.
+type standby struct {
+	operator.Operator
+	messages.Away
+	d *daemon
+}
+
+// Live never fails: a restart would change nothing.
+func (*standby) Live() error { return nil }
+
+// Ready never fails: it goes on as soon as it may.
+func (*standby) Ready() error { return nil }
+
+// Sweep is refused.
+func (s *standby) Sweep(context.Context) error { return s.d.elsewhere() }
+
+// Retention is refused.
+func (s *standby) Retention(context.Context) error { return s.d.elsewhere() }
+
+// Status shows who is active.
+func (s *standby) Status(context.Context) admin.Status {
+	st := s.d.status(time.Now())
+	st.Source.State = "standby"
+	var problems []string
+	if st.Lease.Error != "" {
+		problems = append(problems, "standing by, and who is active is not known: "+st.Lease.Error)
+	}
+	operator.Judge(&st, nil, problems...)
+	if len(st.Problems) == 0 {
+		st.State = "standby"
+	}
+	return st
+}
+
+// Timeline is what was recorded while this relay was active.
+func (s *standby) Timeline(_ context.Context, span admin.Span) (admin.Timeline, error) {
+	return s.d.timeline(span)
+}
+
+// elsewhere refuses what only the active relay can do.
+func (d *daemon) elsewhere() error {
+	where := d.tenure.lease.State().Holder
+	if where == "" {
+		where = "another relay"
+	}
+	return admin.Refusedf("this relay stands by, and %s is active: run the command there", where)
+}
+
+func (d *daemon) moveElsewhere(context.Context, server.ID, outbox.Position, string) error {
+	return d.elsewhere()
+}
+
+// showLease is the lease for people.
+func (d *daemon) showLease(now time.Time) admin.LeaseStatus {
+	if d.tenure == nil || d.tenure.lease == nil { // while a start waits for the database
+		return admin.LeaseStatus{State: string(lease.Standby)}
+	}
+	s := d.tenure.lease.State()
+	return admin.LeaseStatus{
+		State: string(s.Mode), Since: s.Since, SinceSeconds: max(0, now.Sub(s.Since).Seconds()), Active: s.Holder, Epoch: s.Epoch,
+		ValidSeconds: s.Left.Seconds(), Error: s.Error,
+	}
+}

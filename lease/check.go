@@ -1,0 +1,56 @@
+package lease
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// Check looks whether the lease table is there and the account may use it, without a change. A finding that is not OK is why a relay
+// runs without a lease; its Fix is the statement that helps. ddl is what makes the table. An error says that the database could not
+// be asked.
+func Check(ctx context.Context, db *sql.DB, name, ddl string) (server.Finding, error) {
+	found := server.Finding{Severity: server.OK, Subject: "lease", What: "one of several relays can be active: the table " + name + " is there"}
+	table := quoted(name)
+	for _, statement := range []string{
+		"INSERT INTO " + table + " (" + columns + ") SELECT " + columns + " FROM " + table + " WHERE FALSE",
+		"UPDATE " + table + " SET expires_at = NULL WHERE epoch = 0",
+		"DELETE FROM " + table + " WHERE epoch = 0",
+	} {
+		_, err := db.ExecContext(ctx, statement)
+		if err == nil {
+			continue
+		}
+		found.Severity = server.Warning
+		switch server.Code(err) {
+		case 1146, 1049: // NO_SUCH_TABLE, BAD_DB_ERROR
+			found.What, found.Fix = "there is no table "+name, strings.TrimSpace(ddl)
+		case 1142, 1143, 1044: // table, column, database
+			found.What = "the account may not use the table " + name
+			privileges, err := grant(ctx, db, table)
+			if err != nil {
+				return found, err
+			}
+			found.Fix = strings.TrimSpace(ddl) + "\n" + privileges // who may not use it does not see either whether it is there
+		case 1054: // BAD_FIELD_ERROR
+			found.What, found.Fix = "the table "+name+" is not a lease table", "drop it, or set lease.table to another name; then\n"+strings.TrimSpace(ddl)
+		default:
+			return found, fmt.Errorf("check the lease table %s: %w", name, err)
+		}
+		found.What += ": no other relay can stand by, and two relays of the same tables would both publish"
+		return found, nil
+	}
+	return found, nil
+}
+
+// grant is the statement that lets the account use the table.
+func grant(ctx context.Context, db *sql.DB, table string) (string, error) {
+	var account string
+	if err := db.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&account); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %s", table, server.QuoteAccount(account)), nil
+}

@@ -1,0 +1,34 @@
+// Package lease lets one of several relays publish the rows of a table while the others stand by.
+//
+// # Guarantee
+//
+// Of the relays that share a lease table and a table of rows, at most one has a valid Grant at any moment, whatever crashes, is
+// stopped or loses its network, as long as the clocks of the machines run at about the same speed. When the holder ends in order its
+// place is taken at once; when it dies, within two lease times. The holder's position goes with the lease.
+//
+// # Design
+//
+// A row of the lease table is one acquisition: its number (the epoch, the primary key), who holds it, the names of the tables it is
+// for, when it ends by the database's clock, and the position to resume from. What identifies the work are the names of the tables,
+// not a state directory, a host or a configuration: relays of different tables share nothing and never wait for each other, and relays
+// whose tables overlap are never active together. A table's name is in one row at most.
+//
+//   - Who acquires reads all rows, takes the rows that share a table with it out, and inserts its own with the next epoch, in one
+//     transaction. Two that try at once insert the same primary key, and one of them fails; so it needs no lock, and works where a
+//     cluster certifies commits. Each row is taken out on condition that it was not renewed since it was read.
+//   - Who holds renews by the epoch, every third of the lease time, and writes its position along. A renewal that finds no row tells
+//     that somebody else took over.
+//   - A row may be taken when its holder released it; when it has ended by the database's clock and this process has watched it
+//     unchanged for a lease time by its own clock; or when it was watched for two lease times. The watch is for a database's clock that
+//     steps, and for a failover to a server with another clock: the holder stops by its own clock, whatever that of the database says.
+//   - A state directory is locked by the process that uses it. So a process that finds a row of its own directory when it starts knows
+//     that its holder is dead, and does not wait.
+//
+// The holder counts from the moment before a renewal was sent, by the monotonic clock and by the wall clock (the former stands
+// still while a machine sleeps), and stops a tenth of the lease time early. Grant.Valid is that test: one atomic load. It fences
+// publishing and nothing else: status updates are conditional and say only what is true. What passes it and is held up for
+// longer than the margin before it leaves the process, is sent late; sinks ask as near to the socket as they can.
+//
+// The package owns no goroutine: Await and Keep are run by their caller. It decides nothing by comparing a clock of this machine
+// with that of the database.
+package lease

@@ -1,0 +1,138 @@
+package lease
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Grant is one acquisition of the lease. A nil Grant is that of a relay without a lease, and always valid.
+type Grant struct {
+	Epoch uint64
+	// From is where another holder was done with the log. It is zero when this state directory was the last holder itself, or the first.
+	From Resume
+
+	lease *Lease
+	until atomic.Pointer[time.Time] // nil: never again
+}
+
+// margin is the part of the lease time by which the holder stops early.
+const margin = 10
+
+// Valid reports whether nobody else can hold the lease: whether this process may publish.
+func (g *Grant) Valid() bool {
+	return g == nil || g.left() > 0
+}
+
+// left is for how long the grant is valid without another renewal.
+func (g *Grant) left() time.Duration {
+	until := g.until.Load()
+	if until == nil {
+		return 0
+	}
+	now := time.Now()
+	// The wall clock too: the monotonic one stands still while the machine sleeps.
+	return max(0, min(until.Sub(now), until.Round(0).Sub(now.Round(0))))
+}
+
+// extend counts from a moment before the statement that renewed the lease was sent.
+func (g *Grant) extend(asked time.Time) {
+	ttl := g.lease.cfg.Time
+	until := asked.Add(ttl - ttl/margin)
+	g.until.Store(&until)
+}
+
+func (g *Grant) end() { g.until.Store(nil) }
+
+// Keep renews the lease until ctx ends or it is lost, which the error says: ErrLost. While the database does not answer the grant
+// ends by its own clock, and Keep goes on asking: if nobody has taken the lease over meanwhile, the grant is valid again. at is asked
+// for the position to write along.
+func (g *Grant) Keep(ctx context.Context, at func() Resume) error {
+	if g == nil {
+		<-ctx.Done()
+		return nil
+	}
+	l := g.lease
+	for wait := jittered(l.pause()); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		from, asked := at(), time.Now()
+		held, err := g.renew(ctx, from)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			wait = jittered(l.pause())
+			l.missed(g, err)
+		case !held:
+			g.end()
+			l.lost(g)
+			return ErrLost
+		default:
+			g.extend(asked)
+			l.renewed(g)
+			if wait = jittered(l.cfg.Time / 3); from.At.IsZero() { // who took over now would not know where to begin
+				wait = jittered(l.pause())
+			}
+		}
+	}
+}
+
+func (g *Grant) renew(ctx context.Context, at Resume) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.lease.limit())
+	defer cancel()
+	return g.lease.rows.Renew(ctx, g.Epoch, at, g.lease.cfg.Time)
+}
+
+// Release ends the grant, if there is one, and then lets another process take the lease over at once, from the given position; a zero one
+// leaves what the last renewal wrote. Nothing may be on its way to the broker any more.
+func (l *Lease) Release(ctx context.Context, at Resume) error {
+	l.mu.Lock()
+	g := l.grant
+	if g != nil {
+		l.grant, l.state = nil, State{Mode: Standby, Since: time.Now()}
+	}
+	l.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	g.end()
+	ctx, cancel := context.WithTimeout(ctx, l.limit())
+	defer cancel()
+	return l.rows.Release(ctx, g.Epoch, at)
+}
+
+// missed notes a renewal that failed; the log says it when the fence has closed.
+func (l *Lease) missed(g *Grant, err error) {
+	l.metrics.missed.Inc()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state.Error = err.Error()
+	if !g.Valid() && l.state.Mode == Active {
+		l.state.Mode, l.state.Since = Lapsed, time.Now()
+		l.log.Error("the lease could not be renewed in time: nothing is sent until it is", zap.Uint64("epoch", g.Epoch), zap.Error(err))
+	}
+}
+
+func (l *Lease) renewed(g *Grant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state.Error = ""
+	if l.state.Mode == Lapsed {
+		l.state.Mode, l.state.Since = Active, time.Now()
+		l.log.Info("the lease is renewed, and nobody else had taken it: sending again", zap.Uint64("epoch", g.Epoch))
+	}
+}
+
+func (l *Lease) lost(g *Grant) {
+	l.metrics.lost.Inc()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.grant, l.state = nil, State{Mode: Standby, Since: time.Now()}
+	l.log.Warn("another process has taken the lease over: this one stops publishing and stands by", zap.Uint64("epoch", g.Epoch))
+}

@@ -1,0 +1,214 @@
+package lease
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+func nodes(m *model, holders ...string) (all []*node) {
+	for _, h := range holders {
+		all = append(all, &node{way: &way{model: m, delay: time.Millisecond}, holder: h, tables: []string{"shop.t"}})
+	}
+	return all
+}
+
+// until is how long it takes until a node may publish.
+func until(t *testing.T, n *node) time.Duration {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		if n.valid() {
+			return time.Since(began)
+		}
+		if time.Since(began) > 10*leaseTime {
+			t.Fatal("it never may")
+		}
+	}
+}
+
+func (n *node) state() State {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.lease.State()
+}
+
+// How long a take-over takes: within two lease times when the holder dies, at once when it ends in order, and at once when the same
+// directory starts again. Who comes back stands by.
+func TestTakeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := nodes(newModel(), "first", "second")
+		first, second := all[0], all[1]
+		first.start()
+		until(t, first)
+		second.start()
+		time.Sleep(leaseTime)
+		if s := second.state(); s.Mode != Standby || s.Holder != "first" || s.Error != "" {
+			t.Errorf("the second one is %+v", s)
+		}
+
+		first.end(false)
+		if d := until(t, second); d > 2*leaseTime || d < leaseTime/2 {
+			t.Errorf("taken over %v after the holder died", d)
+		}
+		first.start()
+		time.Sleep(5 * leaseTime)
+		if first.valid() || !second.valid() {
+			t.Error("who came back took the lease away")
+		}
+
+		second.end(true)
+		if d := until(t, first); d > time.Second+10*time.Millisecond {
+			t.Errorf("taken over %v after the holder ended in order", d)
+		}
+
+		first.end(false)
+		first.start()
+		if d := until(t, first); d > 10*time.Millisecond {
+			t.Errorf("the same directory waited %v for itself", d)
+		}
+		first.end(false)
+	})
+}
+
+// A holder without a way to its database stops before its lease runs out, and goes on when nobody took it over.
+func TestAHolderStopsByItsOwnClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := nodes(newModel(), "only")[0]
+		n.start()
+		until(t, n)
+		time.Sleep(3 * leaseTime)
+		n.way.set(true, 0)
+		cut := time.Now()
+		for n.valid() {
+			time.Sleep(time.Millisecond)
+		}
+		if d := time.Since(cut); d > leaseTime-leaseTime/margin {
+			t.Errorf("it published for %v without a word of the database", d)
+		}
+		time.Sleep(leaseTime)
+		if s := n.state(); s.Mode != Lapsed || s.Error == "" || s.Left != 0 {
+			t.Errorf("it is %+v", s)
+		}
+		n.way.set(false, time.Millisecond)
+		until(t, n)
+		if s := n.state(); s.Mode != Active || s.Epoch != 1 {
+			t.Errorf("afterwards it is %+v", s)
+		}
+		n.end(false)
+	})
+}
+
+// A copy of a state directory takes the lease once, and then they do not take it away from each other.
+func TestACopyOfADirectoryDoesNotPlayPingPong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := nodes(m, "same", "same")
+		for _, n := range all {
+			n.start()
+			until(t, n)
+		}
+		time.Sleep(20 * leaseTime)
+		m.mu.Lock()
+		epoch := m.rows[0].Epoch
+		m.mu.Unlock()
+		if epoch != 2 {
+			t.Errorf("epoch %d", epoch)
+		}
+		for _, n := range all {
+			n.end(false)
+		}
+	})
+}
+
+// What another directory left is where the next one begins; what the own one left is not, because the directory knows better.
+func TestThePositionGoesWithTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := nodes(newModel(), "first", "second")
+		for _, n := range all {
+			n.start()
+			until(t, n)
+			time.Sleep(leaseTime)
+			n.end(true)
+		}
+		l := New(Config{Time: leaseTime, Holder: "second"}, all[1].way, zap.NewNop())
+		g, _ := l.Acquire(t.Context(), []string{"shop.t"})
+		if !g.From.At.IsZero() {
+			t.Errorf("the same directory begins at %v", g.From)
+		}
+		_ = l.Release(t.Context(), Resume{})
+		l = New(Config{Time: leaseTime, Holder: "third"}, all[1].way, zap.NewNop())
+		g, _ = l.Acquire(t.Context(), []string{"shop.t", "shop.more"})
+		if g.From.At.Offset != 2 {
+			t.Errorf("another directory begins at %v", g.From)
+		}
+	})
+}
+
+func TestInherit(t *testing.T) {
+	one, other := server.ID{UUID: "1"}, server.ID{UUID: "2"}
+	at := func(id server.ID, offset uint64) Resume {
+		return Resume{Source: id, At: outbox.Position{File: "log.1", Offset: offset}}
+	}
+	l := New(Config{Holder: "own"}, newModel(), zap.NewNop())
+	for name, c := range map[string]struct {
+		from   []Record
+		want   Resume
+		theirs bool
+	}{
+		"nothing":        {},
+		"no position":    {from: []Record{{Holder: "a"}}},
+		"own":            {from: []Record{{Holder: "own", Resume: at(one, 5)}}, want: at(one, 5)},
+		"other":          {from: []Record{{Holder: "a", Resume: at(one, 5)}}, want: at(one, 5), theirs: true},
+		"the lowest":     {from: []Record{{Holder: "a", Resume: at(one, 5)}, {Holder: "b", Resume: at(one, 3)}}, want: at(one, 3), theirs: true},
+		"own before":     {from: []Record{{Holder: "own", Resume: at(one, 5)}, {Holder: "b", Resume: at(one, 7)}}, want: at(one, 7), theirs: true},
+		"another source": {from: []Record{{Holder: "a", Resume: at(one, 5)}, {Holder: "b", Resume: at(other, 3)}}, want: at(one, 5), theirs: true},
+	} {
+		if got, theirs := l.inherit(c.from); got != c.want || theirs != c.theirs {
+			t.Errorf("%s: %v, theirs %v", name, got, theirs)
+		}
+	}
+}
+
+// A relay without a lease may always publish, and shows so.
+func TestAlone(t *testing.T) {
+	l := Alone(Solo, "there is no table")
+	g, held := l.Acquire(t.Context(), []string{"shop.t"})
+	if !held || !g.Valid() {
+		t.Error("it may not publish")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := g.Keep(ctx, nil); err != nil {
+		t.Error(err)
+	}
+	if err := l.Release(t.Context(), Resume{}); err != nil {
+		t.Error(err)
+	}
+	reg := prometheus.NewRegistry()
+	l.Register(reg)
+	series, err := reg.Gather()
+	if err != nil || len(series) != 6 {
+		t.Errorf("%d families, %v", len(series), err)
+	}
+	if s := l.State(); s.Mode != Solo || s.Error != "there is no table" {
+		t.Errorf("%+v", s)
+	}
+}
+
+func BenchmarkValid(b *testing.B) {
+	l := New(Config{Time: time.Hour}, newModel(), zap.NewNop())
+	g := l.begin(1, Resume{}, time.Now())
+	b.ReportAllocs()
+	for b.Loop() {
+		if !g.Valid() {
+			b.Fatal("it has ended")
+		}
+	}
+}

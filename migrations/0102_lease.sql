@@ -1,0 +1,20 @@
+-- Which relay is active, of those that share tables: a row for each set of tables that is relayed together. Package lease keeps it.
+CREATE TABLE IF NOT EXISTS {table} (
+  -- The number of the acquisition. Two processes that acquire at once choose the same, and one of them fails.
+  epoch       BIGINT UNSIGNED NOT NULL,
+  -- The state directory, and the one start of a process, that hold it.
+  holder      VARCHAR(64)     NOT NULL,
+  process     VARCHAR(64)     NOT NULL,
+  -- For people: the machine and the state directory.
+  host        VARCHAR(255)    NOT NULL,
+  -- A JSON list of schema.table. Each is in one row at most.
+  table_names MEDIUMTEXT      NOT NULL,
+  -- UTC. NULL: the holder has ended in order.
+  expires_at  DATETIME(3)     NULL,
+  -- Where the log was done with: the server, as JSON, and the end of a transaction.
+  source      VARCHAR(255)    NOT NULL DEFAULT '',
+  log_file    VARCHAR(255)    NOT NULL DEFAULT '',
+  log_offset  BIGINT UNSIGNED NOT NULL DEFAULT 0,
+  gtid_set    MEDIUMTEXT      NOT NULL,
+  PRIMARY KEY (epoch)
+) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
