@@ -24,8 +24,9 @@ import (
 func (d *daemon) messages() messages.Messages {
 	m := messages.Parts{
 		Rows: d.rows, Journal: d.state.Journal, History: operatorState{d.state}.History, Flow: d.flow, Swept: d.relay.Sweep,
-		ClaimTimeout: d.cfg.Fallback.ClaimTimeout, Interval: d.cfg.Fallback.Interval, Grace: graces(d.rows),
+		ClaimTimeout: d.cfg.Fallback.ClaimTimeout, Interval: d.cfg.Fallback.Interval,
 	}
+	m.Grace, m.FailedEvery = spans(d.rows, d.cfg)
 	if d.shadow != nil {
 		m.Refuse = admin.Refusedf("this relay runs as a shadow (run --shadow) and changes nothing")
 	}
@@ -53,16 +54,19 @@ func (d *daemon) flow(id outbox.Identity, topic string) messages.Flow {
 	return f
 }
 
-// graces looks up the time that the application has.
-func graces(rows *table.Store) func(string) time.Duration {
-	return func(name string) time.Duration {
-		for _, t := range rows.Tables() {
-			if t.Name() == name {
-				return t.Grace()
+// spans look up, by table, the time that the application has to publish a row, and the wait of a FAILED one.
+func spans(rows *table.Store, cfg *config.Config) (grace, failedEvery func(string) time.Duration) {
+	of := func(span func(*table.Table) time.Duration) func(string) time.Duration {
+		return func(name string) time.Duration {
+			for _, t := range rows.Tables() {
+				if t.Name() == name {
+					return span(t)
+				}
 			}
+			return 0
 		}
-		return 0
 	}
+	return of((*table.Table).Grace), of(func(t *table.Table) time.Duration { return t.FailedEvery(cfg.Retry.FailedEvery) })
 }
 
 // OfflineMessages are the messages for a command that no daemon answers.
@@ -101,7 +105,8 @@ func OpenMessages(ctx context.Context, cfg *config.Config) (m *OfflineMessages, 
 		rows = table.NewKeeping(m.db, tables, m.state)
 		m.Journal, m.History = m.state.Journal, operatorState{m.state}.History
 	}
-	m.Rows, m.ClaimTimeout, m.Interval, m.Grace = rows, cfg.Fallback.ClaimTimeout, cfg.Fallback.Interval, graces(rows)
+	m.Rows, m.ClaimTimeout, m.Interval = rows, cfg.Fallback.ClaimTimeout, cfg.Fallback.Interval
+	m.Grace, m.FailedEvery = spans(rows, cfg)
 	m.Broker = func() (sink.Reader, func(), error) { return openReader(cfg) }
 	return m, nil
 }

@@ -58,9 +58,9 @@ type Parts struct {
 	Broker func() (sink.Reader, func(), error)
 	// Swept asks the running relay for a sweep; nil when none runs here.
 	Swept func() error
-	// ClaimTimeout, Interval and Grace are those of the configuration.
+	// ClaimTimeout, Interval, Grace and FailedEvery are those of the configuration.
 	ClaimTimeout, Interval time.Duration
-	Grace                  func(table string) time.Duration
+	Grace, FailedEvery     func(table string) time.Duration
 }
 
 var _ admin.Messages = (*Messages)(nil)
@@ -88,6 +88,15 @@ func (m *Messages) table(name string) (string, error) {
 	return "", admin.Usagef("table %q is not one of those that the relay serves: %s", name, strings.Join(names, ", "))
 }
 
+// stated is table for what needs the status of rows.
+func (m *Messages) stated(name string) (string, error) {
+	name, err := m.table(name)
+	if err == nil && len(m.Rows.StatesOf(name)) == 0 {
+		err = admin.Usagef("the rows of %s have no status, the log alone relays them: `messages show` and `messages trace` find single ones", name)
+	}
+	return name, err
+}
+
 // tables are those to look for a message in.
 func (m *Messages) tables(name string) ([]string, error) {
 	if name == "" {
@@ -102,7 +111,7 @@ func (m *Messages) ListMessages(ctx context.Context, q admin.MessageQuery) (admi
 	if err := q.Check(); err != nil {
 		return admin.MessagePage{}, err
 	}
-	name, err := m.table(q.Table)
+	name, err := m.stated(q.Table)
 	if err != nil {
 		return admin.MessagePage{}, err
 	}
@@ -259,7 +268,7 @@ func moment(at time.Time) *time.Time {
 
 // MessageStats implements admin.Messages.
 func (m *Messages) MessageStats(ctx context.Context, tableName string) (admin.MessageStats, error) {
-	name, err := m.table(tableName)
+	name, err := m.stated(tableName)
 	if err != nil {
 		return admin.MessageStats{}, err
 	}

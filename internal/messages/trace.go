@@ -156,6 +156,8 @@ func (t *tracer) table() {
 		t.event(r.LastExec, "written", fromTable, "SENT%s", brokerID(r.BrokerID))
 	case r.Status == outbox.Sent:
 		t.event(time.Time{}, "written", fromTable, "SENT%s; the table does not say when", brokerID(r.BrokerID))
+	case r.State == table.Stateless:
+		t.unknown("what became of it: rows of %s have no status, the relay reads them from the log and writes nothing back", r.Table)
 	case r.Status == outbox.Held:
 		t.event(r.UpdatedAt, "consumed", fromTable, "the consumers have set it to %s", state(r))
 	}
@@ -169,6 +171,9 @@ func (t *tracer) waits() {
 		t.trace.WaitsFor = "the write of SENT into the table: the broker has it, and it is not sent again"
 	case r.Status == outbox.Failed:
 		t.trace.WaitsFor = "a decision: `canal-outbox messages retry` publishes it anew, `messages discard` takes it out"
+		if every := t.failedEvery(r.Table); every > 0 {
+			t.trace.WaitsFor += fmt.Sprintf("; by itself it is tried again %v after it has failed", every)
+		}
 	case r.Status == outbox.Sending:
 		t.trace.WaitsFor = fmt.Sprintf("the broker's answer to the sweep that has claimed it; a claim older than %v is taken over", t.ClaimTimeout)
 	case r.Status == outbox.Pending:
@@ -202,6 +207,13 @@ func (t *tracer) pendingFor() string {
 		return fmt.Sprintf("the application, which has %v to publish it itself", grace)
 	}
 	return fmt.Sprintf("the log, which shows it to the relay, or else the next sweep: at most %v", t.Interval)
+}
+
+func (t *tracer) failedEvery(name string) time.Duration {
+	if t.FailedEvery == nil {
+		return 0
+	}
+	return t.FailedEvery(name)
 }
 
 func ofLimit(r *table.Row) string {

@@ -232,6 +232,80 @@ func TestP9_ListsGoByTheIndex(t *testing.T) {
 	})
 }
 
+// listsInOrder checks that the pages of a list come by the index, in its order.
+func (b *bench) listsInOrder(how strategy) {
+	b.Helper()
+	for _, state := range []string{"failed", "pending", "sent"} {
+		q := Listing{State: state}
+		for _, in := range b.table.listParts(q) {
+			for _, at := range []Cursor{{}, {id: b.table.nobody(), time: "2026-01-02 03:04:05.678"}} {
+				at.attempts.value = "0"
+				b.inOrder(fmt.Sprintf("list of %s, %+v behind %+v", state, in, at), b.table.listing(in, q, at, 50), how, at.id != "")
+			}
+		}
+	}
+}
+
+// A business key that no index begins with is found under each business type: rows of a large table are not read for it, and neither are
+// they for the other names of a message.
+func TestP9_FindsGoByAnIndex(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		b.insert(7, "")
+		b.many(3000)
+		testkit.Exec(b, b.db, "UPDATE "+b.name+" SET biz_type=CONCAT('type', id % 5) WHERE biz_type='many'")
+		testkit.Exec(b, b.db, "ANALYZE TABLE "+b.name)
+		b.store.scanLimit = 0 // whatever reads all rows is refused
+		b.store.db.SetMaxOpenConns(1)
+		read := func() (n int) {
+			var name string
+			testkit.Must(b, b.store.db.QueryRow("SHOW SESSION STATUS LIKE 'Handler_read_rnd_next'").Scan(&name, &n))
+			return n
+		}
+		for ref, want := range map[string]string{"key-3": "order:key-3", "order:key-3": "order:key-3", "key-2999": ":key-2999", "3": "order:key-3"} {
+			before := read()
+			found, err := b.store.Find(b.ctx, b.table.name, ref, false)
+			testkit.Must(b, err)
+			if !slices.ContainsFunc(messageIDs(found.Rows), func(id string) bool { return strings.HasSuffix(id, want) }) || found.Scan != "" {
+				b.Errorf("%q: %v, %q", ref, messageIDs(found.Rows), found.Scan)
+			}
+			if n := read() - before; n > 1000 { // the status, and the description of the table, are tables themselves
+				b.Errorf("%q: %d rows were read in the order of the table", ref, n)
+			}
+		}
+		var index string
+		testkit.Must(b, b.db.QueryRow("SELECT INDEX_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = 'outbox' AND COLUMN_NAME = 'biz_key'", b.schema).Scan(&index))
+		testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" DROP INDEX "+index)
+		found, err := b.store.Find(b.ctx, b.table.name, "key-3", false)
+		if err != nil || len(found.Rows) != 0 || !strings.Contains(found.Scan, "CREATE INDEX") {
+			b.Errorf("without the index: %+v, %v", found, err)
+		}
+		if found, err := b.store.Find(b.ctx, b.table.name, "key-3", true); err != nil || len(found.Rows) != 2 || found.Scan != "" { // many has one, too
+			b.Errorf("allowed: %+v, %v", found, err)
+		}
+	})
+}
+
+// Rows that somebody has locked are left alone at once, and those beside them are changed.
+func TestP9_ChangesWaitForNoLock(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		b.makeMoved(FailedSuffix)
+		ids := b.insert(3, "status=3, retry_count=5")
+		tx, err := b.db.Begin()
+		testkit.Must(b, err)
+		_, err = tx.Exec("UPDATE " + b.name + " SET fail_reason='mine' WHERE id = " + ids[1].ID)
+		testkit.Must(b, err)
+		if n, err := b.store.Retry(b.ctx, ids[:2]); n != 1 || err != nil {
+			b.Errorf("%d rows were retried, %v", n, err)
+		}
+		if n, err := b.store.Discard(b.ctx, ids[1:]); n != 1 || err != nil {
+			b.Errorf("%d rows were discarded, %v", n, err)
+		}
+		testkit.Must(b, tx.Rollback())
+		b.want(ids[0], "0", "status")
+		b.want(ids[1], "3", "status")
+	})
+}
+
 // What would read a large table is refused with the index that would help, and read when that is allowed.
 func TestListsThatWouldReadEverything(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {

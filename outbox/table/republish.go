@@ -26,11 +26,14 @@ func (s *Store) Republish(ctx context.Context, identities []outbox.Identity) (n 
 
 // Retry sets rows that are FAILED back to PENDING, due at once and with no attempt used, and lets PENDING rows that wait after an attempt
 // wait no longer; these keep the count of their attempts. Any other row is left alone: a delayed message above all, which was never
-// tried. It returns how many rows were changed, also with an error.
+// tried, and a row that somebody has locked. It returns how many rows were changed, also with an error.
 func (s *Store) Retry(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
 	err = s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
+		if !t.has(StatusCode) {
+			return nil
+		}
 		if t.fails() {
-			matched, err := s.exec(ctx, t.setBack(outbox.Failed, chunk))
+			matched, err := s.execUnlocked(ctx, t, chunk, func(free []outbox.Identity) *statement { return t.setBack(outbox.Failed, free) })
 			if n += matched; err != nil {
 				return err
 			}
@@ -57,7 +60,7 @@ func (s *Store) hasten(ctx context.Context, t *Table, identities []outbox.Identi
 	case len(identities) == 0:
 		return 0, nil
 	case t.has(NextRetryTime):
-		return s.exec(ctx, t.dueNow(identities))
+		return s.execUnlocked(ctx, t, identities, t.dueNow)
 	}
 	rows, err := s.byIDs(ctx, t, identities)
 	if err != nil {

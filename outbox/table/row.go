@@ -147,6 +147,9 @@ func (t *Table) look(r *Row, role Column, value []byte) {
 
 // recallLook fills in what is kept beside the table.
 func (s *Store) recallLook(t *Table, r *Row, now time.Time) {
+	if !t.has(StatusCode) {
+		r.Status, r.State = outbox.Held, Stateless
+	}
 	if !t.has(Topic) { // by a rule that needs no column
 		r.Topic = t.Topic(nil)
 	}
@@ -179,8 +182,15 @@ func (t *Table) stateName(status outbox.Status, code []byte) string {
 	return ""
 }
 
-// States are the names by which rows can be listed: the statuses that this table has, and the consumers' states.
+// Stateless is the State of the rows of a table without a column for the status.
+const Stateless = "stateless"
+
+// States are the names by which rows can be listed: the statuses that this table has, and the consumers' states; none where rows have no
+// status.
 func (t *Table) States() (names []string) {
+	if !t.has(StatusCode) {
+		return nil
+	}
 	for _, w := range t.mapping.words() {
 		names = append(names, w.name)
 	}

@@ -106,6 +106,7 @@ func TestSweepStaysOnTheIndexThatIsThere(t *testing.T) {
 						}
 					}
 				}
+				b.listsInOrder(layout.strategy)
 				if layout.strategy == byAttempts {
 					for _, after := range []attemptCount{{}, {known: true}, {known: true, value: "0"}} {
 						b.inOrder("next attempts", b.table.attemptsBehind(outbox.Pending, after), byAttempts, false)
