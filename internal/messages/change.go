@@ -49,7 +49,7 @@ func (m *Messages) DiscardMessages(ctx context.Context, order admin.MessageOrder
 	if order.Republish {
 		return admin.MessageChange{}, admin.Usagef("republish goes with retry only")
 	}
-	if name, err := m.stated(order.Table); err == nil {
+	if name, err := m.table(order.Table); err == nil {
 		wrong, err := m.Rows.FailedLog(ctx, name)
 		if err != nil {
 			return admin.MessageChange{}, err
@@ -74,7 +74,7 @@ func (m *Messages) carryOut(ctx context.Context, order admin.MessageOrder, a act
 	if m.Refuse != nil && !order.DryRun {
 		return change, m.Refuse
 	}
-	if change.Table, err = m.stated(order.Table); err != nil {
+	if change.Table, err = m.table(order.Table); err != nil {
 		return change, err
 	}
 	var ids []outbox.Identity

@@ -78,6 +78,8 @@ type Flow struct {
 func (m *Messages) table(name string) (string, error) {
 	names := m.Rows.Names()
 	switch {
+	case len(names) == 0:
+		return "", errStateless
 	case name == "" && len(names) == 1:
 		return names[0], nil
 	case name == "":
@@ -85,22 +87,15 @@ func (m *Messages) table(name string) (string, error) {
 	case slices.Contains(names, name):
 		return name, nil
 	}
-	return "", admin.Usagef("table %q is not one of those that the relay serves: %s", name, strings.Join(names, ", "))
+	return "", admin.Usagef("table %q is not one of those that the relay serves and whose rows have a status: %s", name, strings.Join(names, ", "))
 }
 
-// stated is table for what needs the status of rows.
-func (m *Messages) stated(name string) (string, error) {
-	name, err := m.table(name)
-	if err == nil && len(m.Rows.StatesOf(name)) == 0 {
-		err = admin.Usagef("the rows of %s have no status, the log alone relays them: `messages show` and `messages trace` find single ones", name)
-	}
-	return name, err
-}
+var errStateless = admin.Usagef("no table of this relay has a status: its messages are known from the log and the broker alone")
 
 // tables are those to look for a message in.
 func (m *Messages) tables(name string) ([]string, error) {
-	if name == "" {
-		return m.Rows.Names(), nil
+	if names := m.Rows.Names(); name == "" && len(names) > 0 {
+		return names, nil
 	}
 	one, err := m.table(name)
 	return []string{one}, err
@@ -111,7 +106,7 @@ func (m *Messages) ListMessages(ctx context.Context, q admin.MessageQuery) (admi
 	if err := q.Check(); err != nil {
 		return admin.MessagePage{}, err
 	}
-	name, err := m.stated(q.Table)
+	name, err := m.table(q.Table)
 	if err != nil {
 		return admin.MessagePage{}, err
 	}
@@ -268,7 +263,7 @@ func moment(at time.Time) *time.Time {
 
 // MessageStats implements admin.Messages.
 func (m *Messages) MessageStats(ctx context.Context, tableName string) (admin.MessageStats, error) {
-	name, err := m.stated(tableName)
+	name, err := m.table(tableName)
 	if err != nil {
 		return admin.MessageStats{}, err
 	}

@@ -251,6 +251,13 @@ func TestQuestions(t *testing.T) {
 	if _, err := m.ListMessages(t.Context(), admin.MessageQuery{Limit: 5}); codeOf(err) != admin.CodeUsage || !strings.Contains(err.Error(), "shop.n") {
 		t.Errorf("two tables: %v", err)
 	}
+	none := &Messages{Parts{Rows: &rows{}}}
+	if _, err := none.ListMessages(t.Context(), admin.MessageQuery{Limit: 5}); codeOf(err) != admin.CodeUsage || !strings.Contains(err.Error(), "has a status") {
+		t.Errorf("no table: %v", err)
+	}
+	if _, err := none.ShowMessages(t.Context(), admin.MessageRef{Ref: "17"}); codeOf(err) != admin.CodeUsage {
+		t.Errorf("no table: %v", err)
+	}
 	stats, err := m.MessageStats(t.Context(), "shop.m")
 	if err != nil || stats.ByStatus["failed"] != 2 || stats.ByStatus["consumed"] != 1 || len(stats.Notes) != 1 || *stats.ByTopic[0].OldestAgeSeconds != 60 {
 		t.Errorf("stats: %+v, %v", stats, err)

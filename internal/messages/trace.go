@@ -156,8 +156,6 @@ func (t *tracer) table() {
 		t.event(r.LastExec, "written", fromTable, "SENT%s", brokerID(r.BrokerID))
 	case r.Status == outbox.Sent:
 		t.event(time.Time{}, "written", fromTable, "SENT%s; the table does not say when", brokerID(r.BrokerID))
-	case r.State == table.Stateless:
-		t.unknown("what became of it: rows of %s have no status, the relay reads them from the log and writes nothing back", r.Table)
 	case r.Status == outbox.Held:
 		t.event(r.UpdatedAt, "consumed", fromTable, "the consumers have set it to %s", state(r))
 	}

@@ -29,9 +29,6 @@ func (s *Store) Republish(ctx context.Context, identities []outbox.Identity) (n 
 // tried, and a row that somebody has locked. It returns how many rows were changed, also with an error.
 func (s *Store) Retry(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
 	err = s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
-		if !t.has(StatusCode) {
-			return nil
-		}
 		if t.fails() {
 			matched, err := s.execUnlocked(ctx, t, chunk, func(free []outbox.Identity) *statement { return t.setBack(outbox.Failed, free) })
 			if n += matched; err != nil {

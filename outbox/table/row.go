@@ -147,9 +147,6 @@ func (t *Table) look(r *Row, role Column, value []byte) {
 
 // recallLook fills in what is kept beside the table.
 func (s *Store) recallLook(t *Table, r *Row, now time.Time) {
-	if !t.has(StatusCode) {
-		r.Status, r.State = outbox.Held, Stateless
-	}
 	if !t.has(Topic) { // by a rule that needs no column
 		r.Topic = t.Topic(nil)
 	}
@@ -182,15 +179,8 @@ func (t *Table) stateName(status outbox.Status, code []byte) string {
 	return ""
 }
 
-// Stateless is the State of the rows of a table without a column for the status.
-const Stateless = "stateless"
-
-// States are the names by which rows can be listed: the statuses that this table has, and the consumers' states; none where rows have no
-// status.
+// States are the names by which rows can be listed: the statuses that this table has, and the consumers' states.
 func (t *Table) States() (names []string) {
-	if !t.has(StatusCode) {
-		return nil
-	}
 	for _, w := range t.mapping.words() {
 		names = append(names, w.name)
 	}
