@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"net"
-	"net/http"
 	"os/user"
 	"strconv"
 )
@@ -39,9 +38,4 @@ func withPeer(ctx context.Context, conn net.Conn) context.Context {
 		return WithCaller(ctx, UserName(uid))
 	}
 	return ctx
-}
-
-// withRemote gives a request over HTTP the name of who it comes from.
-func withRemote(r *http.Request, role string) *http.Request {
-	return r.WithContext(WithCaller(r.Context(), role+" from "+hostName(r.RemoteAddr)))
 }

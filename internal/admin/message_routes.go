@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -10,51 +11,87 @@ import (
 	"time"
 )
 
-// messages adds the routes of Messages.
-func (a *api) messages(mux *http.ServeMux) {
-	mux.HandleFunc("GET /api/v1/messages", a.answer(func(r *http.Request) (any, error) {
-		q, err := readQuery(r.URL.Query())
-		if err != nil {
-			return nil, err
-		}
-		return a.service().ListMessages(r.Context(), q)
-	}))
-	mux.HandleFunc("GET /api/v1/messages/stats", a.answer(func(r *http.Request) (any, error) {
-		v := values{Values: r.URL.Query()}
-		table := v.text("table")
-		if err := v.end(); err != nil {
-			return nil, err
-		}
-		return a.service().MessageStats(r.Context(), table)
-	}))
-	mux.HandleFunc("GET /api/v1/messages/{ref}", a.answer(func(r *http.Request) (any, error) {
-		ref, err := readRef(r)
-		if err != nil {
-			return nil, err
-		}
-		return a.service().ShowMessages(r.Context(), ref)
-	}))
-	mux.HandleFunc("GET /api/v1/messages/{ref}/trace", a.answer(func(r *http.Request) (any, error) {
-		ref, err := readRef(r)
-		if err != nil {
-			return nil, err
-		}
-		return a.service().TraceMessage(r.Context(), ref)
-	}))
-	mux.HandleFunc("POST /api/v1/messages/retry", a.act(func(r *http.Request) (any, error) {
-		order, err := readOrder(r)
-		if err != nil {
-			return nil, err
-		}
-		return a.service().RetryMessages(r.Context(), order)
-	}))
-	mux.HandleFunc("POST /api/v1/messages/discard", a.act(func(r *http.Request) (any, error) {
-		order, err := readOrder(r)
-		if err != nil {
-			return nil, err
-		}
-		return a.service().DiscardMessages(r.Context(), order)
-	}))
+// Parameters that several routes have.
+var (
+	inTable  = param{name: "table", about: "schema.table; needed where the relay serves several", kind: "string"}
+	byRef    = param{name: "ref", about: "primary key, message id or business key", kind: "string"}
+	mayScan  = param{name: "scan", about: "1 lets it read a large table", kind: "boolean"}
+	withBody = param{name: "body", about: "1 shows the body; it needs the operator's token", kind: "boolean", needs: operator}
+)
+
+// messages are the routes of Messages.
+func (a *api) messages() []route {
+	return []route{
+		{
+			method: "GET", path: "/api/v1/messages", needs: reader, about: "Messages by status, topic, key, reason and age, page by page.", answer: MessagePage{},
+			params: []param{
+				inTable, mayScan,
+				{name: "status", about: "pending, sending, sent, failed, a state of the consumers, or any", kind: "string"},
+				{name: "topic", kind: "string"},
+				{name: "key", kind: "string"},
+				{name: "reason", about: "a part of it", kind: "string"},
+				{name: "older_than", about: "such as 1h", kind: "string"},
+				{name: "limit", about: "from 1 to 1000", kind: "integer"},
+				{name: "after", about: "next of the page before", kind: "string"},
+			},
+			do: func(r *http.Request) (any, error) {
+				q, err := readQuery(r.URL.Query())
+				if err != nil {
+					return nil, err
+				}
+				return a.service().ListMessages(r.Context(), q)
+			},
+		},
+		{
+			method: "GET", path: "/api/v1/messages/stats", needs: reader, about: "Counts by status, topic and reason.", answer: MessageStats{}, params: []param{inTable},
+			do: func(r *http.Request) (any, error) {
+				v := values{Values: r.URL.Query()}
+				table := v.text("table")
+				if err := v.end(); err != nil {
+					return nil, err
+				}
+				return a.service().MessageStats(r.Context(), table)
+			},
+		},
+		{
+			method: "GET", path: "/api/v1/messages/{ref}", needs: reader, about: "The rows that a text may mean.", answer: MessageMatches{},
+			params: []param{byRef, inTable, mayScan, withBody},
+			do: func(r *http.Request) (any, error) {
+				ref, err := readRef(r)
+				if err != nil {
+					return nil, err
+				}
+				return a.service().ShowMessages(r.Context(), ref)
+			},
+		},
+		{
+			method: "GET", path: "/api/v1/messages/{ref}/trace", needs: reader, about: "What is known of one message, from all sides.", answer: Trace{},
+			params: []param{byRef, inTable, mayScan, withBody},
+			do: func(r *http.Request) (any, error) {
+				ref, err := readRef(r)
+				if err != nil {
+					return nil, err
+				}
+				return a.service().TraceMessage(r.Context(), ref)
+			},
+		},
+		a.changing("/api/v1/messages/retry", "Sets messages back to PENDING, or with dry_run says which.", Service.RetryMessages),
+		a.changing("/api/v1/messages/discard", "Moves messages to the failed-message log, or with dry_run says which.", Service.DiscardMessages),
+	}
+}
+
+// changing is a route that carries out an order on messages.
+func (a *api) changing(path, about string, do func(Service, context.Context, MessageOrder) (MessageChange, error)) route {
+	return route{
+		method: "POST", path: path, needs: operator, about: about, body: MessageOrder{}, answer: MessageChange{},
+		do: func(r *http.Request) (any, error) {
+			order, err := readOrder(r)
+			if err != nil {
+				return nil, err
+			}
+			return do(a.service(), r.Context(), order)
+		},
+	}
 }
 
 // values reads the parameters of a request, strictly: one that nobody reads is an error, and so is one that comes twice.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -26,6 +25,8 @@ type api struct {
 	log     *zap.Logger
 	streams chan struct{} // one token for each open event stream
 	newest  shared        // what they send
+
+	document []byte // in OpenAPI
 }
 
 func newAPI(service Service, metrics prometheus.Gatherer, log *zap.Logger) *api {
@@ -39,41 +40,15 @@ func (a *api) service() Service { return *a.current.Load() }
 func (a *api) routes() http.Handler {
 	a.streams = make(chan struct{}, maxStreams)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", dashboard)
-	mux.HandleFunc("GET /assets/{file}", pageFile)
-	mux.HandleFunc("GET /docs/{page...}", handbook())
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", a.health(Service.Live))
-	mux.HandleFunc("GET /readyz", a.health(Service.Ready))
-	mux.HandleFunc("GET /api/v1/events", a.events)
-	mux.HandleFunc("GET /api/v1/status", a.answer(func(r *http.Request) (any, error) {
-		return a.service().Status(r.Context()), nil
-	}))
-	mux.HandleFunc("GET /api/v1/history", a.answer(a.timeline))
-	mux.HandleFunc("GET /api/v1/checkpoint", a.answer(func(r *http.Request) (any, error) {
-		return a.service().Checkpoint(r.Context())
-	}))
-	mux.HandleFunc("POST /api/v1/checkpoint", a.act(a.setCheckpoint))
-	mux.HandleFunc("GET /api/v1/checkpoint/history", a.answer(a.history))
-	mux.HandleFunc("GET /api/v1/gaps", a.answer(func(r *http.Request) (any, error) {
-		gaps, err := a.service().Gaps(r.Context())
-		return append([]outbox.Gap{}, gaps...), err
-	}))
-	mux.HandleFunc("POST /api/v1/gaps/{id}/ack", a.act(a.ackGap))
-	mux.HandleFunc("POST /api/v1/pause", a.act(a.pause))
-	mux.HandleFunc("POST /api/v1/resume", a.act(func(r *http.Request) (any, error) {
-		return struct{}{}, a.service().Resume(r.Context())
-	}))
-	mux.HandleFunc("POST /api/v1/sweep", a.act(func(r *http.Request) (any, error) {
-		return struct{}{}, a.service().Sweep(r.Context())
-	}))
-	mux.HandleFunc("POST /api/v1/retention", a.act(func(r *http.Request) (any, error) {
-		return struct{}{}, a.service().Retention(r.Context())
-	}))
-	a.messages(mux)
-	mux.HandleFunc("/api/", a.answer(func(r *http.Request) (any, error) {
-		return nil, NotFoundf("there is no %s %s", r.Method, r.URL.Path)
-	}))
+	all := a.table()
+	a.document = document(all)
+	for i := range all {
+		mux.Handle(all[i].method+" "+all[i].path, a.handler(&all[i]))
+	}
+	nothing := route{needs: reader, do: func(r *http.Request) (any, error) {
+		return nil, NotFoundf("there is no %s %s; /api/v1/openapi.json lists what there is", r.Method, r.URL.Path)
+	}}
+	mux.Handle("/api/", a.handler(&nothing))
 	return headers(mux)
 }
 
@@ -130,7 +105,7 @@ func (a *api) act(f func(*http.Request) (any, error)) http.HandlerFunc {
 		if err != nil || kind != "application/json" {
 			return nil, Usagef("Content-Type must be application/json")
 		}
-		a.log.Info("admin request", zap.String("method", r.Method), zap.String("path", r.URL.Path))
+		a.log.Info("admin request", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.String("by", Caller(r.Context())))
 		return f(r)
 	})
 }

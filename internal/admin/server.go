@@ -19,7 +19,8 @@ import (
 // Config says where the server listens.
 type Config struct {
 	Address string // host:port; "" for no HTTP
-	Token   string // asked of every request over HTTP but health checks; "" for none, possible on loopback only
+	Token   string // of operators, asked of every request over HTTP but health checks; "" for none, possible on loopback only
+	Reader  string // the token of those who may only read; "" for none
 	Socket  string // path of the unix socket; "" for none
 }
 
@@ -39,7 +40,8 @@ const stopGrace = 2 * time.Second
 // that other machines reach has no token.
 func Listen(cfg Config, service Service, metrics prometheus.Gatherer, log *zap.Logger) (*Server, error) {
 	s := &Server{log: log, api: newAPI(service, metrics, log)}
-	s.local = s.api.routes()
+	s.handler = s.api.routes()
+	s.local = profiled(s.handler)
 	if cfg.Address != "" {
 		host, _, err := net.SplitHostPort(cfg.Address)
 		if err != nil {
@@ -51,7 +53,7 @@ func Listen(cfg Config, service Service, metrics prometheus.Gatherer, log *zap.L
 		if s.tcp, err = net.Listen("tcp", cfg.Address); err != nil {
 			return nil, fmt.Errorf("admin address %s: %w (another process uses it, or it is not of this machine)", cfg.Address, err)
 		}
-		s.handler = guard(cfg.Token, s.local)
+		s.handler = guard(tokens{operator: cfg.Token, reader: cfg.Reader}, s.handler)
 	}
 	if cfg.Socket != "" {
 		var err error

@@ -188,7 +188,7 @@ func (d *daemon) asker() *asker { return &asker{db: d.plain, source: d.source} }
 // listen starts the admin server.
 func (d *daemon) listen(service admin.Service) (err error) {
 	d.admin, err = admin.Listen(admin.Config{
-		Address: d.cfg.Admin.Listen, Token: d.cfg.Admin.Token.Reveal(), Socket: d.cfg.Checkpoint.Socket(),
+		Address: d.cfg.Admin.Listen, Token: d.cfg.Admin.Token.Reveal(), Reader: d.cfg.Admin.ReadToken.Reveal(), Socket: d.cfg.Checkpoint.Socket(),
 	}, service, d.registry, d.log.Named("admin"))
 	if err != nil {
 		return err

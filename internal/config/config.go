@@ -246,10 +246,14 @@ type Pipeline struct {
 type Admin struct {
 	// Listen is host:port, or empty for none. An address other than loopback needs a token.
 	Listen string `yaml:"listen"`
-	// Token is asked of every HTTP request (`Authorization: Bearer ...`) but the health checks.
+	// Token is asked of every HTTP request (`Authorization: Bearer ...`) but the health checks. Who has it may do everything.
 	Token setting.Secret `yaml:"token"`
 	// TokenFile is a file that holds the token instead.
 	TokenFile string `yaml:"token_file"`
+	// ReadToken is another token, of those who may look and change nothing: metrics, status, lists. It shows no body of a message.
+	ReadToken setting.Secret `yaml:"read_token"`
+	// ReadTokenFile is a file that holds it instead.
+	ReadTokenFile string `yaml:"read_token_file"`
 }
 
 // Alerts is the webhook.

@@ -129,6 +129,9 @@ func (r *report) admin(a *Admin) {
 		if a.Token != "" {
 			r.add("admin.token", a.Token.String(), "has no effect while admin.listen is empty")
 		}
+		if a.ReadToken != "" {
+			r.add("admin.read_token", a.ReadToken.String(), "has no effect while admin.listen is empty")
+		}
 		return
 	}
 	if !r.HostPort("admin.listen", a.Listen, true) {
@@ -139,6 +142,15 @@ func (r *report) admin(a *Admin) {
 	}
 	if a.Token != "" && len(a.Token) < 16 {
 		r.add("admin.token", a.Token.String(), "is shorter than 16 characters and could be guessed")
+	}
+	switch {
+	case a.ReadToken == "":
+	case a.Token == "":
+		r.add("admin.read_token", a.ReadToken.String(), "needs admin.token beside it: without that every request from this machine may do everything")
+	case a.ReadToken == a.Token:
+		r.add("admin.read_token", a.ReadToken.String(), "is the same as admin.token: who may only read would be an operator")
+	case len(a.ReadToken) < 16:
+		r.add("admin.read_token", a.ReadToken.String(), "is shorter than 16 characters and could be guessed")
 	}
 }
 

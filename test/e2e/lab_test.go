@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -51,6 +52,7 @@ type lab struct {
 	serverID uint32
 	dir      string
 	more     string // sections of the configuration
+	listen   string // the section admin; none when empty
 	logs     *observer.ObservedLogs
 
 	cancel context.CancelFunc
@@ -61,10 +63,7 @@ type lab struct {
 func newLab(t *testing.T, db *testkit.Database, more ...string) *lab {
 	t.Helper()
 	schema := db.CreateSchema(t)
-	l := &lab{t: t, db: db, sql: db.Connect(t, schema), schema: schema, source: db.Addr(), user: "root", more: rareSweeps}
-	if len(more) > 0 {
-		l.more = strings.Join(more, "\n")
-	}
+	l := &lab{t: t, db: db, sql: db.Connect(t, schema), schema: schema, source: db.Addr(), user: "root", more: cmp.Or(strings.Join(more, "\n"), rareSweeps)}
 	l.table("t_local_message")
 	var err error
 	l.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "orders"))
@@ -101,8 +100,8 @@ func (l *lab) config() *config.Config {
 		l.broker = fmt.Sprintf("kafka: {brokers: [%q]}", l.kafka.ListenAddrs()[0])
 	}
 	yaml := fmt.Sprintf("source: {address: %q, user: %s, server_id: %d}\ntables: [%s]\nsink: {%s}\n"+
-		"checkpoint: {dir: %q}\nadmin: {listen: \"\"}\n%s\n",
-		l.source, l.user, l.serverID, strings.Join(tables, ", "), l.broker, l.dir, l.more)
+		"checkpoint: {dir: %q}\nadmin: %s\n%s\n",
+		l.source, l.user, l.serverID, strings.Join(tables, ", "), l.broker, l.dir, cmp.Or(l.listen, `{listen: ""}`), l.more)
 	cfg, _, err := config.Parse("lab", []byte(yaml), nil, app.Sinks)
 	testkit.Must(l.t, err)
 	return cfg

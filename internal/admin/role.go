@@ -1,0 +1,64 @@
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"strings"
+)
+
+// role is what a request may do. Each includes the ones before it.
+type role int
+
+const (
+	everyone role = iota // without a token: whether the service is up, and the empty page
+	reader               // may see everything but the bodies of messages
+	operator             // may see bodies, and change things
+)
+
+func (r role) String() string { return [...]string{"everyone", "reader", "operator"}[r] }
+
+type roleKey struct{}
+
+// roleOf is the role of a request. One that no guard has looked at came over the socket, whose file mode guards it.
+func roleOf(ctx context.Context) role {
+	if r, ok := ctx.Value(roleKey{}).(role); ok {
+		return r
+	}
+	return operator
+}
+
+// tokens know the roles of requests over HTTP.
+type tokens struct{ operator, reader string }
+
+// roleOf compares hashes, which have one length, so that the time it takes tells nothing about a token's. Without a token every request
+// that the guard lets through is an operator's: it comes from this machine.
+func (t tokens) roleOf(r *http.Request) (is role, who string) {
+	given, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	got := sha256.Sum256([]byte(given))
+	same := func(token string) bool {
+		want := sha256.Sum256([]byte(token))
+		return found && token != "" && subtle.ConstantTimeCompare(got[:], want[:]) == 1
+	}
+	switch mayAct, maySee := same(t.operator), same(t.reader); {
+	case t.operator == "":
+		return operator, "a request without a token"
+	case mayAct:
+		return operator, "operator token"
+	case maySee:
+		return reader, "read-only token"
+	}
+	return everyone, "a request without a token"
+}
+
+// allow refuses a request whose role is not enough.
+func allow(r *http.Request, needs role) error {
+	switch is := roleOf(r.Context()); {
+	case is >= needs:
+		return nil
+	case is == everyone:
+		return &Error{Code: CodeUnauthorized, Message: "a token is needed: send Authorization: Bearer with admin.token, or with admin.read_token to read only"}
+	}
+	return &Error{Code: CodeForbidden, Message: "the read-only token does not reach that far: send admin.token"}
+}

@@ -1,0 +1,161 @@
+package admin
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// route is one line of the table from which the server, the roles and the OpenAPI document are made, so that they cannot drift.
+type route struct {
+	method, path string
+	needs        role
+	about        string // in a sentence, for the document
+	params       []param
+	body         any // of the type of the request's body; nil: none
+	answer       any // of the type of the answer in JSON; nil: an empty object
+
+	do     func(*http.Request) (any, error) // answers in JSON
+	raw    http.Handler                     // in place of do, for what is not JSON
+	media  string                           // of raw
+	fails  bool                             // raw answers 503 as well
+	absent bool                             // raw answers 404 as well, in text
+}
+
+// param is a parameter of a request: in the path if its name stands there, else in the query.
+type param struct {
+	name, about string
+	kind        string // string, integer or boolean
+	needs       role   // of whoever sets it, where that is more than the route needs
+}
+
+// acts tells whether a route changes something: then the request must say that it is JSON.
+func (r *route) acts() bool { return r.method == http.MethodPost }
+
+// empty is the answer to an order that has nothing to say.
+type empty struct{}
+
+// table lists every route there is.
+func (a *api) table() []route {
+	return slices.Concat(a.files(), a.looks(), a.orders(), a.messages())
+}
+
+// files are the routes whose answers are no JSON, and the document.
+func (a *api) files() []route {
+	return []route{
+		{method: "GET", path: "/{$}", about: "The dashboard, an empty page until the API fills it.", raw: http.HandlerFunc(dashboard), media: "text/html"},
+		{
+			method: "GET", path: "/assets/{file}", about: "Parts of the dashboard.", raw: http.HandlerFunc(pageFile), media: "*/*",
+			params: []param{{name: "file", kind: "string"}}, absent: true,
+		},
+		{
+			method: "GET", path: "/docs/{page...}", about: "The handbook.", raw: handbook(), media: "text/html",
+			params: []param{{name: "page", kind: "string"}}, absent: true,
+		},
+		{method: "GET", path: "/healthz", about: "Whether the process can make progress.", raw: a.health(Service.Live), media: "text/plain", fails: true},
+		{method: "GET", path: "/readyz", about: "Whether the relay is at work.", raw: a.health(Service.Ready), media: "text/plain", fails: true},
+		{method: "GET", path: "/metrics", needs: reader, about: "Metrics for Prometheus.", raw: promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}), media: "text/plain"},
+		{method: "GET", path: "/api/v1/openapi.json", needs: reader, about: "This document.", raw: http.HandlerFunc(a.openAPI), media: "application/json"},
+		{method: "GET", path: "/api/v1/events", needs: reader, about: "The status each second, as server-sent events.", raw: http.HandlerFunc(a.events), media: "text/event-stream"},
+	}
+}
+
+// looks show the relay and its position, which can be moved.
+func (a *api) looks() []route {
+	return []route{
+		{
+			method: "GET", path: "/api/v1/status", needs: reader, about: "Whether the relay works, how far behind it is and what needs attention.", answer: Status{},
+			do: func(r *http.Request) (any, error) { return a.service().Status(r.Context()), nil },
+		},
+		{
+			method: "GET", path: "/api/v1/history", needs: reader, about: "What was measured in the last day, and what happened.", answer: Timeline{},
+			params: []param{{name: "from", about: "a moment in RFC 3339, or how long ago, such as 1h", kind: "string"}, {name: "step", about: "such as 1m", kind: "string"}},
+			do:     a.timeline,
+		},
+		{
+			method: "GET", path: "/api/v1/checkpoint", needs: reader, about: "The position from which a restart reads.", answer: Checkpoint{},
+			do: func(r *http.Request) (any, error) { return a.service().Checkpoint(r.Context()) },
+		},
+		{
+			method: "POST", path: "/api/v1/checkpoint", needs: operator, about: "Moves the checkpoint, or with dry_run says what a move would do.",
+			body: Target{}, answer: Preview{}, do: a.setCheckpoint,
+		},
+		{
+			method: "GET", path: "/api/v1/checkpoint/history", needs: reader, about: "The checkpoints of the past, newest first.", answer: []HistoryEntry{},
+			params: []param{{name: "limit", about: "from 1 to 10000, 50 if it is left out", kind: "integer"}}, do: a.history,
+		},
+		{
+			method: "GET", path: "/api/v1/gaps", needs: reader, about: "The parts of the log that were not read.", answer: []outbox.Gap{},
+			do: func(r *http.Request) (any, error) {
+				gaps, err := a.service().Gaps(r.Context())
+				return append([]outbox.Gap{}, gaps...), err
+			},
+		},
+		{
+			method: "POST", path: "/api/v1/gaps/{id}/ack", needs: operator, about: "Marks a gap as seen.",
+			params: []param{{name: "id", about: "the number of the gap", kind: "integer"}}, do: a.ackGap,
+		},
+	}
+}
+
+// orders tell the relay to do something.
+func (a *api) orders() []route {
+	return []route{
+		{
+			method: "POST", path: "/api/v1/pause", needs: operator, about: "Stops the intake until resume.", body: PauseOrder{}, answer: PauseState{}, do: a.pause,
+		},
+		{
+			method: "POST", path: "/api/v1/resume", needs: operator, about: "Lets the intake go on.",
+			do: func(r *http.Request) (any, error) { return empty{}, a.service().Resume(r.Context()) },
+		},
+		{
+			method: "POST", path: "/api/v1/sweep", needs: operator, about: "Starts a sweep over rows of any age.",
+			do: func(r *http.Request) (any, error) { return empty{}, a.service().Sweep(r.Context()) },
+		},
+		{
+			method: "POST", path: "/api/v1/retention", needs: operator, about: "Starts a pass that takes old rows out of the tables.",
+			do: func(r *http.Request) (any, error) { return empty{}, a.service().Retention(r.Context()) },
+		},
+	}
+}
+
+// handler is a route with its role and, where it acts, the rule for its body.
+func (a *api) handler(r *route) http.Handler {
+	inner := r.raw
+	if r.do != nil {
+		inner = a.answer(r.do)
+		if r.acts() {
+			inner = a.act(r.do)
+		}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if err := r.allow(request); err != nil {
+			refuse(w, err)
+			return
+		}
+		inner.ServeHTTP(w, request)
+	})
+}
+
+// allow refuses a request that may not use the route, or not with these parameters.
+func (r *route) allow(request *http.Request) error {
+	needs := r.needs
+	for _, p := range r.params {
+		if p.needs > needs && request.URL.Query().Has(p.name) {
+			needs = p.needs
+		}
+	}
+	return allow(request, needs)
+}
+
+// refuse answers a request that may not.
+func refuse(w http.ResponseWriter, err error) {
+	coded, _ := err.(*Error)
+	if coded.Code == CodeUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	writeError(w, coded)
+}
