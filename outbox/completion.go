@@ -34,6 +34,7 @@ type Candidate struct {
 	Waiting    bool   // PENDING with a due time in the future of the database's clock
 	DueInMilli int64  // milliseconds until it is due by the database's clock; <= 0 when due or without a due time
 	Topic      string // so that suspended topics can be skipped
+	Key        string // what its order is kept by (Message.ShardingKey); "" where the table keeps none
 	ClaimToken string // last_exec_time in the database's text form; "" when NULL or not mapped
 	Entry      Entry  // once the row is reserved
 }

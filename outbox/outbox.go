@@ -116,20 +116,21 @@ const (
 	CauseUnknown   Cause = "unknown"   // an event type we do not know, inside a transaction
 	CauseNotFound  Cause = "not_found" // in the recovery window: not (yet) visible in the table
 	CauseWaiting   Cause = "waiting"   // in the recovery window: waits for its retry
+	CauseOrder     Cause = "order"     // an earlier row of its key is not final (tables[].ordering: key)
 )
 
 // Causes lists every Cause, so that all metric series exist from the start.
 func Causes() []Cause {
 	return []Cause{
 		CauseXA, CauseStatement, CauseUnmapped, CauseRewritten, CauseOversize, CauseGap, CauseNotDue, CauseGrace,
-		CauseStatus, CauseTopic, CauseOutage, CauseUnknown, CauseNotFound, CauseWaiting,
+		CauseStatus, CauseTopic, CauseOutage, CauseUnknown, CauseNotFound, CauseWaiting, CauseOrder,
 	}
 }
 
 // Triggers reports whether a deferred row must be looked for at once: everything whose row may be PENDING and due now.
 func (c Cause) Triggers() bool {
 	switch c {
-	case CauseNotDue, CauseGrace, CauseStatus, CauseTopic, CauseOutage, CauseWaiting:
+	case CauseNotDue, CauseGrace, CauseStatus, CauseTopic, CauseOutage, CauseWaiting, CauseOrder:
 		return false
 	}
 	return true

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
@@ -125,6 +126,17 @@ func (f fakeTable) States(_ context.Context, ids []outbox.Identity) ([]outbox.Ca
 	return out, nil
 }
 
+// Due shows all rows that are not final, in one page.
+func (f fakeTable) Due(_ context.Context, _ string, _ table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
+	var out []outbox.Candidate
+	for _, c := range f {
+		if c.Status <= outbox.Sending && time.Duration(c.DueInMilli)*time.Millisecond <= q.Horizon {
+			out = append(out, c)
+		}
+	}
+	return out, table.CursorBehind("", true), nil
+}
+
 // bench is a pipeline with fakes around it, running in a bubble of virtual time.
 type bench struct {
 	*Pipeline
@@ -198,15 +210,18 @@ func (b *bench) answer(o outbox.Outcome, rows ...*outbox.Message) {
 
 // suspended tells whether the sweep is to leave a topic alone.
 func (b *bench) suspended(topic string) bool {
-	_, left := b.dispatch.WithoutSuspended([]outbox.Candidate{{Topic: topic}})
+	_, left := b.dispatch.Reserve([]outbox.Candidate{{Topic: topic}})
 	return len(left) > 0
 }
 
 // run gives f a running pipeline in a bubble and ends it afterwards.
-func run(t *testing.T, cfg Config, f func(*bench)) {
+func run(t *testing.T, cfg Config, f func(*bench)) { runTable(t, cfg, fakeTable{}, f) }
+
+// runTable is run with rows in the table.
+func runTable(t *testing.T, cfg Config, rows fakeTable, f func(*bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		b := &bench{t: t, ctx: ctx, acks: &fakeAcks{}, table: fakeTable{}}
+		b := &bench{t: t, ctx: ctx, acks: &fakeAcks{}, table: rows}
 		b.sink = &fakeSink{answer: func(*outbox.Message) outbox.Outcome { return outbox.Outcome{} }, missing: map[string]bool{}, hands: map[string]*outbox.Message{}}
 		core, logs := observer.New(zap.InfoLevel)
 		b.logs, b.reg = logs, prometheus.NewRegistry()

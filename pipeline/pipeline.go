@@ -5,7 +5,7 @@
 //
 // Guarantee: that of the parts, and that transactions are handed to the sink in commit order.
 //
-// Run owns two goroutines, that of dispatch and that of recovery, and waits for both. Locks: recovery's turn, then recovery's or
+// Run owns the goroutines of dispatch and that of recovery, and waits for them. Locks: recovery's turn, then recovery's or
 // dispatch's mutex, then the tracker's. None is held while ack or the sink is called; the turn is held while the database is asked,
 // which is what makes later transactions wait for the rows of the recovery window.
 package pipeline
@@ -46,10 +46,10 @@ type Pipeline struct {
 }
 
 // New puts a pipeline together. It does no I/O.
-func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, acks dispatch.Acks, checker recovery.Checker, log *zap.Logger, reg prometheus.Registerer) *Pipeline {
-	d := dispatch.New(cfg, t, sweeps, s, acks, log, reg)
+func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, acks dispatch.Acks, rows dispatch.Rows, log *zap.Logger, reg prometheus.Registerer) *Pipeline {
+	d := dispatch.New(cfg, t, sweeps, s, acks, rows, log, reg)
 	return &Pipeline{
-		tracker: t, dispatch: d, recovery: recovery.New(t, d, sweeps, checker, log, reg), sweeps: sweeps, longest: cfg.LongestDelay,
+		tracker: t, dispatch: d, recovery: recovery.New(t, d, sweeps, rows, log, reg), sweeps: sweeps, longest: cfg.LongestDelay,
 		quiet: newQuiet(t.Activity()),
 		missed: promauto.With(reg).NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_missed_total",
@@ -86,6 +86,7 @@ func (p *Pipeline) Reset(flavor outbox.Flavor, at outbox.Position) (epoch uint64
 	}
 	defer p.recovery.Unlock()
 	p.recovery.Clear()
+	p.dispatch.Unread()
 	return p.tracker.Reset(flavor, at)
 }
 

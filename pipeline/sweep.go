@@ -22,16 +22,16 @@ func (p *Pipeline) AwaitLog(ctx context.Context, end outbox.Position, patience t
 // they are published. The error is that of AwaitLog.
 func (p *Pipeline) Shown(end outbox.Position) (bool, error) { return p.recovery.Shown(end) }
 
-// Reserve takes ownership for the sweep. It returns the rows that nobody owned, each with its entry, and those of suspended topics,
-// which are to be left alone.
+// Reserve takes ownership for the sweep. It returns the rows that nobody owned, each with its entry, and those that are to be left alone:
+// of suspended topics, and those whose key waits for an earlier row.
 func (p *Pipeline) Reserve(rows []outbox.Candidate) (free, suspended []outbox.Candidate) {
-	rows, suspended = p.dispatch.WithoutSuspended(rows)
+	free, suspended = p.dispatch.Reserve(rows)
 	if len(suspended) > 0 {
 		p.mu.Lock()
 		p.quiet.suspended = true
 		p.mu.Unlock()
 	}
-	return p.tracker.Reserve(rows), suspended
+	return free, suspended
 }
 
 // Release gives rows back that were reserved and not published.

@@ -280,8 +280,12 @@ func names(tables []*table.Table) []string {
 func settings(cfg *config.Config, tables []*table.Table) Settings {
 	byTable, byTopic := map[string]outbox.Retry{}, map[string]outbox.Retry{}
 	failedEvery := map[string]time.Duration{}
+	var ordered []string
 	for _, t := range tables {
 		byTable[t.Name()] = t.Retry()
+		if t.Ordered() {
+			ordered = append(ordered, t.Name())
+		}
 		if every := t.FailedEvery(cfg.Retry.FailedEvery); every > 0 {
 			failedEvery[t.Name()] = every
 		}
@@ -293,7 +297,7 @@ func settings(cfg *config.Config, tables []*table.Table) Settings {
 		Pipeline: pipeline.Config{
 			MaxInFlight: cfg.Pipeline.MaxInFlight, MaxInFlightBytes: int(cfg.Pipeline.MaxInFlightBytes), MaxRetry: cfg.Retry.Max,
 			Backoff: outbox.Backoff{Base: cfg.Retry.Backoff.Base, Max: cfg.Retry.Backoff.Max, Schedule: cfg.Retry.Schedule}, Random: rand.Float64,
-			Tables: byTable, Topics: byTopic,
+			Tables: byTable, Topics: byTopic, Ordered: ordered,
 		},
 		Ack: ack.Config{FlushTimeout: defaultStop},
 		Fallback: fallback.Config{

@@ -93,6 +93,9 @@ type Table struct {
 	// Grace is how long the application has to publish a row itself after its commit, and to mark it as sent. The relay publishes
 	// a row that is still PENDING then. 0: the relay publishes every row, at once.
 	Grace time.Duration `yaml:"grace"`
+	// Ordering is `none`, or `key`: rows of one key (of one topic) go out one after the other, and while one of them is refused or
+	// cannot be sent the later ones wait for it. `none` keeps the order of commits as long as nothing fails.
+	Ordering string `yaml:"ordering"`
 	// Retry overrides `retry` for the rows of this table.
 	Retry TableRetry `yaml:"retry"`
 }

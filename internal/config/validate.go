@@ -198,6 +198,9 @@ func (r *report) tables(tables []Table) {
 		if t.Grace != 0 { // more than the rounding of a DATETIME
 			r.Between(path+".grace", t.Grace, time.Second, 24*time.Hour)
 		}
+		if t.Ordering != "" {
+			r.OneOf(path+".ordering", t.Ordering, "none", "key")
+		}
 		r.attempts(path+".retry", t.Retry.Attempts())
 		r.failedEvery(path+".retry.failed_every", t.Retry.FailedEvery)
 		if t.TimeZone != "" && !zone.MatchString(t.TimeZone) {

@@ -62,6 +62,8 @@ type Mapping struct {
 	TimeZone string
 	// Grace is how long the application has to publish a row itself; 0: the relay publishes at once.
 	Grace time.Duration
+	// Ordered is for a table whose rows of one key are published one after the other.
+	Ordered bool
 	// Retry is what is different from the configuration's retry for rows of this table.
 	Retry outbox.Retry
 	// FailedEvery is how long a row is FAILED before it is tried again; 0: as the configuration says for all tables.

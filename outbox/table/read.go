@@ -23,6 +23,15 @@ func (t *Table) selectState() *statement {
 	}
 	s.add("SELECT ", t.column(ID), ", ", t.messageID(), ", ", t.column(StatusCode), ", ", t.retryCount(), ", ", wait, ", ", topic, ", ",
 		t.stamp())
+	if t.mapping.Ordered {
+		for _, role := range []Column{ShardingKey, Key} {
+			if t.has(role) {
+				s.add(", ", t.column(role))
+			} else {
+				s.add(", NULL")
+			}
+		}
+	}
 	return s
 }
 
@@ -37,11 +46,15 @@ func (s *Store) candidates(ctx context.Context, t *Table, query *statement, last
 	var out []outbox.Candidate
 	now := time.Now()
 	for rows.Next() {
-		var id, messageID, code, topic sql.RawBytes
+		var id, messageID, code, topic, sharding, key sql.RawBytes
 		var stamp sql.NullString
 		var micros int64
 		c := outbox.Candidate{}
-		if err := rows.Scan(append([]any{&id, &messageID, &code, &c.RetryCount, &micros, &topic, &stamp}, last...)...); err != nil {
+		into := []any{&id, &messageID, &code, &c.RetryCount, &micros, &topic, &stamp}
+		if t.mapping.Ordered {
+			into = append(into, &sharding, &key)
+		}
+		if err := rows.Scan(append(into, last...)...); err != nil {
 			return nil, err
 		}
 		c.Identity = outbox.Identity{Table: t.name, ID: string(t.keyText(ID, id)), MessageID: string(messageID)}
@@ -49,6 +62,9 @@ func (s *Store) candidates(ctx context.Context, t *Table, query *statement, last
 		c.Waiting = c.Status == outbox.Pending && micros > 0
 		c.DueInMilli = (micros + 999) / 1000
 		c.Topic, c.ClaimToken = t.Topic(topic), stamp.String
+		if c.Key = string(sharding); c.Key == "" { // as Message makes it
+			c.Key = string(t.keyText(Key, key))
+		}
 		s.recall(t, &c, now)
 		out = append(out, c)
 	}

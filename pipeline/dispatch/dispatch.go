@@ -34,6 +34,8 @@ type Config struct {
 	Random         func() float64 // jitter, in [0,1)
 	// LongestDelay is the longest delay that rows of the log are handed to the broker with; 0: rows that are due later wait here.
 	LongestDelay time.Duration
+	Ordered      []string // tables (schema.table) that keep the order of their keys
+	MaxWaiting   int      // rows that are remembered because they, or earlier ones of their keys, are not final; default 100,000
 }
 
 const (
@@ -52,6 +54,7 @@ type Dispatch struct {
 	sweeps  tracker.Sweeps
 	sink    sink.Sink
 	acks    Acks
+	rows    Rows
 	log     *zap.Logger
 	metrics *metrics
 	wake    chan struct{} // buffered 1: Run looks at its timers again
@@ -67,6 +70,9 @@ type Dispatch struct {
 	held        []*tracker.Entry // rows that no sweep would find, see held.go
 	heldB       int              // their bytes
 	order       uint64           // of the row of such a table that came last
+	gate        *order           // of the tables that keep the order of their keys
+	behind      int              // messages in hand behind one of their key, see order.go
+	behindB     int              // their bytes
 	scouts      []*tracker.Entry // rows of parts that are away, see scouts.go
 	scoutsOut   int              // scouts in the sink's hands
 	breaker     breaker
@@ -80,7 +86,7 @@ type Dispatch struct {
 }
 
 // New makes a Dispatch. It does no I/O.
-func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, acks Acks, log *zap.Logger, reg prometheus.Registerer) *Dispatch {
+func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, acks Acks, rows Rows, log *zap.Logger, reg prometheus.Registerer) *Dispatch {
 	if cfg.MaxInFlight <= 0 {
 		cfg.MaxInFlight = defaultMaxInFlight
 	}
@@ -91,8 +97,8 @@ func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, ack
 		cfg.MaxUnwritten = defaultMaxUnwritten
 	}
 	d := &Dispatch{
-		cfg: cfg, tracker: t, sweeps: sweeps, sink: s, acks: acks, log: log, wake: make(chan struct{}, 1), changed: make(chan struct{}),
-		suspended: map[string]*suspendedTopic{}, lastOK: map[string]time.Time{},
+		cfg: cfg, tracker: t, sweeps: sweeps, sink: s, acks: acks, rows: rows, log: log, wake: make(chan struct{}, 1), changed: make(chan struct{}),
+		suspended: map[string]*suspendedTopic{}, lastOK: map[string]time.Time{}, gate: newOrder(&cfg),
 	}
 	d.metrics = newMetrics(d, reg)
 	return d
@@ -145,7 +151,7 @@ func (d *Dispatch) Publish(ctx context.Context, rows []*tracker.Entry) (taken in
 
 // take hands rows on as long as there is room. Callers hold mu, which is released.
 func (d *Dispatch) take(rows []*tracker.Entry, path outbox.Path) (taken int) {
-	ready := make([]*outbox.Message, 0, min(len(rows), max(1, d.cfg.MaxInFlight-d.inFlight-len(d.retry)-len(d.held))))
+	ready := make([]*outbox.Message, 0, min(len(rows), max(1, d.cfg.MaxInFlight-d.inFlight-len(d.retry)-len(d.held)-d.behind)))
 	var released []outbox.Completion
 	now := time.Now()
 	for _, e := range rows {
@@ -170,8 +176,11 @@ func (d *Dispatch) take(rows []*tracker.Entry, path outbox.Path) (taken int) {
 			}
 			continue
 		}
-		ready = append(ready, d.launch(e, now))
+		if d.pass(e) {
+			ready = append(ready, d.launch(e, now))
+		}
 	}
+	_, released = d.gate.takeOver(nil, released)
 	d.mu.Unlock()
 	d.send(ready)
 	if len(released) > 0 {
@@ -184,9 +193,9 @@ func (d *Dispatch) take(rows []*tracker.Entry, path outbox.Path) (taken int) {
 // always may when nothing is in hand, so that a message above every limit still moves. Callers hold mu.
 func (d *Dispatch) room(path outbox.Path) bool {
 	unwritten, sweptUnwritten := d.tracker.Unwritten()
-	hand := d.inFlight + len(d.retry) + len(d.held)
+	hand := d.inFlight + len(d.retry) + len(d.held) + d.behind
 	if !d.takes() || unwritten >= d.cfg.MaxUnwritten || d.tracker.Failing() >= d.cfg.MaxInFlightBytes ||
-		hand > 0 && (hand >= d.cfg.MaxInFlight || d.inFlightB+d.retryB+d.heldB >= d.cfg.MaxInFlightBytes) {
+		hand > 0 && (hand >= d.cfg.MaxInFlight || d.inFlightB+d.retryB+d.heldB+d.behindB >= d.cfg.MaxInFlightBytes) {
 		return false
 	}
 	share := quarters[path]
@@ -278,9 +287,11 @@ func (d *Dispatch) Reject(c outbox.Completion) {
 func (d *Dispatch) deferRow(e *tracker.Entry, cause outbox.Cause) (outbox.Completion, bool) {
 	m := e.Message
 	if m.Claim == "" {
+		d.unfinished(e, nil, string(cause))
 		d.tracker.Drop(e, cause)
 		return outbox.Completion{}, false
 	}
+	d.unfinished(e, e, string(cause))
 	d.tracker.Defer(cause, 1)
 	d.tracker.Complete(e)
 	return outbox.Completion{Identity: m.Identity, Action: outbox.ActionRelease, RetryCount: e.RetryCount, Claim: m.Claim, Entry: e}, true
@@ -313,12 +324,12 @@ func (d *Dispatch) kick() {
 	}
 }
 
-// Drain waits until nothing is in the sink's hands or in the retry buffer, or the context ends; rows that are held are left. It returns how many messages were
-// left: they are published again after the next start.
+// Drain waits until nothing is in the sink's hands, in the retry buffer or behind a row of its key, or the context ends; rows that are
+// held are left. It returns how many messages were left: they are published again after the next start.
 func (d *Dispatch) Drain(ctx context.Context) int {
 	for {
 		d.mu.Lock()
-		left := d.inFlight + len(d.retry)
+		left := d.inFlight + len(d.retry) + d.behind
 		d.waiters++
 		changed := d.changed
 		d.mu.Unlock()

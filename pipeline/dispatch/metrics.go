@@ -60,6 +60,7 @@ func newMetrics(d *Dispatch, reg prometheus.Registerer) *metrics {
 	gauge("retry_buffer_messages", "Messages that wait for a second send.", func(s State) float64 { return float64(s.RetryBuffer) })
 	gauge("held_messages", "Messages of tables without a status that wait for their topic or for another attempt; the checkpoint waits for them.",
 		func(s State) float64 { return float64(s.Held) })
+	gauge("waiting_keys", "Keys that wait for an earlier row of theirs (tables[].ordering: key).", func(s State) float64 { return float64(s.WaitingKeys) })
 	gauge("unwritten_rows", "Rows answered by the broker whose status MySQL has not written.", func(s State) float64 { return float64(s.Unwritten) })
 	gauge("breaker_state", "0 closed, 1 open, 2 half-open.", func(s State) float64 { return float64(s.breaker) })
 	gauge("unanswered_seconds", "For how long the broker has answered no message although there are some to be answered; 0 when there are none.", func(s State) float64 {
@@ -127,6 +128,8 @@ type State struct {
 	UnansweredSince time.Time // since when the broker has answered no message although there are some; zero when there are none
 	ResultSince     time.Time // since when the sink has reported nothing although the breaker is closed and it has messages; zero otherwise
 	SuspendedTopics []SuspendedTopic
+	WaitingKeys     int // that wait for an earlier row (ordering: key)
+	WaitingRows     int // that are remembered of them
 
 	breaker breakerState
 }
@@ -141,7 +144,7 @@ func (d *Dispatch) State() State {
 	defer d.mu.Unlock()
 	s := State{
 		InFlight: d.inFlight, InFlightBytes: d.inFlightB, RetryBuffer: len(d.retry), Unwritten: unwritten,
-		Breaker: d.breaker.state.String(), Trouble: d.trouble, breaker: d.breaker.state,
+		Breaker: d.breaker.state.String(), Trouble: d.trouble, breaker: d.breaker.state, WaitingKeys: len(d.gate.waiting), WaitingRows: len(d.gate.rows),
 	}
 	if s.Held = len(d.held); s.Held > 0 {
 		s.HeldSince = slices.MinFunc(d.held, func(a, b *tracker.Entry) int { return cmp.Compare(a.Sends.Order, b.Sends.Order) }).Message.Since

@@ -31,13 +31,19 @@ func (d *Dispatch) results(list []sink.Result) {
 			d.scoutBack(r.Class, now)
 		}
 		d.metrics.outcome(r, now)
+		l := d.gate.laneOf(e.Message)
 		if c, ok := d.decide(e, r, now); ok {
 			completions = append(completions, c)
 		}
+		if r.Class == outbox.ClassNone {
+			d.sent(l, e, now)
+		}
 	}
+	ready, completions := d.gate.takeOver(nil, completions)
 	d.quietSince = now
 	d.broadcast()
 	d.mu.Unlock()
+	d.send(ready)
 	if len(completions) > 0 {
 		d.acks.Add(completions)
 	}
@@ -62,6 +68,7 @@ func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outb
 	case outbox.ClassPermanent:
 		d.brokerAnswered(m.Topic, now, false)
 		d.fail(&c, m)
+		d.unfinished(e, e, reasonOf(&c)) // until the table shows it as FAILED
 		d.tracker.Complete(e)
 		return c, true
 	case outbox.ClassRefused:
@@ -122,6 +129,7 @@ func (d *Dispatch) refuse(e *tracker.Entry, c outbox.Completion, now time.Time) 
 	default:
 		c.Action, c.Delay = outbox.ActionRetry, rule.Backoff.Delay(c.RetryCount, d.Random())
 	}
+	d.unfinished(e, e, reasonOf(&c))
 	d.tracker.Complete(e)
 	return c, true
 }

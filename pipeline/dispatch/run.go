@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,6 +20,11 @@ const (
 
 // Run does what time demands until the context ends: second sends, and probes of an open breaker and of suspended topics.
 func (d *Dispatch) Run(ctx context.Context) error {
+	if len(d.cfg.Ordered) > 0 {
+		var gate sync.WaitGroup
+		gate.Go(func() { d.keepOrder(ctx) })
+		defer gate.Wait()
+	}
 	timer := time.NewTimer(idleTick)
 	defer timer.Stop()
 	for {

@@ -29,6 +29,9 @@ func (d *Dispatch) leave(e *tracker.Entry, now time.Time) (outbox.Completion, bo
 			e.Sends.ScoutUntil = now.Add(scoutClaimTime)
 		}
 		d.tracker.Settle(e)
+		if l := d.gate.laneOf(e.Message); l != nil {
+			d.leaveBehind(l, e.Sends.Behind)
+		}
 	case e.Sends.Scout == 0 || now.After(e.Sends.ScoutUntil):
 		return d.deferRow(e, outbox.CauseOutage)
 	}

@@ -42,10 +42,8 @@ func (d *Dispatch) topicSuspended(topic string) bool {
 	return len(d.suspended) > 0 && d.suspended[topic] != nil
 }
 
-// WithoutSuspended takes the rows of suspended topics out.
-func (d *Dispatch) WithoutSuspended(rows []outbox.Candidate) (rest, suspended []outbox.Candidate) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// withoutSuspended takes the rows of suspended topics out. Callers hold mu.
+func (d *Dispatch) withoutSuspended(rows []outbox.Candidate) (rest, suspended []outbox.Candidate) {
 	if len(d.suspended) == 0 {
 		return rows, nil
 	}

@@ -45,13 +45,16 @@ func (r *Recovery) Shown(end outbox.Position) (bool, error) {
 		return false, err
 	}
 	offered := r.tracker.Offered()
-	if offered.Compare(end) >= 0 || r.Covers(end) {
+	switch {
+	case offered.Compare(end) >= 0:
 		return true, nil
-	}
-	if r.Passed(offered) {
+	case r.Covers(end):
+	case r.Passed(offered):
 		return false, nil
+	default:
+		r.Raise(end)
 	}
-	r.Raise(end)
+	r.dispatch.Blind(end)
 	return true, nil
 }
 
@@ -86,6 +89,7 @@ func (r *Recovery) left(offered, end outbox.Position, patience time.Duration) ti
 		return left
 	}
 	r.Raise(end)
+	r.dispatch.Blind(end)
 	r.raised.Inc()
 	if tell {
 		r.log.Warn("the binlog reader is down or makes no progress: the sweep publishes without it",

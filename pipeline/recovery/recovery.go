@@ -117,7 +117,7 @@ func (r *Recovery) Raise(to outbox.Position) {
 // Clear drops the window and leaves its rows to the sweep: the position is set elsewhere. Callers have the turn.
 func (r *Recovery) Clear() {
 	for _, e := range r.waiting {
-		r.tracker.Drop(e, outbox.CauseGap)
+		r.dispatch.Leave(e, outbox.CauseGap)
 	}
 	r.waiting, r.waitingB = nil, 0
 	r.mu.Lock()
@@ -128,6 +128,7 @@ func (r *Recovery) Clear() {
 // Add takes rows of the window over, and looks them up when there are enough. Callers have the turn. The error is that of ctx; the
 // rows are taken over all the same.
 func (r *Recovery) Add(ctx context.Context, rows []*tracker.Entry) error {
+	r.dispatch.Expect(rows)
 	r.waiting = append(r.waiting, rows...)
 	for _, e := range rows {
 		r.waitingB += e.Size
@@ -203,16 +204,18 @@ func (r *Recovery) lookUp(ctx context.Context) error {
 		state, found := states[e.Row()]
 		switch {
 		case !found:
-			r.tracker.Drop(e, outbox.CauseNotFound)
+			r.dispatch.Leave(e, outbox.CauseNotFound)
 		case state.Status == outbox.Pending && state.Waiting:
-			r.tracker.Drop(e, outbox.CauseWaiting)
+			r.dispatch.LeaveWaiting(e, &state)
 			r.sweeps.DueIn(e.Row(), time.Duration(state.DueInMilli)*time.Millisecond)
 		case state.Status == outbox.Pending:
 			e.RetryCount = state.RetryCount
 			publish = append(publish, e)
 			r.waitingB += e.Size
-		default: // final, or claimed by a sweep whose claim will expire
-			r.tracker.Forget(e)
+		case state.Status == outbox.Sending: // claimed by a sweep whose claim will expire
+			r.dispatch.LeaveClaimed(e)
+		default:
+			r.dispatch.Final(e)
 		}
 	}
 	clear(r.waiting[len(publish):])

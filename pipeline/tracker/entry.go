@@ -30,6 +30,9 @@ type Sends struct {
 
 	Scout      int       // how often it was sent to see whether a part of the cluster is back
 	ScoutUntil time.Time // when that ends
+
+	InLane bool   // in hand, where a table keeps the order of its keys
+	Behind *Entry // the next row of its key, which waits until this one is sent, where a table keeps the order of its keys
 }
 
 // origin is how a row came to us.
@@ -46,6 +49,9 @@ func (e *Entry) Row() outbox.Identity { return e.id }
 
 // Swept tells that the sweep found the row and that the log has not shown it.
 func (e *Entry) Swept() bool { return e.origin == fromSweep }
+
+// Logged tells that the log has shown the row first.
+func (e *Entry) Logged() bool { return e.origin == fromLog }
 
 // Of returns the entry that a message, candidate or completion carries; nil when it carries none.
 func Of(carried outbox.Entry) *Entry {

@@ -221,6 +221,20 @@ func (t *Tracker) Owns(id outbox.Identity) bool {
 	return t.registry[id] != nil
 }
 
+// Has reports whether an entry is in the registry.
+func (t *Tracker) Has(e *Entry) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.registry[e.id] == e
+}
+
+// Owner returns the entry of a row that is in the registry; nil when nobody owns it.
+func (t *Tracker) Owner(row outbox.Identity) *Entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.registry[row]
+}
+
 // Owned counts the rows in the registry.
 func (t *Tracker) Owned() int {
 	t.mu.Lock()

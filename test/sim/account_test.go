@@ -59,6 +59,7 @@ func (w *world) handedOver(i *incarnation, m *outbox.Message) *row {
 	}
 	w.note(i.life, "send", name(m.Identity), m.Path.String(), 0)
 	w.checkBody(r, m)
+	w.checkOrder(i, r)
 	switch {
 	case r.acked == i.life:
 		w.violation("P3", "%s is sent again by the process that has its acknowledgement", name(r.Identity))
@@ -93,6 +94,9 @@ func (w *world) answered(i *incarnation, r *row, o outbox.Outcome) {
 	w.note(i.life, "answer", name(r.Identity), o.Class.String(), 0)
 	f := r.of(i.life)
 	f.handed, f.answered, f.answer = false, true, o.Class
+	if o.Class != outbox.ClassNone {
+		w.disturb(i, r)
+	}
 	switch o.Class {
 	case outbox.ClassTopic, outbox.ClassOutage, outbox.ClassService:
 		f.deferred = true
@@ -142,6 +146,8 @@ func (w *world) settled(i *incarnation, r *row) (why string) {
 		return w.settledAnswer(f)
 	case r.due.Sub(r.committed) > 2*time.Second, time.Until(r.due) > 0, i.topics[r.topic], f.told, f.swept:
 		return "" // deferred, or the sweep may own it
+	case i.disturbed[w.orderKey(r)], w.orderKey(r) != "" && (!w.plan.quiet || w.plan.settings.Pipeline.MaxWaiting+w.plan.settings.Pipeline.MaxInFlight > 0 || !i.knowsRows()):
+		return "" // it may be left to the sweep for another row of its key
 	case !f.offered:
 		return "never offered"
 	}

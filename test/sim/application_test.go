@@ -88,6 +88,10 @@ func (w *world) enter(rows []*row, entry int, late time.Duration) {
 	for _, r := range rows {
 		r.entry, r.committed, r.visible = entry, time.Now(), time.Now().Add(late)
 		r.first.status, r.first.due = r.status, r.due
+		if entry >= 0 {
+			w.shown++
+			r.nth = w.shown
+		}
 		w.table[r.ID], w.byID[r.Identity] = r, r
 		w.lives = append(w.lives, r)
 		w.note(0, "commit", name(r.Identity), "id "+r.ID+" "+r.key+" "+r.topic, entry)

@@ -31,6 +31,7 @@ type database struct {
 	nextID int
 	nextM  int // message ids are never reused
 	open   int // transactions under way
+	shown  int // rows that were in the log
 
 	log      []*entry
 	grown    chan struct{} // closed at the next append
@@ -62,6 +63,7 @@ type row struct {
 	maxRetry int
 	kind     kind
 	entry    int // in the log; -1 when it is not there
+	nth      int // of the rows that the log has shown, from 1; 0 when it has not
 	place    int // in its transaction
 
 	refusals   int  // the broker refuses it so many times

@@ -160,4 +160,36 @@ var mutations = []mutation{
 		rule: "a message without an answer is sent again", file: "pipeline/dispatch/results.go", found: "P1: ",
 		edits: []edit{{"	d.retry = append(d.retry, e)\n", ""}},
 	},
+	{
+		rule: "a refused row makes its key wait", file: "pipeline/dispatch/results.go", found: "order: ",
+		edits: []edit{{"	d.unfinished(e, e, reasonOf(&c))\n	d.tracker.Complete(e)\n	return c, true\n}\n\n// rule", "	if l := d.gate.laneOf(e.Message); l != nil {\n		d.sent(l, e, now)\n	}\n	d.tracker.Complete(e)\n	return c, true\n}\n\n// rule"}},
+	},
+	{
+		rule: "one row of a key is the sink's at a time", file: "pipeline/dispatch/order.go", found: "order: ",
+		edits: []edit{{"	first := l.first == nil\n	if first {\n		l.first = e\n	} else {\n		l.last", "	first := true\n	if l.first == nil {\n		l.first = e\n	} else if l.last != nil && false {\n		l.last"}},
+	},
+	{
+		rule: "keys of rows that are not final at a start wait", file: "pipeline/dispatch/order.go", found: "order: ",
+		edits: []edit{{"&orderedTable{unread: true}", "&orderedTable{}"}}, seeds: 3000,
+	},
+	{
+		rule: "a row that is left to the sweep makes its key wait", file: "pipeline/dispatch/dispatch.go", found: "order: ",
+		edits: []edit{{"		d.unfinished(e, nil, string(cause))\n", ""}}, seeds: 1000,
+	},
+	{
+		rule: "a row of the window that is not found makes its key wait", file: "pipeline/recovery/recovery.go", found: "order: ",
+		edits: []edit{{"			r.dispatch.Leave(e, outbox.CauseNotFound)\n", "			r.tracker.Drop(e, outbox.CauseNotFound)\n"}}, seeds: 5000,
+	},
+	{
+		rule: "the sweep takes rows of a key in their order", file: "pipeline/dispatch/order.go", found: "order: ",
+		edits: []edit{{"	case left != nil && l.left[0] != left, left == nil && len(l.left) > 0 && !before(e.Row().ID, l.left[0].id.ID):\n		return false\n", ""}}, seeds: 1000,
+	},
+	{
+		rule: "a key goes on when its row is final", file: "pipeline/dispatch/order_look.go", found: "P1: ",
+		edits: []edit{{"		d.gate.forget(row)\n	case c.Waiting:\n", "	case c.Waiting:\n"}},
+	},
+	{
+		rule: "a sweep that goes before the reader reads the table first", file: "pipeline/dispatch/order_reserve.go", found: "order: ",
+		edits: []edit{{"blind && !o.knows(c.Identity, t)", "false && blind && !o.knows(c.Identity, t)"}}, seeds: 5000,
+	},
 }

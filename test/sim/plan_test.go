@@ -26,6 +26,7 @@ type plan struct {
 	quiet    bool // nothing fails
 	logging  logging
 	ownLog   bool // the relay's own updates are in the log too
+	ordered  bool // the table keeps the order of its keys
 	settings app.Settings
 	work     time.Duration // transactions commit until then
 	healed   time.Duration // faults happen until then
@@ -142,6 +143,7 @@ func newPlan(seed uint64) *plan {
 	p.invisible = pick(d, 0, 0.1, 0.4)
 	p.settle(d)
 	p.drawTxns(d)
+	p.drawOrdering(seed)
 	for range d.n(3) {
 		p.operations = append(p.operations, operation{at: d.between(0, p.work), what: doRotate})
 	}

@@ -38,18 +38,21 @@ type incarnation struct {
 	ended  chan error    // buffered 1: what Run returned
 
 	// Guarded by world.mu.
-	dead    bool
-	steps   int
-	reached outbox.Position // what the stream has offered
-	source  server.ID       // whose
-	peer    server.ID       // at the end of the tables' connections; zero: the next one asks the guard
-	accepts int             // --accept-new-source, of so many
-	settled bool            // whose log it follows is recorded
-	topics  map[string]bool // that the broker did not know
-	random  *dice
+	dead      bool
+	steps     int
+	reached   outbox.Position // what the stream has offered
+	source    server.ID       // whose
+	peer      server.ID       // at the end of the tables' connections; zero: the next one asks the guard
+	accepts   int             // --accept-new-source, of so many
+	settled   bool            // whose log it follows is recorded
+	topics    map[string]bool // that the broker did not know
+	disturbed map[string]bool // keys, see ordering_test.go
+	random    *dice
 
-	gapAt  time.Time // of an anchor whose full sweep is to come; zero for none
-	sweeps int
+	read     time.Time // when the gate has read the table last
+	anchored time.Time // when it began, or its mark was moved last
+	gapAt    time.Time // of an anchor whose full sweep is to come; zero for none
+	sweeps   int
 }
 
 // start makes a process and lets it run.
@@ -57,7 +60,7 @@ func (w *world) start(l life) *incarnation {
 	w.mu.Lock()
 	i := &incarnation{
 		w: w, life: len(w.incarnations) + 1, plan: l, files: w.files, killed: make(chan struct{}), gate: app.NewGate(), ended: make(chan error, 1),
-		topics: map[string]bool{},
+		topics: map[string]bool{}, disturbed: map[string]bool{}, anchored: time.Now(),
 	}
 	i.random = newDice(w.seed, "jitter", uint64(i.life))
 	w.incarnations = append(w.incarnations, i)
@@ -170,7 +173,7 @@ func (i *incarnation) anchoredAt(at outbox.Position) {
 			r.fast.forgiven = true
 		}
 	}
-	i.gapAt = time.Now()
+	i.gapAt, i.anchored = time.Now(), time.Now()
 }
 
 // bugCount is the relay's own count of broken bookkeeping.

@@ -3,12 +3,10 @@ package sim
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
-	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 // rows is app.Rows: the statements of outbox/table with their guards, on a connection that fails now and then.
@@ -224,11 +222,15 @@ func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candi
 		f := r.of(c.i.life)
 		if r.gone || r.visible.After(time.Now()) {
 			f.told = true
+			w.disturb(c.i, r)
 			w.note(c.i.life, "zone", name(id), "not found", 0)
 			continue
 		}
 		s := w.candidate(r)
 		f.told = f.told || s.Status != outbox.Pending || s.Waiting // timers ask, too
+		if f.told {
+			w.disturb(c.i, r)
+		}
 		w.note(c.i.life, "zone", name(id), s.Status.String(), s.RetryCount)
 		out = append(out, s)
 	}
@@ -237,70 +239,15 @@ func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candi
 
 func (w *world) candidate(r *row) outbox.Candidate {
 	s := outbox.Candidate{Identity: r.Identity, Status: r.status, RetryCount: r.retries, Topic: r.topic, ClaimToken: r.token}
+	if w.plan.ordered {
+		s.Key = r.key
+	}
 	if !r.due.IsZero() {
 		left := time.Until(r.due)
 		s.Waiting = r.status == outbox.Pending && left > 0
 		s.DueInMilli = int64((left + time.Millisecond - 1) / time.Millisecond)
 	}
 	return s
-}
-
-// Due implements fallback.Rows: one list in the order of the ids.
-func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
-	began := time.Now()
-	if _, err := c.guarded(ctx, "due"); err != nil {
-		return nil, after, err
-	}
-	w := c.i.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if after.ID() == "" {
-		c.i.sweepBegins(began, q.Threshold)
-	}
-	now := time.Now()
-	var list []*row
-	for _, r := range w.table {
-		if r.visible.After(now) || after.ID() != "" && r.number <= number(after.ID()) {
-			continue
-		}
-		switch {
-		case r.status == outbox.Pending && r.due.IsZero() && now.Sub(r.created) >= q.Threshold,
-			r.status == outbox.Pending && !r.due.IsZero() && r.due.Sub(now) <= q.Horizon,
-			r.status == outbox.Sending && (q.ExpiredClaims == 0 || now.Sub(tokenTime(r.token)) >= q.ExpiredClaims):
-			list = append(list, r)
-		}
-	}
-	slices.SortFunc(list, func(a, b *row) int { return a.number - b.number })
-	limit := q.Limit
-	if limit <= 0 {
-		limit = 500
-	}
-	next := table.CursorBehind("", true)
-	if len(list) >= limit {
-		list = list[:limit]
-		next = table.CursorBehind(list[limit-1].ID, false)
-	}
-	out := make([]outbox.Candidate, len(list))
-	for n, r := range list {
-		r.of(c.i.life).swept = true
-		out[n] = w.candidate(r)
-	}
-	w.note(c.i.life, "sweep", "", q.Threshold.String(), len(out))
-	return out, next, nil
-}
-
-// sweepBegins checks that a start and an anchor are followed by a sweep over rows of any age. Callers hold mu.
-func (i *incarnation) sweepBegins(at time.Time, threshold time.Duration) {
-	i.sweeps++
-	switch {
-	case threshold == 0 && !at.Before(i.gapAt):
-		i.gapAt = time.Time{}
-	case threshold == 0:
-	case i.sweeps == 1:
-		i.w.violation("start", "the first sweep leaves out rows younger than %v", threshold)
-	case !i.gapAt.IsZero() && at.After(i.gapAt):
-		i.w.violation("gap", "the sweep after an anchor leaves out rows younger than %v", threshold)
-	}
 }
 
 const tokenForm = "2006-01-02 15:04:05.000"

@@ -27,6 +27,7 @@ func (c rows) Upcoming(ctx context.Context, _ string, from, to time.Duration, li
 	slices.SortFunc(list, func(a, b *row) int { return cmp.Or(a.due.Compare(b.due), a.number-b.number) })
 	var out []outbox.Candidate
 	for _, r := range list[:min(limit, len(list))] {
+		w.disturb(c.i, r)
 		r.of(c.i.life).swept = true // a timer may own it when the log shows it, as a sweep may
 		out = append(out, w.candidate(r))
 	}

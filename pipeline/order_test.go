@@ -1,0 +1,218 @@
+package pipeline
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// runOrdered is run with a table that keeps the order of its keys, which was read.
+func runOrdered(t *testing.T, cfg Config, f func(*bench)) {
+	cfg.Ordered = []string{"shop.t"}
+	run(t, cfg, func(b *bench) {
+		synctest.Wait()
+		f(b)
+	})
+}
+
+func key(name string) func(*outbox.Message) {
+	return func(m *outbox.Message) { m.Key, m.ShardingKey = name, name }
+}
+
+// wrote makes what ack has been given a part of the table.
+func (b *bench) wrote() {
+	synctest.Wait()
+	list := b.acks.take()
+	for _, c := range list {
+		state := b.table[c.ID]
+		switch c.Action {
+		case outbox.ActionMarkSent:
+			state.Status = outbox.Sent
+		case outbox.ActionFail:
+			state.Status = outbox.Failed
+		case outbox.ActionRetry:
+			state.RetryCount, state.Waiting, state.DueInMilli = c.RetryCount+1, true, c.Delay.Milliseconds()
+		}
+		b.table[c.ID] = state
+	}
+	b.tracker.Settled(list)
+	b.tracker.Written(list)
+	time.Sleep(time.Second) // the gate looks at the table
+	synctest.Wait()
+}
+
+// sweep publishes rows as a sweep does, and returns those that it was told to leave alone.
+func (b *bench) sweep(rows ...*outbox.Message) (alone []string) {
+	b.t.Helper()
+	var list []outbox.Candidate
+	byID := map[string]*outbox.Message{}
+	for _, m := range rows {
+		byID[m.ID] = m
+		list = append(list, outbox.Candidate{Identity: m.Identity, Topic: m.Topic, Key: m.ShardingKey})
+	}
+	free, left := b.Reserve(list)
+	for _, c := range left {
+		alone = append(alone, c.ID)
+	}
+	var take []*outbox.Message
+	for _, c := range free {
+		m := byID[c.ID]
+		m.Entry, m.Claim, m.Path = c.Entry, "token", outbox.PathSweep
+		take = append(take, m)
+	}
+	if len(take) > 0 {
+		if _, err := b.Publish(b.ctx, take, nil); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	synctest.Wait()
+	return alone
+}
+
+// D14: while a row is refused, the later rows of its key wait and others flow; then they go out in the order of their ids.
+func TestD14_RefusedRowHoldsItsKeyAlone(t *testing.T) {
+	runOrdered(t, Config{MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Minute}}, func(b *bench) {
+		refuse := true
+		b.sink.set(func() {
+			b.sink.answer = func(m *outbox.Message) outbox.Outcome {
+				if refuse && m.ID == "1" {
+					return outbox.Outcome{Class: outbox.ClassRefused}
+				}
+				return outbox.Outcome{}
+			}
+		})
+		b.offer(row(1, key("a")), row(2, key("a")), row(3, key("b")), row(4))
+		b.wantSent("1", "3", "4")
+		b.wrote()
+		b.offer(row(5, key("a")), row(6, key("b")))
+		b.wantSent("1", "3", "4", "6")
+		if alone := b.sweep(row(2, key("a")), row(5, key("a"))); fmt.Sprint(alone) != "[2 5]" {
+			t.Fatalf("a sweep leaves %v alone", alone)
+		}
+		b.sink.set(func() { refuse = false })
+		b.sweep(row(1, key("a")), row(2, key("a")), row(5, key("a")))
+		b.wantSent("1", "3", "4", "6", "1", "2", "5")
+		b.wrote()
+		b.offer(row(7, key("a")))
+		b.wantSent("1", "3", "4", "6", "1", "2", "5", "7")
+	})
+}
+
+// Rows of one key follow each other at the broker; a row whose fate is not known yet is no reason to leave the next one to the sweep.
+func TestRowsOfAKeyFollowOneAnother(t *testing.T) {
+	runOrdered(t, Config{}, func(b *bench) {
+		b.sink.set(func() { b.sink.answer = nil })
+		rows := []*outbox.Message{row(1, key("a")), row(2, key("a")), row(3, key("b")), row(4, key("a"))}
+		b.offer(rows...)
+		b.wantSent("1", "3")
+		b.answer(outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopeCluster}, rows[0])
+		time.Sleep(time.Second)
+		b.wantSent("1", "3", "1")
+		b.answer(outbox.Outcome{}, rows[0])
+		b.wantSent("1", "3", "1", "2")
+		b.answer(outbox.Outcome{}, rows[1])
+		b.wantSent("1", "3", "1", "2", "4")
+	})
+}
+
+// FAILED is final: the key goes on, but not before the table shows it.
+func TestD14_KeyGoesOnBehindAFailedRow(t *testing.T) {
+	runOrdered(t, Config{}, func(b *bench) {
+		b.sink.set(func() {
+			b.sink.answer = func(m *outbox.Message) outbox.Outcome {
+				if m.ID == "1" {
+					return outbox.Outcome{Class: outbox.ClassPermanent}
+				}
+				return outbox.Outcome{}
+			}
+		})
+		b.offer(row(1, key("a")))
+		b.offer(row(2, key("a")))
+		b.wantSent("1")
+		b.table["2"] = outbox.Candidate{}
+		b.wrote()
+		b.mu.Lock()
+		asked := len(b.asked)
+		b.mu.Unlock()
+		if asked == 0 {
+			t.Fatal("nobody is told that row 2 may go")
+		}
+		b.sweep(row(2, key("a")))
+		b.wantSent("1", "2")
+	})
+}
+
+// Rows that are not final at the start make their keys wait before the first publish.
+func TestD14_UnfinishedRowsOfAnEarlierRun(t *testing.T) {
+	synctestTable := fakeTable{"1": {
+		Identity: row(1).Identity, Topic: "orders", Key: "a", RetryCount: 1, Waiting: true, DueInMilli: 60_000,
+	}}
+	runTable(t, Config{Ordered: []string{"shop.t"}}, synctestTable, func(b *bench) {
+		synctest.Wait()
+		b.offer(row(2, key("a")), row(3, key("b")))
+		b.wantSent("3")
+		b.sweep(row(1, key("a")))
+		b.wantSent("3", "1")
+	})
+}
+
+// Above the bound only the sweep publishes rows of the table, in the order of their keys, until they are fewer.
+func TestWaitingRowsAreBounded(t *testing.T) {
+	runOrdered(t, Config{MaxWaiting: 10, MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Hour}}, func(b *bench) {
+		b.sink.set(func() {
+			b.sink.answer = func(m *outbox.Message) outbox.Outcome {
+				if m.Key != "free" {
+					return outbox.Outcome{Class: outbox.ClassRefused}
+				}
+				return outbox.Outcome{}
+			}
+		})
+		for i := range 50 {
+			m := row(100+i, key(fmt.Sprint("k", i)))
+			b.table[m.ID] = outbox.Candidate{Identity: m.Identity, Topic: m.Topic, Key: m.Key}
+			b.offer(m)
+			b.wrote()
+		}
+		if n := b.dispatch.State().WaitingRows; n > 20 {
+			t.Fatalf("%d rows are remembered", n)
+		}
+		free := row(999, key("free"))
+		b.table["999"] = outbox.Candidate{Identity: free.Identity, Topic: "orders", Key: "free"}
+		b.offer(free)
+		for i := 0; len(b.sweep(row(999, key("free")))) > 0; i++ { // its turn comes
+			if i > 1000 {
+				t.Fatal("the turn of a key never comes")
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if sent := b.sink.ids(); sent[len(sent)-1] != "999" {
+			t.Fatalf("sent %v", sent)
+		}
+	})
+}
+
+// The order costs messages nothing that is collected as garbage while no key waits.
+func TestOrderAllocatesNothingWhileNothingWaits(t *testing.T) {
+	allocations := func(cfg Config) float64 {
+		one := oneMessage(t, cfg)
+		return testing.AllocsPerRun(5000, one)
+	}
+	if none, ordered := allocations(Config{}), allocations(Config{Ordered: []string{"shop.t"}}); ordered > none {
+		t.Errorf("%v allocations for a message with ordering: key, %v without", ordered, none)
+	}
+}
+
+func BenchmarkOrder(b *testing.B) {
+	for name, cfg := range map[string]Config{"none": {}, "key": {Ordered: []string{"shop.t"}}} {
+		b.Run(name, func(b *testing.B) {
+			one := oneMessage(b, cfg)
+			b.ReportAllocs()
+			for b.Loop() {
+				one()
+			}
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// Due implements fallback.Rows: one list in the order of the ids.
+func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
+	began := time.Now()
+	if _, err := c.guarded(ctx, "due"); err != nil {
+		return nil, after, err
+	}
+	w := c.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	gate := q.Horizon > time.Hour // which asks for all rows that are not final
+	if after.ID() == "" && !gate {
+		c.i.sweepBegins(began, q.Threshold)
+	}
+	now := time.Now()
+	var list []*row
+	for _, r := range w.table {
+		if r.visible.After(now) || after.ID() != "" && r.number <= number(after.ID()) {
+			continue
+		}
+		switch {
+		case r.status == outbox.Pending && r.due.IsZero() && now.Sub(r.created) >= q.Threshold,
+			r.status == outbox.Pending && !r.due.IsZero() && r.due.Sub(now) <= q.Horizon,
+			r.status == outbox.Sending && (q.ExpiredClaims == 0 || now.Sub(tokenTime(r.token)) >= q.ExpiredClaims):
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(a, b *row) int { return a.number - b.number })
+	limit := q.Limit
+	if limit <= 0 {
+		limit = 500
+	}
+	next := table.CursorBehind("", true)
+	if len(list) >= limit {
+		list = list[:limit]
+		next = table.CursorBehind(list[limit-1].ID, false)
+	}
+	out := make([]outbox.Candidate, len(list))
+	for n, r := range list {
+		if out[n] = w.candidate(r); gate {
+			w.disturb(c.i, r)
+			continue
+		}
+		r.of(c.i.life).swept = true
+		w.disturb(c.i, r)
+	}
+	if gate {
+		w.note(c.i.life, "read for the order", "", "", len(out))
+		if next.Done() {
+			c.i.read = now
+		}
+		return out, next, nil
+	}
+	w.note(c.i.life, "sweep", "", q.Threshold.String(), len(out))
+	return out, next, nil
+}
+
+// sweepBegins checks that a start and an anchor are followed by a sweep over rows of any age. Callers hold mu.
+func (i *incarnation) sweepBegins(at time.Time, threshold time.Duration) {
+	i.sweeps++
+	switch {
+	case threshold == 0 && !at.Before(i.gapAt):
+		i.gapAt = time.Time{}
+	case threshold == 0:
+	case i.sweeps == 1:
+		i.w.violation("start", "the first sweep leaves out rows younger than %v", threshold)
+	case !i.gapAt.IsZero() && at.After(i.gapAt):
+		i.w.violation("gap", "the sweep after an anchor leaves out rows younger than %v", threshold)
+	}
+}
