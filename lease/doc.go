@@ -13,9 +13,10 @@
 // not a state directory, a host or a configuration: relays of different tables share nothing and never wait for each other, and relays
 // whose tables overlap are never active together. A table's name is in one row at most.
 //
-//   - Who acquires reads all rows, takes the rows that share a table with it out, and inserts its own with the next epoch, in one
-//     transaction. Two that try at once insert the same primary key, and one of them fails; so it needs no lock, and works where a
-//     cluster certifies commits. Each row is taken out on condition that it was not renewed since it was read.
+//   - Who acquires reads all rows and then, in one transaction, moves the counter of epochs on from the number that it read, takes out
+//     the rows that share a table with it, and inserts its own. Of two that try at once the second one finds the counter moved; that is
+//     so where a cluster certifies commits, too. Each row is taken out on condition that it was not renewed since it was read. Without
+//     the counter an acquisition that was held up on its way could use the number of a row that has come and gone meanwhile.
 //   - Who holds renews by the epoch, every third of the lease time, and writes its position along. A renewal that finds no row tells
 //     that somebody else took over.
 //   - A row may be taken when its holder released it; when it has ended by the database's clock and this process has watched it

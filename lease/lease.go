@@ -41,11 +41,11 @@ type Resume struct {
 
 // Rows is the lease table; Table implements it.
 type Rows interface {
-	// Read returns all rows.
-	Read(ctx context.Context) ([]Record, error)
-	// Take puts next into the place of what it shares with from, for as long as ttl, if none of from has changed since it was read and no
-	// other acquisition came first; else the error is ErrTaken. After any other error it may have happened.
-	Take(ctx context.Context, next Record, from []Record, ttl time.Duration) error
+	// Read returns all rows, and the number of the newest acquisition that there ever was.
+	Read(ctx context.Context) (all []Record, newest uint64, err error)
+	// Take puts next into the place of what it shares with from, for as long as ttl, if newest is still the newest acquisition and none of
+	// from has changed since it was read; else the error is ErrTaken. After any other error it may have happened.
+	Take(ctx context.Context, next Record, newest uint64, from []Record, ttl time.Duration) error
 	// Renew makes the row of an epoch last for ttl from now on; false when there is none.
 	Renew(ctx context.Context, epoch uint64, at Resume, ttl time.Duration) (bool, error)
 	// Release ends the row of an epoch, if there is one.
@@ -137,18 +137,17 @@ func (l *Lease) limit() time.Duration { return max(l.cfg.Time/3, 500*time.Millis
 // jittered keeps processes that began together from asking together.
 func jittered(d time.Duration) time.Duration { return d - rand.N(d/5+1) }
 
-// look reads the rows that are in the way of the tables, and the number of the next acquisition. holder is who is active; nil when nobody is.
-func (l *Lease) look(ctx context.Context, tables []string) (from []Record, next uint64, holder *Record, err error) {
+// look reads the rows that are in the way of the tables, and the number of the newest acquisition. holder is who is active; nil when
+// nobody is.
+func (l *Lease) look(ctx context.Context, tables []string) (from []Record, newest uint64, holder *Record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.limit())
 	defer cancel()
 	asked := time.Now()
-	all, err := l.rows.Read(ctx)
+	all, newest, err := l.rows.Read(ctx)
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	next = 1
 	for _, r := range all {
-		next = max(next, r.Epoch+1)
 		if !slices.ContainsFunc(r.Tables, func(t string) bool { return slices.Contains(tables, t) }) {
 			continue
 		}
@@ -159,22 +158,22 @@ func (l *Lease) look(ctx context.Context, tables []string) (from []Record, next 
 	}
 	l.forget(from)
 	l.started = true
-	return from, next, holder, nil
+	return from, newest, holder, nil
 }
 
 // try acquires if nobody is active. Without a grant holder is who is; nil when the database did not say, or somebody else was faster.
 func (l *Lease) try(ctx context.Context, tables []string) (grant *Grant, holder *Record, err error) {
-	from, next, holder, err := l.look(ctx, tables)
+	from, newest, holder, err := l.look(ctx, tables)
 	if err != nil || holder != nil {
 		return nil, holder, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.limit())
 	defer cancel()
-	r := Record{Epoch: next, Holder: l.cfg.Holder, Process: l.process, Host: l.cfg.Host, Tables: tables}
+	r := Record{Epoch: newest + 1, Holder: l.cfg.Holder, Process: l.process, Host: l.cfg.Host, Tables: tables}
 	inherited, theirs := l.inherit(from)
 	r.Resume = inherited
 	asked := time.Now()
-	if err := l.rows.Take(ctx, r, from, l.cfg.Time); err != nil {
+	if err := l.rows.Take(ctx, r, newest, from, l.cfg.Time); err != nil {
 		if errors.Is(err, ErrTaken) {
 			err = nil // the next look says who it was
 		}

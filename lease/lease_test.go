@@ -212,3 +212,27 @@ func BenchmarkValid(b *testing.B) {
 		}
 	}
 }
+
+// The holder's own end is before that of the row, however long statements take: it counts from before they were sent.
+func TestTheFenceIsBeforeTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		n := nodes(m, "only")[0]
+		n.way.set(false, 1600*time.Millisecond)
+		n.start()
+		until(t, n)
+		for range 6000 {
+			n.mu.Lock()
+			g := n.grants[0]
+			n.mu.Unlock()
+			m.mu.Lock()
+			own, ends := *g.until.Load(), m.until[g.Epoch]
+			m.mu.Unlock()
+			if ends.Sub(own) < leaseTime/margin {
+				t.Fatalf("it publishes until %v, the lease ends at %v", own, ends)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		n.end(false)
+	})
+}

@@ -22,6 +22,7 @@ type model struct {
 	mu    sync.Mutex
 	ahead time.Duration // of the database's clock
 	rows  []Record
+	last  uint64
 	until map[uint64]time.Time
 }
 
@@ -36,7 +37,7 @@ func (m *model) text(epoch uint64) string {
 	return ""
 }
 
-func (m *model) Read(context.Context) ([]Record, error) {
+func (m *model) Read(context.Context) ([]Record, uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := slices.Clone(m.rows)
@@ -44,10 +45,10 @@ func (m *model) Read(context.Context) ([]Record, error) {
 		all[i].Ends = m.text(all[i].Epoch)
 		all[i].Ended = !m.until[all[i].Epoch].After(m.now())
 	}
-	return all, nil
+	return all, m.last, nil
 }
 
-func (m *model) Take(_ context.Context, next Record, from []Record, ttl time.Duration) error {
+func (m *model) Take(_ context.Context, next Record, newest uint64, from []Record, ttl time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range from {
@@ -55,9 +56,10 @@ func (m *model) Take(_ context.Context, next Record, from []Record, ttl time.Dur
 			return ErrTaken
 		}
 	}
-	if slices.ContainsFunc(m.rows, func(o Record) bool { return o.Epoch == next.Epoch }) {
+	if m.last != newest {
 		return ErrTaken
 	}
+	m.last = next.Epoch
 	m.rows = slices.DeleteFunc(m.rows, func(o Record) bool {
 		return slices.ContainsFunc(from, func(r Record) bool { return r.Epoch == o.Epoch })
 	})
@@ -119,16 +121,16 @@ func (w *way) pass(ctx context.Context) error {
 	}
 }
 
-func (w *way) Read(ctx context.Context) (all []Record, err error) {
+func (w *way) Read(ctx context.Context) (all []Record, newest uint64, err error) {
 	if err = w.pass(ctx); err == nil {
-		all, err = w.model.Read(ctx)
+		all, newest, err = w.model.Read(ctx)
 	}
-	return all, errors.Join(err, w.pass(ctx))
+	return all, newest, errors.Join(err, w.pass(ctx))
 }
 
-func (w *way) Take(ctx context.Context, next Record, from []Record, ttl time.Duration) (err error) {
+func (w *way) Take(ctx context.Context, next Record, newest uint64, from []Record, ttl time.Duration) (err error) {
 	if err = w.pass(ctx); err == nil {
-		err = w.model.Take(ctx, next, from, ttl)
+		err = w.model.Take(ctx, next, newest, from, ttl)
 	}
 	if back := w.pass(ctx); back != nil {
 		return back

@@ -32,14 +32,18 @@ var _ Rows = (*Table)(nil)
 
 const columns = "epoch, holder, process, host, table_names, expires_at, source, log_file, log_offset, gtid_set"
 
+// counter is the row that every acquisition changes first. Its log_offset is the number of the newest one: rows are deleted, and a number
+// must never come again.
+const counter = 0
+
 // ends is the end of a lease of so many microseconds.
 const ends = "UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND"
 
 // Read implements Rows.
-func (t *Table) Read(ctx context.Context) (all []Record, err error) {
+func (t *Table) Read(ctx context.Context) (all []Record, newest uint64, err error) {
 	rows, err := t.db.QueryContext(ctx, "SELECT "+columns+", COALESCE(expires_at <= UTC_TIMESTAMP(3), 1) FROM "+t.name+" ORDER BY epoch")
 	if err != nil {
-		return nil, t.errorf("read", err)
+		return nil, 0, t.errorf("read", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -48,11 +52,15 @@ func (t *Table) Read(ctx context.Context) (all []Record, err error) {
 		var until sql.NullString
 		at := &r.Resume.At
 		if err := rows.Scan(&r.Epoch, &r.Holder, &r.Process, &r.Host, &names, &until, &source, &at.File, &at.Offset, &at.GTIDs, &r.Ended); err != nil {
-			return nil, t.errorf("read", err)
+			return nil, 0, t.errorf("read", err)
+		}
+		if r.Epoch == counter {
+			newest = at.Offset
+			continue
 		}
 		r.Ends = until.String
 		if err := json.Unmarshal(names, &r.Tables); err != nil {
-			return nil, fmt.Errorf("lease table %s, epoch %d: table_names is not what a relay writes: %w; delete the row if no relay is running", t.name, r.Epoch, err)
+			return nil, 0, fmt.Errorf("lease table %s, epoch %d: table_names is not what a relay writes: %w; delete the row if no relay is running", t.name, r.Epoch, err)
 		}
 		if err := json.Unmarshal(source, &r.Resume.Source); err != nil {
 			r.Resume = Resume{} // the position is a help, and without its server it is none
@@ -60,18 +68,18 @@ func (t *Table) Read(ctx context.Context) (all []Record, err error) {
 		all = append(all, r)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, t.errorf("read", err)
+		return nil, 0, t.errorf("read", err)
 	}
-	return all, nil
+	return all, newest, nil
 }
 
 // Take implements Rows.
-func (t *Table) Take(ctx context.Context, next Record, from []Record, ttl time.Duration) error {
+func (t *Table) Take(ctx context.Context, next Record, newest uint64, from []Record, ttl time.Duration) error {
 	tx, err := t.db.BeginTx(ctx, nil)
 	if err != nil {
 		return t.errorf("take", err)
 	}
-	if err := t.take(ctx, tx, next, from, ttl); err != nil {
+	if err := t.take(ctx, tx, next, newest, from, ttl); err != nil {
 		_ = tx.Rollback() // the server does it when the connection is gone
 		return err
 	}
@@ -81,7 +89,10 @@ func (t *Table) Take(ctx context.Context, next Record, from []Record, ttl time.D
 	return nil
 }
 
-func (t *Table) take(ctx context.Context, tx *sql.Tx, next Record, from []Record, ttl time.Duration) error {
+func (t *Table) take(ctx context.Context, tx *sql.Tx, next Record, newest uint64, from []Record, ttl time.Duration) error {
+	if err := t.count(ctx, tx, newest, next.Epoch); err != nil {
+		return err
+	}
 	for _, r := range from {
 		statement, args := "DELETE FROM "+t.name, []any{}
 		if rest := slices.DeleteFunc(slices.Clone(r.Tables), func(name string) bool { return slices.Contains(next.Tables, name) }); len(rest) > 0 {
@@ -109,12 +120,25 @@ func (t *Table) take(ctx context.Context, tx *sql.Tx, next Record, from []Record
 	}
 	_, err = tx.ExecContext(ctx, "INSERT INTO "+t.name+" ("+columns+") VALUES (?, ?, ?, ?, ?, "+ends+", ?, ?, ?, ?)",
 		next.Epoch, next.Holder, next.Process, cut(next.Host, 255), string(names), ttl.Microseconds(), source, file, offset, gtids)
-	const duplicate = 1062 // DUP_ENTRY
-	if server.Code(err) == duplicate {
-		return ErrTaken
-	}
 	if err != nil {
 		return t.errorf("take", err)
+	}
+	return nil
+}
+
+// count moves the counter on. Two that acquire at once wait for each other here, and the second one finds that it has moved.
+func (t *Table) count(ctx context.Context, tx *sql.Tx, from, to uint64) error {
+	if from == 0 { // perhaps nobody ever acquired
+		if _, err := tx.ExecContext(ctx, "INSERT IGNORE INTO "+t.name+" (epoch, holder, process, host, table_names, gtid_set) VALUES (?, '', '', '', '[]', '')", counter); err != nil {
+			return t.errorf("take", err)
+		}
+	}
+	done, err := tx.ExecContext(ctx, "UPDATE "+t.name+" SET log_offset = ? WHERE epoch = ? AND log_offset = ?", to, counter, from)
+	if err != nil {
+		return t.errorf("take", err)
+	}
+	if n, err := done.RowsAffected(); err != nil || n == 0 {
+		return errors.Join(ErrTaken, err)
 	}
 	return nil
 }

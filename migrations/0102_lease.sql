@@ -1,6 +1,6 @@
 -- Which relay is active, of those that share tables: a row for each set of tables that is relayed together. Package lease keeps it.
 CREATE TABLE IF NOT EXISTS {table} (
-  -- The number of the acquisition. Two processes that acquire at once choose the same, and one of them fails.
+  -- The number of the acquisition. Row 0 is the counter: its log_offset is the newest number.
   epoch       BIGINT UNSIGNED NOT NULL,
   -- The state directory, and the one start of a process, that hold it.
   holder      VARCHAR(64)     NOT NULL,
