@@ -20,7 +20,7 @@ func newMessagesShow(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show ID|MESSAGE_ID|KEY", Short: "show one message, whole", Args: cobra.ExactArgs(1),
 		Long: `Shows the rows that a text may mean: as primary key, message id or business key. Of the body it
-shows the size, and the content with --body.`,
+shows the size, and of headers the names; --body shows both whole.`,
 		Example: "  canal-outbox messages show order:4711\n  canal-outbox messages show 17 --body",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref.Ref = args[0]
@@ -45,14 +45,18 @@ shows the size, and the content with --body.`,
 		},
 	}
 	refFlags(cmd, &ref)
-	cmd.Flags().BoolVar(&ref.Body, "body", false, "show the body, too")
+	cmd.Flags().BoolVar(&ref.Body, "body", false, "show the body, and the values of headers")
 	return cmd
 }
 
 func writeMessage(w io.Writer, m admin.MessageDetail) {
 	writeState(w, m.Message)
 	for _, h := range m.Headers {
-		line(w, "header\t%s: %s", plain(h.Name), plain(h.Value))
+		value := "..."
+		if h.Value != nil {
+			value = plain(*h.Value)
+		}
+		line(w, "header\t%s: %s", plain(h.Name), value)
 	}
 	switch {
 	case m.Fault != "":

@@ -36,10 +36,10 @@ func (d *messagesDaemon) ShowMessages(_ context.Context, ref admin.MessageRef) (
 	if ref.Ref == "nobody" {
 		return admin.MessageMatches{}, admin.NotFoundf("no row has it")
 	}
-	one := admin.MessageDetail{Message: failedMessage(), Headers: []admin.MessageHeader{{Name: "traceparent", Value: "00-1"}}, BodyBytes: 18}
+	one := admin.MessageDetail{Message: failedMessage(), Headers: []admin.MessageHeader{{Name: "traceparent"}}, BodyBytes: 18}
 	if ref.Body {
-		body := "{\"order\": 4711}\n\x07!"
-		one.Body, one.BodyEncoding = &body, "utf-8"
+		value, body := "00-1", "{\"order\": 4711}\n\x07!"
+		one.Body, one.BodyEncoding, one.Headers[0].Value = &body, "utf-8", &value
 	}
 	return admin.MessageMatches{Matches: []admin.MessageDetail{one}, Notes: []string{"something was not looked for"}}, nil
 }

@@ -46,7 +46,7 @@ type MessageQuery struct {
 type MessageRef struct {
 	Ref   string
 	Table string // schema.table; "" looks in all
-	Body  bool   // show the body, too
+	Body  bool   // show the body and the values of headers, too
 	Scan  bool
 }
 
@@ -106,10 +106,10 @@ type MessageDetail struct {
 	Fault        string          `json:"fault,omitempty"`         // why the row cannot be made a message
 }
 
-// MessageHeader is a header as it is published.
+// MessageHeader is a header as it is published. The value is there when the body was asked for, too.
 type MessageHeader struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
+	Name  string  `json:"name"`
+	Value *string `json:"value,omitempty"`
 }
 
 // Trace is what is known of a message. Unknown says in sentences what is not.

@@ -222,7 +222,11 @@ func (m *Messages) detail(ctx context.Context, r *table.Row, body bool) (admin.M
 		return d, nil
 	}
 	for _, h := range whole.Headers {
-		d.Headers = append(d.Headers, admin.MessageHeader(h))
+		header := admin.MessageHeader{Name: h.Name}
+		if body {
+			header.Value = &h.Value
+		}
+		d.Headers = append(d.Headers, header)
 	}
 	d.BodyBytes = len(whole.Body)
 	if body {

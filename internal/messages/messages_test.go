@@ -236,11 +236,11 @@ func TestQuestions(t *testing.T) {
 		t.Errorf("a place of another list: %v", err)
 	}
 	shown, err := m.ShowMessages(t.Context(), admin.MessageRef{Ref: "k-1"})
-	if err != nil || shown.Matches[0].Body != nil || shown.Matches[0].BodyBytes != 9 || len(shown.Matches[0].Headers) != 1 {
+	if err != nil || shown.Matches[0].Body != nil || shown.Matches[0].BodyBytes != 9 || shown.Matches[0].Headers[0] != (admin.MessageHeader{Name: "a"}) {
 		t.Errorf("masked: %+v, %v", shown, err)
 	}
 	shown, err = m.ShowMessages(t.Context(), admin.MessageRef{Ref: "k-1", Body: true})
-	if err != nil || *shown.Matches[0].Body != "card 4711" || shown.Matches[0].BodyEncoding != "utf-8" {
+	if err != nil || *shown.Matches[0].Body != "card 4711" || *shown.Matches[0].Headers[0].Value != "b" || shown.Matches[0].BodyEncoding != "utf-8" {
 		t.Errorf("with its body: %+v, %v", shown, err)
 	}
 	r.scan = "no index begins with the key"

@@ -152,6 +152,8 @@ func TestDiscardInEveryLayout(t *testing.T) {
 		b.apply(outbox.Completion{Identity: rows[0].Identity, Action: outbox.ActionFail, Delay: time.Hour, Reason: "no"},
 			outbox.Completion{Identity: rows[1].Identity, Action: outbox.ActionMarkSent})
 		all := []outbox.Identity{rows[0].Identity, rows[1].Identity, rows[2].Identity}
+		another := rows[0].Identity // a later row with the same key
+		another.MessageID += "x"
 		wrong, err := b.store.FailedLog(b.ctx, b.table.name)
 		testkit.Must(b, err)
 		if len(wrong) != 1 || !strings.Contains(wrong[0].Fix, "CREATE TABLE IF NOT EXISTS") {
@@ -165,6 +167,9 @@ func TestDiscardInEveryLayout(t *testing.T) {
 		}
 		if wrong, err := b.store.FailedLog(b.ctx, b.table.name); err != nil || len(wrong) != 0 {
 			b.Errorf("with the table: %+v, %v", wrong, err)
+		}
+		if n, err := b.store.Discard(b.ctx, []outbox.Identity{another}); n != 0 || err != nil {
+			b.Errorf("another row: %d, %v", n, err)
 		}
 		n, err := b.store.Discard(b.ctx, all)
 		testkit.Must(b, err)

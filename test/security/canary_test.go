@@ -68,6 +68,8 @@ func (a *aviary) commands(when string) {
 	for _, args := range []string{
 		"doctor", "doctor -o json", "config print", "config validate", "status", "status -o json", "checkpoint show", "checkpoint history -o json",
 		"checkpoint set --latest --dry-run", "gaps list", "sweep", "version",
+		"messages list --status any", "messages list -o json", "messages stats", "messages show 2", "messages show 1 -o json", "messages trace 1", "messages trace 4",
+		"messages retry --status failed --dry-run",
 	} {
 		a.keep(when+", "+args, []byte(printedBy(a.child, strings.Fields(args)...)))
 	}
@@ -77,7 +79,10 @@ func (a *aviary) commands(when string) {
 func (a *aviary) ask(when string) {
 	a.t.Helper()
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
-	for _, path := range []string{"/", "/metrics", "/healthz", "/readyz", "/api/v1/status", "/api/v1/checkpoint", "/api/v1/checkpoint/history", "/api/v1/gaps", "/api/v1/status?token=" + wrongToken} {
+	for _, path := range []string{
+		"/", "/metrics", "/healthz", "/readyz", "/api/v1/status", "/api/v1/checkpoint", "/api/v1/checkpoint/history", "/api/v1/gaps", "/api/v1/status?token=" + wrongToken,
+		"/api/v1/messages?status=any", "/api/v1/messages/stats", "/api/v1/messages/3", "/api/v1/messages/4/trace",
+	} {
 		for _, token := range []string{adminToken, wrongToken} {
 			for _, method := range []string{"GET", "POST"} {
 				r, err := http.NewRequest(method, "http://"+a.admin+path, strings.NewReader("{}"))
