@@ -25,12 +25,13 @@ type api struct {
 	log     *zap.Logger
 	streams chan struct{} // one token for each open event stream
 	newest  shared        // what they send
+	peers   *peers
 
 	document []byte // in OpenAPI
 }
 
 func newAPI(service Service, metrics prometheus.Gatherer, log *zap.Logger) *api {
-	a := &api{metrics: metrics, log: log}
+	a := &api{metrics: metrics, log: log, peers: newPeers(nil)}
 	a.current.Store(&service)
 	return a
 }

@@ -22,6 +22,7 @@ type Config struct {
 	Token   string // of operators, asked of every request over HTTP but health checks; "" for none, possible on loopback only
 	Reader  string // the token of those who may only read; "" for none
 	Socket  string // path of the unix socket; "" for none
+	Peers   []Peer // other relays that the page shows
 }
 
 // Server serves the API. It is made by Listen and works while Run runs.
@@ -40,6 +41,7 @@ const stopGrace = 2 * time.Second
 // that other machines reach has no token.
 func Listen(cfg Config, service Service, metrics prometheus.Gatherer, log *zap.Logger) (*Server, error) {
 	s := &Server{log: log, api: newAPI(service, metrics, log)}
+	s.api.peers = newPeers(cfg.Peers)
 	s.handler = s.api.routes()
 	s.local = profiled(s.handler)
 	if cfg.Address != "" {

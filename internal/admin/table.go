@@ -71,6 +71,10 @@ func (a *api) looks() []route {
 			do: func(r *http.Request) (any, error) { return a.service().Status(r.Context()), nil },
 		},
 		{
+			method: "GET", path: "/api/v1/peers", needs: reader, about: "The other relays that the configuration names, one line each.", answer: []PeerStatus{},
+			do: func(r *http.Request) (any, error) { return append([]PeerStatus{}, a.peers.look(r.Context())...), nil },
+		},
+		{
 			method: "GET", path: "/api/v1/history", needs: reader, about: "What was measured in the last day, and what happened.", answer: Timeline{},
 			params: []param{{name: "from", about: "a moment in RFC 3339, or how long ago, such as 1h", kind: "string"}, {name: "step", about: "such as 1m", kind: "string"}},
 			do:     a.timeline,

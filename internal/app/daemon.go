@@ -187,8 +187,12 @@ func (d *daemon) asker() *asker { return &asker{db: d.plain, source: d.source} }
 
 // listen starts the admin server.
 func (d *daemon) listen(service admin.Service) (err error) {
+	peers := make([]admin.Peer, 0, len(d.cfg.Admin.Peers))
+	for _, p := range d.cfg.Admin.Peers {
+		peers = append(peers, admin.Peer{URL: p.URL, Token: p.Token.Reveal()})
+	}
 	d.admin, err = admin.Listen(admin.Config{
-		Address: d.cfg.Admin.Listen, Token: d.cfg.Admin.Token.Reveal(), Reader: d.cfg.Admin.ReadToken.Reveal(), Socket: d.cfg.Checkpoint.Socket(),
+		Address: d.cfg.Admin.Listen, Token: d.cfg.Admin.Token.Reveal(), Reader: d.cfg.Admin.ReadToken.Reveal(), Socket: d.cfg.Checkpoint.Socket(), Peers: peers,
 	}, service, d.registry, d.log.Named("admin"))
 	if err != nil {
 		return err

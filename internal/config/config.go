@@ -257,6 +257,18 @@ type Admin struct {
 	ReadToken setting.Secret `yaml:"read_token"`
 	// ReadTokenFile is a file that holds it instead.
 	ReadTokenFile string `yaml:"read_token_file"`
+	// Peers are other relays that the dashboard shows, one line each. Each is asked when somebody looks.
+	Peers []Peer `yaml:"peers"`
+}
+
+// Peer is another relay.
+type Peer struct {
+	// URL is the base address of its admin server, such as `http://relay-2.internal:9180`.
+	URL string `yaml:"url"`
+	// Token is the one that it asks for.
+	Token setting.Secret `yaml:"token"`
+	// TokenFile is a file that holds it instead.
+	TokenFile string `yaml:"token_file"`
 }
 
 // Alerts is the webhook.
@@ -298,10 +310,10 @@ func Default() Config {
 	}
 }
 
-// Documented returns the defaults with every optional section and one empty table present, for the reference page.
+// Documented returns the defaults with every optional section and one empty table and peer present, for the reference page.
 func Documented(sinks Sinks) Config {
 	c := Default()
-	c.Tables, c.Sink = []Table{{}}, newSink(sinks)
+	c.Tables, c.Admin.Peers, c.Sink = []Table{{}}, []Peer{{}}, newSink(sinks)
 	for _, kind := range sinks {
 		c.Sink.section(kind.Name)
 	}

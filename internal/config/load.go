@@ -54,6 +54,11 @@ func (r *report) secrets(section reflect.Value, path string) {
 			r.secrets(section.Elem(), path)
 		}
 		return
+	case reflect.Slice:
+		for i := range section.Len() {
+			r.secrets(section.Index(i), fmt.Sprintf("%s[%d]", path, i))
+		}
+		return
 	case reflect.Struct:
 	default:
 		return

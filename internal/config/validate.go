@@ -124,7 +124,31 @@ func (r *report) pipeline(p *Pipeline) {
 	r.Size("pipeline.max_transaction_bytes", p.MaxTransactionBytes, setting.MiB, 1<<40)
 }
 
+// maxPeers is what a person can look at, and what may be asked at once.
+const maxPeers = 50
+
+func (r *report) peers(peers []Peer) {
+	if len(peers) > maxPeers {
+		r.add("admin.peers", fmt.Sprint(len(peers)), "has more than %d entries", maxPeers)
+	}
+	seen := map[string]bool{}
+	for i, p := range peers {
+		path := fmt.Sprintf("admin.peers[%d].url", i)
+		u, err := url.Parse(p.URL)
+		switch {
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+			r.add(path, p.URL, "is not an address: write http://host:port or https://host:port")
+		case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+			r.add(path, setting.URL(p.URL).String(), "is not a base address: write scheme, host and port alone; a token goes into token or token_file")
+		case seen[p.URL]:
+			r.add(path, p.URL, "is there twice")
+		}
+		seen[p.URL] = true
+	}
+}
+
 func (r *report) admin(a *Admin) {
+	r.peers(a.Peers)
 	if a.Listen == "" {
 		if a.Token != "" {
 			r.add("admin.token", a.Token.String(), "has no effect while admin.listen is empty")
