@@ -80,8 +80,12 @@ func TestP10_Dashboard(t *testing.T) {
 	tab.shows("#said", "sweep started")
 	tab.shows("#sweeps", "rows")
 
+	tab.messages(table)
+	tab.run(chromedp.Click("#nav-overview"))
+
 	r.Kill()
 	tab.shows("#state", "disconnected")
+	tab.shows("#stale", "The page tries again by itself")
 	insert("orders", 1)
 	testkit.Must(t, db.Purge(t.Context()))
 	r.Start(t)
@@ -93,6 +97,74 @@ func TestP10_Dashboard(t *testing.T) {
 	tab.holds("the gap to be no problem any more", `!document.querySelector("#problems").textContent.includes("gaps")`)
 
 	tab.looksRight()
+	tab.pauses()
+	tab.moves()
 	tab.run(chromedp.Navigate("http://" + listen + "/docs/operations#a-topic-is-missing"))
 	tab.holds("the handbook to open at the section", `document.querySelector(":target").textContent === "A topic is missing"`)
+}
+
+// messages finds a message that failed, reads why, sees what happened to it, and sends it again; and takes another one out.
+func (b *tab) messages(table *relay.Table) {
+	b.t.Helper()
+	testkit.Exec(b.t, table.DB, "CREATE TABLE "+table.FullName()+"_failed LIKE "+table.FullName())
+	b.run(chromedp.Click("#nav-messages"))
+	b.shows("#m-rows", "order:failed before")
+	b.shows("#m-rows", "too large")
+	b.shows("#m-reasons", "too large")
+	b.looksRight()
+	b.run(chromedp.SetValue("#m-ref", "no such message"), chromedp.SendKeys("#m-ref", kb.Enter))
+	b.shows("#m-one", "Nothing found")
+	b.run(chromedp.SetValue("#m-ref", "failed before"), chromedp.SendKeys("#m-ref", kb.Enter))
+	b.shows("#m-one .trace", "inserted")
+	b.run(chromedp.Click(`//section[@id="m-one"]//button[text()="Show the body"]`, chromedp.BySearch))
+	b.shows("#m-one pre", "x")
+	b.looksRight()
+	b.run(chromedp.Click(`//section[@id="m-one"]//button[text()="Discard…"]`, chromedp.BySearch))
+	b.shows("#dialog", "Discard 1 message")
+	b.run(chromedp.KeyEvent(kb.Escape))
+	b.holds("the dialog to close and change nothing", `!document.querySelector("#dialog").open`)
+	b.run(chromedp.Click(`//section[@id="m-one"]//button[text()="Retry…"]`, chromedp.BySearch))
+	b.shows("#dialog", "order:failed before")
+	b.run(chromedp.Click("#dialog-yes"))
+	b.shows("#m-one .said", "1 message set back to PENDING")
+	testkit.WaitFor(b.t, patience, "the message to be sent", func() bool { return table.Count(b.t, "biz_key = 'failed before' AND status = 2") == 1 })
+
+	testkit.Exec(b.t, table.DB, "UPDATE "+table.FullName()+" SET status = 3, fail_reason = 'too small' WHERE biz_key = 'failed before'")
+	b.run(chromedp.Click("#nav-messages"))
+	b.shows("#m-rows", "too small")
+	b.run(chromedp.Click("#m-rows input"), chromedp.Click("#m-discard"))
+	b.shows("#dialog", "Discard 1 message")
+	b.run(chromedp.Click("#dialog-yes"))
+	b.shows("#m-said", "1 message discarded")
+	b.shows("#m-rows", "")
+	if n := table.Count(b.t, "biz_key = 'failed before'"); n != 0 {
+		b.t.Errorf("a discarded message is in the table %d times", n)
+	}
+}
+
+// pauses stops the intake with a reason and lets it go on.
+func (b *tab) pauses() {
+	b.t.Helper()
+	b.run(chromedp.Click("#nav-overview"), chromedp.Click("#pause"), chromedp.SendKeys("#pause-reason", "the topic moves"), chromedp.Click("#dialog-yes"))
+	b.shows("#problems", "the topic moves")
+	b.shows("#pause", "Resume")
+	b.run(chromedp.Click("#pause"))
+	b.shows("#pause", "Pause")
+	b.holds("the pause to be over", `!document.querySelector("#problems").textContent.includes("the topic moves")`)
+}
+
+// moves looks at what a move of the checkpoint would do, and does it.
+func (b *tab) moves() {
+	b.t.Helper()
+	b.run(chromedp.Click("#nav-checkpoint"))
+	b.shows("#c-now", "position")
+	b.shows("#c-rows", "gap: purged")
+	b.looksRight()
+	b.run(chromedp.SendKeys("#c-file", "binlog.000001"), chromedp.SendKeys("#c-file", kb.Enter))
+	b.shows("#c-said", "with a colon between")
+	b.run(chromedp.Click("input[value=latest]"), chromedp.KeyEvent(kb.Enter))
+	b.shows("#dialog", "Move the checkpoint?")
+	b.run(chromedp.Click("#dialog-yes"))
+	b.shows("#c-said", "The checkpoint was moved to")
+	b.shows("#c-rows", "set by an operator: latest")
 }

@@ -98,6 +98,7 @@ func (s *show) shoot(t *testing.T, dir string) {
 	}
 	picture := func(name string) {
 		t.Helper()
+		tab.run(chromedp.Sleep(time.Second)) // what is drawn after a change of size comes with the next status
 		var png []byte
 		tab.run(chromedp.FullScreenshot(&png, 100))
 		testkit.Must(t, os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600))
@@ -108,6 +109,16 @@ func (s *show) shoot(t *testing.T, dir string) {
 	tab.shows("#topics", "its rows wait")
 	tab.holds("the charts to have their points", `[...document.querySelectorAll(".chart")].every(c => c.dataset.points > 10)`)
 	picture("overview")
+	tab.run(chromedp.Click("#nav-messages"))
+	tab.shows("#m-rows", "orders!")
+	picture("messages")
+	tab.run(chromedp.Click("#m-rows a"))
+	tab.shows("#m-one .trace", "inserted")
+	picture("trace")
+	tab.run(chromedp.Click("#nav-checkpoint"))
+	tab.shows("#c-now", "position")
+	picture("checkpoint")
+	tab.run(chromedp.Click("#nav-overview"))
 	media("dark")
 	picture("overview-dark")
 	tab.run(chromedp.EmulateViewport(360, 740))

@@ -10,7 +10,7 @@ const ranges = [["10m", "10 min", 600], ["1h", "1 h", 3600], ["6h", "6 h", 21600
 // A chart's least is the lowest top of its axis, so that noise does not look like news.
 const charts = [
   { title: "Published", least: 1, format: perSecond, axis: short, series: [["sent_per_second", "all", "s1", true], ["swept_per_second", "by sweeps", "s2"]] },
-  { title: "Refused, deferred, FAILED", least: 1, format: perSecond, axis: short, series: [["retried_per_second", "to be tried again", "s2"], ["deferred_per_second", "left to the sweep", "s3"], ["failed_per_second", "FAILED", "s5"]] },
+  { title: "Not published", least: 1, format: perSecond, axis: short, series: [["retried_per_second", "to retry", "s2"], ["deferred_per_second", "for the sweep", "s3"], ["failed_per_second", "FAILED", "s5"]] },
   { title: "Commit to broker", least: 2, format: milliseconds, axis: v => v < 1000 ? short(v) + " ms" : seconds(v / 1000), series: [["latency_p50_ms", "p50", "s1"], ["latency_p99_ms", "p99", "s2"]] },
   { title: "Lag behind the binlog", least: 1, format: seconds, axis: v => v < 120 ? short(v) + " s" : seconds(v), series: [["lag_seconds", "lag", "s1", true]] },
   { title: "Rows", least: 5, format: number, axis: short, series: [["pending_rows", "pending", "s1", true], ["delayed_rows", "due later", "s3"], ["sending_rows", "sending", "s4"], ["failed_rows", "FAILED", "s5"]] },

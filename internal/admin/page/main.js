@@ -4,8 +4,11 @@ import { follow, setToken } from "./api.js";
 import { seconds, plural } from "./format.js";
 import * as charts from "./charts.js";
 import * as overview from "./overview.js";
+import * as messages from "./messages.js";
+import * as checkpoint from "./checkpoint.js";
+import * as relays from "./relays.js";
 
-const views = { overview: { show() {} } };
+const views = { overview: { show() {} }, messages, checkpoint, relays };
 let seen = 0, announced = "";
 
 // The view is in the address, so that it can be sent to a colleague and the back button works: #messages?status=failed.
@@ -66,5 +69,8 @@ setInterval(() => { if (seen && Date.now() - seen > 5000 && $("stale").hidden) n
 
 charts.start();
 overview.start();
+messages.start();
+checkpoint.start();
+relays.start();
 route();
 follow(show, lost);

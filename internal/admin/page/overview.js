@@ -1,18 +1,22 @@
 // The view of the relay as it is now.
-import { $, make, text, fill, definitions, headings, handbook } from "./dom.js";
+import { $, make, text, fill, definitions, headings, handbook, confirm } from "./dom.js";
 import { get, post } from "./api.js";
 import { number, bytes, seconds, milliseconds, perSecond, place, when, plural } from "./format.js";
 
 const states = [["pending", "pending"], ["delayed", "due later"], ["sending", "sending"], ["sent", "sent"], ["failed", "failed"], ["held", "other states"]];
 const ages = [["oldest_pending_seconds", "oldest pending"], ["oldest_sending_seconds", "oldest claim"], ["longest_retry_seconds", "longest wait for a retry"], ["sampled_seconds", "counted"]];
-let gapsShown = -1;
+let gapsShown = -1, paused = null;
 
 export function start() {
   $("sweep").onclick = () => act("sweep started", "sweep");
+  $("pause").hidden = false;
+  $("pause").onclick = pause;
   $("retention-now").onclick = () => act("a pass of the retention started", "retention");
 }
 
 export function show(s) {
+  paused = s.paused || null;
+  text("pause", paused ? "Resume" : "Pause…");
   tiles(s);
   path(s.positions);
   rows(s.tables || []);
@@ -84,7 +88,7 @@ function details(s) {
     ["published", number(t.published_total)], ["retried", number(t.retried_total)], ["failed", number(t.failed_total), t.failed_total ? "bad" : null], ["left to the sweep", number(t.deferred_total)], ["published by sweeps", number(t.swept_total)]]));
   const sweep = s.sweep.running ? "running" : s.sweep.last_seconds === null ? "not run yet" : seconds(s.sweep.last_seconds) + " ago, published " + plural(s.sweep.last_rows, "row");
   fill("sweeps", definitions([["last sweep", sweep], ["retention", !r ? "off: no row ever leaves a table" : r.running ? "running, " + plural(r.rows, "row") + " so far" : r.last_seconds === null ? "no pass yet" : "last pass " + seconds(r.last_seconds) + " ago, " + plural(r.rows, "row") + " left"]]
-    .concat(r && r.paused ? [["retention waits", r.paused, "warn"]] : [], r && r.error ? [["retention", r.error, "bad"]] : [])));
+    .concat(paused ? [["intake", "paused by " + paused.by + " since " + when(paused.since) + (paused.reason ? ": " + paused.reason : ""), "warn"]] : [], r && r.paused ? [["retention waits", r.paused, "warn"]] : [], r && r.error ? [["retention", r.error, "bad"]] : [])));
   $("retention-now").hidden = !r;
 }
 
@@ -105,6 +109,14 @@ function gap(g) {
   return li;
 }
 
-async function act(done, url, after) {
-  try { await post(url); text("said", done); if (after) await after(); } catch (e) { text("said", e.message); }
+// pause asks for a reason, which status and alerts show to the colleagues; a resume needs none.
+async function pause() {
+  if (paused) { await act("the intake goes on", "resume"); return; }
+  const reason = make("input", { id: "pause-reason", maxlength: "200", autocomplete: "off" });
+  const yes = await confirm("Pause the relay?", [make("p", null, "It reads no log, sweeps nothing and publishes nothing until somebody resumes it. Rows wait in the table; nothing is lost."), make("p", { class: "fields" }, make("label", null, "Why (shown in status and alerts)", reason))], "Pause");
+  if (yes) await act("paused", "pause", null, { reason: reason.value.trim() });
+}
+
+async function act(done, url, after, body) {
+  try { await post(url, body); text("said", done); if (after) await after(); } catch (e) { text("said", e.message); }
 }

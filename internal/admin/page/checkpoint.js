@@ -1,0 +1,65 @@
+// The view of the checkpoint: where a restart reads from, where it was before, and a move with its preview.
+import { $, make, fill, text, confirm, headings, rich, definitions } from "./dom.js";
+import { get, post } from "./api.js";
+import { number, bytes, place, when } from "./format.js";
+
+const kinds = [["time", "a moment", "2026-01-31 14:05 or 15m"], ["gtid", "a GTID set", "0-1-100 or uuid:1-5"], ["file", "a file and an offset", "binlog.000002:154"], ["latest", "the end of the log", ""], ["earliest", "the oldest position that is left", ""]];
+
+export function start() {
+  const choice = make("fieldset", { class: "choices" }, make("legend", { class: "spoken" }, "Where to"), kinds.map(([id, label, hint], i) => make("label", null,
+    make("input", { type: "radio", name: "to", value: id, checked: i === 0 }), label, hint ? make("input", { id: "c-" + id, placeholder: hint, "aria-label": label, autocomplete: "off", spellcheck: "false", onfocus: e => { e.target.closest("label").firstChild.checked = true; } }) : "")));
+  $("view-checkpoint").append(
+    make("section", { class: "card", "aria-labelledby": "h-now" }, make("h2", { id: "h-now" }, "Checkpoint"), make("dl", { id: "c-now" })),
+    make("section", { class: "card", "aria-labelledby": "h-move" }, make("h2", { id: "h-move" }, "Move it"),
+      make("p", { class: "soft" }, "Back: the log is read again, and what is SENT is not sent again. Forward: what lies between is left to a full sweep. The old position stays below and can be returned to. ", make("a", { href: "docs/operations#moving-the-checkpoint" }, "Handbook: Moving the checkpoint")),
+      make("form", { onsubmit: e => { e.preventDefault(); ask(); } }, choice, make("p", { class: "actions" }, make("button", { class: "primary" }, "Preview…"))), make("p", { id: "c-said", class: "said", role: "status" })),
+    make("section", { class: "card", "aria-labelledby": "h-past" }, make("h2", { id: "h-past" }, "Positions of the past"),
+      make("div", { class: "scroll words", tabindex: "0", role: "region", "aria-labelledby": "h-past" }, make("table", null, make("thead", { id: "c-head" }), make("tbody", { id: "c-rows" })))));
+  fill("c-head", [headings(["number", "at", "position", "why", ""])]);
+}
+
+export async function show() {
+  try {
+    const [now, past] = await Promise.all([get("checkpoint"), get("checkpoint/history", { limit: 50 })]);
+    fill("c-now", definitions([["position", place(now.position)], ["GTID set", now.position.gtid || "–"], ["of the server", now.source || "none yet"], ["journal", number(now.journal) + " published, their status not yet in the table"]]));
+    $("c-rows").replaceChildren(...past.map(e => make("tr", null, make("td", null, number(e.number)), make("td", null, when(e.at)), make("td", { class: "wrap", title: e.position.gtid || null }, place(e.position)), make("td", { class: "wrap" }, e.reason || "the ordinary way forward"),
+      make("td", null, make("button", { type: "button", "aria-label": "Return to position " + e.number, onclick: () => move({ entry: e.number }) }, "Return…")))));
+  } catch (e) {
+    text("c-said", e.message, "said bad");
+  }
+}
+
+function ask() {
+  const kind = $("view-checkpoint").querySelector("input[name=to]:checked").value, field = $("c-" + kind), value = field ? field.value.trim() : "";
+  if (field && !value) { text("c-said", "Write where to: " + field.placeholder + ".", "said bad"); field.focus(); return; }
+  if (kind !== "file") { move({ [kind]: field ? value : true }); return; }
+  const [, file, pos] = value.match(/^(.+):(\d+)$/) || [];
+  if (!file) { text("c-said", "Write the file and the offset with a colon between: binlog.000002:154.", "said bad"); field.focus(); return; }
+  move({ file, pos: Number(pos) });
+}
+
+// between is what lies between the two positions, by what the tables show now.
+function between(b) {
+  const more = b.at_least ? "at least " : "";
+  return [["transactions between", more + number(b.transactions) + (b.purged ? ", as far as the server still has them" : "")], ["rows in them", more + number(b.rows)], ["would be sent", number(b.pending), b.pending ? "warn" : null],
+    ["nothing to do", number(b.settled) + " settled already" + (b.gone ? ", " + number(b.gone) + " gone from their table" : "")]].concat(b.unknown ? [["left to the sweep", number(b.unknown)]] : []);
+}
+
+async function move(target) {
+  text("c-said", "looking at the log …", "said soft");
+  try {
+    const p = await post("checkpoint", { ...target, dry_run: true });
+    text("c-said", "");
+    const way = p.bytes === null ? "" : p.bytes === 0 ? "no change" : bytes(Math.abs(p.bytes)) + (p.bytes < 0 ? " back" : " forward");
+    const yes = await confirm("Move the checkpoint?", [
+      make("dl", null, definitions([["from", place(p.from)], ["to", place(p.to)]].concat(way ? [["that is", way]] : [], p.between ? between(p.between) : [], (p.rows || []).map(r => [r.table, number(r.pending) + " pending, " + number(r.sending) + " sending, " + number(r.failed) + " FAILED"])))),
+      make("ul", null, (p.notes || []).map(n => make("li", null, rich(n)))),
+    ], "Move it", p.bytes > 0);
+    if (!yes) return;
+    await post("checkpoint", target);
+    text("c-said", "The checkpoint was moved to " + place(p.to) + ".", "said");
+    await show();
+  } catch (e) {
+    text("c-said", e.message, "said bad");
+  }
+}

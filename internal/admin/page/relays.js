@@ -1,0 +1,44 @@
+// The view of all relays: this one and those that admin.peers names, one line each.
+import { $, make, fill, text, headings, rich } from "./dom.js";
+import { get } from "./api.js";
+import { number, seconds, perSecond, plural } from "./format.js";
+
+let own = null, peers = null, asking = false;
+
+export function start() {
+  $("view-relays").append(make("section", { class: "card", "aria-labelledby": "h-relays" }, make("h2", { id: "h-relays" }, "Relays"), make("p", { id: "r-said", class: "said", role: "status" }),
+    make("div", { class: "scroll words", tabindex: "0", role: "region", "aria-labelledby": "h-relays" }, make("table", null, make("thead", null, headings(["relay", "state", "lag", "published", "pending", "FAILED", "up", "problems"])), make("tbody", { id: "r-rows" })))));
+  setInterval(() => { if (!$("view-relays").hidden && !document.hidden) ask(); }, 5000);
+}
+
+export function show() { ask(); }
+
+// status is of this relay; the first one is asked whether there are others.
+export function status(s) {
+  const rows = name => (s.tables || []).reduce((n, t) => n + ((t.rows || {})[name] || 0), 0);
+  own = { url: "this one", state: s.state, version: s.version, uptime_seconds: s.uptime_seconds, lag_seconds: s.source.lag_seconds, rate_per_second: s.throughput.rate_per_second, pending_rows: rows("pending"), failed_rows: rows("failed"), problems: s.problems || [], error: "" };
+  if (peers === null) ask(); else if (!$("view-relays").hidden) draw();
+}
+
+async function ask() {
+  if (asking) return;
+  asking = true;
+  try {
+    peers = await get("peers");
+    $("nav-relays").hidden = peers.length === 0;
+    text("r-said", peers.length ? "" : "No other relay is named: list them in admin.peers.", "said");
+    draw();
+  } catch (e) {
+    text("r-said", e.message, "said bad");
+  }
+  asking = false;
+}
+
+function draw() {
+  fill("r-rows", [...(own ? [own] : []), ...(peers || [])].map(r => make("tr", null,
+    make("td", { class: "wrap" }, r === own ? make("strong", null, "this one") : make("a", { href: r.url, rel: "noopener" }, r.url)),
+    make("td", null, make("span", { class: "pill " + (r.error ? "bad" : r.state) }, r.error ? "no answer" : r.state)),
+    ...(r.error ? [make("td", { class: "wrap bad", colspan: "6" }, r.error)] : [
+      make("td", null, seconds(r.lag_seconds)), make("td", null, perSecond(r.rate_per_second)), make("td", null, number(r.pending_rows)), make("td", { class: r.failed_rows ? "bad" : null }, number(r.failed_rows)), make("td", null, seconds(r.uptime_seconds)),
+      make("td", { class: "wrap" }, r.problems.length === 0 ? "none" : [make("b", null, plural(r.problems.length, "problem") + ": "), ...rich(r.problems[0]), r.problems.length > 1 ? " …" : ""])]))));
+}
