@@ -24,12 +24,9 @@ func optionalMetadata(body []byte, tm *replication.TableMapEvent) ([]byte, error
 	r.skip(6 + 2) // table id, flags; ids of 4 bytes ended with MySQL 5.1
 	r.skip(1 + uint64(len(tm.Schema)) + 1)
 	r.skip(1 + uint64(len(tm.Table)) + 1)
-	r.skip(r.length())           // column types
-	r.skip(r.length())           // type metadata
-	r.skip(tm.ColumnCount/8 + 1) // NULL bitmap, corrected below
-	if tm.ColumnCount%8 == 0 && !r.failed {
-		r.at--
-	}
+	r.skip(r.length())               // column types
+	r.skip(r.length())               // type metadata
+	r.skip((tm.ColumnCount + 7) / 8) // NULL bitmap
 	if r.failed {
 		return nil, errTruncated
 	}

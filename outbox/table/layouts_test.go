@@ -42,7 +42,7 @@ func mapped(b *bench, l *layouts.Layout) Mapping {
 // onLayouts runs a test on each layout on each server.
 func onLayouts(t *testing.T, test func(b *bench, l *layouts.Layout)) {
 	for _, flavor := range testkit.Flavors() {
-		for _, l := range append(layouts.All(), layouts.Binary()) {
+		for _, l := range append(layouts.All(), layouts.Keys()...) {
 			t.Run(l.Name+"/"+string(flavor), func(t *testing.T) {
 				b := newBench(t, flavor)
 				testkit.Exec(b, b.db, l.Create())

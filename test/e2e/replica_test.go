@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // D12: candidates come from a replica. One that shows rows as PENDING that were sent long ago causes no copy; one that stands still
@@ -27,6 +30,8 @@ func TestD12_CandidatesOfAReplicaThatIsBehind(t *testing.T) {
 		}
 		testkit.Must(t, replica.CatchUp(ctx, primary))
 
+		wantReplicaFinding(t, l, server.OK, "") // the index by which the sweep looks there
+
 		there := replica.Connect(t, l.schema)
 		testkit.Exec(t, there, "UPDATE t_local_message SET status = 0, created_at = NOW(3) - INTERVAL 5 MINUTE WHERE status = 2")
 		l.wait("two sweeps that take what the replica shows", func() bool { return l.metric("sweep_rows_total", `result="gone"`) >= 100 })
@@ -39,5 +44,20 @@ func TestD12_CandidatesOfAReplicaThatIsBehind(t *testing.T) {
 		if n := l.metric("sweep_replica_errors_total", ""); n != 0 {
 			t.Errorf("the replica did not show its rows %v times", n)
 		}
+		testkit.Exec(t, there, "DROP TABLE t_local_message")
+		wantReplicaFinding(t, l, server.Warning, "does not show "+l.schema+".t_local_message")
+		testkit.Must(t, replica.Kill())
+		wantReplicaFinding(t, l, server.Warning, replica.Addr())
 	})
+}
+
+// wantReplicaFinding: doctor says something of that severity about the replica, with these words.
+func wantReplicaFinding(t *testing.T, l *lab, severity server.Severity, words string) {
+	t.Helper()
+	all := app.Doctor(t.Context(), l.config())
+	if !slices.ContainsFunc(all, func(f server.Finding) bool {
+		return f.Severity == severity && strings.HasPrefix(f.Subject, "fallback.read_from") && strings.Contains(f.What, words)
+	}) {
+		t.Errorf("no %s about the replica with %q: %+v", severity, words, all)
+	}
 }

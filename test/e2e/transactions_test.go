@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/layouts"
 )
 
 // A32: only what was committed comes out, whatever was taken back on the way.
@@ -130,7 +131,8 @@ func TestA20_CompressedEventsOfMariaDB(t *testing.T) {
 // A25: row images that leave out what an INSERT did not name, with and without the names of columns in the log.
 func TestA25_RowImages(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		for _, l := range []*lab{newLab(t, testkit.SharedDatabase(t, flavor)), newLab(t, nameless(t, flavor))} {
+		nameless := nameless(t, flavor)
+		for _, l := range []*lab{newLab(t, testkit.SharedDatabase(t, flavor)), newLab(t, nameless)} {
 			l.start()
 			l.settled("settled")
 			for _, image := range []string{"FULL", "MINIMAL", "NOBLOB"} {
@@ -141,7 +143,34 @@ func TestA25_RowImages(t *testing.T) {
 				t.Errorf("%d rows came from the sweep", n)
 			}
 		}
+		everyKeyByTheLog(t, nameless)
 	})
+}
+
+// everyKeyByTheLog: rows of every layout and with every kind of key come by the log where it does not name the columns, under short row
+// images too.
+func everyKeyByTheLog(t *testing.T, db *testkit.Database) {
+	l := newEveryLayout(t, db, fake(t), append(layouts.All(), layouts.Keys()...)...)
+	l.Start(t)
+	l.insert(1, topics[0], true) // by the sweep; it also shows that the relay has looked at the columns
+	for _, layout := range l.all {
+		l.is(layout, 1, "sent", layout.Written)
+	}
+	before := l.metricBy("messages_total", "path")
+	testkit.Exec(t, db.Root(), "SET GLOBAL binlog_row_image = MINIMAL") // for sessions that begin now
+	l.sql.SetMaxIdleConns(0)
+	for n := 2; n <= 3; n++ {
+		l.insert(n, topics[0], false)
+	}
+	for _, layout := range l.all {
+		l.is(layout, 2, "sent", layout.Written)
+		l.is(layout, 3, "sent", layout.Written)
+	}
+	if paths := l.metricBy("messages_total", "path"); paths["binlog"]-before["binlog"] != float64(2*len(l.all)) || paths["sweep"] != before["sweep"] {
+		t.Errorf("rows of the log went by %v, before by %v", paths, before)
+	}
+	l.noCopies(1, 3)
+	l.stopInTime()
 }
 
 // nameless is a server whose log does not name the columns, which is what servers do by default.

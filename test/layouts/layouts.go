@@ -71,9 +71,9 @@ func (l *Layout) Kind(n int, topic string) string {
 	switch l.Name {
 	case "B":
 		return kind(n)
-	case "C", "binary":
+	case "C", "negative", "binary":
 		return ""
-	case "D":
+	case "D", "char":
 		return topic
 	}
 	return "order"
@@ -87,11 +87,13 @@ func (l *Layout) Where(n int) string {
 	if l.ID == "message_id" {
 		return "message_id = '" + uuid(n) + "'"
 	}
-	if l.Name == "F" {
+	switch l.Name {
+	case "F":
 		return "id = '" + uuid(n) + "'"
-	}
-	if l.Name == "binary" || l.Name == "F2" {
+	case "binary", "F2":
 		return "id = x'" + l.id(n) + "'"
+	case "negative":
+		return fmt.Sprintf("id = %d", -n)
 	}
 	return fmt.Sprintf("id = %d", n)
 }
@@ -276,25 +278,5 @@ func LogOnly() []*Layout {
 				return []any{bytes, topic, fmt.Sprintf("k-%d", n%3), "Created", body}
 			},
 		},
-	}
-}
-
-// Binary is a table of nobody known, with what the others do not have: a key of bytes, no attempts, no due time, no time of its own.
-func Binary() *Layout {
-	return &Layout{
-		Name: "binary", Table: "binary_message", ID: "id", Status: "status", Lacks: []string{"claim", "due", "failed", "reason", "attempts"},
-		Body: "body", MessageIDs: "LOWER(HEX(id))",
-		Codes: map[string]string{"pending": "new", "sent": "sent"},
-		DDL: `CREATE TABLE %s (id BINARY(16) NOT NULL PRIMARY KEY, kind INT NOT NULL, body VARBINARY(2000) NULL, status CHAR(8) NOT NULL,
-			KEY (status))`,
-		Config: `preset: local_message, columns: {id: id, message_id: id, key: id, biz_type: "", body: body, retry_count: "", sent_at: "", fail_reason: "", ` +
-			`created_at: ""}, codes: {pending: new, sent: sent, failed: ""}, topic: {column: kind, map: {1: orders, 2: payments}}`,
-		Written: "TRUE",
-		insert:  "id, kind, body, status",
-		row: func(n int, topic, body string) []any {
-			bytes, _ := hex.DecodeString(key(n)) // digits of our own
-			return []any{bytes, map[string]int{"orders": 1, "payments": 2}[topic], body, "new"}
-		},
-		id: key,
 	}
 }
