@@ -81,12 +81,13 @@ func TestD01_D10_EveryRowIsPublishedOnce(t *testing.T) {
 				trigger: rapid.IntRange(0, 3).Draw(r, "trigger") == 0,
 			})
 		}
+		workers, batch := rapid.IntRange(1, 3).Draw(r, "workers"), rapid.SampledFrom([]int{0, 1, 3}).Draw(r, "batch")
 		order := rapid.Permutation(steps).Draw(r, "order") // ids are not in commit order
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
 			w.end, w.offered = 0, 0
 			m := &reader{world: w}
-			b := start(t, w)
+			b := startWith(t, w, Config{Workers: workers, Batch: batch})
 			stops := make(chan time.Duration, len(order))
 			go func() {
 				for stop := range stops {

@@ -1,11 +1,13 @@
 package fallback
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -22,11 +24,12 @@ var retry = outbox.Backoff{Base: time.Second, Max: 30 * time.Second}
 
 // round is one sweep, or one pass of timers.
 type round struct {
-	path      outbox.Path
-	asked     time.Time // when the page at hand was asked for
-	zero      bool      // without threshold
-	replica   bool      // a table was read on the replica
-	swept     int       // tables that were swept to the end
+	path    outbox.Path
+	zero    bool // without threshold
+	replica bool // a table was read on the replica
+	swept   int  // tables that were swept to the end
+
+	mu        sync.Mutex // of the next three, while pages are under way
 	published int
 	fresh     int // of these, rows that nobody had tried
 	undue     int // of these, rows without a due time
@@ -133,9 +136,15 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string, useRepl
 		query.ExpiredClaims = 0 // nobody else is active: what is claimed and not owned here is of a process that has ended, or an orphan
 		useReplica = false
 	}
+	pages := newPages(s.cfg.workers())
+	err := s.list(ctx, r, pages, name, query, useReplica)
+	return cmp.Or(pages.wait(), err)
+}
+
+// list goes through the list of rows of a table, page by page.
+func (s *Sweeper) list(ctx context.Context, r *round, pages *pages, name string, query table.DueQuery, useReplica bool) error {
 	for at := (table.Cursor{}); !at.Done(); {
-		r.asked = time.Now()
-		published := r.published
+		asked := time.Now()
 		page, next, err := s.due(ctx, name, at, query, useReplica)
 		if err != nil && useReplica && ctx.Err() == nil {
 			s.replicaFailed(err)
@@ -146,10 +155,11 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string, useRepl
 			return err
 		}
 		r.replica = r.replica || useReplica
-		if err := s.takePage(ctx, r, name, page); err != nil {
+		before := r.sum()
+		if err := s.takePage(ctx, r, pages, name, asked, page); err != nil {
 			return err
 		}
-		if err := s.pace(ctx, r.asked, r.published-published); err != nil {
+		if err := s.pace(ctx, asked, r.sum()-before); err != nil {
 			return err
 		}
 		at = next
@@ -174,7 +184,7 @@ func (s *Sweeper) due(ctx context.Context, name string, at table.Cursor, q table
 // The rows were visible before the end of the log is read here, so their transactions lie before that end. Once everything up to it
 // was offered, what the registry does not own never comes from the log. A replica shows a row later than the primary, so that holds for
 // its rows, too; what became of a row since is for the claim and the read-back on the primary to say.
-func (s *Sweeper) takePage(ctx context.Context, r *round, name string, page []outbox.Candidate) error {
+func (s *Sweeper) takePage(ctx context.Context, r *round, pages *pages, name string, asked time.Time, page []outbox.Candidate) error {
 	take, later := s.pick(r, page)
 	if len(take)+len(later) == 0 {
 		return nil
@@ -185,7 +195,7 @@ func (s *Sweeper) takePage(ctx context.Context, r *round, name string, page []ou
 	}
 	s.metrics.rows(name, rowWaiting).Add(float64(len(later)))
 	for i := range later {
-		s.later(name, &later[i], r.asked, &end)
+		s.later(name, &later[i], asked, &end)
 	}
 	if len(take) == 0 {
 		return nil
@@ -200,7 +210,7 @@ func (s *Sweeper) takePage(ctx context.Context, r *round, name string, page []ou
 	if len(reserved) == 0 {
 		return nil
 	}
-	return s.publish(ctx, r, name, reserved)
+	return pages.take(func(turn <-chan struct{}) error { return s.publish(ctx, r, name, asked, reserved, turn) })
 }
 
 func (s *Sweeper) reserve(name string, take []outbox.Candidate) (reserved, suspended []outbox.Candidate) {
@@ -236,8 +246,9 @@ func (s *Sweeper) pick(r *round, page []outbox.Candidate) (take, later []outbox.
 	return take, later
 }
 
-// publish claims rows that are reserved, reads them back and hands them to the sink. What is not handed over is released.
-func (s *Sweeper) publish(ctx context.Context, r *round, name string, reserved []outbox.Candidate) error {
+// publish claims rows that are reserved, reads them back and hands them to the sink when it is their turn (nil: at once). What is not
+// handed over is released. asked is when they were.
+func (s *Sweeper) publish(ctx context.Context, r *round, name string, asked time.Time, reserved []outbox.Candidate, turn <-chan struct{}) error {
 	open := make(map[outbox.Identity]outbox.Candidate, len(reserved))
 	for _, c := range reserved {
 		open[c.Identity] = c
@@ -246,6 +257,9 @@ func (s *Sweeper) publish(ctx context.Context, r *round, name string, reserved [
 
 	messages, rejected, err := s.claim(ctx, name, reserved)
 	if err != nil {
+		return err
+	}
+	if err := awaitTurn(ctx, turn); err != nil {
 		return err
 	}
 	s.metrics.rows(name, rowGone).Add(float64(len(reserved) - len(messages) - len(rejected)))
@@ -258,7 +272,7 @@ func (s *Sweeper) publish(ctx context.Context, r *round, name string, reserved [
 		c := open[m.Identity]
 		m.Entry, m.Path = c.Entry, r.path
 		if !m.DueAt.IsZero() { // the database says how late it is
-			m.Since = dueTime(r.asked, &c)
+			m.Since = dueTime(asked, &c)
 		}
 	}
 	taken, err := s.flow.Publish(ctx, messages, rejected)
@@ -295,17 +309,13 @@ func (s *Sweeper) claim(ctx context.Context, name string, reserved []outbox.Cand
 }
 
 func (s *Sweeper) countPublished(r *round, name string, c outbox.Candidate, due time.Time) {
-	r.published++
+	r.count(c, !due.IsZero())
 	switch {
 	case c.Status == outbox.Sending:
 		s.metrics.rows(name, rowReclaimed).Inc()
 	case c.RetryCount > 0:
 		s.metrics.rows(name, rowRetry).Inc()
 	default:
-		r.fresh++
-		if due.IsZero() {
-			r.undue++
-		}
 		s.metrics.rows(name, rowNew).Inc()
 	}
 }

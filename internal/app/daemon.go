@@ -223,7 +223,7 @@ func (d *daemon) openState(ctx context.Context) (err error) {
 // assemble connects the stations.
 func (d *daemon) assemble(source server.Config, tables []*table.Table) (err error) {
 	gate := NewGate()
-	if d.guarded, err = server.Open(source, gate.Guard, server.Session{Writes: true, MaxConns: connections(len(tables))}); err != nil {
+	if d.guarded, err = server.Open(source, gate.Guard, server.Session{Writes: true, MaxConns: connections(len(tables)) + d.cfg.Fallback.Workers - 1}); err != nil {
 		return err
 	}
 	d.tables = tables
@@ -306,7 +306,7 @@ func settings(cfg *config.Config, tables []*table.Table) Settings {
 		Ack: ack.Config{FlushTimeout: defaultStop},
 		Fallback: fallback.Config{
 			Tables: names(table.WithStatus(tables)), Interval: cfg.Fallback.Interval, Threshold: cfg.Fallback.Threshold, Patience: cfg.Fallback.Patience,
-			ClaimTimeout: cfg.Fallback.ClaimTimeout, Batch: cfg.Fallback.Batch, Rate: cfg.Fallback.Rate,
+			ClaimTimeout: cfg.Fallback.ClaimTimeout, Batch: cfg.Fallback.Batch, Workers: cfg.Fallback.Workers, Rate: cfg.Fallback.Rate,
 		},
 		Again: redelivery.Config{Failed: failedEvery},
 	}

@@ -194,6 +194,9 @@ type Fallback struct {
 	Patience time.Duration `yaml:"patience"`
 	// Batch is the number of rows that are claimed and published at a time, 500 at most.
 	Batch int `yaml:"batch"`
+	// Workers is the number of batches of a table that are claimed at a time, which makes a large backlog in the table drain faster;
+	// they are published in their order. Each holds its rows with their bodies in memory. With a rate there is one.
+	Workers int `yaml:"workers"`
 	// Rate is the number of rows a second that sweeps publish at most, of all tables together, so that a backlog leaves room for
 	// others. Rows from the binlog are not limited. 0 is no limit.
 	Rate int `yaml:"rate"`
@@ -301,7 +304,7 @@ func Default() Config {
 		Retry:      Retry{Max: 5, Backoff: Backoff{Base: time.Second, Max: 2 * time.Hour}},
 		Fallback: Fallback{
 			Interval: 30 * time.Second, Threshold: time.Minute, Patience: 10 * time.Second,
-			Batch: 500, ClaimTimeout: time.Minute,
+			Batch: 500, Workers: 1, ClaimTimeout: time.Minute,
 		},
 		Lease:    Lease{Enabled: true, Time: 10 * time.Second},
 		Pipeline: Pipeline{MaxInFlight: 8192, MaxInFlightBytes: 64 * setting.MiB, MaxTransactionBytes: 64 * setting.MiB},

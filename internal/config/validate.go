@@ -93,6 +93,7 @@ func (r *report) fallback(f *Fallback) {
 	r.Between("fallback.threshold", f.Threshold, time.Second, 24*time.Hour)
 	r.Between("fallback.patience", f.Patience, 100*time.Millisecond, time.Hour)
 	r.Count("fallback.batch", f.Batch, 1, 500)
+	r.Count("fallback.workers", f.Workers, 1, 16)
 	r.Count("fallback.rate", f.Rate, 0, 1_000_000)
 	if f.ReadFrom != "" {
 		r.HostPort("fallback.read_from", f.ReadFrom, false)

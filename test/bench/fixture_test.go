@@ -57,14 +57,29 @@ var brokers = map[string]func(testing.TB) relay.Broker{
 
 func newFixture(b testing.TB, flavor testkit.Flavor, broker string, more ...string) *fixture {
 	b.Helper()
+	return newFixtureBehind(b, 0, flavor, broker, more...)
+}
+
+// newFixtureBehind is newFixture with a network of that latency, each way, between the relay and its database.
+func newFixtureBehind(b testing.TB, latency time.Duration, flavor testkit.Flavor, broker string, more ...string) *fixture {
+	b.Helper()
 	db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Durable: true})
 	pool := db.Connect(b, db.CreateSchema(b))
 	pool.SetMaxIdleConns(16)
 	f := &fixture{db: db, table: relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message")}
 	f.admin, f.broker = freeAddress(b), brokers[broker](b)
+	source := db.Addr()
+	if latency > 0 {
+		proxy := testkit.NewProxy(b, source)
+		proxy.Latency(latency)
+		source = proxy.Addr()
+	}
+	extra := strings.Join(more, "\n")
+	if !strings.Contains(extra, "fallback:") {
+		extra += "\nfallback: {interval: 30s}"
+	}
 	f.Relay = relay.New(b, relay.Options{
-		Source: db.Addr(), Tables: []*relay.Table{f.table}, Sink: f.broker.Sink(),
-		Extra: fmt.Sprintf("admin: {listen: %q}\nfallback: {interval: 30s}\n%s", f.admin, strings.Join(more, "\n")),
+		Source: source, Tables: []*relay.Table{f.table}, Sink: f.broker.Sink(), Extra: fmt.Sprintf("admin: {listen: %q}\n%s", f.admin, extra),
 	})
 	return f
 }

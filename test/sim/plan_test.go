@@ -142,6 +142,7 @@ func newPlan(seed uint64) *plan {
 	p.healed = p.work + 2*time.Second
 	p.invisible = pick(d, 0, 0.1, 0.4)
 	p.settle(d)
+	p.settings.Fallback.Workers = 1 + newDice(seed, "workers").n(3)
 	p.drawTxns(d)
 	p.drawOrdering(seed)
 	for range d.n(3) {
