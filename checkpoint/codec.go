@@ -12,6 +12,7 @@ import (
 
 // The first byte of a key says what the record is. DESIGN.md has the table.
 const (
+	kindChange     byte = 'a'
 	kindCheckpoint byte = 'c'
 	kindGap        byte = 'g'
 	kindHistory    byte = 'h'

@@ -198,6 +198,10 @@ func (s *Store) loadRecord(key, value []byte) (err error) {
 		}
 	case kindOrigin:
 		err = decodeJSON(key, value, &s.origin)
+	case kindChange:
+		var c Change
+		err = decodeJSON(key, value, &c)
+		s.lastChange = max(s.lastChange, c.Number)
 	case kindPause:
 		err = decodeJSON(key, value, &s.pause)
 	case kindSource:

@@ -49,6 +49,8 @@ type Store struct {
 	lastGap  uint64
 	openGaps int
 	pause    *outbox.Pause
+
+	lastChange uint64
 }
 
 // progress is whose log is read, up to where, and the history of that. A writer changes a copy and stores it when the disk has it.

@@ -19,6 +19,7 @@ type operator interface {
 	AckGap(ctx context.Context, id uint64) error
 	Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error)
 	Resume(ctx context.Context) error
+	Audit(ctx context.Context, limit int) ([]admin.Change, error)
 }
 
 // client returns the way to the running daemon.

@@ -45,7 +45,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	c := &cli{in: in, out: out, err: errOut}
 	root := newRoot(c)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	err := root.ExecuteContext(admin.WithCaller(ctx, admin.UserName(os.Getuid())))
 	if err != nil && !c.started {
 		// Everything before a command's own code is about the command line.
 		err = admin.Usagef("%v; see `canal-outbox --help`", err)

@@ -88,6 +88,12 @@ func (c *Client) Resume(ctx context.Context) error {
 	return c.do(ctx, http.MethodPost, "/api/v1/resume", struct{}{}, nil)
 }
 
+// Audit returns what people did, newest first.
+func (c *Client) Audit(ctx context.Context, limit int) ([]Change, error) {
+	var changes []Change
+	return changes, c.do(ctx, http.MethodGet, "/api/v1/audit?limit="+strconv.Itoa(limit), nil, &changes)
+}
+
 // Sweep starts a sweep.
 func (c *Client) Sweep(ctx context.Context) error {
 	return c.do(ctx, http.MethodPost, "/api/v1/sweep", struct{}{}, nil)

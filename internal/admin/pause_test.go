@@ -67,3 +67,5 @@ func (f *fake) Resume(context.Context) error {
 }
 
 func (f *fake) Paused() *outbox.Pause { return f.paused }
+
+func (f *fake) Audit(context.Context, int) ([]Change, error) { return nil, nil }

@@ -152,14 +152,32 @@ const (
 	maxHistory     = 10_000
 )
 
+// readLimit is how many entries of a list are asked for.
+func readLimit(r *http.Request) (int, error) {
+	text := r.URL.Query().Get("limit")
+	if text == "" {
+		return defaultHistory, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxHistory {
+		return 0, Usagef("limit must be a number from 1 to %d", maxHistory)
+	}
+	return n, nil
+}
+
+func (a *api) audit(r *http.Request) (any, error) {
+	limit, err := readLimit(r)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := a.service().Audit(r.Context(), limit)
+	return append([]Change{}, changes...), err
+}
+
 func (a *api) history(r *http.Request) (any, error) {
-	limit := defaultHistory
-	if text := r.URL.Query().Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxHistory {
-			return nil, Usagef("limit must be a number from 1 to %d", maxHistory)
-		}
-		limit = n
+	limit, err := readLimit(r)
+	if err != nil {
+		return nil, err
 	}
 	entries, err := a.service().History(r.Context(), limit)
 	return append([]HistoryEntry{}, entries...), err

@@ -39,6 +39,8 @@ type Service interface {
 	Resume(ctx context.Context) error
 	// Paused returns the pause; nil when there is none.
 	Paused() *outbox.Pause
+	// Audit returns what people did, newest first, limit at most.
+	Audit(ctx context.Context, limit int) ([]Change, error)
 	// Sweep starts a sweep for rows of any age, or lets one that is running be followed by another, and returns at once.
 	Sweep(ctx context.Context) error
 	// Retention starts a pass that takes old rows out of the tables, whatever its window says, and returns at once.
@@ -50,6 +52,17 @@ type Checkpoint struct {
 	Position outbox.Position `json:"position"` // zero before the first start
 	Source   string          `json:"source"`   // the recorded server; "" before the first start
 	Journal  int             `json:"journal"`  // messages sent whose status the table has not confirmed
+}
+
+// Change is something that a person did to the relay or its rows.
+type Change struct {
+	Number uint64    `json:"number"`
+	At     time.Time `json:"at"`
+	By     string    `json:"by"`     // a user of the relay's machine, or the role of a token and where the request came from
+	What   string    `json:"what"`   // the command
+	Before string    `json:"before"` // what stood there
+	After  string    `json:"after"`
+	Error  string    `json:"error"` // why it went wrong in the middle; "" when it did not
 }
 
 // HistoryEntry is one checkpoint of the past.

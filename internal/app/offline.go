@@ -53,6 +53,7 @@ func OpenOffline(cfg *config.Config) (*Offline, error) {
 	return &Offline{
 		Operator: operator.Operator{
 			State: operatorState{state}, Ask: &asker{db: db, source: source}, Move: move, Hold: state.SetPause, Count: tables.counts,
+			Record:  operatorState{state}.record,
 			Between: tables.between, States: tables.states, LogOnly: logOnly(cfg),
 		},
 		state: state, db: db,
@@ -110,6 +111,18 @@ func (s operatorState) History() (out []admin.HistoryEntry, err error) {
 	}
 	return out, err
 }
+
+// Changes implements operator.State.
+func (s operatorState) Changes() (out []admin.Change, err error) {
+	changes, err := s.Store.Changes()
+	for _, c := range changes {
+		out = append(out, admin.Change(c))
+	}
+	return out, err
+}
+
+// record writes a change down.
+func (s operatorState) record(c admin.Change) error { return s.AddChange(checkpoint.Change(c)) }
 
 // AckGap implements operator.State.
 func (s operatorState) AckGap(id uint64) (known bool, err error) {

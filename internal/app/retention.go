@@ -97,8 +97,8 @@ func PreviewRetention(ctx context.Context, cfg *config.Config) (all []Leaving, e
 	return all, nil
 }
 
-// Retention asks for a pass.
-func (s *service) Retention(context.Context) error {
+// leave asks for a pass.
+func (s *service) leave() error {
 	switch {
 	case s.d.leaving.Off():
 		return errRetentionOff

@@ -28,6 +28,7 @@ func (d *daemon) service() admin.Service {
 	return &service{
 		Operator: operator.Operator{
 			State: operatorState{d.state}, Ask: d.asker(), Move: d.relay.MoveTo, Hold: d.relay.Hold, Count: d.rows.Counts,
+			Record:  d.record,
 			Between: between(d.cfg, d.source, d.tables, d.state), States: d.rows.States, LogOnly: logOnly(d.cfg),
 		},
 		Messages: d.messages(),
@@ -50,9 +51,6 @@ func (s *service) Ready() error {
 	}
 	return nil
 }
-
-// Sweep asks for a sweep.
-func (s *service) Sweep(context.Context) error { return s.d.relay.Sweep() }
 
 // Status collects what every station knows; package operator says what of it is a problem.
 func (s *service) Status(ctx context.Context) admin.Status {

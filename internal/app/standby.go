@@ -31,7 +31,7 @@ func (d *daemon) standBy(ctx context.Context, tables []string) error {
 		return err
 	}
 	s := &standby{
-		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: d.moveElsewhere, Hold: d.state.SetPause}, d: d,
+		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: d.moveElsewhere, Hold: d.state.SetPause, Record: d.record}, d: d,
 		Away: messages.Away{Why: admin.Refusedf("this relay stands by: ask the active one, which `canal-outbox status` names")},
 	}
 	if d.admin != nil {

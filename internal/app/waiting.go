@@ -39,7 +39,7 @@ func (d *daemon) wait(ctx context.Context, err error) error {
 	}
 	nowhere := func(context.Context, server.ID, outbox.Position, string) error { return errNotRunning }
 	d.waiting = &waiting{
-		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: nowhere, Hold: d.state.SetPause}, d: d,
+		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: nowhere, Hold: d.state.SetPause, Record: d.record}, d: d,
 		Away:   messages.Away{Why: errors.New("the database does not answer: messages are looked at there; `canal-outbox status` says why")},
 		reader: prometheus.NewGauge(prometheus.GaugeOpts{Name: "canal_outbox_reader_connected", Help: "1 while a binlog stream is open."}),
 	}

@@ -29,7 +29,8 @@ func (o *Operator) SetCheckpoint(ctx context.Context, target admin.Target) (admi
 		return p, nil
 	}
 	skipped := o.skips(info, from, to) // before the move, which makes info the recorded server
-	if err := o.Move(ctx, info.ID, to, reason); err != nil {
+	what := "checkpoint set (" + reason + ")"
+	if err := o.Audited(ctx, what, o.place, func() error { return o.Move(ctx, info.ID, to, reason) }); err != nil {
 		return p, err
 	}
 	p.Applied = true

@@ -20,6 +20,8 @@ type Operator struct {
 	Move func(ctx context.Context, id server.ID, to outbox.Position, reason string) error
 	// Hold stops the intake, or with nil lets it go on: of the running relay, or in the store alone.
 	Hold func(*outbox.Pause) error
+	// Record writes a change down.
+	Record func(admin.Change) error
 	// Between hands over the transactions of the log between two file positions, in its order, and States what their tables show of
 	// rows; nil where the tables are not known.
 	Between func(ctx context.Context, from, to outbox.Position, each func(*outbox.Txn) error) error
@@ -40,6 +42,8 @@ type State interface {
 	// History returns the checkpoints of the past, newest first.
 	History() ([]admin.HistoryEntry, error)
 	Gaps() ([]outbox.Gap, error)
+	// Changes returns what people did, newest first.
+	Changes() ([]admin.Change, error)
 	// Pause returns the pause that stands, nil when there is none.
 	Pause() *outbox.Pause
 	// AddGap records a gap and returns its number.
@@ -68,19 +72,19 @@ type Server interface {
 }
 
 // Pause stops the intake and returns the pause that stands: the first one stays, with its reason.
-func (o *Operator) Pause(_ context.Context, p outbox.Pause) (*outbox.Pause, error) {
+func (o *Operator) Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error) {
 	if was := o.State.Pause(); was != nil {
 		return was, nil
 	}
-	return &p, o.Hold(&p)
+	return &p, o.Audited(ctx, "pause", o.paused, func() error { return o.Hold(&p) })
 }
 
 // Resume lets the intake go on.
-func (o *Operator) Resume(context.Context) error {
+func (o *Operator) Resume(ctx context.Context) error {
 	if o.State.Pause() == nil {
 		return nil
 	}
-	return o.Hold(nil)
+	return o.Audited(ctx, "resume", o.paused, func() error { return o.Hold(nil) })
 }
 
 // Paused returns the pause; nil when there is none.
@@ -113,10 +117,12 @@ func (o *Operator) History(_ context.Context, limit int) ([]admin.HistoryEntry, 
 func (o *Operator) Gaps(context.Context) ([]outbox.Gap, error) { return o.State.Gaps() }
 
 // AckGap marks a gap as seen.
-func (o *Operator) AckGap(_ context.Context, id uint64) error {
-	known, err := o.State.AckGap(id)
-	if err == nil && !known {
-		return admin.NotFoundf("there is no gap %d: `canal-outbox gaps list` shows them", id)
-	}
-	return err
+func (o *Operator) AckGap(ctx context.Context, id uint64) error {
+	return o.Audited(ctx, fmt.Sprintf("gaps ack %d", id), nil, func() error {
+		known, err := o.State.AckGap(id)
+		if err == nil && !known {
+			return admin.NotFoundf("there is no gap %d: `canal-outbox gaps list` shows them", id)
+		}
+		return err
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,7 +41,7 @@ func TestAPIContract(t *testing.T) {
 		`POST /api/v1/checkpoint 400 {"latest": true, "earliest": true}`, `POST /api/v1/checkpoint 409 {"file": "binlog.999999", "pos": 4}`,
 		"GET /api/v1/gaps 200", "POST /api/v1/gaps/1/ack 200 {}", "POST /api/v1/gaps/9999/ack 404 {}",
 		`POST /api/v1/pause 200 {"reason": "a test"}`, "GET /healthz 200", "POST /api/v1/sweep 409 {}", "POST /api/v1/resume 200 {}",
-		"POST /api/v1/retention 200 {}", "GET /api/v1/messages?status=failed 200", "GET /api/v1/messages?limit=0 400",
+		"POST /api/v1/retention 200 {}", "GET /api/v1/audit?limit=3 200", "GET /api/v1/audit?limit=x 400", "GET /api/v1/messages?status=failed 200", "GET /api/v1/messages?limit=0 400",
 		"GET /api/v1/messages/stats 200", "GET /api/v1/messages/order:failed 200", "GET /api/v1/messages/order:one?body=1 200",
 		"GET /api/v1/messages/nobody 404", "GET /api/v1/messages/order:one/trace 200",
 		`POST /api/v1/messages/retry 200 {"filter": {"status": "failed"}, "dry_run": true}`,
@@ -50,6 +51,7 @@ func TestAPIContract(t *testing.T) {
 	}
 	l.reading()
 	c.check("POST /api/v1/sweep 200 {}")
+	l.wantAudit("operator token from 127.0.0.1")
 	c.token = ""
 	c.check("GET /api/v1/status 401")
 	c.token = "fedcba9876543210"
@@ -139,5 +141,29 @@ func (c *contract) done(but ...string) {
 				c.t.Errorf("%s was not tried", name)
 			}
 		}
+	}
+}
+
+// wantAudit compares the list of changes with what the contract's test has done: who, what, and what stood there before and after.
+func (l *lab) wantAudit(by string) {
+	l.t.Helper()
+	changes, err := l.admin().Audit(context.Background(), 10)
+	testkit.Must(l.t, err)
+	var what []string
+	for _, c := range changes {
+		if c.By != by || c.Error != "" {
+			l.t.Errorf("recorded as %+v", c)
+		}
+		what = append(what, c.What)
+	}
+	want := []string{"sweep", "retention", "resume", "pause", "gaps ack 1", "checkpoint set (set by an operator: earliest)"}
+	if !slices.Equal(what, want) {
+		l.t.Fatalf("recorded %q, want %q", what, want)
+	}
+	if c := changes[2]; !strings.Contains(c.Before, "paused by "+by) || !strings.Contains(c.Before, "(a test)") || c.After != "at work" {
+		l.t.Errorf("the end of the pause is recorded as %+v", c)
+	}
+	if c := changes[5]; c.Before == c.After || !strings.Contains(c.After, ":4") {
+		l.t.Errorf("the move is recorded as %+v", c)
 	}
 }

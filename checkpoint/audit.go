@@ -1,0 +1,57 @@
+package checkpoint
+
+import (
+	"slices"
+	"time"
+)
+
+// Change is one line of the list of what people did.
+type Change struct {
+	Number uint64    `json:"number"`
+	At     time.Time `json:"at"`               // by our clock
+	By     string    `json:"by"`               // a user of the machine, or what a request has shown
+	What   string    `json:"what"`             // the command
+	Before string    `json:"before,omitempty"` // what stood there
+	After  string    `json:"after,omitempty"`
+	Error  string    `json:"error,omitempty"` // why it went wrong in the middle
+}
+
+// maxChanges bounds the list; the oldest goes first. The log has all of them.
+const maxChanges = 1000
+
+// AddChange records what somebody did, durably. The number is filled in.
+func (s *Store) AddChange(c Change) error {
+	if err := s.startWriting(); err != nil {
+		return err
+	}
+	defer s.endWriting()
+	c.Number = s.lastChange + 1
+	if err := s.putJSON(numberedKey(nil, kindChange, c.Number), c); err != nil {
+		return err
+	}
+	if c.Number > maxChanges {
+		if err := s.batch.Delete(numberedKey(nil, kindChange, c.Number-maxChanges), nil); err != nil {
+			return err
+		}
+	}
+	if err := s.sync(); err != nil {
+		return err
+	}
+	s.state.Lock()
+	defer s.state.Unlock()
+	s.lastChange = c.Number
+	return nil
+}
+
+// Changes returns what people did, newest first.
+func (s *Store) Changes() ([]Change, error) {
+	var out []Change
+	err := s.scan(kindChange, func(key, value []byte) error {
+		var c Change
+		err := decodeJSON(key, value, &c)
+		out = append(out, c)
+		return err
+	})
+	slices.Reverse(out)
+	return out, err
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+)
+
+func newAudit(c *cli) *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use: "audit", Short: "list what people did: who, what, before and after", Args: cobra.NoArgs,
+		Long: `Lists what people did to the relay and its rows, newest first: the last 1000 changes, from the
+state directory. The log has a line for each, too. What was refused has changed nothing and is
+not listed.`,
+		Example: "  canal-outbox audit --limit 20",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 || limit > 10_000 {
+				return admin.Usagef("--limit %d: must be from 1 to 10000", limit)
+			}
+			return c.operate(cmd.Context(), func(o operator) error {
+				changes, err := o.Audit(cmd.Context(), limit)
+				if err != nil {
+					return err
+				}
+				return c.show(append([]admin.Change{}, changes...), func(w io.Writer) {
+					line(w, "N\tTIME\tBY\tWHAT\tBEFORE\tAFTER")
+					for _, change := range changes {
+						after := orDash(change.After)
+						if change.Error != "" {
+							after += " (failed: " + change.Error + ")"
+						}
+						line(w, "%d\t%s\t%s\t%s\t%s\t%s", change.Number, change.At.Format(time.RFC3339), change.By, change.What, orDash(change.Before), after)
+					}
+				})
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 50, "at most this many")
+	return cmd
+}

@@ -1,0 +1,58 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+)
+
+// Audited does something that changes the relay or its rows, and records who did it, what stood there before and what stands there
+// after. What was refused has changed nothing and is not recorded; what went wrong in the middle is. state may be nil.
+func (o *Operator) Audited(ctx context.Context, what string, state func() string, do func() error) error {
+	if state == nil {
+		state = func() string { return "" }
+	}
+	c := admin.Change{At: time.Now().UTC().Truncate(time.Millisecond), By: admin.Caller(ctx), What: what, Before: state()}
+	err := do()
+	if err != nil {
+		var refused *admin.Error
+		if errors.As(err, &refused) && refused.Code != admin.CodeFailure {
+			return err
+		}
+		c.Error = err.Error()
+	}
+	c.After = state()
+	if failed := o.Record(c); failed != nil {
+		return errors.Join(err, fmt.Errorf("it was done, but who did it could not be recorded: %w", failed))
+	}
+	return err
+}
+
+// Audit returns the newest changes, limit at most.
+func (o *Operator) Audit(_ context.Context, limit int) ([]admin.Change, error) {
+	all, err := o.State.Changes()
+	if err != nil {
+		return nil, fmt.Errorf("read the list of changes: %w", err)
+	}
+	return all[:min(limit, len(all))], nil
+}
+
+// place is the checkpoint for the list of changes.
+func (o *Operator) place() string {
+	at, _ := o.State.Checkpoint()
+	if at.GTIDs != "" {
+		return at.String() + " GTIDs " + at.GTIDs
+	}
+	return at.String()
+}
+
+// paused is the pause for the list of changes.
+func (o *Operator) paused() string {
+	if p := o.State.Pause(); p != nil {
+		return p.String()
+	}
+	return "at work"
+}
