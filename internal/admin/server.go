@@ -69,6 +69,9 @@ func Listen(cfg Config, service Service, metrics prometheus.Gatherer, log *zap.L
 // Use puts another service in the place of the one given to Listen: requests from now on are answered by it.
 func (s *Server) Use(service Service) { s.api.current.Store(&service) }
 
+// Live says what health checks are told: nil while the service makes progress.
+func (s *Server) Live() error { return s.api.service().Live() }
+
 // listenUnix opens the socket for this user alone, replacing one that a killed process left behind.
 func listenUnix(path string) (net.Listener, error) {
 	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/history"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/shadow"
+	"github.com/canal-outbox/canal-outbox/internal/systemd"
 	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -45,6 +46,11 @@ type Options struct {
 //
 // When the tables of a pattern have changed, or the lease came or went, it stops in order and starts anew.
 func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger) (err error) {
+	defer context.AfterFunc(ctx, func() {
+		if err := systemd.Stopping(); err != nil {
+			log.Warn("systemd does not hear of the stop", zap.Error(err))
+		}
+	})()
 	past, t := history.NewRecorder(), &tenure{}
 	defer func() { err = errors.Join(err, t.close()) }()
 	for {
@@ -132,6 +138,7 @@ type daemon struct {
 	admin       *admin.Server
 	stopServing context.CancelFunc
 	served      chan error
+	pulse       sync.WaitGroup // the watchdog's
 }
 
 // open makes everything up to the working admin server. What cannot work is reported before anything is written.
@@ -200,6 +207,7 @@ func (d *daemon) listen(service admin.Service) (err error) {
 	serving, stop := context.WithCancel(context.Background()) // beyond the end of the relay, until close
 	d.stopServing, d.served = stop, make(chan error, 1)
 	go func() { d.served <- d.admin.Run(serving) }()
+	d.pulse.Go(func() { systemd.Watch(serving, d.admin.Live, d.log.Named("systemd")) })
 	return nil
 }
 
@@ -318,6 +326,7 @@ func (d *daemon) close() error {
 	d.release()
 	if d.served != nil {
 		d.stopServing()
+		d.pulse.Wait()
 		errs = append(errs, <-d.served)
 	}
 	if d.relay == nil && d.sink != nil {

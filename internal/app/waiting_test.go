@@ -54,6 +54,10 @@ func nobody(t *testing.T) string {
 // A05: a start that waits for the database answers, and can be told to stop.
 func TestA05_AwaitedDatabase(t *testing.T) {
 	cfg := awaiting(t)
+	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: cfg.Checkpoint.Dir + ".notify", Net: "unixgram"})
+	testkit.Must(t, err)
+	defer func() { testkit.Must(t, systemd.Close()) }()
+	t.Setenv("NOTIFY_SOCKET", cfg.Checkpoint.Dir+".notify")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, cfg, Options{Version: "test"}, zap.NewNop()) }()
@@ -87,6 +91,15 @@ func TestA05_AwaitedDatabase(t *testing.T) {
 	}
 	if code, _ := probe(cfg, "/healthz"); code != 0 {
 		t.Error("somebody answers after the end")
+	}
+	testkit.Must(t, systemd.SetReadDeadline(time.Now().Add(30*time.Second)))
+	for _, want := range []string{"READY=1", "STOPPING=1"} {
+		text := make([]byte, 100)
+		n, err := systemd.Read(text)
+		testkit.Must(t, err)
+		if string(text[:n]) != want {
+			t.Errorf("systemd heard %q, want %q", text[:n], want)
+		}
 	}
 }
 

@@ -74,9 +74,10 @@ var rules = []rule{
 	{path: "internal/doctor", own: append([]string{"internal/config", "internal/admin"}, nouns...)},
 	{path: "internal/reconcile", own: nouns},
 	{path: "internal/messages", own: append([]string{"internal/admin"}, nouns...)},
+	{path: "internal/systemd", external: with("github.com/coreos/go-systemd/v22")},
 	{path: "internal/shadow", own: nouns, external: with()},
 	{path: "internal/app/reference", own: []string{"internal/app", "internal/config"}},
-	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/setting", "internal/config", "internal/admin", "internal/alert", "internal/doctor", "internal/history", "internal/messages", "internal/operator", "internal/reconcile", "internal/shadow", "migrations"}), external: with("golang.org/x/sync")},
+	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/setting", "internal/config", "internal/admin", "internal/alert", "internal/doctor", "internal/history", "internal/messages", "internal/operator", "internal/reconcile", "internal/shadow", "internal/systemd", "migrations"}), external: with("golang.org/x/sync")},
 	{path: "docs"}, // the pages, embedded
 	{path: "internal/archtest"},
 	{path: "internal/notice"},
