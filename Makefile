@@ -20,7 +20,7 @@ export TEST_MARIADB := $(MARIADB)
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
 TESTFLAGS ?= -shuffle=on -timeout=60m
 
-.PHONY: help build demo test test-quick test-long fuzz lint generate prepare bench crash sim soak waiting starts servers clean
+.PHONY: help build demo test test-quick test-long fuzz lint generate prepare bench crash sim soak waiting starts release release-check servers clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -78,6 +78,15 @@ fuzz: ## every fuzz target for FUZZTIME (default 30s)
 
 bench: prepare ## throughput, latency, CPU and memory of the whole relay beside the ceilings of this machine
 	go test -run='^$$' -bench=. -count=1 -timeout=0 $(ARGS) ./test/bench/...
+
+release: ## dist/: static archives for linux/amd64 and linux/arm64, bill of materials, checksums
+	deploy/release.sh $(VERSION) $(abspath dist)
+
+release-check: ## builds the release twice, the second time from a copy elsewhere, and compares
+	@copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; \
+	git clone --quiet . "$$copy/elsewhere"; \
+	deploy/release.sh check "$$copy/a" >/dev/null; "$$copy/elsewhere/deploy/release.sh" check "$$copy/b" >/dev/null; \
+	diff "$$copy/a/SHA256SUMS" "$$copy/b/SHA256SUMS" && echo "release-check: two builds, the same bytes"
 
 lint: ## formatting, vet, staticcheck, import table, generated files
 	@out=$$(go run $(GOFUMPT) -l .); [ -z "$$out" ] || { echo "not formatted (run gofumpt):"; echo "$$out"; exit 1; }

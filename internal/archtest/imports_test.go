@@ -81,6 +81,7 @@ var rules = []rule{
 	{path: "docs"}, // the pages, embedded
 	{path: "internal/archtest"},
 	{path: "internal/notice"},
+	{path: "internal/sbom"},
 
 	// What tests, the demo and the benchmarks use; it may know everything.
 	{path: "internal/testkit/...", own: []string{"..."}, external: []string{"..."}},
