@@ -98,7 +98,7 @@ func TestComposeFileIsSound(t *testing.T) {
 			t.Errorf("there is no service %s", name)
 		}
 	}
-	pinned := regexp.MustCompile(`^[a-z/]+:\d+\.\d+\.\d+$`)
+	pinned := regexp.MustCompile(`^[a-z/]+:v?\d+\.\d+\.\d+$`)
 	for name, s := range c.Services {
 		if s.Build == nil && !pinned.MatchString(s.Image) {
 			t.Errorf("%s: the image %q is not pinned to a version", name, s.Image)
