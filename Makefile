@@ -20,7 +20,7 @@ export TEST_MARIADB := $(MARIADB)
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
 TESTFLAGS ?= -shuffle=on -timeout=60m
 
-.PHONY: help build demo test test-quick test-long fuzz lint generate prepare bench crash sim soak waiting starts release release-check servers clean
+.PHONY: help build demo test test-quick test-long fuzz lint generate prepare bench crash sim soak waiting starts man release release-check servers clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -78,6 +78,10 @@ fuzz: ## every fuzz target for FUZZTIME (default 30s)
 
 bench: prepare ## throughput, latency, CPU and memory of the whole relay beside the ceilings of this machine
 	go test -run='^$$' -bench=. -count=1 -timeout=0 $(ARGS) ./test/bench/...
+
+man: ## dist/man/: a manual page for each command
+	@mkdir -p dist/man
+	go test -count=1 -run TestManualPages ./cmd/canal-outbox -man $(abspath dist/man)
 
 release: ## dist/: static archives for linux/amd64 and linux/arm64, bill of materials, checksums
 	deploy/release.sh $(VERSION) $(abspath dist)
