@@ -17,8 +17,8 @@ func Check(ctx context.Context, db *sql.DB, name, ddl string) (server.Finding, e
 	table := quoted(name)
 	for _, statement := range []string{
 		"INSERT INTO " + table + " (" + columns + ") SELECT " + columns + " FROM " + table + " WHERE FALSE",
-		"UPDATE " + table + " SET expires_at = NULL WHERE epoch = 0",
-		"DELETE FROM " + table + " WHERE epoch = 0",
+		"UPDATE " + table + " SET expires_at = NULL WHERE FALSE",
+		"DELETE FROM " + table + " WHERE FALSE",
 	} {
 		_, err := db.ExecContext(ctx, statement)
 		if err == nil {

@@ -54,7 +54,7 @@ func (t *Table) Read(ctx context.Context) (all []Record, newest uint64, err erro
 		if err := rows.Scan(&r.Epoch, &r.Holder, &r.Process, &r.Host, &names, &until, &source, &at.File, &at.Offset, &at.GTIDs, &r.Ended); err != nil {
 			return nil, 0, t.errorf("read", err)
 		}
-		if r.Epoch == counter {
+		if newest = max(newest, r.Epoch); r.Epoch == counter {
 			newest = at.Offset
 			continue
 		}
@@ -128,10 +128,10 @@ func (t *Table) take(ctx context.Context, tx *sql.Tx, next Record, newest uint64
 
 // count moves the counter on. Two that acquire at once wait for each other here, and the second one finds that it has moved.
 func (t *Table) count(ctx context.Context, tx *sql.Tx, from, to uint64) error {
-	if from == 0 { // perhaps nobody ever acquired
-		if _, err := tx.ExecContext(ctx, "INSERT IGNORE INTO "+t.name+" (epoch, holder, process, host, table_names, gtid_set) VALUES (?, '', '', '', '[]', '')", counter); err != nil {
-			return t.errorf("take", err)
-		}
+	// The row is missing before the first acquisition, or when somebody has deleted it.
+	_, err := tx.ExecContext(ctx, "INSERT IGNORE INTO "+t.name+" (epoch, holder, process, host, table_names, log_offset, gtid_set) VALUES (?, '', '', '', '[]', ?, '')", counter, from)
+	if err != nil {
+		return t.errorf("take", err)
 	}
 	done, err := tx.ExecContext(ctx, "UPDATE "+t.name+" SET log_offset = ? WHERE epoch = ? AND log_offset = ?", to, counter, from)
 	if err != nil {

@@ -3,6 +3,7 @@ package lease
 import (
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -82,6 +83,30 @@ func TestTheTable(t *testing.T) {
 		testkit.Must(t, table.Take(ctx, Record{Epoch: 3, Tables: all[1].Tables}, 2, all[1:], time.Hour))
 		if held, err := table.Renew(ctx, 2, at, time.Hour); err != nil || held {
 			t.Errorf("a row that was taken out: %v, %v", held, err)
+		}
+	})
+}
+
+// The check of a start, or of doctor, changes nothing; and a counter that somebody deleted does not make numbers come again.
+func TestTheCounterStays(t *testing.T) {
+	onBoth(t, func(t *testing.T, table *Table) {
+		ctx, tables := t.Context(), []string{"shop.a"}
+		for epoch := uint64(1); epoch < 3; epoch++ {
+			all, newest := read(t, table)
+			testkit.Must(t, table.Take(ctx, Record{Epoch: newest + 1, Tables: tables}, newest, all, time.Hour))
+			if _, now := read(t, table); now != epoch {
+				t.Fatalf("acquisition %d has number %d", epoch, now)
+			}
+			found, err := Check(ctx, table.db, strings.ReplaceAll(table.name, "`", ""), "")
+			if err != nil || found.Severity != server.OK {
+				t.Fatalf("%+v, %v", found, err)
+			}
+		}
+		testkit.Exec(t, table.db, "DELETE FROM "+table.name+" WHERE epoch = 0")
+		all, newest := read(t, table)
+		testkit.Must(t, table.Take(ctx, Record{Epoch: newest + 1, Tables: tables}, newest, all, time.Hour))
+		if all, newest := read(t, table); newest != 3 || len(all) != 1 || all[0].Epoch != 3 {
+			t.Errorf("newest %d, %+v", newest, all)
 		}
 	})
 }
