@@ -115,7 +115,7 @@ func known(words []string) error {
 
 // A page that is wrong is found.
 func TestKnownFindsWhatIsWrong(t *testing.T) {
-	page := "Run `canal-outbox checkpoint sett --latest` or\n```sh\n$ canal-outbox status --lively   # now\ncanal-outbox gaps ack 1 2 | less\n```\n"
+	page := "Run `canal-outbox checkpoint sett --latest` or\n```sh\n$ canal-outbox status --lively   # now\ncanal-outbox gaps list 1 | less\n```\n"
 	for _, words := range commandsIn(page) {
 		if known(words) == nil {
 			t.Errorf("%v was taken", words)
