@@ -89,6 +89,12 @@ func TestD14_RefusedRowHoldsItsKeyAlone(t *testing.T) {
 		b.wrote()
 		b.offer(row(5, key("a")), row(6, key("b")))
 		b.wantSent("1", "3", "4", "6")
+		first := row(1).Identity
+		for id, want := range map[int]bool{1: false, 2: true, 3: false, 5: true} {
+			if got, why, waits := b.Behind(row(id).Identity); waits != want || waits && (got != first || why == "") {
+				b.t.Errorf("row %d waits %v for %v: %s", id, waits, got, why)
+			}
+		}
 		if alone := b.sweep(row(2, key("a")), row(5, key("a"))); fmt.Sprint(alone) != "[2 5]" {
 			t.Fatalf("a sweep leaves %v alone", alone)
 		}

@@ -110,6 +110,11 @@ func (p *Pipeline) TryTopics() { p.dispatch.TryTopics() }
 // Owns reports whether a row is in the relay's hands: it is on its way to the broker, or its status is being written.
 func (p *Pipeline) Owns(id outbox.Identity) bool { return p.tracker.Owns(id) }
 
+// Behind tells which earlier row of its key a row waits for (ordering: key), and why that one is not final; false when it waits for none.
+func (p *Pipeline) Behind(id outbox.Identity) (first outbox.Identity, why string, waits bool) {
+	return p.dispatch.Behind(id)
+}
+
 // Snapshot is the flow's state for status and health.
 type Snapshot struct {
 	dispatch.State

@@ -46,6 +46,9 @@ func (d *daemon) flow(id outbox.Identity, topic string) messages.Flow {
 	}
 	now := d.relay.pipeline.Snapshot()
 	f := messages.Flow{Owned: d.relay.pipeline.Owns(id), Breaker: now.Breaker, Trouble: now.Trouble}
+	if first, why, waits := d.relay.pipeline.Behind(id); waits {
+		f.Behind = "row " + first.ID + " (" + first.MessageID + "), " + why
+	}
 	for _, t := range now.SuspendedTopics {
 		if t.Topic == topic {
 			f.Suspended = t.Reason

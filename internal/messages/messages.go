@@ -68,6 +68,7 @@ var _ admin.Messages = (*Messages)(nil)
 // Flow is what a running relay knows of a row.
 type Flow struct {
 	Owned     bool   // the row is in the relay's hands: on its way to the broker, or its status is being written
+	Behind    string // the earlier row of its key that it waits for, and why that one is not final; "" when it waits for none
 	Suspended string // why its topic is suspended; "" when it is not
 	Breaker   string // "closed" when the broker takes messages
 	Trouble   string // why the breaker is not closed

@@ -199,6 +199,8 @@ func (t *tracer) pendingFor() string {
 		return fmt.Sprintf("its topic %s, which is suspended: %s", r.Topic, flow.Suspended)
 	case flow.Breaker != "" && flow.Breaker != "closed":
 		return "the broker, which takes no messages: " + flow.Trouble
+	case flow.Behind != "":
+		return "an earlier message of its key (ordering: key): " + flow.Behind
 	case flow.Owned:
 		return "the broker's answer, or the write of its status: the relay has it in its hands"
 	case grace > 0 && r.Age < grace:

@@ -34,6 +34,7 @@ func TestWhatARowWaitsFor(t *testing.T) {
 		{table.Row{}, &Flow{Standby: "the active relay on db-2"}, "the active relay on db-2"},
 		{table.Row{}, &Flow{Suspended: "unknown topic", Breaker: "closed"}, "its topic orders, which is suspended: unknown topic"},
 		{table.Row{}, &Flow{Breaker: "open", Trouble: "connection refused"}, "the broker, which takes no messages: connection refused"},
+		{table.Row{}, &Flow{Breaker: "closed", Owned: true, Behind: "row 3"}, "an earlier message of its key (ordering: key): row 3"},
 		{table.Row{}, &Flow{Breaker: "closed", Owned: true}, "the broker's answer"},
 		{table.Row{}, &working, "the log, which shows it to the relay, or else the next sweep: at most 30s"},
 		{table.Row{Status: outbox.Sending}, &working, "a claim older than 1m0s is taken over"},
