@@ -19,7 +19,7 @@ import (
 
 func newCheckpoint(c *cli) *cobra.Command {
 	cmd := group("checkpoint", "show and move the position from which the binlog is read",
-		newCheckpointShow(c), newCheckpointSet(c), newCheckpointHistory(c), newCheckpointRollback(c))
+		newCheckpointShow(c), newCheckpointSet(c), newCheckpointHistory(c), newCheckpointRollback(c), newCheckpointExport(c), newCheckpointImport(c))
 	cmd.Long = `The checkpoint is the end of the last transaction below which everything is settled.
 The commands ask the running daemon over its socket; when none runs they open the state
 directory themselves. Moving the checkpoint never publishes a row twice that is SENT, and

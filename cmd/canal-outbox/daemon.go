@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
@@ -19,6 +20,7 @@ type operator interface {
 	AckGap(ctx context.Context, id uint64) error
 	Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error)
 	Resume(ctx context.Context) error
+	Export(ctx context.Context, w io.Writer) error
 	Audit(ctx context.Context, limit int) ([]admin.Change, error)
 }
 

@@ -104,6 +104,24 @@ func (c *Client) Retention(ctx context.Context) error {
 	return c.do(ctx, http.MethodPost, "/api/v1/retention", struct{}{}, nil)
 }
 
+// Export writes the daemon's state.
+func (c *Client) Export(ctx context.Context, w io.Writer) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/api/v1/state", nil)
+	if err != nil {
+		return err
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return fmt.Errorf("ask the daemon on %s: %w", c.socket, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return readError(response)
+	}
+	_, err = io.Copy(w, response.Body)
+	return err
+}
+
 // do sends one request and reads its answer into out, if any.
 func (c *Client) do(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader

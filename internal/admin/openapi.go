@@ -78,6 +78,8 @@ func (s schemas) operation(r *route) object {
 	switch {
 	case r.raw != nil && r.needs == everyone:
 		answers = object{}
+	case r.raw != nil && r.needs == operator:
+		answers = fails("401", "403", "404", "500")
 	case r.raw != nil:
 		answers = fails("401")
 	default:

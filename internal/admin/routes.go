@@ -87,16 +87,21 @@ func (a *api) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		value, err := f(r)
 		if err != nil {
-			var coded *Error
-			if !errors.As(err, &coded) {
-				a.log.Warn("admin request failed", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Error(err))
-				coded = &Error{Code: CodeFailure, Message: err.Error()}
-			}
-			writeError(w, coded)
+			a.fail(w, r, err)
 			return
 		}
 		writeJSON(w, http.StatusOK, value)
 	}
+}
+
+// fail answers with an error.
+func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+	var coded *Error
+	if !errors.As(err, &coded) {
+		a.log.Warn("admin request failed", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Error(err))
+		coded = &Error{Code: CodeFailure, Message: err.Error()}
+	}
+	writeError(w, coded)
 }
 
 // act is answer for requests that change something. They must say that they are JSON, which no HTML form can.
@@ -163,6 +168,29 @@ func readLimit(r *http.Request) (int, error) {
 		return 0, Usagef("limit must be a number from 1 to %d", maxHistory)
 	}
 	return n, nil
+}
+
+// export streams the state. An error in the middle cuts it, which the import notices: the last line is missing.
+func (a *api) export(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	out := &written{ResponseWriter: w}
+	if err := a.service().Export(r.Context(), out); err != nil && !out.any {
+		a.fail(w, r, err)
+	} else if err != nil {
+		a.log.Warn("the export of the state was cut", zap.Error(err))
+	}
+}
+
+// written knows whether the answer has begun.
+type written struct {
+	http.ResponseWriter
+	any bool
+}
+
+// Write implements io.Writer.
+func (w *written) Write(p []byte) (int, error) {
+	w.any = true
+	return w.ResponseWriter.Write(p)
 }
 
 func (a *api) audit(r *http.Request) (any, error) {

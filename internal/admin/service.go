@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -39,6 +40,8 @@ type Service interface {
 	Resume(ctx context.Context) error
 	// Paused returns the pause; nil when there is none.
 	Paused() *outbox.Pause
+	// Export writes the whole state of the directory, for Import in another one.
+	Export(ctx context.Context, w io.Writer) error
 	// Audit returns what people did, newest first, limit at most.
 	Audit(ctx context.Context, limit int) ([]Change, error)
 	// Sweep starts a sweep for rows of any age, or lets one that is running be followed by another, and returns at once.

@@ -109,6 +109,10 @@ func (a *api) looks() []route {
 func (a *api) orders() []route {
 	return []route{
 		{
+			method: "GET", path: "/api/v1/state", needs: operator, raw: http.HandlerFunc(a.export), media: "application/x-ndjson",
+			about: "The whole state, one JSON object in a line, for `checkpoint import` in another directory.",
+		},
+		{
 			method: "GET", path: "/api/v1/audit", needs: reader, about: "What people did, newest first: who, what, before, after.", answer: []Change{},
 			params: []param{{name: "limit", about: "from 1 to 10000, 50 if it is left out", kind: "integer"}}, do: a.audit,
 		},

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
@@ -42,6 +43,8 @@ type State interface {
 	// History returns the checkpoints of the past, newest first.
 	History() ([]admin.HistoryEntry, error)
 	Gaps() ([]outbox.Gap, error)
+	// Export writes the whole state.
+	Export(w io.Writer) error
 	// Changes returns what people did, newest first.
 	Changes() ([]admin.Change, error)
 	// Pause returns the pause that stands, nil when there is none.
@@ -111,6 +114,14 @@ func (o *Operator) History(_ context.Context, limit int) ([]admin.HistoryEntry, 
 		return nil, fmt.Errorf("read the history: %w", err)
 	}
 	return entries[:min(limit, len(entries))], nil
+}
+
+// Export writes the whole state, as it is at this moment.
+func (o *Operator) Export(_ context.Context, w io.Writer) error {
+	if at, has := o.State.Checkpoint(); !has || at.IsZero() {
+		return admin.NotFoundf("there is no checkpoint yet: there is nothing to export")
+	}
+	return o.State.Export(w)
 }
 
 // Gaps returns the recorded gaps.

@@ -1,0 +1,170 @@
+package checkpoint
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// The form of an exported state: one JSON object in a line, the head first, then records, then an end with their number.
+const (
+	exportFormat  = "canal-outbox state"
+	exportVersion = 1
+)
+
+// Head is the first line of an exported state.
+type Head struct {
+	Format       string          `json:"format"`
+	Version      int             `json:"version"`
+	At           time.Time       `json:"exported_at"`
+	Source       server.ID       `json:"source"`
+	Checkpoint   outbox.Position `json:"checkpoint"`
+	CheckpointAt time.Time       `json:"checkpoint_at"`
+}
+
+// exported is any other line: exactly one of its fields is set.
+type exported struct {
+	History *Entry        `json:"history,omitempty"`
+	Gap     *outbox.Gap   `json:"gap,omitempty"`
+	Journal *journalled   `json:"journal,omitempty"`
+	Wait    *waiting      `json:"wait,omitempty"`
+	Pause   *outbox.Pause `json:"pause,omitempty"`
+	End     *ending       `json:"end,omitempty"`
+}
+
+// ending says how many lines stand between the head and itself.
+type ending struct {
+	Records int `json:"records"`
+}
+
+// journalled is a row that the broker has taken and the table has not as SENT.
+type journalled struct {
+	row
+	At       time.Time `json:"at"`
+	BrokerID string    `json:"broker_id,omitempty"`
+}
+
+// waiting is a refused row whose table has no columns for its due time and its attempts.
+type waiting struct {
+	row
+	Due      time.Time `json:"due"`
+	Attempts int       `json:"attempts"`
+}
+
+// row names a row. An identity may be bytes that are no text, which JSON would change.
+type row struct {
+	Table     string `json:"table"`
+	ID        []byte `json:"id"`
+	MessageID []byte `json:"message_id"`
+}
+
+func rowOf(id outbox.Identity) row {
+	return row{Table: id.Table, ID: []byte(id.ID), MessageID: []byte(id.MessageID)}
+}
+
+func (r row) identity() outbox.Identity {
+	return outbox.Identity{Table: r.Table, ID: string(r.ID), MessageID: string(r.MessageID)}
+}
+
+// Export writes the whole state as it is at this moment, while others go on writing: source, checkpoint, history, gaps, journal, waits
+// and pause. Column versions are left out, because a relay reads them anew, and so is the list of changes, which is of this directory.
+func (s *Store) Export(w io.Writer) (err error) {
+	s.life.RLock()
+	defer s.life.RUnlock()
+	if err := s.failed(); err != nil {
+		return err
+	}
+	shot := s.db.NewSnapshot()
+	defer func() { err = errors.Join(err, shot.Close()) }()
+	out := bufio.NewWriter(w)
+	lines := json.NewEncoder(out)
+	head, err := headOf(shot)
+	if err != nil {
+		return classify(s.dir, err)
+	}
+	if err := lines.Encode(head); err != nil {
+		return err
+	}
+	it, err := shot.NewIter(nil)
+	if err != nil {
+		return classify(s.dir, err)
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		line, err := exportedFrom(it.Key(), it.Value())
+		if err != nil {
+			return classify(s.dir, err)
+		}
+		if line == nil {
+			continue
+		}
+		n++
+		if err := lines.Encode(line); err != nil {
+			return err
+		}
+	}
+	if err := it.Error(); err != nil {
+		return classify(s.dir, err)
+	}
+	return errors.Join(lines.Encode(exported{End: &ending{n}}), out.Flush())
+}
+
+// headOf reads what there is one of. Without a checkpoint there is nothing to move.
+func headOf(shot *pebble.Snapshot) (h Head, err error) {
+	h = Head{Format: exportFormat, Version: exportVersion, At: time.Now().UTC().Truncate(time.Millisecond)}
+	for _, kind := range []byte{kindSource, kindCheckpoint} {
+		key := []byte{kind}
+		value, closer, err := shot.Get(key)
+		if errors.Is(err, pebble.ErrNotFound) {
+			return h, ErrNothing
+		}
+		if err != nil {
+			return h, err
+		}
+		if kind == kindSource {
+			err = decodeJSON(key, value, &h.Source)
+		} else {
+			h.Checkpoint, h.CheckpointAt, err = decodeCheckpoint(key, value)
+		}
+		if err = errors.Join(err, closer.Close()); err != nil {
+			return h, err
+		}
+	}
+	return h, nil
+}
+
+// exportedFrom is the line of a record; nil for one that is not exported.
+func exportedFrom(key, value []byte) (line *exported, err error) {
+	line = &exported{}
+	switch key[0] {
+	case kindHistory:
+		var e Entry
+		e, err = decodeEntry(key, value)
+		line.History = &e
+	case kindGap:
+		line.Gap = &outbox.Gap{}
+		err = decodeJSON(key, value, line.Gap)
+	case kindJournal:
+		c, at, derr := decodeJournal(key, value)
+		line.Journal, err = &journalled{row: rowOf(c.Identity), At: at, BrokerID: c.BrokerID}, derr
+	case kindWait:
+		var w table.Waiting
+		w, err = decodeWait(key, value)
+		line.Wait = &waiting{row: rowOf(w.Identity), Due: w.Due, Attempts: w.Attempts}
+	case kindPause:
+		line.Pause = &outbox.Pause{}
+		err = decodeJSON(key, value, line.Pause)
+	default:
+		return nil, nil
+	}
+	return line, err
+}
