@@ -107,8 +107,8 @@ func known(words []string) error {
 	if cmd.HasSubCommands() && len(cmd.Flags().Args()) == 0 {
 		return nil // the page speaks of the group
 	}
-	if len(rest) == 0 {
-		return nil // the page speaks of the command
+	if cmd.Flags().NArg() == 0 {
+		return nil // the page speaks of the command, or of one of its flags
 	}
 	return cmd.ValidateArgs(cmd.Flags().Args())
 }
