@@ -20,7 +20,7 @@ export TEST_MARIADB := $(MARIADB)
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
 TESTFLAGS ?= -shuffle=on -timeout=60m
 
-.PHONY: help build demo test test-quick test-long fuzz lint generate prepare bench crash sim soak waiting starts man release release-check servers clean
+.PHONY: help build demo test test-quick test-long fuzz lint generate prepare bench crash sim soak waiting starts man release release-check servers images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -104,6 +104,9 @@ lint: ## formatting, vet, staticcheck, import table, generated files
 generate: ## write generated files anew
 	go generate ./internal/app
 	go run ./internal/notice
+
+images: prepare ## the pictures of the dashboard in docs/images, of a real relay under load (5 minutes)
+	IMAGES=$(CURDIR)/docs/images IMAGES_TIME=5m go test -count=1 -timeout=15m -v -run='^TestImages$$' ./test/e2e
 
 clean: ## remove what make build and the tests leave in the tree
 	rm -rf bin dist

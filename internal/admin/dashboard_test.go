@@ -63,7 +63,7 @@ func TestTheHandbookIsServed(t *testing.T) {
 		t.Fatalf("%v, %v", pages, err)
 	}
 	for _, name := range append(pages, "layouts/README.md") {
-		if got := ask(t, "GET", url+"/docs/"+name, ""); got.status != 200 || !strings.Contains(got.body, "</h1>") {
+		if got := ask(t, "GET", url+"/docs/"+name, ""); got.status != 200 || !strings.Contains(got.body, "</h1>") || strings.Contains(got.body, `<img src="images`) {
 			t.Errorf("%s: %d", name, got.status)
 		}
 	}

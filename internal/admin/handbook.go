@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"html/template"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -53,7 +54,11 @@ var documentFrame = template.Must(template.New("page").Parse(`<!doctype html>
 </div></header><main><article class="card doc">{{.Body}}</article></main></body></html>
 `))
 
+// picture is a line with an image. Those of the dashboard are not in the binary: who reads this has the dashboard itself.
+var picture = regexp.MustCompile(`(?m)^!\[[^\]]*\]\([^)]*\)\n`)
+
 func renderPage(text []byte, root string) ([]byte, error) {
+	text = picture.ReplaceAll(text, nil)
 	var body, page bytes.Buffer
 	if err := markdown.Convert(text, &body); err != nil {
 		return nil, err

@@ -17,8 +17,9 @@ func (d *daemon) watched() history.Watched {
 
 // conditions are what changes seldom and explains a curve.
 func (d *daemon) conditions() []history.Condition {
+	lease := history.Condition{Kind: "lease", State: "the lease: " + d.showLease(time.Now()).State}
 	if !d.relay.Ready() {
-		return nil
+		return []history.Condition{lease}
 	}
 	binlog, flow := "the binlog is not being read", d.relay.pipeline.Snapshot()
 	if d.reader.State().Connected {
@@ -39,7 +40,7 @@ func (d *daemon) conditions() []history.Condition {
 	if flow.Breaker != "closed" {
 		breaker = "the broker takes no messages"
 	}
-	return []history.Condition{{Kind: "binlog", State: binlog}, {Kind: "breaker", State: breaker}, {Kind: "topics", State: topics}}
+	return []history.Condition{lease, {Kind: "binlog", State: binlog}, {Kind: "breaker", State: breaker}, {Kind: "topics", State: topics}}
 }
 
 // pastMoves are the marks of what the state directory remembers: gaps, failovers and an operator's moves of the checkpoint.

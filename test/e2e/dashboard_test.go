@@ -30,7 +30,7 @@ func TestP10_Dashboard(t *testing.T) {
 	testkit.Must(t, os.WriteFile(token, []byte("let me in, please\n"), 0o600))
 	r := relay.New(t, relay.Options{
 		Source: db.Addr(), Tables: []*relay.Table{table}, Sink: relay.KafkaSink(cluster.ListenAddrs()[0]),
-		Extra: fmt.Sprintf("admin: {listen: %q, token_file: %q}", listen, token),
+		Extra: fmt.Sprintf("admin: {listen: %q, token_file: %q, peers: [{url: 'http://%s', token_file: %q}, {url: 'http://%s'}]}", listen, token, listen, token, closedPort(t)),
 	})
 	insert := func(topic string, rows int) {
 		t.Helper()
@@ -75,7 +75,7 @@ func TestP10_Dashboard(t *testing.T) {
 	testkit.Exec(t, table.DB, "INSERT INTO "+table.FullName()+" (biz_type, biz_key, topic, message_body, status, fail_reason) "+
 		"VALUES ('order', 'failed before', 'orders', 'x', 3, 'too large'), ('order', 'held', 'orders', 'x', 7, NULL)")
 	tab.shows("#problems", "1 row of "+table.FullName()+" is FAILED")
-	tab.shows("#problems", "WHERE `status` = 3")
+	tab.holds("the problem to lead to its messages", `document.querySelector("#problems a[href^='#messages']").href.includes("status=failed")`)
 	tab.run(chromedp.Click("#sweep"))
 	tab.shows("#said", "sweep started")
 	tab.shows("#sweeps", "rows")
@@ -96,6 +96,10 @@ func TestP10_Dashboard(t *testing.T) {
 	tab.shows("#said", "gap 2 acknowledged")
 	tab.holds("the gap to be no problem any more", `!document.querySelector("#problems").textContent.includes("gaps")`)
 
+	tab.run(chromedp.Click("#nav-relays"))
+	tab.shows("#r-rows", "degraded") // the peer that is this relay itself
+	tab.shows("#r-rows", "no answer")
+	tab.run(chromedp.Click("#nav-overview"))
 	tab.looksRight()
 	tab.pauses()
 	tab.moves()

@@ -1,10 +1,18 @@
 package e2e
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -99,9 +107,9 @@ func (s *show) shoot(t *testing.T, dir string) {
 	picture := func(name string) {
 		t.Helper()
 		tab.run(chromedp.Sleep(time.Second)) // what is drawn after a change of size comes with the next status
-		var png []byte
-		tab.run(chromedp.FullScreenshot(&png, 100))
-		testkit.Must(t, os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600))
+		var shot []byte
+		tab.run(chromedp.FullScreenshot(&shot, 100))
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name+".png"), small(t, shot), 0o644))
 	}
 	media("light")
 	tab.run(chromedp.EmulateViewport(1280, 900), chromedp.Navigate("http://"+s.listen+"/"))
@@ -123,4 +131,23 @@ func (s *show) shoot(t *testing.T, dir string) {
 	picture("overview-dark")
 	tab.run(chromedp.EmulateViewport(360, 740))
 	picture("overview-narrow")
+}
+
+// small is a picture with its 256 commonest colours, which is a third of the size and looks the same: the page has few.
+func small(t *testing.T, data []byte) []byte {
+	t.Helper()
+	full, err := png.Decode(bytes.NewReader(data))
+	testkit.Must(t, err)
+	box, counts := full.Bounds(), map[color.Color]int{}
+	for y := box.Min.Y; y < box.Max.Y; y++ {
+		for x := box.Min.X; x < box.Max.X; x++ {
+			counts[full.At(x, y)]++
+		}
+	}
+	colours := slices.SortedFunc(maps.Keys(counts), func(a, b color.Color) int { return cmp.Compare(counts[b], counts[a]) })
+	few := image.NewPaletted(box, colours[:min(len(colours), 256)])
+	draw.Draw(few, box, full, box.Min, draw.Src)
+	var out bytes.Buffer
+	testkit.Must(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, few))
+	return out.Bytes()
 }

@@ -95,7 +95,7 @@ function draw(span) {
 function tone(mark) {
   if (mark.kind === "gap" && mark.text.includes("first_start")) return "info";
   if (mark.kind === "gap" || mark.kind === "failover" || / no messages|not being read|^suspended/.test(mark.text)) return "bad";
-  return mark.kind === "lease" ? "warn" : mark.kind === "start" || mark.kind === "checkpoint" ? "info" : "ok";
+  return mark.kind === "lease" && !mark.text.endsWith("active") ? "warn" : mark.kind === "start" || mark.kind === "checkpoint" ? "info" : "ok";
 }
 
 // list is the marks as text, for who cannot see or point.

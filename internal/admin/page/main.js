@@ -1,7 +1,7 @@
 // The page: its views, the token, and the stream that feeds them.
 import { $, make, text, fill, rich } from "./dom.js";
 import { follow, setToken } from "./api.js";
-import { seconds, plural } from "./format.js";
+import { seconds, plural, when } from "./format.js";
 import * as charts from "./charts.js";
 import * as overview from "./overview.js";
 import * as messages from "./messages.js";
@@ -26,13 +26,19 @@ function show(s) {
   $("stale").hidden = true;
   $("login").hidden = true;
   text("state", s.state, "pill " + s.state);
-  text("about", s.version + " · up " + seconds(s.uptime_seconds));
+  text("about", [s.version, "up " + seconds(s.uptime_seconds), ...role(s.lease)].join(" · "));
   document.title = (s.problems && s.problems.length ? "(" + s.problems.length + ") " : "") + "canal-outbox";
   problems(s.problems || []);
   if (s.shadow) notice("This relay sends nothing (--shadow): " + s.shadow);
   charts.add(s);
   if (!$("view-overview").hidden) overview.show(s);
   for (const v of Object.values(views)) if (v.status) v.status(s);
+}
+
+// role is which of several relays this one is; one that works without a lease says it in its problems, if it is one.
+function role(lease) {
+  if (!lease || lease.state === "off" || lease.state === "alone") return [];
+  return [lease.state === "standby" ? "standby" + (lease.active ? " of " + lease.active : "") : lease.state + " since " + when(lease.since)];
 }
 
 // The list may change with every count in it; what is spoken is only how many there are.

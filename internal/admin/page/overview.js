@@ -79,7 +79,7 @@ function topics(s) {
 function details(s) {
   const src = s.source, f = s.in_flight, t = s.throughput, r = s.retention;
   fill("source", definitions([["server", src.address], ["identity", src.server || "–"], ["reader", src.reader_state, src.reader_state === "connected" ? null : "bad"],
-    ["behind", bytes(src.behind_bytes)], ["last event", src.last_event_seconds === null ? "–" : seconds(src.last_event_seconds) + " ago"],
+    ["behind", bytes(src.behind_bytes)], ...(s.lease ? [["lease", s.lease.state + (s.lease.state === "active" ? ", valid for " + seconds(s.lease.valid_seconds) : "") + (s.lease.error ? ": " + s.lease.error : ""), s.lease.state === "lapsed" ? "bad" : null]] : []), ["last event", src.last_event_seconds === null ? "–" : seconds(src.last_event_seconds) + " ago"],
     ["checkpoint", s.positions.checkpoint_age_seconds === null ? "none yet" : seconds(s.positions.checkpoint_age_seconds) + " old"]].concat(src.error ? [["error", src.error, "bad"]] : [])));
   fill("sink", definitions([["kind", s.sink.kind], ["breaker", s.sink.breaker === "closed" ? "closed: the broker takes messages" : s.sink.breaker + ": the broker takes no messages", s.sink.breaker === "closed" ? null : "bad"]]
     .concat(s.sink.reason ? [["reason", s.sink.reason]] : [], (s.sink.suspended_topics || []).map(p => ["suspended topic", p.topic + ": " + p.reason, "bad"]),
