@@ -18,6 +18,8 @@ type Extent struct {
 	// Shortened is set when the topic no longer holds the beginning of what was asked for: its retention has removed records
 	// that may have been stored at or after from.
 	Shortened bool
+	// Compacted is set when the topic is known to drop records for which a later one of the same key exists.
+	Compacted bool
 }
 
 // Reader is a Sink that can read back what it has published. It is no part of the flow: reconciliation uses it.

@@ -139,7 +139,13 @@ func (r *run) read(ctx context.Context, topic string, from, to time.Time) error 
 	if err != nil {
 		return err
 	}
-	if extent.Shortened && !r.shortened[topic] {
+	switch {
+	case r.shortened[topic]: // told already
+	case extent.Compacted:
+		r.shortened[topic] = true
+		r.report.Notes = append(r.report.Notes, fmt.Sprintf("topic %s is compacted (cleanup.policy): of the records of one key it is sure to keep the "+
+			"last alone, so rows that are called missing may have been there, and are not published again", topic))
+	case extent.Shortened:
 		r.shortened[topic] = true
 		r.report.Notes = append(r.report.Notes, fmt.Sprintf("topic %s no longer holds all that was stored since %s: rows that are "+
 			"called missing may have been in what its retention removed, and are not published again", topic, from.UTC().Format(time.RFC3339)))

@@ -28,6 +28,7 @@ type world struct {
 	faulty  map[string]int // tables with rows that are no messages
 	topics  map[string][]sink.Record
 	cut     map[string]bool
+	compact map[string]bool
 	lookups int
 	again   []outbox.Identity
 }
@@ -76,7 +77,7 @@ func (w *world) Read(_ context.Context, topic string, from, to time.Time, each f
 			return sink.Extent{}, err
 		}
 	}
-	return sink.Extent{Shortened: w.cut[topic]}, nil
+	return sink.Extent{Shortened: w.cut[topic], Compacted: w.compact[topic]}, nil
 }
 
 func row(id string, status outbox.Status, made time.Duration) *outbox.Message {
@@ -188,6 +189,18 @@ func TestShortenedTopic(t *testing.T) {
 	w := &world{now: tomorrow, rows: []*outbox.Message{row("1", outbox.Sent, 0)}, cut: map[string]bool{"orders": true}}
 	if r := w.compare(t, nil); len(r.Notes) == 0 || !strings.Contains(r.Notes[0], "topic orders no longer holds") {
 		t.Errorf("notes %q", r.Notes)
+	}
+}
+
+// A compacted topic drops records of its own accord: it is named, and nothing of it is set back.
+func TestCompactedTopic(t *testing.T) {
+	w := &world{now: tomorrow, rows: []*outbox.Message{row("1", outbox.Sent, 0)}, compact: map[string]bool{"orders": true}}
+	r := w.compare(t, func(q *Request) { q.Republish = true })
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "topic orders is compacted") {
+		t.Errorf("notes %q", r.Notes)
+	}
+	if len(w.again) != 0 || r.Republished != 0 || r.Equal {
+		t.Errorf("%d rows set back, report %+v", len(w.again), r)
 	}
 }
 

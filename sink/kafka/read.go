@@ -32,6 +32,9 @@ func (s *Sink) Read(ctx context.Context, topic string, from, to time.Time, each 
 	}
 	defer client.Close()
 	ranges, extent, err := findRanges(ctx, kadm.NewClient(client), topic, from, to)
+	if settings, unknown := s.Settings(ctx, []string{topic}); unknown == nil { // an account may read and not know
+		extent.Compacted = settings[topic].Compacted
+	}
 	if err == nil {
 		err = readRanges(ctx, client, topic, ranges, each)
 	}

@@ -126,6 +126,19 @@ func TestReadTellsOfAShortenedTopic(t *testing.T) {
 	}
 }
 
+// A topic that is compacted is told of, whatever else its policy says.
+func TestReadTellsOfACompactedTopic(t *testing.T) {
+	c := newFake(t)
+	s := newSink(t, c.addr())
+	for policy, want := range map[string]bool{"delete": false, "compact": true, "compact,delete": true} {
+		topic := createTopic(t, c.addr(), map[string]string{"cleanup.policy": policy})
+		produce(t, c.addr(), numbered(topic, 1, day))
+		if _, extent := readIDs(t, s, topic, day, time.Time{}); extent.Compacted != want {
+			t.Errorf("%s: %+v", policy, extent)
+		}
+	}
+}
+
 // Whoever may write but not read is told which right is missing.
 func TestReadSaysWhichRightIsMissing(t *testing.T) {
 	for _, c := range []struct {

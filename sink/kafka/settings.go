@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -17,13 +18,16 @@ type TopicSettings struct {
 	Replicas int
 	// MinInSync is how many copies there are at least when a message is acknowledged.
 	MinInSync int
-	// Err says why MaxMessageBytes and MinInSync are not known: mostly that the account may not DESCRIBE_CONFIGS.
+	// Compacted tells that the topic keeps the last record of each key for certain, and of others what it has not come to yet.
+	Compacted bool
+	// Err says why MaxMessageBytes, MinInSync and Compacted are not known: mostly that the account may not DESCRIBE_CONFIGS.
 	Err error
 }
 
 const (
 	maxMessageBytes   = "max.message.bytes"
 	minInSyncReplicas = "min.insync.replicas"
+	cleanupPolicy     = "cleanup.policy"
 )
 
 // Settings asks the cluster for the settings of topics. A topic that does not exist is not in the answer. An error means
@@ -40,7 +44,7 @@ func (s *Sink) Settings(ctx context.Context, topics []string) (map[string]TopicS
 		ask.Topics = append(ask.Topics, topic)
 		resource := kmsg.NewDescribeConfigsRequestResource()
 		resource.ResourceType, resource.ResourceName = kmsg.ConfigResourceTypeTopic, name
-		resource.ConfigNames = []string{maxMessageBytes, minInSyncReplicas}
+		resource.ConfigNames = []string{maxMessageBytes, minInSyncReplicas, cleanupPolicy}
 		describe.Resources = append(describe.Resources, resource)
 	}
 	metadata, err := ask.RequestWith(ctx, s.current())
@@ -82,6 +86,10 @@ func (t *TopicSettings) take(r *kmsg.DescribeConfigsResponseResource) {
 	}
 	for _, c := range r.Configs {
 		if c.Value == nil {
+			continue
+		}
+		if c.Name == cleanupPolicy { // delete, compact, or both
+			t.Compacted = strings.Contains(*c.Value, "compact")
 			continue
 		}
 		n, err := strconv.Atoi(*c.Value)

@@ -59,6 +59,7 @@ type fakeBroker struct {
 	*fakeServer
 	cluster *cluster
 	name    string
+	release int // as it calls itself
 
 	// guarded by cluster.mu
 	script   func(request) reply
@@ -264,7 +265,7 @@ func oldJSON(v any) []byte {
 
 func (b *fakeBroker) answer(h header, body []byte) (header, []byte, reply) {
 	if h.Code == requestHeartbeat {
-		return header{}, nil, reply{}
+		return header{Version: b.release}, nil, reply{}
 	}
 	req := parseSend(h, body)
 	if len(req.messages) == 0 {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/sink"
 )
 
 // patientBroker lets a cold broker on a busy machine take its time before it refuses what waits in its queue.
@@ -21,9 +23,20 @@ func TestRocketMQ(t *testing.T) {
 	t.Run("ReadBack", func(t *testing.T) { readBack(t, r, s) })
 	t.Run("B06_LargestProperties", func(t *testing.T) { largestProperties(t, r, s) })
 	t.Run("B14_UnknownTopicThenCreated", func(t *testing.T) { unknownThenCreated(t, r, s) })
+	t.Run("ReleaseWithTimers", func(t *testing.T) { releaseWithTimers(t, r, s) })
 	t.Run("B18_Timer", func(t *testing.T) { timer(t, r, s) })
 	t.Run("PausedBroker", func(t *testing.T) { pausedBroker(t, r, s) })
 	t.Run("NameServerDown", func(t *testing.T) { nameServerDown(t, r, s) })
+}
+
+// releaseWithTimers: a broker of release 5 says so, by a number that no release 4 has.
+func releaseWithTimers(t *testing.T, r *testkit.RocketMQ, s *Sink) {
+	section := &Section{NameServers: []string{r.NameServer()}, NativeDelay: true}
+	found := section.Check(t.Context(), s, sink.Newest{})
+	if len(found) != 1 || found[0].Severity != server.OK {
+		t.Fatalf("%+v", found)
+	}
+	t.Log(found[0].What)
 }
 
 // readAll waits until a topic holds n messages.

@@ -41,7 +41,7 @@ const (
 	codeFlowControl   = 215
 	flagResponse      = 1
 	maxResponse       = 64 << 20
-	protocolVersion   = 415 // 4.9.7: answered with plain JSON headers by every release since 4.0
+	protocolVersion   = 415 // 5.0.1: answered with plain JSON headers by every release since 4.0
 	askTimeout        = time.Second
 	headerLengthMask  = 0xffffff // the top byte is the header's serialization, 0 for JSON
 	frameHeaderLength = 8
@@ -191,6 +191,13 @@ func readFrame(r io.Reader) (header, []byte, error) {
 // ping is nil when a broker answers a heartbeat, whatever the answer: the request that every client sends anyway, and
 // one that changes nothing. A broker that is frozen takes the connection but does not answer.
 func (r *remoting) ping(ctx context.Context, addr, client, group string) error {
+	_, err := r.release(ctx, addr, client, group)
+	return err
+}
+
+// release is ping; it returns the number by which the broker calls its release (org.apache.rocketmq.common.MQVersion), 0 when it does
+// not.
+func (r *remoting) release(ctx context.Context, addr, client, group string) (int, error) {
 	type producer struct {
 		GroupName string `json:"groupName"`
 	}
@@ -200,11 +207,11 @@ func (r *remoting) ping(ctx context.Context, addr, client, group string) error {
 		Consumers []producer `json:"consumerDataSet"`
 	}{client, []producer{{group}}, []producer{}})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, _, err = r.ask(ctx, askTimeout, addr, requestHeartbeat, nil, body)
+	answer, _, err := r.ask(ctx, askTimeout, addr, requestHeartbeat, nil, body)
 	if errors.As(err, new(*remoteError)) {
-		return nil
+		err = nil
 	}
-	return err
+	return answer.Version, err
 }

@@ -1,10 +1,7 @@
 package rocketmq
 
 import (
-	"context"
-
 	"github.com/canal-outbox/canal-outbox/internal/setting"
-	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -66,6 +63,3 @@ func (s *Section) Open(limits sink.Limits, log *zap.Logger, reg prometheus.Regis
 		May: limits.May,
 	}, log, reg)
 }
-
-// Check finds nothing beyond what every sink is asked.
-func (s *Section) Check(context.Context, sink.Sink, sink.Newest) []server.Finding { return nil }

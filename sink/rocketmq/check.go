@@ -1,0 +1,46 @@
+package rocketmq
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+// firstWithTimers is the number of 5.0.0-SNAPSHOT in org.apache.rocketmq.common.MQVersion: brokers before it know no TIMER_DELIVER_MS.
+const firstWithTimers = 412
+
+// Check asks the brokers for their release when they are to keep delayed messages. It publishes nothing.
+func (s *Section) Check(ctx context.Context, opened sink.Sink, _ sink.Newest) []server.Finding {
+	q, is := opened.(*Sink)
+	if !is || !s.NativeDelay {
+		return nil
+	}
+	const subject = "sink.rocketmq.native_delay"
+	brokers, err := q.remote.brokers(ctx)
+	if err != nil {
+		return []server.Finding{{Severity: server.Warning, Subject: subject, What: fmt.Sprintf("the brokers could not be asked for their release: %v", err)}}
+	}
+	var findings []server.Finding
+	add := func(severity server.Severity, fix, what string, args ...any) {
+		findings = append(findings, server.Finding{Severity: severity, Subject: subject, Fix: fix, What: fmt.Sprintf(what, args...)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(brokers)) {
+		release, err := q.remote.release(ctx, brokers[name], q.instance+"-check", q.cfg.Group)
+		switch {
+		case err != nil:
+			add(server.Warning, "", "broker %s at %s could not be asked for its release: %v", name, brokers[name], err)
+		case release == 0: // a proxy, or something else that speaks the protocol and does not say what it is
+			add(server.Warning, "make sure that it is RocketMQ 5.0 or newer", "broker %s at %s does not tell its release", name, brokers[name])
+		case release < firstWithTimers:
+			add(server.Fault, "set sink.rocketmq.native_delay to false: the relay then keeps delayed rows itself, to 100 ms",
+				"broker %s at %s is older than RocketMQ 5.0 (it calls its release %d): it delivers delayed messages at once", name, brokers[name], release)
+		default:
+			add(server.OK, "", "broker %s has timers (release %d)", name, release)
+		}
+	}
+	return findings
+}
