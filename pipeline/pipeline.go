@@ -104,6 +104,9 @@ func (p *Pipeline) Rewind() (outbox.Position, error) {
 // Pause stops the intake of the sweep, or lets it go on: AwaitLog and Shown say outbox.ErrPaused meanwhile. What is in flight goes on.
 func (p *Pipeline) Pause(on bool) { p.recovery.Pause(on) }
 
+// WaitingKeys returns the keys that wait longest for an earlier row of theirs, at most n.
+func (p *Pipeline) WaitingKeys(n int) []dispatch.WaitingKey { return p.dispatch.WaitingKeys(n) }
+
 // TryTopics looks at suspended topics at once.
 func (p *Pipeline) TryTopics() { p.dispatch.TryTopics() }
 

@@ -120,6 +120,12 @@ func writeStatus(w io.Writer, s admin.Status) {
 	for _, p := range s.Sink.SuspendedTopics {
 		line(w, "  suspended\t%s: %s", p.Topic, p.Reason)
 	}
+	if s.WaitingKeys.Keys > 0 {
+		line(w, "keys\t%d wait for an earlier row of theirs, with %d rows", s.WaitingKeys.Keys, s.WaitingKeys.Rows)
+	}
+	for _, k := range s.WaitingKeys.First {
+		line(w, "  waits\t%s of %s, topic %s, for %s since %s: %s", k.Key, k.Table, k.Topic, k.MessageID, k.Since.Format(time.RFC3339), k.Reason)
+	}
 	line(w, "sweep\t%s", sweepText(s))
 	if s.Retention != nil {
 		line(w, "retention\t%s", retentionText(s.Retention))

@@ -32,7 +32,9 @@ type Status struct {
 	Tables     []TableStatus    `json:"tables"`
 	InFlight   InFlightStatus   `json:"in_flight"`
 	Sink       SinkStatus       `json:"sink"`
-	Sweep      SweepStatus      `json:"sweep"`
+	// WaitingKeys are those of tables with ordering: key whose next row is neither sent nor FAILED.
+	WaitingKeys WaitingKeys `json:"waiting_keys"`
+	Sweep       SweepStatus `json:"sweep"`
 	// Retention is null while no row ever leaves a table.
 	Retention *RetentionStatus `json:"retention"`
 	// GapsOpen counts gap records that nobody has acknowledged.
@@ -177,6 +179,24 @@ type SinkStatus struct {
 	Breaker         string           `json:"breaker"` // closed, half-open, open
 	Reason          string           `json:"reason"`  // of an open breaker
 	SuspendedTopics []SuspendedTopic `json:"suspended_topics"`
+}
+
+// WaitingKeys counts the keys that wait for an earlier row of theirs.
+type WaitingKeys struct {
+	Keys  int          `json:"keys"`
+	Rows  int          `json:"rows"`  // of them, as far as they are remembered
+	First []WaitingKey `json:"first"` // the first of those that wait longest, at most ten
+}
+
+// WaitingKey is one key that waits.
+type WaitingKey struct {
+	Table     string    `json:"table"`
+	Topic     string    `json:"topic"`
+	Key       string    `json:"key"`
+	MessageID string    `json:"message_id"` // of the row that it waits for
+	Reason    string    `json:"reason"`     // why that was not sent
+	Since     time.Time `json:"since"`
+	Rows      int       `json:"rows"` // that wait, with that one
 }
 
 // SuspendedTopic is a topic whose rows wait in the table until it works again.

@@ -68,6 +68,7 @@ func (s *service) Status(ctx context.Context) admin.Status {
 	if s.d.relay.Ready() {
 		s.again(&st)
 		showFlow(&st, s.d.relay.pipeline.Snapshot())
+		st.WaitingKeys.First = append(st.WaitingKeys.First, s.waitingKeys()...)
 		troubles = append(append(troubles, s.heldRows()...), s.d.relay.acker.Problems()...)
 		showRows(&st, s.d.relay.acker.Snapshot())
 		s.sweep(&st, now)
@@ -89,7 +90,7 @@ func (d *daemon) status(now time.Time) admin.Status {
 		Version: d.opts.Version, StartedAt: d.started, UptimeSeconds: now.Sub(d.started).Seconds(), Tables: []admin.TableStatus{},
 		OtherRelays: []admin.OtherRelay{}, Lease: d.showLease(now),
 	}
-	st.Throughput.Topics = []admin.TopicStatus{}
+	st.Throughput.Topics, st.WaitingKeys.First = []admin.TopicStatus{}, []admin.WaitingKey{}
 	st.Source.Address, st.Source.State = d.cfg.Source.Address, "connecting"
 	st.Sink.Kind, st.Sink.Breaker, st.Sink.SuspendedTopics = d.cfg.Sink.Kind(), "closed", []admin.SuspendedTopic{}
 	st.InFlight.MaxMessages, st.InFlight.MaxBytes = d.cfg.Pipeline.MaxInFlight, int64(d.cfg.Pipeline.MaxInFlightBytes)
@@ -105,9 +106,19 @@ func showFlow(st *admin.Status, f pipeline.Snapshot) {
 	st.InFlight.Messages, st.InFlight.Bytes, st.InFlight.AckPending = f.InFlight, int64(f.InFlightBytes), f.Unwritten
 	st.Positions.Offered, st.Positions.Settled = f.Offered, f.Settled
 	st.Sink.Breaker, st.Sink.Reason = f.Breaker, f.Trouble
+	st.WaitingKeys.Keys, st.WaitingKeys.Rows = f.WaitingKeys, f.WaitingRows
 	for _, t := range f.SuspendedTopics {
 		st.Sink.SuspendedTopics = append(st.Sink.SuspendedTopics, admin.SuspendedTopic(t))
 	}
+}
+
+const shownKeys = 10 // that wait
+
+func (s *service) waitingKeys() (list []admin.WaitingKey) {
+	for _, k := range s.d.relay.pipeline.WaitingKeys(shownKeys) {
+		list = append(list, admin.WaitingKey(k))
+	}
+	return list
 }
 
 func showRows(st *admin.Status, a ack.Snapshot) {

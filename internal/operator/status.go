@@ -11,6 +11,9 @@ import (
 // counts as stuck.
 const StuckAfter = 2 * time.Minute
 
+// LongWait is how long a key may wait for an earlier row of its own before somebody should look at it.
+const LongWait = 10 * time.Minute
+
 // OldClaim is how far a claim may lie from the database's clock; a sweep takes it over long before that.
 const OldClaim = 10 * time.Minute
 
@@ -32,6 +35,10 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 	add(st.GapsOpen > 0, "there are gaps in the log that nobody has acknowledged: `canal-outbox gaps list`", "The binlog was purged")
 	for _, t := range st.Sink.SuspendedTopics {
 		add(true, "topic "+t.Topic+" is suspended, its rows wait: "+t.Reason, "A topic is missing")
+	}
+	for _, k := range st.WaitingKeys.First[:min(1, len(st.WaitingKeys.First))] { // which waits longest
+		add(time.Since(k.Since) > LongWait, See(fmt.Sprintf("key %s of %s (topic %s) waits since %s for the row %s: %s; %d keys wait", k.Key, k.Table, k.Topic,
+			k.Since.UTC().Format(time.RFC3339), k.MessageID, k.Reason, st.WaitingKeys.Keys), "A key waits"))
 	}
 	p = append(p, more...)
 	add(st.Sink.Breaker != "closed", "the broker takes no messages, rows wait and lose no attempt: "+st.Sink.Reason, "The broker is away")

@@ -226,6 +226,7 @@ func (c *check) values(t *Table) {
 		c.add(server.Fault, "", "grace needs to know how old a row is, and no column is mapped to created_at",
 			"map one under tables[].columns.created_at, or set tables[].grace to 0")
 	}
+	c.ordering(t)
 	column := t.columns[StatusCode]
 	for _, one := range t.mapping.words() {
 		n, err := strconv.Atoi(one.code)
@@ -247,6 +248,27 @@ func (c *check) values(t *Table) {
 	if reason := t.columns[FailReason]; reason != nil && reason.Characters < 64 {
 		c.add(server.Warning, reason.Name, fmt.Sprintf("it keeps %d characters of a reason", reason.Characters),
 			c.modify(*reason, "VARCHAR(512)"))
+	}
+}
+
+// ordering tells what the order by key costs.
+func (c *check) ordering(t *Table) {
+	if !t.mapping.Ordered {
+		return
+	}
+	key := t.columns[Key]
+	if t.has(ShardingKey) {
+		key = t.columns[ShardingKey]
+	}
+	c.add(server.OK, "", "ordering: key: a key has one message at the broker at a time, and waits for a row that is refused or cannot be sent; "+
+		"each start reads all rows that are not final", "")
+	if t.columns[ID].kindOf() != integer {
+		c.add(server.Warning, t.columns[ID].Name, "ordering: key: after a failure rows of a key go out in the order of their primary keys, and this one is no number that grows",
+			"use an integer key, or texts that sort in the order of their making (ULID, UUIDv7)")
+	}
+	if t.has(MessageID) && key.Name == t.columns[MessageID].Name {
+		c.add(server.Warning, key.Name, "ordering: key: the key is the message id, so every row has its own, and there is no order to keep",
+			"map the column whose rows belong together under tables[].columns.key, or set tables[].ordering to none")
 	}
 }
 

@@ -31,6 +31,9 @@ func (m Mapping) checkLogOnly() (faults []string) {
 	if m.Grace > 0 {
 		faults = append(faults, "grace is set, but the table has no status by which an application could say that it has published a row")
 	}
+	if m.Ordered {
+		faults = append(faults, "ordering: key is set, but the table has no status: rows that wait for an earlier one could not be found again")
+	}
 	return faults
 }
 

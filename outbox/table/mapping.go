@@ -130,6 +130,9 @@ func (m Mapping) check() (faults []string) {
 	if m.Columns[Topic] == "" && (m.Topic == nil || m.Topic.Column != "") {
 		faults = append(faults, "no column is mapped to topic, and tables[].topic names none: set one of them")
 	}
+	if m.Ordered && m.Columns[Key] == "" && m.Columns[ShardingKey] == "" {
+		faults = append(faults, "ordering: key needs a key: map a column to key or sharding_key, or set tables[].ordering to none")
+	}
 	if m.Columns[MessageID] == "" && (m.Columns[BizType] == "" || m.Columns[Key] == "") {
 		faults = append(faults, "neither message_id nor both of biz_type and key are mapped: a row has no stable message id")
 	}

@@ -287,11 +287,11 @@ func (d *Dispatch) Reject(c outbox.Completion) {
 func (d *Dispatch) deferRow(e *tracker.Entry, cause outbox.Cause) (outbox.Completion, bool) {
 	m := e.Message
 	if m.Claim == "" {
-		d.unfinished(e, nil, string(cause))
+		d.unfinished(e, nil, causeText(cause))
 		d.tracker.Drop(e, cause)
 		return outbox.Completion{}, false
 	}
-	d.unfinished(e, e, string(cause))
+	d.unfinished(e, e, causeText(cause))
 	d.tracker.Defer(cause, 1)
 	d.tracker.Complete(e)
 	return outbox.Completion{Identity: m.Identity, Action: outbox.ActionRelease, RetryCount: e.RetryCount, Claim: m.Claim, Entry: e}, true

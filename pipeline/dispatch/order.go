@@ -227,7 +227,7 @@ func (d *Dispatch) Final(e *tracker.Entry) {
 func (d *Dispatch) Leave(e *tracker.Entry, cause outbox.Cause) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.unfinished(e, nil, string(cause))
+	d.unfinished(e, nil, causeText(cause))
 	d.tracker.Drop(e, cause)
 }
 
@@ -236,7 +236,7 @@ func (d *Dispatch) LeaveWaiting(e *tracker.Entry, c *outbox.Candidate) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !postponed(c) {
-		d.unfinished(e, nil, string(outbox.CauseWaiting))
+		d.unfinished(e, nil, causeText(outbox.CauseWaiting))
 	}
 	d.tracker.Drop(e, outbox.CauseWaiting)
 }
@@ -245,8 +245,25 @@ func (d *Dispatch) LeaveWaiting(e *tracker.Entry, c *outbox.Candidate) {
 func (d *Dispatch) LeaveClaimed(e *tracker.Entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.unfinished(e, nil, "claimed")
+	d.unfinished(e, nil, "an earlier process has claimed it")
 	d.tracker.Forget(e)
+}
+
+// causeText says to a person why a row was left to the sweep.
+func causeText(cause outbox.Cause) string {
+	switch cause {
+	case outbox.CauseTopic:
+		return "its topic is suspended"
+	case outbox.CauseOutage:
+		return "its part of the broker is away"
+	case outbox.CauseOrder:
+		return "it waited for an earlier row, and is next"
+	case outbox.CauseNotFound:
+		return "the log has shown it, the table not yet"
+	case outbox.CauseWaiting:
+		return "it waits for its retry"
+	}
+	return string(cause)
 }
 
 // reasonOf says in a few words why a row was not sent.

@@ -185,6 +185,7 @@ func (d *Dispatch) readTable(ctx context.Context, name string) error {
 		t.nextTurn()
 		t.unread = true
 	}
+	t.unread = t.unread || t.again && t.closed // what a closed table remembers is forgotten first
 	unread := t.unread || t.again
 	d.mu.Unlock()
 	if !unread {
@@ -194,6 +195,9 @@ func (d *Dispatch) readTable(ctx context.Context, name string) error {
 		d.beginTurn(t)
 		fits, err := d.readRows(ctx, name, t)
 		if err != nil {
+			d.mu.Lock()
+			t.again = true
+			d.mu.Unlock()
 			return err
 		}
 		if d.endTurn(name, t, fits) {

@@ -21,20 +21,22 @@ type account struct {
 	unknown     int  // times that a process got no answer, and was told that others do
 	attempts    uint64
 
-	fast fastPath
+	taken time.Time // when the log showed it last, or a sweep claimed it
+	fast  fastPath
 }
 
 // fastPath is what one process did with a row that its stream offered.
 type fastPath struct {
-	life     int
-	offered  bool
-	handed   bool         // to the sink, and not answered since
-	answer   outbox.Class // the last one
-	deferred bool         // may have been left to the sweep by an answer, and be in hand again
-	answered bool
-	swept    bool // a page of the sweep showed it
-	told     bool // the check of the recovery window said that it is not to be published
-	forgiven bool // the mark was moved: its transaction is forgotten
+	life      int
+	offered   bool
+	offeredAt time.Time    // first
+	handed    bool         // to the sink, and not answered since
+	answer    outbox.Class // the last one
+	deferred  bool         // may have been left to the sweep by an answer, and be in hand again
+	answered  bool
+	swept     bool // a page of the sweep showed it
+	told      bool // the check of the recovery window said that it is not to be published
+	forgiven  bool // the mark was moved: its transaction is forgotten
 }
 
 // reset is for a row that somebody made PENDING again: what was known of it counts no more.

@@ -197,7 +197,10 @@ func (r *reader) offer(ctx context.Context, e *entry) error {
 	txn := &outbox.Txn{End: e.end, GTID: e.gtid, CommittedAt: e.at, Deferred: e.deferred}
 	for _, row := range e.rows {
 		f := row.of(r.i.life)
-		f.offered = true
+		if !f.offered {
+			f.offered, f.offeredAt = true, time.Now()
+		}
+		row.taken = time.Now().Add(1) // behind those of its own transaction
 		f.forgiven = false
 		txn.Messages = append(txn.Messages, row.logged())
 	}

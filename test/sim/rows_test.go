@@ -279,7 +279,7 @@ func (c rows) Claim(ctx context.Context, candidates []outbox.Candidate) (token s
 				continue
 			}
 			if r.status == outbox.Pending && time.Until(r.due) <= 50*time.Millisecond || r.status == outbox.Sending && r.token == s.ClaimToken {
-				r.status, r.token = outbox.Sending, token
+				r.status, r.token, r.taken = outbox.Sending, token, time.Now()
 				changed = true
 				w.note(c.i.life, "claim", name(r.Identity), token, r.retries)
 			}
