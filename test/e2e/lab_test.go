@@ -52,6 +52,7 @@ type lab struct {
 	serverID uint32
 	dir      string
 	more     string // sections of the configuration
+	mapping  string // of the tables: more keys
 	listen   string // the section admin; none when empty
 	logs     *observer.ObservedLogs
 
@@ -94,7 +95,7 @@ func (l *lab) config() *config.Config {
 	l.t.Helper()
 	var tables []string
 	for _, name := range l.tables {
-		tables = append(tables, fmt.Sprintf("{name: %s.%s, preset: t_local_message}", l.schema, name))
+		tables = append(tables, fmt.Sprintf("{name: %s.%s, preset: t_local_message%s}", l.schema, name, l.mapping))
 	}
 	if l.broker == "" {
 		l.broker = fmt.Sprintf("kafka: {brokers: [%q]}", l.kafka.ListenAddrs()[0])

@@ -200,7 +200,9 @@ func (r *reader) offer(ctx context.Context, e *entry) error {
 		if !f.offered {
 			f.offered, f.offeredAt = true, time.Now()
 		}
-		row.taken = time.Now().Add(1) // behind those of its own transaction
+		if row.status != outbox.Sending {
+			row.taken = time.Now().Add(1) // behind those of its own transaction
+		}
 		f.forgiven = false
 		txn.Messages = append(txn.Messages, row.logged())
 	}

@@ -1,0 +1,80 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// D14: rows of some keys are refused again and again; their keys wait, over a restart too, while the others flow. When the broker takes them
+// each key has its rows in the order of their commits.
+func TestD14_OrderByKeyThroughARefusalAndARestart(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newLab(t, testkit.SharedDatabase(t, flavor), frequentSweeps, "retry: {max: 1000, schedule: [300ms]}")
+		l.mapping = ", ordering: key"
+		keys := []string{"a", "b", "c", "d", "e", "f"}
+		var committed []string
+		commit := func(round int) {
+			for _, key := range keys {
+				name := fmt.Sprintf("%s-%d", key, round)
+				l.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body, sharding_key) VALUES ('order', ?, 'orders', ?, ?)", name, body(name), key)
+				committed = append(committed, name)
+			}
+		}
+		refusal := testkit.FaultKafka(t, l.kafka, testkit.KafkaFault{Key: kmsg.Produce, Topic: "orders", Partitions: []int32{0}, Err: kerr.UnknownServerError, Count: -1})
+		l.start()
+		commit(1)
+		commit(2)
+		waiting := 0
+		settled := func(rounds int) func() bool {
+			return func() bool { // every row that is not of a waiting key is sent
+				var sent int
+				testkit.Must(t, l.sql.QueryRow("SELECT COUNT(*) FROM t_local_message WHERE status = 2").Scan(&sent))
+				waiting = int(l.metric("waiting_keys", ""))
+				return waiting > 0 && sent == rounds*(len(keys)-waiting)
+			}
+		}
+		l.wait("the keys of one partition to wait, and the others to flow", settled(2))
+		if waiting == len(keys) {
+			t.Fatal("every key waits")
+		}
+		status, err := l.admin().Status(t.Context())
+		testkit.Must(t, err)
+		if w := status.WaitingKeys; w.Keys != waiting || len(w.First) != waiting || !strings.HasSuffix(w.First[0].MessageID, "-1") || !strings.HasPrefix(w.First[0].Reason, "refused: ") {
+			t.Errorf("status shows the waiting keys as %+v", w)
+		}
+		l.stop()
+		commit(3)
+		l.start()
+		commit(4)
+		l.wait("the other keys to flow after a restart", settled(4))
+		refusal.Remove()
+		l.account(committed...)
+		l.wait("no key to wait", func() bool { return l.metric("waiting_keys", "") == 0 })
+		l.inOrder(keys)
+	})
+}
+
+// inOrder checks that the rows of each key, KEY-NUMBER, lie in their partition in the order of their numbers.
+func (l *lab) inOrder(keys []string) {
+	l.t.Helper()
+	records := l.records()
+	for _, key := range keys {
+		var names []string
+		for name := range records {
+			if strings.HasPrefix(name, key+"-") {
+				names = append(names, name)
+			}
+		}
+		slices.SortFunc(names, func(a, b string) int { return int(records[a][0].Offset - records[b][0].Offset) })
+		if !slices.IsSorted(names) {
+			l.t.Errorf("rows of the key %s come as %v", key, names)
+		}
+	}
+}
