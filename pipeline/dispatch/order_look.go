@@ -84,7 +84,9 @@ func (d *Dispatch) looked(id outbox.Identity, c *outbox.Candidate, now time.Time
 	case c.Waiting:
 		wait := time.Duration(c.DueInMilli) * time.Millisecond
 		l.look = now.Add(wait + time.Second)
-		d.sweeps.DueIn(id, wait)
+		if row.shown { // else a look ahead finds it, with its place in the log
+			d.sweeps.DueIn(id, wait)
+		}
 	case c.Status == outbox.Pending && !row.shown: // the sweep knows when the log will not show it any more
 		d.sweeps.Trigger()
 	case c.Status == outbox.Pending:
