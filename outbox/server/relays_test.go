@@ -67,6 +67,39 @@ func TestRelaysOfOneTableSeeEachOther(t *testing.T) {
 	})
 }
 
+// Relays with a lease leave it to the lease who publishes: the lock of one that was taken over is no other relay, until the server
+// would have ended the connection of a process that stands still. A relay without a lease is one at once, for both sides.
+func TestRelaysWithALease(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testkit.Database) {
+		table := d.CreateSchema(t) + ".a"
+		leased := func() *Presence {
+			p, err := NewPresence(root(d), []string{table}, true)
+			testkit.Must(t, err)
+			t.Cleanup(func() { testkit.Must(t, p.Close()) })
+			return p
+		}
+		first, second := leased(), leased()
+		for _, p := range []*Presence{first, second, first} {
+			if others := look(t, p); others != nil {
+				t.Errorf("a relay with the lease counts %v", others)
+			}
+		}
+		for connection, since := range first.seen {
+			first.seen[connection] = since.Add(-(presenceTimeout + presenceSlack + 1) * time.Second)
+		}
+		if others := look(t, first); len(others) != 1 || !others[0].Leased {
+			t.Errorf("one that stays is counted as %v", others)
+		}
+		alone := presence(t, root(d), table)
+		if others := look(t, alone); len(others) != 2 || !others[0].Leased {
+			t.Errorf("the relay without a lease sees %v", others)
+		}
+		if others := look(t, second); len(others) != 1 || others[0].Leased {
+			t.Errorf("the relay with the lease sees %v", others)
+		}
+	})
+}
+
 // A connection that was killed gives up its locks; the next look takes them again.
 func TestAPresenceConnectsAgain(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testkit.Database) {

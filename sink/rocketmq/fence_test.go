@@ -1,0 +1,28 @@
+package rocketmq
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+// While the relay may not publish no request is made, and the messages come back as those of an outage, which costs no attempt.
+func TestNothingIsSentWithoutTheLease(t *testing.T) {
+	c := newCluster(t)
+	c.topic("orders")
+	var may atomic.Bool
+	s := newTestSink(t, c, func(cfg *Config) { cfg.May = may.Load })
+	for _, o := range send(t, s, messages("orders", "k", 3)...).want(outbox.ClassOutage) {
+		if o.Scope != outbox.ScopeCluster || !strings.Contains(o.Reason, sink.ErrMayNot.Error()) {
+			t.Errorf("outcome %+v", o)
+		}
+	}
+	if n := len(c.stored("orders")); n != 0 {
+		t.Errorf("the broker has %d messages", n)
+	}
+	may.Store(true)
+	send(t, s, messages("orders", "k", 3)...).want(outbox.ClassNone)
+}
