@@ -117,7 +117,7 @@ func (m *Messages) ListMessages(ctx context.Context, q admin.MessageQuery) (admi
 	}
 	listing.Limit, listing.After, listing.Scan = q.Limit, q.After, q.Scan
 	listed, err := m.list(ctx, name, listing)
-	page := admin.MessagePage{Table: name, Messages: []admin.Message{}, Next: listed.Next}
+	page := admin.MessagePage{Table: name, Messages: []admin.Message{}, Next: listed.Next, Scan: listed.Scan}
 	for i := range listed.Rows {
 		page.Messages = append(page.Messages, show(&listed.Rows[i]))
 	}
@@ -142,7 +142,7 @@ func (m *Messages) list(ctx context.Context, name string, q table.Listing) (tabl
 	switch {
 	case errors.Is(err, table.ErrPlace):
 		return listed, admin.Usagef("after: %v", err)
-	case err == nil && listed.Scan != "":
+	case err == nil && listed.Scan != "" && !q.Scan:
 		return listed, needsScan(listed.Scan)
 	}
 	return listed, err

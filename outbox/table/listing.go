@@ -51,7 +51,7 @@ func (t *Table) fits(q Listing, r *Row) bool {
 type Listed struct {
 	Rows []Row
 	Next string // where the next page begins; "" at the end
-	Scan string // not "": nothing was read, because this says why it would read many rows
+	Scan string // why it reads many rows; unless Listing.Scan allows that, nothing was read then
 }
 
 // ErrPlace says that Listing.After is no place of this list.
@@ -92,7 +92,6 @@ func (s *Store) list(ctx context.Context, t *Table, q Listing) (page Listed, err
 	if page.Scan, err = s.scans(ctx, t, q); err != nil || page.Scan != "" && !q.Scan {
 		return page, err
 	}
-	page.Scan = ""
 	if q.State == outbox.Failed.String() && !t.fails() && !t.has(NextRetryTime) {
 		return s.listWaits(ctx, t, q, at)
 	}

@@ -324,7 +324,7 @@ func TestListsThatWouldReadEverything(t *testing.T) {
 		if page, err := b.store.List(b.ctx, b.table.name, Listing{State: "sent", Limit: 5}); err != nil || page.Scan != "" || len(page.Rows) != 5 || page.Next == "" {
 			b.Errorf("the first rows: %d, %q, %v", len(page.Rows), page.Scan, err)
 		}
-		if page, err := b.store.List(b.ctx, b.table.name, Listing{State: "sent", Topic: "nobody", Limit: 5, Scan: true}); err != nil || page.Scan != "" || len(page.Rows) != 0 || page.Next != "" {
+		if page, err := b.store.List(b.ctx, b.table.name, Listing{State: "sent", Topic: "nobody", Limit: 5, Scan: true}); err != nil || page.Scan == "" || len(page.Rows) != 0 || page.Next != "" {
 			b.Errorf("allowed: %+v, %v", page, err)
 		}
 		testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" DROP INDEX "+*b.table.sweepIndex.Load())
