@@ -106,7 +106,7 @@ func (s *show) shoot(t *testing.T, dir string) {
 	}
 	picture := func(name string) {
 		t.Helper()
-		tab.run(chromedp.Sleep(time.Second)) // what is drawn after a change of size comes with the next status
+		tab.run(chromedp.Evaluate("scrollTo(0, 0)", nil), chromedp.Sleep(time.Second)) // what is drawn after a change of size comes with the next status
 		var shot []byte
 		tab.run(chromedp.FullScreenshot(&shot, 100))
 		testkit.Must(t, os.WriteFile(filepath.Join(dir, name+".png"), small(t, shot), 0o644))
@@ -123,9 +123,6 @@ func (s *show) shoot(t *testing.T, dir string) {
 	tab.run(chromedp.Click("#m-rows a"))
 	tab.shows("#m-one .trace", "inserted")
 	picture("trace")
-	tab.run(chromedp.Click("#nav-checkpoint"))
-	tab.shows("#c-now", "position")
-	picture("checkpoint")
 	tab.run(chromedp.Click("#nav-overview"))
 	media("dark")
 	picture("overview-dark")

@@ -59,7 +59,7 @@ const tones = { published: "good", written: "good", attempt: "bad", failed: "bad
 
 function history(box, t) {
   box.replaceChildren(
-    ...(t.waits_for ? [make("p", { class: "notice" }, rich(t.waits_for))] : []),
+    ...(t.waits_for ? [make("p", { class: "notice" }, "It waits for ", rich(t.waits_for))] : []),
     make("ol", { class: "trace" }, t.events.map(e => make("li", { class: tones[e.what] }, make("time", { datetime: e.at }, e.at ? when(e.at) : ""), make("b", null, e.what.replaceAll("_", " ")), " ", make("span", { class: "tag" }, e.source), make("br"), rich(e.detail)))),
     ...notes(t.unknown));
 }
