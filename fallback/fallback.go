@@ -63,6 +63,7 @@ type Config struct {
 	ClaimTimeout time.Duration // age from which a claim is expired; 60 s
 	Batch        int           // rows in a page: selected, claimed and read back together; 500, and never more
 	Workers      int           // pages of a table that are claimed and read back at a time; 1
+	Ordered      []string      // tables (schema.table) that keep the order of their keys: they have one worker
 	Rate         int           // rows a second that sweeps publish at most, of all tables together; 0: no limit
 	Replica      Candidates    // shows the rows of most regular sweeps in place of the primary; nil: none
 	Timers       int           // rows of a table that timers are kept for; 10,000 divided by the tables, and 500 at least

@@ -2,14 +2,17 @@ package fallback
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// workers is how many pages of a sweep are claimed at a time. With a rate it is one: a page then lasts as long as its rows are worth.
-func (c *Config) workers() int {
-	if c.Rate > 0 || c.Workers < 1 {
+// workers is how many pages of a table are claimed at a time. With a rate it is one: a page then lasts as long as its rows are worth. Where
+// keys keep their order it is one as well: rows of a later page that are reserved while an earlier one of their key is not final are left
+// to the next sweep, so that overlapping pages would make a backlog slower.
+func (c *Config) workers(table string) int {
+	if c.Rate > 0 || c.Workers < 1 || slices.Contains(c.Ordered, table) {
 		return 1
 	}
 	return c.Workers

@@ -35,8 +35,11 @@ func TestP5_PagesOverlapAndKeepTheirOrder(t *testing.T) {
 
 // P7: with a rate the pages come one after the other, whatever the workers.
 func TestP7_ARateHasOneWorker(t *testing.T) {
-	if n := (&Config{Workers: 8, Rate: 100}).workers(); n != 1 {
+	if n := (&Config{Workers: 8, Rate: 100}).workers(shop); n != 1 {
 		t.Errorf("%d workers", n)
+	}
+	if n := (&Config{Workers: 8, Ordered: []string{shop}}).workers(shop); n != 1 {
+		t.Errorf("%d workers where keys keep their order", n)
 	}
 }
 

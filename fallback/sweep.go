@@ -136,7 +136,7 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string, useRepl
 		query.ExpiredClaims = 0 // nobody else is active: what is claimed and not owned here is of a process that has ended, or an orphan
 		useReplica = false
 	}
-	pages := newPages(s.cfg.workers())
+	pages := newPages(s.cfg.workers(name))
 	err := s.list(ctx, r, pages, name, query, useReplica)
 	return cmp.Or(pages.wait(), err)
 }

@@ -162,7 +162,9 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) (err error) {
 		flow.LongestDelay = d.LongestDelay()
 	}
 	r.pipeline = pipeline.New(flow, r.tracker, r.triggers, p.Sink, r.acker, p.Rows, log, r.reg)
-	r.sweeper = fallback.New(r.settings.Fallback, r.triggers, r.pipeline, p.Rows, p.Source, r.log.Named("sweep"), r.reg)
+	sweeps := r.settings.Fallback
+	sweeps.Ordered = r.settings.Pipeline.Ordered
+	r.sweeper = fallback.New(sweeps, r.triggers, r.pipeline, p.Rows, p.Source, r.log.Named("sweep"), r.reg)
 	r.pipeline.Pause(p.State.Pause() != nil)
 	if p.Again != nil {
 		r.again = redelivery.New(r.settings.Again, p.Again.Rows, r.pipeline, p.Again.Waits, r.log.Named("redelivery"), r.reg)
