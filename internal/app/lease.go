@@ -202,6 +202,14 @@ type fenced struct {
 	may func() bool
 }
 
+// unfenced is the sink itself, for what does not send.
+func unfenced(s sink.Sink) sink.Sink {
+	if f, is := s.(fenced); is {
+		return f.Sink
+	}
+	return s
+}
+
 // Send implements sink.Sink.
 func (f fenced) Send(batch []*outbox.Message, done func([]sink.Result)) {
 	if f.may() {

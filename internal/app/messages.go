@@ -30,7 +30,7 @@ func (d *daemon) messages() messages.Messages {
 	if d.shadow != nil {
 		m.Refuse = admin.Refusedf("this relay runs as a shadow (run --shadow) and changes nothing")
 	}
-	if reader, can := d.sink.(sink.Reader); can {
+	if reader, can := unfenced(d.sink).(sink.Reader); can {
 		m.Broker = func() (sink.Reader, func(), error) { return reader, func() {}, nil }
 	}
 	return messages.Messages{Parts: m}
