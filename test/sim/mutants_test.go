@@ -174,7 +174,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a row that is left to the sweep makes its key wait", file: "pipeline/dispatch/dispatch.go", found: "order: ",
-		edits: []edit{{"		d.unfinished(e, nil, string(cause))\n", ""}}, seeds: 1000,
+		edits: []edit{{"		d.unfinished(e, nil, causeText(cause))\n", ""}}, seeds: 1000,
 	},
 	{
 		rule: "a row of the window that is not found makes its key wait", file: "pipeline/recovery/recovery.go", found: "order: ",
