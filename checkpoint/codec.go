@@ -17,6 +17,7 @@ const (
 	kindGap        byte = 'g'
 	kindHistory    byte = 'h'
 	kindOrigin     byte = 'i'
+	kindRedelivery byte = 'r'
 	kindJournal    byte = 'j'
 	kindPause      byte = 'p'
 	kindSource     byte = 's'

@@ -129,7 +129,7 @@ func (s *Store) putExported(next *progress, line exported) error {
 		return s.putJournal(j.At, []outbox.Completion{{Identity: j.identity(), BrokerID: j.BrokerID, Action: outbox.ActionMarkSent}}, nil)
 	case line.Wait != nil:
 		w := line.Wait
-		s.key = appendWaitKey(s.key[:0], w.identity())
+		s.key = appendWaitKey(s.key[:0], kindWait, w.identity())
 		s.val = appendWaitValue(s.val[:0], table.Wait{Due: w.Due, Attempts: w.Attempts})
 		return s.put()
 	}

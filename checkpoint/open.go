@@ -209,6 +209,8 @@ func (s *Store) loadRecord(key, value []byte) (err error) {
 		s.progress.hasSource = true
 	case kindSchema:
 		_, err = unseal(key, value)
+	case kindRedelivery:
+		_, err = decodeWait(key, value)
 	case kindWait:
 		var w table.Waiting
 		w, err = decodeWait(key, value)

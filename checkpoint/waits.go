@@ -28,14 +28,14 @@ func (s *Store) Keep(put []table.Waiting, drop []outbox.Identity) error {
 	}
 	defer s.endWriting()
 	for _, w := range put {
-		s.key = appendWaitKey(s.key[:0], w.Identity)
+		s.key = appendWaitKey(s.key[:0], kindWait, w.Identity)
 		s.val = appendWaitValue(s.val[:0], w.Wait)
 		if err := s.put(); err != nil {
 			return err
 		}
 	}
 	for _, id := range s.waits.Change(put, drop, time.Now()) {
-		s.key = appendWaitKey(s.key[:0], id)
+		s.key = appendWaitKey(s.key[:0], kindWait, id)
 		if err := s.batch.Delete(s.key, nil); err != nil {
 			return err
 		}
@@ -46,8 +46,43 @@ func (s *Store) Keep(put []table.Waiting, drop []outbox.Identity) error {
 	return s.commitUnsynced()
 }
 
-func appendWaitKey(b []byte, id outbox.Identity) []byte {
-	b = append(b, kindWait)
+// Redeliveries returns how often SENT rows went out again, and when each may do so next, in no particular order.
+func (s *Store) Redeliveries() (all []table.Waiting, err error) {
+	err = s.scan(kindRedelivery, func(key, value []byte) error {
+		w, err := decodeWait(key, value)
+		all = append(all, w)
+		return err
+	})
+	return all, err
+}
+
+// KeepRedeliveries puts and drops such records in one synced batch; one that only drops is not synced.
+func (s *Store) KeepRedeliveries(put []table.Waiting, drop []outbox.Identity) error {
+	if err := s.startWriting(); err != nil {
+		return err
+	}
+	defer s.endWriting()
+	for _, w := range put {
+		s.key = appendWaitKey(s.key[:0], kindRedelivery, w.Identity)
+		s.val = appendWaitValue(s.val[:0], w.Wait)
+		if err := s.put(); err != nil {
+			return err
+		}
+	}
+	for _, id := range drop {
+		s.key = appendWaitKey(s.key[:0], kindRedelivery, id)
+		if err := s.batch.Delete(s.key, nil); err != nil {
+			return err
+		}
+	}
+	if len(put) > 0 {
+		return s.sync()
+	}
+	return s.commitUnsynced()
+}
+
+func appendWaitKey(b []byte, kind byte, id outbox.Identity) []byte {
+	b = append(b, kind)
 	b = appendText(b, id.Table)
 	b = appendText(b, id.ID)
 	return append(b, id.MessageID...)

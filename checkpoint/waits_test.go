@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -46,4 +47,30 @@ func TestWaitsOutliveTheProcess(t *testing.T) {
 		t.Errorf("%d records, %v", left, err)
 	}
 	fatal(t, s.Close())
+}
+
+// The counts of redeliveries outlive the process, beside the waits and apart from them.
+func TestRedeliveriesOutliveTheProcess(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := func(n string) outbox.Identity { return outbox.Identity{Table: "a.b", ID: n, MessageID: "m" + n} }
+	at := time.UnixMilli(1_800_000_000_000)
+	put := []table.Waiting{{Identity: id("1"), Wait: table.Wait{Due: at, Attempts: 2}}, {Identity: id("2"), Wait: table.Wait{Due: at, Attempts: 1}}}
+	if err := errors.Join(s.KeepRedeliveries(put, nil), s.KeepRedeliveries(nil, []outbox.Identity{id("2"), id("3")}), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(dir, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	all, err := s.Redeliveries()
+	if err != nil || len(all) != 1 || all[0].Identity != id("1") || all[0].Attempts != 2 || !all[0].Due.Equal(at) {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if _, waits := s.Wait(id("1")); waits {
+		t.Error("the row waits")
+	}
 }

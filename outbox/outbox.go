@@ -22,14 +22,15 @@ type Header struct{ Name, Value string }
 type Path uint8
 
 const (
-	PathBinlog Path = iota // read from the binlog, milliseconds after the commit
-	PathSweep              // found in the table by the sweep
-	PathTimer              // published by a timer when it became due
+	PathBinlog     Path = iota // read from the binlog, milliseconds after the commit
+	PathSweep                  // found in the table by the sweep
+	PathTimer                  // published by a timer when it became due
+	PathRedelivery             // SENT, and published again because no consumer has finished it; it stays SENT whatever the broker says
 )
 
 // String returns the label value used in metrics.
 func (p Path) String() string {
-	return [...]string{"binlog", "sweep", "timer"}[p]
+	return [...]string{"binlog", "sweep", "timer", "redelivery"}[p]
 }
 
 // NoPartition is Message.Partition of a row that does not choose its partition.

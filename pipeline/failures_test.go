@@ -318,3 +318,76 @@ func TestB30_SilenceOfALoneMessageBlocksNobody(t *testing.T) {
 		}
 	})
 }
+
+// A SENT row that goes out again brings no completion, whatever the broker says of it; it leaves the registry, an outage opens the
+// breaker, and the sweep's rows and fresh ones have room beside it.
+func TestARowThatIsSentStaysSent(t *testing.T) {
+	for _, class := range []outbox.Class{
+		outbox.ClassNone, outbox.ClassPermanent, outbox.ClassRefused, outbox.ClassTopic, outbox.ClassUnknown, outbox.ClassOutage,
+	} {
+		t.Run(class.String(), func(t *testing.T) {
+			run(t, Config{MaxRetry: 1, MaxInFlight: 4}, func(b *bench) {
+				again := row(1, func(m *outbox.Message) { m.Path = outbox.PathRedelivery })
+				b.sink.set(func() { b.sink.answer = nil })
+				if err := b.publish(context.Background(), again); err != nil {
+					t.Fatal(err)
+				}
+				waiting := row(2, func(m *outbox.Message) { m.Path = outbox.PathRedelivery })
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				if err := b.publish(ctx, waiting); err == nil {
+					t.Error("more than a quarter of what may be in flight goes out again")
+				}
+				b.offer(row(3))
+				b.sink.set(func() { b.sink.answer = always(outbox.Outcome{}) })
+				b.answer(outbox.Outcome{Class: class, Reason: "why"}, again)
+				b.wantCompletions()
+				if b.suspended(again.Topic) != (class == outbox.ClassTopic) {
+					t.Errorf("suspended %v", b.suspended(again.Topic))
+				}
+				if rest := b.reserve(row(1, func(m *outbox.Message) { m.Topic = "another" })); len(rest) != 1 {
+					t.Error("the row is owned still")
+				}
+				b.sink.set(func() { b.sink.answer, b.sink.down = always(outbox.Outcome{Class: class, Reason: "why"}), true })
+				for n := range 20 { // an outage opens the breaker
+					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+					_ = b.publish(ctx, row(10+n, func(m *outbox.Message) { m.Path, m.Topic = outbox.PathRedelivery, "one more" }))
+					cancel()
+				}
+				if b.dispatch.Closed() != (class != outbox.ClassOutage) {
+					t.Errorf("the breaker is closed: %v", b.dispatch.Closed())
+				}
+				b.wantCompletions()
+			})
+		})
+	}
+}
+
+// In a table that keeps the order of its keys no row waits for one that is SENT and goes out again, or that was FAILED.
+func TestFinalRowsHaveNoTurn(t *testing.T) {
+	run(t, Config{MaxRetry: 1, Ordered: []string{row(1).Table}}, func(b *bench) {
+		key := func(m *outbox.Message) { m.Key, m.ShardingKey = "k", "k" }
+		again := row(1, key, func(m *outbox.Message) { m.Path = outbox.PathRedelivery })
+		free, _ := b.Reserve([]outbox.Candidate{
+			{Identity: again.Identity, Topic: again.Topic, Key: "k", Status: outbox.Sent},
+			{Identity: row(2).Identity, Topic: again.Topic, Key: "k", Status: outbox.Failed},
+		})
+		if len(free) != 2 {
+			t.Fatalf("free: %+v", free)
+		}
+		b.SetBack(free[1:])
+		b.sink.set(func() { b.sink.answer = nil })
+		again.Entry = free[0].Entry
+		if _, err := b.Publish(context.Background(), []*outbox.Message{again}, nil); err != nil {
+			t.Fatal(err)
+		}
+		b.wantSent("1")
+		b.answer(outbox.Outcome{Class: outbox.ClassPermanent, Reason: "no"}, again)
+		if n := b.Snapshot().Owned; n != 0 {
+			t.Errorf("%d rows are owned", n)
+		}
+		if s := b.dispatch.State(); s.WaitingKeys+s.WaitingRows > 0 {
+			t.Error("the key waits")
+		}
+	})
+}

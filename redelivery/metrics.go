@@ -8,6 +8,10 @@ import (
 type metrics struct {
 	retried *prometheus.CounterVec
 	errors  prometheus.Counter
+
+	redelivered, marked *prometheus.CounterVec
+	givenUp             *prometheus.GaugeVec
+	queryErrors         prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, cfg Config) *metrics {
@@ -19,6 +23,26 @@ func newMetrics(reg prometheus.Registerer, cfg Config) *metrics {
 		errors: f.NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_redelivery_errors_total", Help: "Looks at rows that may have to go out again that ended with an error of the database.",
 		}),
+	}
+	m.redelivered = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "canal_outbox_redelivered_total", Help: "Copies of SENT rows that were handed to the broker because no consumer had finished them (tables[].redeliver).",
+	}, []string{"table"})
+	m.marked = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "canal_outbox_redelivery_marked_total", Help: "SENT rows that were marked as consumed because the service of state_query says that they are done.",
+	}, []string{"table"})
+	m.givenUp = f.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "canal_outbox_redelivery_given_up_rows", Help: "SENT rows that went out so often as redeliver.max says and that no consumer has finished, in the last look.",
+	}, []string{"table"})
+	m.queryErrors = f.NewCounter(prometheus.CounterOpts{
+		Name: "canal_outbox_redelivery_query_errors_total", Help: "Questions to the service of state_query that got no useful answer.",
+	})
+	if len(cfg.Sent) == 0 { // so that there is always a series for the alert
+		m.givenUp.WithLabelValues("")
+	}
+	for name := range cfg.Sent {
+		m.redelivered.WithLabelValues(name)
+		m.marked.WithLabelValues(name)
+		m.givenUp.WithLabelValues(name)
 	}
 	for name := range cfg.Failed {
 		m.retried.WithLabelValues(name)

@@ -37,14 +37,97 @@ type world struct {
 	err     error
 	held    int // rows that are reserved
 	retried int // that Config.Retried was told of
+
+	sent   map[int]bool // rows that are SENT, since `since` like the others
+	copies map[int]int
+	done   map[int]bool // what MarkDone was told
+	ledger map[outbox.Identity]table.Wait
+	room   chan struct{} // Publish waits for it when it is not nil
+}
+
+// memory is what outlives a Redelivery.
+type memory struct {
+	table.WaitMap
+	w *world
+}
+
+func (m *memory) Redeliveries() (all []table.Waiting, err error) {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	for id, w := range m.w.ledger {
+		all = append(all, table.Waiting{Identity: id, Wait: w})
+	}
+	return all, nil
+}
+
+func (m *memory) KeepRedeliveries(put []table.Waiting, drop []outbox.Identity) error {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	for _, w := range put {
+		m.w.ledger[w.Identity] = w.Wait
+	}
+	for _, id := range drop {
+		delete(m.w.ledger, id)
+	}
+	return nil
+}
+
+func (w *world) ReadSent(_ context.Context, ids []outbox.Identity) (out []*outbox.Message, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		if w.sent[number(id)] {
+			out = append(out, &outbox.Message{Identity: id, Path: outbox.PathRedelivery})
+		}
+	}
+	return out, w.err
+}
+
+func (w *world) MarkDone(_ context.Context, ids []outbox.Identity) (int64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		w.done[number(id)] = true
+		delete(w.sent, number(id))
+		delete(w.since, number(id))
+	}
+	return int64(len(ids)), w.err
+}
+
+// Publish counts what goes out, if the count is on disk.
+func (w *world) Publish(ctx context.Context, rows []*outbox.Message, _ []outbox.Completion) (int, error) {
+	if w.room != nil {
+		select {
+		case <-w.room:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range rows {
+		n := number(m.Identity)
+		if w.copies[n]++; w.ledger[m.Identity].Attempts < w.copies[n] {
+			panic("sent before it was counted")
+		}
+	}
+	w.held -= len(rows)
+	return len(rows), nil
 }
 
 func newWorld(rows int) *world {
-	w := &world{since: map[int]time.Time{}, tries: map[int][]time.Time{}, good: map[int]bool{}, owned: map[int]bool{}, topics: map[int]bool{}}
+	w := &world{
+		since: map[int]time.Time{}, tries: map[int][]time.Time{}, good: map[int]bool{}, owned: map[int]bool{}, topics: map[int]bool{},
+		sent: map[int]bool{}, copies: map[int]int{}, done: map[int]bool{}, ledger: map[outbox.Identity]table.Wait{},
+	}
 	for n := range rows {
 		w.since[n+1] = time.Now()
 	}
 	return w
+}
+
+func identity(n int) outbox.Identity {
+	return outbox.Identity{Table: name, ID: strconv.Itoa(n), MessageID: fmt.Sprint("m", n)}
 }
 
 func number(id outbox.Identity) int {
@@ -61,7 +144,7 @@ func (w *world) Final(_ context.Context, _ string, after table.Cursor, q table.F
 	from, _ := strconv.Atoi(after.ID())
 	var ids []int
 	for n := range w.since {
-		if n > from {
+		if n > from && w.sent[n] == (q.Status == outbox.Sent) {
 			ids = append(ids, n)
 		}
 	}
@@ -73,7 +156,7 @@ func (w *world) Final(_ context.Context, _ string, after table.Cursor, q table.F
 	}
 	for _, n := range ids {
 		if w.undated || time.Since(w.since[n]) >= q.Age {
-			page = append(page, outbox.Candidate{Identity: outbox.Identity{Table: name, ID: strconv.Itoa(n)}, Status: outbox.Failed})
+			page = append(page, outbox.Candidate{Identity: identity(n), Status: q.Status})
 		}
 	}
 	return page, next, nil
@@ -146,10 +229,19 @@ func (w *world) tried(n int) int {
 }
 
 // begin runs a Redelivery inside a bubble; stop ends it, the test does at the latest.
-func begin(t *testing.T, w *world, every time.Duration, waits table.Waits) (r *Redelivery, stop func()) {
+func begin(t *testing.T, w *world, every time.Duration, waits Memory) (r *Redelivery, stop func()) {
 	t.Helper()
-	cfg := Config{Failed: map[string]time.Duration{name: every}, Retried: func(ids []outbox.Identity) { w.set(func() { w.retried += len(ids) }) }}
+	return run(t, w, Config{Failed: map[string]time.Duration{name: every}, Retried: func(ids []outbox.Identity) { w.set(func() { w.retried += len(ids) }) }}, waits)
+}
+
+func run(t *testing.T, w *world, cfg Config, waits Memory) (r *Redelivery, stop func()) {
+	t.Helper()
 	r = New(cfg, w, w, waits, zap.NewNop(), prometheus.NewRegistry())
+	return r, start(t, r)
+}
+
+func start(t *testing.T, r *Redelivery) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -159,7 +251,7 @@ func begin(t *testing.T, w *world, every time.Duration, waits table.Waits) (r *R
 	})
 	stop = func() { cancel(); done.Wait() }
 	t.Cleanup(stop)
-	return r, stop
+	return stop
 }
 
 func counted(c prometheus.Metric) float64 {
@@ -178,7 +270,7 @@ func TestFailedRowsAreTriedSlowly(t *testing.T) {
 		w := newWorld(5)
 		w.since[2] = time.Now().Add(-every) // of an earlier run
 		w.good[3], w.owned[4], w.topics[5] = true, true, true
-		r, _ := begin(t, w, every, &table.WaitMap{})
+		r, _ := begin(t, w, every, &memory{w: w})
 		time.Sleep(25 * time.Hour)
 		for n, want := range map[int]int{1: 4, 2: 5, 3: 1, 4: 0, 5: 0} {
 			if got := w.tried(n); got != want {
@@ -201,7 +293,8 @@ func TestFailedRowsAreTriedSlowly(t *testing.T) {
 func TestRowsThatDoNotSayWhenTheyFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = 6 * time.Hour
-		w, waits := newWorld(3), &table.WaitMap{}
+		w := newWorld(3)
+		waits := &memory{w: w}
 		w.undated = true
 		for range 10 { // every 5 hours a restart
 			_, stop := begin(t, w, every, waits)
@@ -230,7 +323,7 @@ func TestManyFailedRows(t *testing.T) {
 			w.since[n], w.good[n] = time.Now().Add(-time.Hour), true
 		}
 		began := time.Now()
-		begin(t, w, time.Minute, &table.WaitMap{})
+		begin(t, w, time.Minute, &memory{w: w})
 		time.Sleep(time.Minute)
 		w.set(func() { w.closed = true })
 		before := len(w.tries)
@@ -254,7 +347,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 		w := newWorld(1)
 		w.since[1] = time.Now().Add(-time.Hour)
 		w.err = errors.New("gone away")
-		r, _ := begin(t, w, time.Minute, &table.WaitMap{})
+		r, _ := begin(t, w, time.Minute, &memory{w: w})
 		time.Sleep(time.Minute)
 		if s, _ := r.State(name); s.Error != "gone away" || counted(r.metrics.errors) < 3 || counted(r.metrics.errors) > 6 {
 			t.Errorf("%+v, %v errors", s, counted(r.metrics.errors))

@@ -222,6 +222,9 @@ func writeTables(w io.Writer, tables []admin.TableStatus) {
 		if t.FailedEverySeconds != nil {
 			rows = append(rows, fmt.Sprintf("FAILED ones are tried again every %s, %d since the start", seconds(t.FailedEverySeconds), t.FailedRetried))
 		}
+		if r := t.Redelivery; r != nil {
+			rows = append(rows, fmt.Sprintf("SENT ones that are not %s go out again after %s, %d since the start", r.Until, seconds(&r.AfterSeconds), r.Redelivered))
+		}
 		line(w, "%s\t%s (counted %s ago)", t.Name, strings.Join(rows, ", "), seconds(t.SampledSeconds))
 	}
 }

@@ -157,11 +157,25 @@ type TableStatus struct {
 	FailedEverySeconds *float64 `json:"failed_every_seconds"`
 	FailedRetried      int      `json:"failed_retried"`
 	FailedRetryError   string   `json:"failed_retry_error"`
+	// Redelivery is what becomes of SENT rows that no consumer has finished; null where they are left alone.
+	Redelivery *RedeliveryStatus `json:"redelivery"`
 	// SelectFailed is the statement that shows the FAILED rows.
 	SelectFailed string `json:"select_failed"`
 	// SampledAt is when all of this was so, SampledSeconds how long ago that is.
 	SampledAt      *time.Time `json:"sampled_at"`
 	SampledSeconds *float64   `json:"sampled_seconds"`
+}
+
+// RedeliveryStatus tells of the SENT rows of a table that no consumer has finished.
+type RedeliveryStatus struct {
+	AfterSeconds float64 `json:"after_seconds"`
+	Max          int     `json:"max"`
+	Until        string  `json:"until"`       // the state of the consumers that ends it
+	Redelivered  int     `json:"redelivered"` // copies that went out since the start
+	Marked       int     `json:"marked"`      // rows since the start that the consumers' service says are done
+	GivenUp      int     `json:"given_up"`    // rows that went out so often as they may and are not finished
+	Full         bool    `json:"full"`        // so many rows are counted that no other goes out
+	Error        string  `json:"error"`       // of the last look; "" when it had none
 }
 
 // InFlightStatus is what is in memory.

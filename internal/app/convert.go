@@ -55,6 +55,7 @@ func mappings(tables []config.Table) ([]table.Mapping, error) {
 		m.Schema, m.Name, _ = table.SplitName(t.Name)
 		m.TimeZone, m.Grace, m.Retry, m.FailedEvery = t.TimeZone, t.Grace, attempts(t.Retry.Attempts()), t.Retry.FailedEvery
 		m.Ordered = t.Ordering == "key"
+		m.Redeliver = t.Redeliver.Rule()
 		for name, column := range t.Columns {
 			role, err := table.ParseColumn(name)
 			if err != nil {

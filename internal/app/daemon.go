@@ -260,6 +260,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		return err
 	}
 	numbers.Ack.Failed, numbers.Again.Retried = d.alerts.Failed, d.alerts.Retried
+	numbers.Again.Version = d.opts.Version
 	_, hasCheckpoint := d.state.Checkpoint()
 	d.leaving = retention.New(expiring(d.cfg.Retention, names(d.rows.Tables())), d.rows, d.log.Named("retention"), d.registry)
 	rows, leaving, again := Rows(failedRows{d.rows, checkpoint.NewFailedLog(d.cfg.Checkpoint.Dir)}), d.leaving, &Again{d.rows, d.state}
@@ -291,7 +292,7 @@ func names(tables []*table.Table) []string {
 // settings translates the numbers.
 func settings(cfg *config.Config, tables []*table.Table) Settings {
 	byTable, byTopic := map[string]outbox.Retry{}, map[string]outbox.Retry{}
-	failedEvery := map[string]time.Duration{}
+	failedEvery, redeliver := map[string]time.Duration{}, map[string]table.Redeliver{}
 	var ordered []string
 	for _, t := range tables {
 		byTable[t.Name()] = t.Retry()
@@ -300,6 +301,9 @@ func settings(cfg *config.Config, tables []*table.Table) Settings {
 		}
 		if every := t.FailedEvery(cfg.Retry.FailedEvery); every > 0 {
 			failedEvery[t.Name()] = every
+		}
+		if rule := t.Redeliver(); rule.After > 0 {
+			redeliver[t.Name()] = rule
 		}
 	}
 	for topic, a := range cfg.Retry.Topics {
@@ -316,7 +320,7 @@ func settings(cfg *config.Config, tables []*table.Table) Settings {
 			Tables: names(table.WithStatus(tables)), Interval: cfg.Fallback.Interval, Threshold: cfg.Fallback.Threshold, Patience: cfg.Fallback.Patience,
 			ClaimTimeout: cfg.Fallback.ClaimTimeout, Batch: cfg.Fallback.Batch, Workers: cfg.Fallback.Workers, Rate: cfg.Fallback.Rate,
 		},
-		Again: redelivery.Config{Failed: failedEvery},
+		Again: redelivery.Config{Failed: failedEvery, Sent: redeliver},
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
-	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/pipeline"
 	"github.com/canal-outbox/canal-outbox/pipeline/recovery"
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
@@ -87,8 +86,8 @@ type Parts struct {
 
 // Again is what makes final rows go out again.
 type Again struct {
-	Rows  redelivery.Rows
-	Waits table.Waits
+	Rows   redelivery.Rows
+	Memory redelivery.Memory
 }
 
 // Settings are the numbers of the stations; zero values take their defaults.

@@ -148,6 +148,12 @@ func (s *service) again(st *admin.Status) {
 			every := f.Every.Seconds()
 			t.FailedEverySeconds, t.FailedRetried, t.FailedRetryError = &every, f.Retried, f.Error
 		}
+		if f, ok := s.d.relay.again.Sent(t.Name); ok {
+			t.Redelivery = &admin.RedeliveryStatus{
+				AfterSeconds: f.Rule.After.Seconds(), Max: f.Rule.Max, Until: f.Rule.Until, Redelivered: f.Redelivered, Marked: f.Marked,
+				GivenUp: f.GivenUp, Full: f.Full, Error: f.Error,
+			}
+		}
 	}
 }
 

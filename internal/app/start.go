@@ -167,7 +167,7 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) (err error) {
 	r.sweeper = fallback.New(sweeps, r.triggers, r.pipeline, p.Rows, p.Source, r.log.Named("sweep"), r.reg)
 	r.pipeline.Pause(p.State.Pause() != nil)
 	if p.Again != nil {
-		r.again = redelivery.New(r.settings.Again, p.Again.Rows, r.pipeline, p.Again.Waits, r.log.Named("redelivery"), r.reg)
+		r.again = redelivery.New(r.settings.Again, p.Again.Rows, r.pipeline, p.Again.Memory, r.log.Named("redelivery"), r.reg)
 	}
 	r.handler = &handler{relay: r}
 	r.reader = p.Reader(r.handler)

@@ -7,6 +7,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"path/filepath"
 	"time"
@@ -98,6 +99,29 @@ type Table struct {
 	Ordering string `yaml:"ordering"`
 	// Retry overrides `retry` for the rows of this table.
 	Retry TableRetry `yaml:"retry"`
+	// Redeliver publishes SENT rows again, under the same message id, that no consumer has finished. Off without `after`.
+	Redeliver Redeliver `yaml:"redeliver"`
+}
+
+// Redeliver is for tables into which consumers write that they are done.
+type Redeliver struct {
+	// After is how long a row is SENT before it goes out again, such as `10m`, and from one time to the next.
+	After time.Duration `yaml:"after"`
+	// Until is the state of the consumers that ends it, a name of `codes`. Empty: `consumed`.
+	Until string `yaml:"until"`
+	// Max is how often a row goes out again; 0 means 3. After that it is a problem in status, a metric and an alert.
+	Max int `yaml:"max"`
+	// StateQuery is the http or https address of a service that is asked first which messages are done. Those get the code of `until`
+	// and do not go out again. Only its host is ever shown. Empty: none is asked.
+	StateQuery setting.URL `yaml:"state_query"`
+}
+
+// Rule translates it.
+func (r Redeliver) Rule() table.Redeliver {
+	if r.After == 0 {
+		return table.Redeliver{}
+	}
+	return table.Redeliver{After: r.After, Until: cmp.Or(r.Until, "consumed"), Max: cmp.Or(r.Max, 3), Query: r.StateQuery.Reveal()}
 }
 
 // Topic is the rule for the topic of a row.

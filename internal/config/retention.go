@@ -55,6 +55,10 @@ func (r *report) goneBefore(c *Config) {
 	check("retry.failed_every", c.Retry.FailedEvery)
 	for i, t := range c.Tables {
 		check(fmt.Sprintf("tables[%d].retry.failed_every", i), t.Retry.FailedEvery)
+		if leave := max(c.Retention.Sent, c.Retention.Archive); leave > 0 && t.Redeliver.After >= leave {
+			r.add(fmt.Sprintf("tables[%d].redeliver.after", i), t.Redeliver.After.String(),
+				"is not less than the age at which SENT rows leave (retention, %v): no row would go out again", leave)
+		}
 	}
 }
 

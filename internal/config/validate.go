@@ -228,6 +228,7 @@ func (r *report) tables(tables []Table) {
 		}
 		r.attempts(path+".retry", t.Retry.Attempts())
 		r.failedEvery(path+".retry.failed_every", t.Retry.FailedEvery)
+		r.redeliver(path+".redeliver", t)
 		if t.TimeZone != "" && !zone.MatchString(t.TimeZone) {
 			r.add(path+".time_zone", t.TimeZone, "is not a time zone: write an offset such as +08:00 or a name the server knows")
 		}

@@ -169,6 +169,9 @@ func (d *doctor) again(t *table.Table) {
 	case d.Config.Retry.FailedEvery > 0:
 		d.add(server.OK, t.Name(), "", "retry.failed_every has no effect: no code is mapped to FAILED")
 	}
+	if r := t.Redeliver(); r.After > 0 {
+		d.add(server.OK, t.Name(), "", "rows that are SENT for %v%s and not %s go out again, %d times at most", r.After, t.SentSince(), r.Until, r.Max)
+	}
 }
 
 // others looks for a second relay of the same tables. The own daemon, when it runs, is one of those that hold a table.

@@ -52,6 +52,9 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 		}
 		add(t.Rows["failed"] > 0 || failed != nil && t.SampledAt != nil && failed.At.After(*t.SampledAt), failedRows(t, failed))
 		add(t.FailedRetryError != "", "FAILED rows of "+t.Name+" cannot be tried again for now: "+t.FailedRetryError)
+		if r := t.Redelivery; r != nil {
+			p = append(p, redelivery(t.Name, r)...)
+		}
 		if old := t.OldestSendingSeconds; old != nil && *old > OldClaim.Seconds() {
 			add(true, fmt.Sprintf("a row of %s is SENDING, and its claim lies %v from the database's clock: no sweep takes it over; "+
 				"look at the sweep and the broker (docs/operations.md, Claims)", t.Name, round(*old)))
@@ -94,6 +97,21 @@ func failedRows(t admin.TableStatus, newest *admin.RowProblem) string {
 		count += fmt.Sprintf("; the newest: id %s (%s), %s: %s", newest.ID, newest.MessageID, newest.Class, newest.Reason)
 	}
 	return count + "; look at them with: canal-outbox messages list --table " + t.Name + "; what to do: docs/operations.md, FAILED rows"
+}
+
+// redelivery says what is wrong with the consumers of a table, as far as its rows show it.
+func redelivery(table string, r *admin.RedeliveryStatus) (p []string) {
+	const see = "; what to do: docs/operations.md, Rows that no consumer finishes"
+	if r.GivenUp > 0 {
+		p = append(p, fmt.Sprintf("%d rows of %s are SENT, went out again %d times and are not %s: look at the consumers%s", r.GivenUp, table, r.Max, r.Until, see))
+	}
+	if r.Full {
+		p = append(p, fmt.Sprintf("so many rows of %s are SENT and not %s that no more go out again%s", table, r.Until, see))
+	}
+	if r.Error != "" {
+		p = append(p, fmt.Sprintf("rows of %s that no consumer has finished cannot go out again for now: %s", table, r.Error))
+	}
+	return p
 }
 
 // unwritable says which published rows their table refuses to show as SENT.

@@ -84,6 +84,16 @@ func (t *Table) FailedSince() string {
 	return ", all of them in one pass: no column says when a row failed"
 }
 
+// SentSince says in words from when on a row counts as SENT.
+func (t *Table) SentSince() string {
+	for _, role := range finalSince(outbox.Sent) {
+		if t.has(role) {
+			return " (counted from " + t.columns[role].Name + ")"
+		}
+	}
+	return ""
+}
+
 // DatesFailures tells whether the rows of a table say when they became FAILED.
 func (s *Store) DatesFailures(table string) bool {
 	t := s.byName[table]

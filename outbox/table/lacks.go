@@ -26,6 +26,21 @@ func (t *Table) triesAgain(action outbox.Action) bool {
 	return action == outbox.ActionRetry || action == outbox.ActionFail && !t.fails()
 }
 
+// redelivery refuses what cannot work.
+func (c *check) redelivery(t *Table) {
+	r := t.mapping.Redeliver
+	if r.After == 0 {
+		return
+	}
+	if t.mapping.States[r.Until] == "" {
+		c.add(server.Fault, "", fmt.Sprintf("tables[].redeliver waits for the state %s, and no code is mapped to it", r.Until), "map it under tables[].codes")
+	}
+	if !slices.ContainsFunc(finalSince(outbox.Sent), t.has) {
+		c.add(server.Fault, "", "tables[].redeliver: no column says since when a row is SENT",
+			"map one under tables[].columns as sent_at, last_exec_time, updated_at or created_at, or leave redeliver out")
+	}
+}
+
 // lacks tells what each lack costs.
 func (c *check) lacks(t *Table) {
 	tell := func(format string, args ...any) { c.add(server.OK, "", fmt.Sprintf(format, args...), "") }

@@ -110,6 +110,7 @@ func bind(m Mapping, d description) (*Table, []server.Finding) {
 	c.findAgeIndex(t)
 	c.values(t)
 	c.lacks(t)
+	c.redelivery(t)
 	if server.HasFault(c.findings) {
 		return nil, c.findings
 	}
@@ -132,6 +133,9 @@ func (t *Table) Retry() outbox.Retry { return t.mapping.Retry }
 
 // Grace is that of the mapping.
 func (t *Table) Grace() time.Duration { return t.mapping.Grace }
+
+// Redeliver is that of the mapping.
+func (t *Table) Redeliver() Redeliver { return t.mapping.Redeliver }
 
 // FailedEvery is how long a row of the table is FAILED before it is tried again: its own wait, else the one that is given. 0 where that is
 // never, or where no row can be FAILED.

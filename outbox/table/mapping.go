@@ -68,8 +68,18 @@ type Mapping struct {
 	Retry outbox.Retry
 	// FailedEvery is how long a row is FAILED before it is tried again; 0: as the configuration says for all tables.
 	FailedEvery time.Duration
+	// Redeliver says when SENT rows go out again.
+	Redeliver Redeliver
 	// Writer is what goes into the UpdatedBy column.
 	Writer string
+}
+
+// Redeliver says when rows go out again that no consumer has finished. The zero value: never.
+type Redeliver struct {
+	After time.Duration // they are SENT for so long
+	Until string        // the state of the consumers that ends it, a name of Mapping.States
+	Max   int           // how often a row goes out again
+	Query string        // the address of the service that is asked first which messages are done; "" for none
 }
 
 // Set maps one role to a column; "" takes the role out.

@@ -138,7 +138,7 @@ func set(identities []outbox.Identity) map[outbox.Identity]bool {
 // as FAILED completions, which are the caller's to write.
 func (s *Store) ReadBack(ctx context.Context, stamp string, identities []outbox.Identity) (out []*outbox.Message, faulty []outbox.Completion, err error) {
 	err = s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
-		messages, failed, err := s.readBack(ctx, t, stamp, chunk)
+		messages, failed, err := s.readBack(ctx, t, outbox.Sending, stamp, chunk)
 		out, faulty = append(out, messages...), append(faulty, failed...)
 		return err
 	})
@@ -148,7 +148,8 @@ func (s *Store) ReadBack(ctx context.Context, stamp string, identities []outbox.
 	return out, faulty, nil
 }
 
-func (s *Store) readBack(ctx context.Context, t *Table, stamp string, chunk []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error) {
+// readBack reads rows that a sweep has claimed, or with the status Sent those that show it.
+func (s *Store) readBack(ctx context.Context, t *Table, status outbox.Status, stamp string, chunk []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error) {
 	query := &statement{}
 	query.add("SELECT ", t.messageID(), ", ", t.retryCount())
 	for _, role := range t.reads {
@@ -157,14 +158,7 @@ func (s *Store) readBack(ctx context.Context, t *Table, stamp string, chunk []ou
 	query.add(" FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
 	t.idIn(query, len(chunk), func(i int) string { return chunk[i].ID })
 	query.add(" AND ")
-	if t.claims() {
-		t.statusIn(query, outbox.Sending)
-		query.add(" AND ", t.stamp(), " = ")
-		query.string(stamp)
-	} else {
-		t.statusIn(query, outbox.Pending)
-		t.isDue(query)
-	}
+	t.toBePublished(query, status, stamp)
 	query.add(" ORDER BY ", t.column(ID))
 	rows, err := s.db.QueryContext(ctx, query.text.String(), query.args...)
 	if err != nil {
@@ -191,6 +185,9 @@ func (s *Store) readBack(ctx context.Context, t *Table, stamp string, chunk []ou
 			continue
 		}
 		state.RetryCount, _ = strconv.Atoi(string(raw[1])) // an integer column
+		if status == outbox.Sent {
+			state.Status = status
+		}
 		if s.recall(t, &state, time.Now()); state.Waiting {
 			continue
 		}
@@ -206,6 +203,21 @@ func (s *Store) readBack(ctx context.Context, t *Table, stamp string, chunk []ou
 		messages = append(messages, m)
 	}
 	return messages, faulty, rows.Err()
+}
+
+// toBePublished writes what rows show that are the caller's to publish.
+func (t *Table) toBePublished(s *statement, status outbox.Status, stamp string) {
+	switch {
+	case status == outbox.Sent:
+		t.statusIn(s, outbox.Sent)
+	case t.claims():
+		t.statusIn(s, outbox.Sending)
+		s.add(" AND ", t.stamp(), " = ")
+		s.string(stamp)
+	default:
+		t.statusIn(s, outbox.Pending)
+		t.isDue(s)
+	}
 }
 
 // shown is how a SELECT must show a column to be equal to what the binlog shows.

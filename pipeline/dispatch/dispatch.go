@@ -106,7 +106,7 @@ func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, ack
 
 // quarters of what may be in flight, and of what may wait for its status, that rows which the log did not bring may take together: a
 // backlog in the table leaves room to rows that become due now, and both leave room to fresh ones, so that these keep their latency.
-var quarters = [...]int{outbox.PathBinlog: 4, outbox.PathTimer: 3, outbox.PathSweep: 2}
+var quarters = [...]int{outbox.PathBinlog: 4, outbox.PathTimer: 3, outbox.PathSweep: 2, outbox.PathRedelivery: 1}
 
 // TryPublish is Publish without the wait.
 func (d *Dispatch) TryPublish(rows []*tracker.Entry) (taken int) {

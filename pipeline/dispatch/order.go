@@ -79,7 +79,8 @@ func newOrder(cfg *Config) *order {
 
 // keyOf returns the key of a message; false when its order is not kept: by its table, without a key, or when the broker delivers it later.
 func (o *order) keyOf(m *outbox.Message) (rowKey, bool) {
-	if len(o.tables) == 0 || m.LogOnly || m.ShardingKey == "" || m.Later || o.tables[m.Table] == nil {
+	if len(o.tables) == 0 || m.LogOnly || m.Path == outbox.PathRedelivery || // whose turn was when it was sent
+		m.ShardingKey == "" || m.Later || o.tables[m.Table] == nil {
 		return rowKey{}, false
 	}
 	return rowKey{m.Table, m.Topic, m.ShardingKey}, true

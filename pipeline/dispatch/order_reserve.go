@@ -23,11 +23,16 @@ func (d *Dispatch) Reserve(rows []outbox.Candidate) (free, alone []outbox.Candid
 func (d *Dispatch) withoutUnread(rows []outbox.Candidate) []outbox.Candidate {
 	rest := make([]outbox.Candidate, 0, len(rows))
 	for _, c := range rows {
-		if t := d.gate.tables[c.Table]; t == nil || !t.unread || c.Key == "" {
+		if t := d.gate.tables[c.Table]; t == nil || !t.unread || !hasTurn(&c) {
 			rest = append(rest, c)
 		}
 	}
 	return rest
+}
+
+// hasTurn reports whether later rows of its key wait for a row: not without a key, and not for one that is final, whatever becomes of it.
+func hasTurn(c *outbox.Candidate) bool {
+	return c.Key != "" && c.Status != outbox.Sent && c.Status != outbox.Failed
 }
 
 // inOrder remembers rows that the sweep has reserved, before it reads them, because from now on the log's rows of their keys come behind
@@ -38,7 +43,7 @@ func (d *Dispatch) inOrder(reserved []outbox.Candidate) (free, waiting []outbox.
 	blind := o.blind.File != "" && d.tracker.Offered().Compare(o.blind) < 0
 	for i := range reserved {
 		c := &reserved[i]
-		if o.tables[c.Table] == nil || c.Key == "" {
+		if o.tables[c.Table] == nil || !hasTurn(c) {
 			continue
 		}
 		k := rowKey{c.Table, c.Topic, c.Key}
@@ -57,7 +62,7 @@ func (d *Dispatch) inOrder(reserved []outbox.Candidate) (free, waiting []outbox.
 	for _, c := range reserved {
 		row := o.rows[c.Identity]
 		switch {
-		case o.tables[c.Table] == nil || c.Key == "":
+		case o.tables[c.Table] == nil || !hasTurn(&c):
 			free = append(free, c)
 		case row != nil && o.goesWith(row):
 			free = append(free, c)

@@ -52,6 +52,10 @@ func (d *Dispatch) results(list []sink.Result) {
 // decide says what becomes of a row by its outcome. Callers hold mu.
 func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outbox.Completion, bool) {
 	m := r.Message
+	if m.Path == outbox.PathRedelivery {
+		d.redelivered(e, r, now)
+		return outbox.Completion{}, false
+	}
 	c := outbox.Completion{Identity: m.Identity, Topic: m.Topic, RetryCount: e.RetryCount, Claim: m.Claim, Class: r.Class, Reason: r.Reason, Since: m.Since, LogOnly: m.LogOnly, Entry: e}
 	if m.Later && (r.Class == outbox.ClassPermanent || r.Class == outbox.ClassRefused) {
 		d.brokerAnswered(m.Topic, now, false)
@@ -102,6 +106,25 @@ func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outb
 	}
 	d.sendAgain(e, r, part, now)
 	return outbox.Completion{}, false
+}
+
+// redelivered lets go of a row that is SENT: nothing is written, whatever the broker says. What it says of itself counts. Callers hold mu.
+func (d *Dispatch) redelivered(e *tracker.Entry, r *sink.Result, now time.Time) {
+	topic := r.Message.Topic
+	part := r.Scope == outbox.ScopePartition || r.Scope == outbox.ScopeTopic
+	switch {
+	case r.Class == outbox.ClassTopic:
+		d.brokerAnswered(topic, now, false)
+		d.suspend(topic, r.Reason, now)
+	case r.Class == outbox.ClassUnknown && r.Scope == outbox.ScopeMessage:
+		d.breaker.undecided()
+	case r.Class == outbox.ClassNone, r.Class == outbox.ClassPermanent, r.Class == outbox.ClassRefused, part:
+		d.brokerAnswered(topic, now, r.Class == outbox.ClassNone)
+	default:
+		d.trouble = r.Class.String() + ": " + r.Reason
+		d.breaker.failed(now)
+	}
+	d.tracker.Forget(e)
 }
 
 // delayRefusedBy leaves a row to a timer that the broker was asked to deliver later and did not take: its own time stays in the table,

@@ -1,0 +1,57 @@
+package table
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// ReadSent returns the rows that are SENT, whole, as messages that go out again; rows that are not SENT any more, are other ones by now or
+// cannot become a message are missing. Nothing in the table says that they are read: the caller owns them in the registry. It holds all
+// bodies in memory.
+func (s *Store) ReadSent(ctx context.Context, identities []outbox.Identity) (out []*outbox.Message, err error) {
+	err = s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
+		messages, _, err := s.readBack(ctx, t, outbox.Sent, "", chunk)
+		out = append(out, messages...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read rows that are SENT: %w", err)
+	}
+	for _, m := range out {
+		m.Path, m.DueAt = outbox.PathRedelivery, time.Time{} // it was due long ago
+	}
+	return out, nil
+}
+
+// MarkDone sets rows that are SENT to the state of the consumers that ends their redelivery. A row that is not SENT any more, that is
+// another one by now, or that somebody has locked is left alone. It returns how many were marked, also with an error.
+func (s *Store) MarkDone(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
+	err = s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
+		if t.mapping.States[t.mapping.Redeliver.Until] == "" {
+			return nil
+		}
+		matched, err := s.execUnlocked(ctx, t, chunk, t.markDone)
+		n += matched
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("mark rows as consumed: %w", err)
+	}
+	return n, err
+}
+
+func (t *Table) markDone(identities []outbox.Identity) *statement {
+	s := &statement{}
+	s.add("UPDATE ", t.quoted, " FORCE INDEX (PRIMARY) SET ", t.column(StatusCode), " = ")
+	t.literal(s, t.mapping.States[t.mapping.Redeliver.Until])
+	t.assignCommon(s)
+	s.add(" WHERE ")
+	t.idIn(s, len(identities), func(i int) string { return identities[i].ID })
+	s.add(" AND ")
+	t.statusIn(s, outbox.Sent)
+	t.sameRows(s, identities)
+	return s
+}

@@ -1,0 +1,253 @@
+package redelivery
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// maxCounted bounds the rows of all tables whose redeliveries are counted.
+const maxCounted = 100_000
+
+// load reads the counts of earlier runs. Those of tables that are left alone now are dropped.
+func (r *Redelivery) load() error {
+	r.counts = map[outbox.Identity]table.Wait{}
+	all, err := r.waits.Redeliveries()
+	if err != nil {
+		return fmt.Errorf("read the counts of redeliveries: %w", err)
+	}
+	var drop []outbox.Identity
+	for _, w := range all {
+		if _, ok := r.cfg.Sent[w.Table]; ok {
+			r.counts[w.Identity] = w.Wait
+		} else {
+			drop = append(drop, w.Identity)
+		}
+	}
+	if len(drop) > 0 {
+		return r.waits.KeepRedeliveries(nil, drop)
+	}
+	return nil
+}
+
+// redeliver looks at the SENT rows of a table once, and returns how long to wait for the next look.
+func (r *Redelivery) redeliver(ctx context.Context, name string, rule table.Redeliver) time.Duration {
+	if !r.flow.Takes() {
+		return time.Second
+	}
+	p := &sentPass{name: name, rule: rule, seen: map[outbox.Identity]bool{}}
+	err := r.sentPass(ctx, p)
+	if ctx.Err() != nil {
+		return 0
+	}
+	r.updateSent(name, func(s *SentState) {
+		if s.Error = ""; err != nil {
+			s.Error = err.Error()
+			return
+		}
+		s.GivenUp, s.Full = p.givenUp, p.full
+	})
+	if err != nil {
+		r.metrics.errors.Inc()
+		if r.sentFails[name]++; r.sentFails[name] == 1 {
+			r.log.Warn("SENT rows that no consumer has finished cannot go out again for now", zap.String("table", name), zap.Error(err))
+		}
+		return retry.Delay(r.sentFails[name]-1, 0.5)
+	}
+	if r.sentFails[name] > 0 {
+		r.log.Info("SENT rows go out again where no consumer has finished them", zap.String("table", name))
+		r.sentFails[name] = 0
+	}
+	r.metrics.givenUp.WithLabelValues(name).Set(float64(p.givenUp))
+	if p.published > 0 {
+		r.log.Info("SENT rows went out again, because no consumer has finished them", zap.String("table", name), zap.Int("rows", p.published))
+	}
+	return lookEvery(rule.After)
+}
+
+// sentPass is one pass over the SENT rows of a table.
+type sentPass struct {
+	name      string
+	rule      table.Redeliver
+	seen      map[outbox.Identity]bool // rows that are counted and still SENT
+	published int
+	givenUp   int
+	full      bool
+}
+
+func (r *Redelivery) sentPass(ctx context.Context, p *sentPass) error {
+	at := table.Cursor{}
+	for !at.Done() && ctx.Err() == nil && r.flow.Takes() {
+		began := time.Now()
+		page, next, err := r.page(ctx, p.name, at, table.FinalQuery{Status: outbox.Sent, Age: p.rule.After, Limit: pageRows})
+		if err != nil {
+			return err
+		}
+		at = next
+		sleep(ctx, share*time.Since(began))
+		if err := r.again(ctx, p, page); err != nil {
+			return err
+		}
+	}
+	if !at.Done() {
+		return ctx.Err() // what follows was not seen
+	}
+	var gone []outbox.Identity // final, or not SENT any more
+	for id := range r.counts {
+		if id.Table == p.name && !p.seen[id] {
+			gone = append(gone, id)
+		}
+	}
+	return r.drop(gone)
+}
+
+// again sends the rows of a page once more that are due.
+func (r *Redelivery) again(ctx context.Context, p *sentPass, page []outbox.Candidate) error {
+	due := map[outbox.Identity]outbox.Candidate{}
+	for _, c := range page {
+		w, counted := r.counts[c.Identity]
+		switch {
+		case counted && time.Until(w.Due) > p.rule.After: // the configuration was another one, or the clock
+			w.Due = time.Now()
+			fallthrough
+		case counted:
+			p.seen[c.Identity] = true
+			if time.Now().Before(w.Due) {
+				break
+			}
+			if w.Attempts < p.rule.Max || p.rule.Query != "" {
+				due[c.Identity] = c
+			}
+		case len(r.counts)+len(due) >= r.most:
+			p.full = true
+		default:
+			p.seen[c.Identity] = true
+			due[c.Identity] = c
+		}
+	}
+	if err := r.ask(ctx, p, due); err != nil {
+		return err
+	}
+	err := r.publish(ctx, p, due)
+	for _, c := range page {
+		if p.seen[c.Identity] && r.counts[c.Identity].Attempts >= p.rule.Max {
+			p.givenUp++
+		}
+	}
+	return err
+}
+
+// ask asks the consumers' service, when there is one, and takes the rows out of due that it says are done; they are marked.
+func (r *Redelivery) ask(ctx context.Context, p *sentPass, due map[outbox.Identity]outbox.Candidate) error {
+	if p.rule.Query == "" {
+		return nil
+	}
+	for ids := range slices.Chunk(slices.Collect(maps.Keys(due)), askRows) {
+		done, err := r.query(ctx, p.rule.Query, p.name, ids)
+		if err != nil {
+			r.metrics.queryErrors.Inc()
+			return fmt.Errorf("ask which messages are done: %w", err)
+		}
+		if len(done) == 0 {
+			continue
+		}
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
+		n, err := r.rows.MarkDone(bounded, done)
+		cancel()
+		r.metrics.marked.WithLabelValues(p.name).Add(float64(n))
+		r.updateSent(p.name, func(s *SentState) { s.Marked += int(n) })
+		if err != nil {
+			return err
+		}
+		for _, id := range done {
+			delete(due, id)
+			delete(p.seen, id) // the count goes at the end of the pass
+		}
+	}
+	return nil
+}
+
+// publish hands rows to the sink. Each is counted before, on disk: a crash may cost a row one of its redeliveries and never adds one.
+func (r *Redelivery) publish(ctx context.Context, p *sentPass, due map[outbox.Identity]outbox.Candidate) error {
+	next, exhausted := time.Now().Add(p.rule.After), []table.Waiting(nil)
+	candidates := make([]outbox.Candidate, 0, len(due))
+	for id, c := range due {
+		if w := r.counts[id]; w.Attempts >= p.rule.Max { // asked for, in vain
+			exhausted = append(exhausted, table.Waiting{Identity: id, Wait: table.Wait{Due: next, Attempts: w.Attempts}})
+			continue
+		}
+		candidates = append(candidates, c)
+	}
+	if err := r.keep(exhausted); err != nil || len(candidates) == 0 {
+		return err
+	}
+	free, _ := r.flow.Reserve(candidates)
+	open := make(map[outbox.Identity]outbox.Candidate, len(free))
+	ids := make([]outbox.Identity, len(free))
+	for i, c := range free {
+		open[c.Identity], ids[i] = c, c.Identity
+	}
+	defer func() { r.flow.Release(slices.Collect(maps.Values(open))) }()
+	if len(ids) == 0 {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, queryTimeout)
+	messages, err := r.rows.ReadSent(bounded, ids)
+	cancel()
+	if err != nil || len(messages) == 0 {
+		return err
+	}
+	counted := make([]table.Waiting, len(messages))
+	for i, m := range messages {
+		m.Entry = open[m.Identity].Entry
+		counted[i] = table.Waiting{Identity: m.Identity, Wait: table.Wait{Due: next, Attempts: r.counts[m.Identity].Attempts + 1}}
+	}
+	if err := r.keep(counted); err != nil {
+		return err
+	}
+	taken, err := r.flow.Publish(ctx, messages, nil)
+	for _, m := range messages[:taken] {
+		delete(open, m.Identity)
+	}
+	p.published += taken
+	r.metrics.redelivered.WithLabelValues(p.name).Add(float64(taken))
+	r.updateSent(p.name, func(s *SentState) { s.Redelivered += taken })
+	if err != nil {
+		return err
+	}
+	sleep(ctx, time.Duration(taken)*perRow)
+	return nil
+}
+
+func (r *Redelivery) keep(put []table.Waiting) error {
+	if len(put) == 0 {
+		return nil
+	}
+	if err := r.waits.KeepRedeliveries(put, nil); err != nil {
+		return fmt.Errorf("count redeliveries: %w", err)
+	}
+	for _, w := range put {
+		r.counts[w.Identity] = w.Wait
+	}
+	return nil
+}
+
+func (r *Redelivery) drop(ids []outbox.Identity) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if err := r.waits.KeepRedeliveries(nil, ids); err != nil {
+		return fmt.Errorf("forget redeliveries: %w", err)
+	}
+	for _, id := range ids {
+		delete(r.counts, id)
+	}
+	return nil
+}

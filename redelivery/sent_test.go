@@ -1,0 +1,233 @@
+package redelivery
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// sentWorld has rows that are SENT since now.
+func sentWorld(rows int) *world {
+	w := newWorld(rows)
+	for n := range w.since {
+		w.sent[n] = true
+	}
+	return w
+}
+
+func again(after time.Duration, most int, query string) Config {
+	return Config{Sent: map[string]table.Redeliver{name: {After: after, Until: "consumed", Max: most, Query: query}}}
+}
+
+// consume lets the consumers finish a row.
+func (w *world) consume(n int) {
+	w.set(func() { delete(w.sent, n); delete(w.since, n) })
+}
+
+// A row that is SENT for so long goes out again, each time after as long, until a consumer has finished it, and so often as it may; over
+// restarts too. Then status has it. What is owned or of a suspended topic is left alone.
+func TestRowsGoOutAgainUntilTheyAreDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := sentWorld(5)
+		w.owned[4], w.topics[5] = true, true
+		waits := &memory{w: w}
+		r, stop := run(t, w, again(10*time.Minute, 3, ""), waits)
+		time.Sleep(9 * time.Minute)
+		if len(w.copies) > 0 {
+			t.Fatalf("too early: %v", w.copies)
+		}
+		w.consume(1)
+		time.Sleep(2 * time.Minute)
+		if w.copies[1] != 0 || w.copies[2] != 1 || w.copies[3] != 1 || len(w.ledger) != 2 {
+			t.Fatalf("%v, counted %v", w.copies, w.ledger)
+		}
+		w.consume(2)
+		for range 12 { // a restart every 5 minutes
+			stop()
+			r, stop = run(t, w, again(10*time.Minute, 3, ""), waits)
+			time.Sleep(5 * time.Minute)
+		}
+		if w.copies[2] != 1 || w.copies[3] != 3 || w.copies[4]+w.copies[5] != 0 || w.held != 0 {
+			t.Errorf("%v, %d held", w.copies, w.held)
+		}
+		s, ok := r.Sent(name)
+		if !ok || s.GivenUp != 1 || s.Full || s.Error != "" || len(w.ledger) != 1 {
+			t.Errorf("%+v, counted %v", s, w.ledger)
+		}
+		w.consume(3)
+		time.Sleep(time.Minute)
+		if s, _ = r.Sent(name); s.GivenUp != 0 || len(w.ledger) != 0 {
+			t.Errorf("%+v, counted %v", s, w.ledger)
+		}
+		stop()
+		_, stop = run(t, w, Config{}, waits) // the configuration has it no more
+		stop()
+	})
+}
+
+// Nothing goes out while the broker is away or the database does not answer, and no row loses one of its times.
+func TestNothingGoesOutMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := sentWorld(2)
+		w.closed = true
+		r, _ := run(t, w, again(time.Minute, 3, ""), &memory{w: w})
+		time.Sleep(time.Hour)
+		w.set(func() { w.closed, w.err = false, errors.New("gone away") })
+		time.Sleep(time.Hour)
+		if s, _ := r.Sent(name); len(w.copies) > 0 || len(w.ledger) > 0 || s.Error != "gone away" {
+			t.Errorf("%v, counted %v, %+v", w.copies, w.ledger, s)
+		}
+		w.set(func() { w.err = nil })
+		time.Sleep(6 * time.Minute)
+		if s, _ := r.Sent(name); w.copies[1] == 0 || s.Error != "" {
+			t.Errorf("%v, %+v", w.copies, s)
+		}
+	})
+}
+
+// A stop while there is no room gives the rows back; each loses one of its times at most.
+func TestAStopWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := sentWorld(2)
+		w.room = make(chan struct{})
+		_, stop := run(t, w, again(time.Minute, 3, ""), &memory{w: w})
+		time.Sleep(10 * time.Minute)
+		stop()
+		if len(w.copies) > 0 || w.held != 0 || len(w.ledger) != 2 {
+			t.Errorf("%v, %d held, counted %v", w.copies, w.held, w.ledger)
+		}
+	})
+}
+
+// service stands for the consumers.
+type service struct {
+	mu     sync.Mutex
+	asked  [][]string
+	answer func(ids []string) (status int, body string, err error)
+	hang   bool
+}
+
+func (s *service) RoundTrip(q *http.Request) (*http.Response, error) {
+	var in struct {
+		Table      string   `json:"table"`
+		MessageIDs []string `json:"message_ids"`
+	}
+	if err := json.NewDecoder(q.Body).Decode(&in); err != nil || in.Table != name || q.Method != http.MethodPost {
+		return nil, errors.New("a question of another form")
+	}
+	s.mu.Lock()
+	s.asked = append(s.asked, in.MessageIDs)
+	hang := s.hang
+	s.mu.Unlock()
+	if hang {
+		<-q.Context().Done()
+		return nil, q.Context().Err()
+	}
+	status, body, err := s.answer(in.MessageIDs)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: status, Status: http.StatusText(status), Body: io.NopCloser(strings.NewReader(body)), Request: q}, nil
+}
+
+// The consumers' service is asked first, in bounded questions: what is done is marked and does not go out; what it does not name does.
+func TestTheServiceIsAskedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := sentWorld(250)
+		svc := &service{answer: func(ids []string) (int, string, error) {
+			var done []string
+			for _, id := range ids {
+				if id != "m7" {
+					done = append(done, id)
+				}
+			}
+			body, err := json.Marshal(map[string]any{"done": append(append(done, "m-nobody-asked-for"), done...)})
+			return 200, string(body), err
+		}}
+		cfg := again(time.Minute, 2, "http://h.example/T0KEN")
+		cfg.Transport = svc
+		r, _ := run(t, w, cfg, &memory{w: w})
+		time.Sleep(10 * time.Minute)
+		if len(w.done) != 249 || len(w.copies) != 1 || w.copies[7] != 2 || w.done[7] {
+			t.Errorf("%d done, copies %v", len(w.done), w.copies)
+		}
+		if slices.ContainsFunc(svc.asked, func(ids []string) bool { return len(ids) > askRows }) || len(svc.asked) < 5 {
+			t.Errorf("%d questions", len(svc.asked))
+		}
+		if s, _ := r.Sent(name); s.Marked != 249 || s.GivenUp != 1 {
+			t.Errorf("%+v", s)
+		}
+		svc.mu.Lock()
+		svc.answer = func([]string) (int, string, error) { return 200, `{"done": ["m7"]}`, nil } // it is done after all
+		svc.mu.Unlock()
+		time.Sleep(3 * time.Minute)
+		if s, _ := r.Sent(name); s.GivenUp != 0 || !w.done[7] || len(w.ledger) != 0 {
+			t.Errorf("%+v, counted %v", s, w.ledger)
+		}
+	})
+}
+
+// Without a useful answer no row goes out, the service is asked more and more rarely, and status says why without the address.
+func TestTheServiceIsBroken(t *testing.T) {
+	for what, svc := range map[string]*service{
+		"it hangs":         {hang: true},
+		"it is away":       {answer: func([]string) (int, string, error) { return 0, "", errors.New("connection refused") }},
+		"an error":         {answer: func([]string) (int, string, error) { return 500, `{"done": []}`, nil }},
+		"a redirect":       {answer: func([]string) (int, string, error) { return 302, "", nil }},
+		"no JSON":          {answer: func([]string) (int, string, error) { return 200, `canary of the answer`, nil }},
+		"another form":     {answer: func([]string) (int, string, error) { return 200, `{"finished": ["m1"]}`, nil }},
+		"a list of null":   {answer: func([]string) (int, string, error) { return 200, `{"done": null}`, nil }},
+		"an endless reply": {answer: func([]string) (int, string, error) { return 200, `{"done": ["` + strings.Repeat("x", 2*maxAnswer), nil }},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := sentWorld(3)
+				cfg := again(time.Minute, 3, "http://h.example/T0KEN")
+				cfg.Transport = svc
+				r, _ := run(t, w, cfg, &memory{w: w})
+				time.Sleep(30 * time.Minute)
+				s, _ := r.Sent(name)
+				if len(w.copies) > 0 || s.Error == "" || strings.Contains(s.Error, "T0KEN") || strings.Contains(s.Error, "canary") || len(w.ledger) > 0 {
+					t.Errorf("%v, %+v", w.copies, s)
+				}
+				if n := counted(r.metrics.queryErrors); n < 5 || n > 15 || int(n) != len(svc.asked) {
+					t.Errorf("%v errors, %d questions", n, len(svc.asked))
+				}
+			})
+		})
+	}
+}
+
+// The rows that are counted are bounded: while there are so many no other goes out.
+func TestCountsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := sentWorld(50)
+		cfg := again(time.Minute, 1, "")
+		r := New(cfg, w, w, &memory{w: w}, zap.NewNop(), prometheus.NewRegistry())
+		r.most = 20
+		start(t, r)
+		time.Sleep(time.Hour)
+		if s, _ := r.Sent(name); !s.Full || len(w.copies) != 20 || s.GivenUp != 20 || len(w.ledger) != 20 {
+			t.Errorf("%+v, copies %v", s, w.copies)
+		}
+		for n := range w.copies {
+			w.consume(n)
+		}
+		time.Sleep(10 * time.Second)
+		if len(w.copies) != 40 {
+			t.Errorf("%d rows went out", len(w.copies))
+		}
+	})
+}
