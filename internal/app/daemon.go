@@ -164,7 +164,7 @@ func (d *daemon) open(ctx context.Context) error {
 		return err
 	}
 	if d.opts.Shadow {
-		d.sink = shadow.Sink{}
+		d.sink = shadow.NewSink()
 	} else if d.sink, err = newSink(d.cfg, d.may(), d.log.Named("sink"), d.registry); err != nil {
 		return err
 	}
@@ -264,13 +264,16 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	_, hasCheckpoint := d.state.Checkpoint()
 	d.leaving = retention.New(expiring(d.cfg.Retention, names(d.rows.Tables())), d.rows, d.log.Named("retention"), d.registry)
 	rows, leaving, again := Rows(failedRows{d.rows, checkpoint.NewFailedLog(d.cfg.Checkpoint.Dir)}), d.leaving, &Again{d.rows, d.state}
+	state := State(d.state)
 	if d.opts.Shadow {
-		d.shadow = shadow.New(d.rows.States, d.log)
+		state = shadowState{d.state}
+		silent, _ := d.sink.(shadow.Sink) // see open
+		d.shadow = shadow.New(d.rows.States, silent, d.log)
 		rows, leaving, again = shadowRows{d.rows, d.shadow}, nil, nil
 		d.log.Warn("shadow: nothing is sent, and nothing is written into the tables")
 	}
 	d.relay = New(instrument(Parts{
-		Source: d.asker(), Gate: gate, LogOnly: withoutStatus(tables), Rows: rows, Sink: d.sink, State: d.state, Reader: newReader, Retention: leaving, Again: again,
+		Source: d.asker(), Gate: gate, LogOnly: withoutStatus(tables), Rows: rows, Sink: d.sink, State: state, Reader: newReader, Retention: leaving, Again: again,
 		Lost: !hasCheckpoint && d.state.Origin().Quarantined != "", AcceptNewSource: d.opts.AcceptNewSource,
 	}), numbers, d.log, d.registry)
 	return nil

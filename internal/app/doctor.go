@@ -18,7 +18,7 @@ func Doctor(ctx context.Context, cfg *config.Config) []server.Finding {
 	if err != nil {
 		return []server.Finding{{Severity: server.Fault, Subject: "tables", What: err.Error()}}
 	}
-	return doctor.Check(ctx, doctor.Parts{
+	return append(badTopics(cfg, maps), doctor.Check(ctx, doctor.Parts{
 		Config: cfg, Mappings: maps, Expiries: expiries(cfg.Retention), ServerID: serverID(cfg),
 		Server:  func() (server.Config, error) { return serverConfig(cfg.Source) },
 		Replica: func() (server.Config, error) { return replicaConfig(cfg) },
@@ -36,7 +36,7 @@ func Doctor(ctx context.Context, cfg *config.Config) []server.Finding {
 			b.broker(ctx)
 			return b.findings
 		},
-	})
+	})...)
 }
 
 func peek(ctx context.Context, dir string) (doctor.State, error) {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/shadow"
@@ -18,6 +19,15 @@ type shadowRows struct {
 // Apply implements ack.Tables.
 func (r shadowRows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
 	return r.shadow.Apply(ctx, batch)
+}
+
+// shadowState does not remember rows as sent that were not, and whose tables cannot say so: a relay that goes back would skip them.
+type shadowState struct{ State }
+
+// Commit implements ack.Journal.
+func (s shadowState) Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position, epoch uint64) error {
+	rest := slices.DeleteFunc(slices.Clone(sent), func(c outbox.Completion) bool { return c.LogOnly })
+	return s.State.Commit(rest, written, checkpoint, epoch)
 }
 
 // Due implements fallback.Rows.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -35,6 +36,7 @@ type Report struct {
 	Marked     int           // of them, rows that the other sender has marked since: SENT, FAILED or a code of its own
 	Gone       int           // rows that were deleted before a mark was seen
 	Open       int           // rows that nobody has marked yet
+	NoStatus   int           // of Sent, rows of tables without a status: nobody marks them, so they are not followed
 	Unfollowed int           // rows that were not followed, because too many were open
 	P50, P99   time.Duration // from when the relay would have sent until the mark was seen, of the newest marked rows
 }
@@ -49,6 +51,9 @@ func (r Report) String() string {
 	if r.Gone > 0 {
 		text += fmt.Sprintf("; %d were deleted", r.Gone)
 	}
+	if r.NoStatus > 0 {
+		text += fmt.Sprintf("; %d are of tables without a status, which nobody marks", r.NoStatus)
+	}
 	if r.Unfollowed > 0 {
 		text += fmt.Sprintf("; %d were not followed", r.Unfollowed)
 	}
@@ -58,6 +63,7 @@ func (r Report) String() string {
 // Shadow follows the rows that would have been sent until somebody else marks them. Make it with New.
 type Shadow struct {
 	states States
+	sink   Sink
 	log    *zap.Logger
 
 	mu     sync.Mutex
@@ -68,8 +74,8 @@ type Shadow struct {
 }
 
 // New makes a Shadow. It does no I/O.
-func New(states States, log *zap.Logger) *Shadow {
-	return &Shadow{states: states, log: log, open: map[outbox.Identity]time.Time{}}
+func New(states States, s Sink, log *zap.Logger) *Shadow {
+	return &Shadow{states: states, sink: s, log: log, open: map[outbox.Identity]time.Time{}}
 }
 
 // Apply takes completions in place of the table and writes nothing.
@@ -96,7 +102,8 @@ func (s *Shadow) Report() Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.report
-	r.Open = len(s.open)
+	r.Open, r.NoStatus = len(s.open), int(s.sink.noStatus.Load())
+	r.Sent += r.NoStatus
 	if len(s.leads) > 0 {
 		leads := slices.Clone(s.leads)
 		slices.Sort(leads)
@@ -179,13 +186,19 @@ func (s *Shadow) lead(d time.Duration) {
 }
 
 // Sink takes every message and sends none.
-type Sink struct{}
+type Sink struct{ noStatus *atomic.Int64 }
+
+// NewSink makes a sink.
+func NewSink() Sink { return Sink{new(atomic.Int64)} }
 
 // Send answers every message as sent.
-func (Sink) Send(batch []*outbox.Message, done func([]sink.Result)) {
+func (s Sink) Send(batch []*outbox.Message, done func([]sink.Result)) {
 	results := make([]sink.Result, len(batch))
 	for i, m := range batch {
 		results[i] = sink.Result{Message: m}
+		if m.LogOnly {
+			s.noStatus.Add(1)
+		}
 	}
 	go done(results) // not on the goroutine of the caller, which may hold a lock
 }

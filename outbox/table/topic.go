@@ -3,6 +3,8 @@ package table
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +31,21 @@ func ParseTopic(template string) (TopicRule, error) {
 		return TopicRule{}, fmt.Errorf("%q is no template: write the name of one column in braces, such as order.{event_type}", template)
 	}
 	return TopicRule{Column: column, Prefix: prefix, Suffix: suffix}, nil
+}
+
+// Samples are topics as the rule makes them: each that it names, or the one for a plain word.
+func (r *TopicRule) Samples() []string {
+	if r.Topics == nil && r.Column == "" {
+		return []string{r.Prefix}
+	}
+	if r.Topics == nil {
+		return []string{r.Prefix + "name" + r.Suffix}
+	}
+	all := slices.Sorted(maps.Values(r.Topics))
+	if r.Default != "" {
+		all = append(all, r.Default)
+	}
+	return all
 }
 
 var errNoTopic = errors.New("tables[].topic has no topic for its value, and no default")

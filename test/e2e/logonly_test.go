@@ -264,3 +264,36 @@ func TestLogOnlyHeldReader(t *testing.T) {
 		l.stopInTime()
 	})
 }
+
+// On RocketMQ, whose topics have no dots: the topic of the preset is refused at the start, any other is taken.
+func logOnlyOnRocketMQ(t *testing.T, broker *testkit.RocketMQ) {
+	all := layouts.LogOnly()
+	for _, layout := range all {
+		layout.Config += `, topic: "{aggregatetype}"`
+	}
+	l := newEveryLayout(t, testkit.SharedMySQL(t), relay.RocketMQ{RocketMQ: broker}, all...)
+	config, err := os.ReadFile(l.Config())
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(l.Config(), []byte(strings.ReplaceAll(string(config), `, topic: "{aggregatetype}"`, "")), 0o600))
+	if out, errOut, code := l.Command(t, "run"); code == 0 || !strings.Contains(out+errOut, "its topics are such as outbox.event.name") {
+		t.Errorf("exit %d: %s%s", code, out, errOut)
+	}
+	testkit.Must(t, os.WriteFile(l.Config(), config, 0o600))
+	l.Start(t)
+	one := &logOnly{everyLayout: l}
+	one.event(201, topics[1], deletes)
+	l.wait("the broker to show the messages", func() bool {
+		stored, err := testkit.ReadRocketMQTopic(t.Context(), broker.NameServer(), topics[1])
+		testkit.Must(t, err)
+		found := 0
+		for _, m := range stored {
+			for _, layout := range all {
+				if m.ID() == layout.MessageID(201) && m.Properties["id"] == m.ID() && m.Properties["eventType"] == "Created" && string(m.Body) == payload(201) {
+					found++
+				}
+			}
+		}
+		return found == len(all)
+	})
+	l.stopInTime()
+}

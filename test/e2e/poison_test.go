@@ -44,6 +44,7 @@ func TestD15_B07_PoisonOnRocketMQ(t *testing.T) {
 	}
 	l.poisoned(rows)
 	layoutsOnRocketMQ(t, broker) // which has the broker to itself now
+	logOnlyOnRocketMQ(t, broker)
 	t.Run("B30_SilenceOfOneMessage", func(t *testing.T) { silenceOfOneMessage(t, broker) })
 }
 
