@@ -121,9 +121,12 @@ func (s *stream) offer(txn *outbox.Txn) error {
 			}
 		}
 	}
-	end, id := txn.End, txn.GTID // the transaction is the handler's from here on
+	end, id, more := txn.End, txn.GTID, txn.More // the transaction is the handler's from here on
 	if err := s.handler.Offer(s.ctx, txn); err != nil {
 		return &handlerError{err}
+	}
+	if more {
+		return nil
 	}
 	if s.set != nil {
 		s.set.Add(id)

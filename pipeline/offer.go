@@ -57,6 +57,9 @@ func (p *Pipeline) Offer(ctx context.Context, txn *outbox.Txn) error {
 		}
 		rows = rows[n:]
 	}
+	if txn.More {
+		return nil
+	}
 	p.tracker.SetOffered(txn.End)
 	if p.recovery.Passed(txn.End) {
 		if err := p.recovery.Check(ctx); err != nil {

@@ -8,7 +8,8 @@ import "github.com/canal-outbox/canal-outbox/outbox"
 
 // kept are the rows of transactions that are not open any more, or of which it is not known. Guarded by Tracker.mu.
 type kept struct {
-	pieces []*Entry // of a large transaction whose end is still to come: its pieces end where it begins
+	pieces []*Entry // of a large transaction whose end is still to come: its pieces end where it begins (begin)
+	begin  outbox.Position
 	passed []*Entry // the low-water mark is behind their transactions
 	saved  []*Entry // of them, those behind what Checkpoint has returned
 	// old are from the journal, or of transactions that a reset has forgotten. They lie before the end of the log when a stream was
@@ -32,17 +33,30 @@ func (t *Tracker) keep(e *Entry) {
 func (t *Tracker) pass() {
 	k := &t.kept
 	for _, s := range t.lowWater.takePassed() {
-		if s.piece {
-			k.pieces = append(k.pieces, s.kept...)
+		if !s.piece {
+			t.keptOpen.Add(-int64(len(s.kept)))
+			k.passed = append(k.passed, s.kept...)
 			continue
 		}
-		t.keptOpen.Add(-int64(len(k.pieces) + len(s.kept)))
-		k.passed = append(append(k.passed, k.pieces...), s.kept...)
-		k.pieces = nil
+		if s.end != k.begin {
+			t.passPieces()
+		}
+		k.pieces, k.begin = append(k.pieces, s.kept...), s.end
 	}
-	if low := t.lowWater.low; len(k.old) > 0 && !k.barrier.IsZero() && low.File != "" && low.Compare(k.barrier) >= 0 {
+	low := t.lowWater.low
+	if low != k.begin {
+		t.passPieces()
+	}
+	if len(k.old) > 0 && !k.barrier.IsZero() && low.File != "" && low.Compare(k.barrier) >= 0 {
 		k.passed, k.old = append(k.passed, k.old...), nil
 	}
+}
+
+// passPieces is for a large transaction whose end was passed. Callers hold mu.
+func (t *Tracker) passPieces() {
+	k := &t.kept
+	t.keptOpen.Add(-int64(len(k.pieces)))
+	k.passed, k.pieces = append(k.passed, k.pieces...), nil
 }
 
 // forgetKept treats all rows as old: the positions of their transactions mean nothing any more. Callers hold mu and reset the low-water

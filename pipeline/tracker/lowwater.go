@@ -143,6 +143,9 @@ func (m *lowWater) advance() {
 	n := 0
 	for n < len(m.slots) && m.slots[n].left == 0 {
 		s := &m.slots[n]
+		if s.piece { // it ends where the mark is, or where the mark was before the log was idle
+			s.end = m.low
+		}
 		m.low = s.end
 		if s.merged != nil {
 			m.set.AddSet(s.merged)

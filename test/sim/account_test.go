@@ -23,6 +23,7 @@ type account struct {
 
 	taken time.Time // when the log showed it last, or a sweep claimed it
 	fast  fastPath
+	logAccount
 }
 
 // fastPath is what one process did with a row that its stream offered.
@@ -63,6 +64,8 @@ func (w *world) handedOver(i *incarnation, m *outbox.Message) *row {
 	w.checkBody(r, m)
 	w.checkOrder(i, r)
 	switch {
+	case r.logOnly:
+		w.checkAgain(i, r)
 	case r.acked == i.life:
 		w.violation("P3", "%s is sent again by the process that has its acknowledgement", name(r.Identity))
 	case r.journalled:
@@ -107,7 +110,7 @@ func (w *world) answered(i *incarnation, r *row, o outbox.Outcome) {
 	}
 	switch o.Class {
 	case outbox.ClassNone:
-		r.acked = i.life
+		r.acked, r.again = i.life, false
 	case outbox.ClassRefused, outbox.ClassPermanent:
 		r.refused++
 	case outbox.ClassUnknown:
@@ -134,6 +137,8 @@ func (r *row) burnt() int { return r.refused + r.unknown }
 func (w *world) settled(i *incarnation, r *row) (why string) {
 	f := r.of(i.life)
 	switch {
+	case r.logOnly:
+		return r.settledLog()
 	case r.gone, r.touched, f.forgiven, r.journalled, r.status != outbox.Pending:
 		return ""
 	case f.handed && !f.deferred:

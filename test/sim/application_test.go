@@ -55,6 +55,8 @@ func (w *world) finish(t txnPlan, number int, rows []*row) {
 		return
 	case foreign:
 		w.append(&entry{reason: "foreign"})
+	case logged:
+		w.show(rows, w.append(&entry{reason: "insert and delete", rows: rows}))
 	case hidden:
 		w.enter(rows, -1, t.late)
 	case deferred:
@@ -127,7 +129,9 @@ func (w *world) truncate(number int) {
 		return
 	}
 	for _, r := range w.lives {
-		w.drop(r, "truncate")
+		if !r.logOnly {
+			w.drop(r, "truncate")
+		}
 	}
 	w.nextID = 0
 	w.append(&entry{reason: "TRUNCATE", deferred: []outbox.Deferred{{Table: tableName, Cause: outbox.CauseStatement}}})
@@ -137,7 +141,7 @@ func (w *world) truncate(number int) {
 func (w *world) choose(n uint64, fits func(*row) bool) *row {
 	var list []*row
 	for _, r := range w.lives {
-		if !r.gone && !r.visible.After(time.Now()) && fits(r) {
+		if !r.gone && !r.logOnly && !r.visible.After(time.Now()) && fits(r) {
 			list = append(list, r)
 		}
 	}

@@ -68,6 +68,7 @@ type row struct {
 
 	refusals   int  // the broker refuses it so many times
 	poison     bool // the broker never takes it
+	logOnly    bool // of the table without a status
 	unwritable bool // the table refuses to show it as SENT
 
 	version   int // of the body
@@ -194,7 +195,7 @@ func (w *world) replace() {
 	w.file, w.offset, w.firstLog, w.purged, w.log = 1, 4, 0, "", nil
 	w.executed = outbox.NewGTIDSet(w.flavor)
 	for _, r := range w.lives {
-		r.entry = -1
+		r.entry, r.excused = -1, r.excused || r.logOnly
 	}
 	w.append(&entry{reason: "before"})
 	w.note(0, "replaced", "", w.id.String(), 0)
@@ -279,6 +280,8 @@ func (w *world) newRow(t txnPlan, place int) *row {
 	switch {
 	case t.kind == delayed:
 		r.due = time.Now().Add(d.between(2500*time.Millisecond, 6*time.Second))
+	case t.kind == logged:
+		r.Table, r.ID, r.logOnly, r.unwritable, r.maxRetry = logTable, "L"+r.ID, true, false, -1
 	case t.kind == heldAtOnce:
 		r.status = outbox.Held
 	case d.chance(0.1):
@@ -292,7 +295,7 @@ func (r *row) message() *outbox.Message {
 	return &outbox.Message{
 		Identity: r.Identity, Topic: r.topic, Key: r.key, ShardingKey: r.key, Partition: outbox.NoPartition, MaxRetry: r.maxRetry,
 		Body: []byte(r.MessageID + "/" + strconv.Itoa(r.version)), CreatedAt: r.created, Since: time.Now(),
-		Status: r.status, DueAt: r.due, RetryCount: r.retries,
+		Status: r.status, DueAt: r.due, RetryCount: r.retries, LogOnly: r.logOnly,
 	}
 }
 

@@ -107,6 +107,7 @@ func (w *world) loseState(why string) {
 	w.lost, w.anchored, w.doubt, w.moving = true, false, nil, nil
 	for _, r := range w.lives {
 		r.journalled = false
+		r.anchored()
 	}
 	w.note(0, "state lost", "", why, 0)
 }
@@ -129,6 +130,7 @@ func (s *state) checkReopened(journal []outbox.Completion) {
 		if r.journalled && !has[r.Identity] && !maybe[r.Identity] {
 			w.violation("journal", "the reopened journal lacks %s", name(r.Identity))
 		}
+		r.passed = r.passed || r.journalled && !has[r.Identity]
 		r.journalled = has[r.Identity] && (r.journalled || maybe[r.Identity])
 	}
 	w.doubt = nil
@@ -140,6 +142,9 @@ func (s *state) checkReopened(journal []outbox.Completion) {
 		w.violation("checkpoint", "the reopened store is at %v, it was at %v", at, w.disk.checkpoint)
 	}
 	_, s.i.settled = s.Source()
+	if ok && w.moving != nil && *w.moving == at {
+		w.excuse(at)
+	}
 	w.note(s.i.life, "open", "", at.String(), len(journal))
 	w.disk.checkpoint, w.anchored, w.moving = at, ok, nil
 	s.checked = w.indexOf(at)
@@ -243,7 +248,7 @@ func (s *state) committed(d *doubt, at *outbox.Position) {
 	w := s.i.w
 	for _, id := range d.written {
 		if r := w.byID[id]; r != nil {
-			r.journalled = false
+			r.journalled, r.passed = false, true
 		}
 	}
 	for _, id := range d.sent {
@@ -274,7 +279,9 @@ func (s *state) checkCommit(sent []outbox.Completion, written []outbox.Identity,
 		}
 	}
 	for _, id := range written {
-		if r := w.byID[id]; r == nil || !r.shown && !r.gone {
+		if r := w.byID[id]; r != nil && r.logOnly {
+			s.checkPassed(r)
+		} else if r == nil || !r.shown && !r.gone {
 			w.violation("journal", "%s leaves the journal before the table has answered", name(id))
 		}
 	}
@@ -335,6 +342,7 @@ func (s *state) Reset(id server.ID, at outbox.Position, epoch uint64, reason str
 		w.note(s.i.life, "anchor", "", reason+" "+at.String()+" "+at.GTIDs, 0)
 		s.checked = w.indexOf(at)
 		s.i.anchoredAt(at)
+		w.excuse(at)
 	}
 	w.mu.Unlock()
 	if s.i.step("after anchor") {

@@ -52,7 +52,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "an outage burns no budget", file: "pipeline/dispatch/results.go", found: "budget: ",
-		edits: []edit{{"		if part {\n			d.brokerAnswered", "		if !part {\n			return d.refuse(e, c), true\n		}\n		if part {\n			d.brokerAnswered"}},
+		edits: []edit{{"		if part {\n			d.brokerAnswered", "		if !part {\n			return d.refuse(e, c, now)\n		}\n		if part {\n			d.brokerAnswered"}},
 	},
 	{
 		rule: "a row gets its own result", file: "pipeline/dispatch/results.go", found: "P1: .*no copy",
@@ -191,5 +191,17 @@ var mutations = []mutation{
 	{
 		rule: "a sweep that goes before the reader reads the table first", file: "pipeline/dispatch/order_reserve.go", found: "order: ",
 		edits: []edit{{"blind && !o.knows(c.Identity, t)", "false && blind && !o.knows(c.Identity, t)"}}, seeds: 5000,
+	},
+	{
+		rule: "a sent row without a status stays in the journal until the checkpoint has passed it", file: "pipeline/tracker/kept.go", found: "journal: .*has passed it",
+		edits: []edit{{"		s.kept = append(s.kept, e)\n", "		t.kept.passed = append(t.kept.passed, e)\n"}},
+	},
+	{
+		rule: "rows without a status that come in pieces stay until the end was passed", file: "pipeline/tracker/kept.go", found: "journal: .*has passed it",
+		edits: []edit{{"		if !s.piece {\n", "		if !s.piece || true {\n"}},
+	},
+	{
+		rule: "a row without a status is left to no sweep", file: "pipeline/dispatch/results.go", found: "checkpoint: .*failed-message log",
+		edits: []edit{{"		if e.LogOnly {\n			d.hold(e, now)", "		if false {\n			d.hold(e, now)"}},
 	},
 }

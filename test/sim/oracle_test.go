@@ -31,6 +31,8 @@ func (w *world) quiet() string {
 // unfinished tells why a row is not at the end of its way. Callers hold mu.
 func (w *world) unfinished(r *row) string {
 	switch {
+	case r.logOnly:
+		return r.unpublished()
 	case r.gone, r.kind == heldAtOnce, r.status == outbox.Failed, r.status == outbox.Sent:
 		return ""
 	case r.unwritable && r.records > 0 && (r.journalled || r.touched):
@@ -45,6 +47,8 @@ func (w *world) checkEnd() {
 		id := name(r.Identity)
 		switch {
 		case r.gone:
+		case r.logOnly:
+			w.checkKept(r)
 		case r.status == outbox.Sent && r.records == 0 && !r.foreignSent:
 			w.violation("P1", "%s is SENT, and the broker has no copy", id)
 		case r.status == outbox.Failed && !r.poison && r.burnt() <= w.budget(r):

@@ -25,7 +25,7 @@ func (i *incarnation) knowsRows() bool { return i.read.After(i.anchored) }
 
 // orderKey is what the order of a row is kept by; "" when it is not.
 func (w *world) orderKey(r *row) string {
-	if !w.plan.ordered || r.key == "" {
+	if !w.plan.ordered || r.key == "" || r.logOnly {
 		return ""
 	}
 	return r.topic + "/" + r.key

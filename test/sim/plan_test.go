@@ -96,6 +96,7 @@ const (
 	foreign    // no row of ours
 	shortLived // its rows are deleted right afterwards
 	truncation
+	logged // of the table without a status, deleted at once
 )
 
 type txnPlan struct {
@@ -145,6 +146,7 @@ func newPlan(seed uint64) *plan {
 	p.settings.Fallback.Workers = 1 + newDice(seed, "workers").n(3)
 	p.drawTxns(d)
 	p.drawOrdering(seed)
+	p.drawLogOnly(newDice(seed, "log only"))
 	for range d.n(3) {
 		p.operations = append(p.operations, operation{at: d.between(0, p.work), what: doRotate})
 	}
@@ -220,6 +222,20 @@ func (p *plan) drawTxns(d *dice) {
 		case d.chance(0.0005) && !p.quiet:
 			t.rows = d.in(500, 1100) // more than one statement takes
 		}
+		p.txns = append(p.txns, t)
+	}
+}
+
+// drawLogOnly adds transactions of the table without a status, to some plans.
+func (p *plan) drawLogOnly(d *dice) {
+	if !d.chance(0.3) {
+		return
+	}
+	if p.quiet {
+		p.settings.Pipeline.MaxInFlight = 0 // a refused row is held in hand until its next attempt, and would fill a small one
+	}
+	for range d.in(5, 25) {
+		t := txnPlan{kind: logged, rows: pick(d, 1, 1, 1, d.in(2, 6)), at: d.between(0, p.work), takes: d.between(10*time.Microsecond, 3*time.Millisecond)}
 		p.txns = append(p.txns, t)
 	}
 }

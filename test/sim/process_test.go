@@ -97,7 +97,7 @@ func (i *incarnation) run() error {
 	settings.Ack.Random = random
 	settings.Fallback.Random = random
 	relay := app.New(app.Parts{
-		Source: source{i}, Gate: i.gate, Rows: rows{i}, Sink: sink, State: state, Lost: i.w.stateLost(), AcceptNewSource: i.accepts > 0,
+		Source: source{i}, Gate: i.gate, LogOnly: map[string]bool{logTable: true}, Rows: rows{i}, Sink: sink, State: state, Lost: i.w.stateLost(), AcceptNewSource: i.accepts > 0,
 		Reader:    func(h canal.Handler) app.Reader { return &reader{i: i, handler: h} },
 		Retention: retention.New(drawRetention(i.w.seed), rows{i}, i.log, registerer{i}),
 	}, settings, i.log, registerer{i})

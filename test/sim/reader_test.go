@@ -193,9 +193,13 @@ func (r *reader) offer(ctx context.Context, e *entry) error {
 	if r.i.step("before offer") {
 		return errDead
 	}
+	rows, err := r.pieces(ctx, e)
+	if err != nil {
+		return err
+	}
 	w.mu.Lock()
 	txn := &outbox.Txn{End: e.end, GTID: e.gtid, CommittedAt: e.at, Deferred: e.deferred}
-	for _, row := range e.rows {
+	for _, row := range rows {
 		f := row.of(r.i.life)
 		if !f.offered {
 			f.offered, f.offeredAt = true, time.Now()

@@ -113,6 +113,9 @@ func (c rows) write(ctx context.Context, what string, effect func()) error {
 
 // Apply implements ack.Tables.
 func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
+	if len(batch) > 0 && batch[0].LogOnly {
+		return nil, c.keep(ctx, batch)
+	}
 	if err := c.awaitLocks(ctx, batch); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"context"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// This file is the table without a status: its rows are in the log alone, and the journal alone says that they were sent.
+
+const logTable = "shop.outboxevent"
+
+// logAccount is what the checks know of its rows.
+type logAccount struct {
+	passed  bool // it left the journal: a checkpoint behind it is durable
+	kept    bool // the failed-message log has it
+	excused bool // it lies in a part of the log that was passed over
+	again   bool // the position was set anew since it was sent: it may come again
+}
+
+// show puts rows into the log and into no table. Callers hold mu.
+func (w *world) show(rows []*row, entry int) {
+	for _, r := range rows {
+		r.entry, r.committed, r.visible = entry, w.log[entry].at, w.log[entry].at
+		w.byID[r.Identity] = r
+		w.lives = append(w.lives, r)
+		w.note(0, "commit", name(r.Identity), r.key+" "+r.topic+", deleted at once", entry)
+	}
+}
+
+// pieces hands a large transaction over but for its last rows, which it returns. What is large the model decides.
+func (r *reader) pieces(ctx context.Context, e *entry) (rest []*row, err error) {
+	w := r.i.w
+	rest = e.rows
+	w.mu.Lock()
+	inPieces := len(rest) > 1 && rest[0].logOnly && r.pos.File != "" && newDice(w.seed, "pieces", uint64(rest[0].number)).chance(0.5)
+	w.mu.Unlock()
+	for inPieces && len(rest) > 1 {
+		if r.i.step("before piece") {
+			return nil, errDead
+		}
+		w.mu.Lock()
+		w.note(r.i.life, "piece", name(rest[0].Identity), r.pos.String(), 1)
+		txn := &outbox.Txn{End: r.pos, CommittedAt: e.at, Messages: []*outbox.Message{rest[0].logged()}, More: true}
+		cut := w.at() < w.plan.healed && w.dice("piece", uint64(r.i.life)).chance(w.plan.cuts)
+		w.mu.Unlock()
+		if err := r.handler.Offer(ctx, txn); err != nil {
+			return nil, err
+		}
+		if cut {
+			return nil, errCut
+		}
+		rest = rest[1:]
+	}
+	return rest, nil
+}
+
+// keep is the failed-message log. What is there was refused for good, or too often.
+func (c rows) keep(ctx context.Context, batch []outbox.Completion) error {
+	w := c.i.w
+	return c.write(ctx, "failed-message log", func() {
+		for _, s := range batch {
+			r := w.byID[s.Identity]
+			switch {
+			case r == nil || !r.logOnly || s.Action != outbox.ActionFail:
+				w.violation("failed log", "a completion that it cannot take: %+v", s)
+				continue
+			case s.Message == nil || s.Message.Identity != s.Identity:
+				w.violation("failed log", "%s comes without its message", name(r.Identity))
+			case !r.poison && r.burnt() <= w.budget(r):
+				w.violation("budget", "%s is given up after %d refusals and %d silences of %d", name(r.Identity), r.refused, r.unknown, w.budget(r))
+			}
+			r.kept = true
+			w.note(c.i.life, "kept", name(r.Identity), s.Reason, 0)
+		}
+	})
+}
+
+// checkAgain is for a message that is sent: copies are of rows that the journal did not have. Callers hold mu.
+func (w *world) checkAgain(i *incarnation, r *row) {
+	switch {
+	case r.journalled:
+		w.violation("P3", "%s is sent again though the journal has it", name(r.Identity))
+	case r.again:
+	case r.acked == i.life:
+		w.violation("P3", "%s is sent again by the process that has its acknowledgement", name(r.Identity))
+	case r.passed:
+		w.violation("P3", "%s is sent again though the checkpoint has passed it", name(r.Identity))
+	}
+}
+
+// settledLog tells whether the checkpoint may pass the row, and if not, why.
+func (r *row) settledLog() string {
+	if r.journalled || r.passed || r.kept || r.excused {
+		return ""
+	}
+	return "neither in the journal nor in the failed-message log"
+}
+
+// unpublished tells why the row is not at the end of its way; "" when it is.
+func (r *row) unpublished() string {
+	if r.records > 0 || r.kept || r.excused {
+		return ""
+	}
+	return "is in the log alone"
+}
+
+// checkKept looks at the row when all is over. Callers hold mu.
+func (w *world) checkKept(r *row) {
+	if why := r.unpublished(); why != "" {
+		w.violation("P1", "%s %s", name(r.Identity), why)
+	}
+	if r.poison && r.records > 0 {
+		w.violation("P2", "the broker has %s, which it never takes", name(r.Identity))
+	}
+}
+
+// checkPassed is for a row that is about to leave the journal. Callers hold mu.
+func (s *state) checkPassed(r *row) {
+	w := s.i.w
+	if s.i.source == w.id && r.entry >= w.indexOf(w.disk.checkpoint) && !r.again {
+		w.violation("journal", "%s leaves the journal before the checkpoint has passed it", name(r.Identity))
+	}
+}
+
+// anchored is for a position that is set anew, or lost: what was sent may come again.
+func (r *row) anchored() {
+	if r.logOnly {
+		r.again, r.passed = true, false
+	}
+}
+
+// excuse is for a position that is set anew: rows before it are lost unless somebody has them. Callers hold mu.
+func (w *world) excuse(at outbox.Position) {
+	n := w.indexOf(at)
+	for _, r := range w.lives {
+		if r.logOnly {
+			r.anchored()
+			r.excused = r.excused || r.entry < n
+		}
+	}
+}
