@@ -71,7 +71,8 @@ func (t *Tracker) Withdraw(txn *outbox.Txn, seq uint64, rest []*Entry) {
 	}
 	kept := t.lowWater.drop(seq)
 	t.keptOpen.Add(-int64(len(kept)))
-	t.kept.old = append(t.kept.old, kept...)
+	// Some of its rows, kept or in flight, may lie behind the end that the log had when this stream was opened. It ends now.
+	t.kept.old, t.kept.barrier = append(t.kept.old, kept...), outbox.Position{}
 }
 
 // Offered returns the position up to which every transaction was offered: what nobody owns below it will not come from the log.
