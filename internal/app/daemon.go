@@ -55,6 +55,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger)
 	defer func() { err = errors.Join(err, t.close()) }()
 	for {
 		d := &daemon{cfg: cfg, opts: opts, log: log, started: time.Now(), registry: prometheus.NewRegistry(), past: past, tenure: t}
+		d.meter = operator.NewMeter(d.registry, d.started)
 		err := errors.Join(d.run(ctx), d.close())
 		if err == nil { // an error is the last line itself
 			log.Info("stopped", zap.Duration("uptime", time.Since(d.started)))
@@ -112,6 +113,7 @@ type daemon struct {
 	registry *prometheus.Registry
 	past     *history.Recorder // outlives this daemon
 	moves    pastMoves
+	meter    *operator.Meter // of all who look, the recorder among them: so a first look is at the last seconds, not since the start
 
 	state    *checkpoint.Store
 	source   server.Config

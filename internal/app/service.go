@@ -32,7 +32,7 @@ func (d *daemon) service() admin.Service {
 			Between: between(d.cfg, d.source, d.tables, d.state), States: d.rows.States, LogOnly: logOnly(d.cfg),
 		},
 		Messages: d.messages(),
-		d:        d, meter: operator.NewMeter(d.registry, d.started),
+		d:        d, meter: d.meter,
 	}
 }
 
