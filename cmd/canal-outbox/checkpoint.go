@@ -59,6 +59,9 @@ goes on without a restart. The old position stays in the history.`,
   canal-outbox checkpoint set --time '2026-01-02 15:04:05 Asia/Shanghai' --dry-run
   canal-outbox checkpoint set --gtid 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 --yes`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if target.Republish && !cmd.Flags().Changed("limit") {
+				target.Limit = admin.DefaultRepublish
+			}
 			if err := target.Check(); err != nil {
 				return err
 			}
@@ -72,6 +75,8 @@ goes on without a restart. The old position stays in the history.`,
 	f.BoolVar(&target.Latest, "latest", false, "the end of the server's log")
 	f.BoolVar(&target.Earliest, "earliest", false, "the oldest position the server still has")
 	f.StringVar(&target.Time, "time", "", "`moment` by the database's clock, such as 2026-01-02T15:04:05Z")
+	f.BoolVar(&target.Republish, "republish", false, "move nothing: publish again what is SENT between there and the checkpoint")
+	f.IntVar(&target.Limit, "limit", 0, "with --republish: at most this many `rows`; refused when there are more (default 1000)")
 	f.BoolVar(&target.DryRun, "dry-run", false, "only show what would happen")
 	f.BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
@@ -152,6 +157,14 @@ func (c *cli) confirm(question, undone string) error {
 	return nil
 }
 
+// question asks for what the preview says.
+func question(p admin.Preview) string {
+	if p.Republish > 0 {
+		return fmt.Sprintf("Publish %d rows again? [y/N] ", p.Republish)
+	}
+	return "Move the checkpoint? [y/N] "
+}
+
 func isTerminal(in io.Reader) bool {
 	file, ok := in.(*os.File)
 	if !ok {
@@ -168,9 +181,12 @@ func (c *cli) showPreview(p admin.Preview) error {
 		for _, note := range p.Notes {
 			line(w, "  - %s", note)
 		}
-		if p.Applied {
+		switch {
+		case p.Applied && p.Republish > 0:
+			line(w, "%d rows were published again", p.Republished)
+		case p.Applied:
 			line(w, "moved")
-		} else {
+		default:
 			line(w, "nothing was changed (dry run)")
 		}
 	})

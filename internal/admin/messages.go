@@ -188,11 +188,12 @@ func (d *Duration) UnmarshalText(text []byte) error {
 
 // The limits of lists and orders.
 const (
-	DefaultMessages = 50
-	MaxMessages     = 1000
-	DefaultChanges  = 100
-	MaxChanges      = 10_000
-	maxText         = 3072 // of any text that comes from outside; as much as a key can have
+	DefaultMessages  = 50
+	MaxMessages      = 1000
+	DefaultChanges   = 100
+	MaxChanges       = 10_000
+	DefaultRepublish = 1000
+	maxText          = 3072 // of any text that comes from outside; as much as a key can have
 )
 
 // Check returns a usage error for a filter that no row can fulfil because it is no text.

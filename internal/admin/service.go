@@ -86,6 +86,9 @@ type Target struct {
 	Earliest bool    `json:"earliest,omitempty"`
 	Time     string  `json:"time,omitempty"`  // behind the last transaction before this moment, see ParseMoment
 	Entry    *uint64 `json:"entry,omitempty"` // an entry of the history (rollback)
+	// Republish publishes the SENT rows again that the log has between there and the checkpoint, Limit at most, and moves nothing.
+	Republish bool `json:"republish,omitempty"`
+	Limit     int  `json:"limit,omitempty"`
 	// DryRun asks for the preview alone.
 	DryRun bool `json:"dry_run,omitempty"`
 }
@@ -107,6 +110,12 @@ func (t Target) Check() error {
 		if errMySQL != nil && errMariaDB != nil {
 			return Usagef("%q is a GTID set of neither MySQL (uuid:1-5) nor MariaDB (0-1-100)", t.GTID)
 		}
+	}
+	switch {
+	case t.Republish && (t.Limit < 1 || t.Limit > MaxChanges):
+		return Usagef("limit %d: how many rows may be published again must be from 1 to %d", t.Limit, MaxChanges)
+	case !t.Republish && t.Limit != 0:
+		return Usagef("limit is for republish only")
 	}
 	if t.Time != "" {
 		if _, err := ParseMoment(t.Time); err != nil {
@@ -147,6 +156,9 @@ type Preview struct {
 	From    outbox.Position `json:"from"`
 	To      outbox.Position `json:"to"`
 	Applied bool            `json:"applied"` // false: a dry run, nothing was changed
+	// Republish is how many SENT rows are to be published again, Republished how many were handed to the broker's client.
+	Republish   int `json:"republish"`
+	Republished int `json:"republished"`
 	// Bytes is how much later in the log To is, negative when it is earlier; null when that is not known.
 	Bytes *int64 `json:"bytes"`
 	// Between is what the log has between From and To; null when it could not be read.

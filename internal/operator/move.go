@@ -25,6 +25,10 @@ func (o *Operator) SetCheckpoint(ctx context.Context, target admin.Target) (admi
 	}
 	from, _ := o.State.Checkpoint()
 	p := o.preview(ctx, info, from, to)
+	if target.Republish {
+		p.Notes = nil // of a move
+		return o.replay(ctx, target, p)
+	}
 	if target.DryRun {
 		return p, nil
 	}

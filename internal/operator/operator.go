@@ -21,6 +21,8 @@ type Operator struct {
 	Move func(ctx context.Context, id server.ID, to outbox.Position, reason string) error
 	// Hold stops the intake, or with nil lets it go on: of the running relay, or in the store alone.
 	Hold func(*outbox.Pause) error
+	// Republish publishes SENT rows again; nil where no relay is active.
+	Republish func(ctx context.Context, rows []outbox.Candidate) (n int, err error)
 	// Record writes a change down.
 	Record func(admin.Change) error
 	// Between hands over the transactions of the log between two file positions, in its order, and States what their tables show of

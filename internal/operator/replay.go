@@ -1,0 +1,79 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// replay publishes the SENT rows again that the log has between a position of the past and the checkpoint, or says which. The checkpoint
+// stays where it is.
+func (o *Operator) replay(ctx context.Context, t admin.Target, p admin.Preview) (admin.Preview, error) {
+	if o.Republish == nil {
+		return p, admin.Refusedf("nothing was published: only a relay that runs, and is active, can publish rows again")
+	}
+	if p.To.File == "" || p.From.File == "" || p.To.Compare(p.From) >= 0 {
+		return p, admin.Refusedf("nothing was published: --republish needs a file position, or a time, before the checkpoint at %s", p.From)
+	}
+	bounded, cancel := context.WithTimeout(ctx, boundaryPatience)
+	defer cancel()
+	rows, err := o.sentBetween(bounded, p.To, p.From, t.Limit)
+	if err != nil {
+		return p, err
+	}
+	p.Republish = len(rows)
+	p.Notes = append(p.Notes, fmt.Sprintf("%d SENT rows are published again under their message ids, and stay SENT; the checkpoint stays at %s", len(rows), p.From))
+	if t.DryRun || len(rows) == 0 {
+		return p, nil
+	}
+	what := fmt.Sprintf("republish %d rows from %s to %s", len(rows), p.To, p.From)
+	// A process that ends in the middle leaves this line without the next one.
+	if err := o.Record(admin.Change{At: time.Now().UTC().Truncate(time.Millisecond), By: admin.Caller(ctx), What: what + ": begin"}); err != nil {
+		return p, err
+	}
+	published := 0
+	err = o.Audited(ctx, what, func() string { return fmt.Sprintf("%d published", published) }, func() error {
+		var err error
+		published, err = o.Republish(ctx, rows)
+		return err
+	})
+	p.Republished, p.Applied = published, err == nil
+	if err != nil {
+		return p, fmt.Errorf("%d of %d rows were published again, then it ended: %w", published, len(rows), err)
+	}
+	return p, nil
+}
+
+// sentBetween reads a part of the log and returns its rows that are SENT now, refused when they are more than limit.
+func (o *Operator) sentBetween(ctx context.Context, from, to outbox.Position, limit int) (sent []outbox.Candidate, err error) {
+	var page []outbox.Identity
+	lookUp := func() error {
+		rows, err := o.States(ctx, page)
+		for _, row := range rows {
+			if row.Status == outbox.Sent {
+				sent = append(sent, row)
+			}
+		}
+		page = page[:0]
+		if err == nil && len(sent) > limit {
+			return admin.Refusedf("nothing was published: more than %d rows between %s and %s are SENT; raise --limit, or name a later position", limit, from, to)
+		}
+		return err
+	}
+	err = o.Between(ctx, from, to, func(txn *outbox.Txn) error {
+		for _, m := range txn.Messages {
+			page = append(page, m.Identity)
+		}
+		if len(page) < lookUpPage {
+			return nil
+		}
+		return lookUp()
+	})
+	if err == nil {
+		err = lookUp()
+	}
+	return sent, err
+}
