@@ -33,9 +33,9 @@ func (w *world) orderKey(r *row) string {
 
 // promised reports whether a process must not send b before a: both by the order of their commits and by that of their ids a comes first,
 // a is neither final nor to be sent later by somebody's will, and the process can know of it, because its stream has shown it or the table
-// did when the process began, or passed over a part of the log; before it took b over. Callers hold mu.
+// did when the process began, or passed over a part of the log, or before b was there; before it took b over. Callers hold mu.
 func (w *world) promised(i *incarnation, a, b *row) bool {
-	known := a.fast.life == i.life && a.fast.offered && a.fast.offeredAt.Before(b.taken) || a.visible.Before(i.anchored)
+	known := a.fast.life == i.life && a.fast.offered && a.fast.offeredAt.Before(b.taken) || a.visible.Before(i.anchored) || a.visible.Before(b.committed) && a.committed.After(i.anchored)
 	first := a.nth > 0 && a.committed.Before(b.committed) && a.number < b.number
 	over := a.gone || a.records > 0 || a.status == outbox.Sent || a.status == outbox.Failed || a.status == outbox.Held
 	hidden := w.plan.settings.Pipeline.MaxWaiting > 0 && a.visible.After(a.committed) // a closed table was read before it could be seen
