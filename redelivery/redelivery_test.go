@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -228,6 +229,50 @@ func (w *world) tried(n int) int {
 	return len(w.tries[n])
 }
 
+func (w *world) triesOf(n int) []time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.tries[n])
+}
+
+func (w *world) rowsTried() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.tries)
+}
+
+func (w *world) reserved() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.held
+}
+
+func (w *world) told() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.retried
+}
+
+// copied is how often each row went out.
+func (w *world) copied() map[int]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.copies)
+}
+
+// records is what the state directory has.
+func (w *world) records() map[outbox.Identity]table.Wait {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.ledger)
+}
+
+func (w *world) marked() map[int]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.done)
+}
+
 // begin runs a Redelivery inside a bubble; stop ends it, the test does at the latest.
 func begin(t *testing.T, w *world, every time.Duration, waits Memory) (r *Redelivery, stop func()) {
 	t.Helper()
@@ -277,14 +322,14 @@ func TestFailedRowsAreTriedSlowly(t *testing.T) {
 				t.Errorf("row %d was tried %d times, want %d", n, got, want)
 			}
 		}
-		for i, at := range w.tries[1] {
-			if i > 0 && (at.Sub(w.tries[1][i-1]) < every || at.Sub(w.tries[1][i-1]) > every+10*time.Minute) {
-				t.Errorf("tried after %v", at.Sub(w.tries[1][i-1]))
+		for i, at := range w.triesOf(1) {
+			if i > 0 && (at.Sub(w.triesOf(1)[i-1]) < every || at.Sub(w.triesOf(1)[i-1]) > every+10*time.Minute) {
+				t.Errorf("tried after %v", at.Sub(w.triesOf(1)[i-1]))
 			}
 		}
 		s, ok := r.State(name)
-		if !ok || s.Retried != 10 || s.Error != "" || counted(r.metrics.retried.WithLabelValues(name)) != 10 || w.retried != 10 || w.held != 0 {
-			t.Errorf("%+v, told of %d, %d held", s, w.retried, w.held)
+		if !ok || s.Retried != 10 || s.Error != "" || counted(r.metrics.retried.WithLabelValues(name)) != 10 || w.told() != 10 || w.reserved() != 0 {
+			t.Errorf("%+v, told of %d, %d held", s, w.told(), w.reserved())
 		}
 	})
 }
@@ -326,13 +371,13 @@ func TestManyFailedRows(t *testing.T) {
 		begin(t, w, time.Minute, &memory{w: w})
 		time.Sleep(time.Minute)
 		w.set(func() { w.closed = true })
-		before := len(w.tries)
+		before := w.rowsTried()
 		time.Sleep(time.Minute)
-		if grown := len(w.tries) - before; before < 2000 || before > 3500 || grown > 0 {
+		if grown := w.rowsTried() - before; before < 2000 || before > 3500 || grown > 0 {
 			t.Errorf("%d rows in the first minute, %d while the broker was away", before, grown)
 		}
 		w.set(func() { w.closed = false })
-		for len(w.tries) < 10_000 {
+		for w.rowsTried() < 10_000 {
 			time.Sleep(time.Second)
 		}
 		if took := time.Since(began) - time.Minute; took < 180*time.Second || took > 240*time.Second {
@@ -354,7 +399,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 		}
 		w.set(func() { w.err = nil })
 		time.Sleep(3 * time.Minute)
-		if s, _ := r.State(name); s.Error != "" || w.tried(1) == 0 || w.held != 0 {
+		if s, _ := r.State(name); s.Error != "" || w.tried(1) == 0 || w.reserved() != 0 {
 			t.Errorf("%+v, tried %d times", s, w.tried(1))
 		}
 		if _, ok := r.State(fmt.Sprint(name, "2")); ok {

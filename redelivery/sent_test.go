@@ -45,13 +45,13 @@ func TestRowsGoOutAgainUntilTheyAreDone(t *testing.T) {
 		waits := &memory{w: w}
 		r, stop := run(t, w, again(10*time.Minute, 3, ""), waits)
 		time.Sleep(9 * time.Minute)
-		if len(w.copies) > 0 {
-			t.Fatalf("too early: %v", w.copies)
+		if len(w.copied()) > 0 {
+			t.Fatalf("too early: %v", w.copied())
 		}
 		w.consume(1)
 		time.Sleep(2 * time.Minute)
-		if w.copies[1] != 0 || w.copies[2] != 1 || w.copies[3] != 1 || len(w.ledger) != 2 {
-			t.Fatalf("%v, counted %v", w.copies, w.ledger)
+		if w.copied()[1] != 0 || w.copied()[2] != 1 || w.copied()[3] != 1 || len(w.records()) != 2 {
+			t.Fatalf("%v, counted %v", w.copied(), w.records())
 		}
 		w.consume(2)
 		for range 12 { // a restart every 5 minutes
@@ -59,17 +59,17 @@ func TestRowsGoOutAgainUntilTheyAreDone(t *testing.T) {
 			r, stop = run(t, w, again(10*time.Minute, 3, ""), waits)
 			time.Sleep(5 * time.Minute)
 		}
-		if w.copies[2] != 1 || w.copies[3] != 3 || w.copies[4]+w.copies[5] != 0 || w.held != 0 {
-			t.Errorf("%v, %d held", w.copies, w.held)
+		if w.copied()[2] != 1 || w.copied()[3] != 3 || w.copied()[4]+w.copied()[5] != 0 || w.reserved() != 0 {
+			t.Errorf("%v, %d held", w.copied(), w.reserved())
 		}
 		s, ok := r.Sent(name)
-		if !ok || s.GivenUp != 1 || s.Full || s.Error != "" || len(w.ledger) != 1 {
-			t.Errorf("%+v, counted %v", s, w.ledger)
+		if !ok || s.GivenUp != 1 || s.Full || s.Error != "" || len(w.records()) != 1 {
+			t.Errorf("%+v, counted %v", s, w.records())
 		}
 		w.consume(3)
 		time.Sleep(time.Minute)
-		if s, _ = r.Sent(name); s.GivenUp != 0 || len(w.ledger) != 0 {
-			t.Errorf("%+v, counted %v", s, w.ledger)
+		if s, _ = r.Sent(name); s.GivenUp != 0 || len(w.records()) != 0 {
+			t.Errorf("%+v, counted %v", s, w.records())
 		}
 		stop()
 		_, stop = run(t, w, Config{}, waits) // the configuration has it no more
@@ -86,13 +86,13 @@ func TestNothingGoesOutMeanwhile(t *testing.T) {
 		time.Sleep(time.Hour)
 		w.set(func() { w.closed, w.err = false, errors.New("gone away") })
 		time.Sleep(time.Hour)
-		if s, _ := r.Sent(name); len(w.copies) > 0 || len(w.ledger) > 0 || s.Error != "gone away" {
-			t.Errorf("%v, counted %v, %+v", w.copies, w.ledger, s)
+		if s, _ := r.Sent(name); len(w.copied()) > 0 || len(w.records()) > 0 || s.Error != "gone away" {
+			t.Errorf("%v, counted %v, %+v", w.copied(), w.records(), s)
 		}
 		w.set(func() { w.err = nil })
 		time.Sleep(6 * time.Minute)
-		if s, _ := r.Sent(name); w.copies[1] == 0 || s.Error != "" {
-			t.Errorf("%v, %+v", w.copies, s)
+		if s, _ := r.Sent(name); w.copied()[1] == 0 || s.Error != "" {
+			t.Errorf("%v, %+v", w.copied(), s)
 		}
 	})
 }
@@ -105,8 +105,8 @@ func TestAStopWithoutRoom(t *testing.T) {
 		_, stop := run(t, w, again(time.Minute, 3, ""), &memory{w: w})
 		time.Sleep(10 * time.Minute)
 		stop()
-		if len(w.copies) > 0 || w.held != 0 || len(w.ledger) != 2 {
-			t.Errorf("%v, %d held, counted %v", w.copies, w.held, w.ledger)
+		if len(w.copied()) > 0 || w.reserved() != 0 || len(w.records()) != 2 {
+			t.Errorf("%v, %d held, counted %v", w.copied(), w.reserved(), w.records())
 		}
 	})
 }
@@ -129,17 +129,23 @@ func (s *service) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	s.mu.Lock()
 	s.asked = append(s.asked, in.MessageIDs)
-	hang := s.hang
+	hang, respond := s.hang, s.answer
 	s.mu.Unlock()
 	if hang {
 		<-q.Context().Done()
 		return nil, q.Context().Err()
 	}
-	status, body, err := s.answer(in.MessageIDs)
+	status, body, err := respond(in.MessageIDs)
 	if err != nil {
 		return nil, err
 	}
 	return &http.Response{StatusCode: status, Status: http.StatusText(status), Body: io.NopCloser(strings.NewReader(body)), Request: q}, nil
+}
+
+func (s *service) questions() [][]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked)
 }
 
 // The consumers' service is asked first, in bounded questions: what is done is marked and does not go out; what it does not name does.
@@ -160,11 +166,11 @@ func TestTheServiceIsAskedFirst(t *testing.T) {
 		cfg.Transport = svc
 		r, _ := run(t, w, cfg, &memory{w: w})
 		time.Sleep(10 * time.Minute)
-		if len(w.done) != 249 || len(w.copies) != 1 || w.copies[7] != 2 || w.done[7] {
-			t.Errorf("%d done, copies %v", len(w.done), w.copies)
+		if len(w.marked()) != 249 || len(w.copied()) != 1 || w.copied()[7] != 2 || w.marked()[7] {
+			t.Errorf("%d done, copies %v", len(w.marked()), w.copied())
 		}
-		if slices.ContainsFunc(svc.asked, func(ids []string) bool { return len(ids) > askRows }) || len(svc.asked) < 5 {
-			t.Errorf("%d questions", len(svc.asked))
+		if slices.ContainsFunc(svc.questions(), func(ids []string) bool { return len(ids) > askRows }) || len(svc.questions()) < 5 {
+			t.Errorf("%d questions", len(svc.questions()))
 		}
 		if s, _ := r.Sent(name); s.Marked != 249 || s.GivenUp != 1 {
 			t.Errorf("%+v", s)
@@ -173,8 +179,8 @@ func TestTheServiceIsAskedFirst(t *testing.T) {
 		svc.answer = func([]string) (int, string, error) { return 200, `{"done": ["m7"]}`, nil } // it is done after all
 		svc.mu.Unlock()
 		time.Sleep(3 * time.Minute)
-		if s, _ := r.Sent(name); s.GivenUp != 0 || !w.done[7] || len(w.ledger) != 0 {
-			t.Errorf("%+v, counted %v", s, w.ledger)
+		if s, _ := r.Sent(name); s.GivenUp != 0 || !w.marked()[7] || len(w.records()) != 0 {
+			t.Errorf("%+v, counted %v", s, w.records())
 		}
 	})
 }
@@ -199,11 +205,11 @@ func TestTheServiceIsBroken(t *testing.T) {
 				r, _ := run(t, w, cfg, &memory{w: w})
 				time.Sleep(30 * time.Minute)
 				s, _ := r.Sent(name)
-				if len(w.copies) > 0 || s.Error == "" || strings.Contains(s.Error, "T0KEN") || strings.Contains(s.Error, "canary") || len(w.ledger) > 0 {
-					t.Errorf("%v, %+v", w.copies, s)
+				if len(w.copied()) > 0 || s.Error == "" || strings.Contains(s.Error, "T0KEN") || strings.Contains(s.Error, "canary") || len(w.records()) > 0 {
+					t.Errorf("%v, %+v", w.copied(), s)
 				}
-				if n := counted(r.metrics.queryErrors); n < 5 || n > 15 || int(n) != len(svc.asked) {
-					t.Errorf("%v errors, %d questions", n, len(svc.asked))
+				if n := counted(r.metrics.queryErrors); n < 5 || n > 15 || int(n) != len(svc.questions()) {
+					t.Errorf("%v errors, %d questions", n, len(svc.questions()))
 				}
 			})
 		})
@@ -219,15 +225,15 @@ func TestCountsAreBounded(t *testing.T) {
 		r.most = 20
 		start(t, r)
 		time.Sleep(time.Hour)
-		if s, _ := r.Sent(name); !s.Full || len(w.copies) != 20 || s.GivenUp != 20 || len(w.ledger) != 20 {
-			t.Errorf("%+v, copies %v", s, w.copies)
+		if s, _ := r.Sent(name); !s.Full || len(w.copied()) != 20 || s.GivenUp != 20 || len(w.records()) != 20 {
+			t.Errorf("%+v, copies %v", s, w.copied())
 		}
-		for n := range w.copies {
+		for n := range w.copied() {
 			w.consume(n)
 		}
 		time.Sleep(10 * time.Second)
-		if len(w.copies) != 40 {
-			t.Errorf("%d rows went out", len(w.copies))
+		if len(w.copied()) != 40 {
+			t.Errorf("%d rows went out", len(w.copied()))
 		}
 	})
 }

@@ -5,6 +5,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -39,9 +42,7 @@ func TestARowThatFailsAgainIsNoNews(t *testing.T) {
 // Without a webhook nothing waits for one; what is remembered of rows is bounded.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _, stop := run(t, &webhook{}, Config{})
-		defer stop()
-		a.cfg.Webhook = ""
+		a := New(Config{}, zap.NewNop(), prometheus.NewRegistry())
 		for n := range 3000 {
 			a.Failed(failure(n))
 		}
