@@ -18,6 +18,7 @@ var (
 	docFence = regexp.MustCompile("(?s)```[a-z]*\n(.*?)```")
 	docSpan  = regexp.MustCompile("`(canal-outbox [^`]+)`")
 	docWord  = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
+	docPlace = regexp.MustCompile(`^[A-Z][A-Z_]*$`)
 	// docRest is what follows a command in a shell: comments, pipes, redirections.
 	docRest = regexp.MustCompile(`\s(#|\||>|<|&&|;)\s.*`)
 )
@@ -47,10 +48,10 @@ func commandsIn(page string) [][]string {
 	return slices.DeleteFunc(commands, func(words []string) bool { return len(words) == 0 })
 }
 
-// variants makes a command of each word that a page writes as a|b. N stands for a number.
+// variants makes a command of each word that a page writes as a|b. Capitals stand for a value.
 func variants(words []string) [][]string {
 	for i, word := range words {
-		if word == "N" {
+		if docPlace.MatchString(word) {
 			words[i] = "1"
 		}
 		if !strings.Contains(word, "|") {
