@@ -102,7 +102,7 @@ func (d *daemon) moveElsewhere(context.Context, server.ID, outbox.Position, stri
 // showLease is the lease for people.
 func (d *daemon) showLease(now time.Time) admin.LeaseStatus {
 	if d.tenure == nil || d.tenure.lease == nil { // while a start waits for the database
-		return admin.LeaseStatus{State: string(lease.Standby)}
+		return admin.LeaseStatus{State: string(lease.Standby), Since: d.started, SinceSeconds: now.Sub(d.started).Seconds()}
 	}
 	s := d.tenure.lease.State()
 	return admin.LeaseStatus{
