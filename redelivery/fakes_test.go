@@ -1,0 +1,306 @@
+package redelivery
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const name = "shop.t"
+
+// world is the model of a table and of the flow. A row that is set back fails again after a second, unless it is good.
+type world struct {
+	mu      sync.Mutex
+	since   map[int]time.Time // FAILED rows, and when they failed
+	undated bool
+	tries   map[int][]time.Time
+	good    map[int]bool
+	owned   map[int]bool
+	topics  map[int]bool // of a suspended topic
+	closed  bool         // the broker is away
+	err     error
+	held    int // rows that are reserved
+	retried int // that Config.Retried was told of
+
+	sent   map[int]bool // rows that are SENT, since `since` like the others
+	copies map[int]int
+	done   map[int]bool // what MarkDone was told
+	ledger map[outbox.Identity]table.Wait
+	room   chan struct{} // Publish waits for it when it is not nil
+}
+
+// memory is what outlives a Redelivery.
+type memory struct {
+	table.WaitMap
+	w *world
+}
+
+func (m *memory) Redeliveries() (all []table.Waiting, err error) {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	for id, w := range m.w.ledger {
+		all = append(all, table.Waiting{Identity: id, Wait: w})
+	}
+	return all, nil
+}
+
+func (m *memory) KeepRedeliveries(put []table.Waiting, drop []outbox.Identity) error {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	for _, w := range put {
+		m.w.ledger[w.Identity] = w.Wait
+	}
+	for _, id := range drop {
+		delete(m.w.ledger, id)
+	}
+	return nil
+}
+
+func (w *world) ReadSent(_ context.Context, ids []outbox.Identity) (out []*outbox.Message, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		if w.sent[number(id)] {
+			out = append(out, &outbox.Message{Identity: id, Path: outbox.PathRedelivery})
+		}
+	}
+	return out, w.err
+}
+
+func (w *world) MarkDone(_ context.Context, ids []outbox.Identity) (int64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		w.done[number(id)] = true
+		delete(w.sent, number(id))
+		delete(w.since, number(id))
+	}
+	return int64(len(ids)), w.err
+}
+
+// Publish counts what goes out, if the count is on disk.
+func (w *world) Publish(ctx context.Context, rows []*outbox.Message, _ []outbox.Completion) (int, error) {
+	if w.room != nil {
+		select {
+		case <-w.room:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range rows {
+		n := number(m.Identity)
+		if w.copies[n]++; w.ledger[m.Identity].Attempts < w.copies[n] {
+			panic("sent before it was counted")
+		}
+	}
+	w.held -= len(rows)
+	return len(rows), nil
+}
+
+func newWorld(rows int) *world {
+	w := &world{
+		since: map[int]time.Time{}, tries: map[int][]time.Time{}, good: map[int]bool{}, owned: map[int]bool{}, topics: map[int]bool{},
+		sent: map[int]bool{}, copies: map[int]int{}, done: map[int]bool{}, ledger: map[outbox.Identity]table.Wait{},
+	}
+	for n := range rows {
+		w.since[n+1] = time.Now()
+	}
+	return w
+}
+
+func identity(n int) outbox.Identity {
+	return outbox.Identity{Table: name, ID: strconv.Itoa(n), MessageID: fmt.Sprint("m", n)}
+}
+
+func number(id outbox.Identity) int {
+	n, _ := strconv.Atoi(id.ID)
+	return n
+}
+
+func (w *world) Final(_ context.Context, _ string, after table.Cursor, q table.FinalQuery) (page []outbox.Candidate, next table.Cursor, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return nil, after, w.err
+	}
+	from, _ := strconv.Atoi(after.ID())
+	var ids []int
+	for n := range w.since {
+		if n > from && w.sent[n] == (q.Status == outbox.Sent) {
+			ids = append(ids, n)
+		}
+	}
+	slices.Sort(ids)
+	ids = ids[:min(len(ids), q.Limit)]
+	next = table.CursorBehind("", true)
+	if len(ids) == q.Limit {
+		next = table.CursorBehind(strconv.Itoa(ids[len(ids)-1]), false)
+	}
+	for _, n := range ids {
+		if w.undated || time.Since(w.since[n]) >= q.Age {
+			page = append(page, outbox.Candidate{Identity: identity(n), Status: q.Status})
+		}
+	}
+	return page, next, nil
+}
+
+func (w *world) DatesFailures(string) bool { return !w.undated }
+
+func (w *world) RetryFailed(_ context.Context, ids []outbox.Identity) (int64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return 0, w.err
+	}
+	for _, id := range ids {
+		n := number(id)
+		w.tries[n] = append(w.tries[n], time.Now())
+		delete(w.since, n)
+		if w.good[n] {
+			continue
+		}
+		time.AfterFunc(time.Second, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.since[n] = time.Now()
+		})
+	}
+	return int64(len(ids)), nil
+}
+
+func (w *world) Takes() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.closed
+}
+
+func (w *world) Reserve(rows []outbox.Candidate) (free, suspended []outbox.Candidate) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range rows {
+		switch {
+		case w.topics[number(c.Identity)]:
+			suspended = append(suspended, c)
+		case !w.owned[number(c.Identity)]:
+			free = append(free, c)
+		}
+	}
+	w.held += len(free)
+	return free, suspended
+}
+
+func (w *world) Release(rows []outbox.Candidate) { w.SetBack(rows) }
+
+func (w *world) SetBack(rows []outbox.Candidate) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held -= len(rows)
+}
+
+func (w *world) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+// tried is how often a row was set back.
+func (w *world) tried(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.tries[n])
+}
+
+func (w *world) triesOf(n int) []time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.tries[n])
+}
+
+func (w *world) rowsTried() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.tries)
+}
+
+func (w *world) reserved() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.held
+}
+
+func (w *world) told() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.retried
+}
+
+// copied is how often each row went out.
+func (w *world) copied() map[int]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.copies)
+}
+
+// records is what the state directory has.
+func (w *world) records() map[outbox.Identity]table.Wait {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.ledger)
+}
+
+func (w *world) marked() map[int]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.done)
+}
+
+// begin runs a Redelivery inside a bubble; stop ends it, the test does at the latest.
+func begin(t *testing.T, w *world, every time.Duration, waits Memory) (r *Redelivery, stop func()) {
+	t.Helper()
+	return run(t, w, Config{Failed: map[string]time.Duration{name: every}, Retried: func(ids []outbox.Identity) { w.set(func() { w.retried += len(ids) }) }}, waits)
+}
+
+func run(t *testing.T, w *world, cfg Config, waits Memory) (r *Redelivery, stop func()) {
+	t.Helper()
+	r = New(cfg, w, w, waits, zap.NewNop(), prometheus.NewRegistry())
+	return r, start(t, r)
+}
+
+func start(t *testing.T, r *Redelivery) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() {
+		if err := r.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	stop = func() { cancel(); done.Wait() }
+	t.Cleanup(stop)
+	return stop
+}
+
+func counted(c prometheus.Metric) float64 {
+	var m dto.Metric
+	if err := c.Write(&m); err != nil {
+		panic(err)
+	}
+	return m.GetCounter().GetValue()
+}
