@@ -5,7 +5,7 @@
 // oldest is dropped and counted. A message that the webhook does not confirm is sent again, so a row may be reported twice. No body
 // of a message, no credential and no address of the webhook but its host leaves the package.
 //
-// Goroutines: the caller of Run.
+// Goroutines: the caller of Run, and one that looks at the tables.
 package alert
 
 import (
@@ -29,8 +29,9 @@ type Config struct {
 
 	Source, Host, Version string // who sends, for the receiver
 
-	// Tables are the counts for the digest, and may be empty.
+	// Tables are the counts for the digest and for the limits, and may be empty.
 	Tables func() []Table
+	Limits Limits
 
 	Every     time.Duration  // least time between two messages; 5 s
 	Gather    time.Duration  // how long the first of several failures waits for the others; 1 s
@@ -57,6 +58,7 @@ type Table struct {
 	Failed        int64   `json:"failed"`
 	Pending       int64   `json:"pending"`
 	OldestPending float64 `json:"oldest_pending_seconds"`
+	NotConsumed   int     `json:"not_consumed,omitempty"` // rows that went out again so often as they may
 }
 
 const (
@@ -83,6 +85,9 @@ type Alerter struct {
 
 	// The rows that were tried again slowly, so that their next failure is no news: the newest half and the one before.
 	retried, retriedBefore map[outbox.Identity]struct{}
+
+	over    map[limit]Crossing // what is over a limit, with the last value
+	crossed map[limit]Crossing // what the webhook is to be told
 }
 
 // New returns an Alerter; it does no I/O. Its metrics are registered on reg, also when there is no webhook.
@@ -90,7 +95,7 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) *Alerter {
 	cfg.setDefaults()
 	f := promauto.With(reg)
 	return &Alerter{
-		cfg: cfg, log: log, wake: make(chan struct{}, 1),
+		cfg: cfg, log: log, wake: make(chan struct{}, 1), over: map[limit]Crossing{}, crossed: map[limit]Crossing{},
 		client: http.Client{
 			Transport: cfg.Transport, Timeout: cfg.Timeout,
 			// A redirect would send the list to an address that nobody wrote down.

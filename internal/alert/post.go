@@ -26,7 +26,7 @@ const (
 
 // message is what the webhook gets.
 type message struct {
-	Type   string    `json:"type"` // failed or digest
+	Type   string    `json:"type"` // failed, limit or digest
 	Text   string    `json:"text"` // one line for people; chat systems show it
 	At     time.Time `json:"at"`
 	Source string    `json:"source"` // address of the database
@@ -35,6 +35,9 @@ type message struct {
 	Rows    []Row `json:"rows,omitempty"`
 	Waiting int   `json:"waiting,omitempty"` // further rows, in the next message
 	Dropped int   `json:"dropped,omitempty"` // rows that no message tells of
+
+	// What has crossed a limit since the last message; in a digest, what is over one.
+	Limits []Crossing `json:"limits,omitempty"`
 
 	Failed      *int    `json:"failed,omitempty"`       // in a digest: since the last one
 	FailedAgain int     `json:"failed_again,omitempty"` // in a digest: FAILED rows that were tried again and failed again since the last one
@@ -63,6 +66,9 @@ func digestText(m *message) string {
 		if t.Failed > 0 {
 			text += fmt.Sprintf("; %s has %d FAILED rows", t.Table, t.Failed)
 		}
+	}
+	for _, c := range m.Limits {
+		text += "; " + c.String()
 	}
 	return text
 }

@@ -2,6 +2,7 @@ package alert
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -13,9 +14,12 @@ const lastTimeout = 2 * time.Second
 // Run sends until the context ends. What waits then gets one more attempt of two seconds.
 func (a *Alerter) Run(ctx context.Context) {
 	if a.cfg.Webhook == "" {
-		<-ctx.Done()
+		a.watch(ctx)
 		return
 	}
+	var watching sync.WaitGroup
+	watching.Go(func() { a.watch(ctx) })
+	defer watching.Wait()
 	var next time.Time // of the digest
 	digest := time.NewTimer(time.Hour)
 	digest.Stop()
@@ -37,6 +41,7 @@ func (a *Alerter) Run(ctx context.Context) {
 		case <-a.wake:
 			pause(ctx, a.cfg.Gather)
 			a.deliver(ctx, a.failures)
+			a.deliver(ctx, a.crossings)
 			pause(ctx, a.cfg.Every-a.cfg.Gather)
 			a.again()
 		}
@@ -68,7 +73,7 @@ func pause(ctx context.Context, d time.Duration) {
 func (a *Alerter) again() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.waiting) > 0 {
+	if len(a.waiting)+len(a.crossed) > 0 {
 		a.ring()
 	}
 }
@@ -145,7 +150,7 @@ func (a *Alerter) digest() (m *message, concluded func(ok bool)) {
 	defer a.mu.Unlock()
 	failed, again := a.sinceDay, a.againDay
 	m = a.message("digest")
-	m.Tables, m.Failed, m.FailedAgain = a.cfg.Tables(), &failed, again
+	m.Tables, m.Failed, m.FailedAgain, m.Limits = a.cfg.Tables(), &failed, again, sorted(a.over)
 	m.Text = digestText(m)
 	return m, func(ok bool) {
 		if ok {

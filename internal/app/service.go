@@ -80,6 +80,11 @@ func (s *service) Status(ctx context.Context) admin.Status {
 	if trouble := s.d.contact.Trouble(); trouble != "" && st.Sink.Breaker == "closed" { // an open breaker tells the same
 		st.Sink.Reason, troubles = trouble, append(troubles, operator.See(trouble, "The broker is not reached at the start"))
 	}
+	for _, c := range s.d.alerts.Over() {
+		if c.Limit > 0 { // what no consumer finishes has a sentence of its own
+			troubles = append(troubles, c.String()+"; what to do: docs/operations.md, Rows wait")
+		}
+	}
 	operator.Judge(&st, s.Live(), troubles...)
 	return st
 }

@@ -310,6 +310,11 @@ type Alerts struct {
 	// Digest is the time of day, such as `08:00` by the local clock of the relay, of one message a day with the number of failures
 	// and of FAILED rows. Empty: none.
 	Digest string `yaml:"digest"`
+	// PendingOver is the number of rows of one table that are due and not sent, above which status has a problem and the webhook is
+	// told, once, and again after they had become fewer by a fifth; 99,999 at most, because counting ends there. 0: none.
+	PendingOver int `yaml:"pending_over"`
+	// OldestOver is the same for the age of the oldest of these rows, such as `5m`.
+	OldestOver time.Duration `yaml:"oldest_over"`
 }
 
 // Log is the service's log.

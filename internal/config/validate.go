@@ -180,6 +180,10 @@ func (r *report) admin(a *Admin) {
 }
 
 func (r *report) alerts(a *Alerts) {
+	r.Count("alerts.pending_over", a.PendingOver, 0, table.MaxCount-1)
+	if a.OldestOver != 0 { // rows are counted every 10 seconds
+		r.Between("alerts.oldest_over", a.OldestOver, 10*time.Second, 30*24*time.Hour)
+	}
 	if a.Webhook == "" {
 		if a.Secret != "" {
 			r.add("alerts.secret", a.Secret.String(), "has no effect while alerts.webhook is empty")
