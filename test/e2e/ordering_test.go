@@ -46,7 +46,7 @@ func TestD14_OrderByKeyThroughARefusalAndARestart(t *testing.T) {
 		}
 		status, err := l.admin().Status(t.Context())
 		testkit.Must(t, err)
-		if w := status.WaitingKeys; w.Keys != waiting || len(w.First) != waiting || !strings.HasSuffix(w.First[0].MessageID, "-1") || !strings.HasPrefix(w.First[0].Reason, "refused: ") {
+		if w := status.WaitingKeys; w.Keys != waiting || len(w.First) != waiting || !strings.HasSuffix(w.First[0].MessageID, "-1") || w.First[0].Reason == "" { // refused, or found by the sweep meanwhile
 			t.Errorf("status shows the waiting keys as %+v", w)
 		}
 		l.stop()
