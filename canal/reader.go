@@ -132,6 +132,9 @@ func (r *Reader) backoff(err error) time.Duration {
 		err = &sameIDError{id: r.cfg.ServerID, cause: err}
 		wait += fencedWait
 	}
+	if c == classHeld {
+		wait += heldWait
+	}
 	r.gauge.disconnected(c, err)
 	r.logChange(string(c), func() {
 		r.log.Warn("no binlog stream, trying again", zap.String("class", string(c)), zap.Stringer("position", r.pos), zap.String("error", err.Error()))
@@ -141,6 +144,9 @@ func (r *Reader) backoff(err error) time.Duration {
 
 // fencedWait keeps two readers with one server id from ending each other's streams in turns.
 const fencedWait = time.Minute
+
+// heldWait keeps a reader that waits for an operator from filling the log: what it cannot publish stays what it is.
+const heldWait = 10 * time.Second
 
 // logChange writes a log line when the state differs from the one in the line before.
 func (r *Reader) logChange(state string, line func()) {

@@ -40,7 +40,14 @@ type fake struct {
 
 func newFake(t testing.TB, opts ...kfake.Opt) *fake {
 	t.Helper()
-	f := &fake{t: t, opts: append([]kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(t.TempDir())}, opts...)}
+	dir, err := os.MkdirTemp("", "kfake-") // t.TempDir is removed once; a broker that is closed may still write
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		testkit.WaitFor(t, time.Minute, "the broker's directory to be removed", func() bool { return os.RemoveAll(dir) == nil })
+	})
+	f := &fake{t: t, opts: append([]kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(dir)}, opts...)}
 	f.start(t)
 	_, port, err := net.SplitHostPort(f.addr())
 	if err != nil {
