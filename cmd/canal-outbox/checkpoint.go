@@ -136,7 +136,7 @@ func (c *cli) ask(p admin.Preview) error {
 			return err
 		}
 	}
-	return c.confirm("Move the checkpoint?", "nothing was moved")
+	return c.confirm(question(p), "nothing was moved")
 }
 
 // confirm asks on the terminal; without one there is nobody to ask.
@@ -160,9 +160,9 @@ func (c *cli) confirm(question, undone string) error {
 // question asks for what the preview says.
 func question(p admin.Preview) string {
 	if p.Republish > 0 {
-		return fmt.Sprintf("Publish %d rows again? [y/N] ", p.Republish)
+		return fmt.Sprintf("Publish %d rows again?", p.Republish)
 	}
-	return "Move the checkpoint? [y/N] "
+	return "Move the checkpoint?"
 }
 
 func isTerminal(in io.Reader) bool {
