@@ -44,11 +44,12 @@ func TestD14_OrderByKeyThroughARefusalAndARestart(t *testing.T) {
 		if waiting == len(keys) {
 			t.Fatal("every key waits")
 		}
-		status, err := l.admin().Status(t.Context())
-		testkit.Must(t, err)
-		if w := status.WaitingKeys; w.Keys != waiting || len(w.First) != waiting || !strings.HasSuffix(w.First[0].MessageID, "-1") || w.First[0].Reason == "" { // refused, or found by the sweep meanwhile
-			t.Errorf("status shows the waiting keys as %+v", w)
-		}
+		l.wait("status to show the waiting keys", func() bool {
+			status, err := l.admin().Status(t.Context())
+			testkit.Must(t, err)
+			w := status.WaitingKeys
+			return settled(2)() && w.Keys == waiting && len(w.First) == waiting && strings.HasSuffix(w.First[0].MessageID, "-1") && w.First[0].Reason != ""
+		})
 		l.stop()
 		commit(3)
 		l.start()
