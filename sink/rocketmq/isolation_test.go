@@ -103,12 +103,15 @@ func neighbours(t *testing.T, s *Sink, until *pending) (count func() int) {
 				return
 			default:
 			}
-			for _, o := range send(t, s, message("orders", fmt.Sprint("other-", n))).wait() {
+			key := fmt.Sprint("other-", n)
+			if n++; hash(key)%4 == hash("k")%4 {
+				continue // of the poison's queue, where it would wait for the same silence
+			}
+			for _, o := range send(t, s, message("orders", key)).wait() {
 				if o.Class != outbox.ClassNone {
 					t.Errorf("a message of another key came to %s (%s)", o.Class, o.Reason)
 				}
 			}
-			n++
 		}
 	}()
 	return func() int { <-ended; return n }
