@@ -13,9 +13,8 @@ import (
 
 // A06: while the server turns every connection away, in one way or another, the relay does not hammer it: all its parts
 // together make few attempts in a second, and ever fewer. With the trouble over it works. The relays of all cases wait at the
-// same time.
+// same time, and no other test does: it looks at pauses.
 func TestA06_AttemptsAreBounded(t *testing.T) {
-	t.Parallel()
 	const attempts, perSecond = 14, 2 // of all connections: those of the reader, the sweep and the acknowledgements
 	type trouble struct {
 		*lab
@@ -45,7 +44,6 @@ func TestA06_AttemptsAreBounded(t *testing.T) {
 		l.wait("the reader to notice: "+l.name, func() bool { return l.metric("reader_connected") == 0 })
 		l.commit("meanwhile")
 	}
-	var allFirst, allLast time.Duration
 	for _, l := range all {
 		testkit.WaitFor(t, 2*time.Minute, "attempts: "+l.name, func() bool { return len(l.attempts()) >= attempts })
 		at := l.attempts()[:attempts]
@@ -54,14 +52,10 @@ func TestA06_AttemptsAreBounded(t *testing.T) {
 		if rate := (attempts - 1) / took.Seconds(); rate > perSecond {
 			t.Errorf("%s: %.1f attempts in a second", l.name, rate)
 		}
-		if last < first {
+		if last < 2*first {
 			t.Errorf("%s: the pauses do not grow: five attempts took %v at first and %v at last", l.name, first, last)
 		}
-		allFirst, allLast = allFirst+first, allLast+last
 		l.serve()
-	}
-	if allLast < allFirst*3/2 { // of one relay alone a busy machine may draw the first ones out
-		t.Errorf("the pauses do not grow: five attempts of all relays took %v at first and %v at last", allFirst, allLast)
 	}
 	for _, l := range all {
 		testkit.WaitFor(t, time.Minute, "the relay to read again: "+l.name, func() bool { return l.metric("reader_connected") == 1 })

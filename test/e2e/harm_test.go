@@ -16,7 +16,7 @@ import (
 func backlog(t *testing.T) int {
 	text := os.Getenv("HARM_BACKLOG")
 	if text == "" {
-		return 30_000
+		return 50_000
 	}
 	n, err := strconv.Atoi(text)
 	testkit.Must(t, err)

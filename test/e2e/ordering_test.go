@@ -48,7 +48,7 @@ func TestD14_OrderByKeyThroughARefusalAndARestart(t *testing.T) {
 			status, err := l.admin().Status(t.Context())
 			testkit.Must(t, err)
 			w := status.WaitingKeys
-			return settled(2)() && w.Keys == waiting && len(w.First) == waiting && strings.HasSuffix(w.First[0].MessageID, "-1") && w.First[0].Reason != ""
+			return settled(2)() && w.Keys == waiting && len(w.First) == waiting && strings.HasSuffix(w.First[0].MessageID, "-1") && (strings.HasPrefix(w.First[0].Reason, "refused: ") || w.First[0].Reason == "found by the sweep")
 		})
 		l.stop()
 		commit(3)
