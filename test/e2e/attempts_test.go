@@ -15,7 +15,7 @@ import (
 // together make few attempts in a second, and ever fewer. With the trouble over it works. The relays of all cases wait at the
 // same time, and no other test does: it looks at pauses.
 func TestA06_AttemptsAreBounded(t *testing.T) {
-	const attempts, perSecond = 14, 2 // of all connections: those of the reader, the sweep and the acknowledgements
+	const attempts, perSecond = 20, 2 // of all connections: those of the reader, the sweep and the acknowledgements
 	type trouble struct {
 		*lab
 		*front
