@@ -23,7 +23,8 @@
 //     unchanged for a lease time by its own clock; or when it was watched for two lease times. The watch is for a database's clock that
 //     steps, and for a failover to a server with another clock: the holder stops by its own clock, whatever that of the database says.
 //   - A state directory is locked by the process that uses it. So a process that finds a row of its own directory when it starts knows
-//     that its holder is dead, and does not wait.
+//     that its holder is dead, and does not wait. That holds among the processes of one start of one machine: a volume that was taken
+//     from a machine which is cut off, and is mounted by another one, brings no lock along. Then, and after a reboot, it waits.
 //
 // The holder counts from the moment before a renewal was sent, by the monotonic clock and by the wall clock (the former stands
 // still while a machine sleeps), and stops a tenth of the lease time early. Grant.Valid is that test: one atomic load. It fences

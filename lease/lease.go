@@ -18,6 +18,7 @@ import (
 type Config struct {
 	Time   time.Duration // for which a renewal is good
 	Holder string        // the state directory: the same over restarts, different for every other one
+	Boot   string        // the start of the machine, up to 32 characters; "" where that is not known, which counts as one start
 	Host   string        // for people: where this process runs
 }
 
@@ -25,7 +26,7 @@ type Config struct {
 type Record struct {
 	Epoch   uint64 // of the acquisition; above those of all earlier ones
 	Holder  string // Config.Holder
-	Process string // one start of a program
+	Process string // one start of a program, and before it Config.Boot
 	Host    string // Config.Host
 	Tables  []string
 	Ends    string // the database's text; another one after each renewal; "" when the lease was released
@@ -83,7 +84,7 @@ type watching struct {
 
 // New makes a lease that this process does not hold. It does no I/O.
 func New(cfg Config, rows Rows, log *zap.Logger) *Lease {
-	l := &Lease{cfg: cfg, rows: rows, log: log, process: newProcess(), watched: map[uint64]watching{}}
+	l := &Lease{cfg: cfg, rows: rows, log: log, process: newProcess(cfg.Boot), watched: map[uint64]watching{}}
 	l.metrics = newMetrics(l)
 	l.state = State{Mode: Standby, Since: time.Now()}
 	return l
@@ -187,7 +188,7 @@ func (l *Lease) try(ctx context.Context, tables []string) (grant *Grant, holder 
 
 // mayTake reports whether the holder of a row publishes nothing any more. asked is before the row was read.
 func (l *Lease) mayTake(r Record, asked time.Time) bool {
-	if r.Ends == "" || r.Holder == l.cfg.Holder && (r.Process == l.process || !l.started) {
+	if r.Ends == "" || r.Holder == l.cfg.Holder && (r.Process == l.process || !l.started && boot(r.Process) == l.cfg.Boot) {
 		return true
 	}
 	w, known := l.watched[r.Epoch]

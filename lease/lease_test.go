@@ -105,6 +105,28 @@ func TestAHolderStopsByItsOwnClock(t *testing.T) {
 	})
 }
 
+// The volume of a machine that is cut off is mounted by another one: the lock that says that its holder is dead did not come along.
+func TestTheSameDirectoryOfAnotherMachineWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := nodes(newModel(), "same", "same")
+		old, next := all[0], all[1]
+		old.boot, next.boot = "one", "two"
+		old.start()
+		until(t, old)
+		time.Sleep(leaseTime)
+		old.way.set(true, 0)
+		next.start()
+		for !next.valid() {
+			time.Sleep(time.Millisecond)
+			if old.valid() && next.valid() {
+				t.Fatal("two may publish")
+			}
+		}
+		old.end(false)
+		next.end(false)
+	})
+}
+
 // A copy of a state directory takes the lease once, and then they do not take it away from each other.
 func TestACopyOfADirectoryDoesNotPlayPingPong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -149,6 +149,7 @@ func (w *way) Renew(ctx context.Context, epoch uint64, at Resume, ttl time.Durat
 type node struct {
 	way    *way
 	holder string
+	boot   string
 	tables []string
 
 	mu     sync.Mutex
@@ -163,7 +164,7 @@ const leaseTime = 10 * time.Second
 func (n *node) start() {
 	ctx, kill := context.WithCancel(context.Background())
 	n.kill, n.done = kill, make(chan struct{})
-	l := New(Config{Time: leaseTime, Holder: n.holder, Host: n.holder}, n.way, zap.NewNop())
+	l := New(Config{Time: leaseTime, Holder: n.holder, Boot: n.boot, Host: n.holder}, n.way, zap.NewNop())
 	n.mu.Lock()
 	n.lease = l
 	n.mu.Unlock()

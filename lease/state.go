@@ -2,6 +2,7 @@ package lease
 
 import (
 	"crypto/rand"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,8 +45,14 @@ func (l *Lease) State() State {
 	return s
 }
 
-// newProcess is a name that no other process has.
-func newProcess() string { return rand.Text() }
+// newProcess is a name that no other process has, with the start of the machine in it.
+func newProcess(boot string) string { return boot + "/" + rand.Text() }
+
+// boot is the start of the machine on which a process runs.
+func boot(process string) string {
+	boot, _, _ := strings.Cut(process, "/")
+	return boot
+}
 
 // metrics are counted over all acquisitions of the process.
 type metrics struct {

@@ -2,7 +2,7 @@
 CREATE TABLE IF NOT EXISTS {table} (
   -- The number of the acquisition. Row 0 is the counter: its log_offset is the newest number.
   epoch       BIGINT UNSIGNED NOT NULL,
-  -- The state directory, and the one start of a process, that hold it.
+  -- The state directory, and the one start of a machine and of a process, that hold it.
   holder      VARCHAR(64)     NOT NULL,
   process     VARCHAR(64)     NOT NULL,
   -- For people: the machine and the state directory.

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -101,7 +102,7 @@ func (d *daemon) joinLease() {
 	t := d.tenure
 	if t.lease == nil {
 		holder, host := d.identity()
-		t.lease = lease.New(lease.Config{Time: d.cfg.Lease.Time, Holder: holder, Host: host}, lease.NewTable(t.db, t.name), d.log.Named("lease"))
+		t.lease = lease.New(lease.Config{Time: d.cfg.Lease.Time, Holder: holder, Boot: boot(), Host: host}, lease.NewTable(t.db, t.name), d.log.Named("lease"))
 	}
 	t.lease.Register(d.registry)
 }
@@ -120,6 +121,15 @@ func (d *daemon) identity() (holder, host string) {
 	host = name + ":" + dir
 	hash := sha256.Sum256([]byte(host + "\x00" + d.state.Origin().CreatedAt.Format(time.RFC3339Nano)))
 	return hex.EncodeToString(hash[:16]), host
+}
+
+// boot is the start of this machine; "" where the system does not tell it.
+func boot() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "" // not Linux
+	}
+	return strings.ReplaceAll(strings.TrimSpace(string(id)), "-", "")
 }
 
 // may is the fence of the sinks; nil without a lease.
