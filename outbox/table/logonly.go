@@ -8,7 +8,7 @@ import (
 )
 
 // A table without a status is known from the log alone: its rows may be deleted in the transaction that wrote them. There is no statement
-// on it, so a Store leaves it out. What the relay does instead is in docs/decisions/0014.
+// on it, so a Store leaves it out. What the relay does instead is in docs/decisions/0016.
 
 // LogOnly reports whether the table has no status.
 func (t *Table) LogOnly() bool { return t.mapping.logOnly() }
@@ -32,7 +32,8 @@ func (m Mapping) checkLogOnly() (faults []string) {
 		faults = append(faults, "grace is set, but the table has no status by which an application could say that it has published a row")
 	}
 	if m.Ordered {
-		faults = append(faults, "ordering: key is set, but the table has no status: rows that wait for an earlier one could not be found again")
+		faults = append(faults, "ordering: key is set, but the table has no status: rows that wait for an earlier one could not be found again. Set tables[].ordering to none: "+
+			"rows go to the broker in the order of the log, and only one that is refused is overtaken")
 	}
 	return faults
 }

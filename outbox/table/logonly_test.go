@@ -82,6 +82,7 @@ func TestLogOnlyMappingRefuses(t *testing.T) {
 		"mapped to next_retry_time, but the table has no status": func(m *Mapping) { m.Set(NextRetryTime, "due") },
 		"codes are mapped, but no column to status":              func(m *Mapping) { m.SetCode("sent", "1") },
 		"grace is set, but the table has no status":              func(m *Mapping) { m.Grace = time.Second },
+		"ordering: key is set, but the table has no status":      func(m *Mapping) { m.Ordered = true },
 		"no status code is mapped to pending":                    func(m *Mapping) { m.Set(StatusCode, "status") },
 		"no column is mapped to body":                            func(m *Mapping) { m.Set(Body, "") },
 	} {

@@ -125,6 +125,7 @@ func TestLogOnlyLayout(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		t.Parallel()
 		l, cluster := newLogOnly(t, flavor)
+		l.refusesOrder()
 		l.event(0, "orders") // before the first start: not the relay's
 		l.Start(t)
 		for n := 1; n <= 5; n++ {
@@ -165,6 +166,26 @@ func TestLogOnlyLayout(t *testing.T) {
 		}
 		l.stopInTime()
 	})
+}
+
+// refusesOrder starts the relay with an order that such a table cannot have; it ends at once and says why and what to set.
+func (l *logOnly) refusesOrder() {
+	l.t.Helper()
+	config, err := os.ReadFile(l.Config())
+	testkit.Must(l.t, err)
+	ordered := strings.ReplaceAll(string(config), "preset: debezium-outbox", "preset: debezium-outbox, ordering: key")
+	testkit.Must(l.t, os.WriteFile(l.Config(), []byte(ordered), 0o600))
+	out, errOut, code := l.Command(l.t, "run")
+	text := out + errOut
+	for _, layout := range l.all {
+		if code == 0 || !strings.Contains(text, l.schema()+"."+layout.Table) {
+			l.t.Errorf("exit %d, the table %s is not named: %s", code, layout.Table, text)
+		}
+	}
+	if !strings.Contains(text, "ordering: key is set, but the table has no status") || !strings.Contains(text, "Set tables[].ordering to none") {
+		l.t.Errorf("exit %d: %s", code, text)
+	}
+	testkit.Must(l.t, os.WriteFile(l.Config(), config, 0o600))
 }
 
 // A kill repeats at most what was in flight: what the journal has is skipped, though a held row keeps the checkpoint before all of it. A
