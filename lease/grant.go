@@ -55,7 +55,7 @@ func (g *Grant) Keep(ctx context.Context, at func() Resume) error {
 		return nil
 	}
 	l := g.lease
-	for wait := jittered(l.pause()); ; {
+	for wait := l.jittered(l.pause()); ; {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -67,7 +67,7 @@ func (g *Grant) Keep(ctx context.Context, at func() Resume) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			wait = jittered(l.pause())
+			wait = l.jittered(l.pause())
 			l.missed(g, err)
 		case !held:
 			g.end()
@@ -76,8 +76,8 @@ func (g *Grant) Keep(ctx context.Context, at func() Resume) error {
 		default:
 			g.extend(asked)
 			l.renewed(g)
-			if wait = jittered(l.cfg.Time / 3); from.At.IsZero() { // who took over now would not know where to begin
-				wait = jittered(l.pause())
+			if wait = l.jittered(l.cfg.Time / 3); from.At.IsZero() { // who took over now would not know where to begin
+				wait = l.jittered(l.pause())
 			}
 		}
 	}

@@ -20,6 +20,9 @@ type Config struct {
 	Holder string        // the state directory: the same over restarts, different for every other one
 	Boot   string        // the start of the machine, up to 32 characters; "" where that is not known, which counts as one start
 	Host   string        // for people: where this process runs
+
+	// Random returns numbers from 0 to 1, for the pauses; nil: math/rand.
+	Random func() float64
 }
 
 // Record is a row of the lease table.
@@ -84,6 +87,9 @@ type watching struct {
 
 // New makes a lease that this process does not hold. It does no I/O.
 func New(cfg Config, rows Rows, log *zap.Logger) *Lease {
+	if cfg.Random == nil {
+		cfg.Random = rand.Float64
+	}
 	l := &Lease{cfg: cfg, rows: rows, log: log, process: newProcess(cfg.Boot), watched: map[uint64]watching{}}
 	l.metrics = newMetrics(l)
 	l.state = State{Mode: Standby, Since: time.Now()}
@@ -117,7 +123,7 @@ func (l *Lease) Await(ctx context.Context, tables []string) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(jittered(l.pause())):
+		case <-time.After(l.jittered(l.pause())):
 		}
 		_, _, holder, err := l.look(ctx, tables)
 		if err == nil && holder == nil {
@@ -136,7 +142,9 @@ func (l *Lease) pause() time.Duration { return min(l.cfg.Time/10, time.Second) }
 func (l *Lease) limit() time.Duration { return max(l.cfg.Time/3, 500*time.Millisecond) }
 
 // jittered keeps processes that began together from asking together.
-func jittered(d time.Duration) time.Duration { return d - rand.N(d/5+1) }
+func (l *Lease) jittered(d time.Duration) time.Duration {
+	return d - time.Duration(l.cfg.Random()*float64(d/5))
+}
 
 // look reads the rows that are in the way of the tables, and the number of the newest acquisition. holder is who is active; nil when
 // nobody is.

@@ -24,7 +24,6 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/shadow"
 	"github.com/canal-outbox/canal-outbox/internal/systemd"
-	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -133,9 +132,9 @@ type daemon struct {
 	relay    *Relay
 	reader   *canal.Reader
 	tenure   *tenure
-	grant    atomic.Pointer[lease.Grant] // of tenure's lease; nil without one
-	outdated atomic.Bool                 // the tables of a pattern have changed, or the lease came or went
-	waiting  *waiting                    // nil unless the start had to wait for the database
+	turn     Turn        // with tenure's lease
+	outdated atomic.Bool // the tables of a pattern have changed, or the lease came or went
+	waiting  *waiting    // nil unless the start had to wait for the database
 
 	admin       *admin.Server
 	stopServing context.CancelFunc

@@ -137,74 +137,39 @@ func (d *daemon) may() func() bool {
 	if d.tenure.db == nil {
 		return nil
 	}
-	return func() bool {
-		g := d.grant.Load()
-		return g != nil && g.Valid()
-	}
+	return d.turn.May
 }
 
 // lead takes the lease, or says by a *standbyError that another process is active, or may be.
 func (d *daemon) lead(ctx context.Context, tables []string) error {
-	grant, held := d.tenure.lease.Acquire(ctx, tables)
-	if !held {
+	_, hasCheckpoint := d.state.Checkpoint()
+	t := &d.turn
+	t.Lease, t.State, t.Source, t.Log = d.tenure.lease, d.state, d.asker(), d.log
+	t.Lost = d.state.Origin().Quarantined != "" && !hasCheckpoint
+	held, err := t.Take(ctx, tables)
+	if err == nil && !held {
 		return &standbyError{tables}
 	}
-	d.grant.Store(grant)
-	if grant == nil || grant.From.At.IsZero() || d.state.Origin().Quarantined != "" && !d.hasCheckpoint() {
-		return nil // of a state that was lost the start makes a gap
-	}
-	return d.inherit(ctx, grant.From)
-}
-
-func (d *daemon) hasCheckpoint() bool {
-	_, has := d.state.Checkpoint()
-	return has
-}
-
-// inherit goes on from where the last active process was, which is later than where this one was when it was active. A position of
-// another history, such as one that came with a copy of the database, is left alone.
-func (d *daemon) inherit(ctx context.Context, from lease.Resume) error {
-	var info server.Info
-	var end outbox.Position
-	err := untilAnswered(ctx, d.log, func() (err error) {
-		info, end, err = d.asker().Look(ctx)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	own, _ := d.state.Checkpoint()
-	if relation, why := server.CheckIdentity(from.Source, from.At, info, end); relation == server.Foreign {
-		d.log.Warn("the lease holds a position of another server, which is not used", zap.Stringer("position", from.At), zap.String("why", why))
-		return nil
-	}
-	d.log.Info("going on from where the last active relay was done with the log", zap.Stringer("position", from.At), zap.Stringer("own", own))
-	return d.state.Reset(from.Source, from.At, 0, "taken over from another relay")
+	return err
 }
 
 // keepLease renews until ctx ends. When another process has taken over it marks the daemon as outdated and calls stop.
 func (d *daemon) keepLease(ctx context.Context, stop context.CancelCauseFunc) {
-	if err := d.grant.Load().Keep(ctx, d.resume); err != nil {
+	if err := d.turn.Keep(ctx); err != nil {
 		d.outdated.Store(true)
 		stop(err)
 	}
 }
 
-func (d *daemon) resume() (r lease.Resume) {
-	r.Source, _ = d.state.Source()
-	r.At, _ = d.state.Checkpoint()
-	return r
-}
-
 // release lets another process go on at once, unless this one starts anew by itself. Nothing is on its way to the broker any more.
 func (d *daemon) release() {
-	if d.outdated.Load() || d.state == nil || d.tenure.lease == nil {
-		return
-	}
-	if err := d.tenure.lease.Release(context.Background(), d.resume()); err != nil {
-		d.log.Warn("the lease could not be released: another relay goes on when it has run out", zap.Error(err))
+	if !d.outdated.Load() {
+		d.turn.Release()
 	}
 }
+
+// Fence is a sink that takes nothing while may is false. What it has taken before it sends only after it has asked sink.Limits.May.
+func Fence(s sink.Sink, may func() bool) sink.Sink { return fenced{s, may} }
 
 // fenced is a sink that takes nothing while the lease is not valid.
 type fenced struct {
