@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,9 +12,8 @@ import (
 // account is what the checks know of a row.
 type account struct {
 	records    int  // in the broker
-	acked      int  // the process that has the broker's word for it
-	journalled bool // the journal on the disk has it
-	shown      bool // the table has answered to its SENT
+	journalled dirs // whose journals have it
+	shown      dirs // whose processes the table has answered to its SENT
 
 	foreignSent bool // another sender says that it was sent
 	touched     bool // by a second writer
@@ -21,8 +21,7 @@ type account struct {
 	unknown     int  // times that a process got no answer, and was told that others do
 	attempts    uint64
 
-	taken time.Time // when the log showed it last, or a sweep claimed it
-	fast  fastPath
+	paths []*fastPath // of each process that met it
 	logAccount
 }
 
@@ -31,6 +30,8 @@ type fastPath struct {
 	life      int
 	offered   bool
 	offeredAt time.Time    // first
+	taken     time.Time    // when the log showed it last, or a sweep claimed it
+	acked     bool         // the process has the broker's word for it
 	handed    bool         // to the sink, and not answered since
 	answer    outbox.Class // the last one
 	deferred  bool         // may have been left to the sweep by an answer, and be in hand again
@@ -42,15 +43,19 @@ type fastPath struct {
 
 // reset is for a row that somebody made PENDING again: what was known of it counts no more.
 func (a *account) reset() {
-	a.acked, a.journalled, a.foreignSent, a.touched, a.fast = 0, false, false, true, fastPath{}
+	a.journalled, a.foreignSent, a.touched, a.paths = 0, false, true, nil
 }
 
 // of returns the account of the row with one process, which begins empty. Callers hold mu.
 func (r *row) of(life int) *fastPath {
-	if r.fast.life != life {
-		r.fast = fastPath{life: life}
+	for _, f := range slices.Backward(r.paths) {
+		if f.life == life {
+			return f
+		}
 	}
-	return &r.fast
+	f := &fastPath{life: life}
+	r.paths = append(r.paths, f)
+	return f
 }
 
 // handedOver checks a message that a process gives to its sink. Callers hold mu.
@@ -66,9 +71,9 @@ func (w *world) handedOver(i *incarnation, m *outbox.Message) *row {
 	switch {
 	case r.logOnly:
 		w.checkAgain(i, r)
-	case r.acked == i.life:
+	case r.of(i.life).acked:
 		w.violation("P3", "%s is sent again by the process that has its acknowledgement", name(r.Identity))
-	case r.journalled:
+	case r.journalled.has(i.disk):
 		w.violation("P3", "%s is sent again though the journal has it", name(r.Identity))
 	case r.status == outbox.Sent && !r.foreignSent && !r.gone:
 		w.violation("P3", "%s is sent again though the table shows it as SENT", name(r.Identity))
@@ -110,7 +115,7 @@ func (w *world) answered(i *incarnation, r *row, o outbox.Outcome) {
 	}
 	switch o.Class {
 	case outbox.ClassNone:
-		r.acked, r.again = i.life, false
+		f.acked, r.again = true, false
 	case outbox.ClassRefused, outbox.ClassPermanent:
 		r.refused++
 	case outbox.ClassUnknown:
@@ -138,8 +143,8 @@ func (w *world) settled(i *incarnation, r *row) (why string) {
 	f := r.of(i.life)
 	switch {
 	case r.logOnly:
-		return r.settledLog()
-	case r.gone, r.touched, f.forgiven, r.journalled, r.status != outbox.Pending:
+		return r.settledLog(i.disk)
+	case r.gone, r.touched, f.forgiven, r.journalled.has(i.disk), r.status != outbox.Pending:
 		return ""
 	case f.handed && !f.deferred:
 		return "in the sink's hands"

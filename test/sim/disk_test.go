@@ -14,8 +14,11 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// disk is the state directory as the next process will find it.
+// disk is a state directory as the next process will find it.
 type disk struct {
+	number  int
+	present *incarnation // the one that lives, or the last one
+
 	files *vfs.MemFS
 	lost  bool // an earlier state was lost
 	torn  bool // the last crash left a part of what was not synced
@@ -31,7 +34,18 @@ type doubt struct {
 	sent, written []outbox.Identity
 }
 
-func (d *disk) init() { d.files = vfs.NewCrashableMem() }
+func newDisk(number int) *disk { return &disk{number: number, files: vfs.NewCrashableMem()} }
+
+// dirs is a set of state directories.
+type dirs uint8
+
+func (s dirs) has(d *disk) bool { return s>>d.number&1 == 1 }
+
+func (s *dirs) set(d *disk, in bool) {
+	if *s &^= 1 << d.number; in {
+		*s |= 1 << d.number
+	}
+}
 
 // state is the store as one process uses it: app.State around the real thing.
 type state struct {
@@ -88,9 +102,9 @@ const stateDir = "state"
 func (i *incarnation) reopen(opts checkpoint.Options, cause error) (*checkpoint.Store, error) {
 	w := i.w
 	w.mu.Lock()
-	torn := w.torn
+	torn := i.disk.torn
 	if torn {
-		w.loseState("damaged: " + cause.Error())
+		w.loseState(i.disk, "damaged: "+cause.Error())
 	}
 	w.mu.Unlock()
 	if !torn {
@@ -103,50 +117,51 @@ func (i *incarnation) reopen(opts checkpoint.Options, cause error) (*checkpoint.
 }
 
 // loseState forgets what must be there. Callers hold mu.
-func (w *world) loseState(why string) {
-	w.lost, w.anchored, w.doubt, w.moving = true, false, nil, nil
+func (w *world) loseState(d *disk, why string) {
+	d.lost, d.anchored, d.doubt, d.moving = true, false, nil, nil
 	for _, r := range w.lives {
-		r.journalled = false
-		r.anchored()
+		r.journalled.set(d, false)
+		r.anchored(d)
 	}
 	w.note(0, "state lost", "", why, 0)
 }
 
 // checkReopened compares the store after a start with what must be there. Callers hold mu.
 func (s *state) checkReopened(journal []outbox.Completion) {
-	w := s.i.w
+	w, was := s.i.w, s.i.disk
 	has := map[outbox.Identity]bool{}
 	for _, e := range journal {
 		has[e.Identity] = true
 		w.note(s.i.life, "journal has", name(e.Identity), "", 0)
 	}
 	maybe := map[outbox.Identity]bool{}
-	if w.doubt != nil {
-		for _, id := range append(w.doubt.sent, w.doubt.written...) {
+	if was.doubt != nil {
+		for _, id := range append(was.doubt.sent, was.doubt.written...) {
 			maybe[id] = true
 		}
 	}
 	for _, r := range w.lives {
-		if r.journalled && !has[r.Identity] && !maybe[r.Identity] {
+		had := r.journalled.has(was)
+		if had && !has[r.Identity] && !maybe[r.Identity] {
 			w.violation("journal", "the reopened journal lacks %s", name(r.Identity))
 		}
-		r.passed = r.passed || r.journalled && !has[r.Identity]
-		r.journalled = has[r.Identity] && (r.journalled || maybe[r.Identity])
+		r.passed.set(was, r.passed.has(was) || had && !has[r.Identity])
+		r.journalled.set(was, has[r.Identity] && (had || maybe[r.Identity]))
 	}
-	w.doubt = nil
+	was.doubt = nil
 	at, ok := s.Store.Checkpoint()
-	if w.anchored && !ok {
-		w.violation("checkpoint", "the reopened store has none, it had %v", w.disk.checkpoint)
+	if was.anchored && !ok {
+		w.violation("checkpoint", "the reopened store has none, it had %v", was.checkpoint)
 	}
-	if ok && w.anchored && !further(w.flavor, w.disk.checkpoint, at) && (w.moving == nil || *w.moving != at) {
-		w.violation("checkpoint", "the reopened store is at %v, it was at %v", at, w.disk.checkpoint)
+	if ok && was.anchored && !further(w.flavor, was.checkpoint, at) && (was.moving == nil || *was.moving != at) {
+		w.violation("checkpoint", "the reopened store is at %v, it was at %v", at, was.checkpoint)
 	}
 	_, s.i.settled = s.Source()
-	if ok && w.moving != nil && *w.moving == at {
-		w.excuse(at)
+	if ok && was.moving != nil && *was.moving == at {
+		w.excuse(was, at)
 	}
 	w.note(s.i.life, "open", "", at.String(), len(journal))
-	w.disk.checkpoint, w.anchored, w.moving = at, ok, nil
+	was.checkpoint, was.anchored, was.moving = at, ok, nil
 	s.checked = w.indexOf(at)
 }
 
@@ -196,7 +211,7 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 	for _, one := range sent {
 		d.sent = append(d.sent, one.Identity)
 	}
-	w.doubt = d
+	s.i.disk.doubt = d
 	w.mu.Unlock()
 	offered := at
 	if stale != nil {
@@ -207,7 +222,7 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 	w.mu.Lock()
 	dead := s.i.dead
 	if !dead {
-		w.doubt = nil
+		s.i.disk.doubt = nil
 		if err != nil {
 			w.violation("disk", "commit: %v", err)
 		}
@@ -248,16 +263,18 @@ func (s *state) committed(d *doubt, at *outbox.Position) {
 	w := s.i.w
 	for _, id := range d.written {
 		if r := w.byID[id]; r != nil {
-			r.journalled, r.passed = false, true
+			r.journalled.set(s.i.disk, false)
+			r.passed.set(s.i.disk, true)
 		}
 	}
 	for _, id := range d.sent {
 		if r := w.byID[id]; r != nil {
-			r.journalled, r.shown = true, false
+			r.journalled.set(s.i.disk, true)
+			r.shown.set(s.i.disk, false)
 		}
 	}
 	if at != nil {
-		w.disk.checkpoint = *at
+		s.i.disk.checkpoint = *at
 		w.note(s.i.life, "checkpoint", "", at.String()+" "+at.GTIDs, len(d.sent))
 	} else {
 		w.note(s.i.life, "commit of journal", "", "", len(d.sent))
@@ -274,14 +291,14 @@ func (s *state) checkCommit(sent []outbox.Completion, written []outbox.Identity,
 		switch {
 		case r == nil:
 			w.violation("journal", "an entry for no row: %+v", one.Identity)
-		case r.acked != s.i.life && !r.touched:
+		case !r.of(s.i.life).acked && !r.touched:
 			w.violation("journal", "an entry for %s, which the broker has not acknowledged to this process", name(r.Identity))
 		}
 	}
 	for _, id := range written {
 		if r := w.byID[id]; r != nil && r.logOnly {
 			s.checkPassed(r)
-		} else if r == nil || !r.shown && !r.gone {
+		} else if r == nil || !r.shown.has(s.i.disk) && !r.gone {
 			w.violation("journal", "%s leaves the journal before the table has answered", name(id))
 		}
 	}
@@ -293,8 +310,8 @@ func (s *state) checkCommit(sent []outbox.Completion, written []outbox.Identity,
 // checkCheckpoint checks a position that is about to become the checkpoint. Callers hold mu.
 func (s *state) checkCheckpoint(batch map[outbox.Identity]bool, at outbox.Position) {
 	w := s.i.w
-	if w.anchored && !further(w.flavor, w.disk.checkpoint, at) {
-		w.violation("checkpoint", "goes back from %v to %v", w.disk.checkpoint, at)
+	if d := s.i.disk; d.anchored && !further(w.flavor, d.checkpoint, at) {
+		w.violation("checkpoint", "goes back from %v to %v", d.checkpoint, at)
 	}
 	if s.i.source != w.id {
 		return // of a server that is gone
@@ -325,7 +342,7 @@ func (s *state) Reset(id server.ID, at outbox.Position, epoch uint64, reason str
 	}
 	w := s.i.w
 	w.mu.Lock()
-	w.moving = &at
+	s.i.disk.moving = &at
 	w.mu.Unlock()
 	s.one.Lock()
 	defer s.one.Unlock()
@@ -333,8 +350,8 @@ func (s *state) Reset(id server.ID, at outbox.Position, epoch uint64, reason str
 	s.epoch = epoch
 	w.mu.Lock()
 	if !s.i.dead {
-		w.moving = nil
-		w.anchored, w.disk.checkpoint = true, at
+		s.i.disk.moving = nil
+		s.i.disk.anchored, s.i.disk.checkpoint = true, at
 		if accepted := reason == byOperator || !s.i.settled || s.i.accepts > 0 && reason == byFlag; accepted && id == w.id {
 			s.i.accepts = w.replaced
 		}
@@ -342,7 +359,7 @@ func (s *state) Reset(id server.ID, at outbox.Position, epoch uint64, reason str
 		w.note(s.i.life, "anchor", "", reason+" "+at.String()+" "+at.GTIDs, 0)
 		s.checked = w.indexOf(at)
 		s.i.anchoredAt(at)
-		w.excuse(at)
+		w.excuse(s.i.disk, at)
 	}
 	w.mu.Unlock()
 	if s.i.step("after anchor") {

@@ -12,7 +12,7 @@ const logTable = "shop.outboxevent"
 
 // logAccount is what the checks know of its rows.
 type logAccount struct {
-	passed  bool // it left the journal: a checkpoint behind it is durable
+	passed  dirs // whose journals it left: a checkpoint behind it is durable
 	kept    bool // the failed-message log has it
 	excused bool // it lies in a part of the log that was passed over
 	again   bool // the position was set anew since it was sent: it may come again
@@ -79,19 +79,19 @@ func (c rows) keep(ctx context.Context, batch []outbox.Completion) error {
 // checkAgain is for a message that is sent: copies are of rows that the journal did not have. Callers hold mu.
 func (w *world) checkAgain(i *incarnation, r *row) {
 	switch {
-	case r.journalled:
+	case r.journalled.has(i.disk):
 		w.violation("P3", "%s is sent again though the journal has it", name(r.Identity))
 	case r.again:
-	case r.acked == i.life:
+	case r.of(i.life).acked:
 		w.violation("P3", "%s is sent again by the process that has its acknowledgement", name(r.Identity))
-	case r.passed:
+	case r.passed.has(i.disk):
 		w.violation("P3", "%s is sent again though the checkpoint has passed it", name(r.Identity))
 	}
 }
 
 // settledLog tells whether the checkpoint may pass the row, and if not, why.
-func (r *row) settledLog() string {
-	if r.journalled || r.passed || r.kept || r.excused {
+func (r *row) settledLog(d *disk) string {
+	if r.journalled.has(d) || r.passed.has(d) || r.kept || r.excused {
 		return ""
 	}
 	return "neither in the journal nor in the failed-message log"
@@ -118,24 +118,25 @@ func (w *world) checkKept(r *row) {
 // checkPassed is for a row that is about to leave the journal. Callers hold mu.
 func (s *state) checkPassed(r *row) {
 	w := s.i.w
-	if s.i.source == w.id && r.entry >= w.indexOf(w.disk.checkpoint) && !r.again {
+	if s.i.source == w.id && r.entry >= w.indexOf(s.i.disk.checkpoint) && !r.again {
 		w.violation("journal", "%s leaves the journal before the checkpoint has passed it", name(r.Identity))
 	}
 }
 
 // anchored is for a position that is set anew, or lost: what was sent may come again.
-func (r *row) anchored() {
+func (r *row) anchored(d *disk) {
 	if r.logOnly {
-		r.again, r.passed = true, false
+		r.again = true
+		r.passed.set(d, false)
 	}
 }
 
 // excuse is for a position that is set anew: rows before it are lost unless somebody has them. Callers hold mu.
-func (w *world) excuse(at outbox.Position) {
+func (w *world) excuse(d *disk, at outbox.Position) {
 	n := w.indexOf(at)
 	for _, r := range w.lives {
 		if r.logOnly {
-			r.anchored()
+			r.anchored(d)
 			r.excused = r.excused || r.entry < n
 		}
 	}

@@ -35,7 +35,7 @@ func (w *world) unfinished(r *row) string {
 		return r.unpublished()
 	case r.gone, r.kind == heldAtOnce, r.status == outbox.Failed, r.status == outbox.Sent:
 		return ""
-	case r.unwritable && r.records > 0 && (r.journalled || r.touched):
+	case r.unwritable && r.records > 0 && (r.journalled > 0 || r.touched):
 		return ""
 	}
 	return "is " + r.status.String()
@@ -125,11 +125,11 @@ func (w *world) checkQuiet() {
 }
 
 // checkJournalEmpty is for a stop without any trouble: the table has everything, so the journal needs nothing.
-func (w *world) checkJournalEmpty() {
+func (w *world) checkJournalEmpty(d *disk) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range w.lives {
-		if r.journalled && !r.unwritable && !r.touched {
+		if r.journalled.has(d) && !r.unwritable && !r.touched {
 			w.violation("journal", "%s is still there after a stop without trouble", name(r.Identity))
 		}
 	}

@@ -35,7 +35,8 @@ func (w *world) orderKey(r *row) string {
 // a is neither final nor to be sent later by somebody's will, and the process can know of it, because its stream has shown it or the table
 // did when the process began, or passed over a part of the log, or before b was there; before it took b over. Callers hold mu.
 func (w *world) promised(i *incarnation, a, b *row) bool {
-	known := a.fast.life == i.life && a.fast.offered && a.fast.offeredAt.Before(b.taken) || a.visible.Before(i.anchored) || a.visible.Before(b.committed) && a.committed.After(i.anchored)
+	f := a.of(i.life)
+	known := f.offered && f.offeredAt.Before(b.of(i.life).taken) || a.visible.Before(i.anchored) || a.visible.Before(b.committed) && a.committed.After(i.anchored)
 	first := a.nth > 0 && a.committed.Before(b.committed) && a.number < b.number
 	over := a.gone || a.records > 0 || a.status == outbox.Sent || a.status == outbox.Failed || a.status == outbox.Held
 	hidden := w.plan.settings.Pipeline.MaxWaiting > 0 && a.visible.After(a.committed) // a closed table was read before it could be seen

@@ -22,6 +22,7 @@ import (
 // counts any more; its goroutines are stopped behind the scenes.
 type incarnation struct {
 	w     *world
+	disk  *disk
 	life  int // counted from 1
 	plan  life
 	files *vfs.MemFS
@@ -55,16 +56,16 @@ type incarnation struct {
 	sweeps   int
 }
 
-// start makes a process and lets it run.
-func (w *world) start(l life) *incarnation {
+// start makes a process on a state directory and lets it run.
+func (w *world) start(d *disk, l life) *incarnation {
 	w.mu.Lock()
 	i := &incarnation{
-		w: w, life: len(w.incarnations) + 1, plan: l, files: w.files, killed: make(chan struct{}), gate: app.NewGate(), ended: make(chan error, 1),
+		w: w, disk: d, life: len(w.incarnations) + 1, plan: l, files: d.files, killed: make(chan struct{}), gate: app.NewGate(), ended: make(chan error, 1),
 		topics: map[string]bool{}, disturbed: map[string]bool{}, anchored: time.Now(),
 	}
 	i.random = newDice(w.seed, "jitter", uint64(i.life))
 	w.incarnations = append(w.incarnations, i)
-	w.present = i
+	d.present = i
 	i.accepts = w.replaced
 	w.note(i.life, "start", "", "", 0)
 	w.mu.Unlock()
@@ -97,7 +98,7 @@ func (i *incarnation) run() error {
 	settings.Ack.Random = random
 	settings.Fallback.Random = random
 	relay := app.New(app.Parts{
-		Source: source{i}, Gate: i.gate, LogOnly: map[string]bool{logTable: true}, Rows: rows{i}, Sink: sink, State: state, Lost: i.w.stateLost(), AcceptNewSource: i.accepts > 0,
+		Source: source{i}, Gate: i.gate, LogOnly: map[string]bool{logTable: true}, Rows: rows{i}, Sink: sink, State: state, Lost: i.stateLost(), AcceptNewSource: i.accepts > 0,
 		Reader:    func(h canal.Handler) app.Reader { return &reader{i: i, handler: h} },
 		Retention: retention.New(drawRetention(i.w.seed), rows{i}, i.log, registerer{i}),
 	}, settings, i.log, registerer{i})
@@ -123,10 +124,10 @@ func (i *incarnation) knowsServer() bool {
 }
 
 // stateLost is what the daemon finds in the origin of the store.
-func (w *world) stateLost() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.lost
+func (i *incarnation) stateLost() bool {
+	i.w.mu.Lock()
+	defer i.w.mu.Unlock()
+	return i.disk.lost
 }
 
 // step is a place where the process may be killed. It reports whether it is dead.
@@ -149,15 +150,15 @@ func (i *incarnation) kill(why string) {
 	w := i.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if i.dead || w.present != i {
+	if i.dead || i.disk.present != i {
 		return
 	}
 	i.dead = true
 	d := w.dice("kill", 0)
 	w.note(i.life, "KILL", "", why, i.steps)
 	percent := pick(d, 0, 0, 0, 0, 100, 100, 100, 30) // with a part the engine's maps make replays differ
-	w.torn = percent == 30
-	w.files = i.files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: d.rand()})
+	i.disk.torn = percent == 30
+	i.disk.files = i.files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: d.rand()})
 	if i.sink != nil {
 		i.sink.cut(d)
 	}
@@ -169,9 +170,7 @@ func (i *incarnation) kill(why string) {
 func (i *incarnation) anchoredAt(at outbox.Position) {
 	i.reached = at
 	for _, r := range i.w.lives {
-		if r.fast.life == i.life {
-			r.fast.forgiven = true
-		}
+		r.of(i.life).forgiven = true
 	}
 	i.gapAt, i.anchored = time.Now(), time.Now()
 }

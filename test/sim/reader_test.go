@@ -205,7 +205,7 @@ func (r *reader) offer(ctx context.Context, e *entry) error {
 			f.offered, f.offeredAt = true, time.Now()
 		}
 		if row.status != outbox.Sending {
-			row.taken = time.Now().Add(1) // behind those of its own transaction
+			f.taken = time.Now().Add(1) // behind those of its own transaction
 		}
 		f.forgiven = false
 		txn.Messages = append(txn.Messages, row.logged())

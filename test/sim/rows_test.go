@@ -154,7 +154,7 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Wr
 	defer w.mu.Unlock()
 	for _, s := range batch {
 		if r := w.byID[s.Identity]; r != nil && s.Action == outbox.ActionMarkSent && !left[s.Identity] {
-			r.shown = true
+			r.shown.set(c.i.disk, true)
 		}
 	}
 	return refused, nil
@@ -282,7 +282,7 @@ func (c rows) Claim(ctx context.Context, candidates []outbox.Candidate) (token s
 				continue
 			}
 			if r.status == outbox.Pending && time.Until(r.due) <= 50*time.Millisecond || r.status == outbox.Sending && r.token == s.ClaimToken {
-				r.status, r.token, r.taken = outbox.Sending, token, time.Now()
+				r.status, r.token, r.of(c.i.life).taken = outbox.Sending, token, time.Now()
 				changed = true
 				w.note(c.i.life, "claim", name(r.Identity), token, r.retries)
 			}

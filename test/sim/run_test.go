@@ -51,10 +51,10 @@ func runSeed(t *testing.T, seed uint64) (res result) {
 func (w *world) run() {
 	w.work()
 	for _, l := range w.plan.lives {
-		for w.live(w.start(l), l) {
+		for w.live(w.start(w.disks[0], l), l) {
 			time.Sleep(l.down + 300*time.Millisecond) // until an operator has accepted the new source
 		}
-		w.between(l)
+		w.between(w.disks[0], l)
 	}
 	w.background.Wait()
 	w.mu.Lock()
@@ -84,7 +84,7 @@ func (w *world) live(i *incarnation, l life) (refused bool) {
 	case <-done:
 		w.terminate(i)
 		if i.knowsServer() {
-			w.checkJournalEmpty()
+			w.checkJournalEmpty(i.disk)
 		}
 	}
 	return false
@@ -145,7 +145,7 @@ func (w *world) terminate(i *incarnation) {
 		w.violation("stop", "%v", err)
 	}
 	for _, r := range w.lives {
-		if r.acked == i.life && !r.journalled && !(r.logOnly && (r.passed || r.again)) && !r.gone && r.status != outbox.Sent && !r.touched {
+		if r.of(i.life).acked && !r.journalled.has(i.disk) && !(r.logOnly && (r.passed.has(i.disk) || r.again)) && !r.gone && r.status != outbox.Sent && !r.touched {
 			w.violation("P3", "a clean stop forgot that %s was acknowledged", name(r.Identity))
 		}
 	}
@@ -161,14 +161,14 @@ func (i *incarnation) cut() {
 }
 
 // between is the time without a process.
-func (w *world) between(l life) {
+func (w *world) between(d *disk, l life) {
 	if l.end == endRun {
 		return
 	}
 	w.mu.Lock()
-	if l.lose && !w.lost {
-		w.files = vfs.NewCrashableMem()
-		w.loseState("directory")
+	if l.lose && !d.lost {
+		d.files = vfs.NewCrashableMem()
+		w.loseState(d, "directory")
 	}
 	w.mu.Unlock()
 	time.Sleep(l.down / 2)
@@ -212,7 +212,7 @@ const (
 // command carries out what an operator orders from the running relay.
 func (w *world) command(o operation) {
 	w.mu.Lock()
-	i := w.present
+	i := w.disks[0].present
 	if i == nil || i.dead || i.relay == nil || len(w.log) == 0 {
 		w.mu.Unlock()
 		return

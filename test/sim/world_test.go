@@ -29,10 +29,9 @@ type world struct {
 
 	database
 	broker
-	disk
+	disks []*disk
 
 	incarnations []*incarnation
-	present      *incarnation // the one that lives
 	background   sync.WaitGroup
 }
 
@@ -45,7 +44,7 @@ func newWorld(seed uint64) *world {
 	w := &world{seed: seed, plan: newPlan(seed), began: time.Now(), counts: map[countKey]uint64{}}
 	w.database.init(w.plan)
 	w.broker.lanes = map[string]*lane{}
-	w.disk.init()
+	w.disks = append(w.disks, newDisk(0))
 	w.append(&entry{reason: "before"}) // without any transaction nothing proves whose log it is
 	return w
 }
