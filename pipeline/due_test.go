@@ -69,6 +69,14 @@ func TestTheBrokerDelays(t *testing.T) {
 		offer(near, due(2, 2*time.Hour), soon)
 		b.wantSent("1", "3")
 		b.wantCompletions("1 sent", "3 sent")
+		own := due(9, 10*time.Minute)
+		own.Grace = time.Minute // its application publishes it, unless it dies
+		offer(own)
+		b.wantSent("1", "3")
+		if own.Later || !slices.Equal(b.asked, []time.Duration{time.Hour, 5 * time.Minute}) {
+			t.Errorf("with a grace: %v, announced in %v", own.Later, b.asked)
+		}
+		b.asked = b.asked[:1]
 		if !near.Later || soon.Later || len(b.asked) != 1 || b.asked[0] != time.Hour {
 			t.Errorf("10 minutes: %v, a second: %v; announced in %v", near.Later, soon.Later, b.asked)
 		}

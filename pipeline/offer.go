@@ -79,7 +79,7 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 	fit := admitted[:0]
 	for _, e := range admitted {
 		cause := unfit(e.Message, txn.CommittedAt, inWindow)
-		if cause == outbox.CauseNotDue && p.brokerDelays(e.Message, txn.CommittedAt) {
+		if cause == outbox.CauseNotDue && e.Message.Grace == 0 && p.brokerDelays(e.Message, txn.CommittedAt) {
 			e.Message.Later, cause = true, ""
 		}
 		if cause == "" {

@@ -21,6 +21,10 @@ func (t *Table) selectState() *statement {
 	if t.has(Topic) {
 		topic = t.column(Topic)
 	}
+	if t.mapping.Grace > 0 && t.has(CreatedAt) { // a due time of now does not shorten it; a row made ahead of the clock counts as old
+		made, now := t.column(CreatedAt), t.now(CreatedAt)
+		wait = fmt.Sprintf("GREATEST(%s, IF(%s > %s, 0, COALESCE(TIMESTAMPDIFF(MICROSECOND, %s, %s) + %d, 0)))", wait, made, now, now, made, t.mapping.Grace.Microseconds())
+	}
 	s.add("SELECT ", t.column(ID), ", ", t.messageID(), ", ", t.column(StatusCode), ", ", t.retryCount(), ", ", wait, ", ", topic, ", ",
 		t.stamp())
 	if t.mapping.Ordered {

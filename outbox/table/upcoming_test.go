@@ -1,6 +1,7 @@
 package table
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -47,6 +48,47 @@ func TestUpcoming(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A due time of now does not shorten the time that the application has to publish a row itself: until then the row waits, whoever looks.
+func TestGraceGoesBeforeTheDueTime(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		m := b.mapping("outbox")
+		m.Grace = 20 * time.Second
+		b.load(m)
+		const second = 1000
+		want := map[outbox.Identity][2]int64{} // how long each waits, in milliseconds
+		add := func(set string, least, most int64) {
+			for _, id := range b.insert(1, set) {
+				want[id] = [2]int64{least, most}
+			}
+		}
+		add("created_at=NOW(3), next_retry_time=NOW(3)", 10*second, 20*second)
+		add("created_at=NOW(3), next_retry_time=NOW(3) + INTERVAL 40 SECOND", 30*second, 40*second)
+		add("created_at=NOW(3) - INTERVAL 1 MINUTE, next_retry_time=NOW(3)", -10*second, 0)
+		add("created_at=NOW(3) + INTERVAL 1 HOUR, next_retry_time=NOW(3)", -10*second, 0) // ahead of the clock: nobody knows how old
+		rows := len(want)
+		add("created_at=NOW(3)", 10*second, 20*second)
+		add("created_at=NOW(3) - INTERVAL 1 MINUTE", 0, 0)
+		check := func(what string, list []outbox.Candidate, n int) {
+			b.Helper()
+			if len(list) != n {
+				b.Errorf("%s: %d rows, want %d", what, len(list), n)
+			}
+			for _, c := range list {
+				if w := want[c.Identity]; c.DueInMilli < w[0] || c.DueInMilli > w[1] || c.Waiting != (c.DueInMilli > 0) {
+					b.Errorf("%s: %+v, want a wait of %v", what, c, w)
+				}
+			}
+		}
+		states, err := b.store.States(b.ctx, slices.Collect(maps.Keys(want)))
+		testkit.Must(b, err)
+		check("by key", states, len(want))
+		upcoming, err := b.store.Upcoming(b.ctx, b.table.Name(), -time.Minute, time.Minute, 100)
+		testkit.Must(b, err)
+		check("a look ahead", upcoming, rows)
+		check("a sweep", b.due(DueQuery{Horizon: time.Minute}), len(want)-1) // without the young row that has no due time
+	})
 }
 
 // Where the index has the due times in order, the look at the rows that become due is a range of it, however many wait.

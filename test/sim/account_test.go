@@ -23,6 +23,7 @@ type account struct {
 
 	paths []*fastPath // of each process that met it
 	logAccount
+	graceAccount
 }
 
 // fastPath is what one process did with a row that its stream offered.
@@ -44,6 +45,7 @@ type fastPath struct {
 // reset is for a row that somebody made PENDING again: what was known of it counts no more.
 func (a *account) reset() {
 	a.journalled, a.foreignSent, a.touched, a.paths = 0, false, true, nil
+	a.marked = false
 }
 
 // of returns the account of the row with one process, which begins empty. Callers hold mu.
@@ -68,6 +70,7 @@ func (w *world) handedOver(i *incarnation, m *outbox.Message) *row {
 	w.note(i.life, "send", name(m.Identity), m.Path.String(), 0)
 	w.checkBody(r, m)
 	w.checkOrder(i, r)
+	w.checkGrace(r)
 	switch {
 	case r.logOnly:
 		w.checkAgain(i, r)
@@ -144,6 +147,8 @@ func (w *world) settled(i *incarnation, r *row) (why string) {
 	switch {
 	case r.logOnly:
 		return r.settledLog(i.disk)
+	case r.grace > 0:
+		return "" // left to a timer and the sweep
 	case r.gone, r.touched, f.forgiven, r.journalled.has(i.disk), r.status != outbox.Pending:
 		return ""
 	case f.handed && !f.deferred:

@@ -96,6 +96,7 @@ func (w *world) enter(rows []*row, entry int, late time.Duration) {
 		}
 		w.table[r.ID], w.byID[r.Identity] = r, r
 		w.lives = append(w.lives, r)
+		w.publishItself(r)
 		w.note(0, "commit", name(r.Identity), "id "+r.ID+" "+r.key+" "+r.topic, entry)
 	}
 }

@@ -70,6 +70,7 @@ type row struct {
 	poison     bool // the broker never takes it
 	logOnly    bool // of the table without a status
 	unwritable bool // the table refuses to show it as SENT
+	grace      time.Duration
 
 	version   int // of the body
 	status    outbox.Status
@@ -258,7 +259,7 @@ func (w *world) newRow(t txnPlan, place int) *row {
 	d := newDice(w.seed, "row", uint64(w.nextM))
 	r := &row{
 		Identity: outbox.Identity{Table: tableName, ID: strconv.Itoa(w.nextID), MessageID: "m" + strconv.Itoa(w.nextM)},
-		number:   w.nextID, kind: t.kind, place: place, entry: -1, topic: topicA, maxRetry: -1, created: time.Now(),
+		number:   w.nextID, kind: t.kind, place: place, entry: -1, topic: topicA, maxRetry: -1, created: time.Now(), grace: w.plan.grace,
 	}
 	if d.chance(0.9) {
 		r.key = "k" + strconv.Itoa(d.n(6))
@@ -282,6 +283,7 @@ func (w *world) newRow(t txnPlan, place int) *row {
 		r.due = time.Now().Add(d.between(2500*time.Millisecond, 6*time.Second))
 	case t.kind == logged:
 		r.Table, r.ID, r.logOnly, r.unwritable, r.maxRetry = logTable, "L"+r.ID, true, false, -1
+		r.grace = 0
 	case t.kind == heldAtOnce:
 		r.status = outbox.Held
 	case d.chance(0.1):
@@ -295,7 +297,7 @@ func (r *row) message() *outbox.Message {
 	return &outbox.Message{
 		Identity: r.Identity, Topic: r.topic, Key: r.key, ShardingKey: r.key, Partition: outbox.NoPartition, MaxRetry: r.maxRetry,
 		Body: []byte(r.MessageID + "/" + strconv.Itoa(r.version)), CreatedAt: r.created, Since: time.Now(),
-		Status: r.status, DueAt: r.due, RetryCount: r.retries, LogOnly: r.logOnly,
+		Status: r.status, DueAt: r.due, RetryCount: r.retries, LogOnly: r.logOnly, Grace: r.grace,
 	}
 }
 

@@ -29,7 +29,7 @@ func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.Due
 			continue
 		}
 		switch {
-		case r.status == outbox.Pending && r.due.IsZero() && now.Sub(r.created) >= q.Threshold,
+		case r.status == outbox.Pending && r.due.IsZero() && now.Sub(r.created) >= max(q.Threshold, r.grace),
 			r.status == outbox.Pending && !r.due.IsZero() && r.due.Sub(now) <= q.Horizon,
 			r.status == outbox.Sending && (q.ExpiredClaims == 0 || now.Sub(tokenTime(r.token)) >= q.ExpiredClaims):
 			list = append(list, r)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ type mutation struct {
 type edit struct{ old, new string }
 
 const (
-	sampleEvery  = 9 // of the mutations, in a run that does not ask for all
+	sampleEvery  = 10 // of the mutations, in a run that does not ask for all
 	defaultSeeds = 300
 )
 
@@ -41,7 +42,7 @@ func TestMutations(t *testing.T) {
 		t.Skip("it builds the tests many times over")
 	}
 	all := *allMutations || os.Getenv("SIM_TIME") != ""
-	for n, m := range mutations {
+	for n, m := range slices.Concat(mutations, graceMutations) {
 		if !all && n%sampleEvery != 0 {
 			continue
 		}

@@ -101,6 +101,9 @@ func (w *world) checkQuiet() {
 		}
 		took := rec.at - begin.Sub(w.began)
 		switch {
+		case r.grace > 0:
+			w.checkGraceInTime(rec)
+			continue
 		case waited && w.orderKey(r) != "": // it may wait for another row of its key
 			continue
 		case waited && took > w.plan.dueBound():

@@ -25,8 +25,9 @@ const (
 type plan struct {
 	quiet    bool // nothing fails
 	logging  logging
-	ownLog   bool // the relay's own updates are in the log too
-	ordered  bool // the table keeps the order of its keys
+	ownLog   bool          // the relay's own updates are in the log too
+	ordered  bool          // the table keeps the order of its keys
+	grace    time.Duration // that the application has to publish a row itself; 0: it leaves that to the relay
 	settings app.Settings
 	work     time.Duration // transactions commit until then
 	healed   time.Duration // faults happen until then
@@ -147,6 +148,7 @@ func newPlan(seed uint64) *plan {
 	p.drawTxns(d)
 	p.drawOrdering(seed)
 	p.drawLogOnly(newDice(seed, "log only"))
+	p.drawGrace(newDice(seed, "grace"))
 	for range d.n(3) {
 		p.operations = append(p.operations, operation{at: d.between(0, p.work), what: doRotate})
 	}

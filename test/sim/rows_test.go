@@ -245,8 +245,11 @@ func (w *world) candidate(r *row) outbox.Candidate {
 	if w.plan.ordered {
 		s.Key = r.key
 	}
-	if !r.due.IsZero() {
+	if !r.due.IsZero() || r.grace > 0 {
 		left := time.Until(r.due)
+		if r.grace > 0 {
+			left = max(left, r.graceLeft())
+		}
 		s.Waiting = r.status == outbox.Pending && left > 0
 		s.DueInMilli = int64((left + time.Millisecond - 1) / time.Millisecond)
 	}
