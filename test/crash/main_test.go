@@ -22,6 +22,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/test/layouts"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
@@ -45,7 +46,7 @@ func newBroker(t *testing.T) broker {
 	t.Helper()
 	var names []string
 	for n := range topics {
-		names = append(names, topic(n))
+		names = append(names, topic(n), layouts.EventTopic+topic(n))
 	}
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(4, names...))
 	testkit.Must(t, err)
@@ -235,11 +236,17 @@ func (b *bed) stop(t *testing.T) {
 // logSize is the end of the server's log, for measuring how much of it something writes.
 func (b *bed) logSize(t *testing.T) int64 {
 	t.Helper()
+	return int64(logEnd(t, b.db).Offset)
+}
+
+// logEnd is where the server's log ends.
+func logEnd(t *testing.T, db *testkit.Database) (at outbox.Position) {
+	t.Helper()
 	statement := "SHOW BINARY LOG STATUS"
-	if b.db.Flavor == testkit.MariaDB {
+	if db.Flavor == testkit.MariaDB {
 		statement = "SHOW BINLOG STATUS"
 	}
-	rows, err := b.sql.QueryContext(t.Context(), statement)
+	rows, err := db.Root().QueryContext(t.Context(), statement)
 	testkit.Must(t, err)
 	defer rows.Close()
 	columns, err := rows.Columns()
@@ -251,9 +258,8 @@ func (b *bed) logSize(t *testing.T) int64 {
 	for i := range values {
 		values[i] = new(sql.RawBytes)
 	}
-	var size int64
-	values[1] = &size
+	values[0], values[1] = &at.File, &at.Offset
 	testkit.Must(t, rows.Scan(values...))
 	testkit.Must(t, rows.Err())
-	return size
+	return at
 }

@@ -2,37 +2,52 @@ package crash
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/layouts"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // leaseTime is short, so that a take-over does not hold up the test. Nothing is asserted about how long one takes.
 const leaseTime = "lease: {time: 1s}"
 
-// group is some relays of one table, as on several machines: each has a state directory and a way to the database of its own.
+// group is some relays of the same tables, as on several machines: each has a state directory and a way to the database of its own.
 type group struct {
-	*bed
+	db      *testkit.Database
+	broker  broker
+	loads   []*relay.Load // of one table each
 	relays  []*relay.Relay
 	proxies []*testkit.Proxy
 	frozen  *relay.Relay
 }
 
-func newGroup(t *testing.T, flavor testkit.Flavor, n int) *group {
+// full is the table that has every column.
+var full = []*layouts.Layout{nil}
+
+// newGroup makes the tables of some layouts, and n relays that serve all of them; nil is the table that has every column.
+func newGroup(t *testing.T, db *testkit.Database, n int, all ...*layouts.Layout) *group {
 	t.Helper()
-	g := &group{bed: newBed(t, flavor, nil, leaseTime)}
-	g.table.NewLease(t)
-	g.relays, g.proxies = []*relay.Relay{g.relay}, []*testkit.Proxy{g.proxy}
-	for range n - 1 {
-		proxy := testkit.NewProxy(t, g.db.Addr())
-		g.proxies = append(g.proxies, proxy)
+	g := &group{db: db, broker: newBroker(t)}
+	var tables []*relay.Table
+	for i, layout := range all {
+		schema := db.CreateSchema(t)
+		pool := db.Connect(t, schema)
+		if layout == nil {
+			tables = append(tables, relay.NewTable(t, pool, schema, "t_local_message"))
+		} else {
+			tables = append(tables, relay.NewLayout(t, pool, schema, layout))
+		}
+		g.loads = append(g.loads, relay.NewLoad(t, tables[i], true, topic(i)))
+	}
+	tables[0].NewLease(t)
+	for i := range n {
+		g.proxies = append(g.proxies, testkit.NewProxy(t, db.Addr()))
 		g.relays = append(g.relays, relay.New(t, relay.Options{
-			Source: proxy.Addr(), User: "user: root, tls: {mode: disabled}", Tables: []*relay.Table{g.table}, Sink: g.broker.Sink(), Extra: leaseTime,
+			Source: g.proxies[i].Addr(), User: "user: root, tls: {mode: disabled}", Tables: tables, Sink: g.broker.Sink(), Extra: leaseTime,
 		}))
 	}
 	for i, r := range g.relays {
@@ -45,6 +60,31 @@ func newGroup(t *testing.T, flavor testkit.Flavor, n int) *group {
 		g.awaitState(t, r, "standby")
 	}
 	return g
+}
+
+// write has applications write to every table until the function that it returns is called.
+func (g *group) write(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, enough := context.WithCancel(t.Context())
+	pause := time.Duration(len(g.loads)) * 10 * time.Millisecond // a load that leaves room for the others on the machine
+	var waits []func()
+	for _, load := range g.loads {
+		writers := 2
+		if load.Table.Layout != nil { // the rows of a key are not one writer's there, so that two would have no order
+			writers = 1
+		}
+		waits = append(waits, load.StartUntil(t, writers, func() bool {
+			<-time.After(pause)
+			return ctx.Err() != nil
+		}))
+	}
+	return func() {
+		t.Helper()
+		enough()
+		for _, wait := range waits {
+			wait()
+		}
+	}
 }
 
 // state is what a relay says about the lease; "" when it does not answer.
@@ -66,23 +106,58 @@ func (g *group) awaitState(t *testing.T, r *relay.Relay, want string) {
 	})
 }
 
-// taken waits until another relay than i is active, and returns which.
+// taken waits until another relay than i is active, any for -1, and returns which.
 func (g *group) taken(t *testing.T, i int) (next int) {
 	t.Helper()
 	testkit.WaitFor(t, patience, "another relay to be active", func() bool {
 		next = slices.IndexFunc(g.relays, func(r *relay.Relay) bool {
-			return r != g.relays[i] && r != g.frozen && r.Running() && state(r) == "active"
+			return (i < 0 || r != g.relays[i]) && r != g.frozen && r.Running() && state(r) == "active"
 		})
 		return next >= 0
 	})
 	return next
 }
 
-// more waits until rows that were written after now are published.
+// more waits until rows of every table that were written after now are published.
 func (g *group) more(t *testing.T) {
 	t.Helper()
-	want := g.load.Ledger.Len() + 20
-	testkit.WaitFor(t, patience, "more rows to be SENT", func() bool { return g.table.Count(t, "status = 2") >= want })
+	for _, load := range g.loads {
+		want := load.Ledger.Len() + 20
+		testkit.WaitFor(t, patience, "more rows of "+load.Table.FullName()+" to be SENT", func() bool { return g.published(t, load) >= want })
+	}
+}
+
+// published is how many rows the table shows as SENT or, without a status, the broker has.
+func (g *group) published(t *testing.T, load *relay.Load) int {
+	t.Helper()
+	if !load.Table.LogOnly() {
+		return load.Table.Count(t, load.Table.Sent())
+	}
+	known := map[string]bool{}
+	for _, r := range relay.ReadAll(t, g.broker, load.Ledger.Topics()...) {
+		known[r.MessageID] = true
+	}
+	return len(known)
+}
+
+// account waits until all is published, and checks everything but copies.
+func (g *group) account(t *testing.T) (all []relay.Account) {
+	t.Helper()
+	for _, load := range g.loads {
+		want := load.Ledger.Len()
+		testkit.WaitFor(t, patience, "all rows of "+load.Table.FullName()+" to be SENT", func() bool { return g.published(t, load) >= want })
+		account := load.Ledger.Compare(relay.ReadAll(t, g.broker, load.Ledger.Topics()...))
+		account.Check(t)
+		all = append(all, account)
+		t.Logf("%s: %d rows, %d copies", load.Table.Preset, want, account.Duplicates())
+	}
+	g.unmixed(t)
+	for _, r := range g.relays {
+		if strings.Contains(r.Log(t), "published twice") {
+			t.Error("a relay says that messages are published twice")
+		}
+	}
+	return all
 }
 
 // positioned waits until the lease has the position of the first start: who took over before it would make a first start of its own.
@@ -90,7 +165,7 @@ func (g *group) positioned(t *testing.T) {
 	t.Helper()
 	testkit.WaitFor(t, patience, "a position in the lease", func() bool {
 		var n int
-		testkit.Must(t, g.sql.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM canal_outbox_lease WHERE log_file <> ''").Scan(&n))
+		testkit.Must(t, g.loads[0].Table.DB.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM canal_outbox_lease WHERE log_file <> ''").Scan(&n))
 		return n == 1
 	})
 }
@@ -100,7 +175,11 @@ func (g *group) positioned(t *testing.T) {
 // producer id.
 func (g *group) unmixed(t *testing.T) {
 	t.Helper()
-	for _, name := range g.load.Topics {
+	var names []string
+	for _, load := range g.loads {
+		names = append(names, load.Ledger.Topics()...)
+	}
+	for _, name := range names {
 		stored, err := testkit.ReadKafkaTopic(t.Context(), g.broker.addr, name)
 		testkit.Must(t, err)
 		runs := map[int32][]int64{}
@@ -118,70 +197,83 @@ func (g *group) unmixed(t *testing.T) {
 	}
 }
 
-// Of several relays on one table with separate state directories one publishes, whatever happens to it, and another goes on: after
+// faults of the active relay: each makes another one active, and who comes back stands by. They return which is active then.
+var faults = map[string]func(t *testing.T, g *group, old int) (active int){
+	"kill": func(t *testing.T, g *group, old int) int {
+		g.relays[old].Kill()
+		active := g.taken(t, old)
+		g.more(t)
+		g.relays[old].Launch(t)
+		return active
+	},
+	"term": func(t *testing.T, g *group, old int) int {
+		g.relays[old].Stop(t)
+		active := g.taken(t, old)
+		g.more(t)
+		g.relays[old].Launch(t)
+		return active
+	},
+	"stop": func(t *testing.T, g *group, old int) int {
+		g.relays[old].Freeze(t)
+		g.frozen = g.relays[old]
+		active := g.taken(t, old)
+		g.more(t)
+		g.relays[old].Thaw(t)
+		g.frozen = nil
+		return active
+	},
+	"hole": func(t *testing.T, g *group, old int) int {
+		g.proxies[old].Hole(true)
+		g.awaitState(t, g.relays[old], "lapsed") // by its own clock: it cannot know more
+		active := g.taken(t, old)
+		g.more(t)
+		g.proxies[old].Hole(false)
+		return active
+	},
+}
+
+// Of several relays on the same tables with separate state directories one publishes, whatever happens to it, and another goes on: after
 // SIGKILL, SIGTERM, SIGSTOP for longer than its lease, and a cut between it and the database. No row is lost, no two publish at a
-// time, and who comes back stands by.
+// time, and who comes back stands by. So it is with tables that have less, too, one of them without a status.
 func TestActiveAndStandby(t *testing.T) {
-	for _, c := range []struct {
+	every := []string{"kill", "term", "stop", "hole"}
+	type scene struct {
+		name   string
 		flavor testkit.Flavor
 		relays int
-	}{{testkit.MySQL, 2}, {testkit.MariaDB, 3}} {
-		t.Run(fmt.Sprintf("%s_%d", c.flavor, c.relays), func(t *testing.T) {
+		tables []*layouts.Layout
+		faults []string
+	}
+	scenes := []scene{
+		{"mysql_2", testkit.MySQL, 2, full, every},
+		{"mariadb_3", testkit.MariaDB, 3, full, every},
+		{"mysql_BCDF", testkit.MySQL, 2, lesser(), []string{"kill"}},
+	}
+	if *long {
+		scenes[2].faults = every
+		for _, flavor := range []testkit.Flavor{testkit.MariaDB, testkit.MariaDB118} {
+			scenes = append(scenes, scene{string(flavor) + "_BCDF", flavor, 2, lesser(), every})
+		}
+	}
+	for _, c := range scenes {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			g := newGroup(t, c.flavor, c.relays)
-			ctx, enough := context.WithCancel(t.Context())
-			defer enough()
-			wait := g.load.StartUntil(t, 2, func() bool {
-				<-time.After(10 * time.Millisecond) // a load that leaves room for the others on the machine
-				return ctx.Err() != nil
-			})
-			active := 0
+			g := newGroup(t, testkit.SharedDatabase(t, c.flavor), c.relays, c.tables...)
+			stop := g.write(t)
 			g.more(t)
 			g.positioned(t)
-
-			old := active
-			g.relays[old].Kill()
-			active = g.taken(t, old)
-			g.more(t)
-			g.relays[old].Launch(t)
-			g.awaitState(t, g.relays[old], "standby")
-
-			old = active
-			g.relays[old].Stop(t)
-			active = g.taken(t, old)
-			g.more(t)
-			g.relays[old].Launch(t)
-			g.awaitState(t, g.relays[old], "standby")
-
-			old = active
-			g.relays[old].Freeze(t)
-			g.frozen = g.relays[old]
-			active = g.taken(t, old)
-			g.more(t)
-			g.relays[old].Thaw(t)
-			g.frozen = nil
-			g.awaitState(t, g.relays[old], "standby")
-
-			old = active
-			g.proxies[old].Hole(true)
-			g.awaitState(t, g.relays[old], "lapsed") // by its own clock: it cannot know more
-			active = g.taken(t, old)
-			g.more(t)
-			g.proxies[old].Hole(false)
-			g.awaitState(t, g.relays[old], "standby")
-			if state(g.relays[active]) != "active" {
-				t.Error("who came back has taken the lease away again")
-			}
-
-			enough()
-			wait()
-			account := g.account(t)
-			g.unmixed(t)
-			t.Logf("%d rows, %d copies", g.load.Ledger.Len(), account.Duplicates())
-			for _, r := range g.relays {
-				if strings.Contains(r.Log(t), "published twice") {
-					t.Error("a relay says that messages are published twice")
+			active := 0
+			for _, fault := range c.faults {
+				old := active
+				active = faults[fault](t, g, old)
+				g.awaitState(t, g.relays[old], "standby")
+				if state(g.relays[active]) != "active" {
+					t.Errorf("after %s: who came back has taken the lease away again", fault)
 				}
+			}
+			stop()
+			g.account(t)
+			for _, r := range g.relays {
 				r.Stop(t)
 			}
 		})

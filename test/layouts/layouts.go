@@ -75,9 +75,17 @@ func (l *Layout) Kind(n int, topic string) string {
 		return ""
 	case "D", "char":
 		return topic
+	case "F", "F2":
+		return "Created"
 	}
 	return "order"
 }
+
+// EventTopic is what the topics of the log-only layouts begin with.
+const EventTopic = "outbox.event."
+
+// LogOnly reports whether the table has no status.
+func (l *Layout) LogOnly() bool { return l.Status == "" }
 
 // Sent is the condition that a row is sent.
 func (l *Layout) Sent() string { return fmt.Sprintf("%s = '%s'", l.Status, l.Codes["sent"]) }
@@ -112,6 +120,9 @@ func key(n int) string {
 
 // few are keys that several rows have.
 func few(n int) string { return fmt.Sprintf("k-%d", n%6) }
+
+// third are the keys of the log-only layouts.
+func third(n int) string { return fmt.Sprintf("k-%d", n%3) }
 
 // kind is that of the one row of its key.
 func kind(n int) string { return fmt.Sprintf("order.%d", n) }
@@ -259,23 +270,23 @@ func LogOnly() []*Layout {
 	const columns = "id, aggregatetype, aggregateid, type, payload"
 	return []*Layout{
 		{
-			Name: "F", Table: "outboxevent", ID: "id", Config: `preset: debezium-outbox`, insert: columns, id: uuid,
+			Name: "F", Table: "outboxevent", ID: "id", Config: `preset: debezium-outbox`, insert: columns, id: uuid, key: third,
 			DDL: `CREATE TABLE %s (
 				id CHAR(36) NOT NULL, aggregatetype VARCHAR(255) NOT NULL, aggregateid VARCHAR(255) NOT NULL, type VARCHAR(255) NOT NULL,
 				payload JSON NULL, PRIMARY KEY (id))`,
 			row: func(n int, topic, body string) []any {
-				return []any{uuid(n), topic, fmt.Sprintf("k-%d", n%3), "Created", body}
+				return []any{uuid(n), topic, third(n), "Created", body}
 			},
 		},
 		{
-			Name: "F2", Table: "outboxevent_2", ID: "id", Config: `preset: debezium-outbox`, insert: columns, id: key,
+			Name: "F2", Table: "outboxevent_2", ID: "id", Config: `preset: debezium-outbox`, insert: columns, id: key, key: third,
 			DDL: `CREATE TABLE %s (
 				id BINARY(16) NOT NULL, aggregatetype VARCHAR(255) NOT NULL, aggregateid VARCHAR(255) NOT NULL, type VARCHAR(255) NOT NULL,
 				payload LONGBLOB NULL, timestamp DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6), tracingspancontext VARCHAR(256) NULL,
 				PRIMARY KEY (id))`,
 			row: func(n int, topic, body string) []any {
 				bytes, _ := hex.DecodeString(key(n)) // digits of our own
-				return []any{bytes, topic, fmt.Sprintf("k-%d", n%3), "Created", body}
+				return []any{bytes, topic, third(n), "Created", body}
 			},
 		},
 	}

@@ -87,10 +87,15 @@ func (w *Writer) Rows(n int) []Row {
 
 // ofLayout leaves to a row what the table of a layout has, and gives it what follows from its number there.
 func ofLayout(layout *layouts.Layout, number int, r Row) Row {
-	return Row{
+	row := Row{
 		MessageID: layout.MessageID(number), Key: layout.Key(number), BizType: layout.Kind(number, r.Topic), Topic: r.Topic,
 		Body: append([]byte{}, r.Body...), Loose: r.Loose, number: number,
 	}
+	if layout.LogOnly() {
+		row.Topic = layouts.EventTopic + r.Topic
+		row.Headers = map[string]string{"id": row.MessageID, "eventType": row.BizType}
+	}
+	return row
 }
 
 // body is of one of the kinds that have been broken somewhere: JSON whose form must not change, characters of all planes,
@@ -192,6 +197,8 @@ func (w *Writer) Transaction(ctx context.Context) error {
 	case kind < 96:
 		_, err := w.load.Table.DB.ExecContext(ctx, "UPDATE purchase SET amount = amount + 1 WHERE id = 1")
 		return err
+	case w.load.Table.LogOnly(): // its rows are published as they were inserted
+		return w.In(ctx, w.load.Table.DB, true, w.amongOthers)
 	case kind < 99 && w.load.Table.Layout == nil: // of a row that may be on its way, or not be there at all
 		_, err := w.load.Table.DB.ExecContext(ctx, "UPDATE "+w.load.Table.Name()+" SET updated_by = ? WHERE id = ?", w.name,
 			1+w.rand.Int64N(w.load.number.Load()+1))

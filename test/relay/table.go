@@ -132,7 +132,7 @@ func (tb *Table) insertLayout(ctx context.Context, to Execer, rows []Row) error 
 	var statement strings.Builder
 	var all []any
 	for i, r := range rows {
-		query, args := tb.Layout.Insert(r.number, r.Topic, string(r.Body))
+		query, args := tb.Layout.Insert(r.number, strings.TrimPrefix(r.Topic, layouts.EventTopic), string(r.Body))
 		if head, places, _ := strings.Cut(query, " VALUES "); i == 0 {
 			statement.WriteString(head + " VALUES " + places)
 		} else {
@@ -177,6 +177,9 @@ func (tb *Table) Count(t testing.TB, where string) int {
 	testkit.Must(t, tb.DB.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+tb.Name()+" WHERE "+where).Scan(&n))
 	return n
 }
+
+// LogOnly reports whether the table has no status.
+func (tb *Table) LogOnly() bool { return tb.Layout != nil && tb.Layout.LogOnly() }
 
 // ID is the column of the primary key.
 func (tb *Table) ID() string {

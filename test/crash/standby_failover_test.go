@@ -1,0 +1,129 @@
+package crash
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/test/layouts"
+)
+
+// newReplicated is two relays of a table with a status and one without, on a server that has a replica.
+func newReplicated(t *testing.T, flavor testkit.Flavor) (g *group, replica *testkit.Database) {
+	t.Helper()
+	primary := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})
+	replica = testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})
+	testkit.Must(t, replica.ReplicateFrom(t.Context(), primary))
+	g = newGroup(t, primary, 2, nil, layouts.LogOnly()[1])
+	stop := g.write(t)
+	g.more(t)
+	g.positioned(t)
+	stop()
+	return g, replica
+}
+
+// cutOff takes the primary away from the relays.
+func (g *group) cutOff(t *testing.T) {
+	t.Helper()
+	for _, p := range g.proxies {
+		testkit.Must(t, p.Refuse(true))
+		p.Cut()
+	}
+}
+
+// promote makes the replica the server of relays and applications.
+func (g *group) promote(t *testing.T, replica *testkit.Database) {
+	t.Helper()
+	testkit.Must(t, replica.Promote(t.Context()))
+	g.db = replica
+	for _, load := range g.loads {
+		load.Table.DB = replica.Connect(t, load.Table.Schema)
+	}
+	for _, p := range g.proxies {
+		p.SetTarget(replica.Addr())
+		testkit.Must(t, p.Refuse(false))
+	}
+}
+
+// goesOn writes more, and checks that all of it comes, by the log: the failover is no gap.
+func (g *group) goesOn(t *testing.T) {
+	t.Helper()
+	stop := g.write(t)
+	g.more(t)
+	stop()
+	g.account(t)
+	active := g.taken(t, -1)
+	gaps, err := g.relays[active].Client().Gaps(t.Context())
+	testkit.Must(t, err)
+	for _, gap := range gaps {
+		if gap.Cause != outbox.GapFirstStart {
+			t.Errorf("a failover of the database has made a gap: %+v", gap)
+		}
+	}
+	for _, r := range g.relays {
+		if r.Running() {
+			r.Stop(t)
+		}
+	}
+}
+
+// failovers are the ways a database fails over. Each ends with a relay that is active on the new server.
+var failovers = map[string]func(t *testing.T, g *group, replica *testkit.Database){
+	"both live": func(t *testing.T, g *group, replica *testkit.Database) {
+		g.cutOff(t)
+		testkit.Must(t, replica.CatchUp(t.Context(), g.db))
+		g.promote(t, replica)
+		g.taken(t, -1)
+	},
+	"the active one dies": func(t *testing.T, g *group, replica *testkit.Database) {
+		stop := g.write(t)
+		g.more(t)
+		g.relays[0].Kill() // in the middle: some rows are published and not SENT, some neither
+		g.cutOff(t)
+		for _, load := range g.loads {
+			missed := load.Ledger.Len() + 20
+			testkit.WaitFor(t, patience, "rows that nobody publishes", func() bool { return load.Ledger.Len() >= missed })
+		}
+		stop()
+		testkit.Must(t, replica.CatchUp(t.Context(), g.db))
+		g.promote(t, replica)
+		g.taken(t, 0)
+	},
+	"the new server lacks transactions": func(t *testing.T, g *group, replica *testkit.Database) {
+		g.account(t)
+		testkit.Must(t, replica.CatchUp(t.Context(), g.db))
+		testkit.Must(t, replica.Promote(t.Context())) // from here on it gets nothing
+		end := logEnd(t, g.db)
+		testkit.WaitFor(t, patience, "the active relay to see more than the replica has", func() bool { return g.leased(t).Compare(end) > 0 })
+		g.cutOff(t)
+		g.promote(t, replica)
+		if code := g.relays[0].Wait(t); code != 3 {
+			t.Errorf("exit code %d of a relay whose new server lacks what it has seen, want 3", code)
+		}
+		g.taken(t, 0)
+	},
+}
+
+// The database fails over while one relay is active and another stands by. The lease goes along: one of them is active on the new server,
+// whether the active one lives or dies with the old server, and what it had not published comes from there, of the table without a
+// status too. When the new server lacks what the active one has seen, that one refuses it, and the standby goes on from the position
+// that the new server's lease has.
+func TestFailoverOfTheDatabaseUnderActiveAndStandby(t *testing.T) {
+	flavors, ways := []testkit.Flavor{testkit.MariaDB}, []string{"the active one dies"}
+	if *long {
+		flavors = append(flavors, testkit.MySQL, testkit.MariaDB118)
+		ways = slices.Sorted(maps.Keys(failovers))
+	}
+	for _, flavor := range flavors {
+		for _, way := range ways {
+			t.Run(string(flavor)+" "+way, func(t *testing.T) {
+				t.Parallel()
+				g, replica := newReplicated(t, flavor)
+				failovers[way](t, g, replica)
+				g.goesOn(t)
+			})
+		}
+	}
+}
