@@ -20,7 +20,7 @@ export TEST_MARIADB := $(MARIADB)
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
 TESTFLAGS ?= -shuffle=on -timeout=60m
 
-.PHONY: help build demo test test-quick test-long fuzz lint generate prepare bench crash sim soak waiting starts man release release-check servers images clean
+.PHONY: help build demo test test-quick test-long fuzz lint generate prepare bench bench-peers crash sim soak waiting starts man release release-check servers images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -78,6 +78,11 @@ fuzz: ## every fuzz target for FUZZTIME (default 30s)
 
 bench: prepare ## throughput, latency, CPU and memory of the whole relay beside the ceilings of this machine
 	go test -run='^$$' -bench=. -count=1 -timeout=0 $(ARGS) ./test/bench/...
+
+# DATABASE is mariadb or mysql; MAXWELL is the unpacked distribution of Maxwell, which takes part when it is named.
+bench-peers: prepare ## this relay beside Debezium Server, and Maxwell, in one run: same load, table, broker and consumer (10 minutes)
+	@bash test/servers/install.sh debezium
+	PEERS_DATABASE=$(DATABASE) PEERS_MAXWELL=$(MAXWELL) go test -run='^$$' -bench=Peers -benchtime=1x -count=1 -timeout=0 $(ARGS) ./test/bench
 
 man: ## dist/man/: a manual page for each command
 	@mkdir -p dist/man

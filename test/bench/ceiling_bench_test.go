@@ -52,7 +52,7 @@ func BenchmarkCeilingRead(b *testing.B) {
 		b.Run(string(flavor), func(b *testing.B) {
 			db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Durable: true})
 			pool := db.Connect(b, db.CreateSchema(b))
-			f := &fixture{db: db, table: relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message")}
+			f := &fixture{db: db, load: load{table: relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message"), topic: topic}}
 			mapping, err := table.Preset("t_local_message")
 			testkit.Must(b, err)
 			mapping.Schema, mapping.Name = f.table.Schema, "t_local_message"

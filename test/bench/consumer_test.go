@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"testing"
@@ -16,11 +17,23 @@ import (
 // it has acknowledged it.
 type consumer struct {
 	mu sync.Mutex
-	at map[string]time.Time // by message id
+	at map[string]time.Time // by relay.Row.Key
 }
 
-// consume reads from now on, until the benchmark ends.
-func consume(b testing.TB, addr string) *consumer {
+// idOfHeader takes what follows the last colon of a header's value, which may be a JSON text.
+func idOfHeader(name string) func(*kgo.Record) string {
+	return func(r *kgo.Record) string {
+		for _, h := range r.Headers {
+			if h.Key == name {
+				return string(bytes.Trim(h.Value[bytes.LastIndexByte(h.Value, ':')+1:], `"`))
+			}
+		}
+		return ""
+	}
+}
+
+// consume reads from now on, until the benchmark ends. id takes the row's key out of a message.
+func consume(b testing.TB, addr, topic string, id func(*kgo.Record) string) *consumer {
 	b.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
 	testkit.Must(b, err)
@@ -33,13 +46,7 @@ func consume(b testing.TB, addr string) *consumer {
 			fetches := client.PollFetches(ctx)
 			now := time.Now()
 			c.mu.Lock()
-			fetches.EachRecord(func(r *kgo.Record) {
-				for _, h := range r.Headers {
-					if h.Key == "message_id" {
-						c.at[string(h.Value)] = now
-					}
-				}
-			})
+			fetches.EachRecord(func(r *kgo.Record) { c.at[id(r)] = now })
 			c.mu.Unlock()
 		}
 	}()
@@ -58,7 +65,7 @@ func (c *consumer) after(b testing.TB, rows []relay.Row, committed []time.Time) 
 	arrived := func(i int) (time.Time, bool) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		at, ok := c.at[rows[i].BizType+":"+rows[i].Key]
+		at, ok := c.at[rows[i].Key]
 		return at, ok
 	}
 	took := make([]time.Duration, len(rows))
@@ -68,4 +75,17 @@ func (c *consumer) after(b testing.TB, rows []relay.Row, committed []time.Time) 
 		took[i] = max(0, at.Sub(committed[i]))
 	}
 	return took
+}
+
+// forget begins anew, and seen is how many rows have arrived since.
+func (c *consumer) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.at)
+}
+
+func (c *consumer) seen() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.at)
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -34,11 +33,10 @@ const (
 // fixture is one durable database, one broker, one table and one relay.
 type fixture struct {
 	*relay.Relay
+	load
 	db     *testkit.Database
 	broker relay.Broker
-	table  *relay.Table
 	admin  string
-	next   int
 }
 
 // brokers start the broker of a name.
@@ -66,7 +64,7 @@ func newFixtureBehind(b testing.TB, latency time.Duration, flavor testkit.Flavor
 	db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Durable: true})
 	pool := db.Connect(b, db.CreateSchema(b))
 	pool.SetMaxIdleConns(16)
-	f := &fixture{db: db, table: relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message")}
+	f := &fixture{db: db, load: load{table: relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message"), topic: topic}}
 	f.admin, f.broker = freeAddress(b), brokers[broker](b)
 	source := db.Addr()
 	if latency > 0 {
@@ -84,47 +82,17 @@ func newFixtureBehind(b testing.TB, latency time.Duration, flavor testkit.Flavor
 	return f
 }
 
-// rows makes the next n rows, of 500-byte bodies that do not compress to nothing.
-func (f *fixture) rows(n int) []relay.Row {
-	out := make([]relay.Row, n)
-	for i := range out {
-		f.next++
-		body := bytes.Repeat([]byte(strconv.Itoa(f.next*2654435761)+"|"), bodySize/8)[:bodySize]
-		out[i] = relay.Row{BizType: "order", Key: fmt.Sprint("k", f.next), ShardingKey: fmt.Sprint(f.next % keys), Topic: topic, Tag: "paid", Body: body}
-	}
-	return out
-}
-
-// fill commits n rows in transactions of size, over four connections.
-func (f *fixture) fill(b testing.TB, n, size int) {
-	b.Helper()
-	work := make(chan []relay.Row)
-	var group sync.WaitGroup
-	for range 4 {
-		group.Go(func() {
-			for rows := range work {
-				if err := f.table.Insert(context.Background(), f.table.DB, rows...); err != nil {
-					b.Error(err)
-				}
-			}
-		})
-	}
-	for left := n; left > 0; left -= size {
-		work <- f.rows(min(size, left))
-	}
-	close(work)
-	group.Wait()
-}
-
 // usage is what the process has used so far.
 type usage struct {
 	cpu  time.Duration
 	peak int // bytes of resident memory
 }
 
-func (f *fixture) usage(b testing.TB) usage {
+func (f *fixture) usage(b testing.TB) usage { return usageOf(b, f.PID()) }
+
+func usageOf(b testing.TB, pid int) usage {
 	b.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", f.PID()))
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	testkit.Must(b, err)
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	var ticks int64
@@ -133,7 +101,7 @@ func (f *fixture) usage(b testing.TB) usage {
 		testkit.Must(b, err)
 		ticks += n
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.PID()))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	testkit.Must(b, err)
 	var peak int
 	for line := range strings.Lines(string(status)) {

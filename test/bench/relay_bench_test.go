@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
@@ -28,7 +26,7 @@ func BenchmarkLatency(b *testing.B) {
 			f.Start(b)
 			var arrivals *consumer
 			if k, ok := f.broker.(relay.Kafka); ok {
-				arrivals = consume(b, k.Addr())
+				arrivals = consume(b, k.Addr(), topic, idOfHeader("message_id"))
 			}
 			f.pace(b, 2_000, 500) // warm: the broker's JIT, connections, caches
 			f.awaitSent(b)
@@ -50,31 +48,6 @@ func BenchmarkLatency(b *testing.B) {
 			}
 		})
 	}
-}
-
-// pace commits rows one by one at a rate, over eight connections. It returns the rows, when their INSERTs returned, and how
-// long these took.
-func (f *fixture) pace(b testing.TB, n int, perSecond rate.Limit) (rows []relay.Row, committed []time.Time, took []time.Duration) {
-	limit := rate.NewLimiter(perSecond, 1)
-	slots := make(chan struct{}, 8)
-	rows, committed, took = f.rows(n), make([]time.Time, n), make([]time.Duration, n)
-	for i, row := range rows {
-		testkit.Must(b, limit.Wait(context.Background()))
-		slots <- struct{}{}
-		go func() {
-			defer func(began time.Time) {
-				committed[i], took[i] = time.Now(), time.Since(began)
-				<-slots
-			}(time.Now())
-			if err := f.table.Insert(context.Background(), f.table.DB, row); err != nil {
-				b.Error(err)
-			}
-		}()
-	}
-	for range cap(slots) {
-		slots <- struct{}{}
-	}
-	return rows, committed, took
 }
 
 // report shows the median and the 99th percentile.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts the real servers that the tests run against into a private cache directory and prints nothing but progress.
 #
-#   install.sh [mysql] [mariadb] [mariadb-11.8] [redis] [kafka] [rocketmq] [browser] [clock] [promtool]     (default: mysql mariadb kafka rocketmq)
+#   install.sh [mysql] [mariadb] [mariadb-11.8] [redis] [kafka] [rocketmq] [browser] [clock] [promtool] [debezium]     (default: mysql mariadb kafka rocketmq)
 #
 # MySQL is taken from PATH when there is one, else unpacked into a folder of its own with debootstrap, and so is MariaDB 11.8
 # for those who ask for it. MariaDB, Redis, Java, the browser and the library that shifts a server's clock come from the
@@ -86,6 +86,20 @@ jars() {
   rm -rf "$dir" && mv "$dir.new" "$dir"
 }
 
+# debezium: Debezium Server, for comparison alone (make bench-peers). Later releases need a newer Java than the distribution has.
+install_debezium() {
+  local dir=$cache/debezium-server
+  [ -d "$dir" ] && return
+  command -v java >/dev/null || apt_install default-jre-headless
+  command -v mvn >/dev/null || apt_install maven
+  echo "unpacking Debezium Server (600 megabytes)" >&2
+  rm -rf "$dir.new" && mkdir -p "$dir.new"
+  mvn -B -q dependency:copy -Dartifact=io.debezium:debezium-server-dist:2.7.3.Final:tar.gz -DoutputDirectory="$dir.new" >&2
+  tar -xzf "$dir.new"/debezium-server-dist-*.tar.gz -C "$dir.new" --strip-components=1
+  rm "$dir.new"/debezium-server-dist-*.tar.gz
+  mv "$dir.new" "$dir"
+}
+
 for what in "${@:-mysql mariadb kafka rocketmq}"; do
   for name in $what; do
     case $name in
@@ -97,6 +111,7 @@ for what in "${@:-mysql mariadb kafka rocketmq}"; do
       browser) install_browser ;;
       clock) ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || apt_install libfaketime ;;
       promtool) install_promtool ;;
+      debezium) install_debezium ;;
       *) echo "install.sh: unknown server $name" >&2; exit 2 ;;
     esac
   done
