@@ -19,6 +19,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/fakekafka"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
@@ -51,6 +52,8 @@ var brokers = map[string]func(testing.TB) relay.Broker{
 			Topics: map[string]int{topic: 8}, JVM: []string{"-Xms1g", "-Xmx1g"},
 		})}
 	},
+	// fake takes little of the two cores, in the benchmark's own process: what is left is the relay's and the database's.
+	"fake": func(b testing.TB) relay.Broker { return fakekafka.New(b, 1, map[string]int{topic: 8}) },
 }
 
 func newFixture(b testing.TB, flavor testkit.Flavor, broker string, more ...string) *fixture {

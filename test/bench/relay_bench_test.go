@@ -2,9 +2,15 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,7 +68,7 @@ func report(b *testing.B, what string, list []time.Duration) {
 // every row is SENT.
 func BenchmarkDrain(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
-		for _, broker := range []string{"kafka", "rocketmq"} {
+		for _, broker := range []string{"kafka", "rocketmq", "fake"} {
 			b.Run(fmt.Sprintf("%s-%s", flavor, broker), func(b *testing.B) {
 				f := newFixture(b, flavor, broker)
 				f.Start(b)
@@ -75,9 +81,13 @@ func BenchmarkDrain(b *testing.B) {
 					b.StartTimer()
 					began := time.Now()
 					f.Start(b)
+					profiled := f.profile(b, "drain-"+b.Name()[len("BenchmarkDrain/"):])
 					f.awaitSent(b)
 					took, used := time.Since(began), f.usage(b)
 					b.StopTimer()
+					profiled()
+					b.ReportMetric(f.total(b, "go_memstats_alloc_bytes_total")/backlog, "B/msg")
+					b.ReportMetric(f.allocations(b)/backlog, "allocs/msg")
 					if got := f.total(b, "canal_outbox_messages_total"); got != backlog {
 						b.Errorf("%v results for %d rows", got, backlog)
 					}
@@ -185,4 +195,38 @@ func (f *fixture) logBytes(b testing.TB) (total int64) {
 	}
 	testkit.Must(b, rows.Err())
 	return total
+}
+
+// profile takes the CPU profile of the coming seconds and, when the returned function is called, that of the allocations, where
+// BENCH_PROFILES names a directory for them.
+func (f *fixture) profile(b testing.TB, name string) (end func()) {
+	b.Helper()
+	dir := os.Getenv("BENCH_PROFILES")
+	if dir == "" {
+		return func() {}
+	}
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(f.StateDir(), "admin.sock"))
+	}}}
+	take := func(kind, what string) {
+		response, err := client.Get("http://relay/debug/pprof/" + what)
+		testkit.Must(b, err)
+		defer response.Body.Close()
+		out, err := os.Create(filepath.Join(dir, name+"."+kind))
+		testkit.Must(b, err)
+		_, err = io.Copy(out, response.Body)
+		testkit.Must(b, errors.Join(err, out.Close()))
+	}
+	var cpu sync.WaitGroup
+	cpu.Go(func() { take("cpu", "profile?seconds=5") })
+	return func() {
+		take("allocs", "allocs")
+		cpu.Wait()
+	}
+}
+
+// allocations is how many objects the process has allocated so far.
+func (f *fixture) allocations(b testing.TB) float64 {
+	b.Helper()
+	return f.metrics(b)["go_memstats_mallocs_total"].GetMetric()[0].GetCounter().GetValue()
 }
