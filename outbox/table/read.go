@@ -39,61 +39,100 @@ func (t *Table) selectState() *statement {
 	return s
 }
 
-// candidates runs a query of selectState. What the query shows behind the columns of the state goes into last, which then has
-// the values of the last row.
-func (s *Store) candidates(ctx context.Context, t *Table, query *statement, last ...any) ([]outbox.Candidate, error) {
+// stateRow is one row of a query of selectState. It is reused from row to row.
+type stateRow struct {
+	id, messageID, code, retries, wait, topic, stamp, sharding, key sql.RawBytes
+
+	rawTopic []byte // of the row before, and what Topic made of it: most rows have the topic of their neighbours
+	madeOf   string
+}
+
+// columns are where a query is read to.
+func (r *stateRow) columns(t *Table, last []any) []any {
+	into := []any{&r.id, &r.messageID, &r.code, &r.retries, &r.wait, &r.topic, &r.stamp}
+	if t.mapping.Ordered {
+		into = append(into, &r.sharding, &r.key)
+	}
+	return append(into, last...)
+}
+
+// candidate is what the row tells, but for its identity.
+func (r *stateRow) candidate(t *Table) (c outbox.Candidate, err error) {
+	micros, err := strconv.ParseInt(string(r.wait), 10, 64)
+	if err == nil {
+		c.RetryCount, err = strconv.Atoi(string(r.retries))
+	}
+	if r.madeOf == "" || string(r.rawTopic) != string(r.topic) {
+		r.rawTopic, r.madeOf = append(r.rawTopic[:0], r.topic...), t.Topic(r.topic)
+	}
+	c.Status = t.status(r.code, r.code == nil)
+	c.Waiting = c.Status == outbox.Pending && micros > 0
+	c.DueInMilli = (micros + 999) / 1000
+	c.Topic, c.ClaimToken = r.madeOf, string(r.stamp)
+	if c.Key = string(r.sharding); c.Key == "" { // as Message makes it
+		c.Key = string(t.keyText(Key, r.key))
+	}
+	return c, err
+}
+
+// eachState runs a query of selectState. What the query shows behind the columns of the state goes into last, which then has the values of
+// the last row.
+func (s *Store) eachState(ctx context.Context, t *Table, query *statement, last []any, each func(*stateRow) error) error {
 	rows, err := s.db.QueryContext(ctx, query.text.String(), query.args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
-	var out []outbox.Candidate
-	now := time.Now()
+	var row stateRow
+	into := row.columns(t, last)
 	for rows.Next() {
-		var id, messageID, code, topic, sharding, key sql.RawBytes
-		var stamp sql.NullString
-		var micros int64
-		c := outbox.Candidate{}
-		into := []any{&id, &messageID, &code, &c.RetryCount, &micros, &topic, &stamp}
-		if t.mapping.Ordered {
-			into = append(into, &sharding, &key)
+		if err := rows.Scan(into...); err != nil {
+			return err
 		}
-		if err := rows.Scan(append(into, last...)...); err != nil {
-			return nil, err
+		if err := each(&row); err != nil {
+			return err
 		}
-		c.Identity = outbox.Identity{Table: t.name, ID: string(t.keyText(ID, id)), MessageID: string(messageID)}
-		c.Status = t.status(code, code == nil)
-		c.Waiting = c.Status == outbox.Pending && micros > 0
-		c.DueInMilli = (micros + 999) / 1000
-		c.Topic, c.ClaimToken = t.Topic(topic), stamp.String
-		if c.Key = string(sharding); c.Key == "" { // as Message makes it
-			c.Key = string(t.keyText(Key, key))
-		}
+	}
+	return rows.Err()
+}
+
+// candidates are the rows of a query of selectState; last is as in eachState.
+func (s *Store) candidates(ctx context.Context, t *Table, query *statement, last ...any) (out []outbox.Candidate, err error) {
+	now := time.Now()
+	err = s.eachState(ctx, t, query, last, func(r *stateRow) error {
+		c, err := r.candidate(t)
+		c.Identity = outbox.Identity{Table: t.name, ID: string(t.keyText(ID, r.id)), MessageID: string(r.messageID)}
 		s.recall(t, &c, now)
 		out = append(out, c)
-	}
-	return out, rows.Err()
+		return err
+	})
+	return out, err
 }
 
 // States reads the rows of identities by primary key. Rows that do not exist, or carry another message id, are missing
-// from the answer; its order is not that of the question.
+// from the answer; its order is not that of the question. The answer shares the memory of the identities that were asked for.
 func (s *Store) States(ctx context.Context, identities []outbox.Identity) ([]outbox.Candidate, error) {
-	var out []outbox.Candidate
+	out := make([]outbox.Candidate, 0, len(identities))
+	now := time.Now()
 	err := s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
 		query := t.selectState()
 		query.add(" FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
 		t.idIn(query, len(chunk), func(i int) string { return chunk[i].ID })
-		candidates, err := s.candidates(ctx, t, query)
-		if err != nil {
-			return err
+		asked := make(map[outbox.Identity]int, len(chunk))
+		for i, id := range chunk {
+			asked[id] = i
 		}
-		asked := set(chunk)
-		for _, c := range candidates {
-			if asked[c.Identity] {
-				out = append(out, c)
+		return s.eachState(ctx, t, query, nil, func(r *stateRow) error {
+			i, found := asked[outbox.Identity{Table: t.name, ID: string(t.keyText(ID, r.id)), MessageID: string(r.messageID)}]
+			if !found {
+				return nil
 			}
-		}
-		return nil
+			c, err := r.candidate(t)
+			c.Identity = chunk[i]
+			s.recall(t, &c, now)
+			out = append(out, c)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the state of rows: %w", err)
@@ -104,23 +143,30 @@ func (s *Store) States(ctx context.Context, identities []outbox.Identity) ([]out
 // byKey hands identities to run, by table and in chunks.
 func (s *Store) byKey(identities []outbox.Identity, run func(*Table, []outbox.Identity) error) error {
 	groups := map[string][]outbox.Identity{}
-	for _, identity := range identities {
-		t, err := s.table(identity.Table)
+	for i := range identities {
+		t, err := s.table(identities[i].Table)
 		if err != nil {
 			return err
 		}
-		if err := t.checkID(identity.ID); err != nil {
-			return fmt.Errorf("table %s: %w", identity.Table, err)
+		if err := t.checkID(identities[i].ID); err != nil {
+			return fmt.Errorf("table %s: %w", t.name, err)
 		}
-		groups[identity.Table] = append(groups[identity.Table], identity)
+	}
+	for rest := identities; len(rest) > 0; { // runs of one table, which is nearly always all: then nothing is copied
+		n := 1
+		for n < len(rest) && rest[n].Table == rest[0].Table {
+			n++
+		}
+		if group := groups[rest[0].Table]; group == nil {
+			groups[rest[0].Table] = rest[:n:n]
+		} else {
+			groups[rest[0].Table] = append(group, rest[:n]...)
+		}
+		rest = rest[n:]
 	}
 	for name, group := range groups {
-		t, err := s.table(name)
-		if err != nil {
-			return err
-		}
 		for chunk := range slices.Chunk(group, maxRows) {
-			if err := run(t, chunk); err != nil {
+			if err := run(s.byName[name], chunk); err != nil {
 				return fmt.Errorf("table %s: %w", name, err)
 			}
 		}

@@ -57,6 +57,8 @@ type Recovery struct {
 	turn     *semaphore.Weighted
 	waiting  []*tracker.Entry // in log order
 	waitingB int              // their bytes
+	ids      []outbox.Identity
+	found    map[outbox.Identity]int // reused from one look-up to the next, as ids is
 
 	mu    sync.Mutex
 	end   outbox.Position // of the window
@@ -67,6 +69,7 @@ type Recovery struct {
 func New(t *tracker.Tracker, d *dispatch.Dispatch, sweeps tracker.Sweeps, checker Checker, log *zap.Logger, reg prometheus.Registerer) *Recovery {
 	return &Recovery{
 		tracker: t, dispatch: d, sweeps: sweeps, checker: checker, maxBytes: d.MaxBytes(), random: d.Random, log: log, turn: semaphore.NewWeighted(1),
+		found: map[outbox.Identity]int{},
 		raised: promauto.With(reg).NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_sweep_without_reader_total", Help: "Pages taken though the binlog reader was down or stuck.",
 		}),
@@ -186,27 +189,31 @@ func (r *Recovery) failed(failures int, err error) time.Duration {
 // lookUp asks the table once and keeps the rows that are to be published: PENDING and not waiting for a retry. A row that is not
 // found may not be visible yet and is left to the sweep, which is triggered; every other row is settled. Callers have the turn.
 func (r *Recovery) lookUp(ctx context.Context) error {
-	ids := make([]outbox.Identity, len(r.waiting))
-	for i, e := range r.waiting {
-		ids[i] = e.Row()
+	r.ids = r.ids[:0]
+	for _, e := range r.waiting {
+		r.ids = append(r.ids, e.Row())
 	}
-	list, err := r.checker.States(ctx, ids)
+	list, err := r.checker.States(ctx, r.ids)
 	if err != nil {
 		return err
 	}
-	states := make(map[outbox.Identity]outbox.Candidate, len(list))
-	for _, c := range list {
-		states[c.Identity] = c
+	clear(r.found)
+	for i := range list {
+		r.found[list[i].Identity] = i
 	}
 	publish := r.waiting[:0]
 	r.waitingB = 0
 	for _, e := range r.waiting {
-		state, found := states[e.Row()]
+		var state *outbox.Candidate
+		i, found := r.found[e.Row()]
+		if found {
+			state = &list[i]
+		}
 		switch {
 		case !found:
 			r.dispatch.Leave(e, outbox.CauseNotFound)
 		case state.Status == outbox.Pending && state.Waiting:
-			r.dispatch.LeaveWaiting(e, &state)
+			r.dispatch.LeaveWaiting(e, state)
 			r.sweeps.DueIn(e.Row(), time.Duration(state.DueInMilli)*time.Millisecond)
 		case state.Status == outbox.Pending:
 			e.RetryCount = state.RetryCount
