@@ -181,6 +181,25 @@ func (b *bench) insertMany(n int) []outbox.Identity {
 	return ids
 }
 
+// Two rows of one statement that stand under each other's ids by now are other rows: id and message id are compared as a pair.
+func TestTheGuardIsAPair(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		ids := b.insert(3, "")
+		swapped := []outbox.Identity{ids[0], ids[1]}
+		swapped[0].MessageID, swapped[1].MessageID = ids[1].MessageID, ids[0].MessageID
+		if refused := b.apply(completion(swapped[0]), completion(swapped[1]), completion(ids[2])); len(refused) > 0 {
+			b.Fatalf("refused: %+v", refused)
+		}
+		b.want(ids[0], "0", "status")
+		b.want(ids[1], "0", "status")
+		b.want(ids[2], "2", "status")
+	})
+}
+
+func completion(id outbox.Identity) outbox.Completion {
+	return outbox.Completion{Identity: id, Action: outbox.ActionMarkSent}
+}
+
 // A completion of a table that is no longer mapped blocks nothing.
 func TestUnknownTableIsReported(t *testing.T) {
 	s := New(nil, nil)

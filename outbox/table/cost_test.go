@@ -1,7 +1,10 @@
 package table
 
 import (
+	"fmt"
 	"testing"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // What a row costs that is looked up: the database's driver makes a value of each column, and little comes on top.
@@ -19,4 +22,35 @@ func TestStatesAllocateLittle(t *testing.T) {
 			b.Logf("%.1f allocations for a row", each)
 		}
 	})
+}
+
+// A status update names each row in its text: no argument has to be made for it.
+func TestStatementsAllocateLittle(t *testing.T) {
+	table := bound(t, "outbox", nil)
+	rows := sentRows(maxRows)
+	n := testing.AllocsPerRun(10, func() { table.update(outbox.ActionMarkSent, rows) })
+	if each := n / maxRows; each > 0.1 {
+		t.Errorf("%.2f allocations for a row", each)
+	}
+}
+
+func BenchmarkUpdateStatement(b *testing.B) {
+	table := bound(b, "outbox", nil)
+	rows := sentRows(maxRows)
+	b.ReportAllocs()
+	for b.Loop() {
+		table.update(outbox.ActionMarkSent, rows)
+	}
+}
+
+func sentRows(n int) []outbox.Completion {
+	rows := make([]outbox.Completion, n)
+	for i := range rows {
+		rows[i] = outbox.Completion{Identity: identityOf(i + 1_000_000), Action: outbox.ActionMarkSent}
+	}
+	return rows
+}
+
+func identityOf(i int) outbox.Identity {
+	return outbox.Identity{Table: "shop.outbox", ID: fmt.Sprint(i), MessageID: fmt.Sprint("order:k", i)}
 }
