@@ -30,11 +30,12 @@ func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
 // topicPartitioner is called by the client library under a lock of its own for each topic.
 type topicPartitioner struct {
 	kgo.TopicPartitioner
-	topic  string
-	log    *zap.Logger
-	health *sink.Health
-	parts  []*sink.Part // of the partitions
-	last   int          // partitions at the last call; 0 before the first
+	topic   string
+	log     *zap.Logger
+	health  *sink.Health
+	parts   []*sink.Part // of the partitions
+	sharded kgo.Record   // stands for a record that goes by its sharding key; the inner partitioner looks at its key alone
+	last    int          // partitions at the last call; 0 before the first
 }
 
 // RequiresConsistency implements kgo.TopicPartitioner: the number of partitions given to Partition is then that of all,
@@ -90,7 +91,8 @@ func (p *topicPartitioner) choose(r *kgo.Record, n int) int {
 	case m.ShardingKey == m.Key:
 		return p.TopicPartitioner.Partition(r, n)
 	}
-	return p.TopicPartitioner.Partition(&kgo.Record{Key: []byte(m.ShardingKey)}, n)
+	p.sharded.Key = append(p.sharded.Key[:0], m.ShardingKey...)
+	return p.TopicPartitioner.Partition(&p.sharded, n)
 }
 
 // OnNewBatch implements kgo.TopicPartitionerOnNewBatch, which is how records without a key move on.
