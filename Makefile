@@ -20,7 +20,7 @@ export TEST_MARIADB := $(MARIADB)
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
 TESTFLAGS ?= -shuffle=on -timeout=60m
 
-.PHONY: help build demo test test-quick test-long fuzz lint generate prepare bench bench-peers crash sim soak waiting starts man release release-check servers images clean
+.PHONY: help build demo example test test-quick test-long fuzz lint generate prepare bench bench-peers crash sim soak waiting starts man release release-check servers images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,6 +31,14 @@ build: ## build bin/canal-outbox, static
 demo: ## the main job with one command: private database and broker, faults, verified totals
 	@CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/canal-outbox ./cmd/canal-outbox-demo
 	@bin/canal-outbox-demo $(ARGS)
+
+BROKER ?= kafka
+DATABASE ?= mariadb
+
+example: ## examples/orders: shop, consumers, relay, Redis, BROKER=kafka or rocketmq, DATABASE=mariadb or mysql; faults and an account (3 minutes)
+	@bash test/servers/install.sh $(DATABASE) redis $(BROKER)
+	@CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/canal-outbox ./examples/orders
+	@bin/orders -broker $(BROKER) -database $(DATABASE) $(ARGS) run
 
 prepare: ## install or find what the tests need: servers, and a C compiler for the race detector
 	@command -v cc gcc >/dev/null || { echo "installing a C compiler for the race detector" >&2; \

@@ -1,0 +1,60 @@
+// Package bus is what the consumers of the example need of a broker, on Kafka and on RocketMQ: messages with the id that the
+// relay gives them, and a topic to publish to.
+//
+// Guarantee: Consume acknowledges a message when its handler has returned nil, and not before, so a message whose process dies
+// comes again. Messages of one key come one after the other on Kafka; on RocketMQ they may come at the same time.
+// A Bus may be used from many goroutines; Close ends those that it owns.
+package bus
+
+import (
+	"context"
+	"time"
+)
+
+// Message is what a consumer gets.
+type Message struct {
+	ID   string `json:"id"` // the message id: the same in every copy
+	Kind string `json:"kind"`
+	Body string `json:"body"`
+}
+
+// Handler handles a message. On an error the same message is handed over again, after a pause.
+type Handler func(ctx context.Context, m Message) error
+
+// Bus is a connection to the broker.
+type Bus interface {
+	// Consume hands over what comes to the topics until ctx ends, which is no error. Processes of one group share the messages.
+	Consume(ctx context.Context, group string, topics []string, handle Handler) error
+	// Publish returns when the broker has the message.
+	Publish(ctx context.Context, topic, key, body string) error
+	Close()
+}
+
+// Address says which broker: one of the two is set.
+type Address struct {
+	Kafka    string // host:port of a broker
+	RocketMQ string // host:port of a name server
+}
+
+// Open connects. The broker may be away: calls wait for it.
+func (a Address) Open() (Bus, error) {
+	if a.RocketMQ != "" {
+		return openRocketMQ(a.RocketMQ)
+	}
+	return openKafka(a.Kafka)
+}
+
+// insist calls the handler until it returns nil or ctx ends: what it could not do is not the message's fault.
+func insist(ctx context.Context, handle Handler, m Message) error {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		err := handle(ctx, m)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}

@@ -1,0 +1,185 @@
+// Package check is the shop's housekeeping, every hour in a shop and every few seconds in the example: it compares the stock in
+// Redis with the database, makes a missing one anew, and gives back what was reserved by a process that died.
+//
+// Guarantees: of several processes one is at work (a named lock of the database). A stock is made only where there is none, and
+// only from orders that are written: the epoch is raised first, and whoever reserved before that does not place an order.
+// The package owns no goroutine.
+package check
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/examples/orders/shop"
+)
+
+// tolerance is the difference that orders on their way may make.
+const tolerance = 10
+
+// Check looks after all products.
+type Check struct {
+	Shop  *shop.Shop
+	Every time.Duration
+	// Abandoned is how old a request is whose process is taken for dead.
+	Abandoned time.Duration
+	Say       func(format string, args ...any)
+}
+
+// Run checks until ctx ends. What fails is said, and done again the next time.
+func (c Check) Run(ctx context.Context) error {
+	tick := time.NewTicker(c.Every)
+	defer tick.Stop()
+	for {
+		if err := c.round(ctx); err != nil && ctx.Err() == nil {
+			c.Say("the check failed: %v", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// round is one check, under the lock: it belongs to the connection and ends with it.
+func (c Check) round(ctx context.Context) error {
+	conn, err := c.Shop.DB.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var locked bool
+	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK('orders-check', 0)").Scan(&locked); err != nil || !locked {
+		return err
+	}
+	defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK('orders-check')") }()
+	products, err := Products(ctx, c.Shop.DB)
+	for _, product := range products {
+		err = errors.Join(err, c.product(ctx, product))
+	}
+	return err
+}
+
+// Products lists what the shop sells.
+func Products(ctx context.Context, db *sql.DB) (_ []int, err error) {
+	rows, err := db.QueryContext(ctx, "SELECT product_id FROM t_stock ORDER BY product_id")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	var all []int
+	for rows.Next() {
+		var product int
+		if err := rows.Scan(&product); err != nil {
+			return nil, err
+		}
+		all = append(all, product)
+	}
+	return all, rows.Err()
+}
+
+func (c Check) product(ctx context.Context, product int) error {
+	inRedis, err := c.Shop.Stock.Available(ctx, product)
+	if errors.Is(err, shop.ErrMissing) {
+		return c.restore(ctx, product)
+	}
+	if err != nil {
+		return err
+	}
+	abandoned, err := c.Shop.Stock.Pending(ctx, product, c.Abandoned)
+	if err != nil {
+		return err
+	}
+	for _, token := range abandoned {
+		if err := c.settle(ctx, product, token); err != nil {
+			return err
+		}
+	}
+	inDatabase, err := Available(ctx, c.Shop.DB, product)
+	if difference := inRedis - inDatabase; err == nil && max(difference, -difference) > tolerance {
+		c.Say("ALERT: product %d has %d in Redis and %d in the database", product, inRedis, inDatabase)
+	}
+	return err
+}
+
+// settle finds out what became of a request. A number that is free is taken, so that an order cannot come after that.
+func (c Check) settle(ctx context.Context, product int, token string) error {
+	switch err := c.Shop.Void(ctx, product, token); {
+	case shop.IsDuplicate(err):
+		var quantity int
+		err := c.Shop.DB.QueryRowContext(ctx, "SELECT quantity FROM t_order WHERE order_no = ?", token).Scan(&quantity)
+		if err != nil {
+			return err
+		}
+		if quantity > 0 {
+			return c.Shop.Stock.Placed(ctx, product, token)
+		} // closed by a check that died
+	case err != nil:
+		return err
+	}
+	return c.Shop.Stock.Release(ctx, product, token)
+}
+
+// Querier is a *sql.DB or a *sql.Tx.
+type Querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Available is the stock by the orders, which are ahead of t_stock by the messages on their way.
+func Available(ctx context.Context, db Querier, product int) (n int, err error) {
+	err = db.QueryRowContext(ctx, `SELECT total - (SELECT COALESCE(SUM(quantity), 0) FROM t_order WHERE product_id = ? AND status IN (?, ?))
+		FROM t_stock WHERE product_id = ?`, product, shop.Unpaid, shop.Paid, product).Scan(&n)
+	return n, err
+}
+
+// restore makes the stock of a product from its orders.
+func (c Check) restore(ctx context.Context, product int) error {
+	var available, epoch int
+	var orders []shop.Reservation
+	err := shop.Transact(ctx, c.Shop.DB, func(tx *sql.Tx) (err error) {
+		// Waits for orders that have the old epoch, and lets no other be written: what is read from here on is complete.
+		if _, err = tx.ExecContext(ctx, "UPDATE t_stock_epoch SET epoch = epoch + 1 WHERE product_id = ?", product); err != nil {
+			return err
+		}
+		if err = tx.QueryRowContext(ctx, "SELECT epoch FROM t_stock_epoch WHERE product_id = ?", product).Scan(&epoch); err != nil {
+			return err
+		}
+		if available, err = Available(ctx, tx, product); err != nil {
+			return err
+		}
+		orders, err = reservations(ctx, tx, product)
+		return err
+	})
+	if err == nil {
+		err = c.Shop.Stock.Restore(ctx, product, available, epoch, orders)
+	}
+	if err != nil {
+		return fmt.Errorf("make the stock of product %d: %w", product, err)
+	}
+	c.Say("the stock of product %d was missing in Redis: made anew from the orders, %d available, epoch %d", product, available, epoch)
+	return nil
+}
+
+// reservations lists the orders of a day that are not paid: what they reserved is given back once, now or later.
+func reservations(ctx context.Context, tx *sql.Tx, product int) (_ []shop.Reservation, err error) {
+	rows, err := tx.QueryContext(ctx, `SELECT order_no, epoch, quantity, status FROM t_order
+		WHERE product_id = ? AND status IN (?, ?) AND created_at > NOW(3) - INTERVAL 1 DAY`, product, shop.Unpaid, shop.Cancelled)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	var all []shop.Reservation
+	for rows.Next() {
+		var r shop.Reservation
+		var status int
+		if err := rows.Scan(&r.Token, &r.Epoch, &r.Quantity, &status); err != nil {
+			return nil, err
+		}
+		r.Released = status == shop.Cancelled
+		all = append(all, r)
+	}
+	return all, rows.Err()
+}

@@ -1,0 +1,144 @@
+package consumers
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/canal-outbox/canal-outbox/examples/orders/bus"
+	"github.com/canal-outbox/canal-outbox/examples/orders/shop"
+	"github.com/canal-outbox/canal-outbox/inbox"
+	"github.com/canal-outbox/canal-outbox/inbox/redisinbox"
+)
+
+// The topics besides the shop's.
+const (
+	DeadTopic  = "order_dead"  // letters, of all consumers
+	RetryTopic = "order_retry" // letters that were sent back
+)
+
+// ErrRefused is wrapped by errors that are the message's own: to try again helps only when a person has done something.
+var ErrRefused = errors.New("refused")
+
+const (
+	attempts = 3
+	between  = 100 * time.Millisecond // twice as long after each
+)
+
+// Environment is what the consumers share.
+type Environment struct {
+	DB    *sql.DB
+	Redis redis.UniversalClient
+	Bus   bus.Bus
+	Shop  *shop.Shop
+}
+
+// consumer is one of the parts that follow an order.
+type consumer struct {
+	name   string
+	topics []string
+	kinds  []string // of messages that concern it; empty: all
+	handle bus.Handler
+}
+
+// Run runs the consumer of that name until ctx ends.
+func Run(ctx context.Context, env Environment, name string) error {
+	for _, make := range []func(Environment) (consumer, error){stock, points, coupon, notification, timeout, letters} {
+		c, err := make(env)
+		if err != nil {
+			return err
+		}
+		if c.name == name {
+			return env.Bus.Consume(ctx, c.name, c.topics, func(ctx context.Context, m bus.Message) error { return env.take(ctx, c, m) })
+		}
+	}
+	return fmt.Errorf("there is no consumer %q", name)
+}
+
+// letter is a message on its way to or from the dead letters.
+type letter struct {
+	Consumer string      `json:"consumer"`
+	Reason   string      `json:"reason"`
+	Message  bus.Message `json:"message"`
+}
+
+// take handles one message: nil acknowledges it.
+func (env Environment) take(ctx context.Context, c consumer, m bus.Message) error {
+	if m.Kind == "" && c.name != lettersName { // from the retry topic: the relay names a kind
+		var back letter
+		if err := json.Unmarshal([]byte(m.Body), &back); err != nil || back.Consumer != c.name {
+			return nil // another consumer's
+		}
+		m = back.Message
+	}
+	if !c.wants(m.Kind) {
+		return nil
+	}
+	var err error
+	for n := range attempts {
+		if err = c.handle(ctx, m); !errors.Is(err, ErrRefused) {
+			return err
+		}
+		select {
+		case <-time.After(between << n):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return env.send(ctx, DeadTopic, letter{c.name, err.Error(), m})
+}
+
+func (c consumer) wants(kind string) bool {
+	for _, k := range c.kinds {
+		if k == kind {
+			return true
+		}
+	}
+	return len(c.kinds) == 0
+}
+
+func (env Environment) send(ctx context.Context, topic string, l letter) error {
+	body, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	return env.Bus.Publish(ctx, topic, l.Message.ID, string(body))
+}
+
+// order reads a message's body. A body that is none is refused.
+func order(m bus.Message) (o shop.Order, err error) {
+	if err = json.Unmarshal([]byte(m.Body), &o); err == nil && o.Number == "" {
+		err = errors.New("it has no order_no")
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: the body of message %s is no order: %w", ErrRefused, m.ID, err)
+	}
+	return o, err
+}
+
+// onceInSQL handles a message in a transaction with the inbox's row: both are there, or none.
+func (env Environment) onceInSQL(box *inbox.Inbox, handle func(ctx context.Context, tx *sql.Tx, m bus.Message) error) bus.Handler {
+	return func(ctx context.Context, m bus.Message) error {
+		return shop.Transact(ctx, env.DB, func(tx *sql.Tx) error {
+			_, err := box.Once(ctx, tx, m.ID, func(ctx context.Context) error { return handle(ctx, tx, m) })
+			return err
+		})
+	}
+}
+
+// onceInRedis handles a message unless Redis knows that it was handled. Copies that it drops are noted for the account.
+func (env Environment) onceInRedis(box *redisinbox.Inbox, consumer string, handle bus.Handler) bus.Handler {
+	return func(ctx context.Context, m bus.Message) error {
+		ran, err := box.Once(ctx, m.ID, func(ctx context.Context) error { return handle(ctx, m) })
+		if ran || err != nil {
+			return err
+		}
+		_, err = env.DB.ExecContext(ctx, "INSERT INTO t_dropped VALUES (?, ?)", consumer, m.ID)
+		return err
+	}
+}

@@ -1,0 +1,152 @@
+package story
+
+import (
+	"context"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Fault is something that goes wrong on purpose. It returns when what it broke is there again.
+type Fault func(ctx context.Context, s *story) error
+
+// AllFaults are those of a full run, in their order.
+var AllFaults = []Fault{KillRelay, KillConsumers, KillShop, LoseCampaign, StopBroker, EmptyRedis, PurgeBinlog, Poison}
+
+// KillRelay kills the relay.
+func KillRelay(ctx context.Context, s *story) error {
+	s.say("kill -9 of the relay")
+	if err := s.parts["relay"].Restart(ctx, time.Second); err != nil {
+		return err
+	}
+	return s.awaitRelay(ctx)
+}
+
+// KillConsumers kills all consumers.
+func KillConsumers(ctx context.Context, s *story) error {
+	s.say("kill -9 of all consumers")
+	for _, name := range consumerNames {
+		if err := s.parts[name].Restart(ctx, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// KillShop kills the shop, with whatever it is reserving and writing.
+func KillShop(ctx context.Context, s *story) error {
+	s.say("kill -9 of the shop: its customers do not pay any more")
+	return s.parts["shop"].Restart(ctx, time.Second)
+}
+
+// LoseCampaign lets the coupon consumer refuse what comes, so that it goes to the dead letters, and sends it back.
+func LoseCampaign(ctx context.Context, s *story) error {
+	s.say("the coupon campaign is deleted by mistake: the coupon consumer refuses its messages")
+	if _, err := s.servers.db.ExecContext(ctx, "DELETE FROM t_campaign"); err != nil {
+		return err
+	}
+	if err := s.await(ctx, "SELECT COUNT(*) >= 3 FROM t_dead_letter WHERE state = 'open'"); err != nil {
+		return err
+	}
+	if _, err := s.servers.db.ExecContext(ctx, "INSERT INTO t_campaign VALUES (1, 500)"); err != nil {
+		return err
+	}
+	listed, err := s.order(ctx, "letters", "list")
+	if err != nil {
+		return err
+	}
+	s.say("the campaign is back; `orders letters list` shows %d letters, the first: %s", strings.Count(listed, "\n"), strings.SplitN(listed, "\n", 2)[0])
+	return s.sendBack(ctx)
+}
+
+// sendBack gives the coupon consumer its letters again, also those that come while it does so.
+func (s *story) sendBack(ctx context.Context) error {
+	if err := pause(ctx, time.Second); err != nil { // for letters on their way
+		return err
+	}
+	out, err := s.order(ctx, "letters", "send-back", "coupon")
+	s.say("`orders letters send-back coupon`: %s", strings.TrimSpace(out))
+	return err
+}
+
+// StopBroker kills the broker and starts it again.
+func StopBroker(ctx context.Context, s *story) error {
+	if s.servers.broker.kill == nil {
+		s.say("the broker is in this process and stays")
+		return nil
+	}
+	s.say("kill -9 of the broker")
+	if err := s.servers.broker.kill(); err != nil {
+		return err
+	}
+	if err := pause(ctx, 3*time.Second); err != nil {
+		return err
+	}
+	if err := s.servers.broker.start(ctx); err != nil {
+		return err
+	}
+	s.say("the broker is back")
+	return nil
+}
+
+// EmptyRedis restarts Redis, which keeps nothing: stock, reservations and inboxes are lost.
+func EmptyRedis(ctx context.Context, s *story) error {
+	s.say("Redis is killed and comes back empty: no order is taken until the check has made the stock anew")
+	if err := s.servers.redis.Kill(); err != nil {
+		return err
+	}
+	return s.servers.redis.Start(ctx)
+}
+
+// PurgeBinlog deletes what the stopped relay has not read.
+func PurgeBinlog(ctx context.Context, s *story) error {
+	s.say("the relay is stopped, and the binlog that it has not read is purged")
+	if err := s.parts["relay"].End(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if err := pause(ctx, 2*time.Second); err != nil {
+		return err
+	}
+	if err := s.servers.database.Purge(ctx); err != nil {
+		return err
+	}
+	s.purges++
+	if err := s.parts["relay"].Start(); err != nil {
+		return err
+	}
+	return s.awaitRelay(ctx)
+}
+
+// Poison writes a message that no consumer can read, and one that the relay cannot publish.
+func Poison(ctx context.Context, s *story) error {
+	s.say("a poison message for the consumers, and one for the relay")
+	const insert = `INSERT INTO t_local_message (message_id, business_type, business_id, topic, message_body, create_time, update_time)
+		VALUES (?, 'order_paid', 'poison', ?, '{no order', NOW(), NOW())`
+	for id, topic := range map[string]string{"poison:body": "order_event", "poison:topic": "no topic!"} {
+		if _, err := s.servers.db.ExecContext(ctx, insert, id, topic); err != nil {
+			return err
+		}
+	}
+	s.poison.letters, s.poison.failed = 4, 1
+	if err := s.await(ctx, "SELECT COUNT(*) = 4 FROM t_dead_letter WHERE state = 'open' AND message_id = 'poison:body'"); err != nil {
+		return err
+	}
+	s.say("each of the four consumers has put it to the dead letters; `orders letters discard poison:body`")
+	_, err := s.order(ctx, "letters", "discard", "poison:body")
+	return err
+}
+
+// await waits until a query answers with true.
+func (s *story) await(ctx context.Context, query string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		var is bool
+		if err := s.servers.db.QueryRowContext(ctx, query).Scan(&is); err != nil || is {
+			return err
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package story
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Options of Run.
+type Options struct {
+	Orders, Relay string // binaries
+	Database      string // mysql or mariadb
+	Broker        string // kafka, rocketmq, or embedded
+	Duration      time.Duration
+	PayWithin     time.Duration
+	Rate          int // requests for an order per second
+	Faults        []Fault
+}
+
+// story is one run.
+type story struct {
+	opts    Options
+	say     func(format string, args ...any)
+	fail    func(error)
+	dir     string
+	servers servers
+	alerts  alerts
+	parts   map[string]*part
+
+	poison struct{ letters, failed int } // what the account must find of them
+	purges int
+	gaps   int
+}
+
+// alerts is what the relay's webhook calls.
+type alerts struct {
+	*httptest.Server
+	count atomic.Int64
+}
+
+// settleTime is how long effects may take when the shop is closed, beside the time that orders wait for their payment.
+const settleTime = 90 * time.Second
+
+// Run runs the story and prints it to out.
+func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	began := time.Now()
+	s := &story{opts: opts, fail: fail, parts: map[string]*part{}}
+	s.say = func(format string, args ...any) {
+		fmt.Fprintf(out, "%6.1fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
+	}
+	s.alerts.Server = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.alerts.count.Add(1) }))
+	if s.dir, err = os.MkdirTemp("", "orders-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.run(ctx, out); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return fmt.Errorf("%w%s", err, s.logs())
+	}
+	return nil
+}
+
+func (s *story) run(ctx context.Context, out io.Writer) error {
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	if err := s.work(ctx); err != nil {
+		return err
+	}
+	a, err := s.settle(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\nThe account%55s %8s\n", "", "")
+	for _, l := range a.lines {
+		fmt.Fprintln(out, l)
+	}
+	for _, note := range a.notes {
+		fmt.Fprintln(out, " ", note)
+	}
+	return a.Err()
+}
+
+// start starts everything, the shop last.
+func (s *story) start(ctx context.Context) error {
+	s.say("starting %s, Redis and %s", s.opts.Database, s.opts.Broker)
+	if err := s.servers.start(ctx, s.opts); err != nil {
+		return err
+	}
+	s.makeParts()
+	if err := os.WriteFile(filepath.Join(s.dir, "canal-outbox.yaml"), []byte(s.relayConfig()), 0o600); err != nil {
+		return err
+	}
+	if err := s.parts["relay"].Start(); err != nil {
+		return err
+	}
+	if err := s.awaitRelay(ctx); err != nil {
+		return err
+	}
+	for _, name := range append([]string{"check"}, append(consumerNames, "shop")...) {
+		if err := s.parts[name].Start(); err != nil {
+			return err
+		}
+	}
+	s.say("relay, consumers, check and shop are at work: %d requests a second for %v", s.opts.Rate, s.opts.Duration)
+	return nil
+}
+
+// work lets the shop work for its time, with the faults one after the other, and closes it.
+func (s *story) work(ctx context.Context) error {
+	open, began := s.opts.Duration, time.Now()
+	for i, fault := range s.opts.Faults {
+		at := began.Add(open * time.Duration(i+1) / time.Duration(len(s.opts.Faults)+2))
+		if err := pause(ctx, time.Until(at)); err != nil {
+			return err
+		}
+		if err := fault(ctx, s); err != nil {
+			return err
+		}
+	}
+	if err := pause(ctx, time.Until(began.Add(open))); err != nil {
+		return err
+	}
+	s.say("the shop closes; unpaid orders wait for their time")
+	return s.parts["shop"].End(syscall.SIGTERM)
+}
+
+// settle waits until the account holds and returns it; after the time for that, it returns it as it is.
+func (s *story) settle(ctx context.Context) (account, error) {
+	until := time.Now().Add(s.opts.PayWithin + settleTime)
+	for {
+		a, err := s.look(ctx)
+		if err == nil && a.Err() == nil || ctx.Err() == nil && time.Now().After(until) {
+			return a, err
+		}
+		if err := pause(ctx, 250*time.Millisecond); err != nil {
+			return a, err
+		}
+	}
+}
+
+// look makes the account, with what the relay knows.
+func (s *story) look(ctx context.Context) (account, error) {
+	gaps, err := admin.NewClient(filepath.Join(s.dir, "state", "admin.sock")).Gaps(ctx)
+	if err != nil {
+		return account{}, fmt.Errorf("ask the relay for its gaps: %w", err)
+	}
+	s.gaps = 0
+	for _, gap := range gaps {
+		if gap.Cause == outbox.GapPurged {
+			s.gaps++
+		}
+	}
+	return s.account(ctx)
+}
+
+// logs are the last lines of all processes.
+func (s *story) logs() string {
+	text := ""
+	for name, p := range s.parts {
+		text += fmt.Sprintf("\n--- %s\n%s", name, testkit.LogTail(p.log, 8))
+	}
+	return text
+}
+
+// close ends what was started, and removes it.
+func (s *story) close() error {
+	var errs []error
+	for _, p := range s.parts {
+		errs = append(errs, p.End(syscall.SIGKILL))
+	}
+	errs = append(errs, s.servers.close())
+	s.alerts.Close()
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+}
