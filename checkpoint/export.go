@@ -32,12 +32,14 @@ type Head struct {
 
 // exported is any other line: exactly one of its fields is set.
 type exported struct {
-	History *Entry        `json:"history,omitempty"`
-	Gap     *outbox.Gap   `json:"gap,omitempty"`
-	Journal *journalled   `json:"journal,omitempty"`
-	Wait    *waiting      `json:"wait,omitempty"`
-	Pause   *outbox.Pause `json:"pause,omitempty"`
-	End     *ending       `json:"end,omitempty"`
+	History *Entry      `json:"history,omitempty"`
+	Gap     *outbox.Gap `json:"gap,omitempty"`
+	Journal *journalled `json:"journal,omitempty"`
+	Wait    *waiting    `json:"wait,omitempty"`
+	// Redelivery is a SENT row that no consumer has finished: how often it went out again, and when it may do so next.
+	Redelivery *waiting      `json:"redelivery,omitempty"`
+	Pause      *outbox.Pause `json:"pause,omitempty"`
+	End        *ending       `json:"end,omitempty"`
 }
 
 // ending says how many lines stand between the head and itself.
@@ -52,7 +54,7 @@ type journalled struct {
 	BrokerID string    `json:"broker_id,omitempty"`
 }
 
-// waiting is a refused row whose table has no columns for its due time and its attempts.
+// waiting is a row with a due time and a count that its table has no columns for.
 type waiting struct {
 	row
 	Due      time.Time `json:"due"`
@@ -74,8 +76,8 @@ func (r row) identity() outbox.Identity {
 	return outbox.Identity{Table: r.Table, ID: string(r.ID), MessageID: string(r.MessageID)}
 }
 
-// Export writes the whole state as it is at this moment, while others go on writing: source, checkpoint, history, gaps, journal, waits
-// and pause. Column versions are left out, because a relay reads them anew, and so is the list of changes, which is of this directory.
+// Export writes the whole state as it is at this moment, while others go on writing: source, checkpoint, history, gaps, journal, waits,
+// counts of redeliveries and pause. Column versions are left out, because a relay reads them anew, and so is the list of changes, which is of this directory.
 func (s *Store) Export(w io.Writer) (err error) {
 	s.life.RLock()
 	defer s.life.RUnlock()
@@ -156,10 +158,15 @@ func exportedFrom(key, value []byte) (line *exported, err error) {
 	case kindJournal:
 		c, at, derr := decodeJournal(key, value)
 		line.Journal, err = &journalled{row: rowOf(c.Identity), At: at, BrokerID: c.BrokerID}, derr
-	case kindWait:
+	case kindWait, kindRedelivery:
 		var w table.Waiting
 		w, err = decodeWait(key, value)
-		line.Wait = &waiting{row: rowOf(w.Identity), Due: w.Due, Attempts: w.Attempts}
+		counted := &waiting{row: rowOf(w.Identity), Due: w.Due, Attempts: w.Attempts}
+		if key[0] == kindWait {
+			line.Wait = counted
+		} else {
+			line.Redelivery = counted
+		}
 	case kindPause:
 		line.Pause = &outbox.Pause{}
 		err = decodeJSON(key, value, line.Pause)

@@ -22,6 +22,7 @@ type whole struct {
 	History    []Entry
 	Gaps       []outbox.Gap
 	Wait       table.Wait
+	Again      []table.Waiting
 	Pause      *outbox.Pause
 	OpenGaps   int
 }
@@ -38,6 +39,8 @@ func contentsOf(t *testing.T, s *Store, waits outbox.Identity) (c whole) {
 	c.Gaps, err = s.Gaps()
 	fatal(t, err)
 	c.Wait, _ = s.Wait(waits)
+	c.Again, err = s.Redeliveries()
+	fatal(t, err)
 	c.Pause, c.OpenGaps = s.Pause(), s.Stats().UnacknowledgedGaps
 	return c
 }
@@ -59,6 +62,7 @@ func TestExportAndImport(t *testing.T) {
 	_, err := s.AddGap(outbox.Gap{From: *at(1), To: *at(2), Cause: outbox.GapPurged})
 	fatal(t, err)
 	fatal(t, s.Keep([]table.Waiting{{Identity: odd, Wait: table.Wait{Due: time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond), Attempts: 3}}}, nil))
+	fatal(t, s.KeepRedeliveries([]table.Waiting{{Identity: odd, Wait: table.Wait{Due: time.Now().Add(time.Minute).UTC().Truncate(time.Millisecond), Attempts: 2}}}, nil))
 	fatal(t, s.SetPause(&outbox.Pause{By: "somebody", Since: time.Now().UTC().Truncate(time.Second)}))
 	want := contentsOf(t, s, odd)
 	fatal(t, s.Export(&out))

@@ -60,7 +60,7 @@ func ReadState(r io.Reader) (*State, error) {
 func (s *State) check() error {
 	for i, line := range s.lines {
 		n := 0
-		for _, set := range []bool{line.History != nil, line.Gap != nil, line.Journal != nil, line.Wait != nil, line.Pause != nil} {
+		for _, set := range []bool{line.History != nil, line.Gap != nil, line.Journal != nil, line.Wait != nil, line.Redelivery != nil, line.Pause != nil} {
 			if set {
 				n++
 			}
@@ -128,10 +128,15 @@ func (s *Store) putExported(next *progress, line exported) error {
 		j := line.Journal
 		return s.putJournal(j.At, []outbox.Completion{{Identity: j.identity(), BrokerID: j.BrokerID, Action: outbox.ActionMarkSent}}, nil)
 	case line.Wait != nil:
-		w := line.Wait
-		s.key = appendWaitKey(s.key[:0], kindWait, w.identity())
-		s.val = appendWaitValue(s.val[:0], table.Wait{Due: w.Due, Attempts: w.Attempts})
-		return s.put()
+		return s.putCounted(kindWait, line.Wait)
+	case line.Redelivery != nil:
+		return s.putCounted(kindRedelivery, line.Redelivery)
 	}
 	return s.putJSON([]byte{kindPause}, line.Pause)
+}
+
+func (s *Store) putCounted(kind byte, w *waiting) error {
+	s.key = appendWaitKey(s.key[:0], kind, w.identity())
+	s.val = appendWaitValue(s.val[:0], table.Wait{Due: w.Due, Attempts: w.Attempts})
+	return s.put()
 }

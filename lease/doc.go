@@ -4,7 +4,7 @@
 //
 // Of the relays that share a lease table and a table of rows, at most one has a valid Grant at any moment, whatever crashes, is
 // stopped or loses its network, as long as the clocks of the machines run at about the same speed. When the holder ends in order its
-// place is taken at once; when it dies, within two lease times. The holder's position goes with the lease.
+// place is taken at once; when it dies, within two lease times. The holder's position goes with the lease, and an operator's pause.
 //
 // # Design
 //
@@ -17,7 +17,7 @@
 //     the rows that share a table with it, and inserts its own. Of two that try at once the second one finds the counter moved; that is
 //     so where a cluster certifies commits, too. Each row is taken out on condition that it was not renewed since it was read. Without
 //     the counter an acquisition that was held up on its way could use the number of a row that has come and gone meanwhile.
-//   - Who holds renews by the epoch, every third of the lease time, and writes its position along. A renewal that finds no row tells
+//   - Who holds renews by the epoch, every third of the lease time, and writes its position and its pause along. A renewal that finds no row tells
 //     that somebody else took over.
 //   - A row may be taken when its holder released it; when it has ended by the database's clock and this process has watched it
 //     unchanged for a lease time by its own clock; or when it was watched for two lease times. The watch is for a database's clock that

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,10 +12,15 @@ import (
 // Grant is one acquisition of the lease. A nil Grant is that of a relay without a lease, and always valid.
 type Grant struct {
 	Epoch uint64
-	// From is where another holder was done with the log. It is zero when this state directory was the last holder itself, or the first.
+	// From is where another holder was done with the log, and its pause. It is zero when this state directory was the last holder itself,
+	// or the first.
 	From Resume
+	// Other tells that another state directory was the last holder.
+	Other bool
 
 	lease *Lease
+	order sync.Mutex                // of renewals: a later one never writes what an earlier one was told, and none comes behind the release
+	over  bool                      // released
 	until atomic.Pointer[time.Time] // nil: never again
 }
 
@@ -61,8 +67,7 @@ func (g *Grant) Keep(ctx context.Context, at func() Resume) error {
 			return nil
 		case <-time.After(wait):
 		}
-		from, asked := at(), time.Now()
-		held, err := g.renew(ctx, from)
+		from, held, err := g.renew(ctx, at)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -70,11 +75,9 @@ func (g *Grant) Keep(ctx context.Context, at func() Resume) error {
 			wait = l.jittered(l.pause())
 			l.missed(g, err)
 		case !held:
-			g.end()
 			l.lost(g)
 			return ErrLost
 		default:
-			g.extend(asked)
 			l.renewed(g)
 			if wait = l.jittered(l.cfg.Time / 3); from.At.IsZero() { // who took over now would not know where to begin
 				wait = l.jittered(l.pause())
@@ -83,10 +86,36 @@ func (g *Grant) Keep(ctx context.Context, at func() Resume) error {
 	}
 }
 
-func (g *Grant) renew(ctx context.Context, at Resume) (bool, error) {
+// Renew renews at once, so that whoever takes over from now on knows what at says. After an error it does so when Keep has renewed.
+func (g *Grant) Renew(ctx context.Context, at func() Resume) error {
+	if g == nil {
+		return nil
+	}
+	_, held, err := g.renew(ctx, at)
+	if err == nil && !held {
+		err = ErrLost
+	}
+	return err
+}
+
+func (g *Grant) renew(ctx context.Context, at func() Resume) (from Resume, held bool, err error) {
+	g.order.Lock()
+	defer g.order.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, g.lease.limit())
 	defer cancel()
-	return g.lease.rows.Renew(ctx, g.Epoch, at, g.lease.cfg.Time)
+	if g.over {
+		return from, false, nil
+	}
+	from, asked := at(), time.Now()
+	held, err = g.lease.rows.Renew(ctx, g.Epoch, from, g.lease.cfg.Time)
+	switch {
+	case err != nil:
+	case held:
+		g.extend(asked)
+	default:
+		g.end()
+	}
+	return from, held, err
 }
 
 // Release ends the grant, if there is one, and then lets another process take the lease over at once, from the given position; a zero one
@@ -101,6 +130,9 @@ func (l *Lease) Release(ctx context.Context, at Resume) error {
 	if g == nil {
 		return nil
 	}
+	g.order.Lock()
+	g.over = true
+	g.order.Unlock()
 	g.end()
 	ctx, cancel := context.WithTimeout(ctx, l.limit())
 	defer cancel()

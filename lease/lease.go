@@ -37,10 +37,12 @@ type Record struct {
 	Resume  Resume
 }
 
-// Resume is where the log was done with. The zero value is not known.
+// Resume is what the next holder has to know: where the log was done with, and whether an operator has paused the relay. A zero At
+// is not known.
 type Resume struct {
 	Source server.ID
 	At     outbox.Position
+	Pause  *outbox.Pause // nil when there is none
 }
 
 // Rows is the lease table; Table implements it.
@@ -52,7 +54,7 @@ type Rows interface {
 	Take(ctx context.Context, next Record, newest uint64, from []Record, ttl time.Duration) error
 	// Renew makes the row of an epoch last for ttl from now on; false when there is none.
 	Renew(ctx context.Context, epoch uint64, at Resume, ttl time.Duration) (bool, error)
-	// Release ends the row of an epoch, if there is one.
+	// Release ends the row of an epoch, if there is one. The pause stays as the last renewal wrote it.
 	Release(ctx context.Context, epoch uint64, at Resume) error
 }
 
@@ -181,6 +183,7 @@ func (l *Lease) try(ctx context.Context, tables []string) (grant *Grant, holder 
 	r := Record{Epoch: newest + 1, Holder: l.cfg.Holder, Process: l.process, Host: l.cfg.Host, Tables: tables}
 	inherited, theirs := l.inherit(from)
 	r.Resume = inherited
+	other := slices.ContainsFunc(from, func(r Record) bool { return r.Holder != l.cfg.Holder })
 	asked := time.Now()
 	if err := l.rows.Take(ctx, r, newest, from, l.cfg.Time); err != nil {
 		if errors.Is(err, ErrTaken) {
@@ -189,9 +192,12 @@ func (l *Lease) try(ctx context.Context, tables []string) (grant *Grant, holder 
 		return nil, nil, err
 	}
 	if !theirs {
-		inherited = Resume{}
+		inherited.Source, inherited.At = server.ID{}, outbox.Position{}
 	}
-	return l.begin(r.Epoch, inherited, asked), nil, nil
+	if !other {
+		inherited.Pause = nil
+	}
+	return l.begin(r.Epoch, inherited, other, asked), nil, nil
 }
 
 // mayTake reports whether the holder of a row publishes nothing any more. asked is before the row was read.
@@ -218,9 +224,13 @@ func (l *Lease) forget(from []Record) {
 }
 
 // inherit chooses where to resume: the position of the last holder, of several the lowest. theirs tells that it is another state
-// directory's; what this one has is as new as its own row.
+// directory's; what this one has is as new as its own row. Who takes over from a paused relay is paused.
 func (l *Lease) inherit(from []Record) (at Resume, theirs bool) {
+	var pause *outbox.Pause
 	for _, r := range from {
+		if pause == nil {
+			pause = r.Resume.Pause
+		}
 		other := r.Holder != l.cfg.Holder
 		lower := at.At.IsZero() || r.Resume.Source.Same(at.Source) && r.Resume.At.Compare(at.At) < 0
 		if r.Resume.At.IsZero() || !lower && !(other && !theirs) {
@@ -228,11 +238,12 @@ func (l *Lease) inherit(from []Record) (at Resume, theirs bool) {
 		}
 		at, theirs = r.Resume, theirs || other
 	}
+	at.Pause = pause
 	return at, theirs
 }
 
-func (l *Lease) begin(epoch uint64, from Resume, asked time.Time) *Grant {
-	g := &Grant{Epoch: epoch, From: from, lease: l}
+func (l *Lease) begin(epoch uint64, from Resume, other bool, asked time.Time) *Grant {
+	g := &Grant{Epoch: epoch, From: from, Other: other, lease: l}
 	g.extend(asked)
 	l.watched = map[uint64]watching{}
 	l.mu.Lock()
@@ -262,7 +273,7 @@ func (l *Lease) standBy(holder *Record, err error) {
 	case holder == nil: // somebody else was faster
 		l.state.Error = ""
 	default:
-		l.state.Holder, l.state.Epoch, l.state.Error = holder.Host, holder.Epoch, ""
+		l.state.Holder, l.state.Epoch, l.state.Paused, l.state.Error = holder.Host, holder.Epoch, holder.Resume.Pause, ""
 		if before.Holder != holder.Host || before.Mode != Standby {
 			l.log.Info("another process is active: standing by", zap.String("active", holder.Host), zap.Uint64("epoch", holder.Epoch))
 		}

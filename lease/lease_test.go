@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
@@ -167,8 +169,41 @@ func TestThePositionGoesWithTheLease(t *testing.T) {
 		_ = l.Release(t.Context(), Resume{})
 		l = New(Config{Time: leaseTime, Holder: "third"}, all[1].way, zap.NewNop())
 		g, _ = l.Acquire(t.Context(), []string{"shop.t", "shop.more"})
-		if g.From.At.Offset != 2 {
+		if g.From.At.Offset != 2 || !g.Other || g.From.Pause != nil {
 			t.Errorf("another directory begins at %v", g.From)
+		}
+	})
+}
+
+// A pause goes with the lease as soon as Renew has told of it, from a relay that dies too; the directory that held the lease before knows
+// better itself. Nothing renews what was released.
+func TestThePauseGoesWithTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows, tables := nodes(newModel(), "first")[0].way, []string{"shop.t"}
+		lease := func(holder string) (*Lease, *Grant) {
+			l := New(Config{Time: leaseTime, Holder: holder}, rows, zap.NewNop())
+			g, _ := l.Acquire(t.Context(), tables)
+			return l, g
+		}
+		pause := &outbox.Pause{By: "somebody"}
+		paused := func() Resume { return Resume{Pause: pause} }
+		_, g := lease("first")
+		testkit.Must(t, g.Renew(t.Context(), paused))
+		l, _ := lease("second")
+		if s := l.State(); s.Mode != Standby || s.Paused != pause {
+			t.Fatalf("the standby knows %+v", s)
+		}
+		time.Sleep(leaseTime)
+		g, _ = l.Acquire(t.Context(), tables)
+		if g == nil || !g.Other || g.From.Pause != pause {
+			t.Fatalf("the pause was lost: %+v", g)
+		}
+		testkit.Must(t, l.Release(t.Context(), Resume{}))
+		if err := g.Renew(t.Context(), paused); !errors.Is(err, ErrLost) || g.Valid() {
+			t.Errorf("renewed after the release: %v", err)
+		}
+		if _, g = lease("second"); g.Other || g.From.Pause != nil {
+			t.Errorf("the same directory is told of a pause: %+v", g.From)
 		}
 	})
 }
@@ -226,7 +261,7 @@ func TestAlone(t *testing.T) {
 
 func BenchmarkValid(b *testing.B) {
 	l := New(Config{Time: time.Hour}, newModel(), zap.NewNop())
-	g := l.begin(1, Resume{}, time.Now())
+	g := l.begin(1, Resume{}, false, time.Now())
 	b.ReportAllocs()
 	for b.Loop() {
 		if !g.Valid() {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // Mode is what this process does.
@@ -26,6 +28,7 @@ type State struct {
 	Mode   Mode
 	Since  time.Time     // when the mode began
 	Holder string        // of a standby: the Host of the active process; "" when it is not known
+	Paused *outbox.Pause // of a standby: the pause of the active process; nil when there is none, or it is not known
 	Epoch  uint64        // of the lease that this process holds or waits for; 0 when there is none
 	Left   time.Duration // for how long it may publish without another renewal
 	Error  string        // why the last statement failed; "" when it did not

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
@@ -30,7 +31,7 @@ func quoted(name string) string {
 
 var _ Rows = (*Table)(nil)
 
-const columns = "epoch, holder, process, host, table_names, expires_at, source, log_file, log_offset, gtid_set"
+const columns = "epoch, holder, process, host, table_names, expires_at, source, log_file, log_offset, gtid_set, paused"
 
 // counter is the row that every acquisition changes first. Its log_offset is the number of the newest one: rows are deleted, and a number
 // must never come again.
@@ -48,10 +49,10 @@ func (t *Table) Read(ctx context.Context) (all []Record, newest uint64, err erro
 	defer rows.Close()
 	for rows.Next() {
 		var r Record
-		var names, source []byte
+		var names, source, paused []byte
 		var until sql.NullString
 		at := &r.Resume.At
-		if err := rows.Scan(&r.Epoch, &r.Holder, &r.Process, &r.Host, &names, &until, &source, &at.File, &at.Offset, &at.GTIDs, &r.Ended); err != nil {
+		if err := rows.Scan(&r.Epoch, &r.Holder, &r.Process, &r.Host, &names, &until, &source, &at.File, &at.Offset, &at.GTIDs, &paused, &r.Ended); err != nil {
 			return nil, 0, t.errorf("read", err)
 		}
 		if newest = max(newest, r.Epoch); r.Epoch == counter {
@@ -64,6 +65,9 @@ func (t *Table) Read(ctx context.Context) (all []Record, newest uint64, err erro
 		}
 		if err := json.Unmarshal(source, &r.Resume.Source); err != nil {
 			r.Resume = Resume{} // the position is a help, and without its server it is none
+		}
+		if r.Resume.Pause, err = readPause(paused); err != nil {
+			return nil, 0, fmt.Errorf("lease table %s, epoch %d: paused is not what a relay writes: %w; empty it if no operator has paused the relay", t.name, r.Epoch, err)
 		}
 		all = append(all, r)
 	}
@@ -114,12 +118,16 @@ func (t *Table) take(ctx context.Context, tx *sql.Tx, next Record, newest uint64
 	if err != nil {
 		return err
 	}
-	source, file, offset, gtids, err := next.Resume.columns()
+	source, file, offset, gtids, err := next.Resume.position()
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO "+t.name+" ("+columns+") VALUES (?, ?, ?, ?, ?, "+ends+", ?, ?, ?, ?)",
-		next.Epoch, next.Holder, next.Process, cut(next.Host, 255), string(names), ttl.Microseconds(), source, file, offset, gtids)
+	paused, err := next.Resume.paused()
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO "+t.name+" ("+columns+") VALUES (?, ?, ?, ?, ?, "+ends+", ?, ?, ?, ?, ?)",
+		next.Epoch, next.Holder, next.Process, cut(next.Host, 255), string(names), ttl.Microseconds(), source, file, offset, gtids, paused)
 	if err != nil {
 		return t.errorf("take", err)
 	}
@@ -145,7 +153,11 @@ func (t *Table) count(ctx context.Context, tx *sql.Tx, from, to uint64) error {
 
 // Renew implements Rows.
 func (t *Table) Renew(ctx context.Context, epoch uint64, at Resume, ttl time.Duration) (bool, error) {
-	return t.update(ctx, epoch, at, "expires_at = "+ends, ttl.Microseconds())
+	paused, err := at.paused()
+	if err != nil {
+		return false, err
+	}
+	return t.update(ctx, epoch, at, "expires_at = "+ends+", paused = ?", ttl.Microseconds(), paused)
 }
 
 // Release implements Rows.
@@ -157,7 +169,7 @@ func (t *Table) Release(ctx context.Context, epoch uint64, at Resume) error {
 // update sets the end and, when it is known, the position. The count is of matched rows.
 func (t *Table) update(ctx context.Context, epoch uint64, at Resume, set string, args ...any) (bool, error) {
 	if !at.At.IsZero() {
-		source, file, offset, gtids, err := at.columns()
+		source, file, offset, gtids, err := at.position()
 		if err != nil {
 			return false, err
 		}
@@ -172,9 +184,25 @@ func (t *Table) update(ctx context.Context, epoch uint64, at Resume, set string,
 	return n > 0, err
 }
 
-func (r Resume) columns() (source, file string, offset uint64, gtids string, err error) {
+func (r Resume) position() (source, file string, offset uint64, gtids string, err error) {
 	text, err := json.Marshal(r.Source)
 	return string(text), r.At.File, r.At.Offset, r.At.GTIDs, err
+}
+
+func (r Resume) paused() (string, error) {
+	if r.Pause == nil {
+		return "", nil
+	}
+	text, err := json.Marshal(r.Pause)
+	return string(text), err
+}
+
+func readPause(text []byte) (*outbox.Pause, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	p := new(outbox.Pause)
+	return p, json.Unmarshal(text, p)
 }
 
 func (t *Table) errorf(what string, err error) error {

@@ -65,6 +65,14 @@ func TestTheTable(t *testing.T) {
 		if expired[0].Ends == all[0].Ends || expired[0].Resume != at {
 			t.Errorf("renewed: %+v", expired)
 		}
+		pause := outbox.Pause{By: "user 'ü'", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Reason: strings.Repeat("<", 500)}
+		for _, p := range []*outbox.Pause{&pause, nil} {
+			_, err := table.Renew(ctx, 1, Resume{Pause: p}, time.Microsecond)
+			testkit.Must(t, err)
+			if all, _ := read(t, table); all[0].Resume.At != at.At || (all[0].Resume.Pause != nil) != (p != nil) || p != nil && *all[0].Resume.Pause != pause {
+				t.Errorf("the pause %v is %+v", p, all[0].Resume)
+			}
+		}
 		testkit.WaitFor(t, 10*time.Second, "its end", func() bool { expired, _ = read(t, table); return expired[0].Ended })
 		second := Record{Epoch: 2, Holder: "two", Tables: []string{"shop.a", "shop.b"}, Resume: at}
 		if err := table.Take(ctx, second, 1, all, time.Hour); !errors.Is(err, ErrTaken) {

@@ -16,5 +16,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   log_file    VARCHAR(255)    NOT NULL DEFAULT '',
   log_offset  BIGINT UNSIGNED NOT NULL DEFAULT 0,
   gtid_set    MEDIUMTEXT      NOT NULL,
+  -- An operator's pause, as JSON; empty while there is none.
+  paused      VARCHAR(4000)   NOT NULL DEFAULT '',
   PRIMARY KEY (epoch)
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

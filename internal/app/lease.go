@@ -161,6 +161,15 @@ func (d *daemon) keepLease(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
+// hold pauses the relay, and whoever takes over from it, or lets it go on.
+func (d *daemon) hold(p *outbox.Pause) error {
+	if err := d.relay.Hold(p); err != nil {
+		return err
+	}
+	d.turn.Tell(context.Background())
+	return nil
+}
+
 // release lets another process go on at once, unless this one starts anew by itself. Nothing is on its way to the broker any more.
 func (d *daemon) release() {
 	if !d.outdated.Load() {

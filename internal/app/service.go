@@ -27,7 +27,7 @@ type service struct {
 func (d *daemon) service() admin.Service {
 	return &service{
 		Operator: operator.Operator{
-			State: operatorState{d.state}, Ask: d.asker(), Move: d.relay.MoveTo, Hold: d.relay.Hold, Count: d.rows.Counts,
+			State: operatorState{d.state}, Ask: d.asker(), Move: d.relay.MoveTo, Hold: d.hold, Count: d.rows.Counts,
 			Record: d.record, Republish: d.relay.Republish,
 			Between: between(d.cfg, d.source, d.tables, d.state), States: d.rows.States, LogOnly: logOnly(d.cfg),
 		},

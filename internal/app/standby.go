@@ -31,7 +31,7 @@ func (d *daemon) standBy(ctx context.Context, tables []string) error {
 		return err
 	}
 	s := &standby{
-		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: d.moveElsewhere, Hold: d.state.SetPause, Record: d.record}, d: d,
+		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: d.moveElsewhere, Record: d.record}, d: d,
 		Away: messages.Away{Why: admin.Refusedf("this relay stands by: ask the active one, which `canal-outbox status` names")},
 	}
 	if d.admin != nil {
@@ -66,18 +66,33 @@ func (s *standby) Sweep(context.Context) error { return s.d.elsewhere() }
 // Retention is refused.
 func (s *standby) Retention(context.Context) error { return s.d.elsewhere() }
 
+// Pause is refused: a pause belongs to the active relay, and goes with the lease.
+func (s *standby) Pause(context.Context, outbox.Pause) (*outbox.Pause, error) {
+	return nil, s.d.elsewhere()
+}
+
+// Resume is refused.
+func (s *standby) Resume(context.Context) error { return s.d.elsewhere() }
+
+// Paused is the pause of the active relay.
+func (s *standby) Paused() *outbox.Pause { return s.d.tenure.lease.State().Paused }
+
 // Status shows who is active.
 func (s *standby) Status(context.Context) admin.Status {
 	st := s.d.status(time.Now())
-	st.Source.State = "standby"
+	st.Source.State, st.Paused = "standby", nil
 	var problems []string
 	if st.Lease.Error != "" {
-		problems = append(problems, "standing by, and who is active is not known: "+st.Lease.Error)
+		problems = append(problems, operator.See("standing by, and who is active is not known: "+st.Lease.Error, "Active and standby"))
 	}
-	operator.Judge(&st, nil, problems...)
-	if len(st.Problems) == 0 {
+	paused := s.Paused()
+	if paused != nil {
+		problems = append(problems, operator.See("the active relay is "+paused.String()+", and a take-over does not end that: resume it there", "Pause and resume"))
+	}
+	if operator.Judge(&st, nil, problems...); len(st.Problems) == 0 {
 		st.State = "standby"
 	}
+	st.Paused = paused
 	return st
 }
 

@@ -28,17 +28,37 @@ func (t *Turn) May() bool {
 	return g != nil && g.Valid()
 }
 
-// Take takes the lease; false when another process is active, or may be. It goes on from where that one was done with the log.
+// Take takes the lease; false when another process is active, or may be. It goes on from where that one was done with the log, paused
+// if that one was.
 func (t *Turn) Take(ctx context.Context, tables []string) (held bool, err error) {
+	watched := t.Lease.State().Holder != ""
 	grant, held := t.Lease.Acquire(ctx, tables)
 	if !held {
 		return false, nil
 	}
 	t.grant.Store(grant)
+	if err := t.inheritPause(grant, watched); err != nil {
+		return true, err
+	}
 	if grant == nil || grant.From.At.IsZero() || t.Lost {
 		return true, nil
 	}
 	return true, t.inherit(ctx, grant.From)
+}
+
+// inheritPause is paused if the relay was that this one takes over from, and not if it was not. A pause that somebody has left in this
+// directory while it had watched nobody as active holds too.
+func (t *Turn) inheritPause(grant *lease.Grant, watched bool) error {
+	own := t.State.Pause()
+	switch {
+	case grant == nil || !grant.Other || grant.From.Pause == nil && (own == nil || !watched):
+		return nil
+	case grant.From.Pause == nil:
+		t.Log.Info("the pause of this state directory is over: the relay that was active meanwhile was not paused", zap.String("by", own.By))
+	case own == nil || *own != *grant.From.Pause:
+		t.Log.Warn("the relay that was active before is paused, and so is this one", zap.String("by", grant.From.Pause.By), zap.String("reason", grant.From.Pause.Reason))
+	}
+	return t.State.SetPause(grant.From.Pause)
 }
 
 // inherit goes on from where the last active process was, which is later than where this one was when it was active. A position of
@@ -68,9 +88,17 @@ const TakenOver = "taken over from another relay"
 // Keep renews the lease, with the position of the state, until ctx ends. The error is lease.ErrLost.
 func (t *Turn) Keep(ctx context.Context) error { return t.grant.Load().Keep(ctx, t.resume) }
 
+// Tell writes into the lease at once whether the relay is paused. If that does not work the next renewal does it.
+func (t *Turn) Tell(ctx context.Context) {
+	if err := t.grant.Load().Renew(ctx, t.resume); err != nil {
+		t.Log.Warn("the lease does not say yet whether this relay is paused: one that takes over before the next renewal may do the opposite", zap.Error(err))
+	}
+}
+
 func (t *Turn) resume() (r lease.Resume) {
 	r.Source, _ = t.State.Source()
 	r.At, _ = t.State.Checkpoint()
+	r.Pause = t.State.Pause()
 	return r
 }
 

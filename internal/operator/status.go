@@ -51,7 +51,7 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 			failed = nil
 		}
 		add(t.Rows["failed"] > 0 || failed != nil && t.SampledAt != nil && failed.At.After(*t.SampledAt), failedRows(t, failed))
-		add(t.FailedRetryError != "", "FAILED rows of "+t.Name+" cannot be tried again for now: "+t.FailedRetryError)
+		add(t.FailedRetryError != "", "FAILED rows of "+t.Name+" cannot be tried again for now: "+t.FailedRetryError, "FAILED rows")
 		if r := t.Redelivery; r != nil {
 			p = append(p, redelivery(t.Name, r)...)
 		}
@@ -109,7 +109,7 @@ func redelivery(table string, r *admin.RedeliveryStatus) (p []string) {
 		p = append(p, fmt.Sprintf("so many rows of %s are SENT and not %s that no more go out again%s", table, r.Until, see))
 	}
 	if r.Error != "" {
-		p = append(p, fmt.Sprintf("rows of %s that no consumer has finished cannot go out again for now: %s", table, r.Error))
+		p = append(p, fmt.Sprintf("rows of %s that no consumer has finished cannot go out again for now: %s%s", table, r.Error, see))
 	}
 	return p
 }

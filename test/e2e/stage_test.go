@@ -162,7 +162,12 @@ func (l *stage) metricBy(name, label string) map[string]float64 {
 
 func (l *stage) families() map[string]*dto.MetricFamily {
 	l.t.Helper()
-	socket := filepath.Join(l.StateDir(), "admin.sock")
+	return families(l.t, l.Relay)
+}
+
+func families(t *testing.T, r *relay.Relay) map[string]*dto.MetricFamily {
+	t.Helper()
+	socket := filepath.Join(r.StateDir(), "admin.sock")
 	client := http.Client{Timeout: patience, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -170,10 +175,10 @@ func (l *stage) families() map[string]*dto.MetricFamily {
 		},
 	}}
 	response, err := client.Get("http://localhost/metrics")
-	testkit.Must(l.t, err)
+	testkit.Must(t, err)
 	defer response.Body.Close()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(response.Body)
-	testkit.Must(l.t, err)
-	return families
+	all, err := parser.TextToMetricFamilies(response.Body)
+	testkit.Must(t, err)
+	return all
 }
