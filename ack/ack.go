@@ -6,12 +6,12 @@
 //     would not know of. When that batch fails, Run ends with the error and nothing is journalled any more.
 //   - A row leaves the journal and the registry only when its table has the status, so nobody publishes it again meanwhile. A
 //     database that is away delays this and loses nothing.
-//   - A table that cannot be written delays no other table. A row that its table refuses for its data, or that another session
-//     has locked, delays no other row.
+//   - A table that cannot be written delays no other table for longer than a moment (lasting). A row that its table refuses for its
+//     data, or that another session has locked, delays no other row.
 //
 // Goroutines: the caller of Run (the journal) and the writers, at most one for each table and one for the table's locked rows,
-// each only while there is something to write. All have ended when Run returns. The journal never waits for a table. DESIGN.md
-// says which rule prevents which race.
+// each only while there is something to write. Two of them write at a time, and beside them those whose attempts fail or last. All
+// have ended when Run returns. The journal never waits for a table. DESIGN.md says which rule prevents which race.
 package ack
 
 import (
@@ -24,6 +24,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -75,6 +76,14 @@ type Config struct {
 const (
 	writeBatch = 500 // rows in one status update; so many do not wait for more
 
+	// writing is how many tables are written at a time. With more, each of many tables would be written more often and with fewer rows,
+	// and the server has no more to give: a single table has one writer, too.
+	writing = 2
+
+	// lasting is after what time an attempt does not count among them any more: it waits for somebody's lock, or for a connection that has
+	// gone silent.
+	lasting = 300 * time.Millisecond
+
 	checkpointEvery = time.Second // longest wait of a moved checkpoint, or of written rows, for a commit
 
 	// applyTimeout ends an attempt on a connection that has gone silent; an ordinary batch takes milliseconds.
@@ -90,8 +99,9 @@ type Acker struct {
 	log      *zap.Logger
 	metrics  *metrics
 
-	sent   *queue       // acknowledged, not journalled yet
-	queues *writeQueues // for the tables: journalled sent rows and all other completions
+	sent   *queue              // acknowledged, not journalled yet
+	queues *writeQueues        // for the tables: journalled sent rows and all other completions
+	turns  *semaphore.Weighted // of writers
 
 	writtenLock sync.Mutex
 	written     []outbox.Identity // SENT in the table, still in the journal
@@ -105,7 +115,7 @@ func New(cfg Config, progress Progress, journal Journal, tables Tables, log *zap
 	cfg.setDefaults()
 	a := &Acker{
 		cfg: cfg, progress: progress, journal: journal, tables: tables, log: log,
-		sent: newQueue(), queues: newWriteQueues(),
+		sent: newQueue(), queues: newWriteQueues(), turns: semaphore.NewWeighted(writing),
 	}
 	a.metrics = newMetrics(reg, a.Pending, a.queues.lockedRows)
 	return a

@@ -120,10 +120,9 @@ func (w *writeQueues) close() {
 	w.write = nil
 }
 
-// take gives a queue's writer a batch: writeBatch rows, or what is there when the oldest has waited for patience, but never
-// before the next attempt is due. The batch is the writer's until failed or worked. No batch: wait tells when to ask again.
-// ok is false when the writer must end, because the queue is empty or cut says so.
-func (w *writeQueues) take(q *writeQueue, patience time.Duration, cut error) (batch []outbox.Completion, wait time.Duration, ok bool) {
+// due tells a queue's writer when its next batch is to be written: at once when writeBatch rows are there, else when the oldest has waited
+// for patience, but never before the next attempt is due. ok is false when the writer must end, because the queue is empty or cut says so.
+func (w *writeQueues) due(q *writeQueue, patience time.Duration, cut error) (wait time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(q.items) == 0 || cut != nil {
@@ -131,7 +130,7 @@ func (w *writeQueues) take(q *writeQueue, patience time.Duration, cut error) (ba
 		if w.writers--; w.writers == 0 {
 			w.idle.Broadcast()
 		}
-		return nil, 0, false
+		return 0, false
 	}
 	due := q.since
 	if len(q.items) < writeBatch && !w.drains() {
@@ -140,10 +139,22 @@ func (w *writeQueues) take(q *writeQueue, patience time.Duration, cut error) (ba
 	if due.Before(q.retryAt) {
 		due = q.retryAt
 	}
-	if wait := time.Until(due); wait > 0 {
-		return nil, wait, true
-	}
-	return q.takeBatch(), 0, true
+	return time.Until(due), true
+}
+
+// takesTurns reports whether a queue's writer waits for its turn: not when the last attempt failed, for the next one may last, and
+// others would wait for it.
+func (w *writeQueues) takesTurns(q *writeQueue) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return q.failures == 0 && !q.locked
+}
+
+// take gives a queue's writer a batch, which is the writer's until failed or worked.
+func (w *writeQueues) take(q *writeQueue) []outbox.Completion {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return q.takeBatch()
 }
 
 func (q *writeQueue) takeBatch() (batch []outbox.Completion) {

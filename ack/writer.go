@@ -14,16 +14,33 @@ import (
 // writeFrom is the life of a queue's writer: it ends with the queue, or when work is cut.
 func (a *Acker) writeFrom(work context.Context, q *writeQueue) {
 	for {
-		batch, wait, ok := a.queues.take(q, a.cfg.WriteEvery, work.Err())
+		wait, ok := a.queues.due(q, a.cfg.WriteEvery, work.Err())
 		switch {
 		case !ok:
 			return
-		case len(batch) > 0:
-			a.attempt(work, q, batch)
-		default:
+		case wait > 0:
 			a.await(work, q, wait)
+		default:
+			a.inTurn(work, q)
 		}
 	}
+}
+
+// inTurn writes a batch when it is the queue's turn. The batch is taken then and not before, so that it grows while other tables are
+// written. An attempt that lasts goes on, and its turn passes to another table.
+func (a *Acker) inTurn(work context.Context, q *writeQueue) {
+	if a.queues.takesTurns(q) {
+		if a.turns.Acquire(work, 1) != nil {
+			return // work is cut
+		}
+		turn := time.AfterFunc(lasting, func() { a.turns.Release(1) })
+		defer func() {
+			if turn.Stop() {
+				a.turns.Release(1)
+			}
+		}()
+	}
+	a.attempt(work, q, a.queues.take(q))
 }
 
 // await pauses a writer until its queue has to be looked at again.

@@ -96,6 +96,10 @@ func (s *Sweeper) shown(name string, due []timer) (rows []outbox.Identity, end o
 
 // lookAhead enters the rows that become due next.
 func (s *Sweeper) lookAhead(ctx context.Context, name string) error {
+	if err := s.looks.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer s.looks.Release(1)
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	t := s.triggers.timers[name]

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,9 @@ const promised = 100 * time.Millisecond
 
 // Upcoming shows what a look of timers shows.
 func (w *world) Upcoming(_ context.Context, name string, from, to time.Duration, limit int) ([]outbox.Candidate, error) {
+	if strings.HasPrefix(name, idle) {
+		return nil, w.call(&w.onLook)
+	}
 	if name != shop {
 		return nil, errors.New("no such table")
 	}

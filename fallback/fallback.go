@@ -24,6 +24,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -74,6 +75,7 @@ type Config struct {
 const (
 	maxBatch  = 500             // rows in one statement
 	leastLook = 2 * time.Second // between looks of timers: a shorter interval of sweeps is for other rows
+	maxLooks  = 4               // of timers at a time
 )
 
 // lookEvery is the time between looks of timers at a table.
@@ -114,6 +116,7 @@ type Sweeper struct {
 	log      *zap.Logger
 	metrics  *metrics
 	claims   *claims
+	looks    *semaphore.Weighted // of timers: all tables are looked at in the same moment, and each look has a connection
 
 	lastSuccess atomic.Int64 // Unix nanoseconds of the last sweep that was complete, at first of New
 	running     atomic.Bool
@@ -128,7 +131,7 @@ type Sweeper struct {
 // New makes a Sweeper; it does no I/O. Its metrics are registered on reg.
 func New(cfg Config, triggers *Triggers, flow Flow, rows Rows, source Source, log *zap.Logger, reg prometheus.Registerer) *Sweeper {
 	cfg.setDefaults()
-	s := &Sweeper{cfg: cfg, triggers: triggers, flow: flow, rows: rows, source: source, log: log, claims: newClaims()}
+	s := &Sweeper{cfg: cfg, triggers: triggers, flow: flow, rows: rows, source: source, log: log, claims: newClaims(), looks: semaphore.NewWeighted(maxLooks)}
 	s.lastSuccess.Store(time.Now().UnixNano())
 	s.lastRows.Store(-1)
 	s.metrics = newMetrics(reg, cfg.Tables, s.lastSuccess.Load, triggers)

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,5 +158,30 @@ func TestTheRetryBufferTakesRoom(t *testing.T) {
 		b.wantInFlight(10, 0)
 		time.Sleep(time.Second) // they are sent again
 		b.wantInFlight(10, 0)
+	})
+}
+
+// Rows of the window wait until one table has a page for its query, so that many tables cost no query for a few rows each.
+func TestWindowRowsOfManyTablesFillTheirPages(t *testing.T) {
+	run(t, Config{}, func(b *bench) {
+		if err := b.Connected(b.ctx, end(0), end(9)); err != nil {
+			t.Fatal(err)
+		}
+		of := func(table, from, to int) (rows []*outbox.Message) {
+			for id := from; id < to; id++ {
+				rows = append(rows, row(id, func(m *outbox.Message) { m.Table = fmt.Sprint("shop.t", table) }))
+			}
+			return rows
+		}
+		for table := range 6 {
+			b.offer(of(table, 0, 499)...)
+		}
+		if n := b.Snapshot().Owned; n != 6*499 {
+			t.Fatalf("%d rows wait for their look-up, want all", n)
+		}
+		b.offer(of(3, 499, 500)...)
+		if n := b.Snapshot().Owned; n != 0 { // the table has none of them
+			t.Fatalf("%d rows wait though a page is full", n)
+		}
 	})
 }

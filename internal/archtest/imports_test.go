@@ -58,7 +58,7 @@ var rules = []rule{
 	{path: "pipeline/dispatch", own: append([]string{"pipeline/tracker"}, nouns...), external: with("golang.org/x/time")},
 	{path: "pipeline/recovery", own: append([]string{"pipeline/tracker", "pipeline/dispatch"}, nouns...), external: with("golang.org/x/sync")},
 	{path: "pipeline", own: append([]string{"pipeline/tracker", "pipeline/dispatch", "pipeline/recovery"}, nouns...), external: with()},
-	{path: "ack", own: nouns, external: with()},
+	{path: "ack", own: nouns, external: with("golang.org/x/sync")},
 	{path: "fallback", own: nouns, external: with("golang.org/x/time", "golang.org/x/sync")},
 	{path: "retention", own: nouns, external: with()},
 	{path: "redelivery", own: nouns, external: with()},

@@ -7,7 +7,7 @@
 // Guarantee: a row of the window is published only if the table shows it as PENDING and due; later transactions wait for it. The
 // sweep is told to go on only when every transaction up to the position it names was offered, or after the window was raised to it.
 //
-// Run is its one goroutine, for the window of a log that fell silent; it has the turn for one query at most. Reader and sweep call in
+// Run is its one goroutine, for the window of a log that fell silent; it has the turn for one look-up at most. Reader and sweep call in
 // on theirs. The turn comes before every mutex.
 package recovery
 
@@ -28,7 +28,8 @@ import (
 )
 
 const (
-	page     = 500                   // rows of the window that are looked up in one query
+	page     = 500                   // rows of one table that are looked up in one query
+	maxPage  = 20 * page             // rows of all tables that wait for their look-ups: with many tables each query would be for a few rows
 	tick     = 50 * time.Millisecond // while the window is open
 	idleTick = time.Second           // while it is not
 )
@@ -59,6 +60,7 @@ type Recovery struct {
 	waitingB int              // their bytes
 	ids      []outbox.Identity
 	found    map[outbox.Identity]int // reused from one look-up to the next, as ids is
+	ofTable  map[string]int          // how many were added of each table since the last look-up
 
 	mu    sync.Mutex
 	end   outbox.Position // of the window
@@ -69,7 +71,7 @@ type Recovery struct {
 func New(t *tracker.Tracker, d *dispatch.Dispatch, sweeps tracker.Sweeps, checker Checker, log *zap.Logger, reg prometheus.Registerer) *Recovery {
 	return &Recovery{
 		tracker: t, dispatch: d, sweeps: sweeps, checker: checker, maxBytes: d.MaxBytes(), random: d.Random, log: log, turn: semaphore.NewWeighted(1),
-		found: map[outbox.Identity]int{},
+		found: map[outbox.Identity]int{}, ofTable: map[string]int{},
 		raised: promauto.With(reg).NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_sweep_without_reader_total", Help: "Pages taken though the binlog reader was down or stuck.",
 		}),
@@ -123,6 +125,7 @@ func (r *Recovery) Clear() {
 		r.dispatch.Leave(e, outbox.CauseGap)
 	}
 	r.waiting, r.waitingB = nil, 0
+	clear(r.ofTable)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.end = outbox.Position{}
@@ -133,10 +136,13 @@ func (r *Recovery) Clear() {
 func (r *Recovery) Add(ctx context.Context, rows []*tracker.Entry) error {
 	r.dispatch.Expect(rows)
 	r.waiting = append(r.waiting, rows...)
+	full := false
 	for _, e := range rows {
 		r.waitingB += e.Size
+		r.ofTable[e.Row().Table]++
+		full = full || r.ofTable[e.Row().Table] >= page
 	}
-	if len(r.waiting) >= page || r.waitingB >= r.maxBytes {
+	if full || len(r.waiting) >= maxPage || r.waitingB >= r.maxBytes {
 		return r.Check(ctx)
 	}
 	return nil
@@ -201,6 +207,7 @@ func (r *Recovery) lookUp(ctx context.Context) error {
 	for i := range list {
 		r.found[list[i].Identity] = i
 	}
+	clear(r.ofTable)
 	publish := r.waiting[:0]
 	r.waitingB = 0
 	for _, e := range r.waiting {

@@ -85,6 +85,15 @@ func (tb *Table) config() string {
 	return fmt.Sprintf("{name: %q, preset: %q}", tb.FullName(), tb.Preset)
 }
 
+// Like makes an empty table of the same preset beside it.
+func (tb *Table) Like(t testing.TB, name string) *Table {
+	t.Helper()
+	testkit.Exec(t, tb.DB, "CREATE TABLE `"+name+"` LIKE "+tb.Name())
+	other := *tb
+	other.Preset, other.insert = name, strings.Replace(tb.insert, tb.Name(), "`"+name+"`", 1)
+	return &other
+}
+
 // NewLease makes the lease table in the table's schema, for relays that are to stand by.
 func (tb *Table) NewLease(t testing.TB) {
 	t.Helper()
