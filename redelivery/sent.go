@@ -110,7 +110,7 @@ func (r *Redelivery) sentPass(ctx context.Context, p *sentPass) error {
 
 // again sends the rows of a page once more that are due.
 func (r *Redelivery) again(ctx context.Context, p *sentPass, page []outbox.Candidate) error {
-	due := map[outbox.Identity]outbox.Candidate{}
+	var due []outbox.Candidate // in the order of the page
 	for _, c := range page {
 		w, counted := r.counts[c.Identity]
 		switch {
@@ -123,19 +123,20 @@ func (r *Redelivery) again(ctx context.Context, p *sentPass, page []outbox.Candi
 				break
 			}
 			if w.Attempts < p.rule.Max || p.rule.Query != "" {
-				due[c.Identity] = c
+				due = append(due, c)
 			}
 		case len(r.counts)+len(due) >= r.most:
 			p.full = true
 		default:
 			p.seen[c.Identity] = true
-			due[c.Identity] = c
+			due = append(due, c)
 		}
 	}
-	if err := r.ask(ctx, p, due); err != nil {
+	due, err := r.ask(ctx, p, due)
+	if err != nil {
 		return err
 	}
-	err := r.publish(ctx, p, due)
+	err = r.publish(ctx, p, due)
 	for _, c := range page {
 		if p.seen[c.Identity] && r.counts[c.Identity].Attempts >= p.rule.Max {
 			p.givenUp++
@@ -144,18 +145,23 @@ func (r *Redelivery) again(ctx context.Context, p *sentPass, page []outbox.Candi
 	return err
 }
 
-// ask asks the consumers' service, when there is one, and takes the rows out of due that it says are done; they are marked.
-func (r *Redelivery) ask(ctx context.Context, p *sentPass, due map[outbox.Identity]outbox.Candidate) error {
+// ask asks the consumers' service, when there is one, and returns the rows that it does not say are done; the others are marked.
+func (r *Redelivery) ask(ctx context.Context, p *sentPass, due []outbox.Candidate) (open []outbox.Candidate, err error) {
 	if p.rule.Query == "" {
-		return nil
+		return due, nil
 	}
-	for ids := range slices.Chunk(slices.Collect(maps.Keys(due)), askRows) {
+	for rows := range slices.Chunk(due, askRows) {
+		ids := make([]outbox.Identity, len(rows))
+		for i := range rows {
+			ids[i] = rows[i].Identity
+		}
 		done, err := r.query(ctx, p.rule.Query, p.name, ids)
 		if err != nil {
 			r.metrics.queryErrors.Inc()
-			return fmt.Errorf("ask which messages are done: %w", err)
+			return nil, fmt.Errorf("ask which messages are done: %w", err)
 		}
 		if len(done) == 0 {
+			open = append(open, rows...)
 			continue
 		}
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
@@ -164,23 +170,26 @@ func (r *Redelivery) ask(ctx context.Context, p *sentPass, due map[outbox.Identi
 		r.metrics.marked.WithLabelValues(p.name).Add(float64(n))
 		r.updateSent(p.name, func(s *SentState) { s.Marked += int(n) })
 		if err != nil {
-			return err
+			return nil, err
 		}
-		for _, id := range done {
-			delete(due, id)
-			delete(p.seen, id) // the count goes at the end of the pass
+		for _, c := range rows {
+			if slices.Contains(done, c.Identity) {
+				delete(p.seen, c.Identity) // the count goes at the end of the pass
+			} else {
+				open = append(open, c)
+			}
 		}
 	}
-	return nil
+	return open, nil
 }
 
 // publish hands rows to the sink. Each is counted before, on disk: a crash may cost a row one of its redeliveries and never adds one.
-func (r *Redelivery) publish(ctx context.Context, p *sentPass, due map[outbox.Identity]outbox.Candidate) error {
+func (r *Redelivery) publish(ctx context.Context, p *sentPass, due []outbox.Candidate) error {
 	next, exhausted := time.Now().Add(p.rule.After), []table.Waiting(nil)
 	candidates := make([]outbox.Candidate, 0, len(due))
-	for id, c := range due {
-		if w := r.counts[id]; w.Attempts >= p.rule.Max { // asked for, in vain
-			exhausted = append(exhausted, table.Waiting{Identity: id, Wait: table.Wait{Due: next, Attempts: w.Attempts}})
+	for _, c := range due {
+		if w := r.counts[c.Identity]; w.Attempts >= p.rule.Max { // asked for, in vain
+			exhausted = append(exhausted, table.Waiting{Identity: c.Identity, Wait: table.Wait{Due: next, Attempts: w.Attempts}})
 			continue
 		}
 		candidates = append(candidates, c)

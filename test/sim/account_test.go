@@ -24,6 +24,7 @@ type account struct {
 	paths []*fastPath // of each process that met it
 	logAccount
 	graceAccount
+	againAccount
 }
 
 // fastPath is what one process did with a row that its stream offered.
@@ -46,6 +47,9 @@ type fastPath struct {
 func (a *account) reset() {
 	a.journalled, a.foreignSent, a.touched, a.paths = 0, false, true, nil
 	a.marked = false
+	for _, c := range a.counts { // it may be counted anew
+		c.sent, c.at = 0, time.Time{}
+	}
 }
 
 // of returns the account of the row with one process, which begins empty. Callers hold mu.
@@ -69,11 +73,19 @@ func (w *world) handedOver(i *incarnation, m *outbox.Message) *row {
 	}
 	w.note(i.life, "send", name(m.Identity), m.Path.String(), 0)
 	w.checkBody(r, m)
+	if m.Path == outbox.PathRedelivery {
+		w.copyHanded(i, r)
+		return r
+	}
 	w.checkOrder(i, r)
 	w.checkGrace(r)
 	switch {
 	case r.logOnly:
 		w.checkAgain(i, r)
+	case r.copying == i.life:
+		w.violation("P3", "%s is sent while a copy of it is on its way", name(r.Identity))
+	case r.consumed && !r.foreignSent:
+		w.violation("P3", "%s is sent again though a consumer has finished it", name(r.Identity))
 	case r.of(i.life).acked:
 		w.violation("P3", "%s is sent again by the process that has its acknowledgement", name(r.Identity))
 	case r.journalled.has(i.disk):
@@ -85,6 +97,7 @@ func (w *world) handedOver(i *incarnation, m *outbox.Message) *row {
 	if ahead := time.Until(r.due); late && ahead > 60*time.Millisecond && !r.touched && !r.gone {
 		w.violation("due", "%s is sent %v before its time", name(r.Identity), ahead)
 	}
+	r.copied = 0
 	f := r.of(i.life)
 	f.handed, f.answered = true, false
 	r.attempts++
@@ -103,7 +116,12 @@ func (w *world) checkBody(r *row, m *outbox.Message) {
 }
 
 // answered notes what a process was told about a message. Callers hold mu.
-func (w *world) answered(i *incarnation, r *row, o outbox.Outcome) {
+func (w *world) answered(i *incarnation, m *outbox.Message, o outbox.Outcome) {
+	r := w.byID[m.Identity]
+	if m.Path == outbox.PathRedelivery {
+		w.copyAnswered(i, r, o)
+		return
+	}
 	w.note(i.life, "answer", name(r.Identity), o.Class.String(), 0)
 	f := r.of(i.life)
 	f.handed, f.answered, f.answer = false, true, o.Class
@@ -157,7 +175,7 @@ func (w *world) settled(i *incarnation, r *row) (why string) {
 		return "" // left to the sweep as PENDING, and sent to see whether a part of the cluster is back
 	case f.answered && f.answer == outbox.ClassNone:
 		return "acknowledged and not journalled"
-	case r.retries > 0, r.first.status != outbox.Pending:
+	case r.retries > 0, r.first.status != outbox.Pending, r.setBacks > 0:
 		return "" // a refusal was written; never for the fast path
 	case f.answered:
 		return w.settledAnswer(f)

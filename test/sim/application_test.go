@@ -209,6 +209,7 @@ func (w *world) change(o operation) {
 	case doMark:
 		if r = w.choose(o.row, pending); r != nil {
 			r.status, r.foreignSent = outbox.Sent, true
+			w.arrived(r)
 		}
 	case doDelete:
 		if r = w.choose(o.row, func(*row) bool { return true }); r != nil {

@@ -151,7 +151,10 @@ func (f *flight) silence() outbox.Outcome {
 // store keeps a copy. Callers hold mu.
 func (w *world) store(i *incarnation, f *flight) {
 	f.stored = true
-	f.row.records++
+	if f.message.Path != outbox.PathRedelivery {
+		f.row.records++
+	}
+	w.arrived(f.row)
 	w.records = append(w.records, record{f.row, f.message.Path, w.at(), i.life})
 	w.note(i.life, "stored", name(f.row.Identity), f.row.key, f.row.records)
 }
@@ -195,7 +198,7 @@ func (s *sinkModel) flush(b *batch, d *dice) {
 	b.ready, b.timed = nil, false
 	d.rand().Shuffle(len(list), func(x, y int) { list[x], list[y] = list[y], list[x] })
 	for _, r := range list {
-		w.answered(s.i, w.byID[r.Message.Identity], r.Outcome)
+		w.answered(s.i, r.Message, r.Outcome)
 	}
 	s.flying = slices.DeleteFunc(s.flying, func(f *flight) bool {
 		return f.told && slices.ContainsFunc(list, func(r sink.Result) bool { return r.Message == f.message })
@@ -277,7 +280,7 @@ func (s *sinkModel) giveUp() {
 		if !f.told {
 			f.told = true
 			list = append(list, f)
-			w.answered(s.i, f.row, outcome(outbox.ClassUnknown, "closed"))
+			w.answered(s.i, f.message, outcome(outbox.ClassUnknown, "closed"))
 		}
 	}
 	w.mu.Unlock()

@@ -23,6 +23,8 @@ type disk struct {
 	lost  bool // an earlier state was lost
 	torn  bool // the last crash left a part of what was not synced
 
+	passAt time.Time // of the last pass over FAILED rows that do not say when they failed
+
 	// What must be there: what a write that returned has put there.
 	anchored   bool
 	checkpoint outbox.Position
@@ -86,12 +88,19 @@ func (i *incarnation) openState() (*state, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	counts, err := store.Redeliveries()
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if i.dead {
 		return s, nil // killed while it opened: the next one will see
 	}
 	s.checkReopened(journal)
+	if w.plan.again.sent.After > 0 {
+		s.checkCounts(counts)
+	}
 	return s, nil
 }
 
@@ -122,7 +131,9 @@ func (w *world) loseState(d *disk, why string) {
 	for _, r := range w.lives {
 		r.journalled.set(d, false)
 		r.anchored(d)
+		r.forgetCounts(d)
 	}
+	d.passAt = time.Time{}
 	w.note(0, "state lost", "", why, 0)
 }
 
@@ -291,6 +302,8 @@ func (s *state) checkCommit(sent []outbox.Completion, written []outbox.Identity,
 		switch {
 		case r == nil:
 			w.violation("journal", "an entry for no row: %+v", one.Identity)
+		case r.copied == s.i.life && !r.touched:
+			w.checkNoCopy(s.i, r, one)
 		case !r.of(s.i.life).acked && !r.touched:
 			w.violation("journal", "an entry for %s, which the broker has not acknowledged to this process", name(r.Identity))
 		}

@@ -5,7 +5,8 @@
 //
 // During each run the promises P1 to P5 are checked, and what they rest on: retry counts, statuses, what
 // the journal holds, and that the checkpoint passes no row that is not settled and never goes backwards by itself. Some seeds have a
-// table that keeps the order of its keys, a table without a status beside it, or an application that publishes its rows itself.
+// table that keeps the order of its keys, a table without a status beside it, an application that publishes its rows itself, or
+// rows that go out again: FAILED ones, and SENT ones that no consumer finishes.
 //
 //	go test ./test/sim -sim.seeds=20000      that many seeds, on all processors: a process for each
 //	go test ./test/sim -run Seeds -sim.first=20001 -sim.seeds=20000 -sim.processes=1    the next ones, on one processor

@@ -65,6 +65,7 @@ func (w *world) mark(r *row, d *dice) {
 	}
 	r.marked = time.Since(r.created) < r.grace && r.status == outbox.Pending
 	r.status, r.foreignSent, r.final = outbox.Sent, true, time.Now()
+	w.arrived(r)
 	w.note(0, "application marks", name(r.Identity), "", 0)
 	w.append(&entry{reason: "update"})
 }

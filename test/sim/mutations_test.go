@@ -30,7 +30,7 @@ type mutation struct {
 type edit struct{ old, new string }
 
 const (
-	sampleEvery  = 10 // of the mutations, in a run that does not ask for all
+	sampleEvery  = 12 // of the mutations, in a run that does not ask for all
 	defaultSeeds = 300
 )
 
@@ -42,7 +42,7 @@ func TestMutations(t *testing.T) {
 		t.Skip("it builds the tests many times over")
 	}
 	all := *allMutations || os.Getenv("SIM_TIME") != ""
-	for n, m := range slices.Concat(mutations, graceMutations) {
+	for n, m := range slices.Concat(mutations, graceMutations, againMutations) {
 		if !all && n%sampleEvery != 0 {
 			continue
 		}

@@ -33,8 +33,10 @@ func (w *world) unfinished(r *row) string {
 	switch {
 	case r.logOnly:
 		return r.unpublished()
-	case r.gone, r.kind == heldAtOnce, r.status == outbox.Failed, r.status == outbox.Sent:
+	case r.gone, r.kind == heldAtOnce, r.consumed, r.poison && r.setBacks > 1: // which comes back for ever
 		return ""
+	case r.status == outbox.Failed, r.status == outbox.Sent:
+		return w.unfinishedAgain(r)
 	case r.unwritable && r.records > 0 && (r.journalled > 0 || r.touched):
 		return ""
 	}
@@ -84,7 +86,7 @@ func (p *plan) dueBound() time.Duration {
 // of their commits, delayed ones when they are due. Callers hold mu.
 func (w *world) checkQuiet() {
 	for _, r := range w.lives {
-		if r.refused > w.budget(r)+1 {
+		if r.refused > w.budget(r)+1+r.setBacks {
 			w.violation("budget", "%s was sent again after %d refusals of %d", name(r.Identity), r.refused, w.budget(r))
 		}
 	}
@@ -101,6 +103,8 @@ func (w *world) checkQuiet() {
 		}
 		took := rec.at - begin.Sub(w.began)
 		switch {
+		case rec.path == outbox.PathRedelivery, r.setBacks > 0:
+			continue
 		case r.grace > 0:
 			w.checkGraceInTime(rec)
 			continue

@@ -40,7 +40,7 @@ func (w *world) promised(i *incarnation, a, b *row) bool {
 	first := a.nth > 0 && a.committed.Before(b.committed) && a.number < b.number
 	over := a.gone || a.records > 0 || a.status == outbox.Sent || a.status == outbox.Failed || a.status == outbox.Held
 	hidden := w.plan.settings.Pipeline.MaxWaiting > 0 && a.visible.After(a.committed) // a closed table was read before it could be seen
-	return known && !hidden && first && !over && a.kind != delayed && a.grace == 0 && !a.touched
+	return known && !hidden && first && !over && a.kind != delayed && a.grace == 0 && a.setBacks == 0 && !a.touched
 }
 
 // checkOrder looks at a row that is sent and of which there is no copy: the rows before it have one, or never will. Callers hold mu.

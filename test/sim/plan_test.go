@@ -28,6 +28,7 @@ type plan struct {
 	ownLog   bool          // the relay's own updates are in the log too
 	ordered  bool          // the table keeps the order of its keys
 	grace    time.Duration // that the application has to publish a row itself; 0: it leaves that to the relay
+	again    againPlan
 	settings app.Settings
 	work     time.Duration // transactions commit until then
 	healed   time.Duration // faults happen until then
@@ -149,6 +150,7 @@ func newPlan(seed uint64) *plan {
 	p.drawOrdering(seed)
 	p.drawLogOnly(newDice(seed, "log only"))
 	p.drawGrace(newDice(seed, "grace"))
+	p.drawAgain(newDice(seed, "again"))
 	for range d.n(3) {
 		p.operations = append(p.operations, operation{at: d.between(0, p.work), what: doRotate})
 	}

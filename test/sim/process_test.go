@@ -97,10 +97,12 @@ func (i *incarnation) run() error {
 	settings.Pipeline.Random = random
 	settings.Ack.Random = random
 	settings.Fallback.Random = random
+	settings.Again.Transport = service{i}
 	relay := app.New(app.Parts{
 		Source: source{i}, Gate: i.gate, LogOnly: map[string]bool{logTable: true}, Rows: rows{i}, Sink: sink, State: state, Lost: i.stateLost(), AcceptNewSource: i.accepts > 0,
 		Reader:    func(h canal.Handler) app.Reader { return &reader{i: i, handler: h} },
 		Retention: retention.New(drawRetention(i.w.seed), rows{i}, i.log, registerer{i}),
+		Again:     i.again(state),
 	}, settings, i.log, registerer{i})
 	i.w.mu.Lock()
 	i.relay, i.state, i.sink = relay, state, sink

@@ -26,11 +26,7 @@ func drawRetention(seed uint64) retention.Config {
 
 // expires is the condition of the statements.
 func (r *row) expires(e table.Expiry) bool {
-	since := r.final
-	if since.IsZero() {
-		since = r.created
-	}
-	return !r.gone && r.status == e.Status && time.Since(since) >= e.Age && !r.visible.After(time.Now())
+	return !r.gone && r.status == e.Status && time.Since(r.finalSince()) >= e.Age && !r.visible.After(time.Now())
 }
 
 // pageOfRows is small, so that a walk has pages.

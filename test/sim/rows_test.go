@@ -176,6 +176,7 @@ func (c rows) awaitLocks(ctx context.Context, batch []outbox.Completion) error {
 
 // settle is the UPDATE of one completion under the guards of the state machine. Callers hold mu.
 func (w *world) settle(i *incarnation, r *row, s outbox.Completion) (changed bool) {
+	w.checkNoCopy(i, r, s)
 	open := r.status == outbox.Pending || r.status == outbox.Sending
 	before := r.status
 	switch {

@@ -145,7 +145,7 @@ func (w *world) terminate(i *incarnation) {
 		w.violation("stop", "%v", err)
 	}
 	for _, r := range w.lives {
-		if r.of(i.life).acked && !r.journalled.has(i.disk) && !(r.logOnly && (r.passed.has(i.disk) || r.again)) && !r.gone && r.status != outbox.Sent && !r.touched {
+		if r.of(i.life).acked && !r.journalled.has(i.disk) && !(r.logOnly && (r.passed.has(i.disk) || r.again)) && !r.gone && r.status != outbox.Sent && !r.consumed && !r.touched {
 			w.violation("P3", "a clean stop forgot that %s was acknowledged", name(r.Identity))
 		}
 	}
