@@ -17,6 +17,8 @@
 //     the rows that share a table with it, and inserts its own. Of two that try at once the second one finds the counter moved; that is
 //     so where a cluster certifies commits, too. Each row is taken out on condition that it was not renewed since it was read. Without
 //     the counter an acquisition that was held up on its way could use the number of a row that has come and gone meanwhile.
+//   - Before it acquires, a process makes the position and the pause of the last holder its own, durably. If it dies right after it has
+//     acquired, its next start finds a row of its own directory, and what belongs to it.
 //   - Who holds renews by the epoch, every third of the lease time, and writes its position and its pause along. A renewal that finds no row tells
 //     that somebody else took over.
 //   - A row may be taken when its holder released it; when it has ended by the database's clock and this process has watched it

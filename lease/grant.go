@@ -12,11 +12,6 @@ import (
 // Grant is one acquisition of the lease. A nil Grant is that of a relay without a lease, and always valid.
 type Grant struct {
 	Epoch uint64
-	// From is where another holder was done with the log, and its pause. It is zero when this state directory was the last holder itself,
-	// or the first.
-	From Resume
-	// Other tells that another state directory was the last holder.
-	Other bool
 
 	lease *Lease
 	order sync.Mutex                // of renewals: a later one never writes what an earlier one was told, and none comes behind the release

@@ -108,11 +108,15 @@ func Alone(mode Mode, why string) *Lease {
 // Acquire makes this process the holder for the tables, at once or not at all: the grant is nil while another process is active, or
 // the database does not answer; State says which. A grant that it holds already, of other tables perhaps, is given up in the same step.
 // A relay without a lease gets a nil grant too, which held tells from the other.
-func (l *Lease) Acquire(ctx context.Context, tables []string) (grant *Grant, held bool) {
+//
+// inherit is called before the lease is taken when another state directory was the last holder, with what that one left: a zero At when
+// this directory knows better itself. It keeps that durably: the row that is taken says from then on that this directory has it. When it
+// fails the lease is not taken.
+func (l *Lease) Acquire(ctx context.Context, tables []string, inherit func(context.Context, Resume) error) (grant *Grant, held bool) {
 	if l.rows == nil {
 		return nil, true
 	}
-	grant, holder, err := l.try(ctx, tables)
+	grant, holder, err := l.try(ctx, tables, inherit)
 	if grant == nil {
 		l.standBy(holder, err)
 	}
@@ -173,17 +177,24 @@ func (l *Lease) look(ctx context.Context, tables []string) (from []Record, newes
 }
 
 // try acquires if nobody is active. Without a grant holder is who is; nil when the database did not say, or somebody else was faster.
-func (l *Lease) try(ctx context.Context, tables []string) (grant *Grant, holder *Record, err error) {
+func (l *Lease) try(ctx context.Context, tables []string, inherit func(context.Context, Resume) error) (grant *Grant, holder *Record, err error) {
 	from, newest, holder, err := l.look(ctx, tables)
 	if err != nil || holder != nil {
 		return nil, holder, err
 	}
+	r := Record{Epoch: newest + 1, Holder: l.cfg.Holder, Process: l.process, Host: l.cfg.Host, Tables: tables}
+	resume, theirs := l.inherit(from)
+	r.Resume = resume
+	if slices.ContainsFunc(from, func(r Record) bool { return r.Holder != l.cfg.Holder }) {
+		if !theirs {
+			resume.Source, resume.At = server.ID{}, outbox.Position{}
+		}
+		if err := l.handOver(ctx, resume, inherit); err != nil {
+			return nil, nil, err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.limit())
 	defer cancel()
-	r := Record{Epoch: newest + 1, Holder: l.cfg.Holder, Process: l.process, Host: l.cfg.Host, Tables: tables}
-	inherited, theirs := l.inherit(from)
-	r.Resume = inherited
-	other := slices.ContainsFunc(from, func(r Record) bool { return r.Holder != l.cfg.Holder })
 	asked := time.Now()
 	if err := l.rows.Take(ctx, r, newest, from, l.cfg.Time); err != nil {
 		if errors.Is(err, ErrTaken) {
@@ -191,13 +202,14 @@ func (l *Lease) try(ctx context.Context, tables []string) (grant *Grant, holder 
 		}
 		return nil, nil, err
 	}
-	if !theirs {
-		inherited.Source, inherited.At = server.ID{}, outbox.Position{}
-	}
-	if !other {
-		inherited.Pause = nil
-	}
-	return l.begin(r.Epoch, inherited, other, asked), nil, nil
+	return l.begin(r.Epoch, asked), nil, nil
+}
+
+// handOver is before the acquisition: a process that dies between the two finds its row to be its own, and looks no further.
+func (l *Lease) handOver(ctx context.Context, left Resume, inherit func(context.Context, Resume) error) error {
+	ctx, cancel := context.WithTimeout(ctx, l.limit())
+	defer cancel()
+	return inherit(ctx, left)
 }
 
 // mayTake reports whether the holder of a row publishes nothing any more. asked is before the row was read.
@@ -242,8 +254,8 @@ func (l *Lease) inherit(from []Record) (at Resume, theirs bool) {
 	return at, theirs
 }
 
-func (l *Lease) begin(epoch uint64, from Resume, other bool, asked time.Time) *Grant {
-	g := &Grant{Epoch: epoch, From: from, Other: other, lease: l}
+func (l *Lease) begin(epoch uint64, asked time.Time) *Grant {
+	g := &Grant{Epoch: epoch, lease: l}
 	g.extend(asked)
 	l.watched = map[uint64]watching{}
 	l.mu.Lock()

@@ -161,16 +161,24 @@ func TestThePositionGoesWithTheLease(t *testing.T) {
 			time.Sleep(leaseTime)
 			n.end(true)
 		}
-		l := New(Config{Time: leaseTime, Holder: "second"}, all[1].way, zap.NewNop())
-		g, _ := l.Acquire(t.Context(), []string{"shop.t"})
-		if !g.From.At.IsZero() {
-			t.Errorf("the same directory begins at %v", g.From)
+		acquire := func(holder string, ready error) (l *Lease, left *Resume, held bool) {
+			l = New(Config{Time: leaseTime, Holder: holder}, all[1].way, zap.NewNop())
+			_, held = l.Acquire(t.Context(), []string{"shop.t", "shop.more"}, func(_ context.Context, at Resume) error {
+				left = &at
+				return ready
+			})
+			return l, left, held
+		}
+		l, left, held := acquire("second", nil)
+		if !held || left != nil {
+			t.Errorf("the same directory begins at %v", left)
 		}
 		_ = l.Release(t.Context(), Resume{})
-		l = New(Config{Time: leaseTime, Holder: "third"}, all[1].way, zap.NewNop())
-		g, _ = l.Acquire(t.Context(), []string{"shop.t", "shop.more"})
-		if g.From.At.Offset != 2 || !g.Other || g.From.Pause != nil {
-			t.Errorf("another directory begins at %v", g.From)
+		if _, _, held = acquire("third", errors.New("a full disk")); held {
+			t.Error("a directory that cannot keep the position has the lease")
+		}
+		if _, left, held = acquire("third", nil); !held || left == nil || left.At.Offset != 2 || left.Pause != nil {
+			t.Errorf("another directory begins at %v", left)
 		}
 	})
 }
@@ -180,9 +188,15 @@ func TestThePositionGoesWithTheLease(t *testing.T) {
 func TestThePauseGoesWithTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows, tables := nodes(newModel(), "first")[0].way, []string{"shop.t"}
+		var left *Resume
+		inherit := func(_ context.Context, from Resume) error {
+			left = &from
+			return nil
+		}
 		lease := func(holder string) (*Lease, *Grant) {
+			left = nil
 			l := New(Config{Time: leaseTime, Holder: holder}, rows, zap.NewNop())
-			g, _ := l.Acquire(t.Context(), tables)
+			g, _ := l.Acquire(t.Context(), tables, inherit)
 			return l, g
 		}
 		pause := &outbox.Pause{By: "somebody"}
@@ -194,16 +208,16 @@ func TestThePauseGoesWithTheLease(t *testing.T) {
 			t.Fatalf("the standby knows %+v", s)
 		}
 		time.Sleep(leaseTime)
-		g, _ = l.Acquire(t.Context(), tables)
-		if g == nil || !g.Other || g.From.Pause != pause {
-			t.Fatalf("the pause was lost: %+v", g)
+		g, _ = l.Acquire(t.Context(), tables, inherit)
+		if g == nil || left == nil || left.Pause != pause {
+			t.Fatalf("the pause was lost: %+v, %+v", g, left)
 		}
 		testkit.Must(t, l.Release(t.Context(), Resume{}))
 		if err := g.Renew(t.Context(), paused); !errors.Is(err, ErrLost) || g.Valid() {
 			t.Errorf("renewed after the release: %v", err)
 		}
-		if _, g = lease("second"); g.Other || g.From.Pause != nil {
-			t.Errorf("the same directory is told of a pause: %+v", g.From)
+		if _, g = lease("second"); g == nil || left != nil {
+			t.Errorf("the same directory is told of a pause: %+v", left)
 		}
 	})
 }
@@ -236,7 +250,7 @@ func TestInherit(t *testing.T) {
 // A relay without a lease may always publish, and shows so.
 func TestAlone(t *testing.T) {
 	l := Alone(Solo, "there is no table")
-	g, held := l.Acquire(t.Context(), []string{"shop.t"})
+	g, held := l.Acquire(t.Context(), []string{"shop.t"}, nil)
 	if !held || !g.Valid() {
 		t.Error("it may not publish")
 	}
@@ -261,7 +275,7 @@ func TestAlone(t *testing.T) {
 
 func BenchmarkValid(b *testing.B) {
 	l := New(Config{Time: time.Hour}, newModel(), zap.NewNop())
-	g := l.begin(1, Resume{}, false, time.Now())
+	g := l.begin(1, time.Now())
 	b.ReportAllocs()
 	for b.Loop() {
 		if !g.Valid() {

@@ -171,7 +171,7 @@ func (n *node) start() {
 	go func() {
 		defer close(n.done)
 		for ctx.Err() == nil {
-			grant, held := l.Acquire(ctx, n.tables)
+			grant, held := l.Acquire(ctx, n.tables, func(context.Context, Resume) error { return nil })
 			if !held {
 				_ = l.Await(ctx, n.tables) // its error is the end of ctx
 				continue

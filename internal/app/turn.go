@@ -32,54 +32,54 @@ func (t *Turn) May() bool {
 // if that one was.
 func (t *Turn) Take(ctx context.Context, tables []string) (held bool, err error) {
 	watched := t.Lease.State().Holder != ""
-	grant, held := t.Lease.Acquire(ctx, tables)
-	if !held {
-		return false, nil
+	grant, held := t.Lease.Acquire(ctx, tables, func(ctx context.Context, left lease.Resume) error {
+		use, away := t.usable(ctx, left)
+		if away != nil {
+			return away // another attempt asks the database again
+		}
+		if err = t.inheritPause(left.Pause, watched); err == nil && use {
+			err = t.State.Reset(left.Source, left.At, 0, TakenOver)
+		}
+		return err
+	})
+	if held {
+		t.grant.Store(grant)
 	}
-	t.grant.Store(grant)
-	if err := t.inheritPause(grant, watched); err != nil {
-		return true, err
-	}
-	if grant == nil || grant.From.At.IsZero() || t.Lost {
-		return true, nil
-	}
-	return true, t.inherit(ctx, grant.From)
+	return held, err
 }
 
 // inheritPause is paused if the relay was that this one takes over from, and not if it was not. A pause that somebody has left in this
 // directory while it had watched nobody as active holds too.
-func (t *Turn) inheritPause(grant *lease.Grant, watched bool) error {
+func (t *Turn) inheritPause(theirs *outbox.Pause, watched bool) error {
 	own := t.State.Pause()
 	switch {
-	case grant == nil || !grant.Other || grant.From.Pause == nil && (own == nil || !watched):
+	case theirs == nil && (own == nil || !watched):
 		return nil
-	case grant.From.Pause == nil:
+	case theirs == nil:
 		t.Log.Info("the pause of this state directory is over: the relay that was active meanwhile was not paused", zap.String("by", own.By))
-	case own == nil || *own != *grant.From.Pause:
-		t.Log.Warn("the relay that was active before is paused, and so is this one", zap.String("by", grant.From.Pause.By), zap.String("reason", grant.From.Pause.Reason))
+	case own == nil || *own != *theirs:
+		t.Log.Warn("the relay that was active before is paused, and so is this one", zap.String("by", theirs.By), zap.String("reason", theirs.Reason))
 	}
-	return t.State.SetPause(grant.From.Pause)
+	return t.State.SetPause(theirs)
 }
 
-// inherit goes on from where the last active process was, which is later than where this one was when it was active. A position of
-// another history, such as one that came with a copy of the database, is left alone.
-func (t *Turn) inherit(ctx context.Context, from lease.Resume) error {
-	var info server.Info
-	var end outbox.Position
-	err := untilAnswered(ctx, t.Log, func() (err error) {
-		info, end, err = t.Source.Look(ctx)
-		return err
-	})
+// usable reports whether to go on from where the last active process was, which is later than where this one was when it was active. A
+// position of another history, such as one that came with a copy of the database, is left alone.
+func (t *Turn) usable(ctx context.Context, left lease.Resume) (bool, error) {
+	if left.At.IsZero() || t.Lost {
+		return false, nil
+	}
+	info, end, err := t.Source.Look(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	own, _ := t.State.Checkpoint()
-	if relation, why := server.CheckIdentity(from.Source, from.At, info, end); relation == server.Foreign {
-		t.Log.Warn("the lease holds a position of another server, which is not used", zap.Stringer("position", from.At), zap.String("why", why))
-		return nil
+	if relation, why := server.CheckIdentity(left.Source, left.At, info, end); relation == server.Foreign {
+		t.Log.Warn("the lease holds a position of another server, which is not used", zap.Stringer("position", left.At), zap.String("why", why))
+		return false, nil
 	}
-	t.Log.Info("going on from where the last active relay was done with the log", zap.Stringer("position", from.At), zap.Stringer("own", own))
-	return t.State.Reset(from.Source, from.At, 0, TakenOver)
+	t.Log.Info("going on from where the last active relay was done with the log", zap.Stringer("position", left.At), zap.Stringer("own", own))
+	return true, nil
 }
 
 // TakenOver is the reason of a position that came with the lease, in the words of the checkpoint's history.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
-	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -18,25 +17,21 @@ func TestWhatBecomesOfAPause(t *testing.T) {
 	testkit.Must(t, err)
 	defer func() { testkit.Must(t, store.Close()) }()
 	own, theirs := &outbox.Pause{By: "own"}, &outbox.Pause{By: "theirs"}
-	of := func(p *outbox.Pause) *lease.Grant { return &lease.Grant{Other: true, From: lease.Resume{Pause: p}} }
 	for name, c := range map[string]struct {
 		own     *outbox.Pause
-		grant   *lease.Grant
+		left    *outbox.Pause
 		watched bool
 		want    *outbox.Pause
 	}{
-		"without a lease":                   {own, nil, false, own},
-		"the same directory":                {own, &lease.Grant{}, true, own},
-		"the same directory, resumed":       {nil, &lease.Grant{}, true, nil},
-		"from a paused one":                 {nil, of(theirs), true, theirs},
-		"from a paused one, paused itself":  {own, of(theirs), false, theirs},
-		"from one that was resumed":         {own, of(nil), true, nil},
-		"paused while nobody was active":    {own, of(nil), false, own},
-		"from one that was not paused ever": {nil, of(nil), true, nil},
+		"from a paused one":                 {nil, theirs, true, theirs},
+		"from a paused one, paused itself":  {own, theirs, false, theirs},
+		"from one that was resumed":         {own, nil, true, nil},
+		"paused while nobody was active":    {own, nil, false, own},
+		"from one that was not paused ever": {nil, nil, true, nil},
 	} {
 		testkit.Must(t, store.SetPause(c.own))
 		turn := &Turn{State: store, Log: zap.NewNop()}
-		testkit.Must(t, turn.inheritPause(c.grant, c.watched))
+		testkit.Must(t, turn.inheritPause(c.left, c.watched))
 		if got := store.Pause(); (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
