@@ -90,7 +90,7 @@ func (w *world) handedOver(i *incarnation, m *outbox.Message) *row {
 		w.violation("P3", "%s is sent again by the process that has its acknowledgement", name(r.Identity))
 	case r.journalled.has(i.disk):
 		w.violation("P3", "%s is sent again though the journal has it", name(r.Identity))
-	case r.status == outbox.Sent && !r.foreignSent && !r.gone:
+	case r.status == outbox.Sent && !r.foreignSent && !r.gone && !r.final.After(w.tookOver(i)):
 		w.violation("P3", "%s is sent again though the table shows it as SENT", name(r.Identity))
 	}
 	late := r.retries > 0 || r.due.Sub(r.committed) > 2*time.Second

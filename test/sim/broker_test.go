@@ -32,6 +32,7 @@ type sinkModel struct {
 	i      *incarnation
 	closed bool
 	flying []*flight // in the order of the sends
+	may    func() bool
 }
 
 // flight is one message on its way.
@@ -42,6 +43,7 @@ type flight struct {
 	dice    *dice
 	wire    string // lane
 	stored  bool
+	unsent  bool // it has not left the process
 	lost    bool // never arrives: the process died with it
 	told    bool // it has its result
 }
@@ -78,15 +80,49 @@ func (s *sinkModel) Send(list []*outbox.Message, done func([]sink.Result)) {
 			s.answer(f, outcome(outbox.ClassOutage, "closed"), 0)
 			continue
 		}
-		at := w.at() + f.dice.between(100*time.Microsecond, 3*time.Millisecond)
-		l := w.lanes[f.wire]
-		if l == nil {
-			l = &lane{}
-			w.lanes[f.wire] = l
+		if s.i.team != nil {
+			f.unsent = true
+			time.AfterFunc(f.dice.between(0, time.Millisecond), func() { s.write(f) })
+			continue
 		}
-		l.last = max(at, l.last+time.Duration(1+f.dice.n(1000)))
-		time.AfterFunc(l.last-w.at(), func() { s.arrive(f) })
+		s.travel(f)
 	}
+}
+
+// write lets a message, and those before it, leave the process if that may send: the sinks ask as late as they can.
+func (s *sinkModel) write(f *flight) {
+	s.i.awaitWake()
+	w := s.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, g := range s.flying {
+		if s.i.dead || !f.unsent || f.lost {
+			return
+		}
+		if g.wire != f.wire || !g.unsent || g.lost {
+			continue
+		}
+		if g.unsent = false; s.may() {
+			w.checkFence(s.i, g)
+			s.travel(g)
+		} else {
+			s.answer(g, outcome(outbox.ClassOutage, sink.ErrMayNot.Error()), time.Millisecond)
+		}
+	}
+}
+
+// travel takes a message to the broker. Callers hold mu.
+func (s *sinkModel) travel(f *flight) {
+	w := s.i.w
+	at := w.at() + f.dice.between(100*time.Microsecond, 3*time.Millisecond)
+	wire := s.i.connection(f.wire)
+	l := w.lanes[wire]
+	if l == nil {
+		l = &lane{}
+		w.lanes[wire] = l
+	}
+	l.last = max(at, l.last+time.Duration(1+f.dice.n(1000)))
+	time.AfterFunc(l.last-w.at(), func() { s.arrive(f) })
 }
 
 // arrive is the moment at which the broker has the message and decides.
@@ -98,9 +134,9 @@ func (s *sinkModel) arrive(f *flight) {
 		return
 	}
 	at := w.at()
-	if b, down := covering(w.plan.broker, at); down {
+	if b, down := s.i.brokerDown(); down {
 		if b.silent { // stopped: it goes on where it was, in the same order
-			l := w.lanes[f.wire]
+			l := w.lanes[s.i.connection(f.wire)]
 			l.last = max(l.last, b.to) + time.Duration(1+f.dice.n(1000))
 			time.AfterFunc(l.last-at, func() { s.arrive(f) })
 			return
@@ -189,6 +225,7 @@ func (s *sinkModel) deliver(f *flight, o outbox.Outcome) {
 }
 
 func (s *sinkModel) flush(b *batch, d *dice) {
+	s.i.awaitWake()
 	if s.i.step("answer") {
 		return
 	}
@@ -212,7 +249,7 @@ func (s *sinkModel) flush(b *batch, d *dice) {
 func (s *sinkModel) cut(d *dice) {
 	dropped := map[string]bool{}
 	for _, f := range s.flying {
-		if !f.stored && (dropped[f.wire] || d.chance(0.4)) {
+		if f.unsent || !f.stored && (dropped[f.wire] || d.chance(0.4)) {
 			dropped[f.wire], f.lost = true, true
 		}
 	}
@@ -221,9 +258,10 @@ func (s *sinkModel) cut(d *dice) {
 // Probe implements sink.Sink.
 func (s *sinkModel) Probe(ctx context.Context) error {
 	w := s.i.w
+	s.i.awaitWake()
 	w.mu.Lock()
 	d := w.dice("probe", uint64(s.i.life))
-	down, isDown := covering(w.plan.broker, w.at())
+	down, isDown := s.i.brokerDown()
 	w.mu.Unlock()
 	switch {
 	case isDown && down.silent:
@@ -278,7 +316,7 @@ func (s *sinkModel) giveUp() {
 	var list []*flight
 	for _, f := range s.flying {
 		if !f.told {
-			f.told = true
+			f.told, f.lost = true, f.unsent
 			list = append(list, f)
 			w.answered(s.i, f.message, outcome(outbox.ClassUnknown, "closed"))
 		}

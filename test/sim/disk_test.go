@@ -30,6 +30,8 @@ type disk struct {
 	checkpoint outbox.Position
 	doubt      *doubt           // a commit that was under way at the crash
 	moving     *outbox.Position // an anchor that was
+	why        string           // its reason
+	moved      bool             // the position was set anew, and not by a take-over
 }
 
 type doubt struct {
@@ -169,7 +171,7 @@ func (s *state) checkReopened(journal []outbox.Completion) {
 	}
 	_, s.i.settled = s.Source()
 	if ok && was.moving != nil && *was.moving == at {
-		w.excuse(was, at)
+		w.movedTo(was, at, was.why)
 	}
 	w.note(s.i.life, "open", "", at.String(), len(journal))
 	was.checkpoint, was.anchored, was.moving = at, ok, nil
@@ -205,6 +207,7 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 	wait := w.dice("commit", uint64(s.i.life)).between(time.Microsecond, 2*time.Millisecond)
 	w.mu.Unlock()
 	time.Sleep(wait)
+	s.i.awaitWake()
 	s.one.Lock()
 	defer s.one.Unlock()
 	w.mu.Lock()
@@ -355,7 +358,7 @@ func (s *state) Reset(id server.ID, at outbox.Position, epoch uint64, reason str
 	}
 	w := s.i.w
 	w.mu.Lock()
-	s.i.disk.moving = &at
+	s.i.disk.moving, s.i.disk.why = &at, reason
 	w.mu.Unlock()
 	s.one.Lock()
 	defer s.one.Unlock()
@@ -372,7 +375,7 @@ func (s *state) Reset(id server.ID, at outbox.Position, epoch uint64, reason str
 		w.note(s.i.life, "anchor", "", reason+" "+at.String()+" "+at.GTIDs, 0)
 		s.checked = w.indexOf(at)
 		s.i.anchoredAt(at)
-		w.excuse(s.i.disk, at)
+		w.movedTo(s.i.disk, at, reason)
 	}
 	w.mu.Unlock()
 	if s.i.step("after anchor") {

@@ -93,7 +93,7 @@ func (w *world) checkGraceInTime(rec record) {
 	if r.due.After(begin) {
 		begin = r.due
 	}
-	announced := r.kind == plain && r.retries == 0 && r.first.status == outbox.Pending && r.committed.Sub(w.began) > time.Second
+	announced := w.plan.team == nil && r.kind == plain && r.retries == 0 && r.first.status == outbox.Pending && r.committed.Sub(w.began) > time.Second
 	took := rec.at - begin.Sub(w.began)
 	if announced && w.plan.settings.Fallback.Timers == 0 && w.orderKey(r) == "" && took > shown+w.plan.dueBound() {
 		w.violation("grace", "%s was published %v after its grace", name(r.Identity), took)

@@ -3,6 +3,8 @@ package sim
 import (
 	"context"
 
+	"github.com/canal-outbox/canal-outbox/internal/app"
+
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -78,6 +80,7 @@ func (c rows) keep(ctx context.Context, batch []outbox.Completion) error {
 
 // checkAgain is for a message that is sent: copies are of rows that the journal did not have. Callers hold mu.
 func (w *world) checkAgain(i *incarnation, r *row) {
+	w.checkInherited(i, r)
 	switch {
 	case r.journalled.has(i.disk):
 		w.violation("P3", "%s is sent again though the journal has it", name(r.Identity))
@@ -131,13 +134,21 @@ func (r *row) anchored(d *disk) {
 	}
 }
 
-// excuse is for a position that is set anew: rows before it are lost unless somebody has them. Callers hold mu.
-func (w *world) excuse(d *disk, at outbox.Position) {
+// movedTo is for a position that is set anew: rows before it are lost unless somebody has them, which a take-over is no excuse for.
+// Callers hold mu.
+func (w *world) movedTo(d *disk, at outbox.Position, why string) {
 	n := w.indexOf(at)
+	d.moved = why != app.TakenOver
+	inherits := why == app.TakenOver || w.known && why == firstStart
 	for _, r := range w.lives {
 		if r.logOnly {
-			r.anchored(d)
-			r.excused = r.excused || r.entry < n
+			switch r.anchored(d); {
+			case r.entry >= n || r.unpublished() == "":
+			case inherits:
+				w.violation("P1", "%s is passed over (%s) at %v", name(r.Identity), why, at)
+			default:
+				r.excused = true
+			}
 		}
 	}
 }

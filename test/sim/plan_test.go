@@ -21,6 +21,13 @@ const (
 	mariaDB
 )
 
+// draw makes the plan of a seed.
+func draw(seed uint64) *plan {
+	p := newPlan(seed)
+	p.drawTeam(seed)
+	return p
+}
+
 // plan is what a seed decides before the run begins. Times are since its beginning.
 type plan struct {
 	quiet    bool // nothing fails
@@ -46,6 +53,7 @@ type plan struct {
 	cuts       float64  // of the stream, for each transaction
 	invisible  float64  // of transactions whose rows are visible late
 	operations []operation
+	team       *teamPlan // nil: one process
 }
 
 type window struct {
@@ -142,6 +150,9 @@ func newPlan(seed uint64) *plan {
 	d := newDice(seed, "plan")
 	p := &plan{quiet: d.chance(0.25), logging: pick(d, mysqlGTID, mysqlGTID, mysqlFiles, mariaDB), ownLog: d.chance(0.5)}
 	p.work = d.between(2*time.Second, 9*time.Second)
+	if seed >= teams {
+		p.work += 4 * time.Second
+	}
 	p.healed = p.work + 2*time.Second
 	p.invisible = pick(d, 0, 0.1, 0.4)
 	p.settle(d)

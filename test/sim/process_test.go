@@ -16,6 +16,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/retention"
+	"github.com/canal-outbox/canal-outbox/sink"
 )
 
 // incarnation is one process: a relay on its own models of the connections to the world. When it is killed nothing it does
@@ -23,7 +24,8 @@ import (
 type incarnation struct {
 	w     *world
 	disk  *disk
-	life  int // counted from 1
+	team  *member // nil where this is the only process
+	life  int     // counted from 1
 	plan  life
 	files *vfs.MemFS
 	log   *zap.Logger
@@ -59,17 +61,8 @@ type incarnation struct {
 // start makes a process on a state directory and lets it run.
 func (w *world) start(d *disk, l life) *incarnation {
 	w.mu.Lock()
-	i := &incarnation{
-		w: w, disk: d, life: len(w.incarnations) + 1, plan: l, files: d.files, killed: make(chan struct{}), gate: app.NewGate(), ended: make(chan error, 1),
-		topics: map[string]bool{}, disturbed: map[string]bool{}, anchored: time.Now(),
-	}
-	i.random = newDice(w.seed, "jitter", uint64(i.life))
-	w.incarnations = append(w.incarnations, i)
-	d.present = i
-	i.accepts = w.replaced
-	w.note(i.life, "start", "", "", 0)
+	i := w.incarnate(d, l, w.enlist(d))
 	w.mu.Unlock()
-	i.log = zap.New(logCore{i})
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	if l.end == endKill {
 		time.AfterFunc(l.at, func() { i.kill("at a moment") })
@@ -82,12 +75,39 @@ func (w *world) start(d *disk, l life) *incarnation {
 	return i
 }
 
+// incarnate makes a process that does nothing yet. Callers hold mu.
+func (w *world) incarnate(d *disk, l life, m *member) *incarnation {
+	i := &incarnation{
+		w: w, disk: d, team: m, life: len(w.incarnations) + 1, plan: l, files: d.files, killed: make(chan struct{}), gate: app.NewGate(), ended: make(chan error, 1),
+		topics: map[string]bool{}, disturbed: map[string]bool{}, anchored: time.Now(),
+	}
+	i.random = newDice(w.seed, "jitter", uint64(i.life))
+	w.incarnations = append(w.incarnations, i)
+	d.present = i
+	i.accepts = w.replaced
+	w.note(i.life, "start", "", "", 0)
+	i.log = zap.New(logCore{i})
+	return i
+}
+
 func (i *incarnation) run() error {
+	if i.team != nil {
+		return i.takeTurns()
+	}
 	state, err := i.openState()
 	if err != nil {
 		return err
 	}
 	sink := newSink(i)
+	err = i.relayOn(state, sink, sink, i.stateLost()).Run(i.ctx)
+	if cerr := state.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// relayOn makes the relay. through is the sink, or what stands before it.
+func (i *incarnation) relayOn(state *state, sink *sinkModel, through sink.Sink, lost bool) *app.Relay {
 	settings := i.w.plan.settings
 	random := func() float64 {
 		i.w.mu.Lock()
@@ -99,7 +119,7 @@ func (i *incarnation) run() error {
 	settings.Fallback.Random = random
 	settings.Again.Transport = service{i}
 	relay := app.New(app.Parts{
-		Source: source{i}, Gate: i.gate, LogOnly: map[string]bool{logTable: true}, Rows: rows{i}, Sink: sink, State: state, Lost: i.stateLost(), AcceptNewSource: i.accepts > 0,
+		Source: source{i}, Gate: i.gate, LogOnly: map[string]bool{logTable: true}, Rows: rows{i}, Sink: through, State: state, Lost: lost, AcceptNewSource: i.accepts > 0,
 		Reader:    func(h canal.Handler) app.Reader { return &reader{i: i, handler: h} },
 		Retention: retention.New(drawRetention(i.w.seed), rows{i}, i.log, registerer{i}),
 		Again:     i.again(state),
@@ -107,11 +127,7 @@ func (i *incarnation) run() error {
 	i.w.mu.Lock()
 	i.relay, i.state, i.sink = relay, state, sink
 	i.w.mu.Unlock()
-	err = relay.Run(i.ctx)
-	if cerr := state.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return relay
 }
 
 // mayRefuse says that the relay is right to refuse the server. Callers hold mu.
@@ -152,6 +168,7 @@ func (i *incarnation) kill(why string) {
 	w := i.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	i = i.latest()
 	if i.dead || i.disk.present != i {
 		return
 	}

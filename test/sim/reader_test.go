@@ -123,9 +123,10 @@ func (r *reader) follow(ctx context.Context, id server.ID, end outbox.Position, 
 func (r *reader) stream(ctx context.Context, id server.ID, next int) error {
 	w := r.i.w
 	for {
+		r.i.awaitWake()
 		w.mu.Lock()
 		d := w.dice("stream", uint64(r.i.life))
-		_, down := covering(w.plan.database, w.at())
+		_, down := r.i.databaseDown()
 		broken := down || r.i.dead || w.id != id || w.at() < w.plan.healed && d.chance(w.plan.cuts)
 		var e *entry
 		if next < len(w.log) {

@@ -21,11 +21,12 @@ func (c rows) call(ctx context.Context, what string) (*dice, error) {
 	if err := sleep(ctx, d.between(time.Microsecond, 100*time.Microsecond)); err != nil {
 		return nil, err
 	}
+	c.i.awaitWake()
 	if c.i.step("before " + what) {
 		return nil, errDead
 	}
 	w.mu.Lock()
-	down, isDown := covering(w.plan.database, w.at())
+	down, isDown := c.i.databaseDown()
 	w.mu.Unlock()
 	if isDown && down.silent {
 		if err := sleep(ctx, down.to-w.at()+d.between(0, time.Millisecond)); err != nil {

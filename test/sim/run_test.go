@@ -50,16 +50,25 @@ func runSeed(t *testing.T, seed uint64) (res result) {
 
 func (w *world) run() {
 	w.work()
-	for _, l := range w.plan.lives {
-		for w.live(w.start(w.disks[0], l), l) {
-			time.Sleep(l.down + 300*time.Millisecond) // until an operator has accepted the new source
-		}
-		w.between(w.disks[0], l)
+	if w.plan.team != nil {
+		w.runTeam()
+	} else {
+		w.runOn(w.disks[0], w.plan.lives)
 	}
 	w.background.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.checkEnd()
+}
+
+// runOn runs one process after the other on a state directory.
+func (w *world) runOn(d *disk, lives []life) {
+	for _, l := range lives {
+		for w.live(w.start(d, l), l) {
+			time.Sleep(l.down + 300*time.Millisecond) // until an operator has accepted the new source
+		}
+		w.between(d, l)
+	}
 }
 
 // live is the life of one process. It reports whether the relay refused the source, rightly.
@@ -82,8 +91,9 @@ func (w *world) live(i *incarnation, l life) (refused bool) {
 	case <-stop:
 		w.terminate(i)
 	case <-done:
+		works := i.team == nil || i.team.settled()
 		w.terminate(i)
-		if i.knowsServer() {
+		if works && i.knowsServer() {
 			w.checkJournalEmpty(i.disk)
 		}
 	}
@@ -101,6 +111,7 @@ func after(d time.Duration) <-chan struct{} {
 func (w *world) endedItself(i *incarnation, err error) (refused bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	i = i.latest()
 	if i.dead {
 		return false
 	}
@@ -122,6 +133,7 @@ const stopLimit = 40 * time.Second
 func (w *world) terminate(i *incarnation) {
 	w.mu.Lock()
 	w.note(i.life, "TERM", "", "", 0)
+	began := time.Now()
 	w.mu.Unlock()
 	i.cancel()
 	timer := time.NewTimer(stopLimit)
@@ -139,13 +151,14 @@ func (w *world) terminate(i *incarnation) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	i = i.latest()
 	w.note(i.life, "stopped", "", "", 0)
 	var refused *app.RefusedError
 	if err != nil && !(i.mayRefuse() && errors.As(err, &refused)) {
 		w.violation("stop", "%v", err)
 	}
 	for _, r := range w.lives {
-		if r.of(i.life).acked && !r.journalled.has(i.disk) && !(r.logOnly && (r.passed.has(i.disk) || r.again)) && !r.gone && r.status != outbox.Sent && !r.consumed && !r.touched {
+		if r.of(i.life).acked && !i.sleptThrough(began) && !r.journalled.has(i.disk) && !(r.logOnly && (r.passed.has(i.disk) || r.again)) && !r.gone && r.status != outbox.Sent && !r.consumed && !r.touched {
 			w.violation("P3", "a clean stop forgot that %s was acknowledged", name(r.Identity))
 		}
 	}
@@ -187,12 +200,12 @@ func (w *world) awaitQuiet(i *incarnation) <-chan struct{} {
 		defer close(quiet)
 		for began := w.at(); ; time.Sleep(50*time.Millisecond + 7) {
 			w.mu.Lock()
-			healed, left, ready := w.at() > w.plan.healed, w.quiet(), i.relay != nil && i.relay.Ready()
-			late := w.at() > max(began, w.plan.healed)+patience && !i.dead
+			healed, left, ready := w.at() > w.plan.healed, w.quiet(), i.ready()
+			late := w.at() > max(began, w.plan.healed)+patience && !i.latest().dead
 			if late {
 				w.violation("P1", "not finished %v after the last fault: %s", patience, left)
 			}
-			over := late || i.dead || healed && ready && left == ""
+			over := late || i.latest().dead || healed && ready && left == ""
 			w.mu.Unlock()
 			if over {
 				break
@@ -207,12 +220,13 @@ func (w *world) awaitQuiet(i *incarnation) <-chan struct{} {
 const (
 	byOperator = "operator"      // a move, see command
 	byFlag     = "gap: operator" // --accept-new-source: whoever answers when the relay first gets through
+	firstStart = "gap: first_start"
 )
 
 // command carries out what an operator orders from the running relay.
 func (w *world) command(o operation) {
 	w.mu.Lock()
-	i := w.disks[0].present
+	i := w.working()
 	if i == nil || i.dead || i.relay == nil || len(w.log) == 0 {
 		w.mu.Unlock()
 		return

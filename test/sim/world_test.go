@@ -29,6 +29,7 @@ type world struct {
 
 	database
 	broker
+	leases
 	disks []*disk
 
 	incarnations []*incarnation
@@ -41,7 +42,7 @@ type countKey struct {
 }
 
 func newWorld(seed uint64) *world {
-	w := &world{seed: seed, plan: newPlan(seed), began: time.Now(), counts: map[countKey]uint64{}}
+	w := &world{seed: seed, plan: draw(seed), began: time.Now(), counts: map[countKey]uint64{}}
 	w.database.init(w.plan)
 	w.broker.lanes = map[string]*lane{}
 	w.disks = append(w.disks, newDisk(0))

@@ -1,0 +1,126 @@
+package sim
+
+import (
+	"slices"
+	"time"
+)
+
+// This file checks the promises of a lease: at most one process publishes, and soon another one does when it ends.
+
+// checkFence looks at a message that leaves a process: the lease is the process's, and has not ended by a clock that runs like that of
+// the database. Callers hold mu.
+func (w *world) checkFence(i *incarnation, f *flight) {
+	at := slices.IndexFunc(w.held, func(r *leaseRow) bool { return r.by == i.team })
+	switch {
+	case at < 0:
+		w.violation("fence", "%s is sent by %s, whose lease another process has taken", name(f.row.Identity), i.team.name())
+	case w.held[at].until.IsZero():
+		w.violation("fence", "%s is sent by %s, which has released the lease", name(f.row.Identity), i.team.name())
+	case time.Since(w.held[at].renewed) >= w.plan.team.lease:
+		w.violation("fence", "%s is sent by %s, whose lease ended %v ago", name(f.row.Identity), i.team.name(), time.Since(w.held[at].renewed)-w.plan.team.lease)
+	}
+}
+
+// healthy reports whether the process can do what it should on time. Callers hold mu.
+func (m *member) healthy() bool {
+	i := m.disk.present
+	return i.team == m && !i.dead && i.ctx.Err() == nil && time.Since(m.trouble) > m.w.plan.team.lease && !i.cutOff()
+}
+
+// cutOff reports whether it does not reach the database now. Callers hold mu.
+func (i *incarnation) cutOff() bool {
+	_, is := i.databaseDown()
+	return is
+}
+
+// checkTaken looks at a take-over: nobody takes the lease away from a holder in good health. Callers hold mu.
+func (w *world) checkTaken(by *member, r *leaseRow) {
+	if !r.until.IsZero() && r.by.healthy() && r.by.turn != nil {
+		w.violation("take-over", "%s takes the lease away from %s, which works (epoch %d)", by.name(), r.by.name(), r.Epoch)
+	}
+}
+
+// watchLease checks all the time that not two may publish, and that nobody waits for long where somebody could take over.
+func (w *world) watchLease(over <-chan struct{}) {
+	vacant := time.Now()
+	for {
+		select {
+		case <-over:
+			return
+		case <-time.After(20*time.Millisecond + 11):
+		}
+		w.mu.Lock()
+		var holders []string
+		for _, m := range w.members() {
+			if i := m.disk.present; !i.dead && m.turn != nil && m.turn.May() {
+				holders = append(holders, m.name())
+				if !m.asleep.After(time.Now()) {
+					vacant = time.Now()
+				}
+			}
+		}
+		if len(holders) > 1 {
+			w.violation("lease", "may publish at the same time: %v", holders)
+		}
+		for _, m := range w.members() {
+			if w.overdue(m, vacant) {
+				w.violation("take-over", "%s stands by though nobody works since %v", m.name(), vacant.Sub(w.began))
+				vacant = time.Now()
+			}
+		}
+		w.mu.Unlock()
+	}
+}
+
+// overdue reports whether a process should have taken over. Callers hold mu.
+func (w *world) overdue(m *member, vacant time.Time) bool {
+	i := m.disk.present
+	if i.dead || i.ctx.Err() != nil || m.lease == nil || m.turn != nil || i.cutOff() || !m.asking.IsZero() && time.Since(m.asking) > 50*time.Millisecond {
+		return false
+	}
+	ttl := w.plan.team.lease
+	since, bound := latest(vacant, m.trouble), 2*ttl
+	if w.ahead != 0 {
+		bound += 3 * ttl / 10
+	}
+	released := true
+	for _, r := range w.held {
+		since = latest(since, r.renewed)
+		released = released && r.until.IsZero()
+	}
+	if released {
+		bound = 2 * ttl / 10
+	}
+	return time.Since(since) > bound+300*time.Millisecond
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// tookOver is when the process took the lease. What an earlier holder writes afterwards the new one need not know. A process without a lease knows
+// all that was ever written. Callers hold mu.
+func (w *world) tookOver(i *incarnation) time.Time {
+	for _, r := range w.held {
+		if r.by == i.team {
+			return r.taken
+		}
+	}
+	return time.Now()
+}
+
+// checkInherited looks at a row without a status that is sent again: it lies behind what the holders before were done with, unless
+// the position was set anew. Callers hold mu.
+func (w *world) checkInherited(i *incarnation, r *row) {
+	if i.team == nil || i.disk.moved || r.records == 0 {
+		return
+	}
+	for _, h := range w.held {
+		if h.by == i.team && r.entry < h.from {
+			w.violation("take-over", "%s is sent again though the holder before was done with it", name(r.Identity))
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package sim
+
+import (
+	"context"
+
+	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/lease"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+// This file is what internal/app does around a relay that shares its tables with others.
+
+// takeTurns is a process: it stands by, works while it holds the lease, and stands by again, as app.Run does.
+func (i *incarnation) takeTurns() error {
+	m := i.team
+	defer func() {
+		if m.lease != nil {
+			_ = m.lease.Release(context.Background(), lease.Resume{}) // without the database it runs out
+		}
+	}()
+	for {
+		again, err := i.serve()
+		if err != nil || !again || i.ctx.Err() != nil {
+			return err
+		}
+		i = i.anew()
+	}
+}
+
+// anew is the same process with everything looked at again. Its life has another number: what was known to it counts no more.
+func (i *incarnation) anew() *incarnation {
+	i.w.mu.Lock()
+	defer i.w.mu.Unlock()
+	next := i.w.incarnate(i.disk, i.plan, i.team)
+	next.ctx, next.cancel, next.killed, next.ended = i.ctx, i.cancel, i.killed, i.ended
+	next.dead, next.steps = i.dead, i.steps
+	return next
+}
+
+// latest is what became of a process. Callers hold mu.
+func (i *incarnation) latest() *incarnation {
+	if now := i.disk.present; now.killed == i.killed {
+		return now
+	}
+	return i
+}
+
+// serve opens the state, and stands by or works. It reports whether the process begins anew.
+func (i *incarnation) serve() (again bool, err error) {
+	m := i.team
+	state, err := i.openState()
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		if cerr := state.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	if m.lease == nil {
+		m.join(i, state)
+	}
+	_, has := state.Checkpoint()
+	turn := &app.Turn{Lease: m.lease, State: state, Source: source{i}, Log: i.log, Lost: state.Origin().Quarantined != "" && !has}
+	held, err := turn.Take(i.ctx, []string{tableName, logTable})
+	switch {
+	case err != nil && i.ctx.Err() != nil:
+		return false, nil
+	case err != nil:
+		return false, err
+	case !held:
+		return m.lease.Await(i.ctx, []string{tableName, logTable}) == nil, nil
+	}
+	return i.lead(turn, state)
+}
+
+// lead works until the lease is lost or the process ends.
+func (i *incarnation) lead(turn *app.Turn, state *state) (lost bool, err error) {
+	m, s := i.team, newSink(i)
+	s.may = turn.May
+	relay := i.relayOn(state, s, observed{app.Fence(s, turn.May), i}, turn.Lost)
+	m.setTurn(turn)
+	defer m.setTurn(nil)
+	ctx, stop := context.WithCancelCause(i.ctx)
+	defer stop(nil)
+	keeping, enough := context.WithCancel(context.WithoutCancel(ctx))
+	kept := make(chan error, 1)
+	go func() {
+		err := turn.Keep(keeping)
+		if err != nil {
+			stop(err)
+		}
+		kept <- err
+	}()
+	err = relay.Run(ctx)
+	enough()
+	if lost = <-kept != nil; !lost {
+		turn.Release()
+	}
+	return lost, err
+}
+
+// observed is a sink whose fence is seen to refuse.
+type observed struct {
+	sink.Sink
+	i *incarnation
+}
+
+// Send implements sink.Sink.
+func (o observed) Send(list []*outbox.Message, done func([]sink.Result)) {
+	o.Sink.Send(list, func(results []sink.Result) {
+		w := o.i.w
+		w.mu.Lock()
+		for _, r := range results {
+			if r.Outcome.Reason == sink.ErrMayNot.Error() {
+				w.answered(o.i, r.Message, r.Outcome)
+			}
+		}
+		w.mu.Unlock()
+		done(results)
+	})
+}
+
+// join makes the process's part in the lease. Its holder is the state directory: one that was lost is another one.
+func (m *member) join(i *incarnation, state *state) {
+	random := newDice(m.w.seed, "lease", uint64(i.life))
+	own := lease.New(lease.Config{
+		Time: m.w.plan.team.lease, Holder: m.name() + " " + state.Origin().CreatedAt.String(), Host: m.name(),
+		Random: func() float64 {
+			m.w.mu.Lock()
+			defer m.w.mu.Unlock()
+			return random.float()
+		},
+	}, leaseRows{i}, i.log)
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	m.lease = own
+}
