@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -19,6 +20,7 @@ type RocketMQMessage struct {
 	QueueOffset int64
 	Body        []byte // uncompressed
 	Born        time.Time
+	Producer    string // the address that the connection of the producer came from
 	Stored      time.Time
 	// Properties are all properties, those of the broker and the client included.
 	Properties map[string]string
@@ -82,7 +84,7 @@ func decodeMessage(data []byte) (RocketMQMessage, error) {
 	d.skip(8) // position in the commit log
 	flags := d.number(4)
 	m.Born = time.UnixMilli(d.number(8))
-	d.skip(host(flags & flagBornIPv6))
+	m.Producer = address(d.bytes(host(flags & flagBornIPv6)))
 	m.Stored = time.UnixMilli(d.number(8))
 	d.skip(host(flags & flagStoredIPv6))
 	d.skip(4 + 8) // deliveries again, position of the prepared transaction
@@ -99,6 +101,15 @@ func decodeMessage(data []byte) (RocketMQMessage, error) {
 	var err error
 	m.Body, err = uncompressed(body, flags)
 	return m, err
+}
+
+// address is host:port of an address with its port in four bytes.
+func address(raw []byte) string {
+	if len(raw) < net.IPv4len+4 {
+		return ""
+	}
+	ip, port := raw[:len(raw)-4], binary.BigEndian.Uint32(raw[len(raw)-4:])
+	return net.JoinHostPort(net.IP(ip).String(), strconv.Itoa(int(port)))
 }
 
 // host is the length of an address with its port.

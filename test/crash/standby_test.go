@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ const leaseTime = "lease: {time: 1s}"
 // group is some relays of the same tables, as on several machines: each has a state directory and a way to the database of its own.
 type group struct {
 	db      *testkit.Database
-	broker  broker
+	broker  relay.Broker
 	loads   []*relay.Load // of one table each
 	relays  []*relay.Relay
 	proxies []*testkit.Proxy
@@ -31,7 +32,12 @@ var full = []*layouts.Layout{nil}
 // newGroup makes the tables of some layouts, and n relays that serve all of them; nil is the table that has every column.
 func newGroup(t *testing.T, db *testkit.Database, n int, all ...*layouts.Layout) *group {
 	t.Helper()
-	g := &group{db: db, broker: newBroker(t)}
+	return newGroupOn(t, newBroker(t), db, n, all...)
+}
+
+func newGroupOn(t *testing.T, b relay.Broker, db *testkit.Database, n int, all ...*layouts.Layout) *group {
+	t.Helper()
+	g := &group{db: db, broker: b}
 	var tables []*relay.Table
 	for i, layout := range all {
 		schema := db.CreateSchema(t)
@@ -41,7 +47,7 @@ func newGroup(t *testing.T, db *testkit.Database, n int, all ...*layouts.Layout)
 		} else {
 			tables = append(tables, relay.NewLayout(t, pool, schema, layout))
 		}
-		g.loads = append(g.loads, relay.NewLoad(t, tables[i], true, topic(i)))
+		g.loads = append(g.loads, relay.NewLoad(t, tables[i], b.TakesEmpty(), topic(i)))
 	}
 	tables[0].NewLease(t)
 	for i := range n {
@@ -171,30 +177,32 @@ func (g *group) positioned(t *testing.T) {
 }
 
 // unmixed checks that no two relays published at the same time: the broker's log of a partition changes from one to the other only
-// where the lease went from one to the other, so that none comes back. A relay that goes on after it was active before has another
-// producer id.
+// where the lease went from one to the other, so that none comes back. A relay that goes on after it was active before is another
+// producer then.
 func (g *group) unmixed(t *testing.T) {
 	t.Helper()
-	var names []string
+	for _, late := range g.late(t) {
+		t.Errorf("a relay published after another one had taken over: %+v", late)
+	}
+}
+
+// late are the records of producers that come back after another one.
+func (g *group) late(t *testing.T) (all []relay.Record) {
+	t.Helper()
 	for _, load := range g.loads {
-		names = append(names, load.Ledger.Topics()...)
-	}
-	for _, name := range names {
-		stored, err := testkit.ReadKafkaTopic(t.Context(), g.broker.addr, name)
-		testkit.Must(t, err)
-		runs := map[int32][]int64{}
-		for _, r := range stored {
-			if of := runs[r.Partition]; len(of) == 0 || of[len(of)-1] != r.ProducerID {
-				runs[r.Partition] = append(of, r.ProducerID)
-			}
-		}
-		for partition, of := range runs {
-			slices.Sort(of)
-			if len(slices.Compact(slices.Clone(of))) != len(of) {
-				t.Errorf("%s, partition %d: a relay published after another one had taken over: producers in order %v", name, partition, of)
+		runs := map[string][]string{}
+		for _, r := range relay.ReadAll(t, g.broker, load.Ledger.Topics()...) {
+			lane := fmt.Sprint(r.Topic, r.Lane)
+			of := runs[lane]
+			switch i := slices.Index(of, r.Producer); {
+			case i < 0:
+				runs[lane] = append(of, r.Producer)
+			case i < len(of)-1:
+				all = append(all, r)
 			}
 		}
 	}
+	return all
 }
 
 // faults of the active relay: each makes another one active, and who comes back stands by. They return which is active then.

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ type Record struct {
 	ShardingKey string            // RocketMQ only
 	Headers     map[string]string // of the row
 	Body        []byte            // nil for none
+	Producer    string            // who published it: another one after each start and each new connection
 }
 
 // Broker is a broker under test.
@@ -75,7 +77,7 @@ func ReadKafka(ctx context.Context, addr, topic string) ([]Record, error) {
 
 // FromKafka is what a consumer gets of a message in Kafka.
 func FromKafka(s *kgo.Record) Record {
-	r := Record{Topic: s.Topic, Lane: int(s.Partition), Key: string(s.Key), Body: s.Value, Headers: map[string]string{}}
+	r := Record{Topic: s.Topic, Lane: int(s.Partition), Key: string(s.Key), Body: s.Value, Headers: map[string]string{}, Producer: strconv.FormatInt(s.ProducerID, 10)}
 	for _, h := range s.Headers {
 		switch value := string(h.Value); h.Key {
 		case "message_id":
@@ -132,7 +134,7 @@ func (q RocketMQ) Read(ctx context.Context, topic string) ([]Record, error) {
 func FromRocketMQ(s testkit.RocketMQMessage) Record {
 	r := Record{
 		Topic: s.Topic, Lane: s.QueueID, MessageID: s.ID(), Tag: s.Tag(), BizType: s.Properties["biz_type"],
-		ShardingKey: s.Properties["SHARDING_KEY"], Body: s.Body, Headers: map[string]string{},
+		ShardingKey: s.Properties["SHARDING_KEY"], Body: s.Body, Headers: map[string]string{}, Producer: s.Producer,
 	}
 	if keys := s.Keys(); len(keys) == 2 && keys[0] == r.MessageID {
 		r.Key = keys[1]
