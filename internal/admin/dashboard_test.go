@@ -48,7 +48,7 @@ func TestThePageIsServed(t *testing.T) {
 			t.Errorf("%s again: %d", name, again.status)
 		}
 	}
-	for _, path := range []string{"/assets/", "/assets/nothing.js", "/assets/../dashboard.go", "/docs/", "/docs/nothing", "/docs/..%2f..%2fgo", "/docs/pages.go"} {
+	for _, path := range []string{"/assets/", "/assets/nothing.js", "/assets/../dashboard.go", "/docs/nothing", "/docs/..%2f..%2fgo", "/docs/pages.go"} {
 		if got := ask(t, "GET", url+path, "", "Host", "relay.example"); got.status == 200 {
 			t.Errorf("%s: %d", path, got.status)
 		}
@@ -62,7 +62,7 @@ func TestTheHandbookIsServed(t *testing.T) {
 	if err != nil || len(pages) < 5 {
 		t.Fatalf("%v, %v", pages, err)
 	}
-	for _, name := range append(pages, "layouts/README.md") {
+	for _, name := range append(pages, "", "layouts/README.md", "runbooks/README.md", "runbooks/upgrade.md") {
 		if got := ask(t, "GET", url+"/docs/"+name, ""); got.status != 200 || !strings.Contains(got.body, "</h1>") || strings.Contains(got.body, `<img src="images`) {
 			t.Errorf("%s: %d", name, got.status)
 		}

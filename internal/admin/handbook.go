@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"html/template"
 	"net/http"
 	"regexp"
@@ -20,12 +21,12 @@ import (
 func handbook() http.HandlerFunc {
 	var pages sync.Map // name to []byte
 	return func(w http.ResponseWriter, r *http.Request) {
-		name := strings.TrimSuffix(r.PathValue("page"), ".md")
+		name := cmp.Or(strings.TrimSuffix(r.PathValue("page"), ".md"), "README")
 		page, known := pages.Load(name)
 		if !known {
 			text, err := docs.Pages.ReadFile(name + ".md")
 			if err != nil {
-				http.Error(w, "There is no such page in this binary: it holds docs/*.md, such as docs/operations.", http.StatusNotFound)
+				http.Error(w, "There is no such page in this binary: it holds docs/*.md; docs/ lists them.", http.StatusNotFound)
 				return
 			}
 			rendered, err := renderPage(text, strings.Repeat("../", 1+strings.Count(r.PathValue("page"), "/")))
@@ -50,7 +51,7 @@ var documentFrame = template.Must(template.New("page").Parse(`<!doctype html>
 <title>{{.Title}} - canal-outbox</title><link rel="icon" href="{{.Root}}assets/icon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="{{.Root}}assets/page.css"><link rel="stylesheet" href="{{.Root}}assets/parts.css"></head>
 <body><header class="top"><div class="bar"><img src="{{.Root}}assets/icon.svg" alt="" width="28" height="28"><strong>canal-outbox</strong>
-<nav aria-label="Views"><a href="{{.Root}}">Dashboard</a><a href="{{.Root}}docs/operations">Operations</a><a href="{{.Root}}docs/concepts">Concepts</a><a href="{{.Root}}docs/configuration">Configuration</a></nav>
+<nav aria-label="Views"><a href="{{.Root}}">Dashboard</a><a href="{{.Root}}docs/">Handbook</a><a href="{{.Root}}docs/operations">Operations</a><a href="{{.Root}}docs/runbooks/README">Runbooks</a><a href="{{.Root}}docs/concepts">Concepts</a><a href="{{.Root}}docs/configuration">Configuration</a></nav>
 </div></header><main><article class="card doc">{{.Body}}</article></main></body></html>
 `))
 

@@ -11,7 +11,10 @@ func ParseMoment(text string) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at, nil
 	}
-	local := strings.Replace(text, "T", " ", 1)
+	local := text
+	if day := len(time.DateOnly); len(text) > day && text[day] == 'T' { // not the one in UTC
+		local = text[:day] + " " + text[day+1:]
+	}
 	if at, err := time.Parse("2006-01-02 15:04:05 Z07:00", local); err == nil {
 		return at, nil
 	}
