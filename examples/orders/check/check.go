@@ -33,7 +33,7 @@ func (c Check) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
 	for {
-		if err := c.round(ctx); err != nil && ctx.Err() == nil {
+		if err := c.Round(ctx); err != nil && ctx.Err() == nil {
 			c.Say("the check failed: %v", err)
 		}
 		select {
@@ -44,8 +44,8 @@ func (c Check) Run(ctx context.Context) error {
 	}
 }
 
-// round is one check, under the lock: it belongs to the connection and ends with it.
-func (c Check) round(ctx context.Context) error {
+// Round checks once, under the lock: it belongs to the connection and ends with it.
+func (c Check) Round(ctx context.Context) error {
 	conn, err := c.Shop.DB.Conn(ctx)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/examples/orders/shop"
 )
@@ -104,12 +105,15 @@ func (s *story) account(ctx context.Context) (a account, err error) {
 		fmt.Sprintf("%d notifications went out again after their inbox was lost", n["notifications"]-n["notified"]),
 		fmt.Sprintf("%d requests closed whose shop had died, %d letters sent back and handled, %d alerts by the webhook", n["void"], n["letters back"], s.alerts.count.Load()),
 	}
-	return a, s.stock(ctx, &a)
+	return a, s.products(ctx, &a)
 }
 
-// stock compares, product by product, the orders with what the stock consumer and Redis have.
-func (s *story) stock(ctx context.Context, a *account) error {
-	var conserved, unlocked, sold, agree int
+// stock is Redis's.
+func (s *story) stock() shop.Stock { return shop.Stock{Client: s.servers.client} }
+
+// products compares, one by one, the orders with what the stock consumer and Redis have.
+func (s *story) products(ctx context.Context, a *account) error {
+	var conserved, unlocked, sold, agree, open int
 	count := func(n *int, holds bool) {
 		if holds {
 			*n++
@@ -123,10 +127,15 @@ func (s *story) stock(ctx context.Context, a *account) error {
 		if err != nil {
 			return err
 		}
-		inRedis, err := (shop.Stock{Client: s.servers.client}).Available(ctx, product)
+		inRedis, err := s.stock().Available(ctx, product)
 		if err != nil {
 			return err
 		}
+		pending, err := s.stock().Pending(ctx, product, -time.Minute)
+		if err != nil {
+			return err
+		}
+		open += len(pending)
 		count(&conserved, available+lockedNow+soldNow == total)
 		count(&unlocked, lockedNow == 0)
 		count(&sold, soldNow == paid)
@@ -136,6 +145,7 @@ func (s *story) stock(ctx context.Context, a *account) error {
 		a.lines,
 		line{"products whose total is available, locked and sold", conserved, products},
 		line{"products with nothing locked, now that every order is final", unlocked, products},
+		line{"reservations of which nobody knows whether there is an order", open, 0},
 		line{"products that sold what the paid orders say", sold, products},
 		line{"products of which Redis and the database have the same", agree, products},
 	)

@@ -2,16 +2,19 @@ package story
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
 // Fault is something that goes wrong on purpose. It returns when what it broke is there again.
 type Fault func(ctx context.Context, s *story) error
 
 // AllFaults are those of a full run, in their order.
-var AllFaults = []Fault{KillRelay, KillConsumers, KillShop, LoseCampaign, StopBroker, EmptyRedis, PurgeBinlog, Poison}
+var AllFaults = []Fault{KillRelay, KillConsumers, KillShop, LoseCampaign, StopBroker, WrongStock, EmptyRedis, PurgeBinlog, Poison}
 
 // KillRelay kills the relay.
 func KillRelay(ctx context.Context, s *story) error {
@@ -33,10 +36,31 @@ func KillConsumers(ctx context.Context, s *story) error {
 	return nil
 }
 
-// KillShop kills the shop, with whatever it is reserving and writing.
+// KillShop kills the shop, with whatever it is reserving and writing. To be sure that there is one, it also makes a reservation
+// whose order never comes.
 func KillShop(ctx context.Context, s *story) error {
-	s.say("kill -9 of the shop: its customers do not pay any more")
+	s.say("kill -9 of the shop, and of a request between its reservation and its order; customers do not pay any more")
+	if _, err := s.stock().Reserve(ctx, 1, 3, fmt.Sprintf("died-%d", time.Now().UnixMilli())); err != nil {
+		return err
+	}
 	return s.parts["shop"].Restart(ctx, time.Second)
+}
+
+// WrongStock writes a wrong stock into Redis. The check raises an alert; what it says is deleted is made anew.
+func WrongStock(ctx context.Context, s *story) error {
+	s.say("somebody adds 1000 to a product in Redis")
+	const key = "stock:{1}"
+	if err := s.servers.client.HIncrBy(ctx, key, "available", 1000).Err(); err != nil {
+		return err
+	}
+	told := func() (bool, error) {
+		return strings.Contains(testkit.LogTail(s.parts["check"].log, 100), "ALERT"), nil
+	}
+	if err := await(ctx, "the check to raise an alert", told); err != nil {
+		return err
+	}
+	s.say("the check has raised an alert; the key is deleted, and the check makes it anew")
+	return s.servers.client.Del(ctx, key).Err()
 }
 
 // LoseCampaign lets the coupon consumer refuse what comes, so that it goes to the dead letters, and sends it back.
@@ -45,7 +69,7 @@ func LoseCampaign(ctx context.Context, s *story) error {
 	if _, err := s.servers.db.ExecContext(ctx, "DELETE FROM t_campaign"); err != nil {
 		return err
 	}
-	if err := s.await(ctx, "SELECT COUNT(*) >= 3 FROM t_dead_letter WHERE state = 'open'"); err != nil {
+	if err := await(ctx, "letters of the coupon consumer", s.query(ctx, "SELECT COUNT(*) >= 3 FROM t_dead_letter WHERE state = 'open'")); err != nil {
 		return err
 	}
 	if _, err := s.servers.db.ExecContext(ctx, "INSERT INTO t_campaign VALUES (1, 500)"); err != nil {
@@ -128,7 +152,8 @@ func Poison(ctx context.Context, s *story) error {
 		}
 	}
 	s.poison.letters, s.poison.failed = 4, 1
-	if err := s.await(ctx, "SELECT COUNT(*) = 4 FROM t_dead_letter WHERE state = 'open' AND message_id = 'poison:body'"); err != nil {
+	letters := s.query(ctx, "SELECT COUNT(*) = 4 FROM t_dead_letter WHERE state = 'open' AND message_id = 'poison:body'")
+	if err := await(ctx, "the letters of the poison message", letters); err != nil {
 		return err
 	}
 	s.say("each of the four consumers has put it to the dead letters; `orders letters discard poison:body`")
@@ -136,17 +161,23 @@ func Poison(ctx context.Context, s *story) error {
 	return err
 }
 
-// await waits until a query answers with true.
-func (s *story) await(ctx context.Context, query string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for {
-		var is bool
-		if err := s.servers.db.QueryRowContext(ctx, query).Scan(&is); err != nil || is {
+// query makes a condition of a query that answers with true or false.
+func (s *story) query(ctx context.Context, query string) func() (bool, error) {
+	return func() (is bool, err error) {
+		err = s.servers.db.QueryRowContext(ctx, query).Scan(&is)
+		return is, err
+	}
+}
+
+// await waits for a condition, a minute at most.
+func await(ctx context.Context, what string, condition func() (bool, error)) error {
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); {
+		if is, err := condition(); err != nil || is {
 			return err
 		}
 		if err := pause(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
+	return fmt.Errorf("waited for a minute in vain for %s", what)
 }

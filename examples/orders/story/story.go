@@ -68,7 +68,10 @@ func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	if err := s.run(ctx, out); err != nil {
-		if cause := context.Cause(ctx); cause != nil {
+		switch cause := context.Cause(ctx); {
+		case errors.Is(cause, context.Canceled):
+			return errors.New("interrupted: everything is stopped and removed")
+		case cause != nil:
 			err = cause
 		}
 		return fmt.Errorf("%w%s", err, s.logs())
