@@ -7,5 +7,5 @@ import "embed"
 
 // Pages are the pages, by their names in this directory.
 //
-//go:embed *.md layouts/*.md runbooks/*.md
+//go:embed *.md layouts/*.md runbooks/*.md examples/*.md
 var Pages embed.FS
