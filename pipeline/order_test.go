@@ -200,6 +200,26 @@ func TestWaitingRowsAreBounded(t *testing.T) {
 	})
 }
 
+// Primary keys need not grow. Above the bound a row is not remembered that comes while one of a greater key is on its way; when that one is
+// refused and remembered, a later row between the two does not go before the one that nobody knows of.
+func TestRowsThatAreNotRememberedAreNotOvertaken(t *testing.T) {
+	runOrdered(t, Config{MaxWaiting: 1, MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Hour}}, func(b *bench) {
+		refused := outbox.Outcome{Class: outbox.ClassRefused}
+		b.sink.set(func() { b.sink.answer = nil })
+		all := []*outbox.Message{row(18, key("a")), row(30, key("x")), row(31, key("y"))}
+		b.offer(all...)
+		b.wantSent("18", "30", "31")
+		b.answer(refused, all[1:]...) // more than are remembered
+		b.offer(row(1, key("a")))
+		b.answer(refused, all[0])
+		b.offer(row(7, key("a")))
+		if alone := b.sweep(row(7, key("a"))); len(alone) != 1 {
+			b.t.Error("a sweep takes the third row of the key before the second")
+		}
+		b.wantSent("18", "30", "31")
+	})
+}
+
 // The order costs messages nothing that is collected as garbage while no key waits.
 func TestOrderAllocatesNothingWhileNothingWaits(t *testing.T) {
 	allocations := func(cfg Config) float64 {

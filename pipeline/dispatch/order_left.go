@@ -26,12 +26,29 @@ func (o *order) leave(k rowKey, id outbox.Identity, e *tracker.Entry, why string
 		t.close(time.Now())
 		o.kick()
 	}
-	if l := o.keys[k]; t.closed && !first && (l == nil || len(l.left) == 0 || !before(id.ID, l.left[len(l.left)-1].id.ID)) {
+	if t.closed && !first && !o.keys[k].remembers(id, t) {
 		return nil
 	}
 	row := o.insert(k, id, e, why)
 	row.shown = true
 	return row
+}
+
+// remembers reports whether a row of a closed table is to be remembered, because others behind it are. Primary keys need not grow: a row that
+// was not remembered while an earlier one was in hand may come before that one. If that one is remembered later, nothing is known of
+// those before it until the table was read again. l may be nil.
+func (l *lane) remembers(id outbox.Identity, t *orderedTable) bool {
+	if l == nil {
+		return false
+	}
+	known := l.skipped == 0 || l.skipped < t.done
+	if known && len(l.left) > 0 && before(id.ID, l.left[len(l.left)-1].id.ID) {
+		return true
+	}
+	if l.first != nil {
+		l.skipped = t.begun
+	}
+	return false
 }
 
 // insert puts a row among those that are left of its key. The texts are copied: they may be parts of a message.
