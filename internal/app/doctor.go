@@ -5,11 +5,15 @@ import (
 	"database/sql"
 	"errors"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/doctor"
 	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/sink"
 )
 
 // Doctor checks everything that can be wrong before the first message and returns all of it at once. It changes nothing.
@@ -18,7 +22,7 @@ func Doctor(ctx context.Context, cfg *config.Config) []server.Finding {
 	if err != nil {
 		return []server.Finding{{Severity: server.Fault, Subject: "tables", What: err.Error()}}
 	}
-	return append(badTopics(cfg, maps), doctor.Check(ctx, doctor.Parts{
+	return append(doctor.BadTopics(cfg, maps), doctor.Check(ctx, doctor.Parts{
 		Config: cfg, Mappings: maps, Expiries: expiries(cfg.Retention), ServerID: serverID(cfg),
 		Server:  func() (server.Config, error) { return serverConfig(cfg.Source) },
 		Replica: func() (server.Config, error) { return replicaConfig(cfg) },
@@ -31,12 +35,17 @@ func Doctor(ctx context.Context, cfg *config.Config) []server.Finding {
 		},
 		State: func() (doctor.State, error) { return peek(ctx, cfg.Checkpoint.Dir) },
 		Free:  checkpoint.Free, MinFree: checkpoint.MinFree,
-		Broker: func(ctx context.Context, topics []string, largest map[string]int64) []server.Finding {
-			b := &brokerCheck{cfg: cfg, topics: topics, largest: largest}
-			b.broker(ctx)
-			return b.findings
-		},
+		Broker: broker(cfg).Check,
 	})...)
+}
+
+// broker is the configured sink as doctor looks at it.
+func broker(cfg *config.Config) doctor.Broker {
+	section := cfg.Sink.Section().(sinkSection) // of Sinks
+	return doctor.Broker{
+		Open:    func() (sink.Sink, error) { return newSink(cfg, nil, zap.NewNop(), prometheus.NewRegistry()) },
+		MaxBody: section.MaxBody(), Kind: section.Check,
+	}
 }
 
 func peek(ctx context.Context, dir string) (doctor.State, error) {

@@ -47,10 +47,8 @@ func fakeKafka(t *testing.T, topics map[string]topicOf) (*kfake.Cluster, *kafka.
 // it found, one line each, with the broker's address written as HOST.
 func asked(t *testing.T, cfg *kafka.Section, topics []string, largest map[string]int64) string {
 	t.Helper()
-	d := &brokerCheck{cfg: &config.Config{Sink: config.Use("kafka", cfg)}, topics: topics, largest: largest}
-	d.broker(t.Context())
 	var lines []string
-	for _, f := range d.findings {
+	for _, f := range broker(&config.Config{Sink: config.Use("kafka", cfg)}).Check(t.Context(), topics, largest) {
 		line := fmt.Sprintf("%s %s: %s", f.Severity, f.Subject, f.What)
 		for fix := range strings.Lines(f.Fix) {
 			line += "\n  " + strings.TrimSpace(fix)

@@ -88,7 +88,7 @@ func usable(ctx context.Context, cfg *config.Config, source server.Config) ([]*t
 	if err != nil {
 		return nil, err
 	}
-	faults := badTopics(cfg, maps)
+	faults := doctor.BadTopics(cfg, maps)
 	for _, f := range findings {
 		if f.Severity == server.Fault {
 			faults = append(faults, f)

@@ -137,13 +137,12 @@ func TestFaultsOfAFourthSink(t *testing.T) {
 // doctor asks it, and never says that a topic is to be created whose name it does not take.
 func TestDoctorAsksAFourthSink(t *testing.T) {
 	cfg := &config.Config{Sink: config.Use("memory", newMemorySection())}
-	d := &brokerCheck{cfg: cfg, topics: []string{"orders", "a/b"}, largest: map[string]int64{"orders": 2 << 20}}
-	d.broker(t.Context())
-	if !has(d.findings, server.Warning, "memory forgets orders") || !has(d.findings, server.Warning, "2097152 bytes", "1MiB") ||
-		!has(d.findings, server.Fault, "topic a/b", "no slash", "become FAILED") {
-		t.Errorf("got\n%s", findings(d.findings))
+	got := broker(cfg).Check(t.Context(), []string{"orders", "a/b"}, map[string]int64{"orders": 2 << 20})
+	if !has(got, server.Warning, "memory forgets orders") || !has(got, server.Warning, "2097152 bytes", "1MiB") ||
+		!has(got, server.Fault, "topic a/b", "no slash", "become FAILED") {
+		t.Errorf("got\n%s", findings(got))
 	}
-	for _, f := range d.findings {
+	for _, f := range got {
 		if f.Subject == "topic a/b" && strings.Contains(f.Fix, "create") {
 			t.Errorf("advised: %s", f.Fix)
 		}

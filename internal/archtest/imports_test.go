@@ -71,7 +71,7 @@ var rules = []rule{
 	{path: "internal/operator", own: append([]string{"internal/admin"}, nouns...), external: with("github.com/prometheus/client_model")},
 	{path: "internal/history", own: []string{"internal/admin"}},
 	{path: "internal/alert", own: []string{"outbox"}, external: with()},
-	{path: "internal/doctor", own: append([]string{"internal/config", "internal/admin"}, nouns...)},
+	{path: "internal/doctor", own: append([]string{"internal/setting", "internal/config", "internal/admin"}, nouns...)},
 	{path: "internal/reconcile", own: nouns},
 	{path: "internal/messages", own: append([]string{"internal/admin"}, nouns...)},
 	{path: "internal/systemd", external: with("github.com/coreos/go-systemd/v22")},

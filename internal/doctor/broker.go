@@ -1,4 +1,4 @@
-package app
+package doctor
 
 import (
 	"context"
@@ -6,34 +6,43 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
-
-	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
+// Broker is what the check of the broker looks at.
+type Broker struct {
+	Open    func() (sink.Sink, error) // does no I/O
+	MaxBody setting.Bytes             // the size from which on a body is refused; 0: none
+	// Kind asks an open sink what only one of its kind can tell.
+	Kind func(ctx context.Context, opened sink.Sink, newest sink.Newest) []server.Finding
+}
+
+// Check asks the broker about the topics of the newest rows, without publishing anything; largest is the largest body of each, in bytes.
+func (b Broker) Check(ctx context.Context, topics []string, largest map[string]int64) []server.Finding {
+	c := &brokerCheck{Broker: b, topics: topics, largest: largest}
+	c.broker(ctx)
+	return c.findings
+}
+
 // brokerCheck collects findings about the broker.
 type brokerCheck struct {
-	cfg      *config.Config
+	Broker
 	findings []server.Finding
-	topics   []string         // that recent rows name
-	largest  map[string]int64 // the largest body of the recent rows of each topic, in bytes
+	topics   []string
+	largest  map[string]int64
 }
 
 func (d *brokerCheck) add(severity server.Severity, subject, fix, what string, args ...any) {
 	d.findings = append(d.findings, server.Finding{Severity: severity, Subject: subject, What: fmt.Sprintf(what, args...), Fix: fix})
 }
 
-// broker asks the sink, without publishing anything.
 func (d *brokerCheck) broker(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	section := d.cfg.Sink.Section().(sinkSection)
-	s, err := newSink(d.cfg, nil, zap.NewNop(), prometheus.NewRegistry())
+	s, err := d.Open()
 	if err != nil {
 		d.add(server.Fault, "sink", "", "%v", err)
 		return
@@ -48,14 +57,14 @@ func (d *brokerCheck) broker(ctx context.Context) {
 		return
 	}
 	d.add(server.OK, "sink", "", "the broker answers")
-	d.size(section)
+	d.size()
 	faults, err := s.Topics(ctx, d.topics)
 	if err != nil {
 		d.add(server.Fault, "sink", "", "the broker could not be asked for topics: %v", err)
 		return
 	}
 	sound := d.sound(faults)
-	d.findings = append(d.findings, section.Check(ctx, s, sink.Newest{Topics: sound, Largest: d.largest})...)
+	d.findings = append(d.findings, d.Kind(ctx, s, sink.Newest{Topics: sound, Largest: d.largest})...)
 }
 
 // sound reports on each topic and returns those that can be used.
@@ -76,8 +85,8 @@ func (d *brokerCheck) sound(faults map[string]error) (sound []string) {
 }
 
 // size compares the newest rows with the broker's limit.
-func (d *brokerCheck) size(section sinkSection) {
-	limit := section.MaxBody()
+func (d *brokerCheck) size() {
+	limit := d.MaxBody
 	largest := slices.Max(append(slices.Collect(maps.Values(d.largest)), 0))
 	if limit > 0 && largest >= int64(limit) {
 		d.add(server.Warning, "sink", "raise the limit at the brokers and max_message_bytes here, or keep large content elsewhere",

@@ -1,4 +1,4 @@
-package app
+package doctor
 
 import (
 	"github.com/canal-outbox/canal-outbox/internal/config"
@@ -12,8 +12,8 @@ type topicNames interface {
 	TopicFault(name string) string
 }
 
-// badTopics finds rules that make topics which the broker can never have: each row would be refused.
-func badTopics(cfg *config.Config, maps []table.Mapping) (faults []server.Finding) {
+// BadTopics finds rules that make topics which the broker can never have: each row would be refused.
+func BadTopics(cfg *config.Config, maps []table.Mapping) (faults []server.Finding) {
 	broker, has := cfg.Sink.Section().(topicNames)
 	if !has {
 		return nil
