@@ -1,8 +1,12 @@
 package redelivery
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 type metrics struct {
@@ -36,8 +40,12 @@ func newMetrics(reg prometheus.Registerer, cfg Config) *metrics {
 	m.queryErrors = f.NewCounter(prometheus.CounterOpts{
 		Name: "canal_outbox_redelivery_query_errors_total", Help: "Questions to the service of state_query that got no useful answer.",
 	})
-	if len(cfg.Sent) == 0 { // so that there is always a series for the alert
-		m.givenUp.WithLabelValues("")
+	// A query or an alert finds its series before anybody has configured a table.
+	if len(cfg.Sent) == 0 {
+		cfg.Sent = map[string]table.Redeliver{"": {}}
+	}
+	if len(cfg.Failed) == 0 {
+		cfg.Failed = map[string]time.Duration{"": 0}
 	}
 	for name := range cfg.Sent {
 		m.redelivered.WithLabelValues(name)
