@@ -33,13 +33,14 @@ type fake struct {
 	span                  Span
 	paused                *outbox.Pause
 	acked                 uint64
-	sweeps, passes        atomic.Int32
+	sweeps, passes, looks atomic.Int32
 }
 
 func (f *fake) Live() error  { return f.live }
 func (f *fake) Ready() error { return f.ready }
 
 func (f *fake) Status(context.Context) Status {
+	f.looks.Add(1)
 	lag := 0.5
 	return Status{
 		Version: "1.2.3", State: "working", Problems: []string{}, Source: SourceStatus{State: "connected", LagSeconds: &lag},

@@ -55,6 +55,33 @@ func TestThePageIsServed(t *testing.T) {
 	}
 }
 
+// Whatever the page links to in the handbook is there.
+func TestThePageLinksToTheHandbook(t *testing.T) {
+	operations, err := docs.Pages.ReadFile("operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := 0
+	for name, a := range assets {
+		for _, found := range regexp.MustCompile(`handbook\("([^"]+)"\)|"docs/([a-z/-]+)(#?)`).FindAllStringSubmatch(string(a.content), -1) {
+			section, page := found[1], found[2]
+			if name == "dom.js" || strings.HasPrefix(name, "uplot.") {
+				continue // which make the links
+			}
+			if links++; page != "" {
+				if _, err := docs.Pages.ReadFile(page + ".md"); err != nil || found[3] != "" {
+					t.Errorf("%s links to docs/%s: %v", name, page, err)
+				}
+			} else if !strings.Contains(string(operations), "\n## "+section+"\n") {
+				t.Errorf("%s links to the section %s of operations.md, which is not there", name, section)
+			}
+		}
+	}
+	if links < 5 {
+		t.Errorf("only %d links were seen", links)
+	}
+}
+
 // Every page of the handbook can be read, and every heading has the anchor that links on GitHub and in alerts use.
 func TestTheHandbookIsServed(t *testing.T) {
 	url := serve(t, Config{Address: "127.0.0.1:0", Token: "a-long-enough-token"}, &fake{})

@@ -14,7 +14,7 @@ const (
 	eventPeriod = time.Second
 )
 
-// shared is the status as all streams send it: made once a second at most, however many look.
+// shared is the status as streams and requests over the network show it: made once a second at most, however many look.
 type shared struct {
 	mu   sync.Mutex
 	at   time.Time
@@ -33,6 +33,22 @@ func (s *shared) read(ctx context.Context, service Service) ([]byte, error) {
 	}
 	s.data, s.at = data, time.Now()
 	return data, nil
+}
+
+// forget makes the next look a new one: something was changed.
+func (s *shared) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = time.Time{}
+}
+
+// status answers those who ask over the network with the shared status. A command on the socket wants what is so now.
+func (a *api) status(r *http.Request) (any, error) {
+	if _, network := r.Context().Value(roleKey{}).(role); !network {
+		return a.service().Status(r.Context()), nil
+	}
+	data, err := a.newest.read(r.Context(), a.service())
+	return json.RawMessage(data), err
 }
 
 // events streams the status as server-sent events, one at once and then one each second, until the client or the server

@@ -29,6 +29,16 @@ func roleOf(ctx context.Context) role {
 	return operator
 }
 
+// Me says what a request may do, so that a page offers nothing that would be refused.
+type Me struct {
+	Role string `json:"role"` // reader or operator
+	Who  string `json:"who"`  // as the list of changes names who made this request
+}
+
+func me(r *http.Request) (any, error) {
+	return Me{Role: roleOf(r.Context()).String(), Who: Caller(r.Context())}, nil
+}
+
 // tokens know the roles of requests over HTTP.
 type tokens struct{ operator, reader string }
 

@@ -112,6 +112,7 @@ func (a *api) act(f func(*http.Request) (any, error)) http.HandlerFunc {
 			return nil, Usagef("Content-Type must be application/json")
 		}
 		a.log.Info("admin request", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.String("by", Caller(r.Context())))
+		defer a.newest.forget()
 		return f(r)
 	})
 }

@@ -67,7 +67,10 @@ func Listen(cfg Config, service Service, metrics prometheus.Gatherer, log *zap.L
 }
 
 // Use puts another service in the place of the one given to Listen: requests from now on are answered by it.
-func (s *Server) Use(service Service) { s.api.current.Store(&service) }
+func (s *Server) Use(service Service) {
+	s.api.current.Store(&service)
+	s.api.newest.forget()
+}
 
 // Live says what health checks are told: nil while the service makes progress.
 func (s *Server) Live() error { return s.api.service().Live() }

@@ -68,8 +68,9 @@ func (a *api) looks() []route {
 	return []route{
 		{
 			method: "GET", path: "/api/v1/status", needs: reader, about: "Whether the relay works, how far behind it is and what needs attention.", answer: Status{},
-			do: func(r *http.Request) (any, error) { return a.service().Status(r.Context()), nil },
+			do: a.status,
 		},
+		{method: "GET", path: "/api/v1/me", needs: reader, about: "What this request's token may do.", answer: Me{}, do: me},
 		{
 			method: "GET", path: "/api/v1/peers", needs: reader, about: "The other relays that the configuration names, one line each.", answer: []PeerStatus{},
 			do: func(r *http.Request) (any, error) { return append([]PeerStatus{}, a.peers.look(r.Context())...), nil },

@@ -35,7 +35,7 @@ func TestAPIContract(t *testing.T) {
 
 	for _, r := range []string{
 		"GET / 200", "GET /assets/main.js 200", "GET /assets/none 404", "GET /docs/operations 200", "GET /docs/none 404", "GET /healthz 200", "GET /readyz 200", "GET /metrics 200", "GET /api/v1/openapi.json 200",
-		"GET /api/v1/status 200", "GET /api/v1/history?from=10m&step=1m 200", "GET /api/v1/history?from=x 400",
+		"GET /api/v1/status 200", "GET /api/v1/me 200", "GET /api/v1/history?from=10m&step=1m 200", "GET /api/v1/history?from=x 400",
 		"GET /api/v1/checkpoint 200", "GET /api/v1/checkpoint/history?limit=2 200", "GET /api/v1/checkpoint/history?limit=0 400",
 		`POST /api/v1/checkpoint 200 {"latest": true, "dry_run": true}`, `POST /api/v1/checkpoint 200 {"earliest": true}`,
 		`POST /api/v1/checkpoint 400 {"latest": true, "earliest": true}`, `POST /api/v1/checkpoint 409 {"file": "binlog.999999", "pos": 4}`,
@@ -55,6 +55,7 @@ func TestAPIContract(t *testing.T) {
 	c.token = ""
 	c.check("GET /api/v1/status 401")
 	c.token = "fedcba9876543210"
+	c.check("GET /api/v1/me 200")
 	c.check("POST /api/v1/sweep 403 {}")
 	c.done("GET /api/v1/events") // it does not end
 }

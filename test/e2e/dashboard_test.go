@@ -1,9 +1,12 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -28,10 +31,15 @@ func TestP10_Dashboard(t *testing.T) {
 	defer tab.check(listen)
 	token := filepath.Join(t.TempDir(), "token")
 	testkit.Must(t, os.WriteFile(token, []byte("let me in, please\n"), 0o600))
+	readToken := filepath.Join(t.TempDir(), "read-token")
+	testkit.Must(t, os.WriteFile(readToken, []byte("let me look, please\n"), 0o600))
 	r := relay.New(t, relay.Options{
 		Source: db.Addr(), Tables: []*relay.Table{table}, Sink: relay.KafkaSink(cluster.ListenAddrs()[0]),
-		Extra: fmt.Sprintf("admin: {listen: %q, token_file: %q, peers: [{url: 'http://%s', token_file: %q}, {url: 'http://%s'}]}", listen, token, listen, token, closedPort(t)),
+		Extra: fmt.Sprintf("admin: {listen: %q, token_file: %q, read_token_file: "+readToken+", peers: [{url: 'http://%s', token_file: %q}, {url: 'http://%s'}]}", listen, token, listen, token, closedPort(t)),
 	})
+	config, err := os.ReadFile(r.Config())
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(r.Config(), bytes.Replace(config, []byte("preset:"), []byte("ordering: key, preset:"), 1), 0o600))
 	insert := func(topic string, rows int) {
 		t.Helper()
 		for range rows {
@@ -67,8 +75,12 @@ func TestP10_Dashboard(t *testing.T) {
 	tab.shows("#rows-head", "oldest claim")
 	tab.shows("#rows", " ago")
 
+	tab.hidden("#keys-box")
 	insert("nowhere", 1)
 	tab.shows("#problems", "nowhere")
+	tab.shows("#keys", "nowhere")
+	tab.shows("#keys-more", "1 key of tables with ordering: key waits")
+	tab.shows("#keys a", "order:")
 	tab.shows("#sink", "suspended topic")
 	tab.shows("#topics", "its rows wait")
 	tab.holds("the problem to name its section", `document.querySelector("#problems a").getAttribute("href") === "docs/operations#a-topic-is-missing"`)
@@ -80,6 +92,7 @@ func TestP10_Dashboard(t *testing.T) {
 	tab.shows("#said", "sweep started")
 	tab.shows("#sweeps", "rows")
 
+	tab.readsOnly("let me look, please", "let me in, please")
 	tab.messages(table)
 	tab.run(chromedp.Click("#nav-overview"))
 
@@ -102,9 +115,49 @@ func TestP10_Dashboard(t *testing.T) {
 	tab.run(chromedp.Click("#nav-overview"))
 	tab.looksRight()
 	tab.pauses()
+	sent := table.Count(t, "status = 2")
+	insert("orders", 2)
+	testkit.WaitFor(t, patience, "two rows to be sent", func() bool { return table.Count(t, "status = 2") == sent+2 })
 	tab.moves()
 	tab.run(chromedp.Navigate("http://" + listen + "/docs/operations#a-topic-is-missing"))
 	tab.holds("the handbook to open at the section", `document.querySelector(":target").textContent === "A topic is missing"`)
+}
+
+// buttons are the names of the buttons and choices that can be seen in any view.
+const buttons = `[...document.querySelectorAll("button, input[type=checkbox], input[type=radio]")].filter(b => b.checkVisibility()).map(b => b.textContent || b.getAttribute("aria-label") || b.id)`
+
+// readsOnly looks at every view with the token to read: no button is there that would be refused. With the other one they are.
+func (b *tab) readsOnly(readToken, token string) {
+	b.t.Helper()
+	as := func(token, role string) {
+		b.run(chromedp.Evaluate(fmt.Sprintf("sessionStorage.setItem('token', %q)", token), nil), chromedp.Reload())
+		b.holds("the page to know who looks", fmt.Sprintf("document.body.dataset.role === %q", role))
+	}
+	seen := func() (all []string) {
+		for view, ready := range map[string]string{"overview": "#topics tr", "messages": "#m-rows tr", "checkpoint": "#c-rows tr"} {
+			var names []string
+			b.run(chromedp.Click("#nav-" + view))
+			b.holds("the view to be filled", fmt.Sprintf("document.querySelector('#view-%s:not([hidden]) %s') !== null", view, ready))
+			b.run(chromedp.Evaluate(buttons, &names))
+			all = append(all, names...)
+		}
+		return all
+	}
+	as(readToken, "reader")
+	b.shows("#about", "you may look, not change")
+	for _, name := range seen() {
+		if !slices.Contains([]string{"10 min", "1 h", "6 h", "24 h", "List", "Find"}, name) && !strings.Contains(name, "UNKNOWN") && !strings.Contains(name, "too ") {
+			b.t.Errorf("who may only read sees %q", name)
+		}
+	}
+	b.looksRight()
+	as(token, "operator")
+	all := seen()
+	for _, name := range []string{"Sweep now", "Pause…", "Preview…", "Download the state", "Choose all that are shown"} {
+		if !slices.Contains(all, name) {
+			b.t.Errorf("an operator does not see %q, but %q", name, all)
+		}
+	}
 }
 
 // messages finds a message that failed, reads why, sees what happened to it, and sends it again; and takes another one out.
@@ -166,9 +219,24 @@ func (b *tab) moves() {
 	b.looksRight()
 	b.run(chromedp.SendKeys("#c-file", "binlog.000001"), chromedp.SendKeys("#c-file", kb.Enter))
 	b.shows("#c-said", "with a colon between")
+	b.republishes()
 	b.run(chromedp.Click("input[value=latest]"), chromedp.KeyEvent(kb.Enter))
 	b.shows("#dialog", "Move the checkpoint?")
 	b.run(chromedp.Click("#dialog-yes"))
 	b.shows("#c-said", "The checkpoint was moved to")
 	b.shows("#c-rows", "set by an operator: latest")
+}
+
+// republishes looks at what a replay would send, and sends it, with a limit. Then it saves the state.
+func (b *tab) republishes() {
+	b.t.Helper()
+	b.run(chromedp.Click("input[value=earliest]"), chromedp.Click("#c-again"), chromedp.SetValue("#c-limit", "0"), chromedp.Click(`//button[text()="Preview…"]`, chromedp.BySearch))
+	b.holds("the browser to refuse a limit of none", `document.querySelector("#c-limit").matches(":invalid") && !document.querySelector("#dialog").open`)
+	b.run(chromedp.SetValue("#c-limit", "100"), chromedp.Click(`//button[text()="Preview…"]`, chromedp.BySearch))
+	b.shows("#dialog", "again?")
+	b.holds("the preview to say how many", `/^Publish [1-9][0-9]* rows? again$/.test(document.querySelector("#dialog-yes").textContent)`)
+	b.run(chromedp.Click("#dialog-yes"))
+	b.holds("them to be published", `/^[1-9][0-9]* rows? published again[.]$/.test(document.querySelector("#c-said").textContent)`)
+	b.run(chromedp.Click("#c-again"), chromedp.Click("#c-export"))
+	b.shows("#c-saved", "canal-outbox-state.jsonl")
 }

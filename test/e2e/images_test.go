@@ -55,6 +55,7 @@ func newShow(t *testing.T) *show {
 	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB})
 	testkit.Exec(t, db.Connect(t, "mysql"), "CREATE DATABASE shop")
 	s.table = relay.NewTable(t, db.Connect(t, "shop"), "shop", "t_local_message")
+	s.table.NewLease(t)
 	s.relay = relay.New(t, relay.Options{
 		Source: db.Addr(), Tables: []*relay.Table{s.table}, Sink: s.broker.Sink(),
 		Extra: fmt.Sprintf("admin: {listen: %q}\nretention: {sent: 168h}", s.listen),

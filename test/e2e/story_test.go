@@ -37,6 +37,7 @@ func newStory(t *testing.T) *story {
 	s.lease(s.second, "standby")
 	s.page.run(chromedp.Navigate("http://" + listen + "/"))
 	s.page.shows("#state", "standby")
+	s.page.holds("no button that a standby refuses", `document.body.dataset.role === "operator" && !document.querySelector("#pause").checkVisibility()`)
 	return s
 }
 
@@ -151,6 +152,7 @@ func (s *story) theOtherRelay() {
 	s.says(s.second, 4, "status", "active since", "(maintenance)", "`canal-outbox resume` lets it go on")
 	s.page.shows("#about", "active since")
 	s.page.shows("#problems", "maintenance")
+	s.page.holds("the button to resume", `document.querySelector("#pause").checkVisibility() && document.querySelector("#pause").textContent === "Resume"`)
 	s.row("while paused", "orders", "x")
 	looked := s.pausedSweeps()
 	s.wait("two sweeps that take nothing", func() bool { return s.pausedSweeps() > looked+1 })

@@ -21,12 +21,25 @@ export async function call(method, path, body) {
   }
   let answer = null;
   try { answer = await response.json(); } catch { /* said below */ }
-  if (!response.ok) {
-    const said = answer && answer.error;
-    throw new Refused(said ? said.message : "the relay answered " + response.status + " " + response.statusText, said ? said.code : "", response.status);
-  }
+  if (!response.ok) throw refusal(response, answer);
   if (answer === null) throw new Refused("the relay's answer is not JSON", "", response.status);
   return answer;
+}
+
+function refusal(response, answer) {
+  const said = answer && answer.error;
+  return new Refused(said ? said.message : "the relay answered " + response.status + " " + response.statusText, said ? said.code : "", response.status);
+}
+
+// download saves an answer as a file. A link alone could not send the token.
+export async function download(path, name) {
+  const response = await fetch("api/v1/" + path, { headers: headers() });
+  if (!response.ok) throw refusal(response, await response.json().catch(() => null));
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await response.blob());
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
 }
 
 export const get = (path, query) => call("GET", path + search(query));

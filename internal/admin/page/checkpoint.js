@@ -1,7 +1,7 @@
 // The view of the checkpoint: where a restart reads from, where it was before, and a move with its preview.
 import { $, make, fill, text, confirm, headings, rich, definitions } from "./dom.js";
-import { get, post } from "./api.js";
-import { number, bytes, place, when } from "./format.js";
+import { get, post, download } from "./api.js";
+import { number, bytes, place, plural, when } from "./format.js";
 
 const kinds = [["time", "a moment", "2026-01-31 14:05 or 15m"], ["gtid", "a GTID set", "0-1-100 or uuid:1-5"], ["file", "a file and an offset", "binlog.000002:154"], ["latest", "the end of the log", ""], ["earliest", "the oldest position that is left", ""]];
 
@@ -10,12 +10,19 @@ export function start() {
     make("input", { type: "radio", name: "to", value: id, checked: i === 0 }), label, hint ? make("input", { id: "c-" + id, placeholder: hint, "aria-label": label, autocomplete: "off", spellcheck: "false", onfocus: e => { e.target.closest("label").firstChild.checked = true; } }) : "")));
   $("view-checkpoint").append(
     make("section", { class: "card", "aria-labelledby": "h-now" }, make("h2", { id: "h-now" }, "Checkpoint"), make("dl", { id: "c-now" })),
-    make("section", { class: "card", "aria-labelledby": "h-move" }, make("h2", { id: "h-move" }, "Move it"),
-      make("p", { class: "soft" }, "Back: the log is read again, and what is SENT is not sent again. Forward: what lies between is left to a full sweep. The old position stays below and can be returned to. ", make("a", { href: "docs/operations#moving-the-checkpoint" }, "Handbook: Moving the checkpoint")),
-      make("form", { onsubmit: e => { e.preventDefault(); ask(); } }, choice, make("p", { class: "actions" }, make("button", { class: "primary" }, "Preview…"))), make("p", { id: "c-said", class: "said", role: "status" })),
+    make("section", { class: "card act", "aria-labelledby": "h-move" }, make("h2", { id: "h-move" }, "Move it"),
+      make("p", { class: "soft" }, "Back: the log is read again, and what is SENT is not sent again. Forward: what lies between is left to a full sweep. The old position stays below and can be returned to. ", make("a", { href: "docs/runbooks/reset-checkpoint" }, "Runbook: Reset a checkpoint")),
+      make("form", { onsubmit: e => { e.preventDefault(); ask(); } }, choice,
+        make("p", null, make("label", null, make("input", { type: "checkbox", id: "c-again", onchange: e => { $("c-limit-box").hidden = !e.target.checked; } }), " Move nothing: publish again what is SENT between there and the checkpoint"),
+          make("label", { id: "c-limit-box", hidden: true }, ", rows at most: ", make("input", { id: "c-limit", type: "number", min: "1", max: "10000", value: "1000" }))),
+        make("p", { class: "actions" }, make("button", { class: "primary" }, "Preview…")))),
+    make("p", { id: "c-said", class: "said", role: "status" }),
     make("section", { class: "card", "aria-labelledby": "h-past" }, make("h2", { id: "h-past" }, "Positions of the past"),
-      make("div", { class: "scroll words", tabindex: "0", role: "region", "aria-labelledby": "h-past" }, make("table", null, make("thead", { id: "c-head" }), make("tbody", { id: "c-rows" })))));
-  fill("c-head", [headings(["number", "at", "position", "why", ""])]);
+      make("div", { class: "scroll words", tabindex: "0", role: "region", "aria-labelledby": "h-past" }, make("table", null, make("thead", { id: "c-head" }), make("tbody", { id: "c-rows" })))),
+    make("section", { class: "card act own", "aria-labelledby": "h-state" }, make("h2", { id: "h-state" }, "Move to another machine"),
+      make("p", { class: "soft" }, "The state has the position, its history, gaps and the rows that are sent or wait, and no body. Put it into another directory with ", make("code", null, "canal-outbox checkpoint import"), ", which a relay must not be using. ", make("a", { href: "docs/runbooks/move-machine" }, "Runbook: Move to another machine")),
+      make("p", { class: "actions" }, make("button", { type: "button", id: "c-export", onclick: save }, "Download the state")), make("p", { id: "c-saved", class: "said", role: "status" })));
+  fill("c-head", [headings(["number", "at", "position", "why"])]);
 }
 
 export async function show() {
@@ -23,7 +30,7 @@ export async function show() {
     const [now, past] = await Promise.all([get("checkpoint"), get("checkpoint/history", { limit: 50 })]);
     fill("c-now", definitions([["position", place(now.position)], ["GTID set", now.position.gtid || "–"], ["of the server", now.source || "none yet"], ["journal", number(now.journal) + " published, their status not yet in the table"]]));
     $("c-rows").replaceChildren(...past.map(e => make("tr", null, make("td", null, number(e.number)), make("td", null, when(e.at)), make("td", { class: "wrap", title: e.position.gtid || null }, place(e.position)), make("td", { class: "wrap" }, e.reason || "the ordinary way forward"),
-      make("td", null, make("button", { type: "button", "aria-label": "Return to position " + e.number, onclick: () => move({ entry: e.number }) }, "Return…")))));
+      make("td", { class: "act" }, make("button", { type: "button", "aria-label": "Return to position " + e.number, onclick: () => move({ entry: e.number }) }, "Return…")))));
   } catch (e) {
     text("c-said", e.message, "said bad");
   }
@@ -32,10 +39,11 @@ export async function show() {
 function ask() {
   const kind = $("view-checkpoint").querySelector("input[name=to]:checked").value, field = $("c-" + kind), value = field ? field.value.trim() : "";
   if (field && !value) { text("c-said", "Write where to: " + field.placeholder + ".", "said bad"); field.focus(); return; }
-  if (kind !== "file") { move({ [kind]: field ? value : true }); return; }
+  const what = $("c-again").checked ? { republish: true, limit: Number($("c-limit").value) } : {};
+  if (kind !== "file") { move({ [kind]: field ? value : true, ...what }); return; }
   const [, file, pos] = value.match(/^(.+):(\d+)$/) || [];
   if (!file) { text("c-said", "Write the file and the offset with a colon between: binlog.000002:154.", "said bad"); field.focus(); return; }
-  move({ file, pos: Number(pos) });
+  move({ file, pos: Number(pos), ...what });
 }
 
 // between is what lies between the two positions, by what the tables show now.
@@ -51,15 +59,27 @@ async function move(target) {
     const p = await post("checkpoint", { ...target, dry_run: true });
     text("c-said", "");
     const way = p.bytes === null ? "" : p.bytes === 0 ? "no change" : bytes(Math.abs(p.bytes)) + (p.bytes < 0 ? " back" : " forward");
-    const yes = await confirm("Move the checkpoint?", [
+    const again = plural(p.republish, "row");
+    const yes = await confirm(target.republish ? "Publish " + again + " again?" : "Move the checkpoint?", [
       make("dl", null, definitions([["from", place(p.from)], ["to", place(p.to)]].concat(way ? [["that is", way]] : [], p.between ? between(p.between) : [], (p.rows || []).map(r => [r.table, number(r.pending) + " pending, " + number(r.sending) + " sending, " + number(r.failed) + " FAILED"])))),
       make("ul", null, (p.notes || []).map(n => make("li", null, rich(n)))),
-    ], "Move it", p.bytes > 0);
+    ], !target.republish ? "Move it" : p.republish ? "Publish " + again + " again" : "", target.republish || p.bytes > 0);
     if (!yes) return;
-    await post("checkpoint", target);
-    text("c-said", "The checkpoint was moved to " + place(p.to) + ".", "said");
+    const done = await post("checkpoint", target);
+    text("c-said", target.republish ? plural(done.republished, "row") + " published again." : "The checkpoint was moved to " + place(p.to) + ".", "said");
     await show();
   } catch (e) {
     text("c-said", e.message, "said bad");
+  }
+}
+
+// save hands the exported state to the browser as a file.
+async function save() {
+  text("c-saved", "reading the state …", "said soft");
+  try {
+    await download("state", "canal-outbox-state.jsonl");
+    text("c-saved", "The state is in canal-outbox-state.jsonl.", "said");
+  } catch (e) {
+    text("c-saved", e.message, "said bad");
   }
 }

@@ -1,6 +1,6 @@
 // The page: its views, the token, and the stream that feeds them.
 import { $, make, text, fill, rich } from "./dom.js";
-import { follow, setToken } from "./api.js";
+import { follow, get, setToken } from "./api.js";
 import { seconds, plural, when } from "./format.js";
 import * as charts from "./charts.js";
 import * as overview from "./overview.js";
@@ -9,7 +9,7 @@ import * as checkpoint from "./checkpoint.js";
 import * as relays from "./relays.js";
 
 const views = { overview: { show() {} }, messages, checkpoint, relays };
-let seen = 0, announced = "";
+let seen = 0, announced = "", me = null;
 
 // The view is in the address, so that it can be sent to a colleague and the back button works: #messages?status=failed.
 function route() {
@@ -26,13 +26,25 @@ function show(s) {
   $("stale").hidden = true;
   $("login").hidden = true;
   text("state", s.state, "pill " + s.state);
-  text("about", [s.version, "up " + seconds(s.uptime_seconds), ...role(s.lease)].join(" · "));
+  who();
+  document.body.dataset.lease = s.lease ? s.lease.state : "";
+  text("about", [s.version, "up " + seconds(s.uptime_seconds), ...role(s.lease), ...(me && me.role === "reader" ? ["you may look, not change"] : [])].join(" · "));
   document.title = (s.problems && s.problems.length ? "(" + s.problems.length + ") " : "") + "canal-outbox";
   problems(s.problems || []);
   if (s.shadow) notice("This relay sends nothing (--shadow): " + s.shadow);
   charts.add(s);
   if (!$("view-overview").hidden) overview.show(s);
   for (const v of Object.values(views)) if (v.status) v.status(s);
+}
+
+// who asks what this token may do. The style sheet hides from others what only an operator may use.
+async function who() {
+  if (me) return;
+  me = {};
+  try {
+    me = await get("me");
+    document.body.dataset.role = me.role;
+  } catch { me = null; } // again with the next status
 }
 
 // role is which of several relays this one is; one that works without a lease says it in its problems, if it is one.
@@ -57,6 +69,8 @@ function notice(words) {
 function lost(e) {
   if (e.status === 401) {
     $("login").hidden = false;
+    me = null;
+    delete document.body.dataset.role;
     text("state", "token needed", "pill waits");
     return;
   }

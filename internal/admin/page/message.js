@@ -44,8 +44,8 @@ async function one(box, m, more) {
   const final = m.status !== "failed" && m.status !== "pending";
   box.replaceChildren(
     make("h2", { id: "m-one-title", tabindex: "-1" }, m.message_id), ...notes(more),
-    make("div", { class: "actions" }, make("button", { type: "button", class: "primary", hidden: final, onclick: () => act("retry") }, "Retry…"), make("button", { type: "button", class: "danger", hidden: m.status !== "failed", onclick: () => act("discard") }, "Discard…"),
-      make("button", { type: "button", onclick: e => reveal(m, body, e.target) }, "Show the body"), make("button", { type: "button", onclick: () => { location.hash = "messages"; } }, "Close")), said,
+    make("div", { class: "actions" }, make("button", { type: "button", class: "primary act", hidden: final, onclick: () => act("retry") }, "Retry…"), make("button", { type: "button", class: "danger act", hidden: m.status !== "failed", onclick: () => act("discard") }, "Discard…"),
+      make("button", { type: "button", class: "act", onclick: e => reveal(m, body, e.target) }, "Show the body"), make("button", { type: "button", onclick: () => { location.hash = "messages"; } }, "Close")), said,
     make("div", { class: "columns" }, make("div", null, make("dl", null, facts.flatMap(([name, value, cls]) => [make("dt", null, name), make("dd", { class: cls }, value)]))), make("div", null, make("h3", null, "What happened to it"), trace)), body);
   try {
     history(trace, await get("messages/" + encodeURIComponent(m.id) + "/trace", { table: m.table }));

@@ -23,7 +23,7 @@ export function start() {
     make("section", { class: "card", "aria-labelledby": "h-find" }, make("h2", { id: "h-find" }, "Find a message"), search),
     make("section", { class: "card", id: "m-one", hidden: true, "aria-labelledby": "m-one-title" }, make("h2", { id: "m-one-title" }, "One message")),
     make("section", { class: "card", "aria-labelledby": "h-list" }, make("h2", { id: "h-list" }, "Messages"), filter, make("ul", { id: "m-reasons", class: "list", "aria-label": "Reasons" }),
-      make("div", { class: "actions" }, make("span", { id: "m-chosen", class: "soft" }),
+      make("div", { class: "actions act" }, make("span", { id: "m-chosen", class: "soft" }),
         make("button", { type: "button", id: "m-retry", onclick: () => order("retry", true) }, "Retry…"), make("button", { type: "button", id: "m-discard", class: "danger", onclick: () => order("discard", true) }, "Discard…"),
         make("button", { type: "button", id: "m-retry-all", onclick: () => order("retry", false) }, "Retry all that match…"), make("button", { type: "button", id: "m-discard-all", class: "danger", onclick: () => order("discard", false) }, "Discard all that match…")),
       make("p", { id: "m-said", class: "said", role: "status" }),
@@ -96,12 +96,12 @@ async function reasons() {
 
 function head() {
   const all = make("input", { type: "checkbox", id: "m-all", "aria-label": "Choose all that are shown", onchange: e => { chosen = new Set(e.target.checked ? rows.map(r => r.id) : []); draw(); } });
-  fill("m-head", [make("tr", null, make("th", { scope: "col" }, all), ["id", "message id", "topic", "key", "status", "attempts", "age", "next", "reason"].map(h => make("th", { scope: "col" }, h)))]);
+  fill("m-head", [make("tr", null, make("th", { scope: "col", class: "act" }, all), ["id", "message id", "topic", "key", "status", "attempts", "age", "next", "reason"].map(h => make("th", { scope: "col" }, h)))]);
 }
 
 function draw() {
   fill("m-rows", rows.map(r => make("tr", null,
-    make("td", null, make("input", { type: "checkbox", "aria-label": "Choose " + r.message_id, onchange: e => { if (e.target.checked) chosen.add(r.id); else chosen.delete(r.id); count(); } })),
+    make("td", { class: "act" }, make("input", { type: "checkbox", "aria-label": "Choose " + r.message_id, onchange: e => { if (e.target.checked) chosen.add(r.id); else chosen.delete(r.id); count(); } })),
     make("td", null, make("a", { href: "#messages?" + new URLSearchParams({ ...filters(), table: shownTable, ref: r.id }) }, r.id)),
     make("td", { class: "wrap" }, r.message_id), make("td", null, r.topic || "–"), make("td", null, r.key || "–"),
     make("td", { class: r.status === "failed" ? "bad" : null }, r.status), make("td", null, number(r.attempts)), make("td", null, seconds(r.age_seconds)), make("td", null, when(r.due_at)), make("td", { class: "wrap" }, r.reason || "–"))));

@@ -20,6 +20,7 @@ export function show(s) {
   tiles(s);
   path(s.positions);
   rows(s.tables || []);
+  keys(s.waiting_keys);
   topics(s);
   details(s);
   if (s.gaps_open !== gapsShown) { gapsShown = s.gaps_open; gaps(); }
@@ -66,6 +67,16 @@ function rows(tables) {
     ages.map(([age]) => make("td", null, seconds(t[age]) + (age === "sampled_seconds" && t[age] !== null ? " ago" : ""))))));
 }
 
+// keys are those of tables with ordering: key whose next row is neither sent nor FAILED; the relay shows the ten that wait longest.
+function keys(k) {
+  $("keys-box").hidden = k.keys === 0;
+  $("keys-more").replaceChildren(plural(k.keys, "key") + " of tables with ordering: key " + (k.keys === 1 ? "waits" : "wait") + " for an earlier row, with " + plural(k.rows, "row") + (k.keys > k.first.length ? "; these wait longest. " : ". "), make("a", { href: handbook("A key waits") }, "handbook: A key waits"));
+  fill("keys-head", [headings(["key", "topic", "table", "waits for", "since", "rows", "why"])]);
+  fill("keys", k.first.map(w => make("tr", null, make("td", null, w.key), make("td", null, w.topic), make("td", null, w.table),
+    make("td", null, make("a", { href: "#messages?" + new URLSearchParams({ table: w.table, ref: w.message_id }) }, w.message_id)),
+    make("td", null, when(w.since)), make("td", null, number(w.rows)), make("td", { class: "wrap" }, w.reason || "–"))));
+}
+
 function topics(s) {
   const suspended = new Map((s.sink.suspended_topics || []).map(t => [t.topic, t.reason])), list = (s.throughput.topics || []).slice();
   suspended.forEach((_, topic) => { if (!list.some(t => t.topic === topic)) list.unshift({ topic, rate_per_second: 0, errors_per_second: 0, published_total: 0, errors_total: 0 }); });
@@ -83,7 +94,7 @@ function details(s) {
     ["checkpoint", s.positions.checkpoint_age_seconds === null ? "none yet" : seconds(s.positions.checkpoint_age_seconds) + " old"]].concat(src.error ? [["error", src.error, "bad"]] : [])));
   fill("sink", definitions([["kind", s.sink.kind], ["breaker", s.sink.breaker === "closed" ? "closed: the broker takes messages" : s.sink.breaker + ": the broker takes no messages", s.sink.breaker === "closed" ? null : "bad"]]
     .concat(s.sink.reason ? [["reason", s.sink.reason]] : [], (s.sink.suspended_topics || []).map(p => ["suspended topic", p.topic + ": " + p.reason, "bad"]),
-      s.waiting_keys === undefined ? [] : [["waiting keys", number(s.waiting_keys)]])));
+      s.waiting_keys.keys ? [["waiting keys", number(s.waiting_keys.keys), "warn"]] : [])));
   fill("flight", definitions([["messages", number(f.messages) + " of " + number(f.max_messages)], ["bytes", bytes(f.bytes) + " of " + bytes(f.max_bytes)], ["waiting for their status", number(f.ack_pending)], ["memory", bytes(s.memory_bytes || null)],
     ["published", number(t.published_total)], ["retried", number(t.retried_total)], ["failed", number(t.failed_total), t.failed_total ? "bad" : null], ["left to the sweep", number(t.deferred_total)], ["published by sweeps", number(t.swept_total)]]));
   const sweep = s.sweep.running ? "running" : s.sweep.last_seconds === null ? "not run yet" : seconds(s.sweep.last_seconds) + " ago, published " + plural(s.sweep.last_rows, "row");
@@ -105,7 +116,7 @@ export async function gaps() {
 function gap(g) {
   const li = make("li", null, make("strong", null, g.cause), " " + when(g.at) + ": from " + (g.from.file ? g.from.file + ":" + g.from.pos : "the beginning") + " to " + g.to.file + ":" + g.to.pos + " ");
   if (g.acknowledged) li.append(make("span", { class: "soft" }, "(acknowledged)"));
-  else li.append(make("button", { type: "button", "aria-label": "Acknowledge gap " + g.id, onclick: () => act("gap " + g.id + " acknowledged", "gaps/" + g.id + "/ack", gaps) }, "Acknowledge"));
+  else li.append(make("button", { type: "button", class: "act own", "aria-label": "Acknowledge gap " + g.id, onclick: () => act("gap " + g.id + " acknowledged", "gaps/" + g.id + "/ack", gaps) }, "Acknowledge"));
   return li;
 }
 

@@ -1,0 +1,104 @@
+package bench
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+const (
+	pollers   = 200
+	pollEvery = time.Second // as the page is sent one
+)
+
+// BenchmarkPolling is what people who look cost the messages: the latency of 500 rows a second without and with 200 clients that ask for
+// the status each second, in turns, and the relay's CPU for an answer.
+func BenchmarkPolling(b *testing.B) {
+	f := newFixture(b, testkit.MySQL, "fake")
+	f.Start(b)
+	f.pace(b, 2_000, 500)
+	f.awaitSent(b)
+	const n, turns = 4_000, 5
+	for b.Loop() {
+		var alone, beside []float64 // 99th percentiles, in milliseconds
+		var cpu [2]time.Duration
+		var answers int64
+		for range turns {
+			p99, used := f.latency(b, n)
+			alone, cpu[0] = append(alone, p99), cpu[0]+used
+			enough := f.poll(b)
+			p99, used = f.latency(b, n)
+			answers += enough()
+			beside, cpu[1] = append(beside, p99), cpu[1]+used
+		}
+		slices.Sort(alone)
+		slices.Sort(beside)
+		b.ReportMetric(alone[turns/2], "p99-ms-alone")
+		b.ReportMetric(beside[turns/2], "p99-ms-beside")
+		b.ReportMetric(beside[turns/2]/alone[turns/2], "p99-ratio")
+		b.ReportMetric(float64(cpu[0].Microseconds())/turns/n, "cpu-µs/msg-alone")
+		b.ReportMetric(float64((cpu[1]-cpu[0]).Microseconds())/float64(max(answers, 1)), "cpu-µs/answer")
+		b.ReportMetric(float64(answers)/turns, "answers/turn")
+	}
+}
+
+// latency commits rows and returns the 99th percentile from commit to acknowledgement, and the relay's CPU.
+func (f *fixture) latency(b *testing.B, n int) (p99 float64, cpu time.Duration) {
+	b.Helper()
+	histogram := func() *dto.Histogram {
+		return f.metrics(b)["canal_outbox_publish_latency_seconds"].GetMetric()[0].GetHistogram()
+	}
+	before, used := histogram(), f.usage(b)
+	f.pace(b, n, 500)
+	f.awaitSent(b)
+	now := f.usage(b)
+	return percentile(.99, before, histogram()), now.cpu - used.cpu
+}
+
+// poll lets the clients ask until enough is called, which returns how many answers they got.
+func (f *fixture) poll(b *testing.B) (enough func() int64) {
+	b.Helper()
+	ctx, stop := context.WithCancel(b.Context())
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: pollers}}
+	var answers atomic.Int64
+	var group sync.WaitGroup
+	for i := range pollers {
+		group.Go(func() {
+			late := time.NewTimer(pollEvery * time.Duration(i) / pollers) // not all at one moment
+			defer late.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-late.C:
+					late.Reset(pollEvery)
+				}
+				response, err := client.Get("http://" + f.admin + "/api/v1/status")
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
+					b.Errorf("status %d, %v", response.StatusCode, err)
+				}
+				_ = response.Body.Close()
+				answers.Add(1)
+			}
+		})
+	}
+	return func() int64 {
+		stop()
+		group.Wait()
+		client.CloseIdleConnections()
+		return answers.Load()
+	}
+}
