@@ -36,32 +36,30 @@ func (r *Redelivery) failed(ctx context.Context, name string, every time.Duratio
 	if !dated {
 		wait, err := r.untilPass(name, every)
 		if err != nil || wait > 0 {
-			r.outcome(ctx, name, err)
-			return min(wait, lookEvery(every))
+			return r.outcome(ctx, name, err, min(wait, lookEvery(every)))
 		}
 	}
-	err := r.pass(ctx, name, every)
-	r.outcome(ctx, name, err)
-	if err != nil {
-		return retry.Delay(r.fails[name]-1, 0.5)
-	}
-	return lookEvery(every)
+	return r.outcome(ctx, name, r.pass(ctx, name, every), lookEvery(every))
 }
 
-func (r *Redelivery) outcome(ctx context.Context, name string, err error) {
+// outcome returns how long to wait: next, or a pause after an error.
+func (r *Redelivery) outcome(ctx context.Context, name string, err error, next time.Duration) time.Duration {
 	switch {
 	case ctx.Err() != nil:
+		return next
 	case err != nil:
 		r.metrics.errors.Inc()
 		if r.fails[name]++; r.fails[name] == 1 {
 			r.log.Warn("FAILED rows cannot be tried again for now", zap.String("table", name), zap.Error(err))
 		}
 		r.update(name, func(s *State) { s.Error = err.Error() })
+		return retry.Delay(r.fails[name]-1, 0.5)
 	case r.fails[name] > 0:
 		r.fails[name] = 0
 		r.log.Info("FAILED rows are tried again", zap.String("table", name))
 		r.update(name, func(s *State) { s.Error = "" })
 	}
+	return next
 }
 
 // passOf is under which name the waits remember the next pass over a table.

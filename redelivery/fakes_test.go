@@ -48,6 +48,23 @@ type world struct {
 type memory struct {
 	table.WaitMap
 	w *world
+
+	full  error // why nothing can be kept
+	asked int
+}
+
+// Keep panics when it is asked without a pause.
+func (m *memory) Keep(put []table.Waiting, drop []outbox.Identity) error {
+	m.w.mu.Lock()
+	full := m.full
+	if m.asked++; full != nil && m.asked > 1000 {
+		panic("asked without a pause")
+	}
+	m.w.mu.Unlock()
+	if full != nil {
+		return full
+	}
+	return m.WaitMap.Keep(put, drop)
 }
 
 func (m *memory) Redeliveries() (all []table.Waiting, err error) {

@@ -61,6 +61,27 @@ func TestRowsThatDoNotSayWhenTheyFailed(t *testing.T) {
 	})
 }
 
+// A state directory that keeps nothing is asked again, more and more slowly: without the note of a pass there is none.
+func TestThePassCannotBeNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1)
+		w.undated = true
+		waits := &memory{w: w}
+		r, _ := begin(t, w, time.Minute, waits)
+		time.Sleep(30 * time.Second)
+		w.set(func() { waits.full = errors.New("a full disk") })
+		time.Sleep(10 * time.Minute)
+		if s, _ := r.State(name); s.Error != "a full disk" || w.tried(1) != 0 {
+			t.Errorf("%+v, tried %d times", s, w.tried(1))
+		}
+		w.set(func() { waits.full = nil })
+		time.Sleep(10 * time.Minute)
+		if s, _ := r.State(name); s.Error != "" || w.tried(1) == 0 {
+			t.Errorf("%+v, tried %d times", s, w.tried(1))
+		}
+	})
+}
+
 // Many rows are set back slowly, and none while the broker is away.
 func TestManyFailedRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
