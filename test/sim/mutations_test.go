@@ -25,6 +25,7 @@ type mutation struct {
 	edits []edit
 	found string // what the first violations are about: a pattern
 	seeds int    // within so many; 0: 300
+	team  bool   // of those with several processes
 }
 
 type edit struct{ old, new string }
@@ -42,7 +43,7 @@ func TestMutations(t *testing.T) {
 		t.Skip("it builds the tests many times over")
 	}
 	all := *allMutations || os.Getenv("SIM_TIME") != ""
-	for n, m := range slices.Concat(mutations, graceMutations, againMutations) {
+	for n, m := range slices.Concat(mutations, graceMutations, againMutations, teamMutations) {
 		if !all && n%sampleEvery != 0 {
 			continue
 		}
@@ -72,9 +73,13 @@ func (m mutation) try(t *testing.T) (report string, err error) {
 	if n == 0 {
 		n = defaultSeeds
 	}
+	from := 1
+	if m.team {
+		from = teams + 1
+	}
 	// Without cgo, because the race detector of this run is not wanted in that one.
 	cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=5m", "-overlay="+overlay, "-run=^TestSeeds$", ".",
-		fmt.Sprint("-sim.seeds=", n), "-sim.failures=3")
+		fmt.Sprint("-sim.first=", from), fmt.Sprint("-sim.seeds=", n), "-sim.failures=3")
 	cmd.Env = append(os.Environ(), "SIM_TIME=")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

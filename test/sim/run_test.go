@@ -162,6 +162,7 @@ func (w *world) terminate(i *incarnation) {
 			w.violation("P3", "a clean stop forgot that %s was acknowledged", name(r.Identity))
 		}
 	}
+	w.checkReleased(i.team, began)
 	w.checkBugs(i)
 	i.dead = true // what is still on its way belongs to nobody
 	i.cut()
