@@ -69,7 +69,7 @@ names the place to go on from. --status any lists those of every state, by the p
 
 Where a table has no code for FAILED, failed are the rows that wait after an attempt.`,
 		Example: `  canal-outbox messages list
-  canal-outbox messages list --topic orders --reason "too large" --older-than 1h
+  canal-outbox messages list --topic orders --reason max_message_bytes --older-than 1h
   canal-outbox messages list --status pending --limit 200 -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q.OlderThan = admin.Duration(olderThan)

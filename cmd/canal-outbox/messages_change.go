@@ -52,7 +52,7 @@ relay needs INSERT on it and DELETE on the table.
 
 It shows what it would do and asks; in scripts it needs --yes.`
 	cmd.Example = `  canal-outbox messages discard 17 --dry-run
-  canal-outbox messages discard --topic orders --reason "too large" --yes`
+  canal-outbox messages discard --topic orders --reason max_message_bytes --yes`
 	return cmd
 }
 

@@ -328,3 +328,30 @@ func TestGettingStarted(t *testing.T) {
 	r.exec("DROP DATABASE newcomers_shop")
 	r.exec("DROP USER newcomer")
 }
+
+// The commands, statements and requests of the page for the person on call, and of the one about the API, do what the pages say.
+func TestOperationsAndAPIPages(t *testing.T) {
+	t.Parallel()
+	listen := freeAddress(t)
+	r := newReaderOn(t, testkit.SharedMariaDB(t), relay.Options{Extra: "admin: {listen: " + listen + "}"})
+	r.values["127.0.0.1:9180"], r.values["/var/lib/canal-outbox"] = listen, r.StateDir()
+	r.Start(t)
+	r.writes(20)
+	failed := func() bool { return r.table.Count(t, "status = 3") == 1 }
+	r.hooks["FAILED rows"] = func() {
+		r.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES ('order', 'large', 'orders', REPEAT('x', 2000000))")
+		r.wait("a FAILED row", failed)
+	}
+	r.hooks["Find, explain and retry one message"] = func() {
+		r.prints("operations.md", "order:large...order:large...1 ")
+		r.wait("the row to be FAILED again", failed)
+		r.exec("DELETE FROM t_local_message WHERE status = 3")
+	}
+	r.reads("operations.md")
+	r.noCopies()
+	r.reads("api.md")
+	if s, err := r.Status(); err != nil || s.Paused == nil || s.Paused.Reason != "moving a topic" {
+		t.Errorf("after the last request of the API's page: %+v, %v", s.Paused, err)
+	}
+	r.Stop(t)
+}
