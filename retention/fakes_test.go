@@ -200,6 +200,9 @@ func wait(d time.Duration) {
 	synctest.Wait()
 }
 
+// of is what leaves the table.
+func of(list ...table.Expiry) map[string][]table.Expiry { return map[string][]table.Expiry{name: list} }
+
 var (
 	week    = table.Expiry{Status: outbox.Sent, Age: 7 * day}
 	archive = table.Expiry{Status: outbox.Sent, Age: 7 * day, Into: table.ArchiveSuffix}

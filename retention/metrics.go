@@ -54,7 +54,7 @@ func newMetrics(reg prometheus.Registerer, tables []string, sinceSuccess func() 
 				"changed) and refused count each attempt.",
 		}, []string{"table", "action"}),
 		paused: f.NewGauge(prometheus.GaugeOpts{
-			Name: "canal_outbox_retention_paused", Help: "1 while the retention waits for the server's purge.",
+			Name: "canal_outbox_retention_paused", Help: "1 while the retention waits for the server's purge or for the replica.",
 		}),
 	}
 	f.NewGaugeFunc(prometheus.GaugeOpts{

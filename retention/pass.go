@@ -29,8 +29,9 @@ type pass struct {
 	left  map[string]map[string]int // by table and action
 	total int
 
-	looked time.Time // when the history list was looked at
+	looked time.Time // when the history list and the replica were looked at
 	blind  bool      // the history list cannot be seen
+	deaf   bool      // the replica does not answer
 }
 
 // once makes one pass and returns how long to wait for the next one.
@@ -71,6 +72,9 @@ func (r *Retention) once(ctx context.Context, asked bool) (wait time.Duration) {
 func (r *Retention) tables(ctx context.Context, p *pass) error {
 	var failed []error
 	for _, name := range r.cfg.Tables {
+		if len(r.cfg.Expiries[name]) == 0 {
+			continue
+		}
 		err := r.table(ctx, p, name)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -101,7 +105,7 @@ func (r *Retention) table(ctx context.Context, p *pass, name string) error {
 		}
 		for i, ids := range page.IDs {
 			for batch := range slices.Chunk(ids, r.cfg.Batch) {
-				if err := r.batch(ctx, p, name, r.cfg.Expiries[i], batch); err != nil {
+				if err := r.batch(ctx, p, name, r.cfg.Expiries[name][i], batch); err != nil {
 					return err
 				}
 			}
@@ -115,7 +119,7 @@ func (r *Retention) table(ctx context.Context, p *pass, name string) error {
 func (r *Retention) page(ctx context.Context, name, at string) (table.ExpiredPage, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	return r.rows.Expired(ctx, name, at, r.cfg.Expiries)
+	return r.rows.Expired(ctx, name, at, r.cfg.Expiries[name])
 }
 
 // batch takes rows out and lets the server breathe. A stop cuts the transaction, and the server takes it back.

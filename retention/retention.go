@@ -7,7 +7,7 @@
 //     confirmed status, so that no row of the journal or of the registry is concerned.
 //   - A row that moves is in exactly one of the two tables, whatever crashes.
 //   - It yields: batches of Config.Batch rows, with pauses of three times what a batch took, longer while the server's purge does not
-//     keep up. It waits for no row lock, and a row that somebody has locked is for a later pass.
+//     keep up or while the replica that is named is too far behind. It waits for no row lock, and a row that somebody has locked is for a later pass.
 //   - A pass reads each page of a table once and remembers in it how far it came; nothing is remembered between passes.
 //
 // It is a station beside the sweep and not a part of it: it needs neither the flow nor the registry, and nothing waits for it. Run is
@@ -37,14 +37,22 @@ type Rows interface {
 	History(ctx context.Context) (length int64, known bool, err error)
 }
 
+// Replica is a server that follows the primary.
+type Replica interface {
+	// Lag is how far it is behind; following is false when its replication stands still.
+	Lag(ctx context.Context) (lag time.Duration, following bool, err error)
+}
+
 // Config is what leaves and when; zero values take the defaults.
 type Config struct {
-	Tables     []string       // schema.table
-	Expiries   []table.Expiry // none: nothing leaves
-	Window     Window         // passes work in these hours only; the zero value is the whole day
-	Interval   time.Duration  // between passes; a 24th of the smallest age, from a minute to an hour
-	Batch      int            // rows in a transaction; 500, and never more
-	MaxHistory int64          // length of the history list above which nothing is deleted; 200,000
+	Tables     []string                  // schema.table
+	Expiries   map[string][]table.Expiry // of each table; without one nothing leaves it
+	Window     Window                    // passes work in these hours only; the zero value is the whole day
+	Interval   time.Duration             // between passes; a 24th of the smallest age, from a minute to an hour
+	Batch      int                       // rows in a transaction; 500, and never more
+	MaxHistory int64                     // length of the history list above which nothing is deleted; 200,000
+	Replica    Replica                   // that is not to be left behind; nil: none
+	MaxLag     time.Duration             // of the replica, above which nothing leaves; 0: any
 }
 
 const (
@@ -57,8 +65,10 @@ const (
 func (c *Config) setDefaults() {
 	if c.Interval <= 0 {
 		c.Interval = time.Hour
-		for _, e := range c.Expiries {
-			c.Interval = max(time.Minute, min(c.Interval, e.Age/24))
+		for _, of := range c.Expiries {
+			for _, e := range of {
+				c.Interval = max(time.Minute, min(c.Interval, e.Age/24))
+			}
 		}
 	}
 	if c.Batch <= 0 || c.Batch > maxBatch {
@@ -70,7 +80,14 @@ func (c *Config) setDefaults() {
 }
 
 // Off tells whether nothing ever leaves.
-func (c Config) Off() bool { return len(c.Expiries) == 0 }
+func (c Config) Off() bool {
+	for _, of := range c.Expiries {
+		if len(of) > 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // State is what there is to know of the passes.
 type State struct {
@@ -96,6 +113,7 @@ type Retention struct {
 	// The rest is owned by Run.
 	failures int  // passes in a row that ended with an error of the database
 	blind    bool // it was said that the history list cannot be seen
+	deaf     bool // it was said that the replica does not answer
 }
 
 // New makes a Retention; it does no I/O. Its metrics are registered on reg.

@@ -20,7 +20,7 @@ func TestOnlyOldFinalRowsLeave(t *testing.T) {
 			r.table[10*i+2] = &row{status: status, since: time.Now().Add(-8 * day)}
 			r.table[10*i+3] = &row{status: status, since: time.Now().Add(-7*day + 90*time.Minute)}
 		}
-		x, _ := begin(t, Config{Expiries: []table.Expiry{archive, failed}}, r)
+		x, _ := begin(t, Config{Expiries: of(archive, failed)}, r)
 		wait(time.Minute)
 		if r.len() != 12 || !slices.Equal(r.to(table.ArchiveSuffix), []int{21, 22}) || !slices.Equal(r.to(table.FailedSuffix), []int{31}) {
 			t.Fatalf("%d rows stay, %v moved", r.len(), r.to(table.ArchiveSuffix))
@@ -43,7 +43,7 @@ func TestItLeavesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRows(1000, outbox.Sent, 8*day)
 		r.page = 1000
-		x, _ := begin(t, Config{Expiries: []table.Expiry{week}, Batch: 100}, r)
+		x, _ := begin(t, Config{Expiries: of(week), Batch: 100}, r)
 		wait(time.Nanosecond)
 		began := time.Now()
 		for r.len() > 0 {
@@ -63,7 +63,7 @@ func TestItWaitsForThePurge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRows(50, outbox.Sent, 8*day)
 		r.history = append(slices.Repeat([]int64{300_000}, 60), 100)
-		x, logs := begin(t, Config{Expiries: []table.Expiry{week}}, r)
+		x, logs := begin(t, Config{Expiries: of(week)}, r)
 		wait(50 * time.Second)
 		if r.len() != 50 || x.State().Paused == "" || value(x.metrics.paused) != 1 {
 			t.Fatalf("%d rows, %+v", r.len(), x.State())
@@ -86,7 +86,7 @@ func TestItDoesWithoutTheHistoryList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRows(5000, outbox.Sent, 8*day)
 		r.history = nil
-		_, logs := begin(t, Config{Expiries: []table.Expiry{week}, Batch: 10}, r)
+		_, logs := begin(t, Config{Expiries: of(week), Batch: 10}, r)
 		wait(3 * time.Hour)
 		if r.len() != 0 || logs.FilterMessageSnippet("PROCESS").Len() != 1 || r.asked() > 4 {
 			t.Errorf("%d rows stay, said %d times, asked %d times", r.len(), logs.FilterMessageSnippet("PROCESS").Len(), r.asked())
@@ -99,7 +99,7 @@ func TestTheWindowIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRows(1000, outbox.Sent, 8*day)
 		r.page, r.took = 1000, 20*time.Minute
-		x, _ := begin(t, Config{Expiries: []table.Expiry{week}, Window: Window{2 * time.Hour, 4 * time.Hour}, Batch: 100}, r)
+		x, _ := begin(t, Config{Expiries: of(week), Window: Window{2 * time.Hour, 4 * time.Hour}, Batch: 100}, r)
 		wait(2*time.Hour - time.Minute)
 		if r.len() != 1000 {
 			t.Fatalf("%d rows at 01:59", r.len())
@@ -128,7 +128,7 @@ func TestRowsThatStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRows(10, outbox.Sent, 8*day)
 		r.table[3].locked, r.table[5].bad = true, true
-		x, logs := begin(t, Config{Expiries: []table.Expiry{week}}, r)
+		x, logs := begin(t, Config{Expiries: of(week)}, r)
 		wait(time.Minute)
 		if r.len() != 2 || x.counted(rowSkipped) != 1 || x.counted(rowRefused) != 1 {
 			t.Fatalf("%d rows stay, %v skipped, %v refused", r.len(), x.counted(rowSkipped), x.counted(rowRefused))
@@ -149,7 +149,7 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRows(10, outbox.Sent, 8*day)
 		r.err = errors.New("the database is away")
-		x, logs := begin(t, Config{Expiries: []table.Expiry{week}}, r)
+		x, logs := begin(t, Config{Expiries: of(week)}, r)
 		wait(20 * time.Minute)
 		if x.State().Error != "the database is away" || logs.FilterMessageSnippet("trying again").Len() != 1 {
 			t.Errorf("%+v, %v", x.State(), logs.All())

@@ -11,7 +11,7 @@ import (
 // share is how many times as long as a batch took the pause behind it is: deleting uses a quarter of one connection.
 const share = 3
 
-// lookEvery is how often the history list is looked at.
+// lookEvery is how often the history list and the replica are looked at.
 const lookEvery = time.Second
 
 // window finds out until when rows of the table may leave.
@@ -37,7 +37,7 @@ func (r *Retention) window(ctx context.Context, p *pass, name string) error {
 	return nil
 }
 
-// yield waits after work that took so long, and as long as the server does not keep up with what it has to purge.
+// yield waits after work that took so long, and as long as the server does not keep up with what it has to purge, or the replica with it.
 func (r *Retention) yield(ctx context.Context, p *pass, took time.Duration) error {
 	if err := sleep(ctx, share*took); err != nil {
 		return err
@@ -59,32 +59,67 @@ func (r *Retention) yield(ctx context.Context, p *pass, took time.Duration) erro
 	}
 }
 
-// behind tells whether the history list is too long. It is looked at once a second; an account that may not see it is asked once a pass.
+// behind tells whether the server or the replica does not keep up. Both are looked at once a second.
 func (r *Retention) behind(ctx context.Context, p *pass) (bool, error) {
-	if p.blind || time.Since(p.looked) < lookEvery && r.State().Paused == "" {
+	if time.Since(p.looked) < lookEvery && r.State().Paused == "" {
 		return false, nil
 	}
+	p.looked = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	length, known, err := r.rows.History(ctx)
+	reason, err := r.purge(ctx, p)
 	if err != nil {
 		return false, err
 	}
-	p.looked = time.Now()
-	if !known {
+	if reason == "" {
+		reason = r.lag(ctx, p)
+	}
+	r.pause(reason)
+	return reason != "", nil
+}
+
+// purge says why to wait for the server's purge. An account that may not see the history list is asked once a pass.
+func (r *Retention) purge(ctx context.Context, p *pass) (reason string, err error) {
+	if p.blind {
+		return "", nil
+	}
+	length, known, err := r.rows.History(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case !known:
 		p.blind = true
 		if !r.blind {
 			r.blind = true
 			r.log.Info("the account may not see the length of the history list (PROCESS): old rows leave without regard to the server's purge")
 		}
-		return false, nil
+	case length > r.cfg.MaxHistory:
+		return fmt.Sprintf("the server has %d transactions to purge (history list), more than %d: a long transaction holds them, or the purge is slow", length, r.cfg.MaxHistory), nil
 	}
-	reason := ""
-	if length > r.cfg.MaxHistory {
-		reason = fmt.Sprintf("the server has %d transactions to purge (history list), more than %d: a long transaction holds them, or the purge is slow", length, r.cfg.MaxHistory)
+	return "", nil
+}
+
+// lag says why to wait for the replica. One that does not answer is asked once a pass: nobody reads it, and rows would never leave again.
+func (r *Retention) lag(ctx context.Context, p *pass) (reason string) {
+	if r.cfg.Replica == nil || r.cfg.MaxLag <= 0 || p.deaf {
+		return ""
 	}
-	r.pause(reason)
-	return reason != "", nil
+	lag, following, err := r.cfg.Replica.Lag(ctx)
+	switch {
+	case err != nil:
+		p.deaf = true
+		if !r.deaf && ctx.Err() == nil {
+			r.deaf = true
+			r.log.Warn("the replica of fallback.read_from does not say how far it is behind: old rows leave without regard to it", zap.Error(err))
+		}
+		return ""
+	case !following:
+		reason = "the replication of fallback.read_from stands still"
+	case lag > r.cfg.MaxLag:
+		reason = fmt.Sprintf("the replica of fallback.read_from is %v behind, more than retention.max_replica_lag (%v)", lag, r.cfg.MaxLag)
+	}
+	r.deaf = false
+	return reason
 }
 
 func (r *Retention) pause(reason string) {
@@ -96,7 +131,7 @@ func (r *Retention) pause(reason string) {
 		r.log.Info("no more old rows leave their tables for now", zap.String("reason", reason))
 	case before != "" && reason == "":
 		r.metrics.paused.Set(0)
-		r.log.Info("old rows leave their tables again: the server has purged")
+		r.log.Info("old rows leave their tables again: the server has purged, and the replica is near")
 	}
 }
 

@@ -80,7 +80,7 @@ the SQL of one preset is printed, and no configuration is needed.`,
 func all(cfg *config.Config) ([]migration, error) {
 	all, err := ddl(cfg.Tables)
 	for _, t := range cfg.Tables {
-		names, statements := app.MovedTo(cfg, t.Name)
+		names, statements := app.MovedTo(cfg, &t)
 		for i, name := range names {
 			all = append(all, migration{Table: name, Preset: t.Preset, SQL: strings.Join(statements[i], ";\n") + ";", statements: statements[i]})
 		}

@@ -32,6 +32,17 @@ func TestMigratePrintsWhereRowsMove(t *testing.T) {
 	}
 }
 
+// A table's own ages decide what its rows need.
+func TestMigratePrintsWhereRowsOfATableMove(t *testing.T) {
+	file, _ := configure(t)
+	t.Setenv("CANAL_OUTBOX_RETENTION_ARCHIVE", "168h")
+	t.Setenv("CANAL_OUTBOX_TABLES_0_RETENTION_FAILED", "720h")
+	got := run("", "migrate", "--print", "-c", file)
+	if got.code != 0 || strings.Contains(got.out, "_archive") || !strings.Contains(got.out, "`t_local_message_failed` LIKE") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestRetentionTexts(t *testing.T) {
 	age := 90.0
 	for want, s := range map[string]admin.RetentionStatus{

@@ -35,7 +35,7 @@ func (l *lateTables) bind(ctx context.Context) (err error) {
 	if l.tables != nil {
 		return nil
 	}
-	if l.tables, err = bound(ctx, l.db, l.cfg.Tables); err == nil {
+	if l.tables, err = bound(ctx, l.db, l.cfg); err == nil {
 		l.rows = table.New(l.db, l.tables)
 	}
 	return err

@@ -45,9 +45,9 @@ func serverID(cfg *config.Config) uint32 {
 }
 
 // mappings translates the tables. The configuration was validated, so an error is a fault of this program.
-func mappings(tables []config.Table) ([]table.Mapping, error) {
+func mappings(cfg *config.Config) ([]table.Mapping, error) {
 	var all []table.Mapping
-	for _, t := range tables {
+	for _, t := range cfg.Tables {
 		m, err := table.Preset(t.Preset)
 		if err != nil {
 			return nil, fmt.Errorf("table %s: %w", t.Name, err)
@@ -55,7 +55,7 @@ func mappings(tables []config.Table) ([]table.Mapping, error) {
 		m.Schema, m.Name, _ = table.SplitName(t.Name)
 		m.TimeZone, m.Grace, m.Retry, m.FailedEvery = t.TimeZone, t.Grace, attempts(t.Retry.Attempts()), t.Retry.FailedEvery
 		m.Ordered = t.Ordering == "key"
-		m.Redeliver = t.Redeliver.Rule()
+		m.Redeliver, m.Expiries = t.Redeliver.Rule(), expiries(cfg.RetentionOf(&t))
 		for name, column := range t.Columns {
 			role, err := table.ParseColumn(name)
 			if err != nil {

@@ -263,7 +263,11 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	numbers.Ack.Failed, numbers.Again.Retried = d.alerts.Failed, d.alerts.Retried
 	numbers.Again.Version = d.opts.Version
 	_, hasCheckpoint := d.state.Checkpoint()
-	d.leaving = retention.New(expiring(d.cfg.Retention, names(d.rows.Tables())), d.rows, d.log.Named("retention"), d.registry)
+	leaves := expiring(d.cfg.Retention, d.rows.Tables())
+	if d.replica != nil {
+		leaves.Replica = d.replica
+	}
+	d.leaving = retention.New(leaves, d.rows, d.log.Named("retention"), d.registry)
 	rows, leaving, again := Rows(failedRows{d.rows, checkpoint.NewFailedLog(d.cfg.Checkpoint.Dir)}), d.leaving, &Again{d.rows, d.state}
 	state := State(d.state)
 	if d.opts.Shadow {

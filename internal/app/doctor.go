@@ -18,12 +18,12 @@ import (
 
 // Doctor checks everything that can be wrong before the first message and returns all of it at once. It changes nothing.
 func Doctor(ctx context.Context, cfg *config.Config) []server.Finding {
-	maps, err := mappings(cfg.Tables)
+	maps, err := mappings(cfg)
 	if err != nil {
 		return []server.Finding{{Severity: server.Fault, Subject: "tables", What: err.Error()}}
 	}
 	return append(doctor.BadTopics(cfg, maps), doctor.Check(ctx, doctor.Parts{
-		Config: cfg, Mappings: maps, Expiries: expiries(cfg.Retention), ServerID: serverID(cfg),
+		Config: cfg, Mappings: maps, ServerID: serverID(cfg),
 		Server:  func() (server.Config, error) { return serverConfig(cfg.Source) },
 		Replica: func() (server.Config, error) { return replicaConfig(cfg) },
 		Lease: func(ctx context.Context, db *sql.DB, first string) (server.Finding, error) {

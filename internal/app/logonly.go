@@ -36,7 +36,7 @@ func withoutStatus(tables []*table.Table) map[string]bool {
 
 // logOnly lists such tables as the configuration names them.
 func logOnly(cfg *config.Config) (list []string) {
-	maps, err := mappings(cfg.Tables)
+	maps, err := mappings(cfg)
 	if err != nil {
 		return nil // the start has told of it
 	}

@@ -99,7 +99,7 @@ func OpenMessages(ctx context.Context, cfg *config.Config) (m *OfflineMessages, 
 	if m.db, err = OpenDatabase(cfg); err != nil {
 		return m, err
 	}
-	tables, err := bound(ctx, m.db, cfg.Tables)
+	tables, err := bound(ctx, m.db, cfg)
 	if err != nil {
 		return m, err
 	}

@@ -74,8 +74,8 @@ func OpenDatabase(cfg *config.Config) (*sql.DB, error) {
 }
 
 // bound binds the tables of a configuration; a fault of one is an error.
-func bound(ctx context.Context, db *sql.DB, tables []config.Table) (all []*table.Table, err error) {
-	maps, err := mappings(tables)
+func bound(ctx context.Context, db *sql.DB, cfg *config.Config) (all []*table.Table, err error) {
+	maps, err := mappings(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -80,11 +80,11 @@ func away(err error) bool {
 
 // usable returns the bound tables, or every fault.
 func usable(ctx context.Context, cfg *config.Config, source server.Config) ([]*table.Table, error) {
-	maps, err := mappings(cfg.Tables)
+	maps, err := mappings(cfg)
 	if err != nil {
 		return nil, err
 	}
-	tables, findings, err := doctor.Inspect(ctx, source, maps, expiries(cfg.Retention))
+	tables, findings, err := doctor.Inspect(ctx, source, maps)
 	if err != nil {
 		return nil, err
 	}

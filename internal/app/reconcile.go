@@ -54,7 +54,7 @@ func Reconcile(ctx context.Context, cfg *config.Config, opts ReconcileOptions) (
 		return report, err
 	}
 	defer func() { _ = db.Close() }() // of a connection that broke before it tells so, and that is no fault of this run
-	tables, err := bound(ctx, db, cfg.Tables)
+	tables, err := bound(ctx, db, cfg)
 	if err != nil {
 		return report, err
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/fallback"
 	"github.com/canal-outbox/canal-outbox/internal/config"
@@ -40,7 +41,7 @@ func (d *daemon) openReplica(tables []*table.Table, sweep *fallback.Config) erro
 	if err != nil {
 		return err
 	}
-	db, err := server.Open(source, nil, server.Session{MaxConns: 1})
+	db, err := server.Open(source, nil, server.Session{MaxConns: 2}) // for the sweep and the retention
 	if err != nil {
 		return err
 	}
@@ -62,6 +63,11 @@ func (r *replica) Due(ctx context.Context, name string, after table.Cursor, q ta
 		r.mu.Unlock()
 	}
 	return page, next, err
+}
+
+// Lag implements retention.Replica.
+func (r *replica) Lag(ctx context.Context) (lag time.Duration, following bool, err error) {
+	return server.ReplicaLag(ctx, r.db)
 }
 
 func (r *replica) open(ctx context.Context) (*table.Store, error) {

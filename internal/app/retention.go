@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,23 +28,27 @@ func expiries(c config.Retention) (all []table.Expiry) {
 	return all
 }
 
-// expiring translates when.
-func expiring(c config.Retention, tables []string) retention.Config {
+// expiring translates what leaves which table, and when.
+func expiring(c config.Retention, tables []*table.Table) retention.Config {
 	from, to, _ := c.Hours() // the configuration was validated
-	return retention.Config{Tables: tables, Expiries: expiries(c), Window: retention.Window{From: from, To: to}}
+	of := map[string][]table.Expiry{}
+	for _, t := range tables {
+		of[t.Name()] = t.Expiries()
+	}
+	return retention.Config{Tables: names(tables), Expiries: of, Window: retention.Window{From: from, To: to}, MaxLag: c.MaxReplicaLag}
 }
 
 // MovedTo are the tables that rows of a table move to, each with the statements that make it.
-func MovedTo(cfg *config.Config, name string) (tables []string, statements [][]string) {
-	schema, bare, _ := strings.Cut(name, ".")
-	for _, suffix := range cfg.Retention.Suffixes() {
-		tables, statements = append(tables, name+suffix), append(statements, table.MoveDDL(schema, bare, suffix))
+func MovedTo(cfg *config.Config, t *config.Table) (tables []string, statements [][]string) {
+	schema, bare, _ := strings.Cut(t.Name, ".")
+	for _, suffix := range cfg.RetentionOf(t).Suffixes() {
+		tables, statements = append(tables, t.Name+suffix), append(statements, table.MoveDDL(schema, bare, suffix))
 	}
 	return tables, statements
 }
 
 // errRetentionOff is the answer where nothing ever leaves.
-var errRetentionOff = admin.Usagef("retention is off: set retention.sent, retention.archive or retention.failed in the configuration")
+var errRetentionOff = admin.Usagef("retention is off: set retention.sent, retention.archive or retention.failed in the configuration, for all tables or under tables[]")
 
 // Leaving is what would leave a table now.
 type Leaving struct {
@@ -64,8 +69,7 @@ const (
 
 // PreviewRetention counts what would leave the tables now, and changes nothing. It needs no daemon.
 func PreviewRetention(ctx context.Context, cfg *config.Config) (all []Leaving, err error) {
-	of := expiries(cfg.Retention)
-	if len(of) == 0 {
+	if !slices.ContainsFunc(cfg.Tables, func(t config.Table) bool { return len(expiries(cfg.RetentionOf(&t))) > 0 }) {
 		return nil, errRetentionOff
 	}
 	db, err := OpenDatabase(cfg)
@@ -73,13 +77,16 @@ func PreviewRetention(ctx context.Context, cfg *config.Config) (all []Leaving, e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	tables, err := bound(ctx, db, cfg.Tables)
+	tables, err := bound(ctx, db, cfg)
 	if err != nil {
 		return nil, err
 	}
 	store := table.New(db, tables)
 	for _, t := range store.Tables() {
-		counts, err := retention.Preview(ctx, store, t.Name(), of, previewRows, previewTime)
+		if len(t.Expiries()) == 0 {
+			continue
+		}
+		counts, err := retention.Preview(ctx, store, t.Name(), t.Expiries(), previewRows, previewTime)
 		if err != nil {
 			return nil, err
 		}

@@ -14,11 +14,12 @@ import (
 // watchTables looks now and then which tables the patterns of the configuration match, until ctx ends. When they are others than those
 // that the relay works on, and all of them can be worked on, it marks the daemon as outdated and calls stop.
 func (d *daemon) watchTables(ctx context.Context, stop func()) {
-	maps, err := mappings(d.cfg.Tables)
+	maps, err := mappings(d.cfg)
 	if err != nil || !slices.ContainsFunc(maps, func(m table.Mapping) bool { return table.IsPattern(m.Schema + "." + m.Name) }) {
 		return // the start has told of an error
 	}
 	var bound, refused []string
+	reason := ""
 	for _, t := range d.tables {
 		bound = append(bound, strings.ToLower(t.Name()))
 	}
@@ -32,14 +33,14 @@ func (d *daemon) watchTables(ctx context.Context, stop func()) {
 		case <-tick.C:
 		}
 		now, err := d.matching(ctx, maps)
-		if err != nil || slices.Equal(now, bound) || slices.Equal(now, refused) {
+		if err != nil || slices.Equal(now, bound) {
 			continue // of a server that is away others tell
 		}
 		if _, err := usable(ctx, d.cfg, d.source); err != nil {
-			if !away(err) && ctx.Err() == nil {
+			if !away(err) && ctx.Err() == nil && (!slices.Equal(now, refused) || reason != err.Error()) {
 				d.log.Error("the tables that the patterns match have changed, and the relay goes on without the change, because it could not start with it",
 					zap.Strings("tables", now), zap.Error(err))
-				refused = now
+				refused, reason = now, err.Error()
 			}
 			continue
 		}

@@ -101,6 +101,18 @@ type Table struct {
 	Retry TableRetry `yaml:"retry"`
 	// Redeliver publishes SENT rows again, under the same message id, that no consumer has finished. Off without `after`.
 	Redeliver Redeliver `yaml:"redeliver"`
+	// Retention replaces the ages of `retention` for this table: one that is left out is 0 here, and with `{}` no row leaves.
+	Retention *TableRetention `yaml:"retention"`
+}
+
+// TableRetention are the ages of one table; the window is that of `retention`.
+type TableRetention struct {
+	// Sent replaces `retention.sent`.
+	Sent time.Duration `yaml:"sent"`
+	// Archive replaces `retention.archive`.
+	Archive time.Duration `yaml:"archive"`
+	// Failed replaces `retention.failed`.
+	Failed time.Duration `yaml:"failed"`
 }
 
 // Redeliver is for tables into which consumers write that they are done.
@@ -247,6 +259,9 @@ type Retention struct {
 	// Window is the part of the day in which rows leave, such as `02:00-05:00`, by the database's clock in the table's `time_zone`.
 	// Empty: at any time.
 	Window string `yaml:"window"`
+	// MaxReplicaLag is how far the replica of `fallback.read_from` may be behind before no more rows leave; it is looked at once a
+	// second. 0: whatever it is.
+	MaxReplicaLag time.Duration `yaml:"max_replica_lag"`
 }
 
 // Lease is who is active of several relays.
@@ -345,7 +360,7 @@ func Default() Config {
 // Documented returns the defaults with every optional section and one empty table and peer present, for the reference page.
 func Documented(sinks Sinks) Config {
 	c := Default()
-	c.Tables, c.Admin.Peers, c.Sink = []Table{{}}, []Peer{{}}, newSink(sinks)
+	c.Tables, c.Admin.Peers, c.Sink = []Table{{Retention: &TableRetention{}}}, []Peer{{}}, newSink(sinks)
 	for _, kind := range sinks {
 		c.Sink.section(kind.Name)
 	}

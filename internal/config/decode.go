@@ -91,12 +91,12 @@ var topicType = reflect.TypeFor[Topic]()
 // value fills field from n. A null keeps the default.
 func (d decoder) value(n ast.Node, field reflect.Value, path string) {
 	n = d.resolve(n)
+	if n == nil || n.Type() == ast.NullType {
+		return
+	}
 	if field.Kind() == reflect.Pointer {
 		field.Set(reflect.New(field.Type().Elem()))
 		field = field.Elem()
-	}
-	if n == nil || n.Type() == ast.NullType {
-		return
 	}
 	switch {
 	case field.Type() == topicType && n.Type() != ast.MappingType && n.Type() != ast.MappingValueType: // the short form

@@ -45,50 +45,85 @@ func timeOfDay(text string) (time.Duration, error) {
 	return time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute, nil
 }
 
-// goneBefore reports FAILED rows that would move away before they are tried again.
-func (r *report) goneBefore(c *Config) {
-	check := func(path string, every time.Duration) {
-		if c.Retention.Failed > 0 && every >= c.Retention.Failed {
-			r.add(path, every.String(), "is not less than retention.failed (%v): FAILED rows would leave the table before they are tried again", c.Retention.Failed)
-		}
+// RetentionOf is what holds for a table: its own ages, if it has any, else those of all.
+func (c *Config) RetentionOf(t *Table) Retention {
+	r := c.Retention
+	if t.Retention != nil {
+		r.Sent, r.Archive, r.Failed = t.Retention.Sent, t.Retention.Archive, t.Retention.Failed
 	}
-	check("retry.failed_every", c.Retry.FailedEvery)
+	return r
+}
+
+// goneBefore reports final rows that would leave before they go out again.
+func (r *report) goneBefore(c *Config) {
+	told := map[string]bool{}
 	for i, t := range c.Tables {
-		check(fmt.Sprintf("tables[%d].retry.failed_every", i), t.Retry.FailedEvery)
-		if leave := max(c.Retention.Sent, c.Retention.Archive); leave > 0 && t.Redeliver.After >= leave {
+		ages := c.RetentionOf(&t)
+		path, every := fmt.Sprintf("tables[%d].retry.failed_every", i), t.Retry.FailedEvery
+		if every == 0 {
+			path, every = "retry.failed_every", c.Retry.FailedEvery
+		}
+		if ages.Failed > 0 && every >= ages.Failed && !told[path] {
+			told[path] = true
+			r.add(path, every.String(), "is not less than retention.failed (%v): FAILED rows would leave the table before they are tried again", ages.Failed)
+		}
+		if leave := max(ages.Sent, ages.Archive); leave > 0 && t.Redeliver.After >= leave {
 			r.add(fmt.Sprintf("tables[%d].redeliver.after", i), t.Redeliver.After.String(),
 				"is not less than the age at which SENT rows leave (retention, %v): no row would go out again", leave)
 		}
 	}
 }
 
-func (r *report) retention(c *Retention, tables []Table) {
+func (r *report) retention(c *Config) {
+	all := &c.Retention
+	r.ages("retention", all)
+	off := all.Sent == 0 && all.Archive == 0 && all.Failed == 0
+	for i, t := range c.Tables {
+		if t.Retention != nil {
+			own := c.RetentionOf(&t)
+			r.ages(fmt.Sprintf("tables[%d].retention", i), &own)
+			off = off && own.Sent == 0 && own.Archive == 0 && own.Failed == 0
+		}
+		r.movesTo(c, i)
+	}
+	if _, _, err := all.Hours(); err != nil {
+		r.add("retention.window", all.Window, "%v", err)
+	} else if all.Window != "" && off {
+		r.add("retention.window", all.Window, "has no effect while none of retention.sent, archive and failed is set")
+	}
+	switch {
+	case all.MaxReplicaLag == 0:
+	case c.Fallback.ReadFrom == "":
+		r.add("retention.max_replica_lag", all.MaxReplicaLag.String(), "has no effect: no replica is named under fallback.read_from")
+	default:
+		r.Between("retention.max_replica_lag", all.MaxReplicaLag, time.Second, 24*time.Hour)
+	}
+}
+
+func (r *report) ages(path string, c *Retention) {
 	for _, age := range []struct {
 		path  string
 		value time.Duration
-	}{{"retention.sent", c.Sent}, {"retention.archive", c.Archive}, {"retention.failed", c.Failed}} {
+	}{{path + ".sent", c.Sent}, {path + ".archive", c.Archive}, {path + ".failed", c.Failed}} {
 		if age.value != 0 {
 			r.Between(age.path, age.value, minAge, maxAge)
 		}
 	}
 	if c.Archive != 0 && c.Sent != 0 {
-		r.add("retention.archive", c.Archive.String(), "is set together with retention.sent: SENT rows are moved or deleted, set one of the two")
+		r.add(path+".archive", c.Archive.String(), "is set together with %s.sent: SENT rows are moved or deleted, set one of the two", path)
 	}
-	if _, _, err := c.Hours(); err != nil {
-		r.add("retention.window", c.Window, "%v", err)
-	} else if c.Window != "" && c.Sent == 0 && c.Archive == 0 && c.Failed == 0 {
-		r.add("retention.window", c.Window, "has no effect while none of retention.sent, archive and failed is set")
-	}
-	for _, suffix := range c.Suffixes() {
-		for i, t := range tables {
-			path := fmt.Sprintf("tables[%d].name", i)
-			if _, name, _ := table.SplitName(t.Name); !t.IsPattern() && len(name)+len(suffix) > 64 {
-				r.add(path, t.Name, "is too long: rows would move to a table with %s behind this name, and a name has 64 characters at most", suffix)
-			}
-			for _, other := range tables {
-				if strings.EqualFold(t.Name, other.Name+suffix) {
-					r.add(path, t.Name, "is where rows of %s move to (retention): it cannot be an outbox table itself", other.Name)
-				}
+}
+
+// movesTo looks at the names of the tables that rows of a table move to.
+func (r *report) movesTo(c *Config, i int) {
+	from := &c.Tables[i]
+	for _, suffix := range c.RetentionOf(from).Suffixes() {
+		if _, name, _ := table.SplitName(from.Name); !from.IsPattern() && len(name)+len(suffix) > 64 {
+			r.add(fmt.Sprintf("tables[%d].name", i), from.Name, "is too long: rows would move to a table with %s behind this name, and a name has 64 characters at most", suffix)
+		}
+		for j, other := range c.Tables {
+			if strings.EqualFold(other.Name, from.Name+suffix) {
+				r.add(fmt.Sprintf("tables[%d].name", j), other.Name, "is where rows of %s move to (retention): it cannot be an outbox table itself", from.Name)
 			}
 		}
 	}

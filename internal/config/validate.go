@@ -22,7 +22,7 @@ func (r *report) validate(c *Config) {
 	r.checkpoint(&c.Checkpoint)
 	r.retry(&c.Retry)
 	r.fallback(&c.Fallback)
-	r.retention(&c.Retention, c.Tables)
+	r.retention(c)
 	r.goneBefore(c)
 	r.lease(&c.Lease, c.Tables)
 	r.pipeline(&c.Pipeline)

@@ -25,7 +25,6 @@ const patience = 15 * time.Second
 type Parts struct {
 	Config   *config.Config
 	Mappings []table.Mapping
-	Expiries []table.Expiry                // what leaves the tables
 	ServerID uint32                        // under which the reader registers
 	Server   func() (server.Config, error) // reads the files of source.tls
 	Replica  func() (server.Config, error) // likewise, of fallback.read_from

@@ -15,7 +15,7 @@ import (
 // Inspect looks at the server's settings, the grants and the mapped tables as the relay will use them, on a connection like
 // those of the acknowledgements, and binds the tables. Everything that is wrong comes as a finding, all of it at once; an
 // error means that the server could not be asked. A start uses it as well.
-func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping, of []table.Expiry) (tables []*table.Table, findings []server.Finding, err error) {
+func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping) (tables []*table.Table, findings []server.Finding, err error) {
 	db, err := server.Open(source, nil, server.Session{Writes: true, MaxConns: 1})
 	if err != nil {
 		return nil, nil, err
@@ -49,7 +49,7 @@ func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping
 			continue
 		}
 		if t != nil {
-			leaving, more, err := t.CheckRetention(ctx, db, of)
+			leaving, more, err := t.CheckRetention(ctx, db, t.Expiries())
 			if err != nil {
 				return nil, nil, err
 			}
@@ -77,7 +77,7 @@ func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping
 
 // tables looks at the log's settings, the grants and every mapped table, as a start does.
 func (d *doctor) tables(ctx context.Context, settings server.Config, db *sql.DB) {
-	tables, findings, err := Inspect(ctx, settings, d.Mappings, d.Expiries)
+	tables, findings, err := Inspect(ctx, settings, d.Mappings)
 	d.findings = append(d.findings, findings...)
 	if err != nil {
 		d.add(server.Fault, "tables", "", "%v", err)
@@ -114,7 +114,7 @@ func (d *doctor) lease(ctx context.Context, db *sql.DB, tables []*table.Table) {
 
 // history asks whether the retention can see that the server does not keep up with its purge.
 func (d *doctor) history(ctx context.Context, db *sql.DB) {
-	if len(d.Expiries) == 0 {
+	if !slices.ContainsFunc(d.Mappings, func(m table.Mapping) bool { return len(m.Expiries) > 0 }) {
 		return
 	}
 	length, known, err := server.HistoryLength(ctx, db)
@@ -250,7 +250,7 @@ func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
 // failedLog tells whether messages can be discarded, where somebody has made the table for it. Where expired rows move there, that
 // has been looked at.
 func (d *doctor) failedLog(ctx context.Context, db *sql.DB, t *table.Table) {
-	if slices.ContainsFunc(d.Expiries, func(e table.Expiry) bool { return e.Into == table.FailedSuffix }) {
+	if slices.ContainsFunc(t.Expiries(), func(e table.Expiry) bool { return e.Into == table.FailedSuffix }) {
 		return
 	}
 	findings, exists, err := t.CheckFailedLog(ctx, db)

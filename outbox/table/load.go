@@ -137,6 +137,9 @@ func (t *Table) Grace() time.Duration { return t.mapping.Grace }
 // Redeliver is that of the mapping.
 func (t *Table) Redeliver() Redeliver { return t.mapping.Redeliver }
 
+// Expiries are those of the mapping; they are shared.
+func (t *Table) Expiries() []Expiry { return t.mapping.Expiries }
+
 // FailedEvery is how long a row of the table is FAILED before it is tried again: its own wait, else the one that is given. 0 where that is
 // never, or where no row can be FAILED.
 func (t *Table) FailedEvery(otherwise time.Duration) time.Duration {

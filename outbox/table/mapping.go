@@ -70,6 +70,8 @@ type Mapping struct {
 	FailedEvery time.Duration
 	// Redeliver says when SENT rows go out again.
 	Redeliver Redeliver
+	// Expiries say which final rows leave the table.
+	Expiries []Expiry
 	// Writer is what goes into the UpdatedBy column.
 	Writer string
 }

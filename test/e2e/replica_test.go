@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
@@ -29,6 +30,13 @@ func TestD12_CandidatesOfAReplicaThatIsBehind(t *testing.T) {
 			l.exec("INSERT INTO t_local_message SET biz_type = 'order', biz_key = ?, topic = 'orders', message_body = ?, status = 9", key, body(key))
 		}
 		testkit.Must(t, replica.CatchUp(ctx, primary))
+		asked := replica.Connect(t, l.schema)
+		if lag, following, err := server.ReplicaLag(ctx, asked); err != nil || !following || lag > time.Minute {
+			t.Errorf("the replica is %v behind, follows %v: %v", lag, following, err)
+		}
+		if _, _, err := server.ReplicaLag(ctx, l.sql); err == nil || !strings.Contains(err.Error(), "it is no replica") {
+			t.Errorf("the primary says how far it is behind: %v", err)
+		}
 
 		wantReplicaFinding(t, l, server.OK, "") // the index by which the sweep looks there
 
@@ -39,6 +47,9 @@ func TestD12_CandidatesOfAReplicaThatIsBehind(t *testing.T) {
 
 		stop := map[testkit.Flavor]string{testkit.MySQL: "STOP REPLICA SQL_THREAD", testkit.MariaDB: "STOP SLAVE SQL_THREAD"}[flavor]
 		testkit.Exec(t, there, stop)
+		if _, following, err := server.ReplicaLag(ctx, asked); err != nil || following {
+			t.Errorf("a replica that stands still follows %v: %v", following, err)
+		}
 		l.exec("UPDATE t_local_message SET status = 0, created_at = NOW(3) - INTERVAL 1 HOUR WHERE status = 9")
 		l.account(slices.Concat(sent, hidden)...)
 		if n := l.metric("sweep_replica_errors_total", ""); n != 0 {

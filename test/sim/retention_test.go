@@ -16,10 +16,11 @@ func drawRetention(seed uint64) retention.Config {
 	d := newDice(seed, "retention")
 	cfg := retention.Config{Tables: []string{tableName}, Interval: d.between(200*time.Millisecond, 2*time.Second), Batch: pick(d, 0, 1, 3)}
 	if d.chance(0.4) {
-		cfg.Expiries = append(cfg.Expiries, table.Expiry{Status: outbox.Sent, Age: d.between(100*time.Millisecond, 3*time.Second), Into: pick(d, "", table.ArchiveSuffix)})
+		all := []table.Expiry{{Status: outbox.Sent, Age: d.between(100*time.Millisecond, 3*time.Second), Into: pick(d, "", table.ArchiveSuffix)}}
 		if d.chance(0.5) {
-			cfg.Expiries = append(cfg.Expiries, table.Expiry{Status: outbox.Failed, Age: d.between(100*time.Millisecond, 3*time.Second), Into: table.FailedSuffix})
+			all = append(all, table.Expiry{Status: outbox.Failed, Age: d.between(100*time.Millisecond, 3*time.Second), Into: table.FailedSuffix})
 		}
+		cfg.Expiries = map[string][]table.Expiry{tableName: all}
 	}
 	return cfg
 }
