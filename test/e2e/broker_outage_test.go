@@ -30,7 +30,7 @@ func TestB12_B37_D16_RepeatedOutages(t *testing.T) {
 				l.wait("the breaker to open: "+name, func() bool { return l.breaker() == "open" })
 			}
 			end()
-			account := l.settled()
+			account := l.settledAfterOutages()
 			if n := account.Duplicates() - copies; n > 0 {
 				t.Errorf("round %d, %s: %d messages came twice, though an idempotent producer rides through this", round, name, n)
 			}

@@ -24,6 +24,8 @@ type Load struct {
 	Empty bool
 	// Loose marks all rows as such; it is changed between runs only.
 	Loose bool
+	// Shown keeps to rows that the log shows as they are, so that none is left to a sweep.
+	Shown bool
 
 	number atomic.Int64 // of the last row
 }
@@ -197,7 +199,7 @@ func (w *Writer) Transaction(ctx context.Context) error {
 	case kind < 96:
 		_, err := w.load.Table.DB.ExecContext(ctx, "UPDATE purchase SET amount = amount + 1 WHERE id = 1")
 		return err
-	case w.load.Table.LogOnly(): // its rows are published as they were inserted
+	case w.load.Shown, w.load.Table.LogOnly(): // its rows are published as they were inserted
 		return w.In(ctx, w.load.Table.DB, true, w.amongOthers)
 	case kind < 99 && w.load.Table.Layout == nil: // of a row that may be on its way, or not be there at all
 		_, err := w.load.Table.DB.ExecContext(ctx, "UPDATE "+w.load.Table.Name()+" SET updated_by = ? WHERE id = ?", w.name,
