@@ -22,6 +22,7 @@ type leaseRow struct {
 	by      *member
 	until   time.Time // by the database's clock; zero when it was released
 	taken   time.Time
+	unknown bool      // the process was not told that it has it
 	from    int       // so many transactions the holders before were done with
 	renewed time.Time // the last time
 }
@@ -155,6 +156,11 @@ func (c leaseRows) Take(ctx context.Context, next lease.Record, newest uint64, f
 		w.append(&entry{reason: "lease"})
 	})
 	if err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if r := w.leaseOf(next.Epoch); r != nil && r.by == c.began.team {
+			r.unknown = true
+		}
 		return err
 	}
 	return taken
@@ -170,7 +176,7 @@ func (c leaseRows) Renew(ctx context.Context, epoch uint64, at lease.Resume, ttl
 		}
 		r.until, r.renewed = w.clock().Add(ttl), time.Now()
 		r.resume(at)
-		w.known = w.known || c.began.disk.anchored && time.Since(r.taken) > ttl/2
+		w.known = w.known || c.began.disk.anchored && time.Since(latest(r.taken, c.began.latest().anchored)) > ttl/2
 		w.note(c.began.life, "lease renewed", c.began.team.name(), at.At.String(), int(epoch))
 		w.append(&entry{reason: "lease"})
 	})

@@ -24,7 +24,7 @@ func (w *world) checkFence(i *incarnation, f *flight) {
 // checkReleased looks at the lease after a stop in order: it is free at once. Callers hold mu.
 func (w *world) checkReleased(m *member, stopped time.Time) {
 	for _, r := range w.held {
-		if r.by == m && !r.until.IsZero() && m.trouble.Before(stopped) && !m.asleep.After(stopped) {
+		if r.by == m && !r.unknown && !r.until.IsZero() && m.trouble.Before(stopped) && !m.asleep.After(stopped) {
 			w.violation("stop", "the lease of %s is not released", m.name())
 		}
 	}

@@ -194,7 +194,8 @@ func (w *world) freeze(d *disk, f window) {
 		return
 	}
 	m := d.present.team
-	m.asleep, m.waking, m.trouble = w.began.Add(f.to), 0, w.began.Add(f.to)
+	m.asleep = latest(m.asleep, w.began.Add(f.to))
+	m.trouble = latest(m.trouble, m.asleep)
 	w.note(0, "frozen", m.name(), "", int((f.to - f.from).Milliseconds()))
 }
 
