@@ -200,9 +200,9 @@ func TestWaitingRowsAreBounded(t *testing.T) {
 	})
 }
 
-// Primary keys need not grow. Above the bound a row is not remembered that comes while one of a greater key is on its way; when that one is
-// refused and remembered, a later row between the two does not go before the one that nobody knows of.
-func TestRowsThatAreNotRememberedAreNotOvertaken(t *testing.T) {
+// Primary keys need not grow. Above the bound, too, a row is remembered that comes while one of a greater key is on its way: when that one is
+// refused, a later row between the two does not go before it.
+func TestRowsBeforeOneOnItsWayAreRemembered(t *testing.T) {
 	runOrdered(t, Config{MaxWaiting: 1, MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Hour}}, func(b *bench) {
 		refused := outbox.Outcome{Class: outbox.ClassRefused}
 		b.sink.set(func() { b.sink.answer = nil })

@@ -29,7 +29,6 @@ type lane struct {
 	place       int            // in order.waiting, while rows are left
 	look        time.Time      // when to look at the first of them in the table
 	looks       int            // since the first changed
-	skipped     int            // readings of the table that had begun when a row was not remembered though one is in hand
 	round       uint64         // of reserve
 }
 

@@ -26,7 +26,7 @@ func (o *order) leave(k rowKey, id outbox.Identity, e *tracker.Entry, why string
 		t.close(time.Now())
 		o.kick()
 	}
-	if t.closed && !first && !o.keys[k].remembers(id, t) {
+	if t.closed && !first && !o.keys[k].holds(id.ID) {
 		return nil
 	}
 	row := o.insert(k, id, e, why)
@@ -34,19 +34,19 @@ func (o *order) leave(k rowKey, id outbox.Identity, e *tracker.Entry, why string
 	return row
 }
 
-// remembers reports whether a row of a closed table is to be remembered, because others behind it are. Primary keys need not grow: a row that
-// was not remembered while an earlier one was in hand may come before that one. If that one is remembered later, nothing is known of
-// those before it until the table was read again. l may be nil.
-func (l *lane) remembers(id outbox.Identity, t *orderedTable) bool {
+// holds reports whether a row that is behind another one is remembered, or in hand and may have to be remembered. Primary keys need not grow,
+// so this is not only for those that were committed later. l may be nil.
+func (l *lane) holds(id string) bool {
 	if l == nil {
 		return false
 	}
-	known := l.skipped == 0 || l.skipped < t.done
-	if known && len(l.left) > 0 && before(id.ID, l.left[len(l.left)-1].id.ID) {
+	if len(l.left) > 0 && before(id, l.left[len(l.left)-1].id.ID) {
 		return true
 	}
-	if l.first != nil {
-		l.skipped = t.begun
+	for e := l.first; e != nil; e = e.Sends.Behind {
+		if before(id, e.Row().ID) {
+			return true
+		}
 	}
 	return false
 }
