@@ -36,8 +36,8 @@ func TestTheAccountHolds(t *testing.T) {
 		Orders: own, Relay: relay.Binary(t, ""), Database: "mariadb", Broker: "embedded",
 		Duration: 12 * time.Second, PayWithin: 4 * time.Second, Rate: 20,
 		Faults: []story.Fault{
-			story.KillRelay, story.KillConsumers, story.KillShop, story.LoseCampaign, story.WrongStock, story.EmptyRedis, story.PurgeBinlog,
-			story.Poison,
+			story.KillRelay, story.KillConsumers, story.KillShop, story.Republish, story.LoseCampaign, story.WrongStock, story.EmptyRedis,
+			story.PurgeBinlog, story.Poison,
 		},
 	}, &out)
 	if err != nil {

@@ -67,6 +67,7 @@ var numbers = map[string]string{
 	"letters open":  "SELECT COUNT(*) FROM t_dead_letter WHERE state = 'open'",
 	"letters back":  "SELECT COUNT(*) FROM t_dead_letter WHERE state = 'sent back'",
 	"discarded":     "SELECT COUNT(*) FROM t_dead_letter WHERE state = 'discarded'",
+	"spared":        "SELECT COUNT(DISTINCT consumer) FROM (SELECT consumer FROM t_dropped UNION SELECT consumer FROM inbox_message WHERE copies > 0) AS c",
 	"copies sql":    "SELECT COALESCE(SUM(copies), 0) FROM inbox_message",
 	"copies redis":  "SELECT COUNT(*) FROM t_dropped",
 }
@@ -100,8 +101,11 @@ func (s *story) account(ctx context.Context) (a account, err error) {
 		{"rows that the relay could not publish, told by its webhook", n["failed"], s.poison.failed},
 		{"gaps in the binlog that the relay has recorded", s.gaps, s.purges},
 	}
+	if s.republished {
+		a.lines = append(a.lines, line{"consumers that got copies, which their inbox dropped", n["spared"], 4})
+	}
 	a.notes = []string{
-		fmt.Sprintf("%d copies dropped by the inbox in the database, %d by those in Redis", n["copies sql"], n["copies redis"]),
+		fmt.Sprintf("%d copies dropped by the inbox in the database, its own repeats among them, %d by those in Redis", n["copies sql"], n["copies redis"]),
 		fmt.Sprintf("%d notifications went out again after their inbox was lost", n["notifications"]-n["notified"]),
 		fmt.Sprintf("%d requests closed whose shop had died, %d letters sent back and handled, %d alerts by the webhook", n["void"], n["letters back"], s.alerts.count.Load()),
 	}

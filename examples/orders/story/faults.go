@@ -14,7 +14,7 @@ import (
 type Fault func(ctx context.Context, s *story) error
 
 // AllFaults are those of a full run, in their order.
-var AllFaults = []Fault{KillRelay, KillConsumers, KillShop, LoseCampaign, StopBroker, WrongStock, EmptyRedis, PurgeBinlog, Poison}
+var AllFaults = []Fault{KillRelay, KillConsumers, KillShop, Republish, LoseCampaign, StopBroker, WrongStock, EmptyRedis, PurgeBinlog, Poison}
 
 // KillRelay kills the relay.
 func KillRelay(ctx context.Context, s *story) error {
@@ -44,6 +44,24 @@ func KillShop(ctx context.Context, s *story) error {
 		return err
 	}
 	return s.parts["shop"].Restart(ctx, time.Second)
+}
+
+// Republish sends the messages of some seconds once more, as after a broker that lost its data: each consumer gets copies of what
+// it has handled.
+func Republish(ctx context.Context, s *story) error {
+	if err := await(ctx, "a paid order that is published", s.query(ctx, `SELECT COUNT(*) > 0 FROM t_local_message
+		WHERE business_type = 'order_paid' AND status = 2 AND update_time > NOW() - INTERVAL 2 SECOND`)); err != nil {
+		return err
+	}
+	var since string // by the database's clock
+	err := s.servers.db.QueryRowContext(ctx, "SELECT DATE_FORMAT(UTC_TIMESTAMP() - INTERVAL 4 SECOND, '%Y-%m-%dT%H:%i:%sZ')").Scan(&since)
+	if err != nil {
+		return err
+	}
+	s.say("an operator has the messages of the last seconds published again: `canal-outbox checkpoint set --time %s --republish`", since)
+	s.republished = true
+	_, err = s.output(ctx, s.opts.Relay, "--config", s.config(), "checkpoint", "set", "--time", since, "--republish", "--limit", "10000", "--yes")
+	return err
 }
 
 // WrongStock writes a wrong stock into Redis. The check raises an alert; what it says is deleted is made anew.

@@ -97,7 +97,7 @@ func (s *story) makeParts() {
 		s.parts[name] = &part{name: name, command: command, log: filepath.Join(s.dir, name+".log"), lost: s.fail}
 	}
 	own := append([]string{s.opts.Orders}, s.flags()...)
-	add("relay", s.opts.Relay, "run", "--config", filepath.Join(s.dir, "canal-outbox.yaml"))
+	add("relay", s.opts.Relay, "run", "--config", s.config())
 	add("shop", append(slices.Clone(own), "shop")...)
 	add("check", append(slices.Clone(own), "check")...)
 	for _, name := range consumerNames {
@@ -136,13 +136,21 @@ func (s *story) awaitRelay(ctx context.Context) error {
 	}
 }
 
+// config is the file with the relay's configuration.
+func (s *story) config() string { return filepath.Join(s.dir, "canal-outbox.yaml") }
+
 // order runs a command of the shop's operator.
 func (s *story) order(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, s.opts.Orders, append(s.flags(), args...)...)
+	return s.output(ctx, s.opts.Orders, append(s.flags(), args...)...)
+}
+
+// output runs a command and returns what it prints.
+func (s *story) output(ctx context.Context, program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = testkit.RelayEnvironment()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("orders %v: %w\n%s", args, err, out)
+		return "", fmt.Errorf("%s %v: %w\n%s", filepath.Base(program), args, err, out)
 	}
 	return string(out), nil
 }

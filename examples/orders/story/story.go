@@ -42,6 +42,8 @@ type story struct {
 	poison struct{ letters, failed int } // what the account must find of them
 	purges int
 	gaps   int
+
+	republished bool
 }
 
 // alerts is what the relay's webhook calls.
@@ -107,7 +109,7 @@ func (s *story) start(ctx context.Context) error {
 		return err
 	}
 	s.makeParts()
-	if err := os.WriteFile(filepath.Join(s.dir, "canal-outbox.yaml"), []byte(s.relayConfig()), 0o600); err != nil {
+	if err := os.WriteFile(s.config(), []byte(s.relayConfig()), 0o600); err != nil {
 		return err
 	}
 	if err := s.parts["relay"].Start(); err != nil {
