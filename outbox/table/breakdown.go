@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -46,18 +45,7 @@ const (
 
 // Breakdown groups the first PENDING rows and the first FAILED ones, by the index on the status, by topic and by reason.
 func (s *Store) Breakdown(ctx context.Context, table string) (Breakdown, error) {
-	t, err := s.table(table)
-	if err != nil {
-		return Breakdown{}, err
-	}
-	b, err := s.breakdown(ctx, t)
-	if t.forgetIndex(err) {
-		b, err = s.breakdown(ctx, t)
-	}
-	if err != nil {
-		err = fmt.Errorf("break down rows of %s: %w", table, err)
-	}
-	return b, err
+	return byIndex(s, table, "break down", func(t *Table) (Breakdown, error) { return s.breakdown(ctx, t) })
 }
 
 func (s *Store) breakdown(ctx context.Context, t *Table) (b Breakdown, err error) {

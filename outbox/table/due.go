@@ -86,6 +86,22 @@ func (t *Table) forgetIndex(err error) bool {
 	return true
 }
 
+// byIndex asks a table, and once more when the index that was forced is gone; does says what was asked.
+func byIndex[T any](s *Store, name, does string, ask func(*Table) (T, error)) (answer T, err error) {
+	t, err := s.table(name)
+	if err != nil {
+		return answer, err
+	}
+	answer, err = ask(t)
+	if t.forgetIndex(err) {
+		answer, err = ask(t)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s rows of %s: %w", does, name, err)
+	}
+	return answer, err
+}
+
 func (t *Table) forceIndex(s *statement) {
 	if index := t.sweepIndex.Load(); index != nil {
 		s.add(" FORCE INDEX (", quote(*index), ")")

@@ -59,17 +59,24 @@ func (s *Store) keepLastAttempt(t *Table, identities []outbox.Identity) error {
 }
 
 func (t *Table) retryFailed(identities []outbox.Identity) *statement {
+	return t.moveFinal(outbox.Failed, identities, func(s *statement) {
+		t.code(s, outbox.Pending)
+		if t.has(NextRetryTime) {
+			s.add(", ", t.column(NextRetryTime), " = ", t.now(NextRetryTime), " - INTERVAL 1 SECOND") // a column of whole seconds rounds up
+		}
+	})
+}
+
+// moveFinal is an update of those of some rows that have a final status; to writes their next one, and what goes with it.
+func (t *Table) moveFinal(from outbox.Status, identities []outbox.Identity, to func(*statement)) *statement {
 	s := &statement{}
 	s.add("UPDATE ", t.quoted, " FORCE INDEX (PRIMARY) SET ", t.column(StatusCode), " = ")
-	t.code(s, outbox.Pending)
-	if t.has(NextRetryTime) {
-		s.add(", ", t.column(NextRetryTime), " = ", t.now(NextRetryTime), " - INTERVAL 1 SECOND") // a column of whole seconds rounds up
-	}
+	to(s)
 	t.assignCommon(s)
 	s.add(" WHERE ")
 	t.idIn(s, len(identities), func(i int) string { return identities[i].ID })
 	s.add(" AND ")
-	t.statusIn(s, outbox.Failed)
+	t.statusIn(s, from)
 	t.sameRows(s, identities)
 	return s
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -209,16 +208,5 @@ func (s *Store) Names() []string {
 
 // Count is Counts of one table.
 func (s *Store) Count(ctx context.Context, table string) (Counts, error) {
-	t, err := s.table(table)
-	if err != nil {
-		return Counts{}, err
-	}
-	c, err := s.count(ctx, t)
-	if t.forgetIndex(err) {
-		c, err = s.count(ctx, t)
-	}
-	if err != nil {
-		err = fmt.Errorf("count rows of %s: %w", table, err)
-	}
-	return c, err
+	return byIndex(s, table, "count", func(t *Table) (Counts, error) { return s.count(ctx, t) })
 }

@@ -44,14 +44,5 @@ func (s *Store) MarkDone(ctx context.Context, identities []outbox.Identity) (n i
 }
 
 func (t *Table) markDone(identities []outbox.Identity) *statement {
-	s := &statement{}
-	s.add("UPDATE ", t.quoted, " FORCE INDEX (PRIMARY) SET ", t.column(StatusCode), " = ")
-	t.literal(s, t.mapping.States[t.mapping.Redeliver.Until])
-	t.assignCommon(s)
-	s.add(" WHERE ")
-	t.idIn(s, len(identities), func(i int) string { return identities[i].ID })
-	s.add(" AND ")
-	t.statusIn(s, outbox.Sent)
-	t.sameRows(s, identities)
-	return s
+	return t.moveFinal(outbox.Sent, identities, func(s *statement) { t.literal(s, t.mapping.States[t.mapping.Redeliver.Until]) })
 }
