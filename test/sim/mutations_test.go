@@ -78,7 +78,7 @@ func (m mutation) try(t *testing.T) (report string, err error) {
 		from = teams + 1
 	}
 	// Without cgo, because the race detector of this run is not wanted in that one.
-	cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=5m", "-overlay="+overlay, "-run=^TestSeeds$", ".",
+	cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=20m", "-overlay="+overlay, "-run=^TestSeeds$", ".",
 		fmt.Sprint("-sim.first=", from), fmt.Sprint("-sim.seeds=", n), "-sim.failures=3")
 	cmd.Env = append(os.Environ(), "SIM_TIME=")
 	var out bytes.Buffer
