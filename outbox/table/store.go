@@ -68,6 +68,13 @@ var between = outbox.Backoff{Base: 20 * time.Millisecond, Max: 80 * time.Millise
 // before, or its row is gone. Rows whose lock somebody holds for longer than the session waits are in the answer, too: they
 // keep none of the others from their status. With an error nothing is known, and the same completions may be applied again.
 func (s *Store) Apply(ctx context.Context, completions []outbox.Completion) ([]outbox.WriteError, error) {
+	if t := s.alike(completions); t != nil {
+		refused, err := s.applyGroup(ctx, t, completions[0].Action, completions)
+		if err != nil {
+			return nil, err
+		}
+		return refused, nil
+	}
 	var refused []outbox.WriteError
 	groups := map[*Table]*[len(to)][]outbox.Completion{}
 	for _, one := range completions {
@@ -90,18 +97,42 @@ func (s *Store) Apply(ctx context.Context, completions []outbox.Completion) ([]o
 			continue
 		}
 		for completion, group := range groups[t] {
-			for chunk := range slices.Chunk(group, maxRows) {
-				unwritable, err := s.applyChunk(ctx, t, outbox.Action(completion), chunk)
-				refused = append(refused, unwritable...)
-				if err != nil {
-					errs = append(errs, fmt.Errorf("write %s to %d rows of %s: %w", outbox.Action(completion), len(chunk), t.name, err))
-					break
-				}
+			unwritable, err := s.applyGroup(ctx, t, outbox.Action(completion), group)
+			refused = append(refused, unwritable...)
+			if err != nil {
+				errs = append(errs, err)
 			}
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
+	}
+	return refused, nil
+}
+
+// alike is the table of completions that have one table and one action, as nearly all have, and whose keys it may have; otherwise nil.
+func (s *Store) alike(completions []outbox.Completion) *Table {
+	if len(completions) == 0 {
+		return nil
+	}
+	first := &completions[0]
+	t := s.byName[first.Table]
+	for i := range completions {
+		if c := &completions[i]; t == nil || c.Table != first.Table || c.Action != first.Action || t.checkID(c.ID) != nil {
+			return nil
+		}
+	}
+	return t
+}
+
+// applyGroup writes one action to rows of one table, in as many statements as it takes; an error ends it.
+func (s *Store) applyGroup(ctx context.Context, t *Table, action outbox.Action, rows []outbox.Completion) (refused []outbox.WriteError, err error) {
+	for chunk := range slices.Chunk(rows, maxRows) {
+		unwritable, err := s.applyChunk(ctx, t, action, chunk)
+		refused = append(refused, unwritable...)
+		if err != nil {
+			return refused, fmt.Errorf("write %s to %d rows of %s: %w", action, len(chunk), t.name, err)
+		}
 	}
 	return refused, nil
 }
