@@ -9,7 +9,7 @@
 //   - A table that cannot be written delays no other table for longer than a moment (lasting). A row that its table refuses for its
 //     data, or that another session has locked, delays no other row.
 //
-// Goroutines: the caller of Run (the journal) and the writers, at most one for each table and one for the table's locked rows,
+// Goroutines: the caller of Run (the journal) and the writers, at most two for each table and one for the table's locked rows,
 // each only while there is something to write. Two of them write at a time, and beside them those whose attempts fail or last. All
 // have ended when Run returns. The journal never waits for a table. DESIGN.md says which rule prevents which race.
 package ack
@@ -58,7 +58,7 @@ type Tables interface {
 	// Apply writes a batch of at most 500 rows of one table, sorted by primary key. A nil error: every completion that is not in
 	// the answer is final in the table (written now or before, or the row is gone); retryable ones in it are applied again, the
 	// others never. An error: nothing is known of the batch, which is applied again. Apply is called concurrently; for one
-	// table by at most two goroutines, and never with the same row at the same time.
+	// table by at most three goroutines, and never with the same row at the same time.
 	Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error)
 }
 
@@ -74,10 +74,10 @@ type Config struct {
 }
 
 const (
-	writeBatch = 500 // rows in one status update; so many do not wait for more
+	writeBatch = 500 // rows in one status update at most; so many do not wait for more
 
-	// writing is how many tables are written at a time. With more, each of many tables would be written more often and with fewer rows,
-	// and the server has no more to give: a single table has one writer, too.
+	// writing is how many statements are written at a time, of two tables or of one. With more, each of many tables would be written more
+	// often and with fewer rows, and the server has no more to give.
 	writing = 2
 
 	// lasting is after what time an attempt does not count among them any more: it waits for somebody's lock, or for a connection that has

@@ -60,6 +60,7 @@ func (a *Acker) commit() error {
 	}
 	a.metrics.commitSeconds.Observe(time.Since(start).Seconds())
 	a.queues.add(a.withStatus(sent))
+	a.sent.giveBack(sent)
 	if len(passed) > 0 {
 		a.progress.Written(passed)
 	}

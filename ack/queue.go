@@ -14,6 +14,7 @@ type queue struct {
 
 	mu    sync.Mutex
 	items []outbox.Completion
+	spare []outbox.Completion // empty: the array of a list that was given back
 }
 
 func newQueue() *queue { return &queue{signal: make(chan struct{}, 1)} }
@@ -25,13 +26,23 @@ func (q *queue) add(list []outbox.Completion) {
 	raise(q.signal)
 }
 
-// take removes everything, oldest first. The slice is the caller's.
+// take removes everything, oldest first. The slice is the caller's, who may give it back.
 func (q *queue) take() []outbox.Completion {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	all := q.items
-	q.items = nil
+	q.items, q.spare = q.spare, nil
 	return all
+}
+
+// giveBack takes a list over whose rows are somewhere else now: the next ones are written to its array.
+func (q *queue) giveBack(list []outbox.Completion) {
+	clear(list)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if cap(list) > cap(q.spare) {
+		q.spare = list[:0]
+	}
 }
 
 // raise leaves a token unless one is there.
@@ -42,11 +53,39 @@ func raise(signal chan struct{}) {
 	}
 }
 
-// takeFirst splits up to n items off the head. The batch is the caller's; the rest stays in the old array, cleared behind
-// its end, so that no message outlives its completion.
-func takeFirst(items []outbox.Completion, n int) (batch, rest []outbox.Completion) {
-	if len(items) <= n {
-		return items, nil
+// fifo is a list that is added to at its end and taken from its head. Its array is used again and again; what was taken is cleared, so
+// that no message outlives its completion.
+type fifo struct {
+	rows []outbox.Completion
+	head int // rows before it were taken
+}
+
+func (f *fifo) len() int { return len(f.rows) - f.head }
+
+func (f *fifo) add(list []outbox.Completion) {
+	if len(f.rows)+len(list) > cap(f.rows) && f.head >= f.len() { // there is more room before the head than to be moved
+		n := copy(f.rows, f.rows[f.head:])
+		clear(f.rows[f.head:])
+		f.rows, f.head = f.rows[:n], 0
 	}
-	return slices.Clone(items[:n]), slices.Delete(items, 0, n)
+	f.rows = append(f.rows, list...)
+}
+
+// take moves up to n rows from the head to the end of into.
+func (f *fifo) take(n int, into []outbox.Completion) []outbox.Completion {
+	first := f.rows[f.head:min(f.head+n, len(f.rows))]
+	into = append(into, first...)
+	clear(first)
+	if f.head += len(first); f.head == len(f.rows) {
+		f.rows, f.head = f.rows[:0], 0
+		if cap(f.rows) > 2*writeBatch { // an idle table keeps no array of a busy one
+			f.rows = nil
+		}
+	}
+	return into
+}
+
+// putBack makes rows the first again.
+func (f *fifo) putBack(list []outbox.Completion) {
+	f.rows, f.head = slices.Concat(list, f.rows[f.head:]), 0
 }

@@ -35,16 +35,18 @@ type writeQueue struct {
 	queueKey               // constant
 	full     chan struct{} // constant; holds a token when a whole batch is there
 
-	items    []outbox.Completion
-	since    time.Time // when the oldest item came
-	taken    int       // rows that the writer has in hand
-	writing  bool      // there is a writer
-	failures int       // attempts since the last that worked
-	reason   string    // of the last failure
-	retryAt  time.Time // no attempt before
+	items    fifo
+	batch    []outbox.Completion // what the writer has in hand: its array serves batch after batch
+	since    time.Time           // when the oldest item came
+	taken    int                 // rows that the writer has in hand
+	quick    bool                // two statements side by side take no longer than lockTime, as far as the last full batch says
+	writing  bool                // there is a writer
+	failures int                 // attempts since the last that worked
+	reason   string              // of the last failure
+	retryAt  time.Time           // no attempt before
 }
 
-func (q *writeQueue) rows() int { return len(q.items) + q.taken }
+func (q *writeQueue) rows() int { return q.items.len() + q.taken }
 
 func newWriteQueues() *writeQueues {
 	w := &writeQueues{queues: map[queueKey]*writeQueue{}, failing: map[bool]int{}, draining: make(chan struct{})}
@@ -78,18 +80,18 @@ func (w *writeQueues) queue(key queueKey) *writeQueue {
 
 // put appends to a queue and starts its writer if there is none. Callers hold mu.
 func (w *writeQueues) put(q *writeQueue, list []outbox.Completion) {
-	if len(q.items) == 0 {
+	if q.items.len() == 0 {
 		q.since = time.Now()
 	}
-	q.items = append(q.items, list...)
-	if len(q.items) >= writeBatch {
+	q.items.add(list)
+	if q.items.len() >= writeBatch {
 		raise(q.full)
 	}
 	w.startWriter(q)
 }
 
 func (w *writeQueues) startWriter(q *writeQueue) {
-	if w.write == nil || q.writing || len(q.items) == 0 {
+	if w.write == nil || q.writing || q.items.len() == 0 {
 		return
 	}
 	q.writing = true
@@ -125,15 +127,15 @@ func (w *writeQueues) close() {
 func (w *writeQueues) due(q *writeQueue, patience time.Duration, cut error) (wait time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(q.items) == 0 || cut != nil {
-		q.writing = false
+	if q.items.len() == 0 || cut != nil {
+		q.writing, q.batch = false, nil
 		if w.writers--; w.writers == 0 {
 			w.idle.Broadcast()
 		}
 		return 0, false
 	}
 	due := q.since
-	if len(q.items) < writeBatch && !w.drains() {
+	if q.items.len() < writeBatch && !w.drains() {
 		due = due.Add(patience)
 	}
 	if due.Before(q.retryAt) {
@@ -150,17 +152,40 @@ func (w *writeQueues) takesTurns(q *writeQueue) bool {
 	return q.failures == 0 && !q.locked
 }
 
-// take gives a queue's writer a batch, which is the writer's until failed or worked.
-func (w *writeQueues) take(q *writeQueue) []outbox.Completion {
+// wide reports whether there is enough in a queue for two statements, and whether they are quick.
+func (w *writeQueues) wide(q *writeQueue) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return q.takeBatch()
+	return q.quick && q.items.len() >= 2*writeBatch
 }
 
-func (q *writeQueue) takeBatch() (batch []outbox.Completion) {
-	batch, q.items = takeFirst(q.items, writeBatch)
-	q.taken = len(batch)
-	return batch
+// take gives a queue's writer a batch for so many statements, which is the writer's until failed or worked.
+func (w *writeQueues) take(q *writeQueue, statements int) []outbox.Completion {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return q.takeBatch(statements * writeBatch)
+}
+
+// lockTime is how long statements side by side may take, and with that hold the locks of their rows.
+const lockTime = 20 * time.Millisecond
+
+// took learns from the time of a full batch. Where the server has no core to spare, two statements at a time take twice as long and
+// write no more: then one goes after the other.
+func (w *writeQueues) took(q *writeQueue, rows int, d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case rows == 2*writeBatch:
+		q.quick = d <= lockTime
+	case rows == writeBatch:
+		q.quick = 2*d <= lockTime
+	}
+}
+
+func (q *writeQueue) takeBatch(most int) []outbox.Completion {
+	q.batch = q.items.take(most, q.batch[:0])
+	q.taken = len(q.batch)
+	return q.batch
 }
 
 func (w *writeQueues) drains() bool {
@@ -177,14 +202,14 @@ func (w *writeQueues) takeAny() (q *writeQueue, batch []outbox.Completion) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, candidate := range w.queues {
-		if len(candidate.items) > 0 && (q == nil || cmp.Less(candidate.table, q.table)) {
+		if candidate.items.len() > 0 && (q == nil || cmp.Less(candidate.table, q.table)) {
 			q = candidate
 		}
 	}
 	if q == nil {
 		return nil, nil
 	}
-	return q, q.takeBatch()
+	return q, q.takeBatch(writeBatch)
 }
 
 // failed puts a batch back to the head of its queue. retry gives the wait after that many failures in a row before this
@@ -193,10 +218,10 @@ func (w *writeQueues) failed(q *writeQueue, batch []outbox.Completion, reason st
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	q.taken = 0
-	if len(q.items) == 0 {
+	if q.items.len() == 0 {
 		q.since = time.Now()
 	}
-	q.items = slices.Concat(batch, q.items)
+	q.items.putBack(batch)
 	q.retryAt, q.reason = time.Now().Add(retry(q.failures)), reason
 	return w.countFailure(q)
 }
@@ -233,7 +258,7 @@ func (w *writeQueues) worked(q *writeQueue) (last bool) {
 		return false
 	}
 	q.retryAt = time.Time{}
-	if q.locked && len(q.items) > 0 { // of them we know only that they were locked
+	if q.locked && q.items.len() > 0 { // of them we know only that they were locked
 		q.failures = 1
 		return false
 	}

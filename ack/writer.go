@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -27,20 +28,25 @@ func (a *Acker) writeFrom(work context.Context, q *writeQueue) {
 }
 
 // inTurn writes a batch when it is the queue's turn. The batch is taken then and not before, so that it grows while other tables are
-// written. An attempt that lasts goes on, and its turn passes to another table.
+// written. A turn that nobody waits for is taken for a second statement beside the first. An attempt that lasts goes on, and its turns pass
+// to other tables.
 func (a *Acker) inTurn(work context.Context, q *writeQueue) {
+	statements := 1
 	if a.queues.takesTurns(q) {
 		if a.turns.Acquire(work, 1) != nil {
 			return // work is cut
 		}
-		turn := time.AfterFunc(lasting, func() { a.turns.Release(1) })
+		if a.queues.wide(q) && a.turns.TryAcquire(1) {
+			statements = 2
+		}
+		turn := time.AfterFunc(lasting, func() { a.turns.Release(int64(statements)) })
 		defer func() {
 			if turn.Stop() {
-				a.turns.Release(1)
+				a.turns.Release(int64(statements))
 			}
 		}()
 	}
-	a.attempt(work, q, a.queues.take(q))
+	a.attempt(work, q, a.queues.take(q, statements))
 }
 
 // await pauses a writer until its queue has to be looked at again.
@@ -61,12 +67,18 @@ func (a *Acker) await(work context.Context, q *writeQueue, wait time.Duration) {
 
 // attempt makes one attempt at a batch; what fails goes back to the head of its queue.
 func (a *Acker) attempt(work context.Context, q *writeQueue, batch []outbox.Completion) {
+	defer clear(batch)
 	slices.SortFunc(batch, byPrimaryKey)
-	locked, err := a.apply(work, batch)
+	began := time.Now()
+	locked, failed, err := a.applySideBySide(work, batch)
+	a.queues.took(q, len(batch), time.Since(began))
+	if len(locked) > 0 && !q.locked {
+		a.postpone(q.table, locked)
+	}
 	switch {
 	case err != nil:
 		a.metrics.writeErrors.Inc()
-		first := a.queues.failed(q, batch, err.Error(), a.pause)
+		first := a.queues.failed(q, failed, err.Error(), a.pause)
 		if first && work.Err() == nil { // our own cut says nothing about the database
 			a.log.Warn("cannot write statuses to the table, retrying; published messages stay in the journal and are not "+
 				"published again", zap.String("table", q.table), zap.Error(err))
@@ -75,8 +87,6 @@ func (a *Acker) attempt(work context.Context, q *writeQueue, batch []outbox.Comp
 	case len(locked) > 0 && q.locked:
 		a.queues.failed(q, locked, "", a.pause)
 		return
-	case len(locked) > 0:
-		a.postpone(q.table, locked)
 	}
 	switch last := a.queues.worked(q); {
 	case last && q.locked:
@@ -84,6 +94,36 @@ func (a *Acker) attempt(work context.Context, q *writeQueue, batch []outbox.Comp
 	case last:
 		a.log.Info("statuses are written to every table again")
 	}
+}
+
+// applySideBySide makes one attempt: what is more than one statement takes goes as two, each with half of the keys, on two connections.
+// They share no row and no stretch of the table, and one commit of the log is enough for both where the server groups them. It returns
+// the rows that another session has locked, and with an error those of which nothing is known.
+func (a *Acker) applySideBySide(work context.Context, batch []outbox.Completion) (locked, failed []outbox.Completion, err error) {
+	if len(batch) <= writeBatch {
+		if locked, err = a.apply(work, batch); err != nil {
+			failed = batch
+		}
+		return locked, failed, err
+	}
+	var upper struct {
+		sync.WaitGroup
+		locked []outbox.Completion
+		err    error
+	}
+	low, high := batch[:len(batch)/2:len(batch)/2], batch[len(batch)/2:]
+	upper.Go(func() { upper.locked, upper.err = a.apply(work, high) })
+	locked, err = a.apply(work, low)
+	upper.Wait()
+	switch {
+	case err != nil && upper.err != nil:
+		return nil, batch, err
+	case err != nil:
+		return upper.locked, low, err
+	case upper.err != nil:
+		return locked, high, upper.err
+	}
+	return append(locked, upper.locked...), nil, nil
 }
 
 // pause is the wait after n failures in a row before the present one.
@@ -114,6 +154,10 @@ func (a *Acker) apply(work context.Context, batch []outbox.Completion) (locked [
 		return nil, err
 	}
 	a.metrics.batchSize.Observe(float64(len(batch)))
+	if len(refused) == 0 {
+		a.conclude(batch, nil)
+		return nil, nil
+	}
 	unwritable, waiting := make(map[outbox.Identity]bool, len(refused)), make(map[outbox.Identity]bool)
 	for _, u := range refused {
 		if u.Retryable {
@@ -130,19 +174,25 @@ func (a *Acker) apply(work context.Context, batch []outbox.Completion) (locked [
 
 // conclude tells journal and registry of completions that the table has, or never takes.
 func (a *Acker) conclude(batch []outbox.Completion, unwritable map[outbox.Identity]bool) {
-	var journalled []outbox.Identity
-	settled, final := make([]outbox.Completion, 0, len(batch)), make([]outbox.Completion, 0, len(batch))
+	journalled := make([]outbox.Identity, 0, len(batch))
+	var settled, final []outbox.Completion
+	if len(unwritable) == 0 { // as nearly always: nothing is copied
+		final = batch
+	}
 	for _, s := range batch {
+		bad := len(unwritable) > 0 && unwritable[s.Identity]
 		if s.Action == outbox.ActionMarkSent {
-			if unwritable[s.Identity] {
+			if bad {
 				continue // the broker has it: it stays in journal and registry, so that it is never sent again
 			}
 			journalled = append(journalled, s.Identity)
 		} else {
 			settled = append(settled, s)
 		}
-		final = append(final, s)
-		if !unwritable[s.Identity] {
+		if len(unwritable) > 0 {
+			final = append(final, s)
+		}
+		if !bad {
 			a.count(s)
 		}
 	}

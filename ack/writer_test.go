@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -217,4 +218,54 @@ func TestUnwritableRefusalIsDeferred(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// Two statements' worth of rows goes as two statements at one time, each with half of the keys, as long as that keeps them short; what
+// becomes of one is nothing to the other.
+func TestFullBatchesGoSideBySide(t *testing.T) {
+	for statement, want := range map[time.Duration]int64{5 * time.Millisecond: 2, 15 * time.Millisecond: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			var atOnce, most, failures atomic.Int64
+			w.onApply = func(_ context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
+				most.Store(max(most.Load(), atOnce.Add(1)))
+				time.Sleep(statement)
+				atOnce.Add(-1)
+				for _, c := range batch {
+					switch {
+					case c.ID == "600" && failures.Add(1) == 1: // of the lower half, once
+						return nil, errGone
+					case c.ID == "1400" && failures.Load() == 1: // of the upper half, at the same time
+						return []outbox.WriteError{{Completion: c, Retryable: true}}, nil
+					}
+				}
+				return nil, nil
+			}
+			b := start(t, w)
+			b.Add(completions(shop, 1, 500, outbox.ActionMarkSent)) // shows how long a statement takes
+			time.Sleep(time.Second)
+			b.Add(completions(shop, 501, 1500, outbox.ActionMarkSent))
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if len(w.written) != 1500 || b.Pending() != 0 || w.journalled() != 0 {
+				t.Fatalf("written %d, pending %d, in the journal %d", len(w.written), b.Pending(), w.journalled())
+			}
+			for id, times := range w.written {
+				if times != 1 {
+					t.Fatalf("%s was written %d times", id.ID, times)
+				}
+			}
+			if most.Load() != want || failures.Load() != 2 {
+				t.Errorf("statements of %v: %d at once, want %d; batches %v, row 600 was tried %d times", statement, most.Load(), want, w.applySizes, failures.Load())
+			}
+			for _, call := range b.trace() {
+				if strings.HasPrefix(call, "broken") {
+					t.Error(call)
+				}
+			}
+			if err := b.close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
 }

@@ -284,10 +284,10 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	return nil
 }
 
-// connections bounds the pool for the tables: a few for sweep, recovery, samples, retention and the operator, and one for each writer
+// connections bounds the pool for the tables: a few for sweep, recovery, samples, retention and the operator, and one for each statement
 // that ack may run, so that a locked table takes none from the others. They are dialled when they are needed. The limit is for
 // servers with many tables: so many are never locked at once, and a server takes 151 connections by default.
-func connections(tables int) int { return 5 + min(2*tables, 60) }
+func connections(tables int) int { return 5 + min(3*tables, 60) }
 
 func names(tables []*table.Table) []string {
 	out := make([]string, len(tables))
