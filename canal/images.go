@@ -42,7 +42,11 @@ func (m *images) messages(to []*outbox.Message) (out []*outbox.Message, unmapped
 	if p == nil || p.fault != "" || !m.table.holds(m.at) {
 		return to, max(1, m.count())
 	}
-	t := m.table
+	t, before := m.table, len(to)
+	if to == nil {
+		to = make([]*outbox.Message, 0, t.rows)
+	}
+	defer func() { t.rows = min(len(out)-before, 512) }()
 	for data := m.data; len(data) > 0; {
 		rest, err := m.walk(p, data, t.row())
 		if rest == nil {

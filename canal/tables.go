@@ -33,6 +33,7 @@ type mapped struct {
 	body   []byte // the table map that plan was made from
 	values []table.Value
 	buffer row
+	rows   int // of the last insert event: the next one often has as many
 
 	faults *faultLog
 }

@@ -118,6 +118,9 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 
 // split separates the rows whose tables can be asked about them from those that only the log has: what of these was sent is owned.
 func split(rows []*tracker.Entry) (looked, direct []*tracker.Entry) {
+	if !slices.ContainsFunc(rows, func(e *tracker.Entry) bool { return e.LogOnly }) {
+		return rows, nil
+	}
 	for _, e := range rows {
 		if e.LogOnly {
 			direct = append(direct, e)
