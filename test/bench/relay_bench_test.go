@@ -26,7 +26,7 @@ const backlog = 300_000
 // time of the application's own INSERT stands beside. What the application sees of it, from the return of its INSERT until a
 // consumer has the message, is measured with Kafka.
 func BenchmarkLatency(b *testing.B) {
-	for _, broker := range []string{"kafka", "rocketmq"} {
+	for _, broker := range []string{"kafka", "rocketmq", "fake"} {
 		b.Run(broker, func(b *testing.B) {
 			f := newFixture(b, testkit.MySQL, broker)
 			f.Start(b)
@@ -37,11 +37,14 @@ func BenchmarkLatency(b *testing.B) {
 			f.pace(b, 2_000, 500) // warm: the broker's JIT, connections, caches
 			f.awaitSent(b)
 			for b.Loop() {
-				before, used := f.metrics(b), f.usage(b)
+				before, used, allocated := f.metrics(b), f.usage(b), f.allocations(b)
 				const n = 15_000
+				profiled := f.profile(b, "latency-"+broker)
 				rows, committed, inserts := f.pace(b, n, 500)
 				f.awaitSent(b)
 				after, now := f.metrics(b), f.usage(b)
+				profiled()
+				b.ReportMetric((f.allocations(b)-allocated)/n, "allocs/msg")
 				const name = "canal_outbox_publish_latency_seconds"
 				from, to := before[name].GetMetric()[0].GetHistogram(), after[name].GetMetric()[0].GetHistogram()
 				b.ReportMetric(percentile(.5, from, to), "p50-ms")

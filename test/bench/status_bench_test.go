@@ -1,0 +1,92 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+// BenchmarkCeilingStatus writes SENT to rows as the relay does, from memory, over one connection and over two that share the keys: what the
+// server alone can do, and how long a statement takes, which is how long it holds the locks of its rows.
+func BenchmarkCeilingStatus(b *testing.B) {
+	for _, flavor := range testkit.Flavors() {
+		db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Durable: true})
+		pool := db.Connect(b, db.CreateSchema(b))
+		f := load{table: relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message"), topic: topic}
+		mapping, err := table.Preset("t_local_message")
+		testkit.Must(b, err)
+		mapping.Schema, mapping.Name = f.table.Schema, "t_local_message"
+		mapped, _, err := table.Load(b.Context(), pool, mapping)
+		testkit.Must(b, err)
+		writer, err := server.Open(server.Config{Address: db.Addr(), User: "root"}, nil, server.Session{Writes: true})
+		testkit.Must(b, err)
+		defer writer.Close()
+		store := table.New(writer, []*table.Table{mapped})
+		const n = 100_000
+		f.fill(b, n, 100)
+		batches := f.batches(b, n)
+		for _, connections := range []int{1, 2, 1, 2} {
+			b.Run(fmt.Sprintf("%s/connections=%d", flavor, connections), func(b *testing.B) {
+				for b.Loop() {
+					b.StopTimer()
+					testkit.Exec(b, pool, "UPDATE "+f.table.Name()+" SET status = 0")
+					b.StartTimer()
+					began := time.Now()
+					took := apply(b, store, batches, connections)
+					b.ReportMetric(n/time.Since(began).Seconds(), "rows/s")
+					report(b, "statement", took)
+				}
+			})
+		}
+	}
+}
+
+// apply writes all batches, each connection its share of them one after the other.
+func apply(b *testing.B, store *table.Store, batches [][]outbox.Completion, connections int) (took []time.Duration) {
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	for share := range slices.Chunk(batches, len(batches)/connections) {
+		group.Go(func() {
+			for _, batch := range share {
+				began := time.Now()
+				refused, err := store.Apply(b.Context(), batch)
+				if err != nil || len(refused) > 0 {
+					b.Errorf("%d refused, %v", len(refused), err)
+				}
+				mu.Lock()
+				took = append(took, time.Since(began))
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	return took
+}
+
+// batches are completions of all rows of the table, 500 at a time, in the order of the keys.
+func (f *load) batches(b *testing.B, n int) [][]outbox.Completion {
+	rows, err := f.table.DB.Query("SELECT id, biz_type, biz_key FROM " + f.table.Name() + " ORDER BY id")
+	testkit.Must(b, err)
+	defer rows.Close()
+	all := make([]outbox.Completion, 0, n)
+	for rows.Next() {
+		var id int
+		var biz, key string
+		testkit.Must(b, rows.Scan(&id, &biz, &key))
+		all = append(all, outbox.Completion{
+			Identity: outbox.Identity{Table: f.table.Schema + ".t_local_message", ID: strconv.Itoa(id), MessageID: biz + ":" + key},
+			Action:   outbox.ActionMarkSent,
+		})
+	}
+	testkit.Must(b, rows.Err())
+	return slices.Collect(slices.Chunk(all, 500))
+}
