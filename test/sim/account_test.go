@@ -84,7 +84,7 @@ func (w *world) handedOver(i *incarnation, m *outbox.Message) *row {
 		w.checkAgain(i, r)
 	case r.copying == i.life:
 		w.violation("P3", "%s is sent while a copy of it is on its way", name(r.Identity))
-	case r.consumed && !r.foreignSent:
+	case r.consumed && !r.foreignSent && !r.final.After(w.tookOver(i)):
 		w.violation("P3", "%s is sent again though a consumer has finished it", name(r.Identity))
 	case r.of(i.life).acked:
 		w.violation("P3", "%s is sent again by the process that has its acknowledgement", name(r.Identity))

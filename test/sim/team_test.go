@@ -1,11 +1,13 @@
 package sim
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/lease"
+	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // This file is for the seeds in which several processes, each with a state directory of its own, share the tables and a lease.
@@ -154,7 +156,11 @@ func (m *member) setTurn(t *app.Turn) {
 func (m *member) settled() bool {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
-	return m.works() && time.Since(m.w.tookOver(m.disk.present)) > 2*heartbeat
+	unsure := slices.ContainsFunc(m.w.lives, func(r *row) bool { // one that is stored, and is to be sent again
+		f := r.of(m.disk.present.life)
+		return f.handed || f.answer == outbox.ClassUnknown
+	})
+	return m.works() && !unsure && time.Since(m.w.tookOver(m.disk.present)) > 2*heartbeat
 }
 
 // works reports whether the process publishes. Callers hold mu.
