@@ -34,6 +34,7 @@ type fastPath struct {
 	offeredAt time.Time    // first
 	taken     time.Time    // when the log showed it last, or a sweep claimed it
 	acked     bool         // the process has the broker's word for it
+	asked     bool         // the consumers' service was asked about it, and no copy has gone out since
 	handed    bool         // to the sink, and not answered since
 	answer    outbox.Class // the last one
 	deferred  bool         // may have been left to the sweep by an answer, and be in hand again

@@ -190,14 +190,14 @@ func (w *world) copyHanded(i *incarnation, r *row) {
 		w.violation("redelivery", "%s goes out again for time %d, and the disk has counted %d", name(r.Identity), c.sent+1, c.counted)
 	case r.told:
 		w.violation("redelivery", "%s goes out again though the consumers' service said that it is done", name(r.Identity))
-	case w.plan.again.sent.Query != "" && r.asked != i.life:
+	case w.plan.again.sent.Query != "" && !r.of(i.life).asked:
 		w.violation("redelivery", "%s goes out again without an answer of the consumers' service", name(r.Identity))
 	case r.of(i.life).handed:
 		w.violation("P3", "%s goes out again while the sink has it", name(r.Identity))
 	}
 	c.sent++
 	r.attempts++
-	r.copying, r.copied, r.asked = i.life, i.life, 0
+	r.copying, r.copied, r.of(i.life).asked = i.life, i.life, false
 }
 
 // copyAnswered notes what a process was told about a copy. Callers hold mu.

@@ -22,7 +22,6 @@ type consumption struct {
 	done      bool // their service knows
 	consumed  bool // the table shows it
 	told      bool // a process was told that it is done
-	asked     int  // the process that was told that it is not, since its last copy
 }
 
 // arrived is a copy that the consumers get. Callers hold mu.
@@ -136,7 +135,7 @@ func (s service) heard(ids []string) {
 		case r.done:
 			r.told = true
 		default:
-			r.asked = s.i.life
+			r.of(s.i.life).asked = true
 		}
 	}
 }
