@@ -15,14 +15,13 @@ export function start() {
       make("form", { onsubmit: e => { e.preventDefault(); ask(); } }, choice,
         make("p", null, make("label", null, make("input", { type: "checkbox", id: "c-again", onchange: e => { $("c-limit-box").hidden = !e.target.checked; } }), " Move nothing: publish again what is SENT between there and the checkpoint"),
           make("label", { id: "c-limit-box", hidden: true }, ", rows at most: ", make("input", { id: "c-limit", type: "number", min: "1", max: "10000", value: "1000" }))),
-        make("p", { class: "actions" }, make("button", { class: "primary" }, "Preview…")))),
-    make("p", { id: "c-said", class: "said", role: "status" }),
-    make("section", { class: "card", "aria-labelledby": "h-past" }, make("h2", { id: "h-past" }, "Positions of the past"),
+        make("p", { class: "actions" }, make("button", { class: "primary" }, "Preview…"))), make("p", { id: "c-said", class: "said", role: "status" })),
+    make("section", { class: "card", "aria-labelledby": "h-past" }, make("h2", { id: "h-past" }, "Positions of the past"), make("p", { id: "c-read", class: "bad", role: "status" }),
       make("div", { class: "scroll words", tabindex: "0", role: "region", "aria-labelledby": "h-past" }, make("table", null, make("thead", { id: "c-head" }), make("tbody", { id: "c-rows" })))),
     make("section", { class: "card act own", "aria-labelledby": "h-state" }, make("h2", { id: "h-state" }, "Move to another machine"),
       make("p", { class: "soft" }, "The state has the position, its history, gaps and the rows that are sent or wait, and no body. Put it into another directory with ", make("code", null, "canal-outbox checkpoint import"), ", which a relay must not be using. ", make("a", { href: "docs/runbooks/move-machine" }, "Runbook: Move to another machine")),
       make("p", { class: "actions" }, make("button", { type: "button", id: "c-export", onclick: save }, "Download the state")), make("p", { id: "c-saved", class: "said", role: "status" })));
-  fill("c-head", [headings(["number", "at", "position", "why"])]);
+  fill("c-head", [headings(["number", "at", "position", "why", ""])]);
 }
 
 export async function show() {
@@ -31,8 +30,9 @@ export async function show() {
     fill("c-now", definitions([["position", place(now.position)], ["GTID set", now.position.gtid || "–"], ["of the server", now.source || "none yet"], ["journal", number(now.journal) + " published, their status not yet in the table"]]));
     $("c-rows").replaceChildren(...past.map(e => make("tr", null, make("td", null, number(e.number)), make("td", null, when(e.at)), make("td", { class: "wrap", title: e.position.gtid || null }, place(e.position)), make("td", { class: "wrap" }, e.reason || "the ordinary way forward"),
       make("td", { class: "act" }, make("button", { type: "button", "aria-label": "Return to position " + e.number, onclick: () => move({ entry: e.number }) }, "Return…")))));
+    text("c-read", "");
   } catch (e) {
-    text("c-said", e.message, "said bad");
+    text("c-read", e.message);
   }
 }
 
