@@ -220,6 +220,26 @@ func TestRowsBeforeOneOnItsWayAreRemembered(t *testing.T) {
 	})
 }
 
+// A row that the table shows when the log has passed it over comes before the rows of its key that are in hand and not at the sink.
+func TestARowThatIsFoundLateGoesFirst(t *testing.T) {
+	runOrdered(t, Config{}, func(b *bench) {
+		b.sink.set(func() { b.sink.answer = nil })
+		rows := []*outbox.Message{row(9, key("a")), row(11, key("a"))}
+		b.offer(rows...)
+		late := row(4, key("a"))
+		b.table["4"] = outbox.Candidate{Identity: late.Identity, Topic: "orders", Key: "a"}
+		b.dispatch.Unread()
+		time.Sleep(time.Second)
+		b.answer(outbox.Outcome{}, rows[0])
+		b.wantSent("9")
+		if alone := b.sweep(row(11, key("a"))); len(alone) != 1 {
+			t.Error("a sweep takes the later row first")
+		}
+		b.sweep(late)
+		b.wantSent("9", "4")
+	})
+}
+
 // The order costs messages nothing that is collected as garbage while no key waits.
 func TestOrderAllocatesNothingWhileNothingWaits(t *testing.T) {
 	allocations := func(cfg Config) float64 {

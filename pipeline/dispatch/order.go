@@ -166,6 +166,9 @@ func (d *Dispatch) sent(l *lane, e *tracker.Entry, now time.Time) {
 	}
 	next := d.unchain(l)
 	switch {
+	case next != nil && len(l.left) > 0 && !before(next.Row().ID, l.left[0].id.ID): // one before it was found meanwhile
+		d.leaveBehind(l, next)
+		return
 	case next != nil:
 		l.behind--
 		d.putBehind(next, -1)
