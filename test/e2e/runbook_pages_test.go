@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -93,6 +94,18 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
+// nextSecond returns the time of the database when a new second has begun.
+func (r *reader) nextSecond() (now string) {
+	r.t.Helper()
+	var first string
+	r.wait("the next second", func() bool {
+		testkit.Must(r.t, r.sql.QueryRow("SELECT DATE_FORMAT(UTC_TIMESTAMP(), '%Y-%m-%d %H:%i:%s')").Scan(&now))
+		first = cmp.Or(first, now)
+		return now != first
+	})
+	return now
+}
+
 func resetCheckpoint(t *testing.T, page string) {
 	// A server of its own: the preview reads the log from its beginning, and a shared one is long.
 	r := newReaderOn(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB}), relay.Options{})
@@ -101,12 +114,9 @@ func resetCheckpoint(t *testing.T, page string) {
 	at := r.logEnd()
 	r.values["binlog.000042 --pos 157"] = fmt.Sprintf("%s --pos %d", at.File, at.Offset)
 	r.values["3e11fa47-71ca-11e1-9e33-c80aa9429562:1-77"] = at.GTIDs
-	var now string
-	testkit.Must(t, r.sql.QueryRow("SELECT DATE_FORMAT(UTC_TIMESTAMP(), '%Y-%m-%d %H:%i:%s')").Scan(&now))
+	now := r.nextSecond() // the log begins before it
 	r.values["2026-01-02 15:04:05 Asia/Shanghai"] = now + " UTC"
-	for second := now; second == now; { // so that the rows that follow are behind that moment
-		testkit.Must(t, r.sql.QueryRow("SELECT DATE_FORMAT(UTC_TIMESTAMP(), '%Y-%m-%d %H:%i:%s')").Scan(&second))
-	}
+	r.nextSecond() // the rows that follow are behind that moment
 	r.writes(20)
 	end := r.logEnd()
 	r.hooks["Return"] = func() {
