@@ -72,7 +72,8 @@ starts: prepare ## 1,000 starts that are told to stop at any moment; a backlog o
 servers: prepare ## the test servers themselves: starts, stops, kills
 	go test -count=1 ./internal/testkit
 
-# SEED repeats the faults of an earlier run; SOAK_DATABASE is mysql or mariadb, SOAK_BROKER is fake, kafka or rocketmq.
+# SEED repeats the faults of an earlier run; SOAK_DATABASE is mysql or mariadb, SOAK_BROKER is fake, kafka or rocketmq; SOAK_RELAYS=2
+# has a second relay stand by.
 DURATION ?= $(LONG)
 
 soak: prepare ## real servers under load with faults, for DURATION, from SEED

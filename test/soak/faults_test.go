@@ -11,8 +11,14 @@ import (
 func (w *world) put(f Fault) {
 	w.t.Helper()
 	w.faults++
-	if !w.relay.Running() {
-		w.t.Fatalf("the relay has ended by itself:\n%s", w.relay.LogTail(30))
+	for _, r := range w.relays {
+		if !r.Running() {
+			w.t.Fatalf("a relay has ended by itself:\n%s", r.LogTail(30))
+		}
+	}
+	w.choose()
+	if len(w.relays) > 1 {
+		w.excuse(nil) // the other one may go on, with what the table says
 	}
 	switch f.Kind {
 	case KillRelay:
@@ -34,9 +40,7 @@ func (w *world) put(f Fault) {
 	default:
 		w.during(f)
 	}
-	if !w.relay.Running() {
-		w.relay.Start(w.t)
-	}
+	w.choose()
 }
 
 // during breaks something for the fault's length and fixes it.

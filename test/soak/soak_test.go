@@ -17,6 +17,7 @@ var (
 	length   = flag.String("soak.duration", os.Getenv("SOAK_TIME"), "how long faults are put to the service (SOAK_TIME); no soak when empty")
 	seed     = flag.String("soak.seed", os.Getenv("SOAK_SEED"), "what the faults follow from (SOAK_SEED); the clock when empty")
 	database = flag.String("soak.database", cmp.Or(os.Getenv("SOAK_DATABASE"), "mysql"), "mysql or mariadb (SOAK_DATABASE)")
+	relays   = flag.String("soak.relays", cmp.Or(os.Getenv("SOAK_RELAYS"), "1"), "how many relays; all but one stand by (SOAK_RELAYS)")
 	broker   = flag.String("soak.broker", cmp.Or(os.Getenv("SOAK_BROKER"), "fake"), "fake, kafka or rocketmq (SOAK_BROKER)")
 )
 
@@ -50,9 +51,11 @@ func TestSoak(t *testing.T) {
 		number = n
 	}
 	t.Logf("soak: %v on %s and %s, seed %d", span, *database, *broker, number)
-	w := newWorld(t, testkit.Flavor(*database), *broker)
+	n, err := strconv.Atoi(*relays)
+	testkit.Must(t, err)
+	w := newWorld(t, testkit.Flavor(*database), *broker, n)
 	plan := NewPlan(number, pace, w.kinds()...)
-	w.relay.Start(t)
+	w.choose()
 	stop := w.application()
 	defer stop()
 	w.quiet("at the beginning")

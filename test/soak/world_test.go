@@ -38,13 +38,16 @@ type world struct {
 	t      *testing.T
 	db     *testkit.Database
 	sql    *sql.DB
-	proxy  *testkit.Proxy
+	proxy  *testkit.Proxy // of relay
 	broker relay.Broker
 	fake   *fakekafka.Cluster // nil with a real broker
 	server *testkit.Server    // nil with the fake one
 	table  *relay.Table
 	load   *relay.Load
-	relay  *relay.Relay
+	relay  *relay.Relay // the active one, see choose
+
+	relays  []*relay.Relay   // more than one: the others stand by
+	proxies []*testkit.Proxy // each has its own way to the database
 
 	writing sync.RWMutex // read-held by the application in a transaction
 
@@ -56,11 +59,14 @@ type world struct {
 	goroutines float64
 }
 
-func newWorld(t *testing.T, flavor testkit.Flavor, kind string) *world {
+// leaseTime is shorter than most faults, so that another relay goes on.
+const leaseTime = "lease: {time: 3s}"
+
+func newWorld(t *testing.T, flavor testkit.Flavor, kind string, relays int) *world {
 	t.Helper()
 	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})
 	schema := db.CreateSchema(t)
-	w := &world{t: t, db: db, sql: db.Connect(t, schema), proxy: testkit.NewProxy(t, db.Addr()), copies: map[string]int{}}
+	w := &world{t: t, db: db, sql: db.Connect(t, schema), copies: map[string]int{}}
 	w.sql.SetMaxIdleConns(8)
 	lanes := map[string]int{topics[0]: 4, topics[1]: 4}
 	switch kind {
@@ -80,12 +86,43 @@ func newWorld(t *testing.T, flavor testkit.Flavor, kind string) *world {
 	w.table = relay.NewTable(t, w.sql, schema, "t_local_message")
 	w.load = relay.NewLoad(t, w.table, w.broker.TakesEmpty(), topics...)
 	w.load.Loose = true // under faults a message may overtake another
-	testkit.Must(t, db.CreateUser(t.Context(), "relay", "secret",
-		"REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT, UPDATE ON "+schema+".*"))
-	w.relay = relay.New(t, relay.Options{
-		Source: w.proxy.Addr(), User: "user: relay, password: secret", Tables: []*relay.Table{w.table}, Sink: w.broker.Sink(),
-	})
+	rights := []string{"REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT, UPDATE ON " + schema + ".*"}
+	opts := relay.Options{User: "user: relay, password: secret", Tables: []*relay.Table{w.table}, Sink: w.broker.Sink()}
+	if relays > 1 {
+		w.table.NewLease(t)
+		opts.Extra = leaseTime
+		rights = append(rights, "INSERT, DELETE ON "+schema+".canal_outbox_lease")
+	}
+	testkit.Must(t, db.CreateUser(t.Context(), "relay", "secret", rights...))
+	for i := range relays {
+		w.proxies = append(w.proxies, testkit.NewProxy(t, db.Addr()))
+		opts.Source = w.proxies[i].Addr()
+		w.relays = append(w.relays, relay.New(t, opts))
+	}
 	return w
+}
+
+// choose starts the relays that do not run, and takes the active one for what follows.
+func (w *world) choose() {
+	w.t.Helper()
+	for _, r := range w.relays {
+		if !r.Running() {
+			r.Launch(w.t)
+		}
+	}
+	testkit.WaitFor(w.t, patience, "a relay to be active and to read the log", func() bool {
+		for i, r := range w.relays {
+			if !r.Running() {
+				w.t.Fatalf("a relay has ended by itself:\n%s", r.LogTail(30))
+			}
+			s, err := r.Status()
+			if err == nil && s.Lease.State != "standby" && s.Lease.State != "lapsed" && s.Source.State == "connected" {
+				w.relay, w.proxy = r, w.proxies[i]
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // kinds are the faults that this world knows.
@@ -134,7 +171,7 @@ func (w *world) application() (stop func()) {
 // pass lets time go by while the application writes.
 func (w *world) pass(d time.Duration) { <-time.After(d) }
 
-// excuse notes that what is neither SENT nor in the journal may be sent again. No relay may be running.
+// excuse notes that what is neither SENT nor in the journal may be sent again.
 func (w *world) excuse(journal map[string]bool) {
 	known := w.table.SentIDs(w.t)
 	for id := range journal {
@@ -145,7 +182,15 @@ func (w *world) excuse(journal map[string]bool) {
 
 func (w *world) kill() {
 	w.relay.Kill()
-	w.excuse(w.relay.State(w.t).Journal)
+	w.excuse(w.journal())
+}
+
+// journal is what the next relay knows of the one that has ended: nothing, if another one goes on.
+func (w *world) journal() map[string]bool {
+	if len(w.relays) > 1 {
+		return nil
+	}
+	return w.relay.State(w.t).Journal
 }
 
 // stopInTime ends the relay with SIGTERM. What it could not wait for may be sent again.
@@ -155,7 +200,7 @@ func (w *world) stopInTime() {
 	if took := time.Since(began); took > exitLimit {
 		w.t.Errorf("the stop took %v, it may take %v", took, exitLimit)
 	}
-	w.excuse(w.relay.State(w.t).Journal)
+	w.excuse(w.journal())
 }
 
 // quiet lets the application rest, waits until everything is SENT, and checks the promises.
@@ -163,9 +208,7 @@ func (w *world) quiet(when string) {
 	w.t.Helper()
 	w.writing.Lock()
 	defer w.writing.Unlock()
-	if !w.relay.Running() {
-		w.t.Fatalf("%s: the relay has ended:\n%s", when, w.relay.LogTail(30))
-	}
+	w.choose()
 	began := time.Now()
 	testkit.WaitFor(w.t, patience, when+": every row to be SENT", func() bool { return w.table.Count(w.t, "status <> 2") == 0 })
 	var records []relay.Record
