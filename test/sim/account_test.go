@@ -46,7 +46,14 @@ type fastPath struct {
 
 // reset is for a row that somebody made PENDING again: what was known of it counts no more.
 func (a *account) reset() {
-	a.journalled, a.foreignSent, a.touched, a.paths = 0, false, true, nil
+	a.journalled, a.foreignSent, a.touched = 0, false, true
+	var asked []*fastPath // a copy that was asked for before may still go out
+	for _, f := range a.paths {
+		if f.asked {
+			asked = append(asked, &fastPath{life: f.life, asked: true})
+		}
+	}
+	a.paths = asked
 	a.marked = false
 	for _, c := range a.counts { // it may be counted anew
 		c.sent, c.at = 0, time.Time{}
