@@ -38,6 +38,8 @@ type Options struct {
 	Version         string
 	Shadow          bool // send nothing and write nothing into the tables; tell what would be sent, and when
 	AcceptNewSource bool // take over a server that is not the recorded one
+
+	answered func([]sink.Result) // hears of every answer of the broker; nil: nobody does
 }
 
 // Run is the service: it works until the context ends and then stops in order. Errors: *FaultsError when something must be
@@ -168,6 +170,9 @@ func (d *daemon) open(ctx context.Context) error {
 		d.sink = shadow.NewSink()
 	} else if d.sink, err = newSink(d.cfg, d.may(), d.log.Named("sink"), d.registry); err != nil {
 		return err
+	}
+	if d.opts.answered != nil {
+		d.sink = heard{d.sink, d.opts.answered}
 	}
 	if d.state == nil {
 		if err := d.openState(ctx); err != nil {

@@ -73,11 +73,12 @@ var rules = []rule{
 	{path: "internal/alert", own: []string{"outbox"}, external: with()},
 	{path: "internal/doctor", own: append([]string{"internal/setting", "internal/config", "internal/admin"}, nouns...)},
 	{path: "internal/reconcile", own: nouns},
+	{path: "internal/bench", own: nouns, external: []string{"golang.org/x/sync", "golang.org/x/time"}},
 	{path: "internal/messages", own: append([]string{"internal/admin"}, nouns...)},
 	{path: "internal/systemd", external: with("github.com/coreos/go-systemd/v22")},
 	{path: "internal/shadow", own: nouns, external: with()},
 	{path: "internal/app/reference", own: []string{"internal/app", "internal/config"}},
-	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/setting", "internal/config", "internal/admin", "internal/alert", "internal/doctor", "internal/history", "internal/messages", "internal/operator", "internal/reconcile", "internal/shadow", "internal/systemd", "migrations"}), external: with("golang.org/x/sync")},
+	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/setting", "internal/config", "internal/admin", "internal/alert", "internal/bench", "internal/doctor", "internal/history", "internal/messages", "internal/operator", "internal/reconcile", "internal/shadow", "internal/systemd", "migrations"}), external: with("golang.org/x/sync")},
 	{path: "docs"}, // the pages, embedded
 	{path: "internal/archtest"},
 	{path: "internal/notice"},
@@ -91,7 +92,7 @@ var rules = []rule{
 	{
 		path: "cmd/canal-outbox/...",
 		own: []string{
-			"outbox", "outbox/server", "migrations", "internal/config", "internal/admin", "internal/app", "internal/reconcile",
+			"outbox", "outbox/server", "migrations", "internal/config", "internal/admin", "internal/app", "internal/bench", "internal/reconcile",
 		},
 		external: with("github.com/spf13/cobra", "github.com/goccy/go-yaml"),
 	},
