@@ -21,38 +21,38 @@ type firstSeen struct {
 	at time.Time
 }
 
-// ages samples how old, or how far ahead, the times of rows are.
-func (s *Store) ages(ctx context.Context, t *Table, c *Counts) (err error) {
-	if c.OldestPending, err = s.oldestPending(ctx, t, c.At); err != nil {
-		return err
-	}
+// askAges asks how old, or how far ahead, the times of rows are. The function that it returns takes the answers.
+func (s *Store) askAges(t *Table, c *Counts, all *answers) func() {
+	var pending, sending, retry sql.NullInt64
+	var ahead sql.NullString
 	if t.claims() {
 		claims := t.sample(t.age(LastExecTime)+" AS age", t.whereStatus(outbox.Sending), "")
 		claims.limit(sampleSize)
-		if c.OldestSending, err = s.micros(ctx, claims.inside("MAX(ABS(age))")); err != nil {
-			return err
+		all.ask(claims.inside("MAX(ABS(age))"), &sending)
+	}
+	if t.has(NextRetryTime) {
+		s.askLongestRetry(t, all, &retry)
+	}
+	s.askOldestPending(t, all, &pending, &ahead)
+	micros := func(n sql.NullInt64) time.Duration { return max(0, time.Duration(n.Int64)*time.Microsecond) }
+	return func() {
+		c.OldestPending = max(micros(pending), s.since(t, ahead.String, c.At))
+		c.OldestSending = micros(sending)
+		if c.LongestRetry = micros(retry); !t.has(NextRetryTime) {
+			_, c.LongestRetry = s.waits.Waiting(t.name, c.At)
 		}
 	}
-	if c.LongestRetry, err = s.longestRetry(ctx, t, c.At); err != nil {
-		return err
-	}
-	_, c.CreatedAhead, err = t.newest(ctx, s.db)
-	return err
 }
 
-// longestRetry is the wait of the row that was tried and is due last.
-func (s *Store) longestRetry(ctx context.Context, t *Table, now time.Time) (time.Duration, error) {
-	if !t.has(NextRetryTime) {
-		_, longest := s.waits.Waiting(t.name, now)
-		return longest, nil
-	}
+// askLongestRetry asks for the wait of the row that was tried and is due last.
+func (s *Store) askLongestRetry(t *Table, all *answers, into *sql.NullInt64) {
 	wait := "-" + t.age(NextRetryTime)
 	if t.has(RetryCount) {
 		wait = "IF(" + t.retryCount() + " > 0, " + wait + ", 0)"
 	}
 	retries := t.samplePending(wait+" AS wait", t.whereDelayed(), " ORDER BY "+t.column(NextRetryTime)+" DESC, "+t.column(ID)+" DESC", s.maxCount)
 	retries.limit(sampleSize)
-	return s.micros(ctx, retries.inside("MAX(wait)"))
+	all.ask(retries.inside("MAX(wait)"), into)
 }
 
 // age is how long ago the time of a column was, in microseconds; negative when it is to come.
@@ -60,14 +60,8 @@ func (t *Table) age(role Column) string {
 	return "TIMESTAMPDIFF(MICROSECOND, " + t.column(role) + ", " + t.now(role) + ")"
 }
 
-func (s *Store) micros(ctx context.Context, query *statement) (time.Duration, error) {
-	var micros sql.NullInt64
-	err := s.scan(ctx, query, &micros)
-	return max(0, time.Duration(micros.Int64)*time.Microsecond), err
-}
-
-// oldestPending is the greatest age among the first rows that are due.
-func (s *Store) oldestPending(ctx context.Context, t *Table, now time.Time) (time.Duration, error) {
+// askOldestPending asks for the greatest age among the first rows that are due, and for the first that was made ahead of the clock.
+func (s *Store) askOldestPending(t *Table, all *answers, oldest *sql.NullInt64, first *sql.NullString) {
 	age, ahead, order := "CAST(NULL AS SIGNED)", "FALSE", ""
 	if t.has(CreatedAt) {
 		ahead = t.column(CreatedAt) + " > " + t.now(CreatedAt)
@@ -90,12 +84,7 @@ func (s *Store) oldestPending(ctx context.Context, t *Table, now time.Time) (tim
 	}
 	query := t.samplePending(age+" AS age, IF("+ahead+", "+t.column(ID)+", NULL) AS ahead", t.whereDue(), " ORDER BY "+order+t.column(ID), s.maxCount)
 	query.limit(sampleSize)
-	var micros sql.NullInt64
-	var first sql.NullString
-	if err := s.scan(ctx, query.inside("MAX(age), MIN(ahead)"), &micros, &first); err != nil {
-		return 0, err
-	}
-	return max(0, time.Duration(micros.Int64)*time.Microsecond, s.since(t, first.String, now)), nil
+	all.askOver(query, "MAX(age), MIN(ahead)", oldest, first)
 }
 
 // since is how long the first row that was made ahead of the clock has been seen to wait.

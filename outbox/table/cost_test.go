@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // What a row costs that is looked up: the database's driver makes a value of each column, and little comes on top.
@@ -32,6 +34,29 @@ func TestStatementsAllocateLittle(t *testing.T) {
 	if each := n / maxRows; each > 0.1 {
 		t.Errorf("%.2f allocations for a row", each)
 	}
+}
+
+// A sample of a table is one statement and one more for its newest row: a relay has a sample made of each of its tables every few seconds.
+func TestASampleTakesFewStatements(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		b.insertMany(10)
+		b.store.db.SetMaxOpenConns(1) // whose own counter is read
+		selects := func() (n int) {
+			b.Helper()
+			var name string
+			testkit.Must(b, b.store.db.QueryRow("SHOW SESSION STATUS LIKE 'Com_select'").Scan(&name, &n))
+			return n
+		}
+		zone := selects()
+		_, _, err := server.Zone(b.ctx, b.store.db)
+		testkit.Must(b, err)
+		before := selects()
+		_, err = b.store.Counts(b.ctx)
+		testkit.Must(b, err)
+		if n := selects() - before - (before - zone); n != 2 {
+			b.Errorf("%d statements", n)
+		}
+	})
 }
 
 func BenchmarkUpdateStatement(b *testing.B) {

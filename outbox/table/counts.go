@@ -100,23 +100,30 @@ func (s *Store) Counts(ctx context.Context) ([]Counts, error) {
 
 func (s *Store) count(ctx context.Context, t *Table) (Counts, error) {
 	c := Counts{Table: t.name, At: time.Now(), Rows: map[outbox.Status]int64{}, States: map[string]int64{}, SelectFailed: t.selectFailed()}
-	others, capped := int64(0), []*statement{}
-	for _, one := range t.counted(&c) {
+	questions := t.counted(&c)
+	var all answers
+	counts := make([]int64, len(questions))
+	for i, one := range questions {
 		query := t.sample("1", one.where, "")
 		if one.pending {
 			query = t.samplePending("1", one.where, "", s.maxCount)
 		}
 		query.limit(int(s.maxCount))
-		var n int64
-		if err := s.scan(ctx, query.inside("COUNT(*)"), &n); err != nil {
-			return c, err
-		}
-		if n >= s.maxCount {
+		all.ask(query.inside("COUNT(*)"), &counts[i])
+	}
+	rows := s.askRows(t, &all)
+	ages := s.askAges(t, &c, &all)
+	if err := all.read(ctx, s); err != nil {
+		return c, err
+	}
+	others, capped := int64(0), []*statement{}
+	for i, one := range questions {
+		if counts[i] >= s.maxCount {
 			capped = append(capped, one.where)
 		} else {
-			others += n
+			others += counts[i]
 		}
-		one.into(n)
+		one.into(counts[i])
 	}
 	if t.pendingMixed() && c.Rows[outbox.Pending]+c.Delayed >= s.maxCount {
 		c.pendingCut = true
@@ -127,11 +134,13 @@ func (s *Store) count(ctx context.Context, t *Table) (Counts, error) {
 		c.Delayed = min(int64(waiting), c.Rows[outbox.Pending])
 		c.Rows[outbox.Pending] -= c.Delayed
 	}
+	ages()
 	var err error
-	if c.Rows[outbox.Sent], err = s.estimateSent(ctx, t, others, capped); err != nil {
+	if c.Rows[outbox.Sent], err = s.shareOfSent(ctx, t, max(0, rows.Int64-others), capped); err != nil {
 		return c, err
 	}
-	return c, s.ages(ctx, t, &c)
+	_, c.CreatedAhead, err = t.newest(ctx, s.db)
+	return c, err
 }
 
 // question is one query of a sample, and where its answer goes.
@@ -162,15 +171,23 @@ func (t *Table) counted(c *Counts) []question {
 	return all
 }
 
-// estimateSent is the server's estimate of the table's rows less those that were counted. What could not be counted to its
-// end shares the rest with the sent rows as the server's index says.
-func (s *Store) estimateSent(ctx context.Context, t *Table, counted int64, capped []*statement) (int64, error) {
-	var all sql.NullInt64
-	err := s.db.QueryRowContext(ctx, "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?",
-		t.schema, t.name[len(t.schema)+1:]).Scan(&all)
-	rest := max(0, all.Int64-counted)
-	if err != nil || len(capped) == 0 {
-		return rest, err
+// askRows asks for the server's estimate of the table's rows.
+func (s *Store) askRows(t *Table, all *answers) *sql.NullInt64 {
+	var rows sql.NullInt64
+	query := &statement{}
+	query.add("SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = ")
+	query.string(t.schema)
+	query.add(" AND TABLE_NAME = ")
+	query.string(t.name[len(t.schema)+1:])
+	all.ask(query, &rows)
+	return &rows
+}
+
+// shareOfSent is how many of the rows that were not counted are sent. What could not be counted to its end shares them with the sent rows
+// as the server's index says.
+func (s *Store) shareOfSent(ctx context.Context, t *Table, rest int64, capped []*statement) (int64, error) {
+	if len(capped) == 0 {
+		return rest, nil
 	}
 	sent, err := s.estimate(ctx, t, t.whereStatus(outbox.Sent))
 	if err != nil {
