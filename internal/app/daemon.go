@@ -24,6 +24,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/shadow"
 	"github.com/canal-outbox/canal-outbox/internal/systemd"
+	"github.com/canal-outbox/canal-outbox/internal/tracing"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -131,6 +132,7 @@ type daemon struct {
 	present  presence       // for relays
 	sink     sink.Sink
 	contact  contact
+	tracer   *tracing.Tracer // nil without tracing.endpoint
 	relay    *Relay
 	reader   *canal.Reader
 	tenure   *tenure
@@ -170,9 +172,6 @@ func (d *daemon) open(ctx context.Context) error {
 		d.sink = shadow.NewSink()
 	} else if d.sink, err = newSink(d.cfg, d.may(), d.log.Named("sink"), d.registry); err != nil {
 		return err
-	}
-	if d.opts.answered != nil {
-		d.sink = heard{d.sink, d.opts.answered}
 	}
 	if d.state == nil {
 		if err := d.openState(ctx); err != nil {
@@ -282,8 +281,12 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		rows, leaving, again = shadowRows{d.rows, d.shadow}, nil, nil
 		d.log.Warn("shadow: nothing is sent, and nothing is written into the tables")
 	}
+	out, err := d.watchSink()
+	if err != nil {
+		return err
+	}
 	d.relay = New(instrument(Parts{
-		Source: d.asker(), Gate: gate, LogOnly: withoutStatus(tables), Rows: rows, Sink: d.sink, State: state, Reader: newReader, Retention: leaving, Again: again,
+		Source: d.asker(), Gate: gate, LogOnly: withoutStatus(tables), Rows: tracedRows{rows, d.tracer}, Sink: out, State: state, Reader: newReader, Retention: leaving, Again: again,
 		Lost: !hasCheckpoint && d.state.Origin().Quarantined != "", AcceptNewSource: d.opts.AcceptNewSource,
 	}), numbers, d.log, d.registry)
 	return nil
@@ -351,6 +354,7 @@ func (d *daemon) close() error {
 		defer cancel()
 		errs = append(errs, d.sink.Close(ctx))
 	}
+	d.closeTracing()
 	_ = d.present.close() // of a connection that broke before it tells so, and that is no fault of this run
 	if d.replica != nil {
 		d.replica.close()

@@ -40,6 +40,8 @@ type Config struct {
 	Admin Admin `yaml:"admin"`
 	// Alerts are messages to a webhook about rows that became FAILED.
 	Alerts Alerts `yaml:"alerts"`
+	// Tracing tells an OpenTelemetry collector of messages whose trace is sampled.
+	Tracing Tracing `yaml:"tracing"`
 	// Log is the service's own log, on standard error.
 	Log Log `yaml:"log"`
 }
@@ -330,6 +332,13 @@ type Alerts struct {
 	PendingOver int `yaml:"pending_over"`
 	// OldestOver is the same for the age of the oldest of these rows, such as `5m`.
 	OldestOver time.Duration `yaml:"oldest_over"`
+}
+
+// Tracing is where spans go.
+type Tracing struct {
+	// Endpoint is the http or https address of a collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`. Rows whose header
+	// `traceparent` says that their trace is sampled have three spans: from the commit until SENT, the send, the status update. Empty: none.
+	Endpoint setting.URL `yaml:"endpoint"`
 }
 
 // Log is the service's log.

@@ -28,6 +28,9 @@ func (r *report) validate(c *Config) {
 	r.pipeline(&c.Pipeline)
 	r.admin(&c.Admin)
 	r.alerts(&c.Alerts)
+	if c.Tracing.Endpoint != "" {
+		r.webAddress("tracing.endpoint", c.Tracing.Endpoint)
+	}
 	r.OneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	r.OneOf("log.format", c.Log.Format, "json", "text")
 }
@@ -193,15 +196,19 @@ func (r *report) alerts(a *Alerts) {
 		}
 		return
 	}
-	u, err := url.Parse(a.Webhook.Reveal())
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		r.add("alerts.webhook", a.Webhook.String(), "is not an address: write http://host/path or https://host/path")
-	}
+	r.webAddress("alerts.webhook", a.Webhook)
 	if a.Secret != "" && len(a.Secret) < 16 {
 		r.add("alerts.secret", a.Secret.String(), "is shorter than 16 characters and could be guessed")
 	}
 	if _, err := time.Parse("15:04", a.Digest); a.Digest != "" && (err != nil || len(a.Digest) != 5) {
 		r.add("alerts.digest", a.Digest, "is not a time of day: write hours and minutes, such as 08:00")
+	}
+}
+
+func (r *report) webAddress(path string, address setting.URL) {
+	u, err := url.Parse(address.Reveal())
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		r.add(path, address.String(), "is not an address: write http://host/path or https://host/path")
 	}
 }
 
