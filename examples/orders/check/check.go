@@ -1,5 +1,5 @@
 // Package check is the shop's housekeeping, every hour in a shop and every few seconds in the example: it compares the stock in
-// Redis with the database, makes a missing one anew, and gives back what was reserved by a process that died.
+// Redis with the database and flushes it there, makes a missing one anew, and gives back what was reserved by a process that died.
 //
 // Guarantees: of several processes one is at work (a named lock of the database). A stock is made only where there is none, and
 // only from orders that are written: the epoch is raised first, and whoever reserved before that does not place an order.
@@ -99,10 +99,24 @@ func (c Check) product(ctx context.Context, product int) error {
 		}
 	}
 	inDatabase, err := Available(ctx, c.Shop.DB, product)
-	if difference := inRedis - inDatabase; err == nil && max(difference, -difference) > tolerance {
-		c.Say("ALERT: product %d has %d in Redis and %d in the database", product, inRedis, inDatabase)
+	if err != nil {
+		return err
 	}
-	return err
+	if difference := inRedis - inDatabase; max(difference, -difference) > tolerance {
+		c.Say("ALERT: product %d has %d in Redis and %d in the database", product, inRedis, inDatabase)
+		return nil
+	}
+	return c.flush(ctx, product, inRedis)
+}
+
+// flush writes what Redis has to the database. A number that raised an alert is not written.
+func (c Check) flush(ctx context.Context, product, available int) error {
+	_, err := c.Shop.DB.ExecContext(ctx, `INSERT INTO t_stock_flush VALUES (?, ?, NOW(3))
+		ON DUPLICATE KEY UPDATE available = VALUES(available), flushed_at = VALUES(flushed_at)`, product, available)
+	if err != nil {
+		return fmt.Errorf("flush the stock of product %d: %w", product, err)
+	}
+	return nil
 }
 
 // settle finds out what became of a request. A number that is free is taken, so that an order cannot come after that.

@@ -213,4 +213,9 @@ func TestADifferenceRaisesAnAlert(t *testing.T) {
 			t.Errorf("said: %q", b.said)
 		}
 	}
+	var flushed int
+	testkit.Must(t, b.shop.DB.QueryRow("SELECT available FROM t_stock_flush WHERE product_id = 1").Scan(&flushed))
+	if flushed != total+10 { // the difference that is tolerated, and not the one of the alert
+		t.Errorf("%d were flushed to the database", flushed)
+	}
 }

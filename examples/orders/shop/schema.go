@@ -31,6 +31,8 @@ var tables = []string{
 		available INT AS (total - locked - sold) STORED, version INT NOT NULL DEFAULT 0) ENGINE = InnoDB`,
 	// How often the stock in Redis was made anew. Orders read it, only that writes it: see Place.
 	`CREATE TABLE t_stock_epoch (product_id INT NOT NULL PRIMARY KEY, epoch INT NOT NULL DEFAULT 0) ENGINE = InnoDB`,
+	// What the check has seen in Redis last, for whoever looks in the database. Nothing is made from it: the orders are the truth.
+	`CREATE TABLE t_stock_flush (product_id INT NOT NULL PRIMARY KEY, available INT NOT NULL, flushed_at DATETIME(3) NOT NULL) ENGINE = InnoDB`,
 	// What the consumers do. A notification that went out twice is two rows.
 	`CREATE TABLE t_points (order_no VARCHAR(64) NOT NULL PRIMARY KEY, user_id BIGINT NOT NULL, points BIGINT NOT NULL) ENGINE = InnoDB`,
 	`CREATE TABLE t_coupon (order_no VARCHAR(64) NOT NULL PRIMARY KEY, user_id BIGINT NOT NULL, cents INT NOT NULL) ENGINE = InnoDB`,

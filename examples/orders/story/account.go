@@ -2,6 +2,7 @@ package story
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -68,6 +69,7 @@ var numbers = map[string]string{
 	"letters back":  "SELECT COUNT(*) FROM t_dead_letter WHERE state = 'sent back'",
 	"discarded":     "SELECT COUNT(*) FROM t_dead_letter WHERE state = 'discarded'",
 	"spared":        "SELECT COUNT(DISTINCT consumer) FROM (SELECT consumer FROM t_dropped UNION SELECT consumer FROM inbox_message WHERE copies > 0) AS c",
+	"flushed":       "SELECT COUNT(*) FROM t_stock_flush JOIN t_stock USING (product_id) WHERE t_stock_flush.available = t_stock.available",
 	"copies sql":    "SELECT COALESCE(SUM(copies), 0) FROM inbox_message",
 	"copies redis":  "SELECT COUNT(*) FROM t_dropped",
 }
@@ -98,8 +100,9 @@ func (s *story) account(ctx context.Context) (a account, err error) {
 		{"notification: messages told of, of paid and cancelled", n["notified"], n["paid"] + n["cancelled"]},
 		{"letters that nobody has dealt with", n["letters open"], 0},
 		{"letters of the poison message, one of each consumer", n["discarded"], s.poison.letters},
-		{"rows that the relay could not publish, told by its webhook", n["failed"], s.poison.failed},
+		{"rows that the relay could not publish", n["failed"], s.poison.failed},
 		{"gaps in the binlog that the relay has recorded", s.gaps, s.purges},
+		{"products whose stock the check has flushed from Redis", n["flushed"], products},
 	}
 	if s.republished {
 		a.lines = append(a.lines, line{"consumers that got copies, which their inbox dropped", n["spared"], 4})
@@ -107,9 +110,9 @@ func (s *story) account(ctx context.Context) (a account, err error) {
 	a.notes = []string{
 		fmt.Sprintf("%d copies dropped by the inbox in the database, its own repeats among them, %d by those in Redis", n["copies sql"], n["copies redis"]),
 		fmt.Sprintf("%d notifications went out again after their inbox was lost", n["notifications"]-n["notified"]),
-		fmt.Sprintf("%d requests closed whose shop had died, %d letters sent back and handled, %d alerts by the webhook", n["void"], n["letters back"], s.alerts.count.Load()),
+		fmt.Sprintf("%d requests closed whose shop had died, %d letters sent back and handled", n["void"], n["letters back"]),
 	}
-	return a, s.products(ctx, &a)
+	return a, errors.Join(s.webhook(ctx, &a), s.products(ctx, &a))
 }
 
 // stock is Redis's.

@@ -187,9 +187,9 @@ func (s *story) query(ctx context.Context, query string) func() (bool, error) {
 	}
 }
 
-// await waits for a condition, a minute at most.
+// await waits for a condition.
 func await(ctx context.Context, what string, condition func() (bool, error)) error {
-	for until := time.Now().Add(time.Minute); time.Now().Before(until); {
+	for until := time.Now().Add(patience); time.Now().Before(until); {
 		if is, err := condition(); err != nil || is {
 			return err
 		}
@@ -197,5 +197,5 @@ func await(ctx context.Context, what string, condition func() (bool, error)) err
 			return err
 		}
 	}
-	return fmt.Errorf("waited for a minute in vain for %s", what)
+	return fmt.Errorf("waited for %v in vain for %s", patience, what)
 }

@@ -122,7 +122,7 @@ log: {format: text}
 
 // awaitRelay returns when the relay reads the binlog.
 func (s *story) awaitRelay(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		status, err := admin.NewClient(filepath.Join(s.dir, "state", "admin.sock")).Status(ctx)

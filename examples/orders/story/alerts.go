@@ -1,0 +1,70 @@
+package story
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+)
+
+// alerts is what the relay's webhook calls.
+type alerts struct {
+	*httptest.Server
+
+	mu   sync.Mutex
+	text string          // of the last call about failed rows
+	told map[string]bool // message ids of failed rows: a call may come twice
+}
+
+// call is what the account needs of the webhook's JSON.
+type call struct {
+	Type, Text string
+	Rows       []struct {
+		MessageID string `json:"message_id"`
+	}
+}
+
+func (a *alerts) open() {
+	a.told = map[string]bool{}
+	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var c call
+		if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest) // the relay comes again, and the account lacks the row
+			return
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if c.Type == "failed" {
+			a.text = c.Text
+		}
+		for _, row := range c.Rows {
+			a.told[row.MessageID] = true
+		}
+	}))
+}
+
+// webhook compares the rows that the webhook was told of with those that are FAILED.
+func (s *story) webhook(ctx context.Context, a *account) error {
+	s.alerts.mu.Lock()
+	defer s.alerts.mu.Unlock()
+	var failed int
+	for id := range s.alerts.told {
+		var is bool
+		if err := s.servers.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM t_local_message WHERE message_id = ? AND status = 3", id).Scan(&is); err != nil {
+			return err
+		}
+		if is {
+			failed++
+		}
+	}
+	a.lines = append(
+		a.lines,
+		line{"rows that the relay's webhook was told of", len(s.alerts.told), s.poison.failed},
+		line{"and that are FAILED in the table", failed, s.poison.failed},
+	)
+	if s.alerts.text != "" {
+		a.notes = append(a.notes, "the webhook's last call: "+s.alerts.text)
+	}
+	return nil
+}
