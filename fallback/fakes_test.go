@@ -271,7 +271,7 @@ func (w *world) AwaitLog(ctx context.Context, end outbox.Position, patience time
 		case w.open:
 			w.mu.Unlock()
 			return outbox.ErrBrokerAway
-		case offered >= end.Offset:
+		case offered >= end.Offset || w.window >= end.Offset: // it is waited for once
 			w.mu.Unlock()
 			return nil
 		case left <= 0:

@@ -8,11 +8,11 @@
 //   - A row is published only when the log will never deliver it any more: its transaction was offered and nobody owns
 //     the row, or the recovery window was raised over it first, so that the binlog path checks it before it publishes.
 //   - A row is published only under a claim of this process, as it stands in the table on the primary at that moment.
-//   - Memory is the identities and the messages of a page for each worker, one more for the timers of each table, and a bounded
-//     number of timers.
+//   - Memory is a page of identities, the messages of a batch for each worker and one more, a batch for the timers of each table, and
+//     a bounded number of timers.
 //
 // Run owns a goroutine for the timers of each table; they do not wait for sweeps. Sweeps follow each other and never overlap; the
-// claims of their pages do, one goroutine each.
+// claims of their batches do, one goroutine each.
 package fallback
 
 import (
@@ -62,9 +62,9 @@ type Config struct {
 	Threshold    time.Duration // age from which a row without a due time is looked for; 60 s
 	Patience     time.Duration // how long to wait for a reader that makes no progress; 10 s
 	ClaimTimeout time.Duration // age from which a claim is expired; 60 s
-	Batch        int           // rows in a page: selected, claimed and read back together; 500, and never more
-	Workers      int           // pages of a table that are claimed and read back at a time; 1
-	Ordered      []string      // tables (schema.table) that keep the order of their keys: they have one worker
+	Batch        int           // rows that are claimed and read back together; 500, and never more
+	Workers      int           // batches of a table that are claimed at a time; 1
+	Ordered      []string      // tables (schema.table) that keep the order of their keys: their batches do not overlap
 	Rate         int           // rows a second that sweeps publish at most, of all tables together; 0: no limit
 	Replica      Candidates    // shows the rows of most regular sweeps in place of the primary; nil: none
 	Timers       int           // rows of a table that timers are kept for; 10,000 divided by the tables, and 500 at least
@@ -74,6 +74,7 @@ type Config struct {
 
 const (
 	maxBatch  = 500             // rows in one statement
+	listed    = 8               // batches in a page of the list
 	leastLook = 2 * time.Second // between looks of timers: a shorter interval of sweeps is for other rows
 	maxLooks  = 4               // of timers at a time
 )

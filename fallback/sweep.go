@@ -29,7 +29,7 @@ type round struct {
 	replica bool // a table was read on the replica
 	swept   int  // tables that were swept to the end
 
-	mu        sync.Mutex // of the next three, while pages are under way
+	mu        sync.Mutex // of the next three, while batches are under way
 	published int
 	fresh     int // of these, rows that nobody had tried
 	undue     int // of these, rows without a due time
@@ -136,13 +136,15 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string, useRepl
 		query.ExpiredClaims = 0 // nobody else is active: what is claimed and not owned here is of a process that has ended, or an orphan
 		useReplica = false
 	}
-	pages := newPages(s.cfg.workers(name))
-	err := s.list(ctx, r, pages, name, query, useReplica)
-	return cmp.Or(pages.wait(), err)
+	b := newBatches(s.cfg.Workers, s.cfg.alone(name))
+	err := s.list(ctx, r, b, name, query, useReplica)
+	return cmp.Or(b.wait(), err)
 }
 
-// list goes through the list of rows of a table, page by page.
-func (s *Sweeper) list(ctx context.Context, r *round, pages *pages, name string, query table.DueQuery, useReplica bool) error {
+// list goes through the list of rows of a table, page by page. The first page is one batch, so that its rows go soon; where batches overlap
+// later pages are several, because each costs a query, a look at the end of the log and a wait for the reader. MariaDB shows only by a
+// heartbeat that the reader has passed our own writes.
+func (s *Sweeper) list(ctx context.Context, r *round, b *batches, name string, query table.DueQuery, useReplica bool) error {
 	for at := (table.Cursor{}); !at.Done(); {
 		asked := time.Now()
 		page, next, err := s.due(ctx, name, at, query, useReplica)
@@ -156,13 +158,16 @@ func (s *Sweeper) list(ctx context.Context, r *round, pages *pages, name string,
 		}
 		r.replica = r.replica || useReplica
 		before := r.sum()
-		if err := s.takePage(ctx, r, pages, name, asked, page); err != nil {
+		if err := s.takePage(ctx, r, b, name, asked, page); err != nil {
 			return err
 		}
 		if err := s.pace(ctx, asked, r.sum()-before); err != nil {
 			return err
 		}
 		at = next
+		if !b.alone {
+			query.Limit = min(2*query.Limit, listed*s.cfg.Batch)
+		}
 	}
 	if useReplica {
 		s.replicaAnswers()
@@ -184,7 +189,7 @@ func (s *Sweeper) due(ctx context.Context, name string, at table.Cursor, q table
 // The rows were visible before the end of the log is read here, so their transactions lie before that end. Once everything up to it
 // was offered, what the registry does not own never comes from the log. A replica shows a row later than the primary, so that holds for
 // its rows, too; what became of a row since is for the claim and the read-back on the primary to say.
-func (s *Sweeper) takePage(ctx context.Context, r *round, pages *pages, name string, asked time.Time, page []outbox.Candidate) error {
+func (s *Sweeper) takePage(ctx context.Context, r *round, b *batches, name string, asked time.Time, page []outbox.Candidate) error {
 	take, later := s.pick(r, page)
 	if len(take)+len(later) == 0 {
 		return nil
@@ -197,8 +202,22 @@ func (s *Sweeper) takePage(ctx context.Context, r *round, pages *pages, name str
 	for i := range later {
 		s.later(name, &later[i], asked, &end)
 	}
-	if len(take) == 0 {
-		return nil
+	if err := s.flow.AwaitLog(ctx, end, s.cfg.Patience); err != nil {
+		return err
+	}
+	for batch := range slices.Chunk(take, s.cfg.Batch) {
+		if err := s.takeBatch(ctx, r, b, name, asked, end, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeBatch brings rows that lie before end to the sink when there is room for a batch. The flow is asked again then: meanwhile the broker
+// may have gone away, somebody may have paused us, or the reader may have gone back.
+func (s *Sweeper) takeBatch(ctx context.Context, r *round, b *batches, name string, asked time.Time, end outbox.Position, take []outbox.Candidate) error {
+	if err := b.room(); err != nil {
+		return err
 	}
 	if err := s.flow.AwaitLog(ctx, end, s.cfg.Patience); err != nil {
 		return err
@@ -210,7 +229,7 @@ func (s *Sweeper) takePage(ctx context.Context, r *round, pages *pages, name str
 	if len(reserved) == 0 {
 		return nil
 	}
-	return pages.take(func(turn <-chan struct{}) error { return s.publish(ctx, r, name, asked, reserved, turn) })
+	return b.take(func(at place) error { return s.publish(ctx, r, name, asked, reserved, at) })
 }
 
 func (s *Sweeper) reserve(name string, take []outbox.Candidate) (reserved, suspended []outbox.Candidate) {
@@ -246,20 +265,20 @@ func (s *Sweeper) pick(r *round, page []outbox.Candidate) (take, later []outbox.
 	return take, later
 }
 
-// publish claims rows that are reserved, reads them back and hands them to the sink when it is their turn (nil: at once). What is not
-// handed over is released. asked is when they were.
-func (s *Sweeper) publish(ctx context.Context, r *round, name string, asked time.Time, reserved []outbox.Candidate, turn <-chan struct{}) error {
+// publish claims rows that are reserved, reads them back and hands them to the sink, in their place among other batches. What is not
+// handed over is released. asked is when the table was asked for them.
+func (s *Sweeper) publish(ctx context.Context, r *round, name string, asked time.Time, reserved []outbox.Candidate, at place) error {
 	open := make(map[outbox.Identity]outbox.Candidate, len(reserved))
 	for _, c := range reserved {
 		open[c.Identity] = c
 	}
 	defer func() { s.flow.Release(slices.Collect(maps.Values(open))) }()
 
-	messages, rejected, err := s.claim(ctx, name, reserved)
+	messages, rejected, err := s.claim(ctx, name, reserved, at)
 	if err != nil {
 		return err
 	}
-	if err := awaitTurn(ctx, turn); err != nil {
+	if err := at.turn(ctx); err != nil {
 		return err
 	}
 	s.metrics.rows(name, rowGone).Add(float64(len(reserved) - len(messages) - len(rejected)))
@@ -285,13 +304,14 @@ func (s *Sweeper) publish(ctx context.Context, r *round, name string, asked time
 
 // claim makes the rows ours in the table and reads those that are. A stop does not cut between the two: a row that is
 // claimed and never read back would wait for the end of its claim.
-func (s *Sweeper) claim(ctx context.Context, name string, reserved []outbox.Candidate) ([]*outbox.Message, []outbox.Completion, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
+func (s *Sweeper) claim(ctx context.Context, name string, reserved []outbox.Candidate, at place) ([]*outbox.Message, []outbox.Completion, error) {
+	token, err := "", ctx.Err()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
 	defer cancel()
-	token, err := s.rows.Claim(ctx, reserved)
+	if err == nil {
+		token, err = s.rows.Claim(ctx, reserved)
+	}
+	at.claimed()
 	s.claims.made(name, token, err != nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("claim %d rows: %w", len(reserved), err)

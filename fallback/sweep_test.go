@@ -2,6 +2,7 @@ package fallback
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -115,6 +116,7 @@ func TestStopBetweenClaimAndReadBackDoesNotStrandTheRow(t *testing.T) {
 	})
 }
 
+// A backlog costs a query, a look at the end of the log and a wait for the reader for each eight batches, not for each one.
 func TestPagesOverTenThousandRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -131,8 +133,12 @@ func TestPagesOverTenThousandRows(t *testing.T) {
 				t.Fatalf("place %d has row %d", i, id)
 			}
 		}
-		if b.pages != 21 || b.ends != 21 {
-			t.Errorf("%d pages, %d reads of the log's end", b.pages, b.ends)
+		var limits []int
+		for _, q := range b.queries {
+			limits = append(limits, q.Limit)
+		}
+		if want := []int{500, 1000, 2000, 4000, 4000}; !slices.Equal(limits, want) || b.ends != len(want) {
+			t.Errorf("pages of %v rows and %d reads of the log's end, want %v", limits, b.ends, want)
 		}
 	})
 }
@@ -262,14 +268,16 @@ func TestBreakerOpensInTheMiddleOfABacklog(t *testing.T) {
 		for id := range 4 * maxBatch {
 			w.insert(old(id + 1))
 		}
+		w.onClaim = func() error { time.Sleep(time.Millisecond); return nil }
 		w.onRead = func() error {
-			w.alter(func() { w.open = w.tokens == 2 })
+			time.Sleep(10 * time.Millisecond) // meanwhile the next batch is claimed
+			w.alter(func() { w.open = w.tokens == 3 })
 			return nil
 		}
 		b := start(t, w)
 		time.Sleep(time.Minute)
-		if n := len(b.got()); n != 2*maxBatch || b.tokens != 2 {
-			t.Fatalf("published %d rows under %d claims", n, b.tokens)
+		if n := len(b.got()); n != 3*maxBatch || b.tokens != 3 || len(look(w, &w.owned)) != 0 {
+			t.Fatalf("published %d rows under %d claims, %d are reserved", n, b.tokens, len(w.owned))
 		}
 	})
 }
