@@ -65,6 +65,7 @@ type Tables interface {
 // Config says how often things happen; zero values take the defaults.
 type Config struct {
 	CommitEvery  time.Duration  // least time between two journal commits; 5 ms
+	CommitWithin time.Duration  // longest wait of a few sent rows for others, since the commit before; 20 ms
 	WriteEvery   time.Duration  // longest wait of a completion for its batch to fill; 20 ms
 	FlushTimeout time.Duration  // for what is queued when Run is told to end; 10 s
 	Retry        outbox.Backoff // between attempts while the database is away; 100 ms doubled to 5 s
@@ -75,6 +76,7 @@ type Config struct {
 
 const (
 	writeBatch = 500 // rows in one status update at most; so many do not wait for more
+	manyRows   = 64  // sent rows that wait for the journal and do not wait for more: so many a crash may send again at any rate
 
 	// writing is how many statements are written at a time, of two tables or of one. With more, each of many tables would be written more
 	// often and with fewer rows, and the server has no more to give.
@@ -124,6 +126,9 @@ func New(cfg Config, progress Progress, journal Journal, tables Tables, log *zap
 func (c *Config) setDefaults() {
 	if c.CommitEvery <= 0 {
 		c.CommitEvery = 5 * time.Millisecond
+	}
+	if c.CommitWithin <= 0 {
+		c.CommitWithin = 20 * time.Millisecond
 	}
 	if c.WriteEvery <= 0 {
 		c.WriteEvery = 20 * time.Millisecond

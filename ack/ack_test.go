@@ -103,34 +103,43 @@ func TestC03_FailedCommitEndsRunAndNothingIsWrittenAfterIt(t *testing.T) {
 	})
 }
 
+// A commit costs a sync whatever it holds: a few rows wait for each other, many for the shortest time.
 func TestCommitsAtOnceWhenIdleAndPacedUnderLoad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t, newWorld())
-		begin := time.Now()
-		for n := range 100 {
-			b.Add([]outbox.Completion{completion(shop, n, outbox.ActionMarkSent)})
-			synctest.Wait()
-			time.Sleep(time.Millisecond)
-		}
-		synctest.Wait()
-		b.mu.Lock()
-		times := slices.Clone(b.commitTime)
-		b.mu.Unlock()
-		if !times[0].Equal(begin) {
-			t.Errorf("the first commit waited for %v", times[0].Sub(begin))
-		}
-		for i := 1; i < len(times); i++ {
-			if gap := times[i].Sub(times[i-1]); gap < 5*time.Millisecond {
-				t.Fatalf("commits %v apart", gap)
+	for _, c := range []struct {
+		rows        int // each millisecond
+		apart       time.Duration
+		least, most int // commits in 100 ms
+	}{{1, 20 * time.Millisecond, 5, 6}, {manyRows, 5 * time.Millisecond, 17, 21}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, newWorld())
+			begin := time.Now()
+			for n := range 100 {
+				for i := range c.rows {
+					b.Add([]outbox.Completion{completion(shop, n*c.rows+i, outbox.ActionMarkSent)})
+				}
+				synctest.Wait()
+				time.Sleep(time.Millisecond)
 			}
-		}
-		if len(times) < 20 {
-			t.Errorf("%d commits in 100 ms", len(times))
-		}
-		if err := b.close(); err != nil {
-			t.Fatal(err)
-		}
-	})
+			synctest.Wait()
+			b.mu.Lock()
+			times := slices.Clone(b.commitTime)
+			b.mu.Unlock()
+			if !times[0].Equal(begin) {
+				t.Errorf("the first commit waited for %v", times[0].Sub(begin))
+			}
+			for i := 1; i < len(times); i++ {
+				if gap := times[i].Sub(times[i-1]); gap < c.apart {
+					t.Fatalf("%d rows each millisecond: commits %v apart", c.rows, gap)
+				}
+			}
+			if len(times) < c.least || len(times) > c.most {
+				t.Errorf("%d rows each millisecond: %d commits in 100 ms", c.rows, len(times))
+			}
+			if err := b.close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
 }
 
 func TestForeignTrafficMovesTheCheckpointEverySecond(t *testing.T) {

@@ -9,8 +9,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// journalLoop commits what was added: at once after a pause, every CommitEvery under load, and every second for a
-// checkpoint that foreign transactions moved. It returns nil when ctx ends, and the first failed commit.
+// journalLoop commits what was added: at once after a pause, then when few rows have waited for CommitWithin since the commit before, or
+// many for CommitEvery, and every second for a checkpoint that foreign transactions moved. A commit is a sync of the disk, whatever
+// it holds, so a few rows wait for each other. It returns nil when ctx ends, and the first failed commit.
 func (a *Acker) journalLoop(ctx context.Context) error {
 	tick := time.NewTicker(checkpointEvery)
 	defer tick.Stop()
@@ -22,7 +23,7 @@ func (a *Acker) journalLoop(ctx context.Context) error {
 		case <-a.sent.signal:
 		case <-tick.C:
 		}
-		if !pause(ctx, a.cfg.CommitEvery-time.Since(last)) {
+		if !pause(ctx, a.sent.many, a.cfg.CommitWithin-time.Since(last)) || !pause(ctx, nil, a.cfg.CommitEvery-time.Since(last)) {
 			return nil
 		}
 		if err := a.commit(); err != nil {
@@ -93,8 +94,8 @@ func (a *Acker) addWritten(list []outbox.Identity) {
 	a.written = append(a.written, list...)
 }
 
-// pause waits for d; it reports false when ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
+// pause waits for d, or for less when enough comes; it reports false when ctx ends first.
+func pause(ctx context.Context, enough <-chan struct{}, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}
@@ -103,7 +104,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
+	case <-enough:
 	case <-timer.C:
-		return true
 	}
+	return true
 }

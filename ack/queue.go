@@ -11,17 +11,21 @@ import (
 // offers no more messages while too many completions are pending.
 type queue struct {
 	signal chan struct{} // holds one token when something was added since the last receive
+	many   chan struct{} // holds a token when so many rows wait that they do not wait for more
 
 	mu    sync.Mutex
 	items []outbox.Completion
 	spare []outbox.Completion // empty: the array of a list that was given back
 }
 
-func newQueue() *queue { return &queue{signal: make(chan struct{}, 1)} }
+func newQueue() *queue { return &queue{signal: make(chan struct{}, 1), many: make(chan struct{}, 1)} }
 
 func (q *queue) add(list []outbox.Completion) {
 	q.mu.Lock()
 	q.items = append(q.items, list...)
+	if len(q.items) >= manyRows {
+		raise(q.many)
+	}
 	q.mu.Unlock()
 	raise(q.signal)
 }
@@ -32,6 +36,10 @@ func (q *queue) take() []outbox.Completion {
 	defer q.mu.Unlock()
 	all := q.items
 	q.items, q.spare = q.spare, nil
+	select {
+	case <-q.many: // it was about these
+	default:
+	}
 	return all
 }
 

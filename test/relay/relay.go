@@ -34,7 +34,8 @@ type Options struct {
 
 // Relay is one configuration and state directory with, at most times, one running process.
 type Relay struct {
-	Env []string // what a process that is started has in its environment beside
+	Env     []string // what a process that is started has in its environment beside
+	Program string   // the binary that Start runs; "" is that of this source
 
 	dir     string
 	client  *admin.Client
@@ -102,7 +103,11 @@ func (r *Relay) Start(t testing.TB, args ...string) {
 // Launch starts the process and does not wait.
 func (r *Relay) Launch(t testing.TB, args ...string) {
 	t.Helper()
-	r.launch(t, Binary(t, ""), nil, args)
+	program := r.Program
+	if program == "" {
+		program = Binary(t, "")
+	}
+	r.launch(t, program, nil, args)
 }
 
 // Point is a place where a process that StartUntil started stands still; see internal/app/faultpoints.go.

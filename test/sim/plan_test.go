@@ -191,7 +191,7 @@ func (p *plan) settle(d *dice) {
 		},
 		// Not multiples of each other, so that nothing is due at the same nanosecond.
 		Ack: ack.Config{
-			CommitEvery: 5*time.Millisecond + d.between(1, time.Microsecond), WriteEvery: 20*time.Millisecond + d.between(1, time.Microsecond),
+			CommitEvery: 5*time.Millisecond + d.between(1, time.Microsecond), CommitWithin: 17*time.Millisecond + 13, WriteEvery: 20*time.Millisecond + d.between(1, time.Microsecond),
 			Retry: outbox.Backoff{Base: 100*time.Millisecond + d.between(1, time.Microsecond), Max: 2 * time.Second},
 		},
 		Fallback: fallback.Config{
