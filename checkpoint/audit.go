@@ -46,7 +46,7 @@ func (s *Store) AddChange(c Change) error {
 // Changes returns what people did, newest first.
 func (s *Store) Changes() ([]Change, error) {
 	var out []Change
-	err := s.scan(kindChange, func(key, value []byte) error {
+	err := s.scan(kindChange, kindChange, func(key, value []byte) error {
 		var c Change
 		err := decodeJSON(key, value, &c)
 		out = append(out, c)

@@ -18,7 +18,9 @@ const (
 	kindHistory    byte = 'h'
 	kindOrigin     byte = 'i'
 	kindRedelivery byte = 'r'
-	kindJournal    byte = 'j'
+	kindJournal    byte = 'j' // these three are neighbours: the journal is read in one go
+	kindWritten    byte = 'k'
+	kindSent       byte = 'l'
 	kindPause      byte = 'p'
 	kindSource     byte = 's'
 	kindSchema     byte = 't'
@@ -80,6 +82,33 @@ func appendSource(b []byte, id server.ID) []byte {
 	b = appendText(b, string(id.Flavor))
 	b = appendText(b, id.UUID)
 	return binary.AppendUvarint(b, uint64(id.ServerID))
+}
+
+// appendSent is a record of rows in the journal. Each text is what differs from the same one of the row before: ids that follow each other
+// take a few bytes.
+func appendSent(b []byte, at time.Time, sent []outbox.Completion) []byte {
+	b = append(b, blankHeader[:]...)
+	b = binary.AppendVarint(b, at.UnixMilli())
+	var before outbox.Completion
+	for i := range sent {
+		c := &sent[i]
+		b = appendDifference(b, before.Table, c.Table)
+		b = appendDifference(b, before.ID, c.ID)
+		b = appendDifference(b, before.MessageID, c.MessageID)
+		b = appendDifference(b, before.BrokerID, c.BrokerID)
+		before.Identity, before.BrokerID = c.Identity, c.BrokerID
+	}
+	return b
+}
+
+// appendDifference is how many bytes two texts begin with in common, and the rest of the second.
+func appendDifference(b []byte, before, text string) []byte {
+	n := 0
+	for n < len(before) && n < len(text) && before[n] == text[n] {
+		n++
+	}
+	b = binary.AppendUvarint(b, uint64(n))
+	return appendText(b, text[n:])
 }
 
 // appendJournalKey lengths come first, so that no byte in a table name or an id can make two identities one key.

@@ -17,6 +17,9 @@ func decodeAny(key, value []byte) (againKey, againValue []byte, err error) {
 		s, at, err := decodeJournal(key, value)
 		againKey, againValue = appendJournalKey(nil, s.Identity), appendJournalValue(nil, at, s.BrokerID)
 		return againKey, againValue, err
+	case kindSent:
+		sent, at, err := decodeSent(key, value)
+		return key, appendSent(nil, at, sent), err
 	case kindCheckpoint:
 		p, at, err := decodeCheckpoint(key, value)
 		return []byte{kindCheckpoint}, appendCheckpoint(nil, at, p), err
@@ -38,6 +41,15 @@ func seeds() (keys, values [][]byte) {
 	id := server.ID{Flavor: outbox.MySQL, UUID: "3e11fa47-71ca-11e1-9e33-c80aa9429562", ServerID: 1<<32 - 1}
 	add(appendJournalKey(nil, outbox.Identity{Table: "shop.t_local_message", ID: "42", MessageID: "order:\x00\xff"}), appendJournalValue(nil, at, "AC1100"))
 	add(appendJournalKey(nil, outbox.Identity{}), appendJournalValue(nil, time.UnixMilli(-1), ""))
+	add(numberedKey(nil, kindSent, 1), appendSent(nil, at, []outbox.Completion{
+		{Identity: outbox.Identity{Table: "shop.t", ID: "41", MessageID: "order:41"}, BrokerID: "orders-0@7"},
+		{Identity: outbox.Identity{Table: "shop.t", ID: "42", MessageID: "order:42"}, BrokerID: "orders-0@8"},
+		{Identity: outbox.Identity{Table: "shop.t", ID: "42", MessageID: "order:42"}, BrokerID: "orders-0@8"},
+		{Identity: outbox.Identity{Table: "shop", ID: "\x00\xff"}},
+		{},
+	}))
+	add(numberedKey(nil, kindSent, 1<<40), appendSent(nil, time.UnixMilli(-1), make([]outbox.Completion, 1)))
+	add(numberedKey(nil, kindWritten, 1), append(blankHeader[:headerSize:headerSize], 0b101))
 	add([]byte{kindCheckpoint}, appendCheckpoint(nil, at, p))
 	add(numberedKey(nil, kindHistory, 1<<40), appendEntry(nil, Entry{At: at, Position: p, Source: id, Reason: "rollback to entry 7"}))
 	add(numberedKey(nil, kindHistory, 1), appendEntry(nil, Entry{At: at}))

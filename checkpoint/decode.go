@@ -48,6 +48,20 @@ func (r *reader) text() string {
 	return text
 }
 
+// difference is the text that begins as before does.
+func (r *reader) difference(before string) string {
+	n := r.uvarint()
+	rest := r.text()
+	if n > uint64(len(before)) {
+		r.bad, r.rest = true, nil
+		return ""
+	}
+	if n == uint64(len(before)) && rest == "" {
+		return before
+	}
+	return before[:n] + rest
+}
+
 func (r *reader) position() outbox.Position {
 	return outbox.Position{File: r.text(), Offset: r.uvarint(), GTIDs: r.text()}
 }
@@ -83,6 +97,25 @@ func decodeJournal(key, value []byte) (s outbox.Completion, at time.Time, err er
 	s.BrokerID, v.rest = string(v.rest), nil
 	s.Action = outbox.ActionMarkSent
 	return s, at, v.end(kindJournal)
+}
+
+// decodeSent reads what appendSent wrote.
+func decodeSent(key, value []byte) (sent []outbox.Completion, at time.Time, err error) {
+	payload, err := unseal(key, value)
+	if err != nil {
+		return nil, at, err
+	}
+	r := reader{rest: payload}
+	at = r.time()
+	var c outbox.Completion
+	for len(r.rest) > 0 {
+		c.Table, c.ID = r.difference(c.Table), r.difference(c.ID)
+		c.MessageID, c.BrokerID = r.difference(c.MessageID), r.difference(c.BrokerID)
+		c.Action = outbox.ActionMarkSent
+		sent = append(sent, c)
+	}
+	r.bad = r.bad || len(sent) == 0
+	return sent, at, r.end(kindSent)
 }
 
 func decodeCheckpoint(key, value []byte) (p outbox.Position, at time.Time, err error) {

@@ -100,21 +100,20 @@ func (s *Store) Export(w io.Writer) (err error) {
 		return classify(s.dir, err)
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
-	n := 0
+	n, rows := 0, journalReader{}
 	for ok := it.First(); ok; ok = it.Next() {
-		line, err := exportedFrom(it.Key(), it.Value())
+		list, err := exportedFrom(&rows, it.Key(), it.Value())
 		if err != nil {
 			return classify(s.dir, err)
 		}
-		if line == nil {
-			continue
+		for _, line := range list {
+			if err := lines.Encode(line); err != nil {
+				return err
+			}
 		}
-		n++
-		if err := lines.Encode(line); err != nil {
-			return err
-		}
+		n += len(list)
 	}
-	if err := it.Error(); err != nil {
+	if err := errors.Join(it.Error(), rows.end()); err != nil {
 		return classify(s.dir, err)
 	}
 	return errors.Join(lines.Encode(exported{End: &ending{n}}), out.Flush())
@@ -144,9 +143,15 @@ func headOf(shot *pebble.Snapshot) (h Head, err error) {
 	return h, nil
 }
 
-// exportedFrom is the line of a record; nil for one that is not exported.
-func exportedFrom(key, value []byte) (line *exported, err error) {
-	line = &exported{}
+// exportedFrom are the lines of a record: one for each row of the journal, none for what is not exported.
+func exportedFrom(rows *journalReader, key, value []byte) (list []exported, err error) {
+	if isJournal(key[0]) {
+		err = rows.read(key, value, func(r journalRow) {
+			list = append(list, exported{Journal: &journalled{row: rowOf(r.Identity), At: r.at, BrokerID: r.BrokerID}})
+		})
+		return list, err
+	}
+	var line exported
 	switch key[0] {
 	case kindHistory:
 		var e Entry
@@ -155,9 +160,6 @@ func exportedFrom(key, value []byte) (line *exported, err error) {
 	case kindGap:
 		line.Gap = &outbox.Gap{}
 		err = decodeJSON(key, value, line.Gap)
-	case kindJournal:
-		c, at, derr := decodeJournal(key, value)
-		line.Journal, err = &journalled{row: rowOf(c.Identity), At: at, BrokerID: c.BrokerID}, derr
 	case kindWait, kindRedelivery:
 		var w table.Waiting
 		w, err = decodeWait(key, value)
@@ -173,5 +175,5 @@ func exportedFrom(key, value []byte) (line *exported, err error) {
 	default:
 		return nil, nil
 	}
-	return line, err
+	return []exported{line}, err
 }

@@ -42,7 +42,7 @@ func (s *Store) AddGap(gap outbox.Gap) (uint64, error) {
 // Gaps returns every recorded gap, oldest first, acknowledged ones too.
 func (s *Store) Gaps() ([]outbox.Gap, error) {
 	var out []outbox.Gap
-	err := s.scan(kindGap, func(key, value []byte) error {
+	err := s.scan(kindGap, kindGap, func(key, value []byte) error {
 		var gap outbox.Gap
 		err := decodeJSON(key, value, &gap)
 		out = append(out, gap)
@@ -114,7 +114,7 @@ func (s *Store) SaveSchema(table string, blob []byte) error {
 // Schemas returns what SaveSchema stored, by table. The caller owns the blobs.
 func (s *Store) Schemas() (map[string][]byte, error) {
 	out := map[string][]byte{}
-	err := s.scan(kindSchema, func(key, value []byte) error {
+	err := s.scan(kindSchema, kindSchema, func(key, value []byte) error {
 		blob, err := unseal(key, value)
 		out[string(key[1:])] = append([]byte(nil), blob...)
 		return err

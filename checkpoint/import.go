@@ -92,7 +92,7 @@ func (s *Store) Import(from *State) error {
 		return err
 	}
 	defer s.endWriting()
-	if s.progress.hasCheckpoint || len(s.journal) > 0 {
+	if s.progress.hasCheckpoint || s.journal.len() > 0 {
 		return errors.New("the state directory has a state already")
 	}
 	next := s.progress
@@ -126,7 +126,7 @@ func (s *Store) putExported(next *progress, line exported) error {
 		return s.putJSON(numberedKey(nil, kindGap, line.Gap.ID), line.Gap)
 	case line.Journal != nil:
 		j := line.Journal
-		return s.putJournal(j.At, []outbox.Completion{{Identity: j.identity(), BrokerID: j.BrokerID, Action: outbox.ActionMarkSent}}, nil)
+		return s.putSent(j.At, []outbox.Completion{{Identity: j.identity(), BrokerID: j.BrokerID}})
 	case line.Wait != nil:
 		return s.putCounted(kindWait, line.Wait)
 	case line.Redelivery != nil:

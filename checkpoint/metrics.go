@@ -30,7 +30,7 @@ func (s *Store) Stats() Stats {
 	s.state.Lock()
 	stats := Stats{
 		CheckpointAt:       s.progress.at,
-		JournalEntries:     len(s.journal),
+		JournalEntries:     s.entries,
 		HistoryEntries:     len(s.progress.history),
 		UnacknowledgedGaps: s.openGaps,
 	}

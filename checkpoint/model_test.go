@@ -95,8 +95,13 @@ func script(rng *rand.Rand, number uint64, n int) []step {
 				id := outbox.Identity{Table: "shop.t", ID: fmt.Sprint(number, "-", i, "-", j), MessageID: "m"}
 				sent = append(sent, outbox.Completion{Identity: id, BrokerID: fmt.Sprint("b", i)})
 			}
-			confirm := pending[:rng.IntN(len(pending)+1)]
-			pending = slices.Clone(pending[len(confirm):])
+			confirm, rest := lot(rng, pending)
+			again, _ := lot(rng, pending) // those that are not confirmed get another id of the broker
+			for _, id := range again[:len(again)/4] {
+				sent = append(sent, outbox.Completion{Identity: id, BrokerID: fmt.Sprint("again", i)})
+				rest = slices.DeleteFunc(rest, func(other outbox.Identity) bool { return other == id })
+			}
+			pending = rest
 			for _, e := range sent {
 				pending = append(pending, e.Identity)
 			}
@@ -106,6 +111,19 @@ func script(rng *rand.Rand, number uint64, n int) []step {
 		}
 	}
 	return steps
+}
+
+// lot divides a list at random, nearly always into the first and the last of it.
+func lot(rng *rand.Rand, list []outbox.Identity) (some, others []outbox.Identity) {
+	n, mixed := rng.IntN(len(list)+1), rng.IntN(4) == 0
+	for i, id := range list {
+		if mixed && rng.IntN(2) == 0 || !mixed && i < n {
+			some = append(some, id)
+		} else {
+			others = append(others, id)
+		}
+	}
+	return some, others
 }
 
 func move(s *Store, c *contents, id server.ID, p outbox.Position, reason string) error {
@@ -119,13 +137,17 @@ func move(s *Store, c *contents, id server.ID, p outbox.Position, reason string)
 
 func commit(s *Store, c *contents, sent []outbox.Completion, written []outbox.Identity, p outbox.Position, late bool) error {
 	journal := slices.Clone(c.Journal)
-	for _, e := range sent {
-		journal = append(journal, fmt.Sprint(e.Table, e.ID, e.MessageID, "=", e.BrokerID))
-	}
-	for _, id := range written {
+	leave := func(id outbox.Identity) {
 		journal = slices.DeleteFunc(journal, func(line string) bool {
 			return strings.HasPrefix(line, fmt.Sprint(id.Table, id.ID, id.MessageID, "="))
 		})
+	}
+	for _, id := range written {
+		leave(id)
+	}
+	for _, e := range sent {
+		leave(e.Identity)
+		journal = append(journal, fmt.Sprint(e.Table, e.ID, e.MessageID, "=", e.BrokerID))
 	}
 	slices.Sort(journal)
 	c.Journal = journal

@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"io/fs"
 	"os"
@@ -74,7 +73,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		}
 		dir = absolute
 	}
-	s := &Store{dir: dir, opts: opts, watch: io.NopCloser(nil), journal: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
+	s := &Store{dir: dir, opts: opts, watch: io.NopCloser(nil), journal: newJournal()}
 	s.metrics = newMetrics(s)
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.watch.Close())
@@ -134,7 +133,7 @@ func openEngine(path string, o *pebble.Options) (db *pebble.DB, err error) {
 
 // begin writes the first record of a new store. Records without it mean that part of the store is gone.
 func (s *Store) begin(files vfs.FS) error {
-	if s.progress.hasCheckpoint || s.progress.hasSource || len(s.progress.history) > 0 || len(s.journal) > 0 || s.lastGap > 0 {
+	if s.progress.hasCheckpoint || s.progress.hasSource || len(s.progress.history) > 0 || s.journal.len() > 0 || s.lastGap > 0 {
 		return fmt.Errorf("%w: the first record is missing", errRecord)
 	}
 	if s.opts.readOnly {
@@ -169,12 +168,19 @@ func (s *Store) load() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
+	var rows journalReader
 	for ok := it.First(); ok; ok = it.Next() {
-		if err := s.loadRecord(it.Key(), it.Value()); err != nil {
+		if isJournal(it.Key()[0]) {
+			err = rows.read(it.Key(), it.Value(), s.loadRow)
+		} else {
+			err = s.loadRecord(it.Key(), it.Value())
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return it.Error()
+	s.entries = s.journal.len()
+	return errors.Join(it.Error(), rows.end())
 }
 
 func (s *Store) loadRecord(key, value []byte) (err error) {
@@ -182,9 +188,6 @@ func (s *Store) loadRecord(key, value []byte) (err error) {
 	case kindCheckpoint:
 		s.progress.checkpoint, s.progress.at, err = decodeCheckpoint(key, value)
 		s.progress.hasCheckpoint = true
-	case kindJournal:
-		_, _, err = decodeJournal(key, value)
-		s.journal[maphash.Bytes(s.seed, key)] = struct{}{}
 	case kindHistory:
 		var e Entry
 		e, err = decodeEntry(key, value)

@@ -77,7 +77,7 @@ func (s *Store) Reset(id server.ID, position outbox.Position, epoch uint64, reas
 // an hour for 90 days, and every move by hand in that time.
 func (s *Store) History() ([]Entry, error) {
 	var out []Entry
-	err := s.scan(kindHistory, func(key, value []byte) error {
+	err := s.scan(kindHistory, kindHistory, func(key, value []byte) error {
 		entry, err := decodeEntry(key, value)
 		out = append(out, entry)
 		return err

@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -37,15 +36,14 @@ type Store struct {
 
 	write    sync.Mutex
 	batch    *pebble.Batch
-	key, val []byte // buffers of the record being written
-	hashes   []uint64
-	seed     maphash.Seed
+	key, val []byte  // buffers of the record being written
+	journal  journal // what is on the disk, by now or with the batch under way
 
 	state    sync.Mutex // written with both locks held, so that a writer reads without
 	origin   Origin
 	progress progress
-	journal  map[uint64]struct{} // hashes of the keys: only to count entries
-	waits    table.WaitMap       // has a lock of its own
+	entries  int           // rows in the journal
+	waits    table.WaitMap // has a lock of its own
 	lastGap  uint64
 	openGaps int
 	pause    *outbox.Pause
@@ -87,52 +85,22 @@ func (s *Store) Commit(sent []outbox.Completion, written []outbox.Identity, chec
 		return nil
 	}
 	now, next := time.Now(), s.progress
-	if err := s.putJournal(now, sent, written); err != nil {
-		return err
+	err := s.putJournal(now, sent, written)
+	if err == nil && moves {
+		err = s.putAdvance(&next, now, *checkpoint)
 	}
-	if moves {
-		if err := s.putAdvance(&next, now, *checkpoint); err != nil {
-			return err
-		}
+	if err == nil && !s.batch.Empty() {
+		err = s.sync()
 	}
-	if err := s.sync(); err != nil {
+	if err != nil {
+		s.fail(err) // memory and disk may disagree about the journal
 		return err
 	}
 	s.state.Lock()
 	defer s.state.Unlock()
 	s.progress = next
-	s.countJournal(len(written))
+	s.entries = s.journal.len()
 	return nil
-}
-
-// putJournal also notes the hash of each key, the written ones first, for countJournal.
-func (s *Store) putJournal(now time.Time, sent []outbox.Completion, written []outbox.Identity) error {
-	s.hashes = s.hashes[:0]
-	for i := range written { // first: a row may be written and be sent anew in one batch
-		s.key = appendJournalKey(s.key[:0], written[i])
-		s.hashes = append(s.hashes, maphash.Bytes(s.seed, s.key))
-		if err := s.batch.Delete(s.key, nil); err != nil {
-			return err
-		}
-	}
-	for i := range sent {
-		s.key = appendJournalKey(s.key[:0], sent[i].Identity)
-		s.val = appendJournalValue(s.val[:0], now, sent[i].BrokerID)
-		s.hashes = append(s.hashes, maphash.Bytes(s.seed, s.key))
-		if err := s.put(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Store) countJournal(written int) {
-	for _, hash := range s.hashes[:written] {
-		delete(s.journal, hash)
-	}
-	for _, hash := range s.hashes[written:] {
-		s.journal[hash] = struct{}{}
-	}
 }
 
 // ahead reports whether p lies behind more of the log than the checkpoint. Within one server's log file and offset say it, at no
@@ -147,25 +115,14 @@ func (s *Store) ahead(p outbox.Position) bool {
 	return known && order > 0
 }
 
-// Journal returns the rows that the broker has taken and MySQL has not written, in no particular order.
-func (s *Store) Journal() ([]outbox.Completion, error) {
-	var out []outbox.Completion
-	err := s.scan(kindJournal, func(key, value []byte) error {
-		entry, _, err := decodeJournal(key, value)
-		out = append(out, entry)
-		return err
-	})
-	return out, err
-}
-
-// scan calls each for every record of one kind, in the order of their keys, until it returns an error.
-func (s *Store) scan(kind byte, each func(key, value []byte) error) (err error) {
+// scan calls each for every record of the kinds from first to last, in the order of their keys, until it returns an error.
+func (s *Store) scan(first, last byte, each func(key, value []byte) error) (err error) {
 	s.life.RLock()
 	defer s.life.RUnlock()
 	if err := s.failed(); err != nil {
 		return err
 	}
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kind}, UpperBound: []byte{kind + 1}})
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{first}, UpperBound: []byte{last + 1}})
 	if err != nil {
 		return classify(s.dir, err)
 	}

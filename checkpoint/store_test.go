@@ -182,6 +182,7 @@ func TestCommitWritesNothingForNothing(t *testing.T) {
 	fatal(t, s.Commit(nil, nil, nil, 0))
 	fatal(t, s.Commit(nil, nil, at(100), 0))
 	fatal(t, s.Commit(nil, nil, at(99), 0))
+	fatal(t, s.Commit(nil, []outbox.Identity{{Table: "shop.t", ID: "nobody sent it"}}, nil, 0))
 	if now := s.db.Metrics().WAL.BytesIn; now != written {
 		t.Fatalf("%d bytes were written", now-written)
 	}

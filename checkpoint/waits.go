@@ -48,7 +48,7 @@ func (s *Store) Keep(put []table.Waiting, drop []outbox.Identity) error {
 
 // Redeliveries returns how often SENT rows went out again, and when each may do so next, in no particular order.
 func (s *Store) Redeliveries() (all []table.Waiting, err error) {
-	err = s.scan(kindRedelivery, func(key, value []byte) error {
+	err = s.scan(kindRedelivery, kindRedelivery, func(key, value []byte) error {
 		w, err := decodeWait(key, value)
 		all = append(all, w)
 		return err

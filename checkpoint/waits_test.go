@@ -43,7 +43,7 @@ func TestWaitsOutliveTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := 0
-	if err := s.scan(kindWait, func(_, _ []byte) error { left++; return nil }); err != nil || left != 2 {
+	if err := s.scan(kindWait, kindWait, func(_, _ []byte) error { left++; return nil }); err != nil || left != 2 {
 		t.Errorf("%d records, %v", left, err)
 	}
 	fatal(t, s.Close())

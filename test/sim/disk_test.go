@@ -158,6 +158,9 @@ func (s *state) checkReopened(journal []outbox.Completion) {
 		if had && !has[r.Identity] && !maybe[r.Identity] {
 			w.violation("journal", "the reopened journal lacks %s", name(r.Identity))
 		}
+		if !had && has[r.Identity] && !maybe[r.Identity] && !r.touched {
+			w.violation("journal", "the reopened journal still has %s", name(r.Identity))
+		}
 		r.passed.set(was, r.passed.has(was) || had && !has[r.Identity])
 		r.journalled.set(was, has[r.Identity] && (had || maybe[r.Identity]))
 	}

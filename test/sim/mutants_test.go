@@ -67,9 +67,21 @@ var mutations = []mutation{
 		edits: []edit{{"s.batch.Commit(pebble.Sync)", "s.batch.Commit(pebble.NoSync)"}}, seeds: 1000,
 	},
 	{
-		rule: "what is written leaves the journal before what is sent enters it", file: "checkpoint/store.go", found: "journal: .*not there",
-		edits: []edit{{"	return nil\n}\n\nfunc (s *Store) countJournal(", "	for i := range written {\n		s.key = appendJournalKey(s.key[:0], written[i])\n" +
-			"		if err := s.batch.Delete(s.key, nil); err != nil {\n			return err\n		}\n	}\n	return nil\n}\n\nfunc (s *Store) countJournal("}}, seeds: 3000,
+		rule: "what is written leaves the journal before what is sent enters it", file: "checkpoint/journal.go", found: "journal: .*not there",
+		edits: []edit{{"	for _, rows := range j.touched {\n", "	for i := range written {\n		if err := s.removeRow(s.hashRow(written[i])); err != nil {\n			return err\n		}\n	}\n" +
+			"	for _, rows := range j.touched {\n"}}, seeds: 3000,
+	},
+	{
+		rule: "a written row leaves the journal before the others of its commit", file: "checkpoint/journal.go", found: "journal: .*still has",
+		edits: []edit{{"	if rows.left > 0 {\n", "	if rows.left > 0 {\n		return nil\n	}\n	if rows.left > 0 {\n"}},
+	},
+	{
+		rule: "a record of the journal goes with its last row", file: "checkpoint/journal.go", found: "journal: .*lacks",
+		edits: []edit{{"	if rows.left > 0 {\n", "	if rows.left > 1 {\n"}},
+	},
+	{
+		rule: "a record of the journal has a number of its own after a restart", file: "checkpoint/journal.go", found: "journal: .*not there",
+		edits: []edit{{"		s.journal.last = max(s.journal.last, row.in.number)\n", "		_ = max(1, 2)\n"}}, seeds: 3000,
 	},
 	{
 		rule: "the low-water mark moves with the position", file: "pipeline/tracker/log.go", found: "checkpoint: ",
