@@ -23,7 +23,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-func TestMain(m *testing.M) { relay.Main(m) }
+func TestMain(m *testing.M) { relay.Main(m, showTargets) }
 
 const (
 	topic    = "orders"

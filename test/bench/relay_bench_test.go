@@ -50,21 +50,25 @@ func BenchmarkLatency(b *testing.B) {
 				b.ReportMetric(percentile(.5, from, to), "p50-ms")
 				b.ReportMetric(percentile(.99, from, to), "p99-ms")
 				report(b, "insert", inserts)
-				if arrivals != nil {
-					report(b, "consumer", arrivals.after(b, rows, committed))
-				}
 				b.ReportMetric(float64((now.cpu-used.cpu).Microseconds())/n, "cpu-µs/msg")
+				if k, ok := f.broker.(relay.Kafka); ok {
+					arrived := report(b, "consumer", arrivals.after(b, rows, committed))
+					measured("received-p99", max(0, arrived-report(b, "broker", produceAlone(b, k.Addr(), 2_500))))
+					measured("insert-p99", report(b, "insert", inserts))
+					measured("steady-cpu", float64((now.cpu-used.cpu).Microseconds())/n)
+				}
 			}
 		})
 	}
 }
 
-// report shows the median and the 99th percentile.
-func report(b *testing.B, what string, list []time.Duration) {
+// report shows the median and the 99th percentile, and returns the latter, in milliseconds.
+func report(b *testing.B, what string, list []time.Duration) (p99 float64) {
 	slices.Sort(list)
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	b.ReportMetric(ms(list[len(list)/2]), what+"-p50-ms")
 	b.ReportMetric(ms(list[len(list)*99/100]), what+"-p99-ms")
+	return ms(list[len(list)*99/100])
 }
 
 // BenchmarkDrain lets a relay that was stopped catch up with a backlog in the log, written in transactions of ten rows, until
@@ -97,6 +101,12 @@ func BenchmarkDrain(b *testing.B) {
 					b.ReportMetric(backlog/took.Seconds(), "rows/s")
 					b.ReportMetric(float64(used.cpu.Microseconds())/backlog, "cpu-µs/msg")
 					b.ReportMetric(float64(used.peak)/(1<<20), "peak-MiB")
+					if broker == "kafka" {
+						measured("drain-"+string(flavor), backlog/took.Seconds())
+						measured("drain-cpu-"+string(flavor), float64(used.cpu.Microseconds())/backlog)
+						measured("drain-allocs", f.allocations(b)/backlog)
+						measured("drain-peak", float64(used.peak)/(1<<20))
+					}
 					f.Stop(b)
 					b.StartTimer()
 				}
@@ -135,6 +145,7 @@ func (f *fixture) tableBacklog(b *testing.B, n int) {
 	b.StopTimer()
 	b.ReportMetric(float64(n)/took.Seconds(), "rows/s")
 	b.ReportMetric(float64(used.cpu.Microseconds())/float64(n), "cpu-µs/msg")
+	measured("sweep", float64(n)/took.Seconds())
 	f.Stop(b)
 }
 

@@ -43,6 +43,7 @@ func BenchmarkCeilingStatus(b *testing.B) {
 					began := time.Now()
 					took := apply(b, store, batches, connections)
 					b.ReportMetric(n/time.Since(began).Seconds(), "rows/s")
+					measured(fmt.Sprintf("updates-%s-%d", flavor, connections), n/time.Since(began).Seconds())
 					report(b, "statement", took)
 				}
 			})

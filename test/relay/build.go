@@ -20,14 +20,20 @@ var builds struct {
 }
 
 // Main is the body of TestMain in a package that uses relays: it runs the tests, closes the shared servers, removes the
-// binaries and exits.
-func Main(m *testing.M) { testkit.Main(run{m}) }
+// binaries and exits. Then says after the tests what they have found.
+func Main(m *testing.M, then ...func()) { testkit.Main(run{m, then}) }
 
-type run struct{ m *testing.M }
+type run struct {
+	m    *testing.M
+	then []func()
+}
 
 // Run runs the tests and removes the binaries.
 func (r run) Run() int {
 	code := r.m.Run()
+	for _, then := range r.then {
+		then()
+	}
 	builds.Lock()
 	defer builds.Unlock()
 	if builds.dir != "" {

@@ -1,0 +1,201 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+// spread is a relay whose rows are spread over its tables, transaction by transaction.
+type spread struct {
+	*fixture
+	tables  []*relay.Table
+	foreign int // updates of another application's rows beside each outbox row, each a transaction
+	next    int // transaction
+
+	cpu  time.Duration
+	wall time.Duration
+	sent int
+
+	batches uint64 // status updates
+}
+
+// pair are two relays that run all the time and get the same load in turns, so whatever else the machine does meets both.
+type pair struct {
+	name      string // of its targets
+	one, many *spread
+}
+
+// phase is a load: prepared, which is not counted, and written or awaited until every row is SENT.
+type phase struct {
+	name    string
+	prepare func(*spread, testing.TB)
+	run     func(*spread, testing.TB)
+}
+
+// steady: 500 rows/s, one a transaction. burst: four connections that write transactions of ten rows as fast as they can. drain: the same,
+// but written while the relay pauses. drainAmong: single rows among foreign updates, written while it pauses.
+var (
+	steady     = phase{"steady", func(*spread, testing.TB) {}, func(s *spread, b testing.TB) { s.write(b, 5_000, 1, 500) }}
+	burst      = phase{"burst", func(*spread, testing.TB) {}, func(s *spread, b testing.TB) { s.write(b, 4_000, 10, rate.Inf) }}
+	drain      = phase{"drain", func(s *spread, b testing.TB) { s.pauseFor(b, 5_000, 10) }, (*spread).resume}
+	drainAmong = phase{"drain", func(s *spread, b testing.TB) { s.pauseFor(b, 5_000, 1) }, (*spread).resume}
+)
+
+// compare reports what a message costs both, in each phase.
+func (p *pair) compare(b *testing.B, phases ...phase) {
+	for _, phase := range phases {
+		b.Run(phase.name, func(b *testing.B) {
+			p.one.reset()
+			p.many.reset()
+			for b.Loop() {
+				for _, s := range []*spread{p.one, p.many, p.many, p.one} {
+					s.get(b, phase)
+				}
+			}
+			one, many := p.one.perMessage(), p.many.perMessage()
+			measured(p.name+"-"+phase.name, many/one)
+			b.ReportMetric(many/one, "cpu-ratio")
+			for name, s := range map[string]*spread{"one": p.one, "many": p.many} {
+				b.ReportMetric(s.perMessage(), name+"-cpu-µs/msg")
+				b.ReportMetric(float64(s.sent)/s.wall.Seconds(), name+"-rows/s")
+				b.ReportMetric(float64(s.sent)/float64(s.batches), name+"-rows/update")
+				b.ReportMetric(float64(s.connections(b)), name+"-conns")
+			}
+		})
+	}
+}
+
+// get puts a load on the relay and counts what that costs.
+func (s *spread) get(b testing.TB, phase phase) {
+	phase.prepare(s, b)
+	before, updates, began := s.usage(b), s.statements(b), time.Now()
+	phase.run(s, b)
+	s.settled(b)
+	s.wall += time.Since(began)
+	s.cpu += s.usage(b).cpu - before.cpu
+	s.batches += s.statements(b) - updates
+}
+
+// idle reports what both take while nothing is written.
+func (p *pair) idle(b *testing.B) {
+	b.Run("idle", func(b *testing.B) {
+		for b.Loop() {
+			first, second := p.one.usage(b).cpu, p.many.usage(b).cpu
+			const span = 20 * time.Second
+			<-time.After(span)
+			b.ReportMetric(100*float64(p.one.usage(b).cpu-first)/float64(span), "one-percent-of-core")
+			b.ReportMetric(100*float64(p.many.usage(b).cpu-second)/float64(span), "many-percent-of-core")
+		}
+	})
+}
+
+// start starts both and warms them.
+func (p *pair) start(b testing.TB) *pair {
+	for _, s := range []*spread{p.one, p.many} {
+		s.Start(b)
+		s.write(b, 20, 1, rate.Every(2*time.Millisecond))
+		s.write(b, 2000, 10, rate.Inf)
+		s.settled(b)
+	}
+	return p
+}
+
+func (s *spread) reset() { s.cpu, s.wall, s.sent, s.batches = 0, 0, 0, 0 }
+
+func (s *spread) perMessage() float64 { return float64(s.cpu.Microseconds()) / float64(s.sent) }
+
+// pauseFor writes a backlog that the relay does not read yet.
+func (s *spread) pauseFor(b testing.TB, transactions, size int) {
+	_, err := s.Client().Pause(b.Context(), outbox.Pause{Reason: "a backlog is made"})
+	testkit.Must(b, err)
+	s.write(b, transactions, size, rate.Inf)
+}
+
+func (s *spread) resume(b testing.TB) { testkit.Must(b, s.Client().Resume(b.Context())) }
+
+// write commits transactions of size rows, each into the next table, and the foreign updates, over four connections.
+func (s *spread) write(b testing.TB, transactions, size int, perSecond rate.Limit) {
+	b.Helper()
+	type work struct {
+		table *relay.Table
+		rows  []relay.Row
+	}
+	limit, queue := rate.NewLimiter(perSecond, 1), make(chan work)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for w := range queue {
+				if err := w.table.Insert(context.Background(), w.table.DB, w.rows...); err != nil {
+					b.Error(err)
+				}
+				for range s.foreign * len(w.rows) {
+					if _, err := w.table.DB.Exec("UPDATE foreign_orders SET version = version + 1 WHERE id = ?", 1+rand.IntN(foreignRows)); err != nil {
+						b.Error(err)
+					}
+				}
+			}
+		})
+	}
+	for range transactions {
+		testkit.Must(b, limit.Wait(b.Context()))
+		queue <- work{s.tables[s.next%len(s.tables)], s.rows(size)}
+		s.next++
+	}
+	close(queue)
+	group.Wait()
+	s.sent += transactions * size
+}
+
+const foreignRows = 100
+
+// beside has another application update its own rows beside those of the outbox. Nothing is synced, or writing them would take minutes.
+func (s *spread) beside(b testing.TB, updates int) {
+	b.Helper()
+	s.foreign = updates
+	testkit.Exec(b, s.table.DB, "CREATE TABLE IF NOT EXISTS foreign_orders (id INT PRIMARY KEY, version INT NOT NULL, note VARCHAR(200) NOT NULL)")
+	for id := range foreignRows {
+		testkit.Exec(b, s.table.DB, "INSERT IGNORE INTO foreign_orders VALUES (?, 0, REPEAT('x', 100))", id+1)
+	}
+	testkit.Exec(b, s.db.Root(), "SET GLOBAL sync_binlog = 0")
+	testkit.Exec(b, s.db.Root(), "SET GLOBAL innodb_flush_log_at_trx_commit = 0")
+}
+
+// settled returns when every row is SENT.
+func (s *spread) settled(b testing.TB) {
+	for _, t := range s.tables {
+		s.table = t
+		s.awaitSent(b)
+	}
+}
+
+// statements is how many status updates the relay has made.
+func (s *spread) statements(b testing.TB) uint64 {
+	b.Helper()
+	return s.metrics(b)["canal_outbox_ack_batch_size"].GetMetric()[0].GetHistogram().GetSampleCount()
+}
+
+// connections is how many sockets the process has: those to the database, the broker, and a few of its own.
+func (s *spread) connections(b testing.TB) (n int) {
+	b.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", s.PID())
+	entries, err := os.ReadDir(dir)
+	testkit.Must(b, err)
+	for _, e := range entries {
+		if target, err := os.Readlink(dir + "/" + e.Name()); err == nil && strings.HasPrefix(target, "socket:") { // else it was closed meanwhile
+			n++
+		}
+	}
+	return n
+}
