@@ -87,6 +87,9 @@ const (
 	// gone silent.
 	lasting = 300 * time.Millisecond
 
+	largeSet   = 4 << 10                // bytes of a GTID set that is not written with each commit
+	largeEvery = 200 * time.Millisecond // but so often
+
 	checkpointEvery = time.Second // longest wait of a moved checkpoint, or of written rows, for a commit
 
 	// applyTimeout ends an attempt on a connection that has gone silent; an ordinary batch takes milliseconds.
@@ -105,6 +108,11 @@ type Acker struct {
 	sent   *queue              // acknowledged, not journalled yet
 	queues *writeQueues        // for the tables: journalled sent rows and all other completions
 	turns  *semaphore.Weighted // of writers
+
+	// Of the journal's goroutine.
+	large    bool      // the GTID set of the last checkpoint was
+	saved    time.Time // the last checkpoint
+	flushing bool
 
 	writtenLock sync.Mutex
 	written     []outbox.Identity // SENT in the table, still in the journal
@@ -193,6 +201,7 @@ func (a *Acker) Run(ctx context.Context) error {
 // flush writes what is queued: first the journal, which alone decides about duplicates, then the tables, then the journal
 // again, which forgets what they have.
 func (a *Acker) flush(cut func()) error {
+	a.flushing = true
 	err := a.commit()
 	if err != nil {
 		cut()

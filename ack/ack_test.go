@@ -46,6 +46,38 @@ func TestD04_SentIsJournalledWithTheCheckpointBeforeTheTable(t *testing.T) {
 	})
 }
 
+// A60: a checkpoint with a large GTID set is not made with every commit, and not left out of the last one.
+func TestA60_LargeCheckpointsAreFew(t *testing.T) {
+	for name, c := range map[string]struct {
+		gtids       string
+		least, most int
+	}{"large": {strings.Repeat(":1-2", 2000), 9, 12}, "small": {"1-2", 80, 201}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.gtids = c.gtids
+				b := start(t, w)
+				for n := range 190 { // for 1.9 s: the last one right after a checkpoint
+					b.Add([]outbox.Completion{completion(shop, n, outbox.ActionMarkSent)})
+					time.Sleep(10 * time.Millisecond)
+				}
+				if err := b.close(); err != nil {
+					t.Fatal(err)
+				}
+				with := 0
+				for _, call := range b.trace() {
+					if strings.Contains(call, "checkpoint=true") {
+						with++
+					}
+				}
+				if with < c.least || with > c.most || b.moved {
+					t.Errorf("%d commits with a checkpoint; one is left: %v", with, b.moved)
+				}
+			})
+		})
+	}
+}
+
 func TestRefusedRowsAreSettledOnlyWhenTheTableHasThem(t *testing.T) {
 	for _, v := range []outbox.Action{outbox.ActionRetry, outbox.ActionFail, outbox.ActionRelease} {
 		synctest.Test(t, func(t *testing.T) {

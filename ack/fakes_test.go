@@ -31,7 +31,8 @@ type world struct {
 
 	mu         sync.Mutex
 	calls      []string
-	moved      bool // the next Checkpoint says so
+	moved      bool   // the next Checkpoint says so
+	gtids      string // of checkpoints
 	passed     []outbox.Completion
 	journal    map[outbox.Identity]bool
 	settled    map[outbox.Identity]int
@@ -101,7 +102,7 @@ func (w *world) Checkpoint() (outbox.Position, uint64, bool) {
 	defer w.mu.Unlock()
 	moved := w.moved
 	w.moved = false
-	return outbox.Position{File: "binlog.000001", Offset: uint64(len(w.settled))}, 7, moved
+	return outbox.Position{File: "binlog.000001", Offset: uint64(len(w.settled)), GTIDs: w.gtids}, 7, moved
 }
 
 func (w *world) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position, epoch uint64) error {

@@ -46,11 +46,7 @@ func (a *Acker) commit() error {
 		// Before Checkpoint, so that the checkpoint covers them, and right before Commit, so that no other checkpoint does.
 		a.progress.Settled(sent)
 	}
-	var checkpoint *outbox.Position
-	at, epoch, moved := a.progress.Checkpoint()
-	if moved {
-		checkpoint = &at
-	}
+	checkpoint, epoch := a.checkpoint()
 	if len(sent) == 0 && len(written) == 0 && checkpoint == nil {
 		return nil
 	}
@@ -66,6 +62,20 @@ func (a *Acker) commit() error {
 		a.progress.Written(passed)
 	}
 	return nil
+}
+
+// checkpoint is the position of the next commit; nil leaves it where it is. A position with a large GTID set costs as much as the rows of
+// many commits, and those do without: what a start finds behind an older one is in the journal or SENT.
+func (a *Acker) checkpoint() (*outbox.Position, uint64) {
+	if a.large && !a.flushing && time.Since(a.saved) < largeEvery {
+		return nil, 0
+	}
+	at, epoch, moved := a.progress.Checkpoint()
+	if !moved {
+		return nil, 0
+	}
+	a.large, a.saved = len(at.GTIDs) > largeSet, time.Now()
+	return &at, epoch
 }
 
 // withStatus leaves those rows out whose table has no status: the journal is the only place that says that they were sent.
