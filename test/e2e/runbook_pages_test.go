@@ -266,6 +266,7 @@ func rotateCredentials(t *testing.T, page string) {
 	dir := t.TempDir()
 	user := "rotating"
 	testkit.Must(t, db.CreateUser(t.Context(), user, "old-password", "REPLICATION SLAVE, REPLICATION CLIENT, SELECT, UPDATE ON *.*"))
+	t.Cleanup(func() { testkit.Exec(t, db.Root(), "DROP USER '"+user+"'@'%'") }) // the server is shared
 	password, token := filepath.Join(dir, "mysql-password"), filepath.Join(dir, "admin-token")
 	testkit.Must(t, os.WriteFile(password, []byte("old-password\n"), 0o600))
 	testkit.Must(t, os.WriteFile(token, []byte("a token of sixteen or more\n"), 0o600))
