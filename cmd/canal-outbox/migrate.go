@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,7 +35,8 @@ func newMigrate(c *cli) *cobra.Command {
 		Use: "migrate", Short: "create the tables, or print their SQL", Args: cobra.NoArgs,
 		Long: `Runs CREATE TABLE IF NOT EXISTS for each table of the configuration, with the layout of its
 preset, makes the tables that old rows move to when "retention" says so, and the table of the lease by
-which one of several relays is active. The account needs the
+which one of several relays is active. A pattern stands for the tables that it matches now, which are
+asked of the server, also for --print: they are there, and get the tables that their rows move to. The account needs the
 CREATE right (and ALTER for the log of FAILED rows); a table that exists is left as it is. With --preset
 the SQL of one preset is printed, and no configuration is needed.`,
 		Example: `  canal-outbox migrate --print
@@ -60,7 +62,7 @@ the SQL of one preset is printed, and no configuration is needed.`,
 			if err != nil {
 				return err
 			}
-			all, err := all(cfg)
+			all, err := all(cmd.Context(), cfg)
 			if err != nil {
 				return err
 			}
@@ -76,19 +78,30 @@ the SQL of one preset is printed, and no configuration is needed.`,
 	return cmd
 }
 
-// all is what a configuration needs.
-func all(cfg *config.Config) ([]migration, error) {
-	all, err := ddl(cfg.Tables)
-	for _, t := range cfg.Tables {
+// all is what a configuration needs. Tables that a pattern matches are there; what is made are those that their rows move to.
+func all(ctx context.Context, cfg *config.Config) ([]migration, error) {
+	named, matched, err := app.Matching(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	all, err := ddl(named)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range slices.Concat(named, matched) {
 		names, statements := app.MovedTo(cfg, &t)
 		for i, name := range names {
 			all = append(all, migration{Table: name, Preset: t.Preset, SQL: strings.Join(statements[i], ";\n") + ";", statements: statements[i]})
 		}
 	}
-	if err != nil || len(cfg.Tables) == 0 {
-		return all, err
+	if len(cfg.Tables) == 0 {
+		return all, nil
 	}
-	name, text, err := app.LeaseTable(cfg, cfg.Tables[0].Name)
+	first := cfg.Tables[0]
+	if first.IsPattern() {
+		first = matched[0]
+	}
+	name, text, err := app.LeaseTable(cfg, first.Name)
 	if name != "" && err == nil {
 		all = append(all, migration{Table: name, Preset: "lease", SQL: text, statements: []string{text}})
 	}
@@ -99,8 +112,7 @@ func ddl(tables []config.Table) ([]migration, error) {
 	var all []migration
 	for _, t := range tables {
 		if t.IsPattern() {
-			return nil, admin.Usagef("%s is a pattern, and which tables it stands for only you know: name each, as in "+
-				"`canal-outbox migrate --preset %s --table schema.table --print`", t.Name, t.Preset)
+			return nil, admin.Usagef("--table %s is a pattern: name each table", t.Name)
 		}
 		text, err := migrations.DDL(t.Preset, t.Name)
 		if err != nil {

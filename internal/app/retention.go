@@ -38,6 +38,47 @@ func expiring(c config.Retention, tables []*table.Table) retention.Config {
 	return retention.Config{Tables: names(tables), Expiries: of, Window: retention.Window{From: from, To: to}, MaxLag: c.MaxReplicaLag}
 }
 
+// Matching are the tables that a configuration names, and those that its patterns match now, for which it asks the server; in the order of
+// the configuration.
+func Matching(ctx context.Context, cfg *config.Config) (named, matched []config.Table, err error) {
+	maps, err := mappings(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	var exact []table.Mapping
+	for i, t := range cfg.Tables {
+		if !t.IsPattern() {
+			named, exact = append(named, t), append(exact, maps[i])
+		}
+	}
+	if len(named) == len(cfg.Tables) {
+		return named, nil, nil
+	}
+	db, err := OpenDatabase(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	for i, t := range cfg.Tables {
+		if !t.IsPattern() {
+			continue
+		}
+		found, findings, err := table.Expand(ctx, db, append(slices.Clip(exact), maps[i]))
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(findings) > 0 {
+			return nil, nil, admin.Usagef("%s: %s; %s", findings[0].Subject, findings[0].What, findings[0].Fix)
+		}
+		for _, m := range found[len(exact):] {
+			one := t
+			one.Name = m.Schema + "." + m.Name
+			matched = append(matched, one)
+		}
+	}
+	return named, matched, nil
+}
+
 // MovedTo are the tables that rows of a table move to, each with the statements that make it.
 func MovedTo(cfg *config.Config, t *config.Table) (tables []string, statements [][]string) {
 	schema, bare, _ := strings.Cut(t.Name, ".")

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -66,6 +67,40 @@ func TestShardsByAPattern(t *testing.T) {
 			t.Errorf("published %v, want %v", got, want)
 		}
 		l.stopInTime()
+	})
+}
+
+// Each table that a pattern matches gets the tables that its old rows move to; the others are there.
+func TestMigrateMakesWhatShardsNeed(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		l := newStage(t, testkit.SharedDatabase(t, flavor), fake(t), "retention: {archive: 168h, failed: 720h}\n")
+		pattern := func(name string) {
+			text, err := os.ReadFile(l.Config())
+			testkit.Must(t, err)
+			config := regexp.MustCompile(`name: "[^"]*"`).ReplaceAllString(string(text), `name: "`+l.schema()+"."+name+`"`)
+			testkit.Must(t, os.WriteFile(l.Config(), []byte(config), 0o600))
+		}
+		pattern("shard_{00..63}")
+		if out, errOut, code := l.Command(t, "migrate"); code != 2 || !strings.Contains(errOut, "matches no table") {
+			t.Errorf("without a table: exit %d, %s%s", code, out, errOut)
+		}
+		for n := range 3 {
+			l.exec(fmt.Sprintf("CREATE TABLE shard_%02d LIKE t_local_message", n))
+		}
+		for range 2 { // the second time all is there
+			if out, errOut, code := l.Command(t, "migrate"); code != 0 {
+				t.Fatalf("exit %d, %s%s", code, out, errOut)
+			}
+		}
+		var made int
+		testkit.Must(t, l.sql.QueryRow("SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND (TABLE_NAME LIKE 'shard%archive' "+
+			"OR TABLE_NAME LIKE 'shard%failed' OR TABLE_NAME = 'canal_outbox_lease')", l.schema()).Scan(&made))
+		if made != 7 {
+			t.Errorf("%d tables were made", made)
+		}
+		if out, _, code := l.Command(t, "migrate", "--print"); code != 0 || strings.Count(out, "_archive` LIKE") != 3 || strings.Contains(out, "shard_00` (") {
+			t.Errorf("exit %d, %s", code, out)
+		}
 	})
 }
 
