@@ -93,6 +93,9 @@ func (w *world) course() course {
 // TestSourcesDoNotFeelEachOther runs 16 sources, of which some fail, and the same without the failures. Each keeps its promises, those
 // that fail with take-overs. The others deliver the same messages at the same moments as when nobody fails.
 func TestSourcesDoNotFeelEachOther(t *testing.T) {
+	if *replayed != 0 {
+		t.Skip("one seed is replayed")
+	}
 	defer watch()()
 	var compared, differ, failed int
 	var leases uint64
@@ -116,7 +119,7 @@ func TestSourcesDoNotFeelEachOther(t *testing.T) {
 		}
 	}
 	t.Logf("%d sources failed, and their leases were taken %d times; of %d others %d were not as if nobody had failed", failed, leases, compared, differ)
-	if differ > compared/20 { // see TestSameSeedSameTrace
+	if differ > compared/20 && !raced { // see TestSameSeedSameTrace
 		t.Error("sources that fail are felt by others")
 	}
 	if leases <= uint64(failed) {
