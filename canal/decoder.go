@@ -58,6 +58,8 @@ func (d *decoder) decode(e *replication.BinlogEvent, inner bool) (*event, error)
 		d.tables.observe(body, d.body(e, inner))
 	case *replication.RowsEvent:
 		err = d.rows(ev, body, d.body(e, inner), e.Header.EventType == replication.MARIADB_WRITE_ROWS_COMPRESSED_EVENT_V1)
+	case *ownRows:
+		err = d.own(ev, body)
 	case *replication.ExecuteLoadQueryEvent:
 		err = d.query(ev, e.RawData) // the statement's text is somewhere in it
 		ev.inserts = true
@@ -124,30 +126,34 @@ func (d *decoder) query(ev *event, query []byte) (err error) {
 }
 
 func (d *decoder) rows(ev *event, body *replication.RowsEvent, raw []byte, compressed bool) error {
-	t := d.tables.find(body.Table.Schema, body.Table.Table)
-	if t == nil {
-		return nil
-	}
-	ev.table = t
-	if body.Type() != replication.EnumRowsEventTypeInsert {
-		ev.kind = kindChange
+	rows := ownRows{table: d.tables.find(body.Table.Schema, body.Table.Table), insert: body.Type() == replication.EnumRowsEventTypeInsert, compressed: compressed}
+	if rows.table == nil {
 		return nil
 	}
 	at, err := body.DecodeHeader(raw)
 	if err != nil {
-		return fmt.Errorf("rows event of %s before %s: %w", t.name, d.Position, err)
+		return fmt.Errorf("rows event of %s before %s: %w", rows.table.name, d.Position, err)
 	}
-	data := raw[at:]
-	if compressed {
+	rows.id, rows.columns, rows.present, rows.data = body.TableID, int(body.ColumnCount), body.ColumnBitmap1, raw[at:]
+	return d.own(ev, &rows)
+}
+
+// own takes rows of one of our tables.
+func (d *decoder) own(ev *event, rows *ownRows) (err error) {
+	t := rows.table
+	ev.table = t
+	if !rows.insert {
+		ev.kind = kindChange
+		return nil
+	}
+	data := rows.data
+	if rows.compressed {
 		if data, err = mysql.DecompressMariadbData(data); err != nil {
 			return fmt.Errorf("rows event of %s before %s: %w", t.name, d.Position, err)
 		}
 	}
 	ev.kind = kindInsert
-	d.images = images{
-		table: t, id: body.TableID, columns: int(body.ColumnCount), present: body.ColumnBitmap1,
-		data: data, at: d.Position, received: d.now(),
-	}
+	d.images = images{table: t, id: rows.id, columns: rows.columns, present: rows.present, data: data, at: d.Position, received: d.now()}
 	ev.rows = &d.images
 	return nil
 }

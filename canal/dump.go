@@ -27,12 +27,10 @@ func (s *stream) config(cfg Config, p serverState, from outbox.Position, w *stre
 		TLSConfig: cfg.Server.TLS, Localhost: s.name,
 		HeartbeatPeriod: heartbeatPeriod(p.info.Flavor, cfg.Heartbeat), Dialer: w.dial,
 		DisableRetrySync: true, DiscardGTIDSet: true, EventCacheCount: 1, PayloadDecoderConcurrency: 1,
-		SynchronousEventHandler: events, RawModeEnabled: s.raw,
-		// Rows are decoded by the plan of their table, and only inserts of mapped tables.
-		RowsEventDecodeFunc:            func(e *replication.RowsEvent, data []byte) error { _, err := e.DecodeHeader(data); return err },
-		TableMapOptionalMetaDecodeFunc: func([]byte) error { return nil },
-		Option:                         func(conn *client.Conn) error { return s.prepare(conn, p.info, from) },
-		Logger:                         slog.New(slog.DiscardHandler), // what matters comes back as an error
+		SynchronousEventHandler: events, RawModeEnabled: s.raw || s.sieve != nil,
+		RowsEventDecodeFunc: headerOnly, TableMapOptionalMetaDecodeFunc: noMetadata,
+		Option: func(conn *client.Conn) error { return s.prepare(conn, p.info, from) },
+		Logger: slog.New(slog.DiscardHandler), // what matters comes back as an error
 	}
 	if !p.encrypted { // mode preferred, and the server has no TLS
 		c.TLSConfig = nil

@@ -24,6 +24,7 @@ type stream struct {
 	handler  receiver
 	gauge    *gauge
 	set      *outbox.GTIDSet // of the reader; transactions taken are added; nil: not known
+	sieve    *sieve          // what events go through before they are decoded; nil: the library has parsed all of them
 	decode   *decoder
 	assemble *assembler
 	skip     outbox.Position // transactions up to here were offered before; zero when the server skips them itself
@@ -77,6 +78,11 @@ func (s *stream) HandleEvent(e *replication.BinlogEvent) error {
 }
 
 func (s *stream) handle(e *replication.BinlogEvent) error {
+	if s.sieve != nil {
+		if err := s.sieve.open(e, s.decode.body(e, false), s.decode.tables); err != nil {
+			return s.reason(err)
+		}
+	}
 	switch body := e.Event.(type) {
 	case *replication.HeartbeatEvent:
 		s.heartbeat(e.Header.LogPos, body)

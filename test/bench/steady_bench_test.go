@@ -1,15 +1,18 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
@@ -63,6 +66,70 @@ func BenchmarkSteady(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkForeign is what an outbox message costs in a log in which ten updates of another table, each a transaction of its own, come
+// with each, read after a pause, in turns with the builds of BENCH_BESIDE.
+func BenchmarkForeign(b *testing.B) {
+	for _, flavor := range testkit.Flavors() {
+		b.Run(string(flavor), func(b *testing.B) {
+			f := newFixture(b, flavor, "fake")
+			testkit.Exec(b, f.table.DB, "CREATE TABLE stock (id INT PRIMARY KEY, held INT NOT NULL, note VARCHAR(300) NOT NULL)")
+			testkit.Exec(b, f.table.DB, "INSERT INTO stock SELECT seq, 0, REPEAT('n', 200) FROM (WITH RECURSIVE n (seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < 100) SELECT seq FROM n) AS list")
+			testkit.Exec(b, f.db.Root(), "SET GLOBAL sync_binlog = 0, GLOBAL innodb_flush_log_at_trx_commit = 0") // the log is only read here
+			all := builds(b)
+			totals := make([]spent, len(all))
+			for b.Loop() {
+				for i := range 2 * len(all) {
+					if i >= len(all) {
+						i = 2*len(all) - 1 - i
+					}
+					f.Program = all[i]
+					f.foreignTurn(b, 4_000, &totals[i])
+				}
+			}
+			for i, s := range totals {
+				name := ""
+				if i > 0 {
+					name = filepath.Base(all[i]) + "-"
+				}
+				b.ReportMetric(float64(s.cpu.Microseconds())/float64(s.messages), name+"cpu-µs/msg")
+				b.ReportMetric(s.allocations/float64(s.messages), name+"allocs/msg")
+			}
+		})
+	}
+}
+
+// foreignTurn lets one build take n rows among ten times as many updates of another table.
+func (f *fixture) foreignTurn(b *testing.B, n int, s *spent) {
+	b.Helper()
+	testkit.Must(b, os.RemoveAll(f.StateDir()))
+	f.Start(b)
+	f.fill(b, 2_000, 10)
+	f.awaitSent(b)
+	_, err := f.Client().Pause(b.Context(), outbox.Pause{Reason: "a backlog is made"})
+	testkit.Must(b, err)
+	var group sync.WaitGroup
+	for k := range 8 {
+		group.Go(func() {
+			for i := range 10 * n / 8 {
+				if _, err := f.table.DB.ExecContext(context.Background(), "UPDATE stock SET held = held + 1 WHERE id = ?", 1+(8*i+k)%100); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	f.fill(b, n, 1)
+	group.Wait()
+	used, allocated := f.usage(b), f.allocations(b)
+	profiled := f.profile(b, fmt.Sprintf("foreign-%s-%s", f.db.Flavor, filepath.Base(f.Program)))
+	testkit.Must(b, f.Client().Resume(b.Context()))
+	f.awaitSent(b)
+	s.cpu += f.usage(b).cpu - used.cpu
+	s.allocations += f.allocations(b) - allocated
+	s.messages += n
+	profiled()
+	f.Stop(b)
 }
 
 // turn lets one build take n rows, from a state of its own.
