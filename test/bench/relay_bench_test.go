@@ -115,40 +115,6 @@ func BenchmarkDrain(b *testing.B) {
 	}
 }
 
-// BenchmarkTableBacklog starts a relay for the first time on a table full of PENDING rows: the sweep does it all, with one or more
-// batches claimed at a time, beside the server and with 20 ms between each statement and its answer, as over a network.
-func BenchmarkTableBacklog(b *testing.B) {
-	for _, way := range []time.Duration{0, 10 * time.Millisecond} {
-		for _, workers := range []int{1, 2, 4} {
-			b.Run(fmt.Sprintf("rtt=%v/workers=%d", 2*way, workers), func(b *testing.B) {
-				f := newFixtureBehind(b, way, testkit.MySQL, "kafka", fmt.Sprintf("fallback: {interval: 30s, workers: %d}", workers))
-				for b.Loop() {
-					f.tableBacklog(b, 100_000)
-				}
-			})
-		}
-	}
-}
-
-// tableBacklog fills the table, whose log is taken away, and lets a relay that knows nothing work it off.
-func (f *fixture) tableBacklog(b *testing.B, n int) {
-	b.StopTimer()
-	defer b.StartTimer()
-	f.fill(b, n, 100)
-	testkit.Must(b, f.db.Purge(b.Context()))
-	testkit.Must(b, os.RemoveAll(f.StateDir()))
-	b.StartTimer()
-	began := time.Now()
-	f.Start(b)
-	f.awaitSent(b)
-	took, used := time.Since(began), f.usage(b)
-	b.StopTimer()
-	b.ReportMetric(float64(n)/took.Seconds(), "rows/s")
-	b.ReportMetric(float64(used.cpu.Microseconds())/float64(n), "cpu-µs/msg")
-	measured("sweep", float64(n)/took.Seconds())
-	f.Stop(b)
-}
-
 // BenchmarkIdle reports the CPU of a relay that has nothing to do, in percent of a core.
 func BenchmarkIdle(b *testing.B) {
 	f := newFixture(b, testkit.MySQL, "kafka")

@@ -22,15 +22,7 @@ func BenchmarkCeilingStatus(b *testing.B) {
 		db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Durable: true})
 		pool := db.Connect(b, db.CreateSchema(b))
 		f := load{table: relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message"), topic: topic}
-		mapping, err := table.Preset("t_local_message")
-		testkit.Must(b, err)
-		mapping.Schema, mapping.Name = f.table.Schema, "t_local_message"
-		mapped, _, err := table.Load(b.Context(), pool, mapping)
-		testkit.Must(b, err)
-		writer, err := server.Open(server.Config{Address: db.Addr(), User: "root"}, nil, server.Session{Writes: true})
-		testkit.Must(b, err)
-		defer writer.Close()
-		store := table.New(writer, []*table.Table{mapped})
+		store := f.store(b, db)
 		const n = 100_000
 		f.fill(b, n, 100)
 		batches := f.batches(b, n)
@@ -49,6 +41,19 @@ func BenchmarkCeilingStatus(b *testing.B) {
 			})
 		}
 	}
+}
+
+// store writes to the table as the relay does.
+func (f *load) store(b *testing.B, db *testkit.Database) *table.Store {
+	mapping, err := table.Preset("t_local_message")
+	testkit.Must(b, err)
+	mapping.Schema, mapping.Name = f.table.Schema, "t_local_message"
+	mapped, _, err := table.Load(b.Context(), f.table.DB, mapping)
+	testkit.Must(b, err)
+	writer, err := server.Open(server.Config{Address: db.Addr(), User: "root"}, nil, server.Session{Writes: true})
+	testkit.Must(b, err)
+	b.Cleanup(func() { testkit.Must(b, writer.Close()) })
+	return table.New(writer, []*table.Table{mapped})
 }
 
 // apply writes all batches, each connection its share of them one after the other.
