@@ -161,23 +161,30 @@ func TestD02_ABatchThatFailsAmongOthers(t *testing.T) {
 	})
 }
 
-// A stop amid overlapping batches leaves nothing reserved, and every claim is read back.
+// A stop amid overlapping batches leaves nothing reserved, every claim is read back, and none is made any more.
 func TestStopAmidOverlappingBatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		for id := range 400 {
-			w.insert(old(id + 1))
-		}
-		w.onClaim = func() error { time.Sleep(30 * time.Millisecond); return nil }
-		b := startWith(t, w, Config{Workers: 4, Batch: 4})
-		time.Sleep(100 * time.Millisecond)
-		began := time.Now()
-		b.stop() // looks for reservations
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("the stop took %v", took)
-		}
-		if n := len(b.got()); n == 0 || n == 400 {
-			t.Errorf("%d rows were published: the stop was not amid the batches", n)
-		}
-	})
+	for _, workers := range []int{1, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			for id := range 400 {
+				w.insert(old(id + 1))
+			}
+			w.onClaim = func() error { time.Sleep(30 * time.Millisecond); return nil }
+			w.onRead = func() error { time.Sleep(5 * time.Millisecond); return nil }
+			b := startWith(t, w, Config{Workers: workers, Batch: 4})
+			time.Sleep(100*time.Millisecond + time.Microsecond) // not when a claim ends
+			synctest.Wait()
+			began, claims := time.Now(), look(w, &w.tokens)
+			b.stop() // looks for reservations
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("the stop took %v", took)
+			}
+			if n := len(b.got()); n == 0 || n == 400 {
+				t.Errorf("%d rows were published: the stop was not amid the batches", n)
+			}
+			if n := look(w, &w.tokens) - claims; n != 0 {
+				t.Errorf("%d workers: %d claims were made after the stop", workers, n)
+			}
+		})
+	}
 }
