@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -22,6 +24,7 @@ type batches struct {
 	claims chan struct{} // one token for each that is claimed now
 	last   chan struct{} // closed when the batch before was handed over
 	group  sync.WaitGroup
+	busy   atomic.Bool // the last claim took longer than quick
 
 	mu  sync.Mutex
 	err error // the first
@@ -36,9 +39,14 @@ func newBatches(workers int, alone bool) *batches {
 
 // place is that of one batch among the others; the zero place is that of one without others.
 type place struct {
-	claims chan struct{}
+	among  *batches
+	began  time.Time       // of the claim
 	before <-chan struct{} // closed when the batch before was handed over
 }
+
+// quick is what a claim takes where the database has room for the work of another batch. Where it has none nothing would be faster, and rows
+// that are committed now would be later. More than one worker are for a database that is far away, so that any claim takes long.
+const quick = 20 * time.Millisecond
 
 // room waits until a batch may be claimed. The error is that of any batch so far: the list ends there.
 func (b *batches) room() error {
@@ -46,12 +54,15 @@ func (b *batches) room() error {
 		tokens <- struct{}{}
 		<-tokens // what is free stays free: only the list takes
 	}
+	if b.busy.Load() {
+		b.group.Wait()
+	}
 	return b.failed()
 }
 
 // take runs the work on one batch, after room. The error is as with room.
 func (b *batches) take(work func(place) error) error {
-	at, done := place{b.claims, b.last}, make(chan struct{})
+	at, done := place{b, time.Now(), b.last}, make(chan struct{})
 	b.last = done
 	b.slots <- struct{}{}
 	b.claims <- struct{}{}
@@ -86,8 +97,9 @@ func (b *batches) wait() error {
 
 // claimed says that the batch is claimed, or will not be.
 func (p place) claimed() {
-	if p.claims != nil {
-		<-p.claims
+	if b := p.among; b != nil {
+		b.busy.Store(cap(b.claims) == 1 && time.Since(p.began) > quick)
+		<-b.claims
 	}
 }
 
