@@ -10,9 +10,8 @@
 //     data, or that another session has locked, delays no other row.
 //
 // Goroutines: the caller of Run (the journal) and the writers, at most two for each table and one for the table's locked rows,
-// each only while there is something to write; a writer may write several tables, one after the other. Two of them write at a time, and
-// beside them those whose attempts fail or last. All have ended when Run returns. The journal never waits for a table. DESIGN.md says
-// which rule prevents which race.
+// each only while there is something to write. Two of them write at a time, and beside them those whose attempts fail or last. All
+// have ended when Run returns. The journal never waits for a table. DESIGN.md says which rule prevents which race.
 package ack
 
 import (

@@ -14,14 +14,11 @@ import (
 // written (an ALTER holds its lock, a grant is missing) must not delay the others, and one for those of its rows that
 // another session has locked, because they must not delay the table's other rows.
 //
-// A queue has a writer, a goroutine, only while it holds something: idle tables cost nothing. While a writer waits for its batch to fill,
-// queues that get their first rows need none: that writer takes them along.
+// A queue has a writer, a goroutine, only while it holds something: idle tables cost nothing.
 type writeQueues struct {
 	mu       sync.Mutex
 	queues   map[queueKey]*writeQueue
-	failing  map[bool]int  // queues whose last attempt failed; true: those of locked rows
-	filling  int           // writers that wait for their batch to fill
-	along    []*writeQueue // queues that a filling writer takes along, the oldest first; those that got a writer meanwhile are skipped
+	failing  map[bool]int // queues whose last attempt failed; true: those of locked rows
 	write    func(*writeQueue)
 	writers  int
 	idle     sync.Cond     // writers became 0
@@ -44,8 +41,6 @@ type writeQueue struct {
 	taken    int                 // rows that the writer has in hand
 	quick    bool                // two statements side by side take no longer than lockTime, as far as the last full batch says
 	writing  bool                // there is a writer
-	filling  bool                // the writer is among writeQueues.filling
-	along    bool                // in writeQueues.along: a writer that waits for its own batch takes this one along
 	failures int                 // attempts since the last that worked
 	reason   string              // of the last failure
 	retryAt  time.Time           // no attempt before
@@ -92,14 +87,14 @@ func (w *writeQueues) put(q *writeQueue, list []outbox.Completion) {
 	if q.items.len() >= writeBatch {
 		raise(q.full)
 	}
-	w.serve(q)
+	w.startWriter(q)
 }
 
 func (w *writeQueues) startWriter(q *writeQueue) {
 	if w.write == nil || q.writing || q.items.len() == 0 {
 		return
 	}
-	q.writing, q.along = true, false
+	q.writing = true
 	w.writers++
 	go w.write(q)
 }
@@ -132,10 +127,6 @@ func (w *writeQueues) close() {
 func (w *writeQueues) due(q *writeQueue, patience time.Duration, cut error) (wait time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if q.filling {
-		q.filling = false
-		w.filling--
-	}
 	if q.items.len() == 0 || cut != nil {
 		q.writing, q.batch = false, nil
 		if w.writers--; w.writers == 0 {
@@ -150,12 +141,7 @@ func (w *writeQueues) due(q *writeQueue, patience time.Duration, cut error) (wai
 	if due.Before(q.retryAt) {
 		due = q.retryAt
 	}
-	wait = time.Until(due)
-	if wait > 0 && q.failures == 0 && !q.locked {
-		q.filling = true
-		w.filling++
-	}
-	return wait, true
+	return time.Until(due), true
 }
 
 // takesTurns reports whether a queue's writer waits for its turn: not when the last attempt failed, for the next one may last, and

@@ -22,32 +22,24 @@ func (a *Acker) writeFrom(work context.Context, q *writeQueue) {
 		case wait > 0:
 			a.await(work, q, wait)
 		default:
-			began := time.Now()
 			a.inTurn(work, q)
-			a.takeAlong(work, began)
 		}
 	}
 }
 
 // inTurn writes a batch when it is the queue's turn. The batch is taken then and not before, so that it grows while other tables are
 // written. A turn that nobody waits for is taken for a second statement beside the first. An attempt that lasts goes on, and its turns pass
-// to other tables. Nobody is taken along by a writer that is held up.
+// to other tables.
 func (a *Acker) inTurn(work context.Context, q *writeQueue) {
 	statements := 1
 	if a.queues.takesTurns(q) {
-		if !a.turns.TryAcquire(1) {
-			a.queues.leaveAlong()
-			if a.turns.Acquire(work, 1) != nil {
-				return // work is cut
-			}
+		if a.turns.Acquire(work, 1) != nil {
+			return // work is cut
 		}
 		if a.queues.wide(q) && a.turns.TryAcquire(1) {
 			statements = 2
 		}
-		turn := time.AfterFunc(lasting, func() {
-			a.turns.Release(int64(statements))
-			a.queues.leaveAlong()
-		})
+		turn := time.AfterFunc(lasting, func() { a.turns.Release(int64(statements)) })
 		defer func() {
 			if turn.Stop() {
 				a.turns.Release(int64(statements))

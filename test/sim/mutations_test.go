@@ -43,7 +43,7 @@ func TestMutations(t *testing.T) {
 		t.Skip("it builds the tests many times over")
 	}
 	all := *allMutations || os.Getenv("SIM_TIME") != ""
-	for n, m := range slices.Concat(mutations, graceMutations, againMutations, teamMutations, ackMutations) {
+	for n, m := range slices.Concat(mutations, graceMutations, againMutations, teamMutations) {
 		if !all && n%sampleEvery != 0 {
 			continue
 		}
