@@ -48,7 +48,8 @@ type Progress interface {
 // Journal is the durable memory of sent rows that the table does not show as SENT yet.
 type Journal interface {
 	// Commit removes written, adds sent and moves the checkpoint (nil: leaves it) in one synced batch. A checkpoint of another
-	// epoch than the journal's own is left out: the position was set anew since it was read. It is never called concurrently. An
+	// epoch than the journal's own is left out: the position was set anew since it was read. It is never called concurrently, and
+	// keeps neither list. An
 	// error means that nothing may be assumed and that the process must stop.
 	Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position, epoch uint64) error
 }
@@ -113,8 +114,9 @@ type Acker struct {
 	saved    time.Time // the last checkpoint
 	flushing bool
 
-	writtenLock sync.Mutex
-	written     []outbox.Identity // SENT in the table, still in the journal
+	writtenLock  sync.Mutex
+	written      []outbox.Identity // SENT in the table, still in the journal
+	writtenSpare []outbox.Identity // empty: the array of the list before
 
 	pending  atomic.Int64
 	problems problems

@@ -48,6 +48,8 @@ func (a *Acker) commit() error {
 	}
 	checkpoint, epoch := a.checkpoint()
 	if len(sent) == 0 && len(written) == 0 && checkpoint == nil {
+		arrays.giveBack(sent)
+		a.forgetWritten(written)
 		return nil
 	}
 	start := time.Now()
@@ -57,7 +59,8 @@ func (a *Acker) commit() error {
 	}
 	a.metrics.commitSeconds.Observe(time.Since(start).Seconds())
 	a.queues.add(a.withStatus(sent))
-	a.sent.giveBack(sent)
+	arrays.giveBack(sent)
+	a.forgetWritten(written)
 	if len(passed) > 0 {
 		a.progress.Written(passed)
 	}
@@ -82,7 +85,7 @@ func (a *Acker) checkpoint() (*outbox.Position, uint64) {
 func (a *Acker) withStatus(sent []outbox.Completion) []outbox.Completion {
 	rest := slices.DeleteFunc(sent, func(c outbox.Completion) bool {
 		if c.LogOnly {
-			a.count(c)
+			a.count(&c)
 		}
 		return c.LogOnly
 	})
@@ -94,14 +97,27 @@ func (a *Acker) takeWritten() []outbox.Identity {
 	a.writtenLock.Lock()
 	defer a.writtenLock.Unlock()
 	list := a.written
-	a.written = nil
+	a.written, a.writtenSpare = a.writtenSpare, nil
 	return list
 }
 
-func (a *Acker) addWritten(list []outbox.Identity) {
+// addWritten notes the sent rows of a batch, but for those that their table refuses.
+func (a *Acker) addWritten(batch []outbox.Completion, unwritable map[outbox.Identity]bool) {
 	a.writtenLock.Lock()
 	defer a.writtenLock.Unlock()
-	a.written = append(a.written, list...)
+	for i := range batch {
+		if c := &batch[i]; c.Action == outbox.ActionMarkSent && !unwritable[c.Identity] {
+			a.written = append(a.written, c.Identity)
+		}
+	}
+}
+
+// forgetWritten takes the array of a list over that the journal has heard of.
+func (a *Acker) forgetWritten(list []outbox.Identity) {
+	clear(list)
+	a.writtenLock.Lock()
+	defer a.writtenLock.Unlock()
+	a.writtenSpare = list[:0]
 }
 
 // pause waits for d, or for less when enough comes; it reports false when ctx ends first.

@@ -15,13 +15,15 @@ type queue struct {
 
 	mu    sync.Mutex
 	items []outbox.Completion
-	spare []outbox.Completion // empty: the array of a list that was given back
 }
 
 func newQueue() *queue { return &queue{signal: make(chan struct{}, 1), many: make(chan struct{}, 1)} }
 
 func (q *queue) add(list []outbox.Completion) {
 	q.mu.Lock()
+	if q.items == nil {
+		q.items = arrays.take()
+	}
 	q.items = append(q.items, list...)
 	if len(q.items) >= manyRows {
 		raise(q.many)
@@ -30,12 +32,12 @@ func (q *queue) add(list []outbox.Completion) {
 	raise(q.signal)
 }
 
-// take removes everything, oldest first. The slice is the caller's, who may give it back.
+// take removes everything, oldest first. The slice is the caller's, who may give it back to arrays.
 func (q *queue) take() []outbox.Completion {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	all := q.items
-	q.items, q.spare = q.spare, nil
+	q.items = nil
 	select {
 	case <-q.many: // it was about these
 	default:
@@ -43,14 +45,27 @@ func (q *queue) take() []outbox.Completion {
 	return all
 }
 
-// giveBack takes a list over whose rows are somewhere else now: the next ones are written to its array.
-func (q *queue) giveBack(list []outbox.Completion) {
-	clear(list)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if cap(list) > cap(q.spare) {
-		q.spare = list[:0]
+// arrays are those of lists whose rows are somewhere else now: the next ones are written to them. What nobody needs the collector takes.
+var arrays arrayPool
+
+type arrayPool struct{ pool sync.Pool }
+
+// take returns an empty list.
+func (a *arrayPool) take() []outbox.Completion {
+	if list, ok := a.pool.Get().(*[]outbox.Completion); ok {
+		return *list
 	}
+	return nil
+}
+
+// giveBack forgets the rows of a list, so that no message outlives its completion, and keeps its array.
+func (a *arrayPool) giveBack(list []outbox.Completion) {
+	if cap(list) == 0 {
+		return
+	}
+	clear(list)
+	list = list[:0]
+	a.pool.Put(&list)
 }
 
 // raise leaves a token unless one is there.
@@ -76,6 +91,9 @@ func (f *fifo) add(list []outbox.Completion) {
 		clear(f.rows[f.head:])
 		f.rows, f.head = f.rows[:n], 0
 	}
+	if f.rows == nil {
+		f.rows = arrays.take()
+	}
 	f.rows = append(f.rows, list...)
 }
 
@@ -85,10 +103,8 @@ func (f *fifo) take(n int, into []outbox.Completion) []outbox.Completion {
 	into = append(into, first...)
 	clear(first)
 	if f.head += len(first); f.head == len(f.rows) {
-		f.rows, f.head = f.rows[:0], 0
-		if cap(f.rows) > 2*writeBatch { // an idle table keeps no array of a busy one
-			f.rows = nil
-		}
+		arrays.giveBack(f.rows[:0]) // an idle table keeps no array of a busy one
+		f.rows, f.head = nil, 0
 	}
 	return into
 }

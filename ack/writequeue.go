@@ -128,6 +128,7 @@ func (w *writeQueues) due(q *writeQueue, patience time.Duration, cut error) (wai
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if q.items.len() == 0 || cut != nil {
+		arrays.giveBack(q.batch)
 		q.writing, q.batch = false, nil
 		if w.writers--; w.writers == 0 {
 			w.idle.Broadcast()
@@ -183,6 +184,9 @@ func (w *writeQueues) took(q *writeQueue, rows int, d time.Duration) {
 }
 
 func (q *writeQueue) takeBatch(most int) []outbox.Completion {
+	if q.batch == nil {
+		q.batch = arrays.take()
+	}
 	q.batch = q.items.take(most, q.batch[:0])
 	q.taken = len(q.batch)
 	return q.batch

@@ -174,23 +174,21 @@ func (a *Acker) apply(work context.Context, batch []outbox.Completion) (locked [
 
 // conclude tells journal and registry of completions that the table has, or never takes.
 func (a *Acker) conclude(batch []outbox.Completion, unwritable map[outbox.Identity]bool) {
-	journalled := make([]outbox.Identity, 0, len(batch))
 	var settled, final []outbox.Completion
 	if len(unwritable) == 0 { // as nearly always: nothing is copied
 		final = batch
 	}
-	for _, s := range batch {
+	for i := range batch {
+		s := &batch[i]
 		bad := len(unwritable) > 0 && unwritable[s.Identity]
-		if s.Action == outbox.ActionMarkSent {
-			if bad {
-				continue // the broker has it: it stays in journal and registry, so that it is never sent again
-			}
-			journalled = append(journalled, s.Identity)
-		} else {
-			settled = append(settled, s)
+		switch isSent := s.Action == outbox.ActionMarkSent; {
+		case isSent && bad:
+			continue // the broker has it: it stays in journal and registry, so that it is never sent again
+		case !isSent:
+			settled = append(settled, *s)
 		}
 		if len(unwritable) > 0 {
-			final = append(final, s)
+			final = append(final, *s)
 		}
 		if !bad {
 			a.count(s)
@@ -198,7 +196,7 @@ func (a *Acker) conclude(batch []outbox.Completion, unwritable map[outbox.Identi
 	}
 	// The journal must hear of it before the registry releases the row: once released, it may be published again, and the
 	// entry of that second publish must not be removed.
-	a.addWritten(journalled)
+	a.addWritten(batch, unwritable)
 	if len(settled) > 0 {
 		a.progress.Settled(settled)
 	}
@@ -209,15 +207,15 @@ func (a *Acker) conclude(batch []outbox.Completion, unwritable map[outbox.Identi
 }
 
 // count records a completion that the table has now.
-func (a *Acker) count(s outbox.Completion) {
+func (a *Acker) count(s *outbox.Completion) {
 	switch s.Action {
 	case outbox.ActionRetry:
 		a.metrics.retries.Inc()
 	case outbox.ActionFail:
 		a.metrics.failed(s.Class).Inc()
-		a.problems.failed(s)
-		a.cfg.Failed(s)
-		a.log.Warn("message failed for good; fix the cause and retry or discard it", append(rowFields(s),
+		a.problems.failed(*s)
+		a.cfg.Failed(*s)
+		a.log.Warn("message failed for good; fix the cause and retry or discard it", append(rowFields(*s),
 			zap.Stringer("class", s.Class), zap.String("reason", s.Reason))...)
 	case outbox.ActionMarkSent:
 		if !s.Since.IsZero() { // what the journal held at the start has none

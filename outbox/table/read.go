@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -109,6 +110,9 @@ func (s *Store) candidates(ctx context.Context, t *Table, query *statement, last
 	return out, err
 }
 
+// askedFor are empty maps for States.
+var askedFor = sync.Pool{New: func() any { return map[outbox.Identity]int{} }}
+
 // States reads the rows of identities by primary key. Rows that do not exist, or carry another message id, are missing
 // from the answer; its order is not that of the question. The answer shares the memory of the identities that were asked for.
 func (s *Store) States(ctx context.Context, identities []outbox.Identity) ([]outbox.Candidate, error) {
@@ -118,7 +122,11 @@ func (s *Store) States(ctx context.Context, identities []outbox.Identity) ([]out
 		query := t.selectState()
 		query.add(" FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
 		t.idIn(query, len(chunk), func(i int) string { return chunk[i].ID })
-		asked := make(map[outbox.Identity]int, len(chunk))
+		asked := askedFor.Get().(map[outbox.Identity]int)
+		defer func() {
+			clear(asked)
+			askedFor.Put(asked)
+		}()
 		for i, id := range chunk {
 			asked[id] = i
 		}

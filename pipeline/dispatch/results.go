@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"math"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -14,10 +15,14 @@ import (
 // partitionSends is how often a message is sent whose partition leaves it without an answer, before it is left to the sweep.
 const partitionSends = 3
 
+// completionLists are empty lists for results: a completion has 200 bytes, and nobody keeps the list.
+var completionLists = sync.Pool{New: func() any { return new([]outbox.Completion) }}
+
 // results takes outcomes from the sink, on the sink's goroutine: it decides and hands on, and never waits.
 func (d *Dispatch) results(list []sink.Result) {
 	now := time.Now()
-	completions := make([]outbox.Completion, 0, len(list))
+	reused := completionLists.Get().(*[]outbox.Completion)
+	completions := *reused
 	d.mu.Lock()
 	for i := range list {
 		r := &list[i]
@@ -47,6 +52,9 @@ func (d *Dispatch) results(list []sink.Result) {
 	if len(completions) > 0 {
 		d.acks.Add(completions)
 	}
+	clear(completions)
+	*reused = completions[:0]
+	completionLists.Put(reused)
 }
 
 // decide says what becomes of a row by its outcome. Callers hold mu.
