@@ -240,6 +240,21 @@ func TestARowThatIsFoundLateGoesFirst(t *testing.T) {
 	})
 }
 
+// The same for a row that a sweep brings while they wait: it comes behind those of lesser keys and before the others.
+func TestARowThatASweepBringsLateGoesBeforeLaterOnes(t *testing.T) {
+	runOrdered(t, Config{}, func(b *bench) {
+		b.sink.set(func() { b.sink.answer = nil })
+		first, five, eleven, late := row(9, key("a")), row(5, key("a")), row(11, key("a")), row(10, key("a"))
+		b.offer(first, five, eleven)
+		b.sweep(late)
+		b.wantSent("9")
+		for i, m := range []*outbox.Message{first, five, late, eleven} {
+			b.answer(outbox.Outcome{}, m)
+			b.wantSent([]string{"9", "5", "10", "11"}[:min(i+2, 4)]...)
+		}
+	})
+}
+
 // The order costs messages nothing that is collected as garbage while no key waits.
 func TestOrderAllocatesNothingWhileNothingWaits(t *testing.T) {
 	allocations := func(cfg Config) float64 {

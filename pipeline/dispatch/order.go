@@ -118,19 +118,38 @@ func (d *Dispatch) pass(e *tracker.Entry) (now bool) {
 		l = o.lane(k)
 	}
 	first := l.first == nil
-	if first {
-		l.first = e
-	} else {
-		l.last.Sends.Behind = e
-		l.behind++
+	l.add(e)
+	if !first {
 		d.putBehind(e, 1)
 	}
-	e.Sends.InLane = true
-	l.last = e
 	if left != nil {
 		o.forget(left) // the lane stays, because the row is in hand
 	}
 	return first
+}
+
+// add puts a row behind the others in hand. One that a sweep brings comes behind the last with a lesser primary key: the table may have shown it
+// late, and those behind it are then later rows of the log.
+func (l *lane) add(e *tracker.Entry) {
+	e.Sends.InLane = true
+	if l.first == nil {
+		l.first, l.last = e, e
+		return
+	}
+	l.behind++
+	at := l.last
+	if e.Swept() && before(e.Row().ID, at.Row().ID) {
+		at = l.first
+		for one := l.first.Sends.Behind; one != nil; one = one.Sends.Behind {
+			if before(one.Row().ID, e.Row().ID) {
+				at = one
+			}
+		}
+	}
+	e.Sends.Behind, at.Sends.Behind = at.Sends.Behind, e
+	if at == l.last {
+		l.last = e
+	}
 }
 
 // mayGo reports whether every row of the key before this one is final or in hand. l and left are nil if there are none. Callers hold mu.
