@@ -354,7 +354,7 @@ func (d *daemon) close() error {
 		defer cancel()
 		errs = append(errs, d.sink.Close(ctx))
 	}
-	d.closeTracing()
+	d.tracer.Close(2 * time.Second)
 	_ = d.present.close() // of a connection that broke before it tells so, and that is no fault of this run
 	if d.replica != nil {
 		d.replica.close()

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/tracing"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -19,13 +18,6 @@ func (d *daemon) watchSink() (out sink.Sink, err error) {
 		d.tracer, err = tracing.New(tracing.Config{Endpoint: endpoint, System: d.cfg.Sink.Kind(), Version: d.opts.Version}, d.log.Named("tracing"))
 	}
 	return d.tracer.Sink(out), err
-}
-
-// closeTracing gives the last spans a moment.
-func (d *daemon) closeTracing() {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	d.tracer.Close(ctx)
 }
 
 // tracedRows are tables whose status updates are traced.

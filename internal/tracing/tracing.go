@@ -80,21 +80,23 @@ func withPath(endpoint string) string {
 	return endpoint
 }
 
-// Close exports what is left until ctx ends, and ends what it began.
-func (t *Tracer) Close(ctx context.Context) {
+// Close exports what is left for as long as patience lasts, and ends what it began.
+func (t *Tracer) Close(patience time.Duration) {
 	if t == nil {
 		return
 	}
-	defer t.giveUp()
 	t.mu.Lock()
 	for id, p := range t.waiting { // the journal has them; the next start writes them
 		trace.SpanFromContext(p.ctx).End()
 		delete(t.waiting, id)
 	}
 	t.mu.Unlock()
-	if err := t.provider.Shutdown(ctx); err != nil {
+	// Not a deadline of Shutdown, which returns then and leaves its goroutine at work.
+	defer time.AfterFunc(patience, t.giveUp).Stop()
+	if err := t.provider.Shutdown(context.Background()); err != nil {
 		t.log.Warn("the last spans did not reach the collector", zap.Error(err))
 	}
+	t.giveUp()
 }
 
 // Sink is a sink whose sends are traced; s itself without a Tracer.
