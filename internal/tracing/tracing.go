@@ -176,14 +176,15 @@ func (t *Tracer) answered(sending context.Context, r *sink.Result) {
 	} else if r.BrokerID != "" {
 		span.SetAttributes(attribute.String("canal_outbox.broker_id", r.BrokerID))
 	}
-	span.End()
+	now := time.Now()
+	span.End(trace.WithTimestamp(now))
 	if r.Class != outbox.ClassNone || m.LogOnly || m.Path == outbox.PathRedelivery { // no status update follows that would end it
-		all.End()
+		all.End(trace.WithTimestamp(now))
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.waiting[m.Identity] = published{ctx, time.Now()}
+	t.waiting[m.Identity] = published{ctx, now}
 	t.count.Store(int64(len(t.waiting)))
 }
 
@@ -194,7 +195,7 @@ func (t *Tracer) Written(batch []outbox.Completion, not []outbox.WriteError) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	refused := map[outbox.Identity]bool{}
+	now, refused := time.Now(), map[outbox.Identity]bool{}
 	for i := range not {
 		refused[not[i].Identity] = !not[i].Retryable
 	}
@@ -208,8 +209,8 @@ func (t *Tracer) Written(batch []outbox.Completion, not []outbox.WriteError) {
 		if final {
 			update.SetStatus(codes.Error, "refused by the table")
 		}
-		update.End()
-		trace.SpanFromContext(p.ctx).End()
+		update.End(trace.WithTimestamp(now))
+		trace.SpanFromContext(p.ctx).End(trace.WithTimestamp(now))
 		delete(t.waiting, batch[i].Identity)
 	}
 	t.count.Store(int64(len(t.waiting)))

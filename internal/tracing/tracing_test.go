@@ -96,8 +96,8 @@ func TestThreeSpans(t *testing.T) {
 		}
 	}
 	since := uint64(batch[0].Since.UnixNano())
-	if all.GetStartTimeUnixNano() != since || send.GetStartTimeUnixNano() <= since || mark.GetStartTimeUnixNano() < send.GetEndTimeUnixNano() ||
-		all.GetEndTimeUnixNano() < mark.GetEndTimeUnixNano() {
+	if all.GetStartTimeUnixNano() != since || send.GetStartTimeUnixNano() <= since || mark.GetStartTimeUnixNano() != send.GetEndTimeUnixNano() ||
+		all.GetEndTimeUnixNano() != mark.GetEndTimeUnixNano() {
 		t.Errorf("times: %v", spans)
 	}
 	for _, s := range spans {
