@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -15,61 +13,42 @@ import (
 // final are left to the next sweep, so that overlapping batches would make a backlog slower.
 func (c *Config) alone(table string) bool { return c.Rate > 0 || slices.Contains(c.Ordered, table) }
 
-// batches lets the work on successive batches of one table overlap, because most of it is a wait for the database: while one is claimed,
-// rows are listed for the next and the one before is read back and published. Listing, waiting for the log and reserving are one after
-// the other, and so is handing over to the sink: what a sweep publishes keeps the order of its list.
+// batches lets the work on successive batches of one table overlap, as many as there are workers, and the list of the next page overlap with the
+// last batch of a page. Listing, waiting for the log and reserving are one after the other, and so is handing over to the sink: what a
+// sweep publishes keeps the order of its list. With one worker a batch is with the sink before the next is claimed: to claim it earlier made no
+// backlog faster on a busy server, and rows that are committed meanwhile later.
 type batches struct {
-	alone  bool
-	slots  chan struct{} // one token for each batch under way
-	claims chan struct{} // one token for each that is claimed now
-	last   chan struct{} // closed when the batch before was handed over
-	group  sync.WaitGroup
-	busy   atomic.Bool // the last claim took longer than quick
+	alone bool
+	slots chan struct{} // one token for each batch under way
+	last  chan struct{} // closed when the batch before was handed over
+	group sync.WaitGroup
 
 	mu  sync.Mutex
 	err error // the first
 }
 
 func newBatches(workers int, alone bool) *batches {
-	workers = max(1, workers)
-	b := &batches{alone: alone, slots: make(chan struct{}, workers+1), claims: make(chan struct{}, workers), last: make(chan struct{})}
+	b := &batches{alone: alone, slots: make(chan struct{}, max(1, workers)), last: make(chan struct{})}
 	close(b.last)
 	return b
 }
 
-// place is that of one batch among the others; the zero place is that of one without others.
-type place struct {
-	among  *batches
-	began  time.Time       // of the claim
-	before <-chan struct{} // closed when the batch before was handed over
-}
-
-// quick is what a claim takes where the database has room for the work of another batch. Where it has none nothing would be faster, and rows
-// that are committed now would be later. More than one worker are for a database that is far away, so that any claim takes long.
-const quick = 20 * time.Millisecond
-
-// room waits until a batch may be claimed. The error is that of any batch so far: the list ends there.
+// room waits until a batch may be taken. The error is that of any batch so far: the list ends there.
 func (b *batches) room() error {
-	for _, tokens := range []chan struct{}{b.slots, b.claims} {
-		tokens <- struct{}{}
-		<-tokens // what is free stays free: only the list takes
-	}
-	if b.busy.Load() {
-		b.group.Wait()
-	}
+	b.slots <- struct{}{}
+	<-b.slots // what is free stays free: only the list takes
 	return b.failed()
 }
 
-// take runs the work on one batch, after room. The error is as with room.
-func (b *batches) take(work func(place) error) error {
-	at, done := place{b, time.Now(), b.last}, make(chan struct{})
+// take runs the work on one batch, after room, with what is closed when the batch before was handed over. The error is as with room.
+func (b *batches) take(work func(turn <-chan struct{}) error) error {
+	turn, done := b.last, make(chan struct{})
 	b.last = done
 	b.slots <- struct{}{}
-	b.claims <- struct{}{}
 	b.group.Go(func() {
 		defer func() { <-b.slots }()
 		defer close(done)
-		if err := work(at); err != nil {
+		if err := work(turn); err != nil {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			if b.err == nil {
@@ -95,21 +74,13 @@ func (b *batches) wait() error {
 	return b.failed()
 }
 
-// claimed says that the batch is claimed, or will not be.
-func (p place) claimed() {
-	if b := p.among; b != nil {
-		b.busy.Store(cap(b.claims) == 1 && time.Since(p.began) > quick)
-		<-b.claims
-	}
-}
-
-// turn waits until the batches before were handed over, as long as ctx lasts.
-func (p place) turn(ctx context.Context) error {
-	if p.before == nil {
+// awaitTurn waits until the batches before were handed over, as long as ctx lasts; nil: there are none.
+func awaitTurn(ctx context.Context, turn <-chan struct{}) error {
+	if turn == nil {
 		return nil
 	}
 	select {
-	case <-p.before:
+	case <-turn:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

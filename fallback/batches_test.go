@@ -35,44 +35,6 @@ func TestP5_BatchesOverlapAndKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// With one worker there is one claim at a time, and the next is made while the batch before is read back and goes to the sink, unless the
-// database is busy.
-func TestABatchIsClaimedWhileTheOneBeforeIsReadBack(t *testing.T) {
-	for claim, want := range map[time.Duration]int64{10 * time.Millisecond: 2, 30 * time.Millisecond: 1} {
-		t.Run(claim.String(), func(t *testing.T) { overlap(t, claim, want) })
-	}
-}
-
-func overlap(t *testing.T, claim time.Duration, want int64) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		for id := range 40 {
-			w.insert(old(id + 1))
-		}
-		var claims, mostClaims, under, mostUnder atomic.Int64
-		w.onClaim = func() error {
-			mostUnder.Store(max(mostUnder.Load(), under.Add(1)))
-			mostClaims.Store(max(mostClaims.Load(), claims.Add(1)))
-			time.Sleep(claim)
-			claims.Add(-1)
-			return nil
-		}
-		w.onRead = func() error {
-			time.Sleep(25 * time.Millisecond)
-			under.Add(-1)
-			return nil
-		}
-		b := startWith(t, w, Config{Workers: 1, Batch: 4})
-		time.Sleep(3 * time.Second)
-		if got := b.got(); len(got) != 40 || !slices.IsSorted(got) {
-			t.Errorf("published %v", got)
-		}
-		if mostClaims.Load() != 1 || mostUnder.Load() != want {
-			t.Errorf("%d claims at a time and %d batches claimed and not read back, want 1 and %d", mostClaims.Load(), mostUnder.Load(), want)
-		}
-	})
-}
-
 // P7: the broker goes away amid a page of many batches: what is claimed goes to the sink, which waits, and nothing more is claimed. The
 // reader that goes back to where it was is waited for.
 func TestEachBatchAsksTheFlow(t *testing.T) {

@@ -146,7 +146,7 @@ func (s *Sweeper) takeDue(ctx context.Context, name string, due []outbox.Identit
 	if len(reserved) == 0 {
 		return nil
 	}
-	return s.publish(ctx, &round{path: outbox.PathTimer}, name, asked, reserved, place{})
+	return s.publish(ctx, &round{path: outbox.PathTimer}, name, asked, reserved, nil)
 }
 
 // later enters a row that waits, as a query shows it that was asked at a time, unless a look will find it.

@@ -8,7 +8,7 @@
 //   - A row is published only when the log will never deliver it any more: its transaction was offered and nobody owns
 //     the row, or the recovery window was raised over it first, so that the binlog path checks it before it publishes.
 //   - A row is published only under a claim of this process, as it stands in the table on the primary at that moment.
-//   - Memory is a page of identities, the messages of a batch for each worker and one more, a batch for the timers of each table, and
+//   - Memory is a page of identities, the messages of a batch for each worker, a batch for the timers of each table, and
 //     a bounded number of timers.
 //
 // Run owns a goroutine for the timers of each table; they do not wait for sweeps. Sweeps follow each other and never overlap; the

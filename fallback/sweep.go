@@ -229,7 +229,7 @@ func (s *Sweeper) takeBatch(ctx context.Context, r *round, b *batches, name stri
 	if len(reserved) == 0 {
 		return nil
 	}
-	return b.take(func(at place) error { return s.publish(ctx, r, name, asked, reserved, at) })
+	return b.take(func(turn <-chan struct{}) error { return s.publish(ctx, r, name, asked, reserved, turn) })
 }
 
 func (s *Sweeper) reserve(name string, take []outbox.Candidate) (reserved, suspended []outbox.Candidate) {
@@ -265,20 +265,20 @@ func (s *Sweeper) pick(r *round, page []outbox.Candidate) (take, later []outbox.
 	return take, later
 }
 
-// publish claims rows that are reserved, reads them back and hands them to the sink, in their place among other batches. What is not
+// publish claims rows that are reserved, reads them back and hands them to the sink when it is their turn (nil: at once). What is not
 // handed over is released. asked is when the table was asked for them.
-func (s *Sweeper) publish(ctx context.Context, r *round, name string, asked time.Time, reserved []outbox.Candidate, at place) error {
+func (s *Sweeper) publish(ctx context.Context, r *round, name string, asked time.Time, reserved []outbox.Candidate, turn <-chan struct{}) error {
 	open := make(map[outbox.Identity]outbox.Candidate, len(reserved))
 	for _, c := range reserved {
 		open[c.Identity] = c
 	}
 	defer func() { s.flow.Release(slices.Collect(maps.Values(open))) }()
 
-	messages, rejected, err := s.claim(ctx, name, reserved, at)
+	messages, rejected, err := s.claim(ctx, name, reserved)
 	if err != nil {
 		return err
 	}
-	if err := at.turn(ctx); err != nil {
+	if err := awaitTurn(ctx, turn); err != nil {
 		return err
 	}
 	s.metrics.rows(name, rowGone).Add(float64(len(reserved) - len(messages) - len(rejected)))
@@ -304,14 +304,13 @@ func (s *Sweeper) publish(ctx context.Context, r *round, name string, asked time
 
 // claim makes the rows ours in the table and reads those that are. A stop does not cut between the two: a row that is
 // claimed and never read back would wait for the end of its claim.
-func (s *Sweeper) claim(ctx context.Context, name string, reserved []outbox.Candidate, at place) ([]*outbox.Message, []outbox.Completion, error) {
-	token, err := "", ctx.Err()
+func (s *Sweeper) claim(ctx context.Context, name string, reserved []outbox.Candidate) ([]*outbox.Message, []outbox.Completion, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
 	defer cancel()
-	if err == nil {
-		token, err = s.rows.Claim(ctx, reserved)
-	}
-	at.claimed()
+	token, err := s.rows.Claim(ctx, reserved)
 	s.claims.made(name, token, err != nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("claim %d rows: %w", len(reserved), err)

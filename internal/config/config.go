@@ -233,7 +233,7 @@ type Fallback struct {
 	// Batch is the number of rows that are claimed and published at a time, 500 at most.
 	Batch int `yaml:"batch"`
 	// Workers is the number of batches of a table that are claimed at a time, which makes a large backlog drain faster where the database
-	// is far away or its disks are slow; they are published in their order. Each, and one more that is being published, holds its rows with
+	// is far away or its disks are slow; they are published in their order. Each holds its rows with
 	// their bodies in memory. With a rate, and for tables with `ordering: key`, there is one batch at a time.
 	Workers int `yaml:"workers"`
 	// Rate is the number of rows a second that sweeps publish at most, of all tables together, so that a backlog leaves room for
