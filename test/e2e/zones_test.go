@@ -34,7 +34,7 @@ func TestA21_TimestampsUnderZonesOfTheHost(t *testing.T) {
 					l.inSession(setting, "SET time_zone = '+00:00'", fmt.Sprintf("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body, created_at, next_retry_time) "+
 						"VALUES ('order', '%s', '%s', 'body', '%s', NOW(3) - INTERVAL 1 SECOND)", key, topics[0], want[key].Format("2006-01-02 15:04:05.000")))
 				}
-				l.waitCount(len(settings)-1, "status = 2") // those that the log shows; due in another zone, they would wait
+				l.waitCount(len(settings)-1, "status = 2 AND biz_key <> 'hidden'") // those that the log shows; due in another zone, they would wait
 				testkit.Must(t, l.Client().Sweep(t.Context()))
 				l.waitCount(len(settings), "status = 2")
 				records, err := testkit.ReadKafkaTopic(t.Context(), cluster.Addr(), topics[0])

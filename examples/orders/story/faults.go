@@ -53,6 +53,10 @@ func Republish(ctx context.Context, s *story) error {
 		WHERE business_type = 'order_paid' AND status = 2 AND update_time > NOW() - INTERVAL 2 SECOND`)); err != nil {
 		return err
 	}
+	// The log must begin before the moment that is named.
+	if err := await(ctx, "an order of six seconds ago", s.query(ctx, "SELECT COUNT(*) > 0 FROM t_order WHERE created_at < NOW() - INTERVAL 6 SECOND")); err != nil {
+		return err
+	}
 	var since string // by the database's clock
 	err := s.servers.db.QueryRowContext(ctx, "SELECT DATE_FORMAT(UTC_TIMESTAMP() - INTERVAL 4 SECOND, '%Y-%m-%dT%H:%i:%sZ')").Scan(&since)
 	if err != nil {
