@@ -11,9 +11,6 @@ GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOTESTSUM   := gotest.tools/gotestsum@v1.13.0 --format=pkgname --format-hide-empty-pkg
 
-# Up to three tests with servers that fail are run once more, alone: docs/decisions says why, and which are not.
-ONCE_MORE   := --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
-
 # What tests run against. SKIP_BROKERS=1 does without the brokers (and without Java), SKIP_BROWSER=1 without the browser.
 SERVERS := mysql mariadb mariadb-11.8 redis clock promtool $(if $(filter 1,$(SKIP_BROKERS)),,kafka rocketmq) $(if $(filter 1,$(SKIP_BROWSER)),,browser)
 
@@ -50,7 +47,7 @@ prepare: ## install or find what the tests need: servers, and a C compiler for t
 	@bash test/servers/install.sh $(SERVERS)
 
 test: prepare ## all tests; ends with a line that counts them
-	CGO_ENABLED=1 go run $(GOTESTSUM) $(ONCE_MORE) --raw-command -- test/run.sh all -race $(TESTFLAGS)
+	CGO_ENABLED=1 go run $(GOTESTSUM) --raw-command -- test/run.sh all -race $(TESTFLAGS)
 
 test-quick: ## tests that need no server, without the race detector
 	go run $(GOTESTSUM) --raw-command -- test/run.sh quick $(TESTFLAGS)

@@ -4,9 +4,6 @@
 # servers, two at a time, because they wait more than they work; the long ones come first. "quick" leaves the latter out. The
 # programs under test are built once for all packages, as they are released: without the race detector. The simulation runs
 # without it too, because it would take most of its seeds away. -short leaves out tests of the test servers themselves.
-#
-# gotestsum appends "-test.run=TEST PACKAGE" to have a test run once more that has failed. Only tests with servers get that: they share two cores with
-# databases and brokers. The others run in memory and in virtual time, and their failure stands.
 set -euo pipefail
 which=$1; shift
 module=github.com/canal-outbox/canal-outbox
@@ -23,15 +20,6 @@ while read -r name deps; do
     esac ;;
   esac
 done < <(go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | grep '\.test ')
-
-last=${!#}
-if [ "${last#"$module"/}" != "$last" ]; then
-  for name in "${servers[@]}"; do
-    [ "$name" != "$last" ] || exec go test -json -short "$@"
-  done
-  echo "$last has no servers: its failure stands" >&2
-  exit 1
-fi
 
 failed=0
 plain=()

@@ -74,7 +74,8 @@ func TestP9_D06_D07_D08_D17_NoHarm(t *testing.T) {
 				t.Errorf("the application had an error: %v", err)
 			}
 			l.waitCount(waiting+result.Rows, "status = 2 AND retry_count = 0")
-			seen, samples := watch()
+			watch.Stop()
+			seen, samples := watch.Counts()
 			if seen > 0 {
 				t.Errorf("the application was seen waiting for a lock of the relay %d times in %d samples", seen, samples)
 			}

@@ -14,8 +14,8 @@ func TestP7_D17_FreshRowsOvertakeABacklog(t *testing.T) {
 	for _, flavor := range testkit.Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
 			l := newStage(t, testkit.SharedDatabase(t, flavor), fake(t), "")
-			const waiting, fresh = 40_000, 3 // the first alone would do
-			l.fill(waiting)                  // before the first start, so the log does not show it
+			const waiting, fresh = 40_000, 10
+			l.fill(waiting) // before the first start, so the log does not show it
 			l.Start(t)
 			left := func() int { return l.table.Count(t, "biz_type = 'backlog' AND status <> 2") }
 			l.wait("the backlog to begin to go", func() bool { return left() < waiting })

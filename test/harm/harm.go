@@ -1,8 +1,8 @@
 // Package harm is an application that writes business rows and outbox rows at REPEATABLE READ and notices whatever somebody
 // else does to it: errors, deadlocks, waits for locks, slow transactions.
 //
-// Goroutines: Run has one for each writer, Watch one that samples the server's lock waits; all have ended when Run returns
-// and when the function that Watch returned was called.
+// Goroutines: Run has one for each writer, a Watcher one that samples the server's lock waits; all have ended when Run returns
+// and when Watcher.Stop does.
 package harm
 
 import (
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,19 +133,28 @@ var waits = map[testkit.Flavor]string{
 		"JOIN information_schema.processlist pw ON pw.id = w.trx_mysql_thread_id JOIN information_schema.processlist pb ON pb.id = b.trx_mysql_thread_id",
 }
 
-// Watch samples the lock waits of the server until the function it returns is called. That returns how often a session of
-// another user was seen waiting for a lock of user, and how many samples there were.
-func Watch(t testing.TB, db *testkit.Database, user string) (stop func() (seen, samples int)) {
+// every is how often the waits may be asked for. MariaDB answers from a copy that it renews only when nobody has asked for 100 ms
+// (CACHE_MIN_IDLE_TIME_NS in its trx0i_s.cc): who asks more often sees the first answer for ever.
+var every = map[testkit.Flavor]time.Duration{testkit.MySQL: 10 * time.Millisecond, testkit.MariaDB: 150 * time.Millisecond}
+
+// Watcher samples the lock waits of a server.
+type Watcher struct {
+	seen, samples atomic.Int64
+	end, done     chan struct{}
+	once          sync.Once
+}
+
+// Watch counts how often a session of another user is seen waiting for a lock of user, until Stop is called or the test ends.
+func Watch(t testing.TB, db *testkit.Database, user string) *Watcher {
 	t.Helper()
-	end, done := make(chan struct{}), make(chan struct{})
-	seen, samples := 0, 0
+	w := &Watcher{end: make(chan struct{}), done: make(chan struct{})}
 	go func() {
-		defer close(done)
-		ticker := time.NewTicker(10 * time.Millisecond)
+		defer close(w.done)
+		ticker := time.NewTicker(every[db.Flavor])
 		defer ticker.Stop()
 		for {
 			select {
-			case <-end:
+			case <-w.end:
 				return
 			case <-ticker.C:
 			}
@@ -153,14 +163,21 @@ func Watch(t testing.TB, db *testkit.Database, user string) (stop func() (seen, 
 				t.Errorf("ask who waits for whom: %v", err)
 				return
 			}
-			seen, samples = seen+n, samples+1
+			w.seen.Add(int64(n))
+			w.samples.Add(1)
 		}
 	}()
-	return func() (int, int) {
-		close(end)
-		<-done
-		return seen, samples
-	}
+	t.Cleanup(w.Stop)
+	return w
+}
+
+// Counts returns how often a wait was seen, and in how many samples.
+func (w *Watcher) Counts() (seen, samples int64) { return w.seen.Load(), w.samples.Load() }
+
+// Stop ends the watch.
+func (w *Watcher) Stop() {
+	w.once.Do(func() { close(w.end) })
+	<-w.done
 }
 
 func sample(db *testkit.Database, user string) (seen int, err error) {
