@@ -36,7 +36,8 @@ func (t *Tracker) Admit(seq uint64, rows []*outbox.Message, into []*Entry) []*En
 		}
 		e := &entries[i]
 		*e = Entry{Message: m, Size: m.Size(), RetryCount: m.RetryCount, LogOnly: m.LogOnly, id: m.Identity, seq: seq}
-		t.registry[e.id], m.Entry = e, e
+		t.list(e)
+		m.Entry = e
 		into = append(into, e)
 	}
 	return into
@@ -61,7 +62,7 @@ func (t *Tracker) Withdraw(txn *outbox.Txn, seq uint64, rest []*Entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range rest {
-		delete(t.registry, e.id)
+		t.unlist(e)
 		e.seq = 0
 	}
 	for _, m := range txn.Messages {

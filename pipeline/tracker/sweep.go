@@ -10,7 +10,8 @@ func (t *Tracker) Reserve(rows []outbox.Candidate) []outbox.Candidate {
 	for _, c := range rows {
 		if t.registry[c.Identity] == nil {
 			e := &Entry{id: c.Identity, origin: fromSweep}
-			t.registry[e.id], c.Entry = e, e
+			t.list(e)
+			c.Entry = e
 			free = append(free, c)
 		}
 	}
@@ -22,8 +23,8 @@ func (t *Tracker) Release(rows []outbox.Candidate) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range rows {
-		if e := Of(rows[i].Entry); e != nil && t.registry[e.id] == e {
-			delete(t.registry, e.id)
+		if e := Of(rows[i].Entry); e != nil {
+			t.unlist(e)
 		}
 	}
 }

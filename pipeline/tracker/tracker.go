@@ -70,7 +70,8 @@ func (t *Tracker) Own(journal []outbox.Completion) {
 	for i := range journal {
 		if id := journal[i].Identity; t.registry[id] == nil {
 			e := &Entry{id: id, origin: fromJournal, LogOnly: journal[i].LogOnly}
-			t.registry[id], journal[i].Entry = e, e
+			t.list(e)
+			journal[i].Entry = e
 			if e.LogOnly {
 				t.kept.old = append(t.kept.old, e)
 			} else {
@@ -124,7 +125,7 @@ func (t *Tracker) Written(list []outbox.Completion) {
 		if list[i].Action != outbox.ActionMarkSent {
 			t.activity.Add(1)
 		}
-		delete(t.registry, e.id)
+		t.unlist(e)
 		if list[i].Action == outbox.ActionRetry {
 			t.sweeps.DueIn(e.id, list[i].Delay) // the database has counted from the write a moment ago
 		}
@@ -144,10 +145,22 @@ func (t *Tracker) Written(list []outbox.Completion) {
 
 // owned is the entry of a completion, unless its row has left the registry. Callers hold mu.
 func (t *Tracker) owned(c *outbox.Completion) *Entry {
-	if e := Of(c.Entry); e != nil && t.registry[e.id] == e {
+	if e := Of(c.Entry); e != nil && e.listed {
 		return e
 	}
 	return nil
+}
+
+// list puts an entry into the registry, where nothing stands under its id. Callers hold mu.
+func (t *Tracker) list(e *Entry) { t.registry[e.id], e.listed = e, true }
+
+// unlist takes an entry out of the registry. That it is there is known from the entry: with thousands of rows in hand to look for it by its
+// identity means to fetch all of it from memory. Callers hold mu.
+func (t *Tracker) unlist(e *Entry) {
+	if e.listed {
+		delete(t.registry, e.id)
+		e.listed = false
+	}
 }
 
 // Settle lets the low-water mark move over a row that stays in hand: the table shows it as PENDING, and after a crash the sweep finds it.
@@ -175,7 +188,7 @@ func (t *Tracker) settleOne(seq uint64) {
 func (t *Tracker) Forget(e *Entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.registry, e.id)
+	t.unlist(e)
 	t.settle(e)
 }
 
@@ -225,7 +238,7 @@ func (t *Tracker) Owns(id outbox.Identity) bool {
 func (t *Tracker) Has(e *Entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.registry[e.id] == e
+	return e.listed
 }
 
 // Owner returns the entry of a row that is in the registry; nil when nobody owns it.
