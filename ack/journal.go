@@ -26,6 +26,7 @@ func (a *Acker) journalLoop(ctx context.Context) error {
 		if !pause(ctx, a.sent.many, a.cfg.CommitWithin-time.Since(last)) || !pause(ctx, nil, a.cfg.CommitEvery-time.Since(last)) {
 			return nil
 		}
+		lower(tick.C) // this commit is that of a tick too that came meanwhile
 		if err := a.commit(); err != nil {
 			return err
 		}

@@ -40,3 +40,29 @@ func TestRowsWithoutAStatusStayInTheJournal(t *testing.T) {
 		}
 	})
 }
+
+// It leaves the journal also when the checkpoint that passes it is the last one of a stop.
+func TestTheLastCheckpointForgetsRowsWithoutAStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		b := start(t, w)
+		logOnly := completion(shop, 1, outbox.ActionMarkSent)
+		logOnly.LogOnly = true
+		b.Add([]outbox.Completion{logOnly})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		b.Add([]outbox.Completion{completion(shop, 2, outbox.ActionMarkSent)})
+		w.onCommit = func(sent []outbox.Completion) error {
+			if len(sent) == 0 { // the status of 2 is written, and no earlier checkpoint was behind 1
+				w.mu.Lock()
+				w.passed = []outbox.Completion{logOnly}
+				w.mu.Unlock()
+				w.onCommit = nil
+			}
+			return nil
+		}
+		if err := b.close(); err != nil || b.journalled() != 0 {
+			t.Fatal(err, b.trace())
+		}
+	})
+}

@@ -10,7 +10,7 @@ import (
 // queue holds acknowledged rows for the journal loop. Like every queue of this package it is bounded by the pipeline, which
 // offers no more messages while too many completions are pending.
 type queue struct {
-	signal chan struct{} // holds one token when something was added since the last receive
+	signal chan struct{} // holds a token when something waits that nobody has seen
 	many   chan struct{} // holds a token when so many rows wait that they do not wait for more
 
 	mu    sync.Mutex
@@ -28,8 +28,8 @@ func (q *queue) add(list []outbox.Completion) {
 	if len(q.items) >= manyRows {
 		raise(q.many)
 	}
-	q.mu.Unlock()
 	raise(q.signal)
+	q.mu.Unlock()
 }
 
 // take removes everything, oldest first. The slice is the caller's, who may give it back to arrays.
@@ -38,10 +38,8 @@ func (q *queue) take() []outbox.Completion {
 	defer q.mu.Unlock()
 	all := q.items
 	q.items = nil
-	select {
-	case <-q.many: // it was about these
-	default:
-	}
+	lower(q.signal) // both were about these
+	lower(q.many)
 	return all
 }
 
@@ -72,6 +70,14 @@ func (a *arrayPool) giveBack(list []outbox.Completion) {
 func raise(signal chan struct{}) {
 	select {
 	case signal <- struct{}{}:
+	default:
+	}
+}
+
+// lower takes the token, if one is there.
+func lower[T any](signal <-chan T) {
+	select {
+	case <-signal:
 	default:
 	}
 }
