@@ -220,6 +220,45 @@ func TestRowsBeforeOneOnItsWayAreRemembered(t *testing.T) {
 	})
 }
 
+// A sweep has taken two rows of a key, and the first is refused for good: the second goes back to the table. If the table is read while it is
+// on its way, more rows waiting than are remembered, it still comes before the third.
+func TestARowOnItsWayBackIsRemembered(t *testing.T) {
+	runOrdered(t, Config{MaxWaiting: 4, MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Hour}}, func(b *bench) {
+		refuse := func(m *outbox.Message) outbox.Outcome { return outbox.Outcome{Class: outbox.ClassRefused} }
+		b.sink.set(func() { b.sink.answer = refuse })
+		for i := range 20 {
+			m := row(100+i, key(fmt.Sprint("k", i)))
+			b.table[m.ID] = outbox.Candidate{Identity: m.Identity, Topic: m.Topic, Key: m.Key}
+			b.offer(m)
+			b.wrote()
+		}
+		b.sink.set(func() { b.sink.answer = nil })
+		rows := []*outbox.Message{row(1, key("a")), row(2, key("a")), row(42, key("a"))}
+		show := func(rows ...*outbox.Message) {
+			for _, m := range rows {
+				b.table[m.ID] = outbox.Candidate{Identity: m.Identity, Topic: "orders", Key: "a"}
+			}
+		}
+		show(rows[:2]...)
+		for i := 0; len(b.sweep(rows[:2]...)) > 0; i++ { // the key's turn comes
+			if i > 1000 {
+				t.Fatal("the turn of a key never comes")
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		b.answer(outbox.Outcome{Class: outbox.ClassPermanent}, rows[0])
+		show(rows[2])
+		b.dispatch.Unread()
+		if err := b.dispatch.ReadTables(b.ctx); err != nil {
+			t.Fatal(err)
+		}
+		b.wrote()
+		if alone := b.sweep(rows[2]); len(alone) != 1 {
+			t.Errorf("a sweep takes the third row before the second: sent %v", b.sink.ids())
+		}
+	})
+}
+
 // A row that the table shows when the log has passed it over comes before the rows of its key that are in hand and not at the sink.
 func TestARowThatIsFoundLateGoesFirst(t *testing.T) {
 	runOrdered(t, Config{}, func(b *bench) {

@@ -276,8 +276,8 @@ func (d *Dispatch) rememberPage(t *orderedTable, page []outbox.Candidate) bool {
 			continue
 		}
 		owner := d.tracker.Owner(c.Identity)
-		if owner != nil && (owner.Sends.Count > 0 || owner.Sends.InLane || !owner.Logged()) {
-			continue // in hand, or sent; else recovery has it, and it comes
+		if owner != nil && (owner.Sends.Count > 0 || owner.Sends.InLane || !owner.Logged() && !owner.Swept()) {
+			continue // in hand, or sent; else recovery has it and it comes, or the sweep has and its claim is on its way back
 		}
 		if !d.gate.full(t) && !t.tight {
 			d.gate.insert(k, c.Identity, owner, unfinishedText[c.Status]).seen = true
