@@ -19,8 +19,8 @@
 //     the counter an acquisition that was held up on its way could use the number of a row that has come and gone meanwhile.
 //   - Before it acquires, a process makes the position and the pause of the last holder its own, durably. If it dies right after it has
 //     acquired, its next start finds a row of its own directory, and what belongs to it.
-//   - Who holds renews by the epoch, every third of the lease time, and writes its position and its pause along. A renewal that finds no row tells
-//     that somebody else took over.
+//   - Who holds renews by the epoch, every third of the lease time, and writes its position and its pause along; the first time before it reads
+//     anything. A renewal that finds no row tells that somebody else took over.
 //   - A row may be taken when its holder released it; when it has ended by the database's clock and this process has watched it
 //     unchanged for a lease time by its own clock; or when it was watched for two lease times. The watch is for a database's clock that
 //     steps, and for a failover to a server with another clock: the holder stops by its own clock, whatever that of the database says.

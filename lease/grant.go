@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +13,7 @@ type Grant struct {
 	Epoch uint64
 
 	lease *Lease
-	order sync.Mutex                // of renewals: a later one never writes what an earlier one was told, and none comes behind the release
+	order chan struct{}             // holds a token while one renews: a later one never writes what an earlier one was told, and none comes behind the release
 	over  bool                      // released
 	until atomic.Pointer[time.Time] // nil: never again
 }
@@ -94,8 +93,12 @@ func (g *Grant) Renew(ctx context.Context, at func() Resume) error {
 }
 
 func (g *Grant) renew(ctx context.Context, at func() Resume) (from Resume, held bool, err error) {
-	g.order.Lock()
-	defer g.order.Unlock()
+	select {
+	case g.order <- struct{}{}:
+	case <-ctx.Done():
+		return from, false, ctx.Err()
+	}
+	defer func() { <-g.order }()
 	ctx, cancel := context.WithTimeout(ctx, g.lease.limit())
 	defer cancel()
 	if g.over {
@@ -125,9 +128,9 @@ func (l *Lease) Release(ctx context.Context, at Resume) error {
 	if g == nil {
 		return nil
 	}
-	g.order.Lock()
+	g.order <- struct{}{}
 	g.over = true
-	g.order.Unlock()
+	<-g.order
 	g.end()
 	ctx, cancel := context.WithTimeout(ctx, l.limit())
 	defer cancel()

@@ -255,7 +255,7 @@ func (l *Lease) inherit(from []Record) (at Resume, theirs bool) {
 }
 
 func (l *Lease) begin(epoch uint64, asked time.Time) *Grant {
-	g := &Grant{Epoch: epoch, lease: l}
+	g := &Grant{Epoch: epoch, lease: l, order: make(chan struct{}, 1)}
 	g.extend(asked)
 	l.watched = map[uint64]watching{}
 	l.mu.Lock()

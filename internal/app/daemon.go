@@ -286,7 +286,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		return err
 	}
 	d.relay = New(instrument(Parts{
-		Source: d.asker(), Gate: gate, LogOnly: withoutStatus(tables), Rows: tracedRows{rows, d.tracer}, Sink: out, State: state, Reader: newReader, Retention: leaving, Again: again,
+		Source: d.asker(), Gate: gate, LogOnly: withoutStatus(tables), Rows: tracedRows{rows, d.tracer}, Sink: out, State: state, Reader: newReader, Retention: leaving, Again: again, Begin: d.turn.Begin,
 		Lost: !hasCheckpoint && d.state.Origin().Quarantined != "", AcceptNewSource: d.opts.AcceptNewSource,
 	}), numbers, d.log, d.registry)
 	return nil

@@ -76,6 +76,8 @@ type Parts struct {
 	Retention *retention.Retention
 	// Again is where final rows are that go out again; nil: none do.
 	Again *Again
+	// Begin tells others where this run begins, before it reads anything; nil: there are none.
+	Begin func(context.Context) error
 	// LogOnly are the tables without a status.
 	LogOnly map[string]bool
 	// Lost says that an earlier state was lost or corrupt, so that a start without a checkpoint is a gap and no first start.

@@ -31,6 +31,11 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 	if err != nil {
 		return outbox.Position{}, err
 	}
+	if r.parts.Begin != nil {
+		if err := r.parts.Begin(ctx); err != nil {
+			return outbox.Position{}, err
+		}
+	}
 	r.parts.Gate.accept(info.ID)
 	if err := r.build(info.Flavor, at); err != nil {
 		return outbox.Position{}, err

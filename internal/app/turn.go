@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -87,6 +88,27 @@ const TakenOver = "taken over from another relay"
 
 // Keep renews the lease, with the position of the state, until ctx ends. The error is lease.ErrLost.
 func (t *Turn) Keep(ctx context.Context) error { return t.grant.Load().Keep(ctx, t.resume) }
+
+// Begin writes the position of the state into the lease, and tries until that has worked. Who takes over goes on there; one that found no
+// position would begin at the end of the log, and what lies before that is out of every sweep's reach where a table has no status. So
+// nothing is read until then. Keep runs meanwhile, and ends ctx when the lease is lost.
+func (t *Turn) Begin(ctx context.Context) error {
+	backoff := outbox.Backoff{Base: 200 * time.Millisecond, Max: 5 * time.Second}
+	for n := 0; ; n++ {
+		err := t.grant.Load().Renew(ctx, t.resume)
+		switch {
+		case err == nil:
+			return nil
+		case n == 0 && ctx.Err() == nil:
+			t.Log.Warn("waiting until the lease has the position of this start", zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(backoff.Delay(n, 0.5)): // without jitter: this process alone asks, and the simulation repeats its histories
+		}
+	}
+}
 
 // Tell writes into the lease at once whether the relay is paused. If that does not work the next renewal does it.
 func (t *Turn) Tell(ctx context.Context) {

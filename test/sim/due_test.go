@@ -12,13 +12,16 @@ import (
 // Due implements fallback.Rows: one list in the order of the ids.
 func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
 	began := time.Now()
-	if _, err := c.guarded(ctx, "due"); err != nil {
+	what, gate := "due", q.Horizon > time.Hour
+	if gate { // which asks for all rows that are not final, at the same instant as the sweep: its dice are its own
+		what = "due in order"
+	}
+	if _, err := c.guarded(ctx, what); err != nil {
 		return nil, after, err
 	}
 	w := c.i.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	gate := q.Horizon > time.Hour // which asks for all rows that are not final
 	if after.ID() == "" && !gate {
 		c.i.sweepBegins(began, q.Threshold)
 	}

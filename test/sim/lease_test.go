@@ -13,7 +13,7 @@ type leases struct {
 	held   []*leaseRow
 	newest uint64
 	ahead  time.Duration // of the database's clock
-	known  bool          // some holder has had time to tell its position
+	known  bool          // some holder has begun to read
 }
 
 // leaseRow is one acquisition.
@@ -176,7 +176,6 @@ func (c leaseRows) Renew(ctx context.Context, epoch uint64, at lease.Resume, ttl
 		}
 		r.until, r.renewed = w.clock().Add(ttl), time.Now()
 		r.resume(at)
-		w.known = w.known || c.began.disk.anchored && time.Since(latest(r.taken, c.began.latest().anchored)) > ttl/2
 		w.note(c.began.life, "lease renewed", c.began.team.name(), at.At.String(), int(epoch))
 		w.append(&entry{reason: "lease"})
 	})

@@ -43,6 +43,10 @@ var teamMutations = []mutation{
 		edits: []edit{{"	r.At, _ = t.State.Checkpoint()\n", ""}},
 	},
 	{
+		rule: "nothing is read before the lease has the position", file: "internal/app/start.go", found: "P1: .*passed over", team: true,
+		edits: []edit{{"if r.parts.Begin != nil {", "if false {"}}, seeds: 5000,
+	},
+	{
 		rule: "the position is the process's before the lease is", file: "lease/lease.go", found: "P1: .*passed over|take-over: .*sent again", team: true,
 		edits: []edit{{
 			"		if err := l.handOver(ctx, resume, inherit); err != nil {\n			return nil, nil, err\n		}\n",

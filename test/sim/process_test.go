@@ -99,7 +99,7 @@ func (i *incarnation) run() error {
 		return err
 	}
 	sink := newSink(i)
-	err = i.relayOn(state, sink, sink, i.stateLost()).Run(i.ctx)
+	err = i.relayOn(state, sink, sink, i.stateLost(), nil).Run(i.ctx)
 	if cerr := state.Close(); err == nil {
 		err = cerr
 	}
@@ -107,7 +107,7 @@ func (i *incarnation) run() error {
 }
 
 // relayOn makes the relay. through is the sink, or what stands before it.
-func (i *incarnation) relayOn(state *state, sink *sinkModel, through sink.Sink, lost bool) *app.Relay {
+func (i *incarnation) relayOn(state *state, sink *sinkModel, through sink.Sink, lost bool, begin func(context.Context) error) *app.Relay {
 	settings := i.w.plan.settings
 	random := func() float64 {
 		i.w.mu.Lock()
@@ -123,6 +123,7 @@ func (i *incarnation) relayOn(state *state, sink *sinkModel, through sink.Sink, 
 		Reader:    func(h canal.Handler) app.Reader { return &reader{i: i, handler: h} },
 		Retention: retention.New(drawRetention(i.w.seed), rows{i}, i.log, registerer{i}),
 		Again:     i.again(state),
+		Begin:     begin,
 	}, settings, i.log, registerer{i})
 	i.w.mu.Lock()
 	i.relay, i.state, i.sink = relay, state, sink

@@ -27,6 +27,9 @@ var errCut = errors.New("the stream was cut")
 // Run implements app.Reader.
 func (r *reader) Run(ctx context.Context, from outbox.Position) error {
 	r.goTo(from)
+	r.i.w.mu.Lock()
+	r.i.w.known = r.i.w.known || r.i.team != nil
+	r.i.w.mu.Unlock()
 	for ctx.Err() == nil {
 		err := r.attempt(ctx)
 		var foreign *canal.ForeignSourceError

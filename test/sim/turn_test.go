@@ -79,7 +79,7 @@ func (i *incarnation) serve() (again bool, err error) {
 func (i *incarnation) lead(turn *app.Turn, state *state) (lost bool, err error) {
 	m, s := i.team, newSink(i)
 	s.may = turn.May
-	relay := i.relayOn(state, s, observed{app.Fence(s, turn.May), i}, turn.Lost)
+	relay := i.relayOn(state, s, observed{app.Fence(s, turn.May), i}, turn.Lost, turn.Begin)
 	m.setTurn(turn)
 	defer m.setTurn(nil)
 	ctx, stop := context.WithCancelCause(i.ctx)
