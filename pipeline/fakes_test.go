@@ -126,6 +126,15 @@ func (f fakeTable) States(_ context.Context, ids []outbox.Identity) ([]outbox.Ca
 	return out, nil
 }
 
+func (f fakeTable) Untouched(_ context.Context, ids []outbox.Identity) (bool, error) {
+	for _, id := range ids {
+		if c, ok := f[id.ID]; !ok || c.Status != outbox.Pending || c.Waiting || c.RetryCount > 0 {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 // Due shows all rows that are not final, in one page.
 func (f fakeTable) Due(_ context.Context, _ string, _ table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
 	var out []outbox.Candidate
@@ -152,6 +161,37 @@ type bench struct {
 	mu       sync.Mutex
 	triggers int
 	asked    []time.Duration // of DueIn
+
+	lists, wholes int // look-ups row by row, and of rows as a whole
+}
+
+// countedTable counts what the pipeline asks.
+type countedTable struct {
+	fakeTable
+	b *bench
+}
+
+func (c countedTable) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error) {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	c.b.lists++
+	return c.fakeTable.States(ctx, ids)
+}
+
+func (c countedTable) Untouched(ctx context.Context, ids []outbox.Identity) (bool, error) {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	c.b.wholes++
+	return c.fakeTable.Untouched(ctx, ids)
+}
+
+// lookUps returns how often the table was asked row by row and for rows as a whole since the last call.
+func (b *bench) lookUps() (lists, wholes int) {
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	lists, wholes, b.lists, b.wholes = b.lists, b.wholes, 0, 0
+	return lists, wholes
 }
 
 // Trigger implements tracker.Sweeps.
@@ -229,7 +269,7 @@ func runTable(t *testing.T, cfg Config, rows fakeTable, f func(*bench)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := New(cfg, tr, b, b.sink, b.acks, b.table, zap.New(core), b.reg)
+		p := New(cfg, tr, b, b.sink, b.acks, countedTable{b.table, b}, zap.New(core), b.reg)
 		b.Pipeline = p
 		done := make(chan struct{})
 		go func() {

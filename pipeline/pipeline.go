@@ -45,8 +45,14 @@ type Pipeline struct {
 	quiet quiet
 }
 
+// Rows are the mapped tables as the flow asks for them; table.Store implements it.
+type Rows interface {
+	dispatch.Rows
+	recovery.Checker
+}
+
 // New puts a pipeline together. It does no I/O.
-func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, acks dispatch.Acks, rows dispatch.Rows, log *zap.Logger, reg prometheus.Registerer) *Pipeline {
+func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, acks dispatch.Acks, rows Rows, log *zap.Logger, reg prometheus.Registerer) *Pipeline {
 	d := dispatch.New(cfg, t, sweeps, s, acks, rows, log, reg)
 	return &Pipeline{
 		tracker: t, dispatch: d, recovery: recovery.New(t, d, sweeps, rows, log, reg), sweeps: sweeps, longest: cfg.LongestDelay,

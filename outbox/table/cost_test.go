@@ -26,6 +26,21 @@ func TestStatesAllocateLittle(t *testing.T) {
 	})
 }
 
+// To ask for rows as a whole costs next to nothing for each of them.
+func TestUntouchedAllocatesLittle(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		ids := b.insertMany(maxRows)
+		n := testing.AllocsPerRun(3, func() {
+			if untouched, err := b.store.Untouched(b.ctx, ids); err != nil || !untouched {
+				b.Errorf("untouched %v, %v", untouched, err)
+			}
+		})
+		if each := n / maxRows; each > 0.5 {
+			b.Errorf("%.2f allocations for a row", each)
+		}
+	})
+}
+
 // A status update names each row in its text: no argument has to be made for it.
 func TestStatementsAllocateLittle(t *testing.T) {
 	table := bound(t, "outbox", nil)

@@ -15,18 +15,11 @@ import (
 // selectState begins a query of identity and state, the columns that candidates reads.
 func (t *Table) selectState() *statement {
 	s := &statement{}
-	wait, topic := "0", "NULL"
-	if t.has(NextRetryTime) {
-		wait = "COALESCE(TIMESTAMPDIFF(MICROSECOND, " + t.now(NextRetryTime) + ", " + t.column(NextRetryTime) + "), 0)"
-	}
+	topic := "NULL"
 	if t.has(Topic) {
 		topic = t.column(Topic)
 	}
-	if t.mapping.Grace > 0 && t.has(CreatedAt) { // a due time of now does not shorten it; a row made ahead of the clock counts as old
-		made, now := t.column(CreatedAt), t.now(CreatedAt)
-		wait = fmt.Sprintf("GREATEST(%s, IF(%s > %s, 0, COALESCE(TIMESTAMPDIFF(MICROSECOND, %s, %s) + %d, 0)))", wait, made, now, now, made, t.mapping.Grace.Microseconds())
-	}
-	s.add("SELECT ", t.column(ID), ", ", t.messageID(), ", ", t.column(StatusCode), ", ", t.retryCount(), ", ", wait, ", ", topic, ", ",
+	s.add("SELECT ", t.column(ID), ", ", t.messageID(), ", ", t.column(StatusCode), ", ", t.retryCount(), ", ", t.wait(), ", ", topic, ", ",
 		t.stamp())
 	if t.mapping.Ordered {
 		for _, role := range []Column{ShardingKey, Key} {
@@ -38,6 +31,19 @@ func (t *Table) selectState() *statement {
 		}
 	}
 	return s
+}
+
+// wait is how many microseconds a row still waits, by the database's clock.
+func (t *Table) wait() string {
+	wait := "0"
+	if t.has(NextRetryTime) {
+		wait = "COALESCE(TIMESTAMPDIFF(MICROSECOND, " + t.now(NextRetryTime) + ", " + t.column(NextRetryTime) + "), 0)"
+	}
+	if t.mapping.Grace > 0 && t.has(CreatedAt) { // a due time of now does not shorten it; a row made ahead of the clock counts as old
+		made, now := t.column(CreatedAt), t.now(CreatedAt)
+		wait = fmt.Sprintf("GREATEST(%s, IF(%s > %s, 0, COALESCE(TIMESTAMPDIFF(MICROSECOND, %s, %s) + %d, 0)))", wait, made, now, now, made, t.mapping.Grace.Microseconds())
+	}
+	return wait
 }
 
 // stateRow is one row of a query of selectState. It is reused from row to row.

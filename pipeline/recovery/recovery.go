@@ -40,6 +40,9 @@ var retryPauses = outbox.Backoff{Base: 100 * time.Millisecond, Max: 5 * time.Sec
 // Checker reads the state of rows by primary key; rows that do not exist are missing from the answer.
 type Checker interface {
 	States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error)
+	// Untouched reports whether each of these rows is in the table as PENDING and due and was never refused. It costs much less than the
+	// list.
+	Untouched(ctx context.Context, ids []outbox.Identity) (bool, error)
 }
 
 // Recovery is the window and its rows. Make it with New.
@@ -61,6 +64,7 @@ type Recovery struct {
 	ids      []outbox.Identity
 	found    map[outbox.Identity]int // reused from one look-up to the next, as ids is
 	ofTable  map[string]int          // how many were added of each table since the last look-up
+	alike    bool                    // the last look-up showed that all its rows were to be published: the next may be the same
 
 	mu    sync.Mutex
 	end   outbox.Position // of the window
@@ -192,12 +196,26 @@ func (r *Recovery) failed(failures int, err error) time.Duration {
 	return wait
 }
 
-// lookUp asks the table once and keeps the rows that are to be published: PENDING and not waiting for a retry. A row that is not
-// found may not be visible yet and is left to the sweep, which is triggered; every other row is settled. Callers have the turn.
+// lookUp asks the table and keeps the rows that are to be published: PENDING and not waiting for a retry. A row that is not
+// found may not be visible yet and is left to the sweep, which is triggered; every other row is settled. In a backlog whole pages are as they
+// were inserted, so after one such page the table is asked for that alone first. Callers have the turn.
 func (r *Recovery) lookUp(ctx context.Context) error {
 	r.ids = r.ids[:0]
 	for _, e := range r.waiting {
 		r.ids = append(r.ids, e.Row())
+	}
+	if r.alike {
+		untouched, err := r.checker.Untouched(ctx, r.ids)
+		if err != nil {
+			return err
+		}
+		if untouched {
+			for _, e := range r.waiting {
+				e.RetryCount = 0
+			}
+			clear(r.ofTable)
+			return nil
+		}
 	}
 	list, err := r.checker.States(ctx, r.ids)
 	if err != nil {
@@ -233,7 +251,7 @@ func (r *Recovery) lookUp(ctx context.Context) error {
 		}
 	}
 	clear(r.waiting[len(publish):])
-	r.waiting = publish
+	r.waiting, r.alike = publish, len(publish) == len(r.ids)
 	return nil
 }
 

@@ -242,6 +242,30 @@ func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candi
 	return out, nil
 }
 
+// Untouched implements recovery.Checker.
+func (c rows) Untouched(ctx context.Context, ids []outbox.Identity) (bool, error) {
+	if _, err := c.guarded(ctx, "states"); err != nil {
+		return false, err
+	}
+	w := c.i.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		r := w.byID[id]
+		if r == nil {
+			w.violation("P2", "asked for no committed row: %+v", id)
+			return false, nil
+		}
+		if s := w.candidate(r); r.gone || r.visible.After(time.Now()) || s.Status != outbox.Pending || s.Waiting || s.RetryCount > 0 {
+			return false, nil
+		}
+	}
+	for _, id := range ids {
+		w.note(c.i.life, "zone", name(id), "untouched", 0)
+	}
+	return true, nil
+}
+
 func (w *world) candidate(r *row) outbox.Candidate {
 	s := outbox.Candidate{Identity: r.Identity, Status: r.status, RetryCount: r.retries, Topic: r.topic, ClaimToken: r.token}
 	if w.plan.ordered {
