@@ -2,11 +2,13 @@ package bench
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/canal-outbox/canal-outbox/canal"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
@@ -15,6 +17,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/canal-outbox/canal-outbox/sink/kafka"
+	"github.com/canal-outbox/canal-outbox/sink/rocketmq"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
@@ -71,10 +74,11 @@ func BenchmarkCeilingRead(b *testing.B) {
 				}, d, zap.NewNop(), prometheus.NewRegistry())
 				ctx, cancel := context.WithCancel(b.Context())
 				ended := make(chan error, 1)
-				began := time.Now()
+				began, used := time.Now(), usageOf(b, os.Getpid())
 				go func() { ended <- reader.Run(ctx, from) }()
 				<-ready
 				b.ReportMetric(backlog/time.Since(began).Seconds(), "rows/s")
+				ownCPU(b, "read-cpu-"+string(flavor), used, backlog)
 				cancel()
 				testkit.Must(b, <-ended)
 			}
@@ -84,20 +88,14 @@ func BenchmarkCeilingRead(b *testing.B) {
 
 // BenchmarkCeilingProduce sends as many messages as BenchmarkDrain has, from memory.
 func BenchmarkCeilingProduce(b *testing.B) {
-	broker := brokers["kafka"](b).(relay.Kafka)
-	out, err := kafka.New(kafka.Config{Brokers: []string{broker.Addr()}, MaxInFlight: backlog, MaxInFlightBytes: 1 << 30}, zap.NewNop(), prometheus.NewRegistry())
-	testkit.Must(b, err)
+	out := client(b, brokers["kafka"](b))
 	f := &fixture{}
 	for b.Loop() {
 		b.StopTimer()
-		batch := make([]*outbox.Message, backlog)
-		for i, row := range f.rows(backlog) {
-			id := outbox.Identity{Table: "shop.t_local_message", ID: row.Key, MessageID: row.BizType + ":" + row.Key}
-			batch[i] = &outbox.Message{Identity: id, Topic: topic, Key: row.Key, ShardingKey: row.ShardingKey, Body: row.Body, Partition: outbox.NoPartition}
-		}
+		batch := f.messages(backlog)
 		b.StartTimer()
 		answered := make(chan int, backlog)
-		began := time.Now()
+		began, used := time.Now(), usageOf(b, os.Getpid())
 		for part := 0; part < backlog; part += 500 {
 			out.Send(batch[part:part+500], func(list []sink.Result) { answered <- len(list) })
 		}
@@ -105,6 +103,62 @@ func BenchmarkCeilingProduce(b *testing.B) {
 			n += <-answered
 		}
 		b.ReportMetric(backlog/time.Since(began).Seconds(), "rows/s")
+		ownCPU(b, "produce-cpu", used, backlog)
 	}
 	testkit.Must(b, out.Close(b.Context()))
+}
+
+// ownCPU reports what this process has used for n messages since then: what a part of the relay takes that does its work here.
+func ownCPU(b *testing.B, what string, since usage, n int) {
+	b.Helper()
+	cpu := float64((usageOf(b, os.Getpid()).cpu - since.cpu).Microseconds()) / float64(n)
+	b.ReportMetric(cpu, "cpu-µs/msg")
+	measured(what, cpu)
+}
+
+// client is what the relay publishes with.
+func client(b testing.TB, to relay.Broker) (out sink.Sink) {
+	b.Helper()
+	var err error
+	switch broker := to.(type) {
+	case relay.Kafka:
+		out, err = kafka.New(kafka.Config{Brokers: []string{broker.Addr()}, MaxInFlight: backlog, MaxInFlightBytes: 1 << 30}, zap.NewNop(), prometheus.NewRegistry())
+	case relay.RocketMQ:
+		out, err = rocketmq.New(rocketmq.Config{NameServers: []string{broker.NameServer()}, Group: "alone"}, zap.NewNop(), prometheus.NewRegistry())
+	default:
+		b.Fatalf("no client for %T", to)
+	}
+	testkit.Must(b, err)
+	return out
+}
+
+// messages are the next n rows as the relay publishes them.
+func (l *load) messages(n int) []*outbox.Message {
+	batch := make([]*outbox.Message, n)
+	for i, row := range l.rows(n) {
+		id := outbox.Identity{Table: "shop.t_local_message", ID: row.Key, MessageID: row.BizType + ":" + row.Key}
+		batch[i] = &outbox.Message{Identity: id, Topic: topic, Key: row.Key, ShardingKey: row.ShardingKey, Body: row.Body, Partition: outbox.NoPartition}
+	}
+	return batch
+}
+
+// produceAlone sends messages at a rate, one after the other, and returns what each took: what the broker itself needs.
+func produceAlone(b testing.TB, to relay.Broker, n int, perSecond rate.Limit) (took []time.Duration) {
+	b.Helper()
+	out, l := client(b, to), &load{topic: topic}
+	limit, answered := rate.NewLimiter(perSecond, 1), make(chan outbox.Outcome)
+	warm := 100 // connections and routes
+	for i, m := range l.messages(warm + n) {
+		testkit.Must(b, limit.Wait(b.Context()))
+		began := time.Now()
+		out.Send([]*outbox.Message{m}, func(list []sink.Result) { answered <- list[0].Outcome })
+		if o := <-answered; o.Class != outbox.ClassNone {
+			b.Fatal(o.Reason)
+		}
+		if i >= warm {
+			took = append(took, time.Since(began))
+		}
+	}
+	testkit.Must(b, out.Close(b.Context()))
+	return took
 }

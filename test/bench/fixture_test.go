@@ -23,7 +23,14 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-func TestMain(m *testing.M) { relay.Main(m, showTargets) }
+func TestMain(m *testing.M) {
+	remove, err := buildOlder(os.Getenv("BENCH_BEFORE"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	relay.Main(m, showTargets, remove)
+}
 
 const (
 	topic    = "orders"
@@ -126,6 +133,22 @@ func (f *fixture) metrics(b testing.TB) map[string]*dto.MetricFamily {
 	families, err := parser.TextToMetricFamilies(response.Body)
 	testkit.Must(b, err)
 	return families
+}
+
+// histogram is a family's only one.
+func (f *fixture) histogram(b testing.TB, name string) *dto.Histogram {
+	b.Helper()
+	return only(b, f.metrics(b), name).GetHistogram()
+}
+
+// only is the only metric of a family. A build that does not have it fails the benchmark alone, not the run.
+func only(b testing.TB, families map[string]*dto.MetricFamily, name string) *dto.Metric {
+	b.Helper()
+	list := families[name].GetMetric()
+	if len(list) != 1 {
+		b.Fatalf("%d metrics are named %s, want one", len(list), name)
+	}
+	return list[0]
 }
 
 // total sums a family's counters.

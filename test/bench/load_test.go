@@ -15,6 +15,14 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
+// share is a number, or with -short a tenth of it: to see that all of this works.
+func share(n int) int {
+	if testing.Short() {
+		return n / 10
+	}
+	return n
+}
+
 // load is an application that writes rows into a table.
 type load struct {
 	table *relay.Table

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
-	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
@@ -53,8 +52,26 @@ var (
 	drainAmong = phase{"drain", func(s *spread, b testing.TB) { s.pauseFor(b, 5_000, 1) }, (*spread).resume}
 )
 
+// each compares the relays of each build, in each phase.
+func (p *pair) each(b *testing.B, phases ...phase) {
+	b.Helper()
+	for _, u := range once() {
+		b.Run(u.name, func(b *testing.B) {
+			for _, s := range []*spread{p.one, p.many} {
+				u.take(b, s.fixture)
+				defer s.Kill()
+			}
+			p.start(b)
+			p.idle(b)
+			p.compare(b, u, phases...)
+			p.one.Stop(b)
+			p.many.Stop(b)
+		})
+	}
+}
+
 // compare reports what a message costs both, in each phase.
-func (p *pair) compare(b *testing.B, phases ...phase) {
+func (p *pair) compare(b *testing.B, u build, phases ...phase) {
 	for _, phase := range phases {
 		b.Run(phase.name, func(b *testing.B) {
 			p.one.reset()
@@ -65,7 +82,7 @@ func (p *pair) compare(b *testing.B, phases ...phase) {
 				}
 			}
 			one, many := p.one.perMessage(), p.many.perMessage()
-			measured(p.name+"-"+phase.name, many/one)
+			u.measured(p.name+"-"+phase.name, many/one)
 			b.ReportMetric(many/one, "cpu-ratio")
 			for name, s := range map[string]*spread{"one": p.one, "many": p.many} {
 				b.ReportMetric(s.perMessage(), name+"-cpu-µs/msg")
@@ -93,7 +110,7 @@ func (p *pair) idle(b *testing.B) {
 	b.Run("idle", func(b *testing.B) {
 		for b.Loop() {
 			first, second := p.one.usage(b).cpu, p.many.usage(b).cpu
-			const span = 20 * time.Second
+			const span = 10 * time.Second
 			<-time.After(span)
 			b.ReportMetric(100*float64(p.one.usage(b).cpu-first)/float64(span), "one-percent-of-core")
 			b.ReportMetric(100*float64(p.many.usage(b).cpu-second)/float64(span), "many-percent-of-core")
@@ -102,14 +119,13 @@ func (p *pair) idle(b *testing.B) {
 }
 
 // start starts both and warms them.
-func (p *pair) start(b testing.TB) *pair {
+func (p *pair) start(b testing.TB) {
 	for _, s := range []*spread{p.one, p.many} {
 		s.Start(b)
 		s.write(b, 20, 1, rate.Every(2*time.Millisecond))
 		s.write(b, 2000, 10, rate.Inf)
 		s.settled(b)
 	}
-	return p
 }
 
 func (s *spread) reset() { s.cpu, s.wall, s.sent, s.batches = 0, 0, 0, 0 }
@@ -118,8 +134,7 @@ func (s *spread) perMessage() float64 { return float64(s.cpu.Microseconds()) / f
 
 // pauseFor writes a backlog that the relay does not read yet.
 func (s *spread) pauseFor(b testing.TB, transactions, size int) {
-	_, err := s.Client().Pause(b.Context(), outbox.Pause{Reason: "a backlog is made"})
-	testkit.Must(b, err)
+	s.pause(b)
 	s.write(b, transactions, size, rate.Inf)
 }
 
@@ -183,7 +198,7 @@ func (s *spread) settled(b testing.TB) {
 // statements is how many status updates the relay has made.
 func (s *spread) statements(b testing.TB) uint64 {
 	b.Helper()
-	return s.metrics(b)["canal_outbox_ack_batch_size"].GetMetric()[0].GetHistogram().GetSampleCount()
+	return s.histogram(b, "canal_outbox_ack_batch_size").GetSampleCount()
 }
 
 // connections is how many sockets the process has: those to the database, the broker, and a few of its own.

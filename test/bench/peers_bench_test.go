@@ -68,14 +68,6 @@ func BenchmarkPeers(b *testing.B) {
 	}
 }
 
-// share is a number, or with -short a tenth of it: to see that all of this works.
-func share(n int) int {
-	if testing.Short() {
-		return n / 10
-	}
-	return n
-}
-
 func (p *place) measure(b *testing.B, one *peer) {
 	arrivals := consume(b, p.addr, p.topic, one.id)
 	for b.Loop() {

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
@@ -54,14 +52,12 @@ func BenchmarkPolling(b *testing.B) {
 // latency commits rows and returns the 99th percentile from commit to acknowledgement, and the relay's CPU.
 func (f *fixture) latency(b *testing.B, n int) (p99 float64, cpu time.Duration) {
 	b.Helper()
-	histogram := func() *dto.Histogram {
-		return f.metrics(b)["canal_outbox_publish_latency_seconds"].GetMetric()[0].GetHistogram()
-	}
-	before, used := histogram(), f.usage(b)
+	const name = "canal_outbox_publish_latency_seconds"
+	before, used := f.histogram(b, name), f.usage(b)
 	f.pace(b, n, 500)
 	f.awaitSent(b)
 	now := f.usage(b)
-	return percentile(.99, before, histogram()), now.cpu - used.cpu
+	return percentile(.99, before, f.histogram(b, name)), now.cpu - used.cpu
 }
 
 // poll lets the clients ask until enough is called, which returns how many answers they got.

@@ -56,14 +56,14 @@ func BenchmarkRetention(b *testing.B) {
 func (f *fixture) p99(b *testing.B, perSecond rate.Limit, goesOn func() bool) float64 {
 	b.Helper()
 	const name = "canal_outbox_publish_latency_seconds"
-	before := f.metrics(b)[name].GetMetric()[0].GetHistogram()
+	before := f.histogram(b, name)
 	for range 30 {
 		if !goesOn() {
 			break
 		}
 		f.pace(b, int(perSecond), perSecond)
 	}
-	return percentile(.99, before, f.metrics(b)[name].GetMetric()[0].GetHistogram())
+	return percentile(.99, before, f.histogram(b, name))
 }
 
 // fillOld writes rows that are SENT already, without the log.

@@ -1,15 +1,12 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/test/layouts"
@@ -20,24 +17,27 @@ import (
 func BenchmarkStart(b *testing.B) {
 	f := newFixture(b, testkit.MySQL, "kafka")
 	arrivals := consume(b, f.broker.(relay.Kafka).Addr(), topic, idOfHeader("message_id"))
-	f.Start(b)
-	f.pace(b, 500, 500)
-	f.awaitSent(b)
-	for b.Loop() {
-		var took []time.Duration
-		for range 9 {
-			f.Stop(b)
-			rows, _, _ := f.pace(b, 1, 500)
-			began := time.Now()
-			f.Start(b)
-			took = append(took, arrivals.after(b, rows, []time.Time{began})...)
-			f.awaitSent(b)
+	f.each(b, builds(), func(b *testing.B, u build) {
+		f.Start(b)
+		f.pace(b, 500, 500)
+		f.awaitSent(b)
+		for b.Loop() {
+			var took []time.Duration
+			for range 9 {
+				f.Stop(b)
+				rows, _, _ := f.pace(b, 1, 500)
+				began := time.Now()
+				f.Start(b)
+				took = append(took, arrivals.after(b, rows, []time.Time{began})...)
+				f.awaitSent(b)
+			}
+			slices.Sort(took)
+			median := took[len(took)/2].Seconds()
+			b.ReportMetric(median, "first-s")
+			u.measured("start", median)
 		}
-		slices.Sort(took)
-		median := took[len(took)/2].Seconds()
-		b.ReportMetric(median, "first-s")
-		measured("start", median)
-	}
+		f.Stop(b)
+	})
 }
 
 // BenchmarkDrainLogOnly is BenchmarkDrain of a table that has no status: nothing is looked up or written back.
@@ -52,23 +52,26 @@ func BenchmarkDrainLogOnly(b *testing.B) {
 	f.Relay = relay.New(b, relay.Options{
 		Source: db.Addr(), Tables: []*relay.Table{f.table}, Sink: broker.Sink(), Extra: fmt.Sprintf("admin: {listen: %q}", f.admin),
 	})
-	for b.Loop() {
-		b.StopTimer()
-		f.Start(b)
-		f.Stop(b)
-		f.fillLogOnly(b, backlog)
-		b.StartTimer()
-		began := time.Now()
-		f.Start(b)
-		testkit.WaitFor(b, 10*time.Minute, "every row published", func() bool { return f.total(b, "canal_outbox_messages_total") >= backlog })
-		took, used := time.Since(began), f.usage(b)
-		b.StopTimer()
-		b.ReportMetric(backlog/took.Seconds(), "rows/s")
-		b.ReportMetric(float64(used.cpu.Microseconds())/backlog, "cpu-µs/msg")
-		measured("log-only-cpu", float64(used.cpu.Microseconds())/backlog)
-		f.Stop(b)
-		b.StartTimer()
-	}
+	f.each(b, builds(), func(b *testing.B, u build) {
+		for b.Loop() {
+			b.StopTimer()
+			n := share(backlog)
+			f.Start(b)
+			f.Stop(b)
+			f.fillLogOnly(b, n)
+			b.StartTimer()
+			began := time.Now()
+			f.Start(b)
+			testkit.WaitFor(b, 10*time.Minute, "every row published", func() bool { return f.total(b, "canal_outbox_messages_total") >= float64(n) })
+			took, used := time.Since(began), f.usage(b)
+			b.StopTimer()
+			b.ReportMetric(float64(n)/took.Seconds(), "rows/s")
+			b.ReportMetric(float64(used.cpu.Microseconds())/float64(n), "cpu-µs/msg")
+			u.measured("log-only-cpu", float64(used.cpu.Microseconds())/float64(n))
+			f.Stop(b)
+			b.StartTimer()
+		}
+	})
 }
 
 // fillLogOnly commits n rows in transactions of ten, over four connections.
@@ -103,22 +106,4 @@ func (f *fixture) fillLogOnly(b testing.TB, n int) {
 	}
 	close(work)
 	group.Wait()
-}
-
-// produceAlone sends messages at 500 a second, one after the other, and returns what each took: what the broker itself needs.
-func produceAlone(b testing.TB, addr string, n int) (took []time.Duration) {
-	b.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(topic), kgo.ProducerLinger(0))
-	testkit.Must(b, err)
-	defer client.Close()
-	load := &load{topic: topic}
-	tick := time.NewTicker(time.Second / 500)
-	defer tick.Stop()
-	for _, row := range load.rows(n) {
-		<-tick.C
-		began := time.Now()
-		testkit.Must(b, client.ProduceSync(context.Background(), &kgo.Record{Key: []byte(row.Key), Value: row.Body}).FirstErr())
-		took = append(took, time.Since(began))
-	}
-	return took
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -32,10 +33,11 @@ func BenchmarkCeilingStatus(b *testing.B) {
 					b.StopTimer()
 					testkit.Exec(b, pool, "UPDATE "+f.table.Name()+" SET status = 0")
 					b.StartTimer()
-					began := time.Now()
+					began, used := time.Now(), usageOf(b, os.Getpid())
 					took := apply(b, store, batches, connections)
 					b.ReportMetric(n/time.Since(began).Seconds(), "rows/s")
 					measured(fmt.Sprintf("updates-%s-%d", flavor, connections), n/time.Since(began).Seconds())
+					ownCPU(b, "update-cpu-"+string(flavor), used, n)
 					report(b, "statement", took)
 				}
 			})

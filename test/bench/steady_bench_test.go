@@ -11,65 +11,89 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+	"golang.org/x/time/rate"
+
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
-	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// builds are the programs that a benchmark compares: this source's, and those that BENCH_BESIDE names (paths, with commas between).
-func builds(b *testing.B) (list []string) {
-	list = append(list, relay.Binary(b, ""))
-	for _, path := range strings.Split(os.Getenv("BENCH_BESIDE"), ",") {
-		if path != "" {
-			list = append(list, path)
-		}
-	}
-	return list
-}
-
-// spent is what builds used and how fast they were, over their turns.
-type spent struct {
-	messages, switches int
-	cpu, kernel        time.Duration
-	allocations        float64
-	collections        float64
-	inserts, received  []time.Duration
-	peak               int
-}
-
-// BenchmarkSteady is what a message costs at 500 rows/s, one a transaction, in turns with the builds of BENCH_BESIDE: one relay runs at
-// a time, on the same server, broker and table. The percentiles are those of a consumer, from the return of the INSERT.
+// BenchmarkSteady is what a message costs at a steady rate, one row a transaction, and how late it comes: as the relay measures it, from the
+// commit's time in the log to the broker's acknowledgement, and with Kafka as a consumer sees it, from the return of the INSERT. Beside it the
+// INSERT's own time and that of a producer that is alone with the broker. MySQL alone has the commit's time to the microsecond; it takes it
+// before it syncs its log.
 func BenchmarkSteady(b *testing.B) {
-	for _, flavor := range testkit.Flavors() {
-		b.Run(string(flavor), func(b *testing.B) {
-			f := newFixture(b, flavor, "kafka")
-			arrivals := consume(b, f.broker.(relay.Kafka).Addr(), topic, idOfHeader("message_id"))
-			all := builds(b)
-			totals := make([]spent, len(all))
-			f.Program = all[0]
-			f.turn(b, 4_000, arrivals, &spent{})
-			for b.Loop() {
-				for i := range 2 * len(all) { // there and back again
-					if i >= len(all) {
-						i = 2*len(all) - 1 - i
-					}
-					f.Program = all[i]
-					f.turn(b, 5_000, arrivals, &totals[i])
-				}
+	for _, of := range []struct {
+		flavor    testkit.Flavor
+		broker    string
+		perSecond rate.Limit
+	}{{testkit.MySQL, "kafka", 500}, {testkit.MariaDB, "kafka", 500}, {testkit.MySQL, "rocketmq", 1000}} {
+		b.Run(fmt.Sprintf("%s-%s-%v", of.flavor, of.broker, of.perSecond), func(b *testing.B) {
+			f := newFixture(b, of.flavor, of.broker)
+			var arrivals *consumer
+			if k, ok := f.broker.(relay.Kafka); ok {
+				arrivals = consume(b, k.Addr(), topic, idOfHeader("message_id"))
 			}
-			for i, s := range totals {
-				name := ""
-				if i > 0 {
-					name = filepath.Base(all[i]) + "-"
+			f.Start(b)
+			f.pace(b, share(4_000), 500) // warm: the broker's JIT, connections, caches
+			f.awaitSent(b)
+			f.Stop(b)
+			f.each(b, builds(), func(b *testing.B, u build) {
+				for b.Loop() {
+					f.steady(b, u, of.perSecond, arrivals)
 				}
-				s.report(b, name)
-			}
+			})
 		})
 	}
 }
 
+// steady lets a build take rows at a rate.
+func (f *fixture) steady(b *testing.B, u build, perSecond rate.Limit, arrivals *consumer) {
+	b.Helper()
+	const latency = "canal_outbox_publish_latency_seconds"
+	f.Start(b)
+	f.pace(b, 1_000, perSecond)
+	f.awaitSent(b)
+	used, kernel, switches, begun := f.usage(b), f.kernel(b), f.switches(b), f.metrics(b)
+	profiled := f.profile(b, fmt.Sprintf("steady-%s-%s", f.db.Flavor, u.name))
+	n := share(7_500) * int(perSecond) / 500
+	rows, committed, inserts := f.pace(b, n, perSecond)
+	f.awaitSent(b)
+	now, ended := f.usage(b), f.metrics(b)
+	each := func(total float64) float64 { return total / float64(n) }
+	cpu := each(float64((now.cpu - used.cpu).Microseconds()))
+	b.ReportMetric(cpu, "cpu-µs/msg")
+	b.ReportMetric(each(float64((f.kernel(b) - kernel).Microseconds())), "kernel-µs/msg")
+	b.ReportMetric(each(float64(f.switches(b)-switches)), "switches/msg")
+	b.ReportMetric(each(allocations(b, ended)-allocations(b, begun)), "allocs/msg")
+	b.ReportMetric(1000*each(collections(b, ended)-collections(b, begun)), "gc/1000msg")
+	b.ReportMetric(float64(now.peak)/(1<<20), "peak-MiB")
+	from, to := only(b, begun, latency).GetHistogram(), only(b, ended, latency).GetHistogram()
+	b.ReportMetric(percentile(.5, from, to), "p50-ms")
+	acknowledged := percentile(.99, from, to)
+	b.ReportMetric(acknowledged, "p99-ms")
+	inserted := report(b, "insert", inserts)
+	var received float64
+	if arrivals != nil {
+		received = report(b, "consumer", arrivals.after(b, rows, committed))
+	}
+	profiled()
+	f.Stop(b)
+	alone := report(b, "broker", produceAlone(b, f.broker, share(2_500), perSecond))
+	switch {
+	case arrivals == nil:
+		u.measured("rocketmq-p99", acknowledged)
+		u.measured("rocketmq-insert-p99", inserted)
+		u.measured("rocketmq-alone-p99", alone)
+	case f.db.Flavor == testkit.MySQL:
+		u.measured("received-p99", max(0, received-alone))
+		u.measured("insert-p99", inserted)
+		u.measured("steady-cpu", cpu)
+	}
+}
+
 // BenchmarkForeign is what an outbox message costs in a log in which ten updates of another table, each a transaction of its own, come
-// with each, read after a pause, in turns with the builds of BENCH_BESIDE.
+// with each, read after a pause.
 func BenchmarkForeign(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
 		b.Run(string(flavor), func(b *testing.B) {
@@ -77,38 +101,22 @@ func BenchmarkForeign(b *testing.B) {
 			testkit.Exec(b, f.table.DB, "CREATE TABLE stock (id INT PRIMARY KEY, held INT NOT NULL, note VARCHAR(300) NOT NULL)")
 			testkit.Exec(b, f.table.DB, "INSERT INTO stock SELECT seq, 0, REPEAT('n', 200) FROM (WITH RECURSIVE n (seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < 100) SELECT seq FROM n) AS list")
 			testkit.Exec(b, f.db.Root(), "SET GLOBAL sync_binlog = 0, GLOBAL innodb_flush_log_at_trx_commit = 0") // the log is only read here
-			all := builds(b)
-			totals := make([]spent, len(all))
-			for b.Loop() {
-				for i := range 2 * len(all) {
-					if i >= len(all) {
-						i = 2*len(all) - 1 - i
-					}
-					f.Program = all[i]
-					f.foreignTurn(b, 4_000, &totals[i])
+			f.each(b, builds(), func(b *testing.B, u build) {
+				for b.Loop() {
+					f.foreign(b, u, share(4_000))
 				}
-			}
-			for i, s := range totals {
-				name := ""
-				if i > 0 {
-					name = filepath.Base(all[i]) + "-"
-				}
-				b.ReportMetric(float64(s.cpu.Microseconds())/float64(s.messages), name+"cpu-µs/msg")
-				b.ReportMetric(s.allocations/float64(s.messages), name+"allocs/msg")
-			}
+			})
 		})
 	}
 }
 
-// foreignTurn lets one build take n rows among ten times as many updates of another table.
-func (f *fixture) foreignTurn(b *testing.B, n int, s *spent) {
+// foreign lets a build take n rows among ten times as many updates of another table.
+func (f *fixture) foreign(b *testing.B, u build, n int) {
 	b.Helper()
-	testkit.Must(b, os.RemoveAll(f.StateDir()))
 	f.Start(b)
 	f.fill(b, 2_000, 10)
 	f.awaitSent(b)
-	_, err := f.Client().Pause(b.Context(), outbox.Pause{Reason: "a backlog is made"})
-	testkit.Must(b, err)
+	f.pause(b)
 	var group sync.WaitGroup
 	for k := range 8 {
 		group.Go(func() {
@@ -122,51 +130,15 @@ func (f *fixture) foreignTurn(b *testing.B, n int, s *spent) {
 	f.fill(b, n, 1)
 	group.Wait()
 	used, allocated := f.usage(b), f.allocations(b)
-	profiled := f.profile(b, fmt.Sprintf("foreign-%s-%s", f.db.Flavor, filepath.Base(f.Program)))
+	profiled := f.profile(b, fmt.Sprintf("foreign-%s-%s", f.db.Flavor, u.name))
 	testkit.Must(b, f.Client().Resume(b.Context()))
 	f.awaitSent(b)
-	s.cpu += f.usage(b).cpu - used.cpu
-	s.allocations += f.allocations(b) - allocated
-	s.messages += n
+	cpu := float64((f.usage(b).cpu - used.cpu).Microseconds()) / float64(n)
+	b.ReportMetric(cpu, "cpu-µs/msg")
+	b.ReportMetric((f.allocations(b)-allocated)/float64(n), "allocs/msg")
+	u.measured("foreign-cpu", cpu)
 	profiled()
 	f.Stop(b)
-}
-
-// turn lets one build take n rows, from a state of its own.
-func (f *fixture) turn(b *testing.B, n int, arrivals *consumer, s *spent) {
-	b.Helper()
-	testkit.Must(b, os.RemoveAll(f.StateDir()))
-	f.Start(b)
-	f.pace(b, 1_000, 500)
-	f.awaitSent(b)
-	used, kernel, switches := f.usage(b), f.kernel(b), f.switches(b)
-	allocated, collected := f.allocations(b), f.collections(b)
-	profiled := f.profile(b, fmt.Sprintf("steady-%s-%s", f.db.Flavor, filepath.Base(f.Program)))
-	rows, committed, inserts := f.pace(b, n, 500)
-	f.awaitSent(b)
-	s.cpu += f.usage(b).cpu - used.cpu
-	s.kernel += f.kernel(b) - kernel
-	s.switches += f.switches(b) - switches
-	s.allocations += f.allocations(b) - allocated
-	s.collections += f.collections(b) - collected
-	s.messages += n
-	s.peak = max(s.peak, f.usage(b).peak)
-	s.inserts = append(s.inserts, inserts...)
-	s.received = append(s.received, arrivals.after(b, rows, committed)...)
-	profiled()
-	f.Stop(b)
-}
-
-func (s *spent) report(b *testing.B, name string) {
-	each := func(total float64) float64 { return total / float64(s.messages) }
-	b.ReportMetric(each(float64(s.cpu.Microseconds())), name+"cpu-µs/msg")
-	b.ReportMetric(each(float64(s.kernel.Microseconds())), name+"kernel-µs/msg")
-	b.ReportMetric(each(float64(s.switches)), name+"switches/msg")
-	b.ReportMetric(each(s.allocations), name+"allocs/msg")
-	b.ReportMetric(1000*each(s.collections), name+"gc/1000msg")
-	b.ReportMetric(float64(s.peak)/(1<<20), name+"peak-MiB")
-	report(b, name+"insert", s.inserts)
-	report(b, name+"consumer", s.received)
 }
 
 // kernel is the time that the process has spent in the kernel.
@@ -200,8 +172,18 @@ func (f *fixture) switches(b testing.TB) (total int) {
 	return total
 }
 
-// collections is how often the process has collected garbage.
-func (f *fixture) collections(b testing.TB) float64 {
+// collections is how often a process has collected garbage, and allocations how many objects it has allocated.
+func collections(b testing.TB, of map[string]*dto.MetricFamily) float64 {
 	b.Helper()
-	return float64(f.metrics(b)["go_gc_duration_seconds"].GetMetric()[0].GetSummary().GetSampleCount())
+	return float64(only(b, of, "go_gc_duration_seconds").GetSummary().GetSampleCount())
+}
+
+func allocations(b testing.TB, of map[string]*dto.MetricFamily) float64 {
+	b.Helper()
+	return only(b, of, "go_memstats_mallocs_total").GetCounter().GetValue()
+}
+
+func (f *fixture) allocations(b testing.TB) float64 {
+	b.Helper()
+	return allocations(b, f.metrics(b))
 }

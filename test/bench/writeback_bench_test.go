@@ -15,7 +15,6 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/migrations"
-	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
@@ -130,8 +129,7 @@ func (w *way) settled(b *testing.B) {
 
 // drain makes a backlog in the log while the relay pauses, and lets it work that off.
 func (w *way) drain(b *testing.B) {
-	_, err := w.Client().Pause(b.Context(), outbox.Pause{Reason: "a backlog is made"})
-	testkit.Must(b, err)
+	w.pause(b)
 	filled := time.Now()
 	w.write(drainRows, 10, rate.Inf)
 	w.filling += time.Since(filled)

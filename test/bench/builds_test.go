@@ -1,0 +1,170 @@
+package bench
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+// build is a canal-outbox that benchmarks measure: this source's, or an older one's.
+type build struct {
+	name    string
+	program string // "" is this source's, which is built when it is first needed
+	prefix  string // of its figures
+}
+
+// older is the build of the commit that BENCH_BEFORE names, if it names one.
+var older *build
+
+// builds are those that each benchmark of a relay's process measures, in their order: with an older one both take turns, there and back again,
+// so that whatever else the machine does meets both.
+func builds() []build {
+	now := build{name: "now"}
+	if older == nil {
+		return []build{now}
+	}
+	return []build{now, *older, *older, now}
+}
+
+// once are the builds without the way back: for those benchmarks that take turns inside.
+func once() []build { return builds()[:min(2, len(builds()))] }
+
+// measured keeps a figure of the build for the table.
+func (u build) measured(what string, value float64) { measured(u.prefix+what, value) }
+
+// each measures the builds one after the other on the same servers, each time from a state of its own.
+func (f *fixture) each(b *testing.B, list []build, measure func(*testing.B, build)) {
+	b.Helper()
+	for _, u := range list {
+		b.Run(u.name, func(b *testing.B) {
+			u.take(b, f)
+			defer f.Kill() // where the measurement failed; else it has ended
+			measure(b, u)
+		})
+	}
+}
+
+// take makes the fixture's relay run this build, or skips what an older one cannot do.
+func (u build) take(b *testing.B, f *fixture) {
+	b.Helper()
+	f.Program = u.program
+	testkit.Must(b, os.RemoveAll(f.StateDir()))
+	if u.program == "" {
+		relay.Binary(b, "") // built before the time counts
+		return
+	}
+	if out, err := exec.Command(u.program, "config", "validate", "--config", f.Config()).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: the older build does not take the configuration: %v\n%s", b.Name(), err, out)
+		b.SkipNow()
+	}
+}
+
+// pause stops the relay's intake, so that a backlog grows in the log. An older build that cannot is skipped.
+func (f *fixture) pause(b testing.TB) {
+	b.Helper()
+	_, err := f.Client().Pause(b.Context(), outbox.Pause{Reason: "a backlog is made"})
+	if err != nil && f.Program != "" {
+		fmt.Fprintf(os.Stderr, "%s: the older build cannot pause: %v\n", b.Name(), err)
+		b.SkipNow()
+	}
+	testkit.Must(b, err)
+}
+
+// buildOlder builds the program of a commit into a directory that remove deletes. Without a commit there is no older build.
+func buildOlder(commit string) (remove func(), err error) {
+	if commit == "" {
+		return func() {}, nil
+	}
+	dir, err := os.MkdirTemp("", "canal-outbox-older-")
+	if err != nil {
+		return nil, err
+	}
+	remove = func() {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+	source, program := filepath.Join(dir, "source"), filepath.Join(dir, "canal-outbox")
+	err = export("../..", commit, source)
+	if err == nil {
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", program, "./cmd/canal-outbox")
+		cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0")
+		err = output(cmd)
+	}
+	if err != nil {
+		remove()
+		return nil, fmt.Errorf("BEFORE=%s: %w", commit, err)
+	}
+	older = &build{name: "before", program: program, prefix: "before-"}
+	return remove, os.RemoveAll(source)
+}
+
+// export writes the files of a commit into a new directory. The repository stays as it is.
+func export(repository, commit, into string) error {
+	if _, err := exec.LookPath("git"); err != nil {
+		return fmt.Errorf("%w: install git, or measure without an older build", err)
+	}
+	git := func(args ...string) error {
+		return output(exec.Command("git", append([]string{"-C", repository}, args...)...))
+	}
+	if err := git("rev-parse", "--verify", "--quiet", "--end-of-options", commit+"^{commit}"); err != nil {
+		return errors.New("git knows no such commit here: name one that `git log` shows, or fetch it first")
+	}
+	if err := os.MkdirAll(into, 0o700); err != nil {
+		return err
+	}
+	archive, err := filepath.Abs(into + ".tar")
+	if err != nil {
+		return err
+	}
+	err = git("archive", "--format=tar", "--output="+archive, commit)
+	if err == nil {
+		err = output(exec.Command("tar", "-xf", archive, "-C", into))
+	}
+	return errors.Join(err, os.RemoveAll(archive))
+}
+
+// output runs a command and makes what it said part of its error.
+func output(cmd *exec.Cmd) error {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// The files of a commit come without a trace in the repository, and what cannot be had is said.
+func TestAnOlderBuildsSource(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip(err)
+	}
+	repository, into := t.TempDir(), filepath.Join(t.TempDir(), "source")
+	for _, args := range [][]string{
+		{"init", "--quiet"},
+		{"-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false", "commit", "--quiet", "--allow-empty", "-m", "empty"},
+	} {
+		testkit.Must(t, output(exec.Command("git", append([]string{"-C", repository}, args...)...)))
+	}
+	if err := export(repository, "0123456789ab", into); err == nil || !strings.Contains(err.Error(), "no such commit") {
+		t.Errorf("an unknown commit: %v", err)
+	}
+	testkit.Must(t, export(repository, "HEAD", into))
+	left, err := os.ReadDir(filepath.Dir(into))
+	testkit.Must(t, err)
+	if len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+	t.Setenv("PATH", "")
+	if err := export(repository, "HEAD", into); err == nil || !strings.Contains(err.Error(), "install git") {
+		t.Errorf("without git: %v", err)
+	}
+}
