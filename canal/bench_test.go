@@ -2,11 +2,13 @@ package canal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-mysql-org/go-mysql/client"
 	"github.com/go-mysql-org/go-mysql/mysql"
 	"github.com/go-mysql-org/go-mysql/replication"
 	"github.com/prometheus/client_golang/prometheus"
@@ -98,6 +100,17 @@ func BenchmarkStream(b *testing.B) {
 					replay(b, flavor, tables, events, nil)
 				}
 			})
+			sent := frames(events)
+			for name, own := range map[string]func(packets) packets{"library": nil, "own": func(p packets) packets { return p }} {
+				b.Run(string(flavor)+"/"+load+"/packets/"+name, func(b *testing.B) {
+					b.ReportAllocs()
+					tables := newTableSet([]*table.Table{tbl}, zap.NewNop())
+					b.ResetTimer()
+					for range b.N/n + 1 {
+						testkit.Must(b, playPackets(&nobody{}, flavor, tables, sent, own))
+					}
+				})
+			}
 			b.Run(string(flavor)+"/"+load+"/sieve", func(b *testing.B) {
 				b.ReportAllocs()
 				tables := newTableSet([]*table.Table{tbl}, zap.NewNop())
@@ -123,12 +136,7 @@ func play(to receiver, flavor testkit.Flavor, tables *tableSet, events [][]byte,
 	parser.SetRowsEventDecodeFunc(headerOnly)
 	parser.SetTableMapOptionalMetaDecodeFunc(noMetadata)
 	parser.SetRawMode(through != nil)
-	s := &stream{
-		sieve: through,
-		ctx:   context.Background(), handler: to, gauge: newGauge(prometheus.NewRegistry(), nil, time.Second),
-		decode: &decoder{tables: tables, now: time.Now}, assemble: newAssembler(1<<26, outbox.Position{}, map[string][]*mapped{}),
-		set: outbox.NewGTIDSet(outbox.Flavor(flavor)),
-	}
+	s := playStream(to, flavor, tables, through)
 	for _, raw := range events {
 		e, err := parser.Parse(raw)
 		if err == nil {
@@ -139,4 +147,43 @@ func play(to receiver, flavor testkit.Flavor, tables *tableSet, events [][]byte,
 		}
 	}
 	return nil
+}
+
+func playStream(to receiver, flavor testkit.Flavor, tables *tableSet, through *sieve) *stream {
+	return &stream{
+		sieve: through,
+		ctx:   context.Background(), handler: to, gauge: newGauge(prometheus.NewRegistry(), nil, time.Second),
+		decode: &decoder{tables: tables, now: time.Now}, assemble: newAssembler(1<<26, outbox.Position{}, map[string][]*mapped{}),
+		set: outbox.NewGTIDSet(outbox.Flavor(flavor)),
+	}
+}
+
+// playPackets is play for what comes over a connection. We read it, or the library does.
+func playPackets(to receiver, flavor testkit.Flavor, tables *tableSet, sent []byte, own func(packets) packets) error {
+	s, conn := playStream(to, flavor, tables, newSieve(string(flavor))), connection(sent)
+	var err error
+	if own != nil {
+		err = s.readOn(own(conn))
+	} else {
+		err = s.readWithLibrary(conn)
+	}
+	if errors.Is(err, mysql.ErrBadConn) { // the end of what was sent
+		return nil
+	}
+	return err
+}
+
+// readWithLibrary is the library's loop over the packets of a stream in its raw mode.
+func (s *stream) readWithLibrary(conn *client.Conn) error {
+	parser := replication.NewBinlogParser()
+	parser.SetRawMode(true)
+	for {
+		e, err := nextOfLibrary(conn, parser)
+		if err == nil {
+			err = s.HandleEvent(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }

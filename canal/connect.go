@@ -43,7 +43,7 @@ func (r *Reader) readStream(ctx context.Context, p *serverState, failover bool) 
 		return &handlerError{fmt.Errorf("open the stream: %w", err)}
 	}
 	s := r.newStream(ctx, r.handler, from)
-	s.sieve = newSieve(string(p.info.Flavor))
+	s.sieve, s.reading = newSieve(string(p.info.Flavor)), r.reading
 	s.set = r.set
 	s.opened = func() { // not before: a server that answers our questions may still refuse its log
 		r.gauge.connected(from, r.set, p.offset)

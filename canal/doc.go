@@ -8,7 +8,8 @@
 //
 // DESIGN.md gives the invariants and the race that each is for.
 //
-// Goroutines: Run works in the caller's goroutine. While a stream is open the client library has one goroutine that reads
-// and calls the Handler, and Run has one that looks at the server's clock and, on MySQL, for a second reader with our server
-// id; Run closes the socket and waits for both before it goes on or returns.
+// Goroutines: Run works in the caller's goroutine. While a stream is open there is one goroutine of the client library: in it the
+// log is read, by the library up to the first event and by us from there on, and the Handler is called. Run has one more that
+// looks at the server's clock and, on MySQL, for a second reader with our server id. Run closes the socket and waits for both
+// before it goes on or returns.
 package canal

@@ -56,6 +56,9 @@ const ownWritesPassed = 50 * time.Millisecond
 
 // prepare sets the session before the dump. Without the privilege for skip_replication the stream is only busier.
 func (s *stream) prepare(conn *client.Conn, info server.Info, from outbox.Position) error {
+	if s.sieve != nil && s.reading != nil {
+		s.packets = s.reading(conn)
+	}
 	statements := []string{fmt.Sprintf("SET SESSION net_write_timeout=%d", int(netWriteTimeout.Seconds()))}
 	if info.Flavor == outbox.MariaDB && !s.raw {
 		statements = append(statements, "SET SESSION skip_replication=1")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-mysql-org/go-mysql/client"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
@@ -160,6 +161,8 @@ type lab struct {
 	log    *zap.Logger
 	reader *Reader
 	stop   func()
+
+	reading func(*client.Conn) packets // of the reader; nil: our own, and what was read is destroyed at the next event
 }
 
 const outboxDDL = `CREATE TABLE t_local_message (
@@ -257,6 +260,9 @@ func (l *lab) launch(from outbox.Position, change ...func(*Config)) {
 	}
 	l.reg = prometheus.NewRegistry()
 	l.reader = New(l.cfg, l.rec, l.log, l.reg)
+	if l.reader.reading = l.reading; l.reading == nil {
+		l.reader.reading = func(conn *client.Conn) packets { return &destroying{packets: conn} }
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- l.reader.Run(ctx, from) }()

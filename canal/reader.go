@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/go-mysql-org/go-mysql/client"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
@@ -23,6 +24,7 @@ type Reader struct {
 	log     *zap.Logger
 	gauge   *gauge
 	tables  *tableSet
+	reading func(*client.Conn) packets
 
 	db       *sql.DB
 	pos      outbox.Position      // where the next stream begins; GTIDs is kept in set
@@ -41,7 +43,7 @@ func New(cfg Config, h Handler, log *zap.Logger, reg prometheus.Registerer) *Rea
 	if cfg.ServerID == 0 {
 		cfg.ServerID = randomServerID()
 	}
-	r := &Reader{cfg: cfg, name: readerName(), handler: h, log: log, branches: map[string][]*mapped{}}
+	r := &Reader{cfg: cfg, name: readerName(), handler: h, log: log, reading: ownReading, branches: map[string][]*mapped{}}
 	r.gauge = newGauge(reg, cfg.Tables, cfg.Heartbeat)
 	r.tables = newTableSet(cfg.Tables, log)
 	r.tables.schemas.store = cfg.Schemas

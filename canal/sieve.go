@@ -103,7 +103,35 @@ func (s *sieve) open(e *replication.BinlogEvent, body []byte, tables *tableSet) 
 	return s.parse(e)
 }
 
+// passes reports whether open will pass over an event whatever follows: header is the event's, head is the beginning of its body.
+func (s *sieve) passes(header, head []byte) bool {
+	if s.format == nil {
+		return false
+	}
+	switch typ := replication.EventType(header[4]); typ {
+	case replication.MARIADB_ANNOTATE_ROWS_EVENT, replication.ROWS_QUERY_EVENT:
+		return true
+	default:
+		if _, ok := rowsEvents[typ]; !ok {
+			return false
+		}
+		m := s.mapped(littleEndian(head[:6]))
+		return m != nil && m.table == nil
+	}
+}
+
+// mapped is what was noted of a table id; nil when no map of it was seen.
+func (s *sieve) mapped(id uint64) *tableMap {
+	i := slices.IndexFunc(s.maps, func(m tableMap) bool { return m.id == id })
+	if i < 0 {
+		return nil
+	}
+	return &s.maps[i]
+}
+
+// parse has the library read an event. What it makes of one refers to the event's bytes, and some of it is kept: it gets bytes of its own.
 func (s *sieve) parse(e *replication.BinlogEvent) error {
+	e.RawData = bytes.Clone(e.RawData)
 	parsed, err := s.parser.Parse(e.RawData)
 	if err != nil {
 		return err
@@ -140,6 +168,9 @@ func (s *sieve) mapOf(body []byte, tables *tableSet) (known bool) {
 type rowsKind struct{ insert, extra, compressed bool }
 
 var rowsEvents = map[replication.EventType]rowsKind{
+	replication.WRITE_ROWS_EVENTv0:                      {insert: true}, // of no server that is supported, but laid out as the next
+	replication.UPDATE_ROWS_EVENTv0:                     {},
+	replication.DELETE_ROWS_EVENTv0:                     {},
 	replication.WRITE_ROWS_EVENTv1:                      {insert: true},
 	replication.UPDATE_ROWS_EVENTv1:                     {},
 	replication.DELETE_ROWS_EVENTv1:                     {},
@@ -157,11 +188,11 @@ var rowsEvents = map[replication.EventType]rowsKind{
 func (s *sieve) rowsOf(body []byte, kind rowsKind) replication.Event {
 	r := byteReader{data: body}
 	id, flags := littleEndian(r.bytes(6)), littleEndian(r.bytes(2))
-	i := slices.IndexFunc(s.maps, func(m tableMap) bool { return m.id == id })
-	if r.failed || i < 0 {
+	known := s.mapped(id)
+	if r.failed || known == nil {
 		return nil
 	}
-	m := s.maps[i]
+	m := *known
 	if flags&uint64(replication.RowsEventStmtEndFlag) != 0 {
 		s.maps = s.maps[:0]
 	}
@@ -180,8 +211,9 @@ func (s *sieve) rowsOf(body []byte, kind rowsKind) replication.Event {
 	}
 	s.rows.columns = int(min(r.length(), 1<<16))
 	s.rows.present = r.bytes(uint64(s.rows.columns+7) / 8)
-	if r.failed {
-		return nil
+	if r.failed { // cut short: there are rows, and nothing is known of them
+		s.rows.columns, s.rows.present = 0, nil
+		return &s.rows
 	}
 	s.rows.data = body[r.at:]
 	return &s.rows

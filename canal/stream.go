@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/go-mysql-org/go-mysql/client"
 	"github.com/go-mysql-org/go-mysql/replication"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -16,15 +17,18 @@ type receiver interface {
 	Idle(pos outbox.Position)
 }
 
-// stream is one connection's worth of log. Its HandleEvent runs in the library's reading goroutine.
+// stream is one connection's worth of log. Its HandleEvent runs in the library's reading goroutine. With a sieve it keeps that goroutine, and
+// reads the events itself, from the second on.
 type stream struct {
 	ctx      context.Context
 	name     string // in the server's list of replicas
 	raw      bool   // for a look at the file itself: every event, and none decoded
 	handler  receiver
 	gauge    *gauge
-	set      *outbox.GTIDSet // of the reader; transactions taken are added; nil: not known
-	sieve    *sieve          // what events go through before they are decoded; nil: the library has parsed all of them
+	set      *outbox.GTIDSet            // of the reader; transactions taken are added; nil: not known
+	packets  packets                    // we read from here on; nil: the library goes on
+	sieve    *sieve                     // what events go through before they are decoded; nil: the library has parsed all of them
+	reading  func(*client.Conn) packets // who reads on with a sieve; nil for the library
 	decode   *decoder
 	assemble *assembler
 	skip     outbox.Position // transactions up to here were offered before; zero when the server skips them itself
@@ -74,6 +78,9 @@ func (s *stream) HandleEvent(e *replication.BinlogEvent) error {
 		s.opened = nil
 	}
 	s.err = s.handle(e)
+	if s.err == nil && s.packets != nil {
+		s.err = s.readOn(s.packets)
+	}
 	return s.err
 }
 
