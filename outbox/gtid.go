@@ -166,7 +166,12 @@ func (s *GTIDSet) Add(g GTID) {
 		return
 	}
 	if s.flavor == MariaDB {
-		s.sources[g.Source] = &gtidSource{server: g.Server, seq: g.Seq}
+		src := s.sources[g.Source]
+		if src == nil {
+			src = &gtidSource{}
+			s.sources[g.Source] = src
+		}
+		src.server, src.seq = g.Server, g.Seq
 		return
 	}
 	s.add(g.Source, interval{g.Seq, g.Seq})

@@ -127,6 +127,21 @@ func TestMariaDBSetIsTheLastOfEachDomain(t *testing.T) {
 	}
 }
 
+// The set that a checkpoint holds stays what it is when reading goes on, and going on allocates nothing.
+func TestMariaDBSetGoesOnInPlace(t *testing.T) {
+	set := NewGTIDSet(MariaDB)
+	set.Add(GTID{Source: "0", Server: 1, Seq: 10})
+	kept, added := set.Clone(), NewGTIDSet(MariaDB)
+	added.AddSet(set)
+	next := GTID{Source: "0", Server: 2, Seq: 11}
+	if n := testing.AllocsPerRun(10, func() { set.Add(next) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if set.String() != "0-2-11" || kept.String() != "0-1-10" || added.String() != "0-1-10" {
+		t.Errorf("the set is %s, copies made before are %s and %s", set, kept, added)
+	}
+}
+
 func TestPositionOrderIsByFileNumber(t *testing.T) {
 	a := Position{File: "binlog.999999", Offset: 500}
 	b := Position{File: "binlog.1000000", Offset: 4}
