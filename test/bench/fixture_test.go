@@ -24,6 +24,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if args := os.Getenv(bareEnv); args != "" {
+		if err := bare(args); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	remove, err := buildOlder(os.Getenv("BENCH_BEFORE"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

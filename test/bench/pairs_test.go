@@ -46,10 +46,10 @@ type phase struct {
 // steady: 500 rows/s, one a transaction. burst: four connections that write transactions of ten rows as fast as they can. drain: the same,
 // but written while the relay pauses. drainAmong: single rows among foreign updates, written while it pauses.
 var (
-	steady     = phase{"steady", func(*spread, testing.TB) {}, func(s *spread, b testing.TB) { s.write(b, 5_000, 1, 500) }}
-	burst      = phase{"burst", func(*spread, testing.TB) {}, func(s *spread, b testing.TB) { s.write(b, 4_000, 10, rate.Inf) }}
-	drain      = phase{"drain", func(s *spread, b testing.TB) { s.pauseFor(b, 5_000, 10) }, (*spread).resume}
-	drainAmong = phase{"drain", func(s *spread, b testing.TB) { s.pauseFor(b, 5_000, 1) }, (*spread).resume}
+	steady     = phase{"steady", func(*spread, testing.TB) {}, func(s *spread, b testing.TB) { s.write(b, share(5_000), 1, 500) }}
+	burst      = phase{"burst", func(*spread, testing.TB) {}, func(s *spread, b testing.TB) { s.write(b, share(4_000), 10, rate.Inf) }}
+	drain      = phase{"drain", func(s *spread, b testing.TB) { s.pauseFor(b, share(5_000), 10) }, (*spread).resume}
+	drainAmong = phase{"drain", func(s *spread, b testing.TB) { s.pauseFor(b, share(5_000), 1) }, (*spread).resume}
 )
 
 // each compares the relays of each build, in each phase.

@@ -39,13 +39,16 @@ var targets = []target{
 	{name: "allocations per message in the drain", of: "drain-allocs", wanted: 6},
 	{name: "peak memory in the drain", of: "drain-peak", wanted: 80, unit: "MiB"},
 	{name: "CPU per message at 500 rows/s, one a transaction", of: "steady-cpu", wanted: 120, unit: "µs"},
+	{name: "  a process that only reads, produces and updates", of: "bare-cpu", unit: "µs"},
 	{name: "CPU per message among 10 foreign updates", of: "foreign-cpu", wanted: 20, unit: "µs"},
 	{name: "p99 commit to received less the broker's, over the INSERT's", of: "received-p99", over: "insert-p99", wanted: 1},
 	{name: "p99 commit to RocketMQ at 1,000 rows/s", of: "rocketmq-p99", wanted: 5, unit: "ms"},
 	{name: "  the INSERT", of: "rocketmq-insert-p99", unit: "ms"},
 	{name: "  a lone producer", of: "rocketmq-alone-p99", unit: "ms"},
 	{name: "backlog in the table, by the sweep, MariaDB", of: "sweep-mariadb", wanted: 40_000, atLeast: true, unit: "rows/s"},
+	{name: "  its SQL alone, by two workers", of: "sweep-sql-mariadb", unit: "rows/s"},
 	{name: "backlog in the table, by the sweep, MySQL", of: "sweep-mysql", wanted: 40_000, atLeast: true, unit: "rows/s"},
+	{name: "  its SQL alone, by two workers", of: "sweep-sql-mysql", unit: "rows/s"},
 	{name: "fresh rows' p99 beside a backlog, over theirs alone", of: "fresh-p99", wanted: 1},
 	{name: "from the process's start to the first message", of: "start", wanted: .15, unit: "s"},
 	{name: "CPU per message, 64 tables over one: 500 rows/s", of: "shards-steady", wanted: 1.05},
@@ -103,11 +106,18 @@ func printTargets(to io.Writer, before bool) error {
 	}
 	fmt.Fprintln(w, head+"now\twanted\treached")
 	var missing []string
+	var line string // that the following belong to
 	for _, t := range targets {
+		name := t.name
+		if t.wanted > 0 {
+			line = name
+		} else {
+			name = line + ":" + strings.TrimPrefix(name, " ")
+		}
 		value, ok := t.measure("")
 		was, had := t.measure("before-")
 		if !ok && !had {
-			missing = append(missing, strings.TrimSpace(t.name))
+			missing = append(missing, name)
 			continue
 		}
 		fmt.Fprintf(w, "%s\t", t.name)
@@ -120,7 +130,7 @@ func printTargets(to io.Writer, before bool) error {
 		return err
 	}
 	if len(missing) > 0 {
-		_, err := fmt.Fprintf(to, "not measured: %s\n", strings.Join(missing, "; "))
+		_, err := fmt.Fprintf(to, "not measured:\n  %s\n", strings.Join(missing, "\n  "))
 		return err
 	}
 	return nil
@@ -204,7 +214,7 @@ CPU per message, 64 tables over one: drain                      -       1.30    
 	figures.of["start"] = []float64{.1}
 	var part strings.Builder
 	testkit.Must(t, printTargets(&part, false))
-	if text := part.String(); !strings.Contains(text, "0.10 s") || !strings.Contains(text, "not measured: drain until SENT, MySQL") {
+	if text := part.String(); !strings.Contains(text, "in the drain, MySQL: producing from memory alone\n") || !strings.Contains(text, "0.10 s") || !strings.Contains(text, "not measured:\n  drain until SENT, MySQL") {
 		t.Errorf("%s", text)
 	}
 }
