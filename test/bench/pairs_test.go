@@ -123,7 +123,7 @@ func (p *pair) start(b testing.TB) {
 	for _, s := range []*spread{p.one, p.many} {
 		s.Start(b)
 		s.write(b, 20, 1, rate.Every(2*time.Millisecond))
-		s.write(b, 2000, 10, rate.Inf)
+		s.write(b, 2000/(1+s.foreign), 10, rate.Inf) // as many transactions, with foreign ones
 		s.settled(b)
 	}
 }
