@@ -3,6 +3,7 @@ package fallback
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -57,12 +58,14 @@ func awaitTimers(ctx context.Context, t *timers) bool {
 	return false
 }
 
-// pass publishes the rows that are due and then looks at the table for the next ones, if it is time. behind reports that the log is too far
-// behind for some rows: they are the sweep's.
+// pass publishes the rows that are due and then looks at the table for the next ones, if it is time. behind reports that the log, or a status
+// that is on its way to the table, is too far behind for some rows: they are the sweep's.
 func (s *Sweeper) pass(ctx context.Context, name string, due []timer, look bool) (behind bool, err error) {
 	rows, end, behind, err := s.shown(name, due)
 	if err == nil && len(rows) > 0 {
-		err = s.takeDue(ctx, name, rows, end)
+		var busy bool
+		busy, err = s.takeDue(ctx, name, rows, end)
+		behind = behind || busy
 	}
 	if look {
 		err = errors.Join(err, s.lookAhead(ctx, name))
@@ -72,7 +75,7 @@ func (s *Sweeper) pass(ctx context.Context, name string, due []timer, look bool)
 
 // shown leaves out the rows that the log may still bring; nobody waits for them. end is where the others lie before. A row was seen in the
 // table at its end or earlier, mostly long ago, so that the log was offered so far as a rule.
-func (s *Sweeper) shown(name string, due []timer) (rows []outbox.Identity, end outbox.Position, behind bool, err error) {
+func (s *Sweeper) shown(name string, due []timer) (rows []timer, end outbox.Position, behind bool, err error) {
 	now := time.Now()
 	for _, one := range due {
 		var at outbox.Position
@@ -89,7 +92,7 @@ func (s *Sweeper) shown(name string, due []timer) (rows []outbox.Identity, end o
 		case end.Compare(at) < 0:
 			end = at
 		}
-		rows = append(rows, one.row)
+		rows = append(rows, one)
 	}
 	return rows, end, behind, nil
 }
@@ -122,12 +125,17 @@ func (s *Sweeper) lookAhead(ctx context.Context, name string) error {
 // takeDue looks at rows whose time has come and brings those to the sink that are due by the database's clock. What was postponed is
 // entered again; what is held, claimed, final or gone is forgotten.
 // They lie before end in the log, which was offered so far. A row that was deleted and written again under its identity since is the one
-// that the log may show later.
-func (s *Sweeper) takeDue(ctx context.Context, name string, due []outbox.Identity, end outbox.Position) error {
+// that the log may show later. One that somebody still has, as whose last refusal is on its way to the table, is looked at again in a moment;
+// behind reports that one has waited too long for that.
+func (s *Sweeper) takeDue(ctx context.Context, name string, due []timer, end outbox.Position) (behind bool, err error) {
 	asked := time.Now()
-	rows, err := s.states(ctx, due)
+	ids := make([]outbox.Identity, len(due))
+	for i := range due {
+		ids[i] = due[i].row
+	}
+	rows, err := s.states(ctx, ids)
 	if err != nil {
-		return err
+		return false, err
 	}
 	take := rows[:0]
 	for _, c := range rows {
@@ -140,13 +148,34 @@ func (s *Sweeper) takeDue(ctx context.Context, name string, due []outbox.Identit
 		}
 	}
 	if len(take) == 0 {
-		return nil
+		return false, nil
 	}
-	reserved, _ := s.reserve(name, take)
+	reserved, alone := s.reserve(name, take)
+	if len(reserved)+len(alone) < len(take) {
+		behind = s.lookAgain(name, due, take, reserved, alone)
+	}
 	if len(reserved) == 0 {
-		return nil
+		return behind, nil
 	}
-	return s.publish(ctx, &round{path: outbox.PathTimer}, name, asked, reserved, nil)
+	return behind, s.publish(ctx, &round{path: outbox.PathTimer}, name, asked, reserved, nil)
+}
+
+// lookAgain enters those of the rows again that are neither reserved nor to be left alone, because somebody has them.
+func (s *Sweeper) lookAgain(name string, due []timer, take, reserved, alone []outbox.Candidate) (behind bool) {
+	had := map[outbox.Identity]bool{}
+	for _, c := range take {
+		had[c.Identity] = true
+	}
+	for _, c := range slices.Concat(reserved, alone) {
+		delete(had, c.Identity)
+	}
+	now := time.Now()
+	for _, one := range due {
+		if had[one.row] {
+			behind = !s.triggers.timers[name].again(one, now) || behind
+		}
+	}
+	return behind
 }
 
 // later enters a row that waits, as a query shows it that was asked at a time, unless a look will find it.
