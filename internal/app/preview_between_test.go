@@ -30,6 +30,7 @@ func TestPreviewBetween(t *testing.T) {
 				return at
 			}
 			testkit.Exec(t, root, "FLUSH BINARY LOGS")
+			testkit.Must(t, db.AwaitLogBegun(ctx))
 			begin, began := end(), time.Now()
 			row := func(key string, status int) string {
 				return fmt.Sprintf("INSERT INTO %s (biz_type, biz_key, topic, message_body, status) VALUES ('o', '%s', 't', 'x', %d)", table, key, status)
@@ -51,6 +52,7 @@ func TestPreviewBetween(t *testing.T) {
 			step(row("pending", 0), row("sent", 2))
 			step("BEGIN", row("failed", 3), row("claimed", 1), "COMMIT", row("gone", 0))
 			step("FLUSH BINARY LOGS")
+			testkit.Must(t, db.AwaitLogBegun(ctx))
 			step("CREATE TABLE "+table+"_other (a INT)", row("next file", 0), "DELETE FROM "+table+" WHERE biz_key = 'gone'")
 			execOn(t, session, "SET SESSION timestamp = DEFAULT")
 

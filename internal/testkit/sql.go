@@ -143,6 +143,47 @@ func (d *Database) Purge(ctx context.Context) error {
 	}
 }
 
+// AwaitLogBegun waits until MariaDB has written into its newest binary log what it writes by itself, some time after the file began: that no
+// older one is needed any more. Until then the end of the log moves with nobody writing. MySQL writes nothing like it.
+func (d *Database) AwaitLogBegun(ctx context.Context) error {
+	if d.Flavor != MariaDB {
+		return nil
+	}
+	logs, err := d.BinaryLogs(ctx)
+	if err != nil {
+		return err
+	}
+	newest := logs[len(logs)-1]
+	for end := time.Now().Add(purgeDeadline); ; time.Sleep(poll) {
+		begun, err := d.begun(ctx, newest)
+		switch {
+		case err != nil:
+			return fmt.Errorf("read the events of %s: %w", newest, err)
+		case begun:
+			return nil
+		case time.Now().After(end):
+			return fmt.Errorf("%s has no Binlog_checkpoint that names it", newest)
+		}
+	}
+}
+
+func (d *Database) begun(ctx context.Context, file string) (begun bool, err error) {
+	rows, err := d.root.QueryContext(ctx, "SHOW BINLOG EVENTS IN '"+file+"'")
+	if err != nil {
+		return false, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var log, kind, info string
+		var at, server, end uint64
+		if err := rows.Scan(&log, &at, &kind, &server, &end, &info); err != nil {
+			return false, err
+		}
+		begun = begun || kind == "Binlog_checkpoint" && info == file
+	}
+	return begun, rows.Err()
+}
+
 // BinaryLogs returns the names of the binary logs, oldest first; there is always one.
 func (d *Database) BinaryLogs(ctx context.Context) ([]string, error) {
 	rows, err := d.root.QueryContext(ctx, "SHOW BINARY LOGS")
