@@ -63,14 +63,6 @@ func (t *Table) countUntouched(rows []outbox.Identity) *statement {
 		t.identityAsText(s, len(rows), func(i int) *outbox.Identity { return &rows[i] })
 		return s
 	}
-	s.add(" AND (", t.column(ID), ", ", t.messageID(), ") IN (")
-	s.list(len(rows), func(i int) {
-		s.add("(")
-		t.id(s, rows[i].ID)
-		s.add(", ")
-		s.bytes(rows[i].MessageID)
-		s.add(")")
-	})
-	s.add(")")
+	t.sameRows(s, rows)
 	return s
 }

@@ -144,9 +144,6 @@ func output(cmd *exec.Cmd) error {
 
 // The files of a commit come without a trace in the repository, and what cannot be had is said.
 func TestAnOlderBuildsSource(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip(err)
-	}
 	repository, into := t.TempDir(), filepath.Join(t.TempDir(), "source")
 	for _, args := range [][]string{
 		{"init", "--quiet"},
