@@ -58,6 +58,7 @@ func (l *lab) checkBoundaries(session string) {
 		}
 	}
 	l.exec("FLUSH BINARY LOGS")
+	testkit.Must(l.t, l.db.AwaitLogBegun(context.Background()))
 	file, ends := l.end().File, []uint64{}
 	row := func(key string) string {
 		return "INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES ('order', '" + key + "', 'orders', '" + strings.Repeat("x", 300) + "')"
