@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
@@ -69,7 +71,8 @@ func (f *fixture) tableBacklog(b *testing.B, n int) (perSecond float64) {
 }
 
 // BenchmarkFreshBesideBacklog commits 200 rows a second while a sweep works off a backlog of the table, and then alone, in one run of one
-// relay. It reports both 99th percentiles of commit to acknowledgement, as the relay measures it, and their ratio.
+// relay; then beside the SQL of such a sweep of a table that is not the relay's, which is what the server's work alone does to them. It
+// reports the 99th percentiles of commit to acknowledgement, as the relay measures it, and their ratios to the one alone.
 func BenchmarkFreshBesideBacklog(b *testing.B) {
 	const perSecond = 200
 	waiting := share(300_000)
@@ -82,22 +85,48 @@ func BenchmarkFreshBesideBacklog(b *testing.B) {
 				f.Start(b)
 				f.AwaitConnected(b)
 				b.StartTimer()
-				left := func() (n int) {
-					testkit.Must(b, f.table.DB.QueryRow("SELECT COUNT(*) FROM (SELECT 1 FROM "+f.table.Name()+" WHERE status = 0 LIMIT 20000) AS t").Scan(&n))
-					return n
-				}
 				began := time.Now()
-				beside := f.p99(b, perSecond, func() bool { return left() == 20_000 })
+				beside := f.p99(b, perSecond, func() bool { return f.waits(b, 20_000) })
 				took := time.Since(began)
 				f.awaitSent(b)
 				alone := f.p99(b, perSecond, func() bool { return true })
+				besideSQL := f.besideSQL(b, perSecond, waiting)
 				f.Stop(b)
 				b.ReportMetric(beside, "p99-ms-beside")
 				b.ReportMetric(alone, "p99-ms-alone")
+				b.ReportMetric(besideSQL, "p99-ms-beside-sql")
 				b.ReportMetric(beside/alone, "ratio")
+				b.ReportMetric(besideSQL/alone, "ratio-sql")
 				measured("fresh-p99", beside/alone)
+				measured("fresh-p99-sql", besideSQL/alone)
 				b.ReportMetric(took.Seconds(), "beside-s")
 			}
 		})
 	}
+}
+
+// waits says whether so many rows at least are PENDING.
+func (l *load) waits(b *testing.B, atLeast int) bool {
+	b.Helper()
+	var n int
+	testkit.Must(b, l.table.DB.QueryRow("SELECT COUNT(*) FROM (SELECT 1 FROM "+l.table.Name()+" WHERE status = 0 LIMIT ?) AS t", atLeast).Scan(&n))
+	return n == atLeast
+}
+
+// besideSQL is the 99th percentile of fresh rows while this process does the SQL of a sweep with n rows of another table.
+func (f *fixture) besideSQL(b *testing.B, perSecond rate.Limit, n int) float64 {
+	b.Helper()
+	other := load{table: f.table.Like(b, "another"), topic: topic}
+	other.fill(b, n, 100)
+	store := other.store(b, f.db)
+	f.pace(b, 100, perSecond)
+	f.awaitSent(b) // behind the other table's rows in the log
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		other.sweep(b, store)
+	}()
+	p99 := f.p99(b, perSecond, func() bool { return other.waits(b, 20_000) })
+	<-done
+	return p99
 }

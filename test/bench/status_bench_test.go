@@ -49,7 +49,7 @@ func BenchmarkCeilingStatus(b *testing.B) {
 func (f *load) store(b *testing.B, db *testkit.Database) *table.Store {
 	mapping, err := table.Preset("t_local_message")
 	testkit.Must(b, err)
-	mapping.Schema, mapping.Name = f.table.Schema, "t_local_message"
+	mapping.Schema, mapping.Name = f.table.Schema, f.table.Preset
 	mapped, _, err := table.Load(b.Context(), f.table.DB, mapping)
 	testkit.Must(b, err)
 	writer, err := server.Open(server.Config{Address: db.Addr(), User: "root"}, nil, server.Session{Writes: true})
