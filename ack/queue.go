@@ -82,33 +82,61 @@ func lower[T any](signal <-chan T) {
 	}
 }
 
-// fifo is a list that is added to at its end and taken from its head. Its array is used again and again; what was taken is cleared, so
-// that no message outlives its completion.
+// fifo is a list that is added to at its end and taken from its head. It is a ring: a table whose rows wait in their thousands has
+// little more room than they need. What was taken is cleared, so that no message outlives its completion.
 type fifo struct {
-	rows []outbox.Completion
-	head int // rows before it were taken
+	rows []outbox.Completion // all of it is room
+	head int                 // the place of the oldest
+	n    int                 // rows from there on, over the end of the array to its begin
 }
 
-func (f *fifo) len() int { return len(f.rows) - f.head }
+func (f *fifo) len() int { return f.n }
 
 func (f *fifo) add(list []outbox.Completion) {
-	if len(f.rows)+len(list) > cap(f.rows) && f.head >= f.len() { // there is more room before the head than to be moved
-		n := copy(f.rows, f.rows[f.head:])
-		clear(f.rows[f.head:])
-		f.rows, f.head = f.rows[:n], 0
+	if f.n+len(list) > len(f.rows) {
+		f.grow(f.n + len(list))
 	}
-	if f.rows == nil {
-		f.rows = arrays.take()
+	free := f.head + f.n
+	if free >= len(f.rows) {
+		free -= len(f.rows)
 	}
-	f.rows = append(f.rows, list...)
+	placed := copy(f.rows[free:], list)
+	copy(f.rows, list[placed:])
+	f.n += len(list)
+}
+
+// grow moves the rows to an array with room for n or more.
+func (f *fifo) grow(n int) {
+	rows := arrays.take()
+	if cap(rows) < n {
+		rows = make([]outbox.Completion, 0, n+n/4)
+	}
+	oldest, rest := f.parts(f.n)
+	rows = append(append(rows, oldest...), rest...)
+	arrays.giveBack(f.rows)
+	f.rows, f.head = rows[:cap(rows)], 0
+}
+
+// parts are the n oldest rows in their order.
+func (f *fifo) parts(n int) (oldest, rest []outbox.Completion) {
+	if end := f.head + n; end > len(f.rows) {
+		return f.rows[f.head:], f.rows[:end-len(f.rows)]
+	}
+	return f.rows[f.head : f.head+n], nil
 }
 
 // take moves up to n rows from the head to the end of into.
 func (f *fifo) take(n int, into []outbox.Completion) []outbox.Completion {
-	first := f.rows[f.head:min(f.head+n, len(f.rows))]
-	into = append(into, first...)
-	clear(first)
-	if f.head += len(first); f.head == len(f.rows) {
+	n = min(n, f.n)
+	oldest, rest := f.parts(n)
+	into = append(append(into, oldest...), rest...)
+	clear(oldest)
+	clear(rest)
+	f.n -= n
+	if f.head += n; f.head >= len(f.rows) {
+		f.head -= len(f.rows)
+	}
+	if f.n == 0 {
 		arrays.giveBack(f.rows[:0]) // an idle table keeps no array of a busy one
 		f.rows, f.head = nil, 0
 	}
@@ -117,5 +145,7 @@ func (f *fifo) take(n int, into []outbox.Completion) []outbox.Completion {
 
 // putBack makes rows the first again.
 func (f *fifo) putBack(list []outbox.Completion) {
-	f.rows, f.head = slices.Concat(list, f.rows[f.head:]), 0
+	oldest, rest := f.parts(f.n)
+	f.rows, f.head = slices.Concat(list, oldest, rest), 0
+	f.n = len(f.rows)
 }
