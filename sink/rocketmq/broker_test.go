@@ -192,6 +192,10 @@ func TestB16_NoBodiesInTheLog(t *testing.T) {
 	if logs.FilterMessageSnippet("send failed").FilterField(zap.Any("underlayError", "why")).Len() != 1 {
 		t.Error("the library's log does not arrive")
 	}
+	rlog.Error("written by what the library leaves behind", nil)
+	if logs.FilterMessageSnippet("leaves behind").Len() != 0 {
+		t.Error("the library writes to the log of a sink that is closed")
+	}
 	for _, entry := range logs.All() {
 		if text := fmt.Sprint(entry.Message, entry.ContextMap()); strings.Contains(text, "canary") {
 			t.Errorf("logged: %s", text)

@@ -99,20 +99,43 @@ func instanceName() string {
 }
 
 // The library has one logger and one panic handler for the process. They are installed once, because its goroutines
-// read them without a lock, and pass on to the sink that was made last.
+// read them without a lock, and pass on to the sink that was made last, until it is closed: some of those goroutines go on and
+// write on, and whoever closed the sink may have closed its log as well.
 var (
 	globals sync.Once
-	current atomic.Pointer[zap.Logger]
+	current struct {
+		sync.RWMutex // held while a line is written
+		log          *zap.Logger
+	}
 )
 
 func takeGlobals(log *zap.Logger) {
-	current.Store(log)
+	current.Lock()
+	current.log = log
+	current.Unlock()
 	globals.Do(func() {
 		rlog.SetLogger(libraryLog{})
 		primitive.PanicHandler = func(cause any) {
-			current.Load().Error("the RocketMQ client library panicked in one of its goroutines", zap.Any("panic", cause), zap.Stack("stack"))
+			toLog(func(log *zap.Logger) {
+				log.Error("the RocketMQ client library panicked in one of its goroutines", zap.Any("panic", cause), zap.Stack("stack"))
+			})
 		}
 	})
+}
+
+// leaveGlobals returns when the library writes nothing more to the log.
+func leaveGlobals(log *zap.Logger) {
+	current.Lock()
+	defer current.Unlock()
+	if current.log == log {
+		current.log = zap.NewNop()
+	}
+}
+
+func toLog(write func(*zap.Logger)) {
+	current.RLock()
+	defer current.RUnlock()
+	write(current.log)
 }
 
 // libraryLog passes the library's log lines on, as debug, because this package reports what matters to an operator itself, once
@@ -131,7 +154,7 @@ func (libraryLog) write(rank, msg string, fields map[string]any) {
 			kept = append(kept, zap.Any(name, value))
 		}
 	}
-	current.Load().Debug("rocketmq client: "+msg, kept...)
+	toLog(func(log *zap.Logger) { log.Debug("rocketmq client: "+msg, kept...) })
 }
 
 func (libraryLog) Debug(string, map[string]any) {}

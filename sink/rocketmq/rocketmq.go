@@ -171,5 +171,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	s.cancel() // wakes whoever waits for an answer; a write that hangs ends with its own limit
 	s.workers.Wait()
 	s.tasks.Wait()
-	return errors.Join(left, s.producer.Shutdown()) // not before: its flags are read without a lock by sends
+	err := s.producer.Shutdown() // not before: its flags are read without a lock by sends
+	leaveGlobals(s.log)
+	return errors.Join(left, err)
 }
