@@ -62,6 +62,18 @@ func (p *ports) take(dir string, offsets []int) bool {
 	return true
 }
 
+// FreeAddress is an address of this machine on which nobody listens. It is the test's until its end: no other test and no
+// outgoing connection takes it before the test does, or between two times that the test listens there.
+func FreeAddress(t T) string {
+	t.Helper()
+	p, err := reservePorts(0)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(p.release)
+	return loopback(p.base)
+}
+
 // release gives the ports back. The lock files stay, empty: removing them would race with the next taker.
 func (p *ports) release() {
 	for _, lock := range p.locks {

@@ -41,7 +41,7 @@ func TestFreezesInTheMiddleOfSendsToRocketMQ(t *testing.T) {
 	testkit.Must(t, err)
 	late, stops := 0, map[time.Time]bool{}
 	for _, m := range stored {
-		if m.Stored.Sub(m.Born) > time.Second { // the time of the lease
+		if m.Stored.Sub(m.Born) > time.Second { // a stop lasts until the lease has gone to another relay, which is longer
 			late++
 			stops[m.Stored.Truncate(time.Second)] = true
 		}

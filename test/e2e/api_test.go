@@ -21,7 +21,7 @@ import (
 
 // Whatever the running relay answers is what its OpenAPI document says: each route, with what it takes and with what it refuses.
 func TestAPIContract(t *testing.T) {
-	port := closedPort(t)
+	port := testkit.FreeAddress(t)
 	const token = "0123456789abcdef"
 	l := newLab(t, testkit.SharedDatabase(t, testkit.MariaDB), rareSweeps, "retention: {sent: 168h}")
 	l.listen = fmt.Sprintf("{listen: %q, token: %s, read_token: fedcba9876543210}", port, token)

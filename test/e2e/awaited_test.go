@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -23,7 +22,7 @@ func TestA05_AnswersWhileItWaits(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, testkit.SharedMySQL(t))
 			proxy := l.through()
-			listen := freeAddress(t)
+			listen := testkit.FreeAddress(t)
 			r := relay.New(t, relay.Options{
 				Source: l.source, Extra: fmt.Sprintf("admin: {listen: %q}", listen),
 				Sink:   fmt.Sprintf("kafka: {brokers: [%q]}", l.kafka.ListenAddrs()[0]),
@@ -63,15 +62,6 @@ func TestA05_AnswersWhileItWaits(t *testing.T) {
 			r.Stop(t)
 		})
 	}
-}
-
-// freeAddress is an address of this machine that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // get asks the process; 0 when nobody answers.

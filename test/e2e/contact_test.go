@@ -16,10 +16,7 @@ import (
 // in clear and before whatever the client library says, and in status, while liveness and readiness are not touched.
 func TestBrokerNotReachedAtStart(t *testing.T) {
 	t.Parallel()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	free := closed.Addr().String()
-	testkit.Must(t, closed.Close())
+	free := testkit.FreeAddress(t)
 	users, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("PLAIN", "relay", "right"))
 	testkit.Must(t, err)
 	defer users.Close()
@@ -56,12 +53,13 @@ func TestBrokerNotReachedAtStart(t *testing.T) {
 func TestBrokerReachedLater(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testkit.SharedDatabase(t, testkit.MySQL))
-	_, port, err := net.SplitHostPort(l.kafka.ListenAddrs()[0])
+	l.kafka.Close()
+	address := testkit.FreeAddress(t)
+	_, port, err := net.SplitHostPort(address)
 	testkit.Must(t, err)
 	number, err := strconv.Atoi(port)
 	testkit.Must(t, err)
-	l.config() // with the address that it has now
-	l.kafka.Close()
+	l.broker = fmt.Sprintf("kafka: {brokers: [%q]}", address)
 	l.start()
 	l.wait("a word on it", func() bool { return l.logs.FilterMessageSnippet("broker not reached yet").Len() == 1 })
 	l.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "orders"), kfake.Ports(number))

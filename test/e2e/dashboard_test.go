@@ -27,7 +27,7 @@ func TestP10_Dashboard(t *testing.T) {
 	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB})
 	schema := db.CreateSchema(t)
 	table := relay.NewTable(t, db.Connect(t, schema), schema, "t_local_message")
-	listen := closedPort(t)
+	listen := testkit.FreeAddress(t)
 	defer tab.check(listen)
 	token := filepath.Join(t.TempDir(), "token")
 	testkit.Must(t, os.WriteFile(token, []byte("let me in, please\n"), 0o600))
@@ -35,7 +35,7 @@ func TestP10_Dashboard(t *testing.T) {
 	testkit.Must(t, os.WriteFile(readToken, []byte("let me look, please\n"), 0o600))
 	r := relay.New(t, relay.Options{
 		Source: db.Addr(), Tables: []*relay.Table{table}, Sink: relay.KafkaSink(cluster.ListenAddrs()[0]),
-		Extra: fmt.Sprintf("admin: {listen: %q, token_file: %q, read_token_file: "+readToken+", peers: [{url: 'http://%s', token_file: %q}, {url: 'http://%s'}]}", listen, token, listen, token, closedPort(t)),
+		Extra: fmt.Sprintf("admin: {listen: %q, token_file: %q, read_token_file: "+readToken+", peers: [{url: 'http://%s', token_file: %q}, {url: 'http://%s'}]}", listen, token, listen, token, testkit.FreeAddress(t)),
 	})
 	config, err := os.ReadFile(r.Config())
 	testkit.Must(t, err)

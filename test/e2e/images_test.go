@@ -51,7 +51,7 @@ type show struct {
 
 func newShow(t *testing.T) *show {
 	t.Helper()
-	s := &show{broker: fakekafka.New(t, 1, map[string]int{"orders": 4, "payments": 4, "refunds": 2}), listen: closedPort(t)}
+	s := &show{broker: fakekafka.New(t, 1, map[string]int{"orders": 4, "payments": 4, "refunds": 2}), listen: testkit.FreeAddress(t)}
 	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB})
 	testkit.Exec(t, db.Connect(t, "mysql"), "CREATE DATABASE shop")
 	s.table = relay.NewTable(t, db.Connect(t, "shop"), "shop", "t_local_message")

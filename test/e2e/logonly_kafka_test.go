@@ -22,7 +22,13 @@ func TestLogOnlyOnKafka(t *testing.T) {
 			l.event(n, aggregate, deletes)
 		}
 		l.has(aggregate, 1, 10)
-		l.wait("the checkpoint to pass them", func() bool { return l.metrics()["journal_entries"] == 0 })
+		// The broker has them before the relay knows that it has, and then the journal is empty as well.
+		at := l.end(flavor == testkit.MySQL)
+		l.wait("the checkpoint to pass them", func() bool {
+			l.exec("UPDATE purchase SET amount = amount + 1 WHERE id = 1") // whatever lies between, the log goes on
+			c, err := l.Client().Checkpoint(t.Context())
+			return err == nil && c.Position.Compare(at) >= 0 && c.Journal == 0
+		})
 		l.Kill()
 		for n := 11; n <= 20; n++ {
 			l.event(n, aggregate, deletes)

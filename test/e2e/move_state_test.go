@@ -63,7 +63,7 @@ func TestMoveStateToAnotherDirectory(t *testing.T) {
 	other := l.source
 	l.source = testkit.SharedDatabase(t, testkit.MariaDB).Addr()
 	refused("the state is of another server", false)
-	l.source = closedPort(t)
+	l.source = testkit.FreeAddress(t)
 	refused("cannot be asked who it is", false)
 	l.source = other
 	done, err := bring(false, false)

@@ -98,9 +98,13 @@ func TestD18_RefusedRows(t *testing.T) {
 	l.waitCount(1, "status = 3 AND retry_count = 0 AND fail_reason <> '' AND biz_key = 'none'")
 	l.waitCount(1, "status = 3 AND retry_count = 4 AND biz_key = 'four'")
 	l.waitCount(1, "status <> 3 AND retry_count > 4 AND next_retry_time IS NOT NULL AND biz_key = 'many'")
-	if s, err := l.Status(); err != nil || s.Sink.Breaker != "closed" || s.Throughput.Failed != 22 {
-		t.Errorf("a refusal is an answer and opens no breaker: %+v %+v %v", s.Sink, s.Throughput, err)
-	}
+	l.wait("every FAILED row to be counted", func() bool { // after it was written
+		s, err := l.Status()
+		if err == nil && s.Sink.Breaker != "closed" {
+			t.Fatalf("a refusal is an answer and opens no breaker: %+v", s.Sink)
+		}
+		return err == nil && s.Throughput.Failed == 22
+	})
 	if got := l.published(topics[1]); len(got) != 0 {
 		t.Errorf("refused messages were published: %v", got)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -151,15 +150,6 @@ func TestUsageFaults(t *testing.T) {
 	}
 }
 
-// closedPort is an address where nobody listens.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func TestDatabaseThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	for _, flavor := range testkit.Flavors() {
@@ -167,7 +157,7 @@ func TestDatabaseThatCannotBeUsed(t *testing.T) {
 			db := testkit.SharedDatabase(t, flavor)
 			t.Run("unreachable", func(t *testing.T) {
 				a := newAttempt(t, db)
-				address := closedPort(t)
+				address := testkit.FreeAddress(t)
 				a.source = fmt.Sprintf("address: %q, user: root", address)
 				refused(t, a.yaml(), 1, address, "refused", "source.address", "fix:")
 				a.untouched(t)

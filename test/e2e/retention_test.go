@@ -65,6 +65,10 @@ func TestD19_OldRowsLeaveBesideALoad(t *testing.T) {
 			t.Errorf("%d copies", n)
 		}
 		moved := l.metricBy("retention_rows_total", "action")
+		l.wait("what was moved to be counted", func() bool { // after it was moved
+			moved = l.metricBy("retention_rows_total", "action")
+			return moved["archived"] >= sent
+		})
 		if moved["archived"] != sent || moved["logged"] != failed || moved["skipped"] != 1 || moved["deleted"] != 0 {
 			t.Errorf("counted %v", moved)
 		}

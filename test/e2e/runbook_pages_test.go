@@ -272,7 +272,7 @@ func rotateCredentials(t *testing.T, page string) {
 	testkit.Must(t, os.WriteFile(token, []byte("a token of sixteen or more\n"), 0o600))
 	r := newReaderOn(t, db, relay.Options{
 		User:  "user: " + user + ", password_file: " + password,
-		Extra: `admin: {listen: "` + freeAddress(t) + `", token_file: ` + token + `}`,
+		Extra: `admin: {listen: "` + testkit.FreeAddress(t) + `", token_file: ` + token + `}`,
 	})
 	r.values["'canal_outbox'@'%'"], r.values["/etc/canal-outbox"] = "'"+user+"'@'%'", dir
 	r.Start(t)
@@ -285,7 +285,7 @@ func rotateCredentials(t *testing.T, page string) {
 }
 
 func takeOver(t *testing.T, page string) {
-	r := newReader(t, testkit.MySQL, relay.Options{Extra: "lease: {time: 1s}"})
+	r := newReader(t, testkit.MySQL, relay.Options{Extra: "lease: {time: 3s}"})
 	r.table.NewLease(t)
 	first, second := r.machines[0], r.machines[1]
 	active := func(m *relay.Relay) {
@@ -322,7 +322,7 @@ func TestGettingStarted(t *testing.T) {
 	t.Parallel()
 	db := testkit.SharedMySQL(t)
 	r := newReader(t, testkit.MySQL, relay.Options{})
-	port := freeAddress(t)
+	port := testkit.FreeAddress(t)
 	r.values = map[string]string{
 		"/etc/canal-outbox": filepath.Dir(r.Config()), "/var/lib/canal-outbox": r.StateDir(), "/usr/local/bin": r.bin(0),
 		"127.0.0.1:3306": db.Addr(), "127.0.0.1:9180": port, "shop": "newcomers_shop", "canal_outbox'@": "newcomer'@", "user: canal_outbox": "user: newcomer",
@@ -343,7 +343,7 @@ func TestGettingStarted(t *testing.T) {
 // The commands, statements and requests of the page for the person on call, and of the one about the API, do what the pages say.
 func TestOperationsAndAPIPages(t *testing.T) {
 	t.Parallel()
-	listen := freeAddress(t)
+	listen := testkit.FreeAddress(t)
 	r := newReaderOn(t, testkit.SharedMariaDB(t), relay.Options{Extra: "admin: {listen: " + listen + "}"})
 	r.values["127.0.0.1:9180"], r.values["/var/lib/canal-outbox"] = listen, r.StateDir()
 	r.Start(t)

@@ -30,6 +30,8 @@ func TestA05_A12_SessionsKilledRepeatedly(t *testing.T) {
 			for i := 0; i < len(rows); i += 2 {
 				l.exec(insert(rows[i], rows[i+1]))
 				if i == 30 {
+					// Not the session that was killed before, which the reader may not have missed yet.
+					l.wait("the reader to be back", func() bool { return l.metric("reconnects_total") >= float64(round) })
 					l.reading()
 					// The reader counts as connected a little before the server lists its session.
 					l.wait("the dump thread", func() bool { return l.kill("USER = 'killed' AND COMMAND LIKE 'Binlog Dump%'") > 0 })
@@ -103,7 +105,9 @@ func (l *lab) wantCollision() {
 	told := func(e observer.LoggedEntry) bool {
 		return plain(e.Message) || plain(fmt.Sprint(e.ContextMap()["error"]))
 	}
-	if n := l.logs.Filter(told).FilterLevelExact(zap.WarnLevel).Len(); n != 1 {
+	lines := func() int { return l.logs.Filter(told).FilterLevelExact(zap.WarnLevel).Len() }
+	l.wait("the log to tell of the collision", func() bool { return lines() > 0 }) // a moment after status does
+	if n := lines(); n != 1 {
 		l.t.Errorf("%d log lines tell of the collision", n)
 	}
 }

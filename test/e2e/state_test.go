@@ -76,7 +76,7 @@ func TestD16_BrokerAwayAtTheStart(t *testing.T) {
 	t.Parallel()
 	db := testkit.SharedMySQL(t)
 	for name, sink := range map[string]string{
-		"kafka": relay.KafkaSink(closedPort(t)), "rocketmq": `rocketmq: {name_servers: ["` + closedPort(t) + `"]}`,
+		"kafka": relay.KafkaSink(testkit.FreeAddress(t)), "rocketmq": `rocketmq: {name_servers: ["` + testkit.FreeAddress(t) + `"]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

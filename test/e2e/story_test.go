@@ -25,12 +25,12 @@ type story struct {
 func newStory(t *testing.T) *story {
 	t.Helper()
 	cluster := fake(t)
-	listen := closedPort(t)
+	listen := testkit.FreeAddress(t)
 	s := &story{page: newTab(t)}
-	s.stage = newStage(t, testkit.SharedMySQL(t), cluster, "lease: {time: 1s}")
+	s.stage = newStage(t, testkit.SharedMySQL(t), cluster, "lease: {time: 3s}")
 	s.table.NewLease(t)
 	s.second = relay.New(t, relay.Options{
-		Source: s.db.Addr(), Tables: []*relay.Table{s.table}, Sink: cluster.Sink(), Extra: fmt.Sprintf("lease: {time: 1s}\nadmin: {listen: %q}", listen),
+		Source: s.db.Addr(), Tables: []*relay.Table{s.table}, Sink: cluster.Sink(), Extra: fmt.Sprintf("lease: {time: 3s}\nadmin: {listen: %q}", listen),
 	})
 	s.Start(t)
 	s.second.Launch(t)

@@ -39,7 +39,14 @@ func New(t testing.TB, brokers int, topics map[string]int) *Cluster {
 	testkit.Must(t, err)
 	c := &Cluster{t: t, network: &network{open: make(chan struct{}), conns: map[*conn]struct{}{}}}
 	close(c.network.open)
-	c.opts = []kfake.Opt{kfake.NumBrokers(brokers), kfake.DataDir(dir), kfake.ListenFn(c.network.listen)}
+	ports := make([]int, brokers) // kept while the cluster is away
+	for i := range ports {
+		_, port, err := net.SplitHostPort(testkit.FreeAddress(t))
+		testkit.Must(t, err)
+		ports[i], err = strconv.Atoi(port)
+		testkit.Must(t, err)
+	}
+	c.opts = []kfake.Opt{kfake.NumBrokers(brokers), kfake.DataDir(dir), kfake.ListenFn(c.network.listen), kfake.Ports(ports...)}
 	t.Cleanup(func() {
 		c.Stop()
 		if err := os.RemoveAll(dir); err != nil {
@@ -49,15 +56,6 @@ func New(t testing.TB, brokers int, topics map[string]int) *Cluster {
 	c.down = true
 	testkit.Must(t, c.Start())
 	c.addrs = c.ListenAddrs()
-	var ports []int
-	for _, addr := range c.addrs {
-		_, port, err := net.SplitHostPort(addr)
-		testkit.Must(t, err)
-		number, err := strconv.Atoi(port)
-		testkit.Must(t, err)
-		ports = append(ports, number)
-	}
-	c.opts = append(c.opts, kfake.Ports(ports...))
 	for name, partitions := range topics {
 		testkit.Must(t, c.CreateTopic(name, partitions))
 	}

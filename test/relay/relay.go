@@ -21,6 +21,8 @@ import (
 const (
 	startDeadline = 60 * time.Second
 	stopDeadline  = 60 * time.Second
+	// statusDeadline is short enough to go on looking when a process stands still.
+	statusDeadline = 10 * time.Second
 )
 
 // Options say what a relay is configured with.
@@ -238,7 +240,7 @@ func (r *Relay) Command(t testing.TB, args ...string) (stdout, stderr string, co
 
 // Status asks the running process how it is.
 func (r *Relay) Status() (admin.Status, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), statusDeadline)
 	defer cancel()
 	return r.client.Status(ctx)
 }

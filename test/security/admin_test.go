@@ -17,16 +17,6 @@ import (
 
 const token = "a token of more than sixteen characters"
 
-// freePort is an address that nobody listens on. Another process could take it before the relay does; nothing else on the
-// machine asks for given ports in this range.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // request is one HTTP request, written out, because a client library would not send some of what is tried here.
 func request(t *testing.T, addr, method, path, body string, headers ...string) *http.Response {
 	t.Helper()
@@ -50,7 +40,7 @@ func request(t *testing.T, addr, method, path, body string, headers ...string) *
 // Without a token the endpoint is for this machine alone, and a page in a browser of this machine is not of it.
 func TestAdminWithoutAToken(t *testing.T) {
 	s := outboxTable(t)
-	addr := freePort(t)
+	addr := testkit.FreeAddress(t)
 	r := newChild(t, s.to("stdout: {}")+fmt.Sprintf("\nadmin: {listen: %q}", addr))
 	r.start()
 	_, port, err := net.SplitHostPort(addr)
@@ -110,7 +100,7 @@ func TestAdminForOthersNeedsAToken(t *testing.T) {
 // With a token everything but health and the empty page asks for it; too much input is refused, and who is slow is cut off.
 func TestAdminWithAToken(t *testing.T) {
 	s := outboxTable(t)
-	addr := freePort(t)
+	addr := testkit.FreeAddress(t)
 	r := newChild(t, s.to("stdout: {}")+fmt.Sprintf("\nadmin: {listen: %q, token: %q}", addr, token))
 	r.start()
 	right := "Authorization: Bearer " + token

@@ -44,7 +44,7 @@ func newAviary(t *testing.T, flavor testkit.Flavor, sink func(secret string) str
 	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor, Args: []string{option}})
 	schema := db.CreateSchema(t)
 	testkit.Must(t, db.CreateUser(t.Context(), "relay", databasePassword, grants(flavor, schema)...))
-	a := &aviary{t: t, db: db, sink: sink, admin: freePort(t), shown: map[string][]byte{}}
+	a := &aviary{t: t, db: db, sink: sink, admin: testkit.FreeAddress(t), shown: map[string][]byte{}}
 	a.table = relay.NewTable(t, db.Connect(t, schema), schema, "t_local_message")
 	testkit.Exec(t, a.table.DB, "CREATE TABLE customer (id INT PRIMARY KEY, note TEXT)")
 	a.child = newChild(t, a.yaml(databasePassword, brokerPassword, "json"))

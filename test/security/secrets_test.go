@@ -22,7 +22,7 @@ func TestSecretsFromFilesAndEnvironment(t *testing.T) {
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "relay", sasl))
 	testkit.Must(t, err)
 	t.Cleanup(fake.Close)
-	addr := freePort(t)
+	addr := testkit.FreeAddress(t)
 	yaml := func(db, broker, admin string) string {
 		return fmt.Sprintf("source: {address: %q, user: filed%s}\ntables: [{name: %s, preset: t_local_message}]\n"+
 			"sink: {kafka: {brokers: [%q], sasl: {mechanism: plain, user: relay%s}}}\nadmin: {listen: %q%s}",
