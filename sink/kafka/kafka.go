@@ -35,6 +35,7 @@ const closeLimit = 5 * time.Second
 type Sink struct {
 	cfg     Config
 	log     *zap.Logger
+	library *logger
 	metrics *metrics
 	options []kgo.Opt
 	promise func(*kgo.Record, error) // one function value for all records
@@ -59,13 +60,13 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) 
 	if err := errors.Join(err, err2); err != nil {
 		return nil, fmt.Errorf("sink.kafka: %w", err)
 	}
-	s := &Sink{cfg: cfg, log: log, health: sink.NewHealth(cfg.MaxInFlight), unanswered: &unanswered{}, results: newResults(), isolation: newIsolation()}
+	s := &Sink{cfg: cfg, log: log, library: &logger{log: log}, health: sink.NewHealth(cfg.MaxInFlight), unanswered: &unanswered{}, results: newResults(), isolation: newIsolation()}
 	s.promise = s.answered
 	s.metrics, err = newMetrics(reg)
 	if err != nil {
 		return nil, fmt.Errorf("sink.kafka: register metrics: %w", err)
 	}
-	s.options = append(options, kgo.WithLogger(logger{log}), kgo.WithHooks(s.metrics, s.unanswered),
+	s.options = append(options, kgo.WithLogger(s.library), kgo.WithHooks(s.metrics, s.unanswered),
 		kgo.ProducerOnDataLossDetected(s.dataLoss), kgo.RecordPartitioner(newPartitioner(log, s.health)))
 	if s.client, err = kgo.NewClient(s.options...); err != nil {
 		s.metrics.unregister()
@@ -255,6 +256,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	close(s.results.stop)
 	<-s.results.stopped
 	s.metrics.unregister()
+	s.library.end()
 	if left > 0 {
 		return fmt.Errorf("close Kafka sink: %d messages had no answer in time", left)
 	}

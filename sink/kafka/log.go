@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"sync"
+
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -8,11 +10,23 @@ import (
 
 // logger passes the client library's messages on, all of them as debug: what matters to an operator the sink says itself, once and
 // in clear, by outcomes and Probe; the library's own lines would come before it, several times over. They tell of connections,
-// metadata and batches, with names, numbers and errors, never with what is in a record.
-type logger struct{ log *zap.Logger }
+// metadata and batches, with names, numbers and errors, never with what is in a record. They end with end: the library leaves
+// goroutines behind that write on, and whoever closed the sink may have closed its log as well.
+type logger struct {
+	log   *zap.Logger
+	mu    sync.RWMutex // held while a line is written
+	ended bool
+}
+
+// end returns when nothing more is written.
+func (l *logger) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+}
 
 // Level implements kgo.Logger.
-func (l logger) Level() kgo.LogLevel {
+func (l *logger) Level() kgo.LogLevel {
 	if l.log.Core().Enabled(zapcore.DebugLevel) {
 		return kgo.LogLevelInfo
 	}
@@ -20,7 +34,12 @@ func (l logger) Level() kgo.LogLevel {
 }
 
 // Log implements kgo.Logger.
-func (l logger) Log(level kgo.LogLevel, text string, pairs ...any) {
+func (l *logger) Log(level kgo.LogLevel, text string, pairs ...any) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.ended {
+		return
+	}
 	entry := l.log.Check(zapcore.DebugLevel, "kafka client: "+text)
 	if entry == nil {
 		return

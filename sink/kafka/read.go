@@ -25,7 +25,9 @@ func (s *Sink) Read(ctx context.Context, topic string, from, to time.Time, each 
 	if err != nil {
 		return sink.Extent{}, fmt.Errorf("sink.kafka: %w", err)
 	}
-	options = append(options, kgo.WithLogger(logger{s.log}), kgo.KeepControlRecords(), kgo.FetchMaxBytes(16<<20))
+	lines := &logger{log: s.log}
+	defer lines.end()
+	options = append(options, kgo.WithLogger(lines), kgo.KeepControlRecords(), kgo.FetchMaxBytes(16<<20))
 	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return sink.Extent{}, fmt.Errorf("sink.kafka: %w", err)

@@ -171,6 +171,10 @@ func TestNoBodyInTheLog(t *testing.T) {
 	if logs.Len() == 0 {
 		t.Error("nothing was logged at all")
 	}
+	s.library.Log(kgo.LogLevelInfo, "written by what the library leaves behind")
+	if logs.FilterMessageSnippet("leaves behind").Len() != 0 {
+		t.Error("the library writes to the log of a sink that is closed")
+	}
 	for _, entry := range logs.All() {
 		if text := fmt.Sprint(entry.Message, entry.ContextMap()); strings.Contains(text, "canary") {
 			t.Errorf("logged: %.200s", text)
