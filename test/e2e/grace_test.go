@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -19,12 +20,26 @@ func TestGrace(t *testing.T) {
 		testkit.Must(t, err)
 		config := strings.Replace(string(text), `preset: "t_local_message"}`, `preset: "t_local_message", grace: 2s}`, 1)
 		testkit.Must(t, os.WriteFile(l.Config(), []byte(config), 0o600))
-		mark := func(keys string) {
-			l.exec("UPDATE t_local_message SET status = 2, updated_by = 'application' WHERE biz_key IN (" + keys + ")")
+		want := []string{"abandoned", "hidden", "over a kill"}
+		// An application that has its row marked in time. On a machine that is busy it may be too late, and writes another one.
+		marked := func(name string, between func()) {
+			for n := 0; ; n++ {
+				key := fmt.Sprint(name, n)
+				l.row(key, topics[0], "body")
+				between()
+				result, err := l.sql.ExecContext(t.Context(), "UPDATE t_local_message SET status = 2, updated_by = 'application' "+
+					"WHERE biz_key = ? AND created_at > NOW(3) - INTERVAL 1500000 MICROSECOND", key)
+				testkit.Must(t, err)
+				changed, err := result.RowsAffected()
+				testkit.Must(t, err)
+				if changed == 1 {
+					return
+				}
+				want = append(want, key)
+			}
 		}
 
 		l.Start(t)
-		l.row("marked", topics[0], "body")
 		l.row("abandoned", topics[0], "body")
 		hidden, err := l.sql.Conn(t.Context())
 		testkit.Must(t, err)
@@ -37,14 +52,11 @@ func TestGrace(t *testing.T) {
 			testkit.Must(t, err)
 		}
 		testkit.Must(t, hidden.Close())
-		testkit.Must(t, l.Client().Sweep(t.Context()))
-		mark("'marked'")
+		marked("marked", func() { testkit.Must(t, l.Client().Sweep(t.Context())) })
 		l.waitCount(0, "status <> 2")
 
-		l.row("marked late", topics[0], "body")
 		l.row("over a kill", topics[0], "body")
-		l.Kill()
-		mark("'marked late'")
+		marked("marked beside a kill", l.Kill)
 		l.Start(t)
 		l.waitCount(0, "status <> 2")
 		l.stopInTime()
@@ -54,7 +66,8 @@ func TestGrace(t *testing.T) {
 			keys = append(keys, r.Key)
 		}
 		slices.Sort(keys)
-		if want := []string{"abandoned", "hidden", "over a kill"}; !slices.Equal(keys, want) {
+		slices.Sort(want)
+		if !slices.Equal(keys, want) {
 			t.Errorf("published %v, want %v", keys, want)
 		}
 		if n := l.table.Count(t, "updated_by = 'canal-outbox' AND TIMESTAMPDIFF(MICROSECOND, created_at, last_exec_time) < 2000000"); n > 0 {
