@@ -33,7 +33,9 @@ func TestTwoRelaysOnOneTableSayIt(t *testing.T) {
 		second.stop()
 		first.wait("the end of the other relay to be seen", func() bool { return !first.twofold() && first.metric("other_relays") == 0 })
 		for _, message := range []string{"another relay works on the same tables", "no other relay works on the tables any more"} {
-			if n := first.logs.FilterMessageSnippet(message).Len(); n != 1 {
+			logged := func() int { return first.logs.FilterMessageSnippet(message).Len() }
+			first.wait("the log to say so", func() bool { return logged() > 0 }) // a moment after status does
+			if n := logged(); n != 1 {
 				t.Errorf("%q was logged %d times", message, n)
 			}
 		}

@@ -114,7 +114,7 @@ func (c *child) start() {
 }
 
 func (c *child) status() (admin.Status, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return c.client.Status(ctx)
 }
