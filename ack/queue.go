@@ -105,7 +105,8 @@ func (f *fifo) add(list []outbox.Completion) {
 	f.n += len(list)
 }
 
-// grow moves the rows to an array with room for n or more.
+// grow moves the rows to an array with room for n or more. The old one is the collector's: a pool would keep every size that a growing
+// backlog has had.
 func (f *fifo) grow(n int) {
 	rows := arrays.take()
 	if cap(rows) < n {
@@ -113,7 +114,6 @@ func (f *fifo) grow(n int) {
 	}
 	oldest, rest := f.parts(f.n)
 	rows = append(append(rows, oldest...), rest...)
-	arrays.giveBack(f.rows)
 	f.rows, f.head = rows[:cap(rows)], 0
 }
 
