@@ -85,8 +85,6 @@ func (l *lab) checkBoundaries(session string) {
 // compareBoundaries looks at the end of each event of the file, and one byte before it. beyond is what follows the last boundary.
 func (l *lab) compareBoundaries(file string, ends []uint64, beyond outbox.Position) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
 	events, alone := l.eventEnds(file)
 	ends = slices.Concat([]uint64{firstOffset}, ends, alone)
 	slices.Sort(ends)
@@ -101,7 +99,9 @@ func (l *lab) compareBoundaries(file string, ends []uint64, beyond outbox.Positi
 				want[0] = want[1]
 			}
 			at := outbox.Position{File: file, Offset: offset}
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // for each: there are many, each with connections of its own
 			before, after, err := Boundaries(ctx, l.server(), at)
+			cancel()
 			if err != nil {
 				l.t.Fatalf("%s: %v", at, err)
 			}
