@@ -24,11 +24,11 @@ func TestRowsArePublishedWhenTheyAreDue(t *testing.T) {
 	}
 }
 
-// punctual repeats what is late: a machine that is busy with other tests makes rows late for a while, a relay that is late is it each
-// time. Work says what was late, and "" when nothing was.
+// punctual repeats what is late as a whole, a median or a percentile: a machine that is busy with other tests makes rows late for a while,
+// a relay that is late is it each time. Work says what was late, and "" when nothing was; it fails by itself where one row is enough.
 func punctual(t *testing.T, work func() string) {
 	t.Helper()
-	const rounds = 5
+	const rounds = 3
 	for round := 1; ; round++ {
 		late := work()
 		switch {
@@ -56,9 +56,12 @@ func dueRows(t *testing.T, flavor testkit.Flavor) (tooLate string) {
 	l.exec("DELETE FROM t_local_message WHERE biz_type = 'changed' AND id % 3 = 2")
 	for _, kind := range []string{"stood", "came", "changed"} {
 		late := read(kind)
+		if late[len(late)-1] > 2*time.Second { // a row that its timer missed
+			t.Errorf("%s: rows were published %v to %v after their time", kind, late[0], late[len(late)-1])
+		}
 		// The machine is busy with other tests: the promise of 100 ms is asked of most of them.
-		if late[len(late)/2] > 100*time.Millisecond || late[len(late)-1] > 2*time.Second {
-			tooLate = fmt.Sprintf("%s: rows were published %v to %v after their time, the median %v", kind, late[0], late[len(late)-1], late[len(late)/2])
+		if late[len(late)/2] > 100*time.Millisecond {
+			tooLate = fmt.Sprintf("%s: half of the rows were published %v or more after their time", kind, late[len(late)/2])
 		}
 	}
 	l.waitCount(10_000, "biz_type = 'far' AND status = 0")
