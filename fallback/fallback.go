@@ -33,7 +33,8 @@ import (
 type Flow interface {
 	// AwaitLog waits until every transaction of the log up to end was offered to the registry, or, if the reader makes no progress
 	// for patience, until the reader is made to look rows up by primary key when it gets there. The error is outbox.ErrBrokerAway
-	// while the broker takes no messages, outbox.ErrPaused while an operator has stopped the intake, else that of ctx.
+	// while the broker takes no messages, outbox.ErrPaused while an operator has stopped the intake, another one while this relay may not
+	// publish, else that of ctx.
 	AwaitLog(ctx context.Context, end outbox.Position, patience time.Duration) error
 	// Shown reports whether rows before end need not be waited for: the log was offered up to there, or its rows are looked up before
 	// they are published. The error is that of AwaitLog.

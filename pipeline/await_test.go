@@ -3,11 +3,13 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
 )
 
 const patience = 10 * time.Second
@@ -136,6 +138,23 @@ func TestBreakerOpensWhileTheSweepWaitsForTheReader(t *testing.T) {
 		}
 		if err := b.AwaitLog(b.ctx, end(1), patience); !errors.Is(err, outbox.ErrBrokerAway) {
 			t.Errorf("the next page: %v", err)
+		}
+	})
+}
+
+// Who may not publish claims nothing: another relay would wait until the claim has expired.
+func TestNothingIsTakenWithoutTheLease(t *testing.T) {
+	var may atomic.Bool
+	run(t, Config{May: may.Load}, func(b *bench) {
+		if err := b.AwaitLog(b.ctx, end(0), patience); !errors.Is(err, sink.ErrMayNot) {
+			t.Errorf("the sweep was told %v", err)
+		}
+		if _, err := b.Shown(end(0)); !errors.Is(err, sink.ErrMayNot) {
+			t.Errorf("rows that are due: %v", err)
+		}
+		may.Store(true)
+		if err := b.AwaitLog(b.ctx, end(0), patience); err != nil {
+			t.Errorf("with the lease again: %v", err)
 		}
 	})
 }

@@ -13,7 +13,8 @@ import (
 
 // AwaitLog waits until every transaction of the log up to end was offered. A reader that makes no progress is not waited for beyond
 // patience: then the log's rows up to end are looked up before they are published. The error is outbox.ErrBrokerAway while the
-// broker takes no messages, outbox.ErrPaused while an operator has stopped the intake, else that of ctx.
+// broker takes no messages, outbox.ErrPaused while an operator has stopped the intake, sink.ErrMayNot while this relay may not publish, else
+// that of ctx.
 func (p *Pipeline) AwaitLog(ctx context.Context, end outbox.Position, patience time.Duration) error {
 	return p.recovery.AwaitLog(ctx, end, patience)
 }

@@ -264,6 +264,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	if err := d.openReplica(table.WithStatus(tables), &numbers.Fallback); err != nil {
 		return err
 	}
+	numbers.Pipeline.May = d.may()
 	numbers.Ack.Failed, numbers.Again.Retried = d.alerts.Failed, d.alerts.Retried
 	numbers.Again.Version = d.opts.Version
 	_, hasCheckpoint := d.state.Checkpoint()

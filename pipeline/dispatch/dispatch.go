@@ -36,6 +36,8 @@ type Config struct {
 	LongestDelay time.Duration
 	Ordered      []string // tables (schema.table) that keep the order of their keys
 	MaxWaiting   int      // rows that are remembered because they, or earlier ones of their keys, are not final; default 100,000
+	// May is sink.Limits.May: while it is false the sweep takes nothing, so that no row is claimed by who cannot send it; nil: always.
+	May func() bool
 }
 
 const (
@@ -224,6 +226,9 @@ func (d *Dispatch) Changed() <-chan struct{} {
 	d.waiters++
 	return d.changed
 }
+
+// May reports whether this relay may publish.
+func (d *Dispatch) May() bool { return d.cfg.May == nil || d.cfg.May() }
 
 // Closed reports whether the broker takes messages: the breaker is closed.
 func (d *Dispatch) Closed() bool {

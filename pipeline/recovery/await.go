@@ -7,11 +7,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
 )
 
 // AwaitLog waits until every transaction of the log up to end was offered: what nobody owns then never comes from the log. A reader
 // that makes no progress is not waited for beyond patience: the window is raised first, so that it looks rows up when it gets there.
-// The error is outbox.ErrBrokerAway while the breaker is not closed, outbox.ErrPaused while the intake is stopped, else that of ctx.
+// The error is outbox.ErrBrokerAway while the breaker is not closed, outbox.ErrPaused while the intake is stopped, sink.ErrMayNot while this
+// relay may not publish, else that of ctx.
 func (r *Recovery) AwaitLog(ctx context.Context, end outbox.Position, patience time.Duration) error {
 	for {
 		changed, room := r.tracker.Changed(), r.dispatch.Changed() // first, so that no change is missed
@@ -68,6 +70,8 @@ func (r *Recovery) intake() error {
 		return outbox.ErrPaused
 	case !r.dispatch.Closed():
 		return outbox.ErrBrokerAway
+	case !r.dispatch.May():
+		return sink.ErrMayNot
 	}
 	return nil
 }

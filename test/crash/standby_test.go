@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/test/layouts"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
@@ -152,7 +153,7 @@ func (g *group) account(t *testing.T) (all []relay.Account) {
 	t.Helper()
 	for _, load := range g.loads {
 		want := load.Ledger.Len()
-		testkit.WaitFor(t, patience, "all rows of "+load.Table.FullName()+" to be SENT", func() bool { return g.published(t, load) >= want })
+		g.wholly(t, load, want)
 		account := load.Ledger.Compare(relay.ReadAll(t, g.broker, load.Ledger.Topics()...))
 		account.Check(t)
 		all = append(all, account)
@@ -165,6 +166,18 @@ func (g *group) account(t *testing.T) (all []relay.Account) {
 		}
 	}
 	return all
+}
+
+// wholly waits until all rows are published, and names the rows that are not.
+func (g *group) wholly(t *testing.T, load *relay.Load, want int) {
+	t.Helper()
+	defer func() {
+		if t.Failed() && !load.Table.LogOnly() {
+			rows, err := server.Show(context.Background(), load.Table.DB, "SELECT t.*, NOW(3) FROM "+load.Table.Name()+" AS t WHERE NOT ("+load.Table.Sent()+") LIMIT 10")
+			t.Log(rows, err)
+		}
+	}()
+	testkit.WaitFor(t, patience, "all rows of "+load.Table.FullName()+" to be SENT", func() bool { return g.published(t, load) >= want })
 }
 
 // positioned waits until the lease has the position of the first start: who took over before it would make a first start of its own.

@@ -114,7 +114,7 @@ func (i *incarnation) relayOn(state *state, sink *sinkModel, through sink.Sink, 
 		defer i.w.mu.Unlock()
 		return i.random.float()
 	}
-	settings.Pipeline.Random = random
+	settings.Pipeline.Random, settings.Pipeline.May = random, sink.may
 	settings.Ack.Random = random
 	settings.Fallback.Random = random
 	settings.Again.Transport = service{i}
