@@ -15,7 +15,7 @@ const (
 	layoutSamples = 3
 )
 
-// perAccount is how many breaks are in one account.
+// perAccount is how many breaks are in one account, more where there are not topics enough.
 const perAccount = 25
 
 // eachBreak writes the script again and again and calls f each time, with a channel that closes when all connections to the
@@ -32,9 +32,10 @@ func (b *bed) eachBreak(t *testing.T, backlog bool, f func(t *testing.T, cut <-c
 	if *long {
 		steps = int(size) / 200 // hardly an event has fewer bytes
 	}
+	each := max(perAccount, steps/topics+1)
 	for k := 1; k <= steps; k++ {
-		if k%perAccount == 0 {
-			b.renew(t, k/perAccount)
+		if k%each == 0 {
+			b.renew(t, k/each)
 		}
 		ok := t.Run(fmt.Sprintf("%02d_of_%02d", k, steps), func(t *testing.T) {
 			n := size * int64(k) / int64(steps)
