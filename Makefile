@@ -56,7 +56,7 @@ test-long: test crash sim soak waiting starts servers ## everything: the tests, 
 
 LONG ?= 10m
 
-crash: prepare ## kills, stops and cut connections at every event of the log, not at samples, on a third server too (about an hour)
+crash: prepare ## kills, stops and cut connections at every event of the log, not at samples, on a third server too (two hours or more)
 	go test -count=1 -timeout=0 ./test/crash -long
 
 sim: ## random histories of commits, crashes and lost replies: the first 20,000, every mutation, new ones for LONG; or SEEDS=n from FIRST on
