@@ -30,7 +30,7 @@
 //
 // The holder counts from the moment before a renewal was sent, by the monotonic clock and by the wall clock (the former stands
 // still while a machine sleeps), and stops a tenth of the lease time early. Grant.Valid is that test: one atomic load. It fences
-// publishing and nothing else: status updates are conditional and say only what is true. What passes it and is held up for
+// publishing and the sweep's claims, which would be in the way of who took over, and nothing else: status updates are conditional and say only what is true. What passes it and is held up for
 // longer than the margin before it leaves the process, is sent late; sinks ask as near to the socket as they can. For Kafka that is the
 // write itself. The RocketMQ client encodes and writes behind the question: of 40 stops (SIGSTOP) at full load, 4 let one request of
 // some queues out on waking (test/crash TestFreezesInTheMiddleOfSendsToRocketMQ).

@@ -292,7 +292,6 @@ func TestA35_LockingReadDecides(t *testing.T) {
 // fails, and every row ends as SENT.
 func TestD06_StormHarmsNoApplication(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {
-		b.patient(2) // an acknowledgement and a sweep at a time
 		const writers, each = 3, 60
 		var wg sync.WaitGroup
 		ready := make(chan []outbox.Identity, writers*each)

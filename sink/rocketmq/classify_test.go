@@ -198,7 +198,7 @@ func TestConnectionCutAfterTheWriteIsUnknown(t *testing.T) {
 }
 
 // retried sends until every message is published, as the pipeline would after an outage.
-func retried(t testing.TB, s *Sink, list []*outbox.Message) {
+func retried(t *testing.T, s *Sink, list []*outbox.Message) {
 	t.Helper()
 	testkit.WaitFor(t, 30*time.Second, "the messages to be published", func() bool {
 		for _, o := range send(t, s, list...).wait() {

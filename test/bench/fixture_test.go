@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -82,7 +81,7 @@ func newFixtureBehind(b testing.TB, latency time.Duration, flavor testkit.Flavor
 	pool := db.Connect(b, db.CreateSchema(b))
 	pool.SetMaxIdleConns(16)
 	f := &fixture{db: db, load: load{table: relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message"), topic: topic}}
-	f.admin, f.broker = freeAddress(b), brokers[broker](b)
+	f.admin, f.broker = testkit.FreeAddress(b), brokers[broker](b)
 	source := db.Addr()
 	if latency > 0 {
 		proxy := testkit.NewProxy(b, source)
@@ -199,12 +198,4 @@ func schemaOf(b testing.TB, pool interface {
 	b.Helper()
 	testkit.Must(b, pool.QueryRowContext(context.Background(), "SELECT DATABASE()").Scan(&name))
 	return name
-}
-
-func freeAddress(b testing.TB) string {
-	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(b, err)
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -47,7 +47,7 @@ func BenchmarkDrainLogOnly(b *testing.B) {
 	testkit.Must(b, broker.CreateTopic(b.Context(), "outbox.event."+topic, 8, nil))
 	pool := db.Connect(b, db.CreateSchema(b))
 	pool.SetMaxIdleConns(16)
-	f := &fixture{db: db, broker: broker, admin: freeAddress(b)}
+	f := &fixture{db: db, broker: broker, admin: testkit.FreeAddress(b)}
 	f.table = relay.NewLayout(b, pool, schemaOf(b, pool), layouts.LogOnly()[0])
 	f.Relay = relay.New(b, relay.Options{
 		Source: db.Addr(), Tables: []*relay.Table{f.table}, Sink: broker.Sink(), Extra: fmt.Sprintf("admin: {listen: %q}", f.admin),

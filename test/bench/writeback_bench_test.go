@@ -80,7 +80,7 @@ func newLogOnly(b *testing.B, f *fixture) *way {
 	testkit.Must(b, testkit.CreateKafkaTopic(b.Context(), f.broker.(interface{ ListenAddrs() []string }).ListenAddrs()[0], "outbox.event."+topic, 8, nil))
 	other := *f
 	other.table = &relay.Table{DB: f.table.DB, Schema: f.table.Schema, Preset: name}
-	other.admin = freeAddress(b)
+	other.admin = testkit.FreeAddress(b)
 	other.Relay = relay.New(b, relay.Options{
 		Source: f.db.Addr(), Tables: []*relay.Table{other.table}, Sink: f.broker.Sink(), Extra: fmt.Sprintf("admin: {listen: %q}\n", other.admin),
 	})
