@@ -10,11 +10,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
-	"github.com/canal-outbox/canal-outbox/canal"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
-	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/canal-outbox/canal-outbox/sink/kafka"
 	"github.com/canal-outbox/canal-outbox/sink/rocketmq"
@@ -53,29 +51,15 @@ func (d *discard) Disconnected(error) {}
 func BenchmarkCeilingRead(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
 		b.Run(string(flavor), func(b *testing.B) {
-			db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Durable: true})
-			pool := db.Connect(b, db.CreateSchema(b))
-			f := &fixture{db: db, load: load{table: relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message"), topic: topic}}
-			mapping, err := table.Preset("t_local_message")
-			testkit.Must(b, err)
-			mapping.Schema, mapping.Name = f.table.Schema, "t_local_message"
-			mapped, _, err := table.Load(b.Context(), pool, mapping)
-			testkit.Must(b, err)
-			info, err := server.Inspect(b.Context(), pool)
-			testkit.Must(b, err)
-			from, err := info.End(b.Context(), pool)
-			testkit.Must(b, err)
+			f := newLogFixture(b, flavor)
 			f.fill(b, backlog, 10)
 			for b.Loop() {
 				d := &discard{want: backlog, done: make(chan struct{})}
 				ready := d.done
-				reader := canal.New(canal.Config{
-					Server: server.Config{Address: db.Addr(), User: "root"}, Tables: []*table.Table{mapped},
-				}, d, zap.NewNop(), prometheus.NewRegistry())
 				ctx, cancel := context.WithCancel(b.Context())
 				ended := make(chan error, 1)
 				began, used := time.Now(), usageOf(b, os.Getpid())
-				go func() { ended <- reader.Run(ctx, from) }()
+				go func() { ended <- f.reader(d).Run(ctx, f.from) }()
 				<-ready
 				b.ReportMetric(backlog/time.Since(began).Seconds(), "rows/s")
 				ownCPU(b, "read-cpu-"+string(flavor), used, backlog)
