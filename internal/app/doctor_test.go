@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -157,14 +156,7 @@ func TestDoctorNamesEachMissingRight(t *testing.T) {
 }
 
 func TestDoctorWithoutAServer(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := closed.Addr().String()
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := testkit.FreeAddress(t)
 	cfg := config.Default()
 	cfg.Source.Address, cfg.Source.User, cfg.Source.Password = address, relayUser, password
 	cfg.Tables = []config.Table{{Name: "a.b", Preset: "t_local_message"}}

@@ -27,28 +27,19 @@ import (
 func awaiting(t *testing.T) *config.Config {
 	t.Helper()
 	cfg := config.Default()
-	cfg.Source.Address, cfg.Source.User = nobody(t), relayUser
+	cfg.Source.Address, cfg.Source.User = testkit.FreeAddress(t), relayUser
 	cfg.Tables = []config.Table{{Name: "a.b", Preset: "t_local_message"}}
 	cfg.Sink = config.Use("stdout", stdout.NewSection())
 	dir, err := os.MkdirTemp("", "wait-") // short: it holds a unix socket
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	cfg.Checkpoint.Dir = filepath.Join(dir, "s")
-	cfg.Admin.Listen = nobody(t)
+	cfg.Admin.Listen = testkit.FreeAddress(t)
 	state, err := checkpoint.Open(cfg.Checkpoint.Dir, checkpoint.Options{})
 	testkit.Must(t, err)
 	testkit.Must(t, state.Reset(server.ID{Flavor: outbox.MariaDB, ServerID: 1}, outbox.Position{File: "b.000001", Offset: 4}, 0, "test"))
 	testkit.Must(t, state.Close())
 	return &cfg
-}
-
-// nobody is an address of this machine that nobody listens on.
-func nobody(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	defer func() { testkit.Must(t, l.Close()) }()
-	return l.Addr().String()
 }
 
 // A05: a start that waits for the database answers, and can be told to stop.

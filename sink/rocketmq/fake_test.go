@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
 // cluster is a fake name server with fake brokers that speak the remoting protocol.
@@ -85,7 +87,7 @@ type fakeServer struct {
 }
 
 func newFakeServer(t testing.TB, handle func(header, []byte) (header, []byte, reply)) *fakeServer {
-	s := &fakeServer{t: t, addr: "127.0.0.1:0", handle: handle, conns: map[net.Conn]bool{}, frozen: make(chan struct{})}
+	s := &fakeServer{t: t, addr: testkit.FreeAddress(t), handle: handle, conns: map[net.Conn]bool{}, frozen: make(chan struct{})}
 	close(s.frozen)
 	s.start()
 	t.Cleanup(func() {
@@ -104,9 +106,6 @@ func (s *fakeServer) start() {
 		s.t.Fatal(err)
 	}
 	s.listener = l
-	if strings.HasSuffix(s.addr, ":0") { // later starts use the same port
-		s.addr = l.Addr().String()
-	}
 	s.work.Go(func() {
 		for {
 			conn, err := l.Accept()
