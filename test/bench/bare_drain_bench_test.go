@@ -152,6 +152,7 @@ func newLogFixture(b *testing.B, flavor testkit.Flavor) *logFixture {
 	b.Helper()
 	db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Durable: true})
 	pool := db.Connect(b, db.CreateSchema(b))
+	pool.SetMaxIdleConns(16)
 	f := &logFixture{db: db, load: load{table: relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message"), topic: topic}}
 	mapping, err := table.Preset("t_local_message")
 	testkit.Must(b, err)
@@ -169,4 +170,16 @@ func (f *logFixture) reader(to canal.Handler) *canal.Reader {
 	return canal.New(canal.Config{
 		Server: server.Config{Address: f.db.Addr(), User: "root"}, Tables: []*table.Table{f.mapped},
 	}, to, zap.NewNop(), prometheus.NewRegistry())
+}
+
+// read reads n rows and does nothing with them.
+func (f *logFixture) read(b *testing.B, n int) {
+	b.Helper()
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.reader(&discard{want: n, done: done}).Run(ctx, f.from) }()
+	<-done
+	cancel()
+	testkit.Must(b, <-ended)
 }

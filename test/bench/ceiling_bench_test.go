@@ -54,17 +54,10 @@ func BenchmarkCeilingRead(b *testing.B) {
 			f := newLogFixture(b, flavor)
 			f.fill(b, backlog, 10)
 			for b.Loop() {
-				d := &discard{want: backlog, done: make(chan struct{})}
-				ready := d.done
-				ctx, cancel := context.WithCancel(b.Context())
-				ended := make(chan error, 1)
 				began, used := time.Now(), usageOf(b, os.Getpid())
-				go func() { ended <- f.reader(d).Run(ctx, f.from) }()
-				<-ready
+				f.read(b, backlog)
 				b.ReportMetric(backlog/time.Since(began).Seconds(), "rows/s")
 				ownCPU(b, "read-cpu-"+string(flavor), used, backlog)
-				cancel()
-				testkit.Must(b, <-ended)
 			}
 		})
 	}

@@ -1,13 +1,11 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -90,55 +88,6 @@ func (f *fixture) steady(b *testing.B, u build, perSecond rate.Limit, arrivals *
 		u.measured("insert-p99", inserted)
 		u.measured("steady-cpu", cpu)
 	}
-}
-
-// BenchmarkForeign is what an outbox message costs in a log in which ten updates of another table, each a transaction of its own, come
-// with each, read after a pause.
-func BenchmarkForeign(b *testing.B) {
-	for _, flavor := range testkit.Flavors() {
-		b.Run(string(flavor), func(b *testing.B) {
-			f := newFixture(b, flavor, "fake")
-			testkit.Exec(b, f.table.DB, "CREATE TABLE stock (id INT PRIMARY KEY, held INT NOT NULL, note VARCHAR(300) NOT NULL)")
-			testkit.Exec(b, f.table.DB, "INSERT INTO stock SELECT seq, 0, REPEAT('n', 200) FROM (WITH RECURSIVE n (seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < 100) SELECT seq FROM n) AS list")
-			testkit.Exec(b, f.db.Root(), "SET GLOBAL sync_binlog = 0, GLOBAL innodb_flush_log_at_trx_commit = 0") // the log is only read here
-			f.each(b, builds(), func(b *testing.B, u build) {
-				for b.Loop() {
-					f.foreign(b, u, share(4_000))
-				}
-			})
-		})
-	}
-}
-
-// foreign lets a build take n rows among ten times as many updates of another table.
-func (f *fixture) foreign(b *testing.B, u build, n int) {
-	b.Helper()
-	f.Start(b)
-	f.fill(b, 2_000, 10)
-	f.awaitSent(b)
-	f.pause(b)
-	var group sync.WaitGroup
-	for k := range 8 {
-		group.Go(func() {
-			for i := range 10 * n / 8 {
-				if _, err := f.table.DB.ExecContext(context.Background(), "UPDATE stock SET held = held + 1 WHERE id = ?", 1+(8*i+k)%100); err != nil {
-					b.Error(err)
-				}
-			}
-		})
-	}
-	f.fill(b, n, 1)
-	group.Wait()
-	used, allocated := f.usage(b), f.allocations(b)
-	profiled := f.profile(b, fmt.Sprintf("foreign-%s-%s", f.db.Flavor, u.name))
-	testkit.Must(b, f.Client().Resume(b.Context()))
-	f.awaitSent(b)
-	cpu := float64((f.usage(b).cpu - used.cpu).Microseconds()) / float64(n)
-	b.ReportMetric(cpu, "cpu-µs/msg")
-	b.ReportMetric((f.allocations(b)-allocated)/float64(n), "allocs/msg")
-	u.measured("foreign-cpu", cpu)
-	profiled()
-	f.Stop(b)
 }
 
 // kernel is the time that the process has spent in the kernel.

@@ -46,6 +46,7 @@ var targets = []target{
 	{name: "CPU per message at 500 rows/s, one a transaction", of: "steady-cpu", wanted: 120, unit: "µs"},
 	{name: "  a process that only reads, produces and updates", of: "bare-cpu", unit: "µs"},
 	{name: "CPU per message among 10 foreign updates", of: "foreign-cpu", wanted: 20, unit: "µs"},
+	{name: "  reading the log alone", of: "read-foreign-cpu", unit: "µs"},
 	{name: "p99 commit to received less the broker's, over the INSERT's", of: "received-p99", over: "insert-p99", wanted: 1},
 	{name: "p99 commit to RocketMQ at 1,000 rows/s", of: "rocketmq-p99", wanted: 5, unit: "ms"},
 	{name: "  the INSERT", of: "rocketmq-insert-p99", unit: "ms"},
