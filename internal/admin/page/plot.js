@@ -11,12 +11,13 @@ export class Plot {
     this.pointed = pointed; // is told the moment under the pointer, or ""
     this.marks = [];
     this.x = [0, 1];
+    this.kept = null; // the moment that the keys have chosen
     this.data = [[], ...chart.series.map(() => [])];
     this.values = chart.series.map(([, name]) => make("b", null, "–"));
     this.legend = make("span", { class: "legend" }, chart.series.map(([, name, colour], i) => make("span", null, make("span", { class: "key " + colour }), name + " ", this.values[i])));
     this.plot = make("div", {
       class: "plot", tabindex: "0", role: "slider", "aria-label": chart.title + ", chart: the arrow keys go through its values", "aria-valuemin": "0",
-      onkeydown: e => this.key(e), onblur: () => this.u && this.point(null),
+      onkeydown: e => this.key(e), onblur: () => this.u && this.point(null), onpointermove: () => { this.kept = null; },
     });
     this.figure = make("figure", { class: "card chart" }, make("figcaption", null, make("strong", null, chart.title), this.legend), this.plot);
     new ResizeObserver(() => this.u && this.plot.clientWidth && this.u.setSize({ width: this.plot.clientWidth, height })).observe(this.plot);
@@ -32,6 +33,8 @@ export class Plot {
     } else {
       this.u.setData(this.data, false);
       this.u.setScale("x", { min: x[0], max: x[1] });
+      // uPlot keeps the place of its cursor, which is another moment once the chart has moved on. It draws in a microtask.
+      if (this.kept !== null) queueMicrotask(() => this.follow());
     }
     this.read();
   }
@@ -103,8 +106,13 @@ export class Plot {
   }
 
   point(i) {
+    this.kept = i === null ? null : this.data[0][i];
     if (i === null) this.u.setCursor({ left: -10, top: -10 });
-    else this.u.setCursor({ left: this.u.valToPos(this.data[0][i], "x"), top: height / 3 });
+    else this.follow();
+  }
+
+  follow() {
+    if (this.u && this.kept !== null) this.u.setCursor({ left: Math.max(0, this.u.valToPos(this.kept, "x")), top: height / 3 });
   }
 
   key(e) {
