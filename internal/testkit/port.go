@@ -1,12 +1,14 @@
 package testkit
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 
 	"github.com/canal-outbox/canal-outbox/test/servers"
 )
@@ -53,13 +55,39 @@ func (p *ports) take(dir string, offsets []int) bool {
 			return false
 		}
 		p.locks = append(p.locks, lock)
-		l, err := net.Listen("tcp", ":"+port)
-		if err != nil {
+		if !free(port) {
 			return false
 		}
-		l.Close()
 	}
 	return true
+}
+
+// free tells whether nobody listens on a port, on any address.
+func free(port string) bool {
+	l, err := Listen(":" + port)
+	return err == nil && l.Close() == nil
+}
+
+// Listen listens on a TCP address, which is free again as soon as the listener is closed.
+func Listen(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return listener{l.(*net.TCPListener)}, nil
+}
+
+type listener struct{ *net.TCPListener }
+
+// Close also ends what copies of the socket still listen: a process that is being started has copies of all sockets of this one
+// until it executes its program.
+func (l listener) Close() error {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return err
+	}
+	failed := raw.Control(func(fd uintptr) { err = syscall.Shutdown(int(fd), syscall.SHUT_RD) })
+	return errors.Join(failed, err, l.TCPListener.Close())
 }
 
 // FreeAddress is an address of this machine on which nobody listens. It is the test's until its end: no other test and no

@@ -127,7 +127,7 @@ func (p *Proxy) Refuse(on bool) error {
 		p.listener = nil
 		return err
 	}
-	listener, err := net.Listen("tcp", p.Addr())
+	listener, err := Listen(p.Addr())
 	if err != nil {
 		return fmt.Errorf("open the proxy's port: %w", err)
 	}

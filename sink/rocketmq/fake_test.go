@@ -101,7 +101,7 @@ func newFakeServer(t testing.TB, handle func(header, []byte) (header, []byte, re
 func (s *fakeServer) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, err := net.Listen("tcp", s.addr)
+	l, err := testkit.Listen(s.addr)
 	if err != nil {
 		s.t.Fatal(err)
 	}

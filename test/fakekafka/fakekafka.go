@@ -129,8 +129,8 @@ type network struct {
 	conns map[*conn]struct{}
 }
 
-func (n *network) listen(kind, address string) (net.Listener, error) {
-	l, err := net.Listen(kind, address)
+func (n *network) listen(_, address string) (net.Listener, error) {
+	l, err := testkit.Listen(address)
 	if err != nil {
 		return nil, err
 	}
