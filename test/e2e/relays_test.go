@@ -11,7 +11,7 @@ import (
 // Two relays with two state directories work on one table: both publish every row. Each of them says so, in status, log and
 // metric, whoever came first, and over a cut of all connections; and when the other one ends.
 func TestTwoRelaysOnOneTableSayIt(t *testing.T) {
-	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+	onBothAtOnce(t, func(t *testing.T, flavor testkit.Flavor) {
 		first := newLab(t, testkit.SharedDatabase(t, flavor))
 		first.user = "twofold"
 		testkit.Must(t, first.db.CreateUser(context.Background(), first.user, "", "REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT, UPDATE ON "+first.schema+".*"))
@@ -20,30 +20,37 @@ func TestTwoRelaysOnOneTableSayIt(t *testing.T) {
 		second := newLab(t, first.db)
 		second.user, second.schema, second.sql = first.user, first.schema, first.sql
 		second.start()
-		for _, l := range []*lab{first, second} {
-			l.wait("the other relay to be seen", func() bool { return l.twofold() })
+		const other, none = "another relay works on the same tables", "no other relay works on the tables any more"
+		logged := func(message string) int { return first.logs.FilterMessageSnippet(message).Len() }
+		both := []*lab{first, second}
+		seen := map[*lab]uint64{}
+		for _, l := range both {
+			l.wait("the other relay to be seen", func() bool { return l.twofold() != 0 })
 			if n := l.metric("other_relays"); n != 1 {
 				t.Errorf("other_relays is %v", n)
 			}
+			seen[l] = l.twofold()
+		}
+		first.wait("the log to say so", func() bool { return logged(other) > 0 }) // a moment after status does
+		if logged(other) != 1 || logged(none) != 0 {
+			t.Errorf("the log tells %d times of another relay, and %d times that there is none", logged(other), logged(none))
 		}
 		first.kill("USER = 'twofold'")
-		for _, l := range []*lab{first, second} {
-			l.wait("the other relay to be seen again", func() bool { return l.twofold() })
+		for _, l := range both {
+			l.wait("the other relay to be seen on its next connection", func() bool { now := l.twofold(); return now != 0 && now != seen[l] })
 		}
 		second.stop()
-		first.wait("the end of the other relay to be seen", func() bool { return !first.twofold() && first.metric("other_relays") == 0 })
-		for _, message := range []string{"another relay works on the same tables", "no other relay works on the tables any more"} {
-			logged := func() int { return first.logs.FilterMessageSnippet(message).Len() }
-			first.wait("the log to say so", func() bool { return logged() > 0 }) // a moment after status does
-			if n := logged(); n != 1 {
-				t.Errorf("%q was logged %d times", message, n)
-			}
+		first.wait("the end of the other relay to be seen", func() bool { return first.twofold() == 0 && first.metric("other_relays") == 0 })
+		// The log tells it a moment after status does. Between the two connections there may have been none for one look.
+		first.wait("the log to say so", func() bool { return logged(none) == logged(other) })
+		if n := logged(none); n > 2 {
+			t.Errorf("the log tells %d times that there is no other relay", n)
 		}
 	})
 }
 
-// twofold tells whether status says that somebody else publishes the rows too.
-func (l *lab) twofold() bool {
+// twofold is the connection of the other relay that status says publishes the rows too; 0 when it says nothing of one.
+func (l *lab) twofold() uint64 {
 	l.t.Helper()
 	s, err := l.admin().Status(context.Background())
 	testkit.Must(l.t, err)
@@ -51,5 +58,8 @@ func (l *lab) twofold() bool {
 	if said != (len(s.OtherRelays) > 0) || said && s.State != "degraded" {
 		l.t.Errorf("%s: %q, other relays %+v", s.State, s.Problems, s.OtherRelays)
 	}
-	return said
+	if !said {
+		return 0
+	}
+	return s.OtherRelays[0].Connection
 }
