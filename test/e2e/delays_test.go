@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,21 +26,56 @@ func TestRowsArePublishedWhenTheyAreDue(t *testing.T) {
 			l.waiting("far", 10_000, "1 HOUR", 0)   // not due during the test
 			l.waiting("stood", 1000, "6 SECOND", 3) // due over three seconds, the first ones soon after the start
 			l.Start(t)
+			bound := l.bound()
 			l.waiting("came", 1000, "4 SECOND", 3)
-			l.waiting("changed", 30, "4 SECOND", 0)
+			l.waiting("changed", 30, "4 SECOND", 3)
 			l.exec("UPDATE t_local_message SET next_retry_time = next_retry_time + INTERVAL 2 SECOND WHERE biz_type = 'changed' AND id % 3 = 0")
 			l.exec("UPDATE t_local_message SET status = 9 WHERE biz_type = 'changed' AND id % 3 = 1")
 			l.exec("DELETE FROM t_local_message WHERE biz_type = 'changed' AND id % 3 = 2")
+			late := map[string][]time.Duration{}
 			for _, kind := range []string{"stood", "came", "changed"} {
-				late := read(kind)
-				// The machine is busy with other tests: the promise of 100 ms is asked of most of them.
-				if late[0] < -5*time.Millisecond || late[len(late)/2] > 100*time.Millisecond || late[len(late)-1] > 2*time.Second {
-					t.Errorf("%s: rows were published %v to %v after their time", kind, late[0], late[len(late)-1])
+				late[kind] = read(kind)
+			}
+			most := bound()
+			for kind, late := range late {
+				if late[0] < -5*time.Millisecond || late[len(late)/2] > most || late[len(late)-1] > 2*time.Second {
+					t.Errorf("%s: rows were published %v to %v after their time, in the middle %v, which may be %v", kind, late[0], late[len(late)-1], late[len(late)/2], most)
 				}
 			}
 			l.waitCount(10_000, "biz_type = 'far' AND status = 0")
 			l.stopInTime()
 		})
+	}
+}
+
+// bound tells at its end how late rows may be in the middle. The promise is 100 ms, but the machine is busy with other tests: it is asked where the statements
+// that rows which are due take, run again and again for a table of its own, take no more than a tenth of that meanwhile.
+func (l *stage) bound() (end func() time.Duration) {
+	l.t.Helper()
+	l.exec("CREATE TABLE pace (id BIGINT PRIMARY KEY, status INT, body TEXT)")
+	l.exec("INSERT INTO pace VALUES (1, 0, 'x'), (2, 0, 'x'), (3, 0, 'x'), (4, 0, 'x'), (5, 0, 'x'), (6, 0, 'x'), (7, 0, 'x')")
+	const look = "DO (SELECT COUNT(body) FROM pace)"
+	ctx, cancel := context.WithCancel(l.t.Context())
+	var took []time.Duration
+	var work sync.WaitGroup
+	work.Go(func() {
+		for ctx.Err() == nil {
+			began := time.Now()
+			for _, statement := range []string{look, "UPDATE pace SET status = 1 - status", look} {
+				if _, err := l.sql.Exec(statement); err != nil {
+					l.t.Error(err)
+					return
+				}
+			}
+			took = append(took, time.Since(began))
+			time.Sleep(20 * time.Millisecond) // as much as lies between two passes
+		}
+	})
+	return func() time.Duration {
+		cancel()
+		work.Wait()
+		slices.Sort(took)
+		return max(100*time.Millisecond, 10*took[len(took)/2])
 	}
 }
 

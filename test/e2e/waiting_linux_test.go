@@ -32,13 +32,14 @@ func TestWaitingRowsTakeNoMemory(t *testing.T) {
 	l.exec(fmt.Sprintf("UPDATE t_local_message SET next_retry_time = NOW(3) + INTERVAL 45 SECOND + INTERVAL RAND() * 10000000 MICROSECOND WHERE biz_key LIKE 'w%%' LIMIT %d", near))
 	l.Start(t)
 	small := l.resident("VmRSS")
+	bound := l.bound()
 	l.waiting("among", 1000, "3 SECOND", 5)
-	late := read("among")
+	late, most := read("among"), bound()
 	peak := l.peak()
 	t.Logf("%d rows wait: late by %v (median), %v (99 of 100), %v at most; resident %d MB, at its peak %d MB",
 		waiting, late[len(late)/2], late[len(late)*99/100], late[len(late)-1], small>>20, peak>>20)
-	if late[0] < -5*time.Millisecond || late[len(late)/2] > 100*time.Millisecond {
-		t.Errorf("rows were published %v to %v after their time", late[0], late[len(late)-1])
+	if late[0] < -5*time.Millisecond || late[len(late)/2] > most {
+		t.Errorf("rows were published %v to %v after their time, in the middle %v, which may be %v", late[0], late[len(late)-1], late[len(late)/2], most)
 	}
 	if peak > 128<<20 { // a million identities alone would be more
 		t.Errorf("the process took %d MB", peak>>20)
