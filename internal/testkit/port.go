@@ -55,14 +55,25 @@ func (p *ports) take(dir string, offsets []int) bool {
 			return false
 		}
 		p.locks = append(p.locks, lock)
-		if !free(port) {
+		if removed(lock) || !free(port) {
 			return false
 		}
 	}
 	return true
 }
 
-// free tells whether nobody listens on a port, on any address.
+// removed reports whether the file has lost its name between its opening and its lock: then the lock guards nothing, because
+// another process can make and lock a file of the same name.
+func removed(lock *os.File) bool {
+	opened, err := lock.Stat()
+	if err != nil {
+		return true
+	}
+	named, err := os.Stat(lock.Name())
+	return err != nil || !os.SameFile(opened, named)
+}
+
+// free reports whether a port has no listener, on any address.
 func free(port string) bool {
 	l, err := Listen(":" + port)
 	return err == nil && l.Close() == nil
@@ -90,7 +101,7 @@ func (l listener) Close() error {
 	return errors.Join(failed, err, l.TCPListener.Close())
 }
 
-// FreeAddress is an address of this machine on which nobody listens. It is the test's until its end: no other test and no
+// FreeAddress is an address of this machine without a listener. It is the test's until its end: no other test and no
 // outgoing connection takes it before the test does, or between two times that the test listens there.
 func FreeAddress(t T) string {
 	t.Helper()
@@ -102,9 +113,13 @@ func FreeAddress(t T) string {
 	return loopback(p.base)
 }
 
-// release gives the ports back. The lock files stay, empty: removing them would race with the next taker.
+// release gives the ports back and removes their files. A process that has opened such a file and locks it after the removal
+// sees that in removed. The file of a killed process stays until its port is taken again.
 func (p *ports) release() {
 	for _, lock := range p.locks {
+		if !removed(lock) {
+			_ = os.Remove(lock.Name()) // it is only a name: a file that stays does no harm
+		}
 		lock.Close()
 	}
 	p.locks = nil

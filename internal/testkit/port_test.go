@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"os"
 	"os/exec"
 	"sync"
 	"testing"
@@ -41,5 +42,27 @@ func TestPortsBesideProcessesThatStart(t *testing.T) {
 			Must(t, l.Close())
 		}
 		p.release()
+	}
+}
+
+// A reservation leaves no file. A lock on a file that another process has removed meanwhile reserves nothing.
+func TestPortsLeaveNoFiles(t *testing.T) {
+	p, err := reservePorts(0, 1)
+	Must(t, err)
+	name, second := p.locks[0].Name(), p.locks[1].Name()
+	if removed(p.locks[0]) {
+		t.Error("a reserved port has no file")
+	}
+	late, err := os.Open(name) // as a process does that is just before its lock
+	Must(t, err)
+	defer late.Close()
+	p.release()
+	if !removed(late) {
+		t.Error("a lock on the old file would reserve the port")
+	}
+	for _, path := range []string{name, second} {
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("%s stays: %v", path, err)
+		}
 	}
 }
