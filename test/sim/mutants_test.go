@@ -44,7 +44,10 @@ var mutations = []mutation{
 	},
 	{
 		rule: "the sweep waits for the reader", file: "fallback/sweep.go", found: "P3: |latency: ",
-		edits: []edit{{"	if err := s.flow.AwaitLog(ctx, end, s.cfg.Patience); err != nil {\n		return err\n	}\n", "	_ = end\n"}},
+		edits: []edit{
+			{"	if err := s.flow.AwaitLog(ctx, end, s.cfg.Patience); err != nil {\n		return err\n	}\n	for batch", "	for batch"},
+			{"	if err := s.flow.AwaitLog(ctx, end, s.cfg.Patience); err != nil {\n		return err\n	}\n	reserved, ", "	_ = end\n	reserved, "},
+		},
 	},
 	{
 		rule: "a refusal is guarded by the retry count of its row", file: "pipeline/dispatch/results.go", found: "budget: .*sent again",
@@ -182,7 +185,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "one row of a key is the sink's at a time", file: "pipeline/dispatch/order.go", found: "order: ",
-		edits: []edit{{"	first := l.first == nil\n	if first {\n		l.first = e\n	} else {\n		l.last", "	first := true\n	if l.first == nil {\n		l.first = e\n	} else if l.last != nil && false {\n		l.last"}},
+		edits: []edit{{"	first := l.first == nil\n	l.add(e)\n", "	first := true\n	if l.first == nil {\n		l.add(e)\n	}\n"}},
 	},
 	{
 		rule: "keys of rows that are not final at a start wait", file: "pipeline/dispatch/order.go", found: "order: ",
