@@ -21,10 +21,15 @@ const (
 	maxPoll = 100 * time.Millisecond
 )
 
-// WaitFor looks at condition every few milliseconds until it is true and fails the test when it still is not after
-// deadline. what completes the sentence "timed out waiting for ...".
+// leastPatience is the shortest time that WaitFor waits. A deadline only ends a test that hangs, and a loaded machine is slow:
+// a shorter deadline of the caller says how long the wait takes on a quiet machine.
+const leastPatience = 3 * time.Minute
+
+// WaitFor looks at condition every few milliseconds until it is true. It fails the test when the condition is still false after
+// the deadline and after leastPatience. what completes the sentence "timed out waiting for ...".
 func WaitFor(t T, deadline time.Duration, what string, condition func() bool) {
 	t.Helper()
+	deadline = max(deadline, leastPatience)
 	began := time.Now()
 	for !condition() {
 		waited := time.Since(began)
