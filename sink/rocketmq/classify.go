@@ -97,18 +97,20 @@ func answer(err error) (code int, text string, ok bool) {
 	return code, strings.TrimPrefix(text, " DESC: "), found && bad == nil
 }
 
-// lessDurable tells what a broker did not do for a message it stored; "" for a full success.
+// lessDurable names what a broker did not do for a message that it stored, and what to do; "" for a full success.
 func lessDurable(status primitive.SendStatus) string {
 	switch status {
 	case primitive.SendFlushDiskTimeout:
-		return "stored, but not flushed to the broker's disk in time"
+		return "stored, but not flushed to the broker's disk in time (FLUSH_DISK_TIMEOUT): look at that disk" + acceptIt
 	case primitive.SendFlushSlaveTimeout:
-		return "stored, but not copied to the replica in time"
+		return "stored, but not copied to the replica in time (FLUSH_SLAVE_TIMEOUT): look at the replica" + acceptIt
 	case primitive.SendSlaveNotAvailable:
-		return "stored, but no replica is there"
+		return "stored, but the broker has no replica (SLAVE_NOT_AVAILABLE): start it" + acceptIt
 	}
 	return ""
 }
+
+const acceptIt = ", or accept such messages as sent with sink.rocketmq.durability: lenient"
 
 const maxReason = 300
 

@@ -15,6 +15,7 @@ import (
 	clienterrors "github.com/apache/rocketmq-client-go/v2/errors"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
 	dto "github.com/prometheus/client_model/go"
 )
 
@@ -113,24 +114,47 @@ func TestLibraryErrorsHaveTheirClass(t *testing.T) {
 
 func TestB04_LessDurableResults(t *testing.T) {
 	for _, code := range []int{codeFlushDisk, codeNoSlave, codeFlushSlave} {
-		for _, strict := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%d_strict_%v", code, strict), func(t *testing.T) {
+		for _, lenient := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d_lenient_%v", code, lenient), func(t *testing.T) {
 				c := newCluster(t)
 				c.topic("orders")
 				c.scripted("broker-a", func(request) reply { return reply{code: code} })
-				s := newTestSink(t, c, func(cfg *Config) { cfg.StrictDurability = strict })
-				want := outbox.ClassNone
-				if strict {
-					want = outbox.ClassUnknown
+				s := newTestSink(t, c, func(cfg *Config) { cfg.Lenient = lenient })
+				want := outbox.ClassUnknown
+				if lenient {
+					want = outbox.ClassNone
 				}
 				outcomes := append(send(t, s, message("orders", "k")).want(want), send(t, s, messages("orders", "k", 3)...).want(want)...)
 				for _, o := range outcomes {
 					if !o.LessDurable || o.BrokerID == "" {
 						t.Errorf("outcome %+v", o)
 					}
+					if !lenient && !strings.Contains(o.Reason, "durability: lenient") {
+						t.Errorf("the reason does not say what to do: %q", o.Reason)
+					}
 				}
 			})
 		}
+	}
+}
+
+// Without a word in the configuration a message that its broker may lose is not SENT.
+func TestG29_StoredLessDurablyIsNotSentByDefault(t *testing.T) {
+	for durability, want := range map[string]outbox.Class{"": outbox.ClassUnknown, "strict": outbox.ClassUnknown, "lenient": outbox.ClassNone} {
+		t.Run("durability_"+durability, func(t *testing.T) {
+			c := newCluster(t)
+			c.topic("orders")
+			c.scripted("broker-a", func(request) reply { return reply{code: codeFlushSlave} })
+			section := NewSection()
+			section.NameServers = []string{c.names.addr}
+			if durability != "" {
+				section.Durability = durability
+			}
+			s := startSink(t, section.config(sink.Limits{}))
+			send(t, s, message("orders", "k")).want(want)
+			c.scripted("broker-a", func(request) reply { return reply{} })
+			send(t, s, message("orders", "k")).want(outbox.ClassNone)
+		})
 	}
 }
 

@@ -26,9 +26,9 @@ type Config struct {
 	MaxBatchMessages int
 	// MaxRequests is the number of requests in flight over all queues, 32 when 0; one queue never has more than one.
 	MaxRequests int
-	// StrictDurability answers ClassUnknown, so that the message is sent again, when a broker stored it but could not flush
-	// it or copy it to its replica in time. Off, such a message is published, marked LessDurable.
-	StrictDurability bool
+	// Lenient counts a message as published, marked LessDurable, that a broker stored but did not flush or copy to its replica
+	// in time. Without it the outcome is ClassUnknown: the message is sent again.
+	Lenient bool
 	// NativeDelay says that the brokers have timers (5.0 and newer with timerWheelEnable; older ones deliver at once): a message
 	// that is marked as Later is handed to them, in a request of its own.
 	NativeDelay bool

@@ -241,10 +241,10 @@ func (p *publisher) stored(b *broker, part []int, result *primitive.SendResult) 
 	}
 }
 
-// kept is the outcome of a message that the broker stored, as durably as asked or less so.
+// kept is the outcome of a message that the broker stored. One that it may lose counts as published by choice only.
 func (s *Sink) kept(b *broker, status primitive.SendStatus) (o outbox.Outcome) {
 	fault := lessDurable(status)
-	if o.LessDurable = fault != ""; o.LessDurable && s.cfg.StrictDurability { // the state of its disk or replica is the broker's, not the message's
+	if o.LessDurable = fault != ""; o.LessDurable && !s.cfg.Lenient { // the state of its disk or replica is the broker's, not the message's
 		o.Class, o.Scope, o.Reason = outbox.ClassUnknown, b.Scope(), reason("%s", fault)
 	}
 	return o

@@ -21,8 +21,8 @@ type Section struct {
 	SecretKeyFile string `yaml:"secret_key_file"`
 	// MaxMessageBytes is the largest body the brokers take (their maxMessageSize). Larger rows become FAILED without a try.
 	MaxMessageBytes setting.Bytes `yaml:"max_message_bytes"`
-	// Durability says what becomes of a message that a broker stored but could not flush or copy to its replica in time:
-	// `lenient` counts it as sent, `strict` sends it again.
+	// Durability says what becomes of a message that a broker stored but did not flush or copy to its replica in time, which a
+	// crash of the broker loses: `strict` sends it again, so the topic can hold copies of it; `lenient` counts it as sent.
 	Durability string `yaml:"durability"`
 	// Rows that are inserted with a due time in the next three days go to RocketMQ at once, which delivers them at that time. This needs
 	// brokers 5.0 or newer with timerWheelEnable (older ones deliver at once) and is as exact as their timerPrecisionMs (a second by
@@ -34,7 +34,7 @@ type Section struct {
 
 // NewSection returns the section with its defaults.
 func NewSection() *Section {
-	return &Section{Group: defaultGroup, MaxMessageBytes: defaultMaxBytes, Durability: "lenient"}
+	return &Section{Group: defaultGroup, MaxMessageBytes: defaultMaxBytes, Durability: "strict"}
 }
 
 // Validate reports everything that is wrong with the section.
@@ -42,7 +42,7 @@ func (s *Section) Validate(r setting.Report) {
 	r.HostPorts("name_servers", s.NameServers)
 	r.Required("group", s.Group)
 	r.Size("max_message_bytes", s.MaxMessageBytes, 1<<10, frameLimit)
-	r.OneOf("durability", s.Durability, "lenient", "strict")
+	r.OneOf("durability", s.Durability, "strict", "lenient")
 	if (s.AccessKey == "") != (s.SecretKey == "") {
 		r.Add("", "", "access_key and secret_key belong together: set both or none")
 	}
@@ -60,9 +60,13 @@ func (*Section) TopicFault(name string) string { return topicFault(name) }
 
 // Open makes the sink. It does no I/O.
 func (s *Section) Open(limits sink.Limits, log *zap.Logger, reg prometheus.Registerer) (sink.Sink, error) {
-	return New(Config{
+	return New(s.config(limits), log, reg)
+}
+
+func (s *Section) config(limits sink.Limits) Config {
+	return Config{
 		NameServers: s.NameServers, Group: s.Group, AccessKey: s.AccessKey, SecretKey: s.SecretKey.Reveal(),
-		MaxMessageBytes: int(s.MaxMessageBytes), StrictDurability: s.Durability == "strict", NativeDelay: s.NativeDelay,
+		MaxMessageBytes: int(s.MaxMessageBytes), Lenient: s.Durability == "lenient", NativeDelay: s.NativeDelay,
 		May: limits.May,
-	}, log, reg)
+	}
 }
