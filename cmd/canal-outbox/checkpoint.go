@@ -52,8 +52,8 @@ func newCheckpointSet(c *cli) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "set", Short: "move the checkpoint", Args: cobra.NoArgs,
-		Long: `Shows what a move would do, asks, and moves. A running daemon pauses its reader, moves and
-goes on without a restart. The old position stays in the history.`,
+		Long: `Shows what a move would do, asks, and moves. A running relay pauses its reader, moves and
+continues without a restart. The old position stays in the history.`,
 		Example: `  canal-outbox checkpoint set --latest --dry-run
   canal-outbox checkpoint set --file binlog.000042 --pos 157
   canal-outbox checkpoint set --time '2026-01-02 15:04:05 Asia/Shanghai' --dry-run
@@ -69,7 +69,7 @@ goes on without a restart. The old position stays in the history.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&target.GTID, "gtid", "", "executed GTID `set` to go on behind")
+	f.StringVar(&target.GTID, "gtid", "", "executed GTID `set`: continue behind it")
 	f.StringVar(&target.File, "file", "", "binlog `file`, with --pos")
 	f.Uint64Var(&target.Pos, "pos", 0, "`offset` in --file: the end of a transaction")
 	f.BoolVar(&target.Latest, "latest", false, "the end of the server's log")
@@ -79,7 +79,7 @@ goes on without a restart. The old position stays in the history.`,
 	f.IntVar(&target.Limit, "limit", 0, "with --republish: at most this many `rows`; refused when there are more (default 1000)")
 	f.BoolVar(&target.DryRun, "dry-run", false, "only show what would happen")
 	f.BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	return changes(cmd)
 }
 
 func newCheckpointRollback(c *cli) *cobra.Command {
@@ -99,7 +99,7 @@ func newCheckpointRollback(c *cli) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&target.DryRun, "dry-run", false, "only show what would happen")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	return changes(cmd)
 }
 
 // move previews, asks where it must, and moves.
@@ -139,7 +139,7 @@ func (c *cli) ask(p admin.Preview) error {
 	return c.confirm(question(p), "nothing was moved")
 }
 
-// confirm asks on the terminal; without one there is nobody to ask.
+// confirm asks on the terminal, and refuses without one.
 func (c *cli) confirm(question, undone string) error {
 	if !isTerminal(c.in) {
 		return admin.Refusedf("%s: add --yes to do it without being asked, or --dry-run to look only", undone)

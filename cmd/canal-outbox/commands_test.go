@@ -269,7 +269,7 @@ func TestWithoutADaemonTheStoreIsOpened(t *testing.T) {
 	if got := run("", "checkpoint", "set", "--latest", "--yes", "-c", file); got.code != exitFailure || !strings.Contains(got.err, "the database must be asked") {
 		t.Errorf("set without a database: %+v", got)
 	}
-	if got := run("", "status", "-c", file); got.code != exitFailure || !strings.Contains(got.err, "no daemon is running") {
+	if got := run("", "status", "-c", file); got.code != exitFailure || !strings.Contains(got.err, "no relay is running") {
 		t.Errorf("status: %+v", got)
 	}
 }

@@ -45,7 +45,7 @@ func newGapsList(c *cli) *cobra.Command {
 }
 
 func newGapsAck(c *cli) *cobra.Command {
-	return &cobra.Command{
+	return changes(&cobra.Command{
 		Use: "ack ID...", Short: "mark gaps as seen", Args: cobra.MinimumNArgs(1), Example: "  canal-outbox gaps ack 3",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var ids []uint64
@@ -65,5 +65,5 @@ func newGapsAck(c *cli) *cobra.Command {
 				return c.done("%d acknowledged", len(ids))
 			})
 		},
-	}
+	})
 }

@@ -1,7 +1,7 @@
 // Command canal-outbox relays rows of a local message table to RocketMQ or Kafka.
 //
 // Exit codes: 0 all went well; 1 it failed, and the message says what to do, or `reconcile` found differences; 2 the command line is wrong; 3 refused: it
-// could be done, but somebody has to decide first; 4 `status` found problems. The first SIGINT or SIGTERM ends the work in order, the second at once.
+// could be done, but a person has to decide first; 4 `status` found problems. The first SIGINT or SIGTERM ends the work in order, the second at once.
 //
 // It guarantees that every error reaches the exit code and standard error, and owns no goroutine of its own.
 package main
@@ -45,7 +45,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	c := &cli{in: in, out: out, err: errOut}
 	root := newRoot(c)
 	root.SetArgs(args)
-	err := root.ExecuteContext(admin.WithCaller(ctx, admin.UserName(os.Getuid())))
+	err := root.ExecuteContext(ctx)
 	if err != nil && !c.started {
 		// Everything before a command's own code is about the command line.
 		err = admin.Usagef("%v; see `canal-outbox --help`", err)

@@ -74,7 +74,7 @@ func (ch *change) command(use, short string) *cobra.Command {
 	f.BoolVar(&ch.order.Scan, "scan", false, scanHelp)
 	f.BoolVar(&ch.order.DryRun, "dry-run", false, "only show what would happen")
 	f.BoolVar(&ch.yes, "yes", false, "do not ask")
-	return cmd
+	return changes(cmd)
 }
 
 // run previews, asks where it must, and changes.

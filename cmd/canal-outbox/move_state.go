@@ -64,7 +64,7 @@ and moves the state that was there aside.`,
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "import although something stands in the way")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would happen")
-	return cmd
+	return changes(cmd)
 }
 
 func (c *cli) importState(ctx context.Context, path string, force, dryRun bool) (err error) {

@@ -61,7 +61,7 @@ A record whose row was deleted, and one of another publisher of the topic, have 
 	f.IntVar(&opts.Limit, "limit", 20, "show at most so many examples of each kind")
 	f.BoolVar(&opts.IgnoreExtra, "ignore-extra", false, "do not look for records without a row: topics that others publish to, too, or rows that were deleted")
 	f.BoolVar(&opts.Republish, "republish", false, "set missing rows back to PENDING, so that the relay publishes them again; not those of topics whose retention may have removed them")
-	return cmd
+	return changes(cmd)
 }
 
 func writeReconciliation(w io.Writer, r reconcile.Report) {

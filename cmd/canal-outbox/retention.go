@@ -15,9 +15,9 @@ func newRetention(c *cli) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: "retention", Short: "take old rows out of the tables, now", Args: cobra.NoArgs,
-		Long: `Lets the running daemon delete or move the rows that are older than the configuration's
+		Long: `Lets the running relay delete or move the rows that are older than the configuration's
 "retention" says, at once and whatever its window says. With --dry-run it asks the database how
-many rows that would be, and changes nothing; no daemon is needed. It looks at a million rows of
+many rows that would be, and changes nothing; no relay is needed. It looks at a million rows of
 each table at most.`,
 		Example: "  canal-outbox retention --dry-run\n  canal-outbox retention",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -35,7 +35,7 @@ each table at most.`,
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "count the rows that would leave, and change nothing")
-	return cmd
+	return changes(cmd)
 }
 
 func (c *cli) previewRetention(cmd *cobra.Command) error {

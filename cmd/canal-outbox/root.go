@@ -37,8 +37,8 @@ const rootHelp = `canal-outbox publishes the rows of a local message table (tran
 RocketMQ or Kafka: milliseconds after their commit by following the binlog, and by
 a sweep over the table for every row that the binlog did not deliver.
 
-Exit codes: 0 done, 1 failed (of reconcile: differences, too), 2 wrong usage, 3 refused (a decision is needed),
-4 "status" found problems.`
+Exit codes: 0 done, 1 failed (no answer of the relay within 5 s, or differences that reconcile
+found, too), 2 wrong usage, 3 refused (a decision is needed), 4 "status" found problems.`
 
 func newRoot(c *cli) *cobra.Command {
 	root := &cobra.Command{
@@ -48,6 +48,14 @@ func newRoot(c *cli) *cobra.Command {
 			if c.format != formatText && c.format != formatJSON {
 				return fmt.Errorf("-o %q is neither text nor json", c.format)
 			}
+			claim := admin.LoginClaim(os.Getuid(), os.Getenv)
+			if by := cmd.Flags().Lookup("by"); by != nil {
+				claim.By = by.Value.String()
+			}
+			if err := claim.Check(); err != nil {
+				return err
+			}
+			cmd.SetContext(admin.WithClaim(cmd.Context(), os.Getuid(), claim))
 			c.started = true
 			return nil
 		},
@@ -69,6 +77,12 @@ func group(use, short string, subcommands ...*cobra.Command) *cobra.Command {
 		return admin.Usagef("%s needs one of its commands; see `%s --help`", cmd.CommandPath(), cmd.CommandPath())
 	}}
 	cmd.AddCommand(subcommands...)
+	return cmd
+}
+
+// changes gives a command that changes something the flag --by, which PersistentPreRunE reads.
+func changes(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().String("by", "", "the `name` of the person, for `canal-outbox audit`; the user and the login are recorded without it")
 	return cmd
 }
 

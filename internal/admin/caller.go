@@ -3,19 +3,28 @@ package admin
 import (
 	"context"
 	"net"
+	"net/http"
+	"net/url"
+	"os"
 	"os/user"
 	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
-// callerKey is the context key of the name of who asks.
-type callerKey struct{}
+// callerKey is the context key of the caller's name, claimKey that of a Claim.
+type (
+	callerKey struct{}
+	claimKey  struct{}
+)
 
-// WithCaller returns a context that carries the name of who asks.
+// WithCaller returns a context that carries the caller's name.
 func WithCaller(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, callerKey{}, name)
 }
 
-// Caller is who asks, for people: a user of this machine, or what its request over HTTP has shown.
+// Caller is the caller for people: a user of this machine, or the role of its token and its address; then what its Claim adds.
 func Caller(ctx context.Context) string {
 	if name, ok := ctx.Value(callerKey{}).(string); ok {
 		return name
@@ -25,11 +34,14 @@ func Caller(ctx context.Context) string {
 
 // UserName names a user of this machine by its number.
 func UserName(uid int) string {
-	number := strconv.Itoa(uid)
+	return "unix user " + userName(strconv.Itoa(uid))
+}
+
+func userName(number string) string {
 	if u, err := user.LookupId(number); err == nil {
-		return "unix user " + u.Username
+		return u.Username
 	}
-	return "unix user " + number
+	return number
 }
 
 // withPeer gives every request over the socket the name of the user at its other end.
@@ -38,4 +50,94 @@ func withPeer(ctx context.Context, conn net.Conn) context.Context {
 		return WithCaller(ctx, UserName(uid))
 	}
 	return ctx
+}
+
+// Claim is what a command says about the person that runs it. The relay records it next to what it knows by itself, and cannot check it.
+type Claim struct {
+	Login string // the user that logged in, where that is not the user of the process
+	From  string // the address that the login came from
+	By    string // what --by says
+}
+
+// LoginClaim finds out which user logged in: by the kernel's login uid, which sudo and su keep, else by SUDO_USER; and where from, by
+// SSH_CONNECTION.
+func LoginClaim(uid int, getenv func(string) string) Claim {
+	own, login := userName(strconv.Itoa(uid)), getenv("SUDO_USER")
+	if data, err := os.ReadFile("/proc/self/loginuid"); err == nil {
+		if number := strings.TrimSpace(string(data)); number != "4294967295" && number != "" { // it is set
+			login = userName(number)
+		}
+	}
+	from, _, _ := strings.Cut(getenv("SSH_CONNECTION"), " ")
+	if login == own {
+		login = ""
+	}
+	return Claim{Login: login, From: from}
+}
+
+// maxClaim bounds a claim, in bytes: it is kept, and shown on one line.
+const maxClaim = 200
+
+// Check returns a usage error unless the claim is one line of a bounded length.
+func (c Claim) Check() error { return checkClaim(c.String()) }
+
+func checkClaim(text string) error {
+	if len(text) > maxClaim || strings.ContainsFunc(text, unicode.IsControl) || !utf8.ValidString(text) {
+		return Usagef("the name of the person (--by) must be one line, with the login at most %d bytes", maxClaim)
+	}
+	return nil
+}
+
+// String is the claim for people; "" when there is none.
+func (c Claim) String() string {
+	var parts []string
+	switch {
+	case c.Login != "" && c.From != "":
+		parts = append(parts, "login "+c.Login+" from "+c.From)
+	case c.Login != "":
+		parts = append(parts, "login "+c.Login)
+	case c.From != "":
+		parts = append(parts, "login from "+c.From)
+	}
+	if c.By != "" {
+		parts = append(parts, "by "+c.By)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// WithClaim returns a context whose caller is a user of this machine with a claim. A Client sends the claim along.
+func WithClaim(ctx context.Context, uid int, c Claim) context.Context {
+	return withClaimText(context.WithValue(WithCaller(ctx, UserName(uid)), claimKey{}, c), c.String())
+}
+
+func withClaimText(ctx context.Context, text string) context.Context {
+	if text == "" {
+		return ctx
+	}
+	return WithCaller(ctx, Caller(ctx)+", "+text)
+}
+
+// claimHeader carries the text of a Claim, escaped as in a query.
+const claimHeader = "Canal-Outbox-By"
+
+// claim sets the header of a request to what its context claims.
+func claim(r *http.Request) {
+	if c, ok := r.Context().Value(claimKey{}).(Claim); ok && c.String() != "" {
+		r.Header.Set(claimHeader, url.QueryEscape(c.String()))
+	}
+}
+
+// claimed adds the claim of a request to the name of its caller.
+func claimed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := url.QueryUnescape(r.Header.Get(claimHeader))
+		if err == nil {
+			err = checkClaim(text)
+		}
+		if err != nil {
+			writeError(w, Usagef("the header %s cannot be read: %v", claimHeader, err))
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(withClaimText(r.Context(), text)))
+	})
 }

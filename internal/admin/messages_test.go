@@ -21,6 +21,7 @@ type messagesFake struct {
 	order    MessageOrder
 	reached  string
 	statsFor string
+	hangs    bool // RetryMessages lasts as long as its request
 }
 
 func (f *messagesFake) ListMessages(_ context.Context, q MessageQuery) (MessagePage, error) {
@@ -44,7 +45,10 @@ func (f *messagesFake) TraceMessage(_ context.Context, ref MessageRef) (Trace, e
 	return Trace{Events: []TraceEvent{}, Unknown: []string{}}, nil
 }
 
-func (f *messagesFake) RetryMessages(_ context.Context, o MessageOrder) (MessageChange, error) {
+func (f *messagesFake) RetryMessages(ctx context.Context, o MessageOrder) (MessageChange, error) {
+	if f.hangs {
+		<-ctx.Done()
+	}
 	f.order, f.reached = o, "retry"
 	return MessageChange{}, nil
 }

@@ -50,7 +50,7 @@ func (a *api) routes() http.Handler {
 		return nil, NotFoundf("there is no %s %s; /api/v1/openapi.json lists what there is", r.Method, r.URL.Path)
 	}}
 	mux.Handle("/api/", a.handler(&nothing))
-	return headers(mux)
+	return headers(claimed(mux))
 }
 
 // headers forbids what no part of this server needs.
