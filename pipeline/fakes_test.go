@@ -28,6 +28,7 @@ type fakeSink struct {
 	hands   map[string]*outbox.Message
 	done    func([]sink.Result)
 	down    bool // Probe fails
+	fenced  bool // Probe fails because the lease is not held
 	missing map[string]bool
 }
 
@@ -51,7 +52,10 @@ func (f *fakeSink) Send(batch []*outbox.Message, done func([]sink.Result)) {
 func (f *fakeSink) Probe(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.down {
+	switch {
+	case f.fenced:
+		return sink.ErrMayNot
+	case f.down:
 		return errors.New("connection refused")
 	}
 	return nil

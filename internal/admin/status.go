@@ -190,7 +190,7 @@ type InFlightStatus struct {
 // SinkStatus is the broker as the pipeline sees it.
 type SinkStatus struct {
 	Kind            string           `json:"kind"`    // rocketmq, kafka, stdout
-	Breaker         string           `json:"breaker"` // closed, half-open, open
+	Breaker         string           `json:"breaker"` // closed, half-open, open, lease-not-held (nothing is sent, and the broker is not the cause)
 	Reason          string           `json:"reason"`  // of an open breaker
 	SuspendedTopics []SuspendedTopic `json:"suspended_topics"`
 }

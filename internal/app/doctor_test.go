@@ -292,7 +292,7 @@ func TestOneTableMappedTwice(t *testing.T) {
 	testkit.Must(t, err)
 	settings, err := serverConfig(cfg.Source)
 	testkit.Must(t, err)
-	_, found, err := doctor.Inspect(t.Context(), settings, all)
+	_, found, err := doctor.Inspect(t.Context(), settings, all, true)
 	testkit.Must(t, err)
 	if !has(found, server.Fault, cfg.Tables[0].Name, "two entries of tables[] name this table") {
 		t.Errorf("found:\n%s", findings(found))

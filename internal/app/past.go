@@ -8,6 +8,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/history"
+	"github.com/canal-outbox/canal-outbox/pipeline/dispatch"
 )
 
 // watched is what the recorder of the past looks at.
@@ -37,7 +38,11 @@ func (d *daemon) conditions() []history.Condition {
 		topics = "suspended: " + strings.Join(names, ", ")
 	}
 	breaker := "the broker takes messages"
-	if flow.Breaker != "closed" {
+	switch flow.Breaker {
+	case "closed":
+	case dispatch.LeaseNotHeld:
+		breaker = "nothing is sent: the lease is not held"
+	default:
 		breaker = "the broker takes no messages"
 	}
 	return []history.Condition{lease, {Kind: "binlog", State: binlog}, {Kind: "breaker", State: breaker}, {Kind: "topics", State: topics}}

@@ -43,7 +43,7 @@ func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []
 			asked, cancel = context.WithTimeout(asking, firstPatience)
 		}
 		defer cancel()
-		tables, err = usable(asked, d.cfg, source)
+		tables, err = usable(asked, d.cfg, source, !d.opts.Shadow)
 		if away(err) && ctx.Err() == nil {
 			if unheard = d.wait(ctx, err); unheard != nil {
 				giveUp()
@@ -54,7 +54,7 @@ func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []
 	if checkpoint.Exists(d.cfg.Checkpoint.Dir) {
 		err = untilAnswered(asking, d.log, look)
 	} else {
-		tables, err = usable(ctx, d.cfg, source)
+		tables, err = usable(ctx, d.cfg, source, !d.opts.Shadow)
 	}
 	if unheard != nil {
 		return nil, unheard
@@ -78,13 +78,13 @@ func away(err error) bool {
 	return false
 }
 
-// usable returns the bound tables, or every fault.
-func usable(ctx context.Context, cfg *config.Config, source server.Config) ([]*table.Table, error) {
+// usable returns the bound tables, or every fault. writes is false for a shadow.
+func usable(ctx context.Context, cfg *config.Config, source server.Config, writes bool) ([]*table.Table, error) {
 	maps, err := mappings(cfg)
 	if err != nil {
 		return nil, err
 	}
-	tables, findings, err := doctor.Inspect(ctx, source, maps)
+	tables, findings, err := doctor.Inspect(ctx, source, maps, writes)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,9 @@ import (
 
 // Inspect looks at the server's settings, the grants and the mapped tables as the relay will use them, on a connection like
 // those of the acknowledgements, and binds the tables. Everything that is wrong comes as a finding, all of it at once; an
-// error means that the server could not be asked. A start uses it as well.
-func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping) (tables []*table.Table, findings []server.Finding, err error) {
+// error means that the server could not be asked. A start uses it as well. With writes false it is for a relay that only reads (run
+// --shadow), which needs no right to write.
+func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping, writes bool) (tables []*table.Table, findings []server.Finding, err error) {
 	db, err := server.Open(source, nil, server.Session{Writes: true, MaxConns: 1})
 	if err != nil {
 		return nil, nil, err
@@ -41,19 +42,20 @@ func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping
 			return nil, nil, err
 		}
 		findings = append(findings, found...)
-		if t != nil && slices.ContainsFunc(tables, func(other *table.Table) bool { return other.Name() == t.Name() }) {
-			findings = append(findings, server.Finding{
-				Severity: server.Fault, Subject: t.Name(), What: fmt.Sprintf("two entries of tables[] name this table, one of them as %s.%s", m.Schema, m.Name),
-				Fix: "take one of them out: every row would be published twice",
-			})
+		if t == nil {
 			continue
 		}
-		if t != nil {
+		if slices.ContainsFunc(tables, func(other *table.Table) bool { return other.Name() == t.Name() }) {
+			findings = append(findings, namedTwice(t, m))
+			continue
+		}
+		tables, probes = append(tables, t), append(probes, t.Probes(writes)...)
+		if writes {
 			leaving, more, err := t.CheckRetention(ctx, db, t.Expiries())
 			if err != nil {
 				return nil, nil, err
 			}
-			tables, probes, findings = append(tables, t), append(append(probes, t.Probes()...), more...), append(findings, leaving...)
+			probes, findings = append(probes, more...), append(findings, leaving...)
 		}
 	}
 	if slices.ContainsFunc(tables, (*table.Table).LogOnly) && !strings.EqualFold(info.RowMetadata, "FULL") {
@@ -75,9 +77,16 @@ func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping
 	return tables, append(settings, findings...), nil
 }
 
+func namedTwice(t *table.Table, m table.Mapping) server.Finding {
+	return server.Finding{
+		Severity: server.Fault, Subject: t.Name(), What: fmt.Sprintf("two entries of tables[] name this table, one of them as %s.%s", m.Schema, m.Name),
+		Fix: "take one of them out: every row would be published twice",
+	}
+}
+
 // tables looks at the log's settings, the grants and every mapped table, as a start does.
 func (d *doctor) tables(ctx context.Context, settings server.Config, db *sql.DB) {
-	tables, findings, err := Inspect(ctx, settings, d.Mappings)
+	tables, findings, err := Inspect(ctx, settings, d.Mappings, true)
 	d.findings = append(d.findings, findings...)
 	if err != nil {
 		d.add(server.Fault, "tables", "", "%v", err)

@@ -197,6 +197,8 @@ func (t *tracer) pendingFor() string {
 		return flow.Standby
 	case flow.Suspended != "":
 		return fmt.Sprintf("its topic %s, which is suspended: %s", r.Topic, flow.Suspended)
+	case flow.Breaker == "lease-not-held":
+		return "the lease: " + flow.Trouble
 	case flow.Breaker != "" && flow.Breaker != "closed":
 		return "the broker, which takes no messages: " + flow.Trouble
 	case flow.Behind != "":

@@ -41,7 +41,7 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 			k.Since.UTC().Format(time.RFC3339), k.MessageID, k.Reason, st.WaitingKeys.Keys), "A key waits"))
 	}
 	p = append(p, more...)
-	add(st.Sink.Breaker != "closed", "the broker takes no messages, rows wait and lose no attempt: "+st.Sink.Reason, "The broker is away")
+	add(st.Sink.Breaker == "open" || st.Sink.Breaker == "half-open", "the broker takes no messages, rows wait and lose no attempt: "+st.Sink.Reason, "The broker is away")
 	add(st.Source.State != "connected" && st.Source.Error != "", "the binlog is not being read: "+st.Source.Error, "The binlog is not read")
 	add(st.Source.Warning != "", st.Source.Warning, "The binlog is not read")
 	add(st.Unwritable > 0, unwritable(st))

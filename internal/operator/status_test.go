@@ -60,6 +60,10 @@ func TestProblems(t *testing.T) {
 		"the broker": {func(st *admin.Status, _ *admin.TableStatus) {
 			st.Sink.Breaker, st.Sink.Reason = "open", "no route"
 		}, []string{"takes no messages", "no route"}},
+		"G39: a lapsed lease": {func(st *admin.Status, _ *admin.TableStatus) {
+			st.Lease.State, st.Lease.Error = "lapsed", "i/o timeout"
+			st.Sink.Breaker, st.Sink.Reason = "lease-not-held", "this relay may not publish at this moment"
+		}, []string{"the lease could not be renewed in time", "i/o timeout", "Active and standby"}},
 		"the binlog": {func(st *admin.Status, _ *admin.TableStatus) {
 			st.Source.State, st.Source.Error = "waiting", "access denied"
 		}, []string{"not being read: access denied"}},

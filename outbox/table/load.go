@@ -198,9 +198,13 @@ func (t *Table) status(code []byte, null bool) outbox.Status {
 }
 
 // Probes show, without changing anything, whether the account may run the statements on this table.
-func (t *Table) Probes() []server.Probe {
+// Of one that only reads (run --shadow), writes is false.
+func (t *Table) Probes(writes bool) []server.Probe {
 	if t.LogOnly() {
 		return nil // no statement concerns it
+	}
+	if !writes {
+		return []server.Probe{{Privileges: "SELECT", On: t.quoted, Statement: "SELECT 1 FROM " + t.quoted + " LIMIT 0"}}
 	}
 	nobody := outbox.Completion{Identity: outbox.Identity{ID: t.nobody()}}
 	var probes []server.Probe

@@ -304,7 +304,7 @@ func TestProbesShowMissingGrants(t *testing.T) {
 			testkit.Must(b, err)
 			info, err := server.Inspect(b.ctx, db)
 			testkit.Must(b, err)
-			findings, err := info.Grants(b.ctx, db, b.table.Probes())
+			findings, err := info.Grants(b.ctx, db, b.table.Probes(true))
 			testkit.Must(b, err)
 			if server.HasFault(findings) != faulty {
 				b.Errorf("want a fault: %v; got %+v", faulty, findings)

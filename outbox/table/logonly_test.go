@@ -24,7 +24,7 @@ func TestLogOnlyTable(t *testing.T) {
 				m.Schema, m.Name = b.schema, l.Table
 				table, findings, err := Load(b.ctx, b.db, m)
 				testkit.Must(b, err)
-				if table == nil || !table.LogOnly() || len(table.Probes()) > 0 {
+				if table == nil || !table.LogOnly() || len(table.Probes(true)) > 0 {
 					t.Fatalf("table %v: %+v", table, findings)
 				}
 				said := false

@@ -32,10 +32,16 @@ const (
 	breakerClosed breakerState = iota
 	breakerOpen
 	breakerHalfOpen
+	leaseNotHeld // only shown, in State: no breaker is in it
 )
 
+// LeaseNotHeld is State.Breaker while this relay may not publish.
+const LeaseNotHeld = "lease-not-held"
+
 // String returns the name shown in status and logs.
-func (s breakerState) String() string { return [...]string{"closed", "open", "half-open"}[s] }
+func (s breakerState) String() string {
+	return [...]string{"closed", "open", "half-open", LeaseNotHeld}[s]
+}
 
 const (
 	openAfter    = 5

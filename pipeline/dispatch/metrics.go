@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -62,7 +63,7 @@ func newMetrics(d *Dispatch, reg prometheus.Registerer) *metrics {
 		func(s State) float64 { return float64(s.Held) })
 	gauge("waiting_keys", "Keys that wait for an earlier row of theirs (tables[].ordering: key).", func(s State) float64 { return float64(s.WaitingKeys) })
 	gauge("unwritten_rows", "Rows answered by the broker whose status MySQL has not written.", func(s State) float64 { return float64(s.Unwritten) })
-	gauge("breaker_state", "0 closed, 1 open, 2 half-open.", func(s State) float64 { return float64(s.breaker) })
+	gauge("breaker_state", "0 closed, 1 open, 2 half-open, 3 the lease is not held, so nothing is sent.", func(s State) float64 { return float64(s.breaker) })
 	gauge("unanswered_seconds", "For how long the broker has answered no message although there are some to be answered; 0 when there are none.", func(s State) float64 {
 		if s.UnansweredSince.IsZero() {
 			return 0
@@ -123,7 +124,7 @@ type State struct {
 	Held            int       // rows of tables without a status that wait for their topic or for their next attempt, and the checkpoint with them
 	HeldSince       time.Time // since when the first of them is in hand
 	Unwritten       int
-	Breaker         string
+	Breaker         string    // closed, open, half-open, or LeaseNotHeld: nothing is sent, and the broker is not the cause
 	Trouble         string    // why the breaker is not closed, or the last failure; "" when all is well
 	UnansweredSince time.Time // since when the broker has answered no message although there are some; zero when there are none
 	ResultSince     time.Time // since when the sink has reported nothing although the breaker is closed and it has messages; zero otherwise
@@ -140,16 +141,22 @@ type SuspendedTopic struct{ Topic, Reason string }
 // State returns the state at this moment.
 func (d *Dispatch) State() State {
 	unwritten, _ := d.tracker.Unwritten()
+	fenced := !d.May()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := State{
 		InFlight: d.inFlight, InFlightBytes: d.inFlightB, RetryBuffer: len(d.retry), Unwritten: unwritten,
-		Breaker: d.breaker.state.String(), Trouble: d.trouble, breaker: d.breaker.state, WaitingKeys: len(d.gate.waiting), WaitingRows: len(d.gate.rows),
+		Trouble: d.trouble, breaker: d.breaker.state, WaitingKeys: len(d.gate.waiting), WaitingRows: len(d.gate.rows),
 	}
+	// A breaker that opened because nothing may be sent stays open until the first answer after the lease is held again.
+	if fenced || d.breaker.state != breakerClosed && strings.Contains(d.trouble, sink.ErrMayNot.Error()) {
+		s.breaker, s.Trouble = leaseNotHeld, sink.ErrMayNot.Error()
+	}
+	s.Breaker = s.breaker.String()
 	if s.Held = len(d.held); s.Held > 0 {
 		s.HeldSince = slices.MinFunc(d.held, func(a, b *tracker.Entry) int { return cmp.Compare(a.Sends.Order, b.Sends.Order) }).Message.Since
 	}
-	if d.inFlight+len(d.retry) > 0 {
+	if d.inFlight+len(d.retry) > 0 && s.breaker != leaseNotHeld { // else the broker was not asked
 		s.UnansweredSince = d.unansweredSince
 	}
 	if d.inFlight > 0 && d.breaker.state == breakerClosed {
