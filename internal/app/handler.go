@@ -26,11 +26,11 @@ type handler struct {
 	bare  bool // the reader was started from a position without GTIDs, and no stream was opened since
 }
 
-// Connected opens a stream. After a failover positions of the old server mean nothing: the mark goes on from the GTID set
-// alone, and a full sweep repairs what was open at that moment.
+// Connected opens a stream. After a failover the positions of the old server mean nothing: the mark continues from the GTID set
+// alone, and a full sweep repairs what was open then. The position is moved before the gate accepts the new server: a sweep in between
+// would compare positions of two servers.
 func (h *handler) Connected(ctx context.Context, from, windowEnd outbox.Position, id server.ID, failover bool) error {
 	r := h.relay
-	r.parts.Gate.accept(id)
 	bare := h.bare
 	h.bare = false
 	switch {
@@ -47,6 +47,7 @@ func (h *handler) Connected(ctx context.Context, from, windowEnd outbox.Position
 			return fmt.Errorf("record the GTID set of %s: %w", from, err)
 		}
 	}
+	r.parts.Gate.accept(id)
 	return r.pipeline.Connected(ctx, from, windowEnd)
 }
 
