@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,8 +51,8 @@ type metrics struct {
 	gaps    *prometheus.CounterVec
 	trouble *prometheus.CounterVec
 
-	age, journal, openGaps, disk, paused *prometheus.Desc
-	registered                           []prometheus.Collector
+	age, journal, openGaps, disk, room, paused *prometheus.Desc
+	registered                                 []prometheus.Collector
 }
 
 func newMetrics(s *Store) *metrics {
@@ -78,6 +79,8 @@ func newMetrics(s *Store) *metrics {
 			"Recorded gaps that no operator has acknowledged.", nil, nil),
 		disk: prometheus.NewDesc("canal_outbox_checkpoint_disk_bytes",
 			"Size of the state store on the disk.", nil, nil),
+		room: prometheus.NewDesc("canal_outbox_state_free_bytes",
+			"Room on the file system of the state directory; NaN when the system does not say it.", nil, nil),
 		paused: prometheus.NewDesc("canal_outbox_paused_seconds",
 			"How long an operator has kept the intake stopped, and who; 0 while it is not.", []string{"by"}, nil),
 	}
@@ -96,6 +99,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.journal
 	ch <- m.openGaps
 	ch <- m.disk
+	ch <- m.room
 	ch <- m.paused
 }
 
@@ -117,6 +121,11 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(m.journal, float64(stats.JournalEntries))
 	gauge(m.openGaps, float64(stats.UnacknowledgedGaps))
 	gauge(m.disk, float64(stats.DiskBytes))
+	free := math.NaN()
+	if n, err := m.store.Free(); err == nil {
+		free = float64(n)
+	}
+	gauge(m.room, free)
 	gauge(m.paused, paused, by)
 }
 

@@ -79,7 +79,7 @@ func TestMetrics(t *testing.T) {
 		fatal(t, err)
 		families, err := reg.Gather()
 		fatal(t, err)
-		if len(families) != 8 {
+		if len(families) != 9 {
 			t.Errorf("%d metrics", len(families))
 		}
 		fatal(t, s.Commit([]outbox.Completion{{Identity: outbox.Identity{ID: "1"}}}, nil, at(5), 0))
@@ -134,4 +134,21 @@ func TestEngineLog(t *testing.T) {
 	if n := logs.FilterLevelExact(zap.InfoLevel).Len(); n != 0 {
 		t.Errorf("%d lines at info", n)
 	}
+}
+
+// The room on the file system is a metric while the store is open, so that an alert comes before the disk is full.
+func TestG37_FreeBytesOfTheStateDirectory(t *testing.T) {
+	files, reg := vfs.NewMem(), prometheus.NewRegistry()
+	s, err := Open(stateDir, Options{FS: files, Registerer: reg, Simulated: true})
+	fatal(t, err)
+	for _, free := range []uint64{5 << 30, 100 << 20, 1} {
+		files.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free})
+		if got := value(t, reg, "canal_outbox_state_free_bytes"); got != float64(free) {
+			t.Errorf("the metric is %v, want %d", got, free)
+		}
+		if n, err := s.Free(); n != free || err != nil {
+			t.Errorf("Free: %d, %v; want %d", n, err, free)
+		}
+	}
+	fatal(t, s.Close())
 }

@@ -14,6 +14,8 @@ type Status struct {
 	UptimeSeconds float64   `json:"uptime_seconds"`
 	// MemoryBytes is what the process takes of the machine's memory; 0 where the system does not say it.
 	MemoryBytes int64 `json:"memory_bytes"`
+	// StateFreeBytes is the room on the file system of the state directory; null where the system does not say it.
+	StateFreeBytes *int64 `json:"state_free_bytes"`
 	// State is "working", "standby" (another relay is active, and this one would go on), "degraded" (something needs time or attention,
 	// work goes on) or "stuck".
 	State string `json:"state"`

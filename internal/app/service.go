@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/ack"
@@ -103,6 +104,9 @@ func (d *daemon) status(now time.Time) admin.Status {
 	st.Positions.Checkpoint, _ = d.state.Checkpoint()
 	st.Positions.CheckpointSeconds = ageOf(stats.CheckpointAt, now)
 	st.Paused = d.state.Pause()
+	if free, err := d.state.Free(); err == nil {
+		st.StateFreeBytes = new(int64(min(free, math.MaxInt64)))
+	}
 	st.GapsOpen = stats.UnacknowledgedGaps
 	return st
 }

@@ -17,6 +17,10 @@ const LongWait = 10 * time.Minute
 // OldClaim is how far a claim may lie from the database's clock; a sweep takes it over long before that.
 const OldClaim = 10 * time.Minute
 
+// LowSpace is the room on the file system of the state directory below which a person should act. The store itself needs some
+// megabytes, so what fills a disk is something else: 256 MiB leave about four minutes at 1 MiB/s.
+const LowSpace = 256 << 20
+
 // Judge sets State and Problems from what the status shows. more are sentences that the stations say about themselves;
 // stuck is the reason why the process counts as stuck, nil when it does not.
 func Judge(st *admin.Status, stuck error, more ...string) {
@@ -63,6 +67,10 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 			add(true, fmt.Sprintf("rows of %s are made %v ahead of the database's clock, so their age is not known: "+
 				"`canal-outbox doctor` says which tables[].time_zone they seem to have", t.Name, round(*ahead)), "Clocks")
 		}
+	}
+	if free := st.StateFreeBytes; free != nil && *free < LowSpace {
+		add(true, fmt.Sprintf("only %d MiB are free on the file system of checkpoint.dir: the process ends when it cannot write its state there; make room", *free>>20),
+			"The disk is full")
 	}
 	st.State, st.Problems = "working", p
 	if len(p) > 0 {

@@ -60,6 +60,10 @@ func TestProblems(t *testing.T) {
 		"the broker": {func(st *admin.Status, _ *admin.TableStatus) {
 			st.Sink.Breaker, st.Sink.Reason = "open", "no route"
 		}, []string{"takes no messages", "no route"}},
+		"G37: a disk that is nearly full": {func(st *admin.Status, _ *admin.TableStatus) {
+			st.StateFreeBytes = new(int64(LowSpace - 1))
+		}, []string{"only 255 MiB are free", "checkpoint.dir", "The disk is full"}},
+		"a disk with room": {func(st *admin.Status, _ *admin.TableStatus) { st.StateFreeBytes = new(int64(LowSpace)) }, nil},
 		"G39: a lapsed lease": {func(st *admin.Status, _ *admin.TableStatus) {
 			st.Lease.State, st.Lease.Error = "lapsed", "i/o timeout"
 			st.Sink.Breaker, st.Sink.Reason = "lease-not-held", "this relay may not publish at this moment"
