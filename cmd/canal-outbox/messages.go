@@ -20,14 +20,13 @@ import (
 func newMessages(c *cli) *cobra.Command {
 	cmd := group("messages", "find, explain, retry and discard single messages",
 		newMessagesList(c), newMessagesShow(c), newMessagesTrace(c), newMessagesRetry(c), newMessagesDiscard(c), newMessagesStats(c))
-	cmd.Long = `Finds out about single messages, and does something about them. The commands ask the running
-daemon over its socket; when none runs they ask the database by the configuration themselves.
-Nothing that is only looked at is locked, and no question reads a large table unless --scan
-allows it.`
+	cmd.Long = `Lists, explains, retries and discards single messages. The commands ask the running relay over
+its socket; without one they ask the database of the configuration themselves. A question locks
+nothing, and reads no large table unless --scan allows it.`
 	return cmd
 }
 
-// withMessages lets f work through the daemon, or on the database when no daemon runs.
+// withMessages calls f with the running relay, or with the database when no relay runs.
 func (c *cli) withMessages(ctx context.Context, f func(admin.Messages) error) (err error) {
 	cfg, err := c.load()
 	if err != nil {
@@ -47,11 +46,12 @@ func (c *cli) withMessages(ctx context.Context, f func(admin.Messages) error) (e
 // filterFlags are those that say which messages are meant.
 func filterFlags(cmd *cobra.Command, filter *admin.MessageFilter, olderThan *time.Duration) {
 	f := cmd.Flags()
-	f.StringVar(&filter.Status, "status", "", "`state` of the rows: pending, sending, sent, failed, or a state that the configuration names")
+	f.StringVar(&filter.Status, "status", "", "`state` of the rows: pending, delayed (due later), sending, sent, failed, a state that the configuration names, or held (a code that it does not name)")
+	f.StringVar(&filter.Type, "type", "", "only of this business `type` (biz_type, message_type)")
 	f.StringVar(&filter.Topic, "topic", "", "only of this `topic`")
 	f.StringVar(&filter.Key, "key", "", "only with this business `key`")
-	f.StringVar(&filter.Reason, "reason", "", "only refused for a reason that has this `text` in it")
-	f.DurationVar(olderThan, "older-than", 0, "only made this long `ago` or longer, such as 90s or 24h")
+	f.StringVar(&filter.Reason, "reason", "", "only with this `text` in the reason of the refusal")
+	f.DurationVar(olderThan, "older-than", 0, "only inserted this long `ago` or longer, such as 90s or 24h")
 }
 
 const (
@@ -63,13 +63,16 @@ func newMessagesList(c *cli) *cobra.Command {
 	q := admin.MessageQuery{}
 	var olderThan time.Duration
 	cmd := &cobra.Command{
-		Use: "list", Short: "list messages; without --status those that have failed", Args: cobra.NoArgs,
-		Long: `Lists messages page by page, in the order of the index that the table has. What a page ends with
-names the place to go on from. --status any lists those of every state, by the primary key.
+		Use: "list", Short: "list messages; without --status the failed ones", Args: cobra.NoArgs,
+		Long: `Lists messages page by page, in the order of the index that the table has. The end of a page names
+the place where the next one begins. --status any lists those of every state, by the primary key.
 
-Where a table has no code for FAILED, failed are the rows that wait after an attempt.`,
+--status held lists rows whose status is a code that the configuration does not name: the relay
+never sends them. Where a table has no code for FAILED, failed are the rows that wait after an
+attempt.`,
 		Example: `  canal-outbox messages list
   canal-outbox messages list --topic orders --reason max_message_bytes --older-than 1h
+  canal-outbox messages list --status held --type refund
   canal-outbox messages list --status pending --limit 200 -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q.OlderThan = admin.Duration(olderThan)
@@ -93,8 +96,8 @@ Where a table has no code for FAILED, failed are the rows that wait after an att
 	f := cmd.Flags()
 	f.StringVar(&q.Table, "table", "", tableHelp)
 	filterFlags(cmd, &q.MessageFilter, &olderThan)
-	f.IntVar(&q.Limit, "limit", admin.DefaultMessages, "show at most so many")
-	f.StringVar(&q.After, "after", "", "go on from this `place`, which a page before has named")
+	f.IntVar(&q.Limit, "limit", admin.DefaultMessages, "show at most this many")
+	f.StringVar(&q.After, "after", "", "continue behind this `place`, which the page before names")
 	f.BoolVar(&q.Scan, "scan", false, scanHelp)
 	return cmd
 }
@@ -114,9 +117,9 @@ func writeMessages(w io.Writer, all []admin.Message) {
 func newMessagesStats(c *cli) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
-		Use: "stats", Short: "count messages by state, topic and reason", Args: cobra.NoArgs,
-		Long: `Counts the rows of a table by state, and those that are not done by topic and by reason. It reads
-a bounded part of the index: the notes say which numbers are of a sample.`,
+		Use: "stats", Short: "count messages by state, type, topic and reason", Args: cobra.NoArgs,
+		Long: `Counts the rows of a table by state, and those that are not done by topic, by business type and by
+reason. It reads a bounded part of the index: the notes say which numbers are of a sample.`,
 		Example: "  canal-outbox messages stats\n  canal-outbox messages stats --table shop.t_local_message -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.withMessages(cmd.Context(), func(m admin.Messages) error {
@@ -143,6 +146,12 @@ func writeStats(w io.Writer, s admin.MessageStats) {
 	}
 	for _, t := range s.ByTopic {
 		line(w, "%s\t%d\t%d\t%s", orDash(plain(t.Topic)), t.Pending, t.Failed, ageText(t.OldestAgeSeconds))
+	}
+	if len(s.ByType) > 0 {
+		line(w, "\nTYPE\tPENDING\tFAILED\tOLDEST")
+	}
+	for _, t := range s.ByType {
+		line(w, "%s\t%d\t%d\t%s", orDash(plain(t.Type)), t.Pending, t.Failed, ageText(t.OldestAgeSeconds))
 	}
 	if len(s.Reasons) > 0 {
 		line(w, "\nCOUNT\tREASON")

@@ -61,7 +61,7 @@ func (ch *change) command(use, short string) *cobra.Command {
 		Use: use, Short: short,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chosen := false
-			for _, name := range []string{"status", "topic", "key", "reason", "older-than"} {
+			for _, name := range []string{"status", "type", "topic", "key", "reason", "older-than"} {
 				chosen = chosen || cmd.Flags().Changed(name)
 			}
 			return ch.run(cmd.Context(), args, chosen)
@@ -70,7 +70,7 @@ func (ch *change) command(use, short string) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&ch.order.Table, "table", "", tableHelp)
 	filterFlags(cmd, &ch.filter, &ch.olderThan)
-	f.IntVar(&ch.order.Limit, "limit", admin.DefaultChanges, "change at most so many")
+	f.IntVar(&ch.order.Limit, "limit", admin.DefaultChanges, "change at most this many")
 	f.BoolVar(&ch.order.Scan, "scan", false, scanHelp)
 	f.BoolVar(&ch.order.DryRun, "dry-run", false, "only show what would happen")
 	f.BoolVar(&ch.yes, "yes", false, "do not ask")

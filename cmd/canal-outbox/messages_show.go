@@ -72,6 +72,7 @@ func writeMessage(w io.Writer, m admin.MessageDetail) {
 func writeState(w io.Writer, m admin.Message) {
 	line(w, "row\t%s of %s", plain(m.ID), m.Table)
 	line(w, "message id\t%s", plain(m.MessageID))
+	line(w, "type\t%s", orDash(plain(m.Type)))
 	line(w, "topic\t%s", orDash(plain(m.Topic)))
 	line(w, "key\t%s", orDash(plain(m.Key)))
 	line(w, "status\t%s (%s)", m.Status, plain(m.Code))
@@ -99,9 +100,9 @@ func newMessagesTrace(c *cli) *cobra.Command {
 	var ref admin.MessageRef
 	cmd := &cobra.Command{
 		Use: "trace ID|MESSAGE_ID|KEY", Short: "tell what happened to one message, and what it waits for", Args: cobra.ExactArgs(1),
-		Long: `Tells what is known of one message: when it was inserted, where it is in the log, what came of its
+		Long: `Shows what is known of one message: when it was inserted, where it is in the log, the results of its
 attempts, where it is in its topic, when its status was written, and what it waits for now. It asks
-the table, the state directory, the running relay and the broker; what none of them knows it says.`,
+the table, the state directory, the running relay and the broker, and names what none of them knows.`,
 		Example: "  canal-outbox messages trace order:4711",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref.Ref = args[0]

@@ -84,6 +84,7 @@ func (d *messagesDaemon) MessageStats(_ context.Context, table string) (admin.Me
 		Table: "shop.t_local_message", ByStatus: map[string]int64{"pending": 3, "failed": 100_000, "sent": 1200},
 		Kinds:   map[string]string{"pending": "exact", "failed": "at_least", "sent": "estimate"},
 		ByTopic: []admin.TopicStats{{Topic: "orders", Pending: 3, Failed: 20, OldestAgeSeconds: &age}, {Topic: "mail"}},
+		ByType:  []admin.TypeStats{{Type: "refund", Pending: 3, Failed: 20, OldestAgeSeconds: &age}},
 		Reasons: []admin.ReasonStats{{Reason: "too large", Count: 20}}, Notes: []string{"topics are of a sample"},
 	}, nil
 }

@@ -23,10 +23,11 @@ var (
 func (a *api) messages() []route {
 	return []route{
 		{
-			method: "GET", path: "/api/v1/messages", needs: reader, about: "Messages by status, topic, key, reason and age, page by page.", answer: MessagePage{},
+			method: "GET", path: "/api/v1/messages", needs: reader, about: "Messages by status, type, topic, key, reason and age, page by page.", answer: MessagePage{},
 			params: []param{
 				inTable, mayScan,
-				{name: "status", about: "pending, sending, sent, failed, a state of the consumers, or any", kind: "string"},
+				{name: "status", about: "pending, delayed (due later), sending, sent, failed, a state that the configuration names, held (a code that it does not name), or any", kind: "string"},
+				{name: "type", about: "the business type", kind: "string"},
 				{name: "topic", kind: "string"},
 				{name: "key", kind: "string"},
 				{name: "reason", about: "a part of it", kind: "string"},
@@ -43,7 +44,7 @@ func (a *api) messages() []route {
 			},
 		},
 		{
-			method: "GET", path: "/api/v1/messages/stats", needs: reader, about: "Counts by status, topic and reason.", answer: MessageStats{}, params: []param{inTable},
+			method: "GET", path: "/api/v1/messages/stats", needs: reader, about: "Counts by status, type, topic and reason.", answer: MessageStats{}, params: []param{inTable},
 			do: func(r *http.Request) (any, error) {
 				v := values{Values: r.URL.Query()}
 				table := v.text("table")
@@ -94,7 +95,7 @@ func (a *api) changing(path, about string, do func(Service, context.Context, Mes
 	}
 }
 
-// values reads the parameters of a request, strictly: one that nobody reads is an error, and so is one that comes twice.
+// values reads the parameters of a request, strictly: an unknown one is an error, and so is one that comes twice.
 type values struct {
 	url.Values
 	read []string
@@ -135,7 +136,7 @@ func (v *values) end() error {
 func readQuery(from url.Values) (MessageQuery, error) {
 	v := values{Values: from}
 	q := MessageQuery{Table: v.text("table"), Limit: DefaultMessages, After: v.text("after"), Scan: v.flag("scan"), MessageFilter: MessageFilter{
-		Status: v.text("status"), Topic: v.text("topic"), Key: v.text("key"), Reason: v.text("reason"),
+		Status: v.text("status"), Type: v.text("type"), Topic: v.text("topic"), Key: v.text("key"), Reason: v.text("reason"),
 	}}
 	if text := v.text("limit"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -158,7 +159,7 @@ func readQuery(from url.Values) (MessageQuery, error) {
 // encode is the way back of readQuery.
 func (q MessageQuery) encode() string {
 	v := url.Values{}
-	for name, text := range map[string]string{"table": q.Table, "status": q.Status, "topic": q.Topic, "key": q.Key, "reason": q.Reason, "after": q.After} {
+	for name, text := range map[string]string{"table": q.Table, "status": q.Status, "type": q.Type, "topic": q.Topic, "key": q.Key, "reason": q.Reason, "after": q.After} {
 		if text != "" {
 			v.Set(name, text)
 		}

@@ -24,9 +24,10 @@ type Messages interface {
 
 // MessageFilter says which messages are meant. What is empty does not narrow.
 type MessageFilter struct {
-	// Status is pending, sending, sent, failed, a state of the consumers that the configuration names, or any. Failed are also the
-	// rows that wait after a refusal where the table has no code for FAILED.
+	// Status is pending, sending, sent, failed, a state that the configuration names, delayed (PENDING and due later), held (a code that the
+	// configuration does not name), or any. Failed are also the rows that wait after a refusal where the table has no code for FAILED.
 	Status    string   `json:"status,omitempty"`
+	Type      string   `json:"type,omitempty"` // the business type, exactly
 	Topic     string   `json:"topic,omitempty"`
 	Key       string   `json:"key,omitempty"`
 	Reason    string   `json:"reason,omitempty"` // a part of it, whatever its case
@@ -67,9 +68,10 @@ type Message struct {
 	Table         string     `json:"table"`
 	ID            string     `json:"id"`
 	MessageID     string     `json:"message_id"`
+	Type          string     `json:"type,omitempty"` // the business type
 	Topic         string     `json:"topic,omitempty"`
 	Key           string     `json:"key,omitempty"`
-	Status        string     `json:"status"` // or the name of a state of the consumers; "held" for one that nobody has named
+	Status        string     `json:"status"` // or the name of a state of the consumers; "held" for a code that the configuration does not name
 	Code          string     `json:"code"`   // as the column has it
 	Attempts      int        `json:"attempts"`
 	DueAt         *time.Time `json:"due_at,omitempty"`
@@ -152,6 +154,7 @@ type MessageStats struct {
 	ByStatus map[string]int64  `json:"by_status"`
 	Kinds    map[string]string `json:"kinds"` // how exact each count is: exact, at_least, estimate
 	ByTopic  []TopicStats      `json:"by_topic"`
+	ByType   []TypeStats       `json:"by_type"` // empty where the table has no column for it
 	Reasons  []ReasonStats     `json:"reasons"`
 	Notes    []string          `json:"notes"` // which of it is of a sample
 }
@@ -159,6 +162,14 @@ type MessageStats struct {
 // TopicStats counts the rows of a topic that are not done.
 type TopicStats struct {
 	Topic            string   `json:"topic"`
+	Pending          int64    `json:"pending"`
+	Failed           int64    `json:"failed"`
+	OldestAgeSeconds *float64 `json:"oldest_age_seconds"`
+}
+
+// TypeStats counts the rows of a business type that are not done.
+type TypeStats struct {
+	Type             string   `json:"type"`
 	Pending          int64    `json:"pending"`
 	Failed           int64    `json:"failed"`
 	OldestAgeSeconds *float64 `json:"oldest_age_seconds"`
@@ -198,7 +209,7 @@ const (
 
 // Check returns a usage error for a filter that no row can fulfil because it is no text.
 func (f MessageFilter) Check() error {
-	for name, text := range map[string]string{"status": f.Status, "topic": f.Topic, "key": f.Key, "reason": f.Reason} {
+	for name, text := range map[string]string{"status": f.Status, "type": f.Type, "topic": f.Topic, "key": f.Key, "reason": f.Reason} {
 		if err := checkText(name, text); err != nil {
 			return err
 		}

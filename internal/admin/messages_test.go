@@ -70,7 +70,7 @@ func TestMessagesThroughTheClient(t *testing.T) {
 	serve(t, Config{Socket: socket}, service)
 	c, ctx := NewClient(socket), context.Background()
 	q := MessageQuery{Table: "shop.m", Limit: 7, After: "abc", Scan: true, MessageFilter: MessageFilter{
-		Status: "failed", Topic: "a&b", Key: "k/1 ü?#", Reason: "100%", OlderThan: Duration(90 * time.Minute),
+		Status: "failed", Type: "refund ü", Topic: "a&b", Key: "k/1 ü?#", Reason: "100%", OlderThan: Duration(90 * time.Minute),
 	}}
 	if _, err := c.ListMessages(ctx, q); err != nil || !reflect.DeepEqual(service.query, q) {
 		t.Errorf("list: %+v, %v", service.query, err)

@@ -112,7 +112,7 @@ func (m *Messages) carryOut(ctx context.Context, order admin.MessageOrder, a act
 		}
 	}
 	if left := len(ids) - change.Changed; left > 0 {
-		change.Notes = append(change.Notes, fmt.Sprintf("%d rows were left alone: they have changed since they were looked at, or somebody has them locked", left))
+		change.Notes = append(change.Notes, fmt.Sprintf("%d rows were left alone: they have changed since the preview, or another session holds a lock on them", left))
 	}
 	return change, nil
 }
@@ -125,6 +125,9 @@ func (m *Messages) eachOf(ctx context.Context, name string, order admin.MessageO
 	}
 	// A state of which no row at all can be taken is a mistake, not an empty list.
 	typical := table.Row{Status: outbox.Held, State: q.State, Attempts: 1, DueIn: time.Hour}
+	if q.State == table.DelayedState {
+		typical.Status = outbox.Pending
+	}
 	for _, status := range []outbox.Status{outbox.Pending, outbox.Sending, outbox.Sent, outbox.Failed} {
 		if q.State == status.String() {
 			typical.Status = status
@@ -207,17 +210,20 @@ func mayRetry(r *table.Row) string {
 	case r.Status == outbox.Failed:
 		return ""
 	case r.Status == outbox.Pending && r.DueIn <= 0:
-		return "it is PENDING and due: the relay publishes it without being told; `messages trace` says what it waits for"
+		return "it is PENDING and due: the relay publishes it without a retry; `messages trace` says what it waits for"
 	case r.Status == outbox.Pending && r.Attempts == 0:
 		return "it is a delayed message that was never tried: it is due at " + r.Due.UTC().Format(time.RFC3339)
 	case r.Status == outbox.Pending:
 		return ""
 	case r.Status == outbox.Sending:
-		return "it is SENDING: it is in the hands of a relay, or a sweep takes it over when its claim has expired"
+		return "it is SENDING: a relay owns it, or a sweep takes it over when its claim has expired"
 	case r.Status == outbox.Sent:
 		return "it is SENT: the broker has it; republish (--republish) publishes it again"
 	}
-	return "its state " + state(r) + " belongs to the consumers"
+	if r.State != "" && r.State != table.HeldState {
+		return "its status " + state(r) + " is a state of its consumers or operators"
+	}
+	return unknownCode(r)
 }
 
 // mayRepublish says why a row cannot be published again.
@@ -234,7 +240,7 @@ func mayDiscard(r *table.Row) string {
 	case r.Status == outbox.Failed, r.Failed && r.DueIn > 0:
 		return ""
 	case r.Failed:
-		return "it is PENDING and due: the relay is about to try it"
+		return "it is PENDING and due: the relay tries it next"
 	}
 	return "it is " + state(r) + ": only messages that have failed can be discarded"
 }
@@ -243,5 +249,5 @@ func state(r *table.Row) string {
 	if r.State != "" {
 		return strings.ToUpper(r.State)
 	}
-	return "of the code " + r.Code
+	return "held (" + unknownCode(r) + ")"
 }

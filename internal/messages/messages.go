@@ -126,7 +126,7 @@ func (m *Messages) ListMessages(ctx context.Context, q admin.MessageQuery) (admi
 
 // listing translates a filter.
 func (m *Messages) listing(name string, f admin.MessageFilter) (table.Listing, error) {
-	q := table.Listing{State: f.Status, Topic: f.Topic, Key: f.Key, Reason: f.Reason, OlderThan: time.Duration(f.OlderThan)}
+	q := table.Listing{State: f.Status, Type: f.Type, Topic: f.Topic, Key: f.Key, Reason: f.Reason, OlderThan: time.Duration(f.OlderThan)}
 	if q.State == "" {
 		q.State = outbox.Failed.String()
 	}
@@ -243,7 +243,7 @@ func (m *Messages) detail(ctx context.Context, r *table.Row, body bool) (admin.M
 // show is a row as the API has it.
 func show(r *table.Row) admin.Message {
 	one := admin.Message{
-		Table: r.Table, ID: r.ID, MessageID: r.MessageID, Topic: r.Topic, Key: r.Key, Status: r.State, Code: r.Code, Attempts: r.Attempts,
+		Table: r.Table, ID: r.ID, MessageID: r.MessageID, Type: r.Type, Topic: r.Topic, Key: r.Key, Status: r.State, Code: r.Code, Attempts: r.Attempts,
 		DueAt: moment(r.Due), CreatedAt: moment(r.CreatedAt), LastExecution: moment(r.LastExec), SentAt: moment(r.SentAt), BrokerID: r.BrokerID,
 		Reason: r.Reason,
 	}
@@ -278,7 +278,7 @@ func (m *Messages) MessageStats(ctx context.Context, tableName string) (admin.Me
 	}
 	s := admin.MessageStats{
 		Table: name, ByStatus: map[string]int64{"delayed": counts.Delayed}, Kinds: map[string]string{"delayed": string(table.Exact)},
-		ByTopic: []admin.TopicStats{}, Reasons: []admin.ReasonStats{}, Notes: []string{},
+		ByTopic: []admin.TopicStats{}, ByType: []admin.TypeStats{}, Reasons: []admin.ReasonStats{}, Notes: []string{},
 	}
 	if counts.Delayed >= table.MaxCount {
 		s.Kinds["delayed"] = string(table.AtLeast)
@@ -293,22 +293,29 @@ func (m *Messages) MessageStats(ctx context.Context, tableName string) (admin.Me
 	if err != nil {
 		return s, err
 	}
-	for _, t := range b.Topics {
-		one := admin.TopicStats{Topic: t.Topic, Pending: t.Pending, Failed: t.Failed}
-		if t.Oldest > 0 {
-			age := t.Oldest.Seconds()
-			one.OldestAgeSeconds = &age
-		}
-		s.ByTopic = append(s.ByTopic, one)
+	for _, g := range b.Topics {
+		s.ByTopic = append(s.ByTopic, admin.TopicStats{Topic: g.Name, Pending: g.Pending, Failed: g.Failed, OldestAgeSeconds: ageOf(g.Oldest)})
+	}
+	for _, g := range b.Types {
+		s.ByType = append(s.ByType, admin.TypeStats{Type: g.Name, Pending: g.Pending, Failed: g.Failed, OldestAgeSeconds: ageOf(g.Oldest)})
 	}
 	for _, r := range b.Reasons {
 		s.Reasons = append(s.Reasons, admin.ReasonStats(r))
 	}
 	if b.Sampled {
-		s.Notes = append(s.Notes, fmt.Sprintf("topics and reasons are those of the first %d PENDING and the first %d FAILED rows; there are more", b.Looked[0], b.Looked[1]))
+		s.Notes = append(s.Notes, fmt.Sprintf("topics, types and reasons are those of the first %d PENDING and the first %d FAILED rows; there are more", b.Looked[0], b.Looked[1]))
 	}
 	if b.Scan != "" {
-		s.Notes = append(s.Notes, "topics and reasons were not counted: "+b.Scan)
+		s.Notes = append(s.Notes, "topics, types and reasons were not counted: "+b.Scan)
 	}
 	return s, nil
+}
+
+// ageOf is nil for no age.
+func ageOf(age time.Duration) *float64 {
+	if age <= 0 {
+		return nil
+	}
+	seconds := age.Seconds()
+	return &seconds
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// Sources of what a trace tells.
+// Sources of what a trace shows.
 const (
 	fromTable  = "table"
 	fromState  = "state"
@@ -79,13 +80,13 @@ func (t *tracer) unknown(format string, args ...any) {
 	t.trace.Unknown = append(t.trace.Unknown, fmt.Sprintf(format, args...))
 }
 
-// state tells what the state directory and the running relay have of the row.
+// state adds what the state directory and the running relay know of the row.
 func (t *tracer) state() error {
 	if t.Flow != nil {
 		flow := t.Flow(t.row.Identity, t.row.Topic)
 		t.flow = &flow
 	} else {
-		t.unknown("no relay answers here: whether one has the row in its hands is not known")
+		t.unknown("no relay answers here: whether a relay owns the row is not known")
 	}
 	if t.Journal == nil {
 		t.unknown("the state directory was not looked into: whether the message was sent and its status is still to be written is not known")
@@ -127,7 +128,7 @@ func (t *tracer) inLog() error {
 	return nil
 }
 
-// table tells what the columns say.
+// table adds what the columns say.
 func (t *tracer) table() {
 	r := t.row
 	if r.CreatedAt.IsZero() {
@@ -156,24 +157,40 @@ func (t *tracer) table() {
 		t.event(r.LastExec, "written", fromTable, "SENT%s", brokerID(r.BrokerID))
 	case r.Status == outbox.Sent:
 		t.event(time.Time{}, "written", fromTable, "SENT%s; the table does not say when", brokerID(r.BrokerID))
+	case r.Status == outbox.Held && r.State != "":
+		t.event(r.UpdatedAt, r.State, fromTable, "its status is %s, a state of its consumers or operators", state(r))
 	case r.Status == outbox.Held:
-		t.event(r.UpdatedAt, "consumed", fromTable, "the consumers have set it to %s", state(r))
+		t.event(r.UpdatedAt, "held", fromTable, "%s", unknownCode(r))
 	}
 }
 
-// waits says what would have to happen next.
+// unknownCode is the sentence about a row whose code the configuration does not name.
+func unknownCode(r *table.Row) string {
+	code := strconv.Quote(r.Code)
+	switch {
+	case r.Code == "":
+		code = "NULL or ''"
+	case !strings.ContainsFunc(r.Code, func(c rune) bool { return c != '-' && (c < '0' || c > '9') }):
+		code = r.Code
+	}
+	return fmt.Sprintf("status %s is unknown to the relay; it never sends this row", code)
+}
+
+// waits says what has to happen next.
 func (t *tracer) waits() {
 	r := t.row
 	switch {
 	case t.journal != nil && r.Status != outbox.Sent:
 		t.trace.WaitsFor = "the write of SENT into the table: the broker has it, and it is not sent again"
 	case r.Status == outbox.Failed:
-		t.trace.WaitsFor = "a decision: `canal-outbox messages retry` publishes it anew, `messages discard` takes it out"
+		t.trace.WaitsFor = "a decision: `canal-outbox messages retry` publishes it again, `messages discard` moves it out of the table"
 		if every := t.failedEvery(r.Table); every > 0 {
-			t.trace.WaitsFor += fmt.Sprintf("; by itself it is tried again %v after it has failed", every)
+			t.trace.WaitsFor += fmt.Sprintf("; without one the relay tries it again %v after the failure", every)
 		}
 	case r.Status == outbox.Sending:
 		t.trace.WaitsFor = fmt.Sprintf("the broker's answer to the sweep that has claimed it; a claim older than %v is taken over", t.ClaimTimeout)
+	case r.Status == outbox.Held && r.State == "":
+		t.trace.WaitsFor = "a person: " + unknownCode(r) + ". Name the code in tables[].codes, or set the status to one that is named"
 	case r.Status == outbox.Pending:
 		t.trace.WaitsFor = t.pendingFor()
 	}
@@ -204,11 +221,11 @@ func (t *tracer) pendingFor() string {
 	case flow.Behind != "":
 		return "an earlier message of its key (ordering: key): " + flow.Behind
 	case flow.Owned:
-		return "the broker's answer, or the write of its status: the relay has it in its hands"
+		return "the broker's answer, or the write of its status: the relay owns it"
 	case grace > 0 && r.Age < grace:
 		return fmt.Sprintf("the application, which has %v to publish it itself", grace)
 	}
-	return fmt.Sprintf("the log, which shows it to the relay, or else the next sweep: at most %v", t.Interval)
+	return fmt.Sprintf("nothing, it is due now: the binlog shows it to the relay, else the next sweep within %v", t.Interval)
 }
 
 func (t *tracer) failedEvery(name string) time.Duration {

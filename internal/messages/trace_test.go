@@ -36,11 +36,12 @@ func TestWhatARowWaitsFor(t *testing.T) {
 		{table.Row{}, &Flow{Breaker: "open", Trouble: "connection refused"}, "the broker, which takes no messages: connection refused"},
 		{table.Row{}, &Flow{Breaker: "closed", Owned: true, Behind: "row 3"}, "an earlier message of its key (ordering: key): row 3"},
 		{table.Row{}, &Flow{Breaker: "closed", Owned: true}, "the broker's answer"},
-		{table.Row{}, &working, "the log, which shows it to the relay, or else the next sweep: at most 30s"},
+		{table.Row{}, &working, "nothing, it is due now: the binlog shows it to the relay, else the next sweep within 30s"},
 		{table.Row{Status: outbox.Sending}, &working, "a claim older than 1m0s is taken over"},
 		{table.Row{Status: outbox.Failed}, &working, "a decision"},
 		{table.Row{Status: outbox.Sent}, &working, ""},
-		{table.Row{Status: outbox.Held}, &working, ""},
+		{table.Row{Status: outbox.Held, State: "consumed"}, &working, ""},
+		{table.Row{Status: outbox.Held, Code: "9"}, &working, "status 9 is unknown to the relay; it never sends this row"},
 	} {
 		m := &Messages{Parts{Rows: newRows(c.row), Interval: 30 * time.Second, ClaimTimeout: time.Minute}}
 		if c.flow != nil {

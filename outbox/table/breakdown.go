@@ -14,7 +14,8 @@ import (
 
 // Breakdown says what the rows that are not done have in common.
 type Breakdown struct {
-	Topics  []TopicCounts // most rows first
+	Topics  []GroupCounts // most rows first
+	Types   []GroupCounts // by business type, likewise; none where the table has no column for it
 	Reasons []ReasonCount // most rows first, of refused rows
 	// Looked is how many PENDING rows and how many FAILED ones were looked at; Sampled is that there are more.
 	Looked  [2]int64
@@ -22,9 +23,9 @@ type Breakdown struct {
 	Scan    string // not "": nothing was looked at, because this says why it would read a large table
 }
 
-// TopicCounts counts the rows of a topic that are not done.
-type TopicCounts struct {
-	Topic           string
+// GroupCounts counts the rows of a topic, or of a business type, that are not done.
+type GroupCounts struct {
+	Name            string
 	Pending, Failed int64
 	Oldest          time.Duration // since the first of them was made; 0 where that is not known
 }
@@ -38,7 +39,7 @@ type ReasonCount struct {
 // How much a breakdown looks at and shows.
 const (
 	breakdownRows    = 10_000 // of each status
-	breakdownTopics  = 100
+	breakdownGroups  = 100
 	breakdownReasons = 20
 	reasonBegins     = 200 // characters in which reasons must agree
 )
@@ -52,27 +53,20 @@ func (s *Store) breakdown(ctx context.Context, t *Table) (b Breakdown, err error
 	if b.Scan, err = s.scans(ctx, t, Listing{State: outbox.Pending.String()}); err != nil || b.Scan != "" {
 		return b, err
 	}
-	topics, reasons := map[string]*TopicCounts{}, map[string]int64{}
+	topics, types, reasons := groupsByName{}, groupsByName{}, map[string]int64{}
 	for i, status := range []outbox.Status{outbox.Pending, outbox.Failed} {
 		if status == outbox.Failed && !t.fails() {
 			break
 		}
-		err := s.eachGroup(ctx, t.groups(status), func(value sql.RawBytes, reason string, rows, micros int64, tried bool) {
-			b.Looked[i] += rows
-			name := t.Topic(value)
-			one := topics[name]
-			if one == nil {
-				one = &TopicCounts{Topic: name}
-				topics[name] = one
+		err := s.eachGroup(ctx, t.groups(status), func(g *group) {
+			b.Looked[i] += g.rows
+			failed := status == outbox.Failed || g.tried && !t.fails()
+			topics.add(t.Topic(g.topic), g, failed)
+			if t.has(BizType) {
+				types.add(string(t.keyText(BizType, g.kind)), g, failed)
 			}
-			if failed := status == outbox.Failed || tried && !t.fails(); failed {
-				one.Failed += rows
-			} else {
-				one.Pending += rows
-			}
-			one.Oldest = max(one.Oldest, time.Duration(micros)*time.Microsecond)
-			if reason != "" {
-				reasons[reason] += rows
+			if g.reason != "" {
+				reasons[g.reason] += g.rows
 			}
 		})
 		if err != nil {
@@ -80,25 +74,51 @@ func (s *Store) breakdown(ctx context.Context, t *Table) (b Breakdown, err error
 		}
 		b.Sampled = b.Sampled || b.Looked[i] >= breakdownRows
 	}
-	for _, one := range topics {
-		b.Topics = append(b.Topics, *one)
-	}
+	b.Topics, b.Types = topics.sorted(), types.sorted()
 	for reason, n := range reasons {
 		b.Reasons = append(b.Reasons, ReasonCount{reason, n})
 	}
-	slices.SortFunc(b.Topics, func(x, y TopicCounts) int {
-		return cmp.Or(cmp.Compare(y.Failed, x.Failed), cmp.Compare(y.Pending, x.Pending), cmp.Compare(x.Topic, y.Topic))
-	})
 	slices.SortFunc(b.Reasons, func(x, y ReasonCount) int {
 		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.Reason, y.Reason))
 	})
-	b.Topics, b.Reasons = b.Topics[:min(len(b.Topics), breakdownTopics)], b.Reasons[:min(len(b.Reasons), breakdownReasons)]
+	b.Reasons = b.Reasons[:min(len(b.Reasons), breakdownReasons)]
 	return b, nil
+}
+
+// groupsByName sums up groups by their name.
+type groupsByName map[string]*GroupCounts
+
+func (n groupsByName) add(name string, g *group, failed bool) {
+	one := n[name]
+	if one == nil {
+		one = &GroupCounts{Name: name}
+		n[name] = one
+	}
+	if failed {
+		one.Failed += g.rows
+	} else {
+		one.Pending += g.rows
+	}
+	one.Oldest = max(one.Oldest, time.Duration(g.micros)*time.Microsecond)
+}
+
+// sorted are the groups with the most rows.
+func (n groupsByName) sorted() (list []GroupCounts) {
+	for _, one := range n {
+		list = append(list, *one)
+	}
+	slices.SortFunc(list, func(x, y GroupCounts) int {
+		return cmp.Or(cmp.Compare(y.Failed, x.Failed), cmp.Compare(y.Pending, x.Pending), cmp.Compare(x.Name, y.Name))
+	})
+	return list[:min(len(list), breakdownGroups)]
 }
 
 // groups is the query of one status: it reads at most breakdownRows rows, whatever the table holds.
 func (t *Table) groups(status outbox.Status) *statement {
-	topic, reason, age := "NULL", "''", "NULL"
+	topic, kind, reason, age := "NULL", "NULL", "''", "NULL"
+	if t.has(BizType) {
+		kind = t.column(BizType)
+	}
 	if t.has(Topic) {
 		topic = t.column(Topic)
 	}
@@ -109,31 +129,36 @@ func (t *Table) groups(status outbox.Status) *statement {
 		age = t.age(CreatedAt)
 	}
 	s := &statement{}
-	s.add("SELECT topic, reason, tried, COUNT(*), COALESCE(MAX(age), 0) FROM (SELECT ", topic, " AS topic, ", reason, " AS reason, ",
+	s.add("SELECT topic, kind, reason, tried, COUNT(*), COALESCE(MAX(age), 0) FROM (SELECT ", topic, " AS topic, ", kind, " AS kind, ", reason, " AS reason, ",
 		t.retryCount(), " > 0 AS tried, ", age, " AS age FROM ", t.quoted)
 	t.forceIndex(s)
 	s.add(" WHERE ", t.column(StatusCode), " = ")
 	t.code(s, status)
 	s.limit(breakdownRows)
-	s.add(") AS looked GROUP BY topic, reason, tried")
+	s.add(") AS looked GROUP BY topic, kind, reason, tried")
 	return s
 }
 
-func (s *Store) eachGroup(ctx context.Context, query *statement, each func(topic sql.RawBytes, reason string, rows, micros int64, tried bool)) (err error) {
+// group is rows that have topic, type and reason in common. The bytes are valid until the next one.
+type group struct {
+	topic, kind  sql.RawBytes
+	reason       string
+	rows, micros int64
+	tried        bool
+}
+
+func (s *Store) eachGroup(ctx context.Context, query *statement, each func(*group)) (err error) {
 	rows, err := s.db.QueryContext(ctx, query.text.String(), query.args...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
-		var topic sql.RawBytes
-		var reason string
-		var count, micros int64
-		var tried bool
-		if err := rows.Scan(&topic, &reason, &tried, &count, &micros); err != nil {
+		var g group
+		if err := rows.Scan(&g.topic, &g.kind, &g.reason, &g.tried, &g.rows, &g.micros); err != nil {
 			return err
 		}
-		each(topic, reason, count, micros, tried)
+		each(&g)
 	}
 	return rows.Err()
 }

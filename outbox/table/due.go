@@ -120,17 +120,17 @@ func (s *Store) attemptsAfter(ctx context.Context, query *statement) (attemptCou
 }
 
 func (t *Table) attemptsBehind(status outbox.Status, after attemptCount) *statement {
-	return t.attemptsOf(t.mapping.Codes[status], after)
+	return t.attemptsOf(codeOf(t.mapping.Codes[status]), after)
 }
 
 // attemptsOf looks among the rows with one code.
-func (t *Table) attemptsOf(code string, after attemptCount) *statement {
+func (t *Table) attemptsOf(code codeText, after attemptCount) *statement {
 	count := t.column(RetryCount)
 	s := &statement{}
 	s.add("SELECT ", count, " FROM ", t.quoted)
 	t.forceIndex(s)
-	s.add(" WHERE ", t.column(StatusCode), " = ")
-	t.literal(s, code)
+	s.add(" WHERE ")
+	t.hasCode(s, code)
 	switch {
 	case !after.known:
 	case after.value == "":

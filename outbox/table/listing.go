@@ -24,25 +24,26 @@ const AnyState = "any"
 // Listing says which rows a person wants to see.
 type Listing struct {
 	State     string // one of Table.States, or AnyState
-	Topic     string // exactly this topic; "" for any, as below
+	Type      string // exactly this business type; "" for any, as below
+	Topic     string // exactly this topic
 	Key       string // exactly this business key
 	Reason    string // part of the reason, whatever its case
 	OlderThan time.Duration
 	Limit     int
 	After     string // Listed.Next of the page before
 	Scan      bool   // read however many rows it takes
+
+	code codeText // of HeldState: the one whose rows are listed
 }
 
 // narrows reports whether not every row of the state is wanted.
-func (q Listing) narrows() bool { return q.Topic != "" || q.Reason != "" || q.OlderThan > 0 }
+func (q Listing) narrows() bool {
+	return q.Type != "" || q.Topic != "" || q.Reason != "" || q.OlderThan > 0
+}
 
 // fits reports whether a row is wanted.
 func (t *Table) fits(q Listing, r *Row) bool {
-	wanted := r.State == q.State || q.State == AnyState
-	if q.State == outbox.Failed.String() {
-		wanted = r.Failed
-	}
-	return wanted && (q.Topic == "" || r.Topic == q.Topic) && (q.Key == "" || r.Key == q.Key) &&
+	return t.inState(q, r) && (q.Type == "" || r.Type == q.Type) && (q.Topic == "" || r.Topic == q.Topic) && (q.Key == "" || r.Key == q.Key) &&
 		(q.OlderThan <= 0 || !r.CreatedAt.IsZero() && r.Age >= q.OlderThan) &&
 		(q.Reason == "" || strings.Contains(strings.ToLower(r.Reason), strings.ToLower(q.Reason)))
 }
@@ -92,35 +93,44 @@ func (s *Store) list(ctx context.Context, t *Table, q Listing) (page Listed, err
 	if page.Scan, err = s.scans(ctx, t, q); err != nil || page.Scan != "" && !q.Scan {
 		return page, err
 	}
-	if q.State == outbox.Failed.String() && !t.fails() && !t.has(NextRetryTime) {
+	if (q.State == outbox.Failed.String() && !t.fails() || q.State == DelayedState) && !t.has(NextRetryTime) {
 		return s.listWaits(ctx, t, q, at)
 	}
+	if q.State == HeldState && t.indexed() {
+		return s.listHeld(ctx, t, q, at)
+	}
+	return page, s.listCode(ctx, t, q, at, &page, q.Limit)
+}
+
+// listCode appends the rows of one code, or of any state, to a page, which is full with limit rows. It sets Next where there may be more.
+func (s *Store) listCode(ctx context.Context, t *Table, q Listing, at Cursor, page *Listed, limit int) error {
 	most := listReads
 	if q.Scan {
 		most *= 10
 	}
 	list := t.listParts(q)
-	for read := 0; !at.done && read < most && len(page.Rows) < q.Limit; {
-		n, next, err := s.listPage(ctx, t, q, list, at, &page)
+	for read := 0; !at.done && read < most && len(page.Rows) < limit; {
+		n, next, err := s.listPage(ctx, t, q, list, at, page, limit)
 		if err != nil {
-			return page, err
+			return err
 		}
+		next.code = at.code
 		read, at = read+max(n, 1), next
 	}
 	if !at.done {
 		page.Next = at.place()
 	}
-	return page, nil
+	return nil
 }
 
 // listPage reads the rows of one statement into the page.
-func (s *Store) listPage(ctx context.Context, t *Table, q Listing, list []stretch, at Cursor, page *Listed) (read int, next Cursor, err error) {
+func (s *Store) listPage(ctx context.Context, t *Table, q Listing, list []stretch, at Cursor, page *Listed, most int) (read int, next Cursor, err error) {
 	if at.at >= len(list) {
 		return 0, at, ErrPlace
 	}
-	byCount := t.strategy == byAttempts && q.State != AnyState
+	byCount := t.strategy == byAttempts && !t.inAnyState(q)
 	if byCount && (!at.attempts.known || at.attempts.ended) {
-		found, err := s.attemptsAfter(ctx, t.attemptsOf(t.stateCode(q.State), at.attempts))
+		found, err := s.attemptsAfter(ctx, t.attemptsOf(t.codeListed(q), at.attempts))
 		if errors.Is(err, sql.ErrNoRows) {
 			return 0, Cursor{done: true}, nil
 		} else if err != nil {
@@ -130,7 +140,7 @@ func (s *Store) listPage(ctx context.Context, t *Table, q Listing, list []stretc
 	}
 	limit := listRows
 	if !q.narrows() && !t.picks(q) {
-		limit = min(limit, q.Limit-len(page.Rows))
+		limit = min(limit, most-len(page.Rows))
 	}
 	full := false
 	err = s.eachLook(ctx, t, t.listing(list[at.at], q, at, limit), func(r *Row, behind string) {
@@ -139,7 +149,7 @@ func (s *Store) listPage(ctx context.Context, t *Table, q Listing, list []stretc
 		}
 		if t.fits(q, r) {
 			page.Rows = append(page.Rows, *r)
-			full = len(page.Rows) == q.Limit
+			full = len(page.Rows) == most
 		}
 		at.time, at.id = behind, r.ID
 		read++
@@ -150,12 +160,27 @@ func (s *Store) listPage(ctx context.Context, t *Table, q Listing, list []stretc
 	return read, at.next(list, byCount), nil
 }
 
-// picks reports whether the rows of a state are some of those with its code.
-func (t *Table) picks(q Listing) bool { return q.State == outbox.Failed.String() && !t.fails() }
+// picks reports whether the rows of a state are some of those that are read for it.
+func (t *Table) picks(q Listing) bool {
+	switch q.State {
+	case outbox.Failed.String():
+		return !t.fails()
+	case DelayedState:
+		return t.strategy != byDue
+	case HeldState:
+		return !t.indexed()
+	}
+	return false
+}
+
+// inAnyState reports whether a listing goes through the rows of every state, by the primary key.
+func (t *Table) inAnyState(q Listing) bool {
+	return q.State == AnyState || q.State == HeldState && !t.indexed()
+}
 
 // stateCode is the code of a state.
 func (t *Table) stateCode(state string) string {
-	if state == outbox.Failed.String() && !t.fails() {
+	if state == outbox.Failed.String() && !t.fails() || state == DelayedState {
 		return t.mapping.Codes[outbox.Pending]
 	}
 	for _, w := range t.mapping.words() {
@@ -168,10 +193,10 @@ func (t *Table) stateCode(state string) string {
 
 // listParts are the parts of the index that a listing goes through.
 func (t *Table) listParts(q Listing) []stretch {
-	if q.State == AnyState || t.timeBehind() == ID {
+	if t.inAnyState(q) || t.timeBehind() == ID {
 		return []stretch{{part: whole}}
 	}
-	if t.picks(q) && t.timeBehind() == NextRetryTime { // what was refused waits
+	if (t.picks(q) || q.State == DelayedState) && t.timeBehind() == NextRetryTime { // what was refused waits
 		return []stretch{{part: timed}}
 	}
 	return []stretch{{part: untimed}, {part: timed}}
@@ -185,12 +210,15 @@ func (t *Table) listing(in stretch, q Listing, at Cursor, limit int) *statement 
 	}
 	s := t.selectLook(behind)
 	s.add(" FROM ", t.quoted)
-	if q.State == AnyState {
+	if t.inAnyState(q) {
 		s.add(" FORCE INDEX (PRIMARY) WHERE TRUE")
 	} else {
 		t.forceIndex(s)
-		s.add(" WHERE ", t.column(StatusCode), " = ")
-		t.literal(s, t.stateCode(q.State))
+		s.add(" WHERE ")
+		t.hasCode(s, t.codeListed(q))
+		if q.State == DelayedState && t.strategy == byDue {
+			s.add(" AND ", t.column(NextRetryTime), " > ", t.now(NextRetryTime))
+		}
 		switch {
 		case t.strategy != byAttempts:
 		case at.attempts.value == "":
@@ -216,18 +244,21 @@ func (t *Table) listing(in stretch, q Listing, at Cursor, limit int) *statement 
 
 // scans says why a listing would read many rows, and what would help.
 func (s *Store) scans(ctx context.Context, t *Table, q Listing) (string, error) {
-	index := t.sweepIndex.Load()
-	indexed := q.State == AnyState || index != nil && *index != "PRIMARY"
+	indexed := q.State == AnyState || t.indexed()
 	if indexed && !q.narrows() && !t.picks(q) {
 		return "", nil
 	}
 	where := &statement{}
 	where.add("TRUE")
-	if q.State != AnyState {
+	switch {
+	case t.inAnyState(q):
+	case q.State == HeldState:
+		where = t.whereHeld()
+	default:
 		where = t.whereCode(t.stateCode(q.State))
 	}
 	rows, err := s.estimate(ctx, t, where)
-	if q.State != AnyState {
+	if !t.inAnyState(q) {
 		rows *= 2 // the server estimates no range above half of its table
 	}
 	if err != nil || rows <= s.scanLimit {
@@ -289,10 +320,11 @@ type placeText struct {
 	Attempts string `json:"a,omitempty"`
 	Time     string `json:"t,omitempty"`
 	ID       string `json:"i,omitempty"`
+	Code     string `json:"c,omitempty"`
 }
 
 func (c Cursor) place() string {
-	data, _ := json.Marshal(placeText{c.at, c.attempts.known, c.attempts.ended, c.attempts.value, c.time, c.id}) // of text and numbers
+	data, _ := json.Marshal(placeText{c.at, c.attempts.known, c.attempts.ended, c.attempts.value, c.time, c.id, string(c.code)}) // of text and numbers
 	return base64.RawURLEncoding.EncodeToString(data)
 }
 
@@ -310,8 +342,9 @@ func (t *Table) parsePlace(text string) (c Cursor, err error) {
 	}
 	_, number := strconv.ParseInt(p.Attempts, 10, 64)
 	_, moment := parseTime([]byte(p.Time), time.UTC)
-	if p.At < 0 || p.At > 1 || p.Attempts != "" && number != nil || p.Time != "" && !moment || p.ID != "" && t.checkID(p.ID) != nil {
+	code, isCode := t.parseCode(p.Code)
+	if !isCode || p.At < 0 || p.At > 1 || p.Attempts != "" && number != nil || p.Time != "" && !moment || p.ID != "" && t.checkID(p.ID) != nil {
 		return c, ErrPlace
 	}
-	return Cursor{at: p.At, attempts: attemptCount{p.Known, p.Ended, p.Attempts}, time: p.Time, id: p.ID}, nil
+	return Cursor{at: p.At, attempts: attemptCount{p.Known, p.Ended, p.Attempts}, time: p.Time, id: p.ID, code: code}, nil
 }

@@ -370,7 +370,7 @@ func TestBreakdown(t *testing.T) {
 		if fmt.Sprint(got.Reasons) != "[{too large 2} {no such topic 1}]" || got.Sampled || got.Looked != [2]int64{3, 3} {
 			b.Errorf("%+v", got)
 		}
-		if len(got.Topics) != 2 || got.Topics[0].Topic != "orders" || got.Topics[0].Pending != 2 || got.Topics[0].Failed != 3 || got.Topics[1].Oldest < time.Hour {
+		if len(got.Topics) != 2 || got.Topics[0].Name != "orders" || got.Topics[0].Pending != 2 || got.Topics[0].Failed != 3 || got.Topics[1].Oldest < time.Hour {
 			b.Errorf("%+v", got.Topics)
 		}
 	})

@@ -19,6 +19,7 @@ type Row struct {
 	Status    outbox.Status
 	State     string // the name of the status, or of the consumers' state; "" for a code that nobody has named
 	Code      string // as the column has it
+	Type      string // the business type
 	Topic     string
 	Key       string
 	Attempts  int
@@ -40,7 +41,7 @@ const maxReason = 1000
 
 // looks are the roles that make a Row, beside the message id.
 var looks = []Column{
-	ID, StatusCode, Key, Topic, RetryCount, MaxRetry, NextRetryTime, CreatedAt, LastExecTime, SentAt, UpdatedAt, FailReason, BrokerMessageID,
+	ID, StatusCode, BizType, Key, Topic, RetryCount, MaxRetry, NextRetryTime, CreatedAt, LastExecTime, SentAt, UpdatedAt, FailReason, BrokerMessageID,
 }
 
 // looked are those of them that this table has.
@@ -117,6 +118,8 @@ func (t *Table) look(r *Row, role Column, value []byte) {
 	case StatusCode:
 		r.Status, r.Code = t.status(value, value == nil), string(value)
 		r.State = t.stateName(r.Status, value)
+	case BizType:
+		r.Type = string(t.keyText(BizType, value))
 	case Key:
 		r.Key = string(t.keyText(Key, value))
 	case Topic:
@@ -178,7 +181,8 @@ func (t *Table) stateName(status outbox.Status, code []byte) string {
 	return ""
 }
 
-// States are the names by which rows can be listed: the statuses that this table has, and the consumers' states.
+// States are the names by which rows can be listed: the statuses that this table has, the states that its mapping names, and at last held
+// and delayed.
 func (t *Table) States() (names []string) {
 	for _, w := range t.mapping.words() {
 		names = append(names, w.name)
@@ -186,7 +190,7 @@ func (t *Table) States() (names []string) {
 	if !t.fails() {
 		names = append(names, outbox.Failed.String())
 	}
-	return names
+	return append(names, HeldState, DelayedState)
 }
 
 // StatesOf are Table.States of a table by its name; nil when it is not mapped.

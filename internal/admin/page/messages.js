@@ -4,7 +4,7 @@ import { get, post } from "./api.js";
 import { number, seconds, when, plural } from "./format.js";
 import * as message from "./message.js";
 
-const page = 50, bulk = 100, listed = ["failed", "pending", "sending", "sent", "any"];
+const page = 50, bulk = 100, listed = ["failed", "pending", "delayed", "sending", "sent", "held", "any"];
 let tables = [], rows = [], next = "", chosen = new Set(), wanted = "", shownTable = "";
 
 const field = (label, control) => make("label", null, label, control);
@@ -14,7 +14,7 @@ export function start() {
   const filter = make("form", { "aria-label": "Which messages", onsubmit: e => { e.preventDefault(); go(); } }, make("fieldset", { class: "fields" },
     field("Table", make("select", { id: "m-table" })),
     field("Status", make("select", { id: "m-status" }, listed.map(s => make("option", { value: s }, s)))),
-    field("Topic", input("m-topic", "any")), field("Business key", input("m-key", "any")),
+    field("Type", input("m-type", "any")), field("Topic", input("m-topic", "any")), field("Business key", input("m-key", "any")),
     field("Reason contains", input("m-reason", "any")), field("Older than", input("m-older", "90s, 15m, 24h")),
     make("button", { class: "primary" }, "List")));
   const search = make("form", { role: "search", onsubmit: e => { e.preventDefault(); const ref = $("m-ref").value.trim(); if (ref) location.hash = "messages?" + new URLSearchParams({ ref }); } },
@@ -49,14 +49,14 @@ export function show(query) {
   wanted = query.table || "";
   if (wanted) $("m-table").value = wanted;
   $("m-status").value = listed.includes(query.status) ? query.status : "failed";
-  for (const [id, name] of [["topic", "topic"], ["key", "key"], ["reason", "reason"], ["older", "older_than"]]) $("m-" + id).value = query[name] || "";
+  for (const [id, name] of [["type", "type"], ["topic", "topic"], ["key", "key"], ["reason", "reason"], ["older", "older_than"]]) $("m-" + id).value = query[name] || "";
   $("m-ref").value = query.ref || "";
   message.open(query.ref, query.table);
   if (tables.length) load("");
 }
 
 const filters = () => Object.fromEntries(Object.entries({
-  status: $("m-status").value, topic: $("m-topic").value.trim(), key: $("m-key").value.trim(), reason: $("m-reason").value.trim(), older_than: $("m-older").value.trim(),
+  status: $("m-status").value, type: $("m-type").value.trim(), topic: $("m-topic").value.trim(), key: $("m-key").value.trim(), reason: $("m-reason").value.trim(), older_than: $("m-older").value.trim(),
 }).filter(([, v]) => v));
 const table = () => $("m-table").value || tables[0] || "";
 
@@ -104,14 +104,14 @@ function draw() {
     make("td", { class: "act" }, make("input", { type: "checkbox", "aria-label": "Choose " + r.message_id, onchange: e => { if (e.target.checked) chosen.add(r.id); else chosen.delete(r.id); count(); } })),
     make("td", null, make("a", { href: "#messages?" + new URLSearchParams({ ...filters(), table: shownTable, ref: r.id }) }, r.id)),
     make("td", { class: "wrap" }, r.message_id), make("td", null, r.topic || "–"), make("td", null, r.key || "–"),
-    make("td", { class: r.status === "failed" ? "bad" : null }, r.status), make("td", null, number(r.attempts)), make("td", null, seconds(r.age_seconds)), make("td", null, when(r.due_at)), make("td", { class: "wrap" }, r.reason || "–"))));
+    make("td", { class: r.status === "failed" ? "bad" : null }, r.status === "held" ? "held (" + (r.code || "NULL") + ")" : r.status), make("td", null, number(r.attempts)), make("td", null, seconds(r.age_seconds)), make("td", null, when(r.due_at)), make("td", { class: "wrap" }, r.reason || "–"))));
   [...$("m-rows").querySelectorAll("input")].forEach((box, i) => { box.checked = chosen.has(rows[i].id); });
   $("m-more").hidden = !next;
   count();
 }
 
 function count() {
-  const st = $("m-status").value, can = st === "failed" || st === "pending" || st === "any";
+  const st = $("m-status").value, can = ["failed", "pending", "delayed", "any"].includes(st);
   text("m-chosen", chosen.size ? plural(chosen.size, "message") + " chosen" : "");
   $("m-all").checked = rows.length > 0 && chosen.size === rows.length;
   $("m-retry").hidden = chosen.size === 0 || !can;
