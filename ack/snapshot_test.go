@@ -87,3 +87,29 @@ func TestFailedRowsAreReported(t *testing.T) {
 		}
 	})
 }
+
+// G21: a row of a table that has no code for FAILED is reported and counted as failed once; later refusals count as retries.
+func TestG21_RepeatedFailureIsARetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := build(newWorld())
+		var failed []outbox.Completion
+		b.cfg.Failed = func(c outbox.Completion) { failed = append(failed, c) }
+		ctx, stop := context.WithCancel(t.Context())
+		b.stop = stop
+		go func() { b.end <- b.Run(ctx) }()
+		list := completions(shop, 1, 2, outbox.ActionFail)
+		list[1].Reported = true
+		b.Add(list)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(failed) != 1 || failed[0] != list[0] {
+			t.Errorf("reported: %v", failed)
+		}
+		if n := b.metric(t, "canal_outbox_failed_total"); n != 1 {
+			t.Errorf("failed_total is %v", n)
+		}
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

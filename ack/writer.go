@@ -212,6 +212,10 @@ func (a *Acker) count(s *outbox.Completion) {
 	case outbox.ActionRetry:
 		a.metrics.retries.Inc()
 	case outbox.ActionFail:
+		if s.Reported {
+			a.metrics.retries.Inc()
+			return
+		}
 		a.metrics.failed(s.Class).Inc()
 		a.problems.failed(*s)
 		a.cfg.Failed(*s)

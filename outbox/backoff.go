@@ -1,6 +1,9 @@
 package outbox
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Backoff says how long to wait after a failure: the steps of Schedule, the last one for ever, or without a schedule Base
 // doubled with each further failure up to Max. The zero value is the default of the configuration: one second, doubled up
@@ -8,35 +11,60 @@ import "time"
 type Backoff struct {
 	Base, Max time.Duration
 	Schedule  []time.Duration // when given, Base and Max are not used
+	// Spread is the part of a step by which a wait differs from it at most, to either side; 0 is a fifth, below 0 none.
+	Spread float64
 }
 
-// Retry says how often a refused message is tried again, and when.
+// Retry says how often a refused message is sent, and when. A retry is each send after the first.
 type Retry struct {
-	Max     int // further attempts before FAILED; a row's own limit wins
+	Max     int  // before FAILED; a row's own limit wins
+	Sends   bool // Max counts sends; otherwise it counts retries
+	Endless bool // rows of the table cannot be FAILED: behind Max they wait for the longest step, again and again
 	Backoff Backoff
 }
 
-// Override returns r with what is set in o: a Max above 0, and a Schedule.
+// Spent reports whether a message that was refused so many times is sent no more.
+func (r Retry) Spent(refusals int) bool {
+	if r.Sends {
+		return refusals >= r.Max
+	}
+	return refusals > r.Max
+}
+
+// Override returns r with what is set in o: a Max above 0, Sends, Endless, a Schedule or, without one, Base and Max of the waits,
+// which end a schedule of r, and a Spread.
 func (r Retry) Override(o Retry) Retry {
 	if o.Max > 0 {
 		r.Max = o.Max
 	}
-	if len(o.Backoff.Schedule) > 0 {
+	r.Sends, r.Endless = r.Sends || o.Sends, r.Endless || o.Endless
+	switch was := r.Backoff; {
+	case len(o.Backoff.Schedule) > 0:
 		r.Backoff = o.Backoff
+		r.Backoff.Spread = was.Spread
+	case o.Backoff.Base > 0 || o.Backoff.Max > 0:
+		r.Backoff = Backoff{Base: cmp.Or(o.Backoff.Base, was.Base), Max: cmp.Or(o.Backoff.Max, was.Max), Spread: was.Spread}
 	}
+	r.Backoff.Spread = cmp.Or(o.Backoff.Spread, r.Backoff.Spread)
 	return r
 }
 
 const (
 	defaultBackoffBase = time.Second
 	defaultBackoffMax  = 2 * time.Hour
+	defaultSpread      = 0.2
 )
 
-// Delay is the wait after failure number n, counted from 0, for the random number 0 <= random < 1: within a fifth of the
+// Delay is the wait after failure number n, counted from 0, for the random number 0 <= random < 1: within Spread of the
 // nominal step to either side, so that what failed together does not come back together (failure D17). Max bounds the
 // nominal step. A negative n counts as 0.
 func (b Backoff) Delay(n int, random float64) time.Duration {
-	return time.Duration(float64(b.step(max(n, 0))) * (0.8 + 0.4*random))
+	step := b.step(max(n, 0))
+	if b.Spread < 0 {
+		return step
+	}
+	spread := cmp.Or(b.Spread, defaultSpread)
+	return time.Duration(float64(step) * (1 - spread + 2*spread*random))
 }
 
 func (b Backoff) step(n int) time.Duration {

@@ -51,3 +51,44 @@ func TestD17_BackoffIsSpread(t *testing.T) {
 		}
 	})
 }
+
+// The code of layout E fails at the fifth send, that of layout C at the fifth retry, which is the sixth send.
+func TestG20_LimitCountsSendsOrRetries(t *testing.T) {
+	sends := func(r Retry) (n int) {
+		for n = 1; !r.Spent(n); n++ {
+		}
+		return n
+	}
+	for _, c := range []struct {
+		rule Retry
+		want int
+	}{{Retry{Max: 5, Sends: true}, 5}, {Retry{Max: 5}, 6}, {Retry{Sends: true}, 1}, {Retry{}, 1}} {
+		if got := sends(c.rule); got != c.want {
+			t.Errorf("%+v: %d sends, want %d", c.rule, got, c.want)
+		}
+	}
+}
+
+func TestG20_JitterCanBeTurnedOff(t *testing.T) {
+	half := Retry{Backoff: Backoff{Spread: -1}}.Override(Retry{Backoff: Backoff{Schedule: []time.Duration{30 * time.Minute}}})
+	for _, random := range []float64{0, 0.3, 0.999} {
+		if got := half.Backoff.Delay(0, random); got != 30*time.Minute {
+			t.Errorf("30 minutes are %v", got)
+		}
+	}
+	if got := (Backoff{Base: time.Second, Spread: 0.5}).Delay(0, 0); got != 500*time.Millisecond {
+		t.Errorf("half of it: %v", got)
+	}
+}
+
+// What is set overrides, what is not set stays.
+func TestG20_RetryOverrides(t *testing.T) {
+	preset := Retry{Max: 10, Sends: true, Backoff: Backoff{Schedule: []time.Duration{time.Minute}, Spread: 0.1}}
+	got := preset.Override(Retry{Backoff: Backoff{Base: time.Second}})
+	if got.Max != 10 || !got.Sends || got.Backoff.Schedule != nil || got.Backoff.Base != time.Second || got.Backoff.Spread != 0.1 {
+		t.Errorf("a base ends the schedule and nothing else: %+v", got)
+	}
+	if got := preset.Override(Retry{Max: 3}); got.Max != 3 || got.Backoff.Schedule == nil {
+		t.Errorf("%+v", got)
+	}
+}

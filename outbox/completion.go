@@ -21,6 +21,7 @@ type Completion struct {
 	Reason     string        // ActionRetry and ActionFail: for fail_reason
 	BrokerID   string        // ActionMarkSent: the broker's id, written back where mapped
 	Since      time.Time     // Message.Since; zero for an entry replayed from the journal
+	Reported   bool          // ActionFail where no row can be FAILED: the row was reported before
 	LogOnly    bool          // Message.LogOnly: the journal remembers that it was sent, its table cannot
 	Message    *Message      // ActionFail of such a row: for the failed-message log, because its table may have it no more
 	Entry      Entry         // the row's record in the flow; nil when it is read from the journal

@@ -53,7 +53,11 @@ func mappings(cfg *config.Config) ([]table.Mapping, error) {
 			return nil, fmt.Errorf("table %s: %w", t.Name, err)
 		}
 		m.Schema, m.Name, _ = table.SplitName(t.Name)
-		m.TimeZone, m.Grace, m.Retry, m.FailedEvery = t.TimeZone, t.Grace, attempts(t.Retry.Attempts()), t.Retry.FailedEvery
+		m.TimeZone, m.Grace, m.FailedEvery = t.TimeZone, t.Grace, t.Retry.FailedEvery
+		m.Retry = m.Retry.Override(retry(cfg.Retry)).Override(attempts(t.Retry.Attempts()))
+		if t.Attempts != "" {
+			m.Retry.Sends = t.Attempts == "sends"
+		}
 		m.Ordered = t.Ordering == "key"
 		m.Redeliver, m.Expiries = t.Redeliver.Rule(), expiries(cfg.RetentionOf(&t))
 		for name, column := range t.Columns {
@@ -79,6 +83,15 @@ func mappings(cfg *config.Config) ([]table.Mapping, error) {
 		all = append(all, m)
 	}
 	return all, nil
+}
+
+// retry is what the configuration says for all tables; what it leaves out is the preset's.
+func retry(r config.Retry) outbox.Retry {
+	all := outbox.Retry{Max: r.Max, Backoff: outbox.Backoff{Base: r.Backoff.Base, Max: r.Backoff.Max, Schedule: r.Schedule, Spread: r.Jitter}}
+	if r.Jitter == 0 {
+		all.Backoff.Spread = -1
+	}
+	return all
 }
 
 func attempts(a config.Attempts) outbox.Retry {

@@ -328,8 +328,7 @@ func settings(cfg *config.Config, tables []*table.Table) Settings {
 	}
 	return Settings{
 		Pipeline: pipeline.Config{
-			MaxInFlight: cfg.Pipeline.MaxInFlight, MaxInFlightBytes: int(cfg.Pipeline.MaxInFlightBytes), MaxRetry: cfg.Retry.Max,
-			Backoff: outbox.Backoff{Base: cfg.Retry.Backoff.Base, Max: cfg.Retry.Backoff.Max, Schedule: cfg.Retry.Schedule}, Random: rand.Float64,
+			MaxInFlight: cfg.Pipeline.MaxInFlight, MaxInFlightBytes: int(cfg.Pipeline.MaxInFlightBytes), Random: rand.Float64,
 			Tables: byTable, Topics: byTopic, Ordered: ordered,
 		},
 		Ack: ack.Config{FlushTimeout: defaultStop},

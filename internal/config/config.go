@@ -99,6 +99,9 @@ type Table struct {
 	// Ordering is `none`, or `key`: rows of one key (of one topic) go out one after the other, and while one of them is refused or
 	// cannot be sent the later ones wait for it. `none` keeps the order of commits as long as nothing fails.
 	Ordering string `yaml:"ordering"`
+	// Attempts is what a limit counts (retry.max, retry.topics and the rows' own max_retry column): `sends`, or `retries`, which are the
+	// sends after the first. Empty: what the owners of the preset's layout count: sends for `message-state` and `order-chain`, else retries.
+	Attempts string `yaml:"attempts"`
 	// Retry overrides `retry` for the rows of this table.
 	Retry TableRetry `yaml:"retry"`
 	// Redeliver publishes SENT rows again, under the same message id, that no consumer has finished. Off without `after`.
@@ -178,12 +181,18 @@ type Checkpoint struct {
 // Socket is the unix socket over which the commands reach the running daemon.
 func (c Checkpoint) Socket() string { return filepath.Join(c.Dir, "admin.sock") }
 
-// Retry is the number of further attempts, and the waiting time, of refused messages.
+// Retry is the limit of the sends of a refused message, and the waiting time between them.
 type Retry struct {
-	// Max is how often a refused message is tried again before its row becomes FAILED. A row's own max_retry column wins.
+	// Max is how many sends, or how many retries (sends after the first), a refused message has before its row becomes FAILED;
+	// `tables[].attempts` says which of the two. A row's own max_retry column wins. 0: as the owners of the preset's layout have it
+	// (`message-state` 10 sends, `order-chain` 5 sends, others 5 retries).
 	Max int `yaml:"max"`
-	// Backoff doubles the waiting time with each attempt, jittered.
+	// Backoff doubles the waiting time with each retry. Base and max that are 0, without a schedule, are those of the layout's owners
+	// (`order-chain` from 2 s, `message-state` always 10 m, `local_message_table` 1, 5, 30, 60, 120 m, others from 1 s; to 2 h).
 	Backoff Backoff `yaml:"backoff"`
+	// Jitter is the part of a waiting time by which it is longer or shorter at most, so that messages which failed together do not come
+	// back together. 0: the waiting times are kept exactly.
+	Jitter float64 `yaml:"jitter"`
 	// Schedule lists the waiting times one by one instead; the last one repeats. Not together with backoff.
 	Schedule []time.Duration `yaml:"schedule"`
 	// Topics overrides `max` and `schedule` for the rows of a topic, by its name. It goes before tables[].retry.
@@ -355,7 +364,7 @@ func Default() Config {
 	return Config{
 		Source:     Source{TLS: setting.TLS{Mode: "preferred"}, Heartbeat: time.Second},
 		Checkpoint: Checkpoint{Dir: "/var/lib/canal-outbox"},
-		Retry:      Retry{Max: 5, Backoff: Backoff{Base: time.Second, Max: 2 * time.Hour}},
+		Retry:      Retry{Jitter: 0.2},
 		Fallback: Fallback{
 			Interval: 30 * time.Second, Threshold: time.Minute, Patience: 10 * time.Second,
 			Batch: 500, Workers: 1, ClaimTimeout: time.Minute,

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strconv"
 	"time"
@@ -39,6 +40,12 @@ func setScalar(field reflect.Value, text string) error {
 			return errors.New("is not a whole number")
 		}
 		field.SetInt(n)
+	case reflect.Float64:
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(n) {
+			return errors.New("is not a number")
+		}
+		field.SetFloat(n)
 	case reflect.Uint32:
 		n, err := strconv.ParseUint(text, 10, 32)
 		if err != nil {

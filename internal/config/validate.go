@@ -59,16 +59,22 @@ func (r *report) checkpoint(c *Checkpoint) {
 }
 
 func (r *report) retry(c *Retry) {
-	r.Count("retry.max", c.Max, 1, 1000)
-	r.Between("retry.backoff.base", c.Backoff.Base, 10*time.Millisecond, 24*time.Hour)
-	r.Between("retry.backoff.max", c.Backoff.Max, c.Backoff.Base, 30*24*time.Hour)
+	r.Count("retry.max", c.Max, 0, 1000)
+	if c.Backoff.Base != 0 {
+		r.Between("retry.backoff.base", c.Backoff.Base, 10*time.Millisecond, 24*time.Hour)
+	}
+	if c.Backoff.Max != 0 {
+		r.Between("retry.backoff.max", c.Backoff.Max, max(c.Backoff.Base, 10*time.Millisecond), 30*24*time.Hour)
+	}
+	if c.Jitter < 0 || c.Jitter > 0.5 {
+		r.add("retry.jitter", fmt.Sprint(c.Jitter), "must be from 0 to 0.5")
+	}
 	r.schedule("retry.schedule", c.Schedule)
 	r.failedEvery("retry.failed_every", c.FailedEvery)
 	for _, topic := range slices.Sorted(maps.Keys(c.Topics)) {
 		r.attempts("retry.topics."+topic, c.Topics[topic])
 	}
-	_, explicit := r.places["retry.backoff"]
-	if explicit && len(c.Schedule) > 0 {
+	if c.Backoff != (Backoff{}) && len(c.Schedule) > 0 {
 		r.add("retry.schedule", "", "is set together with retry.backoff: set one of the two")
 	}
 }
@@ -236,6 +242,9 @@ func (r *report) tables(tables []Table) {
 		}
 		if t.Ordering != "" {
 			r.OneOf(path+".ordering", t.Ordering, "none", "key")
+		}
+		if t.Attempts != "" {
+			r.OneOf(path+".attempts", t.Attempts, "sends", "retries")
 		}
 		r.attempts(path+".retry", t.Retry.Attempts())
 		r.failedEvery(path+".retry.failed_every", t.Retry.FailedEvery)

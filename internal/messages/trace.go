@@ -239,7 +239,11 @@ func ofLimit(r *table.Row) string {
 	if r.MaxRetry < 0 {
 		return ""
 	}
-	return fmt.Sprintf("; the row allows %d", r.MaxRetry)
+	unit := "retries"
+	if r.Sends {
+		unit = "sends"
+	}
+	return fmt.Sprintf("; the row allows %d %s", r.MaxRetry, unit)
 }
 
 func times(n int) string {

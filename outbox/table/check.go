@@ -167,7 +167,7 @@ func (c *check) missing(role Column, name string) {
 		c.add(server.Warning, name, none+": the age of rows is unknown, fallback.threshold does not apply and "+
 			"the alert on old rows sees only due times", c.alter("ADD COLUMN %s DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)", quote(name)))
 	case role == MaxRetry:
-		c.add(server.OK, name, none+": retry.max of the configuration holds for every row", "")
+		c.add(server.OK, name, none+": retry.max of the configuration, or the preset's limit, holds for every row", "")
 	}
 }
 

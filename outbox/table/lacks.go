@@ -11,7 +11,7 @@ import (
 
 // What a table lacks has one replacement each:
 //   - no SENDING code or no column for the claim stamp: the registry of the rows in this process's hands is the claim;
-//   - no FAILED code: the row stays PENDING and waits for the longest time;
+//   - no FAILED code: the row stays PENDING, is reported once, and waits for the longest time from then on;
 //   - no due time, no attempts: Waits keep them;
 //   - no column for the reason: the log has it.
 
@@ -49,7 +49,7 @@ func (c *check) lacks(t *Table) {
 			"only one relay may work on the table")
 	}
 	if !t.fails() {
-		tell("no code for FAILED: a row that is refused for good stays PENDING and is tried again after the longest wait, with an alert each time")
+		tell("no code for FAILED: a row that is refused for good, or whose limit is reached, stays PENDING; it raises one alert, and is tried again after each longest wait")
 	}
 	if !t.has(NextRetryTime) {
 		tell("no column for the due time: the waits of refused rows are in the state directory, and no message can be delayed")

@@ -129,7 +129,11 @@ func isRead(role Column) bool {
 func (t *Table) Name() string { return t.name }
 
 // Retry is that of the mapping.
-func (t *Table) Retry() outbox.Retry { return t.mapping.Retry }
+func (t *Table) Retry() outbox.Retry {
+	r := t.mapping.Retry
+	r.Endless = !t.LogOnly() && !t.fails()
+	return r
+}
 
 // Grace is that of the mapping.
 func (t *Table) Grace() time.Duration { return t.mapping.Grace }

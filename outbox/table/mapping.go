@@ -64,7 +64,7 @@ type Mapping struct {
 	Grace time.Duration
 	// Ordered is for a table whose rows of one key are published one after the other.
 	Ordered bool
-	// Retry is what is different from the configuration's retry for rows of this table.
+	// Retry says how often and when a refused row of this table is sent: as its owners do by the preset, or by the configuration.
 	Retry outbox.Retry
 	// FailedEvery is how long a row is FAILED before it is tried again; 0: as the configuration says for all tables.
 	FailedEvery time.Duration

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -15,11 +16,15 @@ type layout struct {
 	ifPresent []Column
 	codes     map[outbox.Status]string
 	states    map[string]string
-	header    string // Mapping.MessageIDHeader
-	logOnly   bool   // Mapping.LogOnly
-	topic     string // template of Mapping.Topic; "" for none
-	biz       string // Mapping.BizTypeHeader
+	header    string       // Mapping.MessageIDHeader
+	logOnly   bool         // Mapping.LogOnly
+	topic     string       // template of Mapping.Topic; "" for none
+	biz       string       // Mapping.BizTypeHeader
+	retry     outbox.Retry // what the owners' own code does that differs from defaultRetry
 }
+
+// defaultRetry is what a preset does not say.
+var defaultRetry = outbox.Retry{Max: 5, Backoff: outbox.Backoff{Base: time.Second, Max: 2 * time.Hour}}
 
 // Spellings that several layouts share.
 const (
@@ -57,6 +62,7 @@ var presets = map[string]layout{
 		},
 		codes:  map[outbox.Status]string{outbox.Pending: "pending", outbox.Sent: "sent", outbox.Failed: "failed"},
 		states: map[string]string{"consumed": "consumed", "suspended": "suspended"},
+		retry:  outbox.Retry{Max: 10, Sends: true, Backoff: outbox.Backoff{Schedule: []time.Duration{10 * time.Minute}}},
 	},
 	"local_message_table": {
 		columns: map[Column]string{
@@ -66,6 +72,9 @@ var presets = map[string]layout{
 		},
 		codes:  map[outbox.Status]string{outbox.Pending: "0", outbox.Sent: "1"},
 		states: map[string]string{"consumed": "2"},
+		retry: outbox.Retry{Backoff: outbox.Backoff{Schedule: []time.Duration{
+			time.Minute, 5 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour,
+		}}},
 	},
 	"local_message": {
 		columns: map[Column]string{
@@ -87,6 +96,7 @@ var presets = map[string]layout{
 		ifPresent: []Column{FailReason},
 		codes:     numbers,
 		header:    "messageId",
+		retry:     outbox.Retry{Sends: true, Backoff: outbox.Backoff{Base: 2 * time.Second}},
 	},
 	"debezium-outbox": { // the names, topic and headers of Debezium's outbox event router
 		columns: map[Column]string{
@@ -115,7 +125,7 @@ func Preset(name string) (Mapping, error) {
 	m := Mapping{
 		Preset: name, Columns: map[Column]string{}, Spellings: map[Column][]string{}, IfPresent: map[Column]bool{},
 		Codes: maps.Clone(p.codes), States: map[string]string{}, MessageIDHeader: p.header, BizTypeHeader: p.biz, LogOnly: p.logOnly,
-		Writer: "canal-outbox",
+		Writer: "canal-outbox", Retry: defaultRetry.Override(p.retry),
 	}
 	if m.Codes == nil {
 		m.Codes = map[outbox.Status]string{}

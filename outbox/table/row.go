@@ -25,6 +25,7 @@ type Row struct {
 	Attempts  int
 	Failed    bool // FAILED, or, where no row can be that, PENDING after an attempt that was refused
 	MaxRetry  int  // the row's own limit; negative when it has none
+	Sends     bool // it counts sends; otherwise retries
 	Due       time.Time
 	DueIn     time.Duration // until Due, by the clock that says it; 0 or less when it has none or has passed
 	CreatedAt time.Time
@@ -90,7 +91,7 @@ func (s *Store) eachLook(ctx context.Context, t *Table, query *statement, each f
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
-		r := &Row{Identity: outbox.Identity{Table: t.name, MessageID: string(values[0])}, MaxRetry: -1}
+		r := &Row{Identity: outbox.Identity{Table: t.name, MessageID: string(values[0])}, MaxRetry: -1, Sends: t.mapping.Retry.Sends}
 		for i, role := range roles {
 			t.look(r, role, values[1+i])
 		}

@@ -27,7 +27,7 @@ type Config struct {
 	MaxInFlight      int            // messages without a result, default 10,000
 	MaxInFlightBytes int            // their bytes, default 64 MiB
 	MaxUnwritten     int            // answered rows whose completion MySQL has not written, default 10,000
-	MaxRetry         int            // refusals before FAILED, for rows without a limit of their own
+	MaxRetry         int            // retries before FAILED, for rows without a limit of their own
 	Backoff          outbox.Backoff // between refusals
 	// What is different for the rows of a table (schema.table) and, before that, for a topic; what is not set is as above.
 	Tables, Topics map[string]outbox.Retry
@@ -78,6 +78,7 @@ type Dispatch struct {
 	scouts      []*tracker.Entry // rows of parts that are away, see scouts.go
 	scoutsOut   int              // scouts in the sink's hands
 	breaker     breaker
+	reported    reported  // rows that cannot be FAILED and were reported
 	trouble     string    // why the breaker is not closed, for status
 	quietSince  time.Time // since when something is in flight without a result
 

@@ -152,7 +152,7 @@ func (d *Dispatch) delayRefusedBy(e *tracker.Entry, reason string) {
 func (d *Dispatch) refuse(e *tracker.Entry, c outbox.Completion, now time.Time) (outbox.Completion, bool) {
 	m, rule := e.Message, d.rule(e.Message)
 	switch {
-	case c.RetryCount >= rule.Max:
+	case rule.Spent(c.RetryCount + 1), d.reported.has(rule, m.Identity):
 		d.fail(&c, m)
 	case e.LogOnly:
 		d.tryLater(e, rule, now)
@@ -165,7 +165,7 @@ func (d *Dispatch) refuse(e *tracker.Entry, c outbox.Completion, now time.Time) 
 	return c, true
 }
 
-// rule says how often a message is tried again and when: what its row says goes before its topic, that before its table.
+// rule says how often a message is sent and when: what its row says goes before its topic, that before its table.
 func (d *Dispatch) rule(m *outbox.Message) outbox.Retry {
 	r := outbox.Retry{Max: d.cfg.MaxRetry, Backoff: d.cfg.Backoff}.Override(d.cfg.Tables[m.Table]).Override(d.cfg.Topics[m.Topic])
 	if m.MaxRetry >= 0 {
@@ -174,9 +174,11 @@ func (d *Dispatch) rule(m *outbox.Message) outbox.Retry {
 	return r
 }
 
-// fail ends a row's attempts. A table without FAILED tries the row again after the longest wait.
+// fail ends a row's attempts. A table without FAILED tries the row again after the longest wait, and reports it once.
 func (d *Dispatch) fail(c *outbox.Completion, m *outbox.Message) {
-	c.Action, c.Delay = outbox.ActionFail, d.rule(m).Backoff.Delay(math.MaxInt, d.Random())
+	rule := d.rule(m)
+	c.Action, c.Delay = outbox.ActionFail, rule.Backoff.Delay(math.MaxInt, d.Random())
+	c.Reported = rule.Endless && rule.Spent(c.RetryCount) || !d.reported.add(rule, c.Identity)
 	if c.LogOnly = m.LogOnly; c.LogOnly {
 		d.tracker.Carry(c, m)
 	}
