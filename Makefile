@@ -20,7 +20,7 @@ export TEST_MARIADB := $(MARIADB)
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
 TESTFLAGS ?= -shuffle=on -timeout=60m
 
-.PHONY: help build demo example test test-quick test-long fuzz lint generate prepare bench bench-peers crash sim soak waiting starts man release release-check servers images clean
+.PHONY: help build demo example test test-quick test-long fuzz lint generate prepare bench bench-peers crash sim soak waiting starts man release release-check servers images clean adversary
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,7 +52,7 @@ test: prepare ## all tests; ends with a line that counts them
 test-quick: ## tests that need no server, without the race detector
 	go run $(GOTESTSUM) --raw-command -- test/run.sh quick $(TESTFLAGS)
 
-test-long: test crash sim soak waiting starts servers ## everything: the tests, a break at every event, simulation and soak for LONG each (default 10m)
+test-long: test crash sim soak adversary waiting starts servers ## everything: the tests, a break at every event, simulation and soak for LONG each (default 10m)
 
 LONG ?= 10m
 
@@ -78,6 +78,11 @@ DURATION ?= $(LONG)
 
 soak: prepare ## real servers under load with faults, for DURATION, from SEED
 	SOAK_TIME=$(DURATION) SOAK_SEED=$(SEED) go test -count=1 -timeout=0 -v -run Soak ./test/soak
+
+# SEED repeats the steps of an earlier run, alone with DURATION=0; ADVERSARY_DATABASE is mysql or mariadb (by the seed when empty),
+# ADVERSARY_BROKER fake or kafka, ADVERSARY_SKIP a regular expression of steps that are left out.
+adversary: prepare ## operators who do anything at any time, next to faults, on two relays: seeds from SEED on, for DURATION
+	ADVERSARY_TIME=$(DURATION) ADVERSARY_SEED=$(SEED) go test -count=1 -timeout=0 -v -run Adversary ./test/adversary
 
 FUZZTIME ?= 30s
 

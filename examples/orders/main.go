@@ -46,6 +46,8 @@ type settings struct {
 	redis     string
 	broker    bus.Address
 	payWithin time.Duration
+	checks    check.Check
+	webhook   string
 	rate      int
 }
 
@@ -69,6 +71,9 @@ func command(args []string) error {
 	flags.StringVar(&s.broker.Kafka, "kafka", "", "host:port of a Kafka broker")
 	flags.StringVar(&s.broker.RocketMQ, "rocketmq", "", "host:port of a RocketMQ name server")
 	flags.DurationVar(&s.payWithin, "pay-within", 10*time.Second, "how long an order waits for its payment")
+	flags.DurationVar(&s.checks.Every, "check-every", 5*time.Second, "check: the interval, apart from -pay-within; an hour in a shop")
+	flags.DurationVar(&s.checks.Abandoned, "abandoned", 10*time.Second, "check: how old a request is whose shop is taken for dead")
+	flags.StringVar(&s.webhook, "webhook", "", "check: the URL that alerts are posted to")
 	flags.IntVar(&s.rate, "rate", 20, "requests for an order per second")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -119,8 +124,11 @@ func (s settings) part(ctx context.Context, args []string) error {
 		}
 		return err
 	case what == "check":
-		every := s.payWithin / 2
-		return check.Check{Shop: service, Every: every, Abandoned: 2 * every, Say: log.Printf}.Run(ctx)
+		s.checks.Shop, s.checks.Overdue, s.checks.Say = service, 2*s.payWithin, log.Printf
+		if s.webhook != "" {
+			s.checks.Alert = check.Webhook(s.webhook)
+		}
+		return s.checks.Run(ctx)
 	case what == "letters" && name == "list":
 		return consumers.ListLetters(ctx, db, os.Stdout)
 	case what == "letters" && args[1] == "discard":

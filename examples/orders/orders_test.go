@@ -37,7 +37,7 @@ func TestTheAccountHolds(t *testing.T) {
 		Duration: 12 * time.Second, PayWithin: 4 * time.Second, Rate: 20,
 		Faults: []story.Fault{
 			story.KillRelay, story.KillConsumers, story.KillShop, story.Republish, story.LoseCampaign, story.WrongStock, story.EmptyRedis,
-			story.PurgeBinlog, story.Poison,
+			story.PurgeBinlog, story.FailTimeouts, story.Poison,
 		},
 	}, &out)
 	if err != nil {

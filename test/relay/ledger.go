@@ -32,6 +32,28 @@ func (l *Ledger) Committed(rows ...Row) {
 	}
 }
 
+// Rows returns all rows by message id.
+func (l *Ledger) Rows() map[string]Row {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.rows)
+}
+
+// Without returns a ledger of the same rows that does not compare the order of some, by message id. Their contents count as before.
+func (l *Ledger) Without(order map[string]bool) *Ledger {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	other := &Ledger{rows: maps.Clone(l.rows), order: map[string][]string{}}
+	for id, r := range other.rows {
+		r.Loose = r.Loose || order[id]
+		other.rows[id] = r
+	}
+	for lane, ids := range l.order {
+		other.order[lane] = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return order[id] })
+	}
+	return other
+}
+
 // Len is the number of rows.
 func (l *Ledger) Len() int {
 	l.mu.Lock()
@@ -153,7 +175,7 @@ func (a Account) Check(t testing.TB) {
 	report := func(what string, list []string) {
 		if len(list) > 0 {
 			slices.Sort(list)
-			t.Errorf("%d %s: %.10q", len(list), what, list)
+			t.Errorf("%d %s: %q", len(list), what, list[:min(10, len(list))])
 		}
 	}
 	report("committed rows were not published", a.Lost)

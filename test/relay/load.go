@@ -24,6 +24,9 @@ type Load struct {
 	Empty bool
 	// Loose marks all rows as such; it is changed between runs only.
 	Loose bool
+	// Strict compares the order of rows that are changed in the transaction that inserted them too: a table with ordering: key
+	// keeps it.
+	Strict bool
 	// Shown keeps to rows that the log shows as they are, so that none is left to a sweep.
 	Shown bool
 
@@ -263,7 +266,7 @@ func (w *Writer) amongOthers(ctx context.Context, tx *sql.Tx) ([]Row, error) {
 // Rewritten changes a row in the transaction that inserted it: only the last form may be published.
 func (w *Writer) Rewritten(ctx context.Context, tx *sql.Tx) ([]Row, error) {
 	row := w.Rows(1)[0]
-	row.Loose = true
+	row.Loose = !w.load.Strict
 	row.Body = []byte("first form, never to be seen")
 	if err := w.load.Table.Insert(ctx, tx, row); err != nil {
 		return nil, err

@@ -60,6 +60,22 @@ func New(t testing.TB, opts Options) *Relay {
 	testkit.Must(t, err)
 	r := &Relay{dir: dir}
 	r.client = admin.NewClient(filepath.Join(r.StateDir(), "admin.sock"))
+	r.Configure(t, opts)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the relay's last lines:\n%s", r.LogTail(60))
+		}
+		r.Kill()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("%v", err)
+		}
+	})
+	return r
+}
+
+// Configure writes the configuration again. A running process keeps the one that it was started with.
+func (r *Relay) Configure(t testing.TB, opts Options) {
+	t.Helper()
 	if opts.User == "" {
 		opts.User = "user: root"
 	}
@@ -75,16 +91,6 @@ func New(t testing.TB, opts Options) *Relay {
 		}
 	}
 	testkit.Must(t, os.WriteFile(r.Config(), []byte(yaml.String()), 0o600))
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the relay's last lines:\n%s", r.LogTail(60))
-		}
-		r.Kill()
-		if err := os.RemoveAll(dir); err != nil {
-			t.Errorf("%v", err)
-		}
-	})
-	return r
 }
 
 // Config is the path of the configuration.

@@ -35,6 +35,7 @@ type Table struct {
 	DB             *sql.DB         // with the schema
 	Schema, Preset string          // the preset, which is the table's name too
 	Layout         *layouts.Layout // of a table of NewLayout
+	Extra          string          // more of its entry in the configuration, as ", ordering: key"
 	insert         string          // up to VALUES
 	places         string          // of one row
 }
@@ -80,9 +81,9 @@ func NewLayout(t testing.TB, db *sql.DB, schema string, layout *layouts.Layout) 
 // config is the table's entry in the configuration.
 func (tb *Table) config() string {
 	if tb.Layout != nil {
-		return fmt.Sprintf("{name: %q, %s}", tb.FullName(), tb.Layout.Config)
+		return fmt.Sprintf("{name: %q, %s%s}", tb.FullName(), tb.Layout.Config, tb.Extra)
 	}
-	return fmt.Sprintf("{name: %q, preset: %q}", tb.FullName(), tb.Preset)
+	return fmt.Sprintf("{name: %q, preset: %q%s}", tb.FullName(), tb.Preset, tb.Extra)
 }
 
 // Like makes an empty table of the same preset beside it.

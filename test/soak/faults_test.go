@@ -1,8 +1,6 @@
 package soak
 
 import (
-	"syscall"
-
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
@@ -60,47 +58,10 @@ func (w *world) during(f Fault) {
 }
 
 func (w *world) breakIt(kind Kind) (fix func() error) {
-	quietly := func(f func(bool)) func() error {
-		f(true)
-		return func() error { f(false); return nil }
-	}
-	switch kind {
-	case FreezeRelay:
-		w.must(syscall.Kill(w.relay.PID(), syscall.SIGSTOP))
-		return func() error { return syscall.Kill(w.relay.PID(), syscall.SIGCONT) }
-	case CutDatabase:
-		w.proxy.Cut()
-		return func() error { w.proxy.Cut(); return nil }
-	case HoleDatabase:
-		return quietly(w.proxy.Hole)
-	case SlowDatabase:
-		w.proxy.Latency(slow)
-		return func() error { w.proxy.Latency(0); return nil }
-	case RefuseDatabase:
-		w.must(w.proxy.Refuse(true))
-		w.proxy.Cut()
-		return func() error { return w.proxy.Refuse(false) }
-	case StopBroker:
-		if w.fake == nil {
-			w.must(w.server.Kill())
-			return func() error { return w.server.Start(w.t.Context()) }
-		}
-		w.fake.Stop()
-		return w.fake.Start
-	case FreezeBroker:
-		if w.fake == nil {
-			w.must(w.server.Pause())
-			return w.server.Resume
-		}
-		return quietly(w.fake.Swallow)
-	case LoseReplies:
-		return quietly(w.fake.LoseReplies)
-	case RefuseMessages:
-		handle := w.fake.Fault(busy())
-		return func() error { handle.Remove(); return nil }
-	}
-	w.t.Fatalf("no such fault: %s", kind)
-	return nil
+	w.t.Helper()
+	fix, err := Parts{Relay: w.relay, Proxy: w.proxy, Fake: w.fake, Server: w.server}.Break(w.t, kind)
+	w.must(err)
+	return fix
 }
 
 func (w *world) killSessions() {

@@ -10,14 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
-
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/test/fakekafka"
 	"github.com/canal-outbox/canal-outbox/test/relay"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 const (
@@ -68,21 +65,7 @@ func newWorld(t *testing.T, flavor testkit.Flavor, kind string, relays int) *wor
 	schema := db.CreateSchema(t)
 	w := &world{t: t, db: db, sql: db.Connect(t, schema), copies: map[string]int{}}
 	w.sql.SetMaxIdleConns(8)
-	lanes := map[string]int{topics[0]: 4, topics[1]: 4}
-	switch kind {
-	case "kafka":
-		k := testkit.NewKafka(t, testkit.KafkaOptions{})
-		for name, n := range lanes {
-			testkit.Must(t, k.CreateTopic(t.Context(), name, n, nil))
-		}
-		w.broker, w.server = relay.Kafka{Kafka: k}, k.Server
-	case "rocketmq":
-		q := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: lanes})
-		w.broker, w.server = relay.RocketMQ{RocketMQ: q}, q.Broker
-	default:
-		w.fake = fakekafka.New(t, 1, lanes)
-		w.broker = w.fake
-	}
+	w.broker, w.fake, w.server = NewBroker(t, kind, map[string]int{topics[0]: 4, topics[1]: 4})
 	w.table = relay.NewTable(t, w.sql, schema, "t_local_message")
 	w.load = relay.NewLoad(t, w.table, w.broker.TakesEmpty(), topics...)
 	w.load.Loose = true // under faults a message may overtake another
@@ -279,12 +262,4 @@ func (w *world) metrics() map[string]float64 {
 		}
 	}
 	return sums
-}
-
-// slow is what the network adds in each direction.
-const slow = 30 * time.Millisecond
-
-// busy is what the fake broker answers while it is.
-func busy() testkit.KafkaFault {
-	return testkit.KafkaFault{Key: kmsg.Produce, Err: kerr.NotEnoughReplicas, Count: -1}
 }

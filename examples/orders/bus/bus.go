@@ -8,6 +8,7 @@ package bus
 
 import (
 	"context"
+	"log"
 	"time"
 )
 
@@ -44,13 +45,24 @@ func (a Address) Open() (Bus, error) {
 	return openKafka(a.Kafka)
 }
 
-// insist calls the handler until it returns nil or ctx ends: what it could not do is not the message's fault.
-func insist(ctx context.Context, handle Handler, m Message) error {
+// saying is how often a message that waits is logged.
+const saying = 10 * time.Second
+
+// insist calls the handler until it returns nil or ctx ends. What waits, and for what, is logged at the first error and every ten seconds. A handler
+// that returns an error which does not pass stops its consumer for good: it has to put such a message aside itself.
+func insist(ctx context.Context, group string, handle Handler, m Message) error {
+	var said time.Time
+	attempt := 1
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := handle(ctx, m)
 		if err == nil {
 			return nil
 		}
+		if now := time.Now(); now.Sub(said) >= saying && ctx.Err() == nil {
+			log.Printf("group %s: message %s waits, and those behind it: attempt %d: %v", group, m.ID, attempt, err)
+			said = now
+		}
+		attempt++
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

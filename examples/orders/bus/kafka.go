@@ -55,7 +55,7 @@ func (k *kafka) Consume(ctx context.Context, group string, topics []string, hand
 		// The client goes on by itself; what it tells is for people.
 		fetches.EachError(func(topic string, _ int32, err error) { log.Printf("group %s: fetch %s: %v", group, topic, err) })
 		for record := range fetches.RecordsAll() {
-			if insist(ctx, handle, fromKafka(record)) != nil {
+			if insist(ctx, group, handle, fromKafka(record)) != nil {
 				return nil // ctx has ended; what was not committed comes again
 			}
 		}

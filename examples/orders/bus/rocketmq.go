@@ -58,7 +58,7 @@ func (r *rocketMQ) Consume(ctx context.Context, group string, topics []string, h
 	}
 	take := func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 		for _, m := range messages {
-			if insist(ctx, handle, fromRocketMQ(m)) != nil {
+			if insist(ctx, group, handle, fromRocketMQ(m)) != nil {
 				return consumer.ConsumeRetryLater, nil
 			}
 		}

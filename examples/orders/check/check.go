@@ -1,5 +1,6 @@
 // Package check is the shop's housekeeping, every hour in a shop and every few seconds in the example: it compares the stock in
-// Redis with the database and flushes it there, makes a missing one anew, and gives back what was reserved by a process that died.
+// Redis with the database and flushes it there, makes a missing one again, gives back what was reserved by a process that died, and closes
+// unpaid orders whose delayed message did not come.
 //
 // Guarantees: of several processes one is at work (a named lock of the database). A stock is made only where there is none, and
 // only from orders that are written: the epoch is raised first, and whoever reserved before that does not place an order.
@@ -25,11 +26,18 @@ type Check struct {
 	Every time.Duration
 	// Abandoned is how old a request is whose process is taken for dead.
 	Abandoned time.Duration
-	Say       func(format string, args ...any)
+	// Overdue is how old an unpaid order is that is closed without its delayed message. Longer than the message takes, so that it has nothing
+	// to do while all is well.
+	Overdue time.Duration
+	Say     func(format string, args ...any)
+	// Alert is called with what a person has to look at; nil: Say.
+	Alert func(ctx context.Context, text string) error
+
+	told map[int]bool // products that an alert was raised for, and that are not right again
 }
 
 // Run checks until ctx ends. What fails is said, and done again the next time.
-func (c Check) Run(ctx context.Context) error {
+func (c *Check) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
 	for {
@@ -44,8 +52,9 @@ func (c Check) Run(ctx context.Context) error {
 	}
 }
 
-// Round checks once, under the lock: it belongs to the connection and ends with it.
-func (c Check) Round(ctx context.Context) error {
+// Round checks once, under the lock: it belongs to the connection and ends with it. A product or an order that cannot be looked after does not
+// keep the others from it.
+func (c *Check) Round(ctx context.Context) error {
 	conn, err := c.Shop.DB.Conn(ctx)
 	if err != nil {
 		return err
@@ -60,7 +69,7 @@ func (c Check) Round(ctx context.Context) error {
 	for _, product := range products {
 		err = errors.Join(err, c.product(ctx, product))
 	}
-	return err
+	return errors.Join(err, c.closeOverdue(ctx))
 }
 
 // Products lists what the shop sells.
@@ -81,7 +90,7 @@ func Products(ctx context.Context, db *sql.DB) (_ []int, err error) {
 	return all, rows.Err()
 }
 
-func (c Check) product(ctx context.Context, product int) error {
+func (c *Check) product(ctx context.Context, product int) error {
 	inRedis, err := c.Shop.Stock.Available(ctx, product)
 	if errors.Is(err, shop.ErrMissing) {
 		return c.restore(ctx, product)
@@ -103,14 +112,83 @@ func (c Check) product(ctx context.Context, product int) error {
 		return err
 	}
 	if difference := inRedis - inDatabase; max(difference, -difference) > tolerance {
-		c.Say("ALERT: product %d has %d in Redis and %d in the database", product, inRedis, inDatabase)
-		return nil
+		return c.alert(ctx, product, inRedis, inDatabase)
 	}
+	delete(c.told, product)
 	return c.flush(ctx, product, inRedis)
 }
 
+// alert raises an alert about a product: once until its number is right again. One that could not be raised is raised
+// again the next time.
+func (c *Check) alert(ctx context.Context, product, inRedis, inDatabase int) error {
+	if c.told[product] {
+		return nil
+	}
+	text := fmt.Sprintf("product %d has %d in Redis and %d in the database", product, inRedis, inDatabase)
+	c.Say("ALERT: %s", text)
+	if c.Alert != nil {
+		if err := c.Alert(ctx, text); err != nil {
+			return fmt.Errorf("raise an alert: %w", err)
+		}
+	}
+	if c.told == nil {
+		c.told = map[int]bool{}
+	}
+	c.told[product] = true
+	return nil
+}
+
+// page is how many orders are read at a time.
+const page = 500
+
+// closeOverdue closes orders that are still unpaid long after their delayed message was due: it may be FAILED, deleted, or in the dead letters. The
+// UPDATE of Close decides, as it does for the message, so that both may come. An order that cannot be closed is looked at again the
+// next time; the others are closed.
+func (c *Check) closeOverdue(ctx context.Context) error {
+	var errs []error
+	for last := ""; ; {
+		orders, err := c.overdue(ctx, last)
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		for _, o := range orders {
+			closed, err := c.Shop.Close(ctx, o)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("close the order %s: %w", o.Number, err))
+			}
+			if closed {
+				c.Say("order %s was unpaid for longer than %v, and no message closed it: closed", o.Number, c.Overdue)
+			}
+			last = o.Number
+		}
+		if len(orders) < page {
+			return errors.Join(errs...)
+		}
+	}
+}
+
+// overdue reads a page of unpaid orders behind a number.
+func (c *Check) overdue(ctx context.Context, last string) (_ []shop.Order, err error) {
+	rows, err := c.Shop.DB.QueryContext(ctx, `SELECT order_no, user_id, product_id, quantity, amount, COALESCE(coupon, '') FROM t_order
+		WHERE status = ? AND order_no > ? AND created_at < NOW(3) - INTERVAL ? MICROSECOND ORDER BY order_no LIMIT ?`,
+		shop.Unpaid, last, c.Overdue.Microseconds(), page)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	var all []shop.Order
+	for rows.Next() {
+		var o shop.Order
+		if err := rows.Scan(&o.Number, &o.User, &o.Product, &o.Quantity, &o.Amount, &o.Coupon); err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	return all, rows.Err()
+}
+
 // flush writes what Redis has to the database. A number that raised an alert is not written.
-func (c Check) flush(ctx context.Context, product, available int) error {
+func (c *Check) flush(ctx context.Context, product, available int) error {
 	_, err := c.Shop.DB.ExecContext(ctx, `INSERT INTO t_stock_flush VALUES (?, ?, NOW(3))
 		ON DUPLICATE KEY UPDATE available = VALUES(available), flushed_at = VALUES(flushed_at)`, product, available)
 	if err != nil {
@@ -120,7 +198,7 @@ func (c Check) flush(ctx context.Context, product, available int) error {
 }
 
 // settle finds out what became of a request. A number that is free is taken, so that an order cannot come after that.
-func (c Check) settle(ctx context.Context, product int, token string) error {
+func (c *Check) settle(ctx context.Context, product int, token string) error {
 	switch err := c.Shop.Void(ctx, product, token); {
 	case shop.IsDuplicate(err):
 		var quantity int
@@ -150,7 +228,7 @@ func Available(ctx context.Context, db Querier, product int) (n int, err error) 
 }
 
 // restore makes the stock of a product from its orders.
-func (c Check) restore(ctx context.Context, product int) error {
+func (c *Check) restore(ctx context.Context, product int) error {
 	var available, epoch int
 	var orders []shop.Reservation
 	err := shop.Transact(ctx, c.Shop.DB, func(tx *sql.Tx) (err error) {

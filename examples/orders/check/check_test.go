@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -40,7 +44,7 @@ func newBed(t *testing.T) *bed {
 	testkit.Must(t, shop.Prepare(ctx, db, 1, total))
 	b.shop, err = shop.New(db, shop.Stock{Client: client}, time.Hour)
 	testkit.Must(t, err)
-	b.check = check.Check{Shop: b.shop, Abandoned: -time.Minute, Say: func(format string, args ...any) {
+	b.check = check.Check{Shop: b.shop, Abandoned: -time.Minute, Overdue: time.Hour, Say: func(format string, args ...any) {
 		b.said = append(b.said, fmt.Sprintf(format, args...))
 	}}
 	b.round()
@@ -201,6 +205,109 @@ func TestAMissingStockIsMadeAnew(t *testing.T) {
 		testkit.Must(t, b.shop.Stock.Release(t.Context(), 1, token))
 	}
 	b.want(total - 1)
+}
+
+func TestG31_ADifferenceRaisesAnAlertOnce(t *testing.T) {
+	b := newBed(t)
+	var calls []string
+	answer := http.StatusServiceUnavailable
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		testkit.Must(t, err)
+		calls = append(calls, string(body))
+		w.WriteHeader(answer)
+	}))
+	defer hook.Close()
+	b.check.Alert = check.Webhook(hook.URL)
+	testkit.Must(t, b.shop.Stock.Client.HIncrBy(t.Context(), "stock:{1}", "available", 1000).Err())
+	if err := b.check.Round(t.Context()); err == nil || !strings.Contains(err.Error(), "503") {
+		t.Errorf("an alert that the webhook did not take: %v", err)
+	}
+	answer = http.StatusOK
+	b.round()
+	b.round()
+	const want = `{"text":"product 1 has 1100 in Redis and 100 in the database","type":"stock"}`
+	if len(calls) != 2 || calls[0] != want || calls[1] != want {
+		t.Errorf("calls of the webhook: %q", calls)
+	}
+	testkit.Must(t, b.shop.Stock.Client.HIncrBy(t.Context(), "stock:{1}", "available", -1000).Err())
+	b.round()
+	testkit.Must(t, b.shop.Stock.Client.HIncrBy(t.Context(), "stock:{1}", "available", 1000).Err())
+	b.round()
+	if len(calls) != 3 {
+		t.Errorf("a number that is wrong again: calls %q", calls)
+	}
+}
+
+// The delayed message of an order is FAILED: the scan closes the order, gives its coupon back, and writes the message that frees the stock. An order
+// that it cannot close does not keep the others from it.
+func TestG31_UnpaidOrdersAreClosedWithoutTheirMessage(t *testing.T) {
+	b := newBed(t)
+	testkit.Exec(t, b.shop.DB, "INSERT INTO t_coupon (order_no, user_id, cents) VALUES ('earlier', 1, 500)")
+	for _, number := range []string{"bad", "good", "paid", "young"} {
+		o := order(number, 1)
+		if number == "good" {
+			o.Coupon = "earlier"
+		}
+		b.place(o, nil)
+	}
+	_, err := b.shop.Pay(t.Context(), order("paid", 1))
+	testkit.Must(t, err)
+	testkit.Exec(t, b.shop.DB, "UPDATE t_local_message SET status = 3 WHERE business_type = 'order_timeout'")
+	testkit.Exec(t, b.shop.DB, "UPDATE t_order SET created_at = NOW(3) - INTERVAL 2 HOUR WHERE order_no <> 'young'")
+	// The message of this one is there already, so that its transaction fails.
+	testkit.Exec(t, b.shop.DB, "UPDATE t_local_message SET message_id = 'order_cancelled:bad' WHERE message_id = 'order_timeout:bad'")
+	if err := b.check.Round(t.Context()); err == nil || !strings.Contains(err.Error(), "close the order bad") {
+		t.Errorf("the order that cannot be closed: %v", err)
+	}
+	for number, want := range map[string]int{"bad": shop.Unpaid, "good": shop.Cancelled, "paid": shop.Paid, "young": shop.Unpaid} {
+		var status int
+		testkit.Must(t, b.shop.DB.QueryRow("SELECT status FROM t_order WHERE order_no = ?", number).Scan(&status))
+		if status != want {
+			t.Errorf("order %s has the status %d, want %d", number, status, want)
+		}
+	}
+	var messages, free int
+	testkit.Must(t, b.shop.DB.QueryRow("SELECT (SELECT COUNT(*) FROM t_local_message WHERE message_id = 'order_cancelled:good'), "+
+		"(SELECT COUNT(*) FROM t_coupon WHERE redeemed_by IS NULL)").Scan(&messages, &free))
+	if messages != 1 || free != 1 {
+		t.Errorf("%d messages of the closed order, %d free coupons", messages, free)
+	}
+}
+
+// Of many orders with one coupon one is placed; when it is cancelled the coupon can be redeemed again.
+func TestG31_ACouponIsRedeemedOnce(t *testing.T) {
+	b := newBed(t)
+	testkit.Exec(t, b.shop.DB, "INSERT INTO t_coupon (order_no, user_id, cents) VALUES ('earlier', 1, 500)")
+	with := func(number string) shop.Order {
+		o := order(number, 1)
+		o.Coupon = "earlier"
+		return o
+	}
+	var all sync.WaitGroup
+	errs := make([]error, 10)
+	for i := range errs {
+		all.Go(func() { errs[i] = b.shop.Place(t.Context(), with(fmt.Sprint("order-", i))) })
+	}
+	all.Wait()
+	placed := -1
+	for i, err := range errs {
+		if err == nil && placed < 0 {
+			placed = i
+		} else if !errors.Is(err, shop.ErrCoupon) {
+			t.Errorf("order-%d: %v", i, err)
+		}
+	}
+	if placed < 0 {
+		t.Fatalf("no order was placed: %v", errs)
+	}
+	b.want(total - 1)
+	_, err := b.shop.Close(t.Context(), with(fmt.Sprint("order-", placed)))
+	testkit.Must(t, err)
+	b.place(with("again"), nil)
+	stranger := with("stranger")
+	stranger.User = 2
+	b.place(stranger, shop.ErrCoupon)
 }
 
 func TestADifferenceRaisesAnAlert(t *testing.T) {

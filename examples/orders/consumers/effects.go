@@ -91,7 +91,7 @@ func coupon(env Environment) (consumer, error) {
 		if err != nil {
 			return err
 		}
-		_, err = env.DB.ExecContext(ctx, "INSERT INTO t_coupon VALUES (?, ?, ?)", o.Number, o.User, cents)
+		_, err = env.DB.ExecContext(ctx, "INSERT INTO t_coupon (order_no, user_id, cents) VALUES (?, ?, ?)", o.Number, o.User, cents)
 		return unlessThere(err)
 	})}, err
 }

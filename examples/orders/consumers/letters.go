@@ -18,7 +18,7 @@ func letters(env Environment) (consumer, error) {
 	return consumer{name: lettersName, topics: []string{DeadTopic}, handle: func(ctx context.Context, m bus.Message) error {
 		var l letter
 		if err := json.Unmarshal([]byte(m.Body), &l); err != nil {
-			return nil // not ours
+			return fmt.Errorf("%w: this is no letter: %w", ErrRefused, err)
 		}
 		// A letter that comes again after it was sent back is open again.
 		_, err := env.DB.ExecContext(ctx, `INSERT INTO t_dead_letter (consumer, message_id, kind, body, reason) VALUES (?, ?, ?, ?, ?)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,7 +23,7 @@ const (
 	RetryTopic = "order_retry" // letters that were sent back
 )
 
-// ErrRefused is wrapped by errors that are the message's own: to try again helps only when a person has done something.
+// ErrRefused is what a consumer says of a message that it cannot handle.
 var ErrRefused = errors.New("refused")
 
 const (
@@ -67,7 +68,8 @@ type letter struct {
 	Message  bus.Message `json:"message"`
 }
 
-// take handles one message: nil acknowledges it.
+// take handles one message: nil acknowledges it. A message whose error does not pass (see away) becomes a letter after some attempts, so that those behind
+// it are handled. A message that finds something away is handed over again.
 func (env Environment) take(ctx context.Context, c consumer, m bus.Message) error {
 	if m.Kind == "" && c.name != lettersName { // from the retry topic: the relay names a kind
 		var back letter
@@ -81,7 +83,7 @@ func (env Environment) take(ctx context.Context, c consumer, m bus.Message) erro
 	}
 	var err error
 	for n := range attempts {
-		if err = c.handle(ctx, m); !errors.Is(err, ErrRefused) {
+		if err = c.handle(ctx, m); err == nil || away(err) {
 			return err
 		}
 		select {
@@ -89,6 +91,10 @@ func (env Environment) take(ctx context.Context, c consumer, m bus.Message) erro
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+	log.Printf("%s: message %s goes to the dead letters after %d attempts: %v", c.name, m.ID, attempts, err)
+	if c.name == lettersName { // it is a letter already, and stays in its topic
+		return nil
 	}
 	return env.send(ctx, DeadTopic, letter{c.name, err.Error(), m})
 }

@@ -28,7 +28,8 @@ type Order struct {
 	User     int    `json:"user"`
 	Product  int    `json:"product"`
 	Quantity int    `json:"quantity"`
-	Amount   int    `json:"amount"` // cents
+	Amount   int    `json:"amount"`           // cents
+	Coupon   string `json:"coupon,omitempty"` // the order that it was given for; it is redeemed when this order is placed
 }
 
 // Shop is the service.
@@ -56,8 +57,8 @@ const transactionTime = 5 * time.Second
 // errLost says that Redis was emptied between the reservation and the order.
 var errLost = errors.New("the reservation was lost with the Redis that held it")
 
-// Place reserves and writes an order; its number is the token of the request. ErrSoldOut, ErrMissing and ErrReleased say that
-// there is no order. Any other error may leave one: repeat the request, or leave it to the check.
+// Place reserves and writes an order; its number is the token of the request. ErrSoldOut, ErrMissing, ErrReleased and ErrCoupon
+// say that there is no order. Any other error may leave one: repeat the request, or leave it to the check.
 func (s *Shop) Place(ctx context.Context, o Order) error {
 	epoch, err := s.Stock.Reserve(ctx, o.Product, o.Quantity, o.Number)
 	if err != nil {
@@ -115,9 +116,12 @@ func (s *Shop) write(ctx context.Context, o Order, epoch int) error {
 }
 
 func (s *Shop) insert(ctx context.Context, tx *sql.Tx, o Order, epoch int) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO t_order (order_no, user_id, product_id, quantity, amount, epoch) VALUES (?, ?, ?, ?, ?, ?)",
-		o.Number, o.User, o.Product, o.Quantity, o.Amount, epoch)
+	_, err := tx.ExecContext(ctx, "INSERT INTO t_order (order_no, user_id, product_id, quantity, amount, coupon, epoch) VALUES (?, ?, ?, ?, ?, NULLIF(?, ''), ?)",
+		o.Number, o.User, o.Product, o.Quantity, o.Amount, o.Coupon, epoch)
 	if err != nil {
+		return err
+	}
+	if err := redeem(ctx, tx, o); err != nil {
 		return err
 	}
 	var now int
@@ -132,6 +136,24 @@ func (s *Shop) insert(ctx context.Context, tx *sql.Tx, o Order, epoch int) error
 		return err
 	}
 	return s.Tell(ctx, tx, o, Timeout, TimeoutTopic, s.PayWithin)
+}
+
+// ErrCoupon says that the coupon of an order is not the customer's, or was redeemed.
+var ErrCoupon = errors.New("there is no such coupon, or another order has redeemed it")
+
+// redeem takes the coupon of an order in the transaction that writes the order: of two orders with one coupon, one is placed.
+func redeem(ctx context.Context, tx *sql.Tx, o Order) error {
+	if o.Coupon == "" {
+		return nil
+	}
+	result, err := tx.ExecContext(ctx, "UPDATE t_coupon SET redeemed_by = ? WHERE order_no = ? AND user_id = ? AND redeemed_by IS NULL", o.Number, o.Coupon, o.User)
+	if err != nil {
+		return err
+	}
+	if n, err := result.RowsAffected(); err != nil || n == 0 {
+		return errors.Join(ErrCoupon, err)
+	}
+	return nil
 }
 
 // Tell writes a message about an order into the transaction. Its id is made of kind and order, so that there is one of each kind.
@@ -166,6 +188,11 @@ func (s *Shop) move(ctx context.Context, o Order, status int, kind string) (move
 		rows, err := result.RowsAffected()
 		if moved = rows == 1; err != nil || !moved {
 			return err
+		}
+		if status == Cancelled && o.Coupon != "" {
+			if _, err := tx.ExecContext(ctx, "UPDATE t_coupon SET redeemed_by = NULL WHERE order_no = ? AND redeemed_by = ?", o.Coupon, o.Number); err != nil {
+				return err
+			}
 		}
 		return s.Tell(ctx, tx, o, kind, Topic, 0)
 	})

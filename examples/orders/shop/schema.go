@@ -23,8 +23,8 @@ var tables = []string{
 	// An order of quantity 0 is a request that was closed before its order was written: see Void.
 	`CREATE TABLE t_order (
 		order_no VARCHAR(64) NOT NULL PRIMARY KEY, user_id BIGINT NOT NULL, product_id INT NOT NULL, quantity INT NOT NULL,
-		amount BIGINT NOT NULL, epoch INT NOT NULL, status TINYINT NOT NULL DEFAULT 0, created_at DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3),
-		KEY idx_product (product_id, status)) ENGINE = InnoDB`,
+		amount BIGINT NOT NULL, coupon VARCHAR(64) NULL, epoch INT NOT NULL, status TINYINT NOT NULL DEFAULT 0,
+		created_at DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), KEY idx_product (product_id, status), KEY idx_status (status, order_no)) ENGINE = InnoDB`,
 	// The stock consumer writes it, one message after the other.
 	`CREATE TABLE t_stock (
 		product_id INT NOT NULL PRIMARY KEY, total INT NOT NULL, locked INT NOT NULL DEFAULT 0, sold INT NOT NULL DEFAULT 0,
@@ -35,14 +35,16 @@ var tables = []string{
 	`CREATE TABLE t_stock_flush (product_id INT NOT NULL PRIMARY KEY, available INT NOT NULL, flushed_at DATETIME(3) NOT NULL) ENGINE = InnoDB`,
 	// What the consumers do. A notification that went out twice is two rows.
 	`CREATE TABLE t_points (order_no VARCHAR(64) NOT NULL PRIMARY KEY, user_id BIGINT NOT NULL, points BIGINT NOT NULL) ENGINE = InnoDB`,
-	`CREATE TABLE t_coupon (order_no VARCHAR(64) NOT NULL PRIMARY KEY, user_id BIGINT NOT NULL, cents INT NOT NULL) ENGINE = InnoDB`,
+	// A coupon belongs to the order that it was given for; redeemed_by is the order that was placed with it.
+	`CREATE TABLE t_coupon (
+		order_no VARCHAR(64) NOT NULL PRIMARY KEY, user_id BIGINT NOT NULL, cents INT NOT NULL, redeemed_by VARCHAR(64) NULL) ENGINE = InnoDB`,
 	`CREATE TABLE t_campaign (id INT NOT NULL PRIMARY KEY, cents INT NOT NULL) ENGINE = InnoDB`,
 	`INSERT INTO t_campaign VALUES (1, 500)`,
 	`CREATE TABLE t_notification (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, message_id VARCHAR(64) NOT NULL) ENGINE = InnoDB`,
 	`CREATE TABLE t_dropped (consumer VARCHAR(64) NOT NULL, message_id VARCHAR(64) NOT NULL) ENGINE = InnoDB`,
-	// Messages that a consumer could not handle, from the dead-letter topic.
+	// Messages that a consumer could not handle, from the dead-letter topic. It takes what the tables above refuse.
 	`CREATE TABLE t_dead_letter (
-		consumer VARCHAR(64) NOT NULL, message_id VARCHAR(64) NOT NULL, kind VARCHAR(32) NOT NULL, body TEXT NOT NULL, reason TEXT NOT NULL,
+		consumer VARCHAR(64) NOT NULL, message_id VARBINARY(512) NOT NULL, kind VARCHAR(512) NOT NULL, body LONGTEXT NOT NULL, reason LONGTEXT NOT NULL,
 		state VARCHAR(16) NOT NULL DEFAULT 'open', PRIMARY KEY (consumer, message_id)) ENGINE = InnoDB`,
 }
 

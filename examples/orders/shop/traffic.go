@@ -28,8 +28,16 @@ func (s *Shop) Traffic(ctx context.Context, perSecond int, products []int) {
 			Number: fmt.Sprintf("%d-%05d", start, n), User: 1 + rand.IntN(500), Product: products[rand.IntN(len(products))],
 			Quantity: quantity, Amount: 1999 * quantity,
 		}
+		if n%3 == 0 {
+			s.useCoupon(ctx, &o)
+		}
 		customers.Go(func() { s.customer(ctx, o) })
 	}
+}
+
+// useCoupon gives an order to a customer who has a coupon, if there is one. Two orders may choose the same.
+func (s *Shop) useCoupon(ctx context.Context, o *Order) {
+	_ = s.DB.QueryRowContext(ctx, "SELECT order_no, user_id FROM t_coupon WHERE redeemed_by IS NULL LIMIT 1").Scan(&o.Coupon, &o.User) // none: without
 }
 
 // customer sends one request and sees it through, for as long as a customer waits.

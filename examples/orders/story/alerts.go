@@ -8,13 +8,15 @@ import (
 	"sync"
 )
 
-// alerts is what the relay's webhook calls.
+// alerts is what the webhooks of the relay and of the stock check call.
 type alerts struct {
 	*httptest.Server
 
 	mu   sync.Mutex
 	text string          // of the last call about failed rows
 	told map[string]bool // message ids of failed rows: a call may come twice
+	// stock counts the calls of the stock check.
+	stock int
 }
 
 // call is what the account needs of the webhook's JSON.
@@ -35,13 +37,23 @@ func (a *alerts) open() {
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if c.Type == "failed" {
+		switch c.Type {
+		case "failed":
 			a.text = c.Text
+		case "stock":
+			a.stock++
 		}
 		for _, row := range c.Rows {
 			a.told[row.MessageID] = true
 		}
 	}))
+}
+
+// stockCalls counts the alerts of the stock check.
+func (a *alerts) stockCalls() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stock
 }
 
 // webhook compares the rows that the webhook was told of with those that are FAILED.

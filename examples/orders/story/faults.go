@@ -6,15 +6,13 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
 // Fault is something that goes wrong on purpose. It returns when what it broke is there again.
 type Fault func(ctx context.Context, s *story) error
 
 // AllFaults are those of a full run, in their order.
-var AllFaults = []Fault{KillRelay, KillConsumers, KillShop, Republish, LoseCampaign, StopBroker, WrongStock, EmptyRedis, PurgeBinlog, Poison}
+var AllFaults = []Fault{KillRelay, KillConsumers, KillShop, Republish, LoseCampaign, StopBroker, WrongStock, EmptyRedis, PurgeBinlog, FailTimeouts, Poison}
 
 // KillRelay kills the relay.
 func KillRelay(ctx context.Context, s *story) error {
@@ -72,16 +70,16 @@ func Republish(ctx context.Context, s *story) error {
 func WrongStock(ctx context.Context, s *story) error {
 	s.say("somebody adds 1000 to a product in Redis")
 	const key = "stock:{1}"
+	before := s.alerts.stockCalls()
 	if err := s.servers.client.HIncrBy(ctx, key, "available", 1000).Err(); err != nil {
 		return err
 	}
-	told := func() (bool, error) {
-		return strings.Contains(testkit.LogTail(s.parts["check"].log, 100), "ALERT"), nil
-	}
-	if err := await(ctx, "the check to raise an alert", told); err != nil {
+	told := func() (bool, error) { return s.alerts.stockCalls() > before, nil }
+	if err := await(ctx, "the check to call the webhook", told); err != nil {
 		return err
 	}
-	s.say("the check has raised an alert; the key is deleted, and the check makes it anew")
+	s.wrong++
+	s.say("the check has called the webhook; the key is deleted, and the check makes it anew")
 	return s.servers.client.Del(ctx, key).Err()
 }
 
@@ -163,24 +161,51 @@ func PurgeBinlog(ctx context.Context, s *story) error {
 	return s.awaitRelay(ctx)
 }
 
-// Poison writes a message that no consumer can read, and one that the relay cannot publish.
+// FailTimeouts makes the delayed messages of some orders FAILED: the relay cannot publish them. Orders that are not paid then are closed by
+// the scan, and free their stock.
+func FailTimeouts(ctx context.Context, s *story) error {
+	const change = `UPDATE t_local_message SET topic = 'no topic!' WHERE business_type = 'order_timeout' AND status = 0
+		AND next_retry_time > NOW() + INTERVAL 1 SECOND ORDER BY id DESC LIMIT 20`
+	err := await(ctx, "delayed messages that wait", func() (bool, error) {
+		result, err := s.servers.db.ExecContext(ctx, change)
+		if err != nil {
+			return false, err
+		}
+		n, err := result.RowsAffected()
+		s.timeouts += int(n)
+		return s.timeouts >= 10, err
+	})
+	s.poison.failed += s.timeouts
+	s.say("the delayed messages of %d orders have a topic that no broker takes", s.timeouts)
+	return err
+}
+
+// Poison writes a message that no consumer can read, one whose number of 70 characters is too long for two of them, and one that the relay cannot
+// publish.
 func Poison(ctx context.Context, s *story) error {
-	s.say("a poison message for the consumers, and one for the relay")
+	s.say("poison messages for the consumers, and one for the relay")
 	const insert = `INSERT INTO t_local_message (message_id, business_type, business_id, topic, message_body, create_time, update_time)
-		VALUES (?, 'order_paid', 'poison', ?, '{no order', NOW(), NOW())`
-	for id, topic := range map[string]string{"poison:body": "order_event", "poison:topic": "no topic!"} {
-		if _, err := s.servers.db.ExecContext(ctx, insert, id, topic); err != nil {
+		VALUES (?, 'order_paid', 'poison', ?, ?, NOW(), NOW())`
+	long := fmt.Sprintf(`{"order_no": "%s", "user": 1, "product": 1, "quantity": 0, "amount": 100}`, strings.Repeat("7", 70))
+	for id, message := range map[string][2]string{
+		"poison:body": {"order_event", "{no order"}, "poison:long": {"order_event", long}, "poison:topic": {"no topic!", "{}"},
+	} {
+		if _, err := s.servers.db.ExecContext(ctx, insert, id, message[0], message[1]); err != nil {
 			return err
 		}
 	}
-	s.poison.letters, s.poison.failed = 4, 1
-	letters := s.query(ctx, "SELECT COUNT(*) = 4 FROM t_dead_letter WHERE state = 'open' AND message_id = 'poison:body'")
-	if err := await(ctx, "the letters of the poison message", letters); err != nil {
-		return err
+	s.poison.letters, s.poison.failed = 4+2, s.poison.failed+1
+	for id, want := range map[string]int{"poison:body": 4, "poison:long": 2} {
+		letters := s.query(ctx, fmt.Sprintf("SELECT COUNT(*) = %d FROM t_dead_letter WHERE state = 'open' AND message_id = '%s'", want, id))
+		if err := await(ctx, "the letters of "+id, letters); err != nil {
+			return err
+		}
+		s.say("%d consumers have put it to the dead letters; `orders letters discard %s`", want, id)
+		if _, err := s.order(ctx, "letters", "discard", id); err != nil {
+			return err
+		}
 	}
-	s.say("each of the four consumers has put it to the dead letters; `orders letters discard poison:body`")
-	_, err := s.order(ctx, "letters", "discard", "poison:body")
-	return err
+	return nil
 }
 
 // query makes a condition of a query that answers with true or false.

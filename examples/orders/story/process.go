@@ -99,7 +99,7 @@ func (s *story) makeParts() {
 	own := append([]string{s.opts.Orders}, s.flags()...)
 	add("relay", s.opts.Relay, "run", "--config", s.config())
 	add("shop", append(slices.Clone(own), "shop")...)
-	add("check", append(slices.Clone(own), "check")...)
+	add("check", append(slices.Clone(own), "-check-every", "3s", "-abandoned", "8s", "-webhook", s.alerts.URL, "check")...)
 	for _, name := range consumerNames {
 		add(name, append(slices.Clone(own), "consume", name)...)
 	}

@@ -37,8 +37,11 @@ type story struct {
 	parts   map[string]*part
 
 	poison struct{ letters, failed int } // what the account must find of them
-	purges int
-	gaps   int
+	// timeouts counts delayed messages that the relay cannot publish.
+	timeouts int
+	wrong    int // times that a wrong stock was written
+	purges   int
+	gaps     int
 
 	republished bool
 }

@@ -1,0 +1,291 @@
+package adversary
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+// held is a status that the mapping does not name: the relay leaves such a row alone.
+const held = 9
+
+// will is what a row's owners want after an operator has changed it.
+type will int
+
+const (
+	same     will = iota // what they wanted before
+	wanted               // it is to be published
+	optional             // it need not be published: discarded, deleted, or given a final status by hand
+)
+
+// account is what the oracle knows besides the ledgers.
+type account struct {
+	touched    map[string]will // by message id. Their order is open, and copies of them are allowed.
+	poison     map[string]bool
+	unwritable map[string]bool
+	refused    bool // the broker has refused rows in this run
+	periods    []period
+	open       bool // the last period has not ended
+	copies     int
+}
+
+// period is a time in which copies may come: a fault, and what follows it until each table has a relay again. A row that was SENT when it began,
+// or was committed after it ended, has no copy by it.
+type period struct {
+	sent map[string]bool // SENT when it began
+	end  map[string]bool // committed when it ended
+}
+
+func newAccount() account {
+	return account{touched: map[string]will{}, poison: map[string]bool{}, unwritable: map[string]bool{}}
+}
+
+func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// touch notes what an operator is about to do, whether or not it will be done.
+func (w *world) touch(rows []chosen, to will) {
+	for _, c := range rows {
+		if old := w.touched[c.messageID]; to == same {
+			w.touched[c.messageID] = old
+		} else {
+			w.touched[c.messageID] = to
+		}
+	}
+}
+
+// touchUnwritable notes that such rows of a table go, too.
+func (w *world) touchUnwritable(table int) {
+	for id := range w.loads[table].Ledger.Rows() {
+		if w.unwritable[id] {
+			w.touched[id] = optional
+		}
+	}
+}
+
+// disturb begins a period, if none is open.
+func (w *world) disturb() {
+	if w.open {
+		return
+	}
+	p := period{sent: map[string]bool{}}
+	for _, t := range w.tables {
+		maps.Copy(p.sent, t.SentIDs(w.t))
+	}
+	w.periods, w.open = append(w.periods, p), true
+}
+
+// observe ends the period when nothing is broken any more.
+func (w *world) observe() {
+	if !w.open || len(w.active) > 0 || w.serves(w.tables[0]) < 0 || w.serves(w.tables[1]) < 0 {
+		return
+	}
+	end := map[string]bool{}
+	for _, load := range w.loads {
+		for id := range load.Ledger.Rows() {
+			end[id] = true
+		}
+	}
+	w.periods[len(w.periods)-1].end, w.open = end, false
+}
+
+// finish ends everything that is broken, has operators free what waits for them, and checks the promises.
+func (w *world) finish(stop func()) {
+	w.t.Helper()
+	w.heal(true)
+	w.say("the end: nothing is broken any more, both relays have all tables")
+	for i := range w.relays {
+		w.watch()
+		w.disturb()
+		w.stop(i)
+		w.configure(i, w.tables)
+		w.relays[i].Launch(w.t)
+	}
+	w.serving("at the end")
+	stop()
+	w.settled()
+	w.observe()
+	w.check()
+	w.tail()
+	for i := range w.relays {
+		w.stop(i)
+	}
+}
+
+const unsettled = "status IN (0, 1) AND biz_type NOT LIKE 'unwritable%'"
+
+// settled waits until no row is under way. Rows that were refused, and rows that operators have put off, are freed by an operator, each in another way;
+// those behind them must come by themselves.
+func (w *world) settled() {
+	w.t.Helper()
+	r := rand.New(rand.NewPCG(w.seed, 4))
+	defer func() {
+		for i, t := range w.tables {
+			if n := t.Count(w.t, unsettled); n > 0 {
+				rows, err := server.Show(context.Background(), w.pool(i), "SELECT t.*, NOW(3) FROM t_local_message AS t WHERE "+unsettled+" ORDER BY id LIMIT 12")
+				w.t.Logf("%d rows are not settled: %v %v", n, rows, err)
+			}
+		}
+	}()
+	testkit.WaitFor(w.t, patience, "every row to be settled", func() bool {
+		w.watch()
+		left := 0
+		for i, t := range w.tables {
+			w.free(i, r)
+			left += t.Count(w.t, unsettled)
+		}
+		return left == 0
+	})
+}
+
+// free is what operators do about rows that would wait for long.
+func (w *world) free(table int, r *rand.Rand) {
+	claimed := w.choose(table, "status = 1 AND last_exec_time > NOW(3) + INTERVAL 10 SECOND", 1000)
+	if len(claimed) > 0 {
+		w.touch(claimed, same)
+		w.update(table, claimed, "UPDATE t_local_message SET last_exec_time = NULL")
+	}
+	for _, one := range w.choose(table, "status = 0 AND next_retry_time > NOW(3) + INTERVAL 15 SECOND", 50) {
+		row := []chosen{one}
+		switch r.IntN(6) {
+		case 0:
+			w.touch(row, optional)
+			w.update(table, row, "DELETE FROM t_local_message")
+		case 1:
+			w.touch(row, optional)
+			w.update(table, row, "UPDATE t_local_message SET status = ?", 2+r.IntN(2))
+		case 2:
+			w.touch(row, optional)
+			w.update(table, row, "UPDATE t_local_message SET status = ?", held)
+		case 3:
+			w.touch(row, same)
+			w.update(table, row, "UPDATE t_local_message SET next_retry_time = NOW(3)")
+		case 4:
+			discard(w, Step{Kind: Discard, Table: table}, r)
+		default:
+			w.touch(row, same)
+			order := admin.MessageOrder{Table: w.tables[table].FullName(), IDs: idsOf(row)}
+			w.command(table, "messages retry", func(ctx context.Context, c *admin.Client) (any, error) { return c.RetryMessages(ctx, order) })
+		}
+	}
+}
+
+// check is P1 to P5 and P8.
+func (w *world) check() {
+	w.t.Helper()
+	records := relay.ReadAll(w.t, w.broker, w.topics...)
+	for i := range w.loads {
+		w.checkTable(i, slices.DeleteFunc(slices.Clone(records), func(r relay.Record) bool { return !slices.Contains(w.loads[i].Topics, r.Topic) }))
+	}
+}
+
+func (w *world) checkTable(table int, records []relay.Record) {
+	w.t.Helper()
+	rows, published := w.loads[table].Ledger.Rows(), map[string]int{}
+	for _, r := range records {
+		published[r.MessageID]++
+	}
+	states := w.states(table)
+	open := map[string]bool{} // whose order is not compared
+	var faults []string
+	for _, id := range keys(rows) {
+		if fault := w.row(id, states, published[id]); fault != "" {
+			faults = append(faults, fault)
+		}
+		if _, touched := w.touched[id]; touched || published[id] == 0 {
+			open[id] = true
+		}
+	}
+	if len(faults) > 0 {
+		w.t.Errorf("%s: %d rows: %s", w.tables[table].FullName(), len(faults), strings.Join(faults[:min(20, len(faults))], "; "))
+	}
+	account := w.loads[table].Ledger.Without(open).Compare(records)
+	account.Lost = nil // see row
+	account.Check(w.t)
+	w.copies += account.Duplicates()
+}
+
+type state struct{ status, retries int }
+
+func (w *world) states(table int) map[string]state {
+	w.t.Helper()
+	rows, err := w.pool(table).QueryContext(w.t.Context(), "SELECT CONCAT(biz_type, ':', biz_key), status, retry_count FROM t_local_message")
+	w.must(err)
+	defer rows.Close()
+	all := map[string]state{}
+	for rows.Next() {
+		var id string
+		var s state
+		w.must(rows.Scan(&id, &s.status, &s.retries))
+		all[id] = s
+	}
+	w.must(rows.Err())
+	return all
+}
+
+// row says what is wrong with one row, "" for nothing.
+func (w *world) row(id string, states map[string]state, published int) string {
+	s, there := states[id]
+	to, touched := w.touched[id]
+	free := touched && to == optional
+	switch {
+	case !there && !free:
+		return id + " is gone from the table, and no operator has deleted it"
+	case w.poison[id]:
+		if there && s.status != 3 && !touched {
+			return fmt.Sprintf("%s, which no broker takes, has the status %d", id, s.status)
+		}
+		return ""
+	case published == 0 && !free:
+		return fmt.Sprintf("%s was not published: status %d, retry_count %d", id, s.status, s.retries)
+	case there && s.status == 3 && !free:
+		return fmt.Sprintf("%s is FAILED after %d attempts", id, s.retries)
+	case there && s.status != 2 && !touched && !w.unwritable[id]:
+		return fmt.Sprintf("%s has the status %d", id, s.status)
+	case s.retries > 0 && !w.refused && !touched:
+		return fmt.Sprintf("%s lost %d attempts, and the broker has refused nothing", id, s.retries)
+	case published > 1 && !touched && !w.explained(id):
+		return fmt.Sprintf("%s was published %d times, and no fault explains it", id, published)
+	}
+	return ""
+}
+
+// explained reports whether a period allows a copy of a row.
+func (w *world) explained(id string) bool {
+	return slices.ContainsFunc(w.periods, func(p period) bool { return !p.sent[id] && (p.end == nil || p.end[id]) })
+}
+
+// tail writes rows when nothing is broken, and wants each of them once: two relays that both publish would show here.
+func (w *world) tail() {
+	w.t.Helper()
+	written := map[string]bool{}
+	for i, load := range w.loads {
+		rows := load.Writer(writerName(i, "tail", 0)).Rows(60)
+		for _, row := range rows {
+			w.must(w.tables[i].Insert(w.t.Context(), w.pool(i), row))
+			written[row.MessageID] = true
+		}
+		load.Ledger.Committed(rows...)
+	}
+	testkit.WaitFor(w.t, patience, "the last rows to be SENT", func() bool {
+		return w.tables[0].Count(w.t, unsettled)+w.tables[1].Count(w.t, unsettled) == 0
+	})
+	count := map[string]int{}
+	for _, r := range relay.ReadAll(w.t, w.broker, w.topics...) {
+		if written[r.MessageID] {
+			count[r.MessageID]++
+		}
+	}
+	for _, id := range keys(written) {
+		if count[id] != 1 {
+			w.t.Errorf("%s, written when nothing was broken, was published %d times", id, count[id])
+		}
+	}
+}
