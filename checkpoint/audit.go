@@ -14,23 +14,30 @@ type Change struct {
 	Before string    `json:"before,omitempty"` // what stood there
 	After  string    `json:"after,omitempty"`
 	Error  string    `json:"error,omitempty"` // why it went wrong in the middle
+	// Unfinished is a change that was begun and whose end is not recorded: it is under way, or its process ended in the middle.
+	Unfinished bool `json:"unfinished,omitempty"`
 }
 
 // maxChanges bounds the list; the oldest goes first. The log has all of them.
 const maxChanges = 1000
 
-// AddChange records what somebody did, durably. The number is filled in.
-func (s *Store) AddChange(c Change) error {
+// AddChange records a change of a person durably: a new one, whose number it fills in, or with a number the end of that one.
+func (s *Store) AddChange(c *Change) error {
 	if err := s.startWriting(); err != nil {
 		return err
 	}
 	defer s.endWriting()
-	c.Number = s.lastChange + 1
-	if err := s.putJSON(numberedKey(nil, kindChange, c.Number), c); err != nil {
+	number := c.Number
+	if number == 0 {
+		number = s.lastChange + 1
+	}
+	record := *c
+	record.Number = number
+	if err := s.putJSON(numberedKey(nil, kindChange, number), record); err != nil {
 		return err
 	}
-	if c.Number > maxChanges {
-		if err := s.batch.Delete(numberedKey(nil, kindChange, c.Number-maxChanges), nil); err != nil {
+	if c.Number == 0 && number > maxChanges {
+		if err := s.batch.Delete(numberedKey(nil, kindChange, number-maxChanges), nil); err != nil {
 			return err
 		}
 	}
@@ -39,7 +46,7 @@ func (s *Store) AddChange(c Change) error {
 	}
 	s.state.Lock()
 	defer s.state.Unlock()
-	s.lastChange = c.Number
+	c.Number, s.lastChange = number, max(s.lastChange, number)
 	return nil
 }
 

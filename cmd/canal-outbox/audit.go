@@ -12,10 +12,11 @@ import (
 func newAudit(c *cli) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
-		Use: "audit", Short: "list what people did: who, what, before and after", Args: cobra.NoArgs,
-		Long: `Lists what people did to the relay and its rows, newest first: the last 1000 changes, from the
-state directory. The log has a line for each, too. What was refused has changed nothing and is
-not listed.`,
+		Use: "audit", Short: "list the changes that people made, with author, time, and the state before and after", Args: cobra.NoArgs,
+		Long: `Lists the changes that people made to the relay and its rows, newest first: the last 1000, from
+the state directory. The log has a line for each as well. A refused command has changed nothing
+and is not listed. A change of rows is recorded before its work: one whose process ended in the
+middle is shown as not finished.`,
 		Example: "  canal-outbox audit --limit 20",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > 10_000 {
@@ -30,6 +31,9 @@ not listed.`,
 					line(w, "N\tTIME\tBY\tWHAT\tBEFORE\tAFTER")
 					for _, change := range changes {
 						after := orDash(change.After)
+						if change.Unfinished {
+							after = "not finished: it is under way, or its process ended in the middle"
+						}
 						if change.Error != "" {
 							after += " (failed: " + change.Error + ")"
 						}

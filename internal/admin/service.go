@@ -57,7 +57,7 @@ type Checkpoint struct {
 	Journal  int             `json:"journal"`  // messages sent whose status the table has not confirmed
 }
 
-// Change is something that a person did to the relay or its rows.
+// Change is something that a person did to the relay or its rows. One that takes long is recorded before its work, and once more after it.
 type Change struct {
 	Number uint64    `json:"number"`
 	At     time.Time `json:"at"`
@@ -66,6 +66,8 @@ type Change struct {
 	Before string    `json:"before"` // what stood there
 	After  string    `json:"after"`
 	Error  string    `json:"error"` // why it went wrong in the middle; "" when it did not
+	// Unfinished is a change that was begun and whose end is not recorded: it is under way, or its process ended in the middle.
+	Unfinished bool `json:"unfinished"`
 }
 
 // HistoryEntry is one checkpoint of the past.

@@ -23,7 +23,7 @@ import (
 // messages are those of a running relay.
 func (d *daemon) messages() messages.Messages {
 	m := messages.Parts{
-		Rows: d.rows, Journal: d.state.Journal, History: operatorState{d.state}.History, Flow: d.flow, Swept: d.relay.Sweep,
+		Rows: d.rows, Journal: d.state.Journal, History: operatorState{d.state}.History, Flow: d.flow, Swept: d.relay.Sweep, Begin: d.begin,
 		ClaimTimeout: d.cfg.Fallback.ClaimTimeout, Interval: d.cfg.Fallback.Interval,
 	}
 	m.Grace, m.FailedEvery = spans(d.rows, d.cfg)
@@ -106,7 +106,7 @@ func OpenMessages(ctx context.Context, cfg *config.Config) (m *OfflineMessages, 
 	rows := table.New(m.db, tables)
 	if m.state != nil {
 		rows = table.NewKeeping(m.db, tables, m.state)
-		m.Journal, m.History = m.state.Journal, operatorState{m.state}.History
+		m.Journal, m.History, m.Begin = m.state.Journal, operatorState{m.state}.History, operatorState{m.state}.begin
 	}
 	m.Rows, m.ClaimTimeout, m.Interval = rows, cfg.Fallback.ClaimTimeout, cfg.Fallback.Interval
 	m.Grace, m.FailedEvery = spans(rows, cfg)

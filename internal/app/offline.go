@@ -121,8 +121,18 @@ func (s operatorState) Changes() (out []admin.Change, err error) {
 	return out, err
 }
 
-// record writes a change down.
-func (s operatorState) record(c admin.Change) error { return s.AddChange(checkpoint.Change(c)) }
+// record writes a change down, see operator.Operator.
+func (s operatorState) record(c *admin.Change) error {
+	change := checkpoint.Change(*c)
+	err := s.AddChange(&change)
+	c.Number = change.Number
+	return err
+}
+
+// begin is operator.Begin for the messages.
+func (s operatorState) begin(ctx context.Context, what, before string) (func(string, error) error, error) {
+	return operator.Begin(ctx, s.record, what, before)
+}
 
 // AckGap implements operator.State.
 func (s operatorState) AckGap(id uint64) (known bool, err error) {

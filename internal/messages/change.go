@@ -2,6 +2,7 @@ package messages
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 // act is what an order does to rows.
 type act struct {
+	what  string // the command
 	verb  string
 	may   func(r *table.Row) string // why not; "" when it may
 	apply func(ctx context.Context, ids []outbox.Identity) (int64, error)
@@ -21,9 +23,9 @@ type act struct {
 
 // RetryMessages implements admin.Messages.
 func (m *Messages) RetryMessages(ctx context.Context, order admin.MessageOrder) (admin.MessageChange, error) {
-	a := act{verb: "retried", may: mayRetry, apply: m.Rows.Retry}
+	a := act{what: "messages retry", verb: "retried", may: mayRetry, apply: m.Rows.Retry}
 	if order.Republish {
-		a = act{verb: "published again", may: mayRepublish, apply: m.Rows.Republish}
+		a = act{what: "messages retry", verb: "published again", may: mayRepublish, apply: m.Rows.Republish}
 	}
 	change, err := m.carryOut(ctx, order, a)
 	if err != nil {
@@ -58,7 +60,7 @@ func (m *Messages) DiscardMessages(ctx context.Context, order admin.MessageOrder
 			return admin.MessageChange{}, admin.Refusedf("%s: %s; fix: %s", wrong[0].Subject, wrong[0].What, wrong[0].Fix)
 		}
 	}
-	change, err := m.carryOut(ctx, order, act{verb: "discarded", may: mayDiscard, apply: m.Rows.Discard})
+	change, err := m.carryOut(ctx, order, act{what: "messages discard", verb: "discarded", may: mayDiscard, apply: m.Rows.Discard})
 	if err == nil && change.Matched > 0 {
 		change.Notes = append(change.Notes, "discarded rows are in "+change.Table+table.FailedSuffix+", whole; no consumer sees the messages")
 	}
@@ -103,18 +105,53 @@ func (m *Messages) carryOut(ctx context.Context, order admin.MessageOrder, a act
 		return change, nil
 	case len(change.Refused) > 0:
 		return change, admin.Refusedf("nothing was changed: %s; leave out what cannot be %s", sentences(change.Refused), a.verb)
+	case len(ids) == 0:
+		return change, nil
 	}
+	return change, m.recorded(ctx, order, a, ids, &change)
+}
+
+// recorded changes rows and has that recorded: before the work, and after it with the number of rows that were changed.
+func (m *Messages) recorded(ctx context.Context, order admin.MessageOrder, a act, ids []outbox.Identity, change *admin.MessageChange) error {
+	finish := func(_ string, err error) error { return err }
+	if m.Begin == nil {
+		change.Notes = append(change.Notes, "there is no state directory: `canal-outbox audit` will not list this change")
+	} else {
+		asked, err := json.Marshal(order)
+		if err != nil {
+			return err
+		}
+		if finish, err = m.Begin(ctx, a.what+" "+short(string(asked)), fmt.Sprintf("%d rows of %s match", len(ids), change.Table)); err != nil {
+			return err
+		}
+	}
+	err := applied(ctx, a, ids, change)
+	return finish(fmt.Sprintf("%d of %d rows of %s were %s", change.Changed, len(ids), change.Table, a.verb), err)
+}
+
+// applied changes rows, 500 at a time. A row that another session has locked, or that has changed since the preview, is skipped; an error of
+// the database ends the work, and the rows before it stay changed.
+func applied(ctx context.Context, a act, ids []outbox.Identity, change *admin.MessageChange) error {
 	for chunk := range slices.Chunk(ids, 500) {
 		n, err := a.apply(ctx, chunk)
 		change.Changed += int(n)
 		if err != nil {
-			return change, fmt.Errorf("%d of %d messages were %s, then: %w", change.Changed, len(ids), a.verb, err)
+			return fmt.Errorf("%d of %d messages were %s, then: %w", change.Changed, len(ids), a.verb, err)
 		}
 	}
 	if left := len(ids) - change.Changed; left > 0 {
 		change.Notes = append(change.Notes, fmt.Sprintf("%d rows were left alone: they have changed since the preview, or another session holds a lock on them", left))
 	}
-	return change, nil
+	return nil
+}
+
+// short keeps an order on one line of the list of changes.
+func short(text string) string {
+	const most = 400
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return text
 }
 
 // eachOf goes through the rows of a filter until each says that it is enough.

@@ -54,6 +54,8 @@ type Parts struct {
 	History func() ([]admin.HistoryEntry, error)
 	// Flow is the running relay's view of a row; nil when none runs here.
 	Flow func(id outbox.Identity, topic string) Flow
+	// Begin records a change before its work, and what it returns the end of it; nil where there is no state directory.
+	Begin func(ctx context.Context, what, before string) (finish func(after string, err error) error, err error)
 	// Broker opens a way to read topics back, to be closed after use; nil where the sink cannot be read.
 	Broker func() (sink.Reader, func(), error)
 	// Swept asks the running relay for a sweep; nil when none runs here.

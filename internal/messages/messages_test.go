@@ -25,6 +25,7 @@ type rows struct {
 	scan    string
 	log     []server.Finding
 	changed map[string][]string // ids by what was done
+	applied func() error        // called by each change; nil for nothing
 }
 
 func newRows(all ...table.Row) *rows {
@@ -90,6 +91,11 @@ func (r *rows) Breakdown(context.Context, string) (table.Breakdown, error) {
 }
 
 func (r *rows) change(what string, ids []outbox.Identity) (int64, error) {
+	if r.applied != nil {
+		if err := r.applied(); err != nil {
+			return 0, err
+		}
+	}
 	for _, id := range ids {
 		r.changed[what] = append(r.changed[what], id.ID)
 	}
@@ -285,4 +291,44 @@ func (t *topic) Read(_ context.Context, _ string, from, to time.Time, each func(
 		}
 	}
 	return sink.Extent{}, t.err
+}
+
+// A change of rows is recorded before the first row is changed, with its filter and the number of rows, and completed after the last; one
+// that goes wrong in the middle is completed with the error.
+func TestG51_AChangeIsRecordedBeforeItsWork(t *testing.T) {
+	for _, c := range []struct {
+		fail error
+		want []string
+	}{
+		{nil, []string{`begin messages retry {"filter":{"status":"failed"},"limit":100}, 2 rows of shop.m match`, "apply", "end 2 of 2 rows of shop.m were retried"}},
+		{errors.New("the database is away"), []string{`begin messages retry {"filter":{"status":"failed"},"limit":100}, 2 rows of shop.m match`, "apply", "end 0 of 2 rows of shop.m were retried: 0 of 2 messages were retried, then: the database is away"}},
+	} {
+		var did []string
+		r := several()
+		r.applied = func() error { did = append(did, "apply"); return c.fail }
+		m := &Messages{Parts{Rows: r, Begin: func(_ context.Context, what, before string) (func(string, error) error, error) {
+			did = append(did, "begin "+what+", "+before)
+			return func(after string, err error) error {
+				if err != nil {
+					after += ": " + err.Error()
+				}
+				did = append(did, "end "+after)
+				return err
+			}, nil
+		}}}
+		order := admin.MessageOrder{Filter: &admin.MessageFilter{Status: "failed"}}
+		if _, err := m.RetryMessages(t.Context(), order); !errors.Is(err, c.fail) || !slices.Equal(did, c.want) {
+			t.Errorf("%q, want %q (%v)", did, c.want, err)
+		}
+		did, order.DryRun = nil, true
+		if _, err := m.RetryMessages(t.Context(), order); err != nil || len(did) != 0 {
+			t.Errorf("a dry run: %q, %v", did, err)
+		}
+	}
+	r := several()
+	full := errors.New("the disk is full")
+	m := &Messages{Parts{Rows: r, Begin: func(context.Context, string, string) (func(string, error) error, error) { return nil, full }}}
+	if _, err := m.DiscardMessages(t.Context(), admin.MessageOrder{IDs: []string{"1"}}); !errors.Is(err, full) || len(r.changed) != 0 {
+		t.Errorf("what cannot be recorded was done: %v, %v", r.changed, err)
+	}
 }

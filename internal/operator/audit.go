@@ -9,8 +9,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 )
 
-// Audited does something that changes the relay or its rows, and records who did it, what stood there before and what stands there
-// after. What was refused has changed nothing and is not recorded; what went wrong in the middle is. state may be nil.
+// Audited does something that changes the relay or its rows, and records the caller and the state before and after. What was refused has
+// changed nothing and is not recorded; what went wrong in the middle is. state may be nil. For work on many rows there is Begin.
 func (o *Operator) Audited(ctx context.Context, what string, state func() string, do func() error) error {
 	if state == nil {
 		state = func() string { return "" }
@@ -25,10 +25,29 @@ func (o *Operator) Audited(ctx context.Context, what string, state func() string
 		c.Error = err.Error()
 	}
 	c.After = state()
-	if failed := o.Record(c); failed != nil {
-		return errors.Join(err, fmt.Errorf("it was done, but who did it could not be recorded: %w", failed))
+	if failed := o.Record(&c); failed != nil {
+		return errors.Join(err, fmt.Errorf("it was done, but could not be recorded: %w", failed))
 	}
 	return err
+}
+
+// Begin records a change before its work, so that a process which ends in the middle leaves a line. finish, to be called after the work,
+// records its end in the place of that line, and returns err, joined with why the end could not be recorded.
+func Begin(ctx context.Context, record func(*admin.Change) error, what, before string) (finish func(after string, err error) error, err error) {
+	c := &admin.Change{At: time.Now().UTC().Truncate(time.Millisecond), By: admin.Caller(ctx), What: what, Before: before, Unfinished: true}
+	if err := record(c); err != nil {
+		return nil, fmt.Errorf("nothing was changed, because it could not be recorded: %w", err)
+	}
+	return func(after string, err error) error {
+		c.After, c.Unfinished = after, false
+		if err != nil {
+			c.Error = err.Error()
+		}
+		if failed := record(c); failed != nil {
+			return errors.Join(err, fmt.Errorf("it was done, but its end could not be recorded: %w", failed))
+		}
+		return err
+	}, nil
 }
 
 // Audit returns the newest changes, limit at most.

@@ -31,7 +31,7 @@ func TestPreviewBetweenIsBounded(t *testing.T) {
 		states := func(ctx context.Context, rows []outbox.Identity) ([]outbox.Candidate, error) {
 			return make([]outbox.Candidate, max(0, len(rows)-1)), ctx.Err()
 		}
-		o := &Operator{Record: func(admin.Change) error { return nil }, State: &memory{}, Ask: oneFile{}, Between: read, States: states}
+		o := &Operator{Record: func(*admin.Change) error { return nil }, State: &memory{}, Ask: oneFile{}, Between: read, States: states}
 		p, err := o.SetCheckpoint(t.Context(), admin.Target{Latest: true, DryRun: true})
 		want := admin.PreviewBetween{Transactions: 2, Rows: lookUpPage + 3, Pending: lookUpPage - 1, Gone: 1, Unknown: 3, AtLeast: true}
 		if err != nil || p.Between == nil || *p.Between != want || !strings.Contains(strings.Join(p.Notes, "\n"), "at least 2 transactions") {

@@ -64,7 +64,7 @@ func (oneFile) Boundaries(ctx context.Context, at outbox.Position) (before, afte
 
 // A place inside a transaction is refused, also for a look, with the places that are meant.
 func TestAPlaceInsideATransactionIsRefused(t *testing.T) {
-	o := &Operator{Record: func(admin.Change) error { return nil }, State: &memory{}, Ask: oneFile{}, Move: func(context.Context, server.ID, outbox.Position, string) error {
+	o := &Operator{Record: func(*admin.Change) error { return nil }, State: &memory{}, Ask: oneFile{}, Move: func(context.Context, server.ID, outbox.Position, string) error {
 		t.Error("it was moved")
 		return nil
 	}}
@@ -94,7 +94,7 @@ func TestAPlaceInsideATransactionIsRefused(t *testing.T) {
 // A gap says that a part of the log was skipped. A move that was not taken skips nothing.
 func TestGapOfAMoveIsRecordedWhenTheMoveIsTaken(t *testing.T) {
 	state := &memory{}
-	o := &Operator{Record: func(admin.Change) error { return nil }, State: state, Ask: oneFile{}}
+	o := &Operator{Record: func(*admin.Change) error { return nil }, State: state, Ask: oneFile{}}
 	o.Move = func(context.Context, server.ID, outbox.Position, string) error { return errors.New("not now") }
 	if _, err := o.SetCheckpoint(t.Context(), admin.Target{Latest: true}); err == nil || len(state.gaps) != 0 {
 		t.Errorf("a move that failed: %v, gaps %+v", err, state.gaps)

@@ -23,8 +23,8 @@ type Operator struct {
 	Hold func(*outbox.Pause) error
 	// Republish publishes SENT rows again; nil where no relay is active.
 	Republish func(ctx context.Context, rows []outbox.Candidate) (n int, err error)
-	// Record writes a change down.
-	Record func(admin.Change) error
+	// Record writes a change down: a new one, whose number it fills in, or with a number the end of that one.
+	Record func(*admin.Change) error
 	// Between hands over the transactions of the log between two file positions, in its order, and States what their tables show of
 	// rows; nil where the tables are not known.
 	Between func(ctx context.Context, from, to outbox.Position, each func(*outbox.Txn) error) error

@@ -3,7 +3,6 @@ package operator
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -30,16 +29,12 @@ func (o *Operator) replay(ctx context.Context, t admin.Target, p admin.Preview) 
 		return p, nil
 	}
 	what := fmt.Sprintf("republish %d rows from %s to %s", len(rows), p.To, p.From)
-	// A process that ends in the middle leaves this line without the next one.
-	if err := o.Record(admin.Change{At: time.Now().UTC().Truncate(time.Millisecond), By: admin.Caller(ctx), What: what + ": begin"}); err != nil {
+	finish, err := Begin(ctx, o.Record, what, "")
+	if err != nil {
 		return p, err
 	}
-	published := 0
-	err = o.Audited(ctx, what, func() string { return fmt.Sprintf("%d published", published) }, func() error {
-		var err error
-		published, err = o.Republish(ctx, rows)
-		return err
-	})
+	published, err := o.Republish(ctx, rows)
+	err = finish(fmt.Sprintf("%d published", published), err)
 	p.Republished, p.Applied = published, err == nil
 	if err != nil {
 		return p, fmt.Errorf("%d of %d rows were published again, then it ended: %w", published, len(rows), err)

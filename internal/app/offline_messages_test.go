@@ -1,0 +1,43 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/checkpoint"
+	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// A retry of many rows without a running relay is in the list of changes, with its filter, its caller and the number of rows.
+func TestG51_ARetryWithoutARelayIsRecorded(t *testing.T) {
+	db := testkit.SharedDatabase(t, testkit.Flavors()[0])
+	cfg := source(t, db, "retrier", relayGrants)
+	var values []string
+	for i := range 1200 {
+		values = append(values, fmt.Sprintf("('o', 'k%d', 't', 'x', 3)", i))
+	}
+	testkit.Exec(t, db.Root(), "INSERT INTO "+cfg.Tables[0].Name+" (biz_type, biz_key, topic, message_body, status) VALUES "+strings.Join(values, ","))
+	state, err := checkpoint.Open(cfg.Checkpoint.Dir, checkpoint.Options{})
+	testkit.Must(t, err)
+	testkit.Must(t, state.Close())
+	m, err := OpenMessages(t.Context(), cfg)
+	testkit.Must(t, err)
+	ctx := admin.WithCaller(t.Context(), "unix user root, login alice")
+	change, err := m.RetryMessages(ctx, admin.MessageOrder{Filter: &admin.MessageFilter{Type: "o"}, Limit: 1000})
+	testkit.Must(t, err)
+	testkit.Must(t, m.Close())
+	o, err := OpenOffline(cfg)
+	testkit.Must(t, err)
+	all, err := o.Audit(ctx, 10)
+	testkit.Must(t, err)
+	testkit.Must(t, o.Close())
+	if change.Changed != 1000 || len(all) != 1 {
+		t.Fatalf("%d rows were changed; recorded: %+v", change.Changed, all)
+	}
+	c := all[0]
+	if c.Unfinished || c.By != "unix user root, login alice" || !strings.Contains(c.What, `"type":"o"`) || !strings.HasPrefix(c.Before, "1000 rows of") || !strings.HasPrefix(c.After, "1000 of 1000 rows") {
+		t.Errorf("%+v", c)
+	}
+}
