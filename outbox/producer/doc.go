@@ -1,4 +1,5 @@
-// Package producer inserts messages into an outbox table, in the transaction of the business change that they tell of. It is
+// Package producer inserts messages into an outbox table, in the transaction of the business change that they tell of. An application that
+// sends by itself and lets the relay stand in (tables[].grace) also marks its rows with it: MarkSent, MarkFailed, CountAttempt. It is
 // what an application imports: it needs the standard library alone, and nothing of the relay.
 //
 //	outbox, err := producer.New(producer.TLocalMessage, producer.Options{})

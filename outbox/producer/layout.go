@@ -11,7 +11,7 @@ import (
 // Role is what a column is for. The words are those of tables[].columns in the relay's configuration.
 type Role string
 
-// The roles that a producer writes.
+// The roles that a producer writes. The last two are those of rows that the application sends itself.
 const (
 	ID          Role = "id"         // primary key, where the application chooses it
 	MessageID   Role = "message_id" // what consumers drop copies by
@@ -31,11 +31,13 @@ const (
 	CreatedBy   Role = "created_by"
 	UpdatedBy   Role = "updated_by"
 	LockVersion Role = "lock_version"
+	FailReason  Role = "fail_reason"
+	SentAt      Role = "sent_at"
 )
 
 var roles = []Role{
 	ID, MessageID, BizType, Key, Topic, Tag, ShardingKey, Headers, Body, Status, RetryCount, MaxRetry, DueAt, CreatedAt,
-	UpdatedAt, CreatedBy, UpdatedBy, LockVersion,
+	UpdatedAt, CreatedBy, UpdatedBy, LockVersion, FailReason, SentAt,
 }
 
 // texts are the roles whose values may be one: a column may play several of them.
@@ -60,13 +62,16 @@ const (
 type layout struct {
 	table   string
 	columns map[Role]string
-	limits  map[Role]int // longest value in characters, for Body in bytes; none where the layout does not say
-	needs   []Role       // without these a row is no message, or the column is NOT NULL
-	pending string       // status of a new row; "" without a status column
-	prefix  string       // of every topic; the column holds the rest
+	limits  map[Role]int     // longest value in characters, for Body in bytes; none where the layout does not say
+	needs   []Role           // without these a row is no message, or the column is NOT NULL
+	codes   map[State]string // nil without a status column
+	prefix  string           // of every topic; the column holds the rest
 }
 
 const textBytes = 1<<16 - 1 // a TEXT column
+
+// numbers are the codes of t_local_message and the tables that follow it.
+var numbers = map[State]string{Pending: "0", Sending: "1", Sent: "2", Failed: "3"}
 
 var layouts = map[Preset]layout{
 	Outbox: {
@@ -74,41 +79,43 @@ var layouts = map[Preset]layout{
 		columns: map[Role]string{
 			BizType: "biz_type", Key: "biz_key", Topic: "topic", Tag: "tag", ShardingKey: "sharding_key", Headers: "headers",
 			Body: "message_body", Status: "status", RetryCount: "retry_count", MaxRetry: "max_retry", DueAt: "next_retry_time",
-			CreatedAt: "created_at", UpdatedAt: "updated_at", CreatedBy: "created_by", UpdatedBy: "updated_by",
+			CreatedAt: "created_at", UpdatedAt: "updated_at", CreatedBy: "created_by", UpdatedBy: "updated_by", FailReason: "fail_reason",
 		},
-		limits:  map[Role]int{BizType: 64, Key: 128, Topic: 255, Tag: 128, ShardingKey: 128, CreatedBy: 64, UpdatedBy: 64},
-		needs:   []Role{BizType, Key, Topic},
-		pending: "0",
+		limits: map[Role]int{BizType: 64, Key: 128, Topic: 255, Tag: 128, ShardingKey: 128, CreatedBy: 64, UpdatedBy: 64, FailReason: 1024},
+		needs:  []Role{BizType, Key, Topic},
+		codes:  numbers,
 	},
 	TLocalMessage: {
 		table: "t_local_message",
 		columns: map[Role]string{
 			BizType: "biz_type", Key: "biz_key", Topic: "topic", Body: "message_body", Status: "status", RetryCount: "retry_count",
 			DueAt: "next_retry_time", CreatedAt: "gmt_create", UpdatedAt: "gmt_modified", CreatedBy: "created_by", UpdatedBy: "updated_by",
+			FailReason: "fail_reason",
 		},
-		limits:  map[Role]int{BizType: 64, Key: 128, Topic: 255, Body: textBytes, CreatedBy: 64, UpdatedBy: 64},
-		needs:   []Role{BizType, Key, Topic, Body},
-		pending: "0",
+		limits: map[Role]int{BizType: 64, Key: 128, Topic: 255, Body: textBytes, CreatedBy: 64, UpdatedBy: 64, FailReason: 512},
+		needs:  []Role{BizType, Key, Topic, Body},
+		codes:  numbers,
 	},
 	TLocalMessage2: {
 		table: "local_message",
 		columns: map[Role]string{
 			BizType: "biz_type", Key: "biz_key", Topic: "topic", Body: "message_body", Status: "status", RetryCount: "retry_count",
 			DueAt: "next_retry_time", CreatedAt: "gmt_create", UpdatedAt: "gmt_modified", CreatedBy: "create_by", UpdatedBy: "update_by",
+			FailReason: "fail_reason",
 		},
-		limits:  map[Role]int{BizType: 32, Key: 64, Topic: 64, Body: textBytes, CreatedBy: 64, UpdatedBy: 64},
-		needs:   []Role{BizType, Key, Topic, Body},
-		pending: "0",
+		limits: map[Role]int{BizType: 32, Key: 64, Topic: 64, Body: textBytes, CreatedBy: 64, UpdatedBy: 64, FailReason: 255},
+		needs:  []Role{BizType, Key, Topic, Body},
+		codes:  numbers,
 	},
 	MessageState: {
 		table: "local_message",
 		columns: map[Role]string{
 			ID: "id", BizType: "message_type", Key: "message_key", Topic: "topic", Body: "message_body", Status: "state",
 			RetryCount: "retry_count", DueAt: "next_retry_at", CreatedAt: "gmt_create", UpdatedAt: "gmt_modified",
-			LockVersion: "lock_version",
+			LockVersion: "lock_version", FailReason: "fail_reason",
 		},
-		needs:   []Role{ID, BizType, Key, Topic},
-		pending: "pending",
+		needs: []Role{ID, BizType, Key, Topic},
+		codes: map[State]string{Pending: "pending", Sent: "sent", Failed: "failed"},
 	},
 	LocalMessageTable: {
 		table: "local_message_table",
@@ -116,19 +123,19 @@ var layouts = map[Preset]layout{
 			MessageID: "message_id", Key: "message_id", Topic: "topic", Body: "content", Status: "state", RetryCount: "retry_count",
 			MaxRetry: "max_retry_count", DueAt: "next_retry_time", CreatedAt: "create_time", UpdatedAt: "update_time",
 		},
-		limits:  map[Role]int{MessageID: 128, Topic: 64, Body: textBytes},
-		needs:   []Role{Topic, Body},
-		pending: "0",
+		limits: map[Role]int{MessageID: 128, Topic: 64, Body: textBytes},
+		needs:  []Role{Topic, Body},
+		codes:  map[State]string{Pending: "0", Sent: "1"},
 	},
 	LocalMessage: {
 		table: "local_message",
 		columns: map[Role]string{
 			MessageID: "message_id", Key: "message_id", BizType: "event_type", Topic: "event_type", Body: "payload", Status: "status",
-			RetryCount: "retry_count",
+			RetryCount: "retry_count", FailReason: "error_message", SentAt: "sent_at",
 		},
-		limits:  map[Role]int{MessageID: 64, BizType: 100, Body: textBytes},
-		needs:   []Role{BizType, Body},
-		pending: "PENDING",
+		limits: map[Role]int{MessageID: 64, BizType: 100, Body: textBytes},
+		needs:  []Role{BizType, Body},
+		codes:  map[State]string{Pending: "PENDING", Sent: "SENT", Failed: "FAILED"},
 	},
 	OrderChain: {
 		table: "t_local_message",
@@ -136,9 +143,9 @@ var layouts = map[Preset]layout{
 			MessageID: "message_id", BizType: "business_type", Key: "business_id", Topic: "topic", Body: "message_body", Status: "status",
 			RetryCount: "retry_count", MaxRetry: "max_retry", DueAt: "next_retry_time", CreatedAt: "create_time", UpdatedAt: "update_time",
 		},
-		limits:  map[Role]int{MessageID: 64, BizType: 32, Key: 64, Topic: 64, Body: textBytes},
-		needs:   []Role{BizType, Key, Topic, Body},
-		pending: "0",
+		limits: map[Role]int{MessageID: 64, BizType: 32, Key: 64, Topic: 64, Body: textBytes},
+		needs:  []Role{BizType, Key, Topic, Body},
+		codes:  numbers,
 	},
 	DebeziumOutbox: {
 		table: "outbox",

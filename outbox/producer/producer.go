@@ -51,6 +51,8 @@ type Options struct {
 	Limits map[Role]int
 	// Pending is the status of a new row, such as a word in your language.
 	Pending string
+	// Codes are further codes of the status by state, as in tables[].codes of the relay: for MarkSent and MarkFailed.
+	Codes map[State]string
 	// Writer goes into created_by and updated_by; "" is "producer".
 	Writer string
 	// TimeZone of the DATETIME columns is an offset like "+08:00", the same as tables[].time_zone of the relay. "" is the zone of
@@ -93,7 +95,15 @@ func New(preset Preset, options Options) (*Table, error) {
 	maps.Copy(limits, l.limits)
 	maps.Copy(limits, options.Limits)
 	l.columns, l.limits = columns, limits
-	l.table, l.pending, l.prefix = cmp.Or(options.Table, l.table), cmp.Or(options.Pending, l.pending), cmp.Or(options.TopicPrefix, l.prefix)
+	l.table, l.prefix = cmp.Or(options.Table, l.table), cmp.Or(options.TopicPrefix, l.prefix)
+	l.codes = maps.Clone(l.codes)
+	if l.codes == nil {
+		l.codes = map[State]string{}
+	}
+	maps.Copy(l.codes, options.Codes)
+	if options.Pending != "" {
+		l.codes[Pending] = options.Pending
+	}
 	// A column that is taken out is one that the table fills by itself.
 	l.needs = slices.DeleteFunc(slices.Clone(l.needs), func(r Role) bool { return columns[r] == "" })
 	t := &Table{

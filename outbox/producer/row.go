@@ -245,7 +245,7 @@ func (b *builder) state() {
 		value string
 		args  []any
 	}{
-		{Status, "?", []any{b.table.pending}},
+		{Status, "?", []any{b.table.codes[Pending]}},
 		{RetryCount, "0", nil},
 		{LockVersion, "0", nil},
 		{CreatedAt, b.table.now, nil},
