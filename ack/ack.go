@@ -6,12 +6,13 @@
 //     would not know of. When that batch fails, Run ends with the error and nothing is journalled any more.
 //   - A row leaves the journal and the registry only when its table has the status, so nobody publishes it again meanwhile. A
 //     database that is away delays this and loses nothing.
-//   - A table that cannot be written delays no other table for longer than a moment (lasting). A row that its table refuses for its
-//     data, or that another session has locked, delays no other row.
+//   - A table that cannot be written delays no other table for longer than 300 ms (lasting). A row that its table refuses for its
+//     data, or that another session has locked, delays no other row. A sent row that its table refuses is tried again until the table
+//     takes it.
 //
-// Goroutines: the caller of Run (the journal) and the writers, at most two for each table and one for the table's locked rows,
-// each only while there is something to write. Two of them write at a time, and beside them those whose attempts fail or last. All
-// have ended when Run returns. The journal never waits for a table. DESIGN.md says which rule prevents which race.
+// Goroutines: the caller of Run (the journal) and the writers, at most two for each table and one each for the table's locked and
+// refused rows, only while there is something to write. Two of them write at a time, in addition to those whose attempts fail or last.
+// All have ended when Run returns. The journal never waits for a table. DESIGN.md says which rule prevents which race.
 package ack
 
 import (
@@ -57,9 +58,9 @@ type Journal interface {
 // Tables are what the completions are written to.
 type Tables interface {
 	// Apply writes a batch of at most 500 rows of one table, sorted by primary key. A nil error: every completion that is not in
-	// the answer is final in the table (written now or before, or the row is gone); retryable ones in it are applied again, the
-	// others never. An error: nothing is known of the batch, which is applied again. Apply is called concurrently; for one
-	// table by at most three goroutines, and never with the same row at the same time.
+	// the answer is final in the table (written now or before, or the row is gone); retryable ones and sent ones in it are applied again,
+	// the others never. One bad row harms no other. An error: nothing is known of the batch, which is applied again. Apply is called
+	// concurrently; for one table by at most four goroutines, and never with the same row at the same time.
 	Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error)
 }
 
@@ -129,7 +130,7 @@ func New(cfg Config, progress Progress, journal Journal, tables Tables, log *zap
 		cfg: cfg, progress: progress, journal: journal, tables: tables, log: log,
 		sent: newQueue(), queues: newWriteQueues(), turns: semaphore.NewWeighted(writing),
 	}
-	a.metrics = newMetrics(reg, a.Pending, a.queues.lockedRows)
+	a.metrics = newMetrics(reg, a.Pending, func() int { return a.queues.count(locked) }, func() int { return a.queues.count(refused) })
 	return a
 }
 
@@ -175,11 +176,15 @@ func (a *Acker) Add(list []outbox.Completion) {
 	}
 }
 
-// Pending is the number of completions that neither the table has written nor it has refused as unwritable.
+// Pending is the number of completions that the table has neither written nor refused for the row's data.
 func (a *Acker) Pending() int { return int(a.pending.Load()) }
 
 // Problems says why completions do not get into the tables, a line for each table and cause; empty when they do. For status.
 func (a *Acker) Problems() []string { return a.queues.problems() }
+
+// Unshown returns up to limit sent rows whose statuses wait for a lock or are refused by their table, and how many more there are: a
+// relay that takes over must not send them.
+func (a *Acker) Unshown(limit int) (rows []outbox.Identity, more int) { return a.queues.unshown(limit) }
 
 // Run works until ctx ends, by when the caller has drained the pipeline; it then flushes what is queued for at most
 // FlushTimeout and returns nil. Any error is a failed journal commit: the caller must stop the process.
@@ -217,9 +222,11 @@ func (a *Acker) flush(cut func()) error {
 			return err
 		}
 	}
-	if left := a.queues.len(); left > 0 {
-		a.log.Warn("stopped before every completion was written to the table: sent rows are in the journal and are written at "+
-			"the next start, all others are published again", zap.Int("rows", left))
+	if left := a.queues.count(ordinary) + a.queues.count(locked); left > 0 {
+		a.log.Warn(fmt.Sprintf("%d results not written before the stop; unsent rows go out again, sent ones are in the journal", left), zap.Int("rows", left))
+	}
+	if left := a.queues.count(refused); left > 0 {
+		a.log.Warn(fmt.Sprintf("%d published rows are not shown as SENT, because their table refuses it; they are in the journal", left), zap.Int("rows", left))
 	}
 	return nil
 }

@@ -247,7 +247,7 @@ func TestStopIsBoundedWhileTheDatabaseIsAway(t *testing.T) {
 		if w.journalled() != 700 || len(w.written) != 0 {
 			t.Errorf("journal %d, written %d", w.journalled(), len(w.written))
 		}
-		left := b.logs.FilterMessageSnippet("stopped before").All()
+		left := b.logs.FilterMessageSnippet("results not written before the stop").All()
 		if len(left) != 1 || left[0].ContextMap()["rows"] != int64(700) {
 			t.Errorf("logged %v", left)
 		}

@@ -129,8 +129,8 @@ func (w *world) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 
 func (w *world) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
 	w.mu.Lock()
-	if w.inTable[batch[0].Table]++; w.inTable[batch[0].Table] > 3 {
-		w.note("broken: more than three Apply at once for %s", batch[0].Table)
+	if w.inTable[batch[0].Table]++; w.inTable[batch[0].Table] > 4 {
+		w.note("broken: more than four Apply at once for %s", batch[0].Table)
 	}
 	for _, s := range batch {
 		if w.applying[s.Identity] || s.Table != batch[0].Table {

@@ -102,12 +102,12 @@ func (a *Acker) takeWritten() []outbox.Identity {
 	return list
 }
 
-// addWritten notes the sent rows of a batch, but for those that their table refuses.
-func (a *Acker) addWritten(batch []outbox.Completion, unwritable map[outbox.Identity]bool) {
+// addWritten notes the sent rows of a batch.
+func (a *Acker) addWritten(batch []outbox.Completion) {
 	a.writtenLock.Lock()
 	defer a.writtenLock.Unlock()
 	for i := range batch {
-		if c := &batch[i]; c.Action == outbox.ActionMarkSent && !unwritable[c.Identity] {
+		if c := &batch[i]; c.Action == outbox.ActionMarkSent {
 			a.written = append(a.written, c.Identity)
 		}
 	}

@@ -8,17 +8,16 @@ import (
 )
 
 type metrics struct {
-	batchSize      prometheus.Histogram
-	commitSeconds  prometheus.Histogram
-	settleSeconds  prometheus.Histogram
-	retries        prometheus.Counter
-	failures       *prometheus.CounterVec
-	writeErrors    prometheus.Counter
-	unwritable     *prometheus.CounterVec
-	unwritableRows prometheus.Gauge
+	batchSize     prometheus.Histogram
+	commitSeconds prometheus.Histogram
+	settleSeconds prometheus.Histogram
+	retries       prometheus.Counter
+	failures      *prometheus.CounterVec
+	writeErrors   prometheus.Counter
+	unwritable    *prometheus.CounterVec
 }
 
-func newMetrics(reg prometheus.Registerer, pending, locked func() int) *metrics {
+func newMetrics(reg prometheus.Registerer, pending, locked, refused func() int) *metrics {
 	f := promauto.With(reg)
 	m := &metrics{
 		batchSize: f.NewHistogram(prometheus.HistogramOpts{
@@ -46,11 +45,11 @@ func newMetrics(reg prometheus.Registerer, pending, locked func() int) *metrics 
 		unwritable: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "canal_outbox_unwritable_total", Help: "Completions that the table refused for the row's data.",
 		}, []string{"action"}),
-		unwritableRows: f.NewGauge(prometheus.GaugeOpts{
-			Name: "canal_outbox_unwritable_rows",
-			Help: "Published messages that the table does not show as sent because it refuses the update; kept in the journal.",
-		}),
 	}
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "canal_outbox_unwritable_rows",
+		Help: "Published messages that the table does not show as sent because it refuses the update; kept in the journal.",
+	}, func() float64 { return float64(refused()) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "canal_outbox_ack_pending", Help: "Completions that the table has not written yet.",
 	}, func() float64 { return float64(pending()) })

@@ -18,8 +18,8 @@ type Snapshot struct {
 	Failed       int
 	NewestFailed *Problem
 
-	// Unwritable counts the published rows that their table refuses to show as SENT. They stay in the journal until a restart
-	// writes them. NewestUnwritable is the last of them, nil when there is none; its Reason is the server's answer.
+	// Unwritable counts the published rows that their table refuses to show as SENT now. They stay in the journal until the table takes
+	// them. NewestUnwritable is the one that was tried last, nil when there is none; its Reason is the server's answer.
 	Unwritable       int
 	NewestUnwritable *Problem
 }
@@ -35,14 +35,16 @@ type Problem struct {
 // Snapshot returns the present state.
 func (a *Acker) Snapshot() Snapshot {
 	s := a.problems.snapshot()
-	s.Pending, s.Locked = a.Pending(), a.queues.lockedRows()
+	s.Pending, s.Locked = a.Pending(), a.queues.count(locked)
+	s.Unwritable, s.NewestUnwritable = a.queues.count(refused), a.queues.newestRefused()
 	return s
 }
 
 // problems remembers what Snapshot shows of single rows.
 type problems struct {
-	mu   sync.Mutex
-	seen Snapshot
+	mu     sync.Mutex
+	seen   Snapshot
+	unsent map[string]unsentRefused // by table
 }
 
 func (p *problems) failed(c outbox.Completion) {
@@ -52,11 +54,24 @@ func (p *problems) failed(c outbox.Completion) {
 	p.seen.NewestFailed = &Problem{Identity: c.Identity, Class: c.Class, Reason: c.Reason, At: time.Now()}
 }
 
-func (p *problems) unwritable(e outbox.WriteError) {
+// countUnsent counts refused statuses of rows that were not sent. It returns how many the next log line names; 0 when the last one is too
+// young.
+func (p *problems) countUnsent(table string, rows int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.seen.Unwritable++
-	p.seen.NewestUnwritable = &Problem{Identity: e.Identity, Reason: e.Reason, At: time.Now()}
+	if p.unsent == nil {
+		p.unsent = map[string]unsentRefused{}
+	}
+	u := p.unsent[table]
+	u.rows += rows
+	n := u.rows
+	if !u.reported.IsZero() && time.Since(u.reported) < reportEvery {
+		n = 0
+	} else {
+		u = unsentRefused{reported: time.Now()}
+	}
+	p.unsent[table] = u
+	return n
 }
 
 func (p *problems) snapshot() Snapshot {

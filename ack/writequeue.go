@@ -8,26 +8,35 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // writeQueues holds the completions that wait for their table: one queue for each table, because a table that cannot be
-// written (an ALTER holds its lock, a grant is missing) must not delay the others, and one for those of its rows that
-// another session has locked, because they must not delay the table's other rows.
+// written (an ALTER holds its lock, a grant is missing) must not delay the others, and two more for those of its rows that
+// another session has locked and for those that the table refuses, because they must not delay the table's other rows.
 //
 // A queue has a writer, a goroutine, only while it holds something: idle tables cost nothing.
 type writeQueues struct {
 	mu       sync.Mutex
 	queues   map[queueKey]*writeQueue
-	failing  map[bool]int // queues whose last attempt failed; true: those of locked rows
+	failing  map[queueKind]int // queues whose last attempt failed
 	write    func(*writeQueue)
 	writers  int
 	idle     sync.Cond     // writers became 0
 	draining chan struct{} // closed by drain
 }
 
+type queueKind uint8
+
+const (
+	ordinary queueKind = iota
+	locked             // rows that another session had locked when they were tried last
+	refused            // sent rows that the table refused to show as SENT when they were tried last
+)
+
 type queueKey struct {
-	table  string
-	locked bool // of rows that another session had locked when they were tried last
+	table string
+	kind  queueKind
 }
 
 // writeQueue is one queue. All fields but the constant ones are guarded by writeQueues.mu.
@@ -36,20 +45,22 @@ type writeQueue struct {
 	full     chan struct{} // constant; holds a token when a whole batch is there
 
 	items    fifo
-	batch    []outbox.Completion // what the writer has in hand: its array serves batch after batch
+	batch    []outbox.Completion // what the writer writes: its array serves batch after batch
 	since    time.Time           // when the oldest item came
-	taken    int                 // rows that the writer has in hand
-	quick    bool                // two statements side by side take no longer than lockTime, as far as the last full batch says
+	taken    int                 // rows that the writer writes
+	quick    bool                // two statements at the same time take no longer than lockTime, as far as the last full batch says
 	writing  bool                // there is a writer
 	failures int                 // attempts since the last that worked
 	reason   string              // of the last failure
+	code     uint16              // the server's number of it; 0 when there is none
 	retryAt  time.Time           // no attempt before
+	refusals                     // of the rows that the table refuses
 }
 
 func (q *writeQueue) rows() int { return q.items.len() + q.taken }
 
 func newWriteQueues() *writeQueues {
-	w := &writeQueues{queues: map[queueKey]*writeQueue{}, failing: map[bool]int{}, draining: make(chan struct{})}
+	w := &writeQueues{queues: map[queueKey]*writeQueue{}, failing: map[queueKind]int{}, draining: make(chan struct{})}
 	w.idle.L = &w.mu
 	return w
 }
@@ -127,13 +138,17 @@ func (w *writeQueues) close() {
 func (w *writeQueues) due(q *writeQueue, patience time.Duration, cut error) (wait time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if q.items.len() == 0 || cut != nil {
+	if q.items.len() == 0 || cut != nil || q.tried {
 		arrays.giveBack(q.batch)
 		q.writing, q.batch = false, nil
 		if w.writers--; w.writers == 0 {
 			w.idle.Broadcast()
 		}
 		return 0, false
+	}
+	if q.kind == refused && w.drains() {
+		q.tried = true // a last time; the journal has them
+		return 0, true
 	}
 	due := q.since
 	if q.items.len() < writeBatch && !w.drains() {
@@ -150,7 +165,7 @@ func (w *writeQueues) due(q *writeQueue, patience time.Duration, cut error) (wai
 func (w *writeQueues) takesTurns(q *writeQueue) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return q.failures == 0 && !q.locked
+	return q.failures == 0 && q.kind == ordinary
 }
 
 // wide reports whether there is enough in a queue for two statements, and whether they are quick.
@@ -206,7 +221,7 @@ func (w *writeQueues) takeAny() (q *writeQueue, batch []outbox.Completion) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, candidate := range w.queues {
-		if candidate.items.len() > 0 && (q == nil || cmp.Less(candidate.table, q.table)) {
+		if candidate.kind != refused && candidate.items.len() > 0 && (q == nil || cmp.Less(candidate.table, q.table)) {
 			q = candidate
 		}
 	}
@@ -218,7 +233,7 @@ func (w *writeQueues) takeAny() (q *writeQueue, batch []outbox.Completion) {
 
 // failed puts a batch back to the head of its queue. retry gives the wait after that many failures in a row before this
 // one. It reports whether this is the first queue of its kind to fail.
-func (w *writeQueues) failed(q *writeQueue, batch []outbox.Completion, reason string, retry func(failures int) time.Duration) (first bool) {
+func (w *writeQueues) failed(q *writeQueue, batch []outbox.Completion, cause error, retry func(failures int) time.Duration) (first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	q.taken = 0
@@ -226,7 +241,10 @@ func (w *writeQueues) failed(q *writeQueue, batch []outbox.Completion, reason st
 		q.since = time.Now()
 	}
 	q.items.putBack(batch)
-	q.retryAt, q.reason = time.Now().Add(retry(q.failures)), reason
+	q.retryAt, q.reason, q.code = time.Now().Add(retry(q.failures)), "", 0
+	if cause != nil {
+		q.reason, q.code = cause.Error(), server.Code(cause)
+	}
 	return w.countFailure(q)
 }
 
@@ -235,8 +253,8 @@ func (w *writeQueues) countFailure(q *writeQueue) (first bool) {
 	if q.failures > 1 {
 		return false
 	}
-	w.failing[q.locked]++
-	return w.failing[q.locked] == 1
+	w.failing[q.kind]++
+	return w.failing[q.kind] == 1
 }
 
 // postpone puts rows of a table that another session has locked into the queue of such rows. Those that are there already
@@ -244,7 +262,7 @@ func (w *writeQueues) countFailure(q *writeQueue) (first bool) {
 func (w *writeQueues) postpone(table string, rows []outbox.Completion, retry func(failures int) time.Duration) (first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	q := w.queue(queueKey{table: table, locked: true})
+	q := w.queue(queueKey{table: table, kind: locked})
 	if q.failures == 0 {
 		q.retryAt = time.Now().Add(retry(0))
 		first = w.countFailure(q)
@@ -262,32 +280,22 @@ func (w *writeQueues) worked(q *writeQueue) (last bool) {
 		return false
 	}
 	q.retryAt = time.Time{}
-	if q.locked && q.items.len() > 0 { // of them we know only that they were locked
+	if q.kind == locked && q.items.len() > 0 { // of them we know only that they were locked
 		q.failures = 1
 		return false
 	}
 	q.failures = 0
-	w.failing[q.locked]--
-	return w.failing[q.locked] == 0
+	w.failing[q.kind]--
+	return w.failing[q.kind] == 0
 }
 
-func (w *writeQueues) len() int {
+// count adds up the rows of the queues of a kind.
+func (w *writeQueues) count(kind queueKind) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
 	for _, q := range w.queues {
-		n += q.rows()
-	}
-	return n
-}
-
-// lockedRows counts the rows that another session had locked when they were tried last.
-func (w *writeQueues) lockedRows() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := 0
-	for _, q := range w.queues {
-		if q.locked {
+		if q.kind == kind {
 			n += q.rows()
 		}
 	}
@@ -300,10 +308,10 @@ func (w *writeQueues) problems() (list []string) {
 	defer w.mu.Unlock()
 	for _, q := range w.queues {
 		switch {
-		case q.failures == 0:
-		case q.locked && q.reason != "":
+		case q.failures == 0 || q.kind == refused: // which Snapshot shows
+		case q.kind == locked && q.reason != "":
 			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) that were locked cannot be written: %s; what to do: docs/operations.md, Rows behind another session's lock", q.table, q.rows(), q.reason))
-		case q.locked:
+		case q.kind == locked:
 			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) wait for locks that another session holds; what to do: docs/operations.md, Rows behind another session's lock", q.table, q.rows()))
 		default:
 			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) cannot be written: %s; what to do: docs/operations.md, The database is away", q.table, q.rows(), q.reason))
@@ -317,5 +325,5 @@ func (w *writeQueues) problems() (list []string) {
 func (w *writeQueues) anyFailed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.failing[false]+w.failing[true] > 0
+	return w.failing[ordinary]+w.failing[locked] > 0
 }

@@ -65,65 +65,96 @@ func (a *Acker) await(work context.Context, q *writeQueue, wait time.Duration) {
 	}
 }
 
-// attempt makes one attempt at a batch; what fails goes back to the head of its queue.
+// attempt makes one attempt at a batch; what fails goes back to the head of its queue. Rows that are locked or refused go to queues of
+// their own, so that they delay no other row.
 func (a *Acker) attempt(work context.Context, q *writeQueue, batch []outbox.Completion) {
 	defer clear(batch)
 	slices.SortFunc(batch, byPrimaryKey)
-	began := time.Now()
-	locked, failed, err := a.applySideBySide(work, batch)
-	a.queues.took(q, len(batch), time.Since(began))
-	if len(locked) > 0 && !q.locked {
-		a.postpone(q.table, locked)
+	began, size := time.Now(), len(batch)
+	got, failed, err := a.applySideBySide(work, batch)
+	a.queues.took(q, size, time.Since(began))
+	if q.kind == refused {
+		a.pending.Add(int64(len(got.locked))) // they are counted again, those that the table refuses are not
+	} else {
+		a.pending.Add(-int64(got.final))
 	}
-	switch {
-	case err != nil:
+	if len(got.locked) > 0 && q.kind != locked {
+		a.postpone(q.table, got.locked)
+	}
+	a.reportUnsent(got.unsent)
+	if err != nil {
+		if q.kind != refused {
+			a.refusedRows(q, got.refused, false)
+		}
 		a.metrics.writeErrors.Inc()
-		first := a.queues.failed(q, failed, err.Error(), a.pause)
+		first := a.queues.failed(q, failed, err, a.pause)
 		if first && work.Err() == nil { // our own cut says nothing about the database
 			a.log.Warn("cannot write statuses to the table, retrying; published messages stay in the journal and are not "+
 				"published again", zap.String("table", q.table), zap.Error(err))
 		}
 		return
-	case len(locked) > 0 && q.locked:
-		a.queues.failed(q, locked, "", a.pause)
+	}
+	a.refusedRows(q, got.refused, got.final > 0)
+	if len(got.locked) > 0 && q.kind == locked {
+		a.queues.failed(q, got.locked, nil, a.pause)
+		return
+	}
+	if q.kind == refused {
+		if a.queues.count(refused) == 0 {
+			a.log.Info("the tables take the statuses that they refused: every published message is shown as SENT")
+		}
 		return
 	}
 	switch last := a.queues.worked(q); {
-	case last && q.locked:
+	case last && q.kind == locked:
 		a.log.Info("the locks of outbox rows are free again: the statuses that waited are written")
 	case last:
 		a.log.Info("statuses are written to every table again")
 	}
 }
 
+// answer is what a table said to a batch.
+type answer struct {
+	final   int // rows that journal and registry are done with
+	locked  []outbox.Completion
+	refused []outbox.WriteError // sent rows
+	unsent  []outbox.WriteError // refused statuses of rows that were not sent; they are final for us
+}
+
+func (a *answer) join(b answer) {
+	a.final += b.final
+	a.locked, a.refused, a.unsent = append(a.locked, b.locked...), append(a.refused, b.refused...), append(a.unsent, b.unsent...)
+}
+
 // applySideBySide makes one attempt: what is more than one statement takes goes as two, each with half of the keys, on two connections.
-// They share no row and no stretch of the table, and one commit of the log is enough for both where the server groups them. It returns
-// the rows that another session has locked, and with an error those of which nothing is known.
-func (a *Acker) applySideBySide(work context.Context, batch []outbox.Completion) (locked, failed []outbox.Completion, err error) {
+// They share no row and no range of the table, and one commit of the log is enough for both where the server groups them. With an error
+// it returns the rows of which nothing is known.
+func (a *Acker) applySideBySide(work context.Context, batch []outbox.Completion) (got answer, failed []outbox.Completion, err error) {
 	if len(batch) <= writeBatch {
-		if locked, err = a.apply(work, batch); err != nil {
+		if got, err = a.apply(work, batch); err != nil {
 			failed = batch
 		}
-		return locked, failed, err
+		return got, failed, err
 	}
 	var upper struct {
 		sync.WaitGroup
-		locked []outbox.Completion
-		err    error
+		answer
+		err error
 	}
 	low, high := batch[:len(batch)/2:len(batch)/2], batch[len(batch)/2:]
-	upper.Go(func() { upper.locked, upper.err = a.apply(work, high) })
-	locked, err = a.apply(work, low)
+	upper.Go(func() { upper.answer, upper.err = a.apply(work, high) })
+	got, err = a.apply(work, low)
 	upper.Wait()
 	switch {
 	case err != nil && upper.err != nil:
-		return nil, batch, err
+		return answer{}, batch, err
 	case err != nil:
-		return upper.locked, low, err
+		return upper.answer, low, err
 	case upper.err != nil:
-		return locked, high, upper.err
+		return got, high, upper.err
 	}
-	return append(locked, upper.locked...), nil, nil
+	got.join(upper.answer)
+	return got, nil, nil
 }
 
 // pause is the wait after n failures in a row before the present one.
@@ -144,66 +175,69 @@ func byPrimaryKey(x, y outbox.Completion) int {
 	return cmp.Or(cmp.Compare(len(x.ID), len(y.ID)), cmp.Compare(x.ID, y.ID))
 }
 
-// apply makes one attempt for one batch. When the table has answered, journal and registry hear of every row but those that
-// another session has locked, which it returns.
-func (a *Acker) apply(work context.Context, batch []outbox.Completion) (locked []outbox.Completion, err error) {
+// apply makes one attempt for one batch. When the table has answered, journal and registry are done with every row but those that
+// another session has locked and the sent ones that the table refuses.
+func (a *Acker) apply(work context.Context, batch []outbox.Completion) (got answer, err error) {
 	ctx, cancel := context.WithTimeout(work, applyTimeout)
 	defer cancel()
-	refused, err := a.tables.Apply(ctx, batch)
+	list, err := a.tables.Apply(ctx, batch)
 	if err != nil {
-		return nil, err
+		return got, err
 	}
 	a.metrics.batchSize.Observe(float64(len(batch)))
-	if len(refused) == 0 {
+	if len(list) == 0 {
 		a.conclude(batch, nil)
-		return nil, nil
+		return answer{final: len(batch)}, nil
 	}
-	unwritable, waiting := make(map[outbox.Identity]bool, len(refused)), make(map[outbox.Identity]bool)
-	for _, u := range refused {
-		if u.Retryable {
-			waiting[u.Identity] = true
-			locked = append(locked, u.Completion)
-			continue
+	unwritten, kept, fenced := make(map[outbox.Identity]bool), make(map[outbox.Identity]bool), 0
+	for _, u := range list {
+		switch {
+		case u.Retryable:
+			kept[u.Identity] = true
+			got.locked = append(got.locked, u.Completion)
+		case u.Fenced:
+			unwritten[u.Identity] = true
+			fenced++
+		case u.Action == outbox.ActionMarkSent:
+			kept[u.Identity] = true // the broker has it: it stays in journal and registry, so that it is never sent again
+			got.refused = append(got.refused, u)
+		default:
+			unwritten[u.Identity] = true
+			got.unsent = append(got.unsent, u)
 		}
-		unwritable[u.Identity] = true
-		a.reportUnwritable(u)
 	}
-	a.conclude(slices.DeleteFunc(batch, func(s outbox.Completion) bool { return waiting[s.Identity] }), unwritable)
-	return locked, nil
+	if fenced > 0 {
+		a.log.Info("the lease is not valid: attempts and failures are not written, the relay that holds the lease decides about these rows",
+			zap.String("table", batch[0].Table), zap.Int("rows", fenced))
+	}
+	final := slices.DeleteFunc(batch, func(s outbox.Completion) bool { return kept[s.Identity] })
+	got.final = len(final)
+	a.conclude(final, unwritten)
+	return got, nil
 }
 
-// conclude tells journal and registry of completions that the table has, or never takes.
-func (a *Acker) conclude(batch []outbox.Completion, unwritable map[outbox.Identity]bool) {
-	var settled, final []outbox.Completion
-	if len(unwritable) == 0 { // as nearly always: nothing is copied
-		final = batch
-	}
+// conclude gives rows to journal and registry that the table has, or whose status it does not get: unwritten ones were not sent, and the
+// sweep finds them.
+func (a *Acker) conclude(batch []outbox.Completion, unwritten map[outbox.Identity]bool) {
+	var settled []outbox.Completion
 	for i := range batch {
 		s := &batch[i]
-		bad := len(unwritable) > 0 && unwritable[s.Identity]
-		switch isSent := s.Action == outbox.ActionMarkSent; {
-		case isSent && bad:
-			continue // the broker has it: it stays in journal and registry, so that it is never sent again
-		case !isSent:
+		if s.Action != outbox.ActionMarkSent {
 			settled = append(settled, *s)
 		}
-		if len(unwritable) > 0 {
-			final = append(final, *s)
-		}
-		if !bad {
+		if !unwritten[s.Identity] {
 			a.count(s)
 		}
 	}
-	// The journal must hear of it before the registry releases the row: once released, it may be published again, and the
-	// entry of that second publish must not be removed.
-	a.addWritten(batch, unwritable)
+	// The journal before the registry: once released, a row may be published again, and the journal's entry of that second publish must
+	// not be removed.
+	a.addWritten(batch)
 	if len(settled) > 0 {
 		a.progress.Settled(settled)
 	}
-	if len(final) > 0 {
-		a.progress.Written(final)
+	if len(batch) > 0 {
+		a.progress.Written(batch)
 	}
-	a.pending.Add(-int64(len(batch)))
 }
 
 // count records a completion that the table has now.
@@ -226,20 +260,6 @@ func (a *Acker) count(s *outbox.Completion) {
 			a.metrics.settleSeconds.Observe(max(0, time.Since(s.Since).Seconds()))
 		}
 	}
-}
-
-func (a *Acker) reportUnwritable(u outbox.WriteError) {
-	a.metrics.unwritable.WithLabelValues(u.Action.String()).Inc()
-	fields := append(rowFields(u.Completion), zap.Stringer("action", u.Action), zap.String("reason", u.Reason))
-	if u.Action == outbox.ActionMarkSent {
-		a.metrics.unwritableRows.Inc()
-		a.problems.unwritable(u)
-		a.log.Error("the table refuses to show a published message as sent; it stays in the journal and is not published "+
-			"again: fix the table or the row, the status is written at the next start", fields...)
-		return
-	}
-	a.log.Error("the table refuses the status of a message that was not published; the row stays as it is and is tried "+
-		"again by the sweep: fix the table or the row", fields...)
 }
 
 func rowFields(s outbox.Completion) []zap.Field {

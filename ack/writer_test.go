@@ -180,7 +180,7 @@ func TestP8_UnwritableSentRowStaysInJournalAndRegistry(t *testing.T) {
 		w.onApply = refuse("2")
 		b := start(t, w)
 		b.Add(completions(shop, 1, 3, outbox.ActionMarkSent))
-		time.Sleep(10 * time.Second)
+		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		bad := completion(shop, 2, outbox.ActionMarkSent).Identity
 		if w.written[bad] != 0 || len(w.written) != 2 || !w.journal[bad] || len(w.journal) != 1 {
@@ -191,6 +191,9 @@ func TestP8_UnwritableSentRowStaysInJournalAndRegistry(t *testing.T) {
 		}
 		if b.metric(t, "canal_outbox_unwritable_rows") != 1 {
 			t.Error("no alarm in the metrics")
+		}
+		if s := b.Snapshot(); s.Unwritable != 1 || s.NewestUnwritable.ID != "2" {
+			t.Errorf("snapshot %+v", s)
 		}
 		alarm := b.logs.FilterMessageSnippet("refuses to show").All()
 		if len(alarm) != 1 || alarm[0].ContextMap()["id"] != "2" || alarm[0].ContextMap()["reason"] == "" {
@@ -220,52 +223,61 @@ func TestUnwritableRefusalIsDeferred(t *testing.T) {
 	})
 }
 
-// Two statements' worth of rows goes as two statements at one time, each with half of the keys, as long as that keeps them short; what
-// becomes of one is nothing to the other.
+// Two statements' worth of rows goes as two statements at one time, each with half of the keys, as long as that keeps them short. What
+// becomes of one half does nothing to the other: each half fails in a run of its own, while the other one meets a lock.
 func TestFullBatchesGoSideBySide(t *testing.T) {
 	for statement, want := range map[time.Duration]int64{5 * time.Millisecond: 2, 15 * time.Millisecond: 1} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			var atOnce, most, failures atomic.Int64
-			w.onApply = func(_ context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
-				most.Store(max(most.Load(), atOnce.Add(1)))
-				time.Sleep(statement)
-				atOnce.Add(-1)
-				for _, c := range batch {
-					switch {
-					case c.ID == "600" && failures.Add(1) == 1: // of the lower half, once
-						return nil, errGone
-					case c.ID == "1400" && failures.Load() == 1: // of the upper half, at the same time
-						return []outbox.WriteError{{Completion: c, Retryable: true}}, nil
-					}
-				}
-				return nil, nil
-			}
-			b := start(t, w)
-			b.Add(completions(shop, 1, 500, outbox.ActionMarkSent)) // shows how long a statement takes
-			time.Sleep(time.Second)
-			b.Add(completions(shop, 501, 1500, outbox.ActionMarkSent))
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			if len(w.written) != 1500 || b.Pending() != 0 || w.journalled() != 0 {
-				t.Fatalf("written %d, pending %d, in the journal %d", len(w.written), b.Pending(), w.journalled())
-			}
-			for id, times := range w.written {
-				if times != 1 {
-					t.Fatalf("%s was written %d times", id.ID, times)
-				}
-			}
-			if most.Load() != want || failures.Load() != 2 {
-				t.Errorf("statements of %v: %d at once, want %d; batches %v, row 600 was tried %d times", statement, most.Load(), want, w.applySizes, failures.Load())
-			}
-			for _, call := range b.trace() {
-				if strings.HasPrefix(call, "broken") {
-					t.Error(call)
-				}
-			}
-			if err := b.close(); err != nil {
-				t.Fatal(err)
-			}
-		})
+		sideBySide(t, statement, want, "600", "1400")
+		sideBySide(t, statement, want, "1400", "600")
 	}
+}
+
+// sideBySide lets a statement with one row fail, and the first one after that with another row find it locked.
+func sideBySide(t *testing.T, statement time.Duration, want int64, fails, locks string) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var atOnce, most, failures, locked atomic.Int64
+		w.onApply = func(_ context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
+			if len(batch) > 1 { // the locked row alone has a writer of its own
+				most.Store(max(most.Load(), atOnce.Add(1)))
+				defer atOnce.Add(-1)
+			}
+			time.Sleep(statement)
+			for _, c := range batch {
+				switch {
+				case c.ID == fails && failures.Add(1) == 1:
+					return nil, errGone
+				case c.ID == locks && locked.Add(1) == 1:
+					return []outbox.WriteError{{Completion: c, Retryable: true}}, nil
+				}
+			}
+			return nil, nil
+		}
+		b := start(t, w)
+		b.Add(completions(shop, 1, 500, outbox.ActionMarkSent)) // shows how long a statement takes
+		time.Sleep(time.Second)
+		b.Add(completions(shop, 501, 1500, outbox.ActionMarkSent))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(w.written) != 1500 || b.Pending() != 0 || w.journalled() != 0 {
+			t.Fatalf("written %d, pending %d, in the journal %d", len(w.written), b.Pending(), w.journalled())
+		}
+		for id, times := range w.written {
+			if times != 1 {
+				t.Fatalf("%s was written %d times", id.ID, times)
+			}
+		}
+		if most.Load() != want || failures.Load() != 2 || locked.Load() != 2 {
+			t.Errorf("statements of %v: %d at once, want %d; batches %v, row %s was tried %d times, row %s %d times", statement, most.Load(), want,
+				w.applySizes, fails, failures.Load(), locks, locked.Load())
+		}
+		for _, call := range b.trace() {
+			if strings.HasPrefix(call, "broken") {
+				t.Error(call)
+			}
+		}
+		if err := b.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

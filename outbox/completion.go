@@ -52,11 +52,12 @@ type Sweep struct {
 var ErrBrokerAway = errors.New("the broker takes no messages")
 
 // WriteError is a completion that was not written though the table could be: the table refuses it for its data (a trigger,
-// a check, a column too narrow), and it is reported, not retried; or somebody else holds the row's lock.
+// a check, a column too narrow), another session holds the row's lock, or the relay does not hold its lease.
 type WriteError struct {
 	Completion
 	Reason    string
-	Retryable bool // another session holds the row's lock, or did a moment ago: write it again later
+	Retryable bool // another session holds the row's lock, or did shortly before: write it again later
+	Fenced    bool // an attempt or a failure that was dropped because the lease is not valid; the claim, if any, is released
 }
 
 // Gap records that part of the log between two positions was not read and that the sweep had to stand in. It is durable

@@ -44,7 +44,7 @@ type Status struct {
 	// NewestFailed is the last row that became FAILED since the start, which may have been set back meanwhile; null when there is
 	// none. The tables say how many rows are FAILED now.
 	NewestFailed *RowProblem `json:"newest_failed"`
-	// Unwritable counts published rows since the start that their table refuses to show as SENT; NewestUnwritable is the last of
+	// Unwritable counts published rows that their table refuses to show as SENT now; NewestUnwritable is the last of
 	// them, null when there is none.
 	Unwritable       int         `json:"unwritable_rows"`
 	NewestUnwritable *RowProblem `json:"newest_unwritable"`

@@ -240,7 +240,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		return err
 	}
 	d.tables = tables
-	d.rows = table.NewKeeping(d.guarded, tables, d.state)
+	d.rows = table.NewFenced(d.guarded, tables, d.state, d.may())
 	d.samples = operator.NewSampler(d.rows.Counts, d.registry, d.log)
 	d.alerts = d.newAlerts()
 	recorded := func() (server.ID, outbox.Position) {

@@ -19,6 +19,7 @@ type Store struct {
 	db     *sql.DB
 	tables []*Table
 	waits  Waits
+	may    func() bool // whether the lease is valid; nil: there is none
 	byName map[string]*Table
 
 	maxCount  int64 // MaxCount
@@ -35,8 +36,14 @@ func New(db *sql.DB, tables []*Table) *Store { return NewKeeping(db, tables, &Wa
 
 // NewKeeping is New with waits that may outlive the process.
 func NewKeeping(db *sql.DB, tables []*Table, waits Waits) *Store {
+	return NewFenced(db, tables, waits, nil)
+}
+
+// NewFenced is NewKeeping for a relay with a lease: Apply writes attempts and failures only while may returns true, which it calls right
+// before each statement.
+func NewFenced(db *sql.DB, tables []*Table, waits Waits, may func() bool) *Store {
 	s := &Store{
-		db: db, tables: WithStatus(tables), waits: waits, byName: map[string]*Table{}, maxCount: MaxCount, scanLimit: scanLimit, pages: defaultPages,
+		db: db, tables: WithStatus(tables), waits: waits, may: may, byName: map[string]*Table{}, maxCount: MaxCount, scanLimit: scanLimit, pages: defaultPages,
 		ahead: map[string]firstSeen{},
 	}
 	for _, t := range s.tables {
@@ -137,12 +144,15 @@ func (s *Store) applyGroup(ctx context.Context, t *Table, action outbox.Action, 
 	return refused, nil
 }
 
-// applyChunk writes one completion to rows of one table, and what the table has no columns for beside it.
+// applyChunk writes one completion to rows of one table, and keeps what the table has no columns for.
 func (s *Store) applyChunk(ctx context.Context, t *Table, action outbox.Action, rows []outbox.Completion) ([]outbox.WriteError, error) {
 	if err := s.keep(t, action, rows); err != nil {
 		return nil, err
 	}
 	refused, err := s.settle(ctx, t, action, rows)
+	if errors.Is(err, errFenced) {
+		return s.dropFenced(ctx, t, rows)
+	}
 	if err == nil {
 		err = s.forget(t, action, rows)
 	}
@@ -181,7 +191,7 @@ func (s *Store) settle(ctx context.Context, t *Table, completion outbox.Action, 
 
 // attempt updates the rows and returns those that are still to be changed.
 func (s *Store) attempt(ctx context.Context, t *Table, completion outbox.Action, rows []outbox.Completion) ([]outbox.Completion, error) {
-	matched, err := s.exec(ctx, t.update(completion, rows))
+	matched, err := s.execFenced(ctx, completion, t.update(completion, rows))
 	if err != nil || matched == int64(len(rows)) {
 		return nil, err
 	}

@@ -7,6 +7,10 @@ var teamMutations = []mutation{
 		edits: []edit{{"return g == nil || g.left() > 0", "return g == nil || g.left() >= 0"}},
 	},
 	{
+		rule: "dropped attempts are settled, so that the registry gives the rows up", file: "ack/writer.go", found: ".", team: true,
+		edits: []edit{{"		case u.Fenced:\n			unwritten[u.Identity] = true\n", "		case u.Fenced:\n			kept[u.Identity] = true\n"}}, seeds: 2000,
+	},
+	{
 		rule: "a holder stops before its lease ends", file: "lease/grant.go", found: "fence: |lease: ", team: true,
 		edits: []edit{{"asked.Add(ttl - ttl/margin)", "asked.Add(ttl + ttl/margin)"}}, seeds: 1000,
 	},

@@ -119,8 +119,8 @@ var mutations = []mutation{
 		edits: []edit{{"	r.triggers.Full()\n", ""}},
 	},
 	{
-		rule: "an unwritable sent row stays in the journal", file: "ack/journal.go", found: "journal: .*before the table has answered",
-		edits: []edit{{" && !unwritable[c.Identity]", ""}},
+		rule: "an unwritable sent row stays in the journal", file: "ack/writer.go", found: "journal: .*before the table has answered",
+		edits: []edit{{"			kept[u.Identity] = true // the broker", "			// the broker"}},
 	},
 	{
 		rule: "a row behind a lock is not written yet", file: "ack/writer.go", found: "journal: .*before the table has answered",

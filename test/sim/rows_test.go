@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -83,18 +84,24 @@ func (c rows) guarded(ctx context.Context, what string) (*dice, error) {
 // write is call for a statement that changes rows. It runs effect on the server, at once or, if the process was killed with
 // the statement on its way, perhaps after its death; the reply may be lost.
 func (c rows) write(ctx context.Context, what string, effect func()) error {
+	return c.writeIf(ctx, what, func() bool { return true }, func(bool) { effect() })
+}
+
+// writeIf is write with a question that the process asks right before it sends the statement.
+func (c rows) writeIf(ctx context.Context, what string, ask func() bool, effect func(bool)) error {
 	d, err := c.guarded(ctx, what)
 	if err != nil {
 		return err
 	}
 	w := c.i.w
+	asked := ask()
 	err = sleep(ctx, d.between(10*time.Microsecond, time.Millisecond))
 	w.mu.Lock()
 	if (c.i.dead || err != nil) && !d.chance(0.5) {
 		w.mu.Unlock()
 		return errDead // cut off before it arrived
 	}
-	effect()
+	effect(asked)
 	lost := d.chance(w.plan.errors) && w.at() < w.plan.healed
 	if lost {
 		w.note(c.i.life, what, "", "reply lost", 0)
@@ -125,10 +132,23 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Wr
 	if len(batch) == 0 || len(batch) > 500 {
 		return nil, fmt.Errorf("a batch of %d rows", len(batch))
 	}
-	err := c.write(ctx, "apply", func() {
+	counted := func(s outbox.Completion) bool { return s.Action == outbox.ActionRetry || s.Action == outbox.ActionFail }
+	fence := func() bool { return true }
+	if c.i.sink.may != nil && slices.ContainsFunc(batch, counted) {
+		fence = c.i.sink.may
+	}
+	err := c.writeIf(ctx, "apply", fence, func(valid bool) {
 		changed := false
 		for _, s := range batch {
 			r := w.byID[s.Identity]
+			if !valid && counted(s) {
+				refused = append(refused, outbox.WriteError{Completion: s, Fenced: true})
+				r.of(c.i.life).deferred = true
+				if s.Claim == "" {
+					continue
+				}
+				s.Action = outbox.ActionRelease
+			}
 			switch {
 			case r == nil:
 				w.violation("P2", "a completion for no committed row: %+v", s.Identity)
@@ -203,6 +223,9 @@ func (w *world) settle(i *incarnation, r *row, s outbox.Completion) (changed boo
 		r.status = outbox.Pending
 	default:
 		return false
+	}
+	if s.Action == outbox.ActionRetry || s.Action == outbox.ActionFail {
+		w.checkJudgement(i, r)
 	}
 	r.final = time.Now()
 	w.note(i.life, "update", name(r.Identity), before.String()+" -> "+r.status.String()+" by "+s.Action.String(), r.retries)

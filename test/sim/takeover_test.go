@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"testing"
 	"time"
 )
 
@@ -18,6 +19,16 @@ func (w *world) checkFence(i *incarnation, f *flight) {
 		w.violation("fence", "%s is sent by %s, which has released the lease", name(f.row.Identity), i.team.name())
 	case time.Since(w.held[at].renewed) >= w.plan.team.lease:
 		w.violation("fence", "%s is sent by %s, whose lease ended %v ago", name(f.row.Identity), i.team.name(), time.Since(w.held[at].renewed)-w.plan.team.lease)
+	}
+}
+
+// checkJudgement looks at an attempt or a failure that a process writes: no other one has taken its lease. Callers hold mu.
+func (w *world) checkJudgement(i *incarnation, r *row) {
+	if i.team == nil {
+		return
+	}
+	if at := slices.IndexFunc(w.held, func(l *leaseRow) bool { return l.by == i.team }); at < 0 {
+		w.violation("fence", "an attempt at %s is written by %s, whose lease another process has taken", name(r.Identity), i.team.name())
 	}
 }
 
@@ -131,5 +142,13 @@ func (w *world) checkInherited(i *incarnation, r *row) {
 		if h.by == i.team && r.entry < h.from {
 			w.violation("take-over", "%s is sent again though the holder before was done with it", name(r.Identity))
 		}
+	}
+}
+
+// A process whose lease another one has taken writes no attempt: in this seed it is frozen, wakes with a refusal to write, and another process
+// has sent the row meanwhile.
+func TestG04_LostHolderWritesNoAttempt(t *testing.T) {
+	if r := runSeed(t, teams+100_156); len(r.violations) > 0 {
+		t.Error(describe(r))
 	}
 }

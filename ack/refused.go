@@ -1,0 +1,148 @@
+package ack
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// A table refuses a status for the data of one row: a trigger, a constraint, a column that is too narrow. A row that was sent stays in the
+// journal and in the registry, so that it is not sent again, and its status is written again and again until the table takes it. A row
+// that was not sent is released: the sweep finds it.
+
+// slow is the pause between attempts at rows that their table refuses. An attempt finds the refused rows of a batch by halves, with about
+// two statements for each, so it has one batch, and the next one follows at once only if the table took a row.
+var slow = outbox.Backoff{Base: 10 * time.Second, Max: time.Minute}
+
+// reportEvery is the shortest time between two log lines about the rows that one table refuses.
+const reportEvery = time.Minute
+
+// refusals are what a queue of refused rows remembers.
+type refusals struct {
+	newest   *Problem  // nil while the queue is empty
+	tried    bool      // a last time, at the stop
+	reported time.Time // when the log was written last
+	named    int       // the number of rows in that line
+}
+
+// refuse puts rows that the table refuses into the queue of such rows, behind those that are there. again: they come from it. progress:
+// the attempt has written other rows of the queue. It returns the number of rows to report; 0 when there is nothing new.
+func (w *writeQueues) refuse(table string, rows []outbox.WriteError, again, progress bool, random func() float64) (report int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q := w.queue(queueKey{table: table, kind: refused})
+	if again {
+		q.taken = 0
+	}
+	if len(rows) > 0 {
+		newest := rows[len(rows)-1]
+		q.newest = &Problem{Identity: newest.Identity, Reason: newest.Reason, At: time.Now()}
+	}
+	switch {
+	case again && progress:
+		q.failures, q.retryAt, q.tried = 0, time.Time{}, false
+	case again || q.failures == 0:
+		q.retryAt = time.Now().Add(slow.Delay(q.failures, random()))
+		q.failures++
+	}
+	for i := range rows {
+		w.put(q, []outbox.Completion{rows[i].Completion})
+	}
+	n := q.rows()
+	if n == 0 {
+		q.newest, q.named, q.failures, q.retryAt = nil, 0, 0, time.Time{}
+	}
+	if n == q.named || time.Since(q.reported) < reportEvery {
+		return 0
+	}
+	q.reported, q.named = time.Now(), n
+	return n
+}
+
+// newestRefused is the row that a table has refused last, of those that it still refuses; nil when there is none.
+func (w *writeQueues) newestRefused() (newest *Problem) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.queues {
+		if q.kind == refused && q.newest != nil && (newest == nil || q.newest.At.After(newest.At)) {
+			newest = q.newest
+		}
+	}
+	return newest
+}
+
+// unshown returns up to limit sent rows whose statuses wait for a lock or are refused, in the order of the tables, and how many more there
+// are.
+func (w *writeQueues) unshown(limit int) (list []outbox.Identity, more int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	byTable := func(a, b queueKey) int {
+		return cmp.Or(strings.Compare(a.table, b.table), cmp.Compare(a.kind, b.kind))
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(w.queues), byTable) {
+		q := w.queues[key]
+		if key.kind == ordinary {
+			continue
+		}
+		oldest, rest := q.items.parts(q.items.len())
+		for _, part := range [][]outbox.Completion{q.batch[:q.taken], oldest, rest} {
+			for i := range part {
+				switch {
+				case part[i].Action != outbox.ActionMarkSent:
+				case len(list) == limit:
+					more++
+				default:
+					list = append(list, part[i].Identity)
+				}
+			}
+		}
+	}
+	return list, more
+}
+
+// refusedRows moves sent rows that the table refuses to their queue; it counts and reports them once.
+func (a *Acker) refusedRows(q *writeQueue, rows []outbox.WriteError, progress bool) {
+	again := q.kind == refused
+	if len(rows) == 0 && !again {
+		return
+	}
+	if !again {
+		a.metrics.unwritable.WithLabelValues(outbox.ActionMarkSent.String()).Add(float64(len(rows)))
+		a.pending.Add(-int64(len(rows)))
+	}
+	n := a.queues.refuse(q.table, rows, again, progress, a.cfg.Random)
+	if n == 0 || len(rows) == 0 {
+		return
+	}
+	a.log.Error("the table refuses to show published messages as SENT; they are not published again, and the status is tried again "+
+		"every minute: fix the table or the rows", append(rowFields(rows[0].Completion), zap.Int("rows", n), zap.String("reason", rows[0].Reason))...)
+}
+
+// unsentRefused counts refused statuses of rows that were not sent, for one log line per table and minute.
+type unsentRefused struct {
+	reported time.Time
+	rows     int // since then
+}
+
+// reportUnsent reports rows that were not sent and whose status the table refuses. They are released, and the sweep tries them again.
+func (a *Acker) reportUnsent(rows []outbox.WriteError) {
+	if len(rows) == 0 {
+		return
+	}
+	for _, u := range rows {
+		a.metrics.unwritable.WithLabelValues(u.Action.String()).Inc()
+	}
+	n := a.problems.countUnsent(rows[0].Table, len(rows))
+	if n == 0 {
+		return
+	}
+	a.log.Error("the table refuses the statuses of messages that were not published; the rows stay as they are, and the sweep tries them "+
+		"again: fix the table or the rows", append(rowFields(rows[0].Completion), zap.Int("rows", n), zap.Stringer("action", rows[0].Action),
+		zap.String("reason", rows[0].Reason))...)
+}
