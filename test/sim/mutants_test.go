@@ -124,11 +124,11 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a row behind a lock is not written yet", file: "ack/writer.go", found: "journal: .*before the table has answered",
-		edits: []edit{{"			waiting[u.Identity] = true\n", ""}}, seeds: 3000,
+		edits: []edit{{"			kept[u.Identity] = true\n			got.locked", "			got.locked"}}, seeds: 3000,
 	},
 	{
 		rule: "written rows leave the registry", file: "ack/writer.go", found: "P1: ",
-		edits: []edit{{"		a.progress.Written(final)\n", "		_ = final\n"}},
+		edits: []edit{{"		a.progress.Written(batch)\n", ""}},
 	},
 	{
 		rule: "a stop flushes the acknowledgements", file: "ack/ack.go", found: "P3: a clean stop|journal: .*still there",
