@@ -48,6 +48,7 @@ func (p *Pipeline) Offer(ctx context.Context, txn *outbox.Txn) error {
 		return err
 	}
 	defer p.recovery.Unlock()
+	p.dispatch.Deferred(txn.Deferred)
 	seq := p.tracker.Begin(txn)
 	for rows := txn.Messages; len(rows) > 0; {
 		n := min(len(rows), chunk)

@@ -174,7 +174,7 @@ func (d *Dispatch) take(rows []*tracker.Entry, path outbox.Path) (taken int) {
 			d.hold(e, now)
 			continue
 		case suspended:
-			if c, ok := d.deferRow(e, outbox.CauseTopic); ok {
+			if c, ok := d.leaveFresh(e, outbox.CauseTopic); ok {
 				released = append(released, c)
 			}
 			continue

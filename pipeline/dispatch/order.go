@@ -34,16 +34,17 @@ type lane struct {
 
 // leftRow is a row that the table has, that is not final, and whom the later rows of its key wait for.
 type leftRow struct {
-	id    outbox.Identity
-	lane  *lane
-	entry *tracker.Entry // whose way it is on, as long as the registry has it: its completion, or a sweep that has reserved it
-	since time.Time
-	why   string
-	seen  bool   // the table has shown it
-	shown bool   // the log has, or never will
-	round uint64 // of the last reserve that met it
-	read  int    // readings of the table that had begun when it was inserted
-	goes  uint64 // of the last one that took it
+	id      outbox.Identity
+	lane    *lane
+	entry   *tracker.Entry // whose way it is on, as long as the registry has it: its completion, or a sweep that has reserved it
+	since   time.Time
+	why     string
+	seen    bool   // the table has shown it
+	shown   bool   // the log has, or never will
+	follows uint64 // it comes behind so many reports of deferred rows that are not known yet, see order_deferred.go; 0: behind none
+	round   uint64 // of the last reserve that met it
+	read    int    // readings of the table that had begun when it was inserted
+	goes    uint64 // of the last one that took it
 }
 
 // order is the state of the gate; it belongs to Dispatch.mu.
@@ -109,7 +110,7 @@ func (d *Dispatch) pass(e *tracker.Entry) (now bool) {
 		l, left = o.keys[k], nil
 	}
 	if !d.mayGo(o.tables[k.table], l, left, e) {
-		if c, ok := d.deferRow(e, outbox.CauseOrder); ok {
+		if c, ok := d.leaveFresh(e, outbox.CauseOrder); ok {
 			o.released = append(o.released, c)
 		}
 		return false
@@ -155,7 +156,7 @@ func (l *lane) add(e *tracker.Entry) {
 // mayGo reports whether every row of the key before this one is final or in hand. l and left are nil if there are none. Callers hold mu.
 func (d *Dispatch) mayGo(t *orderedTable, l *lane, left *leftRow, e *tracker.Entry) bool {
 	switch {
-	case t.unread || t.closed && left == nil: // there may be rows that nobody has told us of
+	case t.unread || t.closed && left == nil || t.missing && !e.Swept(): // there may be earlier rows that are not known
 		return false
 	case l == nil:
 		return true
@@ -185,7 +186,7 @@ func (d *Dispatch) sent(l *lane, e *tracker.Entry, now time.Time) {
 	}
 	next := d.unchain(l)
 	switch {
-	case next != nil && len(l.left) > 0 && !before(next.Row().ID, l.left[0].id.ID): // one before it was found meanwhile
+	case next != nil && !d.mayFollow(l, next): // one before it was found meanwhile, or may be
 		d.leaveBehind(l, next)
 		return
 	case next != nil:
@@ -232,6 +233,7 @@ func (d *Dispatch) Expect(rows []*tracker.Entry) {
 	for _, e := range rows {
 		if k, ordered := d.gate.keyOf(e.Message); ordered {
 			d.gate.leave(k, e.Row(), e, "looked up after a start or a new connection", false)
+			d.gate.unproven(e)
 		}
 	}
 }

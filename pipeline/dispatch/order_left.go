@@ -17,7 +17,8 @@ func (o *order) leave(k rowKey, id outbox.Identity, e *tracker.Entry, why string
 	t := o.tables[k.table]
 	if known := o.rows[id]; known != nil {
 		if known.lane.rowKey == k {
-			known.entry, known.why, known.shown = e, why, true
+			known.entry, known.why = e, why
+			known.shown = known.follows == 0
 			return known
 		}
 		o.forget(known)

@@ -75,7 +75,9 @@ func (d *Dispatch) looked(id outbox.Identity, c *outbox.Candidate, now time.Time
 	}
 	l := row.lane
 	known := row.seen
-	row.seen = row.seen || c != nil
+	if c != nil {
+		d.gate.sighted(row)
+	}
 	switch {
 	case c == nil && !known && now.Sub(row.since) < lateCommit:
 	case c == nil, c.Status != outbox.Pending && c.Status != outbox.Sending, postponed(c):
@@ -83,7 +85,7 @@ func (d *Dispatch) looked(id outbox.Identity, c *outbox.Candidate, now time.Time
 		d.gate.forget(row)
 	case c.Waiting:
 		wait := time.Duration(c.DueInMilli) * time.Millisecond
-		l.look = now.Add(wait + time.Second)
+		l.look = now.Add(min(wait+time.Second, headLook))
 		if row.shown { // else a look ahead finds it, with its place in the log
 			d.sweeps.DueIn(id, wait)
 		}

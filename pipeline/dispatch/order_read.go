@@ -29,6 +29,8 @@ const (
 	orderGroup  = 100                   // rows of a key that are announced together
 	orderLong   = 10 * 365 * 24 * time.Hour
 	lateCommit  = 15 * time.Second // a row that is not found may not be visible yet
+	headLook    = 12 * time.Second // the row that a key waits for is looked at so often at least: it may be deleted, held or marked as sent
+	readShare   = 4                // a reading that is asked for again waits so many times as long as the last one took
 	maxTurns    = 1 << 16          // of a closed table
 	turnPause   = 2 * time.Second  // without progress, for which a turn of a closed table lasts
 	turnLasts   = 30 * time.Second // at most
@@ -36,7 +38,7 @@ const (
 )
 
 // lookPauses are between looks at a row that should go out soon.
-var lookPauses = outbox.Backoff{Base: 250 * time.Millisecond, Max: 30 * time.Second}
+var lookPauses = outbox.Backoff{Base: 250 * time.Millisecond, Max: headLook}
 
 // askPauses are after queries that failed.
 var askPauses = outbox.Backoff{Base: 200 * time.Millisecond, Max: 15 * time.Second}
@@ -48,9 +50,10 @@ var askPauses = outbox.Backoff{Base: 200 * time.Millisecond, Max: 15 * time.Seco
 // nobody remembers are left alone meanwhile, so that the order is kept, and the log's rows are left to the sweep.
 type orderedTable struct {
 	unread bool
-	again  bool // to be read once more, for rows that are found before the log shows them
-	begun  int  // readings; of the rows that were inserted while so many had begun
-	done   int  // the last that was complete: it has shown all that are before rows of an earlier one
+	again  bool      // to be read once more, for rows that are found before the log shows them, and for deferred ones
+	rest   time.Time // no such reading before
+	begun  int       // readings; of the rows that were inserted while so many had begun
+	done   int       // the last that was complete: it has shown all that are before rows of an earlier one
 	closed bool
 	slices uint64 // of the keys; 0 and 1: all at once
 	turn   uint64 // whose keys are remembered
@@ -59,6 +62,11 @@ type orderedTable struct {
 	moved  time.Time // when a row was forgotten last
 	told   bool      // it was logged that it is closed
 	rows   int       // that are remembered
+
+	// See order_deferred.go.
+	missed  uint64 // reports of rows that the reader has deferred
+	missing bool   // they may still be unknown
+	proof   int    // the reading that shows them when it is complete; 0: no row behind them was seen yet
 }
 
 // close begins to leave rows unremembered.
@@ -185,14 +193,16 @@ func (d *Dispatch) readTable(ctx context.Context, name string) error {
 		t.nextTurn()
 		t.unread = true
 	}
-	t.unread = t.unread || t.again && t.closed // what a closed table remembers is forgotten first
-	unread := t.unread || t.again
+	again := t.again && !now.Before(t.rest)
+	t.unread = t.unread || again && t.closed // what a closed table remembers is forgotten first
+	unread := t.unread || again
 	d.mu.Unlock()
 	if !unread {
 		return nil
 	}
 	for {
 		d.beginTurn(t)
+		began := time.Now()
 		fits, err := d.readRows(ctx, name, t)
 		if err != nil {
 			d.mu.Lock()
@@ -200,7 +210,7 @@ func (d *Dispatch) readTable(ctx context.Context, name string) error {
 			d.mu.Unlock()
 			return err
 		}
-		if d.endTurn(name, t, fits) {
+		if d.endTurn(name, t, fits, time.Since(began)) {
 			break
 		}
 	}
@@ -222,7 +232,7 @@ func (d *Dispatch) beginTurn(t *orderedTable) {
 }
 
 // endTurn reports whether the rows that were to be remembered are; else the keys are to be read in more turns.
-func (d *Dispatch) endTurn(name string, t *orderedTable, fits bool) bool {
+func (d *Dispatch) endTurn(name string, t *orderedTable, fits bool, took time.Duration) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if (!fits || t.closed) && !t.told {
@@ -239,7 +249,9 @@ func (d *Dispatch) endTurn(name string, t *orderedTable, fits bool) bool {
 		d.log.Info("all rows that wait for an earlier row of their key are remembered again", zap.String("table", name))
 	}
 	t.done = t.begun
-	t.unread, t.began, t.moved = false, time.Now(), time.Now()
+	now := time.Now()
+	t.unread, t.began, t.moved, t.rest = false, now, now, now.Add(readShare*took)
+	d.gate.proven(t, now)
 	return true
 }
 
@@ -272,7 +284,11 @@ func (d *Dispatch) rememberPage(t *orderedTable, page []outbox.Candidate) bool {
 	for i := range page {
 		c := &page[i]
 		k := rowKey{c.Table, c.Topic, c.Key}
-		if c.Key == "" || !t.has(k) && !d.gate.waits(k) || postponed(c) || d.gate.rows[c.Identity] != nil {
+		if row := d.gate.rows[c.Identity]; row != nil {
+			d.gate.sighted(row)
+			continue
+		}
+		if c.Key == "" || !t.has(k) && !d.gate.waits(k) || postponed(c) {
 			continue
 		}
 		owner := d.tracker.Owner(c.Identity)

@@ -47,16 +47,18 @@ func (d *Dispatch) inOrder(reserved []outbox.Candidate) (free, waiting []outbox.
 			continue
 		}
 		k := rowKey{c.Table, c.Topic, c.Key}
-		if t := o.tables[c.Table]; blind && !o.knows(c.Identity, t) {
+		if t := o.tables[c.Table]; (blind || t.missing) && !o.knows(c.Identity, t) {
 			if row := o.leave(k, c.Identity, nil, "found by the sweep", false); row != nil {
-				row.seen, row.shown = true, false
+				o.sighted(row)
+				row.shown = false
 			}
 			t.again = true
 			o.kick()
 			continue
 		}
 		if row := o.leave(k, c.Identity, tracker.Of(c.Entry), "found by the sweep", false); row != nil {
-			row.round, row.seen = o.round, true
+			o.sighted(row)
+			row.round = o.round
 		}
 	}
 	for _, c := range reserved {
@@ -79,7 +81,7 @@ func (d *Dispatch) inOrder(reserved []outbox.Candidate) (free, waiting []outbox.
 // knows reports whether the rows before one are known, too: the log has shown it, or the table was read after it was found.
 func (o *order) knows(id outbox.Identity, t *orderedTable) bool {
 	row := o.rows[id]
-	return row != nil && (row.shown || row.read < t.done)
+	return row != nil && (row.shown || row.seen && row.read < t.done)
 }
 
 // goesWith reports whether a row and all before it that are left were reserved in this round.

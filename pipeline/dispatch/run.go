@@ -95,8 +95,8 @@ func (d *Dispatch) untried(now time.Time) {
 }
 
 // resend hands messages of the retry buffer to the sink again: all that are due while the breaker is closed, one while it is
-// half-open, the oldest first, which puts a failed trial at the end of the line. A reader that waits with a fresh message hears
-// that it may be the trial.
+// half-open, the oldest first, which puts a failed trial at the end of the line. The reader is woken when its fresh message may be the
+// trial. A row that must not go before another one of its key any more is left to the sweep, and the others go.
 func (d *Dispatch) resend(now time.Time) {
 	var ready []*outbox.Message
 	d.mu.Lock()
@@ -105,10 +105,14 @@ func (d *Dispatch) resend(now time.Time) {
 	case d.breaker.mayTry(now) && (len(d.retry) == 0 || d.breaker.freshFirst(now)):
 		d.broadcast()
 	case d.breaker.mayTry(now):
-		e := d.retry[0]
-		d.retry = slices.Delete(d.retry, 0, 1)
-		d.retryB -= e.Size
-		ready = append(ready, d.launch(e, now))
+		for len(d.retry) > 0 && len(ready) == 0 {
+			e := d.retry[0]
+			d.retry = slices.Delete(d.retry, 0, 1)
+			d.retryB -= e.Size
+			if d.mayGoAgain(e) {
+				ready = append(ready, d.launch(e, now))
+			}
+		}
 	case d.breaker.state == breakerClosed:
 		ready = append(d.sendScouts(now), d.sendHeld(now)...)
 		d.retry = slices.DeleteFunc(d.retry, func(e *tracker.Entry) bool {
@@ -116,10 +120,16 @@ func (d *Dispatch) resend(now time.Time) {
 				return false
 			}
 			d.retryB -= e.Size
-			ready = append(ready, d.launch(e, now))
+			if d.mayGoAgain(e) {
+				ready = append(ready, d.launch(e, now))
+			}
 			return true
 		})
 	}
+	ready, released := d.gate.takeOver(ready, nil)
 	d.mu.Unlock()
 	d.send(ready)
+	if len(released) > 0 {
+		d.acks.Add(released)
+	}
 }

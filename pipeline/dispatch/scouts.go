@@ -59,8 +59,10 @@ func (d *Dispatch) sendScouts(now time.Time) (ready []*outbox.Message) {
 			waiting = append(waiting, e)
 			continue
 		}
-		d.scoutsOut++
-		ready = append(ready, d.launch(e, now))
+		if d.mayGoAgain(e) {
+			d.scoutsOut++
+			ready = append(ready, d.launch(e, now))
+		}
 	}
 	clear(d.scouts[len(waiting):])
 	d.scouts = waiting

@@ -32,6 +32,7 @@ type fastPath struct {
 	life      int
 	offered   bool
 	offeredAt time.Time    // first
+	leftAt    time.Time    // when the stream offered the transaction first in which the reader has deferred the row; zero: it has not
 	taken     time.Time    // when the log showed it last, or a sweep claimed it
 	acked     bool         // the process has the broker's word for it
 	asked     bool         // the consumers' service was asked about it, and no copy has gone out since
@@ -186,11 +187,11 @@ func (w *world) settled(i *incarnation, r *row) (why string) {
 	case r.retries > 0, r.first.status != outbox.Pending, r.setBacks > 0:
 		return "" // a refusal was written; never for the fast path
 	case f.answered:
-		return w.settledAnswer(f)
+		return w.settledAnswer(i, r)
 	case r.due.Sub(r.committed) > 2*time.Second, time.Until(r.due) > 0, i.topics[r.topic], f.told, f.swept:
 		return "" // deferred, or the sweep may own it
-	case i.disturbed[w.orderKey(r)], w.orderKey(r) != "" && (!w.plan.quiet || w.plan.settings.Pipeline.MaxWaiting+w.plan.settings.Pipeline.MaxInFlight > 0 || !i.knowsRows()):
-		return "" // it may be left to the sweep for another row of its key
+	case w.leftForOthers(i, r):
+		return ""
 	case !f.offered:
 		return "never offered"
 	}
@@ -198,8 +199,9 @@ func (w *world) settled(i *incarnation, r *row) (why string) {
 }
 
 // settledAnswer is for rows that the sink has answered last.
-func (w *world) settledAnswer(f *fastPath) string {
-	if f.deferred {
+func (w *world) settledAnswer(i *incarnation, r *row) string {
+	f := r.of(i.life)
+	if f.deferred || f.answer == outbox.ClassUnknown && w.leftForOthers(i, r) { // the gate is asked before the second send
 		return ""
 	}
 	return "answered " + f.answer.String() + ", and the table does not show it"

@@ -60,8 +60,7 @@ func (w *world) finish(t txnPlan, number int, rows []*row) {
 	case hidden:
 		w.enter(rows, -1, t.late)
 	case deferred:
-		w.enter(rows, -1, t.late)
-		w.append(&entry{reason: "deferred", deferred: []outbox.Deferred{{Table: tableName, Cause: t.cause, Rows: len(rows)}}})
+		w.enterDeferred(t, rows)
 	case xa:
 		w.open++
 		w.append(&entry{reason: "XA PREPARE", deferred: []outbox.Deferred{{Table: tableName, Cause: outbox.CauseXA, Rows: len(rows)}}})
@@ -75,6 +74,28 @@ func (w *world) finish(t txnPlan, number int, rows []*row) {
 	}
 }
 
+// enterDeferred commits rows of which the log shows that they are there, and no more. Where columns cannot be named with certainty that may be
+// some rows of a transaction, as with a body that cannot be read. Callers hold mu.
+func (w *world) enterDeferred(t txnPlan, rows []*row) {
+	e := &entry{reason: "deferred"}
+	for _, r := range rows {
+		if t.cause == outbox.CauseUnmapped && r.number%2 == 0 {
+			e.rows = append(e.rows, r)
+		} else {
+			e.left = append(e.left, r)
+		}
+	}
+	if len(e.left) > 0 {
+		e.deferred = []outbox.Deferred{{Table: tableName, Cause: t.cause, Rows: len(e.left)}}
+	}
+	w.enter(e.rows, w.append(e), t.late)
+	w.enter(e.left, -1, t.late)
+	for _, r := range e.left {
+		w.shown++
+		r.nth = w.shown
+	}
+}
+
 func (w *world) endXA(t txnPlan, rows []*row) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,10 +106,18 @@ func (w *world) endXA(t txnPlan, rows []*row) {
 	w.append(&entry{reason: "XA end"})
 }
 
-// enter makes rows part of the table. They can be locked from now on, and seen a little later (A35). Callers hold mu.
+// enter makes rows part of the table. They can be locked from now on, and seen a little later (A35), in the order of the log unless the server is
+// set up otherwise (binlog_order_commits=OFF). Callers hold mu.
 func (w *world) enter(rows []*row, entry int, late time.Duration) {
+	visible := time.Now().Add(late)
+	if !w.plan.unordered && len(rows) > 0 && rows[0].kind != hidden {
+		if visible.Before(w.visible) {
+			visible = w.visible
+		}
+		w.visible = visible
+	}
 	for _, r := range rows {
-		r.entry, r.committed, r.visible = entry, time.Now(), time.Now().Add(late)
+		r.entry, r.committed, r.visible = entry, time.Now(), visible
 		r.first.status, r.first.due = r.status, r.due
 		if entry >= 0 {
 			w.shown++

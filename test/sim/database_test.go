@@ -33,6 +33,8 @@ type database struct {
 	open   int // transactions under way
 	shown  int // rows that were in the log
 
+	visible time.Time // when the last transaction of the log is visible
+
 	log      []*entry
 	grown    chan struct{} // closed at the next append
 	file     int
@@ -50,6 +52,7 @@ type entry struct {
 	after    string // the executed set behind it
 	at       time.Time
 	rows     []*row // in the log as INSERTs, with what they had at commit
+	left     []*row // that the reader defers
 	deferred []outbox.Deferred
 	reason   string
 }

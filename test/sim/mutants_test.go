@@ -210,7 +210,27 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a sweep that goes before the reader reads the table first", file: "pipeline/dispatch/order_reserve.go", found: "order: ",
-		edits: []edit{{"blind && !o.knows(c.Identity, t)", "false && blind && !o.knows(c.Identity, t)"}}, seeds: 5000,
+		edits: []edit{{"(blind || t.missing) && !o.knows", "t.missing && !o.knows"}, {"	blind := ", "	_ = "}}, seeds: 5000,
+	},
+	{
+		rule: "later rows of a key wait for a row that the reader defers", file: "pipeline/offer.go", found: "order: ",
+		edits: []edit{{"	p.dispatch.Deferred(txn.Deferred)\n", ""}},
+	},
+	{
+		rule: "a deferred row is known when a reading begins behind the sight of a later one", file: "pipeline/dispatch/order_deferred.go", found: "order: ",
+		edits: []edit{{"t.missing, t.proof = true, 0\n", "t.missing, t.proof = true, t.begun+1\n"}}, seeds: 1000,
+	},
+	{
+		rule: "a sweep takes rows behind a deferred one when the table was read since", file: "pipeline/dispatch/order_reserve.go", found: "order: ",
+		edits: []edit{{"(blind || t.missing) && !o.knows", "blind && !o.knows"}}, seeds: 3000,
+	},
+	{
+		rule: "the gate is asked for each send of a row", file: "pipeline/dispatch/order_deferred.go", found: "order: ",
+		edits: []edit{{"if !ordered || d.mayFollow(d.gate.keys[k], e) {", "if !ordered || d.mayFollow(d.gate.keys[k], e) || true {"}}, seeds: 5000,
+	},
+	{
+		rule: "a key continues when the row that it waits for is taken away", file: "pipeline/dispatch/order_look.go", found: "P1: ",
+		edits: []edit{{"now.Add(min(wait+time.Second, headLook))", "now.Add(wait + time.Second)"}}, seeds: 1000,
 	},
 	{
 		rule: "a sent row without a status stays in the journal until the checkpoint has passed it", file: "pipeline/tracker/kept.go", found: "journal: .*has passed it",

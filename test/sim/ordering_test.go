@@ -1,6 +1,9 @@
 package sim
 
 import (
+	"slices"
+	"time"
+
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -9,6 +12,7 @@ import (
 // drawOrdering is drawn apart, so that the rest of a seed is what it was.
 func (p *plan) drawOrdering(seed uint64) {
 	d := newDice(seed, "ordering")
+	p.unordered = newDice(seed, "order of commits").chance(0.3)
 	if p.ordered = d.chance(0.5); p.ordered {
 		p.settings.Pipeline.Ordered = []string{tableName}
 		p.settings.Pipeline.MaxWaiting = pick(d, 0, 0, 0, 2, 6)
@@ -32,14 +36,19 @@ func (w *world) orderKey(r *row) string {
 }
 
 // promised reports whether a process must not send b before a: both by the order of their commits and by that of their ids a comes first,
-// a is neither final nor to be sent later by somebody's will, and the process can know of it, because its stream has shown it or the table
-// did when the process began, or passed over a part of the log, or before b was there; before it took b over. Callers hold mu.
+// a is neither final nor to be sent later by its owner's will, and the process can know of it, because its stream has shown it, even if only
+// as a row that the reader defers, or the table did when the process began, or skipped a part of the log, or before b was there; before it took
+// b over. Rows that the log does not show at all are excluded, and deferred ones that become visible in another order than that of the log. Callers
+// hold mu.
 func (w *world) promised(i *incarnation, a, b *row) bool {
 	f := a.of(i.life)
-	known := f.offered && f.offeredAt.Before(b.of(i.life).taken) || a.visible.Before(i.anchored) || a.visible.Before(b.committed) && a.committed.After(i.anchored)
-	first := a.nth > 0 && a.committed.Before(b.committed) && a.number < b.number
+	taken := b.of(i.life).taken
+	left := !f.leftAt.IsZero() && f.leftAt.Before(taken)
+	known := left || f.offered && f.offeredAt.Before(taken) || a.visible.Before(i.anchored) || a.visible.Before(b.committed) && a.committed.After(i.anchored)
+	first := a.nth > 0 && !a.committed.After(b.committed) && a.number < b.number
 	over := a.gone || a.records > 0 || a.status == outbox.Sent || a.status == outbox.Failed || a.status == outbox.Held
-	hidden := w.plan.settings.Pipeline.MaxWaiting > 0 && a.visible.After(a.committed) // a closed table was read before it could be seen
+	// A closed table was read before it could be seen, or that of a deferred row.
+	hidden := (w.plan.settings.Pipeline.MaxWaiting > 0 || w.plan.unordered && a.entry < 0) && a.visible.After(a.committed)
 	return known && !hidden && first && !over && a.kind != delayed && a.grace == 0 && a.setBacks == 0 && !a.touched
 }
 
@@ -61,4 +70,49 @@ func (w *world) disturb(i *incarnation, r *row) {
 	if key := w.orderKey(r); key != "" {
 		i.disturbed[key] = true
 	}
+}
+
+// leftForOthers reports whether a row may be left to the sweep for another row of its key. Callers hold mu.
+func (w *world) leftForOthers(i *incarnation, r *row) bool {
+	key := w.orderKey(r)
+	return i.disturbed[key] || key != "" && (!w.plan.quiet || i.deferrals > 0 || w.plan.settings.Pipeline.MaxWaiting+w.plan.settings.Pipeline.MaxInFlight > 0 || !i.knowsRows())
+}
+
+// drawHasty lets refused rows wait for longer than a run lasts, in some plans with ordered keys: their keys continue because the owner of the
+// rows takes them away.
+func (p *plan) drawHasty(d *dice) {
+	held := slices.ContainsFunc(p.txns, func(t txnPlan) bool { return t.kind == logged }) // such a row waits in memory
+	if p.hasty = p.ordered && !p.quiet && !held && d.chance(0.08); p.hasty {
+		p.settings.Pipeline.Backoff = outbox.Backoff{Base: 10 * time.Minute, Max: 10 * time.Minute}
+	}
+}
+
+// loseInterest makes the owner of a refused row delete it or mark it as sent a little later. Callers hold mu.
+func (w *world) loseInterest(r *row) {
+	if !w.plan.hasty {
+		return
+	}
+	d := w.dice("hasty", uint64(r.number))
+	marks := d.chance(0.5)
+	time.AfterFunc(d.between(100*time.Millisecond, 3*time.Second), func() { w.takeAway(r, marks) })
+}
+
+func (w *world) takeAway(r *row, marks bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch down, is := covering(w.plan.database, w.at()); {
+	case is:
+		time.AfterFunc(down.to-w.at()+time.Duration(r.number), func() { w.takeAway(r, marks) })
+		return
+	case r.gone || r.status != outbox.Pending || r.retries == 0:
+		return
+	case marks:
+		r.status, r.foreignSent = outbox.Sent, true
+		w.arrived(r)
+	default:
+		w.drop(r, "delete")
+	}
+	r.touched = true
+	w.note(0, "owner", name(r.Identity), r.status.String(), 0)
+	w.append(&entry{reason: "update"})
 }

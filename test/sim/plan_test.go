@@ -34,6 +34,7 @@ type plan struct {
 	logging  logging
 	ownLog   bool          // the relay's own updates are in the log too
 	ordered  bool          // the table keeps the order of its keys
+	hasty    bool          // a refused row waits for minutes, and its owner deletes it or marks it as sent before
 	grace    time.Duration // that the application has to publish a row itself; 0: it leaves that to the relay
 	again    againPlan
 	settings app.Settings
@@ -52,6 +53,7 @@ type plan struct {
 	swallowed  float64  // messages without a trace
 	cuts       float64  // of the stream, for each transaction
 	invisible  float64  // of transactions whose rows are visible late
+	unordered  bool     // they become visible in another order than that of the log
 	operations []operation
 	team       *teamPlan // nil: one process
 }
@@ -162,6 +164,7 @@ func newPlan(seed uint64) *plan {
 	p.drawLogOnly(newDice(seed, "log only"))
 	p.drawGrace(newDice(seed, "grace"))
 	p.drawAgain(newDice(seed, "again"))
+	p.drawHasty(newDice(seed, "hasty"))
 	for range d.n(3) {
 		p.operations = append(p.operations, operation{at: d.between(0, p.work), what: doRotate})
 	}

@@ -50,6 +50,7 @@ type incarnation struct {
 	settled   bool            // whose log it follows is recorded
 	topics    map[string]bool // that the broker did not know
 	disturbed map[string]bool // keys, see ordering_test.go
+	deferrals int             // that the reader has reported
 	random    *dice
 
 	read     time.Time // when the gate has read the table last

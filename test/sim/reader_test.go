@@ -214,6 +214,12 @@ func (r *reader) offer(ctx context.Context, e *entry) error {
 		f.forgiven = false
 		txn.Messages = append(txn.Messages, row.logged())
 	}
+	for _, row := range e.left {
+		if f := row.of(r.i.life); f.leftAt.IsZero() {
+			f.leftAt = time.Now()
+		}
+	}
+	r.i.deferrals += len(e.deferred)
 	r.i.reached = e.end
 	w.note(r.i.life, "offer", "", e.end.String(), len(e.rows))
 	w.mu.Unlock()

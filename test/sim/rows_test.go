@@ -211,6 +211,7 @@ func (w *world) settle(i *incarnation, r *row, s outbox.Completion) (changed boo
 	case s.Action == outbox.ActionRetry && open && r.retries == s.RetryCount:
 		r.status, r.due = outbox.Pending, time.Now().Add(s.Delay)
 		r.retries++
+		w.loseInterest(r)
 		if r.retries > r.burnt() || r.retries > w.budget(r) {
 			w.violation("budget", "%s has %d retries of %d after %d refusals and %d silences", name(r.Identity), r.retries, w.budget(r), r.refused, r.unknown)
 		}
