@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
@@ -77,15 +76,6 @@ func Matching(ctx context.Context, cfg *config.Config) (named, matched []config.
 		}
 	}
 	return named, matched, nil
-}
-
-// MovedTo are the tables that rows of a table move to, each with the statements that make it.
-func MovedTo(cfg *config.Config, t *config.Table) (tables []string, statements [][]string) {
-	schema, bare, _ := strings.Cut(t.Name, ".")
-	for _, suffix := range cfg.RetentionOf(t).Suffixes() {
-		tables, statements = append(tables, t.Name+suffix), append(statements, table.MoveDDL(schema, bare, suffix))
-	}
-	return tables, statements
 }
 
 // errRetentionOff is the answer where nothing ever leaves.

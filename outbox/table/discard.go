@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -93,7 +92,7 @@ func (t *Table) CheckFailedLog(ctx context.Context, db *sql.DB) (findings []serv
 		return []server.Finding{{
 			Severity: server.Fault, Subject: wrong[0].Subject,
 			What: "there is no such table, or the account may not see it: it is the log that discarded messages of " + t.name + " move to",
-			Fix:  "let an administrator run:\n" + strings.Join(MoveDDL(t.schema, t.bare(), FailedSuffix), ";\n") + ";",
+			Fix:  "let an administrator run:\n" + t.moveDDL(FailedSuffix),
 		}}, false, nil
 	}
 	if len(wrong) > 0 {

@@ -43,7 +43,8 @@ func TestD19_EveryLayout(t *testing.T) {
 			return
 		}
 		for _, suffix := range []string{ArchiveSuffix, FailedSuffix} {
-			for _, statement := range MoveDDL(b.schema, l.Table, suffix) {
+			statements, _ := MoveDDL(b.schema, l.Table, suffix)
+			for _, statement := range statements {
 				testkit.Exec(b, b.db, statement)
 			}
 		}

@@ -162,7 +162,8 @@ func TestDiscardInEveryLayout(t *testing.T) {
 		if n, err := b.store.Discard(b.ctx, all); n != 0 || err == nil {
 			b.Errorf("without the table: %d, %v", n, err)
 		}
-		for _, statement := range MoveDDL(b.schema, l.Table, FailedSuffix) {
+		statements, _ := MoveDDL(b.schema, l.Table, FailedSuffix)
+		for _, statement := range statements {
 			testkit.Exec(b, b.db, statement)
 		}
 		if wrong, err := b.store.FailedLog(b.ctx, b.table.name); err != nil || len(wrong) != 0 {

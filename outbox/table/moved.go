@@ -17,15 +17,34 @@ func (t *Table) movedTo(suffix string) string { return quote(t.schema) + "." + q
 // bare is the name without the schema.
 func (t *Table) bare() string { return t.name[len(t.schema)+1:] }
 
-// MoveDDL are the statements that make the table schema.name+suffix, which rows of schema.name move to. The second one of a failed-message
-// log answers "duplicate column" (1060) where it has run before.
-func MoveDDL(schema, name, suffix string) []string {
+// MovedAt is the column of a failed-message log that the outbox table does not have.
+const MovedAt = "moved_at"
+
+// MoveDDL are the statements that make the table schema.name+suffix, which rows of schema.name move to, and the same as a text for a
+// client that can be run any number of times. The second statement of a failed-message log answers "duplicate column" (1060) where it
+// has run before; in the text it runs only where the column is not there, which both servers understand (MySQL has no ADD COLUMN IF NOT
+// EXISTS).
+func MoveDDL(schema, name, suffix string) (statements []string, text string) {
 	to := quote(schema) + "." + quote(name+suffix)
-	all := []string{"CREATE TABLE IF NOT EXISTS " + to + " LIKE " + quote(schema) + "." + quote(name)}
+	statements = []string{"CREATE TABLE IF NOT EXISTS " + to + " LIKE " + quote(schema) + "." + quote(name)}
+	text = statements[0] + ";"
 	if suffix == FailedSuffix {
-		all = append(all, "ALTER TABLE "+to+" ADD COLUMN moved_at DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)")
+		alter := "ALTER TABLE " + to + " ADD COLUMN " + MovedAt + " DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)"
+		statements = append(statements, alter)
+		text += fmt.Sprintf("\nSET @canal_outbox = (SELECT IF(COUNT(*) = 0, %s, 'DO 0') FROM information_schema.COLUMNS\n"+
+			"  WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND COLUMN_NAME = '%s');\n"+
+			"PREPARE canal_outbox FROM @canal_outbox;\nEXECUTE canal_outbox;\nDEALLOCATE PREPARE canal_outbox;",
+			literal(alter), literal(schema), literal(name+suffix), MovedAt)
 	}
-	return all
+	return statements, text
+}
+
+// literal makes a string of SQL, whatever NO_BACKSLASH_ESCAPES says: a name with a backslash is no table name of ours.
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+func (t *Table) moveDDL(suffix string) string {
+	statements, _ := MoveDDL(t.schema, t.bare(), suffix)
+	return strings.Join(statements, ";\n") + ";"
 }
 
 // isMoved tells whether a table is one that rows of another one move to, by its name.
@@ -71,8 +90,7 @@ func (t *Table) copied(ctx context.Context, db server.Querier, suffix string) (c
 	}
 	if len(others) == 0 {
 		fault("", "there is no such table, or the account may not see it: expired rows of "+t.name+" are to move there",
-			"make it: canal-outbox migrate (source.user needs CREATE for that), or let an administrator run:\n"+
-				strings.Join(MoveDDL(t.schema, t.bare(), suffix), ";\n"))
+			"make it: canal-outbox migrate (source.user needs CREATE for that), or let an administrator run:\n"+t.moveDDL(suffix))
 		return nil, wrong, nil
 	}
 	for _, c := range own {

@@ -61,7 +61,8 @@ func (b *bench) expire(e Expiry, ids []string) Left {
 
 func (b *bench) makeMoved(suffix string) {
 	b.Helper()
-	for _, statement := range MoveDDL(b.schema, "outbox", suffix) {
+	statements, _ := MoveDDL(b.schema, "outbox", suffix)
+	for _, statement := range statements {
 		testkit.Exec(b, b.db, statement)
 	}
 }
