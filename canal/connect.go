@@ -44,9 +44,12 @@ func (r *Reader) readStream(ctx context.Context, p *serverState, failover bool) 
 	}
 	s := r.newStream(ctx, r.handler, from)
 	s.sieve, s.reading = newSieve(string(p.info.Flavor)), r.reading
-	s.set = r.set
+	s.set, s.end = r.set, p.end
 	s.opened = func() { // not before: a server that answers our questions may still refuse its log
 		r.gauge.connected(from, r.set, p.offset)
+		if r.stuck != nil {
+			return // the stream will break again, until the log line about progress
+		}
 		r.logChange("connected", func() {
 			r.log.Info("reading the binlog", zap.Stringer("server", p.info.ID), zap.String("version", p.info.Version),
 				zap.Stringer("from", from), zap.Stringer("end", p.end), zap.Bool("by_gtid", from.GTIDs != ""))
@@ -60,7 +63,8 @@ func (r *Reader) readStream(ctx context.Context, p *serverState, failover bool) 
 		r.pos = s.last
 	}
 	if s.moved || s.idled {
-		r.failures, r.stuck = 0, 0
+		r.failures = 0
+		r.pastStuck()
 	}
 	return err
 }

@@ -34,14 +34,15 @@ const (
 	classAccess  class = "access"  // credentials or grants: try again slowly, an operator must act
 	classFenced  class = "fenced"  // another reader has our server id: back off long, or the two would end each other in turns (A13)
 	classGap     class = "gap"     // the log cannot be followed from here
-	classStuck   class = "stuck"   // the stream breaks at an event; if it does so again and again it is a gap
+	classStuck   class = "stuck"   // the server cannot read an event of its log: its cause may pass, or an operator removes it
+	classBroken  class = "broken"  // an event that arrived cannot be read; if it is so again and again it is a gap
 	classHeld    class = "held"    // rows that no sweep would find cannot be published: it is for an operator to decide
 	classHandler class = "handler" // the handler or the store refused
 	classOther   class = "other"   // no stream could be opened, for a reason not listed
 )
 
 func classes() []class {
-	return []class{classLost, classBusy, classAccess, classFenced, classGap, classStuck, classHeld, classHandler, classOther}
+	return []class{classLost, classBusy, classAccess, classFenced, classGap, classStuck, classBroken, classHeld, classHandler, classOther}
 }
 
 // handlerError marks what a Handler method returned.
@@ -94,7 +95,7 @@ func classOf(err error) (class, outbox.GapCause) {
 		return classBusy, ""
 	case server.Other:
 		if errors.As(err, &broken) {
-			return classStuck, "" // the library could not read an event
+			return classBroken, "" // the library could not read an event
 		}
 		return classOther, ""
 	}
@@ -144,5 +145,5 @@ func classOfFatal(message string) (class, outbox.GapCause) {
 			return f.class, f.cause
 		}
 	}
-	return classStuck, "" // a corrupt log, an event above max_allowed_packet, ...: perhaps only for the moment
+	return classStuck, "" // a corrupt log, a full disk, an event above max_allowed_packet, ...
 }

@@ -19,21 +19,6 @@ type gapError struct {
 // Error implements error.
 func (e *gapError) Error() string { return e.what }
 
-// gapIfStuck is classOf, but makes a gap of what breaks a stream at the same event again and again.
-func (r *Reader) gapIfStuck(err error) (class, outbox.GapCause) {
-	c, cause := classOf(err)
-	if c != classStuck {
-		return c, cause
-	}
-	if r.stuck++; r.stuck < maxStuck {
-		return c, ""
-	}
-	r.stuck = 0
-	return classGap, outbox.GapUnknownEvent
-}
-
-const maxStuck = 3
-
 // gap reports a gap and goes to the position that the handler made durable.
 func (r *Reader) gap(ctx context.Context, p *serverState, cause outbox.GapCause, why string) error {
 	from := r.from()
@@ -49,6 +34,7 @@ func (r *Reader) gap(ctx context.Context, p *serverState, cause outbox.GapCause,
 	if err := r.tables.forget(); err != nil {
 		return &handlerError{err}
 	}
-	r.stuck, r.logged = 0, ""
+	r.pastStuck()
+	r.logged = ""
 	return nil
 }

@@ -16,6 +16,7 @@ type State struct {
 	Position  outbox.Position // behind the last transaction or heartbeat; with the GTID set where there is one
 	LastEvent time.Time       // by our clock, when anything came from the server; zero: never
 	Lag       time.Duration   // how far the reader is behind the last commit of the server, as far as it can know
+	Stuck     *Stuck          // the event at which the reader is stuck; nil when it is not. Connected is false until it is past it
 	Error     string          // why the last stream ended; "" while connected
 	Warning   string          // what is wrong though the log is being read, and what to do; "" when nothing is known
 }
@@ -33,7 +34,9 @@ type gauge struct {
 	mu      sync.Mutex
 	state   State
 	offset  time.Duration   // the database's clock minus ours
-	lag     time.Duration   // at the last event
+	lag     time.Duration   // when it was known last
+	lagAt   time.Time       // when that was; zero: never
+	behind  bool            // the stream has shown neither a transaction nor the end of the log since
 	waiting bool            // the reader waits for the handler
 	set     *outbox.GTIDSet // a copy of the reader's; nil: not known
 }
@@ -72,6 +75,12 @@ func newGauge(reg prometheus.Registerer, tables []*table.Table, heartbeat time.D
 			}
 			return 0
 		}),
+		gaugeFunc(prefix+"reader_stuck_seconds", "For how long the reader has not got past one event of the binlog; 0 when it is not stuck.", func() float64 {
+			if stuck := g.snapshot().Stuck; stuck != nil {
+				return max(1e-3, g.now().Sub(stuck.Since).Seconds())
+			}
+			return 0
+		}),
 		&positionInfo{gauge: g, desc: prometheus.NewDesc(prefix+"position_info", "The binlog file being read; the value is 1. "+
 			"Offset and GTID set are in status: as labels they would make a new series with every transaction.", []string{"file"}, nil)},
 	)
@@ -97,8 +106,9 @@ func (p *positionInfo) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(p.desc, prometheus.GaugeValue, 1, at.File)
 }
 
-// snapshot works the lag out: nothing at a heartbeat; otherwise what it was at the last event, growing while the reader is
-// held up or cut off. A transaction's own age is not lag once the reader waits for the next one.
+// snapshot returns the lag of this moment: nothing when the log was read to its end; otherwise what it was at the last transaction, growing
+// while the reader is held up or cut off, and while the server skips what the reader has. A transaction's own age is not lag once the
+// reader waits for the next one.
 func (g *gauge) snapshot() State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,8 +118,15 @@ func (g *gauge) snapshot() State {
 	if !s.LastEvent.IsZero() {
 		silence = g.now().Sub(s.LastEvent)
 	}
-	if !s.Connected || g.waiting || silence > 2*g.heartbeat {
-		s.Lag += silence
+	if !s.Connected || g.waiting || g.behind || silence > 2*g.heartbeat {
+		known := g.lagAt
+		if known.IsZero() {
+			known = g.begun
+		}
+		s.Lag += g.now().Sub(known)
+	}
+	if s.Stuck != nil {
+		s.Connected, s.Error = false, s.Stuck.String()
 	}
 	if g.set != nil {
 		s.Position.GTIDs = g.set.String()
@@ -120,8 +137,8 @@ func (g *gauge) snapshot() State {
 func (g *gauge) connected(from outbox.Position, set *outbox.GTIDSet, offset time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.state = State{Connected: true, Position: from, LastEvent: g.now()}
-	g.offset, g.set = offset, nil
+	g.state = State{Connected: true, Position: from, LastEvent: g.now(), Stuck: g.state.Stuck}
+	g.offset, g.set, g.behind = offset, nil, true
 	if set != nil {
 		g.set = set.Clone()
 	}
@@ -175,7 +192,7 @@ func (g *gauge) offering(txn *outbox.Txn) (committed time.Time) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.waiting, g.state.LastEvent = true, now
+	g.waiting, g.behind, g.state.LastEvent, g.lagAt = true, false, now, now
 	if txn.CommittedAt.IsZero() {
 		return time.Time{}
 	}
@@ -192,7 +209,7 @@ func (g *gauge) offering(txn *outbox.Txn) (committed time.Time) {
 func (g *gauge) offered(end outbox.Position, id outbox.GTID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.waiting = false
+	g.waiting, g.state.Stuck = false, nil
 	g.state.Position.File, g.state.Position.Offset = end.File, end.Offset
 	if g.set != nil {
 		g.set.Add(id)
@@ -203,10 +220,25 @@ func (g *gauge) idle(pos outbox.Position) {
 	now := g.now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.lag, g.state.LastEvent = 0, now
+	g.lag, g.lagAt, g.behind, g.state.LastEvent, g.state.Stuck = 0, now, false, now, nil
 	if pos.File != "" {
 		g.state.Position.File, g.state.Position.Offset = pos.File, pos.Offset
 	}
+}
+
+// skipping notes that the server skips transactions before the end of its log.
+func (g *gauge) skipping() {
+	now := g.now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.behind, g.state.LastEvent = true, now
+}
+
+// setStuck notes where the reader is stuck; nil when it is not.
+func (g *gauge) setStuck(s *Stuck) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.state.Stuck = s
 }
 
 // heard notes any other sign of life.

@@ -33,7 +33,7 @@ type Reader struct {
 	pieces   outbox.Position      // the end of a transaction that is to be read in pieces, see largeError
 
 	failures int    // attempts in a row in which nothing was read
-	stuck    int    // of them, those that broke at an event
+	stuck    *stuck // nil: the last stream did not end at an event that cannot be passed
 	logged   string // the state in the last log line: a class, or connected
 }
 
@@ -65,7 +65,7 @@ func (r *Reader) Run(ctx context.Context, from outbox.Position) (err error) {
 		r.gauge.stopped()
 		_ = r.db.Close() // its error is about a connection that broke earlier: no fault of this run
 	}()
-	r.failures, r.stuck, r.logged = 0, 0, ""
+	r.failures, r.stuck, r.logged = 0, nil, ""
 	r.setPosition(from)
 	for ctx.Err() == nil {
 		err := r.attempt(ctx)
@@ -108,7 +108,7 @@ func (r *Reader) attempt(ctx context.Context) error {
 		r.pieces = large.end
 		return nil
 	}
-	c, cause := r.gapIfStuck(err)
+	c, cause := r.judge(err)
 	if c != classGap || ctx.Err() != nil {
 		return err
 	}

@@ -32,6 +32,7 @@ type stream struct {
 	decode   *decoder
 	assemble *assembler
 	skip     outbox.Position // transactions up to here were offered before; zero when the server skips them itself
+	end      outbox.Position // of the server's log before the stream was opened; zero: not known
 	last     outbox.Position // file and offset behind the last transaction taken
 	moved    bool            // a transaction was taken
 	idled    bool            // a heartbeat came at the end of the log
@@ -157,7 +158,8 @@ func (s *stream) alive() {
 	}
 }
 
-// heartbeat means that the log is at its end, unless it came between the events of a transaction.
+// heartbeat means that the log is at its end, unless it came between the events of a transaction or before the end that the server had when
+// the stream was opened. MySQL sends such a heartbeat when it skips transactions that the reader has (rpl_binlog_sender.cc, send_events).
 func (s *stream) heartbeat(low uint32, body *replication.HeartbeatEvent) {
 	pos := s.decode.Position
 	switch file := string(body.Filename); {
@@ -170,6 +172,11 @@ func (s *stream) heartbeat(low uint32, body *replication.HeartbeatEvent) {
 		pos.Offset = pos.Offset&^0xffffffff | uint64(low)
 	}
 	s.alive()
+	// In a file of 4 GiB and more the upper half of the offset may not be known yet.
+	if pos.Compare(s.end) < 0 && (pos.File != s.end.File || low != uint32(s.end.Offset)) {
+		s.gauge.skipping()
+		return
+	}
 	s.decode.tables.schemas.idle(s.decode.tables.list)
 	s.idled = true
 	s.gauge.idle(pos)

@@ -6,12 +6,14 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 	"github.com/go-mysql-org/go-mysql/replication"
 	pingcap "github.com/pingcap/errors"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -45,7 +47,7 @@ func TestA06_ClassOfAnError(t *testing.T) {
 		{&net.OpError{Op: "dial", Err: errors.New("refused")}, classLost, ""},
 		{&gapError{outbox.GapLostEvents, "incident"}, classGap, outbox.GapLostEvents},
 		{&handlerError{errors.New("table gone")}, classHandler, ""},
-		{&streamError{errors.New("invalid table id 7, no corresponding table map event")}, classStuck, ""},
+		{&streamError{errors.New("invalid table id 7, no corresponding table map event")}, classBroken, ""},
 		{errors.New("tls: failed to verify certificate"), classOther, ""},
 	} {
 		if got, cause := classOf(c.err); got != c.class || cause != c.cause {
@@ -54,14 +56,95 @@ func TestA06_ClassOfAnError(t *testing.T) {
 	}
 }
 
-// A54: what breaks a stream at the same place again and again is a gap, once.
-func TestStuckBecomesAGap(t *testing.T) {
-	r := &Reader{}
-	broken := &streamError{errors.New("event cannot be read")}
-	for i, want := range []class{classStuck, classStuck, classGap, classStuck} {
-		if got, _ := r.gapIfStuck(broken); got != want {
-			t.Fatalf("attempt %d: %s", i, got)
+// Which ends of a stream become a gap, and when: another attempt cannot help, or a person had a day to act.
+func TestG14_A54_WhenAnEndOfAStreamIsAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(Config{}, nil, zap.NewNop(), prometheus.NewRegistry())
+		r.pos = outbox.Position{File: "binlog.000007", Offset: 4711}
+		judged := func(err error, want class, cause outbox.GapCause) {
+			t.Helper()
+			if c, got := r.judge(err); c != want || got != cause {
+				t.Errorf("%v: %s %s, want %s %s", err, c, got, want, cause)
+			}
 		}
+		at := func(text string) error { return &streamError{errors.New(text)} }
+		fatal := func(text string) error { return &streamError{mysql.NewError(1236, text)} }
+		judged(&gapError{outbox.GapLostEvents, "incident"}, classGap, outbox.GapLostEvents)
+		judged(fatal("purged required binary logs"), classGap, outbox.GapPurged)
+
+		judged(at("event 7 cannot be read"), classBroken, "")
+		judged(at("event 8 cannot be read"), classBroken, "") // another event, or damage on the way
+		judged(at("event 8 cannot be read"), classBroken, "")
+		if r.gauge.snapshot().Stuck != nil {
+			t.Error("it is called stuck before it is certain")
+		}
+		judged(at("event 8 cannot be read"), classGap, outbox.GapUnknownEvent)
+		r.pastStuck()
+
+		full := fatal("binlog truncated in the middle of event; consider out of disk space on source")
+		for range 1000 {
+			judged(full, classStuck, "")
+			time.Sleep(stuckPatience / 1001)
+		}
+		s := r.gauge.snapshot().Stuck
+		if s == nil || s.Attempts != 1000 || s.At != r.pos {
+			t.Fatalf("%+v", s)
+		}
+		for _, words := range []string{"binlog.000007:4711", "1000 attempts", "out of disk space", "Make room on the server's disk", "the sweep publishes"} {
+			if !strings.Contains(s.String(), words) {
+				t.Errorf("%q is not in %q", words, s)
+			}
+		}
+		time.Sleep(stuckPatience / 1000)
+		judged(full, classGap, outbox.GapUnknownEvent)
+		r.pastStuck()
+
+		judged(full, classStuck, "")
+		time.Sleep(stuckPatience - time.Second)
+		r.pos.Offset++ // progress
+		judged(full, classStuck, "")
+		time.Sleep(2 * time.Second)
+		judged(full, classStuck, "")
+		for range 3 {
+			judged(heldRows, classHeld, "")
+			time.Sleep(2 * stuckPatience)
+		}
+	})
+}
+
+// heldRows is a transaction that only an operator may leave out.
+var heldRows error = &streamError{&heldError{table: "shop.log", cause: outbox.CauseXA, end: outbox.Position{File: "binlog.000007", Offset: 5000}}}
+
+// What is at the end of the log is decided by the end that the server had when the stream was opened.
+func TestG15_AHeartbeatBeforeTheEndIsNotIdle(t *testing.T) {
+	const file = "binlog.000009"
+	end := outbox.Position{File: file, Offset: 5<<32 + 700}
+	for name, c := range map[string]struct {
+		file string
+		low  uint32
+		idle bool
+	}{
+		"an older file":           {"binlog.000008", 900, false},
+		"before the end":          {file, 600, false},
+		"the end, beyond 32 bits": {file, 700, true},
+		"a later file":            {"binlog.000010", 4, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := New(Config{}, nil, zap.NewNop(), prometheus.NewRegistry())
+			rec := &recorder{}
+			s := r.newStream(t.Context(), rec, outbox.Position{File: file, Offset: 4})
+			s.end = end
+			r.gauge.connected(outbox.Position{}, nil, 0)
+			time.Sleep(time.Minute)
+			err := s.handle(&replication.BinlogEvent{
+				Header: &replication.EventHeader{EventType: replication.HEARTBEAT_EVENT, LogPos: c.low},
+				Event:  &replication.HeartbeatEvent{Version: 1, Filename: c.file},
+			})
+			lag := r.gauge.snapshot().Lag
+			if err != nil || s.idled != c.idle || rec.idle.IsZero() == c.idle || (lag == 0) != c.idle || !c.idle && lag < time.Minute {
+				t.Errorf("%s: idle %v at %s, lag %v, %v", name, s.idled, rec.idle, lag, err)
+			}
+		})
 	}
 }
 

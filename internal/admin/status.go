@@ -16,8 +16,8 @@ type Status struct {
 	MemoryBytes int64 `json:"memory_bytes"`
 	// StateFreeBytes is the room on the file system of the state directory; null where the system does not say it.
 	StateFreeBytes *int64 `json:"state_free_bytes"`
-	// State is "working", "standby" (another relay is active, and this one would go on), "degraded" (something needs time or attention,
-	// work goes on) or "stuck".
+	// State is "working", "standby" (another relay is active, and this one would take over), "degraded" (something needs time or attention,
+	// work continues) or "stuck" (the process makes no progress, or the reader does not get past one event).
 	State string `json:"state"`
 	// Lease says which of several relays this one is.
 	Lease LeaseStatus `json:"lease"`
@@ -86,7 +86,7 @@ type RowProblem struct {
 type SourceStatus struct {
 	Address string `json:"address"`
 	Server  string `json:"server"`       // flavour, version and identity; "" before the first connection
-	State   string `json:"reader_state"` // connected, connecting, waiting (to connect again), paused, standby
+	State   string `json:"reader_state"` // connected, connecting, waiting (to connect again), stuck (at one event, see Error), paused, standby
 	Error   string `json:"error"`        // of the last attempt; "" while connected
 	Warning string `json:"warning"`      // what is wrong though the binlog is being read, and what to do; "" when nothing is known
 	// LagSeconds is how old the log is that is being read: 0 when all was read, growing while the server is away.

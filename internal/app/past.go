@@ -23,8 +23,11 @@ func (d *daemon) conditions() []history.Condition {
 		return []history.Condition{lease}
 	}
 	binlog, flow := "the binlog is not being read", d.relay.pipeline.Snapshot()
-	if d.reader.State().Connected {
+	switch state := d.reader.State(); {
+	case state.Connected:
 		binlog = "the binlog is being read"
+	case state.Stuck != nil:
+		binlog = "the binlog reader is stuck behind " + state.Stuck.At.String()
 	}
 	topics := "no topic is suspended"
 	if n := len(flow.SuspendedTopics); n > 0 {

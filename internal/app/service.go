@@ -172,6 +172,9 @@ func showReader(st *admin.Status, r canal.State, now time.Time) {
 	if r.Connected {
 		st.Source.State = "connected"
 	}
+	if r.Stuck != nil {
+		st.Source.State = "stuck"
+	}
 	if st.Source.LastEventSeconds = ageOf(r.LastEvent, now); st.Source.LastEventSeconds != nil {
 		lag := max(0, r.Lag.Seconds())
 		st.Source.LagSeconds = &lag

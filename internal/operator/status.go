@@ -76,6 +76,9 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 	if len(p) > 0 {
 		st.State = "degraded"
 	}
+	if st.Source.State == "stuck" {
+		st.State = "stuck"
+	}
 	if stuck != nil {
 		st.State, st.Problems = "stuck", append(p, See(stuck.Error(), "The process is stuck"))
 	}

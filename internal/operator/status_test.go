@@ -60,6 +60,9 @@ func TestProblems(t *testing.T) {
 		"the broker": {func(st *admin.Status, _ *admin.TableStatus) {
 			st.Sink.Breaker, st.Sink.Reason = "open", "no route"
 		}, []string{"takes no messages", "no route"}},
+		"G14: a reader that is stuck": {func(st *admin.Status, _ *admin.TableStatus) {
+			st.Source.State, st.Source.Error = "stuck", "stuck since 2026 at the event behind binlog.000007:4"
+		}, []string{"the binlog is not being read: stuck since", "The binlog is not read"}},
 		"G37: a disk that is nearly full": {func(st *admin.Status, _ *admin.TableStatus) {
 			st.StateFreeBytes = new(int64(LowSpace - 1))
 		}, []string{"only 255 MiB are free", "checkpoint.dir", "The disk is full"}},
