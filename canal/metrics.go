@@ -18,6 +18,7 @@ type State struct {
 	Lag       time.Duration   // how far the reader is behind the last commit of the server, as far as it can know
 	Stuck     *Stuck          // the event at which the reader is stuck; nil when it is not. Connected is false until it is past it
 	Error     string          // why the last stream ended; "" while connected
+	Settings  []string        // what is wrong with the server's settings since the start, each with what follows and what to do
 	Warning   string          // what is wrong though the log is being read, and what to do; "" when nothing is known
 }
 
@@ -33,11 +34,13 @@ type gauge struct {
 
 	mu      sync.Mutex
 	state   State
-	offset  time.Duration   // the database's clock minus ours
-	lag     time.Duration   // when it was known last
-	lagAt   time.Time       // when that was; zero: never
-	behind  bool            // the stream has shown neither a transaction nor the end of the log since
-	waiting bool            // the reader waits for the handler
+	offset  time.Duration // the database's clock minus ours
+	lag     time.Duration // when it was known last
+	lagAt   time.Time     // when that was; zero: never
+	behind  bool          // the stream has shown neither a transaction nor the end of the log since
+	waiting bool          // the reader waits for the handler
+	wrong   []wrongSetting
+	seen    bool            // the settings were looked at
 	set     *outbox.GTIDSet // a copy of the reader's; nil: not known
 }
 
@@ -81,6 +84,8 @@ func newGauge(reg prometheus.Registerer, tables []*table.Table, heartbeat time.D
 			}
 			return 0
 		}),
+		&settingsInfo{gauge: g, desc: prometheus.NewDesc(prefix+"source_settings", "Settings of the server that are wrong since the start, by name: 1 each.",
+			[]string{"setting"}, nil)},
 		&positionInfo{gauge: g, desc: prometheus.NewDesc(prefix+"position_info", "The binlog file being read; the value is 1. "+
 			"Offset and GTID set are in status: as labels they would make a new series with every transaction.", []string{"file"}, nil)},
 	)
@@ -124,6 +129,9 @@ func (g *gauge) snapshot() State {
 			known = g.begun
 		}
 		s.Lag += g.now().Sub(known)
+	}
+	for _, w := range g.wrong {
+		s.Settings = append(s.Settings, w.text)
 	}
 	if s.Stuck != nil {
 		s.Connected, s.Error = false, s.Stuck.String()

@@ -32,6 +32,8 @@ type Reader struct {
 	branches map[string][]*mapped // XA branches that were prepared since setPosition
 	pieces   outbox.Position      // the end of a transaction that is to be read in pieces, see largeError
 
+	settings map[string]bool // what the first look at the server's settings found; true: a warning. nil before it. Of periodic checks
+
 	failures int    // attempts in a row in which nothing was read
 	stuck    *stuck // nil: the last stream did not end at an event that cannot be passed
 	logged   string // the state in the last log line: a class, or connected

@@ -89,6 +89,8 @@ type SourceStatus struct {
 	State   string `json:"reader_state"` // connected, connecting, waiting (to connect again), stuck (at one event, see Error), paused, standby
 	Error   string `json:"error"`        // of the last attempt; "" while connected
 	Warning string `json:"warning"`      // what is wrong though the binlog is being read, and what to do; "" when nothing is known
+	// Settings are those of the server that were changed since the start and must be changed back, each with what follows and what to do.
+	Settings []string `json:"settings"`
 	// LagSeconds is how old the log is that is being read: 0 when all was read, growing while the server is away.
 	LagSeconds *float64 `json:"lag_seconds"`
 	// BehindBytes is how much log the server has beyond the read position, in the same file sequence.

@@ -97,7 +97,7 @@ func (d *daemon) status(now time.Time) admin.Status {
 		OtherRelays: []admin.OtherRelay{}, Lease: d.showLease(now),
 	}
 	st.Throughput.Topics, st.WaitingKeys.First = []admin.TopicStatus{}, []admin.WaitingKey{}
-	st.Source.Address, st.Source.State = d.cfg.Source.Address, "connecting"
+	st.Source.Address, st.Source.State, st.Source.Settings = d.cfg.Source.Address, "connecting", []string{}
 	st.Sink.Kind, st.Sink.Breaker, st.Sink.SuspendedTopics = d.cfg.Sink.Kind(), "closed", []admin.SuspendedTopic{}
 	st.InFlight.MaxMessages, st.InFlight.MaxBytes = d.cfg.Pipeline.MaxInFlight, int64(d.cfg.Pipeline.MaxInFlightBytes)
 	stats := d.state.Stats()
@@ -169,6 +169,7 @@ func (s *service) again(st *admin.Status) {
 func showReader(st *admin.Status, r canal.State, now time.Time) {
 	st.Positions.Read = r.Position
 	st.Source.State, st.Source.Error, st.Source.Warning = "waiting", r.Error, r.Warning
+	st.Source.Settings = append(st.Source.Settings, r.Settings...)
 	if r.Connected {
 		st.Source.State = "connected"
 	}

@@ -47,6 +47,9 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 	p = append(p, more...)
 	add(st.Sink.Breaker == "open" || st.Sink.Breaker == "half-open", "the broker takes no messages, rows wait and lose no attempt: "+st.Sink.Reason, "The broker is away")
 	add(st.Source.State != "connected" && st.Source.Error != "", "the binlog is not being read: "+st.Source.Error, "The binlog is not read")
+	for _, s := range st.Source.Settings {
+		add(true, "the server's "+s, "Settings of the server")
+	}
 	add(st.Source.Warning != "", st.Source.Warning, "The binlog is not read")
 	add(st.Unwritable > 0, unwritable(st))
 	for _, t := range st.Tables {

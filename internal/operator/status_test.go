@@ -63,6 +63,9 @@ func TestProblems(t *testing.T) {
 		"G14: a reader that is stuck": {func(st *admin.Status, _ *admin.TableStatus) {
 			st.Source.State, st.Source.Error = "stuck", "stuck since 2026 at the event behind binlog.000007:4"
 		}, []string{"the binlog is not being read: stuck since", "The binlog is not read"}},
+		"G34: a setting of the server": {func(st *admin.Status, _ *admin.TableStatus) {
+			st.Source.Settings = []string{"binlog_format: the binlog holds statements; fix: SET GLOBAL binlog_format = 'ROW'"}
+		}, []string{"the server's binlog_format: the binlog holds statements", "fix: SET GLOBAL", "Settings of the server"}},
 		"G37: a disk that is nearly full": {func(st *admin.Status, _ *admin.TableStatus) {
 			st.StateFreeBytes = new(int64(LowSpace - 1))
 		}, []string{"only 255 MiB are free", "checkpoint.dir", "The disk is full"}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -19,13 +20,28 @@ func (i Info) Check(ctx context.Context, db *sql.DB) ([]Finding, error) {
 	if err := db.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&account); err != nil {
 		return nil, fmt.Errorf("check the server: %w", err)
 	}
-	findings := i.check(account)
+	filters, err := i.filters(ctx, db)
+	return append(i.check(account), filters...), err
+}
+
+// CheckSettings is Check without what concerns the asking session: for looks while the relay runs. Findings of severity OK are left out.
+func (i Info) CheckSettings(ctx context.Context, db *sql.DB) ([]Finding, error) {
+	filters, err := i.filters(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	all := append(i.settings(), filters...)
+	return slices.DeleteFunc(all, func(f Finding) bool { return f.Severity == OK }), nil
+}
+
+// filters says which schemas the binlog leaves out.
+func (i Info) filters(ctx context.Context, db *sql.DB) (findings []Finding, err error) {
 	if !i.LogBin {
-		return findings, nil
+		return nil, nil
 	}
 	status, err := Show(ctx, db, i.endStatement())
 	if err != nil {
-		return findings, fmt.Errorf("check the server: %w", err)
+		return nil, fmt.Errorf("check the server: %w", err)
 	}
 	for _, row := range status {
 		for _, filter := range []string{"binlog_do_db", "binlog_ignore_db"} {
@@ -43,6 +59,14 @@ func (i Info) Check(ctx context.Context, db *sql.DB) ([]Finding, error) {
 
 // check is Check without I/O.
 func (i Info) check(account string) []Finding {
+	if !i.LogBin {
+		return i.settings()
+	}
+	return append(i.settings(), i.checkSession(account)...)
+}
+
+// settings are the findings about the server itself.
+func (i Info) settings() []Finding {
 	var out []Finding
 	add := func(when bool, severity Severity, subject, what, fix string) {
 		if when {
@@ -72,7 +96,9 @@ func (i Info) check(account string) []Finding {
 	add(i.LogRetention > 0 && i.LogRetention < shortRetention, Warning, "binlog_expire_logs_seconds",
 		fmt.Sprintf("binlogs are kept for %v: a longer stop leaves a gap, and a full sweep must stand in", i.LogRetention),
 		"SET GLOBAL binlog_expire_logs_seconds = 259200, and set it in the server's configuration file")
-	return append(out, i.checkSession(account)...)
+	add(i.RowImage == "MINIMAL", Warning, "binlog_row_image", "inserts are logged without the columns that they leave to a default: such rows are published by the sweep",
+		"SET GLOBAL binlog_row_image = 'FULL' (applications must connect again), and set it in the server's configuration file")
+	return out
 }
 
 // checkSession says what it costs that the account may not narrow its own updates.
