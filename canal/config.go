@@ -26,6 +26,10 @@ type Config struct {
 	// Schemas keeps column versions over restarts; nil: they are read anew at each start.
 	Schemas SchemaStore
 
+	// Noticed is called when a mapped table was dropped, created, truncated or renamed (done), with the server's time of the statement. It is called
+	// from the stream's goroutine and must not block; nil: the log line is enough.
+	Noticed func(at time.Time, table, done string)
+
 	// MinBackoff and MaxBackoff bound the wait between two attempts to connect; defaults 250 ms and 10 s.
 	MinBackoff, MaxBackoff time.Duration
 }

@@ -45,6 +45,7 @@ func (r *Reader) readStream(ctx context.Context, p *serverState, failover bool) 
 	s := r.newStream(ctx, r.handler, from)
 	s.sieve, s.reading = newSieve(string(p.info.Flavor)), r.reading
 	s.set, s.end = r.set, p.end
+	s.decode.noticed = r.noticed
 	s.opened = func() { // not before: a server that answers our questions may still refuse its log
 		r.gauge.connected(from, r.set, p.offset)
 		if r.stuck != nil {

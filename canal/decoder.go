@@ -19,6 +19,7 @@ type decoder struct {
 	tables   *tableSet
 	checksum bool // events end with four bytes of CRC32
 	now      func() time.Time
+	noticed  func(at time.Time, schema, query []byte) // is called with each statement; nil: none is
 	ev       event
 	images   images
 
@@ -52,6 +53,9 @@ func (d *decoder) decode(e *replication.BinlogEvent, inner bool) (*event, error)
 		d.mariadbGTID(ev, body, e.Header.ServerID)
 	case *replication.QueryEvent:
 		err = d.query(ev, body.Query)
+		if d.noticed != nil && ev.kind == kindStatement {
+			d.noticed(time.Unix(int64(e.Header.Timestamp), 0), body.Schema, body.Query)
+		}
 	case *replication.XIDEvent:
 		ev.kind = kindCommit
 	case *replication.TableMapEvent:

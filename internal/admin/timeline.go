@@ -19,7 +19,7 @@ type Timeline struct {
 // Mark is something that happened to the relay at a moment.
 type Mark struct {
 	At   time.Time `json:"at"`
-	Kind string    `json:"kind"` // start, gap, checkpoint, failover, breaker, binlog, topics, lease
+	Kind string    `json:"kind"` // start, gap, checkpoint, failover, breaker, binlog, topics, lease, table
 	Text string    `json:"text"`
 }
 

@@ -255,6 +255,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		d.reader = canal.New(canal.Config{
 			Server: source, Tables: tables, ServerID: serverID(d.cfg), Heartbeat: d.cfg.Source.Heartbeat,
 			MaxTransactionBytes: int(d.cfg.Pipeline.MaxTransactionBytes), Recorded: recorded, Schemas: d.state,
+			Noticed: func(at time.Time, table, done string) { d.past.Mark(at, "table", table+" was "+done) },
 		}, h, d.log.Named("binlog"), d.registry)
 		return d.reader
 	}

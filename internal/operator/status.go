@@ -46,11 +46,7 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 	}
 	p = append(p, more...)
 	add(st.Sink.Breaker == "open" || st.Sink.Breaker == "half-open", "the broker takes no messages, rows wait and lose no attempt: "+st.Sink.Reason, "The broker is away")
-	add(st.Source.State != "connected" && st.Source.Error != "", "the binlog is not being read: "+st.Source.Error, "The binlog is not read")
-	for _, s := range st.Source.Settings {
-		add(true, "the server's "+s, "Settings of the server")
-	}
-	add(st.Source.Warning != "", st.Source.Warning, "The binlog is not read")
+	p = append(p, source(st.Source)...)
 	add(st.Unwritable > 0, unwritable(st))
 	for _, t := range st.Tables {
 		failed := st.NewestFailed
@@ -71,10 +67,7 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 				"`canal-outbox doctor` says which tables[].time_zone they seem to have", t.Name, round(*ahead)), "Clocks")
 		}
 	}
-	if free := st.StateFreeBytes; free != nil && *free < LowSpace {
-		add(true, fmt.Sprintf("only %d MiB are free on the file system of checkpoint.dir: the process ends when it cannot write its state there; make room", *free>>20),
-			"The disk is full")
-	}
+	p = append(p, disk(st.StateFreeBytes)...)
 	st.State, st.Problems = "working", p
 	if len(p) > 0 {
 		st.State = "degraded"
@@ -93,6 +86,29 @@ func See(sentence string, section ...string) string {
 		sentence += "; what to do: docs/operations.md, " + s
 	}
 	return sentence
+}
+
+// source says what is wrong with the way to the server and with the server.
+func source(s admin.SourceStatus) (p []string) {
+	if s.State != "connected" && s.Error != "" {
+		p = append(p, See("the binlog is not being read: "+s.Error, "The binlog is not read"))
+	}
+	for _, setting := range s.Settings {
+		p = append(p, See("the server's "+setting, "Settings of the server"))
+	}
+	if s.Warning != "" {
+		p = append(p, See(s.Warning, "The binlog is not read"))
+	}
+	return p
+}
+
+// disk says that the state directory needs room.
+func disk(free *int64) []string {
+	if free == nil || *free >= LowSpace {
+		return nil
+	}
+	return []string{See(fmt.Sprintf("only %d MiB are free on the file system of checkpoint.dir: the process ends when it cannot write its state there; make room",
+		*free>>20), "The disk is full")}
 }
 
 // failedRows says how many rows of a table are FAILED, why the newest one is, and how to look at them.
