@@ -21,6 +21,7 @@ var (
 	broker   = flag.String("adversary.broker", cmp.Or(os.Getenv("ADVERSARY_BROKER"), "fake"), "fake or kafka (ADVERSARY_BROKER)")
 	steps    = flag.Int("adversary.steps", 60, "steps of a run")
 	only     = flag.String("adversary.only", "", "a regular expression of the kinds of steps that are done; the others are left out")
+	strict   = flag.Bool("adversary.strict", true, "compare the order of rows that were changed in the transaction that inserted them, too")
 	skip     = flag.String("adversary.skip", os.Getenv("ADVERSARY_SKIP"), "a regular expression of the kinds of steps that are left out (ADVERSARY_SKIP)")
 )
 

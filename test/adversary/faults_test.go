@@ -60,6 +60,11 @@ func endRelay(w *world, s Step, _ *rand.Rand) {
 // stop ends a relay with SIGTERM, whatever is broken around it.
 func (w *world) stop(i int) {
 	w.t.Helper()
+	testkit.WaitFor(w.t, patience, "the relay to answer: before that SIGTERM ends it as it ends any process", func() bool {
+		w.watch()
+		_, err := w.relays[i].Status()
+		return err == nil
+	})
 	w.relays[i].Terminate(w.t)
 	if code := w.relays[i].Wait(w.t); code != 0 {
 		w.t.Errorf("relay %d ended with code %d after SIGTERM:\n%s", i, code, w.relays[i].LogTail(30))

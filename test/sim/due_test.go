@@ -9,6 +9,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
+// claimAhead is how far ahead of the clock a claim is taken for one of now, as outbox/table has it.
+const claimAhead = 5 * time.Second
+
 // Due implements fallback.Rows: one list in the order of the ids.
 func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
 	began := time.Now()
@@ -34,7 +37,7 @@ func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.Due
 		switch {
 		case r.status == outbox.Pending && r.due.IsZero() && now.Sub(r.created) >= max(q.Threshold, r.grace),
 			r.status == outbox.Pending && !r.due.IsZero() && r.due.Sub(now) <= q.Horizon,
-			r.status == outbox.Sending && (q.ExpiredClaims == 0 || now.Sub(tokenTime(r.token)) >= q.ExpiredClaims):
+			r.status == outbox.Sending && (q.ExpiredClaims == 0 || now.Sub(tokenTime(r.token)) >= q.ExpiredClaims || tokenTime(r.token).Sub(now) > claimAhead):
 			list = append(list, r)
 		}
 	}

@@ -154,7 +154,7 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Wr
 				w.violation("P2", "a completion for no committed row: %+v", s.Identity)
 			case r.locked.After(time.Now()) && !r.gone:
 				refused = append(refused, outbox.WriteError{Completion: s, Retryable: true})
-			case s.Action == outbox.ActionMarkSent && r.unwritable && !r.gone:
+			case s.Action == outbox.ActionMarkSent && r.unwritable && !r.gone && r.status != outbox.Sent && r.status != outbox.Held: // the guard comes before the trigger
 				refused = append(refused, outbox.WriteError{Completion: s, Reason: "a trigger"})
 			default:
 				changed = w.settle(c.i, r, s) || changed

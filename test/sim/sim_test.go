@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
 var (
@@ -28,7 +30,7 @@ func TestMain(m *testing.M) {
 	// With one processor the goroutines that become runnable at one instant run in an order that is nearly always the same.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(800) // a seed leaves some megabytes; collecting them less often saves a quarter of the time
-	os.Exit(m.Run())
+	testkit.Main(m)
 }
 
 // describe makes the report of a failed seed.
