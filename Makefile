@@ -20,7 +20,7 @@ export TEST_MARIADB := $(MARIADB)
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
 TESTFLAGS ?= -shuffle=on -timeout=60m
 
-.PHONY: help build demo example test test-quick test-long fuzz lint generate prepare bench bench-peers crash sim soak waiting starts man release release-check servers images clean adversary
+.PHONY: help build demo example test test-quick test-long explore fuzz lint generate prepare bench bench-peers crash sim soak waiting starts man release release-check servers images clean adversary
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,7 +52,7 @@ test: prepare ## all tests; ends with a line that counts them
 test-quick: ## tests that need no server, without the race detector
 	go run $(GOTESTSUM) --raw-command -- test/run.sh quick $(TESTFLAGS)
 
-test-long: test crash sim soak adversary waiting starts servers ## everything: the tests, a break at every event, simulation and soak for LONG each (default 10m)
+test-long: test explore crash sim soak adversary waiting starts servers ## everything: the tests, a break at every event, simulation and soak for LONG each (default 10m)
 
 LONG ?= 10m
 
@@ -62,6 +62,9 @@ crash: prepare ## kills, stops and cut connections at every event of the log, no
 sim: ## random histories of commits, crashes and lost replies: the first 20,000, every mutation, new ones for LONG; or SEEDS=n from FIRST on
 	$(if $(SEEDS),,go test -count=1 -timeout=0 -v -run=TestSeeds ./test/sim -sim.seeds=20000)
 	$(if $(SEEDS),,SIM_TIME=$(LONG)) go test -count=1 -timeout=0 -v -run='$(if $(SEEDS),TestSeeds)' ./test/sim $(if $(SEEDS),-sim.seeds=$(SEEDS) -sim.first=$(or $(FIRST),1))
+
+explore: ## the lease: every interleaving of its relays, a million states of each kind of trouble (2 GB of memory)
+	EXPLORE=1000000 go test -count=1 -timeout=0 -v -run TestNeverDoTwoRelaysHoldOneTable ./lease/protocol
 
 waiting: prepare ## a million rows wait for their time: memory and lateness
 	WAITING_ROWS=1000000 go test -count=1 -v -run TestWaitingRowsTakeNoMemory ./test/e2e

@@ -2,24 +2,25 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/lease/protocol"
 )
 
 // Grant is one acquisition of the lease. A nil Grant is that of a relay without a lease, and always valid.
 type Grant struct {
-	Epoch uint64
+	Term uint64
 
 	lease *Lease
+	held  protocol.Held             // of the goroutine that has the token of order
 	order chan struct{}             // holds a token while one renews: a later one never writes what an earlier one was told, and none comes behind the release
 	over  bool                      // released
 	until atomic.Pointer[time.Time] // nil: never again
 }
-
-// margin is the part of the lease time by which the holder stops early.
-const margin = 10
 
 // Valid reports whether nobody else can hold the lease: whether this process may publish.
 func (g *Grant) Valid() bool {
@@ -39,8 +40,7 @@ func (g *Grant) left() time.Duration {
 
 // extend counts from a moment before the statement that renewed the lease was sent.
 func (g *Grant) extend(asked time.Time) {
-	ttl := g.lease.cfg.Time
-	until := asked.Add(ttl - ttl/margin)
+	until := g.held.Until(asked)
 	g.until.Store(&until)
 }
 
@@ -105,7 +105,10 @@ func (g *Grant) renew(ctx context.Context, at func() Resume) (from Resume, held 
 		return from, false, nil
 	}
 	from, asked := at(), time.Now()
-	held, err = g.lease.rows.Renew(ctx, g.Epoch, from, g.lease.cfg.Time)
+	held, err = g.lease.rows.Renew(ctx, g.held.Acquisition, from, g.lease.cfg.Time)
+	if err == nil && !held {
+		asked, held, err = g.again(ctx, from)
+	}
 	switch {
 	case err != nil:
 	case held:
@@ -115,6 +118,22 @@ func (g *Grant) renew(ctx context.Context, at func() Resume) (from Resume, held 
 	}
 	return from, held, err
 }
+
+// again looks why a renewal matched no row, and repeats it when the database has failed over.
+func (g *Grant) again(ctx context.Context, from Resume) (asked time.Time, held bool, err error) {
+	v, err := g.lease.rows.Read(ctx)
+	if err != nil || !g.held.Unmatched(v, g.Valid()) {
+		return asked, false, err
+	}
+	asked = time.Now()
+	if held, err = g.lease.rows.Renew(ctx, g.held.Acquisition, from, g.lease.cfg.Time); err == nil && !held {
+		err = errMoving
+	}
+	return asked, held, err
+}
+
+// errMoving is a renewal that missed its row twice though a look in between found it.
+var errMoving = errors.New("connections to the lease table lead to different servers; the renewal is tried again")
 
 // Release ends the grant, if there is one, and then lets another process take the lease over at once, from the given position; a zero one
 // leaves what the last renewal wrote. Nothing may be on its way to the broker any more.
@@ -130,11 +149,12 @@ func (l *Lease) Release(ctx context.Context, at Resume) error {
 	}
 	g.order <- struct{}{}
 	g.over = true
+	own := g.held.Acquisition
 	<-g.order
 	g.end()
 	ctx, cancel := context.WithTimeout(ctx, l.limit())
 	defer cancel()
-	return l.rows.Release(ctx, g.Epoch, at)
+	return l.rows.Release(ctx, own, at)
 }
 
 // missed notes a renewal that failed; the log says it when the fence has closed.
@@ -145,7 +165,7 @@ func (l *Lease) missed(g *Grant, err error) {
 	l.state.Error = err.Error()
 	if !g.Valid() && l.state.Mode == Active {
 		l.state.Mode, l.state.Since = Lapsed, time.Now()
-		l.log.Error("the lease could not be renewed in time: nothing is sent until it is", zap.Uint64("epoch", g.Epoch), zap.Error(err))
+		l.log.Error("the lease could not be renewed in time: nothing is sent until it is", zap.Uint64("term", g.Term), zap.Error(err))
 	}
 }
 
@@ -155,7 +175,7 @@ func (l *Lease) renewed(g *Grant) {
 	l.state.Error = ""
 	if l.state.Mode == Lapsed {
 		l.state.Mode, l.state.Since = Active, time.Now()
-		l.log.Info("the lease is renewed, and nobody else had taken it: sending again", zap.Uint64("epoch", g.Epoch))
+		l.log.Info("the lease is renewed, and nobody else had taken it: sending again", zap.Uint64("term", g.Term))
 	}
 }
 
@@ -164,5 +184,5 @@ func (l *Lease) lost(g *Grant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.grant, l.state = nil, State{Mode: Standby, Since: time.Now()}
-	l.log.Warn("another process has taken the lease over: this one stops publishing and stands by", zap.Uint64("epoch", g.Epoch))
+	l.log.Warn("another process has taken the lease over: this one stops publishing and stands by", zap.Uint64("term", g.Term))
 }

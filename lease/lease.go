@@ -2,14 +2,17 @@ package lease
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
-	"math/rand/v2"
+	"fmt"
+	mathrand "math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/canal-outbox/canal-outbox/lease/protocol"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
@@ -25,41 +28,29 @@ type Config struct {
 	Random func() float64
 }
 
-// Record is a row of the lease table.
-type Record struct {
-	Epoch   uint64 // of the acquisition; above those of all earlier ones
-	Holder  string // Config.Holder
-	Process string // one start of a program, and before it Config.Boot
-	Host    string // Config.Host
-	Tables  []string
-	Ends    string // the database's text; another one after each renewal; "" when the lease was released
-	Ended   bool   // by the database's clock
-	Resume  Resume
-}
-
-// Resume is what the next holder has to know: where the log was done with, and whether an operator has paused the relay. A zero At
-// is not known.
-type Resume struct {
-	Source server.ID
-	At     outbox.Position
-	Pause  *outbox.Pause // nil when there is none
-}
+// Record is a row of the lease table, and Resume what its holder left.
+type (
+	Record = protocol.Record
+	Resume = protocol.Resume
+)
 
 // Rows is the lease table; Table implements it.
 type Rows interface {
-	// Read returns all rows, and the number of the newest acquisition that there ever was.
-	Read(ctx context.Context) (all []Record, newest uint64, err error)
-	// Take puts next into the place of what it shares with from, for as long as ttl, if newest is still the newest acquisition and none of
-	// from has changed since it was read; else the error is ErrTaken. After any other error it may have happened.
-	Take(ctx context.Context, next Record, newest uint64, from []Record, ttl time.Duration) error
-	// Renew makes the row of an epoch last for ttl from now on; false when there is none.
-	Renew(ctx context.Context, epoch uint64, at Resume, ttl time.Duration) (bool, error)
-	// Release ends the row of an epoch, if there is one. The pause stays as the last renewal wrote it.
-	Release(ctx context.Context, epoch uint64, at Resume) error
+	// Read returns all rows and the counter.
+	Read(ctx context.Context) (protocol.View, error)
+	// Begin makes the counter unless there is one. birth is a text that no counter ever had, newest the term to count from.
+	Begin(ctx context.Context, birth string, newest uint64) error
+	// Take puts a row into the place of others, for as long as ttl. The error is ErrTaken when the table is not as it was read. After any
+	// other error it may have happened.
+	Take(ctx context.Context, take protocol.Take, ttl time.Duration) error
+	// Renew makes the row of an acquisition last for ttl from now on; false when none matches.
+	Renew(ctx context.Context, own protocol.Acquisition, at Resume, ttl time.Duration) (bool, error)
+	// Release ends the row of an acquisition, if one matches. The pause stays as the last renewal wrote it.
+	Release(ctx context.Context, own protocol.Acquisition, at Resume) error
 }
 
 // ErrTaken says that another acquisition, or a renewal, came first.
-var ErrTaken = errors.New("another process was faster")
+var ErrTaken = protocol.ErrTaken
 
 // ErrLost says that another process holds the lease now.
 var ErrLost = errors.New("another process has taken the lease over")
@@ -70,29 +61,23 @@ type Lease struct {
 	cfg     Config
 	rows    Rows
 	log     *zap.Logger
-	process string
+	part    *protocol.Part // decides; of the goroutine that calls Acquire and Await
 	metrics *metrics
-
-	started bool                // Acquire has looked once
-	watched map[uint64]watching // other holders' rows, by epoch
 
 	mu    sync.Mutex
 	state State
 	grant *Grant // of the last acquisition; nil while there is none
 }
 
-// watching is a row that does not change.
-type watching struct {
-	ends  string
-	since time.Time
-}
-
 // New makes a lease that this process does not hold. It does no I/O.
 func New(cfg Config, rows Rows, log *zap.Logger) *Lease {
 	if cfg.Random == nil {
-		cfg.Random = rand.Float64
+		cfg.Random = mathrand.Float64
 	}
-	l := &Lease{cfg: cfg, rows: rows, log: log, process: newProcess(cfg.Boot), watched: map[uint64]watching{}}
+	l := &Lease{cfg: cfg, rows: rows, log: log}
+	l.part = protocol.NewPart(protocol.Config{
+		Holder: cfg.Holder, Process: protocol.Process(cfg.Boot, rand.Text()[:16], cfg.Time), Host: cfg.Host, Time: cfg.Time,
+	})
 	l.metrics = newMetrics(l)
 	l.state = State{Mode: Standby, Since: time.Now()}
 	return l
@@ -116,9 +101,9 @@ func (l *Lease) Acquire(ctx context.Context, tables []string, inherit func(conte
 	if l.rows == nil {
 		return nil, true
 	}
-	grant, holder, err := l.try(ctx, tables, inherit)
+	grant, d, err := l.try(ctx, tables, inherit)
 	if grant == nil {
-		l.standBy(holder, err)
+		l.standBy(d, err)
 	}
 	return grant, grant != nil
 }
@@ -131,12 +116,12 @@ func (l *Lease) Await(ctx context.Context, tables []string) error {
 			return ctx.Err()
 		case <-time.After(l.jittered(l.pause())):
 		}
-		_, _, holder, err := l.look(ctx, tables)
-		if err == nil && holder == nil {
+		d, err := l.look(ctx, tables)
+		if err == nil && d.Take != nil {
 			return nil
 		}
 		if ctx.Err() == nil {
-			l.standBy(holder, err)
+			l.standBy(d, err)
 		}
 	}
 }
@@ -152,57 +137,55 @@ func (l *Lease) jittered(d time.Duration) time.Duration {
 	return d - time.Duration(l.cfg.Random()*float64(d/5))
 }
 
-// look reads the rows that are in the way of the tables, and the number of the newest acquisition. holder is who is active; nil when
-// nobody is.
-func (l *Lease) look(ctx context.Context, tables []string) (from []Record, newest uint64, holder *Record, err error) {
+// look reads the table and decides. A table without a counter gets one.
+func (l *Lease) look(ctx context.Context, tables []string) (d protocol.Decision, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.limit())
 	defer cancel()
 	asked := time.Now()
-	all, newest, err := l.rows.Read(ctx)
+	v, err := l.rows.Read(ctx)
 	if err != nil {
-		return nil, 0, nil, err
+		return d, err
 	}
-	for _, r := range all {
-		if !slices.ContainsFunc(r.Tables, func(t string) bool { return slices.Contains(tables, t) }) {
-			continue
-		}
-		from = append(from, r)
-		if !l.mayTake(r, asked) && (holder == nil || holder.Ended) {
-			holder = &r
-		}
+	d = l.part.Look(v, tables, asked, time.Now())
+	if d.Begin {
+		d.Why = fmt.Sprintf("the lease table is new, or it lost its rows: waiting up to %v, for which a lost holder may still publish", l.cfg.Time)
+		err = l.rows.Begin(ctx, rand.Text(), d.Newest)
 	}
-	l.forget(from)
-	l.started = true
-	return from, newest, holder, nil
+	return d, err
 }
 
-// try acquires if nobody is active. Without a grant holder is who is; nil when the database did not say, or somebody else was faster.
-func (l *Lease) try(ctx context.Context, tables []string, inherit func(context.Context, Resume) error) (grant *Grant, holder *Record, err error) {
-	from, newest, holder, err := l.look(ctx, tables)
-	if err != nil || holder != nil {
-		return nil, holder, err
+// try acquires if the decision allows it. Without a grant the decision says why; it is zero when another process was faster.
+func (l *Lease) try(ctx context.Context, tables []string, inherit func(context.Context, Resume) error) (grant *Grant, d protocol.Decision, err error) {
+	d, err = l.look(ctx, tables)
+	if err != nil || d.Take == nil {
+		return nil, d, err
 	}
-	r := Record{Epoch: newest + 1, Holder: l.cfg.Holder, Process: l.process, Host: l.cfg.Host, Tables: tables}
-	resume, theirs := l.inherit(from)
-	r.Resume = resume
-	if slices.ContainsFunc(from, func(r Record) bool { return r.Holder != l.cfg.Holder }) {
+	take := d.Take
+	resume, theirs := l.inherit(take.From)
+	if take.Next.Resume = resume; resume.At.IsZero() {
+		take.Next.Resume.Source = server.ID{ServerID: take.Server}
+	}
+	if slices.ContainsFunc(take.From, func(r Record) bool { return r.Holder != l.cfg.Holder }) {
 		if !theirs {
 			resume.Source, resume.At = server.ID{}, outbox.Position{}
 		}
 		if err := l.handOver(ctx, resume, inherit); err != nil {
-			return nil, nil, err
+			return nil, protocol.Decision{}, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.limit())
 	defer cancel()
 	asked := time.Now()
-	if err := l.rows.Take(ctx, r, newest, from, l.cfg.Time); err != nil {
+	if err := l.rows.Take(ctx, *take, l.cfg.Time); err != nil {
 		if errors.Is(err, ErrTaken) {
-			err = nil // the next look says who it was
+			err = nil // the next look says which process it was
 		}
-		return nil, nil, err
+		return nil, protocol.Decision{}, err
 	}
-	return l.begin(r.Epoch, asked), nil, nil
+	held := protocol.Held{Time: l.cfg.Time, Acquisition: protocol.Acquisition{
+		Term: take.Next.Term, Process: take.Next.Process, Tables: take.Next.Tables, Server: take.Server,
+	}}
+	return l.begin(held, asked), d, nil
 }
 
 // handOver is before the acquisition: a process that dies between the two finds its row to be its own, and looks no further.
@@ -210,29 +193,6 @@ func (l *Lease) handOver(ctx context.Context, left Resume, inherit func(context.
 	ctx, cancel := context.WithTimeout(ctx, l.limit())
 	defer cancel()
 	return inherit(ctx, left)
-}
-
-// mayTake reports whether the holder of a row publishes nothing any more. asked is before the row was read.
-func (l *Lease) mayTake(r Record, asked time.Time) bool {
-	if r.Ends == "" || r.Holder == l.cfg.Holder && (r.Process == l.process || !l.started && boot(r.Process) == l.cfg.Boot) {
-		return true
-	}
-	w, known := l.watched[r.Epoch]
-	if !known || w.ends != r.Ends {
-		l.watched[r.Epoch] = watching{ends: r.Ends, since: time.Now()}
-		return false
-	}
-	unchanged := asked.Sub(w.since)
-	return r.Ended && unchanged >= l.cfg.Time || unchanged >= 2*l.cfg.Time
-}
-
-// forget drops what was watched and is no more in the way.
-func (l *Lease) forget(from []Record) {
-	for epoch := range l.watched {
-		if !slices.ContainsFunc(from, func(r Record) bool { return r.Epoch == epoch }) {
-			delete(l.watched, epoch)
-		}
-	}
 }
 
 // inherit chooses where to resume: the position of the last holder, of several the lowest. theirs tells that it is another state
@@ -254,40 +214,42 @@ func (l *Lease) inherit(from []Record) (at Resume, theirs bool) {
 	return at, theirs
 }
 
-func (l *Lease) begin(epoch uint64, asked time.Time) *Grant {
-	g := &Grant{Epoch: epoch, lease: l, order: make(chan struct{}, 1)}
+func (l *Lease) begin(held protocol.Held, asked time.Time) *Grant {
+	g := &Grant{Term: held.Term, lease: l, held: held, order: make(chan struct{}, 1)}
 	g.extend(asked)
-	l.watched = map[uint64]watching{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.grant != nil {
 		l.grant.end()
 	}
-	l.grant, l.state = g, State{Mode: Active, Since: time.Now(), Epoch: epoch}
+	l.grant, l.state = g, State{Mode: Active, Since: time.Now(), Term: held.Term}
 	l.metrics.acquired.Inc()
-	l.log.Info("this process holds the lease now, and publishes", zap.Uint64("epoch", epoch), zap.Duration("time", l.cfg.Time))
+	l.log.Info("this process holds the lease now, and publishes", zap.Uint64("term", held.Term), zap.Duration("time", l.cfg.Time))
 	return g
 }
 
-// standBy notes who is active; nil: nobody knows, for the reason err.
-func (l *Lease) standBy(holder *Record, err error) {
+// standBy notes why this process does not hold the lease. The log says it once for each reason.
+func (l *Lease) standBy(d protocol.Decision, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.state
 	if l.state.Mode != Standby {
 		l.state = State{Mode: Standby, Since: time.Now()}
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		if l.state.Error = err.Error(); before.Error == "" {
 			l.log.Warn("the lease cannot be read or taken: standing by and asking again", zap.Error(err))
 		}
-	case holder == nil: // somebody else was faster
-		l.state.Error = ""
-	default:
-		l.state.Holder, l.state.Epoch, l.state.Paused, l.state.Error = holder.Host, holder.Epoch, holder.Resume.Pause, ""
+		return
+	}
+	l.state.Error, l.state.Why = "", d.Why
+	switch holder := d.Holder; {
+	case holder != nil:
+		l.state.Holder, l.state.Term, l.state.Paused = holder.Host, holder.Term, holder.Resume.Pause
 		if before.Holder != holder.Host || before.Mode != Standby {
-			l.log.Info("another process is active: standing by", zap.String("active", holder.Host), zap.Uint64("epoch", holder.Epoch))
+			l.log.Info("another process is active: standing by", zap.String("active", holder.Host), zap.Uint64("term", holder.Term))
 		}
+	case d.Why != "" && (before.Why != d.Why || before.Mode != Standby):
+		l.log.Info("standing by: " + d.Why)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/lease/protocol"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
@@ -91,7 +92,7 @@ func TestAHolderStopsByItsOwnClock(t *testing.T) {
 		for n.valid() {
 			time.Sleep(time.Millisecond)
 		}
-		if d := time.Since(cut); d > leaseTime-leaseTime/margin {
+		if d := time.Since(cut); d > leaseTime-leaseTime/protocol.Margin {
 			t.Errorf("it published for %v without a word of the database", d)
 		}
 		time.Sleep(leaseTime)
@@ -100,7 +101,7 @@ func TestAHolderStopsByItsOwnClock(t *testing.T) {
 		}
 		n.way.set(false, time.Millisecond)
 		until(t, n)
-		if s := n.state(); s.Mode != Active || s.Epoch != 1 {
+		if s := n.state(); s.Mode != Active || s.Term != 2 {
 			t.Errorf("afterwards it is %+v", s)
 		}
 		n.end(false)
@@ -140,10 +141,10 @@ func TestACopyOfADirectoryDoesNotPlayPingPong(t *testing.T) {
 		}
 		time.Sleep(20 * leaseTime)
 		m.mu.Lock()
-		epoch := m.rows[0].Epoch
+		term := m.table.Newest
 		m.mu.Unlock()
-		if epoch != 2 {
-			t.Errorf("epoch %d", epoch)
+		if term != 3 {
+			t.Errorf("term %d", term)
 		}
 		for _, n := range all {
 			n.end(false)
@@ -163,7 +164,7 @@ func TestThePositionGoesWithTheLease(t *testing.T) {
 		}
 		acquire := func(holder string, ready error) (l *Lease, left *Resume, held bool) {
 			l = New(Config{Time: leaseTime, Holder: holder}, all[1].way, zap.NewNop())
-			_, held = l.Acquire(t.Context(), []string{"shop.t", "shop.more"}, func(_ context.Context, at Resume) error {
+			_, held = l.Acquire(t.Context(), []string{"shop.t"}, func(_ context.Context, at Resume) error {
 				left = &at
 				return ready
 			})
@@ -177,7 +178,7 @@ func TestThePositionGoesWithTheLease(t *testing.T) {
 		if _, _, held = acquire("third", errors.New("a full disk")); held {
 			t.Error("a directory that cannot keep the position has the lease")
 		}
-		if _, left, held = acquire("third", nil); !held || left == nil || left.At.Offset != 2 || left.Pause != nil {
+		if _, left, held = acquire("third", nil); !held || left == nil || left.At.Offset != 3 || left.Pause != nil {
 			t.Errorf("another directory begins at %v", left)
 		}
 	})
@@ -275,7 +276,7 @@ func TestAlone(t *testing.T) {
 
 func BenchmarkValid(b *testing.B) {
 	l := New(Config{Time: time.Hour}, newModel(), zap.NewNop())
-	g := l.begin(1, time.Now())
+	g := l.begin(protocol.Held{Time: time.Hour}, time.Now())
 	b.ReportAllocs()
 	for b.Loop() {
 		if !g.Valid() {
@@ -297,9 +298,9 @@ func TestTheFenceIsBeforeTheEnd(t *testing.T) {
 			g := n.grants[0]
 			n.mu.Unlock()
 			m.mu.Lock()
-			own, ends := *g.until.Load(), m.until[g.Epoch]
+			own, ends := *g.until.Load(), m.table.Rows[len(m.table.Rows)-1].Until
 			m.mu.Unlock()
-			if ends.Sub(own) < leaseTime/margin {
+			if ends.Sub(own) < leaseTime/protocol.Margin {
 				t.Fatalf("it publishes until %v, the lease ends at %v", own, ends)
 			}
 			time.Sleep(10 * time.Millisecond)

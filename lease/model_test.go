@@ -14,77 +14,59 @@ import (
 	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
+	"github.com/canal-outbox/canal-outbox/lease/leasetest"
+	"github.com/canal-outbox/canal-outbox/lease/protocol"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // model is the lease table in memory, by a clock of its own.
 type model struct {
 	mu    sync.Mutex
 	ahead time.Duration // of the database's clock
-	rows  []Record
-	last  uint64
-	until map[uint64]time.Time
+	table leasetest.Table
 }
 
-func newModel() *model { return &model{until: map[uint64]time.Time{}} }
+// newModel is a table that was in use: its last holder released it.
+func newModel() *model {
+	released := protocol.Record{Term: 1, Holder: "gone", Tables: []string{"shop.t", "a", "b", "c"}, Resume: Resume{Source: here}}
+	return &model{table: leasetest.Table{Server: here.ServerID, Counted: true, Birth: "x", Newest: 1, Rows: []leasetest.Row{{Record: released}}}}
+}
+
+// here is the server of the model.
+var here = server.ID{ServerID: 1}
 
 func (m *model) now() time.Time { return time.Now().Add(m.ahead) }
 
-func (m *model) text(epoch uint64) string {
-	if end, set := m.until[epoch]; set {
-		return end.Format("15:04:05.000000")
-	}
-	return ""
-}
-
-func (m *model) Read(context.Context) ([]Record, uint64, error) {
+func (m *model) Read(context.Context) (protocol.View, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := slices.Clone(m.rows)
-	for i := range all {
-		all[i].Ends = m.text(all[i].Epoch)
-		all[i].Ended = !m.until[all[i].Epoch].After(m.now())
-	}
-	return all, m.last, nil
+	return m.table.Read(m.now()), nil
 }
 
-func (m *model) Take(_ context.Context, next Record, newest uint64, from []Record, ttl time.Duration) error {
+func (m *model) Begin(_ context.Context, birth string, newest uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, r := range from {
-		if !slices.ContainsFunc(m.rows, func(o Record) bool { return o.Epoch == r.Epoch && m.text(o.Epoch) == r.Ends }) {
-			return ErrTaken
-		}
-	}
-	if m.last != newest {
-		return ErrTaken
-	}
-	m.last = next.Epoch
-	m.rows = slices.DeleteFunc(m.rows, func(o Record) bool {
-		return slices.ContainsFunc(from, func(r Record) bool { return r.Epoch == o.Epoch })
-	})
-	m.rows = append(m.rows, next)
-	m.until[next.Epoch] = m.now().Add(ttl)
+	m.table.Begin(birth, newest)
 	return nil
 }
 
-func (m *model) Renew(_ context.Context, epoch uint64, at Resume, ttl time.Duration) (bool, error) {
+func (m *model) Take(_ context.Context, take protocol.Take, ttl time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i := range m.rows {
-		if m.rows[i].Epoch == epoch {
-			m.rows[i].Resume = at
-			m.until[epoch] = m.now().Add(ttl)
-			return true, nil
-		}
-	}
-	return false, nil
+	return m.table.Take(take, ttl, m.now())
 }
 
-func (m *model) Release(_ context.Context, epoch uint64, _ Resume) error {
+func (m *model) Renew(_ context.Context, own protocol.Acquisition, at Resume, ttl time.Duration) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.until, epoch)
+	return m.table.Renew(own, at, ttl, m.now()), nil
+}
+
+func (m *model) Release(_ context.Context, own protocol.Acquisition, at Resume) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.table.Release(own, at)
 	return nil
 }
 
@@ -121,16 +103,16 @@ func (w *way) pass(ctx context.Context) error {
 	}
 }
 
-func (w *way) Read(ctx context.Context) (all []Record, newest uint64, err error) {
+func (w *way) Read(ctx context.Context) (v protocol.View, err error) {
 	if err = w.pass(ctx); err == nil {
-		all, newest, err = w.model.Read(ctx)
+		v, err = w.model.Read(ctx)
 	}
-	return all, newest, errors.Join(err, w.pass(ctx))
+	return v, errors.Join(err, w.pass(ctx))
 }
 
-func (w *way) Take(ctx context.Context, next Record, newest uint64, from []Record, ttl time.Duration) (err error) {
+func (w *way) Take(ctx context.Context, take protocol.Take, ttl time.Duration) (err error) {
 	if err = w.pass(ctx); err == nil {
-		err = w.model.Take(ctx, next, newest, from, ttl)
+		err = w.model.Take(ctx, take, ttl)
 	}
 	if back := w.pass(ctx); back != nil {
 		return back
@@ -138,9 +120,9 @@ func (w *way) Take(ctx context.Context, next Record, newest uint64, from []Recor
 	return err
 }
 
-func (w *way) Renew(ctx context.Context, epoch uint64, at Resume, ttl time.Duration) (held bool, err error) {
+func (w *way) Renew(ctx context.Context, own protocol.Acquisition, at Resume, ttl time.Duration) (held bool, err error) {
 	if err = w.pass(ctx); err == nil {
-		held, err = w.model.Renew(ctx, epoch, at, ttl)
+		held, err = w.model.Renew(ctx, own, at, ttl)
 	}
 	return held, errors.Join(err, w.pass(ctx))
 }
@@ -179,7 +161,7 @@ func (n *node) start() {
 			n.mu.Lock()
 			n.grants = append(n.grants, grant)
 			n.mu.Unlock()
-			_ = grant.Keep(ctx, func() Resume { return Resume{At: outbox.Position{File: "f", Offset: grant.Epoch}} }) // lost: stand by
+			_ = grant.Keep(ctx, func() Resume { return Resume{Source: here, At: outbox.Position{File: "f", Offset: grant.Term}} }) // lost: stand by
 		}
 	}()
 }
@@ -212,7 +194,7 @@ type event struct {
 	Wait time.Duration // afterwards
 }
 
-var events = []string{"kill", "release", "cut", "slow", "mend", "start", "start", "clock back", "clock ahead", "wait"}
+var events = []string{"kill", "release", "cut", "slow", "mend", "start", "start", "clock back", "clock ahead", "lost rows", "wait"}
 
 // Whatever happens to processes, their way to the database and the database's clock: of the processes whose tables overlap never two
 // may publish at the same time. When all is mended somebody may.
@@ -274,6 +256,10 @@ func play(plan []event, overlap bool) (fault string) {
 			n.way.set(false, 1600*time.Millisecond) // a conversation takes nearly as long as it may
 		case "mend":
 			n.way.set(false, time.Millisecond)
+		case "lost rows":
+			m.mu.Lock()
+			m.table = leasetest.Table{Server: m.table.Server}
+			m.mu.Unlock()
 		case "clock back", "clock ahead":
 			m.mu.Lock()
 			if m.ahead += 30 * time.Second; e.What == "clock back" {

@@ -1,8 +1,6 @@
 package lease
 
 import (
-	"crypto/rand"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,7 +27,8 @@ type State struct {
 	Since  time.Time     // when the mode began
 	Holder string        // of a standby: the Host of the active process; "" when it is not known
 	Paused *outbox.Pause // of a standby: the pause of the active process; nil when there is none, or it is not known
-	Epoch  uint64        // of the lease that this process holds or waits for; 0 when there is none
+	Why    string        // of a standby: why it does not take the lease; "" when that is not known
+	Term   uint64        // of the lease that this process holds or waits for; 0 when there is none
 	Left   time.Duration // for how long it may publish without another renewal
 	Error  string        // why the last statement failed; "" when it did not
 }
@@ -46,15 +45,6 @@ func (l *Lease) State() State {
 		s.Mode = Lapsed
 	}
 	return s
-}
-
-// newProcess is a name that no other process has, with the start of the machine in it.
-func newProcess(boot string) string { return boot + "/" + rand.Text() }
-
-// boot is the start of the machine on which a process runs.
-func boot(process string) string {
-	boot, _, _ := strings.Cut(process, "/")
-	return boot
 }
 
 // metrics are counted over all acquisitions of the process.
@@ -79,7 +69,7 @@ func newMetrics(l *Lease) *metrics {
 	m.all = []prometheus.Collector{
 		m.acquired, m.lost, m.missed,
 		gauge(prometheus.GaugeOpts{Name: "epoch", Help: "Number of the acquisition that this process holds or waits for; 0 without one."},
-			func(s State) float64 { return float64(s.Epoch) }),
+			func(s State) float64 { return float64(s.Term) }),
 		gauge(prometheus.GaugeOpts{Name: "valid_seconds", Help: "For how long this process may publish without another renewal."},
 			func(s State) float64 { return s.Left.Seconds() }),
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/lease/protocol"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
@@ -33,57 +34,84 @@ var _ Rows = (*Table)(nil)
 
 const columns = "epoch, holder, process, host, table_names, expires_at, source, log_file, log_offset, gtid_set, paused"
 
-// counter is the row that every acquisition changes first. Its log_offset is the number of the newest one: rows are deleted, and a number
-// must never come again.
+// counter is the row that every acquisition changes first. Its log_offset is the newest term: rows are deleted, and a term must never
+// come again. Its process is a random text, so that a counter that was lost and made again is another one.
 const counter = 0
 
 // ends is the end of a lease of so many microseconds.
 const ends = "UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND"
 
-// Read implements Rows.
-func (t *Table) Read(ctx context.Context) (all []Record, newest uint64, err error) {
-	rows, err := t.db.QueryContext(ctx, "SELECT "+columns+", COALESCE(expires_at <= UTC_TIMESTAMP(3), 1) FROM "+t.name+" ORDER BY epoch")
+// Read implements Rows. The name of the server comes with the rows, and without any.
+func (t *Table) Read(ctx context.Context) (v protocol.View, err error) {
+	rows, err := t.db.QueryContext(ctx, "SELECT @@server_id, "+columns+", COALESCE(expires_at <= UTC_TIMESTAMP(3), 1) FROM (SELECT 1) AS one "+
+		"LEFT JOIN "+t.name+" ON TRUE ORDER BY epoch")
 	if err != nil {
-		return nil, 0, t.errorf("read", err)
+		return v, t.errorf("read", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var r Record
-		var names, source, paused []byte
-		var until sql.NullString
-		at := &r.Resume.At
-		if err := rows.Scan(&r.Epoch, &r.Holder, &r.Process, &r.Host, &names, &until, &source, &at.File, &at.Offset, &at.GTIDs, &paused, &r.Ended); err != nil {
-			return nil, 0, t.errorf("read", err)
+		if err := t.scan(rows, &v); err != nil {
+			return v, err
 		}
-		if newest = max(newest, r.Epoch); r.Epoch == counter {
-			newest = at.Offset
-			continue
-		}
-		r.Ends = until.String
-		if err := json.Unmarshal(names, &r.Tables); err != nil {
-			return nil, 0, fmt.Errorf("lease table %s, epoch %d: table_names is not what a relay writes: %w; delete the row if no relay is running", t.name, r.Epoch, err)
-		}
-		if err := json.Unmarshal(source, &r.Resume.Source); err != nil {
-			r.Resume = Resume{} // the position is a help, and without its server it is none
-		}
-		if r.Resume.Pause, err = readPause(paused); err != nil {
-			return nil, 0, fmt.Errorf("lease table %s, epoch %d: paused is not what a relay writes: %w; empty it if no operator has paused the relay", t.name, r.Epoch, err)
-		}
-		all = append(all, r)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, 0, t.errorf("read", err)
+		return v, t.errorf("read", err)
 	}
-	return all, newest, nil
+	return v, nil
 }
 
-// Take implements Rows.
-func (t *Table) Take(ctx context.Context, next Record, newest uint64, from []Record, ttl time.Duration) error {
+// scan adds a row to the view. A row that no relay can have written is an error: with it skipped, a holder would not be seen.
+func (t *Table) scan(rows *sql.Rows, v *protocol.View) error {
+	var r Record
+	var term, offset sql.Null[uint64]
+	var holder, process, host, until, file, gtids sql.NullString
+	var names, source, paused []byte
+	if err := rows.Scan(&v.Server, &term, &holder, &process, &host, &names, &until, &source, &file, &offset, &gtids, &paused, &r.Ended); err != nil {
+		return t.errorf("read", err)
+	}
+	switch {
+	case !term.Valid: // an empty table
+		return nil
+	case term.V == counter:
+		v.Counted, v.Birth, v.Newest = true, process.String, offset.V
+		return nil
+	}
+	if !v.Counted {
+		v.Newest = max(v.Newest, term.V)
+	}
+	r.Term, r.Holder, r.Process, r.Host, r.Ends = term.V, holder.String, process.String, host.String, until.String
+	r.Resume.At = outbox.Position{File: file.String, Offset: offset.V, GTIDs: gtids.String}
+	if err := json.Unmarshal(names, &r.Tables); err != nil {
+		return fmt.Errorf("lease table %s, epoch %d: table_names is not what a relay writes: %w; delete the row if no relay is running", t.name, r.Term, err)
+	}
+	if err := json.Unmarshal(source, &r.Resume.Source); err != nil {
+		r.Resume = Resume{} // the position is a help, and without its server it is none
+	}
+	var err error
+	if r.Resume.Pause, err = readPause(paused); err != nil {
+		return fmt.Errorf("lease table %s, epoch %d: paused is not what a relay writes: %w; empty it if no operator has paused the relay", t.name, r.Term, err)
+	}
+	v.Rows = append(v.Rows, r)
+	return nil
+}
+
+// Begin implements Rows.
+func (t *Table) Begin(ctx context.Context, birth string, newest uint64) error {
+	_, err := t.db.ExecContext(ctx, "INSERT IGNORE INTO "+t.name+" (epoch, holder, process, host, table_names, log_offset, gtid_set) VALUES (?, '', ?, '', '[]', ?, '')",
+		counter, birth, newest)
+	if err != nil {
+		return t.errorf("begin", err)
+	}
+	return nil
+}
+
+// Take implements Rows. One row of From that has changed stops all of it.
+func (t *Table) Take(ctx context.Context, take protocol.Take, ttl time.Duration) error {
 	tx, err := t.db.BeginTx(ctx, nil)
 	if err != nil {
 		return t.errorf("take", err)
 	}
-	if err := t.take(ctx, tx, next, newest, from, ttl); err != nil {
+	if err := t.take(ctx, tx, take, ttl); err != nil {
 		_ = tx.Rollback() // the server does it when the connection is gone
 		return err
 	}
@@ -93,55 +121,35 @@ func (t *Table) Take(ctx context.Context, next Record, newest uint64, from []Rec
 	return nil
 }
 
-func (t *Table) take(ctx context.Context, tx *sql.Tx, next Record, newest uint64, from []Record, ttl time.Duration) error {
-	if err := t.count(ctx, tx, newest, next.Epoch); err != nil {
-		return err
-	}
-	for _, r := range from {
-		statement, args := "DELETE FROM "+t.name, []any{}
-		if rest := slices.DeleteFunc(slices.Clone(r.Tables), func(name string) bool { return slices.Contains(next.Tables, name) }); len(rest) > 0 {
-			names, err := json.Marshal(rest)
-			if err != nil {
-				return err
-			}
-			statement, args = "UPDATE "+t.name+" SET table_names = ?", append(args, string(names))
-		}
-		done, err := tx.ExecContext(ctx, statement+" WHERE epoch = ? AND expires_at <=> ?", append(args, r.Epoch, nullable(r.Ends))...)
-		if err != nil {
-			return t.errorf("take", err)
-		}
-		if n, err := done.RowsAffected(); err != nil || n == 0 {
-			return errors.Join(ErrTaken, err)
-		}
-	}
-	names, err := json.Marshal(next.Tables)
-	if err != nil {
-		return err
-	}
-	source, file, offset, gtids, err := next.Resume.position()
-	if err != nil {
-		return err
-	}
-	paused, err := next.Resume.paused()
-	if err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO "+t.name+" ("+columns+") VALUES (?, ?, ?, ?, ?, "+ends+", ?, ?, ?, ?, ?)",
-		next.Epoch, next.Holder, next.Process, cut(next.Host, 255), string(names), ttl.Microseconds(), source, file, offset, gtids, paused)
+func (t *Table) take(ctx context.Context, tx *sql.Tx, take protocol.Take, ttl time.Duration) error {
+	// Two that acquire at once wait for each other here, and the second one finds that the counter has moved.
+	done, err := tx.ExecContext(ctx, "UPDATE "+t.name+" SET log_offset = ? WHERE epoch = ? AND log_offset = ? AND process = ? AND @@server_id = ?",
+		take.Next.Term, counter, take.Newest, take.Birth, take.Server)
 	if err != nil {
 		return t.errorf("take", err)
 	}
-	return nil
+	if n, err := done.RowsAffected(); err != nil || n == 0 {
+		return errors.Join(ErrTaken, err)
+	}
+	for _, r := range take.From {
+		if err := t.takeOut(ctx, tx, r, take.Next.Tables); err != nil {
+			return err
+		}
+	}
+	return t.insert(ctx, tx, take.Next, ttl)
 }
 
-// count moves the counter on. Two that acquire at once wait for each other here, and the second one finds that it has moved.
-func (t *Table) count(ctx context.Context, tx *sql.Tx, from, to uint64) error {
-	// The row is missing before the first acquisition, or when somebody has deleted it.
-	_, err := tx.ExecContext(ctx, "INSERT IGNORE INTO "+t.name+" (epoch, holder, process, host, table_names, log_offset, gtid_set) VALUES (?, '', '', '', '[]', ?, '')", counter, from)
-	if err != nil {
-		return t.errorf("take", err)
+// takeOut takes tables out of a row that has not changed since it was read.
+func (t *Table) takeOut(ctx context.Context, tx *sql.Tx, r Record, tables []string) error {
+	statement, args := "DELETE FROM "+t.name, []any{}
+	if rest := slices.DeleteFunc(slices.Clone(r.Tables), func(name string) bool { return slices.Contains(tables, name) }); len(rest) > 0 {
+		names, err := json.Marshal(rest)
+		if err != nil {
+			return err
+		}
+		statement, args = "UPDATE "+t.name+" SET table_names = ?", append(args, string(names))
 	}
-	done, err := tx.ExecContext(ctx, "UPDATE "+t.name+" SET log_offset = ? WHERE epoch = ? AND log_offset = ?", to, counter, from)
+	done, err := tx.ExecContext(ctx, statement+" WHERE epoch = ? AND expires_at <=> ?", append(args, r.Term, nullable(r.Ends))...)
 	if err != nil {
 		return t.errorf("take", err)
 	}
@@ -151,45 +159,67 @@ func (t *Table) count(ctx context.Context, tx *sql.Tx, from, to uint64) error {
 	return nil
 }
 
+func (t *Table) insert(ctx context.Context, tx *sql.Tx, next Record, ttl time.Duration) error {
+	names, err := json.Marshal(next.Tables)
+	if err != nil {
+		return err
+	}
+	source, err := json.Marshal(next.Resume.Source)
+	if err != nil {
+		return err
+	}
+	paused, err := paused(next.Resume)
+	if err != nil {
+		return err
+	}
+	at := next.Resume.At
+	_, err = tx.ExecContext(ctx, "INSERT INTO "+t.name+" ("+columns+") VALUES (?, ?, ?, ?, ?, "+ends+", ?, ?, ?, ?, ?)",
+		next.Term, next.Holder, next.Process, cut(next.Host, 255), string(names), ttl.Microseconds(), string(source), at.File, at.Offset, at.GTIDs, paused)
+	if err != nil {
+		return t.errorf("take", err)
+	}
+	return nil
+}
+
 // Renew implements Rows.
-func (t *Table) Renew(ctx context.Context, epoch uint64, at Resume, ttl time.Duration) (bool, error) {
-	paused, err := at.paused()
+func (t *Table) Renew(ctx context.Context, own protocol.Acquisition, at Resume, ttl time.Duration) (bool, error) {
+	paused, err := paused(at)
 	if err != nil {
 		return false, err
 	}
-	return t.update(ctx, epoch, at, "expires_at = "+ends+", paused = ?", ttl.Microseconds(), paused)
+	return t.update(ctx, "renew", own, at, "expires_at = "+ends+", paused = ?", ttl.Microseconds(), paused)
 }
 
 // Release implements Rows.
-func (t *Table) Release(ctx context.Context, epoch uint64, at Resume) error {
-	_, err := t.update(ctx, epoch, at, "expires_at = NULL")
+func (t *Table) Release(ctx context.Context, own protocol.Acquisition, at Resume) error {
+	_, err := t.update(ctx, "release", own, at, "expires_at = NULL")
 	return err
 }
 
 // update sets the end and, when it is known, the position. The count is of matched rows.
-func (t *Table) update(ctx context.Context, epoch uint64, at Resume, set string, args ...any) (bool, error) {
+func (t *Table) update(ctx context.Context, what string, own protocol.Acquisition, at Resume, set string, args ...any) (bool, error) {
 	if !at.At.IsZero() {
-		source, file, offset, gtids, err := at.position()
+		source, err := json.Marshal(at.Source)
 		if err != nil {
 			return false, err
 		}
 		set += ", source = ?, log_file = ?, log_offset = ?, gtid_set = ?"
-		args = append(args, source, file, offset, gtids)
+		args = append(args, string(source), at.At.File, at.At.Offset, at.At.GTIDs)
 	}
-	done, err := t.db.ExecContext(ctx, "UPDATE "+t.name+" SET "+set+" WHERE epoch = ?", append(args, epoch)...)
+	names, err := json.Marshal(own.Tables)
 	if err != nil {
-		return false, t.errorf("renew", err)
+		return false, err
+	}
+	done, err := t.db.ExecContext(ctx, "UPDATE "+t.name+" SET "+set+" WHERE epoch = ? AND process = ? AND table_names = ? AND @@server_id = ?",
+		append(args, own.Term, own.Process, string(names), own.Server)...)
+	if err != nil {
+		return false, t.errorf(what, err)
 	}
 	n, err := done.RowsAffected()
 	return n > 0, err
 }
 
-func (r Resume) position() (source, file string, offset uint64, gtids string, err error) {
-	text, err := json.Marshal(r.Source)
-	return string(text), r.At.File, r.At.Offset, r.At.GTIDs, err
-}
-
-func (r Resume) paused() (string, error) {
+func paused(r Resume) (string, error) {
 	if r.Pause == nil {
 		return "", nil
 	}

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/lease/protocol"
 	"github.com/canal-outbox/canal-outbox/migrations"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -32,104 +34,95 @@ func onBoth(t *testing.T, f func(t *testing.T, table *Table)) {
 	}
 }
 
-func read(t *testing.T, table *Table) ([]Record, uint64) {
+// view is what is read now.
+func view(t *testing.T, table *Table) protocol.View {
 	t.Helper()
-	all, newest, err := table.Read(t.Context())
+	v, err := table.Read(t.Context())
 	testkit.Must(t, err)
-	return all, newest
+	return v
 }
 
-// The rows do what the model of the other tests does.
+// takes is an acquisition of all that is there.
+func takes(v protocol.View, next Record) protocol.Take {
+	next.Term = v.Newest + 1
+	return protocol.Take{Server: v.Server, Birth: v.Birth, Newest: v.Newest, Next: next, From: v.Rows}
+}
+
+// What the model does not have: every character of a name, a position, a pause, and the end by the server's clock.
 func TestTheTable(t *testing.T) {
 	onBoth(t, func(t *testing.T, table *Table) {
 		ctx := t.Context()
-		if all, newest := read(t, table); all != nil || newest != 0 {
-			t.Fatalf("an empty table has %v, newest %d", all, newest)
+		empty := view(t, table)
+		if empty.Counted || empty.Rows != nil || empty.Server == 0 {
+			t.Fatalf("an empty table is %+v", empty)
 		}
-		first := Record{Epoch: 1, Holder: "one", Process: "p", Host: "h:/dir", Tables: []string{"shop.a", "shop.ü`'\""}}
-		testkit.Must(t, table.Take(ctx, first, 0, nil, time.Hour))
-		all, newest := read(t, table)
-		if len(all) != 1 || newest != 1 || all[0].Ended || all[0].Ends == "" || all[0].Host != first.Host || !slices.Equal(all[0].Tables, first.Tables) {
-			t.Fatalf("taken: %+v, newest %d", all, newest)
+		testkit.Must(t, table.Begin(ctx, "birth", 0))
+		first := Record{Holder: "one", Process: "p", Host: "h:/dir", Tables: []string{"shop.a", "shop.ü`'\""}}
+		testkit.Must(t, table.Take(ctx, takes(view(t, table), first), time.Hour))
+		v := view(t, table)
+		if len(v.Rows) != 1 || v.Newest != 1 || v.Birth != "birth" || v.Rows[0].Ended || v.Rows[0].Ends == "" || v.Rows[0].Host != first.Host ||
+			!slices.Equal(v.Rows[0].Tables, first.Tables) {
+			t.Fatalf("taken: %+v", v)
 		}
-		if err := table.Take(ctx, Record{Epoch: 1, Tables: []string{"x.y"}}, 0, nil, time.Hour); !errors.Is(err, ErrTaken) {
-			t.Errorf("who read before the acquisition: %v", err)
-		}
-
+		own := protocol.Acquisition{Term: 1, Process: "p", Tables: first.Tables, Server: v.Server}
 		at := Resume{Source: server.ID{Flavor: outbox.MySQL, UUID: "u", ServerID: 7}, At: outbox.Position{File: "log.1", Offset: 9, GTIDs: "u:1-5"}}
-		held, err := table.Renew(ctx, 1, at, time.Microsecond)
+		held, err := table.Renew(ctx, own, at, time.Microsecond)
 		if err != nil || !held {
 			t.Errorf("renewed: %v, %v", held, err)
 		}
-		expired, _ := read(t, table)
-		if expired[0].Ends == all[0].Ends || expired[0].Resume != at {
+		if expired := view(t, table); expired.Rows[0].Ends == v.Rows[0].Ends || expired.Rows[0].Resume != at {
 			t.Errorf("renewed: %+v", expired)
 		}
 		pause := outbox.Pause{By: "user 'ü'", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Reason: strings.Repeat("<", 500)}
 		for _, p := range []*outbox.Pause{&pause, nil} {
-			_, err := table.Renew(ctx, 1, Resume{Pause: p}, time.Microsecond)
+			_, err := table.Renew(ctx, own, Resume{Pause: p}, time.Microsecond)
 			testkit.Must(t, err)
-			if all, _ := read(t, table); all[0].Resume.At != at.At || (all[0].Resume.Pause != nil) != (p != nil) || p != nil && *all[0].Resume.Pause != pause {
-				t.Errorf("the pause %v is %+v", p, all[0].Resume)
+			if r := view(t, table).Rows[0].Resume; r.At != at.At || (r.Pause != nil) != (p != nil) || p != nil && *r.Pause != pause {
+				t.Errorf("the pause %v is %+v", p, r)
 			}
 		}
-		testkit.WaitFor(t, 10*time.Second, "its end", func() bool { expired, _ = read(t, table); return expired[0].Ended })
-		second := Record{Epoch: 2, Holder: "two", Tables: []string{"shop.a", "shop.b"}, Resume: at}
-		if err := table.Take(ctx, second, 1, all, time.Hour); !errors.Is(err, ErrTaken) {
-			t.Errorf("who read before the renewal: %v", err)
-		}
-		testkit.Must(t, table.Take(ctx, second, 1, expired, time.Hour))
-		all, newest = read(t, table)
-		if len(all) != 2 || newest != 2 || len(all[0].Tables) != 1 || all[0].Tables[0] == "shop.a" || all[1].Resume != at {
-			t.Errorf("a table is in two rows, or the position was lost: %+v", all)
-		}
-		testkit.Must(t, table.Release(ctx, 2, Resume{}))
-		all, _ = read(t, table)
-		if all[1].Ends != "" || all[1].Resume != at {
-			t.Errorf("released: %+v", all[1])
-		}
-		testkit.Must(t, table.Take(ctx, Record{Epoch: 3, Tables: all[1].Tables}, 2, all[1:], time.Hour))
-		if held, err := table.Renew(ctx, 2, at, time.Hour); err != nil || held {
-			t.Errorf("a row that was taken out: %v, %v", held, err)
+		testkit.WaitFor(t, 10*time.Second, "its end", func() bool { return view(t, table).Rows[0].Ended })
+		testkit.Must(t, table.Release(ctx, own, Resume{}))
+		if r := view(t, table).Rows[0]; r.Ends != "" || r.Resume != at {
+			t.Errorf("released: %+v", r)
 		}
 	})
 }
 
-// The check of a start, or of doctor, changes nothing; and a counter that somebody deleted does not make numbers come again.
-func TestTheCounterStays(t *testing.T) {
+// A table and rows as releases before this one wrote them: no birth of the counter, no lease time of the process.
+func TestG03_RowsOfAnOlderRelease(t *testing.T) {
 	onBoth(t, func(t *testing.T, table *Table) {
-		ctx, tables := t.Context(), []string{"shop.a"}
-		for epoch := uint64(1); epoch < 3; epoch++ {
-			all, newest := read(t, table)
-			testkit.Must(t, table.Take(ctx, Record{Epoch: newest + 1, Tables: tables}, newest, all, time.Hour))
-			if _, now := read(t, table); now != epoch {
-				t.Fatalf("acquisition %d has number %d", epoch, now)
-			}
-			found, err := Check(ctx, table.db, strings.ReplaceAll(table.name, "`", ""), "")
-			if err != nil || found.Severity != server.OK {
-				t.Fatalf("%+v, %v", found, err)
-			}
+		const insert = " (epoch, holder, process, host, table_names, expires_at, source, log_file, log_offset, gtid_set, paused) VALUES "
+		testkit.Exec(t, table.db, "INSERT IGNORE INTO "+table.name+" (epoch, holder, process, host, table_names, log_offset, gtid_set) VALUES (0, '', '', '', '[]', 7, '')")
+		testkit.Exec(t, table.db, "INSERT INTO "+table.name+insert+"(7, 'dir', 'boot/ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'host:/dir', '[\"shop.a\"]', "+
+			"UTC_TIMESTAMP(3) + INTERVAL 10 SECOND, '{\"flavor\":\"mysql\",\"uuid\":\"u\",\"server_id\":3}', 'log.1', 4, '', '')")
+		v := view(t, table)
+		if !v.Counted || v.Birth != "" || v.Newest != 7 || len(v.Rows) != 1 {
+			t.Fatalf("%+v", v)
 		}
-		testkit.Exec(t, table.db, "DELETE FROM "+table.name+" WHERE epoch = 0")
-		all, newest := read(t, table)
-		testkit.Must(t, table.Take(ctx, Record{Epoch: newest + 1, Tables: tables}, newest, all, time.Hour))
-		if all, newest := read(t, table); newest != 3 || len(all) != 1 || all[0].Epoch != 3 {
-			t.Errorf("newest %d, %+v", newest, all)
+		if r := v.Rows[0]; protocol.LeaseTime(r.Process) != 0 || protocol.Boot(r.Process) != "boot" || r.Resume.Source.ServerID != 3 || r.Resume.At.Offset != 4 {
+			t.Errorf("%+v", r)
+		}
+		next := Record{Holder: "dir", Process: protocol.Process(strings.Repeat("b", 32), "ABCDEFGHIJKLMNOP", 10*time.Minute), Tables: []string{"shop.a"}}
+		testkit.Must(t, table.Take(t.Context(), takes(v, next), time.Hour))
+		if v = view(t, table); v.Newest != 8 || len(v.Rows) != 1 || protocol.LeaseTime(v.Rows[0].Process) != 10*time.Minute {
+			t.Errorf("%+v", v)
 		}
 	})
 }
 
-// Whoever reads, is held up, and takes when others have come and gone, is refused.
-func TestAnAcquisitionThatWasHeldUp(t *testing.T) {
+// The check of a start, or of doctor, changes nothing.
+func TestTheCheckChangesNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, table *Table) {
-		ctx, tables := t.Context(), []string{"shop.a"}
-		from, newest := read(t, table)
-		for epoch := uint64(1); epoch < 4; epoch++ {
-			now, before := read(t, table)
-			testkit.Must(t, table.Take(ctx, Record{Epoch: epoch, Tables: tables}, before, now, time.Hour))
+		testkit.Must(t, table.Begin(t.Context(), "birth", 0))
+		testkit.Must(t, table.Take(t.Context(), takes(view(t, table), Record{Tables: []string{"shop.a"}}), time.Hour))
+		before := view(t, table)
+		found, err := Check(t.Context(), table.db, strings.ReplaceAll(table.name, "`", ""), "")
+		if err != nil || found.Severity != server.OK {
+			t.Fatalf("%+v, %v", found, err)
 		}
-		if err := table.Take(ctx, Record{Epoch: newest + 1, Tables: tables}, newest, from, time.Hour); !errors.Is(err, ErrTaken) {
-			t.Errorf("it took the lease: %v", err)
+		if after := view(t, table); !reflect.DeepEqual(before, after) {
+			t.Errorf("%+v, before %+v", after, before)
 		}
 	})
 }
@@ -138,13 +131,14 @@ func TestAnAcquisitionThatWasHeldUp(t *testing.T) {
 func TestManyTakeAtOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, table *Table) {
 		for range 20 {
-			from, newest := read(t, table)
+			testkit.Must(t, table.Begin(t.Context(), "birth", 0))
+			v := view(t, table)
 			var group sync.WaitGroup
 			var mu sync.Mutex
 			taken := 0
 			for range 4 {
 				group.Go(func() {
-					switch err := table.Take(t.Context(), Record{Epoch: newest + 1, Tables: []string{"shop.a"}}, newest, from, time.Hour); {
+					switch err := table.Take(t.Context(), takes(v, Record{Tables: []string{"shop.a"}}), time.Hour); {
 					case err == nil:
 						mu.Lock()
 						taken++
@@ -155,9 +149,52 @@ func TestManyTakeAtOnce(t *testing.T) {
 				})
 			}
 			group.Wait()
-			if all, _ := read(t, table); taken != 1 || len(all) != 1 {
-				t.Fatalf("%d have taken it, %d rows", taken, len(all))
+			if v := view(t, table); taken != 1 || len(v.Rows) != 1 {
+				t.Fatalf("%d have taken it, %d rows", taken, len(v.Rows))
 			}
+		}
+	})
+}
+
+// A holder whose table was taken by a relay of fewer tables, while it was cut off, holds neither that one nor the rest.
+func TestG01_ALeaseTakenInPartIsNotRenewed(t *testing.T) {
+	onBoth(t, func(t *testing.T, table *Table) {
+		ctx := t.Context()
+		testkit.Must(t, table.Begin(ctx, "birth", 0))
+		a := Record{Process: "a", Tables: []string{"shop.a", "shop.b"}}
+		testkit.Must(t, table.Take(ctx, takes(view(t, table), a), time.Hour))
+		testkit.Must(t, table.Take(ctx, takes(view(t, table), Record{Process: "b", Tables: []string{"shop.b"}}), time.Hour))
+		before := view(t, table)
+		own := protocol.Acquisition{Term: 1, Process: "a", Tables: a.Tables, Server: before.Server}
+		held, err := table.Renew(ctx, own, Resume{}, 2*time.Hour)
+		if err != nil || held {
+			t.Errorf("renewed: %v, %v", held, err)
+		}
+		testkit.Must(t, table.Release(ctx, own, Resume{}))
+		if after := view(t, table); !reflect.DeepEqual(before, after) {
+			t.Errorf("%+v, before %+v", after, before)
+		}
+	})
+}
+
+// With the rows and the counter lost a term comes again. The row of another process is neither renewed nor released by the lost holder.
+func TestG02_ATermThatComesAgain(t *testing.T) {
+	onBoth(t, func(t *testing.T, table *Table) {
+		ctx, tables := t.Context(), []string{"shop.a"}
+		for _, process := range []string{"a", "b"} {
+			testkit.Exec(t, table.db, "TRUNCATE TABLE "+table.name)
+			testkit.Must(t, table.Begin(ctx, "birth of "+process, 0))
+			testkit.Must(t, table.Take(ctx, takes(view(t, table), Record{Process: process, Tables: tables}), time.Hour))
+		}
+		before := view(t, table)
+		own := protocol.Acquisition{Term: 1, Process: "a", Tables: tables, Server: before.Server}
+		held, err := table.Renew(ctx, own, Resume{}, 2*time.Hour)
+		if err != nil || held {
+			t.Errorf("renewed: %v, %v", held, err)
+		}
+		testkit.Must(t, table.Release(ctx, own, Resume{}))
+		if after := view(t, table); !reflect.DeepEqual(before, after) {
+			t.Errorf("%+v, before %+v", after, before)
 		}
 	})
 }

@@ -121,7 +121,7 @@ func (d *daemon) showLease(now time.Time) admin.LeaseStatus {
 	}
 	s := d.tenure.lease.State()
 	return admin.LeaseStatus{
-		State: string(s.Mode), Since: s.Since, SinceSeconds: max(0, now.Sub(s.Since).Seconds()), Active: s.Holder, Epoch: s.Epoch,
+		State: string(s.Mode), Since: s.Since, SinceSeconds: max(0, now.Sub(s.Since).Seconds()), Active: s.Holder, Epoch: s.Term,
 		ValidSeconds: s.Left.Seconds(), Error: s.Error,
 	}
 }

@@ -62,7 +62,9 @@ var rules = []rule{
 	{path: "fallback", own: nouns, external: with("golang.org/x/time", "golang.org/x/sync")},
 	{path: "retention", own: nouns, external: with()},
 	{path: "redelivery", own: nouns, external: with()},
-	{path: "lease", own: []string{"outbox", "outbox/server"}, external: with()},
+	{path: "lease", own: []string{"outbox", "outbox/server", "lease/protocol"}, external: with()},
+	{path: "lease/protocol", own: []string{"outbox", "outbox/server"}},
+	{path: "lease/leasetest", own: []string{"lease/protocol"}},
 
 	{path: "migrations"},
 	{path: "internal/setting"},

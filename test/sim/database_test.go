@@ -172,6 +172,7 @@ func (w *world) failover() {
 	}
 	w.failed++
 	w.id.ServerID++
+	w.leases.moved(w.id.ServerID)
 	if w.flavor == outbox.MySQL {
 		w.id.UUID = fmt.Sprintf("%s%02d", uuidA[:34], w.failed)
 	}
@@ -193,6 +194,7 @@ func (w *world) replace() {
 	w.failed++
 	w.replaced++
 	w.id.ServerID += 100
+	w.leases.moved(w.id.ServerID)
 	if w.flavor == outbox.MySQL {
 		w.id.UUID = fmt.Sprintf("%s%02d", uuidA[:34], w.failed)
 	}

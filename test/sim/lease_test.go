@@ -6,25 +6,52 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/lease"
+	"github.com/canal-outbox/canal-outbox/lease/leasetest"
+	"github.com/canal-outbox/canal-outbox/lease/protocol"
 )
 
-// leases is the lease table.
+// leases is the lease table, and what the oracle knows of its rows.
 type leases struct {
-	held   []*leaseRow
-	newest uint64
-	ahead  time.Duration // of the database's clock
-	known  bool          // some holder has begun to read
+	leaseTable leasetest.Table
+	held       []*leaseRow
+	ahead      time.Duration // of the database's clock
+	known      bool          // some holder has begun to read
+	moves      time.Time     // when the table came to another server
 }
 
 // leaseRow is one acquisition.
 type leaseRow struct {
-	lease.Record
-	by      *member
-	until   time.Time // by the database's clock; zero when it was released
+	leasetest.Row
+	by      *member // nil: a holder before the simulation
 	taken   time.Time
-	unknown bool      // the process was not told that it has it
-	from    int       // so many transactions the holders before were done with
+	unknown bool      // the process has no answer that says that it has it
+	from    int       // number of transactions the holders before were done with
 	renewed time.Time // the last time
+}
+
+// init makes a table that was in use: its last holder released it.
+func (l *leases) init(server uint32) {
+	last := lease.Record{Term: 1, Holder: "before", Tables: []string{tableName, logTable}}
+	last.Resume.Source.ServerID = server
+	l.leaseTable = leasetest.Table{Server: server, Counted: true, Birth: "birth", Newest: 1, Rows: []leasetest.Row{{Record: last}}}
+	l.sync()
+}
+
+// moved is after a failover. Callers hold mu.
+func (l *leases) moved(server uint32) { l.leaseTable.Server, l.moves = server, time.Now() }
+
+// sync makes held of the rows of the table.
+func (l *leases) sync() {
+	var held []*leaseRow
+	for _, r := range l.leaseTable.Rows {
+		h := l.leaseOf(r.Term)
+		if h == nil {
+			h = &leaseRow{}
+		}
+		h.Row = r
+		held = append(held, h)
+	}
+	l.held = held
 }
 
 // leaseRows is lease.Rows for one process.
@@ -104,61 +131,44 @@ func (c leaseRows) travel(ctx context.Context, i *incarnation, late time.Duratio
 }
 
 // Read implements lease.Rows.
-func (c leaseRows) Read(ctx context.Context) (all []lease.Record, newest uint64, err error) {
+func (c leaseRows) Read(ctx context.Context) (v protocol.View, err error) {
 	w := c.began.w
-	err = c.ask(ctx, "read", func() {
-		for _, r := range w.held {
-			one := r.Record
-			one.Ends, one.Ended = r.ends(), !r.until.After(w.clock())
-			all = append(all, one)
-		}
-		newest = w.newest
-	})
-	if err != nil {
-		return nil, 0, err
-	}
-	return all, newest, nil
+	err = c.ask(ctx, "read", func() { v = w.leaseTable.Read(w.clock()) })
+	return v, err
 }
 
-// ends is the text of the end.
-func (r *leaseRow) ends() string {
-	if r.until.IsZero() {
-		return ""
-	}
-	return r.until.Format(time.RFC3339Nano)
+// Begin implements lease.Rows.
+func (c leaseRows) Begin(ctx context.Context, birth string, newest uint64) error {
+	return c.ask(ctx, "begin", func() { c.began.w.leaseTable.Begin(birth, newest) })
 }
 
 // Take implements lease.Rows.
-func (c leaseRows) Take(ctx context.Context, next lease.Record, newest uint64, from []lease.Record, ttl time.Duration) error {
+func (c leaseRows) Take(ctx context.Context, take protocol.Take, ttl time.Duration) error {
 	w := c.began.w
 	taken := error(lease.ErrTaken)
 	err := c.ask(ctx, "take", func() {
-		for _, r := range from {
-			if h := w.leaseOf(r.Epoch); h == nil || h.ends() != r.Ends {
-				return
-			}
-		}
-		if w.newest != newest {
+		before := w.held
+		if taken = w.leaseTable.Take(take, ttl, w.clock()); taken != nil {
 			return
 		}
-		taken = nil
-		w.newest = next.Epoch
-		for _, r := range from {
-			w.checkTaken(c.began.team, w.leaseOf(r.Epoch))
-			w.held = slices.DeleteFunc(w.held, func(h *leaseRow) bool { return h.Epoch == r.Epoch })
+		w.sync()
+		for _, r := range before {
+			if w.leaseOf(r.Term) == nil {
+				w.checkTaken(c.began.team, r)
+			}
 		}
-		row := &leaseRow{Record: next, by: c.began.team, until: w.clock().Add(ttl), taken: time.Now(), renewed: time.Now()}
-		if at := next.Resume; !at.At.IsZero() && at.Source == w.id {
+		row := w.leaseOf(take.Next.Term)
+		row.by, row.taken, row.renewed = c.began.team, time.Now(), time.Now()
+		if at := take.Next.Resume; !at.At.IsZero() && at.Source == w.id {
 			row.from = w.indexOf(at.At)
 		}
-		w.held = append(w.held, row)
-		w.note(c.began.life, "lease taken", c.began.team.name(), next.Resume.At.String(), int(next.Epoch))
+		w.note(c.began.life, "lease taken", c.began.team.name(), take.Next.Resume.At.String(), int(take.Next.Term))
 		w.append(&entry{reason: "lease"})
 	})
 	if err != nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if r := w.leaseOf(next.Epoch); r != nil && r.by == c.began.team {
+		if r := w.leaseOf(take.Next.Term); r != nil && r.by == c.began.team {
 			r.unknown = true
 		}
 		return err
@@ -167,44 +177,39 @@ func (c leaseRows) Take(ctx context.Context, next lease.Record, newest uint64, f
 }
 
 // Renew implements lease.Rows.
-func (c leaseRows) Renew(ctx context.Context, epoch uint64, at lease.Resume, ttl time.Duration) (held bool, err error) {
+func (c leaseRows) Renew(ctx context.Context, own protocol.Acquisition, at lease.Resume, ttl time.Duration) (held bool, err error) {
 	w := c.began.w
 	err = c.ask(ctx, "renew", func() {
-		r := w.leaseOf(epoch)
-		if held = r != nil; !held {
-			return
+		if held = w.leaseTable.Renew(own, at, ttl, w.clock()); held {
+			c.changed("lease renewed", own.Term, at)
 		}
-		r.until, r.renewed = w.clock().Add(ttl), time.Now()
-		r.resume(at)
-		w.note(c.began.life, "lease renewed", c.began.team.name(), at.At.String(), int(epoch))
-		w.append(&entry{reason: "lease"})
 	})
 	return held, err
 }
 
 // Release implements lease.Rows.
-func (c leaseRows) Release(ctx context.Context, epoch uint64, at lease.Resume) error {
+func (c leaseRows) Release(ctx context.Context, own protocol.Acquisition, at lease.Resume) error {
 	w := c.began.w
 	return c.ask(ctx, "release", func() {
-		if r := w.leaseOf(epoch); r != nil {
-			r.until, r.renewed = time.Time{}, time.Now()
-			r.resume(at)
-			w.note(c.began.life, "lease released", c.began.team.name(), at.At.String(), int(epoch))
-			w.append(&entry{reason: "lease"})
+		if w.leaseTable.Release(own, at) {
+			c.changed("lease released", own.Term, at)
 		}
 	})
 }
 
-func (r *leaseRow) resume(at lease.Resume) {
-	if !at.At.IsZero() {
-		r.Resume = at
-	}
+// changed notes that a row was written. Callers hold mu.
+func (c leaseRows) changed(what string, term uint64, at lease.Resume) {
+	w := c.began.w
+	w.sync()
+	w.leaseOf(term).renewed = time.Now()
+	w.note(c.began.life, what, c.began.team.name(), at.At.String(), int(term))
+	w.append(&entry{reason: "lease"})
 }
 
-// leaseOf is the row of an epoch; nil when there is none. Callers hold mu.
-func (w *world) leaseOf(epoch uint64) *leaseRow {
-	if i := slices.IndexFunc(w.held, func(r *leaseRow) bool { return r.Epoch == epoch }); i >= 0 {
-		return w.held[i]
+// leaseOf is the row of a term; nil when there is none. Callers hold mu.
+func (l *leases) leaseOf(term uint64) *leaseRow {
+	if i := slices.IndexFunc(l.held, func(r *leaseRow) bool { return r.Term == term }); i >= 0 {
+		return l.held[i]
 	}
 	return nil
 }

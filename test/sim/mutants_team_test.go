@@ -11,8 +11,8 @@ var teamMutations = []mutation{
 		edits: []edit{{"		case u.Fenced:\n			unwritten[u.Identity] = true\n", "		case u.Fenced:\n			kept[u.Identity] = true\n"}}, seeds: 2000,
 	},
 	{
-		rule: "a holder stops before its lease ends", file: "lease/grant.go", found: "fence: |lease: ", team: true,
-		edits: []edit{{"asked.Add(ttl - ttl/margin)", "asked.Add(ttl + ttl/margin)"}}, seeds: 1000,
+		rule: "a holder stops before its lease ends", file: "lease/protocol/held.go", found: "fence: |lease: ", team: true,
+		edits: []edit{{"asked.Add(h.Time - h.Time/Margin)", "asked.Add(h.Time + h.Time/Margin)"}}, seeds: 1000,
 	},
 	{
 		rule: "a lease counts from the moment before it was asked for", file: "lease/grant.go", found: "fence: |lease: ", team: true,
@@ -23,20 +23,20 @@ var teamMutations = []mutation{
 		edits: []edit{{"	default:\n		g.end()\n", "	default:\n		g.extend(asked)\n"}},
 	},
 	{
-		rule: "a lease that has ended by the database's clock is watched for a lease time", file: "lease/lease.go", found: "fence: |lease: |take-over: .*takes", team: true,
-		edits: []edit{{"since: time.Now()}\n		return false\n", "since: time.Now()}\n		return r.Ended\n"}, {"return r.Ended && unchanged >= l.cfg.Time ||", "return r.Ended ||"}}, seeds: 1000,
+		rule: "a lease that has ended by the database's clock is watched for a lease time", file: "lease/protocol/part.go", found: "fence: |lease: |take-over: .*takes", team: true,
+		edits: []edit{{"since: now}\n		return false\n", "since: now}\n		return r.Ended\n"}, {"return r.Ended && unchanged >= theirs ||", "return r.Ended ||"}}, seeds: 1000,
 	},
 	{
-		rule: "a lease that has not ended by the database's clock is watched for two lease times", file: "lease/lease.go", found: "fence: |lease: |take-over: .*takes", team: true,
-		edits: []edit{{"|| unchanged >= 2*l.cfg.Time", "|| unchanged >= l.cfg.Time/3"}},
+		rule: "a lease that has not ended by the database's clock is watched for two lease times", file: "lease/protocol/part.go", found: "fence: |lease: |take-over: .*takes", team: true,
+		edits: []edit{{"|| unchanged >= 2*theirs", "|| unchanged >= theirs/3"}},
 	},
 	{
-		rule: "a lease that has ended is taken", file: "lease/lease.go", found: "take-over: .*stands by", team: true,
-		edits: []edit{{"return r.Ended && unchanged >= l.cfg.Time || unchanged >= 2*l.cfg.Time", "return r.Ended && unchanged >= 4*l.cfg.Time"}},
+		rule: "a lease that has ended is taken", file: "lease/protocol/part.go", found: "take-over: .*stands by", team: true,
+		edits: []edit{{"return r.Ended && unchanged >= theirs || unchanged >= 2*theirs", "return r.Ended && unchanged >= 4*theirs"}},
 	},
 	{
 		rule: "an orderly stop releases the lease", file: "lease/grant.go", found: "stop: .*released", team: true,
-		edits: []edit{{"return l.rows.Release(ctx, g.Epoch, at)", "return nil"}},
+		edits: []edit{{"return l.rows.Release(ctx, own, at)", "return nil"}},
 	},
 	{
 		rule: "a take-over goes on from the holder's position", file: "internal/app/turn.go", found: "P1: .*passed over", team: true,
@@ -53,7 +53,7 @@ var teamMutations = []mutation{
 	{
 		rule: "the position is the process's before the lease is", file: "lease/lease.go", found: "P1: .*passed over|take-over: .*sent again", team: true,
 		edits: []edit{{
-			"		if err := l.handOver(ctx, resume, inherit); err != nil {\n			return nil, nil, err\n		}\n",
+			"		if err := l.handOver(ctx, resume, inherit); err != nil {\n			return nil, protocol.Decision{}, err\n		}\n",
 			"		before := ctx\n		defer func() {\n			if grant != nil {\n				err = l.handOver(before, resume, inherit)\n			}\n		}()\n",
 		}}, seeds: 2000,
 	},

@@ -83,7 +83,7 @@ func (f fleet) run(t *testing.T) (all [sources]course) {
 func (w *world) course() course {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := course{violations: w.violations, leases: w.newest}
+	c := course{violations: w.violations, leases: w.leaseTable.Newest}
 	for _, r := range w.records {
 		c.deliveries = append(c.deliveries, delivery{name(r.row.Identity), r.at})
 	}

@@ -15,7 +15,7 @@ func (w *world) checkFence(i *incarnation, f *flight) {
 	switch {
 	case at < 0:
 		w.violation("fence", "%s is sent by %s, whose lease another process has taken", name(f.row.Identity), i.team.name())
-	case w.held[at].until.IsZero():
+	case w.held[at].Until.IsZero():
 		w.violation("fence", "%s is sent by %s, which has released the lease", name(f.row.Identity), i.team.name())
 	case time.Since(w.held[at].renewed) >= w.plan.team.lease:
 		w.violation("fence", "%s is sent by %s, whose lease ended %v ago", name(f.row.Identity), i.team.name(), time.Since(w.held[at].renewed)-w.plan.team.lease)
@@ -35,7 +35,7 @@ func (w *world) checkJudgement(i *incarnation, r *row) {
 // checkReleased looks at the lease after a stop in order: it is free at once. Callers hold mu.
 func (w *world) checkReleased(m *member, stopped time.Time) {
 	for _, r := range w.held {
-		if r.by == m && !r.unknown && !r.until.IsZero() && m.trouble.Before(stopped) && !m.asleep.After(stopped) {
+		if r.by == m && !r.unknown && !r.Until.IsZero() && m.trouble.Before(stopped) && !m.asleep.After(stopped) {
 			w.violation("stop", "the lease of %s is not released", m.name())
 		}
 	}
@@ -55,8 +55,8 @@ func (i *incarnation) cutOff() bool {
 
 // checkTaken looks at a take-over: nobody takes the lease away from a holder in good health. Callers hold mu.
 func (w *world) checkTaken(by *member, r *leaseRow) {
-	if !r.until.IsZero() && r.by.healthy() && r.by.turn != nil {
-		w.violation("take-over", "%s takes the lease away from %s, which works (epoch %d)", by.name(), r.by.name(), r.Epoch)
+	if !r.Until.IsZero() && r.by.healthy() && r.by.turn != nil {
+		w.violation("take-over", "%s takes the lease away from %s, which works (term %d)", by.name(), r.by.name(), r.Term)
 	}
 }
 
@@ -99,14 +99,14 @@ func (w *world) overdue(m *member, vacant time.Time) bool {
 		return false
 	}
 	ttl := w.plan.team.lease
-	since, bound := latest(vacant, m.trouble), 2*ttl
+	since, bound := latest(latest(vacant, m.trouble), w.moves), 2*ttl
 	if w.ahead != 0 {
 		bound += 3 * ttl / 10
 	}
 	released := true
 	for _, r := range w.held {
 		since = latest(since, r.renewed)
-		released = released && r.until.IsZero()
+		released = released && r.Until.IsZero() && r.Resume.Source.ServerID == w.id.ServerID
 	}
 	if released {
 		bound = 2 * ttl / 10
