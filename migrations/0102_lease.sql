@@ -1,8 +1,8 @@
 -- Which relay is active, of those that share tables: a row for each set of tables that is relayed together. Package lease keeps it.
 CREATE TABLE IF NOT EXISTS {table} (
-  -- The number of the acquisition. Row 0 is the counter: its log_offset is the newest number.
+  -- The number of the acquisition. Row 0 is the counter: its log_offset is the newest number, its process a text made with it.
   epoch       BIGINT UNSIGNED NOT NULL,
-  -- The state directory, and the one start of a machine and of a process, that hold it.
+  -- The state directory, and the one start of a machine and of a process, that hold it. The process ends with its lease time.
   holder      VARCHAR(64)     NOT NULL,
   process     VARCHAR(64)     NOT NULL,
   -- For people: the machine and the state directory.

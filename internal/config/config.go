@@ -281,8 +281,9 @@ type Lease struct {
 	// Enabled takes part. Without it, or without the table or a privilege for it, the relay runs alone, and only says so when it sees
 	// another one on its tables.
 	Enabled bool `yaml:"enabled"`
-	// Time is for how long the active relay may publish without the database's confirmation. When it dies another one goes on within
-	// twice this time. The database gets a small update three times in it. The same for all relays of a table.
+	// Time is for how long the active relay may publish without the database's confirmation. When it dies another one takes over within
+	// twice this time. The database gets a small update three times in it. Relays of a table may have different times: the row of the
+	// lease has its holder's.
 	Time time.Duration `yaml:"time"`
 	// Table is schema.table of the lease table, which `canal-outbox migrate` makes; the same for all relays of a table. Empty:
 	// `canal_outbox_lease` in the schema of the first entry of tables.
