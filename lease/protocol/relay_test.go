@@ -210,10 +210,10 @@ func mutants() iter.Seq2[string, bounds] {
 		return b
 	}
 	return func(yield func(string, bounds) bool) {
-		_ = yield("G01_a_renewal_that_does_not_name_the_tables", with("three relays", mutant{anyTables: true})) &&
-			yield("G02_a_renewal_that_does_not_name_the_process", with("rows are lost", mutant{anyProcess: true, noWait: true})) &&
-			yield("G02_a_lost_table_is_not_waited_for", with("rows are lost", mutant{noWait: true})) &&
-			yield("G02_another_server_is_not_noticed", with("a server lacks the newest writes", mutant{anyServer: true})) &&
-			yield("G03_a_row_without_the_lease_time", with("two relays", mutant{noTime: true}))
+		_ = yield("a_renewal_that_does_not_name_the_tables", with("three relays", mutant{anyTables: true})) &&
+			yield("a_renewal_that_does_not_name_the_process", with("rows are lost", mutant{anyProcess: true, noWait: true})) &&
+			yield("a_lost_table_is_not_waited_for", with("rows are lost", mutant{noWait: true})) &&
+			yield("another_server_is_not_noticed", with("a server lacks the newest writes", mutant{anyServer: true})) &&
+			yield("a_row_without_the_lease_time", with("two relays", mutant{noTime: true}))
 	}
 }
