@@ -61,7 +61,9 @@ func endRelay(w *world, s Step, _ *rand.Rand) {
 func (w *world) stop(i int) {
 	w.t.Helper()
 	testkit.WaitFor(w.t, patience, "the relay to answer: before that SIGTERM ends it as it ends any process", func() bool {
-		w.watch()
+		if !w.relays[i].Running() {
+			w.t.Fatalf("relay %d has ended by itself:\n%s", i, w.relays[i].LogTail(30))
+		}
 		_, err := w.relays[i].Status()
 		return err == nil
 	})

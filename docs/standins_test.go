@@ -1,0 +1,167 @@
+package docs_test
+
+import (
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the tests without a real server into guarantees.md")
+
+// starters are the functions that start a real server, by package and name.
+var starters = regexp.MustCompile(`^(testkit\.(New|Start|Shared)(Database|DatabaseAs|MySQL|MariaDB|Kafka|RocketMQ|Redis)|story\.Run)$`)
+
+// calls are what the functions and methods of a package mention, by name: of two methods of one name both count.
+type calls struct {
+	mentions map[string]map[string]bool
+	starts   map[string]bool
+}
+
+// callsOf reads the test files of a directory.
+func callsOf(t *testing.T, dir string) calls {
+	t.Helper()
+	c := calls{map[string]map[string]bool{}, map[string]bool{}}
+	paths, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%s has no tests: %v", dir, err)
+	}
+	for _, path := range paths {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				c.read(d.Name.Name, d)
+			case *ast.GenDecl: // a variable may hold functions
+				for _, s := range d.Specs {
+					if v, is := s.(*ast.ValueSpec); is {
+						for _, name := range v.Names {
+							c.read(name.Name, v)
+						}
+					}
+				}
+			}
+		}
+	}
+	return c
+}
+
+func (c calls) read(name string, node ast.Node) {
+	if c.mentions[name] == nil {
+		c.mentions[name] = map[string]bool{}
+	}
+	ast.Inspect(node, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			if of, is := n.X.(*ast.Ident); is && starters.MatchString(of.Name+"."+n.Sel.Name) {
+				c.starts[name] = true
+			}
+			c.mentions[name][n.Sel.Name] = true
+		case *ast.Ident:
+			c.mentions[name][n.Name] = true
+		}
+		return true
+	})
+}
+
+// real reports whether a test reaches a function that starts a real server.
+func (c calls) real(test string) bool {
+	seen, queue := map[string]bool{test: true}, []string{test}
+	for len(queue) > 0 {
+		name := queue[0]
+		if queue = queue[1:]; c.starts[name] {
+			return true
+		}
+		for next := range c.mentions[name] {
+			if _, known := c.mentions[next]; known && !seen[next] {
+				seen[next], queue = true, append(queue, next)
+			}
+		}
+	}
+	return false
+}
+
+// withoutServer is the last cell of a directory's row: "none", "all", or the tests of the page that start no real server.
+func withoutServer(t *testing.T, dir string, tests []string) string {
+	t.Helper()
+	c := callsOf(t, dir)
+	without := slices.DeleteFunc(slices.Clone(tests), c.real)
+	switch len(without) {
+	case 0:
+		return "none"
+	case len(tests):
+		return "all"
+	}
+	return "`" + strings.Join(without, "`, `") + "`"
+}
+
+var standIn = regexp.MustCompile("^\\| `([a-z0-9/]+)` \\| ([^|]+) \\| ([^|]*) \\|$")
+
+// Each directory that has tests on the page has a row that says what stands in for the servers there, and which of its tests start no real one. The
+// last cell is written by -update.
+func TestWhatStandsInForTheServers(t *testing.T) {
+	_, all := rows(t)
+	tests := map[string]map[string]bool{}
+	for _, r := range all {
+		for test := range r.tests {
+			function, _, _ := strings.Cut(test.name, "/")
+			if tests[test.dir] == nil {
+				tests[test.dir] = map[string]bool{}
+			}
+			tests[test.dir][function] = true
+		}
+	}
+	delete(tests, "sink/sinktest") // the suite that the sinks run, on their fakes and on real brokers
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]bool{}
+	var fixed []string
+	for _, line := range strings.Split(string(text), "\n") {
+		cells := standIn.FindStringSubmatch(line)
+		if cells == nil {
+			fixed = append(fixed, line)
+			continue
+		}
+		dir := cells[1]
+		want := withoutServer(t, dir, slices.Sorted(maps.Keys(tests[dir])))
+		switch {
+		case *update && said[dir]: // two branches have changed the row, and the merge kept both
+			continue
+		case *update:
+		case said[dir]:
+			t.Errorf("%s: %s has two rows: go test ./docs -run TestWhatStandsIn -update", page, dir)
+		case want != cells[3]:
+			t.Errorf("%s: the row of %s says %q, and without a real server are %q: go test ./docs -run TestWhatStandsIn -update", page, dir, cells[3], want)
+		}
+		said[dir] = true
+		fixed = append(fixed, "| `"+dir+"` | "+cells[2]+" | "+want+" |")
+	}
+	for _, dir := range slices.Sorted(maps.Keys(tests)) {
+		if !said[dir] {
+			t.Errorf("%s: no row says what stands in for the servers in %s", page, dir)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(strings.Join(fixed, "\n")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have := look(t)
+	for _, found := range code.FindAllStringSubmatch(string(text), -1) {
+		if r := (reference{found[1], found[2]}); !have.exists(r) && found[1] != "sink/sinktest" {
+			t.Errorf("%s names %s %s, which is not in the tree", page, r.dir, r.name)
+		}
+	}
+}
