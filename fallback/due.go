@@ -107,7 +107,7 @@ func (s *Sweeper) lookAhead(ctx context.Context, name string) error {
 	defer cancel()
 	t := s.triggers.timers[name]
 	began := time.Now()
-	rows, err := s.rows.Upcoming(ctx, name, -overdue, t.ahead, t.limit)
+	rows, err := s.rows.Upcoming(ctx, name, -t.from(), t.ahead, t.limit)
 	if err != nil {
 		return err
 	}
@@ -151,6 +151,9 @@ func (s *Sweeper) takeDue(ctx context.Context, name string, due []timer, end out
 		return false, nil
 	}
 	reserved, alone := s.reserve(name, take)
+	if len(alone) > 0 {
+		s.triggers.timers[name].leftAlone()
+	}
 	if len(reserved)+len(alone) < len(take) {
 		behind = s.lookAgain(name, due, take, reserved, alone)
 	}

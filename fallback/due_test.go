@@ -327,3 +327,25 @@ func TestTimersAreBounded(t *testing.T) {
 		t.Error("there is room and no look for the others")
 	}
 }
+
+// G10: more rows are due than there are timers, and all of them wait for an earlier row of their keys. Rows that become due later are published at
+// their time, and the table is not looked at again and again.
+func TestG10_DueRowsOfWaitingKeysDelayNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(waiting(1, 101, 5*time.Second, 200*time.Millisecond)...)
+		for _, r := range w.rows {
+			r.topic = "waits"
+		}
+		w.suspended["waits"] = true
+		w.insert(waiting(1001, 1041, 5300*time.Millisecond, 600*time.Millisecond)...)
+		w.slow(time.Millisecond)
+		b := startWith(t, w, Config{Timers: 50})
+		time.Sleep(4 * time.Second)
+		looks := look(w, &w.looks)
+		time.Sleep(4 * time.Second)
+		b.wantInTime(t, 40)
+		if n := look(w, &w.looks) - looks; n > 20 {
+			t.Errorf("%d looks at the table in 4 s", n)
+		}
+	})
+}

@@ -29,14 +29,16 @@ type timers struct {
 	ahead time.Duration // how far a look sees: rows that become due later than that are of no interest yet
 	wake  chan struct{} // holds one token when there may be something to do earlier
 
-	mu    sync.Mutex
-	rows  timerHeap
-	known time.Time // of the rows that stood in the table at the last look, those that become due before this were entered; zero before the first
-	full  bool      // others were left out
-	looks plan
-	pass  time.Time // begin of the last pass
-	hold  time.Time // nothing before: the database did not answer
-	away  time.Time // no pass before, unless something is triggered: the broker is away, or the relay is paused
+	mu     sync.Mutex
+	rows   timerHeap
+	known  time.Time // of the rows that stood in the table at the last look, those that become due before this were entered; zero before the first
+	full   bool      // others were left out
+	alone  bool      // since the last look rows that were due were left alone: their keys or topics wait
+	onward bool      // the look that is under way leaves rows out that are due
+	looks  plan
+	pass   time.Time // begin of the last pass
+	hold   time.Time // nothing before: the database did not answer
+	away   time.Time // no pass before, unless something is triggered: the broker is away, or the relay is paused
 }
 
 func newTimers(limit int, ahead time.Duration) *timers {
@@ -124,10 +126,30 @@ func (t *timers) take(now time.Time, n int) (due []timer, look, late bool) {
 	}
 	if look = t.lacking() || t.looks.wait(now) <= 0; look {
 		late = late || !t.known.IsZero() && now.Sub(t.known) > overdue // others may have become due unseen
+		// Rows that wait for something else filled the last look and would fill this one: those that are due are the sweep's.
+		t.onward = t.full && t.alone
+		late = late || t.onward
 		t.looks.begin(now)
-		t.known, t.full = time.Time{}, false
+		t.known, t.full, t.alone = time.Time{}, false, false
 	}
 	return due, look, late
+}
+
+// from is how long ago the rows became due, at the most, that the look which is under way shows.
+func (t *timers) from() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.onward {
+		return 0
+	}
+	return overdue
+}
+
+// leftAlone notes that rows were due and were left alone.
+func (t *timers) leftAlone() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.alone = true
 }
 
 // again enters a row that is due and waits for the log; it reports false when it has waited so long that it is the sweep's.

@@ -256,6 +256,11 @@ func (c *check) ordering(t *Table) {
 	if !t.mapping.Ordered {
 		return
 	}
+	if due := t.columns[NextRetryTime]; due != nil && !t.has(RetryCount) {
+		c.add(server.Fault, due.Name, "ordering: key: the table has a due time and no column for the attempts. A relay that takes over cannot tell a refused row from one "+
+			"that its producer delays, and later rows of its key would go out before it",
+			"ALTER TABLE "+t.quoted+" ADD COLUMN retry_count INT NOT NULL DEFAULT 0, and map it to retry_count under tables[].columns; or set tables[].ordering to none")
+	}
 	key := t.columns[Key]
 	if t.has(ShardingKey) {
 		key = t.columns[ShardingKey]

@@ -2,6 +2,7 @@ package table
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -303,6 +304,27 @@ func TestFitCutsAtCharacters(t *testing.T) {
 	} {
 		if got := c.column.fit(c.in); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.column, got, c.want)
+		}
+	}
+}
+
+// G09: with ordering: key a due time needs a column for the attempts, which tell a refused row from one that its producer delays.
+func TestG09_OrderedTableWithADueTimeNeedsAttempts(t *testing.T) {
+	for _, c := range []struct {
+		due, attempts, refused bool
+	}{{true, true, false}, {true, false, true}, {false, false, false}, {false, true, false}} {
+		m, d := described(t, "outbox")
+		m.Ordered = true
+		if !c.due {
+			m.Set(NextRetryTime, "")
+		}
+		if !c.attempts {
+			m.Set(RetryCount, "")
+		}
+		table, findings := bind(m, d)
+		said := fmt.Sprintf("%+v", findings)
+		if (table == nil) != c.refused || strings.Contains(said, "no column for the attempts. A relay that takes over") != c.refused {
+			t.Errorf("due time %v, attempts %v: %s", c.due, c.attempts, said)
 		}
 	}
 }

@@ -155,6 +155,10 @@ var mutations = []mutation{
 		edits: []edit{{"return t.full && len(t.rows.list) <= t.limit/2", "return false"}}, seeds: 3000,
 	},
 	{
+		rule: "due rows that wait for something else do not fill the timers", file: "fallback/timers.go", found: "due: ",
+		edits: []edit{{"t.onward = t.full && t.alone\n", "t.onward = false\n"}}, seeds: 5000,
+	},
+	{
 		rule: "the rows that become due first stay in the timers", file: "fallback/timers.go", found: "due: ",
 		edits: []edit{{"return cmp.Or(a.at.Compare(b.at)", "return cmp.Or(b.at.Compare(a.at)"}}, seeds: 3000,
 	},
