@@ -309,7 +309,7 @@ func names(tables []*table.Table) []string {
 
 // settings translates the numbers.
 func settings(cfg *config.Config, tables []*table.Table) Settings {
-	byTable, byTopic := map[string]outbox.Retry{}, map[string]outbox.Retry{}
+	byTable, byTopic, byType := map[string]outbox.Retry{}, map[string]outbox.Retry{}, map[string]outbox.Retry{}
 	failedEvery, redeliver := map[string]time.Duration{}, map[string]table.Redeliver{}
 	var ordered []string
 	for _, t := range tables {
@@ -327,10 +327,13 @@ func settings(cfg *config.Config, tables []*table.Table) Settings {
 	for topic, a := range cfg.Retry.Topics {
 		byTopic[topic] = attempts(a)
 	}
+	for kind, a := range cfg.Retry.Types {
+		byType[kind] = attempts(a)
+	}
 	return Settings{
 		Pipeline: pipeline.Config{
 			MaxInFlight: cfg.Pipeline.MaxInFlight, MaxInFlightBytes: int(cfg.Pipeline.MaxInFlightBytes), Random: rand.Float64,
-			Tables: byTable, Topics: byTopic, Ordered: ordered,
+			Tables: byTable, Topics: byTopic, Types: byType, Ordered: ordered,
 		},
 		Ack: ack.Config{FlushTimeout: defaultStop},
 		Fallback: fallback.Config{

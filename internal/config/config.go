@@ -197,6 +197,9 @@ type Retry struct {
 	Schedule []time.Duration `yaml:"schedule"`
 	// Topics overrides `max` and `schedule` for the rows of a topic, by its name. It goes before tables[].retry.
 	Topics map[string]Attempts `yaml:"topics"`
+	// Types overrides `max` and `schedule` for the rows of a business type (the column biz_type), by its value, where several businesses
+	// share a table. It goes before topics.
+	Types map[string]Attempts `yaml:"types"`
 	// FailedEvery tries FAILED rows once more when they have been FAILED for so long, such as `6h`, with the attempts that they have
 	// used: one refusal makes a row whose attempts were spent FAILED again. 0: they stay as they are.
 	FailedEvery time.Duration `yaml:"failed_every"`
@@ -215,7 +218,7 @@ type TableRetry struct {
 // Attempts are those of a table.
 func (t TableRetry) Attempts() Attempts { return Attempts{Max: t.Max, Schedule: t.Schedule} }
 
-// Attempts is what is different for a topic. What is left out is that of the table, or of `retry`.
+// Attempts is what is different for a topic or a business type. What is left out is that of the table, or of `retry`.
 type Attempts struct {
 	// Max is as `retry.max`; 0 keeps that.
 	Max int `yaml:"max"`

@@ -17,6 +17,7 @@ func TestFailedEvery(t *testing.T) {
 		"retry: {failed_every: -1h}":                           "retry.failed_every",
 		"retry: {failed_every: 1000h}":                         "retry.failed_every",
 		"retry: {topics: {orders: {failed_every: 1h}}}":        "retry.topics.orders.failed_every",
+		"retry: {types: {refund: {failed_every: 1h}}}":         "retry.types.refund.failed_every",
 		"retry: {failed_every: 48h}\nretention: {failed: 48h}": "would leave the table before they are tried again",
 	} {
 		got := faults(t, minimal+"\n"+more+"\n")

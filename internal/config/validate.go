@@ -74,6 +74,9 @@ func (r *report) retry(c *Retry) {
 	for _, topic := range slices.Sorted(maps.Keys(c.Topics)) {
 		r.attempts("retry.topics."+topic, c.Topics[topic])
 	}
+	for _, kind := range slices.Sorted(maps.Keys(c.Types)) {
+		r.attempts("retry.types."+kind, c.Types[kind])
+	}
 	if c.Backoff != (Backoff{}) && len(c.Schedule) > 0 {
 		r.add("retry.schedule", "", "is set together with retry.backoff: set one of the two")
 	}

@@ -29,9 +29,10 @@ type Config struct {
 	MaxUnwritten     int            // answered rows whose completion MySQL has not written, default 10,000
 	MaxRetry         int            // retries before FAILED, for rows without a limit of their own
 	Backoff          outbox.Backoff // between refusals
-	// What is different for the rows of a table (schema.table) and, before that, for a topic; what is not set is as above.
-	Tables, Topics map[string]outbox.Retry
-	Random         func() float64 // jitter, in [0,1)
+	// What is different for the rows of a table (schema.table), before that for a topic, and before that for a business type; what is not
+	// set is as above.
+	Tables, Topics, Types map[string]outbox.Retry
+	Random                func() float64 // jitter, in [0,1)
 	// LongestDelay is the longest delay that rows of the log are handed to the broker with; 0: rows that are due later wait here.
 	LongestDelay time.Duration
 	Ordered      []string // tables (schema.table) that keep the order of their keys

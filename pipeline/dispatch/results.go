@@ -165,9 +165,12 @@ func (d *Dispatch) refuse(e *tracker.Entry, c outbox.Completion, now time.Time) 
 	return c, true
 }
 
-// rule says how often a message is sent and when: what its row says goes before its topic, that before its table.
+// rule says how often a message is sent and when: its row goes before its business type, that before its topic, that before its table.
 func (d *Dispatch) rule(m *outbox.Message) outbox.Retry {
 	r := outbox.Retry{Max: d.cfg.MaxRetry, Backoff: d.cfg.Backoff}.Override(d.cfg.Tables[m.Table]).Override(d.cfg.Topics[m.Topic])
+	if m.BizType != "" {
+		r = r.Override(d.cfg.Types[m.BizType])
+	}
 	if m.MaxRetry >= 0 {
 		r.Max = m.MaxRetry
 	}
