@@ -14,6 +14,7 @@ import (
 const (
 	kindChange     byte = 'a'
 	kindCheckpoint byte = 'c'
+	kindDay        byte = 'd'
 	kindGap        byte = 'g'
 	kindHistory    byte = 'h'
 	kindOrigin     byte = 'i'

@@ -205,6 +205,8 @@ func (s *Store) loadRecord(key, value []byte) (err error) {
 		var c Change
 		err = decodeJSON(key, value, &c)
 		s.lastChange = max(s.lastChange, c.Number)
+	case kindDay:
+		err = decodeJSON(key, value, new(Day))
 	case kindPause:
 		err = decodeJSON(key, value, &s.pause)
 	case kindSource:

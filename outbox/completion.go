@@ -13,6 +13,8 @@ type Entry interface{ Row() Identity }
 type Completion struct {
 	Identity
 	Topic      string // for those who are told of it; "" when the row cannot be read, and for an entry replayed from the journal
+	Key        string // ActionFail: the business key and type, for the alert; "" where the row cannot be read
+	BizType    string
 	Action     Action
 	RetryCount int           // the row's count n: a retry writes n+1 where retry_count = n, so a repeated statement counts once
 	Delay      time.Duration // ActionRetry: due again this long after the database's now; ActionFail: the same, where no row can be FAILED

@@ -125,7 +125,9 @@ func TestG27_RetriesOfABusinessType(t *testing.T) {
 			kind, topic string
 			count       int
 		}{{"refund", "slow", 4}, {"refund", "slow", 5}, {"order", "slow", 3}, {"", "orders", 1}} {
-			b.offer(row(i+1, func(m *outbox.Message) { m.BizType, m.Topic, m.RetryCount, m.MaxRetry = one.kind, one.topic, one.count, -1 }))
+			b.offer(row(i+1, func(m *outbox.Message) {
+				m.BizType, m.Topic, m.RetryCount, m.MaxRetry = one.kind, one.topic, one.count, -1
+			}))
 		}
 		b.wantCompletions("1 retry", "2 failed", "3 failed", "4 failed")
 		if got := b.acks.take()[0].Delay; got < 48*time.Second || got > 72*time.Second {

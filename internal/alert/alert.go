@@ -1,5 +1,5 @@
-// Package alert tells a webhook of messages that failed for good: a JSON message with a list of rows, signed, at most one every
-// few seconds, and if wanted one digest a day.
+// Package alert reports messages that failed for good to a webhook: a JSON message with a list of rows, signed, at most one every
+// few seconds, and if wanted one digest a day. Rows that another program than the relay sets to FAILED are among them.
 //
 // Guarantee: it never holds up the flow. Failed does not block; what waits for the webhook is bounded, and when there is more the
 // oldest is dropped and counted. A message that the webhook does not confirm is sent again, so a row may be reported twice. No body
@@ -9,6 +9,7 @@
 package alert
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"sync"
@@ -32,6 +33,10 @@ type Config struct {
 	// Tables are the counts for the digest and for the limits, and may be empty.
 	Tables func() []Table
 	Limits Limits
+	// Failed lists FAILED rows of a table, MaxListed at most, for those that another program has set; nil for none.
+	Failed func(ctx context.Context, table string) ([]Row, error)
+	// Memory keeps the counts of the digest over a restart; nil for none.
+	Memory Memory
 
 	Every     time.Duration  // least time between two messages; 5 s
 	Gather    time.Duration  // how long the first of several failures waits for the others; 1 s
@@ -46,9 +51,11 @@ type Row struct {
 	Table     string `json:"table"`
 	ID        string `json:"id"`
 	MessageID string `json:"message_id"`
+	Type      string `json:"type"`  // the business type; "" where the table has none, and when the row cannot be read
+	Key       string `json:"key"`   // the business key, likewise
 	Topic     string `json:"topic"` // "" when the row cannot be read
 	Attempts  int    `json:"attempts"`
-	Class     string `json:"class"`
+	Class     string `json:"class"` // "application" for a row that another program than the relay has set to FAILED
 	Reason    string `json:"reason"`
 }
 
@@ -77,14 +84,16 @@ type Alerter struct {
 
 	sent, dropped, errors, repeated prometheus.Counter
 
-	mu       sync.Mutex
-	waiting  []Row // oldest first; those in a request that is on its way are not in it
-	lost     int   // dropped since the last message
-	sinceDay int   // failures since the last digest
-	againDay int   // of rows that had failed before and were tried again slowly
+	mu      sync.Mutex
+	waiting []Row // oldest first; those in a request that is on its way are not in it
+	lost    int   // dropped since the last message
+	day     Day   // what the next digest counts
+	kept    Day   // of it, what Memory has
 
 	// The rows that were tried again slowly, so that their next failure is no news: the newest half and the one before.
 	retried, retriedBefore map[outbox.Identity]struct{}
+
+	tables map[string]*failedOf // what is known of FAILED rows, by table
 
 	over    map[limit]Crossing // what is over a limit, with the last value
 	crossed map[limit]Crossing // what the webhook is to be told
@@ -95,7 +104,8 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) *Alerter {
 	cfg.setDefaults()
 	f := promauto.With(reg)
 	return &Alerter{
-		cfg: cfg, log: log, wake: make(chan struct{}, 1), over: map[limit]Crossing{}, crossed: map[limit]Crossing{},
+		tables: map[string]*failedOf{},
+		cfg:    cfg, log: log, wake: make(chan struct{}, 1), over: map[limit]Crossing{}, crossed: map[limit]Crossing{},
 		client: http.Client{
 			Transport: cfg.Transport, Timeout: cfg.Timeout,
 			// A redirect would send the list to an address that nobody wrote down.
@@ -166,18 +176,25 @@ func (a *Alerter) Failed(c outbox.Completion) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.own(c.Identity)
 	if a.failedAgain(c.Identity) {
 		a.repeated.Inc()
-		a.againDay++
+		a.day.Again++
 		return
 	}
 	if a.cfg.Webhook == "" {
 		return
 	}
-	a.sinceDay++
-	a.waiting = append(a.waiting, Row{
-		Table: c.Table, ID: c.ID, MessageID: c.MessageID, Topic: c.Topic, Attempts: c.RetryCount + 1, Class: c.Class.String(), Reason: reason,
+	a.tell(Row{
+		Table: c.Table, ID: c.ID, MessageID: c.MessageID, Type: c.BizType, Key: c.Key, Topic: c.Topic, Attempts: c.RetryCount + 1,
+		Class: c.Class.String(), Reason: reason,
 	})
+}
+
+// tell takes a row over for the next message. Callers hold mu.
+func (a *Alerter) tell(r Row) {
+	a.day.Failed++
+	a.waiting = append(a.waiting, r)
 	a.trim()
 	a.ring()
 }

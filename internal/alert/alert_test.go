@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func failure(n int) outbox.Completion {
 	return outbox.Completion{
-		Identity: outbox.Identity{Table: "shop.t", ID: fmt.Sprint(n), MessageID: fmt.Sprint("order:", n)}, Topic: "orders",
+		Identity: outbox.Identity{Table: "shop.t", ID: fmt.Sprint(n), MessageID: fmt.Sprint("order:", n)}, Topic: "orders", Key: fmt.Sprint("k-", n), BizType: "refund",
 		Action: outbox.ActionFail, RetryCount: 4, Class: outbox.ClassRefused, Reason: "no",
 	}
 }
@@ -127,7 +127,7 @@ func TestTheMessageIsSigned(t *testing.T) {
 	if len(m.Rows) != 1 || m.Type != "failed" || m.Source != "db:3306" || m.Host != "relay-1" || time.Since(m.At).Abs() > time.Hour {
 		t.Fatalf("%+v", m)
 	}
-	want := Row{"shop.t", "17", "order:17", "orders", 5, "refused", strings.Repeat("ä", 250) + "..."}
+	want := Row{"shop.t", "17", "order:17", "refund", "k-17", "orders", 5, "refused", strings.Repeat("ä", 250) + "..."}
 	if m.Rows[0] != want || !strings.Contains(m.Text, "order:17") {
 		t.Errorf("%+v", m)
 	}

@@ -39,7 +39,7 @@ const watchEvery = 5 * time.Second
 
 type limit struct{ table, what string }
 
-// watch looks at the tables until ctx ends.
+// watch looks at the tables until ctx ends. A table that cannot be listed is logged and delays no other.
 func (a *Alerter) watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -48,7 +48,10 @@ func (a *Alerter) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			a.look(a.cfg.Tables())
+			tables := a.cfg.Tables()
+			a.look(tables)
+			a.lookAtFailed(ctx, tables)
+			a.keep()
 		}
 	}
 }

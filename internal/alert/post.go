@@ -39,9 +39,10 @@ type message struct {
 	// What has crossed a limit since the last message; in a digest, what is over one.
 	Limits []Crossing `json:"limits,omitempty"`
 
-	Failed      *int    `json:"failed,omitempty"`       // in a digest: since the last one
-	FailedAgain int     `json:"failed_again,omitempty"` // in a digest: FAILED rows that were tried again and failed again since the last one
-	Tables      []Table `json:"tables,omitempty"`       // in a digest: what is in the tables now
+	Since       *time.Time `json:"since,omitempty"`        // in a digest: when the last one was sent; before the first, the first start
+	Failed      *int       `json:"failed,omitempty"`       // in a digest: since then
+	FailedAgain int        `json:"failed_again,omitempty"` // in a digest: FAILED rows that were tried again and failed again since the last one
+	Tables      []Table    `json:"tables,omitempty"`       // in a digest: what is in the tables now
 }
 
 func (a *Alerter) message(kind string) *message {
@@ -51,6 +52,9 @@ func (a *Alerter) message(kind string) *message {
 func failuresText(m *message) string {
 	first := m.Rows[0]
 	text := fmt.Sprintf("canal-outbox, %s: a message of %s failed: %s, topic %s: %s", m.Source, first.Table, first.MessageID, first.Topic, first.Reason)
+	if first.Class == byApplication {
+		text = fmt.Sprintf("canal-outbox, %s: another program has set a message of %s to FAILED: %s, topic %s: %s", m.Source, first.Table, first.MessageID, first.Topic, first.Reason)
+	}
 	if more := len(m.Rows) - 1 + m.Waiting + m.Dropped; more > 0 {
 		text += fmt.Sprintf(" (and %d more)", more)
 	}
@@ -58,7 +62,7 @@ func failuresText(m *message) string {
 }
 
 func digestText(m *message) string {
-	text := fmt.Sprintf("canal-outbox, %s: %d messages failed since the last digest", m.Source, *m.Failed)
+	text := fmt.Sprintf("canal-outbox, %s: %d messages failed since %s", m.Source, *m.Failed, m.Since.Format(time.RFC3339))
 	if m.FailedAgain > 0 {
 		text += fmt.Sprintf(", %d failed again", m.FailedAgain)
 	}

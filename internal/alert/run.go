@@ -13,6 +13,8 @@ const lastTimeout = 2 * time.Second
 
 // Run sends until the context ends. What waits then gets one more attempt of two seconds.
 func (a *Alerter) Run(ctx context.Context) {
+	a.recall()
+	defer a.keep()
 	if a.cfg.Webhook == "" {
 		a.watch(ctx)
 		return
@@ -148,15 +150,15 @@ func (a *Alerter) failures() (m *message, concluded func(ok bool)) {
 func (a *Alerter) digest() (m *message, concluded func(ok bool)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	failed, again := a.sinceDay, a.againDay
+	told := a.day
 	m = a.message("digest")
-	m.Tables, m.Failed, m.FailedAgain, m.Limits = a.cfg.Tables(), &failed, again, sorted(a.over)
+	m.Tables, m.Failed, m.FailedAgain, m.Since, m.Limits = a.cfg.Tables(), &told.Failed, told.Again, &told.Since, sorted(a.over)
 	m.Text = digestText(m)
 	return m, func(ok bool) {
 		if ok {
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			a.sinceDay, a.againDay = a.sinceDay-failed, a.againDay-again
+			a.day = Day{Since: m.At, Failed: a.day.Failed - told.Failed, Again: a.day.Again - told.Again}
 		}
 	}
 }

@@ -1,21 +1,25 @@
 package app
 
 import (
+	"context"
 	"math/rand/v2"
 	"os"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/alert"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// newAlerts makes what tells the webhook of failures. Without a webhook it has its metrics and does nothing.
+// newAlerts makes the part that reports failures to the webhook. Without a webhook it has its metrics and does nothing.
 func (d *daemon) newAlerts() *alert.Alerter {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "" // it is for people, and the source is there too
 	}
 	return alert.New(alert.Config{
+		Failed: d.listFailed, Memory: digestMemory{d.state},
 		Webhook: d.cfg.Alerts.Webhook.Reveal(), Secret: d.cfg.Alerts.Secret.Reveal(), Digest: d.cfg.Alerts.Digest,
 		Source: d.cfg.Source.Address, Host: host, Version: d.opts.Version, Tables: d.failedRows, Random: rand.Float64,
 		Limits: alert.Limits{Pending: int64(d.cfg.Alerts.PendingOver), Oldest: d.cfg.Alerts.OldestOver},
@@ -37,3 +41,26 @@ func (d *daemon) failedRows() (tables []alert.Table) {
 	}
 	return tables
 }
+
+// listFailed lists FAILED rows for the alerts.
+func (d *daemon) listFailed(ctx context.Context, name string) (rows []alert.Row, err error) {
+	listed, err := d.rows.List(ctx, name, table.Listing{State: outbox.Failed.String(), Limit: alert.MaxListed, Scan: true})
+	for _, r := range listed.Rows {
+		rows = append(rows, alert.Row{
+			Table: r.Table, ID: r.ID, MessageID: r.MessageID, Type: r.Type, Key: r.Key, Topic: r.Topic, Attempts: r.Attempts, Reason: r.Reason,
+		})
+	}
+	return rows, err
+}
+
+// digestMemory is the state directory as the alerts need it.
+type digestMemory struct{ *checkpoint.Store }
+
+// Day implements alert.Memory.
+func (m digestMemory) Day() (alert.Day, error) {
+	d, err := m.Store.Day()
+	return alert.Day(d), err
+}
+
+// KeepDay implements alert.Memory.
+func (m digestMemory) KeepDay(d alert.Day) error { return m.Store.KeepDay(checkpoint.Day(d)) }

@@ -259,7 +259,7 @@ func (s *Store) readBack(ctx context.Context, t *Table, status outbox.Status, st
 		if err != nil {
 			faulty = append(faulty, outbox.Completion{
 				Identity: state.Identity, Action: outbox.ActionFail, RetryCount: state.RetryCount, Claim: stamp,
-				Class: outbox.ClassPermanent, Reason: err.Error(),
+				Class: outbox.ClassPermanent, Reason: err.Error(), Key: t.textOf(Key, values), BizType: t.textOf(BizType, values),
 			})
 			continue
 		}
@@ -267,6 +267,14 @@ func (s *Store) readBack(ctx context.Context, t *Table, status outbox.Status, st
 		messages = append(messages, m)
 	}
 	return messages, faulty, rows.Err()
+}
+
+// textOf is the value of a role as text; "" when the table does not have it.
+func (t *Table) textOf(role Column, values []Value) string {
+	if !t.has(role) || t.at[role] >= len(values) {
+		return ""
+	}
+	return string(t.keyText(role, values[t.at[role]].Data))
 }
 
 // toBePublished writes what rows show that are the caller's to publish.

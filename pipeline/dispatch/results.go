@@ -182,6 +182,7 @@ func (d *Dispatch) fail(c *outbox.Completion, m *outbox.Message) {
 	rule := d.rule(m)
 	c.Action, c.Delay = outbox.ActionFail, rule.Backoff.Delay(math.MaxInt, d.Random())
 	c.Reported = rule.Endless && rule.Spent(c.RetryCount) || !d.reported.add(rule, c.Identity)
+	c.Key, c.BizType = m.Key, m.BizType
 	if c.LogOnly = m.LogOnly; c.LogOnly {
 		d.tracker.Carry(c, m)
 	}
