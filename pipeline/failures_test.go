@@ -111,31 +111,6 @@ func TestRetriesOfATableAndATopic(t *testing.T) {
 	})
 }
 
-// Several businesses share a table: the retries of a business type go before those of its topic and table, and leave other types alone.
-func TestG27_RetriesOfABusinessType(t *testing.T) {
-	schedule := func(d time.Duration) outbox.Backoff { return outbox.Backoff{Schedule: []time.Duration{d}} }
-	cfg := Config{
-		MaxRetry: 1, Backoff: schedule(time.Second),
-		Topics: map[string]outbox.Retry{"slow": {Max: 3, Backoff: schedule(time.Hour)}},
-		Types:  map[string]outbox.Retry{"refund": {Max: 5, Backoff: schedule(time.Minute)}, "": {Max: 9}},
-	}
-	run(t, cfg, func(b *bench) {
-		b.sink.answer = always(outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"})
-		for i, one := range []struct {
-			kind, topic string
-			count       int
-		}{{"refund", "slow", 4}, {"refund", "slow", 5}, {"order", "slow", 3}, {"", "orders", 1}} {
-			b.offer(row(i+1, func(m *outbox.Message) {
-				m.BizType, m.Topic, m.RetryCount, m.MaxRetry = one.kind, one.topic, one.count, -1
-			}))
-		}
-		b.wantCompletions("1 retry", "2 failed", "3 failed", "4 failed")
-		if got := b.acks.take()[0].Delay; got < 48*time.Second || got > 72*time.Second {
-			t.Errorf("a refund waits %v", got)
-		}
-	})
-}
-
 // B30: while the broker answers others, silence is the message's own: it uses its own attempts and ends FAILED; the breaker stays closed,
 // and nobody else is touched. Silence of the broker costs nobody an attempt.
 func TestB30_SilenceOfOneMessageIsItsOwn(t *testing.T) {
