@@ -40,6 +40,9 @@ func Check(ctx context.Context, db *sql.DB, name, ddl string) (server.Finding, e
 		default:
 			return found, fmt.Errorf("check the lease table %s: %w", name, err)
 		}
+		if code := server.Code(err); code != 1054 {
+			found.SQL = found.Fix
+		}
 		found.What += ": no other relay can stand by, and two relays of the same tables would both publish"
 		return found, nil
 	}

@@ -27,6 +27,9 @@ fault, why, and what fixes it. It fails when there is a fault.`,
 			if err := c.show(append([]server.Finding{}, findings...), func(w io.Writer) { writeFindings(w, findings) }); err != nil {
 				return err
 			}
+			if all := app.Statements(findings); len(all) > 0 && c.format != formatJSON {
+				fmt.Fprintf(c.out, "\n-- What an administrator can run, as it is, for the lines above that say so:\n%s\n", strings.Join(all, "\n"))
+			}
 			faults := 0
 			for _, f := range findings {
 				if f.Severity == server.Fault {
@@ -34,6 +37,9 @@ fault, why, and what fixes it. It fails when there is a fault.`,
 				}
 			}
 			if faults > 0 {
+				if app.Running(cmd.Context(), cfg) {
+					return fmt.Errorf("%d fault(s), and a relay is running: it may not do all of its work, and a restart would be refused", faults)
+				}
 				return fmt.Errorf("%d fault(s) must be fixed before a start", faults)
 			}
 			return nil
@@ -44,6 +50,10 @@ fault, why, and what fixes it. It fails when there is a fault.`,
 func writeFindings(w io.Writer, findings []server.Finding) {
 	for _, f := range findings {
 		line(w, "%s\t%s\t%s", strings.ToUpper(string(f.Severity)), f.Subject, f.What)
+		if f.SQL != "" {
+			line(w, "\t\t  fix: run its statement at the end")
+			continue
+		}
 		for _, fix := range strings.Split(f.Fix, "\n") {
 			if fix != "" {
 				line(w, "\t\t  fix: %s", fix)

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
+	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/doctor"
 	"github.com/canal-outbox/canal-outbox/lease"
@@ -37,6 +38,15 @@ func Doctor(ctx context.Context, cfg *config.Config) []server.Finding {
 		Free:  checkpoint.Free, MinFree: checkpoint.MinFree,
 		Broker: broker(cfg).Check,
 	})...)
+}
+
+// Statements are those of findings, in the order in which a client can run them.
+func Statements(findings []server.Finding) []string { return doctor.Statements(findings) }
+
+// Running reports whether a relay answers on the socket of the state directory.
+func Running(ctx context.Context, cfg *config.Config) bool {
+	_, err := admin.NewClient(cfg.Checkpoint.Socket()).Checkpoint(ctx)
+	return err == nil
 }
 
 // broker is the configured sink as doctor looks at it.

@@ -10,6 +10,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/config"
@@ -56,6 +58,7 @@ func Check(ctx context.Context, parts Parts) []server.Finding {
 	d.port()
 	d.alerts()
 	d.source(ctx)
+	d.configured()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return append(d.findings, d.Broker(ctx, d.topics, d.largest)...)
@@ -71,8 +74,29 @@ type doctor struct {
 	held    State
 	leased  bool // a relay would take part in the lease
 
-	topics  []string         // that recent rows name
+	topics  []string         // that recent rows or the configuration name
 	largest map[string]int64 // the largest body of the recent rows of each topic, in bytes
+}
+
+// notChecked is a line about what the account may not look at; right is the privilege that would let it.
+func (d *doctor) notChecked(subject, right, what string, args ...any) {
+	d.add(server.NotChecked, subject, "", "needs %s: %s", right, fmt.Sprintf(what, args...))
+}
+
+// configured adds the topics that the configuration names, which no row may have named yet.
+func (d *doctor) configured() {
+	names := slices.Collect(maps.Keys(d.cfg.Retry.Topics))
+	for _, m := range d.Mappings {
+		if m.Topic != nil {
+			names = append(names, m.Topic.Names()...)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if !slices.Contains(d.topics, name) {
+			d.topics = append(d.topics, name)
+		}
+	}
 }
 
 func (d *doctor) add(severity server.Severity, subject, fix, what string, args ...any) {

@@ -124,6 +124,14 @@ func (d *doctor) identity(info server.Info, end outbox.Position) {
 	}
 }
 
+// binlogRight is the privilege for the list of the binlog's files.
+func binlogRight(info server.Info) string {
+	if info.Flavor == outbox.MariaDB {
+		return "BINLOG MONITOR"
+	}
+	return "REPLICATION CLIENT"
+}
+
 // soon is the part of the retention that must be left.
 const soon = 4 // a quarter
 
@@ -135,7 +143,7 @@ func (d *doctor) reach(ctx context.Context, db *sql.DB, info server.Info) {
 	}
 	why, err := info.Readable(ctx, db, at)
 	if err != nil {
-		d.add(server.Warning, "checkpoint", "", "whether the log still has the checkpoint could not be asked: %v", err)
+		d.notChecked("checkpoint", binlogRight(info), "whether the log still has the checkpoint (%v)", err)
 		return
 	}
 	if why != "" {
@@ -168,7 +176,11 @@ func (d *doctor) serverID(ctx context.Context, db *sql.DB, info server.Info) {
 	replicas, err := info.Replicas(ctx, db)
 	if err != nil {
 		// Not worth a privilege of its own: MariaDB throws a second reader with one id off, which shows at once.
-		d.add(server.OK, "source.server_id", "", "%d; whether another replica has it could not be asked (%v)", own, err)
+		right := "REPLICATION SLAVE"
+		if info.Flavor == outbox.MariaDB {
+			right = "REPLICATION MASTER ADMIN"
+		}
+		d.notChecked("source.server_id", right, "whether another replica has the id %d (%v)", own, err)
 		return
 	}
 	for _, replica := range replicas {

@@ -131,8 +131,7 @@ func (d *doctor) history(ctx context.Context, db *sql.DB) {
 	case err != nil:
 		d.add(server.Warning, "retention", "", "%v", err)
 	case !known:
-		d.add(server.Warning, "retention", "GRANT PROCESS ON *.* TO the account, if that is allowed",
-			"the account may not see the length of the history list: old rows leave without regard to the server's purge")
+		d.notChecked("retention", "PROCESS", "the length of the history list; old rows leave without regard to the server's purge")
 	default:
 		d.add(server.OK, "retention", "", "the server's history list, which old rows that leave make longer, can be seen (%d now)", length)
 	}
@@ -229,7 +228,7 @@ func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
 	if plan, err := t.ExplainSweep(ctx, db); err != nil {
 		d.add(server.Warning, t.Name(), "", "how the sweep looks for rows could not be asked: %v", err)
 	} else {
-		d.findings = append(d.findings, plan)
+		d.findings = append(d.findings, d.advised(plan, "idx_outbox_sweep"))
 	}
 	d.again(t)
 	if clock, err := t.CheckClock(ctx, db); err != nil {
@@ -254,6 +253,16 @@ func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
 	if err := errors.Join(d.readRecent(t, rows), rows.Close()); err != nil {
 		d.add(server.Fault, t.Name(), "", "its newest rows cannot be read: %v", err)
 	}
+}
+
+// advised refers a finding to an earlier statement that makes the same index.
+func (d *doctor) advised(f server.Finding, index string) server.Finding {
+	if slices.ContainsFunc(d.findings, func(other server.Finding) bool {
+		return strings.HasPrefix(other.Subject, f.Subject) && strings.Contains(f.SQL, index) && strings.Contains(other.SQL, index)
+	}) {
+		f.Fix, f.SQL = "the ALTER TABLE of "+f.Subject+" above", ""
+	}
+	return f
 }
 
 // failedLog tells whether messages can be discarded, where somebody has made the table for it. Where expired rows move there, that

@@ -111,10 +111,9 @@ func (p Probe) narrow(ctx context.Context, db *sql.DB, refusal error) (Probe, er
 }
 
 func missing(account string, p Probe) Finding {
+	grant := fmt.Sprintf("GRANT %s ON %s TO %s", p.Privileges, p.On, QuoteAccount(account))
 	return Finding{
-		Severity: Fault, Subject: "grants",
-		What: fmt.Sprintf("the account %s may not: %s on %s", account, p.Privileges, p.On),
-		Fix:  fmt.Sprintf("GRANT %s ON %s TO %s", p.Privileges, p.On, QuoteAccount(account)),
+		Severity: Fault, Subject: "grants", What: fmt.Sprintf("the account %s may not: %s on %s", account, p.Privileges, p.On), Fix: grant, SQL: grant,
 	}
 }
 

@@ -17,6 +17,7 @@ type check struct {
 	description description
 	subject     string
 	findings    []server.Finding
+	clauses     []clause
 }
 
 func (c *check) add(severity server.Severity, part, what, fix string) {
@@ -25,18 +26,6 @@ func (c *check) add(severity server.Severity, part, what, fix string) {
 		subject += "." + part
 	}
 	c.findings = append(c.findings, server.Finding{Severity: severity, Subject: subject, What: what, Fix: fix})
-}
-
-func (c *check) alter(format string, args ...any) string {
-	return "ALTER TABLE " + quote(c.description.schema) + "." + quote(c.description.name) + " " + fmt.Sprintf(format, args...)
-}
-
-// modify is the statement that changes a column's type and keeps whether it may be NULL.
-func (c *check) modify(t ColumnType, to string) string {
-	if !t.Nullable {
-		to += " NOT NULL"
-	}
-	return c.alter("MODIFY COLUMN %s %s", quote(t.Name), to)
 }
 
 // table reports whether there is a table to look into.
@@ -50,13 +39,11 @@ func (c *check) table() bool {
 		c.add(server.Fault, "", "it is a view: the binlog names only the tables below it", "map the table below the view")
 		return false
 	case !strings.EqualFold(d.engine, "InnoDB"):
-		c.add(server.Fault, "", "its engine is "+d.engine+": rows of a rolled-back transaction would stay and be published",
-			c.alter("ENGINE=InnoDB"))
+		c.change(server.Fault, "", "its engine is "+d.engine+": rows of a rolled-back transaction would stay and be published", "ENGINE=InnoDB")
 	}
 	for _, column := range d.columns {
 		if strings.Contains(column.fullType, "compressed") {
-			c.add(server.Fault, column.Name, "the column is COMPRESSED: rows of the table cannot be decoded from the binlog",
-				c.modify(column, column.DataType))
+			c.modify(server.Fault, column, "the column is COMPRESSED: rows of the table cannot be decoded from the binlog", definition.uncompressed)
 		}
 	}
 	return true
@@ -132,9 +119,7 @@ func (c *check) column(role Column) *ColumnType {
 			"change the column's type, or map another column")
 		return nil
 	case !t.carriesUTF8():
-		c.add(server.Fault, t.Name, fmt.Sprintf("its character set is %s: the binlog carries those bytes, which are not UTF-8", t.Charset),
-			c.modify(t, t.fullType+" CHARACTER SET utf8mb4"))
-		return nil
+		c.modify(server.Fault, t, fmt.Sprintf("its character set is %s: the binlog carries those bytes, which are not UTF-8", t.Charset), definition.inUTF8)
 	case strings.Contains(t.extra, "virtual"):
 		c.add(server.Fault, t.Name, "it is a VIRTUAL generated column: not every row in the binlog has it", "make it STORED")
 		return nil
@@ -142,9 +127,8 @@ func (c *check) column(role Column) *ColumnType {
 		c.add(server.Fault, t.Name, fmt.Sprintf("it is a generated column and cannot be written as %s", role), "map another column")
 		return nil
 	case t.kindOf() == document:
-		c.add(server.Warning, t.Name, "type JSON: what is published is the server's own text of the value (key order, spaces, "+
-			"numbers), not the text that the producer wrote",
-			c.modify(t, "LONGTEXT CHARACTER SET utf8mb4"))
+		c.modify(server.Warning, t, "type JSON: what is published is the server's own text of the value (key order, spaces, "+
+			"numbers), not the text that the producer wrote", func(d definition) definition { return d.as("LONGTEXT CHARACTER SET utf8mb4") })
 	}
 	return &t
 }
@@ -164,8 +148,8 @@ func (c *check) missing(role Column, name string) {
 		}
 		c.add(server.Fault, name, fmt.Sprintf("%s; it is mapped as the %s", none, role), fix)
 	case role == CreatedAt:
-		c.add(server.Warning, name, none+": the age of rows is unknown, fallback.threshold does not apply and "+
-			"the alert on old rows sees only due times", c.alter("ADD COLUMN %s DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)", quote(name)))
+		c.change(server.Warning, name, none+": the age of rows is unknown, fallback.threshold does not apply and "+
+			"the alert on old rows sees only due times", fmt.Sprintf("ADD COLUMN %s DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)", quote(name)))
 	case role == MaxRetry:
 		c.add(server.OK, name, none+": retry.max of the configuration, or the preset's limit, holds for every row", "")
 	}
@@ -207,8 +191,7 @@ func (c *check) uniqueness(t *Table) {
 		t.appendID = true
 		what = "no UNIQUE index on what the message id is made of: the primary key is appended to it"
 	}
-	c.add(server.Warning, strings.Join(names, "+"), what,
-		fmt.Sprintf("CREATE UNIQUE INDEX uk_outbox_message ON %s (%s)", t.quoted, strings.Join(quoted, ", ")))
+	c.change(server.Warning, strings.Join(names, "+"), what, fmt.Sprintf("ADD UNIQUE INDEX uk_outbox_message (%s)", strings.Join(quoted, ", ")))
 }
 
 func (c *check) index(fits func(index) bool) *index {
@@ -242,12 +225,10 @@ func (c *check) values(t *Table) {
 			"choose other words under tables[].codes")
 	}
 	if t.claims() && t.columns[LastExecTime].Fraction < 3 {
-		c.add(server.Warning, t.columns[LastExecTime].Name, "it keeps no milliseconds: claims of two processes within one second look alike",
-			c.modify(*t.columns[LastExecTime], t.columns[LastExecTime].DataType+"(3)"))
+		c.modify(server.Warning, *t.columns[LastExecTime], "it keeps no milliseconds: claims of two processes within one second look alike", definition.inMilliseconds)
 	}
 	if reason := t.columns[FailReason]; reason != nil && reason.Characters < 64 {
-		c.add(server.Warning, reason.Name, fmt.Sprintf("it keeps %d characters of a reason", reason.Characters),
-			c.modify(*reason, "VARCHAR(512)"))
+		c.modify(server.Warning, *reason, fmt.Sprintf("it keeps %d characters of a reason", reason.Characters), func(d definition) definition { return d.as("VARCHAR(512)") })
 	}
 }
 

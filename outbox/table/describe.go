@@ -24,7 +24,8 @@ type description struct {
 	zoneName     string        // the server's default
 	zoneOffset   time.Duration // of the server's default, now
 	zoneKnown    bool          // the server can convert to the mapping's zone; true when that has none
-	alike        [][2]string   // words of the mapping that are equal in the status column's collation
+	definitions  map[string]definition
+	alike        [][2]string // words of the mapping that are equal in the status column's collation
 }
 
 type index struct {
@@ -54,6 +55,9 @@ func describe(ctx context.Context, db *sql.DB, m Mapping) (description, error) {
 		return d, err
 	}
 	if d.indexes, err = describeIndexes(ctx, db, d); err != nil {
+		return d, err
+	}
+	if d.definitions, err = describeDefinitions(ctx, db, d.schema, d.name); err != nil {
 		return d, err
 	}
 	if d.alike, err = describeWords(ctx, db, m, d); err != nil {

@@ -35,8 +35,12 @@ func (t *Table) ExplainSweep(ctx context.Context, db *sql.DB) (server.Finding, e
 		if ok {
 			continue
 		}
-		if f.Fix = t.makeSweepIndex(); wanted != nil && t.sweepIndex.Load() == nil {
+		if f.Fix = "ALTER TABLE " + t.quoted + " " + t.addSweepIndex(); wanted != nil && t.sweepIndex.Load() == nil {
 			f.Fix = fmt.Sprintf("ALTER TABLE %s ALTER INDEX %s VISIBLE (MariaDB: NOT IGNORED)", t.quoted, quote(*wanted))
+		}
+		f.SQL = f.Fix
+		if strings.Contains(f.SQL, "(MariaDB") {
+			f.SQL = ""
 		}
 		return f, nil
 	}

@@ -266,7 +266,7 @@ func (s *Store) scans(ctx context.Context, t *Table, q Listing) (string, error) 
 	}
 	if !indexed {
 		return fmt.Sprintf("it would read about %d rows of %s, because no index begins with the status and goes on in an order that can be followed; "+
-			"an index would help: %s", rows, t.name, t.makeSweepIndex()), nil
+			"an index would help: ALTER TABLE %s %s", rows, t.name, t.quoted, t.addSweepIndex()), nil
 	}
 	return fmt.Sprintf("it would read about %d rows of %s to find those that fit; name a state with fewer rows, a key, or a message with `messages show`", rows, t.name), nil
 }

@@ -282,7 +282,7 @@ func TestP9_FindsGoByAnIndex(t *testing.T) {
 		testkit.Must(b, b.db.QueryRow("SELECT INDEX_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = 'outbox' AND COLUMN_NAME = 'biz_key'", b.schema).Scan(&index))
 		testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" DROP INDEX "+index)
 		found, err := b.store.Find(b.ctx, b.table.name, "key-3", false)
-		if err != nil || len(found.Rows) != 0 || !strings.Contains(found.Scan, "CREATE INDEX") {
+		if err != nil || len(found.Rows) != 0 || !strings.Contains(found.Scan, "INDEX") {
 			b.Errorf("without the index: %+v, %v", found, err)
 		}
 		if found, err := b.store.Find(b.ctx, b.table.name, "key-3", true); err != nil || len(found.Rows) != 2 || found.Scan != "" { // many has one, too
@@ -332,7 +332,7 @@ func TestListsThatWouldReadEverything(t *testing.T) {
 		b.loadAsIs(b.mapping("outbox"))
 		b.store.scanLimit = 2000
 		page, err := b.store.List(b.ctx, b.table.name, Listing{State: "failed", Limit: 5})
-		if err != nil || !strings.Contains(page.Scan, "CREATE INDEX") {
+		if err != nil || !strings.Contains(page.Scan, "INDEX") {
 			b.Errorf("without an index: %+v, %v", page, err)
 		}
 	})

@@ -84,9 +84,17 @@ func (t *Table) LoadFrom(ctx context.Context, db *sql.DB) (*Table, error) {
 // bind checks a mapping against a description, without I/O.
 func bind(m Mapping, d description) (*Table, []server.Finding) {
 	c := &check{mapping: m, description: d, subject: m.Schema + "." + m.Name}
+	t := c.bind()
+	c.alter()
+	return t, c.findings
+}
+
+// bind returns nil when there is a fault.
+func (c *check) bind() *Table {
 	if !c.table() {
-		return nil, c.findings
+		return nil
 	}
+	d := c.description
 	c.subject = d.schema + "." + d.name
 	c.spell()
 	t := &Table{schema: d.schema, name: c.subject, quoted: quote(d.schema) + "." + quote(d.name), mapping: c.mapping}
@@ -99,22 +107,24 @@ func bind(m Mapping, d description) (*Table, []server.Finding) {
 		}
 	}
 	c.zone(t)
-	if server.HasFault(c.findings) {
-		return nil, c.findings
+	if c.unbound() {
+		return nil
 	}
 	c.keys(t)
 	if t.LogOnly() {
-		c.logOnly()
-		return t, c.findings
+		if c.logOnly(); server.HasFault(c.findings) {
+			return nil
+		}
+		return t
 	}
 	c.findAgeIndex(t)
 	c.values(t)
 	c.lacks(t)
 	c.redelivery(t)
 	if server.HasFault(c.findings) {
-		return nil, c.findings
+		return nil
 	}
-	return t, c.findings
+	return t
 }
 
 func isRead(role Column) bool {

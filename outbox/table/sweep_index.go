@@ -53,13 +53,13 @@ func (c *check) sweepIndex(t *Table) {
 	}
 	code := t.lower([]Column{StatusCode})[0]
 	if found := c.index(func(i index) bool { return i.columns[0] == code }); found != nil {
-		c.add(server.Warning, "", fmt.Sprintf("the index %s begins with the status, but what stands behind it is no order that the sweep can follow: "+
-			"each page of a sweep may read and sort all rows that wait", found.name), t.makeSweepIndex())
+		c.change(server.Warning, "", fmt.Sprintf("the index %s begins with the status, but what stands behind it is no order that the sweep can follow: "+
+			"each page of a sweep may read and sort all rows that wait", found.name), t.addSweepIndex())
 		return
 	}
 	primary := "PRIMARY"
 	t.sweepIndex.Store(&primary)
-	c.add(server.Warning, "", "no index on the status: every sweep reads the whole table, and the more so the more rows it keeps", t.makeSweepIndex())
+	c.change(server.Warning, "", "no index on the status: every sweep reads the whole table, and the more so the more rows it keeps", t.addSweepIndex())
 }
 
 // lower are the columns of roles, as describeIndexes writes them.
@@ -71,8 +71,8 @@ func (t *Table) lower(roles []Column) []string {
 	return names
 }
 
-// makeSweepIndex is the statement that makes the index which the sweep reads best. Only an operator runs it.
-func (t *Table) makeSweepIndex() string {
+// addSweepIndex is the clause of an ALTER TABLE that makes the index which the sweep reads best. Only an operator runs it.
+func (t *Table) addSweepIndex() string {
 	columns := t.column(StatusCode)
 	switch {
 	case t.has(NextRetryTime):
@@ -80,7 +80,7 @@ func (t *Table) makeSweepIndex() string {
 	case t.has(CreatedAt):
 		columns += ", " + t.column(CreatedAt)
 	}
-	return fmt.Sprintf("CREATE INDEX idx_outbox_sweep ON %s (%s, %s)", t.quoted, columns, t.column(ID))
+	return fmt.Sprintf("ADD INDEX idx_outbox_sweep (%s, %s)", columns, t.column(ID))
 }
 
 // part says which rows of a status a stretch has, by the time that the index has behind it.

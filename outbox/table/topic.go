@@ -48,6 +48,14 @@ func (r *TopicRule) Samples() []string {
 	return all
 }
 
+// Names are the topics that the rule names as a whole: a constant, or those of its map.
+func (r *TopicRule) Names() []string {
+	if r.Topics == nil && r.Column != "" {
+		return nil
+	}
+	return r.Samples()
+}
+
 var errNoTopic = errors.New("tables[].topic has no topic for its value, and no default")
 
 // apply is the topic of a value.
