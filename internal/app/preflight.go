@@ -32,7 +32,7 @@ func (e *FaultsError) Error() string {
 const firstPatience = 5 * time.Second
 
 // preflight looks at the server, the grants and the tables before anything is written, and binds the tables. A relay that
-// has worked before waits for a database that is away; on the first start that is more likely a wrong address, and is told.
+// has worked before waits for a database that is away or read-only; on the first start that is more likely a wrong address, and an error.
 func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []*table.Table, err error) {
 	asking, giveUp := context.WithCancel(ctx)
 	defer giveUp()
@@ -60,6 +60,10 @@ func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []
 		return nil, unheard
 	}
 	switch server.Classify(err) {
+	case server.ReadOnly:
+		if ctx.Err() == nil {
+			err = &FaultsError{Findings: []server.Finding{doctor.ReadOnly(err)}}
+		}
 	case server.Lost, server.Service:
 		if ctx.Err() == nil {
 			what := server.Finding{Severity: server.Fault, Subject: "source", What: err.Error(), Fix: doctor.ConnectFix(err, d.cfg.Source.User)}
@@ -69,10 +73,11 @@ func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []
 	return tables, err
 }
 
-// away tells whether untilAnswered asks again after this answer.
+// away reports whether a start waits after this answer: for a database that does not answer, and for one that is read-only, as a primary is at
+// the begin of a failover.
 func away(err error) bool {
 	switch server.Classify(err) {
-	case server.Lost, server.Busy, server.Transient:
+	case server.Lost, server.Busy, server.Transient, server.ReadOnly:
 		return true
 	}
 	return false

@@ -70,21 +70,25 @@ func (r *Relay) look(ctx context.Context) (info server.Info, end outbox.Position
 	return info, end, err
 }
 
-// untilAnswered repeats a question while the database is away: at start it is waited for like one that leaves later. Any
+// untilAnswered repeats a question while the database is away or read-only: a start waits for it as a running relay does. Any
 // other error is the caller's, and so is the end of ctx.
 func untilAnswered(ctx context.Context, log *zap.Logger, ask func() error) error {
 	backoff := outbox.Backoff{Base: 200 * time.Millisecond, Max: 5 * time.Second}
+	var class, before server.Class
 	for n := 0; ; n++ {
 		err := ask()
-		switch class := server.Classify(err); {
+		before, class = class, server.Classify(err)
+		switch {
 		case err == nil && n > 0:
 			log.Info("the database answers")
 			return nil
 		case err == nil || ctx.Err() != nil:
 			return errors.Join(err, ctx.Err())
-		case class != server.Lost && class != server.Busy && class != server.Transient:
+		case !away(err):
 			return err
-		case n == 0:
+		case class == server.ReadOnly && class != before:
+			log.Warn("the database takes no writes: waiting until it does", zap.Error(err))
+		case class != server.ReadOnly && (n == 0 || before == server.ReadOnly):
 			log.Warn("the database does not answer: waiting for it", zap.Error(err))
 		}
 		select {

@@ -14,7 +14,7 @@ import (
 
 // Inspect looks at the server's settings, the grants and the mapped tables as the relay will use them, on a connection like
 // those of the acknowledgements, and binds the tables. Everything that is wrong comes as a finding, all of it at once; an
-// error means that the server could not be asked. A start uses it as well. With writes false it is for a relay that only reads (run
+// error means that the server could not be asked, or, a *server.ReadOnlyError, that it takes no writes now. A start uses it as well. With writes false it is for a relay that only reads (run
 // --shadow), which needs no right to write.
 func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping, writes bool) (tables []*table.Table, findings []server.Finding, err error) {
 	db, err := server.Open(source, nil, server.Session{Writes: true, MaxConns: 1})
@@ -23,11 +23,6 @@ func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	info, err := server.Inspect(ctx, db)
-	var readOnly *server.ReadOnlyError
-	if errors.As(err, &readOnly) {
-		what := "the server at " + readOnly.Address + " is read-only: no status can be written"
-		return nil, []server.Finding{{Severity: server.Fault, Subject: "source", What: what, Fix: "point source.address at the primary, or end the maintenance"}}, nil
-	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -84,11 +79,22 @@ func namedTwice(t *table.Table, m table.Mapping) server.Finding {
 	}
 }
 
+// ReadOnly is the fault of a server that takes no writes.
+func ReadOnly(err error) server.Finding {
+	return server.Finding{
+		Severity: server.Fault, Subject: "source", What: "no status can be written: " + err.Error(), Fix: "point source.address at the primary, or end the maintenance",
+	}
+}
+
 // tables looks at the log's settings, the grants and every mapped table, as a start does.
 func (d *doctor) tables(ctx context.Context, settings server.Config, db *sql.DB) {
 	tables, findings, err := Inspect(ctx, settings, d.Mappings, true)
 	d.findings = append(d.findings, findings...)
-	if err != nil {
+	switch {
+	case server.Classify(err) == server.ReadOnly:
+		d.findings = append(d.findings, ReadOnly(err))
+		return
+	case err != nil:
 		d.add(server.Fault, "tables", "", "%v", err)
 		return
 	}
