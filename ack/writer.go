@@ -175,7 +175,8 @@ func byPrimaryKey(x, y outbox.Completion) int {
 	return cmp.Or(cmp.Compare(len(x.ID), len(y.ID)), cmp.Compare(x.ID, y.ID))
 }
 
-// apply makes one attempt for one batch. When the table has answered, journal and registry are done with every row but those that
+// apply makes one attempt for one batch. A row that the table refuses, or that another session has locked, keeps no other row of the batch from its
+// status. When the table has answered, journal and registry are done with every row but those that
 // another session has locked and the sent ones that the table refuses.
 func (a *Acker) apply(work context.Context, batch []outbox.Completion) (got answer, err error) {
 	ctx, cancel := context.WithTimeout(work, applyTimeout)

@@ -77,6 +77,7 @@ type world struct {
 	published []int
 	late      []time.Duration // of the rows that timers published
 	window    uint64
+	piece     int            // rows that are read back together; 0: all
 	sweeps    []outbox.Sweep // complete ones
 }
 
@@ -233,6 +234,11 @@ func (w *world) Claim(ctx context.Context, rows []outbox.Candidate) (string, err
 	}
 	w.mu.Unlock()
 	return token, w.call(&w.onClaim)
+}
+
+// Pieces has w.piece rows in each, or all in one.
+func (w *world) Pieces(_ context.Context, ids []outbox.Identity) ([][]outbox.Identity, error) {
+	return slices.Collect(slices.Chunk(ids, cmp.Or(look(w, &w.piece), max(1, len(ids))))), nil
 }
 
 func (w *world) ReadBack(ctx context.Context, token string, ids []outbox.Identity) (out []*outbox.Message, rejected []outbox.Completion, _ error) {

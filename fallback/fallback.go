@@ -8,8 +8,9 @@
 //   - A row is published only when the log will never deliver it any more: its transaction was offered and nobody owns
 //     the row, or the recovery window was raised over it first, so that the binlog path checks it before it publishes.
 //   - A row is published only under a claim of this process, as it stands in the table on the primary at that moment.
-//   - Memory is a page of identities, the messages of a batch for each worker, a batch for the timers of each table, and
+//   - Memory is a page of identities, 16 MiB of messages or one longer message for each worker and for the timers of each table, and
 //     a bounded number of timers.
+//   - One row harms only itself: what cannot be read or claimed is left out, and the other rows of its page and its batch are published.
 //
 // Run owns a goroutine for the timers of each table; they do not wait for sweeps. Sweeps follow each other and never overlap; the
 // claims of their batches do, one goroutine each.
@@ -122,12 +123,14 @@ type Sweeper struct {
 
 	lastSuccess atomic.Int64 // Unix nanoseconds of the last sweep that was complete, at first of New
 	running     atomic.Bool
-	lastRows    atomic.Int64 // published by that sweep; -1 before the first
+	lastRows    atomic.Int64 // handed to the sink by that sweep; -1 before the first
+	trouble     atomic.Pointer[trouble]
 
 	// The rest is owned by Run.
 	plan     plan
 	replica  replica
-	failures int // sweeps in a row that ended with an error of the database
+	failures int       // sweeps in a row that ended with an error of the database
+	failing  time.Time // when the first of them ended
 }
 
 // New makes a Sweeper; it does no I/O. Its metrics are registered on reg.
@@ -140,7 +143,21 @@ func New(cfg Config, triggers *Triggers, flow Flow, rows Rows, source Source, lo
 	return s
 }
 
-// State tells whether a sweep is under way, and when the last complete one ended and how many rows it published; a zero
+// trouble is why sweeps are not complete.
+type trouble struct {
+	err   error
+	since time.Time
+}
+
+// Trouble returns why sweeps fail, and since when; nil while they do not. One failure that the next sweep repairs is none.
+func (s *Sweeper) Trouble() (err error, since time.Time) {
+	if t := s.trouble.Load(); t != nil {
+		return t.err, t.since
+	}
+	return nil, time.Time{}
+}
+
+// State reports whether a sweep is under way, when the last complete one ended, and the number of rows that it handed to the sink; a zero
 // time before the first.
 func (s *Sweeper) State() (running bool, last time.Time, rows int) {
 	if n := s.lastRows.Load(); n >= 0 {

@@ -23,6 +23,8 @@ type Rows interface {
 	States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error)
 	// Claim makes rows of one table SENDING under a token of its own, those that still show the state of the candidate.
 	Claim(ctx context.Context, rows []outbox.Candidate) (token string, err error)
+	// Pieces divides claimed rows into groups that are read back one after the other, so that the rows of a group fit into memory.
+	Pieces(ctx context.Context, ids []outbox.Identity) ([][]outbox.Identity, error)
 	// ReadBack reads the rows that show the token; others are missing from the answer. rejected are the FAILED completions of rows
 	// that cannot become a message.
 	ReadBack(ctx context.Context, token string, ids []outbox.Identity) (messages []*outbox.Message, rejected []outbox.Completion, err error)

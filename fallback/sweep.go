@@ -59,13 +59,20 @@ func (s *Sweeper) once(ctx context.Context) {
 		s.metrics.runs.WithLabelValues(runFailed).Inc()
 		// Where only some tables fail, a trigger for the others does not wait for them.
 		s.plan.failed(now, r.zero, r.swept == 0, retry.Delay(s.failures, s.cfg.Random()))
-		s.failures++
-		if s.failures == 1 {
-			s.log.Warn("the sweep is not complete, trying again: rows that the binlog did not deliver wait", zap.Error(err))
-		}
+		s.failed(err, now)
 	default:
 		s.completed(r, now, now.Sub(began))
 	}
+}
+
+// failed notes a sweep that was not complete. The second in a row is a trouble: a statement that had bad luck once is none.
+func (s *Sweeper) failed(err error, now time.Time) {
+	if s.failures++; s.failures == 1 {
+		s.failing = now
+		s.log.Warn("sweep failed, retrying", zap.Error(err))
+		return
+	}
+	s.trouble.Store(&trouble{err: err, since: s.failing})
 }
 
 func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
@@ -81,11 +88,12 @@ func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
 		s.plan.trigger(now)
 	}
 	if s.failures > 0 {
-		s.log.Info("the sweep is complete again", zap.Int("failed_attempts", s.failures))
+		s.log.Info("sweep complete again", zap.Int("failed_attempts", s.failures))
 		s.failures = 0
+		s.trouble.Store(nil)
 	}
 	if r.published > 0 {
-		s.log.Info("the sweep published rows", zap.Int("rows", r.published), zap.Int("not_tried_before", r.fresh),
+		s.log.Info("sweep handed rows to the sink", zap.Int("rows", r.published), zap.Int("not_tried_before", r.fresh),
 			zap.Bool("without_threshold", r.zero), zap.Duration("took", took))
 	}
 }
@@ -265,8 +273,9 @@ func (s *Sweeper) pick(r *round, page []outbox.Candidate) (take, later []outbox.
 	return take, later
 }
 
-// publish claims rows that are reserved, reads them back and hands them to the sink when it is their turn (nil: at once). What is not
-// handed over is released. asked is when the table was asked for them.
+// publish claims rows that are reserved, reads them back and hands them to the sink when it is their turn (nil: at once), one piece after
+// the other. What is not handed over is released. A row that cannot be claimed or read is missing among the others, which are published. asked is
+// when the table was asked for them.
 func (s *Sweeper) publish(ctx context.Context, r *round, name string, asked time.Time, reserved []outbox.Candidate, turn <-chan struct{}) error {
 	open := make(map[outbox.Identity]outbox.Candidate, len(reserved))
 	for _, c := range reserved {
@@ -274,14 +283,32 @@ func (s *Sweeper) publish(ctx context.Context, r *round, name string, asked time
 	}
 	defer func() { s.flow.Release(slices.Collect(maps.Values(open))) }()
 
-	messages, rejected, err := s.claim(ctx, name, reserved)
+	token, pieces, err := s.claim(ctx, name, reserved)
 	if err != nil {
 		return err
 	}
-	if err := awaitTurn(ctx, turn); err != nil {
-		return err
+	gone := len(reserved)
+	for i, piece := range pieces {
+		messages, rejected, err := s.readBack(ctx, name, token, piece)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			if err := awaitTurn(ctx, turn); err != nil {
+				return err
+			}
+		}
+		gone -= len(messages) + len(rejected)
+		if err := s.hand(ctx, r, name, asked, open, messages, rejected); err != nil {
+			return err
+		}
 	}
-	s.metrics.rows(name, rowGone).Add(float64(len(reserved) - len(messages) - len(rejected)))
+	s.metrics.rows(name, rowGone).Add(float64(gone))
+	return nil
+}
+
+// hand gives messages to the sink, and the rejected rows to ack, and takes what was taken over out of open.
+func (s *Sweeper) hand(ctx context.Context, r *round, name string, asked time.Time, open map[outbox.Identity]outbox.Candidate, messages []*outbox.Message, rejected []outbox.Completion) error {
 	for i := range rejected {
 		id := rejected[i].Identity
 		rejected[i].Entry = open[id].Entry
@@ -302,29 +329,43 @@ func (s *Sweeper) publish(ctx context.Context, r *round, name string, asked time
 	return err
 }
 
-// claim makes the rows ours in the table and reads those that are. A stop does not cut between the two: a row that is
+// claim makes the rows ours in the table and says in which pieces to read them back. A stop does not cut between the two: a row that is
 // claimed and never read back would wait for the end of its claim.
-func (s *Sweeper) claim(ctx context.Context, name string, reserved []outbox.Candidate) ([]*outbox.Message, []outbox.Completion, error) {
+func (s *Sweeper) claim(ctx context.Context, name string, reserved []outbox.Candidate) (token string, pieces [][]outbox.Identity, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, nil, err
+		return "", nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
 	defer cancel()
-	token, err := s.rows.Claim(ctx, reserved)
+	token, err = s.rows.Claim(ctx, reserved)
 	s.claims.made(name, token, err != nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("claim %d rows: %w", len(reserved), err)
+		return "", nil, fmt.Errorf("claim %d rows: %w", len(reserved), err)
 	}
 	ids := make([]outbox.Identity, len(reserved))
 	for i, c := range reserved {
 		ids[i] = c.Identity
 	}
-	messages, rejected, err := s.rows.ReadBack(ctx, token, ids)
+	if pieces, err = s.rows.Pieces(ctx, ids); err != nil {
+		return "", nil, s.unread(name, token, len(ids), err)
+	}
+	return token, pieces, nil
+}
+
+func (s *Sweeper) readBack(ctx context.Context, name, token string, piece []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
+	defer cancel()
+	messages, rejected, err := s.rows.ReadBack(ctx, token, piece)
 	if err != nil {
-		s.claims.made(name, token, true)
-		return nil, nil, fmt.Errorf("read %d claimed rows back (the next sweep takes them over): %w", len(reserved), err)
+		return nil, nil, s.unread(name, token, len(piece), err)
 	}
 	return messages, rejected, nil
+}
+
+// unread notes claimed rows that were not read back.
+func (s *Sweeper) unread(name, token string, rows int, cause error) error {
+	s.claims.made(name, token, true)
+	return fmt.Errorf("read %d claimed rows back (the next sweep takes them over): %w", rows, cause)
 }
 
 func (s *Sweeper) countPublished(r *round, name string, c outbox.Candidate, due time.Time) {

@@ -92,7 +92,7 @@ func TestD02_ClaimWithoutAnAnswerIsTakenOver(t *testing.T) {
 				want(t, "before the claim of the other expires", b.got(), 1)
 				time.Sleep(60 * time.Second)
 				want(t, "afterwards", b.got(), 1, 2)
-				if b.logs.FilterMessageSnippet("not complete").Len() != 1 || b.logs.FilterMessageSnippet("complete again").Len() != 1 {
+				if b.logs.FilterMessage("sweep failed, retrying").Len() != 1 || b.logs.FilterMessageSnippet("complete again").Len() != 1 {
 					t.Errorf("logged %v", b.logs.All())
 				}
 			})

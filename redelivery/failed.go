@@ -82,7 +82,8 @@ func (r *Redelivery) untilPass(name string, every time.Duration) (time.Duration,
 	return max(0, wait), r.waits.Keep([]table.Waiting{{Identity: passOf(name), Wait: table.Wait{Due: now.Add(every)}}}, nil)
 }
 
-// pass goes once over the FAILED rows of a table and sets those back that have been so for long enough.
+// pass goes once over the FAILED rows of a table and sets those back that have been so for long enough. A row whose change the server refuses stays
+// FAILED and is reported; the others are set back.
 func (r *Redelivery) pass(ctx context.Context, name string, every time.Duration) error {
 	total := 0
 	defer func() {

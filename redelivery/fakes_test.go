@@ -88,6 +88,11 @@ func (m *memory) KeepRedeliveries(put []table.Waiting, drop []outbox.Identity) e
 	return nil
 }
 
+// Pieces has two rows in each.
+func (w *world) Pieces(_ context.Context, ids []outbox.Identity) ([][]outbox.Identity, error) {
+	return slices.Collect(slices.Chunk(ids, 2)), nil
+}
+
 func (w *world) ReadSent(_ context.Context, ids []outbox.Identity) (out []*outbox.Message, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

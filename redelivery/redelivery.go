@@ -4,7 +4,7 @@
 //   - A FAILED row is set back to PENDING when it has been FAILED for as long as configured, by the database's clock, with the
 //     attempts that it has used. The sweep publishes it. Nothing here sends.
 //   - A SENT row that is not in the state of the consumers which ends it goes out again under its message id, at most so many times as
-//     configured: the count is on disk before the message is sent. The row stays SENT; only the consumers move it on, or MarkDone when
+//     configured: the count is on disk before the message is sent, and a relay that takes over counts the most that the other can have sent. The row stays SENT; only the consumers move it on, or MarkDone when
 //     their service says that the message is done. The rows that are counted are bounded; while there are so many no other goes out.
 //   - Nothing goes out while the broker takes no messages, nor a row of a suspended topic, nor a row in the relay's hands.
 //   - It yields: pages of 500 rows with pauses of three times what a page took, at most 50 rows a second, and a quarter of what may be in
@@ -33,6 +33,8 @@ type Rows interface {
 	Final(ctx context.Context, name string, after table.Cursor, q table.FinalQuery) ([]outbox.Candidate, table.Cursor, error)
 	// RetryFailed sets FAILED rows back to PENDING, due now and with the attempts that they have used.
 	RetryFailed(ctx context.Context, ids []outbox.Identity) (int64, error)
+	// Pieces divides rows into groups that are read one after the other, so that the rows of a group fit into memory.
+	Pieces(ctx context.Context, ids []outbox.Identity) ([][]outbox.Identity, error)
 	// ReadSent reads rows that are SENT as messages; rows that are not SENT any more are missing.
 	ReadSent(ctx context.Context, ids []outbox.Identity) ([]*outbox.Message, error)
 	// MarkDone sets rows that are SENT to the consumers' state that ends their redelivery.
@@ -75,6 +77,8 @@ type Config struct {
 	Version string
 	// Transport is how that service is reached; nil: http.DefaultTransport.
 	Transport http.RoundTripper
+	// TakenOver reports whether this run began with a take-over from another relay; nil: it did not.
+	TakenOver func() bool
 	// Retried hears of rows before they are set back; nil for nobody.
 	Retried func([]outbox.Identity)
 }
@@ -97,6 +101,7 @@ type Redelivery struct {
 	sentFails map[string]int                 // the same for SENT rows
 	counts    map[outbox.Identity]table.Wait // how often SENT rows went out again; owned by their goroutine
 	most      int                            // rows that are counted
+	taken     map[string]time.Time           // tables taken over from another relay whose rows are not all counted; owned by their goroutine
 }
 
 // State is what there is to know of the FAILED rows of a table.
@@ -124,7 +129,7 @@ func New(cfg Config, rows Rows, flow Flow, waits Memory, log *zap.Logger, reg pr
 	}
 	r := &Redelivery{
 		cfg: cfg, rows: rows, flow: flow, waits: waits, log: log, state: map[string]*State{}, fails: map[string]int{},
-		sent: map[string]*SentState{}, sentFails: map[string]int{}, client: newClient(cfg.Transport), most: maxCounted,
+		sent: map[string]*SentState{}, sentFails: map[string]int{}, client: newClient(cfg.Transport), most: maxCounted, taken: map[string]time.Time{},
 	}
 	r.metrics = newMetrics(reg, cfg)
 	for name, rule := range cfg.Sent {
@@ -180,6 +185,9 @@ func (r *Redelivery) update(name string, change func(*State)) {
 // logged, counted and tried again.
 func (r *Redelivery) Run(ctx context.Context) error {
 	if err := r.load(); err != nil {
+		return err
+	}
+	if err := r.noteTakeOver(); err != nil {
 		return err
 	}
 	var work sync.WaitGroup

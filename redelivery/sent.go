@@ -25,10 +25,13 @@ func (r *Redelivery) load() error {
 	}
 	var drop []outbox.Identity
 	for _, w := range all {
-		if _, ok := r.cfg.Sent[w.Table]; ok {
-			r.counts[w.Identity] = w.Wait
-		} else {
+		switch _, ok := r.cfg.Sent[w.Table]; {
+		case !ok:
 			drop = append(drop, w.Identity)
+		case w.Identity == takenOver(w.Table):
+			r.taken[w.Table] = w.Due
+		default:
+			r.counts[w.Identity] = w.Wait
 		}
 	}
 	if len(drop) > 0 {
@@ -83,6 +86,9 @@ type sentPass struct {
 }
 
 func (r *Redelivery) sentPass(ctx context.Context, p *sentPass) error {
+	if err := r.countTakenOver(ctx, p); err != nil {
+		return err
+	}
 	at := table.Cursor{}
 	for !at.Done() && ctx.Err() == nil && r.flow.Takes() {
 		began := time.Now()
@@ -207,6 +213,23 @@ func (r *Redelivery) publish(ctx context.Context, p *sentPass, due []outbox.Cand
 	if len(ids) == 0 {
 		return nil
 	}
+	bounded, cancel := context.WithTimeout(ctx, queryTimeout)
+	pieces, err := r.rows.Pieces(bounded, ids)
+	cancel()
+	if err != nil {
+		return err
+	}
+	for _, piece := range pieces {
+		if err := r.publishPiece(ctx, p, piece, open, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publishPiece reads rows whole, counts them and hands them to the sink; what was taken over leaves open. A row that cannot be read is missing, and
+// the others go out.
+func (r *Redelivery) publishPiece(ctx context.Context, p *sentPass, ids []outbox.Identity, open map[outbox.Identity]outbox.Candidate, next time.Time) error {
 	bounded, cancel := context.WithTimeout(ctx, queryTimeout)
 	messages, err := r.rows.ReadSent(bounded, ids)
 	cancel()

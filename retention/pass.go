@@ -89,7 +89,7 @@ func (r *Retention) tables(ctx context.Context, p *pass) error {
 	return errors.Join(failed...)
 }
 
-// table walks through one table.
+// table walks through one table. A row that does not leave stays in it and is reported; the others leave.
 func (r *Retention) table(ctx context.Context, p *pass, name string) error {
 	if err := r.window(ctx, p, name); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (r *Retention) page(ctx context.Context, name, at string) (table.ExpiredPag
 	return r.rows.Expired(ctx, name, at, r.cfg.Expiries[name])
 }
 
-// batch takes rows out and lets the server breathe. A stop cuts the transaction, and the server takes it back.
+// batch takes rows out and then waits, so that the server can purge. A row that the server does not let go stays, and is counted as refused. A stop cuts the transaction, and the server takes it back.
 func (r *Retention) batch(ctx context.Context, p *pass, name string, e table.Expiry, ids []string) error {
 	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, queryTimeout)

@@ -170,7 +170,7 @@ func leaseText(l admin.LeaseStatus) string {
 
 // sweepText is when the last sweep ended, and what all of them brought: the last one mostly finds nothing that is left.
 func sweepText(s admin.Status) string {
-	text := fmt.Sprintf("last %s ago, published %d, all since the start %d", seconds(s.Sweep.LastSeconds), s.Sweep.LastRows, s.Throughput.Swept)
+	text := fmt.Sprintf("last %s ago, handed %d rows to the sink; published by sweeps since the start %d", seconds(s.Sweep.LastSeconds), s.Sweep.LastRows, s.Throughput.Swept)
 	if s.Sweep.LastSeconds == nil {
 		text = "none has ended yet"
 	}

@@ -227,7 +227,7 @@ type SuspendedTopic struct {
 type SweepStatus struct {
 	Running     bool     `json:"running"`
 	LastSeconds *float64 `json:"last_seconds"` // since the last one ended; null before the first
-	LastRows    int      `json:"last_rows"`    // it published
+	LastRows    int      `json:"last_rows"`    // it handed to the sink
 }
 
 // RetentionStatus is what takes old rows out of the tables.

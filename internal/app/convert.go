@@ -59,7 +59,7 @@ func mappings(cfg *config.Config) ([]table.Mapping, error) {
 			m.Retry.Sends = t.Attempts == "sends"
 		}
 		m.Ordered = t.Ordering == "key"
-		m.Redeliver, m.Expiries = t.Redeliver.Rule(), expiries(cfg.RetentionOf(&t))
+		m.Redeliver, m.Expiries = t.Redeliver.Rule(), expiries(cfg.RetentionOf(&t), max(t.Retry.FailedEvery, cfg.Retry.FailedEvery) > 0)
 		for name, column := range t.Columns {
 			role, err := table.ParseColumn(name)
 			if err != nil {

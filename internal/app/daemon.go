@@ -241,6 +241,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	}
 	d.tables = tables
 	d.rows = table.NewFenced(d.guarded, tables, d.state, d.may())
+	d.rows.OnRefused(d.logRefused)
 	d.samples = operator.NewSampler(d.rows.Counts, d.registry, d.log)
 	d.alerts = d.newAlerts()
 	recorded := func() (server.ID, outbox.Position) {
@@ -267,7 +268,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	}
 	numbers.Pipeline.May = d.may()
 	numbers.Ack.Failed, numbers.Again.Retried = d.alerts.Failed, d.alerts.Retried
-	numbers.Again.Version = d.opts.Version
+	numbers.Again.Version, numbers.Again.TakenOver = d.opts.Version, d.turn.TookOver
 	_, hasCheckpoint := d.state.Checkpoint()
 	leaves := expiring(d.cfg.Retention, d.rows.Tables())
 	if d.replica != nil {

@@ -42,16 +42,25 @@ func (r *Relay) republish(ctx context.Context, page []outbox.Candidate) (taken i
 		open[c.Identity], ids[i] = c, c.Identity
 	}
 	defer func() { r.pipeline.Release(slices.Collect(maps.Values(open))) }()
-	messages, err := r.parts.Again.Rows.ReadSent(ctx, ids)
+	pieces, err := r.parts.Again.Rows.Pieces(ctx, ids)
 	if err != nil {
 		return 0, err
 	}
-	for _, m := range messages {
-		m.Entry = open[m.Identity].Entry
+	for _, piece := range pieces {
+		messages, err := r.parts.Again.Rows.ReadSent(ctx, piece)
+		if err != nil {
+			return taken, err
+		}
+		for _, m := range messages {
+			m.Entry = open[m.Identity].Entry
+		}
+		n, err := r.pipeline.Publish(ctx, messages, nil)
+		for _, m := range messages[:n] {
+			delete(open, m.Identity)
+		}
+		if taken += n; err != nil {
+			return taken, err
+		}
 	}
-	taken, err = r.pipeline.Publish(ctx, messages, nil)
-	for _, m := range messages[:taken] {
-		delete(open, m.Identity)
-	}
-	return taken, err
+	return taken, nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/retention"
 )
 
-// expiries translates what leaves.
-func expiries(c config.Retention) (all []table.Expiry) {
+// expiries translates what leaves; retried says that FAILED rows are tried again.
+func expiries(c config.Retention, retried bool) (all []table.Expiry) {
 	if c.Sent > 0 {
 		all = append(all, table.Expiry{Status: outbox.Sent, Age: c.Sent})
 	}
@@ -22,7 +22,7 @@ func expiries(c config.Retention) (all []table.Expiry) {
 		all = append(all, table.Expiry{Status: outbox.Sent, Age: c.Archive, Into: table.ArchiveSuffix})
 	}
 	if c.Failed > 0 {
-		all = append(all, table.Expiry{Status: outbox.Failed, Age: c.Failed, Into: table.FailedSuffix})
+		all = append(all, table.Expiry{Status: outbox.Failed, Age: c.Failed, Into: table.FailedSuffix, Retried: retried})
 	}
 	return all
 }
@@ -100,7 +100,7 @@ const (
 
 // PreviewRetention counts what would leave the tables now, and changes nothing. It needs no daemon.
 func PreviewRetention(ctx context.Context, cfg *config.Config) (all []Leaving, err error) {
-	if !slices.ContainsFunc(cfg.Tables, func(t config.Table) bool { return len(expiries(cfg.RetentionOf(&t))) > 0 }) {
+	if !slices.ContainsFunc(cfg.Tables, func(t config.Table) bool { return len(expiries(cfg.RetentionOf(&t), false)) > 0 }) {
 		return nil, errRetentionOff
 	}
 	db, err := OpenDatabase(cfg)

@@ -71,6 +71,7 @@ func (s *service) Status(ctx context.Context) admin.Status {
 		showFlow(&st, s.d.relay.pipeline.Snapshot())
 		st.WaitingKeys.First = append(st.WaitingKeys.First, s.waitingKeys()...)
 		troubles = append(append(troubles, s.heldRows()...), s.d.relay.acker.Problems()...)
+		troubles = append(troubles, s.rowTroubles()...)
 		showRows(&st, s.d.relay.acker.Snapshot())
 		s.sweep(&st, now)
 		showReader(&st, s.d.reader.State(), now)

@@ -21,6 +21,7 @@ type Turn struct {
 	Log    *zap.Logger
 
 	grant atomic.Pointer[lease.Grant] // nil before Take, and without a lease
+	taken atomic.Bool                 // TakenOver
 }
 
 // May is the fence of the sink: whether nobody else can hold the lease.
@@ -33,6 +34,7 @@ func (t *Turn) May() bool {
 // if that one was.
 func (t *Turn) Take(ctx context.Context, tables []string) (held bool, err error) {
 	watched := t.Lease.State().Holder != ""
+	t.taken.Store(false)
 	grant, held := t.Lease.Acquire(ctx, tables, func(ctx context.Context, left lease.Resume) error {
 		use, away := t.usable(ctx, left)
 		if away != nil {
@@ -41,6 +43,7 @@ func (t *Turn) Take(ctx context.Context, tables []string) (held bool, err error)
 		if err = t.inheritPause(left.Pause, watched); err == nil && use {
 			err = t.State.Reset(left.Source, left.At, 0, TakenOver)
 		}
+		t.taken.Store(true)
 		return err
 	})
 	if held {
@@ -48,6 +51,9 @@ func (t *Turn) Take(ctx context.Context, tables []string) (held bool, err error)
 	}
 	return held, err
 }
+
+// TookOver reports whether the lease was taken from another relay.
+func (t *Turn) TookOver() bool { return t.taken.Load() }
 
 // inheritPause is paused if the relay was that this one takes over from, and not if it was not. A pause that somebody has left in this
 // directory while it had watched nobody as active holds too.

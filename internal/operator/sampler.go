@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,17 +75,27 @@ func (s *Sampler) Run(ctx context.Context) {
 				s.log.Warn("cannot count the rows by status", zap.Error(err))
 			}
 			failed = true
-			continue
+		} else {
+			failed = false
 		}
-		failed = false
-		s.take(counts)
+		s.take(counts, err == nil)
 	}
 }
 
-func (s *Sampler) take(counts []table.Counts) {
+// take keeps counts. A table that is missing because it could not be counted keeps its older counts.
+func (s *Sampler) take(counts []table.Counts, complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last, s.at = counts, time.Now()
+	if complete {
+		s.at = time.Now()
+	} else {
+		for _, old := range s.last {
+			if !slices.ContainsFunc(counts, func(c table.Counts) bool { return c.Table == old.Table }) {
+				counts = append(counts, old)
+			}
+		}
+	}
+	s.last = counts
 	for _, c := range counts {
 		for status, n := range c.Rows {
 			s.states.WithLabelValues(c.Table, status.String()).Set(float64(n))

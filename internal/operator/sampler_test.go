@@ -24,7 +24,7 @@ func TestSampler(t *testing.T) {
 		Table: "shop.t", At: at, Delayed: 4, OldestSending: time.Minute, LongestRetry: time.Hour, CreatedAhead: 8 * time.Hour,
 		Rows:   map[outbox.Status]int64{outbox.Pending: table.MaxCount, outbox.Sent: 50, outbox.Held: 3},
 		States: map[string]int64{"consumed": 7},
-	}})
+	}}, true)
 	got := s.Tables(time.Now())
 	if len(got) != 1 || !got[0].SampledAt.Equal(at) || got[0].OldestPendingSeconds != nil || *got[0].OldestSendingSeconds != 60 ||
 		*got[0].LongestRetrySeconds != 3600 || *got[0].CreatedAheadSeconds != 8*3600 {

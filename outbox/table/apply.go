@@ -30,7 +30,8 @@ func (t *Table) update(completion outbox.Action, rows []outbox.Completion) *stat
 	s := &statement{}
 	s.text.Grow(textSize(rows))
 	id := func(i int) string { return rows[i].ID }
-	s.add("UPDATE ", t.quoted, " FORCE INDEX (PRIMARY) SET ", t.column(StatusCode), " = ")
+	t.change(s, len(rows), id)
+	s.add(t.column(StatusCode), " = ")
 	switch {
 	case t.triesAgain(completion):
 		t.code(s, outbox.Pending)
@@ -49,9 +50,7 @@ func (t *Table) update(completion outbox.Action, rows []outbox.Completion) *stat
 		s.add(", ", t.column(LastExecTime), " = ", t.now(LastExecTime))
 	}
 	t.assignCommon(s)
-	s.add(" WHERE ")
-	t.idIn(s, len(rows), id)
-	s.add(" AND ")
+	t.where(s, len(rows), id)
 	t.statusIn(s, from[completion]...)
 	t.identityIn(s, completion, rows)
 	return s
@@ -63,9 +62,10 @@ func (t *Table) assignWait(s *statement, rows []outbox.Completion, id func(i int
 		s.add(", ", t.column(RetryCount), " = ", t.retryCount(), " + 1")
 	}
 	if t.has(NextRetryTime) {
-		s.add(", ", t.column(NextRetryTime), " = ", t.now(NextRetryTime), " + INTERVAL ")
+		// Added in UTC: a local time plus an interval is an hour late when the zone's clock is set back in between.
+		s.add(", ", t.column(NextRetryTime), " = CONVERT_TZ(UTC_TIMESTAMP(3) + INTERVAL ")
 		t.perRow(s, len(rows), id, func(i int) { s.micros(rows[i].Delay) })
-		s.add(" MICROSECOND")
+		s.add(" MICROSECOND, '+00:00', ", t.zoneOf(NextRetryTime), ")")
 	}
 }
 

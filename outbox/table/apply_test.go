@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -209,7 +208,7 @@ func TestUnknownTableIsReported(t *testing.T) {
 	}
 }
 
-// A35: an acknowledgement that overtakes the commit of its row waits for it and does not take the row for gone.
+// A35: an acknowledgement that overtakes the commit of its row does not take the row for gone: it is handed back until the row is visible.
 func TestA35_RowNotYetVisible(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {
 		id := outbox.Identity{Table: b.table.name, ID: "77", MessageID: "order:key-77"}
@@ -217,15 +216,14 @@ func TestA35_RowNotYetVisible(t *testing.T) {
 		testkit.Must(b, err)
 		_, err = tx.Exec("INSERT INTO " + b.name + " SET id=77, biz_type='order', biz_key='key-77', topic='orders'")
 		testkit.Must(b, err)
-		b.patient(1)
-		before, done := b.lockWaits(), make(chan error, 1)
-		go func() {
-			_, err := b.store.Apply(b.ctx, []outbox.Completion{{Identity: id, Action: outbox.ActionMarkSent}})
-			done <- err
-		}()
-		b.waitForLockWaits(before, 1)
+		sent := outbox.Completion{Identity: id, Action: outbox.ActionMarkSent}
+		if left := b.apply(sent); len(left) != 1 || !left[0].Retryable {
+			b.Fatalf("handed back %+v", left)
+		}
 		testkit.Must(b, tx.Commit())
-		testkit.Must(b, <-done)
+		if left := b.apply(sent); len(left) != 0 {
+			b.Fatalf("handed back %+v", left)
+		}
 		b.want(id, "2", "status")
 	})
 }
@@ -254,14 +252,8 @@ func (b *bench) patient(n int) {
 	}
 }
 
-// waitForLockWaits waits until n more statements have begun to wait than before.
-func (b *bench) waitForLockWaits(before, n int) {
-	b.Helper()
-	testkit.WaitFor(b, 20*time.Second, "a statement to wait for a row lock", func() bool { return b.lockWaits() >= before+n })
-}
-
-// A35: what an update did not match is looked at under a lock. The look waits for whoever is changing the row, and sees
-// what he leaves.
+// A35: what an update did not match is looked at under a lock. A row that another session is changing is neither settled nor left: it is held,
+// until that session has ended; then the look shows what it leaves.
 func TestA35_LockingReadDecides(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {
 		ids := b.insert(2, "status=9")
@@ -269,21 +261,17 @@ func TestA35_LockingReadDecides(t *testing.T) {
 		testkit.Must(b, err)
 		_, err = tx.Exec("UPDATE " + b.name + " SET status=0 WHERE id = " + ids[0].ID)
 		testkit.Must(b, err)
-		type answer struct {
-			left []outbox.Completion
-			err  error
+		rows := []outbox.Completion{{Identity: ids[0]}, {Identity: ids[1]}}
+		left, held, err := b.store.remaining(b.ctx, b.table, rows)
+		testkit.Must(b, err)
+		if len(left) != 0 || len(held) != 1 || held[0].Identity != ids[0] {
+			b.Errorf("left %+v, held %+v", left, held)
 		}
-		b.patient(1)
-		before, done := b.lockWaits(), make(chan answer, 1)
-		go func() {
-			left, err := b.store.unfinished(b.ctx, b.table, []outbox.Completion{{Identity: ids[0]}, {Identity: ids[1]}})
-			done <- answer{left, err}
-		}()
-		b.waitForLockWaits(before, 1)
 		testkit.Must(b, tx.Commit())
-		a := <-done
-		if a.err != nil || len(a.left) != 1 || a.left[0].Identity != ids[0] {
-			b.Errorf("left %+v, %v", a.left, a.err)
+		left, held, err = b.store.remaining(b.ctx, b.table, rows)
+		testkit.Must(b, err)
+		if len(left) != 1 || left[0].Identity != ids[0] || len(held) != 0 {
+			b.Errorf("left %+v, held %+v", left, held)
 		}
 	})
 }

@@ -16,7 +16,8 @@ const earlyMicros = 50_000
 
 // Claim marks rows of one table as SENDING with a new stamp, which it returns: PENDING ones that are due, and SENDING ones
 // that still show the stamp of the candidate. Rows that changed meanwhile are left alone. Which rows were claimed is what
-// ReadBack shows. A stamp beside an error may be on some of the rows.
+// ReadBack shows. A stamp beside an error may be on some of the rows. A row that no statement can name, or whose change the server refuses, is not
+// claimed and noted as refused, and one that another session has locked is not claimed; the others are claimed.
 //
 // In a table without claims it changes nothing and returns "": the caller's registry of rows is the claim.
 func (s *Store) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp string, err error) {
@@ -27,13 +28,15 @@ func (s *Store) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp
 	if err != nil {
 		return "", err
 	}
+	if !t.claims() {
+		return "", nil
+	}
 	var groups [3][]outbox.Candidate
+	candidates, refused := named(t, candidates, rowOf)
+	defer func() { s.refused.add(refused...) }()
 	for _, c := range candidates {
 		if c.Table != t.name {
 			return "", fmt.Errorf("claim: rows of %s and of %s in one call", t.name, c.Table)
-		}
-		if err := t.checkID(c.ID); err != nil {
-			return "", fmt.Errorf("claim rows of %s: %w", t.name, err)
 		}
 		switch {
 		case c.Status == outbox.Pending:
@@ -44,15 +47,16 @@ func (s *Store) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp
 			groups[claimUnstamped] = append(groups[claimUnstamped], c)
 		}
 	}
-	if !t.claims() {
-		return "", nil
-	}
 	if stamp, err = s.newStamp(ctx, t); err != nil {
 		return "", fmt.Errorf("claim rows of %s: %w", t.name, err)
 	}
 	for how, group := range groups {
 		for chunk := range slices.Chunk(group, maxRows) {
-			if err := s.claimChunk(ctx, t, claim(how), stamp, chunk); err != nil {
+			apart, err := isolate(chunk, rowOf, func(some []outbox.Candidate) error {
+				_, err := changeFree(ctx, s, t, some, func(free []outbox.Candidate) *statement { return t.claim(claim(how), stamp, free) })
+				return err
+			})
+			if refused = append(refused, apart...); err != nil {
 				return stamp, fmt.Errorf("claim rows of %s: %w", t.name, err)
 			}
 		}
@@ -79,14 +83,14 @@ func (s *Store) newStamp(ctx context.Context, t *Table) (stamp string, err error
 
 func (t *Table) claim(how claim, stamp string, rows []outbox.Candidate) *statement {
 	s := &statement{}
-	s.add("UPDATE ", t.quoted, " FORCE INDEX (PRIMARY) SET ", t.column(StatusCode), " = ")
+	id := func(i int) string { return rows[i].ID }
+	t.change(s, len(rows), id)
+	s.add(t.column(StatusCode), " = ")
 	t.code(s, outbox.Sending)
 	s.add(", ", t.column(LastExecTime), " = ")
 	s.string(stamp)
 	t.assignCommon(s)
-	s.add(" WHERE ")
-	t.idIn(s, len(rows), func(i int) string { return rows[i].ID })
-	s.add(" AND ")
+	t.where(s, len(rows), id)
 	if how == claimPending {
 		t.statusIn(s, outbox.Pending)
 		t.isDue(s)

@@ -3,6 +3,7 @@ package table
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -75,13 +76,15 @@ func (c Counts) StateKind(name string) Kind {
 }
 
 // Counts samples every table. It is cheap by the status index, and meant to be called every few seconds or slower. It
-// also reads the offset of the server's default time zone again, which daylight saving time changes.
+// also reads the offset of the server's default time zone again, which daylight saving time changes. A table that cannot be counted is missing from
+// the answer, and the error names it; the others are in it.
 func (s *Store) Counts(ctx context.Context) ([]Counts, error) {
 	name, offset, err := server.Zone(ctx, s.db)
 	if err != nil {
 		return nil, fmt.Errorf("read the server's time zone: %w", err)
 	}
 	var out []Counts
+	var failed []error
 	for _, t := range s.tables {
 		if t.mapping.TimeZone == "" {
 			t.zone.Store(time.FixedZone(name, int(offset/time.Second)))
@@ -91,11 +94,12 @@ func (s *Store) Counts(ctx context.Context) ([]Counts, error) {
 			c, err = s.count(ctx, t)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("count rows of %s: %w", t.name, err)
+			failed = append(failed, fmt.Errorf("count rows of %s: %w", t.name, err))
+			continue
 		}
 		out = append(out, c)
 	}
-	return out, nil
+	return out, errors.Join(failed...)
 }
 
 func (s *Store) count(ctx context.Context, t *Table) (Counts, error) {

@@ -7,6 +7,7 @@ type Cursor struct {
 	attempts attemptCount // whose rows the stretch has, where the strategy is byAttempts
 	time     string       // of the last row: the time that the index has behind the status, as text of the database
 	id       string       // its primary key; "" at the beginning of a stretch
+	empty    bool         // the last row has the empty text as its key; else a cursor without a key is at the beginning of a stretch
 	code     codeText     // of a listing of HeldState: whose rows are listed
 }
 

@@ -12,9 +12,9 @@ import (
 
 // Discard moves rows that are FAILED into the failed-message log of their table, in transactions of at most 500: after a crash each is in
 // exactly one table. Where no row can be FAILED it moves PENDING rows that were refused and wait. Any other row stays, and so does one
-// that somebody has locked. It returns how many were moved, also with an error.
+// that another session has locked. A row whose move the server refuses is an error that names it, after all others. It returns how many were moved, also with an error.
 func (s *Store) Discard(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
-	err = s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
+	err = s.byKeyTold(identities, func(t *Table, chunk []outbox.Identity) error {
 		if !t.fails() {
 			if chunk, err = s.tried(ctx, t, chunk); err != nil || len(chunk) == 0 {
 				return err

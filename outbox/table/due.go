@@ -29,7 +29,10 @@ const claimAhead = 5 * time.Second
 
 // Due returns a page of identities, in the order of the index that the table has (strategy), and where the next page begins:
 // with the same query. Rows are never found by an offset and never above a remembered id: lower ids commit later (D10). Rows
-// that appear behind the cursor meanwhile are for the next sweep. A page may be empty before the end.
+// that appear behind the cursor meanwhile are for the next sweep. A page may be empty before the end. A row whose state cannot be used is in
+// the page as unreadable, one that the server cannot show is missing; both are noted as refused, and keep no other row from the list.
+//
+// A mapped column that is missing is an error, even where no row is due: nothing of the table can be published or written.
 //
 // Where no column is mapped to CreatedAt the age of a row is unknown and Threshold does not apply: whoever wants old rows
 // only has to see a row twice.
@@ -38,13 +41,18 @@ func (s *Store) Due(ctx context.Context, table string, after Cursor, q DueQuery)
 	if err != nil {
 		return nil, after, err
 	}
-	q.Threshold = max(q.Threshold, t.mapping.Grace) // however the sweep came about, the application has its time
+	q.Threshold = max(q.Threshold, t.grace()) // however the sweep came about, the application has its time
 	if q.Limit <= 0 {
 		q.Limit = maxRows
 	}
 	list := t.stretches(q)
 	if after.Done() || after.at >= len(list) {
 		return nil, Cursor{done: true}, nil
+	}
+	if after == (Cursor{}) {
+		if err := s.hasColumns(ctx, t); err != nil {
+			return nil, after, err
+		}
 	}
 	page, next, err := s.page(ctx, t, list, after, q)
 	if t.forgetIndex(err) {
@@ -56,7 +64,30 @@ func (s *Store) Due(ctx context.Context, table string, after Cursor, q DueQuery)
 	return page, next, nil
 }
 
-// page reads one page. more is scanned with each row, behind what candidates reads.
+// hasColumns asks for every mapped column of a table and for no row.
+func (s *Store) hasColumns(ctx context.Context, t *Table) error {
+	query := &statement{}
+	query.add("SELECT ")
+	n := 0
+	for role := range columnCount {
+		if !t.has(role) {
+			continue
+		}
+		if n++; n > 1 {
+			query.add(", ")
+		}
+		query.add(t.column(role))
+	}
+	query.add(" FROM ", t.quoted, " LIMIT 0")
+	rows, err := s.db.QueryContext(ctx, query.text.String())
+	if err != nil {
+		return fmt.Errorf("look for the mapped columns of %s: %w", t.name, err)
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// page reads one page. more is scanned with each row, behind what candidates reads. Where the server refuses to show one of its rows the page
+// ends before that row, or, when it is the first, is empty: then the row is noted as refused, and the next page begins behind it.
 func (s *Store) page(ctx context.Context, t *Table, list []stretch, at Cursor, q DueQuery, more ...any) ([]outbox.Candidate, Cursor, error) {
 	if t.strategy == byAttempts && (!at.attempts.known || at.attempts.ended) {
 		next, err := s.nextAttempts(ctx, t, list[at.at].status, at.attempts)
@@ -69,11 +100,43 @@ func (s *Store) page(ctx context.Context, t *Table, list []stretch, at Cursor, q
 	}
 	var last sql.NullString
 	page, err := s.candidates(ctx, t, t.due(list[at.at], at, q), append([]any{&last}, more...)...)
-	if err != nil || len(page) < q.Limit {
+	switch {
+	case server.Classify(err) == server.Data && q.Limit > 1:
+		q.Limit /= 2
+		return s.page(ctx, t, list, at, q, more...)
+	case server.Classify(err) == server.Data:
+		return s.passRefused(ctx, t, list, at, q, err)
+	case err != nil || len(page) < q.Limit:
 		return page, at.next(list, t.strategy == byAttempts), err
 	}
 	at.time, at.id = last.String, page[len(page)-1].ID
+	at.empty = at.id == ""
 	return page, at, nil
+}
+
+// passRefused moves the cursor behind the next row, which the server does not show whole, and reads its key alone.
+func (s *Store) passRefused(ctx context.Context, t *Table, list []stretch, at Cursor, q DueQuery, cause error) ([]outbox.Candidate, Cursor, error) {
+	q.Limit = 1
+	head := &statement{}
+	head.add("SELECT ", t.column(ID))
+	query := t.dueFrom(head, list[at.at], at, q)
+	var id []byte
+	var last, final sql.NullString
+	into := []any{&id, &last}
+	if list[at.at].final() {
+		into = append(into, &final)
+	}
+	err := s.scan(ctx, query, into...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, at.next(list, t.strategy == byAttempts), nil
+	}
+	if err != nil {
+		return nil, at, errors.Join(cause, err)
+	}
+	at.time, at.id = last.String, string(t.keyText(ID, id))
+	at.empty = at.id == ""
+	s.refused.add(RefusedRow{Identity: outbox.Identity{Table: t.name, ID: at.id}, Reason: cause.Error()})
+	return nil, at, nil
 }
 
 // forgetIndex reports whether a query failed because the index it forced is gone; from then on the server chooses.
@@ -144,8 +207,12 @@ func (t *Table) attemptsOf(code codeText, after attemptCount) *statement {
 
 // due is the query of one page. Behind the columns of the state it shows the time in whose order the rows come.
 func (t *Table) due(in stretch, after Cursor, q DueQuery) *statement {
+	return t.dueFrom(t.selectState(), in, after, q)
+}
+
+// dueFrom is due with what a query begins with.
+func (t *Table) dueFrom(s *statement, in stretch, after Cursor, q DueQuery) *statement {
 	order := t.timeBehind()
-	s := t.selectState()
 	if in.part == whole || in.part == untimed {
 		s.add(", NULL")
 	} else {
@@ -206,7 +273,7 @@ func (t *Table) inside(s *statement, in stretch, q DueQuery) {
 func (t *Table) behind(s *statement, in stretch, after Cursor) {
 	id := t.column(ID)
 	switch {
-	case after.id == "":
+	case after.id == "" && !after.empty:
 	case in.part == whole || in.part == untimed:
 		s.add(" AND ", id, " > ")
 		t.id(s, after.id)

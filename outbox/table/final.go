@@ -31,7 +31,7 @@ func (s *Store) Final(ctx context.Context, table string, after Cursor, q FinalQu
 	if after.Done() || after.at >= len(list) || t.mapping.Codes[q.Status] == "" {
 		return nil, Cursor{done: true}, nil
 	}
-	var old eachRow
+	var old eachRow // also of pages that the server refused for one of their rows
 	page, next, err := s.page(ctx, t, list, after, look, &old)
 	if t.forgetIndex(err) {
 		old = nil
@@ -41,6 +41,7 @@ func (s *Store) Final(ctx context.Context, table string, after Cursor, q FinalQu
 		return nil, after, fmt.Errorf("look for %s rows of %s: %w", q.Status, table, err)
 	}
 	found := page[:0]
+	old = old[len(old)-len(page):]
 	for i, c := range page {
 		if old[i] {
 			found = append(found, c)

@@ -252,7 +252,7 @@ func (s *Store) listByKey(ctx context.Context, t *Table, q Listing, at Cursor) (
 // Message reads one row whole, as the message that the relay makes of it; nil when it is gone or another one by now. fault is why it
 // cannot be made one.
 func (s *Store) Message(ctx context.Context, id outbox.Identity) (m *outbox.Message, fault, err error) {
-	err = s.byKey([]outbox.Identity{id}, func(t *Table, _ []outbox.Identity) error {
+	err = s.byKeyTold([]outbox.Identity{id}, func(t *Table, _ []outbox.Identity) error {
 		query := &statement{}
 		query.add("SELECT ", t.messageID())
 		for _, role := range t.reads {

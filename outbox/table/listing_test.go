@@ -231,7 +231,7 @@ func TestP9_ListsGoByTheIndex(t *testing.T) {
 			"set back": b.table.setBack(outbox.Failed, []outbox.Identity{{ID: "5", MessageID: "a"}, {ID: "7", MessageID: "b"}}),
 			"due now":  b.table.dueNow([]outbox.Identity{{ID: "5", MessageID: "a"}, {ID: "7", MessageID: "b"}}),
 		} {
-			if key, access, extra := b.explain(s); key != "PRIMARY" || access != "range" {
+			if key, access, extra := b.explain(s); key != "PRIMARYPRIMARY" || access != "ALLeq_refrange" {
 				b.Errorf("%s: key %s, type %s, %s", name, key, access, extra)
 			}
 		}

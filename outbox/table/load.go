@@ -26,6 +26,8 @@ type Table struct {
 	at       [columnCount]int // index in reads; -1
 	zone     atomic.Pointer[time.Location]
 
+	waits      atomic.Bool  // the server has no SKIP LOCKED: statements of many rows wait for locks
+	steady     atomic.Int64 // Unix nanoseconds until which no change of the zone is near
 	strategy   strategy
 	sweepIndex atomic.Pointer[string] // the index the sweep's queries force; nil: the server chooses
 	ageIndex   atomic.Pointer[string] // the index by which old final rows are found; nil: the primary key

@@ -2,43 +2,143 @@ package table
 
 import (
 	"context"
-	"fmt"
+	"slices"
+	"strconv"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// A lock that somebody holds on one row (a long transaction, a consumer at work, a session that was forgotten) fails the
-// statement that names the row after the session's innodb_lock_wait_timeout, and with it hundreds of others. The rows are
-// then told apart by a read that waits for no lock.
+// An UPDATE of many rows holds the locks of the first ones while it waits for the lock of a later one. When the transaction that holds that
+// lock then wants one of the first rows, the server ends one of the two, and it ends the one that has changed less: the application's. So no
+// statement here waits for the lock of a row while it holds others. A statement locks the rows that are free, by a read inside it that skips
+// locked ones (SKIP LOCKED: MySQL 8.0.1, MariaDB 10.6), and changes those. It is one statement, because a transaction of several would
+// cost a round trip for each.
+//
+// A server without SKIP LOCKED is given statements of few rows: the application's transaction is rarely caught between them.
 
-// apart tells rows that nobody has locked at this moment from all others, which are locked or gone. The locks that it takes
-// end with its statement. cause is the error of the statement that waited; it comes back where the rows cannot be told apart,
-// as when a change of the table holds its lock.
-func apart[R any](ctx context.Context, s *Store, t *Table, rows []R, id func(*R) string, cause error) (free, held []R, err error) {
+// unskippedRows is how many rows one statement names on a server without SKIP LOCKED.
+const unskippedRows = 20
+
+// freeID is the name of the key among the rows that are free. No table has such a column.
+const freeID = "canal_outbox_free_id"
+
+// change begins an UPDATE of those of n rows that are free, up to the first assignment. where continues it behind the last one.
+func (t *Table) change(s *statement, n int, id func(i int) string) {
+	if t.waits.Load() {
+		s.add("UPDATE ", t.quoted, " FORCE INDEX (PRIMARY) SET ")
+		return
+	}
+	key := t.column(ID)
+	s.add("UPDATE (SELECT ", key, " AS ", freeID, " FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
+	t.idIn(s, n, id)
+	s.add(" LIMIT ", strconv.Itoa(n), " FOR UPDATE SKIP LOCKED) AS free STRAIGHT_JOIN ", // the limit keeps MySQL from merging it into the UPDATE, which then waits
+		t.quoted, " FORCE INDEX (PRIMARY) ON ", t.quoted, ".", key, " = free.", freeID, " SET ")
+}
+
+// where begins the condition of a statement of change; a condition follows.
+func (t *Table) where(s *statement, n int, id func(i int) string) {
+	s.add(" WHERE ")
+	if t.waits.Load() {
+		t.idIn(s, n, id)
+		s.add(" AND ")
+	}
+}
+
+const (
+	syntaxError = 1064 // PARSE_ERROR
+	lockedRow   = 3572 // LOCK_NOWAIT, MySQL; MariaDB answers LOCK_WAIT_TIMEOUT
+)
+
+// withoutSkip reports whether a statement failed because the server has no SKIP LOCKED; from then on statements of the table do without.
+func (t *Table) withoutSkip(err error) bool {
+	return server.Code(err) == syntaxError && t.waits.CompareAndSwap(false, true)
+}
+
+// changeFree changes those of the rows that no other session has locked, by a statement of change, and returns how many match its condition.
+func changeFree[R any](ctx context.Context, s *Store, t *Table, rows []R, make func([]R) *statement) (matched int64, err error) {
+	return changeBy(func(st *statement) (int64, error) { return s.exec(ctx, st) }, t, rows, make)
+}
+
+// changeBy is changeFree with what runs a statement.
+func changeBy[R any](run func(*statement) (int64, error), t *Table, rows []R, make func([]R) *statement) (matched int64, err error) {
+	if !t.waits.Load() {
+		matched, err = run(make(rows))
+		if !t.withoutSkip(err) {
+			return matched, err
+		}
+	}
+	for chunk := range slices.Chunk(rows, unskippedRows) {
+		n, err := run(make(chunk))
+		if server.LockWait(err) {
+			n, err = changeEach(run, len(chunk), func(i int) *statement { return make(chunk[i : i+1]) })
+		}
+		if matched += n; err != nil {
+			return matched, err
+		}
+	}
+	return matched, nil
+}
+
+// changeEach runs a statement for each row and leaves out those that another session has locked.
+func changeEach(run func(*statement) (int64, error), n int, make func(i int) *statement) (matched int64, err error) {
+	for i := range n {
+		one, err := run(make(i))
+		if err != nil && !server.LockWait(err) {
+			return matched, err
+		}
+		matched += one
+	}
+	return matched, nil
+}
+
+// lockPauses are between attempts to write rows that another session has locked, about a second together. As a rule that session is the
+// transaction that has just committed the row: its event reaches us before it has let the lock go (A35).
+var lockPauses = outbox.Backoff{Base: 20 * time.Millisecond, Max: 320 * time.Millisecond}
+
+const lockRounds = 7 // attempts to write a row that is locked
+
+// look reads rows without waiting for a lock. found are those that are there, held those that another session has locked: with the first of
+// them nothing is known of the others, and those that are not there count as held. A plain read would not do: an event reaches us before its
+// row is visible (A35).
+func (s *Store) look(ctx context.Context, t *Table, rows []outbox.Completion) (found map[outbox.Identity]outbox.Candidate, held []outbox.Completion, err error) {
+	all, err := s.readLocked(ctx, t, rows, " FOR UPDATE NOWAIT")
+	if err == nil {
+		return all, nil, nil
+	}
+	if t.withoutSkip(err) || t.waits.Load() {
+		all, err = s.readLocked(ctx, t, rows, " LOCK IN SHARE MODE")
+		return all, nil, err
+	}
+	if !server.LockWait(err) && server.Code(err) != lockedRow {
+		return nil, nil, err
+	}
+	if found, err = s.readLocked(ctx, t, rows, " FOR UPDATE SKIP LOCKED"); err != nil {
+		return nil, nil, err
+	}
+	for _, row := range rows {
+		if _, free := found[row.Identity]; !free {
+			held = append(held, row)
+		}
+	}
+	return found, held, nil
+}
+
+func (s *Store) readLocked(ctx context.Context, t *Table, rows []outbox.Completion, how string) (map[outbox.Identity]outbox.Candidate, error) {
 	query := t.selectState()
 	query.add(" FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
-	t.idIn(query, len(rows), func(i int) string { return id(&rows[i]) })
-	query.add(" FOR UPDATE SKIP LOCKED") // MySQL 8.0.1, MariaDB 10.6
-	found := map[string]bool{}
-	err = s.again(ctx, func() error {
+	t.idIn(query, len(rows), func(i int) string { return rows[i].ID })
+	query.add(how)
+	found := map[outbox.Identity]outbox.Candidate{}
+	err := s.again(ctx, func() error {
 		candidates, err := s.candidates(ctx, t, query)
 		for _, c := range candidates {
-			found[c.ID] = true
+			found[c.Identity] = c
 		}
 		return err
 	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("%w (and the rows cannot be told apart: %w)", cause, err)
-	}
-	for i := range rows {
-		if found[id(&rows[i])] {
-			free = append(free, rows[i])
-		} else {
-			held = append(held, rows[i])
-		}
-	}
-	return free, held, nil
+	return found, err
 }
 
 func behindLock(rows []outbox.Completion) []outbox.WriteError {
@@ -47,21 +147,4 @@ func behindLock(rows []outbox.Completion) []outbox.WriteError {
 		out[i].Retryable = true
 	}
 	return out
-}
-
-// claimChunk marks rows of one kind as SENDING. Rows behind somebody's lock are left to the next sweep.
-func (s *Store) claimChunk(ctx context.Context, t *Table, how claim, stamp string, rows []outbox.Candidate) error {
-	_, err := s.exec(ctx, t.claim(how, stamp, rows))
-	if !server.LockWait(err) {
-		return err
-	}
-	free, _, err := apart(ctx, s, t, rows, func(c *outbox.Candidate) string { return c.ID }, err)
-	if err != nil {
-		return err
-	}
-	if len(free) == 0 {
-		return nil
-	}
-	_, err = s.exec(ctx, t.claim(how, stamp, free))
-	return err
 }

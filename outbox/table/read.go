@@ -1,8 +1,10 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -39,11 +41,26 @@ func (t *Table) wait() string {
 	if t.has(NextRetryTime) {
 		wait = "COALESCE(TIMESTAMPDIFF(MICROSECOND, " + t.now(NextRetryTime) + ", " + t.column(NextRetryTime) + "), 0)"
 	}
-	if t.mapping.Grace > 0 && t.has(CreatedAt) { // a due time of now does not shorten it; a row made ahead of the clock counts as old
+	if t.mapping.Grace > 0 && t.has(CreatedAt) { // a due time of now does not shorten it; a row made ahead of the clock, by more than the column rounds, counts as old
 		made, now := t.column(CreatedAt), t.now(CreatedAt)
-		wait = fmt.Sprintf("GREATEST(%s, IF(%s > %s, 0, COALESCE(TIMESTAMPDIFF(MICROSECOND, %s, %s) + %d, 0)))", wait, made, now, now, made, t.mapping.Grace.Microseconds())
+		rounded := (t.grace() - t.mapping.Grace).Microseconds()
+		wait = fmt.Sprintf("GREATEST(%s, IF(%s > %s + INTERVAL %d MICROSECOND, 0, COALESCE(TIMESTAMPDIFF(MICROSECOND, %s, %s) + %d, 0)))",
+			wait, made, now, rounded, now, made, t.grace().Microseconds())
 	}
 	return wait
+}
+
+// grace is how long after its created_at a row is the application's. A column of whole seconds, or milliseconds, does not say when within the last of
+// them the row was made, so the grace is longer by one.
+func (t *Table) grace() time.Duration {
+	if t.mapping.Grace == 0 || !t.has(CreatedAt) {
+		return t.mapping.Grace
+	}
+	unit := time.Second
+	for range t.columns[CreatedAt].Fraction {
+		unit /= 10
+	}
+	return t.mapping.Grace + unit
 }
 
 // stateRow is one row of a query of selectState. It is reused from row to row.
@@ -84,7 +101,7 @@ func (r *stateRow) candidate(t *Table) (c outbox.Candidate, err error) {
 
 // eachState runs a query of selectState. What the query shows behind the columns of the state goes into last, which then has the values of
 // the last row.
-func (s *Store) eachState(ctx context.Context, t *Table, query *statement, last []any, each func(*stateRow) error) error {
+func (s *Store) eachState(ctx context.Context, t *Table, query *statement, last []any, each func(*stateRow)) error {
 	rows, err := s.db.QueryContext(ctx, query.text.String(), query.args...)
 	if err != nil {
 		return err
@@ -96,23 +113,28 @@ func (s *Store) eachState(ctx context.Context, t *Table, query *statement, last 
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
-		if err := each(&row); err != nil {
-			return err
-		}
+		each(&row)
 	}
 	return rows.Err()
 }
 
-// candidates are the rows of a query of selectState; last is as in eachState.
+// candidates are the rows of a query of selectState; last is as in eachState. A row whose state cannot be used is among them as unreadable, and
+// noted as refused.
 func (s *Store) candidates(ctx context.Context, t *Table, query *statement, last ...any) (out []outbox.Candidate, err error) {
 	now := time.Now()
-	err = s.eachState(ctx, t, query, last, func(r *stateRow) error {
-		c, err := r.candidate(t)
+	var refused []RefusedRow
+	err = s.eachState(ctx, t, query, last, func(r *stateRow) {
+		c, cause := r.candidate(t)
 		c.Identity = outbox.Identity{Table: t.name, ID: string(t.keyText(ID, r.id)), MessageID: string(r.messageID)}
-		s.recall(t, &c, now)
+		if cause = cmp.Or(cause, t.checkID(c.ID)); cause != nil {
+			refused = append(refused, RefusedRow{Identity: c.Identity, Reason: cause.Error()})
+			unreadable(&c)
+		} else {
+			s.recall(t, &c, now)
+		}
 		out = append(out, c)
-		return err
 	})
+	s.refused.add(refused...)
 	return out, err
 }
 
@@ -120,52 +142,83 @@ func (s *Store) candidates(ctx context.Context, t *Table, query *statement, last
 var askedFor = sync.Pool{New: func() any { return map[outbox.Identity]int{} }}
 
 // States reads the rows of identities by primary key. Rows that do not exist, or carry another message id, are missing
-// from the answer; its order is not that of the question. The answer shares the memory of the identities that were asked for.
+// from the answer; its order is not that of the question. The answer shares the memory of the identities that were asked for. A row whose state
+// cannot be read is in it as unreadable, noted as refused, and keeps no other row from the answer.
 func (s *Store) States(ctx context.Context, identities []outbox.Identity) ([]outbox.Candidate, error) {
 	out := make([]outbox.Candidate, 0, len(identities))
-	now := time.Now()
-	err := s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
-		query := t.selectState()
-		query.add(" FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
-		t.idIn(query, len(chunk), func(i int) string { return chunk[i].ID })
-		asked := askedFor.Get().(map[outbox.Identity]int)
-		defer func() {
-			clear(asked)
-			askedFor.Put(asked)
-		}()
-		for i, id := range chunk {
-			asked[id] = i
+	refused, err := s.byKeyApart(identities, func(t *Table, chunk []outbox.Identity) error {
+		found, err := s.states(ctx, t, chunk, out)
+		if err == nil {
+			out = found
 		}
-		return s.eachState(ctx, t, query, nil, func(r *stateRow) error {
-			i, found := asked[outbox.Identity{Table: t.name, ID: string(t.keyText(ID, r.id)), MessageID: string(r.messageID)}]
-			if !found {
-				return nil
-			}
-			c, err := r.candidate(t)
-			c.Identity = chunk[i]
-			s.recall(t, &c, now)
-			out = append(out, c)
-			return err
-		})
+		return err
 	})
+	s.refused.add(refused...)
 	if err != nil {
 		return nil, fmt.Errorf("read the state of rows: %w", err)
+	}
+	for _, r := range refused {
+		c := outbox.Candidate{Identity: r.Identity}
+		unreadable(&c)
+		out = append(out, c)
 	}
 	return out, nil
 }
 
-// byKey hands identities to run, by table and in chunks.
-func (s *Store) byKey(identities []outbox.Identity, run func(*Table, []outbox.Identity) error) error {
-	groups := map[string][]outbox.Identity{}
-	for i := range identities {
-		t, err := s.table(identities[i].Table)
-		if err != nil {
-			return err
-		}
-		if err := t.checkID(identities[i].ID); err != nil {
-			return fmt.Errorf("table %s: %w", t.name, err)
-		}
+// states appends the states of rows of one table.
+func (s *Store) states(ctx context.Context, t *Table, chunk []outbox.Identity, out []outbox.Candidate) ([]outbox.Candidate, error) {
+	now := time.Now()
+	query := t.selectState()
+	query.add(" FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
+	t.idIn(query, len(chunk), func(i int) string { return chunk[i].ID })
+	asked := askedFor.Get().(map[outbox.Identity]int)
+	defer func() {
+		clear(asked)
+		askedFor.Put(asked)
+	}()
+	for i, id := range chunk {
+		asked[id] = i
 	}
+	var refused []RefusedRow
+	err := s.eachState(ctx, t, query, nil, func(r *stateRow) {
+		i, found := asked[outbox.Identity{Table: t.name, ID: string(t.keyText(ID, r.id)), MessageID: string(r.messageID)}]
+		if !found {
+			return
+		}
+		c, cause := r.candidate(t)
+		c.Identity = chunk[i]
+		if cause != nil {
+			refused = append(refused, RefusedRow{Identity: c.Identity, Reason: cause.Error()})
+			unreadable(&c)
+		} else {
+			s.recall(t, &c, now)
+		}
+		out = append(out, c)
+	})
+	s.refused.add(refused...)
+	return out, err
+}
+
+// byKey hands identities to run, by table and in chunks. A row that no statement can name, or for whose data the server refuses the statement,
+// is left out and noted as refused; run is called again with smaller parts of its chunk, and so has no effect when it fails.
+func (s *Store) byKey(identities []outbox.Identity, run func(*Table, []outbox.Identity) error) error {
+	refused, err := s.byKeyApart(identities, run)
+	s.refused.add(refused...)
+	return err
+}
+
+// byKeyTold is byKey for what an operator asks for: the rows that were left out are an error, after all others were handled.
+func (s *Store) byKeyTold(identities []outbox.Identity, run func(*Table, []outbox.Identity) error) error {
+	refused, err := s.byKeyApart(identities, run)
+	if n := len(refused); n > 0 {
+		last := refused[n-1]
+		err = errors.Join(err, fmt.Errorf("%d rows are left as they are, the last with id %q (%s) of %s: %s", n, last.ID, last.MessageID, last.Table, last.Reason))
+	}
+	return err
+}
+
+func (s *Store) byKeyApart(identities []outbox.Identity, run func(*Table, []outbox.Identity) error) (refused []RefusedRow, err error) {
+	groups := map[string][]outbox.Identity{}
 	for rest := identities; len(rest) > 0; { // runs of one table, which is nearly always all: then nothing is copied
 		n := 1
 		for n < len(rest) && rest[n].Table == rest[0].Table {
@@ -178,14 +231,24 @@ func (s *Store) byKey(identities []outbox.Identity, run func(*Table, []outbox.Id
 		}
 		rest = rest[n:]
 	}
+	for name := range groups {
+		if _, err := s.table(name); err != nil {
+			return nil, err
+		}
+	}
 	for name, group := range groups {
+		t := s.byName[name]
+		group, unnamed := named(t, group, ownIdentity)
+		refused = append(refused, unnamed...)
 		for chunk := range slices.Chunk(group, maxRows) {
-			if err := run(s.byName[name], chunk); err != nil {
-				return fmt.Errorf("table %s: %w", name, err)
+			apart, err := isolate(chunk, ownIdentity, func(some []outbox.Identity) error { return run(t, some) })
+			refused = append(refused, apart...)
+			if err != nil {
+				return refused, fmt.Errorf("table %s: %w", name, err)
 			}
 		}
 	}
-	return nil
+	return refused, nil
 }
 
 func set(identities []outbox.Identity) map[outbox.Identity]bool {
@@ -199,11 +262,13 @@ func set(identities []outbox.Identity) map[outbox.Identity]bool {
 // ReadBack returns the rows that show our stamp, whole, as messages with Path and Claim set; of a table without claims, those
 // that are PENDING and due at this moment. It holds all bodies in memory: the caller bounds the number of identities. Rows that are missing from the answer are not ours to publish:
 // another process claimed them, they are gone, or they cannot become a message (no topic, headers that are no JSON object): those come
-// as FAILED completions, which are the caller's to write.
+// as FAILED completions, which are the caller's to write. A row that the server cannot show is missing, too, and noted as refused.
 func (s *Store) ReadBack(ctx context.Context, stamp string, identities []outbox.Identity) (out []*outbox.Message, faulty []outbox.Completion, err error) {
 	err = s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
 		messages, failed, err := s.readBack(ctx, t, outbox.Sending, stamp, chunk)
-		out, faulty = append(out, messages...), append(faulty, failed...)
+		if err == nil {
+			out, faulty = append(out, messages...), append(faulty, failed...)
+		}
 		return err
 	})
 	if err != nil {
@@ -266,7 +331,10 @@ func (s *Store) readBack(ctx context.Context, t *Table, status outbox.Status, st
 		m.Path, m.Claim, m.Since, m.RetryCount = outbox.PathSweep, stamp, time.Now(), state.RetryCount
 		messages = append(messages, m)
 	}
-	return messages, faulty, rows.Err()
+	if err := rows.Err(); err != nil {
+		return nil, nil, err
+	}
+	return messages, faulty, nil
 }
 
 // textOf is the value of a role as text; "" when the table does not have it.

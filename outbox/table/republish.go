@@ -10,11 +10,11 @@ import (
 )
 
 // Republish sets rows that are SENT back to PENDING, due at once and with no attempt used, so that a sweep publishes them again under
-// their message ids. A row that is not SENT any more, or that is another one by now, is left alone. It returns how many were set
-// back, also with an error.
+// their message ids. A row that is not SENT any more, that is another one by now, or that another session has locked is left alone. It returns how many were set
+// back, also with an error. A row whose change the server refuses is an error that names it, after all others were set back.
 func (s *Store) Republish(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
-	err = s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
-		matched, err := s.exec(ctx, t.setBack(outbox.Sent, chunk))
+	err = s.byKeyTold(identities, func(t *Table, chunk []outbox.Identity) error {
+		matched, err := changeFree(ctx, s, t, chunk, func(free []outbox.Identity) *statement { return t.setBack(outbox.Sent, free) })
 		n += matched
 		return err
 	})
@@ -26,11 +26,11 @@ func (s *Store) Republish(ctx context.Context, identities []outbox.Identity) (n 
 
 // Retry sets rows that are FAILED back to PENDING, due at once and with no attempt used, and lets PENDING rows that wait after an attempt
 // wait no longer; these keep the count of their attempts. Any other row is left alone: a delayed message above all, which was never
-// tried, and a row that somebody has locked. It returns how many rows were changed, also with an error.
+// tried, and a row that another session has locked. A row whose change the server refuses is an error that names it, after all others. It returns how many rows were changed, also with an error.
 func (s *Store) Retry(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
-	err = s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
+	err = s.byKeyTold(identities, func(t *Table, chunk []outbox.Identity) error {
 		if t.fails() {
-			matched, err := s.execUnlocked(ctx, t, chunk, func(free []outbox.Identity) *statement { return t.setBack(outbox.Failed, free) })
+			matched, err := changeFree(ctx, s, t, chunk, func(free []outbox.Identity) *statement { return t.setBack(outbox.Failed, free) })
 			if n += matched; err != nil {
 				return err
 			}
@@ -57,7 +57,18 @@ func (s *Store) hasten(ctx context.Context, t *Table, identities []outbox.Identi
 	case len(identities) == 0:
 		return 0, nil
 	case t.has(NextRetryTime):
-		return s.execUnlocked(ctx, t, identities, t.dueNow)
+		var drop []outbox.Identity // of rows that wait over the end of summer time
+		for _, id := range identities {
+			if _, waits := s.waits.Wait(id); waits && t.has(RetryCount) {
+				drop = append(drop, id)
+			}
+		}
+		if len(drop) > 0 {
+			if err := s.waits.Keep(nil, drop); err != nil {
+				return 0, err
+			}
+		}
+		return changeFree(ctx, s, t, identities, t.dueNow)
 	}
 	rows, err := s.byIDs(ctx, t, identities)
 	if err != nil {
@@ -80,11 +91,11 @@ func (s *Store) hasten(ctx context.Context, t *Table, identities []outbox.Identi
 func (t *Table) dueNow(identities []outbox.Identity) *statement {
 	s := &statement{}
 	due := t.column(NextRetryTime)
-	s.add("UPDATE ", t.quoted, " FORCE INDEX (PRIMARY) SET ", due, " = ", t.now(NextRetryTime), " - INTERVAL 1 SECOND") // a column of whole seconds rounds up
+	id := func(i int) string { return identities[i].ID }
+	t.change(s, len(identities), id)
+	s.add(due, " = ", t.now(NextRetryTime), " - INTERVAL 1 SECOND") // a column of whole seconds rounds up
 	t.assignCommon(s)
-	s.add(" WHERE ")
-	t.idIn(s, len(identities), func(i int) string { return identities[i].ID })
-	s.add(" AND ")
+	t.where(s, len(identities), id)
 	t.statusIn(s, outbox.Pending)
 	s.add(" AND ", due, " > ", t.now(NextRetryTime))
 	if t.has(RetryCount) {
@@ -97,7 +108,9 @@ func (t *Table) dueNow(identities []outbox.Identity) *statement {
 // setBack sets rows of one status back to PENDING.
 func (t *Table) setBack(from outbox.Status, identities []outbox.Identity) *statement {
 	s := &statement{}
-	s.add("UPDATE ", t.quoted, " FORCE INDEX (PRIMARY) SET ", t.column(StatusCode), " = ")
+	id := func(i int) string { return identities[i].ID }
+	t.change(s, len(identities), id)
+	s.add(t.column(StatusCode), " = ")
 	t.code(s, outbox.Pending)
 	if t.has(RetryCount) {
 		s.add(", ", t.column(RetryCount), " = 0")
@@ -110,9 +123,7 @@ func (t *Table) setBack(from outbox.Status, identities []outbox.Identity) *state
 		s.add(", ", t.column(NextRetryTime), " = ", due)
 	}
 	t.assignCommon(s)
-	s.add(" WHERE ")
-	t.idIn(s, len(identities), func(i int) string { return identities[i].ID })
-	s.add(" AND ")
+	t.where(s, len(identities), id)
 	t.statusIn(s, from)
 	t.sameRows(s, identities)
 	return s

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,6 +24,8 @@ type Expiry struct {
 	Status outbox.Status // Sent or Failed; rows in no other state leave
 	Age    time.Duration // since the row got this status, by the database's clock
 	Into   string        // the end of the name of the table that they move to; "" deletes them
+	// Retried says that rows with this status are tried again (Table.FailedEvery): their age counts from the first failure, not from the last.
+	Retried bool
 }
 
 // consumed is the name of the consumers' state that is as final as SENT: rows in it leave with the SENT ones. Other states of the
@@ -50,8 +53,36 @@ func (t *Table) expired(s *statement, e Expiry) {
 	s.add("(", t.column(StatusCode), " IN (")
 	s.list(len(codes), func(i int) { t.literal(s, codes[i]) })
 	s.add(") AND ")
+	if first := t.firstFailure(); e.Retried && first != "" {
+		s.add("COALESCE(", first, " <= ", t.now(NextRetryTime), " - INTERVAL ")
+		s.micros(e.Age)
+		s.add(" MICROSECOND, ")
+		t.since(s, finalSince(e.Status), e.Age, "FALSE")
+		s.add("))")
+		return
+	}
 	t.since(s, finalSince(e.Status), e.Age, "FALSE")
 	s.add(")")
+}
+
+// firstFailure is when a row failed first, though it was tried again since: retryFailed leaves that in the due time, which a row that is not
+// PENDING has no use for. NULL where it was not tried again; "" where the table cannot say it.
+func (t *Table) firstFailure() string {
+	failed := t.failedAt()
+	if failed == "" || !t.has(NextRetryTime) {
+		return ""
+	}
+	return "LEAST(" + t.column(NextRetryTime) + ", " + failed + ")"
+}
+
+// failedAt is the column that says when a row became FAILED, where its values can be written into the due time; "" otherwise.
+func (t *Table) failedAt() string {
+	for _, role := range []Column{LastExecTime, UpdatedAt} {
+		if t.has(role) && t.has(NextRetryTime) && t.columns[role].DataType == t.columns[NextRetryTime].DataType {
+			return t.column(role)
+		}
+	}
+	return ""
 }
 
 // finalSince are the roles that tell when a row became final, the best first.
@@ -91,24 +122,52 @@ func (l *Left) add(more Left) {
 	}
 }
 
-// Expire deletes or moves rows that Expired has shown, at most 500 of them, in one transaction: after a crash each is in exactly one
-// table. State and age are looked at once more, under the lock of the row. It waits for no row that somebody has locked.
+// Expire deletes or moves rows that Expired has shown, at most 500 of them, in transactions of 16 MiB at most: after a crash each is in
+// exactly one table. State and age are looked at once more, under the lock of the row. It waits for no row that another session has locked.
+// A row that no statement can name, or that the server does not let go, stays and is noted as refused; the others leave.
 func (s *Store) Expire(ctx context.Context, table string, e Expiry, ids []string) (Left, error) {
 	t, err := s.table(table)
 	if err == nil && len(ids) > maxRows {
 		err = fmt.Errorf("%d rows in one statement, %d at most", len(ids), maxRows)
 	}
-	for i := 0; err == nil && i < len(ids); i++ {
-		err = t.checkID(ids[i])
-	}
 	var left Left
-	if err == nil && len(ids) > 0 {
-		left, err = s.expire(ctx, t, e, ids)
+	if err == nil {
+		good, refused := named(t, ids, func(id *string) outbox.Identity { return outbox.Identity{Table: t.name, ID: *id} })
+		for _, r := range refused {
+			left.add(Left{Refused: 1, ID: r.ID, Reason: r.Reason})
+		}
+		s.refused.add(refused...)
+		var parts [][]string
+		if parts, err = s.expiring(ctx, t, e, good); err == nil {
+			for _, part := range parts {
+				var more Left
+				more, err = s.expire(ctx, t, e, part)
+				if left.add(more); err != nil {
+					break
+				}
+			}
+		}
 	}
 	if err != nil {
 		return left, fmt.Errorf("take %d expired rows out of %s: %w", len(ids), table, err)
 	}
 	return left, nil
+}
+
+// expiring divides rows that move into transactions of 16 MiB at most: the log has each row that is written into the other table, whole.
+func (s *Store) expiring(ctx context.Context, t *Table, e Expiry, ids []string) ([][]string, error) {
+	if len(ids) == 0 || e.Into == "" {
+		return slices.Collect(slices.Chunk(ids, maxRows)), nil
+	}
+	rows := make([]outbox.Identity, len(ids))
+	for i, id := range ids {
+		rows[i] = outbox.Identity{Table: t.name, ID: id}
+	}
+	sizes := make(map[outbox.Identity]int64, len(rows))
+	if _, err := s.byKeyApart(rows, func(t *Table, chunk []outbox.Identity) error { return s.sizes(ctx, t, chunk, sizes) }); err != nil {
+		return nil, err
+	}
+	return pieces(ids, func(id string) int64 { return sizes[outbox.Identity{Table: t.name, ID: id}] }), nil
 }
 
 // expire splits down to the one row when the server refuses a statement for its data.
@@ -128,6 +187,7 @@ func (s *Store) expire(ctx context.Context, t *Table, e Expiry, ids []string) (l
 	case server.Classify(err) != server.Data:
 		return Left{Rows: gone, Skipped: len(ids) - gone}, err
 	case len(ids) == 1:
+		s.refused.add(RefusedRow{Identity: outbox.Identity{Table: t.name, ID: ids[0]}, Reason: err.Error()})
 		return Left{Refused: 1, ID: ids[0], Reason: err.Error()}, nil
 	}
 	for _, half := range [][]string{ids[:len(ids)/2], ids[len(ids)/2:]} {

@@ -6,12 +6,11 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// RetryFailed sets rows that are FAILED back to PENDING, due now and with the attempts that they have used, so that a sweep publishes them
+// RetryFailed sets rows that are FAILED back to PENDING, due since they failed first and with the attempts that they have used, so that a sweep publishes them
 // once more and one refusal makes a row whose attempts were spent FAILED again. A row that is not FAILED any more, that is another one by
-// now, or that somebody has locked is left alone. It returns how many were set back, also with an error.
+// now, or that another session has locked is left alone, and so is one whose change the server refuses, which is noted as refused. It returns how many were set back, also with an error.
 func (s *Store) RetryFailed(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
 	err = s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
 		if !t.fails() {
@@ -20,7 +19,7 @@ func (s *Store) RetryFailed(ctx context.Context, identities []outbox.Identity) (
 		if err := s.keepLastAttempt(t, chunk); err != nil {
 			return err
 		}
-		matched, err := s.execUnlocked(ctx, t, chunk, t.retryFailed)
+		matched, err := changeFree(ctx, s, t, chunk, t.retryFailed)
 		n += matched
 		return err
 	})
@@ -28,19 +27,6 @@ func (s *Store) RetryFailed(ctx context.Context, identities []outbox.Identity) (
 		err = fmt.Errorf("set FAILED rows back to PENDING: %w", err)
 	}
 	return n, err
-}
-
-// execUnlocked runs a statement on rows, without those that somebody has locked.
-func (s *Store) execUnlocked(ctx context.Context, t *Table, rows []outbox.Identity, make func([]outbox.Identity) *statement) (matched int64, err error) {
-	matched, err = s.exec(ctx, make(rows))
-	if !server.LockWait(err) {
-		return matched, err
-	}
-	free, _, err := apart(ctx, s, t, rows, func(i *outbox.Identity) string { return i.ID }, err)
-	if err != nil || len(free) == 0 {
-		return 0, err
-	}
-	return s.exec(ctx, make(free))
 }
 
 // spent is a count of attempts at which every configuration has none left.
@@ -62,7 +48,12 @@ func (t *Table) retryFailed(identities []outbox.Identity) *statement {
 	return t.moveFinal(outbox.Failed, identities, func(s *statement) {
 		t.code(s, outbox.Pending)
 		if t.has(NextRetryTime) {
-			s.add(", ", t.column(NextRetryTime), " = ", t.now(NextRetryTime), " - INTERVAL 1 SECOND") // a column of whole seconds rounds up
+			due := t.now(NextRetryTime) + " - INTERVAL 1 SECOND" // a column of whole seconds rounds up
+			if failed := t.failedAt(); failed != "" {
+				next := t.column(NextRetryTime)
+				due = "COALESCE(LEAST(COALESCE(" + next + ", " + failed + "), " + failed + ", " + due + "), " + due + ")"
+			}
+			s.add(", ", t.column(NextRetryTime), " = ", due)
 		}
 	})
 }
@@ -70,12 +61,12 @@ func (t *Table) retryFailed(identities []outbox.Identity) *statement {
 // moveFinal is an update of those of some rows that have a final status; to writes their next one, and what goes with it.
 func (t *Table) moveFinal(from outbox.Status, identities []outbox.Identity, to func(*statement)) *statement {
 	s := &statement{}
-	s.add("UPDATE ", t.quoted, " FORCE INDEX (PRIMARY) SET ", t.column(StatusCode), " = ")
+	id := func(i int) string { return identities[i].ID }
+	t.change(s, len(identities), id)
+	s.add(t.column(StatusCode), " = ")
 	to(s)
 	t.assignCommon(s)
-	s.add(" WHERE ")
-	t.idIn(s, len(identities), func(i int) string { return identities[i].ID })
-	s.add(" AND ")
+	t.where(s, len(identities), id)
 	t.statusIn(s, from)
 	t.sameRows(s, identities)
 	return s

@@ -9,12 +9,14 @@ import (
 )
 
 // ReadSent returns the rows that are SENT, whole, as messages that go out again; rows that are not SENT any more, are other ones by now or
-// cannot become a message are missing. Nothing in the table says that they are read: the caller owns them in the registry. It holds all
+// cannot become a message are missing, and so is a row that the server cannot show, which is noted as refused. Nothing in the table says that they are read: the caller owns them in the registry. It holds all
 // bodies in memory.
 func (s *Store) ReadSent(ctx context.Context, identities []outbox.Identity) (out []*outbox.Message, err error) {
 	err = s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
 		messages, _, err := s.readBack(ctx, t, outbox.Sent, "", chunk)
-		out = append(out, messages...)
+		if err == nil {
+			out = append(out, messages...)
+		}
 		return err
 	})
 	if err != nil {
@@ -27,13 +29,13 @@ func (s *Store) ReadSent(ctx context.Context, identities []outbox.Identity) (out
 }
 
 // MarkDone sets rows that are SENT to the state of the consumers that ends their redelivery. A row that is not SENT any more, that is
-// another one by now, or that somebody has locked is left alone. It returns how many were marked, also with an error.
+// another one by now, or that another session has locked is left alone, and so is one whose change the server refuses, which is noted as refused. It returns how many were marked, also with an error.
 func (s *Store) MarkDone(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
 	err = s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
 		if t.mapping.States[t.mapping.Redeliver.Until] == "" {
 			return nil
 		}
-		matched, err := s.execUnlocked(ctx, t, chunk, t.markDone)
+		matched, err := changeFree(ctx, s, t, chunk, t.markDone)
 		n += matched
 		return err
 	})

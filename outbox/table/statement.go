@@ -88,6 +88,14 @@ func (t *Table) now(role Column) string {
 	return "CONVERT_TZ(UTC_TIMESTAMP(3), '+00:00', '" + strings.ReplaceAll(zone, "'", "''") + "')"
 }
 
+// zoneOf is the zone of a column.
+func (t *Table) zoneOf(role Column) string {
+	if t.mapping.TimeZone == "" || t.columns[role].DataType == "timestamp" {
+		return "@@session.time_zone"
+	}
+	return "'" + strings.ReplaceAll(t.mapping.TimeZone, "'", "''") + "'"
+}
+
 // stamp is the claim stamp of a row as text; NULL where rows have none.
 func (t *Table) stamp() string {
 	if !t.has(LastExecTime) {

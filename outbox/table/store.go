@@ -26,6 +26,8 @@ type Store struct {
 	scanLimit int64 // scanLimit
 	pages     pages
 
+	refused refusals
+
 	mu    sync.Mutex
 	ahead map[string]firstSeen // by table, for the age of rows that were made ahead of the clock
 }
@@ -44,7 +46,7 @@ func NewKeeping(db *sql.DB, tables []*Table, waits Waits) *Store {
 func NewFenced(db *sql.DB, tables []*Table, waits Waits, may func() bool) *Store {
 	s := &Store{
 		db: db, tables: WithStatus(tables), waits: waits, may: may, byName: map[string]*Table{}, maxCount: MaxCount, scanLimit: scanLimit, pages: defaultPages,
-		ahead: map[string]firstSeen{},
+		ahead: map[string]firstSeen{}, refused: refusals{tables: map[string]*refusedTable{}},
 	}
 	for _, t := range s.tables {
 		s.byName[t.name] = t
@@ -146,7 +148,7 @@ func (s *Store) applyGroup(ctx context.Context, t *Table, action outbox.Action, 
 
 // applyChunk writes one completion to rows of one table, and keeps what the table has no columns for.
 func (s *Store) applyChunk(ctx context.Context, t *Table, action outbox.Action, rows []outbox.Completion) ([]outbox.WriteError, error) {
-	if err := s.keep(t, action, rows); err != nil {
+	if err := s.keep(ctx, t, action, rows); err != nil {
 		return nil, err
 	}
 	refused, err := s.settle(ctx, t, action, rows)
@@ -159,43 +161,49 @@ func (s *Store) applyChunk(ctx context.Context, t *Table, action outbox.Action, 
 	return refused, err
 }
 
-// settle brings one chunk to its end: update, and where fewer rows matched than were named, ask under a lock which of
-// them are still to be changed.
+// settle brings one chunk to its end: update those that are free, and where fewer rows matched than were named, look which of them are still to be
+// changed. Rows that another session has locked are tried for about a second and then handed back.
 func (s *Store) settle(ctx context.Context, t *Table, completion outbox.Action, rows []outbox.Completion) ([]outbox.WriteError, error) {
-	var locked []outbox.WriteError
-	waited := false
-	for range rounds {
-		left, err := s.attempt(ctx, t, completion, rows)
+	var refused []outbox.WriteError
+	for round := 0; len(rows) > 0; round++ {
+		left, held, err := s.attempt(ctx, t, completion, rows)
 		switch {
 		case server.Classify(err) == server.Data:
-			refused, err := s.split(ctx, t, completion, rows, err)
-			return append(locked, refused...), err
-		case server.LockWait(err) && waited: // for what no look at the rows shows: a range of an index, or a new lock
-			return append(locked, behindLock(rows)...), nil
-		case server.LockWait(err):
-			waited = true
-			var held []outbox.Completion
-			if left, held, err = apart(ctx, s, t, rows, func(row *outbox.Completion) string { return row.ID }, err); err != nil {
+			more, err := s.split(ctx, t, completion, rows, err)
+			return append(refused, more...), err
+		case server.LockWait(err): // for what no look at the rows shows: a range of an index, or the table
+			if left, held, err = s.remaining(ctx, t, rows); err != nil {
 				return nil, err
 			}
-			locked = append(locked, behindLock(held)...)
+			return append(refused, behindLock(append(left, held...))...), nil
 		case err != nil:
 			return nil, err
 		}
-		if rows = left; len(rows) == 0 {
-			return locked, nil
+		if round+1 >= rounds {
+			refused = append(refused, unwritable(left, "the row still waits for its status after several updates: its guard and its content do not agree")...)
+			left = nil
 		}
+		if round+1 == lockRounds {
+			return append(refused, behindLock(held)...), nil
+		}
+		if len(held) > 0 {
+			if err := sleep(ctx, lockPauses.Delay(round, rand.Float64())); err != nil {
+				return nil, err
+			}
+		}
+		rows = append(left, held...)
 	}
-	return append(locked, unwritable(rows, "the row still waits for its status after several updates: its guard and its content do not agree")...), nil
+	return refused, nil
 }
 
-// attempt updates the rows and returns those that are still to be changed.
-func (s *Store) attempt(ctx context.Context, t *Table, completion outbox.Action, rows []outbox.Completion) ([]outbox.Completion, error) {
-	matched, err := s.execFenced(ctx, completion, t.update(completion, rows))
+// attempt updates the rows and returns those that are still to be changed, and those that another session has locked.
+func (s *Store) attempt(ctx context.Context, t *Table, completion outbox.Action, rows []outbox.Completion) (left, held []outbox.Completion, err error) {
+	run := func(st *statement) (int64, error) { return s.execFenced(ctx, completion, st) }
+	matched, err := changeBy(run, t, rows, func(some []outbox.Completion) *statement { return t.update(completion, some) })
 	if err != nil || matched == int64(len(rows)) {
-		return nil, err
+		return nil, nil, err
 	}
-	return s.unfinished(ctx, t, rows)
+	return s.remaining(ctx, t, rows)
 }
 
 // split finds the rows for whose data the statement failed, so that they harm only themselves.
@@ -219,32 +227,19 @@ func unwritable(rows []outbox.Completion, reason string) []outbox.WriteError {
 	return out
 }
 
-// unfinished reads the rows under a shared lock, which waits for whoever is changing them, and returns those that the
-// completion would still change. Rows that are gone or final are settled. A plain read would not do: an event reaches us
-// before its row is visible (A35).
-func (s *Store) unfinished(ctx context.Context, t *Table, rows []outbox.Completion) ([]outbox.Completion, error) {
-	query := t.selectState()
-	query.add(" FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
-	t.idIn(query, len(rows), func(i int) string { return rows[i].ID })
-	query.add(" LOCK IN SHARE MODE")
-	found := map[outbox.Identity]outbox.Candidate{}
-	err := s.again(ctx, func() error {
-		candidates, err := s.candidates(ctx, t, query)
-		for _, c := range candidates {
-			found[c.Identity] = c
-		}
-		return err
-	})
+// remaining are the rows that their completion would still change, and those that another session has locked. Rows that are gone or final are
+// in neither.
+func (s *Store) remaining(ctx context.Context, t *Table, rows []outbox.Completion) (left, held []outbox.Completion, err error) {
+	found, held, err := s.look(ctx, t, rows)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var left []outbox.Completion
 	for _, row := range rows {
 		if c, ok := found[row.Identity]; ok && t.unfinished(row, c) {
 			left = append(left, row)
 		}
 	}
-	return left, nil
+	return left, held, nil
 }
 
 func (s *Store) exec(ctx context.Context, st *statement) (matched int64, err error) {
@@ -268,12 +263,19 @@ func (s *Store) again(ctx context.Context, run func() error) error {
 		if server.Classify(err) != server.Transient || server.LockWait(err) || attempt+1 == attempts {
 			return err
 		}
-		pause := time.NewTimer(between.Delay(attempt, rand.Float64()))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return errors.Join(ctx.Err(), err)
+		if ended := sleep(ctx, between.Delay(attempt, rand.Float64())); ended != nil {
+			return errors.Join(ended, err)
 		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	pause := time.NewTimer(d)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

@@ -27,6 +27,7 @@ type bench struct {
 	schema string
 	name   string // quoted, for statements of the test
 	next   int
+	unlock func() // the row that badRows has locked
 }
 
 // onBoth runs a test on each server with a fresh table.

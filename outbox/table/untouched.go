@@ -8,10 +8,10 @@ import (
 )
 
 // Untouched reports whether each of these rows is in its table, by id and message id, as PENDING and due and was never refused: what States
-// would show of every one of them, in one number. It may say no where States shows nothing else, never yes where it does.
+// would show of every one of them, in one number. It may say no where States shows nothing else, never yes where it does. One row that cannot be read makes the answer no.
 func (s *Store) Untouched(ctx context.Context, identities []outbox.Identity) (bool, error) {
 	untouched := true
-	err := s.byKey(identities, func(t *Table, chunk []outbox.Identity) error {
+	refused, err := s.byKeyApart(identities, func(t *Table, chunk []outbox.Identity) error {
 		if !untouched || s.waitsForAny(t, chunk) {
 			untouched = false
 			return nil
@@ -23,9 +23,9 @@ func (s *Store) Untouched(ctx context.Context, identities []outbox.Identity) (bo
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("count the rows that nobody has touched: %w", err)
+		return false, fmt.Errorf("count the rows that were never tried: %w", err)
 	}
-	return untouched, nil
+	return untouched && len(refused) == 0, nil
 }
 
 // waitsForAny tells whether one of the rows has a wait that its table does not show.

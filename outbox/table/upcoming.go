@@ -15,7 +15,8 @@ import (
 
 // Upcoming returns the PENDING rows that become due between from and to from now by the database's clock, the first to become due
 // first, and no more than limit. A negative from shows rows whose time has come, too. Where the index has the due times in order it is
-// read no further than that; else all PENDING rows are looked at, and those of that stretch are sorted.
+// read no further than that; else all PENDING rows are looked at, and those of that time are sorted. A row that the server cannot show is an
+// error: then the sweep takes the rows of the table when they are overdue.
 func (s *Store) Upcoming(ctx context.Context, table string, from, to time.Duration, limit int) ([]outbox.Candidate, error) {
 	t, err := s.table(table)
 	if err != nil {

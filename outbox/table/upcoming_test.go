@@ -109,3 +109,26 @@ func TestUpcomingReadsTheIndexInItsOrder(t *testing.T) {
 		})
 	}
 }
+
+// G22: a column of whole seconds cuts up to a second off the time at which a row was made; its grace is longer by that, never shorter.
+func TestG22_GraceIsNeverShort(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		testkit.Exec(b, b.db, "ALTER TABLE "+b.name+" MODIFY created_at DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP")
+		m := b.mapping("outbox")
+		m.Grace = 20 * time.Second
+		b.loadAsIs(m)
+		ids := append(b.insert(1, "created_at=NOW() - INTERVAL 10 SECOND"), b.insert(1, "created_at=NOW() + INTERVAL 1 SECOND")...)
+		found, err := b.store.States(b.ctx, ids)
+		testkit.Must(b, err)
+		var least int64
+		testkit.Must(b, b.db.QueryRow("SELECT FLOOR(TIMESTAMPDIFF(MICROSECOND, NOW(6), created_at + INTERVAL 21 SECOND) / 1000) FROM "+b.name+" WHERE id = "+ids[0].ID).Scan(&least))
+		for _, c := range found {
+			switch {
+			case !c.Waiting:
+				b.Errorf("row %s has no grace: %+v", c.ID, c)
+			case c.Identity == ids[0] && c.DueInMilli < least:
+				b.Errorf("the relay stands in %d ms too early", least-c.DueInMilli)
+			}
+		}
+	})
+}

@@ -2,7 +2,9 @@ package table
 
 import (
 	"container/list"
+	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -142,7 +144,7 @@ func (t *Table) keepsWaits() bool { return !t.has(NextRetryTime) || !t.has(Retry
 
 // recall fills in what the table does not say of a row.
 func (s *Store) recall(t *Table, c *outbox.Candidate, now time.Time) {
-	if !t.keepsWaits() || c.Status != outbox.Pending && t.has(RetryCount) {
+	if c.Status != outbox.Pending && t.has(RetryCount) {
 		return
 	}
 	w, ok := s.waits.Wait(c.Identity)
@@ -152,17 +154,22 @@ func (s *Store) recall(t *Table, c *outbox.Candidate, now time.Time) {
 	if !t.has(RetryCount) {
 		c.RetryCount = w.Attempts
 	}
-	if !t.has(NextRetryTime) && c.Status == outbox.Pending {
-		wait := w.Due.Sub(now)
+	wait := w.Due.Sub(now)
+	if c.Status == outbox.Pending && (!t.has(NextRetryTime) || wait.Milliseconds() > c.DueInMilli) {
 		c.Waiting, c.DueInMilli = wait > earlyMicros*time.Microsecond, (wait + time.Millisecond - 1).Milliseconds()
 	}
 }
 
 // keep notes the waits of rows that are to be tried again, before the table shows the attempt: a row whose attempt is counted
 // and whose wait is lost would be tried at once.
-func (s *Store) keep(t *Table, action outbox.Action, rows []outbox.Completion) error {
-	if !t.keepsWaits() || !t.triesAgain(action) {
+func (s *Store) keep(ctx context.Context, t *Table, action outbox.Action, rows []outbox.Completion) error {
+	if !t.triesAgain(action) {
 		return nil
+	}
+	if !t.keepsWaits() {
+		if back, err := s.setBackWithin(ctx, t, longestDelay(rows)); err != nil || !back {
+			return err
+		}
 	}
 	now, put := time.Now(), make([]Waiting, len(rows))
 	for i, row := range rows {
@@ -174,15 +181,51 @@ func (s *Store) keep(t *Table, action outbox.Action, rows []outbox.Completion) e
 	return nil
 }
 
+func longestDelay(rows []outbox.Completion) (longest time.Duration) {
+	for i := range rows {
+		longest = max(longest, rows[i].Delay)
+	}
+	return longest
+}
+
+const (
+	zoneAhead = 48 * time.Hour // within which a change of a zone is looked for
+	zoneEvery = time.Hour      // how often, while there is none
+)
+
+// setBackWithin reports whether the clock of the due time's zone is set back within a time, as it is when summer time ends. A local time of the
+// hour that comes twice then looks as if it had passed: the wait of such a row is kept in memory, too.
+func (s *Store) setBackWithin(ctx context.Context, t *Table, d time.Duration) (bool, error) {
+	if d <= zoneAhead-zoneEvery && time.Now().UnixNano() < t.steady.Load() {
+		return false, nil
+	}
+	ahead := max(d, zoneAhead)
+	zone := t.zoneOf(NextRetryTime)
+	local := func(at string) string { return "CONVERT_TZ(" + at + ", '+00:00', " + zone + ")" }
+	query := &statement{}
+	query.add("SELECT COALESCE(TIMESTAMPDIFF(SECOND, ", local("UTC_TIMESTAMP()"), ", ", local("UTC_TIMESTAMP() + INTERVAL "+seconds(d)+" SECOND"), "), ", seconds(d), "), ",
+		"COALESCE(TIMESTAMPDIFF(SECOND, ", local("UTC_TIMESTAMP()"), ", ", local("UTC_TIMESTAMP() + INTERVAL "+seconds(ahead)+" SECOND"), "), ", seconds(ahead), ")")
+	var passed, passedAhead int64
+	if err := s.scan(ctx, query, &passed, &passedAhead); err != nil {
+		return false, fmt.Errorf("look for a change of the time zone of %s: %w", t.name, err)
+	}
+	if passedAhead == int64(ahead/time.Second) {
+		t.steady.Store(time.Now().Add(zoneEvery).UnixNano())
+	}
+	return passed < int64(d/time.Second), nil
+}
+
+func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
+
 // forget drops the waits of rows that are final.
 func (s *Store) forget(t *Table, action outbox.Action, rows []outbox.Completion) error {
-	if !t.keepsWaits() || action == outbox.ActionRelease || t.triesAgain(action) {
+	if action == outbox.ActionRelease || t.triesAgain(action) {
 		return nil
 	}
 	var drop []outbox.Identity
-	for _, row := range rows {
-		if _, waits := s.waits.Wait(row.Identity); waits {
-			drop = append(drop, row.Identity)
+	for i := range rows {
+		if _, waits := s.waits.Wait(rows[i].Identity); waits {
+			drop = append(drop, rows[i].Identity)
 		}
 	}
 	if len(drop) == 0 {

@@ -195,7 +195,7 @@ func (t *Table) walkByAge(at agePlace, of leaving, e Expiry) *statement {
 	t.literal(s, of.code)
 	s.add(" AND ")
 	t.ago(s, CreatedAt, e.Age)
-	if at.id != "" {
+	if at.made != "" {
 		s.add(" AND (", made, " > ")
 		s.string(at.made)
 		s.add(" OR ", made, " = ")

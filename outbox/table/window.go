@@ -31,7 +31,8 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 }
 
 // Rows hands over the rows of a table that were made in [from, to), whatever their status, as the messages that the relay makes
-// of them. Of a row that cannot be made a message there is the error, and in m the table alone. Pages are read one after the
+// of them. Of a row that cannot be made a message there is the error, and in m the table alone; a row that the server cannot show ends it with an
+// error, because a comparison without it would say that it is missing. Pages are read one after the
 // other: by an index on the creation time, where there is one, else through the whole table in the order of its primary key. An
 // error of each ends it and is returned.
 func (s *Store) Rows(ctx context.Context, table string, from, to time.Time, each func(m *outbox.Message, fault error) error) error {

@@ -198,7 +198,8 @@ func (r *Recovery) failed(failures int, err error) time.Duration {
 
 // lookUp asks the table and keeps the rows that are to be published: PENDING and not waiting for a retry. A row that is not
 // found may not be visible yet and is left to the sweep, which is triggered; every other row is settled. In a backlog whole pages are as they
-// were inserted, so after one such page the table is asked for that alone first. Callers have the turn.
+// were inserted, so after one such page the table is asked for that alone first. A row whose state cannot be read comes back as waiting and is left
+// to the sweep, which reports it; the others go. Callers have the turn.
 func (r *Recovery) lookUp(ctx context.Context) error {
 	r.ids = r.ids[:0]
 	for _, e := range r.waiting {

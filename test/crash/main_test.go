@@ -165,7 +165,7 @@ func (b *bed) noCopies(t *testing.T, account relay.Account) {
 	b.copies = account.Duplicates()
 }
 
-var sweptRows = regexp.MustCompile(`the sweep published rows.*"not_tried_before": (\d+)`)
+var sweptRows = regexp.MustCompile(`sweep handed rows to the sink.*"not_tried_before": (\d+)`)
 
 // afterKill starts the relay again and returns the account. The log delivers everything but the one row of the script that
 // is left to the sweep: a checkpoint that ran ahead would show as more (A01, A03).

@@ -153,6 +153,14 @@ func (w *world) checkSetBack(i *incarnation, r *row) {
 	}
 }
 
+// Pieces implements fallback.Rows and redelivery.Rows: rows are read back two at a time.
+func (c rows) Pieces(ctx context.Context, ids []outbox.Identity) ([][]outbox.Identity, error) {
+	if _, err := c.guarded(ctx, "pieces"); err != nil {
+		return nil, err
+	}
+	return slices.Collect(slices.Chunk(ids, 2)), nil
+}
+
 // ReadSent implements redelivery.Rows.
 func (c rows) ReadSent(ctx context.Context, ids []outbox.Identity) (out []*outbox.Message, err error) {
 	if _, err := c.guarded(ctx, "read sent"); err != nil {

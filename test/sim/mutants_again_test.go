@@ -40,7 +40,7 @@ var againMutations = []mutation{
 	},
 	{
 		rule: "a start knows the redeliveries of earlier runs", file: "redelivery/sent.go", found: "redelivery: ",
-		edits: []edit{{"			r.counts[w.Identity] = w.Wait\n		} else {", "		} else {"}}, seeds: 1000,
+		edits: []edit{{"		default:\n			r.counts[w.Identity] = w.Wait\n		}\n", "		}\n"}}, seeds: 1000,
 	},
 	{
 		rule: "a count stays while its row is SENT", file: "redelivery/sent.go", found: "redelivery: .*forgotten",

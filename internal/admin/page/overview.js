@@ -97,7 +97,7 @@ function details(s) {
       s.waiting_keys.keys ? [["waiting keys", number(s.waiting_keys.keys), "warn"]] : [])));
   fill("flight", definitions([["messages", number(f.messages) + " of " + number(f.max_messages)], ["bytes", bytes(f.bytes) + " of " + bytes(f.max_bytes)], ["waiting for their status", number(f.ack_pending)], ["memory", bytes(s.memory_bytes || null)],
     ["published", number(t.published_total)], ["retried", number(t.retried_total)], ["failed", number(t.failed_total), t.failed_total ? "bad" : null], ["left to the sweep", number(t.deferred_total)], ["published by sweeps", number(t.swept_total)]]));
-  const sweep = s.sweep.running ? "running" : s.sweep.last_seconds === null ? "not run yet" : seconds(s.sweep.last_seconds) + " ago, published " + plural(s.sweep.last_rows, "row");
+  const sweep = s.sweep.running ? "running" : s.sweep.last_seconds === null ? "not run yet" : seconds(s.sweep.last_seconds) + " ago, handed " + plural(s.sweep.last_rows, "row") + " to the sink";
   fill("sweeps", definitions([["last sweep", sweep], ["retention", !r ? "off: no row ever leaves a table" : r.running ? "running, " + plural(r.rows, "row") + " so far" : r.last_seconds === null ? "no pass yet" : "last pass " + seconds(r.last_seconds) + " ago, " + plural(r.rows, "row") + " left"]]
     .concat(paused ? [["intake", "paused by " + paused.by + " since " + when(paused.since) + (paused.reason ? ": " + paused.reason : ""), "warn"]] : [], r && r.paused ? [["retention waits", r.paused, "warn"]] : [], r && r.error ? [["retention", r.error, "bad"]] : [])));
   $("retention-now").hidden = !r;

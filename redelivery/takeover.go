@@ -1,0 +1,86 @@
+package redelivery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// The counts of redeliveries are in the state directory, and a relay that takes over from another one does not have them. It takes the most that
+// the other can have sent: from one redelivery of a row to the next is rule.After, so a row that is SENT for k times that went out again k times
+// at most. So a take-over never adds a redelivery. A row may go out fewer times than configured, where no relay was active or the other did not
+// redeliver; it counts as given up then, which status shows.
+
+// takenOver names the record of a take-over whose rows are not all counted yet, so that a crash in between does not lose it.
+func takenOver(name string) outbox.Identity {
+	return outbox.Identity{Table: name, MessageID: "taken over"}
+}
+
+// noteTakeOver records that this relay has taken over just now.
+func (r *Redelivery) noteTakeOver() error {
+	if r.cfg.TakenOver == nil || !r.cfg.TakenOver() {
+		return nil
+	}
+	var put []table.Waiting
+	for name := range r.cfg.Sent {
+		r.taken[name] = time.Now()
+		put = append(put, table.Waiting{Identity: takenOver(name), Wait: table.Wait{Due: time.Now()}})
+	}
+	if len(put) == 0 {
+		return nil
+	}
+	if err := r.waits.KeepRedeliveries(put, nil); err != nil {
+		return fmt.Errorf("record the take-over: %w", err)
+	}
+	return nil
+}
+
+// countTakenOver counts the rows that the relay before may have sent again, once after a take-over. On an error the next pass begins anew; a row
+// that is counted already keeps the higher count.
+func (r *Redelivery) countTakenOver(ctx context.Context, p *sentPass) error {
+	at, taken := r.taken[p.name]
+	if !taken {
+		return nil
+	}
+	for k := p.rule.Max; k >= 1; k-- {
+		if err := r.countSentFor(ctx, p, k, time.Duration(k)*p.rule.After+time.Since(at)); err != nil {
+			return err
+		}
+	}
+	if err := r.waits.KeepRedeliveries(nil, []outbox.Identity{takenOver(p.name)}); err != nil {
+		return fmt.Errorf("forget the take-over: %w", err)
+	}
+	delete(r.taken, p.name)
+	return nil
+}
+
+// countSentFor gives the rows that are SENT for a time a count of at least k.
+func (r *Redelivery) countSentFor(ctx context.Context, p *sentPass, k int, age time.Duration) error {
+	for at := (table.Cursor{}); !at.Done(); {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		began := time.Now()
+		page, next, err := r.page(ctx, p.name, at, table.FinalQuery{Status: outbox.Sent, Age: age, Limit: pageRows})
+		if err != nil {
+			return err
+		}
+		at = next
+		var put []table.Waiting
+		for _, c := range page {
+			w, counted := r.counts[c.Identity]
+			if counted && w.Attempts >= k || !counted && len(r.counts)+len(put) >= r.most { // without room nothing uncounted goes out
+				continue
+			}
+			put = append(put, table.Waiting{Identity: c.Identity, Wait: table.Wait{Due: time.Now().Add(p.rule.After), Attempts: k}})
+		}
+		if err := r.keep(put); err != nil {
+			return err
+		}
+		sleep(ctx, share*time.Since(began))
+	}
+	return nil
+}
