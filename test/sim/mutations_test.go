@@ -26,6 +26,7 @@ type mutation struct {
 	found string // what the first violations are about: a pattern
 	seeds int    // within so many; 0: 300
 	team  bool   // of those with several processes
+	from  uint64 // the first of them, where few see it; 0: the first of all
 }
 
 type edit struct{ old, new string }
@@ -73,7 +74,7 @@ func (m mutation) try(t *testing.T) (report string, err error) {
 	if n == 0 {
 		n = defaultSeeds
 	}
-	from := 1
+	from := max(m.from, 1)
 	if m.team {
 		from = teams + 1
 	}
