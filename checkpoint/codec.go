@@ -15,6 +15,7 @@ const (
 	kindChange     byte = 'a'
 	kindCheckpoint byte = 'c'
 	kindDay        byte = 'd'
+	kindPast       byte = 'f'
 	kindGap        byte = 'g'
 	kindHistory    byte = 'h'
 	kindOrigin     byte = 'i'

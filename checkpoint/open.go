@@ -212,7 +212,7 @@ func (s *Store) loadRecord(key, value []byte) (err error) {
 	case kindSource:
 		err = decodeJSON(key, value, &s.progress.source)
 		s.progress.hasSource = true
-	case kindSchema:
+	case kindSchema, kindPast:
 		_, err = unseal(key, value)
 	case kindRedelivery:
 		_, err = decodeWait(key, value)

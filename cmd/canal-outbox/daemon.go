@@ -16,6 +16,7 @@ type operator interface {
 	Checkpoint(ctx context.Context) (admin.Checkpoint, error)
 	History(ctx context.Context, limit int) ([]admin.HistoryEntry, error)
 	SetCheckpoint(ctx context.Context, target admin.Target) (admin.Preview, error)
+	Timeline(ctx context.Context, span admin.Span) (admin.Timeline, error)
 	Gaps(ctx context.Context) ([]outbox.Gap, error)
 	AckGap(ctx context.Context, id uint64) error
 	Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error)

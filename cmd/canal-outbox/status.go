@@ -24,6 +24,7 @@ var errProblems = errors.New("the daemon is not well")
 
 func newStatus(c *cli) *cobra.Command {
 	var watch, live bool
+	var at string
 	cmd := &cobra.Command{
 		Use: "status", Short: "show whether the daemon works, how far behind it is and what needs attention", Args: cobra.NoArgs,
 		Long: `Shows the state of the running daemon. The exit code is 0 when it works or stands by and 4 when there are
@@ -32,6 +33,12 @@ only asks whether the process can make progress, as /healthz does: a broker or a
 is away is no reason to restart it. Counts of rows are sampled; the text says how long ago.`,
 		Example: "  canal-outbox status\n  canal-outbox status --watch\n  canal-outbox status --live\n  canal-outbox status -o json | jq .source.lag_seconds",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if at != "" {
+				if watch || live {
+					return admin.Usagef("--at excludes --watch and --live")
+				}
+				return c.statusAt(cmd.Context(), at)
+			}
 			client, err := c.client()
 			switch {
 			case err != nil:
@@ -60,6 +67,7 @@ is away is no reason to restart it. Counts of rows are sampled; the text says ho
 		},
 	}
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again each second, until interrupted; the exit code is 0")
+	cmd.Flags().StringVar(&at, "at", "", "show what was measured at a time of the last day (2026-01-02T15:04:05Z, or 1h for an hour ago), with a running relay or without one")
 	cmd.Flags().BoolVar(&live, "live", false, "only ask whether the process can make progress")
 	return cmd
 }
@@ -113,6 +121,9 @@ func writeStatus(w io.Writer, s admin.Status) {
 	line(w, "lag\t%s, %s behind, last event %s ago", seconds(s.Source.LagSeconds), size(s.Source.BehindBytes), seconds(s.Source.LastEventSeconds))
 	t := s.Throughput
 	line(w, "rate\t%.1f/s, commit to acknowledgement p50 %s p99 %s", t.Rate, millis(t.LatencyP50), millis(t.LatencyP99))
+	if s.CatchUp != nil {
+		line(w, "catch up\t%s", catchUpText(s.CatchUp))
+	}
 	line(w, "totals\tpublished %d, retried %d, failed %d, left to the sweep %d", t.Published, t.Retried, t.Failed, t.Deferred)
 	line(w, "in flight\t%d of %d messages, %s of %s, %d waiting for the table", s.InFlight.Messages, s.InFlight.MaxMessages,
 		size(&s.InFlight.Bytes), size(&s.InFlight.MaxBytes), s.InFlight.AckPending)
@@ -144,6 +155,23 @@ func writeStatus(w io.Writer, s admin.Status) {
 		line(w, "%s\t%s", p.name, orDash(p.at.String()))
 	}
 	writeTables(w, s.Tables)
+}
+
+// catchUpText is how long the backlog will take.
+func catchUpText(c *admin.CatchUp) string {
+	more := ""
+	if c.RowsAtLeast {
+		more = "at least "
+	}
+	text := fmt.Sprintf("lag %s, %s%d rows are due", seconds(&c.LagSeconds), more, c.Rows)
+	if c.LagPerSecond == nil || c.RowsPerSecond == nil {
+		return "not known yet (" + text + ")"
+	}
+	text += fmt.Sprintf("; in each second %.1f s of lag and %.0f rows less", *c.LagPerSecond, *c.RowsPerSecond)
+	if c.Seconds == nil {
+		return "not in sight (" + text + ")"
+	}
+	return "in about " + seconds(c.Seconds) + " (" + text + ")"
 }
 
 // leaseText is which of several relays this one is.

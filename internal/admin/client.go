@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"syscall"
 	"time"
@@ -68,6 +69,13 @@ func (c *Client) Checkpoint(ctx context.Context) (Checkpoint, error) {
 func (c *Client) History(ctx context.Context, limit int) ([]HistoryEntry, error) {
 	var entries []HistoryEntry
 	return entries, c.do(ctx, http.MethodGet, "/api/v1/checkpoint/history?limit="+strconv.Itoa(limit), nil, &entries)
+}
+
+// Timeline returns what was measured, and what happened.
+func (c *Client) Timeline(ctx context.Context, span Span) (Timeline, error) {
+	var t Timeline
+	query := url.Values{"from": {span.From.UTC().Format(time.RFC3339)}, "to": {span.To.UTC().Format(time.RFC3339)}, "step": {span.Step.String()}}
+	return t, c.do(ctx, http.MethodGet, "/api/v1/history?"+query.Encode(), nil, &t)
 }
 
 // SetCheckpoint moves the checkpoint, or says what a move would do.

@@ -30,10 +30,12 @@ type Status struct {
 
 	Source     SourceStatus     `json:"source"`
 	Throughput ThroughputStatus `json:"throughput"`
-	Positions  Positions        `json:"positions"`
-	Tables     []TableStatus    `json:"tables"`
-	InFlight   InFlightStatus   `json:"in_flight"`
-	Sink       SinkStatus       `json:"sink"`
+	// CatchUp is the backlog and how long it will take; null when there is none.
+	CatchUp   *CatchUp       `json:"catch_up"`
+	Positions Positions      `json:"positions"`
+	Tables    []TableStatus  `json:"tables"`
+	InFlight  InFlightStatus `json:"in_flight"`
+	Sink      SinkStatus     `json:"sink"`
 	// WaitingKeys are those of tables with ordering: key whose next row is neither sent nor FAILED.
 	WaitingKeys WaitingKeys `json:"waiting_keys"`
 	Sweep       SweepStatus `json:"sweep"`
@@ -115,6 +117,18 @@ type ThroughputStatus struct {
 
 	// Topics are those with the most messages over the last seconds and since the start, 50 at most.
 	Topics []TopicStatus `json:"topics"`
+}
+
+// CatchUp is a backlog in the log (lag) or in the tables (rows that are due).
+type CatchUp struct {
+	LagSeconds  float64 `json:"lag_seconds"`
+	Rows        int64   `json:"rows"`
+	RowsAtLeast bool    `json:"rows_at_least"` // there are more than are counted
+	// The change over the last two minutes, positive when the backlog shrinks; null in the first seconds.
+	LagPerSecond  *float64 `json:"lag_per_second"`
+	RowsPerSecond *float64 `json:"rows_per_second"`
+	// Seconds is about how long it takes at that speed; null while it does not shrink or is not known.
+	Seconds *float64 `json:"seconds"`
 }
 
 // TopicStatus is what the broker answered to one topic's messages.

@@ -77,7 +77,7 @@ func (a *api) looks() []route {
 		},
 		{
 			method: "GET", path: "/api/v1/history", needs: reader, about: "What was measured in the last day, and what happened.", answer: Timeline{},
-			params: []param{{name: "from", about: "a moment in RFC 3339, or how long ago, such as 1h", kind: "string"}, {name: "step", about: "such as 1m", kind: "string"}},
+			params: []param{{name: "from", about: "a time in RFC 3339, or how long ago, such as 1h", kind: "string"}, {name: "to", about: "likewise; now when it is missing", kind: "string"}, {name: "step", about: "such as 1m", kind: "string"}},
 			do:     a.timeline,
 		},
 		{

@@ -26,7 +26,7 @@ type Mark struct {
 // Span asks for a part of the past.
 type Span struct {
 	From time.Time     // the oldest moment
-	To   time.Time     // the newest one: now
+	To   time.Time     // the newest one
 	Step time.Duration // several samples become one value
 }
 
@@ -40,24 +40,31 @@ const (
 	fewSteps    = 360 // what a chart can show; the step is chosen by it when none is named
 )
 
-// parseSpan reads from, a time in RFC 3339 or how long ago (1h), and step, a duration.
+// parseSpan reads from and to, each a time in RFC 3339 or how long ago (1h), and step, a duration.
 func parseSpan(r *http.Request, now time.Time) (Span, error) {
 	s := Span{From: now.Add(-defaultSpan), To: now}
-	if text := r.URL.Query().Get("from"); text != "" {
+	for name, at := range map[string]*time.Time{"from": &s.From, "to": &s.To} {
+		text := r.URL.Query().Get(name)
+		if text == "" {
+			continue
+		}
 		ago, err := time.ParseDuration(text)
 		if err == nil {
-			s.From = now.Add(-ago)
-		} else if s.From, err = time.Parse(time.RFC3339, text); err != nil {
-			return s, Usagef("from %q is neither a time (2026-01-02T15:04:05Z) nor how long ago (1h)", text)
+			*at = now.Add(-ago)
+		} else if *at, err = time.Parse(time.RFC3339, text); err != nil {
+			return s, Usagef("%s %q is neither a time (2026-01-02T15:04:05Z) nor how long ago (1h)", name, text)
 		}
 	}
 	if s.From.After(now) {
 		return s, Usagef("from must not be in the future")
 	}
+	if s.To.Before(s.From) {
+		return s, Usagef("to must not be before from")
+	}
 	if oldest := now.Add(-SampleSpan); s.From.Before(oldest) {
 		s.From = oldest
 	}
-	s.Step = now.Sub(s.From) / fewSteps
+	s.Step = s.To.Sub(s.From) / fewSteps
 	if text := r.URL.Query().Get("step"); text != "" {
 		var err error
 		if s.Step, err = time.ParseDuration(text); err != nil || s.Step < SampleStep || s.Step > SampleSpan {

@@ -115,6 +115,7 @@ type daemon struct {
 	registry *prometheus.Registry
 	past     *history.Recorder // outlives this daemon
 	moves    pastMoves
+	trend    operator.Trend
 	meter    *operator.Meter // of all who look, the recorder among them: so a first look is at the last seconds, not since the start
 
 	state    *checkpoint.Store
@@ -220,6 +221,9 @@ func (d *daemon) listen(service admin.Service) (err error) {
 func (d *daemon) openState(ctx context.Context) (err error) {
 	opts := checkpoint.Options{Log: d.log.Named("checkpoint"), Registerer: d.registry}
 	d.state, err = checkpoint.OpenContext(ctx, d.cfg.Checkpoint.Dir, opts)
+	if err == nil {
+		return d.past.Keep(d.state, d.log)
+	}
 	var corrupt *checkpoint.CorruptError
 	if !errors.As(err, &corrupt) {
 		return err
@@ -229,8 +233,10 @@ func (d *daemon) openState(ctx context.Context) (err error) {
 		return errors.Join(err, qerr)
 	}
 	d.log.Error("the state was damaged and is moved aside: going on with a new one and a full sweep", zap.String("aside", aside), zap.Error(err))
-	d.state, err = checkpoint.OpenContext(ctx, d.cfg.Checkpoint.Dir, opts)
-	return err
+	if d.state, err = checkpoint.OpenContext(ctx, d.cfg.Checkpoint.Dir, opts); err != nil {
+		return err
+	}
+	return d.past.Keep(d.state, d.log)
 }
 
 // assemble connects the stations.

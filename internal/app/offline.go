@@ -9,9 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 
+	"go.uber.org/zap"
+
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/history"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -58,6 +61,16 @@ func OpenOffline(cfg *config.Config) (*Offline, error) {
 		},
 		state: state, db: db,
 	}, nil
+}
+
+// Timeline is what the relay recorded that used the directory last.
+func (o *Offline) Timeline(_ context.Context, span admin.Span) (admin.Timeline, error) {
+	past, moves := history.NewRecorder(), pastMoves{}
+	if err := past.Keep(o.state, zap.NewNop()); err != nil {
+		return admin.Timeline{}, err
+	}
+	marks, err := moves.read(operatorState{o.state}.History)
+	return past.Timeline(span, marks), err
 }
 
 // Close releases the directory.

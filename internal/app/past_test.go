@@ -1,10 +1,18 @@
 package app
 
 import (
+	"context"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/history"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
 // What moved the checkpoint is a mark with its kind; the ordinary way forward is none.
@@ -38,5 +46,32 @@ func TestMovesAreMarks(t *testing.T) {
 	}
 	if asked != 1 {
 		t.Errorf("the state was read %d times", asked)
+	}
+}
+
+// What a relay measured is there without it, on its state directory alone, with the marks of what moved its checkpoint.
+func TestG46_ThePastOfAStateDirectoryAlone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "s")
+	state, err := checkpoint.OpenContext(t.Context(), dir, checkpoint.Options{})
+	testkit.Must(t, err)
+	rec := history.NewRecorder()
+	testkit.Must(t, rec.Keep(state, zap.NewNop()))
+	rec.Mark(time.Now(), "table", "shop.t was dropped")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	rec.Run(ctx, history.Watched{
+		Status: func(context.Context) admin.Status { return admin.Status{Version: "1.2.3"} }, Conditions: func() []history.Condition { return nil },
+	})
+	testkit.Must(t, state.Close())
+	cfg, _, err := config.Parse("test.yaml", []byte("source: {address: '127.0.0.1:1', user: u}\ntables: [{name: a.t_local_message, preset: t_local_message}]\n"+
+		"sink: {stdout: {}}\ncheckpoint: {dir: '"+dir+"'}\n"), nil, Sinks)
+	testkit.Must(t, err)
+	offline, err := OpenOffline(cfg)
+	testkit.Must(t, err)
+	got, err := offline.Timeline(t.Context(), admin.Span{From: time.Now().Add(-time.Hour), To: time.Now(), Step: admin.SampleStep})
+	testkit.Must(t, err)
+	testkit.Must(t, offline.Close())
+	if len(got.Marks) != 2 || got.Marks[0].Text != "shop.t was dropped" || got.Marks[1].Kind != "start" {
+		t.Errorf("marks %+v", got.Marks)
 	}
 }

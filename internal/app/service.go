@@ -87,6 +87,7 @@ func (s *service) Status(ctx context.Context) admin.Status {
 			troubles = append(troubles, c.String()+"; what to do: docs/operations.md, Rows wait")
 		}
 	}
+	s.d.trend.Show(&st, now)
 	operator.Judge(&st, s.Live(), troubles...)
 	return st
 }

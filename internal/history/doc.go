@@ -2,6 +2,7 @@
 // happened. So the page says what it was like an hour ago without any other service.
 //
 // Guarantee: memory is bounded whatever happens, nothing here can hold the relay up, and what was not measured is shown as
-// not known. The past is of this process and is lost with it. Recorder.Run works in its caller's goroutine; the package
+// not known. The past is kept in the state directory and survives a restart. After a take-over the new active relay has its own past only: what it
+// measured while it was active before. Recorder.Run works in its caller's goroutine; the package
 // starts none.
 package history

@@ -2,9 +2,12 @@ package history
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 	"sync"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 )
@@ -20,8 +23,13 @@ const (
 type Recorder struct {
 	mu      sync.Mutex
 	samples []sample // a ring of maxSamples at most
-	next    int      // where the ring goes on once it is full
+	next    int      // where the ring continues once it is full
 	marks   []admin.Mark
+
+	store    Store // nil: nothing is stored
+	log      *zap.Logger
+	unsaved  []piece
+	nextMark uint64 // number of the next mark in the store
 }
 
 // sample is what one look found. NaN stands for what was not known. Fixed and small: there are thousands.
@@ -56,6 +64,7 @@ func (r *Recorder) Run(ctx context.Context, w Watched) {
 		r.watch(w.Conditions(), known)
 		select {
 		case <-ctx.Done():
+			r.save()
 			return
 		case <-tick.C:
 		}
@@ -65,6 +74,7 @@ func (r *Recorder) Run(ctx context.Context, w Watched) {
 			r.add(newSample(st, now.since(before), took))
 			before, last = now, last.Add(took)
 		}
+		r.save()
 	}
 }
 
@@ -85,12 +95,18 @@ func (r *Recorder) Mark(at time.Time, kind, text string) {
 	if len(r.marks) == maxMarks {
 		r.marks = append(r.marks[:0], r.marks[1:]...)
 	}
-	r.marks = append(r.marks, admin.Mark{At: at, Kind: kind, Text: text})
+	m := admin.Mark{At: at, Kind: kind, Text: text}
+	r.marks = append(r.marks, m)
+	if data, err := json.Marshal(m); err == nil { // a time beyond the year 9999 has no JSON
+		r.remember(markSlots+r.nextMark, data)
+		r.nextMark = (r.nextMark + 1) % maxMarks
+	}
 }
 
 func (r *Recorder) add(s sample) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.remember(s.slot(), s.encode())
 	if len(r.samples) < maxSamples {
 		r.samples = append(r.samples, s)
 		return
