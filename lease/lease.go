@@ -64,9 +64,10 @@ type Lease struct {
 	part    *protocol.Part // decides; of the goroutine that calls Acquire and Await
 	metrics *metrics
 
-	mu    sync.Mutex
-	state State
-	grant *Grant // of the last acquisition; nil while there is none
+	mu       sync.Mutex
+	state    State
+	grant    *Grant             // of the last acquisition; nil while there is none
+	followed map[server.ID]bool // servers that answered while a row had a position of theirs
 }
 
 // New makes a lease that this process does not hold. It does no I/O.
@@ -74,7 +75,7 @@ func New(cfg Config, rows Rows, log *zap.Logger) *Lease {
 	if cfg.Random == nil {
 		cfg.Random = mathrand.Float64
 	}
-	l := &Lease{cfg: cfg, rows: rows, log: log}
+	l := &Lease{cfg: cfg, rows: rows, log: log, followed: map[server.ID]bool{}}
 	l.part = protocol.NewPart(protocol.Config{
 		Holder: cfg.Holder, Process: protocol.Process(cfg.Boot, rand.Text()[:16], cfg.Time), Host: cfg.Host, Time: cfg.Time,
 	})
@@ -146,12 +147,31 @@ func (l *Lease) look(ctx context.Context, tables []string) (d protocol.Decision,
 	if err != nil {
 		return d, err
 	}
+	l.follow(v)
 	d = l.part.Look(v, tables, asked, time.Now())
 	if d.Begin {
 		d.Why = fmt.Sprintf("the lease table is new, or it lost its rows: waiting up to %v, for which a lost holder may still publish", l.cfg.Time)
 		err = l.rows.Begin(ctx, rand.Text(), d.Newest)
 	}
 	return d, err
+}
+
+// follow notes which server the relays of this lease table work on.
+func (l *Lease) follow(v protocol.View) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range v.Rows {
+		if r.Resume.Source.ServerID == v.Server && !r.Resume.At.IsZero() && len(l.followed) < 100 {
+			l.followed[r.Resume.Source] = true
+		}
+	}
+}
+
+// Followed reports whether this process has read the lease on a server while another relay worked on that server.
+func (l *Lease) Followed(id server.ID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.followed[id]
 }
 
 // try acquires if the decision allows it. Without a grant the decision says why; it is zero when another process was faster.

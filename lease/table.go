@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -187,17 +188,17 @@ func (t *Table) Renew(ctx context.Context, own protocol.Acquisition, at Resume, 
 	if err != nil {
 		return false, err
 	}
-	return t.update(ctx, "renew", own, at, "expires_at = "+ends+", paused = ?", ttl.Microseconds(), paused)
+	return t.update(ctx, "renew", own, at, " AND @@server_id = "+strconv.FormatUint(uint64(own.Server), 10), "expires_at = "+ends+", paused = ?", ttl.Microseconds(), paused)
 }
 
-// Release implements Rows.
+// Release implements Rows. It is true on any server: after a failover it leaves the position there.
 func (t *Table) Release(ctx context.Context, own protocol.Acquisition, at Resume) error {
-	_, err := t.update(ctx, "release", own, at, "expires_at = NULL")
+	_, err := t.update(ctx, "release", own, at, "", "expires_at = NULL")
 	return err
 }
 
 // update sets the end and, when it is known, the position. The count is of matched rows.
-func (t *Table) update(ctx context.Context, what string, own protocol.Acquisition, at Resume, set string, args ...any) (bool, error) {
+func (t *Table) update(ctx context.Context, what string, own protocol.Acquisition, at Resume, where, set string, args ...any) (bool, error) {
 	if !at.At.IsZero() {
 		source, err := json.Marshal(at.Source)
 		if err != nil {
@@ -210,8 +211,8 @@ func (t *Table) update(ctx context.Context, what string, own protocol.Acquisitio
 	if err != nil {
 		return false, err
 	}
-	done, err := t.db.ExecContext(ctx, "UPDATE "+t.name+" SET "+set+" WHERE epoch = ? AND process = ? AND table_names = ? AND @@server_id = ?",
-		append(args, own.Term, own.Process, string(names), own.Server)...)
+	done, err := t.db.ExecContext(ctx, "UPDATE "+t.name+" SET "+set+" WHERE epoch = ? AND process = ? AND table_names = ?"+where,
+		append(args, own.Term, own.Process, string(names))...)
 	if err != nil {
 		return false, t.errorf(what, err)
 	}

@@ -145,6 +145,7 @@ func (d *daemon) lead(ctx context.Context, tables []string) error {
 	_, hasCheckpoint := d.state.Checkpoint()
 	t := &d.turn
 	t.Lease, t.State, t.Source, t.Log = d.tenure.lease, d.state, d.asker(), d.log
+	t.Accept = d.opts.AcceptNewSource
 	t.Lost = d.state.Origin().Quarantined != "" && !hasCheckpoint
 	held, err := t.Take(ctx, tables)
 	if err == nil && !held {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,7 @@ type Turn struct {
 	State  State // of this relay alone
 	Source Source
 	Lost   bool // an earlier state was lost, so that the start makes a gap
+	Accept bool // an operator takes the server as it is
 	Log    *zap.Logger
 
 	grant atomic.Pointer[lease.Grant] // nil before Take, and without a lease
@@ -37,7 +39,12 @@ func (t *Turn) Take(ctx context.Context, tables []string) (held bool, err error)
 	t.taken.Store(false)
 	grant, held := t.Lease.Acquire(ctx, tables, func(ctx context.Context, left lease.Resume) error {
 		use, away := t.usable(ctx, left)
-		if away != nil {
+		var refused *RefusedError
+		switch {
+		case errors.As(away, &refused):
+			err = away
+			return away
+		case away != nil:
 			return away // another attempt asks the database again
 		}
 		if err = t.inheritPause(left.Pause, watched); err == nil && use {
@@ -71,7 +78,8 @@ func (t *Turn) inheritPause(theirs *outbox.Pause, watched bool) error {
 }
 
 // usable reports whether to go on from where the last active process was, which is later than where this one was when it was active. A
-// position of another history, such as one that came with a copy of the database, is left alone.
+// position of another history, such as one that came with a copy of the database, is left alone. It is refused where this relay has worked on the
+// server of that position, or has seen another one work on it: then the server lacks transactions, and the relay that was active refuses it too.
 func (t *Turn) usable(ctx context.Context, left lease.Resume) (bool, error) {
 	if left.At.IsZero() || t.Lost {
 		return false, nil
@@ -82,6 +90,10 @@ func (t *Turn) usable(ctx context.Context, left lease.Resume) (bool, error) {
 	}
 	own, _ := t.State.Checkpoint()
 	if relation, why := server.CheckIdentity(left.Source, left.At, info, end); relation == server.Foreign {
+		recorded, known := t.State.Source()
+		if (known && recorded.Same(left.Source) || t.Lease.Followed(left.Source)) && !t.Accept {
+			return false, &RefusedError{Why: "the relay that was active before has read more than this server has: " + why}
+		}
 		t.Log.Warn("the lease holds a position of another server, which is not used", zap.Stringer("position", left.At), zap.String("why", why))
 		return false, nil
 	}

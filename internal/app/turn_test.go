@@ -1,13 +1,17 @@
 package app
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // Who takes over from another state directory does what was last said of the relay: to the active one, or, while nobody was seen as
@@ -35,5 +39,45 @@ func TestWhatBecomesOfAPause(t *testing.T) {
 		if got := store.Pause(); (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
+	}
+}
+
+// answering is a Source with a fixed answer.
+type answering struct {
+	info server.Info
+	end  outbox.Position
+}
+
+func (a answering) Look(context.Context) (server.Info, outbox.Position, error) {
+	return a.info, a.end, nil
+}
+func (a answering) End(context.Context) (outbox.Position, error) { return a.end, nil }
+
+// A server that lacks what the active relay has read is refused by the relay that takes over, too, if it worked on the old server before.
+// A relay of another server, with a copy of the lease table, leaves the position alone.
+func TestG35_ARefusalHoldsForTheStandby(t *testing.T) {
+	const a, b, c = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562", "5e11fa47-71ca-11e1-9e33-c80aa9429562"
+	old := server.ID{Flavor: outbox.MySQL, UUID: a, ServerID: 1}
+	next := server.Info{ID: server.ID{Flavor: outbox.MySQL, UUID: b, ServerID: 2}, GTID: true, Executed: a + ":1-5"}
+	left := lease.Resume{Source: old, At: outbox.Position{File: "log.000001", Offset: 900, GTIDs: a + ":1-9"}}
+	for name, x := range map[string]struct {
+		recorded server.ID
+		accept   bool
+		refused  bool
+	}{
+		"worked on the old server": {old, false, true},
+		"the operator accepts it":  {old, true, false},
+		"of another server":        {server.ID{Flavor: outbox.MySQL, UUID: c, ServerID: 3}, false, false},
+	} {
+		store, err := checkpoint.OpenContext(t.Context(), t.TempDir(), checkpoint.Options{})
+		testkit.Must(t, err)
+		testkit.Must(t, store.Reset(x.recorded, outbox.Position{File: "log.000001", Offset: 500, GTIDs: a + ":1-4"}, 0, "test"))
+		turn := &Turn{State: store, Source: answering{next, outbox.Position{File: "log.000001", Offset: 400}}, Log: zap.NewNop(), Accept: x.accept, Lease: lease.Alone(lease.Off, "")}
+		use, err := turn.usable(t.Context(), left)
+		var refused *RefusedError
+		if use || errors.As(err, &refused) != x.refused || err != nil && !x.refused {
+			t.Errorf("%s: use %v, %v", name, use, err)
+		}
+		testkit.Must(t, store.Close())
 	}
 }

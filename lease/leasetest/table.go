@@ -108,6 +108,7 @@ func (t *Table) Renew(a protocol.Acquisition, at protocol.Resume, ttl time.Durat
 
 // Release ends the row of an acquisition; false when none matches.
 func (t *Table) Release(a protocol.Acquisition, at protocol.Resume) bool {
+	a.Server = t.Server // a release is true on any server
 	r := t.row(a)
 	if r == nil {
 		return false

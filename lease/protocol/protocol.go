@@ -66,8 +66,8 @@ type Take struct {
 	From   []Record // the rows that share tables with Next: they lose those tables, and go when none is left
 }
 
-// Acquisition is what a renewal and a release name. A row that another relay has taken from, or made again, or that is on another server,
-// does not match.
+// Acquisition is what a renewal and a release name. A row that another relay has taken from, or made again,
+// does not match; one on another server matches a release only.
 type Acquisition struct {
 	Term    uint64
 	Process string
