@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
@@ -24,6 +25,7 @@ type Sampler struct {
 	oldest *prometheus.GaugeVec
 	claims *prometheus.GaugeVec
 	retry  *prometheus.GaugeVec
+	held   *prometheus.GaugeVec
 
 	mu   sync.Mutex
 	last []table.Counts
@@ -48,7 +50,10 @@ func NewSampler(count func(context.Context) ([]table.Counts, error), reg prometh
 			Name: "canal_outbox_longest_retry_wait_seconds", Help: "How long the retry that is due last has to wait, sampled; 0 when there is none.",
 		}, []string{"table"}),
 	}
-	reg.MustRegister(s.states, s.oldest, s.claims, s.retry, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	s.held = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "canal_outbox_held_unknown_rows", Help: "Rows with a status that the configuration does not name, sampled: they are never sent. Counted up to 100,000.",
+	}, []string{"table"})
+	reg.MustRegister(s.states, s.oldest, s.claims, s.retry, s.held, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "canal_outbox_rows_sample_age_seconds", Help: "Age of the counts and ages of rows: how long ago they were sampled.",
 	}, func() float64 {
 		s.mu.Lock()
@@ -106,6 +111,7 @@ func (s *Sampler) take(counts []table.Counts, complete bool) {
 		s.states.WithLabelValues(c.Table, delayed).Set(float64(c.Delayed))
 		s.oldest.WithLabelValues(c.Table).Set(c.OldestPending.Seconds())
 		s.claims.WithLabelValues(c.Table).Set(c.OldestSending.Seconds())
+		s.held.WithLabelValues(c.Table).Set(float64(c.Rows[outbox.Held]))
 		s.retry.WithLabelValues(c.Table).Set(c.LongestRetry.Seconds())
 	}
 }

@@ -49,7 +49,7 @@ func TestSampler(t *testing.T) {
 			fmt.Fprintln(&text, f.GetName(), m.Label[0].GetValue(), m.Gauge.GetValue()) // of rows the status, of ages the table
 		}
 	}
-	for _, want := range []string{"oldest_sending_age_seconds shop.t 60", "longest_retry_wait_seconds shop.t 3600", "rows delayed 4", "rows held 3", "rows consumed 7"} {
+	for _, want := range []string{"oldest_sending_age_seconds shop.t 60", "longest_retry_wait_seconds shop.t 3600", "rows delayed 4", "rows held 3", "held_unknown_rows shop.t 3", "rows consumed 7"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %s among\n%s", want, text.String())
 		}

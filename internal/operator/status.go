@@ -54,6 +54,8 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 			failed = nil
 		}
 		add(t.Rows["failed"] > 0 || failed != nil && t.SampledAt != nil && failed.At.After(*t.SampledAt), failedRows(t, failed))
+		add(t.Rows["held"] > 0, fmt.Sprintf("%d rows of %s have a status that the configuration does not name: the relay never sends them; "+
+			"`canal-outbox messages list --table %s --status held` lists them, `canal-outbox doctor` counts each value", t.Rows["held"], t.Name, t.Name), "Rows with an unknown status")
 		add(t.FailedRetryError != "", "FAILED rows of "+t.Name+" cannot be tried again for now: "+t.FailedRetryError, "FAILED rows")
 		if r := t.Redelivery; r != nil {
 			p = append(p, redelivery(t.Name, r)...)

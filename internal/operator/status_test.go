@@ -30,6 +30,10 @@ func TestProblems(t *testing.T) {
 		"FAILED rows": {func(st *admin.Status, table *admin.TableStatus) {
 			table.Rows["failed"], st.NewestFailed = 3, problem(sampled)
 		}, []string{"3 rows of shop.m are FAILED", "id 17 (order:17), permanent: too large", "canal-outbox messages list --table shop.m", "FAILED rows"}},
+		"G18: rows with an unknown status": {func(_ *admin.Status, table *admin.TableStatus) {
+			table.Rows["held"], table.Rows["consumed"] = 3, 9
+		}, []string{"3 rows of shop.m have a status that the configuration does not name", "never sends", "--status held", "Rows with an unknown status"}},
+		"G18: rows in a named state of the owners": {func(_ *admin.Status, table *admin.TableStatus) { table.Rows["consumed"] = 9 }, nil},
 		"a FAILED row of an earlier run": {func(_ *admin.Status, table *admin.TableStatus) {
 			table.Rows["failed"] = 1
 		}, []string{"1 row of shop.m is FAILED; look at them with: canal-outbox messages list --table shop.m"}},
