@@ -220,7 +220,7 @@ func (r *Redelivery) publish(ctx context.Context, p *sentPass, due []outbox.Cand
 		return err
 	}
 	for _, piece := range pieces {
-		if err := r.publishPiece(ctx, p, piece, open, next); err != nil {
+		if err := r.publishPiece(ctx, p, piece, open); err != nil {
 			return err
 		}
 	}
@@ -229,14 +229,14 @@ func (r *Redelivery) publish(ctx context.Context, p *sentPass, due []outbox.Cand
 
 // publishPiece reads rows whole, counts them and hands them to the sink; what was taken over leaves open. A row that cannot be read is missing, and
 // the others go out.
-func (r *Redelivery) publishPiece(ctx context.Context, p *sentPass, ids []outbox.Identity, open map[outbox.Identity]outbox.Candidate, next time.Time) error {
+func (r *Redelivery) publishPiece(ctx context.Context, p *sentPass, ids []outbox.Identity, open map[outbox.Identity]outbox.Candidate) error {
 	bounded, cancel := context.WithTimeout(ctx, queryTimeout)
 	messages, err := r.rows.ReadSent(bounded, ids)
 	cancel()
 	if err != nil || len(messages) == 0 {
 		return err
 	}
-	counted := make([]table.Waiting, len(messages))
+	next, counted := time.Now().Add(p.rule.After), make([]table.Waiting, len(messages))
 	for i, m := range messages {
 		m.Entry = open[m.Identity].Entry
 		counted[i] = table.Waiting{Identity: m.Identity, Wait: table.Wait{Due: next, Attempts: r.counts[m.Identity].Attempts + 1}}
