@@ -138,6 +138,9 @@ func writeStatus(w io.Writer, s admin.Status) {
 		line(w, "  waits\t%s of %s, topic %s, for %s since %s: %s", k.Key, k.Table, k.Topic, k.MessageID, k.Since.Format(time.RFC3339), k.Reason)
 	}
 	line(w, "sweep\t%s", sweepText(s))
+	if r := s.Reconcile; r != nil {
+		line(w, "reconcile\tlast %s ago: %d missing, %d different, %d repeated %s", seconds(r.LastSeconds), r.Missing, r.Different, r.Repeated, r.Error)
+	}
 	if s.Retention != nil {
 		line(w, "retention\t%s", retentionText(s.Retention))
 	}

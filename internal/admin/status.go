@@ -41,6 +41,8 @@ type Status struct {
 	Sweep       SweepStatus `json:"sweep"`
 	// Retention is null while no row ever leaves a table.
 	Retention *RetentionStatus `json:"retention"`
+	// Reconcile is null while nothing is compared on a schedule.
+	Reconcile *ReconcileStatus `json:"reconcile"`
 	// GapsOpen counts gap records that nobody has acknowledged.
 	GapsOpen int `json:"gaps_open"`
 	// NewestFailed is the last row that became FAILED since the start, which may have been set back meanwhile; null when there is
@@ -251,4 +253,14 @@ type RetentionStatus struct {
 	LastSeconds *float64 `json:"last_seconds"` // since a pass came to the end of every table; null before the first
 	Rows        int      `json:"rows"`         // have left in the last pass, or so far in the one that runs
 	Error       string   `json:"error"`        // of the last pass; "" when it had none
+}
+
+// ReconcileStatus is what the last scheduled comparison of the tables with the topics found.
+type ReconcileStatus struct {
+	Running     bool     `json:"running"`
+	LastSeconds *float64 `json:"last_seconds"` // since one came to its end; null before the first
+	Missing     int64    `json:"missing"`      // rows that are SENT and not in their topic
+	Different   int64    `json:"different"`    // that have another body there
+	Repeated    int64    `json:"repeated"`     // that are there more than once
+	Error       string   `json:"error"`        // of the last one; "" when it came to its end
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/history"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/reconcile"
 	"github.com/canal-outbox/canal-outbox/internal/shadow"
 	"github.com/canal-outbox/canal-outbox/internal/systemd"
 	"github.com/canal-outbox/canal-outbox/internal/tracing"
@@ -98,6 +99,7 @@ func (d *daemon) run(ctx context.Context) error {
 	watches.Go(func() { d.watchTables(watching, func() { stop(nil) }) })
 	watches.Go(func() { d.keepLease(watching, stop) }) // until nothing is on its way to the broker any more
 	watches.Go(func() { d.past.Run(watching, d.watched()) })
+	watches.Go(func() { d.checks.Run(watching) })
 	watches.Go(func() { d.alerts.Run(watching) }) // beyond the relay's end: its last rows may fail while it stops
 	err := d.relay.Run(ctx)
 	stopReaching()
@@ -129,6 +131,7 @@ type daemon struct {
 	alerts   *alert.Alerter
 	relays   *operator.Relays
 	leaving  *retention.Retention
+	checks   *reconcile.Schedule
 	shadow   *shadow.Shadow // nil but with Options.Shadow
 	present  presence       // for relays
 	sink     sink.Sink
@@ -249,7 +252,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	d.rows = table.NewFenced(d.guarded, tables, d.state, d.may())
 	d.rows.OnRefused(d.logRefused)
 	d.samples = operator.NewSampler(d.rows.Counts, d.registry, d.log)
-	d.alerts = d.newAlerts()
+	d.alerts, d.checks = d.newAlerts(), d.newChecks()
 	recorded := func() (server.ID, outbox.Position) {
 		id, _ := d.state.Source()
 		at, _ := d.state.Checkpoint()

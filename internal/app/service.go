@@ -57,8 +57,11 @@ func (s *service) Ready() error {
 func (s *service) Status(ctx context.Context) admin.Status {
 	now := time.Now()
 	st := s.d.status(now)
-	st.Retention = s.d.showRetention(now)
+	st.Retention, st.Reconcile = s.d.showRetention(now), s.d.showChecks(now)
 	var troubles []string
+	if c := st.Reconcile; c != nil && c.Missing+c.Different > 0 {
+		troubles = append(troubles, operator.See(fmt.Sprintf("%d SENT row(s) are missing in their topic, and %d have another body there", c.Missing, c.Different), "Comparing tables and topics"))
+	}
 	if err := s.meter.Show(&st, now); err != nil {
 		troubles = append(troubles, "metrics cannot be read: "+err.Error())
 	}

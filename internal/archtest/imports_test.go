@@ -74,7 +74,7 @@ var rules = []rule{
 	{path: "internal/history", own: []string{"internal/admin"}, external: []string{"go.uber.org/zap"}},
 	{path: "internal/alert", own: []string{"outbox"}, external: with()},
 	{path: "internal/doctor", own: append([]string{"internal/setting", "internal/config", "internal/admin"}, nouns...)},
-	{path: "internal/reconcile", own: nouns},
+	{path: "internal/reconcile", own: nouns, external: with()},
 	{path: "internal/tracing", own: nouns, external: with("go.opentelemetry.io/otel")},
 	{path: "internal/bench", own: nouns, external: []string{"golang.org/x/sync", "golang.org/x/time"}},
 	{path: "internal/messages", own: append([]string{"internal/admin"}, nouns...)},

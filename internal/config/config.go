@@ -32,6 +32,8 @@ type Config struct {
 	Fallback Fallback `yaml:"fallback"`
 	// Retention is when final rows leave the tables. It is off until one of its ages is set.
 	Retention Retention `yaml:"retention"`
+	// Reconcile compares the tables with the topics on a schedule.
+	Reconcile Reconcile `yaml:"reconcile"`
 	// Lease lets several relays be started for the same tables, of which one is active and the others stand by.
 	Lease Lease `yaml:"lease"`
 	// Pipeline bounds what is in memory at a time.
@@ -257,6 +259,12 @@ type Fallback struct {
 	ReadFrom string `yaml:"read_from"`
 	// ClaimTimeout is the age after which the claim of a crashed process is taken over.
 	ClaimTimeout time.Duration `yaml:"claim_timeout"`
+}
+
+// Reconcile compares the tables with the topics on a schedule. Metrics, status and alerts have the result.
+type Reconcile struct {
+	// Every is the time between two comparisons, such as `24h`, each of the rows of the last two intervals. 0: none.
+	Every time.Duration `yaml:"every"`
 }
 
 // Retention takes final rows out of the tables. The ages are by the database's clock: of sent_at if the table has it, else of

@@ -24,6 +24,7 @@ func (r *report) validate(c *Config) {
 	r.fallback(&c.Fallback)
 	r.retention(c)
 	r.goneBefore(c)
+	r.reconcile(&c.Reconcile)
 	r.lease(&c.Lease, c.Tables)
 	r.pipeline(&c.Pipeline)
 	r.admin(&c.Admin)

@@ -2,7 +2,7 @@
 //
 // Guarantee: it changes nothing, unless it is told to republish what is missing, and works beside a running relay and without one. Its memory
 // is bounded by the number of rows in the window, about 50 bytes each, and not by their size. What was published while it ran is
-// no difference: the rows are read before the topics. It owns no goroutine.
+// no difference: the rows are read before the topics. Goroutines: the caller of Schedule.Run alone.
 package reconcile
 
 import (
