@@ -179,7 +179,8 @@ func (a *Acker) Add(list []outbox.Completion) {
 // Pending is the number of completions that the table has neither written nor refused for the row's data.
 func (a *Acker) Pending() int { return int(a.pending.Load()) }
 
-// Problems says why completions do not get into the tables, a line for each table and cause; empty when they do. For status.
+// Problems says why completions do not get into the tables, a line for each table and cause; empty when they do. For status. A line that
+// does not name a section of the handbook ends with an error of the database.
 func (a *Acker) Problems() []string { return a.queues.problems() }
 
 // Unshown returns up to limit sent rows whose statuses wait for a lock or are refused by their table, and how many more there are: a

@@ -314,7 +314,7 @@ func (w *writeQueues) problems() (list []string) {
 		case q.kind == locked:
 			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) wait for locks that another session holds; what to do: docs/operations.md, Rows behind another session's lock", q.table, q.rows()))
 		default:
-			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) cannot be written: %s; what to do: docs/operations.md, The database is away", q.table, q.rows(), q.reason))
+			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) cannot be written: %s", q.table, q.rows(), q.reason))
 		}
 	}
 	slices.Sort(list)

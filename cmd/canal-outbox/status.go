@@ -20,7 +20,7 @@ import (
 )
 
 // errProblems is the end of a status that shows problems.
-var errProblems = errors.New("the daemon is not well")
+var errProblems = errors.New("the relay has problems")
 
 func newStatus(c *cli) *cobra.Command {
 	var watch, live bool

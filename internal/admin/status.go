@@ -43,7 +43,7 @@ type Status struct {
 	Retention *RetentionStatus `json:"retention"`
 	// Reconcile is null while nothing is compared on a schedule.
 	Reconcile *ReconcileStatus `json:"reconcile"`
-	// GapsOpen counts gap records that nobody has acknowledged.
+	// GapsOpen counts gap records that are not acknowledged.
 	GapsOpen int `json:"gaps_open"`
 	// NewestFailed is the last row that became FAILED since the start, which may have been set back meanwhile; null when there is
 	// none. The tables say how many rows are FAILED now.
@@ -92,6 +92,7 @@ type SourceStatus struct {
 	Server  string `json:"server"`       // flavour, version and identity; "" before the first connection
 	State   string `json:"reader_state"` // connected, connecting, waiting (to connect again), stuck (at one event, see Error), paused, standby
 	Error   string `json:"error"`        // of the last attempt; "" while connected
+	Away    string `json:"away"`         // why the database did not answer a question of this status; "" when it did
 	Warning string `json:"warning"`      // what is wrong though the binlog is being read, and what to do; "" when nothing is known
 	// Settings are those of the server that were changed since the start and must be changed back, each with what follows and what to do.
 	Settings []string `json:"settings"`

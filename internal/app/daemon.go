@@ -61,7 +61,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger)
 		d.meter = operator.NewMeter(d.registry, d.started)
 		err := errors.Join(d.run(ctx), d.close())
 		if err == nil { // an error is the last line itself
-			log.Info("stopped", zap.Duration("uptime", time.Since(d.started)))
+			log.Info(d.ended(ctx), zap.Duration("uptime", time.Since(d.started)))
 		}
 		if err != nil || ctx.Err() != nil || !d.outdated.Load() {
 			return err
@@ -70,6 +70,17 @@ func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger)
 			opts.AcceptNewSource = false // it was meant for the first start
 		}
 	}
+}
+
+// ended is the last line of a daemon that ended without an error.
+func (d *daemon) ended(ctx context.Context) string {
+	switch {
+	case ctx.Err() != nil || !d.outdated.Load():
+		return "stopped"
+	case d.relay == nil:
+		return "no longer standby, starting as active"
+	}
+	return "stopped, starting again with what has changed"
 }
 
 // run works until the context ends, the tables have changed or the lease came or went.
@@ -194,7 +205,7 @@ func (d *daemon) open(ctx context.Context) error {
 	} else if err := d.listen(d.service()); err != nil {
 		return err
 	}
-	d.log.Info("canal-outbox", zap.String("version", d.opts.Version), zap.String("source", d.cfg.Source.Address),
+	d.log.Info("started", zap.String("version", d.opts.Version), zap.String("source", d.cfg.Source.Address),
 		zap.Int("tables", len(tables)), zap.String("admin", d.cfg.Admin.Listen))
 	return nil
 }
@@ -235,7 +246,7 @@ func (d *daemon) openState(ctx context.Context) (err error) {
 	if qerr != nil {
 		return errors.Join(err, qerr)
 	}
-	d.log.Error("the state was damaged and is moved aside: going on with a new one and a full sweep", zap.String("aside", aside), zap.Error(err))
+	d.log.Error("the state was damaged and is moved aside: starting with a new one and a full sweep", zap.String("aside", aside), zap.Error(err))
 	if d.state, err = checkpoint.OpenContext(ctx, d.cfg.Checkpoint.Dir, opts); err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/messages"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/pipeline"
 )
 
@@ -73,13 +72,16 @@ func (s *service) Status(ctx context.Context) admin.Status {
 		s.again(&st)
 		showFlow(&st, s.d.relay.pipeline.Snapshot())
 		st.WaitingKeys.First = append(st.WaitingKeys.First, s.waitingKeys()...)
-		troubles = append(append(troubles, s.heldRows()...), s.d.relay.acker.Problems()...)
+		troubles = append(troubles, s.heldRows()...)
+		for _, line := range s.d.relay.acker.Problems() {
+			troubles = append(troubles, operator.SeeCause(line, "The database is away"))
+		}
 		troubles = append(troubles, s.rowTroubles()...)
 		showRows(&st, s.d.relay.acker.Snapshot())
 		s.sweep(&st, now)
 		showReader(&st, s.d.reader.State(), now)
-		if err := s.server(ctx, &st); err != nil && st.Source.State == "connected" {
-			troubles = append(troubles, operator.See("the database does not answer a question ("+server.Classify(err).String()+")", "The database is away"))
+		if err := s.server(ctx, &st); err != nil {
+			st.Source.Away = err.Error()
 		}
 	}
 	if trouble := s.d.contact.Trouble(); trouble != "" && st.Sink.Breaker == "closed" { // an open breaker tells the same

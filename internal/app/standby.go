@@ -39,7 +39,7 @@ func (d *daemon) standBy(ctx context.Context, tables []string) error {
 	} else if err := d.listen(s); err != nil {
 		return err
 	}
-	d.log.Info("canal-outbox", zap.String("version", d.opts.Version), zap.String("source", d.cfg.Source.Address),
+	d.log.Info("started as a standby", zap.String("version", d.opts.Version), zap.String("source", d.cfg.Source.Address),
 		zap.Int("tables", len(tables)), zap.String("admin", d.cfg.Admin.Listen))
 	if d.tenure.lease.Await(ctx, tables) == nil {
 		d.outdated.Store(true)

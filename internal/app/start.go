@@ -141,7 +141,7 @@ func (r *Relay) recordGap(gap outbox.Gap, id server.ID, reset func(server.ID, ou
 	if gap.Cause == outbox.GapFirstStart { // this is how every relay begins
 		level = zap.InfoLevel
 	}
-	r.log.Log(level, "the log is followed from a new position; a full sweep publishes what lies before it",
+	r.log.Log(level, "no usable checkpoint: reading from the binlog's end, sweeping older rows",
 		zap.String("cause", string(gap.Cause)), zap.Stringer("from", gap.From), zap.Stringer("to", gap.To), zap.Uint64("gap", number))
 	if gap.Cause != outbox.GapFirstStart {
 		r.tellLost(gap.From, gap.To)

@@ -72,7 +72,7 @@ func (t *Turn) inheritPause(theirs *outbox.Pause, watched bool) error {
 	case theirs == nil:
 		t.Log.Info("the pause of this state directory is over: the relay that was active meanwhile was not paused", zap.String("by", own.By))
 	case own == nil || *own != *theirs:
-		t.Log.Warn("the relay that was active before is paused, and so is this one", zap.String("by", theirs.By), zap.String("reason", theirs.Reason))
+		t.Log.Warn("paused, as the relay was that was active before", zap.String("by", theirs.By), zap.String("reason", theirs.Reason))
 	}
 	return t.State.SetPause(theirs)
 }
@@ -94,10 +94,10 @@ func (t *Turn) usable(ctx context.Context, left lease.Resume) (bool, error) {
 		if (known && recorded.Same(left.Source) || t.Lease.Followed(left.Source)) && !t.Accept {
 			return false, &RefusedError{Why: "the relay that was active before has read more than this server has: " + why}
 		}
-		t.Log.Warn("the lease holds a position of another server, which is not used", zap.Stringer("position", left.At), zap.String("why", why))
+		t.Log.Warn("this server lacks what the last active relay had read: its position is not used", zap.Stringer("position", left.At), zap.String("why", why))
 		return false, nil
 	}
-	t.Log.Info("going on from where the last active relay was done with the log", zap.Stringer("position", left.At), zap.Stringer("own", own))
+	t.Log.Info("resuming from the last position of the relay that was active before", zap.Stringer("position", left.At), zap.Stringer("own", own))
 	return true, nil
 }
 
@@ -131,7 +131,7 @@ func (t *Turn) Begin(ctx context.Context) error {
 // Tell writes into the lease at once whether the relay is paused. If that does not work the next renewal does it.
 func (t *Turn) Tell(ctx context.Context) {
 	if err := t.grant.Load().Renew(ctx, t.resume); err != nil {
-		t.Log.Warn("the lease does not say yet whether this relay is paused: one that takes over before the next renewal may do the opposite", zap.Error(err))
+		t.Log.Warn("the pause or its end is not in the lease yet: a relay that takes over before the next renewal does not know it", zap.Error(err))
 	}
 }
 
@@ -148,6 +148,6 @@ func (t *Turn) Release() {
 		return
 	}
 	if err := t.Lease.Release(context.Background(), t.resume()); err != nil {
-		t.Log.Warn("the lease could not be released: another relay goes on when it has run out", zap.Error(err))
+		t.Log.Warn("the lease could not be released: another relay takes over when it has expired", zap.Error(err))
 	}
 }

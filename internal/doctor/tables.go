@@ -179,7 +179,7 @@ func (d *doctor) replica(ctx context.Context, tables []*table.Table) {
 		}
 		plan, err := there.ExplainSweep(ctx, db)
 		if err != nil {
-			d.add(server.Warning, subject, "", "how the sweep looks for rows of %s could not be asked at %s: %v", t.Name(), settings.Address, err)
+			d.add(server.Warning, subject, "", "not checked how the sweep looks for rows of %s at %s: %v", t.Name(), settings.Address, err)
 			continue
 		}
 		plan.Subject = subject + ", " + plan.Subject
@@ -209,7 +209,7 @@ func (d *doctor) others(ctx context.Context, db *sql.DB, tables []*table.Table) 
 	}
 	relays, err := server.OtherRelays(ctx, db, names)
 	if err != nil {
-		d.add(server.Warning, "relays", "", "whether another relay works on the tables could not be asked: %v", err)
+		d.add(server.Warning, "relays", "", "not checked whether another relay works on the tables: %v", err)
 		return
 	}
 	for _, name := range names {
@@ -245,7 +245,7 @@ func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
 		return // there may be no rows, and nothing is asked of it
 	}
 	if plan, err := t.ExplainSweep(ctx, db); err != nil {
-		d.add(server.Warning, t.Name(), "", "how the sweep looks for rows could not be asked: %v", err)
+		d.add(server.Warning, t.Name(), "", "not checked how the sweep looks for rows: %v", err)
 	} else {
 		d.findings = append(d.findings, d.advised(plan, "idx_outbox_sweep"))
 	}
@@ -298,7 +298,7 @@ func (d *doctor) failedLog(ctx context.Context, db *sql.DB, t *table.Table) {
 	findings, exists, err := t.CheckFailedLog(ctx, db)
 	switch {
 	case err != nil:
-		d.add(server.Warning, t.Name(), "", "whether messages can be discarded could not be asked: %v", err)
+		d.add(server.Warning, t.Name(), "", "not checked whether messages can be discarded: %v", err)
 	case exists:
 		d.findings = append(d.findings, findings...)
 	}

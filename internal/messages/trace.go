@@ -225,7 +225,7 @@ func (t *tracer) pendingFor() string {
 	case grace > 0 && r.Age < grace:
 		return fmt.Sprintf("the application, which has %v to publish it itself", grace)
 	}
-	return fmt.Sprintf("nothing, it is due now: the binlog shows it to the relay, else the next sweep within %v", t.Interval)
+	return fmt.Sprintf("due now; next sweep within %v", t.Interval)
 }
 
 func (t *tracer) failedEvery(name string) time.Duration {

@@ -36,7 +36,7 @@ func TestWhatARowWaitsFor(t *testing.T) {
 		{table.Row{}, &Flow{Breaker: "open", Trouble: "connection refused"}, "the broker, which takes no messages: connection refused"},
 		{table.Row{}, &Flow{Breaker: "closed", Owned: true, Behind: "row 3"}, "an earlier message of its key (ordering: key): row 3"},
 		{table.Row{}, &Flow{Breaker: "closed", Owned: true}, "the broker's answer"},
-		{table.Row{}, &working, "nothing, it is due now: the binlog shows it to the relay, else the next sweep within 30s"},
+		{table.Row{}, &working, "due now; next sweep within 30s"},
 		{table.Row{Status: outbox.Sending}, &working, "a claim older than 1m0s is taken over"},
 		{table.Row{Status: outbox.Failed}, &working, "a decision"},
 		{table.Row{Status: outbox.Sent}, &working, ""},

@@ -139,7 +139,7 @@ func (o *Operator) notes(ctx context.Context, info server.Info, from, to outbox.
 		return notes
 	}
 	if has, err := o.Ask.HasFile(ctx, to); err != nil {
-		add("whether the server still has the position could not be asked: %v", err)
+		add("not checked whether the server still has the position: %v", err)
 	} else if !has {
 		add("the server does not have this position any more: the reader will record a gap and a full sweep stands in")
 	}

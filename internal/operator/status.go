@@ -21,7 +21,8 @@ const OldClaim = 10 * time.Minute
 // megabytes, so what fills a disk is something else: 256 MiB leave about four minutes at 1 MiB/s.
 const LowSpace = 256 << 20
 
-// Judge sets State and Problems from what the status shows. more are sentences that the stations say about themselves;
+// Judge sets State and Problems from what the status shows. more are sentences of the stations about themselves. Where the database does
+// not answer, that comes first, and under it what follows from it;
 // stuck is the reason why the process counts as stuck, nil when it does not.
 func Judge(st *admin.Status, stuck error, more ...string) {
 	p := []string{}
@@ -34,9 +35,9 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 		st.Source.State, st.Source.Error = "paused", ""
 		add(true, "the relay is "+st.Paused.String()+": rows wait in the table, and nothing is lost; `canal-outbox resume` lets it go on", "Pause and resume")
 	}
-	add(st.Lease.State == "lapsed", "the lease could not be renewed in time, so nothing is sent until it is: "+st.Lease.Error, "Active and standby")
+	add(st.Lease.State == "lapsed", "the lease could not be renewed in time, so nothing is sent until it is: "+st.Lease.Error, unlessAway(st, "Active and standby"))
 	add(len(st.OtherRelays) > 0, twofold(st.OtherRelays), "Two relays on the same tables")
-	add(st.GapsOpen > 0, "there are gaps in the log that nobody has acknowledged: `canal-outbox gaps list`", "The binlog was purged")
+	add(st.GapsOpen > 0, fmt.Sprintf("%d gap(s) in the log are not acknowledged: `canal-outbox gaps list`", st.GapsOpen), "The binlog was purged")
 	for _, t := range st.Sink.SuspendedTopics {
 		add(true, "topic "+t.Topic+" is suspended, its rows wait: "+t.Reason, "A topic is missing")
 	}
@@ -46,7 +47,7 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 	}
 	p = append(p, more...)
 	add(st.Sink.Breaker == "open" || st.Sink.Breaker == "half-open", "the broker takes no messages, rows wait and lose no attempt: "+st.Sink.Reason, "The broker is away")
-	p = append(p, source(st.Source)...)
+	p = append(p, source(st)...)
 	add(st.Unwritable > 0, unwritable(st))
 	for _, t := range st.Tables {
 		failed := st.NewestFailed
@@ -56,7 +57,7 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 		add(t.Rows["failed"] > 0 || failed != nil && t.SampledAt != nil && failed.At.After(*t.SampledAt), failedRows(t, failed))
 		add(t.Rows["held"] > 0, fmt.Sprintf("%d rows of %s have a status that the configuration does not name: the relay never sends them; "+
 			"`canal-outbox messages list --table %s --status held` lists them, `canal-outbox doctor` counts each value", t.Rows["held"], t.Name, t.Name), "Rows with an unknown status")
-		add(t.FailedRetryError != "", "FAILED rows of "+t.Name+" cannot be tried again for now: "+t.FailedRetryError, "FAILED rows")
+		add(t.FailedRetryError != "", "FAILED rows of "+t.Name+" cannot be tried again for now: "+t.FailedRetryError, Section(t.FailedRetryError, "FAILED rows"))
 		if r := t.Redelivery; r != nil {
 			p = append(p, redelivery(t.Name, r)...)
 		}
@@ -70,6 +71,9 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 		}
 	}
 	p = append(p, disk(st.StateFreeBytes)...)
+	if st.Source.Away != "" {
+		p = underCause("the database does not answer: "+st.Source.Away, p)
+	}
 	st.State, st.Problems = "working", p
 	if len(p) > 0 {
 		st.State = "degraded"
@@ -91,9 +95,10 @@ func See(sentence string, section ...string) string {
 }
 
 // source says what is wrong with the way to the server and with the server.
-func source(s admin.SourceStatus) (p []string) {
+func source(st *admin.Status) (p []string) {
+	s := &st.Source
 	if s.State != "connected" && s.Error != "" {
-		p = append(p, See("the binlog is not being read: "+s.Error, "The binlog is not read"))
+		p = append(p, See("the binlog is not being read: "+s.Error, Section(s.Error, unlessAway(st, "The binlog is not read"))))
 	}
 	for _, setting := range s.Settings {
 		p = append(p, See("the server's "+setting, "Settings of the server"))
@@ -152,7 +157,7 @@ func unwritable(st *admin.Status) string {
 	if p := st.NewestUnwritable; p != nil {
 		text += fmt.Sprintf("; the newest: %s, id %s (%s): %s", p.Table, p.ID, p.MessageID, p.Reason)
 	}
-	return text + "; they are not sent again; what to do: docs/operations.md, Rows that cannot be written"
+	return text + "; they are not sent again, and the status is tried again every minute; what to do: docs/operations.md, Rows that cannot be written"
 }
 
 func round(seconds float64) time.Duration {

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -58,7 +59,7 @@ func (d *Dispatch) watch(now time.Time) {
 	if d.inFlight > 0 && d.breaker.state == breakerClosed && now.Sub(d.quietSince) > silenceLimit {
 		d.breaker.open(now)
 		d.trouble = "no answer to a message since " + d.unansweredSince.Format(time.TimeOnly)
-		d.log.Warn("the broker is silent: waiting for an answer to a message, the attempts of no row are touched", zap.Int("in_flight", d.inFlight))
+		d.log.Warn(fmt.Sprintf("no answer from the broker for %v; sending paused, no retry counted", silenceLimit), zap.Int("in_flight", d.inFlight))
 	}
 }
 

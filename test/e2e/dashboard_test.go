@@ -106,7 +106,7 @@ func TestP10_Dashboard(t *testing.T) {
 	testkit.Must(t, db.Purge(t.Context()))
 	r.Start(t)
 	tab.shows("#state", "degraded")
-	tab.shows("#problems", "there are gaps in the log that nobody has acknowledged")
+	tab.shows("#problems", "gap(s) in the log are not acknowledged")
 	tab.shows("#gaps", "purged")
 	tab.run(chromedp.Click(`button[aria-label="Acknowledge gap 2"]`))
 	tab.shows("#said", "gap 2 acknowledged")
