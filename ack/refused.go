@@ -77,8 +77,8 @@ func (w *writeQueues) newestRefused() (newest *Problem) {
 	return newest
 }
 
-// unshown returns up to limit sent rows whose statuses wait for a lock or are refused, in the order of the tables, and how many more there
-// are.
+// unshown returns up to limit sent rows whose statuses wait for a lock or are refused, and at a stop all that are not written, in the order
+// of the tables, and how many more there are.
 func (w *writeQueues) unshown(limit int) (list []outbox.Identity, more int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,8 +87,8 @@ func (w *writeQueues) unshown(limit int) (list []outbox.Identity, more int) {
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(w.queues), byTable) {
 		q := w.queues[key]
-		if key.kind == ordinary {
-			continue
+		if key.kind == ordinary && !w.drains() {
+			continue // written in a moment
 		}
 		oldest, rest := q.items.parts(q.items.len())
 		for _, part := range [][]outbox.Completion{q.batch[:q.taken], oldest, rest} {

@@ -108,6 +108,9 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	watches.Go(func() { d.contact.run(reaching, d.sink, d.log.Named("sink")) })
 	watches.Go(func() { d.watchTables(watching, func() { stop(nil) }) })
+	if d.tenure.db != nil {
+		watches.Go(func() { d.leaveSent(watching) })
+	}
 	watches.Go(func() { d.keepLease(watching, stop) }) // until nothing is on its way to the broker any more
 	watches.Go(func() { d.past.Run(watching, d.watched()) })
 	watches.Go(func() { d.checks.Run(watching) })

@@ -147,6 +147,9 @@ func (d *daemon) lead(ctx context.Context, tables []string) error {
 	t.Lease, t.State, t.Source, t.Log = d.tenure.lease, d.state, d.asker(), d.log
 	t.Accept = d.opts.AcceptNewSource
 	t.Lost = d.state.Origin().Quarantined != "" && !hasCheckpoint
+	if d.tenure.db != nil {
+		t.Left = d.left
+	}
 	held, err := t.Take(ctx, tables)
 	if err == nil && !held {
 		return &standbyError{tables}
@@ -174,6 +177,7 @@ func (d *daemon) hold(p *outbox.Pause) error {
 // release lets another process go on at once, unless this one starts anew by itself. Nothing is on its way to the broker any more.
 func (d *daemon) release() {
 	if !d.outdated.Load() {
+		d.leaveLast()
 		d.turn.Release()
 	}
 }

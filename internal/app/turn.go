@@ -21,6 +21,8 @@ type Turn struct {
 	Lost   bool // an earlier state was lost, so that the start makes a gap
 	Accept bool // an operator takes the server as it is
 	Log    *zap.Logger
+	// Left returns the rows that the relays before have sent and that their table does not show as SENT; nil: it is not known.
+	Left func(ctx context.Context, tables []string) (lease.SentRows, error)
 
 	grant atomic.Pointer[lease.Grant] // nil before Take, and without a lease
 	taken atomic.Bool                 // TakenOver
@@ -47,10 +49,17 @@ func (t *Turn) Take(ctx context.Context, tables []string) (held bool, err error)
 		case away != nil:
 			return away // another attempt asks the database again
 		}
+		sent, away := t.readLeft(ctx, tables)
+		if away != nil {
+			return away
+		}
 		if err = t.inheritPause(left.Pause, watched); err == nil && use {
 			err = t.State.Reset(left.Source, left.At, 0, TakenOver)
 		}
 		t.taken.Store(true)
+		if err == nil {
+			err = t.inheritSent(sent)
+		}
 		return err
 	})
 	if held {
