@@ -54,9 +54,12 @@ func unlessAway(st *admin.Status, section string) string {
 }
 
 // underCause puts the cause that several problems share first, and those under it: what a database that does not answer leads to is told
-// once. The others keep their order.
-func underCause(cause string, problems []string) (list []string) {
-	list = []string{See(cause, databaseAway)}
+// once. The others keep their order. away is why it does not answer; "" when it does.
+func underCause(away string, problems []string) (list []string) {
+	if away == "" {
+		return problems
+	}
+	list = []string{See("the database does not answer: "+away, databaseAway)}
 	var others []string
 	for _, p := range problems {
 		if text, is := strings.CutSuffix(p, seeHandbook+databaseAway); is {

@@ -71,9 +71,7 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 		}
 	}
 	p = append(p, disk(st.StateFreeBytes)...)
-	if st.Source.Away != "" {
-		p = underCause("the database does not answer: "+st.Source.Away, p)
-	}
+	p = underCause(st.Source.Away, p)
 	st.State, st.Problems = "working", p
 	if len(p) > 0 {
 		st.State = "degraded"
