@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ func (w *world) quiet() string {
 func (w *world) unfinished(r *row) string {
 	switch {
 	case r.logOnly:
-		return r.unpublished()
+		return cmp.Or(r.unpublished(), w.unanswered(r))
 	case r.gone, r.kind == heldAtOnce, r.consumed, r.poison && r.setBacks > 1: // which comes back for ever
 		return ""
 	case r.status == outbox.Failed, r.status == outbox.Sent:
