@@ -34,7 +34,8 @@ type timers struct {
 	known  time.Time // of the rows that stood in the table at the last look, those that become due before this were entered; zero before the first
 	full   bool      // others were left out
 	alone  bool      // since the last look rows that were due were left alone: their keys or topics wait
-	onward bool      // the look that is under way leaves rows out that are due
+	onward bool      // the look that is under way leaves out the rows that the last one has shown
+	behind time.Time // where such a look begins: the due time of the last row that was shown
 	looks  plan
 	pass   time.Time // begin of the last pass
 	hold   time.Time // nothing before: the database did not answer
@@ -126,8 +127,9 @@ func (t *timers) take(now time.Time, n int) (due []timer, look, late bool) {
 	}
 	if look = t.lacking() || t.looks.wait(now) <= 0; look {
 		late = late || !t.known.IsZero() && now.Sub(t.known) > overdue // others may have become due unseen
-		// Rows that wait for something else filled the last look and would fill this one: those that are due are the sweep's.
+		// Rows that wait for something else filled the last look and would fill this one: those that it has shown are the sweep's.
 		t.onward = t.full && t.alone
+		t.behind = t.known
 		late = late || t.onward
 		t.looks.begin(now)
 		t.known, t.full, t.alone = time.Time{}, false, false
@@ -140,7 +142,7 @@ func (t *timers) from() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.onward {
-		return 0
+		return min(max(0, time.Since(t.behind)), overdue)
 	}
 	return overdue
 }

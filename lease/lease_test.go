@@ -308,3 +308,21 @@ func TestTheFenceIsBeforeTheEnd(t *testing.T) {
 		n.end(false)
 	})
 }
+
+// A holder whose row is gone may not publish from the moment that a renewal reports it, before anything else ends the relay.
+func TestHolderWhoseRowIsGoneStopsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		l := New(Config{Time: leaseTime, Holder: "first"}, nodes(m, "first")[0].way, zap.NewNop())
+		g, _ := l.Acquire(t.Context(), []string{"shop.t"}, func(context.Context, Resume) error { return nil })
+		if !g.Valid() {
+			t.Fatal("it has no lease")
+		}
+		m.mu.Lock()
+		m.table.Rows = nil
+		m.mu.Unlock()
+		if err := g.Renew(t.Context(), func() Resume { return Resume{} }); !errors.Is(err, ErrLost) || g.Valid() {
+			t.Errorf("renewed without a row: %v, valid %v", err, g.Valid())
+		}
+	})
+}

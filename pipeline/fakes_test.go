@@ -189,6 +189,19 @@ func (c countedTable) Untouched(ctx context.Context, ids []outbox.Identity) (boo
 	return c.fakeTable.Untouched(ctx, ids)
 }
 
+func (c countedTable) Due(ctx context.Context, name string, from table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	return c.fakeTable.Due(ctx, name, from, q)
+}
+
+// change changes the table while the pipeline may read it.
+func (b *bench) change(f func(rows fakeTable)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f(b.table)
+}
+
 // lookUps returns how often the table was asked row by row and for rows as a whole since the last call.
 func (b *bench) lookUps() (lists, wholes int) {
 	synctest.Wait()

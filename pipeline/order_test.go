@@ -26,18 +26,20 @@ func key(name string) func(*outbox.Message) {
 func (b *bench) wrote() {
 	synctest.Wait()
 	list := b.acks.take()
-	for _, c := range list {
-		state := b.table[c.ID]
-		switch c.Action {
-		case outbox.ActionMarkSent:
-			state.Status = outbox.Sent
-		case outbox.ActionFail:
-			state.Status = outbox.Failed
-		case outbox.ActionRetry:
-			state.RetryCount, state.Waiting, state.DueInMilli = c.RetryCount+1, true, c.Delay.Milliseconds()
+	b.change(func(all fakeTable) {
+		for _, c := range list {
+			state := all[c.ID]
+			switch c.Action {
+			case outbox.ActionMarkSent:
+				state.Status = outbox.Sent
+			case outbox.ActionFail:
+				state.Status = outbox.Failed
+			case outbox.ActionRetry:
+				state.RetryCount, state.Waiting, state.DueInMilli = c.RetryCount+1, true, c.Delay.Milliseconds()
+			}
+			all[c.ID] = state
 		}
-		b.table[c.ID] = state
-	}
+	})
 	b.tracker.Settled(list)
 	b.tracker.Written(list)
 	time.Sleep(time.Second) // the gate looks at the table

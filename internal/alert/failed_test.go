@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,33 +66,48 @@ func TestG26_RowsThatTheApplicationFailsAreReported(t *testing.T) {
 		w := &webhook{}
 		tables := map[string][]Row{"shop.t": {listed("shop.t", 1)}, "shop.away": nil, "shop.u": nil}
 		asked := 0
+		var mu sync.Mutex // of tables and asked
 		cfg := Config{
 			Tables: func() []Table {
+				mu.Lock()
+				defer mu.Unlock()
 				return []Table{{Table: "shop.away", Failed: 7}, {Table: "shop.t", Failed: int64(len(tables["shop.t"]))}, {Table: "shop.u", Failed: int64(len(tables["shop.u"]))}}
 			},
 			Failed: func(_ context.Context, table string) ([]Row, error) {
+				mu.Lock()
+				defer mu.Unlock()
 				asked++
 				if table == "shop.away" {
 					return nil, errors.New("no such column")
 				}
-				return tables[table], nil
+				return slices.Clone(tables[table]), nil
 			},
+		}
+		add := func(table string, rows ...Row) {
+			mu.Lock()
+			defer mu.Unlock()
+			tables[table] = append(tables[table], rows...)
+		}
+		listings := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return asked
 		}
 		a, logs, stop := run(t, w, cfg)
 		time.Sleep(time.Minute + time.Second)
 		if len(w.messages) != 0 || logs.FilterMessageSnippet("cannot list FAILED rows").Len() != 1 {
 			t.Fatalf("%+v, %v", w.messages, logs.All())
 		}
-		before := asked
-		tables["shop.t"] = append(tables["shop.t"], listed("shop.t", 2), listed("shop.t", 3))
+		before := listings()
+		add("shop.t", listed("shop.t", 2), listed("shop.t", 3))
 		time.Sleep(watchEvery)
 		synctest.Wait()
 		a.Failed(failure(3)) // the relay's own: the table has shown it a moment before
-		tables["shop.u"] = append(tables["shop.u"], listed("shop.u", 9))
+		add("shop.u", listed("shop.u", 9))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if asked-before > 2*12+8 { // shop.away each time, the others when something has changed
-			t.Errorf("%d listings in a minute", asked-before)
+		if n := listings() - before; n > 2*12+8 { // shop.away each time, the others when something has changed
+			t.Errorf("%d listings in a minute", n)
 		}
 		stop()
 		var told []string

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,13 +35,16 @@ func TestG28_ScheduledComparisons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg, began := prometheus.NewRegistry(), time.Now()
 		var at []time.Duration
-		var fail error
+		var fail atomic.Bool
 		s := NewSchedule(24*time.Hour, func(_ context.Context, window time.Duration) (Report, error) {
 			if window != 48*time.Hour {
 				t.Errorf("window %v", window)
 			}
 			at = append(at, time.Since(began))
-			return Report{Tables: []Group{{Missing: 2, Different: 1}, {Missing: 1, Repeated: 4}}}, fail
+			if fail.Load() {
+				return Report{}, errors.New("the broker is away")
+			}
+			return Report{Tables: []Group{{Missing: 2, Different: 1}, {Missing: 1, Repeated: 4}}}, nil
 		}, zap.NewNop(), reg)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -52,7 +56,7 @@ func TestG28_ScheduledComparisons(t *testing.T) {
 		if got := gauge(t, reg, "canal_outbox_reconcile_differences", "missing"); got != 3 {
 			t.Errorf("missing %v", got)
 		}
-		fail = errors.New("the broker is away")
+		fail.Store(true)
 		time.Sleep(24 * time.Hour)
 		if now, _ := s.State(); now.Error == "" || now.Missing != 3 {
 			t.Errorf("after a failure: %+v", now)

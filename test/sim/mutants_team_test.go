@@ -20,7 +20,7 @@ var teamMutations = []mutation{
 	},
 	{
 		rule: "a holder whose row is gone stops", file: "lease/grant.go", found: "fence: |lease: ", team: true,
-		edits: []edit{{"	default:\n		g.end()\n", "	default:\n		g.extend(asked)\n"}},
+		edits: []edit{{"	default:\n		g.end()\n", "	default:\n		g.extend(time.Now())\n"}},
 	},
 	{
 		rule: "a lease that has ended by the database's clock is watched for a lease time", file: "lease/protocol/part.go", found: "fence: |lease: |take-over: .*takes", team: true,

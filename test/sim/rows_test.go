@@ -134,7 +134,7 @@ func (c rows) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Wr
 	}
 	counted := func(s outbox.Completion) bool { return s.Action == outbox.ActionRetry || s.Action == outbox.ActionFail }
 	fence := func() bool { return true }
-	if c.i.sink.may != nil && slices.ContainsFunc(batch, counted) {
+	if c.i.sink != nil && c.i.sink.may != nil && slices.ContainsFunc(batch, counted) {
 		fence = c.i.sink.may
 	}
 	err := c.writeIf(ctx, "apply", fence, func(valid bool) {
