@@ -79,6 +79,35 @@ func TestG06_DeferredRowsAloneGoOut(t *testing.T) {
 	})
 }
 
+// G06: a row of the recovery window comes before a deferred one in the log and is looked up after it. Its sight does not show that the deferred
+// row is visible.
+func TestG06_ARowOfTheWindowBeforeADeferredOneIsNoWitness(t *testing.T) {
+	for _, earlier := range []uint64{0, 1} { // deferred rows before the one of the window
+		runOrdered(t, Config{}, func(b *bench) {
+			deferred := outbox.Deferred{Table: "shop.t", Cause: outbox.CauseStatement, Rows: 1}
+			if err := b.Connected(b.ctx, end(0), end(3+earlier)); err != nil {
+				t.Fatal(err)
+			}
+			for range earlier {
+				b.offerDeferred(deferred)
+			}
+			before, unmapped, later := row(1, key("b")), row(2, key("a")), row(3, key("a"))
+			b.offer(before)
+			b.offerDeferred(deferred)
+			b.pending(before)
+			b.offer(later) // the end of the window: the rows are looked up
+			time.Sleep(2 * time.Second)
+			b.pending(unmapped, later)
+			if alone := b.sweep(later); len(alone) != 1 {
+				t.Error("a sweep takes a row before the table was read for a deferred one")
+			}
+			time.Sleep(2 * time.Second)
+			b.sweep(before, unmapped, later)
+			b.wantSent("1", "2", "3")
+		})
+	}
+}
+
 // G07: the row that a key waits for is deleted, held or marked by hand, hours before its retry is due. The key continues within 15 s.
 func TestG07_KeyContinuesWhenItsHeadIsGone(t *testing.T) {
 	for name, end := range map[string]func(all fakeTable){

@@ -222,6 +222,35 @@ func TestRowsBeforeOneOnItsWayAreRemembered(t *testing.T) {
 	})
 }
 
+// The table is read while a row of a greater key is in hand, and there is no room, or it is not the turn of the key: what the table shows
+// before that row is remembered, so that a later row of the log does not overtake it.
+func TestAReadingWithoutRoomKeepsRowsBeforeOneInHand(t *testing.T) {
+	for _, name := range []string{"a", "b", "c", "d"} { // some have the first turn
+		runOrdered(t, Config{MaxWaiting: 1, MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Hour}}, func(b *bench) {
+			b.sink.set(func() { b.sink.answer = nil })
+			all := []*outbox.Message{row(18, key(name)), row(30, key("x")), row(31, key("y"))}
+			b.offer(all...)
+			b.answer(outbox.Outcome{Class: outbox.ClassRefused}, all[1:]...) // more than are remembered
+			first, second, third := row(1, key(name)), row(7, key(name)), row(9, key(name))
+			b.pending(first, second, row(40, key("z")))
+			b.offer(first, second)
+			b.dispatch.Unread()
+			if err := b.dispatch.ReadTables(b.ctx); err != nil {
+				t.Fatal(err)
+			}
+			b.offer(third)
+			for _, one := range []*outbox.Message{third, second} {
+				if alone := b.sweep(one); len(alone) != 1 {
+					b.t.Errorf("key %s: a sweep takes row %s before row 1", name, one.ID)
+				}
+			}
+			b.answer(outbox.Outcome{}, all[0])
+			b.sweep(first, second, third)
+			b.wantSent("18", "30", "31", "1")
+		})
+	}
+}
+
 // A sweep has taken two rows of a key, and the first is refused for good: the second goes back to the table. If the table is read while it is
 // on its way, more rows waiting than are remembered, it still comes before the third.
 func TestARowOnItsWayBackIsRemembered(t *testing.T) {

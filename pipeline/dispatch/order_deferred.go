@@ -36,17 +36,22 @@ func (d *Dispatch) Deferred(list []outbox.Deferred) {
 	d.gate.kick()
 }
 
-// unproven marks a row of the log that is left while deferred rows before it are not known: it may be the witness. Callers hold mu.
+// unproven marks a row of the log that is left while deferred rows before it are not known: it may be the witness. A row that is looked up first
+// comes here when it is taken over and again when it is left. What was reported in between is behind it, so its place is that of the first time.
+// Callers hold mu.
 func (o *order) unproven(e *tracker.Entry) {
-	row := o.rows[e.Row()]
-	if row == nil || !e.Logged() {
+	t, row := o.tables[e.Row().Table], o.rows[e.Row()]
+	if t == nil || !e.Logged() {
 		return
 	}
-	t := o.tables[row.lane.table]
-	if !t.missing {
+	if e.Sends.Place == 0 {
+		e.Sends.Place = 1 + t.missed
+	}
+	if row == nil || !t.missing {
 		return
 	}
-	row.shown, row.follows = false, t.missed
+	row.follows = e.Sends.Place - 1
+	row.shown = row.follows == 0
 	if t.proof == 0 {
 		t.again = true
 		o.kick()

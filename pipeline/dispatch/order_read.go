@@ -277,7 +277,7 @@ func (d *Dispatch) due(ctx context.Context, name string, at table.Cursor) ([]out
 }
 
 // rememberPage remembers the rows of a page. Without room it keeps the first rows of each key that has some; it reports false when a key
-// would have none.
+// would have none. A row that comes before one in hand, or before one that is remembered, is remembered in any case and in any turn.
 func (d *Dispatch) rememberPage(t *orderedTable, page []outbox.Candidate) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -288,7 +288,8 @@ func (d *Dispatch) rememberPage(t *orderedTable, page []outbox.Candidate) bool {
 			d.gate.sighted(row)
 			continue
 		}
-		if c.Key == "" || !t.has(k) && !d.gate.waits(k) || postponed(c) {
+		l := d.gate.keys[k]
+		if c.Key == "" || !t.has(k) && !l.holds(c.ID) || postponed(c) { // also in the turn of others nothing may overtake
 			continue
 		}
 		owner := d.tracker.Owner(c.Identity)
@@ -299,29 +300,22 @@ func (d *Dispatch) rememberPage(t *orderedTable, page []outbox.Candidate) bool {
 			d.gate.insert(k, c.Identity, owner, unfinishedText[c.Status]).seen = true
 			continue
 		}
-		l := d.gate.keys[k]
 		if l == nil && t.slices < maxTurns {
 			return false
 		}
 		t.tight, t.closed = true, true
-		if l != nil && len(l.left) > 0 && before(c.ID, l.left[len(l.left)-1].id.ID) {
-			d.gate.insert(k, c.Identity, owner, unfinishedText[c.Status]).seen = true
-			if last := l.left[len(l.left)-1]; last.entry == nil || !d.tracker.Has(last.entry) {
-				d.gate.forget(last)
-			}
+		if !l.holds(c.ID) {
+			continue
+		}
+		d.gate.insert(k, c.Identity, owner, unfinishedText[c.Status]).seen = true
+		if last := l.left[len(l.left)-1]; !l.holds(last.id.ID) && (last.entry == nil || !d.tracker.Has(last.entry)) {
+			d.gate.forget(last)
 		}
 	}
 	return true
 }
 
 var unfinishedText = map[outbox.Status]string{outbox.Pending: "not sent when the table was read", outbox.Sending: "claimed when the table was read"}
-
-// waits reports whether rows of a key are remembered. In a turn that is not its own these are rows in somebody's hands: those before them
-// must be known.
-func (o *order) waits(k rowKey) bool {
-	l := o.keys[k]
-	return l != nil && len(l.left) > 0
-}
 
 // nearlyDue is within what time a row is due that nobody means to delay: producers write "now" with rounding and clock skew.
 const nearlyDue = 2 * time.Second

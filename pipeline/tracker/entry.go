@@ -32,6 +32,7 @@ type Sends struct {
 	Scout      int       // how often it was sent to see whether a part of the cluster is back
 	ScoutUntil time.Time // when that ends
 
+	Place  uint64 // of a row of the log, where a table keeps the order of its keys: 1 and the reports of deferred rows before it; 0: not known yet
 	InLane bool   // in hand, where a table keeps the order of its keys
 	Behind *Entry // the next row of its key, which waits until this one is sent, where a table keeps the order of its keys
 }
