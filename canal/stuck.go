@@ -34,7 +34,7 @@ type Stuck struct {
 
 // String is what a person needs to know, with what to do.
 func (s *Stuck) String() string {
-	text := fmt.Sprintf("stuck since %s at the event behind %s:%d (%d attempts): %s. %s", s.Since.UTC().Format(time.RFC3339), s.At.File, s.At.Offset, s.Attempts,
+	text := fmt.Sprintf("stuck since %s at the event behind %s:%d (%d attempts): %s; %s", s.Since.UTC().Format(time.RFC3339), s.At.File, s.At.Offset, s.Attempts,
 		strings.TrimSuffix(s.Cause, "."), s.Cure)
 	if s.GapAt.IsZero() {
 		return text
@@ -87,7 +87,7 @@ func (r *Reader) judge(err error) (class, outbox.GapCause) {
 	case classHeld:
 		var held *heldError
 		errors.As(err, &held)
-		s.Cause, s.Cure = held.Error(), "The reader tries again by itself"
+		s.Cause, s.Cure = held.Error(), "the reader tries again by itself"
 	}
 	shown := s.Stuck
 	r.gauge.setStuck(&shown)

@@ -199,7 +199,7 @@ func (d *Dispatch) sendAgain(e *tracker.Entry, r *sink.Result, part bool, now ti
 	d.retryB += e.Size
 	d.trouble = r.Class.String() + ": " + r.Reason
 	if !part && d.breaker.failed(now) {
-		d.log.Warn("the broker does not take messages: waiting for it, the attempts of no row are touched",
+		d.log.Warn("the broker does not take messages: sending paused, no retry counted",
 			zap.String("class", r.Class.String()), zap.String("reason", r.Reason))
 	}
 	d.kick()

@@ -195,6 +195,8 @@ func failOverDatabase(t *testing.T, page string) {
 
 func drainBacklog(t *testing.T, page string) {
 	r := newReader(t, testkit.MySQL, relay.Options{})
+	r.table.Extra = ", codes: {sorted_out: 9}"
+	r.Configure(t, relay.Options{Source: r.db.Addr(), Tables: []*relay.Table{r.table}, Sink: r.broker.Sink()})
 	r.Start(t)
 	r.writes(5)
 	r.Stop(t)

@@ -47,7 +47,9 @@ func TestShardsByAPattern(t *testing.T) {
 		insert(4)
 		l.wait("the table that vanished to be forgotten", func() bool {
 			s, err := l.Status()
-			return err == nil && len(s.Tables) == 64
+			log := l.LogTail(60)
+			last := log[max(0, strings.LastIndex(log, "\tstarted\t")):]
+			return err == nil && len(s.Tables) == 64 && strings.Contains(last, `"tables": 64`) // the relay has started again
 		})
 		insert(64, 5)
 		l.exec("CREATE TABLE shard_65 (id BIGINT PRIMARY KEY)")

@@ -240,7 +240,7 @@ func (a *aviary) refused() {
 	a.commands("wrong broker password")
 	a.start()
 	a.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES ('order', 'x', 'orders', ?)", body)
-	a.says("the attempts of no row are touched")
+	a.says("no retry counted")
 	a.commands("wrong broker password, running")
 	a.ask("wrong broker password")
 	a.kill()

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/canal-outbox/canal-outbox/examples/orders/shop"
+	"github.com/canal-outbox/canal-outbox/inbox/redisinbox"
 )
 
 // passing are the answers of the database that say nothing about the message: another transaction, too many connections, a server that stops,
@@ -39,7 +40,7 @@ func away(err error) bool {
 	}
 	for _, known := range []error{
 		context.Canceled, context.DeadlineExceeded, driver.ErrBadConn, mysql.ErrInvalidConn, sql.ErrConnDone, sql.ErrTxDone, io.EOF, io.ErrUnexpectedEOF,
-		redis.ErrPoolTimeout, redis.ErrClosed, shop.ErrMissing,
+		redis.ErrPoolTimeout, redis.ErrClosed, shop.ErrMissing, redisinbox.ErrBusy,
 	} {
 		if errors.Is(err, known) {
 			return true
