@@ -74,22 +74,26 @@ func (s *Sweeper) pass(ctx context.Context, name string, due []timer, look bool)
 }
 
 // shown leaves out the rows that the log may still bring; nobody waits for them. end is where the others lie before. A row was seen in the
-// table at its end or earlier, mostly long ago, so that the log was offered so far as a rule.
-func (s *Sweeper) shown(name string, due []timer) (rows []timer, end outbox.Position, behind bool, err error) {
+// table at its end or earlier, mostly long ago, so that the log was offered so far as a rule. A row whose end was read before the position was
+// set elsewhere is the sweep's; it does not affect the others.
+func (s *Sweeper) shown(name string, due []timer) (rows []timer, end outbox.LogEnd, behind bool, err error) {
 	now := time.Now()
 	for _, one := range due {
-		var at outbox.Position
+		var at outbox.LogEnd
 		if one.end != nil {
 			at = *one.end
 		}
 		shown, err := s.flow.Shown(at)
 		switch {
+		case errors.Is(err, outbox.ErrMoved):
+			behind = true
+			continue
 		case err != nil:
 			return nil, end, behind, err
 		case !shown:
 			behind = !s.triggers.timers[name].again(one, now) || behind
 			continue
-		case end.Compare(at) < 0:
+		case end.Compare(at.Position) < 0:
 			end = at
 		}
 		rows = append(rows, one)
@@ -111,7 +115,7 @@ func (s *Sweeper) lookAhead(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	var end outbox.Position
+	var end outbox.LogEnd
 	if len(rows) > 0 {
 		if end, err = s.logEnd(ctx); err != nil {
 			return err
@@ -127,7 +131,7 @@ func (s *Sweeper) lookAhead(ctx context.Context, name string) error {
 // They lie before end in the log, which was offered so far. A row that was deleted and written again under its identity since is the one
 // that the log may show later. One that somebody still has, as whose last refusal is on its way to the table, is looked at again in a moment;
 // behind reports that one has waited too long for that.
-func (s *Sweeper) takeDue(ctx context.Context, name string, due []timer, end outbox.Position) (behind bool, err error) {
+func (s *Sweeper) takeDue(ctx context.Context, name string, due []timer, end outbox.LogEnd) (behind bool, err error) {
 	asked := time.Now()
 	ids := make([]outbox.Identity, len(due))
 	for i := range due {
@@ -182,7 +186,7 @@ func (s *Sweeper) lookAgain(name string, due []timer, take, reserved, alone []ou
 }
 
 // later enters a row that waits, as a query shows it that was asked at a time, unless a look will find it.
-func (s *Sweeper) later(name string, c *outbox.Candidate, asked time.Time, end *outbox.Position) {
+func (s *Sweeper) later(name string, c *outbox.Candidate, asked time.Time, end *outbox.LogEnd) {
 	if t := s.triggers.timers[name]; time.Duration(c.DueInMilli)*time.Millisecond <= t.ahead {
 		t.add(c.Identity, dueTime(asked, c), end)
 	}

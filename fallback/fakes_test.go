@@ -77,8 +77,10 @@ type world struct {
 	published []int
 	late      []time.Duration // of the rows that timers published
 	window    uint64
-	piece     int            // rows that are read back together; 0: all
-	sweeps    []outbox.Sweep // complete ones
+	// generation of the position
+	generation uint64
+	piece      int            // rows that are read back together; 0: all
+	sweeps     []outbox.Sweep // complete ones
 }
 
 func newWorld(rows ...*row) *world {
@@ -264,8 +266,10 @@ func (w *world) ReadBack(ctx context.Context, token string, ids []outbox.Identit
 	return out, rejected, nil
 }
 
+func (w *world) Generation() uint64 { return look(w, &w.generation) }
+
 // AwaitLog is the rule in short: a reader that has not come to the end and makes no progress for patience is not waited for.
-func (w *world) AwaitLog(ctx context.Context, end outbox.Position, patience time.Duration) error {
+func (w *world) AwaitLog(ctx context.Context, end outbox.LogEnd, patience time.Duration) error {
 	for since, last := time.Now(), uint64(0); ; {
 		w.mu.Lock()
 		changed, offered := w.changed, w.offered
@@ -277,6 +281,9 @@ func (w *world) AwaitLog(ctx context.Context, end outbox.Position, patience time
 		case w.open:
 			w.mu.Unlock()
 			return outbox.ErrBrokerAway
+		case end.Generation != w.generation:
+			w.mu.Unlock()
+			return outbox.ErrMoved
 		case offered >= end.Offset || w.window >= end.Offset: // it is waited for once
 			w.mu.Unlock()
 			return nil
@@ -296,11 +303,14 @@ func (w *world) AwaitLog(ctx context.Context, end outbox.Position, patience time
 	}
 }
 
-func (w *world) Shown(end outbox.Position) (bool, error) {
+func (w *world) Shown(end outbox.LogEnd) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.open {
 		return false, outbox.ErrBrokerAway
+	}
+	if end.Generation != w.generation && !end.IsZero() {
+		return false, outbox.ErrMoved
 	}
 	return w.offered >= end.Offset || w.window >= end.Offset, nil
 }

@@ -32,14 +32,16 @@ import (
 
 // Flow is the pipeline as the sweep needs it.
 type Flow interface {
+	// Generation counts how often the position was set elsewhere.
+	Generation() uint64
 	// AwaitLog waits until every transaction of the log up to end was offered to the registry, or, if the reader makes no progress
 	// for patience, until the reader is made to look rows up by primary key when it gets there. The error is outbox.ErrBrokerAway
-	// while the broker takes no messages, outbox.ErrPaused while an operator has stopped the intake, another one while this relay may not
-	// publish, else that of ctx.
-	AwaitLog(ctx context.Context, end outbox.Position, patience time.Duration) error
+	// while the broker takes no messages, outbox.ErrPaused while an operator has stopped the intake, outbox.ErrMoved when the position was
+	// set elsewhere since the end was read, another one while this relay may not publish, else that of ctx.
+	AwaitLog(ctx context.Context, end outbox.LogEnd, patience time.Duration) error
 	// Shown reports whether rows before end need not be waited for: the log was offered up to there, or its rows are looked up before
 	// they are published. The error is that of AwaitLog.
-	Shown(end outbox.Position) (bool, error)
+	Shown(end outbox.LogEnd) (bool, error)
 	// Reserve takes ownership. It returns the rows that nobody owned, each with its entry, and those of suspended topics.
 	Reserve([]outbox.Candidate) (free, suspended []outbox.Candidate)
 	// Release gives reserved rows back that were not published.

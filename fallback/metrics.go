@@ -13,6 +13,7 @@ const (
 	runFailed   = "failed"  // the database did not answer everything
 	runBreaker  = "breaker" // the broker takes no messages
 	runPaused   = "paused"  // an operator has stopped the intake
+	runMoved    = "moved"   // the position was set elsewhere
 )
 
 // What a sweep did with a row that its query showed.
@@ -66,7 +67,7 @@ func newMetrics(reg prometheus.Registerer, tables []string, lastSuccess func() i
 		}
 		return float64(n)
 	})
-	for _, result := range []string{runComplete, runFailed, runBreaker, runPaused} {
+	for _, result := range []string{runComplete, runFailed, runBreaker, runPaused, runMoved} {
 		m.runs.WithLabelValues(result)
 	}
 	for _, table := range tables {

@@ -66,6 +66,58 @@ func TestReaderDownRaisesTheWindowBeforePublishing(t *testing.T) {
 	})
 }
 
+// A server with a shorter log takes over while the sweep waits for the end of the old one.
+func TestSweepBeginsAgainWhenThePositionIsSetElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(old(1))
+		w.offered = 500
+		b := start(t, w)
+		time.Sleep(time.Second)
+		want(t, "while the reader is behind", b.got())
+		w.alter(func() { w.generation, w.end, w.offered = 1, 100, 100 })
+		want(t, "without a pause", b.got(), 1)
+		if w.window != 0 {
+			t.Errorf("the window was raised to %d", w.window)
+		}
+		if n := b.count(t, "canal_outbox_sweep_runs_total", runMoved); n != 1 {
+			t.Errorf("moved: %v", n)
+		}
+	})
+}
+
+// The position is set elsewhere while the server is asked for the end: the answer may be that of the old server.
+func TestEndThatComesAfterAMoveIsReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(old(1))
+		w.onEnd = func() error {
+			if look(w, &w.ends) == 0 {
+				set(w, &w.generation, 1)
+			}
+			return nil
+		}
+		b := start(t, w)
+		want(t, "of one row", b.got(), 1)
+		if n := b.count(t, "canal_outbox_sweep_runs_total", runMoved); n != 1 {
+			t.Errorf("moved: %v", n)
+		}
+	})
+}
+
+// The position is set elsewhere while a row waits for its time: the sweep takes the row, and soon.
+func TestRowThatWaitsWhileThePositionIsSetElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(&row{id: 1, topic: "orders", created: time.Now(), due: time.Now().Add(10 * time.Second)})
+		b := start(t, w)
+		time.Sleep(5 * time.Second)
+		w.alter(func() { w.generation, w.end, w.offered = 1, 100, 100 })
+		time.Sleep(10 * time.Second)
+		want(t, "after its time", b.got(), 1)
+		if w.window != 0 {
+			t.Errorf("the window was raised to %d", w.window)
+		}
+	})
+}
+
 // D10: row 1 commits after row 2 was swept.
 func TestD10_LowerIDThatCommitsLaterIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -55,6 +55,9 @@ func (s *Sweeper) once(ctx context.Context) {
 	case errors.Is(err, outbox.ErrPaused):
 		s.metrics.runs.WithLabelValues(runPaused).Inc()
 		s.plan.postponed(now, r.zero, s.cfg.Interval) // the end of the pause triggers one
+	case errors.Is(err, outbox.ErrMoved):
+		s.metrics.runs.WithLabelValues(runMoved).Inc()
+		s.plan.postponed(now, r.zero, 0) // begin again at once: what was read may be of another server
 	case err != nil:
 		s.metrics.runs.WithLabelValues(runFailed).Inc()
 		// Where only some tables fail, a trigger for the others does not wait for them.
@@ -125,9 +128,9 @@ func (s *Sweeper) sweep(ctx context.Context, r *round) error {
 	return first
 }
 
-// notNow tells whether nobody may take rows at present, of whatever table.
+// notNow reports whether no row of any table may be taken at present.
 func notNow(err error) bool {
-	return errors.Is(err, outbox.ErrBrokerAway) || errors.Is(err, outbox.ErrPaused)
+	return errors.Is(err, outbox.ErrBrokerAway) || errors.Is(err, outbox.ErrPaused) || errors.Is(err, outbox.ErrMoved)
 }
 
 func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string, useReplica bool) error {
@@ -223,7 +226,7 @@ func (s *Sweeper) takePage(ctx context.Context, r *round, b *batches, name strin
 
 // takeBatch brings rows that lie before end to the sink when there is room for a batch. The flow is asked again then: meanwhile the broker
 // may have gone away, somebody may have paused us, or the reader may have gone back.
-func (s *Sweeper) takeBatch(ctx context.Context, r *round, b *batches, name string, asked time.Time, end outbox.Position, take []outbox.Candidate) error {
+func (s *Sweeper) takeBatch(ctx context.Context, r *round, b *batches, name string, asked time.Time, end outbox.LogEnd, take []outbox.Candidate) error {
 	if err := b.room(); err != nil {
 		return err
 	}
@@ -247,14 +250,15 @@ func (s *Sweeper) reserve(name string, take []outbox.Candidate) (reserved, suspe
 	return reserved, suspended
 }
 
-func (s *Sweeper) logEnd(ctx context.Context) (outbox.Position, error) {
+func (s *Sweeper) logEnd(ctx context.Context) (outbox.LogEnd, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
+	generation := s.flow.Generation() // first: a position that is set elsewhere meanwhile may be one of another server
 	end, err := s.source.End(ctx)
 	if err != nil {
-		return outbox.Position{}, fmt.Errorf("read the end of the log: %w", err)
+		return outbox.LogEnd{}, fmt.Errorf("read the end of the log: %w", err)
 	}
-	return end, nil
+	return outbox.LogEnd{Position: end, Generation: generation}, nil
 }
 
 // pick leaves out what is not to be published now: later are rows that wait, where their due times are kept beside the table.

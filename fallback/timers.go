@@ -47,7 +47,7 @@ func newTimers(limit int, ahead time.Duration) *timers {
 }
 
 // add enters a row, or sets its time anew. The row lies before end in the log; nil: the log has shown it.
-func (t *timers) add(row outbox.Identity, at time.Time, end *outbox.Position) {
+func (t *timers) add(row outbox.Identity, at time.Time, end *outbox.LogEnd) {
 	t.mu.Lock()
 	first := t.enter(timer{row: row, at: at, end: end})
 	t.mu.Unlock()
@@ -168,7 +168,7 @@ func (t *timers) again(one timer, now time.Time) bool {
 
 // looked ends a look that began at a time: it showed rows in the order of their due times, and the log ends at end since. The next look
 // is an interval later.
-func (t *timers) looked(began time.Time, rows []outbox.Candidate, end *outbox.Position, interval time.Duration) {
+func (t *timers) looked(began time.Time, rows []outbox.Candidate, end *outbox.LogEnd, interval time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known, full := began.Add(t.ahead), len(rows) >= t.limit
@@ -231,7 +231,7 @@ func (t *timers) len() int {
 type timer struct {
 	row   outbox.Identity
 	at    time.Time
-	end   *outbox.Position
+	end   *outbox.LogEnd
 	waits int // for the log, when it was due
 }
 

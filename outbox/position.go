@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -54,6 +55,16 @@ func fileNumber(name string) uint64 {
 	n, _ := strconv.ParseUint(name[strings.LastIndexByte(name, '.')+1:], 10, 64) // no number: before everything
 	return n
 }
+
+// LogEnd is where the log ended when the server was asked.
+type LogEnd struct {
+	Position
+	Generation uint64 // of the relay's position, read before the server was asked
+}
+
+// ErrMoved reports that the position was set elsewhere after the end of the log was read. The log may be that of another server, so
+// the two cannot be compared.
+var ErrMoved = errors.New("the position was set elsewhere: the end of the log that was read before is of no use")
 
 // ParseFile checks a log file name given by a person.
 func ParseFile(name string) error {

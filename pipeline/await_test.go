@@ -19,7 +19,7 @@ func (b *bench) await(to uint64) <-chan error {
 	ctx, cancel := context.WithCancel(b.ctx)
 	b.t.Cleanup(cancel)
 	answer := make(chan error, 1)
-	go func() { answer <- b.AwaitLog(ctx, end(to), patience) }()
+	go func() { answer <- b.AwaitLog(ctx, b.logEnd(to), patience) }()
 	synctest.Wait()
 	return answer
 }
@@ -40,6 +40,11 @@ func (b *bench) wantAnswer(what string, answer <-chan error, come bool) {
 			b.t.Fatalf("%s: the sweep still waits", what)
 		}
 	}
+}
+
+// logEnd is what the server shows as the end of the log now.
+func (b *bench) logEnd(to uint64) outbox.LogEnd {
+	return outbox.LogEnd{Position: end(to), Generation: b.Generation()}
 }
 
 // D01: the reader is five minutes behind and advances: the sweep leaves its rows to it.
@@ -136,7 +141,7 @@ func TestBreakerOpensWhileTheSweepWaitsForTheReader(t *testing.T) {
 		default:
 			t.Error("the sweep still waits")
 		}
-		if err := b.AwaitLog(b.ctx, end(1), patience); !errors.Is(err, outbox.ErrBrokerAway) {
+		if err := b.AwaitLog(b.ctx, b.logEnd(1), patience); !errors.Is(err, outbox.ErrBrokerAway) {
 			t.Errorf("the next page: %v", err)
 		}
 	})
@@ -146,14 +151,14 @@ func TestBreakerOpensWhileTheSweepWaitsForTheReader(t *testing.T) {
 func TestNothingIsTakenWithoutTheLease(t *testing.T) {
 	var may atomic.Bool
 	run(t, Config{May: may.Load}, func(b *bench) {
-		if err := b.AwaitLog(b.ctx, end(0), patience); !errors.Is(err, sink.ErrMayNot) {
+		if err := b.AwaitLog(b.ctx, b.logEnd(0), patience); !errors.Is(err, sink.ErrMayNot) {
 			t.Errorf("the sweep was told %v", err)
 		}
-		if _, err := b.Shown(end(0)); !errors.Is(err, sink.ErrMayNot) {
+		if _, err := b.Shown(b.logEnd(0)); !errors.Is(err, sink.ErrMayNot) {
 			t.Errorf("rows that are due: %v", err)
 		}
 		may.Store(true)
-		if err := b.AwaitLog(b.ctx, end(0), patience); err != nil {
+		if err := b.AwaitLog(b.ctx, b.logEnd(0), patience); err != nil {
 			t.Errorf("with the lease again: %v", err)
 		}
 	})
@@ -165,7 +170,7 @@ func TestRowsThatAreDueWhileTheReaderIsInTheWindow(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		shown := func(to uint64, want bool) {
 			t.Helper()
-			if got, err := b.Shown(end(to)); err != nil || got != want {
+			if got, err := b.Shown(b.logEnd(to)); err != nil || got != want {
 				t.Errorf("up to %d: %v, %v; want %v", to, got, err, want)
 			}
 		}
@@ -190,5 +195,48 @@ func TestRowsThatAreDueWhileTheReaderIsInTheWindow(t *testing.T) {
 		if b.raised(6) {
 			t.Error("the window was raised for a reader that is merely behind")
 		}
+	})
+}
+
+// The log of a server that took over may never reach the end that the old server had: what was read before the move raises nothing after it.
+func TestEndThatWasReadBeforeAMoveRaisesNothing(t *testing.T) {
+	runOrdered(t, Config{}, func(b *bench) {
+		for range 9 {
+			b.offer()
+		}
+		old, waiting := b.logEnd(10), b.await(10)
+		time.Sleep(patience - time.Second)
+		if _, err := b.Reset(outbox.MySQL, end(1)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		select {
+		case err := <-waiting:
+			if !errors.Is(err, outbox.ErrMoved) {
+				t.Errorf("the sweep that waited got %v", err)
+			}
+		default:
+			t.Error("the sweep still waits")
+		}
+		answer := b.await(3) // a sweep that begins after the move has all of its patience
+		time.Sleep(patience - time.Second)
+		b.wantAnswer("after the move", answer, false)
+		if err := b.AwaitLog(b.ctx, old, patience); !errors.Is(err, outbox.ErrMoved) {
+			t.Errorf("a page that was read before: %v", err)
+		}
+		if _, err := b.Shown(old); !errors.Is(err, outbox.ErrMoved) {
+			t.Errorf("rows that were seen before: %v", err)
+		}
+		b.offer()
+		b.offer()
+		b.wantAnswer("when the reader has come", answer, true)
+		if b.raised(1) {
+			t.Error("the window was raised")
+		}
+		b.table["1"] = outbox.Candidate{Status: outbox.Pending}
+		if alone := b.sweep(row(1, key("a"))); len(alone) > 0 { // the gate waits for no end of the old log
+			t.Errorf("the sweep leaves %v alone", alone)
+		}
+		b.wantSent("1")
 	})
 }

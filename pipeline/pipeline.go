@@ -91,9 +91,7 @@ func (p *Pipeline) Reset(flavor outbox.Flavor, at outbox.Position) (epoch uint64
 		return 0, err
 	}
 	defer p.recovery.Unlock()
-	p.recovery.Clear()
-	p.dispatch.Unread()
-	return p.tracker.Reset(flavor, at)
+	return p.recovery.Reset(flavor, at)
 }
 
 // Rewind sets the offered position back to the low-water mark and returns it: what lies behind is offered again. Rows that are in

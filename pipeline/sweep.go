@@ -9,19 +9,22 @@ import (
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 )
 
-// This file is the side of the flow for rows that the log did not bring: six methods of the sweep, two more of rows that go out again.
+// This file is the side of the flow for rows that the log did not bring: seven methods of the sweep, two more of rows that go out again.
+
+// Generation counts how often the position was set elsewhere. The sweep reads it before the end of the log.
+func (p *Pipeline) Generation() uint64 { return p.tracker.Generation() }
 
 // AwaitLog waits until every transaction of the log up to end was offered. A reader that makes no progress is not waited for beyond
 // patience: then the log's rows up to end are looked up before they are published. The error is outbox.ErrBrokerAway while the
-// broker takes no messages, outbox.ErrPaused while an operator has stopped the intake, sink.ErrMayNot while this relay may not publish, else
-// that of ctx.
-func (p *Pipeline) AwaitLog(ctx context.Context, end outbox.Position, patience time.Duration) error {
+// broker takes no messages, outbox.ErrPaused while an operator has stopped the intake, sink.ErrMayNot while this relay may not publish,
+// outbox.ErrMoved when the position was set elsewhere since the end was read, else that of ctx.
+func (p *Pipeline) AwaitLog(ctx context.Context, end outbox.LogEnd, patience time.Duration) error {
 	return p.recovery.AwaitLog(ctx, end, patience)
 }
 
 // Shown reports whether rows of the log up to end need not be waited for: the log was offered up to there, or its rows are looked up before
 // they are published. The error is that of AwaitLog.
-func (p *Pipeline) Shown(end outbox.Position) (bool, error) { return p.recovery.Shown(end) }
+func (p *Pipeline) Shown(end outbox.LogEnd) (bool, error) { return p.recovery.Shown(end) }
 
 // Reserve takes ownership for the sweep. It returns the rows that nobody owned, each with its entry, and those that are to be left alone:
 // of suspended topics, and those whose key waits for an earlier row.
@@ -40,7 +43,7 @@ func (p *Pipeline) Release(rows []outbox.Candidate) { p.tracker.Release(rows) }
 
 // Takes reports whether a sweep would publish now: the broker takes messages, and no operator has stopped the intake.
 func (p *Pipeline) Takes() bool {
-	_, err := p.recovery.Shown(outbox.Position{}) // where nothing is to be waited for
+	_, err := p.recovery.Shown(outbox.LogEnd{}) // where nothing is to be waited for
 	return err == nil
 }
 

@@ -13,17 +13,16 @@ import (
 // AwaitLog waits until every transaction of the log up to end was offered: what nobody owns then never comes from the log. A reader
 // that makes no progress is not waited for beyond patience: the window is raised first, so that it looks rows up when it gets there.
 // The error is outbox.ErrBrokerAway while the breaker is not closed, outbox.ErrPaused while the intake is stopped, sink.ErrMayNot while this
-// relay may not publish, else that of ctx.
-func (r *Recovery) AwaitLog(ctx context.Context, end outbox.Position, patience time.Duration) error {
+// relay may not publish, outbox.ErrMoved when the position was set elsewhere since the end was read, else that of ctx.
+func (r *Recovery) AwaitLog(ctx context.Context, end outbox.LogEnd, patience time.Duration) error {
 	for {
 		changed, room := r.tracker.Changed(), r.dispatch.Changed() // first, so that no change is missed
 		if err := r.intake(); err != nil {
 			return err
 		}
-		offered := r.tracker.Offered()
-		left := r.left(offered, end, patience)
-		if left <= 0 {
-			return nil
+		left, err := r.left(end, patience)
+		if err != nil || left <= 0 {
+			return err
 		}
 		// Not longer than a part of patience: back-pressure is looked at again and again.
 		timer := time.NewTimer(min(left, patience/10+time.Millisecond))
@@ -42,21 +41,28 @@ func (r *Recovery) AwaitLog(ctx context.Context, end outbox.Position, patience t
 // Shown reports whether rows of the log up to end need not be waited for: every transaction was offered, or its rows are looked up before
 // they are published. A reader that is still in the window, after a start, looks rows up anyway: it is made to do so up to end. The error
 // is that of AwaitLog.
-func (r *Recovery) Shown(end outbox.Position) (bool, error) {
+func (r *Recovery) Shown(end outbox.LogEnd) (bool, error) {
 	if err := r.intake(); err != nil {
 		return false, err
 	}
+	if end.IsZero() { // the log has shown them
+		return true, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	offered := r.tracker.Offered()
 	switch {
-	case offered.Compare(end) >= 0:
+	case end.Generation != r.tracker.Generation():
+		return false, outbox.ErrMoved
+	case offered.Compare(end.Position) >= 0:
 		return true, nil
-	case r.Covers(end):
-	case r.Passed(offered):
+	case end.Compare(r.end) <= 0:
+	case r.end.Compare(offered) <= 0:
 		return false, nil
 	default:
-		r.Raise(end)
+		r.raise(end.Position)
 	}
-	r.dispatch.Blind(end)
+	r.dispatch.Blind(end.Position)
 	return true, nil
 }
 
@@ -77,29 +83,35 @@ func (r *Recovery) intake() error {
 }
 
 // left is how much of patience is left; 0 when the sweep may go on.
-func (r *Recovery) left(offered, end outbox.Position, patience time.Duration) time.Duration {
+func (r *Recovery) left(end outbox.LogEnd, patience time.Duration) (time.Duration, error) {
 	pressure := !r.dispatch.Room() // the reader is held up by us: that it makes no progress is no sign of trouble in the log
 	r.mu.Lock()
-	if offered.Compare(end) >= 0 {
+	if end.Generation != r.tracker.Generation() { // under mu, as Reset is: what is raised here is of this generation
+		r.mu.Unlock()
+		return 0, outbox.ErrMoved
+	}
+	offered := r.tracker.Offered()
+	if offered.Compare(end.Position) >= 0 {
 		r.stall = stall{}
 		r.mu.Unlock()
-		return 0
+		return 0, nil
 	}
 	left := r.stall.left(time.Now(), offered, pressure, patience)
-	tell := left <= 0 && !r.stall.told
-	r.stall.told = r.stall.told || tell
-	r.mu.Unlock()
 	if left > 0 {
-		return left
+		r.mu.Unlock()
+		return left, nil
 	}
-	r.Raise(end)
-	r.dispatch.Blind(end)
+	first := !r.stall.told
+	r.stall.told = true
+	r.raise(end.Position)
+	r.dispatch.Blind(end.Position)
+	r.mu.Unlock()
 	r.raised.Inc()
-	if tell {
+	if first {
 		r.log.Warn("the binlog reader is down or makes no progress: the sweep publishes without it",
 			zap.Stringer("reader", offered), zap.Stringer("end", end), zap.Duration("patience", patience))
 	}
-	return 0
+	return 0, nil
 }
 
 // stall measures how long the reader has made no progress while a sweep needed it to. It lasts from page to page and from

@@ -117,13 +117,29 @@ func (r *Recovery) Passed(at outbox.Position) bool {
 func (r *Recovery) Raise(to outbox.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.raise(to)
+}
+
+// raise is Raise. Callers hold mu.
+func (r *Recovery) raise(to outbox.Position) {
 	if r.end.Compare(to) < 0 {
 		r.end = to
 	}
 	r.tracker.Disturb() // the log shows later what the sweep takes now
 }
 
-// Clear drops the window and leaves its rows to the sweep: the position is set elsewhere. Callers have the turn.
+// Reset sets the position elsewhere: the window is dropped, its rows are left to the sweep, and the tables that keep the order of their keys are
+// read again. An end of the log that was read before raises nothing afterwards: the new log may never reach it. Callers have the turn.
+func (r *Recovery) Reset(flavor outbox.Flavor, at outbox.Position) (epoch uint64, err error) {
+	r.Clear()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.end, r.stall = outbox.Position{}, stall{}
+	r.dispatch.Unread()
+	return r.tracker.Reset(flavor, at)
+}
+
+// Clear drops the window and leaves its rows to the sweep. Callers have the turn.
 func (r *Recovery) Clear() {
 	for _, e := range r.waiting {
 		r.dispatch.Leave(e, outbox.CauseGap)

@@ -134,6 +134,13 @@ func (t *Tracker) Rewind() (outbox.Position, error) {
 	return at, t.lowWater.reset(t.lowWater.set.Flavor(), at)
 }
 
+// Generation counts how often the position was set elsewhere, by Reset.
+func (t *Tracker) Generation() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.epoch
+}
+
 // LowWater returns the low-water mark without its GTID set.
 func (t *Tracker) LowWater() outbox.Position {
 	t.mu.Lock()

@@ -28,7 +28,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a sweep without the reader raises the window", file: "pipeline/recovery/await.go", found: "P3: ",
-		edits: []edit{{"	r.Raise(end)\n	r.dispatch.Blind(end)\n	r.raised.Inc()\n", "	r.dispatch.Blind(end)\n	r.raised.Inc()\n"}}, seeds: 1000,
+		edits: []edit{{"	r.raise(end.Position)\n	r.dispatch.Blind(end.Position)\n	r.mu.Unlock()\n", "	r.dispatch.Blind(end.Position)\n	r.mu.Unlock()\n"}}, seeds: 1000,
 	},
 	{
 		rule: "a row has one owner", file: "pipeline/tracker/log.go", found: "P3: |bookkeeping: ",
