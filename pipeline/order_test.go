@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -346,4 +347,46 @@ func BenchmarkOrder(b *testing.B) {
 			}
 		})
 	}
+}
+
+// A FAILED row that is tried again comes first of its key. While rows of the key wait it stays FAILED: several such rows, one after the other, would
+// keep the others back for ever.
+func TestFailedRowIsNotTriedAgainWhileItsKeyWaits(t *testing.T) {
+	runOrdered(t, Config{MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Minute}}, func(b *bench) {
+		refuse := true
+		b.sink.set(func() {
+			b.sink.answer = func(*outbox.Message) outbox.Outcome {
+				if refuse {
+					return outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"}
+				}
+				return outbox.Outcome{}
+			}
+		})
+		failed := func(m *outbox.Message) outbox.Candidate {
+			return outbox.Candidate{Identity: m.Identity, Topic: m.Topic, Key: m.ShardingKey, Status: outbox.Failed}
+		}
+		again := func(want ...string) {
+			b.t.Helper()
+			free, _ := b.Reserve([]outbox.Candidate{failed(row(1, key("a"))), failed(row(2, key("b"))), failed(row(3))})
+			var got []string
+			for _, c := range free {
+				got = append(got, c.ID)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("tried again: %v, want %v", got, want)
+			}
+			b.Release(free)
+		}
+		again("1", "2", "3")
+		b.table["4"] = outbox.Candidate{}
+		b.offer(row(4, key("a")))
+		b.wrote()
+		again("2", "3") // 4 waits for its retry
+		refuse = false
+		if alone := b.sweep(row(4, key("a"))); len(alone) > 0 {
+			t.Fatalf("the sweep leaves %v alone", alone)
+		}
+		b.wrote()
+		again("1", "2", "3")
+	})
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 )
 
-// Reserve takes ownership for the sweep. It returns the rows that nobody owned and that may go, each with its entry; and those that are to
+// Reserve takes ownership for the sweep. It returns the rows without an owner that may go, each with its entry; and those that are to
 // be left alone: of suspended topics, and those whose key waits for an earlier row. Rows of a table that is being read are in neither.
 func (d *Dispatch) Reserve(rows []outbox.Candidate) (free, alone []outbox.Candidate) {
 	d.mu.Lock()
@@ -64,6 +64,8 @@ func (d *Dispatch) inOrder(reserved []outbox.Candidate) (free, waiting []outbox.
 	for _, c := range reserved {
 		row := o.rows[c.Identity]
 		switch {
+		case o.failedWaits(&c):
+			waiting = append(waiting, c)
 		case o.tables[c.Table] == nil || !hasTurn(&c):
 			free = append(free, c)
 		case row != nil && o.goesWith(row):
@@ -76,6 +78,17 @@ func (d *Dispatch) inOrder(reserved []outbox.Candidate) (free, waiting []outbox.
 		}
 	}
 	return free, waiting
+}
+
+// failedWaits reports whether a row stays FAILED for now: rows of its key wait, or may wait. Set back to PENDING it comes before them. Where a key
+// has several such rows, there would always be one that the others wait for.
+func (o *order) failedWaits(c *outbox.Candidate) bool {
+	t := o.tables[c.Table]
+	if t == nil || c.Status != outbox.Failed || c.Key == "" {
+		return false
+	}
+	l := o.keys[rowKey{c.Table, c.Topic, c.Key}]
+	return t.closed || l != nil && len(l.left) > 0
 }
 
 // knows reports whether the rows before one are known, too: the log has shown it, or the table was read after it was found.
