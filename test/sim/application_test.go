@@ -279,6 +279,9 @@ func (w *world) release(r *row) {
 	if !r.gone && r.status == outbox.Held {
 		r.status = outbox.Pending
 		r.account.reset() // a completion that came meanwhile was not written
+		if r.retries > 0 {
+			w.loseInterest(r) // who wanted to take it away meanwhile has found it held
+		}
 		w.note(0, "second writer", name(r.Identity), "pending", 0)
 		w.append(&entry{reason: "update"})
 	}
