@@ -153,8 +153,8 @@ func (w *world) movedTo(d *disk, at outbox.Position, why string) {
 	}
 }
 
-// unanswered tells that the broker has a row and the process that runs was not told so: it sends the row once more, up to five seconds later, and
-// the checkpoint waits for it. Callers hold mu.
+// unanswered reports that the broker has a row and the last answer to the process that runs is not that: its reply was lost, or a copy was
+// refused after the position was moved back. The process sends the row once more, seconds later, and the checkpoint waits for it. Callers hold mu.
 func (w *world) unanswered(r *row) string {
 	i := w.working()
 	if i == nil || i.dead || r.kept {
@@ -162,7 +162,7 @@ func (w *world) unanswered(r *row) string {
 	}
 	f := r.of(i.life)
 	switch lost := f.answer == outbox.ClassUnknown || f.answer == outbox.ClassOutage || f.answer == outbox.ClassService; {
-	case f.handed, f.answered && lost && !f.acked:
+	case f.handed, f.answered && (lost || f.answer == outbox.ClassRefused) && !f.acked:
 		return "is to be sent again"
 	}
 	return ""
