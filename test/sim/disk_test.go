@@ -19,15 +19,15 @@ type disk struct {
 	number  int
 	present *incarnation // the one that lives, or the last one
 
-	files *vfs.MemFS
-	lost  bool // an earlier state was lost
-	torn  bool // the last crash left a part of what was not synced
-
+	files  *vfs.MemFS
+	lost   bool      // an earlier state was lost
+	torn   bool      // the last crash left a part of what was not synced
 	passAt time.Time // of the last pass over FAILED rows that do not say when they failed
 
 	// What must be there: what a write that returned has put there.
 	anchored   bool
 	checkpoint outbox.Position
+	aside      *outbox.Position // an anchor that does not count, see superseded
 	doubt      *doubt           // a commit that was under way at the crash
 	moving     *outbox.Position // an anchor that was
 	why        string           // its reason

@@ -2,9 +2,9 @@ package sim
 
 import (
 	"context"
+	"slices"
 
 	"github.com/canal-outbox/canal-outbox/internal/app"
-
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -137,8 +137,23 @@ func (r *row) anchored(d *disk) {
 // movedTo is for a position that is set anew: rows before it are lost unless somebody has them, which a take-over is no excuse for.
 // Callers hold mu.
 func (w *world) movedTo(d *disk, at outbox.Position, why string) {
+	d.moved, d.aside = why != app.TakenOver, nil
+	if why == firstStart && w.known && w.superseded(d) {
+		d.aside = &at
+		return
+	}
+	w.passOver(d, at, why)
+}
+
+// superseded reports whether another process has taken the lease since the one of a directory did. The position that such a process sets is its own
+// alone: it reads nothing before the lease has that position, which then counts (reader.Run). Callers hold mu.
+func (w *world) superseded(d *disk) bool {
+	return !slices.ContainsFunc(w.held, func(r *leaseRow) bool { return r.by == d.present.team })
+}
+
+// passOver is movedTo for a position that counts. Callers hold mu.
+func (w *world) passOver(d *disk, at outbox.Position, why string) {
 	n := w.indexOf(at)
-	d.moved = why != app.TakenOver
 	inherits := why == app.TakenOver || w.known && why == firstStart
 	for _, r := range w.lives {
 		if r.logOnly {

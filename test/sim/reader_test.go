@@ -29,6 +29,10 @@ func (r *reader) Run(ctx context.Context, from outbox.Position) error {
 	r.goTo(from)
 	r.i.w.mu.Lock()
 	r.i.w.known = r.i.w.known || r.i.team != nil
+	if at := r.i.disk.aside; at != nil {
+		r.i.disk.aside = nil
+		r.i.w.passOver(r.i.disk, *at, firstStart)
+	}
 	r.i.w.mu.Unlock()
 	for ctx.Err() == nil {
 		err := r.attempt(ctx)
