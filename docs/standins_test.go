@@ -105,8 +105,6 @@ func (c calls) cell(tests []string) string {
 
 var standIn = regexp.MustCompile("^\\| `([a-z0-9/]+)` \\| ([^|]+) \\| ([^|]*) \\|$")
 
-var name = regexp.MustCompile("`(\\w+)`")
-
 // testsOfThePage are the tests of the page by directory. The section G is being filled: what it adds to the last column is written by the next -update.
 func testsOfThePage(t *testing.T) map[string]map[string]bool {
 	_, all := rows(t)

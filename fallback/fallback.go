@@ -151,12 +151,12 @@ type trouble struct {
 	since time.Time
 }
 
-// Trouble returns why sweeps fail, and since when; nil while they do not. One failure that the next sweep repairs is none.
-func (s *Sweeper) Trouble() (err error, since time.Time) {
+// Trouble returns since when sweeps fail, and why; a nil error while they do not. One failure that the next sweep repairs is none.
+func (s *Sweeper) Trouble() (since time.Time, err error) {
 	if t := s.trouble.Load(); t != nil {
-		return t.err, t.since
+		return t.since, t.err
 	}
-	return nil, time.Time{}
+	return time.Time{}, nil
 }
 
 // State reports whether a sweep is under way, when the last complete one ended, and the number of rows that it handed to the sink; a zero

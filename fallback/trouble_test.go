@@ -13,20 +13,20 @@ func TestG33_FailingSweepsAreATrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1))
 		s := start(t, w)
-		if err, _ := s.Trouble(); err != nil {
+		if _, err := s.Trouble(); err != nil {
 			t.Fatalf("a trouble before a failure: %v", err)
 		}
 		failed := errors.New("Error 1054: Unknown column 'message_body' in 'field list'")
 		set(w, &w.onDue, func() error { return failed })
 		s.Trigger()
 		time.Sleep(10 * time.Second)
-		err, since := s.Trouble()
+		since, err := s.Trouble()
 		if err == nil || !strings.Contains(err.Error(), "message_body") || !strings.Contains(err.Error(), shop) || time.Since(since) > 10*time.Second || since.IsZero() {
 			t.Fatalf("trouble %v since %v", err, since)
 		}
 		set(w, &w.onDue, nil)
 		time.Sleep(time.Minute)
-		if err, _ := s.Trouble(); err != nil {
+		if _, err := s.Trouble(); err != nil {
 			t.Errorf("a trouble after a complete sweep: %v", err)
 		}
 	})

@@ -84,7 +84,6 @@ type statement struct {
 type answer struct {
 	kind  string
 	asked time.Time
-	view  protocol.View
 	own   protocol.Acquisition // of a take
 	ok    bool
 }

@@ -99,7 +99,7 @@ func TestG31_OneBadMessageStopsNoConsumer(t *testing.T) {
 func TestG31_AMessageWaitsForWhatIsAway(t *testing.T) {
 	env, sent := newEnvironment(t, testkit.MariaDB)
 	c, err := points(env)
-	c = made(t, c, err)
+	made(t, c, err)
 	gone := env
 	gone.Redis = redis.NewClient(&redis.Options{Addr: testkit.FreeAddress(t), MaxRetries: -1})
 	c, err = points(gone)
