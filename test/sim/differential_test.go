@@ -96,6 +96,7 @@ type script struct {
 func newScript(seed uint64) *script {
 	w := newWorld(seed)
 	w.plan.errors, w.plan.ownLog, w.plan.ordered, w.plan.database, w.plan.grace = 0, false, true, nil, 0
+	w.plan.hasty = false // no owner acts but by a move of the script
 	i := w.incarnate(w.disks[0], life{}, nil)
 	i.peer = w.id
 	return &script{dice: newDice(seed, "differential"), w: w, i: i, began: time.Now(), token: []string{"2000-01-01 00:00:00.000"}}
