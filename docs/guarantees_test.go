@@ -165,12 +165,10 @@ func (have tree) exists(r reference) bool {
 }
 
 func TestEveryIDHasItsRow(t *testing.T) {
-	order, all := rows(t)
-	// The section G is being filled: a row that is not there yet is no error.
-	want := slices.DeleteFunc(ids(), func(id string) bool {
-		_, there := all[id]
-		return id[0] == 'G' && !there
-	})
+	order, _ := rows(t)
+	// These two faults are known and not mended yet: they have no row, and must have one as soon as they are.
+	open := []string{"G44", "G47"}
+	want := slices.DeleteFunc(ids(), func(id string) bool { return slices.Contains(open, id) })
 	if !slices.Equal(order, want) {
 		for _, id := range want {
 			if !slices.Contains(order, id) {
