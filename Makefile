@@ -9,6 +9,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # Tools are run, not installed, at these versions.
 GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+LICENSES    := github.com/google/go-licenses@v1.6.0
 GOTESTSUM   := gotest.tools/gotestsum@v1.13.0 --format=pkgname --format-hide-empty-pkg
 
 # What tests run against. SKIP_BROKERS=1 does without the brokers (and without Java), SKIP_BROWSER=1 without the browser.
@@ -122,13 +123,14 @@ lint: ## formatting, vet, staticcheck, import table, generated files
 	go vet ./...
 	go vet -tags faultpoints ./...
 	go run $(STATICCHECK) ./...
-	go test -count=1 ./internal/archtest ./internal/app/reference ./internal/notice
+	go test -count=1 ./internal/archtest ./internal/app/reference
+	@deploy/notice.sh $(LICENSES) | diff -q - NOTICE || { echo "NOTICE is not current: run make generate"; exit 1; }
 	go -C deploy/check test -count=1 ./...
 	@echo "lint: ok"
 
-generate: ## write generated files anew
+generate: ## write the generated files
 	go generate ./internal/app
-	go run ./internal/notice
+	deploy/notice.sh $(LICENSES) >NOTICE
 
 images: prepare ## the pictures of the dashboard in docs/images, of a real relay under load (5 minutes)
 	IMAGES=$(CURDIR)/docs/images IMAGES_TIME=5m go test -count=1 -timeout=15m -v -run='^TestImages$$' ./test/e2e

@@ -20,8 +20,7 @@ const (
 	kindHistory    byte = 'h'
 	kindOrigin     byte = 'i'
 	kindRedelivery byte = 'r'
-	kindJournal    byte = 'j' // these three are neighbours: the journal is read in one go
-	kindWritten    byte = 'k'
+	kindWritten    byte = 'k' // these two are neighbours: one scan reads the journal
 	kindSent       byte = 'l'
 	kindPause      byte = 'p'
 	kindSource     byte = 's'
@@ -111,20 +110,6 @@ func appendDifference(b []byte, before, text string) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(n))
 	return appendText(b, text[n:])
-}
-
-// appendJournalKey lengths come first, so that no byte in a table name or an id can make two identities one key.
-func appendJournalKey(b []byte, id outbox.Identity) []byte {
-	b = append(b, kindJournal)
-	b = appendText(b, id.Table)
-	b = appendText(b, id.ID)
-	return append(b, id.MessageID...)
-}
-
-func appendJournalValue(b []byte, at time.Time, brokerID string) []byte {
-	b = append(b, blankHeader[:]...)
-	b = binary.AppendVarint(b, at.UnixMilli())
-	return append(b, brokerID...)
 }
 
 // numberedKey sorts by number.

@@ -13,10 +13,6 @@ import (
 // decodeAny reads one record the way Open does and gives it back as it would be written again.
 func decodeAny(key, value []byte) (againKey, againValue []byte, err error) {
 	switch key[0] {
-	case kindJournal:
-		s, at, err := decodeJournal(key, value)
-		againKey, againValue = appendJournalKey(nil, s.Identity), appendJournalValue(nil, at, s.BrokerID)
-		return againKey, againValue, err
 	case kindSent:
 		sent, at, err := decodeSent(key, value)
 		return key, appendSent(nil, at, sent), err
@@ -39,8 +35,6 @@ func seeds() (keys, values [][]byte) {
 	at := time.UnixMilli(1_795_000_000_123)
 	p := outbox.Position{File: "binlog.000042", Offset: 1 << 33, GTIDs: "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:app:1-3"}
 	id := server.ID{Flavor: outbox.MySQL, UUID: "3e11fa47-71ca-11e1-9e33-c80aa9429562", ServerID: 1<<32 - 1}
-	add(appendJournalKey(nil, outbox.Identity{Table: "shop.t_local_message", ID: "42", MessageID: "order:\x00\xff"}), appendJournalValue(nil, at, "AC1100"))
-	add(appendJournalKey(nil, outbox.Identity{}), appendJournalValue(nil, time.UnixMilli(-1), ""))
 	add(numberedKey(nil, kindSent, 1), appendSent(nil, at, []outbox.Completion{
 		{Identity: outbox.Identity{Table: "shop.t", ID: "41", MessageID: "order:41"}, BrokerID: "orders-0@7"},
 		{Identity: outbox.Identity{Table: "shop.t", ID: "42", MessageID: "order:42"}, BrokerID: "orders-0@8"},

@@ -84,21 +84,6 @@ func (r *reader) end(kind byte) error {
 	return nil
 }
 
-func decodeJournal(key, value []byte) (s outbox.Completion, at time.Time, err error) {
-	payload, err := unseal(key, value)
-	if err != nil {
-		return s, at, err
-	}
-	k := reader{rest: key[1:]}
-	s.Table, s.ID = k.text(), k.text()
-	s.MessageID = string(k.rest)
-	v := reader{rest: payload, bad: k.bad}
-	at = v.time()
-	s.BrokerID, v.rest = string(v.rest), nil
-	s.Action = outbox.ActionMarkSent
-	return s, at, v.end(kindJournal)
-}
-
 // decodeSent reads what appendSent wrote.
 func decodeSent(key, value []byte) (sent []outbox.Completion, at time.Time, err error) {
 	payload, err := unseal(key, value)

@@ -8,7 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// journal is what a writer knows of the entries on the disk: where each row's is. It belongs to whoever may write.
+// journal is what a writer keeps in memory of the entries on the disk: where each row's entry is. The writer of the store owns it.
 //
 // The rows that one commit sends are one record. It is deleted when all of them are written. Until then a second record, a bit for each
 // row, says which of them are: so a row that is written has left the journal in the same batch, and a record is written once.
@@ -17,11 +17,12 @@ type journal struct {
 	places  map[uint64]place // by the hash of the row's key
 	last    uint64           // number of the newest record
 	touched []*sentRows      // by the commit under way
+	key     []byte           // of the row whose hash is computed
 }
 
 // place is where a row's entry is.
 type place struct {
-	in    *sentRows // nil: a record of its own, as releases until 0.1 wrote it
+	in    *sentRows
 	index int
 }
 
@@ -46,9 +47,7 @@ func (s *Store) putJournal(now time.Time, sent []outbox.Completion, written []ou
 	j := &s.journal
 	j.touched = j.touched[:0]
 	for i := range written {
-		if err := s.removeRow(s.hashRow(written[i])); err != nil {
-			return err
-		}
+		j.remove(j.hash(written[i]))
 	}
 	if err := s.putSent(now, sent); err != nil {
 		return err
@@ -71,10 +70,8 @@ func (s *Store) putSent(now time.Time, sent []outbox.Completion) error {
 	j.last++
 	rows := newSentRows(j.last, len(sent))
 	for i := range sent {
-		hash := s.hashRow(sent[i].Identity)
-		if err := s.removeRow(hash); err != nil {
-			return err
-		}
+		hash := j.hash(sent[i].Identity)
+		j.remove(hash)
 		j.places[hash] = place{rows, i}
 	}
 	s.key = numberedKey(s.key[:0], kindSent, rows.number)
@@ -86,29 +83,26 @@ func newSentRows(number uint64, n int) *sentRows {
 	return &sentRows{number: number, left: n, written: make([]byte, (n+7)/8)}
 }
 
-// hashRow leaves the key of the row's own record, of which it is the hash, in the buffer.
-func (s *Store) hashRow(id outbox.Identity) uint64 {
-	s.key = appendJournalKey(s.key[:0], id)
-	return maphash.Bytes(s.journal.seed, s.key)
+// hash identifies a row. Lengths come first, so that no byte in a table name or an id makes two identities the same.
+func (j *journal) hash(id outbox.Identity) uint64 {
+	j.key = appendText(j.key[:0], id.Table)
+	j.key = appendText(j.key, id.ID)
+	j.key = append(j.key, id.MessageID...)
+	return maphash.Bytes(j.seed, j.key)
 }
 
-// removeRow lets the row leave the journal whose key is in the buffer; one that is not there is no error.
-func (s *Store) removeRow(hash uint64) error {
-	at, found := s.journal.places[hash]
-	switch {
-	case !found:
-		return nil
-	case at.in == nil:
-		delete(s.journal.places, hash)
-		return s.batch.Delete(s.key, nil)
+// remove removes a row from the journal. A row that is not in it is no error.
+func (j *journal) remove(hash uint64) {
+	at, found := j.places[hash]
+	if !found {
+		return
 	}
-	delete(s.journal.places, hash)
+	delete(j.places, hash)
 	at.in.mark(at.index)
 	if !at.in.touched {
 		at.in.touched = true
-		s.journal.touched = append(s.journal.touched, at.in)
+		j.touched = append(j.touched, at.in)
 	}
-	return nil
 }
 
 func (r *sentRows) mark(index int) {
@@ -146,21 +140,14 @@ type journalReader struct {
 	bits map[uint64][]byte
 }
 
-func isJournal(kind byte) bool { return kind >= kindJournal && kind <= kindSent }
+func isJournal(kind byte) bool { return kind == kindWritten || kind == kindSent }
 
 // read calls each for the rows of a record that are in the journal.
 func (r *journalReader) read(key, value []byte, each func(journalRow)) error {
-	switch key[0] {
-	case kindWritten:
+	if key[0] == kindWritten {
 		return r.readBits(key, value)
-	case kindSent:
-		return r.readSent(key, value, each)
 	}
-	entry, at, err := decodeJournal(key, value)
-	if err == nil {
-		each(journalRow{Completion: entry, at: at})
-	}
-	return err
+	return r.readSent(key, value, each)
 }
 
 func (r *journalReader) readBits(key, value []byte) error {
@@ -220,16 +207,14 @@ func (r *journalReader) end() error {
 
 // loadRow takes an entry over that was read at the start.
 func (s *Store) loadRow(row journalRow) {
-	if row.in != nil {
-		s.journal.last = max(s.journal.last, row.in.number)
-	}
-	s.journal.places[s.hashRow(row.Identity)] = row.place
+	s.journal.last = max(s.journal.last, row.in.number)
+	s.journal.places[s.journal.hash(row.Identity)] = row.place
 }
 
 // Journal returns the rows that the broker has taken and MySQL has not written, in no particular order.
 func (s *Store) Journal() (out []outbox.Completion, err error) {
 	var rows journalReader
-	err = s.scan(kindJournal, kindSent, func(key, value []byte) error {
+	err = s.scan(kindWritten, kindSent, func(key, value []byte) error {
 		return rows.read(key, value, func(row journalRow) { out = append(out, row.Completion) })
 	})
 	if err == nil {

@@ -34,7 +34,7 @@ func identities(rows []outbox.Completion) (ids []outbox.Identity) {
 // journalRecords counts the records of the journal on the disk, and their bytes.
 func journalRecords(t *testing.T, s *Store) (n, bytes int) {
 	t.Helper()
-	fatal(t, s.scan(kindJournal, kindSent, func(key, value []byte) error {
+	fatal(t, s.scan(kindWritten, kindSent, func(key, value []byte) error {
 		n, bytes = n+1, bytes+len(key)+len(value)
 		return nil
 	}))
@@ -95,36 +95,6 @@ func TestARowHasOneEntry(t *testing.T) {
 		t.Errorf("journal %v, %d counted", got, s.Stats().JournalEntries)
 	}
 	fatal(t, s.Commit(nil, identities(sentRange(1, 3)), nil, 0))
-	if n, _ := journalRecords(t, s); n != 0 {
-		t.Errorf("%d records are left when all is written", n)
-	}
-	fatal(t, s.Close())
-}
-
-// A release that kept each row in a record of its own has left them: they are read, sent anew and written as any other.
-func TestTheJournalOfAnOlderRelease(t *testing.T) {
-	files := vfs.NewMem()
-	s := openMem(t, files)
-	old := sentRange(1, 4)
-	for _, r := range old {
-		s.batch.Reset()
-		s.key = appendJournalKey(s.key[:0], r.Identity)
-		s.val = appendJournalValue(s.val[:0], time.UnixMilli(1_795_000_000_123), r.BrokerID)
-		fatal(t, s.put())
-		fatal(t, s.sync())
-	}
-	fatal(t, s.Close())
-	s = openMem(t, files)
-	if got := mustJournal(t, s); !slices.Equal(identities(got), identities(old)) || got[0].BrokerID != old[0].BrokerID || s.Stats().JournalEntries != 4 {
-		t.Fatalf("journal %v, %d counted", got, s.Stats().JournalEntries)
-	}
-	fatal(t, s.Commit(sentRange(4, 6), identities(old[:2]), nil, 0))
-	fatal(t, s.Close())
-	s = openMem(t, files)
-	if got := mustJournal(t, s); !slices.Equal(identities(got), identities(sentRange(3, 6))) || s.Stats().JournalEntries != 4 {
-		t.Fatalf("journal %v, %d counted", got, s.Stats().JournalEntries)
-	}
-	fatal(t, s.Commit(nil, identities(sentRange(3, 6)), nil, 0))
 	if n, _ := journalRecords(t, s); n != 0 {
 		t.Errorf("%d records are left when all is written", n)
 	}

@@ -22,7 +22,8 @@ for arch in amd64 arm64; do
   find "$stage/$name" -type f ! -name canal-outbox -exec chmod 0644 {} +
   tar --create --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=ustar --directory="$stage" "$name" |
     gzip --no-name --best >"$dir/$name.tar.gz"
-  [ $arch != amd64 ] || go run ./internal/sbom "$version" "$stage/$name/canal-outbox" >"$dir/canal-outbox_${version}.cdx.json"
+  [ $arch != amd64 ] || CGO_ENABLED=0 GOFLAGS= go run -trimpath github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0 bin \
+    -json -std -noserial -notimestamp -version "$version" "$stage/$name/canal-outbox" >"$dir/canal-outbox_${version}.cdx.json"
   rm -rf "$stage"
 done
 cd "$dir"

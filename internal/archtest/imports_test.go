@@ -84,8 +84,6 @@ var rules = []rule{
 	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/setting", "internal/config", "internal/admin", "internal/alert", "internal/bench", "internal/doctor", "internal/history", "internal/messages", "internal/operator", "internal/reconcile", "internal/shadow", "internal/systemd", "internal/tracing", "migrations"}), external: with("golang.org/x/sync")},
 	{path: "docs"}, // the pages, embedded
 	{path: "internal/archtest"},
-	{path: "internal/notice"},
-	{path: "internal/sbom"},
 
 	// What tests, the demo and the benchmarks use; it may know everything.
 	{path: "internal/testkit/...", own: []string{"..."}, external: []string{"..."}},

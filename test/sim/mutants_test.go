@@ -84,7 +84,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a record of the journal has a number of its own after a restart", file: "checkpoint/journal.go", found: "journal: .*not there",
-		edits: []edit{{"		s.journal.last = max(s.journal.last, row.in.number)\n", "		_ = max(1, 2)\n"}}, seeds: 3000,
+		edits: []edit{{"	s.journal.last = max(s.journal.last, row.in.number)\n", "		_ = max(1, 2)\n"}}, seeds: 3000,
 	},
 	{
 		rule: "the low-water mark moves with the position", file: "pipeline/tracker/log.go", found: "checkpoint: ",
