@@ -7,43 +7,43 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// assembler turns the events of one stream into transactions. It is pure: no I/O, no clock, no goroutine.
+// assembler groups the events of one stream into transactions. It is pure: no I/O, no clock, no goroutine.
 //
-// Rows are released at the end of their group and nowhere else: XID, Query COMMIT, the end of a compressed payload. A
-// group that also has an UPDATE or DELETE on a table it inserts into, a Query that is none of BEGIN, SAVEPOINT and
-// COMMIT, an XA PREPARE or more bytes than the limit is deferred whole; the sweep finds its rows in the table. Groups
-// without rows of ours come out too, because they move the checkpoint.
+// It releases rows only at the end of their group: XID, Query COMMIT, the end of a compressed payload. It defers a whole group,
+// for the sweep to read its rows from the table, when the group also has an UPDATE or DELETE on a table it inserts into, a Query
+// other than BEGIN, SAVEPOINT and COMMIT, an XA PREPARE, or more bytes than the limit. It also releases groups without rows of
+// mapped tables, because they move the checkpoint.
 //
 // Binlog groups: MySQL internals manual "Binary Log Overview"; MariaDB knowledge base "Gtid_event".
 type assembler struct {
-	limit int // bytes of ours in one transaction
+	limit int // bytes of mapped tables' rows in one transaction
 
-	last     outbox.Position // behind the last event
+	last     outbox.Position // after the last event
 	open     bool
-	begun    bool // an ender is to come; without it the next Query is the whole group
+	begun    bool // an event that ends the group is expected; without it the next Query is the whole group
 	group    group
-	branches map[string][]*mapped // XA branches that were prepared, by id, with the tables of ours that they may have changed
+	branches map[string][]*mapped // prepared XA branches by id, with the mapped tables that they may have changed
 	slab     []outbox.Txn         // one allocation for many transactions
 
-	// pieces is the end of a transaction that is known to be committed and whose rows without a status are more than the limit: they are
-	// released as they come.
+	// pieces is the end of a transaction that is known to be committed and has more rows of tables without a status than the
+	// limit: its rows are released as they are read.
 	pieces outbox.Position
-	counts bool  // only the ends of transactions are wanted, nothing is published
-	stop   error // why the transaction that has just ended cannot be released
+	counts bool  // only the ends of transactions are needed, nothing is published
+	stop   error // why the last transaction cannot be released
 }
 
-// maxBranches bounds the memory for prepared XA branches. One that is not remembered is treated like one that was prepared
-// before this process began to read: its COMMIT may concern any table.
+// maxBranches bounds the memory for prepared XA branches. A branch above the bound is treated like one that was prepared before
+// this process began to read: its COMMIT may concern any table.
 const maxBranches = 4096
 
-// newAssembler begins at a transaction end. branches belong to the reader, since a PREPARE and its outcome may come in
-// different streams.
+// newAssembler starts at a transaction end. The reader owns branches, because a PREPARE and its outcome may arrive in different
+// streams.
 func newAssembler(limit int, from outbox.Position, branches map[string][]*mapped) *assembler {
 	return &assembler{limit: limit, last: from, branches: branches}
 }
 
-// feed takes one event and returns the transaction that it ends, if any. A *gapError means that rows may have been
-// missed, a *heldError that it cannot be released, a *largeError that it must be read once more, in pieces.
+// feed takes one event and returns the transaction that it ends, if any. A *gapError means that rows may be missing, a *heldError
+// that the transaction cannot be released, a *largeError that it must be read again, in pieces.
 func (a *assembler) feed(ev *event) (*outbox.Txn, error) {
 	txn, err := a.step(ev)
 	if err == nil && a.stop != nil {
@@ -108,7 +108,8 @@ func (a *assembler) reset() {
 	*g = group{inserts: g.inserts[:0], changed: g.changed[:0], named: g.named[:0]}
 }
 
-// begin opens a group. One that is still open had an ender that we do not know: what it inserted is deferred.
+// begin opens a group. If the previous one is still open, the event that ended it is unknown: the rows that it inserted are
+// deferred.
 func (a *assembler) begin(ev *event, before outbox.Position) (unended *outbox.Txn) {
 	if a.open {
 		a.group.deferAll(outbox.CauseUnknown)
@@ -122,7 +123,7 @@ func (a *assembler) begin(ev *event, before outbox.Position) (unended *outbox.Tx
 	return unended
 }
 
-// insert takes rows. It returns a piece of the transaction where that comes in pieces.
+// insert takes rows. When a transaction is read in pieces it returns the next piece.
 func (a *assembler) insert(ev *event) (piece *outbox.Txn) {
 	g := &a.group
 	k := slices.IndexFunc(g.inserts, func(c insertCount) bool { return c.table == ev.table })
@@ -134,10 +135,10 @@ func (a *assembler) insert(ev *event) (piece *outbox.Txn) {
 		g.deferAll(outbox.CauseRewritten)
 	}
 	pieces := a.inPieces(ev)
-	if pieces { // rows that can be deferred are: some of them may be behind a piece
+	if pieces { // rows that can be deferred are deferred: some of them may be after a piece
 		g.deferAll(outbox.CauseOversize)
 	}
-	if (g.cause != "" && !ev.table.only) || g.large { // nobody will publish them, so nothing is decoded or kept
+	if (g.cause != "" && !ev.table.only) || g.large { // these rows will not be published: do not decode or keep them
 		g.inserts[k].rows += ev.rows.count()
 		return nil
 	}
@@ -166,7 +167,7 @@ func (a *assembler) insert(ev *event) (piece *outbox.Txn) {
 	return piece
 }
 
-// inPieces reports whether an event belongs to the transaction that was read to its end before.
+// inPieces reports whether an event belongs to a transaction that was already read to its end.
 func (a *assembler) inPieces(ev *event) bool {
 	return a.pieces.File == ev.end.File && ev.end.Offset <= a.pieces.Offset
 }
@@ -185,7 +186,7 @@ func (a *assembler) change(t *mapped) {
 	}
 }
 
-// statement handles a Query that is no part of the transaction protocol. Before a BEGIN it is a group of its own (DDL).
+// statement handles a Query outside the transaction protocol. Before a BEGIN it is a group of its own (DDL).
 func (a *assembler) statement(ev *event) *outbox.Txn {
 	if !a.open {
 		a.reset()
@@ -208,8 +209,8 @@ func (a *assembler) statement(ev *event) *outbox.Txn {
 	return a.finish(ev)
 }
 
-// prepare ends the first half of an XA transaction. Its rows are in the log, but nobody knows yet whether they will be
-// committed (A31). The whole of one that is committed in one phase ends here as well: no outcome follows, so nothing is kept.
+// prepare ends the first half of an XA transaction. Its rows are in the log, but their commit is not decided yet (A31). A
+// transaction that commits in one phase ends here too: no outcome follows, so nothing is kept.
 func (a *assembler) prepare(ev *event) *outbox.Txn {
 	g := &a.group
 	g.deferAll(outbox.CauseXA)
@@ -227,8 +228,8 @@ func (a *assembler) prepare(ev *event) *outbox.Txn {
 	return a.finish(ev)
 }
 
-// endBranch is the second half of an XA transaction. After a COMMIT the rows have become visible only now, so their tables are deferred once more. A
-// branch whose PREPARE was not seen (it lies before the start, behind a gap, or above maxBranches) may hold rows of any table.
+// endBranch is the second half of an XA transaction. Its rows become visible only with the COMMIT, so their tables are deferred
+// again. A branch whose PREPARE was not read (before the start, inside a gap, or above maxBranches) may have rows of any table.
 func (a *assembler) endBranch(ev *event) *outbox.Txn {
 	g := &a.group
 	if !a.open {
@@ -253,7 +254,6 @@ func (a *assembler) endBranch(ev *event) *outbox.Txn {
 	return a.finish(ev)
 }
 
-// txn is an empty transaction.
 func (a *assembler) txn() *outbox.Txn {
 	if len(a.slab) == 0 {
 		a.slab = make([]outbox.Txn, 64)
@@ -263,7 +263,7 @@ func (a *assembler) txn() *outbox.Txn {
 	return txn
 }
 
-// finish hands the group over and closes it.
+// finish returns the group as a transaction and closes it.
 func (a *assembler) finish(ev *event) *outbox.Txn {
 	txn, g := a.txn(), &a.group
 	if g.undone {

@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// A history of transactions of all kinds, and the rows that must come out of it.
+// drawHistory draws transactions of all kinds, and the rows that they must release.
 func drawHistory(t *rapid.T) (lines, rows []string) {
 	id := 0
 	next := func() string { id++; return fmt.Sprint(id) }
@@ -43,8 +43,8 @@ func drawHistory(t *rapid.T) (lines, rows []string) {
 	return lines, rows
 }
 
-// A01, A04: the reader stops behind any event and resumes behind the last transaction it offered. Every row comes, in
-// order, and none twice, and the GTIDs claimed are those of complete transactions.
+// A01, A04: the reader stops after any event and resumes after the last transaction it offered. Every row is offered once and in
+// order, and the reported GTIDs are those of complete transactions.
 func TestA01_A04_StopBehindAnyEvent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lines, want := drawHistory(t)
@@ -95,7 +95,7 @@ func TestA01_A04_StopBehindAnyEvent(t *testing.T) {
 	})
 }
 
-// Whatever the events, the assembler neither fails nor keeps rows of one transaction for another.
+// Whatever the events, the assembler does not fail and does not assign rows to the wrong transaction.
 func FuzzAssembler(f *testing.F) {
 	f.Add([]byte{2, 3, 4, 6, 2, 9, 3})
 	f.Add([]byte{2, 3, 4, 5, 4, 6, 2, 3, 4, 11, 12})

@@ -56,10 +56,10 @@ func (l *lab) record(b testing.TB, from outbox.Position) [][]byte {
 	return c.events
 }
 
-// nobody takes transactions and drops them.
-type nobody struct{ recorder }
+// discard drops each transaction.
+type discard struct{ recorder }
 
-func (n *nobody) Offer(context.Context, *outbox.Txn) error { return nil }
+func (n *discard) Offer(context.Context, *outbox.Txn) error { return nil }
 
 // BenchmarkStream replays recorded events through parser, decoder and assembler, without the socket: time and allocations
 // per transaction.
@@ -107,7 +107,7 @@ func BenchmarkStream(b *testing.B) {
 					tables := newTableSet([]*table.Table{tbl}, zap.NewNop())
 					b.ResetTimer()
 					for range b.N/n + 1 {
-						testkit.Must(b, playPackets(&nobody{}, flavor, tables, sent, own))
+						testkit.Must(b, playPackets(&discard{}, flavor, tables, sent, own))
 					}
 				})
 			}
@@ -124,12 +124,12 @@ func BenchmarkStream(b *testing.B) {
 }
 
 func replay(b *testing.B, flavor testkit.Flavor, tables *tableSet, events [][]byte, through *sieve) {
-	if err := play(&nobody{}, flavor, tables, events, through); err != nil {
+	if err := play(&discard{}, flavor, tables, events, through); err != nil {
 		b.Fatal(err)
 	}
 }
 
-// play feeds recorded events to a handler, through a sieve or, without one, as the library parses them.
+// play feeds recorded events to a handler: through a sieve, or without one as the library parses them.
 func play(to receiver, flavor testkit.Flavor, tables *tableSet, events [][]byte, through *sieve) error {
 	parser := replication.NewBinlogParser()
 	parser.SetFlavor(string(flavor))
@@ -158,7 +158,7 @@ func playStream(to receiver, flavor testkit.Flavor, tables *tableSet, through *s
 	}
 }
 
-// playPackets is play for what comes over a connection. We read it, or the library does.
+// playPackets is play for packets of a connection, read by us or by the library.
 func playPackets(to receiver, flavor testkit.Flavor, tables *tableSet, sent []byte, own func(packets) packets) error {
 	s, conn := playStream(to, flavor, tables, newSieve(string(flavor))), connection(sent)
 	var err error

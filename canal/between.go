@@ -13,10 +13,10 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// Between reads the transactions that end behind from and not behind to, on a connection of its own, and hands each over in the
-// order of the log. Both positions need file and offset; from must be a transaction end. It changes nothing: cfg.Schemas is read only.
-// Rows that the reader would leave to the sweep are in Txn.Deferred. On MariaDB what relays have written is left out. It ends with
-// nil at to, or where the log ends before; with the error of each; or with that of ctx.
+// Between reads the transactions that end after from and at or before to, on its own connection, and calls each in log order.
+// Both positions need file and offset; from must be a transaction end. It changes nothing: cfg.Schemas is only read. Rows that
+// the reader would leave to the sweep are in Txn.Deferred. On MariaDB the relays' own writes are left out. It returns nil at to
+// or at the end of the log, else the error of each or of ctx.
 func Between(ctx context.Context, cfg Config, from, to outbox.Position, each func(*outbox.Txn) error) (err error) {
 	cfg.Heartbeat, cfg.Schemas = lookHeartbeat, readOnly{cfg.Schemas}
 	r := New(cfg, nil, zap.NewNop(), prometheus.NewRegistry())
@@ -45,7 +45,7 @@ func Between(ctx context.Context, cfg Config, from, to outbox.Position, each fun
 
 var errPartRead = errors.New("the part of the log was read")
 
-// part is the receiver of Between, and takes the events of its stream.
+// part is the receiver of Between and of its stream's events.
 type part struct {
 	stream *stream
 	to     outbox.Position
@@ -76,10 +76,10 @@ func (p *part) Offer(_ context.Context, txn *outbox.Txn) error {
 	return nil
 }
 
-// Idle implements receiver: the log has nothing more.
+// Idle implements receiver: the log has ended.
 func (p *part) Idle(outbox.Position) { p.ended = true }
 
-// readOnly shows the column versions of the relay and keeps none.
+// readOnly reads the relay's column versions and stores none.
 type readOnly struct{ SchemaStore }
 
 // SaveSchema implements SchemaStore.

@@ -12,14 +12,14 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// Boundaries returns the transaction boundaries nearest to a place in a binlog file: the last one at or before it and the
-// first one at or after it. The place is a boundary itself exactly if before equals it. after is zero when the log ends
-// before it reaches another boundary; it may be the begin of the next file.
+// Boundaries returns the transaction boundaries nearest to a position in a binlog file: the last one at or before it and the
+// first one at or after it. The position is a boundary exactly if before equals it. after is zero when the log ends before the
+// next boundary; it may be the start of the next file.
 //
-// It asks the server for the file from its begin on, looks at the headers of the events and at nothing else but the words
-// of the transaction protocol, and changes nothing. So a place beyond an event that cannot be decoded is found as well.
-// The whole file up to the place goes over the network: give ctx a deadline. After it the error says how far the look
-// came. The account needs REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR).
+// The server sends the file from its start. Boundaries reads the event headers and the statements of the transaction protocol
+// only, so it also finds a position after an event that cannot be decoded. It changes nothing. The file up to the position goes
+// over the network: give ctx a deadline. When the deadline passes, the error names the position reached. The account needs
+// REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR).
 func Boundaries(ctx context.Context, cfg server.Config, at outbox.Position) (before, after outbox.Position, err error) {
 	start := outbox.Position{File: at.File, Offset: firstOffset}
 	f := &boundaryFinder{
@@ -34,13 +34,13 @@ func Boundaries(ctx context.Context, cfg server.Config, at outbox.Position) (bef
 	return f.before, f.after, nil
 }
 
-// lookHeartbeat is how soon the server says that a place lies behind the end of its log.
+// lookHeartbeat is how soon the server reports that a position is after the end of its log.
 const lookHeartbeat = 100 * time.Millisecond
 
 var errFound = errors.New("the boundaries are found")
 
-// boundaryFinder is the handler of a raw stream: it follows the transactions by the headers of their events. What begins
-// and ends a transaction is the assembler's knowledge, so a boundary here is one that the reader can resume from.
+// boundaryFinder is the handler of a raw stream: it follows transactions by their event headers. The assembler decides what
+// begins and ends a transaction, so the reader can resume from each boundary.
 type boundaryFinder struct {
 	cursor
 	at       outbox.Position
@@ -61,7 +61,7 @@ func (f *boundaryFinder) HandleEvent(e *replication.BinlogEvent) error {
 		return f.nextFile(e)
 	}
 	ev := eventByHeader(e)
-	if ev.kind == kindGTID && f.assemble.open { // the group before had an ender that is not known
+	if ev.kind == kindGTID && f.assemble.open { // the end of the previous group is unknown
 		f.boundary()
 	}
 	f.advance(e.Header.LogPos)
@@ -78,7 +78,7 @@ func (f *boundaryFinder) HandleEvent(e *replication.BinlogEvent) error {
 	return nil
 }
 
-// nextFile takes a Rotate event. The server makes one up when a stream begins; one that is in the log ends the file.
+// nextFile takes a Rotate event. The server invents one when a stream begins; one from the log ends the file.
 func (f *boundaryFinder) nextFile(e *replication.BinlogEvent) error {
 	body, ok := e.Event.(*replication.RotateEvent)
 	if !ok || string(body.NextLogName) == f.at.File {
@@ -94,7 +94,7 @@ func (f *boundaryFinder) nextFile(e *replication.BinlogEvent) error {
 	return errFound
 }
 
-// boundary notes that one is where the cursor is.
+// boundary records the cursor as a boundary.
 func (f *boundaryFinder) boundary() {
 	if f.Compare(f.at) <= 0 {
 		f.before = f.Position
@@ -104,8 +104,8 @@ func (f *boundaryFinder) boundary() {
 	}
 }
 
-// eventByHeader says what an event means for its transaction. Only a Query and MariaDB's GTID event are looked into; one
-// that is damaged means nothing.
+// eventByHeader returns what an event means for its transaction. It decodes only a Query and MariaDB's GTID event; a damaged one
+// means nothing.
 func eventByHeader(e *replication.BinlogEvent) (ev event) {
 	var body []byte
 	if generic, ok := e.Event.(*replication.GenericEvent); ok {
@@ -125,7 +125,7 @@ func eventByHeader(e *replication.BinlogEvent) (ev event) {
 			ev.kind, ev.xid = queryKind(text)
 		}
 	case replication.MARIADB_QUERY_COMPRESSED_EVENT, replication.EXECUTE_LOAD_QUERY_EVENT:
-		ev.kind = kindStatement // the words of the transaction protocol are too short to be compressed
+		ev.kind = kindStatement // statements of the transaction protocol are too short to be compressed
 	case replication.XID_EVENT, replication.INCIDENT_EVENT:
 		ev.kind = kindCommit
 	case replication.XA_PREPARE_LOG_EVENT:
@@ -136,10 +136,10 @@ func eventByHeader(e *replication.BinlogEvent) (ev event) {
 	return ev
 }
 
-// queryText is the statement in a Query event. Format: MySQL internals manual, "QUERY_EVENT".
+// queryText returns the statement in a Query event. Format: MySQL internals manual, "QUERY_EVENT".
 func queryText(body []byte) (text []byte, ok bool) {
 	r := byteReader{data: body}
-	r.skip(4 + 4) // thread, seconds it took
+	r.skip(4 + 4) // thread, duration in seconds
 	schema := uint64(r.byte())
 	r.skip(2) // error code
 	status := littleEndian(r.bytes(2))

@@ -17,8 +17,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// Each place of a file, at the ends of its events and inside of them, has the boundaries that the server gave out as
-// positions while the transactions were committed.
+// For each position of a file, at the ends of its events and inside them, the boundaries are the positions that the server
+// reported while the transactions were committed.
 func TestBoundariesOfTransactions(t *testing.T) {
 	compressed := map[testkit.Flavor]string{
 		testkit.MySQL: "SET SESSION binlog_transaction_compression=1", testkit.MariaDB: "SET SESSION skip_replication=0",
@@ -39,7 +39,7 @@ func TestBoundariesWithoutGTIDs(t *testing.T) {
 	l.checkBoundaries("SET SESSION binlog_transaction_compression=1")
 }
 
-// MariaDB 11.8 gives no offsets inside of a transaction.
+// MariaDB 11.8 writes no offsets inside a transaction.
 func TestBoundariesWithoutOffsets(t *testing.T) {
 	l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB118}))
 	l.checkBoundaries("SET SESSION skip_replication=0")
@@ -82,7 +82,7 @@ func (l *lab) checkBoundaries(session string) {
 	l.compareBoundaries(file, ends, outbox.Position{File: l.end().File, Offset: firstOffset})
 }
 
-// compareBoundaries looks at the end of each event of the file, and one byte before it. beyond is what follows the last boundary.
+// compareBoundaries checks the end of each event of the file, and one byte before it. beyond follows the last boundary.
 func (l *lab) compareBoundaries(file string, ends []uint64, beyond outbox.Position) {
 	l.t.Helper()
 	events, alone := l.eventEnds(file)
@@ -114,7 +114,7 @@ func (l *lab) compareBoundaries(file string, ends []uint64, beyond outbox.Positi
 
 func (l *lab) server() server.Config { return server.Config{Address: l.db.Addr(), User: "root"} }
 
-// eventEnds lists where the events of a file end; alone are those that belong to no transaction.
+// eventEnds lists where the events of a file end; alone are those outside any transaction.
 func (l *lab) eventEnds(file string) (ends, alone []uint64) {
 	l.t.Helper()
 	events, err := server.Show(context.Background(), l.sql, "SHOW BINLOG EVENTS IN '"+file+"'")
@@ -150,7 +150,7 @@ func TestBoundariesThatCannotBeFound(t *testing.T) {
 	}
 }
 
-// An event of a type that nobody knows, or a damaged Query, is passed over: to move beyond it is why an operator looks.
+// An event of unknown type and a damaged Query are skipped: an operator searches a boundary to move past them.
 func TestBoundariesBeyondWhatCannotBeRead(t *testing.T) {
 	start := outbox.Position{File: "binlog.000001", Offset: firstOffset}
 	f := &boundaryFinder{at: outbox.Position{File: start.File, Offset: 350}, cursor: cursor{start}, assemble: newAssembler(0, start, map[string][]*mapped{})}
@@ -164,7 +164,7 @@ func TestBoundariesBeyondWhatCannotBeRead(t *testing.T) {
 		{199, 250, "?"},
 		{replication.XID_EVENT, 300, ""},
 		{replication.GTID_EVENT, 400, ""},
-		{199, 500, "?"}, // the group has no ender that is known: the next one ends it
+		{199, 500, "?"}, // the end of this group is unknown: the next group ends it
 		{replication.GTID_EVENT, 600, ""},
 	} {
 		err := f.HandleEvent(&replication.BinlogEvent{

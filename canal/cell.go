@@ -45,14 +45,14 @@ func (c *column) prefix() int {
 	return int(c.meta) // BLOB, JSON and the like
 }
 
-// charLength is the greatest length of a CHAR in bytes. Beyond 255 its two upper bits hide, inverted, in the type byte
-// (MySQL Field_string::save_field_metadata).
+// charLength is the maximum length of a CHAR in bytes. Above 255 its two upper bits are stored, inverted, in the type byte (MySQL
+// Field_string::save_field_metadata).
 func (c *column) charLength() int {
 	return int(c.meta&0xff) | (int(c.meta>>4)&0x300 ^ 0x300)
 }
 
-// text gives the value as table.Value wants it: as the server prints it, TIMESTAMP in UTC. What has to be formatted is appended
-// to scratch, which is returned; the rest aliases data.
+// text returns the value as table.Value needs it: as the server prints it, TIMESTAMP in UTC. A value that must be formatted is
+// appended to scratch, which is returned; other values alias data.
 func (c *column) text(data, scratch []byte) (text, grown []byte, err error) {
 	from := len(scratch)
 	switch c.typ {
@@ -85,7 +85,7 @@ func (c *column) checked(data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// char is a CHAR or BINARY. The log leaves the padding away; a SELECT leaves away that of CHAR only.
+// char is a CHAR or BINARY. The log omits the padding; a SELECT omits it for CHAR only.
 func (c *column) char(data, scratch []byte) (text, grown []byte, err error) {
 	if c.charset != charsetBinary {
 		text, err = c.checked(data)
@@ -157,7 +157,7 @@ func appendDigits(to []byte, n uint64, digits int) []byte {
 
 var powers = [...]uint64{1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000}
 
-// dropZeros removes leading zeros of what begins at from, but leaves one digit.
+// dropZeros removes leading zeros from b[from:] and keeps at least one digit.
 func dropZeros(b []byte, from int) []byte {
 	zeros := 0
 	for from+zeros < len(b) && b[from+zeros] == '0' {

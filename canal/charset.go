@@ -6,7 +6,7 @@ import "strings"
 type charset uint8
 
 const (
-	charsetUnknown charset = iota // the log does not say: taken as it is, the table was checked when it was bound
+	charsetUnknown charset = iota // the log does not say: the bytes are used as they are, the table was checked at the start
 	charsetUTF8                   // utf8mb4, utf8mb3, ascii: the same bytes
 	charsetBinary                 // the same bytes, but fixed-length columns lose their zero bytes at the end in the log
 	charsetASCII                  // a superset of ASCII: the same bytes while all are below 0x80
@@ -27,8 +27,8 @@ func charsetByName(name string) charset {
 	return charsetASCII
 }
 
-// charsetByCollation knows the ids of information_schema.COLLATIONS of MySQL 5.7 to 9 and of MariaDB to 11.8. MariaDB's
-// NO PAD collations have 1024 added, its uca1400 collations lie in blocks of 256 from 2048 on.
+// charsetByCollation maps the ids of information_schema.COLLATIONS of MySQL 5.7 to 9 and MariaDB up to 11.8. MariaDB's NO PAD
+// collations have 1024 added; its uca1400 collations are in blocks of 256 from 2048.
 func charsetByCollation(id uint64) charset {
 	switch {
 	case id >= 2048 && id < 2048+2*256:

@@ -10,29 +10,29 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// columnPlan says how to read the row images of one table map: which ordinal is which column, and how its bytes become text.
+// columnPlan describes how to read the row images of one table map: the column of each ordinal, and how its bytes become text.
 type columnPlan struct {
-	id      uint64          // the table id it was made for
+	id      uint64          // the table id of the map
 	fault   string          // why no row can be mapped; "" when they can
-	columns []column        // empty when not even the lengths of the values are known
-	shared  []sharedColumn  // values that another value's column gives as well
-	from    outbox.Position // a plan by schema version holds from here on; zero: always
+	columns []column        // empty when the lengths of the values are unknown
+	shared  []sharedColumn  // values that share a column with an earlier value
+	from    outbox.Position // a plan from a schema version is valid from here; zero: always
 }
 
-// sharedColumn is a value whose role reads the same column as an earlier one: it is copied from there.
+// sharedColumn is a value whose role reads the same column as an earlier one: it is copied from that one.
 type sharedColumn struct{ from, to int }
 
 // column is one ordinal of the table.
 type column struct {
-	typ      byte // the real type: ENUM and SET told apart from CHAR
+	typ      byte // the real type: ENUM and SET instead of CHAR
 	meta     uint16
 	width    int // bytes of a fixed-size value; 0 when the size is in the value
-	slot     int // where its text goes: the first of the values that it gives; -1: the column is passed over
+	slot     int // the first of the values that it fills; -1: the column is skipped
 	unsigned bool
 	charset  charset
 }
 
-// columnInfo is what names and types cannot do without and the fixed part of a table map does not have.
+// columnInfo is what a plan needs and the fixed part of a table map does not have.
 type columnInfo struct {
 	name     string
 	unsigned bool
@@ -40,8 +40,8 @@ type columnInfo struct {
 	refused  string // why this column cannot be read from the log though its type looks readable
 }
 
-// newColumnPlan combines a table map with what is known about its columns. want lists the column names of the values, in their
-// order; a name may be wanted more than once. By a plan with a fault every row is deferred.
+// newColumnPlan combines a table map with the known facts about its columns. want lists the column names of the values, in order;
+// a name may occur more than once. A plan with a fault defers every row.
 func newColumnPlan(tm *replication.TableMapEvent, infos []columnInfo, want []string) *columnPlan {
 	p := &columnPlan{id: tm.TableID}
 	if len(infos) != int(tm.ColumnCount) {
@@ -68,7 +68,7 @@ func newColumnPlan(tm *replication.TableMapEvent, infos []columnInfo, want []str
 	return p
 }
 
-// take gives a column to every value that wants it and returns how many do.
+// take assigns a column to every value that needs it and returns their number.
 func (p *columnPlan) take(c *column, name string, want []string) (n int) {
 	for value, wanted := range want {
 		if !strings.EqualFold(wanted, name) {
@@ -94,7 +94,7 @@ func realType(tm *replication.TableMapEvent, i int) byte {
 	return typ
 }
 
-// infosFromMetadata reads names, signs and character sets; nil when the server did not write the names.
+// infosFromMetadata reads names, signs and character sets; nil when the server did not write names.
 func infosFromMetadata(tm *replication.TableMapEvent, m *metadata) []columnInfo {
 	if len(m.names) != int(tm.ColumnCount) {
 		return nil
@@ -116,7 +116,7 @@ func infosFromMetadata(tm *replication.TableMapEvent, m *metadata) []columnInfo 
 	return infos
 }
 
-// charset of the n-th text column.
+// charset returns the character set of the n-th text column.
 func (m *metadata) charset(n int) charset {
 	if n < len(m.perColumn) {
 		return charsetByCollation(m.perColumn[n])
@@ -132,7 +132,7 @@ func (m *metadata) charset(n int) charset {
 	return charsetByCollation(m.collations[0])
 }
 
-// width is the size of a fixed-size type, or 0 with ok for one that carries its length.
+// width returns the size of a fixed-size type, or 0 and ok for a type that stores its length.
 func width(typ byte, meta uint16) (n int, ok bool) {
 	fraction := (int(meta) + 1) / 2
 	switch typ {
@@ -161,14 +161,14 @@ func width(typ byte, meta uint16) (n int, ok bool) {
 	case mysql.MYSQL_TYPE_VARCHAR, mysql.MYSQL_TYPE_VAR_STRING, mysql.MYSQL_TYPE_STRING:
 		return 0, true
 	case mysql.MYSQL_TYPE_BLOB, mysql.MYSQL_TYPE_JSON, mysql.MYSQL_TYPE_GEOMETRY, mysql.MYSQL_TYPE_VECTOR:
-		return 0, meta >= 1 && meta <= 4 // bytes of the length in front
+		return 0, meta >= 1 && meta <= 4 // bytes of the length prefix
 	}
 	// The temporal types of MySQL 5.5 (MariaDB with mysql56_temporal_format=OFF) and MariaDB's COMPRESSED columns (A43).
 	return 0, false
 }
 
-// unreadable says why a needed column of this type cannot become the text that the server would print; the list of
-// readable types is closed (A48).
+// unreadable reports why a needed column of this type cannot become the text that the server prints. The list of readable types
+// is closed (A48).
 func (c *column) unreadable(info columnInfo) string {
 	if info.refused != "" {
 		return info.refused

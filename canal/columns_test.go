@@ -29,7 +29,7 @@ func setGlobal(t *testing.T, db *testkit.Database, name, value string) {
 	t.Cleanup(func() { set(before) })
 }
 
-// poorMetadata is what the flavor writes by default: no column names.
+// poorMetadata sets the flavor's default: no column names in the log.
 func poorMetadata(t *testing.T, db *testkit.Database) {
 	t.Helper()
 	if db.Flavor == testkit.MariaDB {
@@ -39,7 +39,7 @@ func poorMetadata(t *testing.T, db *testkit.Database) {
 	}
 }
 
-// memoryStore is a SchemaStore.
+// memoryStore is a SchemaStore in memory.
 type memoryStore struct {
 	mu    sync.Mutex
 	blobs map[string][]byte
@@ -130,7 +130,7 @@ func TestA26_ColumnsChangeWhileReading(t *testing.T) {
 		l.insert("b")
 		l.exec("ALTER TABLE t_local_message ADD COLUMN extra VARCHAR(64) NOT NULL DEFAULT 'orders' FIRST")
 		l.insert("c")
-		// Same number and types of columns, another order: only names or the interval tell.
+		// Same number and types of columns in another order: only the names or the range of validity differ.
 		l.exec("ALTER TABLE t_local_message MODIFY COLUMN biz_key VARCHAR(64) NOT NULL FIRST")
 		l.insert("d")
 		l.start(from, func(c *Config) { c.Schemas = store })
@@ -159,7 +159,7 @@ func TestA26_ColumnsChangeWhileReading(t *testing.T) {
 	})
 }
 
-// A26: two columns of one type change places while the stream is open. Neither number nor types tell.
+// A26: two columns of one type swap places while the stream is open. Number and types do not change.
 func TestA26_ColumnsChangePlaces(t *testing.T) {
 	eachMetadata(t, func(t *testing.T, l *lab) {
 		l.start(l.end(), func(c *Config) { c.Schemas = &memoryStore{} })
@@ -180,7 +180,7 @@ func TestA26_ColumnsChangePlaces(t *testing.T) {
 	})
 }
 
-// Without names in the log a restart reads its catch-up by the stored version.
+// Without names in the log a restart reads its recovery window with the stored version.
 func TestStoredColumnVersionServesTheCatchUp(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		db := testkit.SharedDatabase(t, flavor)
@@ -198,7 +198,7 @@ func TestStoredColumnVersionServesTheCatchUp(t *testing.T) {
 			t.Fatalf("published %s", got)
 		}
 		l.stop()
-		// Without the store nothing is known of the columns at the time of the catch-up.
+		// Without the store the columns at the time of the recovery window are unknown.
 		l.rec = nil
 		l.start(from)
 		l.caughtUp()
@@ -210,7 +210,7 @@ func TestStoredColumnVersionServesTheCatchUp(t *testing.T) {
 	})
 }
 
-// A23: a version of another server says nothing about this one's positions.
+// A23: a version of another server is not used for positions of this one.
 func TestStoredColumnVersionOfAnotherServerIsNotUsed(t *testing.T) {
 	db := testkit.SharedMariaDB(t)
 	poorMetadata(t, db)
@@ -300,7 +300,7 @@ func TestRowOfManyPackets(t *testing.T) {
 	}
 }
 
-// A18: more of ours in one transaction than the limit: deferred whole, the next one comes.
+// A18: a transaction with more bytes of mapped tables than the limit is deferred whole; the next one is offered.
 func TestA18_OversizeTransaction(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))

@@ -11,7 +11,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// check decides whether a stream may be opened. A cause means that the log does not follow on from our position.
+// check decides whether a stream may be opened. A cause means that the log does not continue from our position.
 func (r *Reader) check(ctx context.Context, p *serverState) (failover bool, cause outbox.GapCause, why string, err error) {
 	recorded, checkpoint := r.cfg.Recorded()
 	relation, why := server.CheckIdentity(recorded, checkpoint, p.info, p.end)
@@ -21,7 +21,7 @@ func (r *Reader) check(ctx context.Context, p *serverState) (failover bool, caus
 	case server.Shorter:
 		return false, outbox.GapShorter, why, nil
 	case server.Failover:
-		// What was read beyond the checkpoint may be missing here; file and offset are another server's.
+		// Transactions read after the checkpoint may be missing here; file and offset are another server's.
 		r.setPosition(outbox.Position{GTIDs: checkpoint.GTIDs})
 	}
 	why, err = p.info.Readable(ctx, r.db, r.from())
@@ -31,7 +31,7 @@ func (r *Reader) check(ctx context.Context, p *serverState) (failover bool, caus
 	return relation == server.Failover, "", "", err
 }
 
-// readStream opens a stream and reads it to its end; the error is never nil.
+// readStream opens a stream and reads it until it breaks; the error is never nil.
 func (r *Reader) readStream(ctx context.Context, p *serverState, failover bool) error {
 	from := r.from()
 	r.tables.setFold(p.info.CaseFolding != 0)
@@ -46,7 +46,7 @@ func (r *Reader) readStream(ctx context.Context, p *serverState, failover bool) 
 	s.sieve, s.reading = newSieve(string(p.info.Flavor)), r.reading
 	s.set, s.end = r.set, p.end
 	s.decode.noticed = r.noticed
-	s.opened = func() { // not before: a server that answers our questions may still refuse its log
+	s.opened = func() { // not earlier: a server that answers queries may still refuse its log
 		r.gauge.connected(from, r.set, p.offset)
 		if r.stuck != nil {
 			return // the stream will break again, until the log line about progress

@@ -6,18 +6,18 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// cursor follows file and offset through a stream. Event headers carry 32 bits of the offset, so a file beyond 4 GiB
-// wraps (A45), and MariaDB 11.4 and later write 0 inside transactions (A39). Only offsets that the server gave are used;
-// nothing is added up, because not every event of the file is sent.
+// cursor follows file and offset through a stream. Event headers have 32 bits of the offset: they wrap in a file larger than 4
+// GiB (A45), and MariaDB 11.4 and later write 0 inside transactions (A39). Only offsets from the server are used; sums would be
+// wrong, because the server does not send every event of the file.
 type cursor struct{ outbox.Position }
 
-// rotate goes to a file named by a Rotate event. The artificial one at the begin of a stream says offset 4 whatever was
-// asked for (A46); that does no harm, since only transaction ends are ever reported.
+// rotate moves to the file of a Rotate event. The artificial one at the start of a stream always has offset 4 (A46); that is
+// harmless, because only transaction ends are reported.
 func (c *cursor) rotate(file []byte, offset uint64) {
 	c.File, c.Offset = string(file), offset
 }
 
-// advance takes the end offset of an event; 0 means that the server did not give it.
+// advance takes the end offset of an event; 0 means that the server did not send it.
 func (c *cursor) advance(low uint32) {
 	if low == 0 {
 		return

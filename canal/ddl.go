@@ -8,11 +8,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// What a statement did to a whole table, for people: the flow does not depend on it.
+// ddlVerbs is for log lines only: the flow does not depend on it.
 var ddlVerbs = map[string]string{"DROP": "dropped", "CREATE": "created", "TRUNCATE": "truncated", "RENAME": "renamed"}
 
-// wholeTables returns what a statement did, and the tables or, with a trailing dot, the schema that it did it to, each as schema.table. schema is the
-// session's. A statement that is not understood did nothing.
+// wholeTables returns what a statement did, and its tables as schema.table, or its schema with a trailing dot. schema is the
+// session's. For a statement that is not recognised both are empty.
 func wholeTables(schema, query []byte) (done string, tables []string) {
 	done = ddlVerbs[verb(bytes.TrimLeft(query, " \t\r\n"))]
 	if done == "" {
@@ -51,7 +51,8 @@ func wholeTables(schema, query []byte) (done string, tables []string) {
 	return done, tables
 }
 
-// sqlWords splits the beginning of a statement into identifiers without their quotes and single characters, up to 64 of them. Comments are left out.
+// sqlWords splits the start of a statement into identifiers without quotes and single characters, at most 64. Comments are left
+// out.
 func sqlWords(query []byte) (words []string) {
 	for len(query) > 0 && len(words) < 64 {
 		switch c := query[0]; {

@@ -38,7 +38,8 @@ func TestG50_WholeTables(t *testing.T) {
 	}
 }
 
-// A table that is dropped and created again is one log line each and a mark, with the time of the statement. A namesake in another schema is none.
+// A table that is dropped and created again causes one log line each and one mark, with the time of the statement. A table of the
+// same name in another schema causes none.
 func TestG50_TableDroppedAndCreatedAgain(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))

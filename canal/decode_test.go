@@ -16,7 +16,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// plainTable is a source that copies what it gets.
+// plainTable copies the values that it gets.
 type plainTable struct {
 	name    string
 	columns []string
@@ -47,7 +47,7 @@ func (p plainTable) Message(values []table.Value) (*outbox.Message, error) {
 	return m, nil
 }
 
-// FuzzDecodeRow feeds arbitrary table maps and row images: rows come out or are deferred, nothing else happens.
+// FuzzDecodeRow feeds arbitrary table maps and row images: rows are returned or deferred, and nothing else happens.
 func FuzzDecodeRow(f *testing.F) {
 	f.Add([]byte{mysql.MYSQL_TYPE_LONGLONG, mysql.MYSQL_TYPE_VARCHAR, mysql.MYSQL_TYPE_BLOB}, []byte{0, 0, 100, 0, 4, 0}, []byte{7},
 		[]byte{0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 'h', 'i', 1, 0, 0, 0, 'x'})

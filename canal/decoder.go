@@ -12,14 +12,14 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// decoder reduces the library's events to what the assembler needs. It remembers the log's position, the table maps and
-// the last source of a GTID; one is made for each stream.
+// decoder reduces the library's events to what the assembler needs. It keeps the log's position, the table maps and the last
+// source of a GTID. Each stream has its own.
 type decoder struct {
 	cursor
 	tables   *tableSet
 	checksum bool // events end with four bytes of CRC32
 	now      func() time.Time
-	noticed  func(at time.Time, schema, query []byte) // is called with each statement; nil: none is
+	noticed  func(at time.Time, schema, query []byte) // called with each statement; nil: not called
 	ev       event
 	images   images
 
@@ -29,8 +29,8 @@ type decoder struct {
 	domain uint32
 }
 
-// decode translates one event. inner means that it came out of a compressed transaction: it has no checksum, and its
-// position is that of the payload.
+// decode translates one event. inner means that the event is from a compressed transaction: it has no checksum, and its position
+// is that of the payload.
 func (d *decoder) decode(e *replication.BinlogEvent, inner bool) (*event, error) {
 	if !inner {
 		d.advance(e.Header.LogPos)
@@ -65,7 +65,7 @@ func (d *decoder) decode(e *replication.BinlogEvent, inner bool) (*event, error)
 	case *ownRows:
 		err = d.own(ev, body)
 	case *replication.ExecuteLoadQueryEvent:
-		err = d.query(ev, e.RawData) // the statement's text is somewhere in it
+		err = d.query(ev, e.RawData) // the statement's text is part of it
 		ev.inserts = true
 	case *replication.TransactionPayloadEvent:
 		ev.kind = kindPayloadEnd
@@ -79,7 +79,7 @@ func (d *decoder) decode(e *replication.BinlogEvent, inner bool) (*event, error)
 	return ev, err
 }
 
-// body is the event without its header and checksum.
+// body returns the event without its header and checksum.
 func (d *decoder) body(e *replication.BinlogEvent, inner bool) []byte {
 	end := len(e.RawData)
 	if d.checksum && !inner {
@@ -99,7 +99,7 @@ func (d *decoder) mysqlGTID(ev *event, body *replication.GTIDEvent, anonymous bo
 	if sid := [16]byte(body.SID); d.name == "" || d.sid != sid || d.tag != body.Tag.String() {
 		d.sid, d.tag = sid, body.Tag.String()
 		d.name = uuidText(sid)
-		if d.tag != "" { // a source of its own: tagged transactions are counted apart (A22)
+		if d.tag != "" { // a separate source: tagged transactions are counted separately (A22)
 			d.name += ":" + d.tag
 		}
 	}
@@ -142,7 +142,7 @@ func (d *decoder) rows(ev *event, body *replication.RowsEvent, raw []byte, compr
 	return d.own(ev, &rows)
 }
 
-// own takes rows of one of our tables.
+// own takes rows of a mapped table.
 func (d *decoder) own(ev *event, rows *ownRows) (err error) {
 	t := rows.table
 	ev.table = t

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// streamDialer dials the one connection of a stream and can close it from outside. Closing the socket is how a stream is ended:
-// the library's own Close dials the server anew to KILL a connection id, which hangs when the server is away (A55) and
-// hits a stranger when the address leads to another server by now (A12).
+// streamDialer dials the one connection of a stream and can close it from outside. A stream ends when its socket is closed: the
+// library's own Close opens a new connection to KILL a connection id, which hangs when the server is away (A55) and ends an
+// unrelated connection when the address leads to another server by then (A12).
 type streamDialer struct {
 	ctx  context.Context
 	idle atomic.Int64 // longest wait for bytes, in nanoseconds
@@ -22,7 +22,8 @@ type streamDialer struct {
 
 const (
 	dialTimeout = 5 * time.Second
-	// seekTimeout holds until the first transaction or heartbeat: the server may be busy passing over what we have already.
+	// seekTimeout is the limit until the first transaction or heartbeat: the server may be busy skipping what the reader has
+	// already.
 	seekTimeout = 30 * time.Second
 )
 
@@ -32,7 +33,7 @@ func newStreamDialer(ctx context.Context) *streamDialer {
 	return w
 }
 
-// limit sets how long a read may wait: a peer that is silent for three heartbeats is dead (A14).
+// limit sets how long a read may wait: a server that is silent for three heartbeats is dead (A14).
 func (w *streamDialer) limit(d time.Duration) { w.idle.Store(int64(d)) }
 
 func (w *streamDialer) dial(_ context.Context, network, address string) (net.Conn, error) {
@@ -57,7 +58,7 @@ func closeAfter(conn net.Conn, err error) error {
 	return err
 }
 
-// close ends every read on the connection. Errors of a socket that nobody uses any more mean nothing.
+// close ends every read on the connection. Errors of a socket that is no longer used have no meaning.
 func (w *streamDialer) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,8 +69,8 @@ func (w *streamDialer) close() {
 	w.conns = nil
 }
 
-// timedConn sets its read deadline once for each fill of the reader's buffer. The library would set it three times per
-// packet, which costs more than decoding.
+// timedConn sets its read deadline once per fill of the reader's buffer. The library would set it three times per packet, which
+// costs more than decoding.
 type timedConn struct {
 	net.Conn
 	idle *atomic.Int64

@@ -17,7 +17,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// netWriteTimeout is what we ask the server for: how long it waits for us while we hold the stream back (A15).
+// netWriteTimeout is how long the server waits while the reader holds the stream back (A15).
 const netWriteTimeout = 600 * time.Second
 
 func (s *stream) config(cfg Config, p serverState, from outbox.Position, w *streamDialer, events replication.EventHandler) replication.BinlogSyncerConfig {
@@ -30,7 +30,7 @@ func (s *stream) config(cfg Config, p serverState, from outbox.Position, w *stre
 		SynchronousEventHandler: events, RawModeEnabled: s.raw || s.sieve != nil,
 		RowsEventDecodeFunc: headerOnly, TableMapOptionalMetaDecodeFunc: noMetadata,
 		Option: func(conn *client.Conn) error { return s.prepare(conn, p.info, from) },
-		Logger: slog.New(slog.DiscardHandler), // what matters comes back as an error
+		Logger: slog.New(slog.DiscardHandler), // relevant problems are returned as errors
 	}
 	if !p.encrypted { // mode preferred, and the server has no TLS
 		c.TLSConfig = nil
@@ -43,8 +43,8 @@ func (s *stream) config(cfg Config, p serverState, from outbox.Position, w *stre
 	return c
 }
 
-// heartbeatPeriod is what the server is asked for. MariaDB leaves the relay's own writes out of the stream, so only a heartbeat
-// shows that the stream passed them. A sweep waits for that, and each of its pages is such a write.
+// heartbeatPeriod is the period requested from the server. On MariaDB the relay's own writes are not in the stream, so only a
+// heartbeat shows that the stream has passed them. A sweep waits for that after each page, which is such a write.
 func heartbeatPeriod(flavor outbox.Flavor, configured time.Duration) time.Duration {
 	if flavor == outbox.MariaDB {
 		return min(configured, ownWritesPassed)
@@ -54,7 +54,7 @@ func heartbeatPeriod(flavor outbox.Flavor, configured time.Duration) time.Durati
 
 const ownWritesPassed = 50 * time.Millisecond
 
-// prepare sets the session before the dump. Without the privilege for skip_replication the stream is only busier.
+// prepare sets the session up before the dump. Without the privilege for skip_replication the stream only has more events.
 func (s *stream) prepare(conn *client.Conn, info server.Info, from outbox.Position) error {
 	if s.sieve != nil && s.reading != nil {
 		s.packets = s.reading(conn)
@@ -72,8 +72,8 @@ func (s *stream) prepare(conn *client.Conn, info server.Info, from outbox.Positi
 	if info.Flavor != outbox.MariaDB || from.GTIDs == "" {
 		return nil
 	}
-	// With these the server ignores file and offset of the dump command. The library would do the same and keep a GTID set
-	// of its own at every event besides.
+	// With these variables the server ignores file and offset of the dump command. The library would set the same and also update
+	// its own GTID set at every event.
 	for _, statement := range []string{"SET @slave_connect_state='" + from.GTIDs + "'", "SET @slave_gtid_strict_mode=1"} {
 		if _, err := conn.Execute(statement); err != nil {
 			return fmt.Errorf("prepare the dump: %w", err)
@@ -82,8 +82,8 @@ func (s *stream) prepare(conn *client.Conn, info server.Info, from outbox.Positi
 	return nil
 }
 
-// start dials and asks for the log. The library reads beyond the end of a greeting that was damaged on the way, which no
-// encryption covers yet: that ends this connection and not the process (A51).
+// start dials and requests the log. The library reads beyond the end of a greeting that was damaged in transit, which encryption
+// does not protect: that ends this connection and not the process (A51).
 func (s *stream) start(syncer *replication.BinlogSyncer, info server.Info, from outbox.Position) (streamer *replication.BinlogStreamer, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -103,8 +103,8 @@ func (s *stream) start(syncer *replication.BinlogSyncer, info server.Info, from 
 	return syncer.StartSync(dumpStart(from))
 }
 
-// dumpStart gives the place to ask for by file and offset. The dump command has 32 bits for the offset (A45), but a file
-// can always be read from its beginning; what was offered before is passed over.
+// dumpStart returns the position to request by file and offset. The dump command has 32 bits for the offset (A45), but a file can
+// always be read from its start; what was offered before is skipped.
 func dumpStart(from outbox.Position) mysql.Position {
 	if from.Offset > math.MaxUint32 {
 		return mysql.Position{Name: from.File, Pos: firstOffset}

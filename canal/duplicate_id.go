@@ -12,29 +12,29 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// Two readers with one server id (A13). MariaDB ends the stream of the older one with error 4052. MySQL distinguishes them by a
-// UUID that the client library makes anew for each stream, and lets both read. But its list of replicas has one line for each
-// id: that of the reader which registered last. Each reader gives itself a name there, so the older one finds the other's name.
+// Two readers with one server id (A13). MariaDB ends the stream of the older one with error 4052. MySQL distinguishes readers by
+// a UUID that the client library creates for each stream, and lets both read. But its list of replicas has one line per id: the
+// reader that registered last. Each reader registers a unique name there, so the older one finds the other's name.
 
-// randomServerID avoids the small numbers that people give their servers. Two equal ones among a server's replicas are
-// less likely than anything else that can go wrong, and MariaDB reports them.
+// randomServerID avoids the small numbers that people give their servers. Two equal ones among a server's replicas are very
+// unlikely, and MariaDB reports them.
 func randomServerID() uint32 { return 1<<20 + rand.Uint32N(1<<32-1<<20-1) }
 
-// readerName is how a reader shows itself in the server's list of replicas: where it runs, and what no other one has.
+// readerName identifies a reader in the server's list of replicas: its host, and a random part.
 func readerName() string { return replicaName("canal-outbox") }
 
-// lookerName is the name of one that looks at a file and reads nothing: it is no second relay.
+// lookerName is the name of a connection that only inspects a file: it is not a second relay.
 func lookerName() string { return replicaName("canal-outbox-look") }
 
 func replicaName(program string) string {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "unknown-host" // the number alone tells two apart
+		host = "unknown-host" // the random number alone distinguishes two readers
 	}
 	return fmt.Sprintf("%s@%.32s-%08x", program, host, rand.Uint32()) // MariaDB takes 60 bytes
 }
 
-// sameIDError is the end of a stream whose server id another reader uses.
+// sameIDError ends a stream whose server id another reader uses.
 type sameIDError struct {
 	id    uint32
 	cause error
@@ -42,7 +42,7 @@ type sameIDError struct {
 
 // Error implements error.
 func (e *sameIDError) Error() string {
-	return fmt.Sprintf("another replica or process uses server_id %d on this server, and the server ended our stream for it: choose "+
+	return fmt.Sprintf("another replica or process uses server_id %d on this server, so the server ended our stream: choose "+
 		"another source.server_id for one of the two, or stop the other; the next attempt is in a minute (%v)", e.id, e.cause)
 }
 
@@ -64,7 +64,7 @@ func (r *Reader) checkID(ctx context.Context, info server.Info) {
 	}
 }
 
-// otherReader is the name of the reader that registered under the id after us; "" when it is ours, or nobody's.
+// otherReader returns the name of the reader that registered under the id after us; "" when there is none.
 func otherReader(ctx context.Context, db *sql.DB, info server.Info, id uint32, name string) (other string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// ForeignSourceError says that the server that answers is not the recorded one and does not hold its history. Nothing was
-// offered from it. An operator decides: point the address back, or accept the new source.
+// ForeignSourceError reports that the server is not the recorded one and does not hold its history. Nothing was offered from it.
+// An operator decides: correct the address, or accept the new source.
 type ForeignSourceError struct {
 	Address  string
 	Recorded server.ID
@@ -25,18 +25,18 @@ func (e *ForeignSourceError) Error() string {
 	return fmt.Sprintf("the server at %s: %s", e.Address, e.Why)
 }
 
-// class is what the end of a stream means for the next attempt; its text is a metric label.
+// class is the meaning of a stream's end for the next attempt; its text is a metric label.
 type class string
 
 const (
 	classLost    class = "lost"    // network, shutdown, KILL, an aborted dump: ordinary, try again
-	classBusy    class = "busy"    // the server takes no more connections
+	classBusy    class = "busy"    // the server accepts no more connections
 	classAccess  class = "access"  // credentials or grants: try again slowly, an operator must act
-	classFenced  class = "fenced"  // another reader has our server id: back off long, or the two would end each other in turns (A13)
+	classFenced  class = "fenced"  // another reader has our server id: back off long, or the two would end each other's streams alternately (A13)
 	classGap     class = "gap"     // the log cannot be followed from here
-	classStuck   class = "stuck"   // the server cannot read an event of its log: its cause may pass, or an operator removes it
-	classBroken  class = "broken"  // an event that arrived cannot be read; if it is so again and again it is a gap
-	classHeld    class = "held"    // rows that no sweep would find cannot be published: it is for an operator to decide
+	classStuck   class = "stuck"   // the server cannot read an event of its log: the cause may pass, or an operator removes it
+	classBroken  class = "broken"  // a received event cannot be read; if this repeats it is a gap
+	classHeld    class = "held"    // rows that no sweep would find cannot be published: an operator must decide
 	classHandler class = "handler" // the handler or the store refused
 	classOther   class = "other"   // no stream could be opened, for a reason not listed
 )
@@ -63,7 +63,7 @@ func (e *streamError) Error() string { return e.err.Error() }
 // Unwrap returns the reason.
 func (e *streamError) Unwrap() error { return e.err }
 
-// classOf says what the end of a stream means. With classGap comes the cause.
+// classOf returns the meaning of a stream's end. classGap has a cause.
 func classOf(err error) (class, outbox.GapCause) {
 	var (
 		gap     *gapError
@@ -102,7 +102,7 @@ func classOf(err error) (class, outbox.GapCause) {
 	return classLost, ""
 }
 
-// erFatalReadingBinlog is how a server ends a dump it cannot go on with; only the text says why.
+// erFatalReadingBinlog is the error that ends a dump which the server cannot continue; only the text says why.
 const erFatalReadingBinlog = 1236
 
 func classOfAnswer(code uint16, state, message string) (class, outbox.GapCause) {
@@ -122,8 +122,8 @@ func classOfAnswer(code uint16, state, message string) (class, outbox.GapCause) 
 	return classLost, ""
 }
 
-// fatal are the texts of error 1236, from the servers' sources (MySQL rpl_binlog_sender.cc, MariaDB sql_repl.cc), in
-// lower case.
+// fatal lists the texts of error 1236, from the servers' sources (MySQL rpl_binlog_sender.cc, MariaDB sql_repl.cc), in lower
+// case.
 var fatal = []struct {
 	text  string
 	class class

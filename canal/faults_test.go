@@ -23,7 +23,7 @@ func through(p *testkit.Proxy) func(*Config) {
 	return func(c *Config) { c.Server.Address = p.Addr() }
 }
 
-// A02, A04, A46: one transaction of many row events, cut at many places. It comes whole and once.
+// A02, A04, A46: a transaction of many row events, cut at many places, is offered whole and once.
 func TestA02_A04_A46_CutInsideATransaction(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
@@ -71,8 +71,8 @@ func (l *lab) streams() int {
 	return len(l.rec.streams())
 }
 
-// A05: the server is away for a while. The state shows it, the log has one line per change, and it recovers alone.
-// A12: nothing is killed on the way.
+// A05: the server is away for a while. The state shows it, the log has one line per change, and the reader recovers by itself.
+// A12: no connection is killed.
 func TestA05_A12_ServerAway(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		testkit.CheckLeaks(t)
@@ -110,7 +110,7 @@ func TestA05_A12_ServerAway(t *testing.T) {
 	})
 }
 
-// A07: the log was purged while nobody read it.
+// A07: the log was purged while no reader was connected.
 func TestA07_Purged(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		for _, byFile := range []bool{false, true} {
@@ -133,7 +133,7 @@ func TestA07_Purged(t *testing.T) {
 	})
 }
 
-// A09, A11: another server, the recorded one's history not in it.
+// A09, A11: another server that does not have the recorded one's history.
 func TestA09_A11_ForeignServerIsRefused(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
@@ -179,12 +179,12 @@ func TestA10_ShorterHistory(t *testing.T) {
 	})
 }
 
-// A13: a second reader with the same server id. MariaDB throws the first one off; it must not answer in kind.
+// A13: a second reader with the same server id. MariaDB disconnects the first one; that one must not disconnect the second.
 func TestA13_SameServerID(t *testing.T) {
 	l := newLab(t, testkit.SharedMariaDB(t))
 	id := func(c *Config) { c.ServerID = 4711 }
 	l.start(l.end(), id)
-	l.insert("before") // the reader says that it is connected before it asks for the log
+	l.insert("before") // the reader reports connected before it requests the log
 	l.published(1)
 	second := &recorder{source: lookAt(l.sql)}
 	first, rec := l.reader, l.rec
@@ -195,7 +195,7 @@ func TestA13_SameServerID(t *testing.T) {
 		t.Errorf("the first says %q", text)
 	}
 	if metric(t, l.reg, "canal_outbox_reconnects_total") != 0 {
-		t.Error("the second was thrown off as well")
+		t.Error("the second reader was disconnected too")
 	}
 	l.insert("a")
 	l.published(1)
@@ -206,8 +206,8 @@ func TestA13_SameServerID(t *testing.T) {
 	}
 }
 
-// A13: MySQL lets both read. The older one finds the other in the list of replicas, says so as long as that is true, and
-// takes no connection of its own for another one.
+// A13: MySQL lets both read. The older reader finds the other one in the list of replicas, reports it while it is there, and does
+// not take its own connection for another reader.
 func TestA13_SameServerIDOnMySQL(t *testing.T) {
 	l := newLab(t, testkit.SharedMySQL(t))
 	core, lines := observer.New(zap.WarnLevel)
@@ -243,7 +243,7 @@ func TestA13_SameServerIDOnMySQL(t *testing.T) {
 	l.wait("it to be alone again", func() bool { return first.State().Warning == "" })
 }
 
-// A14, A55: a half-open connection is given up after three heartbeats, and does not hold up the end.
+// A14, A55: a half-open connection is closed after three heartbeats, and does not delay the stop.
 func TestA14_A55_HalfOpenConnection(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
@@ -263,12 +263,12 @@ func TestA14_A55_HalfOpenConnection(t *testing.T) {
 	})
 }
 
-// A15: the session waits for us longer than the server's setting says.
+// A15: the session's wait for the client is longer than the server's setting.
 func TestA15_WriteTimeoutOfTheSession(t *testing.T) {
 	l := newLab(t, testkit.SharedMySQL(t))
 	l.start(l.end())
 	thread := l.dumpThread()
-	l.wait("the server to show the session's variables", func() bool { // it leaves out threads that are busy at the moment
+	l.wait("the server to show the session's variables", func() bool { // it omits threads that are busy
 		var seconds int
 		err := l.sql.QueryRow("SELECT VARIABLE_VALUE FROM performance_schema.variables_by_thread JOIN performance_schema.threads USING (THREAD_ID) "+
 			"WHERE VARIABLE_NAME = 'net_write_timeout' AND PROCESSLIST_ID = ?", thread).Scan(&seconds)
@@ -302,7 +302,7 @@ func TestA15_BackPressure(t *testing.T) {
 	})
 }
 
-// A16, A17: no lag when idle or when only others write, and a long transaction's time is that of its commit.
+// A16, A17: no lag when idle or when only others write; a long transaction's time is that of its commit.
 func TestA16_A17_Lag(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
@@ -331,13 +331,13 @@ func TestA16_A17_Lag(t *testing.T) {
 	})
 }
 
-// noLag waits until an idle reader shows none: a server whose heartbeat is late leaves it in doubt until the next one.
+// noLag waits until an idle reader shows no lag: a late heartbeat leaves it uncertain until the next one.
 func (l *lab) noLag() {
 	l.t.Helper()
 	l.wait("no lag when idle", func() bool { return l.reader.State().Lag == 0 })
 }
 
-// A handler that refuses gets the same transaction again.
+// A transaction that the handler refuses is offered again.
 func TestRefusedOfferComesAgain(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))

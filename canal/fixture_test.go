@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// recorder is a Handler that remembers. It takes over what the app does: recorded source, anchoring after gaps.
+// recorder is a Handler that records its calls. Like the app it keeps the recorded source and anchors after gaps.
 type recorder struct {
 	source func(context.Context) (server.Info, outbox.Position, error)
 
@@ -92,7 +92,7 @@ func (r *recorder) record() (server.ID, outbox.Position) {
 	return r.recorded, r.checkpoint
 }
 
-// ids lists what was published, in order, as id/key.
+// ids lists the published rows in order, as id/key.
 func (r *recorder) ids() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,7 +103,7 @@ func (r *recorder) ids() []string {
 	return out
 }
 
-// seen is a copy of what the reader offered so far.
+// seen returns a copy of what the reader has offered.
 func (r *recorder) seen() (messages []*outbox.Message, deferred []outbox.Deferred, connects []connect, gaps []outbox.Gap) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +162,7 @@ type lab struct {
 	reader *Reader
 	stop   func()
 
-	reading func(*client.Conn) packets // of the reader; nil: our own, and what was read is destroyed at the next event
+	reading func(*client.Conn) packets // of the reader; nil: our own, and an event is overwritten when the next one is read
 }
 
 const outboxDDL = `CREATE TABLE t_local_message (
@@ -173,7 +173,7 @@ const outboxDDL = `CREATE TABLE t_local_message (
 	created_at DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3),
 	UNIQUE KEY uk_biz (biz_type, biz_key), KEY idx_status (status, next_retry_time))`
 
-// newLab makes a schema with the table on a running server.
+// newLab creates a schema with the table on a running server.
 func newLab(t *testing.T, db *testkit.Database) *lab {
 	t.Helper()
 	testkit.CheckLeaks(t)
@@ -219,7 +219,7 @@ func (l *lab) insert(key string) {
 
 const insertRow = "INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES ('order', ?, 'orders', ?)"
 
-// end is the server's position now.
+// end returns the server's current position.
 func (l *lab) end() outbox.Position {
 	l.t.Helper()
 	_, end, err := lookAt(l.sql)(context.Background())
@@ -238,7 +238,7 @@ func lookAt(db *sql.DB) func(context.Context) (server.Info, outbox.Position, err
 	}
 }
 
-// start runs a reader from that position and waits until it reads. It is stopped at the end of the test or by stop.
+// start runs a reader from that position and waits until it reads. stop or the end of the test stops it.
 func (l *lab) start(from outbox.Position, change ...func(*Config)) {
 	l.t.Helper()
 	l.launch(from, change...)
@@ -295,7 +295,7 @@ func (l *lab) published(n int) []string {
 	return l.rec.keys()
 }
 
-// caughtUp waits until everything committed so far was offered.
+// caughtUp waits until everything committed was offered.
 func (l *lab) caughtUp() {
 	l.t.Helper()
 	end := l.end()
@@ -314,7 +314,7 @@ func onBoth(t *testing.T, test func(*testing.T, testkit.Flavor)) {
 
 func joined(keys []string) string { return strings.Join(keys, ",") }
 
-// metric sums a family.
+// metric sums a metric family.
 func metric(t *testing.T, reg *prometheus.Registry, name string) (sum float64) {
 	t.Helper()
 	families, err := reg.Gather()

@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// gapError says that the log cannot be followed from here: the table must be swept and the log resumed at its end.
+// gapError reports that the log cannot be followed from here: the table must be swept and the log resumed at its end.
 type gapError struct {
 	cause outbox.GapCause
 	what  string
@@ -19,7 +19,7 @@ type gapError struct {
 // Error implements error.
 func (e *gapError) Error() string { return e.what }
 
-// gap reports a gap and goes to the position that the handler made durable.
+// gap reports a gap and moves to the position that the handler stored.
 func (r *Reader) gap(ctx context.Context, p *serverState, cause outbox.GapCause, why string) error {
 	from := r.from()
 	resume, err := r.handler.Gap(ctx, outbox.Gap{From: from, To: p.end, Cause: cause, At: time.Now()})
@@ -27,7 +27,7 @@ func (r *Reader) gap(ctx context.Context, p *serverState, cause outbox.GapCause,
 		return &handlerError{fmt.Errorf("report a gap (%s): %w", cause, err)}
 	}
 	if cause != outbox.GapFirstStart {
-		r.log.Error("part of the binlog was not read; the sweep stands in for it", zap.String("cause", string(cause)),
+		r.log.Error("part of the binlog was not read; the sweep publishes its rows", zap.String("cause", string(cause)),
 			zap.String("why", why), zap.Stringer("from", from), zap.Stringer("resume", resume))
 	}
 	r.setPosition(resume)

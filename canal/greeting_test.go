@@ -12,7 +12,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// A51: the greeting comes before encryption. One that was damaged is an ordinary loss of the connection.
+// A51: the greeting comes before encryption. A damaged greeting counts as a lost connection.
 func TestA51_DamagedGreeting(t *testing.T) {
 	greetings := map[string]string{
 		"cut behind the protocol": "\x0a", "no end of the version": "\x0a9.7.4", "cut in the scramble": "\x0a9.7.4\x00\x01\x00\x00\x00abcd",

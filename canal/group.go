@@ -9,35 +9,35 @@ import (
 
 // group is the open transaction.
 type group struct {
-	start     outbox.Position // behind the transaction before
+	start     outbox.Position // after the previous transaction
 	gtid      outbox.GTID
 	committed time.Time
 	xid       string
-	cause     outbox.Cause // why the group is deferred; "" as long as it is not
+	cause     outbox.Cause // why the group is deferred; "" if it is not
 	bytes     int
 	messages  []*outbox.Message
-	inserts   []insertCount // per table, mapped or not yet decided
+	inserts   []insertCount // per table, mapped or undecided
 	changed   []*mapped     // tables with UPDATE or DELETE
 	named     []*mapped     // tables that a statement may have changed
-	anyTable  bool          // it may have changed any of ours
+	anyTable  bool          // it may have changed any mapped table
 
-	doubt    outbox.Cause // why rows of a table without a status cannot be published as they are; "" when they can
-	doubtful *mapped      // of which table
-	undone   bool         // a statement has taken rows back
-	large    bool         // rows of such tables are more than the limit: they were dropped, and come in pieces
+	doubt    outbox.Cause // why rows of a table without a status cannot be published as they are; "" if they can
+	doubtful *mapped      // the table of doubt
+	undone   bool         // a statement has rolled rows back
+	large    bool         // rows of such tables exceed the limit: they were dropped, and are read in pieces
 }
 
 type insertCount struct {
 	table    *mapped
 	rows     int
-	unmapped int // of them; deferred whatever becomes of the group
+	unmapped int // of them; deferred whatever happens to the group
 }
 
 func (g *group) discard() {
 	*g = group{gtid: g.gtid, committed: g.committed, inserts: g.inserts[:0], changed: g.changed[:0], named: g.named[:0]}
 }
 
-// deferAll drops what is buffered, but for rows that cannot be deferred; the first cause stays.
+// deferAll drops the buffered rows, except those that cannot be deferred; the first cause is kept.
 func (g *group) deferAll(cause outbox.Cause) {
 	if g.cause != "" {
 		return
@@ -53,14 +53,14 @@ func (g *group) deferAll(cause outbox.Cause) {
 	g.messages = rest
 }
 
-// hold notes that rows of a table without a status are in doubt; the first cause stays.
+// hold records that rows of a table without a status are in doubt; the first cause is kept.
 func (g *group) hold(t *mapped, cause outbox.Cause) {
 	if g.doubt == "" {
 		g.doubt, g.doubtful = cause, t
 	}
 }
 
-// holdAll is hold for every such table that the group inserts into.
+// holdAll calls hold for every such table in the group.
 func (g *group) holdAll(cause outbox.Cause) {
 	for _, c := range g.inserts {
 		if c.table.only {
@@ -69,7 +69,7 @@ func (g *group) holdAll(cause outbox.Cause) {
 	}
 }
 
-// deferred lists what is left to the sweep, by table and cause.
+// deferred lists what the sweep must publish, by table and cause.
 func (g *group) deferred() []outbox.Deferred {
 	var out []outbox.Deferred
 	for _, c := range g.inserts {

@@ -12,8 +12,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// completeGTIDs makes sure that the set of our position is known where the server has GTIDs. A position that an operator gave by file and offset has no set; counting on
-// from an empty one would claim that nothing before was read, so the set at that place is asked for first.
+// completeGTIDs makes sure that the GTID set of our position is known where the server has GTIDs. A position that an operator
+// gave by file and offset has no set. An empty set would mean that nothing before was read, so the set at that position is read
+// first.
 func (r *Reader) completeGTIDs(ctx context.Context, p *serverState) error {
 	if r.set != nil || !p.info.GTID {
 		return nil
@@ -27,24 +28,24 @@ func (r *Reader) completeGTIDs(ctx context.Context, p *serverState) error {
 	}
 	set, err := outbox.ParseGTIDSet(p.info.Flavor, text)
 	if err != nil {
-		return fmt.Errorf("position to go on from: %w", err)
+		return fmt.Errorf("position to continue from: %w", err)
 	}
 	r.set = set
 	return nil
 }
 
-// executedAt is the set of all transactions that end at or before our file and offset.
+// executedAt returns the set of all transactions that end at or before our file and offset.
 func (r *Reader) executedAt(ctx context.Context, p *serverState) (string, error) {
 	if p.info.Flavor == outbox.MariaDB {
 		var text sql.NullString
 		err := r.db.QueryRowContext(ctx, "SELECT BINLOG_GTID_POS(?, ?)", r.pos.File, r.pos.Offset).Scan(&text)
 		return text.String, err
 	}
-	// MySQL writes the set at the begin of each file: the rest is counted from there.
+	// MySQL writes the set at the start of each file: the transactions after it are counted from there.
 	start := outbox.Position{File: r.pos.File, Offset: firstOffset}
 	count := &gtidCounter{until: r.pos, set: outbox.NewGTIDSet(p.info.Flavor)}
 	count.stream = r.newStream(ctx, count, start)
-	count.stream.gauge = newGauge(prometheus.NewRegistry(), nil, r.cfg.Heartbeat) // nobody is to see this stream
+	count.stream.gauge = newGauge(prometheus.NewRegistry(), nil, r.cfg.Heartbeat) // the metrics of this stream are not shown
 	if err := count.stream.run(r.cfg, *p, start, count); !errors.Is(err, errCounted) {
 		return "", err
 	}
@@ -61,7 +62,7 @@ type gtidCounter struct {
 	stream *stream
 	until  outbox.Position
 	set    *outbox.GTIDSet
-	ended  bool // the log has nothing more
+	ended  bool // the log has ended
 }
 
 // HandleEvent implements replication.EventHandler.

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected halves of testdata/histories")
 
-// fakeRows stands for the images of an insert event: one message per id; ids in brackets do not map.
+// fakeRows replaces the images of an insert event: one message per id; ids in brackets cannot be mapped.
 type fakeRows []string
 
 func (f fakeRows) count() int { return len(f) }
@@ -46,7 +46,7 @@ func (f logOnlyRows) messages(to []*outbox.Message) (out []*outbox.Message, unma
 	return to, unmapped
 }
 
-// player feeds lines of text to an assembler. Every line is one event of 100 bytes.
+// player feeds lines of text to an assembler. Each line is one event of 100 bytes.
 type player struct {
 	*assembler
 	tables map[string]*mapped
@@ -180,7 +180,7 @@ func show(txn *outbox.Txn) string {
 	return strings.Join(parts, ", ")
 }
 
-// The files hold recorded event sequences and, behind a line of dashes, the transactions they mean.
+// The files hold recorded event sequences and, after a line of dashes, the expected transactions.
 func TestHistories(t *testing.T) {
 	files, err := filepath.Glob("testdata/histories/*.txt")
 	if err != nil || len(files) == 0 {

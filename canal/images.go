@@ -7,19 +7,19 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// images are the row images of one insert event. It implements rowImages; nothing of it outlives the event, because
-// table.Message copies what it keeps.
+// images are the row images of one insert event. It implements rowImages. It is not used after the event: table.Message copies
+// what it keeps.
 type images struct {
 	table    *mapped
 	id       uint64
 	columns  int
-	present  []byte // bitmap of the columns that the images have (A25: the others are not NULL but unknown)
+	present  []byte // bitmap of the columns in the images (A25: a missing one is unknown, not NULL)
 	data     []byte
 	at       outbox.Position
 	received time.Time
 }
 
-// count walks the images without decoding them.
+// count counts the images without decoding them.
 func (m *images) count() int {
 	p := m.usablePlan()
 	if p == nil {
@@ -36,7 +36,7 @@ func (m *images) count() int {
 	return n
 }
 
-// messages implements rowImages. A row that cannot be mapped does not hold up its neighbours.
+// messages implements rowImages. A row that cannot be mapped does not affect its neighbours.
 func (m *images) messages(to []*outbox.Message) (out []*outbox.Message, unmapped int) {
 	p := m.usablePlan()
 	if p == nil || p.fault != "" || !m.table.holds(m.at) {
@@ -51,7 +51,7 @@ func (m *images) messages(to []*outbox.Message) (out []*outbox.Message, unmapped
 		rest, err := m.walk(p, data, t.row())
 		if rest == nil {
 			t.refused(err)
-			return to, unmapped + 1 // where the next row begins is not known
+			return to, unmapped + 1 // the start of the next row is unknown
 		}
 		data = rest
 		var msg *outbox.Message
@@ -69,7 +69,7 @@ func (m *images) messages(to []*outbox.Message) (out []*outbox.Message, unmapped
 	return to, unmapped
 }
 
-// usablePlan is the table's plan, if these images can be walked by it; else nil.
+// usablePlan returns the table's plan if it fits these images; else nil.
 func (m *images) usablePlan() *columnPlan {
 	p := m.table.plan
 	if p == nil || p.id != m.id || len(p.columns) != m.columns || len(m.present)*8 < m.columns {
@@ -78,8 +78,8 @@ func (m *images) usablePlan() *columnPlan {
 	return p
 }
 
-// walk passes over one image and returns what follows it; nil when it is cut short. With row, the values of the needed
-// columns are put there; an error with a rest says that one of them has no text.
+// walk skips one image and returns the rest; nil when the image is cut short. If row is set it stores the values of the needed
+// columns there; an error with a rest means that one of them has no text.
 func (m *images) walk(p *columnPlan, data []byte, row *row) (rest []byte, err error) {
 	in := 0
 	for i := range p.columns {
@@ -115,7 +115,7 @@ func (m *images) walk(p *columnPlan, data []byte, row *row) (rest []byte, err er
 		data = data[n:]
 	}
 	if in == 0 {
-		return nil, errShort // an image without any column has no length, and no end
+		return nil, errShort // an image without any column has no length
 	}
 	row.share(p.shared)
 	return data, err
@@ -133,7 +133,7 @@ func (r *row) null(slot int) {
 	}
 }
 
-// share copies the values whose column gives several.
+// share copies the values that share a column.
 func (r *row) share(columns []sharedColumn) {
 	if r == nil {
 		return

@@ -10,9 +10,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// A59: the row events of a table with a key that MySQL generated begin with that key. Mapped as the id it shifts nothing,
-// whether the log names the columns or not; where the log does not name them and the server hides the key from the one who
-// asks for the columns, rows are left to the sweep.
+// A59: the row events of a table with a key that MySQL generated begin with that key. Mapped as the id it shifts no other column,
+// with and without column names in the log. Where the log has no names and the server hides the key from queries for the columns,
+// rows are left to the sweep.
 func TestA59_GeneratedInvisibleKey(t *testing.T) {
 	for _, c := range []struct {
 		name, metadata, shown, published string
@@ -29,7 +29,7 @@ func TestA59_GeneratedInvisibleKey(t *testing.T) {
 			l := newLab(t, db)
 			l.exec("DROP TABLE t_local_message")
 			ddl := strings.Replace(outboxDDL, "BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY", "BIGINT UNSIGNED NULL", 1)
-			ddl = strings.Replace(ddl, "UNIQUE KEY", "KEY", 1) // else the server sees no need for a key of its own
+			ddl = strings.Replace(ddl, "UNIQUE KEY", "KEY", 1) // else the server adds no key of its own
 			l.session("SET SESSION sql_generate_invisible_primary_key = ON", ddl)
 			m, err := table.Preset("t_local_message")
 			testkit.Must(t, err)

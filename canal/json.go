@@ -9,11 +9,10 @@ import (
 	"github.com/go-mysql-org/go-mysql/mysql"
 )
 
-// jsonText prints a JSON column of MySQL as a SELECT does (A47): keys in their stored order, a blank behind comma and
-// colon. MariaDB's JSON is text and never comes here.
-// Format: MySQL json_binary.h; text: json_dom.cc, Json_wrapper::to_string.
+// jsonText prints a JSON column of MySQL as a SELECT does (A47): keys in stored order, a blank after comma and colon. It is not
+// used for MariaDB, whose JSON is text. Format: MySQL json_binary.h; text: json_dom.cc, Json_wrapper::to_string.
 func jsonText(data, to []byte) ([]byte, error) {
-	if len(data) == 0 { // stored by INSERT IGNORE and the like; the server reads it as the null literal
+	if len(data) == 0 { // stored by INSERT IGNORE and similar; the server reads it as the null literal
 		return append(to, "null"...), nil
 	}
 	return jsonValue(data[0], data[1:], to, 0)
@@ -84,8 +83,8 @@ func jsonScalar(typ byte, data, to []byte) ([]byte, error) {
 	return append(to, [...]string{"null", "true", "false"}[n]...), nil
 }
 
-// jsonContainer walks an object or array: element count, byte size, key entries (offset, length), value entries (type,
-// offset or the value itself when it fits).
+// jsonContainer prints an object or array: element count, byte size, key entries (offset, length), value entries (type, offset or
+// a value that fits).
 func jsonContainer(typ byte, data, to []byte, depth int) ([]byte, error) {
 	object := typ == jsonSmallObject || typ == jsonLargeObject
 	width := 2
@@ -151,7 +150,7 @@ func jsonElement(data []byte, at, width int, to []byte, depth int) ([]byte, erro
 	return jsonValue(typ, data[offset:], to, depth+1)
 }
 
-// jsonBytes reads a length in groups of seven bits, lowest first, and that many bytes.
+// jsonBytes reads a length in groups of seven bits, lowest first, and as many bytes.
 func jsonBytes(data []byte) ([]byte, error) {
 	n, shift := uint64(0), 0
 	for i, b := range data {
@@ -169,8 +168,8 @@ func jsonBytes(data []byte) ([]byte, error) {
 	return nil, errJSON
 }
 
-// jsonOpaqueText prints the only opaque values with a text of their own that need no quoting rules: decimals. The
-// others (dates, binary strings) are rare inside JSON and left to the sweep.
+// jsonOpaqueText prints decimals, the only opaque values whose text needs no quoting rules. The others (dates, binary strings)
+// are rare inside JSON and left to the sweep.
 func jsonOpaqueText(data, to []byte) ([]byte, error) {
 	if len(data) < 1 || data[0] != mysql.MYSQL_TYPE_NEWDECIMAL {
 		return to, errJSON
@@ -183,7 +182,7 @@ func jsonOpaqueText(data, to []byte) ([]byte, error) {
 	return decimal(b[2:2+width], int(b[0]), int(b[1]), to), nil
 }
 
-// appendJSONString quotes as the server does: only what must be escaped is.
+// appendJSONString quotes as the server does: it escapes only what it must.
 func appendJSONString(to, text []byte) []byte {
 	const hex = "0123456789abcdef"
 	to = append(to, '"')

@@ -36,7 +36,7 @@ func jsonTexts() []string {
 	return texts
 }
 
-// A47: a JSON body out of the log is, byte for byte, what a SELECT returns.
+// A47: a JSON body from the log equals, byte for byte, what a SELECT returns.
 func TestA47_JSONAsTheServerPrintsIt(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))

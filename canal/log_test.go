@@ -11,8 +11,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// A server that answers questions but refuses its log, attempt after attempt, is one state: one line says so, and no other
-// says that the log is being read. When it is read, one line says that.
+// A server that answers queries but refuses its log is one state over all attempts: one log line reports it, and no line says
+// that the log is read. When it is read, one line says so.
 func TestARefusedLogIsSaidOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))

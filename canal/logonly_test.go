@@ -8,11 +8,11 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Rows of a table without a status (log) cannot be deferred: they come, or the transaction is not released.
+// Rows of a table without a status (log) cannot be deferred: they are offered, or the transaction is not released.
 func TestRowsWithoutAStatusAreNeverDeferred(t *testing.T) {
 	for _, c := range []struct{ name, history, want string }{
 		{"deleted at once", "gtid u#1\nbegin\ninsert log 1 2\nchange log\ninsert log 3\ncommit", "1600, u#1, rows 1 2 3\n"},
-		{"beside a row that is changed", "gtid u#1\nbegin\ninsert t a\ninsert log 1\nchange t\ninsert log 2\ncommit", "1700, u#1, rows 1 2, deferred shop.t rewritten 1\n"},
+		{"with a row that is changed", "gtid u#1\nbegin\ninsert t a\ninsert log 1\nchange t\ninsert log 2\ncommit", "1700, u#1, rows 1 2, deferred shop.t rewritten 1\n"},
 		{"one phase", "gtid u#1\nbegin 'x'\ninsert log 1\ninsert t a\nprepare one-phase", "1500, u#1, rows 1, deferred shop.t xa 1\n"},
 		{"prepared", "gtid u#1\nbegin 'x'\ninsert log 1\nprepare\ngtid u#2\nxa-commit 'x'", "held shop.log xa before 1400\n"},
 		{"an outcome of others", "gtid u#1\nxa-commit 'y'", "1200, u#1, deferred any xa 0\n"},
@@ -23,7 +23,7 @@ func TestRowsWithoutAStatusAreNeverDeferred(t *testing.T) {
 		{"back to a savepoint", "gtid u#1\nbegin\ninsert log 1\nstatement undo\ncommit", "held shop.log statement before 1500\n"},
 		{"no columns", "gtid u#1\nbegin\ninsert log 1 (2)\ncommit", "held shop.log unmapped before 1400\n"},
 		{"no end", "gtid u#1\nbegin\ninsert log 1\ngtid u#2\nbegin\ncommit", "held shop.log unknown before 1300\n"},
-		{"beside too much of another", "gtid u#1\nbegin\ninsert log 1\ninsert t a b c d e f g h\ncommit", "1500, u#1, rows 1, deferred shop.t oversize 8\n"},
+		{"with too much of another", "gtid u#1\nbegin\ninsert log 1\ninsert t a b c d e f g h\ncommit", "1500, u#1, rows 1, deferred shop.t oversize 8\n"},
 		{"too much", "gtid u#1\nbegin\ninsert log 1 2 3 4 5 6 7 8\ncommit", "large, before 1400\n"},
 		{"too much, rolled back", "gtid u#1\nbegin\ninsert log 1 2 3 4 5 6 7 8\nrollback", "1400, u#1\n"},
 	} {
@@ -33,7 +33,7 @@ func TestRowsWithoutAStatusAreNeverDeferred(t *testing.T) {
 	}
 }
 
-// A transaction that is known to be committed comes in pieces that end where it begins; its end alone moves on.
+// A transaction that is known to be committed is read in pieces that end where it begins; only its end moves the position.
 func TestLargeTransactionInPieces(t *testing.T) {
 	p := newPlayer()
 	p.pieces = outbox.Position{File: "binlog.000001", Offset: 1700}
@@ -45,7 +45,7 @@ func TestLargeTransactionInPieces(t *testing.T) {
 	}
 }
 
-// What may have inserted rows: everything but what is known not to.
+// Any statement may have inserted rows unless it is known not to.
 func TestStatementsThatMayInsert(t *testing.T) {
 	for query, want := range map[string]bool{
 		"INSERT INTO t VALUES (1)": true, "replace t values (1)": true, "LOAD DATA INFILE 'x' INTO TABLE t": true, "/* app */ INSERT INTO t": true,
@@ -58,7 +58,7 @@ func TestStatementsThatMayInsert(t *testing.T) {
 	}
 }
 
-// The problem says what to do, with the position that leads on.
+// The problem names the command, with the position to continue from.
 func TestHeldReaderSaysWhatToDo(t *testing.T) {
 	err := error(&streamError{&heldError{table: "shop.log", cause: outbox.CauseXA, end: outbox.Position{File: "binlog.000007", Offset: 815}}})
 	if c, _ := classOf(err); c != classHeld {

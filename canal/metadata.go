@@ -6,9 +6,9 @@ import (
 	"github.com/go-mysql-org/go-mysql/replication"
 )
 
-// metadata is the optional part of a table map event, as far as plans need it. The library's own decoding of it costs
-// more per statement than all the rest, so it is done here and only when a table map differs from the one before.
-// Format: MySQL rows_event.h, Table_map_event::Optional_metadata_field_type (the same in MariaDB since 10.5).
+// metadata is the optional part of a table map event, as far as plans need it. The library's decoding of it costs more per
+// statement than all other work, so it is decoded here, and only when a table map differs from the previous one. Format: MySQL
+// rows_event.h, Table_map_event::Optional_metadata_field_type (the same in MariaDB since 10.5).
 type metadata struct {
 	signedness []byte // one bit per numeric column, most significant first; 1: unsigned
 	names      [][]byte
@@ -18,10 +18,10 @@ type metadata struct {
 
 var errTruncated = errors.New("table map event is cut short")
 
-// optionalMetadata returns the part of a table map event's body behind the NULL bitmap.
+// optionalMetadata returns the part of a table map event's body after the NULL bitmap.
 func optionalMetadata(body []byte, tm *replication.TableMapEvent) ([]byte, error) {
 	r := byteReader{data: body}
-	r.skip(6 + 2) // table id, flags; ids of 4 bytes ended with MySQL 5.1
+	r.skip(6 + 2) // table id, flags; 4-byte ids ended with MySQL 5.1
 	r.skip(1 + uint64(len(tm.Schema)) + 1)
 	r.skip(1 + uint64(len(tm.Table)) + 1)
 	r.skip(r.length())               // column types
@@ -59,7 +59,7 @@ func parseMetadata(data []byte) (metadata, error) {
 	return m, nil
 }
 
-// byteReader walks bytes; what is not there reads as zero and sets failed.
+// byteReader reads bytes; missing bytes read as zero and set failed.
 type byteReader struct {
 	data   []byte
 	at     int

@@ -6,7 +6,7 @@ import (
 	"github.com/go-mysql-org/go-mysql/replication"
 )
 
-// A table map that says nothing but types ends with its NULL bitmap, whatever the number of columns: MariaDB writes it so by default.
+// A table map with types only ends after its NULL bitmap, whatever the number of columns: MariaDB writes it so by default.
 func TestTableMapWithoutNames(t *testing.T) {
 	for columns := 1; columns <= 33; columns++ {
 		body := make([]byte, 8)

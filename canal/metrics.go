@@ -13,13 +13,13 @@ import (
 // State is a view of the reader for status pages.
 type State struct {
 	Connected bool
-	Position  outbox.Position // behind the last transaction or heartbeat; with the GTID set where there is one
-	LastEvent time.Time       // by our clock, when anything came from the server; zero: never
-	Lag       time.Duration   // how far the reader is behind the last commit of the server, as far as it can know
-	Stuck     *Stuck          // the event at which the reader is stuck; nil when it is not. Connected is false until it is past it
+	Position  outbox.Position // after the last transaction or heartbeat; with the GTID set if there is one
+	LastEvent time.Time       // by our clock, when the last bytes came from the server; zero: never
+	Lag       time.Duration   // how far the reader is behind the last commit of the server, as far as known
+	Stuck     *Stuck          // the event at which the reader is stuck; nil when it is not. Connected is false until the reader is past it
 	Error     string          // why the last stream ended; "" while connected
-	Settings  []string        // what is wrong with the server's settings since the start, each with what follows and what to do
-	Warning   string          // what is wrong though the log is being read, and what to do; "" when nothing is known
+	Settings  []string        // wrong settings of the server since the start, each with its effect and what to do
+	Warning   string          // a problem while the log is read, and what to do; "" when there is none
 }
 
 // gauge keeps State and the metrics. The stream updates it at transaction ends and heartbeats only.
@@ -30,25 +30,25 @@ type gauge struct {
 
 	now       func() time.Time
 	heartbeat time.Duration
-	begun     time.Time // until the first event, the silence counts from here
+	begun     time.Time // the silence counts from here until the first event
 
 	mu      sync.Mutex
 	state   State
 	offset  time.Duration // the database's clock minus ours
-	lag     time.Duration // when it was known last
-	lagAt   time.Time     // when that was; zero: never
-	behind  bool          // the stream has shown neither a transaction nor the end of the log since
+	lag     time.Duration // the last known lag
+	lagAt   time.Time     // the time of lag; zero: never
+	behind  bool          // since then the stream has shown neither a transaction nor the end of the log
 	waiting bool          // the reader waits for the handler
 	wrong   []wrongSetting
-	seen    bool            // the settings were looked at
-	set     *outbox.GTIDSet // a copy of the reader's; nil: not known
+	seen    bool            // the settings were checked
+	set     *outbox.GTIDSet // a copy of the reader's; nil: unknown
 }
 
 func newGauge(reg prometheus.Registerer, tables []*table.Table, heartbeat time.Duration) *gauge {
 	g := &gauge{now: time.Now, heartbeat: heartbeat, begun: time.Now()}
 	const prefix = "canal_outbox_"
 	g.transactions = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: prefix + "binlog_transactions_total", Help: "Transactions read from the binlog, those of other tables too.",
+		Name: prefix + "binlog_transactions_total", Help: "Transactions read from the binlog, including those of other tables.",
 	})
 	g.rows = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: prefix + "binlog_rows_total", Help: "Rows read from the binlog and offered for publishing.",
@@ -63,7 +63,7 @@ func newGauge(reg prometheus.Registerer, tables []*table.Table, heartbeat time.D
 		g.reconnects.WithLabelValues(string(c))
 	}
 	reg.MustRegister(g.transactions, g.rows, g.reconnects,
-		gaugeFunc(prefix+"binlog_lag_seconds", "Seconds between the last commit on the server and what was read of it.", func() float64 {
+		gaugeFunc(prefix+"binlog_lag_seconds", "Seconds by which the reader is behind the last commit on the server.", func() float64 {
 			return g.snapshot().Lag.Seconds()
 		}),
 		gaugeFunc(prefix+"binlog_last_event_age_seconds", "Seconds since anything came from the server, heartbeats included.", func() float64 {
@@ -78,7 +78,7 @@ func newGauge(reg prometheus.Registerer, tables []*table.Table, heartbeat time.D
 			}
 			return 0
 		}),
-		gaugeFunc(prefix+"reader_stuck_seconds", "For how long the reader has not got past one event of the binlog; 0 when it is not stuck.", func() float64 {
+		gaugeFunc(prefix+"reader_stuck_seconds", "Seconds for which the reader is stuck at one event of the binlog; 0 when it is not stuck.", func() float64 {
 			if stuck := g.snapshot().Stuck; stuck != nil {
 				return max(1e-3, g.now().Sub(stuck.Since).Seconds())
 			}
@@ -96,7 +96,7 @@ func gaugeFunc(name, help string, f func() float64) prometheus.GaugeFunc {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
 }
 
-// positionInfo has labels that change, and shows the present ones only.
+// positionInfo has labels that change, and shows only the current ones.
 type positionInfo struct {
 	gauge *gauge
 	desc  *prometheus.Desc
@@ -111,9 +111,9 @@ func (p *positionInfo) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(p.desc, prometheus.GaugeValue, 1, at.File)
 }
 
-// snapshot returns the lag of this moment: nothing when the log was read to its end; otherwise what it was at the last transaction, growing
-// while the reader is held up or cut off, and while the server skips what the reader has. A transaction's own age is not lag once the
-// reader waits for the next one.
+// snapshot returns the current lag: zero when the log was read to its end; otherwise the lag at the last transaction, growing
+// while the reader is blocked or disconnected, and while the server skips what the reader has. A transaction's age is not lag
+// once the reader waits for the next one.
 func (g *gauge) snapshot() State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -152,7 +152,7 @@ func (g *gauge) connected(from outbox.Position, set *outbox.GTIDSet, offset time
 	}
 }
 
-// compared notes what a new look at the database's clock said.
+// compared stores the database's clock after a comparison.
 func (g *gauge) compared(offset time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -166,7 +166,7 @@ func (g *gauge) disconnected(c class, err error) {
 	g.state.Connected, g.waiting, g.state.Error, g.state.Warning = false, false, err.Error(), ""
 }
 
-// warn sets the warning and reports whether it is another than before.
+// warn sets the warning and reports whether it changed.
 func (g *gauge) warn(text string) (changed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -175,18 +175,18 @@ func (g *gauge) warn(text string) (changed bool) {
 	return changed
 }
 
-// stopped notes that nobody reads any more.
+// stopped records that reading has ended.
 func (g *gauge) stopped() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.state.Connected, g.waiting, g.state.Warning = false, false, ""
 }
 
-// fine reports whether a time of the log is exact to the microsecond: MySQL's, but not MariaDB's, which has seconds.
+// fine reports whether a time of the log is exact to the microsecond: true on MySQL; MariaDB has seconds.
 func fine(t time.Time) bool { return t.Nanosecond() != 0 }
 
-// offering notes that a transaction was read and is being handed over. It returns when it was committed, by our clock; zero
-// when the log does not say.
+// offering records that a transaction was read and is offered. It returns its commit time by our clock; zero when the log has
+// none.
 func (g *gauge) offering(txn *outbox.Txn) (committed time.Time) {
 	now := g.now()
 	g.transactions.Inc()
@@ -213,7 +213,7 @@ func (g *gauge) offering(txn *outbox.Txn) (committed time.Time) {
 	return committed
 }
 
-// offered notes that it was taken.
+// offered records that the transaction was accepted.
 func (g *gauge) offered(end outbox.Position, id outbox.GTID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -234,7 +234,7 @@ func (g *gauge) idle(pos outbox.Position) {
 	}
 }
 
-// skipping notes that the server skips transactions before the end of its log.
+// skipping records that the server skips transactions before the end of its log.
 func (g *gauge) skipping() {
 	now := g.now()
 	g.mu.Lock()
@@ -242,15 +242,15 @@ func (g *gauge) skipping() {
 	g.behind, g.state.LastEvent = true, now
 }
 
-// setStuck notes where the reader is stuck; nil when it is not.
+// setStuck records where the reader is stuck; nil when it is not.
 func (g *gauge) setStuck(s *Stuck) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.state.Stuck = s
 }
 
-// heard notes any other sign of life.
-func (g *gauge) heard() {
+// alive records any other event from the server.
+func (g *gauge) alive() {
 	now := g.now()
 	g.mu.Lock()
 	defer g.mu.Unlock()

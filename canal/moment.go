@@ -19,9 +19,9 @@ func Begins(ctx context.Context, cfg server.Config, file string) (time.Time, err
 	return f.at, err
 }
 
-// EndBefore returns the end of the last transaction in a binlog file before the first one that the server stamped with a moment or
-// a later one: whoever reads on from there misses nothing that was committed from then on. Stamps are whole seconds, and of
-// transactions that commit side by side they may go back by moments. When the whole file is older its end is returned.
+// EndBefore returns the end of the last transaction in a binlog file before the first one with the given time or a later one: a
+// reader that starts there misses nothing committed from then on. Times are whole seconds, and those of concurrent transactions
+// may go back a little. If the whole file is older its end is returned.
 func EndBefore(ctx context.Context, cfg server.Config, file string, moment time.Time) (outbox.Position, error) {
 	start := outbox.Position{File: file, Offset: firstOffset}
 	f := &momentFinder{
@@ -34,7 +34,7 @@ func EndBefore(ctx context.Context, cfg server.Config, file string, moment time.
 	return f.before, err
 }
 
-// lookInto opens a raw stream at a place and gives its events to a finder, which ends it with errFound.
+// lookInto opens a raw stream at a position and passes its events to a finder, which ends it with errFound.
 func lookInto(ctx context.Context, cfg server.Config, start outbox.Position, events replication.EventHandler) (err error) {
 	db, err := server.Open(cfg, nil, server.Session{MaxConns: 1})
 	if err != nil {
@@ -52,7 +52,7 @@ func lookInto(ctx context.Context, cfg server.Config, start outbox.Position, eve
 	return nil
 }
 
-// firstEvent takes the time of the first event that the server has not made up for the stream.
+// firstEvent takes the time of the first event that the server did not invent for the stream.
 type firstEvent struct{ at time.Time }
 
 // HandleEvent implements replication.EventHandler.
@@ -64,13 +64,13 @@ func (f *firstEvent) HandleEvent(e *replication.BinlogEvent) error {
 	return errFound
 }
 
-// momentFinder looks for the first transaction with a stamp that is not older than a moment.
+// momentFinder searches the first transaction that is not older than a time.
 type momentFinder struct {
 	boundaryFinder
 	moment uint32
 }
 
-// HandleEvent implements replication.EventHandler. A transaction carries the stamps of its statements; that of its end decides.
+// HandleEvent implements replication.EventHandler. A transaction has the times of its statements; the time of its end decides.
 func (f *momentFinder) HandleEvent(e *replication.BinlogEvent) error {
 	last := f.before
 	err := f.boundaryFinder.HandleEvent(e)
@@ -86,7 +86,7 @@ func (f *momentFinder) HandleEvent(e *replication.BinlogEvent) error {
 	return err
 }
 
-// bookkeeping tells whether an event is the file's own, at its begin and its end: it is no transaction.
+// bookkeeping reports whether an event belongs to the file, at its start and end, and not to a transaction.
 func bookkeeping(t replication.EventType) bool {
 	switch t {
 	case replication.FORMAT_DESCRIPTION_EVENT, replication.PREVIOUS_GTIDS_EVENT, replication.STOP_EVENT,

@@ -10,12 +10,12 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// lookInterval is how many heartbeats lie between two looks at the server beside an open stream.
+// lookInterval is the number of heartbeats between two checks of the server during an open stream.
 const lookInterval = 10
 
-// checkPeriodically looks at the server now and then while a stream is open: at its clock, which may be set at any time (D13),
-// for a second reader with our server id, where the list of replicas shows one (A13), and at the settings that a start looks at: they may
-// be changed while the reader works. The returned function ends it.
+// checkPeriodically checks the server while a stream is open: its clock, which may be set at any time (D13), a second reader with
+// our server id, where the list of replicas shows one (A13), and the settings that a start checks, which may be changed later.
+// The returned function ends it.
 func (r *Reader) checkPeriodically(ctx context.Context, info server.Info) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -44,7 +44,8 @@ func (r *Reader) compareClocks(ctx context.Context) {
 	}
 }
 
-// checkSettings reports each fault, and each warning that the first look of this reader had not found: those of the start are for doctor.
+// checkSettings reports each fault, and each warning that this reader's first check did not find: doctor reports those of the
+// start.
 func (r *Reader) checkSettings(ctx context.Context, then server.Info) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -58,7 +59,7 @@ func (r *Reader) checkSettings(ctx context.Context, then server.Info) {
 	}
 	if now.ID != then.ID {
 		findings = append(findings, server.Finding{
-			Severity: server.Fault, Subject: "server.server_id", Fix: "set it back, or be ready to decide when the relay refuses the server at its next connection",
+			Severity: server.Fault, Subject: "server.server_id", Fix: "restore the old server, or expect the relay to refuse this one at its next connection until an operator accepts it",
 			What: fmt.Sprintf("the server was %s when the binlog was opened and is %s now", then.ID, now.ID),
 		})
 	}

@@ -4,8 +4,8 @@ import (
 	"bytes"
 )
 
-// queryKind says what a Query event means. The server writes the words of the transaction protocol itself, in capitals;
-// everything else is the text of a client's statement.
+// queryKind returns the meaning of a Query event. The server writes the statements of the transaction protocol itself, in
+// capitals; everything else is the text of a client's statement.
 func queryKind(query []byte) (k kind, xid string) {
 	switch string(query) {
 	case "BEGIN":
@@ -18,7 +18,7 @@ func queryKind(query []byte) (k kind, xid string) {
 	if after, ok := bytes.CutPrefix(query, []byte("XA ")); ok {
 		return xaKind(after)
 	}
-	// ROLLBACK TO is written only when the group holds rows that were taken back: a statement like any other (A32).
+	// ROLLBACK TO is written only when the group has rows that were rolled back: it is handled like any other statement (A32).
 	if bytes.HasPrefix(query, []byte("SAVEPOINT ")) {
 		return kindNothing, ""
 	}
@@ -38,8 +38,8 @@ func xaKind(query []byte) (k kind, xid string) {
 	return kindStatement, ""
 }
 
-// names reports whether a statement's text has the table's name in it as a whole identifier, in any letter case, schema
-// and place: too often is harmless, never too seldom.
+// names reports whether a statement's text contains the table's name as a whole identifier, in any letter case, schema and
+// position. A false match is harmless, a missed one is not.
 func names(query []byte, table string) bool {
 	first := table[0] | 0x20
 	for i := 0; i+len(table) <= len(query); i++ {
@@ -59,8 +59,8 @@ func identifier(c byte) bool {
 	return c == '_' || c == '$' || c >= 0x80 || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'
 }
 
-// changesRowsOnly reports whether a statement is one that leaves every table's columns as they are. Anything not
-// recognised may be DDL.
+// changesRowsOnly reports whether a statement leaves every table's columns as they are. A statement that is not recognised may be
+// DDL.
 func changesRowsOnly(query []byte) bool {
 	switch verb(query) {
 	case "INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD":
@@ -77,7 +77,7 @@ func verb(query []byte) string {
 	return string(bytes.ToUpper(query))
 }
 
-// mayInsert reports whether a statement may have inserted rows that the log does not show. Anything not recognised may.
+// mayInsert reports whether a statement may have inserted rows that are not in the log. One that is not recognised may.
 func mayInsert(query []byte) bool {
 	for {
 		query = bytes.TrimLeft(query, " \t\r\n")

@@ -28,18 +28,18 @@ type Reader struct {
 
 	db       *sql.DB
 	pos      outbox.Position      // where the next stream begins; GTIDs is kept in set
-	set      *outbox.GTIDSet      // everything before pos; nil: not known, resume by file and offset
-	branches map[string][]*mapped // XA branches that were prepared since setPosition
-	pieces   outbox.Position      // the end of a transaction that is to be read in pieces, see largeError
+	set      *outbox.GTIDSet      // everything before pos; nil: unknown, resume by file and offset
+	branches map[string][]*mapped // XA branches prepared since setPosition
+	pieces   outbox.Position      // the end of a transaction that must be read in pieces, see largeError
 
-	settings map[string]bool // what the first look at the server's settings found; true: a warning. nil before it. Of periodic checks
+	settings map[string]bool // what the first check of the server's settings found; true: a warning. nil before it. Used by periodic checks
 
-	failures int    // attempts in a row in which nothing was read
-	stuck    *stuck // nil: the last stream did not end at an event that cannot be passed
+	failures int    // consecutive attempts in which nothing was read
+	stuck    *stuck // nil: the last stream did not end at an unreadable event
 	logged   string // the state in the last log line: a class, or connected
 }
 
-// New makes a reader. It does no I/O; each handler method is called as Handler says.
+// New returns a reader. It does no I/O; Handler says how its methods are called.
 func New(cfg Config, h Handler, log *zap.Logger, reg prometheus.Registerer) *Reader {
 	cfg = cfg.withDefaults()
 	if cfg.ServerID == 0 {
@@ -55,9 +55,9 @@ func New(cfg Config, h Handler, log *zap.Logger, reg prometheus.Registerer) *Rea
 // State is safe for concurrent use.
 func (r *Reader) State() State { return r.gauge.snapshot() }
 
-// Run follows the log behind from until the context ends, and then returns nil. It reconnects by itself, for ever. A zero
-// from is a first start: Handler.Gap says where to begin. Errors: *ForeignSourceError, and configurations that cannot
-// work. Run may be called again afterwards, never twice at a time.
+// Run follows the log after from until the context ends, and then returns nil. It reconnects without end. A zero from is a first
+// start: Handler.Gap returns where to begin. Errors: *ForeignSourceError, and configurations that cannot work. Run may be called
+// again afterwards, but not concurrently.
 func (r *Reader) Run(ctx context.Context, from outbox.Position) (err error) {
 	r.db, err = server.Open(r.cfg.Server, nil, server.Session{MaxConns: 2})
 	if err != nil {
@@ -65,7 +65,7 @@ func (r *Reader) Run(ctx context.Context, from outbox.Position) (err error) {
 	}
 	defer func() {
 		r.gauge.stopped()
-		_ = r.db.Close() // its error is about a connection that broke earlier: no fault of this run
+		_ = r.db.Close() // its error is about a connection that broke earlier: not a fault of this run
 	}()
 	r.failures, r.stuck, r.logged = 0, nil, ""
 	r.setPosition(from)
@@ -83,8 +83,8 @@ func (r *Reader) Run(ctx context.Context, from outbox.Position) (err error) {
 	return nil
 }
 
-// attempt looks at the server, opens one stream and reads it to its end. nil means that a gap was found and reported, so
-// that the next attempt can go on behind it, or that a transaction is to be read once more.
+// attempt checks the server, opens one stream and reads it until it breaks. nil means that a gap was reported, so that the next
+// attempt continues after it, or that a transaction must be read again.
 func (r *Reader) attempt(ctx context.Context) error {
 	p, err := look(ctx, r.db)
 	if err != nil {
@@ -122,8 +122,8 @@ func (r *Reader) attempt(ctx context.Context) error {
 	return r.gap(ctx, &p, cause, why)
 }
 
-// backoff notes a failure and returns how long to wait before the next attempt. Gaps in a row, without anything read in
-// between, wait as well.
+// backoff counts a failure and returns the wait before the next attempt. Consecutive gaps, without anything read between them,
+// wait too.
 func (r *Reader) backoff(err error) time.Duration {
 	backoff := outbox.Backoff{Base: r.cfg.MinBackoff, Max: r.cfg.MaxBackoff}
 	wait := backoff.Delay(r.failures, rand.Float64())
@@ -146,13 +146,13 @@ func (r *Reader) backoff(err error) time.Duration {
 	return wait
 }
 
-// fencedWait keeps two readers with one server id from ending each other's streams in turns.
+// fencedWait keeps two readers with one server id from ending each other's streams alternately.
 const fencedWait = time.Minute
 
-// heldWait keeps a reader that waits for an operator from filling the log: what it cannot publish stays what it is.
+// heldWait limits the log lines of a reader that waits for an operator.
 const heldWait = 10 * time.Second
 
-// logChange writes a log line when the state differs from the one in the line before.
+// logChange writes a log line when the state differs from the previous line's.
 func (r *Reader) logChange(state string, line func()) {
 	if r.logged != state {
 		r.logged = state
@@ -160,7 +160,7 @@ func (r *Reader) logChange(state string, line func()) {
 	}
 }
 
-// from is where the next stream begins.
+// from returns where the next stream begins.
 func (r *Reader) from() outbox.Position {
 	from := r.pos
 	if r.set != nil {
@@ -169,8 +169,8 @@ func (r *Reader) from() outbox.Position {
 	return from
 }
 
-// setPosition goes elsewhere in the log. Outcomes of XA branches may lie in the part that is passed over, and the ids of the
-// branches may be used again behind it.
+// setPosition moves to another position of the log. Outcomes of XA branches may be in the skipped part, and the branches' ids may
+// be used again after it.
 func (r *Reader) setPosition(pos outbox.Position) {
 	r.pos, r.set, r.pieces = pos, nil, outbox.Position{}
 	clear(r.branches)

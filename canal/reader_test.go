@@ -41,7 +41,7 @@ func TestReadsInsertsInCommitOrder(t *testing.T) {
 	})
 }
 
-// A44: encrypted or not, with an account that has no more than the documented grants.
+// A44: with and without encryption, with an account that has only the documented grants.
 func TestA44_AccountAndEncryption(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		certificates, err := testkit.NewCertificates()
@@ -63,7 +63,7 @@ func TestA44_AccountAndEncryption(t *testing.T) {
 	})
 }
 
-// The mode preferred goes on in clear when the server has no TLS.
+// The mode preferred continues without encryption when the server has no TLS.
 func TestPreferredEncryptionOfAServerWithout(t *testing.T) {
 	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB})
 	l := newLab(t, db)
@@ -92,8 +92,8 @@ func TestAccessDenied(t *testing.T) {
 	})
 }
 
-// A position that an operator gives by file and offset gets the GTID set that belongs to it: counting on from an empty set
-// would have everything before come again after a restart.
+// A position that an operator gives by file and offset gets its GTID set: with an empty set everything before it would come again
+// after a restart.
 func TestPositionByFileIsCompleted(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}))

@@ -11,18 +11,18 @@ import (
 	"github.com/go-mysql-org/go-mysql/replication"
 )
 
-// packets is what is used of the library's connection once the log comes: framing, sequence numbers, TLS and the errors of the
-// socket stay the library's.
+// packets is the used part of the library's connection once the log is sent: framing, sequence numbers, TLS and socket errors
+// remain the library's.
 type packets interface {
 	ReadPacketTo(to io.Writer) error
 	HandleErrorPacket(data []byte) error
 }
 
-// ownReading has us read the packets. In tests a stream leaves that to the library, which is the oracle.
+// ownReading makes this package read the packets. In tests a stream leaves that to the library, which is the oracle.
 func ownReading(conn *client.Conn) packets { return conn }
 
-// readOn reads the log behind its first event until the stream breaks; the error is never nil. It works in the goroutine in which the
-// library gave us that event, and the library goes on, to its end, when we return.
+// readOn reads the log after its first event until the stream breaks; the error is never nil. It runs in the library's goroutine,
+// which ends when it returns.
 func (s *stream) readOn(from packets) error {
 	r := eventReader{from: from, buffer: eventBuffer{sieve: s.sieve}}
 	for {
@@ -36,7 +36,7 @@ func (s *stream) readOn(from packets) error {
 	}
 }
 
-// eventReader reads events into the same memory, one after the other: what is kept of one must be copied before the next.
+// eventReader reads each event into the same memory: what is kept of an event must be copied before the next.
 type eventReader struct {
 	from   packets
 	buffer eventBuffer
@@ -44,7 +44,7 @@ type eventReader struct {
 	event  replication.BinlogEvent
 }
 
-// next reads up to the next event. Its meaning is for the sieve to find.
+// next reads up to the next event. The sieve interprets it.
 func (r *eventReader) next() (*replication.BinlogEvent, error) {
 	for {
 		r.buffer.reset()
@@ -61,12 +61,12 @@ func (r *eventReader) next() (*replication.BinlogEvent, error) {
 		case mysql.ERR_HEADER:
 			return nil, r.from.HandleErrorPacket(data)
 		}
-		// The library passes over the others too: an end of the log, which we do not ask for, and what it does not know.
+		// The library also skips the others: an end of the log, which is not requested, and unknown packets.
 	}
 }
 
-// parse reads the header. size is that of the whole event, of which data may be the beginning only. Checksums are not verified: the
-// session asks the server for events without.
+// parse reads the header. size is that of the whole event; data may be only its start. Checksums are not verified: the session
+// requests events without them.
 func (r *eventReader) parse(data []byte, size int) (*replication.BinlogEvent, error) {
 	r.header = replication.EventHeader{}
 	if err := r.header.Decode(data); err != nil {
@@ -80,22 +80,22 @@ func (r *eventReader) parse(data []byte, size int) (*replication.BinlogEvent, er
 }
 
 const (
-	// headLength is how much is kept of an event that means nothing here; shorter ones are kept whole.
+	// headLength is how much is kept of an event that is not used; shorter ones are kept whole.
 	headLength = 64
 	// packetStart are the bytes of a packet before the event's body.
 	packetStart = 1 + replication.EventHeaderSize
-	// keptBuffer is the largest buffer that is used again. Larger events are rare, and their memory is given back.
+	// keptBuffer is the largest buffer that is reused. The memory of larger events, which are rare, is released.
 	keptBuffer = 1 << 20
-	// grownAtOnce bounds what a header makes us allocate before the bytes have come.
+	// grownAtOnce bounds what is allocated because of a header, before the bytes have arrived.
 	grownAtOnce = 16 << 20
 )
 
-// eventBuffer takes one packet from the library, which writes it piece by piece. Of rows of other tables it keeps the head only, so however
-// large they are they take no memory.
+// eventBuffer takes one packet from the library, which writes it piece by piece. It keeps only the start of other tables' rows,
+// so they need no memory however large they are.
 type eventBuffer struct {
 	sieve   *sieve
 	data    []byte
-	size    int  // of the packet, with what was not kept
+	size    int  // of the packet, including what was not kept
 	passing bool // the rest is not kept
 }
 
@@ -124,5 +124,5 @@ func (b *eventBuffer) Write(piece []byte) (int, error) {
 	return n, nil
 }
 
-// eventSize is the size that an event's header says.
+// eventSize returns the size in an event's header.
 func eventSize(header []byte) uint64 { return littleEndian(header[9:13]) }

@@ -23,7 +23,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// destroying overwrites an event before the next one is read, so that whatever still refers to it changes.
+// destroying overwrites an event before the next one is read, so that remaining references to it are found.
 type destroying struct{ packets }
 
 func (d *destroying) ReadPacketTo(to io.Writer) error {
@@ -36,7 +36,7 @@ func (d *destroying) ReadPacketTo(to io.Writer) error {
 	return d.packets.ReadPacketTo(to)
 }
 
-// wire is a connection that holds what the server sent.
+// wire is a connection that holds the server's bytes.
 type wire struct {
 	net.Conn
 	sent io.Reader
@@ -44,7 +44,7 @@ type wire struct {
 
 func (w *wire) Read(p []byte) (int, error) { return w.sent.Read(p) }
 
-// frames puts events into packets as a server does: those of 16 MiB and more take several.
+// frames puts events into packets as a server does: events of 16 MiB and more need several.
 func frames(events [][]byte) []byte {
 	var out []byte
 	sequence := byte(0)
@@ -65,10 +65,10 @@ func connection(sent []byte) *client.Conn {
 	return &client.Conn{Conn: packet.NewConn(&wire{sent: bytes.NewReader(sent)})}
 }
 
-// destroyed has us read, and every event destroyed behind us.
+// destroyed makes this package read, and overwrites each event afterwards.
 func destroyed(from packets) packets { return &destroying{packets: from} }
 
-// The library's own reading is the oracle: two readers of one server, one of each kind, are offered the same.
+// The library's own reading is the oracle: two readers of one server, one of each kind, offer the same.
 func TestOwnReadingGivesWhatTheLibraryGives(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
@@ -104,7 +104,7 @@ func TestOwnReadingGivesWhatTheLibraryGives(t *testing.T) {
 	})
 }
 
-// Events of 16 MiB and more come in several packets. Those of ours are read whole; those of other tables take no memory.
+// Events of 16 MiB and more come in several packets. Those of mapped tables are read whole; those of other tables need no memory.
 func TestEventsInSeveralPackets(t *testing.T) {
 	s := newSieve("mysql")
 	foreign, ours := tableMapBody(1, "shop", "other"), tableMapBody(2, "shop", "t_local_message")
@@ -146,7 +146,7 @@ func TestEventsInSeveralPackets(t *testing.T) {
 	}
 }
 
-// What is no event ends the stream, with the class that it has when the library reads.
+// A packet that is not an event ends the stream, with the same class as when the library reads.
 func TestPacketsThatAreNoEvents(t *testing.T) {
 	event := rawEvent(byte(replication.XID_EVENT), 600, make([]byte, 8))
 	wrong := bytes.Clone(event)
@@ -215,7 +215,7 @@ func nextOfLibrary(conn *client.Conn, parser *replication.BinlogParser) (*replic
 	}
 }
 
-// waiting is a handler that takes nothing before it is told to end.
+// waiting is a handler that accepts nothing until its context ends.
 type waiting struct {
 	*recorder
 	inside chan struct{}
@@ -227,7 +227,7 @@ func (w *waiting) Offer(ctx context.Context, _ *outbox.Txn) error {
 	return ctx.Err()
 }
 
-// A reader ends while its handler blocks, though nothing is read then.
+// A reader stops while its handler blocks, though nothing is read then.
 func TestReaderEndsWhileOfferBlocks(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))

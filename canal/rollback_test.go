@@ -9,9 +9,9 @@ import (
 )
 
 // A34: what a rollback leaves in the log when the transaction also changed a table that cannot roll back, in every format.
-// MariaDB logs what was taken back, with ROW too: row events of ours in a group that ends with ROLLBACK or goes back to a
-// savepoint. MySQL, which allows such transactions only without GTIDs enforced, does so with STATEMENT only. In no case does a
-// row come out that was taken back; what stays beside it comes out or is deferred.
+// MariaDB logs rows that were rolled back, also with ROW: row events of mapped tables in a group that ends with ROLLBACK or
+// returns to a savepoint. MySQL, which allows such transactions only without enforced GTIDs, does so with STATEMENT only. A row
+// that was rolled back is never offered; the remaining rows of the group are offered or deferred.
 func TestA34_RolledBackGroups(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		options := testkit.DatabaseOptions{Flavor: flavor}
@@ -62,7 +62,7 @@ func TestA34_RolledBackGroups(t *testing.T) {
 	})
 }
 
-// endings tells how the groups behind a place in the log end, each kind with and without row events in the group.
+// endings returns how the groups after a position of the log end, each kind with and without row events.
 func (l *lab) endings(file string, from uint64) (found []string) {
 	l.t.Helper()
 	rows, err := l.db.Root().Query(fmt.Sprintf("SHOW BINLOG EVENTS IN '%s' FROM %d", file, from))

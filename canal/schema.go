@@ -14,8 +14,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// schemaVersion is what the server said about a table's columns, and from where on that is true of the log: from the
-// position read while the columns could not change, until a statement that names the table.
+// schemaVersion is what the server reported about a table's columns, and the range of the log for which it is valid: from the
+// position read while the columns could not change, to the next statement that names the table.
 type schemaVersion struct {
 	Source  server.ID       `json:"source"`
 	From    outbox.Position `json:"from"`
@@ -30,27 +30,27 @@ type schemaColumn struct {
 	Charset  string `json:"charset,omitempty"`
 }
 
-// schemaVersions name the columns where table maps do not (binlog_row_metadata is not FULL). Versions are kept in the
-// store, so that the rows of a restart's recovery window are readable too.
+// schemaVersions name the columns where table maps do not (binlog_row_metadata is not FULL). Versions are stored, so that the
+// rows of a restart's recovery window are readable too.
 type schemaVersions struct {
 	store SchemaStore // nil: none
 	db    *sql.DB
 	info  server.Info
 	open  map[string]schemaVersion // by table
-	tried map[string]time.Time     // last look at the server
+	tried map[string]time.Time     // last query to the server
 }
 
 const (
 	schemaTimeout = 5 * time.Second
-	schemaPause   = 50 * time.Millisecond // between two looks for one table, so that a series of DDL does not stop the stream
+	schemaPause   = 50 * time.Millisecond // between two queries for one table, so that a series of DDL does not stop the stream
 )
 
-// connect makes versions ready before a stream. A stored one goes on to hold if the server still says the same; if not,
-// the columns have changed somewhere in between, and rows up to now are deferred.
+// connect prepares versions before a stream. A stored version stays valid if the server still reports the same columns; if not,
+// the columns changed at an unknown position, and rows up to now are deferred.
 func (s *schemaVersions) connect(ctx context.Context, tables []*mapped) error {
 	s.tried = map[string]time.Time{}
 	if s.info.RowMetadata == "FULL" {
-		return s.forget() // nobody would notice that they end
+		return s.forget() // the end of a version's range would not be noticed
 	}
 	if err := s.load(); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (s *schemaVersions) connect(ctx context.Context, tables []*mapped) error {
 		}
 		t.forget()
 		delete(s.open, t.name)
-		if err != nil { // dropped, or no grant: nothing can be read of it, the other tables can
+		if err != nil { // dropped, or no grant: this table cannot be read, the others can
 			t.refused(err)
 			continue
 		}
@@ -100,7 +100,7 @@ func (s *schemaVersions) load() error {
 	return nil
 }
 
-// makePlan names the columns of a table map. Without a version it asks the server: that one holds for later rows only.
+// makePlan names the columns of a table map. Without a version it queries the server: the answer is valid for later rows only.
 func (s *schemaVersions) makePlan(t *mapped, tm *replication.TableMapEvent) *columnPlan {
 	if err := s.load(); err != nil {
 		return &columnPlan{id: tm.TableID, fault: err.Error()}
@@ -121,7 +121,7 @@ func (s *schemaVersions) makePlan(t *mapped, tm *replication.TableMapEvent) *col
 	return p
 }
 
-// end closes a version at the statement that ended it, durably, since a restart may begin behind that statement.
+// end closes a version at the statement that ended it, durably, because a restart may begin after that statement.
 func (s *schemaVersions) end(t *mapped, at outbox.Position) error {
 	v, ok := s.open[t.name]
 	if !ok || v.From.Compare(at) >= 0 {
@@ -137,7 +137,7 @@ func (s *schemaVersions) end(t *mapped, at outbox.Position) error {
 	return nil
 }
 
-// idle uses a quiet moment to read what is missing.
+// idle reads missing versions while the log is idle.
 func (s *schemaVersions) idle(tables []*mapped) {
 	if s.info.RowMetadata == "FULL" {
 		return
@@ -149,7 +149,7 @@ func (s *schemaVersions) idle(tables []*mapped) {
 	}
 }
 
-// forget drops all versions, because the log was not read without a gap.
+// forget drops all versions, because the log was read with a gap.
 func (s *schemaVersions) forget() error {
 	if err := s.load(); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (s *schemaVersions) forget() error {
 	return nil
 }
 
-// refresh asks the server for the present columns. If that fails the rows are deferred and the next table map tries again.
+// refresh queries the server for the current columns. If that fails the rows are deferred and the next table map tries again.
 func (s *schemaVersions) refresh(t *mapped) {
 	if s.db == nil || time.Since(s.tried[t.name]) < schemaPause {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// read looks at columns and position while a transaction holds the table's metadata lock: no DDL can come in between.
+// read reads columns and position while a transaction holds the table's metadata lock: no DDL can run between the two.
 func (s *schemaVersions) read(ctx context.Context, name string) (v schemaVersion, err error) {
 	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
 	defer cancel()
@@ -22,7 +22,7 @@ func (s *schemaVersions) read(ctx context.Context, name string) (v schemaVersion
 	if err != nil {
 		return v, fmt.Errorf("read the columns of %s: %w", name, err)
 	}
-	defer func() { _ = tx.Rollback() }() // it has nothing to undo, and releases the lock either way
+	defer func() { _ = tx.Rollback() }() // it has no changes; a rollback releases the lock
 	if _, err := tx.ExecContext(ctx, "SELECT 1 FROM "+server.QuoteName(schema)+"."+server.QuoteName(table)+" LIMIT 0"); err != nil {
 		return v, fmt.Errorf("read the columns of %s: %w", name, err)
 	}
@@ -52,7 +52,7 @@ func readColumns(ctx context.Context, tx *sql.Tx, schema, table string) (columns
 	return columns, rows.Err()
 }
 
-// infos compares count and types with the table map, as a second check of the interval.
+// infos compares count and types with the table map, as a second check of the version's range.
 func (v *schemaVersion) infos(tm *replication.TableMapEvent) (infos []columnInfo, fault string) {
 	if len(v.Columns) != int(tm.ColumnCount) {
 		return nil, fmt.Sprintf("%d columns in the log, %d on the server", tm.ColumnCount, len(v.Columns))

@@ -10,15 +10,15 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// serverState is the server as a look found it before a stream.
+// serverState is the server's state before a stream.
 type serverState struct {
 	info      server.Info
-	end       outbox.Position // behind the last transaction in its log
+	end       outbox.Position // after the last transaction in its log
 	offset    time.Duration   // its clock minus ours
-	encrypted bool            // a connection to it is encrypted
+	encrypted bool            // connections to it are encrypted
 }
 
-// look asks the server who it is and where its log ends.
+// look reads the server's identity and the end of its log.
 func look(ctx context.Context, db *sql.DB) (serverState, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

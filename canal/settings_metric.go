@@ -9,7 +9,7 @@ import (
 // wrongSetting is a setting of the server that the relay depends on.
 type wrongSetting struct{ name, text string }
 
-// setWrong notes what is wrong with the settings, and returns what was not before.
+// setWrong stores the wrong settings, and returns those that are new.
 func (g *gauge) setWrong(wrong []wrongSetting) (added []wrongSetting) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -22,7 +22,7 @@ func (g *gauge) setWrong(wrong []wrongSetting) (added []wrongSetting) {
 	return added
 }
 
-// looked reports whether the settings were looked at.
+// looked reports whether the settings were checked.
 func (g *gauge) looked() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// Settings of the server that are changed while the reader works are reported with what follows and what to do, until they are set back. What was
-// so at the start, as a warning of doctor, is not.
+// Settings of the server that are changed while the reader works are reported with the effect and what to do, until they are
+// restored. A setting that was wrong at the start is only a warning of doctor.
 func TestG34_SettingsThatAreChangedWhileItRuns(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}))
@@ -32,7 +32,7 @@ func TestG34_SettingsThatAreChangedWhileItRuns(t *testing.T) {
 				t.Errorf("%q, or the metric, does not say what to do", text)
 			}
 			testkit.Exec(t, l.db.Root(), "SET GLOBAL "+c.back)
-			l.wait("all to be well", func() bool { return shown() == "" })
+			l.wait("no wrong setting", func() bool { return shown() == "" })
 		}
 		if metric(t, l.reg, "canal_outbox_source_settings") != 0 {
 			t.Error("the metric still shows a problem")

@@ -18,7 +18,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// Any number of roles may read one column: each of them gets its value, and NULL and absence too.
+// Any number of roles may read one column: each gets its value, also NULL and absence.
 func TestOneColumnInSeveralRoles(t *testing.T) {
 	source := plainTable{name: "s.t", columns: []string{"a", "b", "A", "a", "c", "b"}}
 	mt := newTableSet([]plainTable{source}, zap.NewNop()).list[0]
@@ -96,7 +96,7 @@ func (l *lab) readBack(identity outbox.Identity) *outbox.Message {
 	return messages[0]
 }
 
-// content is what both ways must agree on: all but how the message came and what the claim wrote.
+// content is what both paths must agree on: everything but the path and the fields that the claim wrote.
 func content(m *outbox.Message) outbox.Message {
 	c := *m
 	c.Path, c.Claim, c.Status, c.Since = 0, "", 0, time.Time{}

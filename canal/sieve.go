@@ -7,15 +7,15 @@ import (
 	"github.com/go-mysql-org/go-mysql/replication"
 )
 
-// sieve has only those events parsed that mean something here. The library, in its raw mode, parses none; of a log that is mostly other
-// tables' rows most events end at their header and the name in their table map. What remains goes to the library's parser, and
-// what that would refuse still is refused by it.
+// sieve has the library parse only the events that are used here. The library, in its raw mode, parses none. Most events of a log
+// with many other tables are decided by their header and the name in their table map. The library's parser reads the others, and
+// refuses what it would refuse without a sieve.
 type sieve struct {
 	parser *replication.BinlogParser
-	format *replication.FormatDescriptionEvent // of the log file
-	maps   []tableMap                          // of the present statement
+	format *replication.FormatDescriptionEvent // of the current log file
+	maps   []tableMap                          // of the current statement
 
-	// Events that are read into the same memory again and again; the decoder keeps nothing of them.
+	// Events that are read into the same memory repeatedly; the decoder keeps nothing of them.
 	xid     replication.XIDEvent
 	query   replication.QueryEvent
 	gtid    replication.GTIDEvent
@@ -23,14 +23,14 @@ type sieve struct {
 	rows    ownRows
 }
 
-// tableMap is the table that the rows events of an id belong to.
+// tableMap is the table of a table id in rows events.
 type tableMap struct {
 	id     uint64
-	table  *mapped // nil: nobody's here
-	parsed bool    // the parser knows it, and is to see its rows too
+	table  *mapped // nil: not mapped
+	parsed bool    // the parser has read the map, and must read its rows too
 }
 
-// ownRows is a rows event of one of our tables whose table map is as it was before.
+// ownRows is a rows event of a mapped table whose table map is the same as before.
 type ownRows struct {
 	passed
 	table      *mapped
@@ -42,7 +42,7 @@ type ownRows struct {
 	data       []byte // images
 }
 
-// passed stands in place of an event that means nothing here.
+// passed replaces an event that is not used here.
 type passed struct{ *replication.GenericEvent }
 
 func newSieve(flavor string) *sieve {
@@ -62,7 +62,7 @@ func headerOnly(e *replication.RowsEvent, data []byte) error {
 
 func noMetadata([]byte) error { return nil }
 
-// open puts the meaning of a raw event into it. body is the event without header and checksum, tables says whose rows are wanted.
+// open interprets a raw event in place. body is the event without header and checksum; tables says whose rows are needed.
 func (s *sieve) open(e *replication.BinlogEvent, body []byte, tables *tableSet) error {
 	if s.format == nil {
 		return s.parse(e)
@@ -103,7 +103,7 @@ func (s *sieve) open(e *replication.BinlogEvent, body []byte, tables *tableSet) 
 	return s.parse(e)
 }
 
-// passes reports whether open will pass over an event whatever follows: header is the event's, head is the beginning of its body.
+// passes reports whether open will skip an event whatever follows: header is the event's, head is the start of its body.
 func (s *sieve) passes(header, head []byte) bool {
 	if s.format == nil {
 		return false
@@ -120,7 +120,7 @@ func (s *sieve) passes(header, head []byte) bool {
 	}
 }
 
-// mapped is what was noted of a table id; nil when no map of it was seen.
+// mapped returns the recorded map of a table id; nil when there is none.
 func (s *sieve) mapped(id uint64) *tableMap {
 	i := slices.IndexFunc(s.maps, func(m tableMap) bool { return m.id == id })
 	if i < 0 {
@@ -129,7 +129,8 @@ func (s *sieve) mapped(id uint64) *tableMap {
 	return &s.maps[i]
 }
 
-// parse has the library read an event. What it makes of one refers to the event's bytes, and some of it is kept: it gets bytes of its own.
+// parse has the library read an event. The result refers to the event's bytes, and part of it is kept: so the library gets a
+// copy.
 func (s *sieve) parse(e *replication.BinlogEvent) error {
 	e.RawData = bytes.Clone(e.RawData)
 	parsed, err := s.parser.Parse(e.RawData)
@@ -143,8 +144,8 @@ func (s *sieve) parse(e *replication.BinlogEvent) error {
 	return nil
 }
 
-// mapOf notes whose rows follow and reports whether there is nothing to learn from the map: it is of nobody's table, or as it was before.
-// Format: MySQL internals manual, "TABLE_MAP_EVENT".
+// mapOf records the table of the rows that follow, and reports whether the map needs no decoding: the table is not mapped, or the
+// map is the same as before. Format: MySQL internals manual, "TABLE_MAP_EVENT".
 func (s *sieve) mapOf(body []byte, tables *tableSet) (known bool) {
 	if s.format.EventTypeHeaderLengths[replication.TABLE_MAP_EVENT-1] != 8 {
 		return false
@@ -160,15 +161,15 @@ func (s *sieve) mapOf(body []byte, tables *tableSet) (known bool) {
 	}
 	m.table = tables.find(schema, name)
 	m.parsed = m.table != nil && !bytes.Equal(m.table.body, body)
-	s.maps = slices.Insert(s.maps, 0, m) // the last one of an id counts
+	s.maps = slices.Insert(s.maps, 0, m) // the last map of an id is valid
 	return !m.parsed
 }
 
-// rowsKind is what the type of a rows event says.
+// rowsKind describes a type of rows event.
 type rowsKind struct{ insert, extra, compressed bool }
 
 var rowsEvents = map[replication.EventType]rowsKind{
-	replication.WRITE_ROWS_EVENTv0:                      {insert: true}, // of no server that is supported, but laid out as the next
+	replication.WRITE_ROWS_EVENTv0:                      {insert: true}, // not written by any supported server; same layout as the next
 	replication.UPDATE_ROWS_EVENTv0:                     {},
 	replication.DELETE_ROWS_EVENTv0:                     {},
 	replication.WRITE_ROWS_EVENTv1:                      {insert: true},
@@ -183,7 +184,7 @@ var rowsEvents = map[replication.EventType]rowsKind{
 	replication.MARIADB_DELETE_ROWS_COMPRESSED_EVENT_V1: {},
 }
 
-// rowsOf is what stands in place of a rows event; nil when the parser is to see it, as it is where no table map was seen. Format: MySQL
+// rowsOf returns what replaces a rows event; nil when the parser must read it, for example without a table map. Format: MySQL
 // internals manual, "ROWS_EVENT".
 func (s *sieve) rowsOf(body []byte, kind rowsKind) replication.Event {
 	r := byteReader{data: body}
@@ -207,11 +208,11 @@ func (s *sieve) rowsOf(body []byte, kind rowsKind) replication.Event {
 		return &s.rows
 	}
 	if kind.extra {
-		r.skip(max(littleEndian(r.bytes(2)), 2) - 2) // its length counts itself
+		r.skip(max(littleEndian(r.bytes(2)), 2) - 2) // the length includes itself
 	}
 	s.rows.columns = int(min(r.length(), 1<<16))
 	s.rows.present = r.bytes(uint64(s.rows.columns+7) / 8)
-	if r.failed { // cut short: there are rows, and nothing is known of them
+	if r.failed { // cut short: there are rows, but they are unknown
 		s.rows.columns, s.rows.present = 0, nil
 		return &s.rows
 	}

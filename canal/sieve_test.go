@@ -15,7 +15,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// account is all that was offered, as text.
+// account prints everything that was offered.
 func account(txns []*outbox.Txn) string {
 	var out strings.Builder
 	for _, txn := range txns {
@@ -28,7 +28,7 @@ func account(txns []*outbox.Txn) string {
 	return out.String()
 }
 
-// The library's parser is the oracle: a log of all that a server writes means the same with and without the sieve.
+// The library's parser is the oracle: a log with everything that a server writes means the same with and without the sieve.
 func TestSieveMeansWhatTheLibrarySays(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
@@ -59,8 +59,8 @@ func TestSieveMeansWhatTheLibrarySays(t *testing.T) {
 	})
 }
 
-// playThrough plays in one of three ways: the library parses everything; the sieve parses what the library reads; we read too, and
-// destroy each event when the next one is read.
+// playThrough plays in one of three ways: the library parses everything; the sieve parses what the library reads; this package
+// reads too, and each event is overwritten when the next one is read.
 func playThrough(way int, to receiver, flavor testkit.Flavor, tables *tableSet, events [][]byte) error {
 	switch way {
 	case 0:
@@ -111,7 +111,7 @@ func (l *lab) mixedLog(flavor testkit.Flavor) {
 	mixed("p")
 }
 
-// FuzzSieve changes events: what the library can read means the same through the sieve. What it cannot read may mean nothing there.
+// FuzzSieve changes events: what the library can read means the same through the sieve. What it cannot read may be skipped there.
 func FuzzSieve(f *testing.F) {
 	names := [][2]string{{"shop", "t_local_message"}, {"shop", "other"}}
 	for n, name := range names {
@@ -154,7 +154,7 @@ func FuzzSieve(f *testing.F) {
 	})
 }
 
-// hugeList reports whether an event says that it has more GTIDs than there are bytes: the library takes memory for all of them, gigabytes.
+// hugeList reports whether an event claims more GTIDs than it has bytes: the library allocates memory for all of them, gigabytes.
 func hugeList(typ byte, body []byte) bool {
 	return replication.EventType(typ) == replication.MARIADB_GTID_LIST_EVENT && len(body) >= 4 && int(binary.LittleEndian.Uint32(body)) > len(body)
 }
@@ -190,7 +190,7 @@ func rawEvent(typ byte, end uint32, body []byte) []byte {
 	return append(e, body...)
 }
 
-// formatBody is that of MySQL 8 without checksums.
+// formatBody is the body of MySQL 8's format description without checksums.
 func formatBody() []byte {
 	body := make([]byte, 2+50+4+1)
 	body[0], body[56] = 4, replication.EventHeaderSize

@@ -17,31 +17,31 @@ type receiver interface {
 	Idle(pos outbox.Position)
 }
 
-// stream is one connection's worth of log. Its HandleEvent runs in the library's reading goroutine. With a sieve it keeps that goroutine, and
-// reads the events itself, from the second on.
+// stream is the log of one connection. Its HandleEvent runs in the library's reading goroutine. With a sieve it keeps that
+// goroutine and reads the events itself, from the second one.
 type stream struct {
 	ctx      context.Context
 	name     string // in the server's list of replicas
-	raw      bool   // for a look at the file itself: every event, and none decoded
+	raw      bool   // for an inspection of the file: every event, none decoded
 	handler  receiver
 	gauge    *gauge
-	set      *outbox.GTIDSet            // of the reader; transactions taken are added; nil: not known
-	packets  packets                    // we read from here on; nil: the library goes on
-	sieve    *sieve                     // what events go through before they are decoded; nil: the library has parsed all of them
-	reading  func(*client.Conn) packets // who reads on with a sieve; nil for the library
+	set      *outbox.GTIDSet            // of the reader; accepted transactions are added; nil: unknown
+	packets  packets                    // read from here after the first event; nil: the library reads
+	sieve    *sieve                     // selects events before they are decoded; nil: the library has parsed all of them
+	reading  func(*client.Conn) packets // the reading with a sieve; nil: the library reads
 	decode   *decoder
 	assemble *assembler
-	skip     outbox.Position // transactions up to here were offered before; zero when the server skips them itself
-	end      outbox.Position // of the server's log before the stream was opened; zero: not known
-	last     outbox.Position // file and offset behind the last transaction taken
-	moved    bool            // a transaction was taken
+	skip     outbox.Position // transactions up to here were offered before; zero when the server skips them
+	end      outbox.Position // of the server's log before the stream was opened; zero: unknown
+	last     outbox.Position // file and offset after the last accepted transaction
+	moved    bool            // a transaction was accepted
 	idled    bool            // a heartbeat came at the end of the log
 	opened   func()          // called at the first event; nil afterwards
 	lively   func()          // called at the first transaction or heartbeat; nil afterwards
 	err      error           // of HandleEvent
 }
 
-// run reads until the stream breaks or the context ends; the error is never nil. events is s, or passes on to it.
+// run reads until the stream breaks or the context ends; the error is never nil. events is s, or forwards to it.
 func (s *stream) run(cfg Config, p serverState, from outbox.Position, events replication.EventHandler) error {
 	w := newStreamDialer(s.ctx)
 	defer w.close()
@@ -53,12 +53,12 @@ func (s *stream) run(cfg Config, p serverState, from outbox.Position, events rep
 	if err != nil {
 		return s.reason(err)
 	}
-	// With a handler of ours no event comes out here, only the end. It does so when the reading goroutine is done with us.
+	// With our own handler this returns no event, only the end of the stream, when the reading goroutine has ended.
 	_, err = streamer.GetEvent(context.WithoutCancel(s.ctx))
 	return &streamError{s.reason(err)}
 }
 
-// reason prefers what we know to what the library makes of it.
+// reason prefers our own error to the library's version of it.
 func (s *stream) reason(err error) error {
 	var broken *replication.EventError // prints the event's bytes, which may be a message's body
 	switch {
@@ -130,12 +130,12 @@ func (s *stream) offer(txn *outbox.Txn) error {
 	committed := s.gauge.offering(txn)
 	if fine(txn.CommittedAt) {
 		for _, m := range txn.Messages {
-			if committed.Before(m.Since) { // else the clocks were not compared as well as that
+			if committed.Before(m.Since) { // else the clocks were not compared as exactly
 				m.Since = committed
 			}
 		}
 	}
-	end, id, more := txn.End, txn.GTID, txn.More // the transaction is the handler's from here on
+	end, id, more := txn.End, txn.GTID, txn.More // the handler owns the transaction from here on
 	if err := s.handler.Offer(s.ctx, txn); err != nil {
 		return &handlerError{err}
 	}
@@ -158,13 +158,14 @@ func (s *stream) alive() {
 	}
 }
 
-// heartbeat means that the log is at its end, unless it came between the events of a transaction or before the end that the server had when
-// the stream was opened. MySQL sends such a heartbeat when it skips transactions that the reader has (rpl_binlog_sender.cc, send_events).
+// heartbeat means that the reader is at the end of the log, unless the heartbeat came inside a transaction or before the end that
+// the server had when the stream was opened. MySQL sends such a heartbeat when it skips transactions that the reader has
+// (rpl_binlog_sender.cc, send_events).
 func (s *stream) heartbeat(low uint32, body *replication.HeartbeatEvent) {
 	pos := s.decode.Position
 	switch file := string(body.Filename); {
 	case s.assemble.open || body.Version != 1 || low == 0:
-		s.gauge.heard()
+		s.gauge.alive()
 		return
 	case file != pos.File:
 		pos = outbox.Position{File: file, Offset: uint64(low)}

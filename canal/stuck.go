@@ -11,19 +11,20 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// A stream that ends at an event is opened again at the same place. What becomes of it is decided by the class of the error, in judge.
+// A stream that ends at an event is opened again at the same position. judge decides by the class of the error what follows.
 
 const (
-	// stuckPatience is how long the reader tries to pass an event that the server cannot read, so that a person can remove the cause. Then the rest of
-	// the log is worth more than the event: a gap is recorded. A restart of the relay begins the time again.
+	// stuckPatience is how long the reader tries to pass an event that the server cannot read, so that a person can remove the
+	// cause. After that it records a gap to read the rest of the log. A restart of the relay starts the time again.
 	stuckPatience = 24 * time.Hour
-	// maxBroken is how often an event is read that arrives and cannot be decoded, the same way each time: another attempt reads the same bytes.
+	// maxBroken is how often an event that cannot be decoded is read, with the same error each time: another attempt reads the
+	// same bytes.
 	maxBroken = 3
 )
 
-// Stuck says at which event the reader is stuck.
+// Stuck describes the event at which the reader is stuck.
 type Stuck struct {
-	At       outbox.Position // behind the last transaction that was read: the event is in the next one
+	At       outbox.Position // after the last transaction that was read: the event is in the next one
 	Since    time.Time
 	Attempts int
 	Cause    string    // the error of the last attempt
@@ -32,7 +33,7 @@ type Stuck struct {
 	Lost     string    // the tables without a status, whose rows such a gap loses; "" when there are none
 }
 
-// String is what a person needs to know, with what to do.
+// String returns the problem and what to do, for people.
 func (s *Stuck) String() string {
 	text := fmt.Sprintf("stuck since %s at the event behind %s:%d (%d attempts): %s; %s", s.Since.UTC().Format(time.RFC3339), s.At.File, s.At.Offset, s.Attempts,
 		strings.TrimSuffix(s.Cause, "."), s.Cure)
@@ -56,11 +57,12 @@ type stuck struct {
 	class class
 }
 
-// judge is classOf with the streams before in mind. It decides which ends of a stream are a gap:
-//   - at once what cannot pass: the log is purged or shorter than the checkpoint, the server lost events, an event's type is unknown;
-//   - after maxBroken attempts an event that cannot be decoded;
-//   - after stuckPatience an event that the server cannot read (error 1236): its disk may be full, or its file may be repaired;
-//   - never rows that only an operator may leave out (heldError).
+// judge is classOf with the previous streams in mind. It decides which ends of a stream are a gap:
+// - at once, what cannot pass: the log is purged or shorter than the checkpoint, the server lost events, an event's type is
+// unknown;
+// - after maxBroken attempts, an event that cannot be decoded;
+// - after stuckPatience, an event that the server cannot read (error 1236): its disk may be full, or its file may be repaired;
+// - never, rows that only an operator may leave out (heldError).
 func (r *Reader) judge(err error) (class, outbox.GapCause) {
 	c, cause := classOf(err)
 	if c != classStuck && c != classBroken && c != classHeld {
@@ -78,7 +80,7 @@ func (r *Reader) judge(err error) (class, outbox.GapCause) {
 		if s.Attempts >= maxBroken {
 			return classGap, outbox.GapUnknownEvent
 		}
-		return c, "" // not shown: it is over with the next attempts
+		return c, "" // not shown: the next attempts end it
 	case classStuck:
 		if s.GapAt = s.Since.Add(stuckPatience); !now.Before(s.GapAt) {
 			return classGap, outbox.GapUnknownEvent
@@ -94,7 +96,7 @@ func (r *Reader) judge(err error) (class, outbox.GapCause) {
 	return c, ""
 }
 
-// pastStuck notes that the reader is past the event.
+// pastStuck records that the reader is past the event.
 func (r *Reader) pastStuck() {
 	if r.stuck == nil {
 		return
@@ -117,7 +119,7 @@ func (r *Reader) logOnly() string {
 	return strings.Join(names, ", ")
 }
 
-// cures are for texts of error 1236, from the same sources as fatal, in lower case.
+// cures match texts of error 1236, from the same sources as fatal, in lower case.
 var cures = []struct{ text, do string }{
 	{"max_allowed_packet", "Raise max_allowed_packet on the server: SET GLOBAL max_allowed_packet = 1073741824"},
 	{"out of disk space", "Make room on the server's disk"},
@@ -126,7 +128,7 @@ var cures = []struct{ text, do string }{
 	{"i/o error", "The server cannot read its binlog file: look at its disk and error log"},
 }
 
-// cure says what removes the cause of an event that the server cannot read.
+// cure returns how to remove the cause of an event that the server cannot read.
 func cure(message string) string {
 	message = strings.ToLower(message)
 	for _, c := range cures {

@@ -11,8 +11,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// damage makes the second event of the transaction at a position unreadable for the server, which answers with error 1236. The returned function
-// repairs the file.
+// damage makes the second event of the transaction at a position unreadable for the server, which answers with error 1236. The
+// returned function repairs the file.
 func (l *lab) damage(at outbox.Position) (repair func()) {
 	l.t.Helper()
 	found, err := filepath.Glob(filepath.Join(l.db.Dir(), "data", at.File))
@@ -36,9 +36,9 @@ func (l *lab) damage(at outbox.Position) (repair func()) {
 	return func() { write(size) }
 }
 
-// An event that the server cannot read may be readable later: the reader tries again, says where it is stuck and why, and loses nothing when the
-// cause has passed. MySQL sends a heartbeat whenever it has skipped transactions that the reader has, so each attempt begins with one: it is
-// no sign of an idle log, neither for the lag nor for the count of attempts.
+// An event that the server cannot read may be readable later: the reader tries again, reports where it is stuck and why, and
+// loses nothing when the cause has passed. MySQL sends a heartbeat whenever it has skipped transactions that the reader has, so
+// each attempt begins with one: it is no sign of an idle log, neither for the lag nor for the count of attempts.
 func TestG14_G15_StuckAtAnEventUntilTheCausePasses(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}))

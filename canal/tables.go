@@ -12,16 +12,16 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// outboxTable is what the reader needs of a mapped table; *table.Table is one.
+// outboxTable is what the reader needs from a mapped table; *table.Table implements it.
 type outboxTable interface {
 	Name() string                                   // schema.table
-	Reads() []table.Column                          // the columns a message is made of
+	Reads() []table.Column                          // the columns that a message is built from
 	ColumnName(table.Column) string                 // in the database
 	Message([]table.Value) (*outbox.Message, error) // values aligned with Reads
-	LogOnly() bool                                  // it has no status: nothing of it can be left to a sweep
+	LogOnly() bool                                  // it has no status: its rows cannot be left to a sweep
 }
 
-// mapped is a table of ours and how to read its rows at this point of the log.
+// mapped is a mapped table and how to read its rows at this position of the log.
 type mapped struct {
 	name   string // schema.table
 	table  string // without the schema
@@ -30,7 +30,7 @@ type mapped struct {
 	wanted []string // column names, aligned with source.Reads
 
 	plan   *columnPlan
-	body   []byte // the table map that plan was made from
+	body   []byte // the table map of plan
 	values []table.Value
 	buffer row
 	rows   int // of the last insert event: the next one often has as many
@@ -38,7 +38,7 @@ type mapped struct {
 	faults *faultLog
 }
 
-// tableSet finds tables by the identity that table maps and statements give.
+// tableSet finds tables by the identity in table maps and statements.
 type tableSet struct {
 	byName  map[string]*mapped
 	list    []*mapped
@@ -63,8 +63,8 @@ func newTableSet[S outboxTable](tables []S, log *zap.Logger) *tableSet {
 	return r
 }
 
-// setFold follows the server's rule for table names (A27). What is in no mapping is nobody's: neither the shadow tables
-// of online schema changes nor a namesake in another schema.
+// setFold follows the server's rule for table names (A27). Tables without a mapping are ignored: also the shadow tables of online
+// schema changes and tables of the same name in other schemas.
 func (r *tableSet) setFold(fold bool) {
 	r.fold = fold
 	clear(r.byName)
@@ -86,16 +86,16 @@ func (r *tableSet) find(schema, name []byte) *mapped {
 	return r.byName[string(r.key)]
 }
 
-// observe takes a table map. The plan is made anew only when the map differs from the one before.
+// observe takes a table map. It makes a new plan only when the map differs from the previous one.
 func (r *tableSet) observe(tm *replication.TableMapEvent, body []byte) {
 	t := r.find(tm.Schema, tm.Table)
 	if t == nil || bytes.Equal(t.body, body) {
 		return
 	}
 	t.plan = r.makePlan(t, tm, body)
-	t.body = bytes.Clone(body) // it may be a piece of a large payload
+	t.body = bytes.Clone(body) // it may be part of a large payload
 	if t.plan.fault != "" {
-		t.body = nil // it may be fixed by the next time
+		t.body = nil // it may be corrected by the next time
 		t.faults.report(t.name, t.plan.fault)
 	}
 }
@@ -115,8 +115,8 @@ func (r *tableSet) makePlan(t *mapped, tm *replication.TableMapEvent, body []byt
 	return r.schemas.makePlan(t, tm)
 }
 
-// named lists the tables that a statement's text names. Unless it only changes rows it may be DDL: what was known of
-// their columns ends here.
+// named lists the tables in a statement's text. Unless the statement only changes rows it may be DDL: the known columns of these
+// tables become invalid here.
 func (r *tableSet) named(query []byte, at outbox.Position) (out []*mapped, err error) {
 	for _, t := range r.list {
 		if !names(query, t.table) {
@@ -144,12 +144,12 @@ func (r *tableSet) forget() error {
 
 func (t *mapped) forget() { t.plan, t.body = nil, nil }
 
-// holds reports whether the plan is good for rows at this position.
+// holds reports whether the plan is valid for rows at this position.
 func (t *mapped) holds(at outbox.Position) bool {
 	return t.plan.from.IsZero() || at.Compare(t.plan.from) > 0
 }
 
-// row gives the collector for one row, all columns absent.
+// row returns the collector for one row, with all columns absent.
 func (t *mapped) row() *row {
 	for i := range t.values {
 		t.values[i] = table.Value{Absent: true}
@@ -158,10 +158,10 @@ func (t *mapped) row() *row {
 	return &t.buffer
 }
 
-// refused notes why a row could not be mapped.
+// refused reports why a row could not be mapped.
 func (t *mapped) refused(err error) { t.faults.report(t.name, err.Error()) }
 
-// faultLog writes each reason once, so that a table that never maps does not flood the log.
+// faultLog writes each reason once, so that a table that cannot be mapped does not flood the log.
 type faultLog struct {
 	log  *zap.Logger
 	only bool // the table has no status

@@ -2,8 +2,8 @@ package canal
 
 import "time"
 
-// The packed temporal types of MySQL 5.6 and later: my_time.c, my_datetime_packed_to_binary and its neighbours. All are
-// big endian; the fraction follows in (decimals+1)/2 bytes.
+// The packed temporal types of MySQL 5.6 and later: my_time.c, my_datetime_packed_to_binary and related functions. All are big
+// endian; the fraction follows in (decimals+1)/2 bytes.
 
 func appendDate(to []byte, year, month, day uint64) []byte {
 	to = appendDigits(to, year, 4)
@@ -34,7 +34,7 @@ func fraction(data []byte, decimals int, to []byte) []byte {
 }
 
 func datetime(data []byte, decimals int, to []byte) []byte {
-	n := bigEndian(data[:5]) & 0x7fffffffff // without the sign bit: there are no negative ones
+	n := bigEndian(data[:5]) & 0x7fffffffff // without the sign bit: negative values do not exist
 	days, clock := n>>17, n&0x1ffff
 	months := days >> 5
 	to = appendDate(to, months/13, months%13, days&31)
@@ -44,7 +44,7 @@ func datetime(data []byte, decimals int, to []byte) []byte {
 
 func timestamp(data []byte, decimals int, to []byte) []byte {
 	seconds := bigEndian(data[:4])
-	if seconds == 0 { // the zero date, not the epoch
+	if seconds == 0 { // the zero date, not 1970
 		to = append(to, "0000-00-00 00:00:00"...)
 	} else {
 		to = time.Unix(int64(seconds), 0).UTC().AppendFormat(to, time.DateTime)

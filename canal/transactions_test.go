@@ -13,7 +13,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// session gives one connection, closed at the end of the test.
+// session returns one connection, closed at the end of the test.
 func (l *lab) session(statements ...string) *sql.Conn {
 	l.t.Helper()
 	conn, err := l.sql.Conn(context.Background())
@@ -39,7 +39,7 @@ func rowSQL(key string) string {
 	return fmt.Sprintf("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES ('order', '%s', 'orders', 'body of %s')", key, key)
 }
 
-// fence inserts a last row and waits for it, so that everything before it was offered. It returns the keys before it.
+// fence inserts a last row and waits for it, so that everything before it was offered. It returns the earlier keys.
 func (l *lab) fence() []string {
 	l.t.Helper()
 	key := fmt.Sprintf("fence%d", len(l.rec.ids()))
@@ -117,14 +117,14 @@ func TestA32_Savepoints(t *testing.T) {
 	})
 }
 
-// A33: beside a table that cannot roll back, the log shows what a rollback took back.
+// A33: with a table that cannot roll back, the log has rows that were rolled back.
 func TestA33_NonTransactionalNeighbour(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
 		l.exec("CREATE TABLE plain (id INT PRIMARY KEY) ENGINE=MyISAM")
 		l.start(l.end())
 		conn := l.session()
-		// With GTIDs enforced MySQL refuses to mix engines in one transaction; then nothing is to be shown.
+		// With enforced GTIDs MySQL refuses to mix engines in one transaction; then there is nothing to check.
 		_, err := conn.ExecContext(context.Background(), "INSERT INTO plain VALUES (1)")
 		testkit.Must(t, err)
 		if flavor == testkit.MariaDB {
@@ -148,7 +148,7 @@ func TestA33_NonTransactionalNeighbour(t *testing.T) {
 	})
 }
 
-// A31: rows are in the log at XA PREPARE, the outcome comes in a later group, perhaps in another stream or to another process.
+// A31: rows are in the log at XA PREPARE; the outcome comes in a later group, perhaps in another stream or another process.
 func TestA31_XA(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
@@ -194,10 +194,10 @@ func TestA31_XA(t *testing.T) {
 	})
 }
 
-// dumpThread is the connection id of the reader's stream.
+// dumpThread returns the connection id of the reader's stream.
 func (l *lab) dumpThread() (id int) {
 	l.t.Helper()
-	l.wait("the server to have one stream", func() bool { // the reader says that it is connected before it asks for the log
+	l.wait("the server to have one stream", func() bool { // the reader reports connected before it requests the log
 		var n int
 		testkit.Must(l.t, l.sql.QueryRow("SELECT COUNT(*), COALESCE(MAX(id), 0) FROM "+l.db.Processlist()+" WHERE COMMAND LIKE 'Binlog Dump%'").Scan(&n, &id))
 		return n == 1
@@ -205,7 +205,7 @@ func (l *lab) dumpThread() (id int) {
 	return id
 }
 
-// A30: statement format shows no rows.
+// A30: statement format has no rows.
 func TestA30_StatementFormat(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
@@ -219,7 +219,7 @@ func TestA30_StatementFormat(t *testing.T) {
 	})
 }
 
-// A29: what REPLACE and ON DUPLICATE KEY do to an existing row is an UPDATE, and the sweep's.
+// A29: REPLACE and ON DUPLICATE KEY on an existing row are an UPDATE, which the sweep handles.
 func TestA29_ReplaceOfAnExistingRow(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
@@ -246,7 +246,7 @@ func TestA61_InsertSelectAndCreateSelect(t *testing.T) {
 	})
 }
 
-// A22: a tagged transaction is counted apart from untagged ones; a resume loses and repeats nothing.
+// A22: a tagged transaction is counted separately from untagged ones; a resume loses and repeats nothing.
 func TestA22_TaggedGTIDs(t *testing.T) {
 	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MySQL})
 	l := newLab(t, db)
@@ -264,7 +264,7 @@ func TestA22_TaggedGTIDs(t *testing.T) {
 	conn := l.session()
 	body := strings.Repeat("x", 60_000)
 	for i := range 140 {
-		if i == 100 { // what was on its way before the cut may still arrive, the rest needs another stream
+		if i == 100 { // rows sent before the cut may still arrive, the rest needs another stream
 			l.wait("a new stream", func() bool { return l.streams() > 1 })
 		}
 		next := "AUTOMATIC"
@@ -290,7 +290,7 @@ func TestA22_TaggedGTIDs(t *testing.T) {
 	}
 }
 
-// On MariaDB our own updates, marked to be skipped, do not come back at all.
+// On MariaDB our own updates, marked to be skipped, are not sent.
 func TestSkippedTransactionsAreNotSent(t *testing.T) {
 	l := newLab(t, testkit.SharedMariaDB(t))
 	l.start(l.end())

@@ -15,7 +15,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// typedDDL uses the types that may play a role, with columns of many others around them.
+// typedDDL uses the types that a role may have, among columns of many other types.
 const typedDDL = `CREATE TABLE t_local_message (
 	f1 DECIMAL(30,10) NULL DEFAULT 1.5, f2 FLOAT DEFAULT 2.5, f3 DOUBLE NULL, f4 BIT(11) DEFAULT b'101', f5 YEAR DEFAULT 2026,
 	id %s NOT NULL AUTO_INCREMENT PRIMARY KEY,
@@ -27,7 +27,7 @@ const typedDDL = `CREATE TABLE t_local_message (
 	next_retry_time %s NULL, last_exec_time DATETIME(6) NULL, fail_reason VARCHAR(512) NULL, created_at %s NULL,
 	UNIQUE KEY uk_biz (biz_type, biz_key), KEY idx_status (status, next_retry_time))`
 
-// A48, A59: both paths make the same message of a row, whatever types its columns have.
+// A48, A59: both paths make the same message from a row, whatever the types of its columns.
 func TestA48_SameMessageAsTheSweep(t *testing.T) {
 	variants := []struct{ id, body, headers, due, created string }{
 		{"BIGINT UNSIGNED", "LONGTEXT", "TEXT", "DATETIME", "DATETIME(3)"},
@@ -64,7 +64,7 @@ func (l *lab) fence2() {
 	}
 }
 
-// compare claims the rows and reads them back as the sweep does.
+// compare claims the rows and reads them as the sweep does.
 func compare(t *testing.T, l *lab, store *table.Store) {
 	t.Helper()
 	var rows []outbox.Candidate
@@ -96,7 +96,7 @@ func describe(m *outbox.Message) string {
 		m.Headers, m.Body == nil, bytes.TrimSpace(m.Body), m.DueAt.UTC().Format(time.RFC3339Nano), m.CreatedAt.UTC().Format(time.RFC3339Nano), m.MaxRetry)
 }
 
-// A49: text in another character set is in the log as it is stored. It must not go out as if it were UTF-8.
+// A49: text in another character set is in the log as it is stored. It must not be published as if it were UTF-8.
 func TestA49_OtherCharacterSets(t *testing.T) {
 	eachMetadata(t, func(t *testing.T, l *lab) {
 		l.start(l.end())

@@ -18,7 +18,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// A06: the texts are those the servers send (MySQL 5.7 to 9, MariaDB 10 to 11).
+// A06: the texts are those that the servers send (MySQL 5.7 to 9, MariaDB 10 to 11).
 func TestA06_ClassOfAnError(t *testing.T) {
 	fatal := func(text string) error { return pingcap.Trace(mysql.NewError(1236, text)) }
 	for _, c := range []struct {
@@ -115,7 +115,7 @@ func TestG14_A54_WhenAnEndOfAStreamIsAGap(t *testing.T) {
 // heldRows is a transaction that only an operator may leave out.
 var heldRows error = &streamError{&heldError{table: "shop.log", cause: outbox.CauseXA, end: outbox.Position{File: "binlog.000007", Offset: 5000}}}
 
-// What is at the end of the log is decided by the end that the server had when the stream was opened.
+// A heartbeat is at the end of the log only if it is not before the end that the server had when the stream was opened.
 func TestG15_AHeartbeatBeforeTheEndIsNotIdle(t *testing.T) {
 	const file = "binlog.000009"
 	end := outbox.Position{File: file, Offset: 5<<32 + 700}
@@ -148,7 +148,7 @@ func TestG15_AHeartbeatBeforeTheEndIsNotIdle(t *testing.T) {
 	}
 }
 
-// A45, A39, A46: offsets wrap, are missing, and begin at 4 again with each file.
+// A45, A39, A46: offsets wrap, are missing, and start at 4 again with each file.
 func TestA45_OffsetsBeyond32Bits(t *testing.T) {
 	var c cursor
 	c.rotate([]byte("binlog.000007"), 4)
@@ -168,7 +168,7 @@ func TestA45_OffsetsBeyond32Bits(t *testing.T) {
 	}
 }
 
-// A45: the dump command has 32 bits, so a resume beyond begins with the file and passes over what was offered.
+// A45: the dump command has 32 bits, so a resume at a larger offset starts with the file and skips what was offered.
 func TestA45_ResumeBeyond32Bits(t *testing.T) {
 	from := outbox.Position{File: "binlog.000007", Offset: 5 << 32}
 	if start := dumpStart(from); start.Pos != 4 || start.Name != from.File {
@@ -254,7 +254,7 @@ func TestA53_ErrorsQuoteNoEvent(t *testing.T) {
 	}
 }
 
-// A20: a payload without an ender of its own is ended by its end. A40: types beyond the library's list.
+// A20: a payload without an event that ends the group ends the group itself. A40: types outside the library's list.
 func TestA20_A40_KindsOfEvents(t *testing.T) {
 	generic := func(typ byte, flags uint16) *replication.BinlogEvent {
 		return &replication.BinlogEvent{Header: &replication.EventHeader{EventType: replication.EventType(typ), Flags: flags}, Event: &replication.GenericEvent{}}
@@ -279,7 +279,7 @@ func TestA20_A40_KindsOfEvents(t *testing.T) {
 	}
 }
 
-// With a heartbeat a second a MariaDB sweep published 500 rows a second, one page for each.
+// With a heartbeat of one second a MariaDB sweep published 500 rows per second, one page for each.
 func TestHeartbeatShowsOwnWritesSoon(t *testing.T) {
 	for _, c := range []struct {
 		flavor           outbox.Flavor

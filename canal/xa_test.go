@@ -7,8 +7,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// A31: what is remembered of XA branches is bounded. Each is forgotten with its outcome, one phase leaves nothing behind, and
-// above the bound the outcome is that of a branch which was not seen.
+// A31: the memory for XA branches is bounded. Each branch is forgotten with its outcome, one phase leaves nothing, and above the
+// bound an outcome counts as that of an unknown branch.
 func TestA31_PreparedBranchesAreBounded(t *testing.T) {
 	branch := func(n int) string {
 		return fmt.Sprintf("gtid u#%d\nbegin X'%x',X'',1\ninsert t %d\nprepare", n+1, n, n)
@@ -36,10 +36,10 @@ func TestA31_PreparedBranchesAreBounded(t *testing.T) {
 	if got := deferred("xa-commit X'7',X'',1"); got != ", deferred shop.t xa 0\n" {
 		t.Errorf("the outcome of a remembered one gives %q", got)
 	}
-	// An id that is known already takes the branch's new tables, however many there are.
+	// A known id takes the branch's new tables, however many there are.
 	p.play(t, "gtid u#1\nbegin X'7',X'',1\nprepare\ngtid u#1\nbegin X'8',X'',1\ninsert other 1\nprepare")
 	if got := deferred("xa-commit X'8',X'',1"); got != ", deferred shop.other xa 0\n" {
-		t.Errorf("the outcome of one prepared anew gives %q", got)
+		t.Errorf("the outcome of a branch prepared again gives %q", got)
 	}
 	for n := range maxBranches {
 		p.play(t, fmt.Sprintf("xa-rollback X'%x',X'',1", n))
@@ -49,8 +49,8 @@ func TestA31_PreparedBranchesAreBounded(t *testing.T) {
 	}
 }
 
-// A31: what lies between two places of the log may hold the outcomes of branches, so that going elsewhere forgets them all:
-// a wrong memory would keep the sweep from being triggered.
+// A31: the range between two positions of the log may contain outcomes of branches, so a move to another position forgets all of
+// them: a wrong entry would keep the sweep from being triggered.
 func TestA31_BranchesAreForgottenWithThePosition(t *testing.T) {
 	r := &Reader{branches: map[string][]*mapped{"X'31',X'',1": nil}}
 	s := r.newStream(t.Context(), nil, outbox.Position{})

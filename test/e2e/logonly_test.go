@@ -266,7 +266,7 @@ func TestLogOnlyHeldReader(t *testing.T) {
 			_, args = l.all[0].Insert(1, "orders", payload(1))
 		}
 		l.event(2, "orders", deletes)
-		text := l.problem("the reader is held, and every table with it", "XA transaction")
+		text := l.problem("the reader is stopped, and publishing of every table with it", "XA transaction")
 		_, command, found := strings.Cut(text, "canal-outbox checkpoint ")
 		if !found {
 			t.Fatal(text)
