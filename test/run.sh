@@ -1,39 +1,47 @@
 #!/usr/bin/env bash
-# usage: run.sh quick|all FLAGS...
-# Runs go test -json over all packages, as input of gotestsum: first those without servers, then those whose tests start
-# servers, two at a time, because they wait more than they work; the long ones come first. "quick" leaves the latter out. The
-# programs under test are built once for all packages, as they are released: without the race detector. The simulation runs
-# without it too, because it would take most of its seeds away. -short leaves out tests of the test servers themselves.
+# usage: run.sh quick|test|rest FLAGS...
+# Runs go test -json over all packages, as input of gotestsum.
+#   quick  the packages whose tests start no server
+#   test   all packages with -short. The race detector watches the concurrent packages of the flow, whose tests start no server.
+#   rest   what "test" leaves out: all packages without -short and with the race detector. The simulation runs without it, because
+#          it would take most of its seeds away.
+# Tests with servers wait more than they compute. So they come first, the longest at the top, and other packages are built and
+# tested in the pauses. The programs under test are built once for all packages, as they are released: without cgo and the race
+# detector. Tests without the race detector are built without cgo too, so both share their packages.
 set -euo pipefail
 which=$1; shift
 module=github.com/canal-outbox/canal-outbox
+raced=" ack fallback pipeline pipeline/dispatch pipeline/keyorder pipeline/recovery pipeline/tracker redelivery retention "
 
-quick=() servers=("$module/test/e2e" "$module/test/crash")
+quick=() flow=() servers=(test/e2e test/crash internal/app canal examples/orders internal/demo test/security)
 while read -r name deps; do
-  name=${name%.test}
-  case "$name" in
-    "$module/test/sim" | "$module/test/e2e" | "$module/test/crash") ;;
-    "$module/internal/testkit") servers+=("$name") ;;
-    *) case " $deps " in
-      *" $module/internal/testkit "*) servers+=("$name") ;;
-      *) quick+=("$name") ;;
-    esac ;;
+  name=${name%.test} name=${name#"$module/"}
+  case " ${servers[*]} test/sim " in *" $name "*) continue ;; esac
+  case " $deps " in
+    *" $module/internal/testkit "*) servers+=("$name") ;;
+    *) case "$raced" in *" $name "*) flow+=("$name") ;; *) quick+=("$name") ;; esac ;;
   esac
 done < <(go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | grep '\.test ')
 
+# The linker leaves out what only a debugger reads, and make lint vets.
+run() { go test -json -vet=off -ldflags=-w "$@" || failed=1; }
 failed=0
-plain=()
-for flag in "$@"; do [ "$flag" = -race ] || plain+=("$flag"); done
-servers_too=()
-[ "$which" = all ] || servers_too=(-skip '^TestTheModelIsTheTable$')
-go test -json "${plain[@]}" "${servers_too[@]}" "$module/test/sim" || failed=1
-go test -json "$@" "${quick[@]}" || failed=1
-if [ "$which" = all ]; then
-  TEST_BINARIES=$(mktemp -d)
-  export TEST_BINARIES
-  trap 'rm -rf "$TEST_BINARIES"' EXIT
-  CGO_ENABLED=0 go build -o "$TEST_BINARIES" ./cmd/... >&2
-  CGO_ENABLED=0 go build -tags faultpoints -o "$TEST_BINARIES/canal-outbox-faultpoints" ./cmd/canal-outbox >&2
-  go test -json -short -p=2 -parallel=5 "$@" "${servers[@]}" || failed=1
+export CGO_ENABLED=0
+if [ "$which" = quick ]; then
+  run "$@" -skip '^TestTheModelIsTheTable$' "${quick[@]/#/./}" "${flow[@]/#/./}" ./test/sim
+  exit $failed
+fi
+
+TEST_BINARIES=$(mktemp -d)
+export TEST_BINARIES
+trap 'rm -rf "$TEST_BINARIES"' EXIT
+go build -ldflags=-w -o "$TEST_BINARIES" ./cmd/... >&2
+go build -ldflags=-w -tags faultpoints -o "$TEST_BINARIES/canal-outbox-faultpoints" ./cmd/canal-outbox >&2
+if [ "$which" = test ]; then
+  run -short -p=3 -parallel=8 "$@" "${servers[@]/#/./}" ./test/sim "${quick[@]/#/./}"
+  CGO_ENABLED=1 run -short -race "$@" "${flow[@]/#/./}"
+else
+  run "$@" ./test/sim
+  CGO_ENABLED=1 run -race -p=2 -parallel=5 "$@" "${servers[@]/#/./}" "${quick[@]/#/./}" "${flow[@]/#/./}"
 fi
 exit $failed

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	seeds     = flag.Int("sim.seeds", 4000, "how many seeds to run; a twentieth with -short")
+	seeds     = flag.Int("sim.seeds", 4000, "how many seeds to run; a quarter with -short")
 	limit     = flag.Uint64("sim.failures", 10, "stop after so many that failed")
 	first     = flag.Uint64("sim.first", 1, "the first seed")
 	processes = flag.Int("sim.processes", runtime.NumCPU(), "how many processes run the seeds")
@@ -46,7 +46,7 @@ func TestSeeds(t *testing.T) {
 		t.Skip("one seed is replayed")
 	}
 	if testing.Short() {
-		*seeds /= 20
+		*seeds /= 4
 	}
 	own := *seeds / *processes
 	others := *seeds - own
@@ -140,7 +140,10 @@ func TestSameSeedSameTrace(t *testing.T) {
 	if raced {
 		t.Skip("the race detector orders goroutines at random")
 	}
-	const n = 200
+	n := 200
+	if testing.Short() {
+		n = 100
+	}
 	differ := 0
 	for seed := range uint64(n) {
 		if seed%10 == 9 {
