@@ -162,7 +162,7 @@ func TestDoctorWithoutAServer(t *testing.T) {
 	cfg.Tables = []config.Table{{Name: "a.b", Preset: "t_local_message"}}
 	cfg.Sink = config.Use("kafka", &kafka.Section{Brokers: []string{address}, MaxMessageBytes: 1 << 20})
 	cfg.Checkpoint.Dir = filepath.Join(t.TempDir(), "s")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	all := Doctor(ctx, &cfg)
 	if !has(all, server.Fault, "source", "connection refused", "check source.address") || !has(all, server.Fault, "sink", "does not take messages") {

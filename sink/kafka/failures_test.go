@@ -200,7 +200,7 @@ func TestB30_CloseWhenEveryReplyIsSwallowed(t *testing.T) {
 			if err := s.Close(ctx); err == nil {
 				t.Error("Close does not tell that messages had no answer")
 			}
-			if took := time.Since(began); took > 10*time.Second {
+			if took := time.Since(began); took > time.Minute { // without its bound it waits for an answer that never comes
 				t.Errorf("Close took %s", took)
 			}
 			wantClass(t, outbox.ClassUnknown, in.have(all)...)

@@ -88,7 +88,7 @@ func newSink(t testing.TB, addr string, change ...func(*Config)) *Sink {
 	}
 	t.Cleanup(func() {
 		if !s.closed {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 			defer cancel()
 			if err := s.Close(ctx); err != nil {
 				t.Log(err)

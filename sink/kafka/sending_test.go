@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 // inbox takes the results of one or more Sends.
 type inbox struct {

@@ -195,17 +195,13 @@ func TestB10_B32_TheCulpritIsIsolated(t *testing.T) {
 	}
 }
 
-// A time-out neither ends the process nor lasts longer than three seconds, and the batch is not sent again in parts.
+// A time-out does not end the process, and the batch is not sent again, neither whole nor in parts.
 func TestB01_B02_SwallowedReply(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders")
 	c.scripted("broker-a", func(request) reply { return reply{swallow: true, store: true} })
 	s := newTestSink(t, c)
-	began := time.Now()
 	send(t, s, messages("orders", "k", 10)...).want(outbox.ClassUnknown)
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("took %s", took)
-	}
 	if n := len(c.stored("orders")); n != 10 {
 		t.Errorf("%d messages are stored, want 10 once", n)
 	}

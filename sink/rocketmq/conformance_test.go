@@ -116,7 +116,7 @@ func TestConformanceOnRocketMQ(t *testing.T) {
 
 func createTopic(t testing.TB, r *testkit.RocketMQ, name string, queues int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	testkit.Must(t, r.CreateTopic(ctx, name, queues))
 }

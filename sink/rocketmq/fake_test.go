@@ -353,7 +353,7 @@ func splitProperties(text string) map[string]string {
 func (c *cluster) until(t testing.TB, what string, met func() bool) {
 	t.Helper()
 	expired := false
-	timer := time.AfterFunc(30*time.Second, func() {
+	timer := time.AfterFunc(3*time.Minute, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		expired = true

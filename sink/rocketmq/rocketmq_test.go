@@ -41,7 +41,7 @@ func startSink(t testing.TB, cfg Config) *Sink {
 		if closed {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		if err := s.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
@@ -101,7 +101,7 @@ func (p *pending) wait() []outbox.Outcome {
 	p.t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(3 * time.Minute):
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.t.Fatalf("%d of %d messages have a result", len(p.results), len(p.messages))

@@ -62,14 +62,14 @@ type Harness struct {
 
 	// Leaks are exceptions of the goroutine check: what the client library is known to leave behind.
 	Leaks []goleak.Option
-	// Patience bounds every wait of the suite; 60 s when zero.
+	// Patience bounds every wait of the suite; 3 minutes when zero.
 	Patience time.Duration
 }
 
 // Run runs every case, one after the other, each with a sink and topics of its own.
 func Run(t *testing.T, h Harness) {
 	if h.Patience == 0 {
-		h.Patience = time.Minute
+		h.Patience = 3 * time.Minute
 	}
 	for _, c := range []struct {
 		name string

@@ -19,9 +19,9 @@ import (
 
 // Deadlines of a machine that is busy with other things.
 const (
-	startDeadline = 60 * time.Second
-	stopDeadline  = 60 * time.Second
-	// statusDeadline is short enough to go on looking when a process stands still.
+	startDeadline = 3 * time.Minute
+	stopDeadline  = 3 * time.Minute
+	// statusDeadline is short, so that a test continues to look when a process is frozen.
 	statusDeadline = 10 * time.Second
 )
 

@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long a test waits for what must come, on a machine that does other things as well.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // child is one configuration and state directory with, at times, a running process. What the process prints is kept over
 // all its starts.
