@@ -46,8 +46,21 @@ func ids() (list []string) {
 }
 
 // reference is a test that the page names: `directory Test` or `directory Test/subtest`, or `directory subtest` for the
-// cases of a suite that several packages run.
+// cases of a suite that several packages run. `directory TestA TestB` names two tests.
 type reference struct{ dir, name string }
+
+// references returns the tests that a text of the page names.
+func references(text string) (list []reference) {
+	for _, c := range code.FindAllStringSubmatch(text, -1) {
+		for i, name := range strings.Split(c[2], " Test") {
+			if i > 0 {
+				name = "Test" + name
+			}
+			list = append(list, reference{c[1], name})
+		}
+	}
+	return list
+}
 
 // row is one line of a table.
 type row struct {
@@ -57,7 +70,7 @@ type row struct {
 
 var (
 	cell = regexp.MustCompile(`^\| ([A-G]\d\d|P\d+|E2 [a-z]+ \w+) \|`)
-	code = regexp.MustCompile("`([a-z0-9/]+) (Test[^`]*|[A-GP]\\d+_[^`]*)`")
+	code = regexp.MustCompile("`([a-z0-9/-]+) (Test[^`]*|[A-GP]\\d+_[^`]*)`")
 )
 
 // rows reads the page. A row that is there twice is an error.
@@ -78,8 +91,8 @@ func rows(t *testing.T) (order []string, all map[string]row) {
 			t.Errorf("%s:%d: %s has a row already", page, i+1, id)
 		}
 		r := row{line: i + 1, tests: map[reference]bool{}}
-		for _, c := range code.FindAllStringSubmatch(line, -1) {
-			r.tests[reference{c[1], c[2]}] = true
+		for _, test := range references(line) {
+			r.tests[test] = true
 		}
 		order, all[id] = append(order, id), r
 		if columns := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|"); columns != 5 && id[0] != 'P' {

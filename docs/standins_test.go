@@ -103,7 +103,7 @@ func (c calls) cell(tests []string) string {
 	return "`" + strings.Join(without, "`, `") + "`"
 }
 
-var standIn = regexp.MustCompile("^\\| `([a-z0-9/]+)` \\| ([^|]+) \\| ([^|]*) \\|$")
+var standIn = regexp.MustCompile("^\\| `([a-z0-9/-]+)` \\| ([^|]+) \\| ([^|]*) \\|$")
 
 // testsOfThePage are the tests of the page by directory. The section G is being filled: what it adds to the last column is written by the next -update.
 func testsOfThePage(t *testing.T) map[string]map[string]bool {
@@ -168,8 +168,8 @@ func TestWhatStandsInForTheServers(t *testing.T) {
 		}
 	}
 	have := look(t)
-	for _, found := range code.FindAllStringSubmatch(string(text), -1) {
-		if r := (reference{found[1], found[2]}); !have.exists(r) && found[1] != "sink/sinktest" {
+	for _, r := range references(string(text)) {
+		if !have.exists(r) && r.dir != "sink/sinktest" {
 			t.Errorf("%s names %s %s, which is not in the tree", page, r.dir, r.name)
 		}
 	}
