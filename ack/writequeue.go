@@ -310,9 +310,9 @@ func (w *writeQueues) problems() (list []string) {
 		switch {
 		case q.failures == 0 || q.kind == refused: // which Snapshot shows
 		case q.kind == locked && q.reason != "":
-			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) that were locked cannot be written: %s; what to do: docs/operations.md, Rows behind another session's lock", q.table, q.rows(), q.reason))
+			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) that were locked cannot be written: %s; what to do: docs/operations/rows.md, Rows behind another session's lock", q.table, q.rows(), q.reason))
 		case q.kind == locked:
-			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) wait for locks that another session holds; what to do: docs/operations.md, Rows behind another session's lock", q.table, q.rows()))
+			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) wait for locks that another session holds; what to do: docs/operations/rows.md, Rows behind another session's lock", q.table, q.rows()))
 		default:
 			list = append(list, fmt.Sprintf("%s: the statuses of %d row(s) cannot be written: %s", q.table, q.rows(), q.reason))
 		}

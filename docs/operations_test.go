@@ -72,14 +72,28 @@ var (
 	elsewhere = regexp.MustCompile(`^(max_connections|sql_log_bin|sync_binlog|binlog_row_metadata|[a-z_]+_(count|time|reason|id|at|message|retry))$`)
 )
 
-// What the page for the person on call quotes is what the program prints, and the metrics that it names exist.
-func TestOperationsQuotesTheProgram(t *testing.T) {
-	page, err := os.ReadFile("operations.md")
-	if err != nil {
-		t.Fatal(err)
+// operations is the text of the pages for operators.
+func operations(t *testing.T) string {
+	t.Helper()
+	pages, err := filepath.Glob("operations/*.md")
+	if err != nil || len(pages) < 5 {
+		t.Fatalf("%v, %v", pages, err)
 	}
+	var all strings.Builder
+	for _, path := range append(pages, "operations.md") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
+}
+
+// What the pages for operators quote is what the program prints, and the metrics that they name exist.
+func TestOperationsQuotesTheProgram(t *testing.T) {
 	printed, checked := texts(t), 0
-	for _, found := range span.FindAllStringSubmatch(fences.ReplaceAllString(string(page), ""), -1) {
+	for _, found := range span.FindAllStringSubmatch(fences.ReplaceAllString(operations(t), ""), -1) {
 		quote := strings.TrimRight(strings.Join(strings.Fields(found[1]), " "), ".: ")
 		for _, part := range strings.Split(strings.ReplaceAll(quote, " T ", "..."), "...") { // what stands for a value
 			part = strings.Trim(part, " ;:")
@@ -99,5 +113,42 @@ func TestOperationsQuotesTheProgram(t *testing.T) {
 	}
 	if checked < 50 {
 		t.Errorf("only %d quotes were checked", checked)
+	}
+}
+
+var (
+	runbook = regexp.MustCompile(`docs/(operations/[a-z-]+\.md)#([a-z0-9-]+)`)
+	section = regexp.MustCompile(`docs/(operations(?:/[a-z-]+)?\.md), ([A-Z][\w '-]*[\w'])`)
+)
+
+// Each section of the handbook that an alert or a text of the program names is there, and each alert of the rules is on a page.
+func TestSections(t *testing.T) {
+	has := func(page, anchor string) bool {
+		text, err := os.ReadFile(page)
+		return err == nil && anchors(string(text))[anchor]
+	}
+	rules, err := os.ReadFile("../deploy/prometheus/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, found := range runbook.FindAllStringSubmatch(string(rules), -1) {
+		if checked++; !has(found[1], found[2]) {
+			t.Errorf("alerts.yaml: %s", found[0])
+		}
+	}
+	handbook := operations(t)
+	for _, found := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(rules), -1) {
+		if checked++; !strings.Contains(handbook, "`"+found[1]+"`") {
+			t.Errorf("no page of operations names the alert %s", found[1])
+		}
+	}
+	for _, found := range section.FindAllStringSubmatch(texts(t), -1) {
+		if checked++; !has(found[1], strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(found[2]), ""), " ", "-")) {
+			t.Errorf("the program names %s", found[0])
+		}
+	}
+	if checked < 60 {
+		t.Errorf("only %d were checked", checked)
 	}
 }

@@ -57,23 +57,19 @@ func TestThePageIsServed(t *testing.T) {
 
 // Whatever the page links to in the handbook is there.
 func TestThePageLinksToTheHandbook(t *testing.T) {
-	operations, err := docs.Pages.ReadFile("operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	links := 0
 	for name, a := range assets {
-		for _, found := range regexp.MustCompile(`handbook\("([^"]+)"\)|"docs/([a-z/-]+)(#?)`).FindAllStringSubmatch(string(a.content), -1) {
-			section, page := found[1], found[2]
+		for _, found := range regexp.MustCompile(`handbook\("([^"]+)", "([^"]+)"\)|"docs/([a-z/-]+)(#?)`).FindAllStringSubmatch(string(a.content), -1) {
+			section, page := found[2], found[3]
 			if name == "dom.js" || strings.HasPrefix(name, "uplot.") {
 				continue // which make the links
 			}
 			if links++; page != "" {
-				if _, err := docs.Pages.ReadFile(page + ".md"); err != nil || found[3] != "" {
+				if _, err := docs.Pages.ReadFile(page + ".md"); err != nil || found[4] != "" {
 					t.Errorf("%s links to docs/%s: %v", name, page, err)
 				}
-			} else if !strings.Contains(string(operations), "\n## "+section+"\n") {
-				t.Errorf("%s links to the section %s of operations.md, which is not there", name, section)
+			} else if want := "docs/operations/" + found[1] + ".md, " + section; docs.Section(section) != want {
+				t.Errorf("%s links to %s, which is not there", name, want)
 			}
 		}
 	}
@@ -89,7 +85,7 @@ func TestTheHandbookIsServed(t *testing.T) {
 	if err != nil || len(pages) < 5 {
 		t.Fatalf("%v, %v", pages, err)
 	}
-	for _, name := range append(pages, "", "layouts/README.md", "runbooks/README.md", "runbooks/upgrade.md") {
+	for _, name := range append(pages, "", "layouts/README.md", "runbooks/README.md", "runbooks/upgrade.md", "operations/broker.md") {
 		if got := ask(t, "GET", url+"/docs/"+name, ""); got.status != 200 || !strings.Contains(got.body, "</h1>") || strings.Contains(got.body, `<img src="images`) {
 			t.Errorf("%s: %d", name, got.status)
 		}
@@ -98,11 +94,10 @@ func TestTheHandbookIsServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := ask(t, "GET", url+"/docs/operations", "").body
-	anchors := regexp.MustCompile(`\]\(#([a-z0-9-]+)\)`).FindAllStringSubmatch(string(text), -1)
+	anchors := regexp.MustCompile(`\]\((operations/[a-z]+\.md)#([a-z0-9-]+)\)`).FindAllStringSubmatch(string(text), -1)
 	for _, a := range anchors {
-		if !strings.Contains(page, `id="`+a[1]+`"`) {
-			t.Errorf("no section has the anchor %s", a[1])
+		if page := ask(t, "GET", url+"/docs/"+a[1], ""); !strings.Contains(page.body, `id="`+a[2]+`"`) {
+			t.Errorf("no section of %s has the anchor %s", a[1], a[2])
 		}
 	}
 	if len(anchors) < 20 {

@@ -89,7 +89,7 @@ func (s *service) Status(ctx context.Context) admin.Status {
 	}
 	for _, c := range s.d.alerts.Over() {
 		if c.Limit > 0 { // what no consumer finishes has a sentence of its own
-			troubles = append(troubles, c.String()+"; what to do: docs/operations.md, Rows wait")
+			troubles = append(troubles, operator.See(c.String(), "Rows wait"))
 		}
 	}
 	s.d.trend.Show(&st, now)
@@ -222,6 +222,6 @@ func (s *service) heldRows() []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("%d message(s) of tables without a status wait in memory for their topic or for another attempt, the oldest since %s: the checkpoint "+
-		"waits for them, and with %d in hand the binlog is not read any further, for no table (docs/operations.md, Tables without a status)",
+		"waits for them, and with %d in hand the binlog is not read any further, for no table (docs/operations/rows.md, Tables without a status)",
 		f.Held, f.HeldSince.Format(time.RFC3339), s.d.cfg.Pipeline.MaxInFlight)}
 }

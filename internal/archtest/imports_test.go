@@ -70,7 +70,7 @@ var rules = []rule{
 	{path: "internal/setting"},
 	{path: "internal/config", own: append([]string{"internal/setting"}, nouns...), external: []string{"github.com/goccy/go-yaml"}},
 	{path: "internal/admin", own: []string{"outbox", "docs"}, external: with("golang.org/x/sync", "github.com/yuin/goldmark")},
-	{path: "internal/operator", own: append([]string{"internal/admin"}, nouns...), external: with("github.com/prometheus/client_model")},
+	{path: "internal/operator", own: append([]string{"internal/admin", "docs"}, nouns...), external: with("github.com/prometheus/client_model")},
 	{path: "internal/history", own: []string{"internal/admin"}, external: []string{"go.uber.org/zap"}},
 	{path: "internal/alert", own: []string{"outbox"}, external: with()},
 	{path: "internal/doctor", own: append([]string{"internal/setting", "internal/config", "internal/admin"}, nouns...)},

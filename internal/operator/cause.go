@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	seeHandbook  = "; what to do: docs/operations.md, "
+	seeHandbook  = "; what to do: docs/operations/"
 	databaseAway = "The database is away"
 )
 
@@ -62,7 +62,7 @@ func underCause(away string, problems []string) (list []string) {
 	list = []string{See("the database does not answer: "+away, databaseAway)}
 	var others []string
 	for _, p := range problems {
-		if text, is := strings.CutSuffix(p, seeHandbook+databaseAway); is {
+		if text, is := strings.CutSuffix(p, See("", databaseAway)); is {
 			list = append(list, "for this reason: "+text)
 		} else {
 			others = append(others, p)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/docs"
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 )
 
@@ -63,7 +64,7 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 		}
 		if old := t.OldestSendingSeconds; old != nil && *old > OldClaim.Seconds() {
 			add(true, fmt.Sprintf("a row of %s is SENDING, and its claim lies %v from the database's clock: no sweep takes it over; "+
-				"look at the sweep and the broker (docs/operations.md, Claims)", t.Name, round(*old)))
+				"look at the sweep and the broker", t.Name, round(*old)), "Claims")
 		}
 		if ahead := t.CreatedAheadSeconds; ahead != nil {
 			add(true, fmt.Sprintf("rows of %s are made %v ahead of the database's clock, so their age is not known: "+
@@ -87,7 +88,7 @@ func Judge(st *admin.Status, stuck error, more ...string) {
 // See ends a sentence with the section of the handbook that says what to do. The page makes a link of it.
 func See(sentence string, section ...string) string {
 	for _, s := range section {
-		sentence += "; what to do: docs/operations.md, " + s
+		sentence += "; what to do: " + docs.Section(s)
 	}
 	return sentence
 }
@@ -131,12 +132,12 @@ func failedRows(t admin.TableStatus, newest *admin.RowProblem) string {
 	if newest != nil {
 		count += fmt.Sprintf("; the newest: id %s (%s), %s: %s", newest.ID, newest.MessageID, newest.Class, newest.Reason)
 	}
-	return count + "; look at them with: canal-outbox messages list --table " + t.Name + "; what to do: docs/operations.md, FAILED rows"
+	return See(count+"; look at them with: canal-outbox messages list --table "+t.Name, "FAILED rows")
 }
 
 // redelivery says what is wrong with the consumers of a table, as far as its rows show it.
 func redelivery(table string, r *admin.RedeliveryStatus) (p []string) {
-	const see = "; what to do: docs/operations.md, Rows that no consumer finishes"
+	see := See("", "Rows that no consumer finishes")
 	if r.GivenUp > 0 {
 		p = append(p, fmt.Sprintf("%d rows of %s are SENT, went out again %d times and are not %s: look at the consumers%s", r.GivenUp, table, r.Max, r.Until, see))
 	}
@@ -155,7 +156,7 @@ func unwritable(st *admin.Status) string {
 	if p := st.NewestUnwritable; p != nil {
 		text += fmt.Sprintf("; the newest: %s, id %s (%s): %s", p.Table, p.ID, p.MessageID, p.Reason)
 	}
-	return text + "; they are not sent again, and the status is tried again every minute; what to do: docs/operations.md, Rows that cannot be written"
+	return See(text+"; they are not sent again, and the status is tried again every minute", "Rows that cannot be written")
 }
 
 func round(seconds float64) time.Duration {

@@ -9,7 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// The JSON is a contract: whoever changes it changes docs/operations.md, too.
+// The JSON is a contract: a change of it changes docs/operations/reconcile.md, too.
 func TestJSONOfAReport(t *testing.T) {
 	w := &world{now: tomorrow, rows: []*outbox.Message{row("1", outbox.Sent, 0), row("2", outbox.Sent, 0)}, topics: map[string][]sink.Record{
 		"orders": {stored("1", 0), stored("1", time.Minute)},

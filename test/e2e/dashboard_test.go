@@ -86,7 +86,7 @@ func TestP10_Dashboard(t *testing.T) {
 	tab.shows("#keys a", "order:")
 	tab.shows("#sink", "suspended topic")
 	tab.shows("#topics", "its rows wait")
-	tab.holds("the problem to name its section", `document.querySelector("#problems a").getAttribute("href") === "docs/operations#a-topic-is-missing"`)
+	tab.holds("the problem to name its section", `document.querySelector("#problems a").getAttribute("href") === "docs/operations/broker#a-topic-is-missing"`)
 	testkit.Exec(t, table.DB, "INSERT INTO "+table.FullName()+" (biz_type, biz_key, topic, message_body, status, fail_reason) "+
 		"VALUES ('order', 'failed before', 'orders', 'x', 3, 'too large'), ('order', 'held', 'orders', 'x', 7, NULL)")
 	tab.shows("#problems", "1 row of "+table.FullName()+" is FAILED")
@@ -122,7 +122,7 @@ func TestP10_Dashboard(t *testing.T) {
 	insert("orders", 2)
 	testkit.WaitFor(t, patience, "two rows to be sent", func() bool { return table.Count(t, "status = 2") == sent+2 })
 	tab.moves()
-	tab.run(chromedp.Navigate("http://" + listen + "/docs/operations#a-topic-is-missing"))
+	tab.run(chromedp.Navigate("http://" + listen + "/docs/operations/broker#a-topic-is-missing"))
 	tab.holds("the handbook to open at the section", `document.querySelector(":target").textContent === "A topic is missing"`)
 }
 

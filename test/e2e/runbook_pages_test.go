@@ -3,6 +3,7 @@ package e2e
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/canal-outbox/canal-outbox/docs"
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -342,7 +344,7 @@ func TestGettingStarted(t *testing.T) {
 	r.exec("DROP USER newcomer")
 }
 
-// The commands, statements and requests of the page for the person on call, and of the one about the API, do what the pages say.
+// The commands, statements and requests of the pages for operators, and of the one about the API, do what the pages say.
 func TestOperationsAndAPIPages(t *testing.T) {
 	t.Parallel()
 	listen := testkit.FreeAddress(t)
@@ -351,16 +353,25 @@ func TestOperationsAndAPIPages(t *testing.T) {
 	r.Start(t)
 	r.writes(20)
 	failed := func() bool { return r.table.Count(t, "status = 3") == 1 }
+	pages, err := fs.Glob(docs.Pages, "operations/*.md")
+	testkit.Must(t, err)
+	for _, page := range pages {
+		text, err := docs.Pages.ReadFile(page)
+		testkit.Must(t, err)
+		if page != "operations/messages.md" && strings.Contains(string(text), "```") {
+			r.reads(page)
+		}
+	}
 	r.hooks["FAILED rows"] = func() {
 		r.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES ('order', 'large', 'orders', REPEAT('x', 2000000))")
 		r.wait("a FAILED row", failed)
 	}
 	r.hooks["Find, explain and retry one message"] = func() {
-		r.prints("operations.md", "order:large...order:large...1 ")
+		r.prints("operations/messages.md", "order:large...order:large...1 ")
 		r.wait("the row to be FAILED again", failed)
 		r.exec("DELETE FROM t_local_message WHERE status = 3")
 	}
-	r.reads("operations.md")
+	r.reads("operations/messages.md")
 	r.noCopies()
 	r.reads("api.md")
 	if s, err := r.Status(); err != nil || s.Paused == nil || s.Paused.Reason != "moving a topic" {

@@ -40,17 +40,17 @@ export const headings = names => make("tr", null, names.map(n => make("th", { sc
 
 // slug is the anchor of a heading, as the handbook's page makes it.
 const slug = heading => heading.trim().toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, "").replace(/ /g, "-");
-export const handbook = section => "docs/operations#" + slug(section);
+export const handbook = (page, section) => "docs/operations/" + page + "#" + slug(section);
 
 // rich makes links of references to the handbook and to lists of messages, and code of what stands in backticks.
 export function rich(sentence) {
-  const out = [], pattern = /docs\/operations\.md, ([A-Z][\w '-]*[\w'])|canal-outbox messages list --table (\S+?)(?=[;,]? |$|;)|`([^`]+)`/g;
+  const out = [], pattern = /docs\/operations\/([a-z-]+)\.md, ([A-Z][\w '-]*[\w'])|canal-outbox messages list --table (\S+?)(?=[;,]? |$|;)|`([^`]+)`/g;
   let from = 0;
   for (const found of sentence.matchAll(pattern)) {
     out.push(sentence.slice(from, found.index));
-    if (found[1]) out.push(make("a", { href: handbook(found[1]) }, "handbook: " + found[1]));
-    else if (found[2]) out.push(make("a", { href: "#messages?" + new URLSearchParams({ status: "failed", table: found[2] }) }, "FAILED messages of " + found[2]));
-    else out.push(make("code", null, found[3]));
+    if (found[2]) out.push(make("a", { href: handbook(found[1], found[2]) }, "handbook: " + found[2]));
+    else if (found[3]) out.push(make("a", { href: "#messages?" + new URLSearchParams({ status: "failed", table: found[3] }) }, "FAILED messages of " + found[3]));
+    else out.push(make("code", null, found[4]));
     from = found.index + found[0].length;
   }
   out.push(sentence.slice(from));

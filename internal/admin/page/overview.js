@@ -70,7 +70,7 @@ function rows(tables) {
 // keys are those of tables with ordering: key whose next row is neither sent nor FAILED; the relay shows the ten that wait longest.
 function keys(k) {
   $("keys-box").hidden = k.keys === 0;
-  $("keys-more").replaceChildren(plural(k.keys, "key") + " of tables with ordering: key " + (k.keys === 1 ? "waits" : "wait") + " for an earlier row, with " + plural(k.rows, "row") + (k.keys > k.first.length ? "; these wait longest. " : ". "), make("a", { href: handbook("A key waits") }, "handbook: A key waits"));
+  $("keys-more").replaceChildren(plural(k.keys, "key") + " of tables with ordering: key " + (k.keys === 1 ? "waits" : "wait") + " for an earlier row, with " + plural(k.rows, "row") + (k.keys > k.first.length ? "; these wait longest. " : ". "), make("a", { href: handbook("rows", "A key waits") }, "handbook: A key waits"));
   fill("keys-head", [headings(["key", "topic", "table", "waits for", "since", "rows", "why"])]);
   fill("keys", k.first.map(w => make("tr", null, make("td", null, w.key), make("td", null, w.topic), make("td", null, w.table),
     make("td", null, make("a", { href: "#messages?" + new URLSearchParams({ table: w.table, ref: w.message_id }) }, w.message_id)),
@@ -84,7 +84,7 @@ function topics(s) {
   fill("topics", list.length === 0 ? [make("tr", null, make("td", { class: "none", colspan: "6" }, "Nothing has been published since the start."))] : list.map(t => make("tr", null,
     make("td", null, t.topic), make("td", null, perSecond(t.rate_per_second)), make("td", { class: t.errors_per_second ? "bad" : null }, perSecond(t.errors_per_second)),
     make("td", null, number(t.published_total)), make("td", null, number(t.errors_total)),
-    suspended.has(t.topic) ? make("td", { class: "bad", title: suspended.get(t.topic) }, make("a", { href: handbook("A topic is missing") }, "suspended"), "; its rows wait") : make("td", null, "open"))));
+    suspended.has(t.topic) ? make("td", { class: "bad", title: suspended.get(t.topic) }, make("a", { href: handbook("broker", "A topic is missing") }, "suspended"), "; its rows wait") : make("td", null, "open"))));
 }
 
 function details(s) {
