@@ -12,6 +12,7 @@ import (
 // samples is how many places in the script's stretch of the log are tried, fewer on the layouts that have less.
 const (
 	samples       = 9
+	shortSamples  = 4 // with -short
 	layoutSamples = 3
 )
 
@@ -26,6 +27,9 @@ func (b *bed) eachBreak(t *testing.T, backlog bool, f func(t *testing.T, cut <-c
 	b.relay.Start(t)
 	b.sent(t)
 	steps := samples
+	if testing.Short() {
+		steps = shortSamples
+	}
 	if b.table.Layout != nil {
 		steps = layoutSamples
 	}

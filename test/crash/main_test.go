@@ -102,7 +102,7 @@ func newBed(t *testing.T, flavor testkit.Flavor, layout *layouts.Layout, extra s
 	return b
 }
 
-// sampled are the layouts that have less, and where they are tried without -long.
+// sampled are the layouts that have less, and where they are tried without -long. With -short no test takes them.
 var sampled = map[string]testkit.Flavor{"B": testkit.MySQL, "C": testkit.MariaDB, "D": testkit.MySQL}
 
 // beds runs a test on MySQL and on MariaDB at the same time, and on the layouts; with -long on both generations of MariaDB, and on each
@@ -121,7 +121,7 @@ func beds(t *testing.T, f func(t *testing.T, b *bed), extra ...string) {
 	for _, flavor := range flavors {
 		run(string(flavor), flavor, nil)
 		for _, layout := range layouts.All() {
-			if only, ok := sampled[layout.Name]; ok && (*long || only == flavor) {
+			if only, ok := sampled[layout.Name]; ok && (*long || only == flavor) && !testing.Short() {
 				run(string(flavor)+"_"+layout.Name, flavor, layout)
 			}
 		}

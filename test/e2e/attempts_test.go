@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // A06: while the server refuses every connection, in one way or another, all parts of the relay together make at most two attempts in a
 // second: a slow machine makes fewer. After the trouble the relay works. The relays of all cases wait at the same time.
 func TestA06_AttemptsAreBounded(t *testing.T) {
+	relay.Long(t)
 	const attempts, perSecond = 20, 2 // of all connections: those of the reader, the sweep and the acknowledgements
 	type trouble struct {
 		*lab
@@ -62,6 +64,7 @@ func TestA06_AttemptsAreBounded(t *testing.T) {
 
 // A06: a server that accepts every session of the relay and kills it at once sees few of them in a second.
 func TestA06_KilledSessionsAreBounded(t *testing.T) {
+	relay.Long(t)
 	const sessions, perSecond = 24, 8 // an attempt of the reader that gets through has several sessions
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor), frequentSweeps)

@@ -8,11 +8,13 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/bench"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/test/fakekafka"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // The measurement accounts for each row, tells what it was asked for, and leaves neither its table nor a mark on the configured one, whose
 // relay works beside it.
 func TestBench(t *testing.T) {
+	relay.Long(t)
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newStage(t, testkit.SharedDatabase(t, flavor), fakekafka.New(t, 1, map[string]int{topics[0]: 4, topics[1]: 4, "measured": 4}), frequentSweeps)
 		l.Start(t)

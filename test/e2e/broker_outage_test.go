@@ -8,6 +8,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/test/fakekafka"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // The broker goes away in each way there is, again and again, while the application writes. Nothing is lost, no row loses a
@@ -90,6 +91,7 @@ func TestB30_LostReplies(t *testing.T) {
 // A stop ends in time whatever the broker does, at the worst moments: with everything swallowed, and in the middle of a drain.
 // What had no answer is published after the next start.
 func TestB30_StopAtAnyTime(t *testing.T) {
+	relay.Long(t)
 	for _, c := range []struct {
 		name    string
 		trouble func(l *stage, cluster *fakekafka.Cluster)

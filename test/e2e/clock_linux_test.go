@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // D13: the database's clock is behind ours, jumps ahead by more than an hour, and back by more than that. What is due is the
 // database's to say, a claim that is ahead of the clock holds no row, and lag and latency stay true.
 func TestD13_DatabaseClock(t *testing.T) {
+	relay.Long(t)
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor, Clock: true})
 		set := func(offset time.Duration) { testkit.Must(t, db.SetClock(t.Context(), offset)) }

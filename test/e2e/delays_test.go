@@ -17,6 +17,7 @@ import (
 // while a sweep works off a backlog and thousands of other rows wait, and when the log brings the row. What is postponed meanwhile
 // comes at its new time, what is held or deleted does not come.
 func TestRowsArePublishedWhenTheyAreDue(t *testing.T) {
+	relay.Long(t)
 	t.Parallel()
 	for _, flavor := range testkit.Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {

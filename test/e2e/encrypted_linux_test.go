@@ -16,11 +16,13 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // A52: the server writes its log encrypted and decrypts it for whoever reads it. Rows come through the log, over a restart of
 // the relay, into a new log file and under a new key; on the disk no body can be read.
 func TestA52_EncryptedLog(t *testing.T) {
+	relay.Long(t)
 	t.Parallel()
 	t.Run("mysql", func(t *testing.T) {
 		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MySQL})

@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // A60: a server whose history has thousands of holes, as after years of failovers and skipped transactions. The set goes to
 // the server at each start of a stream and into each checkpoint.
 func TestA60_LargeGTIDSet(t *testing.T) {
+	relay.Long(t)
 	t.Parallel()
 	const intervals, rows = 5000, 2000
 	l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MySQL}))

@@ -27,6 +27,7 @@ func backlog(t *testing.T) int {
 // no statement of the application fails, is a deadlock's victim, or waits for a lock of the relay; fresh rows are not left
 // behind by the backlog.
 func TestP9_D06_D07_D08_D17_NoHarm(t *testing.T) {
+	relay.Long(t)
 	for _, flavor := range testkit.Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
 			db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})

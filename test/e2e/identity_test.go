@@ -9,6 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // through puts a proxy between the relay and its database.
@@ -209,6 +210,7 @@ func sessionWithID(t *testing.T, db *testkit.Database, schema string, id int64) 
 // A36: what the old primary acknowledged and never replicated is not on the new one. The server that lacks transactions of
 // the checkpoint is another history: refused, not followed in silence.
 func TestA36_FailoverToAServerThatLacksTransactions(t *testing.T) {
+	relay.Long(t)
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		ctx := context.Background()
 		a := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})
@@ -239,6 +241,7 @@ func TestA36_FailoverToAServerThatLacksTransactions(t *testing.T) {
 // A41: a promoted MariaDB replica that wrote no log of what it applied cannot show the checkpoint's transactions. It is
 // refused, and taken over from its own log's position when the operator says so.
 func TestA41_PromotedReplicaWithoutLogOfUpdates(t *testing.T) {
+	relay.Long(t)
 	t.Parallel()
 	ctx := context.Background()
 	a := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB})
@@ -284,6 +287,7 @@ func (l *lab) replicated(replica *testkit.Database) {
 
 // A42: transactions of two MariaDB domains, restarts in between.
 func TestA42_TwoDomains(t *testing.T) {
+	relay.Long(t)
 	t.Parallel()
 	l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB}))
 	first, second := l.session("SET SESSION gtid_domain_id = 3"), l.session("SET SESSION gtid_domain_id = 7")

@@ -24,6 +24,9 @@ import (
 // It is not parallel: while it runs no other test of the package does, so that every new goroutine is the relay's.
 func TestStartAndStopAtAnyMoment(t *testing.T) {
 	rounds := 200
+	if testing.Short() {
+		rounds = 20
+	}
 	if text := os.Getenv("START_ROUNDS"); text != "" {
 		var err error
 		rounds, err = strconv.Atoi(text)

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // D07, D08: a lock on one table, or on rows of it, delays the statuses of no other table. What counts is the time from the
 // commit of a row until it shows as SENT, compared with the same relay undisturbed.
 func TestD07_D08_LocksOfOneTableDelayNoOther(t *testing.T) {
+	relay.Long(t)
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
 		l.table("other")

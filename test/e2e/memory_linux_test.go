@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // Transactions far over pipeline.max_transaction_bytes, the second ten times the first, while the broker holds everything it
@@ -16,6 +17,7 @@ import (
 // allows, and the memory of the process does not follow the size of the transaction. The rows are large, because what the
 // journal keeps of many small ones in memory has a bound of its own (C08), which a test of this size would not reach.
 func TestA18_PeakMemoryOfALargeTransaction(t *testing.T) {
+	relay.Long(t)
 	const limit, size = 4 << 20, 8000
 	onBothAtOnce(t, func(t *testing.T, flavor testkit.Flavor) {
 		cluster := fake(t)
@@ -54,6 +56,7 @@ func TestA18_PeakMemoryOfALargeTransaction(t *testing.T) {
 // again and comes to its end. No more is in flight than configured, and what the process
 // takes for the transaction is a small multiple of it: itself once, and what the collector lets lie.
 func TestA15_A18_LargeTransactionBehindAPausedBroker(t *testing.T) {
+	relay.Long(t)
 	const limit, timeout = 2 << 20, 2
 	onBothAtOnce(t, func(t *testing.T, flavor testkit.Flavor) {
 		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor, Args: []string{fmt.Sprint("--net-write-timeout=", timeout)}})

@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // While the sweep works off a large backlog of the table, rows that are committed now do not queue up behind it: they come
 // through the log and are SENT while most of the backlog waits.
 func TestP7_D17_FreshRowsOvertakeABacklog(t *testing.T) {
+	relay.Long(t)
 	t.Parallel()
 	for _, flavor := range testkit.Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {

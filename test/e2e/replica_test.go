@@ -11,11 +11,13 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // D12: candidates come from a replica. One that shows rows as PENDING that were sent long ago causes no copy; one that stands still
 // causes no loss: here are rows that only a regular sweep finds, because no INSERT in the log shows them as PENDING.
 func TestD12_CandidatesOfAReplicaThatIsBehind(t *testing.T) {
+	relay.Long(t)
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		ctx := context.Background()
 		primary := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // old writes n rows with this status that became final two hours ago, before a relay reads the log.
@@ -25,6 +26,7 @@ func (l *stage) rowsIn(suffix string) (n int) {
 // D19: old rows leave a table beside an application that writes into it: each is in the archive or in the log afterwards, a row that
 // somebody has locked stays until it is free, and what is published meanwhile is neither lost nor copied nor left to the sweep.
 func TestD19_OldRowsLeaveBesideALoad(t *testing.T) {
+	relay.Long(t)
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		const sent, failed = 900, 7
 		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}) // where nobody else's statements are in the log

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // A35, A36: a primary that waits for a replica's acknowledgement after it has synced its log (AFTER_SYNC) shows a transaction
@@ -11,6 +12,7 @@ import (
 // for the row and nothing is published again. Were the primary lost in that moment, the message would be of a transaction
 // that the replica lacks.
 func TestA35_A36_PublishedBeforeTheReplicaHasIt(t *testing.T) {
+	relay.Long(t)
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})
 		prefix := "rpl_semi_sync_master_"

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // A05, A12: all our sessions are killed again and again under load, those of the acknowledgements too. Nothing is lost or
@@ -76,6 +77,7 @@ func TestA13_ServerIDCollision(t *testing.T) {
 
 // A13: MySQL lets both read. Each publishes its rows from the log, and the older one says that there is another.
 func TestA13_ServerIDCollisionOnMySQL(t *testing.T) {
+	relay.Long(t)
 	t.Parallel()
 	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MySQL})
 	first, second := newLab(t, db), newLab(t, db)

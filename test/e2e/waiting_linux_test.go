@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // However many rows wait for their time, the process does not grow with them, and those that become due meanwhile are in time. Half of
 // the others become due within a minute, far more than timers are kept for. WAITING_ROWS=1000000 is the full size.
 func TestWaitingRowsTakeNoMemory(t *testing.T) {
+	relay.Long(t)
 	waiting := 30_000
 	if n, err := strconv.Atoi(os.Getenv("WAITING_ROWS")); err == nil {
 		waiting = n

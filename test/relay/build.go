@@ -45,6 +45,14 @@ func (r run) Run() int {
 	return code
 }
 
+// Long skips the test with -short, as make test runs it: the test costs much CPU or time, and make test-rest runs it.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: make test-rest runs it")
+	}
+}
+
 // Binary returns the path of the program with the given build tags. It is the one in the directory TEST_BINARIES when there is
 // that variable, so that a run of all tests builds it once; else it is built, once in a test process.
 func Binary(t testing.TB, tags string) string {
