@@ -227,6 +227,9 @@ func TestDemoWithoutReader(t *testing.T) {
 }
 
 func TestDemoKeeps(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make test-rest runs it")
+	}
 	r := startDemo(t, "--duration", "10s", "--rate", "100", "--keep")
 	r.until(t, "Everything goes on")
 	r.until(t, "relay ")
@@ -241,6 +244,9 @@ func TestDemoKeeps(t *testing.T) {
 
 // A broker that was given keeps running and loses the demo's topic.
 func TestDemoWithGivenKafka(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make test-rest runs it")
+	}
 	k := testkit.NewKafka(t, testkit.KafkaOptions{})
 	r := startDemo(t, "--duration", "10s", "--rate", "100", "--kafka", k.Addr())
 	code := r.end(t)
@@ -254,6 +260,9 @@ func TestDemoWithGivenKafka(t *testing.T) {
 }
 
 func TestDemoWithGivenRocketMQ(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make test-rest runs it")
+	}
 	mq := testkit.NewRocketMQ(t, testkit.RocketMQOptions{})
 	r := startDemo(t, "--duration", "10s", "--rate", "100", "--rocketmq", mq.NameServer())
 	code := r.end(t)

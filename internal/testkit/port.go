@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 
 	"github.com/canal-outbox/canal-outbox/test/servers"
@@ -37,6 +38,7 @@ func reservePorts(offsets ...int) (*ports, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("reserve ports: %w", err)
 	}
+	sweepPorts.Do(func() { removeUnlocked(dir) })
 	for range 500 {
 		p := &ports{base: lowestPort + rand.IntN(highestPort-lowestPort)}
 		if p.take(dir, offsets) {
@@ -45,6 +47,24 @@ func reservePorts(offsets ...int) (*ports, error) {
 		p.release()
 	}
 	return nil, fmt.Errorf("no free ports between %d and %d on 127.0.0.1", lowestPort, highestPort)
+}
+
+var sweepPorts sync.Once
+
+// removeUnlocked removes the files that killed processes left in the directory. A file that cannot be opened or removed stays, and the
+// others go.
+func removeUnlocked(dir string) {
+	files, _ := filepath.Glob(filepath.Join(dir, "[0-9]*")) // the pattern is valid
+	for _, name := range files {
+		lock, err := lockFile(name, false)
+		if err != nil {
+			continue // a process holds the port
+		}
+		if !removed(lock) {
+			_ = os.Remove(name)
+		}
+		lock.Close()
+	}
 }
 
 func (p *ports) take(dir string, offsets []int) bool {
@@ -114,7 +134,7 @@ func FreeAddress(t T) string {
 }
 
 // release gives the ports back and removes their files. A process that has opened such a file and locks it after the removal
-// sees that in removed. The file of a killed process stays until its port is taken again.
+// sees that in removed. The file of a killed process stays until the next process reserves its first port.
 func (p *ports) release() {
 	for _, lock := range p.locks {
 		if !removed(lock) {

@@ -3,6 +3,7 @@ package testkit
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 )
@@ -64,5 +65,22 @@ func TestPortsLeaveNoFiles(t *testing.T) {
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
 			t.Errorf("%s stays: %v", path, err)
 		}
+	}
+}
+
+// The first reservation of a process removes the files of killed processes. It leaves the files of ports that are reserved.
+func TestPortFilesOfKilledProcessesGo(t *testing.T) {
+	dir := t.TempDir()
+	left, held := filepath.Join(dir, "15000"), filepath.Join(dir, "15001")
+	Must(t, os.WriteFile(left, nil, 0o600))
+	lock, err := lockFile(held, false)
+	Must(t, err)
+	defer lock.Close()
+	removeUnlocked(dir)
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("%s stays: %v", left, err)
+	}
+	if removed(lock) {
+		t.Error("the file of a reserved port is removed")
 	}
 }

@@ -14,6 +14,9 @@ import (
 // does. NULL deletes what the key had, an empty body does not; a message without a key is refused by the broker, each one
 // for good and without harm to its neighbours (B39).
 func TestB39_CompactedTopic(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make test-rest runs it")
+	}
 	k := testkit.NewKafka(t, testkit.KafkaOptions{Config: map[string]string{
 		"log.cleaner.backoff.ms": "100", "log.cleaner.dedupe.buffer.size": "2097152", // looks at its topics often
 	}})

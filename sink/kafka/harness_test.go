@@ -206,11 +206,13 @@ func TestSuiteOnFakeBroker(t *testing.T) {
 }
 
 func TestSuiteOnKafka(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make test-rest runs it")
+	}
 	k := testkit.NewKafka(t, testkit.KafkaOptions{})
 	h := harness(k.Addr)
 	h.Stop = func(t testing.TB) { testkit.Must(t, k.Kill()) }
 	h.Start = func(t testing.TB) { testkit.Must(t, k.Start(context.Background())) }
 	h.Leaks = []goleak.Option{goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/internal/testkit.reap")}
-	h.Patience = 2 * time.Minute
 	sinktest.Run(t, h)
 }

@@ -76,6 +76,9 @@ func wantService(t *testing.T, addr string, change func(*Config)) {
 
 // The fake broker hangs up on a wrong password; a real one says what is wrong.
 func TestE2_AccessFaultsOnKafka(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make test-rest runs it")
+	}
 	certs, err := testkit.NewCertificates()
 	if err != nil {
 		t.Fatal(err)

@@ -92,6 +92,9 @@ func TestConformanceOnTheFake(t *testing.T) {
 }
 
 func TestConformanceOnRocketMQ(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make test-rest runs it")
+	}
 	// The broker's limit is below ours, so that there is something only the broker sees.
 	const ours, theirs = 300_000, 200_000
 	r := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Config: map[string]string{

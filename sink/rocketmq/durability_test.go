@@ -10,6 +10,9 @@ import (
 
 // A real primary that must wait for a replica and has none stores the message and answers FLUSH_SLAVE_TIMEOUT.
 func TestG29_RealBrokerWithoutItsReplica(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make test-rest runs it")
+	}
 	r := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: map[string]int{"orders": 1}, Config: map[string]string{
 		"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "totalReplicas": "2", "slaveTimeout": "200", "waitTimeMillsInSendQueue": "10000",
 	}})

@@ -11,6 +11,7 @@ import (
 // On a real Kafka: rows that are deleted at once are published once each, over a kill between them what the journal has is not sent again,
 // and a clean stop makes no copy.
 func TestLogOnlyOnKafka(t *testing.T) {
+	relay.Long(t)
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		t.Parallel()
 		broker := testkit.SharedKafka(t)

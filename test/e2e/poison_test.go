@@ -29,6 +29,7 @@ func TestD15_PoisonOnKafka(t *testing.T) {
 
 // RocketMQ takes no message without a body and no separators of its own in properties.
 func TestD15_B07_PoisonOnRocketMQ(t *testing.T) {
+	relay.Long(t)
 	t.Parallel()
 	broker := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: map[string]int{topics[0]: 4, topics[1]: 4, "later": 2}})
 	t.Run("B18_NativeDelay", func(t *testing.T) { nativeDelay(t, broker) })

@@ -262,6 +262,7 @@ func TestA53_NoSecretsAnywhereKafka(t *testing.T) {
 
 // A53, B16: the same on MariaDB and through the RocketMQ client, whose library logs by itself.
 func TestA53_B16_NoSecretsAnywhereRocketMQ(t *testing.T) {
+	relay.Long(t)
 	t.Parallel()
 	q := testkit.SharedRocketMQ(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -43,6 +43,7 @@ func (s *secured) awaitSent(t *testing.T, key string) {
 
 // The real broker, with TLS and a password: messages arrive, and neither they nor the password can be read on the way.
 func TestKafkaTLSAndPlain(t *testing.T) {
+	relay.Long(t)
 	t.Parallel()
 	certs, err := testkit.NewCertificates()
 	testkit.Must(t, err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // readable are the request codes that the broker answers without a signature, so that the test kit can look into it:
@@ -15,6 +16,7 @@ const readable = "17,11,30,31"
 // The real broker with authentication: signed messages are taken; a wrong or missing key is refused, which the log says,
 // and which costs the row no try and shows no secret.
 func TestRocketMQCredentials(t *testing.T) {
+	relay.Long(t)
 	t.Parallel()
 	q := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: map[string]int{"orders": 1}, Config: map[string]string{
 		"authenticationEnabled":                "true",
