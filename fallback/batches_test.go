@@ -2,6 +2,7 @@ package fallback
 
 import (
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -155,5 +156,33 @@ func TestStopAmidOverlappingBatches(t *testing.T) {
 				t.Errorf("%d workers: %d claims were made after the stop", workers, n)
 			}
 		})
+	}
+}
+
+// A stop releases the claims of rows that are not handed over: the sink has no room, or another batch is before them.
+func TestG47_AStopReleasesClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(old(1), old(2))
+		reading := make(chan struct{})
+		w.onRead = func() error { close(reading); time.Sleep(time.Second); return nil }
+		b := start(t, w)
+		<-reading
+		b.stop()
+		if got := look(w, &w.returned); len(got) != 2 || len(b.got()) != 0 {
+			t.Errorf("claims of %v are released, %v published", got, b.got())
+		}
+	})
+}
+
+// Return stands for ack as well: the claim is released.
+func (w *world) Return(rows []outbox.Candidate, claim string) {
+	w.Release(rows)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range rows {
+		id, _ := strconv.Atoi(c.ID)
+		if r := w.rows[id]; r != nil && r.token == claim {
+			w.returned = append(w.returned, id)
+		}
 	}
 }

@@ -56,6 +56,7 @@ type world struct {
 	onPublish func(id int) // called with the lock
 	onLook    func() error
 	onStates  func() error
+	returned  []int          // rows whose claims a stop has released
 	stale     func(*row) row // what a lagging replica shows instead
 
 	mu        sync.Mutex

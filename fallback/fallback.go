@@ -46,6 +46,8 @@ type Flow interface {
 	Reserve([]outbox.Candidate) (free, suspended []outbox.Candidate)
 	// Release gives reserved rows back that were not published.
 	Release([]outbox.Candidate)
+	// Return does so with rows that are claimed: the claim is released in the table.
+	Return(rows []outbox.Candidate, claim string)
 	// Publish hands claimed rows to the sink, and the completions on those that cannot become a message to ack. Each carries the
 	// entry of its candidate. It waits while there is no room. On an error, that of ctx, only the first rows were taken over.
 	Publish(ctx context.Context, rows []*outbox.Message, rejected []outbox.Completion) (taken int, err error)

@@ -278,19 +278,27 @@ func (s *Sweeper) pick(r *round, page []outbox.Candidate) (take, later []outbox.
 }
 
 // publish claims rows that are reserved, reads them back and hands them to the sink when it is their turn (nil: at once), one piece after
-// the other. What is not handed over is released. A row that cannot be claimed or read is missing among the others, which are published. asked is
+// the other. What is not handed over is released, at a stop with its claim. A row that cannot be claimed or read is missing among the others, which are published. asked is
 // when the table was asked for them.
 func (s *Sweeper) publish(ctx context.Context, r *round, name string, asked time.Time, reserved []outbox.Candidate, turn <-chan struct{}) error {
 	open := make(map[outbox.Identity]outbox.Candidate, len(reserved))
 	for _, c := range reserved {
 		open[c.Identity] = c
 	}
-	defer func() { s.flow.Release(slices.Collect(maps.Values(open))) }()
+	claimed := ""
+	defer func() {
+		if rows := slices.Collect(maps.Values(open)); claimed != "" && ctx.Err() != nil {
+			s.flow.Return(rows, claimed)
+		} else {
+			s.flow.Release(rows)
+		}
+	}()
 
 	token, pieces, err := s.claim(ctx, name, reserved)
 	if err != nil {
 		return err
 	}
+	claimed = token
 	gone := len(reserved)
 	for i, piece := range pieces {
 		messages, rejected, err := s.readBack(ctx, name, token, piece)

@@ -79,8 +79,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	return err
 }
 
-// Drain waits until nothing is on its way to the broker, or the context ends. It returns how many messages were left: they are
-// published again after the next start.
+// Drain waits until nothing is on its way to the broker, the broker is away, or the context ends. Then it gives back what is not the sink's,
+// see dispatch.Drain. It returns the number of messages that the sink has not answered.
 func (p *Pipeline) Drain(ctx context.Context) int { return p.dispatch.Drain(ctx) }
 
 // Reset sets the low-water mark anew: after a gap, a failover or an operator's move. Open transactions are forgotten by the mark

@@ -9,7 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 )
 
-// This file is the side of the flow for rows that the log did not bring: seven methods of the sweep, two more of rows that go out again.
+// This file is the side of the flow for rows that the log did not bring: eight methods of the sweep, two more of rows that go out again.
 
 // Generation counts how often the position was set elsewhere. The sweep reads it before the end of the log.
 func (p *Pipeline) Generation() uint64 { return p.tracker.Generation() }
@@ -40,6 +40,9 @@ func (p *Pipeline) Reserve(rows []outbox.Candidate) (free, suspended []outbox.Ca
 
 // Release gives rows back that were reserved and not published.
 func (p *Pipeline) Release(rows []outbox.Candidate) { p.tracker.Release(rows) }
+
+// Return gives rows back that were reserved and claimed and not published: their claims are released, no attempt is counted.
+func (p *Pipeline) Return(rows []outbox.Candidate, claim string) { p.dispatch.Return(rows, claim) }
 
 // Takes reports whether a sweep would publish now: the broker takes messages, and no operator has stopped the intake.
 func (p *Pipeline) Takes() bool {

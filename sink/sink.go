@@ -49,8 +49,8 @@ type Sink interface {
 	// An error in the second place means that the broker could not be asked.
 	Topics(ctx context.Context, topics []string) (map[string]error, error)
 
-	// Close stops intake, waits for the results of what was sent until the context ends, answers what is left
-	// ClassUnknown, and releases every resource. It may be called once.
+	// Close stops intake, waits for the results of what was sent until the context ends, and releases every resource. What is left
+	// is answered ClassOutage where it is certain that it was never sent, else ClassUnknown. It may be called once.
 	Close(ctx context.Context) error
 }
 

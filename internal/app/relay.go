@@ -98,13 +98,14 @@ type Settings struct {
 	Ack      ack.Config
 	Fallback fallback.Config
 	Again    redelivery.Config
-	Stop     time.Duration // for draining; the sink and the flush of acknowledgements get as much again
+	Stop     time.Duration // for draining, while the broker takes messages; the flush of results has ack.Config.FlushTimeout
 }
 
 const defaultStop = 4 * time.Second
 
-// lostStop is Settings.Stop when the lease is lost: answers that are on their way still come, and nothing can be sent any more.
-const lostStop = 500 * time.Millisecond
+// cutStop takes the place of Settings.Stop when the lease is lost, and for the sink when the drain has ended without all answers: those that
+// are on their way still come.
+const cutStop = 500 * time.Millisecond
 
 // Relay is the running service without its HTTP side.
 type Relay struct {
@@ -193,13 +194,14 @@ func (r *Relay) Run(ctx context.Context) error {
 func (r *Relay) stop(ctx context.Context, acks, flow, sweep, reader *station) {
 	fresh, patience := context.WithoutCancel(ctx), r.settings.Stop
 	if errors.Is(context.Cause(ctx), lease.ErrLost) {
-		patience = lostStop
+		patience = cutStop
 	}
 	reader.stop()
 	sweep.stop()
 	drain, cancel := context.WithTimeout(fresh, patience)
-	if left := r.pipeline.Drain(drain); left > 0 {
-		r.log.Warn("stopped with messages in flight: they are published again after the next start", zap.Int("messages", left))
+	if unanswered := r.pipeline.Drain(drain); unanswered > 0 {
+		patience = cutStop
+		r.log.Warn("stopped before the broker answered: messages that it may have are sent again after the next start", zap.Int("messages", unanswered))
 	}
 	cancel()
 	flow.stop()

@@ -68,6 +68,7 @@ type Dispatch struct {
 	inFlight    int
 	inFlightB   int
 	sweptFlight int              // of the messages in flight, those that the sweep found
+	stopped     bool             // a stop has given back what is not the sink's, see drain.go
 	retry       []*tracker.Entry // the retry buffer: to be sent again, oldest first
 	retryB      int              // their bytes
 	held        []*tracker.Entry // rows that no sweep would find, see held.go
@@ -328,25 +329,5 @@ func (d *Dispatch) kick() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
-	}
-}
-
-// Drain waits until nothing is in the sink's hands, in the retry buffer or behind a row of its key, or the context ends; rows that are
-// held are left. It returns how many messages were left: they are published again after the next start.
-func (d *Dispatch) Drain(ctx context.Context) int {
-	for {
-		d.mu.Lock()
-		left := d.inFlight + len(d.retry) + d.behind
-		d.waiters++
-		changed := d.changed
-		d.mu.Unlock()
-		if left == 0 {
-			return 0
-		}
-		select {
-		case <-ctx.Done():
-			return left
-		case <-changed:
-		}
 	}
 }

@@ -70,6 +70,9 @@ func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outb
 		d.delayRefusedBy(e, r.Reason)
 		return outbox.Completion{}, false
 	}
+	if unanswered(e, r) && d.stopped {
+		return d.unsent(e)
+	}
 	part := r.Scope == outbox.ScopePartition || r.Scope == outbox.ScopeTopic // others flow, and must not wait for this part
 	switch r.Class {
 	case outbox.ClassNone:

@@ -59,6 +59,7 @@ func (d *Dispatch) watch(now time.Time) {
 	if d.inFlight > 0 && d.breaker.state == breakerClosed && now.Sub(d.quietSince) > silenceLimit {
 		d.breaker.open(now)
 		d.trouble = "no answer to a message since " + d.unansweredSince.Format(time.TimeOnly)
+		d.broadcast() // a stop does not wait any longer
 		d.log.Warn(fmt.Sprintf("no answer from the broker for %v; sending paused, no retry counted", silenceLimit), zap.Int("in_flight", d.inFlight))
 	}
 }

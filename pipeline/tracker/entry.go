@@ -27,6 +27,7 @@ type Sends struct {
 	First    time.Time // of its first send
 	RetryAt  time.Time // in the retry buffer: not before
 	InFlight bool      // in the sink's hands
+	Unsure   bool      // a send of it had no answer: the broker may have a copy
 	Order    uint64    // of rows that are LogOnly: in which they came
 
 	Scout      int       // how often it was sent to see whether a part of the cluster is back

@@ -87,9 +87,9 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // options translates the configuration for the client library.
-func (c Config) options() ([]kgo.Opt, error) {
+func (c Config) options(w *wire) ([]kgo.Opt, error) {
 	compression, err1 := c.codec()
-	opts, err2 := c.connection(c.May)
+	opts, err2 := c.connection(w)
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
@@ -110,8 +110,8 @@ func (c Config) options() ([]kgo.Opt, error) {
 	), nil
 }
 
-// connection is how the cluster is reached, for the producer and, without may, for the reader.
-func (c Config) connection(may func() bool) ([]kgo.Opt, error) {
+// connection is how the cluster is reached, for the producer and, without a wire, for the reader.
+func (c Config) connection(w *wire) ([]kgo.Opt, error) {
 	mechanism, err := c.SASL.mechanism()
 	if err != nil {
 		return nil, err
@@ -124,8 +124,8 @@ func (c Config) connection(may func() bool) ([]kgo.Opt, error) {
 		kgo.MetadataMinAge(250 * time.Millisecond),
 	}
 	switch {
-	case may != nil:
-		opts = append(opts, kgo.Dialer(fence{c.TLS, may}.dial))
+	case w != nil:
+		opts = append(opts, kgo.Dialer(fence{c.TLS, c.May, w}.dial))
 	case c.TLS != nil:
 		opts = append(opts, kgo.DialTLSConfig(c.TLS))
 	}

@@ -16,8 +16,9 @@ const dialTimeout = 10 * time.Second
 // fence makes connections that write nothing while may is false. The library holds records in its own buffers, behind the last point
 // where this package could ask: a process that was stopped for longer than its lease would send them when it wakes.
 type fence struct {
-	tls *tls.Config
-	may func() bool
+	tls  *tls.Config
+	may  func() bool // nil: always
+	wire *wire
 }
 
 // dial does what the library does without kgo.Dialer.
@@ -27,9 +28,11 @@ func (f fence) dial(ctx context.Context, network, address string) (net.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	conn = fencedConn{conn, f.may}
+	if f.may != nil {
+		conn = fencedConn{conn, f.may}
+	}
 	if f.tls == nil {
-		return conn, nil
+		return wiredConn{conn, f.wire}, nil
 	}
 	settings := f.tls.Clone()
 	if settings.ServerName == "" {
@@ -44,7 +47,7 @@ func (f fence) dial(ctx context.Context, network, address string) (net.Conn, err
 		_ = conn.Close() // the handshake's error says why
 		return nil, err
 	}
-	return secure, nil
+	return wiredConn{secure, f.wire}, nil
 }
 
 // fencedConn is below TLS: nothing lies between the question and the socket.

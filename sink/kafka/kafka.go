@@ -31,6 +31,9 @@ import (
 // closeLimit bounds what Close does when its context has ended: the client library gives up what is on the wire.
 const closeLimit = 5 * time.Second
 
+// errClosed is why a message has no answer that Close did not wait for.
+var errClosed = errors.New("the sink was closed before Kafka answered")
+
 // Sink is a sink.Sink for one Kafka cluster.
 type Sink struct {
 	cfg     Config
@@ -45,6 +48,7 @@ type Sink struct {
 	closed bool
 
 	health     *sink.Health // of the partitions
+	wire       *wire
 	unanswered *unanswered
 	results    *results
 	isolation  *isolation
@@ -56,11 +60,12 @@ var _ sink.Sink = (*Sink)(nil)
 // Probe. The error names every fault of the configuration.
 func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) {
 	cfg, err := cfg.withDefaults()
-	options, err2 := cfg.options()
+	w := &wire{}
+	options, err2 := cfg.options(w)
 	if err := errors.Join(err, err2); err != nil {
 		return nil, fmt.Errorf("sink.kafka: %w", err)
 	}
-	s := &Sink{cfg: cfg, log: log, library: &logger{log: log}, health: sink.NewHealth(cfg.MaxInFlight), unanswered: &unanswered{}, results: newResults(), isolation: newIsolation()}
+	s := &Sink{cfg: cfg, log: log, wire: w, library: &logger{log: log}, health: sink.NewHealth(cfg.MaxInFlight), unanswered: &unanswered{}, results: newResults(), isolation: newIsolation()}
 	s.promise = s.answered
 	s.metrics, err = newMetrics(reg)
 	if err != nil {
@@ -89,6 +94,7 @@ func (s *Sink) Send(messages []*outbox.Message, done func([]sink.Result)) {
 		go refuseAll(b) // not on the caller's goroutine, which may hold a lock that done needs
 		return
 	}
+	b.number = s.wire.sends.Add(1) // before the client has the first of them
 	s.results.add(b)
 	for i := range b.deliveries {
 		d := &b.deliveries[i]
@@ -124,6 +130,9 @@ func (s *Sink) answered(r *kgo.Record, err error) {
 // completion is what became of a record, and how far that reaches.
 func (s *Sink) completion(d *delivery, err error) outbox.Outcome {
 	o := outcome(d, err)
+	if o.Class == outbox.ClassUnknown && s.wire.never(d.batch.number) {
+		o = outbox.Outcome{Class: outbox.ClassOutage, Reason: "the sink was closed before the message was sent"}
+	}
 	o.Scope = o.Class.Scope()
 	if o.Class == outbox.ClassUnknown && errors.As(err, new(*kerr.Error)) { // of the partition's leader
 		o.Scope = outbox.ScopePartition
@@ -229,7 +238,7 @@ func (s *Sink) dataLoss(topic string, partition int32) {
 // Close implements sink.Sink. It takes at most closeLimit longer than the context lasts. Its error says how many messages
 // were left without an answer.
 //
-// Order: no new messages; wait for answers; close the clients, which answer what they hold; answer the rest; end the
+// Order: no new messages; wait for answers; write no more; close the clients, which answer what they hold; answer the rest; end the
 // hand-over, so that done is not called after the return. Flush and AbortBufferedRecords of the library have no part in
 // it: with no linger there is nothing to flush, and an abort would wait for the answers that do not come.
 func (s *Sink) Close(ctx context.Context) error {
@@ -237,6 +246,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	s.closed = true
 	s.life.Unlock()
 	left := s.drain(ctx.Done())
+	s.wire.cut.Store(true)
 	limit := make(chan struct{})
 	timer := time.AfterFunc(closeLimit, func() { close(limit) })
 	defer timer.Stop()
@@ -252,7 +262,7 @@ func (s *Sink) Close(ctx context.Context) error {
 		s.drain(limit) // the client answers on a goroutine of its own
 	case <-limit:
 	}
-	s.results.finishAll(outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopeCluster, Reason: "the sink was closed before Kafka answered"})
+	s.results.finishAll(func(d *delivery) outbox.Outcome { return s.completion(d, errClosed) })
 	close(s.results.stop)
 	<-s.results.stopped
 	s.metrics.unregister()

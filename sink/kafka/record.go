@@ -23,6 +23,7 @@ const (
 // batch is what one Send took over.
 type batch struct {
 	done       func([]sink.Result)
+	number     uint64 // of the Send, see wire
 	deliveries []delivery
 	ready      []*delivery // have their outcome and wait to be handed over; guarded by results.mu
 	left       int         // not handed over yet; guarded by results.mu

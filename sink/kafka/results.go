@@ -62,13 +62,13 @@ func (r *results) finishLocked(d *delivery, o outbox.Outcome) (wake bool) {
 	return wake
 }
 
-// finishAll gives everything that has no outcome yet this one.
-func (r *results) finishAll(o outbox.Outcome) {
+// finishAll gives an outcome to everything that has none.
+func (r *results) finishAll(outcome func(*delivery) outbox.Outcome) {
 	r.mu.Lock()
 	for b := range r.live {
 		for i := range b.deliveries {
 			if d := &b.deliveries[i]; !d.finished {
-				r.finishLocked(d, o)
+				r.finishLocked(d, outcome(d))
 			}
 		}
 	}

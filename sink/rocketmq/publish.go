@@ -15,6 +15,9 @@ import (
 // closing is the outcome of what Close could not wait for.
 var closing = outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopeCluster, Reason: reason("the relay was stopped before an answer came")}
 
+// unsent is the outcome of what Close gives back without having sent it.
+var unsent = outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: reason("the relay was stopped before the message was sent")}
+
 // mayNot is the outcome of what the caller's fence holds back.
 var mayNot = outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: reason("%v", sink.ErrMayNot)}
 
@@ -104,7 +107,7 @@ func (p *publisher) delayed(batch []item, i int) bool {
 // halves, the first one first: the broker stores a batch whole or not at all, and the order of what it takes stays.
 func (p *publisher) send(q *queue, batch []item, part []int) {
 	if p.ctx.Err() != nil {
-		p.set(part, closing)
+		p.set(part, unsent)
 		return
 	}
 	if fault := q.broker.Away(); fault != nil {
@@ -121,7 +124,7 @@ func (p *publisher) send(q *queue, batch []item, part []int) {
 		return
 	}
 	v := classify(err)
-	if p.ctx.Err() != nil { // the error is our own
+	if p.ctx.Err() != nil && v.class == outbox.ClassUnknown { // the error is our own
 		p.set(part, closing)
 		return
 	}

@@ -147,7 +147,8 @@ func (s *Sink) topic(name string) *topic {
 	return t
 }
 
-// Close stops intake and waits for results until ctx ends; then what is left comes to ClassUnknown. It may take up to three
+// Close stops intake and waits for results until ctx ends; then what was sent comes to ClassUnknown, and what was not to
+// ClassOutage. It may take up to three
 // seconds more when a broker is frozen, the limit of a write, and six for each name server that is frozen while the
 // library asks for a new topic, a constant of it. The error says how many messages were left.
 func (s *Sink) Close(ctx context.Context) error {

@@ -266,7 +266,7 @@ func (s *Sink) abandon() {
 		t.waiting = nil
 	}
 	s.mu.Unlock()
-	s.answer(left, closing)
+	s.answer(left, unsent)
 }
 
 func places(queues []*queue) []place {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -153,6 +154,25 @@ func TestB30_StopInTheMiddleOfABacklog(t *testing.T) {
 		t.Errorf("%d messages came twice over clean stops", account.Duplicates())
 	}
 	l.stopInTime()
+}
+
+// A stop while no broker can be reached gives back what was never sent: the row is PENDING again, its attempts are not counted, and the
+// process ends long before the row's claim would.
+func TestG47_AStopWithAnUnreachableBrokerReleasesClaims(t *testing.T) {
+	onBothAtOnce(t, func(t *testing.T, flavor testkit.Flavor) {
+		cluster := fake(t)
+		l := newStage(t, testkit.SharedDatabase(t, flavor), cluster, "")
+		cluster.Stop()
+		l.row("a", topics[0], "x") // the sweep of the start finds and claims it
+		l.Start(t)
+		l.waitCount(1, "status = 1")
+		began := time.Now()
+		l.stopInTime()
+		if took := time.Since(began); took > 9*time.Second {
+			t.Errorf("the stop took %v", took)
+		}
+		l.waitCount(1, "status = 0 AND retry_count = 0")
+	})
 }
 
 func (l *stage) inFlight() int {

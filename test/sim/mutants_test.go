@@ -40,7 +40,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "what the sweep does not publish it gives back", file: "fallback/sweep.go", found: "P1: ",
-		edits: []edit{{"	defer func() { s.flow.Release(slices.Collect(maps.Values(open))) }()\n", "	_ = slices.Collect(maps.Values(open))\n"}},
+		edits: []edit{{"			s.flow.Release(rows)\n", ""}},
 	},
 	{
 		rule: "the sweep waits for the reader", file: "fallback/sweep.go", found: "P3: |latency: ",
