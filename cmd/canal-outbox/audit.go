@@ -4,9 +4,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/spf13/cobra"
-
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 )
 
 func newAudit(c *cli) *cobra.Command {
@@ -20,14 +19,14 @@ middle is shown as not finished.`,
 		Example: "  canal-outbox audit --limit 20",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > 10_000 {
-				return admin.Usagef("--limit %d: must be from 1 to 10000", limit)
+				return operator.Usagef("--limit %d: must be from 1 to 10000", limit)
 			}
-			return c.operate(cmd.Context(), func(o operator) error {
+			return c.operate(cmd.Context(), func(o service) error {
 				changes, err := o.Audit(cmd.Context(), limit)
 				if err != nil {
 					return err
 				}
-				return c.show(append([]admin.Change{}, changes...), func(w io.Writer) {
+				return c.show(append([]operator.Change{}, changes...), func(w io.Writer) {
 					line(w, "N\tTIME\tBY\tWHAT\tBEFORE\tAFTER")
 					for _, change := range changes {
 						after := orDash(change.After)

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/bench"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 func newBench(c *cli) *cobra.Command {
@@ -36,7 +36,7 @@ is in a directory under $TMPDIR: let that be on the disk of checkpoint.dir to co
 				return err
 			}
 			if !yes {
-				return admin.Refusedf("nothing was measured: this makes and drops the table %s on %s, and publishes %d messages to the topic %s; add --yes",
+				return operator.Refusedf("nothing was measured: this makes and drops the table %s on %s, and publishes %d messages to the topic %s; add --yes",
 					opts.Table, cfg.Source.Address, opts.Messages(), opts.Topic)
 			}
 			log, err := newLogger(config.Log{Level: "warn", Format: "text"})
@@ -66,15 +66,15 @@ is in a directory under $TMPDIR: let that be on the disk of checkpoint.dir to co
 func benchTable(cfg *config.Config, opts *bench.Options) error {
 	switch {
 	case opts.Rate < 1:
-		return admin.Usagef("--rate %d: must be 1 or more", opts.Rate)
+		return operator.Usagef("--rate %d: must be 1 or more", opts.Rate)
 	case opts.Time <= 0:
-		return admin.Usagef("--time %v: must be more than 0", opts.Time)
+		return operator.Usagef("--time %v: must be more than 0", opts.Time)
 	case opts.Backlog < 0:
-		return admin.Usagef("--backlog %d: must be 0 or more", opts.Backlog)
+		return operator.Usagef("--backlog %d: must be 0 or more", opts.Backlog)
 	case opts.Body < 1:
-		return admin.Usagef("--body %d: must be 1 or more", opts.Body)
+		return operator.Usagef("--body %d: must be 1 or more", opts.Body)
 	case opts.Topic == "":
-		return admin.Usagef("--topic is empty: name a topic that nobody consumes")
+		return operator.Usagef("--topic is empty: name a topic that nobody consumes")
 	}
 	if opts.Table == "" {
 		schema, _, _ := strings.Cut(cfg.Tables[0].Name, ".")
@@ -82,7 +82,7 @@ func benchTable(cfg *config.Config, opts *bench.Options) error {
 	}
 	schema, name, found := strings.Cut(opts.Table, ".")
 	if !found || schema == "" || name == "" || strings.ContainsAny(opts.Table, "*{}") {
-		return admin.Usagef("--table %q: must be schema.table, of a table that does not exist", opts.Table)
+		return operator.Usagef("--table %q: must be schema.table, of a table that does not exist", opts.Table)
 	}
 	return nil
 }

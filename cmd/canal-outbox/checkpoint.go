@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -32,7 +32,7 @@ func newCheckpointShow(c *cli) *cobra.Command {
 		Use: "show", Short: "show the checkpoint", Args: cobra.NoArgs,
 		Example: "  canal-outbox checkpoint show -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.operate(cmd.Context(), func(o operator) error {
+			return c.operate(cmd.Context(), func(o service) error {
 				cp, err := o.Checkpoint(cmd.Context())
 				if err != nil {
 					return err
@@ -48,7 +48,7 @@ func newCheckpointShow(c *cli) *cobra.Command {
 }
 
 func newCheckpointSet(c *cli) *cobra.Command {
-	var target admin.Target
+	var target operator.Target
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "set", Short: "move the checkpoint", Args: cobra.NoArgs,
@@ -60,7 +60,7 @@ continues without a restart. The old position stays in the history.`,
   canal-outbox checkpoint set --gtid 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 --yes`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if target.Republish && !cmd.Flags().Changed("limit") {
-				target.Limit = admin.DefaultRepublish
+				target.Limit = operator.DefaultRepublish
 			}
 			if err := target.Check(); err != nil {
 				return err
@@ -83,7 +83,7 @@ continues without a restart. The old position stays in the history.`,
 }
 
 func newCheckpointRollback(c *cli) *cobra.Command {
-	var target admin.Target
+	var target operator.Target
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "rollback N", Short: "return to an entry of the history", Args: cobra.ExactArgs(1),
@@ -91,7 +91,7 @@ func newCheckpointRollback(c *cli) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.ParseUint(args[0], 10, 64)
 			if err != nil {
-				return admin.Usagef("%q is not the number of an entry: `canal-outbox checkpoint history` shows them", args[0])
+				return operator.Usagef("%q is not the number of an entry: `canal-outbox checkpoint history` shows them", args[0])
 			}
 			target.Entry = &n
 			return c.move(cmd.Context(), target, yes)
@@ -103,8 +103,8 @@ func newCheckpointRollback(c *cli) *cobra.Command {
 }
 
 // move previews, asks where it must, and moves.
-func (c *cli) move(ctx context.Context, target admin.Target, yes bool) error {
-	return c.operate(ctx, func(o operator) error {
+func (c *cli) move(ctx context.Context, target operator.Target, yes bool) error {
+	return c.operate(ctx, func(o service) error {
 		preview := target
 		preview.DryRun = true
 		p, err := o.SetCheckpoint(ctx, preview)
@@ -127,7 +127,7 @@ func (c *cli) move(ctx context.Context, target admin.Target, yes bool) error {
 }
 
 // ask shows the preview on standard error and reads the answer.
-func (c *cli) ask(p admin.Preview) error {
+func (c *cli) ask(p operator.Preview) error {
 	if _, err := fmt.Fprintf(c.err, "from  %s\nto    %s\n", describe(p.From), describe(p.To)); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (c *cli) ask(p admin.Preview) error {
 // confirm asks on the terminal, and refuses without one.
 func (c *cli) confirm(question, undone string) error {
 	if !isTerminal(c.in) {
-		return admin.Refusedf("%s: add --yes to do it without being asked, or --dry-run to look only", undone)
+		return operator.Refusedf("%s: add --yes to do it without being asked, or --dry-run to look only", undone)
 	}
 	if _, err := fmt.Fprintf(c.err, "%s [y/N] ", question); err != nil {
 		return err
@@ -152,13 +152,13 @@ func (c *cli) confirm(question, undone string) error {
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
-		return admin.Refusedf("%s; --yes does it without being asked", undone)
+		return operator.Refusedf("%s; --yes does it without being asked", undone)
 	}
 	return nil
 }
 
 // question asks for what the preview says.
-func question(p admin.Preview) string {
+func question(p operator.Preview) string {
 	if p.Republish > 0 {
 		return fmt.Sprintf("Publish %d rows again?", p.Republish)
 	}
@@ -174,7 +174,7 @@ func isTerminal(in io.Reader) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-func (c *cli) showPreview(p admin.Preview) error {
+func (c *cli) showPreview(p operator.Preview) error {
 	return c.show(p, func(w io.Writer) {
 		line(w, "from\t%s", describe(p.From))
 		line(w, "to\t%s", describe(p.To))
@@ -199,14 +199,14 @@ func newCheckpointHistory(c *cli) *cobra.Command {
 		Example: "  canal-outbox checkpoint history --limit 20",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
-				return admin.Usagef("--limit %d: must be 1 or more", limit)
+				return operator.Usagef("--limit %d: must be 1 or more", limit)
 			}
-			return c.operate(cmd.Context(), func(o operator) error {
+			return c.operate(cmd.Context(), func(o service) error {
 				entries, err := o.History(cmd.Context(), limit)
 				if err != nil {
 					return err
 				}
-				return c.show(append([]admin.HistoryEntry{}, entries...), func(w io.Writer) {
+				return c.show(append([]operator.HistoryEntry{}, entries...), func(w io.Writer) {
 					line(w, "N\tTIME\tPOSITION\tSOURCE\tREASON")
 					for _, e := range entries {
 						line(w, "%d\t%s\t%s\t%s\t%s", e.Number, e.At.Format(time.RFC3339), e.Position, orDash(e.Source), cmp.Or(e.Reason, "read"))

@@ -23,6 +23,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
@@ -73,7 +74,7 @@ type daemon struct {
 	messagesDaemon
 	state string // "" for degraded
 	stuck error
-	moved []admin.Target
+	moved []operator.Target
 	acked []uint64
 }
 
@@ -83,44 +84,44 @@ func at(offset uint64) outbox.Position { return outbox.Position{File: "binlog.00
 
 func (d *daemon) Paused() *outbox.Pause { return nil }
 
-func (d *daemon) Status(context.Context) admin.Status {
+func (d *daemon) Status(context.Context) operator.Status {
 	lag, behind, age, p50, p99 := 0.25, int64(4096), 1.5, 1.25, 7.5
-	return admin.Status{
+	return operator.Status{
 		Version: "1.2.3", StartedAt: moment, UptimeSeconds: 3661, State: cmp.Or(d.state, "degraded"), Problems: []string{"topic orders is suspended"},
-		Lease: admin.LeaseStatus{
+		Lease: operator.LeaseStatus{
 			State: "active", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local), SinceSeconds: 3661, Epoch: 7, ValidSeconds: 8.5,
 		},
-		Source:     admin.SourceStatus{Address: "db:3306", Server: "9.7.4, mysql", State: "connected", LagSeconds: &lag, BehindBytes: &behind, LastEventSeconds: &age},
-		Throughput: admin.ThroughputStatus{Rate: 512.5, LatencyP50: &p50, LatencyP99: &p99, Published: 1000, Retried: 3, Failed: 1, Deferred: 7, Swept: 5},
-		Positions:  admin.Positions{Server: at(900), Read: at(800), Offered: at(800), Settled: at(700), Checkpoint: at(600)},
-		Tables: []admin.TableStatus{{
+		Source:     operator.SourceStatus{Address: "db:3306", Server: "9.7.4, mysql", State: "connected", LagSeconds: &lag, BehindBytes: &behind, LastEventSeconds: &age},
+		Throughput: operator.ThroughputStatus{Rate: 512.5, LatencyP50: &p50, LatencyP99: &p99, Published: 1000, Retried: 3, Failed: 1, Deferred: 7, Swept: 5},
+		Positions:  operator.Positions{Server: at(900), Read: at(800), Offered: at(800), Settled: at(700), Checkpoint: at(600)},
+		Tables: []operator.TableStatus{{
 			Name: "shop.t_local_message", Rows: map[string]int64{"pending": 3, "failed": 1, "sent": 1200, "held": 100_000, "consumed": 7}, OldestPendingSeconds: &age,
 			Kinds: map[string]string{"sent": "estimate", "held": "at_least"}, SampledAt: &moment, SampledSeconds: &age,
 		}},
-		InFlight:  admin.InFlightStatus{Messages: 12, Bytes: 2048, MaxMessages: 8192, MaxBytes: 64 << 20, AckPending: 4},
-		Sink:      admin.SinkStatus{Kind: "kafka", Breaker: "closed", SuspendedTopics: []admin.SuspendedTopic{{Topic: "orders", Reason: "unknown topic"}}},
-		Sweep:     admin.SweepStatus{LastSeconds: &age, LastRows: 2},
-		Retention: &admin.RetentionStatus{LastSeconds: &age, Rows: 1200},
+		InFlight:  operator.InFlightStatus{Messages: 12, Bytes: 2048, MaxMessages: 8192, MaxBytes: 64 << 20, AckPending: 4},
+		Sink:      operator.SinkStatus{Kind: "kafka", Breaker: "closed", SuspendedTopics: []operator.SuspendedTopic{{Topic: "orders", Reason: "unknown topic"}}},
+		Sweep:     operator.SweepStatus{LastSeconds: &age, LastRows: 2},
+		Retention: &operator.RetentionStatus{LastSeconds: &age, Rows: 1200},
 		GapsOpen:  1,
 	}
 }
 
 func (d *daemon) Live() error { return d.stuck }
 
-func (d *daemon) Checkpoint(context.Context) (admin.Checkpoint, error) {
-	return admin.Checkpoint{Position: at(600), Source: "mysql server_uuid x", Journal: 2}, nil
+func (d *daemon) Checkpoint(context.Context) (operator.Checkpoint, error) {
+	return operator.Checkpoint{Position: at(600), Source: "mysql server_uuid x", Journal: 2}, nil
 }
 
-func (d *daemon) History(context.Context, int) ([]admin.HistoryEntry, error) {
-	return []admin.HistoryEntry{{Number: 2, At: moment, Position: at(600), Source: "mysql server_uuid x"}, {Number: 1, At: moment, Position: at(4), Source: "mysql server_uuid x", Reason: "gap: first_start"}}, nil
+func (d *daemon) History(context.Context, int) ([]operator.HistoryEntry, error) {
+	return []operator.HistoryEntry{{Number: 2, At: moment, Position: at(600), Source: "mysql server_uuid x"}, {Number: 1, At: moment, Position: at(4), Source: "mysql server_uuid x", Reason: "gap: first_start"}}, nil
 }
 
-func (d *daemon) SetCheckpoint(_ context.Context, t admin.Target) (admin.Preview, error) {
+func (d *daemon) SetCheckpoint(_ context.Context, t operator.Target) (operator.Preview, error) {
 	d.moved = append(d.moved, t)
 	bytes := int64(300)
-	return admin.Preview{
+	return operator.Preview{
 		From: at(600), To: at(900), Applied: !t.DryRun, Notes: []string{"what lies between is not read"},
-		Bytes: &bytes, Rows: []admin.PreviewRows{{Table: "shop.t_local_message", Pending: 3, Sending: 1, Failed: 2}},
+		Bytes: &bytes, Rows: []operator.PreviewRows{{Table: "shop.t_local_message", Pending: 3, Sending: 1, Failed: 2}},
 	}, nil
 }
 
@@ -130,7 +131,7 @@ func (d *daemon) Gaps(context.Context) ([]outbox.Gap, error) {
 
 func (d *daemon) AckGap(_ context.Context, id uint64) error {
 	if id == 9 {
-		return admin.NotFoundf("there is no gap 9")
+		return operator.NotFoundf("there is no gap 9")
 	}
 	d.acked = append(d.acked, id)
 	return nil
@@ -352,11 +353,11 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{nil, 0},
 		{errors.New("x"), 1},
-		{fmt.Errorf("x: %w", admin.Usagef("y")), 2},
-		{fmt.Errorf("x: %w", admin.Refusedf("y")), 3},
+		{fmt.Errorf("x: %w", operator.Usagef("y")), 2},
+		{fmt.Errorf("x: %w", operator.Refusedf("y")), 3},
 		{fmt.Errorf("x: %w", &app.RefusedError{Why: "y"}), 3},
 		{errors.Join(&app.RefusedError{Why: "y"}, errors.New("close")), 3},
-		{admin.NotFoundf("y"), 1},
+		{operator.NotFoundf("y"), 1},
 		{&config.Faults{}, 1},
 	} {
 		if got := exitCode(c.err); got != c.code {

@@ -8,21 +8,22 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// operator is what can be done with and without a daemon: admin.Client and app.Offline implement it.
-type operator interface {
-	Checkpoint(ctx context.Context) (admin.Checkpoint, error)
-	History(ctx context.Context, limit int) ([]admin.HistoryEntry, error)
-	SetCheckpoint(ctx context.Context, target admin.Target) (admin.Preview, error)
-	Timeline(ctx context.Context, span admin.Span) (admin.Timeline, error)
+// service is what can be done with a running relay and on its state directory alone: admin.Client and app.Offline implement it.
+type service interface {
+	Checkpoint(ctx context.Context) (operator.Checkpoint, error)
+	History(ctx context.Context, limit int) ([]operator.HistoryEntry, error)
+	SetCheckpoint(ctx context.Context, target operator.Target) (operator.Preview, error)
+	Timeline(ctx context.Context, span operator.Span) (operator.Timeline, error)
 	Gaps(ctx context.Context) ([]outbox.Gap, error)
 	AckGap(ctx context.Context, id uint64) error
 	Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error)
 	Resume(ctx context.Context) error
 	Export(ctx context.Context, w io.Writer) error
-	Audit(ctx context.Context, limit int) ([]admin.Change, error)
+	Audit(ctx context.Context, limit int) ([]operator.Change, error)
 }
 
 // client returns the way to the running daemon.
@@ -35,7 +36,7 @@ func (c *cli) client() (*admin.Client, error) {
 }
 
 // operate lets f work through the daemon, or on the state directory itself when no daemon runs.
-func (c *cli) operate(ctx context.Context, f func(operator) error) error {
+func (c *cli) operate(ctx context.Context, f func(service) error) error {
 	cfg, err := c.load()
 	if err != nil {
 		return err
@@ -51,7 +52,7 @@ func (c *cli) operate(ctx context.Context, f func(operator) error) error {
 	}
 }
 
-func (c *cli) operateOffline(cfg *config.Config, f func(operator) error) (err error) {
+func (c *cli) operateOffline(cfg *config.Config, f func(service) error) (err error) {
 	state, err := app.OpenOffline(cfg)
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -23,7 +23,7 @@ func newGapsList(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "list the gaps", Args: cobra.NoArgs, Example: "  canal-outbox gaps list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.operate(cmd.Context(), func(o operator) error {
+			return c.operate(cmd.Context(), func(o service) error {
 				gaps, err := o.Gaps(cmd.Context())
 				if err != nil {
 					return err
@@ -52,11 +52,11 @@ func newGapsAck(c *cli) *cobra.Command {
 			for _, arg := range args {
 				id, err := strconv.ParseUint(arg, 10, 64)
 				if err != nil {
-					return admin.Usagef("%q is not the number of a gap: `canal-outbox gaps list` shows them", arg)
+					return operator.Usagef("%q is not the number of a gap: `canal-outbox gaps list` shows them", arg)
 				}
 				ids = append(ids, id)
 			}
-			return c.operate(cmd.Context(), func(o operator) error {
+			return c.operate(cmd.Context(), func(o service) error {
 				for _, id := range ids {
 					if err := o.AckGap(cmd.Context(), id); err != nil {
 						return err

@@ -19,9 +19,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 // The exit codes.
@@ -48,7 +48,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	err := root.ExecuteContext(ctx)
 	if err != nil && !c.started {
 		// Everything before a command's own code is about the command line.
-		err = admin.Usagef("%v; see `canal-outbox --help`", err)
+		err = operator.Usagef("%v; see `canal-outbox --help`", err)
 	}
 	if err != nil && !errors.Is(err, errProblems) && !errors.Is(err, errDifferences) { // the output of the command has told them
 		c.report(err)
@@ -58,7 +58,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 
 // exitCode gives each kind of error its code.
 func exitCode(err error) int {
-	var coded *admin.Error
+	var coded *operator.Error
 	var refused *app.RefusedError
 	switch {
 	case err == nil:
@@ -67,9 +67,9 @@ func exitCode(err error) int {
 		return exitProblems
 	case errors.As(err, &refused):
 		return exitRefused
-	case errors.As(err, &coded) && (coded.Code == admin.CodeRefused || coded.Code == admin.CodeNeedsScan):
+	case errors.As(err, &coded) && (coded.Code == operator.CodeRefused || coded.Code == operator.CodeNeedsScan):
 		return exitRefused
-	case errors.As(err, &coded) && coded.Code == admin.CodeUsage:
+	case errors.As(err, &coded) && coded.Code == operator.CodeUsage:
 		return exitUsage
 	}
 	return exitFailure
@@ -77,7 +77,7 @@ func exitCode(err error) int {
 
 // failure is the JSON of an error.
 type failure struct {
-	Code    admin.Code     `json:"code"`
+	Code    operator.Code  `json:"code"`
 	Message string         `json:"message"`
 	Faults  []config.Fault `json:"faults,omitempty"` // of a configuration
 }
@@ -92,8 +92,8 @@ func (c *cli) report(err error) {
 		_, _ = fmt.Fprintf(c.err, "canal-outbox: %v\n", err)
 		return
 	}
-	f := failure{Code: admin.CodeFailure, Message: err.Error()}
-	var coded *admin.Error
+	f := failure{Code: operator.CodeFailure, Message: err.Error()}
+	var coded *operator.Error
 	var faults *config.Faults
 	switch {
 	case errors.As(err, &coded):
@@ -101,7 +101,7 @@ func (c *cli) report(err error) {
 	case errors.As(err, &faults):
 		f.Faults = faults.Faults
 	case exitCode(err) == exitRefused:
-		f.Code = admin.CodeRefused
+		f.Code = operator.CodeRefused
 	}
 	_ = json.NewEncoder(c.err).Encode(map[string]failure{"error": f})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 func newMessages(c *cli) *cobra.Command {
@@ -27,7 +28,7 @@ nothing, and reads no large table unless --scan allows it.`
 }
 
 // withMessages calls f with the running relay, or with the database when no relay runs.
-func (c *cli) withMessages(ctx context.Context, f func(admin.Messages) error) (err error) {
+func (c *cli) withMessages(ctx context.Context, f func(operator.Messages) error) (err error) {
 	cfg, err := c.load()
 	if err != nil {
 		return err
@@ -44,7 +45,7 @@ func (c *cli) withMessages(ctx context.Context, f func(admin.Messages) error) (e
 }
 
 // filterFlags are those that say which messages are meant.
-func filterFlags(cmd *cobra.Command, filter *admin.MessageFilter, olderThan *time.Duration) {
+func filterFlags(cmd *cobra.Command, filter *operator.MessageFilter, olderThan *time.Duration) {
 	f := cmd.Flags()
 	f.StringVar(&filter.Status, "status", "", "`state` of the rows: pending, delayed (due later), sending, sent, failed, a state that the configuration names, or held (a code that it does not name)")
 	f.StringVar(&filter.Type, "type", "", "only of this business `type` (biz_type, message_type)")
@@ -60,7 +61,7 @@ const (
 )
 
 func newMessagesList(c *cli) *cobra.Command {
-	q := admin.MessageQuery{}
+	q := operator.MessageQuery{}
 	var olderThan time.Duration
 	cmd := &cobra.Command{
 		Use: "list", Short: "list messages; without --status the failed ones", Args: cobra.NoArgs,
@@ -75,11 +76,11 @@ attempt.`,
   canal-outbox messages list --status held --type refund
   canal-outbox messages list --status pending --limit 200 -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q.OlderThan = admin.Duration(olderThan)
+			q.OlderThan = operator.Duration(olderThan)
 			if err := q.Check(); err != nil {
 				return err
 			}
-			return c.withMessages(cmd.Context(), func(m admin.Messages) error {
+			return c.withMessages(cmd.Context(), func(m operator.Messages) error {
 				page, err := m.ListMessages(cmd.Context(), q)
 				if err != nil {
 					return err
@@ -96,13 +97,13 @@ attempt.`,
 	f := cmd.Flags()
 	f.StringVar(&q.Table, "table", "", tableHelp)
 	filterFlags(cmd, &q.MessageFilter, &olderThan)
-	f.IntVar(&q.Limit, "limit", admin.DefaultMessages, "show at most this many")
+	f.IntVar(&q.Limit, "limit", operator.DefaultMessages, "show at most this many")
 	f.StringVar(&q.After, "after", "", "continue behind this `place`, which the page before names")
 	f.BoolVar(&q.Scan, "scan", false, scanHelp)
 	return cmd
 }
 
-func writeMessages(w io.Writer, all []admin.Message) {
+func writeMessages(w io.Writer, all []operator.Message) {
 	if len(all) == 0 {
 		line(w, "no messages")
 		return
@@ -122,7 +123,7 @@ func newMessagesStats(c *cli) *cobra.Command {
 reason. It reads a bounded part of the index: the notes say which numbers are of a sample.`,
 		Example: "  canal-outbox messages stats\n  canal-outbox messages stats --table shop.t_local_message -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.withMessages(cmd.Context(), func(m admin.Messages) error {
+			return c.withMessages(cmd.Context(), func(m operator.Messages) error {
 				stats, err := m.MessageStats(cmd.Context(), name)
 				if err != nil {
 					return err
@@ -135,7 +136,7 @@ reason. It reads a bounded part of the index: the notes say which numbers are of
 	return cmd
 }
 
-func writeStats(w io.Writer, s admin.MessageStats) {
+func writeStats(w io.Writer, s operator.MessageStats) {
 	line(w, "%s", s.Table)
 	line(w, "STATUS\tROWS")
 	for _, state := range slices.Sorted(maps.Keys(s.ByStatus)) {

@@ -9,23 +9,23 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 // change is a command that changes messages.
 type change struct {
 	cli       *cli
-	order     admin.MessageOrder
-	filter    admin.MessageFilter
+	order     operator.MessageOrder
+	filter    operator.MessageFilter
 	olderThan time.Duration
 	yes       bool
 	question  string
 	done      string
-	do        func(m admin.Messages, ctx context.Context, o admin.MessageOrder) (admin.MessageChange, error)
+	do        func(m operator.Messages, ctx context.Context, o operator.MessageOrder) (operator.MessageChange, error)
 }
 
 func newMessagesRetry(c *cli) *cobra.Command {
-	ch := &change{cli: c, question: "Retry", done: "PENDING again and due", do: admin.Messages.RetryMessages}
+	ch := &change{cli: c, question: "Retry", done: "PENDING again and due", do: operator.Messages.RetryMessages}
 	cmd := ch.command("retry [ID|MESSAGE_ID...]", "set failed messages back to PENDING, due now")
 	cmd.Long = `Sets messages that have FAILED back to PENDING, with no attempt used, due now, and asks the relay
 for a sweep. PENDING messages that wait after an attempt wait no longer. Any other message is
@@ -43,7 +43,7 @@ and asks; in scripts it needs --yes.
 }
 
 func newMessagesDiscard(c *cli) *cobra.Command {
-	ch := &change{cli: c, question: "Discard", done: "in the failed-message log", do: admin.Messages.DiscardMessages}
+	ch := &change{cli: c, question: "Discard", done: "in the failed-message log", do: operator.Messages.DiscardMessages}
 	cmd := ch.command("discard [ID|MESSAGE_ID...]", "move failed messages into the failed-message log")
 	cmd.Long = `Moves messages that have FAILED into the table's failed-message log, TABLE_failed, whole, each in one
 transaction. No consumer sees them. Any other message is refused with the reason; then nothing is
@@ -70,7 +70,7 @@ func (ch *change) command(use, short string) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&ch.order.Table, "table", "", tableHelp)
 	filterFlags(cmd, &ch.filter, &ch.olderThan)
-	f.IntVar(&ch.order.Limit, "limit", admin.DefaultChanges, "change at most this many")
+	f.IntVar(&ch.order.Limit, "limit", operator.DefaultChanges, "change at most this many")
 	f.BoolVar(&ch.order.Scan, "scan", false, scanHelp)
 	f.BoolVar(&ch.order.DryRun, "dry-run", false, "only show what would happen")
 	f.BoolVar(&ch.yes, "yes", false, "do not ask")
@@ -81,19 +81,19 @@ func (ch *change) command(use, short string) *cobra.Command {
 func (ch *change) run(ctx context.Context, refs []string, chosen bool) error {
 	order := ch.order
 	order.IDs = refs
-	if ch.filter.OlderThan = admin.Duration(ch.olderThan); chosen {
+	if ch.filter.OlderThan = operator.Duration(ch.olderThan); chosen {
 		order.Filter = &ch.filter
 	}
 	if len(refs) == 0 && !chosen {
-		return admin.Usagef("name messages by primary key or message id, or choose them by a filter: --status failed takes all that have failed")
+		return operator.Usagef("name messages by primary key or message id, or choose them by a filter: --status failed takes all that have failed")
 	}
 	if order.Limit == 0 { // which means the default in the API
-		return admin.Usagef("--limit 0: must be from 1 to %d", admin.MaxChanges)
+		return operator.Usagef("--limit 0: must be from 1 to %d", operator.MaxChanges)
 	}
 	if err := order.Check(); err != nil {
 		return err
 	}
-	return ch.cli.withMessages(ctx, func(m admin.Messages) error {
+	return ch.cli.withMessages(ctx, func(m operator.Messages) error {
 		preview := order
 		preview.DryRun = true
 		p, err := ch.do(m, ctx, preview)
@@ -115,7 +115,7 @@ func (ch *change) run(ctx context.Context, refs []string, chosen bool) error {
 	})
 }
 
-func (ch *change) ask(p admin.MessageChange) error {
+func (ch *change) ask(p operator.MessageChange) error {
 	w := tabwriter.NewWriter(ch.cli.err, 0, 8, 2, ' ', 0)
 	writeMessages(w, p.Messages)
 	if rest := p.Matched - len(p.Messages); rest > 0 {
@@ -128,7 +128,7 @@ func (ch *change) ask(p admin.MessageChange) error {
 	return ch.cli.confirm(fmt.Sprintf("%s %s of %s?", ch.question, messageCount(p.Matched), p.Table), "nothing was changed")
 }
 
-func (ch *change) show(p admin.MessageChange) error {
+func (ch *change) show(p operator.MessageChange) error {
 	return ch.cli.show(p, func(w io.Writer) {
 		writeMessages(w, p.Messages)
 		if rest := p.Matched - len(p.Messages); rest > 0 {

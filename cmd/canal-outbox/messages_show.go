@@ -6,17 +6,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 // refFlags are those of commands on one message.
-func refFlags(cmd *cobra.Command, ref *admin.MessageRef) {
+func refFlags(cmd *cobra.Command, ref *operator.MessageRef) {
 	cmd.Flags().StringVar(&ref.Table, "table", "", "only in this `schema.table`; all that the relay serves without it")
 	cmd.Flags().BoolVar(&ref.Scan, "scan", false, scanHelp)
 }
 
 func newMessagesShow(c *cli) *cobra.Command {
-	var ref admin.MessageRef
+	var ref operator.MessageRef
 	cmd := &cobra.Command{
 		Use: "show ID|MESSAGE_ID|KEY", Short: "show one message, whole", Args: cobra.ExactArgs(1),
 		Long: `Shows the rows that a text may mean: as primary key, message id or business key. Of the body it
@@ -27,7 +27,7 @@ shows the size, and of headers the names; --body shows both whole.`,
 			if err := ref.Check(); err != nil {
 				return err
 			}
-			return c.withMessages(cmd.Context(), func(m admin.Messages) error {
+			return c.withMessages(cmd.Context(), func(m operator.Messages) error {
 				found, err := m.ShowMessages(cmd.Context(), ref)
 				if err != nil {
 					return err
@@ -49,7 +49,7 @@ shows the size, and of headers the names; --body shows both whole.`,
 	return cmd
 }
 
-func writeMessage(w io.Writer, m admin.MessageDetail) {
+func writeMessage(w io.Writer, m operator.MessageDetail) {
 	writeState(w, m.Message)
 	for _, h := range m.Headers {
 		value := "..."
@@ -69,7 +69,7 @@ func writeMessage(w io.Writer, m admin.MessageDetail) {
 }
 
 // writeState writes what the columns say.
-func writeState(w io.Writer, m admin.Message) {
+func writeState(w io.Writer, m operator.Message) {
 	line(w, "row\t%s of %s", plain(m.ID), m.Table)
 	line(w, "message id\t%s", plain(m.MessageID))
 	line(w, "type\t%s", orDash(plain(m.Type)))
@@ -97,7 +97,7 @@ func plainLines(text string) string {
 }
 
 func newMessagesTrace(c *cli) *cobra.Command {
-	var ref admin.MessageRef
+	var ref operator.MessageRef
 	cmd := &cobra.Command{
 		Use: "trace ID|MESSAGE_ID|KEY", Short: "tell what happened to one message, and what it waits for", Args: cobra.ExactArgs(1),
 		Long: `Shows what is known of one message: when it was inserted, where it is in the log, the results of its
@@ -109,7 +109,7 @@ the table, the state directory, the running relay and the broker, and names what
 			if err := ref.Check(); err != nil {
 				return err
 			}
-			return c.withMessages(cmd.Context(), func(m admin.Messages) error {
+			return c.withMessages(cmd.Context(), func(m operator.Messages) error {
 				trace, err := m.TraceMessage(cmd.Context(), ref)
 				if err != nil {
 					return err
@@ -122,7 +122,7 @@ the table, the state directory, the running relay and the broker, and names what
 	return cmd
 }
 
-func writeTrace(w io.Writer, t admin.Trace) {
+func writeTrace(w io.Writer, t operator.Trace) {
 	line(w, "message %s, row %s of %s, is %s", plain(t.Message.MessageID), plain(t.Message.ID), t.Message.Table, strings.ToUpper(t.Message.Status))
 	for _, e := range t.Events {
 		at := "-"

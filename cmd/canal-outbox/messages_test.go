@@ -7,85 +7,85 @@ import (
 	"testing"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 // messagesDaemon answers for messages and remembers the orders.
 type messagesDaemon struct {
-	orders []admin.MessageOrder
-	query  admin.MessageQuery
+	orders []operator.MessageOrder
+	query  operator.MessageQuery
 }
 
-func failedMessage() admin.Message {
+func failedMessage() operator.Message {
 	due, last, age := moment.Add(-time.Hour), moment.Add(-2*time.Hour), 5400.5
-	return admin.Message{
+	return operator.Message{
 		Table: "shop.t_local_message", ID: "17", MessageID: "order:4711", Topic: "orders", Key: "4711", Status: "failed", Code: "3", Attempts: 5,
 		DueAt: &due, CreatedAt: &moment, AgeSeconds: &age, LastExecution: &last, Reason: "the record is too large\n\x1b[31mfor the topic, whose limit is 1048588 bytes, and so on",
 	}
 }
 
-func (d *messagesDaemon) ListMessages(_ context.Context, q admin.MessageQuery) (admin.MessagePage, error) {
+func (d *messagesDaemon) ListMessages(_ context.Context, q operator.MessageQuery) (operator.MessagePage, error) {
 	d.query = q
 	if q.Topic == "everything" {
-		return admin.MessagePage{}, &admin.Error{Code: admin.CodeNeedsScan, Message: "it would read about 7 rows; --scan reads them"}
+		return operator.MessagePage{}, &operator.Error{Code: operator.CodeNeedsScan, Message: "it would read about 7 rows; --scan reads them"}
 	}
-	return admin.MessagePage{Table: "shop.t_local_message", Messages: []admin.Message{failedMessage()}, Next: "eyJpIjoiMTcifQ"}, nil
+	return operator.MessagePage{Table: "shop.t_local_message", Messages: []operator.Message{failedMessage()}, Next: "eyJpIjoiMTcifQ"}, nil
 }
 
-func (d *messagesDaemon) ShowMessages(_ context.Context, ref admin.MessageRef) (admin.MessageMatches, error) {
+func (d *messagesDaemon) ShowMessages(_ context.Context, ref operator.MessageRef) (operator.MessageMatches, error) {
 	if ref.Ref == "nobody" {
-		return admin.MessageMatches{}, admin.NotFoundf("no row has it")
+		return operator.MessageMatches{}, operator.NotFoundf("no row has it")
 	}
-	one := admin.MessageDetail{Message: failedMessage(), Headers: []admin.MessageHeader{{Name: "traceparent"}}, BodyBytes: 18}
+	one := operator.MessageDetail{Message: failedMessage(), Headers: []operator.MessageHeader{{Name: "traceparent"}}, BodyBytes: 18}
 	if ref.Body {
 		value, body := "00-1", "{\"order\": 4711}\n\x07!"
 		one.Body, one.BodyEncoding, one.Headers[0].Value = &body, "utf-8", &value
 	}
-	return admin.MessageMatches{Matches: []admin.MessageDetail{one}, Notes: []string{"something was not looked for"}}, nil
+	return operator.MessageMatches{Matches: []operator.MessageDetail{one}, Notes: []string{"something was not looked for"}}, nil
 }
 
-func (d *messagesDaemon) TraceMessage(context.Context, admin.MessageRef) (admin.Trace, error) {
-	return admin.Trace{
-		Message: failedMessage(), Events: []admin.TraceEvent{
+func (d *messagesDaemon) TraceMessage(context.Context, operator.MessageRef) (operator.Trace, error) {
+	return operator.Trace{
+		Message: failedMessage(), Events: []operator.TraceEvent{
 			{At: &moment, What: "inserted", Detail: "row 17", Source: "table"}, {What: "in_log", Detail: "near binlog.000002:600", Source: "log"},
 		}, WaitsFor: "a decision", Unknown: []string{"the times of the attempts before the last one"},
 	}, nil
 }
 
-func (d *messagesDaemon) change(o admin.MessageOrder) (admin.MessageChange, error) {
+func (d *messagesDaemon) change(o operator.MessageOrder) (operator.MessageChange, error) {
 	d.orders = append(d.orders, o)
-	change := admin.MessageChange{
-		Table: "shop.t_local_message", Matched: 22, More: true, DryRun: o.DryRun, Messages: []admin.Message{failedMessage()},
-		Refused: []admin.MessageRefusal{}, Notes: []string{"a note"},
+	change := operator.MessageChange{
+		Table: "shop.t_local_message", Matched: 22, More: true, DryRun: o.DryRun, Messages: []operator.Message{failedMessage()},
+		Refused: []operator.MessageRefusal{}, Notes: []string{"a note"},
 	}
 	if len(o.IDs) > 0 && o.IDs[0] == "18" {
-		change.Refused = []admin.MessageRefusal{{Ref: "18", Reason: "it is SENT"}}
+		change.Refused = []operator.MessageRefusal{{Ref: "18", Reason: "it is SENT"}}
 	}
 	if !o.DryRun {
 		if len(change.Refused) > 0 {
-			return change, admin.Refusedf("nothing was changed: 18: it is SENT")
+			return change, operator.Refusedf("nothing was changed: 18: it is SENT")
 		}
 		change.Changed = 22
 	}
 	return change, nil
 }
 
-func (d *messagesDaemon) RetryMessages(_ context.Context, o admin.MessageOrder) (admin.MessageChange, error) {
+func (d *messagesDaemon) RetryMessages(_ context.Context, o operator.MessageOrder) (operator.MessageChange, error) {
 	return d.change(o)
 }
 
-func (d *messagesDaemon) DiscardMessages(_ context.Context, o admin.MessageOrder) (admin.MessageChange, error) {
+func (d *messagesDaemon) DiscardMessages(_ context.Context, o operator.MessageOrder) (operator.MessageChange, error) {
 	return d.change(o)
 }
 
-func (d *messagesDaemon) MessageStats(_ context.Context, table string) (admin.MessageStats, error) {
+func (d *messagesDaemon) MessageStats(_ context.Context, table string) (operator.MessageStats, error) {
 	age := 3661.0
-	return admin.MessageStats{
+	return operator.MessageStats{
 		Table: "shop.t_local_message", ByStatus: map[string]int64{"pending": 3, "failed": 100_000, "sent": 1200},
 		Kinds:   map[string]string{"pending": "exact", "failed": "at_least", "sent": "estimate"},
-		ByTopic: []admin.TopicStats{{Topic: "orders", Pending: 3, Failed: 20, OldestAgeSeconds: &age}, {Topic: "mail"}},
-		ByType:  []admin.TypeStats{{Type: "refund", Pending: 3, Failed: 20, OldestAgeSeconds: &age}},
-		Reasons: []admin.ReasonStats{{Reason: "too large", Count: 20}}, Notes: []string{"topics are of a sample"},
+		ByTopic: []operator.TopicStats{{Topic: "orders", Pending: 3, Failed: 20, OldestAgeSeconds: &age}, {Topic: "mail"}},
+		ByType:  []operator.TypeStats{{Type: "refund", Pending: 3, Failed: 20, OldestAgeSeconds: &age}},
+		Reasons: []operator.ReasonStats{{Reason: "too large", Count: 20}}, Notes: []string{"topics are of a sample"},
 	}, nil
 }
 
@@ -137,7 +137,7 @@ func TestMessagesAskFirst(t *testing.T) {
 	}
 	run("", "messages", "retry", "--key", "4711", "--older-than", "90m", "--limit", "7", "--republish", "--scan", "--yes", "-c", file)
 	last := d.orders[len(d.orders)-1]
-	if last.DryRun || last.Limit != 7 || !last.Republish || !last.Scan || *last.Filter != (admin.MessageFilter{Key: "4711", OlderThan: admin.Duration(90 * time.Minute)}) {
+	if last.DryRun || last.Limit != 7 || !last.Republish || !last.Scan || *last.Filter != (operator.MessageFilter{Key: "4711", OlderThan: operator.Duration(90 * time.Minute)}) {
 		t.Errorf("order %+v", last)
 	}
 }

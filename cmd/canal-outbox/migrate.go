@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 func newMigrate(c *cli) *cobra.Command {
@@ -29,7 +29,7 @@ run again too. With --preset the SQL of one preset is printed, and no configurat
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if preset != "" {
 				if !printOnly {
-					return admin.Usagef("--preset only prints: add --print, or name the table in the configuration and leave --preset out")
+					return operator.Usagef("--preset only prints: add --print, or name the table in the configuration and leave --preset out")
 				}
 				if name == "" {
 					name = preset
@@ -41,7 +41,7 @@ run again too. With --preset the SQL of one preset is printed, and no configurat
 				return c.printMigrations(all)
 			}
 			if name != "" {
-				return admin.Usagef("--table needs --preset")
+				return operator.Usagef("--table needs --preset")
 			}
 			cfg, err := c.load()
 			if err != nil {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 func newCheckpointExport(c *cli) *cobra.Command {
@@ -23,7 +23,7 @@ It works while the relay runs and disturbs nothing. Stop the relay before the im
 elsewhere: what it publishes after the export and cannot write to the table any more is sent again.`,
 		Example: "  canal-outbox checkpoint export state.jsonl",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.operate(cmd.Context(), func(o operator) error {
+			return c.operate(cmd.Context(), func(o service) error {
 				if err := writeNew(args[0], func(w io.Writer) error { return o.Export(cmd.Context(), w) }); err != nil {
 					return err
 				}
@@ -36,7 +36,7 @@ elsewhere: what it publishes after the export and cannot write to the table any 
 // writeNew makes a file, whole or not at all, and replaces none.
 func writeNew(path string, write func(io.Writer) error) (err error) {
 	if _, err := os.Lstat(path); err == nil {
-		return admin.Refusedf("%s is there already: name another file", path)
+		return operator.Refusedf("%s is there already: name another file", path)
 	}
 	file, err := os.CreateTemp(filepath.Dir(path), ".canal-outbox-*") // readable by this user alone
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *cli) importState(ctx context.Context, path string, force, dryRun bool) 
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return admin.Usagef("the file cannot be read: %v", err)
+		return operator.Usagef("the file cannot be read: %v", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	done, err := app.ImportState(ctx, cfg, file, force, dryRun)

@@ -5,12 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 func newPause(c *cli) *cobra.Command {
-	var order admin.PauseOrder
+	var order operator.PauseOrder
 	cmd := &cobra.Command{
 		Use: "pause", Short: "stop reading and publishing, until resume", Args: cobra.NoArgs,
 		Long: `Stops the intake: nothing is read from the binlog and no sweep publishes. What is in flight is
@@ -22,8 +22,8 @@ what is PENDING, without the order of the log.`,
 			if err := order.Check(); err != nil {
 				return err
 			}
-			return c.operate(cmd.Context(), func(o operator) error {
-				p, err := o.Pause(cmd.Context(), outbox.Pause{By: admin.Caller(cmd.Context()), Since: time.Now().UTC().Truncate(time.Second), Reason: order.Reason})
+			return c.operate(cmd.Context(), func(o service) error {
+				p, err := o.Pause(cmd.Context(), outbox.Pause{By: operator.Caller(cmd.Context()), Since: time.Now().UTC().Truncate(time.Second), Reason: order.Reason})
 				if err != nil {
 					return err
 				}
@@ -39,7 +39,7 @@ func newResume(c *cli) *cobra.Command {
 	return changes(&cobra.Command{
 		Use: "resume", Short: "end the pause", Args: cobra.NoArgs, Example: "  canal-outbox resume",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.operate(cmd.Context(), func(o operator) error {
+			return c.operate(cmd.Context(), func(o service) error {
 				if err := o.Resume(cmd.Context()); err != nil {
 					return err
 				}

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 // What old rows need is made and printed with the tables, and only when old rows leave.
@@ -45,7 +45,7 @@ func TestMigratePrintsWhereRowsOfATableMove(t *testing.T) {
 
 func TestRetentionTexts(t *testing.T) {
 	age := 90.0
-	for want, s := range map[string]admin.RetentionStatus{
+	for want, s := range map[string]operator.RetentionStatus{
 		"last pass 1m30s ago, 7 rows taken out":                       {LastSeconds: &age, Rows: 7},
 		"last pass 1m30s ago, 7 rows taken out: the database is away": {LastSeconds: &age, Rows: 7, Error: "the database is away"},
 		"running, 7 rows taken out so far":                            {Running: true, Rows: 7},

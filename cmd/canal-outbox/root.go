@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 const (
@@ -48,14 +48,14 @@ func newRoot(c *cli) *cobra.Command {
 			if c.format != formatText && c.format != formatJSON {
 				return fmt.Errorf("-o %q is neither text nor json", c.format)
 			}
-			claim := admin.LoginClaim(os.Getuid(), os.Getenv)
+			claim := operator.LoginClaim(os.Getuid(), os.Getenv)
 			if by := cmd.Flags().Lookup("by"); by != nil {
 				claim.By = by.Value.String()
 			}
 			if err := claim.Check(); err != nil {
 				return err
 			}
-			cmd.SetContext(admin.WithClaim(cmd.Context(), os.Getuid(), claim))
+			cmd.SetContext(operator.WithClaim(cmd.Context(), os.Getuid(), claim))
 			c.started = true
 			return nil
 		},
@@ -74,7 +74,7 @@ func newRoot(c *cli) *cobra.Command {
 // group is a command that only holds others: without one of them it is wrong usage.
 func group(use, short string, subcommands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		return admin.Usagef("%s needs one of its commands; see `%s --help`", cmd.CommandPath(), cmd.CommandPath())
+		return operator.Usagef("%s needs one of its commands; see `%s --help`", cmd.CommandPath(), cmd.CommandPath())
 	}}
 	cmd.AddCommand(subcommands...)
 	return cmd

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -35,7 +36,7 @@ is away is no reason to restart it. Counts of rows are sampled; the text says ho
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if at != "" {
 				if watch || live {
-					return admin.Usagef("--at excludes --watch and --live")
+					return operator.Usagef("--at excludes --watch and --live")
 				}
 				return c.statusAt(cmd.Context(), at)
 			}
@@ -44,7 +45,7 @@ is away is no reason to restart it. Counts of rows are sampled; the text says ho
 			case err != nil:
 				return err
 			case watch && live:
-				return admin.Usagef("--watch and --live exclude each other")
+				return operator.Usagef("--watch and --live exclude each other")
 			case live:
 				if err := client.Live(cmd.Context()); err != nil {
 					return err
@@ -105,7 +106,7 @@ func (c *cli) watch(ctx context.Context, client *admin.Client) error {
 }
 
 // writeStatus is the one screen.
-func writeStatus(w io.Writer, s admin.Status) {
+func writeStatus(w io.Writer, s operator.Status) {
 	line(w, "state\t%s (version %s, up %s)", s.State, s.Version, seconds(&s.UptimeSeconds))
 	for _, p := range s.Problems {
 		line(w, "  !\t%s", p)
@@ -161,7 +162,7 @@ func writeStatus(w io.Writer, s admin.Status) {
 }
 
 // catchUpText is how long the backlog will take.
-func catchUpText(c *admin.CatchUp) string {
+func catchUpText(c *operator.CatchUp) string {
 	more := ""
 	if c.RowsAtLeast {
 		more = "at least "
@@ -178,7 +179,7 @@ func catchUpText(c *admin.CatchUp) string {
 }
 
 // leaseText is which of several relays this one is.
-func leaseText(l admin.LeaseStatus) string {
+func leaseText(l operator.LeaseStatus) string {
 	text, since := l.State, " since "+l.Since.Local().Format("2006-01-02 15:04:05")
 	switch l.State {
 	case "standby":
@@ -200,7 +201,7 @@ func leaseText(l admin.LeaseStatus) string {
 }
 
 // sweepText is when the last sweep ended, and what all of them brought: the last one mostly finds nothing that is left.
-func sweepText(s admin.Status) string {
+func sweepText(s operator.Status) string {
 	text := fmt.Sprintf("last %s ago, handed %d rows to the sink; published by sweeps since the start %d", seconds(s.Sweep.LastSeconds), s.Sweep.LastRows, s.Throughput.Swept)
 	if s.Sweep.LastSeconds == nil {
 		text = "none has ended yet"
@@ -212,7 +213,7 @@ func sweepText(s admin.Status) string {
 }
 
 // retentionText is when old rows last left the tables, and how many.
-func retentionText(r *admin.RetentionStatus) string {
+func retentionText(r *operator.RetentionStatus) string {
 	text := fmt.Sprintf("last pass %s ago, %d rows taken out", seconds(r.LastSeconds), r.Rows)
 	switch {
 	case r.Paused != "":
@@ -227,7 +228,7 @@ func retentionText(r *admin.RetentionStatus) string {
 	return text
 }
 
-func writeTables(w io.Writer, tables []admin.TableStatus) {
+func writeTables(w io.Writer, tables []operator.TableStatus) {
 	for _, t := range tables {
 		var rows []string
 		states := []string{"pending", "delayed", "sending", "sent", "failed", "held"}

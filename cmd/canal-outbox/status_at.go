@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 // beforeAt is how far before the time marks are shown, and afterAt how far behind it.
@@ -21,24 +21,24 @@ type past struct {
 	// MeasuredAt is when the values were measured; null when nothing was, within a minute.
 	MeasuredAt *time.Time          `json:"measured_at"`
 	Values     map[string]*float64 `json:"values"` // by the names of the series of /api/v1/history
-	Marks      []admin.Mark        `json:"marks"`  // from ten minutes before until a minute after
+	Marks      []operator.Mark     `json:"marks"`  // from ten minutes before until a minute after
 }
 
 // statusAt shows the past at a time, from the running relay or from the state directory alone.
 func (c *cli) statusAt(ctx context.Context, text string) error {
 	now := time.Now()
-	at, err := admin.ParseMoment(text)
+	at, err := operator.ParseMoment(text)
 	if ago, is := time.ParseDuration(text); is == nil {
 		at, err = now.Add(-ago), nil
 	}
 	if err != nil {
 		return err
 	}
-	if at.After(now) || at.Before(now.Add(-admin.SampleSpan)) {
-		return admin.Usagef("--at must be within the last %v", admin.SampleSpan)
+	if at.After(now) || at.Before(now.Add(-operator.SampleSpan)) {
+		return operator.Usagef("--at must be within the last %v", operator.SampleSpan)
 	}
-	return c.operate(ctx, func(o operator) error {
-		t, err := o.Timeline(ctx, admin.Span{From: at.Add(-beforeAt), To: at.Add(afterAt), Step: admin.SampleStep})
+	return c.operate(ctx, func(o service) error {
+		t, err := o.Timeline(ctx, operator.Span{From: at.Add(-beforeAt), To: at.Add(afterAt), Step: operator.SampleStep})
 		if err != nil {
 			return err
 		}
@@ -48,7 +48,7 @@ func (c *cli) statusAt(ctx context.Context, text string) error {
 }
 
 // pastAt takes the measurement next to a time, at most a minute away.
-func pastAt(t admin.Timeline, at time.Time) past {
+func pastAt(t operator.Timeline, at time.Time) past {
 	p := past{At: at.UTC().Truncate(time.Second), Values: map[string]*float64{}, Marks: t.Marks}
 	best := afterAt + time.Second
 	for i, second := range t.At {

@@ -5,17 +5,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 // The measurement next to the time counts, at most a minute away; one that measured nothing does not.
 func TestStatusAtATime(t *testing.T) {
 	at := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 	lag, later := 2.5, 7.0
-	timeline := admin.Timeline{
+	timeline := operator.Timeline{
 		At:     []int64{at.Unix() - 15, at.Unix() - 5, at.Unix() + 30},
 		Series: map[string][]*float64{"lag_seconds": {&lag, nil, &later}},
-		Marks:  []admin.Mark{{At: at.Add(-time.Minute), Kind: "table", Text: "shop.t was dropped"}},
+		Marks:  []operator.Mark{{At: at.Add(-time.Minute), Kind: "table", Text: "shop.t was dropped"}},
 	}
 	p := pastAt(timeline, at)
 	if p.MeasuredAt == nil || p.MeasuredAt.Unix() != at.Unix()-15 || *p.Values["lag_seconds"] != lag {

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -29,8 +30,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fake struct {
 	messagesFake
 	live, ready, sweepErr error
-	target                Target
-	span                  Span
+	target                operator.Target
+	span                  operator.Span
 	paused                *outbox.Pause
 	acked                 uint64
 	sweeps, passes, looks atomic.Int32
@@ -39,43 +40,43 @@ type fake struct {
 func (f *fake) Live() error  { return f.live }
 func (f *fake) Ready() error { return f.ready }
 
-func (f *fake) Status(context.Context) Status {
+func (f *fake) Status(context.Context) operator.Status {
 	f.looks.Add(1)
 	lag := 0.5
-	return Status{
-		Version: "1.2.3", State: "working", Problems: []string{}, Source: SourceStatus{State: "connected", LagSeconds: &lag},
-		Positions: Positions{Server: outbox.Position{File: "binlog.000002", Offset: 900}, Read: outbox.Position{File: "binlog.000002", Offset: 800}},
-		Tables:    []TableStatus{{Name: "shop.t_local_message", Rows: map[string]int64{"pending": 3}}},
-		Sink:      SinkStatus{Kind: "kafka", Breaker: "closed", SuspendedTopics: []SuspendedTopic{}},
+	return operator.Status{
+		Version: "1.2.3", State: "working", Problems: []string{}, Source: operator.SourceStatus{State: "connected", LagSeconds: &lag},
+		Positions: operator.Positions{Server: outbox.Position{File: "binlog.000002", Offset: 900}, Read: outbox.Position{File: "binlog.000002", Offset: 800}},
+		Tables:    []operator.TableStatus{{Name: "shop.t_local_message", Rows: map[string]int64{"pending": 3}}},
+		Sink:      operator.SinkStatus{Kind: "kafka", Breaker: "closed", SuspendedTopics: []operator.SuspendedTopic{}},
 	}
 }
 
-func (f *fake) Timeline(_ context.Context, span Span) (Timeline, error) {
+func (f *fake) Timeline(_ context.Context, span operator.Span) (operator.Timeline, error) {
 	f.span = span
-	return Timeline{StepSeconds: int(span.Step.Seconds()), At: []int64{1}, Series: map[string][]*float64{"lag_seconds": {nil}}, Marks: []Mark{}}, nil
+	return operator.Timeline{StepSeconds: int(span.Step.Seconds()), At: []int64{1}, Series: map[string][]*float64{"lag_seconds": {nil}}, Marks: []operator.Mark{}}, nil
 }
 
-func (f *fake) Checkpoint(context.Context) (Checkpoint, error) {
-	return Checkpoint{Position: outbox.Position{File: "binlog.000002", Offset: 700}, Source: "mysql"}, nil
+func (f *fake) Checkpoint(context.Context) (operator.Checkpoint, error) {
+	return operator.Checkpoint{Position: outbox.Position{File: "binlog.000002", Offset: 700}, Source: "mysql"}, nil
 }
 
-func (f *fake) History(_ context.Context, limit int) ([]HistoryEntry, error) {
-	return make([]HistoryEntry, min(limit, 3)), nil
+func (f *fake) History(_ context.Context, limit int) ([]operator.HistoryEntry, error) {
+	return make([]operator.HistoryEntry, min(limit, 3)), nil
 }
 
-func (f *fake) SetCheckpoint(_ context.Context, t Target) (Preview, error) {
+func (f *fake) SetCheckpoint(_ context.Context, t operator.Target) (operator.Preview, error) {
 	f.target = t
 	if t.Earliest {
-		return Preview{}, Refusedf("the position was purged")
+		return operator.Preview{}, operator.Refusedf("the position was purged")
 	}
-	return Preview{To: outbox.Position{File: t.File, Offset: t.Pos}, Applied: !t.DryRun, Notes: []string{}}, nil
+	return operator.Preview{To: outbox.Position{File: t.File, Offset: t.Pos}, Applied: !t.DryRun, Notes: []string{}}, nil
 }
 
 func (f *fake) Gaps(context.Context) ([]outbox.Gap, error) { return nil, nil }
 
 func (f *fake) AckGap(_ context.Context, id uint64) error {
 	if id == 404 {
-		return NotFoundf("there is no gap 404")
+		return operator.NotFoundf("there is no gap 404")
 	}
 	f.acked = id
 	return nil
@@ -232,8 +233,8 @@ func TestTheTokenIsAskedOfEverythingButHealth(t *testing.T) {
 func TestOtherMachinesNeedAToken(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
 		s, err := Listen(Config{Address: address}, &fake{}, prometheus.NewRegistry(), zap.NewNop())
-		var refused *Error
-		if !errors.As(err, &refused) || refused.Code != CodeRefused {
+		var refused *operator.Error
+		if !errors.As(err, &refused) || refused.Code != operator.CodeRefused {
 			t.Errorf("%s: got %v", address, err)
 			if s != nil {
 				_ = s.Close()
@@ -264,7 +265,7 @@ func TestEventsStreamTheStatus(t *testing.T) {
 		if !found {
 			continue
 		}
-		var s Status
+		var s operator.Status
 		if err := json.Unmarshal([]byte(data), &s); err != nil || s.Version != "1.2.3" {
 			t.Fatalf("%q: %v", data, err)
 		}
@@ -312,12 +313,12 @@ func TestClientOverTheSocket(t *testing.T) {
 	if h, err := c.History(ctx, 2); err != nil || len(h) != 2 {
 		t.Errorf("history: %v, %v", h, err)
 	}
-	want := Target{File: "binlog.000007", Pos: 154}
+	want := operator.Target{File: "binlog.000007", Pos: 154}
 	if p, err := c.SetCheckpoint(ctx, want); err != nil || !p.Applied || p.To.Offset != 154 || service.target != want {
 		t.Errorf("set: %+v, %v, %+v", p, err, service.target)
 	}
-	var refused *Error
-	if _, err := c.SetCheckpoint(ctx, Target{Earliest: true}); !errors.As(err, &refused) || refused.Code != CodeRefused {
+	var refused *operator.Error
+	if _, err := c.SetCheckpoint(ctx, operator.Target{Earliest: true}); !errors.As(err, &refused) || refused.Code != operator.CodeRefused {
 		t.Errorf("refused: %v", err)
 	}
 	if err := c.AckGap(ctx, 7); err != nil || service.acked != 7 {
@@ -333,7 +334,7 @@ func TestClientOverTheSocket(t *testing.T) {
 		t.Errorf("retention: %v", err)
 	}
 	service.sweepErr = errors.New("the database is away")
-	if err := c.Sweep(ctx); !errors.As(err, &refused) || refused.Code != CodeFailure || refused.Message != "the database is away" {
+	if err := c.Sweep(ctx); !errors.As(err, &refused) || refused.Code != operator.CodeFailure || refused.Message != "the database is away" {
 		t.Errorf("failure: %v", err)
 	}
 	if _, err := NewClient(socket + "x").Status(ctx); !errors.Is(err, ErrNoDaemon) {
@@ -366,20 +367,20 @@ func TestASocketLeftBehindIsReplacedAndALivingOneIsNot(t *testing.T) {
 func TestTargetCheck(t *testing.T) {
 	entry := uint64(3)
 	for _, c := range []struct {
-		t  Target
+		t  operator.Target
 		ok bool
 	}{
-		{Target{}, false},
-		{Target{Latest: true}, true},
-		{Target{Latest: true, Earliest: true}, false},
-		{Target{Entry: &entry}, true},
-		{Target{GTID: "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"}, true},
-		{Target{GTID: "0-1-100"}, true},
-		{Target{GTID: "garbage"}, false},
-		{Target{File: "binlog.000001", Pos: 4}, true},
-		{Target{File: "binlog.000001"}, false},
-		{Target{File: "../etc/passwd.1", Pos: 4}, false},
-		{Target{Pos: 4}, false},
+		{operator.Target{}, false},
+		{operator.Target{Latest: true}, true},
+		{operator.Target{Latest: true, Earliest: true}, false},
+		{operator.Target{Entry: &entry}, true},
+		{operator.Target{GTID: "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"}, true},
+		{operator.Target{GTID: "0-1-100"}, true},
+		{operator.Target{GTID: "garbage"}, false},
+		{operator.Target{File: "binlog.000001", Pos: 4}, true},
+		{operator.Target{File: "binlog.000001"}, false},
+		{operator.Target{File: "../etc/passwd.1", Pos: 4}, false},
+		{operator.Target{Pos: 4}, false},
 	} {
 		if err := c.t.Check(); (err == nil) != c.ok {
 			t.Errorf("%+v: %v", c.t, err)
@@ -391,7 +392,7 @@ func FuzzTarget(f *testing.F) {
 	f.Add([]byte(`{"gtid":"0-1-100"}`))
 	f.Add([]byte(`{"file":"binlog.000001","pos":4,"dry_run":true}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var target Target
+		var target operator.Target
 		if json.Unmarshal(data, &target) == nil {
 			_ = target.Check()
 		}

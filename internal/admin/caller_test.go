@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -19,18 +20,18 @@ func TestG49_TheCallerHasALogin(t *testing.T) {
 	defer os.RemoveAll(dir)
 	f, socket := &fake{}, filepath.Join(dir, "s")
 	url := serve(t, Config{Address: "127.0.0.1:0", Token: "0123456789abcdef", Socket: socket}, f)
-	me := UserName(os.Getuid())
+	me := operator.UserName(os.Getuid())
 	for _, c := range []struct {
-		claim Claim
+		claim operator.Claim
 		want  string
 	}{
-		{Claim{}, me},
-		{Claim{Login: "alice", From: "10.0.0.5"}, me + ", login alice from 10.0.0.5"},
-		{Claim{From: "10.0.0.5"}, me + ", login from 10.0.0.5"},
-		{Claim{Login: "alice", By: "王芳 & co"}, me + ", login alice, by 王芳 & co"},
+		{operator.Claim{}, me},
+		{operator.Claim{Login: "alice", From: "10.0.0.5"}, me + ", login alice from 10.0.0.5"},
+		{operator.Claim{From: "10.0.0.5"}, me + ", login from 10.0.0.5"},
+		{operator.Claim{Login: "alice", By: "王芳 & co"}, me + ", login alice, by 王芳 & co"},
 	} {
-		ctx := WithClaim(t.Context(), os.Getuid(), c.claim)
-		if got := Caller(ctx); got != c.want {
+		ctx := operator.WithClaim(t.Context(), os.Getuid(), c.claim)
+		if got := operator.Caller(ctx); got != c.want {
 			t.Errorf("without a relay: %q, want %q", got, c.want)
 		}
 		if p, err := NewClient(socket).Pause(ctx, outbox.Pause{}); err != nil || p.By != c.want {
@@ -53,26 +54,26 @@ func TestG49_TheCallerHasALogin(t *testing.T) {
 
 // sudo keeps the login in SUDO_USER, ssh the address in SSH_CONNECTION; a login that is the account itself says nothing new.
 func TestG49_LoginOfTheEnvironment(t *testing.T) {
-	own := strings.TrimPrefix(UserName(os.Getuid()), "unix user ")
+	own := strings.TrimPrefix(operator.UserName(os.Getuid()), "unix user ")
 	kernel := "" // the login uid of this very process, which wins where it is set
-	if c := LoginClaim(os.Getuid(), func(string) string { return "" }); c.Login != "" {
+	if c := operator.LoginClaim(os.Getuid(), func(string) string { return "" }); c.Login != "" {
 		kernel = c.Login
 	}
 	for _, c := range []struct {
 		env  map[string]string
-		want Claim
+		want operator.Claim
 	}{
-		{map[string]string{"SUDO_USER": "alice"}, Claim{Login: "alice"}},
-		{map[string]string{"SUDO_USER": own, "SSH_CONNECTION": "10.0.0.5 4000 10.0.0.9 22"}, Claim{From: "10.0.0.5"}},
+		{map[string]string{"SUDO_USER": "alice"}, operator.Claim{Login: "alice"}},
+		{map[string]string{"SUDO_USER": own, "SSH_CONNECTION": "10.0.0.5 4000 10.0.0.9 22"}, operator.Claim{From: "10.0.0.5"}},
 	} {
 		if kernel != "" {
 			c.want.Login = kernel
 		}
-		if got := LoginClaim(os.Getuid(), func(name string) string { return c.env[name] }); got != c.want {
+		if got := operator.LoginClaim(os.Getuid(), func(name string) string { return c.env[name] }); got != c.want {
 			t.Errorf("%v: %+v, want %+v", c.env, got, c.want)
 		}
 	}
-	if got := Caller(context.Background()); got != "unknown" {
+	if got := operator.Caller(context.Background()); got != "unknown" {
 		t.Errorf("without a caller: %q", got)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -49,8 +50,8 @@ func NewClient(socket string) *Client {
 }
 
 // Status returns the relay's status.
-func (c *Client) Status(ctx context.Context) (Status, error) {
-	var s Status
+func (c *Client) Status(ctx context.Context) (operator.Status, error) {
+	var s operator.Status
 	return s, c.do(ctx, http.MethodGet, "/api/v1/status", nil, &s)
 }
 
@@ -60,27 +61,27 @@ func (c *Client) Live(ctx context.Context) error {
 }
 
 // Checkpoint returns the current checkpoint.
-func (c *Client) Checkpoint(ctx context.Context) (Checkpoint, error) {
-	var cp Checkpoint
+func (c *Client) Checkpoint(ctx context.Context) (operator.Checkpoint, error) {
+	var cp operator.Checkpoint
 	return cp, c.do(ctx, http.MethodGet, "/api/v1/checkpoint", nil, &cp)
 }
 
 // History returns the checkpoints of the past, newest first.
-func (c *Client) History(ctx context.Context, limit int) ([]HistoryEntry, error) {
-	var entries []HistoryEntry
+func (c *Client) History(ctx context.Context, limit int) ([]operator.HistoryEntry, error) {
+	var entries []operator.HistoryEntry
 	return entries, c.do(ctx, http.MethodGet, "/api/v1/checkpoint/history?limit="+strconv.Itoa(limit), nil, &entries)
 }
 
 // Timeline returns what was measured, and what happened.
-func (c *Client) Timeline(ctx context.Context, span Span) (Timeline, error) {
-	var t Timeline
+func (c *Client) Timeline(ctx context.Context, span operator.Span) (operator.Timeline, error) {
+	var t operator.Timeline
 	query := url.Values{"from": {span.From.UTC().Format(time.RFC3339)}, "to": {span.To.UTC().Format(time.RFC3339)}, "step": {span.Step.String()}}
 	return t, c.do(ctx, http.MethodGet, "/api/v1/history?"+query.Encode(), nil, &t)
 }
 
 // SetCheckpoint moves the checkpoint, or says what a move would do.
-func (c *Client) SetCheckpoint(ctx context.Context, target Target) (Preview, error) {
-	var p Preview
+func (c *Client) SetCheckpoint(ctx context.Context, target operator.Target) (operator.Preview, error) {
+	var p operator.Preview
 	return p, c.doLong(ctx, http.MethodPost, "/api/v1/checkpoint", target, &p)
 }
 
@@ -97,8 +98,8 @@ func (c *Client) AckGap(ctx context.Context, id uint64) error {
 
 // Pause stops the intake and returns the pause that stands. The relay fills in By and Since.
 func (c *Client) Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error) {
-	var state PauseState
-	err := c.do(ctx, http.MethodPost, "/api/v1/pause", PauseOrder{Reason: p.Reason}, &state)
+	var state operator.PauseState
+	err := c.do(ctx, http.MethodPost, "/api/v1/pause", operator.PauseOrder{Reason: p.Reason}, &state)
 	return state.Paused, err
 }
 
@@ -108,8 +109,8 @@ func (c *Client) Resume(ctx context.Context) error {
 }
 
 // Audit returns what people did, newest first.
-func (c *Client) Audit(ctx context.Context, limit int) ([]Change, error) {
-	var changes []Change
+func (c *Client) Audit(ctx context.Context, limit int) ([]operator.Change, error) {
+	var changes []operator.Change
 	return changes, c.do(ctx, http.MethodGet, "/api/v1/audit?limit="+strconv.Itoa(limit), nil, &changes)
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -23,8 +24,8 @@ func TestG41_AStoppedRelayGivesNoAnswer(t *testing.T) {
 	c.quick = 50 * time.Millisecond
 	for name, err := range map[string]error{
 		"status": second(c.Status(t.Context())), "live": c.Live(t.Context()), "pause": second(c.Pause(t.Context(), outbox.Pause{})),
-		"list": second(c.ListMessages(t.Context(), MessageQuery{Limit: 1})), "retry": second(c.RetryMessages(t.Context(), MessageOrder{IDs: []string{"1"}})),
-		"checkpoint set": second(c.SetCheckpoint(t.Context(), Target{Latest: true})), "export": c.Export(t.Context(), new(strings.Builder)),
+		"list": second(c.ListMessages(t.Context(), operator.MessageQuery{Limit: 1})), "retry": second(c.RetryMessages(t.Context(), operator.MessageOrder{IDs: []string{"1"}})),
+		"checkpoint set": second(c.SetCheckpoint(t.Context(), operator.Target{Latest: true})), "export": c.Export(t.Context(), new(strings.Builder)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "no answer within 50ms") || !strings.Contains(err.Error(), "kill -CONT") {
 			t.Errorf("%s: %v", name, err)
@@ -38,7 +39,7 @@ func TestG41_LongWorkHasItsOwnBound(t *testing.T) {
 	serve(t, Config{Socket: socket}, &fake{messagesFake: messagesFake{hangs: true}})
 	c := NewClient(socket)
 	c.long = 50 * time.Millisecond
-	if _, err := c.RetryMessages(t.Context(), MessageOrder{IDs: []string{"1"}}); err == nil || !strings.Contains(err.Error(), "may still be at work") {
+	if _, err := c.RetryMessages(t.Context(), operator.MessageOrder{IDs: []string{"1"}}); err == nil || !strings.Contains(err.Error(), "may still be at work") {
 		t.Errorf("retry: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 )
@@ -28,7 +29,7 @@ func TestPageListsEveryRoute(t *testing.T) {
 	for i := range all {
 		has(all[i].method+" "+strings.TrimSuffix(all[i].path, "{$}"), all[i].needs.String())
 	}
-	for _, code := range []Code{CodeUsage, CodeUnauthorized, CodeForbidden, CodeNotFound, CodeRefused, CodeNeedsScan, CodeFailure} {
-		has(string(code), strconv.Itoa(code.httpStatus()))
+	for _, code := range []operator.Code{operator.CodeUsage, operator.CodeUnauthorized, operator.CodeForbidden, operator.CodeNotFound, operator.CodeRefused, operator.CodeNeedsScan, operator.CodeFailure} {
+		has(string(code), strconv.Itoa(httpStatus(code)))
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 const (
@@ -58,7 +60,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	case a.streams <- struct{}{}:
 		defer func() { <-a.streams }()
 	default:
-		writeError(w, &Error{Code: CodeFailure, Message: fmt.Sprintf("%d event streams are open already", maxStreams)})
+		writeError(w, &operator.Error{Code: operator.CodeFailure, Message: fmt.Sprintf("%d event streams are open already", maxStreams)})
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")

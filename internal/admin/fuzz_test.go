@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 )
@@ -45,7 +46,7 @@ func FuzzRequest(f *testing.F) {
 		default:
 			t.Fatalf("%q %q: %d %s", path, body, w.Code, w.Body)
 		}
-		if service.target != (Target{}) && service.target.Check() != nil {
+		if service.target != (operator.Target{}) && service.target.Check() != nil {
 			t.Fatalf("%q reached the service as %+v", body, service.target)
 		}
 	})

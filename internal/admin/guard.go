@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 // guard gives every request over TCP its role; the routes say which they need. Without a token (loopback only) the Host must be a name
@@ -12,16 +14,16 @@ import (
 func guard(known tokens, next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection()
 	crossOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeError(w, &Error{Code: CodeForbidden, Message: "this page may not act here: it comes from another origin"})
+		writeError(w, &operator.Error{Code: operator.CodeForbidden, Message: "this page may not act here: it comes from another origin"})
 	}))
 	checked := crossOrigin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if known.operator == "" && !isLoopback(hostName(r.Host)) {
-			writeError(w, &Error{Code: CodeForbidden, Message: "the Host header must be a loopback address: use http://127.0.0.1"})
+			writeError(w, &operator.Error{Code: operator.CodeForbidden, Message: "the Host header must be a loopback address: use http://127.0.0.1"})
 			return
 		}
 		is, who := known.roleOf(r)
-		ctx := WithCaller(context.WithValue(r.Context(), roleKey{}, is), who+" from "+hostName(r.RemoteAddr))
+		ctx := operator.WithCaller(context.WithValue(r.Context(), roleKey{}, is), who+" from "+hostName(r.RemoteAddr))
 		checked.ServeHTTP(w, r.WithContext(ctx))
 	})
 }

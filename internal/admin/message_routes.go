@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 // Parameters that several routes have.
@@ -16,14 +18,14 @@ var (
 	inTable  = param{name: "table", about: "schema.table; needed where the relay serves several", kind: "string"}
 	byRef    = param{name: "ref", about: "primary key, message id or business key", kind: "string"}
 	mayScan  = param{name: "scan", about: "1 lets it read a large table", kind: "boolean"}
-	withBody = param{name: "body", about: "1 shows the body; it needs the operator's token", kind: "boolean", needs: operator}
+	withBody = param{name: "body", about: "1 shows the body; it needs the operator's token", kind: "boolean", needs: operatorRole}
 )
 
 // messages are the routes of Messages.
 func (a *api) messages() []route {
 	return []route{
 		{
-			method: "GET", path: "/api/v1/messages", needs: reader, about: "Messages by status, type, topic, key, reason and age, page by page.", answer: MessagePage{},
+			method: "GET", path: "/api/v1/messages", needs: reader, about: "Messages by status, type, topic, key, reason and age, page by page.", answer: operator.MessagePage{},
 			params: []param{
 				inTable, mayScan,
 				{name: "status", about: "pending, delayed (due later), sending, sent, failed, a state that the configuration names, held (a code that it does not name), or any", kind: "string"},
@@ -44,7 +46,7 @@ func (a *api) messages() []route {
 			},
 		},
 		{
-			method: "GET", path: "/api/v1/messages/stats", needs: reader, about: "Counts by status, type, topic and reason.", answer: MessageStats{}, params: []param{inTable},
+			method: "GET", path: "/api/v1/messages/stats", needs: reader, about: "Counts by status, type, topic and reason.", answer: operator.MessageStats{}, params: []param{inTable},
 			do: func(r *http.Request) (any, error) {
 				v := values{Values: r.URL.Query()}
 				table := v.text("table")
@@ -55,7 +57,7 @@ func (a *api) messages() []route {
 			},
 		},
 		{
-			method: "GET", path: "/api/v1/messages/{ref}", needs: reader, about: "The rows that a text may mean.", answer: MessageMatches{},
+			method: "GET", path: "/api/v1/messages/{ref}", needs: reader, about: "The rows that a text may mean.", answer: operator.MessageMatches{},
 			params: []param{byRef, inTable, mayScan, withBody},
 			do: func(r *http.Request) (any, error) {
 				ref, err := readRef(r)
@@ -66,7 +68,7 @@ func (a *api) messages() []route {
 			},
 		},
 		{
-			method: "GET", path: "/api/v1/messages/{ref}/trace", needs: reader, about: "What is known of one message, from all sides.", answer: Trace{},
+			method: "GET", path: "/api/v1/messages/{ref}/trace", needs: reader, about: "What is known of one message, from all sides.", answer: operator.Trace{},
 			params: []param{byRef, inTable, mayScan, withBody},
 			do: func(r *http.Request) (any, error) {
 				ref, err := readRef(r)
@@ -82,9 +84,9 @@ func (a *api) messages() []route {
 }
 
 // changing is a route that carries out an order on messages.
-func (a *api) changing(path, about string, do func(Service, context.Context, MessageOrder) (MessageChange, error)) route {
+func (a *api) changing(path, about string, do func(Service, context.Context, operator.MessageOrder) (operator.MessageChange, error)) route {
 	return route{
-		method: "POST", path: path, needs: operator, about: about, body: MessageOrder{}, answer: MessageChange{},
+		method: "POST", path: path, needs: operatorRole, about: about, body: operator.MessageOrder{}, answer: operator.MessageChange{},
 		do: func(r *http.Request) (any, error) {
 			order, err := readOrder(r)
 			if err != nil {
@@ -105,7 +107,7 @@ type values struct {
 func (v *values) text(name string) string {
 	v.read = append(v.read, name)
 	if len(v.Values[name]) > 1 && v.err == nil {
-		v.err = Usagef("%s comes more than once", name)
+		v.err = operator.Usagef("%s comes more than once", name)
 	}
 	return v.Get(name)
 }
@@ -118,7 +120,7 @@ func (v *values) flag(name string) bool {
 		return true
 	default:
 		if v.err == nil {
-			v.err = Usagef("%s=%q: must be 1 or 0", name, text)
+			v.err = operator.Usagef("%s=%q: must be 1 or 0", name, text)
 		}
 		return false
 	}
@@ -127,21 +129,21 @@ func (v *values) flag(name string) bool {
 func (v *values) end() error {
 	for name := range v.Values {
 		if !slices.Contains(v.read, name) && v.err == nil {
-			v.err = Usagef("there is no parameter %q; known are %s", name, strings.Join(v.read, ", "))
+			v.err = operator.Usagef("there is no parameter %q; known are %s", name, strings.Join(v.read, ", "))
 		}
 	}
 	return v.err
 }
 
-func readQuery(from url.Values) (MessageQuery, error) {
+func readQuery(from url.Values) (operator.MessageQuery, error) {
 	v := values{Values: from}
-	q := MessageQuery{Table: v.text("table"), Limit: DefaultMessages, After: v.text("after"), Scan: v.flag("scan"), MessageFilter: MessageFilter{
+	q := operator.MessageQuery{Table: v.text("table"), Limit: operator.DefaultMessages, After: v.text("after"), Scan: v.flag("scan"), MessageFilter: operator.MessageFilter{
 		Status: v.text("status"), Type: v.text("type"), Topic: v.text("topic"), Key: v.text("key"), Reason: v.text("reason"),
 	}}
 	if text := v.text("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			return q, Usagef("limit=%q: must be a number from 1 to %d", text, MaxMessages)
+			return q, operator.Usagef("limit=%q: must be a number from 1 to %d", text, operator.MaxMessages)
 		}
 		q.Limit = n
 	}
@@ -156,8 +158,8 @@ func readQuery(from url.Values) (MessageQuery, error) {
 	return q, q.Check()
 }
 
-// encode is the way back of readQuery.
-func (q MessageQuery) encode() string {
+// encodeQuery is the inverse of readQuery.
+func encodeQuery(q operator.MessageQuery) string {
 	v := url.Values{}
 	for name, text := range map[string]string{"table": q.Table, "status": q.Status, "type": q.Type, "topic": q.Topic, "key": q.Key, "reason": q.Reason, "after": q.After} {
 		if text != "" {
@@ -176,17 +178,17 @@ func (q MessageQuery) encode() string {
 	return v.Encode()
 }
 
-func readRef(r *http.Request) (MessageRef, error) {
+func readRef(r *http.Request) (operator.MessageRef, error) {
 	v := values{Values: r.URL.Query()}
-	ref := MessageRef{Ref: r.PathValue("ref"), Table: v.text("table"), Body: v.flag("body"), Scan: v.flag("scan")}
+	ref := operator.MessageRef{Ref: r.PathValue("ref"), Table: v.text("table"), Body: v.flag("body"), Scan: v.flag("scan")}
 	if err := v.end(); err != nil {
 		return ref, err
 	}
 	return ref, ref.Check()
 }
 
-// path is the way back of readRef.
-func (r MessageRef) path(suffix string) string {
+// messagePath is the inverse of readRef.
+func messagePath(r operator.MessageRef, suffix string) string {
 	v := url.Values{}
 	if r.Table != "" {
 		v.Set("table", r.Table)
@@ -203,15 +205,15 @@ func (r MessageRef) path(suffix string) string {
 	return path
 }
 
-func readOrder(r *http.Request) (MessageOrder, error) {
-	var order MessageOrder
+func readOrder(r *http.Request) (operator.MessageOrder, error) {
+	var order operator.MessageOrder
 	body := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody))
 	body.DisallowUnknownFields()
 	if err := body.Decode(&order); err != nil {
-		return order, Usagef("the body is no order: %v", err)
+		return order, operator.Usagef("the body is no order: %v", err)
 	}
 	if body.More() {
-		return order, Usagef("the body has more than one order")
+		return order, operator.Usagef("the body has more than one order")
 	}
 	return order, order.Check()
 }

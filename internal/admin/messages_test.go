@@ -10,57 +10,58 @@ import (
 	"testing"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 )
 
 // messagesFake remembers what reached it.
 type messagesFake struct {
-	query    MessageQuery
-	ref      MessageRef
-	order    MessageOrder
+	query    operator.MessageQuery
+	ref      operator.MessageRef
+	order    operator.MessageOrder
 	reached  string
 	statsFor string
 	hangs    bool // RetryMessages lasts as long as its request
 }
 
-func (f *messagesFake) ListMessages(_ context.Context, q MessageQuery) (MessagePage, error) {
+func (f *messagesFake) ListMessages(_ context.Context, q operator.MessageQuery) (operator.MessagePage, error) {
 	f.query, f.reached = q, "list"
 	if q.Topic == "everything" && !q.Scan {
-		return MessagePage{}, &Error{Code: CodeNeedsScan, Message: "it would read 7 rows"}
+		return operator.MessagePage{}, &operator.Error{Code: operator.CodeNeedsScan, Message: "it would read 7 rows"}
 	}
-	return MessagePage{Table: q.Table, Messages: []Message{}}, nil
+	return operator.MessagePage{Table: q.Table, Messages: []operator.Message{}}, nil
 }
 
-func (f *messagesFake) ShowMessages(_ context.Context, ref MessageRef) (MessageMatches, error) {
+func (f *messagesFake) ShowMessages(_ context.Context, ref operator.MessageRef) (operator.MessageMatches, error) {
 	f.ref, f.reached = ref, "show"
 	if ref.Ref == "nobody" {
-		return MessageMatches{}, NotFoundf("no row has it")
+		return operator.MessageMatches{}, operator.NotFoundf("no row has it")
 	}
-	return MessageMatches{Matches: []MessageDetail{}, Notes: []string{}}, nil
+	return operator.MessageMatches{Matches: []operator.MessageDetail{}, Notes: []string{}}, nil
 }
 
-func (f *messagesFake) TraceMessage(_ context.Context, ref MessageRef) (Trace, error) {
+func (f *messagesFake) TraceMessage(_ context.Context, ref operator.MessageRef) (operator.Trace, error) {
 	f.ref, f.reached = ref, "trace"
-	return Trace{Events: []TraceEvent{}, Unknown: []string{}}, nil
+	return operator.Trace{Events: []operator.TraceEvent{}, Unknown: []string{}}, nil
 }
 
-func (f *messagesFake) RetryMessages(ctx context.Context, o MessageOrder) (MessageChange, error) {
+func (f *messagesFake) RetryMessages(ctx context.Context, o operator.MessageOrder) (operator.MessageChange, error) {
 	if f.hangs {
 		<-ctx.Done()
 	}
 	f.order, f.reached = o, "retry"
-	return MessageChange{}, nil
+	return operator.MessageChange{}, nil
 }
 
-func (f *messagesFake) DiscardMessages(_ context.Context, o MessageOrder) (MessageChange, error) {
+func (f *messagesFake) DiscardMessages(_ context.Context, o operator.MessageOrder) (operator.MessageChange, error) {
 	f.order, f.reached = o, "discard"
-	return MessageChange{}, nil
+	return operator.MessageChange{}, nil
 }
 
-func (f *messagesFake) MessageStats(_ context.Context, table string) (MessageStats, error) {
+func (f *messagesFake) MessageStats(_ context.Context, table string) (operator.MessageStats, error) {
 	f.statsFor, f.reached = table, "stats"
-	return MessageStats{}, nil
+	return operator.MessageStats{}, nil
 }
 
 // What the client sends is what the service gets, with the characters that keys have.
@@ -69,14 +70,14 @@ func TestMessagesThroughTheClient(t *testing.T) {
 	socket := t.TempDir() + "/s"
 	serve(t, Config{Socket: socket}, service)
 	c, ctx := NewClient(socket), context.Background()
-	q := MessageQuery{Table: "shop.m", Limit: 7, After: "abc", Scan: true, MessageFilter: MessageFilter{
-		Status: "failed", Type: "refund ü", Topic: "a&b", Key: "k/1 ü?#", Reason: "100%", OlderThan: Duration(90 * time.Minute),
+	q := operator.MessageQuery{Table: "shop.m", Limit: 7, After: "abc", Scan: true, MessageFilter: operator.MessageFilter{
+		Status: "failed", Type: "refund ü", Topic: "a&b", Key: "k/1 ü?#", Reason: "100%", OlderThan: operator.Duration(90 * time.Minute),
 	}}
 	if _, err := c.ListMessages(ctx, q); err != nil || !reflect.DeepEqual(service.query, q) {
 		t.Errorf("list: %+v, %v", service.query, err)
 	}
 	for _, name := range []string{"17", "order:k-1", "a/b", "a%2Fb", "ü ?#", "a b+c", "stats2", "x:y:z"} {
-		ref := MessageRef{Ref: name, Table: "shop.m", Body: true, Scan: true}
+		ref := operator.MessageRef{Ref: name, Table: "shop.m", Body: true, Scan: true}
 		if _, err := c.ShowMessages(ctx, ref); err != nil || service.ref != ref || service.reached != "show" {
 			t.Errorf("show %q: %+v, %v", name, service.ref, err)
 		}
@@ -84,34 +85,34 @@ func TestMessagesThroughTheClient(t *testing.T) {
 			t.Errorf("trace %q: %+v, %v", name, service.ref, err)
 		}
 	}
-	order := MessageOrder{Table: "shop.m", Filter: &MessageFilter{Topic: "t", OlderThan: Duration(time.Hour)}, Limit: 5, DryRun: true}
+	order := operator.MessageOrder{Table: "shop.m", Filter: &operator.MessageFilter{Topic: "t", OlderThan: operator.Duration(time.Hour)}, Limit: 5, DryRun: true}
 	if _, err := c.RetryMessages(ctx, order); err != nil || !reflect.DeepEqual(service.order, order) {
 		t.Errorf("retry: %+v, %v", service.order, err)
 	}
-	order = MessageOrder{IDs: []string{"1", "order:k"}, Limit: 2}
+	order = operator.MessageOrder{IDs: []string{"1", "order:k"}, Limit: 2}
 	if _, err := c.DiscardMessages(ctx, order); err != nil || !reflect.DeepEqual(service.order, order) || service.reached != "discard" {
 		t.Errorf("discard: %+v, %v", service.order, err)
 	}
 	if _, err := c.MessageStats(ctx, "shop.m"); err != nil || service.statsFor != "shop.m" {
 		t.Errorf("stats: %q, %v", service.statsFor, err)
 	}
-	for code, call := range map[Code]func() error{
-		CodeNeedsScan: func() error {
-			_, err := c.ListMessages(ctx, MessageQuery{Limit: 1, MessageFilter: MessageFilter{Topic: "everything"}})
+	for code, call := range map[operator.Code]func() error{
+		operator.CodeNeedsScan: func() error {
+			_, err := c.ListMessages(ctx, operator.MessageQuery{Limit: 1, MessageFilter: operator.MessageFilter{Topic: "everything"}})
 			return err
 		},
-		CodeNotFound: func() error { _, err := c.ShowMessages(ctx, MessageRef{Ref: "nobody"}); return err },
-		CodeUsage:    func() error { _, err := c.RetryMessages(ctx, MessageOrder{}); return err },
+		operator.CodeNotFound: func() error { _, err := c.ShowMessages(ctx, operator.MessageRef{Ref: "nobody"}); return err },
+		operator.CodeUsage:    func() error { _, err := c.RetryMessages(ctx, operator.MessageOrder{}); return err },
 	} {
-		var coded *Error
+		var coded *operator.Error
 		if err := call(); !asError(err, &coded) || coded.Code != code {
 			t.Errorf("%s: %v", code, err)
 		}
 	}
 }
 
-func asError(err error, into **Error) (ok bool) {
-	*into, ok = err.(*Error)
+func asError(err error, into **operator.Error) (ok bool) {
+	*into, ok = err.(*operator.Error)
 	return ok
 }
 

@@ -78,7 +78,7 @@ func (s schemas) operation(r *route) object {
 	switch {
 	case r.raw != nil && r.needs == everyone:
 		answers = object{}
-	case r.raw != nil && r.needs == operator:
+	case r.raw != nil && r.needs == operatorRole:
 		answers = fails("401", "403", "404", "500")
 	case r.raw != nil:
 		answers = fails("401")

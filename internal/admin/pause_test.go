@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -69,7 +70,7 @@ func (f *fake) Resume(context.Context) error {
 
 func (f *fake) Paused() *outbox.Pause { return f.paused }
 
-func (f *fake) Audit(context.Context, int) ([]Change, error) { return nil, nil }
+func (f *fake) Audit(context.Context, int) ([]operator.Change, error) { return nil, nil }
 
 func (f *fake) Export(_ context.Context, w io.Writer) error {
 	_, err := io.WriteString(w, "{}\n")

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 // Peer is another relay whose status the page shows beside ours.
@@ -95,7 +97,7 @@ func (p *peers) ask(ctx context.Context, peer Peer) PeerStatus {
 	return line
 }
 
-func (p *peers) status(ctx context.Context, peer Peer) (s Status, err error) {
+func (p *peers) status(ctx context.Context, peer Peer) (s operator.Status, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(peer.URL, "/")+"/api/v1/status", nil)
 	if err != nil {
 		return s, err

@@ -6,15 +6,17 @@ import (
 	"crypto/subtle"
 	"net/http"
 	"strings"
+
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 // role is what a request may do. Each includes the ones before it.
 type role int
 
 const (
-	everyone role = iota // without a token: whether the service is up, and the empty page
-	reader               // may see everything but the bodies of messages
-	operator             // may see bodies, and change things
+	everyone     role = iota // without a token: whether the service is up, and the empty page
+	reader                   // may see everything but the bodies of messages
+	operatorRole             // may see bodies, and change things
 )
 
 func (r role) String() string { return [...]string{"everyone", "reader", "operator"}[r] }
@@ -26,7 +28,7 @@ func roleOf(ctx context.Context) role {
 	if r, ok := ctx.Value(roleKey{}).(role); ok {
 		return r
 	}
-	return operator
+	return operatorRole
 }
 
 // Me says what a request may do, so that a page offers nothing that would be refused.
@@ -36,7 +38,7 @@ type Me struct {
 }
 
 func me(r *http.Request) (any, error) {
-	return Me{Role: roleOf(r.Context()).String(), Who: Caller(r.Context())}, nil
+	return Me{Role: roleOf(r.Context()).String(), Who: operator.Caller(r.Context())}, nil
 }
 
 // tokens know the roles of requests over HTTP.
@@ -53,9 +55,9 @@ func (t tokens) roleOf(r *http.Request) (is role, who string) {
 	}
 	switch mayAct, maySee := same(t.operator), same(t.reader); {
 	case t.operator == "":
-		return operator, "a request without a token"
+		return operatorRole, "a request without a token"
 	case mayAct:
-		return operator, "operator token"
+		return operatorRole, "operator token"
 	case maySee:
 		return reader, "read-only token"
 	}
@@ -68,7 +70,7 @@ func allow(r *http.Request, needs role) error {
 	case is >= needs:
 		return nil
 	case is == everyone:
-		return &Error{Code: CodeUnauthorized, Message: "a token is needed: send Authorization: Bearer with admin.token, or with admin.read_token to read only"}
+		return &operator.Error{Code: operator.CodeUnauthorized, Message: "a token is needed: send Authorization: Bearer with admin.token, or with admin.read_token to read only"}
 	}
-	return &Error{Code: CodeForbidden, Message: "the read-only token does not reach that far: send admin.token"}
+	return &operator.Error{Code: operator.CodeForbidden, Message: "the read-only token does not reach that far: send admin.token"}
 }

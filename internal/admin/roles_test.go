@@ -39,14 +39,14 @@ func TestRoles(t *testing.T) {
 		for _, c := range []struct {
 			token string
 			is    role
-		}{{"", everyone}, {"wrong", everyone}, {maySee, reader}, {mayAct, operator}} {
+		}{{"", everyone}, {"wrong", everyone}, {maySee, reader}, {mayAct, operatorRole}} {
 			got := status(r, c.token, "")
 			want := map[bool]int{true: 401, false: 403}[c.is == everyone]
 			if refused := got == 401 || got == 403; refused != (c.is < r.needs) || refused && got != want {
 				t.Errorf("%s %s with the token %q: %d, needs %s", r.method, r.path, c.token, got, r.needs)
 			}
 		}
-		if r.method == "POST" && r.needs != operator {
+		if r.method == "POST" && r.needs != operatorRole {
 			t.Errorf("%s %s is for %s", r.method, r.path, r.needs)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -47,7 +48,7 @@ func (a *api) routes() http.Handler {
 		mux.Handle(all[i].method+" "+all[i].path, a.handler(&all[i]))
 	}
 	nothing := route{needs: reader, do: func(r *http.Request) (any, error) {
-		return nil, NotFoundf("there is no %s %s; /api/v1/openapi.json lists what there is", r.Method, r.URL.Path)
+		return nil, operator.NotFoundf("there is no %s %s; /api/v1/openapi.json lists what there is", r.Method, r.URL.Path)
 	}}
 	mux.Handle("/api/", a.handler(&nothing))
 	return headers(claimed(mux))
@@ -96,10 +97,10 @@ func (a *api) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
 
 // fail answers with an error.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
-	var coded *Error
+	var coded *operator.Error
 	if !errors.As(err, &coded) {
 		a.log.Warn("admin request failed", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Error(err))
-		coded = &Error{Code: CodeFailure, Message: err.Error()}
+		coded = &operator.Error{Code: operator.CodeFailure, Message: err.Error()}
 	}
 	writeError(w, coded)
 }
@@ -109,9 +110,9 @@ func (a *api) act(f func(*http.Request) (any, error)) http.HandlerFunc {
 	return a.answer(func(r *http.Request) (any, error) {
 		kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 		if err != nil || kind != "application/json" {
-			return nil, Usagef("Content-Type must be application/json")
+			return nil, operator.Usagef("Content-Type must be application/json")
 		}
-		a.log.Info("admin request", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.String("by", Caller(r.Context())))
+		a.log.Info("admin request", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.String("by", operator.Caller(r.Context())))
 		defer a.newest.forget()
 		return f(r)
 	})
@@ -122,28 +123,25 @@ func decode(r *http.Request, into any) error {
 	body := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody))
 	body.DisallowUnknownFields()
 	if err := body.Decode(into); err != nil && !errors.Is(err, io.EOF) {
-		return Usagef("the body cannot be read: %v", err)
+		return operator.Usagef("the body cannot be read: %v", err)
 	}
 	return nil
 }
 
-// maxReason bounds what an operator says, in bytes: it is kept, and shown on one line.
-const maxReason = 500
-
 func (a *api) pause(r *http.Request) (any, error) {
-	var order PauseOrder
+	var order operator.PauseOrder
 	if err := decode(r, &order); err != nil {
 		return nil, err
 	}
 	if err := order.Check(); err != nil {
 		return nil, err
 	}
-	p, err := a.service().Pause(r.Context(), outbox.Pause{By: Caller(r.Context()), Since: time.Now().UTC().Truncate(time.Second), Reason: order.Reason})
-	return PauseState{Paused: p}, err
+	p, err := a.service().Pause(r.Context(), outbox.Pause{By: operator.Caller(r.Context()), Since: time.Now().UTC().Truncate(time.Second), Reason: order.Reason})
+	return operator.PauseState{Paused: p}, err
 }
 
 func (a *api) setCheckpoint(r *http.Request) (any, error) {
-	var target Target
+	var target operator.Target
 	if err := decode(r, &target); err != nil {
 		return nil, err
 	}
@@ -166,7 +164,7 @@ func readLimit(r *http.Request) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > maxHistory {
-		return 0, Usagef("limit must be a number from 1 to %d", maxHistory)
+		return 0, operator.Usagef("limit must be a number from 1 to %d", maxHistory)
 	}
 	return n, nil
 }
@@ -200,7 +198,7 @@ func (a *api) audit(r *http.Request) (any, error) {
 		return nil, err
 	}
 	changes, err := a.service().Audit(r.Context(), limit)
-	return append([]Change{}, changes...), err
+	return append([]operator.Change{}, changes...), err
 }
 
 func (a *api) history(r *http.Request) (any, error) {
@@ -209,24 +207,24 @@ func (a *api) history(r *http.Request) (any, error) {
 		return nil, err
 	}
 	entries, err := a.service().History(r.Context(), limit)
-	return append([]HistoryEntry{}, entries...), err
+	return append([]operator.HistoryEntry{}, entries...), err
 }
 
 func (a *api) ackGap(r *http.Request) (any, error) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return nil, Usagef("%q is not the number of a gap", r.PathValue("id"))
+		return nil, operator.Usagef("%q is not the number of a gap", r.PathValue("id"))
 	}
 	return struct{}{}, a.service().AckGap(r.Context(), id)
 }
 
 // errorBody is the JSON of every error.
 type errorBody struct {
-	Error *Error `json:"error"`
+	Error *operator.Error `json:"error"`
 }
 
-func writeError(w http.ResponseWriter, err *Error) {
-	writeJSON(w, err.Code.httpStatus(), errorBody{err})
+func writeError(w http.ResponseWriter, err *operator.Error) {
+	writeJSON(w, httpStatus(err.Code), errorBody{err})
 }
 
 func writeJSON(w http.ResponseWriter, status int, value any) {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -50,7 +51,7 @@ func Listen(cfg Config, service Service, metrics prometheus.Gatherer, log *zap.L
 			return nil, fmt.Errorf("admin address %q: %w", cfg.Address, err)
 		}
 		if cfg.Token == "" && !isLoopback(host) {
-			return nil, Refusedf("admin address %s can be reached from other machines: set admin.token or listen on 127.0.0.1", cfg.Address)
+			return nil, operator.Refusedf("admin address %s can be reached from other machines: set admin.token or listen on 127.0.0.1", cfg.Address)
 		}
 		if s.tcp, err = net.Listen("tcp", cfg.Address); err != nil {
 			return nil, fmt.Errorf("admin address %s: %w (another process uses it, or it is not of this machine)", cfg.Address, err)
@@ -79,7 +80,7 @@ func (s *Server) Live() error { return s.api.service().Live() }
 func listenUnix(path string) (net.Listener, error) {
 	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
 		_ = conn.Close() // the peer is another daemon; how this probe ends is no matter
-		return nil, Refusedf("another daemon answers on %s: stop it, or give this one a checkpoint.dir of its own", path)
+		return nil, operator.Refusedf("another daemon answers on %s: stop it, or give this one a checkpoint.dir of its own", path)
 	} else if errors.Is(err, syscall.ECONNREFUSED) {
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("remove the socket a former process left: %w", err)

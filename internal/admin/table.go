@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -67,7 +68,7 @@ func (a *api) files() []route {
 func (a *api) looks() []route {
 	return []route{
 		{
-			method: "GET", path: "/api/v1/status", needs: reader, about: "Whether the relay works, how far behind it is and what needs attention.", answer: Status{},
+			method: "GET", path: "/api/v1/status", needs: reader, about: "Whether the relay works, how far behind it is and what needs attention.", answer: operator.Status{},
 			do: a.status,
 		},
 		{method: "GET", path: "/api/v1/me", needs: reader, about: "What this request's token may do.", answer: Me{}, do: me},
@@ -76,20 +77,20 @@ func (a *api) looks() []route {
 			do: func(r *http.Request) (any, error) { return append([]PeerStatus{}, a.peers.look(r.Context())...), nil },
 		},
 		{
-			method: "GET", path: "/api/v1/history", needs: reader, about: "What was measured in the last day, and what happened.", answer: Timeline{},
+			method: "GET", path: "/api/v1/history", needs: reader, about: "What was measured in the last day, and what happened.", answer: operator.Timeline{},
 			params: []param{{name: "from", about: "a time in RFC 3339, or how long ago, such as 1h", kind: "string"}, {name: "to", about: "likewise; now when it is missing", kind: "string"}, {name: "step", about: "such as 1m", kind: "string"}},
 			do:     a.timeline,
 		},
 		{
-			method: "GET", path: "/api/v1/checkpoint", needs: reader, about: "The position from which a restart reads.", answer: Checkpoint{},
+			method: "GET", path: "/api/v1/checkpoint", needs: reader, about: "The position from which a restart reads.", answer: operator.Checkpoint{},
 			do: func(r *http.Request) (any, error) { return a.service().Checkpoint(r.Context()) },
 		},
 		{
-			method: "POST", path: "/api/v1/checkpoint", needs: operator, about: "Moves the checkpoint, or with dry_run says what a move would do.",
-			body: Target{}, answer: Preview{}, do: a.setCheckpoint,
+			method: "POST", path: "/api/v1/checkpoint", needs: operatorRole, about: "Moves the checkpoint, or with dry_run says what a move would do.",
+			body: operator.Target{}, answer: operator.Preview{}, do: a.setCheckpoint,
 		},
 		{
-			method: "GET", path: "/api/v1/checkpoint/history", needs: reader, about: "The checkpoints of the past, newest first.", answer: []HistoryEntry{},
+			method: "GET", path: "/api/v1/checkpoint/history", needs: reader, about: "The checkpoints of the past, newest first.", answer: []operator.HistoryEntry{},
 			params: []param{{name: "limit", about: "from 1 to 10000, 50 if it is left out", kind: "integer"}}, do: a.history,
 		},
 		{
@@ -100,7 +101,7 @@ func (a *api) looks() []route {
 			},
 		},
 		{
-			method: "POST", path: "/api/v1/gaps/{id}/ack", needs: operator, about: "Marks a gap as seen.",
+			method: "POST", path: "/api/v1/gaps/{id}/ack", needs: operatorRole, about: "Marks a gap as seen.",
 			params: []param{{name: "id", about: "the number of the gap", kind: "integer"}}, do: a.ackGap,
 		},
 	}
@@ -110,26 +111,26 @@ func (a *api) looks() []route {
 func (a *api) orders() []route {
 	return []route{
 		{
-			method: "GET", path: "/api/v1/state", needs: operator, raw: http.HandlerFunc(a.export), media: "application/x-ndjson",
+			method: "GET", path: "/api/v1/state", needs: operatorRole, raw: http.HandlerFunc(a.export), media: "application/x-ndjson",
 			about: "The whole state, one JSON object in a line, for `checkpoint import` in another directory.",
 		},
 		{
-			method: "GET", path: "/api/v1/audit", needs: reader, about: "What people did, newest first: who, what, before, after.", answer: []Change{},
+			method: "GET", path: "/api/v1/audit", needs: reader, about: "What people did, newest first: who, what, before, after.", answer: []operator.Change{},
 			params: []param{{name: "limit", about: "from 1 to 10000, 50 if it is left out", kind: "integer"}}, do: a.audit,
 		},
 		{
-			method: "POST", path: "/api/v1/pause", needs: operator, about: "Stops the intake until resume.", body: PauseOrder{}, answer: PauseState{}, do: a.pause,
+			method: "POST", path: "/api/v1/pause", needs: operatorRole, about: "Stops the intake until resume.", body: operator.PauseOrder{}, answer: operator.PauseState{}, do: a.pause,
 		},
 		{
-			method: "POST", path: "/api/v1/resume", needs: operator, about: "Lets the intake go on.",
+			method: "POST", path: "/api/v1/resume", needs: operatorRole, about: "Lets the intake go on.",
 			do: func(r *http.Request) (any, error) { return empty{}, a.service().Resume(r.Context()) },
 		},
 		{
-			method: "POST", path: "/api/v1/sweep", needs: operator, about: "Starts a sweep over rows of any age.",
+			method: "POST", path: "/api/v1/sweep", needs: operatorRole, about: "Starts a sweep over rows of any age.",
 			do: func(r *http.Request) (any, error) { return empty{}, a.service().Sweep(r.Context()) },
 		},
 		{
-			method: "POST", path: "/api/v1/retention", needs: operator, about: "Starts a pass that takes old rows out of the tables.",
+			method: "POST", path: "/api/v1/retention", needs: operatorRole, about: "Starts a pass that takes old rows out of the tables.",
 			do: func(r *http.Request) (any, error) { return empty{}, a.service().Retention(r.Context()) },
 		},
 	}
@@ -166,8 +167,8 @@ func (r *route) allow(request *http.Request) error {
 
 // refuse answers a request that may not.
 func refuse(w http.ResponseWriter, err error) {
-	coded, _ := err.(*Error)
-	if coded.Code == CodeUnauthorized {
+	coded, _ := err.(*operator.Error)
+	if coded.Code == operator.CodeUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	writeError(w, coded)

@@ -5,12 +5,11 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 // record writes a change down, in the state directory and in the log.
-func (d *daemon) record(c *admin.Change) error {
+func (d *daemon) record(c *operator.Change) error {
 	said := "changed by a person"
 	if c.Unfinished {
 		said = "a person's change begins"

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/reconcile"
 )
 
@@ -21,12 +21,12 @@ func (d *daemon) newChecks() *reconcile.Schedule {
 }
 
 // showChecks is nil while nothing is ever compared.
-func (d *daemon) showChecks(now time.Time) *admin.ReconcileStatus {
+func (d *daemon) showChecks(now time.Time) *operator.ReconcileStatus {
 	s, on := d.checks.State()
 	if !on {
 		return nil
 	}
-	return &admin.ReconcileStatus{
+	return &operator.ReconcileStatus{
 		Running: s.Running, LastSeconds: ageOf(s.Last, now), Missing: s.Missing, Different: s.Different, Repeated: s.Repeated, Error: s.Error,
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/doctor"
 	"github.com/canal-outbox/canal-outbox/lease"
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
@@ -34,8 +35,9 @@ func Doctor(ctx context.Context, cfg *config.Config) []server.Finding {
 			}
 			return lease.Check(ctx, db, name, ddl)
 		},
-		State: func() (doctor.State, error) { return peek(ctx, cfg.Checkpoint.Dir) },
-		Free:  checkpoint.Free, MinFree: checkpoint.MinFree,
+		Running: func(ctx context.Context) (outbox.Position, error) { return running(ctx, cfg) },
+		State:   func() (doctor.State, error) { return peek(ctx, cfg.Checkpoint.Dir) },
+		Free:    checkpoint.Free, MinFree: checkpoint.MinFree,
 		Broker: broker(cfg).Check,
 	})...)
 }
@@ -45,8 +47,14 @@ func Statements(findings []server.Finding) []string { return doctor.Statements(f
 
 // Running reports whether a relay answers on the socket of the state directory.
 func Running(ctx context.Context, cfg *config.Config) bool {
-	_, err := admin.NewClient(cfg.Checkpoint.Socket()).Checkpoint(ctx)
+	_, err := running(ctx, cfg)
 	return err == nil
+}
+
+// running is the checkpoint of the relay that answers on the socket.
+func running(ctx context.Context, cfg *config.Config) (outbox.Position, error) {
+	c, err := admin.NewClient(cfg.Checkpoint.Socket()).Checkpoint(ctx)
+	return c.Position, err
 }
 
 // broker is the configured sink as doctor looks at it.

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/doctor"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/migrations"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -239,46 +239,46 @@ func moves(t *testing.T, cfg *config.Config, before outbox.Position) {
 			t.Error(err)
 		}
 	}()
-	p, err := o.SetCheckpoint(ctx, admin.Target{Latest: true, DryRun: true})
+	p, err := o.SetCheckpoint(ctx, operator.Target{Latest: true, DryRun: true})
 	if err != nil || p.Applied || p.To.Compare(before) <= 0 || !strings.Contains(strings.Join(p.Notes, " "), "full sweep") {
 		t.Fatalf("dry run: %+v, %v", p, err)
 	}
 	if cp, err := o.Checkpoint(ctx); err != nil || cp.Position != before {
 		t.Fatalf("a dry run moved to %+v (%v)", cp, err)
 	}
-	if p, err = o.SetCheckpoint(ctx, admin.Target{Latest: true}); err != nil || !p.Applied {
+	if p, err = o.SetCheckpoint(ctx, operator.Target{Latest: true}); err != nil || !p.Applied {
 		t.Fatalf("latest: %+v, %v", p, err)
 	}
 	if gaps, err := o.Gaps(ctx); err != nil || len(gaps) != 1 || gaps[0].Cause != outbox.GapOperator || !gaps[0].Acknowledged {
 		t.Errorf("the skipped part: %+v, %v", gaps, err)
 	}
-	p, err = o.SetCheckpoint(ctx, admin.Target{File: before.File, Pos: before.Offset})
+	p, err = o.SetCheckpoint(ctx, operator.Target{File: before.File, Pos: before.Offset})
 	if err != nil || !p.Applied || !strings.Contains(strings.Join(p.Notes, " "), "read again") {
 		t.Errorf("back by file: %+v, %v", p, err)
 	}
-	if p, err = o.SetCheckpoint(ctx, admin.Target{GTID: before.GTIDs}); err != nil || !p.Applied || p.To.GTIDs != before.GTIDs {
+	if p, err = o.SetCheckpoint(ctx, operator.Target{GTID: before.GTIDs}); err != nil || !p.Applied || p.To.GTIDs != before.GTIDs {
 		t.Errorf("by GTID: %+v, %v", p, err)
 	}
-	if p, err = o.SetCheckpoint(ctx, admin.Target{Earliest: true}); err != nil || !p.Applied || p.To.Offset != 4 {
+	if p, err = o.SetCheckpoint(ctx, operator.Target{Earliest: true}); err != nil || !p.Applied || p.To.Offset != 4 {
 		t.Errorf("earliest: %+v, %v", p, err)
 	}
-	refused(t, o, admin.Target{File: "binlog.999999", Pos: 4})
-	refused(t, o, admin.Target{GTID: map[bool]string{true: "11111111-2222-3333-4444-555555555555:1-5", false: "7-7-7"}[strings.Contains(before.GTIDs, ":")]})
+	refused(t, o, operator.Target{File: "binlog.999999", Pos: 4})
+	refused(t, o, operator.Target{GTID: map[bool]string{true: "11111111-2222-3333-4444-555555555555:1-5", false: "7-7-7"}[strings.Contains(before.GTIDs, ":")]})
 	entries, err := o.History(ctx, 100)
 	if err != nil || len(entries) < 5 {
 		t.Fatalf("history: %+v, %v", entries, err)
 	}
 	oldest := entries[len(entries)-1]
-	if p, err = o.SetCheckpoint(ctx, admin.Target{Entry: &oldest.Number}); err != nil || !p.Applied || p.To != oldest.Position {
+	if p, err = o.SetCheckpoint(ctx, operator.Target{Entry: &oldest.Number}); err != nil || !p.Applied || p.To != oldest.Position {
 		t.Errorf("rollback: %+v, %v", p, err)
 	}
 }
 
-func refused(t *testing.T, o *Offline, target admin.Target) {
+func refused(t *testing.T, o *Offline, target operator.Target) {
 	t.Helper()
 	_, err := o.SetCheckpoint(t.Context(), target)
-	coded, ok := err.(*admin.Error)
-	if !ok || coded.Code != admin.CodeRefused {
+	coded, ok := err.(*operator.Error)
+	if !ok || coded.Code != operator.CodeRefused {
 		t.Errorf("%+v: got %v", target, err)
 	}
 }

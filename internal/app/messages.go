@@ -12,9 +12,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/messages"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/sink"
@@ -28,7 +28,7 @@ func (d *daemon) messages() messages.Messages {
 	}
 	m.Grace, m.FailedEvery = spans(d.rows, d.cfg)
 	if d.shadow != nil {
-		m.Refuse = admin.Refusedf("this relay runs as a shadow (run --shadow) and changes nothing")
+		m.Refuse = operator.Refusedf("this relay runs as a shadow (run --shadow) and changes nothing")
 	}
 	if reader, can := unfenced(d.sink).(sink.Reader); can {
 		m.Broker = func() (sink.Reader, func(), error) { return reader, func() {}, nil }
@@ -91,7 +91,7 @@ func OpenMessages(ctx context.Context, cfg *config.Config) (m *OfflineMessages, 
 	if _, err := os.Stat(filepath.Clean(cfg.Checkpoint.Dir)); err == nil {
 		m.state, err = checkpoint.OpenContext(ctx, cfg.Checkpoint.Dir, checkpoint.Options{})
 		if errors.Is(err, checkpoint.ErrLocked) {
-			return m, admin.Refusedf("%v", err)
+			return m, operator.Refusedf("%v", err)
 		} else if err != nil {
 			return m, err
 		}

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/migrations"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -31,11 +31,11 @@ func DDL(tables []config.Table) ([]Migration, error) {
 	var all []Migration
 	for _, t := range tables {
 		if t.IsPattern() {
-			return nil, admin.Usagef("--table %s is a pattern: name each table", t.Name)
+			return nil, operator.Usagef("--table %s is a pattern: name each table", t.Name)
 		}
 		text, err := migrations.DDL(t.Preset, t.Name)
 		if err != nil {
-			return nil, admin.Usagef("%v", err)
+			return nil, operator.Usagef("%v", err)
 		}
 		all = append(all, Migration{Table: t.Name, Preset: t.Preset, SQL: text, Status: "printed", statements: []string{text}})
 	}

@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
@@ -101,7 +101,7 @@ func (r *Relay) Sweep() error {
 		return errNotRunning
 	}
 	if p := r.parts.State.Pause(); p != nil {
-		return admin.Refusedf("the relay is %s: `canal-outbox resume` lets it go on", p)
+		return operator.Refusedf("the relay is %s: `canal-outbox resume` lets it go on", p)
 	}
 	r.pipeline.TryTopics() // if one works again there is another sweep
 	r.triggers.Trigger()

@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/history"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
@@ -32,11 +31,11 @@ type Offline struct {
 // refused while another process has the store open, and when there is no store: looking must not make one.
 func OpenOffline(cfg *config.Config) (*Offline, error) {
 	if _, err := os.Stat(filepath.Clean(cfg.Checkpoint.Dir)); errors.Is(err, os.ErrNotExist) {
-		return nil, admin.NotFoundf("there is no state in %s: is checkpoint.dir right? It is made by the first `canal-outbox run`", cfg.Checkpoint.Dir)
+		return nil, operator.NotFoundf("there is no state in %s: is checkpoint.dir right? It is made by the first `canal-outbox run`", cfg.Checkpoint.Dir)
 	}
 	state, err := checkpoint.OpenContext(context.Background(), cfg.Checkpoint.Dir, checkpoint.Options{})
 	if errors.Is(err, checkpoint.ErrLocked) {
-		return nil, admin.Refusedf("%v", err)
+		return nil, operator.Refusedf("%v", err)
 	}
 	if err != nil {
 		return nil, err
@@ -64,10 +63,10 @@ func OpenOffline(cfg *config.Config) (*Offline, error) {
 }
 
 // Timeline is what the relay recorded that used the directory last.
-func (o *Offline) Timeline(_ context.Context, span admin.Span) (admin.Timeline, error) {
+func (o *Offline) Timeline(_ context.Context, span operator.Span) (operator.Timeline, error) {
 	past, moves := history.NewRecorder(), pastMoves{}
 	if err := past.Keep(o.state, zap.NewNop()); err != nil {
-		return admin.Timeline{}, err
+		return operator.Timeline{}, err
 	}
 	marks, err := moves.read(operatorState{o.state}.History)
 	return past.Timeline(span, marks), err
@@ -117,25 +116,25 @@ func bound(ctx context.Context, db *sql.DB, cfg *config.Config) (all []*table.Ta
 type operatorState struct{ *checkpoint.Store }
 
 // History implements operator.State.
-func (s operatorState) History() (out []admin.HistoryEntry, err error) {
+func (s operatorState) History() (out []operator.HistoryEntry, err error) {
 	entries, err := s.Store.History()
 	for _, e := range entries {
-		out = append(out, admin.HistoryEntry{Number: e.Number, At: e.At, Position: e.Position, Source: e.Source.String(), Reason: e.Reason})
+		out = append(out, operator.HistoryEntry{Number: e.Number, At: e.At, Position: e.Position, Source: e.Source.String(), Reason: e.Reason})
 	}
 	return out, err
 }
 
 // Changes implements operator.State.
-func (s operatorState) Changes() (out []admin.Change, err error) {
+func (s operatorState) Changes() (out []operator.Change, err error) {
 	changes, err := s.Store.Changes()
 	for _, c := range changes {
-		out = append(out, admin.Change(c))
+		out = append(out, operator.Change(c))
 	}
 	return out, err
 }
 
 // record writes a change down, see operator.Operator.
-func (s operatorState) record(c *admin.Change) error {
+func (s operatorState) record(c *operator.Change) error {
 	change := checkpoint.Change(*c)
 	err := s.AddChange(&change)
 	c.Number = change.Number

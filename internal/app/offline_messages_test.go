@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
@@ -24,8 +24,8 @@ func TestG51_ARetryWithoutARelayIsRecorded(t *testing.T) {
 	testkit.Must(t, state.Close())
 	m, err := OpenMessages(t.Context(), cfg)
 	testkit.Must(t, err)
-	ctx := admin.WithCaller(t.Context(), "unix user root, login alice")
-	change, err := m.RetryMessages(ctx, admin.MessageOrder{Filter: &admin.MessageFilter{Type: "o"}, Limit: 1000})
+	ctx := operator.WithCaller(t.Context(), "unix user root, login alice")
+	change, err := m.RetryMessages(ctx, operator.MessageOrder{Filter: &operator.MessageFilter{Type: "o"}, Limit: 1000})
 	testkit.Must(t, err)
 	testkit.Must(t, m.Close())
 	o, err := OpenOffline(cfg)

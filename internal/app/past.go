@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/history"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/pipeline/dispatch"
 )
 
@@ -56,12 +56,12 @@ func (d *daemon) conditions() []history.Condition {
 type pastMoves struct {
 	mu    sync.Mutex
 	at    time.Time
-	marks []admin.Mark
+	marks []operator.Mark
 }
 
 const movesAge = 5 * time.Second
 
-func (m *pastMoves) read(entries func() ([]admin.HistoryEntry, error)) ([]admin.Mark, error) {
+func (m *pastMoves) read(entries func() ([]operator.HistoryEntry, error)) ([]operator.Mark, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if time.Since(m.at) < movesAge {
@@ -76,30 +76,30 @@ func (m *pastMoves) read(entries func() ([]admin.HistoryEntry, error)) ([]admin.
 		switch {
 		case e.Reason == "" || e.Reason == reasonGTIDs:
 		case e.Reason == reasonFailover:
-			m.marks = append(m.marks, admin.Mark{At: e.At, Kind: "failover", Text: "failover to " + e.Source})
+			m.marks = append(m.marks, operator.Mark{At: e.At, Kind: "failover", Text: "failover to " + e.Source})
 		case strings.HasPrefix(e.Reason, reasonGap):
-			m.marks = append(m.marks, admin.Mark{At: e.At, Kind: "gap", Text: e.Reason})
+			m.marks = append(m.marks, operator.Mark{At: e.At, Kind: "gap", Text: e.Reason})
 		default:
-			m.marks = append(m.marks, admin.Mark{At: e.At, Kind: "checkpoint", Text: "checkpoint " + e.Reason})
+			m.marks = append(m.marks, operator.Mark{At: e.At, Kind: "checkpoint", Text: "checkpoint " + e.Reason})
 		}
 	}
 	return m.marks, nil
 }
 
 // Timeline is what was recorded, with the moves of the checkpoint.
-func (s *service) Timeline(_ context.Context, span admin.Span) (admin.Timeline, error) {
+func (s *service) Timeline(_ context.Context, span operator.Span) (operator.Timeline, error) {
 	return s.d.timeline(span)
 }
 
 // Timeline is what was recorded before the start had to wait: nothing, or what came before the tables of a pattern changed.
-func (w *waiting) Timeline(_ context.Context, span admin.Span) (admin.Timeline, error) {
+func (w *waiting) Timeline(_ context.Context, span operator.Span) (operator.Timeline, error) {
 	return w.d.timeline(span)
 }
 
-func (d *daemon) timeline(span admin.Span) (admin.Timeline, error) {
+func (d *daemon) timeline(span operator.Span) (operator.Timeline, error) {
 	marks, err := d.moves.read(operatorState{d.state}.History)
 	if err != nil {
-		return admin.Timeline{}, err
+		return operator.Timeline{}, err
 	}
 	return d.past.Timeline(span, marks), nil
 }

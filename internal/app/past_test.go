@@ -9,18 +9,18 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/history"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
 // What moved the checkpoint is a mark with its kind; the ordinary way forward is none.
 func TestMovesAreMarks(t *testing.T) {
 	asked, at := 0, time.Now()
-	entries := func() ([]admin.HistoryEntry, error) {
+	entries := func() ([]operator.HistoryEntry, error) {
 		asked++
-		return []admin.HistoryEntry{
+		return []operator.HistoryEntry{
 			{At: at},
 			{At: at, Reason: reasonGTIDs},
 			{At: at, Reason: reasonFailover, Source: "mysql server_uuid x"},
@@ -34,7 +34,7 @@ func TestMovesAreMarks(t *testing.T) {
 		if err != nil || len(marks) != 3 {
 			t.Fatalf("%+v, %v", marks, err)
 		}
-		for i, want := range []admin.Mark{
+		for i, want := range []operator.Mark{
 			{At: at, Kind: "failover", Text: "failover to mysql server_uuid x"},
 			{At: at, Kind: "gap", Text: "gap: purged"},
 			{At: at, Kind: "checkpoint", Text: "checkpoint set by an operator: latest"},
@@ -60,7 +60,7 @@ func TestG46_ThePastOfAStateDirectoryAlone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	rec.Run(ctx, history.Watched{
-		Status: func(context.Context) admin.Status { return admin.Status{Version: "1.2.3"} }, Conditions: func() []history.Condition { return nil },
+		Status: func(context.Context) operator.Status { return operator.Status{Version: "1.2.3"} }, Conditions: func() []history.Condition { return nil },
 	})
 	testkit.Must(t, state.Close())
 	cfg, _, err := config.Parse("test.yaml", []byte("source: {address: '127.0.0.1:1', user: u}\ntables: [{name: a.t_local_message, preset: t_local_message}]\n"+
@@ -68,7 +68,7 @@ func TestG46_ThePastOfAStateDirectoryAlone(t *testing.T) {
 	testkit.Must(t, err)
 	offline, err := OpenOffline(cfg)
 	testkit.Must(t, err)
-	got, err := offline.Timeline(t.Context(), admin.Span{From: time.Now().Add(-time.Hour), To: time.Now(), Step: admin.SampleStep})
+	got, err := offline.Timeline(t.Context(), operator.Span{From: time.Now().Add(-time.Hour), To: time.Now(), Step: operator.SampleStep})
 	testkit.Must(t, err)
 	testkit.Must(t, offline.Close())
 	if len(got.Marks) != 2 || got.Marks[0].Text != "shop.t was dropped" || got.Marks[1].Kind != "start" {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -79,11 +79,11 @@ func TestPreviewBetween(t *testing.T) {
 			o, err := OpenOffline(cfg)
 			testkit.Must(t, err)
 			defer func() { testkit.Must(t, o.Close()) }()
-			p := previewOf(t, o, admin.Target{File: begin.File, Pos: begin.Offset, DryRun: true})
-			wantBetween(t, p, admin.PreviewBetween{Transactions: 4, Rows: 5, Pending: 1, Settled: 3, Gone: 1})
+			p := previewOf(t, o, operator.Target{File: begin.File, Pos: begin.Offset, DryRun: true})
+			wantBetween(t, p, operator.PreviewBetween{Transactions: 4, Rows: 5, Pending: 1, Settled: 3, Gone: 1})
 			says(t, p, p.Bytes, "between the two positions: 4 transactions with 5 outbox rows: 1 are PENDING, which would be sent; 3 settle at once; 1 are gone")
-			p = previewOf(t, o, admin.Target{File: ends[3].File, Pos: ends[3].Offset, DryRun: true})
-			wantBetween(t, p, admin.PreviewBetween{Transactions: 3, Rows: 1, Pending: 1})
+			p = previewOf(t, o, operator.Target{File: ends[3].File, Pos: ends[3].Offset, DryRun: true})
+			wantBetween(t, p, operator.PreviewBetween{Transactions: 3, Rows: 1, Pending: 1})
 			says(t, p, p.Bytes, "1 are PENDING, which the sweep publishes")
 			for moment, words := range map[string]string{
 				"2001-02-03T04:05:06Z":               "what was before is purged",
@@ -91,7 +91,7 @@ func TestPreviewBetween(t *testing.T) {
 				"2101-02-03 04:05:06":                "is no moment",
 				"2026-01-02 03:04:05 Atlantis/North": "is no moment",
 			} {
-				if _, err := o.SetCheckpoint(ctx, admin.Target{Time: moment}); err == nil || !strings.Contains(err.Error(), words) {
+				if _, err := o.SetCheckpoint(ctx, operator.Target{Time: moment}); err == nil || !strings.Contains(err.Error(), words) {
 					t.Errorf("%s: %v, want %q", moment, err, words)
 				}
 			}
@@ -102,7 +102,7 @@ func TestPreviewBetween(t *testing.T) {
 	}
 }
 
-func wantBetween(t *testing.T, p admin.Preview, want admin.PreviewBetween) {
+func wantBetween(t *testing.T, p operator.Preview, want operator.PreviewBetween) {
 	t.Helper()
 	if p.Between == nil || *p.Between != want {
 		got, _ := json.Marshal(p.Between)

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/reconcile"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/sink"
@@ -47,7 +47,7 @@ func Reconcile(ctx context.Context, cfg *config.Config, opts ReconcileOptions) (
 	}()
 	reader, can := broker.(sink.Reader)
 	if !can {
-		return report, admin.Usagef("the sink %s cannot be read back, so there is nothing to compare the tables with", cfg.Sink.Kind())
+		return report, operator.Usagef("the sink %s cannot be read back, so there is nothing to compare the tables with", cfg.Sink.Kind())
 	}
 	db, err := OpenDatabase(cfg)
 	if err != nil {
@@ -73,9 +73,9 @@ func (o ReconcileOptions) check() error {
 	case err != nil:
 		return err
 	case o.Margin < 0:
-		return admin.Usagef("--margin %s: must not be negative", o.Margin)
+		return operator.Usagef("--margin %s: must not be negative", o.Margin)
 	case o.Limit < 0:
-		return admin.Usagef("--limit %d: must be 0 or more", o.Limit)
+		return operator.Usagef("--limit %d: must be 0 or more", o.Limit)
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (o ReconcileOptions) check() error {
 // window is what From and To are when it is now.
 func (o ReconcileOptions) window(now time.Time) (w [2]time.Time, err error) {
 	if o.From == "" {
-		return w, admin.Usagef("--from is missing: a time such as 2026-01-02T15:04:05Z, or a span before now such as 24h")
+		return w, operator.Usagef("--from is missing: a time such as 2026-01-02T15:04:05Z, or a span before now such as 24h")
 	}
 	if w[0], err = moment("--from", o.From, now); err != nil {
 		return w, err
@@ -95,9 +95,9 @@ func (o ReconcileOptions) window(now time.Time) (w [2]time.Time, err error) {
 	}
 	switch {
 	case w[0].Unix() < 0:
-		return w, admin.Usagef("--from %s: is before 1970", o.From)
+		return w, operator.Usagef("--from %s: is before 1970", o.From)
 	case !w[0].Before(w[1]):
-		return w, admin.Usagef("--from %s is not before --to %s", w[0].UTC().Format(time.RFC3339), w[1].UTC().Format(time.RFC3339))
+		return w, operator.Usagef("--from %s is not before --to %s", w[0].UTC().Format(time.RFC3339), w[1].UTC().Format(time.RFC3339))
 	}
 	return w, nil
 }
@@ -109,7 +109,7 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return at, admin.Usagef("%s %q: is neither a time with its zone, such as 2026-01-02T15:04:05Z or 2026-01-02T15:04:05+08:00, nor a span before now such as 24h", flag, text)
+		return at, operator.Usagef("%s %q: is neither a time with its zone, such as 2026-01-02T15:04:05Z or 2026-01-02T15:04:05+08:00, nor a span before now such as 24h", flag, text)
 	}
 	if at.After(now) { // rows of the future are made while we look
 		at = now
@@ -137,14 +137,14 @@ func (o ReconcileOptions) request(ctx context.Context, rows *table.Store, withou
 		req.Tables = mapped
 	}
 	if len(req.Tables) == 0 {
-		return req, admin.Usagef("no table has a status (%s): rows of such a table may be deleted at once, so there is nothing to compare the topic with", strings.Join(withoutStatus, ", "))
+		return req, operator.Usagef("no table has a status (%s): rows of such a table may be deleted at once, so there is nothing to compare the topic with", strings.Join(withoutStatus, ", "))
 	}
 	for _, name := range req.Tables {
 		if slices.Contains(withoutStatus, name) {
-			return req, admin.Usagef("--table %s: has no status, and its rows may be deleted at once: there is nothing to compare the topic with", name)
+			return req, operator.Usagef("--table %s: has no status, and its rows may be deleted at once: there is nothing to compare the topic with", name)
 		}
 		if !slices.Contains(mapped, name) {
-			return req, admin.Usagef("--table %s: is not mapped; mapped are %s", name, strings.Join(mapped, ", "))
+			return req, operator.Usagef("--table %s: is not mapped; mapped are %s", name, strings.Join(mapped, ", "))
 		}
 	}
 	if o.IgnoreExtra {

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/retention"
@@ -67,7 +67,7 @@ func Matching(ctx context.Context, cfg *config.Config) (named, matched []config.
 			return nil, nil, err
 		}
 		if len(findings) > 0 {
-			return nil, nil, admin.Usagef("%s: %s; %s", findings[0].Subject, findings[0].What, findings[0].Fix)
+			return nil, nil, operator.Usagef("%s: %s; %s", findings[0].Subject, findings[0].What, findings[0].Fix)
 		}
 		for _, m := range found[len(exact):] {
 			one := t
@@ -79,7 +79,7 @@ func Matching(ctx context.Context, cfg *config.Config) (named, matched []config.
 }
 
 // errRetentionOff is the answer where nothing ever leaves.
-var errRetentionOff = admin.Usagef("retention is off: set retention.sent, retention.archive or retention.failed in the configuration, for all tables or under tables[]")
+var errRetentionOff = operator.Usagef("retention is off: set retention.sent, retention.archive or retention.failed in the configuration, for all tables or under tables[]")
 
 // Leaving is what would leave a table now.
 type Leaving struct {
@@ -148,10 +148,10 @@ func (s *service) leave() error {
 }
 
 // showRetention is nil while nothing ever leaves.
-func (d *daemon) showRetention(now time.Time) *admin.RetentionStatus {
+func (d *daemon) showRetention(now time.Time) *operator.RetentionStatus {
 	if d.leaving.Off() {
 		return nil
 	}
 	s := d.leaving.State()
-	return &admin.RetentionStatus{Running: s.Running, Paused: s.Paused, LastSeconds: ageOf(s.Last, now), Rows: s.Rows, Error: s.Error}
+	return &operator.RetentionStatus{Running: s.Running, Paused: s.Paused, LastSeconds: ageOf(s.Last, now), Rows: s.Rows, Error: s.Error}
 }

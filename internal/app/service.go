@@ -53,7 +53,7 @@ func (s *service) Ready() error {
 }
 
 // Status collects what every station knows; package operator says what of it is a problem.
-func (s *service) Status(ctx context.Context) admin.Status {
+func (s *service) Status(ctx context.Context) operator.Status {
 	now := time.Now()
 	st := s.d.status(now)
 	st.Retention, st.Reconcile = s.d.showRetention(now), s.d.showChecks(now)
@@ -98,14 +98,14 @@ func (s *service) Status(ctx context.Context) admin.Status {
 }
 
 // status is what is known at any time, before the relay works too.
-func (d *daemon) status(now time.Time) admin.Status {
-	st := admin.Status{
-		Version: d.opts.Version, StartedAt: d.started, UptimeSeconds: now.Sub(d.started).Seconds(), Tables: []admin.TableStatus{},
-		OtherRelays: []admin.OtherRelay{}, Lease: d.showLease(now),
+func (d *daemon) status(now time.Time) operator.Status {
+	st := operator.Status{
+		Version: d.opts.Version, StartedAt: d.started, UptimeSeconds: now.Sub(d.started).Seconds(), Tables: []operator.TableStatus{},
+		OtherRelays: []operator.OtherRelay{}, Lease: d.showLease(now),
 	}
-	st.Throughput.Topics, st.WaitingKeys.First = []admin.TopicStatus{}, []admin.WaitingKey{}
+	st.Throughput.Topics, st.WaitingKeys.First = []operator.TopicStatus{}, []operator.WaitingKey{}
 	st.Source.Address, st.Source.State, st.Source.Settings = d.cfg.Source.Address, "connecting", []string{}
-	st.Sink.Kind, st.Sink.Breaker, st.Sink.SuspendedTopics = d.cfg.Sink.Kind(), "closed", []admin.SuspendedTopic{}
+	st.Sink.Kind, st.Sink.Breaker, st.Sink.SuspendedTopics = d.cfg.Sink.Kind(), "closed", []operator.SuspendedTopic{}
 	st.InFlight.MaxMessages, st.InFlight.MaxBytes = d.cfg.Pipeline.MaxInFlight, int64(d.cfg.Pipeline.MaxInFlightBytes)
 	stats := d.state.Stats()
 	st.Positions.Checkpoint, _ = d.state.Checkpoint()
@@ -118,31 +118,31 @@ func (d *daemon) status(now time.Time) admin.Status {
 	return st
 }
 
-func showFlow(st *admin.Status, f pipeline.Snapshot) {
+func showFlow(st *operator.Status, f pipeline.Snapshot) {
 	st.InFlight.Messages, st.InFlight.Bytes, st.InFlight.AckPending = f.InFlight, int64(f.InFlightBytes), f.Unwritten
 	st.Positions.Offered, st.Positions.Settled = f.Offered, f.Settled
 	st.Sink.Breaker, st.Sink.Reason = f.Breaker, f.Trouble
 	st.WaitingKeys.Keys, st.WaitingKeys.Rows = f.WaitingKeys, f.WaitingRows
 	for _, t := range f.SuspendedTopics {
-		st.Sink.SuspendedTopics = append(st.Sink.SuspendedTopics, admin.SuspendedTopic(t))
+		st.Sink.SuspendedTopics = append(st.Sink.SuspendedTopics, operator.SuspendedTopic(t))
 	}
 }
 
 const shownKeys = 10 // that wait
 
-func (s *service) waitingKeys() (list []admin.WaitingKey) {
+func (s *service) waitingKeys() (list []operator.WaitingKey) {
 	for _, k := range s.d.relay.pipeline.WaitingKeys(shownKeys) {
-		list = append(list, admin.WaitingKey(k))
+		list = append(list, operator.WaitingKey(k))
 	}
 	return list
 }
 
-func showRows(st *admin.Status, a ack.Snapshot) {
-	problem := func(p *ack.Problem) *admin.RowProblem {
+func showRows(st *operator.Status, a ack.Snapshot) {
+	problem := func(p *ack.Problem) *operator.RowProblem {
 		if p == nil {
 			return nil
 		}
-		r := &admin.RowProblem{Table: p.Table, ID: p.ID, MessageID: p.MessageID, Reason: p.Reason, At: p.At}
+		r := &operator.RowProblem{Table: p.Table, ID: p.ID, MessageID: p.MessageID, Reason: p.Reason, At: p.At}
 		if p.Class != outbox.ClassNone {
 			r.Class = p.Class.String()
 		}
@@ -151,13 +151,13 @@ func showRows(st *admin.Status, a ack.Snapshot) {
 	st.NewestFailed, st.Unwritable, st.NewestUnwritable = problem(a.NewestFailed), a.Unwritable, problem(a.NewestUnwritable)
 }
 
-func (s *service) sweep(st *admin.Status, now time.Time) {
+func (s *service) sweep(st *operator.Status, now time.Time) {
 	running, last, rows := s.d.relay.sweeper.State()
 	st.Sweep.Running, st.Sweep.LastRows, st.Sweep.LastSeconds = running, rows, ageOf(last, now)
 }
 
 // again shows what becomes of FAILED rows.
-func (s *service) again(st *admin.Status) {
+func (s *service) again(st *operator.Status) {
 	for i := range st.Tables {
 		t := &st.Tables[i]
 		if f, ok := s.d.relay.again.State(t.Name); ok {
@@ -165,7 +165,7 @@ func (s *service) again(st *admin.Status) {
 			t.FailedEverySeconds, t.FailedRetried, t.FailedRetryError = &every, f.Retried, f.Error
 		}
 		if f, ok := s.d.relay.again.Sent(t.Name); ok {
-			t.Redelivery = &admin.RedeliveryStatus{
+			t.Redelivery = &operator.RedeliveryStatus{
 				AfterSeconds: f.Rule.After.Seconds(), Max: f.Rule.Max, Until: f.Rule.Until, Redelivered: f.Redelivered, Marked: f.Marked,
 				GivenUp: f.GivenUp, Full: f.Full, Error: f.Error,
 			}
@@ -173,7 +173,7 @@ func (s *service) again(st *admin.Status) {
 	}
 }
 
-func showReader(st *admin.Status, r canal.State, now time.Time) {
+func showReader(st *operator.Status, r canal.State, now time.Time) {
 	st.Positions.Read = r.Position
 	st.Source.State, st.Source.Error, st.Source.Warning = "waiting", r.Error, r.Warning
 	st.Source.Settings = append(st.Source.Settings, r.Settings...)
@@ -190,7 +190,7 @@ func showReader(st *admin.Status, r canal.State, now time.Time) {
 }
 
 // server asks the server who it is and where its log ends.
-func (s *service) server(ctx context.Context, st *admin.Status) error {
+func (s *service) server(ctx context.Context, st *operator.Status) error {
 	ask, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	info, end, err := s.d.asker().Look(ask)

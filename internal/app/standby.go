@@ -6,7 +6,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/messages"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/lease"
@@ -32,7 +31,7 @@ func (d *daemon) standBy(ctx context.Context, tables []string) error {
 	}
 	s := &standby{
 		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: d.moveElsewhere, Record: d.record}, d: d,
-		Away: messages.Away{Why: admin.Refusedf("this relay stands by: ask the active one, which `canal-outbox status` names")},
+		Away: messages.Away{Why: operator.Refusedf("this relay stands by: ask the active one, which `canal-outbox status` names")},
 	}
 	if d.admin != nil {
 		d.admin.Use(s)
@@ -78,7 +77,7 @@ func (s *standby) Resume(context.Context) error { return s.d.elsewhere() }
 func (s *standby) Paused() *outbox.Pause { return s.d.tenure.lease.State().Paused }
 
 // Status shows who is active.
-func (s *standby) Status(context.Context) admin.Status {
+func (s *standby) Status(context.Context) operator.Status {
 	st := s.d.status(time.Now())
 	st.Source.State, st.Paused = "standby", nil
 	var problems []string
@@ -97,7 +96,7 @@ func (s *standby) Status(context.Context) admin.Status {
 }
 
 // Timeline is what was recorded while this relay was active.
-func (s *standby) Timeline(_ context.Context, span admin.Span) (admin.Timeline, error) {
+func (s *standby) Timeline(_ context.Context, span operator.Span) (operator.Timeline, error) {
 	return s.d.timeline(span)
 }
 
@@ -107,7 +106,7 @@ func (d *daemon) elsewhere() error {
 	if where == "" {
 		where = "another relay"
 	}
-	return admin.Refusedf("this relay stands by, and %s is active: run the command there", where)
+	return operator.Refusedf("this relay stands by, and %s is active: run the command there", where)
 }
 
 func (d *daemon) moveElsewhere(context.Context, server.ID, outbox.Position, string) error {
@@ -115,12 +114,12 @@ func (d *daemon) moveElsewhere(context.Context, server.ID, outbox.Position, stri
 }
 
 // showLease is the lease for people.
-func (d *daemon) showLease(now time.Time) admin.LeaseStatus {
+func (d *daemon) showLease(now time.Time) operator.LeaseStatus {
 	if d.tenure == nil || d.tenure.lease == nil { // while a start waits for the database
-		return admin.LeaseStatus{State: string(lease.Standby), Since: d.started, SinceSeconds: now.Sub(d.started).Seconds()}
+		return operator.LeaseStatus{State: string(lease.Standby), Since: d.started, SinceSeconds: now.Sub(d.started).Seconds()}
 	}
 	s := d.tenure.lease.State()
-	return admin.LeaseStatus{
+	return operator.LeaseStatus{
 		State: string(s.Mode), Since: s.Since, SinceSeconds: max(0, now.Sub(s.Since).Seconds()), Active: s.Holder, Epoch: s.Term,
 		ValidSeconds: s.Left.Seconds(), Error: s.Error,
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
@@ -34,7 +34,7 @@ type Imported struct {
 func ImportState(ctx context.Context, cfg *config.Config, from io.Reader, force, dryRun bool) (done Imported, err error) {
 	state, err := checkpoint.ReadState(from)
 	if err != nil {
-		return done, admin.Usagef("the file cannot be imported: %v", err)
+		return done, operator.Usagef("the file cannot be imported: %v", err)
 	}
 	done = Imported{
 		Dir: cfg.Checkpoint.Dir, ExportedAt: state.At, Source: state.Source.String(), Position: state.Checkpoint, Notes: []string{},
@@ -52,7 +52,7 @@ func ImportState(ctx context.Context, cfg *config.Config, from io.Reader, force,
 		obstacles = append(obstacles, why)
 	}
 	if len(obstacles) > 0 && !force {
-		return done, admin.Refusedf("nothing was imported: %s; --force does it all the same", strings.Join(obstacles, "; and "))
+		return done, operator.Refusedf("nothing was imported: %s; --force does it all the same", strings.Join(obstacles, "; and "))
 	}
 	if done.Notes = append(done.Notes, obstacles...); dryRun {
 		return done, nil
@@ -89,7 +89,7 @@ func (i *Imported) occupied(ctx context.Context) (string, error) {
 	var damaged *checkpoint.CorruptError
 	switch {
 	case errors.Is(err, checkpoint.ErrLocked):
-		return "", admin.Refusedf("nothing was imported: %v", err)
+		return "", operator.Refusedf("nothing was imported: %v", err)
 	case errors.As(err, &damaged):
 		i.current = &outbox.Position{}
 		return err.Error(), nil
@@ -120,13 +120,13 @@ func (i *Imported) write(ctx context.Context, state *checkpoint.State) (err erro
 	}
 	store, err := checkpoint.OpenContext(ctx, i.Dir, checkpoint.Options{})
 	if errors.Is(err, checkpoint.ErrLocked) {
-		return admin.Refusedf("nothing was imported: %v", err)
+		return operator.Refusedf("nothing was imported: %v", err)
 	}
 	if err != nil {
 		return err
 	}
 	change := checkpoint.Change{
-		At: time.Now().UTC().Truncate(time.Millisecond), By: admin.Caller(ctx), What: "checkpoint import of a state exported at " + i.ExportedAt.Format(time.RFC3339),
+		At: time.Now().UTC().Truncate(time.Millisecond), By: operator.Caller(ctx), What: "checkpoint import of a state exported at " + i.ExportedAt.Format(time.RFC3339),
 		After: i.Position.String(),
 	}
 	if i.current != nil {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/messages"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -73,7 +72,7 @@ func (w *waiting) Sweep(context.Context) error { return errNotRunning }
 func (w *waiting) Retention(context.Context) error { return errNotRunning }
 
 // Status shows what is known without the database.
-func (w *waiting) Status(context.Context) admin.Status {
+func (w *waiting) Status(context.Context) operator.Status {
 	st := w.d.status(time.Now())
 	operator.Judge(&st, nil, operator.See("waiting for the database: "+w.reason(), "The database is away"))
 	st.Source.State, st.Source.Error = "waiting", w.reason()

@@ -17,6 +17,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -70,7 +71,7 @@ func TestA05_AwaitedDatabase(t *testing.T) {
 	if err := client.Sweep(ctx); err == nil || !strings.Contains(err.Error(), errNotRunning.Error()) {
 		t.Errorf("sweep: %v", err)
 	}
-	if _, err := client.SetCheckpoint(ctx, admin.Target{Latest: true}); err == nil || !strings.Contains(err.Error(), "the database must be asked") {
+	if _, err := client.SetCheckpoint(ctx, operator.Target{Latest: true}); err == nil || !strings.Contains(err.Error(), "the database must be asked") {
 		t.Errorf("set: %v", err)
 	}
 	if err := Run(ctx, cfg, Options{}, zap.NewNop()); !errors.Is(err, checkpoint.ErrLocked) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
@@ -149,7 +150,7 @@ func (r *child) PID() int {
 }
 
 // Status asks the relay how it is; it does not wait long for the answer.
-func (r *child) Status(ctx context.Context) (admin.Status, error) {
+func (r *child) Status(ctx context.Context) (operator.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return r.client.Status(ctx)

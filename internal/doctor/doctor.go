@@ -34,6 +34,8 @@ type Parts struct {
 	// Lease looks at the lease table; first is a table of the first entry of tables.
 	Lease func(ctx context.Context, db *sql.DB, first string) (server.Finding, error)
 
+	// Running is the checkpoint of the relay that uses the state directory; an error when no relay answers.
+	Running func(ctx context.Context) (outbox.Position, error)
 	State   func() (State, error)                      // reads the state directory without opening it for writing
 	Free    func(dir string) (bytes uint64, err error) // room on its file system
 	MinFree uint64                                     // with less, in bytes, there is no start

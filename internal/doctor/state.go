@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
@@ -30,9 +29,9 @@ func (d *doctor) state(ctx context.Context) {
 	d.space(dir)
 	asked, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if cp, err := admin.NewClient(d.cfg.Checkpoint.Socket()).Checkpoint(asked); err == nil {
-		d.running, d.held.Checkpoint = true, cp.Position
-		d.add(server.OK, subject, "", "a daemon is running on it, at %s", cp.Position)
+	if at, err := d.Running(asked); err == nil {
+		d.running, d.held.Checkpoint = true, at
+		d.add(server.OK, subject, "", "a daemon is running on it, at %s", at)
 		return
 	}
 	if !d.writable(dir) {

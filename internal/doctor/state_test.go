@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/setting"
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
@@ -20,6 +22,9 @@ func made(dir string) *doctor {
 	cfg := config.Default()
 	cfg.Checkpoint.Dir, cfg.Admin.Listen = dir, ""
 	return &doctor{cfg: &cfg, Parts: Parts{
+		Running: func(context.Context) (outbox.Position, error) {
+			return outbox.Position{}, errors.New("no relay answers")
+		},
 		Config: &cfg, MinFree: 12 * mib,
 		State: func() (State, error) { return State{}, nil },
 		Free:  func(string) (uint64, error) { return 1 << 40, nil },

@@ -7,9 +7,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"go.uber.org/zap"
-
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 )
 
 // Store keeps pieces of the past under numbers that come again; checkpoint.Store implements it.
@@ -33,7 +32,7 @@ type piece struct {
 func (r *Recorder) Keep(store Store, log *zap.Logger) error {
 	type stored struct {
 		slot uint64
-		admin.Mark
+		operator.Mark
 	}
 	var samples []sample
 	var marks []stored
@@ -99,7 +98,7 @@ func (s sample) encode() []byte {
 }
 
 func (s sample) slot() uint64 {
-	return uint64(s.at) / uint64(admin.SampleStep.Seconds()) % uint64(maxSamples)
+	return uint64(s.at) / uint64(operator.SampleStep.Seconds()) % uint64(maxSamples)
 }
 
 func decodeSample(data []byte) (s sample, ok bool) {

@@ -6,9 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"go.uber.org/zap"
-
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 )
 
 // shelf is a Store in memory.
@@ -71,7 +70,7 @@ func TestG46_ThePastSurvivesARestart(t *testing.T) {
 			t.Errorf("%d samples and %d marks come back", len(third.samples), len(third.marks))
 		}
 		a, b := second.Timeline(ago(24*time.Hour, time.Minute), nil), third.Timeline(ago(24*time.Hour, time.Minute), nil)
-		if !slices.Equal(a.At, b.At) || !slices.EqualFunc(a.Marks, b.Marks, func(x, y admin.Mark) bool { return x.At.Equal(y.At) && x.Text == y.Text }) {
+		if !slices.Equal(a.At, b.At) || !slices.EqualFunc(a.Marks, b.Marks, func(x, y operator.Mark) bool { return x.At.Equal(y.At) && x.Text == y.Text }) {
 			t.Error("the restart shows another past")
 		}
 	})

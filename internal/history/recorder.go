@@ -7,14 +7,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"go.uber.org/zap"
-
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 )
 
 const (
 	watchEvery = time.Second // for what marks are made of; a breaker may be open for seconds only
-	maxSamples = int(admin.SampleSpan / admin.SampleStep)
+	maxSamples = int(operator.SampleSpan / operator.SampleStep)
 	maxMarks   = 500
 )
 
@@ -24,7 +23,7 @@ type Recorder struct {
 	mu      sync.Mutex
 	samples []sample // a ring of maxSamples at most
 	next    int      // where the ring continues once it is full
-	marks   []admin.Mark
+	marks   []operator.Mark
 
 	store    Store // nil: nothing is stored
 	log      *zap.Logger
@@ -46,7 +45,7 @@ type Condition struct {
 
 // Watched is what a recorder looks at.
 type Watched struct {
-	Status     func(context.Context) admin.Status
+	Status     func(context.Context) operator.Status
 	Conditions func() []Condition // cheap; always the same kinds
 }
 
@@ -68,7 +67,7 @@ func (r *Recorder) Run(ctx context.Context, w Watched) {
 			return
 		case <-tick.C:
 		}
-		if took := time.Since(last); took >= admin.SampleStep-watchEvery/2 {
+		if took := time.Since(last); took >= operator.SampleStep-watchEvery/2 {
 			st := w.Status(ctx)
 			now := counters(st)
 			r.add(newSample(st, now.since(before), took))
@@ -95,7 +94,7 @@ func (r *Recorder) Mark(at time.Time, kind, text string) {
 	if len(r.marks) == maxMarks {
 		r.marks = append(r.marks[:0], r.marks[1:]...)
 	}
-	m := admin.Mark{At: at, Kind: kind, Text: text}
+	m := operator.Mark{At: at, Kind: kind, Text: text}
 	r.marks = append(r.marks, m)
 	if data, err := json.Marshal(m); err == nil { // a time beyond the year 9999 has no JSON
 		r.remember(markSlots+r.nextMark, data)
@@ -118,7 +117,7 @@ func (r *Recorder) add(s sample) {
 // totals are the counters of a status, of which rates are made.
 type totals struct{ sent, failed, retried, deferred, swept uint64 }
 
-func counters(st admin.Status) totals {
+func counters(st operator.Status) totals {
 	t := st.Throughput
 	return totals{t.Published, t.Failed, t.Retried, t.Deferred, t.Swept}
 }
@@ -137,7 +136,7 @@ func (t totals) since(before totals) totals {
 	}
 }
 
-func newSample(st admin.Status, grown totals, took time.Duration) sample {
+func newSample(st operator.Status, grown totals, took time.Duration) sample {
 	s := sample{at: time.Now().Unix()}
 	set := func(c column, v float64) { s.values[c] = float32(v) }
 	maybe := func(c column, v *float64) {
@@ -172,7 +171,7 @@ func newSample(st admin.Status, grown totals, took time.Duration) sample {
 }
 
 // total adds the rows of a status over all tables; false before they were counted.
-func total(tables []admin.TableStatus, status string) (n int64, known bool) {
+func total(tables []operator.TableStatus, status string) (n int64, known bool) {
 	for _, t := range tables {
 		if rows, is := t.Rows[status]; is {
 			n, known = n+rows, true

@@ -9,9 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"go.uber.org/goleak"
-
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,12 +32,12 @@ func (r *relay) set(change func()) {
 
 func (r *relay) watched() Watched {
 	return Watched{
-		Status: func(context.Context) admin.Status {
+		Status: func(context.Context) operator.Status {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			return admin.Status{
-				Version: "1.2.3", Throughput: admin.ThroughputStatus{Published: r.sent, Failed: r.failed}, Source: admin.SourceStatus{LagSeconds: r.lag},
-				Tables: []admin.TableStatus{{Rows: map[string]int64{"pending": r.rows}}, {Rows: map[string]int64{"pending": 1}}},
+			return operator.Status{
+				Version: "1.2.3", Throughput: operator.ThroughputStatus{Published: r.sent, Failed: r.failed}, Source: operator.SourceStatus{LagSeconds: r.lag},
+				Tables: []operator.TableStatus{{Rows: map[string]int64{"pending": r.rows}}, {Rows: map[string]int64{"pending": 1}}},
 			}
 		},
 		Conditions: func() []Condition {
@@ -63,12 +62,12 @@ func run(r *Recorder, w Watched, f func()) {
 	<-ended
 }
 
-func ago(d, step time.Duration) admin.Span {
-	return admin.Span{From: time.Now().Add(-d), To: time.Now(), Step: step}
+func ago(d, step time.Duration) operator.Span {
+	return operator.Span{From: time.Now().Add(-d), To: time.Now(), Step: step}
 }
 
 // series is one of the answer, with its nulls as -1.
-func numbers(t admin.Timeline, name string) (out []float64) {
+func numbers(t operator.Timeline, name string) (out []float64) {
 	for _, v := range t.Series[name] {
 		if v == nil {
 			out = append(out, -1)
@@ -104,7 +103,7 @@ func TestWhatStatusShowedIsKept(t *testing.T) {
 			r.set(func() { r.sent, r.failed, r.lag, r.breaker = 520, 10, nil, "closed" })
 			time.Sleep(8 * time.Second)
 		})
-		fine := rec.Timeline(ago(time.Minute, 10*time.Second), []admin.Mark{{At: time.Now().Add(-30 * time.Second), Kind: "gap", Text: "gap: purged"}})
+		fine := rec.Timeline(ago(time.Minute, 10*time.Second), []operator.Mark{{At: time.Now().Add(-30 * time.Second), Kind: "gap", Text: "gap: purged"}})
 		same(t, "rate", numbers(fine, "sent_per_second"), 50, 2)
 		same(t, "failures", numbers(fine, "failed_per_second"), 0, 1)
 		same(t, "lag", numbers(fine, "lag_seconds"), 2.5, -1)
@@ -159,7 +158,7 @@ func TestAClockThatWasWrong(t *testing.T) {
 	for _, at := range []time.Duration{-30 * time.Second, 1e6 * time.Hour, -10 * time.Second, -20 * time.Second} {
 		rec.add(sample{at: now.Add(at).Unix()})
 	}
-	at := rec.Timeline(admin.Span{From: now.Add(-time.Hour), To: now.Add(time.Second), Step: 10 * time.Second}, nil).At
+	at := rec.Timeline(operator.Span{From: now.Add(-time.Hour), To: now.Add(time.Second), Step: 10 * time.Second}, nil).At
 	if len(at) != 3 || at[0] >= at[1] || at[1] >= at[2] {
 		t.Errorf("got %v", at)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 // column is one of the values of a sample.
@@ -57,13 +57,13 @@ var series = [columns]struct {
 }
 
 // Timeline returns the past since a moment in steps, and the marks in it together with more.
-func (r *Recorder) Timeline(span admin.Span, more []admin.Mark) admin.Timeline {
+func (r *Recorder) Timeline(span operator.Span, more []operator.Mark) operator.Timeline {
 	r.mu.Lock()
 	samples := slices.Concat(r.samples[r.next:], r.samples[:r.next])
 	marks := slices.Concat(r.marks, more)
 	r.mu.Unlock()
 
-	t := admin.Timeline{StepSeconds: int(span.Step / time.Second), At: []int64{}, Series: map[string][]*float64{}}
+	t := operator.Timeline{StepSeconds: int(span.Step / time.Second), At: []int64{}, Series: map[string][]*float64{}}
 	from, step := span.From.Unix(), int64(t.StepSeconds)
 	// The clock may have been set: what lies in the future or out of order is not what a chart can show.
 	samples = slices.DeleteFunc(samples, func(s sample) bool { return s.at <= from || s.at > span.To.Unix() })
@@ -83,13 +83,13 @@ func (r *Recorder) Timeline(span admin.Span, more []admin.Mark) admin.Timeline {
 		appendStep(&t, end, samples[:n])
 		samples = samples[n:]
 	}
-	t.Marks = slices.DeleteFunc(marks, func(m admin.Mark) bool { return m.At.Before(span.From) || m.At.After(span.To) })
-	slices.SortStableFunc(t.Marks, func(a, b admin.Mark) int { return cmp.Compare(a.At.UnixNano(), b.At.UnixNano()) })
+	t.Marks = slices.DeleteFunc(marks, func(m operator.Mark) bool { return m.At.Before(span.From) || m.At.After(span.To) })
+	slices.SortStableFunc(t.Marks, func(a, b operator.Mark) int { return cmp.Compare(a.At.UnixNano(), b.At.UnixNano()) })
 	return t
 }
 
 // appendStep adds one value to each series, null when there is no sample that knows it.
-func appendStep(t *admin.Timeline, end int64, samples []sample) {
+func appendStep(t *operator.Timeline, end int64, samples []sample) {
 	t.At = append(t.At, end)
 	for c := range columns {
 		s := series[c]

@@ -3,40 +3,40 @@ package messages
 import (
 	"context"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 // Away answers while there is no table to look into.
 type Away struct{ Why error }
 
-var _ admin.Messages = Away{}
+var _ operator.Messages = Away{}
 
-// ListMessages implements admin.Messages.
-func (a Away) ListMessages(context.Context, admin.MessageQuery) (admin.MessagePage, error) {
-	return admin.MessagePage{}, a.Why
+// ListMessages implements operator.Messages.
+func (a Away) ListMessages(context.Context, operator.MessageQuery) (operator.MessagePage, error) {
+	return operator.MessagePage{}, a.Why
 }
 
-// ShowMessages implements admin.Messages.
-func (a Away) ShowMessages(context.Context, admin.MessageRef) (admin.MessageMatches, error) {
-	return admin.MessageMatches{}, a.Why
+// ShowMessages implements operator.Messages.
+func (a Away) ShowMessages(context.Context, operator.MessageRef) (operator.MessageMatches, error) {
+	return operator.MessageMatches{}, a.Why
 }
 
-// TraceMessage implements admin.Messages.
-func (a Away) TraceMessage(context.Context, admin.MessageRef) (admin.Trace, error) {
-	return admin.Trace{}, a.Why
+// TraceMessage implements operator.Messages.
+func (a Away) TraceMessage(context.Context, operator.MessageRef) (operator.Trace, error) {
+	return operator.Trace{}, a.Why
 }
 
-// RetryMessages implements admin.Messages.
-func (a Away) RetryMessages(context.Context, admin.MessageOrder) (admin.MessageChange, error) {
-	return admin.MessageChange{}, a.Why
+// RetryMessages implements operator.Messages.
+func (a Away) RetryMessages(context.Context, operator.MessageOrder) (operator.MessageChange, error) {
+	return operator.MessageChange{}, a.Why
 }
 
-// DiscardMessages implements admin.Messages.
-func (a Away) DiscardMessages(context.Context, admin.MessageOrder) (admin.MessageChange, error) {
-	return admin.MessageChange{}, a.Why
+// DiscardMessages implements operator.Messages.
+func (a Away) DiscardMessages(context.Context, operator.MessageOrder) (operator.MessageChange, error) {
+	return operator.MessageChange{}, a.Why
 }
 
-// MessageStats implements admin.Messages.
-func (a Away) MessageStats(context.Context, string) (admin.MessageStats, error) {
-	return admin.MessageStats{}, a.Why
+// MessageStats implements operator.Messages.
+func (a Away) MessageStats(context.Context, string) (operator.MessageStats, error) {
+	return operator.MessageStats{}, a.Why
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
@@ -21,8 +21,8 @@ type act struct {
 	apply func(ctx context.Context, ids []outbox.Identity) (int64, error)
 }
 
-// RetryMessages implements admin.Messages.
-func (m *Messages) RetryMessages(ctx context.Context, order admin.MessageOrder) (admin.MessageChange, error) {
+// RetryMessages implements operator.Messages.
+func (m *Messages) RetryMessages(ctx context.Context, order operator.MessageOrder) (operator.MessageChange, error) {
 	a := act{what: "messages retry", verb: "retried", may: mayRetry, apply: m.Rows.Retry}
 	if order.Republish {
 		a = act{what: "messages retry", verb: "published again", may: mayRepublish, apply: m.Rows.Republish}
@@ -46,18 +46,18 @@ func (m *Messages) RetryMessages(ctx context.Context, order admin.MessageOrder) 
 	return change, nil
 }
 
-// DiscardMessages implements admin.Messages.
-func (m *Messages) DiscardMessages(ctx context.Context, order admin.MessageOrder) (admin.MessageChange, error) {
+// DiscardMessages implements operator.Messages.
+func (m *Messages) DiscardMessages(ctx context.Context, order operator.MessageOrder) (operator.MessageChange, error) {
 	if order.Republish {
-		return admin.MessageChange{}, admin.Usagef("republish goes with retry only")
+		return operator.MessageChange{}, operator.Usagef("republish goes with retry only")
 	}
 	if name, err := m.table(order.Table); err == nil {
 		wrong, err := m.Rows.FailedLog(ctx, name)
 		if err != nil {
-			return admin.MessageChange{}, err
+			return operator.MessageChange{}, err
 		}
 		if len(wrong) > 0 {
-			return admin.MessageChange{}, admin.Refusedf("%s: %s; fix: %s", wrong[0].Subject, wrong[0].What, wrong[0].Fix)
+			return operator.MessageChange{}, operator.Refusedf("%s: %s; fix: %s", wrong[0].Subject, wrong[0].What, wrong[0].Fix)
 		}
 	}
 	change, err := m.carryOut(ctx, order, act{what: "messages discard", verb: "discarded", may: mayDiscard, apply: m.Rows.Discard})
@@ -68,8 +68,8 @@ func (m *Messages) DiscardMessages(ctx context.Context, order admin.MessageOrder
 }
 
 // carryOut finds the rows of an order and, unless it is a dry run, changes them.
-func (m *Messages) carryOut(ctx context.Context, order admin.MessageOrder, a act) (change admin.MessageChange, err error) {
-	change = admin.MessageChange{DryRun: order.DryRun, Messages: []admin.Message{}, Refused: []admin.MessageRefusal{}, Notes: []string{}}
+func (m *Messages) carryOut(ctx context.Context, order operator.MessageOrder, a act) (change operator.MessageChange, err error) {
+	change = operator.MessageChange{DryRun: order.DryRun, Messages: []operator.Message{}, Refused: []operator.MessageRefusal{}, Notes: []string{}}
 	if err := order.Check(); err != nil {
 		return change, err
 	}
@@ -83,7 +83,7 @@ func (m *Messages) carryOut(ctx context.Context, order admin.MessageOrder, a act
 	take := func(ref string, r *table.Row) {
 		if why := a.may(r); why != "" {
 			if ref != "" {
-				change.Refused = append(change.Refused, admin.MessageRefusal{Ref: ref, Reason: why})
+				change.Refused = append(change.Refused, operator.MessageRefusal{Ref: ref, Reason: why})
 			}
 			return
 		}
@@ -104,7 +104,7 @@ func (m *Messages) carryOut(ctx context.Context, order admin.MessageOrder, a act
 	case order.DryRun:
 		return change, nil
 	case len(change.Refused) > 0:
-		return change, admin.Refusedf("nothing was changed: %s; leave out what cannot be %s", sentences(change.Refused), a.verb)
+		return change, operator.Refusedf("nothing was changed: %s; leave out what cannot be %s", sentences(change.Refused), a.verb)
 	case len(ids) == 0:
 		return change, nil
 	}
@@ -112,7 +112,7 @@ func (m *Messages) carryOut(ctx context.Context, order admin.MessageOrder, a act
 }
 
 // recorded changes rows and has that recorded: before the work, and after it with the number of rows that were changed.
-func (m *Messages) recorded(ctx context.Context, order admin.MessageOrder, a act, ids []outbox.Identity, change *admin.MessageChange) error {
+func (m *Messages) recorded(ctx context.Context, order operator.MessageOrder, a act, ids []outbox.Identity, change *operator.MessageChange) error {
 	finish := func(_ string, err error) error { return err }
 	if m.Begin == nil {
 		change.Notes = append(change.Notes, "there is no state directory: `canal-outbox audit` will not list this change")
@@ -131,7 +131,7 @@ func (m *Messages) recorded(ctx context.Context, order admin.MessageOrder, a act
 
 // applied changes rows, 500 at a time. A row that another session has locked, or that has changed since the preview, is skipped; an error of
 // the database ends the work, and the rows before it stay changed.
-func applied(ctx context.Context, a act, ids []outbox.Identity, change *admin.MessageChange) error {
+func applied(ctx context.Context, a act, ids []outbox.Identity, change *operator.MessageChange) error {
 	for chunk := range slices.Chunk(ids, 500) {
 		n, err := a.apply(ctx, chunk)
 		change.Changed += int(n)
@@ -155,7 +155,7 @@ func short(text string) string {
 }
 
 // eachOf goes through the rows of a filter until each says that it is enough.
-func (m *Messages) eachOf(ctx context.Context, name string, order admin.MessageOrder, a act, change *admin.MessageChange, each func(r *table.Row) bool) error {
+func (m *Messages) eachOf(ctx context.Context, name string, order operator.MessageOrder, a act, change *operator.MessageChange, each func(r *table.Row) bool) error {
 	q, err := m.listing(name, *order.Filter)
 	if err != nil {
 		return err
@@ -172,9 +172,9 @@ func (m *Messages) eachOf(ctx context.Context, name string, order admin.MessageO
 	}
 	typical.Failed = typical.Status == outbox.Failed
 	if why := a.may(&typical); q.State == table.AnyState || why != "" {
-		return admin.Refusedf("messages that are %s cannot be %s: %s", q.State, a.verb, why)
+		return operator.Refusedf("messages that are %s cannot be %s: %s", q.State, a.verb, why)
 	}
-	q.Limit, q.Scan = admin.MaxMessages, order.Scan
+	q.Limit, q.Scan = operator.MaxMessages, order.Scan
 	for enough := false; ; {
 		listed, err := m.list(ctx, name, q)
 		if err != nil {
@@ -199,9 +199,9 @@ func (m *Messages) eachOf(ctx context.Context, name string, order admin.MessageO
 }
 
 // eachNamed goes through the rows that an order names: by primary key, or else by message id.
-func (m *Messages) eachNamed(ctx context.Context, name string, order admin.MessageOrder, change *admin.MessageChange, each func(ref string, r *table.Row)) error {
+func (m *Messages) eachNamed(ctx context.Context, name string, order operator.MessageOrder, change *operator.MessageChange, each func(ref string, r *table.Row)) error {
 	refuse := func(ref, why string) {
-		change.Refused = append(change.Refused, admin.MessageRefusal{Ref: ref, Reason: why})
+		change.Refused = append(change.Refused, operator.MessageRefusal{Ref: ref, Reason: why})
 	}
 	seen := map[outbox.Identity]bool{}
 	for _, ref := range order.IDs {
@@ -229,7 +229,7 @@ func (m *Messages) eachNamed(ctx context.Context, name string, order admin.Messa
 	return nil
 }
 
-func sentences(refused []admin.MessageRefusal) string {
+func sentences(refused []operator.MessageRefusal) string {
 	var all []string
 	for i, r := range refused {
 		if i == shown {

@@ -19,7 +19,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -41,7 +41,7 @@ type Rows interface {
 	FailedLog(ctx context.Context, table string) ([]server.Finding, error)
 }
 
-// Messages answers for the tables of one relay. It implements admin.Messages.
+// Messages answers for the tables of one relay. It implements operator.Messages.
 type Messages struct{ Parts }
 
 // Parts is what Messages looks at. It does not change.
@@ -51,7 +51,7 @@ type Parts struct {
 	Refuse error
 	// Journal and History are of the state directory; nil where that cannot be looked into.
 	Journal func() ([]outbox.Completion, error)
-	History func() ([]admin.HistoryEntry, error)
+	History func() ([]operator.HistoryEntry, error)
 	// Flow is the running relay's view of a row; nil when none runs here.
 	Flow func(id outbox.Identity, topic string) Flow
 	// Begin records a change before its work, and what it returns the end of it; nil where there is no state directory.
@@ -65,7 +65,7 @@ type Parts struct {
 	Grace, FailedEvery     func(table string) time.Duration
 }
 
-var _ admin.Messages = (*Messages)(nil)
+var _ operator.Messages = (*Messages)(nil)
 
 // Flow is what a running relay knows of a row.
 type Flow struct {
@@ -86,14 +86,14 @@ func (m *Messages) table(name string) (string, error) {
 	case name == "" && len(names) == 1:
 		return names[0], nil
 	case name == "":
-		return "", admin.Usagef("the relay serves %d tables, name one of them as table: %s", len(names), strings.Join(names, ", "))
+		return "", operator.Usagef("the relay serves %d tables, name one of them as table: %s", len(names), strings.Join(names, ", "))
 	case slices.Contains(names, name):
 		return name, nil
 	}
-	return "", admin.Usagef("table %q is not one of those that the relay serves and whose rows have a status: %s", name, strings.Join(names, ", "))
+	return "", operator.Usagef("table %q is not one of those that the relay serves and whose rows have a status: %s", name, strings.Join(names, ", "))
 }
 
-var errStateless = admin.Usagef("no table of this relay has a status: its messages are known from the log and the broker alone")
+var errStateless = operator.Usagef("no table of this relay has a status: its messages are known from the log and the broker alone")
 
 // tables are those to look for a message in.
 func (m *Messages) tables(name string) ([]string, error) {
@@ -104,22 +104,22 @@ func (m *Messages) tables(name string) ([]string, error) {
 	return []string{one}, err
 }
 
-// ListMessages implements admin.Messages.
-func (m *Messages) ListMessages(ctx context.Context, q admin.MessageQuery) (admin.MessagePage, error) {
+// ListMessages implements operator.Messages.
+func (m *Messages) ListMessages(ctx context.Context, q operator.MessageQuery) (operator.MessagePage, error) {
 	if err := q.Check(); err != nil {
-		return admin.MessagePage{}, err
+		return operator.MessagePage{}, err
 	}
 	name, err := m.table(q.Table)
 	if err != nil {
-		return admin.MessagePage{}, err
+		return operator.MessagePage{}, err
 	}
 	listing, err := m.listing(name, q.MessageFilter)
 	if err != nil {
-		return admin.MessagePage{}, err
+		return operator.MessagePage{}, err
 	}
 	listing.Limit, listing.After, listing.Scan = q.Limit, q.After, q.Scan
 	listed, err := m.list(ctx, name, listing)
-	page := admin.MessagePage{Table: name, Messages: []admin.Message{}, Next: listed.Next, Scan: listed.Scan}
+	page := operator.MessagePage{Table: name, Messages: []operator.Message{}, Next: listed.Next, Scan: listed.Scan}
 	for i := range listed.Rows {
 		page.Messages = append(page.Messages, show(&listed.Rows[i]))
 	}
@@ -127,14 +127,14 @@ func (m *Messages) ListMessages(ctx context.Context, q admin.MessageQuery) (admi
 }
 
 // listing translates a filter.
-func (m *Messages) listing(name string, f admin.MessageFilter) (table.Listing, error) {
+func (m *Messages) listing(name string, f operator.MessageFilter) (table.Listing, error) {
 	q := table.Listing{State: f.Status, Type: f.Type, Topic: f.Topic, Key: f.Key, Reason: f.Reason, OlderThan: time.Duration(f.OlderThan)}
 	if q.State == "" {
 		q.State = outbox.Failed.String()
 	}
 	states := append(m.Rows.StatesOf(name), table.AnyState)
 	if !slices.Contains(states, q.State) {
-		return q, admin.Usagef("status %q: the rows of %s are %s", q.State, name, strings.Join(states, ", "))
+		return q, operator.Usagef("status %q: the rows of %s are %s", q.State, name, strings.Join(states, ", "))
 	}
 	return q, nil
 }
@@ -143,7 +143,7 @@ func (m *Messages) list(ctx context.Context, name string, q table.Listing) (tabl
 	listed, err := m.Rows.List(ctx, name, q)
 	switch {
 	case errors.Is(err, table.ErrPlace):
-		return listed, admin.Usagef("after: %v", err)
+		return listed, operator.Usagef("after: %v", err)
 	case err == nil && listed.Scan != "" && !q.Scan:
 		return listed, needsScan(listed.Scan)
 	}
@@ -151,16 +151,16 @@ func (m *Messages) list(ctx context.Context, name string, q table.Listing) (tabl
 }
 
 func needsScan(why string) error {
-	return &admin.Error{Code: admin.CodeNeedsScan, Message: why + "; scan=1 (--scan) reads them all the same"}
+	return &operator.Error{Code: operator.CodeNeedsScan, Message: why + "; scan=1 (--scan) reads them all the same"}
 }
 
-// ShowMessages implements admin.Messages.
-func (m *Messages) ShowMessages(ctx context.Context, ref admin.MessageRef) (admin.MessageMatches, error) {
+// ShowMessages implements operator.Messages.
+func (m *Messages) ShowMessages(ctx context.Context, ref operator.MessageRef) (operator.MessageMatches, error) {
 	rows, notes, err := m.find(ctx, ref)
 	if err != nil {
-		return admin.MessageMatches{}, err
+		return operator.MessageMatches{}, err
 	}
-	found := admin.MessageMatches{Matches: []admin.MessageDetail{}, Notes: append([]string{}, notes...)}
+	found := operator.MessageMatches{Matches: []operator.MessageDetail{}, Notes: append([]string{}, notes...)}
 	if len(rows) > shown {
 		found.Notes = append(found.Notes, fmt.Sprintf("%q means %d messages, the first %d are shown", ref.Ref, len(rows), shown))
 		rows = rows[:shown]
@@ -179,7 +179,7 @@ func (m *Messages) ShowMessages(ctx context.Context, ref admin.MessageRef) (admi
 const shown = 20
 
 // find returns the rows that a text may mean, at least one.
-func (m *Messages) find(ctx context.Context, ref admin.MessageRef) (rows []table.Row, notes []string, err error) {
+func (m *Messages) find(ctx context.Context, ref operator.MessageRef) (rows []table.Row, notes []string, err error) {
 	if err := ref.Check(); err != nil {
 		return nil, nil, err
 	}
@@ -206,13 +206,13 @@ func (m *Messages) find(ctx context.Context, ref admin.MessageRef) (rows []table
 	case len(notes) > 0:
 		return nil, nil, needsScan(strings.Join(notes, "; "))
 	}
-	return nil, nil, admin.NotFoundf("no row of %s has the primary key, message id or business key %q; a row that was sent may have left its table (retention)",
+	return nil, nil, operator.NotFoundf("no row of %s has the primary key, message id or business key %q; a row that was sent may have left its table (retention)",
 		strings.Join(names, ", "), ref.Ref)
 }
 
 // detail reads the whole row.
-func (m *Messages) detail(ctx context.Context, r *table.Row, body bool) (admin.MessageDetail, error) {
-	d := admin.MessageDetail{Message: show(r), Headers: []admin.MessageHeader{}}
+func (m *Messages) detail(ctx context.Context, r *table.Row, body bool) (operator.MessageDetail, error) {
+	d := operator.MessageDetail{Message: show(r), Headers: []operator.MessageHeader{}}
 	whole, fault, err := m.Rows.Message(ctx, r.Identity)
 	switch {
 	case err != nil:
@@ -225,7 +225,7 @@ func (m *Messages) detail(ctx context.Context, r *table.Row, body bool) (admin.M
 		return d, nil
 	}
 	for _, h := range whole.Headers {
-		header := admin.MessageHeader{Name: h.Name}
+		header := operator.MessageHeader{Name: h.Name}
 		if body {
 			header.Value = &h.Value
 		}
@@ -243,8 +243,8 @@ func (m *Messages) detail(ctx context.Context, r *table.Row, body bool) (admin.M
 }
 
 // show is a row as the API has it.
-func show(r *table.Row) admin.Message {
-	one := admin.Message{
+func show(r *table.Row) operator.Message {
+	one := operator.Message{
 		Table: r.Table, ID: r.ID, MessageID: r.MessageID, Type: r.Type, Topic: r.Topic, Key: r.Key, Status: r.State, Code: r.Code, Attempts: r.Attempts,
 		DueAt: moment(r.Due), CreatedAt: moment(r.CreatedAt), LastExecution: moment(r.LastExec), SentAt: moment(r.SentAt), BrokerID: r.BrokerID,
 		Reason: r.Reason,
@@ -268,19 +268,19 @@ func moment(at time.Time) *time.Time {
 	return &utc
 }
 
-// MessageStats implements admin.Messages.
-func (m *Messages) MessageStats(ctx context.Context, tableName string) (admin.MessageStats, error) {
+// MessageStats implements operator.Messages.
+func (m *Messages) MessageStats(ctx context.Context, tableName string) (operator.MessageStats, error) {
 	name, err := m.table(tableName)
 	if err != nil {
-		return admin.MessageStats{}, err
+		return operator.MessageStats{}, err
 	}
 	counts, err := m.Rows.Count(ctx, name)
 	if err != nil {
-		return admin.MessageStats{}, err
+		return operator.MessageStats{}, err
 	}
-	s := admin.MessageStats{
+	s := operator.MessageStats{
 		Table: name, ByStatus: map[string]int64{"delayed": counts.Delayed}, Kinds: map[string]string{"delayed": string(table.Exact)},
-		ByTopic: []admin.TopicStats{}, ByType: []admin.TypeStats{}, Reasons: []admin.ReasonStats{}, Notes: []string{},
+		ByTopic: []operator.TopicStats{}, ByType: []operator.TypeStats{}, Reasons: []operator.ReasonStats{}, Notes: []string{},
 	}
 	if counts.Delayed >= table.MaxCount {
 		s.Kinds["delayed"] = string(table.AtLeast)
@@ -296,13 +296,13 @@ func (m *Messages) MessageStats(ctx context.Context, tableName string) (admin.Me
 		return s, err
 	}
 	for _, g := range b.Topics {
-		s.ByTopic = append(s.ByTopic, admin.TopicStats{Topic: g.Name, Pending: g.Pending, Failed: g.Failed, OldestAgeSeconds: ageOf(g.Oldest)})
+		s.ByTopic = append(s.ByTopic, operator.TopicStats{Topic: g.Name, Pending: g.Pending, Failed: g.Failed, OldestAgeSeconds: ageOf(g.Oldest)})
 	}
 	for _, g := range b.Types {
-		s.ByType = append(s.ByType, admin.TypeStats{Type: g.Name, Pending: g.Pending, Failed: g.Failed, OldestAgeSeconds: ageOf(g.Oldest)})
+		s.ByType = append(s.ByType, operator.TypeStats{Type: g.Name, Pending: g.Pending, Failed: g.Failed, OldestAgeSeconds: ageOf(g.Oldest)})
 	}
 	for _, r := range b.Reasons {
-		s.Reasons = append(s.Reasons, admin.ReasonStats(r))
+		s.Reasons = append(s.Reasons, operator.ReasonStats(r))
 	}
 	if b.Sampled {
 		s.Notes = append(s.Notes, fmt.Sprintf("topics, types and reasons are those of the first %d PENDING and the first %d FAILED rows; there are more", b.Looked[0], b.Looked[1]))

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -116,8 +116,8 @@ func (r *rows) Discard(_ context.Context, ids []outbox.Identity) (int64, error) 
 
 func (r *rows) FailedLog(context.Context, string) ([]server.Finding, error) { return r.log, nil }
 
-func codeOf(err error) admin.Code {
-	var coded *admin.Error
+func codeOf(err error) operator.Code {
+	var coded *operator.Error
 	if errors.As(err, &coded) {
 		return coded.Code
 	}
@@ -158,7 +158,7 @@ func TestOrdersByName(t *testing.T) {
 		r := several()
 		swept := 0
 		m := &Messages{Parts{Rows: r, Swept: func() error { swept++; return nil }}}
-		order := admin.MessageOrder{IDs: strings.Fields(c.refs), Republish: c.republish != "", DryRun: true}
+		order := operator.MessageOrder{IDs: strings.Fields(c.refs), Republish: c.republish != "", DryRun: true}
 		do := m.RetryMessages
 		if c.what == "discard" {
 			do = m.DiscardMessages
@@ -175,7 +175,7 @@ func TestOrdersByName(t *testing.T) {
 		order.DryRun = false
 		change, err = do(t.Context(), order)
 		if len(c.refused) > 0 {
-			if codeOf(err) != admin.CodeRefused || len(r.changed) != 0 || swept != 0 {
+			if codeOf(err) != operator.CodeRefused || len(r.changed) != 0 || swept != 0 {
 				t.Errorf("%s %s: %v was changed, %v", c.what, c.refs, r.changed, err)
 			}
 			continue
@@ -190,11 +190,11 @@ func TestOrdersByName(t *testing.T) {
 func TestOrdersByFilter(t *testing.T) {
 	r := several()
 	m := &Messages{Parts{Rows: r}}
-	change, err := m.RetryMessages(t.Context(), admin.MessageOrder{Filter: &admin.MessageFilter{}, Limit: 1})
+	change, err := m.RetryMessages(t.Context(), operator.MessageOrder{Filter: &operator.MessageFilter{}, Limit: 1})
 	if err != nil || change.Changed != 1 || !change.More || !slices.Equal(r.changed["retry"], []string{"1"}) {
 		t.Errorf("one of two: %+v, %v", change, err)
 	}
-	change, err = m.RetryMessages(t.Context(), admin.MessageOrder{Filter: &admin.MessageFilter{Status: "pending"}})
+	change, err = m.RetryMessages(t.Context(), operator.MessageOrder{Filter: &operator.MessageFilter{Status: "pending"}})
 	if err != nil || change.Matched != 1 || change.More || !slices.Equal(r.changed["retry"], []string{"1", "2"}) {
 		t.Errorf("those that wait: %+v, %v, %v", change, err, r.changed)
 	}
@@ -202,15 +202,15 @@ func TestOrdersByFilter(t *testing.T) {
 		t.Errorf("notes: %v", change.Notes)
 	}
 	for _, status := range []string{"sent", "sending", "consumed", "held", "any"} {
-		if _, err := m.RetryMessages(t.Context(), admin.MessageOrder{Filter: &admin.MessageFilter{Status: status}}); codeOf(err) != admin.CodeRefused {
+		if _, err := m.RetryMessages(t.Context(), operator.MessageOrder{Filter: &operator.MessageFilter{Status: status}}); codeOf(err) != operator.CodeRefused {
 			t.Errorf("retry of %s: %v", status, err)
 		}
 	}
-	if _, err := m.RetryMessages(t.Context(), admin.MessageOrder{Filter: &admin.MessageFilter{}, Republish: true}); codeOf(err) != admin.CodeRefused {
+	if _, err := m.RetryMessages(t.Context(), operator.MessageOrder{Filter: &operator.MessageFilter{}, Republish: true}); codeOf(err) != operator.CodeRefused {
 		t.Errorf("republish of what has failed: %v", err)
 	}
 	r.scan = "it would read 7 rows"
-	if _, err := m.RetryMessages(t.Context(), admin.MessageOrder{Filter: &admin.MessageFilter{Topic: "x"}}); codeOf(err) != admin.CodeNeedsScan {
+	if _, err := m.RetryMessages(t.Context(), operator.MessageOrder{Filter: &operator.MessageFilter{Topic: "x"}}); codeOf(err) != operator.CodeNeedsScan {
 		t.Errorf("a scan: %v", err)
 	}
 }
@@ -220,11 +220,11 @@ func TestOrdersThatAreRefused(t *testing.T) {
 	r := several()
 	r.log = []server.Finding{{Subject: "shop.m_failed", What: "there is no such table", Fix: "CREATE TABLE"}}
 	m := &Messages{Parts{Rows: r}}
-	if _, err := m.DiscardMessages(t.Context(), admin.MessageOrder{IDs: []string{"1"}, DryRun: true}); codeOf(err) != admin.CodeRefused || !strings.Contains(err.Error(), "CREATE TABLE") {
+	if _, err := m.DiscardMessages(t.Context(), operator.MessageOrder{IDs: []string{"1"}, DryRun: true}); codeOf(err) != operator.CodeRefused || !strings.Contains(err.Error(), "CREATE TABLE") {
 		t.Errorf("no log: %v", err)
 	}
-	m.Refuse = admin.Refusedf("a shadow changes nothing")
-	if _, err := m.RetryMessages(t.Context(), admin.MessageOrder{IDs: []string{"1"}}); codeOf(err) != admin.CodeRefused || len(r.changed) != 0 {
+	m.Refuse = operator.Refusedf("a shadow changes nothing")
+	if _, err := m.RetryMessages(t.Context(), operator.MessageOrder{IDs: []string{"1"}}); codeOf(err) != operator.CodeRefused || len(r.changed) != 0 {
 		t.Errorf("a shadow: %v", err)
 	}
 }
@@ -233,39 +233,39 @@ func TestOrdersThatAreRefused(t *testing.T) {
 func TestQuestions(t *testing.T) {
 	r := several()
 	m := &Messages{Parts{Rows: r}}
-	for want, err := range map[admin.Code]error{
-		admin.CodeUsage:    second(m.ListMessages(t.Context(), admin.MessageQuery{Limit: 5, MessageFilter: admin.MessageFilter{Status: "lost"}})),
-		admin.CodeNotFound: second(m.ShowMessages(t.Context(), admin.MessageRef{Ref: "nobody"})),
-		"":                 second(m.ShowMessages(t.Context(), admin.MessageRef{Ref: "order:k-1"})),
+	for want, err := range map[operator.Code]error{
+		operator.CodeUsage:    second(m.ListMessages(t.Context(), operator.MessageQuery{Limit: 5, MessageFilter: operator.MessageFilter{Status: "lost"}})),
+		operator.CodeNotFound: second(m.ShowMessages(t.Context(), operator.MessageRef{Ref: "nobody"})),
+		"":                    second(m.ShowMessages(t.Context(), operator.MessageRef{Ref: "order:k-1"})),
 	} {
 		if codeOf(err) != want {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if _, err := m.ListMessages(t.Context(), admin.MessageQuery{Limit: 5, After: "elsewhere"}); codeOf(err) != admin.CodeUsage {
+	if _, err := m.ListMessages(t.Context(), operator.MessageQuery{Limit: 5, After: "elsewhere"}); codeOf(err) != operator.CodeUsage {
 		t.Errorf("a place of another list: %v", err)
 	}
-	shown, err := m.ShowMessages(t.Context(), admin.MessageRef{Ref: "k-1"})
-	if err != nil || shown.Matches[0].Body != nil || shown.Matches[0].BodyBytes != 9 || shown.Matches[0].Headers[0] != (admin.MessageHeader{Name: "a"}) {
+	shown, err := m.ShowMessages(t.Context(), operator.MessageRef{Ref: "k-1"})
+	if err != nil || shown.Matches[0].Body != nil || shown.Matches[0].BodyBytes != 9 || shown.Matches[0].Headers[0] != (operator.MessageHeader{Name: "a"}) {
 		t.Errorf("masked: %+v, %v", shown, err)
 	}
-	shown, err = m.ShowMessages(t.Context(), admin.MessageRef{Ref: "k-1", Body: true})
+	shown, err = m.ShowMessages(t.Context(), operator.MessageRef{Ref: "k-1", Body: true})
 	if err != nil || *shown.Matches[0].Body != "card 4711" || *shown.Matches[0].Headers[0].Value != "b" || shown.Matches[0].BodyEncoding != "utf-8" {
 		t.Errorf("with its body: %+v, %v", shown, err)
 	}
 	r.scan = "no index begins with the key"
-	if _, err := m.TraceMessage(t.Context(), admin.MessageRef{Ref: "nobody"}); codeOf(err) != admin.CodeNeedsScan {
+	if _, err := m.TraceMessage(t.Context(), operator.MessageRef{Ref: "nobody"}); codeOf(err) != operator.CodeNeedsScan {
 		t.Errorf("not looked for: %v", err)
 	}
 	r.names = append(r.names, "shop.n")
-	if _, err := m.ListMessages(t.Context(), admin.MessageQuery{Limit: 5}); codeOf(err) != admin.CodeUsage || !strings.Contains(err.Error(), "shop.n") {
+	if _, err := m.ListMessages(t.Context(), operator.MessageQuery{Limit: 5}); codeOf(err) != operator.CodeUsage || !strings.Contains(err.Error(), "shop.n") {
 		t.Errorf("two tables: %v", err)
 	}
 	none := &Messages{Parts{Rows: &rows{}}}
-	if _, err := none.ListMessages(t.Context(), admin.MessageQuery{Limit: 5}); codeOf(err) != admin.CodeUsage || !strings.Contains(err.Error(), "has a status") {
+	if _, err := none.ListMessages(t.Context(), operator.MessageQuery{Limit: 5}); codeOf(err) != operator.CodeUsage || !strings.Contains(err.Error(), "has a status") {
 		t.Errorf("no table: %v", err)
 	}
-	if _, err := none.ShowMessages(t.Context(), admin.MessageRef{Ref: "17"}); codeOf(err) != admin.CodeUsage {
+	if _, err := none.ShowMessages(t.Context(), operator.MessageRef{Ref: "17"}); codeOf(err) != operator.CodeUsage {
 		t.Errorf("no table: %v", err)
 	}
 	stats, err := m.MessageStats(t.Context(), "shop.m")
@@ -316,7 +316,7 @@ func TestG51_AChangeIsRecordedBeforeItsWork(t *testing.T) {
 				return err
 			}, nil
 		}}}
-		order := admin.MessageOrder{Filter: &admin.MessageFilter{Status: "failed"}}
+		order := operator.MessageOrder{Filter: &operator.MessageFilter{Status: "failed"}}
 		if _, err := m.RetryMessages(t.Context(), order); !errors.Is(err, c.fail) || !slices.Equal(did, c.want) {
 			t.Errorf("%q, want %q (%v)", did, c.want, err)
 		}
@@ -328,7 +328,7 @@ func TestG51_AChangeIsRecordedBeforeItsWork(t *testing.T) {
 	r := several()
 	full := errors.New("the disk is full")
 	m := &Messages{Parts{Rows: r, Begin: func(context.Context, string, string) (func(string, error) error, error) { return nil, full }}}
-	if _, err := m.DiscardMessages(t.Context(), admin.MessageOrder{IDs: []string{"1"}}); !errors.Is(err, full) || len(r.changed) != 0 {
+	if _, err := m.DiscardMessages(t.Context(), operator.MessageOrder{IDs: []string{"1"}}); !errors.Is(err, full) || len(r.changed) != 0 {
 		t.Errorf("what cannot be recorded was done: %v, %v", r.changed, err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
@@ -28,26 +28,26 @@ type tracer struct {
 	row     *table.Row
 	journal *outbox.Completion // of the row; nil when the journal does not have it
 	flow    *Flow              // nil when no relay runs here
-	trace   admin.Trace
+	trace   operator.Trace
 }
 
-// TraceMessage implements admin.Messages.
-func (m *Messages) TraceMessage(ctx context.Context, ref admin.MessageRef) (admin.Trace, error) {
+// TraceMessage implements operator.Messages.
+func (m *Messages) TraceMessage(ctx context.Context, ref operator.MessageRef) (operator.Trace, error) {
 	rows, _, err := m.find(ctx, ref)
 	if err != nil {
-		return admin.Trace{}, err
+		return operator.Trace{}, err
 	}
 	if len(rows) > 1 {
-		return admin.Trace{}, admin.Usagef("%q means %d messages, trace one of them by its message id: %s", ref.Ref, len(rows), someIDs(rows))
+		return operator.Trace{}, operator.Usagef("%q means %d messages, trace one of them by its message id: %s", ref.Ref, len(rows), someIDs(rows))
 	}
-	t := &tracer{Messages: m, row: &rows[0], trace: admin.Trace{Message: show(&rows[0]), Events: []admin.TraceEvent{}, Unknown: []string{}}}
+	t := &tracer{Messages: m, row: &rows[0], trace: operator.Trace{Message: show(&rows[0]), Events: []operator.TraceEvent{}, Unknown: []string{}}}
 	if err := t.state(); err != nil {
 		return t.trace, err
 	}
 	t.table()
 	t.broker(ctx)
 	t.waits()
-	slices.SortStableFunc(t.trace.Events, func(a, b admin.TraceEvent) int {
+	slices.SortStableFunc(t.trace.Events, func(a, b operator.TraceEvent) int {
 		switch {
 		case a.At == nil && b.At == nil:
 			return 0
@@ -73,7 +73,7 @@ func someIDs(rows []table.Row) string {
 }
 
 func (t *tracer) event(at time.Time, what, source, format string, args ...any) {
-	t.trace.Events = append(t.trace.Events, admin.TraceEvent{At: moment(at), What: what, Detail: fmt.Sprintf(format, args...), Source: source})
+	t.trace.Events = append(t.trace.Events, operator.TraceEvent{At: moment(at), What: what, Detail: fmt.Sprintf(format, args...), Source: source})
 }
 
 func (t *tracer) unknown(format string, args ...any) {
@@ -114,7 +114,7 @@ func (t *tracer) inLog() error {
 		return fmt.Errorf("read the history: %w", err)
 	}
 	made := t.row.CreatedAt
-	behind := slices.IndexFunc(history, func(e admin.HistoryEntry) bool { return e.At.Before(made) })
+	behind := slices.IndexFunc(history, func(e operator.HistoryEntry) bool { return e.At.Before(made) })
 	switch {
 	case behind < 0:
 		t.unknown("the row was made before the oldest checkpoint that is known, so that its place in the log is not known")

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-func whats(events []admin.TraceEvent) (list []string) {
+func whats(events []operator.TraceEvent) (list []string) {
 	for _, e := range events {
 		list = append(list, e.What+"/"+e.Source)
 	}
@@ -47,7 +47,7 @@ func TestWhatARowWaitsFor(t *testing.T) {
 		if c.flow != nil {
 			m.Flow = func(outbox.Identity, string) Flow { return *c.flow }
 		}
-		trace, err := m.TraceMessage(t.Context(), admin.MessageRef{Ref: "1"})
+		trace, err := m.TraceMessage(t.Context(), operator.MessageRef{Ref: "1"})
 		if err != nil || !strings.Contains(trace.WaitsFor, c.want) || (c.want == "") != (trace.WaitsFor == "") {
 			t.Errorf("%+v: waits for %q, want %q (%v)", c.row, trace.WaitsFor, c.want, err)
 		}
@@ -65,12 +65,12 @@ func TestTraceOfAMessage(t *testing.T) {
 	m := &Messages{Parts{
 		Rows: newRows(row), Flow: func(outbox.Identity, string) Flow { return Flow{Breaker: "closed"} },
 		Journal: func() ([]outbox.Completion, error) { return nil, nil },
-		History: func() ([]admin.HistoryEntry, error) {
-			return []admin.HistoryEntry{{At: now.Add(time.Second), Position: at(900)}, {At: now.Add(-time.Second), Position: at(600)}}, nil
+		History: func() ([]operator.HistoryEntry, error) {
+			return []operator.HistoryEntry{{At: now.Add(time.Second), Position: at(900)}, {At: now.Add(-time.Second), Position: at(600)}}, nil
 		},
 		Broker: func() (sink.Reader, func(), error) { return broker, func() {}, nil },
 	}}
-	trace, err := m.TraceMessage(t.Context(), admin.MessageRef{Ref: "k-1"})
+	trace, err := m.TraceMessage(t.Context(), operator.MessageRef{Ref: "k-1"})
 	want := []string{"inserted/table", "published/broker", "attempt/table", "written/table", "in_log/log"}
 	if err != nil || !slices.Equal(whats(trace.Events), want) || trace.WaitsFor != "" || len(trace.Unknown) != 0 {
 		t.Fatalf("%v, want %v; unknown %q (%v)", whats(trace.Events), want, trace.Unknown, err)
@@ -93,7 +93,7 @@ func TestTraceOfAMessage(t *testing.T) {
 		before := *broker
 		reader := m.Broker
 		change()
-		trace, err := m.TraceMessage(t.Context(), admin.MessageRef{Ref: "k-1"})
+		trace, err := m.TraceMessage(t.Context(), operator.MessageRef{Ref: "k-1"})
 		if err != nil || len(trace.Unknown) != 1 || !strings.Contains(trace.Unknown[0], what) {
 			t.Errorf("%s: unknown %q (%v)", what, trace.Unknown, err)
 		}
@@ -107,13 +107,13 @@ func TestTraceOfAMessageInTheJournal(t *testing.T) {
 	m := &Messages{Parts{Rows: r, Journal: func() ([]outbox.Completion, error) {
 		return []outbox.Completion{{Identity: r.all[0].Identity, BrokerID: "b-7"}}, nil
 	}}}
-	trace, err := m.TraceMessage(t.Context(), admin.MessageRef{Ref: "1"})
+	trace, err := m.TraceMessage(t.Context(), operator.MessageRef{Ref: "1"})
 	if err != nil || !slices.Contains(whats(trace.Events), "published/state") || !strings.Contains(trace.WaitsFor, "write of SENT") {
 		t.Errorf("%+v, %v", trace, err)
 	}
 	r.all = append(r.all, r.all[0])
 	r.all[1].ID = "2"
-	if _, err := m.TraceMessage(t.Context(), admin.MessageRef{Ref: "k-1"}); codeOf(err) != admin.CodeUsage || !strings.Contains(err.Error(), "means 2 messages") {
+	if _, err := m.TraceMessage(t.Context(), operator.MessageRef{Ref: "k-1"}); codeOf(err) != operator.CodeUsage || !strings.Contains(err.Error(), "means 2 messages") {
 		t.Errorf("one of two: %v", err)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 )
 
 // Audited does something that changes the relay or its rows, and records the caller and the state before and after. What was refused has
@@ -15,11 +13,11 @@ func (o *Operator) Audited(ctx context.Context, what string, state func() string
 	if state == nil {
 		state = func() string { return "" }
 	}
-	c := admin.Change{At: time.Now().UTC().Truncate(time.Millisecond), By: admin.Caller(ctx), What: what, Before: state()}
+	c := Change{At: time.Now().UTC().Truncate(time.Millisecond), By: Caller(ctx), What: what, Before: state()}
 	err := do()
 	if err != nil {
-		var refused *admin.Error
-		if errors.As(err, &refused) && refused.Code != admin.CodeFailure {
+		var refused *Error
+		if errors.As(err, &refused) && refused.Code != CodeFailure {
 			return err
 		}
 		c.Error = err.Error()
@@ -33,8 +31,8 @@ func (o *Operator) Audited(ctx context.Context, what string, state func() string
 
 // Begin records a change before its work, so that a process which ends in the middle leaves a line. finish, to be called after the work,
 // records its end in the place of that line, and returns err, joined with why the end could not be recorded.
-func Begin(ctx context.Context, record func(*admin.Change) error, what, before string) (finish func(after string, err error) error, err error) {
-	c := &admin.Change{At: time.Now().UTC().Truncate(time.Millisecond), By: admin.Caller(ctx), What: what, Before: before, Unfinished: true}
+func Begin(ctx context.Context, record func(*Change) error, what, before string) (finish func(after string, err error) error, err error) {
+	c := &Change{At: time.Now().UTC().Truncate(time.Millisecond), By: Caller(ctx), What: what, Before: before, Unfinished: true}
 	if err := record(c); err != nil {
 		return nil, fmt.Errorf("nothing was changed, because it could not be recorded: %w", err)
 	}
@@ -51,7 +49,7 @@ func Begin(ctx context.Context, record func(*admin.Change) error, what, before s
 }
 
 // Audit returns the newest changes, limit at most.
-func (o *Operator) Audit(_ context.Context, limit int) ([]admin.Change, error) {
+func (o *Operator) Audit(_ context.Context, limit int) ([]Change, error) {
 	all, err := o.State.Changes()
 	if err != nil {
 		return nil, fmt.Errorf("read the list of changes: %w", err)

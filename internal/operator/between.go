@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
@@ -19,7 +18,7 @@ const betweenPatience = 10 * time.Second
 const lookUpPage = 500
 
 // between counts what the log has between the two positions of a preview, and what becomes of it.
-func (o *Operator) between(ctx context.Context, info server.Info, p *admin.Preview) {
+func (o *Operator) between(ctx context.Context, info server.Info, p *Preview) {
 	from, to, known := o.comparable(info, p.From, p.To)
 	if o.Between == nil || !known || from.File == "" || to.File == "" || from.Compare(to) == 0 {
 		return
@@ -30,7 +29,7 @@ func (o *Operator) between(ctx context.Context, info server.Info, p *admin.Previ
 	}
 	ctx, cancel := context.WithTimeout(ctx, betweenPatience)
 	defer cancel()
-	counted := &admin.PreviewBetween{}
+	counted := &PreviewBetween{}
 	err := o.count(ctx, from, to, counted)
 	if err != nil && ctx.Err() != nil {
 		counted.AtLeast, err = true, nil
@@ -43,7 +42,7 @@ func (o *Operator) between(ctx context.Context, info server.Info, p *admin.Previ
 }
 
 // count reads the log from a position on, or from where the server still has it.
-func (o *Operator) count(ctx context.Context, from, to outbox.Position, counted *admin.PreviewBetween) error {
+func (o *Operator) count(ctx context.Context, from, to outbox.Position, counted *PreviewBetween) error {
 	files, err := o.Ask.Files(ctx)
 	if err != nil {
 		return err
@@ -94,7 +93,7 @@ func (o *Operator) count(ctx context.Context, from, to outbox.Position, counted 
 }
 
 // betweenNotes say it in sentences.
-func betweenNotes(c *admin.PreviewBetween, back bool) (notes []string) {
+func betweenNotes(c *PreviewBetween, back bool) (notes []string) {
 	atLeast := ""
 	if c.AtLeast {
 		atLeast = "at least "

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -31,16 +30,16 @@ func TestPreviewBetweenIsBounded(t *testing.T) {
 		states := func(ctx context.Context, rows []outbox.Identity) ([]outbox.Candidate, error) {
 			return make([]outbox.Candidate, max(0, len(rows)-1)), ctx.Err()
 		}
-		o := &Operator{Record: func(*admin.Change) error { return nil }, State: &memory{}, Ask: oneFile{}, Between: read, States: states}
-		p, err := o.SetCheckpoint(t.Context(), admin.Target{Latest: true, DryRun: true})
-		want := admin.PreviewBetween{Transactions: 2, Rows: lookUpPage + 3, Pending: lookUpPage - 1, Gone: 1, Unknown: 3, AtLeast: true}
+		o := &Operator{Record: func(*Change) error { return nil }, State: &memory{}, Ask: oneFile{}, Between: read, States: states}
+		p, err := o.SetCheckpoint(t.Context(), Target{Latest: true, DryRun: true})
+		want := PreviewBetween{Transactions: 2, Rows: lookUpPage + 3, Pending: lookUpPage - 1, Gone: 1, Unknown: 3, AtLeast: true}
 		if err != nil || p.Between == nil || *p.Between != want || !strings.Contains(strings.Join(p.Notes, "\n"), "at least 2 transactions") {
 			t.Errorf("%v, between %+v, want %+v\n%s", err, p.Between, want, strings.Join(p.Notes, "\n"))
 		}
 		o.Between = func(context.Context, outbox.Position, outbox.Position, func(*outbox.Txn) error) error {
 			return errors.New("no grant")
 		}
-		p, err = o.SetCheckpoint(t.Context(), admin.Target{Latest: true, DryRun: true})
+		p, err = o.SetCheckpoint(t.Context(), Target{Latest: true, DryRun: true})
 		if err != nil || p.Between != nil || !strings.Contains(strings.Join(p.Notes, "\n"), "could not be counted: no grant") {
 			t.Errorf("%v, between %+v\n%s", err, p.Between, strings.Join(p.Notes, "\n"))
 		}

@@ -3,8 +3,6 @@ package operator
 import (
 	"sync"
 	"time"
-
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 )
 
 const (
@@ -31,7 +29,7 @@ type Trend struct {
 }
 
 // Show sets the estimate of a status whose lag and counts are set; nil when there is no backlog.
-func (t *Trend) Show(st *admin.Status, now time.Time) {
+func (t *Trend) Show(st *Status, now time.Time) {
 	p := trendPoint{at: now, exact: true}
 	if st.Source.LagSeconds != nil {
 		p.lag = *st.Source.LagSeconds
@@ -51,7 +49,7 @@ func (t *Trend) Show(st *admin.Status, now time.Time) {
 	if p.lag < smallLag && p.rows < smallBacklog {
 		return
 	}
-	c := &admin.CatchUp{LagSeconds: p.lag, Rows: p.rows, RowsAtLeast: !p.exact}
+	c := &CatchUp{LagSeconds: p.lag, Rows: p.rows, RowsAtLeast: !p.exact}
 	if first := t.past[0]; now.Sub(first.at) >= 2*trendStep {
 		span := now.Sub(first.at).Seconds()
 		lag, rows := (first.lag-p.lag)/span, float64(first.rows-p.rows)/span

@@ -3,8 +3,6 @@ package operator
 import (
 	"testing"
 	"time"
-
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 )
 
 // The estimate is by the change over the last two minutes, of the slower of log and table. A backlog that grows, or whose size is not known, has none.
@@ -27,14 +25,14 @@ func TestG46_HowLongTheBacklogTakes(t *testing.T) {
 		"a small lag beside a lot": {1, 1, 40_000, -200, false, 200},
 	} {
 		var trend Trend
-		var st admin.Status
+		var st Status
 		for s := -300; s <= 0; s += 10 {
 			lag := c.lag + c.lagChange*float64(s)
-			table := admin.TableStatus{Rows: map[string]int64{"pending": c.rows + c.rowsChange*int64(s)}, Kinds: map[string]string{"pending": "exact"}}
+			table := TableStatus{Rows: map[string]int64{"pending": c.rows + c.rowsChange*int64(s)}, Kinds: map[string]string{"pending": "exact"}}
 			if c.capped {
 				table.Kinds["pending"] = "at_least"
 			}
-			st = admin.Status{Source: admin.SourceStatus{LagSeconds: &lag}, Tables: []admin.TableStatus{table}}
+			st = Status{Source: SourceStatus{LagSeconds: &lag}, Tables: []TableStatus{table}}
 			trend.Show(&st, start.Add(time.Duration(s)*time.Second))
 		}
 		got := -2.0

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
@@ -46,7 +45,7 @@ func SeeCause(sentence, otherwise string) string {
 }
 
 // unlessAway is a section of the handbook, unless the database does not answer: that is the cause then.
-func unlessAway(st *admin.Status, section string) string {
+func unlessAway(st *Status, section string) string {
 	if st.Source.Away != "" {
 		return databaseAway
 	}

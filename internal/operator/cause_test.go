@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/docs"
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 )
 
 // An error of the database leads to the section that says what to do about this error.
@@ -28,7 +27,7 @@ func TestG42_ErrorsLinkToTheirSections(t *testing.T) {
 			t.Errorf("the handbook has no section %q", want)
 		}
 	}
-	st := admin.Status{Source: admin.SourceStatus{State: "waiting", Error: "ERROR 1045 (28000): Access denied"}, Sink: admin.SinkStatus{Breaker: "closed"}}
+	st := Status{Source: SourceStatus{State: "waiting", Error: "ERROR 1045 (28000): Access denied"}, Sink: SinkStatus{Breaker: "closed"}}
 	if Judge(&st, nil); len(st.Problems) != 1 || !strings.HasSuffix(st.Problems[0], "Privileges were changed") {
 		t.Errorf("%q", st.Problems)
 	}
@@ -36,8 +35,8 @@ func TestG42_ErrorsLinkToTheirSections(t *testing.T) {
 
 // A database that is down is one problem with what follows from it, not four.
 func TestG48_TheCauseComesFirst(t *testing.T) {
-	st := admin.Status{GapsOpen: 1, Sink: admin.SinkStatus{Breaker: "closed"}, Lease: admin.LeaseStatus{State: "lapsed", Error: "i/o timeout"}}
-	st.Source = admin.SourceStatus{State: "waiting", Error: "dial refused", Away: "connection refused"}
+	st := Status{GapsOpen: 1, Sink: SinkStatus{Breaker: "closed"}, Lease: LeaseStatus{State: "lapsed", Error: "i/o timeout"}}
+	st.Source = SourceStatus{State: "waiting", Error: "dial refused", Away: "connection refused"}
 	Judge(&st, nil, SeeCause("shop.t: the statuses of 3 row(s) cannot be written: dial refused", "The database is away"))
 	want := []string{
 		"the database does not answer: connection refused; what to do: docs/operations/database.md, The database is away",

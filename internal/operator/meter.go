@@ -7,8 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 )
 
 // window is the time over which rates and percentiles are shown.
@@ -47,7 +45,7 @@ func NewMeter(g prometheus.Gatherer, start time.Time) *Meter {
 }
 
 // Show sets the totals, the speed since the oldest look of the last seconds, and the memory.
-func (m *Meter) Show(st *admin.Status, now time.Time) error {
+func (m *Meter) Show(st *Status, now time.Time) error {
 	current, before, err := m.look(now)
 	if err != nil {
 		return err

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 )
 
 // A percentile of few messages lies inside of a wide bucket. It is not above what was measured, and never negative.
@@ -28,7 +26,7 @@ func TestPercentilesAreNotAboveWhatWasMeasured(t *testing.T) {
 		h.Observe(299) // before the first look, and no part of it
 		begin := time.Now()
 		m := NewMeter(reg, begin.Add(-time.Minute))
-		var st admin.Status
+		var st Status
 		if err := m.Show(&st, begin); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +53,7 @@ func TestTopics(t *testing.T) {
 	messages.WithLabelValues("a", "orders", "binlog", "sent").Add(10)
 	begin := time.Now()
 	m := NewMeter(reg, begin.Add(-time.Minute))
-	var st admin.Status
+	var st Status
 	if err := m.Show(&st, begin); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +63,7 @@ func TestTopics(t *testing.T) {
 	if err := m.Show(&st, begin.Add(2*time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	want := []admin.TopicStatus{{Topic: "payments", ErrorRate: 2, Errors: 4}, {Topic: "orders", Rate: 10, Published: 30}}
+	want := []TopicStatus{{Topic: "payments", ErrorRate: 2, Errors: 4}, {Topic: "orders", Rate: 10, Published: 30}}
 	if got := st.Throughput.Topics; !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -1,37 +1,30 @@
 package operator
 
 import (
-	"context"
-	"fmt"
+	"strings"
 	"time"
-
-	"github.com/canal-outbox/canal-outbox/internal/admin"
-	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// atTime finds where the log was at a moment. The database's clock has stamped its transactions, so it alone says what is to come.
-func (o *Operator) atTime(ctx context.Context, text string) (to outbox.Position, err error) {
-	moment, err := admin.ParseMoment(text)
-	if err != nil {
-		return to, err
+// ParseMoment reads a moment: RFC 3339 (2026-01-02T15:04:05Z), or a local time and its zone (2026-01-02 15:04:05 +08:00, or with the
+// name of a zone, Asia/Shanghai). One without a zone is refused: whose it is would be a guess.
+func ParseMoment(text string) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, boundaryPatience)
-	defer cancel()
-	now, err := o.Ask.Now(ctx)
-	if err != nil {
-		return to, err
+	local := text
+	if day := len(time.DateOnly); len(text) > day && text[day] == 'T' { // not the one in UTC
+		local = text[:day] + " " + text[day+1:]
 	}
-	if moment.After(now) {
-		return to, admin.Refusedf("%s has not come yet: it is %s by the database's clock; `checkpoint set --latest` takes the end of the log",
-			moment.Format(time.RFC3339), now.In(moment.Location()).Format(time.RFC3339))
+	if at, err := time.Parse("2006-01-02 15:04:05 Z07:00", local); err == nil {
+		return at, nil
 	}
-	to, since, err := o.Ask.At(ctx, moment)
-	if err != nil {
-		return to, fmt.Errorf("where the log was at %s could not be found out (files are read for at most %v): %w", moment.Format(time.RFC3339), boundaryPatience, err)
+	if i := strings.LastIndexByte(local, ' '); i > 0 {
+		if zone, err := time.LoadLocation(local[i+1:]); err == nil && local[i+1:] != "" && local[i+1:] != "Local" {
+			if at, err := time.ParseInLocation(time.DateTime, local[:i], zone); err == nil {
+				return at, nil
+			}
+		}
 	}
-	if to.IsZero() {
-		return to, admin.Refusedf("the server's log begins at %s, which is not before %s: what was before is purged; "+
-			"`checkpoint set --earliest` takes the oldest that is left", since.In(moment.Location()).Format(time.RFC3339), moment.Format(time.RFC3339))
-	}
-	return to, nil
+	return time.Time{}, Usagef("%q is no moment: write 2026-01-02T15:04:05Z, 2026-01-02T15:04:05+08:00, "+
+		"or a local time with its zone, such as 2026-01-02 15:04:05 Asia/Shanghai", text)
 }

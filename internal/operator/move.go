@@ -5,23 +5,22 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // SetCheckpoint previews a move and, unless it is a dry run, does it.
-func (o *Operator) SetCheckpoint(ctx context.Context, target admin.Target) (admin.Preview, error) {
+func (o *Operator) SetCheckpoint(ctx context.Context, target Target) (Preview, error) {
 	if err := target.Check(); err != nil {
-		return admin.Preview{}, err
+		return Preview{}, err
 	}
 	info, end, err := o.Ask.Look(ctx)
 	if err != nil {
-		return admin.Preview{}, fmt.Errorf("the database must be asked before the checkpoint is moved: %w", err)
+		return Preview{}, fmt.Errorf("the database must be asked before the checkpoint is moved: %w", err)
 	}
 	to, reason, err := o.resolve(ctx, target, info, end)
 	if err != nil {
-		return admin.Preview{}, err
+		return Preview{}, err
 	}
 	from, _ := o.State.Checkpoint()
 	p := o.preview(ctx, info, from, to)
@@ -45,7 +44,7 @@ func (o *Operator) SetCheckpoint(ctx context.Context, target admin.Target) (admi
 }
 
 // resolve makes a position of the target and refuses one that this server never had.
-func (o *Operator) resolve(ctx context.Context, t admin.Target, info server.Info, end outbox.Position) (to outbox.Position, reason string, err error) {
+func (o *Operator) resolve(ctx context.Context, t Target, info server.Info, end outbox.Position) (to outbox.Position, reason string, err error) {
 	switch {
 	case t.Latest:
 		return end, "set by an operator: latest", nil
@@ -76,7 +75,7 @@ func (o *Operator) checkPlace(ctx context.Context, to outbox.Position) error {
 		return err
 	}
 	if !has {
-		return admin.Refusedf("the server has no position %s: the file was purged, never existed or is shorter; "+
+		return Refusedf("the server has no position %s: the file was purged, never existed or is shorter; "+
 			"`checkpoint set --earliest` takes the oldest that is left", to)
 	}
 	ctx, cancel := context.WithTimeout(ctx, boundaryPatience)
@@ -89,10 +88,10 @@ func (o *Operator) checkPlace(ctx context.Context, to outbox.Position) error {
 	case before == to:
 		return nil
 	case after.IsZero():
-		return admin.Refusedf("%s is inside a transaction: the last one before it ends at %s, and the log has no later end; "+
+		return Refusedf("%s is inside a transaction: the last one before it ends at %s, and the log has no later end; "+
 			"use one of `checkpoint set --file %s --pos %d` and `--latest`", to, before, before.File, before.Offset)
 	}
-	return admin.Refusedf("%s is inside a transaction: the last one before it ends at %s, the next one at %s; "+
+	return Refusedf("%s is inside a transaction: the last one before it ends at %s, the next one at %s; "+
 		"use one of `checkpoint set --file %s --pos %d` and `--file %s --pos %d`", to, before, after, before.File, before.Offset, after.File, after.Offset)
 }
 
@@ -106,21 +105,21 @@ func (o *Operator) entry(number uint64) (outbox.Position, string, error) {
 			return e.Position, fmt.Sprintf("rollback to entry %d", number), nil
 		}
 	}
-	return outbox.Position{}, "", admin.NotFoundf("there is no entry %d: `canal-outbox checkpoint history` shows them", number)
+	return outbox.Position{}, "", NotFoundf("there is no entry %d: `canal-outbox checkpoint history` shows them", number)
 }
 
 // gtidTarget refuses transactions that the server does not have: it would end the stream with an error (failure A10).
 func gtidTarget(info server.Info, text string) (outbox.Position, error) {
 	set, err := outbox.ParseGTIDSet(info.Flavor, text)
 	if err != nil {
-		return outbox.Position{}, admin.Usagef("%v (the server is %s)", err, info.Flavor)
+		return outbox.Position{}, Usagef("%v (the server is %s)", err, info.Flavor)
 	}
 	to := outbox.Position{GTIDs: set.String()}
 	if !info.GTID {
-		return to, admin.Refusedf("the server has no GTIDs (gtid_mode is off): name a file and a position")
+		return to, Refusedf("the server has no GTIDs (gtid_mode is off): name a file and a position")
 	}
 	if relation, why := server.CheckIdentity(info.ID, to, info, outbox.Position{}); relation != server.Same {
-		return to, admin.Refusedf("the server cannot resume there: %s", why)
+		return to, Refusedf("the server cannot resume there: %s", why)
 	}
 	return to, nil
 }

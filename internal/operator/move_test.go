@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
@@ -23,8 +22,8 @@ type memory struct {
 func (*memory) Checkpoint() (outbox.Position, bool) {
 	return outbox.Position{File: "b.000001", Offset: 100}, true
 }
-func (*memory) Source() (server.ID, bool)              { return here, true }
-func (*memory) History() ([]admin.HistoryEntry, error) { return nil, nil }
+func (*memory) Source() (server.ID, bool)        { return here, true }
+func (*memory) History() ([]HistoryEntry, error) { return nil, nil }
 func (m *memory) AddGap(g outbox.Gap) (uint64, error) {
 	m.gaps = append(m.gaps, g)
 	return uint64(len(m.gaps)), nil
@@ -64,7 +63,7 @@ func (oneFile) Boundaries(ctx context.Context, at outbox.Position) (before, afte
 
 // A place inside a transaction is refused, also for a look, with the places that are meant.
 func TestAPlaceInsideATransactionIsRefused(t *testing.T) {
-	o := &Operator{Record: func(*admin.Change) error { return nil }, State: &memory{}, Ask: oneFile{}, Move: func(context.Context, server.ID, outbox.Position, string) error {
+	o := &Operator{Record: func(*Change) error { return nil }, State: &memory{}, Ask: oneFile{}, Move: func(context.Context, server.ID, outbox.Position, string) error {
 		t.Error("it was moved")
 		return nil
 	}}
@@ -74,9 +73,9 @@ func TestAPlaceInsideATransactionIsRefused(t *testing.T) {
 		950: {"b.000001:900,", "no later end", "--pos 900`", "--latest"},
 	} {
 		for _, dry := range []bool{true, false} {
-			_, err := o.SetCheckpoint(t.Context(), admin.Target{File: "b.000001", Pos: pos, DryRun: dry})
-			var coded *admin.Error
-			if !errors.As(err, &coded) || coded.Code != admin.CodeRefused {
+			_, err := o.SetCheckpoint(t.Context(), Target{File: "b.000001", Pos: pos, DryRun: dry})
+			var coded *Error
+			if !errors.As(err, &coded) || coded.Code != CodeRefused {
 				t.Fatalf("%d: %v", pos, err)
 			}
 			for _, word := range want {
@@ -86,7 +85,7 @@ func TestAPlaceInsideATransactionIsRefused(t *testing.T) {
 			}
 		}
 	}
-	if p, err := o.SetCheckpoint(t.Context(), admin.Target{File: "b.000001", Pos: 400, DryRun: true}); err != nil || p.To.Offset != 400 {
+	if p, err := o.SetCheckpoint(t.Context(), Target{File: "b.000001", Pos: 400, DryRun: true}); err != nil || p.To.Offset != 400 {
 		t.Errorf("the end of a transaction: %+v, %v", p, err)
 	}
 }
@@ -94,9 +93,9 @@ func TestAPlaceInsideATransactionIsRefused(t *testing.T) {
 // A gap says that a part of the log was skipped. A move that was not taken skips nothing.
 func TestGapOfAMoveIsRecordedWhenTheMoveIsTaken(t *testing.T) {
 	state := &memory{}
-	o := &Operator{Record: func(*admin.Change) error { return nil }, State: state, Ask: oneFile{}}
+	o := &Operator{Record: func(*Change) error { return nil }, State: state, Ask: oneFile{}}
 	o.Move = func(context.Context, server.ID, outbox.Position, string) error { return errors.New("not now") }
-	if _, err := o.SetCheckpoint(t.Context(), admin.Target{Latest: true}); err == nil || len(state.gaps) != 0 {
+	if _, err := o.SetCheckpoint(t.Context(), Target{Latest: true}); err == nil || len(state.gaps) != 0 {
 		t.Errorf("a move that failed: %v, gaps %+v", err, state.gaps)
 	}
 	o.Move = func(context.Context, server.ID, outbox.Position, string) error {
@@ -105,7 +104,7 @@ func TestGapOfAMoveIsRecordedWhenTheMoveIsTaken(t *testing.T) {
 		}
 		return nil
 	}
-	p, err := o.SetCheckpoint(t.Context(), admin.Target{Latest: true})
+	p, err := o.SetCheckpoint(t.Context(), Target{Latest: true})
 	if err != nil || !p.Applied || len(state.gaps) != 1 || state.gaps[0].To.Offset != 1000 || len(state.acked) != 1 {
 		t.Errorf("a move that was taken: %+v, %v, gaps %+v", p, err, state.gaps)
 	}

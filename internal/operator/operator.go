@@ -6,7 +6,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -24,7 +23,7 @@ type Operator struct {
 	// Republish publishes SENT rows again; nil where no relay is active.
 	Republish func(ctx context.Context, rows []outbox.Candidate) (n int, err error)
 	// Record writes a change down: a new one, whose number it fills in, or with a number the end of that one.
-	Record func(*admin.Change) error
+	Record func(*Change) error
 	// Between hands over the transactions of the log between two file positions, in its order, and States what their tables show of
 	// rows; nil where the tables are not known.
 	Between func(ctx context.Context, from, to outbox.Position, each func(*outbox.Txn) error) error
@@ -43,12 +42,12 @@ type State interface {
 	// Journal returns the sent rows whose status the table does not have yet.
 	Journal() ([]outbox.Completion, error)
 	// History returns the checkpoints of the past, newest first.
-	History() ([]admin.HistoryEntry, error)
+	History() ([]HistoryEntry, error)
 	Gaps() ([]outbox.Gap, error)
 	// Export writes the whole state.
 	Export(w io.Writer) error
 	// Changes returns what people did, newest first.
-	Changes() ([]admin.Change, error)
+	Changes() ([]Change, error)
 	// Pause returns the pause that stands, nil when there is none.
 	Pause() *outbox.Pause
 	// AddGap records a gap and returns its number.
@@ -96,13 +95,13 @@ func (o *Operator) Resume(ctx context.Context) error {
 func (o *Operator) Paused() *outbox.Pause { return o.State.Pause() }
 
 // Checkpoint returns the checkpoint and what is around it.
-func (o *Operator) Checkpoint(context.Context) (admin.Checkpoint, error) {
+func (o *Operator) Checkpoint(context.Context) (Checkpoint, error) {
 	position, _ := o.State.Checkpoint()
 	journal, err := o.State.Journal()
 	if err != nil {
-		return admin.Checkpoint{}, fmt.Errorf("read the journal: %w", err)
+		return Checkpoint{}, fmt.Errorf("read the journal: %w", err)
 	}
-	c := admin.Checkpoint{Position: position, Journal: len(journal)}
+	c := Checkpoint{Position: position, Journal: len(journal)}
 	if id, ok := o.State.Source(); ok {
 		c.Source = id.String()
 	}
@@ -110,7 +109,7 @@ func (o *Operator) Checkpoint(context.Context) (admin.Checkpoint, error) {
 }
 
 // History returns the newest checkpoints.
-func (o *Operator) History(_ context.Context, limit int) ([]admin.HistoryEntry, error) {
+func (o *Operator) History(_ context.Context, limit int) ([]HistoryEntry, error) {
 	entries, err := o.State.History()
 	if err != nil {
 		return nil, fmt.Errorf("read the history: %w", err)
@@ -121,7 +120,7 @@ func (o *Operator) History(_ context.Context, limit int) ([]admin.HistoryEntry, 
 // Export writes the whole state, as it is at this moment.
 func (o *Operator) Export(_ context.Context, w io.Writer) error {
 	if at, has := o.State.Checkpoint(); !has || at.IsZero() {
-		return admin.NotFoundf("there is no checkpoint yet: there is nothing to export")
+		return NotFoundf("there is no checkpoint yet: there is nothing to export")
 	}
 	return o.State.Export(w)
 }
@@ -134,7 +133,7 @@ func (o *Operator) AckGap(ctx context.Context, id uint64) error {
 	return o.Audited(ctx, fmt.Sprintf("gaps ack %d", id), nil, func() error {
 		known, err := o.State.AckGap(id)
 		if err == nil && !known {
-			return admin.NotFoundf("there is no gap %d: `canal-outbox gaps list` shows them", id)
+			return NotFoundf("there is no gap %d: `canal-outbox gaps list` shows them", id)
 		}
 		return err
 	})

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -16,8 +15,8 @@ import (
 const countPatience = 3 * time.Second
 
 // preview says what a move would do.
-func (o *Operator) preview(ctx context.Context, info server.Info, from, to outbox.Position) admin.Preview {
-	p := admin.Preview{From: from, To: to, Notes: o.notes(ctx, info, from, to), Rows: []admin.PreviewRows{}}
+func (o *Operator) preview(ctx context.Context, info server.Info, from, to outbox.Position) Preview {
+	p := Preview{From: from, To: to, Notes: o.notes(ctx, info, from, to), Rows: []PreviewRows{}}
 	if order, known := o.direction(info, from, to); known && order != 0 && !from.IsZero() {
 		var note string
 		from, to, _ := o.comparable(info, from, to)
@@ -39,7 +38,7 @@ func (o *Operator) preview(ctx context.Context, info server.Info, from, to outbo
 		return p
 	}
 	for _, c := range counts {
-		rows := admin.PreviewRows{Table: c.Table, Pending: c.Rows[outbox.Pending] + c.Delayed, Sending: c.Rows[outbox.Sending], Failed: c.Rows[outbox.Failed]}
+		rows := PreviewRows{Table: c.Table, Pending: c.Rows[outbox.Pending] + c.Delayed, Sending: c.Rows[outbox.Sending], Failed: c.Rows[outbox.Failed]}
 		p.Rows = append(p.Rows, rows)
 		p.Notes = append(p.Notes, fmt.Sprintf("%s: the full sweep that follows looks at %s PENDING and %s SENDING rows; %s FAILED ones stay as they are",
 			c.Table, atMost(rows.Pending), atMost(rows.Sending), atMost(rows.Failed)))

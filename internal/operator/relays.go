@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
@@ -91,18 +90,18 @@ func (r *Relays) once(ctx context.Context) error {
 }
 
 // Others returns what was seen last.
-func (r *Relays) Others() []admin.OtherRelay {
+func (r *Relays) Others() []OtherRelay {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := []admin.OtherRelay{}
+	out := []OtherRelay{}
 	for _, o := range r.last {
-		out = append(out, admin.OtherRelay{Table: o.Table, Connection: o.Connection, From: o.From})
+		out = append(out, OtherRelay{Table: o.Table, Connection: o.Connection, From: o.From})
 	}
 	return out
 }
 
 // twofold is the problem that there are other relays; "" when there are none.
-func twofold(others []admin.OtherRelay) string {
+func twofold(others []OtherRelay) string {
 	var all []string
 	for _, o := range others {
 		all = append(all, server.OtherRelay{Table: o.Table, Connection: o.Connection, From: o.From}.String())

@@ -4,18 +4,17 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // replay publishes the SENT rows again that the log has between a position of the past and the checkpoint, or says which. The checkpoint
 // stays where it is.
-func (o *Operator) replay(ctx context.Context, t admin.Target, p admin.Preview) (admin.Preview, error) {
+func (o *Operator) replay(ctx context.Context, t Target, p Preview) (Preview, error) {
 	if o.Republish == nil {
-		return p, admin.Refusedf("nothing was published: only a relay that runs, and is active, can publish rows again")
+		return p, Refusedf("nothing was published: only a relay that runs, and is active, can publish rows again")
 	}
 	if p.To.File == "" || p.From.File == "" || p.To.Compare(p.From) >= 0 {
-		return p, admin.Refusedf("nothing was published: --republish needs a file position, or a time, before the checkpoint at %s", p.From)
+		return p, Refusedf("nothing was published: --republish needs a file position, or a time, before the checkpoint at %s", p.From)
 	}
 	bounded, cancel := context.WithTimeout(ctx, boundaryPatience)
 	defer cancel()
@@ -54,7 +53,7 @@ func (o *Operator) sentBetween(ctx context.Context, from, to outbox.Position, li
 		}
 		page = page[:0]
 		if err == nil && len(sent) > limit {
-			return admin.Refusedf("nothing was published: more than %d rows between %s and %s are SENT; raise --limit, or name a later position", limit, from, to)
+			return Refusedf("nothing was published: more than %d rows between %s and %s are SENT; raise --limit, or name a later position", limit, from, to)
 		}
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
@@ -120,13 +119,13 @@ func (s *Sampler) take(counts []table.Counts, complete bool) {
 const delayed = "delayed"
 
 // Tables returns the last counts with their age; nothing before the first.
-func (s *Sampler) Tables(now time.Time) []admin.TableStatus {
+func (s *Sampler) Tables(now time.Time) []TableStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tables := []admin.TableStatus{}
+	tables := []TableStatus{}
 	for _, c := range s.last {
 		age := max(0, now.Sub(c.At).Seconds())
-		t := admin.TableStatus{
+		t := TableStatus{
 			Name: c.Table, Rows: map[string]int64{delayed: c.Delayed}, Kinds: map[string]string{delayed: string(table.Exact)}, SampledAt: &c.At, SampledSeconds: &age, SelectFailed: c.SelectFailed,
 			OldestPendingSeconds: seconds(c.OldestPending), OldestSendingSeconds: seconds(c.OldestSending),
 			LongestRetrySeconds: seconds(c.LongestRetry), CreatedAheadSeconds: seconds(c.CreatedAhead),

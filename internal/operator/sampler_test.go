@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
@@ -54,7 +53,7 @@ func TestSampler(t *testing.T) {
 			t.Errorf("no %s among\n%s", want, text.String())
 		}
 	}
-	st := admin.Status{Tables: got}
+	st := Status{Tables: got}
 	Judge(&st, nil)
 	if all := strings.Join(st.Problems, "\n"); !strings.Contains(all, "rows of shop.t are made 8h0m0s ahead") || !strings.Contains(all, "time_zone") {
 		t.Errorf("problems %q", all)

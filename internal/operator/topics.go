@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	dto "github.com/prometheus/client_model/go"
-
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 )
 
 // maxTopics bounds the topics that status lists.
@@ -37,17 +35,17 @@ func byTopic(f *dto.MetricFamily) map[string]answers {
 }
 
 // topics are the busiest ones, those with errors first.
-func topics(current, before reading) []admin.TopicStatus {
-	list := []admin.TopicStatus{}
+func topics(current, before reading) []TopicStatus {
+	list := []TopicStatus{}
 	span := current.at.Sub(before.at).Seconds()
 	for topic, now := range current.topics {
-		then, t := before.topics[topic], admin.TopicStatus{Topic: topic, Published: now.sent, Errors: now.other}
+		then, t := before.topics[topic], TopicStatus{Topic: topic, Published: now.sent, Errors: now.other}
 		if span > 0 {
 			t.Rate, t.ErrorRate = float64(now.sent-then.sent)/span, float64(now.other-then.other)/span
 		}
 		list = append(list, t)
 	}
-	slices.SortFunc(list, func(a, b admin.TopicStatus) int {
+	slices.SortFunc(list, func(a, b TopicStatus) int {
 		return cmp.Or(cmp.Compare(b.ErrorRate, a.ErrorRate), cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.Published, a.Published), cmp.Compare(a.Topic, b.Topic))
 	})
 	return list[:min(len(list), maxTopics)]

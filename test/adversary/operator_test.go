@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/test/relay"
@@ -69,7 +70,7 @@ func retry(w *world, s Step, r *rand.Rand) {
 		return
 	}
 	w.touch(rows, same)
-	order := admin.MessageOrder{Table: w.tables[s.Table].FullName(), IDs: idsOf(rows), Republish: s.Kind == Republish}
+	order := operator.MessageOrder{Table: w.tables[s.Table].FullName(), IDs: idsOf(rows), Republish: s.Kind == Republish}
 	w.command(s.Table, string(s.Kind), func(ctx context.Context, c *admin.Client) (any, error) { return c.RetryMessages(ctx, order) })
 }
 
@@ -79,12 +80,12 @@ func discard(w *world, s Step, r *rand.Rand) {
 		return
 	}
 	w.touch(rows, optional)
-	order := admin.MessageOrder{Table: w.tables[s.Table].FullName(), IDs: idsOf(rows)}
+	order := operator.MessageOrder{Table: w.tables[s.Table].FullName(), IDs: idsOf(rows)}
 	w.command(s.Table, string(s.Kind), func(ctx context.Context, c *admin.Client) (any, error) { return c.DiscardMessages(ctx, order) })
 }
 
 func checkpointSet(w *world, s Step, r *rand.Rand) {
-	target := []admin.Target{{Earliest: true}, {Latest: true}, {Earliest: true}}[r.IntN(3)]
+	target := []operator.Target{{Earliest: true}, {Latest: true}, {Earliest: true}}[r.IntN(3)]
 	w.command(s.Table, fmt.Sprintf("checkpoint set %+v", target), func(ctx context.Context, c *admin.Client) (any, error) { return c.SetCheckpoint(ctx, target) })
 }
 

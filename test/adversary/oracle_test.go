@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/test/relay"
@@ -171,7 +172,7 @@ func (w *world) free(table int, r *rand.Rand) {
 			discard(w, Step{Kind: Discard, Table: table}, r)
 		default:
 			w.touch(row, same)
-			order := admin.MessageOrder{Table: w.tables[table].FullName(), IDs: idsOf(row)}
+			order := operator.MessageOrder{Table: w.tables[table].FullName(), IDs: idsOf(row)}
 			w.command(table, "messages retry", func(ctx context.Context, c *admin.Client) (any, error) { return c.RetryMessages(ctx, order) })
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
@@ -58,7 +58,7 @@ func TestA09_A11_C11_AnotherServerBehindTheAddress(t *testing.T) {
 		"checkpoint-set": func(l *lab) {
 			o, err := app.OpenOffline(l.config())
 			testkit.Must(l.t, err)
-			_, err = o.SetCheckpoint(context.Background(), admin.Target{Latest: true})
+			_, err = o.SetCheckpoint(context.Background(), operator.Target{Latest: true})
 			testkit.Must(l.t, errors.Join(err, o.Close()))
 			l.launch(app.Options{})
 		},

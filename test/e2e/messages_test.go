@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/test/relay"
@@ -88,7 +88,7 @@ func TestP10_OneMessage(t *testing.T) {
 func (d *desk) find() {
 	t := d.t
 	t.Helper()
-	var first, page admin.MessagePage
+	var first, page operator.MessagePage
 	testkit.Must(t, json.Unmarshal([]byte(d.ask(0, "list", "--limit", "2", "-o", "json")), &first))
 	if len(first.Messages) != 2 || first.Next == "" || first.Messages[0].Status != "failed" || !strings.Contains(first.Messages[0].Reason, "topic") {
 		t.Fatalf("the first page: %+v", first)
@@ -174,7 +174,7 @@ func TestMessagesWithFewPrivileges(t *testing.T) {
 	}
 	l.start()
 	l.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body, status) VALUES ('order', 'a', 'orders', 'body of a', 3)")
-	ctx, order := context.Background(), admin.MessageOrder{IDs: []string{"order:a"}}
+	ctx, order := context.Background(), operator.MessageOrder{IDs: []string{"order:a"}}
 	_, err := l.admin().DiscardMessages(ctx, order)
 	contains(t, fmt.Sprint(err), "cannot be discarded", "GRANT SELECT, INSERT ON `"+l.schema+"`.`t_local_message_failed`")
 	change, err := l.admin().RetryMessages(ctx, order)

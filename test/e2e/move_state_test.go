@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
@@ -40,8 +40,8 @@ func TestMoveStateToAnotherDirectory(t *testing.T) {
 	refused := func(words string, force bool) {
 		t.Helper()
 		_, err := bring(force, false)
-		var coded *admin.Error
-		if !errors.As(err, &coded) || coded.Code != admin.CodeRefused || !strings.Contains(err.Error(), words) {
+		var coded *operator.Error
+		if !errors.As(err, &coded) || coded.Code != operator.CodeRefused || !strings.Contains(err.Error(), words) {
 			t.Errorf("%v, want it refused because %s", err, words)
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -59,7 +59,7 @@ func TestPause(t *testing.T) {
 	still("paused", "hidden", "due")
 
 	// The checkpoint can be moved meanwhile; the relay stays paused, over a restart too.
-	_, err := l.admin().SetCheckpoint(ctx, admin.Target{Latest: true})
+	_, err := l.admin().SetCheckpoint(ctx, operator.Target{Latest: true})
 	testkit.Must(t, err)
 	l.commit("moved")
 	still("paused", "hidden", "due", "moved")

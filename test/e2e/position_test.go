@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -26,7 +26,7 @@ func TestA01_APositionByFileIsCompletedByItsGTIDs(t *testing.T) {
 		at := l.position()
 		l.commit(keys("a", 10)...)
 		l.sent()
-		if _, err := l.admin().SetCheckpoint(context.Background(), admin.Target{File: at.File, Pos: uint64(at.Offset)}); err != nil {
+		if _, err := l.admin().SetCheckpoint(context.Background(), operator.Target{File: at.File, Pos: uint64(at.Offset)}); err != nil {
 			t.Fatal(err)
 		}
 		l.reading()
@@ -58,12 +58,12 @@ func TestAPositionInsideATransactionIsRefused(t *testing.T) {
 		l.exec(insert(keys("one", 20)...))
 		l.sent()
 		inside := []uint64{begin.Offset + 3, l.rowsEvent(begin)}
-		check := func(set func(admin.Target) (admin.Preview, error)) {
+		check := func(set func(operator.Target) (operator.Preview, error)) {
 			t.Helper()
 			for _, pos := range inside {
-				_, err := set(admin.Target{File: begin.File, Pos: pos})
-				var coded *admin.Error
-				if !errors.As(err, &coded) || coded.Code != admin.CodeRefused {
+				_, err := set(operator.Target{File: begin.File, Pos: pos})
+				var coded *operator.Error
+				if !errors.As(err, &coded) || coded.Code != operator.CodeRefused {
 					t.Fatalf("%d: %v", pos, err)
 				}
 				boundaries := regexp.MustCompile(`--file (\S+) --pos (\d+)`).FindAllStringSubmatch(coded.Message, -1)
@@ -73,19 +73,19 @@ func TestAPositionInsideATransactionIsRefused(t *testing.T) {
 				for _, b := range boundaries {
 					offset, err := strconv.ParseUint(b[2], 10, 64)
 					testkit.Must(t, err)
-					if _, err := set(admin.Target{File: b[1], Pos: offset}); err != nil {
+					if _, err := set(operator.Target{File: b[1], Pos: offset}); err != nil {
 						t.Error(err)
 					}
 				}
 			}
 		}
-		check(func(target admin.Target) (admin.Preview, error) {
+		check(func(target operator.Target) (operator.Preview, error) {
 			l.reading()
 			return l.admin().SetCheckpoint(context.Background(), target)
 		})
 		l.reading()
 		l.stop()
-		check(func(target admin.Target) (admin.Preview, error) {
+		check(func(target operator.Target) (operator.Preview, error) {
 			o, err := app.OpenOffline(l.config())
 			testkit.Must(t, err)
 			p, err := o.SetCheckpoint(context.Background(), target)

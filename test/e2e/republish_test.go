@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -34,10 +34,10 @@ func TestRepublishARange(t *testing.T) {
 		testkit.Must(t, err)
 		return now.Position.Compare(s.Positions.Read) == 0 && now.Position.Compare(mark.Position) > 0
 	})
-	target := admin.Target{File: mark.Position.File, Pos: mark.Position.Offset, Republish: true, Limit: 3}
+	target := operator.Target{File: mark.Position.File, Pos: mark.Position.Offset, Republish: true, Limit: 3}
 	_, err = l.admin().SetCheckpoint(ctx, target)
-	var coded *admin.Error
-	if !errors.As(err, &coded) || coded.Code != admin.CodeRefused || !strings.Contains(err.Error(), "more than 3 rows") {
+	var coded *operator.Error
+	if !errors.As(err, &coded) || coded.Code != operator.CodeRefused || !strings.Contains(err.Error(), "more than 3 rows") {
 		t.Errorf("over the limit: %v", err)
 	}
 	target.Limit, target.DryRun = 100, true

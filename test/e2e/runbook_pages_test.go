@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/docs"
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/test/relay"
@@ -125,7 +125,7 @@ func resetCheckpoint(t *testing.T, page string) {
 		r.noCopies()
 		history, err := r.Client().History(t.Context(), 100)
 		testkit.Must(t, err)
-		last := slices.MaxFunc(history, func(a, b admin.HistoryEntry) int { return a.Position.Compare(b.Position) })
+		last := slices.MaxFunc(history, func(a, b operator.HistoryEntry) int { return a.Position.Compare(b.Position) })
 		r.values["rollback 17"] = "rollback " + strconv.FormatUint(last.Number, 10)
 	}
 	r.hooks["Publish a part again"] = func() {

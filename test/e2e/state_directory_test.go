@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -133,7 +133,7 @@ func (l *lab) position() outbox.Position {
 }
 
 // offline moves the checkpoint of a stopped relay.
-func (l *lab) offline(target admin.Target) admin.Preview {
+func (l *lab) offline(target operator.Target) operator.Preview {
 	l.t.Helper()
 	o, err := app.OpenOffline(l.config())
 	testkit.Must(l.t, err)
@@ -153,7 +153,7 @@ func TestCheckpointSetWhileStopped(t *testing.T) {
 		l.sent()
 		l.stop()
 
-		back := admin.Target{File: at.File, Pos: uint64(at.Offset), DryRun: true}
+		back := operator.Target{File: at.File, Pos: uint64(at.Offset), DryRun: true}
 		preview := l.offline(back)
 		if preview.Applied || !strings.Contains(strings.Join(preview.Notes, "\n"), "read again") {
 			t.Errorf("preview of a move back: %+v", preview)
@@ -170,11 +170,11 @@ func TestCheckpointSetWhileStopped(t *testing.T) {
 
 		l.commit(keys("skipped", 100)...)
 		want = append(want, keys("skipped", 100)...)
-		preview = l.offline(admin.Target{Latest: true, DryRun: true})
+		preview = l.offline(operator.Target{Latest: true, DryRun: true})
 		if notes := strings.Join(preview.Notes, "\n"); preview.Applied || !strings.Contains(notes, "not read") || !strings.Contains(notes, "gap") {
 			t.Errorf("preview of a move forward: %+v", preview)
 		}
-		l.offline(admin.Target{Latest: true})
+		l.offline(operator.Target{Latest: true})
 		l.start()
 		l.commit("after")
 		want = append(want, "after")
@@ -207,7 +207,7 @@ func TestCheckpointSetWhileRunning(t *testing.T) {
 		}
 		entries, err := l.admin().History(context.Background(), 1)
 		testkit.Must(t, err)
-		for i, target := range []admin.Target{
+		for i, target := range []operator.Target{
 			{File: at.File, Pos: uint64(at.Offset)}, {Latest: true}, {Earliest: true}, {Entry: &entries[0].Number}, {Latest: true},
 		} {
 			l.wait("some load", func() bool { return committed() >= (i+1)*200 })
@@ -235,10 +235,10 @@ func TestCheckpointSetRefusesWhatTheServerNeverHad(t *testing.T) {
 		if flavor == testkit.MySQL {
 			future = "00000000-0000-0000-0000-000000000001:1-5"
 		}
-		for _, target := range []admin.Target{{File: "binlog.987654", Pos: 4}, {File: before.Position.File, Pos: 1 << 31}, {GTID: future}} {
+		for _, target := range []operator.Target{{File: "binlog.987654", Pos: 4}, {File: before.Position.File, Pos: 1 << 31}, {GTID: future}} {
 			_, err := l.admin().SetCheckpoint(context.Background(), target)
-			var coded *admin.Error
-			if !errors.As(err, &coded) || coded.Code != admin.CodeRefused {
+			var coded *operator.Error
+			if !errors.As(err, &coded) || coded.Code != operator.CodeRefused {
 				t.Errorf("%+v: %v", target, err)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/test/relay"
@@ -65,7 +65,7 @@ func (s *story) says(r *relay.Relay, code int, command string, words ...string) 
 func TestP10_TheFirstDay(t *testing.T) {
 	t.Parallel()
 	s := newStory(t)
-	var before admin.Checkpoint
+	var before operator.Checkpoint
 	testkit.Must(t, json.Unmarshal([]byte(s.says(s.Relay, 0, "checkpoint show -o json")), &before))
 	s.row("good", "orders", "x")
 	s.row("bad", "orders/ü", "x")
@@ -105,7 +105,7 @@ func (s *story) oneMessage() {
 		t.Errorf("a message that did not fail is listed: %s", list)
 	}
 	s.says(s.Relay, 0, "messages trace order:bad", "is FAILED", "holds characters other than", "waits for: a decision")
-	found, err := s.Client().ShowMessages(t.Context(), admin.MessageRef{Ref: "bad"})
+	found, err := s.Client().ShowMessages(t.Context(), operator.MessageRef{Ref: "bad"})
 	if err != nil || len(found.Matches) != 1 || found.Matches[0].Status != "failed" {
 		t.Fatalf("by the API: %+v, %v", found, err)
 	}
@@ -123,7 +123,7 @@ func (s *story) checkpointThereAndBack(to outbox.Position) {
 	s.says(s.Relay, 0, set+" --dry-run", "rows", "settle")
 	s.says(s.Relay, 3, set, "--yes")
 	s.says(s.Relay, 0, set+" --yes")
-	var past []admin.HistoryEntry
+	var past []operator.HistoryEntry
 	testkit.Must(t, json.Unmarshal([]byte(s.says(s.Relay, 0, "checkpoint history -o json")), &past))
 	back := -1
 	for i, e := range past {

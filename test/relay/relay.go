@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
@@ -245,7 +246,7 @@ func (r *Relay) Command(t testing.TB, args ...string) (stdout, stderr string, co
 }
 
 // Status asks the running process how it is.
-func (r *Relay) Status() (admin.Status, error) {
+func (r *Relay) Status() (operator.Status, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), statusDeadline)
 	defer cancel()
 	return r.client.Status(ctx)

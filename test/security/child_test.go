@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
@@ -113,7 +114,7 @@ func (c *child) start() {
 	})
 }
 
-func (c *child) status() (admin.Status, error) {
+func (c *child) status() (operator.Status, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return c.client.Status(ctx)

@@ -1,7 +1,7 @@
 package soak
 
 import (
-	"github.com/canal-outbox/canal-outbox/internal/admin"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
@@ -71,7 +71,7 @@ func (w *world) killSessions() {
 
 // checkpointBack goes to the oldest place that the log and the history have.
 func (w *world) checkpointBack() {
-	if _, err := w.relay.Client().SetCheckpoint(w.t.Context(), admin.Target{Earliest: true}); err != nil {
+	if _, err := w.relay.Client().SetCheckpoint(w.t.Context(), operator.Target{Earliest: true}); err != nil {
 		w.t.Logf("soak: checkpoint set: %v", err)
 	}
 }

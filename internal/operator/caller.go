@@ -1,10 +1,7 @@
-package admin
+package operator
 
 import (
 	"context"
-	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"os/user"
 	"strconv"
@@ -44,14 +41,6 @@ func userName(number string) string {
 	return number
 }
 
-// withPeer gives every request over the socket the name of the user at its other end.
-func withPeer(ctx context.Context, conn net.Conn) context.Context {
-	if uid, ok := peer(conn); ok {
-		return WithCaller(ctx, UserName(uid))
-	}
-	return ctx
-}
-
 // Claim is what a command says about the person that runs it. The relay records it next to what it knows by itself, and cannot check it.
 type Claim struct {
 	Login string // the user that logged in, where that is not the user of the process
@@ -79,9 +68,10 @@ func LoginClaim(uid int, getenv func(string) string) Claim {
 const maxClaim = 200
 
 // Check returns a usage error unless the claim is one line of a bounded length.
-func (c Claim) Check() error { return checkClaim(c.String()) }
+func (c Claim) Check() error { return CheckClaim(c.String()) }
 
-func checkClaim(text string) error {
+// CheckClaim returns a usage error unless the text of a claim is one line of a bounded length.
+func CheckClaim(text string) error {
 	if len(text) > maxClaim || strings.ContainsFunc(text, unicode.IsControl) || !utf8.ValidString(text) {
 		return Usagef("the name of the person (--by) must be one line, with the login at most %d bytes", maxClaim)
 	}
@@ -107,37 +97,19 @@ func (c Claim) String() string {
 
 // WithClaim returns a context whose caller is a user of this machine with a claim. A Client sends the claim along.
 func WithClaim(ctx context.Context, uid int, c Claim) context.Context {
-	return withClaimText(context.WithValue(WithCaller(ctx, UserName(uid)), claimKey{}, c), c.String())
+	return AddClaim(context.WithValue(WithCaller(ctx, UserName(uid)), claimKey{}, c), c.String())
 }
 
-func withClaimText(ctx context.Context, text string) context.Context {
+// ClaimOf returns the claim that WithClaim put into a context, empty when there is none.
+func ClaimOf(ctx context.Context) Claim {
+	c, _ := ctx.Value(claimKey{}).(Claim)
+	return c
+}
+
+// AddClaim returns a context whose caller has the text of a claim added.
+func AddClaim(ctx context.Context, text string) context.Context {
 	if text == "" {
 		return ctx
 	}
 	return WithCaller(ctx, Caller(ctx)+", "+text)
-}
-
-// claimHeader carries the text of a Claim, escaped as in a query.
-const claimHeader = "Canal-Outbox-By"
-
-// claim sets the header of a request to what its context claims.
-func claim(r *http.Request) {
-	if c, ok := r.Context().Value(claimKey{}).(Claim); ok && c.String() != "" {
-		r.Header.Set(claimHeader, url.QueryEscape(c.String()))
-	}
-}
-
-// claimed adds the claim of a request to the name of its caller.
-func claimed(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text, err := url.QueryUnescape(r.Header.Get(claimHeader))
-		if err == nil {
-			err = checkClaim(text)
-		}
-		if err != nil {
-			writeError(w, Usagef("the header %s cannot be read: %v", claimHeader, err))
-			return
-		}
-		next.ServeHTTP(w, r.WithContext(withClaimText(r.Context(), text)))
-	})
 }
