@@ -1,18 +1,18 @@
-// Package ack writes down what became of each row: first in the journal, what the broker has taken, together with the checkpoint
-// that this allows; then in the tables, every completion, in batched status updates.
+// Package ack records the result of each row: first in the journal, for rows that the broker has accepted, together with the
+// checkpoint that this allows; then in the tables, for every completion, in batched status updates.
 //
 // Guarantees:
-//   - A sent row counts as settled only in the batch that journals it, so the checkpoint never covers a sent row that a restart
-//     would not know of. When that batch fails, Run ends with the error and nothing is journalled any more.
-//   - A row leaves the journal and the registry only when its table has the status, so nobody publishes it again meanwhile. A
-//     database that is away delays this and loses nothing.
-//   - A table that cannot be written delays no other table for longer than 300 ms (lasting). A row that its table refuses for its
-//     data, or that another session has locked, delays no other row. A sent row that its table refuses is tried again until the table
-//     takes it.
+// - A sent row counts as settled only in the batch that journals it, so the checkpoint never covers a sent row that is unknown
+// after a restart. When that batch fails, Run ends with the error and nothing is journalled any more.
+// - A row is removed from the journal and the registry only when its table has the status, so it is not published again
+// meanwhile. A database outage delays this and loses nothing.
+// - A table that cannot be written delays other tables for at most 300 ms (lasting). A row that its table refuses for its data,
+// or that another session has locked, delays no other row. A sent row that its table refuses is retried until the table accepts
+// it.
 //
 // Goroutines: the caller of Run (the journal) and the writers, at most two for each table and one each for the table's locked and
-// refused rows, only while there is something to write. Two of them write at a time, in addition to those whose attempts fail or last.
-// All have ended when Run returns. The journal never waits for a table. DESIGN.md says which rule prevents which race.
+// refused rows, only while there is something to write. Two of them write at a time, in addition to those whose attempts fail or
+// last. All have ended when Run returns. The journal never waits for a table. DESIGN.md says which rule prevents which race.
 package ack
 
 import (
@@ -30,74 +30,73 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Progress is the pipeline's account of rows and positions. Its methods are called from all goroutines of Run and do not
-// block.
+// Progress is the pipeline's account of rows and positions. All goroutines of Run call its methods, which do not block.
 type Progress interface {
 	// Settled counts rows as settled: sent ones right before the Commit that journals them, others when the table has their
 	// status or refuses it for good.
 	Settled([]outbox.Completion)
-	// Checkpoint is the low-water mark with its epoch, and whether it moved since the last call. The epoch goes into the Commit of
-	// that position.
+	// Checkpoint returns the low-water mark with its epoch, and whether it moved since the last call. The epoch is passed to the
+	// Commit of that position.
 	Checkpoint() (at outbox.Position, epoch uint64, moved bool)
-	// Passed returns sent rows of tables without a status whose transactions lie before the last Checkpoint; it is called when that is
-	// durable. The journal need not remember them any more: Written follows.
+	// Passed returns sent rows of tables without a status whose transactions are before the last Checkpoint; it is called when
+	// that is durable. Their journal entries are no longer needed: Written follows.
 	Passed() []outbox.Completion
 	// Written releases rows from the registry: the table has their status, or refuses it and the sweep finds them again.
 	Written([]outbox.Completion)
 }
 
-// Journal is the durable memory of sent rows that the table does not show as SENT yet.
+// Journal durably records sent rows that the table does not show as SENT yet.
 type Journal interface {
-	// Commit removes written, adds sent and moves the checkpoint (nil: leaves it) in one synced batch. A checkpoint of another
-	// epoch than the journal's own is left out: the position was set anew since it was read. It is never called concurrently, and
-	// keeps neither list. An
-	// error means that nothing may be assumed and that the process must stop.
+	// Commit removes written, adds sent and moves the checkpoint (nil: does not) in one synced batch. A checkpoint of another
+	// epoch than the journal's own is ignored: the position was moved since it was read. It is never called concurrently, and
+	// keeps neither list. After an error the process must stop: the state is unknown.
 	Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position, epoch uint64) error
 }
 
-// Tables are what the completions are written to.
+// Tables writes the completions.
 type Tables interface {
 	// Apply writes a batch of at most 500 rows of one table, sorted by primary key. A nil error: every completion that is not in
-	// the answer is final in the table (written now or before, or the row is gone); retryable ones and sent ones in it are applied again,
-	// the others never. One bad row harms no other. An error: nothing is known of the batch, which is applied again. Apply is called
-	// concurrently; for one table by at most four goroutines, and never with the same row at the same time.
+	// the result is final in the table (written now or before, or the row is gone); retryable ones and sent ones in it are
+	// applied again, the others never. One bad row does not affect the others. An error: the result of the batch is unknown, and
+	// it is applied again. Apply is called concurrently; for one table by at most four goroutines, and never with the same row at
+	// the same time.
 	Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error)
 }
 
-// Config says how often things happen; zero values take the defaults.
+// Config has the intervals; zero values take the defaults.
 type Config struct {
-	CommitEvery  time.Duration  // least time between two journal commits; 5 ms
-	CommitWithin time.Duration  // longest wait of a few sent rows for others, since the commit before; 20 ms
+	CommitEvery  time.Duration  // minimum time between two journal commits; 5 ms
+	CommitWithin time.Duration  // longest wait of a few sent rows for others, since the previous commit; 20 ms
 	WriteEvery   time.Duration  // longest wait of a completion for its batch to fill; 20 ms
-	FlushTimeout time.Duration  // for what is queued when Run is told to end; 10 s
+	FlushTimeout time.Duration  // for queued rows after the end of Run's ctx; 10 s
 	Retry        outbox.Backoff // between attempts while the database is away; 100 ms doubled to 5 s
 	Random       func() float64 // jitter, in [0,1), from any goroutine; math/rand
-	// Failed hears of each row that the table shows as FAILED now; nil for nobody. It is called from all writers and must not block.
+	// Failed is called with each row that the table shows as FAILED; may be nil. All writers call it, and it must not block.
 	Failed func(outbox.Completion)
 }
 
 const (
-	writeBatch = 500 // rows in one status update at most; so many do not wait for more
-	manyRows   = 64  // sent rows that wait for the journal and do not wait for more: so many a crash may send again at any rate
+	writeBatch = 500 // maximum of rows in one status update; a full batch does not wait
+	manyRows   = 64  // sent rows that are journalled without waiting for more: a crash sends about this number again
 
-	// writing is how many statements are written at a time, of two tables or of one. With more, each of many tables would be written more
-	// often and with fewer rows, and the server has no more to give.
+	// writing is the number of statements at a time, of two tables or of one. With more, each of many tables would be written
+	// more often with fewer rows, and the server would not be faster.
 	writing = 2
 
-	// lasting is after what time an attempt does not count among them any more: it waits for somebody's lock, or for a connection that has
-	// gone silent.
+	// lasting is the time after which an attempt does not count in writing any more: it waits for another session's lock, or on a
+	// silent connection.
 	lasting = 300 * time.Millisecond
 
-	largeSet   = 4 << 10                // bytes of a GTID set that is not written with each commit
-	largeEvery = 200 * time.Millisecond // but so often
+	largeSet   = 4 << 10                // size in bytes from which a GTID set is not written with each commit
+	largeEvery = 200 * time.Millisecond // minimum interval between such sets
 
 	checkpointEvery = time.Second // longest wait of a moved checkpoint, or of written rows, for a commit
 
-	// applyTimeout ends an attempt on a connection that has gone silent; an ordinary batch takes milliseconds.
+	// applyTimeout ends an attempt on a silent connection; an ordinary batch takes milliseconds.
 	applyTimeout = 30 * time.Second
 )
 
-// Acker is the station behind the sinks. Add may be called before and while Run runs, from any goroutine.
+// Acker is the stage after the sinks. Add may be called before and while Run runs, from any goroutine.
 type Acker struct {
 	cfg      Config
 	progress Progress
@@ -110,20 +109,20 @@ type Acker struct {
 	queues *writeQueues        // for the tables: journalled sent rows and all other completions
 	turns  *semaphore.Weighted // of writers
 
-	// Of the journal's goroutine.
-	large    bool      // the GTID set of the last checkpoint was
+	// Owned by the journal's goroutine.
+	large    bool      // the GTID set of the last checkpoint was large
 	saved    time.Time // the last checkpoint
 	flushing bool
 
 	writtenLock  sync.Mutex
 	written      []outbox.Identity // SENT in the table, still in the journal
-	writtenSpare []outbox.Identity // empty: the array of the list before
+	writtenSpare []outbox.Identity // empty: the previous list's array
 
 	pending  atomic.Int64
 	problems problems
 }
 
-// New makes an Acker; it does no I/O. Its metrics are registered on reg.
+// New returns an Acker; it does no I/O. Its metrics are registered on reg.
 func New(cfg Config, progress Progress, journal Journal, tables Tables, log *zap.Logger, reg prometheus.Registerer) *Acker {
 	cfg.setDefaults()
 	a := &Acker{
@@ -158,11 +157,11 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Add takes completions over; it never blocks. The slice stays the caller's: what is needed of it is copied.
+// Add queues completions; it never blocks. The caller keeps the slice: Add copies what it needs.
 func (a *Acker) Add(list []outbox.Completion) {
 	a.pending.Add(int64(len(list)))
 	for len(list) > 0 {
-		// Runs of one kind go in one piece: the usual list is one run.
+		// Runs of one kind are added in one piece: the usual list is one run.
 		n, isSent := 1, list[0].Action == outbox.ActionMarkSent
 		for n < len(list) && (list[n].Action == outbox.ActionMarkSent) == isSent {
 			n++
@@ -179,19 +178,18 @@ func (a *Acker) Add(list []outbox.Completion) {
 // Pending is the number of completions that the table has neither written nor refused for the row's data.
 func (a *Acker) Pending() int { return int(a.pending.Load()) }
 
-// Problems says why completions do not get into the tables, a line for each table and cause; empty when they do. For status. A line that
-// does not name a section of the handbook ends with an error of the database.
+// Problems returns why completions are not written, one line per table and cause; empty when they are. For status. A line that
+// names no section of the handbook ends with an error of the database.
 func (a *Acker) Problems() []string { return a.queues.problems() }
 
-// Unshown returns up to limit sent rows whose statuses wait for a lock or are refused by their table, and how many more there are: a
-// relay that takes over must not send them.
+// Unshown returns up to limit sent rows whose statuses wait for a lock or are refused by their table, and the number of further
+// ones: a relay that takes over must not send them.
 func (a *Acker) Unshown(limit int) (rows []outbox.Identity, more int) { return a.queues.unshown(limit) }
 
-// Run works until ctx ends, by when the caller has drained the pipeline; it then flushes what is queued for at most
-// FlushTimeout and returns nil. Any error is a failed journal commit: the caller must stop the process.
+// Run works until ctx ends, when the caller has drained the pipeline; it then flushes queued rows for at most FlushTimeout and
+// returns nil. Any error is a failed journal commit: the caller must stop the process.
 func (a *Acker) Run(ctx context.Context) error {
-	// The end of ctx ends the journal's loop, not the statements that are on their way: cutting them would only make them run
-	// twice.
+	// The end of ctx ends the journal's loop, not running statements: a cut statement would run twice.
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	a.queues.open(func(q *writeQueue) { a.writeFrom(work, q) })
@@ -205,8 +203,8 @@ func (a *Acker) Run(ctx context.Context) error {
 	return a.flush(cut)
 }
 
-// flush writes what is queued: first the journal, which alone decides about duplicates, then the tables, then the journal
-// again, which forgets what they have.
+// flush writes queued rows: first the journal, which alone prevents duplicates, then the tables, then the journal again, which
+// removes what they have.
 func (a *Acker) flush(cut func()) error {
 	a.flushing = true
 	err := a.commit()
@@ -218,7 +216,7 @@ func (a *Acker) flush(cut func()) error {
 	if err != nil {
 		return err
 	}
-	for range 2 { // the first may move the checkpoint over rows without a status, which the second forgets
+	for range 2 { // the first may move the checkpoint past rows without a status, which the second removes
 		if err := a.commit(); err != nil {
 			return err
 		}
@@ -233,8 +231,8 @@ func (a *Acker) flush(cut func()) error {
 }
 
 // Replay writes the journal of an earlier run to the tables. It is called before Run, while the registry owns the entries and the
-// reader has not started. When an attempt fails, Replay leaves the rest to Run: another server may have taken the database's
-// place, and the reader is the one to find that out. Entries that cannot be written stay in the journal and in the registry.
+// reader has not started. When an attempt fails, Replay leaves the rest to Run: the address may lead to another server, which the
+// reader detects. Entries that cannot be written stay in the journal and in the registry.
 func (a *Acker) Replay(ctx context.Context, entries []outbox.Completion) error {
 	a.pending.Add(int64(len(entries)))
 	a.queues.add(entries)

@@ -22,8 +22,8 @@ func wantCalls(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// The order is what bounds duplicates (P3) and loses nothing: settled, then the checkpoint and the entry in one batch, then
-// the table, then the registry, and the entry leaves with a later batch.
+// The order bounds duplicates (P3) and loses nothing: settled, then the checkpoint and the entry in one batch, then the table,
+// then the registry; the entry is removed by a later batch.
 func TestD04_SentIsJournalledWithTheCheckpointBeforeTheTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, newWorld())
@@ -46,7 +46,7 @@ func TestD04_SentIsJournalledWithTheCheckpointBeforeTheTable(t *testing.T) {
 	})
 }
 
-// A60: a checkpoint with a large GTID set is not made with every commit, and not left out of the last one.
+// A60: a checkpoint with a large GTID set is not written with every commit, and always with the last one.
 func TestA60_LargeCheckpointsAreFew(t *testing.T) {
 	for name, c := range map[string]struct {
 		gtids       string
@@ -117,7 +117,7 @@ func TestC03_FailedCommitEndsRunAndNothingIsWrittenAfterIt(t *testing.T) {
 			return nil
 		}
 		w.onApply = func(ctx context.Context, _ []outbox.Completion) ([]outbox.WriteError, error) {
-			<-ctx.Done() // a statement is on its way: the end must not wait for it
+			<-ctx.Done() // a statement is running: the stop must not wait for it
 			return nil, ctx.Err()
 		}
 		b := start(t, w)
@@ -135,7 +135,7 @@ func TestC03_FailedCommitEndsRunAndNothingIsWrittenAfterIt(t *testing.T) {
 	})
 }
 
-// A commit costs a sync whatever it holds: a few rows wait for each other, many for the shortest time.
+// A commit costs a sync whatever its size: a few rows wait for each other, many for the shortest time.
 func TestCommitsAtOnceWhenIdleAndPacedUnderLoad(t *testing.T) {
 	for _, c := range []struct {
 		rows        int // each millisecond
@@ -217,7 +217,7 @@ func TestStopDoesNotCutTheStatementOnItsWay(t *testing.T) {
 		}
 		b := start(t, w)
 		b.Add([]outbox.Completion{completion(shop, 1, outbox.ActionMarkSent)})
-		time.Sleep(time.Second) // the statement is on its way
+		time.Sleep(time.Second) // the statement is running
 		if err := b.close(); err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +231,7 @@ func TestStopIsBoundedWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.onApply = func(ctx context.Context, _ []outbox.Completion) ([]outbox.WriteError, error) {
-			<-ctx.Done() // a connection that has gone silent
+			<-ctx.Done() // a silent connection
 			return nil, ctx.Err()
 		}
 		b := start(t, w)

@@ -12,7 +12,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// instant answers everything at once and counts rows.
+// instant answers every call at once and counts rows.
 type instant struct{ written atomic.Int64 }
 
 func (i *instant) Settled([]outbox.Completion)      {}
@@ -29,7 +29,7 @@ func (i *instant) Apply(context.Context, []outbox.Completion) ([]outbox.WriteErr
 	return nil, nil
 }
 
-// BenchmarkAcker is what one sent row costs from Add until it is written, beside journal and table.
+// BenchmarkAcker measures a sent row from Add until it is written, without journal and table.
 func BenchmarkAcker(b *testing.B) {
 	world := &instant{}
 	a := New(Config{CommitEvery: time.Microsecond}, world, world, world, zap.NewNop(), prometheus.NewRegistry())

@@ -23,15 +23,15 @@ var _ Tables = (*table.Store)(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world stands for everything around an Acker and keeps the sequence of calls. Function fields, when set, decide the
-// answers; they are called without the lock.
+// world simulates everything around an Acker and records the sequence of calls. Function fields, when set, return the answers;
+// they are called without the lock.
 type world struct {
 	onCommit func(sent []outbox.Completion) error
 	onApply  func(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error)
 
 	mu         sync.Mutex
 	calls      []string
-	moved      bool   // the next Checkpoint says so
+	moved      bool   // returned by the next Checkpoint
 	gtids      string // of checkpoints
 	passed     []outbox.Completion
 	journal    map[outbox.Identity]bool
@@ -142,7 +142,7 @@ func (w *world) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.
 		}
 	}
 	w.mu.Unlock()
-	table, ids := batch[0].Table, identities(batch) // the batch is the caller's again afterwards
+	table, ids := batch[0].Table, identities(batch) // the caller owns the batch again afterwards
 	var refused []outbox.WriteError
 	var err error
 	if w.onApply != nil {

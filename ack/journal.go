@@ -9,9 +9,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// journalLoop commits what was added: at once after a pause, then when few rows have waited for CommitWithin since the commit before, or
-// many for CommitEvery, and every second for a checkpoint that foreign transactions moved. A commit is a sync of the disk, whatever
-// it holds, so a few rows wait for each other. It returns nil when ctx ends, and the first failed commit.
+// journalLoop commits queued rows: at once after a pause, then when few rows have waited for CommitWithin since the previous
+// commit, or many for CommitEvery, and every second for a checkpoint that other transactions moved. A commit is a sync of the
+// disk, whatever its size, so a few rows wait for each other. It returns nil when ctx ends, and the first failed commit.
 func (a *Acker) journalLoop(ctx context.Context) error {
 	tick := time.NewTicker(checkpointEvery)
 	defer tick.Stop()
@@ -26,7 +26,7 @@ func (a *Acker) journalLoop(ctx context.Context) error {
 		if !pause(ctx, a.sent.many, a.cfg.CommitWithin-time.Since(last)) || !pause(ctx, nil, a.cfg.CommitEvery-time.Since(last)) {
 			return nil
 		}
-		lower(tick.C) // this commit is that of a tick too that came meanwhile
+		lower(tick.C) // this commit also serves a tick that came meanwhile
 		if err := a.commit(); err != nil {
 			return err
 		}
@@ -34,10 +34,10 @@ func (a *Acker) journalLoop(ctx context.Context) error {
 	}
 }
 
-// commit journals the sent rows that wait, with the checkpoint they allow and without the entries the table has
-// written, and then hands the sent rows on to the table. Only one goroutine calls it at a time.
+// commit journals the waiting sent rows with the checkpoint that they allow, removes the entries that the table has, and then
+// queues the sent rows for the table. Only one goroutine calls it at a time.
 func (a *Acker) commit() error {
-	passed := a.progress.Passed() // of the checkpoint of the commit before
+	passed := a.progress.Passed() // by the checkpoint of the previous commit
 	sent := a.sent.take()
 	written := a.takeWritten()
 	for i := range passed {
@@ -55,8 +55,8 @@ func (a *Acker) commit() error {
 	}
 	start := time.Now()
 	if err := a.journal.Commit(sent, written, checkpoint, epoch); err != nil {
-		return fmt.Errorf("journal %d sent rows: %w; the process has to stop, because rows that the broker has taken can no "+
-			"longer be remembered: check the state directory and its disk, then start again", len(sent), err)
+		return fmt.Errorf("journal %d sent rows: %w; the process has to stop, because rows that the broker has accepted can no "+
+			"longer be recorded: check the state directory and its disk, then start again", len(sent), err)
 	}
 	a.metrics.commitSeconds.Observe(time.Since(start).Seconds())
 	a.queues.add(a.withStatus(sent))
@@ -68,8 +68,8 @@ func (a *Acker) commit() error {
 	return nil
 }
 
-// checkpoint is the position of the next commit; nil leaves it where it is. A position with a large GTID set costs as much as the rows of
-// many commits, and those do without: what a start finds behind an older one is in the journal or SENT.
+// checkpoint returns the position of the next commit; nil does not move it. A position with a large GTID set costs as much as the
+// rows of many commits, so most commits omit it: rows after an older one are in the journal or SENT at a start.
 func (a *Acker) checkpoint() (*outbox.Position, uint64) {
 	if a.large && !a.flushing && time.Since(a.saved) < largeEvery {
 		return nil, 0
@@ -82,7 +82,7 @@ func (a *Acker) checkpoint() (*outbox.Position, uint64) {
 	return &at, epoch
 }
 
-// withStatus leaves those rows out whose table has no status: the journal is the only place that says that they were sent.
+// withStatus drops rows of tables without a status: only the journal records that they were sent.
 func (a *Acker) withStatus(sent []outbox.Completion) []outbox.Completion {
 	rest := slices.DeleteFunc(sent, func(c outbox.Completion) bool {
 		if c.LogOnly {
@@ -102,7 +102,7 @@ func (a *Acker) takeWritten() []outbox.Identity {
 	return list
 }
 
-// addWritten notes the sent rows of a batch.
+// addWritten records the sent rows of a batch.
 func (a *Acker) addWritten(batch []outbox.Completion) {
 	a.writtenLock.Lock()
 	defer a.writtenLock.Unlock()
@@ -113,7 +113,7 @@ func (a *Acker) addWritten(batch []outbox.Completion) {
 	}
 }
 
-// forgetWritten takes the array of a list over that the journal has heard of.
+// forgetWritten reuses the array of a list that the journal has removed.
 func (a *Acker) forgetWritten(list []outbox.Identity) {
 	clear(list)
 	a.writtenLock.Lock()
@@ -121,7 +121,7 @@ func (a *Acker) forgetWritten(list []outbox.Identity) {
 	a.writtenSpare = list[:0]
 }
 
-// pause waits for d, or for less when enough comes; it reports false when ctx ends first.
+// pause waits for d, or until enough is signalled; it returns false when ctx ends first.
 func pause(ctx context.Context, enough <-chan struct{}, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -12,7 +12,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// lockedRows answers that some rows are behind a lock while held says so.
+// lockedRows reports some rows as locked while held is true.
 func lockedRows(held *atomic.Bool, ids ...string) func(context.Context, []outbox.Completion) ([]outbox.WriteError, error) {
 	return func(ctx context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
 		if !held.Load() {
@@ -26,8 +26,8 @@ func lockedRows(held *atomic.Bool, ids ...string) func(context.Context, []outbox
 	}
 }
 
-// A lock on one row holds up that row alone: it stays in the journal and in the registry, is tried again with pauses, and is
-// written when the lock is gone.
+// A lock on one row delays that row alone: it stays in the journal and in the registry, is retried with pauses, and is written
+// when the lock is released.
 func TestD07_LockedRowHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -70,7 +70,7 @@ func TestD07_LockedRowHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// A start writes what the journal holds and does not wait for a lock.
+// A start writes the journal's rows and does not wait for a lock.
 func TestD07_StartDoesNotWaitForALock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -103,7 +103,7 @@ func TestD07_StartDoesNotWaitForALock(t *testing.T) {
 	})
 }
 
-// A database that goes away while a row is locked is still told of.
+// A database that goes away while a row is locked is still logged.
 func TestD07_OutageBesideALockIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -135,7 +135,7 @@ func TestD07_OutageBesideALockIsLogged(t *testing.T) {
 	})
 }
 
-// Rows that are found locked one after the other do not put off the next attempt at those that were found before.
+// Newly locked rows do not delay the next attempt at those that were locked before.
 func TestD07_NewLockedRowsDoNotDelayOlderOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

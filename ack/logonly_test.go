@@ -8,8 +8,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// A row whose table has no status goes into the journal and to no table. It leaves journal and registry, in this order, when a checkpoint
-// behind it is durable.
+// A row whose table has no status is written to the journal and to no table. It is removed from journal and registry, in this
+// order, when a later checkpoint is durable.
 func TestRowsWithoutAStatusStayInTheJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, newWorld())
@@ -41,7 +41,7 @@ func TestRowsWithoutAStatusStayInTheJournal(t *testing.T) {
 	})
 }
 
-// It leaves the journal also when the checkpoint that passes it is the last one of a stop.
+// It is removed also when the checkpoint that passes it is the last one of a stop.
 func TestTheLastCheckpointForgetsRowsWithoutAStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -53,7 +53,7 @@ func TestTheLastCheckpointForgetsRowsWithoutAStatus(t *testing.T) {
 		synctest.Wait()
 		b.Add([]outbox.Completion{completion(shop, 2, outbox.ActionMarkSent)})
 		w.onCommit = func(sent []outbox.Completion) error {
-			if len(sent) == 0 { // the status of 2 is written, and no earlier checkpoint was behind 1
+			if len(sent) == 0 { // the status of 2 is written, and no earlier checkpoint was after 1
 				w.mu.Lock()
 				w.passed = []outbox.Completion{logOnly}
 				w.mu.Unlock()

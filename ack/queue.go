@@ -7,11 +7,11 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// queue holds acknowledged rows for the journal loop. Like every queue of this package it is bounded by the pipeline, which
-// offers no more messages while too many completions are pending.
+// queue has acknowledged rows for the journal loop. Like every queue of this package it is bounded by the pipeline, which offers
+// no more messages while too many completions are pending.
 type queue struct {
-	signal chan struct{} // holds a token when something waits that nobody has seen
-	many   chan struct{} // holds a token when so many rows wait that they do not wait for more
+	signal chan struct{} // holds a token when unprocessed rows wait
+	many   chan struct{} // holds a token when enough rows wait for a commit
 
 	mu    sync.Mutex
 	items []outbox.Completion
@@ -32,18 +32,18 @@ func (q *queue) add(list []outbox.Completion) {
 	q.mu.Unlock()
 }
 
-// take removes everything, oldest first. The slice is the caller's, who may give it back to arrays.
+// take removes everything, oldest first. The caller owns the slice and may return it to arrays.
 func (q *queue) take() []outbox.Completion {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	all := q.items
 	q.items = nil
-	lower(q.signal) // both were about these
+	lower(q.signal) // both signals were for these rows
 	lower(q.many)
 	return all
 }
 
-// arrays are those of lists whose rows are somewhere else now: the next ones are written to them. What nobody needs the collector takes.
+// arrays has the arrays of emptied lists, for reuse.
 var arrays arrayPool
 
 type arrayPool struct{ pool sync.Pool }
@@ -56,7 +56,7 @@ func (a *arrayPool) take() []outbox.Completion {
 	return nil
 }
 
-// giveBack forgets the rows of a list, so that no message outlives its completion, and keeps its array.
+// giveBack clears a list, so that no message outlives its completion, and keeps its array.
 func (a *arrayPool) giveBack(list []outbox.Completion) {
 	if cap(list) == 0 {
 		return
@@ -66,7 +66,7 @@ func (a *arrayPool) giveBack(list []outbox.Completion) {
 	a.pool.Put(&list)
 }
 
-// raise leaves a token unless one is there.
+// raise adds a token unless there is one.
 func raise(signal chan struct{}) {
 	select {
 	case signal <- struct{}{}:
@@ -74,7 +74,7 @@ func raise(signal chan struct{}) {
 	}
 }
 
-// lower takes the token, if one is there.
+// lower takes the token, if there is one.
 func lower[T any](signal <-chan T) {
 	select {
 	case <-signal:
@@ -82,12 +82,12 @@ func lower[T any](signal <-chan T) {
 	}
 }
 
-// fifo is a list that is added to at its end and taken from its head. It is a ring: a table whose rows wait in their thousands has
-// little more room than they need. What was taken is cleared, so that no message outlives its completion.
+// fifo is a list with additions at its end and removals at its head. It is a ring: a table with thousands of waiting rows needs
+// little extra room. Removed rows are cleared, so that no message outlives its completion.
 type fifo struct {
-	rows []outbox.Completion // all of it is room
-	head int                 // the place of the oldest
-	n    int                 // rows from there on, over the end of the array to its begin
+	rows []outbox.Completion // its whole length is capacity
+	head int                 // index of the oldest
+	n    int                 // number of rows from there, wrapping at the end of the array
 }
 
 func (f *fifo) len() int { return f.n }
@@ -105,8 +105,8 @@ func (f *fifo) add(list []outbox.Completion) {
 	f.n += len(list)
 }
 
-// grow moves the rows to an array with room for n or more. The old one is the collector's: a pool would keep every size that a growing
-// backlog has had.
+// grow moves the rows to an array with room for n or more. The old one is left to the garbage collector: a pool would keep every
+// size of a growing backlog.
 func (f *fifo) grow(n int) {
 	rows := arrays.take()
 	if cap(rows) < n {
@@ -117,7 +117,7 @@ func (f *fifo) grow(n int) {
 	f.rows, f.head = rows[:cap(rows)], 0
 }
 
-// parts are the n oldest rows in their order.
+// parts returns the n oldest rows in order.
 func (f *fifo) parts(n int) (oldest, rest []outbox.Completion) {
 	if end := f.head + n; end > len(f.rows) {
 		return f.rows[f.head:], f.rows[:end-len(f.rows)]
@@ -137,13 +137,13 @@ func (f *fifo) take(n int, into []outbox.Completion) []outbox.Completion {
 		f.head -= len(f.rows)
 	}
 	if f.n == 0 {
-		arrays.giveBack(f.rows[:0]) // an idle table keeps no array of a busy one
+		arrays.giveBack(f.rows[:0]) // an idle table does not keep the array of a busy one
 		f.rows, f.head = nil, 0
 	}
 	return into
 }
 
-// putBack makes rows the first again.
+// putBack returns rows to the head.
 func (f *fifo) putBack(list []outbox.Completion) {
 	oldest, rest := f.parts(f.n)
 	f.rows, f.head = slices.Concat(list, oldest, rest), 0

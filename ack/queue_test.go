@@ -9,7 +9,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// The list behaves like a slice that is cut at its head, whatever is added, taken and put back, and keeps nothing of what was taken.
+// The list behaves like a slice that is cut at its head, whatever is added, taken and put back, and keeps no reference to taken
+// rows.
 func TestFifo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var list fifo

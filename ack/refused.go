@@ -12,27 +12,27 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// A table refuses a status for the data of one row: a trigger, a constraint, a column that is too narrow. A row that was sent stays in the
-// journal and in the registry, so that it is not sent again, and its status is written again and again until the table takes it. A row
-// that was not sent is released: the sweep finds it.
+// A table refuses a status for the data of one row: a trigger, a constraint, a column that is too narrow. A row that was sent
+// stays in the journal and in the registry, so that it is not sent again, and its status is retried until the table accepts it. A
+// row that was not sent is released: the sweep finds it.
 
-// slow is the pause between attempts at rows that their table refuses. An attempt finds the refused rows of a batch by halves, with about
-// two statements for each, so it has one batch, and the next one follows at once only if the table took a row.
+// slow is the pause between attempts at rows that their table refuses. An attempt finds the refused rows of a batch by halving
+// it, with about two statements per row. So it has one batch, and the next one follows at once only if the table accepted a row.
 var slow = outbox.Backoff{Base: 10 * time.Second, Max: time.Minute}
 
-// reportEvery is the shortest time between two log lines about the rows that one table refuses.
+// reportEvery is the minimum time between two log lines about the refused rows of one table.
 const reportEvery = time.Minute
 
-// refusals are what a queue of refused rows remembers.
+// refusals is the state of a queue of refused rows.
 type refusals struct {
 	newest   *Problem  // nil while the queue is empty
 	tried    bool      // a last time, at the stop
-	reported time.Time // when the log was written last
+	reported time.Time // time of the last log line
 	named    int       // the number of rows in that line
 }
 
-// refuse puts rows that the table refuses into the queue of such rows, behind those that are there. again: they come from it. progress:
-// the attempt has written other rows of the queue. It returns the number of rows to report; 0 when there is nothing new.
+// refuse puts rows that the table refuses at the end of the queue of such rows. again: they come from that queue. progress: the
+// attempt has written other rows of the queue. It returns the number of rows to report; 0 when there is nothing new.
 func (w *writeQueues) refuse(table string, rows []outbox.WriteError, again, progress bool, random func() float64) (report int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +65,7 @@ func (w *writeQueues) refuse(table string, rows []outbox.WriteError, again, prog
 	return n
 }
 
-// newestRefused is the row that a table has refused last, of those that it still refuses; nil when there is none.
+// newestRefused returns the row that a table has refused last and still refuses; nil when there is none.
 func (w *writeQueues) newestRefused() (newest *Problem) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,8 +77,8 @@ func (w *writeQueues) newestRefused() (newest *Problem) {
 	return newest
 }
 
-// unshown returns up to limit sent rows whose statuses wait for a lock or are refused, and at a stop all that are not written, in the order
-// of the tables, and how many more there are.
+// unshown returns up to limit sent rows whose statuses wait for a lock or are refused, and at a stop all that are not written, in
+// the order of the tables, and the number of further ones.
 func (w *writeQueues) unshown(limit int) (list []outbox.Identity, more int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +88,7 @@ func (w *writeQueues) unshown(limit int) (list []outbox.Identity, more int) {
 	for _, key := range slices.SortedFunc(maps.Keys(w.queues), byTable) {
 		q := w.queues[key]
 		if key.kind == ordinary && !w.drains() {
-			continue // written in a moment
+			continue // will be written shortly
 		}
 		oldest, rest := q.items.parts(q.items.len())
 		for _, part := range [][]outbox.Completion{q.batch[:q.taken], oldest, rest} {
@@ -127,10 +127,11 @@ func (a *Acker) refusedRows(q *writeQueue, rows []outbox.WriteError, progress bo
 // unsentRefused counts refused statuses of rows that were not sent, for one log line per table and minute.
 type unsentRefused struct {
 	reported time.Time
-	rows     int // since then
+	rows     int // since that line
 }
 
-// reportUnsent reports rows that were not sent and whose status the table refuses. They are released, and the sweep tries them again.
+// reportUnsent reports rows that were not sent and whose status the table refuses. They are released, and the sweep tries them
+// again.
 func (a *Acker) reportUnsent(rows []outbox.WriteError) {
 	if len(rows) == 0 {
 		return

@@ -23,7 +23,7 @@ func refusesWhile(bad *atomic.Bool) func(context.Context, []outbox.Completion) (
 	}
 }
 
-// A table that refuses sent rows and is mended gets their statuses without a restart, however long that takes.
+// A table that refuses sent rows and is repaired gets their statuses without a restart, however late.
 func TestG32_RefusedStatusesAreWrittenWhenTheTableTakesThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -67,7 +67,7 @@ func TestG32_RefusedStatusesAreWrittenWhenTheTableTakesThem(t *testing.T) {
 	})
 }
 
-// One row that is bad for good keeps no other refused row from its status.
+// One permanently bad row does not keep the status of other refused rows from being written.
 func TestG32_OneBadRowHoldsUpNoOtherRefusedRow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -118,7 +118,7 @@ func TestG32_StopTriesRefusedRowsOnceMore(t *testing.T) {
 	}
 }
 
-// Rows that their table refuses are one line of the log per table and minute, with their number and one of them.
+// Refused rows cause one log line per table and minute, with their number and one of them.
 func TestG43_OneLinePerTableAndMinute(t *testing.T) {
 	for action, want := range map[outbox.Action][]int64{outbox.ActionMarkSent: {1, 617}, outbox.ActionRetry: {1, 617}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestG43_OneLinePerTableAndMinute(t *testing.T) {
 	}
 }
 
-// What was dropped because the lease is not valid is given back to the sweep, counts as no attempt and no failure, and needs no person.
+// Completions that are dropped because the lease is not valid are released to the sweep, and count as no attempt and no failure.
 func TestG04_DroppedAttemptsAreReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

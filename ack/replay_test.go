@@ -24,7 +24,7 @@ func TestReplayWritesInChunksAndKeepsTheUnwritable(t *testing.T) {
 		entries[i].Since = time.Time{}
 		w.journal[entries[i].Identity] = true
 	}
-	w.moved = true // whatever the mark says before the start, replay must not write a checkpoint
+	w.moved = true // whatever Checkpoint reports before the start, replay must not write a checkpoint
 	if err := b.Replay(t.Context(), entries); err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestReplayWritesInChunksAndKeepsTheUnwritable(t *testing.T) {
 		t.Fatalf("applied %v, journal %d, written %d, pending %d", w.applySizes, len(w.journal), len(w.written), b.Pending())
 	}
 	if !w.moved {
-		t.Error("replay asked for a checkpoint")
+		t.Error("replay read the checkpoint")
 	}
 }
 
@@ -76,8 +76,8 @@ func TestReplayEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Whatever fails and whatever the table refuses, every completion is settled once and written once, and only the sent rows
-// that cannot be written are left in the journal.
+// Whatever fails and whatever the table refuses, every completion is settled once and written once, and only the sent rows that
+// cannot be written are left in the journal.
 func TestEveryCompletionIsSettledOnceWhateverFails(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		list := []outbox.Completion{}

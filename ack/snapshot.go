@@ -7,32 +7,32 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Snapshot is what an operator must know of the completions, for status. The counts begin with the process: what the tables hold
-// from earlier runs is not in them.
+// Snapshot is the state of the completions, for status. The counts start with the process: earlier rows in the tables are not
+// included.
 type Snapshot struct {
 	Pending int // completions that their table has neither written nor refused
-	Locked  int // of these, rows that another session had locked when they were tried last
+	Locked  int // of these, rows that another session had locked at the last attempt
 
-	// Failed counts the rows that ended as FAILED; NewestFailed is the last of them, nil when there is none. The row may have been
-	// set back since: the tables say how many are FAILED now.
+	// Failed counts the rows that ended as FAILED; NewestFailed is the last of them, nil when there is none. The row may have
+	// been reset since: the tables have the current number.
 	Failed       int
 	NewestFailed *Problem
 
-	// Unwritable counts the published rows that their table refuses to show as SENT now. They stay in the journal until the table takes
-	// them. NewestUnwritable is the one that was tried last, nil when there is none; its Reason is the server's answer.
+	// Unwritable counts the published rows that their table refuses to show as SENT now. They stay in the journal until the table
+	// accepts them. NewestUnwritable is the one that was tried last, nil when there is none; its Reason is the server's error.
 	Unwritable       int
 	NewestUnwritable *Problem
 }
 
-// Problem is one row that needs a person.
+// Problem is one row that needs an operator.
 type Problem struct {
 	outbox.Identity
 	Class  outbox.Class // of the refusal that made it FAILED; ClassNone for an unwritable row
-	Reason string       // the broker's or the server's words; never a body or a credential
+	Reason string       // the broker's or the server's text; never a body or a credential
 	At     time.Time    // by the relay's clock
 }
 
-// Snapshot returns the present state.
+// Snapshot returns the current state.
 func (a *Acker) Snapshot() Snapshot {
 	s := a.problems.snapshot()
 	s.Pending, s.Locked = a.Pending(), a.queues.count(locked)
@@ -40,7 +40,7 @@ func (a *Acker) Snapshot() Snapshot {
 	return s
 }
 
-// problems remembers what Snapshot shows of single rows.
+// problems has the state of single rows for Snapshot.
 type problems struct {
 	mu     sync.Mutex
 	seen   Snapshot
@@ -54,8 +54,8 @@ func (p *problems) failed(c outbox.Completion) {
 	p.seen.NewestFailed = &Problem{Identity: c.Identity, Class: c.Class, Reason: c.Reason, At: time.Now()}
 }
 
-// countUnsent counts refused statuses of rows that were not sent. It returns how many the next log line names; 0 when the last one is too
-// young.
+// countUnsent counts refused statuses of rows that were not sent. It returns the number for the next log line; 0 when the last
+// line is too recent.
 func (p *problems) countUnsent(table string, rows int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Status shows how many rows need a person, and the newest of each kind with its reason.
+// Status shows how many rows need an operator, and the newest of each kind with its reason.
 func TestSnapshotNamesTheNewestProblems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -50,7 +50,7 @@ func TestSnapshotNamesTheNewestProblems(t *testing.T) {
 	})
 }
 
-// Who asked for it hears of each row once the table shows it as FAILED, and of no other row.
+// Config.Failed is called with each row once the table shows it as FAILED, and with no other row.
 func TestFailedRowsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

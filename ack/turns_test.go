@@ -12,7 +12,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Many tables are written in turns: few statements at a time, and a batch grows while its table waits.
+// Many tables are written alternately: few statements at a time, and a batch grows while its table waits.
 func TestManyTablesAreWrittenInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -47,7 +47,7 @@ func TestManyTablesAreWrittenInTurns(t *testing.T) {
 	})
 }
 
-// D08: tables whose statements get no answer give their turns up, first after a moment, and from then on they take none.
+// D08: tables whose statements get no answer release the semaphore, first after a short time; later attempts do not use it.
 func TestD08_SilentTablesGiveTheirTurnsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

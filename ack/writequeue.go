@@ -11,11 +11,11 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// writeQueues holds the completions that wait for their table: one queue for each table, because a table that cannot be
-// written (an ALTER holds its lock, a grant is missing) must not delay the others, and two more for those of its rows that
-// another session has locked and for those that the table refuses, because they must not delay the table's other rows.
+// writeQueues has the completions that wait for their table: one queue per table, because a table that cannot be written (an
+// ALTER holds its lock, a grant is missing) must not delay the others. Each table has two more, for rows that another session has
+// locked and for rows that the table refuses, because they must not delay the table's other rows.
 //
-// A queue has a writer, a goroutine, only while it holds something: idle tables cost nothing.
+// A queue has a writer, a goroutine, only while it has rows: idle tables cost nothing.
 type writeQueues struct {
 	mu       sync.Mutex
 	queues   map[queueKey]*writeQueue
@@ -30,8 +30,8 @@ type queueKind uint8
 
 const (
 	ordinary queueKind = iota
-	locked             // rows that another session had locked when they were tried last
-	refused            // sent rows that the table refused to show as SENT when they were tried last
+	locked             // rows that another session had locked at the last attempt
+	refused            // sent rows that the table refused to show as SENT at the last attempt
 )
 
 type queueKey struct {
@@ -42,19 +42,19 @@ type queueKey struct {
 // writeQueue is one queue. All fields but the constant ones are guarded by writeQueues.mu.
 type writeQueue struct {
 	queueKey               // constant
-	full     chan struct{} // constant; holds a token when a whole batch is there
+	full     chan struct{} // constant; holds a token when a whole batch is queued
 
 	items    fifo
-	batch    []outbox.Completion // what the writer writes: its array serves batch after batch
-	since    time.Time           // when the oldest item came
-	taken    int                 // rows that the writer writes
-	quick    bool                // two statements at the same time take no longer than lockTime, as far as the last full batch says
-	writing  bool                // there is a writer
-	failures int                 // attempts since the last that worked
+	batch    []outbox.Completion // the batch of the writer: its array is reused for each batch
+	since    time.Time           // when the oldest item was added
+	taken    int                 // rows of the writer's batch
+	quick    bool                // two concurrent statements take at most lockTime, by the last full batch
+	writing  bool                // a writer exists
+	failures int                 // attempts since the last success
 	reason   string              // of the last failure
-	code     uint16              // the server's number of it; 0 when there is none
+	code     uint16              // the server's error number; 0 when there is none
 	retryAt  time.Time           // no attempt before
-	refusals                     // of the rows that the table refuses
+	refusals                     // state of the refused rows
 }
 
 func (q *writeQueue) rows() int { return q.items.len() + q.taken }
@@ -79,7 +79,7 @@ func (w *writeQueues) add(list []outbox.Completion) {
 	}
 }
 
-// queue finds or makes a queue. Callers hold mu.
+// queue returns a queue and creates it if needed. Callers hold mu.
 func (w *writeQueues) queue(key queueKey) *writeQueue {
 	q := w.queues[key]
 	if q == nil {
@@ -110,7 +110,7 @@ func (w *writeQueues) startWriter(q *writeQueue) {
 	go w.write(q)
 }
 
-// open lets writers run: write is the life of one. It must take until take reports false.
+// open starts writers: each runs write. It must call take until take reports false.
 func (w *writeQueues) open(write func(*writeQueue)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,10 +120,10 @@ func (w *writeQueues) open(write func(*writeQueue)) {
 	}
 }
 
-// drain makes the writers write what is there without waiting for full batches.
+// drain makes the writers write the queued rows without waiting for full batches.
 func (w *writeQueues) drain() { close(w.draining) }
 
-// close returns when no writer runs any more, and none will.
+// close returns when no writer runs, and none can start.
 func (w *writeQueues) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,8 +133,9 @@ func (w *writeQueues) close() {
 	w.write = nil
 }
 
-// due tells a queue's writer when its next batch is to be written: at once when writeBatch rows are there, else when the oldest has waited
-// for patience, but never before the next attempt is due. ok is false when the writer must end, because the queue is empty or cut says so.
+// due returns when a queue's writer must write its next batch: at once when writeBatch rows are queued, else when the oldest has
+// waited for patience, but never before the next attempt is due. ok is false when the writer must end, because the queue is empty
+// or cut is set.
 func (w *writeQueues) due(q *writeQueue, patience time.Duration, cut error) (wait time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +148,7 @@ func (w *writeQueues) due(q *writeQueue, patience time.Duration, cut error) (wai
 		return 0, false
 	}
 	if q.kind == refused && w.drains() {
-		q.tried = true // a last time; the journal has them
+		q.tried = true // a last time; they are in the journal
 		return 0, true
 	}
 	due := q.since
@@ -160,33 +161,33 @@ func (w *writeQueues) due(q *writeQueue, patience time.Duration, cut error) (wai
 	return time.Until(due), true
 }
 
-// takesTurns reports whether a queue's writer waits for its turn: not when the last attempt failed, for the next one may last, and
-// others would wait for it.
+// takesTurns reports whether a queue's writer waits for the semaphore: not when the last attempt failed, because the next one may
+// last, and others would wait for it.
 func (w *writeQueues) takesTurns(q *writeQueue) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return q.failures == 0 && q.kind == ordinary
 }
 
-// wide reports whether there is enough in a queue for two statements, and whether they are quick.
+// wide reports whether a queue has enough rows for two statements, and whether they are quick.
 func (w *writeQueues) wide(q *writeQueue) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return q.quick && q.items.len() >= 2*writeBatch
 }
 
-// take gives a queue's writer a batch for so many statements, which is the writer's until failed or worked.
+// take returns a batch for this number of statements, which the queue's writer owns until failed or worked.
 func (w *writeQueues) take(q *writeQueue, statements int) []outbox.Completion {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return q.takeBatch(statements * writeBatch)
 }
 
-// lockTime is how long statements side by side may take, and with that hold the locks of their rows.
+// lockTime is how long concurrent statements may take and hold the locks of their rows.
 const lockTime = 20 * time.Millisecond
 
-// took learns from the time of a full batch. Where the server has no core to spare, two statements at a time take twice as long and
-// write no more: then one goes after the other.
+// took evaluates the time of a full batch. Where the server has no free core, two concurrent statements take twice as long and
+// write no more: then they run one after the other.
 func (w *writeQueues) took(q *writeQueue, rows int, d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -216,7 +217,7 @@ func (w *writeQueues) drains() bool {
 	}
 }
 
-// takeAny is take for the time before writers run: a batch of any queue, in the order of the tables.
+// takeAny is take before writers run: a batch of any queue, in the order of the tables.
 func (w *writeQueues) takeAny() (q *writeQueue, batch []outbox.Completion) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -231,8 +232,8 @@ func (w *writeQueues) takeAny() (q *writeQueue, batch []outbox.Completion) {
 	return q, q.takeBatch(writeBatch)
 }
 
-// failed puts a batch back to the head of its queue. retry gives the wait after that many failures in a row before this
-// one. It reports whether this is the first queue of its kind to fail.
+// failed returns a batch to the head of its queue. retry gives the wait after a number of earlier consecutive failures. It
+// reports whether this is the first queue of its kind to fail.
 func (w *writeQueues) failed(q *writeQueue, batch []outbox.Completion, cause error, retry func(failures int) time.Duration) (first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -257,8 +258,8 @@ func (w *writeQueues) countFailure(q *writeQueue) (first bool) {
 	return w.failing[q.kind] == 1
 }
 
-// postpone puts rows of a table that another session has locked into the queue of such rows. Those that are there already
-// keep the time of their next attempt. It reports whether this is the first table with such rows.
+// postpone puts rows of a table that another session has locked into the queue of such rows. Rows that are queued there keep the
+// time of their next attempt. It reports whether this is the first table with such rows.
 func (w *writeQueues) postpone(table string, rows []outbox.Completion, retry func(failures int) time.Duration) (first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -271,7 +272,7 @@ func (w *writeQueues) postpone(table string, rows []outbox.Completion, retry fun
 	return first
 }
 
-// worked forgets the failures of a queue. It reports whether this was the last queue of its kind that failed.
+// worked resets the failures of a queue. It reports whether this was the last queue of its kind that failed.
 func (w *writeQueues) worked(q *writeQueue) (last bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -280,7 +281,7 @@ func (w *writeQueues) worked(q *writeQueue) (last bool) {
 		return false
 	}
 	q.retryAt = time.Time{}
-	if q.kind == locked && q.items.len() > 0 { // of them we know only that they were locked
+	if q.kind == locked && q.items.len() > 0 { // these rows are only known to be locked
 		q.failures = 1
 		return false
 	}
@@ -289,7 +290,7 @@ func (w *writeQueues) worked(q *writeQueue) (last bool) {
 	return w.failing[q.kind] == 0
 }
 
-// count adds up the rows of the queues of a kind.
+// count returns the number of rows in the queues of a kind.
 func (w *writeQueues) count(kind queueKind) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -302,7 +303,7 @@ func (w *writeQueues) count(kind queueKind) int {
 	return n
 }
 
-// problems says of each table why statuses do not get into it, in the order of the tables.
+// problems returns for each table why statuses are not written, in the order of the tables.
 func (w *writeQueues) problems() (list []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

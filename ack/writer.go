@@ -12,7 +12,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// writeFrom is the life of a queue's writer: it ends with the queue, or when work is cut.
+// writeFrom is the loop of a queue's writer: it ends with the queue, or when work is cut.
 func (a *Acker) writeFrom(work context.Context, q *writeQueue) {
 	for {
 		wait, ok := a.queues.due(q, a.cfg.WriteEvery, work.Err())
@@ -27,9 +27,9 @@ func (a *Acker) writeFrom(work context.Context, q *writeQueue) {
 	}
 }
 
-// inTurn writes a batch when it is the queue's turn. The batch is taken then and not before, so that it grows while other tables are
-// written. A turn that nobody waits for is taken for a second statement beside the first. An attempt that lasts goes on, and its turns pass
-// to other tables.
+// inTurn writes a batch when the semaphore allows it. It takes the batch only then, so that the batch grows while other tables
+// are written. A free unit of the semaphore is used for a second statement. An attempt that lasts continues, and releases its
+// units for other tables.
 func (a *Acker) inTurn(work context.Context, q *writeQueue) {
 	statements := 1
 	if a.queues.takesTurns(q) {
@@ -49,7 +49,7 @@ func (a *Acker) inTurn(work context.Context, q *writeQueue) {
 	a.attempt(work, q, a.queues.take(q, statements))
 }
 
-// await pauses a writer until its queue has to be looked at again.
+// await pauses a writer until its queue must be checked again.
 func (a *Acker) await(work context.Context, q *writeQueue, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -65,8 +65,8 @@ func (a *Acker) await(work context.Context, q *writeQueue, wait time.Duration) {
 	}
 }
 
-// attempt makes one attempt at a batch; what fails goes back to the head of its queue. Rows that are locked or refused go to queues of
-// their own, so that they delay no other row.
+// attempt makes one attempt at a batch; rows that fail return to the head of its queue. Rows that are locked or refused go to
+// separate queues, so that they delay no other row.
 func (a *Acker) attempt(work context.Context, q *writeQueue, batch []outbox.Completion) {
 	defer clear(batch)
 	slices.SortFunc(batch, byPrimaryKey)
@@ -74,7 +74,7 @@ func (a *Acker) attempt(work context.Context, q *writeQueue, batch []outbox.Comp
 	got, failed, err := a.applySideBySide(work, batch)
 	a.queues.took(q, size, time.Since(began))
 	if q.kind == refused {
-		a.pending.Add(int64(len(got.locked))) // they are counted again, those that the table refuses are not
+		a.pending.Add(int64(len(got.locked))) // they are counted again, refused rows are not
 	} else {
 		a.pending.Add(-int64(got.final))
 	}
@@ -88,7 +88,7 @@ func (a *Acker) attempt(work context.Context, q *writeQueue, batch []outbox.Comp
 		}
 		a.metrics.writeErrors.Inc()
 		first := a.queues.failed(q, failed, err, a.pause)
-		if first && work.Err() == nil { // our own cut says nothing about the database
+		if first && work.Err() == nil { // our own cut proves nothing about the database
 			a.log.Warn("cannot write statuses to the table, retrying; published messages stay in the journal and are not "+
 				"published again", zap.String("table", q.table), zap.Error(err))
 		}
@@ -113,12 +113,12 @@ func (a *Acker) attempt(work context.Context, q *writeQueue, batch []outbox.Comp
 	}
 }
 
-// answer is what a table said to a batch.
+// answer is the result of one batch.
 type answer struct {
-	final   int // rows that journal and registry are done with
+	final   int // rows that journal and registry can release
 	locked  []outbox.Completion
 	refused []outbox.WriteError // sent rows
-	unsent  []outbox.WriteError // refused statuses of rows that were not sent; they are final for us
+	unsent  []outbox.WriteError // refused statuses of rows that were not sent; they are final for this package
 }
 
 func (a *answer) join(b answer) {
@@ -126,9 +126,9 @@ func (a *answer) join(b answer) {
 	a.locked, a.refused, a.unsent = append(a.locked, b.locked...), append(a.refused, b.refused...), append(a.unsent, b.unsent...)
 }
 
-// applySideBySide makes one attempt: what is more than one statement takes goes as two, each with half of the keys, on two connections.
-// They share no row and no range of the table, and one commit of the log is enough for both where the server groups them. With an error
-// it returns the rows of which nothing is known.
+// applySideBySide makes one attempt: a batch too large for one statement is split into two by keys, on two connections. They
+// share no row and no range of the table, and the server can group their commits in the log. With an error it returns the rows
+// whose result is unknown.
 func (a *Acker) applySideBySide(work context.Context, batch []outbox.Completion) (got answer, failed []outbox.Completion, err error) {
 	if len(batch) <= writeBatch {
 		if got, err = a.apply(work, batch); err != nil {
@@ -157,10 +157,10 @@ func (a *Acker) applySideBySide(work context.Context, batch []outbox.Completion)
 	return got, nil, nil
 }
 
-// pause is the wait after n failures in a row before the present one.
+// pause is the wait after n earlier consecutive failures.
 func (a *Acker) pause(n int) time.Duration { return a.cfg.Retry.Delay(n, a.cfg.Random()) }
 
-// postpone leaves rows that another session has locked for later.
+// postpone queues rows that another session has locked for later.
 func (a *Acker) postpone(table string, rows []outbox.Completion) {
 	if a.queues.postpone(table, rows, a.pause) {
 		a.log.Warn("another session holds the locks of outbox rows: their statuses wait for it, those of other rows do not; "+
@@ -168,16 +168,16 @@ func (a *Acker) postpone(table string, rows []outbox.Completion) {
 	}
 }
 
-// byPrimaryKey orders rows as the server locks them, so that two statements do not wait for each other in a circle (failure
-// D07). Of keys written in digits the shorter one is the smaller, and binary ones have one length. Text keys have the order of their
-// collation, which is the server's to know: it sorts the keys of a statement by it before it locks the first.
+// byPrimaryKey orders rows as the server locks them, so that two statements do not wait for each other in a circle (failure D07).
+// Of keys in digits the shorter one is smaller, and binary keys have one length. Text keys have the order of their collation,
+// which only the server knows: it sorts the keys of a statement by it before it locks the first.
 func byPrimaryKey(x, y outbox.Completion) int {
 	return cmp.Or(cmp.Compare(len(x.ID), len(y.ID)), cmp.Compare(x.ID, y.ID))
 }
 
-// apply makes one attempt for one batch. A row that the table refuses, or that another session has locked, keeps no other row of the batch from its
-// status. When the table has answered, journal and registry are done with every row but those that
-// another session has locked and the sent ones that the table refuses.
+// apply makes one attempt for one batch. A row that the table refuses, or that another session has locked, does not affect the
+// other rows. When the table has answered, journal and registry release every row except locked ones and sent ones that the table
+// refuses.
 func (a *Acker) apply(work context.Context, batch []outbox.Completion) (got answer, err error) {
 	ctx, cancel := context.WithTimeout(work, applyTimeout)
 	defer cancel()
@@ -217,8 +217,8 @@ func (a *Acker) apply(work context.Context, batch []outbox.Completion) (got answ
 	return got, nil
 }
 
-// conclude gives rows to journal and registry that the table has, or whose status it does not get: unwritten ones were not sent, and the
-// sweep finds them.
+// conclude releases rows from journal and registry that the table has, or whose status it will not get: unwritten ones were not
+// sent, and the sweep finds them.
 func (a *Acker) conclude(batch []outbox.Completion, unwritten map[outbox.Identity]bool) {
 	var settled []outbox.Completion
 	for i := range batch {
@@ -230,8 +230,8 @@ func (a *Acker) conclude(batch []outbox.Completion, unwritten map[outbox.Identit
 			a.count(s)
 		}
 	}
-	// The journal before the registry: once released, a row may be published again, and the journal's entry of that second publish must
-	// not be removed.
+	// The journal first: once the registry releases a row, it may be published again, and the journal's entry of that second
+	// publish must not be removed.
 	a.addWritten(batch)
 	if len(settled) > 0 {
 		a.progress.Settled(settled)
@@ -241,7 +241,7 @@ func (a *Acker) conclude(batch []outbox.Completion, unwritten map[outbox.Identit
 	}
 }
 
-// count records a completion that the table has now.
+// count records a completion that the table has.
 func (a *Acker) count(s *outbox.Completion) {
 	switch s.Action {
 	case outbox.ActionRetry:
@@ -257,7 +257,7 @@ func (a *Acker) count(s *outbox.Completion) {
 		a.log.Warn("message failed for good; fix the cause and retry or discard it", append(rowFields(*s),
 			zap.Stringer("class", s.Class), zap.String("reason", s.Reason))...)
 	case outbox.ActionMarkSent:
-		if !s.Since.IsZero() { // what the journal held at the start has none
+		if !s.Since.IsZero() { // entries that the journal had at the start have none
 			a.metrics.settleSeconds.Observe(max(0, time.Since(s.Since).Seconds()))
 		}
 	}

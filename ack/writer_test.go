@@ -93,7 +93,7 @@ func TestDatabaseAwayForAnHourThenBack(t *testing.T) {
 	})
 }
 
-// D08, D24: a table under ALTER refuses every update for a while; the other shards go on.
+// D08, D24: a table under ALTER refuses every update for a while; the other tables are written.
 func TestD08_OneLockedTableHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -125,8 +125,7 @@ func TestD08_OneLockedTableHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// D08: a statement that gets no answer, on a connection that has gone silent or behind a table lock, keeps its own table
-// waiting and no other.
+// D08: a statement without an answer, on a silent connection or behind a table lock, delays only its own table.
 func TestD08_SilentTableDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -223,8 +222,8 @@ func TestUnwritableRefusalIsDeferred(t *testing.T) {
 	})
 }
 
-// Two statements' worth of rows goes as two statements at one time, each with half of the keys, as long as that keeps them short. What
-// becomes of one half does nothing to the other: each half fails in a run of its own, while the other one meets a lock.
+// Rows for two statements are written as two concurrent statements, each with half of the keys, while that keeps them short. The
+// halves are independent: each fails in a run of its own, while the other one meets a lock.
 func TestFullBatchesGoSideBySide(t *testing.T) {
 	for statement, want := range map[time.Duration]int64{5 * time.Millisecond: 2, 15 * time.Millisecond: 1} {
 		sideBySide(t, statement, want, "600", "1400")
@@ -232,13 +231,13 @@ func TestFullBatchesGoSideBySide(t *testing.T) {
 	}
 }
 
-// sideBySide lets a statement with one row fail, and the first one after that with another row find it locked.
+// sideBySide lets a statement with one row fail, and the next one with another row find that row locked.
 func sideBySide(t *testing.T, statement time.Duration, want int64, fails, locks string) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		var atOnce, most, failures, locked atomic.Int64
 		w.onApply = func(_ context.Context, batch []outbox.Completion) ([]outbox.WriteError, error) {
-			if len(batch) > 1 { // the locked row alone has a writer of its own
+			if len(batch) > 1 { // the locked row alone has its own writer
 				most.Store(max(most.Load(), atOnce.Add(1)))
 				defer atOnce.Add(-1)
 			}

@@ -8,19 +8,19 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// alone reports whether a table's batches come one after the other, each from the list to the sink. With a rate a batch lasts as long as
-// its rows are worth. Where keys keep their order, rows of a later batch that are reserved while an earlier one of their key is not
-// final are left to the next sweep, so that overlapping batches would make a backlog slower.
+// alone reports whether the batches of a table run one after the other, each from the list to the sink. With a rate a batch lasts
+// as long as the rate demands. Where keys keep their order, rows of a later batch are left to the next sweep while an earlier row
+// of their key is not final, so overlapping batches would make a backlog slower.
 func (c *Config) alone(table string) bool { return c.Rate > 0 || slices.Contains(c.Ordered, table) }
 
-// batches lets the work on successive batches of one table overlap, as many as there are workers, and the list of the next page overlap with the
-// last batch of a page. Listing, waiting for the log and reserving are one after the other, and so is handing over to the sink: what a
-// sweep publishes keeps the order of its list. With one worker a batch is with the sink before the next is claimed: to claim it earlier made no
-// backlog faster on a busy server, and rows that are committed meanwhile later.
+// batches runs successive batches of one table concurrently, one per worker, and the list of the next page during the last batch
+// of a page. Listing, waiting for the log and reserving are sequential, and so is sending to the sink: a sweep publishes in the
+// order of its list. With one worker a batch is sent before the next one is claimed: an earlier claim made no backlog faster on a
+// busy server, and rows that are committed meanwhile later.
 type batches struct {
 	alone bool
-	slots chan struct{} // one token for each batch under way
-	last  chan struct{} // closed when the batch before was handed over
+	slots chan struct{} // one token for each running batch
+	last  chan struct{} // closed when the previous batch was sent
 	group sync.WaitGroup
 
 	mu  sync.Mutex
@@ -33,14 +33,15 @@ func newBatches(workers int, alone bool) *batches {
 	return b
 }
 
-// room waits until a batch may be taken. The error is that of any batch so far: the list ends there.
+// room waits until a batch may start. The error is that of any batch so far: the list ends there.
 func (b *batches) room() error {
 	b.slots <- struct{}{}
-	<-b.slots // what is free stays free: only the list takes
+	<-b.slots // a free slot stays free: only the list takes slots
 	return b.failed()
 }
 
-// take runs the work on one batch, after room, with what is closed when the batch before was handed over. The error is as with room.
+// take runs the work on one batch, after room. It passes a channel that is closed when the previous batch was sent. The error is
+// as with room.
 func (b *batches) take(work func(turn <-chan struct{}) error) error {
 	turn, done := b.last, make(chan struct{})
 	b.last = done
@@ -68,13 +69,13 @@ func (b *batches) failed() error {
 	return b.err
 }
 
-// wait returns when no batch is under way.
+// wait returns when no batch is running.
 func (b *batches) wait() error {
 	b.group.Wait()
 	return b.failed()
 }
 
-// awaitTurn waits until the batches before were handed over, as long as ctx lasts; nil: there are none.
+// awaitTurn waits until the previous batches were sent, while ctx lasts; nil: there are none.
 func awaitTurn(ctx context.Context, turn <-chan struct{}) error {
 	if turn == nil {
 		return nil
@@ -87,7 +88,7 @@ func awaitTurn(ctx context.Context, turn <-chan struct{}) error {
 	}
 }
 
-// count notes in the round what became of the rows of one batch.
+// count adds the result of a row to the sweep's counts.
 func (r *round) count(c outbox.Candidate, due bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +102,7 @@ func (r *round) count(c outbox.Candidate, due bool) {
 	}
 }
 
-// sum is how many rows were published so far.
+// sum is the number of rows published so far.
 func (r *round) sum() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

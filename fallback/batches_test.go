@@ -11,7 +11,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Successive batches are claimed at the same time, as many as there are workers, and go to the sink in the order of the list all the same.
+// Successive batches are claimed concurrently, one per worker, and are sent to the sink in the order of the list.
 func TestP5_BatchesOverlapAndKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -36,8 +36,8 @@ func TestP5_BatchesOverlapAndKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// P7: the broker goes away amid a page of many batches: what is claimed goes to the sink, which waits, and nothing more is claimed. The
-// reader that goes back to where it was is waited for.
+// P7: the broker goes away during a page of many batches: claimed rows are sent to the sink, which waits, and nothing more is
+// claimed. The sweep waits for the reader when it starts again at an earlier position.
 func TestEachBatchAsksTheFlow(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"broker away": func(w *world) { w.open = true },
@@ -73,7 +73,8 @@ func TestEachBatchAsksTheFlow(t *testing.T) {
 	}
 }
 
-// P7: with a rate, and where keys keep their order, a batch is listed when the one before is with the sink, whatever the workers.
+// P7: with a rate, and where keys keep their order, a batch is listed when the previous one was sent to the sink, whatever the
+// workers.
 func TestP7_ARateLetsNothingOverlap(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"rate":    {Workers: 8, Batch: 4, Rate: 1000},
@@ -97,7 +98,7 @@ func TestP7_ARateLetsNothingOverlap(t *testing.T) {
 	}
 }
 
-// A batch whose claim fails ends the list; what is under way comes to its end, nothing stays reserved, and the next sweep has the rest.
+// A batch whose claim fails ends the list; running batches are finished, nothing stays reserved, and the next sweep has the rest.
 func TestD02_ABatchThatFailsAmongOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -131,7 +132,7 @@ func TestD02_ABatchThatFailsAmongOthers(t *testing.T) {
 	})
 }
 
-// A stop amid overlapping batches leaves nothing reserved, every claim is read back, and none is made any more.
+// A stop during overlapping batches leaves nothing reserved, every claim is read back, and no more are made.
 func TestStopAmidOverlappingBatches(t *testing.T) {
 	for _, workers := range []int{1, 4} {
 		synctest.Test(t, func(t *testing.T) {
@@ -145,7 +146,7 @@ func TestStopAmidOverlappingBatches(t *testing.T) {
 			time.Sleep(100*time.Millisecond + time.Microsecond) // not when a claim ends
 			synctest.Wait()
 			began, claims := time.Now(), look(w, &w.tokens)
-			b.stop() // looks for reservations
+			b.stop() // checks for reservations
 			if took := time.Since(began); took > time.Second {
 				t.Errorf("the stop took %v", took)
 			}

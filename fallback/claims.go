@@ -7,13 +7,13 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// claims are the tokens of this process that a sweep must know, by table. Sweep and timers make claims.
+// claims are the tokens of this process that a sweep needs, by table. Sweep and timers make claims.
 type claims struct {
 	mu sync.Mutex
-	// orphans are claims whose rows were not read back because the database did not answer. Nobody publishes these rows, and nobody
-	// but us knows: the next sweep takes them over and does not wait until the claims expire.
+	// orphans are claims whose rows were not read back because the database did not answer. No part publishes these rows: the
+	// next sweep takes them over and does not wait until the claims expire.
 	orphans map[string]map[string]bool
-	// own are all claims, until the table was swept: what else is claimed there is of a process that has ended.
+	// own has all claims, until the table was swept: other claims there are of a process that has ended.
 	own   map[string]map[string]bool
 	swept map[string]bool
 }
@@ -29,7 +29,7 @@ func enter(set map[string]map[string]bool, table, token string) {
 	set[table][token] = true
 }
 
-// made notes a claim; lost says that its rows were not read back.
+// made records a claim; lost means that its rows were not read back.
 func (c *claims) made(table, token string, lost bool) {
 	if token == "" {
 		return
@@ -44,14 +44,16 @@ func (c *claims) made(table, token string, lost bool) {
 	}
 }
 
-// begin starts a sweep of a table. first says that no sweep of it was complete: every claim of nobody who is alive is to be taken over.
+// begin starts a sweep of a table. first means that no sweep of it was complete: every claim of a process that has ended must be
+// taken over.
 func (c *claims) begin(table string) (first bool, orphans map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.swept[table], maps.Clone(c.orphans[table])
 }
 
-// done ends a complete sweep of a table, which has taken these orphans over. held says that claims of an earlier process are left.
+// done ends a complete sweep of a table, which has taken these orphans over. held means that claims of an earlier process are
+// left.
 func (c *claims) done(table string, orphans map[string]bool, held bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

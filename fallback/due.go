@@ -9,14 +9,14 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// nearlyDue is how much too early a row may be looked at: it is due by the time it is claimed, which the table allows to be as much
-// earlier, and no second look is needed.
+// nearlyDue is how much too early a row may be looked at: it is due by the time of its claim, which the table allows to be that
+// much earlier, and no second look is needed.
 const nearlyDue = 5 * time.Millisecond
 
-// timerRetry is the wait after passes that failed in a row: a statement that failed once, for a deadlock, costs a moment.
+// timerRetry is the wait after consecutive failed passes: a statement that failed once, for a deadlock, costs a short time.
 var timerRetry = outbox.Backoff{Schedule: []time.Duration{100 * time.Millisecond, 2 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second}}
 
-// serve brings the rows of one table to the sink as they become due, until ctx ends. Whatever goes wrong leaves them to the sweep.
+// serve sends the rows of one table to the sink as they become due, until ctx ends. The sweep publishes rows that it misses.
 func (s *Sweeper) serve(ctx context.Context, name string) {
 	t := s.triggers.timers[name]
 	for failures := 0; awaitTimers(ctx, t); {
@@ -27,7 +27,7 @@ func (s *Sweeper) serve(ctx context.Context, name string) {
 		case ctx.Err() != nil:
 		case notNow(err):
 			t.notNow(time.Now().Add(s.cfg.Interval))
-		case err != nil: // the sweep says what is wrong, if it lasts
+		case err != nil: // the sweep reports the problem, if it lasts
 			t.failed(time.Now().Add(timerRetry.Delay(failures, s.cfg.Random())), look)
 			failures++
 			late = late || len(due) > 0
@@ -40,7 +40,7 @@ func (s *Sweeper) serve(ctx context.Context, name string) {
 	}
 }
 
-// awaitTimers waits until there is something to do; it reports false when ctx ends first.
+// awaitTimers waits until there is something to do; it returns false when ctx ends first.
 func awaitTimers(ctx context.Context, t *timers) bool {
 	for ctx.Err() == nil {
 		wait := t.wait(time.Now())
@@ -58,8 +58,8 @@ func awaitTimers(ctx context.Context, t *timers) bool {
 	return false
 }
 
-// pass publishes the rows that are due and then looks at the table for the next ones, if it is time. behind reports that the log, or a status
-// that is on its way to the table, is too far behind for some rows: they are the sweep's.
+// pass publishes the rows that are due and then looks at the table for the next ones, if it is time. behind reports that the log,
+// or a status that is being written, is too far behind for some rows: the sweep publishes them.
 func (s *Sweeper) pass(ctx context.Context, name string, due []timer, look bool) (behind bool, err error) {
 	rows, end, behind, err := s.shown(name, due)
 	if err == nil && len(rows) > 0 {
@@ -73,9 +73,9 @@ func (s *Sweeper) pass(ctx context.Context, name string, due []timer, look bool)
 	return behind, err
 }
 
-// shown leaves out the rows that the log may still bring; nobody waits for them. end is where the others lie before. A row was seen in the
-// table at its end or earlier, mostly long ago, so that the log was offered so far as a rule. A row whose end was read before the position was
-// set elsewhere is the sweep's; it does not affect the others.
+// shown leaves out rows that the log may still bring; it does not wait for them. end is after the others. A row was found in the
+// table at its end or earlier, mostly long ago, so usually the log was offered up to there. The sweep publishes a row whose end
+// was read before the position moved; it does not affect the others.
 func (s *Sweeper) shown(name string, due []timer) (rows []timer, end outbox.LogEnd, behind bool, err error) {
 	now := time.Now()
 	for _, one := range due {
@@ -101,7 +101,7 @@ func (s *Sweeper) shown(name string, due []timer) (rows []timer, end outbox.LogE
 	return rows, end, behind, nil
 }
 
-// lookAhead enters the rows that become due next.
+// lookAhead adds the rows that become due next.
 func (s *Sweeper) lookAhead(ctx context.Context, name string) error {
 	if err := s.looks.Acquire(ctx, 1); err != nil {
 		return err
@@ -126,11 +126,11 @@ func (s *Sweeper) lookAhead(ctx context.Context, name string) error {
 	return nil
 }
 
-// takeDue looks at rows whose time has come and brings those to the sink that are due by the database's clock. What was postponed is
-// entered again; what is held, claimed, final or gone is forgotten.
-// They lie before end in the log, which was offered so far. A row that was deleted and written again under its identity since is the one
-// that the log may show later. One that somebody still has, as whose last refusal is on its way to the table, is looked at again in a moment;
-// behind reports that one has waited too long for that.
+// takeDue reads rows whose time has come and sends those to the sink that are due by the database's clock. Postponed rows are
+// added again; held, claimed, final or missing rows are dropped. They are before end in the log, which was offered up to there;
+// only a row that was deleted and written again under its identity since then may come from the log later. An owned row, for
+// example one whose last refusal is being written, is looked at again shortly; behind reports that one has waited too long for
+// that.
 func (s *Sweeper) takeDue(ctx context.Context, name string, due []timer, end outbox.LogEnd) (behind bool, err error) {
 	asked := time.Now()
 	ids := make([]outbox.Identity, len(due))
@@ -167,7 +167,7 @@ func (s *Sweeper) takeDue(ctx context.Context, name string, due []timer, end out
 	return behind, s.publish(ctx, &round{path: outbox.PathTimer}, name, asked, reserved, nil)
 }
 
-// lookAgain enters those of the rows again that are neither reserved nor to be left alone, because somebody has them.
+// lookAgain adds the owned rows again: those that are neither reserved nor suspended.
 func (s *Sweeper) lookAgain(name string, due []timer, take, reserved, alone []outbox.Candidate) (behind bool) {
 	had := map[outbox.Identity]bool{}
 	for _, c := range take {
@@ -185,7 +185,7 @@ func (s *Sweeper) lookAgain(name string, due []timer, take, reserved, alone []ou
 	return behind
 }
 
-// later enters a row that waits, as a query shows it that was asked at a time, unless a look will find it.
+// later adds a waiting row from a query at the time asked, unless a look will find it.
 func (s *Sweeper) later(name string, c *outbox.Candidate, asked time.Time, end *outbox.LogEnd) {
 	if t := s.triggers.timers[name]; time.Duration(c.DueInMilli)*time.Millisecond <= t.ahead {
 		t.add(c.Identity, dueTime(asked, c), end)

@@ -10,8 +10,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Whatever waits in the table, a row is published at its time: right after the start, while others wait by the thousand, and when there
-// are more than timers are kept for. Statements take their time.
+// Whatever waits in the table, a row is published at its time: right after the start, while thousands of others wait, and when
+// there are more rows than timers. Statements take time.
 func TestRowsArePublishedWhenTheyAreDue(t *testing.T) {
 	for name, timers := range map[string]int{"room for all": 0, "little room": 50} {
 		t.Run(name, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestRowsArePublishedWhenTheyAreDue(t *testing.T) {
 	}
 }
 
-// A sweep that takes long, here because a query of it hangs, delays no row that becomes due.
+// A long sweep, here because its query hangs, delays no row that becomes due.
 func TestALongSweepDelaysNoRowThatIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(waiting(1, 101, time.Second, 10*time.Second)...)
@@ -41,7 +41,7 @@ func TestALongSweepDelaysNoRowThatIsDue(t *testing.T) {
 	})
 }
 
-// Rows that become due close together go together.
+// Rows that become due within a short time are published together.
 func TestRowsThatAreDueTogetherGoTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(waiting(1, 1001, 5*time.Second, time.Second)...)
@@ -54,8 +54,8 @@ func TestRowsThatAreDueTogetherGoTogether(t *testing.T) {
 	})
 }
 
-// A row of which the relay has heard is published at its time though no look has shown it. One that it hears of half way, and one that is
-// far away, too.
+// An announced row is published at its time although no look has found it: also one announced half way, and one with a distant
+// due time.
 func TestAnnouncedRows(t *testing.T) {
 	for name, c := range map[string]struct{ due, told time.Duration }{
 		"half way":                   {10 * time.Second, 5 * time.Second},
@@ -83,7 +83,7 @@ func TestAnnouncedRows(t *testing.T) {
 	}
 }
 
-// What happens to a row before its time counts: the table is asked again.
+// Changes of a row before its time count: the table is read again.
 func TestRowsThatChangeWhileTheyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(waiting(1, 6, 5*time.Second, 0)...)
@@ -103,8 +103,8 @@ func TestRowsThatChangeWhileTheyWait(t *testing.T) {
 	})
 }
 
-// A row is due while its last refusal is still on its way to the table, and so is somebody's: it goes out when it is nobody's. One that stays
-// somebody's is the sweep's.
+// A row is due while its last refusal is still being written to the table, so it is owned: it is published when its owner has
+// released it. The sweep publishes one that stays owned.
 func TestADueRowThatSomebodyHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(waiting(1, 3, 5*time.Second, 0)...)
@@ -127,13 +127,13 @@ func TestADueRowThatSomebodyHas(t *testing.T) {
 	})
 }
 
-// The clock of the database is set: rows are due by it, whatever the timers believed.
+// The clock of the database is set: rows are due by it, whatever the timers expect.
 func TestAClockThatIsSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(waiting(1, 2, 5*time.Second, 0)...)
 		b := start(t, w)
 		time.Sleep(time.Second)
-		w.alter(func() { w.rows[1].due = w.rows[1].due.Add(time.Minute) }) // as all rows of the table
+		w.alter(func() { w.rows[1].due = w.rows[1].due.Add(time.Minute) }) // like all rows of the table
 		time.Sleep(time.Minute)
 		want(t, "a minute later", b.got())
 		time.Sleep(5 * time.Second)
@@ -141,7 +141,7 @@ func TestAClockThatIsSetBack(t *testing.T) {
 	})
 }
 
-// While the broker takes nothing timers ask the database next to nothing. What became due is published when it is back.
+// While the broker accepts nothing timers hardly query the database. Rows that became due are published when it is back.
 func TestOpenBreakerStopsTheTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(waiting(1, 1001, 10*time.Second, 20*time.Minute)...)
@@ -168,7 +168,7 @@ func TestOpenBreakerStopsTheTimers(t *testing.T) {
 	})
 }
 
-// While the database does not answer timers keep pauses. Then the rows are published, by the sweep those whose time is long past.
+// While the database does not answer timers pause. Then the rows are published; the sweep publishes those that are long overdue.
 func TestTimersWithoutADatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(waiting(1, 101, 10*time.Second, 10*time.Minute)...)
@@ -199,7 +199,7 @@ func TestTimersWithoutADatabase(t *testing.T) {
 	})
 }
 
-// One statement that fails costs a row a moment, and one whose claim got no answer is taken over by the sweep at once.
+// A failed statement delays a row by a short time, and the sweep takes over a row whose claim got no answer at once.
 func TestATimersStatementThatFails(t *testing.T) {
 	for name, breakIt := range map[string]func(*world, func() error){
 		"states":    func(w *world, f func() error) { set(w, &w.onStates, f) },
@@ -224,7 +224,7 @@ func TestATimersStatementThatFails(t *testing.T) {
 	}
 }
 
-// More rows become due at one moment than timers can publish in a second: the sweep is asked for the others.
+// More rows become due at the same time than timers can publish in a second: they request a sweep for the others.
 func TestMoreRowsThanTimersManage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(waiting(1, 5001, 5*time.Second, 0)...)
@@ -237,7 +237,7 @@ func TestMoreRowsThanTimersManage(t *testing.T) {
 	})
 }
 
-// A table without a sweep that was complete does not look as if somebody else had claimed rows only because timers do.
+// Claims of timers do not count as claims of an earlier process, also before the first complete sweep of a table.
 func TestClaimsOfTimersAreNoEarlierOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(waiting(1, 2001, 0, 20*time.Second)...)
@@ -259,7 +259,7 @@ func TestClaimsOfTimersAreNoEarlierOnes(t *testing.T) {
 	})
 }
 
-// Rows of the model are published once whether a sweep, a timer or both at the same time come to them.
+// Rows of the model are published once whether a sweep, a timer or both at the same time find them.
 func TestSweepAndTimersPublishOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(waiting(1, 1001, time.Second, 9*time.Second)...)
@@ -282,7 +282,8 @@ func TestSweepAndTimersPublishOnce(t *testing.T) {
 	})
 }
 
-// A row that was seen in the table and not in the log is not published before the log was offered so far: the log could bring it, too.
+// A row that was found in the table but not in the log is not published before the log was offered up to there: the log could
+// bring it, too.
 func TestTimersWaitForTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(waiting(1, 2, 5*time.Second, 0)...)
@@ -301,7 +302,7 @@ func TestTimersWaitForTheLog(t *testing.T) {
 	})
 }
 
-// Ever more rows are announced: timers keep what they have room for, the first ones.
+// More and more rows are announced: timers keep the first ones, up to their limit.
 func TestTimersAreBounded(t *testing.T) {
 	const limit, rows = 1000, 100_000
 	list := newTimers(limit, time.Hour)
@@ -328,8 +329,8 @@ func TestTimersAreBounded(t *testing.T) {
 	}
 }
 
-// G10: more rows are due than there are timers, and all of them wait for an earlier row of their keys. Rows that become due later are published at
-// their time, and the table is not looked at again and again.
+// G10: more rows are due than there are timers, and all of them wait for an earlier row of their keys. Rows that become due later
+// are published at their time, and the table is not queried repeatedly.
 func TestG10_DueRowsOfWaitingKeysDelayNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(waiting(1, 101, 5*time.Second, 200*time.Millisecond)...)

@@ -27,7 +27,7 @@ const shop = "shop.t_local_message"
 // idle begins the names of tables without rows.
 const idle = "shop.idle"
 
-// early is how much before its time a row may be claimed.
+// early is how long before its time a row may be claimed.
 const early = 50 * time.Millisecond
 
 // row is a row of the model table. The bubble's clock is the database's.
@@ -57,7 +57,7 @@ type world struct {
 	onLook    func() error
 	onStates  func() error
 	returned  []int          // rows whose claims a stop has released
-	stale     func(*row) row // what a lagging replica shows instead
+	stale     func(*row) row // the state that a lagging replica returns
 
 	mu        sync.Mutex
 	rows      map[int]*row
@@ -107,7 +107,7 @@ func (w *world) insert(rows ...*row) {
 
 func old(id int) *row { return &row{id: id, created: time.Now().Add(-time.Hour), topic: "orders"} }
 
-// alter changes the world and wakes whoever waits for the flow.
+// alter changes the world and wakes waiters for the flow.
 func (w *world) alter(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -239,7 +239,7 @@ func (w *world) Claim(ctx context.Context, rows []outbox.Candidate) (string, err
 	return token, w.call(&w.onClaim)
 }
 
-// Pieces has w.piece rows in each, or all in one.
+// Pieces puts w.piece rows in each, or all in one.
 func (w *world) Pieces(_ context.Context, ids []outbox.Identity) ([][]outbox.Identity, error) {
 	return slices.Collect(slices.Chunk(ids, cmp.Or(look(w, &w.piece), max(1, len(ids))))), nil
 }
@@ -269,7 +269,7 @@ func (w *world) ReadBack(ctx context.Context, token string, ids []outbox.Identit
 
 func (w *world) Generation() uint64 { return look(w, &w.generation) }
 
-// AwaitLog is the rule in short: a reader that has not come to the end and makes no progress for patience is not waited for.
+// AwaitLog is the rule in short: it does not wait for a reader that is not at the end and makes no progress for patience.
 func (w *world) AwaitLog(ctx context.Context, end outbox.LogEnd, patience time.Duration) error {
 	for since, last := time.Now(), uint64(0); ; {
 		w.mu.Lock()
@@ -285,7 +285,7 @@ func (w *world) AwaitLog(ctx context.Context, end outbox.LogEnd, patience time.D
 		case end.Generation != w.generation:
 			w.mu.Unlock()
 			return outbox.ErrMoved
-		case offered >= end.Offset || w.window >= end.Offset: // it is waited for once
+		case offered >= end.Offset || w.window >= end.Offset: // waited for once
 			w.mu.Unlock()
 			return nil
 		case left <= 0:
@@ -346,7 +346,7 @@ func (w *world) Release(rows []outbox.Candidate) {
 	}
 }
 
-// Publish stands for sink and ack as well: the row is SENT and released.
+// Publish also acts as sink and ack: the row is SENT and released.
 func (w *world) Publish(ctx context.Context, rows []*outbox.Message, rejected []outbox.Completion) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -386,7 +386,7 @@ func (w *world) Swept(s outbox.Sweep) {
 	w.sweeps = append(w.sweeps, s)
 }
 
-// got returns what was published so far, in order.
+// got returns the published rows, in order.
 func (w *world) got() []int {
 	synctest.Wait()
 	w.mu.Lock()

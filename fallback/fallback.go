@@ -1,18 +1,19 @@
-// Package fallback is the sweep over the outbox tables: it finds and publishes what the binlog path did not deliver.
+// Package fallback is the sweep over the outbox tables: it finds and publishes rows that the binlog path did not deliver.
 //
 // Guarantees:
-//   - Every PENDING row that is due and every expired claim is found, in whatever order the rows were committed: no
-//     high-water id is kept between sweeps.
-//   - A row is looked at when it becomes due: timers hold the rows that become due next, from looks at the table and from whoever
-//     leaves a row to them (DueIn). A row that is more than a second late is the sweep's.
-//   - A row is published only when the log will never deliver it any more: its transaction was offered and nobody owns
-//     the row, or the recovery window was raised over it first, so that the binlog path checks it before it publishes.
-//   - A row is published only under a claim of this process, as it stands in the table on the primary at that moment.
-//   - Memory is a page of identities, 16 MiB of messages or one longer message for each worker and for the timers of each table, and
-//     a bounded number of timers.
-//   - One row harms only itself: what cannot be read or claimed is left out, and the other rows of its page and its batch are published.
+// - Every PENDING row that is due and every expired claim is found, in whatever order the rows were committed: no high-water id
+// is kept between sweeps.
+// - A row is looked at when it becomes due: timers hold the rows that become due next, from looks at the table and from
+// announcements (DueIn). The sweep publishes a row that is more than a second late.
+// - A row is published only when the log will never deliver it: its transaction was offered and no entry owns the row, or the
+// recovery window was raised over it first, so that the binlog path checks it before it publishes.
+// - A row is published only under a claim of this process, in its state in the table on the primary at that time.
+// - Memory is a page of identities, 16 MiB of messages or one longer message for each worker and for the timers of each table,
+// and a bounded number of timers.
+// - One row affects only itself: a row that cannot be read or claimed is left out, and the other rows of its page and its batch
+// are published.
 //
-// Run owns a goroutine for the timers of each table; they do not wait for sweeps. Sweeps follow each other and never overlap; the
+// Run owns a goroutine for the timers of each table; they do not wait for sweeps. Sweeps are sequential and never overlap; the
 // claims of their batches do, one goroutine each.
 package fallback
 
@@ -32,32 +33,33 @@ import (
 
 // Flow is the pipeline as the sweep needs it.
 type Flow interface {
-	// Generation counts how often the position was set elsewhere.
+	// Generation counts how often the position was moved.
 	Generation() uint64
-	// AwaitLog waits until every transaction of the log up to end was offered to the registry, or, if the reader makes no progress
-	// for patience, until the reader is made to look rows up by primary key when it gets there. The error is outbox.ErrBrokerAway
-	// while the broker takes no messages, outbox.ErrPaused while an operator has stopped the intake, outbox.ErrMoved when the position was
-	// set elsewhere since the end was read, another one while this relay may not publish, else that of ctx.
+	// AwaitLog waits until every transaction of the log up to end was offered to the registry, or, if the reader makes no
+	// progress for patience, until the reader must check rows by primary key when it gets there. The error is
+	// outbox.ErrBrokerAway while the broker accepts no messages, outbox.ErrPaused while an operator has stopped the intake,
+	// outbox.ErrMoved when the position was moved since the end was read, another one while this relay may not publish, else that
+	// of ctx.
 	AwaitLog(ctx context.Context, end outbox.LogEnd, patience time.Duration) error
-	// Shown reports whether rows before end need not be waited for: the log was offered up to there, or its rows are looked up before
-	// they are published. The error is that of AwaitLog.
+	// Shown reports whether rows before end need no wait: the log was offered up to there, or its rows are checked before they
+	// are published. The error is that of AwaitLog.
 	Shown(end outbox.LogEnd) (bool, error)
-	// Reserve takes ownership. It returns the rows that nobody owned, each with its entry, and those of suspended topics.
+	// Reserve takes ownership. It returns the rows that were not owned, each with its entry, and those of suspended topics.
 	Reserve([]outbox.Candidate) (free, suspended []outbox.Candidate)
-	// Release gives reserved rows back that were not published.
+	// Release returns reserved rows that were not published.
 	Release([]outbox.Candidate)
 	// Return does so with rows that are claimed: the claim is released in the table.
 	Return(rows []outbox.Candidate, claim string)
-	// Publish hands claimed rows to the sink, and the completions on those that cannot become a message to ack. Each carries the
-	// entry of its candidate. It waits while there is no room. On an error, that of ctx, only the first rows were taken over.
+	// Publish sends claimed rows to the sink, and the completions of rows that cannot become a message to ack. Each has the entry
+	// of its candidate. It waits while there is no room. On an error, that of ctx, only the first rows were accepted.
 	Publish(ctx context.Context, rows []*outbox.Message, rejected []outbox.Completion) (taken int, err error)
-	// Swept tells of a sweep that was complete.
+	// Swept reports a complete sweep.
 	Swept(outbox.Sweep)
 }
 
 // Source is the primary server.
 type Source interface {
-	// End is the file and the offset behind the last transaction of the log. It is asked for with each page.
+	// End returns the file and the offset after the last transaction of the log. It is called for each page.
 	End(context.Context) (outbox.Position, error)
 }
 
@@ -65,15 +67,15 @@ type Source interface {
 type Config struct {
 	Tables       []string      // schema.table
 	Interval     time.Duration // between sweeps; 30 s
-	Threshold    time.Duration // age from which a row without a due time is looked for; 60 s
-	Patience     time.Duration // how long to wait for a reader that makes no progress; 10 s
-	ClaimTimeout time.Duration // age from which a claim is expired; 60 s
-	Batch        int           // rows that are claimed and read back together; 500, and never more
-	Workers      int           // batches of a table that are claimed at a time; 1
+	Threshold    time.Duration // minimum age of a row without a due time; 60 s
+	Patience     time.Duration // how long to wait for a reader without progress; 10 s
+	ClaimTimeout time.Duration // age at which a claim expires; 60 s
+	Batch        int           // rows that are claimed and read back together; 500, the maximum
+	Workers      int           // batches of a table that are claimed at the same time; 1
 	Ordered      []string      // tables (schema.table) that keep the order of their keys: their batches do not overlap
-	Rate         int           // rows a second that sweeps publish at most, of all tables together; 0: no limit
-	Replica      Candidates    // shows the rows of most regular sweeps in place of the primary; nil: none
-	Timers       int           // rows of a table that timers are kept for; 10,000 divided by the tables, and 500 at least
+	Rate         int           // maximum of rows per second that sweeps publish, of all tables together; 0: no limit
+	Replica      Candidates    // serves most regular sweeps instead of the primary; nil: none
+	Timers       int           // maximum number of timers per table; 10,000 divided by the tables, and at least 500
 
 	Random func() float64 // jitter, in [0,1); math/rand
 }
@@ -82,7 +84,7 @@ const (
 	maxBatch  = 500             // rows in one statement
 	listed    = 8               // batches in a page of the list
 	leastLook = 2 * time.Second // between looks of timers: a shorter interval of sweeps is for other rows
-	maxLooks  = 4               // of timers at a time
+	maxLooks  = 4               // of timers at the same time
 )
 
 // lookEvery is the time between looks of timers at a table.
@@ -123,21 +125,21 @@ type Sweeper struct {
 	log      *zap.Logger
 	metrics  *metrics
 	claims   *claims
-	looks    *semaphore.Weighted // of timers: all tables are looked at in the same moment, and each look has a connection
+	looks    *semaphore.Weighted // of timers: all tables are looked at at the same time, and each look has a connection
 
-	lastSuccess atomic.Int64 // Unix nanoseconds of the last sweep that was complete, at first of New
+	lastSuccess atomic.Int64 // Unix nanoseconds of the last complete sweep, at first of New
 	running     atomic.Bool
-	lastRows    atomic.Int64 // handed to the sink by that sweep; -1 before the first
+	lastRows    atomic.Int64 // sent to the sink by that sweep; -1 before the first
 	trouble     atomic.Pointer[trouble]
 
 	// The rest is owned by Run.
 	plan     plan
 	replica  replica
-	failures int       // sweeps in a row that ended with an error of the database
+	failures int       // consecutive sweeps that ended with an error of the database
 	failing  time.Time // when the first of them ended
 }
 
-// New makes a Sweeper; it does no I/O. Its metrics are registered on reg.
+// New returns a Sweeper; it does no I/O. Its metrics are registered on reg.
 func New(cfg Config, triggers *Triggers, flow Flow, rows Rows, source Source, log *zap.Logger, reg prometheus.Registerer) *Sweeper {
 	cfg.setDefaults()
 	s := &Sweeper{cfg: cfg, triggers: triggers, flow: flow, rows: rows, source: source, log: log, claims: newClaims(), looks: semaphore.NewWeighted(maxLooks)}
@@ -153,7 +155,7 @@ type trouble struct {
 	since time.Time
 }
 
-// Trouble returns since when sweeps fail, and why; a nil error while they do not. One failure that the next sweep repairs is none.
+// Trouble returns since when sweeps fail, and why; a nil error while they do not. A single failure does not count.
 func (s *Sweeper) Trouble() (since time.Time, err error) {
 	if t := s.trouble.Load(); t != nil {
 		return t.since, t.err
@@ -161,8 +163,8 @@ func (s *Sweeper) Trouble() (since time.Time, err error) {
 	return time.Time{}, nil
 }
 
-// State reports whether a sweep is under way, when the last complete one ended, and the number of rows that it handed to the sink; a zero
-// time before the first.
+// State reports whether a sweep is running, when the last complete one ended, and the number of rows that it sent to the sink; a
+// zero time before the first.
 func (s *Sweeper) State() (running bool, last time.Time, rows int) {
 	if n := s.lastRows.Load(); n >= 0 {
 		last, rows = time.Unix(0, s.lastSuccess.Load()), int(n)
@@ -170,8 +172,8 @@ func (s *Sweeper) State() (running bool, last time.Time, rows int) {
 	return s.running.Load(), last, rows
 }
 
-// Run sweeps at once and then as planned, and serves the timers, until ctx ends; it returns nil. Errors of the database are logged,
-// counted and tried again.
+// Run sweeps at once and then as planned, and serves the timers, until ctx ends; it returns nil. Errors of the database are
+// logged, counted and retried.
 func (s *Sweeper) Run(ctx context.Context) error {
 	var timers sync.WaitGroup
 	defer timers.Wait()
@@ -186,10 +188,10 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits until the plan has a sweep due; it reports false when ctx ends first.
+// await waits until the plan has a sweep due; it returns false when ctx ends first.
 func (s *Sweeper) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
-		s.triggers.tell(&s.plan, time.Now())
+		s.triggers.apply(&s.plan, time.Now())
 		wait := s.plan.wait(time.Now())
 		if wait <= 0 {
 			return true

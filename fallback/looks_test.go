@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Tables are not looked at all at once: each look has a connection.
+// Tables are not all looked at at once: each look has a connection.
 func TestManyTablesAreLookedAtInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

@@ -10,19 +10,19 @@ import (
 // Results of a sweep.
 const (
 	runComplete = "complete"
-	runFailed   = "failed"  // the database did not answer everything
-	runBreaker  = "breaker" // the broker takes no messages
+	runFailed   = "failed"  // the database did not answer every query
+	runBreaker  = "breaker" // the broker accepts no messages
 	runPaused   = "paused"  // an operator has stopped the intake
-	runMoved    = "moved"   // the position was set elsewhere
+	runMoved    = "moved"   // the position was moved
 )
 
-// What a sweep did with a row that its query showed.
+// Results of a row in a sweep.
 const (
 	rowWaiting   = "waiting"   // due later
-	rowSuspended = "suspended" // of a topic that is left alone
-	rowOwned     = "owned"     // in the relay's hands already
-	rowGone      = "gone"      // changed before it was claimed, or claimed by somebody else
-	rowNew       = "new"       // published for the first time: the log did not deliver it
+	rowSuspended = "suspended" // of a suspended topic
+	rowOwned     = "owned"     // already owned
+	rowGone      = "gone"      // changed before it was claimed, or claimed by another process
+	rowNew       = "new"       // published for the first time: not delivered by the log
 	rowRetry     = "retry"     // published again after a refusal
 	rowReclaimed = "reclaimed" // published under an expired claim
 )
@@ -42,7 +42,7 @@ func newMetrics(reg prometheus.Registerer, tables []string, lastSuccess func() i
 			Name: "canal_outbox_sweep_runs_total", Help: "Sweeps over all tables, by result.",
 		}, []string{"result"}),
 		seconds: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "canal_outbox_sweep_seconds", Help: "Time of a complete sweep, with its waits for the binlog reader and for room.",
+			Name: "canal_outbox_sweep_seconds", Help: "Time of a complete sweep, including its waits for the binlog reader and for room.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
 		}),
 		replicaErrors: f.NewCounter(prometheus.CounterOpts{
@@ -51,7 +51,7 @@ func newMetrics(reg prometheus.Registerer, tables []string, lastSuccess func() i
 		}),
 		rowCounts: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "canal_outbox_sweep_rows_total",
-			Help: "Rows that sweeps saw, or timers, by what was done: waiting, suspended and owned count each sighting; new, retry and " +
+			Help: "Rows that sweeps or timers found, by result: waiting, suspended and owned count each time a row is found; new, retry and " +
 				"reclaimed were published. deferred_total says why the log did not deliver new ones.",
 		}, []string{"table", "result"}),
 	}

@@ -16,18 +16,18 @@ import (
 type commit struct {
 	row    int
 	hidden bool          // the log does not show the row as an INSERT (XA, statement format)
-	late   time.Duration // from its place in the log until the row is visible
+	late   time.Duration // from its position in the log until the row is visible
 }
 
-// reader is a model of the binlog path over a world: it offers the log with a lag, stops now and then, and rows take a
-// while in the sink.
+// reader is a model of the binlog path over a world: it offers the log with a lag and stops at times, and rows take some time in
+// the sink.
 type reader struct {
 	*world
 	log  []commit
 	read int
 }
 
-// offer takes the next transaction as the pipeline does: reserve, check by primary key inside the window, publish.
+// offer takes the next transaction like the pipeline: reserve, check by primary key inside the window, publish.
 func (r *reader) offer() {
 	r.alter(func() {
 		c := r.log[r.read]
@@ -62,8 +62,8 @@ func (r *reader) deliver(id outbox.Identity) {
 	}
 }
 
-// Whatever the lag and the stops of the reader, whatever the log hides and whenever rows become visible: every row is
-// published, and none twice, since no process dies here and no answer is lost.
+// Whatever the lag and the stops of the reader, whatever the log hides and whenever rows become visible: every row is published,
+// and none twice, because no process ends here and no answer is lost.
 func TestD01_D10_EveryRowIsPublishedOnce(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		type step struct {

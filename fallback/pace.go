@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// pageRows is how many rows a page of a sweep has: a batch, and no more than the rate allows for a second.
+// pageRows returns the number of rows in a page of a sweep: a batch, and at most what the rate allows for a second.
 func (c *Config) pageRows() int {
 	if c.Rate > 0 {
 		return min(c.Batch, c.Rate)
@@ -13,8 +13,8 @@ func (c *Config) pageRows() int {
 	return c.Batch
 }
 
-// pace waits until as much time has passed since began as the rate asks for so many published rows. Nothing is reserved or claimed
-// meanwhile.
+// pace waits until enough time has passed since began for the rate and the number of published rows. Nothing is reserved or
+// claimed meanwhile.
 func (s *Sweeper) pace(ctx context.Context, began time.Time, rows int) error {
 	if s.cfg.Rate <= 0 || rows == 0 {
 		return nil

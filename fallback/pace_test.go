@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// P7: a backlog of the table goes out at the rate that is set, and a stop does not wait for it.
+// P7: a backlog of the table is published at the configured rate, and a stop does not wait for it.
 func TestP7_TheRateOfSweepsIsBounded(t *testing.T) {
 	for name, c := range map[string]struct{ rate, batch int }{"a page is a second": {100, 500}, "a page is a batch": {100, 7}, "one a second": {1, 500}} {
 		t.Run(name, func(t *testing.T) {
@@ -15,7 +15,7 @@ func TestP7_TheRateOfSweepsIsBounded(t *testing.T) {
 				for id := range 12 * c.rate {
 					w.insert(old(id + 1))
 				}
-				w.onEnd = func() error { time.Sleep(3 * time.Millisecond); return nil } // what the work takes is part of the time
+				w.onEnd = func() error { time.Sleep(3 * time.Millisecond); return nil } // the time of the work counts
 				b := startWith(t, w, Config{Rate: c.rate, Batch: c.batch})
 				page := min(c.rate, c.batch)
 				for second := range 10 {

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 )
 
-// G12: a batch is read back piece by piece, and each piece is handed to the sink before the next is read.
+// G12: a batch is read back piece by piece, and each piece is sent to the sink before the next is read.
 func TestG12_EachPieceIsHandedOverBeforeTheNextIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1), old(2), old(3))

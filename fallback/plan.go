@@ -2,17 +2,17 @@ package fallback
 
 import "time"
 
-// triggerGap lies between sweeps that triggers cause, and is the time until a trigger's second sweep.
+// triggerGap is the minimum time between triggered sweeps, and the time until a trigger's second sweep.
 const triggerGap = time.Second
 
-// plan says when the next sweep, or the next look of timers, is due. It is a pure type: the caller passes the time. The zero plan is
-// due at once.
+// plan decides when the next sweep, or the next look of timers, is due. It is a pure type: the caller passes the time. The zero
+// plan is due at once.
 type plan struct {
 	next  time.Time // the next sweep with the threshold
-	zero  time.Time // the next sweep without; the zero time when none is wanted
-	last  time.Time // begin of the last sweep without
+	zero  time.Time // the next sweep without; the zero time when none is needed
+	last  time.Time // start of the last sweep without
 	again bool      // a trigger came after it began: its rows may need another sweep to be visible
-	now   bool      // a full sweep is wanted: zero is not held back by triggerGap
+	now   bool      // a full sweep is needed: triggerGap does not delay zero
 	hold  time.Time // no sweep before: the database or the broker is away
 }
 
@@ -29,7 +29,7 @@ func (p *plan) trigger(now time.Time) {
 
 func (p *plan) full() { p.now, p.again = true, true }
 
-// wait is how long until a sweep is due; 0 or less: now.
+// wait returns the time until a sweep is due; 0 or less: now.
 func (p *plan) wait(now time.Time) time.Duration {
 	at := p.next
 	if !p.zero.IsZero() && p.zero.Before(at) {
@@ -44,7 +44,7 @@ func (p *plan) wait(now time.Time) time.Duration {
 	return at.Sub(now)
 }
 
-// begin tells whether the sweep that begins now is one without threshold.
+// begin reports whether the sweep that begins now is one without threshold.
 func (p *plan) begin(now time.Time) (zero bool) {
 	if !p.now && (p.zero.IsZero() || p.zero.After(now)) {
 		return false
@@ -61,7 +61,7 @@ func (p *plan) done(now time.Time, interval time.Duration) {
 	p.next, p.hold = now.Add(interval), time.Time{}
 }
 
-// postponed plans the attempt after a sweep that ended because the broker takes no messages: when somebody triggers it, at the latest
+// postponed plans the attempt after a sweep that ended because the broker accepts no messages: at the next trigger, at the latest
 // after an interval. One without threshold stays without.
 func (p *plan) postponed(now time.Time, zero bool, interval time.Duration) {
 	p.next, p.hold = now.Add(interval), time.Time{}
@@ -70,8 +70,8 @@ func (p *plan) postponed(now time.Time, zero bool, interval time.Duration) {
 	}
 }
 
-// failed plans the attempt after a sweep that was not complete; one without threshold stays without. With hold, nothing
-// that anybody asks for makes it come earlier.
+// failed plans the attempt after an incomplete sweep; one without threshold stays without. With hold, no trigger makes it come
+// earlier.
 func (p *plan) failed(now time.Time, zero, hold bool, delay time.Duration) {
 	p.next, p.hold = now.Add(delay), time.Time{}
 	if hold {

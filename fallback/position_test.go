@@ -9,7 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// The reader is five minutes behind and advances: the sweep leaves its rows to it.
+// The reader is five minutes behind and advances: the sweep waits for it.
 func TestASlowReaderIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1))
@@ -40,7 +40,7 @@ func TestD01_RowsOfTheFastPathAreLeftAlone(t *testing.T) {
 	})
 }
 
-// The end of the log is read after the rows, so that they lie before it, and nothing is reserved before the reader is there.
+// The end of the log is read after the rows, so that they are before it, and nothing is reserved before the reader gets there.
 func TestEndIsReadAfterTheSelection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, newWorld(old(1)))
@@ -85,7 +85,7 @@ func TestSweepBeginsAgainWhenThePositionIsSetElsewhere(t *testing.T) {
 	})
 }
 
-// The position is set elsewhere while the server is asked for the end: the answer may be that of the old server.
+// The position is moved while the end of the log is queried: the answer may be that of the old server.
 func TestEndThatComesAfterAMoveIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1))
@@ -103,7 +103,7 @@ func TestEndThatComesAfterAMoveIsReadAgain(t *testing.T) {
 	})
 }
 
-// The position is set elsewhere while a row waits for its time: the sweep takes the row, and soon.
+// The position is moved while a row waits for its due time: the sweep publishes the row, and soon.
 func TestRowThatWaitsWhileThePositionIsSetElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(&row{id: 1, topic: "orders", created: time.Now(), due: time.Now().Add(10 * time.Second)})
@@ -129,7 +129,7 @@ func TestD10_LowerIDThatCommitsLaterIsFound(t *testing.T) {
 	})
 }
 
-// D12: the selection shows rows as they were; the claim on the primary decides.
+// D12: the selection may be stale; the claim on the primary decides.
 func TestD12_StaleSelectionPublishesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1), old(2), old(3))

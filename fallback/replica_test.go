@@ -13,11 +13,11 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// lagging is a replica: it shows the table as it was a while ago.
+// lagging is a replica: it returns an older state of the table.
 type lagging struct {
 	*world
 	by  time.Duration
-	err error // in place of an answer
+	err error // instead of an answer
 
 	mu    sync.Mutex
 	asked int
@@ -29,7 +29,7 @@ type snapshot struct {
 	rows map[int]*row
 }
 
-// follow remembers the table every second until the end of the test.
+// follow copies the table every second until the end of the test.
 func (l *lagging) follow(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var following sync.WaitGroup
@@ -72,7 +72,7 @@ func (l *lagging) Due(ctx context.Context, name string, after table.Cursor, q ta
 	return shown.Due(ctx, name, after, q)
 }
 
-// counts are how often each row was published.
+// times returns how often each row was published.
 func (b *bench) times() map[int]int {
 	times := map[int]int{}
 	for _, id := range b.got() {
@@ -81,7 +81,8 @@ func (b *bench) times() map[int]int {
 	return times
 }
 
-// D12: a replica five minutes behind, or one that stands still, causes no copy and no loss, and spares the primary most of the looks.
+// D12: a replica that is five minutes behind, or has stopped, causes no copy and no loss, and saves the primary most of the
+// queries.
 func TestD12_AReplicaThatLags(t *testing.T) {
 	for name, c := range map[string]struct{ by, within time.Duration }{
 		"five minutes":    {5 * time.Minute, 5*time.Minute + 2*time.Minute},
@@ -107,7 +108,7 @@ func TestD12_AReplicaThatLags(t *testing.T) {
 					}
 				}
 				if c.by < time.Hour && look(w, &w.pages) > look(w, &l.asked)/(primaryEvery-2) {
-					t.Errorf("the primary was asked %d times, the replica %d times", w.pages, l.asked)
+					t.Errorf("the primary was read %d times, the replica %d times", w.pages, l.asked)
 				}
 				if told := len(look(w, &w.sweeps)); told > look(w, &w.pages) {
 					t.Errorf("%d complete sweeps of %d on the primary", told, w.pages)
@@ -117,7 +118,7 @@ func TestD12_AReplicaThatLags(t *testing.T) {
 	}
 }
 
-// A sweep that is asked for is for rows that a replica may not have: it reads the primary.
+// A triggered sweep looks for rows that a replica may not have: it reads the primary.
 func TestTriggeredSweepsReadThePrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -153,7 +154,7 @@ func TestReplicaThatDoesNotAnswer(t *testing.T) {
 		l.err = nil
 		l.mu.Unlock()
 		time.Sleep(time.Minute)
-		if b.logs.FilterMessageSnippet("shows the rows again").Len() != 1 {
+		if b.logs.FilterMessageSnippet("returns the rows again").Len() != 1 {
 			t.Error("it is not said that the replica answers again")
 		}
 	})

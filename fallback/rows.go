@@ -8,24 +8,25 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// Candidates show rows that a sweep may take.
+// Candidates selects rows that a sweep may publish.
 type Candidates interface {
-	// Due selects a page of identities behind a cursor; a page may be empty before the end.
+	// Due selects a page of identities after a cursor; a page may be empty before the end.
 	Due(ctx context.Context, name string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error)
 }
 
 // Rows are the mapped tables, on the primary. table.Store implements it.
 type Rows interface {
 	Candidates
-	// Upcoming shows the PENDING rows that become due between from and to from now, the first to become due first, limit at most.
+	// Upcoming selects the PENDING rows that become due between from and to from now, in order of their due times, at most limit.
 	Upcoming(ctx context.Context, name string, from, to time.Duration, limit int) ([]outbox.Candidate, error)
-	// States reads rows by primary key; rows that do not exist are missing from the answer.
+	// States reads rows by primary key; missing rows are not in the result.
 	States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error)
-	// Claim makes rows of one table SENDING under a token of its own, those that still show the state of the candidate.
+	// Claim sets those rows of one table to SENDING, under a new token, that are still in the state of their candidate.
 	Claim(ctx context.Context, rows []outbox.Candidate) (token string, err error)
-	// Pieces divides claimed rows into groups that are read back one after the other, so that the rows of a group fit into memory.
+	// Pieces divides claimed rows into groups that are read back one after the other, so that the rows of a group fit into
+	// memory.
 	Pieces(ctx context.Context, ids []outbox.Identity) ([][]outbox.Identity, error)
-	// ReadBack reads the rows that show the token; others are missing from the answer. rejected are the FAILED completions of rows
-	// that cannot become a message.
+	// ReadBack reads the rows that have the token; others are not in the result. rejected are the FAILED completions of rows that
+	// cannot become a message.
 	ReadBack(ctx context.Context, token string, ids []outbox.Identity) (messages []*outbox.Message, rejected []outbox.Completion, err error)
 }

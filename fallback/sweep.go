@@ -16,10 +16,10 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// queryTimeout ends a statement on a connection that has gone silent.
+// queryTimeout ends a statement on a silent connection.
 const queryTimeout = 30 * time.Second
 
-// retry is the wait after sweeps that failed in a row.
+// retry is the wait after consecutive failed sweeps.
 var retry = outbox.Backoff{Base: time.Second, Max: 30 * time.Second}
 
 // round is one sweep, or one pass of timers.
@@ -29,16 +29,16 @@ type round struct {
 	replica bool // a table was read on the replica
 	swept   int  // tables that were swept to the end
 
-	mu        sync.Mutex // of the next three, while batches are under way
+	mu        sync.Mutex // of the next three, while batches run
 	published int
-	fresh     int // of these, rows that nobody had tried
+	fresh     int // of these, rows that were never tried
 	undue     int // of these, rows without a due time
 
-	// An earlier process's claim on a row of the table at hand, or of any, could not be taken over: somebody owned the row.
+	// A claim of an earlier process on a row of the current table, or of any table, could not be taken over: the row was owned.
 	held, heldAny bool
 
-	first   bool            // the table at hand has not been swept to the end yet
-	orphans map[string]bool // of it, see claims
+	first   bool            // the current table has not been swept to the end yet
+	orphans map[string]bool // of the current table, see claims
 }
 
 // once makes one sweep and plans the next.
@@ -57,10 +57,10 @@ func (s *Sweeper) once(ctx context.Context) {
 		s.plan.postponed(now, r.zero, s.cfg.Interval) // the end of the pause triggers one
 	case errors.Is(err, outbox.ErrMoved):
 		s.metrics.runs.WithLabelValues(runMoved).Inc()
-		s.plan.postponed(now, r.zero, 0) // begin again at once: what was read may be of another server
+		s.plan.postponed(now, r.zero, 0) // begin again at once: the result may be of another server
 	case err != nil:
 		s.metrics.runs.WithLabelValues(runFailed).Inc()
-		// Where only some tables fail, a trigger for the others does not wait for them.
+		// If only some tables fail, a trigger for the others does not wait for them.
 		s.plan.failed(now, r.zero, r.swept == 0, retry.Delay(s.failures, s.cfg.Random()))
 		s.failed(err, now)
 	default:
@@ -68,7 +68,7 @@ func (s *Sweeper) once(ctx context.Context) {
 	}
 }
 
-// failed notes a sweep that was not complete. The second in a row is a trouble: a statement that had bad luck once is none.
+// failed records an incomplete sweep. Only the second consecutive one is a trouble.
 func (s *Sweeper) failed(err error, now time.Time) {
 	if s.failures++; s.failures == 1 {
 		s.failing = now
@@ -81,7 +81,7 @@ func (s *Sweeper) failed(err error, now time.Time) {
 func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
 	s.metrics.runs.WithLabelValues(runComplete).Inc()
 	s.metrics.seconds.Observe(took.Seconds())
-	if !r.replica { // which shows the past
+	if !r.replica { // a replica shows the past
 		s.flow.Swept(outbox.Sweep{Began: now.Add(-took), AnyAge: r.zero, Untried: r.undue, Blind: s.cfg.Threshold + 2*s.cfg.Interval})
 	}
 	s.lastSuccess.Store(now.UnixNano())
@@ -101,11 +101,11 @@ func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
 	}
 }
 
-// sweep goes over all tables; one that fails does not keep the others from their turn.
+// sweep sweeps all tables; a failed one does not prevent the others.
 func (s *Sweeper) sweep(ctx context.Context, r *round) error {
 	var first error
 	failed := 0
-	useReplica := s.cfg.Replica != nil && !r.zero && s.replica.turn()
+	useReplica := s.cfg.Replica != nil && !r.zero && s.replica.next()
 	for _, name := range s.cfg.Tables {
 		err := s.sweepTable(ctx, r, name, useReplica)
 		if notNow(err) || ctx.Err() != nil {
@@ -128,14 +128,14 @@ func (s *Sweeper) sweep(ctx context.Context, r *round) error {
 	return first
 }
 
-// notNow reports whether no row of any table may be taken at present.
+// notNow reports whether no row of any table may be published at present.
 func notNow(err error) bool {
 	return errors.Is(err, outbox.ErrBrokerAway) || errors.Is(err, outbox.ErrPaused) || errors.Is(err, outbox.ErrMoved)
 }
 
 func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string, useReplica bool) error {
-	// Where the age of a row is not known the query shows young rows too. The position rule, not the age, decides whether a
-	// row is published; the age only spares the fast path's rows the look.
+	// Where the age of a row is unknown the query returns young rows too. The position rule, not the age, decides whether a row
+	// is published; the age only saves the check of rows of the binlog path.
 	query := table.DueQuery{
 		Threshold: s.cfg.Threshold, Horizon: -overdue, ExpiredClaims: s.cfg.ClaimTimeout, Limit: s.cfg.pageRows(),
 	}
@@ -144,7 +144,7 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string, useRepl
 	}
 	r.held = false
 	if r.first, r.orphans = s.claims.begin(name); r.first || len(r.orphans) > 0 {
-		query.ExpiredClaims = 0 // nobody else is active: what is claimed and not owned here is of a process that has ended, or an orphan
+		query.ExpiredClaims = 0 // no other relay is active: a claim that is not owned here is of a process that has ended, or an orphan
 		useReplica = false
 	}
 	b := newBatches(s.cfg.Workers, s.cfg.alone(name))
@@ -152,16 +152,16 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string, useRepl
 	return cmp.Or(b.wait(), err)
 }
 
-// list goes through the list of rows of a table, page by page. The first page is one batch, so that its rows go soon; where batches overlap
-// later pages are several, because each costs a query, a look at the end of the log and a wait for the reader. MariaDB shows only by a
-// heartbeat that the reader has passed our own writes.
+// list reads the due rows of a table, page by page. The first page is one batch, so that its rows are sent soon. Where batches
+// overlap later pages have several, because each page costs a query, a query for the end of the log and a wait for the reader. On
+// MariaDB only a heartbeat shows that the reader has passed our own writes.
 func (s *Sweeper) list(ctx context.Context, r *round, b *batches, name string, query table.DueQuery, useReplica bool) error {
 	for at := (table.Cursor{}); !at.Done(); {
 		asked := time.Now()
 		page, next, err := s.due(ctx, name, at, query, useReplica)
 		if err != nil && useReplica && ctx.Err() == nil {
 			s.replicaFailed(err)
-			useReplica, at = false, table.Cursor{} // anew on the primary: what was published meanwhile is not due any more
+			useReplica, at = false, table.Cursor{} // again on the primary: what was published meanwhile is no longer due
 			continue
 		}
 		if err != nil {
@@ -195,11 +195,11 @@ func (s *Sweeper) due(ctx context.Context, name string, at table.Cursor, q table
 	return s.rows.Due(ctx, name, at, q)
 }
 
-// takePage brings one page of rows to the sink, as far as nobody else will.
+// takePage sends the rows of one page to the sink that no other path will send.
 //
-// The rows were visible before the end of the log is read here, so their transactions lie before that end. Once everything up to it
-// was offered, what the registry does not own never comes from the log. A replica shows a row later than the primary, so that holds for
-// its rows, too; what became of a row since is for the claim and the read-back on the primary to say.
+// The rows were visible before the end of the log is read here, so their transactions are before that end. Once everything up to
+// it was offered, rows without an owner in the registry will not come from the log. A replica shows a row later than the primary,
+// so that is true for its rows, too; the claim and the read-back on the primary check changes since then.
 func (s *Sweeper) takePage(ctx context.Context, r *round, b *batches, name string, asked time.Time, page []outbox.Candidate) error {
 	take, later := s.pick(r, page)
 	if len(take)+len(later) == 0 {
@@ -224,8 +224,8 @@ func (s *Sweeper) takePage(ctx context.Context, r *round, b *batches, name strin
 	return nil
 }
 
-// takeBatch brings rows that lie before end to the sink when there is room for a batch. The flow is asked again then: meanwhile the broker
-// may have gone away, somebody may have paused us, or the reader may have gone back.
+// takeBatch sends rows from before end to the sink when there is room for a batch. It checks the flow again then: meanwhile the
+// broker may have gone away, an operator may have paused the relay, or the reader may have gone back.
 func (s *Sweeper) takeBatch(ctx context.Context, r *round, b *batches, name string, asked time.Time, end outbox.LogEnd, take []outbox.Candidate) error {
 	if err := b.room(); err != nil {
 		return err
@@ -235,7 +235,7 @@ func (s *Sweeper) takeBatch(ctx context.Context, r *round, b *batches, name stri
 	}
 	reserved, suspended := s.reserve(name, take)
 	if s.claims.earlier(name, reserved)+s.claims.earlier(name, suspended) < s.claims.earlier(name, take) {
-		r.held, r.heldAny = true, true // by the recovery window, which forgets claimed rows when it has looked at them
+		r.held, r.heldAny = true, true // by the recovery window, which forgets claimed rows when it has checked them
 	}
 	if len(reserved) == 0 {
 		return nil
@@ -253,7 +253,7 @@ func (s *Sweeper) reserve(name string, take []outbox.Candidate) (reserved, suspe
 func (s *Sweeper) logEnd(ctx context.Context) (outbox.LogEnd, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	generation := s.flow.Generation() // first: a position that is set elsewhere meanwhile may be one of another server
+	generation := s.flow.Generation() // first: after a move the position may be one of another server
 	end, err := s.source.End(ctx)
 	if err != nil {
 		return outbox.LogEnd{}, fmt.Errorf("read the end of the log: %w", err)
@@ -261,13 +261,13 @@ func (s *Sweeper) logEnd(ctx context.Context) (outbox.LogEnd, error) {
 	return outbox.LogEnd{Position: end, Generation: generation}, nil
 }
 
-// pick leaves out what is not to be published now: later are rows that wait, where their due times are kept beside the table.
+// pick leaves out what must not be published now: later has rows that wait, where their due times are not in the table.
 func (s *Sweeper) pick(r *round, page []outbox.Candidate) (take, later []outbox.Candidate) {
 	take = make([]outbox.Candidate, 0, len(page))
 	for _, c := range page {
 		switch {
 		case c.Status == outbox.Sending && !r.first && len(r.orphans) > 0 && !r.orphans[c.ClaimToken]:
-			// A claim of somebody who may be alive. Once it has expired a sweep without orphans sees it.
+			// A claim of a process that may be alive. A later sweep finds it when it has expired.
 		case c.Waiting:
 			later = append(later, c)
 		default:
@@ -319,7 +319,7 @@ func (s *Sweeper) publish(ctx context.Context, r *round, name string, asked time
 	return nil
 }
 
-// hand gives messages to the sink, and the rejected rows to ack, and takes what was taken over out of open.
+// hand sends messages to the sink and rejected rows to ack, and removes the accepted ones from open.
 func (s *Sweeper) hand(ctx context.Context, r *round, name string, asked time.Time, open map[outbox.Identity]outbox.Candidate, messages []*outbox.Message, rejected []outbox.Completion) error {
 	for i := range rejected {
 		id := rejected[i].Identity
@@ -329,7 +329,7 @@ func (s *Sweeper) hand(ctx context.Context, r *round, name string, asked time.Ti
 	for _, m := range messages {
 		c := open[m.Identity]
 		m.Entry, m.Path = c.Entry, r.path
-		if !m.DueAt.IsZero() { // the database says how late it is
+		if !m.DueAt.IsZero() { // by the database's clock
 			m.Since = dueTime(asked, &c)
 		}
 	}
@@ -341,8 +341,8 @@ func (s *Sweeper) hand(ctx context.Context, r *round, name string, asked time.Ti
 	return err
 }
 
-// claim makes the rows ours in the table and says in which pieces to read them back. A stop does not cut between the two: a row that is
-// claimed and never read back would wait for the end of its claim.
+// claim claims the rows in the table and returns the pieces to read them back in. A stop does not interrupt between the two: a
+// row that is claimed and never read back would wait until its claim expires.
 func (s *Sweeper) claim(ctx context.Context, name string, reserved []outbox.Candidate) (token string, pieces [][]outbox.Identity, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", nil, err
@@ -374,7 +374,7 @@ func (s *Sweeper) readBack(ctx context.Context, name, token string, piece []outb
 	return messages, rejected, nil
 }
 
-// unread notes claimed rows that were not read back.
+// unread records claimed rows that were not read back.
 func (s *Sweeper) unread(name, token string, rows int, cause error) error {
 	s.claims.made(name, token, true)
 	return fmt.Errorf("read %d claimed rows back (the next sweep takes them over): %w", rows, cause)

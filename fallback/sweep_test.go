@@ -13,7 +13,8 @@ import (
 
 var errGone = errors.New("server has gone away")
 
-// D02: the process died between claim and publish; the claim of this process expires, those of the one before do at start.
+// D02: the process died between claim and publish; claims of this process expire, those of the previous one are taken over at the
+// start.
 func TestD02_ExpiredClaimsAreTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1), old(2))
@@ -38,8 +39,8 @@ func TestD02_ExpiredClaimsAreTakenOver(t *testing.T) {
 	})
 }
 
-// D02: at the first sweep the recovery window holds a row that the process before had claimed; it forgets such a row when it has
-// looked at it. The row must not wait for the end of the claim then.
+// D02: at the first sweep the recovery window owns a row that the previous process had claimed; it releases such a row when it
+// has checked it. The row must not wait until the claim expires.
 func TestD02_ClaimThatTheCatchUpZoneHoldsAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1))
@@ -57,8 +58,8 @@ func TestD02_ClaimThatTheCatchUpZoneHoldsAtTheStart(t *testing.T) {
 	})
 }
 
-// D02: the database is lost after the claim: the rows are released, stay SENDING, and the next sweep takes them over. A claim
-// of somebody else has to expire.
+// D02: the database is lost after the claim: the rows are released, stay SENDING, and the next sweep takes them over. A claim of
+// another process must expire.
 func TestD02_ClaimWithoutAnAnswerIsTakenOver(t *testing.T) {
 	for name, breakIt := range map[string]func(*world, func() error){
 		"claim answer lost": func(w *world, f func() error) { set(w, &w.onClaim, f) },
@@ -116,7 +117,7 @@ func TestStopBetweenClaimAndReadBackDoesNotStrandTheRow(t *testing.T) {
 	})
 }
 
-// A backlog costs a query, a look at the end of the log and a wait for the reader for each eight batches, not for each one.
+// A backlog costs a query, a query for the end of the log and a wait for the reader per eight batches, not per batch.
 func TestPagesOverTenThousandRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -130,7 +131,7 @@ func TestPagesOverTenThousandRows(t *testing.T) {
 		}
 		for i, id := range got {
 			if id != i+1 {
-				t.Fatalf("place %d has row %d", i, id)
+				t.Fatalf("position %d has row %d", i, id)
 			}
 		}
 		var limits []int
@@ -151,7 +152,7 @@ func TestThresholdIsForRegularSweepsOnly(t *testing.T) {
 		want(t, "a second old", b.got())
 		b.Full()
 		want(t, "full sweep", b.got(), 1)
-		time.Sleep(1500 * time.Millisecond) // it is followed by another, like any trigger
+		time.Sleep(1500 * time.Millisecond) // another one follows, as after any trigger
 		b.insert(&row{id: 2})
 		time.Sleep(58 * time.Second)
 		want(t, "younger than the threshold", b.got(), 1)
@@ -160,8 +161,8 @@ func TestThresholdIsForRegularSweepsOnly(t *testing.T) {
 	})
 }
 
-// A trigger is followed by a second sweep a second later: rows of transactions that are in the log already may not be visible
-// at the first (finding 8 of the failure catalogue).
+// A second sweep follows a trigger a second later: rows of transactions that are in the log may not be visible at the first
+// (finding 8 of the failure catalogue).
 func TestTriggerSweepsAtOnceAndOnceMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, newWorld())
@@ -208,7 +209,7 @@ func TestTriggerDuringASweepIsServedAfterIt(t *testing.T) {
 		w := newWorld(old(1))
 		w.offered = 500
 		b := start(t, w)
-		b.insert(&row{id: 2}) // behind the selection of the sweep that waits for the reader
+		b.insert(&row{id: 2}) // after the selection of the sweep that waits for the reader
 		b.Trigger()
 		time.Sleep(5 * time.Second)
 		w.alter(func() { w.offered = 1000 })
@@ -235,7 +236,7 @@ func TestFullSweepIsRepeatedUntilItIsComplete(t *testing.T) {
 	})
 }
 
-// While the broker takes nothing there are no claims and next to no queries, and what was asked for is not forgotten.
+// While the broker accepts nothing there are no claims and hardly any queries, and triggers are kept.
 func TestOpenBreakerMeansFewQueriesAndNoClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1))
@@ -299,7 +300,7 @@ func TestSuspendedTopicIsSkippedAndFlowsAgain(t *testing.T) {
 	})
 }
 
-// D13: due times are the database's; the sweep arms itself by how long the database says is left.
+// D13: due times are the database's; the sweep's timer uses the remaining time that the database reports.
 func TestD13_RowsAreTakenWhenTheyBecomeDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1), old(2))
@@ -321,7 +322,7 @@ func TestD13_RowsAreTakenWhenTheyBecomeDue(t *testing.T) {
 	})
 }
 
-// D18: an operator sets a row back; no INSERT tells of it.
+// D18: an operator resets a row; no INSERT reports it.
 func TestD18_RowSetBackByHandIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1))
@@ -347,7 +348,7 @@ func TestDatabaseAwayForLong(t *testing.T) {
 		}
 		b := start(t, w)
 		for range 3600 {
-			b.Trigger() // pending triggers do not drive the attempts
+			b.Trigger() // pending triggers do not cause attempts
 			time.Sleep(time.Second)
 		}
 		want(t, "away", b.got())
@@ -365,7 +366,7 @@ func TestDatabaseAwayForLong(t *testing.T) {
 	})
 }
 
-// D24: what is wrong with one table is not the others' business.
+// D24: a fault of one table does not affect the others.
 func TestD24_OneMissingTableHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1))

@@ -8,7 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// What a sweep tells the flow: only rows that nobody had tried and that have no due time may be ones that the log never showed.
+// A sweep reports to the flow how many rows were never tried and have no due time: only those may be rows that the log never had.
 func TestSweepTellsWhatItTriedFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		row  row
@@ -30,14 +30,14 @@ func TestSweepTellsWhatItTriedFirst(t *testing.T) {
 				last := look(b.world, &b.sweeps)
 				s := last[len(last)-1]
 				if s.Untried != c.want || s.AnyAge || s.Blind != 2*time.Minute || time.Since(s.Began) > time.Second {
-					t.Errorf("told %+v, want %d untried rows", s, c.want)
+					t.Errorf("reported %+v, want %d untried rows", s, c.want)
 				}
 			})
 		})
 	}
 }
 
-// A sweep that is not complete tells nothing, and one over rows of any age says so.
+// An incomplete sweep reports nothing, and one over rows of any age says so.
 func TestOnlyCompleteSweepsTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1))
@@ -56,7 +56,7 @@ func TestOnlyCompleteSweepsTell(t *testing.T) {
 	})
 }
 
-// P1: a claimed row that cannot become a message is handed on with its entry, and is not released.
+// P1: a claimed row that cannot become a message is passed on with its entry, and is not released.
 func TestRejectedRowsAreHandedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1), old(2))

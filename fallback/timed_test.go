@@ -13,12 +13,12 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// This file is what tests of timers need of the world.
+// This file has the parts of world for tests of timers.
 
-// promised is how late a row may be published at most.
+// promised is the maximum delay of a row.
 const promised = 100 * time.Millisecond
 
-// Upcoming shows what a look of timers shows.
+// Upcoming returns the rows for a look of timers.
 func (w *world) Upcoming(_ context.Context, name string, from, to time.Duration, limit int) ([]outbox.Candidate, error) {
 	if strings.HasPrefix(name, idle) {
 		return nil, w.call(&w.onLook)
@@ -55,7 +55,7 @@ func (w *world) States(_ context.Context, ids []outbox.Identity) ([]outbox.Candi
 	return list, nil
 }
 
-// waiting makes rows with these ids whose times are spread over a stretch that begins after a while.
+// waiting returns rows with these ids whose due times are spread over a range that begins after a while.
 func waiting(from, to int, after, stretch time.Duration) (list []*row) {
 	for id := from; id < to; id++ {
 		r := old(id)
@@ -65,13 +65,13 @@ func waiting(from, to int, after, stretch time.Duration) (list []*row) {
 	return list
 }
 
-// slow gives every statement a time that it takes.
+// slow gives every statement a duration.
 func (w *world) slow(d time.Duration) {
 	pause := func() error { time.Sleep(d); return nil }
 	w.onLook, w.onStates, w.onClaim, w.onRead, w.onEnd = pause, pause, pause, pause, pause
 }
 
-// wantInTime wants so many rows published by timers, none early and none late.
+// wantInTime checks that timers publish this number of rows, none early and none late.
 func (b *bench) wantInTime(t *testing.T, n int) {
 	t.Helper()
 	synctest.Wait()

@@ -11,33 +11,32 @@ import (
 )
 
 const (
-	// overdue divides the work: a row whose time came longer ago is the sweep's, any other the timers'. So rows that are due now do
+	// overdue divides the work: the sweep publishes rows that are due for longer, timers the others. So rows that are due now do
 	// not wait in a page of the sweep, and a backlog of due rows, after an outage, stays within the sweep's share.
 	overdue = time.Second
 
-	timerGap  = 20 * time.Millisecond // least time between two passes: rows that become due meanwhile go together
+	timerGap  = 20 * time.Millisecond // minimum time between two passes: rows that become due meanwhile are published together
 	maxTimers = 10_000                // rows in all timers, unless there are many tables
 	minTimers = 500                   // of a table
 )
 
-// timers are the rows of one table that become due next: who they are, when to look at them, and where in the log they lie at the latest.
-// Rows come from a look at the table (looked) and from whoever leaves a row to them (add). There is room for a limited number; the rows
-// that become due first stay, and the others are found by the look that follows when half of the room is free again. Any goroutine may
-// call.
+// timers are the rows of one table that become due next, with the time to look at them and an upper bound of their position in
+// the log. Rows come from a look at the table (looked) and from parts that announce a row (add). The number is limited; the rows
+// that become due first stay, and the look that follows when half of the room is free finds the others. Any goroutine may call.
 type timers struct {
 	limit int
-	ahead time.Duration // how far a look sees: rows that become due later than that are of no interest yet
-	wake  chan struct{} // holds one token when there may be something to do earlier
+	ahead time.Duration // how far a look reads: rows that become due later are left out
+	wake  chan struct{} // holds a token when there may be something to do earlier
 
 	mu     sync.Mutex
 	rows   timerHeap
-	known  time.Time // of the rows that stood in the table at the last look, those that become due before this were entered; zero before the first
+	known  time.Time // rows of the last look that become due before this were added; zero before the first
 	full   bool      // others were left out
-	alone  bool      // since the last look rows that were due were left alone: their keys or topics wait
-	onward bool      // the look that is under way leaves out the rows that the last one has shown
-	behind time.Time // where such a look begins: the due time of the last row that was shown
+	alone  bool      // since the last look due rows were left alone: their keys or topics wait
+	onward bool      // the running look leaves out the rows that the last one returned
+	behind time.Time // where such a look begins: the due time of the last row returned
 	looks  plan
-	pass   time.Time // begin of the last pass
+	pass   time.Time // start of the last pass
 	hold   time.Time // nothing before: the database did not answer
 	away   time.Time // no pass before, unless something is triggered: the broker is away, or the relay is paused
 }
@@ -46,7 +45,7 @@ func newTimers(limit int, ahead time.Duration) *timers {
 	return &timers{limit: limit, ahead: ahead, wake: make(chan struct{}, 1), rows: newHeap()}
 }
 
-// add enters a row, or sets its time anew. The row lies before end in the log; nil: the log has shown it.
+// add adds a row, or sets its time again. The row is before end in the log; nil: the log has delivered it.
 func (t *timers) add(row outbox.Identity, at time.Time, end *outbox.LogEnd) {
 	t.mu.Lock()
 	first := t.enter(timer{row: row, at: at, end: end})
@@ -63,7 +62,7 @@ func (t *timers) kick() {
 	}
 }
 
-// enter reports whether the row is now the first. Callers hold mu.
+// enter adds a row and reports whether it is now the first. Callers hold mu.
 func (t *timers) enter(one timer) (first bool) {
 	if i, found := t.rows.place[one.row]; found {
 		t.rows.list[i].at = one.at
@@ -71,21 +70,21 @@ func (t *timers) enter(one timer) (first bool) {
 		return t.rows.list[0].row == one.row
 	}
 	if t.full && one.at.After(t.known) {
-		return false // the look that comes before that sees it
+		return false // an earlier look finds it
 	}
 	heap.Push(&t.rows, one)
 	if len(t.rows.list) > t.limit {
-		t.known, t.full = t.rows.cut(t.limit*3/4), true // not to half, or it would be time for a look at once
-		t.looks.trigger(time.Now())                     // the log may have shown them before the table does
+		t.known, t.full = t.rows.cut(t.limit*3/4), true // not to half, or a look would follow at once
+		t.looks.trigger(time.Now())                     // the log may have them before the table shows them
 	}
 	return t.rows.list[0].row == one.row
 }
 
-// trigger lets the table be looked at soon, and once more a second later, as a sweep is. anew forgets the rows: their place in the log
-// may be one of another server.
-func (t *timers) trigger(now time.Time, anew bool) {
+// trigger lets the table be looked at soon, and again a second later, like a sweep. reset drops the rows: their position in the
+// log may be one of another server.
+func (t *timers) trigger(now time.Time, reset bool) {
 	t.mu.Lock()
-	if anew {
+	if reset {
 		t.rows, t.known, t.full = newHeap(), time.Time{}, false
 	}
 	t.looks.trigger(now)
@@ -94,7 +93,7 @@ func (t *timers) trigger(now time.Time, anew bool) {
 	t.kick()
 }
 
-// wait is how long until there is something to do; 0 or less: now.
+// wait returns the time until there is something to do; 0 or less: now.
 func (t *timers) wait(now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,8 +110,8 @@ func (t *timers) wait(now time.Time) time.Duration {
 // lacking reports whether rows were left out for which there is room now. Callers hold mu.
 func (t *timers) lacking() bool { return t.full && len(t.rows.list) <= t.limit/2 }
 
-// take begins a pass. It returns the rows that are due, at most n, and whether it is time to look at the table. Rows that are overdue are
-// forgotten, because they are the sweep's now; late reports that there were some.
+// take begins a pass. It returns the rows that are due, at most n, and whether it is time to look at the table. Overdue rows are
+// dropped, because the sweep publishes them; late reports that there were some.
 func (t *timers) take(now time.Time, n int) (due []timer, look, late bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,8 +125,9 @@ func (t *timers) take(now time.Time, n int) (due []timer, look, late bool) {
 		due = append(due, first)
 	}
 	if look = t.lacking() || t.looks.wait(now) <= 0; look {
-		late = late || !t.known.IsZero() && now.Sub(t.known) > overdue // others may have become due unseen
-		// Rows that wait for something else filled the last look and would fill this one: those that it has shown are the sweep's.
+		late = late || !t.known.IsZero() && now.Sub(t.known) > overdue // others may have become due unnoticed
+		// Rows that wait for something else filled the last look and would fill this one: the sweep publishes those that it
+		// returned.
 		t.onward = t.full && t.alone
 		t.behind = t.known
 		late = late || t.onward
@@ -137,7 +137,7 @@ func (t *timers) take(now time.Time, n int) (due []timer, look, late bool) {
 	return due, look, late
 }
 
-// from is how long ago the rows became due, at the most, that the look which is under way shows.
+// from returns the maximum age of the due times in the running look.
 func (t *timers) from() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,14 +147,14 @@ func (t *timers) from() time.Duration {
 	return overdue
 }
 
-// leftAlone notes that rows were due and were left alone.
+// leftAlone records that due rows were left alone.
 func (t *timers) leftAlone() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.alone = true
 }
 
-// again enters a row that is due and waits for the log; it reports false when it has waited so long that it is the sweep's.
+// again adds a due row that waits for the log; it returns false when it has waited so long that the sweep publishes it.
 func (t *timers) again(one timer, now time.Time) bool {
 	if one.waits++; time.Duration(one.waits)*timerGap > overdue {
 		return false
@@ -166,8 +166,8 @@ func (t *timers) again(one timer, now time.Time) bool {
 	return true
 }
 
-// looked ends a look that began at a time: it showed rows in the order of their due times, and the log ends at end since. The next look
-// is an interval later.
+// looked ends a look that began at a time: it returned rows in the order of their due times, and end is the end of the log after
+// it. The next look is an interval later.
 func (t *timers) looked(began time.Time, rows []outbox.Candidate, end *outbox.LogEnd, interval time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,7 +175,7 @@ func (t *timers) looked(began time.Time, rows []outbox.Candidate, end *outbox.Lo
 	if full {
 		known = dueTime(began, &rows[len(rows)-1])
 	}
-	if !t.full || known.Before(t.known) { // else somebody has filled the room meanwhile
+	if !t.full || known.Before(t.known) { // else rows added meanwhile have filled the room
 		t.known, t.full = known, full || t.full
 	}
 	for i := range rows {
@@ -185,12 +185,12 @@ func (t *timers) looked(began time.Time, rows []outbox.Candidate, end *outbox.Lo
 	t.hold = time.Time{}
 }
 
-// dueTime is the due time of a row by our clock, as a query shows it that was asked at a time.
+// dueTime returns the due time of a row by our clock, from a query at the time asked.
 func dueTime(asked time.Time, c *outbox.Candidate) time.Time {
 	return asked.Add(time.Duration(c.DueInMilli) * time.Millisecond)
 }
 
-// failed keeps a pause after a statement that failed; a look that was under way is made again.
+// failed pauses after a failed statement; a running look is repeated.
 func (t *timers) failed(until time.Time, look bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -200,8 +200,8 @@ func (t *timers) failed(until time.Time, look bool) {
 	}
 }
 
-// swept tells whether a sweep of the table was complete. If not, the sweep alone tries whether the database answers, and looks wait
-// for it; if so, nothing waits any more.
+// swept records whether a sweep of the table was complete. If not, only the sweep tests whether the database answers, and looks
+// wait for it; if so, nothing waits any more.
 func (t *timers) swept(ok bool, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,31 +213,31 @@ func (t *timers) swept(ok bool, now time.Time) {
 	t.kick()
 }
 
-// notNow keeps rows where they are until something is triggered.
+// notNow stops passes until a trigger.
 func (t *timers) notNow(until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.away = until
 }
 
-// len counts the rows.
+// len returns the number of rows.
 func (t *timers) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.rows.list)
 }
 
-// timer is one row and when to look at it.
+// timer is one row and the time to look at it.
 type timer struct {
 	row   outbox.Identity
 	at    time.Time
 	end   *outbox.LogEnd
-	waits int // for the log, when it was due
+	waits int // number of waits for the log
 }
 
 func newHeap() timerHeap { return timerHeap{place: map[outbox.Identity]int{}} }
 
-// timerHeap has the row to be looked at first at its top. It implements heap.Interface.
+// timerHeap has the row to look at first at its top. It implements heap.Interface.
 type timerHeap struct {
 	list  []timer
 	place map[outbox.Identity]int // in list
@@ -268,7 +268,7 @@ func (h *timerHeap) Pop() any {
 	return one
 }
 
-// cut keeps the first n rows and returns the time of the first that it drops.
+// cut keeps the first n rows and returns the time of the first dropped one.
 func (h *timerHeap) cut(n int) time.Time {
 	slices.SortFunc(h.list, func(a, b timer) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.row.ID, b.row.ID)) }) // a sorted list is a heap
 	at := h.list[n].at

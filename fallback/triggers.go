@@ -7,10 +7,10 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Triggers holds the sweeps that others ask for, and the timers of rows that become due. It is made before all other parts, so that each
-// of them can be given it; a Sweeper carries them out. Its methods never block and may be called at any time, from any goroutine.
+// Triggers collects requests for sweeps, and the timers of rows that become due. It is created before all other parts that use
+// it; a Sweeper serves it. Its methods never block and may be called at any time, from any goroutine.
 type Triggers struct {
-	wake   chan struct{}      // holds one token when there is a new trigger
+	wake   chan struct{}      // holds a token when there is a new trigger
 	timers map[string]*timers // by table; the map is not changed
 
 	mu        sync.Mutex
@@ -18,7 +18,7 @@ type Triggers struct {
 	full      bool
 }
 
-// NewTriggers makes an empty list for a Sweeper with the same configuration.
+// NewTriggers returns an empty list for a Sweeper with the same configuration.
 func NewTriggers(cfg Config) *Triggers {
 	cfg.setDefaults()
 	w := &Triggers{wake: make(chan struct{}, 1), timers: map[string]*timers{}}
@@ -28,16 +28,16 @@ func NewTriggers(cfg Config) *Triggers {
 	return w
 }
 
-// Trigger asks for a sweep without threshold, at once and once more a second later, when rows of transactions that are in the
-// log already have become visible. Many triggers cause at most one sweep a second.
+// Trigger requests a sweep without threshold at once, and another one a second later, when rows of transactions in the log have
+// become visible. Many triggers cause at most one sweep per second.
 func (w *Triggers) Trigger() { w.add(false) }
 
-// Full asks for a sweep without threshold that begins after this call and is repeated until one was complete, and, like Trigger, for
-// one more a second later: after a gap or a failover, and at each start.
+// Full requests a sweep without threshold that begins after this call and is repeated until one was complete, and, like Trigger,
+// another one a second later: after a gap or a failover, and at each start.
 func (w *Triggers) Full() { w.add(true) }
 
-// DueIn tells of a row that is left to the sweep and becomes due after d, or is to be looked at then: it is published at its time, as
-// the table shows it. The log has shown the row. One whose time is far away is found in the table when it has come closer.
+// DueIn adds a row that is left to the sweep and becomes due after d, or must be checked then: it is published at its time, in
+// its state in the table. The row is in the log. A look at the table finds rows with distant due times later.
 func (w *Triggers) DueIn(row outbox.Identity, d time.Duration) {
 	if t := w.timers[row.Table]; t != nil && d <= t.ahead {
 		t.add(row, time.Now().Add(d), nil)
@@ -58,8 +58,8 @@ func (w *Triggers) add(full bool) {
 	}
 }
 
-// tell enters the triggers into a plan and forgets them.
-func (w *Triggers) tell(p *plan, now time.Time) {
+// apply adds the triggers to a plan and clears them.
+func (w *Triggers) apply(p *plan, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.triggered {

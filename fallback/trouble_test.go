@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// G33, G11: sweeps that fail are a trouble with its cause within seconds, from the second failure on, until one is complete.
+// G33, G11: failing sweeps are a trouble with its cause within seconds, from the second failure on, until one is complete.
 func TestG33_FailingSweepsAreATrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(old(1))
@@ -32,7 +32,7 @@ func TestG33_FailingSweepsAreATrouble(t *testing.T) {
 	})
 }
 
-// G38: a sweep says that it has handed rows to the sink. It does not say that they were published: the broker has not answered.
+// G38: a sweep reports that it has sent rows to the sink, and not that they were published: the broker has not answered.
 func TestG38_ASweepDoesNotSayThatRowsWerePublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, newWorld(old(1)))

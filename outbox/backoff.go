@@ -5,25 +5,26 @@ import (
 	"time"
 )
 
-// Backoff says how long to wait after a failure: the steps of Schedule, the last one for ever, or without a schedule Base
-// doubled with each further failure up to Max. The zero value is the default of the configuration: one second, doubled up
+// Backoff says how long to wait after a failure: the steps of Schedule, the last one without end, or without a schedule Base
+// doubled with each further failure up to Max. The zero value is the default of the configuration: one second, doubled up to two
+// hours.
 // to two hours.
 type Backoff struct {
 	Base, Max time.Duration
-	Schedule  []time.Duration // when given, Base and Max are not used
-	// Spread is the part of a step by which a wait differs from it at most, to either side; 0 is a fifth, below 0 none.
+	Schedule  []time.Duration // if set, Base and Max are not used
+	// Spread is the fraction of a step by which a wait may differ from it, to either side; 0 is a fifth, below 0 none.
 	Spread float64
 }
 
-// Retry says how often a refused message is sent, and when. A retry is each send after the first.
+// Retry says how often a refused message is sent, and when. Each send after the first is a retry.
 type Retry struct {
 	Max     int  // before FAILED; a row's own limit wins
 	Sends   bool // Max counts sends; otherwise it counts retries
-	Endless bool // rows of the table cannot be FAILED: behind Max they wait for the longest step, again and again
+	Endless bool // rows of the table cannot be FAILED: after Max they wait for the longest step, repeatedly
 	Backoff Backoff
 }
 
-// Spent reports whether a message that was refused so many times is sent no more.
+// Spent reports whether a message with this number of refusals is not sent again.
 func (r Retry) Spent(refusals int) bool {
 	if r.Sends {
 		return refusals >= r.Max
@@ -32,7 +33,7 @@ func (r Retry) Spent(refusals int) bool {
 }
 
 // Override returns r with what is set in o: a Max above 0, Sends, Endless, a Schedule or, without one, Base and Max of the waits,
-// which end a schedule of r, and a Spread.
+// which replace a schedule of r, and a Spread.
 func (r Retry) Override(o Retry) Retry {
 	if o.Max > 0 {
 		r.Max = o.Max
@@ -55,9 +56,9 @@ const (
 	defaultSpread      = 0.2
 )
 
-// Delay is the wait after failure number n, counted from 0, for the random number 0 <= random < 1: within Spread of the
-// nominal step to either side, so that what failed together does not come back together (failure D17). Max bounds the
-// nominal step. A negative n counts as 0.
+// Delay is the wait after failure number n, counted from 0, for the random number 0 <= random < 1: within Spread of the nominal
+// step to either side, so that rows that failed together are not retried together (failure D17). Max bounds the nominal step. A
+// negative n counts as 0.
 func (b Backoff) Delay(n int, random float64) time.Duration {
 	step := b.step(max(n, 0))
 	if b.Spread < 0 {
@@ -78,7 +79,7 @@ func (b Backoff) step(n int) time.Duration {
 	if limit <= 0 {
 		limit = defaultBackoffMax
 	}
-	// Doubling stops at the limit and not by the count: base << n would overflow for rows with hundreds of failures.
+	// The loop stops at the limit, not at n: base << n would overflow for rows with hundreds of failures.
 	for ; n > 0 && base < limit; n-- {
 		if base > limit/2 {
 			return limit

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-const middle = 0.5 // the random number that leaves the nominal step as it is
+const middle = 0.5 // the random number that does not change the nominal step
 
 func TestBackoffSteps(t *testing.T) {
 	schedule := []time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute}
@@ -81,12 +81,12 @@ func TestG20_JitterCanBeTurnedOff(t *testing.T) {
 	}
 }
 
-// What is set overrides, what is not set stays.
+// Fields that are set override, the others are kept.
 func TestG20_RetryOverrides(t *testing.T) {
 	preset := Retry{Max: 10, Sends: true, Backoff: Backoff{Schedule: []time.Duration{time.Minute}, Spread: 0.1}}
 	got := preset.Override(Retry{Backoff: Backoff{Base: time.Second}})
 	if got.Max != 10 || !got.Sends || got.Backoff.Schedule != nil || got.Backoff.Base != time.Second || got.Backoff.Spread != 0.1 {
-		t.Errorf("a base ends the schedule and nothing else: %+v", got)
+		t.Errorf("a base replaces the schedule only: %+v", got)
 	}
 	if got := preset.Override(Retry{Max: 3}); got.Max != 3 || got.Backoff.Schedule == nil {
 		t.Errorf("%+v", got)

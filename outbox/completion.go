@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Entry is the relay's record of a row in its hands. Who is given one passes it on unchanged with whatever becomes of the row, so
-// that nobody has to look the row up again; only the package that made it knows what is inside.
+// Entry is the relay's record of an owned row. Each holder passes it on unchanged with the row's results, so that no lookup of
+// the row is needed; only the package that created it knows its content.
 type Entry interface{ Row() Identity }
 
-// Completion is what became of one row, on its way into the table. The guards of its UPDATE are made from its fields.
+// Completion is the result of one row, to be written into the table. The guards of its UPDATE use its fields.
 type Completion struct {
 	Identity
-	Topic      string // for those who are told of it; "" when the row cannot be read, and for an entry replayed from the journal
+	Topic      string // for logs and alerts; "" when the row cannot be read, and for an entry replayed from the journal
 	Key        string // ActionFail: the business key and type, for the alert; "" where the row cannot be read
 	BizType    string
 	Action     Action
@@ -29,7 +29,7 @@ type Completion struct {
 	Entry      Entry         // the row's record in the flow; nil when it is read from the journal
 }
 
-// Candidate is a row as the sweep's index query or the recovery check shows it: identity and state, no body.
+// Candidate is a row as the sweep's index query or the recovery check returns it: identity and state, no body.
 type Candidate struct {
 	Identity
 	Status     Status
@@ -37,33 +37,33 @@ type Candidate struct {
 	Waiting    bool   // PENDING with a due time in the future of the database's clock
 	DueInMilli int64  // milliseconds until it is due by the database's clock; <= 0 when due or without a due time
 	Topic      string // so that suspended topics can be skipped
-	Key        string // what its order is kept by (Message.ShardingKey); "" where the table keeps none
+	Key        string // the key that its order is kept by (Message.ShardingKey); "" where the table keeps none
 	ClaimToken string // last_exec_time in the database's text form; "" when NULL or not mapped
-	Entry      Entry  // once the row is reserved
+	Entry      Entry  // set once the row is reserved
 }
 
-// Sweep is what a sweep over all tables tells when it was complete.
+// Sweep is the result of a complete sweep over all tables.
 type Sweep struct {
 	Began   time.Time
-	AnyAge  bool          // it took rows of any age
-	Untried int           // rows it published that nobody had tried and that have no due time
-	Blind   time.Duration // how long a row may stand in the table until sweeps that look at its age have taken it
+	AnyAge  bool          // it included rows of any age
+	Untried int           // published rows that were never tried and have no due time
+	Blind   time.Duration // how long a row may wait in the table until sweeps that filter by age have published it
 }
 
-// ErrBrokerAway says that the broker takes no messages at present: rows stay where they are.
+// ErrBrokerAway reports that the broker accepts no messages at present: rows stay unchanged.
 var ErrBrokerAway = errors.New("the broker takes no messages")
 
-// WriteError is a completion that was not written though the table could be: the table refuses it for its data (a trigger,
-// a check, a column too narrow), another session holds the row's lock, or the relay does not hold its lease.
+// WriteError is a completion that was not written although the table is available: the table refuses it for its data (a trigger,
+// a check, a column that is too narrow), another session holds the row's lock, or the relay does not hold its lease.
 type WriteError struct {
 	Completion
 	Reason    string
-	Retryable bool // another session holds the row's lock, or did shortly before: write it again later
+	Retryable bool // another session holds the row's lock, or held it shortly before: write it again later
 	Fenced    bool // an attempt or a failure that was dropped because the lease is not valid; the claim, if any, is released
 }
 
-// Gap records that part of the log between two positions was not read and that the sweep had to stand in. It is durable
-// and stays until an operator acknowledges it.
+// Gap records that part of the log between two positions was not read and that the sweep published its rows. It is durable and
+// stays until an operator acknowledges it.
 type Gap struct {
 	ID           uint64    `json:"id"`
 	From         Position  `json:"from"`
@@ -78,12 +78,12 @@ type GapCause string
 
 const (
 	GapFirstStart   GapCause = "first_start"   // no checkpoint yet: recorded in the history, no alarm
-	GapPurged       GapCause = "purged"        // the log we need is gone
+	GapPurged       GapCause = "purged"        // the needed part of the log is gone
 	GapShorter      GapCause = "shorter"       // the same server has less history than the checkpoint
 	GapLostEvents   GapCause = "lost_events"   // the server wrote an INCIDENT event
-	GapUnknownEvent GapCause = "unknown_event" // an event type we do not know inside a transaction
+	GapUnknownEvent GapCause = "unknown_event" // an event type that this version does not support, inside a transaction
 	GapState        GapCause = "state"         // the state directory was lost or corrupt
-	GapOperator     GapCause = "operator"      // checkpoint set forward, or a new source accepted
+	GapOperator     GapCause = "operator"      // checkpoint moved forward, or a new source accepted
 )
 
 // GapCauses lists every GapCause, so that all metric series exist from the start.

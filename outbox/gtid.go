@@ -8,9 +8,9 @@ import (
 
 // GTID is the global id of one transaction.
 //
-// MySQL: Source is the lower-case server UUID, with ":tag" behind it when the transaction is tagged (8.3+); Seq counts
-// from 1. MariaDB: Source is the domain id in decimal, Server the server id, Seq the sequence number in the domain.
-// The zero value means that the server assigned none.
+// MySQL: Source is the lower-case server UUID, with ":tag" after it when the transaction is tagged (8.3+); Seq counts from 1.
+// MariaDB: Source is the domain id in decimal, Server the server id, Seq the sequence number in the domain. The zero value means
+// that the server assigned none.
 type GTID struct {
 	Source string
 	Server uint32
@@ -20,7 +20,7 @@ type GTID struct {
 // IsZero reports whether the transaction has no GTID.
 func (g GTID) IsZero() bool { return g.Source == "" }
 
-// String is the server's text form of the one id.
+// String returns the server's text form of the id.
 func (g GTID) String() string {
 	switch {
 	case g.IsZero():
@@ -32,18 +32,18 @@ func (g GTID) String() string {
 }
 
 // GTIDSet is a set of executed transactions. For MySQL it is a union of intervals per source and tag; for MariaDB the last
-// transaction of each domain, which stands for all before it.
-// Formats: MySQL reference manual "GTID Sets"; MariaDB knowledge base "Global Transaction ID".
+// transaction of each domain, which includes all before it. Formats: MySQL reference manual "GTID Sets"; MariaDB knowledge base
+// "Global Transaction ID".
 //
-// The relay keeps its own set because the client library drops tags when it resumes (failure A22). It is not safe for
-// concurrent use.
+// The relay keeps its own set because the client library drops tags when it resumes (failure A22). It is not safe for concurrent
+// use.
 type GTIDSet struct {
 	flavor  Flavor
 	sources map[string]*gtidSource
 }
 
 type gtidSource struct {
-	intervals []interval // MySQL: sorted, disjoint, not touching
+	intervals []interval // MySQL: sorted, disjoint, not adjacent
 	server    uint32     // MariaDB: of the last transaction
 	seq       uint64     // MariaDB: of the last transaction
 }
@@ -55,8 +55,8 @@ func NewGTIDSet(flavor Flavor) *GTIDSet {
 	return &GTIDSet{flavor: flavor, sources: map[string]*gtidSource{}}
 }
 
-// ParseGTIDSet reads the server's text form. Spaces and line breaks between members are accepted, as servers print them;
-// an empty text is the empty set.
+// ParseGTIDSet parses the server's text form. It accepts spaces and line breaks between members, as servers print them; an empty
+// text is the empty set.
 func ParseGTIDSet(flavor Flavor, text string) (*GTIDSet, error) {
 	s := NewGTIDSet(flavor)
 	text = strings.Join(strings.Fields(text), "")
@@ -156,11 +156,11 @@ func isTag(text string) bool {
 	return true
 }
 
-// Flavor says whose format the set has.
+// Flavor returns the flavor of the set's format.
 func (s *GTIDSet) Flavor() Flavor { return s.flavor }
 
-// Add puts one transaction in. For MariaDB it replaces the domain's last transaction, whatever its number: after a
-// failover in non-strict mode numbers may go back, and the later transaction in the log is the position.
+// Add adds one transaction. For MariaDB it replaces the domain's last transaction, whatever its number: after a failover in
+// non-strict mode numbers may decrease, and the later transaction in the log is the position.
 func (s *GTIDSet) Add(g GTID) {
 	if g.IsZero() {
 		return
@@ -177,7 +177,7 @@ func (s *GTIDSet) Add(g GTID) {
 	s.add(g.Source, interval{g.Seq, g.Seq})
 }
 
-// AddSet puts every transaction of t in; for MariaDB t's domains replace those of s.
+// AddSet adds every transaction of t; for MariaDB t's domains replace those of s.
 func (s *GTIDSet) AddSet(t *GTIDSet) {
 	for key, src := range t.sources {
 		if s.flavor == MariaDB {

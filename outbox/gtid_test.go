@@ -53,7 +53,7 @@ func TestGTIDSetRejectsBadText(t *testing.T) {
 	}
 }
 
-// A22: tagged and untagged transactions of one server are counted apart.
+// A22: tagged and untagged transactions of one server are counted separately.
 func TestA22_TagsAreKept(t *testing.T) {
 	s := NewGTIDSet(MySQL)
 	s.Add(GTID{Source: uuidA + ":app", Seq: 10})
@@ -72,7 +72,7 @@ func holds(s *GTIDSet, g GTID) bool {
 	return s.Contains(one)
 }
 
-// A60: however many intervals a set has, a transaction allocates nothing, and its text is made in one piece.
+// A60: however many intervals a set has, adding a transaction allocates nothing, and its text is built in one piece.
 func TestA60_CostOfALargeSet(t *testing.T) {
 	const source = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 	s, next := NewGTIDSet(MySQL), uint64(0)
@@ -127,7 +127,7 @@ func TestMariaDBSetIsTheLastOfEachDomain(t *testing.T) {
 	}
 }
 
-// The set that a checkpoint holds stays what it is when reading goes on, and going on allocates nothing.
+// The set in a checkpoint does not change when reading continues, and continuing allocates nothing.
 func TestMariaDBSetGoesOnInPlace(t *testing.T) {
 	set := NewGTIDSet(MariaDB)
 	set.Add(GTID{Source: "0", Server: 1, Seq: 10})

@@ -19,7 +19,7 @@ func (s *GTIDSet) add(source string, iv interval) {
 		list[n-1].last = iv.last
 		return
 	}
-	// The first interval that touches or lies behind iv, and the first that lies wholly behind it.
+	// The first interval that touches iv or follows it, and the first that is entirely after it.
 	from := sort.Search(len(list), func(i int) bool { return list[i].last+1 >= iv.first })
 	to := from
 	for to < len(list) && list[to].first <= iv.last+1 {
@@ -54,9 +54,9 @@ func (s *GTIDSet) Contains(t *GTIDSet) bool {
 	return true
 }
 
-// CompareGTIDs orders two GTID sets of one server's history, in its text form: -1 when a lacks transactions of b, 1 when it
-// is the other way around, 0 when they are equal. known is false where each has what the other lacks, where one is empty,
-// and where a text is no set.
+// CompareGTIDs orders two GTID sets of one server's history, in text form: -1 when a lacks transactions of b, 1 when b lacks some
+// of a, 0 when they are equal. known is false when each lacks transactions of the other, when one is empty, and when a text is
+// not a set.
 func CompareGTIDs(flavor Flavor, a, b string) (order int, known bool) {
 	one, err1 := ParseGTIDSet(flavor, a)
 	two, err2 := ParseGTIDSet(flavor, b)
@@ -85,13 +85,13 @@ func (s *GTIDSet) Clone() *GTIDSet {
 	return c
 }
 
-// String is the server's text form, sources in order: what COM_BINLOG_DUMP and gtid_executed use. It is called for each commit
-// of the checkpoint, and a set can have thousands of intervals: they cost no allocation of their own.
+// String returns the server's text form, sources in order: what COM_BINLOG_DUMP and gtid_executed use. It is called for each
+// commit of the checkpoint, and a set can have thousands of intervals, so they cost no allocation each.
 func (s *GTIDSet) String() string {
 	keys, size := make([]string, 0, len(s.sources)), 0
 	for key, src := range s.sources {
 		keys = append(keys, key)
-		size += len(key) + 42 + 21*len(src.intervals) // two numbers of up to 20 digits; intervals mostly have ten or less
+		size += len(key) + 42 + 21*len(src.intervals) // two numbers of up to 20 digits; intervals usually have ten or less
 	}
 	slices.Sort(keys)
 	text := make([]byte, 0, size)
@@ -122,7 +122,7 @@ func (s *GTIDSet) String() string {
 	return string(text)
 }
 
-// separated appends a member of the list that text is.
+// separated appends a member to the list in text.
 func separated(text []byte, member string) []byte {
 	if len(text) > 0 {
 		text = append(text, ',')

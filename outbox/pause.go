@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Pause says that an operator has stopped the intake: no row is read from the log, and no sweep publishes.
+// Pause reports that an operator has stopped the intake: no row is read from the log, and no sweep publishes.
 type Pause struct {
-	By     string    `json:"by"`     // who asked for it: a user of the machine, or the role of a token
+	By     string    `json:"by"`     // who paused it: a user of the machine, or the role of a token
 	Since  time.Time `json:"since"`  // by our clock
 	Reason string    `json:"reason"` // in the operator's words; may be empty
 }
@@ -21,5 +21,5 @@ func (p Pause) String() string {
 	return text
 }
 
-// ErrPaused says that the intake is stopped by an operator: rows stay where they are.
+// ErrPaused reports that an operator has stopped the intake: rows stay unchanged.
 var ErrPaused = errors.New("the relay is paused")

@@ -15,8 +15,8 @@ const (
 	MariaDB Flavor = "mariadb"
 )
 
-// Position is a transaction boundary of one server's log: everything before it is below. File and offset are always
-// set; the GTID set beside them, where the server has one, is what a resume uses.
+// Position is a transaction boundary of one server's log: all earlier transactions are before it. File and offset are always set;
+// where the server has GTIDs, a resume uses the GTID set.
 type Position struct {
 	File   string `json:"file"`
 	Offset uint64 `json:"pos"`
@@ -34,8 +34,8 @@ func (p Position) String() string {
 	return p.File + ":" + strconv.FormatUint(p.Offset, 10)
 }
 
-// Compare orders two positions of the same server by file number and offset: -1, 0 or 1. The number is what follows the
-// last dot, so that binlog.1000000 comes after binlog.999999.
+// Compare orders two positions of the same server by file number and offset: -1, 0 or 1. The number is the part after the last
+// dot, so binlog.1000000 is after binlog.999999.
 func (p Position) Compare(q Position) int {
 	a, b := fileNumber(p.File), fileNumber(q.File)
 	switch {
@@ -56,15 +56,15 @@ func fileNumber(name string) uint64 {
 	return n
 }
 
-// LogEnd is where the log ended when the server was asked.
+// LogEnd is the end of the log at the time of a query.
 type LogEnd struct {
 	Position
-	Generation uint64 // of the relay's position, read before the server was asked
+	Generation uint64 // of the relay's position, read before the query
 }
 
-// ErrMoved reports that the position was set elsewhere after the end of the log was read. The log may be that of another server, so
-// the two cannot be compared.
-var ErrMoved = errors.New("the position was set elsewhere: the end of the log that was read before is of no use")
+// ErrMoved reports that the position was moved after the end of the log was read. The log may be that of another server, so the
+// two cannot be compared.
+var ErrMoved = errors.New("the position was moved: the end of the log that was read before is no longer valid")
 
 // ParseFile checks a log file name given by a person.
 func ParseFile(name string) error {

@@ -8,7 +8,7 @@ const (
 	Sending               // 1: claimed by a sweep
 	Sent                  // 2: acknowledged by the broker
 	Failed                // 3: refused for good, or no attempt left; an operator decides
-	Held                  // a consumer's or operator's own state that the mapping names as held or terminal: never touched
+	Held                  // a state of a consumer or operator that the mapping names as held or terminal: never changed
 )
 
 // String returns the name used in logs, metrics and JSON.
@@ -26,16 +26,16 @@ func (s Status) String() string {
 	return "held"
 }
 
-// Class says what a failed publish means for the message and for the service.
+// Class is what a failed publish means for the message and for the service.
 type Class uint8
 
 const (
 	ClassNone      Class = iota // published
-	ClassPermanent              // this message can never be taken
-	ClassRefused                // an answer about this message that is none of the others
+	ClassPermanent              // this message can never be accepted
+	ClassRefused                // an answer about this message, none of the others
 	ClassTopic                  // the topic is missing or not allowed: suspended, costs no attempt
 	ClassService                // nothing can work until an operator acts (credentials): costs no attempt
-	ClassOutage                 // not taken, the broker or partition is away: costs no attempt
+	ClassOutage                 // not accepted, the broker or partition is away: costs no attempt
 	ClassUnknown                // sent, but no answer: may or may not be stored
 )
 
@@ -58,12 +58,12 @@ func (c Class) String() string {
 	return "unknown"
 }
 
-// Scope says how far an outcome reaches: what else would fare like this message.
+// Scope is how far an outcome reaches: which other messages would have it too.
 type Scope uint8
 
 const (
 	ScopeMessage   Scope = iota // the message alone
-	ScopePartition              // its broker, partition or queue; others take messages
+	ScopePartition              // its broker, partition or queue; others accept messages
 	ScopeTopic                  // every message of its topic
 	ScopeCluster                // every message
 )
@@ -73,8 +73,8 @@ func (s Scope) String() string {
 	return [...]string{"message", "partition", "topic", "cluster"}[s]
 }
 
-// Scope is how far a class reaches unless the sink knows better: an answer about a message is its own, a topic that cannot be
-// written fails all of its messages, and whatever is no answer is the cluster's.
+// Scope is how far a class reaches unless the sink knows better: an answer about a message concerns that message, a topic that
+// cannot be written fails all of its messages, and a missing answer concerns the cluster.
 func (c Class) Scope() Scope {
 	switch c {
 	case ClassNone, ClassPermanent, ClassRefused:
@@ -85,23 +85,23 @@ func (c Class) Scope() Scope {
 	return ScopeCluster
 }
 
-// Outcome is three-valued by intent: published (ClassNone), not published (with the class), unknown.
+// Outcome has three values: published (ClassNone), not published (with the class), unknown.
 type Outcome struct {
 	Class       Class
-	Scope       Scope  // how far the outcome reaches; what is not said to reach further is about the message alone
-	LessDurable bool   // published, but stored less durably than asked (RocketMQ flush or slave time-outs)
+	Scope       Scope  // how far the outcome reaches; the default is the message alone
+	LessDurable bool   // published, but stored less durably than configured (RocketMQ flush or slave time-outs)
 	BrokerID    string // the id the broker gave the message; "" when it gave none
 	Reason      string // for an operator and for fail_reason; never a body or a credential; "" when published
 }
 
-// Action is what is to be written to a row.
+// Action is the change to write to a row.
 type Action uint8
 
 const (
 	ActionMarkSent Action = iota // 0,1,3 -> 2: proof of delivery
 	ActionRetry                  // 0,1 -> 0: one attempt used, due again after Delay
 	ActionFail                   // 0,1 -> 3: permanent refusal, or no attempt left
-	ActionRelease                // 1 -> 0 under our own token: claim given back, no attempt used
+	ActionRelease                // 1 -> 0 under our own token: claim released, no attempt used
 )
 
 // String returns the name used in logs and metrics.

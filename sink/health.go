@@ -8,27 +8,27 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// How long a part may give no sign of life, while others take messages all the time, until nothing more is handed to the client
-// for it; and how long when the room for messages is short. A client may keep a message for its delivery timeout, or for ever when
-// it is on the wire: at that rate one dead part would fill all the room there is.
+// Limits of how long a part may give no sign of life while others accept messages. After that the client gets no more messages
+// for it; the limit is shorter when the room for messages is nearly full. A client may keep a message for its delivery timeout,
+// or without limit when the message is on the wire, so one dead part could fill all the room.
 const (
 	Silence      = 5 * time.Second
-	shortSilence = time.Second            // when half the room is taken
-	leastSilence = 250 * time.Millisecond // when three quarters are
-	trialPause   = time.Second            // between two messages that try a part that is called away
+	shortSilence = time.Second            // when half the room is used
+	leastSilence = 250 * time.Millisecond // when three quarters are used
+	trialPause   = time.Second            // between two messages that try a silent part
 )
 
-// Health knows which parts of a cluster (partitions, brokers) are away while others work, and so how far a failure reaches. There
-// are two ways to learn that a part is away, and a sink uses one: it counts messages in and out (Enter, Leave), and silence amid
-// the success of others tells; or it finds out by itself and says so (Lost, Back). Health is safe for concurrent use.
+// Health records which parts of a cluster (partitions, brokers) are away while others work, and so how far a failure reaches. A
+// sink uses one of two ways to detect that: it counts messages in and out (Enter, Leave), so that a part is away when it is
+// silent while others succeed; or it detects the loss itself and reports it (Lost, Back). Health is safe for concurrent use.
 type Health struct {
 	room int // for messages without an outcome
 
 	mu     sync.Mutex
 	parts  map[string]*Part
 	open   int       // counted messages without an outcome
-	steady time.Time // since when no more than shortSilence passed between two successes
-	last   time.Time // success
+	steady time.Time // since when successes came at most shortSilence apart
+	last   time.Time // the last success
 }
 
 // Part is one partition or broker.
@@ -39,14 +39,14 @@ type Part struct {
 
 	// guarded by health.mu
 	open  int       // messages with the client
-	sign  time.Time // of life: the last success, or the moment at which open became 1
-	tried time.Time // the last trial while it was silent; zero when it is not
+	sign  time.Time // of life: the last success, or the time at which open became 1
+	tried time.Time // the last trial while it was silent; zero when it is not silent
 }
 
-// NewHealth makes the health of a cluster. room is how many messages may be without an outcome; it matters to Enter only.
+// NewHealth returns the health of a cluster. room is the maximum number of messages without an outcome; only Enter uses it.
 func NewHealth(room int) *Health { return &Health{room: room, parts: map[string]*Part{}} }
 
-// Part returns the part of a name, which is there from the first time it is asked for. Whoever asks often keeps it.
+// Part returns the part with a name and creates it at the first call. Frequent callers keep the result.
 func (h *Health) Part(name string) *Part {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,15 +58,15 @@ func (h *Health) Part(name string) *Part {
 	return p
 }
 
-// Working tells whether somebody takes messages at present.
+// Working reports whether any part accepts messages at present.
 func (h *Health) Working(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return now.Sub(h.last) <= Silence
 }
 
-// Enter counts a message that is to be handed to the client, unless the part is silent while others work: then one message at a
-// time may try it, now and then.
+// Enter counts a message before it is passed to the client. While the part is silent and others work, only one message at a time
+// may try it, at intervals.
 func (p *Part) Enter(now time.Time) bool {
 	p.health.mu.Lock()
 	defer p.health.mu.Unlock()
@@ -83,8 +83,8 @@ func (p *Part) Enter(now time.Time) bool {
 	return true
 }
 
-// silent tells whether others have taken messages all the time while the part gave no sign of life. In an outage of all of them
-// nobody does, and none is called silent. Callers hold mu.
+// silent reports whether others accepted messages all the time while the part gave no sign of life. In an outage of all parts
+// none is silent. Callers hold mu.
 func (p *Part) silent() bool {
 	if !p.tried.IsZero() {
 		return true
@@ -105,13 +105,13 @@ func (p *Part) silent() bool {
 	return h.last.Sub(since) > limit
 }
 
-// Leave ends the count of a message that Enter let in. It reports whether its failure concerns the part alone.
+// Leave ends the count of a message from Enter. It reports whether its failure concerns this part only.
 func (p *Part) Leave(class outbox.Class, now time.Time) (alone bool) {
 	h := p.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	working := now.Sub(h.last) <= Silence
-	only := p.open == h.open && h.last.After(p.sign) // whatever the others got, they took
+	only := p.open == h.open && h.last.After(p.sign) // all messages that the others got were accepted
 	h.open--
 	p.open--
 	switch class {
@@ -121,7 +121,7 @@ func (p *Part) Leave(class outbox.Class, now time.Time) (alone bool) {
 		}
 		h.last, p.sign, p.tried = now, now, time.Time{}
 	case outbox.ClassOutage:
-		// The client has tried for the whole delivery timeout, so a pause of the others is no excuse.
+		// The client has tried for the whole delivery timeout, so a pause of the others does not matter.
 		if alone = !p.tried.IsZero() || only || h.last.Sub(p.sign) > Silence; alone {
 			p.tried = now
 		}
@@ -131,19 +131,19 @@ func (p *Part) Leave(class outbox.Class, now time.Time) (alone bool) {
 	return alone && (working || only)
 }
 
-// Answered records that the part answered a send, whatever it said.
+// Answered records that the part answered a send, whatever the answer.
 func (p *Part) Answered(now time.Time) { p.heard.Store(now.UnixNano()) }
 
-// AnsweredSince tells whether the part has answered a send since a moment.
+// AnsweredSince reports whether the part has answered a send after a time.
 func (p *Part) AnsweredSince(moment time.Time) bool { return p.heard.Load() > moment.UnixNano() }
 
-// Lost records why the part is away. It reports whether it was not before.
+// Lost records why the part is away. It reports whether it was available before.
 func (p *Part) Lost(cause error) (first bool) { return p.fault.CompareAndSwap(nil, &cause) }
 
-// Back records that a lost part is there. It reports whether it was away.
+// Back records that a lost part is available. It reports whether it was away.
 func (p *Part) Back() (was bool) { return p.fault.Swap(nil) != nil }
 
-// Away is why a lost part gets no messages; nil when it does.
+// Away returns why a lost part gets no messages; nil when it does.
 func (p *Part) Away() error {
 	if fault := p.fault.Load(); fault != nil {
 		return *fault
@@ -151,7 +151,7 @@ func (p *Part) Away() error {
 	return nil
 }
 
-// Scope says how far the absence of this part reaches: to what it serves, while another part is in use and not lost.
+// Scope returns how far the absence of this part reaches: ScopePartition while another part is in use and not lost.
 func (p *Part) Scope() outbox.Scope {
 	p.health.mu.Lock()
 	defer p.health.mu.Unlock()

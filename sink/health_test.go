@@ -8,7 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// In an outage of all parts none is called silent, at its beginning and at its end.
+// In an outage of all parts no part counts as silent, neither at its start nor at its end.
 func TestHealthInAnOutageOfAll(t *testing.T) {
 	h, now := NewHealth(100), time.Now()
 	parts := []*Part{h.Part("0"), h.Part("1"), h.Part("2")}
@@ -33,7 +33,7 @@ func TestHealthInAnOutageOfAll(t *testing.T) {
 	}
 	for i, one := range waiting {
 		if one.Leave(outbox.ClassOutage, now) {
-			t.Fatal("an outage of all is told to be of one alone")
+			t.Fatal("an outage of all parts is reported as that of one")
 		}
 		waiting[i] = send(i % 3)
 	}
@@ -44,7 +44,7 @@ func TestHealthInAnOutageOfAll(t *testing.T) {
 	}
 }
 
-// B13: a part that fails while others work is told apart, gets a trial now and then, and is back with its first success.
+// B13: a part that fails while others work is detected, gets a trial at intervals, and is back with its first success.
 func TestB13_PartAwayAndBack(t *testing.T) {
 	h, now := NewHealth(100), time.Now()
 	dead, other := h.Part("dead"), h.Part("other")
@@ -58,14 +58,14 @@ func TestB13_PartAwayAndBack(t *testing.T) {
 		t.Fatal("a part that has been silent for 6 s is not called so")
 	}
 	if !dead.Leave(outbox.ClassOutage, now) {
-		t.Fatal("its failure is not told to be its own")
+		t.Fatal("its failure is not reported as its own")
 	}
 	if dead.Enter(now) {
 		t.Fatal("a trial at once")
 	}
 	now = now.Add(trialPause)
 	if trial, second := dead.Enter(now), dead.Enter(now); !trial || second {
-		t.Fatalf("trial %v, a second one beside it %v", trial, second)
+		t.Fatalf("trial %v, a second one at the same time %v", trial, second)
 	}
 	dead.Leave(outbox.ClassNone, now)
 	if !dead.Enter(now) {
@@ -73,7 +73,7 @@ func TestB13_PartAwayAndBack(t *testing.T) {
 	}
 }
 
-// What is lost reaches as far as nobody else works.
+// The scope of a lost part is the cluster when no other part works.
 func TestHealthScope(t *testing.T) {
 	h, why := NewHealth(0), errors.New("refused")
 	a := h.Part("a")

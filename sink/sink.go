@@ -1,19 +1,18 @@
-// Package sink is the contract between the relay and a broker, and nothing else: the pipeline hands batches over, a sink
-// answers each message once with an outcome. Every sink passes the suite in sinktest.
+// Package sink is the contract between the relay and a broker: the pipeline sends batches, a sink reports one outcome for each
+// message. Every sink passes the suite in sinktest.
 //
-// Guarantee of every implementation: exactly one Result for each message of each Send, in any order; messages of one
-// sharding key and topic are stored in the order they were sent (while each of them succeeds at first try); Send neither
-// blocks nor holds messages back in wait for more. The package itself owns no goroutine; implementations own theirs and
-// end them in Close.
+// Guarantee of every implementation: exactly one Result for each message of each Send, in any order; messages of one sharding key
+// and topic are stored in the order of sending (while each succeeds at the first try); Send neither blocks nor holds messages
+// back to wait for more. The package itself owns no goroutine; implementations own theirs and end them in Close.
 //
-// An outcome names its scope, truly: how far what was met reaches.
-//   - ClassNone, ClassPermanent and ClassRefused are answers about the message: ScopeMessage.
-//   - ClassTopic is ScopeTopic, ClassService is ScopeCluster.
-//   - ClassOutage is ScopePartition while other brokers or partitions are in use, ScopeTopic while only this topic cannot be
-//     sent to, else ScopeCluster.
-//   - ClassUnknown with ScopeMessage: the broker answers others and not this message, though it was sent alone. It is the
-//     message's own doing; whoever sends it again sends it into the same silence. With any other scope the silence, or what the
-//     broker did not keep its promise of, is the broker's, and no message is to blame.
+// An outcome names its scope: how far the cause reaches.
+// - ClassNone, ClassPermanent and ClassRefused are answers about the message: ScopeMessage.
+// - ClassTopic is ScopeTopic, ClassService is ScopeCluster.
+// - ClassOutage is ScopePartition while other brokers or partitions are in use, ScopeTopic while only this topic is unavailable,
+// else ScopeCluster.
+// - ClassUnknown with ScopeMessage: the broker answers other messages but not this one, though it was sent alone. The message is
+// the cause, and sending it again ends the same way. With any other scope the broker is the cause, by its silence or by a broken
+// promise, and no message is.
 package sink
 
 import (
@@ -32,21 +31,20 @@ type Result struct {
 
 // Sink publishes messages. All methods may be called from several goroutines.
 type Sink interface {
-	// Send takes a batch over and returns at once. done is called from the sink's goroutines, one or more times, with
-	// slices it may keep, until each message has had its result; it does not block. The batch slice belongs to the sink
-	// afterwards; the messages are read-only. What the broker would refuse for good (size, topic name, properties) is
-	// answered ClassPermanent without a network round trip. After Close every message is answered ClassOutage.
-	// The number and bytes of messages without a result are bounded by the caller.
+	// Send takes a batch and returns at once. The sink's goroutines call done, one or more times, with slices that done may keep,
+	// until each message has its result; done must not block. The sink owns the batch slice afterwards; the messages are
+	// read-only. A message that the broker would refuse for good (size, topic name, properties) gets ClassPermanent without a
+	// network round trip. After Close every message gets ClassOutage. The caller bounds the number and bytes of messages without
+	// a result.
 	Send(batch []*outbox.Message, done func([]Result))
 
-	// Probe asks the broker, without carrying a message, whether it would take one: nil means try again. It is what an open
-	// breaker calls, and a start. A broker that answers questions and leaves sends without an answer is not there: while sends
-	// stay unanswered that the sink still keeps, Probe says so. Only the answer to a send proves that sends are answered, so a
-	// nil is leave to try one message and no more.
+	// Probe checks, without a message, whether the broker would accept one: nil means try again. An open breaker calls it, and
+	// the start does. While sends that the sink still holds stay unanswered, Probe returns an error even if the broker answers
+	// other requests. Only an answer to a send proves that sends are answered, so nil permits one message as a trial.
 	Probe(ctx context.Context) error
 
-	// Topics checks that each topic exists and may be written; one error per faulty topic, used by doctor and at start.
-	// An error in the second place means that the broker could not be asked.
+	// Topics checks that each topic exists and can be written; one error per faulty topic. doctor and the start use it. The
+	// second error means that the broker could not be reached.
 	Topics(ctx context.Context, topics []string) (map[string]error, error)
 
 	// Close stops intake, waits for the results of what was sent until the context ends, and releases every resource. What is left
@@ -56,28 +54,28 @@ type Sink interface {
 
 // Delayer is a sink whose broker can deliver a message later: Message.Later.
 type Delayer interface {
-	// LongestDelay is the longest delay that the broker takes; 0 when it takes none.
+	// LongestDelay is the longest delay that the broker accepts; 0 for none.
 	LongestDelay() time.Duration
 }
 
-// Limits are the caller's own bounds: on what it hands over without having a result, and on when that may leave the process.
+// Limits are the caller's own limits: on messages without a result, and on when messages may leave the process.
 type Limits struct {
 	Messages, Bytes int
-	// May is asked before each write that may carry messages, as near to the socket as possible; nil: always. While it is false a sink
-	// sends nothing and answers ClassOutage, or keeps what it holds until it may. It does not block.
+	// May is called before each write that may carry messages, as near to the socket as possible; nil: always true. While it
+	// returns false a sink sends nothing and reports ClassOutage, or keeps its messages until it returns true. It does not block.
 	May func() bool
 }
 
-// ErrMayNot is why a sink has not sent: Limits.May.
-var ErrMayNot = errors.New("this relay may not publish at this moment: its lease was not renewed in time, or another relay has it")
+// ErrMayNot reports that Limits.May returned false.
+var ErrMayNot = errors.New("this relay may not publish now: its lease was not renewed in time, or another relay has it")
 
-// Newest is what the newest rows of the tables tell a check before the first message.
+// Newest is what a check before the first message knows from the newest rows of the tables.
 type Newest struct {
-	Topics  []string         // that exist and may be written
+	Topics  []string         // that exist and can be written
 	Largest map[string]int64 // the largest body of each topic, in bytes
 }
 
-// TopicNameError says that a topic's name can never be used at this broker. Topics returns it for such a name.
+// TopicNameError reports that this broker cannot have a topic of that name. Topics returns it for such a name.
 type TopicNameError struct{ Why string }
 
 // Error implements error.

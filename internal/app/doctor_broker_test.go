@@ -75,7 +75,7 @@ warning topic alone: it has one replica: an acknowledged message is on one disk,
   raise its replicas to 3 (kafka-reassign-partitions.sh), and then
   kafka-configs.sh --bootstrap-server HOST --alter --entity-type topics --entity-name alone --add-config min.insync.replicas=2
 ok topic copied: an acknowledged message has at least 2 copies (replicas: 3)
-fault topic never: min.insync.replicas is 3 and there are 2 replicas: the topic takes no message; its rows would wait in the table
+fault topic never: min.insync.replicas is 3 and there are 2 replicas: the topic accepts no message; its rows would wait in the table
   kafka-configs.sh --bootstrap-server HOST --alter --entity-type topics --entity-name never --add-config min.insync.replicas=1
 warning topic weak: min.insync.replicas is 1: while the other replicas (it has 3) are away or behind, acks=all means one copy; a message acknowledged then is lost with that broker though its row is SENT
   kafka-configs.sh --bootstrap-server HOST --alter --entity-type topics --entity-name weak --add-config min.insync.replicas=2`
@@ -102,7 +102,7 @@ warning topic low: its max.message.bytes is 20000, max_message_bytes here is 100
   set sink.kafka.max_message_bytes to 20000, or
   kafka-configs.sh --bootstrap-server HOST --alter --entity-type topics --entity-name low --add-config max.message.bytes=1000012
 ok topic full: an acknowledged message has at least 2 copies (replicas: 3)
-warning topic full: of its newest rows one has a body of 20000 bytes, its max.message.bytes is 20000: such rows become FAILED
+warning topic full: one of its newest rows has a body of 20000 bytes, and its max.message.bytes is 20000: such rows become FAILED
   kafka-configs.sh --bootstrap-server HOST --alter --entity-type topics --entity-name full --add-config max.message.bytes=1000012
   or keep large content elsewhere
 ok topic wide: an acknowledged message has at least 2 copies (replicas: 3)`

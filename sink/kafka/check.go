@@ -8,7 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// Check looks at what the topics' settings make of an acknowledgement and of large messages. It publishes nothing.
+// Check reports what the topics' settings mean for acknowledgements and for large messages. It publishes nothing.
 func (s *Section) Check(ctx context.Context, opened sink.Sink, newest sink.Newest) []server.Finding {
 	k, is := opened.(*Sink)
 	if !is {
@@ -23,7 +23,7 @@ func (s *Section) Check(ctx context.Context, opened sink.Sink, newest sink.Newes
 	for _, topic := range newest.Topics {
 		s := settings[topic]
 		if s.Err != nil {
-			d.add(server.Warning, "topic "+topic, "grant DESCRIBE_CONFIGS on the topic, or look at min.insync.replicas and max.message.bytes yourself",
+			d.add(server.Warning, "topic "+topic, "grant DESCRIBE_CONFIGS on the topic, or check min.insync.replicas and max.message.bytes yourself",
 				"its settings cannot be read: %v", s.Err)
 			continue
 		}
@@ -44,14 +44,14 @@ func (d *check) add(severity server.Severity, subject, fix, what string, args ..
 	d.findings = append(d.findings, server.Finding{Severity: severity, Subject: subject, What: fmt.Sprintf(what, args...), Fix: fix})
 }
 
-// copies says what an acknowledgement is worth: acks=all waits for the replicas that are in step, however few (B41).
+// copies reports how safe an acknowledgement is: acks=all waits for the in-sync replicas, however few (B41).
 func (d *check) copies(topic string, s TopicSettings) {
 	subject, two := "topic "+topic, d.alterTopic(topic, "min.insync.replicas=2")
 	switch {
-	case s.MinInSync == 0 || s.Replicas == 0: // a cluster that does not tell
+	case s.MinInSync == 0 || s.Replicas == 0: // a cluster that does not report them
 	case s.MinInSync > s.Replicas:
 		d.add(server.Fault, subject, d.alterTopic(topic, fmt.Sprintf("min.insync.replicas=%d", max(1, s.Replicas-1))),
-			"min.insync.replicas is %d and there are %d replicas: the topic takes no message; its rows would wait in the table", s.MinInSync, s.Replicas)
+			"min.insync.replicas is %d and there are %d replicas: the topic accepts no message; its rows would wait in the table", s.MinInSync, s.Replicas)
 	case s.Replicas == 1:
 		d.add(server.Warning, subject, "raise its replicas to 3 (kafka-reassign-partitions.sh), and then\n"+two,
 			"it has one replica: an acknowledged message is on one disk, and is lost with it though its row is SENT")
@@ -63,11 +63,11 @@ func (d *check) copies(topic string, s TopicSettings) {
 	}
 }
 
-// batches compares what the topic takes with what the client sends and with the newest rows (B38).
+// batches compares the topic's limit with the client's batches and the newest rows (B38).
 func (d *check) batches(topic string, limit int64) {
 	subject, ours := "topic "+topic, d.section.MaxMessageBytes
 	if limit == 0 || limit >= int64(ours) {
-		return // a row that is too large for both is told of where our own limit is
+		return // a row that is too large for both is reported by the check of our own limit
 	}
 	if d.largest[topic] >= limit {
 		unless := ""
@@ -75,14 +75,14 @@ func (d *check) batches(topic string, limit int64) {
 			unless = ", unless compression makes them smaller"
 		}
 		d.add(server.Warning, subject, d.alterTopic(topic, fmt.Sprintf("max.message.bytes=%d", ours))+"\nor keep large content elsewhere",
-			"of its newest rows one has a body of %d bytes, its max.message.bytes is %d: such rows become FAILED%s", d.largest[topic], limit, unless)
+			"one of its newest rows has a body of %d bytes, and its max.message.bytes is %d: such rows become FAILED%s", d.largest[topic], limit, unless)
 		return
 	}
 	d.add(server.Warning, subject, fmt.Sprintf("set sink.kafka.max_message_bytes to %d, or\n%s", limit, d.alterTopic(topic, fmt.Sprintf("max.message.bytes=%d", ours))),
 		"its max.message.bytes is %d, max_message_bytes here is %v: batches between the two are refused and sent again one by one", limit, ours)
 }
 
-// alterTopic is the command that changes a setting of a topic.
+// alterTopic returns the command that changes a setting of a topic.
 func (d *check) alterTopic(topic, setting string) string {
 	return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config %s",
 		d.section.Brokers[0], topic, setting)

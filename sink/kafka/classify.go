@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// classify turns an error of the client library into the class that design gives it and a reason for an operator. It is
-// the only place that interprets such errors. Error codes: Apache Kafka protocol guide, "Error Codes".
+// classify turns an error of the client library into its class and a reason for an operator. It is the only place that interprets
+// such errors. Error codes: Apache Kafka protocol guide, "Error Codes".
 func classify(err error) (outbox.Class, string) {
 	class, advice := classOf(err)
 	if class == outbox.ClassNone {
@@ -41,22 +41,22 @@ func classOf(err error) (class outbox.Class, advice string) {
 		return outbox.ClassService, "the listener does not speak TLS: check the port and sink.kafka.tls"
 	case known && noService(code):
 		return outbox.ClassService, "check the user, password and rights of sink.kafka.sasl"
-	// With an idempotent producer the library gives these only while it is certain that nothing is stored: never sent, or
-	// refused at each try. The last error that they carry need not be about this message.
+	// With an idempotent producer the library returns these only when certainly nothing is stored: never sent, or refused at each
+	// try. The last error in them may be about another message.
 	case errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries):
 		return outbox.ClassOutage, "no broker took the message within sink.kafka.delivery_timeout"
 	case known:
 		return classOfCode(code)
 	case errors.Is(err, kgo.ErrMaxBuffered):
-		return outbox.ClassOutage, "more is in flight than sink.kafka was told to expect"
+		return outbox.ClassOutage, "more messages are in flight than sink.kafka is configured for"
 	case errors.As(err, &dial) && dial.Op == "dial": // before a first byte
 		return outbox.ClassOutage, ""
 	}
-	// Contexts, ErrClientClosed, ErrAborting, a purged topic, anything new: the message may have been on its way.
+	// Contexts, ErrClientClosed, ErrAborting, a purged topic, anything new: the message may have been sent.
 	return outbox.ClassUnknown, ""
 }
 
-// noService: nothing can work with these until an operator acts.
+// noService: everything fails with these until an operator acts.
 func noService(code *kerr.Error) bool {
 	switch code {
 	case kerr.ClusterAuthorizationFailed, kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState:
@@ -77,14 +77,14 @@ func classOfCode(code *kerr.Error) (outbox.Class, string) {
 		return outbox.ClassTopic, "create the topic, or correct its name in the rows"
 	case kerr.TopicAuthorizationFailed:
 		return outbox.ClassTopic, "grant WRITE and DESCRIBE on the topic"
-	// Written by the leader, or perhaps written.
+	// Written by the leader, or possibly written.
 	case kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.NetworkException:
 		return outbox.ClassUnknown, ""
-	// A failed checksum is retriable by the protocol, but it is about this batch and the client gives up at once.
+	// A failed checksum is retriable by the protocol, but it concerns this batch and the client gives up at once.
 	case kerr.CorruptMessage:
 		return outbox.ClassRefused, ""
 	}
-	// Leaders, replicas, storage, throttling: the protocol marks everything that passes by itself.
+	// Leaders, replicas, storage, throttling: the protocol marks every error that is temporary.
 	if code.Retriable {
 		return outbox.ClassOutage, ""
 	}

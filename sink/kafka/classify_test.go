@@ -21,8 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// What the broker answers to every produce request, and the class the caller sees, after whatever the client and the sink
-// do about it themselves.
+// The broker's answer to every produce request, and the class that the caller gets after the client's and the sink's own retries.
 func TestE2_AnswersOfTheBroker(t *testing.T) {
 	f := newFake(t)
 	for _, c := range []struct {
@@ -59,7 +58,7 @@ func TestE2_AnswersOfTheBroker(t *testing.T) {
 			}
 			fault.Remove()
 			wantClass(t, outbox.ClassNone, publish(t, s, all...)...)
-			for id, n := range copies(t, f.addr(), topic) { // every class but unknown says: not stored
+			for id, n := range copies(t, f.addr(), topic) { // every class but unknown means: not stored
 				if n != 1 {
 					t.Errorf("message %s is stored %d times", id, n)
 				}
@@ -68,7 +67,7 @@ func TestE2_AnswersOfTheBroker(t *testing.T) {
 	}
 }
 
-// Answers that leave it open whether the records are stored keep them in the client until it knows.
+// After answers that leave it open whether the records are stored, the client keeps the records until that is known.
 func TestE2_UncertainAnswersAreResolvedInside(t *testing.T) {
 	f := newFake(t)
 	for _, answer := range []*kerr.Error{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend} {
@@ -125,19 +124,19 @@ func TestE2_ErrorsOfTheClient(t *testing.T) {
 			t.Errorf("%v: class %s (%s), want %s", c.err, class, reason, c.want)
 		}
 		if c.err != nil && !strings.Contains(reason, c.err.Error()) {
-			t.Errorf("%v: the reason does not tell the error: %s", c.err, reason)
+			t.Errorf("%v: the reason does not name the error: %s", c.err, reason)
 		}
 	}
 }
 
-// A right that is granted later must be noticed without a restart, although the library keeps a refused producer id.
+// A right that is granted later takes effect without a restart, although the library keeps a refused producer id.
 func TestE2_ServiceRecovers(t *testing.T) {
 	f := newFake(t)
 	topic := createTopic(t, f.addr(), nil)
 	s := newSink(t, f.addr())
-	// The library (v1.22.2) asks for the id while it still enters the topic's partitions. If it is refused before they are
-	// entered, which only a loaded machine sees, their messages are passed over: they wait for the topic's next message or
-	// the next refresh of the metadata. So the refusal waits for the partitions.
+	// The library (v1.22.2) requests the id while it still enters the topic's partitions. If the refusal comes before they are
+	// entered, which happens only on a loaded machine, their messages are skipped: they wait for the topic's next message or the
+	// next metadata refresh. So the refusal waits for the partitions.
 	f.ControlKey(int16(kmsg.InitProducerID), func(kmsg.Request) (kmsg.Response, error, bool) {
 		f.SleepControl(func() {
 			for deadline := time.Now().Add(patience); time.Now().Before(deadline); runtime.Gosched() {
@@ -151,7 +150,7 @@ func TestE2_ServiceRecovers(t *testing.T) {
 	f.Fault(testkit.KafkaFault{Key: kmsg.InitProducerID, Err: kerr.ClusterAuthorizationFailed, Count: 1})
 	all := messages(topic, 1)
 	wantClass(t, outbox.ClassService, publish(t, s, all...)...)
-	for deadline := time.Now().Add(patience); ; { // the client is replaced behind the scene
+	for deadline := time.Now().Add(patience); ; { // the client is replaced in the background
 		r := publish(t, s, all...)[0]
 		if r.Class == outbox.ClassNone {
 			break

@@ -10,15 +10,14 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// A compacted topic of a real broker: what a body of NULL and an empty one become there, and what a message without a key
-// does. NULL deletes what the key had, an empty body does not; a message without a key is refused by the broker, each one
-// for good and without harm to its neighbours (B39).
+// A compacted topic of a real broker, with a NULL body, an empty body and a message without a key. NULL deletes the key's value,
+// an empty body does not; the broker refuses a message without a key for good, without effect on its neighbours (B39).
 func TestB39_CompactedTopic(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make test-rest runs it")
 	}
 	k := testkit.NewKafka(t, testkit.KafkaOptions{Config: map[string]string{
-		"log.cleaner.backoff.ms": "100", "log.cleaner.dedupe.buffer.size": "2097152", // looks at its topics often
+		"log.cleaner.backoff.ms": "100", "log.cleaner.dedupe.buffer.size": "2097152", // the cleaner runs often
 	}})
 	topic := createTopic(t, k.Addr(), map[string]string{
 		"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "100", "delete.retention.ms": "0", "max.compaction.lag.ms": "100",
@@ -48,7 +47,7 @@ func TestB39_CompactedTopic(t *testing.T) {
 	if got := lastBodies(t, k.Addr(), topic); !maps.Equal(got, want) {
 		t.Fatalf("the last bodies are %v, want %v", got, want)
 	}
-	// The cleaner works on segments that are closed: with each further message of other keys one more is.
+	// The cleaner works on closed segments: each further message of other keys closes one.
 	want = map[string]string{"empty": "''", "kept": "'first'"}
 	var got map[string]string
 	testkit.WaitFor(t, 2*time.Minute, "the broker to compact the topic", func() bool {
@@ -67,7 +66,7 @@ func TestB39_CompactedTopic(t *testing.T) {
 	}
 }
 
-// lastBodies are those that a reader of the whole topic ends with, by key: NULL, or the text in quotes.
+// lastBodies returns the last body of each key in the topic: NULL, or the text in quotes.
 func lastBodies(t *testing.T, addr, topic string) map[string]string {
 	t.Helper()
 	bodies := map[string]string{}

@@ -12,32 +12,31 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
-// Config says which cluster to publish to and how. What is not here is fixed: acks=all, idempotent, no linger, and the
-// record time is the time of the send (an old created_at could meet retention or a broker's age limit at once).
+// Config says which cluster to publish to and how. Everything else is fixed: acks=all, idempotent, no linger. The record time is
+// the time of the send (an old created_at could exceed retention or a broker's age limit at once).
 type Config struct {
-	// Brokers are host:port of some brokers; the others are found through them. At least one.
+	// Brokers are host:port of some brokers; the client discovers the others. At least one.
 	Brokers []string
-	// ClientID is what the brokers' logs and quotas know this process by; "canal-outbox" when empty.
+	// ClientID identifies this process in the brokers' logs and quotas; "canal-outbox" when empty.
 	ClientID string
 	// TLS encrypts the connections when it is set. An empty ServerName means the host of each broker.
 	TLS *tls.Config
 	// SASL is used when its Mechanism is set.
 	SASL SASL
-	// Compression of record batches: none, gzip, snappy, lz4 or zstd; none when empty. A relay that never waits sends
-	// small batches, which hardly shrink, and the time would be paid on the way to every acknowledgement.
+	// Compression of record batches: none, gzip, snappy, lz4 or zstd; none when empty. The relay never waits to fill a batch.
+	// Small batches hardly shrink, and compression delays every acknowledgement.
 	Compression string
 	// MaxMessageBytes is the largest record batch, and so the largest message with its key and headers, before
 	// compression; 1,000,012 when zero, a little below the broker's own default. It should not be above the
 	// max.message.bytes of the topics: a batch that only the broker refuses is sent again message by message.
 	MaxMessageBytes int
-	// MaxInFlight and MaxInFlightBytes are the caller's own limits on what it hands over without having a result. The
-	// client's buffers are made a quarter larger, so that they are never the first to be full; beyond them a message is
-	// answered ClassOutage. 10,000 and 64 MiB when zero.
+	// MaxInFlight and MaxInFlightBytes are the caller's own limits on messages without a result. The client's buffers are a
+	// quarter larger, so that they are never full first; beyond them a message gets ClassOutage. 10,000 and 64 MiB when zero.
 	MaxInFlight      int
 	MaxInFlightBytes int
-	// DeliveryTimeout is the time after which a message that no broker can have stored is given back; 30 s when zero. It
-	// is no bound on a message that is on the wire: without an answer that one is kept until there is one (or Close),
-	// because sending it again would lose the protection against duplicates.
+	// DeliveryTimeout is the time after which a message that no broker can have stored is returned; 30 s when zero. It does not
+	// bound a message on the wire: that one is kept until its answer (or Close), because sending it again would lose the
+	// protection against duplicates.
 	DeliveryTimeout time.Duration
 	// May is sink.Limits.May: while it is false nothing is written to a connection.
 	May func() bool
@@ -50,7 +49,7 @@ type SASL struct {
 	Password  string
 }
 
-// withDefaults fills what was left out and reports every fault at once.
+// withDefaults sets the defaults and reports every fault at once.
 func (c Config) withDefaults() (Config, error) {
 	var faults []error
 	if len(c.Brokers) == 0 {
@@ -101,11 +100,11 @@ func (c Config) options(w *wire) ([]kgo.Opt, error) {
 		kgo.MaxBufferedRecords(c.MaxInFlight+c.MaxInFlight/4+16),
 		kgo.MaxBufferedBytes(c.MaxInFlightBytes+c.MaxInFlightBytes/4+c.MaxMessageBytes),
 		kgo.RecordDeliveryTimeout(c.DeliveryTimeout),
-		// Enough for a broker that has not heard of its partitions yet; more would hold messages of a missing topic, and
-		// with them the room in flight, though the pipeline suspends the topic and tries again.
+		// Enough for a broker that does not have its partitions yet. More would hold messages of a missing topic, and with them
+		// the room in flight, although the pipeline suspends the topic and tries again.
 		kgo.UnknownTopicRetries(2),
-		// A message that was handed over in the moment in which the cluster refused a producer id can be left lying by the
-		// library until the topic's next message or the next look at the metadata; the default for that is 5 min.
+		// The library may leave a message that was sent while the cluster refused a producer id until the topic's next message or
+		// the next metadata refresh; the default for that is 5 min.
 		kgo.MetadataMaxAge(15*time.Second),
 	), nil
 }
@@ -120,7 +119,7 @@ func (c Config) connection(w *wire) ([]kgo.Opt, error) {
 		kgo.SeedBrokers(c.Brokers...),
 		kgo.ClientID(c.ClientID),
 		kgo.DisableClientMetrics(), // their last push would delay Close by up to a second
-		// The default of 5 s would be the time a new topic stays unknown, or a moved leader unnoticed.
+		// With the default of 5 s a new topic or a moved leader would be unknown for that time.
 		kgo.MetadataMinAge(250 * time.Millisecond),
 	}
 	switch {

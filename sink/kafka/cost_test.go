@@ -17,8 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// blackhole in the environment turns the test binary into a broker that stores nothing: the cost of a sink can be seen
-// only when the broker is another process.
+// blackhole in the environment turns the test binary into a broker that stores nothing: a sink's cost can be measured only with
+// the broker in another process.
 const blackhole = "CANAL_OUTBOX_TEST_BLACKHOLE"
 
 func serveBlackhole() {
@@ -36,7 +36,7 @@ func serveBlackhole() {
 	c.Close()
 }
 
-// storedNothing says yes to everything.
+// storedNothing acknowledges everything.
 func storedNothing(req *kmsg.ProduceRequest) *kmsg.ProduceResponse {
 	resp := req.ResponseKind().(*kmsg.ProduceResponse)
 	for _, t := range req.Topics {
@@ -117,7 +117,7 @@ func pump(t testing.TB, s *Sink, n int) {
 	}
 }
 
-// The aim is at most 3 allocations from the socket to the acknowledgement; reading a row takes most of them.
+// The aim is at most 3 allocations from the socket to the acknowledgement; reading a row needs most of them.
 func TestAllocationsPerMessage(t *testing.T) {
 	s := newSink(t, startBlackhole(t))
 	pump(t, s, 20_000)

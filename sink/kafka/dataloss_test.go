@@ -15,8 +15,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// B44: a broker that has forgotten the producer, as after an unclean election, may have lost messages, and says no more than
-// that a sequence is out of order. It is counted and logged, the messages are sent anew, once, and the next ones too.
+// B44: a broker that has forgotten the producer, as after an unclean election, may have lost messages, and reports only that a
+// sequence is out of order. The loss is counted and logged; these messages are sent again, once, and the next ones too.
 func TestB44_DataLossStopsNothing(t *testing.T) {
 	f := newFake(t)
 	topic := createTopic(t, f.addr(), nil)

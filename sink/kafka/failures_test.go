@@ -57,12 +57,12 @@ func holds(text string) func(kmsg.Request) bool {
 	}
 }
 
-// Messages of a topic that come while its refused batches are sent one by one stay behind them.
+// Messages of a topic that arrive while its refused batches are sent one by one stay behind them.
 func TestB32_LaterMessagesKeepTheirPlace(t *testing.T) {
 	f := newFake(t, kfake.SleepOutOfOrder())
 	topic := createTopic(t, f.addr(), nil)
 	s := newSink(t, f.addr())
-	main := int64(-1) // the producer id of the main client: what it sends first is refused, whatever is in it
+	main := int64(-1) // the producer id of the main client: its first batches are refused, whatever their content
 	release := make(chan struct{})
 	f.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		f.KeepControl()
@@ -91,8 +91,8 @@ func TestB32_LaterMessagesKeepTheirPlace(t *testing.T) {
 	for _, m := range stored(t, f.addr(), topic) {
 		offsets[m.MessageID] = m.Offset
 	}
-	// The first ones were in several requests on the wire, which may be refused in another order than they were sent. What
-	// came after the refusal keeps its place: behind all of them and in order.
+	// The first ones were in several requests on the wire, which may be refused in another order than they were sent. Messages
+	// that came after the refusal stay behind all of them and in order.
 	last := int64(-1)
 	for _, m := range all[:300] {
 		last = max(last, offsets[m.MessageID])
@@ -165,7 +165,7 @@ func count(t *testing.T, c prometheus.Counter) float64 {
 	return m.GetCounter().GetValue()
 }
 
-// B30: the broker takes requests and never answers, as behind a network that swallows packets.
+// B30: the broker receives requests and never answers, as behind a network that drops packets.
 func TestB30_CloseWhenEveryReplyIsSwallowed(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -198,7 +198,7 @@ func TestB30_CloseWhenEveryReplyIsSwallowed(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			if err := s.Close(ctx); err == nil {
-				t.Error("Close does not tell that messages had no answer")
+				t.Error("Close does not report that messages had no answer")
 			}
 			if took := time.Since(began); took > time.Minute { // without its bound it waits for an answer that never comes
 				t.Errorf("Close took %s", took)
@@ -235,7 +235,7 @@ func TestB30_CloseDuringIsolation(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	if err := s.Close(ctx); err == nil {
-		t.Error("Close does not tell that messages had no answer")
+		t.Error("Close does not report that messages had no answer")
 	}
 	wantClass(t, outbox.ClassUnknown, in.have(all)...)
 	if n := len(in.have(all)); n != len(all) {
@@ -243,7 +243,7 @@ func TestB30_CloseDuringIsolation(t *testing.T) {
 	}
 }
 
-// B36: a receiver of results that stands still does not stop the client: its buffers empty, and further messages go out.
+// B36: a receiver of results that blocks does not stop the client: its buffers empty, and further messages are sent.
 func TestB36_SlowReceiver(t *testing.T) {
 	f := newFake(t)
 	s := newSink(t, f.addr(), func(c *Config) { c.MaxInFlight = 100 })
@@ -265,7 +265,7 @@ func TestB36_SlowReceiver(t *testing.T) {
 	wantClass(t, outbox.ClassNone, in.wait(all...)...)
 }
 
-// B37: what is beyond the buffers is given back, and Send does not wait.
+// B37: messages beyond the buffers are returned, and Send does not wait.
 func TestB37_BuffersAreBounded(t *testing.T) {
 	f := newFake(t)
 	topic := createTopic(t, f.addr(), nil)
@@ -289,7 +289,7 @@ func TestB37_BuffersAreBounded(t *testing.T) {
 	}
 }
 
-// B38: a topic that takes less than our batches loses nothing, and an operator is told.
+// B38: a topic that accepts less than our batches loses nothing, and the log says so.
 func TestB38_TopicWithALowerLimit(t *testing.T) {
 	f := newFake(t)
 	topic := createTopic(t, f.addr(), map[string]string{"max.message.bytes": "20000"})

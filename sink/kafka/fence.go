@@ -13,8 +13,8 @@ import (
 // dialTimeout is the client library's own.
 const dialTimeout = 10 * time.Second
 
-// fence makes connections that write nothing while may is false. The library holds records in its own buffers, behind the last point
-// where this package could ask: a process that was stopped for longer than its lease would send them when it wakes.
+// fence creates connections that write nothing while may returns false. The library buffers records after the last point where
+// this package could check: a process that was stopped for longer than its lease would send them when it continues.
 type fence struct {
 	tls  *tls.Config
 	may  func() bool // nil: always
@@ -44,19 +44,19 @@ func (f fence) dial(ctx context.Context, network, address string) (net.Conn, err
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = conn.Close() // the handshake's error says why
+		_ = conn.Close() // the handshake's error has the reason
 		return nil, err
 	}
 	return wiredConn{secure, f.wire}, nil
 }
 
-// fencedConn is below TLS: nothing lies between the question and the socket.
+// fencedConn is below TLS: nothing lies between the check and the socket.
 type fencedConn struct {
 	net.Conn
 	may func() bool
 }
 
-// Write refuses like a connection that was closed, after which the library connects again and sends again.
+// Write fails like a closed connection, after which the library connects and sends again.
 func (c fencedConn) Write(b []byte) (int, error) {
 	if !c.may() {
 		return 0, fmt.Errorf("%w: %w", sink.ErrMayNot, net.ErrClosed)

@@ -8,8 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// What the library holds in its buffers is not written while the relay may not publish, and is when it may again: also the messages
-// that were handed over before.
+// Records in the library's buffers are not written while the relay may not publish, and are written when it may again.
 func TestNothingIsWrittenWithoutTheLease(t *testing.T) {
 	f := newFake(t)
 	topic := createTopic(t, f.addr(), nil)

@@ -68,14 +68,14 @@ func (f *fake) start(t testing.TB) {
 	f.Cluster = c
 }
 
-// Fault adds one behind the control functions that are there.
+// Fault adds a fault after the existing control functions.
 func (f *fake) Fault(one testkit.KafkaFault) *testkit.KafkaFaultHandle {
 	return testkit.FaultKafka(f.t, f.Cluster, one)
 }
 
 func (f *fake) addr() string { return f.ListenAddrs()[0] }
 
-// newSink makes a sink that the test closes at its end, unless it did before.
+// newSink returns a sink that the test closes at its end, unless it was closed before.
 func newSink(t testing.TB, addr string, change ...func(*Config)) *Sink {
 	t.Helper()
 	cfg := Config{Brokers: []string{addr}}
@@ -98,7 +98,7 @@ func newSink(t testing.TB, addr string, change ...func(*Config)) *Sink {
 	return s
 }
 
-// createTopic makes a topic of four partitions with a name of its own and waits until the cluster tells of it.
+// createTopic creates a topic of four partitions with a unique name and waits until the metadata has it.
 func createTopic(t testing.TB, addr string, configs map[string]string) string {
 	t.Helper()
 	name := fmt.Sprintf("orders.%x", rand.Uint64())
@@ -117,7 +117,7 @@ func makeTopic(t testing.TB, addr, name string, configs map[string]string) {
 		if err != nil {
 			return err
 		}
-		for { // a real broker hears of its partitions a little later
+		for { // a real broker gets its partitions a little later
 			details, err := a.ListTopics(ctx, name)
 			if err != nil || details[name].Err == nil && len(details[name].Partitions) == 4 {
 				return err
@@ -140,7 +140,7 @@ func admin(t testing.TB, addr string, do func(context.Context, *kadm.Client) err
 	}
 }
 
-// stored reads a topic as sinktest wants it: the headers that the sink adds are taken apart from the row's own.
+// stored reads a topic for sinktest: the sink's headers are separated from the row's own.
 func stored(t testing.TB, addr, topic string) []sinktest.Stored {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -168,7 +168,7 @@ func stored(t testing.TB, addr, topic string) []sinktest.Stored {
 	return out
 }
 
-// Limits of the suite: a topic takes 900,000 bytes in a batch, the sink sends batches of 1,000,012.
+// Limits of the suite: a topic accepts 900,000 bytes in a batch, the sink sends batches of 1,000,012.
 const topicLimit = 900_000
 
 func harness(addr func() string) sinktest.Harness {

@@ -14,15 +14,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// cause is why a delivery is isolated; 0 for one that only waits for its turn.
+// cause is why a delivery is isolated; 0 for one that only waits for others of its topic.
 type cause uint8
 
 const (
-	refusedBatch   cause = iota + 1 // its batch was refused, perhaps for a neighbour: to be sent alone
-	recreatedTopic                  // the client holds on to the id of a topic that was deleted and made again
+	refusedBatch   cause = iota + 1 // its batch was refused, perhaps because of a neighbour: it must be sent alone
+	recreatedTopic                  // the client keeps the id of a topic that was deleted and created again
 )
 
-// again tells whether a failure on the main client is worth a second try, and which; 0 when the class is the last word.
+// again reports whether a failure on the main client deserves a second try, and which; 0 when the class is final.
 func (s *Sink) again(d *delivery, class outbox.Class, err error) cause {
 	switch {
 	case d.partitions != 0:
@@ -37,21 +37,21 @@ func (s *Sink) again(d *delivery, class outbox.Class, err error) cause {
 	return 0
 }
 
-// isolation sends messages one by one, each as a batch of its own, in the order of their failures, to find the one that their batch
-// was refused for. It uses a client of its own, which lives while there is something to send: in the main client a message could
-// come to share a batch with others again.
+// isolation sends messages one by one, each in its own batch, in the order of their failures, to find the one that caused its
+// batch's refusal. It uses a separate client, which exists while there is something to send: in the main client a message could
+// share a batch with others again.
 //
-// While a topic has messages here, later messages of the topic queue up behind them: otherwise they would overtake.
-// Those that were on their way when the batch failed may still do so.
+// While a topic has messages here, later messages of the topic queue after them: otherwise they would overtake. Those that were
+// in flight when the batch failed may still do so.
 type isolation struct {
-	count atomic.Int64 // messages here; spares Send the lock in the normal case
+	count atomic.Int64 // messages here; saves Send the lock in the normal case
 
 	mu     sync.Mutex
 	queue  []isolated
 	topics map[string]int // messages here
-	stale  bool           // the main client cannot be used any more
+	stale  bool           // the main client can no longer be used
 
-	wake    chan struct{} // has a token when queue or stale changed
+	wake    chan struct{} // gets a token when queue or stale changed
 	stop    chan struct{}
 	stopped chan struct{}
 }
@@ -97,7 +97,7 @@ func (q *isolation) renewClient() {
 	signal(q.wake)
 }
 
-// take returns what is queued, in order. What is taken counts for its topic until leave.
+// take returns what is queued, in order. Its messages count for their topic until leave.
 func (q *isolation) take() (list []isolated, stale bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -129,7 +129,7 @@ func (q *isolation) run(s *Sink) {
 	}
 }
 
-// work empties the queue and reports false when it was stopped; what is left is then answered by Close.
+// work sends the queue and returns false when it was stopped; Close then reports the rest.
 func (q *isolation) work(s *Sink) bool {
 	list, stale := q.take()
 	if stale {
@@ -139,7 +139,7 @@ func (q *isolation) work(s *Sink) bool {
 		return true
 	}
 	client, err := kgo.NewClient(s.options...)
-	if err != nil { // cannot be: the main client was made of the same
+	if err != nil { // impossible: the main client has the same configuration
 		for _, d := range list {
 			q.leave(d.delivery)
 			s.results.finish(d.delivery, outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: "no second Kafka client: " + err.Error()})
@@ -163,26 +163,26 @@ func (q *isolation) work(s *Sink) bool {
 	return true
 }
 
-// episode is one emptying of the queue.
+// episode is one pass over the queue.
 type episode struct {
 	sink    *Sink
 	client  *kgo.Client
-	away    map[string]outbox.Outcome // topics that fail as a whole: no use in trying each message
-	culprit map[string]bool           // topics of refused batches: whether a message was refused alone, too
+	away    map[string]outbox.Outcome // topics that fail as a whole: their messages are not tried one by one
+	culprit map[string]bool           // topics of refused batches: whether a message was also refused alone
 }
 
-// send brings one delivery to its outcome; false when it was stopped before that.
+// send sends one delivery until it has an outcome; false when it was stopped before.
 func (e *episode) send(q *isolation, d isolated) bool {
 	topic := d.message.Topic
 	if o, is := e.away[topic]; is {
 		q.leave(d.delivery)
-		o.Reason = "Kafka: not sent after its batch was refused, because the topic's messages fail by now"
+		o.Reason = "Kafka: not sent after its batch was refused, because the topic's messages fail now"
 		e.sink.results.finish(d.delivery, o)
 		return true
 	}
 	e.sink.metrics.sentAlone.Inc()
 	d.partitions, d.away = 0, false
-	d.record.Timestamp = time.Time{} // that of the send, again
+	d.record.Timestamp = time.Time{} // the time of the new send
 	answer := make(chan error, 1)
 	e.client.Produce(d.delivery, &d.record, func(_ *kgo.Record, err error) { answer <- err })
 	select {
@@ -202,19 +202,19 @@ func (e *episode) note(d isolated, o outbox.Outcome) {
 	switch o.Class {
 	case outbox.ClassTopic, outbox.ClassService, outbox.ClassOutage:
 		e.away[topic] = outbox.Outcome{Class: o.Class, Scope: o.Scope}
-	case outbox.ClassUnknown: // of this one; the others have not been sent
+	case outbox.ClassUnknown: // of this message; the others have not been sent
 		e.away[topic] = outbox.Outcome{Class: outbox.ClassOutage, Scope: o.Scope}
 	case outbox.ClassPermanent, outbox.ClassRefused:
 		e.culprit[topic] = true
 	case outbox.ClassNone:
 		if _, known := e.culprit[topic]; !known && d.cause == refusedBatch {
-			e.culprit[topic] = false // so far none of the batch was refused alone
+			e.culprit[topic] = false // so far no message of the batch was refused alone
 		}
 	}
 }
 
-// explain tells of batches that were refused for their own size (B38): the messages get through, but slowly and, where
-// some were under way, out of order.
+// explain logs batches that were refused for their own size (B38): the messages are published, but slowly and, where some were in
+// flight, out of order.
 func (e *episode) explain() {
 	for topic, found := range e.culprit {
 		if _, failed := e.away[topic]; !found && !failed {
@@ -224,7 +224,7 @@ func (e *episode) explain() {
 	}
 }
 
-// purge makes the main client forget topics that were deleted and made again; it would refuse them for ever (B35).
+// purge makes the main client forget topics that were deleted and created again; otherwise it would refuse them for ever (B35).
 func (s *Sink) purge(list []isolated) {
 	var topics []string
 	for _, d := range list {
@@ -238,11 +238,11 @@ func (s *Sink) purge(list []isolated) {
 	}
 }
 
-// renewLimit bounds each of the two waits of renew; both end at once where the producer id was refused.
+// renewLimit bounds each of the two waits of renew; both end at once when the producer id was refused.
 const renewLimit = 2 * time.Second
 
-// renew replaces the main client if its producer id was refused. The library keeps such a refusal for the life of a
-// client, so that a right granted later would never be noticed.
+// renew replaces the main client if its producer id was refused. The library keeps such a refusal for the life of a client, so a
+// right granted later would have no effect.
 func (s *Sink) renew() {
 	ctx, cancel := context.WithTimeout(context.Background(), renewLimit)
 	defer cancel()
@@ -264,7 +264,7 @@ func (s *Sink) renew() {
 	s.life.Unlock()
 	ctx, cancel = context.WithTimeout(context.Background(), renewLimit)
 	defer cancel()
-	if err := old.Flush(ctx); err != nil { // lets every message there be refused, so that Close finds none to call unknown
+	if err := old.Flush(ctx); err != nil { // makes the client refuse its messages, so that Close finds none to report as unknown
 		s.log.Warn("the replaced Kafka client still held messages", zap.Error(err))
 	}
 	old.Close()

@@ -1,13 +1,13 @@
 // Package kafka publishes to Apache Kafka (2.1 and later) with an idempotent producer.
 //
-// Guarantee: that of sink.Sink. Beyond it: an outage is ridden through inside, without loss and without duplicates, as
-// long as the process lives; a message is never sent again before the client library has said what became of it, however
-// long that takes, so the caller owns the deadline after which it calls the broker away; if a record batch is refused,
-// its messages are sent again one by one, so that only the culprit is refused.
+// Guarantee: that of sink.Sink. In addition: during an outage the sink keeps and retries messages, without loss and without
+// duplicates, as long as the process lives. A message is never sent again before the client library has reported its result,
+// however long that takes, so the caller owns the deadline after which it treats the broker as away. If a record batch is
+// refused, its messages are sent again one by one, so that only the faulty one is refused.
 //
-// A Sink owns one goroutine that hands results over and one that sends messages one by one, beside those of the client
-// library; all end in Close. A question to brokers that do not let themselves be dialled leaves one behind until the library
-// gives up, after ten seconds.
+// A Sink owns one goroutine that reports results and one that sends messages one by one, in addition to those of the client
+// library; all end in Close. A request to brokers that cannot be dialled leaves one goroutine until the library gives up, after
+// ten seconds.
 package kafka
 
 import (
@@ -28,7 +28,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// closeLimit bounds what Close does when its context has ended: the client library gives up what is on the wire.
+// closeLimit bounds Close after its context has ended: the client library gives up what is on the wire.
 const closeLimit = 5 * time.Second
 
 // errClosed is why a message has no answer that Close did not wait for.
@@ -43,7 +43,7 @@ type Sink struct {
 	options []kgo.Opt
 	promise func(*kgo.Record, error) // one function value for all records
 
-	life   sync.RWMutex // read-held while something is given to the client
+	life   sync.RWMutex // read-held while something is passed to the client
 	client *kgo.Client
 	closed bool
 
@@ -56,8 +56,8 @@ type Sink struct {
 
 var _ sink.Sink = (*Sink)(nil)
 
-// New checks the configuration and returns a sink. It opens no connection: whether the cluster can be reached shows in
-// Probe. The error names every fault of the configuration.
+// New checks the configuration and returns a sink. It opens no connection: Probe reports whether the cluster can be reached. The
+// error names every fault of the configuration.
 func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) {
 	cfg, err := cfg.withDefaults()
 	w := &wire{}
@@ -101,7 +101,7 @@ func (s *Sink) Send(messages []*outbox.Message, done func([]sink.Result)) {
 		switch reason := s.refusal(d); {
 		case reason != "":
 			s.results.finish(d, outbox.Outcome{Class: outbox.ClassPermanent, Reason: reason})
-		case s.isolation.behind(d): // others of its topic are being sent one by one: it keeps its place
+		case s.isolation.behind(d): // others of its topic are being sent one by one: it stays behind them
 		default:
 			s.client.TryProduce(d, &d.record, s.promise)
 		}
@@ -116,7 +116,8 @@ func refuseAll(b *batch) {
 	b.done(out)
 }
 
-// answered is the promise of every record of the main client: what became of it, and whether that is the last word.
+// answered is the promise of every record of the main client: it reports the result, or isolates the delivery when the result is
+// not final.
 func (s *Sink) answered(r *kgo.Record, err error) {
 	d := r.Context.(*delivery)
 	o := s.completion(d, err)
@@ -127,7 +128,7 @@ func (s *Sink) answered(r *kgo.Record, err error) {
 	s.results.finish(d, o)
 }
 
-// completion is what became of a record, and how far that reaches.
+// completion returns the outcome of a record with its scope.
 func (s *Sink) completion(d *delivery, err error) outbox.Outcome {
 	o := outcome(d, err)
 	if o.Class == outbox.ClassUnknown && s.wire.never(d.batch.number) {
@@ -143,7 +144,7 @@ func (s *Sink) completion(d *delivery, err error) outbox.Outcome {
 	return o
 }
 
-// alone ends the count of a message at its partition, and tells whether its failure concerns that partition only.
+// alone ends the count of a message at its partition, and reports whether its failure concerns that partition only.
 func (s *Sink) alone(d *delivery, class outbox.Class, now time.Time) bool {
 	if d.partition == nil {
 		return d.away && s.health.Working(now)
@@ -158,7 +159,7 @@ func outcome(d *delivery, err error) (o outbox.Outcome) {
 	case err == nil:
 		return o
 	case d.away: // our own partitioner's refusals
-		return outbox.Outcome{Class: outbox.ClassOutage, Reason: "Kafka: the partition of topic " + d.message.Topic + " for this key takes no messages while others do: look for its leader"}
+		return outbox.Outcome{Class: outbox.ClassOutage, Reason: "Kafka: the partition of topic " + d.message.Topic + " for this key accepts no messages while others do: check its leader"}
 	case d.partitions != 0:
 		return outbox.Outcome{
 			Class:  outbox.ClassRefused,
@@ -169,8 +170,8 @@ func outcome(d *delivery, err error) (o outbox.Outcome) {
 	return o
 }
 
-// Probe implements sink.Sink: metadata of the cluster, asked of one broker after the other. That says little while every broker
-// leaves produce requests without an answer.
+// Probe implements sink.Sink. It requests the cluster's metadata from one broker after the other. That proves little while every
+// broker leaves produce requests unanswered.
 func (s *Sink) Probe(ctx context.Context) error {
 	client := s.current()
 	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, client.Ping(ctx) }); err != nil {
@@ -183,7 +184,7 @@ func (s *Sink) Probe(ctx context.Context) error {
 	return s.unansweredByAll(ctx, client)
 }
 
-// unreached is what to look at when no broker can be asked; "" when the error says it all.
+// unreached returns what to check when no broker can be reached; "" when the error is clear.
 func unreached(err error) string {
 	_, advice := classOf(err)
 	var dial *net.OpError
@@ -193,11 +194,11 @@ func unreached(err error) string {
 	case errors.As(err, &dial) && dial.Op == "dial" && !dial.Timeout():
 		return ""
 	}
-	// A listener of another kind lets the client wait or closes the connection, and says no word.
+	// A listener of another kind lets the client wait or closes the connection without a message.
 	return "; check sink.kafka.brokers, and sink.kafka.tls and sink.kafka.sasl against the broker's listener"
 }
 
-// unansweredByAll is nil when some broker owes no answer to a produce request.
+// unansweredByAll returns nil when some broker owes no answer to a produce request.
 func (s *Sink) unansweredByAll(ctx context.Context, client *kgo.Client) error {
 	ask := kmsg.NewPtrMetadataRequest()
 	ask.Topics = []kmsg.MetadataRequestTopic{} // none: without a list it would be all
@@ -235,8 +236,8 @@ func (s *Sink) dataLoss(topic string, partition int32) {
 		"the broker's disks", zap.String("topic", topic), zap.Int32("partition", partition))
 }
 
-// Close implements sink.Sink. It takes at most closeLimit longer than the context lasts. Its error says how many messages
-// were left without an answer.
+// Close implements sink.Sink. It takes at most closeLimit longer than the context lasts. Its error gives the number of messages
+// without an answer.
 //
 // Order: no new messages; wait for answers; write no more; close the clients, which answer what they hold; answer the rest; end the
 // hand-over, so that done is not called after the return. Flush and AbortBufferedRecords of the library have no part in
@@ -259,7 +260,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-ended:
-		s.drain(limit) // the client answers on a goroutine of its own
+		s.drain(limit) // the client reports on its own goroutine
 	case <-limit:
 	}
 	s.results.finishAll(func(d *delivery) outbox.Outcome { return s.completion(d, errClosed) })
@@ -273,7 +274,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	return nil
 }
 
-// drain waits until everything has been handed over, or end is closed; it returns what is left.
+// drain waits until everything has been reported, or end is closed; it returns the number of messages left.
 func (s *Sink) drain(end <-chan struct{}) int {
 	for {
 		left := s.results.left()

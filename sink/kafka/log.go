@@ -8,17 +8,17 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// logger passes the client library's messages on, all of them as debug: what matters to an operator the sink says itself, once and
-// in clear, by outcomes and Probe; the library's own lines would come before it, several times over. They tell of connections,
-// metadata and batches, with names, numbers and errors, never with what is in a record. They end with end: the library leaves
-// goroutines behind that write on, and whoever closed the sink may have closed its log as well.
+// logger writes the client library's log lines at debug level: the sink reports what matters to an operator itself, once, by
+// outcomes and Probe; the library's lines would precede it, several times. They name connections, metadata and batches, with
+// numbers and errors, never the content of a record. They stop with end: the library leaves goroutines that continue to write,
+// and the owner of the sink may have closed its log.
 type logger struct {
 	log   *zap.Logger
 	mu    sync.RWMutex // held while a line is written
 	ended bool
 }
 
-// end returns when nothing more is written.
+// end returns when no more lines will be written.
 func (l *logger) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

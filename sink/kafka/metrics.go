@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// metrics are the sink's own series, fed by hooks of the client library where these are the only ones to know.
+// metrics are the sink's own series. Hooks of the client library feed those that only the library can count.
 type metrics struct {
 	reg           prometheus.Registerer
 	connectErrors prometheus.Counter

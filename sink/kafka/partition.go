@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// partitioner places records as the Java client does (murmur2 of the key; without a key one partition per batch), but by
-// the sharding key where that differs from the record's key, and where the row says so if it names a partition.
+// partitioner chooses partitions as the Java client does (murmur2 of the key; without a key one partition per batch), but by the
+// sharding key where it differs from the record's key, and by the row's own partition if it has one.
 type partitioner struct {
 	inner  kgo.Partitioner
 	log    *zap.Logger
@@ -27,25 +27,25 @@ func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
 	return &topicPartitioner{TopicPartitioner: p.inner.ForTopic(topic), topic: topic, log: p.log, health: p.health}
 }
 
-// topicPartitioner is called by the client library under a lock of its own for each topic.
+// topicPartitioner is called by the client library under a lock per topic.
 type topicPartitioner struct {
 	kgo.TopicPartitioner
 	topic   string
 	log     *zap.Logger
 	health  *sink.Health
 	parts   []*sink.Part // of the partitions
-	sharded kgo.Record   // stands for a record that goes by its sharding key; the inner partitioner looks at its key alone
+	sharded kgo.Record   // for a record with a sharding key; the inner partitioner uses its key alone
 	last    int          // partitions at the last call; 0 before the first
 }
 
-// RequiresConsistency implements kgo.TopicPartitioner: the number of partitions given to Partition is then that of all,
-// not of those with a leader at the moment.
+// RequiresConsistency implements kgo.TopicPartitioner: Partition then gets the number of all partitions, not of those with a
+// leader at present.
 func (p *topicPartitioner) RequiresConsistency(r *kgo.Record) bool {
 	m := message(r)
 	return m.Partition != outbox.NoPartition || m.ShardingKey != "" || m.Key != ""
 }
 
-// Partition implements kgo.TopicPartitioner. -1 makes the client give the record back at once.
+// Partition implements kgo.TopicPartitioner. -1 makes the client return the record at once.
 func (p *topicPartitioner) Partition(r *kgo.Record, n int) int {
 	partition := p.choose(r, n)
 	if partition >= 0 && p.RequiresConsistency(r) && !p.enter(r.Context.(*delivery), partition) {
@@ -54,8 +54,9 @@ func (p *topicPartitioner) Partition(r *kgo.Record, n int) int {
 	return partition
 }
 
-// enter counts a message to its partition, once however often it is asked, and reports whether it may go there. Only messages
-// whose partition is fixed, by key or by the row, are counted: for the others the client chooses a partition that has a leader.
+// enter counts a message at its partition, once however often it is called, and reports whether it may be sent there. Only
+// messages with a fixed partition, by key or by the row, are counted: for the others the client chooses a partition that has a
+// leader.
 func (p *topicPartitioner) enter(d *delivery, partition int) bool {
 	if d.partition != nil {
 		return true
@@ -78,7 +79,7 @@ func (p *topicPartitioner) choose(r *kgo.Record, n int) int {
 	if n != p.last {
 		if p.last != 0 {
 			p.log.Warn("the topic's partitions changed: keys move to other partitions, so messages of one key may be "+
-				"consumed out of order around this moment", zap.String("topic", p.topic), zap.Int("before", p.last), zap.Int("now", n))
+				"consumed out of order around this time", zap.String("topic", p.topic), zap.Int("before", p.last), zap.Int("now", n))
 		}
 		p.last = n
 	}
@@ -95,7 +96,7 @@ func (p *topicPartitioner) choose(r *kgo.Record, n int) int {
 	return p.TopicPartitioner.Partition(&p.sharded, n)
 }
 
-// OnNewBatch implements kgo.TopicPartitionerOnNewBatch, which is how records without a key move on.
+// OnNewBatch implements kgo.TopicPartitionerOnNewBatch: records without a key change partition here.
 func (p *topicPartitioner) OnNewBatch() {
 	if inner, ok := p.TopicPartitioner.(kgo.TopicPartitionerOnNewBatch); ok {
 		inner.OnNewBatch()

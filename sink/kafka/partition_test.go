@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// B13: a partition without a leader gets a few messages, then none until it works: they come back at once, as an outage of
-// this partition alone, and the others' flow.
+// B13: a partition without a leader gets a few messages, then none until it works: they are returned at once, as an outage of
+// this partition alone, and the other partitions work.
 func TestB13_DeadPartitionFillsNoRoom(t *testing.T) {
 	f := newFake(t)
 	topic := createTopic(t, f.addr(), nil)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// B31: clients of Kafka before 1.22.2 could acknowledge what was not written (franz-go #1484).
+// B31: client versions before 1.22.2 could acknowledge what was not written (franz-go #1484).
 func TestB31_TheClientIsNoneThatAcknowledgesWhatIsNotWritten(t *testing.T) {
 	const least = 1_022_002
 	pins, err := os.ReadFile("../../go.mod")

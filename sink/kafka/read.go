@@ -13,13 +13,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// readPatience is how long a read goes on without a record while some are left.
+// readPatience is how long a read waits for a record while some are left.
 const readPatience = 30 * time.Second
 
 var _ sink.Reader = (*Sink)(nil)
 
-// Read implements sink.Reader with a client of its own, which belongs to no consumer group and commits nothing. The account
-// needs READ on the topic.
+// Read implements sink.Reader with its own client, which belongs to no consumer group and commits nothing. The account needs READ
+// on the topic.
 func (s *Sink) Read(ctx context.Context, topic string, from, to time.Time, each func(sink.Record) error) (sink.Extent, error) {
 	options, err := s.cfg.connection(nil)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Sink) Read(ctx context.Context, topic string, from, to time.Time, each 
 	}
 	defer client.Close()
 	ranges, extent, err := findRanges(ctx, kadm.NewClient(client), topic, from, to)
-	if settings, unknown := s.Settings(ctx, []string{topic}); unknown == nil { // an account may read and not know
+	if settings, unknown := s.Settings(ctx, []string{topic}); unknown == nil { // an account may have READ without DESCRIBE_CONFIGS
 		extent.Compacted = settings[topic].Compacted
 	}
 	if err == nil {
@@ -43,10 +43,10 @@ func (s *Sink) Read(ctx context.Context, topic string, from, to time.Time, each 
 	return extent, err
 }
 
-// span is what is to be read of a partition: offsets from next to below end.
+// span is the part of a partition to read: offsets from next to below end.
 type span struct{ next, end int64 }
 
-// findRanges asks for the offsets of the times. A partition of which nothing is to be read is left out.
+// findRanges reads the offsets of the times. A partition without records to read is left out.
 func findRanges(ctx context.Context, admin *kadm.Client, topic string, from, to time.Time) (map[int32]*span, sink.Extent, error) {
 	var extent sink.Extent
 	ends, err := offsets(topic, func() (kadm.ListedOffsets, error) { return admin.ListEndOffsets(ctx, topic) })
@@ -84,7 +84,7 @@ func findRanges(ctx context.Context, admin *kadm.Client, topic string, from, to 
 	return ranges, extent, nil
 }
 
-// offsets is one question for an offset of each partition.
+// offsets calls ask for one offset of each partition.
 func offsets(topic string, ask func() (kadm.ListedOffsets, error)) (map[int32]int64, error) {
 	listed, err := ask()
 	if err == nil {
@@ -100,7 +100,7 @@ func offsets(topic string, ask func() (kadm.ListedOffsets, error)) (map[int32]in
 	return found, nil
 }
 
-// readRanges reads until each range is at its end. Control records are no messages, but they are at the end of some.
+// readRanges reads until each range is at its end. Control records are no messages, but some ranges end with them.
 func readRanges(ctx context.Context, client *kgo.Client, topic string, ranges map[int32]*span, each func(sink.Record) error) error {
 	if len(ranges) == 0 {
 		return nil
@@ -134,7 +134,7 @@ func readRanges(ctx context.Context, client *kgo.Client, topic string, ranges ma
 	return nil
 }
 
-// poll waits for records, but not for ever: the library tries again whatever may pass.
+// poll waits a bounded time for records: the library itself retries temporary errors without end.
 func poll(ctx context.Context, client *kgo.Client, topic string) (kgo.Fetches, error) {
 	patient, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
@@ -150,7 +150,7 @@ func poll(ctx context.Context, client *kgo.Client, topic string) (kgo.Fetches, e
 	return fetches, nil
 }
 
-// readFault says what to do about an error. Other rights than a producer's are needed.
+// readFault says what to do about an error. A reader needs other rights than a producer.
 func readFault(err error) error {
 	if errors.Is(err, kerr.TopicAuthorizationFailed) {
 		return fmt.Errorf("%w; grant READ and DESCRIBE on the topic to the user of sink.kafka.sasl", err)

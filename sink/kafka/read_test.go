@@ -17,7 +17,7 @@ import (
 
 var day = time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 
-// produce stores records with the times that they have, behind the sink's back.
+// produce stores records with their own times, without the sink.
 func produce(t *testing.T, addr string, records ...*kgo.Record) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0))
@@ -25,7 +25,7 @@ func produce(t *testing.T, addr string, records ...*kgo.Record) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	for _, r := range records { // each in a batch of its own: kfake looks for the time of batches
+	for _, r := range records { // each in its own batch: kfake searches by the time of batches
 		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func readIDs(t *testing.T, s *Sink, topic string, from, to time.Time) (ids []str
 	return ids, extent
 }
 
-// A read hands over what lies between two times, and two reads that meet hand over each record once.
+// A read returns the records between two times, and two adjacent reads return each record once.
 func TestReadBetweenTimes(t *testing.T) {
 	c := newFake(t)
 	topic := createTopic(t, c.addr(), nil)
@@ -64,7 +64,7 @@ func TestReadBetweenTimes(t *testing.T) {
 	for n := range 200 {
 		records = append(records, numbered(topic, n, day.Add(time.Duration(n)*time.Minute)))
 	}
-	records = append(records, &kgo.Record{Topic: topic, Timestamp: day.Add(200 * time.Minute)}) // of somebody else, no body
+	records = append(records, &kgo.Record{Topic: topic, Timestamp: day.Add(200 * time.Minute)}) // of another producer, no body
 	produce(t, c.addr(), records...)
 
 	minute := func(n int) time.Time { return day.Add(time.Duration(n) * time.Minute) }
@@ -102,7 +102,7 @@ func TestReadBetweenTimes(t *testing.T) {
 	}
 }
 
-// What retention has removed is told, if it may have been of the span.
+// A range from which retention has removed records is reported as shortened.
 func TestReadTellsOfAShortenedTopic(t *testing.T) {
 	c := newFake(t)
 	topic := createTopic(t, c.addr(), nil)
@@ -126,7 +126,7 @@ func TestReadTellsOfAShortenedTopic(t *testing.T) {
 	}
 }
 
-// A topic that is compacted is told of, whatever else its policy says.
+// A compacted topic is reported as such, whatever else its policy says.
 func TestReadTellsOfACompactedTopic(t *testing.T) {
 	c := newFake(t)
 	s := newSink(t, c.addr())
@@ -139,7 +139,7 @@ func TestReadTellsOfACompactedTopic(t *testing.T) {
 	}
 }
 
-// Whoever may write but not read is told which right is missing.
+// An account that may write but not read gets an error that names the missing right.
 func TestReadSaysWhichRightIsMissing(t *testing.T) {
 	for _, c := range []struct {
 		err  error

@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Names of the headers that the relay adds. The three others are left out when the row has no such value; a header of the
-// row with the name of one that is added gives way, so that no consumer has to choose between two values.
+// Names of the headers that the relay adds. The last three are left out when the row has no such value. A header of the row with
+// the name of an added one is dropped, so that each name has one value.
 const (
 	HeaderMessageID = "message_id"
 	HeaderBizType   = "biz_type"
@@ -20,33 +20,33 @@ const (
 	HeaderTag       = "tag"
 )
 
-// batch is what one Send took over.
+// batch is the messages of one Send.
 type batch struct {
 	done       func([]sink.Result)
 	number     uint64 // of the Send, see wire
 	deliveries []delivery
-	ready      []*delivery // have their outcome and wait to be handed over; guarded by results.mu
-	left       int         // not handed over yet; guarded by results.mu
+	ready      []*delivery // have their outcome and wait to be reported; guarded by results.mu
+	left       int         // not reported yet; guarded by results.mu
 }
 
-// delivery is one message on its way. It is the context of its record, because that is the one pointer of ours which the
-// client library carries along to the partitioner and the promise; as a context it is never cancelled.
+// delivery is one message in flight. It is the context of its record, because that is the only pointer that the client library
+// passes to the partitioner and the promise; as a context it is never cancelled.
 type delivery struct {
 	context.Context
 	record     kgo.Record
 	message    *outbox.Message
 	batch      *batch
-	partitions int32 // how many the topic has, when the row asks for one beyond them
+	partitions int32 // the topic's number of partitions, when the row's partition is beyond it
 
-	partition *sink.Part // where it counts, between Enter and Leave
-	away      bool       // its partition is away: not given to the client
+	partition *sink.Part // where it is counted, between Enter and Leave
+	away      bool       // its partition is away: not passed to the client
 
-	finished bool // guarded by results.mu, as what follows
+	finished bool // guarded by results.mu, like the next fields
 	outcome  outbox.Outcome
 }
 
-// newBatch makes the records of a batch. All of them share one array of deliveries, one of headers and one of bytes;
-// bodies are not copied.
+// newBatch creates the records of a batch. They share one array of deliveries, one of headers and one of bytes; bodies are not
+// copied.
 func newBatch(messages []*outbox.Message, done func([]sink.Result)) *batch {
 	b := &batch{done: done, deliveries: make([]delivery, len(messages)), ready: make([]*delivery, 0, len(messages)), left: len(messages)}
 	headers, bytes := 0, 0
@@ -73,9 +73,8 @@ type writer struct {
 	bytes   []byte
 }
 
-// write sets everything but the time (the client takes that of the send) and the partition. A record without a key or
-// without a value (SQL NULL) has nil there, which is not the same as an empty one: no value deletes the key from a
-// compacted topic.
+// write sets everything but the time (the client uses that of the send) and the partition. A record without a key or value (SQL
+// NULL) has nil there, which differs from an empty one: no value deletes the key from a compacted topic.
 func (w *writer) write(m *outbox.Message, r *kgo.Record) {
 	r.Topic, r.Value = m.Topic, m.Body
 	if m.Key != "" {
@@ -126,12 +125,12 @@ func isAdded(m *outbox.Message, name string) bool {
 	return false
 }
 
-// recordOverhead is what one record costs in a batch of its own beside its bytes, rounded down: the header of the batch.
-// Format: Apache Kafka documentation, "Record Batch".
+// recordOverhead is the size of a record in its own batch in addition to its bytes, rounded down: the batch header. Format:
+// Apache Kafka documentation, "Record Batch".
 const recordOverhead = 61
 
-// refusal tells why the broker would never take the message, or "". It must not refuse what would fit: lengths are
-// rounded down, the client itself knows the exact size.
+// refusal returns why the broker would never accept the message, or "". It must not refuse what would fit: lengths are rounded
+// down, only the client knows the exact size.
 func (s *Sink) refusal(d *delivery) string {
 	if reason := topicFault(d.message.Topic); reason != "" {
 		return reason
@@ -141,7 +140,7 @@ func (s *Sink) refusal(d *delivery) string {
 		h := &d.record.Headers[i]
 		size += len(h.Key) + len(h.Value)
 		if !utf8.ValidString(h.Key) {
-			return fmt.Sprintf("header name %q is not UTF-8, which Kafka asks for", h.Key)
+			return fmt.Sprintf("header name %q is not UTF-8, which Kafka requires", h.Key)
 		}
 	}
 	if size > s.cfg.MaxMessageBytes {

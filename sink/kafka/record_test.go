@@ -110,7 +110,7 @@ func TestB08_TopicNames(t *testing.T) {
 }
 
 func TestB06_WhatIsRefusedBeforeTheSend(t *testing.T) {
-	s := newSink(t, "127.0.0.1:1", func(c *Config) { c.MaxMessageBytes = 2000 }) // nobody is there to ask
+	s := newSink(t, "127.0.0.1:1", func(c *Config) { c.MaxMessageBytes = 2000 }) // no broker is needed
 	large, headers, name, partition := messages("t", 1)[0], messages("t", 1)[0], messages("t", 1)[0], messages("t", 1)[0]
 	large.Body = make([]byte, 2000)
 	headers.Headers = []outbox.Header{{Name: "h", Value: strings.Repeat("v", 2000)}}

@@ -9,17 +9,17 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// results collects outcomes as they come, one by one and on a goroutine of the client library that must not be held up,
-// and hands them over in slices: what came while done was called for the last ones.
+// results collects outcomes, one by one, on goroutines of the client library that must not block, and reports them in slices:
+// each call of done has what came during the previous call.
 type results struct {
 	mu    sync.Mutex
-	ready []*batch            // with something to hand over
-	live  map[*batch]struct{} // with messages that are not handed over
-	open  int                 // messages that are not handed over
+	ready []*batch            // with outcomes to report
+	live  map[*batch]struct{} // with messages that are not reported
+	open  int                 // messages that are not reported
 
-	wake    chan struct{} // has a token when ready is not empty
-	drained chan struct{} // has a token when open reached zero
-	stop    chan struct{} // closed: hand over what is ready and end
+	wake    chan struct{} // gets a token when ready is not empty
+	drained chan struct{} // gets a token when open reached zero
+	stop    chan struct{} // closed: report what is ready and end
 	stopped chan struct{} // closed when run has ended
 }
 
@@ -30,7 +30,7 @@ func newResults() *results {
 	}
 }
 
-// add takes a batch into account, before any outcome of it can come.
+// add counts a batch, before any of its outcomes can come.
 func (r *results) add(b *batch) {
 	r.mu.Lock()
 	r.live[b] = struct{}{}
@@ -38,7 +38,7 @@ func (r *results) add(b *batch) {
 	r.mu.Unlock()
 }
 
-// finish records the outcome of a delivery; the first one counts (after a Close that ran out of time a late one may come).
+// finish records the outcome of a delivery; the first one counts (after a Close that timed out a late one may come).
 func (r *results) finish(d *delivery, o outbox.Outcome) {
 	r.mu.Lock()
 	wake := r.finishLocked(d, o)
@@ -76,7 +76,7 @@ func (r *results) finishAll(outcome func(*delivery) outbox.Outcome) {
 	signal(r.wake)
 }
 
-// run hands results over until it is stopped; then nothing more is handed over.
+// run reports results until it is stopped; after that nothing more is reported.
 func (r *results) run() {
 	defer close(r.stopped)
 	for {
@@ -115,14 +115,14 @@ func (r *results) handOver() {
 	r.mu.Unlock()
 }
 
-// left is how many messages were taken over and not handed over.
+// left returns the number of messages that were sent here and not reported.
 func (r *results) left() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.open
 }
 
-// resultsOf makes the results of deliveries; their broker ids, partition@offset, share one piece of memory.
+// resultsOf returns the results of deliveries; their broker ids, partition@offset, share one piece of memory.
 func resultsOf(list []*delivery) []sink.Result {
 	out := make([]sink.Result, len(list))
 	var ids strings.Builder
@@ -130,7 +130,7 @@ func resultsOf(list []*delivery) []sink.Result {
 	var number [48]byte
 	for i, d := range list {
 		out[i] = sink.Result{Message: d.message, Outcome: d.outcome}
-		if d.outcome.Class != outbox.ClassNone || d.record.Offset < 0 { // no offset: a repeat that the broker had already
+		if d.outcome.Class != outbox.ClassNone || d.record.Offset < 0 { // no offset: a duplicate that the broker already had
 			continue
 		}
 		from := ids.Len()
@@ -141,7 +141,7 @@ func resultsOf(list []*delivery) []sink.Result {
 	return out
 }
 
-// signal puts a token into a channel of one, unless one is there.
+// signal puts a token into a channel of capacity one, unless it has one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -66,13 +66,13 @@ func (s *Section) Validate(r setting.Report) {
 	}
 }
 
-// MaxBody is the size in bytes from which on a body is refused.
+// MaxBody is the size in bytes above which a body is refused.
 func (s *Section) MaxBody() setting.Bytes { return s.MaxMessageBytes }
 
-// TopicFault says why a name can never be that of a topic; "" when it can.
+// TopicFault returns why a topic cannot have this name; "" when it can.
 func (*Section) TopicFault(name string) string { return topicFault(name) }
 
-// Open makes the sink. It does no I/O but reading the files of the section tls.
+// Open returns the sink. It does no I/O except reading the files of the section tls.
 func (s *Section) Open(limits sink.Limits, log *zap.Logger, reg prometheus.Registerer) (sink.Sink, error) {
 	// The database's TLS modes mean the same for any server; an empty address leaves the name to each connection.
 	var c server.Config

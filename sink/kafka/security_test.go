@@ -44,7 +44,7 @@ func TestTLSAndSASL(t *testing.T) {
 	}
 }
 
-// What an operator must fix is called service, by the send and by the probe's text, and the password stays secret.
+// A fault that an operator must fix has the class service, in the send and in the probe's text, and the password stays secret.
 func TestE2_AccessFaultsAreService(t *testing.T) {
 	f, client := secureFake(t)
 	for _, c := range []struct {
@@ -74,7 +74,7 @@ func wantService(t *testing.T, addr string, change func(*Config)) {
 	}
 }
 
-// The fake broker hangs up on a wrong password; a real one says what is wrong.
+// The fake broker closes the connection on a wrong password; a real one reports the error.
 func TestE2_AccessFaultsOnKafka(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make test-rest runs it")
@@ -150,7 +150,7 @@ func TestCompressionCodecs(t *testing.T) {
 	}
 }
 
-// A sink that is closed leaves its names in the registry to the next one.
+// A closed sink frees its names in the registry for the next one.
 func TestMetricsAreRegisteredOnce(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	cfg := Config{Brokers: []string{"127.0.0.1:1"}}

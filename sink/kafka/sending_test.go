@@ -12,7 +12,7 @@ import (
 
 const patience = 3 * time.Minute
 
-// inbox takes the results of one or more Sends.
+// inbox collects the results of one or more Sends.
 type inbox struct {
 	t       testing.TB
 	mu      sync.Mutex
@@ -33,7 +33,7 @@ func (in *inbox) done(results []sink.Result) {
 	signal(in.grown)
 }
 
-// wait returns the results of the messages when all are there.
+// wait returns the results of the messages when all have one.
 func (in *inbox) wait(messages ...*outbox.Message) []sink.Result {
 	in.t.Helper()
 	deadline := time.After(patience)
@@ -60,7 +60,7 @@ func (in *inbox) have(messages []*outbox.Message) (out []sink.Result) {
 	return out
 }
 
-// publish sends the messages in one batch and waits for their results, in their order.
+// publish sends the messages in one batch and returns their results, in order.
 func publish(t testing.TB, s *Sink, messages ...*outbox.Message) []sink.Result {
 	t.Helper()
 	in := newInbox(t)

@@ -10,17 +10,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TopicSettings is what the brokers make of a topic's messages. A number is 0 where the brokers do not tell it.
+// TopicSettings are the brokers' settings of a topic. A number is 0 where the brokers do not report it.
 type TopicSettings struct {
-	// MaxMessageBytes is the largest record batch that the topic takes.
+	// MaxMessageBytes is the largest record batch that the topic accepts.
 	MaxMessageBytes int
-	// Replicas is how many copies the partition with the fewest of them has when all brokers are well.
+	// Replicas is the number of replicas of the partition with the fewest.
 	Replicas int
-	// MinInSync is how many copies there are at least when a message is acknowledged.
+	// MinInSync is the minimum number of copies when a message is acknowledged.
 	MinInSync int
-	// Compacted tells that the topic keeps the last record of each key for certain, and of others what it has not come to yet.
+	// Compacted reports that the topic drops older records of a key.
 	Compacted bool
-	// Err says why MaxMessageBytes, MinInSync and Compacted are not known: mostly that the account may not DESCRIBE_CONFIGS.
+	// Err says why MaxMessageBytes, MinInSync and Compacted are unknown: usually the account may not DESCRIBE_CONFIGS.
 	Err error
 }
 
@@ -30,9 +30,9 @@ const (
 	cleanupPolicy     = "cleanup.policy"
 )
 
-// Settings asks the cluster for the settings of topics. A topic that does not exist is not in the answer. An error means
-// that the cluster could not be asked. It speaks the protocol itself: the library's admin client gives up all topics when the account
-// may not describe one.
+// Settings reads the settings of topics from the cluster. A missing topic is not in the result. An error means that the cluster
+// could not be reached. It uses the protocol directly: the library's admin client fails for all topics when the account may not
+// describe one.
 func (s *Sink) Settings(ctx context.Context, topics []string) (map[string]TopicSettings, error) {
 	if len(topics) == 0 { // an empty list would ask for all
 		return nil, nil
@@ -94,7 +94,7 @@ func (t *TopicSettings) take(r *kmsg.DescribeConfigsResponseResource) {
 		}
 		n, err := strconv.Atoi(*c.Value)
 		if err != nil {
-			continue // another program's idea of the setting: as good as not told
+			continue // another program's form of the setting: treated as not reported
 		}
 		switch c.Name {
 		case maxMessageBytes:

@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// settingsOf asks for one topic.
+// settingsOf returns the settings of one topic.
 func settingsOf(t *testing.T, s *Sink, topic string) TopicSettings {
 	t.Helper()
 	all, err := s.Settings(t.Context(), []string{topic, "nobody.made.this"})

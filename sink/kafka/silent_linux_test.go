@@ -12,10 +12,10 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// A host that does not even answer a dial holds up no question for longer than its context: a stop would wait for it.
+// A host that does not answer a dial delays no request beyond its context: a stop would wait for it.
 func TestQuestionsEndWithTheirContext(t *testing.T) {
 	s := newSink(t, silentHost(t))
-	// The library dials for one request at a time; ours wait behind its own.
+	// The library dials for one request at a time; ours waits behind its own.
 	go func() { _ = s.current().Ping(context.Background()) }() // until the sink is closed
 	<-time.After(100 * time.Millisecond)
 	for name, ask := range map[string]func(context.Context) error{
@@ -28,7 +28,7 @@ func TestQuestionsEndWithTheirContext(t *testing.T) {
 		select {
 		case err := <-done:
 			t.Fatalf("%s: the host is not silent: %v", name, err)
-		case <-time.After(300 * time.Millisecond): // long enough for a dial to be under way
+		case <-time.After(300 * time.Millisecond): // long enough for a dial to start
 		}
 		cancel()
 		select {
@@ -37,12 +37,12 @@ func TestQuestionsEndWithTheirContext(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		case <-time.After(7 * time.Second): // the library waits for ten
-			t.Errorf("%s goes on after its context has ended", name)
+			t.Errorf("%s continues after its context has ended", name)
 		}
 	}
 }
 
-// silentHost is the address of a socket whose queue is full: the kernel drops further attempts to connect.
+// silentHost returns the address of a socket whose queue is full: the kernel drops further connection attempts.
 func silentHost(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

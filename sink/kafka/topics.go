@@ -14,8 +14,8 @@ import (
 // aclWrite is the bit of the operation WRITE in a set of authorised operations (org.apache.kafka.common.acl.AclOperation).
 const aclWrite = 1 << 4
 
-// Topics implements sink.Sink by the cluster's metadata, which no topic is created by asking for. Whether the topic may be
-// written is known only of brokers that tell the client's rights (2.3 and later).
+// Topics implements sink.Sink with a metadata request that creates no topic. Whether the topic can be written is known only from
+// brokers that report the client's rights (2.3 and later).
 func (s *Sink) Topics(ctx context.Context, topics []string) (map[string]error, error) {
 	faults := map[string]error{}
 	req := kmsg.NewPtrMetadataRequest()

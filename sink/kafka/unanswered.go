@@ -8,9 +8,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// unanswered knows which brokers owe an answer to a produce request. A broker, or something before it, may answer every question
-// and leave produce requests alone; only an answer to one of them proves that messages are taken. It is fed by hooks of the
-// client library and safe for concurrent use.
+// unanswered records which brokers have not answered a produce request. A broker, or a proxy in front of it, may answer every
+// other request and not these; only an answer to one proves that messages are accepted. Hooks of the client library feed it. It
+// is safe for concurrent use.
 type unanswered struct {
 	mu    sync.Mutex
 	since map[int32]time.Time // broker -> its first produce request since its last answer to one
@@ -31,7 +31,7 @@ func (u *unanswered) OnBrokerWrite(broker kgo.BrokerMetadata, key int16, _ int, 
 	if u.since == nil {
 		u.since = map[int32]time.Time{}
 	}
-	if _, waits := u.since[broker.NodeID]; !waits { // the library asks again when its time is up: that is no answer
+	if _, waits := u.since[broker.NodeID]; !waits { // the library repeats the request after its time-out: that is no answer
 		u.since[broker.NodeID] = time.Now()
 	}
 }
@@ -46,14 +46,14 @@ func (u *unanswered) OnBrokerRead(broker kgo.BrokerMetadata, key int16, _ int, _
 	delete(u.since, broker.NodeID)
 }
 
-// clear forgets everything: the client has no message any more that could wait for an answer.
+// clear forgets everything: the client has no message left that waits for an answer.
 func (u *unanswered) clear() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	clear(u.since)
 }
 
-// overdue tells how long a broker has owed an answer, and whether that is longer than the limit.
+// overdue returns how long a broker has owed an answer, and whether that is longer than the limit.
 func (u *unanswered) overdue(broker int32, limit time.Duration) (wait time.Duration, is bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// B30: a broker that answers questions and leaves produce requests alone is not called there, also when the client asks again;
-// the answer to a produce request makes it so.
+// B30: a broker that answers other requests but not produce requests counts as away, also when the client repeats the request; an
+// answer to a produce request makes it available.
 func TestB30_ProduceRequestsWithoutAnswer(t *testing.T) {
 	f := newFake(t)
 	s := newSink(t, f.addr())
@@ -51,7 +51,7 @@ func TestB30_ProduceRequestsWithoutAnswer(t *testing.T) {
 	}
 }
 
-// A produce request that the client sends again, because its time was up, is no answer to the first one.
+// A produce request that the client repeats after its time-out is no answer to the first one.
 func TestUnansweredSinceTheFirstRequest(t *testing.T) {
 	var u unanswered
 	broker, produce := kgo.BrokerMetadata{NodeID: 1}, int16(kmsg.Produce)

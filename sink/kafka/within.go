@@ -2,9 +2,8 @@ package kafka
 
 import "context"
 
-// within asks the client library and returns when ctx ends, at the latest. In the library a request waits behind the dial for
-// another one, without regard to its context: a stop that came while a broker was probed that took no connection lasted ten
-// seconds longer.
+// within calls the client library and returns when ctx ends, at the latest. In the library a request waits behind another
+// request's dial without regard to its context: a stop during a probe of an unreachable broker took ten seconds longer.
 func within[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	type answer struct {
 		value T

@@ -12,7 +12,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// cpu returns the processor time of this process; the broker is another one.
+// cpu returns the processor time of this process; the broker is in another one.
 func cpu(b *testing.B) time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -21,8 +21,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// BenchmarkPublish sends 500-byte messages to a real broker with a bounded number in flight, over 1,000 keys and 8 queues,
-// handed over in batches of 1 and 100.
+// BenchmarkPublish sends 500-byte messages to a real broker with a bounded number in flight, over 1,000 keys and 8 queues, in
+// batches of 1 and 100.
 func BenchmarkPublish(b *testing.B) {
 	r := testkit.NewRocketMQ(b, testkit.RocketMQOptions{Topics: map[string]int{"bench": 8}, Config: patientBroker})
 	for _, handed := range []int{1, 100} {

@@ -14,16 +14,16 @@ import (
 // probePause is the time between two probes of a broker that does not answer.
 const probePause = 500 * time.Millisecond
 
-// broker is one master. While it is away nothing is handed to the library for it: the library would hold a global lock
-// while it dials, and the caller for three seconds (failures B03, B13).
+// broker is one master. While it is away the library gets no messages for it: the library would hold a global lock while it
+// dials, and block the caller for three seconds (failures B03, B13).
 type broker struct {
 	*sink.Part
 	name string
 	addr atomic.Pointer[string]
 }
 
-// silent judges a send that got no answer. While the broker answers the sends of others, the silence is about the message and
-// the broker stays in use; else it is the broker's silence. A broker that does not even answer a heartbeat is away.
+// silent judges a send without an answer. While the broker answers the sends of others, the message is the cause and the broker
+// stays in use; else the broker is. A broker that does not even answer a heartbeat is away.
 func (s *Sink) silent(b *broker, sent time.Time, cause error) (message bool) {
 	if s.ping(s.ctx, b) != nil {
 		s.lost(b, cause)
@@ -32,7 +32,7 @@ func (s *Sink) silent(b *broker, sent time.Time, cause error) (message bool) {
 	return b.AnsweredSince(sent)
 }
 
-// lost marks a broker as away and starts to probe it. Only the first of concurrent calls has an effect.
+// lost marks a broker as away and starts probes. Only the first of concurrent calls has an effect.
 func (s *Sink) lost(b *broker, cause error) {
 	cause = fmt.Errorf("broker %s at %s does not answer: %w", b.name, *b.addr.Load(), cause)
 	if !b.Lost(cause) {
@@ -59,7 +59,7 @@ func (s *Sink) recover(b *broker) {
 	}
 }
 
-// ping asks a broker for a sign of life and takes it back when there is one.
+// ping sends a heartbeat to a broker and marks it as available when it answers.
 func (s *Sink) ping(ctx context.Context, b *broker) error {
 	err := s.remote.ping(ctx, *b.addr.Load(), s.instance+"-probe", s.cfg.Group)
 	if err == nil && b.Back() {
@@ -69,7 +69,7 @@ func (s *Sink) ping(ctx context.Context, b *broker) error {
 	return err
 }
 
-// Probe is nil when a broker that has topics in use, or any broker as long as no topic is in use, answers a heartbeat.
+// Probe returns nil when a broker with topics in use answers a heartbeat, or any broker while no topic is in use.
 func (s *Sink) Probe(ctx context.Context) error {
 	brokers := s.knownBrokers()
 	if len(brokers) == 0 {
@@ -81,7 +81,7 @@ func (s *Sink) Probe(ctx context.Context) error {
 			return errors.New("rocketmq: no broker is registered with the name servers")
 		}
 		for name, addr := range found {
-			b := newBroker(sink.NewHealth(0), name) // of no topic in use: it says nothing about the others
+			b := newBroker(sink.NewHealth(0), name) // without topics in use: its state does not matter to the others
 			b.addr.Store(&addr)
 			brokers = append(brokers, b)
 		}
@@ -100,7 +100,7 @@ func (s *Sink) Probe(ctx context.Context) error {
 		}
 		failures = append(failures, err)
 	}
-	s.wantRoutes() // perhaps the brokers have moved
+	s.wantRoutes() // the brokers may have moved
 	return fmt.Errorf("rocketmq: no broker answers: %w", errors.Join(failures...))
 }
 

@@ -23,7 +23,7 @@ func twoBrokers(t *testing.T) (c *cluster, s *Sink, onA, onB string) {
 	return c, newTestSink(t, c), keyFor(0, 8), keyFor(4, 8)
 }
 
-// B03: one of two brokers is down: messages without a key flow, those of its keys are answered at once.
+// B03: one of two brokers is down: messages without a key are published, those of its keys are returned at once.
 func TestB03_OneBrokerDown(t *testing.T) {
 	c, s, onA, onB := twoBrokers(t)
 	send(t, s, append(messages("orders", onA, 3), messages("orders", onB, 3)...)...).want(outbox.ClassNone)
@@ -36,7 +36,7 @@ func TestB03_OneBrokerDown(t *testing.T) {
 		send(t, s, messages("orders", onA, 5)...).want(outbox.ClassNone)
 		for _, r := range send(t, s, messages("orders", onB, 5)...).want(outbox.ClassOutage) {
 			if r.Scope != outbox.ScopePartition {
-				t.Fatal("the outage of one broker is told to be one of all")
+				t.Fatal("the outage of one broker is reported as one of all")
 			}
 		}
 	}
@@ -50,7 +50,7 @@ func TestB03_OneBrokerDown(t *testing.T) {
 	retried(t, s, messages("orders", onB, 3))
 }
 
-// B13: a broker that takes connections and answers nothing costs those behind it one time-out; the others none.
+// B13: a broker that accepts connections and answers nothing costs its own messages one time-out; the others none.
 func TestB13_FrozenBroker(t *testing.T) {
 	c, s, onA, onB := twoBrokers(t)
 	send(t, s, append(messages("orders", onA, 3), messages("orders", onB, 3)...)...).want(outbox.ClassNone)
@@ -78,7 +78,7 @@ func TestB13_FrozenBroker(t *testing.T) {
 	retried(t, s, messages("orders", onB, 3))
 }
 
-// B13: a broker that never answered is never handed to the library, which would dial it under its global lock.
+// B13: a broker that never answered is never passed to the library, which would dial it under its global lock.
 func TestB13_UnreachableFromTheStart(t *testing.T) {
 	c := newCluster(t, "broker-a", "broker-b")
 	c.topic("orders", fakeQueues{"broker-a", 4, 6}, fakeQueues{"broker-b", 4, 6})
@@ -108,7 +108,7 @@ func TestProbeNeedsAnAnswer(t *testing.T) {
 		if err := probe(); err != nil {
 			t.Fatalf("known %v: %v", known, err)
 		}
-		b.freeze() // takes the connection
+		b.freeze() // accepts the connection
 		if err := probe(); err == nil {
 			t.Errorf("known %v: a frozen broker passed", known)
 		}
@@ -127,7 +127,7 @@ func TestProbeNeedsAnAnswer(t *testing.T) {
 	}
 }
 
-// B11: closing one sink leaves another of the same process and cluster alone.
+// B11: closing one sink does not affect another of the same process and cluster.
 func TestB11_TwoProducers(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders")
@@ -137,11 +137,11 @@ func TestB11_TwoProducers(t *testing.T) {
 	testkit.Must(t, one.Close(t.Context()))
 	send(t, two, messages("orders", "k", 3)...).want(outbox.ClassNone)
 	if err := one.Close(t.Context()); err == nil {
-		t.Error("a second Close says nothing")
+		t.Error("a second Close returns no error")
 	}
 }
 
-// B12: outages leave no goroutines or connections behind.
+// B12: outages leave no goroutines or connections.
 func TestB12_OutagesLeaveNothingBehind(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders")
@@ -204,7 +204,7 @@ func TestB16_NoBodiesInTheLog(t *testing.T) {
 	}
 }
 
-// Credentials sign our own requests like the library's, which the servers check by recomputing.
+// Our own requests are signed like the library's; the servers recompute the signature.
 func TestRequestsAreSigned(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders")
@@ -244,7 +244,7 @@ func largeMessages() []*outbox.Message {
 	return list
 }
 
-// Close does not wait for a broker that is silent, not even when the connection is full.
+// Close does not wait for a silent broker, also when the connection is full.
 func TestCloseOfASilentBroker(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders", fakeQueues{"broker-a", 32, 6})

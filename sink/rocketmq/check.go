@@ -10,10 +10,11 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// firstWithTimers is the number of 5.0.0-SNAPSHOT in org.apache.rocketmq.common.MQVersion: brokers before it know no TIMER_DELIVER_MS.
+// firstWithTimers is the number of 5.0.0-SNAPSHOT in org.apache.rocketmq.common.MQVersion: older brokers do not support
+// TIMER_DELIVER_MS.
 const firstWithTimers = 412
 
-// Check asks the brokers for their release when they are to keep delayed messages. It publishes nothing.
+// Check reads the brokers' releases when they must hold delayed messages. It publishes nothing.
 func (s *Section) Check(ctx context.Context, opened sink.Sink, _ sink.Newest) []server.Finding {
 	q, is := opened.(*Sink)
 	if !is || !s.NativeDelay {
@@ -33,11 +34,11 @@ func (s *Section) Check(ctx context.Context, opened sink.Sink, _ sink.Newest) []
 		switch {
 		case err != nil:
 			add(server.Warning, "", "broker %s at %s could not be asked for its release: %v", name, brokers[name], err)
-		case release == 0: // a proxy, or something else that speaks the protocol and does not say what it is
-			add(server.Warning, "make sure that it is RocketMQ 5.0 or newer", "broker %s at %s does not tell its release", name, brokers[name])
+		case release == 0: // a proxy, or another program that does not report its release
+			add(server.Warning, "make sure that it is RocketMQ 5.0 or newer", "broker %s at %s does not report its release", name, brokers[name])
 		case release < firstWithTimers:
 			add(server.Fault, "set sink.rocketmq.native_delay to false: the relay then keeps delayed rows itself, to 100 ms",
-				"broker %s at %s is older than RocketMQ 5.0 (it calls its release %d): it delivers delayed messages at once", name, brokers[name], release)
+				"broker %s at %s is older than RocketMQ 5.0 (release number %d): it delivers delayed messages at once", name, brokers[name], release)
 		default:
 			add(server.OK, "", "broker %s has timers (release %d)", name, release)
 		}

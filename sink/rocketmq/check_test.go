@@ -7,10 +7,10 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// Brokers before 5.0 deliver a delayed message at once and say nothing of it: doctor asks for their release.
+// Brokers before 5.0 deliver a delayed message at once and report nothing: doctor checks their release.
 func TestDoctorAsksForBrokersWithoutTimers(t *testing.T) {
 	c := newCluster(t, "broker-a", "broker-b", "broker-c")
-	c.brokers["broker-a"].release, c.brokers["broker-b"].release = firstWithTimers, firstWithTimers-1 // 4.9.9; the third does not say
+	c.brokers["broker-a"].release, c.brokers["broker-b"].release = firstWithTimers, firstWithTimers-1 // 4.9.9; the third does not report it
 	s := newTestSink(t, c)
 	section := &Section{NativeDelay: true}
 	want := []server.Severity{server.OK, server.Fault, server.Warning}

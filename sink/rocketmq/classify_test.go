@@ -19,7 +19,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Each line of the error table, once through the wire: a broker that answers so.
+// Each row of the error table, once over the wire: a broker that gives this answer.
 func TestB05_EveryCodeHasItsClass(t *testing.T) {
 	const acl = "org.apache.rocketmq.acl.common.AclException: "
 	for _, line := range []struct {
@@ -62,7 +62,7 @@ func TestB05_EveryCodeHasItsClass(t *testing.T) {
 	}
 }
 
-// A broker that is busy for a moment gets the same messages again after a pause, and nothing overtakes them.
+// A broker that is busy for a short time gets the same messages again after a pause, and no message overtakes them.
 func TestBusyBrokerIsAskedAgain(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders")
@@ -87,7 +87,7 @@ func TestBusyBrokerIsAskedAgain(t *testing.T) {
 	}
 }
 
-// The errors that come from the library and the network, without a wire.
+// The errors of the library and the network, without a wire.
 func TestLibraryErrorsHaveTheirClass(t *testing.T) {
 	dial := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	for _, line := range []struct {
@@ -138,7 +138,7 @@ func TestB04_LessDurableResults(t *testing.T) {
 	}
 }
 
-// Without a word in the configuration a message that its broker may lose is not SENT.
+// By default a message that its broker may lose is not SENT.
 func TestG29_StoredLessDurablyIsNotSentByDefault(t *testing.T) {
 	for durability, want := range map[string]outbox.Class{"": outbox.ClassUnknown, "strict": outbox.ClassUnknown, "lenient": outbox.ClassNone} {
 		t.Run("durability_"+durability, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestG29_StoredLessDurablyIsNotSentByDefault(t *testing.T) {
 	}
 }
 
-// One message of a batch is refused: it is found, its neighbours are stored in order, the others are not sent twice.
+// One message of a batch is refused: it is found, its neighbours are stored in order, none of them is sent twice.
 func TestB10_B32_TheCulpritIsIsolated(t *testing.T) {
 	for _, code := range []int{codeIllegal, codeSystemError} {
 		c := newCluster(t)

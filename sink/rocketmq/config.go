@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Config says where the cluster is and what it takes. The zero value of every field but NameServers is usable. It holds a
+// Config says where the cluster is and what it accepts. The zero value of every field but NameServers is usable. It holds a
 // secret: never print it whole.
 //
-// TLS is not offered, because client library v2.1.2 has none: use a network that is private, or a TLS proxy on the
-// machine. Name servers and brokers are spoken to directly; the gRPC proxy of RocketMQ 5 is not supported (failures B15,
-// B19). A namespace is written into the topic, NAMESPACE%TOPIC, as the brokers store it.
+// TLS is not offered, because client library v2.1.2 has none: use a private network, or a TLS proxy on the machine. Name servers
+// and brokers are accessed directly; the gRPC proxy of RocketMQ 5 is not supported (failures B15, B19). A namespace is part of
+// the topic, NAMESPACE%TOPIC, as the brokers store it.
 type Config struct {
 	// NameServers are host:port each. Names are resolved at every dial.
 	NameServers []string
@@ -24,15 +24,15 @@ type Config struct {
 	MaxMessageBytes int
 	// MaxBatchMessages is the largest number of messages in one request, 256 when 0.
 	MaxBatchMessages int
-	// MaxRequests is the number of requests in flight over all queues, 32 when 0; one queue never has more than one.
+	// MaxRequests is the number of requests in flight over all queues, 32 when 0; one queue has at most one.
 	MaxRequests int
-	// Lenient counts a message as published, marked LessDurable, that a broker stored but did not flush or copy to its replica
-	// in time. Without it the outcome is ClassUnknown: the message is sent again.
+	// Lenient counts a message that a broker stored but did not flush or copy to its replica in time as published, marked
+	// LessDurable. Without it the outcome is ClassUnknown: the message is sent again.
 	Lenient bool
 	// NativeDelay says that the brokers have timers (5.0 and newer with timerWheelEnable; older ones deliver at once): a message
-	// that is marked as Later is handed to them, in a request of its own.
+	// marked as Later is sent to them, in a separate request.
 	NativeDelay bool
-	// MaxDelay is the longest delay the brokers take, three days when 0: their timerMaxDelaySec.
+	// MaxDelay is the longest delay that the brokers accept, three days when 0: their timerMaxDelaySec.
 	MaxDelay time.Duration
 	// May is sink.Limits.May: while it is false no message is sent.
 	May func() bool
@@ -45,8 +45,8 @@ const (
 	defaultRequests  = 32
 	defaultMaxDelay  = 72 * time.Hour
 	frameLimit       = 15 << 20 // brokers close the connection on a frame above 16 MiB
-	batchBytes       = 1 << 20  // of one request; a message above it goes alone
-	maxBatchMessages = 5000     // measured: the answer lists an id for each
+	batchBytes       = 1 << 20  // of one request; a larger message is sent alone
+	maxBatchMessages = 5000     // measured: the answer lists an id for each message
 	maxRequests      = 1024
 )
 

@@ -36,7 +36,7 @@ func newSink(nameServer string, change func(*Config)) func(testing.TB) sink.Sink
 	}
 }
 
-// asStored takes what the sink adds apart from the row's own headers.
+// asStored separates the sink's headers from the row's own.
 func asStored(topic string, queue int32, offset int64, body []byte, properties map[string]string) sinktest.Stored {
 	s := sinktest.Stored{Topic: topic, Partition: queue, Offset: offset, Body: body, MessageID: properties["UNIQ_KEY"], Tag: properties["TAGS"]}
 	_, s.Key, _ = strings.Cut(properties["KEYS"], " ")
@@ -95,7 +95,7 @@ func TestConformanceOnRocketMQ(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make test-rest runs it")
 	}
-	// The broker's limit is below ours, so that there is something only the broker sees.
+	// The broker's limit is below ours, so that only the broker refuses some messages.
 	const ours, theirs = 300_000, 200_000
 	r := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Config: map[string]string{
 		"maxMessageSize": fmt.Sprint(theirs), "waitTimeMillsInSendQueue": patientBroker["waitTimeMillsInSendQueue"],
@@ -124,8 +124,8 @@ func createTopic(t testing.TB, r *testkit.RocketMQ, name string, queues int) {
 	testkit.Must(t, r.CreateTopic(ctx, name, queues))
 }
 
-// readSettled reads a topic when the broker has filled its queues, which happens shortly after the acknowledgement: a
-// message at the end of the log, sent behind all others, shows that it has.
+// readSettled reads a topic when the broker has filled its queues, which happens shortly after the acknowledgement: a message
+// at the end of the log, sent after all others, shows that it has.
 func readSettled(t testing.TB, r *testkit.RocketMQ, topic string) []sinktest.Stored {
 	t.Helper()
 	marker := fmt.Sprint("marker-", topics.Add(1))

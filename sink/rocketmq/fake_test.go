@@ -22,7 +22,7 @@ type cluster struct {
 	changed   *sync.Cond
 	brokers   map[string]*fakeBroker
 	topics    map[string][]fakeQueues
-	widest    map[string][]fakeQueues   // what the library is told
+	widest    map[string][]fakeQueues   // what the library gets
 	nameReply func(topic string) *reply // overrides the route answer when not nil
 	asked     map[string]int            // route requests by topic
 }
@@ -32,17 +32,17 @@ type fakeQueues struct {
 	write, perm int
 }
 
-// reply scripts the answer to one request.
+// reply is the scripted answer to one request.
 type reply struct {
 	code    int
 	remark  string
 	swallow bool // no answer
-	store   bool // store although the code says otherwise
+	store   bool // store although the code reports a failure
 	hang    <-chan struct{}
 	cut     bool // close the connection without an answer
 }
 
-// request is a send as the broker saw it.
+// request is a send as the broker received it.
 type request struct {
 	code     int
 	topic    string
@@ -61,14 +61,14 @@ type fakeBroker struct {
 	*fakeServer
 	cluster *cluster
 	name    string
-	release int // as it calls itself
+	release int // as it reports it
 
 	// guarded by cluster.mu
 	script   func(request) reply
 	requests []request
 	store    map[string][]storedMessage
-	busy     map[string]int // requests being worked on, by topic and queue
-	crowded  bool           // a queue had two requests at a time
+	busy     map[string]int // requests in progress, by topic and queue
+	crowded  bool           // a queue had two requests at the same time
 	fields   []map[string]string
 }
 
@@ -121,7 +121,7 @@ func (s *fakeServer) start() {
 	})
 }
 
-// stop refuses connections and resets those there are.
+// stop refuses connections and resets existing ones.
 func (s *fakeServer) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +133,7 @@ func (s *fakeServer) stop() {
 	clear(s.conns)
 }
 
-// freeze keeps accepting but answers nothing until thaw, as a stopped process does.
+// freeze accepts but answers nothing until thaw, like a stopped process.
 func (s *fakeServer) freeze() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,8 +210,8 @@ func (c *cluster) topic(name string, queues ...fakeQueues) {
 	}
 }
 
-// queues is the route of a topic. The library is never told that a broker has left: it would change, without a lock, a map
-// that sends read, and the race detector would fail the test for it.
+// queues returns the route of a topic. It never removes a broker for the library: the library would then change, without a lock,
+// a map that sends read, and the race detector would fail the test for it.
 func (c *cluster) queues(h header) ([]fakeQueues, bool) {
 	topic := h.ExtFields["topic"]
 	list, known := c.topics[topic]
@@ -349,7 +349,7 @@ func splitProperties(text string) map[string]string {
 	return found
 }
 
-// until waits for a condition over the cluster's state, which it is called with the lock held for.
+// until waits for a condition over the cluster's state, which is called with the lock held.
 func (c *cluster) until(t testing.TB, what string, met func() bool) {
 	t.Helper()
 	expired := false
@@ -370,7 +370,7 @@ func (c *cluster) until(t testing.TB, what string, met func() bool) {
 	}
 }
 
-// stored returns what all brokers hold of a topic.
+// stored returns the messages of a topic on all brokers.
 func (c *cluster) stored(topic string) []storedMessage {
 	c.mu.Lock()
 	defer c.mu.Unlock()

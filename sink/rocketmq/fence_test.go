@@ -9,7 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// While the relay may not publish no request is made, and the messages come back as those of an outage, which costs no attempt.
+// While the relay may not publish no request is sent, and the messages are returned as in an outage, which costs no attempt.
 func TestNothingIsSentWithoutTheLease(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders")

@@ -9,7 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// FuzzBuild: a message that fault lets pass comes back from both request forms as it was, and so do its neighbours.
+// FuzzBuild: a message that fault accepts is decoded unchanged from both request forms, and so are its neighbours.
 func FuzzBuild(f *testing.F) {
 	f.Add("m-1", "k", "tag", "shard", "order", "name", "value", []byte("body"), int64(0))
 	f.Add("m 1", "m 1", "", "", "", "biz_type", "wins", []byte{0}, int64(1))

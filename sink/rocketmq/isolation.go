@@ -13,29 +13,29 @@ import (
 	"go.uber.org/zap"
 )
 
-// A request that gets no answer while its broker answers others is no sign of an outage: something on the way, or the broker
-// itself, stumbles over one of its messages. Each of them is a suspect and is sent again alone, on a connection of its own,
-// beside the queues: nobody waits for it, shares a batch with it, or loses a connection to it. Whoever is answered then is
-// innocent. Whoever is not comes to ClassUnknown with ScopeMessage, is remembered, and goes the same way when the caller sends
-// it again. What got no answer is often stored, so an innocent message may be stored twice.
+// A request without an answer, while its broker answers others, is no sign of an outage: one of its messages makes something on
+// the way, or the broker itself, fail. Each message is a suspect and is sent again alone, on its own connection, outside the
+// queues: no other message waits for it, shares a batch with it, or loses a connection to it. A suspect that is answered is an
+// ordinary message. One that is not gets ClassUnknown with ScopeMessage, is remembered, and is sent alone again when the caller
+// repeats it. Messages without an answer are often stored, so an ordinary one may be stored twice.
 const (
 	aloneAtOnce   = 4
-	answerTimeout = 3 * time.Second // as long as the client library waits
-	suspectMemory = time.Hour       // longer than the usual pause before a next attempt
+	answerTimeout = 3 * time.Second // the client library's own limit
+	suspectMemory = time.Hour       // longer than the usual pause before the next attempt
 	maxRemembered = 1000
 )
 
-// suspect is a message that is sent alone.
+// suspect is a message to be sent alone.
 type suspect struct {
 	item
 	queue *queue
 }
 
-// isolation holds the suspects. Sink.mu guards it.
+// isolation has the suspects. Sink.mu guards it.
 type isolation struct {
 	waiting []suspect
 	senders int
-	known   map[outbox.Identity]time.Time // got no answer alone, and when
+	known   map[outbox.Identity]time.Time // messages that got no answer when sent alone, and the time
 }
 
 func (i *isolation) knows(id outbox.Identity) bool {
@@ -57,12 +57,12 @@ func (i *isolation) remember(id outbox.Identity) {
 			}
 		}
 	}
-	if len(i.known) < maxRemembered { // beyond, each costs its batch one more time-out
+	if len(i.known) < maxRemembered { // beyond this limit each costs its batch one more time-out
 		i.known[id] = time.Now()
 	}
 }
 
-// sendAlone queues a suspect. Called with the lock held, by a goroutine that Close waits for.
+// sendAlone queues a suspect. Called with the lock held, from a goroutine that Close waits for.
 func (s *Sink) sendAlone(x suspect) {
 	s.isolated.waiting = append(s.isolated.waiting, x)
 	if s.isolated.senders < aloneAtOnce {
@@ -71,7 +71,7 @@ func (s *Sink) sendAlone(x suspect) {
 	}
 }
 
-// sendSuspects works until no suspect waits.
+// sendSuspects sends until no suspect is left.
 func (s *Sink) sendSuspects() {
 	e := encoder{maxBody: s.cfg.MaxMessageBytes, maxDelay: s.cfg.MaxDelay}
 	for {
@@ -96,7 +96,7 @@ func (s *Sink) sendSuspects() {
 	}
 }
 
-// trySuspect brings one suspect to its outcome.
+// trySuspect sends one suspect and returns its outcome.
 func (s *Sink) trySuspect(e *encoder, x suspect) outbox.Outcome {
 	b := x.queue.broker
 	if s.ctx.Err() != nil {
@@ -128,7 +128,7 @@ func (s *Sink) trySuspect(e *encoder, x suspect) outbox.Outcome {
 	switch {
 	case v.away && v.class == outbox.ClassUnknown:
 		if s.silent(b, sent, err) {
-			s.log.Warn("a message gets no answer, sent alone, while its broker answers others: only its own attempts count",
+			s.log.Warn("a message sent alone gets no answer, while its broker answers others: only this message's attempts count",
 				zap.String("table", x.message.Table), zap.String("id", x.message.ID), zap.String("topic", x.message.Topic), zap.String("broker", b.name))
 			return outbox.Outcome{Class: v.class, Reason: reason("sent alone it got no answer, while the broker answers others: %v", err)}
 		}
@@ -140,8 +140,8 @@ func (s *Sink) trySuspect(e *encoder, x suspect) outbox.Outcome {
 	return s.outcome(b, v, err)
 }
 
-// send publishes one message on a connection of its own. Request and answer: SendMessageRequestHeader and
-// SendMessageResponseHeader of org.apache.rocketmq.remoting.protocol.header.
+// send publishes one message on a separate connection. Request and answer: SendMessageRequestHeader and SendMessageResponseHeader
+// of org.apache.rocketmq.remoting.protocol.header.
 func (r *remoting) send(ctx context.Context, addr, group string, q *queue, m *outbox.Message, e *encoder) (id string, status primitive.SendStatus, err error) {
 	now := time.Now()
 	var properties strings.Builder

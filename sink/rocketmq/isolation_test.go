@@ -13,8 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// swallowing makes the broker leave every request without an answer that holds a message with this body; it counts how many
-// messages such a request had.
+// swallowing makes the broker not answer requests with a message of this body; it counts the messages of each such request.
 func (c *cluster) swallowing(broker, body string) func() []int {
 	var sizes []int
 	c.scripted(broker, func(r request) reply {
@@ -35,8 +34,8 @@ func (c *cluster) swallowing(broker, body string) func() []int {
 	}
 }
 
-// B30: a message that never gets an answer while the broker answers others harms nobody else: neither the messages in its
-// batch nor those behind it nor those of other keys, and the broker stays in use.
+// B30: a message that never gets an answer while the broker answers others affects no other message: neither its batch nor
+// those behind it nor other keys, and the broker stays in use.
 func TestB30_SilenceOfOneMessage(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	c := newCluster(t)
@@ -49,7 +48,7 @@ func TestB30_SilenceOfOneMessage(t *testing.T) {
 	poison := message("orders", "k")
 	poison.Body = []byte("poison")
 
-	// The first request of a queue that is idle has one message; those that follow form the batch with the poison.
+	// The first request of an idle queue has one message; the next ones form the batch with the poison.
 	first := send(t, s, append(messages("orders", "k", 10), append([]*outbox.Message{poison}, messages("orders", "k", 10)...)...)...)
 	others := neighbours(t, s, first)
 	for i, o := range first.wait() {
@@ -62,7 +61,7 @@ func TestB30_SilenceOfOneMessage(t *testing.T) {
 	}
 	t.Logf("%d messages of other keys meanwhile", others())
 
-	// Sent again, it goes alone from the start: what comes with it is answered at once.
+	// Sent again, it is sent alone from the start: the messages sent with it are answered at once.
 	again := send(t, s, poison)
 	send(t, s, messages("orders", "k", 5)...).want(outbox.ClassNone)
 	select {
@@ -83,7 +82,7 @@ func TestB30_SilenceOfOneMessage(t *testing.T) {
 		t.Error("the broker was called away")
 	}
 
-	// Once it is answered it is a message like others.
+	// Once it is answered it is an ordinary message.
 	c.scripted("broker-a", func(request) reply { return reply{} })
 	send(t, s, poison).want(outbox.ClassNone)
 	s.mu.Lock()
@@ -118,7 +117,7 @@ func neighbours(t *testing.T, s *Sink, until *pending) (count func() int) {
 	return func() int { <-ended; return n }
 }
 
-// B30: silence towards everybody is the broker's, and no message's own, though it answers heartbeats.
+// B30: if no message is answered the broker is the cause, and no message, although it answers heartbeats.
 func TestB30_SilenceTowardsAll(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders", fakeQueues{"broker-a", 32, 6})

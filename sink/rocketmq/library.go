@@ -16,16 +16,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// Everything that tames rocketmq-client-go v2.1.2 is in this file: its globals, its options, and the time limits it has
-// no option for. Only SendSync is used: a time-out of SendAsync dereferences nil (failure B01), and one-way sends and
-// requests tell nothing.
+// All work-arounds for rocketmq-client-go v2.1.2 are in this file: its globals, its options, and the time limits it has no option
+// for. Only SendSync is used: a time-out of SendAsync dereferences nil (failure B01), and one-way sends and requests return no
+// result.
 //
-// One defect cannot be reached from here: when a broker leaves every route, the library deletes its address from a map
-// that sends read without a lock. The read lasts nanoseconds and is only made for a broker that answers, so a clash would
-// need a broker that unregisters while it serves, in that moment of the library's 30 s round.
+// One defect remains: when a broker leaves every route, the library deletes its address from a map that sends read without a
+// lock. The read lasts nanoseconds and happens only for a broker that answers, so a clash needs a broker that unregisters while
+// it serves, at that point of the library's 30 s cycle.
 
-// The library waits three seconds for an answer, a constant. The limits below replace 15, 120 and 120 seconds, in which a
-// silent broker could hold a worker and, through locks that the library shares, all others (failure B13).
+// The library waits three seconds for an answer, a constant. The limits below replace 15, 120 and 120 seconds, in which a silent
+// broker could block a worker and, through the library's shared locks, all others (failure B13).
 const (
 	connectTimeout = 3 * time.Second
 	writeTimeout   = 3 * time.Second
@@ -39,10 +39,10 @@ func newProducer(cfg Config, instance string, log *zap.Logger) (rmq.Producer, er
 	options := []producer.Option{
 		producer.WithNsResolver(primitive.NewPassthroughResolver(named(cfg.NameServers))),
 		producer.WithGroupName(cfg.Group),
-		producer.WithInstanceName(instance), // clients of one name share connections and die together (failure B11)
+		producer.WithInstanceName(instance), // clients of one name share connections and end together (failure B11)
 		producer.WithRetry(0),               // it retries on the same broker with the same object (failures B03, B09)
 		producer.WithQueueSelector(producer.NewManualQueueSelector()),
-		producer.WithCreateTopicKey(""), // a topic deleted meanwhile is not made again from the broker's template (B14)
+		producer.WithCreateTopicKey(""), // a topic deleted meanwhile is not created again from the broker's template (B14)
 		producer.WithCompressMsgBodyOverHowmuch(math.MaxInt),
 		timeLimits(&limited),
 	}
@@ -62,7 +62,7 @@ func newProducer(cfg Config, instance string, log *zap.Logger) (rmq.Producer, er
 	return p, nil
 }
 
-// named puts the prefix before each address that makes the library take host names: it strips it and resolves the name
+// named puts the prefix before each address that makes the library accept host names: it removes the prefix and resolves the name
 // at every dial. Without it only IP addresses are allowed.
 func named(addrs []string) []string {
 	names := make([]string, len(addrs))
@@ -72,8 +72,8 @@ func named(addrs []string) []string {
 	return names
 }
 
-// timeLimits is an option that the library lacks. Its options are functions over an unexported struct with exported
-// fields, hence reflection; done tells that the fields were there.
+// timeLimits is an option that the library lacks. Its options are functions over an unexported struct with exported fields, hence
+// reflection; done reports that the fields exist.
 func timeLimits(done *bool) producer.Option {
 	set := func(args []reflect.Value) []reflect.Value {
 		config := args[0].Elem().FieldByName("RemotingClientConfig")
@@ -93,14 +93,14 @@ func timeLimits(done *bool) producer.Option {
 
 var instances atomic.Uint64
 
-// instanceName is unique over the producers of all processes of a machine.
+// instanceName is unique among the producers of all processes of a machine.
 func instanceName() string {
 	return fmt.Sprintf("canal-outbox-%d-%d-%d", os.Getpid(), time.Now().UnixNano(), instances.Add(1))
 }
 
-// The library has one logger and one panic handler for the process. They are installed once, because its goroutines
-// read them without a lock, and pass on to the sink that was made last, until it is closed: some of those goroutines go on and
-// write on, and whoever closed the sink may have closed its log as well.
+// The library has one logger and one panic handler for the process. They are installed once, because its goroutines read them
+// without a lock, and forward to the newest sink until it is closed: some of those goroutines continue to write, and the owner of
+// the sink may have closed its log.
 var (
 	globals sync.Once
 	current struct {
@@ -123,7 +123,7 @@ func takeGlobals(log *zap.Logger) {
 	})
 }
 
-// leaveGlobals returns when the library writes nothing more to the log.
+// leaveGlobals returns when the library writes no more to the log.
 func leaveGlobals(log *zap.Logger) {
 	current.Lock()
 	defer current.Unlock()
@@ -138,8 +138,8 @@ func toLog(write func(*zap.Logger)) {
 	write(current.log)
 }
 
-// libraryLog passes the library's log lines on, as debug, because this package reports what matters to an operator itself, once
-// and in clear. It takes only fields that cannot hold a message: bodies and properties never reach a log.
+// libraryLog forwards the library's log lines at debug level: this package reports what matters to an operator itself, once. It
+// keeps only fields that cannot contain a message: bodies and properties never reach a log.
 type libraryLog struct{}
 
 var harmless = map[string]bool{

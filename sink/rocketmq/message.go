@@ -12,11 +12,11 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// What a broker takes, checked before the send because neither the library nor a batch request does: in a batch the
-// 16-bit length of the properties wraps silently, and one bad message refuses all.
+// The broker's limits, checked before the send because neither the library nor a batch request checks them: in a batch the 16-bit
+// length of the properties wraps silently, and one bad message refuses all.
 const (
 	maxTopicLength = 127 // TopicValidator
-	// The broker stores properties under a 15-bit length and adds its own (cluster, region, trace switch) first.
+	// The broker stores properties with a 15-bit length and adds its own (cluster, region, trace switch) first.
 	maxProperties   = 32767 - 512
 	entryOverhead   = 4 + 4 + 4 + 4 + 4 + 2 // of one message of a batch: four words, body length, properties' length
 	propertyTimer   = "TIMER_DELIVER_MS"
@@ -24,8 +24,8 @@ const (
 	propertyCreated = "created_at"
 )
 
-// reserved names are read by brokers and clients (org.apache.rocketmq.common.message.MessageConst). A header of such a name
-// could hide a message for ever (TRAN_MSG), delay it, or send it elsewhere, so it is refused.
+// reserved names are used by brokers and clients (org.apache.rocketmq.common.message.MessageConst). A header of such a name could
+// hide a message for ever (TRAN_MSG), delay it, or send it elsewhere, so it is refused.
 var reserved = func() map[string]bool {
 	set := map[string]bool{}
 	for name := range strings.FieldsSeq(`KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
@@ -42,11 +42,11 @@ var reserved = func() map[string]bool {
 	return set
 }()
 
-// property is what travels beside the body: a header of the row, or one of ours.
+// property is sent with the body: a header of the row, or one of ours.
 type property struct{ Name, Value string }
 
-// encoder builds what goes on the wire. Each worker owns one; what it returns is valid until its next call. Every attempt
-// encodes afresh, because the library may change a message object while it sends it (failure B09).
+// encoder builds requests. Each worker owns one; its result is valid until its next call. Every attempt encodes again, because
+// the library may change a message object while it sends it (failure B09).
 type encoder struct {
 	maxBody  int
 	maxDelay time.Duration
@@ -54,7 +54,7 @@ type encoder struct {
 	batch    []byte
 }
 
-// topicFault says why a topic name can never be used; "" when it can. The rule is the broker's: ^[%|a-zA-Z0-9_-]+$.
+// topicFault returns why a topic name can never be used; "" when it can. The rule is the broker's: ^[%|a-zA-Z0-9_-]+$.
 func topicFault(topic string) string {
 	if topic == "" || len(topic) > maxTopicLength {
 		return fmt.Sprintf("the topic name has %d characters, allowed are 1 to %d", len(topic), maxTopicLength)
@@ -67,11 +67,11 @@ func topicFault(topic string) string {
 	return ""
 }
 
-// fault says why a message can never be taken; "" when it can.
+// fault returns why a message can never be accepted; "" when it can.
 func (e *encoder) fault(m *outbox.Message, now time.Time) string {
 	switch n := len(m.Body); {
 	case n == 0:
-		return "the body is empty, which RocketMQ does not take"
+		return "the body is empty, which RocketMQ does not accept"
 	case n > e.maxBody:
 		return fmt.Sprintf("the body has %d bytes, the limit is %d (sink.rocketmq.max_message_bytes, maxMessageSize of the broker)", n, e.maxBody)
 	}
@@ -83,7 +83,7 @@ func (e *encoder) fault(m *outbox.Message, now time.Time) string {
 		case h.Name == "" || h.Value == "":
 			return fmt.Sprintf("header %.80q has no name or no value: RocketMQ would drop it", h.Name)
 		case reserved[h.Name]:
-			return fmt.Sprintf("the header name %s belongs to RocketMQ", h.Name)
+			return fmt.Sprintf("the header name %s is reserved by RocketMQ", h.Name)
 		}
 	}
 	size := 0
@@ -99,7 +99,7 @@ func (e *encoder) fault(m *outbox.Message, now time.Time) string {
 	return ""
 }
 
-// textFault: properties travel as text with \x01 and \x02 between them.
+// textFault: properties are sent as text with \x01 and \x02 between them.
 func textFault(text string) string {
 	switch {
 	case strings.IndexByte(text, 1) >= 0 || strings.IndexByte(text, 2) >= 0:
@@ -110,13 +110,13 @@ func textFault(text string) string {
 	return ""
 }
 
-// delayed reports whether the message is handed to the broker's timer.
+// delayed reports whether the broker's timer gets the message.
 func (e *encoder) delayed(m *outbox.Message, now time.Time) bool {
 	return m.Later && m.DueAt.After(now)
 }
 
-// properties lists what travels beside the body: the message id as UNIQ_KEY (the id that consumers see, and the same in
-// every copy) and as a search key with the business key, then the row's headers, which win over biz_type and created_at.
+// properties lists what is sent with the body: the message id as UNIQ_KEY (the id that consumers see, the same in every copy) and
+// as a search key with the business key, then the row's headers, which take precedence over biz_type and created_at.
 func (e *encoder) properties(m *outbox.Message, now time.Time) []property {
 	keys := m.MessageID
 	if m.Key != "" && m.Key != m.MessageID {
@@ -154,9 +154,9 @@ func (e *encoder) single(m *outbox.Message, queue *primitive.MessageQueue, now t
 	return msg
 }
 
-// many builds the request of a batch: the library sends a message marked as batch as it is. Its own encoder builds a map
-// and four buffers for each message and costs several times as much. Format: MessageDecoder.encodeMessage, one entry behind
-// the other: size, magic code, checksum, flag, body length, body, properties' length, properties; big endian.
+// many builds the request of a batch: the library sends a message marked as batch as it is. Its own encoder builds a map and four
+// buffers for each message and costs several times as much. Format: MessageDecoder.encodeMessage, per entry: size, magic code,
+// checksum, flag, body length, body, properties' length, properties; big endian.
 func (e *encoder) many(messages []*outbox.Message, queue *primitive.MessageQueue, now time.Time) *primitive.Message {
 	b := e.batch[:0]
 	for _, m := range messages {

@@ -12,7 +12,7 @@ import (
 
 func newEncoder() *encoder { return &encoder{maxBody: 4 << 20, maxDelay: 72 * time.Hour} }
 
-// What is refused for good before the send, and what is just inside.
+// Messages that are refused for good before the send, and messages just within the limits.
 func TestB06_B07_CheckedBeforeTheSend(t *testing.T) {
 	header := func(name, value string) func(*outbox.Message) {
 		return func(m *outbox.Message) { m.Headers = []outbox.Header{{Name: name, Value: value}} }
@@ -21,7 +21,7 @@ func TestB06_B07_CheckedBeforeTheSend(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*outbox.Message)
-		fault  string // part of the reason; "" when it is taken
+		fault  string // part of the reason; "" when it is accepted
 	}{
 		{"plain", func(*outbox.Message) {}, ""},
 		{"NULL body", func(m *outbox.Message) { m.Body = nil }, "empty"},
@@ -41,8 +41,8 @@ func TestB06_B07_CheckedBeforeTheSend(t *testing.T) {
 		{"empty value", header("h", ""), "no value"},
 		{"empty name", header("", "v"), "no name"},
 		{"line breaks", header("h", "a\r\n\tb\x00"), ""},
-		{"transaction", header("TRAN_MSG", "true"), "belongs to RocketMQ"},
-		{"delay", header("DELAY", "3"), "belongs to RocketMQ"},
+		{"transaction", header("TRAN_MSG", "true"), "is reserved by RocketMQ"},
+		{"delay", header("DELAY", "3"), "is reserved by RocketMQ"},
 		{"our own header names", header(propertyBizType, "x"), ""},
 	} {
 		m := message("orders", "k")
@@ -113,7 +113,7 @@ func TestDueTimesAreIgnoredUnlessAsked(t *testing.T) {
 	}
 }
 
-// Our batch encoder writes what the library's own would, but for the order of properties.
+// Our batch encoder writes what the library's own would, except for the order of properties.
 func TestBatchFormatIsTheLibrarys(t *testing.T) {
 	e, now := newEncoder(), time.Now()
 	queue := &primitive.MessageQueue{Topic: "orders", BrokerName: "broker-a"}

@@ -19,7 +19,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "canal_outbox_rocketmq_requests_total",
-			Help: "Send requests to RocketMQ brokers by what their messages came to.",
+			Help: "Send requests to RocketMQ brokers by the outcome of their messages.",
 		}, []string{"outcome"}),
 		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "canal_outbox_rocketmq_batch_messages",

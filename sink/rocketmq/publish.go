@@ -12,26 +12,26 @@ import (
 	"go.uber.org/zap"
 )
 
-// closing is the outcome of what Close could not wait for.
+// closing is the outcome of messages that Close did not wait for.
 var closing = outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopeCluster, Reason: reason("the relay was stopped before an answer came")}
 
 // unsent is the outcome of what Close gives back without having sent it.
 var unsent = outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: reason("the relay was stopped before the message was sent")}
 
-// mayNot is the outcome of what the caller's fence holds back.
+// mayNot is the outcome while Config.May returns false.
 var mayNot = outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: reason("%v", sink.ErrMayNot)}
 
-// may asks the caller's fence.
+// may returns Config.May.
 func (s *Sink) may() bool { return s.cfg.May == nil || s.cfg.May() }
 
-// publisher sends batches for one worker. Its slices are reused from batch to batch.
+// publisher sends batches for one worker. Its slices are reused for each batch.
 type publisher struct {
 	*Sink
 	encoder  encoder
 	now      time.Time
 	sent     time.Time // of the last attempt
-	isolated []int     // indexes of the batch's messages that have no result yet, ascending
-	rest     []int     // indexes of the batch's messages that may be sent
+	isolated []int     // indexes of the batch's messages without a result, ascending
+	rest     []int     // indexes of the batch's messages to send
 	messages []*outbox.Message
 	outcomes []outbox.Outcome
 }
@@ -40,7 +40,7 @@ func newPublisher(s *Sink) *publisher {
 	return &publisher{Sink: s, encoder: encoder{maxBody: s.cfg.MaxMessageBytes, maxDelay: s.cfg.MaxDelay}}
 }
 
-// publish sends the messages of one queue, in order, and reports a result for each but those that it isolates. It returns how
+// publish sends the messages of one queue, in order, and reports a result for each except those that it isolates. It returns how
 // many it reported.
 func (p *publisher) publish(q *queue, batch []item) (answered int) {
 	p.now = time.Now()
@@ -75,7 +75,7 @@ func (p *publisher) withoutIsolated(batch []item) []item {
 	return kept
 }
 
-// check answers what needs no round trip.
+// check returns the outcomes that need no round trip.
 func (p *publisher) check(q *queue, m *outbox.Message) outbox.Outcome {
 	if m.Partition >= 0 && int(m.Partition) != q.index {
 		// Not permanent: a topic can get more queues.
@@ -103,8 +103,8 @@ func (p *publisher) delayed(batch []item, i int) bool {
 	return p.encoder.delayed(batch[p.rest[i]].message, p.now)
 }
 
-// send sends the messages in one request. A refusal that may be meant for one of them is narrowed down by sending both
-// halves, the first one first: the broker stores a batch whole or not at all, and the order of what it takes stays.
+// send sends the messages in one request. When the broker's refusal may concern only one of them it sends both halves again, the
+// first one first: the broker stores a batch whole or not at all, and the order of the accepted messages is kept.
 func (p *publisher) send(q *queue, batch []item, part []int) {
 	if p.ctx.Err() != nil {
 		p.set(part, unsent)
@@ -149,7 +149,7 @@ func (p *publisher) send(q *queue, batch []item, part []int) {
 	p.set(part, p.outcome(q.broker, v, err))
 }
 
-// isolate takes messages out of their batch that got no answer together.
+// isolate takes the messages of a request without an answer out of their batch.
 func (p *publisher) isolate(q *queue, batch []item, part []int) {
 	p.log.Info("a request got no answer while its broker answers others: its messages are sent again one by one",
 		zap.String("topic", q.topic.name), zap.String("broker", q.broker.name), zap.Int("messages", len(part)))
@@ -162,7 +162,7 @@ func (p *publisher) isolate(q *queue, batch []item, part []int) {
 	}
 }
 
-// outcome names class, scope and reason of a failed request.
+// outcome returns class, scope and reason of a failed request.
 func (s *Sink) outcome(b *broker, v completion, err error) outbox.Outcome {
 	o := outbox.Outcome{Class: v.class, Scope: v.class.Scope(), Reason: reason("%v", err)}
 	switch {
@@ -175,14 +175,14 @@ func (s *Sink) outcome(b *broker, v completion, err error) outbox.Outcome {
 	return o
 }
 
-// A busy broker refuses what waited in its queue for 200 ms, and the library does not know a new topic's broker for a
-// moment. Without a few more attempts each of these would send hundreds of messages the long way over the table.
+// A busy broker refuses what waited in its queue for 200 ms, and the library needs a short time to learn a new topic's broker.
+// Without a few more attempts each of these cases would send hundreds of messages through the table.
 const (
 	againPause    = 25 * time.Millisecond // doubled after each attempt
 	againAttempts = 6
 )
 
-// patiently sends again what may work after a pause, for most of a second. The queue waits meanwhile, so order stays.
+// patiently retries what may work after a pause, for most of a second. The queue waits meanwhile, so the order is kept.
 func (p *publisher) patiently(q *queue, batch []item, part []int) (*primitive.SendResult, error) {
 	pause := againPause
 	for n := 1; ; n++ {
@@ -199,7 +199,7 @@ func (p *publisher) patiently(q *queue, batch []item, part []int) (*primitive.Se
 	}
 }
 
-// attempt is one request. A panic of the library is an error like others: it holds no lock that a panic leaves taken.
+// attempt is one request. It turns a panic of the library into an error: the library holds no lock after a panic.
 func (p *publisher) attempt(q *queue, batch []item, part []int) (result *primitive.SendResult, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -244,10 +244,11 @@ func (p *publisher) stored(b *broker, part []int, result *primitive.SendResult) 
 	}
 }
 
-// kept is the outcome of a message that the broker stored. One that it may lose counts as published by choice only.
+// kept is the outcome of a message that the broker stored. A message that the broker may lose counts as published only if
+// configured so.
 func (s *Sink) kept(b *broker, status primitive.SendStatus) (o outbox.Outcome) {
 	fault := lessDurable(status)
-	if o.LessDurable = fault != ""; o.LessDurable && !s.cfg.Lenient { // the state of its disk or replica is the broker's, not the message's
+	if o.LessDurable = fault != ""; o.LessDurable && !s.cfg.Lenient { // its disk or replica is the broker's state, not the message's
 		o.Class, o.Scope, o.Reason = outbox.ClassUnknown, b.Scope(), reason("%s", fault)
 	}
 	return o
@@ -264,7 +265,7 @@ func (s *Sink) count(class outbox.Class, messages int) {
 	s.metrics.batch.Observe(float64(messages))
 }
 
-// askRoute asks for a topic's route again.
+// askRoute requests a new look-up of a topic's route.
 func (s *Sink) askRoute(t *topic) {
 	s.mu.Lock()
 	t.stale = true

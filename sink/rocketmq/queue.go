@@ -18,7 +18,7 @@ type delivery struct {
 }
 
 // queue is one write queue of a topic. Sink.mu guards pending, spare and busy. At most one worker has it at a time, so its
-// messages go out one request after the other: the broker's own send threads would not keep the order of two.
+// messages are sent one request after the other: the broker's own send threads would not keep the order of two.
 type queue struct {
 	topic   *topic
 	broker  *broker
@@ -26,7 +26,7 @@ type queue struct {
 	id      int // the broker's number
 	target  *primitive.MessageQueue
 	pending []item
-	spare   []item // the last batch's slice, for reuse
+	spare   []item // the slice of the last batch, for reuse
 	busy    bool   // in the ready list or with a worker
 }
 
@@ -37,8 +37,7 @@ func newQueue(t *topic, b *broker, index, id int) *queue {
 	}
 }
 
-// enqueue puts a message into its queue and the queue, if nobody has it, in front of the workers. Called with the lock
-// held.
+// enqueue puts a message into its queue, and the queue into the ready list unless a worker has it. Called with the lock held.
 func (s *Sink) enqueue(q *queue, it item) {
 	q.pending = append(q.pending, it)
 	q.topic.outstanding++
@@ -49,7 +48,7 @@ func (s *Sink) enqueue(q *queue, it item) {
 	}
 }
 
-// take removes the next batch: as much as waits, within the limits of one request. Called with the lock held.
+// take removes the next batch: the waiting messages, within the limits of one request. Called with the lock held.
 func (q *queue) take(messages, bytes int) []item {
 	n, size := 0, 0
 	for n < len(q.pending) && n < messages {
@@ -68,7 +67,7 @@ func (q *queue) take(messages, bytes int) []item {
 	return batch
 }
 
-// work is the life of a worker: take a queue, send one batch of it, give it back.
+// work is the loop of a worker: take a queue, send one batch of it, release it.
 func (s *Sink) work() {
 	defer s.workers.Done()
 	p := newPublisher(s)
@@ -82,7 +81,7 @@ func (s *Sink) work() {
 	}
 }
 
-// nextBatch waits for a queue that has messages; nil when the sink is closed and nothing is outstanding.
+// nextBatch waits for a queue with messages; nil when the sink is closed and nothing is outstanding.
 func (s *Sink) nextBatch() (*queue, []item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,8 +96,8 @@ func (s *Sink) nextBatch() (*queue, []item) {
 	return q, q.take(s.cfg.MaxBatchMessages, s.batchBytes)
 }
 
-// release gives a queue back after a batch, of which so many messages have had their result (the others are isolated); other
-// queues that are ready come first.
+// release returns a queue after a batch. answered is the number of its messages with a result (the others are isolated). Other
+// ready queues come first.
 func (s *Sink) release(q *queue, batch []item, answered int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +115,7 @@ func (s *Sink) release(q *queue, batch []item, answered int) {
 	s.settled(answered)
 }
 
-// settled counts messages that have had their result. Called with the lock held.
+// settled counts messages that have their result. Called with the lock held.
 func (s *Sink) settled(n int) {
 	s.outstanding -= n
 	if s.closed && s.outstanding == 0 {

@@ -27,16 +27,16 @@ const (
 )
 
 const (
-	pullTimeout  = 10 * time.Second // of one question
+	pullTimeout  = 10 * time.Second // of one request
 	readPatience = 30 * time.Second // without a message while some are left
 	pullPause    = 50 * time.Millisecond
 )
 
 var _ sink.Reader = (*Sink)(nil)
 
-// Read implements sink.Reader on connections of its own: it joins no consumer group and commits no offset. Brokers ask for the
-// name of a group with each pull; it is that of the producers, and where brokers make no groups by themselves it must be there.
-// What waits for its time at a broker's timer is not in the topic yet.
+// Read implements sink.Reader on separate connections: it joins no consumer group and commits no offset. Brokers require the name
+// of a group with each pull; it is that of the producers, and where brokers do not create groups by themselves it must exist.
+// Messages that a broker's timer holds are not in the topic yet.
 func (s *Sink) Read(ctx context.Context, topic string, from, to time.Time, each func(sink.Record) error) (extent sink.Extent, err error) {
 	queues, brokers, err := s.remote.readable(ctx, topic)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Sink) Read(ctx context.Context, topic string, from, to time.Time, each 
 	return extent, nil
 }
 
-// readable tells how many queues of a topic each broker lets be read, by name, and the addresses of the masters.
+// readable returns the number of readable queues of a topic per broker, by name, and the addresses of the masters.
 func (r *remoting) readable(ctx context.Context, topic string) (queues map[string]int, brokers map[string]string, err error) {
 	const permitsReading = 4
 	body, err := r.askNames(ctx, requestRoute, map[string]string{"topic": topic})
@@ -96,7 +96,7 @@ func (r *remoting) readable(ctx context.Context, topic string) (queues map[strin
 	return queues, brokers, nil
 }
 
-// reader is a connection to a broker that has one question in flight.
+// reader is a connection to a broker with one request in flight.
 type reader struct {
 	*remoting
 	group   string
@@ -118,7 +118,7 @@ func (r *reader) close() {
 	r.conn.Close()
 }
 
-// ask is one question. The header is there with a *remoteError, too.
+// ask sends one request. The header is set with a *remoteError, too.
 func (r *reader) ask(ctx context.Context, code int, fields map[string]string) (header, []byte, error) {
 	if err := r.conn.SetDeadline(time.Now().Add(pullTimeout)); err != nil {
 		return header{}, nil, err
@@ -130,7 +130,7 @@ func (r *reader) ask(ctx context.Context, code int, fields map[string]string) (h
 	return h, body, err
 }
 
-// queueReader reads one queue. Its messages are in the order of the time at which they were stored.
+// queueReader reads one queue, whose messages are in the order of their store times.
 type queueReader struct {
 	*reader
 	name, topic, id string
@@ -139,7 +139,7 @@ type queueReader struct {
 
 	next, end int64
 	shortened bool
-	done      bool // a message of the time where it ends was met
+	done      bool // a message of the end time was read
 }
 
 func (q *queueReader) read(ctx context.Context) error {
@@ -178,8 +178,8 @@ func rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// locate asks where to begin and to end. Old brokers find any message of the very millisecond that they are asked for, or the one
-// before; so the question is for the millisecond before, and hand leaves out what is too old.
+// locate looks up the start and the end. For a time, old brokers return any message of that millisecond, or the one before; so
+// the request is for the previous millisecond, and hand skips what is too old.
 func (q *queueReader) locate(ctx context.Context) error {
 	least, err := q.offset(ctx, requestMinOffset, nil)
 	if err != nil {
@@ -207,7 +207,7 @@ func (q *queueReader) offset(ctx context.Context, code int, fields map[string]st
 	return strconv.ParseInt(h.ExtFields["offset"], 10, 64)
 }
 
-// pull fetches some messages and moves on. The subscription comes with the request, so no group has to be subscribed.
+// pull fetches some messages and advances. The subscription is part of the request, so no group has to be subscribed.
 func (q *queueReader) pull(ctx context.Context) ([]storedRecord, error) {
 	const withSubscription = "4"
 	h, body, err := q.ask(ctx, requestPull, map[string]string{
@@ -231,7 +231,7 @@ func (q *queueReader) pull(ctx context.Context) ([]storedRecord, error) {
 		return nil, fmt.Errorf("the next offset: %w", bad)
 	}
 	if refused != nil {
-		if refused.code == codePullMoved { // what was there has been removed meanwhile
+		if refused.code == codePullMoved { // the messages there have been removed meanwhile
 			q.shortened = true
 		}
 		q.next = next
@@ -244,7 +244,7 @@ func (q *queueReader) pull(ctx context.Context) ([]storedRecord, error) {
 	return found, err
 }
 
-// hand gives the messages of the span away.
+// hand returns the messages of the range.
 func (q *queueReader) hand(found []storedRecord) error {
 	for _, m := range found {
 		switch {

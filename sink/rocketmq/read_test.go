@@ -13,7 +13,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// A topic is read back with ids and bodies, and two spans of time that meet hold each message once.
+// A topic is read back with ids and bodies, and two adjacent ranges of time return each message once.
 func readBack(t *testing.T, r *testkit.RocketMQ, s *Sink) {
 	const n = 100
 	began := time.Now().Add(-time.Minute)
@@ -85,7 +85,7 @@ func storedBytes(magic uint32, flags int, properties string, body []byte) []byte
 	return b
 }
 
-// Both versions of the format, with addresses of either kind; what is cut or garbled is an error and never read beyond.
+// Both versions of the format, with both kinds of addresses; cut or garbled data is an error and never read beyond its end.
 func TestDecodeStored(t *testing.T) {
 	const properties = "KEYS\x01m-1 k\x02UNIQ_KEY\x01m-1\x02"
 	for _, magic := range []uint32{storedV1, storedV2} {

@@ -12,7 +12,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// patientBroker lets a cold broker on a busy machine take its time before it refuses what waits in its queue.
+// patientBroker gives a cold broker on a busy machine time before it refuses what waits in its queue.
 var patientBroker = map[string]string{"waitTimeMillsInSendQueue": "10000"}
 
 // TestRocketMQ runs what the fake cannot show against one real broker.
@@ -29,7 +29,7 @@ func TestRocketMQ(t *testing.T) {
 	t.Run("NameServerDown", func(t *testing.T) { nameServerDown(t, r, s) })
 }
 
-// releaseWithTimers: a broker of release 5 says so, by a number that no release 4 has.
+// releaseWithTimers: a broker of release 5 reports it, by a number that no release 4 has.
 func releaseWithTimers(t *testing.T, r *testkit.RocketMQ, s *Sink) {
 	section := &Section{NameServers: []string{r.NameServer()}, NativeDelay: true}
 	found := section.Check(t.Context(), s, sink.Newest{})
@@ -87,7 +87,7 @@ func everyPropertyArrives(t *testing.T, r *testkit.RocketMQ, s *Sink) {
 	}
 }
 
-// Our limit leaves room for what the broker adds: exactly at it both requests are taken and come back whole.
+// Our limit leaves room for what the broker adds: a message exactly at the limit is accepted in both requests and returned whole.
 func largestProperties(t *testing.T, r *testkit.RocketMQ, s *Sink) {
 	list := messages("limits", "k", 3)
 	for _, m := range list {
@@ -136,8 +136,8 @@ func timer(t *testing.T, r *testkit.RocketMQ, s *Sink) {
 	send(t, s, list[2]).want(outbox.ClassPermanent)
 }
 
-// A paused broker takes connections and requests. What was on its way comes to unknown and may be stored; nothing more is
-// sent until it answers again.
+// A paused broker accepts connections and requests. Messages in flight get ClassUnknown and may be stored; nothing more is sent
+// until it answers again.
 func pausedBroker(t *testing.T, r *testkit.RocketMQ, s *Sink) {
 	send(t, s, messages("paused", "k", 3)...).want(outbox.ClassNone)
 	testkit.Must(t, r.Broker.Pause())

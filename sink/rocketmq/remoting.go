@@ -19,8 +19,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// Codes of RocketMQ's remoting protocol (org.apache.rocketmq.remoting.protocol.RequestCode and ResponseCode), as far as
-// this package sends or reads them.
+// Codes of RocketMQ's remoting protocol (org.apache.rocketmq.remoting.protocol.RequestCode and ResponseCode) that this package
+// uses.
 const (
 	requestSend      = 10
 	requestHeartbeat = 34
@@ -41,7 +41,7 @@ const (
 	codeFlowControl   = 215
 	flagResponse      = 1
 	maxResponse       = 64 << 20
-	protocolVersion   = 415 // 5.0.1: answered with plain JSON headers by every release since 4.0
+	protocolVersion   = 415 // 5.0.1: every release since 4.0 answers it with plain JSON headers
 	askTimeout        = time.Second
 	headerLengthMask  = 0xffffff // the top byte is the header's serialization, 0 for JSON
 	frameHeaderLength = 8
@@ -64,22 +64,22 @@ type remoteError struct {
 	remark string
 }
 
-// Error has the form of the client library's broker errors, so that classify reads both.
+// Error has the form of the client library's broker errors, so that classify parses both.
 func (e *remoteError) Error() string { return fmt.Sprintf("CODE: %d, DESC: %s", e.code, e.remark) }
 
-// remoting asks name servers and brokers single questions, each on a connection of its own. The client library cannot be
-// used for that: it offers neither routes nor a request that carries no message, it waits three seconds, and it shares
-// one lock and one connection with the messages. Safe for concurrent use.
+// remoting sends single requests to name servers and brokers, each on a separate connection. The client library cannot: it offers
+// neither routes nor a request without a message, it waits three seconds, and it shares one lock and one connection with the
+// messages. Safe for concurrent use.
 type remoting struct {
 	nameServers          []string
 	accessKey, secretKey string
-	may                  func() bool   // see Config; asked before a message is sent
+	may                  func() bool   // see Config; called before a message is sent
 	preferred            atomic.Uint32 // index of the name server that answered last
 	opaque               atomic.Int32
 }
 
-// askNames asks the name servers in turn, the one that answered last first, and returns the first answer. Each has one
-// second. An error that is a *remoteError is an answer.
+// askNames sends a request to the name servers one after the other, the last one that answered first, and returns the first
+// answer. Each has one second. An error that is a *remoteError is an answer.
 func (r *remoting) askNames(ctx context.Context, code int, fields map[string]string) ([]byte, error) {
 	first := int(r.preferred.Load())
 	var failures []error
@@ -95,7 +95,7 @@ func (r *remoting) askNames(ctx context.Context, code int, fields map[string]str
 	return nil, errors.Join(failures...)
 }
 
-// ask sends one request and waits for its answer, no longer than the limit.
+// ask sends one request and waits for its answer, at most until the limit.
 func (r *remoting) ask(ctx context.Context, limit time.Duration, addr string, code int, fields map[string]string, body []byte) (header, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -105,13 +105,13 @@ func (r *remoting) ask(ctx context.Context, limit time.Duration, addr string, co
 		return header{}, nil, err
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })() // a frozen server takes the connection and answers nothing
+	defer context.AfterFunc(ctx, func() { conn.Close() })() // a frozen server accepts the connection and answers nothing
 	if code == requestSend && r.may != nil && !r.may() {
 		return header{}, nil, sink.ErrMayNot
 	}
 	response, answer, err := r.exchange(conn, code, fields, body)
 	if ctx.Err() != nil {
-		return header{}, nil, fmt.Errorf("%s took the connection but did not answer: %w", addr, ctx.Err())
+		return header{}, nil, fmt.Errorf("%s accepted the connection but did not answer: %w", addr, ctx.Err())
 	}
 	return response, answer, err
 }
@@ -129,7 +129,7 @@ func (r *remoting) exchange(conn net.Conn, code int, fields map[string]string, b
 		case err != nil:
 			return header{}, nil, err
 		case response.Flag&flagResponse == 0 || response.Opaque != request.Opaque:
-			continue // the broker's own request: it has none that matters to a producer
+			continue // a request of the broker: none of them matters to a producer
 		case response.Code != codeSuccess:
 			return response, nil, &remoteError{response.Code, response.Remark}
 		}
@@ -188,15 +188,15 @@ func readFrame(r io.Reader) (header, []byte, error) {
 	return h, frame[head:], nil
 }
 
-// ping is nil when a broker answers a heartbeat, whatever the answer: the request that every client sends anyway, and
-// one that changes nothing. A broker that is frozen takes the connection but does not answer.
+// ping returns nil when a broker answers a heartbeat, whatever the answer: a request that every client sends and that changes
+// nothing. A frozen broker accepts the connection but does not answer.
 func (r *remoting) ping(ctx context.Context, addr, client, group string) error {
 	_, err := r.release(ctx, addr, client, group)
 	return err
 }
 
-// release is ping; it returns the number by which the broker calls its release (org.apache.rocketmq.common.MQVersion), 0 when it does
-// not.
+// release is ping and returns the number of the broker's release (org.apache.rocketmq.common.MQVersion), 0 when the broker does
+// not report it.
 func (r *remoting) release(ctx context.Context, addr, client, group string) (int, error) {
 	type producer struct {
 		GroupName string `json:"groupName"`

@@ -1,22 +1,23 @@
 // Package rocketmq publishes to Apache RocketMQ, 4.x and 5.x brokers through their name servers.
 //
-// Guarantees, beside those of sink.Sink: a queue has one request in flight at a time, and what arrives meanwhile forms the
-// next batch, so nothing is held back when idle and the order per key holds. A failed batch does not stop the messages
-// behind it. A key's queue is the hash of the sharding key over the topic's sorted write queues; a changed list is used
-// only when nothing of the old one is outstanding. Topics are never created: one without a route comes to ClassTopic.
-// A broker that does not answer gets no messages until it answers a probe; messages without a key go to others.
+// Guarantees, in addition to those of sink.Sink: a queue has one request in flight, and messages that arrive meanwhile form the
+// next batch, so an idle queue holds nothing back and the order per key is kept. A failed batch does not stop the messages behind
+// it. A key's queue is the hash of the sharding key over the topic's sorted write queues; a changed list is used only when
+// nothing of the old one is outstanding. Topics are never created: messages of a topic without a route get ClassTopic. A broker
+// that does not answer gets no messages until it answers a probe; messages without a key go to others.
 //
-// The message id travels as UNIQ_KEY, which consumers see as the message's id, and in KEYS together with the business key;
-// a business key with spaces makes several keys. Tag, sharding key and headers become properties. What RocketMQ would drop
-// or mangle is refused for good instead: empty bodies and NULL, headers without name or value, names that belong to
-// RocketMQ, text that is not UTF-8 or holds \x01 or \x02. Nothing is compressed.
+// The message id is sent as UNIQ_KEY, which consumers see as the message's id, and in KEYS together with the business key; a
+// business key with spaces makes several keys. Tag, sharding key and headers become properties. What RocketMQ would drop or
+// change is refused for good: empty bodies and NULL, headers without name or value, names reserved by RocketMQ, text that is not
+// UTF-8 or has \x01 or \x02. Nothing is compressed.
 //
-// A request without an answer, from a broker that answers others, says nothing against the broker: its messages are sent
+// A request without an answer, from a broker that answers others, does not make the broker count as away: its messages are sent
 // again one by one, see isolation.go.
 //
 // A Sink owns MaxRequests workers, one goroutine that keeps the routes, one for each broker that is away, and up to four that
-// send isolated messages; all end in Close. The client library leaves goroutines behind after its Shutdown that end by themselves: start-up timers for at
-// most ten seconds, and its name server connection, which it never closes, for at most 45. Make one Sink per process.
+// send isolated messages; all end in Close. The client library leaves goroutines after its Shutdown that end by themselves:
+// start-up timers for at most ten seconds, and its name server connection, which it never closes, for at most 45. Create one Sink
+// per process.
 package rocketmq
 
 import (
@@ -68,8 +69,8 @@ var (
 	_ sink.Delayer = (*Sink)(nil)
 )
 
-// New starts a sink. It does not wait for the cluster: messages come to ClassOutage while it cannot be reached. The error
-// names every fault of the configuration.
+// New starts a sink. It does not wait for the cluster: messages get ClassOutage while it cannot be reached. The error names every
+// fault of the configuration.
 func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) {
 	if err := cfg.normalize(); err != nil {
 		return nil, err
@@ -107,7 +108,7 @@ func (s *Sink) LongestDelay() time.Duration {
 	return s.cfg.MaxDelay
 }
 
-// Send takes a batch over, see sink.Sink.
+// Send implements sink.Sink.
 func (s *Sink) Send(batch []*outbox.Message, done func([]sink.Result)) {
 	if len(batch) == 0 {
 		return
@@ -137,7 +138,7 @@ func refuseAll(batch []*outbox.Message) []sink.Result {
 	return results
 }
 
-// topic returns the state of a topic and makes it when there is none. Called with the lock held.
+// topic returns the state of a topic and creates it when there is none. Called with the lock held.
 func (s *Sink) topic(name string) *topic {
 	t := s.topics[name]
 	if t == nil {
@@ -169,10 +170,10 @@ func (s *Sink) Close(ctx context.Context) error {
 		left = fmt.Errorf("rocketmq: %d messages had no result when the sink was closed", s.outstanding)
 		s.mu.Unlock()
 	}
-	s.cancel() // wakes whoever waits for an answer; a write that hangs ends with its own limit
+	s.cancel() // ends each wait for an answer; a blocked write ends with its own limit
 	s.workers.Wait()
 	s.tasks.Wait()
-	err := s.producer.Shutdown() // not before: its flags are read without a lock by sends
+	err := s.producer.Shutdown() // not earlier: sends read its flags without a lock
 	leaveGlobals(s.log)
 	return errors.Join(left, err)
 }

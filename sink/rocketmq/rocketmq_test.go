@@ -113,7 +113,7 @@ func (p *pending) wait() []outbox.Outcome {
 	return list
 }
 
-// want waits and checks that every message came to the class.
+// want waits and checks that every message has the class.
 func (p *pending) want(class outbox.Class) []outbox.Outcome {
 	p.t.Helper()
 	list := p.wait()
@@ -158,7 +158,7 @@ func TestPublishesWithEveryProperty(t *testing.T) {
 	}
 }
 
-// A queue has one request in flight; what arrives meanwhile is the next batch; other queues do not wait.
+// A queue has one request in flight; messages that arrive meanwhile form the next batch; other queues do not wait.
 func TestBatchesFormWhileARequestIsInFlight(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders")
@@ -207,7 +207,7 @@ func TestMessagesWithoutKeyAreSpreadInRuns(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders")
 	s := newTestSink(t, c)
-	for range 8 { // one at a time: an idle queue is left for the next
+	for range 8 { // one at a time: an idle queue passes to the next
 		send(t, s, message("orders", "")).want(outbox.ClassNone)
 		testkit.WaitFor(t, 10*time.Second, "the queue to be idle", func() bool {
 			s.mu.Lock()

@@ -14,13 +14,13 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// route is where a topic may be written.
+// route is where a topic can be written.
 type route struct {
-	queues  []place           // sorted, so that the same queues always make the same list
+	queues  []place           // sorted, so that equal queues give equal lists
 	brokers map[string]string // name to address of the master
 }
 
-// place is a queue's name in the cluster.
+// place identifies a queue in the cluster.
 type place struct {
 	broker string
 	id     int
@@ -40,15 +40,15 @@ type brokerData struct {
 	Addrs map[string]string `json:"brokerAddrs"`
 }
 
-// numberKeys matches an object key without quotes, which name servers write before 4.9.4 and for clients that do not ask
-// for standard JSON.
+// numberKeys matches an object key without quotes: name servers before 4.9.4 write them, and later ones for clients that do not
+// request standard JSON.
 var numberKeys = regexp.MustCompile(`([{,])(\d+):`)
 
 func decodeStandard(body []byte, into any) error {
 	return json.Unmarshal(numberKeys.ReplaceAll(body, []byte(`$1"$2":`)), into)
 }
 
-// route asks where a topic is. A *remoteError with codeNoTopic means that no registered broker has it.
+// route looks up a topic's route. A *remoteError with codeNoTopic means that no registered broker has it.
 func (r *remoting) route(ctx context.Context, topic string) (*route, error) {
 	body, err := r.askNames(ctx, requestRoute, map[string]string{"topic": topic})
 	if err != nil {
@@ -107,7 +107,7 @@ func masters(list []brokerData) map[string]string {
 	return found
 }
 
-// locate asks for a topic's route. Without one the outcome says what its messages come to.
+// locate looks up a topic's route. Without one the outcome is that of its messages.
 func (r *remoting) locate(ctx context.Context, topic string) (*route, outbox.Outcome) {
 	if fault := topicFault(topic); fault != "" {
 		return nil, outbox.Outcome{Class: outbox.ClassPermanent, Reason: reason("%s", fault)}
@@ -123,15 +123,15 @@ func (r *remoting) locate(ctx context.Context, topic string) (*route, outbox.Out
 			Class: class, Scope: max(class.Scope(), outbox.ScopeTopic), Reason: reason("the name server answers for topic %s: %v", topic, err),
 		}
 	case err != nil:
-		return nil, outage("no name server says where topic %s is: %v", topic, err)
+		return nil, outage("no name server has a route of topic %s: %v", topic, err)
 	case len(found.queues) == 0:
 		return nil, noTopic("topic %s has no queue that may be written: check its permission and writeQueueNums", topic)
 	}
 	return found, outbox.Outcome{}
 }
 
-// missing tells a topic that nobody made from a cluster whose brokers are all away: a broker that stops takes its topics
-// off the name server, and both look alike there.
+// missing tells a missing topic from a cluster whose brokers are all away: a broker that stops removes its topics from the name
+// server, and both look the same there.
 func (r *remoting) missing(ctx context.Context, topic string) outbox.Outcome {
 	brokers, err := r.brokers(ctx)
 	switch {
@@ -143,18 +143,17 @@ func (r *remoting) missing(ctx context.Context, topic string) outbox.Outcome {
 	return noTopic("topic %s does not exist, or the brokers that have it are away: create it, e.g. mqadmin updateTopic -c CLUSTER -t %s", topic, strconv.Quote(topic))
 }
 
-// outage is what every message comes to while nobody can be asked.
+// outage is the outcome of every message while no name server or broker answers.
 func outage(format string, args ...any) outbox.Outcome {
 	return outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: reason(format, args...)}
 }
 
-// noTopic is what every message of a topic comes to that cannot be written.
+// noTopic is the outcome of every message of a topic that cannot be written.
 func noTopic(format string, args ...any) outbox.Outcome {
 	return outbox.Outcome{Class: outbox.ClassTopic, Scope: outbox.ScopeTopic, Reason: reason(format, args...)}
 }
 
-// Topics checks that each topic has a queue that may be written. Permissions by access list show only when something is
-// sent.
+// Topics checks that each topic has a queue that can be written. Permissions by access list show only when a message is sent.
 func (s *Sink) Topics(ctx context.Context, topics []string) (map[string]error, error) {
 	faults := map[string]error{}
 	for _, topic := range topics {

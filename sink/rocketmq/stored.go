@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// storedRecord is a message as a broker hands it to a consumer.
+// storedRecord is a message as a consumer gets it from a broker.
 type storedRecord struct {
 	offset    int64 // in its queue
 	stored    time.Time
@@ -19,7 +19,7 @@ type storedRecord struct {
 	body      []byte
 }
 
-// Marks of the format: its versions, and bits of a message's system flag.
+// Constants of the format: its versions, and bits of a message's system flag.
 const (
 	storedV1       = 0xdaa320a7
 	storedV2       = 0xdaa320ab // with a longer topic
@@ -32,8 +32,8 @@ const (
 
 var errShortRecord = errors.New("a message ends early")
 
-// decodeStored reads the body of an answer to a pull: messages one after the other, in the format of the commit log
-// (org.apache.rocketmq.common.message.MessageDecoder). The client library's decoder knows one version of it and reads beyond
+// decodeStored decodes the body of an answer to a pull: messages in the format of the commit log
+// (org.apache.rocketmq.common.message.MessageDecoder). The client library's decoder supports one version of it and reads beyond
 // the end.
 func decodeStored(data []byte) (found []storedRecord, err error) {
 	for len(data) > 0 {
@@ -90,7 +90,7 @@ func address(ipv6 int64) int {
 	return 4 + 4
 }
 
-// inflated undoes a compression by zlib. What is compressed in another way is not ours, and stays as it is.
+// inflated undoes a zlib compression. A body that is compressed in another way is not from the relay, and stays as it is.
 func inflated(body []byte, flags int64) ([]byte, error) {
 	if kind := flags & kindMask; flags&flagCompressed == 0 || kind != 0 && kind != kindZlib {
 		return body, nil
@@ -102,7 +102,7 @@ func inflated(body []byte, flags int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, maxResponse))
 }
 
-// uniqueKey finds the message id among properties: name \x01 value \x02 name ...
+// uniqueKey returns the message id from the properties: name \x01 value \x02 name ...
 func uniqueKey(properties string) string {
 	for pair := range strings.SplitSeq(properties, "\x02") {
 		if name, value, found := strings.Cut(pair, "\x01"); found && name == "UNIQ_KEY" {
@@ -112,7 +112,7 @@ func uniqueKey(properties string) string {
 	return ""
 }
 
-// fields takes big-endian fields off data; short says that data ended before one did.
+// fields reads big-endian fields from data; short is set when data ended too early.
 type fields struct {
 	data  []byte
 	short bool

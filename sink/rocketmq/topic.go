@@ -11,30 +11,30 @@ import (
 
 const (
 	routeRefresh  = 15 * time.Second
-	routeMemory   = 500 * time.Millisecond // how long a failed look-up answers for the messages that follow
+	routeMemory   = 500 * time.Millisecond // how long a failed look-up is used for the messages that follow
 	topicMemory   = time.Minute            // how long a topic without a route is remembered
 	queuePatience = 5 * time.Minute
 )
 
-// topic is what the sink knows of one topic. Sink.mu guards it.
+// topic is the sink's state of one topic. Sink.mu guards it.
 type topic struct {
 	name   string
 	queues []*queue // in use, sorted by broker and number; nil while the topic cannot be sent to
-	// next is used once nothing of the old list is outstanding, so that a key that moves to another queue does not
-	// overtake itself.
+	// next replaces queues once nothing of the old list is outstanding, so that the messages of a key that moves to another queue
+	// keep their order.
 	next        []*queue
-	waiting     []item // have no queue yet: the route is being asked for, or next waits
-	outstanding int    // messages that have a queue and no result
+	waiting     []item // without a queue: the route is looked up, or next waits
+	outstanding int    // messages with a queue and without a result
 	shrunk      time.Time
 
-	asked time.Time // last look-up
+	asked time.Time // the last look-up
 	fault outbox.Outcome
-	stale bool // ask again soon
+	stale bool // look up again soon
 
-	turn, run int // of spread: the queue in use, and how many messages it got in a row
+	turn, run int // of spread: the queue in use, and the number of consecutive messages it got
 }
 
-// add gives a message its place. Called with the lock held.
+// add puts a message into its queue or the waiting list. Called with the lock held.
 func (s *Sink) add(t *topic, it item) {
 	if t.queues == nil || t.next != nil {
 		t.waiting = append(t.waiting, it)
@@ -51,20 +51,19 @@ func (s *Sink) add(t *topic, it item) {
 	s.enqueue(q, it)
 }
 
-// pick chooses the queue: the row's own choice, else by the sharding key, else in turn.
+// pick chooses the queue: the row's own choice, else by the sharding key, else by spread.
 func (t *topic) pick(m *outbox.Message, limit int) *queue {
 	switch n := len(t.queues); {
 	case m.Partition >= 0:
-		return t.queues[int(m.Partition)%n] // publish refuses it when it is not that queue's number
+		return t.queues[int(m.Partition)%n] // publish refuses it when this queue has another number
 	case m.ShardingKey != "":
 		return t.queues[hash(m.ShardingKey)%uint32(n)]
 	}
 	return t.spread(limit)
 }
 
-// spread chooses for messages without a key. It stays with a queue while a request is in flight there, so that what
-// arrives meanwhile makes one batch instead of many single messages, and moves on when the queue is idle, when it has had
-// a full batch, and when its broker is away.
+// spread chooses for messages without a key. It stays with a queue while a request is in flight there, so that messages that
+// arrive meanwhile form one batch. It moves on when the queue is idle, after a full batch, and when its broker is away.
 func (t *topic) spread(limit int) *queue {
 	q := t.queues[t.turn]
 	if q.busy && t.run < limit && q.broker.Away() == nil {
@@ -81,7 +80,7 @@ func (t *topic) spread(limit int) *queue {
 	return t.queues[t.turn]
 }
 
-// hash is FNV-1a with 32 bits, what the Go client's own hash selector uses.
+// hash is FNV-1a with 32 bits, as in the Go client's own hash selector.
 func hash(key string) uint32 {
 	h := uint32(2166136261)
 	for i := range len(key) {
@@ -90,7 +89,7 @@ func hash(key string) uint32 {
 	return h
 }
 
-// keepRoutes looks up the topics that messages wait for, and all topics now and then, until the sink ends.
+// keepRoutes looks up the topics with waiting messages, and all topics periodically, until the sink ends.
 func (s *Sink) keepRoutes() {
 	defer s.tasks.Done()
 	tick := time.NewTicker(routeRefresh)
@@ -116,7 +115,7 @@ func (s *Sink) wantRoutes() {
 	}
 }
 
-// refresh looks topics up, and after a failure of the name servers answers for the others without asking again.
+// refresh looks topics up; after a failure of the name servers it uses that result for the others too.
 func (s *Sink) refresh(all bool) {
 	var silence outbox.Outcome
 	for _, t := range s.due(all) {
@@ -141,7 +140,7 @@ func (s *Sink) refresh(all bool) {
 	}
 }
 
-// due lists the topics to look up and forgets those that nobody can use.
+// due lists the topics to look up and forgets unused ones.
 func (s *Sink) due(all bool) []*topic {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +157,8 @@ func (s *Sink) due(all bool) []*topic {
 	return list
 }
 
-// meet makes the acquaintance of new brokers, so that the library never has to find out, under a lock that all sends
-// share, that one cannot be reached.
+// meet registers new brokers, so that the library never has to detect, under a lock that all sends share, that one is
+// unreachable.
 func (s *Sink) meet(r *route) {
 	if r == nil {
 		return
@@ -191,7 +190,7 @@ func (s *Sink) meet(r *route) {
 	wg.Wait()
 }
 
-// learn takes over the result of a look-up, a new one or the one that is remembered. A topic that was known stays as it is while nobody can be asked.
+// learn applies the result of a look-up, new or remembered. A known topic stays unchanged while no name server answers.
 func (s *Sink) learn(t *topic, found *route, fault outbox.Outcome, asked time.Time) {
 	s.mu.Lock()
 	t.asked, t.fault, t.stale = asked, fault, false
@@ -209,9 +208,9 @@ func (s *Sink) learn(t *topic, found *route, fault outbox.Outcome, asked time.Ti
 	s.answer(answered, fault)
 }
 
-// propose compares a queue list with the one in use. A key's queue is its hash over the list, so every change moves keys
-// and may break their order once (failure B17): a list that only grew is taken at once, one that lost queues after five
-// minutes, in which a broker usually comes back. Until then the keys of lost queues come to an outage.
+// propose compares a queue list with the one in use. A key's queue is its hash over the list, so every change moves keys and may
+// break their order once (failure B17): a list that only grew is used at once, one that lost queues after five minutes, in which
+// a broker usually returns. Until then the keys of lost queues get an outage.
 func (s *Sink) propose(t *topic, found *route) {
 	had, has := places(t.queues), found.queues
 	if t.next != nil {
@@ -224,7 +223,7 @@ func (s *Sink) propose(t *topic, found *route) {
 	if lost := slices.ContainsFunc(had, func(p place) bool { return !slices.Contains(has, p) }); lost {
 		if t.shrunk.IsZero() {
 			t.shrunk = time.Now()
-			s.log.Warn("topic has lost write queues: their keys wait until they are back or the loss has lasted",
+			s.log.Warn("topic has lost write queues: messages of their keys wait until the queues are back, at most five minutes",
 				zap.String("topic", t.name), zap.Int("before", len(had)), zap.Int("now", len(has)), zap.Duration("patience", s.patience))
 		}
 		if time.Since(t.shrunk) < s.patience {
@@ -257,7 +256,7 @@ func (s *Sink) adopt(t *topic) {
 	}
 }
 
-// abandon answers for what waits for a route when the sink ends.
+// abandon reports the messages that wait for a route when the sink ends.
 func (s *Sink) abandon() {
 	s.mu.Lock()
 	var left []item

@@ -11,7 +11,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// B14: a missing topic is never created, its neighbours flow, and it works without a restart once somebody made it.
+// B14: a missing topic is never created, its neighbours are published, and it works without a restart once it exists.
 func TestB14_UnknownTopicThenCreated(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders")
@@ -25,7 +25,7 @@ func TestB14_UnknownTopicThenCreated(t *testing.T) {
 	}
 	c.mu.Lock()
 	if n := c.asked["missing"]; n > 10 || c.asked["TBW102"] > 0 {
-		t.Errorf("the missing topic was asked for %d times, the template %d times", n, c.asked["TBW102"])
+		t.Errorf("the missing topic was looked up %d times, the template %d times", n, c.asked["TBW102"])
 	}
 	c.mu.Unlock()
 	c.topic("missing")
@@ -46,7 +46,7 @@ func TestTopicOfOneBatchWithoutAnyBroker(t *testing.T) {
 		t.Errorf("reason %q", o.Reason)
 	}
 	if _, err := s.Topics(t.Context(), []string{"orders"}); err == nil {
-		t.Error("Topics could ask nobody and says nothing")
+		t.Error("Topics got no answer and returns no error")
 	}
 	c.mu.Lock()
 	c.brokers = brokers
@@ -76,7 +76,7 @@ func TestNameServerRefusesTheClient(t *testing.T) {
 	}
 }
 
-// Known topics go on without name servers; unknown ones wait for them as an outage, not as a missing topic.
+// Known topics work without name servers; unknown ones wait for them as in an outage, not as missing topics.
 func TestNameServersDown(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders")
@@ -88,7 +88,7 @@ func TestNameServersDown(t *testing.T) {
 	send(t, s, message("later", "k")).want(outbox.ClassOutage)
 	send(t, s, message("a.b", "k")).want(outbox.ClassPermanent)
 	if _, err := s.Topics(t.Context(), []string{"orders"}); err == nil {
-		t.Error("Topics could ask nobody and says nothing")
+		t.Error("Topics got no answer and returns no error")
 	}
 	if err := s.Probe(t.Context()); err != nil {
 		t.Errorf("the broker answers, but Probe says %v", err)
@@ -97,7 +97,7 @@ func TestNameServersDown(t *testing.T) {
 	retried(t, s, messages("later", "k", 3))
 }
 
-// The second name server is asked when the first is away or frozen; names are resolved.
+// The second name server is used when the first is away or frozen; names are resolved.
 func TestSecondNameServer(t *testing.T) {
 	c, gone := newCluster(t), newCluster(t)
 	c.topic("orders")
@@ -116,10 +116,10 @@ func keyFor(index, n uint32) string {
 	}
 }
 
-// look makes the sink look all its topics up once more.
+// look makes the sink look up all its topics again.
 func look(s *Sink) { s.refresh(true) }
 
-// B17: the list is sorted, so the order in which a name server tells it does not matter.
+// B17: the list is sorted, so the name server's order does not matter.
 func TestB17_MappingIsStable(t *testing.T) {
 	c := newCluster(t, "broker-a", "broker-b")
 	a, b := fakeQueues{"broker-a", 2, 6}, fakeQueues{"broker-b", 2, 6}
@@ -164,7 +164,7 @@ func TestB17_BrokerLeavesAndReturns(t *testing.T) {
 	}
 }
 
-// B17: a loss that lasts is accepted, and a list that grew is used at once, but never while messages are on their way.
+// B17: a lasting loss is accepted, and a longer list is used at once, but never while messages are in flight.
 func TestB17_ChangedListIsUsedWhenNothingIsOutstanding(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders", fakeQueues{"broker-a", 2, 6})
@@ -219,7 +219,7 @@ func TestB17_ChangedListIsUsedWhenNothingIsOutstanding(t *testing.T) {
 	}
 }
 
-// A topic that has fewer queues now than our route says is no fault of the message.
+// A topic that has fewer queues now than in our route is no fault of the message.
 func TestQueueIsGone(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders", fakeQueues{"broker-a", 4, 6})

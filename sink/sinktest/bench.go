@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// bench is one case's set-up: a sink, and every result it gave.
+// bench is the set-up of one case: a sink, and every result it reported.
 type bench struct {
 	Harness
 	t    testing.TB
@@ -21,10 +21,10 @@ type bench struct {
 	mu      sync.Mutex
 	results map[*outbox.Message]sink.Result
 	sent    map[*outbox.Message]bool
-	faults  []string      // breaches seen in done, reported at the end by the case's own goroutine
+	faults  []string      // violations found in done, reported at the end by the case's own goroutine
 	closed  bool          // Close has returned
-	after   bool          // results are expected although Close has returned
-	changed chan struct{} // has a token when results grew
+	after   bool          // results are expected after Close has returned
+	changed chan struct{} // gets a token when results grew
 	made    int
 }
 
@@ -46,7 +46,7 @@ func newBench(t testing.TB, h Harness) *bench {
 	return b
 }
 
-// message makes a message with an id of its own and a body that names it.
+// message returns a message with a unique id and a body that names it.
 func (b *bench) message(topic, key string) *outbox.Message {
 	b.made++
 	id := fmt.Sprintf("%d", b.made)
@@ -57,7 +57,7 @@ func (b *bench) message(topic, key string) *outbox.Message {
 	}
 }
 
-// send hands the messages over in one batch.
+// send sends the messages in one batch.
 func (b *bench) send(messages ...*outbox.Message) {
 	b.mu.Lock()
 	for _, m := range messages {
@@ -67,7 +67,7 @@ func (b *bench) send(messages ...*outbox.Message) {
 	b.sink.Send(append([]*outbox.Message(nil), messages...), b.done)
 }
 
-// resend hands messages over again whose earlier result was not a success.
+// resend sends messages again whose earlier result was not a success.
 func (b *bench) resend(messages ...*outbox.Message) {
 	b.mu.Lock()
 	for _, m := range messages {
@@ -109,7 +109,7 @@ func (b *bench) take(r sink.Result) {
 	b.results[r.Message] = r
 }
 
-// until waits for a condition over the results, which it is called with the lock held for.
+// until waits for a condition over the results, which is called with the lock held.
 func (b *bench) until(what string, ok func() bool) {
 	b.t.Helper()
 	deadline := time.NewTimer(b.Patience)
@@ -135,14 +135,14 @@ func (b *bench) settle() {
 	b.until("result for each message", func() bool { return len(b.results) == len(b.sent) })
 }
 
-// result returns what a settled message came to.
+// result returns the result of a settled message.
 func (b *bench) result(m *outbox.Message) sink.Result {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.results[m]
 }
 
-// want checks that each message has come to the class.
+// want checks that each message has the class.
 func (b *bench) want(class outbox.Class, messages ...*outbox.Message) {
 	b.t.Helper()
 	for _, m := range messages {
@@ -152,7 +152,7 @@ func (b *bench) want(class outbox.Class, messages ...*outbox.Message) {
 	}
 }
 
-// close closes the sink once, with the given time for it, and checks that Close is bounded.
+// close closes the sink once, within the given time, and checks that Close is bounded.
 func (b *bench) close(limit time.Duration) {
 	b.t.Helper()
 	b.mu.Lock()
@@ -181,7 +181,7 @@ func (b *bench) close(limit time.Duration) {
 	}
 }
 
-// report fails the case for every breach that was seen, and for messages that Close left without a result.
+// report fails the case for every violation, and for messages without a result after Close.
 func (b *bench) report() {
 	b.t.Helper()
 	b.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// byID indexes what a topic holds and fails when a message is there twice.
+// byID indexes the messages of a topic and fails when one is stored twice.
 func byID(t testing.TB, stored []Stored) map[string]Stored {
 	t.Helper()
 	index := make(map[string]Stored, len(stored))
@@ -41,7 +41,7 @@ func (b *bench) wantStored(topic string, messages []*outbox.Message) {
 			continue
 		}
 		if keyed && (s.Partition != before.Partition || s.Offset <= before.Offset) {
-			b.t.Fatalf("key %q: message %s at %d/%d lies not behind message %s at %d/%d", m.ShardingKey,
+			b.t.Fatalf("key %q: message %s at %d/%d is not after message %s at %d/%d", m.ShardingKey,
 				s.MessageID, s.Partition, s.Offset, before.MessageID, before.Partition, before.Offset)
 		}
 		last[m.ShardingKey] = s
@@ -51,7 +51,7 @@ func (b *bench) wantStored(topic string, messages []*outbox.Message) {
 func orderPerKey(t *testing.T, b *bench) {
 	topic := b.Topic(t)
 	var all []*outbox.Message
-	for size := 1; len(all) < 3000; size = size*3%257 + 1 { // batches of many sizes, one behind the other without a pause
+	for size := 1; len(all) < 3000; size = size*3%257 + 1 { // batches of many sizes, without a pause between them
 		var batch []*outbox.Message
 		for range size {
 			batch = append(batch, b.message(topic, fmt.Sprintf("key-%d", (len(all)+len(batch))%17)))

@@ -36,7 +36,7 @@ func (b *bench) keyed(topic string, n int) []*outbox.Message {
 	return all
 }
 
-// concurrentSend: the order inside each sender's own keys must survive.
+// concurrentSend: the order within each sender's own keys must be kept.
 func concurrentSend(t *testing.T, b *bench) {
 	topic := b.Topic(t)
 	const senders, batches, size = 6, 20, 15
@@ -67,15 +67,15 @@ func closeDuringSend(t *testing.T, b *bench) {
 	b.send(all[2500:]...)
 	b.close(b.Patience)
 	b.wantNoSurprise(topic, all)
-	for _, m := range all { // the broker answers: everything that was taken over had time to get out
+	for _, m := range all { // the broker answers: every accepted message had time to be sent
 		if r := b.result(m); r.Class != outbox.ClassNone {
-			t.Fatalf("message %s: class %s (%s) though Close had time to drain", m.MessageID, r.Class, r.Reason)
+			t.Fatalf("message %s: class %s (%s) although Close had time to drain", m.MessageID, r.Class, r.Reason)
 		}
 	}
 }
 
-// wantNoSurprise compares results with the broker after Close: sent means stored, stored once, and a class that promises
-// "not taken" means not stored.
+// wantNoSurprise compares results with the broker after Close: a sent message is stored exactly once, and a class that means "not
+// taken" is not stored.
 func (b *bench) wantNoSurprise(topic string, all []*outbox.Message) {
 	b.t.Helper()
 	copies := map[string]int{}
@@ -106,7 +106,7 @@ func sendAfterClose(t *testing.T, b *bench) {
 	b.want(outbox.ClassOutage, all...)
 }
 
-// probe calls Probe until it answers as wished.
+// probe calls Probe until it returns the wanted result.
 func (b *bench) probe(up bool) {
 	b.t.Helper()
 	deadline := time.Now().Add(b.Patience)
@@ -125,13 +125,13 @@ func (b *bench) probe(up bool) {
 			cancel()
 			continue
 		}
-		<-ctx.Done() // failed at once: the broker is still coming up
+		<-ctx.Done() // failed at once: the broker is still starting
 		cancel()
 	}
 }
 
-// outageAndReturn: what was sent into the outage comes through or is answered as not (certainly) taken, and a caller that
-// sends those again loses nothing.
+// outageAndReturn: messages sent during the outage are published or reported as not (certainly) taken, and a caller that sends
+// those again loses nothing.
 func outageAndReturn(t *testing.T, b *bench) {
 	if b.Stop == nil {
 		t.Skip("the broker cannot be stopped")
@@ -167,8 +167,8 @@ func outageAndReturn(t *testing.T, b *bench) {
 	}
 }
 
-// untilSent sends again what an outage kept away until everything is sent, and returns the ids of those that were sent
-// again though they may have been stored.
+// untilSent sends again what failed in an outage until everything is sent. It returns the ids that were sent again although they
+// may have been stored.
 func (b *bench) untilSent(all []*outbox.Message) (uncertain map[string]bool) {
 	b.t.Helper()
 	uncertain = map[string]bool{}
@@ -197,7 +197,7 @@ func (b *bench) untilSent(all []*outbox.Message) (uncertain map[string]bool) {
 	}
 }
 
-// closeDuringOutage: Close may not wait for a broker that never answers, and calls nothing sent that is not.
+// closeDuringOutage: Close does not wait without limit for a broker that never answers, and reports nothing as sent that is not.
 func closeDuringOutage(t *testing.T, b *bench) {
 	if b.Stop == nil {
 		t.Skip("the broker cannot be stopped")

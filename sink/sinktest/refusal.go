@@ -8,7 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// amidst puts the odd messages into the middle of good ones of the same key.
+// amidst puts the odd messages between good ones of the same key.
 func (b *bench) amidst(topic string, odd ...*outbox.Message) (batch, good []*outbox.Message) {
 	for range 200 {
 		good = append(good, b.message(topic, "k"))
@@ -61,7 +61,7 @@ func poisonAtTheBroker(t *testing.T, b *bench) {
 	b.settle()
 	b.want(outbox.ClassPermanent, poison, another)
 	b.want(outbox.ClassNone, good...)
-	if n := len(byID(t, b.Read(t, topic))); n != len(good) { // in which order is left open: not all succeeded at first try
+	if n := len(byID(t, b.Read(t, topic))); n != len(good) { // the order is unspecified: not all succeeded at the first try
 		t.Errorf("the topic holds %d messages, want %d", n, len(good))
 	}
 }
@@ -92,7 +92,7 @@ func unknownTopic(t *testing.T, b *bench) {
 	b.want(outbox.ClassTopic, unknown)
 	b.want(outbox.ClassNone, good...)
 	b.wantStored(topic, good)
-	b.resend(unknown) // the second time the client knows already
+	b.resend(unknown) // now the client has the topic's state
 	b.settle()
 	b.want(outbox.ClassTopic, unknown)
 }

@@ -1,9 +1,8 @@
-// Package sinktest is the conformance suite of package sink: a sink is finished when Run passes against a broker, fake or
-// real.
+// Package sinktest is the conformance suite of package sink: a sink is finished when Run passes against a broker, fake or real.
 //
-// Guarantee: what the contract of sink.Sink says is checked from outside, by what came back as results and by what the
-// broker holds, never by looking into the sink. The suite owns no goroutine beyond those of the case that runs, and each
-// case ends with a check that the sink left none behind.
+// Guarantee: the suite checks the contract of sink.Sink from outside, by results and by the broker's content, never by the sink's
+// internals. It owns no goroutine beyond those of the running case; each case ends with a check for goroutines that the sink
+// left.
 package sinktest
 
 import (
@@ -15,58 +14,59 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Stored is one message as a consumer finds it in the broker.
+// Stored is one message as a consumer reads it.
 type Stored struct {
 	Topic     string
 	Partition int32 // partition or queue number
-	Offset    int64 // rises with the order inside the partition
+	Offset    int64 // increases with the order inside the partition
 	MessageID string
 	Key       string
 	Tag       string
-	Headers   []outbox.Header // the row's own, without those the sink adds, in any order
-	Body      []byte          // nil when the broker tells "no value" from an empty one and there is none
+	Headers   []outbox.Header // the row's own, without the sink's, in any order
+	Body      []byte          // nil when the broker distinguishes "no value" from an empty one and there is none
 }
 
-// Handling is what a sink does with a body that not every broker can carry.
+// Handling is what a sink does with a body that some brokers cannot carry.
 type Handling uint8
 
 const (
-	Carried    Handling = iota // comes back as it went in
-	ReadsEmpty                 // comes back as an empty body
+	Carried    Handling = iota // returned unchanged
+	ReadsEmpty                 // returned as an empty body
 	Refused                    // is answered ClassPermanent
 )
 
-// Harness connects the suite with one kind of sink and a running broker.
+// Harness connects the suite with a sink and a running broker.
 type Harness struct {
-	// New returns a sink that nobody else uses; the suite closes it.
+	// New returns a sink for this suite alone; the suite closes it.
 	New func(t testing.TB) sink.Sink
-	// Topic makes an empty topic with Partitions partitions and returns its name.
+	// Topic creates an empty topic with Partitions partitions and returns its name.
 	Topic func(t testing.TB) string
 	// Read returns everything the topic holds, ordered inside each partition.
 	Read func(t testing.TB, topic string) []Stored
 
-	// Where the broker has no such thing, the zero value leaves the cases about it out.
-	Partitions   int    // of each topic made by Topic; 2 or more
-	MaxBytes     int    // a body of this size is taken, one of twice the size is refused for good
+	// A zero value leaves out the cases that the broker does not support.
+	Partitions   int    // of each topic from Topic; 2 or more
+	MaxBytes     int    // a body of this size is accepted, one of twice the size is refused for good
 	IllegalTopic string // a name that the sink refuses for good
 	UnknownTopic string // a legal name of a topic that does not exist
 
 	NullBody  Handling // of a body that is SQL NULL
 	EmptyBody Handling // of a body that is ''
 
-	// Poison changes a message so that only the broker notices that it can never be taken; nil when there is no such way.
+	// Poison changes a message so that only the broker can refuse it for good; nil when that is impossible.
 	Poison func(*outbox.Message)
 
-	// Stop makes the broker unreachable, Start brings it back with its data. Both nil: the cases about outages are skipped.
+	// Stop makes the broker unreachable, Start makes it available again with its data. Both nil: the cases about outages are
+	// skipped.
 	Stop, Start func(t testing.TB)
 
-	// Leaks are exceptions of the goroutine check: what the client library is known to leave behind.
+	// Leaks are exceptions of the goroutine check: known leaks of the client library.
 	Leaks []goleak.Option
 	// Patience bounds every wait of the suite; 3 minutes when zero.
 	Patience time.Duration
 }
 
-// Run runs every case, one after the other, each with a sink and topics of its own.
+// Run runs every case, one after the other, each with its own sink and topics.
 func Run(t *testing.T, h Harness) {
 	if h.Patience == 0 {
 		h.Patience = 3 * time.Minute

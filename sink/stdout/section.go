@@ -11,24 +11,24 @@ import (
 	"go.uber.org/zap"
 )
 
-// Section prints each message as a line of JSON: to look at the relay, not for production. Write `stdout: {}`.
+// Section prints each message as a line of JSON: for trials, not for production. Write `stdout: {}`.
 type Section struct{}
 
 // NewSection returns the section, which has no keys.
 func NewSection() *Section { return &Section{} }
 
-// Validate finds nothing.
+// Validate reports nothing.
 func (*Section) Validate(setting.Report) {}
 
 // MaxBody is 0: there is no limit.
 func (*Section) MaxBody() setting.Bytes { return 0 }
 
-// Open makes the sink.
+// Open returns the sink.
 func (*Section) Open(limits sink.Limits, _ *zap.Logger, _ prometheus.Registerer) (sink.Sink, error) {
 	s := New(os.Stdout)
 	s.may = limits.May
 	return s, nil
 }
 
-// Check finds nothing.
+// Check reports nothing.
 func (*Section) Check(context.Context, sink.Sink, sink.Newest) []server.Finding { return nil }

@@ -1,11 +1,11 @@
-// Package stdout writes messages as JSON lines, for trying things out and for pipes into other programs.
+// Package stdout writes messages as JSON lines, for trials and for pipes into other programs.
 //
-// Guarantee: that of sink.Sink, with the writer as the broker. A message is sent when the writer has taken its line whole;
-// lines come in the order of Send, whatever their keys. What the writer refuses is an outage: nothing is lost, but a line
-// that was cut off may be followed by its repetition.
+// Guarantee: that of sink.Sink, with the writer as the broker. A message is sent when the writer has accepted its whole line;
+// lines come in the order of Send, whatever their keys. A writer's error is an outage: nothing is lost, but a line that was cut
+// off may be followed by its repetition.
 //
-// A Sink owns one goroutine, which ends in Close. A writer that blocks for ever keeps it (an os.File cannot be told to
-// give up a write), but not Close.
+// A Sink owns one goroutine, which ends in Close. A writer that blocks for ever keeps that goroutine (a write to an os.File
+// cannot be cancelled), but not Close.
 package stdout
 
 import (
@@ -23,21 +23,21 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// Sink is a sink.Sink over one io.Writer, which nobody else may write to.
+// Sink is a sink.Sink over one io.Writer, of which it must be the only user.
 type Sink struct {
 	w   io.Writer
 	may func() bool // sink.Limits.May
 
 	mu      sync.Mutex
 	queue   []batch
-	current batch // being written, without results yet
+	current batch // being written, without results
 	closed  bool  // no new batches
-	cut     bool  // Close has answered everything: late results are dropped
-	failure error // of the last write, until a probe has told it
+	cut     bool  // Close has reported all results: later ones are dropped
+	failure error // of the last write, until a probe has returned it
 
-	handOver sync.Mutex // held while done is called, so that Close can wait for that; taken before mu
+	handOver sync.Mutex // held while done is called, so that Close can wait for it; taken before mu
 
-	wake    chan struct{} // has a token when queue or closed changed
+	wake    chan struct{} // gets a token when queue or closed changed
 	stopped chan struct{} // closed when the goroutine has ended
 }
 
@@ -115,7 +115,7 @@ func (s *Sink) isClosed() bool {
 	return s.closed
 }
 
-// write puts a batch out in one write. What of it came through before an error is known from the number of bytes.
+// write writes a batch in one call. After an error the number of bytes says which messages were written.
 func (s *Sink) write(lines *bytes.Buffer, messages []*outbox.Message) []sink.Result {
 	out := results(messages, outbox.ClassNone, "")
 	lines.Reset()
@@ -125,7 +125,7 @@ func (s *Sink) write(lines *bytes.Buffer, messages []*outbox.Message) []sink.Res
 	for i, m := range messages {
 		if reason := refusal(m); reason != "" {
 			out[i].Class, out[i].Reason = outbox.ClassPermanent, reason
-		} else if err := encoder.Encode(lineOf(m)); err != nil { // texts only: it has no way to fail
+		} else if err := encoder.Encode(lineOf(m)); err != nil { // texts only: it cannot fail
 			out[i].Class, out[i].Reason = outbox.ClassRefused, "encode as JSON: "+err.Error()
 		}
 		ends[i] = lines.Len()
@@ -145,8 +145,8 @@ func (s *Sink) write(lines *bytes.Buffer, messages []*outbox.Message) []sink.Res
 	return out
 }
 
-// refusal tells why a message cannot be written without a change to it: JSON is UTF-8, only bodies and values of headers
-// have a form for other bytes.
+// refusal returns why a message cannot be written unchanged: JSON is UTF-8, only bodies and header values have a form for other
+// bytes.
 func refusal(m *outbox.Message) string {
 	if m.Topic == "" {
 		return "the message has no topic"
@@ -164,7 +164,7 @@ func refusal(m *outbox.Message) string {
 	return ""
 }
 
-// answer hands results over, unless Close has answered for these messages already.
+// answer reports results, unless Close has reported these messages already.
 func (s *Sink) answer(b batch, results []sink.Result) {
 	s.handOver.Lock()
 	defer s.handOver.Unlock()
@@ -185,8 +185,8 @@ func results(messages []*outbox.Message, class outbox.Class, reason string) []si
 	return out
 }
 
-// Probe implements sink.Sink. A writer can only be asked by writing, so it fails once after a failed write, to make the
-// breaker wait before it lets the next message try.
+// Probe implements sink.Sink. A writer can only be tested by a write, so Probe fails once after a failed write: the breaker then
+// waits before the next message.
 func (s *Sink) Probe(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +206,7 @@ func (s *Sink) Topics(context.Context, []string) (map[string]error, error) {
 	return map[string]error{}, nil
 }
 
-// Close implements sink.Sink. It does not close the writer. Its error says that the writer did not take everything in time.
+// Close implements sink.Sink. It does not close the writer. Its error says that the writer did not accept everything in time.
 func (s *Sink) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -228,7 +228,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	return fmt.Errorf("close standard output sink: %d messages were not written in time", n)
 }
 
-// abandon returns what has no results, and makes sure that nobody else answers it: an answer under way ends first.
+// abandon returns the messages without results, and makes sure that no other goroutine reports them: a call of done ends first.
 func (s *Sink) abandon() []batch {
 	s.handOver.Lock()
 	defer s.handOver.Unlock()
@@ -243,15 +243,14 @@ func (s *Sink) abandon() []batch {
 	return left
 }
 
-// line is the JSON form of a message. body is there when the body is UTF-8, body_base64 when it is not, neither for SQL
-// NULL.
+// line is the JSON form of a message. It has body when the body is UTF-8, body_base64 when it is not, neither for SQL NULL.
 type line struct {
 	MessageID   string   `json:"message_id"`
 	Table       string   `json:"table"`
 	ID          string   `json:"id"`
 	Topic       string   `json:"topic"`
 	Key         string   `json:"key,omitempty"`
-	ShardingKey string   `json:"sharding_key,omitempty"` // only when it is not the key
+	ShardingKey string   `json:"sharding_key,omitempty"` // only if it differs from the key
 	Tag         string   `json:"tag,omitempty"`
 	BizType     string   `json:"biz_type,omitempty"`
 	Partition   *int32   `json:"partition,omitempty"`
@@ -260,11 +259,11 @@ type line struct {
 	BodyBase64  *string  `json:"body_base64,omitempty"`
 }
 
-// header is a pair and not a member of an object, because names may repeat.
+// header is a pair, not a member of an object, because names may repeat.
 type header struct {
 	Name        string `json:"name"`
 	Value       string `json:"value,omitempty"`
-	ValueBase64 string `json:"value_base64,omitempty"` // instead, when the value is not UTF-8
+	ValueBase64 string `json:"value_base64,omitempty"` // if the value is not UTF-8
 }
 
 func lineOf(m *outbox.Message) line {

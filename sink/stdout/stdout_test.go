@@ -17,12 +17,12 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink/sinktest"
 )
 
-// paper is a writer that can be away.
+// paper is a writer that can fail.
 type paper struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 	away bool
-	room int // bytes taken before the error when away
+	room int // bytes accepted before the error
 }
 
 func (p *paper) Write(b []byte) (int, error) {
@@ -41,7 +41,7 @@ func (p *paper) set(away bool) {
 	p.away = away
 }
 
-// read returns the lines of a topic; the order of the lines is the one partition's.
+// read returns the lines of a topic, in the order of its one partition.
 func (p *paper) read(t testing.TB, topic string) (out []sinktest.Stored) {
 	t.Helper()
 	p.mu.Lock()
@@ -130,7 +130,7 @@ func TestOneLine(t *testing.T) {
 	}
 }
 
-// What came through before the error is sent, what did not is an outage.
+// What was written before the error is sent, the rest is an outage.
 func TestPartialWrite(t *testing.T) {
 	p := &paper{away: true, room: 250}
 	s := New(p)
@@ -142,7 +142,7 @@ func TestPartialWrite(t *testing.T) {
 	}
 	whole := strings.Count(p.text.String(), "\n")
 	if whole == 0 || whole == 10 {
-		t.Fatalf("%d whole lines: the case tells nothing", whole)
+		t.Fatalf("%d whole lines: the case proves nothing", whole)
 	}
 	for i, r := range results {
 		if want := i < whole; (r.Class == outbox.ClassNone) != want || !want && r.Class != outbox.ClassOutage {
@@ -151,7 +151,7 @@ func TestPartialWrite(t *testing.T) {
 	}
 }
 
-// stuck is a writer that stands still until it is deferred.
+// stuck is a writer that blocks until it is released.
 type stuck struct{ entered, release chan struct{} }
 
 func (w stuck) Write(b []byte) (int, error) {
@@ -178,7 +178,7 @@ func TestB30_CloseWhileTheWriterStandsStill(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := s.Close(ctx); err == nil {
-		t.Error("Close does not tell that messages were left")
+		t.Error("Close does not report that messages were left")
 	}
 	close(w.release)
 	<-s.stopped
