@@ -350,3 +350,20 @@ func TestG10_DueRowsOfWaitingKeysDelayNoOthers(t *testing.T) {
 		}
 	})
 }
+
+// A row is announced while there is no room in the timers, and the table shows it only after the look that follows when there is. It is published
+// at its time.
+func TestAnnouncedRowThatTheTableShowsAfterTheLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(waiting(1, 3, 5*time.Second, 2*time.Second)...)
+		b := startWith(t, w, Config{Timers: 2})
+		time.Sleep(4900 * time.Millisecond)
+		r := old(9)
+		r.due = time.Now().Add(10 * time.Second)
+		b.DueIn(r.identity(), 10*time.Second)
+		time.Sleep(300 * time.Millisecond) // the first row has gone, and the table was looked at
+		w.insert(r)
+		time.Sleep(10 * time.Second)
+		b.wantInTime(t, 3)
+	})
+}

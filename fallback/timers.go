@@ -32,6 +32,7 @@ type timers struct {
 	rows   timerHeap
 	known  time.Time // rows of the last look that become due before this were added; zero before the first
 	full   bool      // others were left out
+	left   time.Time // when a row was left out last that no look had returned
 	alone  bool      // since the last look due rows were left alone: their keys or topics wait
 	onward bool      // the running look leaves out the rows that the last one returned
 	behind time.Time // where such a look begins: the due time of the last row returned
@@ -70,7 +71,8 @@ func (t *timers) enter(one timer) (first bool) {
 		return t.rows.list[0].row == one.row
 	}
 	if t.full && one.at.After(t.known) {
-		return false // an earlier look finds it
+		t.left = time.Now() // an earlier look finds it
+		return false
 	}
 	heap.Push(&t.rows, one)
 	if len(t.rows.list) > t.limit {
@@ -124,13 +126,17 @@ func (t *timers) take(now time.Time, n int) (due []timer, look, late bool) {
 		}
 		due = append(due, first)
 	}
-	if look = t.lacking() || t.looks.wait(now) <= 0; look {
+	lacking := t.lacking()
+	if look = lacking || t.looks.wait(now) <= 0; look {
 		late = late || !t.known.IsZero() && now.Sub(t.known) > overdue // others may have become due unnoticed
 		// Rows that wait for something else filled the last look and would fill this one: the sweep publishes those that it
 		// returned.
 		t.onward = t.full && t.alone
 		t.behind = t.known
 		late = late || t.onward
+		if lacking && now.Sub(t.left) < triggerGap { // the log may have shown it before the table does: look once more a second later
+			t.looks.trigger(now)
+		}
 		t.looks.begin(now)
 		t.known, t.full, t.alone = time.Time{}, false, false
 	}
