@@ -168,8 +168,9 @@ func (w *world) passOver(d *disk, at outbox.Position, why string) {
 	}
 }
 
-// unanswered reports that the broker has a row and the last answer to the process that runs is not that: its reply was lost, or a copy was
-// refused after the position was moved back. The process sends the row once more, seconds later, and the checkpoint waits for it. Callers hold mu.
+// unanswered reports that the broker has a row and the last answer to the process that runs is not that: its reply was lost, or, after the position
+// was moved back, a copy was refused, or waits for its suspended topic. The process sends the row once more, later, and the checkpoint waits for it.
+// Callers hold mu.
 func (w *world) unanswered(r *row) string {
 	i := w.working()
 	if i == nil || i.dead || r.kept {
@@ -177,7 +178,7 @@ func (w *world) unanswered(r *row) string {
 	}
 	f := r.of(i.life)
 	switch lost := f.answer == outbox.ClassUnknown || f.answer == outbox.ClassOutage || f.answer == outbox.ClassService; {
-	case f.handed, f.answered && (lost || f.answer == outbox.ClassRefused) && !f.acked:
+	case f.handed, f.answered && (lost || f.answer == outbox.ClassRefused) && !f.acked, r.again && f.offered && !f.forgiven && !r.journalled.has(i.disk):
 		return "is to be sent again"
 	}
 	return ""

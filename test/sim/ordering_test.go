@@ -38,18 +38,18 @@ func (w *world) orderKey(r *row) string {
 // promised reports whether a process must not send b before a: both by the order of their commits and by that of their ids a comes first,
 // a is neither final nor to be sent later by its owner's will, and the process can know of it, because its stream has shown it, even if only
 // as a row that the reader defers, or the table did when the process began, or skipped a part of the log, or before b was there; before it took
-// b over. Rows that the log does not show at all are excluded, and deferred ones that become visible in another order than that of the log. Callers
-// hold mu.
+// b over. Rows that the log does not show at all are excluded, and deferred ones that become visible in another order than that of the log. A row b
+// that the log does not show comes behind those rows only that the table showed when b was committed: the server orders nothing else. Callers hold mu.
 func (w *world) promised(i *incarnation, a, b *row) bool {
 	f := a.of(i.life)
 	taken := b.of(i.life).taken
 	left := !f.leftAt.IsZero() && f.leftAt.Before(taken)
 	known := left || f.offered && f.offeredAt.Before(taken) || a.visible.Before(i.anchored) || a.visible.Before(b.committed) && a.committed.After(i.anchored)
-	first := a.nth > 0 && !a.committed.After(b.committed) && a.number < b.number
+	first := a.nth > 0 && !a.committed.After(b.committed) && a.number < b.number && (b.kind != hidden || !a.visible.After(b.committed))
 	over := a.gone || a.records > 0 || a.status == outbox.Sent || a.status == outbox.Failed || a.status == outbox.Held
 	// A closed table was read before it could be seen, or that of a deferred row.
-	hidden := (w.plan.settings.Pipeline.MaxWaiting > 0 || w.plan.unordered && a.entry < 0) && a.visible.After(a.committed)
-	return known && !hidden && first && !over && a.kind != delayed && a.grace == 0 && a.setBacks == 0 && !a.touched
+	unseen := (w.plan.settings.Pipeline.MaxWaiting > 0 || w.plan.unordered && a.entry < 0) && a.visible.After(a.committed)
+	return known && !unseen && first && !over && a.kind != delayed && a.grace == 0 && a.setBacks == 0 && !a.touched
 }
 
 // checkOrder looks at a row that is sent and of which there is no copy: the rows before it have one, or never will. Callers hold mu.
@@ -95,6 +95,19 @@ func (w *world) loseInterest(r *row) {
 	d := w.dice("hasty", uint64(r.number))
 	marks := d.chance(0.5)
 	time.AfterFunc(d.between(100*time.Millisecond, 3*time.Second), func() { w.takeAway(r, marks) })
+}
+
+// hastyWaits is how long a key may wait for refused rows that their owner takes away: the relay notices each within 15 s. Callers hold mu.
+func (w *world) hastyWaits() (most time.Duration) {
+	const noticed = 15 * time.Second
+	waits := map[string]time.Duration{}
+	for _, r := range w.lives {
+		if key := w.orderKey(r); w.plan.hasty && key != "" && r.refused > 0 {
+			waits[key] += noticed
+			most = max(most, waits[key])
+		}
+	}
+	return most
 }
 
 func (w *world) takeAway(r *row, marks bool) {

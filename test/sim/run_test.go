@@ -202,9 +202,10 @@ func (w *world) awaitQuiet(i *incarnation) <-chan struct{} {
 		for began := w.at(); ; time.Sleep(50*time.Millisecond + 7) {
 			w.mu.Lock()
 			healed, left, ready := w.at() > w.plan.healed, w.quiet(), i.ready()
-			late := w.at() > max(began, w.plan.healed)+patience && !i.latest().dead
+			spent := w.at() - max(began, w.plan.healed)
+			late := spent > patience && spent > patience+w.hastyWaits() && !i.latest().dead
 			if late {
-				w.violation("P1", "not finished %v after the last fault: %s", patience, left)
+				w.violation("P1", "not finished %v after the last fault: %s", spent, left)
 			}
 			over := late || i.latest().dead || healed && ready && left == ""
 			w.mu.Unlock()

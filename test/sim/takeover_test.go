@@ -53,9 +53,11 @@ func (i *incarnation) cutOff() bool {
 	return is
 }
 
-// checkTaken looks at a take-over: nobody takes the lease away from a holder in good health. Callers hold mu.
+// checkTaken looks at a take-over: no process takes the lease from a holder in good health. A holder whose lease had lapsed when it reached the
+// new server after a failover has lost it: it stops, and is healthy meanwhile. Callers hold mu.
 func (w *world) checkTaken(by *member, r *leaseRow) {
-	if !r.Until.IsZero() && r.by.healthy() && r.by.turn != nil {
+	lapsed := w.moves.After(r.renewed) && r.by != nil && r.by.trouble.Sub(r.renewed) >= w.plan.team.lease*9/10
+	if !r.Until.IsZero() && !lapsed && r.by.healthy() && r.by.turn != nil {
 		w.violation("take-over", "%s takes the lease away from %s, which works (term %d)", by.name(), r.by.name(), r.Term)
 	}
 }
