@@ -14,7 +14,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-const matrixRows = 10_000
+// matrixRows are written in one step, fewer with -short.
+const matrixRows, shortMatrixRows = 10_000, 2_000
 
 // TestMatrix takes one relay on each pair of servers through its life: a first start on a table with old rows, ten thousand
 // messages, kills, cuts, an outage of the broker, purged logs. After each step everything that was committed must have been

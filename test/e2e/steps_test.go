@@ -30,8 +30,12 @@ func (w *world) firstStart(t *testing.T) {
 
 // tenThousand: the ordinary work, by the log alone but for the rows that were rewritten in their transaction.
 func (w *world) tenThousand(t *testing.T) {
+	rows := matrixRows
+	if testing.Short() {
+		rows = shortMatrixRows
+	}
 	began := time.Now()
-	w.load.Run(t, matrixRows, 4)
+	w.load.Run(t, rows, 4)
 	wrote := time.Since(began)
 	w.once(t)
 	t.Logf("%d rows, written in %v, all SENT and compared after %v", w.load.Ledger.Len(), wrote.Round(time.Millisecond),
