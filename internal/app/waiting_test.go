@@ -84,7 +84,7 @@ func TestA05_AwaitedDatabase(t *testing.T) {
 	if code, _ := probe(cfg, "/healthz"); code != 0 {
 		t.Error("somebody answers after the end")
 	}
-	testkit.Must(t, systemd.SetReadDeadline(time.Now().Add(30*time.Second)))
+	testkit.Must(t, systemd.SetReadDeadline(time.Now().Add(3*time.Minute)))
 	for _, want := range []string{"READY=1", "STOPPING=1"} {
 		text := make([]byte, 100)
 		n, err := systemd.Read(text)

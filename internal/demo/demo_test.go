@@ -93,8 +93,8 @@ func (r *running) begin(t *testing.T) {
 			_ = r.Wait()
 		}
 	})
-	// The demo has its own deadlines; this one is for a demo that hangs.
-	hung := time.AfterFunc(4*time.Minute, func() { _ = r.Process.Kill() })
+	// The demo has its own deadlines. This one ends a demo that hangs.
+	hung := time.AfterFunc(10*time.Minute, func() { _ = r.Process.Kill() })
 	t.Cleanup(func() { hung.Stop() })
 }
 

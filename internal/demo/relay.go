@@ -32,8 +32,8 @@ type child struct {
 }
 
 const (
-	startDeadline = 60 * time.Second
-	stopDeadline  = 30 * time.Second
+	startDeadline = 3 * time.Minute
+	stopDeadline  = 2 * time.Minute
 	poll          = 20 * time.Millisecond
 )
 
@@ -158,7 +158,7 @@ func (r *child) Status(ctx context.Context) (operator.Status, error) {
 
 // Gaps returns the causes of the recorded gaps.
 func (r *child) Gaps(ctx context.Context) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	gaps, err := r.client.Gaps(ctx)
 	if err != nil {

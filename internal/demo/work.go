@@ -55,9 +55,9 @@ func pause(ctx context.Context, length time.Duration) error {
 	}
 }
 
-// patience is how long nothing may move before the demo stops waiting. It is longer than a round of the sweep and the
-// relay's waiting times after an outage.
-const patience = 30 * time.Second
+// patience is how long the demo waits without progress. It is longer than a pass of the sweep and the relay's back-off after an outage,
+// also on a machine that is busy with other work.
+const patience = 90 * time.Second
 
 // await waits until done, as long as progress changes within patience. It returns false when nothing moved any more.
 // progress must be about what is awaited: copies, or newer messages, would keep it waiting for a lost one for ever.

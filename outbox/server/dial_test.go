@@ -26,7 +26,7 @@ func TestA51_DamagedGreeting(t *testing.T) {
 				conn, err := l.Accept()
 				if err == nil {
 					_, _ = conn.Write(append([]byte{byte(len(greeting)), 0, 0, 0}, greeting...))
-					_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+					_ = conn.SetReadDeadline(time.Now().Add(3 * time.Minute))
 					_, err = io.Copy(io.Discard, conn)
 					_ = conn.Close()
 				}
