@@ -29,6 +29,7 @@ func TestA09_OperatorMeetsAnotherServer(t *testing.T) {
 	l.commit("before")
 	l.sent()
 	r.Stop(t)
+	before := r.State(t)
 	l.twin(testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MySQL}))
 	l.commit("open")
 	proxy.SetTarget(l.db.Addr())
@@ -40,6 +41,9 @@ func TestA09_OperatorMeetsAnotherServer(t *testing.T) {
 	contains(t, refusal, "--accept-new-source", "checkpoint set", "nothing was published or written")
 	if now := l.tampered(); now != untouched {
 		t.Errorf("a refused server was written to: %s, then %s", untouched, now)
+	}
+	if after := r.State(t); after.Checkpoint != before.Checkpoint || len(after.Gaps) != len(before.Gaps) {
+		t.Errorf("the state was changed: %+v", after)
 	}
 
 	out, errOut, code := r.Command(t, "checkpoint", "set", "--latest")

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -245,19 +244,4 @@ func TestCheckpointSetRefusesWhatTheServerNeverHad(t *testing.T) {
 		l.commit("b")
 		l.account("a", "b")
 	})
-}
-
-// C01: a second process with the same state directory says so and leaves the first alone.
-func TestC01_SecondRelayOnTheSameDirectory(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testkit.SharedMySQL(t))
-	l.start()
-	second := *l
-	second.cancel = nil
-	second.launch(app.Options{})
-	if err := second.end(); err == nil || !bytes.Contains([]byte(err.Error()), []byte(l.dir)) {
-		t.Errorf("the second relay ended with %v", err)
-	}
-	l.commit("a")
-	l.account("a")
 }

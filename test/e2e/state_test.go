@@ -22,25 +22,6 @@ func stateOf(t *testing.T, db *testkit.Database) (*relay.Relay, *relay.Table) {
 	return r, table
 }
 
-// The state of one server is no state for another, even if it is a copy with the same schema: without a refusal the log of
-// the other would be read from a place that means nothing there, or from its beginning (A09, A11, C11).
-func TestA09_A11_C11_StateOfAnotherSource(t *testing.T) {
-	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		r, _ := stateOf(t, testkit.SharedDatabase(t, flavor))
-		r.Stop(t)
-		before := r.State(t)
-		other := newAttempt(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}))
-		other.dir = r.StateDir()
-		refused(t, other.yaml(), 3, "refused", "not the one the checkpoint was taken on", "--accept-new-source", "checkpoint set")
-		if n := count(t, other, "status = 0 AND retry_count = 0"); n != 1 {
-			t.Error("the row of the other server was touched")
-		}
-		if after := r.State(t); after.Checkpoint != before.Checkpoint || len(after.Gaps) != len(before.Gaps) {
-			t.Errorf("the state was changed: %+v", after)
-		}
-	})
-}
-
 func count(t *testing.T, a *attempt, where string) (n int) {
 	t.Helper()
 	testkit.Must(t, a.db.Root().QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+a.schema+".t_local_message WHERE "+where).Scan(&n))
