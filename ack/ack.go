@@ -73,6 +73,9 @@ type Config struct {
 	Random       func() float64 // jitter, in [0,1), from any goroutine; math/rand
 	// Failed is called with each row that the table shows as FAILED; may be nil. All writers call it, and it must not block.
 	Failed func(outbox.Completion)
+	// Noted takes rows that were refused, FAILED, or sent in another way than once and from the log; nil: nothing does. It is called as Failed is,
+	// and keeps no part of the list.
+	Noted func([]outbox.Completion)
 }
 
 const (
@@ -151,6 +154,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Failed == nil {
 		c.Failed = func(outbox.Completion) {}
+	}
+	if c.Noted == nil {
+		c.Noted = func([]outbox.Completion) {}
 	}
 	if c.Retry.Base <= 0 && len(c.Retry.Schedule) == 0 {
 		c.Retry = outbox.Backoff{Base: 100 * time.Millisecond, Max: 5 * time.Second}

@@ -220,7 +220,7 @@ func (a *Acker) apply(work context.Context, batch []outbox.Completion) (got answ
 // conclude releases rows from journal and registry that the table has, or whose status it will not get: unwritten ones were not
 // sent, and the sweep finds them.
 func (a *Acker) conclude(batch []outbox.Completion, unwritten map[outbox.Identity]bool) {
-	var settled []outbox.Completion
+	var settled, noted []outbox.Completion
 	for i := range batch {
 		s := &batch[i]
 		if s.Action != outbox.ActionMarkSent {
@@ -228,7 +228,13 @@ func (a *Acker) conclude(batch []outbox.Completion, unwritten map[outbox.Identit
 		}
 		if !unwritten[s.Identity] {
 			a.count(s)
+			if s.Action != outbox.ActionMarkSent && s.Action != outbox.ActionRelease || s.Path != outbox.PathBinlog || s.Sends > 1 {
+				noted = append(noted, *s)
+			}
 		}
+	}
+	if len(noted) > 0 {
+		a.cfg.Noted(noted)
 	}
 	// The journal first: once the registry releases a row, it may be published again, and the journal's entry of that second
 	// publish must not be removed.

@@ -328,7 +328,7 @@ func (s *Sweeper) hand(ctx context.Context, r *round, name string, asked time.Ti
 	}
 	for _, m := range messages {
 		c := open[m.Identity]
-		m.Entry, m.Path = c.Entry, r.path
+		m.Entry, m.Path, m.Status = c.Entry, r.path, c.Status
 		if !m.DueAt.IsZero() { // by the database's clock
 			m.Since = dueTime(asked, &c)
 		}

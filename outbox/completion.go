@@ -26,6 +26,9 @@ type Completion struct {
 	Reported   bool          // ActionFail where no row can be FAILED: the row was reported before
 	LogOnly    bool          // Message.LogOnly: the journal remembers that it was sent, its table cannot
 	Message    *Message      // ActionFail of such a row: for the failed-message log, because its table may have it no more
+	Path       Path          // the message's
+	Sends      int           // how often it was handed to the sink since it was read
+	TakenOver  bool          // a sweep found it under a claim that is not this process's
 	Entry      Entry         // the row's record in the flow; nil when it is read from the journal
 }
 

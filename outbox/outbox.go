@@ -55,7 +55,7 @@ type Message struct {
 	Since time.Time
 
 	Path       Path
-	Status     Status        // when the row was read
+	Status     Status        // when the row was read, before a claim of ours
 	DueAt      time.Time     // next_retry_time; zero when NULL or not mapped
 	RetryCount int           // when the row was read; the guard of a refusal
 	Grace      time.Duration // how long the application may publish it itself; 0 for none

@@ -102,7 +102,8 @@ func newMessagesTrace(c *cli) *cobra.Command {
 		Use: "trace ID|MESSAGE_ID|KEY", Short: "tell what happened to one message, and what it waits for", Args: cobra.ExactArgs(1),
 		Long: `Shows what is known of one message: when it was inserted, where it is in the log, the results of its
 attempts, where it is in its topic, when its status was written, and what it waits for now. It asks
-the table, the state directory, the running relay and the broker, and names what none of them knows.`,
+the table, the state directory (which notes failures, people's changes and second sends of this relay),
+the running relay and the broker, and names what none of them knows.`,
 		Example: "  canal-outbox messages trace order:4711",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref.Ref = args[0]

@@ -143,6 +143,7 @@ type daemon struct {
 	rows     *table.Store // of those that have a status
 	samples  *operator.Sampler
 	alerts   *alert.Alerter
+	notes    *notes
 	relays   *operator.Relays
 	leaving  *retention.Retention
 	checks   *reconcile.Schedule
@@ -266,7 +267,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	d.rows = table.NewFenced(d.guarded, tables, d.state, d.may())
 	d.rows.OnRefused(d.logRefused)
 	d.samples = operator.NewSampler(d.rows.Counts, d.registry, d.log)
-	d.alerts, d.checks = d.newAlerts(), d.newChecks()
+	d.alerts, d.checks, d.notes = d.newAlerts(), d.newChecks(), d.newNotes()
 	recorded := func() (server.ID, outbox.Position) {
 		id, _ := d.state.Source()
 		at, _ := d.state.Checkpoint()
@@ -290,7 +291,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		return err
 	}
 	numbers.Pipeline.May = d.may()
-	numbers.Ack.Failed, numbers.Again.Retried = d.alerts.Failed, d.alerts.Retried
+	numbers.Ack.Failed, numbers.Ack.Noted, numbers.Again.Retried = d.alerts.Failed, d.notes.take, d.alerts.Retried
 	numbers.Again.Version, numbers.Again.TakenOver = d.opts.Version, d.turn.TookOver
 	_, hasCheckpoint := d.state.Checkpoint()
 	leaves := expiring(d.cfg.Retention, d.rows.Tables())

@@ -26,6 +26,7 @@ func (d *daemon) messages() messages.Messages {
 		Rows: d.rows, Journal: d.state.Journal, History: operatorState{d.state}.History, Flow: d.flow, Swept: d.relay.Sweep, Begin: d.begin,
 		ClaimTimeout: d.cfg.Fallback.ClaimTimeout, Interval: d.cfg.Fallback.Interval,
 	}
+	m.Noted, m.Note = d.notes.of, d.notes.person
 	m.Grace, m.FailedEvery = spans(d.rows, d.cfg)
 	if d.shadow != nil {
 		m.Refuse = operator.Refusedf("this relay runs as a shadow (run --shadow) and changes nothing")
@@ -107,6 +108,8 @@ func OpenMessages(ctx context.Context, cfg *config.Config) (m *OfflineMessages, 
 	if m.state != nil {
 		rows = table.NewKeeping(m.db, tables, m.state)
 		m.Journal, m.History, m.Begin = m.state.Journal, operatorState{m.state}.History, operatorState{m.state}.begin
+		kept := newNotes(cfg.Checkpoint.Dir, "none: without a running relay", zap.NewNop())
+		m.Noted, m.Note = kept.of, kept.person
 	}
 	m.Rows, m.ClaimTimeout, m.Interval = rows, cfg.Fallback.ClaimTimeout, cfg.Fallback.Interval
 	m.Grace, m.FailedEvery = spans(rows, cfg)

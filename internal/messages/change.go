@@ -111,6 +111,9 @@ func (m *Messages) carryOut(ctx context.Context, order operator.MessageOrder, a 
 	return change, m.recorded(ctx, order, a, ids, &change)
 }
 
+// noted is the number of rows of one order that a note is made of.
+const noted = 1000
+
 // recorded changes rows and has that recorded: before the work, and after it with the number of rows that were changed.
 func (m *Messages) recorded(ctx context.Context, order operator.MessageOrder, a act, ids []outbox.Identity, change *operator.MessageChange) error {
 	finish := func(_ string, err error) error { return err }
@@ -126,6 +129,9 @@ func (m *Messages) recorded(ctx context.Context, order operator.MessageOrder, a 
 		}
 	}
 	err := applied(ctx, a, ids, change)
+	if m.Note != nil {
+		m.Note(ids[:min(len(ids), noted)], a.verb, "by "+operator.Caller(ctx)+": "+a.what)
+	}
 	return finish(fmt.Sprintf("%d of %d rows of %s were %s", change.Changed, len(ids), change.Table, a.verb), err)
 }
 
@@ -147,9 +153,9 @@ func applied(ctx context.Context, a act, ids []outbox.Identity, change *operator
 
 // short keeps an order on one line of the list of changes.
 func short(text string) string {
-	const most = 400
-	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "..."
+	const longest = 400
+	if len(text) > longest {
+		return strings.ToValidUTF8(text[:longest], "") + "..."
 	}
 	return text
 }

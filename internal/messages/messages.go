@@ -56,6 +56,9 @@ type Parts struct {
 	Flow func(id outbox.Identity, topic string) Flow
 	// Begin records a change before its work, and what it returns the end of it; nil where there is no state directory.
 	Begin func(ctx context.Context, what, before string) (finish func(after string, err error) error, err error)
+	// Noted returns what the state directory has noted on a row; Note notes what a person does to rows. Both are nil without a directory.
+	Noted func(outbox.Identity) ([]operator.TraceEvent, error)
+	Note  func(ids []outbox.Identity, what, detail string)
 	// Broker opens a way to read topics back, to be closed after use; nil where the sink cannot be read.
 	Broker func() (sink.Reader, func(), error)
 	// Swept asks the running relay for a sweep; nil when none runs here.

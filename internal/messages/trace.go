@@ -28,6 +28,7 @@ type tracer struct {
 	row     *table.Row
 	journal *outbox.Completion // of the row; nil when the journal does not have it
 	flow    *Flow              // nil when no relay runs here
+	notes   int                // events that the state directory has noted
 	trace   operator.Trace
 }
 
@@ -100,7 +101,24 @@ func (t *tracer) state() error {
 		t.journal = &journal[i]
 		t.event(journal[i].Since, "published", fromState, "the broker has acknowledged it%s; the table does not show it yet", brokerID(journal[i].BrokerID))
 	}
+	if err := t.noted(); err != nil {
+		return err
+	}
 	return t.inLog()
+}
+
+// noted adds what the state directory has noted: refusals, what a person did, and sends other than the first one from the log.
+func (t *tracer) noted() error {
+	if t.Noted == nil {
+		return nil
+	}
+	events, err := t.Noted(t.row.Identity)
+	if err != nil {
+		return err
+	}
+	t.trace.Events = append(t.trace.Events, events...)
+	t.notes = len(events)
+	return nil
 }
 
 // inLog says between which checkpoints the row was inserted. The history has the relay's clock and the row the database's.
@@ -142,7 +160,7 @@ func (t *tracer) table() {
 			reason = "the last reason: " + r.Reason
 		}
 		t.event(r.LastExec, "attempt", fromTable, "%s refused; %s", times(r.Attempts), reason)
-		if r.Attempts > 1 {
+		if r.Attempts > 1 && t.notes == 0 {
 			t.unknown("the times and reasons of the attempts before the last one: a row keeps the last")
 		}
 	}

@@ -117,3 +117,24 @@ func TestTraceOfAMessageInTheJournal(t *testing.T) {
 		t.Errorf("one of two: %v", err)
 	}
 }
+
+// What the state directory has noted stands among the events, by time; the row's own attempts stay.
+func TestG44_ATraceShowsWhatWasNoted(t *testing.T) {
+	at := now.Add(time.Second)
+	m := &Messages{Parts{
+		Rows:    newRows(table.Row{Status: outbox.Sent, Attempts: 2, LastExec: now.Add(3 * time.Second), SentAt: now.Add(4 * time.Second)}),
+		Journal: func() ([]outbox.Completion, error) { return nil, nil },
+		Noted: func(id outbox.Identity) ([]operator.TraceEvent, error) {
+			return []operator.TraceEvent{{At: &at, What: "refused", Detail: "attempt 1: no; relay a", Source: "state"}}, nil
+		},
+	}}
+	trace, err := m.TraceMessage(t.Context(), operator.MessageRef{Ref: "k-1"})
+	if err != nil || !slices.Equal(whats(trace.Events), []string{"inserted/table", "refused/state", "attempt/table", "written/table"}) {
+		t.Errorf("%v, %v", whats(trace.Events), err)
+	}
+	for _, u := range trace.Unknown {
+		if strings.Contains(u, "attempts before the last") {
+			t.Errorf("not known: %q", u)
+		}
+	}
+}

@@ -64,7 +64,7 @@ func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outb
 		d.redelivered(e, r, now)
 		return outbox.Completion{}, false
 	}
-	c := outbox.Completion{Identity: m.Identity, Topic: m.Topic, RetryCount: e.RetryCount, Claim: m.Claim, Class: r.Class, Reason: r.Reason, Since: m.Since, LogOnly: m.LogOnly, Entry: e}
+	c := outbox.Completion{Identity: m.Identity, Topic: m.Topic, RetryCount: e.RetryCount, Claim: m.Claim, Class: r.Class, Reason: r.Reason, Since: m.Since, LogOnly: m.LogOnly, Path: m.Path, Sends: e.Sends.Count, TakenOver: m.Path != outbox.PathBinlog && m.Status == outbox.Sending, Entry: e}
 	if m.Later && (r.Class == outbox.ClassPermanent || r.Class == outbox.ClassRefused) {
 		d.brokerAnswered(m.Topic, now, false)
 		d.delayRefusedBy(e, r.Reason)
