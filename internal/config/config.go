@@ -26,23 +26,23 @@ type Config struct {
 	Sink Sink `yaml:"sink"`
 	// Checkpoint is where the relay keeps its own state.
 	Checkpoint Checkpoint `yaml:"checkpoint"`
-	// Retry says how often and when a message is tried again that the broker refused. Outages cost no attempts.
+	// Retry says how often and when a message that the broker refused is sent again. Outages cost no attempts.
 	Retry Retry `yaml:"retry"`
-	// Fallback is the sweep over the tables, which finds what the binlog did not deliver.
+	// Fallback is the sweep over the tables, which publishes what the binlog did not deliver.
 	Fallback Fallback `yaml:"fallback"`
-	// Retention is when final rows leave the tables. It is off until one of its ages is set.
+	// Retention deletes or archives final rows. It is off until one of its ages is set.
 	Retention Retention `yaml:"retention"`
 	// Reconcile compares the tables with the topics on a schedule.
 	Reconcile Reconcile `yaml:"reconcile"`
-	// Lease lets several relays be started for the same tables, of which one is active and the others stand by.
+	// Lease makes one of several relays of the same tables active; the others are standbys.
 	Lease Lease `yaml:"lease"`
-	// Pipeline bounds what is in memory at a time.
+	// Pipeline bounds what is in memory.
 	Pipeline Pipeline `yaml:"pipeline"`
 	// Admin is the HTTP server with metrics, health, the dashboard and the API.
 	Admin Admin `yaml:"admin"`
 	// Alerts are messages to a webhook about rows that became FAILED.
 	Alerts Alerts `yaml:"alerts"`
-	// Tracing tells an OpenTelemetry collector of messages whose trace is sampled.
+	// Tracing sends spans of messages whose trace is sampled to an OpenTelemetry collector.
 	Tracing Tracing `yaml:"tracing"`
 	// Log is the service's own log, on standard error.
 	Log Log `yaml:"log"`
@@ -50,17 +50,17 @@ type Config struct {
 
 // Source is the database server.
 type Source struct {
-	// Address is host:port of the primary, or the path of its unix socket. The port is 3306 when it is left out.
+	// Address is host:port of the primary, or the path of its unix socket. The port defaults to 3306.
 	Address string `yaml:"address"`
 	// User is the account; `canal-outbox doctor` prints the grants it needs.
 	User string `yaml:"user"`
 	// Password of the account.
 	Password setting.Secret `yaml:"password"`
-	// PasswordFile is a file that holds the password instead; one line break at its end is ignored.
+	// PasswordFile is a file that holds the password; one line break at its end is ignored.
 	PasswordFile string `yaml:"password_file"`
-	// TLS of every connection to the server. A server that offers none is an error but in the modes disabled and preferred.
+	// TLS of every connection to the server. A server without TLS is an error, except in the modes disabled and preferred.
 	TLS setting.TLS `yaml:"tls"`
-	// Heartbeat is how often an idle server shows that it lives. Three missing ones end the connection.
+	// Heartbeat is the interval at which an idle server sends a sign of life. Three missing ones end the connection.
 	Heartbeat time.Duration `yaml:"heartbeat"`
 	// ServerID is the id under which the relay reads the binlog, unique among the server's replicas. 0 chooses one from
 	// the account, the address, this host and the state directory.
@@ -69,46 +69,45 @@ type Source struct {
 
 // Table maps one outbox table.
 type Table struct {
-	// Name is schema.table, exact or a pattern for many tables of one layout: `shop_*.t_local_message_{00..63}`. `*` stands for any
-	// characters, `{00..63}` for numbers, `{a,b}` for words. No name that begins with an underscore is taken, because tools for
-	// schema changes use such. An entry with the exact name wins over a pattern. Tables that appear or vanish are noticed
-	// within fallback.interval.
+	// Name is schema.table, exact or a pattern for many tables of one layout: `shop_*.t_local_message_{00..63}`. `*` matches any characters,
+	// `{00..63}` numbers, `{a,b}` words. Patterns match no name that begins with an underscore, because tools for schema changes use such names.
+	// An entry with the exact name has priority over a pattern. New and dropped tables are detected within fallback.interval.
 	Name string `yaml:"name"`
-	// Preset is the layout that the other keys override: `t_local_message`, `message-state`, `local_message_table`,
-	// `local_message`, `order-chain`, `debezium-outbox` (no status: the binlog alone is read), or `outbox`, the relay's own for those who have no table yet. Each has a page in
-	// docs/layouts. Other usual spellings of a preset's columns are found, and `canal-outbox doctor` names them.
+	// Preset is the layout that the other keys override: `t_local_message`, `message-state`, `local_message_table`, `local_message`,
+	// `order-chain`, `debezium-outbox` (no status: only the binlog is read), or `outbox`, the relay's own layout for a new table. Each has a
+	// page in docs/layouts. Other usual spellings of a preset's columns are recognised, and `canal-outbox doctor` names them.
 	Preset string `yaml:"preset"`
 	// Columns maps a role to the name of the table's column, where it differs from the preset: id, message_id, biz_type,
 	// key, topic, tag, sharding_key, body, headers, partition, status, retry_count, max_retry, next_retry_time,
 	// last_exec_time, fail_reason, created_at, broker_message_id, sent_at, lock_version, updated_by, updated_at. An empty
 	// name unmaps the role. Several roles may name one column, unless the relay writes one of them.
 	Columns map[string]string `yaml:"columns"`
-	// Codes maps a status (`pending`, `sending`, `sent`, `failed`) to its code in the status column. Any other name is a state
-	// of the table's consumers (`consumed`, `suspended`), by which its rows are counted. An empty code takes a name out. Rows
-	// with any other code are never touched.
+	// Codes maps a status (`pending`, `sending`, `sent`, `failed`) to its code in the status column. Any other name is a state of the table's
+	// consumers (`consumed`, `suspended`); its rows are counted under this name. An empty code removes a name. Rows with any other code are
+	// never changed.
 	Codes map[string]string `yaml:"codes"`
-	// Topic makes the topic where no column holds it: a constant (`topic: orders`), a template with the name of one column
-	// (`topic: order.{event_type}`), or the topic of each value of a column.
+	// Topic derives the topic where no column holds it: a constant (`topic: orders`), a template with the name of one column (`topic:
+	// order.{event_type}`), or the topic of each value of a column.
 	Topic Topic `yaml:"topic"`
-	// MessageIDHeader is one more header (RocketMQ: property) that carries the message id.
+	// MessageIDHeader is an additional header (RocketMQ: property) that carries the message id.
 	MessageIDHeader string `yaml:"message_id_header"`
 	// TimeZone of the table's DATETIME columns: an offset such as `+08:00` or a name the server knows. Empty: the
 	// server's own.
 	TimeZone string `yaml:"time_zone"`
-	// Grace is how long the application has to publish a row itself after its commit, and to mark it as sent. The relay publishes
-	// a row that is still PENDING then. 0: the relay publishes every row, at once.
+	// Grace is the time that the application has after its commit to publish a row itself and to mark it as sent. The relay publishes rows that
+	// are still PENDING then. 0: the relay publishes every row at once.
 	Grace time.Duration `yaml:"grace"`
-	// Ordering is `none`, or `key`: rows of one key (of one topic) go out one after the other, and while one of them is refused or
-	// cannot be sent the later ones wait for it. `none` keeps the order of commits as long as nothing fails.
+	// Ordering is `none` or `key`. With `key`, rows of one key (of one topic) are sent one after the other, and later rows wait while one is
+	// refused or cannot be sent. `none` keeps the order of commits as long as nothing fails.
 	Ordering string `yaml:"ordering"`
-	// Attempts is what a limit counts (retry.max, retry.topics and the rows' own max_retry column): `sends`, or `retries`, which are the
-	// sends after the first. Empty: what the owners of the preset's layout count: sends for `message-state` and `order-chain`, else retries.
+	// Attempts is what a limit counts (retry.max, retry.topics and the max_retry column): `sends`, or `retries`, which are the sends after the
+	// first. Empty: sends for `message-state` and `order-chain`, else retries, as the layout's owners count.
 	Attempts string `yaml:"attempts"`
 	// Retry overrides `retry` for the rows of this table.
 	Retry TableRetry `yaml:"retry"`
-	// Redeliver publishes SENT rows again, under the same message id, that no consumer has finished. Off without `after`.
+	// Redeliver publishes SENT rows that no consumer has finished again, under the same message id. Off without `after`.
 	Redeliver Redeliver `yaml:"redeliver"`
-	// Retention replaces the ages of `retention` for this table: one that is left out is 0 here, and with `{}` no row leaves.
+	// Retention replaces the ages of `retention` for this table. An omitted age is 0; with `{}` all rows stay.
 	Retention *TableRetention `yaml:"retention"`
 }
 
@@ -124,14 +123,14 @@ type TableRetention struct {
 
 // Redeliver is for tables into which consumers write that they are done.
 type Redeliver struct {
-	// After is how long a row is SENT before it goes out again, such as `10m`, and from one time to the next.
+	// After is the time for which a row is SENT before it is sent again, such as `10m`, and the time between two sends.
 	After time.Duration `yaml:"after"`
-	// Until is the state of the consumers that ends it, a name of `codes`. Empty: `consumed`.
+	// Until is the consumers' state that ends redelivery, a name of `codes`. Empty: `consumed`.
 	Until string `yaml:"until"`
-	// Max is how often a row goes out again; 0 means 3. After that it is a problem in status, a metric and an alert.
+	// Max is the number of times a row is sent again; 0 means 3. After that it is a problem in status, a metric and an alert.
 	Max int `yaml:"max"`
-	// StateQuery is the http or https address of a service that is asked first which messages are done. Those get the code of `until`
-	// and do not go out again. Only its host is ever shown. Empty: none is asked.
+	// StateQuery is the http or https address of a service that is asked first which messages are finished. Those get the code of `until` and
+	// are not sent again. Only its host is ever shown. Empty: no service is asked.
 	StateQuery setting.URL `yaml:"state_query"`
 }
 
@@ -147,11 +146,11 @@ func (r Redeliver) Rule() table.Redeliver {
 type Topic struct {
 	// Template is the long form of a constant or a template: `topic: {template: orders}` is `topic: orders`.
 	Template string `yaml:"template"`
-	// Column decides by its value, which topic map has for it.
+	// Column is the column whose value map translates into a topic.
 	Column string `yaml:"column"`
 	// Map is the topic of each value of column.
 	Map map[string]string `yaml:"map"`
-	// Default is the topic of every other value. Without one such a row is FAILED with the reason.
+	// Default is the topic of every other value. Without it such a row is FAILED with the reason.
 	Default string `yaml:"default"`
 }
 
@@ -185,25 +184,24 @@ func (c Checkpoint) Socket() string { return filepath.Join(c.Dir, "admin.sock") 
 
 // Retry is the limit of the sends of a refused message, and the waiting time between them.
 type Retry struct {
-	// Max is how many sends, or how many retries (sends after the first), a refused message has before its row becomes FAILED;
-	// `tables[].attempts` says which of the two. A row's own max_retry column wins. 0: as the owners of the preset's layout have it
-	// (`message-state` 10 sends, `order-chain` 5 sends, others 5 retries).
+	// Max is the number of sends, or of retries (sends after the first), after which a refused message's row becomes FAILED; `tables[].attempts`
+	// says which. The max_retry column of a row has priority. 0: as the layout's owners have it (`message-state` 10 sends, `order-chain` 5
+	// sends, others 5 retries).
 	Max int `yaml:"max"`
-	// Backoff doubles the waiting time with each retry. Base and max that are 0, without a schedule, are those of the layout's owners
-	// (`order-chain` from 2 s, `message-state` always 10 m, `local_message_table` 1, 5, 30, 60, 120 m, others from 1 s; to 2 h).
+	// Backoff doubles the waiting time with each retry. If base and max are 0 and there is no schedule, the waits are those of the layout's
+	// owners (`order-chain` from 2 s, `message-state` always 10 m, `local_message_table` 1, 5, 30, 60, 120 m, others from 1 s; to 2 h).
 	Backoff Backoff `yaml:"backoff"`
-	// Jitter is the part of a waiting time by which it is longer or shorter at most, so that messages which failed together do not come
-	// back together. 0: the waiting times are kept exactly.
+	// Jitter is the largest fraction by which a waiting time is longer or shorter at random, so that messages that failed together are not
+	// retried together. 0: the waiting times are exact.
 	Jitter float64 `yaml:"jitter"`
-	// Schedule lists the waiting times one by one instead; the last one repeats. Not together with backoff.
+	// Schedule lists the waiting times; the last one repeats. Not together with backoff.
 	Schedule []time.Duration `yaml:"schedule"`
-	// Topics overrides `max` and `schedule` for the rows of a topic, by its name. It goes before tables[].retry.
+	// Topics overrides `max` and `schedule` for the rows of a topic, by its name. It has priority over tables[].retry.
 	Topics map[string]Attempts `yaml:"topics"`
-	// Types overrides `max` and `schedule` for the rows of a business type (the column biz_type), by its value, where several businesses
-	// share a table. It goes before topics.
+	// Types overrides `max` and `schedule` for the rows of a business type (the column biz_type), by its value. It has priority over topics.
 	Types map[string]Attempts `yaml:"types"`
-	// FailedEvery tries FAILED rows once more when they have been FAILED for so long, such as `6h`, with the attempts that they have
-	// used: one refusal makes a row whose attempts were spent FAILED again. 0: they stay as they are.
+	// FailedEvery retries rows that have been FAILED for this time, such as `6h`. A row keeps its count of attempts: if they are spent, one
+	// refusal makes it FAILED again. 0: FAILED rows stay as they are.
 	FailedEvery time.Duration `yaml:"failed_every"`
 }
 
@@ -211,7 +209,7 @@ type Retry struct {
 type TableRetry struct {
 	// Max is as `retry.max`; 0 keeps that.
 	Max int `yaml:"max"`
-	// Schedule is as `retry.schedule`; an empty one keeps what `retry` says.
+	// Schedule is as `retry.schedule`; an empty one keeps that.
 	Schedule []time.Duration `yaml:"schedule"`
 	// FailedEvery is as `retry.failed_every`; 0 keeps that.
 	FailedEvery time.Duration `yaml:"failed_every"`
@@ -224,7 +222,7 @@ func (t TableRetry) Attempts() Attempts { return Attempts{Max: t.Max, Schedule: 
 type Attempts struct {
 	// Max is as `retry.max`; 0 keeps that.
 	Max int `yaml:"max"`
-	// Schedule is as `retry.schedule`; an empty one keeps what `retry` says.
+	// Schedule is as `retry.schedule`; an empty one keeps that.
 	Schedule []time.Duration `yaml:"schedule"`
 }
 
@@ -232,7 +230,7 @@ type Attempts struct {
 type Backoff struct {
 	// Base is the first waiting time.
 	Base time.Duration `yaml:"base"`
-	// Max is where the doubling ends.
+	// Max is the longest waiting time.
 	Max time.Duration `yaml:"max"`
 }
 
@@ -240,22 +238,22 @@ type Backoff struct {
 type Fallback struct {
 	// Interval between two sweeps.
 	Interval time.Duration `yaml:"interval"`
-	// Threshold is the age a row without a due time has before a sweep takes it. After a gap rows of any age are taken.
+	// Threshold is the age from which a sweep publishes a row without a due time. After a gap it publishes rows of any age.
 	Threshold time.Duration `yaml:"threshold"`
 	// Patience is how long a sweep waits for a binlog reader that makes no progress before it publishes without it.
 	Patience time.Duration `yaml:"patience"`
-	// Batch is the number of rows that are claimed and published at a time, 500 at most.
+	// Batch is the number of rows that are claimed and published together, at most 500.
 	Batch int `yaml:"batch"`
-	// Workers is the number of batches of a table that are claimed at a time, which makes a large backlog drain faster where the database
-	// is far away or its disks are slow; they are published in their order. Each holds its rows with
-	// their bodies in memory. With a rate, and for tables with `ordering: key`, there is one batch at a time.
+	// Workers is the number of batches of a table that are claimed in parallel, which drains a large backlog faster where the database is far
+	// away or its disks are slow. They are published in their order. Each holds its rows with their bodies in memory. With a rate, and for
+	// tables with `ordering: key`, one batch is claimed at a time.
 	Workers int `yaml:"workers"`
-	// Rate is the number of rows a second that sweeps publish at most, of all tables together, so that a backlog leaves room for
-	// others. Rows from the binlog are not limited. 0 is no limit.
+	// Rate is the largest number of rows that sweeps of all tables publish per second, so that a backlog leaves room for other rows. Rows from
+	// the binlog are not limited. 0 is no limit.
 	Rate int `yaml:"rate"`
-	// ReadFrom is host:port of a replica that most regular sweeps look for rows on; the user, the password and TLS are those of
-	// source. Claims and bodies are the primary's, so a replica that lags makes rows late and never sends one twice. Sweeps that are
-	// asked for and every tenth regular one look on the primary. Empty: all do.
+	// ReadFrom is host:port of a replica on which regular sweeps search for rows; user, password and TLS are those of source. Claims and bodies
+	// come from the primary, so a lagging replica delays rows and causes no copies. Requested sweeps and every tenth regular one search on the
+	// primary. Empty: all do.
 	ReadFrom string `yaml:"read_from"`
 	// ClaimTimeout is the age after which the claim of a crashed process is taken over.
 	ClaimTimeout time.Duration `yaml:"claim_timeout"`
@@ -263,51 +261,49 @@ type Fallback struct {
 
 // Reconcile compares the tables with the topics on a schedule. Metrics, status and alerts have the result.
 type Reconcile struct {
-	// Every is the time between two comparisons, such as `24h`, each of the rows of the last two intervals. 0: none.
+	// Every is the time between two comparisons, such as `24h`. Each covers the rows of the last two intervals. 0: off.
 	Every time.Duration `yaml:"every"`
 }
 
 // Retention takes final rows out of the tables. The ages are by the database's clock: of sent_at if the table has it, else of
 // last_exec_time, updated_at or created_at.
 type Retention struct {
-	// Sent is the age at which SENT rows are deleted, a minute at least, such as `168h`, and with them those in the consumers' state
-	// `consumed`. 0: they stay.
-	Sent time.Duration `yaml:"sent"`
-	// Archive is the age at which SENT rows move to the table with `_archive` behind its name, instead of being deleted.
-	// `canal-outbox migrate` makes it. Not together with sent.
-	Archive time.Duration `yaml:"archive"`
-	// Failed is the age at which FAILED rows move to the table with `_failed` behind its name. `canal-outbox migrate` makes it. 0: they
+	// Sent is the age at which SENT rows, and rows in the consumers' state `consumed`, are deleted, such as `168h`, at least a minute. 0: they
 	// stay.
+	Sent time.Duration `yaml:"sent"`
+	// Archive is the age at which these rows move to the table with the suffix `_archive` and are not deleted. `canal-outbox migrate` creates
+	// it. Not together with sent.
+	Archive time.Duration `yaml:"archive"`
+	// Failed is the age at which FAILED rows move to the table with the suffix `_failed`. `canal-outbox migrate` creates it. 0: they stay.
 	Failed time.Duration `yaml:"failed"`
-	// Window is the part of the day in which rows leave, such as `02:00-05:00`, by the database's clock in the table's `time_zone`.
-	// Empty: at any time.
+	// Window is the part of the day in which rows are deleted or moved, such as `02:00-05:00`, by the database's clock in the table's
+	// `time_zone`. Empty: at any time.
 	Window string `yaml:"window"`
-	// MaxReplicaLag is how far the replica of `fallback.read_from` may be behind before no more rows leave; it is looked at once a
-	// second. 0: whatever it is.
+	// MaxReplicaLag is the lag of the replica of `fallback.read_from`, measured once a second, above which no rows are deleted or moved. 0: any
+	// lag.
 	MaxReplicaLag time.Duration `yaml:"max_replica_lag"`
 }
 
 // Lease is who is active of several relays.
 type Lease struct {
-	// Enabled takes part. Without it, or without the table or a privilege for it, the relay runs alone, and only says so when it sees
-	// another one on its tables.
+	// Enabled uses the lease. Without it, or without the table or a privilege for it, the relay runs alone, and reports another relay on its
+	// tables without stopping.
 	Enabled bool `yaml:"enabled"`
-	// Time is for how long the active relay may publish without the database's confirmation. When it dies another one takes over within
-	// twice this time. The database gets a small update three times in it. Relays of a table may have different times: the row of the
-	// lease has its holder's.
+	// Time is how long the active relay may publish without the database's confirmation. When it dies another relay takes over within twice this
+	// time. The lease costs three small updates in this time. Relays of a table may have different times: the lease row holds its holder's.
 	Time time.Duration `yaml:"time"`
-	// Table is schema.table of the lease table, which `canal-outbox migrate` makes; the same for all relays of a table. Empty:
+	// Table is schema.table of the lease table, which `canal-outbox migrate` creates; the same for all relays of a table. Empty:
 	// `canal_outbox_lease` in the schema of the first entry of tables.
 	Table string `yaml:"table"`
 }
 
 // Pipeline holds the memory bounds.
 type Pipeline struct {
-	// MaxInFlight is the number of messages that wait for the broker's answer at a time.
+	// MaxInFlight is the number of messages that may wait for the broker's answer.
 	MaxInFlight int `yaml:"max_in_flight"`
 	// MaxInFlightBytes is their total size.
 	MaxInFlightBytes setting.Bytes `yaml:"max_in_flight_bytes"`
-	// MaxTransactionBytes is the size of our rows in one transaction above which the sweep publishes them.
+	// MaxTransactionBytes is the size of mapped rows in one transaction above which the sweep publishes them.
 	MaxTransactionBytes setting.Bytes `yaml:"max_transaction_bytes"`
 }
 
@@ -315,15 +311,15 @@ type Pipeline struct {
 type Admin struct {
 	// Listen is host:port, or empty for none. An address other than loopback needs a token.
 	Listen string `yaml:"listen"`
-	// Token is asked of every HTTP request (`Authorization: Bearer ...`) but the health checks. Who has it may do everything.
+	// Token is required in every HTTP request (`Authorization: Bearer ...`) except health checks. It allows everything.
 	Token setting.Secret `yaml:"token"`
-	// TokenFile is a file that holds the token instead.
+	// TokenFile is a file that holds the token.
 	TokenFile string `yaml:"token_file"`
-	// ReadToken is another token, of those who may look and change nothing: metrics, status, lists. It shows no body of a message.
+	// ReadToken is a second token that allows reading only: metrics, status, lists, but no message bodies.
 	ReadToken setting.Secret `yaml:"read_token"`
-	// ReadTokenFile is a file that holds it instead.
+	// ReadTokenFile is a file that holds the read token.
 	ReadTokenFile string `yaml:"read_token_file"`
-	// Peers are other relays that the dashboard shows, one line each. Each is asked when somebody looks.
+	// Peers are other relays that the dashboard shows, one line each. They are queried when a person opens the dashboard.
 	Peers []Peer `yaml:"peers"`
 }
 
@@ -331,26 +327,26 @@ type Admin struct {
 type Peer struct {
 	// URL is the base address of its admin server, such as `http://relay-2.internal:9180`.
 	URL string `yaml:"url"`
-	// Token is the one that it asks for.
+	// Token is the token that it requires.
 	Token setting.Secret `yaml:"token"`
-	// TokenFile is a file that holds it instead.
+	// TokenFile is a file that holds the token.
 	TokenFile string `yaml:"token_file"`
 }
 
 // Alerts is the webhook.
 type Alerts struct {
-	// Webhook is the http or https address that gets a JSON message when rows become FAILED: at most one every five seconds, with a
-	// list of up to 100 rows. Empty: none. Only its host is ever shown, because such addresses often hold a token.
+	// Webhook is the http or https address that receives a JSON message when rows become FAILED: at most one every five seconds, with up to 100
+	// rows. Empty: none. Only its host is ever shown, because such addresses often hold a token.
 	Webhook setting.URL `yaml:"webhook"`
 	// Secret signs each message (HMAC-SHA256 in the header X-Canal-Outbox-Signature). Empty: no signature.
 	Secret setting.Secret `yaml:"secret"`
-	// SecretFile is a file that holds the secret instead.
+	// SecretFile is a file that holds the secret.
 	SecretFile string `yaml:"secret_file"`
-	// Digest is the time of day, such as `08:00` by the local clock of the relay, of one message a day with the number of failures
-	// and of FAILED rows. Empty: none.
+	// Digest is the time of day, such as `08:00` by the relay's local clock, of a daily message with the number of failures and of FAILED rows.
+	// Empty: none.
 	Digest string `yaml:"digest"`
-	// PendingOver is the number of rows of one table that are due and not sent, above which status has a problem and the webhook is
-	// told, once, and again after they had become fewer by a fifth; 99,999 at most, because counting ends there. 0: none.
+	// PendingOver is the number of due and unsent rows of one table above which status has a problem and the webhook gets one message. The next
+	// message needs a drop of a fifth first. At most 99,999, because counting ends there. 0: none.
 	PendingOver int `yaml:"pending_over"`
 	// OldestOver is the same for the age of the oldest of these rows, such as `5m`.
 	OldestOver time.Duration `yaml:"oldest_over"`
@@ -358,8 +354,8 @@ type Alerts struct {
 
 // Tracing is where spans go.
 type Tracing struct {
-	// Endpoint is the http or https address of a collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`. Rows whose header
-	// `traceparent` says that their trace is sampled have three spans: from the commit until SENT, the send, the status update. Empty: none.
+	// Endpoint is the http or https address of a collector that accepts OTLP over HTTP, such as `http://127.0.0.1:4318`. A row whose header
+	// `traceparent` marks its trace as sampled has three spans: from the commit to SENT, the send, the status update. Empty: none.
 	Endpoint setting.URL `yaml:"endpoint"`
 }
 

@@ -24,7 +24,7 @@ type Section struct {
 	// small batches hardly shrink.
 	Compression string `yaml:"compression"`
 	// MaxMessageBytes is the largest record the brokers take (their `message.max.bytes`). Larger rows become FAILED without
-	// a try.
+	// an attempt.
 	MaxMessageBytes setting.Bytes `yaml:"max_message_bytes"`
 }
 

@@ -19,16 +19,16 @@ type Section struct {
 	SecretKey setting.Secret `yaml:"secret_key"`
 	// SecretKeyFile is a file that holds the secret key instead.
 	SecretKeyFile string `yaml:"secret_key_file"`
-	// MaxMessageBytes is the largest body the brokers take (their maxMessageSize). Larger rows become FAILED without a try.
+	// MaxMessageBytes is the largest body the brokers take (their maxMessageSize). Larger rows become FAILED without an attempt.
 	MaxMessageBytes setting.Bytes `yaml:"max_message_bytes"`
-	// Durability says what becomes of a message that a broker stored but did not flush or copy to its replica in time, which a
-	// crash of the broker loses: `strict` sends it again, so the topic can hold copies of it; `lenient` counts it as sent.
+	// Durability decides about a message that a broker stored but did not flush or copy to its replica in time, and that a crash of the
+	// broker loses: `strict` sends it again, so the topic can hold copies; `lenient` counts it as sent.
 	Durability string `yaml:"durability"`
-	// Rows that are inserted with a due time in the next three days go to RocketMQ at once, which delivers them at that time. This needs
+	// Rows that are inserted with a due time in the next three days are sent to RocketMQ at once, which delivers them at that time. This needs
 	// brokers 5.0 or newer with timerWheelEnable (older ones deliver at once) and is as exact as their timerPrecisionMs (a second by
-	// default). Such a row is SENT at once: to postpone, hold or delete it has no effect any more.
+	// default). Such a row is SENT at once: postponing, holding or deleting it has no effect.
 	NativeDelay bool `yaml:"native_delay"`
-	// TLS is refused, with the reason: the RocketMQ client has none. It is here so that a configuration that asks for it is told.
+	// TLS is refused with the reason: the RocketMQ client has none. The key exists so that a configuration with it gets this error.
 	TLS *setting.TLS `yaml:"tls,omitempty"`
 }
 
