@@ -9,9 +9,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// Check looks whether the lease table is there and the account may use it, without a change. A finding that is not OK is why a relay
-// runs without a lease; its Fix is the statement that helps. ddl is what makes the table. An error says that the database could not
-// be asked.
+// Check reports whether the lease table exists and the account may use it, without a change. A finding other than OK is why a
+// relay runs without a lease; its Fix is the statement that helps. ddl creates the table. An error means that the database did
+// not answer.
 func Check(ctx context.Context, db *sql.DB, name, ddl string) (server.Finding, error) {
 	found := server.Finding{Severity: server.OK, Subject: "lease", What: "one of several relays can be active: the table " + name + " is there"}
 	table := quoted(name)
@@ -34,7 +34,7 @@ func Check(ctx context.Context, db *sql.DB, name, ddl string) (server.Finding, e
 			if err != nil {
 				return found, err
 			}
-			found.Fix = strings.TrimSpace(ddl) + "\n" + privileges // who may not use it does not see either whether it is there
+			found.Fix = strings.TrimSpace(ddl) + "\n" + privileges // an account that may not use it cannot see whether it exists
 		case 1054: // BAD_FIELD_ERROR
 			found.What, found.Fix = "the table "+name+" is not a lease table", "drop it, or set lease.table to another name; then\n"+strings.TrimSpace(ddl)
 		default:
@@ -49,7 +49,7 @@ func Check(ctx context.Context, db *sql.DB, name, ddl string) (server.Finding, e
 	return found, nil
 }
 
-// grant is the statement that lets the account use the table.
+// grant returns the statement that lets the account use the table.
 func grant(ctx context.Context, db *sql.DB, table string) (string, error) {
 	var account string
 	if err := db.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&account); err != nil {

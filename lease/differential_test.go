@@ -22,14 +22,14 @@ type twin struct {
 	table *Table
 	model leasetest.Table
 	now   time.Time         // of the model
-	ends  map[string]string // of the server's texts, to the model's
-	seen  []protocol.View   // of the server; the model's are in the same places of other
+	ends  map[string]string // from the server's texts to the model's
+	seen  []protocol.View   // of the server; the model's are at the same indexes of other
 	other []protocol.View
 }
 
 const never = 24 * time.Hour // a lease that does not end during the test
 
-// read compares the rows. The texts of ends differ, but each one stands for one of the other.
+// read compares the rows. The texts of ends differ, but correspond one to one.
 func (w *twin) read() {
 	w.t.Helper()
 	got, want := view(w.t, w.table), w.model.Read(w.now)
@@ -49,7 +49,7 @@ func (w *twin) read() {
 	w.seen, w.other = append(w.seen, got), append(w.other, want)
 }
 
-// same compares what a statement came to.
+// same compares the results of a statement.
 func (w *twin) same(what string, got, want error) {
 	w.t.Helper()
 	switch {
@@ -61,8 +61,8 @@ func (w *twin) same(what string, got, want error) {
 	}
 }
 
-// The model of the lease table does what the servers do: random sequences of the statements, of relays with unequal lists, of old and new readings
-// and acquisitions, of another server's name and with lost rows, have the same rows, counts and errors.
+// The model of the lease table does what the servers do: random sequences of the statements, of relays with different lists, of
+// old and new readings and acquisitions, of another server's name and with lost rows, have the same rows, counts and errors.
 func TestG02_TheModelIsTheTable(t *testing.T) {
 	onBoth(t, func(t *testing.T, table *Table) {
 		dice := rand.New(rand.NewPCG(21, 4))
@@ -82,7 +82,7 @@ func TestG02_TheModelIsTheTable(t *testing.T) {
 	})
 }
 
-// step runs one statement; it returns an acquisition that there may be.
+// step runs one statement; it returns a possible acquisition.
 func (w *twin) step(ctx context.Context, dice *rand.Rand, lists [][]string, own []protocol.Acquisition) []protocol.Acquisition {
 	at := Resume{}
 	if dice.IntN(2) == 0 {
@@ -128,7 +128,7 @@ func (w *twin) take(ctx context.Context, dice *rand.Rand, lists [][]string, at R
 	v, other, tables := w.seen[i], w.other[i], lists[dice.IntN(len(lists))]
 	next := Record{Term: v.Newest + 1, Process: fmt.Sprint("boot/", dice.IntN(3), "/10000ms"), Holder: "dir", Tables: tables, Resume: at}
 	if dice.IntN(10) == 0 && len(v.Rows) > 0 {
-		next.Term = v.Rows[0].Term // of a row that is there, perhaps of one that goes
+		next.Term = v.Rows[0].Term // of an existing row, perhaps of one that is removed
 	}
 	real := protocol.Take{Server: v.Server, Birth: v.Birth, Newest: v.Newest, Next: next}
 	if dice.IntN(10) == 0 {
@@ -144,7 +144,7 @@ func (w *twin) take(ctx context.Context, dice *rand.Rand, lists [][]string, at R
 	return protocol.Acquisition{Term: next.Term, Process: next.Process, Tables: tables, Server: v.Server}
 }
 
-// lose takes rows out as people do.
+// lose removes rows as an operator may.
 func (w *twin) lose(dice *rand.Rand) {
 	switch dice.IntN(3) {
 	case 0:

@@ -16,29 +16,29 @@ type Grant struct {
 	Term uint64
 
 	lease *Lease
-	held  protocol.Held             // of the goroutine that has the token of order
-	order chan struct{}             // holds a token while one renews: a later one never writes what an earlier one was told, and none comes behind the release
+	held  protocol.Held             // owned by the goroutine that has the token of order
+	order chan struct{}             // holds a token while one renews: a later renewal never writes older data, and none comes after the release
 	over  bool                      // released
 	until atomic.Pointer[time.Time] // nil: never again
 }
 
-// Valid reports whether nobody else can hold the lease: whether this process may publish.
+// Valid reports whether no other process can hold the lease: whether this process may publish.
 func (g *Grant) Valid() bool {
 	return g == nil || g.left() > 0
 }
 
-// left is for how long the grant is valid without another renewal.
+// left returns how long the grant is valid without another renewal.
 func (g *Grant) left() time.Duration {
 	until := g.until.Load()
 	if until == nil {
 		return 0
 	}
 	now := time.Now()
-	// The wall clock too: the monotonic one stands still while the machine sleeps.
+	// The wall clock too: the monotonic one stops while the machine sleeps.
 	return max(0, min(until.Sub(now), until.Round(0).Sub(now.Round(0))))
 }
 
-// extend counts from a moment before the statement that renewed the lease was sent.
+// extend counts from a time before the statement that renewed the lease was sent.
 func (g *Grant) extend(asked time.Time) {
 	until := g.held.Until(asked)
 	g.until.Store(&until)
@@ -46,9 +46,9 @@ func (g *Grant) extend(asked time.Time) {
 
 func (g *Grant) end() { g.until.Store(nil) }
 
-// Keep renews the lease until ctx ends or it is lost, which the error says: ErrLost. While the database does not answer the grant
-// ends by its own clock, and Keep goes on asking: if nobody has taken the lease over meanwhile, the grant is valid again. at is asked
-// for the position to write along.
+// Keep renews the lease until ctx ends or it is lost; then it returns ErrLost. While the database does not answer the grant ends
+// by its own clock, and Keep continues to try: if no other relay has taken the lease over meanwhile, the grant is valid again. at
+// returns the position to write.
 func (g *Grant) Keep(ctx context.Context, at func() Resume) error {
 	if g == nil {
 		<-ctx.Done()
@@ -73,14 +73,15 @@ func (g *Grant) Keep(ctx context.Context, at func() Resume) error {
 			return ErrLost
 		default:
 			l.renewed(g)
-			if wait = l.jittered(l.cfg.Time / 3); from.At.IsZero() { // who took over now would not know where to begin
+			if wait = l.jittered(l.cfg.Time / 3); from.At.IsZero() { // a relay that takes over now would have no position to begin at
 				wait = l.jittered(l.pause())
 			}
 		}
 	}
 }
 
-// Renew renews at once, so that whoever takes over from now on knows what at says. After an error it does so when Keep has renewed.
+// Renew renews at once, so that a relay that takes over later has the data of at. After an error Keep writes it with its next
+// renewal.
 func (g *Grant) Renew(ctx context.Context, at func() Resume) error {
 	if g == nil {
 		return nil
@@ -119,7 +120,7 @@ func (g *Grant) renew(ctx context.Context, at func() Resume) (from Resume, held 
 	return from, held, err
 }
 
-// again looks why a renewal matched no row, and repeats it when the database has failed over.
+// again reads why a renewal matched no row, and repeats it when the database has failed over.
 func (g *Grant) again(ctx context.Context, from Resume) (asked time.Time, held bool, err error) {
 	v, err := g.lease.rows.Read(ctx)
 	if err != nil || !g.held.Unmatched(v, g.Valid()) {
@@ -132,11 +133,11 @@ func (g *Grant) again(ctx context.Context, from Resume) (asked time.Time, held b
 	return asked, held, err
 }
 
-// errMoving is a renewal that missed its row twice though a look in between found it.
-var errMoving = errors.New("connections to the lease table lead to different servers; the renewal is tried again")
+// errMoving reports a renewal that matched no row twice although a read in between found it.
+var errMoving = errors.New("connections to the lease table lead to different servers; the renewal is retried")
 
-// Release ends the grant, if there is one, and then lets another process take the lease over at once, from the given position; a zero one
-// leaves what the last renewal wrote. Nothing may be on its way to the broker any more.
+// Release ends the grant, if there is one, and then lets another process take the lease over at once, from the given position; a
+// zero one leaves what the last renewal wrote. No message may be in flight any more.
 func (l *Lease) Release(ctx context.Context, at Resume) error {
 	l.mu.Lock()
 	g := l.grant
@@ -157,7 +158,7 @@ func (l *Lease) Release(ctx context.Context, at Resume) error {
 	return l.rows.Release(ctx, own, at)
 }
 
-// missed notes a renewal that failed; the log says it when the fence has closed.
+// missed records a failed renewal; it logs once the grant is no longer valid.
 func (l *Lease) missed(g *Grant, err error) {
 	l.metrics.missed.Inc()
 	l.mu.Lock()
@@ -175,7 +176,7 @@ func (l *Lease) renewed(g *Grant) {
 	l.state.Error = ""
 	if l.state.Mode == Lapsed {
 		l.state.Mode, l.state.Since = Active, time.Now()
-		l.log.Info("the lease is renewed, and nobody else had taken it: sending again", zap.Uint64("term", g.Term))
+		l.log.Info("the lease is renewed, and no other relay had taken it: sending again", zap.Uint64("term", g.Term))
 	}
 }
 

@@ -17,18 +17,18 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// Config says who this process is and how long a lease lasts.
+// Config identifies this process and sets the duration of a lease.
 type Config struct {
-	Time   time.Duration // for which a renewal is good
+	Time   time.Duration // duration of a renewal
 	Holder string        // the state directory: the same over restarts, different for every other one
-	Boot   string        // the start of the machine, up to 32 characters; "" where that is not known, which counts as one start
-	Host   string        // for people: where this process runs
+	Boot   string        // the start of the machine, up to 32 characters; "" where unknown, which counts as one start
+	Host   string        // for people: the host of this process
 
 	// Random returns numbers from 0 to 1, for the pauses; nil: math/rand.
 	Random func() float64
 }
 
-// Record is a row of the lease table, and Resume what its holder left.
+// Record is a row of the lease table, and Resume the data that its holder left.
 type (
 	Record = protocol.Record
 	Resume = protocol.Resume
@@ -38,30 +38,30 @@ type (
 type Rows interface {
 	// Read returns all rows and the counter.
 	Read(ctx context.Context) (protocol.View, error)
-	// Begin makes the counter unless there is one. birth is a text that no counter ever had, newest the term to count from.
+	// Begin creates the counter unless there is one. birth is a random text, newest the term to count from.
 	Begin(ctx context.Context, birth string, newest uint64) error
-	// Take puts a row into the place of others, for as long as ttl. The error is ErrTaken when the table is not as it was read. After any
-	// other error it may have happened.
+	// Take replaces other rows with one for the time ttl. The error is ErrTaken when the table has changed since it was read.
+	// After any other error it may have happened.
 	Take(ctx context.Context, take protocol.Take, ttl time.Duration) error
-	// Renew makes the row of an acquisition last for ttl from now on; false when none matches.
+	// Renew extends the row of an acquisition to ttl from now; false when none matches.
 	Renew(ctx context.Context, own protocol.Acquisition, at Resume, ttl time.Duration) (bool, error)
 	// Release ends the row of an acquisition, if one matches. The pause stays as the last renewal wrote it.
 	Release(ctx context.Context, own protocol.Acquisition, at Resume) error
 }
 
-// ErrTaken says that another acquisition, or a renewal, came first.
+// ErrTaken reports that another acquisition, or a renewal, came first.
 var ErrTaken = protocol.ErrTaken
 
-// ErrLost says that another process holds the lease now.
+// ErrLost reports that another process holds the lease now.
 var ErrLost = errors.New("another process has taken the lease over")
 
-// Lease is this process's part in it, over many acquisitions. Make it with New. Acquire and Await are called by one goroutine at a
-// time, everything else by any.
+// Lease is this process's side of the lease, over many acquisitions. Create it with New. One goroutine at a time may call Acquire
+// and Await; any may call everything else.
 type Lease struct {
 	cfg     Config
 	rows    Rows
 	log     *zap.Logger
-	part    *protocol.Part // decides; of the goroutine that calls Acquire and Await
+	part    *protocol.Part // decides; owned by the goroutine that calls Acquire and Await
 	metrics *metrics
 
 	mu       sync.Mutex
@@ -70,7 +70,7 @@ type Lease struct {
 	followed map[server.ID]bool // servers that answered while a row had a position of theirs
 }
 
-// New makes a lease that this process does not hold. It does no I/O.
+// New returns a lease that this process does not hold. It does no I/O.
 func New(cfg Config, rows Rows, log *zap.Logger) *Lease {
 	if cfg.Random == nil {
 		cfg.Random = mathrand.Float64
@@ -84,20 +84,20 @@ func New(cfg Config, rows Rows, log *zap.Logger) *Lease {
 	return l
 }
 
-// Alone returns a lease that is none: mode is Off or Solo, and why says what is missing. Its Grant is always valid.
+// Alone returns a lease without a lease table: mode is Off or Solo, and why says what is missing. Its Grant is always valid.
 func Alone(mode Mode, why string) *Lease {
 	l := &Lease{state: State{Mode: mode, Since: time.Now(), Error: why}}
 	l.metrics = newMetrics(l)
 	return l
 }
 
-// Acquire makes this process the holder for the tables, at once or not at all: the grant is nil while another process is active, or
-// the database does not answer; State says which. A grant that it holds already, of other tables perhaps, is given up in the same step.
-// A relay without a lease gets a nil grant too, which held tells from the other.
+// Acquire makes this process the holder for the tables, or returns at once: the grant is nil while another process is active, or
+// the database does not answer; State says which. A grant that this process holds already, perhaps of other tables, is released
+// in the same step. A relay without a lease gets a nil grant too; held distinguishes the two.
 //
-// inherit is called before the lease is taken when another state directory was the last holder, with what that one left: a zero At when
-// this directory knows better itself. It keeps that durably: the row that is taken says from then on that this directory has it. When it
-// fails the lease is not taken.
+// inherit is called before the lease is taken when another state directory was the last holder, with the data that it left: a
+// zero At when this directory has newer data. It must store that durably, because the new row says that this directory has it. If
+// it fails the lease is not taken.
 func (l *Lease) Acquire(ctx context.Context, tables []string, inherit func(context.Context, Resume) error) (grant *Grant, held bool) {
 	if l.rows == nil {
 		return nil, true
@@ -127,18 +127,18 @@ func (l *Lease) Await(ctx context.Context, tables []string) error {
 	}
 }
 
-// pause is between two looks of a standby, and between two attempts to renew.
+// pause is the time between two looks of a standby, and between two attempts to renew.
 func (l *Lease) pause() time.Duration { return min(l.cfg.Time/10, time.Second) }
 
-// limit bounds one conversation with the database, so that there is time for another one.
+// limit bounds one exchange with the database, so that there is time for another one.
 func (l *Lease) limit() time.Duration { return max(l.cfg.Time/3, 500*time.Millisecond) }
 
-// jittered keeps processes that began together from asking together.
+// jittered keeps processes that began together from querying together.
 func (l *Lease) jittered(d time.Duration) time.Duration {
 	return d - time.Duration(l.cfg.Random()*float64(d/5))
 }
 
-// look reads the table and decides. A table without a counter gets one.
+// look reads the table and decides. It creates a missing counter.
 func (l *Lease) look(ctx context.Context, tables []string) (d protocol.Decision, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.limit())
 	defer cancel()
@@ -156,7 +156,7 @@ func (l *Lease) look(ctx context.Context, tables []string) (d protocol.Decision,
 	return d, err
 }
 
-// follow notes which server the relays of this lease table work on.
+// follow records which server the relays of this lease table work on.
 func (l *Lease) follow(v protocol.View) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -198,7 +198,7 @@ func (l *Lease) try(ctx context.Context, tables []string, inherit func(context.C
 	asked := time.Now()
 	if err := l.rows.Take(ctx, *take, l.cfg.Time); err != nil {
 		if errors.Is(err, ErrTaken) {
-			err = nil // the next look says which process it was
+			err = nil // the next look finds out which process
 		}
 		return nil, protocol.Decision{}, err
 	}
@@ -208,15 +208,15 @@ func (l *Lease) try(ctx context.Context, tables []string, inherit func(context.C
 	return l.begin(held, asked), d, nil
 }
 
-// handOver is before the acquisition: a process that dies between the two finds its row to be its own, and looks no further.
+// handOver runs before the acquisition: a process that dies between the two finds its row as its own, and checks no further.
 func (l *Lease) handOver(ctx context.Context, left Resume, inherit func(context.Context, Resume) error) error {
 	ctx, cancel := context.WithTimeout(ctx, l.limit())
 	defer cancel()
 	return inherit(ctx, left)
 }
 
-// inherit chooses where to resume: the position of the last holder, of several the lowest. theirs tells that it is another state
-// directory's; what this one has is as new as its own row. Who takes over from a paused relay is paused.
+// inherit chooses where to resume: the position of the last holder, the lowest of several. theirs reports that it is another
+// state directory's; this one's own data is as new as its own row. A relay that takes over from a paused one is paused.
 func (l *Lease) inherit(from []Record) (at Resume, theirs bool) {
 	var pause *outbox.Pause
 	for _, r := range from {
@@ -248,7 +248,7 @@ func (l *Lease) begin(held protocol.Held, asked time.Time) *Grant {
 	return g
 }
 
-// standBy notes why this process does not hold the lease. The log says it once for each reason.
+// standBy records why this process does not hold the lease. It logs each reason once.
 func (l *Lease) standBy(d protocol.Decision, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -258,7 +258,7 @@ func (l *Lease) standBy(d protocol.Decision, err error) {
 	}
 	if err != nil {
 		if l.state.Error = err.Error(); before.Error == "" {
-			l.log.Warn("the lease cannot be read or taken: standing by and asking again", zap.Error(err))
+			l.log.Warn("the lease cannot be read or taken: standing by and trying again", zap.Error(err))
 		}
 		return
 	}

@@ -23,7 +23,7 @@ func nodes(m *model, holders ...string) (all []*node) {
 	return all
 }
 
-// until is how long it takes until a node may publish.
+// until returns the time until a node may publish.
 func until(t *testing.T, n *node) time.Duration {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -42,8 +42,8 @@ func (n *node) state() State {
 	return n.lease.State()
 }
 
-// How long a take-over takes: within two lease times when the holder dies, at once when it ends in order, and at once when the same
-// directory starts again. Who comes back stands by.
+// The duration of a take-over: within two lease times when the holder dies, at once when it stops in order, and at once when the
+// same directory starts again. A relay that comes back stands by.
 func TestTakeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := nodes(newModel(), "first", "second")
@@ -63,7 +63,7 @@ func TestTakeOver(t *testing.T) {
 		first.start()
 		time.Sleep(5 * leaseTime)
 		if first.valid() || !second.valid() {
-			t.Error("who came back took the lease away")
+			t.Error("the relay that came back took the lease away")
 		}
 
 		second.end(true)
@@ -80,7 +80,7 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
-// A holder without a way to its database stops before its lease runs out, and goes on when nobody took it over.
+// A holder without a connection to its database stops before its lease ends, and continues when no other relay took it over.
 func TestAHolderStopsByItsOwnClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := nodes(newModel(), "only")[0]
@@ -108,7 +108,8 @@ func TestAHolderStopsByItsOwnClock(t *testing.T) {
 	})
 }
 
-// The volume of a machine that is cut off is mounted by another one: the lock that says that its holder is dead did not come along.
+// The volume of a machine without network is mounted by another one: the lock that proves the holder's end is not on that
+// machine.
 func TestTheSameDirectoryOfAnotherMachineWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := nodes(newModel(), "same", "same")
@@ -130,7 +131,7 @@ func TestTheSameDirectoryOfAnotherMachineWaits(t *testing.T) {
 	})
 }
 
-// A copy of a state directory takes the lease once, and then they do not take it away from each other.
+// A copy of a state directory takes the lease once, and then the two do not take it from each other.
 func TestACopyOfADirectoryDoesNotPlayPingPong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
@@ -152,7 +153,8 @@ func TestACopyOfADirectoryDoesNotPlayPingPong(t *testing.T) {
 	})
 }
 
-// What another directory left is where the next one begins; what the own one left is not, because the directory knows better.
+// The next relay starts from the position that another directory left; it ignores what its own directory left, because the
+// directory has newer data.
 func TestThePositionGoesWithTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := nodes(newModel(), "first", "second")
@@ -184,8 +186,8 @@ func TestThePositionGoesWithTheLease(t *testing.T) {
 	})
 }
 
-// A pause goes with the lease as soon as Renew has told of it, from a relay that dies too; the directory that held the lease before knows
-// better itself. Nothing renews what was released.
+// A pause is passed on with the lease as soon as Renew has written it, also from a relay that dies; the directory that held the
+// lease before uses its own record. A released lease is not renewed.
 func TestThePauseGoesWithTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows, tables := nodes(newModel(), "first")[0].way, []string{"shop.t"}
@@ -206,7 +208,7 @@ func TestThePauseGoesWithTheLease(t *testing.T) {
 		testkit.Must(t, g.Renew(t.Context(), paused))
 		l, _ := lease("second")
 		if s := l.State(); s.Mode != Standby || s.Paused != pause {
-			t.Fatalf("the standby knows %+v", s)
+			t.Fatalf("the standby has %+v", s)
 		}
 		time.Sleep(leaseTime)
 		g, _ = l.Acquire(t.Context(), tables, inherit)
@@ -218,7 +220,7 @@ func TestThePauseGoesWithTheLease(t *testing.T) {
 			t.Errorf("renewed after the release: %v", err)
 		}
 		if _, g = lease("second"); g == nil || left != nil {
-			t.Errorf("the same directory is told of a pause: %+v", left)
+			t.Errorf("the same directory gets a pause: %+v", left)
 		}
 	})
 }
@@ -248,7 +250,7 @@ func TestInherit(t *testing.T) {
 	}
 }
 
-// A relay without a lease may always publish, and shows so.
+// A relay without a lease may always publish, and reports that.
 func TestAlone(t *testing.T) {
 	l := Alone(Solo, "there is no table")
 	g, held := l.Acquire(t.Context(), []string{"shop.t"}, nil)
@@ -285,7 +287,7 @@ func BenchmarkValid(b *testing.B) {
 	}
 }
 
-// The holder's own end is before that of the row, however long statements take: it counts from before they were sent.
+// The holder's own end is before that of the row, however long statements take: it counts from the time before they were sent.
 func TestTheFenceIsBeforeTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
@@ -309,7 +311,7 @@ func TestTheFenceIsBeforeTheEnd(t *testing.T) {
 	})
 }
 
-// A holder whose row is gone may not publish from the moment that a renewal reports it, before anything else ends the relay.
+// A holder whose row is gone may not publish from the time when a renewal reports it, before anything else ends the relay.
 func TestHolderWhoseRowIsGoneStopsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()

@@ -70,12 +70,12 @@ func (m *model) Release(_ context.Context, own protocol.Acquisition, at Resume) 
 	return nil
 }
 
-// way is one process's way to the database: it may be slow, break, or swallow everything.
+// way is one process's connection to the database: it may be slow, break, or drop everything.
 type way struct {
 	*model
 	mu    sync.Mutex
 	cut   bool
-	delay time.Duration // before the statement; as much again before the answer
+	delay time.Duration // before the statement; the same again before the answer
 }
 
 func (w *way) set(cut bool, delay time.Duration) {
@@ -86,7 +86,7 @@ func (w *way) set(cut bool, delay time.Duration) {
 
 var errCut = errors.New("no way to the database")
 
-// pass is called on the way there and on the way back. A statement whose answer is lost may have been done.
+// pass is called for the request and for the answer. A statement whose answer is lost may have been done.
 func (w *way) pass(ctx context.Context) error {
 	w.mu.Lock()
 	cut, delay := w.cut, w.delay
@@ -127,7 +127,7 @@ func (w *way) Renew(ctx context.Context, own protocol.Acquisition, at Resume, tt
 	return held, errors.Join(err, w.pass(ctx))
 }
 
-// node is a state directory with, at most times, a process.
+// node is a state directory with a process, or without.
 type node struct {
 	way    *way
 	holder string
@@ -135,7 +135,7 @@ type node struct {
 	tables []string
 
 	mu     sync.Mutex
-	grants []*Grant // of all processes there were
+	grants []*Grant // of all processes so far
 	kill   context.CancelFunc
 	lease  *Lease
 	done   chan struct{}
@@ -166,7 +166,7 @@ func (n *node) start() {
 	}()
 }
 
-// end kills the process, which may publish nothing any more; with release it ends in order.
+// end kills the process, which may not publish any more; with release it stops in order.
 func (n *node) end(release bool) {
 	if n.kill == nil {
 		return
@@ -174,7 +174,7 @@ func (n *node) end(release bool) {
 	n.kill()
 	<-n.done
 	if release {
-		_ = n.lease.Release(context.Background(), Resume{}) // without a way the lease runs out
+		_ = n.lease.Release(context.Background(), Resume{}) // without a connection the lease runs out
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -196,8 +196,8 @@ type event struct {
 
 var events = []string{"kill", "release", "cut", "slow", "mend", "start", "start", "clock back", "clock ahead", "lost rows", "wait"}
 
-// Whatever happens to processes, their way to the database and the database's clock: of the processes whose tables overlap never two
-// may publish at the same time. When all is mended somebody may.
+// Whatever happens to processes, their connections to the database and the database's clock: of the processes whose tables
+// overlap never two may publish at the same time. When everything is repaired one may.
 func TestNeverTwoMayPublish(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		overlap := rapid.Bool().Draw(rt, "overlap")
@@ -253,7 +253,7 @@ func play(plan []event, overlap bool) (fault string) {
 		case "cut":
 			n.way.set(true, 0)
 		case "slow":
-			n.way.set(false, 1600*time.Millisecond) // a conversation takes nearly as long as it may
+			n.way.set(false, 1600*time.Millisecond) // an exchange takes nearly as long as it may
 		case "mend":
 			n.way.set(false, time.Millisecond)
 		case "lost rows":
@@ -277,7 +277,7 @@ func play(plan []event, overlap bool) (fault string) {
 	}
 	watch(3 * leaseTime)
 	if fault == "" && !slices.ContainsFunc(nodes, (*node).valid) {
-		fault = "nobody may publish though all is mended"
+		fault = "no process may publish although everything is repaired"
 	}
 	for _, n := range nodes {
 		n.end(false)

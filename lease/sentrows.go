@@ -10,11 +10,11 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// SentRows are published rows that their table does not show as SENT: it refuses the status, or another session holds the lock. The broker
-// has them, so a relay that takes over must not send them.
+// SentRows are published rows that their table does not show as SENT: it refuses the status, or another session holds the lock.
+// The broker has them, so a relay that takes over must not send them.
 type SentRows struct {
 	Rows []outbox.Identity
-	More int // rows that are not listed
+	More int // number of rows that are not listed
 }
 
 // sentRow is a row in the lease table. Keys and message ids may be any bytes.
@@ -29,7 +29,7 @@ type sentRows struct {
 	More int       `json:"more"`
 }
 
-// Leave writes the sent rows of a holder into its row; none empty it. A holder that has no row any more writes nothing.
+// Leave writes the sent rows of a holder into its row; an empty list clears them. Without a row it writes nothing.
 func (t *Table) Leave(ctx context.Context, holder string, sent SentRows) error {
 	var text any
 	if len(sent.Rows)+sent.More > 0 {
@@ -49,7 +49,7 @@ func (t *Table) Leave(ctx context.Context, holder string, sent SentRows) error {
 	return nil
 }
 
-// Left returns the sent rows of tables that other holders than this one have left. A list that cannot be read is an error: without it
+// Left returns the sent rows that other holders have left for these tables. A list that cannot be read is an error: without it
 // rows would be sent again.
 func (t *Table) Left(ctx context.Context, holder string, tables []string) (left SentRows, err error) {
 	rows, err := t.db.QueryContext(ctx, "SELECT epoch, sent_rows FROM "+t.name+" WHERE holder <> ? AND sent_rows IS NOT NULL", holder)
@@ -65,7 +65,7 @@ func (t *Table) Left(ctx context.Context, holder string, tables []string) (left 
 		}
 		var list sentRows
 		if err := json.Unmarshal(text, &list); err != nil {
-			return left, fmt.Errorf("lease table %s, epoch %d: sent_rows is not what a relay writes: %w; set it to NULL, then the rows that it named are sent again", t.name, term, err)
+			return left, fmt.Errorf("lease table %s, epoch %d: sent_rows is not what a relay writes: %w; set it to NULL, then the rows that it listed are sent again", t.name, term, err)
 		}
 		for _, r := range list.Rows {
 			if slices.Contains(tables, r.Table) {
@@ -80,7 +80,7 @@ func (t *Table) Left(ctx context.Context, holder string, tables []string) (left 
 	return left, nil
 }
 
-// sentError says what to do where an older table lacks the column.
+// sentError adds what to do when an older table lacks the column.
 func (t *Table) sentError(err error) error {
 	if server.Code(err) == 1054 { // BAD_FIELD_ERROR
 		return fmt.Errorf("the lease table lacks a column; run ALTER TABLE %s ADD COLUMN sent_rows MEDIUMTEXT NULL: %w", t.name, err)

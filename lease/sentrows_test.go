@@ -8,7 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// What one relay leaves another one reads, for its own tables alone, whatever bytes keys and message ids have.
+// One relay reads the rows that another one left, for its own tables only, whatever bytes keys and message ids have.
 func TestG32_SentRowsAreHandedOver(t *testing.T) {
 	onBoth(t, func(t *testing.T, table *Table) {
 		ctx := t.Context()

@@ -8,7 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Mode is what this process does.
+// Mode is the mode of this process.
 type Mode string
 
 const (
@@ -29,11 +29,11 @@ type State struct {
 	Paused *outbox.Pause // of a standby: the pause of the active process; nil when there is none, or it is not known
 	Why    string        // of a standby: why it does not take the lease; "" when that is not known
 	Term   uint64        // of the lease that this process holds or waits for; 0 when there is none
-	Left   time.Duration // for how long it may publish without another renewal
+	Left   time.Duration // how long it may publish without another renewal
 	Error  string        // why the last statement failed; "" when it did not
 }
 
-// State returns what this process does now.
+// State returns the current state of this process.
 func (l *Lease) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +41,7 @@ func (l *Lease) State() State {
 	if s.Mode != Active && s.Mode != Lapsed || l.grant == nil {
 		return s
 	}
-	if s.Left = l.grant.left(); s.Left == 0 && s.Mode == Active { // before the attempt to renew that will say so
+	if s.Left = l.grant.left(); s.Left == 0 && s.Mode == Active { // before the failed renewal that will say so
 		s.Mode = Lapsed
 	}
 	return s
@@ -70,12 +70,12 @@ func newMetrics(l *Lease) *metrics {
 		m.acquired, m.lost, m.missed,
 		gauge(prometheus.GaugeOpts{Name: "epoch", Help: "Number of the acquisition that this process holds or waits for; 0 without one."},
 			func(s State) float64 { return float64(s.Term) }),
-		gauge(prometheus.GaugeOpts{Name: "valid_seconds", Help: "For how long this process may publish without another renewal."},
+		gauge(prometheus.GaugeOpts{Name: "valid_seconds", Help: "Seconds for which this process may publish without another renewal."},
 			func(s State) float64 { return s.Left.Seconds() }),
 	}
 	for _, mode := range modes {
 		m.all = append(m.all, gauge(prometheus.GaugeOpts{
-			Name: "state", Help: "1 for what this process does: active, lapsed (it could not renew and sends nothing), standby, alone or off (no lease).",
+			Name: "state", Help: "1 for the mode of this process: active, lapsed (it could not renew and sends nothing), standby, alone or off (no lease).",
 			ConstLabels: prometheus.Labels{"state": string(mode)},
 		}, func(s State) float64 {
 			if s.Mode == mode {
@@ -87,5 +87,5 @@ func newMetrics(l *Lease) *metrics {
 	return m
 }
 
-// Register shows the metrics in a registry. A process may have one registry after the other; the counters go on.
+// Register adds the metrics to a registry. A process may have one registry after the other; the counters continue.
 func (l *Lease) Register(reg prometheus.Registerer) { reg.MustRegister(l.metrics.all...) }

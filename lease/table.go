@@ -16,8 +16,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// Table is the lease table in the database; migrations/0102_lease.sql makes it. Its pool needs no identity guard: a failover brings
-// the row along, and a server without it answers with an error.
+// Table is the lease table in the database; migrations/0102_lease.sql creates it. Its pool needs no identity guard: a failover
+// brings the row along, and a server without it answers with an error.
 type Table struct {
 	db   *sql.DB
 	name string // quoted
@@ -35,14 +35,14 @@ var _ Rows = (*Table)(nil)
 
 const columns = "epoch, holder, process, host, table_names, expires_at, source, log_file, log_offset, gtid_set, paused"
 
-// counter is the row that every acquisition changes first. Its log_offset is the newest term: rows are deleted, and a term must never
-// come again. Its process is a random text, so that a counter that was lost and made again is another one.
+// counter is the row that every acquisition changes first. Its log_offset is the newest term: rows are deleted, and a term must
+// not be reused. Its process is a random text, so that a counter that was lost and recreated differs.
 const counter = 0
 
-// ends is the end of a lease of so many microseconds.
+// ends is the end of a lease of a number of microseconds.
 const ends = "UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND"
 
-// Read implements Rows. The name of the server comes with the rows, and without any.
+// Read implements Rows. The name of the server is read with the rows, and also without any.
 func (t *Table) Read(ctx context.Context) (v protocol.View, err error) {
 	rows, err := t.db.QueryContext(ctx, "SELECT @@server_id, "+columns+", COALESCE(expires_at <= UTC_TIMESTAMP(3), 1) FROM (SELECT 1) AS one "+
 		"LEFT JOIN "+t.name+" ON TRUE ORDER BY epoch")
@@ -61,7 +61,7 @@ func (t *Table) Read(ctx context.Context) (v protocol.View, err error) {
 	return v, nil
 }
 
-// scan adds a row to the view. A row that no relay can have written is an error: with it skipped, a holder would not be seen.
+// scan adds a row to the view. A row that no relay can have written is an error: if it were skipped, a holder might be missed.
 func (t *Table) scan(rows *sql.Rows, v *protocol.View) error {
 	var r Record
 	var term, offset sql.Null[uint64]
@@ -83,14 +83,14 @@ func (t *Table) scan(rows *sql.Rows, v *protocol.View) error {
 	r.Term, r.Holder, r.Process, r.Host, r.Ends = term.V, holder.String, process.String, host.String, until.String
 	r.Resume.At = outbox.Position{File: file.String, Offset: offset.V, GTIDs: gtids.String}
 	if err := json.Unmarshal(names, &r.Tables); err != nil {
-		return fmt.Errorf("lease table %s, epoch %d: table_names is not what a relay writes: %w; delete the row if no relay is running", t.name, r.Term, err)
+		return fmt.Errorf("lease table %s, epoch %d: table_names was not written by a relay: %w; delete the row if no relay is running", t.name, r.Term, err)
 	}
 	if err := json.Unmarshal(source, &r.Resume.Source); err != nil {
-		r.Resume = Resume{} // the position is a help, and without its server it is none
+		r.Resume = Resume{} // the position only saves time, and without its server it is unusable
 	}
 	var err error
 	if r.Resume.Pause, err = readPause(paused); err != nil {
-		return fmt.Errorf("lease table %s, epoch %d: paused is not what a relay writes: %w; empty it if no operator has paused the relay", t.name, r.Term, err)
+		return fmt.Errorf("lease table %s, epoch %d: paused was not written by a relay: %w; empty it if no operator has paused the relay", t.name, r.Term, err)
 	}
 	v.Rows = append(v.Rows, r)
 	return nil
@@ -106,7 +106,7 @@ func (t *Table) Begin(ctx context.Context, birth string, newest uint64) error {
 	return nil
 }
 
-// Take implements Rows. One row of From that has changed stops all of it.
+// Take implements Rows. One changed row of From stops all of it.
 func (t *Table) Take(ctx context.Context, take protocol.Take, ttl time.Duration) error {
 	tx, err := t.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -123,7 +123,7 @@ func (t *Table) Take(ctx context.Context, take protocol.Take, ttl time.Duration)
 }
 
 func (t *Table) take(ctx context.Context, tx *sql.Tx, take protocol.Take, ttl time.Duration) error {
-	// Two that acquire at once wait for each other here, and the second one finds that the counter has moved.
+	// Two concurrent acquisitions wait for each other here, and the second one finds that the counter has moved.
 	done, err := tx.ExecContext(ctx, "UPDATE "+t.name+" SET log_offset = ? WHERE epoch = ? AND log_offset = ? AND process = ? AND @@server_id = ?",
 		take.Next.Term, counter, take.Newest, take.Birth, take.Server)
 	if err != nil {
@@ -191,7 +191,7 @@ func (t *Table) Renew(ctx context.Context, own protocol.Acquisition, at Resume, 
 	return t.update(ctx, "renew", own, at, " AND @@server_id = "+strconv.FormatUint(uint64(own.Server), 10), "expires_at = "+ends+", paused = ?", ttl.Microseconds(), paused)
 }
 
-// Release implements Rows. It is true on any server: after a failover it leaves the position there.
+// Release implements Rows. It works on any server: after a failover it leaves the position there.
 func (t *Table) Release(ctx context.Context, own protocol.Acquisition, at Resume) error {
 	_, err := t.update(ctx, "release", own, at, "", "expires_at = NULL")
 	return err
@@ -242,7 +242,7 @@ func (t *Table) errorf(what string, err error) error {
 
 func nullable(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }
 
-// cut shortens text to so many characters.
+// cut shortens text to a number of characters.
 func cut(text string, limit int) string {
 	if runes := []rune(text); len(runes) > limit {
 		return string(runes[:limit])

@@ -34,7 +34,7 @@ func onBoth(t *testing.T, f func(t *testing.T, table *Table)) {
 	}
 }
 
-// view is what is read now.
+// view is the result of a read now.
 func view(t *testing.T, table *Table) protocol.View {
 	t.Helper()
 	v, err := table.Read(t.Context())
@@ -42,7 +42,7 @@ func view(t *testing.T, table *Table) protocol.View {
 	return v
 }
 
-// takes is an acquisition of all that is there.
+// takes is an acquisition of all rows.
 func takes(v protocol.View, next Record) protocol.Take {
 	next.Term = v.Newest + 1
 	return protocol.Take{Server: v.Server, Birth: v.Birth, Newest: v.Newest, Next: next, From: v.Rows}
@@ -127,7 +127,7 @@ func TestTheCheckChangesNothing(t *testing.T) {
 	})
 }
 
-// Of many that take at once one succeeds, each time, also when there was never any.
+// Of many concurrent acquisitions one succeeds, each time, also in a new table.
 func TestManyTakeAtOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, table *Table) {
 		for range 20 {
@@ -156,7 +156,7 @@ func TestManyTakeAtOnce(t *testing.T) {
 	})
 }
 
-// A holder whose table was taken by a relay of fewer tables, while it was cut off, holds neither that one nor the rest.
+// A holder whose table was taken by a relay of fewer tables, while it was disconnected, holds neither that one nor the rest.
 func TestG01_ALeaseTakenInPartIsNotRenewed(t *testing.T) {
 	onBoth(t, func(t *testing.T, table *Table) {
 		ctx := t.Context()
@@ -177,7 +177,8 @@ func TestG01_ALeaseTakenInPartIsNotRenewed(t *testing.T) {
 	})
 }
 
-// With the rows and the counter lost a term comes again. The row of another process is neither renewed nor released by the lost holder.
+// If the rows and the counter are lost a term is used again. The lost holder neither renews nor releases the row of the other
+// process.
 func TestG02_ATermThatComesAgain(t *testing.T) {
 	onBoth(t, func(t *testing.T, table *Table) {
 		ctx, tables := t.Context(), []string{"shop.a"}

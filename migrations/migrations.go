@@ -1,6 +1,6 @@
-// Package migrations carries the SQL of the tables that the relay works on: one file for each table preset.
+// Package migrations has the SQL of the tables that the relay uses: one file for each table preset.
 //
-// Guarantee: texts only. Nothing here talks to a server or owns a goroutine; whoever runs the statements decides when.
+// Guarantee: texts only. Nothing here connects to a server or owns a goroutine; the caller runs the statements.
 package migrations
 
 import (
@@ -17,7 +17,7 @@ var files embed.FS
 // placeholder stands for the table's name in the files.
 const placeholder = "{table}"
 
-// DDL is the CREATE TABLE statement of a preset. table is its name, or schema.table, and becomes a quoted identifier.
+// DDL returns the CREATE TABLE statement of a preset. table is its name, or schema.table, and becomes a quoted identifier.
 func DDL(preset, table string) (string, error) {
 	byPreset, err := list()
 	if err != nil {

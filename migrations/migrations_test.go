@@ -9,7 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// Every preset that can be mapped can be made. That the statements run, and fit, is shown in package table.
+// Every preset that can be mapped can be created. Package table tests that the statements run, and fit.
 func TestEveryPresetHasDDL(t *testing.T) {
 	for _, preset := range table.Presets() {
 		ddl, err := migrations.DDL(preset, "shop.msg`s")
@@ -25,7 +25,7 @@ func TestEveryPresetHasDDL(t *testing.T) {
 // The page of a layout shows its table.
 func TestPagesShowTheDDL(t *testing.T) {
 	for _, preset := range table.Presets() {
-		if preset == "outbox" { // has no page: its SQL tells all
+		if preset == "outbox" { // has no page: its SQL is complete
 			continue
 		}
 		page, err := os.ReadFile("../docs/layouts/" + preset + ".md")

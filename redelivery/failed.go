@@ -13,21 +13,21 @@ import (
 const (
 	queryTimeout = 30 * time.Second
 	pageRows     = 500
-	// perRow is the pause after a row that was set back. A message that fails costs more than one that is sent, and many of them may fail
-	// for one cause.
+	// perRow is the pause after a row that was reset. A message that fails costs more than one that is sent, and many of them may
+	// fail for one cause.
 	perRow = 20 * time.Millisecond
-	// share is how many times as long as a page took the pause behind it is.
+	// share: the pause after a page is this many times as long as the page took.
 	share = 3
 )
 
 var retry = outbox.Backoff{Base: 5 * time.Second, Max: 5 * time.Minute}
 
-// lookEvery is the time between looks at the rows of a table: a twentieth of what they wait, so that they wait little longer.
+// lookEvery is the time between passes over the rows of a table: a twentieth of their wait, so that they wait little longer.
 func lookEvery(every time.Duration) time.Duration {
 	return min(max(every/20, time.Second), 5*time.Minute)
 }
 
-// failed looks at the FAILED rows of a table once, and returns how long to wait for the next look.
+// failed processes the FAILED rows of a table once, and returns the wait until the next time.
 func (r *Redelivery) failed(ctx context.Context, name string, every time.Duration) time.Duration {
 	if !r.flow.Takes() {
 		return time.Second
@@ -42,7 +42,7 @@ func (r *Redelivery) failed(ctx context.Context, name string, every time.Duratio
 	return r.outcome(ctx, name, r.pass(ctx, name, every), lookEvery(every))
 }
 
-// outcome returns how long to wait: next, or a pause after an error.
+// outcome returns the wait: next, or a pause after an error.
 func (r *Redelivery) outcome(ctx context.Context, name string, err error, next time.Duration) time.Duration {
 	switch {
 	case ctx.Err() != nil:
@@ -50,7 +50,7 @@ func (r *Redelivery) outcome(ctx context.Context, name string, err error, next t
 	case err != nil:
 		r.metrics.errors.Inc()
 		if r.fails[name]++; r.fails[name] == 1 {
-			r.log.Warn("FAILED rows cannot be tried again for now", zap.String("table", name), zap.Error(err))
+			r.log.Warn("FAILED rows cannot be tried again for now; retrying", zap.String("table", name), zap.Error(err))
 		}
 		r.update(name, func(s *State) { s.Error = err.Error() })
 		return retry.Delay(r.fails[name]-1, 0.5)
@@ -62,13 +62,14 @@ func (r *Redelivery) outcome(ctx context.Context, name string, err error, next t
 	return next
 }
 
-// passOf is under which name the waits remember the next pass over a table.
+// passOf returns the name under which the time of a table's next pass is stored.
 func passOf(name string) outbox.Identity {
 	return outbox.Identity{Table: "retry.failed_every", ID: name}
 }
 
-// untilPass is how long the FAILED rows of a table have to wait that do not say when they failed: all of them are tried again in one
-// pass, and then no pass begins for as long as a row is to wait. The pass is noted before it begins, so that restarts do not repeat it.
+// untilPass returns the wait for FAILED rows of a table that do not record when they failed: all of them are tried again in one
+// pass, and the next pass begins after the configured wait. The pass is recorded before it begins, so that restarts do not repeat
+// it.
 func (r *Redelivery) untilPass(name string, every time.Duration) (time.Duration, error) {
 	now := time.Now()
 	w, known := r.waits.Wait(passOf(name))
@@ -76,14 +77,14 @@ func (r *Redelivery) untilPass(name string, every time.Duration) (time.Duration,
 	if known && wait > 0 && wait <= every {
 		return wait, nil
 	}
-	if !known || wait > every { // the configuration was another one
+	if !known || wait > every { // the configuration has changed
 		wait = every
 	}
 	return max(0, wait), r.waits.Keep([]table.Waiting{{Identity: passOf(name), Wait: table.Wait{Due: now.Add(every)}}}, nil)
 }
 
-// pass goes once over the FAILED rows of a table and sets those back that have been so for long enough. A row whose change the server refuses stays
-// FAILED and is reported; the others are set back.
+// pass goes once over the FAILED rows of a table and resets those that have been FAILED for long enough. A row whose change the
+// server refuses stays FAILED and is reported; the others are reset.
 func (r *Redelivery) pass(ctx context.Context, name string, every time.Duration) error {
 	total := 0
 	defer func() {
@@ -115,7 +116,7 @@ func (r *Redelivery) page(ctx context.Context, name string, at table.Cursor, q t
 	return r.rows.Final(ctx, name, at, q)
 }
 
-// setBack makes rows PENDING that nobody owns.
+// setBack sets rows without an owner to PENDING.
 func (r *Redelivery) setBack(ctx context.Context, name string, page []outbox.Candidate) (int, error) {
 	if len(page) == 0 || ctx.Err() != nil {
 		return 0, nil

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const name = "shop.t"
 
-// world is the model of a table and of the flow. A row that is set back fails again after a second, unless it is good.
+// world is the model of a table and of the flow. A row that is reset fails again after a second, unless it is good.
 type world struct {
 	mu      sync.Mutex
 	since   map[int]time.Time // FAILED rows, and when they failed
@@ -35,30 +35,30 @@ type world struct {
 	closed  bool         // the broker is away
 	err     error
 	held    int // rows that are reserved
-	retried int // that Config.Retried was told of
+	retried int // reported to Config.Retried
 
 	sent   map[int]bool // rows that are SENT, since `since` like the others
 	copies map[int]int
-	done   map[int]bool // what MarkDone was told
+	done   map[int]bool // passed to MarkDone
 	ledger map[outbox.Identity]table.Wait
-	room   chan struct{} // Publish waits for it when it is not nil
+	room   chan struct{} // if not nil, Publish waits for it
 }
 
-// memory is what outlives a Redelivery.
+// memory survives a Redelivery.
 type memory struct {
 	table.WaitMap
 	w *world
 
-	full  error // why nothing can be kept
+	full  error // why nothing can be stored
 	asked int
 }
 
-// Keep panics when it is asked without a pause.
+// Keep panics when it is called without a pause.
 func (m *memory) Keep(put []table.Waiting, drop []outbox.Identity) error {
 	m.w.mu.Lock()
 	full := m.full
 	if m.asked++; full != nil && m.asked > 1000 {
-		panic("asked without a pause")
+		panic("called without a pause")
 	}
 	m.w.mu.Unlock()
 	if full != nil {
@@ -115,7 +115,7 @@ func (w *world) MarkDone(_ context.Context, ids []outbox.Identity) (int64, error
 	return int64(len(ids)), w.err
 }
 
-// Publish counts what goes out, if the count is on disk.
+// Publish counts what is sent, if the count is on disk.
 func (w *world) Publish(ctx context.Context, rows []*outbox.Message, _ []outbox.Completion) (int, error) {
 	if w.room != nil {
 		select {
@@ -242,7 +242,7 @@ func (w *world) set(change func()) {
 	change()
 }
 
-// tried is how often a row was set back.
+// tried returns how often a row was reset.
 func (w *world) tried(n int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -273,14 +273,14 @@ func (w *world) told() int {
 	return w.retried
 }
 
-// copied is how often each row went out.
+// copied returns how often each row was sent.
 func (w *world) copied() map[int]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.copies)
 }
 
-// records is what the state directory has.
+// records returns the content of the state directory.
 func (w *world) records() map[outbox.Identity]table.Wait {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -293,7 +293,7 @@ func (w *world) marked() map[int]bool {
 	return maps.Clone(w.done)
 }
 
-// begin runs a Redelivery inside a bubble; stop ends it, the test does at the latest.
+// begin runs a Redelivery inside a bubble; stop or the end of the test stops it.
 func begin(t *testing.T, w *world, every time.Duration, waits Memory) (r *Redelivery, stop func()) {
 	t.Helper()
 	return run(t, w, Config{Failed: map[string]time.Duration{name: every}, Retried: func(ids []outbox.Identity) { w.set(func() { w.retried += len(ids) }) }}, waits)

@@ -22,25 +22,25 @@ func newMetrics(reg prometheus.Registerer, cfg Config) *metrics {
 	f := promauto.With(reg)
 	m := &metrics{
 		retried: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "canal_outbox_failed_retried_total", Help: "FAILED rows that were set back to PENDING because retry.failed_every says so.",
+			Name: "canal_outbox_failed_retried_total", Help: "FAILED rows that were set back to PENDING because of retry.failed_every.",
 		}, []string{"table"}),
 		errors: f.NewCounter(prometheus.CounterOpts{
-			Name: "canal_outbox_redelivery_errors_total", Help: "Looks at rows that may have to go out again that ended with an error of the database.",
+			Name: "canal_outbox_redelivery_errors_total", Help: "Passes over rows to send again that ended with an error of the database.",
 		}),
 	}
 	m.redelivered = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "canal_outbox_redelivered_total", Help: "Copies of SENT rows that were handed to the broker because no consumer had finished them (tables[].redeliver).",
+		Name: "canal_outbox_redelivered_total", Help: "Copies of SENT rows that were sent to the broker because no consumer had finished them (tables[].redeliver).",
 	}, []string{"table"})
 	m.marked = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "canal_outbox_redelivery_marked_total", Help: "SENT rows that were marked as consumed because the service of state_query says that they are done.",
+		Name: "canal_outbox_redelivery_marked_total", Help: "SENT rows that were marked as consumed because the service of state_query reports them as done.",
 	}, []string{"table"})
 	m.givenUp = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "canal_outbox_redelivery_given_up_rows", Help: "SENT rows that went out so often as redeliver.max says and that no consumer has finished, in the last look.",
+		Name: "canal_outbox_redelivery_given_up_rows", Help: "SENT rows that were sent again redeliver.max times and that no consumer has finished, in the last pass.",
 	}, []string{"table"})
 	m.queryErrors = f.NewCounter(prometheus.CounterOpts{
-		Name: "canal_outbox_redelivery_query_errors_total", Help: "Questions to the service of state_query that got no useful answer.",
+		Name: "canal_outbox_redelivery_query_errors_total", Help: "Requests to the service of state_query that got no useful answer.",
 	})
-	// A query or an alert finds its series before anybody has configured a table.
+	// Queries and alerts need the series before a table is configured.
 	if len(cfg.Sent) == 0 {
 		cfg.Sent = map[string]table.Redeliver{"": {}}
 	}

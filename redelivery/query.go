@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	askRows    = 100 // messages in one question
+	askRows    = 100 // messages in one request
 	askTimeout = 10 * time.Second
 	maxAnswer  = 1 << 20 // bytes
 )
@@ -23,7 +23,7 @@ const (
 func newClient(transport http.RoundTripper) http.Client {
 	return http.Client{
 		Transport: transport, Timeout: askTimeout,
-		// A redirect would send the list to an address that nobody wrote down.
+		// A redirect would send the list to an address that is not configured.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -39,7 +39,7 @@ type (
 	}
 )
 
-// query asks which messages are done. Its errors name no address: that may hold a credential.
+// query asks which messages are done. Its errors name no address: that may contain a credential.
 func (r *Redelivery) query(ctx context.Context, address, name string, ids []outbox.Identity) (done []outbox.Identity, err error) {
 	q, byMessage := question{Table: name}, map[string]outbox.Identity{}
 	for _, id := range ids {
@@ -66,7 +66,7 @@ func (r *Redelivery) query(ctx context.Context, address, name string, ids []outb
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the service answers %s, and 200 is wanted", response.Status)
+		return nil, fmt.Errorf("the service answers %s instead of 200", response.Status)
 	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil {
@@ -77,12 +77,12 @@ func (r *Redelivery) query(ctx context.Context, address, name string, ids []outb
 		return nil, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 	}
 	if json.Unmarshal(text, &a) != nil || a.Done == nil { // the cause would quote the answer
-		return nil, errors.New(`the answer is not what is wanted: {"done": ["message id", ...]}`)
+		return nil, errors.New(`the answer is not of the form {"done": ["message id", ...]}`)
 	}
 	for _, messageID := range *a.Done {
 		if id, asked := byMessage[messageID]; asked {
 			done = append(done, id)
-			delete(byMessage, messageID) // named once
+			delete(byMessage, messageID) // reported once
 		}
 	}
 	return done, nil

@@ -1,16 +1,17 @@
-// Package redelivery makes final rows go out again: FAILED ones slowly, and SENT ones that no consumer has finished.
+// Package redelivery sends final rows again: FAILED ones slowly, and SENT ones that no consumer has finished.
 //
 // Guarantees:
-//   - A FAILED row is set back to PENDING when it has been FAILED for as long as configured, by the database's clock, with the
-//     attempts that it has used. The sweep publishes it. Nothing here sends.
-//   - A SENT row that is not in the state of the consumers which ends it goes out again under its message id, at most so many times as
-//     configured: the count is on disk before the message is sent, and a relay that takes over counts the most that the other can have sent. The row stays SENT; only the consumers move it on, or MarkDone when
-//     their service says that the message is done. The rows that are counted are bounded; while there are so many no other goes out.
-//   - Nothing goes out while the broker takes no messages, nor a row of a suspended topic, nor a row in the relay's hands.
-//   - It yields: pages of 500 rows with pauses of three times what a page took, at most 50 rows a second, and a quarter of what may be in
-//     flight. A service that hangs delays redelivery alone.
+// - A FAILED row is reset to PENDING when it has been FAILED for the configured time, by the database's clock, with its used
+// attempts. The sweep publishes it. Nothing here sends it.
+// - A SENT row that is not in the consumers' final state is sent again under its message id, at most the configured number of
+// times: the count is on disk before the message is sent, and a relay that takes over counts the maximum that the other can have
+// sent. The row stays SENT; only the consumers change it, or MarkDone when their service reports the message as done. The number
+// of counted rows is bounded; at the bound no other row is sent again.
+// - Nothing is sent while the broker accepts no messages, nor a row of a suspended topic, nor an owned row.
+// - It yields: pages of 500 rows with pauses of three times what a page took, at most 50 rows per second, and a quarter of the
+// window in flight. A service that hangs delays redelivery alone.
 //
-// It is a station beside the sweep: nothing waits for it. Run owns a goroutine for FAILED rows and one for SENT rows.
+// It runs next to the sweep: nothing waits for it. Run owns a goroutine for FAILED rows and one for SENT rows.
 package redelivery
 
 import (
@@ -28,58 +29,58 @@ import (
 
 // Rows are the mapped tables, on the primary. table.Store implements it.
 type Rows interface {
-	// Final looks at a page of rows with a final status and returns those that have had it for long enough; a page may be empty
+	// Final reads a page of rows with a final status and returns those that have had it for long enough; a page may be empty
 	// before the end.
 	Final(ctx context.Context, name string, after table.Cursor, q table.FinalQuery) ([]outbox.Candidate, table.Cursor, error)
-	// RetryFailed sets FAILED rows back to PENDING, due now and with the attempts that they have used.
+	// RetryFailed resets FAILED rows to PENDING, due now and with their used attempts.
 	RetryFailed(ctx context.Context, ids []outbox.Identity) (int64, error)
 	// Pieces divides rows into groups that are read one after the other, so that the rows of a group fit into memory.
 	Pieces(ctx context.Context, ids []outbox.Identity) ([][]outbox.Identity, error)
-	// ReadSent reads rows that are SENT as messages; rows that are not SENT any more are missing.
+	// ReadSent reads SENT rows as messages; rows that are no longer SENT are not in the result.
 	ReadSent(ctx context.Context, ids []outbox.Identity) ([]*outbox.Message, error)
-	// MarkDone sets rows that are SENT to the consumers' state that ends their redelivery.
+	// MarkDone sets SENT rows to the consumers' final state.
 	MarkDone(ctx context.Context, ids []outbox.Identity) (int64, error)
-	// DatesFailures tells whether the rows of a table say when they became FAILED.
+	// DatesFailures reports whether the rows of a table record when they became FAILED.
 	DatesFailures(name string) bool
 }
 
 // Flow is the pipeline.
 type Flow interface {
-	// Takes reports whether the broker takes messages and no operator has stopped the intake.
+	// Takes reports whether the broker accepts messages and no operator has stopped the intake.
 	Takes() bool
-	// Reserve takes ownership. It returns the rows that nobody owned, each with its entry, and those of suspended topics.
+	// Reserve takes ownership. It returns the rows that were not owned, each with its entry, and those of suspended topics.
 	Reserve([]outbox.Candidate) (free, suspended []outbox.Candidate)
-	// Release gives reserved rows back that are as they were.
+	// Release returns reserved rows that are unchanged.
 	Release([]outbox.Candidate)
-	// Publish hands reserved rows to the sink, each with its entry, and waits while there is no room. On an error, that of ctx, only the
-	// first rows were taken over.
+	// Publish sends reserved rows to the sink, each with its entry, and waits while there is no room. On an error, that of ctx,
+	// only the first rows were accepted.
 	Publish(ctx context.Context, rows []*outbox.Message, rejected []outbox.Completion) (taken int, err error)
-	// SetBack gives reserved rows back that are PENDING now, and asks for a sweep.
+	// SetBack returns reserved rows that are PENDING now, and requests a sweep.
 	SetBack([]outbox.Candidate)
 }
 
-// Memory is what must outlive the process. checkpoint.Store implements it.
+// Memory stores what must survive the process. checkpoint.Store implements it.
 type Memory interface {
 	table.Waits
-	// Redeliveries returns how often SENT rows went out again, and when each may do so next.
+	// Redeliveries returns how often SENT rows were sent again, and the next time for each.
 	Redeliveries() ([]table.Waiting, error)
-	// KeepRedeliveries puts and drops such records; what was put is durable.
+	// KeepRedeliveries stores and drops such records; stored ones are durable.
 	KeepRedeliveries(put []table.Waiting, drop []outbox.Identity) error
 }
 
-// Config says what goes out again.
+// Config says which rows are sent again.
 type Config struct {
-	// Failed is how long a row is FAILED before it is tried again, by table (schema.table). Tables without it are left alone.
+	// Failed is how long a row is FAILED before it is tried again, by table (schema.table). Tables without it are skipped.
 	Failed map[string]time.Duration
-	// Sent says when SENT rows go out again, by table. Tables without it are left alone.
+	// Sent says when SENT rows are sent again, by table. Tables without it are skipped.
 	Sent map[string]table.Redeliver
-	// Version of the relay, for the service that is asked.
+	// Version of the relay, for the requests to the service.
 	Version string
-	// Transport is how that service is reached; nil: http.DefaultTransport.
+	// Transport is used for the requests to that service; nil: http.DefaultTransport.
 	Transport http.RoundTripper
 	// TakenOver reports whether this run began with a take-over from another relay; nil: it did not.
 	TakenOver func() bool
-	// Retried hears of rows before they are set back; nil for nobody.
+	// Retried is called with rows before they are reset; may be nil.
 	Retried func([]outbox.Identity)
 }
 
@@ -97,32 +98,32 @@ type Redelivery struct {
 	state map[string]*State
 	sent  map[string]*SentState
 
-	fails     map[string]int                 // passes over FAILED rows in a row that ended with an error; owned by their goroutine
+	fails     map[string]int                 // consecutive passes over FAILED rows that ended with an error; owned by their goroutine
 	sentFails map[string]int                 // the same for SENT rows
-	counts    map[outbox.Identity]table.Wait // how often SENT rows went out again; owned by their goroutine
-	most      int                            // rows that are counted
+	counts    map[outbox.Identity]table.Wait // how often SENT rows were sent again; owned by their goroutine
+	most      int                            // maximum number of counted rows
 	taken     map[string]time.Time           // tables taken over from another relay whose rows are not all counted; owned by their goroutine
 }
 
-// State is what there is to know of the FAILED rows of a table.
+// State is the state of the FAILED rows of a table.
 type State struct {
 	Every   time.Duration // Config.Failed
-	Retried int           // rows that were set back since the start
+	Retried int           // rows reset since the start
 	Error   string        // of the last pass; "" when it had none
 }
 
-// SentState is what there is to know of the SENT rows of a table.
+// SentState is the state of the SENT rows of a table.
 type SentState struct {
 	Rule        table.Redeliver
-	Redelivered int    // copies that went out since the start
-	Marked      int    // rows that were marked because the service says that they are done
-	GivenUp     int    // rows that went out so often as they may and are not finished, in the last pass
-	Full        bool   // so many rows are counted that no other goes out
+	Redelivered int    // copies sent since the start
+	Marked      int    // rows marked because the service reports them as done
+	GivenUp     int    // rows at their maximum that are not finished, in the last pass
+	Full        bool   // the number of counted rows is at its bound: no other row is sent again
 	Error       string // of the last pass; "" when it had none
 }
 
-// New makes a Redelivery; it does no I/O. waits remember the passes over tables whose rows do not say when they failed. Its metrics are
-// registered on reg.
+// New returns a Redelivery; it does no I/O. waits stores the passes over tables whose rows do not record when they failed. Its
+// metrics are registered on reg.
 func New(cfg Config, rows Rows, flow Flow, waits Memory, log *zap.Logger, reg prometheus.Registerer) *Redelivery {
 	if cfg.Retried == nil {
 		cfg.Retried = func([]outbox.Identity) {}
@@ -141,7 +142,7 @@ func New(cfg Config, rows Rows, flow Flow, waits Memory, log *zap.Logger, reg pr
 	return r
 }
 
-// State returns what there is to know of a table; false when its FAILED rows are left alone.
+// State returns the state of a table; false when its FAILED rows are skipped.
 func (r *Redelivery) State(name string) (State, bool) {
 	if r == nil {
 		return State{}, false
@@ -155,7 +156,7 @@ func (r *Redelivery) State(name string) (State, bool) {
 	return *s, true
 }
 
-// Sent returns what there is to know of the SENT rows of a table; false when they are left alone.
+// Sent returns the state of the SENT rows of a table; false when they are skipped.
 func (r *Redelivery) Sent(name string) (SentState, bool) {
 	if r == nil {
 		return SentState{}, false
@@ -181,8 +182,8 @@ func (r *Redelivery) update(name string, change func(*State)) {
 	change(r.state[name])
 }
 
-// Run makes passes until ctx ends; it returns nil, or why the counts cannot be read from the state directory. Errors of the database are
-// logged, counted and tried again.
+// Run makes passes until ctx ends; it returns nil, or why the counts cannot be read from the state directory. Errors of the
+// database are logged, counted and retried.
 func (r *Redelivery) Run(ctx context.Context) error {
 	if err := r.load(); err != nil {
 		return err
@@ -197,7 +198,7 @@ func (r *Redelivery) Run(ctx context.Context) error {
 	return nil
 }
 
-// passes calls look for each table, again after what it returned.
+// passes calls look for each table, and again after the time that it returned.
 func passes[R any](ctx context.Context, tables map[string]R, look func(context.Context, string, R) time.Duration) {
 	next := map[string]time.Time{}
 	for ctx.Err() == nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A row is tried again when it has been FAILED for as long as it is to wait, not sooner and little later, and again after each failure;
-// one that was sent is not, and what is owned or of a suspended topic is left alone.
+// A row is tried again when it has been FAILED for the configured time, not sooner and little later, and again after each
+// failure; a sent row is not, and an owned one or one of a suspended topic is skipped.
 func TestFailedRowsAreTriedSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = 6 * time.Hour
@@ -30,19 +30,19 @@ func TestFailedRowsAreTriedSlowly(t *testing.T) {
 		}
 		s, ok := r.State(name)
 		if !ok || s.Retried != 10 || s.Error != "" || counted(r.metrics.retried.WithLabelValues(name)) != 10 || w.told() != 10 || w.reserved() != 0 {
-			t.Errorf("%+v, told of %d, %d held", s, w.told(), w.reserved())
+			t.Errorf("%+v, %d reported, %d held", s, w.told(), w.reserved())
 		}
 	})
 }
 
-// Rows that do not say when they failed are tried again in passes; restarts do not repeat a pass, and neither do they put it off.
+// Rows that do not record when they failed are tried again in passes; restarts neither repeat nor delay a pass.
 func TestRowsThatDoNotSayWhenTheyFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = 6 * time.Hour
 		w := newWorld(3)
 		waits := &memory{w: w}
 		w.undated = true
-		for range 10 { // restarts, none of them at the moment of a pass
+		for range 10 { // restarts, none of them at the time of a pass
 			_, stop := begin(t, w, every, waits)
 			time.Sleep(5*time.Hour + 7*time.Minute)
 			stop()
@@ -61,7 +61,7 @@ func TestRowsThatDoNotSayWhenTheyFailed(t *testing.T) {
 	})
 }
 
-// A state directory that keeps nothing is asked again, more and more slowly: without the note of a pass there is none.
+// A state directory that cannot store is retried at growing intervals: without the record of a pass there is none.
 func TestThePassCannotBeNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1)
@@ -82,7 +82,7 @@ func TestThePassCannotBeNoted(t *testing.T) {
 	})
 }
 
-// Many rows are set back slowly, and none while the broker is away.
+// Many rows are reset slowly, and none while the broker is away.
 func TestManyFailedRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(10_000)
@@ -108,7 +108,7 @@ func TestManyFailedRows(t *testing.T) {
 	})
 }
 
-// A database that does not answer is asked again, more and more slowly, and status says so.
+// A database that does not answer is retried at growing intervals, and status says so.
 func TestTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1)

@@ -16,7 +16,7 @@ import (
 // maxCounted bounds the rows of all tables whose redeliveries are counted.
 const maxCounted = 100_000
 
-// load reads the counts of earlier runs. Those of tables that are left alone now are dropped.
+// load reads the counts of earlier runs. It drops those of tables that are no longer configured.
 func (r *Redelivery) load() error {
 	r.counts = map[outbox.Identity]table.Wait{}
 	all, err := r.waits.Redeliveries()
@@ -40,7 +40,7 @@ func (r *Redelivery) load() error {
 	return nil
 }
 
-// redeliver looks at the SENT rows of a table once, and returns how long to wait for the next look.
+// redeliver processes the SENT rows of a table once, and returns the wait until the next time.
 func (r *Redelivery) redeliver(ctx context.Context, name string, rule table.Redeliver) time.Duration {
 	if !r.flow.Takes() {
 		return time.Second
@@ -60,17 +60,17 @@ func (r *Redelivery) redeliver(ctx context.Context, name string, rule table.Rede
 	if err != nil {
 		r.metrics.errors.Inc()
 		if r.sentFails[name]++; r.sentFails[name] == 1 {
-			r.log.Warn("SENT rows that no consumer has finished cannot go out again for now", zap.String("table", name), zap.Error(err))
+			r.log.Warn("SENT rows that no consumer has finished cannot be sent again for now; retrying", zap.String("table", name), zap.Error(err))
 		}
 		return retry.Delay(r.sentFails[name]-1, 0.5)
 	}
 	if r.sentFails[name] > 0 {
-		r.log.Info("SENT rows go out again where no consumer has finished them", zap.String("table", name))
+		r.log.Info("SENT rows that no consumer has finished are sent again", zap.String("table", name))
 		r.sentFails[name] = 0
 	}
 	r.metrics.givenUp.WithLabelValues(name).Set(float64(p.givenUp))
 	if p.published > 0 {
-		r.log.Info("SENT rows went out again, because no consumer has finished them", zap.String("table", name), zap.Int("rows", p.published))
+		r.log.Info("SENT rows were sent again, because no consumer has finished them", zap.String("table", name), zap.Int("rows", p.published))
 	}
 	return lookEvery(rule.After)
 }
@@ -103,9 +103,9 @@ func (r *Redelivery) sentPass(ctx context.Context, p *sentPass) error {
 		}
 	}
 	if !at.Done() {
-		return ctx.Err() // what follows was not seen
+		return ctx.Err() // the following rows were not read
 	}
-	var gone []outbox.Identity // final, or not SENT any more
+	var gone []outbox.Identity // final, or no longer SENT
 	for id := range r.counts {
 		if id.Table == p.name && !p.seen[id] {
 			gone = append(gone, id)
@@ -114,13 +114,13 @@ func (r *Redelivery) sentPass(ctx context.Context, p *sentPass) error {
 	return r.drop(gone)
 }
 
-// again sends the rows of a page once more that are due.
+// again sends the due rows of a page again.
 func (r *Redelivery) again(ctx context.Context, p *sentPass, page []outbox.Candidate) error {
 	var due []outbox.Candidate // in the order of the page
 	for _, c := range page {
 		w, counted := r.counts[c.Identity]
 		switch {
-		case counted && time.Until(w.Due) > p.rule.After: // the configuration was another one, or the clock
+		case counted && time.Until(w.Due) > p.rule.After: // the configuration has changed, or the clock
 			w.Due = time.Now()
 			fallthrough
 		case counted:
@@ -151,7 +151,7 @@ func (r *Redelivery) again(ctx context.Context, p *sentPass, page []outbox.Candi
 	return err
 }
 
-// ask asks the consumers' service, when there is one, and returns the rows that it does not say are done; the others are marked.
+// ask queries the consumers' service, if configured, and returns the rows that it does not report as done; it marks the others.
 func (r *Redelivery) ask(ctx context.Context, p *sentPass, due []outbox.Candidate) (open []outbox.Candidate, err error) {
 	if p.rule.Query == "" {
 		return due, nil
@@ -180,7 +180,7 @@ func (r *Redelivery) ask(ctx context.Context, p *sentPass, due []outbox.Candidat
 		}
 		for _, c := range rows {
 			if slices.Contains(done, c.Identity) {
-				delete(p.seen, c.Identity) // the count goes at the end of the pass
+				delete(p.seen, c.Identity) // the end of the pass removes the count
 			} else {
 				open = append(open, c)
 			}
@@ -189,12 +189,13 @@ func (r *Redelivery) ask(ctx context.Context, p *sentPass, due []outbox.Candidat
 	return open, nil
 }
 
-// publish hands rows to the sink. Each is counted before, on disk: a crash may cost a row one of its redeliveries and never adds one.
+// publish sends rows to the sink. Each is counted on disk before: a crash may cost a row one of its redeliveries and never adds
+// one.
 func (r *Redelivery) publish(ctx context.Context, p *sentPass, due []outbox.Candidate) error {
 	next, exhausted := time.Now().Add(p.rule.After), []table.Waiting(nil)
 	candidates := make([]outbox.Candidate, 0, len(due))
 	for _, c := range due {
-		if w := r.counts[c.Identity]; w.Attempts >= p.rule.Max { // asked for, in vain
+		if w := r.counts[c.Identity]; w.Attempts >= p.rule.Max { // asked, but the row may not be sent again
 			exhausted = append(exhausted, table.Waiting{Identity: c.Identity, Wait: table.Wait{Due: next, Attempts: w.Attempts}})
 			continue
 		}
@@ -227,8 +228,8 @@ func (r *Redelivery) publish(ctx context.Context, p *sentPass, due []outbox.Cand
 	return nil
 }
 
-// publishPiece reads rows whole, counts them and hands them to the sink; what was taken over leaves open. A row that cannot be read is missing, and
-// the others go out.
+// publishPiece reads rows whole, counts them and sends them to the sink; accepted ones are removed from open. A row that cannot
+// be read is left out, and the others are sent.
 func (r *Redelivery) publishPiece(ctx context.Context, p *sentPass, ids []outbox.Identity, open map[outbox.Identity]outbox.Candidate) error {
 	bounded, cancel := context.WithTimeout(ctx, queryTimeout)
 	messages, err := r.rows.ReadSent(bounded, ids)

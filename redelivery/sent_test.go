@@ -18,7 +18,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// sentWorld has rows that are SENT since now.
+// sentWorld returns a world with rows that are SENT since now.
 func sentWorld(rows int) *world {
 	w := newWorld(rows)
 	for n := range w.since {
@@ -31,13 +31,13 @@ func again(after time.Duration, most int, query string) Config {
 	return Config{Sent: map[string]table.Redeliver{name: {After: after, Until: "consumed", Max: most, Query: query}}}
 }
 
-// consume lets the consumers finish a row.
+// consume finishes a row as a consumer does.
 func (w *world) consume(n int) {
 	w.set(func() { delete(w.sent, n); delete(w.since, n) })
 }
 
-// A row that is SENT for so long goes out again, each time after as long, until a consumer has finished it, and so often as it may; over
-// restarts too. Then status has it. What is owned or of a suspended topic is left alone.
+// A row that is SENT for the configured time is sent again, repeatedly at that interval, until a consumer has finished it, and at
+// most as often as configured, also over restarts. Then status reports it. An owned row or one of a suspended topic is skipped.
 func TestRowsGoOutAgainUntilTheyAreDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := sentWorld(5)
@@ -72,12 +72,12 @@ func TestRowsGoOutAgainUntilTheyAreDone(t *testing.T) {
 			t.Errorf("%+v, counted %v", s, w.records())
 		}
 		stop()
-		_, stop = run(t, w, Config{}, waits) // the configuration has it no more
+		_, stop = run(t, w, Config{}, waits) // it is no longer configured
 		stop()
 	})
 }
 
-// Nothing goes out while the broker is away or the database does not answer, and no row loses one of its times.
+// Nothing is sent while the broker is away or the database does not answer, and no row loses one of its redeliveries.
 func TestNothingGoesOutMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := sentWorld(2)
@@ -97,7 +97,7 @@ func TestNothingGoesOutMeanwhile(t *testing.T) {
 	})
 }
 
-// A stop while there is no room gives the rows back; each loses one of its times at most.
+// A stop while there is no room releases the rows; each loses at most one of its redeliveries.
 func TestAStopWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := sentWorld(2)
@@ -111,7 +111,7 @@ func TestAStopWithoutRoom(t *testing.T) {
 	})
 }
 
-// service stands for the consumers.
+// service simulates the consumers' service.
 type service struct {
 	mu     sync.Mutex
 	asked  [][]string
@@ -148,7 +148,8 @@ func (s *service) questions() [][]string {
 	return slices.Clone(s.asked)
 }
 
-// The consumers' service is asked first, in bounded questions: what is done is marked and does not go out; what it does not name does.
+// The consumers' service is queried first, in bounded requests: rows that are done are marked and not sent; rows that it does not
+// name are sent.
 func TestTheServiceIsAskedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := sentWorld(250)
@@ -176,7 +177,7 @@ func TestTheServiceIsAskedFirst(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		svc.mu.Lock()
-		svc.answer = func([]string) (int, string, error) { return 200, `{"done": ["m7"]}`, nil } // it is done after all
+		svc.answer = func([]string) (int, string, error) { return 200, `{"done": ["m7"]}`, nil } // it is done now
 		svc.mu.Unlock()
 		time.Sleep(3 * time.Minute)
 		if s, _ := r.Sent(name); s.GivenUp != 0 || !w.marked()[7] || len(w.records()) != 0 {
@@ -185,7 +186,7 @@ func TestTheServiceIsAskedFirst(t *testing.T) {
 	})
 }
 
-// Without a useful answer no row goes out, the service is asked more and more rarely, and status says why without the address.
+// Without a useful answer no row is sent, the service is queried at growing intervals, and status says why without the address.
 func TestTheServiceIsBroken(t *testing.T) {
 	for what, svc := range map[string]*service{
 		"it hangs":         {hang: true},
@@ -216,7 +217,7 @@ func TestTheServiceIsBroken(t *testing.T) {
 	}
 }
 
-// The rows that are counted are bounded: while there are so many no other goes out.
+// The number of counted rows is bounded: at the bound no other row is sent again.
 func TestCountsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := sentWorld(50)

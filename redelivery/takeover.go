@@ -9,17 +9,17 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// The counts of redeliveries are in the state directory, and a relay that takes over from another one does not have them. It takes the most that
-// the other can have sent: from one redelivery of a row to the next is rule.After, so a row that is SENT for k times that went out again k times
-// at most. So a take-over never adds a redelivery. A row may go out fewer times than configured, where no relay was active or the other did not
-// redeliver; it counts as given up then, which status shows.
+// The counts of redeliveries are in the state directory, and a relay that takes over from another one does not have them. It
+// assumes the maximum that the other can have sent: redeliveries of a row are at least rule.After apart, so a row that has been
+// SENT for k times that was sent again at most k times. So a take-over never adds a redelivery. A row may be sent fewer times
+// than configured if no relay was active or the other did not redeliver; it then counts as given up, which status shows.
 
 // takenOver names the record of a take-over whose rows are not all counted yet, so that a crash in between does not lose it.
 func takenOver(name string) outbox.Identity {
 	return outbox.Identity{Table: name, MessageID: "taken over"}
 }
 
-// noteTakeOver records that this relay has taken over just now.
+// noteTakeOver records that this relay has just taken over.
 func (r *Redelivery) noteTakeOver() error {
 	if r.cfg.TakenOver == nil || !r.cfg.TakenOver() {
 		return nil
@@ -38,8 +38,8 @@ func (r *Redelivery) noteTakeOver() error {
 	return nil
 }
 
-// countTakenOver counts the rows that the relay before may have sent again, once after a take-over. On an error the next pass begins anew; a row
-// that is counted already keeps the higher count.
+// countTakenOver counts the rows that the previous relay may have sent again, once after a take-over. On an error the next pass
+// starts from the beginning; a row that is counted already keeps the higher count.
 func (r *Redelivery) countTakenOver(ctx context.Context, p *sentPass) error {
 	at, taken := r.taken[p.name]
 	if !taken {
@@ -57,7 +57,7 @@ func (r *Redelivery) countTakenOver(ctx context.Context, p *sentPass) error {
 	return nil
 }
 
-// countSentFor gives the rows that are SENT for a time a count of at least k.
+// countSentFor sets the count of rows that have been SENT for a time to at least k.
 func (r *Redelivery) countSentFor(ctx context.Context, p *sentPass, k int, age time.Duration) error {
 	for at := (table.Cursor{}); !at.Done(); {
 		if err := ctx.Err(); err != nil {
@@ -72,7 +72,7 @@ func (r *Redelivery) countSentFor(ctx context.Context, p *sentPass, k int, age t
 		var put []table.Waiting
 		for _, c := range page {
 			w, counted := r.counts[c.Identity]
-			if counted && w.Attempts >= k || !counted && len(r.counts)+len(put) >= r.most { // without room nothing uncounted goes out
+			if counted && w.Attempts >= k || !counted && len(r.counts)+len(put) >= r.most { // without room no uncounted row is sent
 				continue
 			}
 			put = append(put, table.Waiting{Identity: c.Identity, Wait: table.Wait{Due: time.Now().Add(p.rule.After), Attempts: k}})

@@ -9,8 +9,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// G16: a relay that takes over has no counts of the one before. It adds none to the redeliveries of a row, whenever it takes over, and also when
-// it is killed before all rows are counted; rows that are due later go out as often as they may.
+// G16: a relay that takes over does not have the other's counts. It adds no redelivery to a row, whenever it takes over, also
+// when it is killed before all rows are counted; rows that are due later are sent as often as configured.
 func TestG16_ATakeOverAddsNoRedelivery(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		for before := range 5 {
@@ -31,7 +31,7 @@ func TestG16_ATakeOverAddsNoRedelivery(t *testing.T) {
 				if killed {
 					stop()
 					w.set(func() { w.closed = false })
-					cfg.TakenOver = nil // the lease is its own now
+					cfg.TakenOver = nil // it already holds the lease now
 					_, stop = run(t, w, cfg, &memory{w: w})
 				}
 				defer stop()

@@ -29,10 +29,10 @@ type row struct {
 	status outbox.Status
 	since  time.Time // when it got its status
 	locked bool
-	bad    bool // the server refuses to let it go
+	bad    bool // the server refuses to remove it
 }
 
-// rows is the model of a database with one table, in the time of the test. mu is held by whoever looks at it or changes it.
+// rows is the model of a database with one table, in the time of the test. mu protects it.
 type rows struct {
 	mu    sync.Mutex
 	table map[int]*row
@@ -40,11 +40,11 @@ type rows struct {
 	page  int              // rows of a page
 
 	midnight time.Time // of the database
-	history  []int64   // answers, the last one for ever; empty: it cannot be seen
-	err      error     // of every question
+	history  []int64   // answers, the last one repeated; empty: it cannot be read
+	err      error     // of every query
 	batches  []int     // sizes
 	took     time.Duration
-	looks    int // at the history list
+	looks    int // reads of the history list
 }
 
 func newRows(n int, status outbox.Status, age time.Duration) *rows {
@@ -135,21 +135,21 @@ func (r *rows) History(context.Context) (int64, bool, error) {
 	return length, true, r.err
 }
 
-// len is how many rows the table has.
+// len returns the number of rows in the table.
 func (r *rows) len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.table)
 }
 
-// asked is how often somebody looked at the history list.
+// asked returns how often the history list was read.
 func (r *rows) asked() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.looks
 }
 
-// to are the rows that have moved to a table, in order.
+// to returns the rows that have moved to a table, in order.
 func (r *rows) to(suffix string) []int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +185,7 @@ func (x *Retention) counted(action string) float64 {
 	return value(x.metrics.rows(name, action))
 }
 
-// value of a counter or a gauge.
+// value returns the value of a counter or a gauge.
 func value(m prometheus.Metric) float64 {
 	var out dto.Metric
 	if err := m.Write(&out); err != nil {
@@ -200,7 +200,7 @@ func wait(d time.Duration) {
 	synctest.Wait()
 }
 
-// of is what leaves the table.
+// of lists what leaves the table.
 func of(list ...table.Expiry) map[string][]table.Expiry { return map[string][]table.Expiry{name: list} }
 
 var (

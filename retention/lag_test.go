@@ -37,8 +37,8 @@ func (f *follower) set(change func()) {
 	change()
 }
 
-// Rows wait while the replica is too far behind or its replication stands still; status and metric say so. They leave without regard to
-// one that does not answer.
+// Rows wait while the replica is too far behind or its replication is stopped; status and metric say so. A replica that does not
+// answer is ignored.
 func TestItWaitsForTheReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, f := newRows(1000, outbox.Sent, 8*day), &follower{lag: time.Minute}
@@ -72,7 +72,7 @@ func TestItWaitsForTheReplica(t *testing.T) {
 	})
 }
 
-// Each table has ages of its own; one without is not looked at.
+// Each table has its own ages; a table without one is not read.
 func TestEachTableHasItsAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRows(10, outbox.Sent, 8*day)

@@ -12,11 +12,11 @@ import (
 // Ends of a pass.
 const (
 	runComplete = "complete" // every table to its end
-	runWindow   = "window"   // the hours were over, or not there
-	runFailed   = "failed"   // the database did not answer everything
+	runWindow   = "window"   // the hours were over, or did not begin
+	runFailed   = "failed"   // the database did not answer every query
 )
 
-// What became of a row.
+// Results of a row.
 const (
 	rowDeleted  = "deleted"
 	rowArchived = "archived"
@@ -25,7 +25,7 @@ const (
 	rowRefused  = "refused" // by the server, for its data
 )
 
-// action is what an expiry does with a row.
+// action returns what an expiry does with a row.
 func action(e table.Expiry) string {
 	switch e.Into {
 	case "":
@@ -50,7 +50,7 @@ func newMetrics(reg prometheus.Registerer, tables []string, sinceSuccess func() 
 		}, []string{"result"}),
 		rowCounts: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "canal_outbox_retention_rows_total",
-			Help: "Final rows that were old enough to leave, by what was done: deleted, archived and logged have left; skipped (locked or " +
+			Help: "Final rows that were old enough to leave, by result: deleted, archived and logged have left; skipped (locked or " +
 				"changed) and refused count each attempt.",
 		}, []string{"table", "action"}),
 		paused: f.NewGauge(prometheus.GaugeOpts{

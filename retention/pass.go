@@ -12,10 +12,10 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// queryTimeout ends a statement on a connection that has gone silent.
+// queryTimeout ends a statement on a silent connection.
 const queryTimeout = 30 * time.Second
 
-// retry is the wait after passes that failed in a row.
+// retry is the wait after consecutive failed passes.
 var retry = outbox.Backoff{Base: time.Minute, Max: time.Hour}
 
 // errWindow ends a pass whose hours are over.
@@ -23,18 +23,18 @@ var errWindow = errors.New("the window is closed")
 
 // pass is one pass over all tables.
 type pass struct {
-	asked bool                      // by somebody: the window does not count
-	opens time.Duration             // until the first window opens of a table that was left out
-	ends  time.Time                 // of the window at hand; zero when there is none
+	asked bool                      // on request: the window does not count
+	opens time.Duration             // until the next window of a skipped table
+	ends  time.Time                 // of the current window; zero when there is none
 	left  map[string]map[string]int // by table and action
 	total int
 
-	looked time.Time // when the history list and the replica were looked at
-	blind  bool      // the history list cannot be seen
+	looked time.Time // when the history list and the replica were checked
+	blind  bool      // the history list cannot be read
 	deaf   bool      // the replica does not answer
 }
 
-// once makes one pass and returns how long to wait for the next one.
+// once makes one pass and returns the wait until the next one.
 func (r *Retention) once(ctx context.Context, asked bool) (wait time.Duration) {
 	p := &pass{asked: asked, left: map[string]map[string]int{}}
 	r.update(func(s *State) { s.Running, s.Rows, s.Error = true, 0, "" })
@@ -55,7 +55,7 @@ func (r *Retention) once(ctx context.Context, asked bool) (wait time.Duration) {
 		r.metrics.runs.WithLabelValues(runFailed).Inc()
 		r.update(func(s *State) { s.Error = err.Error() })
 		if r.failures++; r.failures == 1 {
-			r.log.Warn("old rows cannot be taken out of a table, trying again", zap.Error(err))
+			r.log.Warn("old rows cannot be removed from a table, trying again", zap.Error(err))
 		}
 		return retry.Delay(r.failures-1, 0.5)
 	}
@@ -68,7 +68,7 @@ func (r *Retention) once(ctx context.Context, asked bool) (wait time.Duration) {
 	return r.cfg.Interval
 }
 
-// tables goes over all tables; one that fails does not keep the others from their turn.
+// tables processes all tables; a failed one does not prevent the others.
 func (r *Retention) tables(ctx context.Context, p *pass) error {
 	var failed []error
 	for _, name := range r.cfg.Tables {
@@ -89,7 +89,7 @@ func (r *Retention) tables(ctx context.Context, p *pass) error {
 	return errors.Join(failed...)
 }
 
-// table walks through one table. A row that does not leave stays in it and is reported; the others leave.
+// table goes through one table. A row that cannot be removed stays and is reported; the others leave.
 func (r *Retention) table(ctx context.Context, p *pass, name string) error {
 	if err := r.window(ctx, p, name); err != nil {
 		return err
@@ -122,7 +122,8 @@ func (r *Retention) page(ctx context.Context, name, at string) (table.ExpiredPag
 	return r.rows.Expired(ctx, name, at, r.cfg.Expiries[name])
 }
 
-// batch takes rows out and then waits, so that the server can purge. A row that the server does not let go stays, and is counted as refused. A stop cuts the transaction, and the server takes it back.
+// batch removes rows and then waits, so that the server can purge. A row that the server refuses to remove stays, and is counted
+// as refused. A stop interrupts the transaction, and the server rolls it back.
 func (r *Retention) batch(ctx context.Context, p *pass, name string, e table.Expiry, ids []string) error {
 	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, queryTimeout)
@@ -137,7 +138,7 @@ func (r *Retention) batch(ctx context.Context, p *pass, name string, e table.Exp
 		return err
 	}
 	if left.Refused > 0 {
-		r.log.Warn("the server does not let old rows leave their table; they stay in it", zap.String("table", name),
+		r.log.Warn("the server refuses to remove old rows from their table; they stay in it", zap.String("table", name),
 			zap.Int("rows", left.Refused), zap.String("last_id", left.ID), zap.String("reason", left.Reason))
 	}
 	return r.yield(ctx, p, time.Since(began))

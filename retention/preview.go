@@ -7,14 +7,14 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// Count is how many rows of a table would leave now.
+// Count is the number of rows of a table that would leave now.
 type Count struct {
 	Expiry  table.Expiry
 	Rows    int
-	AtLeast bool // there may be more: the look ended before the end of the table
+	AtLeast bool // there may be more: it ended before the end of the table
 }
 
-// Preview walks through a table without a change; it ends after so many rows or so much time.
+// Preview reads through a table without a change; it ends after a number of rows or a time.
 func Preview(ctx context.Context, rows Rows, name string, of []table.Expiry, most int, longest time.Duration) ([]Count, error) {
 	counts, end := make([]Count, len(of)), time.Now().Add(longest)
 	for i, e := range of {

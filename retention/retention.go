@@ -1,17 +1,18 @@
-// Package retention takes final rows out of the outbox tables when they are old: SENT rows are deleted or move to an archive table,
-// FAILED rows move to a failed-message log.
+// Package retention removes old final rows from the outbox tables: SENT rows are deleted or move to an archive table, FAILED rows
+// move to a failed-message log.
 //
 // Guarantees:
-//   - A row leaves only while it is SENT or FAILED, and for longer than configured, by the database's clock: both are looked at under
-//     the row's lock, in the transaction that takes it out. PENDING, SENDING and held rows never leave. SENT in the table is always a
-//     confirmed status, so that no row of the journal or of the registry is concerned.
-//   - A row that moves is in exactly one of the two tables, whatever crashes.
-//   - It yields: batches of Config.Batch rows, with pauses of three times what a batch took, longer while the server's purge does not
-//     keep up or while the replica that is named is too far behind. It waits for no row lock, and a row that somebody has locked is for a later pass.
-//   - A pass reads each page of a table once and remembers in it how far it came; nothing is remembered between passes.
+// - A row leaves only if it has been SENT or FAILED for longer than configured, by the database's clock: both are checked under
+// the row's lock, in the transaction that removes it. PENDING, SENDING and held rows never leave. SENT in the table is always a
+// confirmed status, so that no row of the journal or of the registry is affected.
+// - A row that moves is in exactly one of the two tables, whatever crashes.
+// - It yields: batches of Config.Batch rows, with pauses of three times what a batch took, longer while the server's purge is
+// behind or while the configured replica is too far behind. It waits for no row lock; a row that another session has locked is
+// left to a later pass.
+// - A pass reads each page of a table once and keeps its position in it; nothing is kept between passes.
 //
-// It is a station beside the sweep and not a part of it: it needs neither the flow nor the registry, and nothing waits for it. Run is
-// the only goroutine of the package; passes follow each other and never overlap.
+// It runs next to the sweep and is not part of it: it needs neither the flow nor the registry, and nothing waits for it. Run is
+// the only goroutine of the package; passes are sequential and never overlap.
 package retention
 
 import (
@@ -27,38 +28,38 @@ import (
 
 // Rows are the mapped tables, on the primary. table.Store implements it.
 type Rows interface {
-	// Expired looks at a page of rows behind a primary key and returns those that are to leave.
+	// Expired reads a page of rows after a primary key and returns those that must leave.
 	Expired(ctx context.Context, name, after string, of []table.Expiry) (table.ExpiredPage, error)
-	// Expire takes rows out, those that are still to leave and that nobody has locked.
+	// Expire removes those of the rows that must still leave and are not locked.
 	Expire(ctx context.Context, name string, e table.Expiry, ids []string) (table.Left, error)
-	// TimeOfDay is the database's time since midnight in the zone of the table.
+	// TimeOfDay returns the database's time since midnight in the zone of the table.
 	TimeOfDay(ctx context.Context, name string) (time.Duration, error)
-	// History is how many transactions the server has not purged; false when that cannot be seen.
+	// History returns the number of transactions that the server has not purged; false when the account cannot read it.
 	History(ctx context.Context) (length int64, known bool, err error)
 }
 
 // Replica is a server that follows the primary.
 type Replica interface {
-	// Lag is how far it is behind; following is false when its replication stands still.
+	// Lag returns how far it is behind; following is false when its replication is stopped.
 	Lag(ctx context.Context) (lag time.Duration, following bool, err error)
 }
 
-// Config is what leaves and when; zero values take the defaults.
+// Config says what leaves and when; zero values take the defaults.
 type Config struct {
 	Tables     []string                  // schema.table
 	Expiries   map[string][]table.Expiry // of each table; without one nothing leaves it
 	Window     Window                    // passes work in these hours only; the zero value is the whole day
 	Interval   time.Duration             // between passes; a 24th of the smallest age, from a minute to an hour
-	Batch      int                       // rows in a transaction; 500, and never more
+	Batch      int                       // rows in a transaction; 500, the maximum
 	MaxHistory int64                     // length of the history list above which nothing is deleted; 200,000
-	Replica    Replica                   // that is not to be left behind; nil: none
+	Replica    Replica                   // that must not fall behind; nil: none
 	MaxLag     time.Duration             // of the replica, above which nothing leaves; 0: any
 }
 
 const (
 	maxBatch = 500
-	// maxHistory is far above what a server at work has (some thousands), and far below where its statements suffer (millions). What is
-	// deleted beyond it only makes the list longer.
+	// maxHistory is far above what a working server has (some thousands), and far below where its statements become slow
+	// (millions). Deletes above it only make the list longer.
 	maxHistory = 200_000
 )
 
@@ -79,7 +80,7 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Off tells whether nothing ever leaves.
+// Off reports whether no table has an expiry.
 func (c Config) Off() bool {
 	for _, of := range c.Expiries {
 		if len(of) > 0 {
@@ -89,12 +90,12 @@ func (c Config) Off() bool {
 	return true
 }
 
-// State is what there is to know of the passes.
+// State is the state of the passes.
 type State struct {
 	Running bool
-	Paused  string    // why the pass that runs waits; "" when it does not
-	Last    time.Time // when the last pass came to the end of every table; zero before the first
-	Rows    int       // left in the last pass that ended, or have left so far in the one that runs
+	Paused  string    // why the running pass waits; "" when it does not
+	Last    time.Time // when the last pass reached the end of every table; zero before the first
+	Rows    int       // rows that left in the last pass, or so far in the running one
 	Error   string    // of the last pass; "" when it had none
 }
 
@@ -104,19 +105,19 @@ type Retention struct {
 	rows    Rows
 	log     *zap.Logger
 	metrics *metrics
-	asked   chan struct{} // holds one token when somebody asked for a pass
+	asked   chan struct{} // holds a token when a pass was requested
 
 	mu    sync.Mutex
 	state State
 	made  time.Time // of New
 
 	// The rest is owned by Run.
-	failures int  // passes in a row that ended with an error of the database
-	blind    bool // it was said that the history list cannot be seen
-	deaf     bool // it was said that the replica does not answer
+	failures int  // consecutive passes that ended with an error of the database
+	blind    bool // the log has said that the history list cannot be read
+	deaf     bool // the log has said that the replica does not answer
 }
 
-// New makes a Retention; it does no I/O. Its metrics are registered on reg.
+// New returns a Retention; it does no I/O. Its metrics are registered on reg.
 func New(cfg Config, rows Rows, log *zap.Logger, reg prometheus.Registerer) *Retention {
 	cfg.setDefaults()
 	r := &Retention{cfg: cfg, rows: rows, log: log, asked: make(chan struct{}, 1), made: time.Now()}
@@ -124,7 +125,7 @@ func New(cfg Config, rows Rows, log *zap.Logger, reg prometheus.Registerer) *Ret
 	return r
 }
 
-// State returns what there is to know now.
+// State returns the current state.
 func (r *Retention) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +138,7 @@ func (r *Retention) update(change func(*State)) {
 	change(&r.state)
 }
 
-// sinceSuccess is the age of the last complete pass, at first of New; 0 while nothing ever leaves.
+// sinceSuccess is the age of the last complete pass, at first of New; 0 while no table has an expiry.
 func (r *Retention) sinceSuccess() time.Duration {
 	last := r.State().Last
 	switch {
@@ -149,10 +150,10 @@ func (r *Retention) sinceSuccess() time.Duration {
 	return time.Since(last)
 }
 
-// Off tells whether nothing ever leaves.
+// Off reports whether no table has an expiry.
 func (r *Retention) Off() bool { return r.cfg.Off() }
 
-// Now asks for a pass at once, whatever the window says; it never blocks.
+// Now requests a pass at once, whatever the window; it never blocks.
 func (r *Retention) Now() {
 	select {
 	case r.asked <- struct{}{}:
@@ -160,7 +161,7 @@ func (r *Retention) Now() {
 	}
 }
 
-// Run makes passes until ctx ends; it returns nil. Errors of the database are logged, counted and tried again.
+// Run makes passes until ctx ends; it returns nil. Errors of the database are logged, counted and retried.
 func (r *Retention) Run(ctx context.Context) error {
 	if r.cfg.Off() {
 		<-ctx.Done()

@@ -11,7 +11,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// Only what is final and old enough leaves, each to where it belongs, and again at each pass.
+// Only rows that are final and old enough leave, each to its configured target, in each pass.
 func TestOnlyOldFinalRowsLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRows(0, 0, 0)
@@ -38,7 +38,7 @@ func TestOnlyOldFinalRowsLeave(t *testing.T) {
 	})
 }
 
-// Batches are bounded, and each is followed by a pause of three times what it took.
+// Batches are bounded, and a pause of three times its duration follows each.
 func TestItLeavesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRows(1000, outbox.Sent, 8*day)
@@ -58,7 +58,7 @@ func TestItLeavesRoom(t *testing.T) {
 	})
 }
 
-// While the server does not keep up with its purge, nothing leaves; status and metric say so.
+// While the server's purge is behind, nothing leaves; status and metric say so.
 func TestItWaitsForThePurge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRows(50, outbox.Sent, 8*day)
@@ -81,7 +81,8 @@ func TestItWaitsForThePurge(t *testing.T) {
 	})
 }
 
-// An account that may not see the history list is told once, and asked once a pass: a refusal costs the pool its connections.
+// An account that cannot read the history list causes one log line, and one query per pass: a refusal costs the pool its
+// connections.
 func TestItDoesWithoutTheHistoryList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRows(5000, outbox.Sent, 8*day)
@@ -89,12 +90,12 @@ func TestItDoesWithoutTheHistoryList(t *testing.T) {
 		_, logs := begin(t, Config{Expiries: of(week), Batch: 10}, r)
 		wait(3 * time.Hour)
 		if r.len() != 0 || logs.FilterMessageSnippet("PROCESS").Len() != 1 || r.asked() > 4 {
-			t.Errorf("%d rows stay, said %d times, asked %d times", r.len(), logs.FilterMessageSnippet("PROCESS").Len(), r.asked())
+			t.Errorf("%d rows stay, logged %d times, read %d times", r.len(), logs.FilterMessageSnippet("PROCESS").Len(), r.asked())
 		}
 	})
 }
 
-// Rows leave in the window only, by the database's clock; who asks for a pass gets it at any time.
+// Rows leave in the window only, by the database's clock; a requested pass runs at any time.
 func TestTheWindowIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRows(1000, outbox.Sent, 8*day)
@@ -118,12 +119,12 @@ func TestTheWindowIsKept(t *testing.T) {
 		x.Now()
 		wait(time.Second)
 		if r.len() != 0 {
-			t.Error("a pass that was asked for at 10:02 did nothing")
+			t.Error("a pass that was requested at 10:02 did nothing")
 		}
 	})
 }
 
-// A locked row is for a later pass; one that the server refuses is told, and keeps nobody else.
+// A locked row is left to a later pass; one that the server refuses is reported, and does not affect the others.
 func TestRowsThatStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRows(10, outbox.Sent, 8*day)
@@ -133,7 +134,7 @@ func TestRowsThatStay(t *testing.T) {
 		if r.len() != 2 || x.counted(rowSkipped) != 1 || x.counted(rowRefused) != 1 {
 			t.Fatalf("%d rows stay, %v skipped, %v refused", r.len(), x.counted(rowSkipped), x.counted(rowRefused))
 		}
-		if told := logs.FilterMessageSnippet("does not let old rows leave").All(); len(told) != 1 || told[0].ContextMap()["reason"] != "a trigger says no" {
+		if told := logs.FilterMessageSnippet("refuses to remove old rows").All(); len(told) != 1 || told[0].ContextMap()["reason"] != "a trigger says no" {
 			t.Errorf("told: %v", told)
 		}
 		r.set(func() { r.table[3].locked = false })
@@ -144,7 +145,7 @@ func TestRowsThatStay(t *testing.T) {
 	})
 }
 
-// A database that is away is said once, and tried again.
+// A database outage is logged once, and retried.
 func TestErrorsAreTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRows(10, outbox.Sent, 8*day)
@@ -165,7 +166,7 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 	})
 }
 
-// Without an age nothing is asked, and the age of the last pass is not alarming.
+// Without an age nothing is queried, and the age of the last pass raises no alert.
 func TestOffIsOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRows(10, outbox.Sent, 100*day)

@@ -8,13 +8,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// share is how many times as long as a batch took the pause behind it is: deleting uses a quarter of one connection.
+// share: the pause after a batch is this many times as long as the batch took, so deletes use a quarter of one connection.
 const share = 3
 
-// lookEvery is how often the history list and the replica are looked at.
+// lookEvery is the interval between checks of the history list and the replica.
 const lookEvery = time.Second
 
-// window finds out until when rows of the table may leave.
+// window sets until when rows of the table may leave.
 func (r *Retention) window(ctx context.Context, p *pass, name string) error {
 	p.ends = time.Time{}
 	if p.asked || r.cfg.Window == (Window{}) {
@@ -37,7 +37,7 @@ func (r *Retention) window(ctx context.Context, p *pass, name string) error {
 	return nil
 }
 
-// yield waits after work that took so long, and as long as the server does not keep up with what it has to purge, or the replica with it.
+// yield waits in proportion to the work, and while the server's purge or the replica is behind.
 func (r *Retention) yield(ctx context.Context, p *pass, took time.Duration) error {
 	if err := sleep(ctx, share*took); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (r *Retention) yield(ctx context.Context, p *pass, took time.Duration) erro
 	}
 }
 
-// behind tells whether the server or the replica does not keep up. Both are looked at once a second.
+// behind reports whether the server's purge or the replica is behind. Both are checked once a second.
 func (r *Retention) behind(ctx context.Context, p *pass) (bool, error) {
 	if time.Since(p.looked) < lookEvery && r.State().Paused == "" {
 		return false, nil
@@ -78,7 +78,7 @@ func (r *Retention) behind(ctx context.Context, p *pass) (bool, error) {
 	return reason != "", nil
 }
 
-// purge says why to wait for the server's purge. An account that may not see the history list is asked once a pass.
+// purge returns why to wait for the server's purge. For an account that cannot read the history list it is read once per pass.
 func (r *Retention) purge(ctx context.Context, p *pass) (reason string, err error) {
 	if p.blind {
 		return "", nil
@@ -94,12 +94,13 @@ func (r *Retention) purge(ctx context.Context, p *pass) (reason string, err erro
 			r.log.Info("the account may not see the length of the history list (PROCESS): old rows leave without regard to the server's purge")
 		}
 	case length > r.cfg.MaxHistory:
-		return fmt.Sprintf("the server has %d transactions to purge (history list), more than %d: a long transaction holds them, or the purge is slow", length, r.cfg.MaxHistory), nil
+		return fmt.Sprintf("the server has %d transactions to purge (history list), more than %d: a long transaction blocks the purge, or the purge is slow", length, r.cfg.MaxHistory), nil
 	}
 	return "", nil
 }
 
-// lag says why to wait for the replica. One that does not answer is asked once a pass: nobody reads it, and rows would never leave again.
+// lag returns why to wait for the replica. One that does not answer is queried once per pass: no reader uses it, and otherwise
+// rows would never leave.
 func (r *Retention) lag(ctx context.Context, p *pass) (reason string) {
 	if r.cfg.Replica == nil || r.cfg.MaxLag <= 0 || p.deaf {
 		return ""
@@ -114,7 +115,7 @@ func (r *Retention) lag(ctx context.Context, p *pass) (reason string) {
 		}
 		return ""
 	case !following:
-		reason = "the replication of fallback.read_from stands still"
+		reason = "the replication of fallback.read_from has stopped"
 	case lag > r.cfg.MaxLag:
 		reason = fmt.Sprintf("the replica of fallback.read_from is %v behind, more than retention.max_replica_lag (%v)", lag, r.cfg.MaxLag)
 	}

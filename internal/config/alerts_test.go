@@ -32,7 +32,7 @@ func TestAlertsAreChecked(t *testing.T) {
 	parse(t, minimal+"\nalerts: {webhook: \"http://127.0.0.1:8080/hook\", secret: 0123456789abcdef, digest: \"23:59\"}\n")
 }
 
-// The address of a webhook is often its credential: only the host is shown. What is printed can be read again.
+// The address of a webhook is often a credential: only the host is shown. The printed configuration can be read again.
 func TestTheWebhookIsNotShown(t *testing.T) {
 	for webhook, want := range map[string]string{
 		"https://hooks.example/services/T0KEN": "https://hooks.example/******",

@@ -1,9 +1,9 @@
-// Package config is what an operator writes: one YAML file, overridden by environment variables, checked whole.
+// Package config reads the operator's configuration: one YAML file, overridden by environment variables, checked as a whole.
 //
-// Guarantee: a Config returned by Load is complete and consistent, and everything that is wrong is reported at once, each
-// fault with its path, its value and the reason. A secret leaves this package only through setting.Secret.Reveal: never in an
-// error, in Print or in a formatted value. It knows no sink: each brings its section (Section). The package owns no goroutine and does no I/O but reading the files it is told
-// of.
+// Guarantee: a Config returned by Load is complete and consistent, and all faults are reported at once, each with its path, its
+// value and the reason. A secret leaves this package only through setting.Secret.Reveal: never in an error, in Print or in a
+// formatted value. It imports no sink: each brings its section (Section). The package owns no goroutine, and its only I/O is
+// reading the named files.
 package config
 
 import (
@@ -134,7 +134,7 @@ type Redeliver struct {
 	StateQuery setting.URL `yaml:"state_query"`
 }
 
-// Rule translates it.
+// Rule returns the rule for package table.
 func (r Redeliver) Rule() table.Redeliver {
 	if r.After == 0 {
 		return table.Redeliver{}
@@ -159,7 +159,7 @@ func (t Topic) IsZero() bool {
 	return t.Template == "" && t.Column == "" && len(t.Map) == 0 && t.Default == ""
 }
 
-// Rule translates it; the error completes the sentence "the value ...".
+// Rule returns the rule for package table; the error completes the sentence "the value ...".
 func (t Topic) Rule() (table.TopicRule, error) {
 	switch {
 	case t.Template != "" && (t.Column != "" || len(t.Map) > 0 || t.Default != ""):
@@ -179,7 +179,7 @@ type Checkpoint struct {
 	Dir string `yaml:"dir"`
 }
 
-// Socket is the unix socket over which the commands reach the running daemon.
+// Socket is the unix socket over which commands reach the running relay.
 func (c Checkpoint) Socket() string { return filepath.Join(c.Dir, "admin.sock") }
 
 // Retry is the limit of the sends of a refused message, and the waiting time between them.
@@ -215,7 +215,7 @@ type TableRetry struct {
 	FailedEvery time.Duration `yaml:"failed_every"`
 }
 
-// Attempts are those of a table.
+// Attempts returns those of a table.
 func (t TableRetry) Attempts() Attempts { return Attempts{Max: t.Max, Schedule: t.Schedule} }
 
 // Attempts is what is different for a topic or a business type. What is left out is that of the table, or of `retry`.
@@ -367,7 +367,7 @@ type Log struct {
 	Format string `yaml:"format"`
 }
 
-// Default returns the values of all keys that are left out. The section of a sink has its defaults in the sink's package.
+// Default returns the default values of all keys. The section of a sink has its defaults in the sink's package.
 func Default() Config {
 	return Config{
 		Source:     Source{TLS: setting.TLS{Mode: "preferred"}, Heartbeat: time.Second},
@@ -384,7 +384,7 @@ func Default() Config {
 	}
 }
 
-// Documented returns the defaults with every optional section and one empty table and peer present, for the reference page.
+// Documented returns the defaults with every optional section, one empty table and one peer, for the reference page.
 func Documented(sinks Sinks) Config {
 	c := Default()
 	c.Tables, c.Admin.Peers, c.Sink = []Table{{Retention: &TableRetention{}}}, []Peer{{}}, newSink(sinks)

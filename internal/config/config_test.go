@@ -146,7 +146,7 @@ func TestEnvironmentOverridesTheFile(t *testing.T) {
 	}
 }
 
-// Every scalar has a variable: set each one to a text that is wrong for any type but text, and see it named or taken.
+// Every scalar has a variable: each one is set to a text that is invalid for any type but text, and must be reported or accepted.
 func TestEveryScalarHasAVariable(t *testing.T) {
 	cfg := Default()
 	cfg.Sink = newSink(testSinks)
@@ -307,6 +307,6 @@ func TestAddressesInsideBraces(t *testing.T) {
 		}
 	}
 	if _, _, err := Parse("test", []byte("source: {user: u}\nsink: {kafka: {brokers: [host: 9092]}}"), nil, testSinks); err == nil || !strings.Contains(err.Error(), "a mapping") {
-		t.Errorf("a mapping in place of an address: %v", err)
+		t.Errorf("a mapping instead of an address: %v", err)
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// decoder fills a Config from the nodes of a YAML document. The library's own strict decoding stops at the first unknown
-// key and shows the lines around it, secrets included; this walk goes on and shows only keys.
+// decoder fills a Config from the nodes of a YAML document. The library's own strict decoding stops at the first unknown key and
+// shows the lines around it, including secrets; this one continues and shows only keys.
 type decoder struct {
 	*report
 	anchors map[string]ast.Node
 }
 
-// decode reads the document into cfg. It reports whether there was a document to read at all; if not, a fault says why and
-// nothing more can be said about the content.
+// decode reads the document into cfg. It reports whether there was a document; if not, a fault gives the reason and there is
+// nothing else to check.
 func (r *report) decode(data []byte, cfg *Config) bool {
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
@@ -28,7 +28,7 @@ func (r *report) decode(data []byte, cfg *Config) bool {
 			r.add("", "", "not YAML: %v", err)
 			return false
 		}
-		// The message without the source: the lines around it may hold a secret.
+		// The message without the source: the lines around it may contain a secret.
 		f := Fault{Reason: "not YAML: " + syntax.GetMessage()}
 		if t := syntax.GetToken(); t != nil && t.Position != nil {
 			f.Line, f.Column = t.Position.Line, t.Position.Column
@@ -64,8 +64,8 @@ func (d decoder) Visit(n ast.Node) ast.Visitor {
 	return d
 }
 
-// resolve follows anchors, aliases and tags to the node that holds the value. An alias that leads back to itself ends as
-// what it is and is refused like any other node of the wrong kind.
+// resolve follows anchors, aliases and tags to the node of the value. An alias that refers to itself is refused like any other
+// node of the wrong kind.
 func (d decoder) resolve(n ast.Node) ast.Node {
 	for range 10 {
 		switch node := n.(type) {
@@ -125,7 +125,7 @@ func (d decoder) scalar(n ast.Node, field reflect.Value, path string) {
 	}
 }
 
-// scalarText is the text of a scalar as it stands in the file, so that 007 stays 007 where a text is wanted.
+// scalarText returns the text of a scalar as written in the file, so that 007 stays 007 where a text is needed.
 func scalarText(n ast.Node) (string, bool) {
 	switch node := n.(type) {
 	case *ast.StringNode:
@@ -140,8 +140,8 @@ func scalarText(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// joined undoes a mistake of the parser: inside braces it takes the list element 10.0.0.7:9092 for a mapping, though YAML
-// asks for a space behind the colon of one.
+// joined undoes an error of the parser: inside braces it parses the list element 10.0.0.7:9092 as a mapping, although YAML
+// requires a space after the colon of one.
 func joined(n *ast.MappingNode) (string, bool) {
 	if len(n.Values) != 1 {
 		return "", false
@@ -211,7 +211,7 @@ func (d decoder) sink(n ast.Node, s *Sink, path string) {
 	})
 }
 
-// place remembers where a key stands and returns its path.
+// place records the position of a key and returns its path.
 func (d decoder) place(path, key string, entry *ast.MappingValueNode) string {
 	at := entry.Key.GetToken().Position
 	below := join(path, key)
@@ -219,7 +219,7 @@ func (d decoder) place(path, key string, entry *ast.MappingValueNode) string {
 	return below
 }
 
-// unknown notes a key that nobody knows.
+// unknown reports an unknown key.
 func (d decoder) unknown(path, key string, known []string) {
 	at := d.places[path]
 	d.faults = append(d.faults, Fault{
@@ -285,7 +285,7 @@ func keys(t reflect.Type) []string {
 	return names
 }
 
-// suggestion names the known word nearest to an unknown one, or all of them when none is near.
+// suggestion returns the known word nearest to an unknown one, or all of them when none is near.
 func suggestion(word string, known []string) string {
 	best, distance := "", 3
 	for _, k := range known {
@@ -302,7 +302,7 @@ func suggestion(word string, known []string) string {
 	return "; known here: " + strings.Join(known, ", ")
 }
 
-// editDistance is Levenshtein's.
+// editDistance is the Levenshtein distance.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -65,7 +65,7 @@ func TestKubernetesConfigurationsLoad(t *testing.T) {
 	}
 }
 
-// The sample names every key there is, so that nobody has to guess one.
+// The sample names every key, so that no key must be guessed.
 func TestSampleConfigurationNamesEveryKey(t *testing.T) {
 	data, err := os.ReadFile(deploy + "canal-outbox.yaml")
 	if err != nil {
@@ -101,7 +101,7 @@ func TestSampleConfigurationNamesEveryKey(t *testing.T) {
 	walk(reflect.ValueOf(&all))
 }
 
-// compose is what is checked of docker-compose.yml.
+// compose is the checked part of docker-compose.yml.
 type compose struct {
 	Services map[string]struct {
 		Image       string

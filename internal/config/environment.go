@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// prefix starts the name of every environment variable of ours.
+// prefix starts the name of each of our environment variables.
 const prefix = "CANAL_OUTBOX_"
 
-// elsewhere are names with our prefix that other parts of the project read, and those that Kubernetes sets for a service
-// called canal-outbox.
+// elsewhere are names with our prefix that other parts of the project read, and those that Kubernetes sets for a service named
+// canal-outbox.
 var elsewhere = []string{"CACHE", "KEEP", "SERVICE_", "PORT"}
 
-// overlay applies environment variables: every scalar and list of scalars of the configuration has one, its path in
-// capitals with _ between the parts (source.password: CANAL_OUTBOX_SOURCE_PASSWORD; tables[0].name:
-// CANAL_OUTBOX_TABLES_0_NAME). It returns the names with our prefix that stand for nothing.
+// overlay applies environment variables: every scalar and list of scalars of the configuration has one, its path in capitals with
+// _ between the parts (source.password: CANAL_OUTBOX_SOURCE_PASSWORD; tables[0].name: CANAL_OUTBOX_TABLES_0_NAME). It returns the
+// names with our prefix that match no key.
 func (r *report) overlay(cfg *Config, environ []string) (unknown []string) {
 	o := overlay{report: r, values: map[string]string{}}
 	for _, setting := range environ {
@@ -40,7 +40,7 @@ func (r *report) overlay(cfg *Config, environ []string) (unknown []string) {
 
 type overlay struct {
 	*report
-	values map[string]string // taken out as they are used
+	values map[string]string // removed when used
 }
 
 func (o overlay) apply(field reflect.Value, path, name string) {
@@ -76,7 +76,7 @@ func (o overlay) apply(field reflect.Value, path, name string) {
 	}
 }
 
-// pointer makes an optional section when a variable names something in it.
+// pointer creates an optional section when a variable sets something in it.
 func (o overlay) pointer(field reflect.Value, path, name string) {
 	if field.IsNil() {
 		if !o.names(name) {
@@ -87,7 +87,7 @@ func (o overlay) pointer(field reflect.Value, path, name string) {
 	o.apply(field.Elem(), path, name)
 }
 
-// sink makes the section of a sink when a variable names something in it.
+// sink creates the section of a sink when a variable sets something in it.
 func (o overlay) sink(s *Sink, path, name string) {
 	for _, kind := range s.kinds {
 		below := name + "_" + strings.ToUpper(kind.Name)
@@ -97,7 +97,7 @@ func (o overlay) sink(s *Sink, path, name string) {
 	}
 }
 
-// names tells whether a variable stands for something below a name.
+// names reports whether a variable sets something below a name.
 func (o overlay) names(name string) bool {
 	for v := range o.values {
 		if strings.HasPrefix(v, name+"_") {
@@ -107,7 +107,7 @@ func (o overlay) names(name string) bool {
 	return false
 }
 
-// list reads values separated by commas.
+// list parses values separated by commas.
 func (o overlay) list(field reflect.Value, path, name string) {
 	text, ok := o.take(path, name)
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// How often FAILED rows are tried again: for all tables, and for one; what cannot be meant is refused.
+// How often FAILED rows are tried again: for all tables, and for one; invalid values are refused.
 func TestFailedEvery(t *testing.T) {
 	cfg := parse(t, minimal+"\nretry: {failed_every: 6h}\n")
 	if cfg.Retry.FailedEvery != 6*time.Hour || cfg.Tables[0].Retry.FailedEvery != 0 {

@@ -8,15 +8,15 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/setting"
 )
 
-// Fault is one thing that is wrong in a configuration.
+// Fault is one error in a configuration.
 type Fault struct {
 	Path   string // in YAML terms, such as tables[0].name; "" when it is about the file
 	Value  string // as written, masked where it is or may hold a secret; "" when there is none to show
 	Reason string // what is wrong with it, and what to write instead
-	Line   int    // in the file; 0 when the value does not stand there
+	Line   int    // in the file; 0 when the value is not in the file
 	Column int    // of the key, from 1
 	Source string // the environment variable that set the value, or ""
-	Key    string // an unknown key as it stands in the file, to be shown with a caret
+	Key    string // an unknown key as written in the file, to be shown with a caret
 }
 
 func (f Fault) String() string {
@@ -38,20 +38,20 @@ func (f Fault) String() string {
 	}
 	b.WriteString(f.Reason)
 	if f.Key != "" {
-		// Only the key is shown: a misspelt key may stand before a secret.
+		// Only the key is shown: a misspelt key may precede a secret.
 		indent := strings.Repeat(" ", max(0, f.Column-1))
 		fmt.Fprintf(&b, "\n%7d | %s%s:\n        | %s^", f.Line, indent, f.Key, indent)
 	}
 	return b.String()
 }
 
-// Faults is the error of a configuration that cannot be used: all that is wrong with it.
+// Faults is the error of a configuration that cannot be used: all of its errors.
 type Faults struct {
 	File   string
-	Faults []Fault // in the order of the file; those that stand in no line come last
+	Faults []Fault // in the order of the file; those without a line come last
 }
 
-// Error lists the faults, one below the other.
+// Error lists the faults, one per line.
 func (e *Faults) Error() string {
 	var b strings.Builder
 	noun := "faults"
@@ -71,7 +71,7 @@ type place struct {
 	source       string // environment variable
 }
 
-// report collects faults and remembers where each value was set, so that checks made later can say so.
+// report collects faults and the source of each value, so that later checks can name it.
 type report struct {
 	setting.Report // its keys are whole paths
 
@@ -85,7 +85,7 @@ func newReport() *report {
 	return r
 }
 
-// add notes a fault. Whatever lies below a path that is faulty already is left out: it would only be a consequence.
+// add adds a fault. Faults below a path that has one are left out: they would only be consequences.
 func (r *report) add(path, value, reason string, args ...any) {
 	for _, f := range r.faults {
 		if f.Path != "" && (path == f.Path || strings.HasPrefix(path, f.Path+".") || strings.HasPrefix(path, f.Path+"[")) {
@@ -99,7 +99,7 @@ func (r *report) add(path, value, reason string, args ...any) {
 	})
 }
 
-// withoutUser hides what stands before an @: people write user:password@host where only a host is wanted.
+// withoutUser removes the part before an @: people write user:password@host where only a host is needed.
 func withoutUser(value string) string {
 	if i := strings.LastIndexByte(value, '@'); i > 0 {
 		return setting.Mask + value[i:]
@@ -107,7 +107,7 @@ func withoutUser(value string) string {
 	return value
 }
 
-// err returns nil or the *Faults.
+// err returns nil or a *Faults.
 func (r *report) err(file string) error {
 	if len(r.faults) == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/setting"
 )
 
-// MissingFiles looks at the files of the TLS sections, which are read at the start and not with the configuration: each one
-// that cannot be read is a fault. Files of secrets were read by Load.
+// MissingFiles checks the files of the TLS sections, which are read at the start and not with the configuration: each one that
+// cannot be read is a fault. Load has read the files of secrets.
 func (c *Config) MissingFiles() (faults []Fault) {
 	eachTLS(reflect.ValueOf(c).Elem(), "", func(section string, t setting.TLS) {
 		for _, file := range []struct{ key, path string }{{"ca", t.CA}, {"cert", t.Cert}, {"key", t.Key}} {
@@ -22,7 +22,7 @@ func (c *Config) MissingFiles() (faults []Fault) {
 	return faults
 }
 
-// eachTLS finds the TLS sections, those of the sinks as well.
+// eachTLS finds the TLS sections, including those of the sinks.
 func eachTLS(v reflect.Value, path string, found func(string, setting.TLS)) {
 	if v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()
@@ -44,7 +44,7 @@ func eachTLS(v reflect.Value, path string, found func(string, setting.TLS)) {
 	}
 }
 
-// readable tries to read a file, and tells why that fails without its path. No path is no error.
+// readable tries to read a file, and returns the error without its path. No path is no error.
 func readable(path string) error {
 	if path == "" {
 		return nil

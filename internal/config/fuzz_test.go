@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzLoad: no input makes Parse panic or hang, and what was accepted prints and reads back equally.
+// FuzzLoad: no input makes Parse panic or hang, and an accepted one prints and reads back equally.
 func FuzzLoad(f *testing.F) {
 	files, err := filepath.Glob("testdata/wrong/*.yaml")
 	if err != nil {
@@ -24,7 +24,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		// A file that the input names is not for a fuzzer to read.
+		// A fuzzer must not read a file that the input names.
 		if strings.Contains(string(data), "_file") {
 			return
 		}
@@ -37,7 +37,7 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A printed secret is a mask, which may be too short where a length is asked for.
+		// A printed secret is a mask, which may be too short where a minimum length is required.
 		if cfg.Admin.Token != "" {
 			return
 		}

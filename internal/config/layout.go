@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// layout checks what maps a table to the relay's roles, as far as that can be seen without the table.
+// layout checks the mapping of a table to the relay's roles, as far as possible without the table.
 func (r *report) layout(path string, t Table) {
 	for _, role := range slices.Sorted(maps.Keys(t.Columns)) {
 		if _, err := table.ParseColumn(role); err != nil {
@@ -38,7 +38,7 @@ var (
 	headerName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 )
 
-// codes checks the names; whether a code fits into the column is seen when the table is looked at.
+// codes checks the names; whether a code fits into the column is checked with the table.
 func (r *report) codes(path string, codes map[string]string) {
 	states := 0
 	var known []string
@@ -51,10 +51,10 @@ func (r *report) codes(path string, codes map[string]string) {
 		}
 		near := slices.IndexFunc(known, func(k string) bool { return editDistance(name, k) <= 2 })
 		switch states++; {
-		case near >= 0: // pendin, faild: the row would be one that is never touched
-			r.add(path+"."+name, codes[name], "is the code of a state that is nearly called %s: did you mean %s?", known[near], known[near])
+		case near >= 0: // pendin, faild: such a row would never be published
+			r.add(path+"."+name, codes[name], "is the code of a state whose name is similar to %s: did you mean %s?", known[near], known[near])
 		case !stateName.MatchString(name) || name == "held" || name == "delayed":
-			r.add(path+"."+name, codes[name], "is the code of a state that cannot be called so: write a name of a-z, 0-9 and _ that is not held or delayed")
+			r.add(path+"."+name, codes[name], "is the code of a state with an invalid name: write a name of a-z, 0-9 and _ that is not held or delayed")
 		}
 	}
 	if states > maxStates {

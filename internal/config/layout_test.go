@@ -24,7 +24,7 @@ func TestTopicRules(t *testing.T) {
 	}
 }
 
-// Bad input for the layout of a table is refused with path, value and reason.
+// Invalid input for the layout of a table is refused with path, value and reason.
 func TestLayoutFaults(t *testing.T) {
 	many := "codes: {"
 	for i := range maxStates + 1 {
@@ -42,8 +42,8 @@ func TestLayoutFaults(t *testing.T) {
 		`topic: orders, columns: {topic: kind}`:         "tables[0].columns.topic",
 		`codes: {faild: 9}`:                             "did you mean failed?",
 		`codes: {pendin: 9}`:                            "did you mean",
-		`codes: {Consumed: 9}`:                          "cannot be called so",
-		`codes: {held: 9}`:                              "cannot be called so",
+		`codes: {Consumed: 9}`:                          "with an invalid name",
+		`codes: {held: 9}`:                              "with an invalid name",
 		many + "}":                                      "more than 8 states",
 		`message_id_header: "message id"`:               `tables[0].message_id_header = "message id"`,
 		`message_id_header: ` + strings.Repeat("m", 65): "tables[0].message_id_header",

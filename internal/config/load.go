@@ -12,9 +12,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/setting"
 )
 
-// Load reads the file, lets the environment (as os.Environ returns it) override it, reads the secrets from their files and
-// checks the whole; sinks are those it may name. The error is a *Faults when the content is at fault. Names of our environment variables that stand
-// for nothing are returned beside, as they may be a slip or somebody else's.
+// Load reads the file, applies the environment (as os.Environ returns it), reads the secrets from their files and checks
+// everything; sinks are the permitted ones. The error is a *Faults when the content is wrong. unknown lists environment variables
+// with our prefix that match no key: a typing error, or another program's.
 func Load(path string, environ []string, sinks Sinks) (cfg *Config, unknown []string, err error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -45,8 +45,7 @@ func Parse(name string, data []byte, environ []string, sinks Sinks) (cfg *Config
 
 var secretType = reflect.TypeFor[setting.Secret]()
 
-// secrets reads, wherever a section has a secret and a key of the same name with _file behind it, the secret from the
-// file.
+// secrets reads each secret that has a key of the same name with _file from that file.
 func (r *report) secrets(section reflect.Value, path string) {
 	switch section.Kind() {
 	case reflect.Pointer:
@@ -83,7 +82,7 @@ func (r *report) secrets(section reflect.Value, path string) {
 func (r *report) secret(secret, file reflect.Value, path string) {
 	filePath := path + "_file"
 	if secret.String() != "" {
-		// A value from the environment is meant to override the file's, in whichever of the two forms it comes.
+		// A value from the environment overrides the file's, in either of the two forms.
 		byEnv, fileByEnv := r.places[path].source != "", r.places[filePath].source != ""
 		switch {
 		case byEnv && !fileByEnv:
@@ -110,8 +109,8 @@ func (r *report) secret(secret, file reflect.Value, path string) {
 	secret.SetString(text)
 }
 
-// Print returns the effective configuration as YAML that can be read again. A secret that comes from a file is shown as its file
-// alone, and token and secret of the webhook are masked in a comment: as such the mask could be guessed.
+// Print returns the effective configuration as YAML that can be read again. A secret from a file is shown as its file name only,
+// and token and secret of the webhook are masked in a comment: as values the masks could be guessed.
 func (c *Config) Print() ([]byte, error) {
 	out, err := yaml.MarshalWithOptions(c, yaml.IndentSequence(true))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// redeliver checks what can be seen without the table.
+// redeliver checks what is possible without the table.
 func (r *report) redeliver(path string, t Table) {
 	if t.Redeliver == (Redeliver{}) {
 		return
@@ -25,7 +25,7 @@ func (r *report) redeliver(path string, t Table) {
 	}
 	m, err := table.Preset(t.Preset)
 	if err != nil {
-		return // which is a fault of its own
+		return // reported as a separate fault
 	}
 	for name, code := range t.Codes {
 		m.SetCode(name, code)

@@ -15,7 +15,7 @@ sink: {stdout: {}}
 checkpoint: {dir: /tmp/x}
 `
 
-// When SENT rows go out again: with its defaults, and what cannot be meant is refused with its place.
+// When SENT rows are sent again: the defaults, and invalid values, which are refused with their place.
 func TestRedeliver(t *testing.T) {
 	text := func(preset, more string) string {
 		return strings.NewReplacer("PRESET", preset, "MORE", more).Replace(consumers)

@@ -8,10 +8,11 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// minAge is the least age at which rows leave: less is a mistake in the unit. Consumers, operators and redelivery need the rows for longer.
+// minAge is the minimum age at which rows leave: less is a wrong unit. Consumers, operators and redelivery need the rows for
+// longer.
 const minAge, maxAge = time.Minute, 10 * 365 * 24 * time.Hour
 
-// Suffixes are the ends of the names of the tables that rows move to.
+// Suffixes returns the suffixes of the tables that rows move to.
 func (c Retention) Suffixes() (all []string) {
 	if c.Archive > 0 {
 		all = append(all, table.ArchiveSuffix)
@@ -22,7 +23,7 @@ func (c Retention) Suffixes() (all []string) {
 	return all
 }
 
-// Hours are the ends of the window, since midnight; both 0 when there is none.
+// Hours returns the ends of the window, since midnight; both 0 when there is none.
 func (c Retention) Hours() (from, to time.Duration, err error) {
 	if c.Window == "" {
 		return 0, 0, nil
@@ -45,7 +46,7 @@ func timeOfDay(text string) (time.Duration, error) {
 	return time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute, nil
 }
 
-// RetentionOf is what holds for a table: its own ages, if it has any, else those of all.
+// RetentionOf returns the retention of a table: its own ages, if it has any, else those of all.
 func (c *Config) RetentionOf(t *Table) Retention {
 	r := c.Retention
 	if t.Retention != nil {
@@ -54,7 +55,7 @@ func (c *Config) RetentionOf(t *Table) Retention {
 	return r
 }
 
-// goneBefore reports final rows that would leave before they go out again.
+// goneBefore reports final rows that would leave before they are sent again.
 func (r *report) goneBefore(c *Config) {
 	told := map[string]bool{}
 	for i, t := range c.Tables {
@@ -114,12 +115,12 @@ func (r *report) ages(path string, c *Retention) {
 	}
 }
 
-// movesTo looks at the names of the tables that rows of a table move to.
+// movesTo checks the names of the tables that rows of a table move to.
 func (r *report) movesTo(c *Config, i int) {
 	from := &c.Tables[i]
 	for _, suffix := range c.RetentionOf(from).Suffixes() {
 		if _, name, _ := table.SplitName(from.Name); !from.IsPattern() && len(name)+len(suffix) > 64 {
-			r.add(fmt.Sprintf("tables[%d].name", i), from.Name, "is too long: rows would move to a table with %s behind this name, and a name has 64 characters at most", suffix)
+			r.add(fmt.Sprintf("tables[%d].name", i), from.Name, "is too long: rows would move to a table with %s after this name, and a name has 64 characters at most", suffix)
 		}
 		for j, other := range c.Tables {
 			if strings.EqualFold(other.Name, from.Name+suffix) {

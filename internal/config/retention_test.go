@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A table's own ages stand instead of those of all, each one that is left out is 0, and `{}` keeps every row.
+// A table's own ages replace the common ones, each one that is left out is 0, and `{}` keeps every row.
 func TestRetentionOfATable(t *testing.T) {
 	const three = `
 source: {address: "127.0.0.1", user: u}
@@ -39,7 +39,7 @@ retention: {archive: 720h, window: "02:00-05:00"}
 	}
 }
 
-// What cannot be meant is refused with its place.
+// Invalid values are refused with their place.
 func TestRetentionFaults(t *testing.T) {
 	text := func(own, all string) string {
 		return strings.NewReplacer("PRESET", "t_local_message", "MORE", own).Replace(consumers) + all

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The token of those who may only read stands beside the operator's, is another one, and is long enough.
+// The read token is set in addition to the operator's, differs from it, and is long enough.
 func TestReadToken(t *testing.T) {
 	for section, want := range map[string]string{
 		"token: 0123456789abcdef, read_token: fedcba9876543210": "",

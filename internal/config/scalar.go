@@ -12,8 +12,8 @@ import (
 
 var durationType = reflect.TypeFor[time.Duration]()
 
-// setScalar reads one value, from the file or from the environment, into its field. The error completes the sentence
-// "the value ...", without the value.
+// setScalar parses one value, from the file or from the environment, into its field. The error completes the sentence "the value
+// ...", without the value.
 func setScalar(field reflect.Value, text string) error {
 	if u, ok := field.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		return u.UnmarshalText([]byte(text))

@@ -8,20 +8,20 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/setting"
 )
 
-// Section is the part of the configuration that belongs to one sink: a pointer to a struct whose fields have yaml tags, and
-// comments for the reference page. Its secrets, TLS sections and environment variables are treated like all others.
+// Section is the part of the configuration of one sink: a pointer to a struct whose fields have yaml tags, and comments for the
+// reference page. Its secrets, TLS sections and environment variables are handled like all others.
 type Section interface {
-	// Validate reports everything that is wrong with the section.
+	// Validate reports every fault of the section.
 	Validate(r setting.Report)
 }
 
-// SinkKind is one sink that a configuration may name.
+// SinkKind is a sink that a configuration may use.
 type SinkKind struct {
 	Name string         // its key under sink
 	New  func() Section // its section, with the defaults
 }
 
-// Sinks are all that a configuration may name, in the order of the reference page.
+// Sinks are the permitted sinks, in the order of the reference page.
 type Sinks []SinkKind
 
 // Names lists the keys.
@@ -42,14 +42,14 @@ var sinkType = reflect.TypeFor[Sink]()
 
 func newSink(kinds Sinks) Sink { return Sink{kinds: kinds, sections: map[string]Section{}} }
 
-// Use returns a Sink of one section, for what does not come out of a file.
+// Use returns a Sink with one section, for a configuration without a file.
 func Use(name string, section Section) Sink {
 	s := newSink(Sinks{{Name: name, New: func() Section { return section }}})
 	s.section(name)
 	return s
 }
 
-// section returns the section of a kind and makes it when there is none; nil when there is no such kind.
+// section returns the section of a kind and creates it if needed; nil when there is no such kind.
 func (s *Sink) section(name string) Section {
 	if s.sections[name] == nil {
 		for _, kind := range s.kinds {
@@ -61,7 +61,7 @@ func (s *Sink) section(name string) Section {
 	return s.sections[name]
 }
 
-// All goes over the sections that are set.
+// All iterates over the sections that are set.
 func (s *Sink) All() iter.Seq2[string, Section] {
 	return func(yield func(string, Section) bool) {
 		for _, kind := range s.kinds {
@@ -72,7 +72,7 @@ func (s *Sink) All() iter.Seq2[string, Section] {
 	}
 }
 
-// Kind names the chosen sink; "" when there is none.
+// Kind returns the chosen sink; "" when there is none.
 func (s *Sink) Kind() string {
 	for name := range s.All() {
 		return name
@@ -80,10 +80,10 @@ func (s *Sink) Kind() string {
 	return ""
 }
 
-// Section is that of the chosen sink; nil when there is none.
+// Section returns that of the chosen sink; nil when there is none.
 func (s *Sink) Section() Section { return s.sections[s.Kind()] }
 
-// MarshalYAML shows the sections that are set.
+// MarshalYAML returns the sections that are set.
 func (s Sink) MarshalYAML() (any, error) { return s.sections, nil }
 
 func (r *report) sink(s *Sink) {

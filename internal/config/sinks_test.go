@@ -6,7 +6,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink/stdout"
 )
 
-// testSinks are those of the service; package app has the table.
+// testSinks are those of the binary; package app has the table.
 var testSinks = Sinks{
 	{"rocketmq", func() Section { return rocketmq.NewSection() }},
 	{"kafka", func() Section { return kafka.NewSection() }},

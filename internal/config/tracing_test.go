@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The endpoint is an address of the web, and what may be a credential in it is not shown.
+// The endpoint is a web address, and credentials in it are not shown.
 func TestTracingIsChecked(t *testing.T) {
 	for _, wrong := range []string{"collector:4318", "grpc://collector:4317", "http://"} {
 		got := faults(t, minimal+"\ntracing: {endpoint: \""+wrong+"\"}\n")

@@ -14,7 +14,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// validate reports everything that is wrong with the whole. Where a limit is not obvious the message gives the reason.
+// validate reports every fault. Where a limit is not obvious the message gives the reason.
 func (r *report) validate(c *Config) {
 	r.source(&c.Source)
 	r.tables(c.Tables)
@@ -48,7 +48,7 @@ func (r *report) source(s *Source) {
 	r.Between("source.heartbeat", s.Heartbeat, 100*time.Millisecond, 5*time.Minute)
 }
 
-// maxSocketPath is what the kernel takes for the path of a unix socket (sun_path), the final zero not counted.
+// maxSocketPath is the kernel's limit for the path of a unix socket (sun_path), without the final zero.
 const maxSocketPath = 107
 
 func (r *report) checkpoint(c *Checkpoint) {
@@ -89,7 +89,7 @@ func (r *report) schedule(path string, waits []time.Duration) {
 	}
 }
 
-// failedEvery checks how often FAILED rows are tried again. Less than a second is a loop.
+// failedEvery checks how often FAILED rows are tried again. Less than a second would be a loop.
 func (r *report) failedEvery(path string, every time.Duration) {
 	if every != 0 {
 		r.Between(path, every, time.Second, 30*24*time.Hour)
@@ -111,12 +111,12 @@ func (r *report) fallback(f *Fallback) {
 	if f.ReadFrom != "" {
 		r.HostPort("fallback.read_from", f.ReadFrom, false)
 	}
-	// A claim must outlive the time a message may wait for its answer, or a second process would send it again.
+	// A claim must last longer than a message may wait for its answer, or a second process would send it again.
 	r.Between("fallback.claim_timeout", f.ClaimTimeout, 10*time.Second, 24*time.Hour)
 }
 
 func (r *report) lease(l *Lease, tables []Table) {
-	// Less leaves no time to ask a busy database a second time.
+	// Less leaves no time to query a busy database a second time.
 	r.Between("lease.time", l.Time, time.Second, 10*time.Minute)
 	if l.Table == "" {
 		return
@@ -138,7 +138,7 @@ func (r *report) pipeline(p *Pipeline) {
 	r.Size("pipeline.max_transaction_bytes", p.MaxTransactionBytes, setting.MiB, 1<<40)
 }
 
-// maxPeers is what a person can look at, and what may be asked at once.
+// maxPeers is a number that a person can look at, and that may be queried at once.
 const maxPeers = 50
 
 func (r *report) peers(peers []Peer) {
@@ -184,9 +184,9 @@ func (r *report) admin(a *Admin) {
 	switch {
 	case a.ReadToken == "":
 	case a.Token == "":
-		r.add("admin.read_token", a.ReadToken.String(), "needs admin.token beside it: without that every request from this machine may do everything")
+		r.add("admin.read_token", a.ReadToken.String(), "needs admin.token too: without it every request from this machine may do everything")
 	case a.ReadToken == a.Token:
-		r.add("admin.read_token", a.ReadToken.String(), "is the same as admin.token: who may only read would be an operator")
+		r.add("admin.read_token", a.ReadToken.String(), "is the same as admin.token: a reader would have the rights of an operator")
 	case len(a.ReadToken) < 16:
 		r.add("admin.read_token", a.ReadToken.String(), "is shorter than 16 characters and could be guessed")
 	}
@@ -259,7 +259,7 @@ func (r *report) tables(tables []Table) {
 	}
 }
 
-// IsPattern tells whether the name stands for several tables.
+// IsPattern reports whether the name matches several tables.
 func (t Table) IsPattern() bool { return table.IsPattern(t.Name) }
 
 func (r *report) tableName(path, name string) {
@@ -270,7 +270,7 @@ func (r *report) tableName(path, name string) {
 	case !found || schema == "" || local == "" || strings.Contains(strings.ReplaceAll(local, "..", ""), "."):
 		r.add(path, name, "is not a table name: write schema.table")
 	case strings.ContainsAny(name, "?[]%"):
-		r.add(path, name, "is no pattern that is understood: `*` stands for any characters, {00..63} for numbers, {a,b} for words")
+		r.add(path, name, "is not a valid pattern: `*` stands for any characters, {00..63} for numbers, {a,b} for words")
 	case table.IsPattern(name):
 		if err := table.CheckPattern(name); err != nil {
 			r.add(path, name, "is no pattern: %v", err)

@@ -12,15 +12,16 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// Broker is what the check of the broker looks at.
+// Broker is what the check of the broker needs.
 type Broker struct {
 	Open    func() (sink.Sink, error) // does no I/O
-	MaxBody setting.Bytes             // the size from which on a body is refused; 0: none
-	// Kind asks an open sink what only one of its kind can tell.
+	MaxBody setting.Bytes             // the size above which a body is refused; 0: none
+	// Kind runs the checks of an open sink that only its kind has.
 	Kind func(ctx context.Context, opened sink.Sink, newest sink.Newest) []server.Finding
 }
 
-// Check asks the broker about the topics of the newest rows, without publishing anything; largest is the largest body of each, in bytes.
+// Check queries the broker about the topics of the newest rows, without publishing; largest is the largest body of each, in
+// bytes.
 func (b Broker) Check(ctx context.Context, topics []string, largest map[string]int64) []server.Finding {
 	c := &brokerCheck{Broker: b, topics: topics, largest: largest}
 	c.broker(ctx)
@@ -67,7 +68,7 @@ func (d *brokerCheck) broker(ctx context.Context) {
 	d.findings = append(d.findings, d.Kind(ctx, s, sink.Newest{Topics: sound, Largest: d.largest})...)
 }
 
-// sound reports on each topic and returns those that can be used.
+// sound reports on each topic and returns the usable ones.
 func (d *brokerCheck) sound(faults map[string]error) (sound []string) {
 	for _, topic := range d.topics {
 		subject, err := "topic "+topic, faults[topic]
@@ -75,7 +76,7 @@ func (d *brokerCheck) sound(faults map[string]error) (sound []string) {
 		case err == nil:
 			d.add(server.OK, subject, "", "exists")
 			sound = append(sound, topic)
-		case errors.As(err, new(*sink.TopicNameError)): // nobody can create it
+		case errors.As(err, new(*sink.TopicNameError)): // it cannot be created
 			d.add(server.Fault, subject, "correct the topic in the rows, and in the application that writes them", "%v; its rows become FAILED", err)
 		default:
 			d.add(server.Fault, subject, "create the topic, or allow this account to write to it", "%v; its rows would wait in the table", err)
@@ -90,6 +91,6 @@ func (d *brokerCheck) size() {
 	largest := slices.Max(append(slices.Collect(maps.Values(d.largest)), 0))
 	if limit > 0 && largest >= int64(limit) {
 		d.add(server.Warning, "sink", "raise the limit at the brokers and max_message_bytes here, or keep large content elsewhere",
-			"of the newest rows one has a body of %d bytes, the limit is %v: such rows become FAILED", largest, limit)
+			"one of the newest rows has a body of %d bytes, and the limit is %v: such rows become FAILED", largest, limit)
 	}
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// source checks the server and the tables in it.
+// source checks the server and its tables.
 func (d *doctor) source(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	settings, err := d.Server()
 	if err != nil {
-		if !server.HasFault(d.findings) { // a file that is missing was named already
+		if !server.HasFault(d.findings) { // a missing file is reported already
 			d.add(server.Fault, "source.tls", "correct the files of source.tls", "%v", err)
 		}
 		return
@@ -43,7 +43,7 @@ func (d *doctor) source(ctx context.Context) {
 	}
 	d.account(ctx, db)
 	d.encryption(ctx, db)
-	if end, err := info.End(ctx, db); err == nil { // without the privilege for it, the finding about grants says so
+	if end, err := info.End(ctx, db); err == nil { // without the privilege for it, the finding about grants reports that
 		d.identity(info, end)
 		d.reach(ctx, db, info)
 	}
@@ -52,16 +52,16 @@ func (d *doctor) source(ctx context.Context) {
 	d.tables(ctx, settings, db)
 }
 
-// ConnectFix says what helps against a connection of user that did not come about.
+// ConnectFix returns how to repair a failed connection of user.
 func ConnectFix(err error, user string) string {
 	var authority x509.UnknownAuthorityError
 	var name x509.HostnameError
 	switch {
 	case errors.As(err, &authority), errors.As(err, &name):
-		return "set source.tls.ca to the authority that signed the server's certificate, and source.address to a name that stands in it"
+		return "set source.tls.ca to the authority that signed the server's certificate, and source.address to a name in it"
 	case server.NoTLS(err):
-		return "give the server a certificate (ssl_cert and ssl_key in its configuration, then restart it), or, on a network that nobody else " +
-			"listens on, set source.tls.mode to preferred"
+		return "give the server a certificate (ssl_cert and ssl_key in its configuration, then restart it), or, on a network without other " +
+			"users, set source.tls.mode to preferred"
 	case server.Code(err) == 1045, server.Code(err) == 1698:
 		return "correct source.user and its password. If both are right, look at the accounts:\n" +
 			fmt.Sprintf("SELECT user, host, plugin FROM mysql.user WHERE user IN ('%s', '')\n", user) +
@@ -74,7 +74,7 @@ func ConnectFix(err error, user string) string {
 	return "check source.address, that the server runs and that no firewall is between"
 }
 
-// account compares who the server took us for with who we said we are.
+// account compares the account of the session with the configured one.
 func (d *doctor) account(ctx context.Context, db *sql.DB) {
 	var account string
 	if err := db.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&account); err != nil {
@@ -84,11 +84,11 @@ func (d *doctor) account(ctx context.Context, db *sql.DB) {
 	name := account[:max(0, strings.LastIndexByte(account, '@'))]
 	if name == "" && d.cfg.Source.User != "" {
 		d.add(server.Fault, "source.user", fmt.Sprintf("DROP USER ''@'%s'", account[strings.LastIndexByte(account, '@')+1:]),
-			"the server takes us for the anonymous account ''%s and not for '%s': its host is more exact", account[len(name):], d.cfg.Source.User)
+			"the server uses the anonymous account ''%s instead of '%s': its host is more specific", account[len(name):], d.cfg.Source.User)
 	}
 }
 
-// encryption tells whether the connection is in clear.
+// encryption reports an unencrypted connection.
 func (d *doctor) encryption(ctx context.Context, db *sql.DB) {
 	cipher, err := server.Cipher(ctx, db)
 	if err != nil {
@@ -135,7 +135,7 @@ func binlogRight(info server.Info) string {
 // soon is the part of the retention that must be left.
 const soon = 4 // a quarter
 
-// reach tells whether the log still has what follows the checkpoint, and for how long.
+// reach reports whether the log still contains the position of the checkpoint, and for how long.
 func (d *doctor) reach(ctx context.Context, db *sql.DB, info server.Info) {
 	at := d.held.Checkpoint
 	if at.IsZero() || server.HasFault(d.findings) {
@@ -153,9 +153,9 @@ func (d *doctor) reach(ctx context.Context, db *sql.DB, info server.Info) {
 	}
 	files, err := server.Files(ctx, db)
 	if err != nil || d.running || info.LogRetention == 0 || d.held.At.IsZero() || files[len(files)-1].Name == at.File {
-		return // the file that is being written is not purged
+		return // the current file is not purged
 	}
-	// The checkpoint's file was written last when the checkpoint was, or later.
+	// The checkpoint's file was last written at the checkpoint or later.
 	left := info.LogRetention - time.Since(d.held.At)
 	if left < info.LogRetention/soon {
 		d.add(server.Warning, "checkpoint", "start the relay, or keep the log longer: SET GLOBAL binlog_expire_logs_seconds = 604800",
@@ -163,7 +163,7 @@ func (d *doctor) reach(ctx context.Context, db *sql.DB, info server.Info) {
 	}
 }
 
-// serverID looks for another replica with our id. A running daemon shows up as itself, so it is asked only without one.
+// serverID looks for another replica with our id. A running relay would find itself, so this runs only without one.
 func (d *doctor) serverID(ctx context.Context, db *sql.DB, info server.Info) {
 	own := d.ServerID
 	if own == info.ServerID {
@@ -175,7 +175,7 @@ func (d *doctor) serverID(ctx context.Context, db *sql.DB, info server.Info) {
 	}
 	replicas, err := info.Replicas(ctx, db)
 	if err != nil {
-		// Not worth a privilege of its own: MariaDB throws a second reader with one id off, which shows at once.
+		// Not worth a privilege of its own: MariaDB disconnects a second reader with one id, which shows at once.
 		right := "REPLICATION SLAVE"
 		if info.Flavor == outbox.MariaDB {
 			right = "REPLICATION MASTER ADMIN"
@@ -192,7 +192,7 @@ func (d *doctor) serverID(ctx context.Context, db *sql.DB, info server.Info) {
 	d.add(server.OK, "source.server_id", "", "%d is free", own)
 }
 
-// clock compares the clocks. Nothing is decided by the difference, but the figures are wrong by it.
+// clock compares the clocks. The relay decides nothing by the difference, but the figures are wrong by it.
 func (d *doctor) clock(ctx context.Context, db *sql.DB) {
 	offset, err := server.ClockOffset(ctx, db)
 	offset = offset.Round(time.Millisecond)

@@ -12,17 +12,17 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// littleSpace is where a warning begins. The store itself stays within some megabytes; what else fills the disk does not.
+// littleSpace is where a warning begins. The store itself stays within some megabytes; other files may fill the disk.
 const littleSpace = 1 << 30
 
-// files looks at the files that the configuration names.
+// files checks the files that the configuration names.
 func (d *doctor) files() {
 	for _, fault := range d.cfg.MissingFiles() {
 		d.add(server.Fault, fault.Path, "correct the path, or make the file readable for the user that runs canal-outbox", "%s: %s", fault.Value, fault.Reason)
 	}
 }
 
-// state checks the directory: its disk, who has it, whether it can be used, and whose position it holds.
+// state checks the directory: its disk, its user, whether it can be used, and the server of its position.
 func (d *doctor) state(ctx context.Context) {
 	const subject = "checkpoint.dir"
 	dir := d.cfg.Checkpoint.Dir
@@ -31,14 +31,14 @@ func (d *doctor) state(ctx context.Context) {
 	defer cancel()
 	if at, err := d.Running(asked); err == nil {
 		d.running, d.held.Checkpoint = true, at
-		d.add(server.OK, subject, "", "a daemon is running on it, at %s", at)
+		d.add(server.OK, subject, "", "a relay is running on it, at %s", at)
 		return
 	}
 	if !d.writable(dir) {
 		return
 	}
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		d.add(server.OK, subject, "", "%s does not exist yet; the first start makes it, and sweeps the tables once", dir)
+		d.add(server.OK, subject, "", "%s does not exist yet; the first start creates it, and sweeps the tables once", dir)
 		return
 	}
 	held, err := d.State()
@@ -55,7 +55,7 @@ func (d *doctor) state(ctx context.Context) {
 	}
 }
 
-// writable asks whether this user may write the directory, or make it in the nearest one above that exists.
+// writable checks whether this user may write the directory, or create it in the nearest existing one above.
 func (d *doctor) writable(dir string) bool {
 	const subject = "checkpoint.dir"
 	at := filepath.Clean(dir)
@@ -78,7 +78,7 @@ func (d *doctor) writable(dir string) bool {
 		d.add(server.Fault, subject, "as the administrator: chown -R the directory to the user that runs canal-outbox", "this user (uid %d) cannot write %s: %v", os.Getuid(), dir, err)
 	} else {
 		d.add(server.Fault, subject, "as the administrator: install -d -m 700 -o USER "+dir+" (USER runs canal-outbox)",
-			"%s does not exist, and this user (uid %d) cannot make it in %s: %v", dir, os.Getuid(), at, err)
+			"%s does not exist, and this user (uid %d) cannot create it in %s: %v", dir, os.Getuid(), at, err)
 	}
 	return false
 }
@@ -89,16 +89,16 @@ func (d *doctor) space(dir string) {
 	case err != nil:
 		d.add(server.Warning, "disk", "", "the free space of %s cannot be read: %v", dir, err)
 	case free < d.MinFree:
-		d.add(server.Fault, "disk", "make room on the file system of "+dir, "%.1f MiB are free there, a start needs %d MiB, and a running daemon ends when it cannot write its state",
+		d.add(server.Fault, "disk", "make room on the file system of "+dir, "%.1f MiB are free there, a start needs %d MiB, and a running relay ends when it cannot write its state",
 			float64(free)/(1<<20), d.MinFree>>20)
 	case free < littleSpace:
-		d.add(server.Warning, "disk", "make room on the file system of "+dir, "%d MiB are free there: with less than %d MiB the daemon does not start", free>>20, d.MinFree>>20)
+		d.add(server.Warning, "disk", "make room on the file system of "+dir, "%d MiB are free there: with less than %d MiB the relay does not start", free>>20, d.MinFree>>20)
 	default:
 		d.add(server.OK, "disk", "", "%d GiB are free", free>>30)
 	}
 }
 
-// port tries whether the admin server can listen. A running daemon is the one that has the port.
+// port checks whether the admin server can listen. A running relay has the port.
 func (d *doctor) port() {
 	address := d.cfg.Admin.Listen
 	if d.running || address == "" {
@@ -117,7 +117,7 @@ func (d *doctor) port() {
 	}
 }
 
-// alerts says where failures are reported. The webhook is not called: a receiver takes every call for an alert.
+// alerts reports where failures are sent. The webhook is not called: a receiver takes every call for an alert.
 func (d *doctor) alerts() {
 	a := d.cfg.Alerts
 	switch {

@@ -17,7 +17,7 @@ import (
 
 const mib = 1 << 20
 
-// made is a doctor for a state directory with plenty of room in which nothing is wrong.
+// made is a doctor for a state directory with enough room and no faults.
 func made(dir string) *doctor {
 	cfg := config.Default()
 	cfg.Checkpoint.Dir, cfg.Admin.Listen = dir, ""
@@ -31,7 +31,7 @@ func made(dir string) *doctor {
 	}}
 }
 
-// found wants one finding that is not OK, with these words.
+// found expects one finding that is not OK, with these words.
 func found(t *testing.T, d *doctor, severity server.Severity, words ...string) {
 	t.Helper()
 	var bad []server.Finding
@@ -64,7 +64,7 @@ func TestStateDirectory(t *testing.T) {
 	}{
 		"no room":        {t.TempDir(), func(d *doctor) { d.Free = func(string) (uint64, error) { return 5 * mib / 2, nil } }, server.Fault, []string{"disk", "2.5 MiB are free", "needs 12 MiB", "make room"}},
 		"little room":    {t.TempDir(), func(d *doctor) { d.Free = func(string) (uint64, error) { return 100 * mib, nil } }, server.Warning, []string{"100 MiB are free", "12 MiB"}},
-		"cannot be made": {filepath.Join(file, "state"), func(*doctor) {}, server.Fault, []string{"cannot make it in " + file, "install -d", filepath.Join(file, "state")}},
+		"cannot be made": {filepath.Join(file, "state"), func(*doctor) {}, server.Fault, []string{"cannot create it in " + file, "install -d", filepath.Join(file, "state")}},
 		"no directory":   {file, func(*doctor) {}, server.Fault, []string{"cannot write", "not a directory"}},
 		"in use":         {t.TempDir(), func(d *doctor) { d.State = func() (State, error) { return State{InUse: true}, nil } }, server.Warning, []string{"in use by another", "stop the other"}},
 		"damaged":        {t.TempDir(), func(d *doctor) { d.State = func() (State, error) { return State{}, errors.New("it is damaged") } }, server.Fault, []string{"it is damaged"}},
@@ -96,7 +96,7 @@ func TestAdminPortTaken(t *testing.T) {
 	d.cfg.Admin.Listen = other.Addr().String()
 	d.port()
 	found(t, d, server.Fault, "admin.listen", "another program listens on "+other.Addr().String(), "set admin.listen to a free port")
-	d.findings, d.running = nil, true // then it is the daemon's own
+	d.findings, d.running = nil, true // then it is the relay's own
 	if d.port(); d.findings != nil {
 		t.Errorf("beside a daemon: %+v", d.findings)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// Statements are those of all findings, each once and with its semicolon: what makes and changes tables goes before what grants rights on
-// them, because a GRANT on a table that is not there is refused.
+// Statements returns those of all findings, each once and with its semicolon: statements that create and change tables precede
+// those that grant rights on them, because a GRANT on a missing table is refused.
 func Statements(findings []server.Finding) (all []string) {
 	for _, grants := range []bool{false, true} {
 		for _, f := range findings {

@@ -22,7 +22,7 @@ func TestG45_GrantsComeAfterWhatTheyAreOn(t *testing.T) {
 	}
 }
 
-// Before there is a row, the broker is asked about the topics that the configuration names.
+// Before there are rows, doctor checks the topics that the configuration names.
 func TestG45_TopicsOfTheConfiguration(t *testing.T) {
 	rule := func(text string) *table.TopicRule {
 		r, err := table.ParseTopic(text)

@@ -12,10 +12,10 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// Inspect looks at the server's settings, the grants and the mapped tables as the relay will use them, on a connection like
-// those of the acknowledgements, and binds the tables. Everything that is wrong comes as a finding, all of it at once; an
-// error means that the server could not be asked, or, a *server.ReadOnlyError, that it takes no writes now. A start uses it as well. With writes false it is for a relay that only reads (run
-// --shadow), which needs no right to write.
+// Inspect checks the server's settings, the grants and the mapped tables as the relay will use them, on a connection like those
+// of the status updates, and binds the tables. It returns all problems as findings; an error means that the server did not
+// answer, or, a *server.ReadOnlyError, that it accepts no writes now. A start uses it too. With writes false it is for a relay
+// that only reads (run --shadow), which needs no right to write.
 func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping, writes bool) (tables []*table.Table, findings []server.Finding, err error) {
 	db, err := server.Open(source, nil, server.Session{Writes: true, MaxConns: 1})
 	if err != nil {
@@ -56,7 +56,7 @@ func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping
 	if slices.ContainsFunc(tables, (*table.Table).LogOnly) && !strings.EqualFold(info.RowMetadata, "FULL") {
 		findings = append(findings, server.Finding{
 			Severity: server.Fault, Subject: "binlog_row_metadata", What: "a table without a status needs the names of its columns in the log: " +
-				"after an ALTER TABLE the rows in doubt could be left to no sweep",
+				"after an ALTER TABLE no sweep would find the rows in doubt",
 			Fix: "SET GLOBAL binlog_row_metadata = 'FULL' (MySQL 8.0.1, MariaDB 10.5 and later), and set it in the server's configuration file",
 		})
 	}
@@ -66,7 +66,7 @@ func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping
 	}
 	findings = append(findings, slices.Compact(grants)...) // several statements may miss the same privilege
 	settings, err := info.Check(ctx, db)
-	if err != nil && !server.HasFault(grants) { // without the grant the settings cannot be asked for, which the grant's fault says
+	if err != nil && !server.HasFault(grants) { // without the grant the settings cannot be read, which the grant's fault says
 		return nil, nil, err
 	}
 	return tables, append(settings, findings...), nil
@@ -75,18 +75,19 @@ func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping
 func namedTwice(t *table.Table, m table.Mapping) server.Finding {
 	return server.Finding{
 		Severity: server.Fault, Subject: t.Name(), What: fmt.Sprintf("two entries of tables[] name this table, one of them as %s.%s", m.Schema, m.Name),
-		Fix: "take one of them out: every row would be published twice",
+		Fix: "remove one of them: every row would be published twice",
 	}
 }
 
-// ReadOnly is the fault of a server that takes no writes.
+// ReadOnly is the fault of a server that accepts no writes.
 func ReadOnly(err error) server.Finding {
 	return server.Finding{
 		Severity: server.Fault, Subject: "source", What: "no status can be written: " + err.Error(), Fix: "point source.address at the primary, or end the maintenance",
 	}
 }
 
-// load binds one table. Where it has faults, the preset that fits goes before them, because they advise to map column by column.
+// load binds one table. If it has faults, the preset that fits is reported before them, because they advise to map column by
+// column.
 func load(ctx context.Context, db *sql.DB, m table.Mapping) (*table.Table, []server.Finding, error) {
 	t, findings, err := table.Load(ctx, db, m)
 	if t != nil || err != nil {
@@ -99,7 +100,7 @@ func load(ctx context.Context, db *sql.DB, m table.Mapping) (*table.Table, []ser
 	return nil, findings, err
 }
 
-// tables looks at the log's settings, the grants and every mapped table, as a start does.
+// tables checks the log's settings, the grants and every mapped table, like a start.
 func (d *doctor) tables(ctx context.Context, settings server.Config, db *sql.DB) {
 	tables, findings, err := Inspect(ctx, settings, d.Mappings, true)
 	d.findings = append(d.findings, findings...)
@@ -122,7 +123,7 @@ func (d *doctor) tables(ctx context.Context, settings server.Config, db *sql.DB)
 	d.history(ctx, db)
 }
 
-// lease looks at the lease table.
+// lease checks the lease table.
 func (d *doctor) lease(ctx context.Context, db *sql.DB, tables []*table.Table) {
 	if len(tables) == 0 {
 		return
@@ -140,7 +141,7 @@ func (d *doctor) lease(ctx context.Context, db *sql.DB, tables []*table.Table) {
 	d.leased = found.Severity == server.OK
 }
 
-// history asks whether the retention can see that the server does not keep up with its purge.
+// history checks whether retention can see that the server's purge is behind.
 func (d *doctor) history(ctx context.Context, db *sql.DB) {
 	if !slices.ContainsFunc(d.Mappings, func(m table.Mapping) bool { return len(m.Expiries) > 0 }) {
 		return
@@ -156,7 +157,7 @@ func (d *doctor) history(ctx context.Context, db *sql.DB) {
 	}
 }
 
-// replica looks at the tables of the server that the sweep looks for rows on.
+// replica checks the tables on the server that the sweep reads.
 func (d *doctor) replica(ctx context.Context, tables []*table.Table) {
 	const subject = "fallback.read_from"
 	settings, err := d.Replica()
@@ -169,7 +170,7 @@ func (d *doctor) replica(ctx context.Context, tables []*table.Table) {
 		d.add(server.Warning, subject, "", "%v", err)
 		return
 	}
-	defer func() { _ = db.Close() }() // after the answers a connection that broke is no finding
+	defer func() { _ = db.Close() }() // after the answers a broken connection is not a finding
 	for _, t := range tables {
 		there, err := t.LoadFrom(ctx, db)
 		if err != nil {
@@ -187,7 +188,7 @@ func (d *doctor) replica(ctx context.Context, tables []*table.Table) {
 	}
 }
 
-// again says what becomes of the FAILED rows of a table.
+// again reports what happens to the FAILED rows of a table.
 func (d *doctor) again(t *table.Table) {
 	every := t.FailedEvery(d.Config.Retry.FailedEvery)
 	switch {
@@ -201,7 +202,7 @@ func (d *doctor) again(t *table.Table) {
 	}
 }
 
-// others looks for a second relay of the same tables. The own daemon, when it runs, is one of those that hold a table.
+// others looks for a second relay of the same tables. This state directory's own relay, when it runs, also holds them.
 func (d *doctor) others(ctx context.Context, db *sql.DB, tables []*table.Table) {
 	var names []string
 	for _, t := range tables {
@@ -236,13 +237,13 @@ func (d *doctor) others(ctx context.Context, db *sql.DB, tables []*table.Table) 
 	}
 }
 
-// recentRows is how many of the newest rows are looked at for topics and sizes.
+// recentRows is the number of newest rows that are checked for topics and sizes.
 const recentRows = 1000
 
-// table asks how the sweep would look for rows, and looks at the newest ones.
+// table checks how the sweep would read rows, and checks the newest ones.
 func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
 	if t.LogOnly() {
-		return // there may be no rows, and nothing is asked of it
+		return // there may be no rows, and it is not read
 	}
 	if plan, err := t.ExplainSweep(ctx, db); err != nil {
 		d.add(server.Warning, t.Name(), "", "not checked how the sweep looks for rows: %v", err)
@@ -289,8 +290,8 @@ func (d *doctor) advised(f server.Finding, index string) server.Finding {
 	return f
 }
 
-// failedLog tells whether messages can be discarded, where somebody has made the table for it. Where expired rows move there, that
-// has been looked at.
+// failedLog reports whether messages can be discarded, if the table for it exists. Where expired rows move there, that is checked
+// already.
 func (d *doctor) failedLog(ctx context.Context, db *sql.DB, t *table.Table) {
 	if slices.ContainsFunc(t.Expiries(), func(e table.Expiry) bool { return e.Into == table.FailedSuffix }) {
 		return

@@ -8,11 +8,11 @@ import (
 
 // topicNames is a sink whose broker has rules for the names of topics.
 type topicNames interface {
-	// TopicFault says why a name can never be one; "" when it can.
+	// TopicFault returns why a topic cannot have this name; "" when it can.
 	TopicFault(name string) string
 }
 
-// BadTopics finds rules that make topics which the broker can never have: each row would be refused.
+// BadTopics finds rules whose topics are invalid at the broker: each row would be refused.
 func BadTopics(cfg *config.Config, maps []table.Mapping) (faults []server.Finding) {
 	broker, has := cfg.Sink.Section().(topicNames)
 	if !has {

@@ -1,8 +1,8 @@
 // Package leasetest is the lease table in memory, for tests and the simulation.
 //
-// Guarantee: Table does what the statements of lease.Table do on MySQL and MariaDB: the same rows, the same counts, the same errors. The
-// test of package lease runs random sequences of the statements on both servers and on this model. It has no clock, no lock and no
-// goroutine: the time of the database is a parameter.
+// Guarantee: Table does what the statements of lease.Table do on MySQL and MariaDB: the same rows, the same counts, the same
+// errors. The test of package lease runs random sequences of the statements on both servers and on this model. It has no clock,
+// no lock and no goroutine: the time of the database is a parameter.
 package leasetest
 
 import (
@@ -29,17 +29,17 @@ type Row struct {
 	Until time.Time // zero: released
 }
 
-// ErrDuplicate is the server's answer to a term that is there.
-var ErrDuplicate = errors.New("the term is there already")
+// ErrDuplicate is the server's answer to a term that exists.
+var ErrDuplicate = errors.New("the term exists already")
 
-// Clone is a copy that shares nothing that changes.
+// Clone returns an independent copy.
 func (t *Table) Clone() *Table {
 	c := *t
 	c.Rows = slices.Clone(t.Rows)
 	return &c
 }
 
-// ends is the text of an end.
+// ends returns the text of an end.
 func ends(until time.Time) string {
 	if until.IsZero() {
 		return ""
@@ -47,7 +47,7 @@ func ends(until time.Time) string {
 	return until.UTC().Format("2006-01-02 15:04:05.000")
 }
 
-// Read is the whole table.
+// Read returns the whole table.
 func (t *Table) Read(now time.Time) protocol.View {
 	v := protocol.View{Server: t.Server, Counted: t.Counted, Birth: t.Birth, Newest: t.Newest}
 	for _, r := range t.Rows {
@@ -61,14 +61,14 @@ func (t *Table) Read(now time.Time) protocol.View {
 	return v
 }
 
-// Begin makes the counter unless there is one.
+// Begin creates the counter unless there is one.
 func (t *Table) Begin(birth string, newest uint64) {
 	if !t.Counted {
 		t.Counted, t.Birth, t.Newest = true, birth, newest
 	}
 }
 
-// Take is an acquisition: in whole or not at all.
+// Take is an acquisition: entirely or not at all.
 func (t *Table) Take(x protocol.Take, ttl time.Duration, now time.Time) error {
 	if !t.Counted || t.Server != x.Server || t.Birth != x.Birth || t.Newest != x.Newest {
 		return protocol.ErrTaken
@@ -95,7 +95,7 @@ func (t *Table) Take(x protocol.Take, ttl time.Duration, now time.Time) error {
 	return nil
 }
 
-// Renew makes the row of an acquisition last for ttl from now on; false when none matches.
+// Renew extends the row of an acquisition to ttl from now; false when none matches.
 func (t *Table) Renew(a protocol.Acquisition, at protocol.Resume, ttl time.Duration, now time.Time) bool {
 	r := t.row(a)
 	if r == nil {
@@ -108,7 +108,7 @@ func (t *Table) Renew(a protocol.Acquisition, at protocol.Resume, ttl time.Durat
 
 // Release ends the row of an acquisition; false when none matches.
 func (t *Table) Release(a protocol.Acquisition, at protocol.Resume) bool {
-	a.Server = t.Server // a release is true on any server
+	a.Server = t.Server // a release works on any server
 	r := t.row(a)
 	if r == nil {
 		return false

@@ -13,16 +13,16 @@ import (
 	"github.com/canal-outbox/canal-outbox/lease/leasetest"
 )
 
-// explored is what an exploration came to.
+// explored is the result of an exploration.
 type explored struct {
 	states, steps, depth int
 	complete             bool     // every state within the bounds was reached, below the limits of depth and number
 	fault                string   // two relays may publish one table
-	trace                []string // the steps to it
+	trace                []string // the steps to the fault
 }
 
-// explore visits every state that can be reached, breadth first, each one once: states that differ only in absolute times, or in the text of
-// an end, are one. It stops at the first fault, at a depth, or at a number of states.
+// explore visits every reachable state, breadth first, each one once: states that differ only in absolute times, or in the text
+// of an end, are one. It stops at the first fault, at a depth, or at a number of states.
 func explore(b bounds, depth, limit int) (e explored) {
 	type origin struct {
 		from int32
@@ -77,9 +77,9 @@ func explore(b bounds, depth, limit int) (e explored) {
 	return e
 }
 
-// canonical is the state as bytes: equal for states that no decision can tell apart.
+// canonical is the state as bytes: equal for states that no decision can distinguish.
 func (w *world) canonical(b []byte) []byte {
-	names := map[string]uint64{} // an end's text is known by where it appears first
+	names := map[string]uint64{} // an end's text is numbered by its first appearance
 	number := func(n uint64) { b = binary.AppendUvarint(b, n) }
 	text := func(s string) { b = append(append(b, s...), 0) }
 	ends := func(s string) {
@@ -110,7 +110,7 @@ func (w *world) canonical(b []byte) []byte {
 	return b
 }
 
-// Every interleaving of three relays. EXPLORE is the number of states for a longer one; `make test-long` sets it.
+// Every interleaving of three relays. EXPLORE is the number of states for a longer run; `make test-long` sets it.
 func TestNeverDoTwoRelaysHoldOneTable(t *testing.T) {
 	limit := 40_000
 	if text := os.Getenv("EXPLORE"); text != "" {
@@ -131,7 +131,7 @@ func TestNeverDoTwoRelaysHoldOneTable(t *testing.T) {
 	}
 }
 
-// The exploration finds each fault when its remedy is taken away.
+// The exploration finds a fault when the rule against it is removed.
 func TestExplorationFindsWhatIsTakenAway(t *testing.T) {
 	for name, c := range mutants() {
 		t.Run(name, func(t *testing.T) {

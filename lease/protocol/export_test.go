@@ -13,16 +13,16 @@ func (p *Part) Clone() *Part {
 	return &c
 }
 
-// Settle makes it wait for nothing that may be lost.
+// Settle ends its waits for rows that may be lost.
 func (p *Part) Settle() { p.since = time.Time{} }
 
-// Longest is the longest lease time that it knows of.
+// Longest returns the longest lease time that it has read.
 func (p *Part) Longest() time.Duration { return p.longest }
 
-// Newest is the newest term that it has seen.
+// Newest returns the newest term that it has read.
 func (p *Part) Newest() uint64 { return p.newest }
 
-// Dump writes what distinguishes it from another one. Times are ages, and no older than what a decision can tell apart.
+// Dump writes what distinguishes it from another Part. Times are ages, at most as old as a decision can distinguish.
 func (p *Part) Dump(now time.Time, number func(uint64), text func(string), ends func(string)) {
 	age := func(since time.Time, limit time.Duration) { number(uint64(min(now.Sub(since), limit))) }
 	number(p.highest)

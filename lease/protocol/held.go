@@ -14,12 +14,12 @@ type Held struct {
 	Time time.Duration // the lease time
 }
 
-// Until is when a lease ends whose acquisition or renewal was confirmed. asked is before the statement was sent.
+// Until returns the end of a lease whose acquisition or renewal was confirmed. asked is before the statement was sent.
 func (h *Held) Until(asked time.Time) time.Time { return asked.Add(h.Time - h.Time/Margin) }
 
-// Unmatched decides after a renewal that matched no row. v was read afterwards. It returns true when the row is there all the same, and the
-// renewal is to be sent again: the database has failed over. Only a lease that is valid moves to another server. After it has
-// lapsed another relay may have taken it, and the new server may lack that.
+// Unmatched decides after a renewal that matched no row. v was read afterwards. It returns true when the row exists nevertheless,
+// and the renewal must be sent again: the database has failed over. Only a valid lease moves to another server. After its end
+// another relay may have taken it, and the new server may lack that.
 func (h *Held) Unmatched(v View, valid bool) (again bool) {
 	if v.Server != h.Server && !valid || !slices.ContainsFunc(v.Rows, h.is) {
 		return false

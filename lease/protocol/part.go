@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// Config is what a process knows of itself.
+// Config describes this process.
 type Config struct {
 	Holder  string        // the state directory: the same over restarts, different for every other one
 	Process string        // see Process
 	Host    string        // for people
-	Time    time.Duration // for which a renewal is good
+	Time    time.Duration // duration of a renewal
 }
 
-// Part is what a process that does not hold the lease concludes from what it reads. Make it with NewPart.
+// Part decides for a process that does not hold the lease, from what it reads. Create it with NewPart.
 type Part struct {
 	cfg     Config
 	looked  bool
 	server  uint32
 	birth   string
 	newest  uint64           // the counter at the last look
-	highest uint64           // that was ever read or tried here: own terms are above it
-	longest time.Duration    // lease time in any row that was ever read here, and the own one
+	highest uint64           // the highest that was read or tried here: own terms are above it
+	longest time.Duration    // the longest lease time in any row that was read here, and its own
 	covered []string         // tables of the last look that were in a row
-	since   time.Time        // nothing that was read here was lost since
+	since   time.Time        // since then no row that was read here was lost
 	watched map[uint64]watch // rows of others, by term
 }
 
-// watch is a row that does not change.
+// watch is a row that has not changed.
 type watch struct {
 	ends  string
 	since time.Time
@@ -37,14 +37,14 @@ type watch struct {
 
 // Decision is what to do after a look. One of Begin, Take and Why is set.
 type Decision struct {
-	Begin  bool    // there is no counter: make it, from Newest, and look again
+	Begin  bool    // there is no counter: create it, from Newest, and look again
 	Newest uint64  // with Begin
 	Take   *Take   // the lease may be taken
 	Why    string  // why not
 	Holder *Record // with Why: the row of the relay that may publish; nil when none is known
 }
 
-// NewPart begins with nothing known.
+// NewPart returns a Part that has read nothing.
 func NewPart(cfg Config) *Part {
 	return &Part{cfg: cfg, longest: cfg.Time, watched: map[uint64]watch{}}
 }
@@ -93,8 +93,9 @@ func (p *Part) Look(v View, tables []string, asked, now time.Time) Decision {
 	return d
 }
 
-// lost reports whether acquisitions may be missing that there were: at the first look, on another server, with another counter or one
-// that went back, and when a row is gone that no other one replaces. Each acquisition moves the counter, and no table ever leaves the rows.
+// lost reports whether earlier acquisitions may be missing: at the first look, on another server, with another counter or one
+// that decreased, and when a row is gone that no other one replaces. Each acquisition moves the counter, and no table ever leaves
+// the rows.
 func (p *Part) lost(v View, tables, covered []string) bool {
 	gone := slices.ContainsFunc(p.covered, func(name string) bool {
 		return slices.Contains(tables, name) && !slices.Contains(covered, name)
@@ -102,15 +103,16 @@ func (p *Part) lost(v View, tables, covered []string) bool {
 	return !p.looked || !v.Counted || v.Server != p.server || v.Birth != p.birth || v.Newest < p.newest || gone
 }
 
-// over reports whether the holder of a row has ended: it released the lease, or it is an earlier process of this directory. A state
-// directory is locked: a process that finds its row at its first look knows that the holder is dead, in the same start of the machine.
+// over reports whether the holder of a row has ended: it released the lease, or it is an earlier process of this directory. A
+// state directory is locked: a process that finds its row at its first look knows that the holder is dead, in the same start of
+// the machine.
 func (p *Part) over(r Record, first bool) bool {
 	return r.Ends == "" || r.Process == p.cfg.Process || first && r.Holder == p.cfg.Holder && Boot(r.Process) == Boot(p.cfg.Process)
 }
 
-// watchedLong reports whether a row has not changed for as long as its holder may publish without the database: its lease time when it
-// has ended by the database's clock, too, else twice that. The watch is what counts: clocks of databases step, and another server has
-// another one.
+// watchedLong reports whether a row has not changed for as long as its holder may publish without the database: its lease time if
+// it has also ended by the database's clock, else twice that. The watch decides: clocks of databases step, and another server has
+// another clock.
 func (p *Part) watchedLong(r Record, asked, now time.Time) bool {
 	w, known := p.watched[r.Term]
 	if !known || w.ends != r.Ends {
@@ -125,7 +127,7 @@ func (p *Part) watchedLong(r Record, asked, now time.Time) bool {
 	return r.Ended && unchanged >= theirs || unchanged >= 2*theirs
 }
 
-// inTheWay returns the rows that share tables with a list, and which of the list they have.
+// inTheWay returns the rows that share tables with a list, and the tables of the list that they have.
 func inTheWay(rows []Record, tables []string) (from []Record, covered []string) {
 	for _, r := range rows {
 		shared := slices.DeleteFunc(slices.Clone(tables), func(name string) bool { return !slices.Contains(r.Tables, name) })

@@ -8,8 +8,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/lease/protocol"
 )
 
-// eachOf is what one relay does next. A statement that writes is carried out when it is sent, or as a stray later, when it has no asker any
-// more, or never; its answer comes any time later, or never. A reading is one step: its answer is old when the relay acts on it.
+// eachOf is the next step of one relay. A statement that writes runs when it is sent, or later, when its sender no longer waits,
+// or never; its answer comes at any later time, or never. A read is one step: its answer is old when the relay acts on it.
 func (w *world) eachOf(i int, try func(string, func(*world, *relay))) {
 	r := &w.relays[i]
 	if r.stray != nil {
@@ -30,7 +30,7 @@ func (w *world) eachOf(i int, try func(string, func(*world, *relay))) {
 			}
 		}
 		return
-	case w.starts > 0: // a kill that no start follows changes nothing that a relay without a step does not
+	case w.starts > 0: // a kill without a later start differs in nothing from a relay without a step
 		try("is killed", func(_ *world, r *relay) {
 			*r = relay{plan: r.plan, number: r.number, starts: r.starts, now: r.now, stray: r.stray}
 		})
@@ -64,7 +64,7 @@ func (w *world) eachOf(i int, try func(string, func(*world, *relay))) {
 	}
 }
 
-// send is a statement that is carried out at once, or later, and then without an asker.
+// send is a statement that runs at once, or later without a waiting sender.
 func (w *world) send(r *relay, s statement, a answer, try func(string, func(*world, *relay))) {
 	try("sends: "+s.kind, func(n *world, r *relay) {
 		r.take = nil
@@ -80,7 +80,7 @@ func (w *world) send(r *relay, s statement, a answer, try func(string, func(*wor
 	}
 }
 
-// answered is what a relay does with an answer.
+// answered is a relay's reaction to an answer.
 func (w *world) answered(r *relay) {
 	a := *r.answer
 	r.answer = nil
@@ -97,7 +97,7 @@ func (w *world) answered(r *relay) {
 	}
 }
 
-// reads is a look at the table and what follows it.
+// reads is a read of the table and its consequence.
 func (w *world) reads(r *relay) {
 	v := w.view()
 	if r.again {
@@ -183,7 +183,7 @@ func (r *relay) dump(number func(uint64), text, ends func(string)) {
 	}
 }
 
-// worlds are what is explored. Each one is about one kind of trouble, in every order with starts, stops and statements that are held up.
+// worlds are the explorations. Each has one kind of fault, in every order with starts, stops and delayed statements.
 func worlds() iter.Seq2[string, bounds] {
 	ab, b, bc := []string{"a", "b"}, []string{"b"}, []string{"b", "c"}
 	long := relayPlan{lists: [][]string{ab, b}, ttl: 2, slow: true}
@@ -198,7 +198,7 @@ func worlds() iter.Seq2[string, bounds] {
 	}
 }
 
-// mutants are the explorations without one remedy each.
+// mutants are the explorations, each without one rule.
 func mutants() iter.Seq2[string, bounds] {
 	all := map[string]bounds{}
 	for name, b := range worlds() {

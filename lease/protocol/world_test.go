@@ -11,35 +11,35 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// bounds are the relays of an exploration, and how often what may happen.
+// bounds are the relays of an exploration, and the maximum number of each event.
 type bounds struct {
 	relays    []relayPlan
 	terms     uint64 // acquisitions
 	losses    int    // of all rows, or of one
 	failovers int    // to a server that lacks the newest writes
 	starts    int    // beyond the first one of each relay
-	strays    int    // statements that are held up
+	strays    int    // statements that are delayed
 	used      bool   // the table was in use
 	mutant    mutant
 }
 
 type relayPlan struct {
-	lists [][]string // of tables: each start takes one of them
+	lists [][]string // of tables: each start uses one of them
 	ttl   int        // lease time in seconds
 	slow  bool       // its clock runs slower, by a tenth
 }
 
-// mutant takes a remedy away.
+// mutant removes a rule.
 type mutant struct {
 	anyTables  bool // a renewal does not name the tables
 	anyProcess bool // nor the process
 	anyServer  bool // nor the server
-	noTime     bool // a row does not carry the lease time
-	noWait     bool // nothing is waited for when rows are lost, or the table is new
+	noTime     bool // a row does not have the lease time
+	noWait     bool // no wait when rows are lost, or the table is new
 }
 
-// The start of the own time of every relay, and a time of the database at which every lease has ended: a decision may use that time to be
-// faster, so that the worst case is the one to explore.
+// The start of the own time of every relay, and a time of the database at which every lease has ended: a decision may use that
+// time to be faster, so this is the worst case.
 var (
 	origin = time.Unix(0, 0)
 	ever   = time.Unix(1<<40, 0)
@@ -49,7 +49,7 @@ var (
 type world struct {
 	*bounds
 	table, replica                    leasetest.Table
-	writes                            int // so far: each end has a text of its own
+	writes                            int // so far: each end has a unique text
 	losses, failovers, starts, strays int // left
 	births                            int
 	relays                            []relay
@@ -66,10 +66,10 @@ type relay struct {
 	part   *protocol.Part
 	held   *protocol.Held
 	until  time.Time
-	answer *answer        // that is on its way back
+	answer *answer        // not received yet
 	take   *protocol.Take // decided on, not sent yet
-	again  bool           // a renewal matched no row: look why
-	stray  *statement     // a statement without an asker, still on its way
+	again  bool           // a renewal matched no row: read why
+	stray  *statement     // a statement that runs later without a waiting sender
 }
 
 // statement is one that writes.
@@ -80,7 +80,7 @@ type statement struct {
 	own   protocol.Acquisition
 }
 
-// answer is what a statement has come to.
+// answer is the result of a statement.
 type answer struct {
 	kind  string
 	asked time.Time
@@ -138,7 +138,7 @@ func (r *relay) wrote(row leasetest.Row) bool {
 	return row.Term == own.Term && row.Process == own.Process
 }
 
-// fault is what must never be.
+// fault returns a violation of the guarantee; "" if there is none.
 func (w *world) fault() string {
 	for i := range w.relays {
 		for j := range i {
@@ -151,7 +151,7 @@ func (w *world) fault() string {
 	return ""
 }
 
-// each calls with every state that may come next, until the answer is false.
+// each calls found with every possible next state, until it returns false.
 func (w *world) each(found func(string, *world) bool) {
 	open := true
 	try := func(step string, change func(*world)) {
@@ -179,7 +179,7 @@ func (w *world) tick() {
 	}
 }
 
-// eachEvent is what happens to the table.
+// eachEvent has the events of the table.
 func (w *world) eachEvent(try func(string, func(*world))) {
 	if w.losses > 0 && w.seen(nil) {
 		try("all rows are lost", func(n *world) {
@@ -210,8 +210,8 @@ func (w *world) eachEvent(try func(string, func(*world))) {
 	}
 }
 
-// seen reports whether every relay that runs knows of a lease time as long as any that may be lost: what this rests on. Of one row each has
-// to have seen the acquisition, too.
+// seen reports whether every running relay has read a lease time as long as any that may be lost, which is an assumption. For a
+// single row each must have read the acquisition, too.
 func (w *world) seen(row *leasetest.Row) bool {
 	for i := range w.relays {
 		for j := range w.relays {
@@ -224,7 +224,7 @@ func (w *world) seen(row *leasetest.Row) bool {
 	return true
 }
 
-// mayStart reports whether a relay that knows nothing waits long enough for every holder that the table does not show.
+// mayStart reports whether a relay that has read nothing waits long enough for every holder that is not in the table.
 func (w *world) mayStart(r *relay) bool {
 	for i := range w.relays {
 		h := &w.relays[i]
@@ -235,7 +235,7 @@ func (w *world) mayStart(r *relay) bool {
 	return true
 }
 
-// view is what is read now.
+// view is the result of a read now.
 func (w *world) view() protocol.View {
 	v := w.table.Read(ever)
 	if w.mutant.anyServer {
@@ -249,7 +249,7 @@ func (w *world) view() protocol.View {
 	return v
 }
 
-// done carries a statement out on the server.
+// done runs a statement on the server.
 func (w *world) done(s statement) bool {
 	w.writes++
 	now := origin.Add(time.Duration(w.writes) * time.Second)

@@ -131,7 +131,7 @@ func TestDatabaseTLSRefusals(t *testing.T) {
 				{"foreign authority, verify-ca", s.db.Addr(), "secure", fmt.Sprintf("mode: verify-ca, ca: %q", s.foreign), "certificate", "source.tls.ca"},
 				{"foreign authority, verify-identity", s.db.Addr(), "secure", fmt.Sprintf("mode: verify-identity, ca: %q", s.foreign), "certificate", "source.tls.ca"},
 				{"authority of the system", s.db.Addr(), "secure", "mode: verify-identity", "certificate", "source.tls.ca"},
-				{"another host name", elsewhere.addr(), "secure", fmt.Sprintf("mode: verify-identity, ca: %q", s.ca), "127.0.0.2", "a name that stands in it"},
+				{"another host name", elsewhere.addr(), "secure", fmt.Sprintf("mode: verify-identity, ca: %q", s.ca), "127.0.0.2", "source.address to a name in it"},
 				{"account that requires TLS", s.db.Addr(), "secure", "mode: disabled", "Access denied", "source.user"},
 			} {
 				t.Run(c.name, func(t *testing.T) {
