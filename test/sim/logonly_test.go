@@ -178,7 +178,7 @@ func (w *world) unanswered(r *row) string {
 	}
 	f := r.of(i.life)
 	switch lost := f.answer == outbox.ClassUnknown || f.answer == outbox.ClassOutage || f.answer == outbox.ClassService; {
-	case f.handed, f.answered && (lost || f.answer == outbox.ClassRefused) && !f.acked, r.again && f.offered && !f.forgiven && !r.journalled.has(i.disk):
+	case f.handed, f.answered && (lost || f.answer == outbox.ClassRefused) && !f.acked, r.again && f.offered && !f.forgiven && !r.journalled.has(i.disk) && !r.passed.has(i.disk):
 		return "is to be sent again"
 	}
 	return ""
