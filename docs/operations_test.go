@@ -143,6 +143,11 @@ func TestSections(t *testing.T) {
 			t.Errorf("no page of operations names the alert %s", found[1])
 		}
 	}
+	for _, found := range regexp.MustCompile("`(CanalOutbox\\w+)`").FindAllStringSubmatch(handbook, -1) {
+		if checked++; !strings.Contains(string(rules), "- alert: "+found[1]+"\n") {
+			t.Errorf("there is no alert %s", found[1])
+		}
+	}
 	for _, found := range section.FindAllStringSubmatch(texts(t), -1) {
 		if checked++; !has(found[1], strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(found[2]), ""), " ", "-")) {
 			t.Errorf("the program names %s", found[0])
