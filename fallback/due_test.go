@@ -113,10 +113,10 @@ func TestADueRowThatSomebodyHas(t *testing.T) {
 		}
 		b := start(t, w)
 		time.Sleep(5*time.Second + 300*time.Millisecond)
-		want(t, "somebody has them", b.got())
+		want(t, "the rows are owned", b.got())
 		w.alter(func() { delete(w.owned, w.rows[1].identity()) })
 		time.Sleep(promised)
-		want(t, "nobody has one", b.got(), 1)
+		want(t, "a row is free", b.got(), 1)
 		time.Sleep(time.Second)
 		passes := look(w, &b.passes)
 		time.Sleep(time.Second)

@@ -202,7 +202,7 @@ func TestThePauseGoesWithTheLease(t *testing.T) {
 			g, _ := l.Acquire(t.Context(), tables, inherit)
 			return l, g
 		}
-		pause := &outbox.Pause{By: "somebody"}
+		pause := &outbox.Pause{By: "operator"}
 		paused := func() Resume { return Resume{Pause: pause} }
 		_, g := lease("first")
 		testkit.Must(t, g.Renew(t.Context(), paused))

@@ -160,7 +160,7 @@ func TestTheServiceIsAskedFirst(t *testing.T) {
 					done = append(done, id)
 				}
 			}
-			body, err := json.Marshal(map[string]any{"done": append(append(done, "m-nobody-asked-for"), done...)})
+			body, err := json.Marshal(map[string]any{"done": append(append(done, "m-not-in-the-request"), done...)})
 			return 200, string(body), err
 		}}
 		cfg := again(time.Minute, 2, "http://h.example/T0KEN")

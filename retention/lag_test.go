@@ -61,7 +61,7 @@ func TestItWaitsForTheReplica(t *testing.T) {
 		if r.len() != left || x.State().Paused == "" {
 			t.Fatalf("%d rows of %d stay, %+v", r.len(), left, x.State())
 		}
-		f.set(func() { f.still, f.err = false, errors.New("nobody is there") })
+		f.set(func() { f.still, f.err = false, errors.New("no connection") })
 		wait(2 * time.Minute)
 		if r.len() != 0 || x.State().Paused != "" || logs.FilterMessageSnippet("does not say how far").Len() != 1 {
 			t.Errorf("%d rows stay, %+v, %v", r.len(), x.State(), logs.All())

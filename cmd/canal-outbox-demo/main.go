@@ -1,5 +1,5 @@
-// Command canal-outbox-demo shows the whole job on one machine; package demo says what it does and guarantees. It runs the
-// service binary that lies beside it. Exit codes: 0 the account holds, 1 it does not or the demo could not be done, 2 wrong usage.
+// Command canal-outbox-demo runs the whole task on one machine; package demo documents what it does and guarantees. It runs the
+// relay's binary in the same directory. Exit codes: 0 the account is right, 1 it is not or the demo failed, 2 wrong usage.
 package main
 
 import (
@@ -26,22 +26,22 @@ func main() {
 	}
 }
 
-// newCommand makes the command line. begun is set when the usage was right.
+// newCommand returns the command line. begun is set when the usage was right.
 func newCommand() (cmd *cobra.Command, begun *bool) {
 	opts := demo.Options{Duration: demo.DefaultDuration, Rate: demo.DefaultRate}
 	var mysql, mariaDB bool
 	begun = new(bool)
 	cmd = &cobra.Command{
-		Use: "canal-outbox-demo", Short: "show the whole job on this machine, with faults and a verified account", Args: cobra.NoArgs,
+		Use: "canal-outbox-demo", Short: "run the whole task on this machine, with faults and a verified account", Args: cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		Long: `Starts a private database, an embedded Kafka, a shop that commits orders with their messages,
-and the relay. Meanwhile the relay is killed, the broker goes away, and the binlog is purged
-under the stopped relay. At the end every committed message is looked for at the broker and
-in the table. It fails when anything is missing, invented or altered, and leaves nothing behind.
+and the relay. Meanwhile it kills the relay, stops the broker, and purges the binlog under the
+stopped relay. At the end it looks for every committed message at the broker and in the table.
+It fails when a message is missing, invented or altered, and removes everything it created.
 
-The database is the MySQL or MariaDB server of this machine, started anew in a directory of its
-own; without one the distribution's MariaDB package is installed (as root or with sudo). A broker
-that is given gets a topic of its own, which is deleted at the end.`,
+The database is the MySQL or MariaDB server of this machine, started in a new private directory;
+without one the distribution's MariaDB package is installed (as root or with sudo). On an external
+broker the demo creates a topic, and deletes it at the end.`,
 		Example: `  make demo
   make demo ARGS=--keep
   make demo ARGS="--mariadb --kafka 127.0.0.1:9092"
@@ -77,13 +77,13 @@ that is given gets a topic of its own, which is deleted at the end.`,
 	flags.DurationVar(&opts.Duration, "duration", opts.Duration, "how long the shop is open")
 	flags.IntVar(&opts.Rate, "rate", opts.Rate, "business transactions per second")
 	flags.BoolVar(&opts.Keep, "keep", false, "let everything run after the account, until Ctrl-C")
-	flags.StringVar(&opts.Relay, "relay", "", "the canal-outbox `binary` to show; default: the one beside this program")
+	flags.StringVar(&opts.Relay, "relay", "", "the canal-outbox `binary` to show; default: the one next to this program")
 	cmd.MarkFlagsMutuallyExclusive("mysql", "mariadb")
 	cmd.MarkFlagsMutuallyExclusive("kafka", "rocketmq")
 	return cmd, begun
 }
 
-// neighbour is the service binary in this program's directory, where make puts it.
+// neighbour returns the path of the relay's binary in this program's directory, where make puts it.
 func neighbour() (string, error) {
 	own, err := os.Executable()
 	if err != nil {
@@ -91,7 +91,7 @@ func neighbour() (string, error) {
 	}
 	path := filepath.Join(filepath.Dir(own), "canal-outbox")
 	if _, err := os.Stat(path); err != nil {
-		return "", errors.New("there is no canal-outbox beside this program: run `make demo`, or name it with --relay")
+		return "", errors.New("there is no canal-outbox next to this program: run `make demo`, or name it with --relay")
 	}
 	return path, nil
 }

@@ -31,7 +31,7 @@ middle is shown as not finished.`,
 					for _, change := range changes {
 						after := orDash(change.After)
 						if change.Unfinished {
-							after = "not finished: it is under way, or its process ended in the middle"
+							after = "not finished: it is running, or its process ended in the middle"
 						}
 						if change.Error != "" {
 							after += " (failed: " + change.Error + ")"

@@ -18,14 +18,14 @@ func newBench(c *cli) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "bench", Short: "measure a relay between your servers, on a table of its own", Args: cobra.NoArgs,
-		Long: `Makes a table, starts a relay for it alone inside this process, and measures in about a minute:
+		Long: `Creates a table, starts a relay for it alone inside this process, and measures in about a minute:
 rows at a rate (how long the INSERT takes, and how long after its return the broker has the message),
 then a backlog that is in the binlog when the relay starts. Each row is accounted for. The table is
-dropped at the end; the messages stay in the topic, which must exist: take one that nobody consumes.
+dropped at the end; the messages stay in the topic, which must exist: use one without consumers.
 
-The servers of the configuration are used, its tables and its relay are left alone. The account needs
-SELECT, INSERT, UPDATE, CREATE and DROP on the table besides the rights of "run". The relay's state
-is in a directory under $TMPDIR: let that be on the disk of checkpoint.dir to compare.`,
+It uses the servers of the configuration, but not its tables and its relay. The account needs
+SELECT, INSERT, UPDATE, CREATE and DROP on the table in addition to the rights of "run". The relay's state
+is in a directory under $TMPDIR: put that on the disk of checkpoint.dir for comparable figures.`,
 		Example: "  canal-outbox bench --topic canal_outbox_bench\n  canal-outbox bench --topic canal_outbox_bench --rate 2000 --time 1m --backlog 500000 --yes -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := c.load()
@@ -36,7 +36,7 @@ is in a directory under $TMPDIR: let that be on the disk of checkpoint.dir to co
 				return err
 			}
 			if !yes {
-				return operator.Refusedf("nothing was measured: this makes and drops the table %s on %s, and publishes %d messages to the topic %s; add --yes",
+				return operator.Refusedf("nothing was measured: this creates and drops the table %s on %s, and publishes %d messages to the topic %s; add --yes",
 					opts.Table, cfg.Source.Address, opts.Messages(), opts.Topic)
 			}
 			log, err := newLogger(config.Log{Level: "warn", Format: "text"})
@@ -52,17 +52,17 @@ is in a directory under $TMPDIR: let that be on the disk of checkpoint.dir to co
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.Table, "table", "", "make this `schema.table`; canal_outbox_bench in the schema of the first table when it is not given")
+	f.StringVar(&opts.Table, "table", "", "create this `schema.table`; canal_outbox_bench in the schema of the first table when it is not given")
 	f.StringVar(&opts.Topic, "topic", "canal_outbox_bench", "publish to this `topic`")
 	f.IntVar(&opts.Rate, "rate", 500, "rows a second, each a transaction")
-	f.DurationVar(&opts.Time, "time", 20*time.Second, "for so long")
+	f.DurationVar(&opts.Time, "time", 20*time.Second, "for this time")
 	f.IntVar(&opts.Backlog, "backlog", 100_000, "rows that are in the binlog when the relay starts; 0 for none")
 	f.IntVar(&opts.Body, "body", 500, "bytes of each body")
 	f.BoolVar(&yes, "yes", false, "do it; without it the command only says what it would do")
 	return cmd
 }
 
-// benchTable checks the options and finds the table's name.
+// benchTable checks the options and returns the table's name.
 func benchTable(cfg *config.Config, opts *bench.Options) error {
 	switch {
 	case opts.Rate < 1:
@@ -74,7 +74,7 @@ func benchTable(cfg *config.Config, opts *bench.Options) error {
 	case opts.Body < 1:
 		return operator.Usagef("--body %d: must be 1 or more", opts.Body)
 	case opts.Topic == "":
-		return operator.Usagef("--topic is empty: name a topic that nobody consumes")
+		return operator.Usagef("--topic is empty: name a topic without consumers")
 	}
 	if opts.Table == "" {
 		schema, _, _ := strings.Cut(cfg.Tables[0].Name, ".")

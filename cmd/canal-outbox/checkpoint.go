@@ -20,8 +20,8 @@ import (
 func newCheckpoint(c *cli) *cobra.Command {
 	cmd := group("checkpoint", "show and move the position from which the binlog is read",
 		newCheckpointShow(c), newCheckpointSet(c), newCheckpointHistory(c), newCheckpointRollback(c), newCheckpointExport(c), newCheckpointImport(c))
-	cmd.Long = `The checkpoint is the end of the last transaction below which everything is settled.
-The commands ask the running daemon over its socket; when none runs they open the state
+	cmd.Long = `The checkpoint is the end of the last transaction up to which everything is settled.
+The commands use the running relay over its socket; when none runs they open the state
 directory themselves. Moving the checkpoint never publishes a row twice that is SENT, and
 never loses one: what is read again is looked up in its table, what is skipped is swept.`
 	return cmd
@@ -69,13 +69,13 @@ continues without a restart. The old position stays in the history.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&target.GTID, "gtid", "", "executed GTID `set`: continue behind it")
+	f.StringVar(&target.GTID, "gtid", "", "executed GTID `set`: continue after it")
 	f.StringVar(&target.File, "file", "", "binlog `file`, with --pos")
 	f.Uint64Var(&target.Pos, "pos", 0, "`offset` in --file: the end of a transaction")
 	f.BoolVar(&target.Latest, "latest", false, "the end of the server's log")
 	f.BoolVar(&target.Earliest, "earliest", false, "the oldest position the server still has")
-	f.StringVar(&target.Time, "time", "", "`moment` by the database's clock, such as 2026-01-02T15:04:05Z")
-	f.BoolVar(&target.Republish, "republish", false, "move nothing: publish again what is SENT between there and the checkpoint")
+	f.StringVar(&target.Time, "time", "", "`time` by the database's clock, such as 2026-01-02T15:04:05Z")
+	f.BoolVar(&target.Republish, "republish", false, "move nothing: publish SENT rows between there and the checkpoint again")
 	f.IntVar(&target.Limit, "limit", 0, "with --republish: at most this many `rows`; refused when there are more (default 1000)")
 	f.BoolVar(&target.DryRun, "dry-run", false, "only show what would happen")
 	f.BoolVar(&yes, "yes", false, "do not ask")
@@ -102,7 +102,7 @@ func newCheckpointRollback(c *cli) *cobra.Command {
 	return changes(cmd)
 }
 
-// move previews, asks where it must, and moves.
+// move previews, asks for confirmation where needed, and moves.
 func (c *cli) move(ctx context.Context, target operator.Target, yes bool) error {
 	return c.operate(ctx, func(o service) error {
 		preview := target
@@ -157,7 +157,7 @@ func (c *cli) confirm(question, undone string) error {
 	return nil
 }
 
-// question asks for what the preview says.
+// question returns the question for a preview.
 func question(p operator.Preview) string {
 	if p.Republish > 0 {
 		return fmt.Sprintf("Publish %d rows again?", p.Republish)
@@ -219,7 +219,7 @@ func newCheckpointHistory(c *cli) *cobra.Command {
 	return cmd
 }
 
-// describe is a position with its GTID set, for people.
+// describe returns a position with its GTID set, for people.
 func describe(p outbox.Position) string {
 	switch {
 	case p.IsZero():

@@ -32,7 +32,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) } // a client library starts one when it is linked in
 
-// result is what a command line left behind.
+// result is the result of a command line.
 type result struct {
 	code     int
 	out, err string
@@ -44,7 +44,7 @@ func run(input string, args ...string) result {
 	return result{code, out.String(), errOut.String()}
 }
 
-// configure writes a configuration with a state directory of its own and returns both paths.
+// configure writes a configuration with its own state directory and returns both paths.
 func configure(t *testing.T) (file, dir string) {
 	t.Helper()
 	root, err := os.MkdirTemp("", "canal-outbox-cmd-") // t.TempDir is too long for a socket
@@ -65,7 +65,7 @@ func configure(t *testing.T) (file, dir string) {
 	return file, dir
 }
 
-// unasked is what no test asks for.
+// unasked has the methods that no test calls.
 type unasked struct{ admin.Service }
 
 // daemon answers on the socket as a running relay would.
@@ -141,7 +141,7 @@ func (d *daemon) Sweep(context.Context) error { return nil }
 
 func (d *daemon) Retention(context.Context) error { return nil }
 
-// start lets a daemon answer for the directory.
+// start starts a daemon for the directory.
 func start(t *testing.T, dir string) *daemon {
 	t.Helper()
 	d := &daemon{}
@@ -366,7 +366,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// Every command explains itself and shows an example.
+// Every command has a description and an example.
 func TestHelp(t *testing.T) {
 	root := newRoot(&cli{})
 	var walk func(*cobra.Command)

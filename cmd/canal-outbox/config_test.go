@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What config print writes is a configuration: it validates, and it shows no secret, wherever the secret came from.
+// The output of config print is a configuration: it is valid, and shows no secret, wherever the secret came from.
 func TestWhatConfigPrintWritesIsValid(t *testing.T) {
 	dir := t.TempDir()
 	secret := filepath.Join(dir, "secret")

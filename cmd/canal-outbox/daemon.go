@@ -12,7 +12,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// service is what can be done with a running relay and on its state directory alone: admin.Client and app.Offline implement it.
+// service is what the commands need from a running relay or from its state directory alone: admin.Client and app.Offline
+// implement it.
 type service interface {
 	Checkpoint(ctx context.Context) (operator.Checkpoint, error)
 	History(ctx context.Context, limit int) ([]operator.HistoryEntry, error)
@@ -26,7 +27,7 @@ type service interface {
 	Audit(ctx context.Context, limit int) ([]operator.Change, error)
 }
 
-// client returns the way to the running daemon.
+// client returns a client of the running relay.
 func (c *cli) client() (*admin.Client, error) {
 	cfg, err := c.load()
 	if err != nil {
@@ -35,7 +36,7 @@ func (c *cli) client() (*admin.Client, error) {
 	return admin.NewClient(cfg.Checkpoint.Socket()), nil
 }
 
-// operate lets f work through the daemon, or on the state directory itself when no daemon runs.
+// operate calls f with the running relay, or with the state directory itself when no relay runs.
 func (c *cli) operate(ctx context.Context, f func(service) error) error {
 	cfg, err := c.load()
 	if err != nil {

@@ -23,7 +23,7 @@ var (
 	docRest = regexp.MustCompile(`\s(#|\||>|<|&&|;)\s.*`)
 )
 
-// commandsIn lists what a page tells people to run, without the program's name.
+// commandsIn lists the commands of a page, without the program's name.
 func commandsIn(page string) [][]string {
 	var lines []string
 	for _, block := range docFence.FindAllStringSubmatch(page, -1) {
@@ -48,7 +48,7 @@ func commandsIn(page string) [][]string {
 	return slices.DeleteFunc(commands, func(words []string) bool { return len(words) == 0 })
 }
 
-// variants makes a command of each word that a page writes as a|b. Capitals stand for a value.
+// variants returns a command for each word that a page writes as a|b. Capitals stand for a value.
 func variants(words []string) [][]string {
 	for i, word := range words {
 		if docPlace.MatchString(word) {

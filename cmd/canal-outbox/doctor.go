@@ -28,7 +28,7 @@ fault, why, and what fixes it. It fails when there is a fault.`,
 				return err
 			}
 			if all := app.Statements(findings); len(all) > 0 && c.format != formatJSON {
-				fmt.Fprintf(c.out, "\n-- What an administrator can run, as it is, for the lines above that say so:\n%s\n", strings.Join(all, "\n"))
+				fmt.Fprintf(c.out, "\n-- Statements for an administrator, for the lines above that refer to them:\n%s\n", strings.Join(all, "\n"))
 			}
 			faults := 0
 			for _, f := range findings {

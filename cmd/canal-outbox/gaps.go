@@ -14,7 +14,7 @@ import (
 func newGaps(c *cli) *cobra.Command {
 	cmd := group("gaps", "parts of the binlog that were not read", newGapsList(c), newGapsAck(c))
 	cmd.Long = `A gap is a part of the binlog that could not be read: purged, lost with its server, or
-skipped by an operator. A full sweep over the tables stood in for it. The record stays until
+skipped by an operator. A full sweep published the rows of the tables instead. The record stays until
 it is acknowledged.`
 	return cmd
 }

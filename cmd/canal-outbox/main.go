@@ -1,7 +1,8 @@
 // Command canal-outbox relays rows of a local message table to RocketMQ or Kafka.
 //
-// Exit codes: 0 all went well; 1 it failed, and the message says what to do, or `reconcile` found differences; 2 the command line is wrong; 3 refused: it
-// could be done, but a person has to decide first; 4 `status` found problems. The first SIGINT or SIGTERM ends the work in order, the second at once.
+// Exit codes: 0 success; 1 failure (the message says what to do), or `reconcile` found differences; 2 wrong command line; 3
+// refused: it is possible, but a person must decide first; 4 `status` found problems. The first SIGINT or SIGTERM ends the work
+// in order, the second at once.
 //
 // It guarantees that every error reaches the exit code and standard error, and owns no goroutine of its own.
 package main
@@ -35,7 +36,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// Once the first signal is taken the second has its usual effect.
+	// After the first signal the second has its usual effect.
 	context.AfterFunc(ctx, stop)
 	os.Exit(execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
@@ -47,16 +48,16 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err != nil && !c.started {
-		// Everything before a command's own code is about the command line.
+		// Every error before a command's own code is about the command line.
 		err = operator.Usagef("%v; see `canal-outbox --help`", err)
 	}
-	if err != nil && !errors.Is(err, errProblems) && !errors.Is(err, errDifferences) { // the output of the command has told them
+	if err != nil && !errors.Is(err, errProblems) && !errors.Is(err, errDifferences) { // the output of the command shows them
 		c.report(err)
 	}
 	return exitCode(err)
 }
 
-// exitCode gives each kind of error its code.
+// exitCode maps each kind of error to its code.
 func exitCode(err error) int {
 	var coded *operator.Error
 	var refused *app.RefusedError
@@ -82,7 +83,7 @@ type failure struct {
 	Faults  []config.Fault `json:"faults,omitempty"` // of a configuration
 }
 
-// report writes the error where people and programs look for it. Nothing can be done if that fails.
+// report writes the error to standard error, or as JSON to standard output. A failure of that is ignored.
 func (c *cli) report(err error) {
 	if c.log != nil {
 		c.log.Error("canal-outbox ends", zap.Error(err))

@@ -21,8 +21,8 @@ import (
 func newMessages(c *cli) *cobra.Command {
 	cmd := group("messages", "find, explain, retry and discard single messages",
 		newMessagesList(c), newMessagesShow(c), newMessagesTrace(c), newMessagesRetry(c), newMessagesDiscard(c), newMessagesStats(c))
-	cmd.Long = `Lists, explains, retries and discards single messages. The commands ask the running relay over
-its socket; without one they ask the database of the configuration themselves. A question locks
+	cmd.Long = `Lists, explains, retries and discards single messages. The commands use the running relay over
+its socket; without one they query the database of the configuration themselves. A query locks
 nothing, and reads no large table unless --scan allows it.`
 	return cmd
 }
@@ -44,7 +44,7 @@ func (c *cli) withMessages(ctx context.Context, f func(operator.Messages) error)
 	return f(offline)
 }
 
-// filterFlags are those that say which messages are meant.
+// filterFlags adds the flags that select messages.
 func filterFlags(cmd *cobra.Command, filter *operator.MessageFilter, olderThan *time.Duration) {
 	f := cmd.Flags()
 	f.StringVar(&filter.Status, "status", "", "`state` of the rows: pending, delayed (due later), sending, sent, failed, a state that the configuration names, or held (a code that it does not name)")
@@ -57,7 +57,7 @@ func filterFlags(cmd *cobra.Command, filter *operator.MessageFilter, olderThan *
 
 const (
 	tableHelp = "`schema.table`; needed when the relay serves more than one"
-	scanHelp  = "read the whole of a large table if it takes that"
+	scanHelp  = "read the whole of a large table if necessary"
 )
 
 func newMessagesList(c *cli) *cobra.Command {
@@ -98,7 +98,7 @@ attempt.`,
 	f.StringVar(&q.Table, "table", "", tableHelp)
 	filterFlags(cmd, &q.MessageFilter, &olderThan)
 	f.IntVar(&q.Limit, "limit", operator.DefaultMessages, "show at most this many")
-	f.StringVar(&q.After, "after", "", "continue behind this `place`, which the page before names")
+	f.StringVar(&q.After, "after", "", "continue after this `place`, which the previous page names")
 	f.BoolVar(&q.Scan, "scan", false, scanHelp)
 	return cmd
 }
@@ -169,7 +169,7 @@ func writeNotes(w io.Writer, notes []string) {
 	}
 }
 
-// plain is a text of a row for a terminal: what would move its cursor, or end a column, is shown as a point.
+// plain returns a text for a terminal: characters that move the cursor, or end a column, become a point.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || !unicode.IsPrint(r) && r != ' ' {

@@ -77,7 +77,7 @@ func (ch *change) command(use, short string) *cobra.Command {
 	return changes(cmd)
 }
 
-// run previews, asks where it must, and changes.
+// run previews, asks for confirmation where needed, and changes.
 func (ch *change) run(ctx context.Context, refs []string, chosen bool) error {
 	order := ch.order
 	order.IDs = refs

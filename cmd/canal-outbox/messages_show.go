@@ -9,7 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
-// refFlags are those of commands on one message.
+// refFlags adds the flags of commands on one message.
 func refFlags(cmd *cobra.Command, ref *operator.MessageRef) {
 	cmd.Flags().StringVar(&ref.Table, "table", "", "only in this `schema.table`; all that the relay serves without it")
 	cmd.Flags().BoolVar(&ref.Scan, "scan", false, scanHelp)
@@ -68,7 +68,7 @@ func writeMessage(w io.Writer, m operator.MessageDetail) {
 	}
 }
 
-// writeState writes what the columns say.
+// writeState writes the values of the columns.
 func writeState(w io.Writer, m operator.Message) {
 	line(w, "row\t%s of %s", plain(m.ID), m.Table)
 	line(w, "message id\t%s", plain(m.MessageID))
@@ -99,11 +99,11 @@ func plainLines(text string) string {
 func newMessagesTrace(c *cli) *cobra.Command {
 	var ref operator.MessageRef
 	cmd := &cobra.Command{
-		Use: "trace ID|MESSAGE_ID|KEY", Short: "tell what happened to one message, and what it waits for", Args: cobra.ExactArgs(1),
+		Use: "trace ID|MESSAGE_ID|KEY", Short: "show what happened to one message, and what it waits for", Args: cobra.ExactArgs(1),
 		Long: `Shows what is known of one message: when it was inserted, where it is in the log, the results of its
-attempts, where it is in its topic, when its status was written, and what it waits for now. It asks
+attempts, where it is in its topic, when its status was written, and what it waits for now. It reads
 the table, the state directory (which notes failures, people's changes and second sends of this relay),
-the running relay and the broker, and names what none of them knows.`,
+the running relay and the broker, and names what remains unknown.`,
 		Example: "  canal-outbox messages trace order:4711",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref.Ref = args[0]

@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
-// messagesDaemon answers for messages and remembers the orders.
+// messagesDaemon answers for messages and records the orders.
 type messagesDaemon struct {
 	orders []operator.MessageOrder
 	query  operator.MessageQuery
@@ -120,7 +120,7 @@ func TestMessagesThroughTheDaemon(t *testing.T) {
 	}
 }
 
-// What changes messages shows first what it would do, and asks.
+// Commands that change messages show first what they would do, and ask for confirmation.
 func TestMessagesAskFirst(t *testing.T) {
 	file, dir := configure(t)
 	d := start(t, dir)
@@ -142,7 +142,7 @@ func TestMessagesAskFirst(t *testing.T) {
 	}
 }
 
-// Bad input ends with the code of its kind, and nothing reaches the daemon.
+// Bad input ends with the code of its kind, and no order reaches the relay.
 func TestMessagesBadInput(t *testing.T) {
 	file, dir := configure(t)
 	d := start(t, dir)
@@ -179,7 +179,7 @@ func TestMessagesBadInput(t *testing.T) {
 	}
 }
 
-// Without a daemon the database is asked, which is away here.
+// Without a running relay the commands query the database, which is away here.
 func TestMessagesWithoutADaemon(t *testing.T) {
 	file, _ := configure(t)
 	for _, args := range [][]string{{"messages", "list"}, {"messages", "show", "17"}, {"messages", "trace", "17"}, {"messages", "stats"}, {"messages", "retry", "17", "--yes"}} {

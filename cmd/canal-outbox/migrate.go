@@ -18,12 +18,12 @@ func newMigrate(c *cli) *cobra.Command {
 	var printOnly bool
 	cmd := &cobra.Command{
 		Use: "migrate", Short: "create the tables, or print their SQL", Args: cobra.NoArgs,
-		Long: `Makes the tables of the configuration that are not there, with the layout of their preset, the tables
-that old rows move to when "retention" says so, and the table of the lease by which one of several relays
-is active. What exists is left as it is, so the command can be run again. A pattern stands for the tables
-that it matches now, which are asked of the server. The account needs CREATE on what is missing (and ALTER
+		Long: `Creates the missing tables of the configuration, with the layout of their preset, the tables that old
+rows move to if "retention" is set, and the table of the lease by which one of several relays is
+active. Existing tables are not changed, so the command can be repeated. A pattern means the tables that
+match it on the server now. The account needs CREATE on what is missing (and ALTER
 for the log of FAILED rows); --print prints the SQL of what is missing for an administrator, which can be
-run again too. With --preset the SQL of one preset is printed, and no configuration is needed.`,
+repeated too. With --preset the SQL of one preset is printed, and no configuration is needed.`,
 		Example: `  canal-outbox migrate --print
   canal-outbox migrate --preset t_local_message --table shop.t_local_message --print`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,10 +63,10 @@ run again too. With --preset the SQL of one preset is printed, and no configurat
 	return cmd
 }
 
-// printMissing prints what is not there. Where the server cannot be asked it prints everything, and says so on standard error.
+// printMissing prints what is missing. If the server does not answer it prints everything, and says so on standard error.
 func (c *cli) printMissing(ctx context.Context, cfg *config.Config, all []app.Migration) error {
 	if err := app.MissingTables(ctx, cfg, all); err != nil {
-		line(c.err, "which tables are there could not be asked (%v): all are printed, the statements leave a table that exists as it is", err)
+		line(c.err, "the existing tables could not be read (%v): all are printed, the statements do not change a table that exists", err)
 	}
 	return c.printMigrations(all)
 }
@@ -85,7 +85,7 @@ func (c *cli) printMigrations(all []app.Migration) error {
 
 func (c *cli) migrate(ctx context.Context, cfg *config.Config, all []app.Migration) error {
 	refused := app.Migrate(ctx, cfg, all)
-	texts := map[string]string{"exists": "is there", "applied": "was made", "failed": "could not be made", "printed": "was not looked at"}
+	texts := map[string]string{"exists": "is there", "applied": "was made", "failed": "could not be created", "printed": "was not looked at"}
 	return errors.Join(refused, c.show(all, func(w io.Writer) {
 		for _, m := range all {
 			line(w, "%s\tpreset %s\t%s", m.Table, m.Preset, texts[m.Status])

@@ -33,10 +33,10 @@ elsewhere: what it publishes after the export and cannot write to the table any 
 	}
 }
 
-// writeNew makes a file, whole or not at all, and replaces none.
+// writeNew creates a file, whole or not at all, and replaces none.
 func writeNew(path string, write func(io.Writer) error) (err error) {
 	if _, err := os.Lstat(path); err == nil {
-		return operator.Refusedf("%s is there already: name another file", path)
+		return operator.Refusedf("%s exists: name another file", path)
 	}
 	file, err := os.CreateTemp(filepath.Dir(path), ".canal-outbox-*") // readable by this user alone
 	if err != nil {
@@ -55,14 +55,14 @@ func newCheckpointImport(c *cli) *cobra.Command {
 		Use: "import FILE", Short: "put an exported state into the state directory", Args: cobra.ExactArgs(1),
 		Long: `Puts what "checkpoint export" has written into checkpoint.dir, which no relay may use meanwhile.
 It is refused when the directory has a state already, and when the configured database is not the
-one of the export or cannot be asked; --force does it all the same, says what it has overruled,
-and moves the state that was there aside.`,
+one of the export or does not answer; --force imports nevertheless, reports what it has overruled,
+and moves the existing state aside.`,
 		Example: "  canal-outbox checkpoint import state.jsonl --dry-run\n  canal-outbox checkpoint import state.jsonl",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.importState(cmd.Context(), args[0], force, dryRun)
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "import although something stands in the way")
+	cmd.Flags().BoolVar(&force, "force", false, "import in spite of a conflict")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would happen")
 	return changes(cmd)
 }

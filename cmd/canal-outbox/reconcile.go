@@ -12,23 +12,24 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/reconcile"
 )
 
-// errDifferences is the end of a comparison that found some.
+// errDifferences is returned by a comparison that found differences.
 var errDifferences = errors.New("tables and topics are not equal")
 
 func newReconcile(c *cli) *cobra.Command {
 	var opts app.ReconcileOptions
 	cmd := &cobra.Command{
 		Use: "reconcile", Short: "compare the tables with the topics, message by message", Args: cobra.NoArgs,
-		Long: `Reads the rows that were made in a window of time, and the topics that they name, and compares
-them by message id: what is SENT and not in its topic (missing), what is in a topic and has no
-row in any table (extra), what is there more than once (repeated), and what has another body
-(different). Rows that are not sent yet and FAILED ones are counted and are no difference.
+		Long: `Reads the rows that were made in a range of time and their topics, and compares them by message
+id. It reports SENT rows that are not in their topic (missing), messages in a topic without a row
+in any table (extra), messages that are stored more than once (repeated), and messages with
+another body (different). It counts rows that are not sent yet and FAILED ones; they are no
+difference.
 
 The exit code is 0 when all is equal and 1 when it is not. It needs SELECT on the tables and READ
-on the topics, changes nothing, and works beside a running relay.
+on the topics, changes nothing, and works next to a running relay.
 
 --republish sets the missing rows back to PENDING, so that the relay publishes them again; the exit
-code is 1 all the same.
+code is still 1.
 
 A record whose row was deleted, and one of another publisher of the topic, have no row either:
 --ignore-extra leaves them out.`,
@@ -57,8 +58,8 @@ A record whose row was deleted, and one of another publisher of the topic, have 
 	f.StringVar(&opts.To, "to", "", "and before this `time`; now when it is not given")
 	f.StringSliceVar(&opts.Tables, "table", nil, "only this `table`, schema.table; may be repeated")
 	f.StringSliceVar(&opts.Topics, "topic", nil, "only this `topic`; may be repeated")
-	f.DurationVar(&opts.Margin, "margin", time.Hour, "read the topics from so long before --from to so long after --to; on to the end when something is missing")
-	f.IntVar(&opts.Limit, "limit", 20, "show at most so many examples of each kind")
+	f.DurationVar(&opts.Margin, "margin", time.Hour, "read the topics from this long before --from to this long after --to; to the end when a message is missing")
+	f.IntVar(&opts.Limit, "limit", 20, "show at most this many examples of each kind")
 	f.BoolVar(&opts.IgnoreExtra, "ignore-extra", false, "do not look for records without a row: topics that others publish to, too, or rows that were deleted")
 	f.BoolVar(&opts.Republish, "republish", false, "set missing rows back to PENDING, so that the relay publishes them again; not those of topics whose retention may have removed them")
 	return changes(cmd)

@@ -14,11 +14,10 @@ import (
 func newRetention(c *cli) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use: "retention", Short: "take old rows out of the tables, now", Args: cobra.NoArgs,
-		Long: `Lets the running relay delete or move the rows that are older than the configuration's
-"retention" says, at once and whatever its window says. With --dry-run it asks the database how
-many rows that would be, and changes nothing; no relay is needed. It looks at a million rows of
-each table at most.`,
+		Use: "retention", Short: "remove old rows from the tables, now", Args: cobra.NoArgs,
+		Long: `The running relay deletes or moves the rows that are older than the configuration's "retention"
+allows, at once and at any time of day. With --dry-run the command counts these rows in the
+database, and changes nothing; no relay is needed. It reads at most a million rows of each table.`,
 		Example: "  canal-outbox retention --dry-run\n  canal-outbox retention",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dryRun {
@@ -66,7 +65,7 @@ func leavingText(l app.Leaving) string {
 	return fmt.Sprintf("%s\t%s rows that are %s for %s %s", l.Table, count, strings.ToUpper(l.Status), age(l.Seconds), does)
 }
 
-// age is a span without its trailing zero parts.
+// age formats a duration without its trailing zero parts.
 func age(s int64) string {
 	d := time.Duration(s) * time.Second
 	if d%time.Hour == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
-// What old rows need is made and printed with the tables, and only when old rows leave.
+// Tables for old rows are created and printed with the others, and only when old rows leave.
 func TestMigratePrintsWhereRowsMove(t *testing.T) {
 	file, _ := configure(t)
 	if got := run("", "migrate", "--print", "-c", file); got.code != 0 || strings.Contains(got.out, "_archive") || strings.Contains(got.out, "_failed") {
@@ -32,7 +32,7 @@ func TestMigratePrintsWhereRowsMove(t *testing.T) {
 	}
 }
 
-// A table's own ages decide what its rows need.
+// A table's own ages decide which tables its rows need.
 func TestMigratePrintsWhereRowsOfATableMove(t *testing.T) {
 	file, _ := configure(t)
 	t.Setenv("CANAL_OUTBOX_RETENTION_ARCHIVE", "168h")

@@ -22,7 +22,7 @@ const (
 	formatJSON    = "json"
 )
 
-// cli is what all commands share: the streams and the global flags.
+// cli is shared by all commands: the streams and the global flags.
 type cli struct {
 	in       io.Reader
 	out, err io.Writer
@@ -30,7 +30,7 @@ type cli struct {
 	configPath string
 	format     string
 	started    bool        // the command's own code was reached
-	log        *zap.Logger // of `run` with log.format json: what it says on standard error is JSON to the last line
+	log        *zap.Logger // of `run` with log.format json: all of its standard error is JSON
 }
 
 const rootHelp = `canal-outbox publishes the rows of a local message table (transactional outbox) to
@@ -71,7 +71,7 @@ func newRoot(c *cli) *cobra.Command {
 	return root
 }
 
-// group is a command that only holds others: without one of them it is wrong usage.
+// group is a command that only contains others: calling it without one is wrong usage.
 func group(use, short string, subcommands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return operator.Usagef("%s needs one of its commands; see `%s --help`", cmd.CommandPath(), cmd.CommandPath())
@@ -80,26 +80,26 @@ func group(use, short string, subcommands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// changes gives a command that changes something the flag --by, which PersistentPreRunE reads.
+// changes adds the flag --by, which PersistentPreRunE reads, to a command that changes something.
 func changes(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().String("by", "", "the `name` of the person, for `canal-outbox audit`; the user and the login are recorded without it")
 	return cmd
 }
 
-// load reads the configuration and warns of environment variables that stand for nothing.
+// load reads the configuration and warns of environment variables that match no key.
 func (c *cli) load() (*config.Config, error) {
 	cfg, unknown, err := c.read()
 	return cfg, errors.Join(c.warn(unknown), err)
 }
 
-// read reads the configuration and returns the names of environment variables that stand for nothing.
+// read reads the configuration and returns the names of environment variables that match no key.
 func (c *cli) read() (cfg *config.Config, unknown []string, err error) {
 	return config.Load(c.configPath, os.Environ(), app.Sinks)
 }
 
-// warn names environment variables that stand for nothing.
+// warn names environment variables that match no key.
 func (c *cli) warn(unknown []string) error {
-	const what = "the environment variable stands for no key of the configuration"
+	const what = "the environment variable matches no key of the configuration"
 	for _, name := range unknown {
 		if c.log != nil {
 			c.log.Warn(what, zap.String("variable", name))
@@ -110,7 +110,7 @@ func (c *cli) warn(unknown []string) error {
 	return nil
 }
 
-// show prints a value: as JSON, or as the text that write makes of it, in columns separated by tabs.
+// show prints a value: as JSON, or as the text of write, in columns separated by tabs.
 func (c *cli) show(value any, write func(w io.Writer)) error {
 	if c.format == formatJSON {
 		e := json.NewEncoder(c.out)
@@ -128,5 +128,5 @@ func (c *cli) done(format string, args ...any) error {
 	return c.show(map[string]string{"done": message}, func(w io.Writer) { line(w, "%s", message) })
 }
 
-// line writes one line to a buffer-like writer, whose error shows at its flush.
+// line writes one line to a buffer-like writer, whose flush returns the error.
 func line(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }

@@ -16,7 +16,7 @@ import (
 func newRun(c *cli) *cobra.Command {
 	opts := app.Options{Version: version}
 	cmd := &cobra.Command{
-		Use: "run", Short: "run the relay until it is told to stop", Args: cobra.NoArgs,
+		Use: "run", Short: "run the relay until a signal stops it", Args: cobra.NoArgs,
 		Long: `Follows the binlog, publishes, writes the results back and sweeps the tables. Whatever would
 make that impossible is reported at the start, all at once. The first SIGINT or SIGTERM
 finishes what is in flight and ends; the second ends at once.`,
@@ -37,7 +37,7 @@ finishes what is in flight and ends; the second ends at once.`,
 				return err
 			}
 			defer func() { _ = log.Sync() }() // terminals and pipes cannot be synced; the process ends anyway
-			defer zap.RedirectStdLog(log)()   // what a library prints is a line of the same form
+			defer zap.RedirectStdLog(log)()   // output of libraries becomes a line of the same form
 			return app.Run(cmd.Context(), cfg, opts, log)
 		},
 	}
@@ -48,8 +48,7 @@ finishes what is in flight and ends; the second ends at once.`,
 	return cmd
 }
 
-// newLogger writes to standard error. Many equal lines in one second are thinned out, so that a failing broker does not
-// fill the disk with its name.
+// newLogger writes to standard error. It samples equal lines within one second, so that a failing broker does not fill the disk.
 func newLogger(l config.Log) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(l.Level)
 	if err != nil {

@@ -27,8 +27,8 @@ func newStatus(c *cli) *cobra.Command {
 	var watch, live bool
 	var at string
 	cmd := &cobra.Command{
-		Use: "status", Short: "show whether the daemon works, how far behind it is and what needs attention", Args: cobra.NoArgs,
-		Long: `Shows the state of the running daemon. The exit code is 0 when it works or stands by and 4 when there are
+		Use: "status", Short: "show whether the relay works, how far behind it is and what needs attention", Args: cobra.NoArgs,
+		Long: `Shows the state of the running relay. The exit code is 0 when it works or stands by and 4 when there are
 problems ("degraded" or "stuck"), so that a script needs no more than the code. With --live it
 only asks whether the process can make progress, as /healthz does: a broker or a database that
 is away is no reason to restart it. Counts of rows are sampled; the text says how long ago.`,
@@ -50,7 +50,7 @@ is away is no reason to restart it. Counts of rows are sampled; the text says ho
 				if err := client.Live(cmd.Context()); err != nil {
 					return err
 				}
-				return c.done("the daemon can make progress")
+				return c.done("the relay can make progress")
 			case watch:
 				return c.watch(cmd.Context(), client)
 			}
@@ -73,7 +73,7 @@ is away is no reason to restart it. Counts of rows are sampled; the text says ho
 	return cmd
 }
 
-// clearScreen moves to the top left corner and clears what is below (ECMA-48).
+// clearScreen moves to the top left corner and clears everything below (ECMA-48).
 const clearScreen = "\x1b[H\x1b[J"
 
 // watch repeats the status. In JSON each is one line.
@@ -105,7 +105,7 @@ func (c *cli) watch(ctx context.Context, client *admin.Client) error {
 	}
 }
 
-// writeStatus is the one screen.
+// writeStatus writes the status as text.
 func writeStatus(w io.Writer, s operator.Status) {
 	line(w, "state\t%s (version %s, up %s)", s.State, s.Version, seconds(&s.UptimeSeconds))
 	for _, p := range s.Problems {
@@ -161,7 +161,7 @@ func writeStatus(w io.Writer, s operator.Status) {
 	writeTables(w, s.Tables)
 }
 
-// catchUpText is how long the backlog will take.
+// catchUpText returns the estimated duration of the backlog.
 func catchUpText(c *operator.CatchUp) string {
 	more := ""
 	if c.RowsAtLeast {
@@ -178,7 +178,7 @@ func catchUpText(c *operator.CatchUp) string {
 	return "in about " + seconds(c.Seconds) + " (" + text + ")"
 }
 
-// leaseText is which of several relays this one is.
+// leaseText describes the mode of this relay among several.
 func leaseText(l operator.LeaseStatus) string {
 	text, since := l.State, " since "+l.Since.Local().Format("2006-01-02 15:04:05")
 	switch l.State {
@@ -200,7 +200,7 @@ func leaseText(l operator.LeaseStatus) string {
 	return text
 }
 
-// sweepText is when the last sweep ended, and what all of them brought: the last one mostly finds nothing that is left.
+// sweepText returns the end of the last sweep, and the number of rows of all sweeps: the last one usually finds none.
 func sweepText(s operator.Status) string {
 	text := fmt.Sprintf("last %s ago, handed %d rows to the sink; published by sweeps since the start %d", seconds(s.Sweep.LastSeconds), s.Sweep.LastRows, s.Throughput.Swept)
 	if s.Sweep.LastSeconds == nil {
@@ -212,7 +212,7 @@ func sweepText(s operator.Status) string {
 	return text
 }
 
-// retentionText is when old rows last left the tables, and how many.
+// retentionText returns when old rows last left the tables, and how many.
 func retentionText(r *operator.RetentionStatus) string {
 	text := fmt.Sprintf("last pass %s ago, %d rows taken out", seconds(r.LastSeconds), r.Rows)
 	switch {
@@ -261,7 +261,7 @@ func writeTables(w io.Writer, tables []operator.TableStatus) {
 	}
 }
 
-// seconds writes a span of time with three digits below a minute, and to the second above.
+// seconds formats a duration with three digits below a minute, and to the second above.
 func seconds(s *float64) string {
 	switch {
 	case s == nil:

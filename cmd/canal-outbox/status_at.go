@@ -12,13 +12,13 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
-// beforeAt is how far before the time marks are shown, and afterAt how far behind it.
+// beforeAt and afterAt bound the range of time from which marks are shown.
 const beforeAt, afterAt = 10 * time.Minute, time.Minute
 
-// past is what was measured at a time, the JSON of status --at.
+// past is the measurement at a time, the JSON of status --at.
 type past struct {
 	At time.Time `json:"at"`
-	// MeasuredAt is when the values were measured; null when nothing was, within a minute.
+	// MeasuredAt is the time of the measurement; null when there is none within a minute.
 	MeasuredAt *time.Time          `json:"measured_at"`
 	Values     map[string]*float64 `json:"values"` // by the names of the series of /api/v1/history
 	Marks      []operator.Mark     `json:"marks"`  // from ten minutes before until a minute after
@@ -47,7 +47,7 @@ func (c *cli) statusAt(ctx context.Context, text string) error {
 	})
 }
 
-// pastAt takes the measurement next to a time, at most a minute away.
+// pastAt returns the measurement nearest to a time, at most a minute away.
 func pastAt(t operator.Timeline, at time.Time) past {
 	p := past{At: at.UTC().Truncate(time.Second), Values: map[string]*float64{}, Marks: t.Marks}
 	best := afterAt + time.Second

@@ -8,7 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
-// The measurement next to the time counts, at most a minute away; one that measured nothing does not.
+// The measurement nearest to the time is used, at most a minute away; an empty one is not.
 func TestStatusAtATime(t *testing.T) {
 	at := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 	lag, later := 2.5, 7.0

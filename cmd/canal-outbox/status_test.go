@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Scripts need no more than the code: problems are not liveness, and the two are asked apart.
+// A script needs only the exit code: problems do not affect liveness, which --live reports.
 func TestStatusTellsByItsCode(t *testing.T) {
 	file, dir := configure(t)
 	d := start(t, dir)
@@ -29,7 +29,7 @@ func TestStatusTellsByItsCode(t *testing.T) {
 	}
 }
 
-// Spans of time are read at a glance: no exponents, no nanoseconds, nothing below zero.
+// Durations are short: no exponents, no nanoseconds, nothing below zero.
 func TestSpansOfTime(t *testing.T) {
 	for ms, want := range map[float64]string{
 		-3: "0ms", 0: "0ms", 0.00012: "0ms", 0.1234: "0.123ms", 1.25: "1.25ms", 12.345: "12.3ms", 123.4: "123ms", 999.9: "1000ms", 1234: "1.23s",

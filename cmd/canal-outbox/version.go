@@ -11,7 +11,7 @@ import (
 // version is set by the linker (-X main.version).
 var version = "dev"
 
-// build says what this binary was made of.
+// build describes this binary.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"` // of the source; "" when it was built without version control

@@ -1,6 +1,6 @@
-// Command orders is the order chain as a program that proves itself: a shop, its consumers and canal-outbox between them, each a
-// process of its own. `orders run` starts everything with the servers it needs, breaks it, and exits 0 only if the account at
-// the end holds. docs/examples/orders.md walks through it.
+// Command orders is the order chain as a program that verifies itself: a shop, its consumers and canal-outbox between them, each
+// a separate process. `orders run` starts everything with the servers it needs, causes faults, and exits 0 only if the account at
+// the end is right. docs/examples/orders.md explains it.
 package main
 
 import (
@@ -65,14 +65,14 @@ func command(args []string) error {
 	flags.StringVar(&s.run.Broker, "broker", "kafka", "run: kafka or rocketmq")
 	flags.StringVar(&s.run.Database, "database", "mariadb", "run: mysql or mariadb")
 	flags.DurationVar(&s.run.Duration, "duration", 2*time.Minute, "run: how long the shop is open")
-	flags.StringVar(&s.run.Relay, "relay", "", "run: the canal-outbox binary (default: the one beside this program)")
+	flags.StringVar(&s.run.Relay, "relay", "", "run: the canal-outbox binary (default: the one next to this program)")
 	flags.StringVar(&s.database, "dsn", "", "database of the shop")
 	flags.StringVar(&s.redis, "redis", "", "host:port of Redis")
 	flags.StringVar(&s.broker.Kafka, "kafka", "", "host:port of a Kafka broker")
 	flags.StringVar(&s.broker.RocketMQ, "rocketmq", "", "host:port of a RocketMQ name server")
 	flags.DurationVar(&s.payWithin, "pay-within", 10*time.Second, "how long an order waits for its payment")
 	flags.DurationVar(&s.checks.Every, "check-every", 5*time.Second, "check: the interval, apart from -pay-within; an hour in a shop")
-	flags.DurationVar(&s.checks.Abandoned, "abandoned", 10*time.Second, "check: how old a request is whose shop is taken for dead")
+	flags.DurationVar(&s.checks.Abandoned, "abandoned", 10*time.Second, "check: age at which the shop of a request counts as dead")
 	flags.StringVar(&s.webhook, "webhook", "", "check: the URL that alerts are posted to")
 	flags.IntVar(&s.rate, "rate", 20, "requests for an order per second")
 	if err := flags.Parse(args); err != nil {
@@ -86,7 +86,7 @@ func command(args []string) error {
 	return s.part(ctx, flags.Args())
 }
 
-// story runs everything, with this program for the shop's parts.
+// story runs everything, with this program as the shop's parts.
 func (s settings) story(ctx context.Context) (err error) {
 	if s.run.Orders, err = os.Executable(); err != nil {
 		return err

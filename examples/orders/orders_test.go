@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	relay.Main(m)
 }
 
-// The example in short: a real database and a real Redis, a Kafka in this process, and every fault but the broker's.
+// The example in short: a real database and a real Redis, an embedded Kafka, and every fault except the broker's.
 func TestTheAccountHolds(t *testing.T) {
 	t.Setenv(asPart, "1")
 	own, err := os.Executable()

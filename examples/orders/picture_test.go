@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the picture into docs/examples/orders.md")
 
-// picture is the sequence of one order, with the names that the code has.
+// picture is the sequence of one order, with the names in the code.
 func picture() string {
 	var b strings.Builder
 	step := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -54,7 +54,7 @@ func picture() string {
 	return b.String()
 }
 
-// The page shows what the code does.
+// The page's picture matches the code.
 func TestThePicture(t *testing.T) {
 	const page, begin, end = "../../docs/examples/orders.md", "TestThePicture -update -->\n", "<!-- end of the picture -->"
 	text, err := os.ReadFile(page)

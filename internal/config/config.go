@@ -284,7 +284,7 @@ type Retention struct {
 	MaxReplicaLag time.Duration `yaml:"max_replica_lag"`
 }
 
-// Lease is who is active of several relays.
+// Lease selects the active one of several relays.
 type Lease struct {
 	// Enabled uses the lease. Without it, or without the table or a privilege for it, the relay runs alone, and reports another relay on its
 	// tables without stopping.

@@ -9,16 +9,16 @@ import (
 
 // Account is the comparison at the end. Lists hold message ids, sorted.
 type Account struct {
-	Committed  int // messages whose transaction was acknowledged, or found committed afterwards
+	Committed  int // messages whose transaction was acknowledged, or later found committed
 	RolledBack int // transactions that the application rolled back
 	Published  int // distinct committed messages that a consumer received
-	Copies     int // received beyond the first
-	KillCopies int // of these, received between the SIGKILL and the end of the backlog it left
+	Copies     int // received after the first
+	KillCopies int // of these, received between the SIGKILL and the end of its backlog
 
 	Missing  []string // committed, not received
 	Invented []string // received, never committed
-	Altered  []string // received with a content that was not committed, and how
-	Failures []error  // what the application's own transactions got from the database
+	Altered  []string // received with another content than committed, and the difference
+	Failures []error  // errors of the application's own transactions
 
 	Rows   map[string]int // rows of the outbox table by status
 	Unsent []string       // rows that are not SENT, each with its status and reason
@@ -28,7 +28,7 @@ type Account struct {
 	GapWanted bool
 }
 
-// Account compares both sides. inTable tells of an uncertain message whether the database has it.
+// Account compares both sides. inTable reports whether the database has an uncertain message.
 func (b *book) Account(ctx context.Context, inTable func(ctx context.Context, id string) (bool, error)) (Account, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,7 +55,7 @@ func (b *book) Account(ctx context.Context, inTable func(ctx context.Context, id
 	return a, nil
 }
 
-// sent and the others are the names of the statuses in the table.
+// sentStatus is the name of the status SENT.
 const sentStatus = "SENT"
 
 // total counts the rows of the table.
@@ -70,7 +70,7 @@ func (a Account) total() int {
 // gapFound reports whether the purge was recorded.
 func (a Account) gapFound() bool { return slices.Contains(a.Gaps, "purged") }
 
-// Err says what does not hold, with the first offending ids; nil when everything does.
+// Err lists what is wrong, with the first ids; nil when everything is right.
 func (a Account) Err() error {
 	var faults []string
 	list := func(ids []string, what string) {
@@ -100,7 +100,7 @@ func (a Account) Err() error {
 	return fmt.Errorf("the account does not hold:\n  %s", strings.Join(faults, "\n  "))
 }
 
-// shown is how many offending ids are printed.
+// shown is the number of ids printed.
 const shown = 10
 
 func some(ids []string) string {

@@ -11,14 +11,14 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// row is a message as the application writes it, record the same as a consumer gets it, with something else in its body.
+// row is a message as the application writes it; record is the same as a consumer gets it, with an addition in its body.
 func row(id string) []relay.Row { return []relay.Row{{MessageID: id, Loose: true, Body: []byte(id)}} }
 
 func record(id, change string) []arrival {
 	return []arrival{{Record: relay.Record{MessageID: id, Body: []byte(id + change)}, at: time.Now()}}
 }
 
-// pair books one message on both sides, so many copies of it.
+// pair records one message on both sides, with a number of copies.
 func pair(l *book, id string, copies int) {
 	l.Committed(row(id), time.Now())
 	for range copies {
@@ -26,11 +26,11 @@ func pair(l *book, id string, copies int) {
 	}
 }
 
-// settled makes the account of a ledger whose rows are all SENT, and whose purge was recorded.
+// settled returns the account of a ledger whose rows are all SENT, and whose purge was recorded.
 func settled(t *testing.T, l *book, inTable func(context.Context, string) (bool, error)) Account {
 	t.Helper()
 	if inTable == nil {
-		inTable = func(context.Context, string) (bool, error) { return false, errors.New("not to be asked") }
+		inTable = func(context.Context, string) (bool, error) { return false, errors.New("must not be called") }
 	}
 	a, err := l.Account(t.Context(), inTable)
 	if err != nil {
@@ -40,7 +40,7 @@ func settled(t *testing.T, l *book, inTable func(context.Context, string) (bool,
 	return a
 }
 
-// wrong demands that the account fails and says this.
+// wrong checks that the account fails with this text.
 func wrong(t *testing.T, a Account, want string) {
 	t.Helper()
 	if err := a.Err(); err == nil || !strings.Contains(err.Error(), want) {
@@ -106,7 +106,7 @@ func TestAccountAltered(t *testing.T) {
 	}
 }
 
-// A commit without an answer counts as the database says.
+// A commit without an answer counts as the database reports it.
 func TestAccountUncertain(t *testing.T) {
 	for _, there := range []bool{false, true} {
 		for _, arrived := range []bool{false, true} {

@@ -14,33 +14,33 @@ type arrival struct {
 	at time.Time
 }
 
-// knowledge is what the application knows of a message.
+// knowledge is the state of a message for the application.
 type knowledge uint8
 
 const (
-	unheard   knowledge = iota // it arrived, and no transaction that wrote it has been acknowledged
-	uncertain                  // the commit failed without an answer: the database knows
+	unheard   knowledge = iota // it arrived, and no transaction with it has been acknowledged
+	uncertain                  // the commit failed without an answer: the table decides
 	committed
 )
 
 // entry is one message id in the ledger.
 type entry struct {
 	known  knowledge
-	asked  time.Time // just before COMMIT was sent
+	asked  time.Time // right before COMMIT was sent
 	copies int       // arrivals
 	first  time.Time // arrival
 }
 
-// book keeps both sides of the account: what the application committed, in the ledger, and what a consumer received. A message
-// may arrive before its commit is acknowledged, so nothing is judged before the end; what is here beyond the ledger are the
-// figures of the progress. It is safe for concurrent use.
+// book has both sides of the account: what the application committed, in the ledger, and what a consumer received. A message may
+// arrive before its commit is acknowledged, so the comparison is made at the end only; the other fields are figures of the
+// progress. It is safe for concurrent use.
 type book struct {
 	mu         sync.Mutex
 	ledger     *relay.Ledger
 	uncertain  []relay.Row    // rows of a transaction whose COMMIT has no answer
-	records    []relay.Record // in the order of their arrival
+	records    []relay.Record // in the order of arrival
 	entries    map[string]*entry
-	waiting    map[string]time.Time // committed and not arrived: when COMMIT was sent
+	waiting    map[string]time.Time // committed and not arrived: time of sending COMMIT
 	committed  int                  // messages
 	published  int                  // distinct committed messages that arrived
 	copies     int                  // arrivals beyond the first of each message
@@ -64,7 +64,7 @@ func (b *book) entry(id string) *entry {
 	return e
 }
 
-// Committed notes messages of a transaction whose COMMIT, sent at asked, was acknowledged.
+// Committed records messages of a transaction whose COMMIT, sent at asked, was acknowledged.
 func (b *book) Committed(rows []relay.Row, asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +81,7 @@ func (b *book) Committed(rows []relay.Row, asked time.Time) {
 	}
 }
 
-// Uncertain notes messages of a transaction whose COMMIT has no answer.
+// Uncertain records messages of a transaction whose COMMIT has no answer.
 func (b *book) Uncertain(rows []relay.Row, asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,7 +99,7 @@ func (b *book) RolledBack() {
 	b.rolledBack++
 }
 
-// Failed notes an error that the application got from the database, and returns how many there are.
+// Failed records an error of the application's transactions, and returns the number of errors.
 func (b *book) Failed(err error) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +107,7 @@ func (b *book) Failed(err error) int {
 	return len(b.failures)
 }
 
-// Arrived notes what a consumer received.
+// Arrived records what a consumer received.
 func (b *book) Arrived(arrivals []arrival) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +137,7 @@ func (b *book) delivered(e *entry) {
 	}
 }
 
-// Disturb ends the undisturbed time, whose latencies are reported on their own.
+// Disturb ends the undisturbed time, whose latencies are reported separately.
 func (b *book) Disturb() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,14 +157,14 @@ func (b *book) Waiting(limit time.Time) int {
 	return n
 }
 
-// Copies counts what was received beyond the first of each message.
+// Copies counts what was received after the first of each message.
 func (b *book) Copies() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.copies
 }
 
-// tally is the state of the ledger at one moment. Latencies are from sending COMMIT to the arrival.
+// tally is the state of the ledger at one time. Latencies are from sending COMMIT to the arrival.
 type tally struct {
 	committed, published int
 	took                 latencies // of what was delivered since the last look
@@ -189,7 +189,7 @@ func (b *book) Quiet() latencies {
 // latencies are samples in any order.
 type latencies []time.Duration
 
-// at returns the sample below which the share q of all lies, and false when there is none. It sorts the samples.
+// at returns the sample at the quantile q, and false when there is none. It sorts the samples.
 func (s latencies) at(q float64) (time.Duration, bool) {
 	if len(s) == 0 {
 		return 0, false

@@ -7,26 +7,26 @@ import (
 	"errors"
 )
 
-// broker is where the relay publishes to, with the demo's own consumer behind it.
+// broker is where the relay publishes to, with the demo's own consumer.
 type broker interface {
-	// Title and Address name it for people.
+	// Title and Address describe it for people.
 	Title() string
 	Address() string
 	// Sink is the sink section of the relay's configuration, on one line.
 	Sink() string
 	Topic() string
 
-	// Stop makes the broker unreachable for the relay, Start reachable again. A broker that was given answers
-	// errNotOurs: clients are told its own address, so nothing can be put in front of it.
+	// Stop makes the broker unreachable for the relay, Start makes it reachable again. An external broker returns errNotOurs:
+	// clients get its own address, so no proxy can be put in front of it.
 	Stop() error
 	Start() error
 
-	// Follow delivers everything the topic gets, from its first record on, until ctx ends, which is no error.
+	// Follow delivers all records of the topic, from the first on, until ctx ends, which is not an error.
 	Follow(ctx context.Context, deliver func([]arrival)) error
-	// CatchUp returns when Follow has delivered what the topic held at the time of the call.
+	// CatchUp returns when Follow has delivered the records that the topic had at the time of the call.
 	CatchUp(ctx context.Context) error
 
-	// Close removes the topic and ends what the demo has started.
+	// Close removes the topic and stops what the demo has started.
 	Close(ctx context.Context) error
 }
 
@@ -35,7 +35,7 @@ var errNotOurs = errors.New("the broker is not the demo's own")
 // partitions of the demo's topic.
 const partitions = 4
 
-// uniqueTopic names a topic on a broker that others use too.
+// uniqueTopic returns a topic name for a broker with other users.
 func uniqueTopic() string {
 	suffix := make([]byte, 4)
 	_, _ = rand.Read(suffix) // never fails

@@ -17,7 +17,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
-// The names of the demo in the database.
+// Names of the demo's objects in the database.
 const (
 	schemaName    = "shop"
 	tableName     = "shop.t_local_message"
@@ -33,8 +33,7 @@ type database struct {
 	version string
 }
 
-// startDatabase starts an empty server with the application's tables and the relay's account. say announces what takes
-// long.
+// startDatabase starts an empty server with the application's tables and the relay's account. say announces slow steps.
 func startDatabase(ctx context.Context, flavor testkit.Flavor, say func(string, ...any)) (_ *database, err error) {
 	if flavor == "" {
 		flavor = foundFlavor(ctx)
@@ -61,7 +60,7 @@ func startDatabase(ctx context.Context, flavor testkit.Flavor, say func(string, 
 	return d, nil
 }
 
-// prepare makes the schema and the account.
+// prepare creates the schema and the account.
 func (d *database) prepare(ctx context.Context) error {
 	outbox, err := migrations.DDL(presetName, tableName)
 	if err != nil {
@@ -90,7 +89,7 @@ func (d *database) prepare(ctx context.Context) error {
 	return d.CreateUser(ctx, relayUser, relayPassword, grants...)
 }
 
-// Close ends the server and removes its data.
+// Close stops the server and removes its data.
 func (d *database) Close() error {
 	var err error
 	if d.db != nil {
@@ -161,8 +160,8 @@ func (d *database) has(ctx context.Context, id string) (bool, error) {
 	return n > 0, err
 }
 
-// foundFlavor is the server that this machine has, MySQL first; MariaDB when it has none, because every distribution
-// packages it.
+// foundFlavor returns the flavor of this machine's server, MySQL first; without a server MariaDB, because every distribution has
+// packages of it.
 func foundFlavor(ctx context.Context) testkit.Flavor {
 	if hasMySQL(ctx) {
 		return testkit.MySQL
@@ -182,7 +181,7 @@ func hasMySQL(ctx context.Context) bool {
 	return err == nil && mysqlVersion.Match(out) && !strings.Contains(strings.ToLower(string(out)), "mariadb")
 }
 
-// program also looks where distributions put servers, which is not on every user's PATH.
+// program also searches where distributions install servers, which is not in every user's PATH.
 func program(name string) (string, bool) {
 	for _, candidate := range []string{name, filepath.Join("/usr/sbin", name)} {
 		if path, err := exec.LookPath(candidate); err == nil {
@@ -192,7 +191,7 @@ func program(name string) (string, bool) {
 	return "", false
 }
 
-// announceInstallation says so when the start has to install the server.
+// announceInstallation logs when the start must install the server.
 func announceInstallation(ctx context.Context, flavor testkit.Flavor, say func(string, ...any)) {
 	switch flavor {
 	case testkit.MariaDB:
@@ -202,7 +201,7 @@ func announceInstallation(ctx context.Context, flavor testkit.Flavor, say func(s
 	case testkit.MySQL:
 		cache, err := servers.Cache()
 		if err != nil || hasMySQL(ctx) {
-			return // the start tells of a missing cache
+			return // the start reports a missing cache
 		}
 		if _, err := os.Stat(filepath.Join(cache, "mysql-root", ".complete")); err != nil {
 			say("MySQL is not installed: unpacking it into %s, once (640 MB, needs root or sudo) ...", cache)

@@ -19,17 +19,16 @@ import (
 
 // Options of Run. The zero value of each field but Relay is the usual choice.
 type Options struct {
-	Relay    string         // path of the service binary
+	Relay    string         // path of the relay's binary
 	Flavor   testkit.Flavor // of the database; "": what the machine has
-	Kafka    string         // host:port of a broker that runs already; "": an embedded one
-	RocketMQ string         // host:port of a name server that runs already
-	Duration time.Duration  // how long the application works; 0: DefaultDuration
+	Kafka    string         // host:port of an external broker; "": an embedded one
+	RocketMQ string         // host:port of an external name server
+	Duration time.Duration  // how long the application runs; 0: DefaultDuration
 	Rate     int            // business transactions per second; 0: DefaultRate
-	Keep     bool           // go on after the account until the context ends
+	Keep     bool           // continue after the account until the context ends
 }
 
-// The defaults of Options, and the shortest duration that has room for the faults. Starting and settling take a few seconds
-// more.
+// The defaults of Options, and the minimum duration with time for the faults. Starting and settling take a few seconds more.
 const (
 	DefaultDuration = 35 * time.Second
 	DefaultRate     = 300
@@ -53,11 +52,11 @@ type demo struct {
 	purged     bool
 }
 
-// ErrInterrupted says that the demo was ended by a signal before its account was complete. Everything was removed.
+// ErrInterrupted reports that a signal ended the demo before its account was complete. Everything was removed.
 var ErrInterrupted = errors.New("interrupted: everything the demo had started is stopped and removed")
 
-// Run runs the demo and prints to out, a terminal or not. It takes the signals that end a program for itself: the first one
-// ends the demo at once but in order, more change nothing. The error says what does not hold, or what could not be done.
+// Run runs the demo and prints to out, a terminal or not. It handles the signals that end a program: the first one ends the demo
+// in order, more change nothing. The error says what is wrong, or what could not be done.
 func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
 	if opts.Duration == 0 {
 		opts.Duration = DefaultDuration
@@ -76,8 +75,8 @@ func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
 	return nil
 }
 
-// holdSignals keeps signals from ending the process, else a second Ctrl-C would leave servers' directories behind. A
-// broken pipe at the output is seen as the error of a write.
+// holdSignals keeps signals from ending the process, because a second Ctrl-C would leave servers' directories. A broken pipe at
+// the output appears as the error of a write.
 func holdSignals(interrupted func()) (release func()) {
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
@@ -114,7 +113,7 @@ func (d *demo) run(ctx context.Context) error {
 	return nil
 }
 
-// explain turns the end of the context into its cause, and shows the relay's last words where they may help.
+// explain replaces the end of the context by its cause, and shows the last lines of the relay's log where they may help.
 func (d *demo) explain(ctx context.Context, err error) error {
 	d.screen.Keep()
 	if cause := context.Cause(ctx); cause != nil {
@@ -129,7 +128,7 @@ func (d *demo) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// start makes everything in the order in which it is needed.
+// start creates everything in the order in which it is needed.
 func (d *demo) start(ctx context.Context) (err error) {
 	d.screen.Say("canal-outbox-demo: a shop commits orders, canal-outbox publishes their messages.\n")
 	if d.dir, err = os.MkdirTemp("", "canal-outbox-demo-"); err != nil {
@@ -162,8 +161,8 @@ func (d *demo) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// cache makes the servers' cache part of the demo's own directory on a machine that has none, so that nothing stays. It
-// saves the next start two seconds where there is one, and it is where an unpacked MySQL must stay.
+// cache puts the servers' cache into the demo's own directory on a machine that has none, so that nothing is left. An existing
+// cache saves two seconds at the next start, and an unpacked MySQL must stay there.
 func (d *demo) cache() error {
 	if dir, err := servers.Cache(); err == nil {
 		if _, err := os.Stat(dir); err == nil || d.opts.Flavor == testkit.MySQL {
@@ -204,10 +203,10 @@ func freeAddress() (string, error) {
 	return "", errors.New("no free port for the dashboard between 9180 and 9279")
 }
 
-// keep lets everything run, the shop slowly, until the context ends.
+// keep leaves everything running, the shop slowly, until the context ends.
 func (d *demo) keep(ctx context.Context) error {
 	d.screen.Say(`
-Everything goes on, with a few orders per second, until Ctrl-C:
+Everything continues, with a few orders per second, until Ctrl-C:
   dashboard  http://%s/
   database   mysql -h 127.0.0.1 -P %d -u root %s
   broker     %s, topic %s
@@ -223,7 +222,7 @@ Everything goes on, with a few orders per second, until Ctrl-C:
 	return nil
 }
 
-// close ends what was started, in reverse, and removes it.
+// close stops what was started, in reverse order, and removes it.
 func (d *demo) close() error {
 	var errs []error
 	if d.relay != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
-// binary is the demo as make builds it, with the service binary beside it.
+// binary is the demo as make builds it, with the relay's binary in the same directory.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -50,7 +50,7 @@ type running struct {
 	temp string // its directory for temporary files
 	out  *bufio.Reader
 	err  bytes.Buffer
-	text strings.Builder // what was read of its output
+	text strings.Builder // its output so far
 }
 
 // newDemo prepares a demo with a directory for temporary files of its own.
@@ -60,7 +60,7 @@ func newDemo(t *testing.T, args ...string) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Without a cache of its own the demo would make one in its temporary directory, which is slower.
+	// Without its own cache the demo would create one in its temporary directory, which is slower.
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +127,8 @@ func (r *running) end(t *testing.T) int {
 
 var address = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
-// nothingLeft demands that the directory for temporary files is empty, that no process works in it, and that nobody answers
-// at the addresses in the output.
+// nothingLeft checks that the directory for temporary files is empty, that no process works in it, and that no server answers at
+// the addresses in the output.
 func (r *running) nothingLeft(t *testing.T) {
 	t.Helper()
 	entries, err := os.ReadDir(r.temp)
@@ -155,7 +155,7 @@ func (r *running) nothingLeft(t *testing.T) {
 	for _, a := range addresses {
 		if conn, err := net.Dial("tcp", a); err == nil {
 			_ = conn.Close()
-			t.Errorf("somebody still answers at %s", a)
+			t.Errorf("a server still answers at %s", a)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestDemo(t *testing.T) {
 	r.nothingLeft(t)
 }
 
-// Ctrl-C again and again, also while the demo cleans up.
+// Ctrl-C repeatedly, also while the demo cleans up.
 func TestDemoInterruptedAgainAndAgain(t *testing.T) {
 	r := startDemo(t, "--duration", "10m", "--rate", "50")
 	r.until(t, " 2s ")
@@ -203,7 +203,7 @@ func TestDemoInterruptedAgainAndAgain(t *testing.T) {
 	r.nothingLeft(t)
 }
 
-// The reader of the output goes away, as in `canal-outbox-demo | head`.
+// The reader of the output ends, as in `canal-outbox-demo | head`.
 func TestDemoWithoutReader(t *testing.T) {
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -231,7 +231,7 @@ func TestDemoKeeps(t *testing.T) {
 		t.Skip("-short: make test-rest runs it")
 	}
 	r := startDemo(t, "--duration", "10s", "--rate", "100", "--keep")
-	r.until(t, "Everything goes on")
+	r.until(t, "Everything continues")
 	r.until(t, "relay ")
 	if err := r.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -242,7 +242,7 @@ func TestDemoKeeps(t *testing.T) {
 	r.nothingLeft(t)
 }
 
-// A broker that was given keeps running and loses the demo's topic.
+// An external broker keeps running and loses the demo's topic.
 func TestDemoWithGivenKafka(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make test-rest runs it")

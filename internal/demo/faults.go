@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// fault is something that goes wrong on purpose at a share of the demo's time.
+// fault is a deliberate fault at a fraction of the demo's time.
 type fault struct {
 	at float64
 	do func(ctx context.Context) error
 }
 
-// faults does them one after the other.
+// faults runs them one after the other.
 func (d *demo) faults(ctx context.Context, began time.Time) error {
 	for _, f := range []fault{{0.2, d.killRelay}, {0.4, d.stopBroker}, {0.65, d.purgeBinlog}} {
 		at := began.Add(time.Duration(f.at * float64(d.opts.Duration)))
@@ -27,7 +27,7 @@ func (d *demo) faults(ctx context.Context, began time.Time) error {
 	return nil
 }
 
-// downtime is how long something stays away.
+// downtime is the duration of an outage.
 func (d *demo) downtime() time.Duration { return min(d.opts.Duration/8, 5*time.Second) }
 
 // killRelay is fault 1.
@@ -36,7 +36,7 @@ func (d *demo) killRelay(ctx context.Context) error {
 	if err := d.relay.Kill(); err != nil {
 		return err
 	}
-	d.screen.Say("\n1/3 The relay (process %d) was killed with SIGKILL. The shop goes on.", pid)
+	d.screen.Say("\n1/3 The relay (process %d) was killed with SIGKILL. The shop continues.", pid)
 	if err := pause(ctx, d.downtime()/3); err != nil {
 		return err
 	}
@@ -55,8 +55,8 @@ func (d *demo) restart(ctx context.Context) error {
 	return d.caughtUp(ctx, began)
 }
 
-// caughtUp waits until all messages committed before now are published. It is no error if some stay behind: the account will
-// name them.
+// caughtUp waits until all messages committed before now are published. Messages left behind are no error here: the account names
+// them.
 func (d *demo) caughtUp(ctx context.Context, began time.Time) error {
 	now := time.Now()
 	waiting := func() int { return d.book.Waiting(now) }
@@ -67,7 +67,7 @@ func (d *demo) caughtUp(ctx context.Context, began time.Time) error {
 	case ok:
 		d.screen.Say("    All of them are published, %s later.", brief(time.Since(began)))
 	default:
-		d.screen.Say("    %s of them are still not published, and for %s none was. Going on.", count(waiting()), brief(patience))
+		d.screen.Say("    %s of them are still not published, and for %s none was. The demo continues.", count(waiting()), brief(patience))
 	}
 	return nil
 }

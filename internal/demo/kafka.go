@@ -15,7 +15,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// kafka is the consumer's side of a Kafka broker, and all there is of one that was given.
+// kafka is the consumer's side of a Kafka broker, and all of an external one.
 type kafka struct {
 	address string // for the relay
 	topic   string
@@ -26,13 +26,13 @@ type kafka struct {
 	next  map[int32]int64
 }
 
-// newKafka makes the consumer. It does not connect yet.
+// newKafka creates the consumer. It does not connect yet.
 func newKafka(address, topic string, opts ...kgo.Opt) (*kafka, error) {
 	client, err := kgo.NewClient(append(opts,
 		kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.MetadataMinAge(100*time.Millisecond), // the topic is new
-		kgo.FetchMaxWait(100*time.Millisecond),   // partitions that it finds late wait for the running fetch
+		kgo.FetchMaxWait(100*time.Millisecond),   // partitions that are found late wait for the running fetch
 	)...)
 	if err != nil {
 		return nil, fmt.Errorf("kafka consumer: %w", err)
@@ -40,7 +40,7 @@ func newKafka(address, topic string, opts ...kgo.Opt) (*kafka, error) {
 	return &kafka{address: address, topic: topic, client: client, moved: make(chan struct{}), next: map[int32]int64{}}, nil
 }
 
-// givenKafka uses a broker that runs already: it gets a topic of its own for the demo.
+// givenKafka uses an external broker and creates the demo's topic there.
 func givenKafka(ctx context.Context, address string) (*kafka, error) {
 	k, err := newKafka(address, uniqueTopic(), kgo.SeedBrokers(address))
 	if err != nil {
@@ -79,7 +79,7 @@ func (k *kafka) Follow(ctx context.Context, deliver func([]arrival)) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		// What the client can retry it does not show here.
+		// The client does not return errors that it can retry.
 		if err := fetches.Err(); err != nil {
 			return fmt.Errorf("consume topic %s: %w", k.topic, err)
 		}
@@ -154,8 +154,8 @@ func (k *kafka) Close(ctx context.Context) error {
 	return nil
 }
 
-// embeddedKafka is a Kafka in this process. The relay reaches it through a proxy, the demo's consumer does not, so that
-// it sees an arrival when it happens also while the broker is away for the relay.
+// embeddedKafka is a Kafka in this process. The relay reaches it through a proxy. The demo's consumer does not, so it receives
+// records at once also while the broker is away for the relay.
 type embeddedKafka struct {
 	*kafka
 	cluster *kfake.Cluster
@@ -167,7 +167,7 @@ type embeddedKafka struct {
 // maxTopicBytes bounds what a partition keeps in memory.
 const maxTopicBytes = 64 << 20
 
-// frontAddress is a listener that gives out the proxy's address as its own: clients are told to go there.
+// frontAddress is a listener that reports the proxy's address as its own, so that clients connect there.
 type frontAddress struct {
 	net.Listener
 	front net.Addr
@@ -233,7 +233,7 @@ func (e *embeddedKafka) Stop() error {
 // Start implements broker.
 func (e *embeddedKafka) Start() error { return e.proxy.Refuse(false) }
 
-// expire throws old records away until done is closed.
+// expire removes old records until done is closed.
 func (e *embeddedKafka) expire() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

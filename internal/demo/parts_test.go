@@ -105,7 +105,7 @@ func TestScreenTellsOfABrokenPipe(t *testing.T) {
 	var broken error
 	newScreen(w, func(err error) { broken = errors.Join(broken, err) }).Say("hello")
 	if broken == nil {
-		t.Error("the failed write was not told")
+		t.Error("the failed write was not reported")
 	}
 }
 
@@ -122,7 +122,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// A lost message must not keep the demo waiting because newer ones and copies go on arriving.
+// A lost message must not keep the demo waiting because newer ones and copies continue to arrive.
 func TestWaitingForALostMessageEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)

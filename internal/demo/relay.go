@@ -16,19 +16,19 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// child is `canal-outbox run` as a process of its own, so that it can be killed.
+// child is `canal-outbox run` as a separate process, so that it can be killed.
 type child struct {
 	binary  string
 	config  string // path of the configuration file
 	log     string // path of the file that collects standard error of all its starts
 	address string // of the dashboard
 	client  *admin.Client
-	// lost is told when the process ends without having been told to.
+	// lost is called when the process ends without a signal from here.
 	lost func(error)
 
 	mu       sync.Mutex
 	process  *testkit.Process // of the last start
-	intended bool             // its end is our doing
+	intended bool             // its end is intended
 }
 
 const (
@@ -37,7 +37,7 @@ const (
 	poll          = 20 * time.Millisecond
 )
 
-// relayConfig is the configuration file. The sweep looks more often than by default, because the demo is short.
+// relayConfig returns the configuration file. The sweep runs more often than by default, because the demo is short.
 func relayConfig(dir, source, sink, listen string) string {
 	return fmt.Sprintf(`source: {address: %q, user: %q, password: %q}
 tables:
@@ -102,14 +102,14 @@ func (r *child) launch() (*testkit.Process, error) {
 func (r *child) wait(process *testkit.Process) {
 	<-process.Exited()
 	r.mu.Lock()
-	intended := r.intended || r.process != process // which Start replaces after we ended it
+	intended := r.intended || r.process != process // Start replaces it after an intended end
 	r.mu.Unlock()
 	if !intended {
 		r.lost(fmt.Errorf("the relay ended by itself (%s)", process.State()))
 	}
 }
 
-// end tells the process to end, if there is one, and returns it.
+// end sends a signal to the process, if there is one, and returns it.
 func (r *child) end(sig syscall.Signal) (*testkit.Process, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,7 +149,7 @@ func (r *child) PID() int {
 	return r.process.PID()
 }
 
-// Status asks the relay how it is; it does not wait long for the answer.
+// Status requests the relay's status with a short time-out.
 func (r *child) Status(ctx context.Context) (operator.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

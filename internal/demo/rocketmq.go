@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// rocketMQ is a RocketMQ that was given. It is read in rounds, and a message counts as arrived at the time that the broker
+// rocketMQ is an external RocketMQ. It is read periodically, and a message counts as arrived at the time at which the broker
 // stored it, by the broker's clock.
 type rocketMQ struct {
 	nameServer string
@@ -22,7 +22,7 @@ type rocketMQ struct {
 	moved  chan struct{}
 }
 
-// queuePosition names a stored message. Queues of different brokers may have the same number, so the id is part of it.
+// queuePosition identifies a stored message. Queues of different brokers may have the same number, so the id is part of it.
 type queuePosition struct {
 	queue  int
 	offset int64
@@ -57,7 +57,7 @@ func (r *rocketMQ) Stop() error { return errNotOurs }
 // Start implements broker.
 func (r *rocketMQ) Start() error { return errNotOurs }
 
-// Follow implements broker. A round reads the whole topic, so the pause between rounds grows with it.
+// Follow implements broker. Each read covers the whole topic, so the pause between reads grows with it.
 func (r *rocketMQ) Follow(ctx context.Context, deliver func([]arrival)) error {
 	for {
 		began := time.Now()
@@ -109,7 +109,7 @@ func (r *rocketMQ) round() (int, <-chan struct{}) {
 	return r.rounds, r.moved
 }
 
-// CatchUp implements broker: the round under way may have passed a queue already, the next one has not begun.
+// CatchUp implements broker: the running read may have passed a queue already, so it waits for the next one.
 func (r *rocketMQ) CatchUp(ctx context.Context) error {
 	first, moved := r.round()
 	for now := first; now < first+2; now, moved = r.round() {

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// screen is the output: lines that stay, and a line of progress below its header. A terminal redraws both in place, below
-// everything else; elsewhere the header is printed once and every progress is a line. It is safe for concurrent use.
+// screen is the output: permanent lines, and a progress line with a header. A terminal redraws both in place, after everything
+// else; elsewhere the header is printed once and each progress is a line. It is safe for concurrent use.
 type screen struct {
 	mu       sync.Mutex
 	out      io.Writer
 	terminal bool
 	headed   bool // the header was printed
-	drawn    bool // the cursor is behind a progress line that can be redrawn
+	drawn    bool // the cursor is after a progress line that can be redrawn
 	broken   func(error)
 }
 
-// newScreen writes to out. broken is told when that fails, once for each attempt.
+// newScreen writes to out. broken is called with each failed write.
 func newScreen(out io.Writer, broken func(error)) *screen {
 	return &screen{out: out, terminal: isTerminal(out), broken: broken}
 }
@@ -34,7 +34,7 @@ func isTerminal(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// Say prints a line that stays.
+// Say prints a permanent line.
 func (s *screen) Say(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *screen) Progress(header, line string) {
 	}
 }
 
-// Keep leaves the progress line where it is and goes on below it.
+// Keep makes the progress line permanent and continues below it.
 func (s *screen) Keep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *screen) Keep() {
 	}
 }
 
-// erase is what removes the progress line and its header; the caller holds mu.
+// erase returns the text that removes the progress line and its header; the caller holds mu.
 func (s *screen) erase() string {
 	if !s.drawn {
 		return ""

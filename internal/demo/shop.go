@@ -18,21 +18,21 @@ import (
 type shop struct {
 	db    *sql.DB
 	topic string
-	book  *book // nil: nobody checks, as behind the account with --keep
+	book  *book // nil: no check, as after the account with --keep
 	next  atomic.Int64
-	// fail is told when the database fails again and again.
+	// fail is called when the database fails repeatedly.
 	fail func(error)
 }
 
 const (
 	workers = 8
-	// statementDeadline is how long the application would wait for a transaction.
+	// statementDeadline is the time-out of the application's transactions.
 	statementDeadline = 20 * time.Second
-	// maxFailures is where the demo gives up instead of filling the account with one and the same error.
+	// maxFailures is where the demo stops instead of filling the account with the same error.
 	maxFailures = 50
 )
 
-// Run runs so many transactions per second until the context ends, and finishes those it has begun.
+// Run runs perSecond transactions per second until the context ends, and finishes those it has begun.
 func (s *shop) Run(ctx context.Context, perSecond int) {
 	limiter := rate.NewLimiter(rate.Limit(perSecond), max(1, perSecond/20))
 	var work sync.WaitGroup
@@ -46,7 +46,7 @@ func (s *shop) Run(ctx context.Context, perSecond int) {
 	work.Wait()
 }
 
-// transact runs one transaction to its end, even when ctx ends meanwhile, and books the outcome.
+// transact runs one transaction to its end, even when ctx ends meanwhile, and records the outcome.
 func (s *shop) transact(ctx context.Context) {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementDeadline)
 	defer cancel()
@@ -135,7 +135,8 @@ func (o order) insert(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// rows is what a consumer must get of this order. Sweeps and the log may pass each other, so their order is not compared.
+// rows returns what a consumer must get of this order. Sweeps and the log may overtake each other, so their order is not
+// compared.
 func (o order) rows() []relay.Row {
 	all := make([]relay.Row, len(o.events))
 	for i, event := range o.events {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// work lets the shop work, does the faults meanwhile, waits until everything has settled and makes the account.
+// work runs the shop with the faults, waits until everything has settled and makes the account.
 func (d *demo) work(ctx context.Context) (Account, error) {
 	own, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -30,7 +30,7 @@ func (d *demo) work(ctx context.Context) (Account, error) {
 	return d.account(ctx)
 }
 
-// trade is the application's time, with the faults in it.
+// trade runs the application for its time, with the faults in it.
 func (d *demo) trade(ctx context.Context) error {
 	d.shop = &shop{db: d.database.db, topic: d.broker.Topic(), book: d.book, fail: d.fail}
 	open, closeShop := context.WithCancel(ctx)
@@ -59,8 +59,8 @@ func pause(ctx context.Context, length time.Duration) error {
 // also on a machine that is busy with other work.
 const patience = 90 * time.Second
 
-// await waits until done, as long as progress changes within patience. It returns false when nothing moved any more.
-// progress must be about what is awaited: copies, or newer messages, would keep it waiting for a lost one for ever.
+// await waits until done, as long as progress changes within patience. It returns false when progress has stopped. progress must
+// measure what is awaited: copies, or newer messages, would keep it waiting for a lost one without end.
 func (d *demo) await(ctx context.Context, done func() (bool, error), progress func() int) (bool, error) {
 	last, since := progress(), time.Now()
 	for {
@@ -80,7 +80,7 @@ func (d *demo) await(ctx context.Context, done func() (bool, error), progress fu
 	}
 }
 
-// settle waits until the account can be made. It is no error if something stays behind: the account will say what.
+// settle waits until the account can be made. Messages left behind are no error here: the account reports them.
 func (d *demo) settle(ctx context.Context) error {
 	unpublished := func() int { return d.book.Waiting(time.Now()) }
 	if _, err := d.await(ctx, func() (bool, error) { return unpublished() == 0, nil }, unpublished); err != nil {
@@ -95,7 +95,7 @@ func (d *demo) settle(ctx context.Context) error {
 	return err
 }
 
-// account makes the account, after the consumer has everything the broker has.
+// account makes the account, after the consumer has received everything from the broker.
 func (d *demo) account(ctx context.Context) (Account, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -152,7 +152,7 @@ func quantile(samples latencies, q float64) string {
 func (d *demo) states(ctx context.Context) (unsent, sent string) {
 	rows, err := d.database.rows(ctx)
 	if err != nil {
-		return "?", "?" // shown again in a second; an error that stays is found by the account
+		return "?", "?" // shown again in a second; the account reports a lasting error
 	}
 	text := count(Account{Rows: rows}.total() - rows[sentStatus])
 	if failed := rows["FAILED"]; failed > 0 {
@@ -161,7 +161,7 @@ func (d *demo) states(ctx context.Context) (unsent, sent string) {
 	return text, count(rows[sentStatus])
 }
 
-// lag is how far the relay is behind the binlog.
+// lag returns how far the relay is behind the binlog.
 func (d *demo) lag(ctx context.Context) string {
 	status, err := d.relay.Status(ctx)
 	switch {

@@ -98,7 +98,7 @@ func TestAdminPortTaken(t *testing.T) {
 	found(t, d, server.Fault, "admin.listen", "another program listens on "+other.Addr().String(), "set admin.listen to a free port")
 	d.findings, d.running = nil, true // then it is the relay's own
 	if d.port(); d.findings != nil {
-		t.Errorf("beside a daemon: %+v", d.findings)
+		t.Errorf("next to a relay: %+v", d.findings)
 	}
 	d.running = false
 	if err := other.Close(); err != nil {

@@ -15,7 +15,7 @@ const (
 	clockFile    = "clock"
 )
 
-// ownClock puts the library and the file beside the server's data and returns the environment that makes it use them.
+// ownClock puts the library and the file next to the server's data and returns the environment that makes it use them.
 func (d *Database) ownClock(ctx context.Context) ([]string, error) {
 	if err := install(ctx, "clock"); err != nil {
 		return nil, err

@@ -109,8 +109,8 @@ func (i installation) command(ctx context.Context, program string, args ...strin
 	return cmd
 }
 
-// baseArgs keeps a server's temporary files beside its data: MariaDB removes at its start what it takes for leftovers of its
-// own from the directory for temporary files, and with that a neighbour's tables that are in use.
+// baseArgs keeps a server's temporary files next to its data: at its start MariaDB removes files that look like leftovers of its
+// own from the directory for temporary files, and so another server's tables that are in use.
 func (i installation) baseArgs(dataDir string) []string {
 	return append([]string{"--no-defaults", "--datadir=" + i.inside(dataDir), "--tmpdir=" + i.inside(filepath.Dir(dataDir))}, asRoot()...)
 }

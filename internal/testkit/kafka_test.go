@@ -89,7 +89,7 @@ func TestKafkaTopicIsNotCreatedByUse(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if records, err := ReadKafkaTopic(ctx, k.Addr(), "nowhere"); err == nil {
-		t.Fatalf("read %d records of a topic that nobody made", len(records))
+		t.Fatalf("read %d records of a topic that does not exist", len(records))
 	}
 	Must(t, k.CreateTopic(ctx, "empty", 2, nil))
 	records, err := ReadKafkaTopic(ctx, k.Addr(), "empty")

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	Main(m)
 }
 
-// child starts a server, tells about it, and waits to be killed.
+// child starts a server, prints its process id and directory, and waits to be killed.
 func child() {
 	d, err := StartDatabase(context.Background(), DatabaseOptions{Flavor: MariaDB})
 	if err != nil {
@@ -59,7 +59,7 @@ func TestServersDieWithAKilledProcess(t *testing.T) {
 	}
 }
 
-// alive reports whether a process runs. An orphan that nobody reaps stays in the table as a zombie, which is not alive.
+// alive reports whether a process runs. An orphan without a parent to reap it stays in the table as a zombie, which is not alive.
 func alive(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

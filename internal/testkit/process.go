@@ -63,7 +63,7 @@ func (p *Process) Running() bool {
 // PID is the process id, also of a process that is gone.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// State tells how the process ended. It is valid once Exited is closed.
+// State returns how the process ended. It is valid once Exited is closed.
 func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 
 // Signal sends to the process group, so that children of a wrapper get it too. A process that is gone needs no signal.

@@ -25,7 +25,7 @@ type Proxy struct {
 	closed   bool
 }
 
-// cutPoint is what CutAfter asked for: so many more bytes, then done.
+// cutPoint is the request of CutAfter: the number of further bytes, then done.
 type cutPoint struct {
 	left int64
 	done chan struct{}
@@ -115,7 +115,7 @@ func (p *Proxy) Latency(d time.Duration) {
 	p.latency = d
 }
 
-// Refuse closes the port (new connections get "connection refused") or opens it again. Existing connections go on.
+// Refuse closes the port (new connections get "connection refused") or opens it again. Existing connections continue.
 func (p *Proxy) Refuse(on bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,7 +202,7 @@ func (p *Proxy) pump(l *link, from, to net.Conn, fromUpstream bool) {
 	}
 }
 
-// pass waits until a chunk of n bytes may go on and returns how much of it, and, when the cut point is in it, the channel
+// pass waits until a chunk of n bytes may pass and returns how much of it, and, when the cut point is in it, the channel
 // to close after the cut.
 func (p *Proxy) pass(l *link, n int, fromUpstream bool) (int, chan struct{}) {
 	p.mu.Lock()

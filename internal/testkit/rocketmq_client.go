@@ -150,7 +150,7 @@ func offset(ctx context.Context, conn *remoting, code int, topic string, queue i
 	return strconv.ParseInt(response.ExtFields["offset"], 10, 64)
 }
 
-// pull fetches some messages from an offset on and says where to go on. The subscription comes with the request, so no
+// pull fetches some messages from an offset and returns the next offset. The subscription comes with the request, so no
 // consumer group has to be registered.
 func pull(ctx context.Context, conn *remoting, topic string, queue int, from int64) ([]RocketMQMessage, int64, error) {
 	const withSubscription = "4"

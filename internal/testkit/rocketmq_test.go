@@ -116,7 +116,7 @@ func TestRocketMQTopicIsNotCreatedByUse(t *testing.T) {
 	startsServers(t)
 	r := SharedRocketMQ(t)
 	if _, err := ReadRocketMQTopic(t.Context(), r.NameServer(), "nowhere"); err == nil || !strings.Contains(err.Error(), "nowhere") {
-		t.Fatalf("reading a topic that nobody made: %v", err)
+		t.Fatalf("reading a topic that does not exist: %v", err)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // bindToParent has the kernel kill the child when this process dies by whatever cause. The kernel counts the thread that
-// forked as the parent; the Go runtime ends a thread only when a goroutine locked to it ends, which nobody does here.
+// forked as the parent; the Go runtime ends a thread only when a goroutine locked to it ends, which does not happen here.
 func bindToParent(attr *syscall.SysProcAttr) {
 	attr.Pdeathsig = syscall.SIGKILL
 	closeInherited()

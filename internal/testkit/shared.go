@@ -62,7 +62,7 @@ func SharedMariaDB(t T) *Database {
 	return SharedDatabase(t, MariaDB)
 }
 
-// CloseShared stops the shared servers and removes their directories. It returns the first error and goes on.
+// CloseShared stops the shared servers and removes their directories. It continues after an error and returns the first one.
 func CloseShared() error {
 	shared.Lock()
 	defer shared.Unlock()

@@ -144,7 +144,7 @@ func (d *Database) Purge(ctx context.Context) error {
 }
 
 // AwaitLogBegun waits until MariaDB has written into its newest binary log what it writes by itself, some time after the file began: that no
-// older one is needed any more. Until then the end of the log moves with nobody writing. MySQL writes nothing like it.
+// older one is needed any more. Until then the end of the log moves without a client that writes. MySQL has no such event.
 func (d *Database) AwaitLogBegun(ctx context.Context) error {
 	if d.Flavor == MySQL {
 		return nil

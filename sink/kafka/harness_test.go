@@ -187,7 +187,7 @@ func harness(addr func() string) sinktest.Harness {
 		Partitions:   4,
 		MaxBytes:     topicLimit - 1000,
 		IllegalTopic: "orders/created",
-		UnknownTopic: "nobody.made.this",
+		UnknownTopic: "no.such.topic",
 		NullBody:     sinktest.Carried,
 		EmptyBody:    sinktest.Carried,
 		Poison:       func(m *outbox.Message) { m.Body = make([]byte, topicLimit+10_000) },

@@ -15,7 +15,7 @@ import (
 // settingsOf returns the settings of one topic.
 func settingsOf(t *testing.T, s *Sink, topic string) TopicSettings {
 	t.Helper()
-	all, err := s.Settings(t.Context(), []string{topic, "nobody.made.this"})
+	all, err := s.Settings(t.Context(), []string{topic, "no.such.topic"})
 	if err != nil {
 		t.Fatal(err)
 	}

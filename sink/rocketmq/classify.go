@@ -70,7 +70,7 @@ func classifyCode(code int, text string) completion {
 	return completion{class: outbox.ClassRefused, isolate: true}
 }
 
-// permission tells an unknown or wrong credential, which stops everything, from a missing right, which stops only the topic. The
+// permission distinguishes an unknown or wrong credential, which stops everything, from a missing right, which stops only the topic. The
 // texts are those of the broker's auth module (5.x: AuthenticationException, AuthorizationException) and of the 4.x plug-in
 // (AclException).
 func permission(text string) outbox.Class {

@@ -78,7 +78,7 @@ func TestConformanceOnTheFake(t *testing.T) {
 			sort.Slice(list, func(i, j int) bool { return list[i].Offset < list[j].Offset })
 			return list
 		},
-		Partitions: 4, MaxBytes: 100_000, IllegalTopic: "a.b", UnknownTopic: "nobody-made-this",
+		Partitions: 4, MaxBytes: 100_000, IllegalTopic: "a.b", UnknownTopic: "no-such-topic",
 		NullBody: sinktest.Refused, EmptyBody: sinktest.Refused,
 		Poison: func(m *outbox.Message) { m.Body = []byte("only the broker sees") },
 		Stop:   func(testing.TB) { b.stop() },
@@ -108,7 +108,7 @@ func TestConformanceOnRocketMQ(t *testing.T) {
 			return name
 		},
 		Read:       func(t testing.TB, topic string) []sinktest.Stored { return readSettled(t, r, topic) },
-		Partitions: 4, MaxBytes: theirs, IllegalTopic: "a.b", UnknownTopic: "nobody-made-this",
+		Partitions: 4, MaxBytes: theirs, IllegalTopic: "a.b", UnknownTopic: "no-such-topic",
 		NullBody: sinktest.Refused, EmptyBody: sinktest.Refused,
 		Poison: func(m *outbox.Message) { m.Body = []byte(strings.Repeat("p", theirs+1)) },
 		Stop:   func(t testing.TB) { testkit.Must(t, r.Broker.Kill()) },

@@ -130,7 +130,7 @@ func (r *remoting) locate(ctx context.Context, topic string) (*route, outbox.Out
 	return found, outbox.Outcome{}
 }
 
-// missing tells a missing topic from a cluster whose brokers are all away: a broker that stops removes its topics from the name
+// missing distinguishes a missing topic from a cluster whose brokers are all away: a broker that stops removes its topics from the name
 // server, and both look the same there.
 func (r *remoting) missing(ctx context.Context, topic string) outbox.Outcome {
 	brokers, err := r.brokers(ctx)

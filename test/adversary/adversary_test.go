@@ -15,7 +15,7 @@ import (
 
 // The environment is for make, the flags are for go test.
 var (
-	length   = flag.String("adversary.duration", os.Getenv("ADVERSARY_TIME"), "new seeds for so long (ADVERSARY_TIME); with a seed and without this: that seed alone")
+	length   = flag.String("adversary.duration", os.Getenv("ADVERSARY_TIME"), "run new seeds for this time (ADVERSARY_TIME); with a seed and without this: that seed alone")
 	first    = flag.String("adversary.seed", os.Getenv("ADVERSARY_SEED"), "the first seed (ADVERSARY_SEED); the clock when empty")
 	database = flag.String("adversary.database", os.Getenv("ADVERSARY_DATABASE"), "mysql or mariadb (ADVERSARY_DATABASE); by the seed when empty")
 	broker   = flag.String("adversary.broker", cmp.Or(os.Getenv("ADVERSARY_BROKER"), "fake"), "fake or kafka (ADVERSARY_BROKER)")
@@ -61,7 +61,7 @@ func TestAdversary(t *testing.T) {
 	}
 }
 
-// TestThePlanFollowsFromTheSeed also wants every kind of step in it.
+// TestThePlanFollowsFromTheSeed also expects every kind of step in it.
 func TestThePlanFollowsFromTheSeed(t *testing.T) {
 	seen := map[Kind]bool{}
 	again, other := Plan(7, 2000, 2, 2), Plan(8, 2000, 2, 2)

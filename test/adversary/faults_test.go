@@ -11,7 +11,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/soak"
 )
 
-// deeds are what the kinds of steps do.
+// deeds are the actions of the kinds of steps.
 var deeds map[Kind]func(w *world, s Step, r *rand.Rand)
 
 func init() {
@@ -33,7 +33,7 @@ func (w *world) parts(i int) soak.Parts {
 	return soak.Parts{Relay: w.relays[i], Proxy: w.proxies[i], Fake: w.fake, Server: w.server}
 }
 
-// broken carries out a fault and returns what ends it.
+// broken causes a fault and returns the function that ends it.
 func (w *world) broken(kind soak.Kind, i int) (fix func()) {
 	w.t.Helper()
 	mend, err := w.parts(i).Break(w.t, kind)
@@ -57,7 +57,7 @@ func endRelay(w *world, s Step, _ *rand.Rand) {
 	})
 }
 
-// stop ends a relay with SIGTERM, whatever is broken around it.
+// stop ends a relay with SIGTERM, whatever else is broken.
 func (w *world) stop(i int) {
 	w.t.Helper()
 	testkit.WaitFor(w.t, patience, "the relay to answer: before that SIGTERM ends it as it ends any process", func() bool {
@@ -117,7 +117,7 @@ func killSessions(w *world, _ Step, _ *rand.Rand) {
 	w.must(err)
 }
 
-// purge removes what the server lets go: not the log that a relay reads.
+// purge purges logs that no relay needs.
 func purge(w *world, _ Step, _ *rand.Rand) {
 	w.disturb()
 	for _, statement := range []string{"FLUSH BINARY LOGS", "PURGE BINARY LOGS BEFORE NOW() + INTERVAL 1 DAY"} {
@@ -127,7 +127,7 @@ func purge(w *world, _ Step, _ *rand.Rand) {
 	}
 }
 
-// purgeUnread removes what no relay has read.
+// purgeUnread purges logs that no relay has read.
 func purgeUnread(w *world, s Step, r *rand.Rand) {
 	for i := range w.relays {
 		if w.active[relayKey(i)] != nil {
@@ -148,7 +148,7 @@ func purgeUnread(w *world, s Step, r *rand.Rand) {
 	}
 }
 
-// restartServer lets the application wait meanwhile: it would not know which of its transactions were committed.
+// restartServer pauses the application meanwhile: it could not tell which of its transactions were committed.
 func restartServer(w *world, _ Step, _ *rand.Rand) {
 	if w.active["locks"] != nil {
 		return
@@ -160,7 +160,7 @@ func restartServer(w *world, _ Step, _ *rand.Rand) {
 	w.must(w.db.Start(w.t.Context()))
 }
 
-// readOnly leaves the application alone, which works as root here.
+// readOnly does not affect the application, which is root here.
 func readOnly(w *world, s Step, _ *rand.Rand) {
 	w.begin("read-only", s.Length, func() func() {
 		testkit.Exec(w.t, w.db.Root(), "SET GLOBAL read_only = ON")

@@ -19,7 +19,7 @@ type chosen struct {
 	messageID string
 }
 
-// choose returns up to n of the newest rows that a condition holds for. Rows that the table refuses to change are left out.
+// choose returns up to n of the newest rows that match a condition. Rows that the table refuses to change are left out.
 func (w *world) choose(table int, where string, n int) (all []chosen) {
 	w.t.Helper()
 	rows, err := w.pool(table).QueryContext(w.t.Context(), "SELECT id, CONCAT(biz_type, ':', biz_key) FROM t_local_message WHERE biz_type NOT LIKE 'unwritable%' AND ("+
@@ -48,7 +48,7 @@ func idsOf(rows []chosen) (ids []string) {
 	return ids
 }
 
-// command runs a command of an operator on the relay that serves a table, or on any: it may be refused.
+// command runs a command of an operator on the relay that serves a table, or on any; it may be refused.
 func (w *world) command(table int, what string, f func(ctx context.Context, c *admin.Client) (any, error)) {
 	i := max(w.serves(w.tables[table]), 0)
 	ctx, cancel := context.WithTimeout(w.t.Context(), asking)
@@ -248,7 +248,7 @@ func addRows(w *world, s Step, r *rand.Rand) {
 	}
 }
 
-// write writes one row of a kind, "" for one that is like all others.
+// write writes one row of a kind, "" for an ordinary one.
 func (w *world) write(table int, kind Kind, i int, r *rand.Rand) {
 	w.t.Helper()
 	w.special++

@@ -15,19 +15,19 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// held is a status that the mapping does not name: the relay leaves such a row alone.
+// held is a status that the mapping does not name: the relay does not change such a row.
 const held = 9
 
-// will is what a row's owners want after an operator has changed it.
+// will is the row's owners' intention after an operator has changed it.
 type will int
 
 const (
-	same     will = iota // what they wanted before
-	wanted               // it is to be published
+	same     will = iota // as before
+	wanted               // it must be published
 	optional             // it need not be published: discarded, deleted, or given a final status by hand
 )
 
-// account is what the oracle knows besides the ledgers.
+// account is the oracle's data in addition to the ledgers.
 type account struct {
 	touched    map[string]will // by message id. Their order is open, and copies of them are allowed.
 	poison     map[string]bool
@@ -38,8 +38,8 @@ type account struct {
 	copies     int
 }
 
-// period is a time in which copies may come: a fault, and what follows it until each table has a relay again. A row that was SENT when it began,
-// or was committed after it ended, has no copy by it.
+// period is a time in which copies may come: a fault, and the time after it until each table has a relay again. A row that was
+// SENT when it began, or was committed after it ended, has no copy by it.
 type period struct {
 	sent map[string]bool // SENT when it began
 	end  map[string]bool // committed when it ended
@@ -51,7 +51,7 @@ func newAccount() account {
 
 func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// touch notes what an operator is about to do, whether or not it will be done.
+// touch records a planned change of an operator, whether or not it succeeds.
 func (w *world) touch(rows []chosen, to will) {
 	for _, c := range rows {
 		if old := w.touched[c.messageID]; to == same {
@@ -62,7 +62,7 @@ func (w *world) touch(rows []chosen, to will) {
 	}
 }
 
-// touchUnwritable notes that such rows of a table go, too.
+// touchUnwritable records that rows that the table refuses are changed, too.
 func (w *world) touchUnwritable(table int) {
 	for id := range w.loads[table].Ledger.Rows() {
 		if w.unwritable[id] {
@@ -97,7 +97,7 @@ func (w *world) observe() {
 	w.periods[len(w.periods)-1].end, w.open = end, false
 }
 
-// finish ends everything that is broken, has operators free what waits for them, and checks the promises.
+// finish ends all faults, has operators free waiting rows, and checks the promises.
 func (w *world) finish(stop func()) {
 	w.t.Helper()
 	w.heal(true)
@@ -122,8 +122,8 @@ func (w *world) finish(stop func()) {
 
 const unsettled = "status IN (0, 1) AND biz_type NOT LIKE 'unwritable%'"
 
-// settled waits until no row is under way. Rows that were refused, and rows that operators have put off, are freed by an operator, each in another way;
-// those behind them must come by themselves.
+// settled waits until no row is in flight. An operator frees rows that were refused or postponed, each in another way; rows
+// behind them must come by themselves.
 func (w *world) settled() {
 	w.t.Helper()
 	r := rand.New(rand.NewPCG(w.seed, 4))
@@ -146,7 +146,7 @@ func (w *world) settled() {
 	})
 }
 
-// free is what operators do about rows that would wait for long.
+// free is how operators free rows that would wait for long.
 func (w *world) free(table int, r *rand.Rand) {
 	claimed := w.choose(table, "status = 1 AND last_exec_time > NOW(3) + INTERVAL 10 SECOND", 1000)
 	if len(claimed) > 0 {
@@ -231,7 +231,7 @@ func (w *world) states(table int) map[string]state {
 	return all
 }
 
-// row says what is wrong with one row, "" for nothing.
+// row returns what is wrong with one row, "" for nothing.
 func (w *world) row(id string, states map[string]state, published int) string {
 	s, there := states[id]
 	to, touched := w.touched[id]
@@ -263,7 +263,7 @@ func (w *world) explained(id string) bool {
 	return slices.ContainsFunc(w.periods, func(p period) bool { return !p.sent[id] && (p.end == nil || p.end[id]) })
 }
 
-// tail writes rows when nothing is broken, and wants each of them once: two relays that both publish would show here.
+// tail writes rows when nothing is broken, and expects each of them once: two relays that both publish would show here.
 func (w *world) tail() {
 	w.t.Helper()
 	written := map[string]bool{}

@@ -1,19 +1,19 @@
-// Package adversary plays an operator who does anything at any time, next to faults: two relays behind a lease, tables with
-// `ordering: key`, a real database server. A run is a bounded number of steps, all of them from one seed; the choice of rows depends on
-// the rows that exist at that time, so that a seed repeats the plan and not every row.
+// Package adversary simulates an operator who does anything at any time, during faults: two relays with a lease, tables with
+// `ordering: key`, a real database server. A run is a bounded number of steps from one seed; the choice of rows depends on the
+// rows that exist at that time, so a seed repeats the plan and not every row.
 //
-// Guarantees: at the end of a run every row is accounted for: P1 to P5 and P8 hold for what no operator touched, and for what
-// operators touched as far as their command leaves a promise (see touch).
+// Guarantees: at the end of a run every row is accounted for: P1 to P5 and P8 hold for rows that no operator touched, and for
+// touched rows as far as the command keeps a promise (see touch).
 //
-// Goroutines: the application's writers, which the end of a run stops.
+// Goroutines: the application's writers, which stop with the run.
 package adversary
 
 import "math/rand/v2"
 
-// Kind is what a step does.
+// Kind is the action of a step.
 type Kind string
 
-// The commands of operators, and what people do to the tables by hand.
+// The commands of operators, and manual changes of the tables.
 const (
 	Retry          Kind = "messages retry"
 	Republish      Kind = "messages retry --republish"
@@ -32,13 +32,13 @@ const (
 	DeleteKey      Kind = "rows of a key deleted"
 	Truncate       Kind = "table truncated"
 	AlterTable     Kind = "table altered"
-	AddPoison      Kind = "rows that no broker takes"
+	AddPoison      Kind = "rows that no broker accepts"
 	AddUnwritable  Kind = "rows that the table refuses to change"
 	AddDelayed     Kind = "delayed rows"
 	AddLargeCommit Kind = "a large transaction"
 )
 
-// The faults. Those that have a length end some steps later.
+// The faults. Those with a length end some steps later.
 const (
 	KillRelay     Kind = "kill -9 of a relay"
 	StopRelay     Kind = "stop of a relay"
@@ -60,7 +60,7 @@ const (
 	RefuseKeys    Kind = "broker refuses a partition"
 )
 
-// weights says how often each kind comes.
+// weights are the frequencies of the kinds.
 var weights = []struct {
 	kind   Kind
 	weight int
@@ -109,11 +109,11 @@ var weights = []struct {
 // Step is one entry of a plan.
 type Step struct {
 	Kind   Kind
-	Relay  int    // of those that it may concern
+	Relay  int    // of the possible ones
 	Table  int    // the same
 	Length int    // steps until a fault ends
 	Rest   int    // milliseconds after it
-	Dice   uint64 // what else it chooses
+	Dice   uint64 // for its other choices
 }
 
 // Plan returns the steps of a seed.

@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	patience = 2 * time.Minute // for the slowest way out of a fault on a busy machine
+	patience = 2 * time.Minute // for the slowest recovery from a fault on a busy machine
 	asking   = 5 * time.Second // for an answer of a relay that may be stopped
 	pace     = 25 * time.Millisecond
 	writers  = 2
 )
 
-// Short times, so that much happens in a run. A refused row waits for longer than a run, once it was refused twice: what frees its key
-// is an operator.
+// Short times, so that much happens in a run. A row that was refused twice waits longer than a run: only an operator frees its
+// key.
 const settings = `lease: {time: 3s, table: %s.canal_outbox_lease}
 retry: {max: 1000, schedule: [1s, 20m]}
 fallback: {interval: 1s, threshold: 2s, claim_timeout: 10s}
 `
 
-// world is the servers, the two relays, and what was done to them.
+// world has the servers, the two relays, and the record of changes.
 type world struct {
 	t       *testing.T
 	seed    uint64
@@ -48,7 +48,7 @@ type world struct {
 	relays  []*relay.Relay
 	proxies []*testkit.Proxy
 	options []relay.Options
-	lists   [][]*relay.Table // what each relay is configured with
+	lists   [][]*relay.Table // the tables of each relay's configuration
 
 	writing sync.RWMutex // read-held by the application in a transaction
 	active  map[string]*fault
@@ -115,7 +115,7 @@ func newWorld(t *testing.T, seed uint64, db *testkit.Database) *world {
 		load := relay.NewLoad(t, table, true, [][]string{w.topics[:2], w.topics[2:]}[i]...)
 		load.Strict = *strict
 		w.tables, w.loads = append(w.tables, table), append(w.loads, load)
-		testkit.Exec(t, pool, "CREATE TABLE t_local_message_failed LIKE t_local_message") // what is discarded moves there
+		testkit.Exec(t, pool, "CREATE TABLE t_local_message_failed LIKE t_local_message") // discarded rows move there
 		testkit.Exec(t, pool, "ALTER TABLE t_local_message_failed ADD COLUMN moved_at DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)")
 		rights = append(rights, "SELECT, INSERT, UPDATE, DELETE ON "+schema+".*")
 	}
@@ -174,10 +174,10 @@ func (w *world) transaction(writer *relay.Writer) error {
 	if err := writer.Transaction(context.WithoutCancel(w.t.Context())); !victim(err) {
 		return err
 	}
-	return nil // it was rolled back: people's statements by hand wait for its rows, as it does for theirs
+	return nil // it was rolled back: an operator's statements wait for its rows, as it does for theirs
 }
 
-// victim reports whether a statement lost against another one: a deadlock, a time-out of a lock.
+// victim reports whether a statement failed because of another one: a deadlock, a lock wait time-out.
 func victim(err error) bool {
 	var refused *mysql.MySQLError
 	return errors.As(err, &refused) && (refused.Number == 1213 || refused.Number == 1205)
@@ -231,7 +231,7 @@ func writerName(table int, kind string, i int) string { return fmt.Sprintf("t%d%
 func relayKey(i int) string   { return fmt.Sprint("relay ", i) }
 func networkKey(i int) string { return fmt.Sprint("network ", i) }
 
-// begin notes a fault that ends length steps later; a second one of its key is left out.
+// begin records a fault that ends length steps later; a second one of its key is left out.
 func (w *world) begin(key string, length int, f func() (fix func())) {
 	if w.active[key] != nil {
 		w.say("left out: %s is broken already", key)

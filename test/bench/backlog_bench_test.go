@@ -11,10 +11,10 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// BenchmarkTableBacklog starts a relay for the first time on a table full of PENDING rows: the sweep does it all, beside the server
-// and, on MySQL, with 20 ms between each statement and its answer, as over a network. Each
-// row is written twice, for its claim and for SENT; of-ceiling compares the rows that go out with those that the server alone marks as
-// SENT over one connection right afterwards.
+// BenchmarkTableBacklog starts a relay for the first time on a table full of PENDING rows: the sweep publishes all of them, next
+// to the server and, on MySQL, with 20 ms between each statement and its answer, as over a network. Each row is written twice,
+// for its claim and for SENT; of-ceiling compares the published rows with those that the server alone marks as SENT over one
+// connection right afterwards.
 func BenchmarkTableBacklog(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
 		for _, way := range []time.Duration{0, 10 * time.Millisecond} {
@@ -39,7 +39,7 @@ func BenchmarkTableBacklog(b *testing.B) {
 	}
 }
 
-// hide fills the table and takes away what would bring the rows by the log.
+// hide fills the table and prevents that the log delivers the rows.
 func (f *fixture) hide(b *testing.B, n int) {
 	b.Helper()
 	testkit.Exec(b, f.table.DB, "TRUNCATE "+f.table.Name())
@@ -48,7 +48,7 @@ func (f *fixture) hide(b *testing.B, n int) {
 	testkit.Must(b, os.RemoveAll(f.StateDir()))
 }
 
-// tableBacklog lets a relay that knows nothing work the table off.
+// tableBacklog runs a relay without a state until it has published the table.
 func (f *fixture) tableBacklog(b *testing.B, n int) (perSecond float64) {
 	b.StopTimer()
 	defer b.StartTimer()
@@ -70,9 +70,10 @@ func (f *fixture) tableBacklog(b *testing.B, n int) (perSecond float64) {
 	return float64(n) / took.Seconds()
 }
 
-// BenchmarkFreshBesideBacklog commits 200 rows a second while a sweep works off a backlog of the table, and then alone, in one run of one
-// relay; then beside the SQL of such a sweep of a table that is not the relay's, which is what the server's work alone does to them. It
-// reports the 99th percentiles of commit to acknowledgement, as the relay measures it, and their ratios to the one alone.
+// BenchmarkFreshBesideBacklog commits 200 rows per second during the sweep of a backlog in the table, and then alone, in one run
+// of one relay; then during the SQL of such a sweep of a table that is not the relay's, to measure the effect of the server's
+// work alone. It reports the 99th percentiles of commit to acknowledgement, as the relay measures it, and their ratios to the one
+// alone.
 func BenchmarkFreshBesideBacklog(b *testing.B) {
 	const perSecond = 200
 	waiting := share(300_000)
@@ -105,7 +106,7 @@ func BenchmarkFreshBesideBacklog(b *testing.B) {
 	}
 }
 
-// waits says whether so many rows at least are PENDING.
+// waits reports whether at least this number of rows is PENDING.
 func (l *load) waits(b *testing.B, atLeast int) bool {
 	b.Helper()
 	var n int
@@ -113,7 +114,7 @@ func (l *load) waits(b *testing.B, atLeast int) bool {
 	return n == atLeast
 }
 
-// besideSQL is the 99th percentile of fresh rows while this process does the SQL of a sweep with n rows of another table.
+// besideSQL returns the 99th percentile of fresh rows while this process runs the SQL of a sweep with n rows of another table.
 func (f *fixture) besideSQL(b *testing.B, perSecond rate.Limit, n int) float64 {
 	b.Helper()
 	other := load{table: f.table.Like(b, "another"), topic: topic}

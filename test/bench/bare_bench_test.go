@@ -24,9 +24,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// BenchmarkCeilingSteady is what a message costs at 500 a second a process that does nothing else than a relay must: it reads a packet, produces
-// a Kafka record with the same client, and 20 ms later writes SENT with those that have gathered. It decodes nothing, checks nothing and
-// remembers nothing.
+// BenchmarkCeilingSteady is the cost of a message at 500 per second in a process that does the minimum: it reads a packet,
+// produces a Kafka record with the same client, and 20 ms later writes SENT for the collected ones. It decodes nothing, checks
+// nothing and stores nothing.
 func BenchmarkCeilingSteady(b *testing.B) {
 	f := newFixture(b, testkit.MySQL, "kafka")
 	n := share(7_500)
@@ -65,7 +65,8 @@ func BenchmarkCeilingSteady(b *testing.B) {
 	testkit.Must(b, errors.Join(connection.Close(), cmd.Wait()))
 }
 
-// bareEnv makes the test's program the process of BenchmarkCeilingSteady: addresses of the packets, the broker and the database, and the table.
+// bareEnv makes the test binary the process of BenchmarkCeilingSteady: addresses of the packets, the broker and the database, and
+// the table.
 const bareEnv = "BENCH_BARE"
 
 // bare is that process, until the packets end.
@@ -98,7 +99,7 @@ func bare(args string) error {
 		}
 		id := binary.LittleEndian.Uint64(packet)
 		to.Produce(context.Background(), &kgo.Record{Key: packet[:8], Value: packet[8:]}, func(_ *kgo.Record, err error) {
-			if err == nil { // else the row stays PENDING, and the benchmark does not end well
+			if err == nil { // else the row stays PENDING, and the benchmark fails
 				acknowledged <- id
 			}
 		})
@@ -108,7 +109,7 @@ func bare(args string) error {
 	return errors.Join(err, <-written)
 }
 
-// markSent writes what has been acknowledged, 20 ms after the first of each batch.
+// markSent writes acknowledged rows, 20 ms after the first of each batch.
 func markSent(db *sql.DB, name string, acknowledged <-chan any) error {
 	for id := range acknowledged {
 		time.Sleep(20 * time.Millisecond)
@@ -123,8 +124,8 @@ func markSent(db *sql.DB, name string, acknowledged <-chan any) error {
 	return nil
 }
 
-// BenchmarkCeilingSweep does with a backlog in the table what a sweep does there, and nothing else: list, claim, read back and write SENT, by
-// two workers at a time. What is read is not published.
+// BenchmarkCeilingSweep does only the SQL of a sweep with a backlog in the table: list, claim, read back and write SENT, by two
+// concurrent workers. It does not publish the rows.
 func BenchmarkCeilingSweep(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
 		b.Run(string(flavor), func(b *testing.B) {
@@ -176,7 +177,7 @@ func (l *load) sweep(b *testing.B, store *table.Store) {
 	group.Wait()
 }
 
-// publish claims rows, reads them and calls them sent.
+// publish claims rows, reads them and marks them as sent.
 func publish(ctx context.Context, store *table.Store, page []outbox.Candidate) error {
 	token, err := store.Claim(ctx, page)
 	if err != nil {

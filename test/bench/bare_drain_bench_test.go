@@ -19,9 +19,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// BenchmarkCeilingDrain does with the backlog of BenchmarkDrain what a relay must, and nothing else, with the relay's own parts: it reads the
-// log, produces each row at once, and writes SENT over two connections. It looks nothing up, keeps no journal, no order of the keys and no
-// position. So this is what the machine gives a drain whose server, broker and relay share it.
+// BenchmarkCeilingDrain does the minimum of a drain with the relay's own parts: it reads the log of BenchmarkDrain's backlog,
+// produces each row at once, and writes SENT over two connections. It looks nothing up, and has no journal, no order of the keys
+// and no position. So this is the machine's limit for a drain whose server, broker and relay share it.
 func BenchmarkCeilingDrain(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
 		b.Run(string(flavor), func(b *testing.B) {
@@ -54,7 +54,7 @@ func BenchmarkCeilingDrain(b *testing.B) {
 	}
 }
 
-// unwritten is how many rows may wait for their status, as in a relay.
+// unwritten is the number of rows that may wait for their status, as in a relay.
 const unwritten = 10_000
 
 // bareDrain reads n rows, publishes them and, with a store, writes SENT. It returns the CPU of a row in µs and the rows per second.
@@ -94,7 +94,7 @@ func (f *logFixture) bareDrain(b *testing.B, out sink.Sink, store *table.Store, 
 	return cpu, perSecond
 }
 
-// bareDrain publishes what it is offered.
+// bareDrain publishes the offered rows.
 type bareDrain struct {
 	discard
 	out          sink.Sink
@@ -119,7 +119,7 @@ func (d *bareDrain) Offer(ctx context.Context, txn *outbox.Txn) error {
 	return nil
 }
 
-// gather is the next statement's rows: 500, or what there is after 20 ms; none at the end.
+// gather returns the next statement's rows: 500, or the rows after 20 ms; none at the end.
 func (d *bareDrain) gather() (list []outbox.Completion) {
 	first, ok := <-d.acknowledged
 	if !ok {
@@ -140,7 +140,7 @@ func (d *bareDrain) gather() (list []outbox.Completion) {
 	return list
 }
 
-// logFixture is a table and where its log begins, without a relay.
+// logFixture is a table and the start of its log, without a relay.
 type logFixture struct {
 	load
 	db     *testkit.Database
@@ -172,7 +172,7 @@ func (f *logFixture) reader(to canal.Handler) *canal.Reader {
 	}, to, zap.NewNop(), prometheus.NewRegistry())
 }
 
-// read reads n rows and does nothing with them.
+// read reads n rows and drops them.
 func (f *logFixture) read(b *testing.B, n int) {
 	b.Helper()
 	done := make(chan struct{})

@@ -15,18 +15,18 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// build is a canal-outbox that benchmarks measure: this source's, or an older one's.
+// build is a canal-outbox that benchmarks measure: of this source, or of an older commit.
 type build struct {
 	name    string
-	program string // "" is this source's, which is built when it is first needed
+	program string // "" is this source's, built on first use
 	prefix  string // of its figures
 }
 
 // older is the build of the commit that BENCH_BEFORE names, if it names one.
 var older *build
 
-// builds are those that each benchmark of a relay's process measures, in their order: with an older one both take turns, there and back again,
-// so that whatever else the machine does meets both.
+// builds are the builds that each benchmark of a relay's process measures, in order: with an older one both run alternately, in
+// both orders, so that other load affects both.
 func builds() []build {
 	now := build{name: "now"}
 	if older == nil {
@@ -35,25 +35,25 @@ func builds() []build {
 	return []build{now, *older, *older, now}
 }
 
-// once are the builds without the way back: for those benchmarks that take turns inside.
+// once are the builds without the reverse order: for benchmarks that alternate themselves.
 func once() []build { return builds()[:min(2, len(builds()))] }
 
-// measured keeps a figure of the build for the table.
+// measured stores a figure of the build for the table.
 func (u build) measured(what string, value float64) { measured(u.prefix+what, value) }
 
-// each measures the builds one after the other on the same servers, each time from a state of its own.
+// each measures the builds one after the other on the same servers, each time with a new state.
 func (f *fixture) each(b *testing.B, list []build, measure func(*testing.B, build)) {
 	b.Helper()
 	for _, u := range list {
 		b.Run(u.name, func(b *testing.B) {
 			u.take(b, f)
-			defer f.Kill() // where the measurement failed; else it has ended
+			defer f.Kill() // after a failed measurement; else it has ended
 			measure(b, u)
 		})
 	}
 }
 
-// take makes the fixture's relay run this build, or skips what an older one cannot do.
+// take makes the fixture's relay run this build, or skips what an older one does not support.
 func (u build) take(b *testing.B, f *fixture) {
 	b.Helper()
 	f.Program = u.program
@@ -68,7 +68,7 @@ func (u build) take(b *testing.B, f *fixture) {
 	}
 }
 
-// pause stops the relay's intake, so that a backlog grows in the log. An older build that cannot is skipped.
+// pause pauses the relay's intake, so that a backlog grows in the log. An older build without it is skipped.
 func (f *fixture) pause(b testing.TB) {
 	b.Helper()
 	_, err := f.Client().Pause(b.Context(), outbox.Pause{Reason: "a backlog is made"})
@@ -133,7 +133,7 @@ func export(repository, commit, into string) error {
 	return errors.Join(err, os.RemoveAll(archive))
 }
 
-// output runs a command and makes what it said part of its error.
+// output runs a command and adds its output to its error.
 func output(cmd *exec.Cmd) error {
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -142,7 +142,7 @@ func output(cmd *exec.Cmd) error {
 	return nil
 }
 
-// The files of a commit come without a trace in the repository, and what cannot be had is said.
+// The files of a commit are exported without a change in the repository, and errors are reported.
 func TestAnOlderBuildsSource(t *testing.T) {
 	repository, into := t.TempDir(), filepath.Join(t.TempDir(), "source")
 	for _, args := range [][]string{

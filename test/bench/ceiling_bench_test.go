@@ -19,7 +19,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// discard reads and forgets: what the log and the reader alone can do.
+// discard reads and drops everything: the limit of the log and the reader.
 type discard struct {
 	rows int
 	want int
@@ -47,7 +47,7 @@ func (d *discard) Gap(_ context.Context, gap outbox.Gap) (outbox.Position, error
 
 func (d *discard) Disconnected(error) {}
 
-// BenchmarkCeilingRead reads the backlog of BenchmarkDrain and does nothing with it.
+// BenchmarkCeilingRead reads the backlog of BenchmarkDrain and drops it.
 func BenchmarkCeilingRead(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
 		b.Run(string(flavor), func(b *testing.B) {
@@ -85,7 +85,7 @@ func BenchmarkCeilingProduce(b *testing.B) {
 	testkit.Must(b, out.Close(b.Context()))
 }
 
-// ownCPU reports what this process has used for n messages since then: what a part of the relay takes that does its work here.
+// ownCPU reports the CPU time of this process for n messages since a time: the cost of a part of the relay that runs here.
 func ownCPU(b *testing.B, what string, since usage, n int) {
 	b.Helper()
 	cpu := float64((usageOf(b, os.Getpid()).cpu - since.cpu).Microseconds()) / float64(n)
@@ -93,7 +93,7 @@ func ownCPU(b *testing.B, what string, since usage, n int) {
 	measured(what, cpu)
 }
 
-// client is what the relay publishes with.
+// client returns the sink that the relay publishes with.
 func client(b testing.TB, to relay.Broker) (out sink.Sink) {
 	b.Helper()
 	var err error
@@ -109,7 +109,7 @@ func client(b testing.TB, to relay.Broker) (out sink.Sink) {
 	return out
 }
 
-// messages are the next n rows as the relay publishes them.
+// messages returns the next n rows as the relay publishes them.
 func (l *load) messages(n int) []*outbox.Message {
 	batch := make([]*outbox.Message, n)
 	for i, row := range l.rows(n) {
@@ -119,7 +119,7 @@ func (l *load) messages(n int) []*outbox.Message {
 	return batch
 }
 
-// produceAlone sends messages at a rate, one after the other, and returns what each took: what the broker itself needs.
+// produceAlone sends messages at a rate, one after the other, and returns the duration of each: the time of the broker itself.
 func produceAlone(b testing.TB, to relay.Broker, n int, perSecond rate.Limit) (took []time.Duration) {
 	b.Helper()
 	out, l := client(b, to), &load{topic: topic}

@@ -13,14 +13,14 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// consumer notes when the messages of a Kafka topic reach somebody who waits for them. The broker shows a message only when
-// it has acknowledged it.
+// consumer records when the messages of a Kafka topic reach a consumer. The broker delivers a message only after it has
+// acknowledged it.
 type consumer struct {
 	mu sync.Mutex
 	at map[string]time.Time // by relay.Row.Key
 }
 
-// idOfHeader takes what follows the last colon of a header's value, which may be a JSON text.
+// idOfHeader returns the part of a header's value after the last colon, which may be a JSON text.
 func idOfHeader(name string) func(*kgo.Record) string {
 	return func(r *kgo.Record) string {
 		for _, h := range r.Headers {
@@ -32,7 +32,7 @@ func idOfHeader(name string) func(*kgo.Record) string {
 	}
 }
 
-// consume reads from now on, until the benchmark ends. id takes the row's key out of a message.
+// consume reads from now on, until the benchmark ends. id returns the row's key of a message.
 func consume(b testing.TB, addr, topic string, id func(*kgo.Record) string) *consumer {
 	b.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
@@ -58,8 +58,8 @@ func consume(b testing.TB, addr, topic string, id func(*kgo.Record) string) *con
 	return c
 }
 
-// after returns how long behind the return of their INSERT the rows have arrived, in the order of the rows. A message may
-// well be there first: the server sends a transaction to readers before it answers the application.
+// after returns the time from the return of each INSERT to the arrival of the row, in the order of the rows. A message may arrive
+// first: the server sends a transaction to readers before it answers the application.
 func (c *consumer) after(b testing.TB, rows []relay.Row, committed []time.Time) []time.Duration {
 	b.Helper()
 	arrived := func(i int) (time.Time, bool) {
@@ -77,7 +77,7 @@ func (c *consumer) after(b testing.TB, rows []relay.Row, committed []time.Time) 
 	return took
 }
 
-// forget begins anew, and seen is how many rows have arrived since.
+// forget clears the arrivals, and seen returns the number of rows that have arrived since.
 func (c *consumer) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

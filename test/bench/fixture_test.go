@@ -65,7 +65,7 @@ var brokers = map[string]func(testing.TB) relay.Broker{
 			Topics: map[string]int{topic: 8}, JVM: []string{"-Xms1g", "-Xmx1g"},
 		})}
 	},
-	// fake takes little of the two cores, in the benchmark's own process: what is left is the relay's and the database's.
+	// fake uses little of the two cores, in the benchmark's own process: the rest is the relay's and the database's.
 	"fake": func(b testing.TB) relay.Broker { return fakekafka.New(b, 1, map[string]int{topic: 8}) },
 }
 
@@ -98,7 +98,7 @@ func newFixtureBehind(b testing.TB, latency time.Duration, flavor testkit.Flavor
 	return f
 }
 
-// usage is what the process has used so far.
+// usage is the process' use of resources so far.
 type usage struct {
 	cpu  time.Duration
 	peak int // bytes of resident memory
@@ -141,13 +141,13 @@ func (f *fixture) metrics(b testing.TB) map[string]*dto.MetricFamily {
 	return families
 }
 
-// histogram is a family's only one.
+// histogram returns the only histogram of a family.
 func (f *fixture) histogram(b testing.TB, name string) *dto.Histogram {
 	b.Helper()
 	return only(b, f.metrics(b), name).GetHistogram()
 }
 
-// only is the only metric of a family. A build that does not have it fails the benchmark alone, not the run.
+// only returns the only metric of a family. If a build does not have it, only the benchmark fails, not the run.
 func only(b testing.TB, families map[string]*dto.MetricFamily, name string) *dto.Metric {
 	b.Helper()
 	list := families[name].GetMetric()
@@ -166,7 +166,7 @@ func (f *fixture) total(b testing.TB, name string) (sum float64) {
 	return sum
 }
 
-// unsent waits until no row is unsent, and looks cheaply.
+// awaitSent waits until no row is unsent, with cheap queries.
 func (f *fixture) awaitSent(b testing.TB) {
 	b.Helper()
 	testkit.WaitFor(b, 10*time.Minute, "every row SENT", func() bool {
@@ -177,7 +177,7 @@ func (f *fixture) awaitSent(b testing.TB) {
 	})
 }
 
-// percentile of a histogram between two looks, by interpolation in the bucket, in milliseconds.
+// percentile returns that of a histogram between two readings, by interpolation in the bucket, in milliseconds.
 func percentile(q float64, before, after *dto.Histogram) float64 {
 	total := float64(after.GetSampleCount() - before.GetSampleCount())
 	low, lowCount := 0.0, 0.0

@@ -10,8 +10,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// BenchmarkForeign is what an outbox message costs in a log in which ten updates of another table, each a transaction of its own, come
-// with each, read after a pause.
+// BenchmarkForeign is the cost of an outbox message in a log with ten updates of another table per message, each a separate
+// transaction, read after a pause.
 func BenchmarkForeign(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
 		b.Run(string(flavor), func(b *testing.B) {
@@ -26,7 +26,7 @@ func BenchmarkForeign(b *testing.B) {
 	}
 }
 
-// BenchmarkCeilingForeign reads the log of BenchmarkForeign and does nothing with it.
+// BenchmarkCeilingForeign reads the log of BenchmarkForeign and drops it.
 func BenchmarkCeilingForeign(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
 		b.Run(string(flavor), func(b *testing.B) {
@@ -43,7 +43,7 @@ func BenchmarkCeilingForeign(b *testing.B) {
 	}
 }
 
-// foreign lets a build take n rows among ten times as many updates of another table.
+// foreign makes a build publish n rows among ten times as many updates of another table.
 func (f *fixture) foreign(b *testing.B, u build, n int) {
 	b.Helper()
 	f.Start(b)
@@ -63,7 +63,7 @@ func (f *fixture) foreign(b *testing.B, u build, n int) {
 	f.Stop(b)
 }
 
-// stock makes the table of the other application. The server no longer syncs, because its log is only read.
+// stock creates the table of the other application. The server no longer syncs, because its log is only read.
 func (l *load) stock(b testing.TB, db *testkit.Database) {
 	b.Helper()
 	testkit.Exec(b, l.table.DB, "CREATE TABLE stock (id INT PRIMARY KEY, held INT NOT NULL, note VARCHAR(300) NOT NULL)")

@@ -8,8 +8,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/harm"
 )
 
-// BenchmarkHarm is what the relay costs the application beside it: eight connections write business and outbox rows at
-// REPEATABLE READ, first alone and then with the relay, on the same server. Without the relay nothing reads the log.
+// BenchmarkHarm measures the relay's effect on the application: eight connections write business and outbox rows at REPEATABLE
+// READ, first alone and then with the relay, on the same server. Without the relay nothing reads the log.
 func BenchmarkHarm(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
 		b.Run(string(flavor), func(b *testing.B) {

@@ -11,8 +11,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// BenchmarkCeilingInsert reports how many rows an application gets into a durable server that no relay follows, by connections and rows in a
-// transaction. All take turns twice, so that other load meets them all.
+// BenchmarkCeilingInsert reports how many rows an application can insert into a durable server without a relay, by connections
+// and rows per transaction. All variants run alternately, twice, so that other load affects them equally.
 func BenchmarkCeilingInsert(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
 		b.Run(string(flavor), func(b *testing.B) {
@@ -38,7 +38,7 @@ func BenchmarkCeilingInsert(b *testing.B) {
 	}
 }
 
-// insert commits n rows in transactions of size, over so many connections.
+// insert commits n rows in transactions of size, over a number of connections.
 func (l *load) insert(b *testing.B, connections, n, size int) time.Duration {
 	work := make(chan []relay.Row)
 	var group sync.WaitGroup

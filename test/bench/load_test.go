@@ -15,7 +15,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// share is a number, or with -short a tenth of it: to see that all of this works.
+// share is a number, or with -short a tenth of it: a quick check that everything works.
 func share(n int) int {
 	if testing.Short() {
 		return n / 10
@@ -30,7 +30,7 @@ type load struct {
 	next  int // number of the last row
 }
 
-// rows makes the next n rows, of 500-byte bodies that do not compress to nothing.
+// rows returns the next n rows, with 500-byte bodies that compress badly.
 func (l *load) rows(n int) []relay.Row {
 	out := make([]relay.Row, n)
 	for i := range out {
@@ -62,8 +62,8 @@ func (l *load) fill(b testing.TB, n, size int) {
 	group.Wait()
 }
 
-// pace commits rows one by one at a rate, over eight connections. It returns the rows, when their INSERTs returned, and how
-// long these took.
+// pace commits rows one by one at a rate, over eight connections. It returns the rows, the return times of their INSERTs, and the
+// durations of these.
 func (l *load) pace(b testing.TB, n int, perSecond rate.Limit) (rows []relay.Row, committed []time.Time, took []time.Duration) {
 	limit := rate.NewLimiter(perSecond, 1)
 	slots := make(chan struct{}, 8)

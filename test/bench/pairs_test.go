@@ -20,7 +20,7 @@ import (
 type spread struct {
 	*fixture
 	tables  []*relay.Table
-	foreign int // updates of another application's rows beside each outbox row, each a transaction
+	foreign int // updates of another application's rows per outbox row, each a transaction
 	next    int // transaction
 
 	cpu  time.Duration
@@ -30,21 +30,21 @@ type spread struct {
 	batches uint64 // status updates
 }
 
-// pair are two relays that run all the time and get the same load in turns, so whatever else the machine does meets both.
+// pair are two relays that run all the time and get the same load alternately, so that other load affects both.
 type pair struct {
 	name      string // of its targets
 	one, many *spread
 }
 
-// phase is a load: prepared, which is not counted, and written or awaited until every row is SENT.
+// phase is a load: its preparation does not count; the rest is written or awaited until every row is SENT.
 type phase struct {
 	name    string
 	prepare func(*spread, testing.TB)
 	run     func(*spread, testing.TB)
 }
 
-// steady: 500 rows/s, one a transaction. burst: four connections that write transactions of ten rows as fast as they can. drain: the same,
-// but written while the relay pauses. drainAmong: single rows among foreign updates, written while it pauses.
+// steady: 500 rows/s, one per transaction. burst: four connections that write transactions of ten rows as fast as they can.
+// drain: the same, but written while the relay pauses. drainAmong: single rows among foreign updates, written while it pauses.
 var (
 	steady     = phase{"steady", func(*spread, testing.TB) {}, func(s *spread, b testing.TB) { s.write(b, share(5_000), 1, 500) }}
 	burst      = phase{"burst", func(*spread, testing.TB) {}, func(s *spread, b testing.TB) { s.write(b, share(4_000), 10, rate.Inf) }}
@@ -70,7 +70,7 @@ func (p *pair) each(b *testing.B, phases ...phase) {
 	}
 }
 
-// compare reports what a message costs both, in each phase.
+// compare reports the cost of a message for both, in each phase.
 func (p *pair) compare(b *testing.B, u build, phases ...phase) {
 	for _, phase := range phases {
 		b.Run(phase.name, func(b *testing.B) {
@@ -94,7 +94,7 @@ func (p *pair) compare(b *testing.B, u build, phases ...phase) {
 	}
 }
 
-// get puts a load on the relay and counts what that costs.
+// get puts a load on the relay and measures its cost.
 func (s *spread) get(b testing.TB, phase phase) {
 	phase.prepare(s, b)
 	before, updates, began := s.usage(b), s.statements(b), time.Now()
@@ -105,7 +105,7 @@ func (s *spread) get(b testing.TB, phase phase) {
 	s.batches += s.statements(b) - updates
 }
 
-// idle reports what both take while nothing is written.
+// idle reports the cost of both while nothing is written.
 func (p *pair) idle(b *testing.B) {
 	b.Run("idle", func(b *testing.B) {
 		for b.Loop() {
@@ -123,7 +123,7 @@ func (p *pair) start(b testing.TB) {
 	for _, s := range []*spread{p.one, p.many} {
 		s.Start(b)
 		s.write(b, 20, 1, rate.Every(2*time.Millisecond))
-		s.write(b, 2000/(1+s.foreign), 10, rate.Inf) // as many transactions, with foreign ones
+		s.write(b, 2000/(1+s.foreign), 10, rate.Inf) // the same number of transactions, including foreign ones
 		s.settled(b)
 	}
 }
@@ -175,7 +175,7 @@ func (s *spread) write(b testing.TB, transactions, size int, perSecond rate.Limi
 
 const foreignRows = 100
 
-// beside has another application update its own rows beside those of the outbox. Nothing is synced, or writing them would take minutes.
+// beside updates another application's rows between those of the outbox. Nothing is synced, because that would take minutes.
 func (s *spread) beside(b testing.TB, updates int) {
 	b.Helper()
 	s.foreign = updates
@@ -195,13 +195,13 @@ func (s *spread) settled(b testing.TB) {
 	}
 }
 
-// statements is how many status updates the relay has made.
+// statements returns the number of the relay's status updates.
 func (s *spread) statements(b testing.TB) uint64 {
 	b.Helper()
 	return s.histogram(b, "canal_outbox_ack_batch_size").GetSampleCount()
 }
 
-// connections is how many sockets the process has: those to the database, the broker, and a few of its own.
+// connections returns the number of the process' sockets: to the database, the broker, and a few others.
 func (s *spread) connections(b testing.TB) (n int) {
 	b.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", s.PID())

@@ -17,7 +17,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
-// peer is a relay that is compared: this one, or another program.
+// peer is a compared relay: this one, or another program.
 type peer struct {
 	name    string
 	id      func(*kgo.Record) string // the row's key
@@ -28,10 +28,10 @@ type peer struct {
 	sent    bool // it marks rows as sent
 }
 
-// peerUser is the account of the others, and its password: not all of them take an empty one.
+// peerUser is the account of the others, and its password: some of them refuse an empty one.
 const peerUser = "peer"
 
-// place is what a peer works on: a table and a topic of its own, on the server and the broker of all.
+// place is a peer's own table and topic, on the common server and broker.
 type place struct {
 	load
 	db     *testkit.Database
@@ -41,12 +41,12 @@ type place struct {
 	dir    string // private
 }
 
-// BenchmarkPeers runs this relay and others one after the other: the same server, broker, layout of the table, load and consumer. First
-// 500 rows a second, one a transaction; then a backlog in the log, of transactions of ten rows, that was written while the relay was
-// stopped. What counts is what the consumer sees. The clock of the drain starts with its first message, because virtual machines start
-// slowly, which stands beside.
+// BenchmarkPeers runs this relay and others one after the other: the same server, broker, layout of the table, load and consumer.
+// First 500 rows per second, one per transaction; then a backlog in the log, of transactions of ten rows, written while the relay
+// was stopped. Measurements are at the consumer. The time of the drain starts with its first message, because virtual machines
+// start slowly; the start is reported separately.
 //
-// PEERS_DATABASE is mysql or mariadb (default). Maxwell takes part where PEERS_MAXWELL names its unpacked distribution.
+// PEERS_DATABASE is mysql or mariadb (default). Maxwell is included if PEERS_MAXWELL names its unpacked distribution.
 func BenchmarkPeers(b *testing.B) {
 	flavor := testkit.MariaDB
 	if os.Getenv("PEERS_DATABASE") == string(testkit.MySQL) {
@@ -91,7 +91,7 @@ func (p *place) measure(b *testing.B, one *peer) {
 	}
 }
 
-// warm commits rows until the peer follows the log, and then for as long as a virtual machine needs to have compiled what is used.
+// warm commits rows until the peer follows the log, and then until a virtual machine has compiled its code.
 func (p *place) warm(b *testing.B, one *peer, arrivals *consumer) {
 	testkit.WaitFor(b, 2*time.Minute, "a first message", func() bool {
 		if !one.running() {
@@ -133,7 +133,7 @@ func ours(b *testing.B, p *place) *peer {
 	}
 }
 
-// debezium is Debezium Server with its outbox router, which makes the same message of the same columns.
+// debezium is Debezium Server with its outbox router, which creates the same message from the same columns.
 func debezium(b *testing.B, p *place) *peer {
 	cache, err := servers.Cache()
 	testkit.Must(b, err)
@@ -251,7 +251,7 @@ func process(b *testing.B, p *peer, dir string, command func() *exec.Cmd) *peer 
 	return p
 }
 
-// properties writes a file of Java's.
+// properties writes a Java properties file.
 func properties(b *testing.B, path string, entries map[string]string) {
 	b.Helper()
 	var text strings.Builder

@@ -15,11 +15,11 @@ import (
 
 const (
 	pollers   = 200
-	pollEvery = time.Second // as the page is sent one
+	pollEvery = time.Second // like the page
 )
 
-// BenchmarkPolling is what people who look cost the messages: the latency of 500 rows a second without and with 200 clients that ask for
-// the status each second, in turns, and the relay's CPU for an answer.
+// BenchmarkPolling measures the effect of status requests on messages: the latency of 500 rows per second alternately without and
+// with 200 clients that request the status each second, and the relay's CPU per answer.
 func BenchmarkPolling(b *testing.B) {
 	f := newFixture(b, testkit.MySQL, "fake")
 	f.Start(b)
@@ -60,7 +60,7 @@ func (f *fixture) latency(b *testing.B, n int) (p99 float64, cpu time.Duration) 
 	return percentile(.99, before, f.histogram(b, name)), now.cpu - used.cpu
 }
 
-// poll lets the clients ask until enough is called, which returns how many answers they got.
+// poll runs the clients until enough is called, which returns the number of their answers.
 func (f *fixture) poll(b *testing.B) (enough func() int64) {
 	b.Helper()
 	ctx, stop := context.WithCancel(b.Context())
@@ -69,7 +69,7 @@ func (f *fixture) poll(b *testing.B) (enough func() int64) {
 	var group sync.WaitGroup
 	for i := range pollers {
 		group.Go(func() {
-			late := time.NewTimer(pollEvery * time.Duration(i) / pollers) // not all at one moment
+			late := time.NewTimer(pollEvery * time.Duration(i) / pollers) // not all at the same time
 			defer late.Stop()
 			for {
 				select {

@@ -17,10 +17,10 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// backlog is how many rows the drains have.
+// backlog is the number of rows of a drain.
 const backlog = 300_000
 
-// report shows the median and the 99th percentile, and returns the latter, in milliseconds.
+// report prints the median and the 99th percentile, and returns the latter, in milliseconds.
 func report(b *testing.B, what string, list []time.Duration) (p99 float64) {
 	slices.Sort(list)
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
@@ -29,8 +29,7 @@ func report(b *testing.B, what string, list []time.Duration) (p99 float64) {
 	return ms(list[len(list)*99/100])
 }
 
-// BenchmarkDrain lets a relay that was stopped catch up with a backlog in the log, written in transactions of ten rows, until
-// every row is SENT.
+// BenchmarkDrain starts a stopped relay on a backlog in the log, written in transactions of ten rows, until every row is SENT.
 func BenchmarkDrain(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
 		for _, broker := range []string{"kafka", "rocketmq", "fake"} {
@@ -87,7 +86,7 @@ func (f *fixture) drain(b *testing.B, u build, broker string) {
 	f.Stop(b)
 }
 
-// BenchmarkIdle reports the CPU of a relay that has nothing to do, in percent of a core.
+// BenchmarkIdle reports the CPU of an idle relay, in percent of a core.
 func BenchmarkIdle(b *testing.B) {
 	f := newFixture(b, testkit.MySQL, "kafka")
 	f.Start(b)
@@ -102,7 +101,7 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// BenchmarkAckBinlog reports how many bytes of binlog the acknowledgement of one 100 kB message costs.
+// BenchmarkAckBinlog reports how many bytes of binlog the status update of one 100 kB message costs.
 func BenchmarkAckBinlog(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
 		b.Run(string(flavor), func(b *testing.B) {
@@ -149,7 +148,7 @@ func (f *fixture) logBytes(b testing.TB) (total int64) {
 	return total
 }
 
-// profile takes the CPU profile of the coming seconds and, when the returned function is called, that of the allocations, where
+// profile records the CPU profile of the next seconds and, when the returned function is called, that of the allocations, if
 // BENCH_PROFILES names a directory for them.
 func (f *fixture) profile(b testing.TB, name string) (end func()) {
 	b.Helper()

@@ -10,12 +10,12 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// oldRows are SENT rows of 500-byte bodies that leave the table beside live traffic.
+// oldRows are SENT rows of 500-byte bodies that leave the table during live traffic.
 const oldRows = 1_000_000
 
-// BenchmarkRetention commits 500 rows a second, first alone and then while a million old rows are deleted or archived, and reports
-// both 99th percentiles of commit to acknowledgement, as the relay measures it, their ratio, and how fast the rows leave. All of it is one run of
-// one relay: the window of its retention is closed, and a pass is asked for.
+// BenchmarkRetention commits 500 rows per second, first alone and then while a million old rows are deleted or archived, and
+// reports both 99th percentiles of commit to acknowledgement, as the relay measures it, their ratio, and how fast the rows leave.
+// It is one run of one relay: the window of its retention is closed, and a pass is requested.
 func BenchmarkRetention(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
 		for _, how := range []string{"sent", "archive"} {
@@ -27,7 +27,7 @@ func BenchmarkRetention(b *testing.B) {
 				}
 				for b.Loop() {
 					b.StopTimer()
-					f.fillOld(b) // first, as in life: the oldest rows have the lowest keys
+					f.fillOld(b) // first, as in production: the oldest rows have the lowest keys
 					f.Start(b)
 					f.pace(b, 5_000, 500)
 					b.StartTimer()
@@ -52,7 +52,7 @@ func BenchmarkRetention(b *testing.B) {
 	}
 }
 
-// p99 is of 30 s of traffic, as long as something goes on.
+// p99 is of 30 s of traffic, while goesOn returns true.
 func (f *fixture) p99(b *testing.B, perSecond rate.Limit, goesOn func() bool) float64 {
 	b.Helper()
 	const name = "canal_outbox_publish_latency_seconds"
@@ -66,7 +66,7 @@ func (f *fixture) p99(b *testing.B, perSecond rate.Limit, goesOn func() bool) fl
 	return percentile(.99, before, f.histogram(b, name))
 }
 
-// fillOld writes rows that are SENT already, without the log.
+// fillOld writes SENT rows, without the log.
 func (f *fixture) fillOld(b *testing.B) {
 	b.Helper()
 	c, err := f.table.DB.Conn(b.Context())

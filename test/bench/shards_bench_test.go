@@ -10,15 +10,15 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// BenchmarkShards compares what a message costs a relay of one table and a relay of 64 that a pattern names, on one server. Each also skips
-// what the log has for the other.
+// BenchmarkShards compares the cost of a message for a relay of one table and a relay of 64 tables of a pattern, on one server.
+// Each also skips the other's rows in the log.
 func BenchmarkShards(b *testing.B) {
 	p := newPair(b, testkit.MySQL, 64)
 	p.name = "shards"
 	p.each(b, steady, burst, drain)
 }
 
-// BenchmarkTables compares one table and eight while another application makes ten updates for each outbox row, each a transaction.
+// BenchmarkTables compares one table and eight while another application makes ten updates per outbox row, each a transaction.
 func BenchmarkTables(b *testing.B) {
 	p := newPair(b, testkit.MySQL, 8)
 	p.name = "tables"
@@ -43,7 +43,7 @@ func BenchmarkHistory(b *testing.B) {
 	p.each(b, steady, drain)
 }
 
-// newPair makes two relays on one server and one broker: of one table, and of so many that a pattern names.
+// newPair returns two relays on one server and one broker: of one table, and of a number of tables of a pattern.
 func newPair(b *testing.B, flavor testkit.Flavor, tables int) *pair {
 	b.Helper()
 	f := newFixture(b, flavor, "kafka")

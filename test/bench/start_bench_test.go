@@ -40,7 +40,7 @@ func BenchmarkStart(b *testing.B) {
 	})
 }
 
-// BenchmarkDrainLogOnly is BenchmarkDrain of a table that has no status: nothing is looked up or written back.
+// BenchmarkDrainLogOnly is BenchmarkDrain of a table without a status: nothing is looked up or written.
 func BenchmarkDrainLogOnly(b *testing.B) {
 	db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: testkit.MySQL, Durable: true})
 	broker := brokers["kafka"](b).(relay.Kafka)

@@ -16,8 +16,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// BenchmarkCeilingStatus writes SENT to rows as the relay does, from memory, over one connection and over two that share the keys: what the
-// server alone can do, and how long a statement takes, which is how long it holds the locks of its rows.
+// BenchmarkCeilingStatus writes SENT to rows as the relay does, from memory, over one connection and over two that share the
+// keys: the limit of the server alone, and the duration of a statement, which is how long it locks its rows.
 func BenchmarkCeilingStatus(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
 		db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Durable: true})
@@ -58,7 +58,7 @@ func (f *load) store(b *testing.B, db *testkit.Database) *table.Store {
 	return table.New(writer, []*table.Table{mapped})
 }
 
-// apply writes all batches, each connection its share of them one after the other.
+// apply writes all batches: each connection writes its share of them one after the other.
 func apply(b *testing.B, store *table.Store, batches [][]outbox.Completion, connections int) (took []time.Duration) {
 	var group sync.WaitGroup
 	var mu sync.Mutex

@@ -16,10 +16,10 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// BenchmarkSteady is what a message costs at a steady rate, one row a transaction, and how late it comes: as the relay measures it, from the
-// commit's time in the log to the broker's acknowledgement, and with Kafka as a consumer sees it, from the return of the INSERT. Beside it the
-// INSERT's own time and that of a producer that is alone with the broker. MySQL alone has the commit's time to the microsecond; it takes it
-// before it syncs its log.
+// BenchmarkSteady measures the cost of a message at a steady rate, one row per transaction, and its latency: as the relay
+// measures it, from the commit's time in the log to the broker's acknowledgement, and with Kafka at a consumer, from the return
+// of the INSERT. For comparison it measures the INSERT's own time and that of a producer alone with the broker. Only MySQL has
+// the commit's time to the microsecond; it takes it before it syncs its log.
 func BenchmarkSteady(b *testing.B) {
 	for _, of := range []struct {
 		flavor    testkit.Flavor
@@ -45,7 +45,7 @@ func BenchmarkSteady(b *testing.B) {
 	}
 }
 
-// steady lets a build take rows at a rate.
+// steady runs a build at a rate.
 func (f *fixture) steady(b *testing.B, u build, perSecond rate.Limit, arrivals *consumer) {
 	b.Helper()
 	const latency = "canal_outbox_publish_latency_seconds"
@@ -90,7 +90,7 @@ func (f *fixture) steady(b *testing.B, u build, perSecond rate.Limit, arrivals *
 	}
 }
 
-// kernel is the time that the process has spent in the kernel.
+// kernel returns the time that the process has spent in the kernel.
 func (f *fixture) kernel(b testing.TB) time.Duration {
 	b.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", f.PID()))
@@ -100,7 +100,7 @@ func (f *fixture) kernel(b testing.TB) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// switches is how often threads of the process have given a core up because they had nothing to do.
+// switches returns how often idle threads of the process have yielded a core.
 func (f *fixture) switches(b testing.TB) (total int) {
 	b.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", f.PID()))
@@ -121,7 +121,7 @@ func (f *fixture) switches(b testing.TB) (total int) {
 	return total
 }
 
-// collections is how often a process has collected garbage, and allocations how many objects it has allocated.
+// collections returns the number of garbage collections of a process, and allocations the number of allocated objects.
 func collections(b testing.TB, of map[string]*dto.MetricFamily) float64 {
 	b.Helper()
 	return float64(only(b, of, "go_gc_duration_seconds").GetSummary().GetSampleCount())

@@ -18,9 +18,9 @@ import (
 // filled is how many rows are copied at a time.
 const filled = 500_000
 
-// BenchmarkSweepPass reads the whole list of waiting rows, page by page, as a sweep does that finds nothing to publish among them: of
-// 5 million rows (SWEEP_ROWS) every sixteenth waits, spread over the table. A third of these were refused before. Beside it, what a
-// sweep costs when nothing waits. Each index is made on the one table and dropped again.
+// BenchmarkSweepPass reads the whole list of waiting rows, page by page, like a sweep that finds nothing to publish: of 5 million
+// rows (SWEEP_ROWS) every sixteenth waits, spread over the table. A third of these were refused before. For comparison, it
+// measures a sweep when nothing waits. Each index is created on the same table and dropped again.
 func BenchmarkSweepPass(b *testing.B) {
 	rows := 5_000_000
 	if n, err := strconv.Atoi(os.Getenv("SWEEP_ROWS")); err == nil {
@@ -76,7 +76,7 @@ func fillWaiting(b *testing.B, db *sql.DB, rows int) {
 	}
 }
 
-// pass reads the list once for each run; pending is the code of the rows that wait.
+// pass reads the list once per run; pending is the code of the waiting rows.
 func pass(b *testing.B, db *sql.DB, schema, pending string, want int) {
 	ctx := context.Background()
 	t, findings, err := table.Load(ctx, db, table.Mapping{

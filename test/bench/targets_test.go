@@ -13,18 +13,18 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// target is a line of the table that ends a run: what is wanted of a figure, or of a figure over another one of the same run. Without wanted
-// it belongs to the line above: what the same takes without the relay.
+// target is a line of the table at the end of a run: the target for a figure, or for the ratio of two figures of the same run. A
+// target without a limit belongs to the previous line: the same work without the relay.
 type target struct {
 	name    string
-	of      string // what a benchmark has measured
-	over    string // of the same run; "" is nothing
+	of      string // a measured figure
+	over    string // of the same run; "" for none
 	wanted  float64
 	atLeast bool // else at most
 	unit    string
 }
 
-// A figure in µs or rows/s belongs to a machine; a ratio does not.
+// A figure in µs or rows/s is specific to a machine; a ratio is not.
 var targets = []target{
 	{name: "drain until SENT, MariaDB, over UPDATEs alone on two connections", of: "drain-mariadb", over: "updates-mariadb-2", wanted: .6, atLeast: true},
 	{name: "  a process that only reads, produces and updates", of: "bare-drain-mariadb", over: "updates-mariadb-2"},
@@ -55,8 +55,8 @@ var targets = []target{
 	{name: "  its SQL alone, by two workers", of: "sweep-sql-mariadb", unit: "rows/s"},
 	{name: "backlog in the table, by the sweep, MySQL", of: "sweep-mysql", wanted: 40_000, atLeast: true, unit: "rows/s"},
 	{name: "  its SQL alone, by two workers", of: "sweep-sql-mysql", unit: "rows/s"},
-	{name: "fresh rows' p99 beside a backlog, over theirs alone", of: "fresh-p99", wanted: 1},
-	{name: "  beside the same SQL for a table that is not the relay's", of: "fresh-p99-sql"},
+	{name: "fresh rows' p99 during a backlog, over theirs alone", of: "fresh-p99", wanted: 1},
+	{name: "  during the same SQL for a table that is not the relay's", of: "fresh-p99-sql"},
 	{name: "from the process's start to the first message", of: "start", wanted: .15, unit: "s"},
 	{name: "CPU per message, 64 tables over one: 500 rows/s", of: "shards-steady", wanted: 1.05},
 	{name: "CPU per message, 64 tables over one: burst", of: "shards-burst", wanted: 1.05},
@@ -71,7 +71,7 @@ var figures = struct {
 	of map[string][]float64
 }{of: map[string][]float64{}}
 
-// measured keeps a figure for the table; of several the median counts.
+// measured stores a figure for the table; of several the median counts.
 func measured(what string, value float64) {
 	figures.Lock()
 	defer figures.Unlock()
@@ -86,7 +86,8 @@ func figure(what string) (float64, bool) {
 	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2, true
 }
 
-// measure is what a target has come to with a build, if this run has measured it. What a figure is divided by may have needed no relay.
+// measure returns the value of a target for a build, if this run has measured it. The divisor may come from a benchmark without a
+// relay.
 func (t target) measure(prefix string) (value float64, ok bool) {
 	value, ok = figure(prefix + t.of)
 	if t.over != "" && ok {
@@ -99,7 +100,7 @@ func (t target) measure(prefix string) (value float64, ok bool) {
 	return value, ok
 }
 
-// printTargets writes the table of what this run has measured, with the older build's figures where it takes part.
+// printTargets writes the table of this run's figures, with those of the older build if it was measured.
 func printTargets(to io.Writer, before bool) error {
 	figures.Lock()
 	defer figures.Unlock()
@@ -113,8 +114,8 @@ func printTargets(to io.Writer, before bool) error {
 	}
 	fmt.Fprintln(w, head+"now\twanted\treached")
 	var missing []string
-	var line string // that the following belong to
-	var shown bool  // that one was measured
+	var line string // the following lines belong to it
+	var shown bool  // it was measured
 	for _, t := range targets {
 		name := t.name
 		if t.wanted > 0 {
@@ -147,7 +148,7 @@ func printTargets(to io.Writer, before bool) error {
 	return nil
 }
 
-// verdict is what is wanted, and whether a value reaches it.
+// verdict returns the target, and whether a value reaches it.
 func (t target) verdict(value float64, measured bool) string {
 	if t.wanted == 0 {
 		return "\t"
@@ -178,14 +179,14 @@ func (t target) text(value float64, measured bool) string {
 	return text
 }
 
-// showTargets is what a run ends with.
+// showTargets runs at the end of a run.
 func showTargets() {
 	if err := printTargets(os.Stdout, older != nil); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 }
 
-// The table has what was measured, as ratios where it says so, and names the rest.
+// The table shows measured figures, as ratios where defined, and lists the others.
 func TestTheTableOfTargets(t *testing.T) {
 	all := targets
 	defer func() { targets = all }()

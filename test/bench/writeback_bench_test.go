@@ -18,14 +18,14 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// way is a relay with its table: one that writes SENT back, or one whose table has no status.
+// way is a relay with its table: one that writes SENT, or one whose table has no status.
 type way struct {
 	*fixture
 	name          string
 	write         func(n, size int, perSecond rate.Limit)
 	filling       time.Duration // of the backlogs: the application's inserts alone
 	cpu, wall     time.Duration // of the drains
-	steady        time.Duration // CPU at 500 rows a second
+	steady        time.Duration // CPU at 500 rows per second
 	drained, slow int
 	logged        int64
 }
@@ -35,9 +35,10 @@ const (
 	steadyRows = 5_000
 )
 
-// BenchmarkWriteBack drains backlogs with two relays on one MySQL server: one writes SENT back, the other has the layout debezium-outbox and reads
-// the log alone. Both run all the time and take turns, so that other load meets both, and each skips what the log has for the other. What
-// counts is the ratio. A row counts when the broker has it, and with a status when it is SENT.
+// BenchmarkWriteBack drains backlogs with two relays on one MySQL server: one writes SENT, the other has the layout
+// debezium-outbox and only reads the log. Both run all the time and get the load alternately, so that other load affects both,
+// and each skips the other's rows in the log. The result is the ratio. A row counts when the broker has it, and with a status
+// when it is SENT.
 func BenchmarkWriteBack(b *testing.B) {
 	f := newFixture(b, testkit.MySQL, "fake")
 	back := &way{fixture: f, name: "sent"}
@@ -70,7 +71,7 @@ func BenchmarkWriteBack(b *testing.B) {
 	}
 }
 
-// newLogOnly makes the other relay.
+// newLogOnly returns the other relay.
 func newLogOnly(b *testing.B, f *fixture) *way {
 	const name = "debezium-outbox"
 	ddl, err := migrations.DDL(name, name)
@@ -119,7 +120,7 @@ func (f *fixture) commit(b *testing.B, n, size int, perSecond rate.Limit, insert
 	group.Wait()
 }
 
-// settled returns when the broker has every row, and the table says so where it can.
+// settled returns when the broker has every row, and the table shows it if it has a status.
 func (w *way) settled(b *testing.B) {
 	testkit.WaitFor(b, 10*time.Minute, "every row at the broker", func() bool { return w.total(b, "canal_outbox_messages_total") >= float64(w.next) })
 	if w.table.Preset == "t_local_message" {
@@ -127,7 +128,7 @@ func (w *way) settled(b *testing.B) {
 	}
 }
 
-// drain makes a backlog in the log while the relay pauses, and lets it work that off.
+// drain creates a backlog in the log while the relay pauses, and resumes the relay.
 func (w *way) drain(b *testing.B) {
 	w.pause(b)
 	filled := time.Now()

@@ -9,19 +9,19 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// samples is how many places in the script's stretch of the log are tried, fewer on the layouts that have less.
+// samples is the number of tested positions in the script's range of the log, fewer on the layouts that have less.
 const (
 	samples       = 9
 	shortSamples  = 4 // with -short
 	layoutSamples = 3
 )
 
-// perAccount is how many breaks are in one account, more where there are not topics enough.
+// perAccount is the number of breaks per account, more when there are not enough topics.
 const perAccount = 25
 
-// eachBreak writes the script again and again and calls f each time, with a channel that closes when all connections to the
-// database have been cut after the next k-th part of what the script makes the server send. With backlog the script is
-// written before the relay starts, so that its rows lie in the recovery window; else they arrive while the relay reads.
+// eachBreak writes the script repeatedly and calls f each time, with a channel that closes when all connections to the database
+// have been cut after the next k-th part of the bytes that the server sends for the script. With backlog the script is written
+// before the relay starts, so that its rows are in the recovery window; else they arrive while the relay reads.
 func (b *bed) eachBreak(t *testing.T, backlog bool, f func(t *testing.T, cut <-chan struct{})) {
 	size := b.scriptSize(t)
 	b.relay.Start(t)
@@ -34,7 +34,7 @@ func (b *bed) eachBreak(t *testing.T, backlog bool, f func(t *testing.T, cut <-c
 		steps = layoutSamples
 	}
 	if *long {
-		steps = int(size) / 200 // hardly an event has fewer bytes
+		steps = int(size) / 200 // few events are shorter
 	}
 	each := max(perAccount, steps/topics+1)
 	for k := 1; k <= steps; k++ {
@@ -67,10 +67,10 @@ func (b *bed) eachBreak(t *testing.T, backlog bool, f func(t *testing.T, cut <-c
 	}
 }
 
-// writers holds off the scripts of other beds while the size of one is measured: some beds have the same server.
+// writers blocks the scripts of other beds while the size of one is measured: some beds share a server.
 var writers sync.RWMutex
 
-// scriptSize writes the script and returns how much longer the server's log has become.
+// scriptSize writes the script and returns the growth of the server's log.
 func (b *bed) scriptSize(t *testing.T) int64 {
 	t.Helper()
 	writers.Lock()
@@ -80,7 +80,7 @@ func (b *bed) scriptSize(t *testing.T) int64 {
 	return b.logSize(t) - from
 }
 
-// await returns when the cut has happened or there is nothing more to cut.
+// await returns when the cut has happened or there is nothing left to cut.
 func (b *bed) await(t *testing.T, cut <-chan struct{}) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -128,7 +128,7 @@ func TestA01_A02_A20_KillAfterEachEvent(t *testing.T) {
 	})
 }
 
-// SIGTERM after any event: the stop has no connection at first, and still nothing is sent twice.
+// SIGTERM after any event: the stop has no connection at first, and nothing is sent twice.
 func TestP3_TerminateAfterEachEvent(t *testing.T) {
 	modes(t, func(t *testing.T, b *bed, backlog bool) {
 		b.eachBreak(t, backlog, func(t *testing.T, cut <-chan struct{}) {

@@ -9,9 +9,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// A transaction far larger than what may be in flight, so that the reader is held back in the middle of it (A15, A61): killed
-// there, its sent rows are told apart one by one, because the checkpoint is still before all of them. The server's patience
-// with a reader that is held back is short here.
+// A transaction far larger than the window in flight, so that the reader blocks in the middle of it (A15, A61): after a kill
+// there, its sent rows are distinguished one by one, because the checkpoint is still before all of them. The server's time-out
+// for a blocked reader is short here.
 func TestA15_A61_KillInTheMiddleOfALargeTransaction(t *testing.T) {
 	const statements, rowsOfOne = 30, 300
 	beds(t, func(t *testing.T, b *bed) {

@@ -1,11 +1,11 @@
-// Package crash breaks the running relay at every place that matters and checks what comes of it (P1 to P5): nothing is
-// lost, nothing invented, keys keep their order, and nothing is sent twice but what the broker had taken and neither the
-// journal nor the table knew when the process was killed.
+// Package crash stops the running relay at every relevant point and checks the result (P1 to P5): nothing is lost, nothing
+// invented, keys keep their order, and only messages that the broker had accepted, and that neither the journal nor the table had
+// when the process was killed, are sent twice.
 //
 // It does so on the table that has every column, and on tables that have less, as their owners made them (layouts B, C and D).
 //
-// `go test ./test/crash` takes samples; -long breaks it at every event of the log, and takes the newer MariaDB and each layout on each
-// server too.
+// `go test ./test/crash` takes samples; -long stops it at every event of the log, and also takes the newer MariaDB and each
+// layout on each server.
 package crash
 
 import (
@@ -31,7 +31,7 @@ var long = flag.Bool("long", false, "break the relay at every event, not at samp
 
 func TestMain(m *testing.M) { relay.Main(m) }
 
-// patience is for a machine that is busy with other work. Everything waits for a condition and takes far less.
+// patience is for a machine that is busy with other work. Every wait is for a condition and normally takes far less.
 const patience = 3 * time.Minute
 
 // topics are used one after the other, see renew.
@@ -39,7 +39,7 @@ const topics = 20
 
 func topic(n int) string { return fmt.Sprintf("orders-%d", n%topics) }
 
-// broker speaks Kafka's protocol in this process: what is tested here is the relay's memory, not the broker's.
+// broker speaks Kafka's protocol in this process: these tests are about the relay's state, not the broker's.
 type broker struct{ addr string }
 
 func newBroker(t *testing.T) broker {
@@ -60,7 +60,7 @@ func (b broker) Read(ctx context.Context, topic string) ([]relay.Record, error) 
 	return relay.ReadKafka(ctx, b.addr, topic)
 }
 
-// bed is one relay with its table, broker and the way to its database.
+// bed is one relay with its table, broker and connection to the database.
 type bed struct {
 	db     *testkit.Database
 	sql    *sql.DB
@@ -71,16 +71,16 @@ type bed struct {
 	writer *relay.Writer
 	relay  *relay.Relay
 
-	copies int // duplicates of earlier rounds
-	seen   int // times that the relay's log told of a stop
+	copies int // duplicates of earlier accounts
+	seen   int // number of stops in the relay's log
 	cuts   int // breaks that came before all was sent
 }
 
-// newBed makes a bed with the table of a layout, or, without one, with the table that has every column.
+// newBed returns a bed with the table of a layout, or, without one, with the table that has every column.
 func newBed(t *testing.T, flavor testkit.Flavor, layout *layouts.Layout, extra string) *bed {
 	t.Helper()
 	db := testkit.SharedDatabase(t, flavor)
-	if db.Flavor == testkit.MariaDB { // compressed row events, which can be had for the whole server only
+	if db.Flavor == testkit.MariaDB { // compressed row events, which are a setting of the whole server
 		testkit.Exec(t, db.Root(), "SET GLOBAL log_bin_compress = ON, GLOBAL log_bin_compress_min_len = 64")
 	}
 	schema := db.CreateSchema(t)
@@ -95,7 +95,7 @@ func newBed(t *testing.T, flavor testkit.Flavor, layout *layouts.Layout, extra s
 	b.load = relay.NewLoad(t, b.table, true, topic(0))
 	b.writer = b.load.Writer("app")
 	b.relay = relay.New(t, relay.Options{
-		// In clear, so that a cut may fall between any two bytes of the protocol.
+		// Unencrypted, so that a cut may be between any two bytes of the protocol.
 		Source: b.proxy.Addr(), User: "user: root, tls: {mode: disabled}", Tables: []*relay.Table{b.table}, Sink: b.broker.Sink(),
 		Extra: extra,
 	})
@@ -139,7 +139,7 @@ func (b *bed) allSent(t *testing.T) bool {
 	return b.table.Count(t, b.table.Sent()) == b.load.Ledger.Len()
 }
 
-// account waits until all is sent and checks everything but duplicates, which it returns: those of all rounds.
+// account waits until all is sent and checks everything except duplicates, which it returns: those of all accounts.
 func (b *bed) account(t *testing.T) relay.Account {
 	t.Helper()
 	b.sent(t)
@@ -148,8 +148,8 @@ func (b *bed) account(t *testing.T) relay.Account {
 	return account
 }
 
-// renew begins a new account, so that the accounts of long runs stay small: an empty table, whose ids begin anew (A28), and
-// another topic. All must be sent.
+// renew starts a new account, so that the accounts of long runs stay small: an empty table, whose ids start again (A28), and
+// another topic. All rows must be sent.
 func (b *bed) renew(t *testing.T, n int) {
 	t.Helper()
 	testkit.Exec(t, b.sql, "TRUNCATE TABLE "+b.table.Name())
@@ -160,15 +160,15 @@ func (b *bed) renew(t *testing.T, n int) {
 func (b *bed) noCopies(t *testing.T, account relay.Account) {
 	t.Helper()
 	if n := account.Duplicates() - b.copies; n != 0 {
-		t.Errorf("%d messages were sent twice, and nothing excuses that: %v", n, account.Copies)
+		t.Errorf("%d messages were sent twice without a reason: %v", n, account.Copies)
 	}
 	b.copies = account.Duplicates()
 }
 
 var sweptRows = regexp.MustCompile(`sweep handed rows to the sink.*"not_tried_before": (\d+)`)
 
-// afterKill starts the relay again and returns the account. The log delivers everything but the one row of the script that
-// is left to the sweep: a checkpoint that ran ahead would show as more (A01, A03).
+// afterKill starts the relay again and returns the account. The log delivers everything except the one row of the script that is
+// left to the sweep: a checkpoint that ran ahead would show as more (A01, A03).
 func (b *bed) afterKill(t *testing.T) relay.Account {
 	t.Helper()
 	log := len(b.relay.Log(t))
@@ -186,7 +186,7 @@ func (b *bed) afterKill(t *testing.T) relay.Account {
 	return account
 }
 
-// kill ends the relay with SIGKILL and returns the message ids that its journal or the table knew at that moment.
+// kill ends the relay with SIGKILL and returns the message ids that its journal or the table had at that time.
 func (b *bed) kill(t *testing.T) (known map[string]bool) {
 	t.Helper()
 	b.relay.Kill()
@@ -197,7 +197,7 @@ func (b *bed) kill(t *testing.T) (known map[string]bool) {
 	return known
 }
 
-// onlyUnknown checks that the copies since the last account are of messages that were not known at the kill, one each.
+// onlyUnknown checks that the copies since the last account are of messages that were unknown at the kill, one each.
 func (b *bed) onlyUnknown(t *testing.T, before, account relay.Account, known map[string]bool) {
 	t.Helper()
 	for id, n := range account.Copies {
@@ -209,7 +209,7 @@ func (b *bed) onlyUnknown(t *testing.T, before, account relay.Account, known map
 	b.copies = account.Duplicates()
 }
 
-// terminating waits until the relay has taken notice of a SIGTERM.
+// terminating waits until the relay has logged a SIGTERM.
 func (b *bed) terminating(t *testing.T) {
 	t.Helper()
 	testkit.WaitFor(t, patience, "the relay to begin to stop", func() bool {
@@ -226,14 +226,14 @@ func (b *bed) terminated(t *testing.T) {
 	b.seen = strings.Count(b.relay.Log(t), "stopping: ")
 }
 
-// stop is SIGTERM and the wait for its end.
+// stop sends SIGTERM and waits for the end.
 func (b *bed) stop(t *testing.T) {
 	t.Helper()
 	b.relay.Terminate(t)
 	b.terminated(t)
 }
 
-// logSize is the end of the server's log, for measuring how much of it something writes.
+// logSize returns the end of the server's log, to measure how much of it something writes.
 func (b *bed) logSize(t *testing.T) int64 {
 	t.Helper()
 	return int64(logEnd(t, b.db).Offset)

@@ -6,7 +6,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// points are those of internal/app/faultpoints.go, and which of their occurrences is taken: the sweep claims once.
+// points are those of internal/app/faultpoints.go, and which of their occurrences is used: the sweep claims once.
 var points = []struct {
 	name string
 	nth  int
@@ -20,7 +20,7 @@ var points = []struct {
 	{"after-update", 2},
 }
 
-// atPoints starts a relay for each point, writes the script and calls f while the relay stands there.
+// atPoints starts a relay for each point, writes the script and calls f while the relay waits there.
 func (b *bed) atPoints(t *testing.T, f func(t *testing.T, release func())) {
 	for _, p := range points {
 		ok := t.Run(p.name, func(t *testing.T) {
@@ -30,7 +30,7 @@ func (b *bed) atPoints(t *testing.T, f func(t *testing.T, release func())) {
 				b.stop(t)
 			}
 			at := b.relay.StartUntil(t, p.name, p.nth)
-			b.relay.AwaitConnected(t) // else all comes at once, and some points are passed once only
+			b.relay.AwaitConnected(t) // else all rows come at once, and some points occur only once
 			b.script(t)
 			b.relay.Await(t, at)
 			f(t, func() { at.Release(t) })
@@ -41,7 +41,7 @@ func (b *bed) atPoints(t *testing.T, f func(t *testing.T, release func())) {
 	}
 }
 
-// SIGKILL at a point: what the journal or the table knows is not sent again, and nothing is lost (D02 after a claim, D04
+// SIGKILL at a point: rows in the journal or SENT in the table are not sent again, and nothing is lost (D02 after a claim, D04
 // between broker and journal, D26 between journal and table).
 func TestD04_D26_D02_KillAtEachPoint(t *testing.T) {
 	beds(t, func(t *testing.T, b *bed) {
@@ -72,7 +72,7 @@ func TestP3_TerminateAtEachPoint(t *testing.T) {
 	})
 }
 
-// All connections to the database break while the relay stands at a point: it goes on by itself, and nothing is sent twice.
+// All connections to the database break while the relay waits at a point: it continues by itself, and nothing is sent twice.
 func TestA05_CutAtEachPoint(t *testing.T) {
 	beds(t, func(t *testing.T, b *bed) {
 		b.atPoints(t, func(t *testing.T, release func()) {
@@ -84,7 +84,7 @@ func TestA05_CutAtEachPoint(t *testing.T) {
 	})
 }
 
-// The broker's answers stand still while the log is read on, for longer than checkpoints are apart. The checkpoint must wait
+// The broker's answers are held back while the log is read, for longer than the interval of checkpoints. The checkpoint must wait
 // for the answers (A03).
 func TestA03_CheckpointDoesNotOvertakeTheBroker(t *testing.T) {
 	beds(t, func(t *testing.T, b *bed) {
@@ -103,7 +103,7 @@ func TestA03_CheckpointDoesNotOvertakeTheBroker(t *testing.T) {
 		account := b.afterKill(t)
 		b.onlyUnknown(t, before, account, known)
 		if account.Duplicates() == 0 {
-			t.Error("no message was sent again, so the answers did not stand still")
+			t.Error("no message was sent again, so the answers were not held back")
 		}
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// script writes what has been hard to follow for readers of the log: long transactions, compressed ones, savepoints, other
-// row images, tagged GTIDs or a second domain, DDL between all of that.
+// script writes what is difficult for readers of the log: long transactions, compressed ones, savepoints, other row images,
+// tagged GTIDs or a second domain, with DDL between them.
 func (b *bed) script(t *testing.T) {
 	t.Helper()
 	writers.RLock()
@@ -50,7 +50,7 @@ func (b *bed) sixtyEvents(ctx context.Context, conn *sql.Conn) error {
 	return b.writer.In(ctx, conn, true, b.each(60))
 }
 
-// with sets session variables, runs f and sets them back.
+// with sets session variables, runs f and resets them.
 func with(ctx context.Context, conn *sql.Conn, set, back string, f func() error) error {
 	if _, err := conn.ExecContext(ctx, set); err != nil {
 		return fmt.Errorf("%s: %w", set, err)
@@ -76,7 +76,8 @@ func (b *bed) compressed(ctx context.Context, conn *sql.Conn) error {
 	return with(ctx, conn, "SET SESSION binlog_transaction_compression = ON", "SET SESSION binlog_transaction_compression = OFF", write)
 }
 
-// savepoints are Query events inside a transaction and no end of it; what is rolled back to one was never committed (A32).
+// savepoints are Query events inside a transaction and do not end it; a part that is rolled back to one was never committed
+// (A32).
 func (b *bed) savepoints(ctx context.Context, conn *sql.Conn) error {
 	return b.writer.In(ctx, conn, true, func(ctx context.Context, tx *sql.Tx) ([]relay.Row, error) {
 		rows := b.writer.Rows(5)
@@ -101,7 +102,7 @@ func (b *bed) ddl(ctx context.Context, conn *sql.Conn) error {
 		"ALTER TABLE purchase ADD COLUMN extra INT FIRST", "ALTER TABLE " + b.table.Name() + " ADD COLUMN extra VARCHAR(10) DEFAULT 'x' AFTER " + b.table.ID(),
 		"ALTER TABLE purchase DROP COLUMN extra", "ALTER TABLE " + b.table.Name() + " DROP COLUMN extra",
 	} {
-		// A copy, because the servers allow only so many instant changes of one table.
+		// A copy, because the servers limit the number of instant changes of one table.
 		if _, err := conn.ExecContext(ctx, statement+", ALGORITHM=COPY"); err != nil {
 			return err
 		}
@@ -112,7 +113,7 @@ func (b *bed) ddl(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// images: with a minimal one the columns that an INSERT does not name are missing (A25).
+// images: a minimal one lacks the columns that an INSERT does not name (A25).
 func (b *bed) images(ctx context.Context, conn *sql.Conn) error {
 	for _, image := range []string{"MINIMAL", "NOBLOB"} {
 		err := with(ctx, conn, "SET SESSION binlog_row_image = "+image, "SET SESSION binlog_row_image = FULL", func() error {
@@ -125,7 +126,7 @@ func (b *bed) images(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// otherGTIDs: tagged ones with untagged behind them (A22), or a second domain (A42).
+// otherGTIDs: tagged ones followed by untagged (A22), or a second domain (A42).
 func (b *bed) otherGTIDs(ctx context.Context, conn *sql.Conn) error {
 	set, back := "SET gtid_next = 'AUTOMATIC:app'", "SET gtid_next = 'AUTOMATIC'"
 	if b.db.Flavor == testkit.MariaDB {

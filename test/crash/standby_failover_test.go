@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/layouts"
 )
 
-// newReplicated is two relays of a table with a status and one without, on a server that has a replica.
+// newReplicated returns two relays of a table with a status and one without, on a server with a replica.
 func newReplicated(t *testing.T, flavor testkit.Flavor) (g *group, replica *testkit.Database) {
 	t.Helper()
 	primary := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})
@@ -24,7 +24,7 @@ func newReplicated(t *testing.T, flavor testkit.Flavor) (g *group, replica *test
 	return g, replica
 }
 
-// cutOff takes the primary away from the relays.
+// cutOff disconnects the relays from the primary.
 func (g *group) cutOff(t *testing.T) {
 	t.Helper()
 	for _, p := range g.proxies {
@@ -47,7 +47,7 @@ func (g *group) promote(t *testing.T, replica *testkit.Database) {
 	}
 }
 
-// goesOn writes more, and checks that all of it comes, by the log: the failover is no gap.
+// goesOn writes more rows, and checks that the log delivers all of them: the failover is no gap.
 func (g *group) goesOn(t *testing.T) {
 	t.Helper()
 	stop := g.write(t)
@@ -69,7 +69,7 @@ func (g *group) goesOn(t *testing.T) {
 	}
 }
 
-// failovers are the ways a database fails over. Each ends with a relay that is active on the new server.
+// failovers are the ways a database fails over. Each ends with an active relay on the new server.
 var failovers = map[string]func(t *testing.T, g *group, replica *testkit.Database){
 	"both live": func(t *testing.T, g *group, replica *testkit.Database) {
 		g.cutOff(t)
@@ -84,7 +84,7 @@ var failovers = map[string]func(t *testing.T, g *group, replica *testkit.Databas
 		g.cutOff(t)
 		for _, load := range g.loads {
 			missed := load.Ledger.Len() + 20
-			testkit.WaitFor(t, patience, "rows that nobody publishes", func() bool { return load.Ledger.Len() >= missed })
+			testkit.WaitFor(t, patience, "rows that no relay publishes", func() bool { return load.Ledger.Len() >= missed })
 		}
 		stop()
 		testkit.Must(t, replica.CatchUp(t.Context(), g.db))
@@ -94,7 +94,7 @@ var failovers = map[string]func(t *testing.T, g *group, replica *testkit.Databas
 	"the new server lacks transactions": func(t *testing.T, g *group, replica *testkit.Database) {
 		g.account(t)
 		testkit.Must(t, replica.CatchUp(t.Context(), g.db))
-		testkit.Must(t, replica.Promote(t.Context())) // from here on it gets nothing
+		testkit.Must(t, replica.Promote(t.Context())) // it gets no transactions after this
 		end := logEnd(t, g.db)
 		testkit.WaitFor(t, patience, "the active relay to see more than the replica has", func() bool { return g.leased(t).Compare(end) > 0 })
 		g.cutOff(t)
@@ -110,9 +110,10 @@ var failovers = map[string]func(t *testing.T, g *group, replica *testkit.Databas
 	},
 }
 
-// The database fails over while one relay is active and another stands by. The lease goes along: one of them is active on the new server,
-// whether the active one lives or dies with the old server, and what it had not published comes from there, of the table without a
-// status too. When the new server lacks what the active one has seen, both refuse it, until an operator accepts it.
+// The database fails over while one relay is active and another stands by. The lease moves along: one of them is active on the
+// new server, whether the active one survives or dies with the old server. The new server delivers the rows that were not
+// published, also those of the table without a status. If the new server lacks what the active one has seen, both refuse it until
+// an operator accepts it.
 func TestFailoverOfTheDatabaseUnderActiveAndStandby(t *testing.T) {
 	flavors, ways := []testkit.Flavor{testkit.MariaDB}, []string{"the active one dies"}
 	if *long {

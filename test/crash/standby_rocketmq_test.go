@@ -12,8 +12,8 @@ import (
 
 var freezes = flag.Int("freezes", 10, "how often the active relay is stopped in the middle of sends to RocketMQ, with -long")
 
-// The RocketMQ client does not ask the lease itself: the sink asks immediately before it calls the client. A relay that is stopped
-// (SIGSTOP) between the two sends what it had asked for when it wakes: one request for each queue at most. This counts how often that
+// The RocketMQ client does not check the lease: the sink checks immediately before it calls the client. A relay that is stopped
+// (SIGSTOP) between the two sends the checked requests when it continues: at most one per queue. This counts how often that
 // happens under load.
 func TestFreezesInTheMiddleOfSendsToRocketMQ(t *testing.T) {
 	if !*long {

@@ -27,8 +27,8 @@ func (g *group) leased(t *testing.T) (at outbox.Position) {
 	return at
 }
 
-// A table without a status cannot be asked what was published, so a take-over after a kill repeats what lies behind the position in the
-// lease. It repeats nothing before it, and what lies behind it once.
+// A table without a status does not show what was published, so a take-over after a kill repeats the rows after the position in
+// the lease, once. It repeats nothing before it.
 func TestTakeOverRepeatsOnlyWhatIsBehindTheLease(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, testkit.SharedMySQL(t), 2, layouts.LogOnly()[1])

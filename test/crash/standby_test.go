@@ -14,11 +14,12 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// leaseTime is short, so that a take-over does not hold up the test. Nothing is asserted about how long one takes.
-// It is no shorter, so that a relay on a busy machine does not lose its lease where the test does not take it away.
+// leaseTime is short, so that a take-over does not delay the test. No assertion depends on its duration. It is not shorter, so
+// that a relay on a busy machine keeps its lease where the test does not take it away.
 const leaseTime = "lease: {time: 3s}"
 
-// group is some relays of the same tables, as on several machines: each has a state directory and a way to the database of its own.
+// group is several relays of the same tables, as on several machines: each has its own state directory and connection to the
+// database.
 type group struct {
 	db      *testkit.Database
 	broker  relay.Broker
@@ -31,7 +32,7 @@ type group struct {
 // full is the table that has every column.
 var full = []*layouts.Layout{nil}
 
-// newGroup makes the tables of some layouts, and n relays that serve all of them; nil is the table that has every column.
+// newGroup creates the tables of some layouts, and n relays that serve all of them; nil is the table that has every column.
 func newGroup(t *testing.T, db *testkit.Database, n int, all ...*layouts.Layout) *group {
 	t.Helper()
 	return newGroupOn(t, newBroker(t), db, n, all...)
@@ -74,11 +75,11 @@ func newGroupOn(t *testing.T, b relay.Broker, db *testkit.Database, n int, all .
 func (g *group) write(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, enough := context.WithCancel(t.Context())
-	pause := time.Duration(len(g.loads)) * 10 * time.Millisecond // a load that leaves room for the others on the machine
+	pause := time.Duration(len(g.loads)) * 10 * time.Millisecond // a load that leaves CPU for the others on the machine
 	var waits []func()
 	for _, load := range g.loads {
 		writers := 2
-		if load.Table.Layout != nil { // the rows of a key are not one writer's there, so that two would have no order
+		if load.Table.Layout != nil { // several writers write the rows of a key there, so two of them have no order
 			writers = 1
 		}
 		waits = append(waits, load.StartUntil(t, writers, func() bool {
@@ -95,7 +96,7 @@ func (g *group) write(t *testing.T) (stop func()) {
 	}
 }
 
-// state is what a relay says about the lease; "" when it does not answer.
+// state is a relay's state of the lease; "" when it does not answer.
 func state(r *relay.Relay) string {
 	s, err := r.Status()
 	if err != nil {
@@ -135,7 +136,7 @@ func (g *group) more(t *testing.T) {
 	}
 }
 
-// published is how many rows the table shows as SENT or, without a status, the broker has.
+// published returns how many rows the table shows as SENT or, without a status, the broker has.
 func (g *group) published(t *testing.T, load *relay.Load) int {
 	t.Helper()
 	if !load.Table.LogOnly() {
@@ -148,7 +149,7 @@ func (g *group) published(t *testing.T, load *relay.Load) int {
 	return len(known)
 }
 
-// account waits until all is published, and checks everything but copies.
+// account waits until all is published, and checks everything except copies.
 func (g *group) account(t *testing.T) (all []relay.Account) {
 	t.Helper()
 	for _, load := range g.loads {
@@ -180,7 +181,8 @@ func (g *group) wholly(t *testing.T, load *relay.Load, want int) {
 	testkit.WaitFor(t, patience, "all rows of "+load.Table.FullName()+" to be SENT", func() bool { return g.published(t, load) >= want })
 }
 
-// positioned waits until the lease has the position of the first start: who took over before it would make a first start of its own.
+// positioned waits until the lease has the position of the first start: a relay that takes over before that would make its own
+// first start.
 func (g *group) positioned(t *testing.T) {
 	t.Helper()
 	testkit.WaitFor(t, patience, "a position in the lease", func() bool {
@@ -190,9 +192,8 @@ func (g *group) positioned(t *testing.T) {
 	})
 }
 
-// unmixed checks that no two relays published at the same time: the broker's log of a partition changes from one to the other only
-// where the lease went from one to the other, so that none comes back. A relay that goes on after it was active before is another
-// producer then.
+// unmixed checks that no two relays published at the same time: the producer of a partition's records changes only when the lease
+// moves, so none comes back. A relay that is active again after another one is a new producer then.
 func (g *group) unmixed(t *testing.T) {
 	t.Helper()
 	for _, late := range g.late(t) {
@@ -219,7 +220,8 @@ func (g *group) late(t *testing.T) (all []relay.Record) {
 	return all
 }
 
-// faults of the active relay: each makes another one active, and who comes back stands by. They return which is active then.
+// faults of the active relay: each makes another one active, and a relay that comes back stands by. They return which is active
+// then.
 var faults = map[string]func(t *testing.T, g *group, old int) (active int){
 	"kill": func(t *testing.T, g *group, old int) int {
 		g.relays[old].Kill()
@@ -246,7 +248,7 @@ var faults = map[string]func(t *testing.T, g *group, old int) (active int){
 	},
 	"hole": func(t *testing.T, g *group, old int) int {
 		g.proxies[old].Hole(true)
-		g.awaitState(t, g.relays[old], "lapsed") // by its own clock: it cannot know more
+		g.awaitState(t, g.relays[old], "lapsed") // by its own clock: it has no other information
 		active := g.taken(t, old)
 		g.more(t)
 		g.proxies[old].Hole(false)
@@ -254,9 +256,10 @@ var faults = map[string]func(t *testing.T, g *group, old int) (active int){
 	},
 }
 
-// Of several relays on the same tables with separate state directories one publishes, whatever happens to it, and another goes on: after
-// SIGKILL, SIGTERM, SIGSTOP for longer than its lease, and a cut between it and the database. No row is lost, no two publish at a
-// time, and who comes back stands by. So it is with tables that have less, too, one of them without a status.
+// Of several relays on the same tables with separate state directories one publishes, whatever happens to it, and another takes
+// over: after SIGKILL, SIGTERM, SIGSTOP for longer than its lease, and a cut between it and the database. No row is lost, no two
+// publish at the same time, and a relay that comes back stands by. The same is true for tables that have less, also for one
+// without a status.
 func TestActiveAndStandby(t *testing.T) {
 	every := []string{"kill", "term", "stop", "hole"}
 	type scene struct {
@@ -290,7 +293,7 @@ func TestActiveAndStandby(t *testing.T) {
 				active = faults[fault](t, g, old)
 				g.awaitState(t, g.relays[old], "standby")
 				if state(g.relays[active]) != "active" {
-					t.Errorf("after %s: who came back has taken the lease away again", fault)
+					t.Errorf("after %s: the relay that came back has taken the lease away again", fault)
 				}
 			}
 			stop()

@@ -1,5 +1,5 @@
-// Package harm is an application that writes business rows and outbox rows at REPEATABLE READ and notices whatever somebody
-// else does to it: errors, deadlocks, waits for locks, slow transactions.
+// Package harm is an application that writes business rows and outbox rows at REPEATABLE READ and records every effect of other
+// sessions: errors, deadlocks, waits for locks, slow transactions.
 //
 // Goroutines: Run has one for each writer, a Watcher one that samples the server's lock waits; all have ended when Run returns
 // and when Watcher.Stop does.
@@ -19,7 +19,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// Writers is how many connections the application writes with.
+// Writers is the number of the application's connections.
 const Writers = 8
 
 // Application writes to a table of the preset t_local_message.
@@ -31,7 +31,7 @@ type Application struct {
 	number [Writers]int
 }
 
-// New makes the application and its own table. Names of its rows begin with prefix.
+// New returns the application and creates its own table. The keys of its rows begin with prefix.
 func New(t testing.TB, table *relay.Table, topic, prefix string) *Application {
 	t.Helper()
 	table.DB.SetMaxIdleConns(2 * Writers)
@@ -42,14 +42,14 @@ func New(t testing.TB, table *relay.Table, topic, prefix string) *Application {
 	return &Application{Table: table, Topic: topic, prefix: prefix}
 }
 
-// Result is what the application noticed.
+// Result is what the application measured.
 type Result struct {
 	Rows      int             // outbox rows committed
 	Latencies []time.Duration // of the transactions, ascending
 	Errors    []error
 }
 
-// Percentile returns the latency that the share p of the transactions stays below.
+// Percentile returns the quantile p of the latencies.
 func (r Result) Percentile(p float64) time.Duration {
 	if len(r.Latencies) == 0 {
 		return 0
@@ -57,7 +57,7 @@ func (r Result) Percentile(p float64) time.Duration {
 	return r.Latencies[min(len(r.Latencies)-1, int(p*float64(len(r.Latencies))))]
 }
 
-// Run writes until more says that it is enough, a transaction each pause in each connection.
+// Run writes until more returns false, one transaction per pause in each connection.
 func (a *Application) Run(t testing.TB, pause time.Duration, more func(elapsed time.Duration) bool) Result {
 	t.Helper()
 	var (
@@ -123,7 +123,7 @@ func (a *Application) transaction(ctx context.Context, conn *sql.Conn, writer in
 	return n, tx.Commit()
 }
 
-// waits are queries that list who waits for whom: the waiting session's user and the user whose lock it waits for.
+// waits are queries for lock waits: the waiting session's user and the user of the lock's owner.
 var waits = map[testkit.Flavor]string{
 	testkit.MySQL: "SELECT w.processlist_user, b.processlist_user FROM performance_schema.data_lock_waits l " +
 		"JOIN performance_schema.threads w ON w.thread_id = l.requesting_thread_id " +
@@ -133,8 +133,8 @@ var waits = map[testkit.Flavor]string{
 		"JOIN information_schema.processlist pw ON pw.id = w.trx_mysql_thread_id JOIN information_schema.processlist pb ON pb.id = b.trx_mysql_thread_id",
 }
 
-// every is how often the waits may be asked for. MariaDB answers from a copy that it renews only when nobody has asked for 100 ms
-// (CACHE_MIN_IDLE_TIME_NS in its trx0i_s.cc): who asks more often sees the first answer for ever.
+// every is the interval of these queries. MariaDB answers from a copy that it renews only after 100 ms without a query
+// (CACHE_MIN_IDLE_TIME_NS in its trx0i_s.cc): more frequent queries get the first answer for ever.
 var every = map[testkit.Flavor]time.Duration{testkit.MySQL: 10 * time.Millisecond, testkit.MariaDB: 150 * time.Millisecond}
 
 // Watcher samples the lock waits of a server.
@@ -144,7 +144,7 @@ type Watcher struct {
 	once          sync.Once
 }
 
-// Watch counts how often a session of another user is seen waiting for a lock of user, until Stop is called or the test ends.
+// Watch counts how often a session of another user waits for a lock of user, until Stop is called or the test ends.
 func Watch(t testing.TB, db *testkit.Database, user string) *Watcher {
 	t.Helper()
 	w := &Watcher{end: make(chan struct{}), done: make(chan struct{})}
@@ -160,7 +160,7 @@ func Watch(t testing.TB, db *testkit.Database, user string) *Watcher {
 			}
 			n, err := sample(db, user)
 			if err != nil {
-				t.Errorf("ask who waits for whom: %v", err)
+				t.Errorf("query the lock waits: %v", err)
 				return
 			}
 			w.seen.Add(int64(n))
@@ -171,7 +171,7 @@ func Watch(t testing.TB, db *testkit.Database, user string) *Watcher {
 	return w
 }
 
-// Counts returns how often a wait was seen, and in how many samples.
+// Counts returns the number of waits seen, and of samples.
 func (w *Watcher) Counts() (seen, samples int64) { return w.seen.Load(), w.samples.Load() }
 
 // Stop ends the watch.

@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// Watch sees a session that waits for a lock of the watched user, on both servers.
+// Watch counts a session that waits for a lock of the watched user, on both servers.
 func TestWatchSeesAWait(t *testing.T) {
 	for _, flavor := range testkit.Flavors() {
 		db := testkit.SharedDatabase(t, flavor)
@@ -27,7 +27,7 @@ func TestWatchSeesAWait(t *testing.T) {
 		_, err = tx.ExecContext(t.Context(), "UPDATE t SET n = 2")
 		testkit.Must(t, err)
 		watch := Watch(t, db, "harmful")
-		testkit.WaitFor(t, 30*time.Second, "a look at nothing", func() bool {
+		testkit.WaitFor(t, 30*time.Second, "a sample without waits", func() bool {
 			_, samples := watch.Counts()
 			return samples > 0
 		})

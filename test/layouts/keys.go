@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Keys are tables with every kind of key that the layouts do not have: bytes, text of fixed length, and signed numbers below zero.
+// Keys are tables with every kind of key that the layouts do not have: bytes, text of fixed length, and negative numbers.
 func Keys() []*Layout { return []*Layout{Binary(), char(), negative()} }
 
-// char is layout D with a key that the server pads with spaces, in a collation that knows no case.
+// char is layout D with a key that the server pads with spaces, in a case-insensitive collation.
 func char() *Layout {
 	l := d()
 	l.Name, l.Table = "char", "char_message"
@@ -26,7 +26,8 @@ func negative() *Layout {
 	return l
 }
 
-// Binary is a table of nobody known, with what the others do not have: a key of bytes, no attempts, no due time, no time of its own.
+// Binary is a table without a known layout, with what the others do not have: a key of bytes, no attempts, no due time, no time
+// of its own.
 func Binary() *Layout {
 	return &Layout{
 		Name: "binary", Table: "binary_message", ID: "id", Status: "status", Lacks: []string{"claim", "due", "failed", "reason", "attempts"},

@@ -1,5 +1,5 @@
-// Package layouts has the tables that people have, column by column and index by index as their owners made them, and how the
-// relay is configured for each. Tests of every kind run on them unaltered.
+// Package layouts has users' tables, column by column and index by index as their owners made them, and the relay's configuration
+// for each. Tests of every kind run on them unaltered.
 //
 // Guarantee: data only; nothing here starts a goroutine.
 package layouts
@@ -16,18 +16,18 @@ type Layout struct {
 	Name   string // of the layout
 	Table  string // the table's name, without a schema
 	DDL    string // with %s for the table's name
-	Config string // the keys of tables[] beside the name, in braces
+	Config string // the keys of tables[] other than the name, in braces
 	ID     string // the primary key's column
 	Status string // the status column
 	Body   string // the body's column
 	Due    string // the due time's column; "" when there is none
 	Codes  map[string]string
-	// Lacks names what the table has no column or code for: "claim", "failed", "due", "reason".
+	// Lacks lists what the table has no column or code for: "claim", "failed", "due", "reason".
 	Lacks []string
-	// Written are columns that show when a row was sent, each true for a row that was.
+	// Written is a condition on columns that is true for a row that was sent.
 	Written string
 
-	// MessageIDs is the expression that makes the message id of a row.
+	// MessageIDs is the expression for the message id of a row.
 	MessageIDs string
 
 	insert string // columns of an INSERT
@@ -36,7 +36,7 @@ type Layout struct {
 	key    func(n int) string // nil: the message id
 }
 
-// Has reports whether a row of the table can have what Lacks names.
+// Has reports whether a row of the table can have what Lacks lists.
 func (l *Layout) Has(what string) bool {
 	for _, lack := range l.Lacks {
 		if lack == what {
@@ -46,19 +46,19 @@ func (l *Layout) Has(what string) bool {
 	return true
 }
 
-// Create is the statement that makes the table.
+// Create returns the statement that creates the table.
 func (l *Layout) Create() string { return fmt.Sprintf(l.DDL, "`"+l.Table+"`") }
 
-// Insert is the statement that an application writes row n with; the topic is what the row says of it.
+// Insert returns the statement with which an application writes row n; topic is the row's topic.
 func (l *Layout) Insert(n int, topic, body string) (query string, args []any) {
 	args = l.row(n, topic, body)
 	return "INSERT INTO `" + l.Table + "` (" + l.insert + ") VALUES (?" + strings.Repeat(", ?", len(args)-1) + ")", args
 }
 
-// MessageID is that of row n.
+// MessageID returns that of row n.
 func (l *Layout) MessageID(n int) string { return l.id(n) }
 
-// Key is the key of row n in the broker.
+// Key returns the key of row n in the broker.
 func (l *Layout) Key(n int) string {
 	if l.key == nil {
 		return l.id(n)
@@ -66,7 +66,7 @@ func (l *Layout) Key(n int) string {
 	return l.key(n)
 }
 
-// Kind is the kind of business that row n shows in the broker; "" where the table has none.
+// Kind returns the business type of row n in the broker; "" where the table has none.
 func (l *Layout) Kind(n int, topic string) string {
 	switch l.Name {
 	case "B":
@@ -81,16 +81,16 @@ func (l *Layout) Kind(n int, topic string) string {
 	return "order"
 }
 
-// EventTopic is what the topics of the log-only layouts begin with.
+// EventTopic is the prefix of the topics of the log-only layouts.
 const EventTopic = "outbox.event."
 
 // LogOnly reports whether the table has no status.
 func (l *Layout) LogOnly() bool { return l.Status == "" }
 
-// Sent is the condition that a row is sent.
+// Sent returns the condition that a row is sent.
 func (l *Layout) Sent() string { return fmt.Sprintf("%s = '%s'", l.Status, l.Codes["sent"]) }
 
-// Where is a condition that finds row n.
+// Where returns a condition that matches row n.
 func (l *Layout) Where(n int) string {
 	if l.ID == "message_id" {
 		return "message_id = '" + uuid(n) + "'"
@@ -106,7 +106,7 @@ func (l *Layout) Where(n int) string {
 	return fmt.Sprintf("id = %d", n)
 }
 
-// uuid is that of row n: not in the order of the numbers.
+// uuid returns that of row n: not in the order of the numbers.
 func uuid(n int) string {
 	sum := sha256.Sum256(fmt.Append(nil, n))
 	text := hex.EncodeToString(sum[:16])
@@ -121,10 +121,10 @@ func key(n int) string {
 // few are keys that several rows have.
 func few(n int) string { return fmt.Sprintf("k-%d", n%6) }
 
-// third are the keys of the log-only layouts.
+// third returns keys of the log-only layouts.
 func third(n int) string { return fmt.Sprintf("k-%d", n%3) }
 
-// kind is that of the one row of its key.
+// kind returns that of the one row of its key.
 func kind(n int) string { return fmt.Sprintf("order.%d", n) }
 
 func numbered(n int) string { return fmt.Sprintf("m-%d", n) }
@@ -135,7 +135,7 @@ func derived(n int) string { return "order:" + single(n) }
 
 var numbers = map[string]string{"pending": "0", "sending": "1", "sent": "2", "failed": "3"}
 
-// All are the layouts, in the order of their description.
+// All returns the layouts, in the order of their description.
 func All() []*Layout { return []*Layout{a(), a2(), b(), c(), d(), e()} }
 
 func a() *Layout {
@@ -264,8 +264,8 @@ func e() *Layout {
 	}
 }
 
-// LogOnly are the two forms of Debezium's outbox: the log alone is read, and the table has no status. The topic of a row is
-// outbox.event. and what Insert is given, its body is JSON.
+// LogOnly are the two forms of Debezium's outbox: only the log is read, and the table has no status. The topic of a row is
+// outbox.event. followed by the argument of Insert; its body is JSON.
 func LogOnly() []*Layout {
 	const columns = "id, aggregatetype, aggregateid, type, payload"
 	return []*Layout{

@@ -17,7 +17,7 @@ import (
 
 const token = "a token of more than sixteen characters"
 
-// request is one HTTP request, written out, because a client library would not send some of what is tried here.
+// request is one HTTP request, written as text, because a client library would not send some of these requests.
 func request(t *testing.T, addr, method, path, body string, headers ...string) *http.Response {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -27,7 +27,7 @@ func request(t *testing.T, addr, method, path, body string, headers ...string) *
 	if !strings.HasPrefix(strings.Join(headers, "\n"), "Host:") {
 		headers = append([]string{"Host: " + addr}, headers...)
 	}
-	// The server may answer and close before it has read everything; then the answer counts and not the broken write.
+	// The server may answer and close before it has read everything; then the answer counts and not the write error.
 	_, _ = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\n%s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
 		method, path, strings.Join(headers, "\r\n"), len(body), body)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -37,7 +37,7 @@ func request(t *testing.T, addr, method, path, body string, headers ...string) *
 	return response
 }
 
-// Without a token the endpoint is for this machine alone, and a page in a browser of this machine is not of it.
+// Without a token the endpoint is for this machine only, and a page in a browser of this machine has no access.
 func TestAdminWithoutAToken(t *testing.T) {
 	s := outboxTable(t)
 	addr := testkit.FreeAddress(t)
@@ -66,7 +66,7 @@ func TestAdminWithoutAToken(t *testing.T) {
 			t.Errorf("%s: %d, want %d", c.name, response.StatusCode, c.status)
 		}
 	}
-	// No page of another origin may read an answer, and none is told that it may ask.
+	// No page of another origin may read an answer, and none is permitted by CORS.
 	for _, method := range []string{"OPTIONS", "GET"} {
 		response := request(t, addr, method, look, "", "Host: "+addr, "Origin: https://evil.example", "Access-Control-Request-Method: POST")
 		for name := range response.Header {
@@ -85,7 +85,7 @@ func TestAdminWithoutAToken(t *testing.T) {
 	}
 }
 
-// An address that other machines reach is refused at the start when there is no token.
+// An address that other machines can reach is refused at the start without a token.
 func TestAdminForOthersNeedsAToken(t *testing.T) {
 	s := outboxTable(t)
 	for _, addr := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
@@ -97,7 +97,8 @@ func TestAdminForOthersNeedsAToken(t *testing.T) {
 	}
 }
 
-// With a token everything but health and the empty page asks for it; too much input is refused, and who is slow is cut off.
+// With a token everything except health and the empty page requires it; too much input is refused, and slow clients are
+// disconnected.
 func TestAdminWithAToken(t *testing.T) {
 	s := outboxTable(t)
 	addr := testkit.FreeAddress(t)
@@ -143,7 +144,7 @@ func TestAdminWithAToken(t *testing.T) {
 	}
 }
 
-// slow begins a request, never ends it, and waits for the server to hang up.
+// slow starts a request, never ends it, and waits until the server closes the connection.
 func slow(t *testing.T, addr, start string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)

@@ -22,7 +22,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// aviary is a relay whose every secret is a canary, and all that it has shown.
+// aviary is a relay whose secrets are all canaries, and everything that it has printed.
 type aviary struct {
 	*child
 	t      *testing.T
@@ -36,7 +36,7 @@ type aviary struct {
 
 func newAviary(t *testing.T, flavor testkit.Flavor, sink func(secret string) string) *aviary {
 	t.Helper()
-	// The server writes the text of statements into its log beside the rows.
+	// The server writes the text of statements into its log with the rows.
 	option := "--binlog-rows-query-log-events=ON"
 	if flavor == testkit.MariaDB {
 		option = "--binlog-annotate-row-events=ON"
@@ -62,7 +62,7 @@ func (a *aviary) keep(where string, what []byte) {
 	a.shown[fmt.Sprintf("%02d %s", a.number, where)] = what
 }
 
-// commands runs everything that prints.
+// commands runs every command that prints.
 func (a *aviary) commands(when string) {
 	a.t.Helper()
 	for _, args := range []string{
@@ -75,7 +75,7 @@ func (a *aviary) commands(when string) {
 	}
 }
 
-// ask keeps the answers of the admin endpoint to those who may and those who may not.
+// ask records the answers of the admin endpoint with and without a token.
 func (a *aviary) ask(when string) {
 	a.t.Helper()
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -107,7 +107,7 @@ func (a *aviary) exec(query string, args ...any) {
 	testkit.Exec(a.t, a.table.DB, "/* "+statement+" */ "+query, args...)
 }
 
-// rows writes good rows and every kind of broken ones, and what the reader must deferred.
+// rows writes good rows, every kind of invalid ones, and rows that the reader must defer.
 func (a *aviary) rows(round int) {
 	a.t.Helper()
 	const insert = "INSERT INTO t_local_message (biz_type, biz_key, topic, headers, message_body) VALUES "
@@ -166,8 +166,7 @@ func (a *aviary) cut() {
 	}
 }
 
-// check looks for canaries in all that was shown, in what the relay wrote to its own directory, and in the reasons that it
-// wrote into the table.
+// check searches canaries in everything printed, in the relay's own directory, and in the reasons that it wrote into the table.
 func (a *aviary) check() {
 	a.t.Helper()
 	a.keep("standard output and error", []byte(a.printed()))
@@ -200,7 +199,7 @@ func (a *aviary) check() {
 	}
 }
 
-// fly is the whole run: refused credentials, broken rows, cut connections, a kill, a stop, a dump of all goroutines.
+// fly is the whole run: refused credentials, invalid rows, cut connections, a kill, a stop, a dump of all goroutines.
 func (a *aviary) fly() {
 	a.t.Helper()
 	a.configure(a.yaml(wrongPassword, brokerPassword, "json"))
@@ -246,8 +245,8 @@ func (a *aviary) refused() {
 	a.kill()
 }
 
-// A53: nothing that is secret and nothing that an application wrote is in the log, in an answer, in the metrics, in what
-// commands print, in the state directory or in the reasons of failed rows.
+// A53: no secret and no content of an application is in the log, in an answer, in the metrics, in the output of commands, in the
+// state directory or in the reasons of failed rows.
 func TestA53_NoSecretsAnywhereKafka(t *testing.T) {
 	t.Parallel()
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "relay", brokerPassword))
@@ -260,7 +259,7 @@ func TestA53_NoSecretsAnywhereKafka(t *testing.T) {
 	a.fly()
 }
 
-// A53, B16: the same on MariaDB and through the RocketMQ client, whose library logs by itself.
+// A53, B16: the same on MariaDB and with the RocketMQ client, whose library writes its own log lines.
 func TestA53_B16_NoSecretsAnywhereRocketMQ(t *testing.T) {
 	relay.Long(t)
 	t.Parallel()

@@ -18,18 +18,18 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// patience is how long a test waits for what must come, on a machine that does other things as well.
+// patience is how long a test waits for a condition, on a machine with other work.
 const patience = 3 * time.Minute
 
-// child is one configuration and state directory with, at times, a running process. What the process prints is kept over
-// all its starts.
+// child is one configuration and state directory with, at times, a running process. The output of the process is kept over all
+// its starts.
 type child struct {
 	t      testing.TB
 	dir    string
-	env    []string // beside this process's
+	env    []string // in addition to this process's
 	tags   string   // of the build
 	cmd    *exec.Cmd
-	gone   chan struct{} // closed when the process of cmd has been waited for
+	gone   chan struct{} // closed when cmd has been waited for
 	client *admin.Client
 }
 
@@ -53,8 +53,7 @@ func newChild(t testing.TB, yaml string, env ...string) *child {
 	return c
 }
 
-// configure replaces the configuration: yaml, the state directory and, unless yaml says otherwise, no HTTP and sweeps that
-// soon find what the log leaves to them.
+// configure replaces the configuration: yaml, the state directory and, unless yaml sets it, no HTTP and frequent sweeps.
 func (c *child) configure(yaml string) {
 	c.t.Helper()
 	if !strings.Contains(yaml, "admin:") {
@@ -71,7 +70,7 @@ func (c *child) path(name string) string { return filepath.Join(c.dir, name) }
 func (c *child) stateDir() string        { return c.path("state") }
 func (c *child) socket() string          { return filepath.Join(c.stateDir(), "admin.sock") }
 
-// program makes a command of the built binary.
+// program returns a command of the built binary.
 func (c *child) program(ctx context.Context, args ...string) *exec.Cmd {
 	c.t.Helper()
 	cmd := exec.CommandContext(ctx, relay.Binary(c.t, c.tags), append(args, "--config", c.path("canal-outbox.yaml"))...)
@@ -153,7 +152,7 @@ func (c *child) kill() {
 	}
 }
 
-// printed is what the process has written to its standard output and error over all starts.
+// printed returns the process' standard output and error over all starts.
 func (c *child) printed() string {
 	data, err := os.ReadFile(c.path("printed"))
 	if err != nil {
@@ -162,7 +161,7 @@ func (c *child) printed() string {
 	return string(data)
 }
 
-// says waits until the process has printed all the parts, in whichever order.
+// says waits until the process has printed all the parts, in any order.
 func (c *child) says(parts ...string) {
 	c.t.Helper()
 	for _, part := range parts {

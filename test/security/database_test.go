@@ -14,7 +14,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// grants are those the README tells operators to give.
+// grants are those of the README.
 func grants(flavor testkit.Flavor, schema string) []string {
 	replication := "REPLICATION SLAVE, REPLICATION CLIENT ON *.*"
 	if flavor == testkit.MariaDB {
@@ -28,15 +28,15 @@ type secured struct {
 	db          *testkit.Database
 	table       *relay.Table
 	ca, foreign string // files
-	accounts    string // what the names of this test's accounts end with
+	accounts    string // suffix of the names of this test's accounts
 }
 
 const password = "not-that-of-root"
 
-// authority signs for the servers that offer TLS, which all tests share.
+// authority signs for the servers with TLS, which all tests share.
 var authority = sync.OnceValues(testkit.NewCertificates)
 
-// tests that share those servers.
+// tests counts the tests that share those servers.
 var tests atomic.Int64
 
 func newSecured(t *testing.T, flavor testkit.Flavor) *secured {
@@ -62,14 +62,14 @@ func newSecured(t *testing.T, flavor testkit.Flavor) *secured {
 	return s
 }
 
-// yaml is a configuration that reaches the server as one of the accounts and prints the messages. Sweeps do not come, so
-// that what is published shows that the binlog is read.
+// yaml returns a configuration that connects to the server as one of the accounts and prints the messages. There are no sweeps,
+// so a published row proves that the binlog is read.
 func (s *secured) yaml(addr, user, tls string) string {
 	return fmt.Sprintf("source: {address: %q, user: %s, password: %q, tls: {%s}}\ntables: [{name: %s, preset: t_local_message}]\nsink: {stdout: {}}\nfallback: {interval: 1h, threshold: 1h}",
 		addr, user+s.accounts, password, tls, s.table.FullName())
 }
 
-// relays writes a row and waits until it is published and SENT, which takes the reader and the pools.
+// relays writes a row and waits until it is published and SENT, which uses the reader and the pools.
 func (s *secured) relays(t *testing.T, c *child, name string) {
 	t.Helper()
 	row := relay.Row{BizType: "order", Key: name, Topic: "orders", Body: []byte("body of " + name)}
@@ -80,8 +80,8 @@ func (s *secured) relays(t *testing.T, c *child, name string) {
 	c.says("order:" + name)
 }
 
-// Every mode carries messages; what goes over the network is readable in the mode disabled alone. An account that must
-// use TLS works in every other mode, for the reader and for the pools.
+// Every mode carries messages; the network bytes are readable in the mode disabled only. An account that must use TLS works in
+// every other mode, for the reader and for the pools.
 func TestDatabaseTLSModes(t *testing.T) {
 	t.Parallel()
 	for _, flavor := range testkit.Flavors() {
@@ -119,8 +119,8 @@ func TestDatabaseTLSModes(t *testing.T) {
 	}
 }
 
-// A server that cannot be trusted, and an account that may not come in clear, are refused at the start, with the reason, by
-// run and by doctor.
+// An untrusted server, and an account that may not connect unencrypted, are refused at the start, with the reason, by run and by
+// doctor.
 func TestDatabaseTLSRefusals(t *testing.T) {
 	t.Parallel()
 	for _, flavor := range testkit.Flavors() {
@@ -148,7 +148,7 @@ func TestDatabaseTLSRefusals(t *testing.T) {
 					}
 				})
 			}
-			// The name is not checked by verify-ca, which is what tells it from verify-identity.
+			// verify-ca does not check the name, which is its difference from verify-identity.
 			r := newChild(t, s.yaml(elsewhere.addr(), "secure", fmt.Sprintf("mode: verify-ca, ca: %q", s.ca)))
 			r.start()
 			s.relays(t, r, "elsewhere")
@@ -156,7 +156,7 @@ func TestDatabaseTLSRefusals(t *testing.T) {
 	}
 }
 
-// A server without TLS: preferred goes on in clear, the others refuse.
+// A server without TLS: preferred continues unencrypted, the others refuse.
 func TestDatabaseWithoutTLS(t *testing.T) {
 	t.Parallel()
 	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB, Args: []string{"--skip-ssl"}})
@@ -175,8 +175,8 @@ func TestDatabaseWithoutTLS(t *testing.T) {
 	s.relays(t, r, "preferred")
 }
 
-// The library asks for a stream without checksums, so a damaged bit would pass for data. Under TLS it ends the connection,
-// and the row arrives unchanged over the next one.
+// The library requests a stream without checksums, so a damaged bit would count as data. Under TLS it ends the connection, and
+// the row arrives unchanged over the next one.
 func TestA51_DamageOnTheWireIsNoticedUnderTLS(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t, testkit.MySQL)
@@ -201,7 +201,7 @@ func TestA51_DamageOnTheWireIsNoticedUnderTLS(t *testing.T) {
 	}
 }
 
-// The files that TLS needs are looked at before the first connection.
+// The files for TLS are checked before the first connection.
 func TestDatabaseTLSFiles(t *testing.T) {
 	s := &secured{table: &relay.Table{Schema: "shop", Preset: "t_local_message"}}
 	garbage := filepath.Join(t.TempDir(), "garbage.pem")

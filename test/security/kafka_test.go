@@ -13,7 +13,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// outboxTable makes a table in the shared database. The relay reads it as root.
+// outboxTable creates a table in the shared database. The relay reads it as root.
 func outboxTable(t *testing.T) *secured {
 	t.Helper()
 	db := testkit.SharedMySQL(t)
@@ -21,7 +21,7 @@ func outboxTable(t *testing.T) *secured {
 	return &secured{db: db, table: relay.NewTable(t, db.Connect(t, schema), schema, "t_local_message")}
 }
 
-// to is a configuration with that sink.
+// to returns a configuration with that sink.
 func (s *secured) to(sink string) string {
 	return fmt.Sprintf("source: {address: %q, user: root}\ntables: [{name: %s, preset: t_local_message}]\nsink: {%s}",
 		s.db.Addr(), s.table.FullName(), sink)
@@ -41,7 +41,7 @@ func (s *secured) awaitSent(t *testing.T, key string) {
 	})
 }
 
-// The real broker, with TLS and a password: messages arrive, and neither they nor the password can be read on the way.
+// The real broker, with TLS and a password: messages arrive, and neither they nor the password are readable on the network.
 func TestKafkaTLSAndPlain(t *testing.T) {
 	relay.Long(t)
 	t.Parallel()
@@ -70,7 +70,7 @@ func TestKafkaTLSAndPlain(t *testing.T) {
 	if wire.saw(password) || wire.saw("body of") || wire.saw("orders") {
 		t.Error("the connection could be read on the network")
 	}
-	// What is not right is said by doctor and in the log, and the row waits without losing a try.
+	// Doctor and the log report the fault, and the row waits without losing an attempt.
 	s.insert(t, "waiting")
 	for _, c := range []struct{ name, addr, mode, ca, password, says string }{
 		{"wrong password", k.SecureAddr(), "verify-identity", own, "a-wrong-one-entirely", "uthentication"},

@@ -9,12 +9,12 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// readable are the request codes that the broker answers without a signature, so that the test kit can look into it:
-// create topic, pull, maximum and minimum offset.
+// readable are the request codes that the broker answers without a signature, so that the test kit can read its content: create
+// topic, pull, maximum and minimum offset.
 const readable = "17,11,30,31"
 
-// The real broker with authentication: signed messages are taken; a wrong or missing key is refused, which the log says,
-// and which costs the row no try and shows no secret.
+// The real broker with authentication: signed messages are accepted; a wrong or missing key is refused, which the log reports,
+// and which costs the row no attempt and shows no secret.
 func TestRocketMQCredentials(t *testing.T) {
 	relay.Long(t)
 	t.Parallel()
@@ -65,7 +65,7 @@ func TestRocketMQCredentials(t *testing.T) {
 	}
 }
 
-// B15: the client has no TLS, so that a configuration which asks for it is refused and does not go on in clear.
+// B15: the client has no TLS, so a configuration that requires it is refused and does not continue unencrypted.
 func TestB15_RocketMQWithTLSIsRefused(t *testing.T) {
 	r := newChild(t, outboxTable(t).to("rocketmq: {name_servers: [127.0.0.1:1], tls: {mode: required}}"))
 	r.launch()

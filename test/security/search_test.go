@@ -8,28 +8,28 @@ import (
 	"testing"
 )
 
-// canary is a text that must not come out: what is told by its name.
+// canary is a text that must not be printed; what is part of it.
 func canary(what string) string { return "zq7Canary" + what }
 
-// canaries are all that the tests below put in. Passwords have characters that break careless quoting.
+// canaries are all texts that the tests below use. Passwords have characters that break careless quoting.
 var (
 	databasePassword = canary("DatabasePassword") + ` $%&<>#:@/?"=`
 	wrongPassword    = canary("WrongPassword") + ` $%&"`
 	brokerPassword   = canary("BrokerPassword") + ` %s"`
 	adminToken       = canary("AdminToken") + "-and-more"
 	wrongToken       = canary("WrongToken")
-	accountPassword  = canary("AccountPassword") // of an account that is made while the log is read
+	accountPassword  = canary("AccountPassword") // of an account that is created while the log is read
 	body             = canary("Body")
 	header           = canary("Header")
 	statement        = canary("Statement") // SQL text that the server writes into its log
-	foreign          = canary("Foreign")   // in a table that is not ours
+	foreign          = canary("Foreign")   // in a table that is not mapped
 )
 
 // found lists the canaries in a text, plain or encoded.
 func found(text []byte) (names []string) {
 	core := []byte("zq7Canary")
 	forms := map[string][]byte{"plain": core, "hex": []byte(hex.EncodeToString(core))}
-	for shift := range 3 { // where base64 begins to encode the text decides how it looks
+	for shift := range 3 { // the base64 form depends on the offset of the text
 		padded := append(make([]byte, shift), core...)
 		encoded := base64.RawStdEncoding.EncodeToString(padded)
 		forms[fmt.Sprintf("base64, %d", shift)] = []byte(encoded[(shift*8+5)/6 : len(padded)*8/6])
@@ -59,7 +59,7 @@ func TestTheSearchFindsCanaries(t *testing.T) {
 			t.Errorf("%q is not found", text)
 		}
 	}
-	if names := found([]byte("nothing of the kind")); names != nil {
+	if names := found([]byte("no canary")); names != nil {
 		t.Errorf("found %q", names)
 	}
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// Passwords and tokens work when they come from files and when they come from the environment, in every connection, and a
-// wrong one shows that they are what is used.
+// Passwords and tokens from files and from the environment work in every connection, and a wrong one proves that they are used.
 func TestSecretsFromFilesAndEnvironment(t *testing.T) {
 	s := outboxTable(t)
 	testkit.Must(t, s.db.CreateUser(t.Context(), "filed", password, grants(testkit.MySQL, s.table.Schema)...))
@@ -59,7 +58,7 @@ func TestSecretsFromFilesAndEnvironment(t *testing.T) {
 	variables := []string{"CANAL_OUTBOX_SOURCE_PASSWORD=" + password, "CANAL_OUTBOX_SINK_KAFKA_SASL_PASSWORD=" + sasl, "CANAL_OUTBOX_ADMIN_TOKEN=" + token}
 	works("environment", newChild(t, yaml("", "", ""), variables...))
 
-	// The environment wins over the file, so a wrong password there is refused.
+	// The environment overrides the file, so a wrong password there is refused.
 	r := newChild(t, files, "CANAL_OUTBOX_SOURCE_PASSWORD=a-wrong-one")
 	r.launch()
 	if code := r.wait(); code != 1 || !strings.Contains(r.printed(), "Access denied") || strings.Contains(r.printed(), "a-wrong-one") {
@@ -72,7 +71,7 @@ func TestSecretsFromFilesAndEnvironment(t *testing.T) {
 	}
 }
 
-// printedBy is what a command prints, whatever its code.
+// printedBy returns the output of a command, whatever its code.
 func printedBy(r *child, args ...string) string {
 	r.t.Helper()
 	printed, _ := r.command(args...)

@@ -9,7 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// tap passes connections on to a server and keeps what went through them, as somebody on the network could.
+// tap forwards connections to a server and records their bytes, like an observer on the network.
 type tap struct {
 	listener net.Listener
 	target   string
@@ -17,11 +17,11 @@ type tap struct {
 
 	mu    sync.Mutex
 	seen  bytes.Buffer
-	flips int // pieces from the server that are still to be damaged
+	flips int // pieces from the server still to damage
 	conns []net.Conn
 }
 
-// newTap listens on a free port of a loopback address. 127.0.0.2 is a host that the test certificates are not made out to.
+// newTap listens on a free port of a loopback address. The test certificates are not valid for 127.0.0.2.
 func newTap(t testing.TB, host, target string) *tap {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -87,14 +87,14 @@ func (p *tap) flip(pieces int) {
 	p.flips = pieces
 }
 
-// flipped tells that all pieces were damaged.
+// flipped reports that all pieces were damaged.
 func (p *tap) flipped() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.flips == 0
 }
 
-// saw reports whether a text went through in clear.
+// saw reports whether a text was sent unencrypted.
 func (p *tap) saw(text string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// put carries one fault out; when it returns, nothing is broken any more and a relay runs.
+// put runs one fault; when it returns, nothing is broken and a relay runs.
 func (w *world) put(f Fault) {
 	w.t.Helper()
 	w.faults++
@@ -16,7 +16,7 @@ func (w *world) put(f Fault) {
 	}
 	w.choose()
 	if len(w.relays) > 1 {
-		w.excuse(nil) // the other one may go on, with what the table says
+		w.excuse(nil) // the other one may take over, with the statuses in the table
 	}
 	switch f.Kind {
 	case KillRelay:
@@ -76,7 +76,7 @@ func (w *world) checkpointBack() {
 	}
 }
 
-// restartServer lets the application rest meanwhile: it would not know which of its transactions were committed.
+// restartServer pauses the application meanwhile: it could not tell which of its transactions were committed.
 func (w *world) restartServer() {
 	w.writing.Lock()
 	defer w.writing.Unlock()

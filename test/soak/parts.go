@@ -14,7 +14,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// Parts are what a fault breaks: one relay, its way to the database, and the broker.
+// Parts are what a fault breaks: one relay, its connection to the database, and the broker.
 type Parts struct {
 	Relay  *relay.Relay
 	Proxy  *testkit.Proxy     // between the relay and the database
@@ -22,7 +22,7 @@ type Parts struct {
 	Server *testkit.Server    // the real broker, nil with the fake one
 }
 
-// slow is what the network adds in each direction.
+// slow is the delay of the network in each direction.
 const slow = 30 * time.Millisecond
 
 // NewBroker starts a broker, "fake", "kafka" or "rocketmq", with topics: name to number of partitions or queues. One of fake and server is nil.
@@ -43,7 +43,7 @@ func NewBroker(t testing.TB, kind string, topics map[string]int) (b relay.Broker
 	return fake, fake, nil
 }
 
-// Break carries out a fault that lasts; fix ends it.
+// Break causes a fault; fix ends it.
 func (p Parts) Break(t testing.TB, kind Kind) (fix func() error, err error) {
 	t.Helper()
 	switch kind {

@@ -1,9 +1,9 @@
-// Package soak is the nemesis: the service as it is built, between a real database and a broker, under load, while one fault
-// after the other is put to it. At quiet points everything that was promised is checked: nothing is lost, nothing is
-// invented, what came twice is explained, every row is SENT with its budget untouched, and the process has not grown.
+// Package soak runs the relay binary between a real database and a broker, under load, with one fault after the other. At quiet
+// points it checks every promise: nothing is lost, nothing is invented, each copy is explained, every row is SENT with its
+// attempts unchanged, and the process has not grown.
 //
-// The faults, their order, lengths and pauses follow from the seed alone. Goroutines: the application's writers, which the
-// test's end stops.
+// The faults, their order, lengths and pauses depend on the seed alone. Goroutines: the application's writers, which stop with
+// the test.
 package soak
 
 import (
@@ -15,13 +15,13 @@ import (
 // Kind is what a fault does.
 type Kind string
 
-// The faults. Those with a length end by themselves when it has passed.
+// The faults. Those with a length end after it.
 const (
 	KillRelay      Kind = "kill -9 of the relay"
 	RestartRelay   Kind = "stop and start of the relay"
 	FreezeRelay    Kind = "SIGSTOP of the relay"
 	CutDatabase    Kind = "connections to the database cut"
-	HoleDatabase   Kind = "network to the database swallows"
+	HoleDatabase   Kind = "network to the database drops packets"
 	SlowDatabase   Kind = "network to the database slow"
 	RefuseDatabase Kind = "database refuses connections"
 	KillSessions   Kind = "KILL of the relay's sessions"
@@ -39,7 +39,7 @@ type Fault struct {
 	Pause  time.Duration // before it
 	Kind   Kind
 	Length time.Duration
-	Kill   bool // the relay is killed in the middle of it, and started again behind it
+	Kill   bool // the relay is killed during it, and started again after it
 }
 
 // String implements fmt.Stringer.
@@ -51,7 +51,7 @@ func (f Fault) String() string {
 	return text
 }
 
-// Pace is how fast faults follow one another.
+// Pace is the rate of faults.
 type Pace struct {
 	MinPause, MaxPause   time.Duration
 	MinLength, MaxLength time.Duration
@@ -62,7 +62,7 @@ type Plan struct {
 	rand  *rand.Rand
 	pace  Pace
 	kinds []Kind
-	deck  []Kind // what is left of a shuffled round, so that every kind has its turn
+	deck  []Kind // the rest of a shuffled deck, so that every kind occurs
 }
 
 // NewPlan returns the plan of a seed.

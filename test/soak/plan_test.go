@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The same seed gives the same faults, another seed others, and every kind has its turn.
+// The same seed gives the same faults, another seed others, and every kind occurs.
 func TestPlanFollowsFromTheSeed(t *testing.T) {
 	kinds := []Kind{KillRelay, HoleDatabase, StopBroker, FreezeRelay, LoseReplies}
 	first, again, other := NewPlan(7, longPace, kinds...), NewPlan(7, longPace, kinds...), NewPlan(8, longPace, kinds...)

@@ -29,12 +29,12 @@ var (
 )
 
 const (
-	shortRun   = 2 * time.Minute // up to here faults come thick and fast
+	shortRun   = 2 * time.Minute // up to this duration faults are frequent
 	longQuiet  = time.Minute
 	shortQuiet = 20 * time.Second
 )
 
-// TestSoak puts faults to the service for a while and checks every promise at quiet points.
+// TestSoak runs faults on the relay for a while and checks every promise at quiet points.
 func TestSoak(t *testing.T) {
 	if *length == "" {
 		t.Skip("make soak and make test-long say for how long")

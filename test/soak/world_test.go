@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	patience  = 3 * time.Minute // for the slowest way out of a fault on a busy machine
+	patience  = 3 * time.Minute // for the slowest recovery from a fault on a busy machine
 	exitLimit = 15 * time.Second
 	writers   = 3
 	pace      = 15 * time.Millisecond // between two transactions of a writer
 
-	// What the process may hold at a quiet point.
+	// The maximum of the process' memory at a quiet point.
 	memoryLimit    = 600e6
 	goroutineLimit = 200
 )
 
 var topics = []string{"orders", "payments"}
 
-// world is the service between its servers.
+// world is the relay between its servers.
 type world struct {
 	t      *testing.T
 	db     *testkit.Database
@@ -44,19 +44,19 @@ type world struct {
 	relay  *relay.Relay // the active one, see choose
 
 	relays  []*relay.Relay   // more than one: the others stand by
-	proxies []*testkit.Proxy // each has its own way to the database
+	proxies []*testkit.Proxy // each has its own connection to the database
 
 	writing sync.RWMutex // read-held by the application in a transaction
 
 	faults     int
 	duplicates int
 	copies     map[string]int    // of earlier periods, by message id
-	known      []map[string]bool // message ids that a message must not be in to be sent again, one set for each moment that excuses
+	known      []map[string]bool // message ids that may not be sent again, one set for each time that permits copies
 	memory     float64
 	goroutines float64
 }
 
-// leaseTime is shorter than most faults, so that another relay goes on.
+// leaseTime is shorter than most faults, so that another relay takes over.
 const leaseTime = "lease: {time: 3s}"
 
 func newWorld(t *testing.T, flavor testkit.Flavor, kind string, relays int) *world {
@@ -85,7 +85,7 @@ func newWorld(t *testing.T, flavor testkit.Flavor, kind string, relays int) *wor
 	return w
 }
 
-// choose starts the relays that do not run, and takes the active one for what follows.
+// choose starts the relays that do not run, and uses the active one from then on.
 func (w *world) choose() {
 	w.t.Helper()
 	for _, r := range w.relays {
@@ -108,7 +108,7 @@ func (w *world) choose() {
 	})
 }
 
-// kinds are the faults that this world knows.
+// kinds are the faults that are possible here.
 func (w *world) kinds() []Kind {
 	kinds := []Kind{
 		KillRelay, RestartRelay, FreezeRelay, CutDatabase, HoleDatabase, SlowDatabase, RefuseDatabase, KillSessions, PurgeLogs,
@@ -151,10 +151,10 @@ func (w *world) application() (stop func()) {
 	}
 }
 
-// pass lets time go by while the application writes.
+// pass waits while the application writes.
 func (w *world) pass(d time.Duration) { <-time.After(d) }
 
-// excuse notes that what is neither SENT nor in the journal may be sent again.
+// excuse records that rows that are neither SENT nor in the journal may be sent again.
 func (w *world) excuse(journal map[string]bool) {
 	known := w.table.SentIDs(w.t)
 	for id := range journal {
@@ -168,7 +168,7 @@ func (w *world) kill() {
 	w.excuse(w.journal())
 }
 
-// journal is what the next relay knows of the one that has ended: nothing, if another one goes on.
+// journal returns the previous relay's journal; empty if another relay took over.
 func (w *world) journal() map[string]bool {
 	if len(w.relays) > 1 {
 		return nil
@@ -176,7 +176,7 @@ func (w *world) journal() map[string]bool {
 	return w.relay.State(w.t).Journal
 }
 
-// stopInTime ends the relay with SIGTERM. What it could not wait for may be sent again.
+// stopInTime ends the relay with SIGTERM. Rows that it did not wait for may be sent again.
 func (w *world) stopInTime() {
 	began := time.Now()
 	w.relay.Stop(w.t)
@@ -186,7 +186,7 @@ func (w *world) stopInTime() {
 	w.excuse(w.journal())
 }
 
-// quiet lets the application rest, waits until everything is SENT, and checks the promises.
+// quiet pauses the application, waits until everything is SENT, and checks the promises.
 func (w *world) quiet(when string) {
 	w.t.Helper()
 	w.writing.Lock()
@@ -214,7 +214,7 @@ func (w *world) quiet(when string) {
 		time.Since(began).Round(time.Millisecond), account.Duplicates())
 }
 
-// explain looks for copies that no fault of this period excuses.
+// explain looks for copies that no fault of this period permits.
 func (w *world) explain(account relay.Account) {
 	for id, n := range account.Copies {
 		if n == w.copies[id] {
@@ -225,13 +225,13 @@ func (w *world) explain(account relay.Account) {
 			excused = excused || !known[id]
 		}
 		if !excused {
-			w.t.Errorf("%s came %d times more, though it was SENT or in the journal at every moment that excuses", id, n-w.copies[id])
+			w.t.Errorf("%s came %d times more, though it was SENT or in the journal at each time that permits copies", id, n-w.copies[id])
 		}
 	}
 	w.copies, w.duplicates, w.known = account.Copies, account.Duplicates(), nil
 }
 
-// process checks that the relay has not grown and that its own bookkeeping holds.
+// process checks that the relay has not grown and that its own accounting is consistent.
 func (w *world) process(when string) {
 	m := w.metrics()
 	w.memory, w.goroutines = max(w.memory, m["process_resident_memory_bytes"]), max(w.goroutines, m["go_goroutines"])

@@ -1,9 +1,9 @@
-// Package bus is what the consumers of the example need of a broker, on Kafka and on RocketMQ: messages with the id that the
-// relay gives them, and a topic to publish to.
+// Package bus is the consumers' access to a broker, Kafka or RocketMQ: messages with the id that the relay gives them, and a
+// topic to publish to.
 //
-// Guarantee: Consume acknowledges a message when its handler has returned nil, and not before, so a message whose process dies
-// comes again. Messages of one key come one after the other on Kafka; on RocketMQ they may come at the same time.
-// A Bus may be used from many goroutines; Close ends those that it owns.
+// Guarantee: Consume acknowledges a message only when its handler has returned nil, so a message whose process dies comes again.
+// Messages of one key come one after the other on Kafka; on RocketMQ they may come at the same time. A Bus may be used from many
+// goroutines; Close ends those that it owns.
 package bus
 
 import (
@@ -12,26 +12,27 @@ import (
 	"time"
 )
 
-// Message is what a consumer gets.
+// Message is a message as a consumer gets it.
 type Message struct {
 	ID   string `json:"id"` // the message id: the same in every copy
 	Kind string `json:"kind"`
 	Body string `json:"body"`
 }
 
-// Handler handles a message. On an error the same message is handed over again, after a pause.
+// Handler handles a message. After an error it is called with the same message again, after a pause.
 type Handler func(ctx context.Context, m Message) error
 
 // Bus is a connection to the broker.
 type Bus interface {
-	// Consume hands over what comes to the topics until ctx ends, which is no error. Processes of one group share the messages.
+	// Consume calls handle with each message of the topics until ctx ends, which is not an error. Processes of one group share
+	// the messages.
 	Consume(ctx context.Context, group string, topics []string, handle Handler) error
 	// Publish returns when the broker has the message.
 	Publish(ctx context.Context, topic, key, body string) error
 	Close()
 }
 
-// Address says which broker: one of the two is set.
+// Address selects the broker: one of the two is set.
 type Address struct {
 	Kafka    string // host:port of a broker
 	RocketMQ string // host:port of a name server
@@ -45,11 +46,11 @@ func (a Address) Open() (Bus, error) {
 	return openKafka(a.Kafka)
 }
 
-// saying is how often a message that waits is logged.
+// saying is the interval of log lines about a waiting message.
 const saying = 10 * time.Second
 
-// insist calls the handler until it returns nil or ctx ends. What waits, and for what, is logged at the first error and every ten seconds. A handler
-// that returns an error which does not pass stops its consumer for good: it has to put such a message aside itself.
+// insist calls the handler until it returns nil or ctx ends. It logs the waiting message and its error at once and then every ten
+// seconds. A handler that always returns an error stops its consumer for good: it must put such a message aside itself.
 func insist(ctx context.Context, group string, handle Handler, m Message) error {
 	var said time.Time
 	attempt := 1

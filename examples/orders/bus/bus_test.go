@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A message that waits for a minute is logged with its id and its cause, and not with each of its attempts.
+// A message that waits for a minute is logged with its id and its cause, but not at each attempt.
 func TestG31_AMessageThatWaitsIsLogged(t *testing.T) {
 	var lines bytes.Buffer
 	log.SetOutput(&lines)

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// kafka publishes with one client; each Consume has a client of its own.
+// kafka publishes with one client; each Consume has its own client.
 type kafka struct {
 	address  string
 	producer *kgo.Client
@@ -35,8 +35,8 @@ func (k *kafka) Publish(ctx context.Context, topic, key, body string) error {
 // Close implements Bus.
 func (k *kafka) Close() { k.producer.Close() }
 
-// Consume implements Bus. The member has a name of its own: a process that is killed and started again under it takes its
-// partitions over at once, and not when the session of the dead one ends.
+// Consume implements Bus. The member has a fixed name: a process that is killed and started again under it takes its partitions
+// over at once, not when the session of the dead one ends.
 func (k *kafka) Consume(ctx context.Context, group string, topics []string, handle Handler) error {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(k.address), kgo.ConsumerGroup(group), kgo.InstanceID(group+"-1"), kgo.ConsumeTopics(topics...),
@@ -52,14 +52,14 @@ func (k *kafka) Consume(ctx context.Context, group string, topics []string, hand
 		if ctx.Err() != nil {
 			return nil
 		}
-		// The client goes on by itself; what it tells is for people.
+		// The client continues by itself; its errors are for people.
 		fetches.EachError(func(topic string, _ int32, err error) { log.Printf("group %s: fetch %s: %v", group, topic, err) })
 		for record := range fetches.RecordsAll() {
 			if insist(ctx, group, handle, fromKafka(record)) != nil {
 				return nil // ctx has ended; what was not committed comes again
 			}
 		}
-		// A commit that fails is made up for by the next one; until then a restart brings copies.
+		// The next commit includes a failed one; until then a restart brings copies.
 		_ = client.CommitUncommittedOffsets(ctx)
 		client.AllowRebalance()
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/rlog"
 )
 
-// rocketMQ publishes with one producer, which starts with the first message; each Consume has a consumer of its own.
+// rocketMQ publishes with one producer, which starts with the first message; each Consume has its own consumer.
 type rocketMQ struct {
 	names    primitive.NamesrvAddr
 	producer rocketmq.Producer
@@ -44,7 +44,7 @@ func (r *rocketMQ) Publish(ctx context.Context, topic, key, body string) error {
 }
 
 // Close implements Bus.
-func (r *rocketMQ) Close() { _ = r.producer.Shutdown() } // it has nothing left to say
+func (r *rocketMQ) Close() { _ = r.producer.Shutdown() } // its error is of no use here
 
 // Consume implements Bus.
 func (r *rocketMQ) Consume(ctx context.Context, group string, topics []string, handle Handler) error {

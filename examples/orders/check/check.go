@@ -1,10 +1,10 @@
 // Package check is the shop's housekeeping, every hour in a shop and every few seconds in the example: it compares the stock in
-// Redis with the database and flushes it there, makes a missing one again, gives back what was reserved by a process that died, and closes
-// unpaid orders whose delayed message did not come.
+// Redis with the database and stores it there, recreates a missing one, releases what a dead process reserved, and closes unpaid
+// orders whose delayed message did not come.
 //
-// Guarantees: of several processes one is at work (a named lock of the database). A stock is made only where there is none, and
-// only from orders that are written: the epoch is raised first, and whoever reserved before that does not place an order.
-// The package owns no goroutine.
+// Guarantees: of several processes one works (a named lock of the database). A stock is created only where there is none, and
+// only from written orders: the epoch is raised first, and a request that reserved before does not place an order. The package
+// owns no goroutine.
 package check
 
 import (
@@ -17,26 +17,26 @@ import (
 	"github.com/canal-outbox/canal-outbox/examples/orders/shop"
 )
 
-// tolerance is the difference that orders on their way may make.
+// tolerance is the difference that orders in progress may cause.
 const tolerance = 10
 
-// Check looks after all products.
+// Check checks all products.
 type Check struct {
 	Shop  *shop.Shop
 	Every time.Duration
-	// Abandoned is how old a request is whose process is taken for dead.
+	// Abandoned is the age of a request at which its process counts as dead.
 	Abandoned time.Duration
-	// Overdue is how old an unpaid order is that is closed without its delayed message. Longer than the message takes, so that it has nothing
-	// to do while all is well.
+	// Overdue is the age at which an unpaid order is closed without its delayed message. It is longer than the message takes, so
+	// that it normally has nothing to do.
 	Overdue time.Duration
 	Say     func(format string, args ...any)
-	// Alert is called with what a person has to look at; nil: Say.
+	// Alert is called with problems for a person; nil: Say.
 	Alert func(ctx context.Context, text string) error
 
-	told map[int]bool // products that an alert was raised for, and that are not right again
+	told map[int]bool // products with an alert whose number is still wrong
 }
 
-// Run checks until ctx ends. What fails is said, and done again the next time.
+// Run checks until ctx ends. It logs failures and retries them the next time.
 func (c *Check) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
@@ -52,8 +52,8 @@ func (c *Check) Run(ctx context.Context) error {
 	}
 }
 
-// Round checks once, under the lock: it belongs to the connection and ends with it. A product or an order that cannot be looked after does not
-// keep the others from it.
+// Round checks once, under the lock: it belongs to the connection and ends with it. A product or an order that cannot be checked
+// does not affect the others.
 func (c *Check) Round(ctx context.Context) error {
 	conn, err := c.Shop.DB.Conn(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *Check) Round(ctx context.Context) error {
 	return errors.Join(err, c.closeOverdue(ctx))
 }
 
-// Products lists what the shop sells.
+// Products lists the shop's products.
 func Products(ctx context.Context, db *sql.DB) (_ []int, err error) {
 	rows, err := db.QueryContext(ctx, "SELECT product_id FROM t_stock ORDER BY product_id")
 	if err != nil {
@@ -118,8 +118,7 @@ func (c *Check) product(ctx context.Context, product int) error {
 	return c.flush(ctx, product, inRedis)
 }
 
-// alert raises an alert about a product: once until its number is right again. One that could not be raised is raised
-// again the next time.
+// alert raises an alert about a product: once until its number is right again. A failed alert is raised again the next time.
 func (c *Check) alert(ctx context.Context, product, inRedis, inDatabase int) error {
 	if c.told[product] {
 		return nil
@@ -138,12 +137,12 @@ func (c *Check) alert(ctx context.Context, product, inRedis, inDatabase int) err
 	return nil
 }
 
-// page is how many orders are read at a time.
+// page is the number of orders read at a time.
 const page = 500
 
-// closeOverdue closes orders that are still unpaid long after their delayed message was due: it may be FAILED, deleted, or in the dead letters. The
-// UPDATE of Close decides, as it does for the message, so that both may come. An order that cannot be closed is looked at again the
-// next time; the others are closed.
+// closeOverdue closes orders that are still unpaid long after their delayed message was due: it may be FAILED, deleted, or in the
+// dead letters. The UPDATE of Close decides, as it does for the message, so both may come. An order that cannot be closed is
+// tried again the next time; the others are closed.
 func (c *Check) closeOverdue(ctx context.Context) error {
 	var errs []error
 	for last := ""; ; {
@@ -167,7 +166,7 @@ func (c *Check) closeOverdue(ctx context.Context) error {
 	}
 }
 
-// overdue reads a page of unpaid orders behind a number.
+// overdue reads a page of unpaid orders after a number.
 func (c *Check) overdue(ctx context.Context, last string) (_ []shop.Order, err error) {
 	rows, err := c.Shop.DB.QueryContext(ctx, `SELECT order_no, user_id, product_id, quantity, amount, COALESCE(coupon, '') FROM t_order
 		WHERE status = ? AND order_no > ? AND created_at < NOW(3) - INTERVAL ? MICROSECOND ORDER BY order_no LIMIT ?`,
@@ -187,7 +186,7 @@ func (c *Check) overdue(ctx context.Context, last string) (_ []shop.Order, err e
 	return all, rows.Err()
 }
 
-// flush writes what Redis has to the database. A number that raised an alert is not written.
+// flush writes Redis' value to the database. A number that raised an alert is not written.
 func (c *Check) flush(ctx context.Context, product, available int) error {
 	_, err := c.Shop.DB.ExecContext(ctx, `INSERT INTO t_stock_flush VALUES (?, ?, NOW(3))
 		ON DUPLICATE KEY UPDATE available = VALUES(available), flushed_at = VALUES(flushed_at)`, product, available)
@@ -197,7 +196,7 @@ func (c *Check) flush(ctx context.Context, product, available int) error {
 	return nil
 }
 
-// settle finds out what became of a request. A number that is free is taken, so that an order cannot come after that.
+// settle determines the outcome of a request. It takes a free number, so that no order can follow.
 func (c *Check) settle(ctx context.Context, product int, token string) error {
 	switch err := c.Shop.Void(ctx, product, token); {
 	case shop.IsDuplicate(err):
@@ -220,19 +219,19 @@ type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Available is the stock by the orders, which are ahead of t_stock by the messages on their way.
+// Available is the stock by the orders, which are ahead of t_stock by the messages in flight.
 func Available(ctx context.Context, db Querier, product int) (n int, err error) {
 	err = db.QueryRowContext(ctx, `SELECT total - (SELECT COALESCE(SUM(quantity), 0) FROM t_order WHERE product_id = ? AND status IN (?, ?))
 		FROM t_stock WHERE product_id = ?`, product, shop.Unpaid, shop.Paid, product).Scan(&n)
 	return n, err
 }
 
-// restore makes the stock of a product from its orders.
+// restore recreates the stock of a product from its orders.
 func (c *Check) restore(ctx context.Context, product int) error {
 	var available, epoch int
 	var orders []shop.Reservation
 	err := shop.Transact(ctx, c.Shop.DB, func(tx *sql.Tx) (err error) {
-		// Waits for orders that have the old epoch, and lets no other be written: what is read from here on is complete.
+		// Waits for orders with the old epoch, and lets no other be written: what is read from here on is complete.
 		if _, err = tx.ExecContext(ctx, "UPDATE t_stock_epoch SET epoch = epoch + 1 WHERE product_id = ?", product); err != nil {
 			return err
 		}
@@ -251,11 +250,11 @@ func (c *Check) restore(ctx context.Context, product int) error {
 	if err != nil {
 		return fmt.Errorf("make the stock of product %d: %w", product, err)
 	}
-	c.Say("the stock of product %d was missing in Redis: made anew from the orders, %d available, epoch %d", product, available, epoch)
+	c.Say("the stock of product %d was missing in Redis: recreated from the orders, %d available, epoch %d", product, available, epoch)
 	return nil
 }
 
-// reservations lists the orders of a day that are not paid: what they reserved is given back once, now or later.
+// reservations lists the unpaid orders of a day: their reservations are released once, now or later.
 func reservations(ctx context.Context, tx *sql.Tx, product int) (_ []shop.Reservation, err error) {
 	rows, err := tx.QueryContext(ctx, `SELECT order_no, epoch, quantity, status FROM t_order
 		WHERE product_id = ? AND status IN (?, ?) AND created_at > NOW(3) - INTERVAL 1 DAY`, product, shop.Unpaid, shop.Cancelled)

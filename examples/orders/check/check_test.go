@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 const total = 100
 
-// bed is a shop with one product, of which the check has made the stock in a Redis of its own.
+// bed is a shop with one product whose stock the check has created in a separate Redis.
 type bed struct {
 	*testing.T
 	shop  *shop.Shop
@@ -56,7 +56,7 @@ func (b *bed) round() {
 	testkit.Must(b, b.check.Round(b.Context()))
 }
 
-// want compares both stocks with what should be available.
+// want compares both stocks with the expected available quantity.
 func (b *bed) want(available int) {
 	b.Helper()
 	inRedis, err := b.shop.Stock.Available(b.Context(), 1)
@@ -86,7 +86,7 @@ func TestARepeatedRequestReservesOnce(t *testing.T) {
 	b.want(40)
 	b.place(order("b", 60), shop.ErrSoldOut)
 	b.want(40)
-	for range 2 { // a cancelled order gives back once
+	for range 2 { // a cancelled order is released once
 		_, err := b.shop.Close(t.Context(), order("a", 60))
 		testkit.Must(t, err)
 		testkit.Must(t, b.shop.Stock.Release(t.Context(), 1, "a"))
@@ -124,7 +124,7 @@ func TestPaymentAndTimeoutRace(t *testing.T) {
 	}
 }
 
-// A process died between the reservation and the order. Whatever it had on its way fails.
+// A process died between the reservation and the order. Its statements in progress fail.
 func TestAbandonedReservationComesBack(t *testing.T) {
 	b := newBed(t)
 	_, err := b.shop.Stock.Reserve(t.Context(), 1, 7, "dead")
@@ -137,7 +137,7 @@ func TestAbandonedReservationComesBack(t *testing.T) {
 	b.want(total - 2)
 }
 
-// empty loses Redis, and has the stock made anew, right behind the next reservation.
+// empty loses Redis, and has the stock recreated, right after the next reservation.
 type empty struct {
 	b    *bed
 	done bool
@@ -163,7 +163,7 @@ func (e *empty) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// The reservation is gone when the order is to be written: the new stock does not know of it, so there must be no order.
+// The reservation is gone when the order is written: the new stock does not include it, so there must be no order.
 func TestAnOrderOfALostReservationIsNotPlaced(t *testing.T) {
 	b := newBed(t)
 	b.place(order("unpaid", 1), nil)
@@ -175,7 +175,7 @@ func TestAnOrderOfALostReservationIsNotPlaced(t *testing.T) {
 		t.Error("an order without a reservation was placed")
 	}
 	b.want(total - 3)
-	for number, quantity := range map[string]int{"unpaid": 1, "paid": 2} { // what was placed is still known
+	for number, quantity := range map[string]int{"unpaid": 1, "paid": 2} { // placed orders are still known
 		b.place(order(number, quantity), nil)
 		b.want(total - 3)
 	}
@@ -185,7 +185,7 @@ func TestAnOrderOfALostReservationIsNotPlaced(t *testing.T) {
 	b.want(total - 2)
 }
 
-// A key alone is deleted: tokens and requests on their way are there still.
+// Only one key is deleted: tokens and requests in progress remain.
 func TestAMissingStockIsMadeAnew(t *testing.T) {
 	b := newBed(t)
 	b.place(order("unpaid", 1), nil)
@@ -239,8 +239,8 @@ func TestG31_ADifferenceRaisesAnAlertOnce(t *testing.T) {
 	}
 }
 
-// The delayed message of an order is FAILED: the scan closes the order, gives its coupon back, and writes the message that frees the stock. An order
-// that it cannot close does not keep the others from it.
+// The delayed message of an order is FAILED: the scan closes the order, releases its coupon, and writes the message that releases
+// the stock. An order that it cannot close does not affect the others.
 func TestG31_UnpaidOrdersAreClosedWithoutTheirMessage(t *testing.T) {
 	b := newBed(t)
 	testkit.Exec(t, b.shop.DB, "INSERT INTO t_coupon (order_no, user_id, cents) VALUES ('earlier', 1, 500)")
@@ -255,7 +255,7 @@ func TestG31_UnpaidOrdersAreClosedWithoutTheirMessage(t *testing.T) {
 	testkit.Must(t, err)
 	testkit.Exec(t, b.shop.DB, "UPDATE t_local_message SET status = 3 WHERE business_type = 'order_timeout'")
 	testkit.Exec(t, b.shop.DB, "UPDATE t_order SET created_at = NOW(3) - INTERVAL 2 HOUR WHERE order_no <> 'young'")
-	// The message of this one is there already, so that its transaction fails.
+	// The message of this one exists already, so its transaction fails.
 	testkit.Exec(t, b.shop.DB, "UPDATE t_local_message SET message_id = 'order_cancelled:bad' WHERE message_id = 'order_timeout:bad'")
 	if err := b.check.Round(t.Context()); err == nil || !strings.Contains(err.Error(), "close the order bad") {
 		t.Errorf("the order that cannot be closed: %v", err)
@@ -322,7 +322,7 @@ func TestADifferenceRaisesAnAlert(t *testing.T) {
 	}
 	var flushed int
 	testkit.Must(t, b.shop.DB.QueryRow("SELECT available FROM t_stock_flush WHERE product_id = 1").Scan(&flushed))
-	if flushed != total+10 { // the difference that is tolerated, and not the one of the alert
+	if flushed != total+10 { // the tolerated difference, and not the one of the alert
 		t.Errorf("%d were flushed to the database", flushed)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/inbox/redisinbox"
 )
 
-// passing are the answers of the database that say nothing about the message: another transaction, too many connections, a server that stops,
-// starts or is read-only, and what an administrator has to put right for every message.
+// passing are errors of the database that do not concern the message: another transaction, too many connections, a server that
+// stops, starts or is read-only, and faults that an administrator must repair for all messages.
 var passing = map[uint16]bool{
 	1205: true, 1213: true, // lock wait, deadlock
 	1040: true, 1203: true, 1226: true, // connections
@@ -27,8 +27,8 @@ var passing = map[uint16]bool{
 	1044: true, 1045: true, 1049: true, 1130: true, 1142: true, 1146: true, // rights, a missing schema or table
 }
 
-// away reports whether an error is the fault of something that is away or busy, so that the message has to wait for it. Any other error is
-// the message's own: it comes again with each attempt.
+// away reports whether an error is caused by something that is away or busy, so that the message must wait. Any other error
+// concerns the message and comes with each attempt.
 func away(err error) bool {
 	var refused *mysql.MySQLError
 	if errors.As(err, &refused) {

@@ -13,17 +13,17 @@ import (
 	"github.com/canal-outbox/canal-outbox/inbox/redisinbox"
 )
 
-// events are the topics of those that follow orders.
+// events are the topics of the consumers of orders.
 var events = []string{shop.Topic, RetryTopic}
 
-// moves say what a message does to a product's stock; ? is the quantity.
+// moves are the changes of a product's stock by a message; ? is the quantity.
 var moves = map[string]string{
 	shop.Created: "locked = locked + ?",
 	shop.Settled: "locked = locked - ?, sold = sold + ?",
 	shop.Closed:  "locked = locked - ?",
 }
 
-// stock keeps t_stock, and gives the reservation of a cancelled order back to Redis.
+// stock maintains t_stock, and returns the reservation of a cancelled order to Redis.
 func stock(env Environment) (consumer, error) {
 	box, err := inbox.New("stock", "")
 	once := env.onceInSQL(box, moveStock)
@@ -35,7 +35,7 @@ func stock(env Environment) (consumer, error) {
 		if err != nil || m.Kind != shop.Closed {
 			return err
 		}
-		// Behind the commit, and for a copy too: the process may have died between the two. The script repeats itself.
+		// After the commit, and for a copy too: the process may have died between the two. The script may be repeated.
 		return env.Shop.Stock.Release(ctx, o.Product, o.Number)
 	}}, err
 }
@@ -57,12 +57,12 @@ func moveStock(ctx context.Context, tx *sql.Tx, m bus.Message) error {
 	return err
 }
 
-// redisBox is the inbox of a consumer. What a killed process has begun may be begun again two seconds later.
+// redisBox returns the inbox of a consumer. Work of a killed process may be started again after two seconds.
 func redisBox(env Environment, consumer string) (*redisinbox.Inbox, error) {
 	return redisinbox.New(env.Redis, consumer, redisinbox.Options{Processing: 2 * time.Second})
 }
 
-// points gives a point for each unit of money that was paid.
+// points grants a point for each unit of money that was paid.
 func points(env Environment) (consumer, error) {
 	box, err := redisBox(env, "points")
 	return consumer{"points", events, []string{shop.Settled}, env.onceInRedis(box, "points", func(ctx context.Context, m bus.Message) error {
@@ -96,7 +96,7 @@ func coupon(env Environment) (consumer, error) {
 	})}, err
 }
 
-// unlessThere takes a row that is there already for done.
+// unlessThere treats a row that exists as done.
 func unlessThere(err error) error {
 	if shop.IsDuplicate(err) {
 		return nil
@@ -104,7 +104,7 @@ func unlessThere(err error) error {
 	return err
 }
 
-// notification tells the customer that an order is paid or cancelled: here, a row.
+// notification notifies the customer that an order is paid or cancelled: here, by a row.
 func notification(env Environment) (consumer, error) {
 	box, err := redisBox(env, "notification")
 	kinds := []string{shop.Settled, shop.Closed}
@@ -117,7 +117,7 @@ func notification(env Environment) (consumer, error) {
 	})}, err
 }
 
-// timeout closes orders that are not paid when their message comes. It needs no inbox: the order's status says it all.
+// timeout closes orders that are not paid when their message comes. It needs no inbox: the order's status is sufficient.
 func timeout(env Environment) (consumer, error) {
 	return consumer{name: "timeout", topics: []string{shop.TimeoutTopic}, handle: func(ctx context.Context, m bus.Message) error {
 		o, err := order(m)

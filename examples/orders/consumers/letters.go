@@ -13,14 +13,14 @@ import (
 
 const lettersName = "letters"
 
-// letters writes what comes to the dead-letter topic into a table, where people look at it.
+// letters writes messages of the dead-letter topic into a table, where people read them.
 func letters(env Environment) (consumer, error) {
 	return consumer{name: lettersName, topics: []string{DeadTopic}, handle: func(ctx context.Context, m bus.Message) error {
 		var l letter
 		if err := json.Unmarshal([]byte(m.Body), &l); err != nil {
 			return fmt.Errorf("%w: this is no letter: %w", ErrRefused, err)
 		}
-		// A letter that comes again after it was sent back is open again.
+		// A letter that arrives again after it was sent back is open again.
 		_, err := env.DB.ExecContext(ctx, `INSERT INTO t_dead_letter (consumer, message_id, kind, body, reason) VALUES (?, ?, ?, ?, ?)
 			ON DUPLICATE KEY UPDATE reason = VALUES(reason), state = 'open'`, l.Consumer, l.Message.ID, l.Message.Kind, l.Message.Body, l.Reason)
 		return err
@@ -43,8 +43,8 @@ func SendBack(ctx context.Context, env Environment, consumer string) (int, error
 		return 0, err
 	}
 	for n, l := range open {
-		// First the table: a letter that comes back at once must find it so. One that was not published stays in the list of
-		// those sent back, and is in the dead-letter topic still.
+		// The table first: a letter that returns at once must find it updated. One that was not published stays in the list of
+		// those sent back, and in the dead-letter topic.
 		if err := errors.Join(setState(ctx, env.DB, l, "sent back"), env.send(ctx, RetryTopic, l)); err != nil {
 			return n, errors.Join(err, setState(ctx, env.DB, l, "open"))
 		}
@@ -52,7 +52,7 @@ func SendBack(ctx context.Context, env Environment, consumer string) (int, error
 	return len(open), nil
 }
 
-// Discard closes the open letters of one message, which no consumer will ever handle.
+// Discard closes the open letters of a message that cannot be handled.
 func Discard(ctx context.Context, db *sql.DB, messageID string) error {
 	_, err := db.ExecContext(ctx, "UPDATE t_dead_letter SET state = 'discarded' WHERE message_id = ? AND state = 'open'", messageID)
 	return err

@@ -17,13 +17,13 @@ import (
 	"github.com/canal-outbox/canal-outbox/inbox/redisinbox"
 )
 
-// The topics besides the shop's.
+// Topics in addition to the shop's.
 const (
 	DeadTopic  = "order_dead"  // letters, of all consumers
 	RetryTopic = "order_retry" // letters that were sent back
 )
 
-// ErrRefused is what a consumer says of a message that it cannot handle.
+// ErrRefused is returned by a consumer for a message that it cannot handle.
 var ErrRefused = errors.New("refused")
 
 const (
@@ -39,11 +39,11 @@ type Environment struct {
 	Shop  *shop.Shop
 }
 
-// consumer is one of the parts that follow an order.
+// consumer is one of the consumers of an order.
 type consumer struct {
 	name   string
 	topics []string
-	kinds  []string // of messages that concern it; empty: all
+	kinds  []string // of relevant messages; empty: all
 	handle bus.Handler
 }
 
@@ -61,17 +61,17 @@ func Run(ctx context.Context, env Environment, name string) error {
 	return fmt.Errorf("there is no consumer %q", name)
 }
 
-// letter is a message on its way to or from the dead letters.
+// letter is a message to or from the dead letters.
 type letter struct {
 	Consumer string      `json:"consumer"`
 	Reason   string      `json:"reason"`
 	Message  bus.Message `json:"message"`
 }
 
-// take handles one message: nil acknowledges it. A message whose error does not pass (see away) becomes a letter after some attempts, so that those behind
-// it are handled. A message that finds something away is handed over again.
+// take handles one message: nil acknowledges it. A message with a lasting error (see away) becomes a letter after some attempts,
+// so that the next ones are handled. If something is away the message is tried again.
 func (env Environment) take(ctx context.Context, c consumer, m bus.Message) error {
-	if m.Kind == "" && c.name != lettersName { // from the retry topic: the relay names a kind
+	if m.Kind == "" && c.name != lettersName { // from the retry topic: the relay sets a kind
 		var back letter
 		if err := json.Unmarshal([]byte(m.Body), &back); err != nil || back.Consumer != c.name {
 			return nil // another consumer's
@@ -116,7 +116,7 @@ func (env Environment) send(ctx context.Context, topic string, l letter) error {
 	return env.Bus.Publish(ctx, topic, l.Message.ID, string(body))
 }
 
-// order reads a message's body. A body that is none is refused.
+// order parses a message's body. An invalid body is refused.
 func order(m bus.Message) (o shop.Order, err error) {
 	if err = json.Unmarshal([]byte(m.Body), &o); err == nil && o.Number == "" {
 		err = errors.New("it has no order_no")
@@ -127,7 +127,7 @@ func order(m bus.Message) (o shop.Order, err error) {
 	return o, err
 }
 
-// onceInSQL handles a message in a transaction with the inbox's row: both are there, or none.
+// onceInSQL handles a message in a transaction with the inbox's row: both are stored, or none.
 func (env Environment) onceInSQL(box *inbox.Inbox, handle func(ctx context.Context, tx *sql.Tx, m bus.Message) error) bus.Handler {
 	return func(ctx context.Context, m bus.Message) error {
 		return shop.Transact(ctx, env.DB, func(tx *sql.Tx) error {
@@ -137,7 +137,7 @@ func (env Environment) onceInSQL(box *inbox.Inbox, handle func(ctx context.Conte
 	}
 }
 
-// onceInRedis handles a message unless Redis knows that it was handled. Copies that it drops are noted for the account.
+// onceInRedis handles a message unless Redis has it as handled. It records dropped copies for the account.
 func (env Environment) onceInRedis(box *redisinbox.Inbox, consumer string, handle bus.Handler) bus.Handler {
 	return func(ctx context.Context, m bus.Message) error {
 		ran, err := box.Once(ctx, m.ID, func(ctx context.Context) error { return handle(ctx, m) })

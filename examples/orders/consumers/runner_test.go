@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// published is a bus that keeps what is published.
+// published is a bus that records published messages.
 type published struct {
 	letters []letter
 	err     error // of each Publish
@@ -60,13 +60,13 @@ func made(t *testing.T, c consumer, err error) consumer {
 	return c
 }
 
-// paid is the message of an order with that number.
+// paid returns the message of an order with that number.
 func paid(number string) bus.Message {
 	return bus.Message{ID: "order_paid:1", Kind: shop.Settled, Body: fmt.Sprintf(`{"order_no": %q, "product": 1, "quantity": 1, "amount": 500}`, number)}
 }
 
-// A column is too short for a number of 70 characters: the error is the message's own, and it comes with each attempt. The message leaves as
-// a letter, and the consumer takes the next one.
+// A column is too short for a number of 70 characters: the message is the cause, and the error comes with each attempt. The
+// message becomes a letter, and the consumer takes the next one.
 func TestG31_OneBadMessageStopsNoConsumer(t *testing.T) {
 	for _, flavor := range testkit.Flavors() {
 		env, sent := newEnvironment(t, flavor)
@@ -95,7 +95,7 @@ func TestG31_OneBadMessageStopsNoConsumer(t *testing.T) {
 	}
 }
 
-// The database, Redis or the broker is away: the message waits, whatever it costs, and becomes no letter.
+// The database, Redis or the broker is away: the message waits, for any time, and does not become a letter.
 func TestG31_AMessageWaitsForWhatIsAway(t *testing.T) {
 	env, sent := newEnvironment(t, testkit.MariaDB)
 	c, err := points(env)

@@ -14,7 +14,7 @@ import (
 // The topics and the kinds of messages.
 const (
 	Topic        = "order_event"   // created, paid, cancelled
-	TimeoutTopic = "order_timeout" // comes when an order should have been paid
+	TimeoutTopic = "order_timeout" // comes when the time for the payment is over
 
 	Created = "order_created"
 	Settled = "order_paid"
@@ -29,7 +29,7 @@ type Order struct {
 	Product  int    `json:"product"`
 	Quantity int    `json:"quantity"`
 	Amount   int    `json:"amount"`           // cents
-	Coupon   string `json:"coupon,omitempty"` // the order that it was given for; it is redeemed when this order is placed
+	Coupon   string `json:"coupon,omitempty"` // the order that it was granted for; it is redeemed when this order is placed
 }
 
 // Shop is the service.
@@ -54,11 +54,11 @@ func New(db *sql.DB, stock Stock, payWithin time.Duration) (*Shop, error) {
 // transactionTime bounds a transaction of the shop.
 const transactionTime = 5 * time.Second
 
-// errLost says that Redis was emptied between the reservation and the order.
+// errLost reports that Redis was emptied between the reservation and the order.
 var errLost = errors.New("the reservation was lost with the Redis that held it")
 
 // Place reserves and writes an order; its number is the token of the request. ErrSoldOut, ErrMissing, ErrReleased and ErrCoupon
-// say that there is no order. Any other error may leave one: repeat the request, or leave it to the check.
+// mean that there is no order. After any other error there may be one: repeat the request, or leave it to the check.
 func (s *Shop) Place(ctx context.Context, o Order) error {
 	epoch, err := s.Stock.Reserve(ctx, o.Product, o.Quantity, o.Number)
 	if err != nil {
@@ -75,11 +75,11 @@ func (s *Shop) Place(ctx context.Context, o Order) error {
 	case errors.Is(err, errRolledBack):
 		return errors.Join(err, s.Stock.Release(context.WithoutCancel(ctx), o.Product, o.Number))
 	}
-	return err // the outcome of the commit is not known: the check looks for the order
+	return err // the outcome of the commit is unknown: the check looks for the order
 }
 
-// repeated answers a request whose number is taken. What it reserved is the order's own, unless the Redis that had the order's was
-// lost: then it has reserved a second time.
+// repeated answers a request whose number is taken. The order owns the reservation, unless the Redis with the order's reservation
+// was lost: then the request has reserved a second time.
 func (s *Shop) repeated(ctx context.Context, o Order, epoch int) error {
 	var quantity, first int
 	err := s.DB.QueryRowContext(ctx, "SELECT quantity, epoch FROM t_order WHERE order_no = ?", o.Number).Scan(&quantity, &first)
@@ -95,7 +95,7 @@ func (s *Shop) repeated(ctx context.Context, o Order, epoch int) error {
 	return err
 }
 
-// errRolledBack says that a transaction was ended before its commit.
+// errRolledBack reports that a transaction was ended before its commit.
 var errRolledBack = errors.New("no order was written")
 
 // write writes the order with its messages. The lock on the epoch is shared: orders do not wait for each other, and the restore
@@ -109,7 +109,7 @@ func (s *Shop) write(ctx context.Context, o Order, epoch int) error {
 		if IsDuplicate(err) {
 			return errors.Join(err, tx.Rollback())
 		}
-		_ = tx.Rollback() // without a commit there is no order, whether the server has heard of the rollback or not
+		_ = tx.Rollback() // without a commit there is no order, whether the rollback arrives or not
 		return errors.Join(errRolledBack, err)
 	}
 	return tx.Commit()
@@ -138,10 +138,10 @@ func (s *Shop) insert(ctx context.Context, tx *sql.Tx, o Order, epoch int) error
 	return s.Tell(ctx, tx, o, Timeout, TimeoutTopic, s.PayWithin)
 }
 
-// ErrCoupon says that the coupon of an order is not the customer's, or was redeemed.
+// ErrCoupon reports that the coupon of an order is not the customer's, or was redeemed.
 var ErrCoupon = errors.New("there is no such coupon, or another order has redeemed it")
 
-// redeem takes the coupon of an order in the transaction that writes the order: of two orders with one coupon, one is placed.
+// redeem redeems the coupon of an order in the transaction that writes the order: of two orders with one coupon, one is placed.
 func redeem(ctx context.Context, tx *sql.Tx, o Order) error {
 	if o.Coupon == "" {
 		return nil
@@ -156,7 +156,8 @@ func redeem(ctx context.Context, tx *sql.Tx, o Order) error {
 	return nil
 }
 
-// Tell writes a message about an order into the transaction. Its id is made of kind and order, so that there is one of each kind.
+// Tell writes a message about an order into the transaction. Its id consists of kind and order, so that there is one of each
+// kind.
 func (s *Shop) Tell(ctx context.Context, tx *sql.Tx, o Order, kind, topic string, delay time.Duration) error {
 	body, err := json.Marshal(o)
 	if err != nil {
@@ -171,12 +172,12 @@ func (s *Shop) Tell(ctx context.Context, tx *sql.Tx, o Order, kind, topic string
 // Pay takes the payment of an order; false: it comes too late.
 func (s *Shop) Pay(ctx context.Context, o Order) (bool, error) { return s.move(ctx, o, Paid, Settled) }
 
-// Close cancels an order that was not paid; false: it was, or is closed already.
+// Close cancels an unpaid order; false: it was paid, or is closed already.
 func (s *Shop) Close(ctx context.Context, o Order) (bool, error) {
 	return s.move(ctx, o, Cancelled, Closed)
 }
 
-// move is the race of payment and time-out: of two updates one finds the order unpaid, and only that one tells.
+// move is the race of payment and time-out: of two updates one finds the order unpaid, and only that one writes a message.
 func (s *Shop) move(ctx context.Context, o Order, status int, kind string) (moved bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, transactionTime)
 	defer cancel()
@@ -199,8 +200,8 @@ func (s *Shop) move(ctx context.Context, o Order, status int, kind string) (move
 	return moved && err == nil, err
 }
 
-// Void closes a request whose process is gone: the order's number is taken, so a transaction that is still on its way fails. It
-// is an error that IsDuplicate knows when the order is there.
+// Void closes a request whose process is gone: the order's number is taken, so a transaction in progress fails. If the order
+// exists the error satisfies IsDuplicate.
 func (s *Shop) Void(ctx context.Context, product int, token string) error {
 	_, err := s.DB.ExecContext(ctx, "INSERT INTO t_order (order_no, user_id, product_id, quantity, amount, epoch, status) VALUES (?, 0, ?, 0, 0, 0, ?)",
 		token, product, Cancelled)

@@ -25,30 +25,30 @@ var tables = []string{
 		order_no VARCHAR(64) NOT NULL PRIMARY KEY, user_id BIGINT NOT NULL, product_id INT NOT NULL, quantity INT NOT NULL,
 		amount BIGINT NOT NULL, coupon VARCHAR(64) NULL, epoch INT NOT NULL, status TINYINT NOT NULL DEFAULT 0,
 		created_at DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), KEY idx_product (product_id, status), KEY idx_status (status, order_no)) ENGINE = InnoDB`,
-	// The stock consumer writes it, one message after the other.
+	// The stock consumer writes it, one message at a time.
 	`CREATE TABLE t_stock (
 		product_id INT NOT NULL PRIMARY KEY, total INT NOT NULL, locked INT NOT NULL DEFAULT 0, sold INT NOT NULL DEFAULT 0,
 		available INT AS (total - locked - sold) STORED, version INT NOT NULL DEFAULT 0) ENGINE = InnoDB`,
-	// How often the stock in Redis was made anew. Orders read it, only that writes it: see Place.
+	// How often the stock in Redis was recreated. Orders read it, only the recreation writes it: see Place.
 	`CREATE TABLE t_stock_epoch (product_id INT NOT NULL PRIMARY KEY, epoch INT NOT NULL DEFAULT 0) ENGINE = InnoDB`,
-	// What the check has seen in Redis last, for whoever looks in the database. Nothing is made from it: the orders are the truth.
+	// The last value that the check read from Redis, for people. It is not used: the orders decide.
 	`CREATE TABLE t_stock_flush (product_id INT NOT NULL PRIMARY KEY, available INT NOT NULL, flushed_at DATETIME(3) NOT NULL) ENGINE = InnoDB`,
-	// What the consumers do. A notification that went out twice is two rows.
+	// Effects of the consumers. A notification that was sent twice is two rows.
 	`CREATE TABLE t_points (order_no VARCHAR(64) NOT NULL PRIMARY KEY, user_id BIGINT NOT NULL, points BIGINT NOT NULL) ENGINE = InnoDB`,
-	// A coupon belongs to the order that it was given for; redeemed_by is the order that was placed with it.
+	// A coupon is granted for an order; redeemed_by is the order that was placed with it.
 	`CREATE TABLE t_coupon (
 		order_no VARCHAR(64) NOT NULL PRIMARY KEY, user_id BIGINT NOT NULL, cents INT NOT NULL, redeemed_by VARCHAR(64) NULL) ENGINE = InnoDB`,
 	`CREATE TABLE t_campaign (id INT NOT NULL PRIMARY KEY, cents INT NOT NULL) ENGINE = InnoDB`,
 	`INSERT INTO t_campaign VALUES (1, 500)`,
 	`CREATE TABLE t_notification (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, message_id VARCHAR(64) NOT NULL) ENGINE = InnoDB`,
 	`CREATE TABLE t_dropped (consumer VARCHAR(64) NOT NULL, message_id VARCHAR(64) NOT NULL) ENGINE = InnoDB`,
-	// Messages that a consumer could not handle, from the dead-letter topic. It takes what the tables above refuse.
+	// Messages that a consumer could not handle, from the dead-letter topic. It accepts what the tables above refuse.
 	`CREATE TABLE t_dead_letter (
 		consumer VARCHAR(64) NOT NULL, message_id VARBINARY(512) NOT NULL, kind VARCHAR(512) NOT NULL, body LONGTEXT NOT NULL, reason LONGTEXT NOT NULL,
 		state VARCHAR(16) NOT NULL DEFAULT 'open', PRIMARY KEY (consumer, message_id)) ENGINE = InnoDB`,
 }
 
-// Prepare makes the application's tables, with products 1 to n and total pieces of each.
+// Prepare creates the application's tables, with products 1 to n and total pieces of each.
 func Prepare(ctx context.Context, db *sql.DB, products, total int) error {
 	statements := append([]string{}, tables...)
 	for preset, table := range map[string]string{"order-chain": "t_local_message", "inbox_message": "inbox_message"} {
@@ -71,7 +71,7 @@ func Prepare(ctx context.Context, db *sql.DB, products, total int) error {
 	return nil
 }
 
-// Transact runs work in a transaction. What work returns rolls it back.
+// Transact runs work in a transaction. An error of work rolls it back.
 func Transact(ctx context.Context, db *sql.DB, work func(tx *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

@@ -18,21 +18,21 @@ import (
 //	token:{product}:TOKEN    what became of a request: ok:EPOCH:QUANTITY, sold out, released; gone after a day
 type Stock struct{ Client redis.UniversalClient }
 
-// The answers of the scripts besides ok:EPOCH:QUANTITY.
+// The answers of the scripts other than ok:EPOCH:QUANTITY.
 const (
 	soldOut  = "sold out"
 	released = "released"
 	missing  = "missing"
 )
 
-// Errors of the stock. ErrMissing passes: the check makes the stock anew.
+// Errors of the stock. ErrMissing is temporary: the check recreates the stock.
 var (
 	ErrSoldOut  = errors.New("sold out")
 	ErrReleased = errors.New("the request was closed, and its reservation given back")
 	ErrMissing  = errors.New("the stock of the product is not in Redis yet")
 )
 
-// reserve answers a repeated token with what it answered first.
+// reserve answers a repeated token with its first answer.
 var reserve = redis.NewScript(`
 local known = redis.call('GET', KEYS[3])
 if known then return known end
@@ -47,7 +47,7 @@ end
 redis.call('SET', KEYS[3], answer, 'EX', 86400)
 return answer`)
 
-// release gives back once. A token that is not known was made in a Redis that has been lost: what was restored knows of it.
+// release releases once. A missing token was created in a Redis that has been lost: the restored stock includes it.
 var release = redis.NewScript(`
 if redis.call('EXISTS', KEYS[1]) == 0 then return 'missing' end
 redis.call('ZREM', KEYS[2], ARGV[1])
@@ -56,7 +56,8 @@ if quantity then redis.call('HINCRBY', KEYS[1], 'available', quantity) end
 redis.call('SET', KEYS[3], 'released', 'EX', 86400)
 return 'released'`)
 
-// restore makes a missing stock. Requests that were on their way are closed: their orders have the old epoch. Then the tokens of
+// restore creates a missing stock. Requests in progress are closed: their orders have the old epoch. After that the tokens of the
+// orders match the orders. It never overwrites a stock.
 // the orders are what the orders say. It never overwrites a stock.
 var restore = redis.NewScript(`
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
@@ -70,7 +71,7 @@ func keys(product int, token string) []string {
 	return []string{fmt.Sprintf("stock:{%d}", product), fmt.Sprintf("pending:{%d}", product), fmt.Sprintf("token:{%d}:%s", product, token)}
 }
 
-// Reserve takes a quantity for a request and returns the epoch of the stock that it was taken from.
+// Reserve takes a quantity for a request and returns the epoch of the stock.
 func (s Stock) Reserve(ctx context.Context, product, quantity int, token string) (epoch int, err error) {
 	answer, err := reserve.Run(ctx, s.Client, keys(product, token), token, quantity).Text()
 	switch {
@@ -86,7 +87,7 @@ func (s Stock) Reserve(ctx context.Context, product, quantity int, token string)
 	return strconv.Atoi(strings.Split(answer, ":")[1])
 }
 
-// Release gives back what a request reserved. Repeating it does nothing.
+// Release returns the reservation of a request. Repeating it does nothing.
 func (s Stock) Release(ctx context.Context, product int, token string) error {
 	answer, err := release.Run(ctx, s.Client, keys(product, token), token).Text()
 	if err == nil && answer == missing {
@@ -98,12 +99,12 @@ func (s Stock) Release(ctx context.Context, product int, token string) error {
 	return nil
 }
 
-// Placed says that the order of a request is written.
+// Placed records that the order of a request is written.
 func (s Stock) Placed(ctx context.Context, product int, token string) error {
 	return s.Client.ZRem(ctx, keys(product, "")[1], token).Err()
 }
 
-// Pending lists requests that are older than age and whose order may or may not be written.
+// Pending lists requests that are older than age and may have no order.
 func (s Stock) Pending(ctx context.Context, product int, age time.Duration) ([]string, error) {
 	now, err := s.Client.Time(ctx).Result()
 	if err != nil {
@@ -113,7 +114,7 @@ func (s Stock) Pending(ctx context.Context, product int, age time.Duration) ([]s
 	return s.Client.ZRangeByScore(ctx, keys(product, "")[1], &redis.ZRangeBy{Min: "-inf", Max: until}).Result()
 }
 
-// Available is the stock that can be reserved; ErrMissing when Redis does not know.
+// Available is the stock that can be reserved; ErrMissing when Redis has none.
 func (s Stock) Available(ctx context.Context, product int) (int, error) {
 	n, err := s.Client.HGet(ctx, keys(product, "")[0], "available").Int()
 	if errors.Is(err, redis.Nil) {
@@ -122,7 +123,7 @@ func (s Stock) Available(ctx context.Context, product int) (int, error) {
 	return n, err
 }
 
-// Reservation is that of an order which is not paid: it may be given back, or was (the order is cancelled).
+// Reservation is that of an unpaid order: it may be released, or was (the order is cancelled).
 type Reservation struct {
 	Token           string
 	Epoch, Quantity int
@@ -136,7 +137,7 @@ func (r Reservation) answer() string {
 	return fmt.Sprintf("ok:%d:%d", r.Epoch, r.Quantity)
 }
 
-// Restore makes the stock of a product that is missing. The caller has raised the epoch in the database before it counted.
+// Restore creates the missing stock of a product. The caller has raised the epoch in the database before it counted.
 func (s Stock) Restore(ctx context.Context, product, available, epoch int, orders []Reservation) error {
 	args := []any{available, epoch}
 	for _, r := range orders {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Traffic plays the customers until ctx ends: so many requests a second, some sent twice, most orders paid at once, some at the
-// very moment of their time-out, some never. It returns when all that it has begun is done.
+// Traffic simulates the customers until ctx ends: perSecond requests per second, some sent twice, most orders paid at once, some
+// exactly at their time-out, some never. It returns when all started requests are done.
 func (s *Shop) Traffic(ctx context.Context, perSecond int, products []int) {
 	var customers sync.WaitGroup
 	defer customers.Wait()
-	start := time.Now().UnixMilli() // numbers of another start are others
+	start := time.Now().UnixMilli() // each start has different numbers
 	tick := time.NewTicker(time.Second / time.Duration(perSecond))
 	defer tick.Stop()
 	for n := 1; ; n++ {
@@ -35,25 +35,25 @@ func (s *Shop) Traffic(ctx context.Context, perSecond int, products []int) {
 	}
 }
 
-// useCoupon gives an order to a customer who has a coupon, if there is one. Two orders may choose the same.
+// useCoupon gives an order to a customer with a coupon, if there is one. Two orders may choose the same.
 func (s *Shop) useCoupon(ctx context.Context, o *Order) {
 	_ = s.DB.QueryRowContext(ctx, "SELECT order_no, user_id FROM t_coupon WHERE redeemed_by IS NULL LIMIT 1").Scan(&o.Coupon, &o.User) // none: without
 }
 
-// customer sends one request and sees it through, for as long as a customer waits.
+// customer sends one request and waits for it as long as a customer would.
 func (s *Shop) customer(ctx context.Context, o Order) {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.PayWithin)
 	defer cancel()
-	for range 1 + rand.IntN(2) { // who is impatient asks twice: the answer is the same
+	for range 1 + rand.IntN(2) { // an impatient customer sends it twice: the answer is the same
 		if err := s.Place(own, o); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			return // sold out, or something is away: the check looks after what was begun
+			return // sold out, or something is away: the check closes what was begun
 		}
 	}
 	wait := time.Duration(rand.Int64N(int64(s.PayWithin / 10)))
 	switch rand.IntN(5) {
 	case 0:
 		return // never pays
-	case 1: // just when the time is over, which is when the message comes
+	case 1: // at the end of the time, when the message comes
 		wait = s.PayWithin + time.Duration(rand.Int64N(int64(200*time.Millisecond)))
 	}
 	select {
@@ -61,5 +61,5 @@ func (s *Shop) customer(ctx context.Context, o Order) {
 	case <-ctx.Done():
 		return
 	}
-	_, _ = s.Pay(own, o) // a payment that fails is a customer who does not pay
+	_, _ = s.Pay(own, o) // a failed payment is a customer who does not pay
 }

@@ -24,13 +24,13 @@ func (l line) String() string {
 	return fmt.Sprintf("  %-62s %8d %8d  %s", l.what, l.got, l.want, mark)
 }
 
-// account is everything that must hold at the end, and what is told beside.
+// account has everything that must be right at the end, and further figures.
 type account struct {
 	lines []line
 	notes []string
 }
 
-// Err lists what does not hold.
+// Err lists what is wrong.
 func (a account) Err() error {
 	var wrong []string
 	for _, l := range a.lines {
@@ -79,7 +79,7 @@ var numbers = map[string]string{
 	"copies redis":  "SELECT COUNT(*) FROM t_dropped",
 }
 
-// account compares what the tables and Redis hold.
+// account compares the content of the tables and of Redis.
 func (s *story) account(ctx context.Context) (a account, err error) {
 	n := map[string]int{}
 	for name, query := range numbers {
@@ -102,8 +102,8 @@ func (s *story) account(ctx context.Context) (a account, err error) {
 		{"points: none without a paid order", n["points all"], n["points"]},
 		{"coupon: effects of paid", n["coupons"], n["paid"]},
 		{"coupon: none without a paid order", n["coupons all"], n["coupons"]},
-		{"notification: messages told of, of paid and cancelled", n["notified"], n["paid"] + n["cancelled"]},
-		{"letters that nobody has dealt with", n["letters open"], 0},
+		{"notification: messages of paid and cancelled orders", n["notified"], n["paid"] + n["cancelled"]},
+		{"letters that are still open", n["letters open"], 0},
 		{"letters of the poison messages, one of each consumer that refused", n["discarded"], s.poison.letters},
 		{"delayed messages that FAILED; their orders are closed above", n["no timeout"], s.timeouts},
 		{"orders with a coupon that are not cancelled: it is redeemed", n["redeemed"], n["with coupon"]},
@@ -128,7 +128,7 @@ func (s *story) account(ctx context.Context) (a account, err error) {
 // stock is Redis's.
 func (s *story) stock() shop.Stock { return shop.Stock{Client: s.servers.client} }
 
-// products compares, one by one, the orders with what the stock consumer and Redis have.
+// products compares the orders of each product with the stock consumer's table and Redis.
 func (s *story) products(ctx context.Context, a *account) error {
 	var conserved, unlocked, sold, agree, open int
 	count := func(n *int, holds bool) {
@@ -162,9 +162,9 @@ func (s *story) products(ctx context.Context, a *account) error {
 		a.lines,
 		line{"products whose total is available, locked and sold", conserved, products},
 		line{"products with nothing locked, now that every order is final", unlocked, products},
-		line{"reservations of which nobody knows whether there is an order", open, 0},
-		line{"products that sold what the paid orders say", sold, products},
-		line{"products of which Redis and the database have the same", agree, products},
+		line{"reservations of requests that may or may not have an order", open, 0},
+		line{"products whose sold stock equals the paid orders", sold, products},
+		line{"products with equal stock in Redis and the database", agree, products},
 	)
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// alerts is what the webhooks of the relay and of the stock check call.
+// alerts receives the webhook calls of the relay and of the stock check.
 type alerts struct {
 	*httptest.Server
 
@@ -19,7 +19,7 @@ type alerts struct {
 	stock int
 }
 
-// call is what the account needs of the webhook's JSON.
+// call is the part of the webhook's JSON that the account needs.
 type call struct {
 	Type, Text string
 	Rows       []struct {
@@ -32,7 +32,7 @@ func (a *alerts) open() {
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var c call
 		if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest) // the relay comes again, and the account lacks the row
+			http.Error(w, err.Error(), http.StatusBadRequest) // the relay calls again, and the account lacks the row
 			return
 		}
 		a.mu.Lock()
@@ -56,7 +56,7 @@ func (a *alerts) stockCalls() int {
 	return a.stock
 }
 
-// webhook compares the rows that the webhook was told of with those that are FAILED.
+// webhook compares the rows that the webhook reported with those that are FAILED.
 func (s *story) webhook(ctx context.Context, a *account) error {
 	s.alerts.mu.Lock()
 	defer s.alerts.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *story) webhook(ctx context.Context, a *account) error {
 	}
 	a.lines = append(
 		a.lines,
-		line{"rows that the relay's webhook was told of", len(s.alerts.told), s.poison.failed},
+		line{"rows that the relay's webhook reported", len(s.alerts.told), s.poison.failed},
 		line{"and that are FAILED in the table", failed, s.poison.failed},
 	)
 	if s.alerts.text != "" {

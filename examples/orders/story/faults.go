@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Fault is something that goes wrong on purpose. It returns when what it broke is there again.
+// Fault is a deliberate fault. It returns when what it broke is repaired.
 type Fault func(ctx context.Context, s *story) error
 
-// AllFaults are those of a full run, in their order.
+// AllFaults are those of a full run, in order.
 var AllFaults = []Fault{KillRelay, KillConsumers, KillShop, Republish, LoseCampaign, StopBroker, WrongStock, EmptyRedis, PurgeBinlog, FailTimeouts, Poison}
 
 // KillRelay kills the relay.
@@ -34,8 +34,8 @@ func KillConsumers(ctx context.Context, s *story) error {
 	return nil
 }
 
-// KillShop kills the shop, with whatever it is reserving and writing. To be sure that there is one, it also makes a reservation
-// whose order never comes.
+// KillShop kills the shop during reservations and writes. To be sure of one such request, it also makes a reservation whose order
+// never comes.
 func KillShop(ctx context.Context, s *story) error {
 	s.say("kill -9 of the shop, and of a request between its reservation and its order; customers do not pay any more")
 	if _, err := s.stock().Reserve(ctx, 1, 3, fmt.Sprintf("died-%d", time.Now().UnixMilli())); err != nil {
@@ -44,14 +44,14 @@ func KillShop(ctx context.Context, s *story) error {
 	return s.parts["shop"].Restart(ctx, time.Second)
 }
 
-// Republish sends the messages of some seconds once more, as after a broker that lost its data: each consumer gets copies of what
-// it has handled.
+// Republish publishes the messages of some seconds again, as after a broker that lost its data: each consumer gets copies of
+// handled messages.
 func Republish(ctx context.Context, s *story) error {
 	if err := await(ctx, "a paid order that is published", s.query(ctx, `SELECT COUNT(*) > 0 FROM t_local_message
 		WHERE business_type = 'order_paid' AND status = 2 AND update_time > NOW() - INTERVAL 2 SECOND`)); err != nil {
 		return err
 	}
-	// The log must begin before the moment that is named.
+	// The log must begin before the named time.
 	if err := await(ctx, "an order of six seconds ago", s.query(ctx, "SELECT COUNT(*) > 0 FROM t_order WHERE created_at < NOW() - INTERVAL 6 SECOND")); err != nil {
 		return err
 	}
@@ -66,9 +66,9 @@ func Republish(ctx context.Context, s *story) error {
 	return err
 }
 
-// WrongStock writes a wrong stock into Redis. The check raises an alert; what it says is deleted is made anew.
+// WrongStock writes a wrong stock into Redis. The check raises an alert; the deleted key is created again.
 func WrongStock(ctx context.Context, s *story) error {
-	s.say("somebody adds 1000 to a product in Redis")
+	s.say("a wrong 1000 is added to a product in Redis")
 	const key = "stock:{1}"
 	before := s.alerts.stockCalls()
 	if err := s.servers.client.HIncrBy(ctx, key, "available", 1000).Err(); err != nil {
@@ -79,11 +79,11 @@ func WrongStock(ctx context.Context, s *story) error {
 		return err
 	}
 	s.wrong++
-	s.say("the check has called the webhook; the key is deleted, and the check makes it anew")
+	s.say("the check has called the webhook; the key is deleted, and the check creates it again")
 	return s.servers.client.Del(ctx, key).Err()
 }
 
-// LoseCampaign lets the coupon consumer refuse what comes, so that it goes to the dead letters, and sends it back.
+// LoseCampaign makes the coupon consumer refuse its messages, so that they become dead letters, and sends them back.
 func LoseCampaign(ctx context.Context, s *story) error {
 	s.say("the coupon campaign is deleted by mistake: the coupon consumer refuses its messages")
 	if _, err := s.servers.db.ExecContext(ctx, "DELETE FROM t_campaign"); err != nil {
@@ -103,9 +103,9 @@ func LoseCampaign(ctx context.Context, s *story) error {
 	return s.sendBack(ctx)
 }
 
-// sendBack gives the coupon consumer its letters again, also those that come while it does so.
+// sendBack gives the coupon consumer its letters again, including those that arrive meanwhile.
 func (s *story) sendBack(ctx context.Context) error {
-	if err := pause(ctx, time.Second); err != nil { // for letters on their way
+	if err := pause(ctx, time.Second); err != nil { // for letters in flight
 		return err
 	}
 	out, err := s.order(ctx, "letters", "send-back", "coupon")
@@ -135,14 +135,14 @@ func StopBroker(ctx context.Context, s *story) error {
 
 // EmptyRedis restarts Redis, which keeps nothing: stock, reservations and inboxes are lost.
 func EmptyRedis(ctx context.Context, s *story) error {
-	s.say("Redis is killed and comes back empty: no order is taken until the check has made the stock anew")
+	s.say("Redis is killed and comes back empty: no order is accepted until the check has created the stock again")
 	if err := s.servers.redis.Kill(); err != nil {
 		return err
 	}
 	return s.servers.redis.Start(ctx)
 }
 
-// PurgeBinlog deletes what the stopped relay has not read.
+// PurgeBinlog purges binlogs that the stopped relay has not read.
 func PurgeBinlog(ctx context.Context, s *story) error {
 	s.say("the relay is stopped, and the binlog that it has not read is purged")
 	if err := s.parts["relay"].End(syscall.SIGTERM); err != nil {
@@ -161,8 +161,8 @@ func PurgeBinlog(ctx context.Context, s *story) error {
 	return s.awaitRelay(ctx)
 }
 
-// FailTimeouts makes the delayed messages of some orders FAILED: the relay cannot publish them. Orders that are not paid then are closed by
-// the scan, and free their stock.
+// FailTimeouts makes the delayed messages of some orders FAILED: the relay cannot publish them. The scan closes those orders that
+// are not paid, and releases their stock.
 func FailTimeouts(ctx context.Context, s *story) error {
 	const change = `UPDATE t_local_message SET topic = 'no topic!' WHERE business_type = 'order_timeout' AND status = 0
 		AND next_retry_time > NOW() + INTERVAL 1 SECOND ORDER BY id DESC LIMIT 20`
@@ -180,8 +180,8 @@ func FailTimeouts(ctx context.Context, s *story) error {
 	return err
 }
 
-// Poison writes a message that no consumer can read, one whose number of 70 characters is too long for two of them, and one that the relay cannot
-// publish.
+// Poison writes a message that no consumer can read, one whose number of 70 characters is too long for two of them, and one that
+// the relay cannot publish.
 func Poison(ctx context.Context, s *story) error {
 	s.say("poison messages for the consumers, and one for the relay")
 	const insert = `INSERT INTO t_local_message (message_id, business_type, business_id, topic, message_body, create_time, update_time)
@@ -208,7 +208,7 @@ func Poison(ctx context.Context, s *story) error {
 	return nil
 }
 
-// query makes a condition of a query that answers with true or false.
+// query returns a condition from a query whose result is true or false.
 func (s *story) query(ctx context.Context, query string) func() (bool, error) {
 	return func() (is bool, err error) {
 		err = s.servers.db.QueryRowContext(ctx, query).Scan(&is)
@@ -226,5 +226,5 @@ func await(ctx context.Context, what string, condition func() (bool, error)) err
 			return err
 		}
 	}
-	return fmt.Errorf("waited for %v in vain for %s", patience, what)
+	return fmt.Errorf("waited %v without success for %s", patience, what)
 }

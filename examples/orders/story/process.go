@@ -20,7 +20,7 @@ type part struct {
 	name    string
 	command []string
 	log     string
-	lost    func(error) // told when the process ends and nobody has ended it
+	lost    func(error) // called when the process ends without a signal from here
 
 	mu      sync.Mutex
 	process *testkit.Process
@@ -69,7 +69,7 @@ func (p *part) End(sig syscall.Signal) error {
 	}
 }
 
-// Restart kills the process and starts it anew.
+// Restart kills the process and starts it again.
 func (p *part) Restart(ctx context.Context, away time.Duration) error {
 	if err := p.End(syscall.SIGKILL); err != nil {
 		return err
@@ -80,10 +80,10 @@ func (p *part) Restart(ctx context.Context, away time.Duration) error {
 	return p.Start()
 }
 
-// consumerNames are the processes besides shop, check and relay.
+// consumerNames are the processes other than shop, check and relay.
 var consumerNames = []string{"stock", "points", "coupon", "notification", "timeout", "letters"}
 
-// flags are what each of the shop's parts is told.
+// flags returns the flags of the shop's parts.
 func (s *story) flags() []string {
 	return slices.Concat(s.servers.broker.flags, []string{
 		"-dsn", s.servers.database.DSN("root", "", schema) + "&interpolateParams=true", "-redis", s.servers.redis.Addr(),
@@ -105,7 +105,7 @@ func (s *story) makeParts() {
 	}
 }
 
-// relayConfig is the relay's configuration. The sweep looks more often than by default, because the run is short.
+// relayConfig returns the relay's configuration. The sweep runs more often than by default, because the run is short.
 func (s *story) relayConfig() string {
 	return fmt.Sprintf(`source: {address: %q, user: %q, password: %q}
 tables:

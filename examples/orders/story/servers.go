@@ -15,7 +15,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// broker is what the chain publishes through.
+// broker is the broker of the chain.
 type broker struct {
 	flags []string // of the shop's parts
 	sink  string   // of the relay's configuration

@@ -39,14 +39,14 @@ type story struct {
 	poison struct{ letters, failed int } // what the account must find of them
 	// timeouts counts delayed messages that the relay cannot publish.
 	timeouts int
-	wrong    int // times that a wrong stock was written
+	wrong    int // number of writes of a wrong stock
 	purges   int
 	gaps     int
 
 	republished bool
 }
 
-// patience is how long nothing may come of what the story waits for. It bounds a failure, not how fast a machine must be.
+// patience is how long the story waits without progress. It bounds a failure, not the speed of the machine.
 const patience = 3 * time.Minute
 
 // Run runs the story and prints it to out.
@@ -121,7 +121,7 @@ func (s *story) start(ctx context.Context) error {
 	return nil
 }
 
-// work lets the shop work for its time, with the faults one after the other, and closes it.
+// work runs the shop for its time, with the faults one after the other, and closes it.
 func (s *story) work(ctx context.Context) error {
 	open, began := s.opts.Duration, time.Now()
 	for i, fault := range s.opts.Faults {
@@ -140,7 +140,7 @@ func (s *story) work(ctx context.Context) error {
 	return s.parts["shop"].End(syscall.SIGTERM)
 }
 
-// settle waits until the account holds and returns it; when it has not changed for a while, it returns it as it is.
+// settle waits until the account is right and returns it; when it has not changed for a while, it returns it as it is.
 func (s *story) settle(ctx context.Context) (account, error) {
 	last, moved := "", time.Now()
 	for {
@@ -157,7 +157,7 @@ func (s *story) settle(ctx context.Context) (account, error) {
 	}
 }
 
-// look makes the account, with what the relay knows.
+// look makes the account, with the relay's own figures.
 func (s *story) look(ctx context.Context) (account, error) {
 	gaps, err := admin.NewClient(filepath.Join(s.dir, "state", "admin.sock")).Gaps(ctx)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *story) look(ctx context.Context) (account, error) {
 	return s.account(ctx)
 }
 
-// logs are the last lines of all processes.
+// logs returns the last lines of all processes.
 func (s *story) logs() string {
 	text := ""
 	for name, p := range s.parts {
@@ -181,7 +181,7 @@ func (s *story) logs() string {
 	return text
 }
 
-// close ends what was started, and removes it.
+// close stops what was started, and removes it.
 func (s *story) close() error {
 	var errs []error
 	for _, p := range s.parts {
