@@ -33,7 +33,7 @@ var section = append([]string{"internal/setting"}, nouns...)
 // edges and flow are layers 2 and 3, which only app puts together.
 var (
 	edges = []string{"canal", "sink/kafka", "sink/rocketmq", "sink/stdout", "checkpoint"}
-	flow  = []string{"pipeline", "pipeline/tracker", "pipeline/dispatch", "pipeline/recovery", "ack", "fallback", "retention", "redelivery", "lease"}
+	flow  = []string{"pipeline", "pipeline/tracker", "pipeline/keyorder", "pipeline/dispatch", "pipeline/recovery", "ack", "fallback", "retention", "redelivery", "lease"}
 )
 
 // rules are the import table of design and docs/decisions/0002-import-table.md. What is not listed is forbidden.
@@ -55,7 +55,8 @@ var rules = []rule{
 	{path: "checkpoint", own: nouns, external: with("github.com/cockroachdb/pebble/v2")},
 
 	{path: "pipeline/tracker", own: nouns, external: with()},
-	{path: "pipeline/dispatch", own: append([]string{"pipeline/tracker"}, nouns...), external: with("golang.org/x/time")},
+	{path: "pipeline/keyorder", own: []string{"outbox", "pipeline/tracker"}},
+	{path: "pipeline/dispatch", own: append([]string{"pipeline/tracker", "pipeline/keyorder"}, nouns...), external: with("golang.org/x/time")},
 	{path: "pipeline/recovery", own: append([]string{"pipeline/tracker", "pipeline/dispatch"}, nouns...), external: with("golang.org/x/sync")},
 	{path: "pipeline", own: append([]string{"pipeline/tracker", "pipeline/dispatch", "pipeline/recovery"}, nouns...), external: with()},
 	{path: "ack", own: nouns, external: with("golang.org/x/sync")},
@@ -236,6 +237,7 @@ func TestTheTableRefuses(t *testing.T) {
 		{"pipeline", module + "ack"},
 		{"pipeline/tracker", module + "pipeline/dispatch"},
 		{"pipeline/dispatch", module + "pipeline/recovery"},
+		{"pipeline/keyorder", module + "pipeline/dispatch"},
 		{"ack", module + "checkpoint"},
 		{"fallback", "github.com/go-sql-driver/mysql"},
 		{"lease", module + "pipeline"},

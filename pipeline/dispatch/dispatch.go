@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/keyorder"
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
@@ -45,6 +46,7 @@ const (
 	defaultMaxInFlight      = 10_000
 	defaultMaxInFlightBytes = 64 << 20
 	defaultMaxUnwritten     = 10_000
+	defaultMaxWaiting       = 100_000
 )
 
 // Acks takes completions on their way to the journal and the table. Add never blocks and does not keep the slice.
@@ -52,15 +54,16 @@ type Acks interface{ Add([]outbox.Completion) }
 
 // Dispatch is the way to the sink. Make it with New.
 type Dispatch struct {
-	cfg     Config
-	tracker *tracker.Tracker
-	sweeps  tracker.Sweeps
-	sink    sink.Sink
-	acks    Acks
-	rows    Rows
-	log     *zap.Logger
-	metrics *metrics
-	wake    chan struct{} // buffered 1: Run looks at its timers again
+	cfg       Config
+	tracker   *tracker.Tracker
+	sweeps    tracker.Sweeps
+	sink      sink.Sink
+	acks      Acks
+	rows      Rows
+	log       *zap.Logger
+	metrics   *metrics
+	wake      chan struct{} // buffered 1: Run looks at its timers again
+	orderWake chan struct{} // buffered 1: keepOrder has something to do
 
 	mu          sync.Mutex
 	changed     chan struct{} // closed and replaced when somebody waits for room
@@ -73,10 +76,9 @@ type Dispatch struct {
 	retryB      int              // their bytes
 	held        []*tracker.Entry // rows that no sweep would find, see held.go
 	heldB       int              // their bytes
-	order       uint64           // of the row of such a table that came last
-	gate        *order           // of the tables that keep the order of their keys
-	behind      int              // messages in hand behind one of their key, see order.go
-	behindB     int              // their bytes
+	sequence    uint64           // of the row of such a table that came last
+	order       *keyorder.Order  // of the tables that keep the order of their keys, see ordered.go
+	out         handover
 	scouts      []*tracker.Entry // rows of parts that are away, see scouts.go
 	scoutsOut   int              // scouts in the sink's hands
 	breaker     breaker
@@ -101,9 +103,12 @@ func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, ack
 	if cfg.MaxUnwritten <= 0 {
 		cfg.MaxUnwritten = defaultMaxUnwritten
 	}
+	if cfg.MaxWaiting <= 0 {
+		cfg.MaxWaiting = defaultMaxWaiting
+	}
 	d := &Dispatch{
 		cfg: cfg, tracker: t, sweeps: sweeps, sink: s, acks: acks, rows: rows, log: log, wake: make(chan struct{}, 1), changed: make(chan struct{}),
-		suspended: map[string]*suspendedTopic{}, lastOK: map[string]time.Time{}, gate: newOrder(&cfg),
+		suspended: map[string]*suspendedTopic{}, lastOK: map[string]time.Time{}, order: newOrder(&cfg), orderWake: make(chan struct{}, 1),
 	}
 	d.metrics = newMetrics(d, reg)
 	return d
@@ -156,7 +161,7 @@ func (d *Dispatch) Publish(ctx context.Context, rows []*tracker.Entry) (taken in
 
 // take hands rows on as long as there is room. Callers hold mu, which is released.
 func (d *Dispatch) take(rows []*tracker.Entry, path outbox.Path) (taken int) {
-	ready := make([]*outbox.Message, 0, min(len(rows), max(1, d.cfg.MaxInFlight-d.inFlight-len(d.retry)-len(d.held)-d.behind)))
+	ready := make([]*outbox.Message, 0, min(len(rows), max(1, d.cfg.MaxInFlight-d.inFlight-len(d.retry)-len(d.held)-d.order.Behind().Rows)))
 	var released []outbox.Completion
 	now := time.Now()
 	for _, e := range rows {
@@ -165,8 +170,8 @@ func (d *Dispatch) take(rows []*tracker.Entry, path outbox.Path) (taken int) {
 		}
 		taken++
 		if e.LogOnly {
-			d.order++
-			e.Sends.Order = d.order
+			d.sequence++
+			e.Sends.Order = d.sequence
 		}
 		switch suspended := d.topicSuspended(e.Message.Topic); {
 		case e.Message.Fault != "":
@@ -176,17 +181,16 @@ func (d *Dispatch) take(rows []*tracker.Entry, path outbox.Path) (taken int) {
 			d.hold(e, now)
 			continue
 		case suspended:
-			if c, ok := d.leaveFresh(e, outbox.CauseTopic); ok {
-				released = append(released, c)
-			}
+			d.order.Skip(e, causeText(outbox.CauseTopic), now)
+			d.leaveToSweep(outbox.CauseTopic, e)
 			continue
 		}
-		if d.pass(e) {
+		if d.pass(e, now) {
 			ready = append(ready, d.launch(e, now))
 		}
 	}
-	_, released = d.gate.takeOver(nil, released)
-	d.mu.Unlock()
+	ready, released = d.out.take(ready, released)
+	d.unlock()
 	d.send(ready)
 	if len(released) > 0 {
 		d.acks.Add(released)
@@ -198,14 +202,15 @@ func (d *Dispatch) take(rows []*tracker.Entry, path outbox.Path) (taken int) {
 // always may when nothing is in hand, so that a message above every limit still moves. Callers hold mu.
 func (d *Dispatch) room(path outbox.Path) bool {
 	unwritten, sweptUnwritten := d.tracker.Unwritten()
-	hand := d.inFlight + len(d.retry) + len(d.held) + d.behind
+	behind := d.order.Behind()
+	hand, swept := d.inFlight+len(d.retry)+len(d.held)+behind.Rows, d.sweptFlight+behind.Swept
 	if !d.takes() || unwritten >= d.cfg.MaxUnwritten || d.tracker.Failing() >= d.cfg.MaxInFlightBytes ||
-		hand > 0 && (hand >= d.cfg.MaxInFlight || d.inFlightB+d.retryB+d.heldB+d.behindB >= d.cfg.MaxInFlightBytes) {
+		hand > 0 && (hand >= d.cfg.MaxInFlight || d.inFlightB+d.retryB+d.heldB+behind.Bytes >= d.cfg.MaxInFlightBytes) {
 		return false
 	}
 	share := quarters[path]
-	return path == outbox.PathBinlog || (d.sweptFlight == 0 || d.sweptFlight < d.cfg.MaxInFlight*share/4) &&
-		(d.sweptFlight+sweptUnwritten == 0 || d.sweptFlight+sweptUnwritten < d.cfg.MaxUnwritten*share/4)
+	return path == outbox.PathBinlog || (swept == 0 || swept < d.cfg.MaxInFlight*share/4) &&
+		(swept+sweptUnwritten == 0 || swept+sweptUnwritten < d.cfg.MaxUnwritten*share/4)
 }
 
 // takes reports whether the breaker lets a fresh message pass: when it is closed, and as the trial of a half-open one when the retry
@@ -290,16 +295,24 @@ func (d *Dispatch) Reject(c outbox.Completion) {
 	d.acks.Add([]outbox.Completion{c})
 }
 
-// deferRow leaves a row to the sweep. A claim of ours is given back by the completion that is returned, which keeps the row owned
-// until the table has it. Callers hold mu and hand the completion to ack.
-func (d *Dispatch) deferRow(e *tracker.Entry, cause outbox.Cause) (outbox.Completion, bool) {
+// deferRow leaves a row to the sweep, and those behind it. A claim of ours is given back by the completion that is returned, which keeps the row
+// owned until the table has it. Callers hold mu and hand the completion to ack.
+func (d *Dispatch) deferRow(e *tracker.Entry, cause outbox.Cause, now time.Time) (outbox.Completion, bool) {
+	var writes *tracker.Entry
+	if e.Message.Claim != "" {
+		writes = e
+	}
+	d.keyWaits(e, writes, causeText(cause), now)
+	return d.release(e, cause)
+}
+
+// release is deferRow for a row that the order of its key knows of already. Callers hold mu.
+func (d *Dispatch) release(e *tracker.Entry, cause outbox.Cause) (outbox.Completion, bool) {
 	m := e.Message
 	if m.Claim == "" {
-		d.unfinished(e, nil, causeText(cause))
 		d.tracker.Drop(e, cause)
 		return outbox.Completion{}, false
 	}
-	d.unfinished(e, e, causeText(cause))
 	d.tracker.Defer(cause, 1)
 	d.tracker.Complete(e)
 	return outbox.Completion{Identity: m.Identity, Action: outbox.ActionRelease, RetryCount: e.RetryCount, Claim: m.Claim, Entry: e}, true

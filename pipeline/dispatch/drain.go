@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
@@ -14,11 +15,11 @@ import (
 func (d *Dispatch) Drain(ctx context.Context) (unanswered int) {
 	for {
 		d.mu.Lock()
-		left := d.inFlight + len(d.retry) + d.behind
+		left := d.inFlight + len(d.retry) + d.order.Behind().Rows
 		if left == 0 || d.breaker.state != breakerClosed || !d.May() || ctx.Err() != nil {
 			released := d.giveBack()
 			unanswered = d.inFlight
-			d.mu.Unlock()
+			d.unlock()
 			d.acks.Add(released)
 			return unanswered
 		}
@@ -43,7 +44,7 @@ func (d *Dispatch) giveBack() (released []outbox.Completion) {
 			released = append(released, c)
 		}
 	}
-	_, released = d.gate.takeOver(nil, released)
+	_, released = d.out.take(nil, released)
 	return released
 }
 
@@ -51,10 +52,10 @@ func (d *Dispatch) giveBack() (released []outbox.Completion) {
 // over. A row without a claim is PENDING; the position stays before it, and the next start reads it again. Callers hold mu.
 func (d *Dispatch) unsent(e *tracker.Entry) (outbox.Completion, bool) {
 	if e.Message.Claim == "" || e.Sends.Unsure {
-		d.unfinished(e, e, causeText(outbox.CauseOutage)) // those behind it are given back
+		d.keyWaits(e, e, causeText(outbox.CauseOutage), time.Now()) // those behind it are given back
 		return outbox.Completion{}, false
 	}
-	return d.deferRow(e, outbox.CauseOutage)
+	return d.deferRow(e, outbox.CauseOutage, time.Now())
 }
 
 // Return gives back rows that were reserved and claimed under a token, and not taken over: their claims are released.

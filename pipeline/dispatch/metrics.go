@@ -146,8 +146,9 @@ func (d *Dispatch) State() State {
 	defer d.mu.Unlock()
 	s := State{
 		InFlight: d.inFlight, InFlightBytes: d.inFlightB, RetryBuffer: len(d.retry), Unwritten: unwritten,
-		Trouble: d.trouble, breaker: d.breaker.state, WaitingKeys: len(d.gate.waiting), WaitingRows: len(d.gate.rows),
+		Trouble: d.trouble, breaker: d.breaker.state,
 	}
+	s.WaitingKeys, s.WaitingRows = d.order.Waiting()
 	// A breaker that opened because nothing may be sent stays open until the first answer after the lease is held again.
 	if fenced || d.breaker.state != breakerClosed && strings.Contains(d.trouble, sink.ErrMayNot.Error()) {
 		s.breaker, s.Trouble = leaseNotHeld, sink.ErrMayNot.Error()

@@ -36,18 +36,23 @@ func (d *Dispatch) results(list []sink.Result) {
 			d.scoutBack(r.Class, now)
 		}
 		d.metrics.outcome(r, now)
-		l := d.gate.laneOf(e.Message)
+		var next *tracker.Entry
+		if r.Class == outbox.ClassNone {
+			var leave []*tracker.Entry
+			next, leave = d.order.Sent(e, now)
+			d.leaveToSweep(outbox.CauseOrder, leave...)
+		}
 		if c, ok := d.decide(e, r, now); ok {
 			completions = append(completions, c)
 		}
-		if r.Class == outbox.ClassNone {
-			d.sent(l, e, now)
+		if next != nil {
+			d.out.ready = append(d.out.ready, d.launch(next, now))
 		}
 	}
-	ready, completions := d.gate.takeOver(nil, completions)
+	ready, completions := d.out.take(nil, completions)
 	d.quietSince = now
 	d.broadcast()
-	d.mu.Unlock()
+	d.unlock()
 	d.send(ready)
 	if len(completions) > 0 {
 		d.acks.Add(completions)
@@ -83,7 +88,7 @@ func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outb
 	case outbox.ClassPermanent:
 		d.brokerAnswered(m.Topic, now, false)
 		d.fail(&c, m)
-		d.unfinished(e, e, reasonOf(&c)) // until the table shows it as FAILED
+		d.keyWaits(e, e, reasonOf(&c), now) // until the table shows it as FAILED
 		d.tracker.Complete(e)
 		return c, true
 	case outbox.ClassRefused:
@@ -96,7 +101,7 @@ func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) (outb
 			d.hold(e, now)
 			return outbox.Completion{}, false
 		}
-		return d.deferRow(e, outbox.CauseTopic)
+		return d.deferRow(e, outbox.CauseTopic, now)
 	case outbox.ClassUnknown:
 		switch {
 		case r.Scope == outbox.ScopeMessage: // the broker answers others: it is this message's own silence, and its own attempt
@@ -163,7 +168,7 @@ func (d *Dispatch) refuse(e *tracker.Entry, c outbox.Completion, now time.Time) 
 	default:
 		c.Action, c.Delay = outbox.ActionRetry, rule.Backoff.Delay(c.RetryCount, d.Random())
 	}
-	d.unfinished(e, e, reasonOf(&c))
+	d.keyWaits(e, e, reasonOf(&c), now)
 	d.tracker.Complete(e)
 	return c, true
 }

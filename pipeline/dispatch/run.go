@@ -111,7 +111,7 @@ func (d *Dispatch) resend(now time.Time) {
 			e := d.retry[0]
 			d.retry = slices.Delete(d.retry, 0, 1)
 			d.retryB -= e.Size
-			if d.mayGoAgain(e) {
+			if d.mayGoAgain(e, now) {
 				ready = append(ready, d.launch(e, now))
 			}
 		}
@@ -122,14 +122,14 @@ func (d *Dispatch) resend(now time.Time) {
 				return false
 			}
 			d.retryB -= e.Size
-			if d.mayGoAgain(e) {
+			if d.mayGoAgain(e, now) {
 				ready = append(ready, d.launch(e, now))
 			}
 			return true
 		})
 	}
-	ready, released := d.gate.takeOver(ready, nil)
-	d.mu.Unlock()
+	ready, released := d.out.take(ready, nil)
+	d.unlock()
 	d.send(ready)
 	if len(released) > 0 {
 		d.acks.Add(released)

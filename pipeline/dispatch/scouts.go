@@ -29,11 +29,9 @@ func (d *Dispatch) leave(e *tracker.Entry, now time.Time) (outbox.Completion, bo
 			e.Sends.ScoutUntil = now.Add(scoutClaimTime)
 		}
 		d.tracker.Settle(e)
-		if l := d.gate.laneOf(e.Message); l != nil {
-			d.leaveBehind(l, e.Sends.Behind)
-		}
+		d.leaveToSweep(outbox.CauseOrder, d.order.Probe(e, now)...)
 	case e.Sends.Scout == 0 || now.After(e.Sends.ScoutUntil):
-		return d.deferRow(e, outbox.CauseOutage)
+		return d.deferRow(e, outbox.CauseOutage, now)
 	}
 	e.Sends.RetryAt = now.Add(scoutPauses.Delay(e.Sends.Scout, d.Random()))
 	e.Sends.Scout++
@@ -59,7 +57,7 @@ func (d *Dispatch) sendScouts(now time.Time) (ready []*outbox.Message) {
 			waiting = append(waiting, e)
 			continue
 		}
-		if d.mayGoAgain(e) {
+		if d.mayGoAgain(e, now) {
 			d.scoutsOut++
 			ready = append(ready, d.launch(e, now))
 		}

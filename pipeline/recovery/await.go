@@ -62,7 +62,7 @@ func (r *Recovery) Shown(end outbox.LogEnd) (bool, error) {
 	default:
 		r.raise(end.Position)
 	}
-	r.dispatch.Blind(end.Position)
+	r.dispatch.Ahead(end.Position)
 	return true, nil
 }
 
@@ -104,7 +104,7 @@ func (r *Recovery) left(end outbox.LogEnd, patience time.Duration) (time.Duratio
 	first := !r.stall.told
 	r.stall.told = true
 	r.raise(end.Position)
-	r.dispatch.Blind(end.Position)
+	r.dispatch.Ahead(end.Position)
 	r.mu.Unlock()
 	r.raised.Inc()
 	if first {

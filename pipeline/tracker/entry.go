@@ -33,9 +33,10 @@ type Sends struct {
 	Scout      int       // how often it was sent to see whether a part of the cluster is back
 	ScoutUntil time.Time // when that ends
 
-	Place  uint64 // of a row of the log, where a table keeps the order of its keys: 1 and the reports of deferred rows before it; 0: not known yet
-	InLane bool   // in hand, where a table keeps the order of its keys
-	Behind *Entry // the next row of its key, which waits until this one is sent, where a table keeps the order of its keys
+	// Where a table keeps the order of its keys, see keyorder.
+	Reports uint64 // of a row of the log: 1 and the reports of deferred rows before it; 0: not known yet
+	Queued  bool   // in memory, at the sink or behind another row of its key
+	Behind  *Entry // the next row of its key, which waits until this one is sent
 }
 
 // origin is how a row came to us.

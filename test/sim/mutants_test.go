@@ -28,7 +28,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a sweep without the reader raises the window", file: "pipeline/recovery/await.go", found: "P3: ",
-		edits: []edit{{"	r.raise(end.Position)\n	r.dispatch.Blind(end.Position)\n	r.mu.Unlock()\n", "	r.dispatch.Blind(end.Position)\n	r.mu.Unlock()\n"}}, seeds: 1000,
+		edits: []edit{{"	r.raise(end.Position)\n	r.dispatch.Ahead(end.Position)\n	r.mu.Unlock()\n", "	r.dispatch.Ahead(end.Position)\n	r.mu.Unlock()\n"}}, seeds: 1000,
 	},
 	{
 		rule: "a row has one owner", file: "pipeline/tracker/log.go", found: "P3: |bookkeeping: ",
@@ -185,19 +185,19 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a refused row makes its key wait", file: "pipeline/dispatch/results.go", found: "order: ",
-		edits: []edit{{"	d.unfinished(e, e, reasonOf(&c))\n	d.tracker.Complete(e)\n	return c, true\n}\n\n// rule", "	if l := d.gate.laneOf(e.Message); l != nil {\n		d.sent(l, e, now)\n	}\n	d.tracker.Complete(e)\n	return c, true\n}\n\n// rule"}},
+		edits: []edit{{"	d.keyWaits(e, e, reasonOf(&c), now)\n	d.tracker.Complete(e)\n	return c, true\n}\n\n// rule", "	if next, _ := d.order.Sent(e, now); next != nil {\n		d.out.ready = append(d.out.ready, d.launch(next, now))\n	}\n	d.tracker.Complete(e)\n	return c, true\n}\n\n// rule"}},
 	},
 	{
-		rule: "one row of a key is the sink's at a time", file: "pipeline/dispatch/order.go", found: "order: ",
-		edits: []edit{{"	first := l.first == nil\n	l.add(e)\n", "	first := true\n	if l.first == nil {\n		l.add(e)\n	}\n"}},
+		rule: "one row of a key is the sink's at a time", file: "pipeline/keyorder/order.go", found: "order: ",
+		edits: []edit{{"	first := s.first == nil\n	s.add(e)\n", "	first := true\n	if s.first == nil {\n		s.add(e)\n	}\n"}},
 	},
 	{
-		rule: "keys of rows that are not final at a start wait", file: "pipeline/dispatch/order.go", found: "order: ",
-		edits: []edit{{"&orderedTable{unread: true}", "&orderedTable{}"}}, seeds: 3000,
+		rule: "keys of rows that are not final at a start wait", file: "pipeline/keyorder/order.go", found: "order: ",
+		edits: []edit{{"&tableState{reading: notRead}", "&tableState{}"}}, seeds: 3000,
 	},
 	{
 		rule: "a row that is left to the sweep makes its key wait", file: "pipeline/dispatch/dispatch.go", found: "order: ",
-		edits: []edit{{"		d.unfinished(e, nil, causeText(cause))\n", ""}}, seeds: 1000,
+		edits: []edit{{"	d.keyWaits(e, writes, causeText(cause), now)\n", "	if writes != nil {\n		d.keyWaits(e, writes, causeText(cause), now)\n	}\n"}}, seeds: 1000,
 	},
 	{
 		rule: "a row of the window that is not found makes its key wait", file: "pipeline/recovery/recovery.go", found: "order: ",
@@ -205,35 +205,35 @@ var mutations = []mutation{
 		edits: []edit{{"			r.dispatch.Leave(e, outbox.CauseNotFound)\n", "			r.tracker.Drop(e, outbox.CauseNotFound)\n"}, {"	r.dispatch.Expect(rows)\n", ""}}, seeds: 5000,
 	},
 	{
-		rule: "the sweep takes rows of a key in their order", file: "pipeline/dispatch/order.go", found: "order: ",
-		edits: []edit{{"	case left != nil && l.left[0] != left, left == nil && len(l.left) > 0 && !before(e.Row().ID, l.left[0].id.ID):\n		return false\n", ""}}, seeds: 1000,
+		rule: "the sweep takes rows of a key in their order", file: "pipeline/keyorder/order.go", found: "order: ",
+		edits: []edit{{"	case left != nil && s.left[0] != left, left == nil && len(s.left) > 0 && !before(e.Row().ID, s.left[0].id.ID):\n		return false\n", ""}}, seeds: 1000,
 	},
 	{
-		rule: "a key goes on when its row is final", file: "pipeline/dispatch/order_look.go", found: "P1: ",
-		edits: []edit{{"		d.gate.forget(row)\n	case c.Waiting:\n", "	case c.Waiting:\n"}},
+		rule: "a key goes on when its row is final", file: "pipeline/keyorder/look.go", found: "P1: ",
+		edits: []edit{{"		o.forget(row, now)\n	case c.Waiting:\n", "	case c.Waiting:\n"}},
 	},
 	{
-		rule: "a sweep that goes before the reader reads the table first", file: "pipeline/dispatch/order_reserve.go", found: "order: ",
-		edits: []edit{{"(blind || t.missing) && !o.knows", "t.missing && !o.knows"}, {"	blind := ", "	_ = "}}, seeds: 5000,
+		rule: "a sweep that goes before the reader reads the table first", file: "pipeline/keyorder/reserve.go", found: "order: ",
+		edits: []edit{{"(ahead || t.deferred.unknown) && !o.knows", "t.deferred.unknown && !o.knows"}, {"	ahead := ", "	_ = "}}, seeds: 5000,
 	},
 	{
 		rule: "later rows of a key wait for a row that the reader defers", file: "pipeline/offer.go", found: "order: ",
 		edits: []edit{{"	p.dispatch.Deferred(txn.Deferred)\n", ""}},
 	},
 	{
-		rule: "a deferred row is known when a reading begins behind the sight of a later one", file: "pipeline/dispatch/order_deferred.go", found: "order: ",
-		edits: []edit{{"t.missing, t.proof = true, 0\n", "t.missing, t.proof = true, t.begun+1\n"}}, seeds: 1000,
+		rule: "a deferred row is known when a reading begins behind the sight of a later one", file: "pipeline/keyorder/deferred.go", found: "order: ",
+		edits: []edit{{"t.deferred.unknown, t.deferred.proof = true, 0\n", "t.deferred.unknown, t.deferred.proof = true, t.begun+1\n"}}, seeds: 1000,
 	},
 	{
-		rule: "a sweep takes rows behind a deferred one when the table was read since", file: "pipeline/dispatch/order_reserve.go", found: "order: ",
-		edits: []edit{{"(blind || t.missing) && !o.knows", "blind && !o.knows"}}, seeds: 3000,
+		rule: "a sweep takes rows behind a deferred one when the table was read since", file: "pipeline/keyorder/reserve.go", found: "order: ",
+		edits: []edit{{"(ahead || t.deferred.unknown) && !o.knows", "ahead && !o.knows"}}, seeds: 3000,
 	},
 	{
-		rule: "the gate is asked for each send of a row", file: "pipeline/dispatch/order_deferred.go", found: "order: ",
-		edits: []edit{{"if !ordered || d.mayFollow(d.gate.keys[k], e) {", "if !ordered || d.mayFollow(d.gate.keys[k], e) || true {"}}, from: 2018775, seeds: 4,
+		rule: "the gate is asked for each send of a row", file: "pipeline/keyorder/order.go", found: "order: ",
+		edits: []edit{{"return !ordered || o.mayFollow(o.memory.keys[k], e)", "return !ordered || o.mayFollow(o.memory.keys[k], e) || true"}}, from: 2018775, seeds: 4,
 	},
 	{
-		rule: "a key continues when the row that it waits for is taken away", file: "pipeline/dispatch/order_look.go", found: "P1: ",
+		rule: "a key continues when the row that it waits for is taken away", file: "pipeline/keyorder/look.go", found: "P1: ",
 		edits: []edit{{"now.Add(min(wait+time.Second, headLook))", "now.Add(wait + time.Second)"}}, seeds: 1000,
 	},
 	{

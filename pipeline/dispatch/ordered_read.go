@@ -1,0 +1,189 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/pipeline/keyorder"
+)
+
+// This file asks the tables what the order of keys wants to know: which rows are not final, at the start and after a part of the log was skipped,
+// and what became of the rows that keys wait for.
+
+// Rows shows the state of rows. table.Store implements it.
+type Rows interface {
+	// States reads rows by primary key; rows that do not exist are missing from the answer.
+	States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error)
+	// Due selects a page of the rows that are not final, behind a cursor; a page may be empty before the end.
+	Due(ctx context.Context, name string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error)
+}
+
+const (
+	orderTick   = 31 * time.Millisecond // while keys wait
+	orderPage   = 500                   // rows in one query
+	orderLong   = 10 * 365 * 24 * time.Hour
+	orderAsking = 30 * time.Second // for one query
+)
+
+// askPauses are after queries that failed.
+var askPauses = outbox.Backoff{Base: 200 * time.Millisecond, Max: 15 * time.Second}
+
+// keepOrder reads tables that are to be read and looks at the rows that keys wait for, until ctx ends.
+func (d *Dispatch) keepOrder(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for failures := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-d.orderWake:
+		}
+		more, err := d.watchOrder(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			if failures == 0 {
+				d.log.Warn("cannot look at the rows that keys wait for (ordering: key), trying again: these keys stay blocked", zap.Error(err))
+			}
+			pause := time.NewTimer(askPauses.Delay(failures, d.Random()))
+			select {
+			case <-ctx.Done():
+				pause.Stop()
+				return
+			case <-pause.C:
+			}
+			failures++
+			timer.Reset(0)
+		case more:
+			failures = 0
+			timer.Reset(orderTick)
+		default:
+			failures = 0
+			timer.Reset(idleTick)
+		}
+	}
+}
+
+// watchOrder does what is to be done now. It reports whether keys wait.
+func (d *Dispatch) watchOrder(ctx context.Context) (more bool, err error) {
+	if err := d.ReadTables(ctx); err != nil {
+		return true, err
+	}
+	for again := true; again; {
+		if again, err = d.lookAtRows(ctx); err != nil {
+			return true, err
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.order.Busy(), nil
+}
+
+// lookAtRows asks what became of the first rows of keys that have no owner. It reports whether there may be more to look at.
+func (d *Dispatch) lookAtRows(ctx context.Context) (again bool, err error) {
+	d.mu.Lock()
+	var heads []outbox.Identity
+	if d.breaker.state == breakerClosed { // else nothing would go out
+		heads = d.order.ToLook(time.Now(), d.tracker, d.topicSuspended)
+	}
+	d.mu.Unlock()
+	if len(heads) == 0 {
+		return false, nil
+	}
+	asked, cancel := context.WithTimeout(ctx, orderAsking)
+	defer cancel()
+	list, err := d.rows.States(asked, heads)
+	if err != nil {
+		return false, err
+	}
+	d.mu.Lock()
+	defer d.unlock()
+	act := d.order.Looked(heads, list, time.Now())
+	for _, due := range act.Due {
+		d.sweeps.DueIn(due.ID, due.In)
+	}
+	if act.Sweep {
+		d.sweeps.Trigger()
+	}
+	return act.Again, nil
+}
+
+// ReadTables reads the tables of which it is time. Run does; until it has, nothing of these tables is published. A table that cannot be read ends
+// the call with the error; it and those after it are read at the next one.
+func (d *Dispatch) ReadTables(ctx context.Context) error {
+	for _, name := range d.cfg.Ordered {
+		if err := d.readTable(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readTable reads the rows of a table that are not final, if it is time.
+func (d *Dispatch) readTable(ctx context.Context, name string) error {
+	d.mu.Lock()
+	due := d.order.ToRead(name, time.Now())
+	d.mu.Unlock()
+	if !due {
+		return nil
+	}
+	for done := false; !done; {
+		began := time.Now()
+		d.mu.Lock()
+		d.order.BeginRead(name, d.tracker, began)
+		d.mu.Unlock()
+		fits, err := d.readRows(ctx, name)
+		d.mu.Lock()
+		if err != nil {
+			d.order.ReadFailed(name)
+			d.mu.Unlock()
+			return err
+		}
+		var room keyorder.Room
+		done, room = d.order.EndRead(name, fits, time.Since(began), time.Now())
+		d.unlock()
+		d.reportRoom(name, room)
+	}
+	d.sweeps.Trigger() // which left the rows alone
+	return nil
+}
+
+func (d *Dispatch) reportRoom(name string, room keyorder.Room) {
+	switch room {
+	case keyorder.RoomShort:
+		d.log.Warn("more rows wait for an earlier row of their key than are remembered: only the sweep publishes rows of this table until they are fewer",
+			zap.String("table", name), zap.Int("remembered", d.cfg.MaxWaiting))
+	case keyorder.RoomEnough:
+		d.log.Info("all rows that wait for an earlier row of their key are remembered again", zap.String("table", name))
+	}
+}
+
+// readRows pages through the index of the status. It reports false when there is no room.
+func (d *Dispatch) readRows(ctx context.Context, name string) (fits bool, err error) {
+	for at := (table.Cursor{}); !at.Done(); {
+		page, next, err := d.due(ctx, name, at)
+		if err != nil {
+			return false, err
+		}
+		d.mu.Lock()
+		fits := d.order.PageRead(name, page, d.tracker, time.Now())
+		d.unlock()
+		if !fits {
+			return false, nil
+		}
+		at = next
+	}
+	return true, nil
+}
+
+func (d *Dispatch) due(ctx context.Context, name string, at table.Cursor) ([]outbox.Candidate, table.Cursor, error) {
+	ctx, cancel := context.WithTimeout(ctx, orderAsking)
+	defer cancel()
+	return d.rows.Due(ctx, name, at, table.DueQuery{Horizon: orderLong, Limit: orderPage})
+}

@@ -1,0 +1,215 @@
+package keyorder
+
+import (
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+const (
+	readPause  = 4                // a reading that is asked for again waits so many times as long as the last one took
+	maxShares  = 1 << 16          // of a closed table
+	sharePause = 2 * time.Second  // without progress, for which a share of a closed table lasts
+	shareLasts = 30 * time.Second // at most
+)
+
+// reading says whether the rows of a table that are not final were read. Only rows of a table that is complete go out.
+type reading uint8
+
+const (
+	complete reading = iota
+	notRead
+	inProgress
+)
+
+// tableState says what is known of the rows of a table that are not final.
+//
+// An open table is known whole: each of these rows is in memory or left to a key. With more rows than can be remembered it is closed: it is read
+// once for each share of the keys, by their hash. Rows that are not remembered stay in the table meanwhile, so that the order is kept, and the
+// log's rows are left to the sweep.
+type tableState struct {
+	reading  reading
+	again    bool      // to be read once more, for rows that are found before the log shows them, and for deferred ones
+	rest     time.Time // no such reading before
+	begun    int       // readings; of the rows that were inserted while so many had begun
+	done     int       // the last that was complete: it has shown all that are before rows of an earlier one
+	closed   bool
+	shares   uint64 // of the keys; 0 and 1: all at once
+	share    uint64 // whose keys are remembered
+	tight    bool   // in this share, of some keys the first rows alone are
+	began    time.Time
+	moved    time.Time // when a row was forgotten last
+	reported bool      // that it is closed
+	rows     int       // that are remembered
+	deferred deferredRows
+}
+
+// close begins to leave rows that are not remembered.
+func (t *tableState) close(now time.Time) {
+	if !t.closed {
+		t.closed, t.began = true, now
+	}
+}
+
+// shareOver reports whether a closed table is to be read for other keys.
+func (t *tableState) shareOver(now time.Time) bool {
+	return t.closed && (t.rows == 0 || now.Sub(t.moved) > sharePause && now.Sub(t.began) > sharePause || now.Sub(t.began) > shareLasts)
+}
+
+// nextShare continues with the next keys. After the last ones there are fewer shares, because the rows may have become fewer.
+func (t *tableState) nextShare() {
+	if t.share++; t.share >= t.shares {
+		t.share, t.shares = 0, t.shares/2
+	}
+}
+
+// has reports whether a key belongs to the share.
+func (t *tableState) has(k Key) bool {
+	if t.shares < 2 {
+		return true
+	}
+	h := fnv.New64a()
+	h.Write([]byte(k.Topic + "\x00" + k.Key)) // which never fails
+	return h.Sum64()%t.shares == t.share
+}
+
+// Unread makes tables to be read, because a part of the log was skipped. A reading that has begun does not count.
+func (o *Order) Unread() {
+	for _, t := range o.tables {
+		t.reading = notRead
+	}
+	o.ahead, o.wakes = outbox.Position{}, true
+}
+
+// ToRead reports whether a table is to be read now.
+func (o *Order) ToRead(name string, now time.Time) bool {
+	t := o.tables[name]
+	if t.reading == complete && t.shareOver(now) {
+		t.nextShare()
+		t.reading = notRead
+	}
+	again := t.again && !now.Before(t.rest)
+	if again && t.closed { // what a closed table remembers is forgotten first
+		t.reading = notRead
+	}
+	return again || t.reading != complete
+}
+
+// BeginRead begins a reading. It forgets what a closed table remembers: what is left of it is read again.
+func (o *Order) BeginRead(name string, owners Owners, now time.Time) {
+	t := o.tables[name]
+	if t.closed {
+		o.forgetTable(t, owners, now)
+	}
+	t.begun++
+	t.again, t.tight = false, false
+	t.closed = t.shares > 1 // read whole, it is open unless there is no room
+	if t.reading == notRead {
+		t.reading = inProgress
+	}
+}
+
+// forgetTable forgets the rows of a table that no entry brings.
+func (o *Order) forgetTable(t *tableState, owners Owners, now time.Time) {
+	for _, s := range slices.Clone(o.memory.waiting) {
+		if o.tables[s.Table] != t {
+			continue
+		}
+		s.left = slices.DeleteFunc(s.left, func(row *leftRow) bool {
+			if row.entry != nil && owners.Has(row.entry) {
+				return false
+			}
+			t.rows--
+			t.moved = now
+			delete(o.memory.rows, row.id)
+			return true
+		})
+		s.look, s.looks = time.Time{}, 0
+		o.memory.tidy(s)
+	}
+}
+
+// PageRead remembers the rows of a page. It reports whether to read on: without room it keeps the first rows of each key that has some, and a key
+// that would have none ends the reading. A row that comes before one in memory, or before one that is remembered, is remembered in any case and
+// in any share.
+func (o *Order) PageRead(name string, page []outbox.Candidate, owners Owners, now time.Time) bool {
+	t := o.tables[name]
+	for i := range page {
+		if !o.rowRead(t, &page[i], owners, now) {
+			return false
+		}
+	}
+	return true
+}
+
+func (o *Order) rowRead(t *tableState, c *outbox.Candidate, owners Owners, now time.Time) (fits bool) {
+	k := Key{c.Table, c.Topic, c.Key}
+	if row := o.memory.rows[c.Identity]; row != nil {
+		o.sighted(row)
+		return true
+	}
+	s := o.memory.keys[k]
+	if c.Key == "" || !t.has(k) && !s.holds(c.ID) || Postponed(c) { // also in the share of others no row may be overtaken
+		return true
+	}
+	owner := owners.Owner(c.Identity)
+	if owner != nil && (owner.Sends.Count > 0 || owner.Sends.Queued || !owner.Logged() && !owner.Swept()) {
+		return true // in memory, or sent; else recovery has it and it comes, or the sweep has and its claim is on its way back
+	}
+	if !o.full(t) && !t.tight {
+		o.remember(k, c.Identity, owner, unfinishedText[c.Status], now).inTable = true
+		return true
+	}
+	if s == nil && t.shares < maxShares {
+		return false
+	}
+	t.tight, t.closed = true, true
+	if !s.holds(c.ID) {
+		return true
+	}
+	o.remember(k, c.Identity, owner, unfinishedText[c.Status], now).inTable = true
+	if last := s.left[len(s.left)-1]; !s.holds(last.id.ID) && (last.entry == nil || !owners.Has(last.entry)) {
+		o.forget(last, now)
+	}
+	return true
+}
+
+var unfinishedText = map[outbox.Status]string{outbox.Pending: "not sent when the table was read", outbox.Sending: "claimed when the table was read"}
+
+// ReadFailed ends a reading that met an error: the table is read again.
+func (o *Order) ReadFailed(name string) { o.tables[name].again = true }
+
+// Room says what the caller reports about a table at the end of a reading.
+type Room uint8
+
+const (
+	RoomSame   Room = iota // as before
+	RoomShort              // more rows wait than can be remembered: only the sweep publishes rows of the table
+	RoomEnough             // all are remembered again
+)
+
+// EndRead ends a reading that took some time; fits is what the last PageRead has returned. It reports whether the table is read; else it is to be
+// read again at once.
+func (o *Order) EndRead(name string, fits bool, took time.Duration, now time.Time) (done bool, room Room) {
+	t := o.tables[name]
+	if (!fits || t.closed) && !t.reported {
+		t.reported, room = true, RoomShort
+	}
+	if !fits {
+		t.reading = notRead // what is remembered lacks rows
+		t.shares, t.share, t.closed = min(max(2, 2*t.shares), maxShares), 0, true
+		return false, room
+	}
+	if !t.closed && t.reported {
+		t.reported, room = false, RoomEnough
+	}
+	t.done = t.begun
+	if t.reading == inProgress {
+		t.reading = complete
+	}
+	t.began, t.moved, t.rest = now, now, now.Add(readPause*took)
+	o.proven(t, now)
+	return t.reading == complete, room
+}
