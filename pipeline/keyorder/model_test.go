@@ -1,0 +1,421 @@
+package keyorder
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"pgregory.net/rapid"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
+)
+
+// world is a table, its log, a registry and a broker around an Order, in virtual time. Rows get growing primary keys in the order of their
+// commits. The model is the field published and the check in launch: the broker gets the rows of a key in that order.
+type world struct {
+	t       *rapid.T
+	o       *Order
+	owners  *tracker.Tracker
+	now     time.Time
+	rows    []*modelRow
+	log     []*modelRow // not offered yet
+	limit   int
+	late    bool // the table shows rows later than the log
+	atSink  []*tracker.Entry
+	retry   []*tracker.Entry                   // sent again later
+	written map[*tracker.Entry]func(*modelRow) // completions that the table does not have yet
+	cursor  int                                // of a reading, in rows; -1: none
+	fits    bool
+}
+
+type modelRow struct {
+	outbox.Candidate
+	key       string
+	visible   bool // other sessions see it
+	offered   bool // or skipped: the log does not bring it any more
+	published bool
+	gone      bool // deleted by hand
+	due       time.Time
+}
+
+func (r *modelRow) final() bool {
+	return r.gone || r.Status == outbox.Sent || r.Status == outbox.Failed
+}
+
+type noSweeps struct{}
+
+func (noSweeps) Trigger()                             {}
+func (noSweeps) DueIn(outbox.Identity, time.Duration) {}
+
+func newWorld(t *rapid.T) *world {
+	track, err := tracker.New(outbox.MySQL, outbox.Position{File: "binlog.000001", Offset: 4}, noSweeps{}, zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		t: t, owners: track, now: time.Unix(1_000_000, 0), limit: rapid.SampledFrom([]int{1, 2, 5, 1000}).Draw(t, "limit"), cursor: -1,
+		written: map[*tracker.Entry]func(*modelRow){},
+	}
+	w.late = w.limit == 1000 && rapid.Bool().Draw(t, "late") // above the bound a row that is not visible yet has no place
+	w.o = New(Limits{Rows: w.limit, Behind: rapid.IntRange(1, 3).Draw(t, "behind"), AllBehind: 4, BehindBytes: 1 << 20}, []string{"shop.t"})
+	return w
+}
+
+func (w *world) row(e *tracker.Entry) *modelRow {
+	n, _ := strconv.Atoi(e.Row().ID)
+	return w.rows[n-1]
+}
+
+// launch gives a row to the broker: it is the oldest of its key that is neither published nor final, and the only one at the sink.
+func (w *world) launch(e *tracker.Entry) {
+	r := w.row(e)
+	for _, other := range w.rows {
+		if other == r {
+			break
+		}
+		if other.key == r.key && !other.published && !other.final() {
+			w.t.Fatalf("row %s of key %s goes to the sink before row %s", r.ID, r.key, other.ID)
+		}
+	}
+	for _, other := range w.atSink {
+		if w.row(other).key == r.key {
+			w.t.Fatalf("rows %s and %s of key %s are at the sink together", r.ID, other.Row().ID, r.key)
+		}
+	}
+	e.Sends.Count++
+	w.atSink = append(w.atSink, e)
+}
+
+// leave gives rows back that the order remembers.
+func (w *world) leave(rows ...*tracker.Entry) {
+	for _, e := range rows {
+		if e.Message.Claim != "" {
+			w.complete(e, func(r *modelRow) { r.Status = outbox.Pending })
+		} else {
+			w.owners.Drop(e, outbox.CauseOrder)
+		}
+	}
+}
+
+func (w *world) complete(e *tracker.Entry, change func(*modelRow)) {
+	w.owners.Complete(e)
+	w.written[e] = change
+}
+
+func (w *world) come(e *tracker.Entry) {
+	switch w.o.Come(e, w.now) {
+	case Send:
+		w.launch(e)
+	case Leave:
+		w.leave(e)
+	}
+}
+
+// commit appends a row to the table and to the log.
+func (w *world) commit(key string) {
+	id := outbox.Identity{Table: "shop.t", ID: strconv.Itoa(len(w.rows) + 1), MessageID: fmt.Sprint("m", len(w.rows)+1)}
+	r := &modelRow{Candidate: outbox.Candidate{Identity: id, Topic: "orders", Key: key}, key: key, visible: !w.late}
+	w.rows, w.log = append(w.rows, r), append(w.log, r)
+}
+
+// show makes the next row visible, in the order of the log.
+func (w *world) show() {
+	for _, r := range w.rows {
+		if !r.visible {
+			r.visible = true
+			return
+		}
+	}
+}
+
+// offer takes the next row of the log: it comes, it is deferred, or a part of the log with it is skipped.
+func (w *world) offer(how string) {
+	if len(w.log) == 0 {
+		return
+	}
+	r := w.log[0]
+	if how == "skip" && !r.visible { // a start reads the table behind what it skips
+		return
+	}
+	w.log, r.offered = w.log[1:], true
+	switch how {
+	case "defer":
+		w.o.Deferred([]outbox.Deferred{{Table: "shop.t", Rows: 1}})
+	case "skip":
+		w.o.Unread()
+	default:
+		m := &outbox.Message{Identity: r.Identity, Topic: r.Topic, ShardingKey: r.key, Path: outbox.PathBinlog}
+		seq := w.owners.Begin(&outbox.Txn{Messages: []*outbox.Message{m}})
+		for _, e := range w.owners.Admit(seq, []*outbox.Message{m}, nil) {
+			w.come(e)
+		}
+	}
+}
+
+// answer is a result for a row at the sink.
+func (w *world) answer(n int, class string) {
+	if len(w.atSink) == 0 {
+		return
+	}
+	n %= len(w.atSink)
+	e := w.atSink[n]
+	w.atSink = slices.Delete(w.atSink, n, n+1)
+	switch class {
+	case "sent":
+		next, behind := w.o.Sent(e, w.now)
+		w.row(e).published = true
+		w.complete(e, func(r *modelRow) { r.Status = outbox.Sent })
+		w.leave(behind...)
+		if next != nil {
+			w.launch(next)
+		}
+	case "refused":
+		w.leave(w.o.Unsent(e, e, "refused", w.now)...)
+		due := w.now.Add(time.Minute)
+		w.complete(e, func(r *modelRow) { r.Status, r.RetryCount, r.due = outbox.Pending, r.RetryCount+1, due })
+	case "failed":
+		w.leave(w.o.Unsent(e, e, "failed", w.now)...)
+		w.complete(e, func(r *modelRow) { r.Status = outbox.Failed })
+	case "probe":
+		e.Sends.Scout++
+		w.leave(w.o.Probe(e, w.now)...)
+		w.retry = append(w.retry, e)
+	default:
+		w.retry = append(w.retry, e)
+	}
+}
+
+// again sends a row of the retry buffer once more.
+func (w *world) again() {
+	if len(w.retry) == 0 {
+		return
+	}
+	e := w.retry[0]
+	w.retry = w.retry[1:]
+	if w.o.Again(e) {
+		w.launch(e)
+		return
+	}
+	w.leave(w.o.Unsent(e, writer(e), "again", w.now)...)
+	w.leave(e)
+}
+
+// write makes a completion visible in the table.
+func (w *world) write(n int) {
+	rows := slices.SortedFunc(maps.Keys(w.written), func(a, b *tracker.Entry) int { return compareKeys(a.Row().ID, b.Row().ID) })
+	if len(rows) == 0 {
+		return
+	}
+	e := rows[n%len(rows)]
+	if r := w.row(e); !r.gone && r.visible {
+		w.written[e](r)
+	} else if !r.gone {
+		return // the completion waits until the row can be written
+	}
+	delete(w.written, e)
+	list := []outbox.Completion{{Identity: e.Row(), Entry: e, Action: outbox.ActionMarkSent}}
+	w.owners.Settled(list)
+	w.owners.Written(list)
+}
+
+// sees returns what a query shows of a row.
+func (w *world) sees(r *modelRow) outbox.Candidate {
+	c := r.Candidate
+	if c.Waiting = r.due.After(w.now); c.Waiting {
+		c.DueInMilli = r.due.Sub(w.now).Milliseconds()
+	}
+	return c
+}
+
+// sweep reserves rows that are due, claims and publishes those that may go; take picks some of them.
+func (w *world) sweep(take func() bool) {
+	var found []outbox.Candidate
+	for _, r := range w.rows {
+		if c := w.sees(r); r.visible && r.offered && !r.final() && !c.Waiting && take() {
+			found = append(found, c)
+		}
+	}
+	free, waiting := w.o.Reserved(w.owners.Reserve(w.o.WithoutUnread(found)), outbox.Position{File: "binlog.000001", Offset: 4}, w.now)
+	w.owners.Release(waiting)
+	for _, c := range free {
+		r := w.row(tracker.Of(c.Entry))
+		r.Status = outbox.Sending
+		m := &outbox.Message{Identity: c.Identity, Topic: c.Topic, ShardingKey: r.key, Path: outbox.PathSweep, Claim: "ours", Entry: c.Entry}
+		if e, ok := w.owners.ReadBack(m); ok {
+			w.come(e)
+		}
+	}
+}
+
+func (w *world) look() {
+	ids := w.o.ToLook(w.now, w.owners, func(string) bool { return false })
+	var found []outbox.Candidate
+	for _, id := range ids {
+		n, _ := strconv.Atoi(id.ID)
+		if r := w.rows[n-1]; r.visible && !r.gone {
+			found = append(found, w.sees(r))
+		}
+	}
+	w.o.Looked(ids, found, w.now)
+}
+
+// read does one step of a reading: it begins, reads a page of three rows, or ends.
+func (w *world) read() {
+	switch {
+	case w.cursor < 0:
+		if w.o.ToRead("shop.t", w.now) {
+			w.begin()
+		}
+	case w.cursor < len(w.rows) && w.fits:
+		var page []outbox.Candidate
+		for _, r := range w.rows[w.cursor:min(w.cursor+3, len(w.rows))] {
+			if r.visible && !r.final() {
+				page = append(page, w.sees(r))
+			}
+		}
+		w.cursor += 3
+		w.fits = w.o.PageRead("shop.t", page, w.owners, w.now)
+	default:
+		if done, _ := w.o.EndRead("shop.t", w.fits, time.Millisecond, w.now); done {
+			w.cursor = -1
+		} else {
+			w.begin()
+		}
+	}
+}
+
+func (w *world) begin() {
+	w.o.BeginRead("shop.t", w.owners, w.now)
+	w.cursor, w.fits = 0, true
+}
+
+// remove deletes a row by hand that no entry owns.
+func (w *world) remove(n int) {
+	if len(w.rows) == 0 {
+		return
+	}
+	if r := w.rows[n%len(w.rows)]; r.visible && r.offered && !w.owners.Owns(r.Identity) && !r.published {
+		r.gone = true
+	}
+}
+
+// check holds what is true at any time.
+func (w *world) check() {
+	queued := 0
+	for _, s := range w.o.memory.keys {
+		if !slices.IsSortedFunc(s.left, func(a, b *leftRow) int { return compareKeys(a.id.ID, b.id.ID) }) {
+			w.t.Fatalf("the rows left of key %s are not in order", s.Key.Key)
+		}
+		if s.first == nil && len(s.left) == 0 {
+			w.t.Fatalf("key %s has a state without rows", s.Key.Key)
+		}
+		queued += s.behind
+	}
+	if b := w.o.Behind(); b.Rows != queued {
+		w.t.Fatalf("%d rows are counted behind others, %d are", b.Rows, queued)
+	}
+	if keys, rows := w.o.Waiting(); rows > w.limit+w.owners.Owned()+len(w.o.memory.keys)+3 || keys > rows {
+		w.t.Fatalf("%d keys wait, %d rows are remembered, the limit is %d, %d are owned", keys, rows, w.limit, w.owners.Owned())
+	}
+}
+
+// finish lets everything succeed and wants each row to be final.
+func (w *world) finish() {
+	for range 400 {
+		for range len(w.rows) {
+			w.show()
+			w.offer("come")
+		}
+		for len(w.atSink)+len(w.retry)+len(w.written) > 0 {
+			w.again()
+			w.answer(0, "sent")
+			w.write(0)
+		}
+		for range len(w.rows)/3 + 3 {
+			w.read()
+		}
+		w.look()
+		w.sweep(func() bool { return true })
+		w.now = w.now.Add(5 * time.Second)
+		w.check()
+	}
+	for _, r := range w.rows {
+		if !r.final() {
+			w.t.Fatalf("row %s of key %s is not final: %+v", r.ID, r.key, w.o.memory.rows[r.Identity])
+		}
+	}
+	for range len(w.rows) + 3 { // readings that are asked for end
+		w.read()
+	}
+	w.look()
+	if keys, rows := w.o.Waiting(); keys+rows+len(w.o.memory.keys) > 0 {
+		w.t.Fatalf("at the end %d keys wait for %d rows, %d have a state", keys, rows, len(w.o.memory.keys))
+	}
+}
+
+// Random events: rows of a key reach the broker in the order of their commits, one at a time; what is remembered is bounded; every row is final
+// when all succeeds.
+func TestRowsOfAKeyAreSentInOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		dice := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)) // evenly: what rapid draws tends to be small
+		pick := func(list ...string) string { return list[dice.IntN(len(list))] }
+		keys := []string{"a", "b", "c", "d", "e"}[:1+dice.IntN(5)]
+		for range dice.IntN(8) { // rows of an earlier process
+			w.commit(pick(keys...))
+			w.rows[len(w.rows)-1].visible, w.rows[len(w.rows)-1].offered, w.log = true, true, nil
+		}
+		calm := dice.IntN(2) == 0 // nothing is skipped or deferred
+		for range rapid.IntRange(1, 300).Draw(t, "events") {
+			switch event := dice.IntN(20); {
+			case event < 3:
+				w.commit(pick(keys...))
+			case event < 7:
+				how := "come"
+				if !calm && dice.IntN(12) == 0 {
+					how = pick("defer", "skip")
+				}
+				w.offer(how)
+			case event < 10:
+				w.answer(dice.IntN(50), pick("sent", "sent", "sent", "refused", "failed", "probe", "later"))
+			case event < 11:
+				w.again()
+			case event < 13:
+				w.write(dice.IntN(50))
+			case event < 14:
+				w.sweep(func() bool { return dice.IntN(3) > 0 })
+			case event < 15:
+				w.look()
+			case event < 18:
+				for range dice.IntN(8) {
+					w.read()
+				}
+			case event < 19:
+				w.show()
+				if dice.IntN(5) == 0 {
+					w.remove(dice.IntN(50))
+				}
+			default:
+				w.now = w.now.Add(time.Duration(dice.IntN(20)) * time.Second)
+			}
+			w.check()
+		}
+		w.finish()
+	})
+}
+
+func TestPrimaryKeysAreCompared(t *testing.T) {
+	list := []string{"10", "-2", "b", "9", "-10", "a1", "2"}
+	slices.SortFunc(list, compareKeys)
+	if want := []string{"-10", "-2", "2", "9", "10", "a1", "b"}; cmp.Compare(fmt.Sprint(list), fmt.Sprint(want)) != 0 {
+		t.Errorf("sorted %v, want %v", list, want)
+	}
+}
