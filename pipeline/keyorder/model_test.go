@@ -319,7 +319,8 @@ func (w *world) check() {
 	if b := w.o.Behind(); b.Rows != queued {
 		w.t.Fatalf("%d rows are counted behind others, %d are", b.Rows, queued)
 	}
-	if keys, rows := w.o.Waiting(); rows > w.limit+w.owners.Owned()+len(w.o.memory.keys)+3 || keys > rows {
+	// Rows that come before remembered ones are remembered in any case until the next reading: of this small world, some.
+	if keys, rows := w.o.Waiting(); rows > w.limit+w.owners.Owned()+len(w.o.memory.keys)+20 || keys > rows {
 		w.t.Fatalf("%d keys wait, %d rows are remembered, the limit is %d, %d are owned", keys, rows, w.limit, w.owners.Owned())
 	}
 }

@@ -53,6 +53,9 @@ func TestRowsOfAKeyAreSentInOrder(t *testing.T) {
 					w.remove(dice.IntN(50))
 				}
 			default:
+				for range w.rows { // the table shows a row within lateCommit
+					w.show()
+				}
 				w.now = w.now.Add(time.Duration(dice.IntN(20)) * time.Second)
 			}
 			w.check()
