@@ -110,7 +110,7 @@ type Acker struct {
 
 	sent   *queue              // acknowledged, not journalled yet
 	queues *writeQueues        // for the tables: journalled sent rows and all other completions
-	turns  *semaphore.Weighted // of writers
+	slots  *semaphore.Weighted // of writers
 
 	// Owned by the journal's goroutine.
 	large    bool      // the GTID set of the last checkpoint was large
@@ -130,7 +130,7 @@ func New(cfg Config, progress Progress, journal Journal, tables Tables, log *zap
 	cfg.setDefaults()
 	a := &Acker{
 		cfg: cfg, progress: progress, journal: journal, tables: tables, log: log,
-		sent: newQueue(), queues: newWriteQueues(), turns: semaphore.NewWeighted(writing),
+		sent: newQueue(), queues: newWriteQueues(), slots: semaphore.NewWeighted(writing),
 	}
 	a.metrics = newMetrics(reg, a.Pending, func() int { return a.queues.count(locked) }, func() int { return a.queues.count(refused) })
 	return a

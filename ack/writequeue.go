@@ -161,9 +161,9 @@ func (w *writeQueues) due(q *writeQueue, patience time.Duration, cut error) (wai
 	return time.Until(due), true
 }
 
-// takesTurns reports whether a queue's writer waits for the semaphore: not when the last attempt failed, because the next one may
+// takesSlots reports whether a queue's writer waits for the semaphore: not when the last attempt failed, because the next one may
 // last, and others would wait for it.
-func (w *writeQueues) takesTurns(q *writeQueue) bool {
+func (w *writeQueues) takesSlots(q *writeQueue) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return q.failures == 0 && q.kind == ordinary

@@ -22,27 +22,27 @@ func (a *Acker) writeFrom(work context.Context, q *writeQueue) {
 		case wait > 0:
 			a.await(work, q, wait)
 		default:
-			a.inTurn(work, q)
+			a.writeWhenFree(work, q)
 		}
 	}
 }
 
-// inTurn writes a batch when the semaphore allows it. It takes the batch only then, so that the batch grows while other tables
+// writeWhenFree writes a batch when the semaphore allows it. It takes the batch only then, so that the batch grows while other tables
 // are written. A free unit of the semaphore is used for a second statement. An attempt that lasts continues, and releases its
 // units for other tables.
-func (a *Acker) inTurn(work context.Context, q *writeQueue) {
+func (a *Acker) writeWhenFree(work context.Context, q *writeQueue) {
 	statements := 1
-	if a.queues.takesTurns(q) {
-		if a.turns.Acquire(work, 1) != nil {
+	if a.queues.takesSlots(q) {
+		if a.slots.Acquire(work, 1) != nil {
 			return // work is cut
 		}
-		if a.queues.wide(q) && a.turns.TryAcquire(1) {
+		if a.queues.wide(q) && a.slots.TryAcquire(1) {
 			statements = 2
 		}
-		turn := time.AfterFunc(lasting, func() { a.turns.Release(int64(statements)) })
+		timer := time.AfterFunc(lasting, func() { a.slots.Release(int64(statements)) })
 		defer func() {
-			if turn.Stop() {
-				a.turns.Release(int64(statements))
+			if timer.Stop() {
+				a.slots.Release(int64(statements))
 			}
 		}()
 	}

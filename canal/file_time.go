@@ -22,13 +22,13 @@ func Begins(ctx context.Context, cfg server.Config, file string) (time.Time, err
 // EndBefore returns the end of the last transaction in a binlog file before the first one with the given time or a later one: a
 // reader that starts there misses nothing committed from then on. Times are whole seconds, and those of concurrent transactions
 // may go back a little. If the whole file is older its end is returned.
-func EndBefore(ctx context.Context, cfg server.Config, file string, moment time.Time) (outbox.Position, error) {
+func EndBefore(ctx context.Context, cfg server.Config, file string, at time.Time) (outbox.Position, error) {
 	start := outbox.Position{File: file, Offset: firstOffset}
-	f := &momentFinder{
+	f := &timeFinder{
 		boundaryFinder: boundaryFinder{
 			at: outbox.Position{File: file, Offset: 1<<63 - 1}, cursor: cursor{start}, assemble: newAssembler(0, start, map[string][]*mapped{}), before: start,
 		},
-		moment: uint32(max(0, moment.Unix())),
+		since: uint32(max(0, at.Unix())),
 	}
 	err := lookInto(ctx, cfg, start, f)
 	return f.before, err
@@ -64,14 +64,14 @@ func (f *firstEvent) HandleEvent(e *replication.BinlogEvent) error {
 	return errFound
 }
 
-// momentFinder searches the first transaction that is not older than a time.
-type momentFinder struct {
+// timeFinder searches the first transaction that is not older than a time.
+type timeFinder struct {
 	boundaryFinder
-	moment uint32
+	since uint32
 }
 
 // HandleEvent implements replication.EventHandler. A transaction has the times of its statements; the time of its end decides.
-func (f *momentFinder) HandleEvent(e *replication.BinlogEvent) error {
+func (f *timeFinder) HandleEvent(e *replication.BinlogEvent) error {
 	last := f.before
 	err := f.boundaryFinder.HandleEvent(e)
 	if e.Header.EventType == replication.ROTATE_EVENT {
@@ -79,7 +79,7 @@ func (f *momentFinder) HandleEvent(e *replication.BinlogEvent) error {
 		return err
 	}
 	ended := f.before != last && !bookkeeping(e.Header.EventType)
-	if ended && e.Header.Timestamp >= f.moment {
+	if ended && e.Header.Timestamp >= f.since {
 		f.before = last
 		return errFound
 	}
