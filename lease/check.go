@@ -49,6 +49,31 @@ func Check(ctx context.Context, db *sql.DB, name, ddl string) (server.Finding, e
 	return found, nil
 }
 
+// CheckColumns completes what Check has found for a table that an older release has made: a relay works without the column, and a relay that
+// takes over sends rows again that it would name.
+func CheckColumns(ctx context.Context, db *sql.DB, name string, found server.Finding) (server.Finding, error) {
+	_, err := db.ExecContext(ctx, "UPDATE "+quoted(name)+" SET "+SentColumn+" = NULL WHERE FALSE")
+	switch {
+	case err == nil:
+		return found, nil
+	case server.Code(err) != 1054: // BAD_FIELD_ERROR
+		return found, fmt.Errorf("check the columns of the lease table %s: %w", name, err)
+	}
+	found.Severity = server.Warning
+	found.What = "the table " + name + " lacks the column " + SentColumn + ": a relay that takes over sends published rows again that their table does not show as SENT"
+	found.Fix = AddSentColumn(quoted(name))
+	found.SQL = found.Fix
+	return found, nil
+}
+
+// SentColumn is a column that lease tables of older releases lack.
+const SentColumn = "sent_rows"
+
+// AddSentColumn is the statement that adds it to a table, whose name is quoted where it has to be.
+func AddSentColumn(table string) string {
+	return "ALTER TABLE " + table + " ADD COLUMN " + SentColumn + " MEDIUMTEXT NULL"
+}
+
 // grant returns the statement that lets the account use the table.
 func grant(ctx context.Context, db *sql.DB, table string) (string, error) {
 	var account string

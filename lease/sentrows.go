@@ -83,7 +83,7 @@ func (t *Table) Left(ctx context.Context, holder string, tables []string) (left 
 // sentError adds what to do when an older table lacks the column.
 func (t *Table) sentError(err error) error {
 	if server.Code(err) == 1054 { // BAD_FIELD_ERROR
-		return fmt.Errorf("the lease table lacks a column; run ALTER TABLE %s ADD COLUMN sent_rows MEDIUMTEXT NULL: %w", t.name, err)
+		return fmt.Errorf("the lease table lacks a column; run %s: %w", AddSentColumn(t.name), err)
 	}
 	return t.errorf("hand over through", err)
 }

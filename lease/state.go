@@ -68,7 +68,7 @@ func newMetrics(l *Lease) *metrics {
 	}
 	m.all = []prometheus.Collector{
 		m.acquired, m.lost, m.missed,
-		gauge(prometheus.GaugeOpts{Name: "epoch", Help: "Number of the acquisition that this process holds or waits for; 0 without one."},
+		gauge(prometheus.GaugeOpts{Name: "term", Help: "Number of the acquisition that this process holds or waits for; 0 without one."},
 			func(s State) float64 { return float64(s.Term) }),
 		gauge(prometheus.GaugeOpts{Name: "valid_seconds", Help: "Seconds for which this process may publish without another renewal."},
 			func(s State) float64 { return s.Left.Seconds() }),

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,5 +195,30 @@ func TestG08_TheGateIsAskedForTheNextRow(t *testing.T) {
 		b.wantSent("4")
 		b.sweep(earlier, second)
 		b.wantSent("4", "5")
+	})
+}
+
+// While a table has more waiting rows than are remembered, the rows of any key may wait: a FAILED row with a key stays FAILED, one without a key
+// is tried again.
+func TestFailedRowIsNotTriedAgainAboveTheBound(t *testing.T) {
+	runOrdered(t, Config{MaxWaiting: 1, MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Hour}}, func(b *bench) {
+		b.sink.set(func() {
+			b.sink.answer = func(*outbox.Message) outbox.Outcome { return outbox.Outcome{Class: outbox.ClassRefused} }
+		})
+		for i := range 3 {
+			m := row(10+i, key(fmt.Sprint("k", i)))
+			b.table[m.ID] = outbox.Candidate{Identity: m.Identity, Topic: m.Topic, Key: m.Key}
+			b.offer(m)
+			b.wrote()
+		}
+		keyed, keyless := row(1, key("other")), row(2)
+		free, left := b.Reserve([]outbox.Candidate{
+			{Identity: keyed.Identity, Topic: keyed.Topic, Key: keyed.ShardingKey, Status: outbox.Failed},
+			{Identity: keyless.Identity, Topic: keyless.Topic, Status: outbox.Failed},
+		})
+		if len(free) != 1 || free[0].ID != "2" || len(left) != 1 || left[0].ID != "1" {
+			t.Errorf("tried again %+v, left %+v", free, left)
+		}
+		b.Release(free)
 	})
 }

@@ -89,7 +89,7 @@ func (d *daemon) Status(context.Context) operator.Status {
 	return operator.Status{
 		Version: "1.2.3", StartedAt: moment, UptimeSeconds: 3661, State: cmp.Or(d.state, "degraded"), Problems: []string{"topic orders is suspended"},
 		Lease: operator.LeaseStatus{
-			State: "active", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local), SinceSeconds: 3661, Epoch: 7, ValidSeconds: 8.5,
+			State: "active", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local), SinceSeconds: 3661, Term: 7, ValidSeconds: 8.5,
 		},
 		Source:     operator.SourceStatus{Address: "db:3306", Server: "9.7.4, mysql", State: "connected", LagSeconds: &lag, BehindBytes: &behind, LastEventSeconds: &age},
 		Throughput: operator.ThroughputStatus{Rate: 512.5, LatencyP50: &p50, LatencyP99: &p99, Published: 1000, Retried: 3, Failed: 1, Deferred: 7, Swept: 5},

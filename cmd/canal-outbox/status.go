@@ -187,8 +187,11 @@ func leaseText(l operator.LeaseStatus) string {
 			text += " of " + l.Active
 		}
 		text += since
+		if l.Active == "" && l.Why != "" {
+			text += ", no active relay is known: " + l.Why
+		}
 	case "active":
-		text += fmt.Sprintf("%s (epoch %d, valid for another %s)", since, l.Epoch, seconds(&l.ValidSeconds))
+		text += fmt.Sprintf("%s (term %d, valid for another %s)", since, l.Term, seconds(&l.ValidSeconds))
 	case "lapsed":
 		text += since
 	case "off":

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
 // A script needs only the exit code: problems do not affect liveness, which --live reports.
@@ -37,6 +39,28 @@ func TestSpansOfTime(t *testing.T) {
 	} {
 		if got := millis(&ms); got != want {
 			t.Errorf("%v ms: %s, want %s", ms, got, want)
+		}
+	}
+}
+
+// G11, G33: sweeps that fail, and rows that a statement leaves out, are problems: the exit code of `status` says so.
+func TestG11_G33_FailingSweepsAreTheExitCode(t *testing.T) {
+	file, dir := configure(t)
+	d := start(t, dir)
+	for problem, want := range map[string]int{
+		"": exitOK,
+		"sweeps fail since 02:03:04: Unknown column 'body'":                   exitProblems,
+		"1 row of shop.t cannot be handled, the last one is '': an empty key": exitProblems,
+	} {
+		st, lines := operator.Status{}, []string{}
+		if problem != "" {
+			lines = append(lines, problem)
+		}
+		st.Source.State = "streaming"
+		operator.Judge(&st, nil, lines...)
+		d.state = st.State
+		if got := run("", "status", "-c", file); got.code != want {
+			t.Errorf("%q: state %s, %+v", problem, st.State, got)
 		}
 	}
 }

@@ -33,7 +33,11 @@ func Doctor(ctx context.Context, cfg *config.Config) []server.Finding {
 			if err != nil {
 				return server.Finding{}, err
 			}
-			return lease.Check(ctx, db, name, ddl)
+			found, err := lease.Check(ctx, db, name, ddl)
+			if err == nil && found.Severity == server.OK {
+				return lease.CheckColumns(ctx, db, name, found)
+			}
+			return found, err
 		},
 		Running: func(ctx context.Context) (outbox.Position, error) { return running(ctx, cfg) },
 		State:   func() (doctor.State, error) { return peek(ctx, cfg.Checkpoint.Dir) },

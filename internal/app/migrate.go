@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/migrations"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -24,6 +26,7 @@ type Migration struct {
 
 	statements []string // what Migrate runs, one by one
 	column     string   // that only the last statement adds; "" for none
+	older      string   // SQL for a table that is there without the column; "": that of all
 }
 
 // DDL is the SQL of named tables, as their presets have it.
@@ -73,7 +76,12 @@ func Migrations(ctx context.Context, cfg *config.Config) ([]Migration, error) {
 	}
 	name, text, err := LeaseTable(cfg, first.Name)
 	if name != "" && err == nil {
-		all = append(all, Migration{Table: name, Preset: "lease", SQL: text, Status: "printed", statements: []string{text}})
+		schema, bare, _ := strings.Cut(name, ".")
+		alter := lease.AddSentColumn("`" + schema + "`.`" + bare + "`")
+		all = append(all, Migration{
+			Table: name, Preset: "lease", SQL: text, Status: "printed", statements: []string{text, alter}, column: lease.SentColumn,
+			older: table.AddOnce(schema, bare, lease.SentColumn, alter) + "\n",
+		})
 	}
 	return all, err
 }
@@ -101,6 +109,7 @@ func missing(ctx context.Context, db *sql.DB, all []Migration) error {
 			return fmt.Errorf("look for table %s: %w", m.Table, err)
 		case columns > 0 && m.column != "" && needed == 0: // its first statement ran once, the second did not
 			m.statements = m.statements[len(m.statements)-1:]
+			m.SQL = cmp.Or(m.older, m.SQL)
 		case columns > 0:
 			m.SQL, m.Status, m.statements = "", "exists", nil
 		}

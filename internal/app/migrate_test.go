@@ -8,6 +8,8 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/lease"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // statuses are those of the tables, in the order of the list.
@@ -64,6 +66,28 @@ func TestG24_MigrateMakesWhatIsMissing(t *testing.T) {
 				t.Errorf("after its own statements: %q", got)
 			}
 			testkit.Must(t, Migrate(t.Context(), cfg, look()))
+
+			leaseTable := missing[3].Table
+			testkit.Exec(t, client, "ALTER TABLE "+leaseTable+" DROP COLUMN sent_rows") // as an older release has made it
+			older := look()
+			if got := older[3]; got.Status != "printed" || !strings.Contains(got.SQL, "ADD COLUMN sent_rows") || strings.Contains(got.SQL, "CREATE TABLE") {
+				t.Errorf("an older lease table: %+v", got)
+			}
+			found, err := lease.CheckColumns(t.Context(), client, leaseTable, server.Finding{})
+			testkit.Must(t, err)
+			if found.Severity != server.Warning || !strings.Contains(found.SQL, "ADD COLUMN sent_rows") {
+				t.Errorf("doctor: %+v", found)
+			}
+			for range 2 {
+				for statement := range strings.SplitSeq(older[3].SQL, ";\n") {
+					if statement != "" {
+						testkit.Exec(t, client, strings.TrimSuffix(statement, ";"))
+					}
+				}
+			}
+			if found, err = lease.CheckColumns(t.Context(), client, leaseTable, server.Finding{}); err != nil || found.SQL != "" {
+				t.Errorf("doctor, with the column: %+v, %v", found, err)
+			}
 
 			testkit.Exec(t, client, "ALTER TABLE "+schema+".t_local_message_failed DROP COLUMN moved_at") // as if the second statement had not run
 			testkit.Exec(t, client, "GRANT CREATE, ALTER ON "+schema+".* TO narrow@'%'")

@@ -120,7 +120,7 @@ func (d *daemon) showLease(now time.Time) operator.LeaseStatus {
 	}
 	s := d.tenure.lease.State()
 	return operator.LeaseStatus{
-		State: string(s.Mode), Since: s.Since, SinceSeconds: max(0, now.Sub(s.Since).Seconds()), Active: s.Holder, Epoch: s.Term,
-		ValidSeconds: s.Left.Seconds(), Error: s.Error,
+		State: string(s.Mode), Since: s.Since, SinceSeconds: max(0, now.Sub(s.Since).Seconds()), Active: s.Holder, Term: s.Term,
+		ValidSeconds: s.Left.Seconds(), Why: s.Why, Error: s.Error,
 	}
 }

@@ -44,6 +44,7 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 	if err != nil {
 		return outbox.Position{}, fmt.Errorf("read the journal: %w", err)
 	}
+	entries = r.ofMappedTables(entries)
 	for i := range entries {
 		entries[i].LogOnly = r.parts.LogOnly[entries[i].Table]
 	}
@@ -59,6 +60,25 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 	// checkpoint that an operator moved while nobody was there to sweep.
 	r.triggers.Full()
 	return at, nil
+}
+
+// ofMappedTables returns the journal's entries of tables that the configuration names. The others stay in the journal, and one line for each
+// of their tables says so: they are no refusal of the table, and another relay may serve it.
+func (r *Relay) ofMappedTables(entries []outbox.Completion) []outbox.Completion {
+	others := map[string]int{}
+	mapped := slices.DeleteFunc(entries, func(c outbox.Completion) bool {
+		known := slices.Contains(r.settings.Fallback.Tables, c.Table) || r.parts.LogOnly[c.Table]
+		if !known {
+			others[c.Table]++
+		}
+		return !known
+	})
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		r.log.Warn("the journal has published rows of a table that the configuration does not name: their status is not written, and a relay "+
+			"that serves the table publishes them again; to have it written, add the table under tables[] and restart",
+			zap.String("table", name), zap.Int("rows", others[name]))
+	}
+	return mapped
 }
 
 // look asks the server until it answers.

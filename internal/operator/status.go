@@ -64,7 +64,8 @@ type LeaseStatus struct {
 	Since        time.Time `json:"since"`         // when the state began
 	SinceSeconds float64   `json:"since_seconds"` // how long ago that is
 	Active       string    `json:"active"`        // of a standby: host and state directory of the active relay; "" when it is not known
-	Epoch        uint64    `json:"epoch"`         // number of the acquisition that this relay holds or waits for; 0 when there is none
+	Term         uint64    `json:"term"`          // number of the acquisition that this relay holds or waits for; 0 when there is none
+	Why          string    `json:"why,omitempty"` // of a standby: why it does not become active
 	ValidSeconds float64   `json:"valid_seconds"` // for how long it may publish without another renewal
 	Error        string    `json:"error"`         // of the last statement, or why there is no lease; "" when all is well
 }

@@ -76,7 +76,7 @@ func ClassifyCode(code uint16, state string) Class {
 	}
 	if len(state) == 5 {
 		switch state[:2] {
-		case "22", "23", "45": // data exception, integrity constraint violation, SIGNAL of a trigger
+		case "20", "21", "22", "23", "44", "45": // CASE without ELSE, cardinality, data, constraint, CHECK OPTION, SIGNAL of a trigger
 			return Data
 		case "28": // invalid authorisation
 			return Service
@@ -120,13 +120,28 @@ var codes = map[uint16]Class{
 	1264: Data, // WARN_DATA_OUT_OF_RANGE
 	1265: Data, // WARN_DATA_TRUNCATED
 	1292: Data, // TRUNCATED_WRONG_VALUE
+	1118: Data, // TOO_BIG_ROWSIZE
+	1172: Data, // TOO_MANY_ROWS, of SELECT INTO in a trigger
+	1197: Data, // TRANS_CACHE_FULL: fewer rows may fit
+	1242: Data, // SUBQUERY_NO_1_ROW, in a trigger
+	1300: Data, // INVALID_CHARACTER_STRING
+	1339: Data, // SP_CASE_NOT_FOUND, in a trigger
+	1364: Data, // NO_DEFAULT_FOR_FIELD, of an INSERT in a trigger
 	1366: Data, // TRUNCATED_WRONG_VALUE_FOR_FIELD
+	1369: Data, // VIEW_CHECK_FAILED
 	1406: Data, // DATA_TOO_LONG
+	1411: Data, // WRONG_VALUE_FOR_TYPE
 	1451: Data, // ROW_IS_REFERENCED_2
 	1452: Data, // NO_REFERENCED_ROW_2
+	1525: Data, // WRONG_VALUE
+	1526: Data, // NO_PARTITION_FOR_GIVEN_VALUE
 	1644: Data, // SIGNAL_EXCEPTION
 	1690: Data, // DATA_OUT_OF_RANGE
+	1713: Data, // UNDO_RECORD_TOO_BIG
+	1748: Data, // ROW_DOES_NOT_MATCH_GIVEN_PARTITION_SET
 	3819: Data, // CHECK_CONSTRAINT_VIOLATED
+	3854: Data, // CANNOT_CONVERT_STRING, MySQL
+	3988: Data, // IMPOSSIBLE_STRING_CONVERSION, MySQL
 	4025: Data, // CONSTRAINT_FAILED, MariaDB
 
 	1290: ReadOnly, // OPTION_PREVENTS_STATEMENT

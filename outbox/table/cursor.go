@@ -11,6 +11,12 @@ type Cursor struct {
 	code     codeText     // of a listing of HeldState: whose rows are listed
 }
 
+// begun reports whether a row is before the cursor in its stretch.
+func (c Cursor) begun() bool { return c.id != "" || c.empty }
+
+// behindRow is the place behind a row, in an order of the primary key alone.
+func behindRow(r *Row) Cursor { return Cursor{id: r.ID, empty: r.ID == ""} }
+
 // attemptCount is a value of the column that counts attempts. The zero value is none: the first is still to be looked up.
 type attemptCount struct {
 	known bool

@@ -273,7 +273,7 @@ func (t *Table) inside(s *statement, in stretch, q DueQuery) {
 func (t *Table) behind(s *statement, in stretch, after Cursor) {
 	id := t.column(ID)
 	switch {
-	case after.id == "" && !after.empty:
+	case !after.begun():
 	case in.part == whole || in.part == untimed:
 		s.add(" AND ", id, " > ")
 		t.id(s, after.id)

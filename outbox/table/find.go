@@ -237,11 +237,11 @@ func (s *Store) listByKey(ctx context.Context, t *Table, q Listing, at Cursor) (
 		return Listed{Scan: found.Scan}, err
 	}
 	for _, r := range found.Rows {
-		if at.id != "" && t.compareIDs(r.ID, at.id) <= 0 || !t.fits(q, &r) {
+		if at.begun() && t.compareIDs(r.ID, at.id) <= 0 || !t.fits(q, &r) {
 			continue
 		}
 		if len(page.Rows) == q.Limit {
-			page.Next = Cursor{id: page.Rows[q.Limit-1].ID}.place()
+			page.Next = behindRow(&page.Rows[q.Limit-1]).place()
 			break
 		}
 		page.Rows = append(page.Rows, r)

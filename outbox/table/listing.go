@@ -151,7 +151,7 @@ func (s *Store) listPage(ctx context.Context, t *Table, q Listing, list []stretc
 			page.Rows = append(page.Rows, *r)
 			full = len(page.Rows) == most
 		}
-		at.time, at.id = behind, r.ID
+		at.time, at.id, at.empty = behind, r.ID, r.ID == ""
 		read++
 	})
 	if err != nil || full || read == limit {
@@ -275,7 +275,10 @@ func (s *Store) scans(ctx context.Context, t *Table, q Listing) (string, error) 
 func (s *Store) listWaits(ctx context.Context, t *Table, q Listing, at Cursor) (page Listed, err error) {
 	all := s.waits.Of(t.name)
 	slices.SortFunc(all, func(a, b outbox.Identity) int { return strings.Compare(a.ID, b.ID) })
-	i, _ := slices.BinarySearchFunc(all, at.id+"\x00", func(a outbox.Identity, id string) int { return strings.Compare(a.ID, id) })
+	i := 0
+	if at.begun() {
+		i, _ = slices.BinarySearchFunc(all, at.id+"\x00", func(a outbox.Identity, id string) int { return strings.Compare(a.ID, id) })
+	}
 	for chunk := range slices.Chunk(all[i:], maxRows) {
 		rows, err := s.byIDs(ctx, t, chunk)
 		if err != nil {
@@ -283,7 +286,7 @@ func (s *Store) listWaits(ctx context.Context, t *Table, q Listing, at Cursor) (
 		}
 		for _, r := range rows {
 			if len(page.Rows) == q.Limit {
-				page.Next = Cursor{id: page.Rows[q.Limit-1].ID}.place()
+				page.Next = behindRow(&page.Rows[q.Limit-1]).place()
 				return page, nil
 			}
 			if t.fits(q, &r) {
@@ -320,11 +323,12 @@ type placeText struct {
 	Attempts string `json:"a,omitempty"`
 	Time     string `json:"t,omitempty"`
 	ID       string `json:"i,omitempty"`
+	Empty    bool   `json:"z,omitempty"`
 	Code     string `json:"c,omitempty"`
 }
 
 func (c Cursor) place() string {
-	data, _ := json.Marshal(placeText{c.at, c.attempts.known, c.attempts.ended, c.attempts.value, c.time, c.id, string(c.code)}) // of text and numbers
+	data, _ := json.Marshal(placeText{c.at, c.attempts.known, c.attempts.ended, c.attempts.value, c.time, c.id, c.empty, string(c.code)}) // of text and numbers
 	return base64.RawURLEncoding.EncodeToString(data)
 }
 
@@ -343,8 +347,9 @@ func (t *Table) parsePlace(text string) (c Cursor, err error) {
 	_, number := strconv.ParseInt(p.Attempts, 10, 64)
 	_, moment := parseTime([]byte(p.Time), time.UTC)
 	code, isCode := t.parseCode(p.Code)
-	if !isCode || p.At < 0 || p.At > 1 || p.Attempts != "" && number != nil || p.Time != "" && !moment || p.ID != "" && t.checkID(p.ID) != nil {
+	if !isCode || p.At < 0 || p.At > 1 || p.Attempts != "" && number != nil || p.Time != "" && !moment || p.ID != "" && t.checkID(p.ID) != nil ||
+		p.Empty && (p.ID != "" || t.columns[ID].kindOf() == integer) {
 		return c, ErrPlace
 	}
-	return Cursor{at: p.At, attempts: attemptCount{p.Known, p.Ended, p.Attempts}, time: p.Time, id: p.ID, code: code}, nil
+	return Cursor{at: p.At, attempts: attemptCount{p.Known, p.Ended, p.Attempts}, time: p.Time, id: p.ID, empty: p.Empty, code: code}, nil
 }

@@ -31,12 +31,17 @@ func MoveDDL(schema, name, suffix string) (statements []string, text string) {
 	if suffix == FailedSuffix {
 		alter := "ALTER TABLE " + to + " ADD COLUMN " + MovedAt + " DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)"
 		statements = append(statements, alter)
-		text += fmt.Sprintf("\nSET @canal_outbox = (SELECT IF(COUNT(*) = 0, %s, 'DO 0') FROM information_schema.COLUMNS\n"+
-			"  WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND COLUMN_NAME = '%s');\n"+
-			"PREPARE canal_outbox FROM @canal_outbox;\nEXECUTE canal_outbox;\nDEALLOCATE PREPARE canal_outbox;",
-			literal(alter), literal(schema), literal(name+suffix), MovedAt)
+		text += "\n" + AddOnce(schema, name+suffix, MovedAt, alter)
 	}
 	return statements, text
+}
+
+// AddOnce is a text for a client that runs the statement which adds a column only where the column is not there.
+func AddOnce(schema, name, column, alter string) string {
+	return fmt.Sprintf("SET @canal_outbox = (SELECT IF(COUNT(*) = 0, %s, 'DO 0') FROM information_schema.COLUMNS\n"+
+		"  WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND COLUMN_NAME = '%s');\n"+
+		"PREPARE canal_outbox FROM @canal_outbox;\nEXECUTE canal_outbox;\nDEALLOCATE PREPARE canal_outbox;",
+		literal(alter), literal(schema), literal(name), column)
 }
 
 // literal makes a string of SQL, whatever NO_BACKSLASH_ESCAPES says: a name with a backslash is no table name of ours.
