@@ -98,6 +98,11 @@ func (t *Table) copied(ctx context.Context, db server.Querier, suffix string) (c
 			"make it: canal-outbox migrate (source.user needs CREATE for that), or let an administrator run:\n"+t.moveDDL(suffix))
 		return nil, wrong, nil
 	}
+	var clauses []string // of the other table's ALTER TABLE
+	change := func(column, what, clause string) {
+		fault(column, what, "")
+		clauses = append(clauses, clause)
+	}
 	for _, c := range own {
 		if c.generated {
 			continue
@@ -106,16 +111,22 @@ func (t *Table) copied(ctx context.Context, db server.Querier, suffix string) (c
 		i := slices.IndexFunc(others, func(o movedColumn) bool { return strings.EqualFold(o.name, c.name) })
 		switch {
 		case i < 0:
-			fault("."+c.name, "there is no such column, and "+t.name+" has it", "ALTER TABLE "+to+" ADD COLUMN "+c.definition())
+			change("."+c.name, "there is no such column, and "+t.name+" has it", "ADD COLUMN "+c.definition())
 		case others[i].generated:
-			fault("."+c.name, "it is a generated column, and in "+t.name+" it is not", "ALTER TABLE "+to+" MODIFY COLUMN "+c.definition())
+			change("."+c.name, "it is a generated column, and in "+t.name+" it is not", "MODIFY COLUMN "+c.definition())
 		case others[i].kind != c.kind || !others[i].nullable && c.nullable:
-			fault("."+c.name, fmt.Sprintf("it is %s, and in %s it is %s", others[i].text(), t.name, c.text()), "ALTER TABLE "+to+" MODIFY COLUMN "+c.definition())
+			change("."+c.name, fmt.Sprintf("it is %s, and in %s it is %s", others[i].text(), t.name, c.text()), "MODIFY COLUMN "+c.definition())
 		}
 	}
 	for _, o := range others {
 		if !o.generated && !o.optional && !slices.ContainsFunc(own, func(c movedColumn) bool { return strings.EqualFold(o.name, c.name) }) {
-			fault("."+o.name, "it has no default, and "+t.name+" has no such column", "ALTER TABLE "+to+" MODIFY COLUMN "+quote(o.name)+" "+o.kind+" NULL")
+			change("."+o.name, "it has no default, and "+t.name+" has no such column", "MODIFY COLUMN "+quote(o.name)+" "+o.kind+" NULL")
+		}
+	}
+	for i := range wrong { // one statement, because each may rebuild the table
+		if wrong[i].Fix = "the ALTER TABLE of " + t.name + suffix + " above"; i == 0 {
+			wrong[i].SQL = "ALTER TABLE " + to + "\n  " + strings.Join(clauses, ",\n  ")
+			wrong[i].Fix = wrong[i].SQL
 		}
 	}
 	return columns, wrong, nil
