@@ -21,9 +21,9 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/admin"
-	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
@@ -355,8 +355,8 @@ func TestExitCodes(t *testing.T) {
 		{errors.New("x"), 1},
 		{fmt.Errorf("x: %w", operator.Usagef("y")), 2},
 		{fmt.Errorf("x: %w", operator.Refusedf("y")), 3},
-		{fmt.Errorf("x: %w", &app.RefusedError{Why: "y"}), 3},
-		{errors.Join(&app.RefusedError{Why: "y"}, errors.New("close")), 3},
+		{fmt.Errorf("x: %w", &relay.RefusedError{Why: "y"}), 3},
+		{errors.Join(&relay.RefusedError{Why: "y"}, errors.New("close")), 3},
 		{operator.NotFoundf("y"), 1},
 		{&config.Faults{}, 1},
 	} {

@@ -20,9 +20,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 )
 
 // The exit codes.
@@ -60,7 +60,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 // exitCode maps each kind of error to its code.
 func exitCode(err error) int {
 	var coded *operator.Error
-	var refused *app.RefusedError
+	var refused *relay.RefusedError
 	switch {
 	case err == nil:
 		return exitOK

@@ -34,7 +34,7 @@ func (d *daemon) failedRows() (tables []alert.Table) {
 			row.OldestPending = *t.OldestPendingSeconds
 		}
 		if d.relay.Ready() {
-			again, _ := d.relay.again.Sent(t.Name)
+			again, _ := d.relay.Redeliver.Sent(t.Name)
 			row.NotConsumed = again.GivenUp
 		}
 		tables = append(tables, row)

@@ -2,10 +2,12 @@ package app
 
 import (
 	"context"
+	"errors"
 
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 )
 
 // record writes a change down, in the state directory and in the log.
@@ -26,7 +28,16 @@ func (d *daemon) begin(ctx context.Context, what, before string) (func(string, e
 
 // Sweep asks for a sweep.
 func (s *service) Sweep(ctx context.Context) error {
-	return s.Audited(ctx, "sweep", nil, s.d.relay.Sweep)
+	return s.Audited(ctx, "sweep", nil, s.d.sweep)
+}
+
+// sweep refuses a sweep while the relay is paused.
+func (d *daemon) sweep() error {
+	err := d.relay.Sweep()
+	if paused := (*relay.PausedError)(nil); errors.As(err, &paused) {
+		return operator.Refusedf("%v", err)
+	}
+	return err
 }
 
 // Retention asks for a pass.

@@ -23,6 +23,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/history"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/reconcile"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/internal/shadow"
 	"github.com/canal-outbox/canal-outbox/internal/systemd"
 	"github.com/canal-outbox/canal-outbox/internal/tracing"
@@ -152,7 +153,7 @@ type daemon struct {
 	sink     sink.Sink
 	contact  contact
 	tracer   *tracing.Tracer // nil without tracing.endpoint
-	relay    *Relay
+	relay    *relay.Relay
 	reader   *canal.Reader
 	tenure   *tenure
 	turn     Turn        // with tenure's lease
@@ -214,8 +215,6 @@ func (d *daemon) open(ctx context.Context) error {
 	return nil
 }
 
-func (d *daemon) asker() *asker { return &asker{db: d.plain, source: d.source} }
-
 // listen starts the admin server.
 func (d *daemon) listen(service admin.Service) (err error) {
 	peers := make([]admin.Peer, 0, len(d.cfg.Admin.Peers))
@@ -259,7 +258,7 @@ func (d *daemon) openState(ctx context.Context) (err error) {
 
 // assemble connects the stations.
 func (d *daemon) assemble(source server.Config, tables []*table.Table) (err error) {
-	gate := NewGate()
+	gate := relay.NewGate()
 	if d.guarded, err = server.Open(source, gate.Guard, server.Session{Writes: true, MaxConns: connections(len(tables)) + d.cfg.Fallback.Workers - 1}); err != nil {
 		return err
 	}
@@ -273,7 +272,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		at, _ := d.state.Checkpoint()
 		return id, at
 	}
-	newReader := func(h canal.Handler) Reader {
+	newReader := func(h canal.Handler) relay.Reader {
 		if d.waiting != nil {
 			d.registry.Unregister(d.waiting.reader)
 		}
@@ -284,7 +283,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		}, h, d.log.Named("binlog"), d.registry)
 		return d.reader
 	}
-	d.present = presence{source: source, tables: names(tables), leased: d.tenure.db != nil, accepted: gate.current}
+	d.present = presence{source: source, tables: names(tables), leased: d.tenure.db != nil, accepted: gate.Current}
 	d.relays = operator.NewRelays(d.present.look, d.registry, d.log)
 	numbers := settings(d.cfg, tables)
 	if err := d.openReplica(table.WithStatus(tables), &numbers.Fallback); err != nil {
@@ -299,8 +298,8 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		leaves.Replica = d.replica
 	}
 	d.leaving = retention.New(leaves, d.rows, d.log.Named("retention"), d.registry)
-	rows, leaving, again := Rows(failedRows{d.rows, checkpoint.NewFailedLog(d.cfg.Checkpoint.Dir)}), d.leaving, &Again{d.rows, d.state}
-	state := State(d.state)
+	rows, leaving, again := relay.Rows(failedRows{d.rows, checkpoint.NewFailedLog(d.cfg.Checkpoint.Dir)}), d.leaving, &relay.Again{Rows: d.rows, Memory: d.state}
+	state := relay.State(d.state)
 	if d.opts.Shadow {
 		state = shadowState{d.state}
 		silent, _ := d.sink.(shadow.Sink) // see open
@@ -312,10 +311,10 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 	if err != nil {
 		return err
 	}
-	d.relay = New(instrument(Parts{
+	d.relay = relay.New(relay.Parts{
 		Source: d.asker(), Gate: gate, LogOnly: withoutStatus(tables), Rows: tracedRows{rows, d.tracer}, Sink: out, State: state, Reader: newReader, Retention: leaving, Again: again, Begin: d.turn.Begin,
 		Lost: !hasCheckpoint && d.state.Origin().Quarantined != "", AcceptNewSource: d.opts.AcceptNewSource,
-	}), numbers, d.log, d.registry)
+	}, numbers, d.log, d.registry)
 	return nil
 }
 
@@ -333,7 +332,7 @@ func names(tables []*table.Table) []string {
 }
 
 // settings translates the numbers.
-func settings(cfg *config.Config, tables []*table.Table) Settings {
+func settings(cfg *config.Config, tables []*table.Table) relay.Settings {
 	byTable, byTopic, byType := map[string]outbox.Retry{}, map[string]outbox.Retry{}, map[string]outbox.Retry{}
 	failedEvery, redeliver := map[string]time.Duration{}, map[string]table.Redeliver{}
 	var ordered []string
@@ -355,12 +354,12 @@ func settings(cfg *config.Config, tables []*table.Table) Settings {
 	for kind, a := range cfg.Retry.Types {
 		byType[kind] = attempts(a)
 	}
-	return Settings{
+	return relay.Settings{
 		Pipeline: pipeline.Config{
 			MaxInFlight: cfg.Pipeline.MaxInFlight, MaxInFlightBytes: int(cfg.Pipeline.MaxInFlightBytes), Random: rand.Float64,
 			Tables: byTable, Topics: byTopic, Types: byType, Ordered: ordered,
 		},
-		Ack: ack.Config{FlushTimeout: defaultStop},
+		Ack: ack.Config{FlushTimeout: relay.DefaultStop},
 		Fallback: fallback.Config{
 			Tables: names(table.WithStatus(tables)), Interval: cfg.Fallback.Interval, Threshold: cfg.Fallback.Threshold, Patience: cfg.Fallback.Patience,
 			ClaimTimeout: cfg.Fallback.ClaimTimeout, Batch: cfg.Fallback.Batch, Workers: cfg.Fallback.Workers, Rate: cfg.Fallback.Rate,

@@ -1,7 +1,6 @@
-// Package app puts the stations together: it builds them from a configuration, starts and stops them in order, answers for
-// gaps and changes of the source, and serves the operator's commands. It is the one place that knows everything.
+// Package app is the process: it reads a configuration, makes the parts of a relay and connects them, takes part in the lease, stands
+// by, starts the relay again when the tables of a pattern change, and serves what an operator sees and does.
 //
-// Guarantee: nothing is published, written or swept before the source's identity was checked; a stop drains in the order
-// reader and sweep, pipeline, sink, ack, store, so that a clean stop leaves nothing to repeat. Relay.Run owns one
-// goroutine for each station and waits for all of them.
+// Guarantee: nothing is opened for writing before the start's checks have passed, and what was opened is closed in the reverse order.
+// Run owns the goroutines of its watches and of the admin server, and waits for all of them.
 package app

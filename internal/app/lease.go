@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/migrations"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -77,7 +78,7 @@ func (d *daemon) findLease(ctx context.Context, tables []string) error {
 		return err
 	}
 	var found server.Finding
-	err = untilAnswered(ctx, d.log, func() (err error) {
+	err = relay.UntilAnswered(ctx, d.log, func() (err error) {
 		found, err = lease.Check(ctx, db, name, ddl)
 		return err
 	})

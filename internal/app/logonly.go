@@ -5,13 +5,14 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 // failedRows are the tables and, for those without a status, the failed-message log: what else becomes of their rows the journal knows.
 type failedRows struct {
-	Rows
+	relay.Rows
 	failed checkpoint.FailedLog
 }
 

@@ -23,7 +23,7 @@ import (
 // messages are those of a running relay.
 func (d *daemon) messages() messages.Messages {
 	m := messages.Parts{
-		Rows: d.rows, Journal: d.state.Journal, History: operatorState{d.state}.History, Flow: d.flow, Swept: d.relay.Sweep, Begin: d.begin,
+		Rows: d.rows, Journal: d.state.Journal, History: operatorState{d.state}.History, Flow: d.flow, Swept: d.sweep, Begin: d.begin,
 		ClaimTimeout: d.cfg.Fallback.ClaimTimeout, Interval: d.cfg.Fallback.Interval,
 	}
 	m.Noted, m.Note = d.notes.of, d.notes.person
@@ -45,9 +45,9 @@ func (d *daemon) flow(id outbox.Identity, topic string) messages.Flow {
 	if p := d.state.Pause(); p != nil {
 		return messages.Flow{Standby: "the end of the pause that an operator has made; `canal-outbox resume` ends it"}
 	}
-	now := d.relay.pipeline.Snapshot()
-	f := messages.Flow{Owned: d.relay.pipeline.Owns(id), Breaker: now.Breaker, Trouble: now.Trouble}
-	if first, why, waits := d.relay.pipeline.Behind(id); waits {
+	now := d.relay.Flow.Snapshot()
+	f := messages.Flow{Owned: d.relay.Flow.Owns(id), Breaker: now.Breaker, Trouble: now.Trouble}
+	if first, why, waits := d.relay.Flow.Behind(id); waits {
 		f.Behind = "row " + first.ID + " (" + first.MessageID + "), " + why
 	}
 	for _, t := range now.SuspendedTopics {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/history"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/pipeline/dispatch"
 )
 
@@ -22,7 +23,7 @@ func (d *daemon) conditions() []history.Condition {
 	if !d.relay.Ready() {
 		return []history.Condition{lease}
 	}
-	binlog, flow := "the binlog is not being read", d.relay.pipeline.Snapshot()
+	binlog, flow := "the binlog is not being read", d.relay.Flow.Snapshot()
 	switch state := d.reader.State(); {
 	case state.Connected:
 		binlog = "the binlog is being read"
@@ -74,10 +75,10 @@ func (m *pastMoves) read(entries func() ([]operator.HistoryEntry, error)) ([]ope
 	m.marks, m.at = nil, time.Now()
 	for _, e := range list {
 		switch {
-		case e.Reason == "" || e.Reason == reasonGTIDs:
-		case e.Reason == reasonFailover:
+		case e.Reason == "" || e.Reason == relay.ReasonGTIDs:
+		case e.Reason == relay.ReasonFailover:
 			m.marks = append(m.marks, operator.Mark{At: e.At, Kind: "failover", Text: "failover to " + e.Source})
-		case strings.HasPrefix(e.Reason, reasonGap):
+		case strings.HasPrefix(e.Reason, relay.ReasonGap):
 			m.marks = append(m.marks, operator.Mark{At: e.At, Kind: "gap", Text: e.Reason})
 		default:
 			m.marks = append(m.marks, operator.Mark{At: e.At, Kind: "checkpoint", Text: "checkpoint " + e.Reason})

@@ -12,6 +12,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/history"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
@@ -22,9 +23,9 @@ func TestMovesAreMarks(t *testing.T) {
 		asked++
 		return []operator.HistoryEntry{
 			{At: at},
-			{At: at, Reason: reasonGTIDs},
-			{At: at, Reason: reasonFailover, Source: "mysql server_uuid x"},
-			{At: at, Reason: reasonGap + "purged"},
+			{At: at, Reason: relay.ReasonGTIDs},
+			{At: at, Reason: relay.ReasonFailover, Source: "mysql server_uuid x"},
+			{At: at, Reason: relay.ReasonGap + "purged"},
 			{At: at, Reason: "set by an operator: latest"},
 		}, nil
 	}

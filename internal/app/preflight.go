@@ -8,6 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/doctor"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
@@ -44,7 +45,7 @@ func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []
 		}
 		defer cancel()
 		tables, err = usable(asked, d.cfg, source, !d.opts.Shadow)
-		if away(err) && ctx.Err() == nil {
+		if relay.Away(err) && ctx.Err() == nil {
 			if unheard = d.wait(ctx, err); unheard != nil {
 				giveUp()
 			}
@@ -52,7 +53,7 @@ func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []
 		return err
 	}
 	if checkpoint.Exists(d.cfg.Checkpoint.Dir) {
-		err = untilAnswered(asking, d.log, look)
+		err = relay.UntilAnswered(asking, d.log, look)
 	} else {
 		tables, err = usable(ctx, d.cfg, source, !d.opts.Shadow)
 	}
@@ -71,16 +72,6 @@ func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []
 		}
 	}
 	return tables, err
-}
-
-// away reports whether a start waits after this answer: for a database that does not answer, and for one that is read-only, as a primary is at
-// the begin of a failover.
-func away(err error) bool {
-	switch server.Classify(err) {
-	case server.Lost, server.Busy, server.Transient, server.ReadOnly:
-		return true
-	}
-	return false
 }
 
 // usable returns the bound tables, or every fault. writes is false for a shadow.

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
@@ -22,7 +23,7 @@ type presence struct {
 func (p *presence) look(ctx context.Context) ([]server.OtherRelay, error) {
 	at := p.accepted()
 	if at == (server.ID{}) {
-		return nil, errNotRunning
+		return nil, relay.ErrNotRunning
 	}
 	if p.here == nil || p.at != at {
 		_ = p.close() // the old server may be gone, and the connection with it

@@ -24,7 +24,7 @@ func (d *daemon) refusedFor() time.Duration {
 
 // rowTroubles are sweeps that fail, and rows that are left out.
 func (s *service) rowTroubles() (troubles []string) {
-	if since, err := s.d.relay.sweeper.Trouble(); err != nil {
+	if since, err := s.d.relay.Sweeper.Trouble(); err != nil {
 		troubles = append(troubles, operator.See(fmt.Sprintf("sweeps fail since %s, and rows that the binlog did not deliver wait: %v",
 			since.UTC().Format(time.RFC3339), err), "A sweep fails"))
 	}

@@ -50,7 +50,7 @@ func (d *daemon) leaveSent(ctx context.Context) {
 
 // leaveLast is leaveSent at the stop, before the lease is released.
 func (d *daemon) leaveLast() {
-	if d.tenure == nil || d.tenure.db == nil || d.relay == nil || d.relay.acker == nil || d.outdated.Load() {
+	if d.tenure == nil || d.tenure.db == nil || d.relay == nil || d.relay.Acks == nil || d.outdated.Load() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), d.cfg.Lease.Time/3)
@@ -66,7 +66,7 @@ func (d *daemon) leaveLast() {
 }
 
 func (d *daemon) sentRows() (sent lease.SentRows) {
-	sent.Rows, sent.More = d.relay.acker.Unshown(handedOver)
+	sent.Rows, sent.More = d.relay.Acks.Unshown(handedOver)
 	return sent
 }
 

@@ -38,7 +38,7 @@ func (d *daemon) service() admin.Service {
 
 // Live fails only when work does not move though nothing outside explains it.
 func (s *service) Live() error {
-	if since := s.d.relay.stillSince(); !since.IsZero() && time.Since(since) > operator.StuckAfter {
+	if since := s.d.relay.StillSince(); !since.IsZero() && time.Since(since) > operator.StuckAfter {
 		return errors.New("no progress since " + since.Format(time.RFC3339) + " though the broker and the database answer")
 	}
 	return nil
@@ -70,14 +70,14 @@ func (s *service) Status(ctx context.Context) operator.Status {
 	st.Tables, st.OtherRelays = s.d.samples.Tables(now), s.d.relays.Others()
 	if s.d.relay.Ready() {
 		s.again(&st)
-		showFlow(&st, s.d.relay.pipeline.Snapshot())
+		showFlow(&st, s.d.relay.Flow.Snapshot())
 		st.WaitingKeys.First = append(st.WaitingKeys.First, s.waitingKeys()...)
 		troubles = append(troubles, s.heldRows()...)
-		for _, line := range s.d.relay.acker.Problems() {
+		for _, line := range s.d.relay.Acks.Problems() {
 			troubles = append(troubles, operator.SeeCause(line, "The database is away"))
 		}
 		troubles = append(troubles, s.rowTroubles()...)
-		showRows(&st, s.d.relay.acker.Snapshot())
+		showRows(&st, s.d.relay.Acks.Snapshot())
 		s.sweep(&st, now)
 		showReader(&st, s.d.reader.State(), now)
 		if err := s.server(ctx, &st); err != nil {
@@ -131,7 +131,7 @@ func showFlow(st *operator.Status, f pipeline.Snapshot) {
 const shownKeys = 10 // that wait
 
 func (s *service) waitingKeys() (list []operator.WaitingKey) {
-	for _, k := range s.d.relay.pipeline.WaitingKeys(shownKeys) {
+	for _, k := range s.d.relay.Flow.WaitingKeys(shownKeys) {
 		list = append(list, operator.WaitingKey(k))
 	}
 	return list
@@ -152,7 +152,7 @@ func showRows(st *operator.Status, a ack.Snapshot) {
 }
 
 func (s *service) sweep(st *operator.Status, now time.Time) {
-	running, last, rows := s.d.relay.sweeper.State()
+	running, last, rows := s.d.relay.Sweeper.State()
 	st.Sweep.Running, st.Sweep.LastRows, st.Sweep.LastSeconds = running, rows, ageOf(last, now)
 }
 
@@ -160,11 +160,11 @@ func (s *service) sweep(st *operator.Status, now time.Time) {
 func (s *service) again(st *operator.Status) {
 	for i := range st.Tables {
 		t := &st.Tables[i]
-		if f, ok := s.d.relay.again.State(t.Name); ok {
+		if f, ok := s.d.relay.Redeliver.State(t.Name); ok {
 			every := f.Every.Seconds()
 			t.FailedEverySeconds, t.FailedRetried, t.FailedRetryError = &every, f.Retried, f.Error
 		}
-		if f, ok := s.d.relay.again.Sent(t.Name); ok {
+		if f, ok := s.d.relay.Redeliver.Sent(t.Name); ok {
 			t.Redelivery = &operator.RedeliveryStatus{
 				AfterSeconds: f.Rule.After.Seconds(), Max: f.Rule.Max, Until: f.Rule.Until, Redelivered: f.Redelivered, Marked: f.Marked,
 				GivenUp: f.GivenUp, Full: f.Full, Error: f.Error,
@@ -217,7 +217,7 @@ func ageOf(at, now time.Time) *float64 {
 
 // heldRows says why the checkpoint waits for rows that no sweep would find.
 func (s *service) heldRows() []string {
-	f := s.d.relay.pipeline.Snapshot()
+	f := s.d.relay.Flow.Snapshot()
 	if f.Held == 0 {
 		return nil
 	}

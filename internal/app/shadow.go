@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/internal/shadow"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -12,7 +13,7 @@ import (
 
 // shadowRows are the tables of a relay that writes nothing: completions go to the shadow, and sweeps find no row.
 type shadowRows struct {
-	Rows
+	relay.Rows
 	shadow *shadow.Shadow
 }
 
@@ -22,7 +23,7 @@ func (r shadowRows) Apply(ctx context.Context, batch []outbox.Completion) ([]out
 }
 
 // shadowState does not remember rows as sent that were not, and whose tables cannot say so: a relay that goes back would skip them.
-type shadowState struct{ State }
+type shadowState struct{ relay.State }
 
 // Commit implements ack.Journal.
 func (s shadowState) Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position, epoch uint64) error {

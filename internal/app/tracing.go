@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/internal/tracing"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
@@ -22,7 +23,7 @@ func (d *daemon) watchSink() (out sink.Sink, err error) {
 
 // tracedRows are tables whose status updates are traced.
 type tracedRows struct {
-	Rows
+	relay.Rows
 	tracer *tracing.Tracer
 }
 

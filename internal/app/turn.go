@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -16,8 +17,8 @@ import (
 // Turn is the time for which a relay holds the lease. The fields are set before Take. The simulation takes turns as the daemon does.
 type Turn struct {
 	Lease  *lease.Lease
-	State  State // of this relay alone
-	Source Source
+	State  relay.State // of this relay alone
+	Source relay.Source
 	Lost   bool // an earlier state was lost, so that the start makes a gap
 	Accept bool // an operator takes the server as it is
 	Log    *zap.Logger
@@ -41,7 +42,7 @@ func (t *Turn) Take(ctx context.Context, tables []string) (held bool, err error)
 	t.taken.Store(false)
 	grant, held := t.Lease.Acquire(ctx, tables, func(ctx context.Context, left lease.Resume) error {
 		use, away := t.usable(ctx, left)
-		var refused *RefusedError
+		var refused *relay.RefusedError
 		switch {
 		case errors.As(away, &refused):
 			err = away
@@ -101,7 +102,7 @@ func (t *Turn) usable(ctx context.Context, left lease.Resume) (bool, error) {
 	if relation, why := server.CheckIdentity(left.Source, left.At, info, end); relation == server.Foreign {
 		recorded, known := t.State.Source()
 		if (known && recorded.Same(left.Source) || t.Lease.Followed(left.Source)) && !t.Accept {
-			return false, &RefusedError{Why: "the relay that was active before has read more than this server has: " + why}
+			return false, &relay.RefusedError{Why: "the relay that was active before has read more than this server has: " + why}
 		}
 		t.Log.Warn("this server lacks what the last active relay had read: its position is not used", zap.Stringer("position", left.At), zap.String("why", why))
 		return false, nil

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -74,7 +75,7 @@ func TestG35_ARefusalHoldsForTheStandby(t *testing.T) {
 		testkit.Must(t, store.Reset(x.recorded, outbox.Position{File: "log.000001", Offset: 500, GTIDs: a + ":1-4"}, 0, "test"))
 		turn := &Turn{State: store, Source: answering{next, outbox.Position{File: "log.000001", Offset: 400}}, Log: zap.NewNop(), Accept: x.accept, Lease: lease.Alone(lease.Off, "")}
 		use, err := turn.usable(t.Context(), left)
-		var refused *RefusedError
+		var refused *relay.RefusedError
 		if use || errors.As(err, &refused) != x.refused || err != nil && !x.refused {
 			t.Errorf("%s: use %v, %v", name, use, err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/messages"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
@@ -36,7 +37,7 @@ func (d *daemon) wait(ctx context.Context, err error) error {
 	if err := d.openState(ctx); err != nil {
 		return err
 	}
-	nowhere := func(context.Context, server.ID, outbox.Position, string) error { return errNotRunning }
+	nowhere := func(context.Context, server.ID, outbox.Position, string) error { return relay.ErrNotRunning }
 	d.waiting = &waiting{
 		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: nowhere, Hold: d.state.SetPause, Record: d.record}, d: d,
 		Away:   messages.Away{Why: errors.New("the database does not answer: messages are looked at there; `canal-outbox status` says why")},
@@ -66,10 +67,10 @@ func (w *waiting) Live() error { return nil }
 func (w *waiting) Ready() error { return nil }
 
 // Sweep is refused.
-func (w *waiting) Sweep(context.Context) error { return errNotRunning }
+func (w *waiting) Sweep(context.Context) error { return relay.ErrNotRunning }
 
 // Retention is refused.
-func (w *waiting) Retention(context.Context) error { return errNotRunning }
+func (w *waiting) Retention(context.Context) error { return relay.ErrNotRunning }
 
 // Status shows what is known without the database.
 func (w *waiting) Status(context.Context) operator.Status {

@@ -18,6 +18,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -68,7 +69,7 @@ func TestA05_AwaitedDatabase(t *testing.T) {
 	if cp, err := client.Checkpoint(ctx); err != nil || cp.Position.File != "b.000001" {
 		t.Errorf("checkpoint: %+v, %v", cp, err)
 	}
-	if err := client.Sweep(ctx); err == nil || !strings.Contains(err.Error(), errNotRunning.Error()) {
+	if err := client.Sweep(ctx); err == nil || !strings.Contains(err.Error(), relay.ErrNotRunning.Error()) {
 		t.Errorf("sweep: %v", err)
 	}
 	if _, err := client.SetCheckpoint(ctx, operator.Target{Latest: true}); err == nil || !strings.Contains(err.Error(), "the database must be asked") {

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
@@ -37,7 +38,7 @@ func (d *daemon) watchTables(ctx context.Context, stop func()) {
 			continue // of a server that is away others tell
 		}
 		if _, err := usable(ctx, d.cfg, d.source, !d.opts.Shadow); err != nil {
-			if !away(err) && ctx.Err() == nil && (!slices.Equal(now, refused) || reason != err.Error()) {
+			if !relay.Away(err) && ctx.Err() == nil && (!slices.Equal(now, refused) || reason != err.Error()) {
 				d.log.Error("the tables that the patterns match have changed, and the relay goes on without the change, because it could not start with it",
 					zap.Strings("tables", now), zap.Error(err))
 				refused, reason = now, err.Error()

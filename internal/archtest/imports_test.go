@@ -81,8 +81,9 @@ var rules = []rule{
 	{path: "internal/messages", own: append([]string{"internal/operator"}, nouns...)},
 	{path: "internal/systemd", external: with("github.com/coreos/go-systemd/v22")},
 	{path: "internal/shadow", own: nouns, external: with()},
+	{path: "internal/relay", own: slices.Concat(nouns, flow, []string{"canal"}), external: with()},
 	{path: "internal/app/reference", own: []string{"internal/app", "internal/config"}},
-	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/setting", "internal/config", "internal/admin", "internal/alert", "internal/bench", "internal/doctor", "internal/history", "internal/messages", "internal/operator", "internal/reconcile", "internal/shadow", "internal/systemd", "internal/tracing", "migrations"}), external: with("golang.org/x/sync")},
+	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/setting", "internal/config", "internal/admin", "internal/alert", "internal/bench", "internal/doctor", "internal/history", "internal/messages", "internal/operator", "internal/reconcile", "internal/relay", "internal/shadow", "internal/systemd", "internal/tracing", "migrations"}), external: with("golang.org/x/sync")},
 	{path: "docs"}, // the pages, embedded
 	{path: "internal/archtest"},
 
@@ -94,7 +95,7 @@ var rules = []rule{
 	{
 		path: "cmd/canal-outbox/...",
 		own: []string{
-			"outbox", "outbox/server", "migrations", "internal/config", "internal/operator", "internal/admin", "internal/app", "internal/bench", "internal/reconcile",
+			"outbox", "outbox/server", "migrations", "internal/config", "internal/operator", "internal/admin", "internal/relay", "internal/app", "internal/bench", "internal/reconcile",
 		},
 		external: with("github.com/spf13/cobra", "github.com/goccy/go-yaml"),
 	},

@@ -6,7 +6,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// points are those of internal/app/faultpoints.go, and which of their occurrences is used: the sweep claims once.
+// points are those of internal/relay/faultpoints.go, and which of their occurrences is used: the sweep claims once.
 var points = []struct {
 	name string
 	nth  int

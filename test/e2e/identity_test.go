@@ -8,6 +8,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	core "github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
@@ -44,7 +45,7 @@ func (l *lab) tampered() (state string) {
 
 func (l *lab) wantRefusal() {
 	l.t.Helper()
-	var refused *app.RefusedError
+	var refused *core.RefusedError
 	if err := l.end(); !errors.As(err, &refused) {
 		l.t.Fatalf("the relay ended with %v, want a refusal", err)
 	}

@@ -119,7 +119,7 @@ func (r *Relay) Launch(t testing.TB, args ...string) {
 	r.launch(t, program, nil, args)
 }
 
-// Point is a place where a process that StartUntil started stands still; see internal/app/faultpoints.go.
+// Point is a place where a process that StartUntil started stands still; see internal/relay/faultpoints.go.
 type Point struct {
 	name, file string
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
@@ -77,11 +77,11 @@ func (r *row) finalSince() time.Time {
 }
 
 // again is what the relay of a process needs for it; nil when no row goes out again.
-func (i *incarnation) again(s *state) *app.Again {
+func (i *incarnation) again(s *state) *relay.Again {
 	if a := i.w.plan.again; a.failedEvery == 0 && a.sent.After == 0 {
 		return nil
 	}
-	return &app.Again{Rows: rows{i}, Memory: s}
+	return &relay.Again{Rows: rows{i}, Memory: s}
 }
 
 // Final implements redelivery.Rows: a page in the order of the ids.

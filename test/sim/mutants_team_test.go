@@ -47,7 +47,7 @@ var teamMutations = []mutation{
 		edits: []edit{{"	r.At, _ = t.State.Checkpoint()\n", ""}},
 	},
 	{
-		rule: "nothing is read before the lease has the position", file: "internal/app/start.go", found: "P1: .*passed over", team: true,
+		rule: "nothing is read before the lease has the position", file: "internal/relay/start.go", found: "P1: .*passed over", team: true,
 		edits: []edit{{"if r.parts.Begin != nil {", "if false {"}}, seeds: 5000,
 	},
 	{

@@ -35,7 +35,7 @@ var mutations = []mutation{
 		edits: []edit{{"owner := t.registry[m.Identity]; owner != nil {", "owner := t.registry[m.Identity]; owner != nil && seq == 0 {"}},
 	},
 	{
-		rule: "the journal of the last run is owned", file: "internal/app/start.go", found: "P3: .*journal",
+		rule: "the journal of the last run is owned", file: "internal/relay/start.go", found: "P3: .*journal",
 		edits: []edit{{"	r.tracker.Own(entries)\n", ""}}, seeds: 1000,
 	},
 	{
@@ -99,23 +99,23 @@ var mutations = []mutation{
 		edits: []edit{{"		owner.seq = seq\n		return\n", ""}}, seeds: 1000,
 	},
 	{
-		rule: "a gap is followed by a full sweep", file: "internal/app/handler.go", found: "gap: ",
+		rule: "a gap is followed by a full sweep", file: "internal/relay/handler.go", found: "gap: ",
 		edits: []edit{{"	r.parts.Gate.accept(info.ID)\n	r.triggers.Full()\n", "	r.parts.Gate.accept(info.ID)\n"}}, seeds: 3000,
 	},
 	{
-		rule: "a failover moves the low-water mark to GTIDs alone", file: "internal/app/handler.go", found: "checkpoint: |P3: ",
+		rule: "a failover moves the low-water mark to GTIDs alone", file: "internal/relay/handler.go", found: "checkpoint: |P3: ",
 		edits: []edit{{"	case failover:\n", "	case failover && id.Flavor == \"\":\n"}}, seeds: 2000,
 	},
 	{
-		rule: "a refused connection makes the reader look anew", file: "internal/app/move.go", found: "P1: ",
+		rule: "a refused connection makes the reader look anew", file: "internal/relay/move.go", found: "P1: ",
 		edits: []edit{{"			r.lookAnew()\n", ""}}, seeds: 5000,
 	},
 	{
-		rule: "a guard refuses a server that nobody has accepted", file: "internal/app/gate.go", found: "identity: ",
+		rule: "a guard refuses a server that nobody has accepted", file: "internal/relay/gate.go", found: "identity: ",
 		edits: []edit{{"		return fmt.Errorf(\"expected %s\", accepted)\n", "		_ = fmt.Errorf\n		return nil\n"}}, seeds: 2000,
 	},
 	{
-		rule: "a start sweeps rows of any age", file: "internal/app/start.go", found: "start: ",
+		rule: "a start sweeps rows of any age", file: "internal/relay/start.go", found: "start: ",
 		edits: []edit{{"	r.triggers.Full()\n", ""}},
 	},
 	{

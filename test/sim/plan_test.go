@@ -5,7 +5,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/ack"
 	"github.com/canal-outbox/canal-outbox/fallback"
-	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/pipeline"
 )
@@ -37,7 +37,7 @@ type plan struct {
 	hasty    bool          // a refused row waits for minutes, and its owner deletes it or marks it as sent before
 	grace    time.Duration // that the application has to publish a row itself; 0: it leaves that to the relay
 	again    againPlan
-	settings app.Settings
+	settings relay.Settings
 	work     time.Duration // transactions commit until then
 	healed   time.Duration // faults happen until then
 	txns     []txnPlan
@@ -187,7 +187,7 @@ func newPlan(seed uint64) *plan {
 
 // settle draws the settings: everything is shorter than in earnest, so that a run needs few virtual seconds.
 func (p *plan) settle(d *dice) {
-	p.settings = app.Settings{
+	p.settings = relay.Settings{
 		Pipeline: pipeline.Config{
 			MaxInFlight: pick(d, 0, 0, 3, 12), MaxUnwritten: pick(d, 0, 0, 6), MaxRetry: d.n(4),
 			Backoff: outbox.Backoff{Base: d.between(50*time.Millisecond, 500*time.Millisecond), Max: 2 * time.Second},

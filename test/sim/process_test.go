@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/canal-outbox/canal-outbox/canal"
-	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/retention"
@@ -31,8 +31,8 @@ type incarnation struct {
 	log   *zap.Logger
 	bugs  []prometheus.Counter
 
-	gate   *app.Gate
-	relay  *app.Relay
+	gate   *relay.Gate
+	relay  *relay.Relay
 	state  *state
 	sink   *sinkModel
 	ctx    context.Context
@@ -79,7 +79,7 @@ func (w *world) start(d *disk, l life) *incarnation {
 // incarnate makes a process that does nothing yet. Callers hold mu.
 func (w *world) incarnate(d *disk, l life, m *member) *incarnation {
 	i := &incarnation{
-		w: w, disk: d, team: m, life: len(w.incarnations) + 1, plan: l, files: d.files, killed: make(chan struct{}), gate: app.NewGate(), ended: make(chan error, 1),
+		w: w, disk: d, team: m, life: len(w.incarnations) + 1, plan: l, files: d.files, killed: make(chan struct{}), gate: relay.NewGate(), ended: make(chan error, 1),
 		topics: map[string]bool{}, disturbed: map[string]bool{}, anchored: time.Now(),
 	}
 	i.random = newDice(w.seed, "jitter", uint64(i.life))
@@ -108,7 +108,7 @@ func (i *incarnation) run() error {
 }
 
 // relayOn makes the relay. through is the sink, or what stands before it.
-func (i *incarnation) relayOn(state *state, sink *sinkModel, through sink.Sink, lost bool, begin func(context.Context) error) *app.Relay {
+func (i *incarnation) relayOn(state *state, sink *sinkModel, through sink.Sink, lost bool, begin func(context.Context) error) *relay.Relay {
 	settings := i.w.plan.settings
 	random := func() float64 {
 		i.w.mu.Lock()
@@ -119,9 +119,9 @@ func (i *incarnation) relayOn(state *state, sink *sinkModel, through sink.Sink, 
 	settings.Ack.Random = random
 	settings.Fallback.Random = random
 	settings.Again.Transport = service{i}
-	relay := app.New(app.Parts{
+	relay := relay.New(relay.Parts{
 		Source: source{i}, Gate: i.gate, LogOnly: map[string]bool{logTable: true}, Rows: rows{i}, Sink: through, State: state, Lost: lost, AcceptNewSource: i.accepts > 0,
-		Reader:    func(h canal.Handler) app.Reader { return &reader{i: i, handler: h} },
+		Reader:    func(h canal.Handler) relay.Reader { return &reader{i: i, handler: h} },
 		Retention: retention.New(drawRetention(i.w.seed), rows{i}, i.log, registerer{i}),
 		Again:     i.again(state),
 		Begin:     begin,

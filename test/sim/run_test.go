@@ -10,7 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -116,7 +116,7 @@ func (w *world) endedItself(i *incarnation, err error) (refused bool) {
 		return false
 	}
 	i.dead = true
-	var no *app.RefusedError
+	var no *relay.RefusedError
 	if i.mayRefuse() && errors.As(err, &no) {
 		w.note(i.life, "refused", "", "", 0)
 		i.sink.cut(w.dice("refused", 0))
@@ -153,7 +153,7 @@ func (w *world) terminate(i *incarnation) {
 	defer w.mu.Unlock()
 	i = i.latest()
 	w.note(i.life, "stopped", "", "", 0)
-	var refused *app.RefusedError
+	var refused *relay.RefusedError
 	if err != nil && !(i.mayRefuse() && errors.As(err, &refused)) {
 		w.violation("stop", "%v", err)
 	}

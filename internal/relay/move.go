@@ -1,4 +1,4 @@
-package app
+package relay
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
@@ -21,7 +20,7 @@ type move struct {
 	done   chan error // buffered 1
 }
 
-var errNotRunning = errors.New("the relay is not following the log at this moment: try again when `canal-outbox status` shows `reader connected`")
+var ErrNotRunning = errors.New("the relay is not following the log at this moment: try again when `canal-outbox status` shows `reader connected`")
 
 // MoveTo makes the running relay go on from another position: the reader is paused, the low-water mark and the checkpoint are
 // set anew, and the reader starts anew. Moving back repeats nothing that is SENT, because the recovery window asks the table;
@@ -31,7 +30,7 @@ func (r *Relay) MoveTo(ctx context.Context, id server.ID, to outbox.Position, re
 	r.mu.Lock()
 	if r.interrupt == nil || r.order != nil || !r.active {
 		r.mu.Unlock()
-		return errNotRunning
+		return ErrNotRunning
 	}
 	r.order = m
 	r.interrupt()
@@ -79,7 +78,7 @@ func (r *Relay) moved() (outbox.Position, error) {
 		return outbox.Position{}, errors.New("the reader ended without being told to")
 	}
 	if m.to.IsZero() {
-		return r.pipeline.Rewind()
+		return r.Flow.Rewind()
 	}
 	from, _ := r.parts.State.Checkpoint()
 	err := r.reset(m.id, m.to, m.reason)
@@ -95,15 +94,23 @@ func (r *Relay) moved() (outbox.Position, error) {
 	return m.to, nil
 }
 
+// PausedError says that an operator's pause has to end first.
+type PausedError struct{ Pause *outbox.Pause }
+
+// Error implements error.
+func (e *PausedError) Error() string {
+	return fmt.Sprintf("the relay is %s: `canal-outbox resume` ends the pause", e.Pause)
+}
+
 // Sweep asks for a sweep at once, over rows of any age, and looks at suspended topics at once.
 func (r *Relay) Sweep() error {
 	if !r.Ready() {
-		return errNotRunning
+		return ErrNotRunning
 	}
 	if p := r.parts.State.Pause(); p != nil {
-		return operator.Refusedf("the relay is %s: `canal-outbox resume` lets it go on", p)
+		return &PausedError{p}
 	}
-	r.pipeline.TryTopics() // if one works again there is another sweep
+	r.Flow.TryTopics() // if one works again there is another sweep
 	r.triggers.Trigger()
 	return nil
 }

@@ -1,6 +1,6 @@
 //go:build faultpoints
 
-package app
+package relay
 
 import (
 	"context"

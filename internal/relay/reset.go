@@ -1,4 +1,4 @@
-package app
+package relay
 
 import (
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -8,7 +8,7 @@ import (
 // reset makes the running relay go on from another position. The low-water mark comes first: it refuses what cannot be read. What
 // ack has read of it before carries the old epoch and moves the stored checkpoint no more, whenever its commit comes.
 func (r *Relay) reset(id server.ID, to outbox.Position, reason string) error {
-	epoch, err := r.pipeline.Reset(id.Flavor, to)
+	epoch, err := r.Flow.Reset(id.Flavor, to)
 	if err != nil {
 		return err
 	}

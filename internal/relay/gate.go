@@ -1,4 +1,4 @@
-package app
+package relay
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func (g *Gate) accept(id server.ID) {
 	}
 }
 
-func (g *Gate) current() server.ID {
+func (g *Gate) Current() server.ID {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.accepted

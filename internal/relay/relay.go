@@ -1,4 +1,4 @@
-package app
+package relay
 
 import (
 	"context"
@@ -101,7 +101,16 @@ type Settings struct {
 	Stop     time.Duration // for draining, while the broker takes messages; the flush of results has ack.Config.FlushTimeout
 }
 
-const defaultStop = 4 * time.Second
+// Stations are the parts of a relay whose state people see. The start makes them: they can be read when Ready has returned true.
+type Stations struct {
+	Flow      *pipeline.Pipeline
+	Acks      *ack.Acker
+	Sweeper   *fallback.Sweeper
+	Redeliver *redelivery.Redelivery // nil without Parts.Again
+}
+
+// DefaultStop is Settings.Stop where that is zero.
+const DefaultStop = 4 * time.Second
 
 // cutStop takes the place of Settings.Stop when the lease is lost, and for the sink when the drain has ended without all answers: those that
 // are on their way still come.
@@ -114,12 +123,9 @@ type Relay struct {
 	log      *zap.Logger
 	reg      prometheus.Registerer
 
+	Stations
 	triggers *fallback.Triggers
 	tracker  *tracker.Tracker
-	pipeline *pipeline.Pipeline
-	acker    *ack.Acker
-	sweeper  *fallback.Sweeper
-	again    *redelivery.Redelivery // nil without Parts.Again
 	handler  *handler
 	reader   Reader
 
@@ -132,10 +138,9 @@ type Relay struct {
 // New makes a relay. It does no I/O.
 func New(parts Parts, settings Settings, log *zap.Logger, reg prometheus.Registerer) *Relay {
 	if settings.Stop <= 0 {
-		settings.Stop = defaultStop
+		settings.Stop = DefaultStop
 	}
-	r := &Relay{parts: parts, settings: settings, log: log, reg: reg}
-	return r
+	return &Relay{parts: instrument(parts), settings: settings, log: log, reg: reg}
 }
 
 // RefusedError says that the server is not the one of the checkpoint and that an operator must decide.
@@ -158,17 +163,17 @@ func (r *Relay) Run(ctx context.Context) error {
 		return errors.Join(err, r.parts.Sink.Close(ctx))
 	}
 	ended := make(chan error, 6)
-	acks := r.spawn(ctx, ended, "ack", r.acker.Run)
-	flow := r.spawn(ctx, ended, "pipeline", r.pipeline.Run)
-	sweep := r.spawn(ctx, ended, "sweep", r.sweeper.Run)
+	acks := r.spawn(ctx, ended, "ack", r.Acks.Run)
+	flow := r.spawn(ctx, ended, "pipeline", r.Flow.Run)
+	sweep := r.spawn(ctx, ended, "sweep", r.Sweeper.Run)
 	reader := r.spawn(ctx, ended, "reader", func(ctx context.Context) error { return r.read(ctx, from) })
 	var leaving *station
 	if r.parts.Retention != nil {
 		leaving = r.spawn(ctx, ended, "retention", r.parts.Retention.Run)
 	}
 	var again *station
-	if r.again != nil {
-		again = r.spawn(ctx, ended, "redelivery", r.again.Run)
+	if r.Redeliver != nil {
+		again = r.spawn(ctx, ended, "redelivery", r.Redeliver.Run)
 	}
 	r.setActive(true)
 	select {
@@ -199,7 +204,7 @@ func (r *Relay) stop(ctx context.Context, acks, flow, sweep, reader *station) {
 	reader.stop()
 	sweep.stop()
 	drain, cancel := context.WithTimeout(fresh, patience)
-	if unanswered := r.pipeline.Drain(drain); unanswered > 0 {
+	if unanswered := r.Flow.Drain(drain); unanswered > 0 {
 		patience = cutStop
 		r.log.Warn("stopped before the broker answered: messages that it may have are sent again after the next start", zap.Int("messages", unanswered))
 	}
@@ -255,11 +260,11 @@ func (r *Relay) Ready() bool {
 	return r.active
 }
 
-// stillSince is the moment since which nothing has moved though there is work and nothing outside is in the way; zero
+// StillSince is the moment since which nothing has moved though there is work and nothing outside is in the way; zero
 // when all is well.
-func (r *Relay) stillSince() time.Time {
+func (r *Relay) StillSince() time.Time {
 	if !r.Ready() {
 		return time.Time{}
 	}
-	return r.pipeline.Snapshot().ResultSince
+	return r.Flow.Snapshot().ResultSince
 }

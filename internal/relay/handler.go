@@ -1,4 +1,4 @@
-package app
+package relay
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 
 // Why the checkpoint was moved other than by an operator, in the words of its history.
 const (
-	reasonFailover = "failover"
-	reasonGTIDs    = "GTID set of the position"
-	reasonGap      = "gap: " // and its cause
+	ReasonFailover = "failover"
+	ReasonGTIDs    = "GTID set of the position"
+	ReasonGap      = "gap: " // and its cause
 )
 
 // handler is what the reader talks to: the flow of transactions goes straight to the pipeline, what changes the source or
@@ -36,28 +36,28 @@ func (h *handler) Connected(ctx context.Context, from, windowEnd outbox.Position
 	switch {
 	case failover:
 		at := outbox.Position{GTIDs: from.GTIDs}
-		if err := r.reset(id, at, reasonFailover); err != nil {
+		if err := r.reset(id, at, ReasonFailover); err != nil {
 			return fmt.Errorf("record the failover: %w", err)
 		}
 		r.log.Warn("the source failed over to another server with the same history", zap.Stringer("server", id))
 		r.triggers.Full()
 	case bare && from.GTIDs != "":
 		// The reader has found the set that belongs to a file and an offset. Nothing is open yet that the move could forget.
-		if err := r.reset(id, from, reasonGTIDs); err != nil {
+		if err := r.reset(id, from, ReasonGTIDs); err != nil {
 			return fmt.Errorf("record the GTID set of %s: %w", from, err)
 		}
 	}
 	r.parts.Gate.accept(id)
-	return r.pipeline.Connected(ctx, from, windowEnd)
+	return r.Flow.Connected(ctx, from, windowEnd)
 }
 
 // Offer hands one transaction to the pipeline.
 func (h *handler) Offer(ctx context.Context, txn *outbox.Txn) error {
-	return h.relay.pipeline.Offer(ctx, txn)
+	return h.relay.Flow.Offer(ctx, txn)
 }
 
 // Idle reports that the server has nothing behind pos.
-func (h *handler) Idle(pos outbox.Position) { h.relay.pipeline.Idle(pos) }
+func (h *handler) Idle(pos outbox.Position) { h.relay.Flow.Idle(pos) }
 
 // Disconnected reports the end of a stream. The sweep sees by itself that the log does not go on.
 func (h *handler) Disconnected(error) {}

@@ -1,6 +1,6 @@
 //go:build !faultpoints
 
-package app
+package relay
 
 // instrument does nothing but in builds for crash tests.
 func instrument(p Parts) Parts { return p }

@@ -1,4 +1,4 @@
-package app
+package relay
 
 import (
 	"context"
@@ -20,10 +20,10 @@ var errNotTaken = errors.New("the broker takes no messages, or the relay is paus
 // returns how many were handed to the sink, also with an error.
 func (r *Relay) Republish(ctx context.Context, rows []outbox.Candidate) (n int, err error) {
 	if !r.Ready() || r.parts.Again == nil {
-		return 0, errNotRunning
+		return 0, ErrNotRunning
 	}
 	for page := range slices.Chunk(rows, republishPage) {
-		if !r.pipeline.Takes() {
+		if !r.Flow.Takes() {
 			return n, errNotTaken
 		}
 		taken, err := r.republish(ctx, page)
@@ -35,13 +35,13 @@ func (r *Relay) Republish(ctx context.Context, rows []outbox.Candidate) (n int, 
 }
 
 func (r *Relay) republish(ctx context.Context, page []outbox.Candidate) (taken int, err error) {
-	free, _ := r.pipeline.Reserve(page)
+	free, _ := r.Flow.Reserve(page)
 	open := make(map[outbox.Identity]outbox.Candidate, len(free))
 	ids := make([]outbox.Identity, len(free))
 	for i, c := range free {
 		open[c.Identity], ids[i] = c, c.Identity
 	}
-	defer func() { r.pipeline.Release(slices.Collect(maps.Values(open))) }()
+	defer func() { r.Flow.Release(slices.Collect(maps.Values(open))) }()
 	pieces, err := r.parts.Again.Rows.Pieces(ctx, ids)
 	if err != nil {
 		return 0, err
@@ -54,7 +54,7 @@ func (r *Relay) republish(ctx context.Context, page []outbox.Candidate) (taken i
 		for _, m := range messages {
 			m.Entry = open[m.Identity].Entry
 		}
-		n, err := r.pipeline.Publish(ctx, messages, nil)
+		n, err := r.Flow.Publish(ctx, messages, nil)
 		for _, m := range messages[:n] {
 			delete(open, m.Identity)
 		}

@@ -1,4 +1,4 @@
-package app
+package relay
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func (s *movedState) Pause() *outbox.Pause { return nil }
 
 func (s *movedState) Reset(server.ID, outbox.Position, uint64, string) error {
 	s.resets++
-	s.accepted = s.gate.current()
+	s.accepted = s.gate.Current()
 	return nil
 }
 
@@ -49,7 +49,7 @@ func TestG05_PositionMovesBeforeTheNewServerIsAccepted(t *testing.T) {
 	if state.resets != 1 || state.accepted != old {
 		t.Errorf("%d moves of the position, while the gate accepted %v", state.resets, state.accepted)
 	}
-	if got := gate.current(); got != next {
+	if got := gate.Current(); got != next {
 		t.Errorf("after the move the gate accepts %v", got)
 	}
 }

@@ -1,4 +1,4 @@
-package app
+package relay
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 	entries = slices.DeleteFunc(entries, func(c outbox.Completion) bool { return c.LogOnly }) // the log shows them again
 	if len(entries) > 0 {
 		r.log.Info("writing acknowledgements of the last run to the table", zap.Int("rows", len(entries)))
-		if err := r.acker.Replay(ctx, entries); err != nil {
+		if err := r.Acks.Replay(ctx, entries); err != nil {
 			return outbox.Position{}, err
 		}
 	}
@@ -83,16 +83,16 @@ func (r *Relay) ofMappedTables(entries []outbox.Completion) []outbox.Completion 
 
 // look asks the server until it answers.
 func (r *Relay) look(ctx context.Context) (info server.Info, end outbox.Position, err error) {
-	err = untilAnswered(ctx, r.log, func() error {
+	err = UntilAnswered(ctx, r.log, func() error {
 		info, end, err = r.parts.Source.Look(ctx)
 		return err
 	})
 	return info, end, err
 }
 
-// untilAnswered repeats a question while the database is away or read-only: a start waits for it as a running relay does. Any
+// UntilAnswered repeats a question while the database is away or read-only: a start waits for it as a running relay does. Any
 // other error is the caller's, and so is the end of ctx.
-func untilAnswered(ctx context.Context, log *zap.Logger, ask func() error) error {
+func UntilAnswered(ctx context.Context, log *zap.Logger, ask func() error) error {
 	backoff := outbox.Backoff{Base: 200 * time.Millisecond, Max: 5 * time.Second}
 	var class, before server.Class
 	for n := 0; ; n++ {
@@ -104,7 +104,7 @@ func untilAnswered(ctx context.Context, log *zap.Logger, ask func() error) error
 			return nil
 		case err == nil || ctx.Err() != nil:
 			return errors.Join(err, ctx.Err())
-		case !away(err):
+		case !Away(err):
 			return err
 		case class == server.ReadOnly && class != before:
 			log.Warn("the database takes no writes: waiting until it does", zap.Error(err))
@@ -152,7 +152,7 @@ func (r *Relay) recordGap(gap outbox.Gap, id server.ID, reset func(server.ID, ou
 	gap.At = time.Now()
 	number, err := r.parts.State.AddGap(gap)
 	if err == nil {
-		err = reset(id, gap.To, reasonGap+string(gap.Cause))
+		err = reset(id, gap.To, ReasonGap+string(gap.Cause))
 	}
 	if err != nil {
 		return fmt.Errorf("record the gap: %w", err)
@@ -185,20 +185,30 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) (err error) {
 		return fmt.Errorf("the checkpoint cannot be read: %w; use `checkpoint set` to choose another position", err)
 	}
 	p := r.parts
-	r.acker = ack.New(r.settings.Ack, r.tracker, p.State, p.Rows, r.log.Named("ack"), r.reg)
+	r.Acks = ack.New(r.settings.Ack, r.tracker, p.State, p.Rows, r.log.Named("ack"), r.reg)
 	flow := r.settings.Pipeline
 	if d, can := p.Sink.(sink.Delayer); can {
 		flow.LongestDelay = d.LongestDelay()
 	}
-	r.pipeline = pipeline.New(flow, r.tracker, r.triggers, p.Sink, r.acker, p.Rows, log, r.reg)
+	r.Flow = pipeline.New(flow, r.tracker, r.triggers, p.Sink, r.Acks, p.Rows, log, r.reg)
 	sweeps := r.settings.Fallback
 	sweeps.Ordered = r.settings.Pipeline.Ordered
-	r.sweeper = fallback.New(sweeps, r.triggers, r.pipeline, p.Rows, p.Source, r.log.Named("sweep"), r.reg)
-	r.pipeline.Pause(p.State.Pause() != nil)
+	r.Sweeper = fallback.New(sweeps, r.triggers, r.Flow, p.Rows, p.Source, r.log.Named("sweep"), r.reg)
+	r.Flow.Pause(p.State.Pause() != nil)
 	if p.Again != nil {
-		r.again = redelivery.New(r.settings.Again, p.Again.Rows, r.pipeline, p.Again.Memory, r.log.Named("redelivery"), r.reg)
+		r.Redeliver = redelivery.New(r.settings.Again, p.Again.Rows, r.Flow, p.Again.Memory, r.log.Named("redelivery"), r.reg)
 	}
 	r.handler = &handler{relay: r}
 	r.reader = p.Reader(r.handler)
 	return nil
+}
+
+// Away reports whether a start waits after this answer: for a database that does not answer, and for one that is read-only, as a primary is at
+// the begin of a failover.
+func Away(err error) bool {
+	switch server.Classify(err) {
+	case server.Lost, server.Busy, server.Transient, server.ReadOnly:
+		return true
+	}
+	return false
 }

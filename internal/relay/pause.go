@@ -1,4 +1,4 @@
-package app
+package relay
 
 import (
 	"context"
@@ -14,7 +14,7 @@ func (r *Relay) Hold(p *outbox.Pause) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.active {
-		return errNotRunning
+		return ErrNotRunning
 	}
 	if err := r.parts.State.SetPause(p); err != nil {
 		return err
@@ -25,7 +25,7 @@ func (r *Relay) Hold(p *outbox.Pause) error {
 	} else {
 		r.log.Info("the intake goes on")
 	}
-	r.pipeline.Pause(p != nil)
+	r.Flow.Pause(p != nil)
 	if p == nil {
 		r.triggers.Trigger()
 	}
