@@ -105,14 +105,11 @@ func (c calls) cell(tests []string) string {
 
 var standIn = regexp.MustCompile("^\\| `([a-z0-9/-]+)` \\| ([^|]+) \\| ([^|]*) \\|$")
 
-// testsOfThePage are the tests of the page by directory. The section G is being filled: what it adds to the last column is written by the next -update.
+// testsOfThePage are the tests of the page by directory.
 func testsOfThePage(t *testing.T) map[string]map[string]bool {
 	_, all := rows(t)
 	tests := map[string]map[string]bool{}
-	for id, r := range all {
-		if id[0] == 'G' && !*update {
-			continue
-		}
+	for _, r := range all {
 		for test := range r.tests {
 			function, _, _ := strings.Cut(test.name, "/")
 			if tests[test.dir] == nil {
