@@ -128,7 +128,7 @@ func (d *Dispatch) ReadTables(ctx context.Context) error {
 // readTable reads the rows of a table that are not final, if it is time.
 func (d *Dispatch) readTable(ctx context.Context, name string) error {
 	d.mu.Lock()
-	due := d.order.ToRead(name, time.Now())
+	due := d.order.Reading(name).Due(time.Now())
 	d.mu.Unlock()
 	if !due {
 		return nil
@@ -136,17 +136,17 @@ func (d *Dispatch) readTable(ctx context.Context, name string) error {
 	for done := false; !done; {
 		began := time.Now()
 		d.mu.Lock()
-		d.order.BeginRead(name, d.tracker, began)
+		d.order.Reading(name).Begin(d.tracker, began)
 		d.mu.Unlock()
 		fits, err := d.readRows(ctx, name)
 		d.mu.Lock()
 		if err != nil {
-			d.order.ReadFailed(name)
+			d.order.Reading(name).Failed()
 			d.mu.Unlock()
 			return err
 		}
 		var room keyorder.Room
-		done, room = d.order.EndRead(name, fits, time.Since(began), time.Now())
+		done, room = d.order.Reading(name).End(fits, time.Since(began), time.Now())
 		d.unlock()
 		d.reportRoom(name, room)
 	}
@@ -172,7 +172,7 @@ func (d *Dispatch) readRows(ctx context.Context, name string) (fits bool, err er
 			return false, err
 		}
 		d.mu.Lock()
-		fits := d.order.PageRead(name, page, d.tracker, time.Now())
+		fits := d.order.Reading(name).Page(page, d.tracker, time.Now())
 		d.unlock()
 		if !fits {
 			return false, nil

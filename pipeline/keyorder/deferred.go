@@ -25,13 +25,13 @@ type deferredRows struct {
 
 // Deferred takes rows into account that the reader leaves to the sweep. It is called before later rows of the log are handed over, and before
 // those of the same transaction. A table that is not ordered is skipped; no entry affects another.
-func (o *Order) Deferred(list []outbox.Deferred) {
-	for name, t := range o.tables {
+func (m *memory) Deferred(list []outbox.Deferred) {
+	for name, t := range m.tables {
 		for _, one := range list {
 			if one.Table == name || one.Table == "" { // "": it may be any table
 				t.deferred.reports++
 				t.deferred.unknown, t.deferred.proof = true, 0
-				t.again, o.wakes = true, true
+				t.again, m.wakes = true, true
 			}
 		}
 	}
@@ -40,8 +40,8 @@ func (o *Order) Deferred(list []outbox.Deferred) {
 // follows marks a row of the log that is left while deferred rows before it are not known: it may be the witness. A row that is looked up first
 // comes here when it is taken over and again when it is left. What was reported in between is behind it, so the reports before it are those of
 // the first time.
-func (o *Order) follows(e *tracker.Entry) {
-	t, row := o.tables[e.Row().Table], o.memory.rows[e.Row()]
+func (m *memory) follows(e *tracker.Entry) {
+	t, row := m.tables[e.Row().Table], m.rows[e.Row()]
 	if t == nil || !e.Logged() {
 		return
 	}
@@ -54,32 +54,32 @@ func (o *Order) follows(e *tracker.Entry) {
 	row.follows = e.Sends.Reports - 1
 	row.inLog = row.follows == 0
 	if t.deferred.proof == 0 {
-		t.again, o.wakes = true, true
+		t.again, m.wakes = true, true
 	}
 }
 
 // sighted notes that the table has shown a row. The rows before it are known when a reading is complete that begins from now on.
-func (o *Order) sighted(row *leftRow) {
+func (m *memory) sighted(row *leftRow) {
 	if row.inTable {
 		return
 	}
-	t := o.tables[row.key.Table]
+	t := m.tables[row.key.Table]
 	row.inTable, row.read = true, t.begun
 	if t.deferred.unknown && t.deferred.proof == 0 && row.follows == t.deferred.reports {
 		t.deferred.proof = t.begun + 1
-		t.again, o.wakes = true, true
+		t.again, m.wakes = true, true
 	}
 }
 
 // proven ends the care about deferred rows when a reading that shows them is complete. A closed table needs none: only the first rows of each key
 // go out that its reading has shown, and no others.
-func (o *Order) proven(t *tableState, now time.Time) {
+func (m *memory) proven(t *tableState, now time.Time) {
 	if d := &t.deferred; !d.unknown || !t.closed && (d.proof == 0 || t.done < d.proof) {
 		return
 	}
 	t.deferred.unknown, t.deferred.proof = false, 0
-	for _, s := range o.memory.waiting {
-		if o.tables[s.Table] != t {
+	for _, s := range m.waiting {
+		if m.tables[s.Table] != t {
 			continue
 		}
 		for _, row := range s.left {

@@ -17,7 +17,7 @@
 //	Deferred, Unread, Ahead: rows that are not known may exist
 //	Reserved: a sweep has reserved rows                        which of them go, and which stay
 //	ToLook, Looked: what the table says of first rows          which rows to look at, which to publish, whether a sweep is needed
-//	ToRead, BeginRead, PageRead, EndRead: a reading of a table whether to read, whether to read on, whether to read again
+//	Reading: a reading of a table, page by page                whether to read, whether to read on, whether to read again
 //	Wakes                                                      whether looking or reading is due earlier than the caller expects
 //
 // A key with a row in memory or with rows that are left has a keyState; another key has none. The table decides when a row is final, not the

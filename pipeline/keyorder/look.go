@@ -126,12 +126,12 @@ type WaitingKey struct {
 }
 
 // Waiting counts the keys that wait and the rows that are remembered.
-func (o *Order) Waiting() (keys, rows int) { return len(o.memory.waiting), len(o.memory.rows) }
+func (m *memory) Waiting() (keys, rows int) { return len(m.waiting), len(m.rows) }
 
 // WaitingKeys returns the keys that wait longest, at most n.
-func (o *Order) WaitingKeys(n int) (list []WaitingKey) {
+func (m *memory) WaitingKeys(n int) (list []WaitingKey) {
 	var first []*keyState
-	for _, s := range o.memory.waiting {
+	for _, s := range m.waiting {
 		at := len(first)
 		for at > 0 && s.left[0].since.Before(first[at-1].left[0].since) {
 			at--
@@ -150,8 +150,8 @@ func (o *Order) WaitingKeys(n int) (list []WaitingKey) {
 }
 
 // WaitsFor returns the earlier row of its key that a row waits for, and why that one is not final; false when it waits for none, or is not known.
-func (o *Order) WaitsFor(id outbox.Identity) (first outbox.Identity, why string, waits bool) {
-	left := o.memory.rows[id]
+func (m *memory) WaitsFor(id outbox.Identity) (first outbox.Identity, why string, waits bool) {
+	left := m.rows[id]
 	switch {
 	case left == nil:
 		return first, "", false

@@ -268,7 +268,7 @@ func (w *world) look() {
 func (w *world) read() {
 	switch {
 	case w.cursor < 0:
-		if w.o.ToRead("shop.t", w.now) {
+		if w.o.Reading("shop.t").Due(w.now) {
 			w.begin()
 		}
 	case w.cursor < len(w.rows) && w.fits:
@@ -279,9 +279,9 @@ func (w *world) read() {
 			}
 		}
 		w.cursor += 3
-		w.fits = w.o.PageRead("shop.t", page, w.owners, w.now)
+		w.fits = w.o.Reading("shop.t").Page(page, w.owners, w.now)
 	default:
-		if done, _ := w.o.EndRead("shop.t", w.fits, time.Millisecond, w.now); done {
+		if done, _ := w.o.Reading("shop.t").End(w.fits, time.Millisecond, w.now); done {
 			w.cursor = -1
 		} else {
 			w.begin()
@@ -290,7 +290,7 @@ func (w *world) read() {
 }
 
 func (w *world) begin() {
-	w.o.BeginRead("shop.t", w.owners, w.now)
+	w.o.Reading("shop.t").Begin(w.owners, w.now)
 	w.cursor, w.fits = 0, true
 }
 

@@ -38,20 +38,18 @@ type Behind struct{ Rows, Bytes, Swept int }
 
 // Order is the state of the keys of some tables. Make it with New.
 type Order struct {
+	memory
 	limits Limits
-	tables map[string]*tableState
-	memory memory
 	behind Behind
 	call   uint64          // of Reserved
 	next   int             // in memory.waiting: the key to look at next
 	ahead  outbox.Position // up to which a sweep has gone before the log
-	wakes  bool
 }
 
 // New makes the order of tables (schema.table). Nothing of a table goes before it was read.
 func New(limits Limits, tables []string) *Order {
 	limits.Rows, limits.Behind, limits.AllBehind, limits.BehindBytes = max(1, limits.Rows), max(1, limits.Behind), max(1, limits.AllBehind), max(1, limits.BehindBytes)
-	o := &Order{limits: limits, tables: map[string]*tableState{}, memory: newMemory()}
+	o := &Order{limits: limits, memory: newMemory(limits.Rows)}
 	for _, name := range tables {
 		o.tables[name] = &tableState{reading: notRead}
 	}
@@ -59,26 +57,26 @@ func New(limits Limits, tables []string) *Order {
 }
 
 // Empty reports whether no table keeps the order of its keys.
-func (o *Order) Empty() bool { return len(o.tables) == 0 }
+func (m *memory) Empty() bool { return len(m.tables) == 0 }
 
 // Behind counts the rows in memory behind the first one of their key.
 func (o *Order) Behind() Behind { return o.behind }
 
-// Wakes reports once whether ToLook or ToRead has something new.
-func (o *Order) Wakes() bool {
-	wakes := o.wakes
-	o.wakes = false
+// Wakes reports once whether a look or a reading is due earlier than the caller expects.
+func (m *memory) Wakes() bool {
+	wakes := m.wakes
+	m.wakes = false
 	return wakes
 }
 
 // Busy reports whether keys wait or tables are to be read.
-func (o *Order) Busy() bool {
-	for _, t := range o.tables {
+func (m *memory) Busy() bool {
+	for _, t := range m.tables {
 		if t.reading != complete || t.again || t.closed {
 			return true
 		}
 	}
-	return len(o.memory.waiting) > 0
+	return len(m.waiting) > 0
 }
 
 // keyOf returns the key of a message; false when its order is not kept: by its table, without a key, or when the broker delivers it later.

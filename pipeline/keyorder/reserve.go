@@ -78,18 +78,18 @@ func (o *Order) Reserved(reserved []outbox.Candidate, offered outbox.Position, n
 
 // failedWaits reports whether a row stays FAILED for now: rows of its key wait, or may wait. Set back to PENDING it comes before them. Where a key
 // has several such rows, there would always be one that the others wait for.
-func (o *Order) failedWaits(c *outbox.Candidate) bool {
-	t := o.tables[c.Table]
+func (m *memory) failedWaits(c *outbox.Candidate) bool {
+	t := m.tables[c.Table]
 	if t == nil || c.Status != outbox.Failed || c.Key == "" {
 		return false
 	}
-	s := o.memory.keys[Key{c.Table, c.Topic, c.Key}]
+	s := m.keys[Key{c.Table, c.Topic, c.Key}]
 	return t.closed || s != nil && len(s.left) > 0
 }
 
 // knows reports whether the rows before one are known, too: the log has shown it, or the table was read after it was found.
-func (o *Order) knows(id outbox.Identity, t *tableState) bool {
-	row := o.memory.rows[id]
+func (m *memory) knows(id outbox.Identity, t *tableState) bool {
+	row := m.rows[id]
 	return row != nil && (row.inLog || row.inTable && row.read < t.done)
 }
 

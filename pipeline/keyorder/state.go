@@ -87,14 +87,17 @@ func (s *keyState) holds(id string) bool {
 
 // memory holds the keys that have rows, and the rows that are left.
 type memory struct {
+	limit   int // of rows
+	tables  map[string]*tableState
+	wakes   bool // looking or reading is due earlier than the caller expects
 	keys    map[Key]*keyState
 	rows    map[outbox.Identity]*leftRow
 	waiting []*keyState // with rows left, in no order
 	spare   []*keyState
 }
 
-func newMemory() memory {
-	return memory{keys: map[Key]*keyState{}, rows: map[outbox.Identity]*leftRow{}}
+func newMemory(limit int) memory {
+	return memory{limit: limit, tables: map[string]*tableState{}, keys: map[Key]*keyState{}, rows: map[outbox.Identity]*leftRow{}}
 }
 
 // key makes the state of a key.

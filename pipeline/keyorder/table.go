@@ -83,9 +83,18 @@ func (o *Order) Unread() {
 	o.ahead, o.wakes = outbox.Position{}, true
 }
 
-// ToRead reports whether a table is to be read now.
-func (o *Order) ToRead(name string, now time.Time) bool {
-	t := o.tables[name]
+// Reading is the reading of a table, page by page: Due, Begin, Page for each page, then End or Failed.
+type Reading struct {
+	*memory
+	table *tableState
+}
+
+// Reading returns the reading of a table.
+func (o *Order) Reading(name string) Reading { return Reading{&o.memory, o.tables[name]} }
+
+// Due reports whether the table is to be read now.
+func (r Reading) Due(now time.Time) bool {
+	t := r.table
 	if t.reading == complete && t.shareOver(now) {
 		t.nextShare()
 		t.reading = notRead
@@ -97,11 +106,11 @@ func (o *Order) ToRead(name string, now time.Time) bool {
 	return again || t.reading != complete
 }
 
-// BeginRead begins a reading. It forgets what a closed table remembers: what is left of it is read again.
-func (o *Order) BeginRead(name string, owners Owners, now time.Time) {
-	t := o.tables[name]
+// Begin begins a reading. It forgets what a closed table remembers: what is left of it is read again.
+func (r Reading) Begin(owners Owners, now time.Time) {
+	t := r.table
 	if t.closed {
-		o.forgetTable(t, owners, now)
+		r.forgetTable(t, owners, now)
 	}
 	t.begun++
 	t.again, t.tight = false, false
@@ -112,9 +121,9 @@ func (o *Order) BeginRead(name string, owners Owners, now time.Time) {
 }
 
 // forgetTable forgets the rows of a table that no entry brings.
-func (o *Order) forgetTable(t *tableState, owners Owners, now time.Time) {
-	for _, s := range slices.Clone(o.memory.waiting) {
-		if o.tables[s.Table] != t {
+func (m *memory) forgetTable(t *tableState, owners Owners, now time.Time) {
+	for _, s := range slices.Clone(m.waiting) {
+		if m.tables[s.Table] != t {
 			continue
 		}
 		s.left = slices.DeleteFunc(s.left, func(row *leftRow) bool {
@@ -123,34 +132,34 @@ func (o *Order) forgetTable(t *tableState, owners Owners, now time.Time) {
 			}
 			t.rows--
 			t.moved = now
-			delete(o.memory.rows, row.id)
+			delete(m.rows, row.id)
 			return true
 		})
 		s.look, s.looks = time.Time{}, 0
-		o.memory.tidy(s)
+		m.tidy(s)
 	}
 }
 
-// PageRead remembers the rows of a page. It reports whether to read on: without room it keeps the first rows of each key that has some, and a key
+// Page remembers the rows of a page. It reports whether to read on: without room it keeps the first rows of each key that has some, and a key
 // that would have none ends the reading. A row that comes before one in memory, or before one that is remembered, is remembered in any case and
 // in any share.
-func (o *Order) PageRead(name string, page []outbox.Candidate, owners Owners, now time.Time) bool {
-	t := o.tables[name]
+func (r Reading) Page(page []outbox.Candidate, owners Owners, now time.Time) bool {
 	for i := range page {
-		if !o.rowRead(t, &page[i], owners, now) {
+		if !r.row(&page[i], owners, now) {
 			return false
 		}
 	}
 	return true
 }
 
-func (o *Order) rowRead(t *tableState, c *outbox.Candidate, owners Owners, now time.Time) (fits bool) {
+func (r Reading) row(c *outbox.Candidate, owners Owners, now time.Time) (fits bool) {
+	t := r.table
 	k := Key{c.Table, c.Topic, c.Key}
-	if row := o.memory.rows[c.Identity]; row != nil {
-		o.sighted(row)
+	if row := r.rows[c.Identity]; row != nil {
+		r.sighted(row)
 		return true
 	}
-	s := o.memory.keys[k]
+	s := r.keys[k]
 	if c.Key == "" || !t.has(k) && !s.holds(c.ID) || Postponed(c) { // also in the share of others no row may be overtaken
 		return true
 	}
@@ -158,8 +167,8 @@ func (o *Order) rowRead(t *tableState, c *outbox.Candidate, owners Owners, now t
 	if owner != nil && (owner.Sends.Count > 0 || owner.Sends.Queued || !owner.Logged() && !owner.Swept()) {
 		return true // in memory, or sent; else recovery has it and it comes, or the sweep has and its claim is on its way back
 	}
-	if !o.full(t) && !t.tight {
-		o.remember(k, c.Identity, owner, unfinishedText[c.Status], now).inTable = true
+	if !r.full(t) && !t.tight {
+		r.remember(k, c.Identity, owner, unfinishedText[c.Status], now).inTable = true
 		return true
 	}
 	if s == nil && t.shares < maxShares {
@@ -169,17 +178,17 @@ func (o *Order) rowRead(t *tableState, c *outbox.Candidate, owners Owners, now t
 	if !s.holds(c.ID) {
 		return true
 	}
-	o.remember(k, c.Identity, owner, unfinishedText[c.Status], now).inTable = true
+	r.remember(k, c.Identity, owner, unfinishedText[c.Status], now).inTable = true
 	if last := s.left[len(s.left)-1]; !s.holds(last.id.ID) && (last.entry == nil || !owners.Has(last.entry)) {
-		o.forget(last, now)
+		r.forget(last, now)
 	}
 	return true
 }
 
 var unfinishedText = map[outbox.Status]string{outbox.Pending: "not sent when the table was read", outbox.Sending: "claimed when the table was read"}
 
-// ReadFailed ends a reading that met an error: the table is read again.
-func (o *Order) ReadFailed(name string) { o.tables[name].again = true }
+// Failed ends a reading that met an error: the table is read again.
+func (r Reading) Failed() { r.table.again = true }
 
 // Room says what the caller reports about a table at the end of a reading.
 type Room uint8
@@ -190,10 +199,10 @@ const (
 	RoomEnough             // all are remembered again
 )
 
-// EndRead ends a reading that took some time; fits is what the last PageRead has returned. It reports whether the table is read; else it is to be
+// End ends a reading that took some time; fits is what the last Page has returned. It reports whether the table is read; else it is to be
 // read again at once.
-func (o *Order) EndRead(name string, fits bool, took time.Duration, now time.Time) (done bool, room Room) {
-	t := o.tables[name]
+func (r Reading) End(fits bool, took time.Duration, now time.Time) (done bool, room Room) {
+	t := r.table
 	if (!fits || t.closed) && !t.reported {
 		t.reported, room = true, RoomShort
 	}
@@ -210,6 +219,6 @@ func (o *Order) EndRead(name string, fits bool, took time.Duration, now time.Tim
 		t.reading = complete
 	}
 	t.began, t.moved, t.rest = now, now, now.Add(readPause*took)
-	o.proven(t, now)
+	r.proven(t, now)
 	return t.reading == complete, room
 }

@@ -13,7 +13,7 @@ import (
 func TestTheRowThatAKeyWaitsForIsShown(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt)
-		w.o.limits = Limits{Rows: 100, Behind: 100, AllBehind: 100, BehindBytes: 1 << 20}
+		w.o.limit, w.o.limits = 100, Limits{Rows: 100, Behind: 100, AllBehind: 100, BehindBytes: 1 << 20}
 		for w.o.tables["shop.t"].reading != complete {
 			w.read()
 		}
