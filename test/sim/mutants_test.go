@@ -196,8 +196,8 @@ var mutations = []mutation{
 		edits: []edit{{"&tableState{reading: notRead}", "&tableState{}"}}, seeds: 3000,
 	},
 	{
-		rule: "a row that is left to the sweep makes its key wait", file: "pipeline/dispatch/dispatch.go", found: "order: ",
-		edits: []edit{{"	d.keyWaits(e, writes, causeText(cause), now)\n", "	if writes != nil {\n		d.keyWaits(e, writes, causeText(cause), now)\n	}\n"}}, seeds: 1000,
+		rule: "a row that is left to the sweep makes its key wait", file: "pipeline/keyorder/order.go", found: "order: ",
+		edits: []edit{{"	o.leave(k, e.Row(), writes, why, true, now)\n", "	if writes != nil {\n		o.leave(k, e.Row(), writes, why, true, now)\n	}\n"}}, seeds: 3000,
 	},
 	{
 		rule: "a row of the window that is not found makes its key wait", file: "pipeline/recovery/recovery.go", found: "order: ",
