@@ -42,6 +42,7 @@ type fastPath struct {
 	answered  bool
 	swept     bool // a page of the sweep showed it
 	told      bool // the check of the recovery window said that it is not to be published
+	kept      bool // it has put the row into the failed-message log
 	forgiven  bool // the mark was moved: its transaction is forgotten
 }
 
@@ -108,7 +109,7 @@ func (w *world) handedOver(i *incarnation, m *outbox.Message) *row {
 	}
 	r.copied = 0
 	f := r.of(i.life)
-	f.handed, f.answered = true, false
+	f.handed, f.answered, f.kept = true, false, false
 	r.attempts++
 	return r
 }

@@ -93,8 +93,9 @@ func (c rows) Final(ctx context.Context, _ string, after table.Cursor, q table.F
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var list []*row
+	last := number(after.ID())
 	for _, r := range w.table {
-		if r.status == q.Status && !r.visible.After(time.Now()) && (after.ID() == "" || r.number > number(after.ID())) {
+		if r.status == q.Status && !r.visible.After(time.Now()) && r.number > last {
 			list = append(list, r)
 		}
 	}

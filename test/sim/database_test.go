@@ -238,6 +238,30 @@ func (w *world) startIndex(from outbox.Position) int {
 	return i
 }
 
+// further reports whether b is a or behind it.
+func further(flavor outbox.Flavor, a, b outbox.Position) bool {
+	switch {
+	case a.GTIDs == "" || b.GTIDs == "":
+		return b.Compare(a) >= 0
+	case a.GTIDs == b.GTIDs:
+		return true
+	}
+	sa, err1 := outbox.ParseGTIDSet(flavor, a.GTIDs)
+	sb, err2 := outbox.ParseGTIDSet(flavor, b.GTIDs)
+	return err1 == nil && err2 == nil && sb.Contains(sa)
+}
+
+// indexOf counts the entries below a position of any form. Callers hold mu.
+func (w *world) indexOf(at outbox.Position) int {
+	if at.GTIDs != "" {
+		if n := w.indexBehind(at); at.File != "" && n > 0 && w.log[n-1].after == at.GTIDs {
+			return n // what most positions say in both forms
+		}
+		return w.startIndex(at)
+	}
+	return w.indexBehind(at)
+}
+
 // indexBehind counts the entries that end at or before a file and offset. Callers hold mu.
 func (w *world) indexBehind(at outbox.Position) int {
 	i, _ := slices.BinarySearchFunc(w.log, at, func(e *entry, at outbox.Position) int {

@@ -181,24 +181,6 @@ func (s *state) checkReopened(journal []outbox.Completion) {
 	s.checked = w.indexOf(at)
 }
 
-// further reports whether b is a or behind it.
-func further(flavor outbox.Flavor, a, b outbox.Position) bool {
-	if a.GTIDs == "" || b.GTIDs == "" {
-		return b.Compare(a) >= 0
-	}
-	sa, err1 := outbox.ParseGTIDSet(flavor, a.GTIDs)
-	sb, err2 := outbox.ParseGTIDSet(flavor, b.GTIDs)
-	return err1 == nil && err2 == nil && sb.Contains(sa)
-}
-
-// indexOf counts the entries below a position of any form. Callers hold mu.
-func (w *world) indexOf(at outbox.Position) int {
-	if at.GTIDs != "" {
-		return w.startIndex(at)
-	}
-	return w.indexBehind(at)
-}
-
 // Commit implements ack.Journal. Time passes before it, in which the position may be set anew; the steps before and after it are where
 // a crash falls.
 func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position, epoch uint64) error {
@@ -235,7 +217,6 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 		offered = stale
 	}
 	err := s.Store.Commit(sent, written, offered, epoch)
-	has := s.journalNow(len(sent)) // without mu: the kill at a file operation takes it
 	w.mu.Lock()
 	dead := s.i.dead
 	if !dead {
@@ -247,11 +228,6 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 			w.violation("checkpoint", "a commit of epoch %d moves it to %v in epoch %d", epoch, now, s.epoch)
 		}
 		s.committed(d, at)
-		for _, id := range d.sent {
-			if !has[id] {
-				w.violation("journal", "%s was committed and is not there", name(id))
-			}
-		}
 	}
 	w.mu.Unlock()
 	if dead || s.i.step("after commit") {
@@ -260,20 +236,22 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 	return err
 }
 
-// journalNow reads the journal after a commit of entries.
-func (s *state) journalNow(sent int) map[outbox.Identity]bool {
-	if sent == 0 {
-		return nil
-	}
-	journal, err := s.Store.Journal()
-	if err != nil {
-		return nil // the killed one's
-	}
+// Close checks that the journal has what was committed: no later process may open it.
+func (s *state) Close() error {
+	journal, err := s.Journal() // without mu: the kill at a file operation takes it
 	has := make(map[outbox.Identity]bool, len(journal))
 	for _, e := range journal {
 		has[e.Identity] = true
 	}
-	return has
+	w := s.i.w
+	w.mu.Lock()
+	for _, r := range w.lives {
+		if err == nil && !s.i.dead && r.journalled.has(s.i.disk) && !has[r.Identity] {
+			w.violation("journal", "%s was committed and is not there at the end", name(r.Identity))
+		}
+	}
+	w.mu.Unlock()
+	return s.Store.Close()
 }
 
 func (s *state) committed(d *doubt, at *outbox.Position) {

@@ -28,10 +28,10 @@ func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.Due
 	if after.ID() == "" && !gate {
 		c.i.sweepBegins(began, q.Threshold)
 	}
-	now := time.Now()
+	now, last := time.Now(), number(after.ID())
 	var list []*row
 	for _, r := range w.table {
-		if r.visible.After(now) || after.ID() != "" && r.number <= number(after.ID()) {
+		if r.visible.After(now) || r.number <= last {
 			continue
 		}
 		switch {

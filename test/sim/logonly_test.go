@@ -72,7 +72,7 @@ func (c rows) keep(ctx context.Context, batch []outbox.Completion) error {
 			case !r.poison && r.burnt() <= w.budget(r):
 				w.violation("budget", "%s is given up after %d refusals and %d silences of %d", name(r.Identity), r.refused, r.unknown, w.budget(r))
 			}
-			r.kept = true
+			r.kept, r.of(c.i.life).kept = true, true
 			w.note(c.i.life, "kept", name(r.Identity), s.Reason, 0)
 		}
 	})
@@ -173,7 +173,7 @@ func (w *world) passOver(d *disk, at outbox.Position, why string) {
 // Callers hold mu.
 func (w *world) unanswered(r *row) string {
 	i := w.working()
-	if i == nil || i.dead || r.kept {
+	if i == nil || i.dead || r.of(i.life).kept { // one that an earlier process has put there is sent again
 		return ""
 	}
 	f := r.of(i.life)

@@ -18,13 +18,18 @@ func (w *world) quiet() string {
 		return "transactions are open"
 	}
 	var left []string
+	more := 0
 	for _, r := range w.lives {
-		if why := w.unfinished(r); why != "" {
+		switch why := w.unfinished(r); {
+		case why == "":
+		case len(left) < 5:
 			left = append(left, name(r.Identity)+" "+why)
+		default:
+			more++
 		}
 	}
-	if len(left) > 5 {
-		left = append(left[:5], fmt.Sprint("and ", len(left)-5, " more"))
+	if more > 0 {
+		left = append(left, fmt.Sprint("and ", more, " more"))
 	}
 	return strings.Join(left, ", ")
 }

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -43,12 +42,13 @@ func (c rows) Expired(ctx context.Context, _, after string, of []table.Expiry) (
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var list []*row
+	last := number(after)
 	for _, r := range w.table {
-		if after == "" || idNumber(r) > atoi(after) {
+		if r.number > last {
 			list = append(list, r)
 		}
 	}
-	slices.SortFunc(list, func(a, b *row) int { return idNumber(a) - idNumber(b) })
+	slices.SortFunc(list, func(a, b *row) int { return a.number - b.number })
 	page.Done = len(list) < pageOfRows
 	list = list[:min(len(list), pageOfRows)]
 	for _, r := range list {
@@ -61,13 +61,6 @@ func (c rows) Expired(ctx context.Context, _, after string, of []table.Expiry) (
 	}
 	page.Looked = len(list)
 	return page, nil
-}
-
-func idNumber(r *row) int { return atoi(r.ID) }
-
-func atoi(text string) int {
-	n, _ := strconv.Atoi(text) // ids of the model are numbers
-	return n
 }
 
 // Expire implements retention.Rows. What leaves must be where it belongs: published, or FAILED.

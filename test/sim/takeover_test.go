@@ -35,7 +35,7 @@ func (w *world) checkJudgement(i *incarnation, r *row) {
 // checkReleased looks at the lease after a stop in order: it is free at once. Callers hold mu.
 func (w *world) checkReleased(m *member, stopped time.Time) {
 	for _, r := range w.held {
-		if r.by == m && !r.unknown && !r.Until.IsZero() && m.trouble.Before(stopped) && !m.asleep.After(stopped) {
+		if r.by == m && !r.unknown && !r.Until.IsZero() && !w.lapsedAtMove(r) && m.trouble.Before(stopped) && !m.asleep.After(stopped) {
 			w.violation("stop", "the lease of %s is not released", m.name())
 		}
 	}
@@ -53,11 +53,16 @@ func (i *incarnation) cutOff() bool {
 	return is
 }
 
-// checkTaken looks at a take-over: no process takes the lease from a holder in good health. A holder whose lease had lapsed when it reached the
-// new server after a failover has lost it: it stops, and is healthy meanwhile. Callers hold mu.
+// lapsedAtMove reports whether a lease may have lapsed when its holder reached the new server after a failover: that holder has lost it. It stops,
+// and is healthy meanwhile; it does not release the lease. The lease counts from before its last renewal was sent, which may take a third of it.
+// Callers hold mu.
+func (w *world) lapsedAtMove(r *leaseRow) bool {
+	return w.moves.After(r.renewed) && r.by != nil && r.by.trouble.Sub(r.renewed) >= w.plan.team.lease/2
+}
+
+// checkTaken looks at a take-over: no process takes the lease from a holder in good health. Callers hold mu.
 func (w *world) checkTaken(by *member, r *leaseRow) {
-	lapsed := w.moves.After(r.renewed) && r.by != nil && r.by.trouble.Sub(r.renewed) >= w.plan.team.lease*9/10
-	if !r.Until.IsZero() && !lapsed && r.by.healthy() && r.by.turn != nil {
+	if !r.Until.IsZero() && !w.lapsedAtMove(r) && r.by.healthy() && r.by.turn != nil {
 		w.violation("take-over", "%s takes the lease away from %s, which works (term %d)", by.name(), r.by.name(), r.Term)
 	}
 }
