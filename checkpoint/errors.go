@@ -20,6 +20,11 @@ var ErrLocked = errors.New("the state directory is in use by another canal-outbo
 var ErrNewer = errors.New("the state directory was written by a newer release: " +
 	"start that release again, or set checkpoint.dir to an empty directory")
 
+// ErrOlder says that a build before 0.1 wrote the directory, in a form that this release does not read (failure C07). The state is
+// sound: it must not be quarantined.
+var ErrOlder = errors.New("the state directory was written by a build before 0.1: start that build again and run `checkpoint export` " +
+	"with it, then `checkpoint import` with this one into an empty directory; or set checkpoint.dir to an empty directory, which is a first start")
+
 // ErrClosed is returned by every method that needs the disk after Close.
 var ErrClosed = errors.New("the state store is closed")
 
@@ -51,7 +56,7 @@ var errRecord = errors.New("record does not read back")
 func classify(dir string, err error) error {
 	var corrupt *CorruptError
 	switch {
-	case err == nil, errors.Is(err, ErrLocked), errors.Is(err, ErrNewer), errors.As(err, &corrupt):
+	case err == nil, errors.Is(err, ErrLocked), errors.Is(err, ErrNewer), errors.Is(err, ErrOlder), errors.As(err, &corrupt):
 		return err
 	case pebble.IsCorruptionError(err), !fromSystem(err):
 		return &CorruptError{Dir: dir, Err: err}

@@ -52,7 +52,7 @@ func Exists(dir string) bool {
 // Open opens the store in dir, which is made, private to this user, when it is missing. Every record is read and checked
 // once, so that damage shows here and not in the middle of work.
 //
-// Errors: ErrLocked, ErrNewer, *CorruptError, *SpaceError, or the operating system's. Nothing in this process may open files
+// Errors: ErrLocked, ErrNewer, ErrOlder, *CorruptError, *SpaceError, or the operating system's. Nothing in this process may open files
 // in dir as long as the Store is open: closing any of them would silently give up the lock (failure C02).
 func Open(dir string, opts Options) (*Store, error) {
 	if opts.Log == nil {
@@ -221,7 +221,11 @@ func (s *Store) loadRecord(key, value []byte) (err error) {
 		w, err = decodeWait(key, value)
 		s.waits.Change([]table.Waiting{w}, nil, time.Time{}) // what has expired goes with the first Keep, from the disk as well
 	default:
-		if _, err = unseal(key, value); err == nil {
+		switch _, err = unseal(key, value); {
+		case err != nil:
+		case kind == kindOldJournal:
+			err = fmt.Errorf("%w (it holds %q records)", ErrOlder, string(kind))
+		default:
 			err = fmt.Errorf("%w: unknown kind of record %q", ErrNewer, string(kind))
 		}
 	}

@@ -98,6 +98,26 @@ func TestC07_NewerRelease(t *testing.T) {
 	}
 }
 
+// C07: the journal of a build before 0.1 is refused as older, with what to do, and not as damage or as a newer release.
+func TestC07_JournalOfABuildBefore01(t *testing.T) {
+	files := vfs.NewMem()
+	s := openMem(t, files)
+	key, value := []byte("j\x06shop.t\x0242order:42"), []byte("....\x01\x02broker")
+	seal(key, value)
+	fatal(t, s.db.Set(key, value, pebble.Sync))
+	fatal(t, s.Close())
+	_, err := Open(stateDir, Options{FS: files, Simulated: true})
+	var corrupt *CorruptError
+	if !errors.Is(err, ErrOlder) || errors.Is(err, ErrNewer) || errors.As(err, &corrupt) {
+		t.Fatalf("Open: %v", err)
+	}
+	for _, words := range []string{"before 0.1", "checkpoint export", "checkpoint.dir"} {
+		if !strings.Contains(err.Error(), words) {
+			t.Errorf("%q does not say %q", err, words)
+		}
+	}
+}
+
 func resum(key, value []byte) {
 	n := sum(key, value)
 	value[0], value[1], value[2], value[3] = byte(n), byte(n>>8), byte(n>>16), byte(n>>24)
