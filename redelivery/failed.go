@@ -99,13 +99,13 @@ func (r *Redelivery) pass(ctx context.Context, name string, every time.Duration)
 			return err
 		}
 		at = next
-		sleep(ctx, share*time.Since(began))
-		n, err := r.setBack(ctx, name, page)
+		took := time.Since(began)
+		n, err := r.setBack(ctx, name, page) // at once: a row may be retried by an operator, and fail again, meanwhile
 		total += n
 		if err != nil {
 			return err
 		}
-		sleep(ctx, time.Duration(n)*perRow)
+		sleep(ctx, share*took+time.Duration(n)*perRow)
 	}
 	return nil
 }

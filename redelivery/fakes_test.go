@@ -34,8 +34,9 @@ type world struct {
 	topics  map[int]bool // of a suspended topic
 	closed  bool         // the broker is away
 	err     error
-	held    int // rows that are reserved
-	retried int // reported to Config.Retried
+	slow    time.Duration // until Final returns what it has read
+	held    int           // rows that are reserved
+	retried int           // reported to Config.Retried
 
 	sent   map[int]bool // rows that are SENT, since `since` like the others
 	copies map[int]int
@@ -158,7 +159,11 @@ func number(id outbox.Identity) int {
 
 func (w *world) Final(_ context.Context, _ string, after table.Cursor, q table.FinalQuery) (page []outbox.Candidate, next table.Cursor, err error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer func() {
+		wait := w.slow
+		w.mu.Unlock()
+		time.Sleep(wait)
+	}()
 	if w.err != nil {
 		return nil, after, w.err
 	}

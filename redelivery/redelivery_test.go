@@ -108,6 +108,24 @@ func TestManyFailedRows(t *testing.T) {
 	})
 }
 
+// A page takes long. A row of it that an operator has retried since, and that has failed again, waits for its full time from then on.
+func TestRowThatFailsAgainAfterASlowPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const every = time.Hour
+		w := newWorld(1)
+		w.since[1] = time.Now().Add(-every)
+		w.slow = 10 * time.Second
+		begin(t, w, every, &memory{w: w})
+		time.Sleep(15 * time.Second)
+		before := w.tried(1)
+		w.set(func() { w.since[1] = time.Now() })
+		time.Sleep(every - time.Second)
+		if n := w.tried(1) - before; n > 0 {
+			t.Errorf("tried %d times within an hour after its last failure", n)
+		}
+	})
+}
+
 // A database that does not answer is retried at growing intervals, and status says so.
 func TestTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
