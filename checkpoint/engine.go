@@ -114,7 +114,8 @@ func (s *Store) listener() *pebble.EventListener {
 	}
 }
 
-// engineLog passes Pebble's log on. Its Infof reports every flush and file, which nobody needs at info.
+// engineLog writes the messages of Pebble to the log of the process. Infof reports every flush and every file, so it logs at
+// debug level.
 type engineLog struct{ s *Store }
 
 func (l engineLog) Infof(format string, args ...any) {
@@ -143,9 +144,9 @@ func (s *Store) fail(err error) {
 	s.opts.OnFatal(err)
 }
 
-// inspect looks at the directory before the engine does, for two things that it reports in no usable way or not at all: a
-// later format, and a store whose manifest marker is gone, in whose place it would make a new, empty one. found tells
-// whether there is a directory.
+// inspect checks the directory before the engine opens it. It finds two states that the engine reports badly or not at all: a
+// later format, and a store whose manifest marker is gone (the engine would create a new, empty store in its place). found
+// reports whether the directory exists.
 func inspect(files vfs.FS, dir string) (found bool, err error) {
 	names, err := files.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,8 +11,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// AddGap records a gap, durably, and returns its number, counted from 1. ID, Acknowledged and a zero At are filled in; a
-// first start needs nobody's acknowledgement. It does not move the checkpoint.
+// AddGap records a gap durably and returns its number, counted from 1. It sets ID and Acknowledged, and At if it is zero. A gap
+// of a first start counts as acknowledged. AddGap does not move the checkpoint.
 func (s *Store) AddGap(gap outbox.Gap) (uint64, error) {
 	if err := s.startWriting(); err != nil {
 		return 0, err

@@ -85,8 +85,9 @@ func (s *State) Rows() (journal, waits int) {
 	return journal, waits
 }
 
-// Import writes an exported state into a store that has no checkpoint yet, in one synced batch: whole or not at all. The history gets
-// an entry that tells of it. What a Store keeps in memory comes with the next Open: close this one.
+// Import writes an exported state into a store that has no checkpoint yet. It writes one synced batch: all of it or nothing. It
+// also adds an entry about the import to the history. The values that a Store keeps in memory are read by the next Open: close
+// this Store afterwards.
 func (s *Store) Import(from *State) error {
 	if err := s.startWriting(); err != nil {
 		return err

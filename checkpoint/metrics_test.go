@@ -115,7 +115,7 @@ func value(t *testing.T, reg *prometheus.Registry, name string) (total float64) 
 	return total
 }
 
-// What the engine has to say reaches the log at the right level, and is cheap where nobody listens.
+// The messages of the engine reach the log at the right level. They cost little when that level is off.
 func TestEngineLog(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	s, err := Open(stateDir, Options{FS: vfs.NewMem(), Log: zap.New(core), OnFatal: mustNotFail(t), Simulated: true})

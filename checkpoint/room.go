@@ -19,8 +19,8 @@ const MinFree = 12 << 20
 // openPatience is how long an opening may take. It reads some megabytes; a disk that has not given them by then hangs.
 const openPatience = 30 * time.Second
 
-// openGrace is how long an opening that nobody wants any more may go on before it is left alone. An ordinary one ends in time,
-// and then the directory is free when OpenContext returns.
+// openGrace is how long OpenContext still waits for an opening after its context has ended. A normal opening ends within that
+// time, and then the directory is free when OpenContext returns.
 const openGrace = time.Second
 
 // SpaceError says that the file system has too little room for a store to be opened. Nothing was written.
@@ -67,9 +67,9 @@ func room(files vfs.FS, dir string) error {
 	return nil
 }
 
-// OpenContext is Open with an end: it gives up when the context ends, or after half a minute. The engine cannot be
-// interrupted: an opening that does not end within a second more goes on behind, the store is closed when it is open at last, and
-// until then the directory stays locked. Whoever gives up should end the process.
+// OpenContext is Open with a time limit: it gives up when the context ends, or after half a minute. The engine cannot be
+// interrupted. An opening that does not end within a further second continues in the background; the store is closed as soon as
+// it is open, and the directory stays locked until then. The process should end after OpenContext gave up.
 func OpenContext(ctx context.Context, dir string, opts Options) (*Store, error) {
 	type result struct {
 		store *Store
@@ -92,7 +92,7 @@ func OpenContext(ctx context.Context, dir string, opts Options) (*Store, error) 
 	go func() {
 		defer close(closed)
 		if r := <-opened; r.store != nil {
-			_ = r.store.Close() // nothing was written to it, and nobody is left to be told
+			_ = r.store.Close() // nothing was written to it, and no caller waits for the error
 		}
 	}()
 	select {

@@ -4,7 +4,7 @@
 //
 // For handlers whose changes are not in MySQL or MariaDB there is package inbox/redisinbox.
 //
-// Guarantee: of all copies of a message the changes of one handler call are committed, however many come at the same time, and
-// whoever crashes, for as long as the row is kept. The package needs the standard library alone and owns no goroutine; an Inbox
-// may be used from many.
+// Guarantee: the changes of one handler call are committed for all copies of a message, however many copies come at the same
+// time and whichever process crashes, for as long as the row is kept. The package needs only the standard library and owns no
+// goroutine. An Inbox may be used by several goroutines.
 package inbox

@@ -17,7 +17,8 @@ const (
 	maxMessageID = 512 // bytes
 )
 
-// batch is how many rows one statement removes: it is short, and nobody waits for it.
+// batch is how many rows one statement removes. So few rows are locked for a short time only, and no other transaction waits
+// long for them.
 const batch = 500
 
 // Inbox remembers what one consumer has handled.

@@ -66,7 +66,7 @@ func New(client redis.Cmdable, consumer string, options Options) (*Inbox, error)
 // done is the value of the mark. Claims have random values of another length.
 const done = "done"
 
-// release gives a claim back, unless it has ended and somebody else has it.
+// release deletes a claim, unless it has expired and another handler holds the key.
 var release = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 
 // Once calls handle unless the message was handled before, and reports whether it did. Acknowledge the message to the broker when
@@ -96,7 +96,7 @@ func (i *Inbox) Once(ctx context.Context, messageID string, handle func(ctx cont
 	}
 	after, cancel := behind(ctx)
 	defer cancel()
-	// Whoever has the key now: the message has been handled.
+	// The mark is set even when another handler holds the key now: the message was handled.
 	if err := i.client.Set(after, key, done, i.keep).Err(); err != nil {
 		return true, fmt.Errorf("redis inbox: message %s was handled, and that could not be recorded: %w", messageID, err)
 	}

@@ -163,7 +163,7 @@ func TestCopiesAtTheSameTime(t *testing.T) {
 	want(t, false, ran, err)
 }
 
-// A handler that is late cannot give away what is somebody else's by then.
+// A handler that returns after its claim expired does not release the claim of another handler.
 func TestALateHandlerGivesNothingAway(t *testing.T) {
 	c := client(t)
 	b := box(t, c, redisinbox.Options{Processing: 50 * time.Millisecond})

@@ -1,9 +1,9 @@
-// Package admin is how people and machines look at a running daemon and tell it what to do: an HTTP server (metrics,
-// health, JSON API, dashboard) and the same API on a unix socket, with the client that the commands use.
+// Package admin lets people and machines observe and control a running process: an HTTP server (metrics, health, JSON API,
+// dashboard) and the same API on a unix socket, with the client that the commands use.
 //
-// Guarantee: whoever can send a request to the HTTP address but is neither on this machine nor has the token reads no more
-// than whether the service is up or paused, and with the token to read no body and changes nothing; a web page from elsewhere cannot use a browser on this machine to act or to read. The
-// socket is guarded by its file mode, 0600.
+// Guarantee: a client on another machine that has no token can read only whether the service is up or paused. With the token it
+// reads no body and changes nothing. A web page from another origin cannot use a browser on this machine to change or to read
+// anything. The file mode 0600 protects the socket.
 //
 // One table of routes makes the server, the role that each route needs, and the OpenAPI document.
 //

@@ -22,7 +22,7 @@ func (c *Client) ShowMessages(ctx context.Context, ref operator.MessageRef) (ope
 	return matches, c.doLong(ctx, http.MethodGet, messagePath(ref, ""), nil, &matches)
 }
 
-// TraceMessage tells what is known of a message.
+// TraceMessage returns what is known of a message.
 func (c *Client) TraceMessage(ctx context.Context, ref operator.MessageRef) (operator.Trace, error) {
 	var trace operator.Trace
 	return trace, c.doLong(ctx, http.MethodGet, messagePath(ref, "/trace"), nil, &trace)

@@ -13,7 +13,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Who pauses is told by the socket's peer or by the token; a probe hears of it, and a reason that is no line is refused.
+// The peer of the socket or the token says who pauses. A probe reports the pause. A reason that is not one line is refused.
 func TestPauseSaysWho(t *testing.T) {
 	dir, err := os.MkdirTemp("", "pause") // t.TempDir is too long for a socket
 	if err != nil {

@@ -4,5 +4,5 @@ package admin
 
 import "net"
 
-// peer is not asked here: whoever uses the socket may by its file mode.
+// peer identifies no user on this system: the file mode of the socket decides who may use it.
 func peer(net.Conn) (uid int, ok bool) { return 0, false }

@@ -41,7 +41,8 @@ const (
 	maxAnswer   = 4 << 20
 )
 
-// peers asks other relays how they are. It asks only when somebody looks, all at once, and nobody waits longer than peerTimeout.
+// peers asks other relays for their state. It asks only on a request for it, asks all of them at once, and waits at most
+// peerTimeout.
 type peers struct {
 	list   []Peer
 	client *http.Client

@@ -44,8 +44,8 @@ func me(r *http.Request) (any, error) {
 // tokens know the roles of requests over HTTP.
 type tokens struct{ operator, reader string }
 
-// roleOf compares hashes, which have one length, so that the time it takes tells nothing about a token's. Without a token every request
-// that the guard lets through is an operator's: it comes from this machine.
+// roleOf compares hashes of equal length, so that the time it takes reveals nothing about the length of the token. Without a
+// token every request that the guard lets through has the role of an operator: it comes from this machine.
 func (t tokens) roleOf(r *http.Request) (is role, who string) {
 	given, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	got := sha256.Sum256([]byte(given))

@@ -67,7 +67,7 @@ func headers(next http.Handler) http.Handler {
 	})
 }
 
-// health answers a probe, which is asked for no token: it says whether the service is up, and whether somebody has paused it.
+// health answers a probe, which needs no token: it reports whether the service is up, and whether an operator has paused it.
 func (a *api) health(check func(Service) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// However many ask over the network, the service is looked at once a second; whoever has changed something sees it at once, and a command
-// on the socket always does.
+// The service is read at most once a second, however many requests come over the network. A client that has changed something
+// sees the change at once, and a command on the socket always reads the service.
 func TestOneStatusASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}

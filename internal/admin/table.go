@@ -30,10 +30,10 @@ type route struct {
 type param struct {
 	name, about string
 	kind        string // string, integer or boolean
-	needs       role   // of whoever sets it, where that is more than the route needs
+	needs       role   // to set it, if that is more than the route needs
 }
 
-// acts tells whether a route changes something: then the request must say that it is JSON.
+// acts reports whether a route changes something: then the request must say that it is JSON.
 func (r *route) acts() bool { return r.method == http.MethodPost }
 
 // empty is the answer to an order that has nothing to say.

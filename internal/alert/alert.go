@@ -108,7 +108,7 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) *Alerter {
 		cfg:    cfg, log: log, wake: make(chan struct{}, 1), over: map[limit]Crossing{}, crossed: map[limit]Crossing{},
 		client: http.Client{
 			Transport: cfg.Transport, Timeout: cfg.Timeout,
-			// A redirect would send the list to an address that nobody wrote down.
+			// A redirect would send the list to an address that is not configured.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		sent: f.NewCounter(prometheus.CounterOpts{
@@ -159,7 +159,7 @@ func (a *Alerter) Retried(rows []outbox.Identity) {
 	}
 }
 
-// failedAgain tells whether a row was one of Retried, and forgets it. Callers hold mu.
+// failedAgain reports whether a row was one of Retried, and removes it from there. Callers hold mu.
 func (a *Alerter) failedAgain(id outbox.Identity) bool {
 	_, newer := a.retried[id]
 	_, older := a.retriedBefore[id]

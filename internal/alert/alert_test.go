@@ -86,7 +86,7 @@ func value(t *testing.T, c prometheus.Counter) int {
 	return int(m.GetCounter().GetValue())
 }
 
-// What arrives over the wire: a signed POST that a receiver can check, with what somebody needs to find the row.
+// The webhook gets a signed POST that it can check, with the fields that a person needs to find the row.
 func TestTheMessageIsSigned(t *testing.T) {
 	const secret = "a secret of the receiver"
 	got := make(chan []byte, 1)
@@ -206,8 +206,8 @@ func TestAFailingWebhookIsAskedAgain(t *testing.T) {
 	})
 }
 
-// A webhook that hangs holds nobody up: failures go on, the oldest that wait are dropped and counted, and the first message
-// afterwards says how many.
+// A webhook that hangs blocks no other work: further failures are accepted, the oldest waiting rows are dropped and counted, and
+// the first message afterwards gives their number.
 func TestAHangingWebhookDropsTheOldest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		released := make(chan struct{})

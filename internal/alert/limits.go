@@ -76,7 +76,7 @@ func (a *Alerter) look(tables []Table) {
 			delete(a.over, key)
 			c.Over = false
 			if pending, waits := a.crossed[key]; waits && pending.Over {
-				delete(a.crossed, key) // nobody was told
+				delete(a.crossed, key) // the crossing was not announced
 				return
 			}
 			a.crossed[key], rang = c, true

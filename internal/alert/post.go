@@ -17,8 +17,8 @@ import (
 )
 
 // The headers of a signed message. The signature is "sha256=" and the HMAC-SHA256, in hexadecimal digits, of the timestamp, a
-// full stop and the body. The timestamp is in seconds since 1970; a receiver refuses old ones, so that nobody can send a message
-// again.
+// full stop and the body. The timestamp is in seconds since 1970; a receiver refuses old ones, so that an attacker cannot replay
+// a message.
 const (
 	TimestampHeader = "X-Canal-Outbox-Timestamp"
 	SignatureHeader = "X-Canal-Outbox-Signature"
@@ -34,7 +34,7 @@ type message struct {
 
 	Rows    []Row `json:"rows,omitempty"`
 	Waiting int   `json:"waiting,omitempty"` // further rows, in the next message
-	Dropped int   `json:"dropped,omitempty"` // rows that no message tells of
+	Dropped int   `json:"dropped,omitempty"` // rows that no message lists
 
 	// What has crossed a limit since the last message; in a digest, what is over one.
 	Limits []Crossing `json:"limits,omitempty"`

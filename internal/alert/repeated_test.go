@@ -12,8 +12,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// A row that was tried again slowly and failed again is in the digest alone; the next failure of it that nobody announced is news, and so is
-// that of any other row.
+// A row that was retried slowly and failed again appears only in the digest. Its next failure that was not announced is
+// announced, and so is the failure of any other row.
 func TestARowThatFailsAgainIsNoNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &webhook{}

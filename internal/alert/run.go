@@ -80,8 +80,8 @@ func (a *Alerter) again() {
 	}
 }
 
-// deliver sends a message until the webhook takes it or the context ends. It is made anew for each attempt, of what waits then;
-// concluded hears how the attempt went.
+// deliver sends a message until the webhook accepts it or the context ends. compose builds the message again for each attempt,
+// from the rows that wait at that time. deliver calls concluded with the result of each attempt.
 func (a *Alerter) deliver(ctx context.Context, compose func() (m *message, concluded func(ok bool))) {
 	for n := 0; ctx.Err() == nil; n++ {
 		m, concluded := compose()

@@ -60,7 +60,7 @@ func benchConfig(cfg config.Config, name, dir string) config.Config {
 	return cfg
 }
 
-// checkTopic tells of a topic that does not exist before anything is made.
+// checkTopic reports a topic that does not exist, before anything is created.
 func checkTopic(ctx context.Context, cfg *config.Config, topic string) (err error) {
 	broker, err := newSink(cfg, nil, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
@@ -79,7 +79,7 @@ func checkTopic(ctx context.Context, cfg *config.Config, topic string) (err erro
 	return nil
 }
 
-// heard is a sink whose answers somebody hears of.
+// heard is a sink that passes each result to a callback.
 type heard struct {
 	sink.Sink
 	answered func([]sink.Result)

@@ -46,7 +46,7 @@ func (c *contact) run(ctx context.Context, s sink.Sink, log *zap.Logger) {
 	}
 }
 
-// note keeps the trouble for status; the log tells it once.
+// note keeps the error for status and logs it once.
 func (c *contact) note(err error, log *zap.Logger) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

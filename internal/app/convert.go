@@ -37,7 +37,7 @@ func serverID(cfg *config.Config) uint32 {
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		host = "" // the directory alone tells two relays of one machine apart
+		host = "" // the directory alone distinguishes two relays on one machine
 	}
 	h := fnv.New32a()
 	h.Write([]byte(strings.Join([]string{cfg.Source.Address, cfg.Source.User, host, dir}, "\x00"))) // hash.Hash never fails

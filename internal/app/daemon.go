@@ -42,7 +42,7 @@ type Options struct {
 	Shadow          bool // send nothing and write nothing into the tables; tell what would be sent, and when
 	AcceptNewSource bool // take over a server that is not the recorded one
 
-	answered func([]sink.Result) // hears of every answer of the broker; nil: nobody does
+	answered func([]sink.Result) // is called with each result of the broker; may be nil
 }
 
 // Run is the service: it works until the context ends and then stops in order. Errors: *FaultsError when something must be
@@ -383,13 +383,13 @@ func (d *daemon) close() error {
 		errs = append(errs, d.sink.Close(ctx))
 	}
 	d.tracer.Close(2 * time.Second)
-	_ = d.present.close() // of a connection that broke before it tells so, and that is no fault of this run
+	_ = d.present.close() // the error of a connection that broke earlier is no failure of this run
 	if d.replica != nil {
 		d.replica.close()
 	}
 	for _, db := range []*sql.DB{d.guarded, d.plain} {
 		if db != nil {
-			_ = db.Close() // of connections that broke before it tells so, and that is no fault of this run
+			_ = db.Close() // the error of a connection that broke earlier is no failure of this run
 		}
 	}
 	if d.state != nil {

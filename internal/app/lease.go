@@ -54,12 +54,12 @@ func (t *tenure) close() error {
 	if t.lease != nil {
 		err = t.lease.Release(context.Background(), lease.Resume{})
 	}
-	_ = t.db.Close() // of connections that broke before it tells so, and that is no fault of this run
+	_ = t.db.Close() // the error of a connection that broke earlier is no failure of this run
 	return err
 }
 
-// findLease looks once in the life of a process whether there can be a lease. When the table is dropped later, or the privilege
-// revoked, nobody goes on alone: the others may not see that.
+// findLease checks once in the life of a process whether the process can use a lease. When the table is dropped or the privilege
+// revoked later, no relay continues without the lease: the other relays may not see that.
 func (d *daemon) findLease(ctx context.Context, tables []string) error {
 	t := d.tenure
 	if t.db != nil || t.lease != nil {
@@ -117,7 +117,7 @@ func (d *daemon) identity() (holder, host string) {
 	}
 	name, err := os.Hostname()
 	if err != nil {
-		name = "unknown host" // the directory's birth tells two relays apart
+		name = "unknown host" // the directory's birth distinguishes two relays
 	}
 	host = name + ":" + dir
 	hash := sha256.Sum256([]byte(host + "\x00" + d.state.Origin().CreatedAt.Format(time.RFC3339Nano)))
@@ -166,7 +166,7 @@ func (d *daemon) keepLease(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// hold pauses the relay, and whoever takes over from it, or lets it go on.
+// hold pauses or resumes the relay, and every relay that takes over from it.
 func (d *daemon) hold(p *outbox.Pause) error {
 	if err := d.relay.Hold(p); err != nil {
 		return err

@@ -140,7 +140,7 @@ func openReader(cfg *config.Config) (sink.Reader, func(), error) {
 func (m *OfflineMessages) Close() error {
 	var errs []error
 	if m.db != nil {
-		_ = m.db.Close() // of a connection that broke before it tells so, and that is no fault of this run
+		_ = m.db.Close() // the error of a connection that broke earlier is no failure of this run
 	}
 	if m.state != nil {
 		errs = append(errs, m.state.Close())

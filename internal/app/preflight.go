@@ -37,7 +37,7 @@ const firstPatience = 5 * time.Second
 func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []*table.Table, err error) {
 	asking, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	var unheard error // why nobody can be told of the wait
+	var unheard error // why the admin API cannot report the wait
 	look := func() (err error) {
 		asked, cancel := asking, context.CancelFunc(func() {})
 		if d.waiting == nil { // who takes the question and says nothing must not keep the admin API from answering

@@ -53,7 +53,7 @@ func Reconcile(ctx context.Context, cfg *config.Config, opts ReconcileOptions) (
 	if err != nil {
 		return report, err
 	}
-	defer func() { _ = db.Close() }() // of a connection that broke before it tells so, and that is no fault of this run
+	defer func() { _ = db.Close() }() // the error of a connection that broke earlier is no failure of this run
 	tables, err := bound(ctx, db, cfg)
 	if err != nil {
 		return report, err

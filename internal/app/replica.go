@@ -88,5 +88,5 @@ func (r *replica) open(ctx context.Context) (*table.Store, error) {
 }
 
 func (r *replica) close() {
-	_ = r.db.Close() // of connections that broke before it tells so, and that is no fault of this run
+	_ = r.db.Close() // the error of a connection that broke earlier is no failure of this run
 }

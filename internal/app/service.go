@@ -84,7 +84,7 @@ func (s *service) Status(ctx context.Context) operator.Status {
 			st.Source.Away = err.Error()
 		}
 	}
-	if trouble := s.d.contact.Trouble(); trouble != "" && st.Sink.Breaker == "closed" { // an open breaker tells the same
+	if trouble := s.d.contact.Trouble(); trouble != "" && st.Sink.Breaker == "closed" { // an open breaker says the same
 		st.Sink.Reason, troubles = trouble, append(troubles, operator.See(trouble, "The broker is not reached at the start"))
 	}
 	for _, c := range s.d.alerts.Over() {

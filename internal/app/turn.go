@@ -29,7 +29,7 @@ type Turn struct {
 	taken atomic.Bool                 // TakenOver
 }
 
-// May is the fence of the sink: whether nobody else can hold the lease.
+// May is the fence of the sink: it reports whether no other relay can hold the lease.
 func (t *Turn) May() bool {
 	g := t.grant.Load()
 	return g != nil && g.Valid()
@@ -72,8 +72,8 @@ func (t *Turn) Take(ctx context.Context, tables []string) (held bool, err error)
 // TookOver reports whether the lease was taken from another relay.
 func (t *Turn) TookOver() bool { return t.taken.Load() }
 
-// inheritPause is paused if the relay was that this one takes over from, and not if it was not. A pause that somebody has left in this
-// directory while it had watched nobody as active holds too.
+// inheritPause pauses this relay if the relay that it takes over from was paused, and resumes it if that one was not paused. A
+// pause that was set in this directory while this relay had seen no active one stays in force, too.
 func (t *Turn) inheritPause(theirs *outbox.Pause, watched bool) error {
 	own := t.State.Pause()
 	switch {

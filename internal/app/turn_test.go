@@ -15,8 +15,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// Who takes over from another state directory does what was last said of the relay: to the active one, or, while nobody was seen as
-// active, to the directory itself.
+// A relay that takes over from another state directory obeys the last command: the one to the active relay or, if it had seen no
+// active relay, the one to its own directory.
 func TestWhatBecomesOfAPause(t *testing.T) {
 	store, err := checkpoint.OpenContext(t.Context(), t.TempDir(), checkpoint.Options{})
 	testkit.Must(t, err)

@@ -15,8 +15,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// waiting is the daemon as the admin API sees it while a start waits for the database: alive, ready as far as it is up to
-// it, and with a state that can be looked at. An orchestrator that found nobody listening would end the process again and again.
+// waiting is the process as the admin API sees it while a start waits for the database: alive, ready as far as the process
+// itself is concerned, and with a readable state. Without it the port would be closed, and an orchestrator would end the process
+// again and again.
 type waiting struct {
 	operator.Operator
 	messages.Away

@@ -107,7 +107,7 @@ func TestAwaitedDatabaseWithATakenAddress(t *testing.T) {
 	}
 }
 
-// probe asks the admin API; 0 when nobody answers.
+// probe calls the admin API; 0 when the request fails.
 func probe(cfg *config.Config, path string) (code int, body string) {
 	response, err := http.Get("http://" + cfg.Admin.Listen + path)
 	if err != nil {

@@ -23,7 +23,7 @@ type arrivals struct {
 
 func newArrivals() *arrivals { return &arrivals{} }
 
-// note hears of answers, from any goroutine.
+// note takes results, from any goroutine.
 func (a *arrivals) note(results []sink.Result) {
 	now := time.Now()
 	a.mu.Lock()
@@ -35,7 +35,7 @@ func (a *arrivals) note(results []sink.Result) {
 		_, number, _ := strings.Cut(r.Message.MessageID, ":")
 		n, err := strconv.Atoi(number)
 		if err != nil {
-			continue // a row of somebody else's, who writes into this table
+			continue // a row of another writer into this table
 		}
 		for len(a.first) <= n {
 			a.first = append(a.first, time.Time{})

@@ -20,7 +20,7 @@ import (
 // Options are what a person asks to be measured.
 type Options struct {
 	Table   string        // schema.table, which must not exist
-	Topic   string        // that exists and that nobody needs
+	Topic   string        // an existing topic without consumers
 	Rate    int           // rows a second of the steady part, one a transaction
 	Time    time.Duration // of the steady part
 	Backlog int           // rows that are written while the relay is stopped, ten a transaction
@@ -70,7 +70,7 @@ type Times struct {
 	Max float64 `json:"max"`
 }
 
-// Relay runs a relay on the table until the context ends. What it is given hears of every answer of the broker.
+// Relay runs a relay on the table until the context ends. It calls answered with each result of the broker.
 type Relay func(ctx context.Context, answered func([]sink.Result)) error
 
 // patience is how long nothing may happen before a run is given up, and how long the table may take to go.

@@ -27,7 +27,7 @@ func (t *tracer) broker(ctx context.Context) {
 	r := t.row
 	switch {
 	case r.Status == outbox.Pending && r.Attempts == 0 && t.journal == nil && (t.flow == nil || !t.flow.Owned):
-		return // nobody has sent it
+		return // it was never sent
 	case t.Broker == nil:
 		t.unknown("where the message is in its topic: this sink cannot be read back")
 		return

@@ -186,7 +186,7 @@ func TestOrdersByName(t *testing.T) {
 	}
 }
 
-// An order by filter takes so many rows as the limit says, and tells when there are more.
+// An order by filter takes as many rows as the limit allows, and reports whether there are more.
 func TestOrdersByFilter(t *testing.T) {
 	r := several()
 	m := &Messages{Parts{Rows: r}}

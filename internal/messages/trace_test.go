@@ -20,7 +20,7 @@ func whats(events []operator.TraceEvent) (list []string) {
 	return list
 }
 
-// What a PENDING row waits for is the first thing that holds it up, and what nobody knows is said.
+// A PENDING row waits for the first thing that blocks it. What is not known is said.
 func TestWhatARowWaitsFor(t *testing.T) {
 	working := Flow{Breaker: "closed"}
 	for _, c := range []struct {

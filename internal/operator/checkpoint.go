@@ -145,7 +145,7 @@ type PreviewBetween struct {
 	AtLeast      bool  `json:"at_least"` // reading took too long: there are more
 	// Purged says that the server has purged the begin of it: what is left is counted.
 	Purged        bool  `json:"purged"`
-	WithoutStatus int64 `json:"without_status"` // of tables that have none: published again, or by nobody
+	WithoutStatus int64 `json:"without_status"` // of tables that have none: published again, or never
 }
 
 // PreviewRows counts rows of one table, each up to a limit that Notes tell.

@@ -11,7 +11,7 @@ const (
 	CodeForbidden    Code = "forbidden"    // from a page or host that may not
 	CodeNotFound     Code = "not_found"    // no such thing
 	CodeRefused      Code = "refused"      // possible, but an operator has to decide first
-	CodeNeedsScan    Code = "needs_scan"   // possible by reading a whole large table, which nobody has allowed
+	CodeNeedsScan    Code = "needs_scan"   // possible by reading a whole large table, which the caller did not allow
 	CodeFailure      Code = "failure"      // it was tried and went wrong
 )
 

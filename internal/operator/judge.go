@@ -11,7 +11,7 @@ import (
 // counts as stuck.
 const StuckAfter = 2 * time.Minute
 
-// LongWait is how long a key may wait for an earlier row of its own before somebody should look at it.
+// LongWait is how long a key may wait for an earlier row of its own before a person should look at it.
 const LongWait = 10 * time.Minute
 
 // OldClaim is how far a claim may lie from the database's clock; a sweep takes it over long before that.

@@ -13,7 +13,7 @@ type Messages interface {
 	ListMessages(ctx context.Context, q MessageQuery) (MessagePage, error)
 	// ShowMessages returns the rows that a text may mean.
 	ShowMessages(ctx context.Context, ref MessageRef) (MessageMatches, error)
-	// TraceMessage tells what is known of one message, from all sides.
+	// TraceMessage returns what is known of one message from all sources.
 	TraceMessage(ctx context.Context, ref MessageRef) (Trace, error)
 	// RetryMessages and DiscardMessages look at what an order would do and, unless it is a dry run, do it.
 	RetryMessages(ctx context.Context, order MessageOrder) (MessageChange, error)

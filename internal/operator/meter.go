@@ -30,8 +30,8 @@ type reading struct {
 // answers are those of the broker to one topic's messages.
 type answers struct{ sent, other uint64 }
 
-// Meter makes rates of the metrics: each look is compared with the oldest one of the last seconds, the first with the
-// start. So it costs nothing while nobody looks.
+// Meter computes rates from the metrics: it compares each reading with the oldest one of the last seconds, and the first one
+// with the start. So it costs nothing while no status is requested.
 type Meter struct {
 	gatherer prometheus.Gatherer
 
@@ -118,9 +118,9 @@ func sum(f *dto.MetricFamily, labels ...string) (total uint64) {
 	return total
 }
 
-// quantile estimates a latency between two readings, in milliseconds, by interpolation inside the bucket; false when
-// nothing was measured between them. The sum of all latencies bounds it: what the other buckets hold at least is not in this
-// one, and its values do not lie further above its lower end than their mean tells.
+// quantile estimates a latency between two readings, in milliseconds, by interpolation inside the bucket; false when nothing was
+// measured between them. The sum of all latencies bounds the estimate: the minimum of each bucket is subtracted from it, and the
+// rest limits how far the values of this bucket lie above its lower end.
 func quantile(q float64, current, before reading) (float64, bool) {
 	total := float64(current.count - before.count)
 	if total == 0 {

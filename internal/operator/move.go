@@ -134,7 +134,7 @@ func (o *Operator) skips(now server.Info, from, to outbox.Position) bool {
 func (o *Operator) recordSkip(from, to outbox.Position) error {
 	id, err := o.State.AddGap(outbox.Gap{From: from, To: to, Cause: outbox.GapOperator})
 	if err == nil {
-		_, err = o.State.AckGap(id) // whoever made it knows of it
+		_, err = o.State.AckGap(id) // the operator who caused it knows of it
 	}
 	if err != nil {
 		return fmt.Errorf("the checkpoint was moved, but the skipped part could not be recorded as a gap: %w", err)

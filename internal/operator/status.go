@@ -161,7 +161,7 @@ type Positions struct {
 type TableStatus struct {
 	Name string `json:"name"`
 	// Rows are by outbox.Status name, and by the name of each state of the consumers that the configuration names. Pending rows
-	// are due; those that are due later are "delayed". Held are the rows in states that nobody has named.
+	// are due; those that are due later are "delayed". Held are the rows in states that have no configured name.
 	Rows map[string]int64 `json:"rows"`
 	// Kinds say how exact each count is: "exact", "at_least" (counting stopped there) or "estimate" (of the server).
 	Kinds map[string]string `json:"kinds"`
@@ -188,7 +188,7 @@ type TableStatus struct {
 	SampledSeconds *float64   `json:"sampled_seconds"`
 }
 
-// RedeliveryStatus tells of the SENT rows of a table that no consumer has finished.
+// RedeliveryStatus describes the SENT rows of a table that no consumer has finished.
 type RedeliveryStatus struct {
 	AfterSeconds float64 `json:"after_seconds"`
 	Max          int     `json:"max"`

@@ -59,7 +59,7 @@ func (c *comparison) key(topic, messageID string) uint64 {
 	return maphash.Comparable(c.seed, message{topic, messageID})
 }
 
-// hash tells NULL from an empty body.
+// hash distinguishes NULL from an empty body.
 func (c *comparison) hash(body []byte) uint64 {
 	if body == nil {
 		return 0

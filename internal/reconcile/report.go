@@ -44,7 +44,7 @@ type Topic struct {
 	Topic     string `json:"topic"`
 	Records   int64  `json:"records"`
 	Extra     int64  `json:"extra"`      // of a time in the window, with a message id that no row has
-	WithoutID int64  `json:"without_id"` // without a message id: somebody else's
+	WithoutID int64  `json:"without_id"` // without a message id: of another producer
 }
 
 // Message is one example.

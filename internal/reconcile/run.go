@@ -22,7 +22,7 @@ type Tables interface {
 	// Rows hands over the rows of a table that were made in [from, to), as the messages that the relay makes of them. Of a row
 	// that cannot be made a message there is an error and the identity alone.
 	Rows(ctx context.Context, table string, from, to time.Time, each func(m *outbox.Message, fault error) error) error
-	// HasMessages tells which message ids some row of some mapped table has.
+	// HasMessages returns those of the message ids that a row of a mapped table has.
 	HasMessages(ctx context.Context, messageIDs []string) (map[string]bool, error)
 	// Republish sets rows that are still SENT back to PENDING and returns how many it did.
 	Republish(ctx context.Context, identities []outbox.Identity) (int64, error)

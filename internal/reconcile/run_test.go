@@ -252,7 +252,7 @@ func TestAgainstTheNaiveModel(t *testing.T) {
 			m := row(names.Draw(rt, "id"), outbox.Status(rapid.IntRange(0, 4).Draw(rt, "status")), 0)
 			m.Table, m.Topic = rapid.SampledFrom([]string{"shop.t", "shop.u"}).Draw(rt, "table"), topic.Draw(rt, "topic")
 			m.ID, m.Body, m.CreatedAt = fmt.Sprint(i), []byte(body.Draw(rt, "body")), moment.Draw(rt, "made")
-			if name := (message{m.Topic, m.MessageID}); !seen[name] { // the model tells no two of one name apart either
+			if name := (message{m.Topic, m.MessageID}); !seen[name] { // the model does not distinguish messages of one name either
 				seen[name] = true
 				w.rows = append(w.rows, m)
 			}

@@ -76,7 +76,7 @@ type Parts struct {
 	Retention *retention.Retention
 	// Again is where final rows are that go out again; nil: none do.
 	Again *Again
-	// Begin tells others where this run begins, before it reads anything; nil: there are none.
+	// Begin announces to other relays where this run begins, before it reads anything; nil: there are no others.
 	Begin func(context.Context) error
 	// LogOnly are the tables without a status.
 	LogOnly map[string]bool

@@ -56,8 +56,8 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 			return outbox.Position{}, err
 		}
 	}
-	// Rows of any age, whatever the reason is that the log may not show them: a first start, a gap that a crash cut short, a
-	// checkpoint that an operator moved while nobody was there to sweep.
+	// Rows of any age, for every reason why the log may not show them: a first start, a gap that a crash interrupted, a
+	// checkpoint that an operator moved while no relay was running.
 	r.triggers.Full()
 	return at, nil
 }

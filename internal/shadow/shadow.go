@@ -1,8 +1,8 @@
-// Package shadow stands in for the broker and for the writes to the tables while another sender still does the work: `run --shadow`
-// follows the binlog as ever, sends nothing, writes nothing into a table, and tells how much earlier it would have sent than the
-// other one marked its rows.
+// Package shadow replaces the broker and the writes to the tables while another sender still does the work. `run --shadow`
+// follows the binlog as usual, sends nothing and writes nothing into a table. It reports how much earlier it would have sent the
+// rows than the other sender marked them.
 //
-// Guarantee: nothing leaves the process. What it remembers is bounded. Run is its one goroutine.
+// Guarantee: nothing leaves the process. The memory that it uses is bounded. Run is its only goroutine.
 package shadow
 
 import (
@@ -35,8 +35,8 @@ type Report struct {
 	Sent       int           // messages that the relay would have sent
 	Marked     int           // of them, rows that the other sender has marked since: SENT, FAILED or a code of its own
 	Gone       int           // rows that were deleted before a mark was seen
-	Open       int           // rows that nobody has marked yet
-	NoStatus   int           // of Sent, rows of tables without a status: nobody marks them, so they are not followed
+	Open       int           // rows that are not marked yet
+	NoStatus   int           // of Sent, rows of tables without a status: they are never marked, so they are not followed
 	Unfollowed int           // rows that were not followed, because too many were open
 	P50, P99   time.Duration // from when the relay would have sent until the mark was seen, of the newest marked rows
 }
@@ -60,7 +60,7 @@ func (r Report) String() string {
 	return text
 }
 
-// Shadow follows the rows that would have been sent until somebody else marks them. Make it with New.
+// Shadow follows the rows that would have been sent until the other sender marks them. Make it with New.
 type Shadow struct {
 	states States
 	sink   Sink

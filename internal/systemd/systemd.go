@@ -1,7 +1,7 @@
-// Package systemd tells the service manager what the process does, in the way of sd_notify(3): that it is ready, that it makes progress
-// (the watchdog) and that it stops. Outside systemd, or in a unit that is not of Type=notify, it does nothing.
+// Package systemd reports the state of the process to the service manager by sd_notify(3): that it is ready, that it makes
+// progress (the watchdog) and that it stops. Outside systemd, or in a unit that is not of Type=notify, it does nothing.
 //
-// It guarantees that the watchdog hears of a process only while its work moves. Watch works in the caller's goroutine.
+// Guarantee: the watchdog is notified only while the work of the process makes progress. Watch works in the caller's goroutine.
 package systemd
 
 import (

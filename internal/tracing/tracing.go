@@ -1,5 +1,6 @@
-// Package tracing tells an OpenTelemetry collector what became of the messages whose trace is sampled: those whose header traceparent (W3C
-// Trace Context) says so. Three spans for each: outbox, from the commit until the row is SENT, and in it the send and the status update.
+// Package tracing exports spans to an OpenTelemetry collector for the messages whose trace is sampled: those whose header
+// traceparent (W3C Trace Context) says so. Each message has three spans: outbox, from the commit until the row is SENT, and in
+// it the send and the status update.
 //
 // Guarantee: the flow never waits for the collector. Spans that it does not take are dropped; the first failure is logged, and the end of
 // the failures. No span holds a body. The goroutine that exports belongs to the SDK and ends in Close.
@@ -188,7 +189,7 @@ func (t *Tracer) answered(sending context.Context, r *sink.Result) {
 	t.count.Store(int64(len(t.waiting)))
 }
 
-// Written hears of status updates that were applied, but for those that were not.
+// Written is called with each batch of status updates; not are those of the batch that were not applied.
 func (t *Tracer) Written(batch []outbox.Completion, not []outbox.WriteError) {
 	if t == nil || t.count.Load() == 0 {
 		return

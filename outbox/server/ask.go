@@ -67,7 +67,7 @@ type Replica struct {
 	Host     string // the name that it gave itself; "" when it gave none
 }
 
-// ListsReplicas tells whether Replicas needs no more than the privileges of the reader.
+// ListsReplicas reports whether Replicas needs only the privileges of the reader.
 func (i Info) ListsReplicas() bool { return i.Flavor == outbox.MySQL && i.AtLeast(8, 0, 22) }
 
 // Replicas lists the connected replicas, readers of their kind among them. It needs REPLICATION SLAVE on MySQL, and

@@ -21,7 +21,7 @@ func (c *connector) dial(ctx context.Context) (conn driver.Conn, err error) {
 		if cause := recover(); cause != nil {
 			conn, err = nil, fmt.Errorf("%w: what the server answered cannot be read: %v", mysql.ErrInvalidConn, cause)
 			if socket != nil {
-				_ = socket.Close() // nobody else will; how it ends is no matter
+				_ = socket.Close() // this is its only owner; the error does not matter
 			}
 		}
 	}()

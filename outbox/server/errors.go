@@ -54,7 +54,7 @@ func Classify(err error) Class {
 	return Other
 }
 
-// LockWait tells whether a statement gave up waiting for a lock: of a row, or of a table that is being changed.
+// LockWait reports whether a statement timed out on a lock: of a row, or of a table that is being changed.
 func LockWait(err error) bool { return Code(err) == 1205 }
 
 // Code is the number of the server's answer in an error; 0 when there is none.
@@ -66,7 +66,7 @@ func Code(err error) uint16 {
 	return 0
 }
 
-// NoTLS tells whether a connection asked for TLS and the server offers none.
+// NoTLS reports whether a connection requested TLS and the server does not offer it.
 func NoTLS(err error) bool { return errors.Is(err, mysql.ErrNoTLS) }
 
 // ClassifyCode is Classify for an answer of the server that came through another client library. state may be "".

@@ -81,7 +81,7 @@ func (p Probe) try(ctx context.Context, db *sql.DB) (refusal, err error) {
 	switch Code(err) {
 	case 1044, 1142, 1143, 1227: // database, table, column, global privilege
 		return err, nil
-	case 1381, 1665: // NO_BINARY_LOGGING, BINLOG_STMT_MODE_AND_ROW_ENGINE: no matter of grants, and Check tells of them
+	case 1381, 1665: // NO_BINARY_LOGGING, BINLOG_STMT_MODE_AND_ROW_ENGINE: not a question of grants; Check reports them
 		return nil, nil
 	}
 	return nil, err
@@ -89,8 +89,9 @@ func (p Probe) try(ctx context.Context, db *sql.DB) (refusal, err error) {
 
 var denied = regexp.MustCompile(`^([A-Z]+) command denied`)
 
-// narrow leaves out a privilege that the account has: nobody should be told to grant what is granted. refusal is the answer
-// to the probe. The server asks for UPDATE first, so that a lack of SELECT means that there is UPDATE.
+// narrow removes a privilege that the account has from the probe, so that the advice does not name a privilege that is granted
+// already. refusal is the answer to the probe. The server checks UPDATE first, so that a lack of SELECT means that there is
+// UPDATE.
 func (p Probe) narrow(ctx context.Context, db *sql.DB, refusal error) (Probe, error) {
 	var answer *mysql.MySQLError
 	if p.Privileges != "SELECT, UPDATE" || !errors.As(refusal, &answer) {

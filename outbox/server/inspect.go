@@ -29,7 +29,7 @@ type Info struct {
 	CaseFolding    int           // lower_case_table_names
 	MaxPacket      int           // max_allowed_packet, bytes
 	NetWriteLimit  time.Duration // net_write_timeout: a blocked dump is aborted after it
-	LogRetention   time.Duration // 0: binlogs are kept until somebody purges them
+	LogRetention   time.Duration // 0: binlogs are kept until they are purged by hand
 	SyncBinlog     bool          // sync_binlog=1: a crash of the server loses no committed transaction
 	SessionImage   string        // binlog_row_image of the asking session: MINIMAL when a writing pool may set it
 	SkipsOwnEvents bool          // MariaDB: skip_replication holds in the asking session

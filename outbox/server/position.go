@@ -23,9 +23,9 @@ func (i Info) endStatement() string {
 	return "SHOW MASTER STATUS"
 }
 
-// End is the position behind the last transaction in the log. Its GTID set is never ahead of file and offset, but may
-// trail them by the transactions that are committing: whoever resumes by it reads some twice and misses none.
-// It needs REPLICATION CLIENT (MariaDB: BINLOG MONITOR).
+// End is the position behind the last transaction in the log. Its GTID set is never ahead of file and offset, but may lack the
+// transactions that are committing: a reader that resumes by it reads some transactions twice and misses none. It needs
+// REPLICATION CLIENT (MariaDB: BINLOG MONITOR).
 func (i Info) End(ctx context.Context, db *sql.DB) (outbox.Position, error) {
 	var gtids string
 	if i.Flavor == outbox.MariaDB { // MySQL's is a column of the status

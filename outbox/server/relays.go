@@ -33,17 +33,18 @@ func (o OtherRelay) String() string {
 
 // Presence shows the other relays of a server which tables this one works on, and finds those that work on the same ones.
 //
-// The list of replicas cannot tell that: it names no tables, and MariaDB shows it to administrators only. So each relay
-// holds a named lock (GET_LOCK) for each of its tables, on one connection of its own. Such a lock needs no privilege, changes
-// nothing, stops nobody, and ends with the connection. There are two locks for each table: the relay that comes second takes
-// the second one, so that the first one can see it too. A third relay sees both, and holds none until one is free. Relays with a
-// lease have two locks of their own. Among each other the lease decides, and the lock of one that was taken over may stay for a while
-// (its process stands still, or its network is gone): so a relay with a lease counts another one only when it is still there after
-// the server would have ended the connection of a silent one. Those two do not use the same lease table.
+// The list of replicas cannot show that: it names no tables, and MariaDB shows it to administrators only. So each relay holds a
+// named lock (GET_LOCK) for each of its tables, on one connection of its own. Such a lock needs no privilege, changes nothing,
+// blocks no other session, and ends with the connection. There are two locks for each table: the relay that comes second takes
+// the second lock, so that the first relay can see it too. A third relay sees both, and holds none until one is free. Relays
+// with a lease have two locks of their own. Between such relays the lease decides, and the lock of a relay that lost the lease
+// may stay for a while (its process is suspended, or its network is gone). So a relay with a lease counts another one only when
+// the other lock still exists after the server would have ended the connection of a silent relay. Those two do not use the same
+// lease table.
 //
-// A Presence owns no goroutine: Look must be called again and again, several times in presenceTimeout, because the server
-// ends the connection when it hears nothing for so long. That is how the lock of a machine that is gone goes away. Locks are
-// of one server: two relays that reach two servers of one cluster do not see each other.
+// A Presence owns no goroutine: Look must be called several times in each presenceTimeout, because the server ends a connection
+// that is silent for that long. That is how the lock of a machine that is gone ends. Locks are of one server: two relays that
+// reach two servers of one cluster do not see each other.
 type Presence struct {
 	db     *sql.DB
 	tables []string
@@ -73,8 +74,8 @@ func ownLocks(leased bool) (from, to int) {
 	return 0, presenceLocks / 2
 }
 
-// NewPresence makes a presence for tables, each written as schema.table in the server's own spelling. leased tells that a lease keeps
-// this relay from publishing what another one with the lease publishes. It does no I/O.
+// NewPresence makes a presence for tables, each written as schema.table in the server's own spelling. leased says that a lease
+// keeps this relay from publishing what another relay with the lease publishes. It does no I/O.
 func NewPresence(cfg Config, tables []string, leased bool) (*Presence, error) {
 	db, err := Open(cfg, nil, Session{MaxConns: 1})
 	if err != nil {

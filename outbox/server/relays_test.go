@@ -26,8 +26,8 @@ func look(t *testing.T, p *Presence) []OtherRelay {
 	return others
 }
 
-// Two relays of one table see each other, whoever came first; relays of other tables are not their business. An account
-// without any privilege can do it.
+// Two relays of one table see each other, in either order of their starts. They do not see relays of other tables. An account
+// without any privilege is enough.
 func TestRelaysOfOneTableSeeEachOther(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testkit.Database) {
 		ctx := context.Background()

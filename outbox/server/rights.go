@@ -19,7 +19,7 @@ const sessionLife = 5 * time.Minute
 // jittered keeps the pools of several relays from logging in at the same moments.
 func jittered(life time.Duration) time.Duration { return life - rand.N(life/5) }
 
-// refusal tells whether an answer of the server may be another one after a new login.
+// refusal reports whether the server may give another answer after a new login.
 func refusal(err error) bool {
 	switch Code(err) {
 	case 1044, 1045, 1142, 1143, 1227: // database, account, table, column, global privilege

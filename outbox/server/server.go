@@ -18,7 +18,7 @@ type ID struct {
 	ServerID uint32        `json:"server_id"` // @@server_id
 }
 
-// Same tells whether two IDs are of one server, as far as IDs can: MariaDB has nothing but the server_id.
+// Same reports whether two IDs are of one server, as far as IDs can show that: MariaDB has only the server_id.
 func (id ID) Same(other ID) bool {
 	return id.Flavor == other.Flavor && strings.EqualFold(id.UUID, other.UUID) && (id.UUID != "" || id.ServerID == other.ServerID)
 }

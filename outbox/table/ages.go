@@ -15,7 +15,8 @@ import (
 // application and of the database differ by when both are kept.
 const createdAhead = time.Minute
 
-// firstSeen is a PENDING row that was made ahead of the clock: nobody knows its age, so it counts from when it was first seen.
+// firstSeen is a PENDING row with a creation time ahead of the clock. Its age is unknown, so it counts from when it was first
+// seen.
 type firstSeen struct {
 	id string
 	at time.Time
@@ -141,7 +142,7 @@ func (t *Table) newestFirst() []*statement {
 	return nil
 }
 
-// CheckClock tells whether the application writes created_at ahead of the database's clock: the column then holds the time of
+// CheckClock reports whether the application writes created_at ahead of the database's clock: the column then holds the time of
 // another zone, and the age of rows is not known.
 func (t *Table) CheckClock(ctx context.Context, db *sql.DB) (server.Finding, error) {
 	f := server.Finding{Severity: server.OK, Subject: t.name + "." + t.ColumnName(CreatedAt)}

@@ -24,8 +24,8 @@ var to = [...]outbox.Status{
 // repeated statement writes the same count again.
 func counted(v outbox.Action) bool { return v == outbox.ActionRetry || v == outbox.ActionFail }
 
-// update writes one completion to rows that all have it. Each row is named by id, state, and what tells it from a later row
-// with the same id; a row that does not match is left alone.
+// update writes one completion to rows that all have it. Each row is named by its id, its state, and the values that distinguish
+// it from a later row with the same id. A row that does not match is not changed.
 func (t *Table) update(completion outbox.Action, rows []outbox.Completion) *statement {
 	s := &statement{}
 	s.text.Grow(textSize(rows))

@@ -237,8 +237,8 @@ func (b *bench) lockWaits() (n int) {
 	return n
 }
 
-// patient gives the store n connections that wait for a lock as long as it takes. The second that they wait by themselves may pass on a
-// busy machine before whoever holds the lock gives it up.
+// patient gives the store n connections that wait for a lock without a limit. Their usual limit is a second, which may pass on a
+// busy machine before the lock is released.
 func (b *bench) patient(n int) {
 	b.Helper()
 	b.store.db.SetMaxOpenConns(n)

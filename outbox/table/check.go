@@ -232,7 +232,7 @@ func (c *check) values(t *Table) {
 	}
 }
 
-// ordering tells what the order by key costs.
+// ordering reports what the order by key costs.
 func (c *check) ordering(t *Table) {
 	if !t.mapping.Ordered {
 		return

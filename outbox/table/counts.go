@@ -23,7 +23,7 @@ type Counts struct {
 	Table string
 	At    time.Time // of the sample, by this machine's clock
 	// Rows by status; Kind says how exact they are. Pending are those that are due; those that are due later are Delayed.
-	// Held are the rows in states that nobody has named.
+	// Held are the rows in states that have no configured name.
 	Rows map[outbox.Status]int64
 	// States are rows in the consumers' states, by the name that the mapping gives them; they are not among Held.
 	States map[string]int64
@@ -56,7 +56,7 @@ const (
 	Estimate Kind = "estimate" // from the server's statistics of the table
 )
 
-// Kind tells how exact Rows[status] is. Sent rows are not counted, because that would read nearly the whole index.
+// Kind reports how exact Rows[status] is. Sent rows are not counted, because that would read nearly the whole index.
 func (c Counts) Kind(status outbox.Status) Kind {
 	switch {
 	case status == outbox.Sent:
@@ -67,7 +67,7 @@ func (c Counts) Kind(status outbox.Status) Kind {
 	return Exact
 }
 
-// StateKind tells how exact States[name] is.
+// StateKind reports how exact States[name] is.
 func (c Counts) StateKind(name string) Kind {
 	if c.States[name] >= MaxCount {
 		return AtLeast

@@ -231,8 +231,8 @@ func TestRowsMadeAheadOfTheClock(t *testing.T) {
 	})
 }
 
-// D13: the database's clock went back, or somebody wrote a wrong time: a claim ahead of the clock is expired. One that is ahead
-// by no more than two clocks differ is a claim of now.
+// D13: the database's clock went back, or a wrong time was written: a claim ahead of the clock is expired. One that is ahead by
+// no more than the clocks of two servers differ is a claim of now.
 func TestD13_ClaimsAheadOfTheClockAreTakenOver(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {
 		query := DueQuery{Threshold: time.Minute, Horizon: time.Minute, ExpiredClaims: time.Minute}

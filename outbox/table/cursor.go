@@ -30,8 +30,8 @@ func (c Cursor) Done() bool { return c.done }
 // ID is the primary key of the row before the cursor, in the stretch of the index it stands in; "" at its beginning.
 func (c Cursor) ID() string { return c.id }
 
-// CursorBehind is a place in the list of due rows for whoever stands in for a Store, such as a model of the tables: behind
-// the row with this primary key, or at the end of the list.
+// CursorBehind is a place in the list of due rows for code that replaces a Store, such as a model of the tables: behind the row
+// with this primary key, or at the end of the list.
 func CursorBehind(id string, done bool) Cursor { return Cursor{done: done, id: id} }
 
 // next is the beginning of the stretch behind the cursor's.

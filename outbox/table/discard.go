@@ -71,8 +71,8 @@ func (t *Table) discardable(s *statement, identities []outbox.Identity) {
 	t.sameRows(s, identities)
 }
 
-// FailedLog tells what is in the way of Discard: the table that the rows move to is not there or does not fit, or the account lacks a
-// privilege. It changes nothing.
+// FailedLog reports what prevents Discard: the table that the rows move to does not exist or does not fit, or the account lacks
+// a privilege. It changes nothing.
 func (s *Store) FailedLog(ctx context.Context, table string) ([]server.Finding, error) {
 	t, err := s.table(table)
 	if err != nil {

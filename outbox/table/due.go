@@ -22,9 +22,10 @@ type DueQuery struct {
 	final time.Duration // of FinalQuery
 }
 
-// claimAhead is how far ahead of the database's clock a claim may lie that is taken for one of now: two servers of one cluster
-// differ by so much after a failover. A claim further ahead is no sign of a sender that is alive: the clock was set back after it
-// (or summer time ended, where the zone has one), or somebody wrote it. Its row would stay at SENDING until the clock is there.
+// claimAhead is how far ahead of the database's clock a claim may lie that counts as a claim of now: the clocks of two servers
+// of one cluster may differ by that after a failover. A claim further ahead does not show that its sender is alive: the clock
+// was set back after it (or summer time ended, where the zone has it), or a wrong time was written. Without this limit its row
+// would stay SENDING until the clock reaches the claim.
 const claimAhead = 5 * time.Second
 
 // Due returns a page of identities, in the order of the index that the table has (strategy), and where the next page begins:
@@ -34,7 +35,7 @@ const claimAhead = 5 * time.Second
 //
 // A mapped column that is missing is an error, even where no row is due: nothing of the table can be published or written.
 //
-// Where no column is mapped to CreatedAt the age of a row is unknown and Threshold does not apply: whoever wants old rows
+// Where no column is mapped to CreatedAt the age of a row is unknown and Threshold does not apply: a caller that wants old rows
 // only has to see a row twice.
 func (s *Store) Due(ctx context.Context, table string, after Cursor, q DueQuery) ([]outbox.Candidate, Cursor, error) {
 	t, err := s.table(table)

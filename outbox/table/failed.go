@@ -6,8 +6,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// selectFailed is the statement with which a person looks at the newest FAILED rows; it names what tells rows apart and why
-// they failed, and no body. Where no row can be FAILED it shows the PENDING ones that were refused most often.
+// selectFailed is the statement with which a person reads the newest FAILED rows. It names the columns that identify a row and
+// the reason of the failure, and no body. Where no row can be FAILED it shows the PENDING rows that were refused most often.
 func (t *Table) selectFailed() string {
 	var columns []string
 	for _, role := range []Column{ID, MessageID, BizType, Key, Topic, RetryCount, FailReason} {

@@ -95,7 +95,7 @@ func (t *Table) SentSince() string {
 	return ""
 }
 
-// DatesFailures tells whether the rows of a table say when they became FAILED.
+// DatesFailures reports whether the rows of a table say when they became FAILED.
 func (s *Store) DatesFailures(table string) bool {
 	t := s.byName[table]
 	return t != nil && (t.has(LastExecTime) || t.has(UpdatedAt))

@@ -68,7 +68,7 @@ func (t *Table) id(s *statement, id string) {
 	}
 }
 
-// nobody is a primary key for statements that are only explained.
+// nobody returns a primary key for statements that are only explained.
 func (t *Table) nobody() string {
 	if t.columns[ID].isBytes() {
 		return "00"

@@ -41,7 +41,7 @@ func (c *check) redelivery(t *Table) {
 	}
 }
 
-// lacks tells what each lack costs.
+// lacks reports what each missing column or code costs.
 func (c *check) lacks(t *Table) {
 	tell := func(format string, args ...any) { c.add(server.OK, "", fmt.Sprintf(format, args...), "") }
 	if !t.claims() {

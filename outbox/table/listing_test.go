@@ -291,7 +291,7 @@ func TestP9_FindsGoByAnIndex(t *testing.T) {
 	})
 }
 
-// Rows that somebody has locked are left alone at once, and those beside them are changed.
+// Rows that another session has locked are skipped at once, and the other rows are changed.
 func TestP9_ChangesWaitForNoLock(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {
 		b.makeMoved(FailedSuffix)

@@ -165,7 +165,7 @@ func (t *Table) FailedEvery(otherwise time.Duration) time.Duration {
 	return cmp.Or(t.mapping.FailedEvery, otherwise)
 }
 
-// Ordered tells whether rows of one key are published one after the other.
+// Ordered reports whether rows of one key are published one after the other.
 func (t *Table) Ordered() bool { return t.mapping.Ordered }
 
 // Schema returns the first half of Name.

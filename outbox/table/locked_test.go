@@ -11,8 +11,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// D07: a row that somebody has locked is handed back; all others of its batch are written meanwhile, and the row itself once
-// the lock is gone.
+// D07: a row that another session has locked is returned as not written. All other rows of its batch are written meanwhile, and
+// the row itself after the lock is released.
 func TestD07_LockedRowIsHandedBack(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {
 		ids := b.insertMany(300)
@@ -88,8 +88,8 @@ func TestD08_LockedTableIsAnError(t *testing.T) {
 	})
 }
 
-// D07: a lock that hides from the read which tells rows apart (somebody has locked the range of the index into which the new
-// status belongs) delays the statuses, too; it does not make rows unwritable.
+// D07: another session locks the range of the index into which the new status belongs, which the read that compares rows does
+// not show. Such a lock delays the statuses too; it does not make rows unwritable.
 func TestD07_LockOnTheStatusIndexIsWaitedFor(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {
 		ids := b.insertMany(5)

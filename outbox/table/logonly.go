@@ -38,7 +38,7 @@ func (m Mapping) checkLogOnly() (faults []string) {
 	return faults
 }
 
-// logOnly tells what the lack of a status means.
+// logOnly reports what the lack of a status means.
 func (c *check) logOnly() {
 	c.add(server.OK, "", "no status: rows are published from the binlog alone, and nothing is read from the table or written to it. No sweep finds what "+
 		"the log does not show (a gap may lose rows); what cannot be published holds the reader, and what never can goes to the failed-message log", "")

@@ -20,8 +20,8 @@ func (t *Table) identifies() []Column {
 	return []Column{BizType, Key}
 }
 
-// HasMessages tells which message ids some row of some table has, whatever its status. Ids are compared byte by byte. An id
-// that no row can have is left out of the statement; the others are looked up.
+// HasMessages returns those of the message ids that a row of a table has, whatever its status. Ids are compared byte by byte. An
+// id that no row can have is left out of the statement; the others are looked up.
 func (s *Store) HasMessages(ctx context.Context, messageIDs []string) (map[string]bool, error) {
 	found := map[string]bool{}
 	for _, t := range s.tables {

@@ -52,7 +52,7 @@ func (t *Table) moveDDL(suffix string) string {
 	return strings.Join(statements, ";\n") + ";"
 }
 
-// isMoved tells whether a table is one that rows of another one move to, by its name.
+// isMoved reports, by its name, whether rows of another table move to this table.
 func isMoved(names [][2]string, one [2]string) bool {
 	for _, suffix := range []string{ArchiveSuffix, FailedSuffix} {
 		if stem, is := strings.CutSuffix(one[1], suffix); is && slices.Contains(names, [2]string{one[0], stem}) {

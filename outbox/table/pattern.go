@@ -13,7 +13,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// IsPattern tells whether a configured name, schema.table, stands for several tables.
+// IsPattern reports whether a configured name, schema.table, stands for several tables.
 func IsPattern(name string) bool { return strings.ContainsAny(name, "*{}") }
 
 // SplitName splits schema.table, also where the schema holds the dots of a range. found is false where there is no dot between them.

@@ -80,7 +80,7 @@ func (r *stateRow) columns(t *Table, last []any) []any {
 	return append(into, last...)
 }
 
-// candidate is what the row tells, but for its identity.
+// candidate returns the state of the row without its identity.
 func (r *stateRow) candidate(t *Table) (c outbox.Candidate, err error) {
 	micros, err := strconv.ParseInt(string(r.wait), 10, 64)
 	if err == nil {

@@ -228,7 +228,7 @@ func (s *Store) leave(ctx context.Context, t *Table, into string, where func(*st
 	return len(mine), tx.Commit()
 }
 
-// lockRows returns those rows that fulfil the condition now and that nobody else has locked.
+// lockRows returns the rows that fulfil the condition now and that no other session has locked.
 func lockRows(ctx context.Context, tx *sql.Tx, t *Table, where func(*statement)) (mine []string, err error) {
 	query := &statement{}
 	query.add("SELECT ", t.column(ID), " FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")

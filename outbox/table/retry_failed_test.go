@@ -99,7 +99,7 @@ func TestFailedRowsAreSetBack(t *testing.T) {
 	})
 }
 
-// A row that somebody has locked keeps no other from being set back, and the statement waits a second at most.
+// A row that another session has locked does not keep other rows from being set back, and the statement waits at most a second.
 func TestFailedRowsBehindALock(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {
 		ids := b.insert(3, "status=3, retry_count=5")

@@ -17,7 +17,7 @@ import (
 type Row struct {
 	outbox.Identity
 	Status    outbox.Status
-	State     string // the name of the status, or of the consumers' state; "" for a code that nobody has named
+	State     string // the name of the status, or of the consumers' state; "" for a code without a configured name
 	Code      string // as the column has it
 	Type      string // the business type
 	Topic     string

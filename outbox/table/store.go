@@ -74,8 +74,9 @@ const (
 var between = outbox.Backoff{Base: 20 * time.Millisecond, Max: 80 * time.Millisecond}
 
 // Apply writes completions. With a nil error each completion that is not in the answer is final in the table: written now or
-// before, or its row is gone. Rows whose lock somebody holds for longer than the session waits are in the answer, too: they
-// keep none of the others from their status. With an error nothing is known, and the same completions may be applied again.
+// before, or its row is gone. The answer also holds the rows that another session keeps locked for longer than the lock wait
+// timeout: they do not keep the other rows from their status. With an error the outcome is unknown, and the same completions may
+// be applied again.
 func (s *Store) Apply(ctx context.Context, completions []outbox.Completion) ([]outbox.WriteError, error) {
 	if t := s.alike(completions); t != nil {
 		refused, err := s.applyGroup(ctx, t, completions[0].Action, completions)

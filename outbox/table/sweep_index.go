@@ -100,7 +100,7 @@ type stretch struct {
 	part   part
 }
 
-// final tells that the rows are ones of which nothing is due.
+// final reports whether no row of the stretch is ever due.
 func (in stretch) final() bool { return in.status == outbox.Sent || in.status == outbox.Failed }
 
 // stretches are what a query goes through, in this order. Where the strategy is byAttempts there is one of each for every number

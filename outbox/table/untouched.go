@@ -28,7 +28,7 @@ func (s *Store) Untouched(ctx context.Context, identities []outbox.Identity) (bo
 	return untouched && len(refused) == 0, nil
 }
 
-// waitsForAny tells whether one of the rows has a wait that its table does not show.
+// waitsForAny reports whether one of the rows has a wait that its table does not show.
 func (s *Store) waitsForAny(t *Table, rows []outbox.Identity) bool {
 	if !t.keepsWaits() {
 		return false

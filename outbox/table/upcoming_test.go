@@ -50,7 +50,8 @@ func TestUpcoming(t *testing.T) {
 	}
 }
 
-// A due time of now does not shorten the time that the application has to publish a row itself: until then the row waits, whoever looks.
+// A due time of now does not shorten the grace, the time that the application has to publish a row itself: until then the row
+// waits in every query.
 func TestGraceGoesBeforeTheDueTime(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {
 		m := b.mapping("outbox")
@@ -66,7 +67,7 @@ func TestGraceGoesBeforeTheDueTime(t *testing.T) {
 		add("created_at=NOW(3), next_retry_time=NOW(3)", 10*second, 20*second)
 		add("created_at=NOW(3), next_retry_time=NOW(3) + INTERVAL 40 SECOND", 30*second, 40*second)
 		add("created_at=NOW(3) - INTERVAL 1 MINUTE, next_retry_time=NOW(3)", -10*second, 0)
-		add("created_at=NOW(3) + INTERVAL 1 HOUR, next_retry_time=NOW(3)", -10*second, 0) // ahead of the clock: nobody knows how old
+		add("created_at=NOW(3) + INTERVAL 1 HOUR, next_retry_time=NOW(3)", -10*second, 0) // ahead of the clock: of unknown age
 		rows := len(want)
 		add("created_at=NOW(3)", 10*second, 20*second)
 		add("created_at=NOW(3) - INTERVAL 1 MINUTE", 0, 0)

@@ -41,7 +41,7 @@ type Waits interface {
 const MaxWaits = 100_000
 
 const (
-	waitsExpire = 24 * time.Hour // after its due time a wait is that of a row that is gone, or sent by somebody else
+	waitsExpire = 24 * time.Hour // this long after its due time, the row is gone or was sent by another sender
 	waitsPrune  = 10 * time.Minute
 )
 

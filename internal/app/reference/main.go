@@ -149,7 +149,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// zeroParts is what the text form of a duration ends with and nobody writes: 1h0m0s.
+// zeroParts matches the zero parts at the end of the text form of a duration (1h0m0s), which people do not write.
 var zeroParts = regexp.MustCompile(`(h)0m0s$|(m)0s$`)
 
 func defaultText(v reflect.Value) string {
