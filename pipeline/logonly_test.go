@@ -29,29 +29,6 @@ func (b *bench) journal(held []string) []string {
 	return held
 }
 
-// A sent row is owned and journalled until the checkpoint has passed it, and counts as unwritten no longer than until then.
-func TestLogOnlyRowsAreKeptUntilTheCheckpointPassesThem(t *testing.T) {
-	run(t, Config{}, func(b *bench) {
-		b.sink.answer = nil
-		b.offer(row(1, logOnly))
-		b.offer(row(2, logOnly), row(3, logOnly))
-		b.answer(outbox.Outcome{}, row(2), row(3))
-		held := b.journal(nil)
-		if s := b.Snapshot(); s.Owned != 3 || s.Unwritten != 0 || b.tracker.Kept() != 2 {
-			t.Fatalf("%+v, %d kept", s, b.tracker.Kept())
-		}
-		held = b.journal(held)
-		if fmt.Sprint(held) != "[2 3]" {
-			t.Fatalf("the journal forgot rows behind the checkpoint: %v", held)
-		}
-		b.answer(outbox.Outcome{}, row(1))
-		held = b.journal(b.journal(held))
-		if s := b.Snapshot(); len(held) != 0 || s.Owned != 0 || b.tracker.Kept() != 0 {
-			t.Fatalf("journal %v, %+v", held, s)
-		}
-	})
-}
-
 // What the journal holds is skipped when the log shows it again; everything else of the window is published, without a look at the
 // table. The entries leave when the checkpoint has passed the end that the log had when the stream was opened.
 func TestLogOnlyRowsOfTheJournalAreSkipped(t *testing.T) {
@@ -151,36 +128,6 @@ func TestLogOnlyRowsAreTriedAgain(t *testing.T) {
 		b.tracker.Written(list)
 		if at, _, _ := b.tracker.Checkpoint(); at.Offset != 200 || b.tracker.Failing() != 0 || b.Snapshot().Owned != 0 {
 			t.Fatalf("checkpoint %v, %d bytes, %+v", at, b.tracker.Failing(), b.Snapshot())
-		}
-	})
-}
-
-// A large transaction comes in pieces. Its rows are kept until its end is passed, also when it comes a second time.
-func TestLogOnlyRowsComeInPieces(t *testing.T) {
-	run(t, Config{}, func(b *bench) {
-		b.offer(row(1, logOnly))
-		piece := func(rows ...*outbox.Message) *outbox.Txn { return &outbox.Txn{End: end(1), Messages: rows, More: true} }
-		give := func(txn *outbox.Txn) {
-			t.Helper()
-			if err := b.Offer(b.ctx, txn); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-		}
-		b.journal(b.journal(nil))
-		b.Idle(outbox.Position{File: "binlog.000001", Offset: 140}) // behind what is not sent to the reader
-		give(piece(row(2, logOnly), row(3, logOnly)))
-		held := b.journal(b.journal(nil))
-		if at, _, _ := b.tracker.Checkpoint(); at.Offset != 140 || fmt.Sprint(held) != "[2 3]" {
-			t.Fatalf("checkpoint %v, journal %v", at, held)
-		}
-		give(piece(row(2, logOnly), row(3, logOnly))) // the stream broke
-		give(piece(row(4, logOnly)))
-		give(b.txn()) // no row is left for its end
-		b.wantSent("1", "2", "3", "4")
-		held = b.journal(b.journal(held))
-		if at, _, _ := b.tracker.Checkpoint(); at.Offset != 200 || len(held) != 0 || b.Snapshot().Owned != 0 {
-			t.Fatalf("checkpoint %v, journal %v, %+v", at, held, b.Snapshot())
 		}
 	})
 }

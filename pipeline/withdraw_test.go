@@ -36,86 +36,18 @@ func TestOfferThatEndedComesAgain(t *testing.T) {
 	})
 }
 
-// Rows of it that were taken over answer for it when it comes again.
-func TestMarkWaitsForRowsOfAWithdrawnTransaction(t *testing.T) {
+// A reader that starts again comes back to the mark. Rows of the window that wait for their look-up are left to the sweep, and come again.
+func TestRewindLeavesTheWindow(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
-		b.sink.answer = nil
-		txn := b.txn(row(1))
-		if err := b.Offer(b.ctx, txn); err != nil {
-			t.Fatal(err)
-		}
-		b.tracker.Withdraw(txn, 1, nil)
-		if err := b.Offer(b.ctx, txn); err != nil {
-			t.Fatal(err)
-		}
 		b.offer()
+		if err := b.Connected(b.ctx, end(1), end(9)); err != nil {
+			t.Fatal(err)
+		}
+		b.offer(row(1))
+		if at, err := b.Rewind(); err != nil || at.Offset != 200 || b.tracker.Offered() != at || b.Snapshot().Owned != 0 {
+			t.Fatalf("at %v, offered %v, %d owned: %v", at, b.tracker.Offered(), b.Snapshot().Owned, err)
+		}
+		b.offer(row(1))
 		b.wantSent("1")
-		if at, _, moved := b.tracker.Checkpoint(); moved {
-			t.Fatalf("the checkpoint %v passed a row in flight", at)
-		}
-		b.answer(outbox.Outcome{}, row(1))
-		b.tracker.Settled(b.acks.take())
-		if at, _, _ := b.tracker.Checkpoint(); at.Offset != 200 {
-			t.Fatalf("checkpoint %v", at)
-		}
-	})
-}
-
-// A row that answered for a transaction which was then withdrawn answers for no other that gets its number.
-func TestOwnerOfAWithdrawnTransactionSettlesNoOther(t *testing.T) {
-	run(t, Config{}, func(b *bench) {
-		b.sink.answer = nil
-		b.offer(row(1))
-		if _, err := b.Rewind(); err != nil {
-			t.Fatal(err)
-		}
-		b.next = 0
-		again := b.txn(row(1))
-		if err := b.Offer(b.ctx, again); err != nil {
-			t.Fatal(err)
-		}
-		b.tracker.Withdraw(again, 2, nil)
-		b.next = 0
-		b.offer(row(2)) // another server's history, after a failover
-		b.answer(outbox.Outcome{}, row(1))
-		b.tracker.Settled(b.acks.take())
-		if at, _, moved := b.tracker.Checkpoint(); moved {
-			t.Fatalf("the checkpoint %v passed row 2 in flight", at)
-		}
-		b.answer(outbox.Outcome{}, row(2))
-		b.tracker.Settled(b.acks.take())
-		if at, _, _ := b.tracker.Checkpoint(); at.Offset != 100 {
-			t.Fatalf("checkpoint %v", at)
-		}
-	})
-}
-
-// Rewind goes back to the mark: what was offered behind it comes again, and rows in flight are not sent twice.
-func TestRewindGoesBackToTheMark(t *testing.T) {
-	run(t, Config{}, func(b *bench) {
-		b.offer(row(1))
-		b.wantCompletions("1 sent")
-		b.tracker.Settled(b.acks.take())
-		b.sink.set(func() { b.sink.answer = nil })
-		b.offer(row(2))
-		b.offer(row(3))
-		at, err := b.Rewind()
-		if err != nil || at.Offset != 100 || at.GTIDs != uuid+":1" || b.tracker.Offered() != at {
-			t.Fatalf("at %v %s, offered %v: %v", at, at.GTIDs, b.tracker.Offered(), err)
-		}
-		b.next = 1
-		b.offer(row(2))
-		b.offer(row(3))
-		b.wantSent("1", "2", "3")
-		b.answer(outbox.Outcome{}, row(3))
-		b.tracker.Settled(b.acks.take())
-		if at, _, _ := b.tracker.Checkpoint(); at.Offset != 100 {
-			t.Fatalf("the checkpoint %v passed a row in flight", at)
-		}
-		b.answer(outbox.Outcome{}, row(2))
-		b.tracker.Settled(b.acks.take())
-		if at, _, _ := b.tracker.Checkpoint(); at.Offset != 300 || at.GTIDs != uuid+":1-3" {
-			t.Fatalf("checkpoint %v", at)
-		}
 	})
 }
