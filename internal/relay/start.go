@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/canal-outbox/canal-outbox/ack"
 	"github.com/canal-outbox/canal-outbox/fallback"
@@ -27,12 +28,18 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 	if err != nil {
 		return outbox.Position{}, err
 	}
+	_, has := r.parts.State.Checkpoint()
 	at, err := r.startPosition(info, end)
 	if err != nil {
 		return outbox.Position{}, err
 	}
 	if r.parts.Begin != nil {
 		if err := r.parts.Begin(ctx); err != nil {
+			return outbox.Position{}, err
+		}
+	}
+	if !has && !r.parts.Lost {
+		if err := r.recordFirstStart(at); err != nil {
 			return outbox.Position{}, err
 		}
 	}
@@ -126,12 +133,10 @@ func (r *Relay) startPosition(info server.Info, end outbox.Position) (at outbox.
 	recorded, known := state.Source()
 	at, has := state.Checkpoint()
 	switch {
-	case !has:
-		cause := outbox.GapFirstStart
-		if r.parts.Lost {
-			cause = outbox.GapState
-		}
-		return end, r.recordGap(outbox.Gap{To: end, Cause: cause}, info.ID, first)
+	case !has && r.parts.Lost:
+		return end, r.recordGap(outbox.Gap{To: end, Cause: outbox.GapState}, info.ID, first)
+	case !has: // start records it
+		return end, first(info.ID, end, ReasonGap+string(outbox.GapFirstStart))
 	case !known:
 		return at, state.SetSource(info.ID)
 	}
@@ -146,7 +151,19 @@ func (r *Relay) startPosition(info server.Info, end outbox.Position) (at outbox.
 	return end, r.recordGap(outbox.Gap{From: at, To: end, Cause: outbox.GapOperator}, info.ID, first)
 }
 
-// recordGap writes a gap, and then the source and the position at its end, durably. Only then the reader goes on: a crash
+// recordFirstStart records a first start, which needs no alarm, when the lease has its position: a relay that loses the lease before has
+// read nothing. A crash before the record leaves the reason in the checkpoint's history alone.
+func (r *Relay) recordFirstStart(at outbox.Position) error {
+	gap := outbox.Gap{To: at, Cause: outbox.GapFirstStart, At: time.Now()}
+	number, err := r.parts.State.AddGap(gap)
+	if err != nil {
+		return fmt.Errorf("record the gap: %w", err)
+	}
+	r.logGap(zap.InfoLevel, gap, number)
+	return nil
+}
+
+// recordGap writes a gap, and then the source and the position at its end, durably. Only then the reader continues: a crash
 // between the two finds the gap again.
 func (r *Relay) recordGap(gap outbox.Gap, id server.ID, reset func(server.ID, outbox.Position, string) error) error {
 	gap.At = time.Now()
@@ -157,16 +174,14 @@ func (r *Relay) recordGap(gap outbox.Gap, id server.ID, reset func(server.ID, ou
 	if err != nil {
 		return fmt.Errorf("record the gap: %w", err)
 	}
-	level := zap.WarnLevel
-	if gap.Cause == outbox.GapFirstStart { // this is how every relay begins
-		level = zap.InfoLevel
-	}
+	r.logGap(zap.WarnLevel, gap, number)
+	r.tellLost(gap.From, gap.To)
+	return nil
+}
+
+func (r *Relay) logGap(level zapcore.Level, gap outbox.Gap, number uint64) {
 	r.log.Log(level, "no usable checkpoint: reading from the binlog's end, sweeping older rows",
 		zap.String("cause", string(gap.Cause)), zap.Stringer("from", gap.From), zap.Stringer("to", gap.To), zap.Uint64("gap", number))
-	if gap.Cause != outbox.GapFirstStart {
-		r.tellLost(gap.From, gap.To)
-	}
-	return nil
 }
 
 // tellLost says what a gap means for tables that no sweep stands in for.
