@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -48,6 +49,8 @@ type DatabaseOptions struct {
 type Database struct {
 	*Server
 	Flavor Flavor // MySQL or MariaDB
+	// MoreArgs are server options that the next Start adds.
+	MoreArgs []string
 
 	dir       *runDir
 	ports     *ports
@@ -114,7 +117,7 @@ func StartDatabase(ctx context.Context, opts DatabaseOptions) (_ *Database, err 
 		name: string(opts.Flavor),
 		log:  filepath.Join(d.dir.path, "server.log"),
 		command: func() *exec.Cmd {
-			cmd := installed.command(context.Background(), installed.path, args...)
+			cmd := installed.command(context.Background(), installed.path, slices.Concat(args, d.MoreArgs)...)
 			cmd.Env = append(os.Environ(), env...)
 			return cmd
 		},
