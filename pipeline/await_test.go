@@ -24,7 +24,7 @@ func (b *bench) await(to uint64) <-chan error {
 	return answer
 }
 
-// raised tells whether the recovery window covers a transaction.
+// raised reports whether the recovery window covers a transaction.
 func (b *bench) raised(to uint64) bool { return b.recovery.Covers(end(to)) }
 
 func (b *bench) wantAnswer(what string, answer <-chan error, come bool) {

@@ -111,8 +111,8 @@ func TestRetriesOfATableAndATopic(t *testing.T) {
 	})
 }
 
-// B30: while the broker answers others, silence is the message's own: it uses its own attempts and ends FAILED; the breaker stays closed,
-// and nobody else is touched. Silence of the broker costs nobody an attempt.
+// B30: while the broker answers other messages, silence belongs to the message: it uses its own attempts and ends FAILED. The
+// breaker stays closed, and no other message is affected. Silence of the broker uses no attempt of any message.
 func TestB30_SilenceOfOneMessageIsItsOwn(t *testing.T) {
 	run(t, Config{MaxRetry: 1}, func(b *bench) {
 		b.sink.answer = func(m *outbox.Message) outbox.Outcome {
@@ -143,8 +143,8 @@ func TestB30_SilenceOfOneMessageIsItsOwn(t *testing.T) {
 	})
 }
 
-// Silence of a partition while others answer holds nobody up and costs nothing: its messages are sent again some times and then left to
-// the sweep.
+// Silence of a partition while others answer delays no other message and uses no attempt. Its messages are sent again a few
+// times and then left to the sweep.
 func TestD16_SilenceOfAPartition(t *testing.T) {
 	run(t, Config{MaxRetry: 1}, func(b *bench) {
 		b.sink.answer = always(outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopePartition, Reason: "not enough replicas"})
@@ -291,8 +291,8 @@ func TestD16_PartOfTheClusterIsAway(t *testing.T) {
 	})
 }
 
-// B30: a message that is never answered, alone at a quiet time, opens the breaker, because nobody else is answered. It does not keep
-// others from being tried: an answer to one of them closes it.
+// B30: a message that is never answered, alone at a quiet time, opens the breaker, because no other message is answered. It does
+// not keep others from being tried: an answer to one of them closes the breaker.
 func TestB30_SilenceOfALoneMessageBlocksNobody(t *testing.T) {
 	run(t, Config{MaxRetry: 1}, func(b *bench) {
 		b.sink.answer = func(m *outbox.Message) outbox.Outcome {

@@ -245,7 +245,7 @@ func (b *bench) reserve(rows ...*outbox.Message) []outbox.Candidate {
 	return free
 }
 
-// publish is what a sweep does with rows that nobody owns.
+// publish does what a sweep does with rows that have no owner.
 func (b *bench) publish(ctx context.Context, rows ...*outbox.Message) error {
 	for i, c := range b.reserve(rows...) {
 		rows[i].Entry = c.Entry
@@ -265,7 +265,7 @@ func (b *bench) answer(o outbox.Outcome, rows ...*outbox.Message) {
 	b.sink.done(out)
 }
 
-// suspended tells whether the sweep is to leave a topic alone.
+// suspended reports whether the sweep must skip a topic.
 func (b *bench) suspended(topic string) bool {
 	_, left := b.dispatch.Reserve([]outbox.Candidate{{Topic: topic}})
 	return len(left) > 0

@@ -34,7 +34,7 @@ func (p *Pipeline) Connected(ctx context.Context, from, end outbox.Position) err
 	return nil
 }
 
-// Idle tells that the server has nothing behind pos: everything before was offered.
+// Idle reports that the server has nothing behind pos: everything before was offered.
 func (p *Pipeline) Idle(pos outbox.Position) { p.tracker.Idle(pos) }
 
 // Offer takes one transaction over, in log order. It blocks while there is no room or the breaker is open: that is the
@@ -71,8 +71,8 @@ func (p *Pipeline) Offer(ctx context.Context, txn *outbox.Txn) error {
 	return nil
 }
 
-// take admits rows of one transaction and hands them on: to the sink, to recovery, or to the sweep. With an error, which is that of
-// ctx, it returns those that nobody was given. Callers have the turn.
+// take admits rows of one transaction and passes them to the sink, to recovery, or to the sweep. With an error, which is that of
+// ctx, it returns the rows that were not passed. Callers have the turn.
 func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows []*outbox.Message) (rest []*tracker.Entry, err error) {
 	admitted := p.tracker.Admit(seq, rows, p.entries[:0])
 	p.entries = admitted

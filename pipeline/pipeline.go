@@ -1,7 +1,7 @@
 // Package pipeline is the flow between both sources of rows and the sink. It puts three parts together, each to be read alone: tracker
 // (which rows are ours, how far the log is settled), dispatch (the way to the sink) and recovery (rows that may have been handled
 // before). Rows come from the binlog reader (Offer) and from the sweep (Publish), go to one sink, and leave as completions for ack.
-// DESIGN.md tells the invariants and the races that the rules are for.
+// DESIGN.md explains the invariants, and the races that the rules prevent.
 //
 // Guarantee: that of the parts, and that transactions are handed to the sink in commit order.
 //
@@ -87,7 +87,7 @@ func (p *Pipeline) Drain(ctx context.Context) int { return p.dispatch.Drain(ctx)
 // (their rows go on); the reader must have stopped or be in one of its calls but Offer. It returns the epoch that begins: what
 // Tracker.Checkpoint has returned before belongs to an older one.
 func (p *Pipeline) Reset(flavor outbox.Flavor, at outbox.Position) (epoch uint64, err error) {
-	if err := p.recovery.Lock(context.Background()); err != nil { // whoever has it now has it for one query at most
+	if err := p.recovery.Lock(context.Background()); err != nil { // the present holder keeps it for one query at most
 		return 0, err
 	}
 	defer p.recovery.Unlock()
@@ -117,7 +117,8 @@ func (p *Pipeline) TryTopics() { p.dispatch.TryTopics() }
 // Owns reports whether a row is in the relay's hands: it is on its way to the broker, or its status is being written.
 func (p *Pipeline) Owns(id outbox.Identity) bool { return p.tracker.Owns(id) }
 
-// Behind tells which earlier row of its key a row waits for (ordering: key), and why that one is not final; false when it waits for none.
+// Behind returns the earlier row of its key that a row waits for (ordering: key), and why that one is not final; false when the
+// row waits for none.
 func (p *Pipeline) Behind(id outbox.Identity) (first outbox.Identity, why string, waits bool) {
 	return p.dispatch.Behind(id)
 }

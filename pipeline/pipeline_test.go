@@ -79,7 +79,7 @@ func TestWindowRowsDoNotHoldUpTheProbe(t *testing.T) {
 	})
 }
 
-// Whoever waits for the one before it to find room can stop.
+// An Offer that waits for an earlier Offer to find room can be cancelled.
 func TestOfferEndsWithItsContextBehindAnother(t *testing.T) {
 	run(t, Config{MaxInFlight: 1}, func(b *bench) {
 		b.sink.answer = nil

@@ -26,8 +26,8 @@ func (p *Pipeline) AwaitLog(ctx context.Context, end outbox.LogEnd, patience tim
 // they are published. The error is that of AwaitLog.
 func (p *Pipeline) Shown(end outbox.LogEnd) (bool, error) { return p.recovery.Shown(end) }
 
-// Reserve takes ownership for the sweep. It returns the rows that nobody owned, each with its entry, and those that are to be left alone:
-// of suspended topics, and those whose key waits for an earlier row.
+// Reserve takes ownership for the sweep. free are the rows that had no owner, each with its entry. suspended are the rows that
+// the sweep must skip: of suspended topics, and those whose key waits for an earlier row.
 func (p *Pipeline) Reserve(rows []outbox.Candidate) (free, suspended []outbox.Candidate) {
 	free, suspended = p.dispatch.Reserve(rows)
 	if len(suspended) > 0 {
@@ -81,7 +81,7 @@ func (p *Pipeline) Publish(ctx context.Context, rows []*outbox.Message, rejected
 	return len(rows), nil
 }
 
-// Swept tells of a sweep over all tables that was complete. A row that the log never showed looks like any other row of the table.
+// Swept is called after a complete sweep over all tables. A row that the log never showed looks like any other row of the table.
 // It is known by exclusion: nothing else left a row PENDING, without a due time, not tried and without an owner.
 //
 // Such a row that the log did show was deferred or refused, and the activity epoch has changed. A sweep over rows of any age that

@@ -6,7 +6,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// breaker tells whether the broker as a whole takes messages. It is a pure type: the caller passes the time.
+// breaker decides whether the broker as a whole takes messages. It is a pure type: the caller passes the time.
 //
 //	closed    -> open       after openAfter failures with no answer of the broker between them, or silence of
 //	                        silenceLimit while something is in flight

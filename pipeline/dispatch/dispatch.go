@@ -66,7 +66,7 @@ type Dispatch struct {
 	orderWake chan struct{} // buffered 1: keepOrder has something to do
 
 	mu          sync.Mutex
-	changed     chan struct{} // closed and replaced when somebody waits for room
+	changed     chan struct{} // closed and replaced when goroutines wait for room
 	waiters     int
 	inFlight    int
 	inFlightB   int
@@ -329,7 +329,7 @@ func (d *Dispatch) Random() float64 {
 	return d.cfg.Random()
 }
 
-// broadcast wakes whoever waits for room. Callers hold mu.
+// broadcast wakes the goroutines that wait for room. Callers hold mu.
 func (d *Dispatch) broadcast() {
 	if d.waiters > 0 {
 		close(d.changed)

@@ -15,7 +15,7 @@ import (
 // partitionSends is how often a message is sent whose partition leaves it without an answer, before it is left to the sweep.
 const partitionSends = 3
 
-// completionLists are empty lists for results: a completion has 200 bytes, and nobody keeps the list.
+// completionLists are empty lists for results. A completion has 200 bytes, and no list is used after results returns.
 var completionLists = sync.Pool{New: func() any { return new([]outbox.Completion) }}
 
 // results takes outcomes from the sink, on the sink's goroutine: it decides and hands on, and never waits.

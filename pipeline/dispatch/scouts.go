@@ -7,10 +7,10 @@ import (
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 )
 
-// While a broker, partition or topic is away and others work, its rows are left to the sweep. A few of them stay in hand as scouts: they
-// are sent now and then, and the first that is answered tells that the part is back, so that a sweep starts at once. A scout holds no
-// position back, because its row is PENDING in the table. It is given up in time, because what it says grows old; the sweep
-// then finds the row and makes another.
+// While a broker, partition or topic is away and others work, its rows are left to the sweep. A few of them stay in memory as
+// scouts (probe rows). A scout is sent from time to time, and the first answer to one shows that the part is back, so that a
+// sweep starts at once. A scout does not hold back the checkpoint, because its row is PENDING in the table. A scout is dropped
+// after scoutTime, because its copy of the row grows old; the sweep then finds the row and makes another scout.
 const (
 	maxScouts       = 8
 	scoutTime       = 2 * time.Minute
@@ -39,7 +39,7 @@ func (d *Dispatch) leave(e *tracker.Entry, now time.Time) (outbox.Completion, bo
 	return outbox.Completion{}, false
 }
 
-// needsScout tells whether a message may go where no scout goes. Callers hold mu.
+// needsScout reports whether no scout has the destination of the message. Callers hold mu.
 func (d *Dispatch) needsScout(m *outbox.Message) bool {
 	for _, e := range d.scouts {
 		if o := e.Message; o.Topic == m.Topic && o.ShardingKey == m.ShardingKey && o.Partition == m.Partition {
@@ -67,7 +67,7 @@ func (d *Dispatch) sendScouts(now time.Time) (ready []*outbox.Message) {
 	return ready
 }
 
-// scoutBack takes notice of a scout's outcome: an answer tells that its part is back. Callers hold mu.
+// scoutBack handles the outcome of a scout: an answer shows that its part is back. Callers hold mu.
 func (d *Dispatch) scoutBack(class outbox.Class, now time.Time) {
 	d.scoutsOut--
 	switch class {

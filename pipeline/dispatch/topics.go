@@ -13,7 +13,7 @@ import (
 // maxTopics bounds what is remembered per topic; beyond, topics are treated alike.
 const maxTopics = 1000
 
-// topicPauses are between looks at a suspended topic: its rows flow soon after somebody has made it.
+// topicPauses are between checks of a suspended topic: its rows are sent soon after the topic was created.
 var topicPauses = outbox.Backoff{Base: time.Second, Max: 5 * time.Second}
 
 // suspendedTopic is a topic whose rows are left alone until it exists or may be written.

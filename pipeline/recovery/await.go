@@ -10,8 +10,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// AwaitLog waits until every transaction of the log up to end was offered: what nobody owns then never comes from the log. A reader
-// that makes no progress is not waited for beyond patience: the window is raised first, so that it looks rows up when it gets there.
+// AwaitLog waits until every transaction of the log up to end was offered: a row without an owner then never comes from the log.
+// It waits for a reader that makes no progress no longer than patience. Before it gives up it raises the window, so that the
+// reader looks rows up when it gets there.
 // The error is outbox.ErrBrokerAway while the breaker is not closed, outbox.ErrPaused while the intake is stopped, sink.ErrMayNot while this
 // relay may not publish, outbox.ErrMoved when the position was set elsewhere since the end was read, else that of ctx.
 func (r *Recovery) AwaitLog(ctx context.Context, end outbox.LogEnd, patience time.Duration) error {
@@ -118,7 +119,7 @@ func (r *Recovery) left(end outbox.LogEnd, patience time.Duration) (time.Duratio
 // sweep to sweep: a reader that is down is waited for once, not once for every page.
 type stall struct {
 	at    outbox.Position // the furthest it came
-	since time.Time       // when it came there, or when back-pressure last excused it; zero: nobody waits
+	since time.Time       // when it came there, or when back-pressure last excused it; zero: no sweep waits
 	told  bool            // it was logged
 }
 

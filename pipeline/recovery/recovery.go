@@ -57,7 +57,8 @@ type Recovery struct {
 	raised   prometheus.Counter
 	paused   atomic.Bool
 
-	// The turn is had by whoever hands rows of the log over, so that the order of commits is kept. It guards what follows.
+	// A goroutine holds the turn while it passes on rows of the log, so that the order of commits is kept. The turn guards the
+	// next fields.
 	turn     *semaphore.Weighted
 	waiting  []*tracker.Entry // in log order
 	waitingB int              // their bytes
@@ -82,7 +83,7 @@ func New(t *tracker.Tracker, d *dispatch.Dispatch, sweeps tracker.Sweeps, checke
 	}
 }
 
-// Lock takes the turn. Its wait ends with the context, because whoever has the turn may be waiting for the broker.
+// Lock takes the turn. Its wait ends with the context, because the holder of the turn may be waiting for the broker.
 func (r *Recovery) Lock(ctx context.Context) error { return r.turn.Acquire(ctx, 1) }
 
 // Unlock gives the turn back.
@@ -98,15 +99,15 @@ func (r *Recovery) Open(end outbox.Position) {
 	}
 }
 
-// Covers tells whether a transaction that ends at a position lies in the window, as it stands now. It must be asked after the rows
-// are owned: a sweep that has raised the window before took its rows first, one that raises it later finds them owned.
+// Covers reports whether a transaction that ends at a position lies in the present window. It must be called after the rows are
+// owned: a sweep that has raised the window before took its rows first, one that raises it later finds them owned.
 func (r *Recovery) Covers(end outbox.Position) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return end.Compare(r.end) <= 0
 }
 
-// Passed tells whether the window ends at or before a position.
+// Passed reports whether the window ends at or before a position.
 func (r *Recovery) Passed(at outbox.Position) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -272,8 +273,8 @@ func (r *Recovery) lookUp(ctx context.Context) error {
 	return nil
 }
 
-// Run completes the look-up of rows that wait while the log shows nothing more, until the context ends. Unlike the reader it never
-// waits for room with the turn: whoever wants to set the position or to stop must get through.
+// Run completes the look-up of rows that wait while the log shows nothing more, until the context ends. Unlike the reader it
+// never waits for room with the turn, because Reset and a stop need the turn.
 func (r *Recovery) Run(ctx context.Context) {
 	timer := time.NewTimer(idleTick)
 	defer timer.Stop()

@@ -6,8 +6,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Entry is one row in the relay's hands. It is in the registry from Admit, Reserve or Own until the table shows the row's completion
-// (Written) or the row is left to the sweep (Drop, Release). Whoever holds it is the only one to use its exported fields.
+// Entry is one row that the relay owns. It is in the registry from Admit, Reserve or Own until the table shows the row's
+// completion (Written) or the row is left to the sweep (Drop, Release). Only the goroutine that holds an entry uses its exported
+// fields.
 type Entry struct {
 	Message    *outbox.Message // nil until a sweep has read the row back, of an entry of the journal, and once there is a completion
 	Size       int             // of the message, in bytes
@@ -51,10 +52,10 @@ const (
 // Row implements outbox.Entry.
 func (e *Entry) Row() outbox.Identity { return e.id }
 
-// Swept tells that the sweep found the row and that the log has not shown it.
+// Swept reports that the sweep found the row and that the log has not shown it.
 func (e *Entry) Swept() bool { return e.origin == fromSweep }
 
-// Logged tells that the log has shown the row first.
+// Logged reports that the log has shown the row first.
 func (e *Entry) Logged() bool { return e.origin == fromLog }
 
 // Of returns the entry that a message, candidate or completion carries; nil when it carries none.

@@ -20,8 +20,8 @@ func (t *Tracker) Begin(txn *outbox.Txn) (seq uint64) {
 	return seq
 }
 
-// Admit takes ownership of rows of the transaction that was begun last, and appends the entries of those that nobody owned to into.
-// Each message then carries the entry of its row. A row that somebody owns is dropped: its owner answers for it.
+// Admit takes ownership of rows of the transaction that was begun last, and appends the entries of those that had no owner to
+// into. Each message then carries the entry of its row. A row that has an owner is dropped: the owner settles it.
 //
 // A transaction may be admitted in pieces, so that the registry does not hold all rows of a large one at once.
 func (t *Tracker) Admit(seq uint64, rows []*outbox.Message, into []*Entry) []*Entry {
@@ -43,8 +43,9 @@ func (t *Tracker) Admit(seq uint64, rows []*outbox.Message, into []*Entry) []*En
 	return into
 }
 
-// leaveToOwner drops a row that somebody owns. Its transaction need not wait for the owner, unless that is the fast path itself with
-// a transaction that a reset has forgotten or that was withdrawn: then the owner answers for this one. Callers hold mu.
+// leaveToOwner drops a row that has an owner. Its transaction need not wait for the owner, except when the owner is the fast
+// path itself with a transaction that a reset has forgotten or that was withdrawn: then the owner settles this transaction.
+// Callers hold mu.
 func (t *Tracker) leaveToOwner(owner *Entry, seq uint64) {
 	if owner.seq != 0 && t.lowWater.forgotten(owner.seq) {
 		owner.seq = seq
@@ -56,8 +57,8 @@ func (t *Tracker) leaveToOwner(owner *Entry, seq uint64) {
 	t.settleOne(seq)
 }
 
-// Withdraw takes the transaction that was begun last out again, because it was not taken over whole. rest is what nobody was given:
-// nobody owns it any more. The other rows go on, and answer for the transaction when it comes again.
+// Withdraw removes the transaction that was begun last, because it was not taken over completely. rest are its rows that were
+// not passed on: they have no owner any more. The other rows continue, and settle the transaction when it comes again.
 func (t *Tracker) Withdraw(txn *outbox.Txn, seq uint64, rest []*Entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,7 +77,8 @@ func (t *Tracker) Withdraw(txn *outbox.Txn, seq uint64, rest []*Entry) {
 	t.kept.old, t.kept.barrier = append(t.kept.old, kept...), outbox.Position{}
 }
 
-// Offered returns the position up to which every transaction was offered: what nobody owns below it will not come from the log.
+// Offered returns the position up to which every transaction was offered: a row below it without an owner will not come from the
+// log.
 func (t *Tracker) Offered() outbox.Position {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,7 +93,7 @@ func (t *Tracker) SetOffered(at outbox.Position) {
 	t.broadcast()
 }
 
-// Idle tells that the server has nothing behind a position: everything before was offered.
+// Idle records that the server has nothing behind a position: everything before was offered.
 func (t *Tracker) Idle(at outbox.Position) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,8 +123,8 @@ func (t *Tracker) Reset(flavor outbox.Flavor, at outbox.Position) (epoch uint64,
 	return t.epoch, nil
 }
 
-// Rewind sets the offered position back to the low-water mark and returns it: what lies behind is offered again. Rows in flight
-// answer for their transactions then. The epoch stays: the position is none that somebody chose.
+// Rewind sets the offered position back to the low-water mark and returns it: the transactions behind it are offered again. Rows
+// in flight then settle their transactions. The epoch stays, because an operator did not choose the position.
 func (t *Tracker) Rewind() (outbox.Position, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

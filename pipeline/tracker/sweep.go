@@ -2,7 +2,7 @@ package tracker
 
 import "github.com/canal-outbox/canal-outbox/outbox"
 
-// Reserve takes ownership for the sweep and returns the rows that nobody owned, each with its entry.
+// Reserve takes ownership for the sweep and returns the rows that had no owner, each with its entry.
 func (t *Tracker) Reserve(rows []outbox.Candidate) []outbox.Candidate {
 	free := make([]outbox.Candidate, 0, len(rows))
 	t.mu.Lock()

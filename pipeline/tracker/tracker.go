@@ -1,11 +1,11 @@
-// Package tracker knows which rows are in the relay's hands and how far the log is settled.
+// Package tracker records which rows the relay owns and how far the log is settled.
 //
 // Guarantee: a row has one owner at a time, from the moment it is admitted, reserved or taken over from the journal until its
 // completion is written or it is left to the sweep. The checkpoint never passes a transaction with a row that is neither journalled as
 // sent, nor final in the table, nor left to the sweep.
 //
-// It has no goroutine, no clock and no sink, and calls nobody but Sweeps, which does not block. Every method may be called from any
-// goroutine; one mutex guards the registry and the low-water mark, and is the last one that anybody takes.
+// It has no goroutine, no clock and no sink, and calls only Sweeps, which does not block. Every method may be called from any
+// goroutine. One mutex guards the registry and the low-water mark; it is the last in the order of locks.
 package tracker
 
 import (
@@ -23,7 +23,7 @@ import (
 type Sweeps interface {
 	// Trigger asks for a sweep at once.
 	Trigger()
-	// DueIn tells of a row that is left to the sweep and becomes due after a while, or is to be looked at then.
+	// DueIn announces a row that is left to the sweep and becomes due after a while, or must be checked then.
 	DueIn(outbox.Identity, time.Duration)
 }
 
@@ -40,7 +40,7 @@ type Tracker struct {
 	failing        atomic.Int64  // see Failing
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced when somebody waits
+	changed  chan struct{} // closed and replaced when goroutines wait
 	waiters  int
 	registry map[outbox.Identity]*Entry
 	lowWater *lowWater
@@ -62,8 +62,8 @@ func New(flavor outbox.Flavor, at outbox.Position, sweeps Sweeps, log *zap.Logge
 	}, nil
 }
 
-// Own takes over the entries of the journal before the reader starts, and sets their Entry: while they are unwritten nobody else may
-// touch their rows. It is the one place where rows are found by their identity alone.
+// Own takes over the entries of the journal before the reader starts, and sets their Entry: until they are written, no other
+// part may touch their rows. Only here are rows found by their identity alone.
 func (t *Tracker) Own(journal []outbox.Completion) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -184,7 +184,7 @@ func (t *Tracker) settleOne(seq uint64) {
 	}
 }
 
-// Forget ends the care of a row that is final in the table, or in somebody else's care there.
+// Forget ends the ownership of a row that is final in the table, or that another relay or sender owns there.
 func (t *Tracker) Forget(e *Entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -199,8 +199,9 @@ func (t *Tracker) Drop(e *Entry, cause outbox.Cause) {
 	t.Forget(e)
 }
 
-// Defer counts rows that are left to the sweep. Rows that wait for their time show it when a sweep finds them, and one that does
-// not begin as PENDING is somebody else's to change; any other may look to a sweep like one that the log never showed.
+// Defer counts rows that are left to the sweep. A row that waits for its time shows that when a sweep finds it, and a row that
+// does not begin as PENDING is for another program to change. Any other row may look to a sweep like one that the log never
+// showed.
 func (t *Tracker) Defer(cause outbox.Cause, rows int) {
 	t.metrics.deferred[cause].Add(float64(rows))
 	switch cause {
@@ -241,7 +242,7 @@ func (t *Tracker) Has(e *Entry) bool {
 	return e.listed
 }
 
-// Owner returns the entry of a row that is in the registry; nil when nobody owns it.
+// Owner returns the entry of a row that is in the registry; nil when the row has no owner.
 func (t *Tracker) Owner(row outbox.Identity) *Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -263,7 +264,7 @@ func (t *Tracker) Changed() <-chan struct{} {
 	return t.changed
 }
 
-// broadcast wakes whoever waits. Callers hold mu.
+// broadcast wakes the goroutines that wait. Callers hold mu.
 func (t *Tracker) broadcast() {
 	if t.waiters > 0 {
 		close(t.changed)

@@ -134,7 +134,7 @@ func (c *contract) check(line string) {
 	}
 }
 
-// done names the operations that nobody has asked for.
+// done reports the operations that the test has not called.
 func (c *contract) done(but ...string) {
 	for path, item := range c.document.Paths.Map() {
 		for method, op := range item.Operations() {

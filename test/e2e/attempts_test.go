@@ -191,7 +191,7 @@ func (f *front) cut() {
 	}
 }
 
-// attempts are the times at which somebody came.
+// attempts are the times of the connection attempts.
 func (f *front) attempts() []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -64,7 +64,7 @@ func TestA05_AnswersWhileItWaits(t *testing.T) {
 	}
 }
 
-// get asks the process; 0 when nobody answers.
+// get sends a request to the process; 0 when it fails.
 func get(t *testing.T, address, path string) (code int, body string) {
 	t.Helper()
 	response, err := http.Get("http://" + address + path)

@@ -11,8 +11,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// The measurement accounts for each row, tells what it was asked for, and leaves neither its table nor a mark on the configured one, whose
-// relay works beside it.
+// The measurement accounts for each row and reports the figures that it was asked for. It leaves neither its table nor a mark on
+// the configured one, whose relay works at the same time.
 func TestBench(t *testing.T) {
 	relay.Long(t)
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {

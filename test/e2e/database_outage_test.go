@@ -62,8 +62,8 @@ func TestD04_AcknowledgementsWhileTheDatabaseIsAway(t *testing.T) {
 	l.stopInTime()
 }
 
-// A row that somebody has locked for ten seconds holds up neither publishing nor the statuses of other rows. Its own waits for
-// the lock, in the journal, and is then written; nothing is published twice.
+// A row that another session has locked for ten seconds delays neither publishing nor the statuses of other rows. Its own status
+// waits for the lock, in the journal, and is then written. No row is published twice.
 func TestD07_LockedRow(t *testing.T) {
 	onBothAtOnce(t, func(t *testing.T, flavor testkit.Flavor) {
 		cluster := fake(t)
@@ -132,8 +132,8 @@ func TestD08_AlterUnderLoad(t *testing.T) {
 
 const deadlock = 1213
 
-// Somebody else writes the status too: marks rows SENT or FAILED, deletes them, claims them. No row that is SENT is anything
-// else later, no row is left behind, and what is deleted stays deleted.
+// Another writer changes the status too: it marks rows SENT or FAILED, deletes them, claims them. A SENT row never gets another
+// status, no row is left behind, and a deleted row stays deleted.
 func TestD03_D20_SecondWriter(t *testing.T) {
 	t.Parallel()
 	l := newStage(t, testkit.SharedMySQL(t), fake(t), "")

@@ -49,8 +49,9 @@ func TestRowsArePublishedWhenTheyAreDue(t *testing.T) {
 	}
 }
 
-// bound tells at its end how late rows may be in the middle. The promise is 100 ms, but the machine is busy with other tests: it is asked where the statements
-// that rows which are due take, run again and again for a table of its own, take no more than a tenth of that meanwhile.
+// bound returns a function that ends a measurement and returns how late the median row may be. The promise is 100 ms, but other
+// tests keep the machine busy. So the promise is checked only if the statements for due rows, run repeatedly on a table of their
+// own, take at most a tenth of that in the same time.
 func (l *stage) bound() (end func() time.Duration) {
 	l.t.Helper()
 	l.exec("CREATE TABLE pace (id BIGINT PRIMARY KEY, status INT, body TEXT)")

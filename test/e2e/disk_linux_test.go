@@ -152,7 +152,7 @@ func TestC03_DiskHangsAtStart(t *testing.T) {
 	r.Launch(t)
 	pipe := -1
 	l.wait("the process to read the log", func() bool {
-		pipe, err = syscall.Open(log, syscall.O_WRONLY|syscall.O_NONBLOCK, 0) // refused as long as nobody reads
+		pipe, err = syscall.Open(log, syscall.O_WRONLY|syscall.O_NONBLOCK, 0) // refused while no process reads
 		return err == nil
 	})
 	r.Stop(t)
@@ -166,8 +166,8 @@ func TestC03_DiskHangsAtStart(t *testing.T) {
 	r.Stop(t)
 }
 
-// listing is the files of a directory with size and time of the last change, but the lock of the store, which is taken for
-// a moment by whoever looks into it.
+// listing returns the files of a directory with size and time of the last change, without the lock of the store, which every
+// process that reads the directory takes for a short time.
 func listing(t *testing.T, dir string) string {
 	t.Helper()
 	var list strings.Builder

@@ -19,8 +19,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// A52: the server writes its log encrypted and decrypts it for whoever reads it. Rows come through the log, over a restart of
-// the relay, into a new log file and under a new key; on the disk no body can be read.
+// A52: the server writes its log encrypted and decrypts it for its readers. Rows come through the log, over a restart of the
+// relay, into a new log file and under a new key. No body is readable on the disk.
 func TestA52_EncryptedLog(t *testing.T) {
 	relay.Long(t)
 	t.Parallel()

@@ -23,9 +23,9 @@ func backlog(t *testing.T) int {
 	return n
 }
 
-// While the relay sweeps a large backlog each second, marks it and publishes what comes new, and somebody alters the table,
-// no statement of the application fails, is a deadlock's victim, or waits for a lock of the relay; fresh rows are not left
-// behind by the backlog.
+// The relay sweeps a large backlog each second, marks it and publishes new rows, and an ALTER TABLE runs. Meanwhile no statement
+// of the application fails, is the victim of a deadlock, or waits for a lock of the relay. The backlog does not delay fresh
+// rows.
 func TestP9_D06_D07_D08_D17_NoHarm(t *testing.T) {
 	relay.Long(t)
 	for _, flavor := range testkit.Flavors() {

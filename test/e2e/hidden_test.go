@@ -114,7 +114,7 @@ func TestA30_NotLogged(t *testing.T) {
 // and not before; a delayed one and one that the log named are never among them.
 func TestA29_A30_UnseenRowsAreCounted(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}), frequentSweeps) // where nobody else's DDL is in the log
+		l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}), frequentSweeps) // whose log has no DDL of other tests
 		l.start()
 		hidden := l.session("SET SESSION sql_log_bin = 0")
 		early := keys("early", 20)
@@ -175,7 +175,7 @@ func TestA31_XA(t *testing.T) {
 // here, so that the COMMIT itself must have brought them. A branch of other tables that was seen triggers nothing.
 func TestA31_XADecidedInAnotherLife(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})) // where nobody else decides on branches
+		l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})) // where no other test decides on branches
 		l.start()
 		l.settled("settled")
 		l.exec("CREATE TABLE other (id INT PRIMARY KEY)")

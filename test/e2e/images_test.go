@@ -157,7 +157,7 @@ func small(t *testing.T, data []byte) []byte {
 	return out.Bytes()
 }
 
-// near reports whether nobody sees the difference.
+// near reports whether the difference is invisible.
 func near(a, b color.Color) bool {
 	const least = 8 << 8 // in one channel of 16 bits
 	ar, ag, ab, _ := a.RGBA()

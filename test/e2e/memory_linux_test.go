@@ -21,7 +21,7 @@ func TestA18_PeakMemoryOfALargeTransaction(t *testing.T) {
 	const limit, size = 4 << 20, 8000
 	onBothAtOnce(t, func(t *testing.T, flavor testkit.Flavor) {
 		cluster := fake(t)
-		// A server of its own: whoever follows the log of this one from a GTID lets it read all of that.
+		// The server is this test's own: a reader that follows a shared server from a GTID lets that server read its whole log.
 		l := newStage(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}), cluster,
 			"pipeline: {max_in_flight_bytes: 4MiB, max_transaction_bytes: 4MiB}\nfallback: {interval: 1h, threshold: 1h}")
 		l.Start(t)

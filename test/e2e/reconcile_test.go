@@ -115,7 +115,7 @@ func (l *stage) sentRows(n int) (found []record) {
 	return found
 }
 
-// produce stores records as somebody else would.
+// produce stores records as another producer would.
 func (l *stage) produce(records ...record) {
 	l.t.Helper()
 	_, addr, _ := strings.Cut(l.broker.Sink(), `["`)

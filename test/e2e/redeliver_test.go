@@ -14,9 +14,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// Rows of the layouts into which consumers write go out again under the same message id while no consumer finishes them, so often as they
-// may and no more, over a kill; they stay SENT, and status says so. A row that a consumer finishes does not. A service that is broken holds
-// up nobody; when it answers, what it says is done is marked.
+// Rows of the layouts into which consumers write are sent again under the same message id while no consumer finishes them, up to
+// the configured number of times and over a kill. They stay SENT, and status reports them. A row that a consumer finishes is not
+// sent again. A broken service delays no row; when it answers, the rows that it reports as done are marked.
 func TestRowsThatNoConsumerFinishes(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		t.Parallel()

@@ -20,7 +20,7 @@ import (
 
 const accountPassword = "canary-7d1f"
 
-// attempt is a configuration that is to be refused, with the one row that nobody may touch.
+// attempt is a configuration that must be refused, with one row that no refused relay may touch.
 type attempt struct {
 	db     *testkit.Database
 	schema string

@@ -8,8 +8,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// Two relays with two state directories work on one table: both publish every row. Each of them says so, in status, log and
-// metric, whoever came first, and over a cut of all connections; and when the other one ends.
+// Two relays with two state directories work on one table: both publish every row. Each of them reports the other in status, log
+// and metric, in either order of their starts and over a cut of all connections. Each also reports the end of the other.
 func TestTwoRelaysOnOneTableSayIt(t *testing.T) {
 	onBothAtOnce(t, func(t *testing.T, flavor testkit.Flavor) {
 		first := newLab(t, testkit.SharedDatabase(t, flavor))
@@ -41,7 +41,7 @@ func TestTwoRelaysOnOneTableSayIt(t *testing.T) {
 		}
 		second.stop()
 		first.wait("the end of the other relay to be seen", func() bool { return first.twofold() == 0 && first.metric("other_relays") == 0 })
-		// The log tells it a moment after status does. Between the two connections there may have been none for one look.
+		// The log shows it a moment after status. Between the two connections one look may find no relay.
 		first.wait("the log to say so", func() bool { return logged(none) == logged(other) })
 		if n := logged(none); n > 2 {
 			t.Errorf("the log tells %d times that there is no other relay", n)

@@ -23,13 +23,14 @@ func (l *stage) rowsIn(suffix string) (n int) {
 	return n
 }
 
-// D19: old rows leave a table beside an application that writes into it: each is in the archive or in the log afterwards, a row that
-// somebody has locked stays until it is free, and what is published meanwhile is neither lost nor copied nor left to the sweep.
+// D19: old rows leave a table while an application writes into it. Each is in the archive or in the log afterwards. A row that
+// another session has locked stays until it is free. A row that is published meanwhile is neither lost nor copied nor left to
+// the sweep.
 func TestD19_OldRowsLeaveBesideALoad(t *testing.T) {
 	relay.Long(t)
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		const sent, failed = 900, 7
-		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}) // where nobody else's statements are in the log
+		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}) // whose log has no statements of other tests
 		l := newStage(t, db, fake(t), "retention: {archive: 1h, failed: 90m}\nfallback: {interval: 1h}")
 		l.old(2, sent)
 		l.old(3, failed)
@@ -138,7 +139,7 @@ func TestD19_KillBetweenCopyAndDeletion(t *testing.T) {
 	})
 }
 
-// free tells whether nobody holds a lock of an old row.
+// free reports whether no session holds a lock of an old row.
 func (l *stage) free() bool {
 	l.t.Helper()
 	var n int

@@ -230,7 +230,7 @@ func moveMachine(t *testing.T, page string) {
 	r := newReader(t, testkit.MySQL, relay.Options{})
 	r.Start(t)
 	r.writes(20)
-	r.hooks["Import"] = func() { r.load.Run(t, 20, 1) } // while nobody publishes
+	r.hooks["Import"] = func() { r.load.Run(t, 20, 1) } // while no relay publishes
 	r.reads(page)
 	r.Relay = r.machines[1]
 	r.noCopies()

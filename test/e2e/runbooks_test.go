@@ -17,8 +17,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// reader is somebody who works through a page of docs/ and does what it says: the commands of its sh blocks on a machine with a relay, the
-// statements of its sql blocks as an administrator of the database. A text block shows what the commands before it print.
+// reader acts as a person who works through a page of docs/ and follows it: it runs the commands of the sh blocks on a machine
+// with a relay, and the statements of the sql blocks as an administrator of the database. A text block shows what the commands
+// before it print.
 type reader struct {
 	*stage
 	dir      string

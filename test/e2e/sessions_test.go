@@ -94,7 +94,7 @@ func TestA13_ServerIDCollisionOnMySQL(t *testing.T) {
 	}
 }
 
-// wantCollision waits until status and log name the server id that somebody else uses, and the setting to change.
+// wantCollision waits until status and log name the server id that another replica uses, and the setting to change.
 func (l *lab) wantCollision() {
 	l.t.Helper()
 	plain := func(text string) bool {

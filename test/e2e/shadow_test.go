@@ -9,8 +9,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// Beside a poller that does the work a shadow sends nothing and writes nothing, and tells what it would have sent and what the poller
-// has marked. When the poller has stopped, a relay that starts on the same state sends what is left, each row once.
+// While a poller does the work, a shadow sends nothing and writes nothing. It reports what it would have sent and what the
+// poller has marked. After the poller has stopped, a relay that starts on the same state sends the remaining rows, each once.
 func TestShadowThenSwitch(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newStage(t, testkit.SharedDatabase(t, flavor), fake(t), frequentSweeps)

@@ -56,7 +56,7 @@ func TestShardsByAPattern(t *testing.T) {
 		l.wait("the wrong table to be told of", func() bool { return strings.Contains(l.LogTail(20), "could not start with it") })
 		insert(6, 64)
 		l.exec("DROP TABLE shard_65")
-		l.exec("CREATE TABLE shard_65 LIKE t_local_message") // somebody has put it right
+		l.exec("CREATE TABLE shard_65 LIKE t_local_message") // an operator has repaired it
 		insert(65, 6)
 
 		var got []string

@@ -31,7 +31,7 @@ func TestC09_StateDirectoryLost(t *testing.T) {
 	})
 }
 
-// C05: the state directory is damaged. It is kept aside for whoever wants to look, and the table is swept.
+// C05: the state directory is damaged. The relay keeps it aside for inspection and sweeps the table.
 func TestC05_StateDirectoryDamaged(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testkit.SharedMySQL(t))

@@ -74,7 +74,7 @@ func (w *world) killAt(t *testing.T, point string, n int) {
 	w.quiet(t)
 }
 
-// cut: all connections to the database break in the middle of work, again and again. Nobody has to send anything twice.
+// cut: all connections to the database break during the work, again and again. The application need not repeat a transaction.
 func (w *world) cut(t *testing.T) {
 	wait := w.load.Start(t, 2000, 3)
 	for range 5 {

@@ -60,8 +60,9 @@ func (s *story) says(r *relay.Relay, code int, command string, words ...string) 
 	return out
 }
 
-// P10: with the command line, the API and the page alone a newcomer finds a message that failed, explains and retries it; moves the
-// checkpoint and moves it back; pauses, loses the active relay, and sees the standby go on as it was told: paused, until somebody resumes.
+// P10: with only the command line, the API and the page a newcomer finds a message that failed, explains it and retries it;
+// moves the checkpoint and moves it back; pauses, and loses the active relay. The standby takes over and stays paused, as
+// ordered, until the newcomer resumes it.
 func TestP10_TheFirstDay(t *testing.T) {
 	t.Parallel()
 	s := newStory(t)

@@ -32,7 +32,7 @@ type Broker interface {
 	Sink() string
 	// Read returns the records of a topic.
 	Read(ctx context.Context, topic string) ([]Record, error)
-	// TakesEmpty tells whether a message may have no body.
+	// TakesEmpty reports whether a message may have no body.
 	TakesEmpty() bool
 }
 

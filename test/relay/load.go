@@ -59,7 +59,7 @@ func (l *Load) Writer(name string) *Writer {
 
 const keysPerWriter = 6
 
-// Rows makes new rows that nobody has written yet.
+// Rows makes new rows that are not written yet.
 func (w *Writer) Rows(n int) []Row {
 	rows := make([]Row, n)
 	for i := range rows {

@@ -46,7 +46,7 @@ type fastPath struct {
 	forgiven  bool // the mark was moved: its transaction is forgotten
 }
 
-// reset is for a row that somebody made PENDING again: what was known of it counts no more.
+// reset is called when a row was made PENDING again: what was known of it no longer counts.
 func (a *account) reset() {
 	a.journalled, a.foreignSent, a.touched = 0, false, true
 	var asked []*fastPath // a copy that was asked for before may still go out
@@ -169,7 +169,7 @@ func (w *world) budget(r *row) int {
 // burnt is the most that a row's retry count may be: refusals, and silences that were its own. Callers hold mu.
 func (r *row) burnt() int { return r.refused + r.unknown }
 
-// settled tells whether the checkpoint may pass a row that the log showed, and if not, why. Callers hold mu.
+// settled reports whether the checkpoint may pass a row that the log showed, and if not, why. Callers hold mu.
 func (w *world) settled(i *incarnation, r *row) (why string) {
 	f := r.of(i.life)
 	switch {

@@ -141,8 +141,8 @@ func (c rows) RetryFailed(ctx context.Context, ids []outbox.Identity) (n int64, 
 	return n, err
 }
 
-// checkSetBack looks at a FAILED row that becomes PENDING: it has been FAILED for as long as configured; where nobody knows how long, all
-// rows are tried in passes, each row once in a pass. Callers hold mu.
+// checkSetBack checks a FAILED row that becomes PENDING: it has been FAILED for as long as configured. Where that time is
+// unknown, all rows are tried in passes, each row once in a pass. Callers hold mu.
 func (w *world) checkSetBack(i *incarnation, r *row) {
 	every := w.plan.again.failedEvery
 	switch {
@@ -225,7 +225,7 @@ func (w *world) checkNoCopy(i *incarnation, r *row, s outbox.Completion) {
 	}
 }
 
-// unfinishedAgain tells why a final row is to go out again; "" when it is not. Callers hold mu.
+// unfinishedAgain returns why a final row must be sent again; "" when it need not. Callers hold mu.
 func (w *world) unfinishedAgain(r *row) string {
 	a := w.plan.again
 	switch {

@@ -148,7 +148,7 @@ func (w *world) drop(r *row, why string) {
 	}
 }
 
-// truncate empties the table and starts its ids anew, as soon as nobody has rows in a transaction. Callers hold mu.
+// truncate empties the table and restarts its ids as soon as no transaction with rows is open. Callers hold mu.
 func (w *world) truncate(number int) {
 	if w.open > 0 {
 		time.AfterFunc(5*time.Millisecond+time.Duration(number), func() {

@@ -204,7 +204,7 @@ func (s *sinkModel) answer(f *flight, o outbox.Outcome, within time.Duration) {
 	time.AfterFunc(f.dice.between(low, within), func() { s.deliver(f, o) })
 }
 
-// deliver tells the process a result, perhaps together with others of its batch a little later.
+// deliver passes a result to the process, perhaps together with others of its batch a little later.
 func (s *sinkModel) deliver(f *flight, o outbox.Outcome) {
 	w := s.i.w
 	w.mu.Lock()

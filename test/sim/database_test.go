@@ -85,7 +85,7 @@ type row struct {
 	visible   time.Time
 	final     time.Time // when it became SENT or FAILED
 	gone      bool      // deleted or truncated
-	locked    time.Time // somebody holds its lock until then
+	locked    time.Time // a session holds its lock until then
 
 	first struct { // as the log shows it
 		status outbox.Status
@@ -207,7 +207,7 @@ func (w *world) replace() {
 	w.note(0, "replaced", "", w.id.String(), 0)
 }
 
-// readable tells whether the log still has what follows a position. Callers hold mu.
+// readable reports whether the log still has the transactions behind a position. Callers hold mu.
 func (w *world) readable(from outbox.Position) bool {
 	if from.GTIDs != "" && w.flavor == outbox.MySQL {
 		have, err1 := outbox.ParseGTIDSet(w.flavor, from.GTIDs)

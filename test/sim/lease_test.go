@@ -76,7 +76,7 @@ func (c leaseRows) ask(ctx context.Context, what string, effect func()) error {
 	m.asking = began
 	w.mu.Unlock()
 	d, err := rows{i}.call(ctx, "lease "+what)
-	if d == nil { // it did not come through, or nobody can tell
+	if d == nil { // it did not reach the server, or the outcome is unknown
 		w.mu.Lock()
 		d = w.dice("lease lost", uint64(i.life))
 		w.mu.Unlock()

@@ -92,7 +92,7 @@ func (w *world) checkAgain(i *incarnation, r *row) {
 	}
 }
 
-// settledLog tells whether the checkpoint may pass the row, and if not, why.
+// settledLog reports whether the checkpoint may pass the row, and if not, why.
 func (r *row) settledLog(d *disk) string {
 	if r.journalled.has(d) || r.passed.has(d) || r.kept || r.excused {
 		return ""
@@ -100,7 +100,7 @@ func (r *row) settledLog(d *disk) string {
 	return "neither in the journal nor in the failed-message log"
 }
 
-// unpublished tells why the row is not at the end of its way; "" when it is.
+// unpublished returns why the row is not finished; "" when it is.
 func (r *row) unpublished() string {
 	if r.records > 0 || r.kept || r.excused {
 		return ""
@@ -134,8 +134,8 @@ func (r *row) anchored(d *disk) {
 	}
 }
 
-// movedTo is for a position that is set anew: rows before it are lost unless somebody has them, which a take-over is no excuse for.
-// Callers hold mu.
+// movedTo is called when a position is set: rows before it are lost unless they are stored elsewhere. A take-over does not
+// excuse a lost row. Callers hold mu.
 func (w *world) movedTo(d *disk, at outbox.Position, why string) {
 	d.moved, d.aside = why != app.TakenOver, nil
 	if why == firstStart && w.known && w.superseded(d) {

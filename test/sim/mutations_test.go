@@ -100,7 +100,7 @@ func (m mutation) try(t *testing.T) (report string, err error) {
 	return out.String(), fmt.Errorf("it failed, but not for %q", m.found)
 }
 
-// overlay writes the mutated file and what tells the compiler to take it.
+// overlay writes the mutated file and the overlay file that makes the compiler use it.
 func (m mutation) overlay(dir string) (path string, err error) {
 	file, err := filepath.Abs(filepath.Join("../..", m.file))
 	if err != nil {

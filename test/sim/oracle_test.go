@@ -9,7 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// quiet tells what is still to be done; "" when everything is. Callers hold mu.
+// quiet returns what is still to be done; "" when everything is done. Callers hold mu.
 func (w *world) quiet() string {
 	if w.at() < w.plan.healed {
 		return "faults may happen"
@@ -34,7 +34,7 @@ func (w *world) quiet() string {
 	return strings.Join(left, ", ")
 }
 
-// unfinished tells why a row is not at the end of its way. Callers hold mu.
+// unfinished returns why a row is not finished. Callers hold mu.
 func (w *world) unfinished(r *row) string {
 	switch {
 	case r.logOnly:
@@ -74,9 +74,9 @@ func (w *world) checkEnd() {
 	}
 }
 
-// dueBound is how late a row may be published whose time has come: 100 ms. Where few rows may be in hand it waits for others, whose
-// transactions hold their locks still. Where timers are kept for few rows it may be known from the table alone, after FLUSH LOGS, and wait
-// for the heartbeat that tells that the reader has come to the end of the new file.
+// dueBound is how late a row may be published whose time has come: 100 ms. Where few rows may be in flight it also waits for
+// other rows, whose transactions still hold their locks. Where timers are kept for few rows, a row may be known from the table
+// alone after FLUSH LOGS. It then waits for the heartbeat which shows that the reader has come to the end of the new file.
 func (p *plan) dueBound() time.Duration {
 	bound := 100 * time.Millisecond
 	if p.settings.Pipeline.MaxInFlight+p.settings.Pipeline.MaxUnwritten > 0 {
@@ -109,7 +109,7 @@ func (w *world) checkQuiet() {
 		}
 		took := rec.at - begin.Sub(w.began)
 		if w.plan.team != nil {
-			took = 0 // nobody may be there to publish it
+			took = 0 // perhaps no relay is active to publish it
 		}
 		switch {
 		case rec.path == outbox.PathRedelivery, r.setBacks > 0:

@@ -170,7 +170,7 @@ func newPlan(seed uint64) *plan {
 	}
 	if p.quiet {
 		p.lives = []life{{end: endRun}}
-		if d.chance(0.3) { // rows that become due between two sweeps are late unless somebody looks for them
+		if d.chance(0.3) { // rows that become due between two sweeps are late unless a timer publishes them
 			p.settings.Fallback.Interval = d.between(5*time.Second, 20*time.Second)
 		}
 		return p

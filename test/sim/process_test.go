@@ -236,7 +236,7 @@ func (c logCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.
 	return checked.AddCore(e, c)
 }
 
-// Write never takes mu twice: nobody logs with it.
+// Write takes mu: a caller that logs must not hold it.
 func (c logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	w := c.i.w
 	w.mu.Lock()

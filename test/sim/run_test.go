@@ -164,7 +164,7 @@ func (w *world) terminate(i *incarnation) {
 	}
 	w.checkReleased(i.team, began)
 	w.checkBugs(i)
-	i.dead = true // what is still on its way belongs to nobody
+	i.dead = true // results that still arrive have no owner
 	i.cut()
 }
 
@@ -221,7 +221,7 @@ func (w *world) awaitQuiet(i *incarnation) <-chan struct{} {
 // Reasons of anchors on another server with an operator's consent.
 const (
 	byOperator = "operator"      // a move, see command
-	byFlag     = "gap: operator" // --accept-new-source: whoever answers when the relay first gets through
+	byFlag     = "gap: operator" // --accept-new-source: the server that answers when the relay first connects
 	firstStart = "gap: first_start"
 )
 

@@ -90,8 +90,8 @@ func (w *world) course() course {
 	return c
 }
 
-// TestSourcesDoNotFeelEachOther runs 16 sources, of which some fail, and the same without the failures. Each keeps its promises, those
-// that fail with take-overs. The others deliver the same messages at the same moments as when nobody fails.
+// TestSourcesDoNotFeelEachOther runs 16 sources, of which some fail, and the same without the failures. Each keeps its promises;
+// those that fail do so with take-overs. The others deliver the same messages at the same times as in the run without failures.
 func TestSourcesDoNotFeelEachOther(t *testing.T) {
 	if *replayed != 0 {
 		t.Skip("one seed is replayed")

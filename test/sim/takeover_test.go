@@ -67,7 +67,7 @@ func (w *world) checkTaken(by *member, r *leaseRow) {
 	}
 }
 
-// watchLease checks all the time that not two may publish, and that nobody waits for long where somebody could take over.
+// watchLease checks all the time that two relays never publish at once, and that no relay that could take over waits for long.
 func (w *world) watchLease(over <-chan struct{}) {
 	vacant := time.Now()
 	for {

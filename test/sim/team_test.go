@@ -169,7 +169,7 @@ func (m *member) works() bool {
 	return m.turn != nil && !i.dead && !m.asleep.After(time.Now()) && i.relay != nil && i.relay.Ready() && m.turn.May()
 }
 
-// ready reports whether somebody works. Callers hold mu.
+// ready reports whether a member works. Callers hold mu.
 func (i *incarnation) ready() bool {
 	if i.team == nil {
 		return i.relay != nil && i.relay.Ready()

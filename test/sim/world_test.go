@@ -15,8 +15,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// world is everything outside the process: tables, log, broker, disk. mu guards it and everything of the models; nobody
-// sleeps with it.
+// world is everything outside the process: tables, log, broker, disk. mu guards it and all state of the models; no goroutine
+// sleeps while it holds mu.
 type world struct {
 	seed  uint64
 	plan  *plan
@@ -51,7 +51,7 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// event is one line of the trace; the text is made only when somebody reads it.
+// event is one line of the trace; its text is made only when the trace is printed.
 type event struct {
 	at     time.Duration
 	life   int // of which process; 0 for the world
