@@ -7,7 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The list of changes is bounded, newest first, and its numbers go on over a restart.
+// The list of changes is bounded, newest first, and its numbers continue over a restart.
 func TestChangesAreBounded(t *testing.T) {
 	files := vfs.NewMem()
 	s := openMem(t, files)

@@ -26,7 +26,7 @@ func TestC04_CrashAtAnyFileOperation(t *testing.T) {
 		if got := read(t, s); !same(got, before) && !same(got, after.contents) {
 			t.Fatalf("seed %d: after the crash\n%+v\nwant\n%+v\nor\n%+v", seed, got, before, after.contents)
 		}
-		fatal(t, s.Commit(nil, nil, at(1<<40), 0)) // it goes on from there
+		fatal(t, s.Commit(nil, nil, at(1<<40), 0)) // it continues from there
 		fatal(t, s.Close())
 	}
 }

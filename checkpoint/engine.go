@@ -182,8 +182,8 @@ const manifestMarker = "manifest"
 // table. The engine makes manifest and marker before the first log, and their names reach the disk in any order.
 var errHalfMade = errors.New("a crash cut the making of the store")
 
-// clearHalfMade takes the marker away, so that the engine makes the store anew. It looks again under the lock: another process
-// may be making the store at this moment.
+// clearHalfMade removes the marker, so that the engine recreates the store. It checks again under the lock: another process may
+// be creating the store at this time.
 func clearHalfMade(files vfs.FS, dir string) (err error) {
 	lock, err := pebble.LockDirectory(dir, files)
 	if err != nil {

@@ -76,8 +76,9 @@ func (r row) identity() outbox.Identity {
 	return outbox.Identity{Table: r.Table, ID: string(r.ID), MessageID: string(r.MessageID)}
 }
 
-// Export writes the whole state as it is at this moment, while others go on writing: source, checkpoint, history, gaps, journal, waits,
-// counts of redeliveries and pause. Column versions are left out, because a relay reads them anew, and so is the list of changes, which is of this directory.
+// Export writes the whole state as of now, while other calls continue to write: source, checkpoint, history, gaps, journal,
+// waits, counts of redeliveries and pause. It leaves out column versions, because a relay reads them again, and the list of
+// changes, which belongs to this directory.
 func (s *Store) Export(w io.Writer) (err error) {
 	s.life.RLock()
 	defer s.life.RUnlock()

@@ -45,7 +45,8 @@ func contentsOf(t *testing.T, s *Store, waits outbox.Identity) (c whole) {
 	return c
 }
 
-// What is exported is imported, identities of bytes included, and the store goes on from there; what was cut or changed is refused.
+// An exported state is imported, identities of bytes included, and the store continues from there. A truncated or changed export
+// is refused.
 func TestExportAndImport(t *testing.T) {
 	s := openMem(t, vfs.NewMem())
 	var out bytes.Buffer

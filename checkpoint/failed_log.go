@@ -12,8 +12,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// FailedLog keeps messages that can never be sent, of tables that have no place for them: a file of JSON lines for each table, in the
-// directory "failed" beside the store. A message that is there is on the disk; after a crash it may be there twice.
+// FailedLog keeps messages that can never be sent, of tables that have no place for them: a file of JSON lines for each table,
+// in the directory "failed" next to the store. A message in it is on the disk; after a crash it may be there twice.
 //
 // The zero value of a directory is not usable. Append may be called from several goroutines, for one table by one at a time.
 type FailedLog struct{ dir string }

@@ -114,7 +114,8 @@ func TestThinningIsBounded(t *testing.T) {
 	}
 }
 
-// The store appends at most one ordinary entry a second, thins on its way and after a restart, and numbers go on.
+// The store appends at most one ordinary entry a second, thins the history while it runs and after a restart, and numbers
+// continue.
 func TestHistoryOfARunningStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files := vfs.NewMem()

@@ -41,8 +41,8 @@ func newJournal() journal {
 
 func (j *journal) len() int { return len(j.places) }
 
-// putJournal adds one commit to the batch: written leaves the journal, then sent enters it, for a row may be written and be sent anew in
-// one batch. What the memory knows is ahead of the disk until the batch is there.
+// putJournal adds one commit to the batch: first written leaves the journal, then sent enters it, because a row may be written
+// and sent again in one batch. The state in memory is ahead of the disk until the batch is written.
 func (s *Store) putJournal(now time.Time, sent []outbox.Completion, written []outbox.Identity) error {
 	j := &s.journal
 	j.touched = j.touched[:0]

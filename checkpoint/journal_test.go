@@ -75,7 +75,7 @@ func mustJournal(t *testing.T, s *Store) []outbox.Completion {
 	return list
 }
 
-// A row that is sent anew, in the same commit or in a later one, has one entry, the newest.
+// A row that is sent again, in the same commit or in a later one, has one entry, the newest.
 func TestARowHasOneEntry(t *testing.T) {
 	files := vfs.NewMem()
 	s := openMem(t, files)

@@ -47,9 +47,9 @@ func (s *Store) SetSource(id server.ID) error {
 	})
 }
 
-// Reset sets the server and the checkpoint anew, backwards too: an operator's decision, a gap's or a failover's. Both change in
-// one step. Otherwise a restart in between could take a position of one server for one of the other. The old and the new
-// position stay in the history with the reason, which must not be empty.
+// Reset sets the server and the checkpoint, backwards too: by an operator's decision, after a gap or after a failover. Both
+// change in one step. Otherwise a restart in between could combine a position of one server with the other server. The old and
+// the new position stay in the history with the reason, which must not be empty.
 //
 // Of the commits that follow only those of the given epoch move the checkpoint. The epoch is of this run: a new Store is at 0.
 func (s *Store) Reset(id server.ID, position outbox.Position, epoch uint64, reason string) error {

@@ -64,10 +64,10 @@ type progress struct {
 	epoch         uint64        // of the last Reset in this run
 }
 
-// Commit writes one step of the fast path in one synced batch: sent enters the journal, written leaves it, and the
-// checkpoint moves if the given one is ahead of it; one that is not is left out, so that late calls do no harm (failure
-// C06). A nil checkpoint leaves it alone, and so does one of another epoch than that of the last Reset: it was read before the
-// checkpoint was set anew. A call that would change nothing writes nothing.
+// Commit writes one step of the fast path in one synced batch: sent enters the journal, written leaves it, and the checkpoint
+// moves if the given one is ahead of it. A checkpoint that is not ahead is ignored, so that late calls do no harm (failure C06).
+// A nil checkpoint changes nothing, and neither does one of another epoch than that of the last Reset: it was read before the
+// checkpoint was reset. A call that would change nothing writes nothing.
 //
 // Every completion in sent must have the completion ActionMarkSent: the journal is proof of delivery.
 func (s *Store) Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position, epoch uint64) error {
@@ -103,8 +103,8 @@ func (s *Store) Commit(sent []outbox.Completion, written []outbox.Identity, chec
 	return nil
 }
 
-// ahead reports whether p lies behind more of the log than the checkpoint. Within one server's log file and offset say it, at no
-// cost. After a failover, or where the log was given a new name, file numbers start anew: then the GTID sets decide.
+// ahead reports whether p lies behind more of the log than the checkpoint. Within one server's log, file and offset show that at
+// no cost. After a failover, or where the log was given a new name, file numbers restart: then the GTID sets decide.
 func (s *Store) ahead(p outbox.Position) bool {
 	at := s.progress.checkpoint
 	further := !s.progress.hasCheckpoint || p.Compare(at) > 0

@@ -326,7 +326,7 @@ func TestRestartsKeepEverything(t *testing.T) {
 	}
 }
 
-// A row that an operator resets is written and sent anew; when both fall into one batch, the new sending must stay.
+// A row that an operator resets is written and sent again; when both fall into one batch, the new entry must stay.
 func TestARowWrittenAndSentAnewStaysInTheJournal(t *testing.T) {
 	s := openMem(t, vfs.NewMem())
 	one := outbox.Completion{Identity: outbox.Identity{Table: "shop.t", ID: "1", MessageID: "m1"}}
@@ -338,7 +338,7 @@ func TestARowWrittenAndSentAnewStaysInTheJournal(t *testing.T) {
 	fatal(t, s.Close())
 }
 
-// A checkpoint that was read before the position was set anew is not written after it, even if it lies ahead.
+// A checkpoint that was read before a Reset of the position is not written after it, even if it lies ahead.
 func TestCommitOfAnOlderEpochLeavesTheCheckpointAlone(t *testing.T) {
 	s := openMem(t, vfs.NewMem())
 	id := server.ID{Flavor: outbox.MySQL, UUID: "3e11fa47-71ca-11e1-9e33-c80aa9429562"}

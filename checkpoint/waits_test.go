@@ -49,7 +49,7 @@ func TestWaitsOutliveTheProcess(t *testing.T) {
 	fatal(t, s.Close())
 }
 
-// The counts of redeliveries outlive the process, beside the waits and apart from them.
+// The counts of redeliveries outlive the process, in addition to the waits and separate from them.
 func TestRedeliveriesOutliveTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, Options{})

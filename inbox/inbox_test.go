@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// bed is the inbox of a consumer beside a table that its handler writes.
+// bed is the inbox of a consumer and a table that its handler writes.
 type bed struct {
 	*testing.T
 	server *testkit.Database

@@ -83,9 +83,9 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // see dispatch.Drain. It returns the number of messages that the sink has not answered.
 func (p *Pipeline) Drain(ctx context.Context) int { return p.dispatch.Drain(ctx) }
 
-// Reset sets the low-water mark anew: after a gap, a failover or an operator's move. Open transactions are forgotten by the mark
-// (their rows go on); the reader must have stopped or be in one of its calls but Offer. It returns the epoch that begins: what
-// Tracker.Checkpoint has returned before belongs to an older one.
+// Reset sets a new low-water mark: after a gap, a failover or an operator's move. The mark forgets open transactions; their rows
+// continue. The reader must have stopped or be in one of its calls except Offer. Reset returns the epoch that begins: a
+// checkpoint that Tracker.Checkpoint returned before belongs to an older one.
 func (p *Pipeline) Reset(flavor outbox.Flavor, at outbox.Position) (epoch uint64, err error) {
 	if err := p.recovery.Lock(context.Background()); err != nil { // the present holder keeps it for one query at most
 		return 0, err
@@ -94,8 +94,9 @@ func (p *Pipeline) Reset(flavor outbox.Flavor, at outbox.Position) (epoch uint64
 	return p.recovery.Reset(flavor, at)
 }
 
-// Rewind sets the offered position back to the low-water mark and returns it: what lies behind is offered again. Rows that are in
-// flight answer for their transactions then, rows that wait for their look-up are left to the sweep. The reader must have stopped.
+// Rewind sets the offered position back to the low-water mark and returns it: the transactions behind it are offered again. Rows
+// in flight then settle their transactions, and rows that wait for their look-up are left to the sweep. The reader must have
+// stopped.
 func (p *Pipeline) Rewind() (outbox.Position, error) {
 	if err := p.recovery.Lock(context.Background()); err != nil {
 		return outbox.Position{}, err
@@ -105,7 +106,8 @@ func (p *Pipeline) Rewind() (outbox.Position, error) {
 	return p.tracker.Rewind()
 }
 
-// Pause stops the intake of the sweep, or lets it go on: AwaitLog and Shown say outbox.ErrPaused meanwhile. What is in flight goes on.
+// Pause stops the intake of the sweep, or resumes it. While it is stopped, AwaitLog and Shown return outbox.ErrPaused. Rows in
+// flight continue.
 func (p *Pipeline) Pause(on bool) { p.recovery.Pause(on) }
 
 // WaitingKeys returns the keys that wait longest for an earlier row of theirs, at most n.

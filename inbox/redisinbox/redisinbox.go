@@ -27,7 +27,7 @@ type Options struct {
 const (
 	defaultProcessing = time.Minute
 	defaultKeep       = 7 * 24 * time.Hour
-	// answerTime bounds the statements behind a handler, which go on when its context has ended.
+	// answerTime bounds the statements after a handler, which run even when its context has ended.
 	answerTime = 3 * time.Second
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
-// Peer is another relay whose status the page shows beside ours.
+// Peer is another relay whose status the page shows next to ours.
 type Peer struct {
 	URL   string // base address of its admin server
 	Token string // that it asks for; "" for none

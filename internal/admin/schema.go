@@ -49,7 +49,7 @@ func (s schemas) describe(t reflect.Type) object {
 	return object{} // anything
 }
 
-// orNull lets a value be null. A reference has no room for that beside it.
+// orNull lets a value be null. A reference cannot hold that in addition.
 func orNull(of object) object {
 	if ref, is := of["$ref"]; is {
 		return object{"nullable": true, "allOf": []object{{"$ref": ref}}}

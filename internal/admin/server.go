@@ -35,7 +35,7 @@ type Server struct {
 	log       *zap.Logger
 }
 
-// stopGrace is how long requests may go on after the context of Run has ended.
+// stopGrace is how long requests may continue after the context of Run has ended.
 const stopGrace = 2 * time.Second
 
 // Listen opens the addresses. It fails when one is taken, when another daemon answers on the socket, and when an address

@@ -31,7 +31,7 @@ type Service interface {
 	AckGap(ctx context.Context, id uint64) error
 	// Pause stops the intake until Resume, over restarts too, and returns the pause that stands: one that is paused stays as it is.
 	Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error)
-	// Resume lets the intake go on.
+	// Resume starts the intake again.
 	Resume(ctx context.Context) error
 	// Paused returns the pause; nil when there is none.
 	Paused() *outbox.Pause

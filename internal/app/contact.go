@@ -12,9 +12,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// contact is the first conversation with the broker. A sink opens no connection before its first message, so without it a wrong
-// address, certificate or password would show only when a row comes along. It runs beside the start and holds nothing up:
-// whether the broker takes messages is the breaker's business from the first message on.
+// contact is the first connection to the broker. A sink opens no connection before its first message, so without contact a wrong
+// address, certificate or password would show only with the first row. It runs during the start and delays nothing: from the
+// first message on the breaker decides whether the broker takes messages.
 type contact struct {
 	mu      sync.Mutex
 	trouble string

@@ -48,7 +48,7 @@ type Options struct {
 // Run is the service: it works until the context ends and then stops in order. Errors: *FaultsError when something must be
 // fixed first, *RefusedError when the source is not the recorded one, else what went wrong.
 //
-// When the tables of a pattern have changed, or the lease came or went, it stops in order and starts anew.
+// When the tables of a pattern have changed, or the lease was obtained or lost, it stops in order and starts again.
 func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger) (err error) {
 	defer context.AfterFunc(ctx, func() {
 		if err := systemd.Stopping(); err != nil {

@@ -45,7 +45,7 @@ type tenure struct {
 	lease *lease.Lease
 }
 
-// close lets another process go on, also when a daemon ended before it was complete.
+// close lets another process continue, also when a daemon ended before it was complete.
 func (t *tenure) close() error {
 	if t.db == nil {
 		return nil
@@ -175,7 +175,8 @@ func (d *daemon) hold(p *outbox.Pause) error {
 	return nil
 }
 
-// release lets another process go on at once, unless this one starts anew by itself. Nothing is on its way to the broker any more.
+// release lets another process continue at once, unless this one is about to start again by itself. No message is in flight to
+// the broker any more.
 func (d *daemon) release() {
 	if !d.outdated.Load() {
 		d.leaveLast()

@@ -7,7 +7,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// After a fail-over a relay shows itself at the new server, also while the old one goes on working.
+// After a failover a relay shows itself at the new server, also while the old server still works.
 func TestPresenceFollowsAFailOver(t *testing.T) {
 	old, next := testkit.SharedDatabase(t, testkit.MariaDB), testkit.SharedMySQL(t)
 	address := testkit.NewProxy(t, old.Addr())

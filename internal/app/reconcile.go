@@ -30,8 +30,8 @@ type ReconcileOptions struct {
 	Republish   bool
 }
 
-// Reconcile compares the tables of a configuration with the topics of its sink. It needs no daemon and works beside one. What
-// is wrong with the options is an *admin.Error with CodeUsage.
+// Reconcile compares the tables of a configuration with the topics of its sink. It needs no relay and may run during the work of
+// one. For wrong options it returns an *admin.Error with CodeUsage.
 func Reconcile(ctx context.Context, cfg *config.Config, opts ReconcileOptions) (report reconcile.Report, err error) {
 	if err := opts.check(); err != nil {
 		return report, err

@@ -19,8 +19,8 @@ type standbyError struct{ tables []string }
 // Error implements error.
 func (*standbyError) Error() string { return "another relay is active" }
 
-// standBy waits until the lease may be had; then the process starts anew, with everything looked at again. Meanwhile it has the state
-// directory, the admin API and a connection that reads the lease, and nothing that talks to a broker.
+// standBy waits until the relay can obtain the lease; then the process starts again and repeats all checks. Until then it has
+// the state directory, the admin API and a connection that reads the lease, and no connection to a broker.
 func (d *daemon) standBy(ctx context.Context, tables []string) error {
 	closing, cancel := context.WithTimeout(ctx, time.Second)
 	err := d.sink.Close(closing)
@@ -56,7 +56,7 @@ type standby struct {
 // Live never fails: a restart would change nothing.
 func (*standby) Live() error { return nil }
 
-// Ready never fails: it goes on as soon as it may.
+// Ready never fails: the standby continues as soon as it may.
 func (*standby) Ready() error { return nil }
 
 // Sweep is refused.

@@ -35,8 +35,8 @@ func (t *Turn) May() bool {
 	return g != nil && g.Valid()
 }
 
-// Take takes the lease; false when another process is active, or may be. It goes on from where that one was done with the log, paused
-// if that one was.
+// Take takes the lease; false when another process is active, or may be. This relay continues from the position up to which the
+// other one had settled the log, and is paused if the other one was.
 func (t *Turn) Take(ctx context.Context, tables []string) (held bool, err error) {
 	watched := t.Lease.State().Holder != ""
 	t.taken.Store(false)
@@ -87,9 +87,10 @@ func (t *Turn) inheritPause(theirs *outbox.Pause, watched bool) error {
 	return t.State.SetPause(theirs)
 }
 
-// usable reports whether to go on from where the last active process was, which is later than where this one was when it was active. A
-// position of another history, such as one that came with a copy of the database, is left alone. It is refused where this relay has worked on the
-// server of that position, or has seen another one work on it: then the server lacks transactions, and the relay that was active refuses it too.
+// usable reports whether to continue from the position of the last active process, which is later than that of this one when it
+// was active. A position of another history, such as one that came with a copy of the database, is ignored. It is refused where
+// this relay has worked on the server of that position, or has seen another one work on it: then the server lacks transactions,
+// and the relay that was active refuses it too.
 func (t *Turn) usable(ctx context.Context, left lease.Resume) (bool, error) {
 	if left.At.IsZero() || t.Lost {
 		return false, nil
@@ -117,9 +118,9 @@ const TakenOver = "taken over from another relay"
 // Keep renews the lease, with the position of the state, until ctx ends. The error is lease.ErrLost.
 func (t *Turn) Keep(ctx context.Context) error { return t.grant.Load().Keep(ctx, t.resume) }
 
-// Begin writes the position of the state into the lease, and tries until that has worked. Who takes over goes on there; one that found no
-// position would begin at the end of the log, and what lies before that is out of every sweep's reach where a table has no status. So
-// nothing is read until then. Keep runs meanwhile, and ends ctx when the lease is lost.
+// Begin writes the position of the state into the lease, and retries until that has worked. A relay that takes over continues
+// there. Without a position it would begin at the end of the log, and no sweep finds the rows before that end where a table has
+// no status. So nothing is read until then. Keep runs meanwhile, and ends ctx when the lease is lost.
 func (t *Turn) Begin(ctx context.Context) error {
 	backoff := outbox.Backoff{Base: 200 * time.Millisecond, Max: 5 * time.Second}
 	for n := 0; ; n++ {
@@ -152,7 +153,7 @@ func (t *Turn) resume() (r lease.Resume) {
 	return r
 }
 
-// Release lets another process go on at once. Nothing may be on its way to the broker any more.
+// Release lets another process continue at once. No message may be in flight to the broker any more.
 func (t *Turn) Release() {
 	if t.Lease == nil || t.State == nil { // an attempt to open that has not come to Take
 		return

@@ -122,7 +122,7 @@ func counters(st operator.Status) totals {
 	return totals{t.Published, t.Failed, t.Retried, t.Deferred, t.Swept}
 }
 
-// since is what was added. A counter that is smaller than before has begun anew.
+// since is what was added. A counter that is smaller than before has restarted.
 func (t totals) since(before totals) totals {
 	grown := func(now, then uint64) uint64 {
 		if now < then {

@@ -125,7 +125,7 @@ func TestWhatStatusShowedIsKept(t *testing.T) {
 	})
 }
 
-// A day is kept and no more, a time without the process is shown as not known, and counters that begin anew make no peak.
+// A day is kept and no more, a time without the process is shown as unknown, and counters that restart make no peak.
 func TestADayIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec, r := NewRecorder(), &relay{sent: 1000}

@@ -100,7 +100,7 @@ func (m *Meter) look(now time.Time) (current, before reading, err error) {
 	return current, before, nil
 }
 
-// sum adds the series that have all the labels, given as name and value in turns.
+// sum adds the series that have all the labels, given as alternating names and values.
 func sum(f *dto.MetricFamily, labels ...string) (total uint64) {
 	for _, m := range f.GetMetric() {
 		has := map[string]string{}

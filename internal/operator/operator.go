@@ -18,7 +18,7 @@ type Operator struct {
 	Ask   Server
 	// Move goes to the position: through the running reader, or in the store alone.
 	Move func(ctx context.Context, id server.ID, to outbox.Position, reason string) error
-	// Hold stops the intake, or with nil lets it go on: of the running relay, or in the store alone.
+	// Hold stops the intake, or with nil resumes it: of the running relay, or in the store alone.
 	Hold func(*outbox.Pause) error
 	// Republish publishes SENT rows again; nil where no relay is active.
 	Republish func(ctx context.Context, rows []outbox.Candidate) (n int, err error)
@@ -83,7 +83,7 @@ func (o *Operator) Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, er
 	return &p, o.Audited(ctx, "pause", o.paused, func() error { return o.Hold(&p) })
 }
 
-// Resume lets the intake go on.
+// Resume starts the intake again.
 func (o *Operator) Resume(ctx context.Context) error {
 	if o.State.Pause() == nil {
 		return nil

@@ -115,7 +115,7 @@ func (s *Sampler) take(counts []table.Counts, complete bool) {
 	}
 }
 
-// delayed is the name of PENDING rows that are due later, beside those of outbox.Status.
+// delayed is the name of PENDING rows that are due later, in addition to the names of outbox.Status.
 const delayed = "delayed"
 
 // Tables returns the last counts with their age; nothing before the first.

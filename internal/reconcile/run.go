@@ -1,8 +1,9 @@
 // Package reconcile compares what the tables say was sent with what the topics hold, by message id.
 //
-// Guarantee: it changes nothing, unless it is told to republish what is missing, and works beside a running relay and without one. Its memory
-// is bounded by the number of rows in the window, about 50 bytes each, and not by their size. What was published while it ran is
-// no difference: the rows are read before the topics. Goroutines: the caller of Schedule.Run alone.
+// Guarantee: it changes nothing, except that it republishes missing messages if it is ordered to, and it works with and without
+// a running relay. Its memory is bounded by the number of rows in the window, about 50 bytes each, and not by their size.
+// Messages that are published while it runs are no difference: the rows are read before the topics. Goroutines: only the caller
+// of Schedule.Run.
 package reconcile
 
 import (

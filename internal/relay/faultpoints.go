@@ -14,9 +14,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// Builds with the tag faultpoints stop at a named point, so that a test can do its harm exactly there. The environment names
-// the point and which of its occurrences (CANAL_OUTBOX_STOP_AT=before-journal:3) and a file that is made when it is reached
-// (CANAL_OUTBOX_STOP_FILE); removing that file lets the process go on. Such builds are for tests alone.
+// Builds with the tag faultpoints stop at a named point, so that a test can cause a fault exactly there. The environment names
+// the point and which of its occurrences (CANAL_OUTBOX_STOP_AT=before-journal:3) and a file that is created when it is reached
+// (CANAL_OUTBOX_STOP_FILE). When that file is removed, the process continues. Such builds are for tests only.
 //
 // Points: after-claim, after-send, before-journal, before-checkpoint, after-journal, before-update, after-update.
 

@@ -59,17 +59,18 @@ func (h *handler) Offer(ctx context.Context, txn *outbox.Txn) error {
 // Idle reports that the server has nothing behind pos.
 func (h *handler) Idle(pos outbox.Position) { h.relay.Flow.Idle(pos) }
 
-// Disconnected reports the end of a stream. The sweep sees by itself that the log does not go on.
+// Disconnected is called at the end of a stream. The sweep sees by itself that the log does not continue.
 func (h *handler) Disconnected(error) {}
 
-// Gap goes on from the server's position, read before the sweep, records that durably and asks for a full sweep.
+// Gap continues from the server's position, read before the sweep, records that durably and requests a full sweep.
 func (h *handler) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, error) {
 	r := h.relay
 	info, end, err := r.parts.Source.Look(ctx)
 	if err != nil {
 		return outbox.Position{}, fmt.Errorf("gap (%s): the server's position is needed: %w", gap.Cause, err)
 	}
-	// Another server may have taken the address since the reader looked: then the gap is not its, and the reader must look anew.
+	// Another server may have taken the address since the reader checked: then the gap is not of this server, and the reader
+	// must check again.
 	recorded, known := r.parts.State.Source()
 	at, _ := r.parts.State.Checkpoint()
 	if relation, why := server.CheckIdentity(recorded, at, info, end); known && relation == server.Foreign {
@@ -84,7 +85,7 @@ func (h *handler) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, err
 	return end, nil
 }
 
-// read runs the reader and starts it anew from where an operator moved it.
+// read runs the reader and restarts it at the position to which an operator moved it.
 func (r *Relay) read(ctx context.Context, from outbox.Position) error {
 	ctx, stop := context.WithCancel(ctx)
 	watched := make(chan struct{})

@@ -11,8 +11,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// move is an order to go on from another position: an operator's, or, with no position, at the low-water mark, because the server is
-// another one, or a pause begins or ends.
+// move is an order to continue from another position: an operator's, or, with no position, the low-water mark, because the
+// server is another one, or a pause begins or ends.
 type move struct {
 	id     server.ID
 	to     outbox.Position
@@ -22,9 +22,9 @@ type move struct {
 
 var ErrNotRunning = errors.New("the relay is not following the log at this moment: try again when `canal-outbox status` shows `reader connected`")
 
-// MoveTo makes the running relay go on from another position: the reader is paused, the low-water mark and the checkpoint are
-// set anew, and the reader starts anew. Moving back repeats nothing that is SENT, because the recovery window asks the table;
-// moving forward leaves what lies between to a full sweep.
+// MoveTo makes the running relay continue from another position: it pauses the reader, sets the low-water mark and the
+// checkpoint, and restarts the reader. A move back repeats no row that is SENT, because the recovery window queries the table. A
+// move forward leaves the rows in between to a full sweep.
 func (r *Relay) MoveTo(ctx context.Context, id server.ID, to outbox.Position, reason string) error {
 	m := &move{id: id, to: to, reason: reason, done: make(chan error, 1)}
 	r.mu.Lock()
@@ -43,7 +43,7 @@ func (r *Relay) MoveTo(ctx context.Context, id server.ID, to outbox.Position, re
 	}
 }
 
-// watchGate makes the reader look anew whenever the gate has refused a connection, until ctx ends.
+// watchGate makes the reader check the server again whenever the gate has refused a connection, until ctx ends.
 func (r *Relay) watchGate(ctx context.Context) {
 	for {
 		select {
@@ -61,7 +61,7 @@ func (r *Relay) watchGate(ctx context.Context) {
 func (r *Relay) lookAnew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.interrupt != nil && r.order == nil && r.active && r.parts.State.Pause() == nil { // the end of a pause looks anew by itself
+	if r.interrupt != nil && r.order == nil && r.active && r.parts.State.Pause() == nil { // the end of a pause checks again by itself
 		r.log.Warn("the tables are at another server than the binlog that is read: connecting again")
 		r.order = &move{done: make(chan error, 1)}
 		r.interrupt()

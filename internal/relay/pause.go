@@ -8,8 +8,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Hold stops the intake, of the reader and of the sweep, over restarts too; what is in flight goes on to its end. With nil the intake
-// goes on from the low-water mark. Where the log was purged meanwhile that is a gap, and the sweep stands in.
+// Hold stops the intake, of the reader and of the sweep, over restarts too; rows in flight are completed. With nil the intake
+// continues from the low-water mark. If the log was purged meanwhile, that is a gap, and the sweep covers it.
 func (r *Relay) Hold(p *outbox.Pause) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

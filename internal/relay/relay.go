@@ -47,13 +47,13 @@ type Reader interface {
 // State is what must outlive the process; checkpoint.Store implements it.
 type State interface {
 	ack.Journal
-	// Source and Checkpoint return where to go on; false before the first start.
+	// Source and Checkpoint return where to continue; false before the first start.
 	Source() (server.ID, bool)
 	Checkpoint() (outbox.Position, bool)
 	// SetSource records the server of a checkpoint that has none.
 	SetSource(server.ID) error
-	// Reset sets the server and the checkpoint anew in one step, backwards too, with the reason. Commits of another epoch leave the
-	// checkpoint alone from then on; a State begins with epoch 0.
+	// Reset sets the server and the checkpoint in one step, backwards too, with the reason. From then on commits of another
+	// epoch do not change the checkpoint; a State begins with epoch 0.
 	Reset(id server.ID, at outbox.Position, epoch uint64, reason string) error
 	// AddGap records a gap and returns its number.
 	AddGap(outbox.Gap) (uint64, error)

@@ -163,8 +163,8 @@ func (r *Relay) recordFirstStart(at outbox.Position) error {
 	return nil
 }
 
-// recordGap writes a gap, and then the source and the position at its end, durably. Only then the reader continues: a crash
-// between the two finds the gap again.
+// recordGap writes a gap, and then the source and the position at its end, durably. Only then does the reader continue: after a
+// crash between the two writes the gap is found again.
 func (r *Relay) recordGap(gap outbox.Gap, id server.ID, reset func(server.ID, outbox.Position, string) error) error {
 	gap.At = time.Now()
 	number, err := r.parts.State.AddGap(gap)

@@ -18,7 +18,7 @@ type Config struct {
 	Password string
 
 	TLS         *tls.Config // from TLSConfig; nil for a connection in clear
-	TLSOptional bool        // mode preferred: go on in clear when the server offers no TLS
+	TLSOptional bool        // mode preferred: continue without TLS when the server offers none
 
 	DialTimeout time.Duration // 0 means 5 s
 	IOTimeout   time.Duration // longest wait for one read or write on the socket, so that a half-open connection ends; 0 means 30 s

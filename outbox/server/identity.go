@@ -12,8 +12,8 @@ import (
 type Relation uint8
 
 const (
-	Same     Relation = iota // go on
-	Failover                 // another server that holds every transaction of the checkpoint: go on, record it
+	Same     Relation = iota // continue
+	Failover                 // another server that holds every transaction of the checkpoint: continue, record it
 	Shorter                  // the same server with less history than the checkpoint: a gap
 	Foreign                  // anything else: refuse
 )

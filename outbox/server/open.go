@@ -32,8 +32,8 @@ const idleTime = 5 * time.Minute
 // to guard; an error of guard comes back wrapped in *RefusedError from whatever wanted the connection. A nil guard
 // accepts every server.
 //
-// A connection is used for some minutes, and not again after the server has refused a statement of this pool for lack of a
-// privilege: the next statement logs in anew, because a session never sees what is granted after its login.
+// A connection is used for some minutes. It is not used again after the server has refused a statement of this pool for lack of
+// a privilege: the next statement logs in again, because a session never sees privileges that are granted after its login.
 //
 // The session's time zone stays the server's default: columns that the server sets by ON UPDATE CURRENT_TIMESTAMP would
 // otherwise change their zone under our updates.

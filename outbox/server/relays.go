@@ -84,9 +84,9 @@ func NewPresence(cfg Config, tables []string, leased bool) (*Presence, error) {
 	return &Presence{db: db, tables: tables, leased: leased, seen: map[uint64]time.Time{}}, nil
 }
 
-// Look takes the locks that are free and that this relay lacks, and returns the other relays of its tables, in the order of
-// the tables; nil when there is none. It costs one statement while the relay is alone. After an error nothing is known; the
-// next call connects anew. It is safe for concurrent use.
+// Look takes the locks that are free and that this relay lacks, and returns the other relays of its tables, in the order of the
+// tables; nil when there is none. It costs one statement while the relay is alone. After an error the other relays are unknown;
+// the next call connects again. It is safe for concurrent use.
 func (p *Presence) Look(ctx context.Context) ([]OtherRelay, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A session keeps the privileges of its login: what is granted later, or given back to an account that was made anew, it
-// never sees. So a pool does not use a session again after the server has refused it something, and none for long.
+// A session keeps the privileges of its login: it never sees privileges that are granted later, or granted again to an account
+// that was recreated. So a pool does not use a session again after the server has refused it something, and uses none for long.
 
 // sessionLife is about how long a session is used. It must be short enough for privileges whose lack shows in no answer
 // (to narrow our own updates in the binlog), and long enough for the login to cost nothing.

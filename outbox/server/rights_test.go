@@ -8,8 +8,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// A privilege that is granted while a pool is open holds for the pool's next statement: each of its sessions, also those
-// that were idle when another one met the refusal, logs in anew.
+// A privilege that is granted while a pool is open holds for the pool's next statement: each of its sessions logs in again, also
+// those that were idle when another one met the refusal.
 func TestAPoolSeesGrantsThatComeLater(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testkit.Database) {
 		ctx := context.Background()

@@ -11,7 +11,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// ID is who a server is, as recorded beside the checkpoint.
+// ID identifies a server, as recorded next to the checkpoint.
 type ID struct {
 	Flavor   outbox.Flavor `json:"flavor"`
 	UUID     string        `json:"uuid"`      // MySQL: @@server_uuid, lower case; MariaDB: "" (it has none that lasts)

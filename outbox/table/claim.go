@@ -14,10 +14,11 @@ import (
 // not tick together, and a row that just misses would wait for the next sweep.
 const earlyMicros = 50_000
 
-// Claim marks rows of one table as SENDING with a new stamp, which it returns: PENDING ones that are due, and SENDING ones
-// that still show the stamp of the candidate. Rows that changed meanwhile are left alone. Which rows were claimed is what
-// ReadBack shows. A stamp beside an error may be on some of the rows. A row that no statement can name, or whose change the server refuses, is not
-// claimed and noted as refused, and one that another session has locked is not claimed; the others are claimed.
+// Claim marks rows of one table as SENDING with a new stamp, which it returns: PENDING ones that are due, and SENDING ones that
+// still show the stamp of the candidate. Rows that changed meanwhile are not claimed. ReadBack shows which rows were claimed. A
+// stamp that comes with an error may be on some of the rows. A row that no statement can name, or whose change the server
+// refuses, is not claimed and noted as refused. A row that another session has locked is not claimed. The other rows are
+// claimed.
 //
 // In a table without claims it changes nothing and returns "": the caller's registry of rows is the claim.
 func (s *Store) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp string, err error) {

@@ -59,7 +59,7 @@ func always(alter string) func(testkit.Flavor) string {
 	return func(testkit.Flavor) string { return alter }
 }
 
-// explainSweep binds the table anew, as each doctor does.
+// explainSweep binds the table again, as each doctor does.
 func (b *bench) explainSweep() server.Finding {
 	b.Helper()
 	t, findings, err := Load(b.ctx, b.db, b.mapping("outbox"))

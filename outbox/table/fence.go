@@ -37,8 +37,9 @@ func (s *Store) execFenced(ctx context.Context, completion outbox.Action, st *st
 	return matched, err
 }
 
-// dropFenced gives up the attempts and failures of rows while the lease is not valid, and releases their claims, each under the guard of
-// its claim: a relay that took over has claimed them anew. A row that cannot be released does no harm to the others: its claim expires.
+// dropFenced drops the attempts and failures of rows while the lease is not valid, and releases their claims, each under the
+// guard of its claim: a relay that took over has claimed them again. A row that cannot be released does no harm to the others:
+// its claim expires.
 func (s *Store) dropFenced(ctx context.Context, t *Table, rows []outbox.Completion) ([]outbox.WriteError, error) {
 	dropped := unwritable(rows, errFenced.Error())
 	var claimed []outbox.Completion

@@ -39,7 +39,7 @@ const (
 // numbers are the codes of t_local_message and its kin.
 var numbers = map[outbox.Status]string{outbox.Pending: "0", outbox.Sending: "1", outbox.Sent: "2", outbox.Failed: "3"}
 
-// localMessage is t_local_message as its owners have it, with what the relay's own table (preset outbox) has beside.
+// localMessage is t_local_message as its owners have it, with the additional columns of the relay's own table (preset outbox).
 func localMessage(created, updated string) layout {
 	return layout{codes: numbers, columns: map[Column]string{
 		ID: "id", BizType: "biz_type", Key: "biz_key", Topic: "topic", Tag: "tag", ShardingKey: "sharding_key",

@@ -47,7 +47,7 @@ func (s *Store) Retry(ctx context.Context, identities []outbox.Identity) (n int6
 
 // hasten lets PENDING rows that were refused be due now.
 func (s *Store) hasten(ctx context.Context, t *Table, identities []outbox.Identity) (n int64, err error) {
-	if t.has(NextRetryTime) && !t.has(RetryCount) { // which of them were tried is known beside the table
+	if t.has(NextRetryTime) && !t.has(RetryCount) { // the waits outside the table show which of them were tried
 		identities = slices.DeleteFunc(slices.Clone(identities), func(id outbox.Identity) bool {
 			w, tried := s.waits.Wait(id)
 			return !tried || w.Attempts == 0

@@ -164,7 +164,7 @@ func TestTheWalkEndsWhereRowsAreYoung(t *testing.T) {
 	})
 }
 
-// A row that the application has locked is left alone at once, and those beside it leave.
+// A row that the application has locked is skipped at once, and the other old rows leave.
 func TestD19_LockedRowsStay(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {
 		b.makeMoved(ArchiveSuffix)

@@ -40,7 +40,7 @@ type Row struct {
 // maxReason is how many characters of a reason are read.
 const maxReason = 1000
 
-// looks are the roles that make a Row, beside the message id.
+// looks are the roles that make a Row, in addition to the message id.
 var looks = []Column{
 	ID, StatusCode, BizType, Key, Topic, RetryCount, MaxRetry, NextRetryTime, CreatedAt, LastExecTime, SentAt, UpdatedAt, FailReason, BrokerMessageID,
 }
@@ -148,7 +148,7 @@ func (t *Table) look(r *Row, role Column, value []byte) {
 	}
 }
 
-// recallLook fills in what is kept beside the table.
+// recallLook adds the values that are stored outside the table.
 func (s *Store) recallLook(t *Table, r *Row, now time.Time) {
 	if !t.has(Topic) { // by a rule that needs no column
 		r.Topic = t.Topic(nil)

@@ -24,7 +24,7 @@ type Waiting struct {
 }
 
 // Waits keep the waits of rows whose table lacks the due time or the attempts, beyond the end of the process. They may forget:
-// then a row is tried earlier and its attempts are counted anew. Each method may be called from several goroutines.
+// then a row is tried earlier and the count of its attempts restarts. Each method may be called from several goroutines.
 type Waits interface {
 	// Wait returns the wait of a row; false when there is none.
 	Wait(outbox.Identity) (Wait, bool)
@@ -139,7 +139,7 @@ func (m *WaitMap) Of(table string) (ids []outbox.Identity) {
 	return ids
 }
 
-// keepsWaits reports whether something of a refused row is kept beside the table.
+// keepsWaits reports whether a part of a refused row's state is kept outside the table.
 func (t *Table) keepsWaits() bool { return !t.has(NextRetryTime) || !t.has(RetryCount) }
 
 // recall fills in what the table does not say of a row.

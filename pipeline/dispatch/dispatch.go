@@ -23,7 +23,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// Config bounds what is in hand. The zero value of a field means its default.
+// Config bounds the rows in memory. The zero value of a field means its default.
 type Config struct {
 	MaxInFlight      int            // messages without a result, default 10,000
 	MaxInFlightBytes int            // their bytes, default 64 MiB
@@ -86,7 +86,7 @@ type Dispatch struct {
 	trouble     string    // why the breaker is not closed, for status
 	quietSince  time.Time // since when something is in flight without a result
 
-	unansweredSince time.Time // since when something is in hand and the broker has answered no message
+	unansweredSince time.Time // since when there are rows in memory and the broker has answered no message
 	delayRefused    bool      // it was logged
 	suspended       map[string]*suspendedTopic
 	lastOK          map[string]time.Time // topic -> last publish, for telling one broker's outage from all of them
@@ -198,8 +198,8 @@ func (d *Dispatch) take(rows []*tracker.Entry, path outbox.Path) (taken int) {
 	return taken
 }
 
-// room reports whether one more message may go to the sink. The retry buffer counts, because it goes there again. Something
-// always may when nothing is in hand, so that a message above every limit still moves. Callers hold mu.
+// room reports whether one more message may go to the sink. The retry buffer counts, because its messages go there again. With
+// no row in memory there is always room, so that a message above every limit is still sent. Callers hold mu.
 func (d *Dispatch) room(path outbox.Path) bool {
 	unwritten, sweptUnwritten := d.tracker.Unwritten()
 	behind := d.order.Behind()

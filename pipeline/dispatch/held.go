@@ -9,9 +9,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 )
 
-// A row whose table has no status (Message.LogOnly) cannot be left to a sweep. While its topic is suspended, or until its next attempt, it
-// is held here: it counts as in hand, the checkpoint waits for it, and the reader stops when the hand is full. A row whose part of the
-// cluster is away stays in the retry buffer for the same reason.
+// A row whose table has no status (Message.LogOnly) cannot be left to a sweep. While its topic is suspended, or until its next
+// attempt, it is held here: it counts as a row in memory, the checkpoint waits for it, and the reader stops when the limit is
+// reached. A row whose part of the cluster is away stays in the retry buffer for the same reason.
 
 // hold keeps a row until its topic works, and not before a time. Callers hold mu.
 func (d *Dispatch) hold(e *tracker.Entry, until time.Time) {

@@ -234,8 +234,8 @@ func (d *Dispatch) brokerAnswered(topic string, now time.Time, published bool) {
 	}
 }
 
-// closed lets everybody go on after the breaker has closed: rows that were left to the sweep meanwhile are looked for at once. Callers
-// hold mu.
+// closed is called when the breaker has closed: it starts a sweep at once for the rows that were left to it meanwhile, and wakes
+// all goroutines that wait. Callers hold mu.
 func (d *Dispatch) closed() {
 	d.sweeps.Trigger()
 	d.kick()

@@ -84,9 +84,9 @@ func (d *Dispatch) probe(ctx context.Context) {
 	}
 }
 
-// untried closes a half-open breaker when nothing is in hand that could be the trial or whose answer is due: the next message is the
-// trial. A trial that a part of the cluster left without an answer is such a case when it was the last one: it is a scout now, and
-// scouts and sweeps wait for the breaker. Callers hold mu.
+// untried closes a half-open breaker when no row is left that could be the trial or whose answer is due: the next message is the
+// trial. This is also the case after the last trial, if a part of the cluster left it without an answer: it is a scout (probe
+// row) now, and scouts and sweeps wait for the breaker. Callers hold mu.
 func (d *Dispatch) untried(now time.Time) {
 	if d.breaker.mayTry(now) && len(d.retry)+d.inFlight == 0 {
 		d.breaker.answered()

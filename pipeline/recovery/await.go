@@ -67,7 +67,7 @@ func (r *Recovery) Shown(end outbox.LogEnd) (bool, error) {
 	return true, nil
 }
 
-// Pause stops the intake of the sweep, or lets it go on. A page that is on its way to the sink goes there.
+// Pause stops the intake of the sweep, or resumes it. A page that is on its way to the sink is still sent.
 func (r *Recovery) Pause(on bool) { r.paused.Store(on) }
 
 // intake is why the sweep may take nothing now; nil when it may.
@@ -83,7 +83,7 @@ func (r *Recovery) intake() error {
 	return nil
 }
 
-// left is how much of patience is left; 0 when the sweep may go on.
+// left is how much of patience is left; 0 when the sweep may continue.
 func (r *Recovery) left(end outbox.LogEnd, patience time.Duration) (time.Duration, error) {
 	pressure := !r.dispatch.Room() // the reader is held up by us: that it makes no progress is no sign of trouble in the log
 	r.mu.Lock()

@@ -104,8 +104,8 @@ func (t *Tracker) Idle(at outbox.Position) {
 	t.lowWater.idle(at)
 }
 
-// Reset sets the low-water mark anew: after a gap, a failover or an operator's move. Open transactions are forgotten, their rows go
-// on. It returns the epoch that begins: what Checkpoint has returned before belongs to an older one.
+// Reset sets a new low-water mark: after a gap, a failover or an operator's move. Open transactions are forgotten; their rows
+// continue. Reset returns the epoch that begins: a checkpoint that Checkpoint returned before belongs to an older one.
 func (t *Tracker) Reset(flavor outbox.Flavor, at outbox.Position) (epoch uint64, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -39,8 +39,8 @@ func newLowWater(flavor outbox.Flavor, at outbox.Position) (*lowWater, error) {
 	return m, m.reset(flavor, at)
 }
 
-// reset forgets all open transactions and starts anew. Sequence numbers go on, so that completions of forgotten
-// transactions can be told from wrong ones.
+// reset forgets all open transactions and starts at a new position. Sequence numbers continue, so that completions of forgotten
+// transactions differ from wrong ones.
 func (m *lowWater) reset(flavor outbox.Flavor, at outbox.Position) error {
 	set, err := outbox.ParseGTIDSet(flavor, at.GTIDs)
 	if err != nil {

@@ -154,8 +154,8 @@ func (t *Tracker) owned(c *outbox.Completion) *Entry {
 // list puts an entry into the registry, where nothing stands under its id. Callers hold mu.
 func (t *Tracker) list(e *Entry) { t.registry[e.id], e.listed = e, true }
 
-// unlist takes an entry out of the registry. That it is there is known from the entry: with thousands of rows in hand to look for it by its
-// identity means to fetch all of it from memory. Callers hold mu.
+// unlist takes an entry out of the registry. The entry itself records that it is there: a look-up by identity, with thousands of
+// rows in memory, would have to fetch the identity from main memory. Callers hold mu.
 func (t *Tracker) unlist(e *Entry) {
 	if e.listed {
 		delete(t.registry, e.id)
@@ -163,7 +163,8 @@ func (t *Tracker) unlist(e *Entry) {
 	}
 }
 
-// Settle lets the low-water mark move over a row that stays in hand: the table shows it as PENDING, and after a crash the sweep finds it.
+// Settle lets the low-water mark pass a row that the relay still owns: the table shows it as PENDING, and after a crash the
+// sweep finds it.
 func (t *Tracker) Settle(e *Entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
