@@ -28,7 +28,7 @@ func TestActivityEpochTellsWhatIsLeftToTheSweep(t *testing.T) {
 		"not PENDING": {func(b *bench) { b.offer(row(1, func(m *outbox.Message) { m.Status = outbox.Held })) }, false},
 		"a row of a broker that is away": {func(b *bench) {
 			b.sink.answer = always(outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopePartition, Reason: "no leader"})
-			b.offer(row(1), row(2)) // one of them stays in hand
+			b.offer(row(1), row(2)) // one of them stays in memory
 		}, true},
 		"refused": {func(b *bench) {
 			b.sink.answer = always(outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"})

@@ -159,8 +159,8 @@ func TestD16_SilenceOfAPartition(t *testing.T) {
 	})
 }
 
-// A trial whose partition stays silent says nothing about the broker. When it was the last message in hand, nothing is left that could be
-// the trial, and the breaker must not wait for one: the sweep sends nothing while it is not closed.
+// A trial whose partition stays silent shows nothing about the broker. When it was the last message in memory, no row is left
+// that could be the trial, and the breaker must not wait for one: the sweep sends nothing while the breaker is not closed.
 func TestD16_TheLastTrialIsOfASilentPartition(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		b.sink.set(func() {
@@ -319,8 +319,8 @@ func TestB30_SilenceOfALoneMessageBlocksNobody(t *testing.T) {
 	})
 }
 
-// A SENT row that goes out again brings no completion, whatever the broker says of it; it leaves the registry, an outage opens the
-// breaker, and the sweep's rows and fresh ones have room beside it.
+// A SENT row that is sent again brings no completion, whatever the broker answers. It leaves the registry, and an outage opens
+// the breaker. The rows of the sweep and fresh rows still have room.
 func TestARowThatIsSentStaysSent(t *testing.T) {
 	for _, class := range []outbox.Class{
 		outbox.ClassNone, outbox.ClassPermanent, outbox.ClassRefused, outbox.ClassTopic, outbox.ClassUnknown, outbox.ClassOutage,

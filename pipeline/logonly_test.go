@@ -50,7 +50,8 @@ func TestLogOnlyRowsOfTheJournalAreSkipped(t *testing.T) {
 	})
 }
 
-// A suspended topic holds its rows and the checkpoint; rows of other topics go on, and what was held goes out in the order of the log.
+// A suspended topic holds its rows and the checkpoint. Rows of other topics continue, and the held rows are sent in the order of
+// the log.
 func TestLogOnlyRowsWaitForTheirTopic(t *testing.T) {
 	run(t, Config{MaxInFlight: 4}, func(b *bench) {
 		other := func(m *outbox.Message) { m.Topic = "other" }

@@ -127,7 +127,7 @@ func TestRowsOfAKeyFollowOneAnother(t *testing.T) {
 	})
 }
 
-// FAILED is final: the key goes on, but not before the table shows it.
+// FAILED is final: the key continues, but not before the table shows it.
 func TestD14_KeyGoesOnBehindAFailedRow(t *testing.T) {
 	runOrdered(t, Config{}, func(b *bench) {
 		b.sink.set(func() {
@@ -223,8 +223,8 @@ func TestRowsBeforeOneOnItsWayAreRemembered(t *testing.T) {
 	})
 }
 
-// The table is read while a row of a greater key is in hand, and there is no room, or it is not the turn of the key: what the table shows
-// before that row is remembered, so that a later row of the log does not overtake it.
+// The table is read while a row of a greater key is in memory, and there is no room, or the share does not hold the key: the
+// rows that the table shows before that row are remembered, so that a later row of the log does not overtake them.
 func TestAReadingWithoutRoomKeepsRowsBeforeOneInHand(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d"} { // some have the first turn
 		runOrdered(t, Config{MaxWaiting: 1, MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Hour}}, func(b *bench) {
@@ -291,7 +291,8 @@ func TestARowOnItsWayBackIsRemembered(t *testing.T) {
 	})
 }
 
-// A row that the table shows when the log has passed it over comes before the rows of its key that are in hand and not at the sink.
+// The log has skipped a row which the table shows later: it comes before the rows of its key that are in memory and not at the
+// sink.
 func TestARowThatIsFoundLateGoesFirst(t *testing.T) {
 	runOrdered(t, Config{}, func(b *bench) {
 		b.sink.set(func() { b.sink.answer = nil })

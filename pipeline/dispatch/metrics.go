@@ -122,7 +122,7 @@ type State struct {
 	InFlightBytes   int
 	RetryBuffer     int
 	Held            int       // rows of tables without a status that wait for their topic or for their next attempt, and the checkpoint with them
-	HeldSince       time.Time // since when the first of them is in hand
+	HeldSince       time.Time // since when the first of them is in memory
 	Unwritten       int
 	Breaker         string    // closed, open, half-open, or LeaseNotHeld: nothing is sent, and the broker is not the cause
 	Trouble         string    // why the breaker is not closed, or the last failure; "" when all is well

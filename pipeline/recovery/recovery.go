@@ -5,7 +5,8 @@
 // the end is reached; then the table is asked for their state by primary key.
 //
 // Guarantee: a row of the window is published only if the table shows it as PENDING and due; later transactions wait for it. The
-// sweep is told to go on only when every transaction up to the position it names was offered, or after the window was raised to it.
+// sweep may continue only when every transaction up to the position that it names was offered, or after the window was raised to
+// it.
 //
 // Run is its one goroutine, for the window of a log that fell silent; it has the turn for one look-up at most. Reader and sweep call in
 // on theirs. The turn comes before every mutex.

@@ -175,7 +175,7 @@ func (s *spread) write(b testing.TB, transactions, size int, perSecond rate.Limi
 
 const foreignRows = 100
 
-// beside updates another application's rows between those of the outbox. Nothing is synced, because that would take minutes.
+// beside updates rows of another application between those of the outbox. It syncs nothing, because that would take minutes.
 func (s *spread) beside(b testing.TB, updates int) {
 	b.Helper()
 	s.foreign = updates

@@ -135,7 +135,8 @@ func TestB30_StopAtAnyTime(t *testing.T) {
 	}
 }
 
-// Stop while the log's backlog drains: at the next start it goes on where it was, and nothing that was answered comes twice.
+// A stop while the log's backlog drains: at the next start the relay continues where it stopped, and no answered row is sent
+// twice.
 func TestB30_StopInTheMiddleOfABacklog(t *testing.T) {
 	t.Parallel()
 	cluster := fake(t)

@@ -49,7 +49,7 @@ func newTab(t *testing.T) *tab {
 func browser(t *testing.T) string {
 	t.Helper()
 	find := func() string {
-		// Debian's script for the first stays beside the browser and would be ended in its place.
+		// The script of Debian for the first program keeps running next to the browser, and would be ended in its place.
 		for _, name := range []string{"/usr/lib/chromium/chromium-headless-shell", "chromium", "google-chrome"} {
 			if path, err := exec.LookPath(name); err == nil {
 				return path

@@ -202,7 +202,7 @@ func (b *tab) messages(table *relay.Table) {
 	}
 }
 
-// pauses stops the intake with a reason and lets it go on.
+// pauses stops the intake with a reason and resumes it.
 func (b *tab) pauses() {
 	b.t.Helper()
 	b.run(chromedp.Click("#nav-overview"), chromedp.Click("#pause"), chromedp.SendKeys("#pause-reason", "the topic moves"), chromedp.Click("#dialog-yes"))

@@ -16,8 +16,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// C03: the disk of the state directory is full. The process ends rather than go on without a journal; with room again it
-// resumes. Nothing is lost, and only rows that the journal could not take may come twice.
+// C03: the disk of the state directory is full. The process ends, because it must not continue without a journal. With free
+// space it resumes. Nothing is lost, and only rows that the journal could not take may be sent twice.
 func TestC03_DiskFull(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testkit.SharedMySQL(t))

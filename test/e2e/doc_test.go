@@ -1,5 +1,5 @@
 // Package e2e shows that the whole relay keeps its promises, between real databases and brokers. Its servers are shared; each
-// test has a schema, a relay and topics of its own, and tests that only wait run beside one another. There are three beds:
+// test has its own schema, relay and topics, and tests that only wait run in parallel. There are three beds:
 //
 //   - a world (matrix_test.go) is the built program with each kind of database and broker, under every step an operator takes;
 //   - a stage (stage_test.go) is the built program between a database and a broker that goes away, swallows, refuses and loses

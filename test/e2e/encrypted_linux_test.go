@@ -92,9 +92,9 @@ func (l *lab) findsBoundaries() {
 	}
 }
 
-// withKeyring starts the server of a database again with a keyring. MySQL takes a keyring only from a manifest beside its
-// program, so that it runs under a name of its own in the directory of the database, beside a plugin directory with the
-// keyring's own configuration.
+// withKeyring restarts the server of a database with a keyring. MySQL takes a keyring only from a manifest next to its program,
+// so the server runs under another name in the directory of the database, next to a plugin directory with the keyring's own
+// configuration.
 func withKeyring(t *testing.T, db *testkit.Database) {
 	t.Helper()
 	var plugins, base string

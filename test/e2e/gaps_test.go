@@ -61,8 +61,8 @@ func TestA08_FirstStartOnOldRows(t *testing.T) {
 	})
 }
 
-// A10: the server has less history than the checkpoint, as after a crash or a restore. It is the same server, so it is a
-// gap: the history is followed anew and the sweep stands in.
+// A10: the server has less history than the checkpoint, as after a crash or a restore. It is the same server, so it is a gap:
+// the relay follows the new history and the sweep covers the gap.
 func TestA10_HistoryReset(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}))

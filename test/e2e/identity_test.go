@@ -146,8 +146,8 @@ func TestA11_FailoverWithoutGTIDsIsRefused(t *testing.T) {
 	}
 }
 
-// A12: failover to a replica with the same history. The relay goes on by GTID, loses and repeats nothing, and leaves alone
-// the session of the new server that has the id of its own old one.
+// A12: failover to a replica with the same history. The relay continues by GTID, loses and repeats nothing, and does not touch
+// the session on the new server that has the id of the relay's own old session.
 func TestA12_Failover(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		ctx := context.Background()

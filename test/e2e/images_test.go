@@ -24,7 +24,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// The pictures of the dashboard in docs/images: a real relay under a load with an outage, made anew by `make images`.
+// The pictures of the dashboard in docs/images: a real relay under a load with an outage, recreated by `make images`.
 func TestImages(t *testing.T) {
 	dir := os.Getenv("IMAGES")
 	if dir == "" {

@@ -89,8 +89,8 @@ func (l *everyLayout) swept() {
 	l.wait("two sweeps", func() bool { return runs() > before+1 })
 }
 
-// Every layout, unaltered: rows of the log, rows that the log does not show, rows in states of the consumers, refused rows and rows that
-// can never be sent. What waits goes on waiting after a kill.
+// Every layout, unaltered: rows of the log, rows that the log does not show, rows in states of the consumers, refused rows and
+// rows that can never be sent. A row that waits continues to wait after a kill.
 func TestEveryLayout(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		t.Parallel()

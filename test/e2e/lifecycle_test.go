@@ -18,8 +18,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// The whole relay starts and is told to stop again and again (START_ROUNDS times), at any moment of a start or of its work, beside an application that
-// commits all the time. Each run ends without an error, no goroutine is left, and a clean stop repeats nothing.
+// The whole relay starts and is stopped again and again (START_ROUNDS times), at any time of a start or of its work, while an
+// application commits. Each run ends without an error, no goroutine is left, and a clean stop repeats nothing.
 //
 // It is not parallel: while it runs no other test of the package does, so that every new goroutine is the relay's.
 func TestStartAndStopAtAnyMoment(t *testing.T) {

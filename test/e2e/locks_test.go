@@ -85,8 +85,8 @@ func (l *lab) besideLockedRows(holder *session, phase string, want *[]string) ti
 
 const rowsOfPhase = 100
 
-// sentAfter commits rows to the table "other" at a steady pace and returns after how long nine of ten showed as SENT. beside is
-// called before each of them.
+// sentAfter commits rows to the table "other" at a steady pace and returns the time after which nine of ten showed as SENT. It
+// calls beside before each of them.
 func (l *lab) sentAfter(phase string, beside func(i int)) time.Duration {
 	l.t.Helper()
 	committed, took := map[string]time.Time{}, map[string]time.Duration{}

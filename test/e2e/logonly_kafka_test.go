@@ -26,7 +26,7 @@ func TestLogOnlyOnKafka(t *testing.T) {
 		// The broker has them before the relay knows that it has, and then the journal is empty as well.
 		at := l.end(flavor == testkit.MySQL)
 		l.wait("the checkpoint to pass them", func() bool {
-			l.exec("UPDATE purchase SET amount = amount + 1 WHERE id = 1") // whatever lies between, the log goes on
+			l.exec("UPDATE purchase SET amount = amount + 1 WHERE id = 1") // whatever lies between, the relay continues with the log
 			c, err := l.Client().Checkpoint(t.Context())
 			return err == nil && c.Position.Compare(at) >= 0 && c.Journal == 0
 		})

@@ -119,8 +119,9 @@ func once(copies map[string]int) bool {
 	return !slices.ContainsFunc(slices.Collect(maps.Values(copies)), func(n int) bool { return n != 1 })
 }
 
-// Rows that are deleted in the transaction that wrote them are published; what can never be published goes to the failed-message log, and
-// the log goes on; a missing topic holds its rows alone; nothing is written to the tables; a stop makes no copy.
+// Rows that are deleted in the transaction that wrote them are published. A row that can never be published goes to the
+// failed-message log, and the relay continues with the log. A missing topic holds only its own rows. Nothing is written to the
+// tables. A stop makes no copy.
 func TestLogOnlyLayout(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		t.Parallel()
@@ -247,7 +248,8 @@ func TestLogOnlyKill(t *testing.T) {
 	})
 }
 
-// A row in an XA transaction holds the reader. The problem says so, and how to go on; tables with a status go on by their sweep.
+// A row in an XA transaction holds the reader. The problem says so, and how to continue. The sweep continues to publish the rows
+// of tables with a status.
 func TestLogOnlyHeldReader(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		t.Parallel()

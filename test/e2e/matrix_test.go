@@ -61,7 +61,7 @@ func TestMatrix(t *testing.T) {
 					continue // there the relay takes the missing file for a gap, which costs a sweep
 				}
 				if !t.Run(step.name, step.run) {
-					return // each step goes on from where the last one ended
+					return // each step continues from the end of the last one
 				}
 			}
 		})

@@ -124,8 +124,8 @@ func (l *stage) large(name string, rows, size int) {
 	testkit.Must(l.t, tx.Commit())
 }
 
-// heldWithin waits until the broker's silence has opened the breaker, and looks what is in flight then: the last message may
-// have passed the bound, with what its row has beside the body.
+// heldWithin waits until the broker's silence has opened the breaker, and checks what is in flight then: the last message may
+// have passed the bound, with the size of its row without the body.
 func (l *stage) heldWithin(limit, body int64) {
 	l.t.Helper()
 	l.wait("the breaker to open", func() bool { return l.breaker() == "open" })

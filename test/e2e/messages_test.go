@@ -157,7 +157,8 @@ func (d *desk) giveUp(key string) {
 	}
 }
 
-// An account with the relay's usual privileges looks at and retries messages; what a discard needs beside is named when it is asked for.
+// An account with the relay's usual privileges reads and retries messages; the additional privileges for a discard are named
+// when it is requested.
 func TestMessagesWithFewPrivileges(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testkit.SharedMySQL(t))

@@ -13,8 +13,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// One partition of a cluster has no leader. Its rows wait in the table without losing a try, and neither fill the room in
-// flight nor open the breaker: rows for the other partitions go on all the time, and the waiting ones follow when it works.
+// One partition of a cluster has no leader. Its rows wait in the table without losing an attempt, and neither fill the window
+// nor open the breaker: rows for the other partitions are sent all the time, and the waiting ones follow when the partition
+// works.
 func TestB13_D16_PartitionWithoutLeader(t *testing.T) {
 	t.Parallel()
 	cluster := fakekafka.New(t, 3, map[string]int{topics[0]: 6, topics[1]: 6})

@@ -14,8 +14,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// Tables and topics are equal after ordinary work, beside a relay that goes on and without one; and each difference that is made by
-// hand is found, told by its kind, and ends the command with 1.
+// Tables and topics are equal after ordinary work, with a running relay and without one. Each difference that is made by hand is
+// found, reported by its kind, and makes the command exit with 1.
 func TestReconcile(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newStage(t, testkit.SharedDatabase(t, flavor), fake(t), frequentSweeps)

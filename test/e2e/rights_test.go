@@ -7,8 +7,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// The account is dropped and made anew without the privilege to ask for the end of the log, and is given it later. The
-// running relay works again by itself: no session keeps the privileges of a login before.
+// The account is recreated without the privilege to read the end of the log, and the privilege is granted later. The running
+// relay works again by itself: no session keeps the privileges of an earlier login.
 func TestPrivilegesGivenBack(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))

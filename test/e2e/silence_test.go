@@ -51,7 +51,8 @@ type remotingFrame struct {
 	body   []byte
 }
 
-// listenFrames passes frames on between its address and target. Pass gets each and says with which body it goes on, if at all.
+// listenFrames forwards frames between its address and target. Pass gets each frame and returns the body to forward, and whether
+// to forward it.
 func listenFrames(t *testing.T, target string, pass func(link string, f remotingFrame) ([]byte, bool)) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -28,7 +28,7 @@ func count(t *testing.T, a *attempt, where string) (n int) {
 	return n
 }
 
-// Two processes on one directory: the second says so and ends, the first goes on (C01).
+// Two processes on one directory: the second reports it and ends, the first continues (C01).
 func TestC01_DirectoryOfARunningRelay(t *testing.T) {
 	t.Parallel()
 	r, table := stateOf(t, testkit.SharedMySQL(t))

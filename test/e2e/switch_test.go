@@ -93,8 +93,9 @@ func (l *logOnly) end(mysql bool) (at outbox.Position) {
 	return at
 }
 
-// From another reader of the log: a shadow beside it publishes nothing and remembers nothing as sent; the relay takes the position over and
-// publishes what is behind it, each row once. A position that is older than what the other one has sent makes copies of that much.
+// Switch from another reader of the log: a shadow that runs at the same time publishes nothing and records nothing as sent. The
+// relay takes the position over and publishes the rows behind it, each once. If the position is older than the last row that the
+// other reader has sent, the rows in between are sent again.
 func TestSwitchFromAnotherReader(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// The trace of a row goes on through the relay: from its commit to the status update, told to a collector.
+// The trace of a row continues through the relay: from its commit to the status update, exported to a collector.
 func TestTraces(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		c := collector.New(t)

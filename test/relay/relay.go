@@ -37,7 +37,7 @@ type Options struct {
 
 // Relay is one configuration and state directory with, at most times, one running process.
 type Relay struct {
-	Env     []string // what a process that is started has in its environment beside
+	Env     []string // additional environment of a started process
 	Program string   // the binary that Start runs; "" is that of this source
 
 	dir     string
@@ -124,7 +124,7 @@ type Point struct {
 	name, file string
 }
 
-// Release lets the process go on.
+// Release lets the process continue.
 func (p Point) Release(t testing.TB) {
 	t.Helper()
 	testkit.Must(t, os.Remove(p.file))
@@ -199,7 +199,7 @@ func (r *Relay) Terminate(t testing.TB) {
 	testkit.Must(t, r.process.Signal(syscall.SIGTERM))
 }
 
-// Freeze stops the process where it is (SIGSTOP), and Thaw lets it go on.
+// Freeze stops the process where it is (SIGSTOP), and Thaw lets it continue.
 func (r *Relay) Freeze(t testing.TB) {
 	t.Helper()
 	testkit.Must(t, r.process.Signal(syscall.SIGSTOP))

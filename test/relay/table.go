@@ -86,7 +86,7 @@ func (tb *Table) config() string {
 	return fmt.Sprintf("{name: %q, preset: %q%s}", tb.FullName(), tb.Preset, tb.Extra)
 }
 
-// Like makes an empty table of the same preset beside it.
+// Like makes an additional, empty table of the same preset.
 func (tb *Table) Like(t testing.TB, name string) *Table {
 	t.Helper()
 	testkit.Exec(t, tb.DB, "CREATE TABLE `"+name+"` LIKE "+tb.Name())

@@ -1,6 +1,6 @@
 // Package servers carries the script that puts the real servers (MySQL, MariaDB, Redis, Kafka, RocketMQ) into a private cache
-// directory, so that tests, the demo and the benchmarks can start them without a container engine and without a
-// checkout of the source beside the binary.
+// directory, so that tests, the demo and the benchmarks can start them without a container engine and without a checkout of the
+// source next to the binary.
 //
 // It guarantees that a server named to Install is present when Install returns nil. It starts no server and owns no
 // goroutine.

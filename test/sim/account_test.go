@@ -38,7 +38,7 @@ type fastPath struct {
 	asked     bool         // the consumers' service was asked about it, and no copy has gone out since
 	handed    bool         // to the sink, and not answered since
 	answer    outbox.Class // the last one
-	deferred  bool         // may have been left to the sweep by an answer, and be in hand again
+	deferred  bool         // may have been left to the sweep by an answer, and be in memory again
 	answered  bool
 	swept     bool // a page of the sweep showed it
 	told      bool // the check of the recovery window said that it is not to be published
@@ -57,7 +57,7 @@ func (a *account) reset() {
 	}
 	a.paths = asked
 	a.marked = false
-	for _, c := range a.counts { // it may be counted anew
+	for _, c := range a.counts { // it may be counted again
 		c.sent, c.at = 0, time.Time{}
 	}
 }

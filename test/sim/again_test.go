@@ -26,7 +26,7 @@ func (p *plan) drawAgain(d *dice) {
 	a := &p.again
 	if d.chance(0.12) {
 		a.failedEvery, a.undated = d.between(1500*time.Millisecond, 4*time.Second), d.chance(0.3)
-		p.settings.Pipeline.MaxWaiting = 0 // so few rows in turns take longer than those that come back leave
+		p.settings.Pipeline.MaxWaiting = 0 // reading shares of so few rows takes longer than the time between two retries
 		p.settings.Again.Failed = map[string]time.Duration{tableName: a.failedEvery}
 	}
 	if d.chance(0.12) {

@@ -135,7 +135,7 @@ func (s *sinkModel) arrive(f *flight) {
 	}
 	at := w.at()
 	if b, down := s.i.brokerDown(); down {
-		if b.silent { // stopped: it goes on where it was, in the same order
+		if b.silent { // stopped: it continues where it was, in the same order
 			l := w.lanes[s.i.connection(f.wire)]
 			l.last = max(l.last, b.to) + time.Duration(1+f.dice.n(1000))
 			time.AfterFunc(l.last-at, func() { s.arrive(f) })

@@ -31,7 +31,7 @@ type disk struct {
 	doubt      *doubt           // a commit that was under way at the crash
 	moving     *outbox.Position // an anchor that was
 	why        string           // its reason
-	moved      bool             // the position was set anew, and not by a take-over
+	moved      bool             // the position was reset, and not by a take-over
 }
 
 type doubt struct {
@@ -181,8 +181,8 @@ func (s *state) checkReopened(journal []outbox.Completion) {
 	s.checked = w.indexOf(at)
 }
 
-// Commit implements ack.Journal. Time passes before it, in which the position may be set anew; the steps before and after it are where
-// a crash falls.
+// Commit implements ack.Journal. Time passes before it, in which the position may be reset; a crash may fall into the steps
+// before and after it.
 func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position, epoch uint64) error {
 	w := s.i.w
 	if s.i.step("before commit") {
@@ -202,7 +202,7 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 	}
 	var stale *outbox.Position
 	if epoch != s.epoch {
-		stale, at = at, nil // of a position that was set anew since
+		stale, at = at, nil // of a position that was reset since
 	}
 	before, _ := s.Store.Checkpoint()
 	s.checkCommit(sent, written, at)

@@ -12,8 +12,8 @@
 // the real lease), which are killed, stopped, frozen and cut off. At most one publishes, its copies are of rows that the table did not
 // show as SENT when it took over, and another one takes over when it ends. Each stretch of 20 other seeds is followed by one of these.
 //
-// Beside them fleets of 16 sources run in one bubble, some with teams that fail and the others with seeds in which nothing does: those
-// others deliver the same messages at the same moments as in a fleet in which nothing fails (TestSourcesDoNotFeelEachOther).
+// In addition, fleets of 16 sources run in one bubble, some with teams that fail and the others with seeds without failures:
+// those others deliver the same messages at the same times as in a fleet without failures (TestSourcesDoNotFeelEachOther).
 //
 //	go test ./test/sim -sim.seeds=20000      that many seeds, on all processors: a process for each
 //	go test ./test/sim -run Seeds -sim.first=20001 -sim.seeds=20000 -sim.processes=1    the next ones, on one processor

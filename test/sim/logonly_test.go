@@ -17,7 +17,7 @@ type logAccount struct {
 	passed  dirs // whose journals it left: a checkpoint behind it is durable
 	kept    bool // the failed-message log has it
 	excused bool // it lies in a part of the log that was passed over
-	again   bool // the position was set anew since it was sent: it may come again
+	again   bool // the position was reset since it was sent: it may come again
 }
 
 // show puts rows into the log and into no table. Callers hold mu.
@@ -126,7 +126,7 @@ func (s *state) checkPassed(r *row) {
 	}
 }
 
-// anchored is for a position that is set anew, or lost: what was sent may come again.
+// anchored is called when a position is reset or lost: sent rows may come again.
 func (r *row) anchored(d *disk) {
 	if r.logOnly {
 		r.again = true

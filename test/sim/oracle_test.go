@@ -92,7 +92,7 @@ func (p *plan) dueBound() time.Duration {
 // of their commits, delayed ones when they are due. Callers hold mu.
 func (w *world) checkQuiet() {
 	for _, r := range w.lives {
-		if r.refused > w.budget(r)+1+r.setBacks && !(r.logOnly && w.plan.team != nil) { // another process counts anew
+		if r.refused > w.budget(r)+1+r.setBacks && !(r.logOnly && w.plan.team != nil) { // another process restarts the count
 			w.violation("budget", "%s was sent again after %d refusals of %d", name(r.Identity), r.refused, w.budget(r))
 		}
 	}

@@ -250,7 +250,7 @@ func (p *plan) drawLogOnly(d *dice) {
 		return
 	}
 	if p.quiet {
-		p.settings.Pipeline.MaxInFlight = 0 // a refused row is held in hand until its next attempt, and would fill a small one
+		p.settings.Pipeline.MaxInFlight = 0 // a refused row is held in memory until its next attempt, and would fill a small one
 	}
 	for range d.in(5, 25) {
 		t := txnPlan{kind: logged, rows: pick(d, 1, 1, 1, d.in(2, 6)), at: d.between(0, p.work), takes: d.between(10*time.Microsecond, 3*time.Millisecond)}

@@ -195,7 +195,7 @@ func (r *reader) idle(ctx context.Context, grown <-chan struct{}, next int) erro
 	return nil
 }
 
-// offer hands over one transaction, made anew each time.
+// offer passes one transaction to the relay, built again each time.
 func (r *reader) offer(ctx context.Context, e *entry) error {
 	w := r.i.w
 	if r.i.step("before offer") {

@@ -13,7 +13,7 @@ import (
 // rows is app.Rows: the statements of outbox/table with their guards, on a connection that fails now and then.
 type rows struct{ i *incarnation }
 
-// call is the way of a statement to the server: time, an outage, or a drawn error. The dice go on for the caller.
+// call models a statement to the server: time, an outage, or a drawn error. It returns the dice for the caller's further draws.
 func (c rows) call(ctx context.Context, what string) (*dice, error) {
 	w := c.i.w
 	w.mu.Lock()

@@ -139,8 +139,8 @@ func (w *world) tookOver(i *incarnation) time.Time {
 	return time.Now()
 }
 
-// checkInherited looks at a row without a status that is sent again: it lies behind what the holders before were done with, unless
-// the position was set anew. Callers hold mu.
+// checkInherited checks a row without a status that is sent again: it lies behind the position up to which the earlier holders
+// had settled the log, unless the position was reset. Callers hold mu.
 func (w *world) checkInherited(i *incarnation, r *row) {
 	if i.team == nil || i.disk.moved || r.records == 0 {
 		return

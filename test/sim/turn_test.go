@@ -28,7 +28,8 @@ func (i *incarnation) takeTurns() error {
 	}
 }
 
-// anew is the same process with everything looked at again. Its life has another number: what was known to it counts no more.
+// anew returns the same process after a restart of all its checks. It has the number of a new life: what was known to the old
+// one no longer counts.
 func (i *incarnation) anew() *incarnation {
 	i.w.mu.Lock()
 	defer i.w.mu.Unlock()
@@ -46,7 +47,7 @@ func (i *incarnation) latest() *incarnation {
 	return i
 }
 
-// serve opens the state, and stands by or works. It reports whether the process begins anew.
+// serve opens the state, and stands by or works. It reports whether the process starts again.
 func (i *incarnation) serve() (again bool, err error) {
 	m := i.team
 	state, err := i.openState()
