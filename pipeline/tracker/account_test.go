@@ -68,7 +68,7 @@ func (a *account) give(txn *outbox.Txn) (seq uint64, ids []string) {
 	return seq, ids
 }
 
-// offer gives the next transaction; want are the rows that nobody owned.
+// offer gives the next transaction; want are the rows that had no owner.
 func (a *account) offer(want string, rows ...*outbox.Message) {
 	a.t.Helper()
 	if _, ids := a.give(a.txn(rows...)); fmt.Sprint(ids) != want {
