@@ -29,7 +29,7 @@ The exit code is 0 when all is equal and 1 when it is not. It needs SELECT on th
 on the topics, changes nothing, and works next to a running relay.
 
 --republish sets the missing rows back to PENDING, so that the relay publishes them again; the exit
-code is still 1.
+code is still 1. The command audit does not list it: note who ran it, and keep its output.
 
 A record whose row was deleted, and one of another publisher of the topic, have no row either:
 --ignore-extra leaves them out.`,
