@@ -125,7 +125,7 @@ var failures = map[string]string{
 	"401": "No token, or a wrong one (code unauthorized).",
 	"403": "The token may not, or the request comes from another page or host (code forbidden).",
 	"404": "There is no such thing (code not_found).",
-	"409": "It is possible, but somebody has to decide first (codes refused, needs_scan).",
+	"409": "It is possible, but an operator has to decide first (codes refused, needs_scan).",
 	"500": "It was tried and went wrong (code failure).",
 }
 

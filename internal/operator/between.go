@@ -105,7 +105,7 @@ func betweenNotes(c *PreviewBetween, back bool) (notes []string) {
 	notes = append(notes, fmt.Sprintf("between the two positions: %s%d transactions with %d outbox rows: %d are PENDING, %s; %d settle at once; %d are gone from their table",
 		atLeast, c.Transactions, c.Rows, c.Pending, then, c.Settled, c.Gone))
 	if c.WithoutStatus > 0 {
-		fate := "nobody publishes them"
+		fate := "they are not published"
 		if back {
 			fate = "all of them are published again, but those that the journal still has"
 		}

@@ -187,7 +187,7 @@ func (r *Relay) logGap(level zapcore.Level, gap outbox.Gap, number uint64) {
 // tellLost says what a gap means for tables that no sweep stands in for.
 func (r *Relay) tellLost(from, to outbox.Position) {
 	if len(r.parts.LogOnly) > 0 {
-		r.log.Error("rows of tables without a status that lie in the gap are lost unless somebody publishes them: no sweep finds them",
+		r.log.Error("rows of tables without a status that lie in the gap are lost unless they are published by hand: no sweep finds them",
 			zap.Strings("tables", slices.Sorted(maps.Keys(r.parts.LogOnly))), zap.Stringer("from", from), zap.Stringer("to", to))
 	}
 }

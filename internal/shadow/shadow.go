@@ -52,7 +52,7 @@ func (r Report) String() string {
 		text += fmt.Sprintf("; %d were deleted", r.Gone)
 	}
 	if r.NoStatus > 0 {
-		text += fmt.Sprintf("; %d are of tables without a status, which nobody marks", r.NoStatus)
+		text += fmt.Sprintf("; %d are of tables without a status, which are never marked", r.NoStatus)
 	}
 	if r.Unfollowed > 0 {
 		text += fmt.Sprintf("; %d were not followed", r.Unfollowed)

@@ -61,6 +61,6 @@ func (c *check) lacks(t *Table) {
 		tell("no column for the reason of a refusal: it is in the relay's log only")
 	}
 	if t.claims() && slices.Contains(strings.Split(spelledUpdated, " | "), t.columns[LastExecTime].Name) {
-		tell("%s is the stamp of a sweep's claim as well: a row that somebody changes while it is SENDING is taken over later", t.columns[LastExecTime].Name)
+		tell("%s is also the time stamp of a sweep's claim: if another program changes a row while it is SENDING, the row is taken over later", t.columns[LastExecTime].Name)
 	}
 }
