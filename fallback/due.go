@@ -167,7 +167,8 @@ func (s *Sweeper) takeDue(ctx context.Context, name string, due []timer, end out
 	return behind, s.publish(ctx, &round{path: outbox.PathTimer}, name, asked, reserved, nil)
 }
 
-// lookAgain adds the owned rows again: those that are neither reserved nor suspended.
+// lookAgain adds the owned rows again: those that are neither reserved nor suspended. While there is no room in the timers they are left to
+// the sweep, so that they delay no rows that become due later.
 func (s *Sweeper) lookAgain(name string, due []timer, take, reserved, alone []outbox.Candidate) (behind bool) {
 	had := map[outbox.Identity]bool{}
 	for _, c := range take {
@@ -175,6 +176,9 @@ func (s *Sweeper) lookAgain(name string, due []timer, take, reserved, alone []ou
 	}
 	for _, c := range slices.Concat(reserved, alone) {
 		delete(had, c.Identity)
+	}
+	if s.triggers.timers[name].yield() {
+		return true
 	}
 	now := time.Now()
 	for _, one := range due {

@@ -351,6 +351,28 @@ func TestG10_DueRowsOfWaitingKeysDelayNoOthers(t *testing.T) {
 	})
 }
 
+// G10: more rows are due than there are timers, and all of them are on their way: their status is not written yet. Rows that become due
+// later are published at their time, and the table is not queried repeatedly.
+func TestG10_DueRowsOnTheirWayDelayNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(waiting(1, 101, 5*time.Second, 200*time.Millisecond)...)
+		for _, r := range w.rows {
+			w.owned[r.identity()] = true
+		}
+		w.insert(waiting(1001, 1041, 5300*time.Millisecond, 600*time.Millisecond)...)
+		w.slow(time.Millisecond)
+		b := startWith(t, w, Config{Timers: 50})
+		time.Sleep(4 * time.Second)
+		looks := look(w, &w.looks)
+		time.Sleep(4 * time.Second)
+		b.wantInTime(t, 40)
+		if n := look(w, &w.looks) - looks; n > 20 {
+			t.Errorf("%d looks at the table in 4 s", n)
+		}
+		w.alter(func() { clear(w.owned) })
+	})
+}
+
 // A row is announced while there is no room in the timers, and the table shows it only after the look that follows when there is. It is published
 // at its time.
 func TestAnnouncedRowThatTheTableShowsAfterTheLook(t *testing.T) {

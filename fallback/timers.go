@@ -32,8 +32,9 @@ type timers struct {
 	rows   timerHeap
 	known  time.Time // rows of the last look that become due before this were added; zero before the first
 	full   bool      // others were left out
+	tight  bool      // others were left out when the last pass began
 	left   time.Time // when a row was left out last that no look had returned
-	alone  bool      // since the last look due rows were left alone: their keys or topics wait
+	alone  bool      // since the last look due rows were left alone: their keys or topics wait, or they are on their way
 	onward bool      // the running look leaves out the rows that the last one returned
 	behind time.Time // where such a look begins: the due time of the last row returned
 	looks  plan
@@ -117,7 +118,7 @@ func (t *timers) lacking() bool { return t.full && len(t.rows.list) <= t.limit/2
 func (t *timers) take(now time.Time, n int) (due []timer, look, late bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pass = now
+	t.pass, t.tight = now, t.full
 	for len(t.rows.list) > 0 && len(due) < n && !t.rows.list[0].at.After(now) {
 		first := heap.Pop(&t.rows).(timer)
 		if now.Sub(first.at) > overdue {
@@ -160,7 +161,15 @@ func (t *timers) leftAlone() {
 	t.alone = true
 }
 
-// again adds a due row that waits for the log; it returns false when it has waited so long that the sweep publishes it.
+// yield reports whether rows that become due later need the room of due rows on their way, which it then records as left alone.
+func (t *timers) yield() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.alone = t.alone || t.tight
+	return t.tight
+}
+
+// again adds a due row that waits for the log or for its owner; it returns false when it has waited so long that the sweep publishes it.
 func (t *timers) again(one timer, now time.Time) bool {
 	if one.waits++; time.Duration(one.waits)*timerGap > overdue {
 		return false
