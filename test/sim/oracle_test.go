@@ -75,12 +75,16 @@ func (w *world) checkEnd() {
 }
 
 // dueBound is how late a row may be published whose time has come: 100 ms. Where few rows may be in flight it also waits for
-// other rows, whose transactions still hold their locks. Where timers are kept for few rows, a row may be known from the table
-// alone after FLUSH LOGS. It then waits for the heartbeat which shows that the reader has come to the end of the new file.
+// other rows, whose transactions still hold their locks. Where a batch has two rows it waits for the rows that are due before
+// it: a pass takes a batch in 20 ms. Where timers are kept for few rows, a row may be known from the table alone after FLUSH
+// LOGS. It then waits for the heartbeat which shows that the reader has come to the end of the new file.
 func (p *plan) dueBound() time.Duration {
 	bound := 100 * time.Millisecond
 	if p.settings.Pipeline.MaxInFlight+p.settings.Pipeline.MaxUnwritten > 0 {
 		bound += 600 * time.Millisecond
+	}
+	if p.settings.Fallback.Batch > 0 {
+		bound += 200 * time.Millisecond
 	}
 	if p.settings.Fallback.Timers > 0 && len(p.operations) > 0 {
 		bound += heartbeat

@@ -77,6 +77,7 @@ func TestKeptSeeds(t *testing.T) {
 		5_104_669,       // the position is moved back, and a row of a table without a status waits for its suspended topic
 		5_110_037,       // a row is announced while the timers are full, and visible after the next look
 		6_136_180,       // sent rows whose status is not written yet fill the timers
+		6_132_420,       // more rows are due together than batches of two take in 100 ms
 		teams + 2_235,   // a refused copy is on its way at a stop
 		5_302_973,       // a row that an earlier process put into the failed-message log is on its way at a stop
 		teams + 255_006, // a lease has lapsed when its holder reaches the new server
