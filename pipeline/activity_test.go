@@ -8,42 +8,43 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/flowtest"
 )
 
 // The activity epoch changes with each row that the flow leaves to the sweep and that looks there like one that the log never showed.
 func TestActivityEpochTellsWhatIsLeftToTheSweep(t *testing.T) {
 	confirm := func(b *bench) {
 		synctest.Wait()
-		list := b.acks.take()
-		b.tracker.Settled(list)
-		b.tracker.Written(list)
+		list := b.Acks.Take()
+		b.Tracker.Settled(list)
+		b.Tracker.Written(list)
 	}
 	for name, c := range map[string]struct {
 		then func(*bench)
 		want bool
 	}{
 		"not due": {func(b *bench) {
-			b.offer(row(1, func(m *outbox.Message) { m.DueAt = time.Now().Add(time.Hour) }))
+			b.OfferRows(flowtest.Row(1, func(m *outbox.Message) { m.DueAt = time.Now().Add(time.Hour) }))
 		}, false},
-		"not PENDING": {func(b *bench) { b.offer(row(1, func(m *outbox.Message) { m.Status = outbox.Held })) }, false},
+		"not PENDING": {func(b *bench) { b.OfferRows(flowtest.Row(1, func(m *outbox.Message) { m.Status = outbox.Held })) }, false},
 		"a row of a broker that is away": {func(b *bench) {
-			b.sink.answer = always(outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopePartition, Reason: "no leader"})
-			b.offer(row(1), row(2)) // one of them stays in memory
+			b.Sink.Answer = flowtest.Always(outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopePartition, Reason: "no leader"})
+			b.OfferRows(flowtest.Row(1), flowtest.Row(2)) // one of them stays in memory
 		}, true},
 		"refused": {func(b *bench) {
-			b.sink.answer = always(outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"})
-			b.offer(row(1))
+			b.Sink.Answer = flowtest.Always(outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"})
+			b.OfferRows(flowtest.Row(1))
 			confirm(b)
 		}, true},
-		"the window is raised": {func(b *bench) { b.recovery.Raise(end(7)) }, true},
+		"the window is raised": {func(b *bench) { b.recovery.Raise(flowtest.End(7)) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, Config{MaxRetry: 3}, func(b *bench) {
-				b.t = t
-				before := b.tracker.Activity()
+				b.T = t
+				before := b.Tracker.Activity()
 				c.then(b)
 				synctest.Wait()
-				if changed := b.tracker.Activity() != before; changed != c.want {
+				if changed := b.Tracker.Activity() != before; changed != c.want {
 					t.Errorf("activity changed: %v, want %v", changed, c.want)
 				}
 			})
@@ -77,12 +78,12 @@ func TestMissedInsertsAreCountedByExclusion(t *testing.T) {
 		}, 0},
 		"something was deferred during the sweep": {func(b *bench) {
 			quiet(b)
-			b.tracker.Disturb()
+			b.Tracker.Disturb()
 			regular(b, 1)
 		}, 0},
 		"something was deferred lately": {func(b *bench) {
 			quiet(b)
-			b.tracker.Disturb()
+			b.Tracker.Disturb()
 			anyAge(b)
 			anyAge(b)
 			time.Sleep(blind)
@@ -90,24 +91,24 @@ func TestMissedInsertsAreCountedByExclusion(t *testing.T) {
 		}, 0},
 		"something was deferred, and no sweep over rows of any age came": {func(b *bench) {
 			quiet(b)
-			b.tracker.Disturb()
+			b.Tracker.Disturb()
 			regular(b, 0)
 			time.Sleep(time.Hour)
 			regular(b, 1)
 		}, 0},
 		"quiet again": {func(b *bench) {
 			quiet(b)
-			b.tracker.Disturb()
+			b.Tracker.Disturb()
 			anyAge(b)
 			quiet(b)
 			regular(b, 1)
 		}, 1},
 		"rows of a suspended topic were left alone": {func(b *bench) {
 			quiet(b)
-			b.sink.missing["orders"], b.sink.answer = true, always(outbox.Outcome{Class: outbox.ClassTopic})
-			b.offer(row(1))
+			b.Sink.Missing["orders"], b.Sink.Answer = true, flowtest.Always(outbox.Outcome{Class: outbox.ClassTopic})
+			b.OfferRows(flowtest.Row(1))
 			anyAge(b)
-			b.reserve(row(2))
+			b.ReserveRows(flowtest.Row(2))
 			anyAge(b)
 			time.Sleep(time.Hour)
 			regular(b, 1)

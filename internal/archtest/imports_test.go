@@ -58,6 +58,7 @@ var rules = []rule{
 	{path: "pipeline/keyorder", own: []string{"outbox", "pipeline/tracker"}},
 	{path: "pipeline/dispatch", own: append([]string{"pipeline/tracker", "pipeline/keyorder"}, nouns...), external: with("golang.org/x/time")},
 	{path: "pipeline/recovery", own: append([]string{"pipeline/tracker", "pipeline/dispatch"}, nouns...), external: with("golang.org/x/sync")},
+	{path: "pipeline/flowtest", own: append([]string{"pipeline/tracker", "pipeline/dispatch"}, nouns...), external: with()}, // what the tests of these parts share
 	{path: "pipeline", own: append([]string{"pipeline/tracker", "pipeline/dispatch", "pipeline/recovery"}, nouns...), external: with()},
 	{path: "ack", own: nouns, external: with("golang.org/x/sync")},
 	{path: "fallback", own: nouns, external: with("golang.org/x/time", "golang.org/x/sync")},

@@ -1,10 +1,11 @@
-package pipeline
+package dispatch_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/flowtest"
 )
 
 // Several businesses share a table: the retries of a business type go before those of its topic and table, and leave other types alone.
@@ -16,17 +17,17 @@ func TestG27_RetriesOfABusinessType(t *testing.T) {
 		Types:  map[string]outbox.Retry{"refund": {Max: 5, Backoff: schedule(time.Minute)}, "": {Max: 9}},
 	}
 	run(t, cfg, func(b *bench) {
-		b.sink.answer = always(outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"})
+		b.Sink.Answer = flowtest.Always(outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"})
 		for i, one := range []struct {
 			kind, topic string
 			count       int
 		}{{"refund", "slow", 4}, {"refund", "slow", 5}, {"order", "slow", 3}, {"", "orders", 1}} {
-			b.offer(row(i+1, func(m *outbox.Message) {
+			b.OfferRows(flowtest.Row(i+1, func(m *outbox.Message) {
 				m.BizType, m.Topic, m.RetryCount, m.MaxRetry = one.kind, one.topic, one.count, -1
 			}))
 		}
-		b.wantCompletions("1 retry", "2 failed", "3 failed", "4 failed")
-		if got := b.acks.take()[0].Delay; got < 48*time.Second || got > 72*time.Second {
+		b.WantCompletions("1 retry", "2 failed", "3 failed", "4 failed")
+		if got := b.Acks.Take()[0].Delay; got < 48*time.Second || got > 72*time.Second {
 			t.Errorf("a refund waits %v", got)
 		}
 	})

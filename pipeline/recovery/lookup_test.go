@@ -1,10 +1,11 @@
-package pipeline
+package recovery_test
 
 import (
 	"fmt"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/flowtest"
 )
 
 // After a page of the window whose rows all were to be published the table is asked for the next as a whole, and row by row only where one
@@ -26,42 +27,40 @@ func TestPagesOfUntouchedRowsAreLookedUpAsAWhole(t *testing.T) {
 			const page = 500
 			run(t, Config{MaxInFlight: 10 * page}, func(b *bench) {
 				for id := range 5 * page {
-					b.table[fmt.Sprint(id)] = pending
+					b.Table[fmt.Sprint(id)] = pending
 				}
 				odd := fmt.Sprint(2*page + 7)
-				b.table[odd] = c.state
+				b.Table[odd] = c.state
 				if c.missing {
-					delete(b.table, odd)
+					delete(b.Table, odd)
 				}
-				b.sink.set(func() {
-					b.sink.answer = func(m *outbox.Message) outbox.Outcome {
+				b.Sink.Set(func() {
+					b.Sink.Answer = func(m *outbox.Message) outbox.Outcome {
 						if m.ID == odd {
 							return outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"}
 						}
 						return outbox.Outcome{}
 					}
 				})
-				if err := b.Connected(b.ctx, end(0), end(9)); err != nil {
-					t.Fatal(err)
-				}
+				b.connect(0, 9)
 				sent := 0
 				for n, want := range []struct{ lists, wholes int }{{1, 0}, {0, 1}, {1, 1}, {1, 0}, {0, 1}} {
 					if n == 3 && c.published { // all of the page before was to be published: the next is asked for as a whole
 						want.lists, want.wholes = 0, 1
 					}
-					b.offer(rowsFrom(n*page, page, 1)...)
-					if lists, wholes := b.lookUps(); lists != want.lists || wholes != want.wholes {
+					b.OfferRows(flowtest.RowsFrom(n*page, page, 1)...)
+					if lists, wholes := b.LookUps(); lists != want.lists || wholes != want.wholes {
 						t.Errorf("page %d: asked %d times row by row and %d times as a whole, want %d and %d", n, lists, wholes, want.lists, want.wholes)
 					}
 					sent += page
 					if n == 2 && !c.published {
 						sent--
 					}
-					if got := len(b.sink.ids()); got != sent {
+					if got := len(b.Sink.IDs()); got != sent {
 						t.Fatalf("page %d: %d rows were sent, want %d", n, got, sent)
 					}
 				}
-				for _, done := range b.acks.take() {
+				for _, done := range b.Acks.Take() {
 					if refused := done.ID == odd; refused != (done.Action != outbox.ActionMarkSent) || refused && done.RetryCount != c.state.RetryCount {
 						t.Errorf("completion %+v", done)
 					}
@@ -74,22 +73,18 @@ func TestPagesOfUntouchedRowsAreLookedUpAsAWhole(t *testing.T) {
 // What the log says of a row's attempts is older than the table: the guard of a refusal is what the table shows.
 func TestUntouchedRowsHaveNoAttempts(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
-		b.table["1"], b.table["2"] = outbox.Candidate{Status: outbox.Pending}, outbox.Candidate{Status: outbox.Pending}
-		b.sink.set(func() {
-			b.sink.answer = func(*outbox.Message) outbox.Outcome { return outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"} }
+		b.Table["1"], b.Table["2"] = outbox.Candidate{Status: outbox.Pending}, outbox.Candidate{Status: outbox.Pending}
+		b.Sink.Set(func() {
+			b.Sink.Answer = func(*outbox.Message) outbox.Outcome { return outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"} }
 		})
-		if err := b.Connected(b.ctx, end(0), end(1)); err != nil {
-			t.Fatal(err)
-		}
-		b.offer(row(1))
-		if err := b.Connected(b.ctx, end(1), end(2)); err != nil {
-			t.Fatal(err)
-		}
-		b.offer(row(2, func(m *outbox.Message) { m.RetryCount = 3 }))
-		if lists, wholes := b.lookUps(); lists != 1 || wholes != 1 {
+		b.connect(0, 1)
+		b.OfferRows(flowtest.Row(1))
+		b.connect(1, 2)
+		b.OfferRows(flowtest.Row(2, func(m *outbox.Message) { m.RetryCount = 3 }))
+		if lists, wholes := b.LookUps(); lists != 1 || wholes != 1 {
 			t.Fatalf("asked %d times row by row and %d times as a whole", lists, wholes)
 		}
-		for _, done := range b.acks.take() {
+		for _, done := range b.Acks.Take() {
 			if done.Action == outbox.ActionMarkSent || done.RetryCount != 0 {
 				t.Errorf("completion %+v", done)
 			}

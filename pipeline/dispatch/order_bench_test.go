@@ -1,4 +1,4 @@
-package pipeline
+package dispatch_test
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/dispatch"
+	"github.com/canal-outbox/canal-outbox/pipeline/flowtest"
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
@@ -24,18 +26,18 @@ func (h *handSink) Send(_ []*outbox.Message, done func([]sink.Result)) { h.done 
 // the one before.
 func oneMessage(tb testing.TB, cfg Config) func() {
 	reg := prometheus.NewRegistry()
-	sweeps, acks, hand := &bench{}, &fakeAcks{}, &handSink{}
+	sweeps, acks, hand := &flowtest.World{}, &flowtest.Acks{}, &handSink{}
 	track, err := tracker.New(outbox.MySQL, outbox.Position{File: "binlog.000001", Offset: 4}, sweeps, zap.NewNop(), reg)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := New(cfg, track, sweeps, hand, acks, fakeTable{}, zap.NewNop(), reg)
-	if err := p.dispatch.ReadTables(tb.Context()); err != nil {
+	d := dispatch.New(cfg, track, sweeps, hand, acks, flowtest.Table{}, zap.NewNop(), reg)
+	if err := d.ReadTables(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
 	var rows []*outbox.Message
 	for i := range 1000 {
-		rows = append(rows, row(i, key(fmt.Sprint("order-", i%500))))
+		rows = append(rows, flowtest.Row(i, flowtest.Key(fmt.Sprint("order-", i%500))))
 	}
 	entries, results := make([]*tracker.Entry, 0, 1), make([]sink.Result, 1)
 	i := 0
@@ -44,11 +46,11 @@ func oneMessage(tb testing.TB, cfg Config) func() {
 		i++
 		m.Entry = nil
 		entries = track.Admit(0, []*outbox.Message{m}, entries[:0])
-		if n := p.dispatch.TryPublish(entries); n != 1 {
+		if n := d.TryPublish(entries); n != 1 {
 			tb.Fatal("no room")
 		}
 		results[0] = sink.Result{Message: m}
 		hand.done(results)
-		track.Written(acks.take())
+		track.Written(acks.Take())
 	}
 }

@@ -1,4 +1,4 @@
-package pipeline
+package dispatch_test
 
 import (
 	"context"
@@ -8,22 +8,23 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/flowtest"
 )
 
 // D16: what was left to the sweep in an outage does not wait for the next one: a sweep is asked for as soon as the broker is back.
 func TestD16_SweepStartsWhenTheBrokerIsBack(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
-		b.sink.set(func() {
-			b.sink.down, b.sink.answer = true, always(outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: "refused"})
+		b.Sink.Set(func() {
+			b.Sink.Down, b.Sink.Answer = true, flowtest.Always(outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: "refused"})
 		})
-		b.offer(row(1), row(2), row(3), row(4), row(5))
+		b.OfferRows(flowtest.Row(1), flowtest.Row(2), flowtest.Row(3), flowtest.Row(4), flowtest.Row(5))
 		time.Sleep(time.Minute)
-		if n := b.triggered(); n != 0 {
+		if n := b.Triggered(); n != 0 {
 			t.Fatalf("%d triggers during the outage", n)
 		}
-		b.sink.set(func() { b.sink.down, b.sink.answer = false, always(outbox.Outcome{}) })
+		b.Sink.Set(func() { b.Sink.Down, b.Sink.Answer = false, flowtest.Always(outbox.Outcome{}) })
 		time.Sleep(6 * time.Second)
-		if n := b.triggered(); n != 1 || !b.dispatch.Closed() {
+		if n := b.Triggered(); n != 1 || !b.Dispatch.Closed() {
 			t.Errorf("%d triggers when the broker was back", n)
 		}
 	})
@@ -36,7 +37,7 @@ func TestD16_SweepStartsWhenAPartitionIsBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, Config{}, func(b *bench) {
 				away := true
-				b.sink.answer = func(m *outbox.Message) outbox.Outcome {
+				b.Sink.Answer = func(m *outbox.Message) outbox.Outcome {
 					if away && m.ShardingKey == "dead" {
 						return outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopePartition, Reason: "no leader"}
 					}
@@ -44,38 +45,38 @@ func TestD16_SweepStartsWhenAPartitionIsBack(t *testing.T) {
 				}
 				var rows []*outbox.Message
 				for i := range 20 {
-					rows = append(rows, row(i, func(m *outbox.Message) { m.ShardingKey = "dead" }))
+					rows = append(rows, flowtest.Row(i, func(m *outbox.Message) { m.ShardingKey = "dead" }))
 				}
 				if path == outbox.PathSweep {
 					for _, m := range rows {
 						m.Path, m.Claim = path, "ours"
 					}
-					if err := b.publish(b.ctx, rows...); err != nil {
+					if err := b.PublishRows(b.Ctx, rows...); err != nil {
 						t.Fatal(err)
 					}
 				} else {
-					b.offer(rows...)
+					b.OfferRows(rows...)
 				}
 				time.Sleep(20 * time.Second)
-				list := b.acks.take()
-				b.tracker.Settled(list)
-				b.tracker.Written(list)
-				b.offer()
-				if at, _, _ := b.tracker.Checkpoint(); at.Offset != end(b.next).Offset {
+				list := b.Acks.Take()
+				b.Tracker.Settled(list)
+				b.Tracker.Written(list)
+				b.OfferRows()
+				if at, _, _ := b.Tracker.Checkpoint(); at.Offset != flowtest.End(b.Next).Offset {
 					t.Errorf("the checkpoint stays at %v", at)
 				}
 				if s := b.Snapshot(); s.Owned != 1 || s.RetryBuffer != 0 || s.Breaker != "closed" {
 					t.Errorf("in hand: %+v", s)
 				}
-				if n := b.triggered(); n != 0 {
+				if n := b.Triggered(); n != 0 {
 					t.Errorf("%d triggers while it was away", n)
 				}
-				b.sink.set(func() { away = false })
+				b.Sink.Set(func() { away = false })
 				time.Sleep(6 * time.Second)
-				if n := b.triggered(); n != 1 {
+				if n := b.Triggered(); n != 1 {
 					t.Errorf("%d triggers when it was back", n)
 				}
-				b.wantCompletions("0 sent")
+				b.WantCompletions("0 sent")
 			})
 		})
 	}
@@ -84,14 +85,14 @@ func TestD16_SweepStartsWhenAPartitionIsBack(t *testing.T) {
 // A scout does not say for ever what its row said once, and a stop does not wait for one.
 func TestScoutsAreGivenUpInTime(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
-		b.sink.answer = always(outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopePartition, Reason: "no leader"})
-		b.offer(row(1))
+		b.Sink.Answer = flowtest.Always(outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopePartition, Reason: "no leader"})
+		b.OfferRows(flowtest.Row(1))
 		time.Sleep(3 * time.Minute)
 		if s := b.Snapshot(); s.Owned != 0 {
 			t.Errorf("in hand: %+v", s)
 		}
-		b.offer(row(2))
-		if left := b.Drain(b.ctx); left != 0 {
+		b.OfferRows(flowtest.Row(2))
+		if left := b.Drain(b.Ctx); left != 0 {
 			t.Errorf("a stop waits for %d messages", left)
 		}
 	})
@@ -100,25 +101,25 @@ func TestScoutsAreGivenUpInTime(t *testing.T) {
 // B34: a suspended topic is looked at every five seconds at the latest, and at once when an operator asks for a sweep.
 func TestB34_TopicIsTriedSoonAfterItWasMade(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
-		b.sink.missing["orders"] = true
-		b.sink.answer = always(outbox.Outcome{Class: outbox.ClassTopic, Scope: outbox.ScopeTopic, Reason: "unknown topic"})
-		missing := func(is bool) { b.sink.set(func() { b.sink.missing["orders"] = is }) }
+		b.Sink.Missing["orders"] = true
+		b.Sink.Answer = flowtest.Always(outbox.Outcome{Class: outbox.ClassTopic, Scope: outbox.ScopeTopic, Reason: "unknown topic"})
+		missing := func(is bool) { b.Sink.Set(func() { b.Sink.Missing["orders"] = is }) }
 		for i := range 5 { // whatever the moment
 			missing(true)
-			b.offer(row(i))
+			b.OfferRows(flowtest.Row(i))
 			time.Sleep(time.Hour + time.Duration(i)*13*time.Second)
 			missing(false)
 			time.Sleep(5*time.Second + tick)
-			if n := b.triggered(); n != 1 || b.suspended("orders") {
+			if n := b.Triggered(); n != 1 || b.suspended("orders") {
 				t.Fatalf("%d triggers 5 s after the topic was made", n)
 			}
 		}
 		missing(true)
-		b.offer(row(9))
+		b.OfferRows(flowtest.Row(9))
 		time.Sleep(time.Hour)
 		missing(false)
 		b.TryTopics()
-		if n := b.triggered(); n != 1 || b.suspended("orders") {
+		if n := b.Triggered(); n != 1 || b.suspended("orders") {
 			t.Errorf("%d triggers when an operator asked", n)
 		}
 	})
@@ -131,30 +132,30 @@ const tick = 50 * time.Millisecond
 // is enough.
 func TestB30_OnlyTheAnswerToAMessageClosesTheBreaker(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
-		b.sink.set(func() { b.sink.answer = nil }) // probes are answered
-		b.offer(row(1))
+		b.Sink.Set(func() { b.Sink.Answer = nil }) // probes are answered
+		b.OfferRows(flowtest.Row(1))
 		time.Sleep(7 * time.Second)
-		txn := b.txn(rowsFrom(2, 100, 1)...)
-		b.background(func(ctx context.Context) error { return b.Offer(ctx, txn) })
+		txn := b.Txn(flowtest.RowsFrom(2, 100, 1)...)
+		b.Background(func(ctx context.Context) error { return b.Offer(ctx, txn) })
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if s := b.Snapshot(); s.Breaker == "closed" || s.Trouble == "" || time.Since(s.UnansweredSince) < 50*time.Second {
 			t.Errorf("after a minute: %+v", s)
 		}
-		if n := b.logs.Len(); n != 1 {
-			t.Errorf("logged %v", b.logs.All())
+		if n := b.Logs.Len(); n != 1 {
+			t.Errorf("logged %v", b.Logs.All())
 		}
-		if n := len(b.sink.ids()); n < 5 || n > 115 {
+		if n := len(b.Sink.IDs()); n < 5 || n > 115 {
 			t.Errorf("%d messages were sent into the silence", n)
 		}
-		sent := b.sink.ids()
-		b.sink.set(func() { b.sink.answer = always(outbox.Outcome{}) })
+		sent := b.Sink.IDs()
+		b.Sink.Set(func() { b.Sink.Answer = flowtest.Always(outbox.Outcome{}) })
 		time.Sleep(6 * time.Second) // the next trial is answered
 		synctest.Wait()
-		if !b.dispatch.Closed() || b.triggered() != 1 || b.logs.Len() != 2 {
-			t.Errorf("after the answer: %+v, logged %v", b.Snapshot(), b.logs.All())
+		if !b.Dispatch.Closed() || b.Triggered() != 1 || b.Logs.Len() != 2 {
+			t.Errorf("after the answer: %+v, logged %v", b.Snapshot(), b.Logs.All())
 		}
-		if got := b.sink.ids(); len(got) != 101 || !slices.Equal(got[:len(sent)], sent) {
+		if got := b.Sink.IDs(); len(got) != 101 || !slices.Equal(got[:len(sent)], sent) {
 			t.Errorf("%d messages were sent", len(got))
 		}
 	})

@@ -1,4 +1,4 @@
-package pipeline
+package dispatch_test
 
 import (
 	"sync/atomic"
@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/flowtest"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
@@ -20,15 +21,15 @@ func TestG39_ALapsedLeaseIsNotShownAsABrokerOutage(t *testing.T) {
 		shown := func(breaker string, metric float64) {
 			t.Helper()
 			synctest.Wait()
-			if s := b.Snapshot(); s.Breaker != breaker || gaugeOf(t, b.reg, "canal_outbox_breaker_state") != metric {
-				t.Errorf("breaker %q, metric %v, reason %q; want %q, %v", s.Breaker, gaugeOf(t, b.reg, "canal_outbox_breaker_state"), s.Trouble, breaker, metric)
+			if s := b.Snapshot(); s.Breaker != breaker || gaugeOf(t, b.Reg, "canal_outbox_breaker_state") != metric {
+				t.Errorf("breaker %q, metric %v, reason %q; want %q, %v", s.Breaker, gaugeOf(t, b.Reg, "canal_outbox_breaker_state"), s.Trouble, breaker, metric)
 			}
 		}
 		shown("lease-not-held", 3)
-		b.sink.set(func() {
-			b.sink.fenced, b.sink.answer = true, always(outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: sink.ErrMayNot.Error()})
+		b.Sink.Set(func() {
+			b.Sink.Fenced, b.Sink.Answer = true, flowtest.Always(outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: sink.ErrMayNot.Error()})
 		})
-		b.offer(row(1), row(2), row(3), row(4), row(5), row(6))
+		b.OfferRows(flowtest.Row(1), flowtest.Row(2), flowtest.Row(3), flowtest.Row(4), flowtest.Row(5), flowtest.Row(6))
 		time.Sleep(2 * time.Minute)
 		shown("lease-not-held", 3)
 		if s := b.Snapshot(); s.Trouble != sink.ErrMayNot.Error() || !s.UnansweredSince.IsZero() {
@@ -36,13 +37,13 @@ func TestG39_ALapsedLeaseIsNotShownAsABrokerOutage(t *testing.T) {
 		}
 		may.Store(true)
 		shown("lease-not-held", 3) // no message was answered yet
-		b.sink.set(func() { b.sink.fenced, b.sink.answer = false, always(outbox.Outcome{}) })
+		b.Sink.Set(func() { b.Sink.Fenced, b.Sink.Answer = false, flowtest.Always(outbox.Outcome{}) })
 		time.Sleep(10 * time.Second)
 		shown("closed", 0)
-		b.sink.set(func() {
-			b.sink.down, b.sink.answer = true, always(outbox.Outcome{Class: outbox.ClassOutage, Reason: "refused"})
+		b.Sink.Set(func() {
+			b.Sink.Down, b.Sink.Answer = true, flowtest.Always(outbox.Outcome{Class: outbox.ClassOutage, Reason: "refused"})
 		})
-		b.offer(row(11), row(12), row(13), row(14), row(15), row(16))
+		b.OfferRows(flowtest.Row(11), flowtest.Row(12), flowtest.Row(13), flowtest.Row(14), flowtest.Row(15), flowtest.Row(16))
 		time.Sleep(100 * time.Millisecond)
 		shown("open", 1)
 	})

@@ -1,19 +1,20 @@
-package pipeline
+package dispatch_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/flowtest"
 )
 
 // The refusal that reaches a limit of sends fails the row; a limit of retries lets one more go out. The row's own column counts the same.
 func TestG20_LimitsOfSendsAndOfRetries(t *testing.T) {
 	cfg := Config{MaxRetry: 5, Tables: map[string]outbox.Retry{"shop.sends": {Sends: true}, "shop.retries": {}}}
 	run(t, cfg, func(b *bench) {
-		b.sink.answer = always(outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"})
+		b.Sink.Answer = flowtest.Always(outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"})
 		refused := func(n, count int, table string, own int) {
-			b.offer(row(n, func(m *outbox.Message) { m.RetryCount, m.Table, m.MaxRetry = count, table, own }))
+			b.OfferRows(flowtest.Row(n, func(m *outbox.Message) { m.RetryCount, m.Table, m.MaxRetry = count, table, own }))
 		}
 		refused(1, 3, "shop.sends", -1)
 		refused(2, 4, "shop.sends", -1)
@@ -21,7 +22,7 @@ func TestG20_LimitsOfSendsAndOfRetries(t *testing.T) {
 		refused(4, 5, "shop.retries", -1)
 		refused(5, 1, "shop.sends", 2)
 		refused(6, 1, "shop.retries", 2)
-		b.wantCompletions("1 retry", "2 failed", "3 retry", "4 failed", "5 failed", "6 retry")
+		b.WantCompletions("1 retry", "2 failed", "3 retry", "4 failed", "5 failed", "6 retry")
 	})
 }
 
@@ -32,14 +33,14 @@ func TestG21_RowThatCannotBeFailedIsReportedOnce(t *testing.T) {
 	cfg := Config{Tables: map[string]outbox.Retry{"shop.t": {Max: 5, Endless: true, Backoff: steps}}}
 	want := func(b *bench, n, count int, class outbox.Class, action outbox.Action, delay time.Duration, reported bool) {
 		t.Helper()
-		b.sink.answer = always(outbox.Outcome{Class: class, Reason: "no"})
-		b.offer(row(n, func(m *outbox.Message) { m.RetryCount, m.Table = count, "shop.t" }))
-		c := b.acks.take()
+		b.Sink.Answer = flowtest.Always(outbox.Outcome{Class: class, Reason: "no"})
+		b.OfferRows(flowtest.Row(n, func(m *outbox.Message) { m.RetryCount, m.Table = count, "shop.t" }))
+		c := b.Acks.Take()
 		if len(c) != 1 || c[0].Action != action || c[0].Delay != delay || c[0].Reported != reported {
 			t.Errorf("row %d, refused %d times: %+v", n, count, c)
 		}
-		b.tracker.Settled(c)
-		b.tracker.Written(c)
+		b.Tracker.Settled(c)
+		b.Tracker.Written(c)
 	}
 	run(t, cfg, func(b *bench) {
 		want(b, 1, 4, outbox.ClassRefused, outbox.ActionRetry, 2*time.Hour, false)

@@ -1,4 +1,4 @@
-package pipeline
+package recovery_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/flowtest"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
@@ -16,35 +17,35 @@ const patience = 10 * time.Second
 
 // await asks for the log up to a position, as a sweep does for each page, and returns where the answer will come.
 func (b *bench) await(to uint64) <-chan error {
-	ctx, cancel := context.WithCancel(b.ctx)
-	b.t.Cleanup(cancel)
+	ctx, cancel := context.WithCancel(b.Ctx)
+	b.T.Cleanup(cancel)
 	answer := make(chan error, 1)
-	go func() { answer <- b.AwaitLog(ctx, b.logEnd(to), patience) }()
+	go func() { answer <- b.recovery.AwaitLog(ctx, b.logEnd(to), patience) }()
 	synctest.Wait()
 	return answer
 }
 
 // raised reports whether the recovery window covers a transaction.
-func (b *bench) raised(to uint64) bool { return b.recovery.Covers(end(to)) }
+func (b *bench) raised(to uint64) bool { return b.recovery.Covers(flowtest.End(to)) }
 
 func (b *bench) wantAnswer(what string, answer <-chan error, come bool) {
-	b.t.Helper()
+	b.T.Helper()
 	synctest.Wait()
 	select {
 	case err := <-answer:
 		if !come || err != nil {
-			b.t.Fatalf("%s: the sweep goes on (%v)", what, err)
+			b.T.Fatalf("%s: the sweep goes on (%v)", what, err)
 		}
 	default:
 		if come {
-			b.t.Fatalf("%s: the sweep still waits", what)
+			b.T.Fatalf("%s: the sweep still waits", what)
 		}
 	}
 }
 
 // logEnd is what the server shows as the end of the log now.
 func (b *bench) logEnd(to uint64) outbox.LogEnd {
-	return outbox.LogEnd{Position: end(to), Generation: b.Generation()}
+	return outbox.LogEnd{Position: flowtest.End(to), Generation: b.Tracker.Generation()}
 }
 
 // D01: the reader is five minutes behind and advances: the sweep leaves its rows to it.
@@ -53,10 +54,10 @@ func TestD01_NothingIsPublishedWhileTheReaderIsMerelySlow(t *testing.T) {
 		answer := b.await(300)
 		for range 299 {
 			time.Sleep(time.Second)
-			b.offer()
+			b.OfferRows()
 		}
 		b.wantAnswer("while the reader is behind", answer, false)
-		b.offer()
+		b.OfferRows()
 		b.wantAnswer("when it has passed the rows", answer, true)
 		if b.raised(1) {
 			t.Error("the window was raised")
@@ -75,9 +76,7 @@ func TestReaderDownRaisesTheWindow(t *testing.T) {
 			t.Errorf("the window covers 10: %v, 11: %v", b.raised(10), b.raised(11))
 		}
 		// The reader read the end of the log before the sweep did, and connects only now.
-		if err := b.Connected(b.ctx, end(0), end(5)); err != nil {
-			t.Fatal(err)
-		}
+		b.connect(0, 5)
 		if !b.raised(10) || b.raised(11) {
 			t.Errorf("after a slow connect the window covers 10: %v, 11: %v", b.raised(10), b.raised(11))
 		}
@@ -93,10 +92,10 @@ func TestPatienceIsSpentOnceForAllPages(t *testing.T) {
 		for page := range uint64(5) {
 			b.wantAnswer("a later page", b.await(20+page), true)
 		}
-		if n := b.logs.FilterMessageSnippet("without it").Len(); n != 1 {
+		if n := b.Logs.FilterMessageSnippet("without it").Len(); n != 1 {
 			t.Errorf("logged %d times", n)
 		}
-		b.offer()
+		b.OfferRows()
 		answer = b.await(30)
 		time.Sleep(patience - time.Second)
 		b.wantAnswer("a reader that moved", answer, false)
@@ -105,20 +104,20 @@ func TestPatienceIsSpentOnceForAllPages(t *testing.T) {
 
 func TestBackPressureCountsAsAdvancing(t *testing.T) {
 	run(t, Config{MaxInFlight: 1}, func(b *bench) {
-		b.offer() // as in a run that has begun
-		full := row(1)
-		b.sink.set(func() { b.sink.answer = nil })
-		b.offer(full)
+		b.OfferRows() // as in a run that has begun
+		full := flowtest.Row(1)
+		b.Sink.Set(func() { b.Sink.Answer = nil })
+		b.OfferRows(full)
 		answer := b.await(10)
 		for range 3 { // the broker is slow, and not silent
 			time.Sleep(4 * time.Second)
-			b.answer(outbox.Outcome{}, full)
-			full = row(int(time.Now().Unix()))
-			b.next-- // the reader gets no further
-			b.offer(full)
+			b.Answer(outbox.Outcome{}, full)
+			full = flowtest.Row(int(time.Now().Unix()))
+			b.Next-- // the reader gets no further
+			b.OfferRows(full)
 		}
 		b.wantAnswer("while the reader waits for room", answer, false)
-		b.answer(outbox.Outcome{}, full)
+		b.Answer(outbox.Outcome{}, full)
 		time.Sleep(patience - 2*time.Second)
 		b.wantAnswer("within patience of the last back-pressure", answer, false)
 		time.Sleep(4 * time.Second)
@@ -129,8 +128,8 @@ func TestBackPressureCountsAsAdvancing(t *testing.T) {
 func TestBreakerOpensWhileTheSweepWaitsForTheReader(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		answer := b.await(10)
-		b.sink.set(func() { b.sink.down, b.sink.answer = true, nil })
-		b.offer(row(1))
+		b.Sink.Set(func() { b.Sink.Down, b.Sink.Answer = true, nil })
+		b.OfferRows(flowtest.Row(1))
 		time.Sleep(7 * time.Second)
 		synctest.Wait()
 		select {
@@ -141,7 +140,7 @@ func TestBreakerOpensWhileTheSweepWaitsForTheReader(t *testing.T) {
 		default:
 			t.Error("the sweep still waits")
 		}
-		if err := b.AwaitLog(b.ctx, b.logEnd(1), patience); !errors.Is(err, outbox.ErrBrokerAway) {
+		if err := b.recovery.AwaitLog(b.Ctx, b.logEnd(1), patience); !errors.Is(err, outbox.ErrBrokerAway) {
 			t.Errorf("the next page: %v", err)
 		}
 	})
@@ -151,14 +150,14 @@ func TestBreakerOpensWhileTheSweepWaitsForTheReader(t *testing.T) {
 func TestNothingIsTakenWithoutTheLease(t *testing.T) {
 	var may atomic.Bool
 	run(t, Config{May: may.Load}, func(b *bench) {
-		if err := b.AwaitLog(b.ctx, b.logEnd(0), patience); !errors.Is(err, sink.ErrMayNot) {
+		if err := b.recovery.AwaitLog(b.Ctx, b.logEnd(0), patience); !errors.Is(err, sink.ErrMayNot) {
 			t.Errorf("the sweep was told %v", err)
 		}
-		if _, err := b.Shown(b.logEnd(0)); !errors.Is(err, sink.ErrMayNot) {
+		if _, err := b.recovery.Shown(b.logEnd(0)); !errors.Is(err, sink.ErrMayNot) {
 			t.Errorf("rows that are due: %v", err)
 		}
 		may.Store(true)
-		if err := b.AwaitLog(b.ctx, b.logEnd(0), patience); err != nil {
+		if err := b.recovery.AwaitLog(b.Ctx, b.logEnd(0), patience); err != nil {
 			t.Errorf("with the lease again: %v", err)
 		}
 	})
@@ -170,14 +169,12 @@ func TestRowsThatAreDueWhileTheReaderIsInTheWindow(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		shown := func(to uint64, want bool) {
 			t.Helper()
-			if got, err := b.Shown(b.logEnd(to)); err != nil || got != want {
+			if got, err := b.recovery.Shown(b.logEnd(to)); err != nil || got != want {
 				t.Errorf("up to %d: %v, %v; want %v", to, got, err, want)
 			}
 		}
-		if err := b.Connected(b.ctx, end(0), end(3)); err != nil {
-			t.Fatal(err)
-		}
-		b.offer()
+		b.connect(0, 3)
+		b.OfferRows()
 		shown(1, true)
 		shown(3, true)
 		if b.raised(4) {
@@ -188,7 +185,7 @@ func TestRowsThatAreDueWhileTheReaderIsInTheWindow(t *testing.T) {
 			t.Fatal("rows are published that the reader would publish again")
 		}
 		for range 4 {
-			b.offer()
+			b.OfferRows()
 		}
 		shown(5, true)
 		shown(6, false)
@@ -202,13 +199,11 @@ func TestRowsThatAreDueWhileTheReaderIsInTheWindow(t *testing.T) {
 func TestEndThatWasReadBeforeAMoveRaisesNothing(t *testing.T) {
 	runOrdered(t, Config{}, func(b *bench) {
 		for range 9 {
-			b.offer()
+			b.OfferRows()
 		}
 		old, waiting := b.logEnd(10), b.await(10)
 		time.Sleep(patience - time.Second)
-		if _, err := b.Reset(outbox.MySQL, end(1)); err != nil {
-			t.Fatal(err)
-		}
+		b.reset(1)
 		synctest.Wait()
 		select {
 		case err := <-waiting:
@@ -221,22 +216,22 @@ func TestEndThatWasReadBeforeAMoveRaisesNothing(t *testing.T) {
 		answer := b.await(3) // a sweep that begins after the move has all of its patience
 		time.Sleep(patience - time.Second)
 		b.wantAnswer("after the move", answer, false)
-		if err := b.AwaitLog(b.ctx, old, patience); !errors.Is(err, outbox.ErrMoved) {
+		if err := b.recovery.AwaitLog(b.Ctx, old, patience); !errors.Is(err, outbox.ErrMoved) {
 			t.Errorf("a page that was read before: %v", err)
 		}
-		if _, err := b.Shown(old); !errors.Is(err, outbox.ErrMoved) {
+		if _, err := b.recovery.Shown(old); !errors.Is(err, outbox.ErrMoved) {
 			t.Errorf("rows that were seen before: %v", err)
 		}
-		b.offer()
-		b.offer()
+		b.OfferRows()
+		b.OfferRows()
 		b.wantAnswer("when the reader has come", answer, true)
 		if b.raised(1) {
 			t.Error("the window was raised")
 		}
-		b.table["1"] = outbox.Candidate{Status: outbox.Pending}
-		if alone := b.sweep(row(1, key("a"))); len(alone) > 0 { // the gate waits for no end of the old log
+		b.Table["1"] = outbox.Candidate{Status: outbox.Pending}
+		if alone := b.Sweep(flowtest.Row(1, flowtest.Key("a"))); len(alone) > 0 { // the gate waits for no end of the old log
 			t.Errorf("the sweep leaves %v alone", alone)
 		}
-		b.wantSent("1")
+		b.WantSent("1")
 	})
 }

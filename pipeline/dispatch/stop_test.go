@@ -1,4 +1,4 @@
-package pipeline
+package dispatch_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/flowtest"
 )
 
 // A stop while the broker is away waits for nothing and gives back what was not sent. A row that may have been sent stays SENDING; it
@@ -14,30 +15,30 @@ import (
 func TestG47_AStopGivesBackWhatWasNotSent(t *testing.T) {
 	claimed := func(m *outbox.Message) { m.Claim = "token" }
 	run(t, Config{}, func(b *bench) {
-		b.sink.set(func() { b.sink.answer, b.sink.down = nil, true })
-		rows := []*outbox.Message{row(1, claimed), row(2, claimed), row(3, claimed), row(4)}
-		if err := b.publish(b.ctx, rows...); err != nil {
+		b.Sink.Set(func() { b.Sink.Answer, b.Sink.Down = nil, true })
+		rows := []*outbox.Message{flowtest.Row(1, claimed), flowtest.Row(2, claimed), flowtest.Row(3, claimed), flowtest.Row(4)}
+		if err := b.PublishRows(b.Ctx, rows...); err != nil {
 			t.Fatal(err)
 		}
 		outage := outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster}
 		unknown := outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopeCluster}
 		time.Sleep(10 * time.Second) // the broker is silent
 		synctest.Wait()
-		b.answer(outage, rows[0])
-		b.answer(unknown, rows[1])
+		b.Answer(outage, rows[0])
+		b.Answer(unknown, rows[1])
 		if state := b.Snapshot().Breaker; state == "closed" {
 			t.Fatalf("the breaker is %s", state)
 		}
-		ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+		ctx, cancel := context.WithTimeout(b.Ctx, time.Minute)
 		defer cancel()
 		began := time.Now()
 		if n := b.Drain(ctx); n != 2 || time.Since(began) > 0 {
 			t.Errorf("the drain left %d messages after %v", n, time.Since(began))
 		}
-		b.wantCompletions("1 release")
-		b.answer(outage, rows[2], rows[3]) // as Close does
-		b.wantCompletions("1 release", "3 release")
-		for _, c := range b.acks.take() {
+		b.WantCompletions("1 release")
+		b.Answer(outage, rows[2], rows[3]) // as Close does
+		b.WantCompletions("1 release", "3 release")
+		for _, c := range b.Acks.Take() {
 			if c.RetryCount != 0 || c.Claim != "token" {
 				t.Errorf("row %s: count %d, claim %q", c.ID, c.RetryCount, c.Claim)
 			}
@@ -50,18 +51,18 @@ func TestG47_AStopGivesBackRowsThatWait(t *testing.T) {
 	keyed := func(m *outbox.Message) { m.Claim, m.ShardingKey = "token", "k" }
 	run(t, Config{Ordered: []string{"shop.t"}}, func(b *bench) {
 		synctest.Wait()
-		b.sink.set(func() { b.sink.answer, b.sink.down = nil, true })
-		rows := []*outbox.Message{row(1, keyed), row(2, keyed)}
-		if err := b.publish(b.ctx, rows...); err != nil {
+		b.Sink.Set(func() { b.Sink.Answer, b.Sink.Down = nil, true })
+		rows := []*outbox.Message{flowtest.Row(1, keyed), flowtest.Row(2, keyed)}
+		if err := b.PublishRows(b.Ctx, rows...); err != nil {
 			t.Fatal(err)
 		}
-		b.wantSent("1")
+		b.WantSent("1")
 		time.Sleep(10 * time.Second)
-		b.Return(b.reserve(row(3)), "token")
-		if n := b.Drain(b.ctx); n != 1 {
+		b.Return(b.ReserveRows(flowtest.Row(3)), "token")
+		if n := b.Drain(b.Ctx); n != 1 {
 			t.Errorf("the drain left %d messages", n)
 		}
-		b.answer(outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopeCluster}, rows[0])
-		b.wantCompletions("3 release", "2 release")
+		b.Answer(outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopeCluster}, rows[0])
+		b.WantCompletions("3 release", "2 release")
 	})
 }
