@@ -74,8 +74,11 @@ func TestLogOnlyRowsComeInPieces(t *testing.T) {
 	}
 	piece(logOnly(2), logOnly(3)) // the stream broke
 	piece(logOnly(4))
+	if held = a.journal(a.journal(held, row(4))); fmt.Sprint(held) != "[2 3 4]" {
+		t.Fatalf("the journal forgot a piece before the end of its transaction: %v", held)
+	}
 	a.offer("[]") // no row is left for its end
-	held = a.journal(a.journal(held, row(4)))
+	held = a.journal(a.journal(held))
 	if a.wantCheckpoint(200, uuid+":1-2"); len(held) != 0 || a.Owned() != 0 {
 		t.Fatalf("journal %v, %d owned", held, a.Owned())
 	}
