@@ -36,7 +36,7 @@ var teamMutations = []mutation{
 	},
 	{
 		rule: "an orderly stop releases the lease", file: "lease/grant.go", found: "stop: .*released", team: true,
-		edits: []edit{{"return l.rows.Release(ctx, own, at)", "return nil"}},
+		edits: []edit{{"return l.rows.Release(ctx, own, at)", "_ = own\n	return nil"}},
 	},
 	{
 		rule: "a take-over goes on from the holder's position", file: "internal/app/turn.go", found: "P1: .*passed over", team: true,

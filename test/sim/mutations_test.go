@@ -100,21 +100,28 @@ func (m mutation) try(t *testing.T) (report string, err error) {
 	return out.String(), fmt.Errorf("it failed, but not for %q", m.found)
 }
 
-// overlay writes the mutated file and the overlay file that makes the compiler use it.
-func (m mutation) overlay(dir string) (path string, err error) {
-	file, err := filepath.Abs(filepath.Join("../..", m.file))
-	if err != nil {
-		return "", err
+// mutated returns the path of the file and its text with the edits.
+func (m mutation) mutated() (file string, text []byte, err error) {
+	if file, err = filepath.Abs(filepath.Join("../..", m.file)); err != nil {
+		return "", nil, err
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
+	if text, err = os.ReadFile(file); err != nil {
+		return "", nil, err
 	}
 	for _, e := range m.edits {
 		if n := bytes.Count(text, []byte(e.old)); n != 1 {
-			return "", fmt.Errorf("the code has moved on: %d places are like\n%s", n, e.old)
+			return "", nil, fmt.Errorf("the code has changed: %d places are like\n%s", n, e.old)
 		}
 		text = bytes.Replace(text, []byte(e.old), []byte(e.new), 1)
+	}
+	return file, text, nil
+}
+
+// overlay writes the mutated file and the list that makes the compiler take it.
+func (m mutation) overlay(dir string) (path string, err error) {
+	file, text, err := m.mutated()
+	if err != nil {
+		return "", err
 	}
 	mutant := filepath.Join(dir, "mutant.go")
 	if err := os.WriteFile(mutant, text, 0o600); err != nil {
