@@ -80,6 +80,7 @@ func TestKeptSeeds(t *testing.T) {
 		6_132_420,       // more rows are due together than batches of two take in 100 ms
 		teams + 2_235,   // a refused copy is on its way at a stop
 		5_302_973,       // a row that an earlier process put into the failed-message log is on its way at a stop
+		8_061_133,       // a stop gives back the claims of a sweep that had read a row before it was SENT and copied
 		teams + 255_006, // a lease has lapsed when its holder reaches the new server
 		teams + 269_230, // the same, and the holder stops
 	} {
