@@ -147,7 +147,7 @@ func (m *member) name() string { return string(rune('A' + m.disk.number)) }
 func (m *member) setTurn(t *app.Turn) {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
-	if m.turn = t; t == nil {
+	if m.turn = t; t == nil && m.disk.present.ctx.Err() == nil { // a stop is no trouble
 		m.trouble = latest(m.trouble, time.Now())
 	}
 }
