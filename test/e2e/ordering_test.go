@@ -33,17 +33,14 @@ func TestD14_OrderByKeyThroughARefusalAndARestart(t *testing.T) {
 		commit(2)
 		waiting := 0
 		settled := func(rounds int) func() bool {
-			return func() bool { // every row that is not of a waiting key is sent
+			return func() bool { // every row that is not of a waiting key is sent; right after a start every key may wait for a moment
 				var sent int
 				testkit.Must(t, l.sql.QueryRow("SELECT COUNT(*) FROM t_local_message WHERE status = 2").Scan(&sent))
 				waiting = int(l.metric("waiting_keys", ""))
-				return waiting > 0 && sent == rounds*(len(keys)-waiting)
+				return waiting > 0 && waiting < len(keys) && sent == rounds*(len(keys)-waiting)
 			}
 		}
 		l.wait("the keys of one partition to wait, and the others to flow", settled(2))
-		if waiting == len(keys) {
-			t.Fatal("every key waits")
-		}
 		l.wait("status to show the waiting keys", func() bool {
 			status, err := l.admin().Status(t.Context())
 			testkit.Must(t, err)
