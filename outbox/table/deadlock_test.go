@@ -13,8 +13,7 @@ import (
 
 // G13, P9: the application changes a late row and then an early one, and a statement of the relay names both with many others in between. Without
 // the read that skips locked rows the statement would hold the early one while it waits for the late one, and the server would end the
-// application's transaction, which has changed less: each time. One of five is reported with the server's account of it and does not fail the
-// test: it was seen once on MariaDB on a busy machine, and its cause is not known.
+// application's transaction, which has changed less.
 func TestG13_TheApplicationIsNoDeadlockVictim(t *testing.T) {
 	for what, run := range map[string]func(b *bench, ids []outbox.Identity) error{
 		"write": func(b *bench, ids []outbox.Identity) error {
@@ -42,7 +41,7 @@ func TestG13_TheApplicationIsNoDeadlockVictim(t *testing.T) {
 				for range 5 {
 					victims += b.crossing(ids, func() error { return run(b, ids) })
 				}
-				if victims > 1 {
+				if victims > 0 {
 					b.Errorf("the application was the victim of %d of 5 deadlocks", victims)
 				}
 			})

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -167,11 +166,7 @@ func TestG47_AStopWithAnUnreachableBrokerReleasesClaims(t *testing.T) {
 		l.row("a", topics[0], "x") // the sweep of the start finds and claims it
 		l.Start(t)
 		l.waitCount(1, "status = 1")
-		began := time.Now()
 		l.stopInTime()
-		if took := time.Since(began); took > 9*time.Second {
-			t.Errorf("the stop took %v", took)
-		}
 		l.waitCount(1, "status = 0 AND retry_count = 0")
 	})
 }

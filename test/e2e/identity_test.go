@@ -74,6 +74,7 @@ func TestA09_A11_C11_AnotherServerBehindTheAddress(t *testing.T) {
 				l.commit(before...)
 				l.account(before...)
 				l.stop()
+				state := relay.ReadState(t, l.dir)
 				l.twin(testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}))
 				sent, open := keys("sent", 500), keys("open", 50)
 				l.exec(insert(sent...))
@@ -86,6 +87,9 @@ func TestA09_A11_C11_AnotherServerBehindTheAddress(t *testing.T) {
 				l.compare(before...)
 				if now := l.tampered(); now != untouched {
 					t.Errorf("a refused server was written to: %s, then %s", untouched, now)
+				}
+				if now := relay.ReadState(t, l.dir); now.Checkpoint != state.Checkpoint || len(now.Gaps) != len(state.Gaps) {
+					t.Errorf("a refusal changed the state: %+v, then %+v", state, now)
 				}
 				start(l)
 				l.reading()

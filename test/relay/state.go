@@ -21,7 +21,13 @@ func (r *Relay) State(t testing.TB) State {
 	if r.Running() {
 		t.Fatalf("the state is read while the relay runs")
 	}
-	store, err := checkpoint.Open(r.StateDir(), checkpoint.Options{})
+	return ReadState(t, r.StateDir())
+}
+
+// ReadState reads a state directory that no process has open.
+func ReadState(t testing.TB, dir string) State {
+	t.Helper()
+	store, err := checkpoint.Open(dir, checkpoint.Options{})
 	testkit.Must(t, err)
 	defer func() { testkit.Must(t, store.Close()) }()
 	s := State{Journal: map[string]bool{}}
