@@ -116,9 +116,10 @@ func (r *Redelivery) page(ctx context.Context, name string, at table.Cursor, q t
 	return r.rows.Final(ctx, name, at, q)
 }
 
-// setBack sets rows without an owner to PENDING.
+// setBack sets rows without an owner to PENDING. It asks again whether the relay may publish: its lease may have lapsed while the page was read,
+// and another relay may have tried the rows since.
 func (r *Redelivery) setBack(ctx context.Context, name string, page []outbox.Candidate) (int, error) {
-	if len(page) == 0 || ctx.Err() != nil {
+	if len(page) == 0 || ctx.Err() != nil || !r.flow.Takes() {
 		return 0, nil
 	}
 	free, _ := r.flow.Reserve(page)

@@ -126,6 +126,23 @@ func TestRowThatFailsAgainAfterASlowPage(t *testing.T) {
 	})
 }
 
+// The lease lapses while a page is read: its rows are the next holder's.
+func TestPageThatIsReadWhileTheLeaseLapses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const every = time.Hour
+		w := newWorld(1)
+		w.since[1] = time.Now().Add(-every)
+		w.slow = 10 * time.Second
+		begin(t, w, every, &memory{w: w})
+		time.Sleep(5 * time.Second)
+		w.set(func() { w.closed = true })
+		time.Sleep(time.Minute)
+		if n := w.tried(1); n > 0 {
+			t.Errorf("tried %d times", n)
+		}
+	})
+}
+
 // A database that does not answer is retried at growing intervals, and status says so.
 func TestTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -81,6 +81,7 @@ func TestKeptSeeds(t *testing.T) {
 		teams + 2_235,   // a refused copy is on its way at a stop
 		5_302_973,       // a row that an earlier process put into the failed-message log is on its way at a stop
 		8_061_133,       // a stop gives back the claims of a sweep that had read a row before it was SENT and copied
+		teams + 1_897,   // a lease lapses while its holder reads a page of FAILED rows
 		teams + 255_006, // a lease has lapsed when its holder reaches the new server
 		teams + 269_230, // the same, and the holder stops
 	} {
