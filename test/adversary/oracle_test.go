@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
@@ -198,7 +199,7 @@ func (w *world) checkTable(table int, records []relay.Record) {
 	var faults []string
 	for _, id := range keys(rows) {
 		fault := w.row(id, states, published[id])
-		if fault != "" && published[id] == 0 && w.unwritable[id] && w.leftOut(table) {
+		if fault != "" && published[id] == 0 && w.unwritable[id] && w.leftOut(id) {
 			fault = "" // only a sweep may publish it, and the table refuses its claim: an operator has to act
 		}
 		if fault != "" {
@@ -262,17 +263,16 @@ func (w *world) row(id string, states map[string]state, published int) string {
 	return ""
 }
 
-// leftOut reports whether a relay's log says that it leaves rows of a table out, because the table refuses their change.
-func (w *world) leftOut(table int) bool {
-	name := w.tables[table].FullName()
-	for _, r := range w.relays {
+// leftOut reports whether a relay's log names a row as one that it leaves out, because the table refuses its change.
+func (w *world) leftOut(id string) bool {
+	return slices.ContainsFunc(w.relays, func(r *relay.Relay) bool {
 		for line := range strings.Lines(r.Log(w.t)) {
-			if strings.Contains(line, "rows are left out") && strings.Contains(line, name) {
+			if strings.Contains(line, "rows are left out") && strings.Contains(line, strconv.Quote(id)) {
 				return true
 			}
 		}
-	}
-	return false
+		return false
+	})
 }
 
 // explained reports whether a period allows a copy of a row.
