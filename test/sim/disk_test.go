@@ -217,6 +217,7 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 		offered = stale
 	}
 	err := s.Store.Commit(sent, written, offered, epoch)
+	has := s.journalNow(len(sent)) // without mu: the kill at a file operation takes it
 	w.mu.Lock()
 	dead := s.i.dead
 	if !dead {
@@ -228,12 +229,33 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 			w.violation("checkpoint", "a commit of epoch %d moves it to %v in epoch %d", epoch, now, s.epoch)
 		}
 		s.committed(d, at)
+		for _, id := range d.sent {
+			if has != nil && !has[id] {
+				w.violation("journal", "%s was committed and is not there", name(id))
+			}
+		}
 	}
 	w.mu.Unlock()
 	if dead || s.i.step("after commit") {
 		return errDead
 	}
 	return err
+}
+
+// journalNow reads the journal after a commit of entries.
+func (s *state) journalNow(sent int) map[outbox.Identity]bool {
+	if sent == 0 {
+		return nil
+	}
+	journal, err := s.Store.Journal()
+	if err != nil {
+		return nil // the killed one's
+	}
+	has := make(map[outbox.Identity]bool, len(journal))
+	for _, e := range journal {
+		has[e.Identity] = true
+	}
+	return has
 }
 
 // Close checks that the journal has what was committed: no later process may open it.

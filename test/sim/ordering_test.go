@@ -78,6 +78,15 @@ func (w *world) leftForOthers(i *incarnation, r *row) bool {
 	return i.disturbed[key] || key != "" && (!w.plan.quiet || i.deferrals > 0 || w.plan.settings.Pipeline.MaxWaiting+w.plan.settings.Pipeline.MaxInFlight > 0 || !i.knowsRows())
 }
 
+// overtakenInZone reports whether a row that is looked up comes before another one of its key by its commit, and after it by its id. Rows that
+// are looked up together go by their ids, so the row is left until the other one is final. Callers hold mu.
+func (w *world) overtakenInZone(i *incarnation, r *row) bool {
+	key := w.orderKey(r)
+	return key != "" && slices.ContainsFunc(w.lives, func(a *row) bool {
+		return a.number < r.number && a.committed.After(r.committed) && w.orderKey(a) == key && a.of(i.life).offered
+	})
+}
+
 // drawHasty lets refused rows wait for longer than a run lasts, in some plans with ordered keys: their keys continue because the owner of the
 // rows takes them away.
 func (p *plan) drawHasty(d *dice) {

@@ -260,6 +260,7 @@ func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candi
 		if f.told {
 			w.disturb(c.i, r)
 		}
+		f.told = f.told || w.overtakenInZone(c.i, r)
 		w.note(c.i.life, "zone", name(id), s.Status.String(), s.RetryCount)
 		out = append(out, s)
 	}
