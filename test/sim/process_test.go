@@ -55,6 +55,7 @@ type incarnation struct {
 
 	read     time.Time // when the gate has read the table last
 	anchored time.Time // when it began, or its mark was moved last
+	silent   bool      // the mark was moved, and no transaction was offered since
 	gapAt    time.Time // of an anchor whose full sweep is to come; zero for none
 	sweeps   int
 }
@@ -193,7 +194,7 @@ func (i *incarnation) anchoredAt(at outbox.Position) {
 	for _, r := range i.w.lives {
 		r.of(i.life).forgiven = true
 	}
-	i.gapAt, i.anchored = time.Now(), time.Now()
+	i.gapAt, i.anchored, i.silent = time.Now(), time.Now(), true
 }
 
 // bugCount is the relay's own count of broken bookkeeping.

@@ -206,6 +206,7 @@ func (r *reader) offer(ctx context.Context, e *entry) error {
 		return err
 	}
 	w.mu.Lock()
+	r.i.silent = false
 	txn := &outbox.Txn{End: e.end, GTID: e.gtid, CommittedAt: e.at, Deferred: e.deferred}
 	for _, row := range rows {
 		f := row.of(r.i.life)

@@ -256,8 +256,7 @@ func (c rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candi
 			continue
 		}
 		s := w.candidate(r)
-		f.told = f.told || s.Status != outbox.Pending || s.Waiting // timers ask, too
-		if f.told {
+		if f.told = f.told || s.Status != outbox.Pending || s.Waiting; f.told { // timers ask, too
 			w.disturb(c.i, r)
 		}
 		f.told = f.told || w.overtakenInZone(c.i, r)

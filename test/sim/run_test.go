@@ -94,7 +94,7 @@ func (w *world) live(i *incarnation, l life) (refused bool) {
 		works := i.team == nil || i.team.settled()
 		w.terminate(i)
 		if works && i.knowsServer() {
-			w.checkJournalEmpty(i.disk)
+			w.checkJournalEmpty(i)
 		}
 	}
 	return false
