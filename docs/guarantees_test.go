@@ -95,8 +95,8 @@ func rows(t *testing.T) (order []string, all map[string]row) {
 			r.tests[test] = true
 		}
 		order, all[id] = append(order, id), r
-		if columns := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|"); columns != 5 && id[0] != 'P' {
-			t.Errorf("%s:%d: %s has %d columns, want 4", page, i+1, id, columns-1)
+		if columns := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|"); columns != 4 {
+			t.Errorf("%s:%d: %s has %d columns, want 3", page, i+1, id, columns-1)
 		}
 	}
 	return order, all
