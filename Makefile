@@ -30,8 +30,8 @@ build: ## build bin/canal-outbox, static
 	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/canal-outbox ./cmd/canal-outbox
 
 demo: ## the main job with one command: private database and broker, faults, verified totals
-	@CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/canal-outbox ./cmd/canal-outbox-demo
-	@bin/canal-outbox-demo $(ARGS)
+	@CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/canal-outbox ./examples/demo
+	@bin/demo $(ARGS)
 
 BROKER ?= kafka
 DATABASE ?= mariadb

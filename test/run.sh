@@ -13,7 +13,7 @@ which=$1; shift
 module=github.com/canal-outbox/canal-outbox
 raced=" ack fallback pipeline pipeline/dispatch pipeline/keyorder pipeline/recovery pipeline/tracker redelivery retention "
 
-quick=() flow=() servers=(test/e2e test/crash internal/app canal examples/orders internal/demo test/security)
+quick=() flow=() servers=(test/e2e test/crash internal/app canal examples/orders examples/demo test/security)
 while read -r name deps; do
   name=${name%.test} name=${name#"$module/"}
   case " ${servers[*]} test/sim " in *" $name "*) continue ;; esac
@@ -35,7 +35,7 @@ fi
 TEST_BINARIES=$(mktemp -d)
 export TEST_BINARIES
 trap 'rm -rf "$TEST_BINARIES"' EXIT
-go build -ldflags=-w -o "$TEST_BINARIES" ./cmd/... >&2
+go build -ldflags=-w -o "$TEST_BINARIES" ./cmd/... ./examples/demo >&2
 go build -ldflags=-w -tags faultpoints -o "$TEST_BINARIES/canal-outbox-faultpoints" ./cmd/canal-outbox >&2
 if [ "$which" = test ]; then
   run -short -p=3 -parallel=8 "$@" "${servers[@]/#/./}" ./test/sim "${quick[@]/#/./}"

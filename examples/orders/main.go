@@ -94,7 +94,7 @@ func (s settings) story(ctx context.Context) (err error) {
 	if s.run.Relay == "" {
 		s.run.Relay = filepath.Join(filepath.Dir(s.run.Orders), "canal-outbox")
 	}
-	s.run.PayWithin, s.run.Rate, s.run.Faults = s.payWithin, s.rate, story.AllFaults
+	s.run.PayWithin, s.run.Rate = s.payWithin, s.rate
 	return story.Run(ctx, s.run, os.Stdout)
 }
 

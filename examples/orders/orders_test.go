@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	relay.Main(m)
 }
 
-// The example in short: a real database and a real Redis, an embedded Kafka, and every fault except the broker's.
+// The example in short: a real database and a real Redis, an embedded Kafka, and every fault.
 func TestTheAccountHolds(t *testing.T) {
 	t.Setenv(asPart, "1")
 	own, err := os.Executable()
@@ -35,10 +35,6 @@ func TestTheAccountHolds(t *testing.T) {
 	err = story.Run(t.Context(), story.Options{
 		Orders: own, Relay: relay.Binary(t, ""), Database: "mariadb", Broker: "embedded",
 		Duration: 12 * time.Second, PayWithin: 4 * time.Second, Rate: 20,
-		Faults: []story.Fault{
-			story.KillRelay, story.KillConsumers, story.KillShop, story.Republish, story.LoseCampaign, story.WrongStock, story.EmptyRedis,
-			story.PurgeBinlog, story.FailTimeouts, story.Poison,
-		},
 	}, &out)
 	if err != nil {
 		t.Errorf("%v\n%s", err, out.String())

@@ -88,7 +88,7 @@ var rules = []rule{
 	{path: "docs"}, // the pages, embedded
 	{path: "internal/archtest"},
 
-	// What tests, the demo and the benchmarks use; it may know everything.
+	// What tests, the benchmarks and the examples use; it may know everything.
 	{path: "internal/testkit/...", own: []string{"..."}, external: []string{"..."}},
 	{path: "test/...", own: []string{"..."}, external: []string{"..."}},
 	{path: "examples/...", own: []string{"..."}, external: []string{"..."}},
@@ -100,8 +100,6 @@ var rules = []rule{
 		},
 		external: with("github.com/spf13/cobra", "github.com/goccy/go-yaml"),
 	},
-	{path: "cmd/canal-outbox-demo", own: []string{"internal/demo", "internal/testkit"}, external: []string{"github.com/spf13/cobra"}},
-	{path: "internal/demo/...", own: []string{"..."}, external: []string{"..."}},
 }
 
 // pkg is what `go list` says.
@@ -209,7 +207,7 @@ func TestTheServiceLinksNoTestKit(t *testing.T) {
 	}
 	for _, path := range linked {
 		for _, stem := range []string{
-			module + "internal/testkit", module + "internal/demo", module + "test", "testing", "go.uber.org/goleak",
+			module + "internal/testkit", module + "examples", module + "test", "testing", "go.uber.org/goleak",
 			"github.com/twmb/franz-go/pkg/kfake", module + "outbox/producer", module + "inbox", "github.com/redis",
 		} {
 			if path == stem || strings.HasPrefix(path, stem+"/") {

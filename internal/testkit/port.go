@@ -133,6 +133,22 @@ func FreeAddress(t T) string {
 	return loopback(p.base)
 }
 
+// ReservePorts is FreeAddress for several ports and for callers without a test, which give them back with release.
+func ReservePorts(n int) (numbers []int, release func(), err error) {
+	offsets := make([]int, n)
+	for i := range offsets {
+		offsets[i] = i
+	}
+	p, err := reservePorts(offsets...)
+	if err != nil {
+		return nil, func() {}, err
+	}
+	for i := range offsets {
+		numbers = append(numbers, p.base+i)
+	}
+	return numbers, p.release, nil
+}
+
 // release gives the ports back and removes their files. A process that has opened such a file and locks it after the removal
 // sees that in removed. The file of a killed process stays until the next process reserves its first port.
 func (p *ports) release() {

@@ -2,15 +2,15 @@
 // come back with its data, swallow what it is asked, and lose its replies after it has done what it was asked.
 //
 // Guarantees: ports and data stay over Stop and Start; what a Cluster was told to break it breaks on connections that exist
-// already, too; Close, which the test's end calls, ends every goroutine that it started.
+// already, too; Shut, which the test's end calls, ends every goroutine that it started.
 package fakekafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,51 +25,69 @@ import (
 // from one goroutine at a time.
 type Cluster struct {
 	*kfake.Cluster
-	t       testing.TB
+	t       testing.TB // nil for a cluster of Start
+	dir     string
+	release func() // gives the ports back
 	addrs   []string
 	opts    []kfake.Opt
 	network *network
 	down    bool
 }
 
-// New starts a cluster that has the topics, name to number of partitions.
+// New is Start for a test: it fails the test on error and shuts the cluster down at its end.
 func New(t testing.TB, brokers int, topics map[string]int) *Cluster {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "fakekafka-")
+	c, err := Start(brokers, topics)
 	testkit.Must(t, err)
-	c := &Cluster{t: t, network: &network{open: make(chan struct{}), conns: map[*conn]struct{}{}}}
+	c.t = t
+	t.Cleanup(func() { testkit.Must(t, c.Shut()) })
+	return c
+}
+
+// Start starts a cluster that has the topics, name to number of partitions. The caller shuts it down.
+func Start(brokers int, topics map[string]int) (_ *Cluster, err error) {
+	c := &Cluster{network: &network{open: make(chan struct{}), conns: map[*conn]struct{}{}}, down: true, release: func() {}}
 	close(c.network.open)
-	ports := make([]int, brokers) // kept while the cluster is away
-	for i := range ports {
-		_, port, err := net.SplitHostPort(testkit.FreeAddress(t))
-		testkit.Must(t, err)
-		ports[i], err = strconv.Atoi(port)
-		testkit.Must(t, err)
-	}
-	c.opts = []kfake.Opt{kfake.NumBrokers(brokers), kfake.DataDir(dir), kfake.ListenFn(c.network.listen), kfake.Ports(ports...)}
-	t.Cleanup(func() {
-		c.Stop()
-		if err := os.RemoveAll(dir); err != nil {
-			t.Errorf("%v", err)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Shut())
 		}
-	})
-	c.down = true
-	testkit.Must(t, c.Start())
+	}()
+	if c.dir, err = os.MkdirTemp("", "fakekafka-"); err != nil {
+		return nil, err
+	}
+	var ports []int // kept while the cluster is away
+	if ports, c.release, err = testkit.ReservePorts(brokers); err != nil {
+		return nil, err
+	}
+	c.opts = []kfake.Opt{kfake.NumBrokers(brokers), kfake.DataDir(c.dir), kfake.ListenFn(c.network.listen), kfake.Ports(ports...)}
+	if err := c.Start(); err != nil {
+		return nil, err
+	}
 	c.addrs = c.ListenAddrs()
 	for name, partitions := range topics {
-		testkit.Must(t, c.CreateTopic(name, partitions))
+		if err := c.CreateTopic(name, partitions); err != nil {
+			return nil, err
+		}
 	}
-	return c
+	return c, nil
+}
+
+// Shut ends the cluster and removes its data.
+func (c *Cluster) Shut() error {
+	c.Stop()
+	c.release()
+	return os.RemoveAll(c.dir)
 }
 
 // CreateTopic makes a topic and returns when it can be written.
 func (c *Cluster) CreateTopic(name string, partitions int) error {
-	return testkit.CreateKafkaTopic(c.t.Context(), c.Addr(), name, partitions, nil)
+	return testkit.CreateKafkaTopic(context.Background(), c.Addr(), name, partitions, nil)
 }
 
 // DeleteTopic removes a topic with its messages.
 func (c *Cluster) DeleteTopic(name string) error {
-	return testkit.DeleteKafkaTopic(c.t.Context(), c.Addr(), name)
+	return testkit.DeleteKafkaTopic(context.Background(), c.Addr(), name)
 }
 
 // Fault makes the cluster answer with an error until it is removed or the cluster is stopped.

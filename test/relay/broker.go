@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -23,7 +24,9 @@ type Record struct {
 	ShardingKey string            // RocketMQ only
 	Headers     map[string]string // of the row
 	Body        []byte            // nil for none
-	Producer    string            // who published it: another one after each start and each new connection
+	Producer    string            // another one after each start of the relay and each new connection
+	Offset      int64             // in its lane
+	Stored      time.Time         // when the record was made (Kafka) or stored (RocketMQ)
 }
 
 // Broker is a broker under test.
@@ -77,7 +80,10 @@ func ReadKafka(ctx context.Context, addr, topic string) ([]Record, error) {
 
 // FromKafka is what a consumer gets of a message in Kafka.
 func FromKafka(s *kgo.Record) Record {
-	r := Record{Topic: s.Topic, Lane: int(s.Partition), Key: string(s.Key), Body: s.Value, Headers: map[string]string{}, Producer: strconv.FormatInt(s.ProducerID, 10)}
+	r := Record{
+		Topic: s.Topic, Lane: int(s.Partition), Key: string(s.Key), Body: s.Value, Headers: map[string]string{},
+		Producer: strconv.FormatInt(s.ProducerID, 10), Offset: s.Offset, Stored: s.Timestamp,
+	}
 	for _, h := range s.Headers {
 		switch value := string(h.Value); h.Key {
 		case "message_id":
@@ -106,7 +112,12 @@ func (r *Record) dropSecondID() {
 type RocketMQ struct{ *testkit.RocketMQ }
 
 // Sink implements Broker.
-func (q RocketMQ) Sink() string { return fmt.Sprintf("rocketmq: {name_servers: [%q]}", q.NameServer()) }
+func (q RocketMQ) Sink() string { return RocketMQSink(q.NameServer()) }
+
+// RocketMQSink is the entry of the sink section for a name server.
+func RocketMQSink(nameServer string) string {
+	return fmt.Sprintf("rocketmq: {name_servers: [%q]}", nameServer)
+}
 
 // TakesEmpty implements Broker.
 func (RocketMQ) TakesEmpty() bool { return false }
@@ -122,7 +133,12 @@ var brokerProperties = func() map[string]bool {
 
 // Read implements Broker.
 func (q RocketMQ) Read(ctx context.Context, topic string) ([]Record, error) {
-	stored, err := testkit.ReadRocketMQTopic(ctx, q.NameServer(), topic)
+	return ReadRocketMQ(ctx, q.NameServer(), topic)
+}
+
+// ReadRocketMQ reads a topic of the brokers of a name server.
+func ReadRocketMQ(ctx context.Context, nameServer, topic string) ([]Record, error) {
+	stored, err := testkit.ReadRocketMQTopic(ctx, nameServer, topic)
 	records := make([]Record, 0, len(stored))
 	for _, s := range stored {
 		records = append(records, FromRocketMQ(s))
@@ -134,7 +150,7 @@ func (q RocketMQ) Read(ctx context.Context, topic string) ([]Record, error) {
 func FromRocketMQ(s testkit.RocketMQMessage) Record {
 	r := Record{
 		Topic: s.Topic, Lane: s.QueueID, MessageID: s.ID(), Tag: s.Tag(), BizType: s.Properties["biz_type"],
-		ShardingKey: s.Properties["SHARDING_KEY"], Body: s.Body, Headers: map[string]string{}, Producer: s.Producer,
+		ShardingKey: s.Properties["SHARDING_KEY"], Body: s.Body, Headers: map[string]string{}, Producer: s.Producer, Offset: s.QueueOffset, Stored: s.Stored,
 	}
 	if keys := s.Keys(); len(keys) == 2 && keys[0] == r.MessageID {
 		r.Key = keys[1]

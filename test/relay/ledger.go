@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -99,7 +100,7 @@ func (l *Ledger) Compare(records []Record) Account {
 	for _, got := range records {
 		want, known := l.rows[got.MessageID]
 		if !known {
-			a.Invented = append(a.Invented, got.MessageID)
+			a.Invented = append(a.Invented, cmp.Or(got.MessageID, fmt.Sprintf("a record without a message id in lane %d at offset %d", got.Lane, got.Offset)))
 			continue
 		}
 		if how := difference(want, got); how != "" {

@@ -6,47 +6,51 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// Fault is a deliberate fault. It returns when what it broke is repaired.
-type Fault func(ctx context.Context, s *story) error
-
-// AllFaults are those of a full run, in order.
-var AllFaults = []Fault{KillRelay, KillConsumers, KillShop, Republish, LoseCampaign, StopBroker, WrongStock, EmptyRedis, PurgeBinlog, FailTimeouts, Poison}
-
-// KillRelay kills the relay.
-func KillRelay(ctx context.Context, s *story) error {
-	s.say("kill -9 of the relay")
-	if err := s.parts["relay"].Restart(ctx, time.Second); err != nil {
-		return err
-	}
-	return s.awaitRelay(ctx)
+// faults are those of a run, in order. Each is a deliberate fault, and returns when what it broke is repaired.
+var faults = []func(ctx context.Context, s *story) error{
+	killRelay, killConsumers, killShop, republish, loseCampaign, stopBroker, wrongStock, emptyRedis, purgeBinlog, failTimeouts, poison,
 }
 
-// KillConsumers kills all consumers.
-func KillConsumers(ctx context.Context, s *story) error {
+// killRelay kills the relay.
+func killRelay(ctx context.Context, s *story) error {
+	s.say("kill -9 of the relay")
+	if err := s.relay.End(syscall.SIGKILL); err != nil {
+		return err
+	}
+	if err := relay.Pause(ctx, time.Second); err != nil {
+		return err
+	}
+	return s.relay.Start(ctx)
+}
+
+// killConsumers kills all consumers.
+func killConsumers(ctx context.Context, s *story) error {
 	s.say("kill -9 of all consumers")
 	for _, name := range consumerNames {
-		if err := s.parts[name].Restart(ctx, 0); err != nil {
+		if err := s.restart(ctx, name, 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// KillShop kills the shop during reservations and writes. To be sure of one such request, it also makes a reservation whose order
+// killShop kills the shop during reservations and writes. To be sure of one such request, it also makes a reservation whose order
 // never comes.
-func KillShop(ctx context.Context, s *story) error {
+func killShop(ctx context.Context, s *story) error {
 	s.say("kill -9 of the shop, and of a request between its reservation and its order; customers do not pay any more")
 	if _, err := s.stock().Reserve(ctx, 1, 3, fmt.Sprintf("died-%d", time.Now().UnixMilli())); err != nil {
 		return err
 	}
-	return s.parts["shop"].Restart(ctx, time.Second)
+	return s.restart(ctx, "shop", time.Second)
 }
 
-// Republish publishes the messages of some seconds again, as after a broker that lost its data: each consumer gets copies of
+// republish publishes the messages of some seconds again, as after a broker that lost its data: each consumer gets copies of
 // handled messages.
-func Republish(ctx context.Context, s *story) error {
+func republish(ctx context.Context, s *story) error {
 	if err := await(ctx, "a paid order that is published", s.query(ctx, `SELECT COUNT(*) > 0 FROM t_local_message
 		WHERE business_type = 'order_paid' AND status = 2 AND update_time > NOW() - INTERVAL 2 SECOND`)); err != nil {
 		return err
@@ -62,20 +66,20 @@ func Republish(ctx context.Context, s *story) error {
 	}
 	s.say("an operator has the messages of the last seconds published again: `canal-outbox checkpoint set --time %s --republish`", since)
 	s.republished = true
-	_, err = s.output(ctx, s.opts.Relay, "--config", s.config(), "checkpoint", "set", "--time", since, "--republish", "--limit", "10000", "--yes")
+	_, err = s.output(ctx, s.opts.Relay, "--config", s.relay.Config, "checkpoint", "set", "--time", since, "--republish", "--limit", "10000", "--yes")
 	return err
 }
 
-// WrongStock writes a wrong stock into Redis. The check raises an alert; the deleted key is created again.
-func WrongStock(ctx context.Context, s *story) error {
+// wrongStock writes a wrong stock into Redis. The check raises an alert; the deleted key is created again.
+func wrongStock(ctx context.Context, s *story) error {
 	s.say("a wrong 1000 is added to a product in Redis")
 	const key = "stock:{1}"
 	before := s.alerts.stockCalls()
 	if err := s.servers.client.HIncrBy(ctx, key, "available", 1000).Err(); err != nil {
 		return err
 	}
-	told := func() (bool, error) { return s.alerts.stockCalls() > before, nil }
-	if err := await(ctx, "the check to call the webhook", told); err != nil {
+	called := func() (bool, error) { return s.alerts.stockCalls() > before, nil }
+	if err := await(ctx, "the check to call the webhook", called); err != nil {
 		return err
 	}
 	s.wrong++
@@ -83,8 +87,8 @@ func WrongStock(ctx context.Context, s *story) error {
 	return s.servers.client.Del(ctx, key).Err()
 }
 
-// LoseCampaign makes the coupon consumer refuse its messages, so that they become dead letters, and sends them back.
-func LoseCampaign(ctx context.Context, s *story) error {
+// loseCampaign makes the coupon consumer refuse its messages, so that they become dead letters, and sends them back.
+func loseCampaign(ctx context.Context, s *story) error {
 	s.say("the coupon campaign is deleted by mistake: the coupon consumer refuses its messages")
 	if _, err := s.servers.db.ExecContext(ctx, "DELETE FROM t_campaign"); err != nil {
 		return err
@@ -105,7 +109,7 @@ func LoseCampaign(ctx context.Context, s *story) error {
 
 // sendBack gives the coupon consumer its letters again, including those that arrive meanwhile.
 func (s *story) sendBack(ctx context.Context) error {
-	if err := pause(ctx, time.Second); err != nil { // for letters in flight
+	if err := relay.Pause(ctx, time.Second); err != nil { // for letters in flight
 		return err
 	}
 	out, err := s.order(ctx, "letters", "send-back", "coupon")
@@ -113,17 +117,13 @@ func (s *story) sendBack(ctx context.Context) error {
 	return err
 }
 
-// StopBroker kills the broker and starts it again.
-func StopBroker(ctx context.Context, s *story) error {
-	if s.servers.broker.kill == nil {
-		s.say("the broker is in this process and stays")
-		return nil
-	}
+// stopBroker kills the broker and starts it again.
+func stopBroker(ctx context.Context, s *story) error {
 	s.say("kill -9 of the broker")
 	if err := s.servers.broker.kill(); err != nil {
 		return err
 	}
-	if err := pause(ctx, 3*time.Second); err != nil {
+	if err := relay.Pause(ctx, 3*time.Second); err != nil {
 		return err
 	}
 	if err := s.servers.broker.start(ctx); err != nil {
@@ -133,8 +133,8 @@ func StopBroker(ctx context.Context, s *story) error {
 	return nil
 }
 
-// EmptyRedis restarts Redis, which keeps nothing: stock, reservations and inboxes are lost.
-func EmptyRedis(ctx context.Context, s *story) error {
+// emptyRedis restarts Redis, which keeps nothing: stock, reservations and inboxes are lost.
+func emptyRedis(ctx context.Context, s *story) error {
 	s.say("Redis is killed and comes back empty: no order is accepted until the check has created the stock again")
 	if err := s.servers.redis.Kill(); err != nil {
 		return err
@@ -142,28 +142,25 @@ func EmptyRedis(ctx context.Context, s *story) error {
 	return s.servers.redis.Start(ctx)
 }
 
-// PurgeBinlog purges binlogs that the stopped relay has not read.
-func PurgeBinlog(ctx context.Context, s *story) error {
+// purgeBinlog purges binlogs that the stopped relay has not read.
+func purgeBinlog(ctx context.Context, s *story) error {
 	s.say("the relay is stopped, and the binlog that it has not read is purged")
-	if err := s.parts["relay"].End(syscall.SIGTERM); err != nil {
+	if err := s.relay.End(syscall.SIGTERM); err != nil {
 		return err
 	}
-	if err := pause(ctx, 2*time.Second); err != nil {
+	if err := relay.Pause(ctx, 2*time.Second); err != nil {
 		return err
 	}
 	if err := s.servers.database.Purge(ctx); err != nil {
 		return err
 	}
 	s.purges++
-	if err := s.parts["relay"].Start(); err != nil {
-		return err
-	}
-	return s.awaitRelay(ctx)
+	return s.relay.Start(ctx)
 }
 
-// FailTimeouts makes the delayed messages of some orders FAILED: the relay cannot publish them. The scan closes those orders that
+// failTimeouts makes the delayed messages of some orders FAILED: the relay cannot publish them. The scan closes those orders that
 // are not paid, and releases their stock.
-func FailTimeouts(ctx context.Context, s *story) error {
+func failTimeouts(ctx context.Context, s *story) error {
 	const change = `UPDATE t_local_message SET topic = 'no topic!' WHERE business_type = 'order_timeout' AND status = 0
 		AND next_retry_time > NOW() + INTERVAL 1 SECOND ORDER BY id DESC LIMIT 20`
 	err := await(ctx, "delayed messages that wait", func() (bool, error) {
@@ -180,9 +177,9 @@ func FailTimeouts(ctx context.Context, s *story) error {
 	return err
 }
 
-// Poison writes a message that no consumer can read, one whose number of 70 characters is too long for two of them, and one that
+// poison writes a message that no consumer can read, one whose number of 70 characters is too long for two of them, and one that
 // the relay cannot publish.
-func Poison(ctx context.Context, s *story) error {
+func poison(ctx context.Context, s *story) error {
 	s.say("poison messages for the consumers, and one for the relay")
 	const insert = `INSERT INTO t_local_message (message_id, business_type, business_id, topic, message_body, create_time, update_time)
 		VALUES (?, 'order_paid', 'poison', ?, ?, NOW(), NOW())`
@@ -222,7 +219,7 @@ func await(ctx context.Context, what string, condition func() (bool, error)) err
 		if is, err := condition(); err != nil || is {
 			return err
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err := relay.Pause(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}

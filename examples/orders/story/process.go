@@ -2,82 +2,26 @@ package story
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
-// part is one process of the chain: it can be killed and started again.
-type part struct {
-	name    string
-	command []string
-	log     string
-	lost    func(error) // called when the process ends without a signal from here
-
-	mu      sync.Mutex
-	process *testkit.Process
-	ended   bool // on purpose
-}
-
-// Start starts the process.
-func (p *part) Start() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	cmd := exec.Command(p.command[0], p.command[1:]...)
-	cmd.Env = testkit.RelayEnvironment()
-	process, err := testkit.Launch(cmd, p.log)
-	if err != nil {
-		return fmt.Errorf("start %s: %w", p.name, err)
-	}
-	p.process, p.ended = process, false
-	go func() {
-		<-process.Exited()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.process == process && !p.ended {
-			p.lost(fmt.Errorf("%s ended by itself (%s); its last lines:\n%s", p.name, process.State(), testkit.LogTail(p.log, 20)))
-		}
-	}()
-	return nil
-}
-
-// End sends a signal that ends the process, and waits for that.
-func (p *part) End(sig syscall.Signal) error {
-	p.mu.Lock()
-	p.ended = true
-	process := p.process
-	p.mu.Unlock()
-	if process == nil {
-		return nil
-	}
-	if err := process.Signal(sig); err != nil {
+// restart kills a process of the chain and starts it again.
+func (s *story) restart(ctx context.Context, name string, away time.Duration) error {
+	if err := s.parts[name].End(syscall.SIGKILL); err != nil {
 		return err
 	}
-	select {
-	case <-process.Exited():
-		return nil
-	case <-time.After(30 * time.Second):
-		return errors.Join(fmt.Errorf("%s did not end within 30s of %v", p.name, sig), process.Kill())
-	}
-}
-
-// Restart kills the process and starts it again.
-func (p *part) Restart(ctx context.Context, away time.Duration) error {
-	if err := p.End(syscall.SIGKILL); err != nil {
+	if err := relay.Pause(ctx, away); err != nil {
 		return err
 	}
-	if err := pause(ctx, away); err != nil {
-		return err
-	}
-	return p.Start()
+	return s.parts[name].Start()
 }
 
 // consumerNames are the processes other than shop, check and relay.
@@ -94,10 +38,11 @@ func (s *story) flags() []string {
 // makeParts describes the processes; nothing runs yet.
 func (s *story) makeParts() {
 	add := func(name string, command ...string) {
-		s.parts[name] = &part{name: name, command: command, log: filepath.Join(s.dir, name+".log"), lost: s.fail}
+		s.parts[name] = &relay.Child{Name: name, Command: command, Log: filepath.Join(s.dir, name+".log"), Lost: s.fail}
 	}
 	own := append([]string{s.opts.Orders}, s.flags()...)
-	add("relay", s.opts.Relay, "run", "--config", s.config())
+	s.relay = relay.NewChild(s.opts.Relay, s.dir, s.fail)
+	s.parts["relay"] = s.relay.Child
 	add("shop", append(slices.Clone(own), "shop")...)
 	add("check", append(slices.Clone(own), "-check-every", "3s", "-abandoned", "8s", "-webhook", s.alerts.URL, "check")...)
 	for _, name := range consumerNames {
@@ -119,25 +64,6 @@ lease: {enabled: false} # there is one relay
 log: {format: text}
 `, s.servers.database.Addr(), relayUser, relayPassword, s.servers.broker.sink, filepath.Join(s.dir, "state"), s.alerts.URL)
 }
-
-// awaitRelay returns when the relay reads the binlog.
-func (s *story) awaitRelay(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		status, err := admin.NewClient(filepath.Join(s.dir, "state", "admin.sock")).Status(ctx)
-		if err == nil && status.Source.State == "connected" {
-			return nil
-		}
-		if pause(ctx, 50*time.Millisecond) != nil {
-			return fmt.Errorf("the relay does not read the binlog: %w; its last lines:\n%s", errors.Join(context.Cause(ctx), err),
-				testkit.LogTail(s.parts["relay"].log, 20))
-		}
-	}
-}
-
-// config is the file with the relay's configuration.
-func (s *story) config() string { return filepath.Join(s.dir, "canal-outbox.yaml") }
 
 // order runs a command of the shop's operator.
 func (s *story) order(ctx context.Context, args ...string) (string, error) {

@@ -5,14 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/canal-outbox/canal-outbox/examples/orders/consumers"
 	"github.com/canal-outbox/canal-outbox/examples/orders/shop"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/fakekafka"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // broker is the broker of the chain.
@@ -64,19 +64,13 @@ func (s *servers) start(ctx context.Context, opts Options) (err error) {
 	if err := shop.Prepare(ctx, s.db, products, pieces); err != nil {
 		return err
 	}
-	grants := []string{"REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT, UPDATE ON shop.t_local_message"}
-	if s.database.Flavor == testkit.MySQL {
-		grants = append(grants, "SESSION_VARIABLES_ADMIN ON *.*")
-	} else {
-		grants = append(grants, "BINLOG ADMIN ON *.*")
-	}
-	return s.database.CreateUser(ctx, relayUser, relayPassword, grants...)
+	return s.database.CreateRelayUser(ctx, relayUser, relayPassword, "shop.t_local_message")
 }
 
 func startBroker(ctx context.Context, kind string) (broker, error) {
 	switch kind {
 	case "embedded":
-		return embedded(ctx)
+		return embedded()
 	case "kafka":
 		k, err := testkit.StartKafka(ctx, testkit.KafkaOptions{})
 		if err != nil {
@@ -91,7 +85,7 @@ func startBroker(ctx context.Context, kind string) (broker, error) {
 			return broker{}, err
 		}
 		return broker{
-			flags: []string{"-rocketmq", r.NameServer()}, sink: fmt.Sprintf("{rocketmq: {name_servers: [%q]}}", r.NameServer()),
+			flags: []string{"-rocketmq", r.NameServer()}, sink: "{" + relay.RocketMQSink(r.NameServer()) + "}",
 			kill: r.Broker.Kill, start: r.Broker.Start, close: r.Close,
 		}, nil
 	}
@@ -99,7 +93,7 @@ func startBroker(ctx context.Context, kind string) (broker, error) {
 }
 
 func onKafka(addr string) broker {
-	return broker{flags: []string{"-kafka", addr}, sink: fmt.Sprintf("{kafka: {brokers: [%q]}}", addr)}
+	return broker{flags: []string{"-kafka", addr}, sink: "{" + relay.KafkaSink(addr) + "}"}
 }
 
 func kafkaTopics(ctx context.Context, addr string) (err error) {
@@ -110,14 +104,15 @@ func kafkaTopics(ctx context.Context, addr string) (err error) {
 }
 
 // embedded is a Kafka in this process, for the shortened run.
-func embedded(ctx context.Context) (broker, error) {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+func embedded() (broker, error) {
+	cluster, err := fakekafka.Start(1, topics)
 	if err != nil {
 		return broker{}, err
 	}
-	b := onKafka(cluster.ListenAddrs()[0])
-	b.close = func() error { cluster.Close(); return nil }
-	return b, kafkaTopics(ctx, cluster.ListenAddrs()[0])
+	b := onKafka(cluster.Addr())
+	b.kill = func() error { cluster.Stop(); return nil }
+	b.start, b.close = func(context.Context) error { return cluster.Start() }, cluster.Shut
+	return b, nil
 }
 
 func (s *servers) close() error {
@@ -138,14 +133,4 @@ func (s *servers) close() error {
 		errs = append(errs, s.database.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// pause waits, or returns the end of ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

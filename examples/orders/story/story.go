@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
-	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // Options of Run.
@@ -23,7 +21,6 @@ type Options struct {
 	Duration      time.Duration
 	PayWithin     time.Duration
 	Rate          int // requests for an order per second
-	Faults        []Fault
 }
 
 // story is one run.
@@ -34,7 +31,8 @@ type story struct {
 	dir     string
 	servers servers
 	alerts  alerts
-	parts   map[string]*part
+	parts   map[string]*relay.Child // the relay among them
+	relay   relay.RelayChild
 
 	poison struct{ letters, failed int } // what the account must find of them
 	// timeouts counts delayed messages that the relay cannot publish.
@@ -54,7 +52,7 @@ func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	began := time.Now()
-	s := &story{opts: opts, fail: fail, parts: map[string]*part{}}
+	s := &story{opts: opts, fail: fail, parts: map[string]*relay.Child{}}
 	s.say = func(format string, args ...any) {
 		fmt.Fprintf(out, "%6.1fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 	}
@@ -103,13 +101,10 @@ func (s *story) start(ctx context.Context) error {
 		return err
 	}
 	s.makeParts()
-	if err := os.WriteFile(s.config(), []byte(s.relayConfig()), 0o600); err != nil {
+	if err := os.WriteFile(s.relay.Config, []byte(s.relayConfig()), 0o600); err != nil {
 		return err
 	}
-	if err := s.parts["relay"].Start(); err != nil {
-		return err
-	}
-	if err := s.awaitRelay(ctx); err != nil {
+	if err := s.relay.Start(ctx); err != nil {
 		return err
 	}
 	for _, name := range append([]string{"check"}, append(consumerNames, "shop")...) {
@@ -124,16 +119,16 @@ func (s *story) start(ctx context.Context) error {
 // work runs the shop for its time, with the faults one after the other, and closes it.
 func (s *story) work(ctx context.Context) error {
 	open, began := s.opts.Duration, time.Now()
-	for i, fault := range s.opts.Faults {
-		at := began.Add(open * time.Duration(i+1) / time.Duration(len(s.opts.Faults)+2))
-		if err := pause(ctx, time.Until(at)); err != nil {
+	for i, fault := range faults {
+		at := began.Add(open * time.Duration(i+1) / time.Duration(len(faults)+2))
+		if err := relay.Pause(ctx, time.Until(at)); err != nil {
 			return err
 		}
 		if err := fault(ctx, s); err != nil {
 			return err
 		}
 	}
-	if err := pause(ctx, time.Until(began.Add(open))); err != nil {
+	if err := relay.Pause(ctx, time.Until(began.Add(open))); err != nil {
 		return err
 	}
 	s.say("the shop closes; unpaid orders wait for their time")
@@ -151,7 +146,7 @@ func (s *story) settle(ctx context.Context) (account, error) {
 		if err == nil && a.Err() == nil || ctx.Err() == nil && time.Since(moved) > s.opts.PayWithin+patience {
 			return a, err
 		}
-		if err := pause(ctx, 250*time.Millisecond); err != nil {
+		if err := relay.Pause(ctx, 250*time.Millisecond); err != nil {
 			return a, err
 		}
 	}
@@ -159,16 +154,11 @@ func (s *story) settle(ctx context.Context) (account, error) {
 
 // look makes the account, with the relay's own figures.
 func (s *story) look(ctx context.Context) (account, error) {
-	gaps, err := admin.NewClient(filepath.Join(s.dir, "state", "admin.sock")).Gaps(ctx)
+	gaps, err := s.relay.Gaps(ctx)
 	if err != nil {
-		return account{}, fmt.Errorf("ask the relay for its gaps: %w", err)
+		return account{}, err
 	}
-	s.gaps = 0
-	for _, gap := range gaps {
-		if gap.Cause == outbox.GapPurged {
-			s.gaps++
-		}
-	}
+	s.gaps = gaps[string(outbox.GapPurged)]
 	return s.account(ctx)
 }
 
@@ -176,7 +166,7 @@ func (s *story) look(ctx context.Context) (account, error) {
 func (s *story) logs() string {
 	text := ""
 	for name, p := range s.parts {
-		text += fmt.Sprintf("\n--- %s\n%s", name, testkit.LogTail(p.log, 8))
+		text += fmt.Sprintf("\n--- %s\n%s", name, p.LogTail(8))
 	}
 	return text
 }

@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"context"
@@ -79,14 +79,7 @@ func (d *database) prepare(ctx context.Context) error {
 	if err := d.Root().QueryRowContext(ctx, "SELECT VERSION()").Scan(&d.version); err != nil {
 		return fmt.Errorf("ask for the server's version: %w", err)
 	}
-	grants := []string{"REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT, UPDATE ON " + tableName}
-	switch d.Flavor {
-	case testkit.MySQL:
-		grants = append(grants, "SESSION_VARIABLES_ADMIN ON *.*")
-	case testkit.MariaDB:
-		grants = append(grants, "BINLOG ADMIN ON *.*")
-	}
-	return d.CreateUser(ctx, relayUser, relayPassword, grants...)
+	return d.CreateRelayUser(ctx, relayUser, relayPassword, tableName)
 }
 
 // Close stops the server and removes its data.

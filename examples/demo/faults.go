@@ -1,9 +1,11 @@
-package demo
+package main
 
 import (
 	"context"
-	"errors"
+	"syscall"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // fault is a deliberate fault at a fraction of the demo's time.
@@ -16,7 +18,7 @@ type fault struct {
 func (d *demo) faults(ctx context.Context, began time.Time) error {
 	for _, f := range []fault{{0.2, d.killRelay}, {0.4, d.stopBroker}, {0.65, d.purgeBinlog}} {
 		at := began.Add(time.Duration(f.at * float64(d.opts.Duration)))
-		if err := pause(ctx, time.Until(at)); err != nil {
+		if err := relay.Pause(ctx, time.Until(at)); err != nil {
 			return err
 		}
 		d.book.Disturb()
@@ -33,11 +35,11 @@ func (d *demo) downtime() time.Duration { return min(d.opts.Duration/8, 5*time.S
 // killRelay is fault 1.
 func (d *demo) killRelay(ctx context.Context) error {
 	pid, copies := d.relay.PID(), d.book.Copies()
-	if err := d.relay.Kill(); err != nil {
+	if err := d.relay.End(syscall.SIGKILL); err != nil {
 		return err
 	}
 	d.screen.Say("\n1/3 The relay (process %d) was killed with SIGKILL. The shop continues.", pid)
-	if err := pause(ctx, d.downtime()/3); err != nil {
+	if err := relay.Pause(ctx, d.downtime()/3); err != nil {
 		return err
 	}
 	err := d.restart(ctx)
@@ -74,19 +76,18 @@ func (d *demo) caughtUp(ctx context.Context, began time.Time) error {
 
 // stopBroker is fault 2.
 func (d *demo) stopBroker(ctx context.Context) error {
-	if err := d.broker.Stop(); errors.Is(err, errNotOurs) {
+	if d.broker.stop == nil {
 		d.screen.Say("\n2/3 Skipped: the broker is yours, the demo does not stop it.")
 		return nil
-	} else if err != nil {
-		return err
 	}
+	d.broker.stop()
 	away := d.downtime()
 	d.screen.Say("\n2/3 The broker is away for %s: its connections are cut and its port is closed.", brief(away))
-	if err := pause(ctx, away); err != nil {
+	if err := relay.Pause(ctx, away); err != nil {
 		return err
 	}
 	behind, began := d.book.Waiting(time.Now()), time.Now()
-	if err := d.broker.Start(); err != nil {
+	if err := d.broker.start(); err != nil {
 		return err
 	}
 	d.screen.Say("    The broker is back; %s messages had waited.", count(behind))
@@ -95,18 +96,18 @@ func (d *demo) stopBroker(ctx context.Context) error {
 
 // purgeBinlog is fault 3.
 func (d *demo) purgeBinlog(ctx context.Context) error {
-	if err := d.relay.Stop(ctx); err != nil {
+	if err := d.relay.End(syscall.SIGTERM); err != nil {
 		return err
 	}
 	d.screen.Say("\n3/3 The relay was stopped in order. Meanwhile the server deletes binlogs that the relay has not read.")
-	if err := pause(ctx, d.downtime()/2); err != nil {
+	if err := relay.Pause(ctx, d.downtime()/2); err != nil {
 		return err
 	}
 	if err := d.database.Purge(ctx); err != nil {
 		return err
 	}
 	d.purged = true
-	if err := pause(ctx, d.downtime()/2); err != nil {
+	if err := relay.Pause(ctx, d.downtime()/2); err != nil {
 		return err
 	}
 	return d.restart(ctx)

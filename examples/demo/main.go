@@ -1,5 +1,15 @@
-// Command canal-outbox-demo runs the whole task on one machine; package demo documents what it does and guarantees. It runs the
-// relay's binary in the same directory. Exit codes: 0 the account is right, 1 it is not or the demo failed, 2 wrong usage.
+// Command demo is `make demo`: the whole task on one machine, with deliberate faults and a verified account at the end. It starts
+// a private database and an embedded Kafka (or uses an external broker), runs business transactions against them and the relay as
+// a separate process (the binary in the same directory), kills the relay, takes the broker away, purges the binlog under the
+// stopped relay, and then compares what the application committed with what the broker has, row by row.
+//
+// Guarantee: the demo ends well only when nothing committed is missing, nothing was published that was not committed, every content
+// is the committed one, every row is SENT and the purge was recorded as a gap. However it ends, also by signals, the processes,
+// directories and topics that it created are removed. Exit codes: 0 the account is right, 1 it is not or the demo failed, 2 wrong
+// usage.
+//
+// run owns all goroutines (producers, consumer, progress, one that waits for the relay's process) and has waited for them when it
+// returns.
 package main
 
 import (
@@ -11,14 +21,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/canal-outbox/canal-outbox/internal/demo"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
 func main() {
 	cmd, begun := newCommand()
 	if err := cmd.ExecuteContext(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "canal-outbox-demo:", err)
+		fmt.Fprintln(os.Stderr, "demo:", err)
 		if *begun {
 			os.Exit(1)
 		}
@@ -28,11 +37,11 @@ func main() {
 
 // newCommand returns the command line. begun is set when the usage was right.
 func newCommand() (cmd *cobra.Command, begun *bool) {
-	opts := demo.Options{Duration: demo.DefaultDuration, Rate: demo.DefaultRate}
+	opts := options{Duration: defaultDuration, Rate: defaultRate}
 	var mysql, mariaDB bool
 	begun = new(bool)
 	cmd = &cobra.Command{
-		Use: "canal-outbox-demo", Short: "run the whole task on this machine, with faults and a verified account", Args: cobra.NoArgs,
+		Use: "demo", Short: "run the whole task on this machine, with faults and a verified account", Args: cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		Long: `Starts a private database, an embedded Kafka, a shop that commits orders with their messages,
 and the relay. Meanwhile it kills the relay, stops the broker, and purges the binlog under the
@@ -53,8 +62,8 @@ broker the demo creates a topic, and deletes it at the end.`,
 			case mariaDB:
 				opts.Flavor = testkit.MariaDB
 			}
-			if opts.Duration < demo.MinDuration {
-				return fmt.Errorf("--duration %v is too short for three faults: at least %v", opts.Duration, demo.MinDuration)
+			if opts.Duration < minDuration {
+				return fmt.Errorf("--duration %v is too short for three faults: at least %v", opts.Duration, minDuration)
 			}
 			if opts.Rate < 1 {
 				return fmt.Errorf("--rate %d: at least one transaction per second", opts.Rate)
@@ -66,7 +75,7 @@ broker the demo creates a topic, and deletes it at the end.`,
 				}
 			}
 			*begun = true
-			return demo.Run(cmd.Context(), opts, cmd.OutOrStdout())
+			return run(cmd.Context(), opts, cmd.OutOrStdout())
 		},
 	}
 	flags := cmd.Flags()

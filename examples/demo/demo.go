@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"context"
@@ -14,37 +14,39 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
-// Options of Run. The zero value of each field but Relay is the usual choice.
-type Options struct {
+// options of a run. The zero value of Flavor, Kafka and RocketMQ is the usual choice.
+type options struct {
 	Relay    string         // path of the relay's binary
 	Flavor   testkit.Flavor // of the database; "": what the machine has
 	Kafka    string         // host:port of an external broker; "": an embedded one
 	RocketMQ string         // host:port of an external name server
-	Duration time.Duration  // how long the application runs; 0: DefaultDuration
-	Rate     int            // business transactions per second; 0: DefaultRate
+	Duration time.Duration  // how long the application runs
+	Rate     int            // business transactions per second
 	Keep     bool           // continue after the account until the context ends
 }
 
-// The defaults of Options, and the minimum duration with time for the faults. Starting and settling take a few seconds more.
+// The defaults of options, and the minimum duration with time for the faults. Starting and settling take a few seconds more.
 const (
-	DefaultDuration = 35 * time.Second
-	DefaultRate     = 300
-	MinDuration     = 10 * time.Second
+	defaultDuration = 35 * time.Second
+	defaultRate     = 300
+	minDuration     = 10 * time.Second
 )
 
 // demo is one run.
 type demo struct {
-	opts   Options
+	opts   options
 	screen *screen
 	fail   context.CancelCauseFunc // ends the run with an error
 
 	dir      string
 	database *database
-	broker   broker
-	relay    *child
+	broker   *broker
+	relay    relay.RelayChild
+	listen   string // address of the dashboard
 	shop     *shop
 	book     *book
 
@@ -52,21 +54,15 @@ type demo struct {
 	purged     bool
 }
 
-// ErrInterrupted reports that a signal ended the demo before its account was complete. Everything was removed.
-var ErrInterrupted = errors.New("interrupted: everything the demo had started is stopped and removed")
+// errInterrupted reports that a signal ended the demo before its account was complete. Everything was removed.
+var errInterrupted = errors.New("interrupted: everything the demo had started is stopped and removed")
 
-// Run runs the demo and prints to out, a terminal or not. It handles the signals that end a program: the first one ends the demo
+// run runs the demo and prints to out, a terminal or not. It handles the signals that end a program: the first one ends the demo
 // in order, more change nothing. The error says what is wrong, or what could not be done.
-func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
-	if opts.Duration == 0 {
-		opts.Duration = DefaultDuration
-	}
-	if opts.Rate == 0 {
-		opts.Rate = DefaultRate
-	}
+func run(ctx context.Context, opts options, out io.Writer) (err error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	defer holdSignals(func() { fail(ErrInterrupted) })()
+	defer holdSignals(func() { fail(errInterrupted) })()
 	d := &demo{opts: opts, fail: fail, book: newBook(), screen: newScreen(out, fail)}
 	defer func() { err = errors.Join(err, d.close()) }()
 	if err := d.run(ctx); err != nil {
@@ -119,10 +115,10 @@ func (d *demo) explain(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 		if errors.Is(cause, context.Canceled) { // the caller's own signal handling was faster
-			err = ErrInterrupted
+			err = errInterrupted
 		}
 	}
-	if d.relay != nil && !errors.Is(err, ErrInterrupted) {
+	if d.relay.Child != nil && !errors.Is(err, errInterrupted) {
 		d.screen.Say("\nThe last lines of the relay's log:\n%s", d.relay.LogTail(30))
 	}
 	return err
@@ -130,7 +126,7 @@ func (d *demo) explain(ctx context.Context, err error) error {
 
 // start creates everything in the order in which it is needed.
 func (d *demo) start(ctx context.Context) (err error) {
-	d.screen.Say("canal-outbox-demo: a shop commits orders, canal-outbox publishes their messages.\n")
+	d.screen.Say("demo: a shop commits orders, canal-outbox publishes their messages.\n")
 	if d.dir, err = os.MkdirTemp("", "canal-outbox-demo-"); err != nil {
 		return fmt.Errorf("directory of the demo: %w", err)
 	}
@@ -141,22 +137,18 @@ func (d *demo) start(ctx context.Context) (err error) {
 		return err
 	}
 	d.screen.Say("  database   %s on %s, private", d.database.title(), d.database.Addr())
-	if d.broker, err = d.startBroker(ctx); err != nil {
+	if d.broker, err = openBroker(ctx, d.opts); err != nil {
 		return err
 	}
-	d.screen.Say("  broker     %s, on %s, topic %s", d.broker.Title(), d.broker.Address(), d.broker.Topic())
-	listen, err := freeAddress()
-	if err != nil {
+	d.screen.Say("  broker     %s, on %s, topic %s", d.broker.title, d.broker.address, d.broker.topic)
+	if d.listen, err = freeAddress(); err != nil {
 		return err
 	}
-	if d.relay, err = newChild(d.opts.Relay, d.dir, d.database.Addr(), d.broker.Sink(), listen, d.fail); err != nil {
+	if err := d.startRelay(ctx); err != nil {
 		return err
 	}
-	if err := d.relay.Start(ctx); err != nil {
-		return err
-	}
-	d.screen.Say("  relay      process %d, dashboard http://%s/", d.relay.PID(), listen)
-	d.screen.Say("             log in %s", d.relay.log)
+	d.screen.Say("  relay      process %d, dashboard http://%s/", d.relay.PID(), d.listen)
+	d.screen.Say("             log in %s", d.relay.Log)
 	d.screen.Say("  shop       %s transactions per second: an order and its messages are written together", count(d.opts.Rate))
 	return nil
 }
@@ -172,24 +164,26 @@ func (d *demo) cache() error {
 	return os.Setenv("CANAL_OUTBOX_CACHE", filepath.Join(d.dir, "cache"))
 }
 
-func (d *demo) startBroker(ctx context.Context) (broker, error) {
-	switch {
-	case d.opts.Kafka != "" && d.opts.RocketMQ != "":
-		return nil, errors.New("a demo has one broker: give --kafka or --rocketmq, not both")
-	case d.opts.Kafka != "":
-		return orNil(givenKafka(ctx, d.opts.Kafka))
-	case d.opts.RocketMQ != "":
-		return orNil(givenRocketMQ(ctx, d.opts.RocketMQ))
-	}
-	return orNil(startEmbeddedKafka())
+// configuration is the relay's file. The sweep runs more often than by default, because the demo is short.
+func configuration(source, sink, dir, listen string) string {
+	return fmt.Sprintf(`source: {address: %q, user: %q, password: %q}
+tables:
+  - {name: %q, preset: %q}
+sink: %s
+checkpoint: {dir: %q}
+fallback: {interval: 5s, threshold: 10s, patience: 3s}
+admin: {listen: %q}
+log: {format: text}
+`, source, relayUser, relayPassword, tableName, presetName, sink, filepath.Join(dir, "state"), listen)
 }
 
-// orNil keeps a nil pointer from becoming an interface that is not nil.
-func orNil[B broker](b B, err error) (broker, error) {
-	if err != nil {
-		return nil, err
+func (d *demo) startRelay(ctx context.Context) error {
+	d.relay = relay.NewChild(d.opts.Relay, d.dir, d.fail)
+	text := configuration(d.database.Addr(), d.broker.sink, d.dir, d.listen)
+	if err := os.WriteFile(d.relay.Config, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write the relay's configuration: %w", err)
 	}
-	return b, nil
+	return d.relay.Start(ctx)
 }
 
 // freeAddress is the usual address of the admin server, or the next one that is free.
@@ -211,11 +205,11 @@ Everything continues, with a few orders per second, until Ctrl-C:
   database   mysql -h 127.0.0.1 -P %d -u root %s
   broker     %s, topic %s
   relay      %s status --config %s`,
-		d.relay.address, d.database.Port(), schemaName, d.broker.Address(), d.broker.Topic(), d.relay.binary, d.relay.config)
+		d.listen, d.database.Port(), schemaName, d.broker.address, d.broker.topic, d.opts.Relay, d.relay.Config)
 	d.shop.book = nil
 	const quietly = 5
 	d.shop.Run(ctx, quietly)
-	if cause := context.Cause(ctx); !errors.Is(cause, ErrInterrupted) && !errors.Is(cause, context.Canceled) {
+	if cause := context.Cause(ctx); !errors.Is(cause, errInterrupted) && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	d.screen.Say("\nStopped, and everything removed.")
@@ -225,13 +219,13 @@ Everything continues, with a few orders per second, until Ctrl-C:
 // close stops what was started, in reverse order, and removes it.
 func (d *demo) close() error {
 	var errs []error
-	if d.relay != nil {
-		errs = append(errs, d.relay.Kill())
+	if d.relay.Child != nil {
+		errs = append(errs, d.relay.End(syscall.SIGKILL))
 	}
 	if d.broker != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		errs = append(errs, d.broker.Close(ctx))
+		errs = append(errs, d.broker.close(ctx))
 	}
 	if d.database != nil {
 		errs = append(errs, d.database.Close())

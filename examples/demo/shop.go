@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"context"
@@ -81,7 +81,7 @@ func (s *shop) order(ctx context.Context, o order) error {
 	case err == nil:
 		s.book.Committed(o.rows(), asked)
 	default:
-		s.book.Uncertain(o.rows(), asked)
+		s.book.Uncertain(o.rows())
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // work runs the shop with the faults, waits until everything has settled and makes the account.
@@ -15,7 +17,7 @@ func (d *demo) work(ctx context.Context) (Account, error) {
 	defer running.Wait() // after cancel
 	defer cancel()
 	running.Go(func() {
-		if err := d.broker.Follow(own, d.book.Arrived); err != nil {
+		if err := d.broker.follow(own, d.book.Arrived); err != nil {
 			d.fail(err)
 		}
 	})
@@ -32,7 +34,7 @@ func (d *demo) work(ctx context.Context) (Account, error) {
 
 // trade runs the application for its time, with the faults in it.
 func (d *demo) trade(ctx context.Context) error {
-	d.shop = &shop{db: d.database.db, topic: d.broker.Topic(), book: d.book, fail: d.fail}
+	d.shop = &shop{db: d.database.db, topic: d.broker.topic, book: d.book, fail: d.fail}
 	open, closeShop := context.WithCancel(ctx)
 	var shopping sync.WaitGroup
 	defer shopping.Wait() // after closeShop
@@ -42,18 +44,11 @@ func (d *demo) trade(ctx context.Context) error {
 	if err := d.faults(ctx, began); err != nil {
 		return err
 	}
-	return pause(ctx, time.Until(began.Add(d.opts.Duration)))
+	return relay.Pause(ctx, time.Until(began.Add(d.opts.Duration)))
 }
 
-// pause waits; the end of ctx is an error.
-func pause(ctx context.Context, length time.Duration) error {
-	select {
-	case <-time.After(length):
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+// poll is the pause between two looks at a condition.
+const poll = 20 * time.Millisecond
 
 // patience is how long the demo waits without progress. It is longer than a pass of the sweep and the relay's back-off after an outage,
 // also on a machine that is busy with other work.
@@ -74,7 +69,7 @@ func (d *demo) await(ctx context.Context, done func() (bool, error), progress fu
 		if time.Since(since) > patience {
 			return false, nil
 		}
-		if err := pause(ctx, poll); err != nil {
+		if err := relay.Pause(ctx, poll); err != nil {
 			return false, err
 		}
 	}
@@ -95,14 +90,15 @@ func (d *demo) settle(ctx context.Context) error {
 	return err
 }
 
-// account makes the account, after the consumer has received everything from the broker.
+// account makes the account of all that the broker has.
 func (d *demo) account(ctx context.Context) (Account, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := d.broker.CatchUp(ctx); err != nil {
+	records, err := d.broker.read(ctx)
+	if err != nil {
 		return Account{}, err
 	}
-	a, err := d.book.Account(ctx, d.database.has)
+	a, err := d.book.Account(ctx, records, d.database.has)
 	if err != nil {
 		return Account{}, err
 	}
@@ -132,20 +128,12 @@ func (d *demo) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		look := d.book.Look()
+		committed, published, took := d.book.Look()
 		unsent, sent := d.states(ctx)
-		d.screen.Progress(header, fmt.Sprintf(progress, int(time.Since(began).Seconds()+0.5), count(look.committed), count(look.published),
-			count(look.published-before), quantile(look.took, 0.5), quantile(look.took, 0.99), d.lag(ctx), unsent, sent))
-		before = look.published
+		d.screen.Progress(header, fmt.Sprintf(progress, int(time.Since(began).Seconds()+0.5), count(committed), count(published),
+			count(published-before), took.at(0.5), took.at(0.99), d.lag(ctx), unsent, sent))
+		before = published
 	}
-}
-
-func quantile(samples latencies, q float64) string {
-	took, ok := samples.at(q)
-	if !ok {
-		return "-"
-	}
-	return brief(took)
 }
 
 // states counts rows that are SENT and that are not.
@@ -163,7 +151,9 @@ func (d *demo) states(ctx context.Context) (unsent, sent string) {
 
 // lag returns how far the relay is behind the binlog.
 func (d *demo) lag(ctx context.Context) string {
-	status, err := d.relay.Status(ctx)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	status, err := d.relay.Client.Status(ctx)
 	switch {
 	case err != nil:
 		return "down"
@@ -197,22 +187,12 @@ func (d *demo) show(a Account) {
 	line("rows SENT in the table", a.Rows[sentStatus], fmt.Sprintf("%s, of %s", completion(a.Rows[sentStatus] == a.total()), count(a.total())))
 	line("failed transactions of the shop", len(a.Failures), completion(len(a.Failures) == 0))
 	if a.GapWanted {
-		line("gap recorded after the purge", gapCount(a.Gaps), completion(a.gapFound()))
+		line("gap recorded after the purge", a.Gaps[purged], completion(a.Gaps[purged] > 0))
 	}
 	quiet := d.book.Quiet()
 	d.screen.Say("\nBefore the first fault a consumer had a message %s (p50), %s (p99) after the shop sent COMMIT.",
-		quantile(quiet, 0.5), quantile(quiet, 0.99))
+		quiet.at(0.5), quiet.at(0.99))
 	if a.Err() == nil {
 		d.screen.Say("The account holds: nothing lost, nothing invented.")
 	}
-}
-
-func gapCount(causes []string) int {
-	n := 0
-	for _, cause := range causes {
-		if cause == "purged" {
-			n++
-		}
-	}
-	return n
 }

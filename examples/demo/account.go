@@ -1,10 +1,12 @@
-package demo
+package main
 
 import (
-	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // Account is the comparison at the end. Lists hold message ids, sorted.
@@ -22,37 +24,9 @@ type Account struct {
 
 	Rows   map[string]int // rows of the outbox table by status
 	Unsent []string       // rows that are not SENT, each with its status and reason
-	// Gaps are the causes of the recorded gaps; nil when they could not be read.
-	Gaps []string
+	Gaps   map[string]int // recorded gaps by cause
 	// GapWanted is set when the binlog was purged under the relay.
 	GapWanted bool
-}
-
-// Account compares both sides. inTable reports whether the database has an uncertain message.
-func (b *book) Account(ctx context.Context, inTable func(ctx context.Context, id string) (bool, error)) (Account, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for len(b.uncertain) > 0 {
-		row := b.uncertain[0]
-		there, err := inTable(ctx, row.MessageID)
-		if err != nil {
-			return Account{}, fmt.Errorf("ask for the outcome of a commit without an answer (%s): %w", row.MessageID, err)
-		}
-		if there {
-			b.ledger.Committed(row)
-		}
-		b.uncertain = b.uncertain[1:]
-	}
-	found := b.ledger.Compare(b.records)
-	a := Account{
-		Committed: b.ledger.Len(), RolledBack: b.rolledBack, Published: b.ledger.Len() - len(found.Lost), Copies: found.Duplicates(),
-		Missing: found.Lost, Invented: found.Invented, Altered: found.Changed, Failures: b.failures,
-	}
-	for _, list := range []*[]string{&a.Missing, &a.Invented, &a.Altered} {
-		slices.Sort(*list)
-		*list = slices.Compact(*list)
-	}
-	return a, nil
 }
 
 // sentStatus is the name of the status SENT.
@@ -67,8 +41,8 @@ func (a Account) total() int {
 	return n
 }
 
-// gapFound reports whether the purge was recorded.
-func (a Account) gapFound() bool { return slices.Contains(a.Gaps, "purged") }
+// purged is the cause of a gap in the binlog.
+const purged = string(outbox.GapPurged)
 
 // Err lists what is wrong, with the first ids; nil when everything is right.
 func (a Account) Err() error {
@@ -85,8 +59,8 @@ func (a Account) Err() error {
 	if rows := a.total(); rows != a.Committed {
 		faults = append(faults, fmt.Sprintf("the table holds %s rows, the application committed %s", count(rows), count(a.Committed)))
 	}
-	if a.GapWanted && !a.gapFound() {
-		faults = append(faults, fmt.Sprintf("the purged binlog is not among the recorded gaps (%s)", strings.Join(a.Gaps, ", ")))
+	if a.GapWanted && a.Gaps[purged] == 0 {
+		faults = append(faults, fmt.Sprintf("the purged binlog is not among the recorded gaps (%s)", strings.Join(slices.Sorted(maps.Keys(a.Gaps)), ", ")))
 	}
 	if len(a.Failures) > 0 {
 		faults = append(faults, fmt.Sprintf("%s business transactions failed, the first with: %v", count(len(a.Failures)), a.Failures[0]))

@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"context"
@@ -14,12 +14,25 @@ import (
 // row is a message as the application writes it; record is the same as a consumer gets it, with an addition in its body.
 func row(id string) []relay.Row { return []relay.Row{{MessageID: id, Loose: true, Body: []byte(id)}} }
 
-func record(id, change string) []arrival {
-	return []arrival{{Record: relay.Record{MessageID: id, Body: []byte(id + change)}, at: time.Now()}}
+func record(id, change string) []relay.Record {
+	return []relay.Record{{MessageID: id, Body: []byte(id + change), Stored: time.Now()}}
+}
+
+// sides is a book with the records that it was given, as the topic has them.
+type sides struct {
+	*book
+	topic []relay.Record
+}
+
+func newSides() *sides { return &sides{book: newBook()} }
+
+func (l *sides) Arrived(records []relay.Record) {
+	l.book.Arrived(records)
+	l.topic = append(l.topic, records...)
 }
 
 // pair records one message on both sides, with a number of copies.
-func pair(l *book, id string, copies int) {
+func pair(l *sides, id string, copies int) {
 	l.Committed(row(id), time.Now())
 	for range copies {
 		l.Arrived(record(id, ""))
@@ -27,16 +40,16 @@ func pair(l *book, id string, copies int) {
 }
 
 // settled returns the account of a ledger whose rows are all SENT, and whose purge was recorded.
-func settled(t *testing.T, l *book, inTable func(context.Context, string) (bool, error)) Account {
+func settled(t *testing.T, l *sides, inTable func(context.Context, string) (bool, error)) Account {
 	t.Helper()
 	if inTable == nil {
 		inTable = func(context.Context, string) (bool, error) { return false, errors.New("must not be called") }
 	}
-	a, err := l.Account(t.Context(), inTable)
+	a, err := l.Account(t.Context(), l.topic, inTable)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Rows, a.GapWanted, a.Gaps = map[string]int{sentStatus: a.Committed}, true, []string{"first_start", "purged"}
+	a.Rows, a.GapWanted, a.Gaps = map[string]int{sentStatus: a.Committed}, true, map[string]int{"first_start": 1, "purged": 1}
 	return a
 }
 
@@ -49,7 +62,7 @@ func wrong(t *testing.T, a Account, want string) {
 }
 
 func TestAccountHolds(t *testing.T) {
-	l := newBook()
+	l := newSides()
 	pair(l, "a:1", 1)
 	// The record arrives before the COMMIT is acknowledged.
 	l.Arrived(record("a:2", ""))
@@ -65,7 +78,7 @@ func TestAccountHolds(t *testing.T) {
 }
 
 func TestAccountAllowsCopies(t *testing.T) {
-	l := newBook()
+	l := newSides()
 	pair(l, "a:1", 3)
 	pair(l, "a:2", 1)
 	a := settled(t, l, nil)
@@ -75,7 +88,7 @@ func TestAccountAllowsCopies(t *testing.T) {
 }
 
 func TestAccountMissing(t *testing.T) {
-	l := newBook()
+	l := newSides()
 	for i := range 13 {
 		pair(l, fmt.Sprintf("a:%02d", i), i%2)
 	}
@@ -87,7 +100,7 @@ func TestAccountMissing(t *testing.T) {
 }
 
 func TestAccountInvented(t *testing.T) {
-	l := newBook()
+	l := newSides()
 	pair(l, "a:1", 1)
 	l.Arrived(record("rolled-back:9", ""))
 	wrong(t, settled(t, l, nil), "1 published but never committed: rolled-back:9")
@@ -96,7 +109,7 @@ func TestAccountInvented(t *testing.T) {
 func TestAccountAltered(t *testing.T) {
 	for name, changes := range map[string][]string{"first": {"x"}, "a later copy": {"", "x"}, "the first of two": {"x", ""}} {
 		t.Run(name, func(t *testing.T) {
-			l := newBook()
+			l := newSides()
 			l.Committed(row("a:1"), time.Now())
 			for _, change := range changes {
 				l.Arrived(record("a:1", change))
@@ -110,9 +123,9 @@ func TestAccountAltered(t *testing.T) {
 func TestAccountUncertain(t *testing.T) {
 	for _, there := range []bool{false, true} {
 		for _, arrived := range []bool{false, true} {
-			l := newBook()
+			l := newSides()
 			pair(l, "a:1", 1)
-			l.Uncertain(row("a:2"), time.Now())
+			l.Uncertain(row("a:2"))
 			if arrived {
 				l.Arrived(record("a:2", ""))
 			}
@@ -125,16 +138,16 @@ func TestAccountUncertain(t *testing.T) {
 }
 
 func TestAccountUncertainWithoutDatabase(t *testing.T) {
-	l := newBook()
-	l.Uncertain(row("a:1"), time.Now())
+	l := newSides()
+	l.Uncertain(row("a:1"))
 	gone := errors.New("connection refused")
-	if _, err := l.Account(t.Context(), func(context.Context, string) (bool, error) { return false, gone }); !errors.Is(err, gone) {
+	if _, err := l.Account(t.Context(), nil, func(context.Context, string) (bool, error) { return false, gone }); !errors.Is(err, gone) {
 		t.Fatalf("got %v", err)
 	}
 }
 
 func TestAccountOfTheTable(t *testing.T) {
-	l := newBook()
+	l := newSides()
 	pair(l, "a:1", 1)
 	good := settled(t, l, nil)
 
@@ -147,7 +160,7 @@ func TestAccountOfTheTable(t *testing.T) {
 	wrong(t, lost, "the table holds 2 rows, the application committed 1")
 
 	noGap := good
-	noGap.Gaps = []string{"first_start"}
+	noGap.Gaps = map[string]int{"first_start": 1}
 	wrong(t, noGap, "not among the recorded gaps (first_start)")
 	noGap.GapWanted = false
 	if err := noGap.Err(); err != nil {
@@ -162,28 +175,25 @@ func TestAccountOfTheTable(t *testing.T) {
 }
 
 func TestLatencies(t *testing.T) {
-	l := newBook()
+	l := newSides()
 	at := time.Now()
 	for i := range 100 {
 		one := record(fmt.Sprint(i), "")
-		one[0].at = at.Add(time.Duration(i+1) * time.Millisecond)
+		one[0].Stored = at.Add(time.Duration(i+1) * time.Millisecond)
 		l.Committed(row(fmt.Sprint(i)), at)
 		if i == 50 {
 			l.Disturb()
 		}
 		l.Arrived(one)
 	}
-	look := l.Look()
-	if p50, _ := look.took.at(0.5); p50 != 51*time.Millisecond {
-		t.Errorf("p50 is %v", p50)
-	}
-	if p99, _ := look.took.at(0.99); p99 != 100*time.Millisecond {
-		t.Errorf("p99 is %v", p99)
+	_, published, took := l.Look()
+	if p50, p99 := took.at(0.5), took.at(0.99); p50 != "51ms" || p99 != "100ms" || published != 100 {
+		t.Errorf("p50 %s, p99 %s of %d", p50, p99, published)
 	}
 	if quiet := l.Quiet(); len(quiet) != 50 {
 		t.Errorf("%d samples before the disturbance, want 50", len(quiet))
 	}
-	if again := l.Look(); len(again.took) != 0 || again.published != 100 {
-		t.Errorf("the second look shows %+v", again)
+	if _, published, took := l.Look(); took.at(0.5) != "-" || published != 100 {
+		t.Errorf("the second look shows %v of %d", took, published)
 	}
 }

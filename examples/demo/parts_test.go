@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 func TestOrders(t *testing.T) {
@@ -45,21 +46,17 @@ func TestOrders(t *testing.T) {
 }
 
 func TestRelayConfiguration(t *testing.T) {
-	for _, b := range []broker{
-		&kafka{address: "127.0.0.1:9092", topic: "orders"}, &rocketMQ{nameServer: "127.0.0.1:9876", topic: "orders"},
-	} {
-		r, err := newChild("", t.TempDir(), "127.0.0.1:3306", b.Sink(), "127.0.0.1:9180", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg, _, err := config.Load(r.config, nil, app.Sinks)
+	for _, sink := range []string{kafka("127.0.0.1:9092", "orders").sink, "{" + relay.RocketMQSink("127.0.0.1:9876") + "}"} {
+		dir := t.TempDir()
+		text := configuration("127.0.0.1:3306", sink, dir, "127.0.0.1:9180")
+		cfg, _, err := config.Parse("demo", []byte(text), nil, app.Sinks)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if cfg.Tables[0].Name != tableName || cfg.Source.Password.Reveal() != relayPassword || cfg.Sink.Kind() == "" {
 			t.Errorf("%+v", cfg)
 		}
-		if filepath.Dir(cfg.Checkpoint.Dir) != filepath.Dir(r.config) {
+		if filepath.Dir(cfg.Checkpoint.Dir) != dir {
 			t.Errorf("the state is in %s, outside of the demo's directory", cfg.Checkpoint.Dir)
 		}
 	}
@@ -93,7 +90,7 @@ func TestScreenElsewherePrintsLines(t *testing.T) {
 	}
 }
 
-func TestScreenTellsOfABrokenPipe(t *testing.T) {
+func TestScreenReportsABrokenPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -128,11 +125,12 @@ func TestWaitingForALostMessageEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		var out strings.Builder
-		d := &demo{book: newBook(), screen: newScreen(&out, func(err error) { t.Error(err) })}
+		l := newSides()
+		d := &demo{book: l.book, screen: newScreen(&out, func(err error) { t.Error(err) })}
 		d.book.Committed(row("lost"), time.Now().Add(-time.Second))
 		go func() {
-			for n := 0; pause(ctx, time.Second) == nil; n++ {
-				pair(d.book, fmt.Sprint(n), 2)
+			for n := 0; relay.Pause(ctx, time.Second) == nil; n++ {
+				pair(l, fmt.Sprint(n), 2)
 			}
 		}()
 		if err := d.caughtUp(ctx, time.Now()); err != nil || !strings.Contains(out.String(), "1 of them are still not published") {

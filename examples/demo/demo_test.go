@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"bufio"
@@ -25,7 +25,7 @@ var binary string
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("TEST_BINARIES"); dir != "" { // built once for all tests
-		binary = filepath.Join(dir, "canal-outbox-demo")
+		binary = filepath.Join(dir, "demo")
 		os.Exit(m.Run())
 	}
 	os.Exit(func() int {
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "canal-outbox-demo")
-		if out, err := exec.Command("go", "build", "-o", dir, "../../cmd/canal-outbox", "../../cmd/canal-outbox-demo").CombinedOutput(); err != nil {
+		binary = filepath.Join(dir, "demo")
+		if out, err := exec.Command("go", "build", "-o", dir, "../../cmd/canal-outbox", ".").CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)
 			return 1
 		}
