@@ -176,9 +176,12 @@ func (w *world) unanswered(r *row) string {
 	if i == nil || i.dead || r.of(i.life).kept { // one that an earlier process has put there is sent again
 		return ""
 	}
-	f := r.of(i.life)
-	switch lost := f.answer == outbox.ClassUnknown || f.answer == outbox.ClassOutage || f.answer == outbox.ClassService; {
-	case f.handed, f.answered && (lost || f.answer == outbox.ClassRefused) && !f.acked, r.again && f.offered && !f.forgiven && !r.journalled.has(i.disk) && !r.passed.has(i.disk):
+	f, again := r.of(i.life), false
+	switch f.answer {
+	case outbox.ClassUnknown, outbox.ClassOutage, outbox.ClassService, outbox.ClassRefused, outbox.ClassTopic:
+		again = f.answered && !f.acked
+	}
+	if again || f.handed || r.again && f.offered && !f.forgiven && !r.journalled.has(i.disk) && !r.passed.has(i.disk) {
 		return "is to be sent again"
 	}
 	return ""
