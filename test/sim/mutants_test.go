@@ -98,10 +98,6 @@ var mutations = []mutation{
 		edits: []edit{{"		owner.seq = seq\n		return\n", ""}}, seeds: 1000,
 	},
 	{
-		rule: "a gap is followed by a full sweep", file: "internal/relay/handler.go", found: "gap: ",
-		edits: []edit{{"	r.parts.Gate.accept(info.ID)\n	r.triggers.Full()\n", "	r.parts.Gate.accept(info.ID)\n"}}, seeds: 3000,
-	},
-	{
 		rule: "a failover moves the low-water mark to GTIDs alone", file: "internal/relay/handler.go", found: "checkpoint: |P3: ",
 		edits: []edit{{"	case failover:\n", "	case failover && id.Flavor == \"\":\n"}}, seeds: 2000,
 	},
