@@ -42,14 +42,14 @@ func (b *batches) room() error {
 
 // take runs the work on one batch, after room. It passes a channel that is closed when the previous batch was sent. The error is
 // as with room.
-func (b *batches) take(work func(turn <-chan struct{}) error) error {
-	turn, done := b.last, make(chan struct{})
+func (b *batches) take(work func(previous <-chan struct{}) error) error {
+	previous, done := b.last, make(chan struct{})
 	b.last = done
 	b.slots <- struct{}{}
 	b.group.Go(func() {
 		defer func() { <-b.slots }()
 		defer close(done)
-		if err := work(turn); err != nil {
+		if err := work(previous); err != nil {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			if b.err == nil {
@@ -75,35 +75,39 @@ func (b *batches) wait() error {
 	return b.failed()
 }
 
-// awaitTurn waits until the previous batches were sent, while ctx lasts; nil: there are none.
-func awaitTurn(ctx context.Context, turn <-chan struct{}) error {
-	if turn == nil {
+// awaitPrevious waits until the previous batches were sent, while ctx lasts; nil: there are none.
+func awaitPrevious(ctx context.Context, previous <-chan struct{}) error {
+	if previous == nil {
 		return nil
 	}
 	select {
-	case <-turn:
+	case <-previous:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// count adds the result of a row to the sweep's counts.
-func (r *round) count(c outbox.Candidate, due bool) {
+// count adds a published row to the sweep's counts, and returns its result for the metrics.
+func (r *run) count(c outbox.Candidate, due bool) (result string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.published++
-	if c.Status == outbox.Sending || c.RetryCount > 0 {
-		return
+	switch {
+	case c.Status == outbox.Sending:
+		return rowReclaimed
+	case c.RetryCount > 0:
+		return rowRetry
 	}
 	r.fresh++
 	if !due {
 		r.undue++
 	}
+	return rowNew
 }
 
 // sum is the number of rows published so far.
-func (r *round) sum() int {
+func (r *run) sum() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.published

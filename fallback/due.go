@@ -19,7 +19,7 @@ var timerRetry = outbox.Backoff{Schedule: []time.Duration{100 * time.Millisecond
 // serve sends the rows of one table to the sink as they become due, until ctx ends. The sweep publishes rows that it misses.
 func (s *Sweeper) serve(ctx context.Context, name string) {
 	t := s.triggers.timers[name]
-	for failures := 0; awaitTimers(ctx, t); {
+	for failures := 0; await(ctx, t.wake, func() time.Duration { return t.wait(time.Now()) }); {
 		due, look, late := t.take(time.Now(), s.cfg.Batch)
 		behind, err := s.pass(ctx, name, due, look)
 		late = late || behind
@@ -38,24 +38,6 @@ func (s *Sweeper) serve(ctx context.Context, name string) {
 			s.triggers.Trigger()
 		}
 	}
-}
-
-// awaitTimers waits until there is something to do; it returns false when ctx ends first.
-func awaitTimers(ctx context.Context, t *timers) bool {
-	for ctx.Err() == nil {
-		wait := t.wait(time.Now())
-		if wait <= 0 {
-			return true
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-t.wake:
-		case <-timer.C:
-		}
-		timer.Stop()
-	}
-	return false
 }
 
 // pass publishes the rows that are due and then looks at the table for the next ones, if it is time. behind reports that the log,
@@ -154,35 +136,35 @@ func (s *Sweeper) takeDue(ctx context.Context, name string, due []timer, end out
 	if len(take) == 0 {
 		return false, nil
 	}
-	reserved, alone := s.reserve(name, take)
+	free, alone := s.reserve(name, take)
 	if len(alone) > 0 {
 		s.triggers.timers[name].leftAlone()
 	}
-	if len(reserved)+len(alone) < len(take) {
-		behind = s.lookAgain(name, due, take, reserved, alone)
+	if len(free)+len(alone) < len(take) {
+		behind = s.lookAgain(name, due, take, slices.Concat(free, alone))
 	}
-	if len(reserved) == 0 {
+	if len(free) == 0 {
 		return behind, nil
 	}
-	return behind, s.publish(ctx, &round{path: outbox.PathTimer}, name, asked, reserved, nil)
+	return behind, s.publish(ctx, &run{path: outbox.PathTimer}, name, asked, free, nil)
 }
 
-// lookAgain adds the owned rows again: those that are neither reserved nor suspended. While there is no room in the timers they are left to
+// lookAgain adds the owned rows again: those that Reserve has not returned. While there is no room in the timers they are left to
 // the sweep, so that they delay no rows that become due later.
-func (s *Sweeper) lookAgain(name string, due []timer, take, reserved, alone []outbox.Candidate) (behind bool) {
-	had := map[outbox.Identity]bool{}
+func (s *Sweeper) lookAgain(name string, due []timer, take, returned []outbox.Candidate) (behind bool) {
+	owned := map[outbox.Identity]bool{}
 	for _, c := range take {
-		had[c.Identity] = true
+		owned[c.Identity] = true
 	}
-	for _, c := range slices.Concat(reserved, alone) {
-		delete(had, c.Identity)
+	for _, c := range returned {
+		delete(owned, c.Identity)
 	}
 	if s.triggers.timers[name].yield() {
 		return true
 	}
 	now := time.Now()
 	for _, one := range due {
-		if had[one.row] {
+		if owned[one.row] {
 			behind = !s.triggers.timers[name].again(one, now) || behind
 		}
 	}

@@ -310,8 +310,8 @@ func TestTimersAreBounded(t *testing.T) {
 	for i := range rows {
 		at := i * 7919 % rows // in no order
 		list.add(outbox.Identity{Table: shop, ID: fmt.Sprint(at), MessageID: fmt.Sprint("m", at)}, began.Add(time.Duration(at)*time.Millisecond), nil)
-		if n := list.len(); n > limit || len(list.rows.place) != n {
-			t.Fatalf("%d rows are kept, %d known", n, len(list.rows.place))
+		if n := list.len(); n > limit || len(list.rows.index) != n {
+			t.Fatalf("%d rows are kept, %d known", n, len(list.rows.index))
 		}
 	}
 	if n := list.len(); n < limit/2 {

@@ -29,10 +29,12 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/reserved"
 )
 
 // Flow is the pipeline as the sweep needs it.
 type Flow interface {
+	reserved.Flow
 	// Generation counts how often the position was moved.
 	Generation() uint64
 	// AwaitLog waits until every transaction of the log up to end was offered to the registry, or, if the reader makes no
@@ -44,15 +46,6 @@ type Flow interface {
 	// Shown reports whether rows before end need no wait: the log was offered up to there, or its rows are checked before they
 	// are published. The error is that of AwaitLog.
 	Shown(end outbox.LogEnd) (bool, error)
-	// Reserve takes ownership. It returns the rows that were not owned, each with its entry, and those of suspended topics.
-	Reserve([]outbox.Candidate) (free, suspended []outbox.Candidate)
-	// Release returns reserved rows that were not published.
-	Release([]outbox.Candidate)
-	// Return does so with rows that are claimed: the claim is released in the table.
-	Return(rows []outbox.Candidate, claim string)
-	// Publish sends claimed rows to the sink, and the completions of rows that cannot become a message to ack. Each has the entry
-	// of its candidate. It waits while there is no room. On an error, that of ctx, only the first rows were accepted.
-	Publish(ctx context.Context, rows []*outbox.Message, rejected []outbox.Completion) (taken int, err error)
 	// Swept reports a complete sweep.
 	Swept(outbox.Sweep)
 }
@@ -91,19 +84,10 @@ const (
 func (c *Config) lookEvery() time.Duration { return max(c.Interval, leastLook) }
 
 func (c *Config) setDefaults() {
-	for _, d := range []struct {
-		value *time.Duration
-		def   time.Duration
-	}{
-		{&c.Interval, 30 * time.Second},
-		{&c.Threshold, time.Minute},
-		{&c.Patience, 10 * time.Second},
-		{&c.ClaimTimeout, time.Minute},
-	} {
-		if *d.value <= 0 {
-			*d.value = d.def
-		}
-	}
+	setDefault(&c.Interval, 30*time.Second)
+	setDefault(&c.Threshold, time.Minute)
+	setDefault(&c.Patience, 10*time.Second)
+	setDefault(&c.ClaimTimeout, time.Minute)
 	if c.Random == nil {
 		c.Random = rand.Float64
 	}
@@ -112,6 +96,12 @@ func (c *Config) setDefaults() {
 	}
 	if c.Batch <= 0 || c.Batch > maxBatch {
 		c.Batch = maxBatch
+	}
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d <= 0 {
+		*d = value
 	}
 }
 
@@ -180,7 +170,11 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	for _, name := range s.cfg.Tables {
 		timers.Go(func() { s.serve(ctx, name) })
 	}
-	for s.await(ctx) {
+	due := func() time.Duration {
+		s.triggers.apply(&s.plan, time.Now())
+		return s.plan.wait(time.Now())
+	}
+	for await(ctx, s.triggers.wake, due) {
 		s.running.Store(true)
 		s.once(ctx)
 		s.running.Store(false)
@@ -188,18 +182,17 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits until the plan has a sweep due; it returns false when ctx ends first.
-func (s *Sweeper) await(ctx context.Context) bool {
+// await waits until due returns no time to wait; wake makes it call due again. It returns false when ctx ends first.
+func await(ctx context.Context, wake <-chan struct{}, due func() time.Duration) bool {
 	for ctx.Err() == nil {
-		s.triggers.apply(&s.plan, time.Now())
-		wait := s.plan.wait(time.Now())
+		wait := due()
 		if wait <= 0 {
 			return true
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-		case <-s.triggers.wake:
+		case <-wake:
 		case <-timer.C:
 		}
 		timer.Stop()

@@ -61,17 +61,8 @@ func (p *plan) done(now time.Time, interval time.Duration) {
 	p.next, p.hold = now.Add(interval), time.Time{}
 }
 
-// postponed plans the attempt after a sweep that ended because the broker accepts no messages: at the next trigger, at the latest
-// after an interval. One without threshold stays without.
-func (p *plan) postponed(now time.Time, zero bool, interval time.Duration) {
-	p.next, p.hold = now.Add(interval), time.Time{}
-	if zero {
-		p.zero, p.again = p.next, true
-	}
-}
-
-// failed plans the attempt after an incomplete sweep; one without threshold stays without. With hold, no trigger makes it come
-// earlier.
+// failed plans the attempt after an incomplete sweep: at the next trigger, at the latest after delay; one without threshold stays without. With
+// hold, no trigger makes it come earlier.
 func (p *plan) failed(now time.Time, zero, hold bool, delay time.Duration) {
 	p.next, p.hold = now.Add(delay), time.Time{}
 	if hold {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/pipeline/reserved"
 )
 
 // queryTimeout ends a statement on a silent connection.
@@ -22,8 +22,8 @@ const queryTimeout = 30 * time.Second
 // retry is the wait after consecutive failed sweeps.
 var retry = outbox.Backoff{Base: time.Second, Max: 30 * time.Second}
 
-// round is one sweep, or one pass of timers.
-type round struct {
+// run is one sweep, or one pass of timers.
+type run struct {
 	path    outbox.Path
 	zero    bool // without threshold
 	replica bool // a table was read on the replica
@@ -44,20 +44,21 @@ type round struct {
 // once makes one sweep and plans the next.
 func (s *Sweeper) once(ctx context.Context) {
 	began := time.Now()
-	r := &round{path: outbox.PathSweep, zero: s.plan.begin(began)}
+	r := &run{path: outbox.PathSweep, zero: s.plan.begin(began)}
 	err := s.sweep(ctx, r)
 	now := time.Now()
 	switch {
 	case ctx.Err() != nil:
-	case errors.Is(err, outbox.ErrBrokerAway):
-		s.metrics.runs.WithLabelValues(runBreaker).Inc()
-		s.plan.postponed(now, r.zero, s.cfg.Interval) // the flow triggers a sweep when the broker is back
-	case errors.Is(err, outbox.ErrPaused):
-		s.metrics.runs.WithLabelValues(runPaused).Inc()
-		s.plan.postponed(now, r.zero, s.cfg.Interval) // the end of the pause triggers one
+	case errors.Is(err, outbox.ErrBrokerAway), errors.Is(err, outbox.ErrPaused): // the end of either triggers a sweep
+		result := runPaused
+		if errors.Is(err, outbox.ErrBrokerAway) {
+			result = runBreaker
+		}
+		s.metrics.runs.WithLabelValues(result).Inc()
+		s.plan.failed(now, r.zero, false, s.cfg.Interval)
 	case errors.Is(err, outbox.ErrMoved):
 		s.metrics.runs.WithLabelValues(runMoved).Inc()
-		s.plan.postponed(now, r.zero, 0) // begin again at once: the result may be of another server
+		s.plan.failed(now, r.zero, false, 0) // begin again at once: the result may be of another server
 	case err != nil:
 		s.metrics.runs.WithLabelValues(runFailed).Inc()
 		// If only some tables fail, a trigger for the others does not wait for them.
@@ -78,7 +79,7 @@ func (s *Sweeper) failed(err error, now time.Time) {
 	s.trouble.Store(&trouble{err: err, since: s.failing})
 }
 
-func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
+func (s *Sweeper) completed(r *run, now time.Time, took time.Duration) {
 	s.metrics.runs.WithLabelValues(runComplete).Inc()
 	s.metrics.seconds.Observe(took.Seconds())
 	if !r.replica { // a replica shows the past
@@ -102,7 +103,7 @@ func (s *Sweeper) completed(r *round, now time.Time, took time.Duration) {
 }
 
 // sweep sweeps all tables; a failed one does not prevent the others.
-func (s *Sweeper) sweep(ctx context.Context, r *round) error {
+func (s *Sweeper) sweep(ctx context.Context, r *run) error {
 	var first error
 	failed := 0
 	useReplica := s.cfg.Replica != nil && !r.zero && s.replica.next()
@@ -133,7 +134,7 @@ func notNow(err error) bool {
 	return errors.Is(err, outbox.ErrBrokerAway) || errors.Is(err, outbox.ErrPaused) || errors.Is(err, outbox.ErrMoved)
 }
 
-func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string, useReplica bool) error {
+func (s *Sweeper) sweepTable(ctx context.Context, r *run, name string, useReplica bool) error {
 	// Where the age of a row is unknown the query returns young rows too. The position rule, not the age, decides whether a row
 	// is published; the age only saves the check of rows of the binlog path.
 	query := table.DueQuery{
@@ -155,7 +156,7 @@ func (s *Sweeper) sweepTable(ctx context.Context, r *round, name string, useRepl
 // list reads the due rows of a table, page by page. The first page is one batch, so that its rows are sent soon. Where batches
 // overlap later pages have several, because each page costs a query, a query for the end of the log and a wait for the reader. On
 // MariaDB only a heartbeat shows that the reader has passed our own writes.
-func (s *Sweeper) list(ctx context.Context, r *round, b *batches, name string, query table.DueQuery, useReplica bool) error {
+func (s *Sweeper) list(ctx context.Context, r *run, b *batches, name string, query table.DueQuery, useReplica bool) error {
 	for at := (table.Cursor{}); !at.Done(); {
 		asked := time.Now()
 		page, next, err := s.due(ctx, name, at, query, useReplica)
@@ -200,7 +201,7 @@ func (s *Sweeper) due(ctx context.Context, name string, at table.Cursor, q table
 // The rows were visible before the end of the log is read here, so their transactions are before that end. Once everything up to
 // it was offered, rows without an owner in the registry will not come from the log. A replica shows a row later than the primary,
 // so that is true for its rows, too; the claim and the read-back on the primary check changes since then.
-func (s *Sweeper) takePage(ctx context.Context, r *round, b *batches, name string, asked time.Time, page []outbox.Candidate) error {
+func (s *Sweeper) takePage(ctx context.Context, r *run, b *batches, name string, asked time.Time, page []outbox.Candidate) error {
 	take, later := s.pick(r, page)
 	if len(take)+len(later) == 0 {
 		return nil
@@ -226,28 +227,28 @@ func (s *Sweeper) takePage(ctx context.Context, r *round, b *batches, name strin
 
 // takeBatch sends rows from before end to the sink when there is room for a batch. It checks the flow again then: meanwhile the
 // broker may have gone away, an operator may have paused the relay, or the reader may have gone back.
-func (s *Sweeper) takeBatch(ctx context.Context, r *round, b *batches, name string, asked time.Time, end outbox.LogEnd, take []outbox.Candidate) error {
+func (s *Sweeper) takeBatch(ctx context.Context, r *run, b *batches, name string, asked time.Time, end outbox.LogEnd, take []outbox.Candidate) error {
 	if err := b.room(); err != nil {
 		return err
 	}
 	if err := s.flow.AwaitLog(ctx, end, s.cfg.Patience); err != nil {
 		return err
 	}
-	reserved, suspended := s.reserve(name, take)
-	if s.claims.earlier(name, reserved)+s.claims.earlier(name, suspended) < s.claims.earlier(name, take) {
+	free, suspended := s.reserve(name, take)
+	if s.claims.earlier(name, free)+s.claims.earlier(name, suspended) < s.claims.earlier(name, take) {
 		r.held, r.heldAny = true, true // by the recovery window, which forgets claimed rows when it has checked them
 	}
-	if len(reserved) == 0 {
+	if len(free) == 0 {
 		return nil
 	}
-	return b.take(func(turn <-chan struct{}) error { return s.publish(ctx, r, name, asked, reserved, turn) })
+	return b.take(func(previous <-chan struct{}) error { return s.publish(ctx, r, name, asked, free, previous) })
 }
 
-func (s *Sweeper) reserve(name string, take []outbox.Candidate) (reserved, suspended []outbox.Candidate) {
-	reserved, suspended = s.flow.Reserve(take)
+func (s *Sweeper) reserve(name string, take []outbox.Candidate) (free, suspended []outbox.Candidate) {
+	free, suspended = s.flow.Reserve(take)
 	s.metrics.rows(name, rowSuspended).Add(float64(len(suspended)))
-	s.metrics.rows(name, rowOwned).Add(float64(len(take) - len(suspended) - len(reserved)))
-	return reserved, suspended
+	s.metrics.rows(name, rowOwned).Add(float64(len(take) - len(suspended) - len(free)))
+	return free, suspended
 }
 
 func (s *Sweeper) logEnd(ctx context.Context) (outbox.LogEnd, error) {
@@ -262,7 +263,7 @@ func (s *Sweeper) logEnd(ctx context.Context) (outbox.LogEnd, error) {
 }
 
 // pick leaves out what must not be published now: later has rows that wait, where their due times are not in the table.
-func (s *Sweeper) pick(r *round, page []outbox.Candidate) (take, later []outbox.Candidate) {
+func (s *Sweeper) pick(r *run, page []outbox.Candidate) (take, later []outbox.Candidate) {
 	take = make([]outbox.Candidate, 0, len(page))
 	for _, c := range page {
 		switch {
@@ -277,117 +278,47 @@ func (s *Sweeper) pick(r *round, page []outbox.Candidate) (take, later []outbox.
 	return take, later
 }
 
-// publish claims rows that are reserved, reads them back and hands them to the sink when it is their turn (nil: at once), one piece after
-// the other. What is not handed over is released, at a stop with its claim. A row that cannot be claimed or read is missing among the others, which are published. asked is
-// when the table was asked for them.
-func (s *Sweeper) publish(ctx context.Context, r *round, name string, asked time.Time, reserved []outbox.Candidate, turn <-chan struct{}) error {
-	open := make(map[outbox.Identity]outbox.Candidate, len(reserved))
-	for _, c := range reserved {
-		open[c.Identity] = c
-	}
-	claimed := ""
-	defer func() {
-		if rows := slices.Collect(maps.Values(open)); claimed != "" && ctx.Err() != nil {
-			s.flow.Return(rows, claimed)
-		} else {
-			s.flow.Release(rows)
+// publish claims rows that are reserved, reads them back and hands them to the sink when the previous batch was sent (nil: at once), see the
+// package reserved. asked is when the table was asked for them. A claim whose rows were not read back is an orphan.
+func (s *Sweeper) publish(ctx context.Context, r *run, name string, asked time.Time, rows []outbox.Candidate, previous <-chan struct{}) error {
+	token := ""
+	unread := func(n int, err error) error {
+		if err == nil {
+			return nil
 		}
-	}()
-
-	token, pieces, err := s.claim(ctx, name, reserved)
-	if err != nil {
-		return err
+		s.claims.made(name, token, true)
+		return fmt.Errorf("read %d claimed rows back (the next sweep takes them over): %w", n, err)
 	}
-	claimed = token
-	gone := len(reserved)
-	for i, piece := range pieces {
-		messages, rejected, err := s.readBack(ctx, name, token, piece)
-		if err != nil {
-			return err
-		}
-		if i == 0 {
-			if err := awaitTurn(ctx, turn); err != nil {
-				return err
+	gone, err := reserved.Publish(ctx, s.flow, rows, reserved.Steps{
+		Claim: func(ctx context.Context) (_ string, err error) {
+			token, err = s.rows.Claim(ctx, rows)
+			s.claims.made(name, token, err != nil)
+			if err != nil {
+				return "", fmt.Errorf("claim %d rows: %w", len(rows), err)
 			}
-		}
-		gone -= len(messages) + len(rejected)
-		if err := s.hand(ctx, r, name, asked, open, messages, rejected); err != nil {
-			return err
-		}
-	}
-	s.metrics.rows(name, rowGone).Add(float64(gone))
-	return nil
-}
-
-// hand sends messages to the sink and rejected rows to ack, and removes the accepted ones from open.
-func (s *Sweeper) hand(ctx context.Context, r *round, name string, asked time.Time, open map[outbox.Identity]outbox.Candidate, messages []*outbox.Message, rejected []outbox.Completion) error {
-	for i := range rejected {
-		id := rejected[i].Identity
-		rejected[i].Entry = open[id].Entry
-		delete(open, id)
-	}
-	for _, m := range messages {
-		c := open[m.Identity]
-		m.Entry, m.Path, m.Status = c.Entry, r.path, c.Status
-		if !m.DueAt.IsZero() { // by the database's clock
-			m.Since = dueTime(asked, &c)
-		}
-	}
-	taken, err := s.flow.Publish(ctx, messages, rejected)
-	for _, m := range messages[:taken] {
-		s.countPublished(r, name, open[m.Identity], m.DueAt)
-		delete(open, m.Identity)
+			return token, nil
+		},
+		Pieces: func(ctx context.Context, ids []outbox.Identity) ([][]outbox.Identity, error) {
+			pieces, err := s.rows.Pieces(ctx, ids)
+			return pieces, unread(len(ids), err)
+		},
+		Read: func(ctx context.Context, ids []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error) {
+			messages, rejected, err := s.rows.ReadBack(ctx, token, ids)
+			return messages, rejected, unread(len(ids), err)
+		},
+		Before: func(messages []*outbox.Message, rows map[outbox.Identity]outbox.Candidate) error {
+			for _, m := range messages {
+				c := rows[m.Identity]
+				if m.Path = r.path; !m.DueAt.IsZero() { // by the database's clock
+					m.Since = dueTime(asked, &c)
+				}
+			}
+			return awaitPrevious(ctx, previous)
+		},
+		Taken: func(m *outbox.Message, c outbox.Candidate) { s.metrics.rows(name, r.count(c, !m.DueAt.IsZero())).Inc() },
+	})
+	if err == nil {
+		s.metrics.rows(name, rowGone).Add(float64(gone))
 	}
 	return err
-}
-
-// claim claims the rows in the table and returns the pieces to read them back in. A stop does not interrupt between the two: a
-// row that is claimed and never read back would wait until its claim expires.
-func (s *Sweeper) claim(ctx context.Context, name string, reserved []outbox.Candidate) (token string, pieces [][]outbox.Identity, err error) {
-	if err := ctx.Err(); err != nil {
-		return "", nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
-	defer cancel()
-	token, err = s.rows.Claim(ctx, reserved)
-	s.claims.made(name, token, err != nil)
-	if err != nil {
-		return "", nil, fmt.Errorf("claim %d rows: %w", len(reserved), err)
-	}
-	ids := make([]outbox.Identity, len(reserved))
-	for i, c := range reserved {
-		ids[i] = c.Identity
-	}
-	if pieces, err = s.rows.Pieces(ctx, ids); err != nil {
-		return "", nil, s.unread(name, token, len(ids), err)
-	}
-	return token, pieces, nil
-}
-
-func (s *Sweeper) readBack(ctx context.Context, name, token string, piece []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
-	defer cancel()
-	messages, rejected, err := s.rows.ReadBack(ctx, token, piece)
-	if err != nil {
-		return nil, nil, s.unread(name, token, len(piece), err)
-	}
-	return messages, rejected, nil
-}
-
-// unread records claimed rows that were not read back.
-func (s *Sweeper) unread(name, token string, rows int, cause error) error {
-	s.claims.made(name, token, true)
-	return fmt.Errorf("read %d claimed rows back (the next sweep takes them over): %w", rows, cause)
-}
-
-func (s *Sweeper) countPublished(r *round, name string, c outbox.Candidate, due time.Time) {
-	r.count(c, !due.IsZero())
-	switch {
-	case c.Status == outbox.Sending:
-		s.metrics.rows(name, rowReclaimed).Inc()
-	case c.RetryCount > 0:
-		s.metrics.rows(name, rowRetry).Inc()
-	default:
-		s.metrics.rows(name, rowNew).Inc()
-	}
 }

@@ -66,7 +66,7 @@ func (t *timers) kick() {
 
 // enter adds a row and reports whether it is now the first. Callers hold mu.
 func (t *timers) enter(one timer) (first bool) {
-	if i, found := t.rows.place[one.row]; found {
+	if i, found := t.rows.index[one.row]; found {
 		t.rows.list[i].at = one.at
 		heap.Fix(&t.rows, i)
 		return t.rows.list[0].row == one.row
@@ -250,12 +250,12 @@ type timer struct {
 	waits int // number of waits for the log
 }
 
-func newHeap() timerHeap { return timerHeap{place: map[outbox.Identity]int{}} }
+func newHeap() timerHeap { return timerHeap{index: map[outbox.Identity]int{}} }
 
 // timerHeap has the row to look at first at its top. It implements heap.Interface.
 type timerHeap struct {
 	list  []timer
-	place map[outbox.Identity]int // in list
+	index map[outbox.Identity]int // in list
 }
 
 func (h *timerHeap) Len() int           { return len(h.list) }
@@ -263,13 +263,13 @@ func (h *timerHeap) Less(i, j int) bool { return h.list[i].at.Before(h.list[j].a
 
 func (h *timerHeap) Swap(i, j int) {
 	h.list[i], h.list[j] = h.list[j], h.list[i]
-	h.place[h.list[i].row], h.place[h.list[j].row] = i, j
+	h.index[h.list[i].row], h.index[h.list[j].row] = i, j
 }
 
 // Push implements heap.Interface.
 func (h *timerHeap) Push(x any) {
 	one := x.(timer)
-	h.place[one.row] = len(h.list)
+	h.index[one.row] = len(h.list)
 	h.list = append(h.list, one)
 }
 
@@ -279,7 +279,7 @@ func (h *timerHeap) Pop() any {
 	one := h.list[last]
 	h.list[last] = timer{}
 	h.list = h.list[:last]
-	delete(h.place, one.row)
+	delete(h.index, one.row)
 	return one
 }
 
@@ -288,12 +288,12 @@ func (h *timerHeap) cut(n int) time.Time {
 	slices.SortFunc(h.list, func(a, b timer) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.row.ID, b.row.ID)) }) // a sorted list is a heap
 	at := h.list[n].at
 	for _, dropped := range h.list[n:] {
-		delete(h.place, dropped.row)
+		delete(h.index, dropped.row)
 	}
 	clear(h.list[n:])
 	h.list = h.list[:n]
 	for i := range h.list {
-		h.place[h.list[i].row] = i
+		h.index[h.list[i].row] = i
 	}
 	return at
 }

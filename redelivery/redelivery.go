@@ -25,6 +25,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/pipeline/reserved"
 )
 
 // Rows are the mapped tables, on the primary. table.Store implements it.
@@ -46,15 +47,9 @@ type Rows interface {
 
 // Flow is the pipeline.
 type Flow interface {
+	reserved.Flow
 	// Takes reports whether the broker accepts messages and no operator has stopped the intake.
 	Takes() bool
-	// Reserve takes ownership. It returns the rows that were not owned, each with its entry, and those of suspended topics.
-	Reserve([]outbox.Candidate) (free, suspended []outbox.Candidate)
-	// Release returns reserved rows that are unchanged.
-	Release([]outbox.Candidate)
-	// Publish sends reserved rows to the sink, each with its entry, and waits while there is no room. On an error, that of ctx,
-	// only the first rows were accepted.
-	Publish(ctx context.Context, rows []*outbox.Message, rejected []outbox.Completion) (taken int, err error)
 	// SetBack returns reserved rows that are PENDING now, and requests a sweep.
 	SetBack([]outbox.Candidate)
 }

@@ -3,7 +3,6 @@ package redelivery
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/pipeline/reserved"
 )
 
 // maxCounted bounds the rows of all tables whose redeliveries are counted.
@@ -190,7 +190,7 @@ func (r *Redelivery) ask(ctx context.Context, p *sentPass, due []outbox.Candidat
 }
 
 // publish sends rows to the sink. Each is counted on disk before: a crash may cost a row one of its redeliveries and never adds
-// one.
+// one. A row that cannot be read is left out, and the others are sent.
 func (r *Redelivery) publish(ctx context.Context, p *sentPass, due []outbox.Candidate) error {
 	next, exhausted := time.Now().Add(p.rule.After), []table.Waiting(nil)
 	candidates := make([]outbox.Candidate, 0, len(due))
@@ -205,58 +205,27 @@ func (r *Redelivery) publish(ctx context.Context, p *sentPass, due []outbox.Cand
 		return err
 	}
 	free, _ := r.flow.Reserve(candidates)
-	open := make(map[outbox.Identity]outbox.Candidate, len(free))
-	ids := make([]outbox.Identity, len(free))
-	for i, c := range free {
-		open[c.Identity], ids[i] = c, c.Identity
-	}
-	defer func() { r.flow.Release(slices.Collect(maps.Values(open))) }()
-	if len(ids) == 0 {
-		return nil
-	}
-	bounded, cancel := context.WithTimeout(ctx, queryTimeout)
-	pieces, err := r.rows.Pieces(bounded, ids)
-	cancel()
-	if err != nil {
-		return err
-	}
-	for _, piece := range pieces {
-		if err := r.publishPiece(ctx, p, piece, open); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// publishPiece reads rows whole, counts them and sends them to the sink; accepted ones are removed from open. A row that cannot
-// be read is left out, and the others are sent.
-func (r *Redelivery) publishPiece(ctx context.Context, p *sentPass, ids []outbox.Identity, open map[outbox.Identity]outbox.Candidate) error {
-	bounded, cancel := context.WithTimeout(ctx, queryTimeout)
-	messages, err := r.rows.ReadSent(bounded, ids)
-	cancel()
-	if err != nil || len(messages) == 0 {
-		return err
-	}
-	next, counted := time.Now().Add(p.rule.After), make([]table.Waiting, len(messages))
-	for i, m := range messages {
-		m.Entry = open[m.Identity].Entry
-		counted[i] = table.Waiting{Identity: m.Identity, Wait: table.Wait{Due: next, Attempts: r.counts[m.Identity].Attempts + 1}}
-	}
-	if err := r.keep(counted); err != nil {
-		return err
-	}
-	taken, err := r.flow.Publish(ctx, messages, nil)
-	for _, m := range messages[:taken] {
-		delete(open, m.Identity)
-	}
-	p.published += taken
-	r.metrics.redelivered.WithLabelValues(p.name).Add(float64(taken))
-	r.updateSent(p.name, func(s *SentState) { s.Redelivered += taken })
-	if err != nil {
-		return err
-	}
-	sleep(ctx, time.Duration(taken)*perRow)
-	return nil
+	_, err := reserved.Publish(ctx, r.flow, free, reserved.Steps{
+		Pieces: r.rows.Pieces,
+		Read: func(ctx context.Context, ids []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error) {
+			messages, err := r.rows.ReadSent(ctx, ids)
+			return messages, nil, err
+		},
+		Before: func(messages []*outbox.Message, _ map[outbox.Identity]outbox.Candidate) error {
+			next, counted := time.Now().Add(p.rule.After), make([]table.Waiting, len(messages))
+			for i, m := range messages {
+				counted[i] = table.Waiting{Identity: m.Identity, Wait: table.Wait{Due: next, Attempts: r.counts[m.Identity].Attempts + 1}}
+			}
+			return r.keep(counted)
+		},
+		Taken: func(*outbox.Message, outbox.Candidate) {
+			p.published++
+			r.metrics.redelivered.WithLabelValues(p.name).Inc()
+			r.updateSent(p.name, func(s *SentState) { s.Redelivered++ })
+			sleep(ctx, perRow)
+		},
+	})
+	return err
 }
 
 func (r *Redelivery) keep(put []table.Waiting) error {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/reserved"
 )
 
 // republishPage is how many rows are read and published at a time.
@@ -36,31 +36,13 @@ func (r *Relay) Republish(ctx context.Context, rows []outbox.Candidate) (n int, 
 
 func (r *Relay) republish(ctx context.Context, page []outbox.Candidate) (taken int, err error) {
 	free, _ := r.Flow.Reserve(page)
-	open := make(map[outbox.Identity]outbox.Candidate, len(free))
-	ids := make([]outbox.Identity, len(free))
-	for i, c := range free {
-		open[c.Identity], ids[i] = c, c.Identity
-	}
-	defer func() { r.Flow.Release(slices.Collect(maps.Values(open))) }()
-	pieces, err := r.parts.Again.Rows.Pieces(ctx, ids)
-	if err != nil {
-		return 0, err
-	}
-	for _, piece := range pieces {
-		messages, err := r.parts.Again.Rows.ReadSent(ctx, piece)
-		if err != nil {
-			return taken, err
-		}
-		for _, m := range messages {
-			m.Entry = open[m.Identity].Entry
-		}
-		n, err := r.Flow.Publish(ctx, messages, nil)
-		for _, m := range messages[:n] {
-			delete(open, m.Identity)
-		}
-		if taken += n; err != nil {
-			return taken, err
-		}
-	}
-	return taken, nil
+	_, err = reserved.Publish(ctx, r.Flow, free, reserved.Steps{
+		Pieces: r.parts.Again.Rows.Pieces,
+		Read: func(ctx context.Context, ids []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error) {
+			messages, err := r.parts.Again.Rows.ReadSent(ctx, ids)
+			return messages, nil, err
+		},
+		Taken: func(*outbox.Message, outbox.Candidate) { taken++ },
+	})
+	return taken, err
 }

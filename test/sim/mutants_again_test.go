@@ -28,10 +28,11 @@ var againMutations = []mutation{
 	},
 	{
 		rule: "a redelivery is counted before it is sent", file: "redelivery/sent.go", found: "redelivery: .*counted",
-		edits: []edit{{
-			"	if err := r.keep(counted); err != nil {\n		return err\n	}\n	taken, err := r.flow.Publish(ctx, messages, nil)\n",
-			"	taken, err := r.flow.Publish(ctx, messages, nil)\n	if err := r.keep(counted); err != nil {\n		return err\n	}\n",
-		}},
+		edits: []edit{
+			{"			return r.keep(counted)\n", "			late = append(late, counted...)\n			return nil\n"},
+			{"	_, err := reserved.Publish(ctx, ", "	var late []table.Waiting\n	_, err := reserved.Publish(ctx, "},
+			{"	})\n	return err\n}\n\nfunc (r *Redelivery) keep(", "	})\n	if kept := r.keep(late); err == nil {\n		err = kept\n	}\n	return err\n}\n\nfunc (r *Redelivery) keep("},
+		},
 	},
 	{
 		rule: "the count of redeliveries survives a crash", file: "checkpoint/waits.go", found: "redelivery: .*reopened",

@@ -39,14 +39,14 @@ var mutations = []mutation{
 		edits: []edit{{"	r.tracker.Own(entries)\n", ""}}, seeds: 1000,
 	},
 	{
-		rule: "what the sweep does not publish it gives back", file: "fallback/sweep.go", found: "P1: ",
-		edits: []edit{{"			s.flow.Release(rows)\n", ""}},
+		rule: "what the sweep does not publish it gives back", file: "pipeline/reserved/reserved.go", found: "P1: ",
+		edits: []edit{{"			flow.Release(left)\n", ""}},
 	},
 	{
 		rule: "the sweep waits for the reader", file: "fallback/sweep.go", found: "P3: |latency: ",
 		edits: []edit{
 			{"	if err := s.flow.AwaitLog(ctx, end, s.cfg.Patience); err != nil {\n		return err\n	}\n	for batch", "	for batch"},
-			{"	if err := s.flow.AwaitLog(ctx, end, s.cfg.Patience); err != nil {\n		return err\n	}\n	reserved, ", "	_ = end\n	reserved, "},
+			{"	if err := s.flow.AwaitLog(ctx, end, s.cfg.Patience); err != nil {\n		return err\n	}\n	free, ", "	_ = end\n	free, "},
 		},
 	},
 	{
