@@ -62,29 +62,27 @@ type Source struct {
 	TLS setting.TLS `yaml:"tls"`
 	// Heartbeat is the interval at which an idle server sends a sign of life. Three missing ones end the connection.
 	Heartbeat time.Duration `yaml:"heartbeat"`
-	// ServerID is the id under which the relay reads the binlog, unique among the server's replicas. 0 chooses one from
-	// the account, the address, this host and the state directory.
+	// ServerID is the id under which the relay reads the binlog, unique among the server's replicas. 0 chooses one.
 	ServerID uint32 `yaml:"server_id"`
 }
 
 // Table maps one outbox table.
 type Table struct {
 	// Name is schema.table, exact or a pattern for many tables of one layout: `shop_*.t_local_message_{00..63}`. `*` matches any characters,
-	// `{00..63}` numbers, `{a,b}` words. Patterns match no name that begins with an underscore, because tools for schema changes use such names.
-	// An entry with the exact name has priority over a pattern. New and dropped tables are detected within fallback.interval.
+	// `{00..63}` numbers, `{a,b}` words; no pattern matches a name that begins with an underscore, as tools for schema changes make. An exact
+	// name has priority. New and dropped tables are detected within fallback.interval.
 	Name string `yaml:"name"`
 	// Preset is the layout that the other keys override: `t_local_message`, `message-state`, `local_message_table`, `local_message`,
-	// `order-chain`, `debezium-outbox` (no status: only the binlog is read), or `outbox`, the relay's own layout for a new table. Each has a
-	// page in docs/layouts. Other usual spellings of a preset's columns are recognised, and `canal-outbox doctor` names them.
+	// `order-chain`, `debezium-outbox` (no status: only the binlog is read), or `outbox`, the relay's own layout. docs/layouts has a page for
+	// each. Other usual spellings of columns are recognised.
 	Preset string `yaml:"preset"`
 	// Columns maps a role to the name of the table's column, where it differs from the preset: id, message_id, biz_type,
 	// key, topic, tag, sharding_key, body, headers, partition, status, retry_count, max_retry, next_retry_time,
 	// last_exec_time, fail_reason, created_at, broker_message_id, sent_at, lock_version, updated_by, updated_at. An empty
 	// name unmaps the role. Several roles may name one column, unless the relay writes one of them.
 	Columns map[string]string `yaml:"columns"`
-	// Codes maps a status (`pending`, `sending`, `sent`, `failed`) to its code in the status column. Any other name is a state of the table's
-	// consumers (`consumed`, `suspended`); its rows are counted under this name. An empty code removes a name. Rows with any other code are
-	// never changed.
+	// Codes maps a status (`pending`, `sending`, `sent`, `failed`) to its code. Any other name is a state of the consumers (`consumed`,
+	// `suspended`), under which its rows are counted. An empty code removes a name. Rows with any other code are never changed.
 	Codes map[string]string `yaml:"codes"`
 	// Topic derives the topic where no column holds it: a constant (`topic: orders`), a template with the name of one column (`topic:
 	// order.{event_type}`), or the topic of each value of a column.
@@ -94,14 +92,14 @@ type Table struct {
 	// TimeZone of the table's DATETIME columns: an offset such as `+08:00` or a name the server knows. Empty: the
 	// server's own.
 	TimeZone string `yaml:"time_zone"`
-	// Grace is the time that the application has after its commit to publish a row itself and to mark it as sent. The relay publishes rows that
-	// are still PENDING then. 0: the relay publishes every row at once.
+	// Grace is the time that the application has after its commit to publish a row itself and to mark it as sent. The relay publishes rows
+	// that are still PENDING then. 0: at once.
 	Grace time.Duration `yaml:"grace"`
-	// Ordering is `none` or `key`. With `key`, rows of one key (of one topic) are sent one after the other, and later rows wait while one is
-	// refused or cannot be sent. `none` keeps the order of commits as long as nothing fails.
+	// Ordering is `none` or `key`. With `key`, rows of one key and topic are sent one after the other, and later rows wait while one cannot be
+	// sent. `none` keeps the order of commits as long as nothing fails.
 	Ordering string `yaml:"ordering"`
-	// Attempts is what a limit counts (retry.max, retry.topics and the max_retry column): `sends`, or `retries`, which are the sends after the
-	// first. Empty: sends for `message-state` and `order-chain`, else retries, as the layout's owners count.
+	// Attempts is what a limit (retry.max, retry.topics, the max_retry column) counts: `sends`, or `retries`, the sends after the first.
+	// Empty: sends for `message-state` and `order-chain`, else retries.
 	Attempts string `yaml:"attempts"`
 	// Retry overrides `retry` for the rows of this table.
 	Retry TableRetry `yaml:"retry"`
@@ -129,8 +127,8 @@ type Redeliver struct {
 	Until string `yaml:"until"`
 	// Max is the number of times a row is sent again; 0 means 3. After that it is a problem in status, a metric and an alert.
 	Max int `yaml:"max"`
-	// StateQuery is the http or https address of a service that is asked first which messages are finished. Those get the code of `until` and
-	// are not sent again. Only its host is ever shown. Empty: no service is asked.
+	// StateQuery is the http or https address of a service that says which messages are finished. Those get the code of `until` and are not
+	// sent again. Only its host is ever shown.
 	StateQuery setting.URL `yaml:"state_query"`
 }
 
@@ -174,8 +172,7 @@ func (t Topic) Rule() (table.TopicRule, error) {
 
 // Checkpoint is the state directory.
 type Checkpoint struct {
-	// Dir holds positions, the journal of sent messages, the gap records and the unix socket of the commands. It belongs to
-	// one process at a time and should survive restarts.
+	// Dir holds positions, journal, gaps and the unix socket of the commands. It belongs to one process at a time and should survive restarts.
 	Dir string `yaml:"dir"`
 }
 
@@ -184,24 +181,21 @@ func (c Checkpoint) Socket() string { return filepath.Join(c.Dir, "admin.sock") 
 
 // Retry is the limit of the sends of a refused message, and the waiting time between them.
 type Retry struct {
-	// Max is the number of sends, or of retries (sends after the first), after which a refused message's row becomes FAILED; `tables[].attempts`
-	// says which. The max_retry column of a row has priority. 0: as the layout's owners have it (`message-state` 10 sends, `order-chain` 5
-	// sends, others 5 retries).
+	// Max is the number of sends or retries (`tables[].attempts`) after which a refused row becomes FAILED. The max_retry column has priority.
+	// 0: as the layout's owners have it (`message-state` 10 sends, `order-chain` 5 sends, others 5 retries).
 	Max int `yaml:"max"`
-	// Backoff doubles the waiting time with each retry. If base and max are 0 and there is no schedule, the waits are those of the layout's
-	// owners (`order-chain` from 2 s, `message-state` always 10 m, `local_message_table` 1, 5, 30, 60, 120 m, others from 1 s; to 2 h).
+	// Backoff doubles the waiting time with each retry. Without base, max and schedule the layout's owners decide (`order-chain` from 2 s,
+	// `message-state` always 10 m, `local_message_table` 1, 5, 30, 60, 120 m, others from 1 s; to 2 h).
 	Backoff Backoff `yaml:"backoff"`
-	// Jitter is the largest fraction by which a waiting time is longer or shorter at random, so that messages that failed together are not
-	// retried together. 0: the waiting times are exact.
+	// Jitter is the largest fraction by which a waiting time is longer or shorter at random. 0: exact times.
 	Jitter float64 `yaml:"jitter"`
 	// Schedule lists the waiting times; the last one repeats. Not together with backoff.
 	Schedule []time.Duration `yaml:"schedule"`
-	// Topics overrides `max` and `schedule` for the rows of a topic, by its name. It has priority over tables[].retry.
+	// Topics overrides `max` and `schedule` by the topic's name. It has priority over tables[].retry.
 	Topics map[string]Attempts `yaml:"topics"`
-	// Types overrides `max` and `schedule` for the rows of a business type (the column biz_type), by its value. It has priority over topics.
+	// Types overrides `max` and `schedule` by the value of the column biz_type. It has priority over topics.
 	Types map[string]Attempts `yaml:"types"`
-	// FailedEvery retries rows that have been FAILED for this time, such as `6h`. A row keeps its count of attempts: if they are spent, one
-	// refusal makes it FAILED again. 0: FAILED rows stay as they are.
+	// FailedEvery is the age, such as `6h`, at which FAILED rows are retried; they keep their count of attempts. 0: never.
 	FailedEvery time.Duration `yaml:"failed_every"`
 }
 
@@ -244,16 +238,13 @@ type Fallback struct {
 	Patience time.Duration `yaml:"patience"`
 	// Batch is the number of rows that are claimed and published together, at most 500.
 	Batch int `yaml:"batch"`
-	// Workers is the number of batches of a table that are claimed in parallel, which drains a large backlog faster where the database is far
-	// away or its disks are slow. They are published in their order. Each holds its rows with their bodies in memory. With a rate, and for
-	// tables with `ordering: key`, one batch is claimed at a time.
+	// Workers is the number of batches of a table that are claimed in parallel and held in memory, which drains a large backlog faster where
+	// the database is far away or its disks are slow. It is 1 with a rate, and for tables with `ordering: key`.
 	Workers int `yaml:"workers"`
-	// Rate is the largest number of rows that sweeps of all tables publish per second, so that a backlog leaves room for other rows. Rows from
-	// the binlog are not limited. 0 is no limit.
+	// Rate is the largest number of rows that sweeps of all tables publish per second. Rows from the binlog are not limited. 0: no limit.
 	Rate int `yaml:"rate"`
-	// ReadFrom is host:port of a replica on which regular sweeps search for rows; user, password and TLS are those of source. Claims and bodies
-	// come from the primary, so a lagging replica delays rows and causes no copies. Requested sweeps and every tenth regular one search on the
-	// primary. Empty: all do.
+	// ReadFrom is host:port of a replica on which regular sweeps search for rows, with the account and TLS of source. Claims and bodies come
+	// from the primary, so a lagging replica causes no copies. Empty: the primary.
 	ReadFrom string `yaml:"read_from"`
 	// ClaimTimeout is the age after which the claim of a crashed process is taken over.
 	ClaimTimeout time.Duration `yaml:"claim_timeout"`
@@ -276,21 +267,19 @@ type Retention struct {
 	Archive time.Duration `yaml:"archive"`
 	// Failed is the age at which FAILED rows move to the table with the suffix `_failed`. `canal-outbox migrate` creates it. 0: they stay.
 	Failed time.Duration `yaml:"failed"`
-	// Window is the part of the day in which rows are deleted or moved, such as `02:00-05:00`, by the database's clock in the table's
-	// `time_zone`. Empty: at any time.
+	// Window is the part of the day in which rows leave, such as `02:00-05:00`, by the database's clock in the table's `time_zone`. Empty:
+	// always.
 	Window string `yaml:"window"`
-	// MaxReplicaLag is the lag of the replica of `fallback.read_from`, measured once a second, above which no rows are deleted or moved. 0: any
-	// lag.
+	// MaxReplicaLag is the lag of the replica of `fallback.read_from` above which no rows are deleted or moved. 0: any lag.
 	MaxReplicaLag time.Duration `yaml:"max_replica_lag"`
 }
 
 // Lease selects the active one of several relays.
 type Lease struct {
-	// Enabled uses the lease. Without it, or without the table or a privilege for it, the relay runs alone, and reports another relay on its
-	// tables without stopping.
+	// Enabled uses the lease. Without it, or without its table or privilege, the relay runs alone, and only reports another relay.
 	Enabled bool `yaml:"enabled"`
-	// Time is how long the active relay may publish without the database's confirmation. When it dies another relay takes over within twice this
-	// time. The lease costs three small updates in this time. Relays of a table may have different times: the lease row holds its holder's.
+	// Time is how long the active relay may publish without the database's confirmation. When it dies another relay takes over within twice
+	// this time. Relays of a table may have different times.
 	Time time.Duration `yaml:"time"`
 	// Table is schema.table of the lease table, which `canal-outbox migrate` creates; the same for all relays of a table. Empty:
 	// `canal_outbox_lease` in the schema of the first entry of tables.
@@ -319,7 +308,7 @@ type Admin struct {
 	ReadToken setting.Secret `yaml:"read_token"`
 	// ReadTokenFile is a file that holds the read token.
 	ReadTokenFile string `yaml:"read_token_file"`
-	// Peers are other relays that the dashboard shows, one line each. They are queried when a person opens the dashboard.
+	// Peers are other relays that the dashboard shows, one line each.
 	Peers []Peer `yaml:"peers"`
 }
 
@@ -335,18 +324,16 @@ type Peer struct {
 
 // Alerts is the webhook.
 type Alerts struct {
-	// Webhook is the http or https address that receives a JSON message when rows become FAILED: at most one every five seconds, with up to 100
-	// rows. Empty: none. Only its host is ever shown, because such addresses often hold a token.
+	// Webhook is the http or https address that receives a JSON message when rows become FAILED. Only its host is ever shown. Empty: none.
 	Webhook setting.URL `yaml:"webhook"`
 	// Secret signs each message (HMAC-SHA256 in the header X-Canal-Outbox-Signature). Empty: no signature.
 	Secret setting.Secret `yaml:"secret"`
 	// SecretFile is a file that holds the secret.
 	SecretFile string `yaml:"secret_file"`
-	// Digest is the time of day, such as `08:00` by the relay's local clock, of a daily message with the number of failures and of FAILED rows.
-	// Empty: none.
+	// Digest is the time of day, such as `08:00` by the relay's local clock, of a daily message with counts. Empty: none.
 	Digest string `yaml:"digest"`
-	// PendingOver is the number of due and unsent rows of one table above which status has a problem and the webhook gets one message. The next
-	// message needs a drop of a fifth first. At most 99,999, because counting ends there. 0: none.
+	// PendingOver is the number of due and unsent rows of one table above which status has a problem and the webhook gets a message, at most
+	// 99,999. 0: none.
 	PendingOver int `yaml:"pending_over"`
 	// OldestOver is the same for the age of the oldest of these rows, such as `5m`.
 	OldestOver time.Duration `yaml:"oldest_over"`
@@ -354,8 +341,7 @@ type Alerts struct {
 
 // Tracing is where spans go.
 type Tracing struct {
-	// Endpoint is the http or https address of a collector that accepts OTLP over HTTP, such as `http://127.0.0.1:4318`. A row whose header
-	// `traceparent` marks its trace as sampled has three spans: from the commit to SENT, the send, the status update. Empty: none.
+	// Endpoint is the http or https address of a collector that accepts OTLP over HTTP, such as `http://127.0.0.1:4318`. Empty: none.
 	Endpoint setting.URL `yaml:"endpoint"`
 }
 

@@ -45,7 +45,7 @@ path in capitals after ` + "`CANAL_OUTBOX_`" + `, with ` + "`_`" + ` between the
 prefix that match no key are reported and ignored.
 
 Durations are written as ` + "`500ms`, `30s`, `1h30m`" + `; sizes as a number of bytes or as ` + "`64MiB`" + `. Passwords, keys and tokens
-can be read from a file (` + "`..._file`" + `) and are never printed.
+can be read from a file (` + "`..._file`" + `; one line break at its end is ignored) and are never printed.
 `
 
 // render makes the page from the module in dir.
@@ -83,7 +83,14 @@ func (p *page) section(v reflect.Value, path string, level int) {
 		if rows++; rows == 1 {
 			p.WriteString("\n| key | default | meaning |\n|---|---|---|\n")
 		}
-		fmt.Fprintf(p, "| `%s` | %s | %s |\n", join(path, key(f)), defaultText(value), p.comment(t, f))
+		names := "`" + join(path, key(f)) + "`"
+		if strings.HasSuffix(key(f), "_file") {
+			continue // in the row of the secret that the file holds
+		}
+		if _, has := t.FieldByName(f.Name + "File"); has {
+			names += ", `" + join(path, key(f)) + "_file`"
+		}
+		fmt.Fprintf(p, "| %s | %s | %s |\n", names, defaultText(value), p.comment(t, f))
 	}
 	for i := range t.NumField() {
 		f, value := t.Field(i), below(v.Field(i))
