@@ -82,13 +82,13 @@ func TestLogOnlyRowsAreTriedAgain(t *testing.T) {
 				t.Errorf("completion %+v", c)
 			}
 		}
-		if n := b.Tracker.Failing(); n != list[0].Message.Size()+list[1].Message.Size() {
+		if n := b.Tracker.Unwritten().Bytes; n != list[0].Message.Size()+list[1].Message.Size() {
 			t.Errorf("%d bytes wait for the failed-message log", n)
 		}
 		b.Tracker.Settled(list)
 		b.Tracker.Written(list)
-		if at, _, _ := b.Tracker.Checkpoint(); at.Offset != 200 || b.Tracker.Failing() != 0 || b.Snapshot().Owned != 0 {
-			t.Fatalf("checkpoint %v, %d bytes, %+v", at, b.Tracker.Failing(), b.Snapshot())
+		if at, _, _ := b.Tracker.Checkpoint(); at.Offset != 200 || b.Tracker.Unwritten().Bytes != 0 || b.Snapshot().Owned != 0 {
+			t.Fatalf("checkpoint %v, %d bytes, %+v", at, b.Tracker.Unwritten().Bytes, b.Snapshot())
 		}
 	})
 }

@@ -135,18 +135,14 @@ type State struct {
 	breaker breakerState
 }
 
-// SuspendedTopic is a topic that is left alone, and why.
-type SuspendedTopic struct{ Topic, Reason string }
-
 // State returns the state at this moment.
 func (d *Dispatch) State() State {
-	unwritten, _ := d.tracker.Unwritten()
 	fenced := !d.May()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := State{
-		InFlight: d.inFlight, InFlightBytes: d.inFlightB, RetryBuffer: len(d.retry), Unwritten: unwritten,
-		Trouble: d.trouble, breaker: d.breaker.state,
+		InFlight: d.atSink.Rows, InFlightBytes: d.atSink.Bytes, RetryBuffer: d.retry.Rows, Held: d.held.Rows, Unwritten: d.tracker.Unwritten().Rows,
+		Trouble: d.trouble, SuspendedTopics: d.topics.list(), breaker: d.breaker.state,
 	}
 	s.WaitingKeys, s.WaitingRows = d.order.Waiting()
 	// A breaker that opened because nothing may be sent stays open until the first answer after the lease is held again.
@@ -154,18 +150,14 @@ func (d *Dispatch) State() State {
 		s.breaker, s.Trouble = leaseNotHeld, sink.ErrMayNot.Error()
 	}
 	s.Breaker = s.breaker.String()
-	if s.Held = len(d.held); s.Held > 0 {
-		s.HeldSince = slices.MinFunc(d.held, func(a, b *tracker.Entry) int { return cmp.Compare(a.Sends.Order, b.Sends.Order) }).Message.Since
+	if s.Held > 0 {
+		s.HeldSince = slices.MinFunc(d.held.rows, func(a, b *tracker.Entry) int { return cmp.Compare(a.Sends.Sequence, b.Sends.Sequence) }).Message.Since
 	}
-	if d.inFlight+len(d.retry) > 0 && s.breaker != leaseNotHeld { // else the broker was not asked
+	if s.InFlight+s.RetryBuffer > 0 && s.breaker != leaseNotHeld { // else the broker was not asked
 		s.UnansweredSince = d.unansweredSince
 	}
-	if d.inFlight > 0 && d.breaker.state == breakerClosed {
+	if s.InFlight > 0 && d.breaker.state == breakerClosed {
 		s.ResultSince = d.quietSince
 	}
-	for topic, t := range d.suspended {
-		s.SuspendedTopics = append(s.SuspendedTopics, SuspendedTopic{topic, t.reason})
-	}
-	slices.SortFunc(s.SuspendedTopics, func(a, b SuspendedTopic) int { return cmp.Compare(a.Topic, b.Topic) })
 	return s
 }

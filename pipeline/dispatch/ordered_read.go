@@ -33,7 +33,7 @@ const (
 var askPauses = outbox.Backoff{Base: 200 * time.Millisecond, Max: 15 * time.Second}
 
 // keepOrder reads tables that are to be read and looks at the rows that keys wait for, until ctx ends.
-func (d *Dispatch) keepOrder(ctx context.Context) {
+func (o *ordered) keepOrder(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for failures := 0; ; {
@@ -41,17 +41,17 @@ func (d *Dispatch) keepOrder(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-d.orderWake:
+		case <-o.orderWake:
 		}
-		more, err := d.watchOrder(ctx)
+		more, err := o.watchOrder(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			if failures == 0 {
-				d.log.Warn("cannot look at the rows that keys wait for (ordering: key), trying again: these keys stay blocked", zap.Error(err))
+				o.log.Warn("cannot look at the rows that keys wait for (ordering: key), trying again: these keys stay blocked", zap.Error(err))
 			}
-			pause := time.NewTimer(askPauses.Delay(failures, d.Random()))
+			pause := time.NewTimer(askPauses.Delay(failures, o.Random()))
 			select {
 			case <-ctx.Done():
 				pause.Stop()
@@ -71,54 +71,54 @@ func (d *Dispatch) keepOrder(ctx context.Context) {
 }
 
 // watchOrder does what is to be done now. It reports whether keys wait.
-func (d *Dispatch) watchOrder(ctx context.Context) (more bool, err error) {
-	if err := d.ReadTables(ctx); err != nil {
+func (o *ordered) watchOrder(ctx context.Context) (more bool, err error) {
+	if err := o.ReadTables(ctx); err != nil {
 		return true, err
 	}
 	for again := true; again; {
-		if again, err = d.lookAtRows(ctx); err != nil {
+		if again, err = o.lookAtRows(ctx); err != nil {
 			return true, err
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.order.Busy(), nil
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.order.Busy(), nil
 }
 
 // lookAtRows asks what became of the first rows of keys that have no owner. It reports whether there may be more to look at.
-func (d *Dispatch) lookAtRows(ctx context.Context) (again bool, err error) {
-	d.mu.Lock()
+func (o *ordered) lookAtRows(ctx context.Context) (again bool, err error) {
+	o.mu.Lock()
 	var heads []outbox.Identity
-	if d.breaker.state == breakerClosed { // else nothing would go out
-		heads = d.order.ToLook(time.Now(), d.tracker, d.topicSuspended)
+	if o.breaker.state == breakerClosed { // else nothing would go out
+		heads = o.order.ToLook(time.Now(), o.tracker, o.topics.has)
 	}
-	d.mu.Unlock()
+	o.mu.Unlock()
 	if len(heads) == 0 {
 		return false, nil
 	}
 	asked, cancel := context.WithTimeout(ctx, orderAsking)
 	defer cancel()
-	list, err := d.rows.States(asked, heads)
+	list, err := o.rows.States(asked, heads)
 	if err != nil {
 		return false, err
 	}
-	d.mu.Lock()
-	defer d.unlock()
-	act := d.order.Looked(heads, list, time.Now())
+	o.mu.Lock()
+	defer o.handOn()
+	act := o.order.Looked(heads, list, time.Now())
 	for _, due := range act.Due {
-		d.sweeps.DueIn(due.ID, due.In)
+		o.sweeps.DueIn(due.ID, due.In)
 	}
 	if act.Sweep {
-		d.sweeps.Trigger()
+		o.sweeps.Trigger()
 	}
 	return act.Again, nil
 }
 
 // ReadTables reads the tables of which it is time. Run does; until it has, nothing of these tables is published. A table that cannot be read ends
 // the call with the error; it and those after it are read at the next one.
-func (d *Dispatch) ReadTables(ctx context.Context) error {
-	for _, name := range d.cfg.Ordered {
-		if err := d.readTable(ctx, name); err != nil {
+func (o *ordered) ReadTables(ctx context.Context) error {
+	for _, name := range o.cfg.Ordered {
+		if err := o.readTable(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -126,54 +126,54 @@ func (d *Dispatch) ReadTables(ctx context.Context) error {
 }
 
 // readTable reads the rows of a table that are not final, if it is time.
-func (d *Dispatch) readTable(ctx context.Context, name string) error {
-	d.mu.Lock()
-	due := d.order.Reading(name).Due(time.Now())
-	d.mu.Unlock()
+func (o *ordered) readTable(ctx context.Context, name string) error {
+	o.mu.Lock()
+	due := o.order.Reading(name).Due(time.Now())
+	o.mu.Unlock()
 	if !due {
 		return nil
 	}
 	for done := false; !done; {
 		began := time.Now()
-		d.mu.Lock()
-		d.order.Reading(name).Begin(d.tracker, began)
-		d.mu.Unlock()
-		fits, err := d.readRows(ctx, name)
-		d.mu.Lock()
+		o.mu.Lock()
+		o.order.Reading(name).Begin(o.tracker, began)
+		o.mu.Unlock()
+		fits, err := o.readRows(ctx, name)
+		o.mu.Lock()
 		if err != nil {
-			d.order.Reading(name).Failed()
-			d.mu.Unlock()
+			o.order.Reading(name).Failed()
+			o.mu.Unlock()
 			return err
 		}
 		var room keyorder.Room
-		done, room = d.order.Reading(name).End(fits, time.Since(began), time.Now())
-		d.unlock()
-		d.reportRoom(name, room)
+		done, room = o.order.Reading(name).End(fits, time.Since(began), time.Now())
+		o.handOn()
+		o.reportRoom(name, room)
 	}
-	d.sweeps.Trigger() // which left the rows alone
+	o.sweeps.Trigger() // which left the rows alone
 	return nil
 }
 
-func (d *Dispatch) reportRoom(name string, room keyorder.Room) {
+func (o *ordered) reportRoom(name string, room keyorder.Room) {
 	switch room {
 	case keyorder.RoomShort:
-		d.log.Warn("more rows wait for an earlier row of their key than are remembered: only the sweep publishes rows of this table until they are fewer",
-			zap.String("table", name), zap.Int("remembered", d.cfg.MaxWaiting))
+		o.log.Warn("more rows wait for an earlier row of their key than are remembered: only the sweep publishes rows of this table until they are fewer",
+			zap.String("table", name), zap.Int("remembered", o.cfg.MaxWaiting))
 	case keyorder.RoomEnough:
-		d.log.Info("all rows that wait for an earlier row of their key are remembered again", zap.String("table", name))
+		o.log.Info("all rows that wait for an earlier row of their key are remembered again", zap.String("table", name))
 	}
 }
 
 // readRows pages through the index of the status. It reports false when there is no room.
-func (d *Dispatch) readRows(ctx context.Context, name string) (fits bool, err error) {
+func (o *ordered) readRows(ctx context.Context, name string) (fits bool, err error) {
 	for at := (table.Cursor{}); !at.Done(); {
-		page, next, err := d.due(ctx, name, at)
+		page, next, err := o.due(ctx, name, at)
 		if err != nil {
 			return false, err
 		}
-		d.mu.Lock()
-		fits := d.order.Reading(name).Page(page, d.tracker, time.Now())
-		d.unlock()
+		o.mu.Lock()
+		fits := o.order.Reading(name).Page(page, o.tracker, time.Now())
+		o.handOn()
 		if !fits {
 			return false, nil
 		}
@@ -182,8 +182,8 @@ func (d *Dispatch) readRows(ctx context.Context, name string) (fits bool, err er
 	return true, nil
 }
 
-func (d *Dispatch) due(ctx context.Context, name string, at table.Cursor) ([]outbox.Candidate, table.Cursor, error) {
+func (o *ordered) due(ctx context.Context, name string, at table.Cursor) ([]outbox.Candidate, table.Cursor, error) {
 	ctx, cancel := context.WithTimeout(ctx, orderAsking)
 	defer cancel()
-	return d.rows.Due(ctx, name, at, table.DueQuery{Horizon: orderLong, Limit: orderPage})
+	return o.rows.Due(ctx, name, at, table.DueQuery{Horizon: orderLong, Limit: orderPage})
 }

@@ -1,11 +1,9 @@
 package dispatch
 
 import (
-	"context"
+	"cmp"
 	"slices"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -16,39 +14,38 @@ const maxTopics = 1000
 // topicPauses are between checks of a suspended topic: its rows are sent soon after the topic was created.
 var topicPauses = outbox.Backoff{Base: time.Second, Max: 5 * time.Second}
 
-// suspendedTopic is a topic whose rows are left alone until it exists or may be written.
+// topics are those whose rows are left alone until the topic exists or may be written. It is a pure type: the caller passes the time.
+type topics map[string]*suspendedTopic
+
 type suspendedTopic struct {
 	until  time.Time
 	looks  int
 	reason string
 }
 
-// suspend leaves a topic alone for a while. Callers hold mu.
-func (d *Dispatch) suspend(topic, reason string, now time.Time) {
-	t := d.suspended[topic]
-	if t == nil {
-		if len(d.suspended) >= maxTopics {
-			return
+// suspend adds a topic. It reports whether the topic is new.
+func (s topics) suspend(topic, reason string, now time.Time) (fresh bool) {
+	t := s[topic]
+	if fresh = t == nil; fresh {
+		if len(s) >= maxTopics {
+			return false
 		}
 		t = &suspendedTopic{until: now.Add(topicPauses.Delay(0, 0.5))}
-		d.suspended[topic] = t
-		d.log.Warn("topic suspended: its rows stay PENDING, cost no attempt, and flow when it works", zap.String("topic", topic), zap.String("reason", reason))
+		s[topic] = t
 	}
 	t.reason = reason
-	d.kick()
+	return fresh
 }
 
-func (d *Dispatch) topicSuspended(topic string) bool {
-	return len(d.suspended) > 0 && d.suspended[topic] != nil
-}
+func (s topics) has(topic string) bool { return len(s) > 0 && s[topic] != nil }
 
-// withoutSuspended takes the rows of suspended topics out. Callers hold mu.
-func (d *Dispatch) withoutSuspended(rows []outbox.Candidate) (rest, suspended []outbox.Candidate) {
-	if len(d.suspended) == 0 {
+// split takes the rows of suspended topics out.
+func (s topics) split(rows []outbox.Candidate) (rest, suspended []outbox.Candidate) {
+	if len(s) == 0 {
 		return rows, nil
 	}
 	for _, c := range rows {
-		if d.topicSuspended(c.Topic) {
+		if s.has(c.Topic) {
 			suspended = append(suspended, c)
 		} else {
 			rest = append(rest, c)
@@ -57,53 +54,25 @@ func (d *Dispatch) withoutSuspended(rows []outbox.Candidate) (rest, suspended []
 	return rest, suspended
 }
 
-// resume lets a topic flow again and asks for a sweep of what was left to it. Callers hold mu.
-func (d *Dispatch) resume(topic string) {
-	if d.suspended[topic] == nil {
-		return
-	}
-	delete(d.suspended, topic)
-	d.tracker.Disturb()
-	d.log.Info("topic works again", zap.String("topic", topic))
-	d.sweeps.Trigger()
-}
-
-// TryTopics looks at suspended topics at once.
-func (d *Dispatch) TryTopics() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, t := range d.suspended {
-		t.until = time.Time{}
-	}
-	d.kick()
-}
-
-// probeTopics asks the broker about suspended topics whose time has come.
-func (d *Dispatch) probeTopics(ctx context.Context) {
-	now := time.Now()
-	var due []string
-	d.mu.Lock()
-	for topic, t := range d.suspended {
+// due returns the topics whose next check is due, in the order of their names.
+func (s topics) due(now time.Time) (list []string) {
+	for topic, t := range s {
 		if !now.Before(t.until) {
-			due = append(due, topic)
+			list = append(list, topic)
 		}
 	}
-	d.mu.Unlock()
-	if len(due) == 0 {
-		return
+	slices.Sort(list)
+	return list
+}
+
+// SuspendedTopic is a topic that is left alone, and why.
+type SuspendedTopic struct{ Topic, Reason string }
+
+// list returns the topics for status, in the order of their names.
+func (s topics) list() (list []SuspendedTopic) {
+	for topic, t := range s {
+		list = append(list, SuspendedTopic{topic, t.reason})
 	}
-	slices.Sort(due)
-	probeCtx, cancel := context.WithTimeout(ctx, probeTimeout)
-	faults, err := d.sink.Topics(probeCtx, due)
-	cancel()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, topic := range due {
-		if err == nil && faults[topic] == nil {
-			d.resume(topic)
-		} else if t := d.suspended[topic]; t != nil {
-			t.looks++
-			t.until = time.Now().Add(topicPauses.Delay(t.looks, 0.5))
-		}
-	}
+	slices.SortFunc(list, func(a, b SuspendedTopic) int { return cmp.Compare(a.Topic, b.Topic) })
+	return list
 }

@@ -62,7 +62,7 @@ func newWorld(t *rapid.T) *world {
 		written: map[*tracker.Entry]func(*modelRow){},
 	}
 	w.late = w.limit == 1000 && rapid.Bool().Draw(t, "late") // above the bound a row that is not visible yet has no place
-	w.o = New(Limits{Rows: w.limit, Behind: rapid.IntRange(1, 3).Draw(t, "behind"), AllBehind: 4, BehindBytes: 1 << 20}, []string{"shop.t"})
+	w.o = New(Limits{Rows: w.limit, Behind: rapid.IntRange(1, 3).Draw(t, "behind"), AllBehind: tracker.Limit{Rows: 4, Bytes: 1 << 20}}, []string{"shop.t"})
 	return w
 }
 
@@ -182,7 +182,7 @@ func (w *world) answer(n int, class string) {
 		w.leave(w.o.Unsent(e, e, "failed", w.now)...)
 		w.complete(e, func(r *modelRow) { r.Status = outbox.Failed })
 	case "probe":
-		e.Sends.Scout++
+		e.Sends.Probes++
 		w.leave(w.o.Probe(e, w.now)...)
 		w.retry = append(w.retry, e)
 	default:

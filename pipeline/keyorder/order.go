@@ -9,10 +9,9 @@ import (
 
 // Limits bound what is remembered and what is in memory behind first rows. Each is at least 1.
 type Limits struct {
-	Rows        int // that are remembered because they, or earlier ones of their keys, are not final
-	Behind      int // behind the first row of one key, of rows of the log
-	AllBehind   int // of all keys
-	BehindBytes int // of all keys
+	Rows      int           // that are remembered because they, or earlier ones of their keys, are not final
+	Behind    int           // behind the first row of one key, of rows of the log
+	AllBehind tracker.Limit // of all keys
 }
 
 // Key names what the order is kept of.
@@ -33,14 +32,11 @@ const (
 	Leave                 // to the sweep: an earlier row of its key is not final, or may exist
 )
 
-// Behind counts the rows in memory behind the first one of their key.
-type Behind struct{ Rows, Bytes, Swept int }
-
 // Order is the state of the keys of some tables. Make it with New.
 type Order struct {
 	memory
 	limits Limits
-	behind Behind
+	behind tracker.Window
 	call   uint64          // of Reserved
 	next   int             // in memory.waiting: the key to look at next
 	ahead  outbox.Position // up to which a sweep has gone before the log
@@ -48,7 +44,7 @@ type Order struct {
 
 // New makes the order of tables (schema.table). Nothing of a table goes before it was read.
 func New(limits Limits, tables []string) *Order {
-	limits.Rows, limits.Behind, limits.AllBehind, limits.BehindBytes = max(1, limits.Rows), max(1, limits.Behind), max(1, limits.AllBehind), max(1, limits.BehindBytes)
+	limits.Rows, limits.Behind = max(1, limits.Rows), max(1, limits.Behind)
 	o := &Order{limits: limits, memory: newMemory(limits.Rows)}
 	for _, name := range tables {
 		o.tables[name] = &tableState{reading: notRead}
@@ -59,8 +55,8 @@ func New(limits Limits, tables []string) *Order {
 // Empty reports whether no table keeps the order of its keys.
 func (m *memory) Empty() bool { return len(m.tables) == 0 }
 
-// Behind counts the rows in memory behind the first one of their key.
-func (o *Order) Behind() Behind { return o.behind }
+// Behind is the window of the rows in memory behind the first one of their key.
+func (o *Order) Behind() tracker.Window { return o.behind }
 
 // Wakes reports once whether a look or a reading is due earlier than the caller expects.
 func (m *memory) Wakes() bool {
@@ -109,7 +105,7 @@ func (o *Order) Come(e *tracker.Entry, now time.Time) Decision {
 	first := s.first == nil
 	s.add(e)
 	if !first {
-		o.count(e, 1)
+		o.behind.Add(e)
 	}
 	if left != nil {
 		o.forget(left, now) // the key stays, because the row is in memory
@@ -127,14 +123,14 @@ func (o *Order) mayGo(t *tableState, s *keyState, left *leftRow, e *tracker.Entr
 		return false
 	case s == nil:
 		return true
-	case s.first != nil && s.first.Sends.Scout > 0: // it may stay in memory for minutes
+	case s.first != nil && s.first.Sends.Probes > 0: // it may stay in memory for minutes
 		return false
 	case left != nil && s.left[0] != left, left == nil && len(s.left) > 0 && !before(e.Row().ID, s.left[0].id.ID):
 		return false
 	case s.first == nil || e.Swept(): // sweeps take no more than their share
 		return true
 	}
-	return s.behind < o.limits.Behind && o.behind.Rows < o.limits.AllBehind && o.behind.Bytes < o.limits.BehindBytes
+	return s.behind < o.limits.Behind && o.limits.AllBehind.Room(o.behind, outbox.PathBinlog)
 }
 
 // Again decides on a row in memory that goes to the sink another time: since the first time a reading of the table may have shown an earlier
@@ -166,7 +162,7 @@ func (o *Order) Sent(e *tracker.Entry, now time.Time) (next *tracker.Entry, leav
 		return nil, o.leaveBehind(s, next, now)
 	case next != nil:
 		s.behind--
-		o.count(next, -1)
+		o.behind.Remove(next)
 		s.first = next
 		return next, nil
 	case len(s.left) > 0:
@@ -249,19 +245,10 @@ func (o *Order) leaveBehind(s *keyState, next *tracker.Entry, now time.Time) (ro
 	for next != nil {
 		e := next
 		next, e.Sends.Behind, e.Sends.Queued = e.Sends.Behind, nil, false
-		o.count(e, -1)
+		o.behind.Remove(e)
 		o.leave(s.Key, e.Row(), writer(e), whyBehind, false, now)
 		rows = append(rows, e)
 	}
 	o.memory.release(s) // when nothing was remembered
 	return rows
-}
-
-// count counts a row, with n = -1 out again, that is in memory behind another one.
-func (o *Order) count(e *tracker.Entry, n int) {
-	o.behind.Rows += n
-	o.behind.Bytes += n * e.Size
-	if e.Swept() {
-		o.behind.Swept += n
-	}
 }

@@ -96,7 +96,7 @@ func (m *memory) knows(id outbox.Identity, t *tableState) bool {
 // goesWith reports whether a row and all before it that are left were reserved in this call.
 func (o *Order) goesWith(row *leftRow) bool {
 	s := row.key
-	if s.first != nil && s.first.Sends.Scout > 0 {
+	if s.first != nil && s.first.Sends.Probes > 0 {
 		return false
 	}
 	if s.call != o.call {

@@ -7,13 +7,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 )
 
 // What a person is shown: the key that waits longest, the row that it waits for, and why.
 func TestTheRowThatAKeyWaitsForIsShown(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt)
-		w.o.limit, w.o.limits = 100, Limits{Rows: 100, Behind: 100, AllBehind: 100, BehindBytes: 1 << 20}
+		w.o.limit, w.o.limits = 100, Limits{Rows: 100, Behind: 100, AllBehind: tracker.Limit{Rows: 100, Bytes: 1 << 20}}
 		for w.o.tables["shop.t"].reading != complete {
 			w.read()
 		}

@@ -29,10 +29,10 @@ type Sends struct {
 	RetryAt  time.Time // in the retry buffer: not before
 	InFlight bool      // in the sink's hands
 	Unsure   bool      // a send of it had no answer: the broker may have a copy
-	Order    uint64    // of rows that are LogOnly: in which they came
+	Sequence uint64    // of rows that are LogOnly: in which they came
 
-	Scout      int       // how often it was sent to see whether a part of the cluster is back
-	ScoutUntil time.Time // when that ends
+	Probes     int       // how often it was sent, or is to be sent, to see whether a part of the cluster is back
+	ProbeUntil time.Time // when that ends
 
 	// Where a table keeps the order of its keys, see keyorder.
 	Reports uint64 // of a row of the log: 1 and the reports of deferred rows before it; 0: not known yet

@@ -102,6 +102,3 @@ func (t *Tracker) Carry(c *outbox.Completion, m *outbox.Message) {
 
 // Kept counts the rows that were sent and whose transactions wait for others.
 func (t *Tracker) Kept() int { return int(t.keptOpen.Load()) }
-
-// Failing is the size of the messages that wait for the failed-message log.
-func (t *Tracker) Failing() int { return int(t.failing.Load()) }

@@ -25,8 +25,8 @@ func TestLogOnlyRowsAreKeptUntilTheCheckpointPassesThem(t *testing.T) {
 	a.offer("[1]", logOnly(1))
 	a.offer("[2 3]", logOnly(2), logOnly(3))
 	held := a.journal(nil, row(2), row(3))
-	if all, _ := a.Unwritten(); a.Owned() != 3 || all != 0 || a.Kept() != 2 {
-		t.Fatalf("%d owned, %d unwritten, %d kept", a.Owned(), all, a.Kept())
+	if a.Owned() != 3 || a.Unwritten().Rows != 0 || a.Kept() != 2 {
+		t.Fatalf("%d owned, %d unwritten, %d kept", a.Owned(), a.Unwritten().Rows, a.Kept())
 	}
 	if held = a.journal(held); fmt.Sprint(held) != "[2 3]" {
 		t.Fatalf("the journal forgot rows behind the checkpoint: %v", held)
@@ -91,13 +91,13 @@ func TestLogOnlyRowsThatFailCarryTheirMessage(t *testing.T) {
 	a.offer("[1]", m)
 	list := a.complete(outbox.ActionFail, m)
 	a.Carry(&list[0], m)
-	if a.Failing() != m.Size() || list[0].Message != m {
-		t.Fatalf("%d bytes wait for the failed-message log", a.Failing())
+	if a.Unwritten().Bytes != m.Size() || list[0].Message != m {
+		t.Fatalf("%d bytes wait for the failed-message log", a.Unwritten().Bytes)
 	}
 	a.wantCheckpoint(4, "")
 	a.Settled(list)
 	a.Written(list)
-	if a.wantCheckpoint(100, uuid+":1"); a.Failing() != 0 || a.Owned() != 0 || a.Kept() != 0 {
-		t.Errorf("%d bytes, %d owned, %d kept", a.Failing(), a.Owned(), a.Kept())
+	if a.wantCheckpoint(100, uuid+":1"); a.Unwritten().Bytes != 0 || a.Owned() != 0 || a.Kept() != 0 {
+		t.Errorf("%d bytes, %d owned, %d kept", a.Unwritten().Bytes, a.Owned(), a.Kept())
 	}
 }

@@ -37,7 +37,7 @@ type Tracker struct {
 	unwritten      atomic.Int64  // rows with a completion that the table has not
 	sweptUnwritten atomic.Int64  // of these, rows that the sweep found
 	keptOpen       atomic.Int64  // see Kept
-	failing        atomic.Int64  // see Failing
+	failing        atomic.Int64  // bytes of Unwritten
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced when goroutines wait
@@ -92,9 +92,10 @@ func (t *Tracker) Complete(entries ...*Entry) {
 	t.unwritten.Add(int64(len(entries)))
 }
 
-// Unwritten counts the rows with a completion that the table has not, and those of them that the sweep found.
-func (t *Tracker) Unwritten() (all, swept int) {
-	return int(t.unwritten.Load()), int(t.sweptUnwritten.Load())
+// Unwritten is the window of the rows with a completion that the table has not. Its bytes are those of messages that wait for the failed-message
+// log; the other messages are not needed any more.
+func (t *Tracker) Unwritten() Window {
+	return Window{Rows: int(t.unwritten.Load()), Bytes: int(t.failing.Load()), Swept: int(t.sweptUnwritten.Load())}
 }
 
 // Settled takes completions that are durable: sent ones right before the very batch that journals them, others once the table

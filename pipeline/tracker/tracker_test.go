@@ -28,8 +28,8 @@ func TestCheckpointFollowsCompletionsInLogOrder(t *testing.T) {
 	a.Settled(list) // a repeated completion of an owned row counts once
 	a.Written(list)
 	a.Written(list)
-	if all, swept := a.Unwritten(); a.Owned() != 0 || all != 0 || swept != 0 {
-		t.Fatalf("left over: %d owned, %d unwritten, %d of them of the sweep", a.Owned(), all, swept)
+	if a.Owned() != 0 || a.Unwritten() != (Window{}) {
+		t.Fatalf("left over: %d owned, unwritten %+v", a.Owned(), a.Unwritten())
 	}
 }
 
@@ -51,8 +51,8 @@ func TestOwnedRowsAreDropped(t *testing.T) {
 		t.Error("the sweep released a row of the log")
 	}
 	a.Written(journal)
-	if all, _ := a.Unwritten(); all != 0 || a.Owned() != 2 {
-		t.Errorf("%d rows unwritten, %d owned", all, a.Owned())
+	if a.Unwritten().Rows != 0 || a.Owned() != 2 {
+		t.Errorf("%d rows unwritten, %d owned", a.Unwritten().Rows, a.Owned())
 	}
 }
 
@@ -174,12 +174,12 @@ func TestActivityChangesWithWhatIsLeftToTheSweep(t *testing.T) {
 			}
 			a.sent[m.Identity] = e
 			list := a.complete(sent, m)
-			if all, swept := a.Unwritten(); all != 1 || swept != 1 {
-				a.t.Errorf("%d rows unwritten, %d of them of the sweep", all, swept)
+			if w := a.Unwritten(); w.Rows != 1 || w.Swept != 1 {
+				a.t.Errorf("unwritten: %+v", w)
 			}
 			a.Written(list)
-			if all, swept := a.Unwritten(); all+swept != 0 {
-				a.t.Errorf("%d rows unwritten, %d of them of the sweep", all, swept)
+			if w := a.Unwritten(); w.Rows+w.Swept != 0 {
+				a.t.Errorf("unwritten: %+v", w)
 			}
 		}, false},
 		"a group": {func(a *account) {

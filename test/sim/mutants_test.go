@@ -19,8 +19,8 @@ var mutations = []mutation{
 		edits: []edit{{`len(m.slots) == 0 && at.File != ""`, `at.File != ""`}},
 	},
 	{
-		rule: "a sent row is settled when it is journalled and not when it is sent", file: "pipeline/dispatch/dispatch.go", found: "in the sink's hands|not journalled",
-		edits: []edit{{"	e.Sends.InFlight = true\n", "	e.Sends.InFlight = true\n	d.tracker.Settled([]outbox.Completion{{Entry: e}})\n"}},
+		rule: "a sent row is settled when it is journalled and not when it is sent", file: "pipeline/dispatch/flight.go", found: "in the sink's hands|not journalled",
+		edits: []edit{{"	e.Sends.InFlight = true\n", "	e.Sends.InFlight = true\n	f.tracker.Settled([]outbox.Completion{{Entry: e}})\n"}},
 	},
 	{
 		rule: "rows of the recovery window are checked", file: "pipeline/recovery/recovery.go", found: "P3: .*SENT|P3: .*journal|P3: .*acknowledgement",
@@ -55,7 +55,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "an outage burns no budget", file: "pipeline/dispatch/results.go", found: "budget: ",
-		edits: []edit{{"		if part {\n			d.brokerAnswered", "		if !part {\n			return d.refuse(e, c, now)\n		}\n		if part {\n			d.brokerAnswered"}},
+		edits: []edit{{"		if part {\n			d.answered", "		if !part {\n			d.refuse(e, c, now)\n			return\n		}\n		if part {\n			d.answered"}},
 	},
 	{
 		rule: "a row gets its own result", file: "pipeline/dispatch/results.go", found: "P1: .*no copy",
@@ -175,12 +175,12 @@ var mutations = []mutation{
 		edits: []edit{{"	case b.state == breakerHalfOpen, b.state == breakerClosed", "	case b.state == breakerClosed"}, {"now.Add(trialPause)", "now.Add(1000 * trialPause)"}}, seeds: 5000,
 	},
 	{
-		rule: "a message without an answer is sent again", file: "pipeline/dispatch/results.go", found: "P1: ",
-		edits: []edit{{"	d.retry = append(d.retry, e)\n", ""}},
+		rule: "a message without an answer is sent again", file: "pipeline/dispatch/flight.go", found: "P1: ",
+		edits: []edit{{"	f.retry.add(e)\n", ""}},
 	},
 	{
 		rule: "a refused row makes its key wait", file: "pipeline/dispatch/results.go", found: "order: ",
-		edits: []edit{{"	d.keyWaits(e, e, reasonOf(&c), now)\n	d.tracker.Complete(e)\n	return c, true\n}\n\n// rule", "	if next, _ := d.order.Sent(e, now); next != nil {\n		d.out.ready = append(d.out.ready, d.launch(next, now))\n	}\n	d.tracker.Complete(e)\n	return c, true\n}\n\n// rule"}},
+		edits: []edit{{"	d.keyWaits(e, e, reasonOf(&c), now) //", "	if next, _ := d.order.Sent(e, now); next != nil {\n		d.launch(next, now)\n	}\n	//"}},
 	},
 	{
 		rule: "one row of a key is the sink's at a time", file: "pipeline/keyorder/order.go", found: "order: ",
