@@ -17,13 +17,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/pipeline/dispatch"
 	"github.com/canal-outbox/canal-outbox/pipeline/recovery"
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
-	"github.com/canal-outbox/canal-outbox/sink"
 )
 
 // Config bounds the flow.
@@ -35,7 +33,7 @@ type Pipeline struct {
 	dispatch *dispatch.Dispatch
 	recovery *recovery.Recovery
 	sweeps   tracker.Sweeps
-	longest  time.Duration // Config.LongestDelay
+	longest  time.Duration // of the delays that the broker is given
 	missed   prometheus.Counter
 
 	entries []*tracker.Entry // of the rows at hand; guarded by recovery's turn
@@ -45,18 +43,10 @@ type Pipeline struct {
 	quiet quiet
 }
 
-// Rows are the mapped tables as the flow asks for them; table.Store implements it.
-type Rows interface {
-	dispatch.Rows
-	recovery.Checker
-}
-
-// New puts a pipeline together. It does no I/O.
-func New(cfg Config, t *tracker.Tracker, sweeps tracker.Sweeps, s sink.Sink, acks dispatch.Acks, rows Rows, log *zap.Logger, reg prometheus.Registerer) *Pipeline {
-	d := dispatch.New(cfg, t, sweeps, s, acks, rows, log, reg)
+// New puts the parts together. It does no I/O.
+func New(t *tracker.Tracker, d *dispatch.Dispatch, r *recovery.Recovery, sweeps tracker.Sweeps, reg prometheus.Registerer) *Pipeline {
 	return &Pipeline{
-		tracker: t, dispatch: d, recovery: recovery.New(t, d, sweeps, rows, log, reg), sweeps: sweeps, longest: cfg.LongestDelay,
-		quiet: newQuiet(t.Activity()),
+		tracker: t, dispatch: d, recovery: r, sweeps: sweeps, longest: d.LongestDelay(), quiet: newQuiet(t.Activity()),
 		missed: promauto.With(reg).NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_missed_total",
 			Help: "Rows without a due time that a sweep published though the log never showed them as inserted (REPLACE or upsert of an " +

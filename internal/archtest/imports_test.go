@@ -59,7 +59,7 @@ var rules = []rule{
 	{path: "pipeline/dispatch", own: append([]string{"pipeline/tracker", "pipeline/keyorder"}, nouns...), external: with("golang.org/x/time")},
 	{path: "pipeline/recovery", own: append([]string{"pipeline/tracker", "pipeline/dispatch"}, nouns...), external: with("golang.org/x/sync")},
 	{path: "pipeline/reserved", own: []string{"outbox"}},
-	{path: "pipeline/flowtest", own: append([]string{"pipeline/tracker", "pipeline/dispatch"}, nouns...), external: with()}, // what the tests of these parts share
+	{path: "pipeline/flowtest", own: append([]string{"pipeline", "pipeline/tracker", "pipeline/dispatch", "pipeline/recovery"}, nouns...), external: with()}, // what the tests of these parts share
 	{path: "pipeline", own: append([]string{"pipeline/tracker", "pipeline/dispatch", "pipeline/recovery"}, nouns...), external: with()},
 	{path: "ack", own: nouns, external: with("golang.org/x/sync")},
 	{path: "fallback", own: append([]string{"pipeline/reserved"}, nouns...), external: with("golang.org/x/time", "golang.org/x/sync")},

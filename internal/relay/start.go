@@ -16,6 +16,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/pipeline"
+	"github.com/canal-outbox/canal-outbox/pipeline/dispatch"
+	"github.com/canal-outbox/canal-outbox/pipeline/recovery"
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 	"github.com/canal-outbox/canal-outbox/redelivery"
 	"github.com/canal-outbox/canal-outbox/sink"
@@ -205,7 +207,8 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) (err error) {
 	if d, can := p.Sink.(sink.Delayer); can {
 		flow.LongestDelay = d.LongestDelay()
 	}
-	r.Flow = pipeline.New(flow, r.tracker, r.triggers, p.Sink, r.Acks, p.Rows, log, r.reg)
+	send := dispatch.New(flow, r.tracker, r.triggers, p.Sink, r.Acks, p.Rows, log, r.reg)
+	r.Flow = pipeline.New(r.tracker, send, recovery.New(r.tracker, send, r.triggers, p.Rows, log, r.reg), r.triggers, r.reg)
 	sweeps := r.settings.Fallback
 	sweeps.Ordered = r.settings.Pipeline.Ordered
 	r.Sweeper = fallback.New(sweeps, r.triggers, r.Flow, p.Rows, p.Source, r.log.Named("sweep"), r.reg)

@@ -127,6 +127,9 @@ func (c *core) May() bool { return c.cfg.May == nil || c.cfg.May() }
 // MaxBytes is how many bytes may be in flight.
 func (c *core) MaxBytes() int { return c.cfg.MaxInFlightBytes }
 
+// LongestDelay is Config.LongestDelay.
+func (c *core) LongestDelay() time.Duration { return c.cfg.LongestDelay }
+
 // Random is the jitter of pauses, in [0,1).
 func (c *core) Random() float64 {
 	if c.cfg.Random == nil {

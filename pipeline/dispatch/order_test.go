@@ -11,15 +11,6 @@ import (
 	"github.com/canal-outbox/canal-outbox/pipeline/flowtest"
 )
 
-// runOrdered is run with a table that keeps the order of its keys, which was read.
-func runOrdered(t *testing.T, cfg Config, f func(*bench)) {
-	cfg.Ordered = []string{"shop.t"}
-	run(t, cfg, func(b *bench) {
-		synctest.Wait()
-		f(b)
-	})
-}
-
 // D14: while a row is refused, the later rows of its key wait and others flow; then they go out in the order of their ids.
 func TestD14_RefusedRowHoldsItsKeyAlone(t *testing.T) {
 	runOrdered(t, Config{MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Minute}}, func(b *bench) {

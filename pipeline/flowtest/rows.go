@@ -2,6 +2,7 @@ package flowtest
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -44,4 +45,14 @@ func LogOnly(m *outbox.Message) { m.Table, m.LogOnly = "shop.f", true }
 // Always answers each message alike.
 func Always(o outbox.Outcome) func(*outbox.Message) outbox.Outcome {
 	return func(*outbox.Message) outbox.Outcome { return o }
+}
+
+// Of answers the rows with these ids by an outcome, and takes all others.
+func Of(o outbox.Outcome, ids ...string) func(*outbox.Message) outbox.Outcome {
+	return func(m *outbox.Message) outbox.Outcome {
+		if slices.Contains(ids, m.ID) {
+			return o
+		}
+		return outbox.Outcome{}
+	}
 }

@@ -1,4 +1,4 @@
-// Package flowtest has what tests of the flow's parts share: fakes of the sink, the acknowledgements and the table around a real tracker, in a
+// Package flowtest has what tests of the flow's parts share: fakes of the sink, the acknowledgements and the table around a real pipeline, in a
 // bubble of virtual time. No part of the relay imports it.
 package flowtest
 
@@ -16,33 +16,29 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/pipeline"
+	"github.com/canal-outbox/canal-outbox/pipeline/dispatch"
+	"github.com/canal-outbox/canal-outbox/pipeline/recovery"
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// Flow is what a test drives: the whole pipeline, or the part under test with what it needs of the others.
-type Flow interface {
-	Run(ctx context.Context) error
-	Offer(ctx context.Context, txn *outbox.Txn) error
-	Reserve(rows []outbox.Candidate) (free, left []outbox.Candidate)
-	Publish(ctx context.Context, rows []*outbox.Message, rejected []outbox.Completion) (taken int, err error)
-}
-
-// World is a tracker with fakes around it, and the flow in the middle.
+// World is a pipeline with its parts, and fakes around it.
 type World struct {
-	T       *testing.T
-	Ctx     context.Context
-	Tracker *tracker.Tracker
-	Sink    *Sink
-	Acks    *Acks
-	Table   Table
-	Log     *zap.Logger
-	Logs    *observer.ObservedLogs
-	Reg     *prometheus.Registry
-	Next    uint64          // number of the last transaction of the log
-	Asked   []time.Duration // of DueIn
+	*pipeline.Pipeline
+	Tracker  *tracker.Tracker
+	Dispatch *dispatch.Dispatch
+	Recovery *recovery.Recovery
 
-	flow Flow
+	T     *testing.T
+	Ctx   context.Context
+	Sink  *Sink
+	Acks  *Acks
+	Table Table
+	Logs  *observer.ObservedLogs
+	Reg   *prometheus.Registry
+	Next  uint64          // number of the last transaction of the log
+	Asked []time.Duration // of DueIn
 
 	mu       sync.Mutex
 	triggers int
@@ -50,56 +46,59 @@ type World struct {
 	lists, wholes int // look-ups row by row, and of rows as a whole
 }
 
-// Run gives body a running flow in a bubble of virtual time and ends it afterwards. start makes the flow.
-func Run(t *testing.T, rows Table, start func(*World) Flow, body func()) {
+// Run gives body a running pipeline in a bubble of virtual time and ends it afterwards. Tables that keep the order of their keys were read.
+func Run(t *testing.T, cfg dispatch.Config, rows Table, body func(*World)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &World{T: t, Ctx: ctx, Acks: &Acks{}, Table: rows, Reg: prometheus.NewRegistry()}
 		w.Sink = &Sink{Answer: Always(outbox.Outcome{}), Missing: map[string]bool{}, Hands: map[string]*outbox.Message{}}
 		core, logs := observer.New(zap.InfoLevel)
-		w.Log, w.Logs = zap.New(core), logs
+		log := zap.New(core)
+		w.Logs = logs
 		var err error
-		if w.Tracker, err = tracker.New(outbox.MySQL, outbox.Position{File: "binlog.000001", Offset: 4}, w, w.Log, w.Reg); err != nil {
+		if w.Tracker, err = tracker.New(outbox.MySQL, outbox.Position{File: "binlog.000001", Offset: 4}, w, log, w.Reg); err != nil {
 			t.Fatal(err)
 		}
-		w.flow = start(w)
+		w.Dispatch = dispatch.New(cfg, w.Tracker, w, w.Sink, w.Acks, counted{rows, w}, log, w.Reg)
+		w.Recovery = recovery.New(w.Tracker, w.Dispatch, w, counted{rows, w}, log, w.Reg)
+		w.Pipeline = pipeline.New(w.Tracker, w.Dispatch, w.Recovery, w, w.Reg)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if err := w.flow.Run(ctx); err != nil {
+			if err := w.Run(ctx); err != nil {
 				t.Error(err)
 			}
 		}()
-		body()
+		if len(cfg.Ordered) > 0 {
+			synctest.Wait()
+		}
+		body(w)
 		cancel()
 		<-done
 	})
 }
 
-// Rows is the table as the flow asks for it.
-func (b *World) Rows() Rows { return Rows{b.Table, b} }
-
-// Rows counts what the flow asks.
-type Rows struct {
+// counted is the table as the flow asks for it; it counts the look-ups.
+type counted struct {
 	Table
 	b *World
 }
 
-func (c Rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error) {
+func (c counted) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	c.b.lists++
 	return c.Table.States(ctx, ids)
 }
 
-func (c Rows) Untouched(ctx context.Context, ids []outbox.Identity) (bool, error) {
+func (c counted) Untouched(ctx context.Context, ids []outbox.Identity) (bool, error) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	c.b.wholes++
 	return c.Table.Untouched(ctx, ids)
 }
 
-func (c Rows) Due(ctx context.Context, name string, from table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
+func (c counted) Due(ctx context.Context, name string, from table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	return c.Table.Due(ctx, name, from, q)
@@ -151,7 +150,7 @@ func (b *World) ReserveRows(rows ...*outbox.Message) []outbox.Candidate {
 	for _, m := range rows {
 		list = append(list, outbox.Candidate{Identity: m.Identity, Topic: m.Topic})
 	}
-	free, _ := b.flow.Reserve(list)
+	free, _ := b.Reserve(list)
 	return free
 }
 
@@ -160,7 +159,7 @@ func (b *World) PublishRows(ctx context.Context, rows ...*outbox.Message) error 
 	for i, c := range b.ReserveRows(rows...) {
 		rows[i].Entry = c.Entry
 	}
-	_, err := b.flow.Publish(ctx, rows, nil)
+	_, err := b.Publish(ctx, rows, nil)
 	return err
 }
 
@@ -184,7 +183,7 @@ func (b *World) Txn(rows ...*outbox.Message) *outbox.Txn {
 // OfferRows offers the next transaction of the log.
 func (b *World) OfferRows(rows ...*outbox.Message) {
 	b.T.Helper()
-	if err := b.flow.Offer(b.Ctx, b.Txn(rows...)); err != nil {
+	if err := b.Offer(b.Ctx, b.Txn(rows...)); err != nil {
 		b.T.Fatal(err)
 	}
 	synctest.Wait()
@@ -241,7 +240,7 @@ func (b *World) Sweep(rows ...*outbox.Message) (alone []string) {
 		byID[m.ID] = m
 		list = append(list, outbox.Candidate{Identity: m.Identity, Topic: m.Topic, Key: m.ShardingKey})
 	}
-	free, left := b.flow.Reserve(list)
+	free, left := b.Reserve(list)
 	for _, c := range left {
 		alone = append(alone, c.ID)
 	}
@@ -252,7 +251,7 @@ func (b *World) Sweep(rows ...*outbox.Message) (alone []string) {
 		take = append(take, m)
 	}
 	if len(take) > 0 {
-		if _, err := b.flow.Publish(b.Ctx, take, nil); err != nil {
+		if _, err := b.Publish(b.Ctx, take, nil); err != nil {
 			b.T.Fatal(err)
 		}
 	}
@@ -282,7 +281,7 @@ func (b *World) OfferDeferred(d outbox.Deferred, rows ...*outbox.Message) {
 	b.T.Helper()
 	txn := b.Txn(rows...)
 	txn.Deferred = []outbox.Deferred{d}
-	if err := b.flow.Offer(b.Ctx, txn); err != nil {
+	if err := b.Offer(b.Ctx, txn); err != nil {
 		b.T.Fatal(err)
 	}
 	synctest.Wait()

@@ -20,13 +20,13 @@ func (b *bench) await(to uint64) <-chan error {
 	ctx, cancel := context.WithCancel(b.Ctx)
 	b.T.Cleanup(cancel)
 	answer := make(chan error, 1)
-	go func() { answer <- b.recovery.AwaitLog(ctx, b.logEnd(to), patience) }()
+	go func() { answer <- b.Recovery.AwaitLog(ctx, b.logEnd(to), patience) }()
 	synctest.Wait()
 	return answer
 }
 
 // raised reports whether the recovery window covers a transaction.
-func (b *bench) raised(to uint64) bool { return b.recovery.Covers(flowtest.End(to)) }
+func (b *bench) raised(to uint64) bool { return b.Recovery.Covers(flowtest.End(to)) }
 
 func (b *bench) wantAnswer(what string, answer <-chan error, come bool) {
 	b.T.Helper()
@@ -140,7 +140,7 @@ func TestBreakerOpensWhileTheSweepWaitsForTheReader(t *testing.T) {
 		default:
 			t.Error("the sweep still waits")
 		}
-		if err := b.recovery.AwaitLog(b.Ctx, b.logEnd(1), patience); !errors.Is(err, outbox.ErrBrokerAway) {
+		if err := b.Recovery.AwaitLog(b.Ctx, b.logEnd(1), patience); !errors.Is(err, outbox.ErrBrokerAway) {
 			t.Errorf("the next page: %v", err)
 		}
 	})
@@ -150,14 +150,14 @@ func TestBreakerOpensWhileTheSweepWaitsForTheReader(t *testing.T) {
 func TestNothingIsTakenWithoutTheLease(t *testing.T) {
 	var may atomic.Bool
 	run(t, Config{May: may.Load}, func(b *bench) {
-		if err := b.recovery.AwaitLog(b.Ctx, b.logEnd(0), patience); !errors.Is(err, sink.ErrMayNot) {
+		if err := b.Recovery.AwaitLog(b.Ctx, b.logEnd(0), patience); !errors.Is(err, sink.ErrMayNot) {
 			t.Errorf("the sweep was told %v", err)
 		}
-		if _, err := b.recovery.Shown(b.logEnd(0)); !errors.Is(err, sink.ErrMayNot) {
+		if _, err := b.Recovery.Shown(b.logEnd(0)); !errors.Is(err, sink.ErrMayNot) {
 			t.Errorf("rows that are due: %v", err)
 		}
 		may.Store(true)
-		if err := b.recovery.AwaitLog(b.Ctx, b.logEnd(0), patience); err != nil {
+		if err := b.Recovery.AwaitLog(b.Ctx, b.logEnd(0), patience); err != nil {
 			t.Errorf("with the lease again: %v", err)
 		}
 	})
@@ -169,7 +169,7 @@ func TestRowsThatAreDueWhileTheReaderIsInTheWindow(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		shown := func(to uint64, want bool) {
 			t.Helper()
-			if got, err := b.recovery.Shown(b.logEnd(to)); err != nil || got != want {
+			if got, err := b.Recovery.Shown(b.logEnd(to)); err != nil || got != want {
 				t.Errorf("up to %d: %v, %v; want %v", to, got, err, want)
 			}
 		}
@@ -216,10 +216,10 @@ func TestEndThatWasReadBeforeAMoveRaisesNothing(t *testing.T) {
 		answer := b.await(3) // a sweep that begins after the move has all of its patience
 		time.Sleep(patience - time.Second)
 		b.wantAnswer("after the move", answer, false)
-		if err := b.recovery.AwaitLog(b.Ctx, old, patience); !errors.Is(err, outbox.ErrMoved) {
+		if err := b.Recovery.AwaitLog(b.Ctx, old, patience); !errors.Is(err, outbox.ErrMoved) {
 			t.Errorf("a page that was read before: %v", err)
 		}
-		if _, err := b.recovery.Shown(old); !errors.Is(err, outbox.ErrMoved) {
+		if _, err := b.Recovery.Shown(old); !errors.Is(err, outbox.ErrMoved) {
 			t.Errorf("rows that were seen before: %v", err)
 		}
 		b.OfferRows()

@@ -39,7 +39,7 @@ func TestWindowRowsDoNotHoldUpTheProbe(t *testing.T) {
 		b.Sink.Answer = nil
 		rows := []*outbox.Message{flowtest.Row(1), flowtest.Row(2), flowtest.Row(3), flowtest.Row(4), flowtest.Row(5)}
 		b.OfferRows(rows...)
-		b.recovery.Raise(flowtest.End(9))
+		b.Recovery.Raise(flowtest.End(9))
 		b.OfferRows(flowtest.Row(6))
 		b.Sink.Set(func() { b.Sink.Answer = flowtest.Always(outbox.Outcome{}) })
 		b.Answer(outbox.Outcome{Class: outbox.ClassOutage}, rows...)
