@@ -128,7 +128,7 @@ func (c rows) RetryFailed(ctx context.Context, ids []outbox.Identity) (n int64, 
 				continue
 			}
 			w.checkSetBack(c.i, r)
-			r.status, r.due = outbox.Pending, time.Now().Add(-time.Second)
+			r.status, r.due = outbox.Pending, r.retriedFrom()
 			r.setBacks++
 			r.setBackAt = time.Now()
 			n++
@@ -139,6 +139,17 @@ func (c rows) RetryFailed(ctx context.Context, ids []outbox.Identity) (n int64, 
 		}
 	})
 	return n, err
+}
+
+// retriedFrom is the due time of a FAILED row that becomes PENDING: a second ago, or since when it has been FAILED first.
+func (r *row) retriedFrom() time.Time {
+	due := time.Now().Add(-time.Second)
+	for _, since := range []time.Time{r.due, r.final} {
+		if !r.final.IsZero() && !since.IsZero() && since.Before(due) {
+			due = since
+		}
+	}
+	return due
 }
 
 // checkSetBack checks a FAILED row that becomes PENDING: it has been FAILED for as long as configured. Where that time is

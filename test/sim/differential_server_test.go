@@ -60,6 +60,30 @@ func (r real) Apply(ctx context.Context, batch []outbox.Completion) ([]outbox.Wr
 	return r.Store.Apply(ctx, list)
 }
 
+func (r real) Final(ctx context.Context, _ string, after table.Cursor, q table.FinalQuery) ([]outbox.Candidate, table.Cursor, error) {
+	return r.Store.Final(ctx, r.name, after, q)
+}
+
+func (r real) RetryFailed(ctx context.Context, ids []outbox.Identity) (int64, error) {
+	return r.Store.RetryFailed(ctx, r.ours(ids))
+}
+
+func (r real) ReadSent(ctx context.Context, ids []outbox.Identity) ([]*outbox.Message, error) {
+	return r.Store.ReadSent(ctx, r.ours(ids))
+}
+
+func (r real) MarkDone(ctx context.Context, ids []outbox.Identity) (int64, error) {
+	return r.Store.MarkDone(ctx, r.ours(ids))
+}
+
+func (r real) Expired(ctx context.Context, _, after string, of []table.Expiry) (table.ExpiredPage, error) {
+	return r.Store.Expired(ctx, r.name, after, of)
+}
+
+func (r real) Expire(ctx context.Context, _ string, e table.Expiry, ids []string) (table.Left, error) {
+	return r.Store.Expire(ctx, r.name, e, ids)
+}
+
 func (r real) ours(ids []outbox.Identity) []outbox.Identity {
 	list := slices.Clone(ids)
 	for i := range list {
@@ -81,6 +105,7 @@ func newReal(t *testing.T, flavor testkit.Flavor) real {
 	mapping, err := table.Preset("outbox")
 	testkit.Must(t, err)
 	mapping.Schema, mapping.Name, mapping.Ordered = schema, "outbox", true
+	mapping.States, mapping.Redeliver = map[string]string{"consumed": "9"}, table.Redeliver{After: time.Hour, Until: "consumed", Max: 3}
 	bound, findings, err := table.Load(t.Context(), pool, mapping)
 	testkit.Must(t, err)
 	if bound == nil {

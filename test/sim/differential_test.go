@@ -25,6 +25,12 @@ type store interface {
 	ReadBack(ctx context.Context, token string, ids []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error)
 	Due(ctx context.Context, name string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error)
 	Upcoming(ctx context.Context, name string, from, to time.Duration, limit int) ([]outbox.Candidate, error)
+	Final(ctx context.Context, name string, after table.Cursor, q table.FinalQuery) ([]outbox.Candidate, table.Cursor, error)
+	RetryFailed(ctx context.Context, ids []outbox.Identity) (int64, error)
+	ReadSent(ctx context.Context, ids []outbox.Identity) ([]*outbox.Message, error)
+	MarkDone(ctx context.Context, ids []outbox.Identity) (int64, error)
+	Expired(ctx context.Context, name, after string, of []table.Expiry) (table.ExpiredPage, error)
+	Expire(ctx context.Context, name string, e table.Expiry, ids []string) (table.Left, error)
 }
 
 // move is one operation: what it does to the model and to a server, and what the model answered. Its arguments are values, so that a server
@@ -96,7 +102,7 @@ type script struct {
 func newScript(seed uint64) *script {
 	w := newWorld(seed)
 	w.plan.errors, w.plan.ownLog, w.plan.ordered, w.plan.database, w.plan.grace = 0, false, true, nil, 0
-	w.plan.hasty = false // no owner acts but by a move of the script
+	w.plan.hasty, w.plan.again.undated = false, false // no owner acts but by a move of the script
 	i := w.incarnate(w.disks[0], life{}, nil)
 	i.peer = w.id
 	return &script{dice: newDice(seed, "differential"), w: w, i: i, began: time.Now(), token: []string{"2000-01-01 00:00:00.000"}}
@@ -151,7 +157,7 @@ func (s *script) draw() move {
 	if len(s.w.lives) < 4 {
 		return s.insert()
 	}
-	switch s.n(16) {
+	switch s.n(21) {
 	case 0, 1, 2:
 		return s.insert()
 	case 3:
@@ -179,8 +185,10 @@ func (s *script) draw() move {
 		return s.claim()
 	case 12:
 		return s.readBack()
+	case 13, 14, 15, 16:
+		return s.apply()
 	}
-	return s.apply()
+	return s.final()
 }
 
 // see remembers what the model has answered.
@@ -220,6 +228,7 @@ func (s *script) insert() move {
 				Identity: outbox.Identity{Table: tableName, ID: strconv.Itoa(number), MessageID: message}, number: number, entry: -1, topic: topicA,
 				key: cmp.Or(key, own), maxRetry: -1, created: time.Now(), status: status, unwritable: kind == "unwritable",
 			}
+			r.consumed = status == outbox.Held
 			if due != 0 {
 				r.due = time.Now().Add(due)
 			}
@@ -252,8 +261,8 @@ func (s *script) byHand() move {
 		return s.insert()
 	}
 	status := pick(s.dice, outbox.Pending, outbox.Sending, outbox.Sent, outbox.Failed, outbox.Held)
-	claimed, token := "NULL", ""
-	if ahead := pick(s.dice, 0, 0, -time.Hour, time.Hour); ahead != 0 {
+	claimed, token, ahead := "NULL", "", pick(s.dice, 0, 0, -time.Hour, time.Hour)
+	if ahead != 0 || status == outbox.Sent || status == outbox.Failed {
 		token = time.Now().Add(ahead).UTC().Format(tokenForm)
 		claimed = "'" + token + "'"
 	}
@@ -261,10 +270,10 @@ func (s *script) byHand() move {
 		what: fmt.Sprintf("set %s to %s, claimed at %s", r.MessageID, status, claimed),
 		hand: func(*world) {
 			if !r.gone {
-				r.status, r.token = status, token
+				r.status, r.token, r.final, r.consumed = status, token, time.Now().Add(ahead), status == outbox.Held
 			}
 		},
-		sql: []string{fmt.Sprintf("UPDATE outbox SET status = %d, last_exec_time = %s WHERE CONCAT(biz_type, ':', biz_key) = '%s'", code(status), claimed, r.MessageID)},
+		sql: []string{fmt.Sprintf("UPDATE outbox SET status = %d, last_exec_time = %s, updated_at = NOW(3) WHERE CONCAT(biz_type, ':', biz_key) = '%s'", code(status), claimed, r.MessageID)},
 	}
 }
 

@@ -24,9 +24,10 @@ func drawRetention(seed uint64) retention.Config {
 	return cfg
 }
 
-// expires is the condition of the statements.
+// expires is the condition of the statements: a row that the consumers have finished leaves with the SENT ones.
 func (r *row) expires(e table.Expiry) bool {
-	return !r.gone && r.status == e.Status && time.Since(r.finalSince()) >= e.Age && !r.visible.After(time.Now())
+	final := r.status == e.Status || e.Status == outbox.Sent && r.status == outbox.Held && r.consumed
+	return !r.gone && final && time.Since(r.finalSince()) >= e.Age && !r.visible.After(time.Now())
 }
 
 // pageOfRows is small, so that a walk has pages.
