@@ -5,12 +5,15 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/go-sql-driver/mysql"
 )
 
 // session returns one connection, closed at the end of the test.
@@ -236,13 +239,22 @@ func TestA29_ReplaceOfAnExistingRow(t *testing.T) {
 }
 
 // A61: rows that come from files and queries are rows.
-func TestA61_InsertSelectAndCreateSelect(t *testing.T) {
+func TestA61_InsertSelectTriggerAndLoadData(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
 		l.start(l.end())
 		l.exec("CREATE TABLE staging AS SELECT 'k1' AS k UNION SELECT 'k2' UNION SELECT 'k3'")
 		l.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) SELECT 'order', k, 'orders', 'x' FROM staging ORDER BY k")
-		l.expect("k1,k2,k3", nil)
+		l.exec("CREATE TABLE purchases (k VARCHAR(40) PRIMARY KEY)")
+		l.exec("CREATE TRIGGER t AFTER INSERT ON purchases FOR EACH ROW INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES ('order', NEW.k, 'orders', 'x')")
+		l.exec("INSERT INTO purchases VALUES ('t1'), ('t2')")
+		file := filepath.Join(t.TempDir(), "rows.txt")
+		testkit.Must(t, os.WriteFile(file, []byte("order\tl1\torders\tx\norder\tl2\torders\tx\n"), 0o600))
+		mysql.RegisterLocalFile(file)
+		defer mysql.DeregisterLocalFile(file)
+		testkit.Exec(t, l.db.Root(), "SET GLOBAL local_infile = 1")
+		l.exec("LOAD DATA LOCAL INFILE '" + file + "' INTO TABLE t_local_message (biz_type, biz_key, topic, message_body)")
+		l.expect("k1,k2,k3,t1,t2,l1,l2", nil)
 	})
 }
 

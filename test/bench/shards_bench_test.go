@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -57,9 +56,6 @@ func newPair(b *testing.B, flavor testkit.Flavor, tables int) *pair {
 	for n := range tables {
 		many.tables = append(many.tables, f.table.Like(b, fmt.Sprintf("shard_%02d", n)))
 	}
-	config, err := os.ReadFile(other.Config())
-	testkit.Must(b, err)
-	pattern := strings.Replace(string(config), f.table.FullName(), fmt.Sprintf("%s.shard_{00..%02d}", f.table.Schema, tables-1), 1)
-	testkit.Must(b, os.WriteFile(other.Config(), []byte(pattern), 0o600))
+	other.Edit(b, f.table.FullName(), fmt.Sprintf("%s.shard_{00..%02d}", f.table.Schema, tables-1))
 	return &pair{one: one, many: many}
 }

@@ -33,8 +33,7 @@ func TestAFailedRowRaisesAnAlert(t *testing.T) {
 	body := <-bodies
 	l.commit("beside") // while the webhook does not answer
 	l.wait("the row beside it to be sent", func() bool {
-		var n int
-		testkit.Must(t, l.sql.QueryRow("SELECT COUNT(*) FROM t_local_message WHERE status = 2").Scan(&n))
+		n := l.number("SELECT COUNT(*) FROM t_local_message WHERE status = 2")
 		return n == 1
 	})
 	close(hang)

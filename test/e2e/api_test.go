@@ -43,7 +43,7 @@ func TestAPIContract(t *testing.T) {
 		`POST /api/v1/pause 200 {"reason": "a test"}`, "GET /healthz 200", "POST /api/v1/sweep 409 {}", "POST /api/v1/resume 200 {}",
 		"POST /api/v1/retention 200 {}", "GET /api/v1/state 200", "GET /api/v1/audit?limit=3 200", "GET /api/v1/audit?limit=x 400", "GET /api/v1/messages?status=failed 200", "GET /api/v1/messages?limit=0 400",
 		"GET /api/v1/messages/stats 200", "GET /api/v1/messages/order:failed 200", "GET /api/v1/messages/order:one?body=1 200",
-		"GET /api/v1/messages/nobody 404", "GET /api/v1/messages/order:one/trace 200",
+		"GET /api/v1/messages/unknown 404", "GET /api/v1/messages/order:one/trace 200",
 		`POST /api/v1/messages/retry 200 {"filter": {"status": "failed"}, "dry_run": true}`,
 		`POST /api/v1/messages/discard 200 {"filter": {"status": "failed"}, "dry_run": true}`, "POST /api/v1/messages/retry 400 {}",
 	} {

@@ -60,7 +60,7 @@ func TestBenchRefuses(t *testing.T) {
 		{[]string{"--topic", ""}, 2, "--topic is empty"},
 		{[]string{"--table", "nodot"}, 2, `--table "nodot": must be schema.table`},
 		{nil, 3, "publishes 110500 messages to the topic canal_outbox_bench; add --yes"},
-		{[]string{"--yes", "--topic", "nobody_made_it"}, 1, "create it, or name another one with --topic"},
+		{[]string{"--yes", "--topic", "never_created"}, 1, "create it, or name another one with --topic"},
 		{[]string{"--yes", "--topic", topics[0], "--table", l.table.Schema + ".taken"}, 1, "exists: a run that was killed left it"},
 		{[]string{"--yes", "--topic", topics[0], "--table", "no_such_schema.t"}, 1, "create the table no_such_schema.t"},
 		{[]string{"--yes", "--topic", topics[0], "--rate", "10", "--time", "1s", "--backlog", "0", "--body", "2000000"}, 1, "a row became FAILED"},

@@ -13,8 +13,8 @@ import (
 )
 
 // A broker that cannot be reached, or not in the way it is configured, is told at the start, before any row: once in the log,
-// in clear and before whatever the client library says, and in status, while liveness and readiness are not touched.
-func TestBrokerNotReachedAtStart(t *testing.T) {
+// in clear and before whatever the client library says, and in status. No row loses an attempt (D16).
+func TestD16_BrokerNotReachedAtStart(t *testing.T) {
 	t.Parallel()
 	free := testkit.FreeAddress(t)
 	users, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("PLAIN", "relay", "right"))
@@ -44,6 +44,16 @@ func TestBrokerNotReachedAtStart(t *testing.T) {
 			}
 			if n := l.logs.FilterMessageSnippet("client:").Len(); n > 0 {
 				t.Errorf("the client library logs %d lines", n)
+			}
+			l.commit("a")
+			l.wait("the row to be read", func() bool {
+				st, err := l.admin().Status(t.Context())
+				testkit.Must(t, err)
+				return st.Positions.Offered.Compare(st.Positions.Server) >= 0
+			})
+			l.stop()
+			if n := l.number("SELECT COUNT(*) FROM t_local_message WHERE status = 0 AND retry_count = 0 AND fail_reason IS NULL"); n != 1 {
+				t.Error("the row lost an attempt")
 			}
 		})
 	}

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,9 +36,7 @@ func TestP10_Dashboard(t *testing.T) {
 		Source: db.Addr(), Tables: []*relay.Table{table}, Sink: relay.KafkaSink(cluster.ListenAddrs()[0]),
 		Extra: fmt.Sprintf("admin: {listen: %q, token_file: %q, read_token_file: "+readToken+", peers: [{url: 'http://%s', token_file: %q}, {url: 'http://%s'}]}", listen, token, listen, token, testkit.FreeAddress(t)),
 	})
-	config, err := os.ReadFile(r.Config())
-	testkit.Must(t, err)
-	testkit.Must(t, os.WriteFile(r.Config(), bytes.Replace(config, []byte("preset:"), []byte("ordering: key, preset:"), 1), 0o600))
+	r.Edit(t, "preset:", "ordering: key, preset:")
 	insert := func(topic string, rows int) {
 		t.Helper()
 		for range rows {

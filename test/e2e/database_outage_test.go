@@ -91,7 +91,7 @@ func TestD07_LockedRow(t *testing.T) {
 			}
 		}
 		l.waitCount(1, "status <> 2")
-		l.wait("status to tell of the lock", func() bool {
+		l.wait("status to report the lock", func() bool {
 			s, err := l.Status()
 			return err == nil && s.State == "degraded" && slices.ContainsFunc(s.Problems, func(p string) bool { return strings.Contains(p, "the statuses of 1 row(s) wait for locks") })
 		})
@@ -172,15 +172,14 @@ func TestD03_D20_SecondWriter(t *testing.T) {
 	close(end)
 	testkit.Must(t, <-done)
 	l.waitCount(0, "status IN (0, 1)")
-	var broken int
-	testkit.Must(t, l.sql.QueryRow("SELECT COUNT(*) FROM broken").Scan(&broken))
+	broken := l.number("SELECT COUNT(*) FROM broken")
 	if broken > 0 {
 		t.Errorf("%d rows were SENT and then something else", broken)
 	}
 	sent, failed, all := l.table.Count(t, "status = 2"), l.table.Count(t, "status = 3"), l.table.Count(t, "TRUE")
 	t.Logf("of %d rows %d are SENT, %d FAILED, %d deleted", l.load.Ledger.Len(), sent, failed, l.load.Ledger.Len()-all)
 	if failed > 0 && l.table.Count(t, "status = 3 AND fail_reason <> 'by hand'") > 0 {
-		t.Error("rows are FAILED that nobody set")
+		t.Error("rows are FAILED and the second writer did not set that")
 	}
 	if m := l.metrics(); m["internal_errors_total"] != 0 {
 		t.Errorf("%v internal errors", m["internal_errors_total"])

@@ -62,7 +62,7 @@ func TestC03_DiskFull(t *testing.T) {
 	}
 	t.Logf("%d of %d rows were published twice", copies, len(want))
 	if len(records) > 0 {
-		t.Errorf("%d messages of rows that nobody committed", len(records))
+		t.Errorf("%d messages of rows that were never committed", len(records))
 	}
 	r.Stop(t)
 }

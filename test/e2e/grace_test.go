@@ -2,9 +2,7 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
@@ -16,10 +14,7 @@ import (
 func TestGrace(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newStage(t, testkit.SharedDatabase(t, flavor), fake(t), frequentSweeps)
-		text, err := os.ReadFile(l.Config())
-		testkit.Must(t, err)
-		config := strings.Replace(string(text), `preset: "t_local_message"}`, `preset: "t_local_message", grace: 2s}`, 1)
-		testkit.Must(t, os.WriteFile(l.Config(), []byte(config), 0o600))
+		l.Edit(t, `preset: "t_local_message"}`, `preset: "t_local_message", grace: 2s}`)
 		want := []string{"abandoned", "hidden", "over a kill"}
 		// An application that has its row marked in time. On a machine that is busy it may be too late, and writes another one.
 		marked := func(name string, between func()) {

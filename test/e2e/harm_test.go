@@ -81,7 +81,7 @@ func TestP9_D06_D07_D08_D17_NoHarm(t *testing.T) {
 				t.Errorf("the application was seen waiting for a lock of the relay %d times in %d samples", seen, samples)
 			}
 			if samples == 0 {
-				t.Error("nobody looked for lock waits")
+				t.Error("no lock waits were sampled")
 			}
 			if got := l.published(topics[0]); len(got) != waiting+result.Rows {
 				t.Errorf("%d of %d messages were published", len(got), waiting+result.Rows)

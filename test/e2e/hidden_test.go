@@ -2,13 +2,9 @@ package e2e
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-sql-driver/mysql"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
@@ -93,23 +89,6 @@ func TestA30_StatementFormat(t *testing.T) {
 	})
 }
 
-// A30: with sql_log_bin=0 the log shows nothing at all; the periodic sweep brings the rows.
-func TestA30_NotLogged(t *testing.T) {
-	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		l := newLab(t, testkit.SharedDatabase(t, flavor), frequentSweeps)
-		l.start()
-		s := l.session("SET SESSION sql_log_bin = 0")
-		want := keys("u", 100)
-		for i := 0; i < 100; i += 10 {
-			s.exec(insert(want[i : i+10]...))
-		}
-		l.account(want...)
-		if n := l.fromSweep(); n != 100 {
-			t.Errorf("sweep_rows_total{result=new} is %d", n)
-		}
-	})
-}
-
 // A29, A30: rows that the log never showed as inserted are counted, when the relay has been quiet for long enough to be sure,
 // and not before; a delayed one and one that the log named are never among them.
 func TestA29_A30_UnseenRowsAreCounted(t *testing.T) {
@@ -149,24 +128,6 @@ func TestA29_A30_UnseenRowsAreCounted(t *testing.T) {
 			if n := len(records[key]); n != 1 {
 				t.Errorf("%s was published %d times", key, n)
 			}
-		}
-	})
-}
-
-// A31: XA rows are in the log at PREPARE, and become true with COMMIT only.
-func TestA31_XA(t *testing.T) {
-	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		l := prompt(t, flavor)
-		l.session("XA START 'one'", insert("one phase"), "XA END 'one'", "XA COMMIT 'one' ONE PHASE")
-		l.sent()
-		l.branch("a", insert("committed", "committed too"))
-		l.branch("b", insert("rolled back"))
-		l.finish("a", "COMMIT")
-		l.finish("b", "ROLLBACK")
-		l.sent()
-		l.compare("settled", "one phase", "committed", "committed too")
-		if n := l.deferred("xa"); n < 4 {
-			t.Errorf("deferred_total{cause=xa} is %d", n)
 		}
 	})
 }
@@ -216,112 +177,5 @@ func (l *lab) finish(xid, verb string) {
 	l.wait("XA "+verb, func() bool {
 		_, err := l.db.Root().Exec("XA " + verb + " '" + l.schema + xid + "'")
 		return err == nil
-	})
-}
-
-// A61: LOAD DATA, INSERT ... SELECT and inserts of a trigger are many rows in one event, and come through the log at once.
-func TestA61_ManyRowsInOneStatement(t *testing.T) {
-	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		l := prompt(t, flavor)
-		loaded, selected := keys("loaded", 3000), keys("selected", 400)
-		var lines strings.Builder
-		for _, key := range loaded {
-			fmt.Fprintf(&lines, "order\t%s\torders\t%s\n", key, body(key))
-		}
-		file := filepath.Join(t.TempDir(), "rows.txt")
-		testkit.Must(t, os.WriteFile(file, []byte(lines.String()), 0o600))
-		mysql.RegisterLocalFile(file)
-		defer mysql.DeregisterLocalFile(file)
-		_, err := l.db.Root().Exec("SET GLOBAL local_infile = 1")
-		testkit.Must(t, err)
-		l.exec("LOAD DATA LOCAL INFILE '" + file + "' INTO TABLE t_local_message " + columns)
-
-		l.exec("CREATE TABLE staging (k VARCHAR(40) PRIMARY KEY)")
-		l.exec("INSERT INTO staging VALUES ('" + strings.Join(selected, "'), ('") + "')")
-		l.exec("INSERT INTO t_local_message " + columns + " SELECT 'order', k, 'orders', CONCAT('body of ', k) FROM staging")
-
-		l.exec("CREATE TABLE orders (k VARCHAR(40) PRIMARY KEY)")
-		l.exec("CREATE TRIGGER t AFTER INSERT ON orders FOR EACH ROW INSERT INTO t_local_message " + columns +
-			" VALUES ('order', NEW.k, 'orders', CONCAT('body of ', NEW.k))")
-		l.exec("INSERT INTO orders VALUES ('triggered1'), ('triggered2')")
-		l.account(append(append(loaded, selected...), "settled", "triggered1", "triggered2")...)
-		if n := l.fromSweep(); n != 0 {
-			t.Errorf("%d rows came from the sweep", n)
-		}
-	})
-}
-
-// D18: an operator sets a row back by hand, which is no insert: the next sweep publishes it once more.
-func TestD18_ResetByHand(t *testing.T) {
-	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		l := newLab(t, testkit.SharedDatabase(t, flavor), frequentSweeps)
-		l.start()
-		l.commit(keys("a", 10)...)
-		l.account(keys("a", 10)...)
-		l.exec("UPDATE t_local_message SET status = 3 WHERE biz_key = 'a4'")
-		l.swept()
-		l.compare(keys("a", 10)...)
-		l.exec("UPDATE t_local_message SET status = 0, retry_count = 0, next_retry_time = NULL WHERE biz_key IN ('a4', 'a7')")
-		l.sent()
-		l.swept()
-		records := l.records()
-		for _, key := range keys("a", 10) {
-			want := 1
-			if key == "a4" || key == "a7" {
-				want = 2
-			}
-			if got := len(records[key]); got != want {
-				t.Errorf("%s was published %d times, want %d", key, got, want)
-			}
-		}
-	})
-}
-
-// A28, D23: TRUNCATE and new rows under the old ids. Each is another message; none of the old is taken for a new one.
-func TestA28_D23_ReusedIDs(t *testing.T) {
-	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		l := newLab(t, testkit.SharedDatabase(t, flavor), frequentSweeps)
-		l.start()
-		var want []string
-		for round := range 5 {
-			rows := keys(fmt.Sprintf("r%d-", round), 100)
-			want = append(want, rows...)
-			l.exec(insert(rows...))
-			if round%2 == 0 {
-				l.sent()
-			} else { // with acknowledgements still under way
-				l.wait("the broker", func() bool { return len(l.records()) == len(want) })
-			}
-			l.exec("TRUNCATE t_local_message")
-		}
-		l.commit("after")
-		l.account(append(want, "after")...)
-		var id int
-		testkit.Must(t, l.sql.QueryRow("SELECT id FROM t_local_message").Scan(&id))
-		if id != 1 {
-			t.Errorf("the last row has the id %d: ids were not used again", id)
-		}
-	})
-}
-
-// D24: several tables with the same ids and topics.
-func TestD24_TwoTables(t *testing.T) {
-	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		l := newLab(t, testkit.SharedDatabase(t, flavor))
-		l.table("second_message")
-		l.start()
-		l.settled("settled")
-		one, two := keys("one", 100), keys("two", 100)
-		into := func(keys ...string) string {
-			return strings.Replace(insert(keys...), "t_local_message", "second_message", 1)
-		}
-		s := l.session()
-		for i := range one {
-			s.exec("BEGIN", insert(one[i]), into(two[i]), "COMMIT")
-		}
-		l.account(append(append(one, two...), "settled")...)
-		if n := l.fromSweep(); n != 0 {
-			t.Errorf("%d rows came from the sweep", n)
-		}
 	})
 }

@@ -1,14 +1,11 @@
 package e2e
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -28,6 +25,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/migrations"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // What settings a lab begins with: the periodic sweep does not come in the way, so that what is published was brought by
@@ -174,6 +172,13 @@ func (l *lab) exec(query string, args ...any) {
 	testkit.Exec(l.t, l.sql, query, args...)
 }
 
+// number is the only value of a query.
+func (l *lab) number(query string, args ...any) (n int) {
+	l.t.Helper()
+	testkit.Must(l.t, l.sql.QueryRow(query, args...).Scan(&n))
+	return n
+}
+
 // session is one connection to the schema, with settings of its own.
 func (l *lab) session(statements ...string) *session {
 	l.t.Helper()
@@ -243,8 +248,7 @@ func (l *lab) sent() {
 	l.t.Helper()
 	l.wait("all rows to be sent", func() bool {
 		for _, name := range l.tables {
-			var open int
-			testkit.Must(l.t, l.sql.QueryRow("SELECT COUNT(*) FROM "+name+" WHERE status <> 2").Scan(&open))
+			open := l.number("SELECT COUNT(*) FROM " + name + " WHERE status <> 2")
 			if open > 0 {
 				return false
 			}
@@ -330,38 +334,13 @@ func (l *lab) records() map[string][]*kgo.Record {
 }
 
 // metric sums the series of a metric that have all the labels; 0 when the relay does not answer.
-func (l *lab) metric(name string, labels ...string) (sum float64) {
+func (l *lab) metric(name string, labels ...string) float64 {
 	l.t.Helper()
-	socket := config.Checkpoint{Dir: l.dir}.Socket()
-	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		},
-	}}
-	response, err := client.Get("http://localhost/metrics")
+	m, err := relay.ReadMetrics(l.dir)
 	if err != nil {
 		return 0
 	}
-	defer response.Body.Close()
-lines:
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		series, value, _ := strings.Cut(lines.Text(), " ")
-		metric, have, _ := strings.Cut(series, "{")
-		if metric != "canal_outbox_"+name {
-			continue
-		}
-		for _, label := range labels {
-			if !strings.Contains(have, label) {
-				continue lines
-			}
-		}
-		have, value = "", value[strings.LastIndexByte(value, ' ')+1:]
-		n, err := strconv.ParseFloat(value, 64)
-		testkit.Must(l.t, err)
-		sum += n
-	}
-	return sum
+	return m.Sum(name, labels...)
 }
 
 // deferred is the counter of rows that the log showed and that were left to the sweep.

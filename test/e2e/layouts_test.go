@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"maps"
-	"os"
 	"strings"
 	"testing"
 
@@ -36,11 +35,7 @@ func newLayouts(t *testing.T, db *testkit.Database, b relay.Broker, extra string
 		l.exec(layout.Create())
 		tables = append(tables, fmt.Sprintf("  - {name: %s.%s, %s}\n", l.schema(), layout.Table, layout.Config))
 	}
-	text, err := os.ReadFile(l.Config())
-	testkit.Must(t, err)
-	before, rest, _ := strings.Cut(string(text), "  - {")
-	_, after, _ := strings.Cut(rest, "\n")
-	testkit.Must(t, os.WriteFile(l.Config(), []byte(before+strings.Join(tables, "")+after), 0o600))
+	l.Edit(t, fmt.Sprintf("  - {name: %q, preset: %q}\n", l.table.FullName(), l.table.Preset), strings.Join(tables, ""))
 	return l
 }
 

@@ -172,10 +172,7 @@ func TestLogOnlyLayout(t *testing.T) {
 // refusesOrder starts the relay with an order that such a table cannot have; it ends at once and says why and what to set.
 func (l *logOnly) refusesOrder() {
 	l.t.Helper()
-	config, err := os.ReadFile(l.Config())
-	testkit.Must(l.t, err)
-	ordered := strings.ReplaceAll(string(config), "preset: debezium-outbox", "preset: debezium-outbox, ordering: key")
-	testkit.Must(l.t, os.WriteFile(l.Config(), []byte(ordered), 0o600))
+	l.Edit(l.t, "preset: debezium-outbox", "preset: debezium-outbox, ordering: key")
 	out, errOut, code := l.Command(l.t, "run")
 	text := out + errOut
 	for _, layout := range l.all {
@@ -186,7 +183,7 @@ func (l *logOnly) refusesOrder() {
 	if !strings.Contains(text, "ordering: key is set, but the table has no status") || !strings.Contains(text, "Set tables[].ordering to none") {
 		l.t.Errorf("exit %d: %s", code, text)
 	}
-	testkit.Must(l.t, os.WriteFile(l.Config(), config, 0o600))
+	l.Edit(l.t, ", ordering: key", "")
 }
 
 // A kill repeats at most what was in flight: what the journal has is skipped, though a held row keeps the checkpoint before all of it. A
@@ -195,9 +192,7 @@ func TestLogOnlyKill(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		t.Parallel()
 		l, cluster := newLogOnly(t, flavor)
-		config, err := os.ReadFile(l.Config())
-		testkit.Must(t, err)
-		testkit.Must(t, os.WriteFile(l.Config(), append(config, "pipeline: {max_transaction_bytes: 1MiB}\n"...), 0o600))
+		l.Edit(t, "sink:", "pipeline: {max_transaction_bytes: 1MiB}\nsink:")
 		l.Start(t)
 		l.event(1, "later", deletes) // holds the checkpoint
 		for n := 2; n <= 21; n++ {
@@ -292,17 +287,11 @@ func TestLogOnlyHeldReader(t *testing.T) {
 // On RocketMQ, whose topics have no dots: the topic of the preset is refused at the start, any other is taken.
 func logOnlyOnRocketMQ(t *testing.T, broker *testkit.RocketMQ) {
 	all := layouts.LogOnly()
-	for _, layout := range all {
-		layout.Config += `, topic: "{aggregatetype}"`
-	}
 	l := newEveryLayout(t, testkit.SharedMySQL(t), relay.RocketMQ{RocketMQ: broker}, all...)
-	config, err := os.ReadFile(l.Config())
-	testkit.Must(t, err)
-	testkit.Must(t, os.WriteFile(l.Config(), []byte(strings.ReplaceAll(string(config), `, topic: "{aggregatetype}"`, "")), 0o600))
 	if out, errOut, code := l.Command(t, "run"); code == 0 || !strings.Contains(out+errOut, "its topics are such as outbox.event.name") {
 		t.Errorf("exit %d: %s%s", code, out, errOut)
 	}
-	testkit.Must(t, os.WriteFile(l.Config(), config, 0o600))
+	l.Edit(t, "preset: debezium-outbox", `preset: debezium-outbox, topic: "{aggregatetype}"`)
 	l.Start(t)
 	one := &logOnly{everyLayout: l}
 	one.event(201, topics[1], deletes)

@@ -35,8 +35,7 @@ func (d *desk) ask(code int, args ...string) string {
 func (d *desk) failed(key string) {
 	d.t.Helper()
 	d.wait(key+" to be FAILED", func() bool {
-		var n int
-		testkit.Must(d.t, d.sql.QueryRow("SELECT COUNT(*) FROM t_local_message WHERE biz_key = ? AND status = 3", key).Scan(&n))
+		n := d.number("SELECT COUNT(*) FROM t_local_message WHERE biz_key = ? AND status = 3", key)
 		return n == 1
 	})
 }
@@ -64,8 +63,7 @@ func TestP10_OneMessage(t *testing.T) {
 			l.exec("UPDATE t_local_message SET topic = 'orders' WHERE biz_key <> 'worse'") // the cause is mended
 			contains(t, d.ask(0, "retry", "order:bad", "--yes"), "1 message now PENDING again")
 			l.wait("the message to be SENT", func() bool {
-				var n int
-				testkit.Must(t, l.sql.QueryRow("SELECT COUNT(*) FROM t_local_message WHERE biz_key = 'bad' AND status = 2").Scan(&n))
+				n := l.number("SELECT COUNT(*) FROM t_local_message WHERE biz_key = 'bad' AND status = 2")
 				return n == 1
 			})
 			contains(t, d.ask(0, "trace", "order:bad"), "is SENT", "published", "topic orders, partition", "offset", "written", "in_log", "waits for nothing")
@@ -122,7 +120,7 @@ func (d *desk) refused() {
 	contains(t, d.ask(3, "discard", "order:worse", "--yes"), "CREATE TABLE IF NOT EXISTS")
 	contains(t, d.ask(2, "list", "--status", "lost"), "pending, sending, sent, failed")
 	contains(t, d.ask(2, "list", "--after", "nowhere"), "none of this list")
-	contains(t, d.ask(1, "show", "nobody"), "no row of")
+	contains(t, d.ask(1, "show", "unknown"), "no row of")
 	contains(t, d.ask(0, "retry", "--status", "failed", "--dry-run"), "3 messages would be changed")
 	if after := d.tampered(); after != before {
 		t.Errorf("something was changed: %s, then %s", before, after)
@@ -133,8 +131,7 @@ func (d *desk) refused() {
 func (d *desk) sweptOnce() {
 	d.t.Helper()
 	d.wait("the good row to be SENT", func() bool {
-		var n int
-		testkit.Must(d.t, d.sql.QueryRow("SELECT COUNT(*) FROM t_local_message WHERE status = 2").Scan(&n))
+		n := d.number("SELECT COUNT(*) FROM t_local_message WHERE status = 2")
 		return n == 1
 	})
 }

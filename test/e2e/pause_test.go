@@ -49,7 +49,7 @@ func TestPause(t *testing.T) {
 			t.Errorf("status of a paused relay: %+v, source %+v", s.Paused, s.Source)
 		}
 		if l.metric("paused_seconds") == 0 {
-			t.Error("the metric does not tell of the pause")
+			t.Error("the metric does not show the pause")
 		}
 	}
 	l.commit("paused")
@@ -84,7 +84,7 @@ func TestPause(t *testing.T) {
 	l.stop()
 	offline, err := app.OpenOffline(l.config())
 	testkit.Must(t, err)
-	first, err = offline.Pause(ctx, outbox.Pause{By: "somebody", Since: first.Since, Reason: "at rest"})
+	first, err = offline.Pause(ctx, outbox.Pause{By: "an operator", Since: first.Since, Reason: "at rest"})
 	testkit.Must(t, err)
 	testkit.Must(t, offline.Close())
 	l.commit("at rest")

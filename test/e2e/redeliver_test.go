@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -39,14 +38,12 @@ func TestRowsThatNoConsumerFinishes(t *testing.T) {
 		}))
 		defer service.Close()
 		l := newLayouts(t, testkit.SharedDatabase(t, flavor), fake(t), "retry: {max: 1}", some("B", "C", "E")...)
-		text, err := os.ReadFile(l.Config())
-		testkit.Must(t, err)
-		config := strings.NewReplacer(
+		l.Edit(
+			t,
 			"preset: message-state", "redeliver: {after: 1s, max: 2}, preset: message-state",
 			"preset: local_message_table", "redeliver: {after: 2s, max: 2}, preset: local_message_table",
 			"preset: order-chain", `codes: {done: 4}, redeliver: {after: 1s, until: done, state_query: "`+service.URL+`/T0KEN"}, preset: order-chain`,
-		).Replace(string(text))
-		testkit.Must(t, os.WriteFile(l.Config(), []byte(config), 0o600))
+		)
 		l.Start(t)
 		l.insert(1, topics[0], false)
 		l.insert(2, topics[0], false)

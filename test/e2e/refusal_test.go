@@ -164,8 +164,8 @@ func TestDatabaseThatCannotBeUsed(t *testing.T) {
 			})
 			t.Run("wrong password", func(t *testing.T) {
 				a := newAttempt(t, db)
-				a.source = fmt.Sprintf("address: %q, user: nobody, password: %s", db.Addr(), accountPassword)
-				refused(t, a.yaml(), 1, "nobody", "password", "fix:", "source.user")
+				a.source = fmt.Sprintf("address: %q, user: stranger, password: %s", db.Addr(), accountPassword)
+				refused(t, a.yaml(), 1, "stranger", "password", "fix:", "source.user")
 				a.untouched(t)
 			})
 			t.Run("missing grants", func(t *testing.T) {

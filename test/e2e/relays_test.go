@@ -33,7 +33,7 @@ func TestTwoRelaysOnOneTableSayIt(t *testing.T) {
 		}
 		first.wait("the log to say so", func() bool { return logged(other) > 0 }) // a moment after status does
 		if logged(other) != 1 || logged(none) != 0 {
-			t.Errorf("the log tells %d times of another relay, and %d times that there is none", logged(other), logged(none))
+			t.Errorf("the log has %d lines about another relay, and %d that there is none", logged(other), logged(none))
 		}
 		first.kill("USER = 'twofold'")
 		for _, l := range both {
@@ -44,7 +44,7 @@ func TestTwoRelaysOnOneTableSayIt(t *testing.T) {
 		// The log shows it a moment after status. Between the two connections one look may find no relay.
 		first.wait("the log to say so", func() bool { return logged(none) == logged(other) })
 		if n := logged(none); n > 2 {
-			t.Errorf("the log tells %d times that there is no other relay", n)
+			t.Errorf("the log has %d lines that there is no other relay", n)
 		}
 	})
 }

@@ -55,8 +55,7 @@ func TestRepublishARange(t *testing.T) {
 			t.Errorf("%s is there %d times, want %d", key, got, want)
 		}
 	}
-	var rest int
-	testkit.Must(t, l.sql.QueryRow("SELECT COUNT(*) FROM t_local_message WHERE status <> 2").Scan(&rest))
+	rest := l.number("SELECT COUNT(*) FROM t_local_message WHERE status <> 2")
 	if rest != 1 {
 		t.Errorf("%d rows are not SENT, want the FAILED one alone", rest)
 	}

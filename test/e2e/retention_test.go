@@ -142,7 +142,6 @@ func TestD19_KillBetweenCopyAndDeletion(t *testing.T) {
 // free reports whether no session holds a lock of an old row.
 func (l *stage) free() bool {
 	l.t.Helper()
-	var n int
-	testkit.Must(l.t, l.sql.QueryRow("SELECT COUNT(*) FROM (SELECT id FROM t_local_message WHERE biz_type = 'old' FOR UPDATE SKIP LOCKED) AS t").Scan(&n))
+	n := l.number("SELECT COUNT(*) FROM (SELECT id FROM t_local_message WHERE biz_type = 'old' FOR UPDATE SKIP LOCKED) AS t")
 	return n == l.rowsIn("")
 }

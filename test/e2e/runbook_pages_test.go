@@ -86,7 +86,7 @@ func TestRunbooks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if runbooks[name] == nil {
-				t.Fatal("nobody runs its commands")
+				t.Fatal("no test runs its commands")
 			}
 			runbooks[name](t, "runbooks/"+name+".md")
 		})

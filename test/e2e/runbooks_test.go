@@ -140,7 +140,7 @@ func (r *reader) do(page, kind, block, before string) {
 		}
 	case "yaml", "": // read, not run
 	default:
-		r.t.Errorf("%s: nobody knows what to do with a block of %s", page, kind)
+		r.t.Errorf("%s: this test has no way to run a block of %s", page, kind)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // A35, A36: a primary that waits for a replica's acknowledgement after it has synced its log (AFTER_SYNC) shows a transaction
-// to the relay before the replica has it, and before anybody can see its rows. The relay publishes it then; its mark waits
+// to the relay before the replica has it, and before any session sees its rows. The relay publishes it then; its mark waits
 // for the row and nothing is published again. Were the primary lost in that moment, the message would be of a transaction
 // that the replica lacks.
 func TestA35_A36_PublishedBeforeTheReplicaHasIt(t *testing.T) {
@@ -16,15 +16,15 @@ func TestA35_A36_PublishedBeforeTheReplicaHasIt(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})
 		prefix := "rpl_semi_sync_master_"
-		nobody := "wait_no_slave"
+		withoutReplica := "wait_no_slave"
 		if flavor == testkit.MySQL {
-			prefix, nobody = "rpl_semi_sync_source_", "wait_no_replica"
+			prefix, withoutReplica = "rpl_semi_sync_source_", "wait_no_replica"
 			testkit.Exec(t, db.Root(), "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'")
 		}
 		l := newLab(t, db)
 		l.start()
 		l.settled("settled")
-		for _, setting := range []string{"timeout = 3600000", "wait_point = 'AFTER_SYNC'", nobody + " = 1", "enabled = 1"} {
+		for _, setting := range []string{"timeout = 3600000", "wait_point = 'AFTER_SYNC'", withoutReplica + " = 1", "enabled = 1"} {
 			testkit.Exec(t, db.Root(), "SET GLOBAL "+prefix+setting)
 		}
 		committed := make(chan error, 1)

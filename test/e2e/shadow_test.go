@@ -43,7 +43,7 @@ func TestShadowThenSwitch(t *testing.T) {
 			t.Error("the log has no report at the end of the shadow")
 		}
 
-		l.row("between", topics[0], "while nobody was there")
+		l.row("between", topics[0], "while no sender ran")
 		l.Start(t)
 		l.waitCount(0, "status <> 2")
 		l.stopInTime()

@@ -20,10 +20,7 @@ func TestShardsByAPattern(t *testing.T) {
 		for n := range 64 {
 			l.exec(fmt.Sprintf("CREATE TABLE shard_%02d LIKE t_local_message", n))
 		}
-		text, err := os.ReadFile(l.Config())
-		testkit.Must(t, err)
-		config := strings.Replace(string(text), l.schema()+".t_local_message", l.schema()+".shard_{00..99}", 1)
-		testkit.Must(t, os.WriteFile(l.Config(), []byte(config), 0o600))
+		l.Edit(t, l.schema()+".t_local_message", l.schema()+".shard_{00..99}")
 
 		l.Start(t)
 		var want []string
@@ -94,9 +91,8 @@ func TestMigrateMakesWhatShardsNeed(t *testing.T) {
 				t.Fatalf("exit %d, %s%s", code, out, errOut)
 			}
 		}
-		var made int
-		testkit.Must(t, l.sql.QueryRow("SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND (TABLE_NAME LIKE 'shard%archive' "+
-			"OR TABLE_NAME LIKE 'shard%failed' OR TABLE_NAME = 'canal_outbox_lease')", l.schema()).Scan(&made))
+		made := l.number("SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND (TABLE_NAME LIKE 'shard%archive' "+
+			"OR TABLE_NAME LIKE 'shard%failed' OR TABLE_NAME = 'canal_outbox_lease')", l.schema())
 		if made != 7 {
 			t.Errorf("%d tables were made", made)
 		}

@@ -1,19 +1,10 @@
 package e2e
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
-	"net"
-	"net/http"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
-
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/test/fakekafka"
@@ -64,6 +55,13 @@ func fake(t *testing.T) *fakekafka.Cluster {
 func (l *stage) exec(query string, args ...any) {
 	l.t.Helper()
 	testkit.Exec(l.t, l.sql, query, args...)
+}
+
+// number is the only value of a query.
+func (l *stage) number(query string, args ...any) (n int) {
+	l.t.Helper()
+	testkit.Must(l.t, l.sql.QueryRow(query, args...).Scan(&n))
+	return n
 }
 
 func (l *stage) wait(what string, condition func() bool) {
@@ -158,51 +156,11 @@ func (l *stage) stopInTime() {
 // metrics are the sums of the relay's metrics over their labels.
 func (l *stage) metrics() map[string]float64 {
 	l.t.Helper()
-	sums := map[string]float64{}
-	for name, family := range l.families() {
-		for _, m := range family.Metric {
-			sums[strings.TrimPrefix(name, "canal_outbox_")] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
-		}
-	}
-	return sums
+	return l.Metrics(l.t).Sums()
 }
 
 // metricBy adds a counter up for each value of one of its labels.
 func (l *stage) metricBy(name, label string) map[string]float64 {
 	l.t.Helper()
-	sums := map[string]float64{}
-	for _, m := range l.families()["canal_outbox_"+name].GetMetric() {
-		for _, pair := range m.GetLabel() {
-			if pair.GetName() == label {
-				sums[pair.GetValue()] += m.GetCounter().GetValue()
-			}
-		}
-	}
-	if len(sums) == 0 {
-		l.t.Fatalf("there is no metric %s with a label %s", name, label)
-	}
-	return sums
-}
-
-func (l *stage) families() map[string]*dto.MetricFamily {
-	l.t.Helper()
-	return families(l.t, l.Relay)
-}
-
-func families(t *testing.T, r *relay.Relay) map[string]*dto.MetricFamily {
-	t.Helper()
-	socket := filepath.Join(r.StateDir(), "admin.sock")
-	client := http.Client{Timeout: patience, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		},
-	}}
-	response, err := client.Get("http://localhost/metrics")
-	testkit.Must(t, err)
-	defer response.Body.Close()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	all, err := parser.TextToMetricFamilies(response.Body)
-	testkit.Must(t, err)
-	return all
+	return l.Metrics(l.t).By(l.t, name, label)
 }

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/app"
@@ -29,17 +28,5 @@ func TestA05_ServerDownAtStart(t *testing.T) {
 		l.reading()
 		l.commit("after")
 		l.account("before", "missed", "after")
-	})
-}
-
-// A server that refuses the account is no server to wait for.
-func TestAccessDeniedAtStart(t *testing.T) {
-	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		l := newLab(t, testkit.SharedDatabase(t, flavor))
-		l.user = "nobody"
-		l.launch(app.Options{})
-		if err := l.end(); err == nil || !strings.Contains(err.Error(), "nobody") {
-			t.Errorf("the relay ended with %v", err)
-		}
 	})
 }

@@ -3,7 +3,6 @@ package e2e
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
@@ -49,34 +48,5 @@ func TestStateDirectoryThatCannotBeMade(t *testing.T) {
 	refused(t, a.yaml(), 1, a.dir, "writable")
 	if n := count(t, a, "status = 0 AND retry_count = 0"); n != 1 {
 		t.Error("the row was touched")
-	}
-}
-
-// A broker that is away is no reason not to start: the relay says what it waits for, and no row pays for it (D16).
-func TestD16_BrokerAwayAtTheStart(t *testing.T) {
-	t.Parallel()
-	db := testkit.SharedMySQL(t)
-	for name, sink := range map[string]string{
-		"kafka": relay.KafkaSink(testkit.FreeAddress(t)), "rocketmq": `rocketmq: {name_servers: ["` + testkit.FreeAddress(t) + `"]}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			schema := db.CreateSchema(t)
-			table := relay.NewTable(t, db.Connect(t, schema), schema, "t_local_message")
-			r := relay.New(t, relay.Options{Source: db.Addr(), Tables: []*relay.Table{table}, Sink: sink})
-			r.Start(t)
-			testkit.Must(t, table.Insert(t.Context(), table.DB, relay.Row{BizType: "order", Key: "1", Topic: "orders", Body: []byte("x")}))
-			testkit.WaitFor(t, patience, "the status to name the broker", func() bool {
-				s, err := r.Status()
-				return err == nil && s.State == "degraded" && strings.Contains(strings.Join(s.Problems, "\n"), "broker")
-			})
-			if _, err := r.Client().Checkpoint(t.Context()); err != nil {
-				t.Error(err)
-			}
-			r.Stop(t)
-			if n := table.Count(t, "status = 0 AND retry_count = 0 AND fail_reason IS NULL"); n != 1 {
-				t.Error("the row paid for the outage")
-			}
-		})
 	}
 }

@@ -48,11 +48,11 @@ func (w *world) tenThousand(t *testing.T) {
 	}
 }
 
-// killAt: SIGKILL while the relay stands at a point. After the next start only messages come again that the broker had taken
-// and neither the journal nor the table knew (P3).
-func (w *world) killAt(t *testing.T, point string, n int) {
+// kill: SIGKILL between the broker and the journal. After the next start only messages come again that the broker had taken and
+// neither the journal nor the table knew (P3). test/crash kills at the other points.
+func (w *world) kill(t *testing.T) {
 	w.relay.Stop(t)
-	reached := w.relay.StartUntil(t, point, n)
+	reached := w.relay.StartUntil(t, "before-journal", 5)
 	w.load.RunUntil(t, w.relay, reached, 3)
 	w.relay.Kill()
 	journal, sent := w.relay.State(t).Journal, w.table.SentIDs(t)
@@ -65,27 +65,9 @@ func (w *world) killAt(t *testing.T, point string, n int) {
 		}
 	}
 	t.Logf("%d rows in the journal, %d messages sent again", len(journal), account.Duplicates())
-	switch {
-	case point == "before-journal" && account.Duplicates() == 0:
+	if account.Duplicates() == 0 {
 		t.Error("nothing was sent again, so the process was not killed between the broker and the journal")
-	case point != "before-journal" && len(journal) == 0:
-		t.Error("the journal was empty, so the process was not killed between the journal and the table")
 	}
-	w.quiet(t)
-}
-
-// cut: all connections to the database break during the work, again and again. The application need not repeat a transaction.
-func (w *world) cut(t *testing.T) {
-	wait := w.load.Start(t, 2000, 3)
-	for range 5 {
-		select {
-		case <-w.proxy.CutAfter(100_000):
-		case <-time.After(patience):
-			t.Fatal("the relay stopped reading")
-		}
-	}
-	wait()
-	w.once(t)
 	w.quiet(t)
 }
 

@@ -171,12 +171,7 @@ func (s *story) theOtherRelay() {
 }
 
 // pausedSweeps counts the sweeps of the second relay that a pause kept from taking rows.
-func (s *story) pausedSweeps() (n float64) {
+func (s *story) pausedSweeps() float64 {
 	s.t.Helper()
-	for _, m := range families(s.t, s.second)["canal_outbox_sweep_runs_total"].GetMetric() {
-		if m.GetLabel()[0].GetValue() == "paused" {
-			n += m.GetCounter().GetValue()
-		}
-	}
-	return n
+	return s.second.Metrics(s.t).Sum("sweep_runs_total", `result="paused"`)
 }

@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -100,12 +99,10 @@ func TestSwitchFromAnotherReader(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		t.Parallel()
 		l, _ := newLogOnly(t, flavor)
-		config, err := os.ReadFile(l.Config())
-		testkit.Must(t, err)
 		l.exec("CREATE TABLE app_event (id BIGINT AUTO_INCREMENT PRIMARY KEY, target VARCHAR(64) NOT NULL, order_no VARCHAR(64) NOT NULL, body TEXT)")
 		general := fmt.Sprintf("tables:\n  - {name: %s.app_event, preset: debezium-outbox, columns: {id: id, message_id: id, key: order_no, biz_type: \"\", body: body, "+
 			"created_at: \"\"}, topic: \"outbox.event.{target}\"}\n", l.schema())
-		testkit.Must(t, os.WriteFile(l.Config(), []byte(strings.Replace(string(config), "tables:\n", general, 1)), 0o600))
+		l.Edit(t, "tables:\n", general)
 
 		n := 0
 		write := func() (from, to int) {

@@ -94,6 +94,19 @@ func (r *Relay) Configure(t testing.TB, opts Options) {
 	testkit.Must(t, os.WriteFile(r.Config(), []byte(yaml.String()), 0o600))
 }
 
+// Edit replaces texts of the configuration, each of which is there: old, new, old, new, and so on.
+func (r *Relay) Edit(t testing.TB, oldnew ...string) {
+	t.Helper()
+	data, err := os.ReadFile(r.Config())
+	testkit.Must(t, err)
+	for i := 0; i < len(oldnew); i += 2 {
+		if !bytes.Contains(data, []byte(oldnew[i])) {
+			t.Fatalf("%q is not in the configuration:\n%s", oldnew[i], data)
+		}
+	}
+	testkit.Must(t, os.WriteFile(r.Config(), []byte(strings.NewReplacer(oldnew...).Replace(string(data))), 0o600))
+}
+
 // Config is the path of the configuration.
 func (r *Relay) Config() string { return filepath.Join(r.dir, "canal-outbox.yaml") }
 

@@ -3,9 +3,6 @@ package soak
 import (
 	"context"
 	"database/sql"
-	"net"
-	"net/http"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -13,8 +10,6 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/test/fakekafka"
 	"github.com/canal-outbox/canal-outbox/test/relay"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 )
 
 const (
@@ -233,33 +228,10 @@ func (w *world) explain(account relay.Account) {
 
 // process checks that the relay has not grown and that its own accounting is consistent.
 func (w *world) process(when string) {
-	m := w.metrics()
+	m := w.relay.Metrics(w.t).Sums()
 	w.memory, w.goroutines = max(w.memory, m["process_resident_memory_bytes"]), max(w.goroutines, m["go_goroutines"])
-	if m["process_resident_memory_bytes"] > memoryLimit || m["go_goroutines"] > goroutineLimit || m["canal_outbox_internal_errors_total"] > 0 {
+	if m["process_resident_memory_bytes"] > memoryLimit || m["go_goroutines"] > goroutineLimit || m["internal_errors_total"] > 0 {
 		w.t.Errorf("%s: %.0f bytes of memory, %.0f goroutines, %.0f internal errors", when, m["process_resident_memory_bytes"],
-			m["go_goroutines"], m["canal_outbox_internal_errors_total"])
+			m["go_goroutines"], m["internal_errors_total"])
 	}
-}
-
-func (w *world) metrics() map[string]float64 {
-	socket := filepath.Join(w.relay.StateDir(), "admin.sock")
-	client := http.Client{Timeout: patience, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		},
-	}}
-	response, err := client.Get("http://localhost/metrics")
-	testkit.Must(w.t, err)
-	defer response.Body.Close()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(response.Body)
-	testkit.Must(w.t, err)
-	sums := map[string]float64{}
-	for name, family := range families {
-		for _, m := range family.Metric {
-			sums[name] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
-		}
-	}
-	return sums
 }
