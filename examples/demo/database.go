@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -156,48 +154,21 @@ func (d *database) has(ctx context.Context, id string) (bool, error) {
 // foundFlavor returns the flavor of this machine's server, MySQL first; without a server MariaDB, because every distribution has
 // packages of it.
 func foundFlavor(ctx context.Context) testkit.Flavor {
-	if hasMySQL(ctx) {
+	if testkit.OnThisMachine(ctx, testkit.MySQL) {
 		return testkit.MySQL
 	}
 	return testkit.MariaDB
 }
 
-var mysqlVersion = regexp.MustCompile(`Ver ([89]|\d\d)`)
-
-// hasMySQL reports whether there is a mysqld of MySQL 8 or later; MariaDB installs a program of this name too.
-func hasMySQL(ctx context.Context) bool {
-	path, ok := program("mysqld")
-	if !ok {
-		return false
-	}
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
-	return err == nil && mysqlVersion.Match(out) && !strings.Contains(strings.ToLower(string(out)), "mariadb")
-}
-
-// program also searches where distributions install servers, which is not in every user's PATH.
-func program(name string) (string, bool) {
-	for _, candidate := range []string{name, filepath.Join("/usr/sbin", name)} {
-		if path, err := exec.LookPath(candidate); err == nil {
-			return path, true
-		}
-	}
-	return "", false
-}
-
 // announceInstallation logs when the start must install the server.
 func announceInstallation(ctx context.Context, flavor testkit.Flavor, say func(string, ...any)) {
-	switch flavor {
-	case testkit.MariaDB:
-		if _, ok := program("mariadbd"); !ok {
-			say("No database server is installed: installing the distribution's package mariadb-server-core (needs root or sudo) ...")
-		}
-	case testkit.MySQL:
-		cache, err := servers.Cache()
-		if err != nil || hasMySQL(ctx) {
-			return // the start reports a missing cache
-		}
-		if _, err := os.Stat(filepath.Join(cache, "mysql-root", ".complete")); err != nil {
-			say("MySQL is not installed: unpacking it into %s, once (640 MB, needs root or sudo) ...", cache)
-		}
+	cache, err := servers.Cache()
+	if err != nil || testkit.OnThisMachine(ctx, flavor) {
+		return // the start reports a missing cache
+	}
+	if flavor == testkit.MariaDB {
+		say("No database server is installed: installing the distribution's package mariadb-server-core (needs root or sudo) ...")
+	} else if _, err := os.Stat(filepath.Join(cache, "mysql-root", ".complete")); err != nil {
+		say("MySQL is not installed: unpacking it into %s, once (640 MB, needs root or sudo) ...", cache)
 	}
 }

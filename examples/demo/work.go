@@ -52,7 +52,7 @@ const poll = 20 * time.Millisecond
 
 // patience is how long the demo waits without progress. It is longer than a pass of the sweep and the relay's back-off after an outage,
 // also on a machine that is busy with other work.
-const patience = 90 * time.Second
+const patience = 3 * time.Minute
 
 // await waits until done, as long as progress changes within patience. It returns false when progress has stopped. progress must
 // measure what is awaited: copies, or newer messages, would keep it waiting for a lost one without end.

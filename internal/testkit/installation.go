@@ -64,13 +64,25 @@ func findInstallation(ctx context.Context, flavor Flavor) (installation, error) 
 	case MariaDB118:
 		i.flavor, i.path, i.chroot = MariaDB, "/usr/sbin/mariadbd", filepath.Join(cache, string(flavor))
 	default:
-		if i.path, err = lookPath("mysqld"); err == nil && mysqlRelease(ctx, i.path) >= 8 {
-			return i, nil
+		if OnThisMachine(ctx, MySQL) {
+			i.path, err = lookPath("mysqld")
+			return i, err
 		}
 		i.path, i.chroot = "/usr/sbin/mysqld", filepath.Join(cache, "mysql-root")
 	}
 	i.runs = filepath.Join(i.chroot, "data")
 	return i, nil
+}
+
+// OnThisMachine reports whether the machine has a server of this flavor, for MySQL of release 8 or later. A server that was unpacked into
+// the cache does not count.
+func OnThisMachine(ctx context.Context, flavor Flavor) bool {
+	if flavor == MariaDB {
+		_, err := lookPath("mariadbd")
+		return err == nil
+	}
+	path, err := lookPath("mysqld")
+	return err == nil && mysqlRelease(ctx, path) >= 8
 }
 
 // lookPath also looks where distributions put servers, which is not on every user's PATH.

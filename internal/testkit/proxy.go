@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -11,8 +12,10 @@ import (
 // Proxy is a TCP proxy on 127.0.0.1 that breaks what passes through it on command. All methods may be called at any time
 // from any goroutine; what they switch on also holds for connections that exist already, SetTarget excepted.
 type Proxy struct {
-	ports *ports
-	work  sync.WaitGroup
+	address string
+	hooks   ProxyHooks
+	ports   *ports
+	work    sync.WaitGroup
 
 	mu       sync.Mutex
 	changed  *sync.Cond // hole switched, or a link dropped
@@ -41,7 +44,24 @@ type link struct {
 // NewProxy is StartProxy for a test, closed at its end.
 func NewProxy(t T, target string) *Proxy {
 	t.Helper()
-	p, err := StartProxy(target)
+	return NewProxyWith(t, "127.0.0.1", target, ProxyHooks{})
+}
+
+// StartProxy starts a proxy to target (host:port), which need not answer yet. The caller closes it.
+func StartProxy(target string) (*Proxy, error) { return startProxy("127.0.0.1", target, ProxyHooks{}) }
+
+// ProxyHooks see what passes through a proxy. They are called from several goroutines, before anything is forwarded.
+type ProxyHooks struct {
+	// Admit is called with each new connection, to which it may write; the connection is closed when Admit returns false.
+	Admit func(net.Conn) bool
+	// Pass is called with each piece, whose bytes it may change.
+	Pass func(piece []byte, fromTarget bool)
+}
+
+// NewProxyWith is NewProxy with hooks, on another loopback address such as 127.0.0.2.
+func NewProxyWith(t T, host, target string, hooks ProxyHooks) *Proxy {
+	t.Helper()
+	p, err := startProxy(host, target, hooks)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -49,13 +69,13 @@ func NewProxy(t T, target string) *Proxy {
 	return p
 }
 
-// StartProxy starts a proxy to target (host:port), which need not answer yet. The caller closes it.
-func StartProxy(target string) (*Proxy, error) {
+func startProxy(host, target string, hooks ProxyHooks) (*Proxy, error) {
 	ports, err := reservePorts(0)
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{ports: ports, target: target, links: map[*link]struct{}{}}
+	address := net.JoinHostPort(host, strconv.Itoa(ports.base))
+	p := &Proxy{address: address, hooks: hooks, ports: ports, target: target, links: map[*link]struct{}{}}
 	p.changed = sync.NewCond(&p.mu)
 	if err := p.Refuse(false); err != nil {
 		ports.release()
@@ -65,7 +85,7 @@ func StartProxy(target string) (*Proxy, error) {
 }
 
 // Addr returns host:port for clients; it never changes.
-func (p *Proxy) Addr() string { return loopback(p.ports.base) }
+func (p *Proxy) Addr() string { return p.address }
 
 // SetTarget sends new connections to another server. Existing ones stay where they are until Cut.
 func (p *Proxy) SetTarget(target string) {
@@ -161,6 +181,10 @@ func (p *Proxy) accept(listener net.Listener) {
 }
 
 func (p *Proxy) serve(client net.Conn) {
+	if p.hooks.Admit != nil && !p.hooks.Admit(client) {
+		client.Close()
+		return
+	}
 	p.mu.Lock()
 	target := p.target
 	p.mu.Unlock()
@@ -185,6 +209,9 @@ func (p *Proxy) pump(l *link, from, to net.Conn, fromUpstream bool) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, readErr := from.Read(buf)
+		if p.hooks.Pass != nil && n > 0 {
+			p.hooks.Pass(buf[:n], fromUpstream)
+		}
 		n, done := p.pass(l, n, fromUpstream)
 		_, writeErr := to.Write(buf[:n])
 		if done != nil || readErr != nil || writeErr != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	startDeadline = 120 * time.Second
-	stopDeadline  = 60 * time.Second
+	startDeadline = 3 * time.Minute
+	stopDeadline  = 3 * time.Minute
 )
 
 // Server is one server process that can be killed, stopped, paused and started again. Its methods may be called from
@@ -78,7 +78,7 @@ func (s *Server) running() bool { return s.process.Running() }
 // Kill ends the process with SIGKILL and returns when it is gone. Killing a stopped server does nothing.
 func (s *Server) Kill() error { return s.end(syscall.SIGKILL) }
 
-// Stop ends the process with SIGTERM and returns when it is gone. If that takes longer than a minute the process is
+// Stop ends the process with SIGTERM and returns when it is gone. If that takes longer than three minutes the process is
 // killed and an error returned. RocketMQ's broker takes some 18 seconds.
 func (s *Server) Stop() error { return s.end(syscall.SIGTERM) }
 

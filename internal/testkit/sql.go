@@ -124,7 +124,7 @@ func (d *Database) KillSessions(ctx context.Context, condition string) (killed i
 
 // purgeDeadline is how long Purge tries: MariaDB needs a moment after the switch until the old log is not needed for its
 // own recovery, and both keep a log that a connected reader is in.
-const purgeDeadline = 10 * time.Second
+const purgeDeadline = startDeadline
 
 // Purge begins a new binary log and removes all older ones. A reader that stood in one of them has lost its place. It
 // fails when a connected reader keeps a log from being removed.

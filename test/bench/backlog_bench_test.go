@@ -65,7 +65,7 @@ func (f *fixture) tableBacklog(b *testing.B, n int) (perSecond float64) {
 	batches := f.batches(b, n)
 	testkit.Exec(b, f.table.DB, "UPDATE "+f.table.Name()+" SET status = 0")
 	began = time.Now()
-	apply(b, f.store(b, f.db), batches, 1)
+	apply(b, f.store(b), batches, 1)
 	b.ReportMetric(time.Since(began).Seconds()/took.Seconds(), "of-ceiling")
 	return float64(n) / took.Seconds()
 }
@@ -117,9 +117,9 @@ func (l *load) waits(b *testing.B, atLeast int) bool {
 // besideSQL returns the 99th percentile of fresh rows while this process runs the SQL of a sweep with n rows of another table.
 func (f *fixture) besideSQL(b *testing.B, perSecond rate.Limit, n int) float64 {
 	b.Helper()
-	other := load{table: f.table.Like(b, "another"), topic: topic}
+	other := load{db: f.db, table: f.table.Like(b, "another"), topic: topic}
 	other.fill(b, n, 100)
-	store := other.store(b, f.db)
+	store := other.store(b)
 	f.pace(b, 100, perSecond)
 	f.awaitSent(b) // behind the other table's rows in the log
 	done := make(chan struct{})

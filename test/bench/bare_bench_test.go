@@ -129,15 +129,13 @@ func markSent(db *sql.DB, name string, acknowledged <-chan any) error {
 func BenchmarkCeilingSweep(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
 		b.Run(string(flavor), func(b *testing.B) {
-			db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Durable: true})
-			pool := db.Connect(b, db.CreateSchema(b))
-			l := load{table: relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message"), topic: topic}
+			l := newLoad(b, durable(b, flavor), preset)
 			n := share(100_000)
 			l.fill(b, n, 100)
-			store := l.store(b, db)
+			store := l.store(b)
 			for b.Loop() {
 				b.StopTimer()
-				testkit.Exec(b, pool, "UPDATE "+l.table.Name()+" SET status = 0")
+				testkit.Exec(b, l.table.DB, "UPDATE "+l.table.Name()+" SET status = 0")
 				b.StartTimer()
 				began := time.Now()
 				l.sweep(b, store)

@@ -16,7 +16,6 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/sink"
-	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // BenchmarkCeilingDrain does the minimum of a drain with the relay's own parts: it reads the log of BenchmarkDrain's backlog,
@@ -27,7 +26,7 @@ func BenchmarkCeilingDrain(b *testing.B) {
 		b.Run(string(flavor), func(b *testing.B) {
 			f := newLogFixture(b, flavor)
 			out := client(b, brokers["kafka"](b))
-			store := f.store(b, f.db)
+			store := f.store(b)
 			n := share(backlog)
 			f.fill(b, n, 10)
 			for b.Loop() {
@@ -82,7 +81,7 @@ func (f *logFixture) bareDrain(b *testing.B, out sink.Sink, store *table.Store, 
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	began, used := time.Now(), usageOf(b, os.Getpid())
-	go func() { ended <- f.reader(d).Run(ctx, f.from) }()
+	go func() { ended <- f.reader(b, d).Run(ctx, f.from) }()
 	for left := n; left > 0; {
 		left -= <-done
 	}
@@ -143,32 +142,22 @@ func (d *bareDrain) gather() (list []outbox.Completion) {
 // logFixture is a table and the start of its log, without a relay.
 type logFixture struct {
 	load
-	db     *testkit.Database
-	from   outbox.Position
-	mapped *table.Table
+	from outbox.Position
 }
 
 func newLogFixture(b *testing.B, flavor testkit.Flavor) *logFixture {
 	b.Helper()
-	db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Durable: true})
-	pool := db.Connect(b, db.CreateSchema(b))
-	pool.SetMaxIdleConns(16)
-	f := &logFixture{db: db, load: load{table: relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message"), topic: topic}}
-	mapping, err := table.Preset("t_local_message")
+	f := &logFixture{load: newLoad(b, durable(b, flavor), preset)}
+	info, err := server.Inspect(b.Context(), f.table.DB)
 	testkit.Must(b, err)
-	mapping.Schema, mapping.Name = f.table.Schema, "t_local_message"
-	f.mapped, _, err = table.Load(b.Context(), pool, mapping)
-	testkit.Must(b, err)
-	info, err := server.Inspect(b.Context(), pool)
-	testkit.Must(b, err)
-	f.from, err = info.End(b.Context(), pool)
+	f.from, err = info.End(b.Context(), f.table.DB)
 	testkit.Must(b, err)
 	return f
 }
 
-func (f *logFixture) reader(to canal.Handler) *canal.Reader {
+func (f *logFixture) reader(b *testing.B, to canal.Handler) *canal.Reader {
 	return canal.New(canal.Config{
-		Server: server.Config{Address: f.db.Addr(), User: "root"}, Tables: []*table.Table{f.mapped},
+		Server: server.Config{Address: f.db.Addr(), User: "root"}, Tables: []*table.Table{f.mapped(b)},
 	}, to, zap.NewNop(), prometheus.NewRegistry())
 }
 
@@ -178,7 +167,7 @@ func (f *logFixture) read(b *testing.B, n int) {
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- f.reader(&discard{want: n, done: done}).Run(ctx, f.from) }()
+	go func() { ended <- f.reader(b, &discard{want: n, done: done}).Run(ctx, f.from) }()
 	<-done
 	cancel()
 	testkit.Must(b, <-ended)

@@ -3,17 +3,12 @@ package bench
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"fmt"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
 	dto "github.com/prometheus/client_model/go"
 
@@ -44,13 +39,13 @@ const (
 	bodySize = 500
 )
 
+const preset = "t_local_message"
+
 // fixture is one durable database, one broker, one table and one relay.
 type fixture struct {
 	*relay.Relay
 	load
-	db     *testkit.Database
 	broker relay.Broker
-	admin  string
 }
 
 // brokers start the broker of a name.
@@ -77,31 +72,31 @@ func newFixture(b testing.TB, flavor testkit.Flavor, broker string, more ...stri
 // newFixtureBehind is newFixture with a network of that latency, each way, between the relay and its database.
 func newFixtureBehind(b testing.TB, latency time.Duration, flavor testkit.Flavor, broker string, more ...string) *fixture {
 	b.Helper()
-	db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Durable: true})
-	pool := db.Connect(b, db.CreateSchema(b))
-	pool.SetMaxIdleConns(16)
-	f := &fixture{db: db, load: load{table: relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message"), topic: topic}}
-	f.admin, f.broker = testkit.FreeAddress(b), brokers[broker](b)
-	source := db.Addr()
+	f := &fixture{load: newLoad(b, durable(b, flavor), preset), broker: brokers[broker](b)}
+	source := f.db.Addr()
 	if latency > 0 {
 		proxy := testkit.NewProxy(b, source)
 		proxy.Latency(latency)
 		source = proxy.Addr()
 	}
+	f.relay(b, source, more...)
+	return f
+}
+
+// relay configures the fixture's relay for its table.
+func (f *fixture) relay(b testing.TB, source string, more ...string) {
+	b.Helper()
 	extra := strings.Join(more, "\n")
 	if !strings.Contains(extra, "fallback:") {
 		extra += "\nfallback: {interval: 30s}"
 	}
-	f.Relay = relay.New(b, relay.Options{
-		Source: source, Tables: []*relay.Table{f.table}, Sink: f.broker.Sink(), Extra: fmt.Sprintf("admin: {listen: %q}\n%s", f.admin, extra),
-	})
-	return f
+	f.Relay = relay.New(b, relay.Options{Source: source, Tables: []*relay.Table{f.table}, Sink: f.broker.Sink(), Extra: extra})
 }
 
 // usage is the process' use of resources so far.
 type usage struct {
-	cpu  time.Duration
-	peak int // bytes of resident memory
+	cpu, kernel time.Duration // the second is a part of the first
+	peak        int           // bytes of resident memory
 }
 
 func (f *fixture) usage(b testing.TB) usage { return usageOf(b, f.PID()) }
@@ -111,11 +106,11 @@ func usageOf(b testing.TB, pid int) usage {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	testkit.Must(b, err)
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	var ticks int64
-	for _, field := range fields[11:13] { // utime and stime, in hundredths of a second
-		n, err := strconv.ParseInt(field, 10, 64)
+	var ticks [2]time.Duration
+	for i, field := range fields[11:13] { // utime and stime, in hundredths of a second
+		n, err := strconv.Atoi(field)
 		testkit.Must(b, err)
-		ticks += n
+		ticks[i] = time.Duration(n) * 10 * time.Millisecond
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	testkit.Must(b, err)
@@ -126,44 +121,19 @@ func usageOf(b testing.TB, pid int) usage {
 			testkit.Must(b, err)
 		}
 	}
-	return usage{cpu: time.Duration(ticks) * 10 * time.Millisecond, peak: peak << 10}
+	return usage{cpu: ticks[0] + ticks[1], kernel: ticks[1], peak: peak << 10}
 }
 
-// metrics reads the process's metrics.
-func (f *fixture) metrics(b testing.TB) map[string]*dto.MetricFamily {
-	b.Helper()
-	response, err := http.Get("http://" + f.admin + "/metrics")
-	testkit.Must(b, err)
-	defer response.Body.Close()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(response.Body)
-	testkit.Must(b, err)
-	return families
-}
-
-// histogram returns the only histogram of a family.
+// histogram returns the only histogram of a name.
 func (f *fixture) histogram(b testing.TB, name string) *dto.Histogram {
 	b.Helper()
-	return only(b, f.metrics(b), name).GetHistogram()
-}
-
-// only returns the only metric of a family. If a build does not have it, only the benchmark fails, not the run.
-func only(b testing.TB, families map[string]*dto.MetricFamily, name string) *dto.Metric {
-	b.Helper()
-	list := families[name].GetMetric()
-	if len(list) != 1 {
-		b.Fatalf("%d metrics are named %s, want one", len(list), name)
-	}
-	return list[0]
+	return f.Metrics(b).Only(b, name).GetHistogram()
 }
 
 // total sums a family's counters.
-func (f *fixture) total(b testing.TB, name string) (sum float64) {
+func (f *fixture) total(b testing.TB, name string) float64 {
 	b.Helper()
-	for _, m := range f.metrics(b)[name].GetMetric() {
-		sum += m.GetCounter().GetValue()
-	}
-	return sum
+	return f.Metrics(b).Sum(name)
 }
 
 // awaitSent waits until no row is unsent, with cheap queries.
@@ -189,13 +159,4 @@ func percentile(q float64, before, after *dto.Histogram) float64 {
 		low, lowCount = bucket.GetUpperBound(), count
 	}
 	return 1000 * low
-}
-
-func schemaOf(b testing.TB, pool interface {
-	QueryRowContext(context.Context, string, ...any) *sql.Row
-},
-) (name string) {
-	b.Helper()
-	testkit.Must(b, pool.QueryRowContext(context.Background(), "SELECT DATABASE()").Scan(&name))
-	return name
 }

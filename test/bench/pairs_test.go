@@ -1,12 +1,9 @@
 package bench
 
 import (
-	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +18,6 @@ type spread struct {
 	*fixture
 	tables  []*relay.Table
 	foreign int // updates of another application's rows per outbox row, each a transaction
-	next    int // transaction
 
 	cpu  time.Duration
 	wall time.Duration
@@ -140,51 +136,17 @@ func (s *spread) pauseFor(b testing.TB, transactions, size int) {
 
 func (s *spread) resume(b testing.TB) { testkit.Must(b, s.Client().Resume(b.Context())) }
 
-// write commits transactions of size rows, each into the next table, and the foreign updates, over four connections.
+// write commits transactions of size rows, each into the next table, and the foreign updates.
 func (s *spread) write(b testing.TB, transactions, size int, perSecond rate.Limit) {
 	b.Helper()
-	type work struct {
-		table *relay.Table
-		rows  []relay.Row
-	}
-	limit, queue := rate.NewLimiter(perSecond, 1), make(chan work)
-	var group sync.WaitGroup
-	for range 4 {
-		group.Go(func() {
-			for w := range queue {
-				if err := w.table.Insert(context.Background(), w.table.DB, w.rows...); err != nil {
-					b.Error(err)
-				}
-				for range s.foreign * len(w.rows) {
-					if _, err := w.table.DB.Exec("UPDATE foreign_orders SET version = version + 1 WHERE id = ?", 1+rand.IntN(foreignRows)); err != nil {
-						b.Error(err)
-					}
-				}
-			}
-		})
-	}
-	for range transactions {
-		testkit.Must(b, limit.Wait(b.Context()))
-		queue <- work{s.tables[s.next%len(s.tables)], s.rows(size)}
-		s.next++
-	}
-	close(queue)
-	group.Wait()
+	s.commit(b, commits{rows: transactions * size, size: size, perSecond: perSecond, into: s.tables, foreign: s.foreign})
 	s.sent += transactions * size
 }
 
-const foreignRows = 100
-
-// beside updates rows of another application between those of the outbox. It syncs nothing, because that would take minutes.
+// beside updates rows of another application between those of the outbox.
 func (s *spread) beside(b testing.TB, updates int) {
-	b.Helper()
 	s.foreign = updates
-	testkit.Exec(b, s.table.DB, "CREATE TABLE IF NOT EXISTS foreign_orders (id INT PRIMARY KEY, version INT NOT NULL, note VARCHAR(200) NOT NULL)")
-	for id := range foreignRows {
-		testkit.Exec(b, s.table.DB, "INSERT IGNORE INTO foreign_orders VALUES (?, 0, REPEAT('x', 100))", id+1)
-	}
-	testkit.Exec(b, s.db.Root(), "SET GLOBAL sync_binlog = 0")
-	testkit.Exec(b, s.db.Root(), "SET GLOBAL innodb_flush_log_at_trx_commit = 0")
+	s.stock(b)
 }
 
 // settled returns when every row is SENT.
@@ -198,7 +160,7 @@ func (s *spread) settled(b testing.TB) {
 // statements returns the number of the relay's status updates.
 func (s *spread) statements(b testing.TB) uint64 {
 	b.Helper()
-	return s.histogram(b, "canal_outbox_ack_batch_size").GetSampleCount()
+	return s.histogram(b, "ack_batch_size").GetSampleCount()
 }
 
 // connections returns the number of the process' sockets: to the database, the broker, and a few others.

@@ -34,8 +34,6 @@ const peerUser = "peer"
 // place is a peer's own table and topic, on the common server and broker.
 type place struct {
 	load
-	db     *testkit.Database
-	flavor testkit.Flavor
 	broker relay.Broker
 	addr   string // of the broker
 	dir    string // private
@@ -52,16 +50,13 @@ func BenchmarkPeers(b *testing.B) {
 	if os.Getenv("PEERS_DATABASE") == string(testkit.MySQL) {
 		flavor = testkit.MySQL
 	}
-	db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Durable: true})
+	db := durable(b, flavor)
 	kafka := testkit.NewKafka(b, testkit.KafkaOptions{JVM: []string{"-Xms512m", "-Xmx512m"}})
 	testkit.Must(b, db.CreateUser(b.Context(), peerUser, peerUser, "ALL PRIVILEGES ON *.*"))
 	for n, of := range []func(*testing.B, *place) *peer{ours, debezium, maxwell} {
-		p := &place{db: db, flavor: flavor, broker: relay.Kafka{Kafka: kafka}, addr: kafka.Addr(), dir: b.TempDir()}
+		p := &place{load: newLoad(b, db, preset), broker: relay.Kafka{Kafka: kafka}, addr: kafka.Addr(), dir: b.TempDir()}
 		p.topic = fmt.Sprintf("orders-%d", n)
 		testkit.Must(b, kafka.CreateTopic(b.Context(), p.topic, 8, nil))
-		pool := db.Connect(b, db.CreateSchema(b))
-		pool.SetMaxIdleConns(16)
-		p.table = relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message")
 		if peer := of(b, p); peer != nil {
 			b.Run(peer.name, func(b *testing.B) { p.measure(b, peer) })
 		}
@@ -144,7 +139,7 @@ func debezium(b *testing.B, p *place) *peer {
 		b.Logf("without Debezium Server: %s is not there", home)
 		return nil
 	}
-	connector := map[bool]string{true: "mariadb.MariaDbConnector", false: "mysql.MySqlConnector"}[p.flavor == testkit.MariaDB]
+	connector := map[bool]string{true: "mariadb.MariaDbConnector", false: "mysql.MySqlConnector"}[p.db.Flavor == testkit.MariaDB]
 	properties(b, filepath.Join(p.dir, "conf", "application.properties"), map[string]string{
 		"quarkus.http.host": "127.0.0.1", "quarkus.http.port": "0", "quarkus.log.level": "WARN", "quarkus.log.console.json": "false",
 		"debezium.sink.type":                                                     "kafka",

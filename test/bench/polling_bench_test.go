@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -21,7 +22,8 @@ const (
 // BenchmarkPolling measures the effect of status requests on messages: the latency of 500 rows per second alternately without and
 // with 200 clients that request the status each second, and the relay's CPU per answer.
 func BenchmarkPolling(b *testing.B) {
-	f := newFixture(b, testkit.MySQL, "fake")
+	listen := testkit.FreeAddress(b)
+	f := newFixture(b, testkit.MySQL, "fake", fmt.Sprintf("admin: {listen: %q}", listen))
 	f.Start(b)
 	f.pace(b, 2_000, 500)
 	f.awaitSent(b)
@@ -33,7 +35,7 @@ func BenchmarkPolling(b *testing.B) {
 		for range turns {
 			p99, used := f.latency(b, n)
 			alone, cpu[0] = append(alone, p99), cpu[0]+used
-			enough := f.poll(b)
+			enough := poll(b, listen)
 			p99, used = f.latency(b, n)
 			answers += enough()
 			beside, cpu[1] = append(beside, p99), cpu[1]+used
@@ -52,7 +54,7 @@ func BenchmarkPolling(b *testing.B) {
 // latency commits rows and returns the 99th percentile from commit to acknowledgement, and the relay's CPU.
 func (f *fixture) latency(b *testing.B, n int) (p99 float64, cpu time.Duration) {
 	b.Helper()
-	const name = "canal_outbox_publish_latency_seconds"
+	const name = "publish_latency_seconds"
 	before, used := f.histogram(b, name), f.usage(b)
 	f.pace(b, n, 500)
 	f.awaitSent(b)
@@ -61,7 +63,7 @@ func (f *fixture) latency(b *testing.B, n int) (p99 float64, cpu time.Duration) 
 }
 
 // poll runs the clients until enough is called, which returns the number of their answers.
-func (f *fixture) poll(b *testing.B) (enough func() int64) {
+func poll(b *testing.B, listen string) (enough func() int64) {
 	b.Helper()
 	ctx, stop := context.WithCancel(b.Context())
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: pollers}}
@@ -78,7 +80,7 @@ func (f *fixture) poll(b *testing.B) (enough func() int64) {
 				case <-late.C:
 					late.Reset(pollEvery)
 				}
-				response, err := client.Get("http://" + f.admin + "/api/v1/status")
+				response, err := client.Get("http://" + listen + "/api/v1/status")
 				if err != nil {
 					b.Error(err)
 					return

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // backlog is the number of rows of a drain.
@@ -67,11 +66,11 @@ func (f *fixture) drain(b *testing.B, u build, broker string) {
 	took, used := time.Since(began), f.usage(b)
 	b.StopTimer()
 	profiled()
-	if got := f.total(b, "canal_outbox_messages_total"); got != float64(n) {
+	if got := f.total(b, "messages_total"); got != float64(n) {
 		b.Errorf("%v results for %d rows", got, n)
 	}
 	each := func(total float64) float64 { return total / float64(n) }
-	cpu, allocated, peak := each(float64(used.cpu.Microseconds())), each(f.allocations(b)), float64(used.peak)/(1<<20)
+	cpu, allocated, peak := each(float64(used.cpu.Microseconds())), each(f.total(b, mallocs)), float64(used.peak)/(1<<20)
 	b.ReportMetric(each(f.total(b, "go_memstats_alloc_bytes_total")), "B/msg")
 	b.ReportMetric(allocated, "allocs/msg")
 	b.ReportMetric(float64(n)/took.Seconds(), "rows/s")
@@ -156,11 +155,8 @@ func (f *fixture) profile(b testing.TB, name string) (end func()) {
 	if dir == "" {
 		return func() {}
 	}
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(f.StateDir(), "admin.sock"))
-	}}}
 	take := func(kind, what string) {
-		response, err := client.Get("http://relay/debug/pprof/" + what)
+		response, err := relay.Socket(f.StateDir()).Get("http://relay/debug/pprof/" + what)
 		testkit.Must(b, err)
 		defer response.Body.Close()
 		out, err := os.Create(filepath.Join(dir, name+"."+kind))

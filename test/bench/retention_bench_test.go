@@ -35,8 +35,8 @@ func BenchmarkRetention(b *testing.B) {
 					if err := f.Client().Retention(b.Context()); err != nil {
 						b.Fatal(err)
 					}
-					began, before := time.Now(), f.total(b, "canal_outbox_retention_rows_total")
-					leaving := func() bool { return f.total(b, "canal_outbox_retention_rows_total")-before < oldRows }
+					began, before := time.Now(), f.total(b, "retention_rows_total")
+					leaving := func() bool { return f.total(b, "retention_rows_total")-before < oldRows }
 					beside := f.p99(b, 500, leaving)
 					testkit.WaitFor(b, 20*time.Minute, "the old rows to leave", func() bool { return !leaving() })
 					took := time.Since(began)
@@ -55,7 +55,7 @@ func BenchmarkRetention(b *testing.B) {
 // p99 is of 30 s of traffic, while goesOn returns true.
 func (f *fixture) p99(b *testing.B, perSecond rate.Limit, goesOn func() bool) float64 {
 	b.Helper()
-	const name = "canal_outbox_publish_latency_seconds"
+	const name = "publish_latency_seconds"
 	before := f.histogram(b, name)
 	for range 30 {
 		if !goesOn() {

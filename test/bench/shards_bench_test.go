@@ -48,10 +48,7 @@ func newPair(b *testing.B, flavor testkit.Flavor, tables int) *pair {
 	f := newFixture(b, flavor, "kafka")
 	one := &spread{fixture: f, tables: []*relay.Table{f.table}}
 	other := *f
-	other.admin = testkit.FreeAddress(b)
-	other.Relay = relay.New(b, relay.Options{
-		Source: f.db.Addr(), Tables: []*relay.Table{f.table}, Sink: f.broker.Sink(), Extra: fmt.Sprintf("admin: {listen: %q}\nfallback: {interval: 30s}\n", other.admin),
-	})
+	other.relay(b, f.db.Addr())
 	many := &spread{fixture: &other}
 	for n := range tables {
 		many.tables = append(many.tables, f.table.Like(b, fmt.Sprintf("shard_%02d", n)))

@@ -1,10 +1,7 @@
 package bench
 
 import (
-	"fmt"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -42,27 +39,21 @@ func BenchmarkStart(b *testing.B) {
 
 // BenchmarkDrainLogOnly is BenchmarkDrain of a table without a status: nothing is looked up or written.
 func BenchmarkDrainLogOnly(b *testing.B) {
-	db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: testkit.MySQL, Durable: true})
 	broker := brokers["kafka"](b).(relay.Kafka)
-	testkit.Must(b, broker.CreateTopic(b.Context(), "outbox.event."+topic, 8, nil))
-	pool := db.Connect(b, db.CreateSchema(b))
-	pool.SetMaxIdleConns(16)
-	f := &fixture{db: db, broker: broker, admin: testkit.FreeAddress(b)}
-	f.table = relay.NewLayout(b, pool, schemaOf(b, pool), layouts.LogOnly()[0])
-	f.Relay = relay.New(b, relay.Options{
-		Source: db.Addr(), Tables: []*relay.Table{f.table}, Sink: broker.Sink(), Extra: fmt.Sprintf("admin: {listen: %q}", f.admin),
-	})
+	testkit.Must(b, broker.CreateTopic(b.Context(), layouts.EventTopic+topic, 8, nil))
+	f := &fixture{load: newLoad(b, durable(b, testkit.MySQL), logOnly.Table), broker: broker}
+	f.relay(b, f.db.Addr())
 	f.each(b, builds(), func(b *testing.B, u build) {
 		for b.Loop() {
 			b.StopTimer()
 			n := share(backlog)
 			f.Start(b)
 			f.Stop(b)
-			f.fillLogOnly(b, n)
+			f.fill(b, n, 10)
 			b.StartTimer()
 			began := time.Now()
 			f.Start(b)
-			testkit.WaitFor(b, 10*time.Minute, "every row published", func() bool { return f.total(b, "canal_outbox_messages_total") >= float64(n) })
+			testkit.WaitFor(b, 10*time.Minute, "every row published", func() bool { return f.total(b, "messages_total") >= float64(n) })
 			took, used := time.Since(began), f.usage(b)
 			b.StopTimer()
 			b.ReportMetric(float64(n)/took.Seconds(), "rows/s")
@@ -72,38 +63,4 @@ func BenchmarkDrainLogOnly(b *testing.B) {
 			b.StartTimer()
 		}
 	})
-}
-
-// fillLogOnly commits n rows in transactions of ten, over four connections.
-func (f *fixture) fillLogOnly(b testing.TB, n int) {
-	b.Helper()
-	const size = 10
-	body := `"` + strings.Repeat("0123456789", bodySize/10) + `"`
-	work := make(chan int)
-	var group sync.WaitGroup
-	for range 4 {
-		group.Go(func() {
-			for first := range work {
-				var query string
-				var all []any
-				for i := range size {
-					one, args := f.table.Layout.Insert(first+i, topic, body)
-					_, places, _ := strings.Cut(one, " VALUES ")
-					if query += ", " + places; i == 0 {
-						query = one
-					}
-					all = append(all, args...)
-				}
-				if _, err := f.table.DB.Exec(query, all...); err != nil {
-					b.Error(err)
-				}
-			}
-		})
-	}
-	for range n / size {
-		work <- f.next
-		f.next += size
-	}
-	close(work)
-	group.Wait()
 }

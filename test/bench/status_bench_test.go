@@ -13,17 +13,14 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
-	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // BenchmarkCeilingStatus writes SENT to rows as the relay does, from memory, over one connection and over two that share the
 // keys: the limit of the server alone, and the duration of a statement, which is how long it locks its rows.
 func BenchmarkCeilingStatus(b *testing.B) {
 	for _, flavor := range testkit.Flavors() {
-		db := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Durable: true})
-		pool := db.Connect(b, db.CreateSchema(b))
-		f := load{table: relay.NewTable(b, pool, schemaOf(b, pool), "t_local_message"), topic: topic}
-		store := f.store(b, db)
+		f := newLoad(b, durable(b, flavor), preset)
+		store := f.store(b)
 		const n = 100_000
 		f.fill(b, n, 100)
 		batches := f.batches(b, n)
@@ -31,7 +28,7 @@ func BenchmarkCeilingStatus(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/connections=%d", flavor, connections), func(b *testing.B) {
 				for b.Loop() {
 					b.StopTimer()
-					testkit.Exec(b, pool, "UPDATE "+f.table.Name()+" SET status = 0")
+					testkit.Exec(b, f.table.DB, "UPDATE "+f.table.Name()+" SET status = 0")
 					b.StartTimer()
 					began, used := time.Now(), usageOf(b, os.Getpid())
 					took := apply(b, store, batches, connections)
@@ -46,16 +43,23 @@ func BenchmarkCeilingStatus(b *testing.B) {
 }
 
 // store writes to the table as the relay does.
-func (f *load) store(b *testing.B, db *testkit.Database) *table.Store {
-	mapping, err := table.Preset("t_local_message")
+func (f *load) store(b *testing.B) *table.Store {
+	mapped := f.mapped(b)
+	writer, err := server.Open(server.Config{Address: f.db.Addr(), User: "root"}, nil, server.Session{Writes: true})
+	testkit.Must(b, err)
+	b.Cleanup(func() { testkit.Must(b, writer.Close()) })
+	return table.New(writer, []*table.Table{mapped})
+}
+
+// mapped is the table as the relay maps it.
+func (f *load) mapped(b *testing.B) *table.Table {
+	b.Helper()
+	mapping, err := table.Preset(preset)
 	testkit.Must(b, err)
 	mapping.Schema, mapping.Name = f.table.Schema, f.table.Preset
 	mapped, _, err := table.Load(b.Context(), f.table.DB, mapping)
 	testkit.Must(b, err)
-	writer, err := server.Open(server.Config{Address: db.Addr(), User: "root"}, nil, server.Session{Writes: true})
-	testkit.Must(b, err)
-	b.Cleanup(func() { testkit.Must(b, writer.Close()) })
-	return table.New(writer, []*table.Table{mapped})
+	return mapped
 }
 
 // apply writes all batches: each connection writes its share of them one after the other.

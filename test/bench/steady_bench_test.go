@@ -7,9 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/time/rate"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
@@ -48,25 +46,25 @@ func BenchmarkSteady(b *testing.B) {
 // steady runs a build at a rate.
 func (f *fixture) steady(b *testing.B, u build, perSecond rate.Limit, arrivals *consumer) {
 	b.Helper()
-	const latency = "canal_outbox_publish_latency_seconds"
+	const latency = "publish_latency_seconds"
 	f.Start(b)
 	f.pace(b, 1_000, perSecond)
 	f.awaitSent(b)
-	used, kernel, switches, begun := f.usage(b), f.kernel(b), f.switches(b), f.metrics(b)
+	used, switches, begun := f.usage(b), f.switches(b), f.Metrics(b)
 	profiled := f.profile(b, fmt.Sprintf("steady-%s-%s", f.db.Flavor, u.name))
 	n := share(7_500) * int(perSecond) / 500
 	rows, committed, inserts := f.pace(b, n, perSecond)
 	f.awaitSent(b)
-	now, ended := f.usage(b), f.metrics(b)
+	now, ended := f.usage(b), f.Metrics(b)
 	each := func(total float64) float64 { return total / float64(n) }
 	cpu := each(float64((now.cpu - used.cpu).Microseconds()))
 	b.ReportMetric(cpu, "cpu-µs/msg")
-	b.ReportMetric(each(float64((f.kernel(b) - kernel).Microseconds())), "kernel-µs/msg")
+	b.ReportMetric(each(float64((now.kernel - used.kernel).Microseconds())), "kernel-µs/msg")
 	b.ReportMetric(each(float64(f.switches(b)-switches)), "switches/msg")
-	b.ReportMetric(each(allocations(b, ended)-allocations(b, begun)), "allocs/msg")
+	b.ReportMetric(each(ended.Sum(mallocs)-begun.Sum(mallocs)), "allocs/msg")
 	b.ReportMetric(1000*each(collections(b, ended)-collections(b, begun)), "gc/1000msg")
 	b.ReportMetric(float64(now.peak)/(1<<20), "peak-MiB")
-	from, to := only(b, begun, latency).GetHistogram(), only(b, ended, latency).GetHistogram()
+	from, to := begun.Only(b, latency).GetHistogram(), ended.Only(b, latency).GetHistogram()
 	b.ReportMetric(percentile(.5, from, to), "p50-ms")
 	acknowledged := percentile(.99, from, to)
 	b.ReportMetric(acknowledged, "p99-ms")
@@ -90,16 +88,6 @@ func (f *fixture) steady(b *testing.B, u build, perSecond rate.Limit, arrivals *
 	}
 }
 
-// kernel returns the time that the process has spent in the kernel.
-func (f *fixture) kernel(b testing.TB) time.Duration {
-	b.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", f.PID()))
-	testkit.Must(b, err)
-	ticks, err := strconv.Atoi(strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))[12])
-	testkit.Must(b, err)
-	return time.Duration(ticks) * 10 * time.Millisecond
-}
-
 // switches returns how often idle threads of the process have yielded a core.
 func (f *fixture) switches(b testing.TB) (total int) {
 	b.Helper()
@@ -121,18 +109,11 @@ func (f *fixture) switches(b testing.TB) (total int) {
 	return total
 }
 
-// collections returns the number of garbage collections of a process, and allocations the number of allocated objects.
-func collections(b testing.TB, of map[string]*dto.MetricFamily) float64 {
-	b.Helper()
-	return float64(only(b, of, "go_gc_duration_seconds").GetSummary().GetSampleCount())
-}
+// mallocs is the name of the number of allocated objects.
+const mallocs = "go_memstats_mallocs_total"
 
-func allocations(b testing.TB, of map[string]*dto.MetricFamily) float64 {
+// collections returns the number of garbage collections of a process.
+func collections(b testing.TB, of relay.Metrics) float64 {
 	b.Helper()
-	return only(b, of, "go_memstats_mallocs_total").GetCounter().GetValue()
-}
-
-func (f *fixture) allocations(b testing.TB) float64 {
-	b.Helper()
-	return allocations(b, f.metrics(b))
+	return float64(of.Only(b, "go_gc_duration_seconds").GetSummary().GetSampleCount())
 }

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"io"
 	"net"
 	"sync"
 	"testing"
@@ -34,7 +33,7 @@ func TestA06_AttemptsAreBounded(t *testing.T) {
 		} {
 			l := newLab(t, testkit.SharedDatabase(t, flavor), frequentSweeps)
 			f := newFront(t, l.db.Addr())
-			l.source = f.Addr().String()
+			l.source = f.Addr()
 			l.start()
 			l.commit("before")
 			l.account("before")
@@ -77,7 +76,7 @@ func TestA06_KilledSessionsAreBounded(t *testing.T) {
 		testkit.Must(t, l.db.CreateUser(context.Background(), l.user, "", "REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT, UPDATE ON "+l.schema+".*"))
 		t.Cleanup(func() { testkit.Exec(t, l.db.Root(), "DROP USER hunted") })
 		f := newFront(t, l.db.Addr())
-		l.source = f.Addr().String()
+		l.source = f.Addr()
 		l.start()
 		f.count()
 		for began := time.Now(); len(f.attempts()) < sessions; time.Sleep(10 * time.Millisecond) { // at once: before a session has done its work
@@ -104,67 +103,31 @@ func refusal(code int, stateAndText string) []byte {
 	return append([]byte{byte(len(payload)), byte(len(payload) >> 8), 0, 0}, payload...)
 }
 
-// front stands before a server, counts who comes, and turns them away when told so.
+// front stands before a server, counts the connections, and refuses them on request.
 type front struct {
-	net.Listener
-	target string
+	*testkit.Proxy
 
 	mu      sync.Mutex
 	refuses bool
 	answer  []byte
 	came    []time.Time
-	open    map[net.Conn]bool
 }
 
 func newFront(t *testing.T, target string) *front {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	f := &front{Listener: listener, target: target, open: map[net.Conn]bool{}}
-	var work sync.WaitGroup
-	work.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			work.Go(func() { f.handle(conn) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		f.cut()
-		work.Wait()
-	})
+	f := &front{}
+	f.Proxy = testkit.NewProxyWith(t, "127.0.0.1", target, testkit.ProxyHooks{Admit: f.admit})
 	return f
 }
 
-func (f *front) handle(conn net.Conn) {
-	defer conn.Close()
+func (f *front) admit(conn net.Conn) bool {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.came = append(f.came, time.Now())
-	refuses, answer := f.refuses, f.answer
-	f.open[conn] = true
-	f.mu.Unlock()
-	defer func() {
-		f.mu.Lock()
-		delete(f.open, conn)
-		f.mu.Unlock()
-	}()
-	if refuses {
-		_, _ = conn.Write(answer)
-		return
+	if f.refuses {
+		_, _ = conn.Write(f.answer) // the client may be gone
 	}
-	server, err := net.Dial("tcp", f.target)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	go func() {
-		_, _ = io.Copy(server, conn)
-		_ = server.Close()
-	}()
-	_, _ = io.Copy(conn, server)
+	return !f.refuses
 }
 
 // refuse ends all connections, answers new ones so, and counts from here.
@@ -172,7 +135,7 @@ func (f *front) refuse(answer []byte) {
 	f.mu.Lock()
 	f.refuses, f.answer, f.came = true, answer, nil
 	f.mu.Unlock()
-	f.cut()
+	f.Cut()
 }
 
 func (f *front) serve() {
@@ -186,14 +149,6 @@ func (f *front) count() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.came = nil
-}
-
-func (f *front) cut() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for conn := range f.open {
-		_ = conn.Close()
-	}
 }
 
 // attempts are the times of the connection attempts.

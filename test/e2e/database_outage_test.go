@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -62,7 +61,7 @@ func TestD04_AcknowledgementsWhileTheDatabaseIsAway(t *testing.T) {
 	l.stopInTime()
 }
 
-// A row that another session has locked for ten seconds delays neither publishing nor the statuses of other rows. Its own status
+// A row that another session has locked delays neither publishing nor the statuses of other rows. Its own status
 // waits for the lock, in the journal, and is then written. No row is published twice.
 func TestD07_LockedRow(t *testing.T) {
 	onBothAtOnce(t, func(t *testing.T, flavor testkit.Flavor) {
@@ -79,16 +78,11 @@ func TestD07_LockedRow(t *testing.T) {
 		_, err = tx.ExecContext(t.Context(), "SELECT id FROM t_local_message WHERE biz_type = 'order' AND biz_key = 'locked' FOR UPDATE")
 		testkit.Must(t, err)
 		cluster.Swallow(false)
-		end := time.After(10 * time.Second)
-		for held := true; held; {
+		for range 6 { // the statement for the statuses meets the locked row repeatedly
 			l.load.Run(t, 50, 2)
 			want := l.load.Ledger.Len() + 1
 			l.wait("the rows to be published", func() bool { return len(relay.ReadAll(t, l.broker, topics...)) >= want })
-			select {
-			case <-end:
-				held = false
-			case <-time.After(500 * time.Millisecond):
-			}
+			l.waitCount(want-1, "status = 2")
 		}
 		l.waitCount(1, "status <> 2")
 		l.wait("status to report the lock", func() bool {

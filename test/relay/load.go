@@ -94,7 +94,7 @@ func (w *Writer) Rows(n int) []Row {
 func ofLayout(layout *layouts.Layout, number int, r Row) Row {
 	row := Row{
 		MessageID: layout.MessageID(number), Key: layout.Key(number), BizType: layout.Kind(number, r.Topic), Topic: r.Topic,
-		Body: append([]byte{}, r.Body...), Loose: r.Loose, number: number,
+		Body: append([]byte{}, r.Body...), Loose: r.Loose, Number: number,
 	}
 	if layout.LogOnly() {
 		row.Topic = layouts.EventTopic + r.Topic

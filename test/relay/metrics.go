@@ -29,13 +29,7 @@ func (r *Relay) Metrics(t testing.TB) Metrics {
 
 // ReadMetrics reads the metrics of the process that has the state directory open, over its socket.
 func ReadMetrics(stateDir string) (Metrics, error) {
-	client := http.Client{Timeout: startDeadline, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(stateDir, "admin.sock"))
-		},
-	}}
-	response, err := client.Get("http://localhost/metrics")
+	response, err := Socket(stateDir).Get("http://relay/metrics")
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +41,16 @@ func ReadMetrics(stateDir string) (Metrics, error) {
 		m[strings.TrimPrefix(name, "canal_outbox_")] = family
 	}
 	return m, err
+}
+
+// Socket returns a client whose requests, to any host, go to the socket of that process.
+func Socket(stateDir string) *http.Client {
+	return &http.Client{Timeout: startDeadline, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(stateDir, "admin.sock"))
+		},
+	}}
 }
 
 // Sum adds up the gauges and counters of a name that have all the labels, each as `name="value"`; 0 when there are none.

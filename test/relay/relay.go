@@ -33,11 +33,12 @@ type Options struct {
 	Tables []*Table // at least one
 	Sink   string   // YAML of the sink, see Broker.Sink
 	Extra  string   // more sections of YAML, each from the beginning of a line; they replace those that every test has
+	YAML   string   // in place of all others: a whole configuration, to which those sections are added too
 }
 
 // Relay is one configuration and state directory with, at most times, one running process.
 type Relay struct {
-	Env     []string // additional environment of a started process
+	Env     []string // additional environment of a started process, and of commands
 	Program string   // the binary that Start runs; "" is that of this source
 
 	dir     string
@@ -81,11 +82,14 @@ func (r *Relay) Configure(t testing.TB, opts Options) {
 		opts.User = "user: root"
 	}
 	var yaml strings.Builder
-	fmt.Fprintf(&yaml, "source: {address: %q, %s}\ntables:\n", opts.Source, opts.User)
-	for _, table := range opts.Tables {
-		fmt.Fprintf(&yaml, "  - %s\n", table.config())
+	if opts.Extra += opts.YAML; opts.YAML == "" {
+		fmt.Fprintf(&yaml, "source: {address: %q, %s}\ntables:\n", opts.Source, opts.User)
+		for _, table := range opts.Tables {
+			fmt.Fprintf(&yaml, "  - %s\n", table.config())
+		}
+		fmt.Fprintf(&yaml, "sink: {%s}\n", opts.Sink)
 	}
-	fmt.Fprintf(&yaml, "sink: {%s}\n%s\n", opts.Sink, opts.Extra)
+	fmt.Fprintln(&yaml, opts.Extra)
 	for line := range strings.Lines(fmt.Sprintf(settings, r.StateDir())) {
 		if section, _, _ := strings.Cut(line, " "); !strings.Contains("\n"+opts.Extra, "\n"+section) {
 			yaml.WriteString(line)
@@ -207,21 +211,24 @@ func (r *Relay) Kill() {
 }
 
 // Terminate sends SIGTERM.
-func (r *Relay) Terminate(t testing.TB) {
+func (r *Relay) Terminate(t testing.TB) { t.Helper(); r.Signal(t, syscall.SIGTERM) }
+
+// Signal sends a signal.
+func (r *Relay) Signal(t testing.TB, sig syscall.Signal) {
 	t.Helper()
-	testkit.Must(t, r.process.Signal(syscall.SIGTERM))
+	testkit.Must(t, r.process.Signal(sig))
 }
 
 // Freeze stops the process where it is (SIGSTOP), and Thaw lets it continue.
 func (r *Relay) Freeze(t testing.TB) {
 	t.Helper()
-	testkit.Must(t, r.process.Signal(syscall.SIGSTOP))
+	r.Signal(t, syscall.SIGSTOP)
 }
 
 // Thaw undoes Freeze.
 func (r *Relay) Thaw(t testing.TB) {
 	t.Helper()
-	testkit.Must(t, r.process.Signal(syscall.SIGCONT))
+	r.Signal(t, syscall.SIGCONT)
 }
 
 // Stop ends the process with SIGTERM; anything but exit code 0 fails the test.
@@ -251,7 +258,7 @@ func (r *Relay) Command(t testing.TB, args ...string) (stdout, stderr string, co
 	defer cancel()
 	var out, errOut bytes.Buffer
 	cmd := exec.CommandContext(ctx, Binary(t, ""), append(args, "--config", r.Config())...)
-	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &errOut, testkit.RelayEnvironment()
+	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &errOut, slices.Concat(testkit.RelayEnvironment(), r.Env)
 	if err := cmd.Run(); cmd.ProcessState == nil {
 		t.Fatalf("run %v: %v", args, err)
 	}

@@ -27,7 +27,8 @@ type Row struct {
 	// Loose rows are not on the normal path, so their order is not compared.
 	Loose bool
 
-	number int // of the load
+	// Number is the row's in the load; the ids of a layout follow from it.
+	Number int
 }
 
 // Table is an outbox table, of one of the presets with all columns that it can map, or of a layout as its owners have it.
@@ -142,7 +143,7 @@ func (tb *Table) insertLayout(ctx context.Context, to Execer, rows []Row) error 
 	var statement strings.Builder
 	var all []any
 	for i, r := range rows {
-		query, args := tb.Layout.Insert(r.number, strings.TrimPrefix(r.Topic, layouts.EventTopic), string(r.Body))
+		query, args := tb.Layout.Insert(r.Number, strings.TrimPrefix(r.Topic, layouts.EventTopic), string(r.Body))
 		if head, places, _ := strings.Cut(query, " VALUES "); i == 0 {
 			statement.WriteString(head + " VALUES " + places)
 		} else {
@@ -172,7 +173,7 @@ func (tb *Table) SetBody(ctx context.Context, in Execer, r Row) error {
 	query, args := "UPDATE "+tb.Name()+" SET message_body = ? WHERE message_id = ?", []any{r.body(tb), r.MessageID}
 	switch {
 	case tb.Layout != nil:
-		query, args = "UPDATE "+tb.Name()+" SET "+tb.Layout.Body+" = ? WHERE "+tb.Layout.Where(r.number), []any{string(r.Body)}
+		query, args = "UPDATE "+tb.Name()+" SET "+tb.Layout.Body+" = ? WHERE "+tb.Layout.Where(r.Number), []any{string(r.Body)}
 	case tb.Preset != "order-chain":
 		query, args = "UPDATE "+tb.Name()+" SET message_body = ? WHERE biz_type = ? AND biz_key = ?", []any{r.body(tb), r.BizType, r.Key}
 	}

@@ -42,7 +42,7 @@ func TestAdminWithoutAToken(t *testing.T) {
 	s := outboxTable(t)
 	addr := testkit.FreeAddress(t)
 	r := newChild(t, s.to("stdout: {}")+fmt.Sprintf("\nadmin: {listen: %q}", addr))
-	r.start()
+	r.Start(t)
 	_, port, err := net.SplitHostPort(addr)
 	testkit.Must(t, err)
 	const act, look = "/api/v1/sweep", "/api/v1/status"
@@ -75,7 +75,7 @@ func TestAdminWithoutAToken(t *testing.T) {
 			}
 		}
 	}
-	for path, mode := range map[string]os.FileMode{r.socket(): 0o600, r.stateDir(): 0o700} {
+	for path, mode := range map[string]os.FileMode{r.socket(): 0o600, r.StateDir(): 0o700} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%s has the mode %v (%v), want %v", path, info.Mode().Perm(), err, mode)
 		}
@@ -90,7 +90,7 @@ func TestAdminForOthersNeedsAToken(t *testing.T) {
 	s := outboxTable(t)
 	for _, addr := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
 		r := newChild(t, s.to("stdout: {}")+fmt.Sprintf("\nadmin: {listen: %q}", addr))
-		r.launch()
+		r.Launch(t)
 		if code := r.wait(); code != 1 || !strings.Contains(r.printed(), "admin.token") {
 			t.Errorf("%s: code %d\n%s", addr, code, r.printed())
 		}
@@ -103,7 +103,7 @@ func TestAdminWithAToken(t *testing.T) {
 	s := outboxTable(t)
 	addr := testkit.FreeAddress(t)
 	r := newChild(t, s.to("stdout: {}")+fmt.Sprintf("\nadmin: {listen: %q, token: %q}", addr, token))
-	r.start()
+	r.Start(t)
 	right := "Authorization: Bearer " + token
 	for _, c := range []struct {
 		name, method, path string
@@ -139,7 +139,7 @@ func TestAdminWithAToken(t *testing.T) {
 	slow(t, addr, "GET /healthz HTTP/1.1\r\nHost: "+addr+"\r\n") // the headers never end
 	slow(t, addr, "POST /api/v1/checkpoint HTTP/1.1\r\nHost: "+addr+"\r\n"+right+
 		"\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{") // the body never ends
-	if _, err := r.status(); err != nil {
+	if _, err := r.Status(); err != nil {
 		t.Errorf("the relay does not answer any more: %v", err)
 	}
 }

@@ -170,7 +170,7 @@ func (a *aviary) cut() {
 func (a *aviary) check() {
 	a.t.Helper()
 	a.keep("standard output and error", []byte(a.printed()))
-	err := filepath.WalkDir(a.stateDir(), func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(a.StateDir(), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
@@ -204,28 +204,28 @@ func (a *aviary) fly() {
 	a.t.Helper()
 	a.configure(a.yaml(wrongPassword, brokerPassword, "json"))
 	a.commands("wrong database password")
-	a.launch()
+	a.Launch(a.t)
 	if code := a.wait(); code != 1 {
 		a.t.Errorf("a wrong password: exit code %d", code)
 	}
 	a.configure(a.yaml(databasePassword, brokerPassword, "json"))
 	a.commands("not running")
-	a.start()
+	a.Start(a.t)
 	a.rows(1)
 	a.commands("running")
 	a.ask("running")
 	a.cut()
 	a.rows(2)
-	a.kill()
+	a.Kill()
 	a.configure(a.yaml(databasePassword, brokerPassword, "text"))
-	a.start()
+	a.Start(a.t)
 	a.rows(3)
 	a.cut()
 	a.ask("after a kill")
 	if code := a.stop(syscall.SIGTERM); code != 0 {
 		a.t.Errorf("exit code %d", code)
 	}
-	a.start()
+	a.Start(a.t)
 	a.rows(4)
 	a.stop(syscall.SIGQUIT) // the runtime prints every goroutine, as after a panic
 	a.says("goroutine ")
@@ -237,12 +237,12 @@ func (a *aviary) refused() {
 	a.t.Helper()
 	a.configure(a.yaml(databasePassword, wrongPassword, "json"))
 	a.commands("wrong broker password")
-	a.start()
+	a.Start(a.t)
 	a.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES ('order', 'x', 'orders', ?)", body)
 	a.says("no retry counted")
 	a.commands("wrong broker password, running")
 	a.ask("wrong broker password")
-	a.kill()
+	a.Kill()
 }
 
 // A53: no secret and no content of an application is in the log, in an answer, in the metrics, in the output of commands, in the

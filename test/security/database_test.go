@@ -97,8 +97,8 @@ func TestDatabaseTLSModes(t *testing.T) {
 					if mode == "disabled" {
 						user = "clear"
 					}
-					c := newChild(t, s.yaml(wire.addr(), user, tls))
-					c.start()
+					c := newChild(t, s.yaml(wire.Addr(), user, tls))
+					c.Start(t)
 					s.relays(t, c, mode)
 					readable := mode == "disabled"
 					if got := wire.saw("body of " + mode); got != readable {
@@ -131,12 +131,12 @@ func TestDatabaseTLSRefusals(t *testing.T) {
 				{"foreign authority, verify-ca", s.db.Addr(), "secure", fmt.Sprintf("mode: verify-ca, ca: %q", s.foreign), "certificate", "source.tls.ca"},
 				{"foreign authority, verify-identity", s.db.Addr(), "secure", fmt.Sprintf("mode: verify-identity, ca: %q", s.foreign), "certificate", "source.tls.ca"},
 				{"authority of the system", s.db.Addr(), "secure", "mode: verify-identity", "certificate", "source.tls.ca"},
-				{"another host name", elsewhere.addr(), "secure", fmt.Sprintf("mode: verify-identity, ca: %q", s.ca), "127.0.0.2", "source.address to a name in it"},
+				{"another host name", elsewhere.Addr(), "secure", fmt.Sprintf("mode: verify-identity, ca: %q", s.ca), "127.0.0.2", "source.address to a name in it"},
 				{"account that requires TLS", s.db.Addr(), "secure", "mode: disabled", "Access denied", "source.user"},
 			} {
 				t.Run(c.name, func(t *testing.T) {
 					r := newChild(t, s.yaml(c.addr, c.user, c.tls))
-					r.launch()
+					r.Launch(t)
 					r.says(c.says)
 					if printed, code := r.command("doctor"); code != 1 || !strings.Contains(printed, c.says) {
 						t.Errorf("doctor: code %d, it does not say %q:\n%s", code, c.says, printed)
@@ -149,8 +149,8 @@ func TestDatabaseTLSRefusals(t *testing.T) {
 				})
 			}
 			// verify-ca does not check the name, which is its difference from verify-identity.
-			r := newChild(t, s.yaml(elsewhere.addr(), "secure", fmt.Sprintf("mode: verify-ca, ca: %q", s.ca)))
-			r.start()
+			r := newChild(t, s.yaml(elsewhere.Addr(), "secure", fmt.Sprintf("mode: verify-ca, ca: %q", s.ca)))
+			r.Start(t)
 			s.relays(t, r, "elsewhere")
 		})
 	}
@@ -164,14 +164,14 @@ func TestDatabaseWithoutTLS(t *testing.T) {
 	s := &secured{db: db, table: relay.NewTable(t, db.Connect(t, schema), schema, "t_local_message")}
 	testkit.Must(t, db.CreateUser(t.Context(), "clear", password, grants(testkit.MariaDB, schema)...))
 	r := newChild(t, s.yaml(db.Addr(), "clear", "mode: required"))
-	r.launch()
+	r.Launch(t)
 	r.says("TLS")
 	if printed, code := r.command("doctor"); code != 1 || !strings.Contains(printed, "TLS") {
 		t.Errorf("doctor: code %d:\n%s", code, printed)
 	}
-	r.kill()
+	r.Kill()
 	r.configure(s.yaml(db.Addr(), "clear", "mode: preferred"))
-	r.start()
+	r.Start(t)
 	s.relays(t, r, "preferred")
 }
 
@@ -181,8 +181,8 @@ func TestA51_DamageOnTheWireIsNoticedUnderTLS(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t, testkit.MySQL)
 	wire := newTap(t, "127.0.0.1", s.db.Addr())
-	r := newChild(t, s.yaml(wire.addr(), "secure", "mode: required"))
-	r.start()
+	r := newChild(t, s.yaml(wire.Addr(), "secure", "mode: required"))
+	r.Start(t)
 	const pieces = 3
 	for i := range pieces {
 		wire.flip(1)
@@ -215,7 +215,7 @@ func TestDatabaseTLSFiles(t *testing.T) {
 		"mode: perhaps":                                          "perhaps",
 	} {
 		r := newChild(t, s.yaml("127.0.0.1:1", "secure", tls))
-		r.launch()
+		r.Launch(t)
 		if code := r.wait(); code == 0 || !strings.Contains(r.printed(), says) {
 			t.Errorf("%s: code %d, want it to say %q:\n%s", tls, code, says, r.printed())
 		}

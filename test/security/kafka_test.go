@@ -61,11 +61,11 @@ func TestKafkaTLSAndPlain(t *testing.T) {
 	}
 	wire, elsewhere := newTap(t, "127.0.0.1", k.SecureAddr()), newTap(t, "127.0.0.2", k.SecureAddr())
 	for _, mode := range []string{"verify-ca", "verify-identity"} {
-		r := newChild(t, sink(wire.addr(), mode, own, password))
-		r.start()
+		r := newChild(t, sink(wire.Addr(), mode, own, password))
+		r.Start(t)
 		s.insert(t, mode)
 		s.awaitSent(t, mode)
-		r.kill()
+		r.Kill()
 	}
 	if wire.saw(password) || wire.saw("body of") || wire.saw("orders") {
 		t.Error("the connection could be read on the network")
@@ -75,7 +75,7 @@ func TestKafkaTLSAndPlain(t *testing.T) {
 	for _, c := range []struct{ name, addr, mode, ca, password, says string }{
 		{"wrong password", k.SecureAddr(), "verify-identity", own, "a-wrong-one-entirely", "uthentication"},
 		{"foreign authority", k.SecureAddr(), "verify-ca", foreign, password, "unknown authority"},
-		{"another host name", elsewhere.addr(), "verify-identity", own, password, "127.0.0.2"},
+		{"another host name", elsewhere.Addr(), "verify-identity", own, password, "127.0.0.2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newChild(t, sink(c.addr, c.mode, c.ca, c.password))
@@ -83,7 +83,7 @@ func TestKafkaTLSAndPlain(t *testing.T) {
 			if code != 1 || !strings.Contains(printed, c.says) || strings.Contains(printed, c.password) {
 				t.Errorf("doctor: code %d, it does not say %q or says the password:\n%s", code, c.says, printed)
 			}
-			r.start()
+			r.Start(t)
 			r.says(c.says)
 			if n := s.table.Count(t, "status IN (0, 1) AND retry_count = 0 AND biz_key = 'waiting'"); n != 1 {
 				t.Error("the row was not left as it is")
@@ -94,7 +94,7 @@ func TestKafkaTLSAndPlain(t *testing.T) {
 		})
 	}
 	r := newChild(t, sink(k.SecureAddr(), "verify-identity", own, password))
-	r.start()
+	r.Start(t)
 	s.awaitSent(t, "waiting")
 	records, err := testkit.ReadKafkaTopic(t.Context(), k.Addr(), "orders")
 	testkit.Must(t, err)
@@ -128,10 +128,10 @@ func TestKafkaScram(t *testing.T) {
 		t.Run(mechanism, func(t *testing.T) {
 			r := newChild(t, s.to(fmt.Sprintf("kafka: {brokers: [%q], tls: {mode: verify-identity, ca: %q}, sasl: {mechanism: %s, user: %s, password: %q}}",
 				fake.ListenAddrs()[0], filepath.Join(dir, "ca.pem"), mechanism, user, password)))
-			r.start()
+			r.Start(t)
 			s.insert(t, mechanism)
 			s.awaitSent(t, mechanism)
-			r.kill()
+			r.Kill()
 			r.configure(s.to(fmt.Sprintf("kafka: {brokers: [%q], tls: {mode: required}, sasl: {mechanism: %s, user: %s, password: wrong}}",
 				fake.ListenAddrs()[0], mechanism, user)))
 			if printed, code := r.command("doctor"); code != 1 || !strings.Contains(printed, "sink") {

@@ -36,17 +36,17 @@ func TestRocketMQCredentials(t *testing.T) {
 	if printed, code := r.command("doctor"); !strings.Contains(printed, "the broker answers") {
 		t.Errorf("doctor: code %d\n%s", code, printed)
 	}
-	r.start()
+	r.Start(t)
 	s.insert(t, "signed")
 	s.awaitSent(t, "signed")
-	r.kill()
+	r.Kill()
 
 	const wrong = "a-wrong-one-entirely"
 	s.insert(t, "waiting")
 	for name, keys := range map[string]string{"wrong key": ", access_key: relay, secret_key: " + wrong, "no key": ""} {
 		t.Run(name, func(t *testing.T) {
 			r := newChild(t, sink(keys))
-			r.start()
+			r.Start(t)
 			r.says("the broker does not take messages", "CODE: 16") // NO_PERMISSION
 			if n := s.table.Count(t, "status IN (0, 1) AND retry_count = 0 AND biz_key = 'waiting'"); n != 1 {
 				t.Error("the row was not left as it is")
@@ -56,7 +56,7 @@ func TestRocketMQCredentials(t *testing.T) {
 			}
 		})
 	}
-	newChild(t, right).start()
+	newChild(t, right).Start(t)
 	s.awaitSent(t, "waiting")
 	records, err := testkit.ReadRocketMQTopic(t.Context(), q.NameServer(), "orders")
 	testkit.Must(t, err)
@@ -68,7 +68,7 @@ func TestRocketMQCredentials(t *testing.T) {
 // B15: the client has no TLS, so a configuration that requires it is refused and does not continue unencrypted.
 func TestB15_RocketMQWithTLSIsRefused(t *testing.T) {
 	r := newChild(t, outboxTable(t).to("rocketmq: {name_servers: [127.0.0.1:1], tls: {mode: required}}"))
-	r.launch()
+	r.Launch(t)
 	if code := r.wait(); code != 1 || !strings.Contains(r.printed(), "the RocketMQ client has no TLS") {
 		t.Errorf("code %d\n%s", code, r.printed())
 	}

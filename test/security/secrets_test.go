@@ -29,7 +29,7 @@ func TestSecretsFromFilesAndEnvironment(t *testing.T) {
 	}
 	works := func(name string, r *child) {
 		t.Helper()
-		r.start()
+		r.Start(t)
 		s.insert(t, name)
 		s.awaitSent(t, name)
 		if got := request(t, addr, "GET", "/api/v1/status", "", "Authorization: Bearer "+token).StatusCode; got != 200 {
@@ -42,7 +42,7 @@ func TestSecretsFromFilesAndEnvironment(t *testing.T) {
 				}
 			}
 		}
-		r.kill()
+		r.Kill()
 	}
 	dir := t.TempDir()
 	file := func(name, content string) string {
@@ -60,12 +60,12 @@ func TestSecretsFromFilesAndEnvironment(t *testing.T) {
 
 	// The environment overrides the file, so a wrong password there is refused.
 	r := newChild(t, files, "CANAL_OUTBOX_SOURCE_PASSWORD=a-wrong-one")
-	r.launch()
+	r.Launch(t)
 	if code := r.wait(); code != 1 || !strings.Contains(r.printed(), "Access denied") || strings.Contains(r.printed(), "a-wrong-one") {
 		t.Errorf("code %d\n%s", code, r.printed())
 	}
 	r = newChild(t, yaml(", password_file: /nowhere/db", "", ""), variables[1:]...)
-	r.launch()
+	r.Launch(t)
 	if code := r.wait(); code != 1 || !strings.Contains(r.printed(), "/nowhere/db") {
 		t.Errorf("a missing file: code %d\n%s", code, r.printed())
 	}
