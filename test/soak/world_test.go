@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	patience  = 3 * time.Minute // for the slowest recovery from a fault on a busy machine
-	writers   = 3
-	pace      = 15 * time.Millisecond // between two transactions of a writer
+	patience = 3 * time.Minute // for the slowest recovery from a fault on a busy machine
+	writers  = 3
+	pace     = 15 * time.Millisecond // between two transactions of a writer
 
 	// The maximum of the process' memory at a quiet point.
 	memoryLimit    = 600e6
