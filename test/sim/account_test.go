@@ -146,7 +146,7 @@ func (w *world) answered(i *incarnation, m *outbox.Message, o outbox.Outcome) {
 	}
 	switch o.Class {
 	case outbox.ClassNone:
-		f.acked, r.again = true, false
+		f.acked, r.again = true, r.again && r.anchoredOn != i.disk // the answer to a process that has lost the lease says nothing of another's
 	case outbox.ClassRefused, outbox.ClassPermanent:
 		r.refused++
 	case outbox.ClassUnknown:

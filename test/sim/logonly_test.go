@@ -14,10 +14,11 @@ const logTable = "shop.outboxevent"
 
 // logAccount is what the checks know of its rows.
 type logAccount struct {
-	passed  dirs // whose journals it left: a checkpoint behind it is durable
-	kept    bool // the failed-message log has it
-	excused bool // it lies in a part of the log that was passed over
-	again   bool // the position was reset since it was sent: it may come again
+	passed     dirs  // whose journals it left: a checkpoint behind it is durable
+	kept       bool  // the failed-message log has it
+	excused    bool  // it lies in a part of the log that was passed over
+	again      bool  // the position was reset since it was sent: it may come again
+	anchoredOn *disk // the directory whose position that was, of the last time
 }
 
 // show puts rows into the log and into no table. Callers hold mu.
@@ -129,7 +130,7 @@ func (s *state) checkPassed(r *row) {
 // anchored is called when a position is reset or lost: sent rows may come again.
 func (r *row) anchored(d *disk) {
 	if r.logOnly {
-		r.again = true
+		r.again, r.anchoredOn = true, d
 		r.passed.set(d, false)
 	}
 }
