@@ -157,7 +157,7 @@ func (r *row) retriedFrom() time.Time {
 func (w *world) checkSetBack(i *incarnation, r *row) {
 	every := w.plan.again.failedEvery
 	switch {
-	case w.plan.again.undated && !r.setBackAt.Before(i.disk.passAt):
+	case w.plan.again.undated && r.setBacks > 0 && !r.setBackAt.Before(i.disk.passAt):
 		w.violation("failed", "%s is tried again twice in one pass", name(r.Identity))
 	case w.plan.again.undated:
 	case time.Since(r.finalSince()) < every:

@@ -63,6 +63,9 @@ func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.Due
 	if gate {
 		w.note(c.i.life, "read for the order", "", "", len(out))
 		if next.Done() {
+			if !c.i.knowsRows() {
+				c.i.knew = now
+			}
 			c.i.read = now
 		}
 		return out, next, nil

@@ -72,10 +72,12 @@ func (w *world) disturb(i *incarnation, r *row) {
 	}
 }
 
-// leftForOthers reports whether a row may be left to the sweep for another row of its key. Callers hold mu.
+// leftForOthers reports whether a row may be left to the sweep for another row of its key, or because it came before the table was read. Callers
+// hold mu.
 func (w *world) leftForOthers(i *incarnation, r *row) bool {
-	key := w.orderKey(r)
-	return i.disturbed[key] || key != "" && (!w.plan.quiet || i.deferrals > 0 || w.plan.settings.Pipeline.MaxWaiting+w.plan.settings.Pipeline.MaxInFlight > 0 || !i.knowsRows())
+	key, f := w.orderKey(r), r.of(i.life)
+	early := !i.knowsRows() || f.offered && !f.offeredAt.After(i.knew)
+	return i.disturbed[key] || key != "" && (early || !w.plan.quiet || i.deferrals > 0 || w.plan.settings.Pipeline.MaxWaiting+w.plan.settings.Pipeline.MaxInFlight > 0)
 }
 
 // overtakenInZone reports whether a row that is looked up comes before another one of its key by its commit, and after it by its id. Rows that

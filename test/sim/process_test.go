@@ -54,6 +54,7 @@ type incarnation struct {
 	random    *dice
 
 	read     time.Time // when the gate has read the table last
+	knew     time.Time // when knowsRows became true
 	anchored time.Time // when it began, or its mark was moved last
 	silent   bool      // the mark was moved, and no transaction was offered since
 	gapAt    time.Time // of an anchor whose full sweep is to come; zero for none
