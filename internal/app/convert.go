@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/canal-outbox/canal-outbox/internal/config"
-	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
@@ -53,13 +52,8 @@ func mappings(cfg *config.Config) ([]table.Mapping, error) {
 			return nil, fmt.Errorf("table %s: %w", t.Name, err)
 		}
 		m.Schema, m.Name, _ = table.SplitName(t.Name)
-		m.TimeZone, m.Grace, m.FailedEvery = t.TimeZone, t.Grace, t.Retry.FailedEvery
-		m.Retry = m.Retry.Override(retry(cfg.Retry)).Override(attempts(t.Retry.Attempts()))
-		if t.Attempts != "" {
-			m.Retry.Sends = t.Attempts == "sends"
-		}
-		m.Ordered = t.Ordering == "key"
-		m.Redeliver, m.Expiries = t.Redeliver.Rule(), expiries(cfg.RetentionOf(&t), max(t.Retry.FailedEvery, cfg.Retry.FailedEvery) > 0)
+		t.Options(&m, cfg.Retry)
+		m.Expiries = expiries(cfg.RetentionOf(&t), max(t.Retry.FailedEvery, cfg.Retry.FailedEvery) > 0)
 		for name, column := range t.Columns {
 			role, err := table.ParseColumn(name)
 			if err != nil {
@@ -77,23 +71,7 @@ func mappings(cfg *config.Config) ([]table.Mapping, error) {
 			}
 			m.SetTopic(rule)
 		}
-		if t.MessageIDHeader != "" {
-			m.MessageIDHeader = t.MessageIDHeader
-		}
 		all = append(all, m)
 	}
 	return all, nil
-}
-
-// retry is what the configuration says for all tables; what it leaves out is the preset's.
-func retry(r config.Retry) outbox.Retry {
-	all := outbox.Retry{Max: r.Max, Backoff: outbox.Backoff{Base: r.Backoff.Base, Max: r.Backoff.Max, Schedule: r.Schedule, Spread: r.Jitter}}
-	if r.Jitter == 0 {
-		all.Backoff.Spread = -1
-	}
-	return all
-}
-
-func attempts(a config.Attempts) outbox.Retry {
-	return outbox.Retry{Max: a.Max, Backoff: outbox.Backoff{Schedule: a.Schedule}}
 }

@@ -349,10 +349,10 @@ func settings(cfg *config.Config, tables []*table.Table) relay.Settings {
 		}
 	}
 	for topic, a := range cfg.Retry.Topics {
-		byTopic[topic] = attempts(a)
+		byTopic[topic] = a.Rule()
 	}
 	for kind, a := range cfg.Retry.Types {
-		byType[kind] = attempts(a)
+		byType[kind] = a.Rule()
 	}
 	return relay.Settings{
 		Pipeline: pipeline.Config{

@@ -227,38 +227,6 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-func (r *report) tables(tables []Table) {
-	if len(tables) == 0 {
-		r.add("tables", "", "no table is named: write at least one, with name and preset")
-	}
-	seen := map[string]int{}
-	for i, t := range tables {
-		path := fmt.Sprintf("tables[%d]", i)
-		if first, twice := seen[t.Name]; twice && t.Name != "" {
-			r.add(path+".name", t.Name, "is named by tables[%d] already", first)
-		}
-		seen[t.Name] = i
-		r.tableName(path+".name", t.Name)
-		r.OneOf(path+".preset", t.Preset, table.Presets()...)
-		r.layout(path, t)
-		if t.Grace != 0 { // more than the rounding of a DATETIME
-			r.Between(path+".grace", t.Grace, time.Second, 24*time.Hour)
-		}
-		if t.Ordering != "" {
-			r.OneOf(path+".ordering", t.Ordering, "none", "key")
-		}
-		if t.Attempts != "" {
-			r.OneOf(path+".attempts", t.Attempts, "sends", "retries")
-		}
-		r.attempts(path+".retry", t.Retry.Attempts())
-		r.failedEvery(path+".retry.failed_every", t.Retry.FailedEvery)
-		r.redeliver(path+".redeliver", t)
-		if t.TimeZone != "" && !zone.MatchString(t.TimeZone) {
-			r.add(path+".time_zone", t.TimeZone, "is not a time zone: write an offset such as +08:00 or a name the server knows")
-		}
-	}
-}
-
 // IsPattern reports whether the name matches several tables.
 func (t Table) IsPattern() bool { return table.IsPattern(t.Name) }
 

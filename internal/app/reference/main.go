@@ -51,7 +51,7 @@ can be read from a file (` + "`..._file`" + `; one line break at its end is igno
 // render makes the page from the module in dir.
 func render(dir string) ([]byte, error) {
 	p := page{comments: map[string]string{}}
-	files := []string{"internal/config/config.go", "internal/setting/setting.go"}
+	files := []string{"internal/config/config.go", "internal/config/tables.go", "internal/setting/setting.go"}
 	for _, name := range app.Sinks.Names() {
 		files = append(files, "sink/"+name+"/section.go")
 	}
