@@ -15,6 +15,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/store"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
@@ -83,7 +84,7 @@ func (l *lab) readBack(identity outbox.Identity) *outbox.Message {
 	db, err := server.Open(server.Config{Address: l.db.Addr(), User: "root"}, nil, server.Session{Writes: true, MaxConns: 1})
 	testkit.Must(l.t, err)
 	defer db.Close()
-	store := table.New(db, []*table.Table{l.table})
+	store := store.New(db, []*table.Table{l.table}, nil, nil)
 	rows, err := store.States(ctx, []outbox.Identity{identity})
 	testkit.Must(l.t, err)
 	claim, err := store.Claim(ctx, rows)

@@ -12,6 +12,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/store"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
@@ -49,7 +50,7 @@ func TestA48_SameMessageAsTheSweep(t *testing.T) {
 			l.exec(insert + `('order', 'plain', 'orders', 'tag ', 'a body', 7, '{"n": "v", "k": 1}', '2026-01-02 03:04:05.6', '2026-01-02 03:04:05.123456', NULL, 'x', NULL)`)
 			l.exec(insert + `('', 'empty   ', 't', '', '', -1, NULL, NULL, NULL, 1e300, REPEAT('y', 255), ST_GeomFromText('POINT(1 2)'))` + `, ('Ärger', 'schlüssel 中文 😀', 'orders', NULL, NULL, NULL, '{}', '2000-02-29 23:59:59.99', '1999-12-31 23:59:59.999999', 0, NULL, NULL)`)
 			l.fence2()
-			compare(t, l, table.New(db, []*table.Table{l.table}))
+			compare(t, l, store.New(db, []*table.Table{l.table}, nil, nil))
 			l.stop()
 		}
 	})
@@ -65,7 +66,7 @@ func (l *lab) fence2() {
 }
 
 // compare claims the rows and reads them as the sweep does.
-func compare(t *testing.T, l *lab, store *table.Store) {
+func compare(t *testing.T, l *lab, store *store.Store) {
 	t.Helper()
 	var rows []outbox.Candidate
 	var ids []outbox.Identity

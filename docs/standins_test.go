@@ -17,7 +17,7 @@ import (
 var update = flag.Bool("update", false, "write the tests without a real server into guarantees.md")
 
 // starters are the functions that start a real server, by package and name.
-var starters = regexp.MustCompile(`^(testkit\.(New|Start|Shared)(Database|DatabaseAs|MySQL|MariaDB|Kafka|RocketMQ|Redis)|story\.Run)$`)
+var starters = regexp.MustCompile(`^(testkit\.(New|Start|Shared)(Database|DatabaseAs|MySQL|MariaDB|Kafka|RocketMQ|Redis)|story\.Run|tabletest\.(New|On|OnBoth|OnLayouts))$`)
 
 // calls are what the functions and methods of a package mention, by name: of two methods of one name both count.
 type calls struct {

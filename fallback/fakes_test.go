@@ -15,10 +15,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/store"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-var _ Rows = (*table.Store)(nil)
+var _ Rows = (*store.Store)(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

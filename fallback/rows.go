@@ -14,7 +14,7 @@ type Candidates interface {
 	Due(ctx context.Context, name string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error)
 }
 
-// Rows are the mapped tables, on the primary. table.Store implements it.
+// Rows are the mapped tables, on the primary. store.Store implements it.
 type Rows interface {
 	Candidates
 	// Upcoming selects the PENDING rows that become due between from and to from now, in order of their due times, at most limit.

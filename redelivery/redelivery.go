@@ -28,7 +28,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/pipeline/reserved"
 )
 
-// Rows are the mapped tables, on the primary. table.Store implements it.
+// Rows are the mapped tables, on the primary. store.Store implements it.
 type Rows interface {
 	// Final reads a page of rows with a final status and returns those that have had it for long enough; a page may be empty
 	// before the end.

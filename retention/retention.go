@@ -26,7 +26,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// Rows are the mapped tables, on the primary. table.Store implements it.
+// Rows are the mapped tables, on the primary. store.Store implements it.
 type Rows interface {
 	// Expired reads a page of rows after a primary key and returns those that must leave.
 	Expired(ctx context.Context, name, after string, of []table.Expiry) (table.ExpiredPage, error)

@@ -9,7 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/alert"
 	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/outbox/query"
 )
 
 // newAlerts makes the part that reports failures to the webhook. Without a webhook it has its metrics and does nothing.
@@ -44,7 +44,7 @@ func (d *daemon) failedRows() (tables []alert.Table) {
 
 // listFailed lists FAILED rows for the alerts.
 func (d *daemon) listFailed(ctx context.Context, name string) (rows []alert.Row, err error) {
-	listed, err := d.rows.List(ctx, name, table.Listing{State: outbox.Failed.String(), Limit: alert.MaxListed, Scan: true})
+	listed, err := d.rows.List(ctx, name, query.Listing{State: outbox.Failed.String(), Limit: alert.MaxListed, Scan: true})
 	for _, r := range listed.Rows {
 		rows = append(rows, alert.Row{
 			Table: r.Table, ID: r.ID, MessageID: r.MessageID, Type: r.Type, Key: r.Key, Topic: r.Topic, Attempts: r.Attempts, Reason: r.Reason,

@@ -7,6 +7,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/canal"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
@@ -28,7 +29,7 @@ type lateTables struct {
 	schemas canal.SchemaStore
 
 	tables []*table.Table // nil: not bound yet
-	rows   *table.Store
+	rows   tableRows
 }
 
 func (l *lateTables) bind(ctx context.Context) (err error) {
@@ -36,12 +37,12 @@ func (l *lateTables) bind(ctx context.Context) (err error) {
 		return nil
 	}
 	if l.tables, err = bound(ctx, l.db, l.cfg); err == nil {
-		l.rows = table.New(l.db, l.tables)
+		l.rows = rowsOf(l.db, l.tables, nil, nil)
 	}
 	return err
 }
 
-func (l *lateTables) counts(ctx context.Context) ([]table.Counts, error) {
+func (l *lateTables) counts(ctx context.Context) ([]query.Counts, error) {
 	if err := l.bind(ctx); err != nil {
 		return nil, err
 	}

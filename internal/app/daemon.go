@@ -141,7 +141,7 @@ type daemon struct {
 	guarded  *sql.DB  // for the tables
 	replica  *replica // nil without fallback.read_from
 	tables   []*table.Table
-	rows     *table.Store // of those that have a status
+	rows     tableRows // of those that have a status
 	samples  *operator.Sampler
 	alerts   *alert.Alerter
 	notes    *notes
@@ -263,7 +263,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		return err
 	}
 	d.tables = tables
-	d.rows = table.NewFenced(d.guarded, tables, d.state, d.may())
+	d.rows = rowsOf(d.guarded, tables, d.state, d.may())
 	d.rows.OnRefused(d.logRefused)
 	d.samples = operator.NewSampler(d.rows.Counts, d.registry, d.log)
 	d.alerts, d.checks, d.notes = d.newAlerts(), d.newChecks(), d.newNotes()

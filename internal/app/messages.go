@@ -16,6 +16,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/messages"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/store"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
@@ -27,7 +28,7 @@ func (d *daemon) messages() messages.Messages {
 		ClaimTimeout: d.cfg.Fallback.ClaimTimeout, Interval: d.cfg.Fallback.Interval,
 	}
 	m.Noted, m.Note = d.notes.of, d.notes.person
-	m.Grace, m.FailedEvery = spans(d.rows, d.cfg)
+	m.Grace, m.FailedEvery = spans(d.rows.Store, d.cfg)
 	if d.shadow != nil {
 		m.Refuse = operator.Refusedf("this relay runs as a shadow (run --shadow) and changes nothing")
 	}
@@ -59,7 +60,7 @@ func (d *daemon) flow(id outbox.Identity, topic string) messages.Flow {
 }
 
 // spans look up, by table, the time that the application has to publish a row, and the wait of a FAILED one.
-func spans(rows *table.Store, cfg *config.Config) (grace, failedEvery func(string) time.Duration) {
+func spans(rows *store.Store, cfg *config.Config) (grace, failedEvery func(string) time.Duration) {
 	of := func(span func(*table.Table) time.Duration) func(string) time.Duration {
 		return func(name string) time.Duration {
 			for _, t := range rows.Tables() {
@@ -104,15 +105,15 @@ func OpenMessages(ctx context.Context, cfg *config.Config) (m *OfflineMessages, 
 	if err != nil {
 		return m, err
 	}
-	rows := table.New(m.db, tables)
+	rows := rowsOf(m.db, tables, nil, nil)
 	if m.state != nil {
-		rows = table.NewKeeping(m.db, tables, m.state)
+		rows = rowsOf(m.db, tables, m.state, nil)
 		m.Journal, m.History, m.Begin = m.state.Journal, operatorState{m.state}.History, operatorState{m.state}.begin
 		kept := newNotes(cfg.Checkpoint.Dir, "none: without a running relay", zap.NewNop())
 		m.Noted, m.Note = kept.of, kept.person
 	}
 	m.Rows, m.ClaimTimeout, m.Interval = rows, cfg.Fallback.ClaimTimeout, cfg.Fallback.Interval
-	m.Grace, m.FailedEvery = spans(rows, cfg)
+	m.Grace, m.FailedEvery = spans(rows.Store, cfg)
 	m.Broker = func() (sink.Reader, func(), error) { return openReader(cfg) }
 	return m, nil
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/reconcile"
-	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
@@ -58,7 +57,7 @@ func Reconcile(ctx context.Context, cfg *config.Config, opts ReconcileOptions) (
 	if err != nil {
 		return report, err
 	}
-	rows := table.New(db, tables)
+	rows := rowsOf(db, tables, nil, nil)
 	req, err := opts.request(ctx, rows, slices.Sorted(maps.Keys(withoutStatus(tables))))
 	if err != nil {
 		return report, err
@@ -118,7 +117,7 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 }
 
 // request fills in what only the database knows.
-func (o ReconcileOptions) request(ctx context.Context, rows *table.Store, withoutStatus []string) (reconcile.Request, error) {
+func (o ReconcileOptions) request(ctx context.Context, rows tableRows, withoutStatus []string) (reconcile.Request, error) {
 	req := reconcile.Request{Topics: o.Topics, Margin: o.Margin, Limit: o.Limit, IgnoreExtra: o.IgnoreExtra, Republish: o.Republish}
 	now, err := rows.Now(ctx)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
-	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/outbox/store"
 )
 
 // logRefused writes a line for rows that a statement left out; a table has one a minute.
-func (d *daemon) logRefused(last table.RefusedRow, rows int) {
+func (d *daemon) logRefused(last store.RefusedRow, rows int) {
 	d.log.Error("rows are left out because the relay cannot read or change them; other rows are not affected; repair or delete them",
 		zap.String("table", last.Table), zap.Int("rows", rows), zap.String("last_id", last.ID), zap.String("last_message_id", last.MessageID),
 		zap.String("reason", last.Reason))

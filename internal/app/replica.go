@@ -11,6 +11,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/store"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
@@ -22,7 +23,7 @@ type replica struct {
 	waits  table.Waits
 
 	mu    sync.Mutex
-	store *table.Store // nil until the tables were looked at
+	store *store.Store // nil until the tables were looked at
 }
 
 // replicaConfig is how to connect to the server of fallback.read_from.
@@ -70,7 +71,7 @@ func (r *replica) Lag(ctx context.Context) (lag time.Duration, following bool, e
 	return server.ReplicaLag(ctx, r.db)
 }
 
-func (r *replica) open(ctx context.Context) (*table.Store, error) {
+func (r *replica) open(ctx context.Context) (*store.Store, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.store != nil {
@@ -83,7 +84,7 @@ func (r *replica) open(ctx context.Context) (*table.Store, error) {
 			return nil, fmt.Errorf("look at the tables of the replica: %w", err)
 		}
 	}
-	r.store = table.NewKeeping(r.db, found, r.waits)
+	r.store = store.New(r.db, found, r.waits, nil)
 	return r.store, nil
 }
 

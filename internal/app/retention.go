@@ -9,6 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/store"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/retention"
 )
@@ -112,12 +113,12 @@ func PreviewRetention(ctx context.Context, cfg *config.Config) (all []Leaving, e
 	if err != nil {
 		return nil, err
 	}
-	store := table.New(db, tables)
-	for _, t := range store.Tables() {
+	rows := store.New(db, tables, nil, nil)
+	for _, t := range rows.Tables() {
 		if len(t.Expiries()) == 0 {
 			continue
 		}
-		counts, err := retention.Preview(ctx, store, t.Name(), t.Expiries(), previewRows, previewTime)
+		counts, err := retention.Preview(ctx, rows, t.Name(), t.Expiries(), previewRows, previewTime)
 		if err != nil {
 			return nil, err
 		}

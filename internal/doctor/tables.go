@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/store"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
@@ -44,9 +46,9 @@ func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping
 			findings = append(findings, namedTwice(t, m))
 			continue
 		}
-		tables, probes = append(tables, t), append(probes, t.Probes(writes)...)
+		tables, probes = append(tables, t), append(probes, store.Probes(t, writes)...)
 		if writes {
-			leaving, more, err := t.CheckRetention(ctx, db, t.Expiries())
+			leaving, more, err := store.CheckRetention(ctx, db, t, t.Expiries())
 			if err != nil {
 				return nil, nil, err
 			}
@@ -178,7 +180,7 @@ func (d *doctor) replica(ctx context.Context, tables []*table.Table) {
 				"the sweep reads the primary, because the server at %s does not show %s: %v", settings.Address, t.Name(), err)
 			continue
 		}
-		plan, err := there.ExplainSweep(ctx, db)
+		plan, err := store.ExplainSweep(ctx, db, there)
 		if err != nil {
 			d.add(server.Warning, subject, "", "not checked how the sweep looks for rows of %s at %s: %v", t.Name(), settings.Address, err)
 			continue
@@ -245,18 +247,18 @@ func (d *doctor) table(ctx context.Context, db *sql.DB, t *table.Table) {
 	if t.LogOnly() {
 		return // there may be no rows, and it is not read
 	}
-	if plan, err := t.ExplainSweep(ctx, db); err != nil {
+	if plan, err := store.ExplainSweep(ctx, db, t); err != nil {
 		d.add(server.Warning, t.Name(), "", "not checked how the sweep looks for rows: %v", err)
 	} else {
 		d.findings = append(d.findings, d.advised(plan, "idx_outbox_sweep"))
 	}
-	if values, err := t.CheckStatusValues(ctx, db); err != nil {
+	if values, err := query.CheckStatusValues(ctx, db, t); err != nil {
 		d.add(server.Fault, t.Name(), "", "its status values cannot be read: %v", err)
 	} else {
 		d.findings = append(d.findings, values...)
 	}
 	d.again(t)
-	if clock, err := t.CheckClock(ctx, db); err != nil {
+	if clock, err := query.CheckClock(ctx, db, t); err != nil {
 		d.add(server.Warning, t.Name(), "", "the time of its newest row could not be read: %v", err)
 	} else {
 		d.findings = append(d.findings, clock)
@@ -296,7 +298,7 @@ func (d *doctor) failedLog(ctx context.Context, db *sql.DB, t *table.Table) {
 	if slices.ContainsFunc(t.Expiries(), func(e table.Expiry) bool { return e.Into == table.FailedSuffix }) {
 		return
 	}
-	findings, exists, err := t.CheckFailedLog(ctx, db)
+	findings, exists, err := store.CheckFailedLog(ctx, db, t)
 	switch {
 	case err != nil:
 		d.add(server.Warning, t.Name(), "", "not checked whether messages can be discarded: %v", err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
@@ -17,7 +18,7 @@ import (
 type act struct {
 	what  string // the command
 	verb  string
-	may   func(r *table.Row) string // why not; "" when it may
+	may   func(r *query.Row) string // why not; "" when it may
 	apply func(ctx context.Context, ids []outbox.Identity) (int64, error)
 }
 
@@ -80,7 +81,7 @@ func (m *Messages) carryOut(ctx context.Context, order operator.MessageOrder, a 
 		return change, err
 	}
 	var ids []outbox.Identity
-	take := func(ref string, r *table.Row) {
+	take := func(ref string, r *query.Row) {
 		if why := a.may(r); why != "" {
 			if ref != "" {
 				change.Refused = append(change.Refused, operator.MessageRefusal{Ref: ref, Reason: why})
@@ -92,7 +93,7 @@ func (m *Messages) carryOut(ctx context.Context, order operator.MessageOrder, a 
 		}
 	}
 	if order.Filter != nil {
-		err = m.eachOf(ctx, change.Table, order, a, &change, func(r *table.Row) bool { take("", r); return len(ids) < order.Limit })
+		err = m.eachOf(ctx, change.Table, order, a, &change, func(r *query.Row) bool { take("", r); return len(ids) < order.Limit })
 	} else {
 		err = m.eachNamed(ctx, change.Table, order, &change, take)
 	}
@@ -161,13 +162,13 @@ func short(text string) string {
 }
 
 // eachOf goes through the rows of a filter until each says that it is enough.
-func (m *Messages) eachOf(ctx context.Context, name string, order operator.MessageOrder, a act, change *operator.MessageChange, each func(r *table.Row) bool) error {
+func (m *Messages) eachOf(ctx context.Context, name string, order operator.MessageOrder, a act, change *operator.MessageChange, each func(r *query.Row) bool) error {
 	q, err := m.listing(name, *order.Filter)
 	if err != nil {
 		return err
 	}
 	// A state of which no row at all can be taken is a mistake, not an empty list.
-	typical := table.Row{Status: outbox.Held, State: q.State, Attempts: 1, DueIn: time.Hour}
+	typical := query.Row{Status: outbox.Held, State: q.State, Attempts: 1, DueIn: time.Hour}
 	if q.State == table.DelayedState {
 		typical.Status = outbox.Pending
 	}
@@ -177,7 +178,7 @@ func (m *Messages) eachOf(ctx context.Context, name string, order operator.Messa
 		}
 	}
 	typical.Failed = typical.Status == outbox.Failed
-	if why := a.may(&typical); q.State == table.AnyState || why != "" {
+	if why := a.may(&typical); q.State == query.AnyState || why != "" {
 		return operator.Refusedf("messages that are %s cannot be %s: %s", q.State, a.verb, why)
 	}
 	q.Limit, q.Scan = operator.MaxMessages, order.Scan
@@ -205,7 +206,7 @@ func (m *Messages) eachOf(ctx context.Context, name string, order operator.Messa
 }
 
 // eachNamed goes through the rows that an order names: by primary key, or else by message id.
-func (m *Messages) eachNamed(ctx context.Context, name string, order operator.MessageOrder, change *operator.MessageChange, each func(ref string, r *table.Row)) error {
+func (m *Messages) eachNamed(ctx context.Context, name string, order operator.MessageOrder, change *operator.MessageChange, each func(ref string, r *query.Row)) error {
 	refuse := func(ref, why string) {
 		change.Refused = append(change.Refused, operator.MessageRefusal{Ref: ref, Reason: why})
 	}
@@ -215,9 +216,9 @@ func (m *Messages) eachNamed(ctx context.Context, name string, order operator.Me
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(found.Rows, func(r table.Row) bool { return r.ID == ref })
+		i := slices.IndexFunc(found.Rows, func(r query.Row) bool { return r.ID == ref })
 		if i < 0 {
-			i = slices.IndexFunc(found.Rows, func(r table.Row) bool { return r.MessageID == ref })
+			i = slices.IndexFunc(found.Rows, func(r query.Row) bool { return r.MessageID == ref })
 		}
 		switch {
 		case i >= 0 && seen[found.Rows[i].Identity]:
@@ -248,7 +249,7 @@ func sentences(refused []operator.MessageRefusal) string {
 }
 
 // mayRetry says why a row cannot be retried.
-func mayRetry(r *table.Row) string {
+func mayRetry(r *query.Row) string {
 	switch {
 	case r.Status == outbox.Failed:
 		return ""
@@ -270,7 +271,7 @@ func mayRetry(r *table.Row) string {
 }
 
 // mayRepublish says why a row cannot be published again.
-func mayRepublish(r *table.Row) string {
+func mayRepublish(r *query.Row) string {
 	if r.Status == outbox.Sent {
 		return ""
 	}
@@ -278,7 +279,7 @@ func mayRepublish(r *table.Row) string {
 }
 
 // mayDiscard says why a row cannot be discarded.
-func mayDiscard(r *table.Row) string {
+func mayDiscard(r *query.Row) string {
 	switch {
 	case r.Status == outbox.Failed, r.Failed && r.DueIn > 0:
 		return ""
@@ -288,7 +289,7 @@ func mayDiscard(r *table.Row) string {
 	return "it is " + state(r) + ": only messages that have failed can be discarded"
 }
 
-func state(r *table.Row) string {
+func state(r *query.Row) string {
 	if r.State != "" {
 		return strings.ToUpper(r.State)
 	}

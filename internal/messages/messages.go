@@ -21,20 +21,21 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// Rows are the mapped tables; *table.Store implements it.
+// Rows are the mapped tables; *store.Store and *query.Reader together implement it.
 type Rows interface {
 	Names() []string
 	StatesOf(table string) []string
-	List(ctx context.Context, table string, q table.Listing) (table.Listed, error)
-	Find(ctx context.Context, table, ref string, scan bool) (table.Found, error)
+	List(ctx context.Context, table string, q query.Listing) (query.Listed, error)
+	Find(ctx context.Context, table, ref string, scan bool) (query.Found, error)
 	Message(ctx context.Context, id outbox.Identity) (m *outbox.Message, fault, err error)
-	Count(ctx context.Context, table string) (table.Counts, error)
-	Breakdown(ctx context.Context, table string) (table.Breakdown, error)
+	Count(ctx context.Context, table string) (query.Counts, error)
+	Breakdown(ctx context.Context, table string) (query.Breakdown, error)
 	Retry(ctx context.Context, ids []outbox.Identity) (int64, error)
 	Republish(ctx context.Context, ids []outbox.Identity) (int64, error)
 	Discard(ctx context.Context, ids []outbox.Identity) (int64, error)
@@ -130,22 +131,22 @@ func (m *Messages) ListMessages(ctx context.Context, q operator.MessageQuery) (o
 }
 
 // listing translates a filter.
-func (m *Messages) listing(name string, f operator.MessageFilter) (table.Listing, error) {
-	q := table.Listing{State: f.Status, Type: f.Type, Topic: f.Topic, Key: f.Key, Reason: f.Reason, OlderThan: time.Duration(f.OlderThan)}
+func (m *Messages) listing(name string, f operator.MessageFilter) (query.Listing, error) {
+	q := query.Listing{State: f.Status, Type: f.Type, Topic: f.Topic, Key: f.Key, Reason: f.Reason, OlderThan: time.Duration(f.OlderThan)}
 	if q.State == "" {
 		q.State = outbox.Failed.String()
 	}
-	states := append(m.Rows.StatesOf(name), table.AnyState)
+	states := append(m.Rows.StatesOf(name), query.AnyState)
 	if !slices.Contains(states, q.State) {
 		return q, operator.Usagef("status %q: the rows of %s are %s", q.State, name, strings.Join(states, ", "))
 	}
 	return q, nil
 }
 
-func (m *Messages) list(ctx context.Context, name string, q table.Listing) (table.Listed, error) {
+func (m *Messages) list(ctx context.Context, name string, q query.Listing) (query.Listed, error) {
 	listed, err := m.Rows.List(ctx, name, q)
 	switch {
-	case errors.Is(err, table.ErrPlace):
+	case errors.Is(err, query.ErrPlace):
 		return listed, operator.Usagef("after: %v", err)
 	case err == nil && listed.Scan != "" && !q.Scan:
 		return listed, needsScan(listed.Scan)
@@ -182,7 +183,7 @@ func (m *Messages) ShowMessages(ctx context.Context, ref operator.MessageRef) (o
 const shown = 20
 
 // find returns the rows that a text may mean, at least one.
-func (m *Messages) find(ctx context.Context, ref operator.MessageRef) (rows []table.Row, notes []string, err error) {
+func (m *Messages) find(ctx context.Context, ref operator.MessageRef) (rows []query.Row, notes []string, err error) {
 	if err := ref.Check(); err != nil {
 		return nil, nil, err
 	}
@@ -214,7 +215,7 @@ func (m *Messages) find(ctx context.Context, ref operator.MessageRef) (rows []ta
 }
 
 // detail reads the whole row.
-func (m *Messages) detail(ctx context.Context, r *table.Row, body bool) (operator.MessageDetail, error) {
+func (m *Messages) detail(ctx context.Context, r *query.Row, body bool) (operator.MessageDetail, error) {
 	d := operator.MessageDetail{Message: show(r), Headers: []operator.MessageHeader{}}
 	whole, fault, err := m.Rows.Message(ctx, r.Identity)
 	switch {
@@ -246,7 +247,7 @@ func (m *Messages) detail(ctx context.Context, r *table.Row, body bool) (operato
 }
 
 // show is a row as the API has it.
-func show(r *table.Row) operator.Message {
+func show(r *query.Row) operator.Message {
 	one := operator.Message{
 		Table: r.Table, ID: r.ID, MessageID: r.MessageID, Type: r.Type, Topic: r.Topic, Key: r.Key, Status: r.State, Code: r.Code, Attempts: r.Attempts,
 		DueAt: moment(r.Due), CreatedAt: moment(r.CreatedAt), LastExecution: moment(r.LastExec), SentAt: moment(r.SentAt), BrokerID: r.BrokerID,
@@ -282,11 +283,11 @@ func (m *Messages) MessageStats(ctx context.Context, tableName string) (operator
 		return operator.MessageStats{}, err
 	}
 	s := operator.MessageStats{
-		Table: name, ByStatus: map[string]int64{"delayed": counts.Delayed}, Kinds: map[string]string{"delayed": string(table.Exact)},
+		Table: name, ByStatus: map[string]int64{"delayed": counts.Delayed}, Kinds: map[string]string{"delayed": string(query.Exact)},
 		ByTopic: []operator.TopicStats{}, ByType: []operator.TypeStats{}, Reasons: []operator.ReasonStats{}, Notes: []string{},
 	}
 	if counts.Delayed >= table.MaxCount {
-		s.Kinds["delayed"] = string(table.AtLeast)
+		s.Kinds["delayed"] = string(query.AtLeast)
 	}
 	for status, n := range counts.Rows {
 		s.ByStatus[status.String()], s.Kinds[status.String()] = n, string(counts.Kind(status))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/sink"
@@ -21,14 +22,14 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // rows is Rows in memory: its rows are those of shop.m, in the order of their keys.
 type rows struct {
 	names   []string
-	all     []table.Row
+	all     []query.Row
 	scan    string
 	log     []server.Finding
 	changed map[string][]string // ids by what was done
 	applied func() error        // called by each change; nil for nothing
 }
 
-func newRows(all ...table.Row) *rows {
+func newRows(all ...query.Row) *rows {
 	for i := range all {
 		all[i].Identity = outbox.Identity{Table: "shop.m", ID: fmt.Sprint(i + 1), MessageID: fmt.Sprintf("order:k-%d", i+1)}
 		all[i].Key, all[i].Topic, all[i].CreatedAt, all[i].Age = fmt.Sprintf("k-%d", i+1), "orders", now, time.Hour
@@ -46,15 +47,15 @@ func (r *rows) StatesOf(string) []string {
 	return []string{"pending", "sending", "sent", "failed", "consumed", "held", "delayed"}
 }
 
-func (r *rows) List(_ context.Context, _ string, q table.Listing) (page table.Listed, err error) {
+func (r *rows) List(_ context.Context, _ string, q query.Listing) (page query.Listed, err error) {
 	if r.scan != "" && !q.Scan {
-		return table.Listed{Scan: r.scan}, nil
+		return query.Listed{Scan: r.scan}, nil
 	}
 	if q.After == "elsewhere" {
-		return page, table.ErrPlace
+		return page, query.ErrPlace
 	}
 	for _, one := range r.all {
-		wanted := one.State == q.State || q.State == table.AnyState || q.State == table.HeldState && one.State == "" || q.State == table.DelayedState && one.DueIn > 0
+		wanted := one.State == q.State || q.State == query.AnyState || q.State == table.HeldState && one.State == "" || q.State == table.DelayedState && one.DueIn > 0
 		if one.ID > q.After && wanted {
 			if len(page.Rows) == min(q.Limit, 2) { // short pages
 				page.Next = page.Rows[len(page.Rows)-1].ID
@@ -66,7 +67,7 @@ func (r *rows) List(_ context.Context, _ string, q table.Listing) (page table.Li
 	return page, nil
 }
 
-func (r *rows) Find(_ context.Context, name, ref string, scan bool) (found table.Found, err error) {
+func (r *rows) Find(_ context.Context, name, ref string, scan bool) (found query.Found, err error) {
 	for _, one := range r.all {
 		if name == one.Table && (one.ID == ref || one.MessageID == ref || one.Key == ref) {
 			found.Rows = append(found.Rows, one)
@@ -82,12 +83,12 @@ func (r *rows) Message(_ context.Context, id outbox.Identity) (*outbox.Message, 
 	return &outbox.Message{Identity: id, Body: []byte("card 4711"), Headers: []outbox.Header{{Name: "a", Value: "b"}}}, nil, nil
 }
 
-func (r *rows) Count(context.Context, string) (table.Counts, error) {
-	return table.Counts{Rows: map[outbox.Status]int64{outbox.Failed: 2}, States: map[string]int64{"consumed": 1}}, nil
+func (r *rows) Count(context.Context, string) (query.Counts, error) {
+	return query.Counts{Rows: map[outbox.Status]int64{outbox.Failed: 2}, States: map[string]int64{"consumed": 1}}, nil
 }
 
-func (r *rows) Breakdown(context.Context, string) (table.Breakdown, error) {
-	return table.Breakdown{Topics: []table.GroupCounts{{Name: "orders", Failed: 2, Oldest: time.Minute}}, Types: []table.GroupCounts{{Name: "refund", Failed: 2}}, Reasons: []table.ReasonCount{{Reason: "no", Count: 2}}, Sampled: true}, nil
+func (r *rows) Breakdown(context.Context, string) (query.Breakdown, error) {
+	return query.Breakdown{Topics: []query.GroupCounts{{Name: "orders", Failed: 2, Oldest: time.Minute}}, Types: []query.GroupCounts{{Name: "refund", Failed: 2}}, Reasons: []query.ReasonCount{{Reason: "no", Count: 2}}, Sampled: true}, nil
 }
 
 func (r *rows) change(what string, ids []outbox.Identity) (int64, error) {
@@ -127,14 +128,14 @@ func codeOf(err error) operator.Code {
 // several are rows 1 to 8 in every state that matters.
 func several() *rows {
 	return newRows(
-		table.Row{Status: outbox.Failed, Attempts: 5, Reason: "no"},
-		table.Row{Status: outbox.Pending, Attempts: 2, DueIn: time.Hour, Due: now.Add(time.Hour)},
-		table.Row{Status: outbox.Pending, DueIn: time.Hour, Due: now.Add(time.Hour)},
-		table.Row{Status: outbox.Pending},
-		table.Row{Status: outbox.Sending},
-		table.Row{Status: outbox.Sent},
-		table.Row{Status: outbox.Held, Code: "9"},
-		table.Row{Status: outbox.Failed, Attempts: 5},
+		query.Row{Status: outbox.Failed, Attempts: 5, Reason: "no"},
+		query.Row{Status: outbox.Pending, Attempts: 2, DueIn: time.Hour, Due: now.Add(time.Hour)},
+		query.Row{Status: outbox.Pending, DueIn: time.Hour, Due: now.Add(time.Hour)},
+		query.Row{Status: outbox.Pending},
+		query.Row{Status: outbox.Sending},
+		query.Row{Status: outbox.Sent},
+		query.Row{Status: outbox.Held, Code: "9"},
+		query.Row{Status: outbox.Failed, Attempts: 5},
 	)
 }
 

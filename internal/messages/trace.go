@@ -10,7 +10,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/outbox/query"
 )
 
 // Sources of what a trace shows.
@@ -25,7 +25,7 @@ const (
 // tracer collects what is known of one row.
 type tracer struct {
 	*Messages
-	row     *table.Row
+	row     *query.Row
 	journal *outbox.Completion // of the row; nil when the journal does not have it
 	flow    *Flow              // nil when no relay runs here
 	notes   int                // events that the state directory has noted
@@ -62,7 +62,7 @@ func (m *Messages) TraceMessage(ctx context.Context, ref operator.MessageRef) (o
 	return t.trace, nil
 }
 
-func someIDs(rows []table.Row) string {
+func someIDs(rows []query.Row) string {
 	var ids []string
 	for _, r := range rows[:min(len(rows), shown)] {
 		ids = append(ids, fmt.Sprintf("%s (%s of %s)", r.MessageID, r.ID, r.Table))
@@ -183,7 +183,7 @@ func (t *tracer) table() {
 }
 
 // unknownCode is the sentence about a row whose code the configuration does not name.
-func unknownCode(r *table.Row) string {
+func unknownCode(r *query.Row) string {
 	code := strconv.Quote(r.Code)
 	switch {
 	case r.Code == "":
@@ -253,7 +253,7 @@ func (t *tracer) failedEvery(name string) time.Duration {
 	return t.FailedEvery(name)
 }
 
-func ofLimit(r *table.Row) string {
+func ofLimit(r *query.Row) string {
 	if r.MaxRetry < 0 {
 		return ""
 	}

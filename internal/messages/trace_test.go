@@ -9,7 +9,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
@@ -24,24 +24,24 @@ func whats(events []operator.TraceEvent) (list []string) {
 func TestWhatARowWaitsFor(t *testing.T) {
 	working := Flow{Breaker: "closed"}
 	for _, c := range []struct {
-		row  table.Row
+		row  query.Row
 		flow *Flow
 		want string
 	}{
-		{table.Row{Attempts: 2, DueIn: time.Minute, Due: now, MaxRetry: 5}, &working, "the end of its pause after attempt 2, at 2026-01-02 03:04:05.000Z (in 1m0s)"},
-		{table.Row{DueIn: time.Minute, Due: now}, &working, "its due time"},
-		{table.Row{}, nil, "a relay: none answers here"},
-		{table.Row{}, &Flow{Standby: "the active relay on db-2"}, "the active relay on db-2"},
-		{table.Row{}, &Flow{Suspended: "unknown topic", Breaker: "closed"}, "its topic orders, which is suspended: unknown topic"},
-		{table.Row{}, &Flow{Breaker: "open", Trouble: "connection refused"}, "the broker, which takes no messages: connection refused"},
-		{table.Row{}, &Flow{Breaker: "closed", Owned: true, Behind: "row 3"}, "an earlier message of its key (ordering: key): row 3"},
-		{table.Row{}, &Flow{Breaker: "closed", Owned: true}, "the broker's answer"},
-		{table.Row{}, &working, "due now; next sweep within 30s"},
-		{table.Row{Status: outbox.Sending}, &working, "a claim older than 1m0s is taken over"},
-		{table.Row{Status: outbox.Failed}, &working, "a decision"},
-		{table.Row{Status: outbox.Sent}, &working, ""},
-		{table.Row{Status: outbox.Held, State: "consumed"}, &working, ""},
-		{table.Row{Status: outbox.Held, Code: "9"}, &working, "status 9 is unknown to the relay; it never sends this row"},
+		{query.Row{Attempts: 2, DueIn: time.Minute, Due: now, MaxRetry: 5}, &working, "the end of its pause after attempt 2, at 2026-01-02 03:04:05.000Z (in 1m0s)"},
+		{query.Row{DueIn: time.Minute, Due: now}, &working, "its due time"},
+		{query.Row{}, nil, "a relay: none answers here"},
+		{query.Row{}, &Flow{Standby: "the active relay on db-2"}, "the active relay on db-2"},
+		{query.Row{}, &Flow{Suspended: "unknown topic", Breaker: "closed"}, "its topic orders, which is suspended: unknown topic"},
+		{query.Row{}, &Flow{Breaker: "open", Trouble: "connection refused"}, "the broker, which takes no messages: connection refused"},
+		{query.Row{}, &Flow{Breaker: "closed", Owned: true, Behind: "row 3"}, "an earlier message of its key (ordering: key): row 3"},
+		{query.Row{}, &Flow{Breaker: "closed", Owned: true}, "the broker's answer"},
+		{query.Row{}, &working, "due now; next sweep within 30s"},
+		{query.Row{Status: outbox.Sending}, &working, "a claim older than 1m0s is taken over"},
+		{query.Row{Status: outbox.Failed}, &working, "a decision"},
+		{query.Row{Status: outbox.Sent}, &working, ""},
+		{query.Row{Status: outbox.Held, State: "consumed"}, &working, ""},
+		{query.Row{Status: outbox.Held, Code: "9"}, &working, "status 9 is unknown to the relay; it never sends this row"},
 	} {
 		m := &Messages{Parts{Rows: newRows(c.row), Interval: 30 * time.Second, ClaimTimeout: time.Minute}}
 		if c.flow != nil {
@@ -59,7 +59,7 @@ func TestWhatARowWaitsFor(t *testing.T) {
 
 // The whole way of a message that was refused once and then sent: its place in the log, its attempt, the broker's copy, its status.
 func TestTraceOfAMessage(t *testing.T) {
-	row := table.Row{Status: outbox.Sent, Attempts: 1, LastExec: now.Add(3 * time.Second), SentAt: now.Add(4 * time.Second), BrokerID: "b-1"}
+	row := query.Row{Status: outbox.Sent, Attempts: 1, LastExec: now.Add(3 * time.Second), SentAt: now.Add(4 * time.Second), BrokerID: "b-1"}
 	broker := &topic{records: []sink.Record{{MessageID: "other"}, {MessageID: "order:k-1", At: now.Add(2 * time.Second), Place: "partition 1 offset 7", Body: []byte("x")}}}
 	at := func(offset uint64) outbox.Position { return outbox.Position{File: "binlog.000002", Offset: offset} }
 	m := &Messages{Parts{
@@ -103,7 +103,7 @@ func TestTraceOfAMessage(t *testing.T) {
 
 // A message whose status is still to be written is known from the journal.
 func TestTraceOfAMessageInTheJournal(t *testing.T) {
-	r := newRows(table.Row{})
+	r := newRows(query.Row{})
 	m := &Messages{Parts{Rows: r, Journal: func() ([]outbox.Completion, error) {
 		return []outbox.Completion{{Identity: r.all[0].Identity, BrokerID: "b-7"}}, nil
 	}}}
@@ -122,7 +122,7 @@ func TestTraceOfAMessageInTheJournal(t *testing.T) {
 func TestG44_ATraceShowsWhatWasNoted(t *testing.T) {
 	at := now.Add(time.Second)
 	m := &Messages{Parts{
-		Rows:    newRows(table.Row{Status: outbox.Sent, Attempts: 2, LastExec: now.Add(3 * time.Second), SentAt: now.Add(4 * time.Second)}),
+		Rows:    newRows(query.Row{Status: outbox.Sent, Attempts: 2, LastExec: now.Add(3 * time.Second), SentAt: now.Add(4 * time.Second)}),
 		Journal: func() ([]outbox.Completion, error) { return nil, nil },
 		Noted: func(id outbox.Identity) ([]operator.TraceEvent, error) {
 			return []operator.TraceEvent{{At: &at, What: "refused", Detail: "attempt 1: no; relay a", Source: "state"}}, nil

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
-	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 // Operator is what the commands do to the state, in the daemon and without one: the part of admin.Service that needs
@@ -29,7 +29,7 @@ type Operator struct {
 	Between func(ctx context.Context, from, to outbox.Position, each func(*outbox.Txn) error) error
 	States  func(ctx context.Context, rows []outbox.Identity) ([]outbox.Candidate, error)
 	// Count counts the rows of the mapped tables for the preview; nil where the tables cannot be asked.
-	Count func(ctx context.Context) ([]table.Counts, error)
+	Count func(ctx context.Context) ([]query.Counts, error)
 	// LogOnly names the tables that have no status.
 	LogOnly []string
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
@@ -45,7 +46,7 @@ func TestPreviewOfWhatIsNotKnown(t *testing.T) {
 			t.Errorf("%d: %s", n, got)
 		}
 	}
-	o.Count = func(ctx context.Context) ([]table.Counts, error) {
+	o.Count = func(ctx context.Context) ([]query.Counts, error) {
 		if _, bounded := ctx.Deadline(); !bounded {
 			t.Error("counting is not bounded in time")
 		}

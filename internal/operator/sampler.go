@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
@@ -18,7 +19,7 @@ const sampleEvery = 10 * time.Second
 
 // Sampler counts the rows of the tables now and then, by the status index, for metrics and status.
 type Sampler struct {
-	count  func(context.Context) ([]table.Counts, error)
+	count  func(context.Context) ([]query.Counts, error)
 	log    *zap.Logger
 	states *prometheus.GaugeVec
 	oldest *prometheus.GaugeVec
@@ -27,12 +28,12 @@ type Sampler struct {
 	held   *prometheus.GaugeVec
 
 	mu   sync.Mutex
-	last []table.Counts
+	last []query.Counts
 	at   time.Time // of the last counts, or of the making
 }
 
 // NewSampler returns a sampler that has counted nothing yet; count is asked again and again by Run.
-func NewSampler(count func(context.Context) ([]table.Counts, error), reg prometheus.Registerer, log *zap.Logger) *Sampler {
+func NewSampler(count func(context.Context) ([]query.Counts, error), reg prometheus.Registerer, log *zap.Logger) *Sampler {
 	s := &Sampler{
 		count: count, log: log, at: time.Now(),
 		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -87,14 +88,14 @@ func (s *Sampler) Run(ctx context.Context) {
 }
 
 // take keeps counts. A table that is missing because it could not be counted keeps its older counts.
-func (s *Sampler) take(counts []table.Counts, complete bool) {
+func (s *Sampler) take(counts []query.Counts, complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if complete {
 		s.at = time.Now()
 	} else {
 		for _, old := range s.last {
-			if !slices.ContainsFunc(counts, func(c table.Counts) bool { return c.Table == old.Table }) {
+			if !slices.ContainsFunc(counts, func(c query.Counts) bool { return c.Table == old.Table }) {
 				counts = append(counts, old)
 			}
 		}
@@ -126,12 +127,12 @@ func (s *Sampler) Tables(now time.Time) []TableStatus {
 	for _, c := range s.last {
 		age := max(0, now.Sub(c.At).Seconds())
 		t := TableStatus{
-			Name: c.Table, Rows: map[string]int64{delayed: c.Delayed}, Kinds: map[string]string{delayed: string(table.Exact)}, SampledAt: &c.At, SampledSeconds: &age, SelectFailed: c.SelectFailed,
+			Name: c.Table, Rows: map[string]int64{delayed: c.Delayed}, Kinds: map[string]string{delayed: string(query.Exact)}, SampledAt: &c.At, SampledSeconds: &age, SelectFailed: c.SelectFailed,
 			OldestPendingSeconds: seconds(c.OldestPending), OldestSendingSeconds: seconds(c.OldestSending),
 			LongestRetrySeconds: seconds(c.LongestRetry), CreatedAheadSeconds: seconds(c.CreatedAhead),
 		}
 		if c.Delayed >= table.MaxCount {
-			t.Kinds[delayed] = string(table.AtLeast)
+			t.Kinds[delayed] = string(query.AtLeast)
 		}
 		for status, n := range c.Rows {
 			t.Rows[status.String()], t.Kinds[status.String()] = n, string(c.Kind(status))

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
@@ -18,8 +19,8 @@ import (
 func TestSampler(t *testing.T) {
 	at := time.Now().Add(-7 * time.Second)
 	reg := prometheus.NewRegistry()
-	s := NewSampler(func(context.Context) ([]table.Counts, error) { return nil, nil }, reg, zap.NewNop())
-	s.take([]table.Counts{{
+	s := NewSampler(func(context.Context) ([]query.Counts, error) { return nil, nil }, reg, zap.NewNop())
+	s.take([]query.Counts{{
 		Table: "shop.t", At: at, Delayed: 4, OldestSending: time.Minute, LongestRetry: time.Hour, CreatedAhead: 8 * time.Hour,
 		Rows:   map[outbox.Status]int64{outbox.Pending: table.MaxCount, outbox.Sent: 50, outbox.Held: 3},
 		States: map[string]int64{"consumed": 7},

@@ -16,7 +16,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// Tables is what a run asks the database. *table.Store implements it.
+// Tables is what a run asks the database. *store.Store and *query.Reader together implement it.
 type Tables interface {
 	// Now is the database's clock.
 	Now(ctx context.Context) (time.Time, error)

@@ -32,7 +32,7 @@ type Source interface {
 	End(ctx context.Context) (outbox.Position, error)
 }
 
-// Rows are the mapped tables; table.Store implements it.
+// Rows are the mapped tables; *store.Store implements it.
 type Rows interface {
 	ack.Tables
 	fallback.Rows

@@ -42,7 +42,7 @@ func (c *check) modify(severity server.Severity, t ColumnType, what string, to f
 		c.description.definitions = map[string]definition{}
 	}
 	c.description.definitions[name] = d
-	text := fmt.Sprintf("MODIFY COLUMN %s %s%s", quote(t.Name), d.kind, d.rest)
+	text := fmt.Sprintf("MODIFY COLUMN %s %s%s", Quote(t.Name), d.kind, d.rest)
 	if i := slices.IndexFunc(c.clauses, func(one clause) bool { return one.column == name }); i >= 0 {
 		c.clauses[i].text = text
 		c.add(severity, t.Name, what, "")
@@ -67,7 +67,7 @@ func (c *check) alter() {
 			f.Fix = "the ALTER TABLE of " + c.subject + " above"
 			continue
 		}
-		f.Fix = "ALTER TABLE " + quote(c.description.schema) + "." + quote(c.description.name) + "\n  " + strings.Join(texts, ",\n  ")
+		f.Fix = "ALTER TABLE " + Quote(c.description.schema) + "." + Quote(c.description.name) + "\n  " + strings.Join(texts, ",\n  ")
 		f.SQL = f.Fix
 	}
 }
@@ -94,7 +94,7 @@ func (d definition) String() string { return d.kind + d.rest }
 // describeDefinitions reads the columns from SHOW CREATE TABLE, by their names in lower case. information_schema shows defaults and
 // expressions in forms that differ between servers. An account that may not see them gets none.
 func describeDefinitions(ctx context.Context, db server.Querier, schema, name string) (map[string]definition, error) {
-	rows, err := db.QueryContext(ctx, "SHOW CREATE TABLE "+quote(schema)+"."+quote(name))
+	rows, err := db.QueryContext(ctx, "SHOW CREATE TABLE "+Quote(schema)+"."+Quote(name))
 	if server.Code(err) != 0 {
 		return nil, nil
 	}

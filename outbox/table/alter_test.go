@@ -1,4 +1,4 @@
-package table
+package table_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 // A table that needs seven changes is changed by one statement. After it there is nothing to say about the table, and the comments, defaults
@@ -49,10 +50,10 @@ func TestG45_OneAlterTableKeepsCommentsAndDefaults(t *testing.T) {
 				return strings.Join(all, "\n")
 			}
 			look := func() (all []server.Finding) {
-				m, err := Preset("t_local_message")
+				m, err := table.Preset("t_local_message")
 				testkit.Must(t, err)
 				m.Schema, m.Name = schema, "odd"
-				_, all, err = Load(t.Context(), client, m)
+				_, all, err = table.Load(t.Context(), client, m)
 				testkit.Must(t, err)
 				return slices.DeleteFunc(all, func(f server.Finding) bool { return f.Severity == server.OK })
 			}

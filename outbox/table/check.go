@@ -59,7 +59,7 @@ func (c *check) missingTable() {
 		return
 	}
 	c.add(server.Fault, "", fmt.Sprintf("there is no such table, or the account %s may not see it", c.description.account),
-		fmt.Sprintf("if it is there: GRANT SELECT, UPDATE ON %s.%s TO %s\nif not, ", quote(m.Schema), quote(m.Name),
+		fmt.Sprintf("if it is there: GRANT SELECT, UPDATE ON %s.%s TO %s\nif not, ", Quote(m.Schema), Quote(m.Name),
 			server.QuoteAccount(c.description.account))+create)
 }
 
@@ -114,19 +114,19 @@ func (c *check) column(role Column) *ColumnType {
 	}
 	t := c.description.columns[i]
 	switch {
-	case !slices.Contains(allowed[role], t.kindOf()) && (role != Topic || c.mapping.Topic == nil || t.kindOf() != integer): // a rule makes a name of a number
+	case !slices.Contains(allowed[role], t.Kind()) && (role != Topic || c.mapping.Topic == nil || t.Kind() != KindInteger): // a rule makes a name of a number
 		c.add(server.Fault, t.Name, fmt.Sprintf("type %s cannot be the %s: it must be %s", t.fullType, role, allowedNames(role)),
 			"change the column's type, or map another column")
 		return nil
 	case !t.carriesUTF8():
 		c.modify(server.Fault, t, fmt.Sprintf("its character set is %s: the binlog carries those bytes, which are not UTF-8", t.Charset), definition.inUTF8)
-	case strings.Contains(t.extra, "virtual"):
+	case strings.Contains(t.Extra, "virtual"):
 		c.add(server.Fault, t.Name, "it is a VIRTUAL generated column: not every row in the binlog has it", "make it STORED")
 		return nil
-	case slices.Contains(written, role) && strings.Contains(t.extra, "generated") && !strings.Contains(t.extra, "default_generated"):
+	case slices.Contains(written, role) && strings.Contains(t.Extra, "generated") && !strings.Contains(t.Extra, "default_generated"):
 		c.add(server.Fault, t.Name, fmt.Sprintf("it is a generated column and cannot be written as %s", role), "map another column")
 		return nil
-	case t.kindOf() == document:
+	case t.Kind() == kindDocument:
 		c.modify(server.Warning, t, "type JSON: what is published is the server's own text of the value (key order, spaces, "+
 			"numbers), not the text that the producer wrote", func(d definition) definition { return d.as("LONGTEXT CHARACTER SET utf8mb4") })
 	}
@@ -149,7 +149,7 @@ func (c *check) missing(role Column, name string) {
 		c.add(server.Fault, name, fmt.Sprintf("%s; it is mapped as the %s", none, role), fix)
 	case role == CreatedAt:
 		c.change(server.Warning, name, none+": the age of rows is unknown, fallback.threshold does not apply and "+
-			"the alert on old rows sees only due times", fmt.Sprintf("ADD COLUMN %s DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)", quote(name)))
+			"the alert on old rows sees only due times", fmt.Sprintf("ADD COLUMN %s DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)", Quote(name)))
 	case role == MaxRetry:
 		c.add(server.OK, name, none+": retry.max of the configuration, or the preset's limit, holds for every row", "")
 	}
@@ -158,8 +158,8 @@ func (c *check) missing(role Column, name string) {
 // keys checks primary key, sweep index and the uniqueness of message ids.
 func (c *check) keys(t *Table) {
 	id := strings.ToLower(t.columns[ID].Name)
-	primary := c.index(func(i index) bool { return i.name == "PRIMARY" })
-	if primary == nil || !slices.Equal(primary.columns, []string{id}) {
+	primary := c.index(func(i Index) bool { return i.Name == "PRIMARY" })
+	if primary == nil || !slices.Equal(primary.Columns, []string{id}) {
 		c.add(server.Fault, t.columns[ID].Name, "the primary key is not exactly this column: rows cannot be named by it",
 			"map the primary key's column as the id")
 	}
@@ -171,30 +171,30 @@ func (c *check) keys(t *Table) {
 
 func (c *check) uniqueness(t *Table) {
 	roles := []Column{MessageID}
-	if !t.has(MessageID) {
+	if !t.Has(MessageID) {
 		roles = []Column{BizType, Key}
 	}
 	var names, quoted []string
 	for _, role := range roles {
 		if name := strings.ToLower(t.columns[role].Name); !slices.Contains(names, name) { // both roles may read one column
-			names, quoted = append(names, name), append(quoted, t.column(role))
+			names, quoted = append(names, name), append(quoted, t.Column(role))
 		}
 	}
-	guard := c.index(func(i index) bool {
-		return i.unique && !slices.ContainsFunc(i.columns, func(column string) bool { return !slices.Contains(names, column) })
+	guard := c.index(func(i Index) bool {
+		return i.unique && !slices.ContainsFunc(i.Columns, func(column string) bool { return !slices.Contains(names, column) })
 	})
 	if guard != nil {
 		return
 	}
 	what := "no UNIQUE index: two rows may have one message id, and consumers would drop the second as a copy"
-	if !t.has(MessageID) {
+	if !t.Has(MessageID) {
 		t.appendID = true
 		what = "no UNIQUE index on what the message id is made of: the primary key is appended to it"
 	}
 	c.change(server.Warning, strings.Join(names, "+"), what, fmt.Sprintf("ADD UNIQUE INDEX uk_outbox_message (%s)", strings.Join(quoted, ", ")))
 }
 
-func (c *check) index(fits func(index) bool) *index {
+func (c *check) index(fits func(Index) bool) *Index {
 	for i := range c.description.indexes {
 		if fits(c.description.indexes[i]) {
 			return &c.description.indexes[i]
@@ -205,26 +205,26 @@ func (c *check) index(fits func(index) bool) *index {
 
 // values checks codes against the status column, and what the written columns hold.
 func (c *check) values(t *Table) {
-	if t.mapping.Grace > 0 && !t.has(CreatedAt) {
+	if t.mapping.Grace > 0 && !t.Has(CreatedAt) {
 		c.add(server.Fault, "", "grace needs to know how old a row is, and no column is mapped to created_at",
 			"map one under tables[].columns.created_at, or set tables[].grace to 0")
 	}
 	c.ordering(t)
 	column := t.columns[StatusCode]
-	for _, one := range t.mapping.words() {
-		n, err := strconv.Atoi(one.code)
+	for _, one := range t.mapping.Words() {
+		n, err := strconv.Atoi(one.Code)
 		switch {
-		case column.kindOf() == integer && (err != nil || strconv.Itoa(n) != one.code):
-			c.add(server.Fault, column.Name, fmt.Sprintf("code %q of %s is not a number, the column is", one.code, one.name), "correct tables[].codes")
-		case column.kindOf() == short && column.fit(one.code) != one.code:
-			c.add(server.Fault, column.Name, fmt.Sprintf("code %q of %s does not fit into %s", one.code, one.name, column.fullType), "correct tables[].codes")
+		case column.Kind() == KindInteger && (err != nil || strconv.Itoa(n) != one.Code):
+			c.add(server.Fault, column.Name, fmt.Sprintf("code %q of %s is not a number, the column is", one.Code, one.Name), "correct tables[].codes")
+		case column.Kind() == kindShort && column.Fit(one.Code) != one.Code:
+			c.add(server.Fault, column.Name, fmt.Sprintf("code %q of %s does not fit into %s", one.Code, one.Name, column.fullType), "correct tables[].codes")
 		}
 	}
 	for _, pair := range c.description.alike {
 		c.add(server.Fault, column.Name, fmt.Sprintf("codes %q and %q are one and the same for the column, whose collation is %s", pair[0], pair[1], column.Collation),
 			"choose other words under tables[].codes")
 	}
-	if t.claims() && t.columns[LastExecTime].Fraction < 3 {
+	if t.Claims() && t.columns[LastExecTime].Fraction < 3 {
 		c.modify(server.Warning, *t.columns[LastExecTime], "it keeps no milliseconds: claims of two processes within one second look alike", definition.inMilliseconds)
 	}
 	if reason := t.columns[FailReason]; reason != nil && reason.Characters < 64 {
@@ -237,22 +237,22 @@ func (c *check) ordering(t *Table) {
 	if !t.mapping.Ordered {
 		return
 	}
-	if due := t.columns[NextRetryTime]; due != nil && !t.has(RetryCount) {
+	if due := t.columns[NextRetryTime]; due != nil && !t.Has(RetryCount) {
 		c.add(server.Fault, due.Name, "ordering: key: the table has a due time and no column for the attempts. A relay that takes over cannot tell a refused row from one "+
 			"that its producer delays, and later rows of its key would go out before it",
 			"ALTER TABLE "+t.quoted+" ADD COLUMN retry_count INT NOT NULL DEFAULT 0, and map it to retry_count under tables[].columns; or set tables[].ordering to none")
 	}
 	key := t.columns[Key]
-	if t.has(ShardingKey) {
+	if t.Has(ShardingKey) {
 		key = t.columns[ShardingKey]
 	}
 	c.add(server.OK, "", "ordering: key: a key has one message at the broker at a time, and waits for a row that is refused or cannot be sent; "+
 		"each start reads all rows that are not final", "")
-	if t.columns[ID].kindOf() != integer {
+	if t.columns[ID].Kind() != KindInteger {
 		c.add(server.Warning, t.columns[ID].Name, "ordering: key: after a failure rows of a key go out in the order of their primary keys, and this one is no number that grows",
 			"use an integer key, or texts that sort in the order of their making (ULID, UUIDv7)")
 	}
-	if t.has(MessageID) && key.Name == t.columns[MessageID].Name {
+	if t.Has(MessageID) && key.Name == t.columns[MessageID].Name {
 		c.add(server.Warning, key.Name, "ordering: key: the key is the message id, so every row has its own, and there is no order to keep",
 			"map the column whose rows belong together under tables[].columns.key, or set tables[].ordering to none")
 	}

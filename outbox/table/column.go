@@ -19,78 +19,78 @@ type ColumnType struct {
 	Nullable   bool
 
 	fullType string // with everything the server prints
-	extra    string
+	Extra    string
 	fallback Value // what the server puts in when the INSERT does not say; Absent when that is not a constant
 }
 
-type kind uint8
+type Kind uint8
 
 const (
-	other    kind = iota
-	integer       // TINYINT to BIGINT
-	short         // CHAR, VARCHAR
-	long          // TINYTEXT to LONGTEXT
-	binary        // VARBINARY, TINYBLOB to LONGBLOB
-	fixed         // BINARY
-	document      // JSON of MySQL; MariaDB's is a LONGTEXT
-	moment        // DATETIME, TIMESTAMP
+	kindOther    Kind = iota
+	KindInteger       // TINYINT to BIGINT
+	kindShort         // CHAR, VARCHAR
+	kindLong          // TINYTEXT to LONGTEXT
+	kindBinary        // VARBINARY, TINYBLOB to LONGBLOB
+	kindFixed         // BINARY
+	kindDocument      // JSON of MySQL; MariaDB's is a LONGTEXT
+	KindTime          // DATETIME, TIMESTAMP
 )
 
-// kindOf is the closed list of types that both the log and a SELECT show in the same text (A48). BINARY, whose trailing zero
+// Kind is the closed list of types that both the log and a SELECT show in the same text (A48). BINARY, whose trailing zero
 // bytes the log leaves out, is one for keys only, which are padded. ENUM, SET and BIT are numbers in the log and words in a
 // SELECT; ZEROFILL is padded in a SELECT only.
-func (c ColumnType) kindOf() kind {
+func (c ColumnType) Kind() Kind {
 	if strings.Contains(c.fullType, "zerofill") {
-		return other
+		return kindOther
 	}
 	switch c.DataType {
 	case "tinyint", "smallint", "mediumint", "int", "bigint":
-		return integer
+		return KindInteger
 	case "char", "varchar":
-		return short
+		return kindShort
 	case "tinytext", "text", "mediumtext", "longtext":
-		return long
+		return kindLong
 	case "binary":
-		return fixed
+		return kindFixed
 	case "varbinary", "tinyblob", "blob", "mediumblob", "longblob":
-		return binary
+		return kindBinary
 	case "json":
-		return document
+		return kindDocument
 	case "datetime", "timestamp":
-		return moment
+		return KindTime
 	}
-	return other
+	return kindOther
 }
 
 // allowed are the kinds that may play a role, the advised one first.
-var allowed = [columnCount][]kind{
-	ID:              {integer, short, fixed, binary},
-	MessageID:       {short, integer, fixed, binary},
-	BizType:         {short, integer},
-	Key:             {short, integer, fixed, binary},
-	Topic:           {short},
-	Tag:             {short},
-	ShardingKey:     {short, integer},
-	Body:            {long, binary, short, document},
-	Headers:         {long, document, short, binary},
-	Partition:       {integer},
-	StatusCode:      {integer, short},
-	RetryCount:      {integer},
-	MaxRetry:        {integer},
-	NextRetryTime:   {moment},
-	LastExecTime:    {moment},
-	FailReason:      {short, long},
-	CreatedAt:       {moment},
-	BrokerMessageID: {short, long},
-	SentAt:          {moment},
-	LockVersion:     {integer},
-	UpdatedBy:       {short, long},
-	UpdatedAt:       {moment},
+var allowed = [columnCount][]Kind{
+	ID:              {KindInteger, kindShort, kindFixed, kindBinary},
+	MessageID:       {kindShort, KindInteger, kindFixed, kindBinary},
+	BizType:         {kindShort, KindInteger},
+	Key:             {kindShort, KindInteger, kindFixed, kindBinary},
+	Topic:           {kindShort},
+	Tag:             {kindShort},
+	ShardingKey:     {kindShort, KindInteger},
+	Body:            {kindLong, kindBinary, kindShort, kindDocument},
+	Headers:         {kindLong, kindDocument, kindShort, kindBinary},
+	Partition:       {KindInteger},
+	StatusCode:      {KindInteger, kindShort},
+	RetryCount:      {KindInteger},
+	MaxRetry:        {KindInteger},
+	NextRetryTime:   {KindTime},
+	LastExecTime:    {KindTime},
+	FailReason:      {kindShort, kindLong},
+	CreatedAt:       {KindTime},
+	BrokerMessageID: {kindShort, kindLong},
+	SentAt:          {KindTime},
+	LockVersion:     {KindInteger},
+	UpdatedBy:       {kindShort, kindLong},
+	UpdatedAt:       {KindTime},
 }
 
-var kindNames = map[kind]string{
-	integer: "an integer type", short: "CHAR or VARCHAR", long: "a TEXT type", binary: "VARBINARY or a BLOB type",
-	document: "JSON", fixed: "BINARY", moment: "DATETIME or TIMESTAMP",
+var kindNames = map[Kind]string{
+	KindInteger: "an integer type", kindShort: "CHAR or VARCHAR", kindLong: "a TEXT type", kindBinary: "VARBINARY or a BLOB type",
+	kindDocument: "JSON", kindFixed: "BINARY", KindTime: "DATETIME or TIMESTAMP",
 }
 
 func allowedNames(role Column) string {
@@ -113,8 +113,8 @@ func (c ColumnType) carriesUTF8() bool {
 // ignoresCase reports whether comparing in SQL does.
 func (c ColumnType) ignoresCase() bool { return strings.HasSuffix(c.Collation, "_ci") }
 
-// fit makes a text that the column takes whole: valid in its character set, and cut to its length at a character.
-func (c ColumnType) fit(text string) string {
+// Fit makes a text that the column takes whole: valid in its character set, and cut to its length at a character.
+func (c ColumnType) Fit(text string) string {
 	highest := utf8.MaxRune
 	switch c.Charset {
 	case "utf8", "utf8mb3":
@@ -162,5 +162,5 @@ func constantDefault(mariaDB bool, text string, isNull bool, extra string) Value
 	return Value{Absent: true}
 }
 
-// quote makes an identifier.
-func quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+// Quote makes an identifier.
+func Quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }

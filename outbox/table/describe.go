@@ -20,7 +20,7 @@ type description struct {
 	view         bool
 	engine       string
 	columns      []ColumnType
-	indexes      []index
+	indexes      []Index
 	zoneName     string        // the server's default
 	zoneOffset   time.Duration // of the server's default, now
 	zoneKnown    bool          // the server can convert to the mapping's zone; true when that has none
@@ -28,10 +28,10 @@ type description struct {
 	alike        [][2]string // words of the mapping that are equal in the status column's collation
 }
 
-type index struct {
-	name    string
+type Index struct {
+	Name    string
 	unique  bool
-	columns []string // lower case; "" for an expression or the beginning of a column
+	Columns []string // lower case; "" for an expression or the beginning of a column
 }
 
 func describe(ctx context.Context, db *sql.DB, m Mapping) (description, error) {
@@ -54,7 +54,7 @@ func describe(ctx context.Context, db *sql.DB, m Mapping) (description, error) {
 	if d.columns, err = describeColumns(ctx, db, d); err != nil {
 		return d, err
 	}
-	if d.indexes, err = describeIndexes(ctx, db, d); err != nil {
+	if d.indexes, err = describeIndexes(ctx, db, d.schema, d.name); err != nil {
 		return d, err
 	}
 	if d.definitions, err = describeDefinitions(ctx, db, d.schema, d.name); err != nil {
@@ -85,44 +85,44 @@ func describeColumns(ctx context.Context, db *sql.DB, d description) ([]ColumnTy
 		var c ColumnType
 		var constant sql.NullString
 		if err := rows.Scan(&c.Name, &c.DataType, &c.fullType, &c.Characters, &c.Octets, &c.Fraction, &c.Charset,
-			&c.Collation, &c.Nullable, &constant, &c.extra); err != nil {
+			&c.Collation, &c.Nullable, &constant, &c.Extra); err != nil {
 			return nil, err
 		}
-		c.DataType, c.fullType, c.extra = strings.ToLower(c.DataType), strings.ToLower(c.fullType), strings.ToLower(c.extra)
+		c.DataType, c.fullType, c.Extra = strings.ToLower(c.DataType), strings.ToLower(c.fullType), strings.ToLower(c.Extra)
 		c.Unsigned = strings.Contains(c.fullType, "unsigned")
-		c.fallback = constantDefault(d.mariaDB, constant.String, !constant.Valid, c.extra)
+		c.fallback = constantDefault(d.mariaDB, constant.String, !constant.Valid, c.Extra)
 		out = append(out, c)
 	}
 	return out, rows.Err()
 }
 
-func describeIndexes(ctx context.Context, db *sql.DB, d description) ([]index, error) {
+func describeIndexes(ctx context.Context, db *sql.DB, schema, name string) ([]Index, error) {
 	rows, err := db.QueryContext(ctx, "SELECT INDEX_NAME, NON_UNIQUE = 0, IF(SUB_PART IS NULL, COALESCE(COLUMN_NAME, ''), '') "+
 		"FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY INDEX_NAME, SEQ_IN_INDEX",
-		d.schema, d.name)
+		schema, name)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var out []index
+	var out []Index
 	for rows.Next() {
 		var name, column string
 		var unique bool
 		if err := rows.Scan(&name, &unique, &column); err != nil {
 			return nil, err
 		}
-		if n := len(out); n == 0 || out[n-1].name != name {
-			out = append(out, index{name: name, unique: unique})
+		if n := len(out); n == 0 || out[n-1].Name != name {
+			out = append(out, Index{Name: name, unique: unique})
 		}
 		last := &out[len(out)-1]
-		last.columns = append(last.columns, strings.ToLower(column))
+		last.Columns = append(last.Columns, strings.ToLower(column))
 	}
 	return out, rows.Err()
 }
 
 // notFound asks why information_schema does not show the table: it shows no table on which the account has no privilege.
 func (d *description) notFound(ctx context.Context, db *sql.DB, m Mapping) error {
-	rows, err := db.QueryContext(ctx, "SELECT 1 FROM "+quote(m.Schema)+"."+quote(m.Name)+" LIMIT 0")
+	rows, err := db.QueryContext(ctx, "SELECT 1 FROM "+Quote(m.Schema)+"."+Quote(m.Name)+" LIMIT 0")
 	if err == nil {
 		err = rows.Close() // it was made, or granted, in this moment: the next look finds it
 	}
@@ -136,4 +136,9 @@ func (d *description) notFound(ctx context.Context, db *sql.DB, m Mapping) error
 		return err
 	}
 	return db.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&d.account)
+}
+
+// Indexes are those that a server has on the table.
+func (t *Table) Indexes(ctx context.Context, db *sql.DB) ([]Index, error) {
+	return describeIndexes(ctx, db, t.schema, t.Bare())
 }

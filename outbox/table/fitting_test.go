@@ -1,4 +1,4 @@
-package table
+package table_test
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/test/layouts"
 )
 
@@ -20,17 +21,17 @@ func TestG19_ThePresetThatFitsIsNamed(t *testing.T) {
 				testkit.Exec(t, client, l.Create())
 				own, _, _ := strings.Cut(strings.TrimPrefix(l.Config, "preset: "), ",")
 				tried := 0
-				for _, preset := range Presets() {
-					m, err := Preset(preset)
+				for _, preset := range table.Presets() {
+					m, err := table.Preset(preset)
 					testkit.Must(t, err)
 					m.Schema, m.Name = schema, l.Table
-					_, findings, err := Load(t.Context(), client, m)
+					_, findings, err := table.Load(t.Context(), client, m)
 					testkit.Must(t, err)
 					if !server.HasFault(findings) {
 						continue
 					}
 					tried++
-					f, found, err := Fitting(t.Context(), client, m)
+					f, found, err := table.Fitting(t.Context(), client, m)
 					testkit.Must(t, err)
 					if !found || !strings.Contains(f.Fix, "preset: "+own+"}") || !strings.Contains(f.What, own+" fits this table, "+preset+" does not") {
 						t.Errorf("layout %s with preset %s: %v %+v", l.Name, preset, found, f)
@@ -40,11 +41,11 @@ func TestG19_ThePresetThatFitsIsNamed(t *testing.T) {
 					t.Errorf("layout %s: %d presets have faults", l.Name, tried)
 				}
 			}
-			m, err := Preset("outbox")
+			m, err := table.Preset("outbox")
 			testkit.Must(t, err)
 			testkit.Exec(t, client, "CREATE TABLE other (id INT PRIMARY KEY)")
 			m.Schema, m.Name = schema, "other"
-			if f, found, err := Fitting(t.Context(), client, m); found || err != nil {
+			if f, found, err := table.Fitting(t.Context(), client, m); found || err != nil {
 				t.Errorf("a table that fits none: %+v, %v", f, err)
 			}
 		})

@@ -14,7 +14,7 @@ func FuzzMessage(f *testing.F) {
 	f.Add("-1", "", `{"a":"b","a":"c"}`, "", "", "0000-00-00 00:00:00", "x", uint32(0xff))
 	f.Add("18446744073709551615", "t", `["no object"]`, "\x00", "9", "2026-13-45 99:99:99.9999999", "-7", uint32(1))
 	f.Add("7", "t", `{"a":{"b":[null, "ü"]},"":""} x`, "b", "2", "2026-01-02", "2147483648", uint32(2))
-	table := bound(f, "outbox", nil)
+	table := Bound(f, "outbox", nil)
 	f.Fuzz(func(t *testing.T, id, topic, headers, body, status, due, number string, shape uint32) {
 		texts := map[Column]string{
 			ID: id, Topic: topic, Headers: headers, Body: body, StatusCode: status, NextRetryTime: due, CreatedAt: due,

@@ -12,20 +12,20 @@ import (
 // argument, which the server compares in the column's own collation; bytes as a hexadecimal literal. The server sorts the
 // keys that a statement names before it locks the first, so the order of the list is not that of the locks.
 
-// isBytes reports whether a column's values are bytes and no text: they are shown in lower-case hexadecimal digits.
-func (c *ColumnType) isBytes() bool {
-	kind := c.kindOf()
-	return kind == fixed || kind == binary
+// IsBytes reports whether a column's values are bytes and no text: they are shown in lower-case hexadecimal digits.
+func (c *ColumnType) IsBytes() bool {
+	kind := c.Kind()
+	return kind == kindFixed || kind == kindBinary
 }
 
-// keyText is the text of a value of one of the roles that name rows (ID, MessageID, Key).
-func (t *Table) keyText(role Column, data []byte) []byte {
+// KeyText is the text of a value of one of the roles that name rows (ID, MessageID, Key).
+func (t *Table) KeyText(role Column, data []byte) []byte {
 	c := t.columns[role]
-	if c == nil || !c.isBytes() || len(data) == 0 {
+	if c == nil || !c.IsBytes() || len(data) == 0 {
 		return data
 	}
 	size := len(data)
-	if c.kindOf() == fixed { // the log leaves the zero bytes at the end away
+	if c.Kind() == kindFixed { // the log leaves the zero bytes at the end away
 		size = max(size, int(c.Octets))
 	}
 	text := make([]byte, hex.EncodedLen(size))
@@ -38,15 +38,15 @@ func (t *Table) keyText(role Column, data []byte) []byte {
 // maxKey is the longest primary key that is taken, in bytes: as much as an index of InnoDB holds.
 const maxKey = 3072
 
-// checkID refuses what cannot be a primary key of this table.
-func (t *Table) checkID(id string) error {
+// CheckID refuses what cannot be a primary key of this table.
+func (t *Table) CheckID(id string) error {
 	switch c := t.columns[ID]; {
-	case c.kindOf() == integer:
+	case c.Kind() == KindInteger:
 		digits := strings.TrimPrefix(id, "-")
 		if digits == "" || len(digits) > 20 || strings.Trim(digits, "0123456789") != "" {
 			return fmt.Errorf("%q is not an integer primary key", id)
 		}
-	case c.isBytes():
+	case c.IsBytes():
 		if id == "" || len(id)%2 != 0 || len(id) > 2*maxKey || strings.Trim(id, "0123456789abcdef") != "" {
 			return fmt.Errorf("%q is not a primary key in hexadecimal digits", id)
 		}
@@ -56,21 +56,21 @@ func (t *Table) checkID(id string) error {
 	return nil
 }
 
-// id writes a primary key that checkID has taken.
-func (t *Table) id(s *statement, id string) {
+// ID writes a primary key that checkID has taken.
+func (t *Table) ID(s *Statement, id string) {
 	switch c := t.columns[ID]; {
-	case c.kindOf() == integer:
-		s.add(id)
-	case c.isBytes():
-		s.add("x'", id, "'")
+	case c.Kind() == KindInteger:
+		s.Add(id)
+	case c.IsBytes():
+		s.Add("x'", id, "'")
 	default:
-		s.string(id)
+		s.Arg(id)
 	}
 }
 
-// nobody returns a primary key for statements that are only explained.
-func (t *Table) nobody() string {
-	if t.columns[ID].isBytes() {
+// NoID returns a primary key for statements that are only explained.
+func (t *Table) NoID() string {
+	if t.columns[ID].IsBytes() {
 		return "00"
 	}
 	return "0"

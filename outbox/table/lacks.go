@@ -15,16 +15,11 @@ import (
 //   - no due time, no attempts: Waits keep them;
 //   - no column for the reason: the log has it.
 
-// claims reports whether a sweep marks rows before it publishes them.
-func (t *Table) claims() bool { return t.mapping.Codes[outbox.Sending] != "" && t.has(LastExecTime) }
+// Claims reports whether a sweep marks rows before it publishes them.
+func (t *Table) Claims() bool { return t.mapping.Codes[outbox.Sending] != "" && t.Has(LastExecTime) }
 
-// fails reports whether rows can be FAILED.
-func (t *Table) fails() bool { return t.mapping.Codes[outbox.Failed] != "" }
-
-// triesAgain reports whether a row is PENDING after a completion that uses an attempt.
-func (t *Table) triesAgain(action outbox.Action) bool {
-	return action == outbox.ActionRetry || action == outbox.ActionFail && !t.fails()
-}
+// Fails reports whether rows can be FAILED.
+func (t *Table) Fails() bool { return t.mapping.Codes[outbox.Failed] != "" }
 
 // redelivery refuses what cannot work.
 func (c *check) redelivery(t *Table) {
@@ -35,7 +30,7 @@ func (c *check) redelivery(t *Table) {
 	if t.mapping.States[r.Until] == "" {
 		c.add(server.Fault, "", fmt.Sprintf("tables[].redeliver waits for the state %s, and no code is mapped to it", r.Until), "map it under tables[].codes")
 	}
-	if !slices.ContainsFunc(finalSince(outbox.Sent), t.has) {
+	if !slices.ContainsFunc(FinalSince(outbox.Sent), t.Has) {
 		c.add(server.Fault, "", "tables[].redeliver: no column says since when a row is SENT",
 			"map one under tables[].columns as sent_at, last_exec_time, updated_at or created_at, or leave redeliver out")
 	}
@@ -44,23 +39,23 @@ func (c *check) redelivery(t *Table) {
 // lacks reports what each missing column or code costs.
 func (c *check) lacks(t *Table) {
 	tell := func(format string, args ...any) { c.add(server.OK, "", fmt.Sprintf(format, args...), "") }
-	if !t.claims() {
+	if !t.Claims() {
 		tell("rows are not marked while a sweep publishes them (codes.sending and columns.last_exec_time are not both mapped): " +
 			"only one relay may work on the table")
 	}
-	if !t.fails() {
+	if !t.Fails() {
 		tell("no code for FAILED: a row that is refused for good, or whose limit is reached, stays PENDING; it raises one alert, and is tried again after each longest wait")
 	}
-	if !t.has(NextRetryTime) {
+	if !t.Has(NextRetryTime) {
 		tell("no column for the due time: the waits of refused rows are in the state directory, and no message can be delayed")
 	}
-	if !t.has(RetryCount) {
+	if !t.Has(RetryCount) {
 		tell("no column for the attempts: they are counted in the state directory, and anew when that is lost")
 	}
-	if !t.has(FailReason) {
+	if !t.Has(FailReason) {
 		tell("no column for the reason of a refusal: it is in the relay's log only")
 	}
-	if t.claims() && slices.Contains(strings.Split(spelledUpdated, " | "), t.columns[LastExecTime].Name) {
+	if t.Claims() && slices.Contains(strings.Split(spelledUpdated, " | "), t.columns[LastExecTime].Name) {
 		tell("%s is also the time stamp of a sweep's claim: if another program changes a row while it is SENDING, the row is taken over later", t.columns[LastExecTime].Name)
 	}
 }

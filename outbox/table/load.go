@@ -26,9 +26,7 @@ type Table struct {
 	at       [columnCount]int // index in reads; -1
 	zone     atomic.Pointer[time.Location]
 
-	waits      atomic.Bool  // the server has no SKIP LOCKED: statements of many rows wait for locks
-	steady     atomic.Int64 // Unix nanoseconds until which no change of the zone is near
-	strategy   strategy
+	strategy   Strategy
 	sweepIndex atomic.Pointer[string] // the index the sweep's queries force; nil: the server chooses
 	ageIndex   atomic.Pointer[string] // the index by which old final rows are found; nil: the primary key
 }
@@ -99,7 +97,7 @@ func (c *check) bind() *Table {
 	d := c.description
 	c.subject = d.schema + "." + d.name
 	c.spell()
-	t := &Table{schema: d.schema, name: c.subject, quoted: quote(d.schema) + "." + quote(d.name), mapping: c.mapping}
+	t := &Table{schema: d.schema, name: c.subject, quoted: Quote(d.schema) + "." + Quote(d.name), mapping: c.mapping}
 	for role := range columnCount {
 		t.columns[role] = c.column(role)
 		t.at[role] = -1
@@ -143,7 +141,7 @@ func (t *Table) Name() string { return t.name }
 // Retry is that of the mapping.
 func (t *Table) Retry() outbox.Retry {
 	r := t.mapping.Retry
-	r.Endless = !t.LogOnly() && !t.fails()
+	r.Endless = !t.LogOnly() && !t.Fails()
 	return r
 }
 
@@ -159,7 +157,7 @@ func (t *Table) Expiries() []Expiry { return t.mapping.Expiries }
 // FailedEvery is how long a row of the table is FAILED before it is tried again: its own wait, else the one that is given. 0 where that is
 // never, or where no row can be FAILED.
 func (t *Table) FailedEvery(otherwise time.Duration) time.Duration {
-	if !t.fails() {
+	if !t.Fails() {
 		return 0
 	}
 	return cmp.Or(t.mapping.FailedEvery, otherwise)
@@ -190,13 +188,13 @@ func (t *Table) Type(role Column) ColumnType {
 	return *t.columns[role]
 }
 
-func (t *Table) has(role Column) bool { return t.columns[role] != nil }
+func (t *Table) Has(role Column) bool { return t.columns[role] != nil }
 
-// column is the quoted name.
-func (t *Table) column(role Column) string { return quote(t.columns[role].Name) }
+// Column is the quoted name.
+func (t *Table) Column(role Column) string { return Quote(t.columns[role].Name) }
 
-// status translates a code of the status column.
-func (t *Table) status(code []byte, null bool) outbox.Status {
+// Status translates a code of the status column.
+func (t *Table) Status(code []byte, null bool) outbox.Status {
 	if t.LogOnly() {
 		return outbox.Pending
 	}
@@ -213,22 +211,37 @@ func (t *Table) status(code []byte, null bool) outbox.Status {
 	return outbox.Held
 }
 
-// Probes show, without changing anything, whether the account may run the statements on this table.
-// Of one that only reads (run --shadow), writes is false.
-func (t *Table) Probes(writes bool) []server.Probe {
-	if t.LogOnly() {
-		return nil // no statement concerns it
+// Roles are those that a column plays.
+func (t *Table) Roles() (list []Column) {
+	for role := range columnCount {
+		if t.Has(role) {
+			list = append(list, role)
+		}
 	}
-	if !writes {
-		return []server.Probe{{Privileges: "SELECT", On: t.quoted, Statement: "SELECT 1 FROM " + t.quoted + " LIMIT 0"}}
+	return list
+}
+
+// Mapping is what the table is bound by. It is shared.
+func (t *Table) Mapping() *Mapping { return &t.mapping }
+
+// Bare is the name without the schema.
+func (t *Table) Bare() string { return t.name[len(t.schema)+1:] }
+
+// Quoted is Name for a statement.
+func (t *Table) Quoted() string { return t.quoted }
+
+// At is the index of a role in Reads; -1 for a role that makes no message.
+func (t *Table) At(role Column) int { return t.at[role] }
+
+// AppendsID reports whether a derived message id ends with the primary key.
+func (t *Table) AppendsID() bool { return t.appendID }
+
+// Zone is where the DATETIME columns are.
+func (t *Table) Zone() *time.Location { return t.zone.Load() }
+
+// FollowZone takes the offset of the server's default time zone, which daylight saving time changes, unless the table has a zone of its own.
+func (t *Table) FollowZone(name string, offset time.Duration) {
+	if t.mapping.TimeZone == "" {
+		t.zone.Store(time.FixedZone(name, int(offset/time.Second)))
 	}
-	nobody := outbox.Completion{Identity: outbox.Identity{ID: t.nobody()}}
-	var probes []server.Probe
-	for _, completion := range []outbox.Action{outbox.ActionMarkSent, outbox.ActionRetry} {
-		s := t.update(completion, []outbox.Completion{nobody})
-		probes = append(probes, server.Probe{
-			Privileges: "SELECT, UPDATE", On: t.quoted, Statement: "EXPLAIN " + s.text.String(), Args: s.args,
-		})
-	}
-	return probes
 }

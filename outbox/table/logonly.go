@@ -25,7 +25,7 @@ func (m Mapping) checkLogOnly() (faults []string) {
 			faults = append(faults, fmt.Sprintf("column %s is mapped to %s, but the table has no status: nothing of a row is read or written once the log has shown it", name, role))
 		}
 	}
-	if len(m.words()) > 0 {
+	if len(m.Words()) > 0 {
 		faults = append(faults, "codes are mapped, but no column to status")
 	}
 	if m.Grace > 0 {

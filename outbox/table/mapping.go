@@ -158,11 +158,11 @@ func (m Mapping) check() (faults []string) {
 		}
 	}
 	seen := map[string]string{}
-	for _, one := range m.words() {
-		if twice, ok := seen[strings.ToLower(one.code)]; ok {
-			faults = append(faults, fmt.Sprintf("status code %q is mapped to %s and to %s", one.code, twice, one.name))
+	for _, one := range m.Words() {
+		if twice, ok := seen[strings.ToLower(one.Code)]; ok {
+			faults = append(faults, fmt.Sprintf("status code %q is mapped to %s and to %s", one.Code, twice, one.Name))
 		}
-		seen[strings.ToLower(one.code)] = one.name
+		seen[strings.ToLower(one.Code)] = one.Name
 	}
 	slices.Sort(faults)
 	return slices.Compact(faults)
@@ -182,18 +182,18 @@ func (m Mapping) shared() (faults []string) {
 	return faults
 }
 
-// word is a code of the status column and what it stands for.
-type word struct{ name, code string }
+// Word is a code of the status column and what it stands for.
+type Word struct{ Name, Code string }
 
-// words lists every code that is mapped, the relay's own first.
-func (m Mapping) words() (list []word) {
+// Words lists every code that is mapped, the relay's own first.
+func (m Mapping) Words() (list []Word) {
 	for _, status := range statuses {
 		if code := m.Codes[status]; code != "" {
-			list = append(list, word{status.String(), code})
+			list = append(list, Word{status.String(), code})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.States)) {
-		list = append(list, word{name, m.States[name]})
+		list = append(list, Word{name, m.States[name]})
 	}
 	return list
 }

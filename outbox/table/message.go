@@ -93,15 +93,15 @@ func (r *row) filled(role Column) []byte {
 
 // strings fills every string field from one backing string.
 func (r *row) strings(m *outbox.Message) {
-	id, topic := r.table.keyText(ID, r.filled(ID)), r.topic()
+	id, topic := r.table.KeyText(ID, r.filled(ID)), r.topic()
 	if r.table.columns[ID].Unsigned && len(id) > 0 && id[0] == '-' {
 		r.fail(ID, "it is negative, the column is unsigned: the log was decoded without its signedness (A24)")
 	}
-	biz, key := r.get(BizType).Data, r.table.keyText(Key, r.get(Key).Data)
+	biz, key := r.get(BizType).Data, r.table.KeyText(Key, r.get(Key).Data)
 	tag, sharding := r.get(Tag).Data, r.get(ShardingKey).Data
 	var own []byte
-	if r.table.has(MessageID) {
-		own = r.table.keyText(MessageID, r.filled(MessageID))
+	if r.table.Has(MessageID) {
+		own = r.table.KeyText(MessageID, r.filled(MessageID))
 	} else {
 		r.filled(BizType)
 		r.filled(Key)
@@ -117,11 +117,11 @@ func (r *row) strings(m *outbox.Message) {
 	}
 	m.ID, m.Topic, m.BizType, m.Key, m.Tag = take(id), take(topic), take(biz), take(key), take(tag)
 	m.ShardingKey = m.Key
-	if r.table.has(ShardingKey) && len(sharding) > 0 {
+	if r.table.Has(ShardingKey) && len(sharding) > 0 {
 		m.ShardingKey = take(sharding)
 	}
 	switch {
-	case r.table.has(MessageID):
+	case r.table.Has(MessageID):
 		m.MessageID = take(own)
 	case r.table.appendID:
 		m.MessageID = take(biz, separator, key, separator, id)
@@ -139,7 +139,7 @@ func (r *row) topic() []byte {
 		return r.filled(Topic)
 	}
 	var value []byte
-	if r.table.has(Topic) {
+	if r.table.Has(Topic) {
 		value = r.filled(Topic)
 	}
 	topic, err := rule.apply(value)
@@ -161,7 +161,7 @@ func (r *row) body(m *outbox.Message) {
 func (r *row) state(m *outbox.Message) {
 	if !m.LogOnly {
 		code := r.get(StatusCode)
-		m.Status = r.table.status(code.Data, code.Null)
+		m.Status = r.table.Status(code.Data, code.Null)
 	}
 	if n, ok := r.number(RetryCount); ok {
 		m.RetryCount = int(n)
@@ -199,16 +199,16 @@ func (r *row) time(role Column) time.Time {
 	if r.table.columns[role].DataType != "timestamp" {
 		zone = r.table.zone.Load()
 	}
-	at, ok := parseTime(v.Data, zone)
+	at, ok := ParseTime(v.Data, zone)
 	if !ok {
 		r.fail(role, "it is not a time")
 	}
 	return at
 }
 
-// parseTime reads "2026-01-02 03:04:05" with up to six more digits. The zero date, which some schemas use for "none", is
+// ParseTime reads "2026-01-02 03:04:05" with up to six more digits. The zero date, which some schemas use for "none", is
 // the zero time.
-func parseTime(text []byte, zone *time.Location) (time.Time, bool) {
+func ParseTime(text []byte, zone *time.Location) (time.Time, bool) {
 	if len(text) < 19 || text[4] != '-' || text[7] != '-' || text[10] != ' ' || text[13] != ':' || text[16] != ':' {
 		return time.Time{}, false
 	}

@@ -22,23 +22,23 @@ func described(t testing.TB, preset string) (Mapping, description) {
 	m.Schema, m.Name = "shop", "outbox"
 	d := description{
 		found: true, schema: "shop", name: "outbox", engine: "InnoDB", zoneName: "+08:00", zoneOffset: 8 * time.Hour, zoneKnown: true,
-		indexes: []index{
-			{name: "PRIMARY", unique: true, columns: []string{"id"}},
-			{name: "uk", unique: true, columns: []string{"biz_type", "biz_key"}},
-			{name: "uk2", unique: true, columns: []string{"message_id"}},
-			{name: "idx", columns: []string{"status", "next_retry_time"}},
+		indexes: []Index{
+			{Name: "PRIMARY", unique: true, Columns: []string{"id"}},
+			{Name: "uk", unique: true, Columns: []string{"biz_type", "biz_key"}},
+			{Name: "uk2", unique: true, Columns: []string{"message_id"}},
+			{Name: "idx", Columns: []string{"status", "next_retry_time"}},
 		},
 	}
 	for role, name := range m.Columns {
 		c := ColumnType{Name: name, Nullable: true, fallback: Value{Null: true}}
 		switch allowed[role][0] {
-		case integer:
+		case KindInteger:
 			c.DataType, c.fullType = "bigint", "bigint"
-		case short:
+		case kindShort:
 			c.DataType, c.fullType, c.Charset, c.Characters, c.Octets = "varchar", "varchar(100)", "utf8mb4", 100, 400
-		case long:
+		case kindLong:
 			c.DataType, c.fullType, c.Charset = "longtext", "longtext", "utf8mb4"
-		case moment:
+		case KindTime:
 			c.DataType, c.fullType, c.Fraction = "datetime", "datetime(3)", 3
 		}
 		d.columns = append(d.columns, c)
@@ -55,7 +55,7 @@ func (d *description) of(name string) *ColumnType {
 	return &ColumnType{}
 }
 
-func bound(t testing.TB, preset string, change func(*Mapping, *description)) *Table {
+func Bound(t testing.TB, preset string, change func(*Mapping, *description)) *Table {
 	t.Helper()
 	m, d := described(t, preset)
 	if change != nil {
@@ -68,8 +68,8 @@ func bound(t testing.TB, preset string, change func(*Mapping, *description)) *Ta
 	return table
 }
 
-// values is a row: what is not given is NULL.
-func values(t *Table, row map[Column]string) []Value {
+// Values is a row: what is not given is NULL.
+func Values(t *Table, row map[Column]string) []Value {
 	out := make([]Value, len(t.reads))
 	for i, role := range t.reads {
 		text, ok := row[role]
@@ -85,12 +85,12 @@ func order() map[Column]string {
 }
 
 func TestMessageOfARow(t *testing.T) {
-	table := bound(t, "outbox", nil)
+	table := Bound(t, "outbox", nil)
 	row := order()
 	row[Tag], row[ShardingKey], row[MaxRetry] = "paid", "customer-7", "9"
 	row[Headers] = `{"trace" : "a\u0000b", "n": 1.50, "nested": {"x": [1, 2]}, "none": null, "trace":"again"}`
 	row[NextRetryTime], row[CreatedAt] = "2026-01-02 03:04:05.678", "2026-01-02 03:04:05"
-	m, err := table.Message(values(table, row))
+	m, err := table.Message(Values(table, row))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,11 +120,11 @@ func TestMessageOfARow(t *testing.T) {
 }
 
 func TestMessageDefaults(t *testing.T) {
-	table := bound(t, "outbox", nil)
+	table := Bound(t, "outbox", nil)
 	row := order()
 	delete(row, Body)
 	delete(row, RetryCount)
-	m, err := table.Message(values(table, row))
+	m, err := table.Message(Values(table, row))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestMessageDefaults(t *testing.T) {
 		t.Errorf("message %+v", m)
 	}
 	row[Body], row[NextRetryTime], row[ShardingKey] = "", "0000-00-00 00:00:00.000", ""
-	if m, err = table.Message(values(table, row)); err != nil {
+	if m, err = table.Message(Values(table, row)); err != nil {
 		t.Fatal(err)
 	}
 	if m.Body == nil || len(m.Body) != 0 || !m.DueAt.IsZero() || m.ShardingKey != "42" {
@@ -140,14 +140,14 @@ func TestMessageDefaults(t *testing.T) {
 	}
 	for code, want := range map[string]outbox.Status{"1": outbox.Sending, "2": outbox.Sent, "3": outbox.Failed, "4": outbox.Held, "": outbox.Held} {
 		row[StatusCode] = code
-		if m, err = table.Message(values(table, row)); err != nil || m.Status != want {
+		if m, err = table.Message(Values(table, row)); err != nil || m.Status != want {
 			t.Errorf("code %q: %v, %v", code, m.Status, err)
 		}
 	}
 }
 
 func TestMessageRefusesWhatItCannotPublish(t *testing.T) {
-	table := bound(t, "outbox", func(_ *Mapping, d *description) { d.of("id").Unsigned = true })
+	table := Bound(t, "outbox", func(_ *Mapping, d *description) { d.of("id").Unsigned = true })
 	const canary = "canary"
 	for name, change := range map[string]func(map[Column]string){
 		"no topic":      func(r map[Column]string) { r[Topic] = "" },
@@ -166,7 +166,7 @@ func TestMessageRefusesWhatItCannotPublish(t *testing.T) {
 	} {
 		row := order()
 		change(row)
-		if m, err := table.Message(values(table, row)); err == nil {
+		if m, err := table.Message(Values(table, row)); err == nil {
 			t.Errorf("%s: taken as %+v", name, m)
 		} else if strings.Contains(err.Error(), canary) || !strings.Contains(err.Error(), "shop.outbox") {
 			t.Errorf("%s: the error shows a value or hides the table: %v", name, err)
@@ -179,14 +179,14 @@ func TestMessageRefusesWhatItCannotPublish(t *testing.T) {
 
 // A25: what a narrow row image leaves out has its constant default; what has none is not guessed.
 func TestA25_AbsentColumns(t *testing.T) {
-	table := bound(t, "outbox", func(_ *Mapping, d *description) {
+	table := Bound(t, "outbox", func(_ *Mapping, d *description) {
 		d.of("status").fallback = Value{Absent: true}
 		d.of("max_retry").fallback = Value{Data: []byte("7")}
 		d.of("tag").fallback = Value{Absent: true}
 		d.of("created_at").fallback = Value{Absent: true}
 	})
 	absent := func(roles ...Column) (*outbox.Message, error) {
-		row := values(table, order())
+		row := Values(table, order())
 		for _, role := range roles {
 			row[table.at[role]] = Value{Absent: true}
 		}
@@ -214,21 +214,21 @@ func TestA25_AbsentColumns(t *testing.T) {
 }
 
 func TestMessageIDForms(t *testing.T) {
-	chain := bound(t, "order-chain", nil)
+	chain := Bound(t, "order-chain", nil)
 	row := map[Column]string{ID: "1", MessageID: "m\x00\xff", BizType: "t", Key: "42", Topic: "orders", Body: "x", StatusCode: "0"}
-	m, err := chain.Message(values(chain, row))
+	m, err := chain.Message(Values(chain, row))
 	if err != nil || m.MessageID != "m\x00\xff" || m.Key != "42" || m.BizType != "t" {
 		t.Errorf("%+v, %v", m, err)
 	}
-	bare := bound(t, "outbox", func(_ *Mapping, d *description) { d.indexes = append(d.indexes[:1:1], d.indexes[3]) })
-	if m, err = bare.Message(values(bare, order())); err != nil || m.MessageID != "order:42:18446744073709551000" {
+	bare := Bound(t, "outbox", func(_ *Mapping, d *description) { d.indexes = append(d.indexes[:1:1], d.indexes[3]) })
+	if m, err = bare.Message(Values(bare, order())); err != nil || m.MessageID != "order:42:18446744073709551000" {
 		t.Errorf("%+v, %v", m, err)
 	}
 }
 
 // The message owns what it holds: the values may be reused by the reader.
 func TestMessageOwnsItsBytes(t *testing.T) {
-	table := bound(t, "outbox", nil)
+	table := Bound(t, "outbox", nil)
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringN(1, 20, 60)
 		row := map[Column]string{
@@ -236,7 +236,7 @@ func TestMessageOwnsItsBytes(t *testing.T) {
 			Tag: text.Draw(t, "tag"), ShardingKey: text.Draw(t, "sharding"), StatusCode: "0",
 			Body: string(rapid.SliceOf(rapid.Byte()).Draw(t, "body")),
 		}
-		v := values(table, row)
+		v := Values(table, row)
 		m, err := table.Message(v)
 		if err != nil {
 			t.Fatal(err)
@@ -252,10 +252,10 @@ func TestMessageOwnsItsBytes(t *testing.T) {
 }
 
 func TestMessageAllocations(t *testing.T) {
-	table := bound(t, "outbox", nil)
+	table := Bound(t, "outbox", nil)
 	row := order()
 	row[Tag], row[NextRetryTime], row[CreatedAt] = "paid", "2026-01-02 03:04:05.678", "2026-01-02 03:04:05.678"
-	v := values(table, row)
+	v := Values(table, row)
 	n := testing.AllocsPerRun(100, func() {
 		if _, err := table.Message(v); err != nil {
 			t.Error(err)
@@ -267,10 +267,10 @@ func TestMessageAllocations(t *testing.T) {
 }
 
 func BenchmarkMessage(b *testing.B) {
-	table := bound(b, "outbox", nil)
+	table := Bound(b, "outbox", nil)
 	row := order()
 	row[Body], row[NextRetryTime] = strings.Repeat("x", 500), "2026-01-02 03:04:05.678"
-	v := values(table, row)
+	v := Values(table, row)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := table.Message(v); err != nil {
@@ -302,7 +302,7 @@ func TestFitCutsAtCharacters(t *testing.T) {
 		{ColumnType{Characters: 9, Octets: 36, Charset: "utf8mb4"}, "a\xffb", "a?b"},
 		{ColumnType{}, "any", "any"},
 	} {
-		if got := c.column.fit(c.in); got != c.want {
+		if got := c.column.Fit(c.in); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.column, got, c.want)
 		}
 	}

@@ -1,21 +1,10 @@
 package table
 
 import (
-	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
-
-// movedTo is the quoted name of the table that rows move to.
-func (t *Table) movedTo(suffix string) string { return quote(t.schema) + "." + quote(t.bare()+suffix) }
-
-// bare is the name without the schema.
-func (t *Table) bare() string { return t.name[len(t.schema)+1:] }
 
 // MovedAt is the column of a failed-message log that the outbox table does not have.
 const MovedAt = "moved_at"
@@ -25,8 +14,8 @@ const MovedAt = "moved_at"
 // has run before; in the text it runs only where the column is not there, which both servers understand (MySQL has no ADD COLUMN IF NOT
 // EXISTS).
 func MoveDDL(schema, name, suffix string) (statements []string, text string) {
-	to := quote(schema) + "." + quote(name+suffix)
-	statements = []string{"CREATE TABLE IF NOT EXISTS " + to + " LIKE " + quote(schema) + "." + quote(name)}
+	to := Quote(schema) + "." + Quote(name+suffix)
+	statements = []string{"CREATE TABLE IF NOT EXISTS " + to + " LIKE " + Quote(schema) + "." + Quote(name)}
 	text = statements[0] + ";"
 	if suffix == FailedSuffix {
 		alter := "ALTER TABLE " + to + " ADD COLUMN " + MovedAt + " DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)"
@@ -47,11 +36,6 @@ func AddOnce(schema, name, column, alter string) string {
 // literal makes a string of SQL, whatever NO_BACKSLASH_ESCAPES says: a name with a backslash is no table name of ours.
 func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-func (t *Table) moveDDL(suffix string) string {
-	statements, _ := MoveDDL(t.schema, t.bare(), suffix)
-	return strings.Join(statements, ";\n") + ";"
-}
-
 // isMoved reports, by its name, whether rows of another table move to this table.
 func isMoved(names [][2]string, one [2]string) bool {
 	for _, suffix := range []string{ArchiveSuffix, FailedSuffix} {
@@ -60,171 +44,4 @@ func isMoved(names [][2]string, one [2]string) bool {
 		}
 	}
 	return false
-}
-
-// copyRows writes rows, whole, into the other table. The columns are read in the transaction that has locked the rows, which keeps the
-// table from being altered: a column that was added since the start is copied too.
-func (t *Table) copyRows(ctx context.Context, tx *sql.Tx, suffix string, ids []string) error {
-	columns, wrong, err := t.copied(ctx, tx, suffix)
-	if err != nil {
-		return err
-	}
-	if len(wrong) > 0 {
-		return fmt.Errorf("%s: %s; fix: %s", wrong[0].Subject, wrong[0].What, wrong[0].Fix)
-	}
-	list := strings.Join(columns, ", ")
-	s := &statement{}
-	s.add("INSERT INTO ", t.movedTo(suffix), " (", list, ") SELECT ", list, " FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
-	t.idIn(s, len(ids), func(i int) string { return ids[i] })
-	return run(ctx, tx, s, len(ids))
-}
-
-// copied compares both tables. It returns the quoted names of the columns that a copy has, or what is wrong with the other table.
-func (t *Table) copied(ctx context.Context, db server.Querier, suffix string) (columns []string, wrong []server.Finding, err error) {
-	own, err := columnsOf(ctx, db, t.schema, t.bare())
-	if err != nil {
-		return nil, nil, err
-	}
-	others, err := columnsOf(ctx, db, t.schema, t.bare()+suffix)
-	if err != nil {
-		return nil, nil, err
-	}
-	to := t.movedTo(suffix)
-	fault := func(column, what, fix string) {
-		wrong = append(wrong, server.Finding{Severity: server.Fault, Subject: t.name + suffix + column, What: what, Fix: fix})
-	}
-	if len(others) == 0 {
-		fault("", "there is no such table, or the account may not see it: expired rows of "+t.name+" are to move there",
-			"make it: canal-outbox migrate (source.user needs CREATE for that), or let an administrator run:\n"+t.moveDDL(suffix))
-		return nil, wrong, nil
-	}
-	var clauses []string // of the other table's ALTER TABLE
-	change := func(column, what, clause string) {
-		fault(column, what, "")
-		clauses = append(clauses, clause)
-	}
-	for _, c := range own {
-		if c.generated {
-			continue
-		}
-		columns = append(columns, quote(c.name))
-		i := slices.IndexFunc(others, func(o movedColumn) bool { return strings.EqualFold(o.name, c.name) })
-		switch {
-		case i < 0:
-			change("."+c.name, "there is no such column, and "+t.name+" has it", "ADD COLUMN "+c.definition())
-		case others[i].generated:
-			change("."+c.name, "it is a generated column, and in "+t.name+" it is not", "MODIFY COLUMN "+c.definition())
-		case others[i].kind != c.kind || !others[i].nullable && c.nullable:
-			change("."+c.name, fmt.Sprintf("it is %s, and in %s it is %s", others[i].text(), t.name, c.text()), "MODIFY COLUMN "+c.definition())
-		}
-	}
-	for _, o := range others {
-		if !o.generated && !o.optional && !slices.ContainsFunc(own, func(c movedColumn) bool { return strings.EqualFold(o.name, c.name) }) {
-			change("."+o.name, "it has no default, and "+t.name+" has no such column", "MODIFY COLUMN "+quote(o.name)+" "+o.kind+" NULL")
-		}
-	}
-	for i := range wrong { // one statement, because each may rebuild the table
-		if wrong[i].Fix = "the ALTER TABLE of " + t.name + suffix + " above"; i == 0 {
-			wrong[i].SQL = "ALTER TABLE " + to + "\n  " + strings.Join(clauses, ",\n  ")
-			wrong[i].Fix = wrong[i].SQL
-		}
-	}
-	return columns, wrong, nil
-}
-
-// movedColumn is what matters of a column for a copy of its value.
-type movedColumn struct {
-	name      string
-	kind      string // type with everything the server prints, and character set
-	nullable  bool
-	optional  bool // an INSERT need not name it
-	generated bool
-}
-
-func (c movedColumn) text() string {
-	if c.nullable {
-		return c.kind + " NULL"
-	}
-	return c.kind + " NOT NULL"
-}
-
-func (c movedColumn) definition() string { return quote(c.name) + " " + c.text() }
-
-func columnsOf(ctx context.Context, db server.Querier, schema, name string) (all []movedColumn, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT COLUMN_NAME, COLUMN_TYPE, COALESCE(CHARACTER_SET_NAME, ''), IS_NULLABLE = 'YES', "+
-		"IS_NULLABLE = 'YES' OR COLUMN_DEFAULT IS NOT NULL OR EXTRA LIKE '%auto_increment%', LOWER(EXTRA) "+
-		"FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION", schema, name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var c movedColumn
-		var charset, extra string
-		if err := rows.Scan(&c.name, &c.kind, &charset, &c.nullable, &c.optional, &extra); err != nil {
-			return nil, err
-		}
-		if charset != "" {
-			c.kind += " CHARACTER SET " + charset
-		}
-		c.generated = strings.Contains(extra, "generated") && !strings.Contains(extra, "default_generated")
-		all = append(all, c)
-	}
-	return all, rows.Err()
-}
-
-// clock is the database's clock in the zone of the table's DATETIME columns.
-func (t *Table) clock() string {
-	if t.mapping.TimeZone == "" {
-		return "NOW(3)"
-	}
-	return "CONVERT_TZ(UTC_TIMESTAMP(3), '+00:00', '" + strings.ReplaceAll(t.mapping.TimeZone, "'", "''") + "')"
-}
-
-// CheckRetention says what leaves the table when, and what is in the way. The probes show the privileges that it needs.
-func (t *Table) CheckRetention(ctx context.Context, db *sql.DB, of []Expiry) (findings []server.Finding, probes []server.Probe, err error) {
-	for _, e := range of {
-		if len(t.finalCodes(e.Status)) == 0 {
-			findings = append(findings, server.Finding{Severity: server.OK, Subject: t.name, What: "no code is mapped to " +
-				strings.ToUpper(e.Status.String()) + ": retention takes no such rows out"})
-			continue
-		}
-		since := slices.DeleteFunc(finalSince(e.Status), func(role Column) bool { return !t.has(role) })
-		if len(since) == 0 {
-			findings = append(findings, server.Finding{
-				Severity: server.Fault, Subject: t.name, What: fmt.Sprintf("no column says since when a row is %s, so that none can leave by its age", strings.ToUpper(e.Status.String())),
-				Fix: "map one under tables[].columns as sent_at, last_exec_time, updated_at or created_at, or leave retention out",
-			})
-			continue
-		}
-		where := "are deleted"
-		if e.Into != "" {
-			where = "move to " + t.name + e.Into
-			_, wrong, err := t.copied(ctx, db, e.Into)
-			if err != nil {
-				return nil, nil, fmt.Errorf("look at table %s%s: %w", t.name, e.Into, err)
-			}
-			if findings = append(findings, wrong...); len(wrong) > 0 {
-				continue
-			}
-			probes = append(probes, server.Probe{
-				Privileges: "SELECT, INSERT", On: t.movedTo(e.Into),
-				Statement: "EXPLAIN INSERT INTO " + t.movedTo(e.Into) + " SELECT * FROM " + t.movedTo(e.Into) + " WHERE FALSE",
-			})
-		}
-		remove := t.deleteRows([]string{t.nobody()})
-		probes = append(probes, server.Probe{Privileges: "DELETE", On: t.quoted, Statement: "EXPLAIN " + remove.text.String(), Args: remove.args})
-		findings = append(findings, server.Finding{Severity: server.OK, Subject: t.name, What: fmt.Sprintf("rows that are %s for %v %s; the age is that of %s; they are %s",
-			strings.ToUpper(e.Status.String()), e.Age, where, t.columnNames(since), t.ways())})
-	}
-	return findings, probes, nil
-}
-
-// columnNames lists columns, the first one that a row has counts.
-func (t *Table) columnNames(roles []Column) string {
-	var names []string
-	for _, role := range roles {
-		names = append(names, t.columns[role].Name)
-	}
-	return strings.Join(names, ", where that is NULL of ")
 }

@@ -1,86 +1,115 @@
 package table
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// maxRows is how many rows one statement names: the fastest size measured, and small enough for MariaDB to keep an IN
-// list an IN list.
-const maxRows = 500
-
-// statement is SQL text with its arguments, in order. Names, integers and hexadecimal digits are in the text, everything else is an
-// argument.
-type statement struct {
-	text strings.Builder
-	args []any
+// Age is how long ago the time of a column was, in microseconds; negative when it is to come.
+func (t *Table) Age(role Column) string {
+	return "TIMESTAMPDIFF(MICROSECOND, " + t.Column(role) + ", " + t.Now(role) + ")"
 }
 
-func (s *statement) add(parts ...string) {
+func (s *Statement) Limit(n int) { s.Add(" LIMIT ", strconv.Itoa(n)) }
+
+// Inside is a query over the rows of a query.
+func (s *Statement) Inside(columns string) *Statement {
+	out := &Statement{Args: s.Args}
+	out.Add("SELECT ", columns, " FROM (", s.text.String(), ") AS sample")
+	return out
+}
+
+// Shown is how a SELECT must show a column to be equal to what the binlog shows.
+func (t *Table) Shown(role Column) string {
+	if t.columns[role].DataType == "timestamp" {
+		return "TIMESTAMP'1970-01-01 00:00:00' + INTERVAL UNIX_TIMESTAMP(" + t.Column(role) + ") SECOND"
+	}
+	return t.Column(role)
+}
+
+// MaxRows is how many rows one statement names: the fastest size measured, and small enough for MariaDB to keep an IN
+// list an IN list.
+const MaxRows = 500
+
+// Statement is SQL text with its arguments, in order. Names, integers and hexadecimal digits are in the text, everything else is an
+// argument.
+type Statement struct {
+	text strings.Builder
+	Args []any
+}
+
+// String is the text.
+func (s *Statement) String() string { return s.text.String() }
+
+// Grow makes room for n bytes of text.
+func (s *Statement) Grow(n int) { s.text.Grow(n) }
+
+func (s *Statement) Add(parts ...string) {
 	for _, part := range parts {
 		s.text.WriteString(part)
 	}
 }
 
-// list writes "a, b, c", n times each.
-func (s *statement) list(n int, each func(i int)) {
+// List writes "a, b, c", n times each.
+func (s *Statement) List(n int, each func(i int)) {
 	for i := range n {
 		if i > 0 {
-			s.add(", ")
+			s.Add(", ")
 		}
 		each(i)
 	}
 }
 
-// string is an argument in the connection's character set.
-func (s *statement) string(value string) {
-	s.add("?")
-	s.args = append(s.args, value)
+// Arg is an argument in the connection's character set.
+func (s *Statement) Arg(value string) {
+	s.Add("?")
+	s.Args = append(s.Args, value)
 }
 
-// bytes is compared byte by byte with a binary expression. It stands in the text, in digits: an argument would cost two allocations.
-func (s *statement) bytes(parts ...string) {
+// Bytes is compared byte by byte with a binary expression. It stands in the text, in digits: an argument would cost two allocations.
+func (s *Statement) Bytes(parts ...string) {
 	const digits = "0123456789abcdef"
-	s.add("x'")
+	s.Add("x'")
 	for _, part := range parts {
 		for i := range len(part) {
 			s.text.WriteByte(digits[part[i]>>4])
 			s.text.WriteByte(digits[part[i]&15])
 		}
 	}
-	s.add("'")
+	s.Add("'")
 }
 
-// micros is a number of microseconds.
-func (s *statement) micros(d time.Duration) {
-	s.add("?")
-	s.args = append(s.args, d.Microseconds())
+// Micros is a number of microseconds.
+func (s *Statement) Micros(d time.Duration) {
+	s.Add("?")
+	s.Args = append(s.Args, d.Microseconds())
 }
 
-// exact is a column as bytes, so that case, accents and trailing spaces count whatever its collation; NULL is "".
-func (t *Table) exact(role Column) string {
-	column := t.column(role)
-	if t.columns[role].isBytes() {
+// Exact is a column as bytes, so that case, accents and trailing spaces count whatever its collation; NULL is "".
+func (t *Table) Exact(role Column) string {
+	column := t.Column(role)
+	if t.columns[role].IsBytes() {
 		column = "LOWER(HEX(" + column + "))"
 	}
 	return "COALESCE(CAST(" + column + " AS BINARY), '')"
 }
 
-// messageID is the message id of a row as bytes: the same text that Message makes.
-func (t *Table) messageID() string {
+// MessageID is the message id of a row as bytes: the same text that Message makes.
+func (t *Table) MessageID() string {
 	switch {
-	case t.has(MessageID):
-		return t.exact(MessageID)
+	case t.Has(MessageID):
+		return t.Exact(MessageID)
 	case t.appendID:
-		return "CONCAT(" + t.exact(BizType) + ", ':', " + t.exact(Key) + ", ':', " + t.exact(ID) + ")"
+		return "CONCAT(" + t.Exact(BizType) + ", ':', " + t.Exact(Key) + ", ':', " + t.Exact(ID) + ")"
 	}
-	return "CONCAT(" + t.exact(BizType) + ", ':', " + t.exact(Key) + ")"
+	return "CONCAT(" + t.Exact(BizType) + ", ':', " + t.Exact(Key) + ")"
 }
 
-// now is the database's clock in the zone of a column.
-func (t *Table) now(role Column) string {
+// Now is the database's clock in the zone of a column.
+func (t *Table) Now(role Column) string {
 	zone := t.mapping.TimeZone
 	if zone == "" || t.columns[role].DataType == "timestamp" {
 		return "NOW(3)"
@@ -88,88 +117,29 @@ func (t *Table) now(role Column) string {
 	return "CONVERT_TZ(UTC_TIMESTAMP(3), '+00:00', '" + strings.ReplaceAll(zone, "'", "''") + "')"
 }
 
-// zoneOf is the zone of a column.
-func (t *Table) zoneOf(role Column) string {
-	if t.mapping.TimeZone == "" || t.columns[role].DataType == "timestamp" {
-		return "@@session.time_zone"
-	}
-	return "'" + strings.ReplaceAll(t.mapping.TimeZone, "'", "''") + "'"
-}
-
-// stamp is the claim stamp of a row as text; NULL where rows have none.
-func (t *Table) stamp() string {
-	if !t.has(LastExecTime) {
-		return "NULL"
-	}
-	return "CAST(" + t.column(LastExecTime) + " AS CHAR)"
-}
-
-// retryCount is the count of a row; NULL is 0, as in a Message, and so is a count that the table does not keep.
-func (t *Table) retryCount() string {
-	if !t.has(RetryCount) {
+// RetryCount is the count of a row; NULL is 0, as in a Message, and so is a count that the table does not keep.
+func (t *Table) RetryCount() string {
+	if !t.Has(RetryCount) {
 		return "0"
 	}
-	return "COALESCE(" + t.column(RetryCount) + ", 0)"
+	return "COALESCE(" + t.Column(RetryCount) + ", 0)"
 }
 
-// code is a status code as a literal that the index on the status column can use.
-func (t *Table) code(s *statement, status outbox.Status) { t.literal(s, t.mapping.Codes[status]) }
+// Code is a status code as a literal that the index on the status column can use.
+func (t *Table) Code(s *Statement, status outbox.Status) { t.Literal(s, t.mapping.Codes[status]) }
 
-// literal is a text of the status column.
-func (t *Table) literal(s *statement, code string) {
-	if t.columns[StatusCode].kindOf() == integer {
-		s.add(code)
+// Literal is a text of the status column.
+func (t *Table) Literal(s *Statement, code string) {
+	if t.columns[StatusCode].Kind() == KindInteger {
+		s.Add(code)
 		return
 	}
-	s.string(code)
+	s.Arg(code)
 }
 
-// statusIn writes "status IN (...)" of those that have a code in this table; PENDING always has one.
-func (t *Table) statusIn(s *statement, list ...outbox.Status) {
-	var codes []string
-	for _, status := range list {
-		if code := t.mapping.Codes[status]; code != "" {
-			codes = append(codes, code)
-		}
-	}
-	s.add(t.column(StatusCode), " IN (")
-	s.list(len(codes), func(i int) { t.literal(s, codes[i]) })
-	s.add(")")
-}
-
-// idIn writes "id IN (...)", the access path of every statement that touches rows.
-func (t *Table) idIn(s *statement, n int, id func(i int) string) {
-	s.add(t.column(ID), " IN (")
-	s.list(n, func(i int) { t.id(s, id(i)) })
-	s.add(")")
-}
-
-// assignCommon writes what every write adds to the columns that count and name writers, and say when.
-func (t *Table) assignCommon(s *statement) {
-	if t.has(LockVersion) {
-		s.add(", ", t.column(LockVersion), " = ", t.column(LockVersion), " + 1")
-	}
-	if t.has(UpdatedBy) {
-		s.add(", ", t.column(UpdatedBy), " = ")
-		s.string(t.columns[UpdatedBy].fit(t.mapping.Writer))
-	}
-	if t.has(UpdatedAt) && !strings.Contains(t.columns[UpdatedAt].extra, "on update") {
-		s.add(", ", t.column(UpdatedAt), " = ", t.now(UpdatedAt))
-	}
-}
-
-// perRow writes a CASE that gives each listed row its own value; equal values for all need none.
-func (t *Table) perRow(s *statement, n int, id func(i int) string, value func(i int)) {
-	if n == 1 {
-		value(0)
-		return
-	}
-	s.add("CASE ", t.column(ID))
-	for i := range n {
-		s.add(" WHEN ")
-		t.id(s, id(i))
-		s.add(" THEN ")
-		value(i)
-	}
-	s.add(" END")
+// IDIn writes "id IN (...)", the access path of every statement that touches rows.
+func (t *Table) IDIn(s *Statement, n int, id func(i int) string) {
+	s.Add(t.Column(ID), " IN (")
+	s.List(n, func(i int) { t.ID(s, id(i)) })
+	s.Add(")")
 }

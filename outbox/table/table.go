@@ -1,9 +1,8 @@
-// Package table is a mapped outbox table: which column holds what, which code means which status, and every SQL statement
-// on it. The binlog reader and the sweep both build messages here, so that both paths yield the same bytes.
+// Package table is a mapped outbox table: which column holds what, which code means which status, what the table can and what it lacks, and the parts of
+// SQL that name its columns. The binlog reader and the statements of outbox/store build messages here, so that both paths yield the same bytes.
 //
-// Guarantee: no statement of this package changes a row but by primary key and under a guard (the status, the attempts or the
-// claim that the relay saw), in autocommit statements of at most 500 rows; only what Expire takes out goes in a transaction, of as many.
-// The package owns no goroutine.
+// Guarantee: Load, Expand and Fitting read the definition of tables; no statement of this package touches a row. A Table is safe for concurrent use and
+// does not change after Load, except for the offset of the server's default zone and the names of indexes that are gone. The package starts no goroutine.
 package table
 
 // Column is the role a column plays, not its name.

@@ -14,22 +14,22 @@ func describeWords(ctx context.Context, db *sql.DB, m Mapping, d description) (a
 	i := slices.IndexFunc(d.columns, func(c ColumnType) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, c.Name) })
 	})
-	if i < 0 || d.columns[i].kindOf() != short || !d.columns[i].carriesUTF8() {
+	if i < 0 || d.columns[i].Kind() != kindShort || !d.columns[i].carriesUTF8() {
 		return nil, nil
 	}
-	c, words := d.columns[i], m.words()
+	c, words := d.columns[i], m.Words()
 	word := "CONVERT(? USING " + c.Charset + ") COLLATE " + c.Collation
 	for i, one := range words {
 		for _, other := range words[:i] {
-			if c.fit(one.code) != one.code || c.fit(other.code) != other.code {
+			if c.Fit(one.Code) != one.Code || c.Fit(other.Code) != other.Code {
 				continue // which is a fault of its own
 			}
 			var same bool
-			if err := db.QueryRowContext(ctx, "SELECT "+word+" = "+word, one.code, other.code).Scan(&same); err != nil {
+			if err := db.QueryRowContext(ctx, "SELECT "+word+" = "+word, one.Code, other.Code).Scan(&same); err != nil {
 				return nil, fmt.Errorf("compare the status codes: %w", err)
 			}
 			if same {
-				alike = append(alike, [2]string{other.code, one.code})
+				alike = append(alike, [2]string{other.Code, one.Code})
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // This file asks the tables what the order of keys wants to know: which rows are not final, at the start and after a part of the log was skipped,
 // and what became of the rows that keys wait for.
 
-// Rows shows the state of rows. table.Store implements it.
+// Rows shows the state of rows. store.Store implements it.
 type Rows interface {
 	// States reads rows by primary key; rows that do not exist are missing from the answer.
 	States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/store"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
@@ -151,7 +152,7 @@ func BenchmarkCeilingSweep(b *testing.B) {
 }
 
 // sweep is the SQL of a sweep.
-func (l *load) sweep(b *testing.B, store *table.Store) {
+func (l *load) sweep(b *testing.B, store *store.Store) {
 	work := make(chan []outbox.Candidate, 2)
 	var group sync.WaitGroup
 	for range 2 {
@@ -176,7 +177,7 @@ func (l *load) sweep(b *testing.B, store *table.Store) {
 }
 
 // publish claims rows, reads them and marks them as sent.
-func publish(ctx context.Context, store *table.Store, page []outbox.Candidate) error {
+func publish(ctx context.Context, store *store.Store, page []outbox.Candidate) error {
 	token, err := store.Claim(ctx, page)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/store"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
@@ -57,7 +58,7 @@ func BenchmarkCeilingDrain(b *testing.B) {
 const unwritten = 10_000
 
 // bareDrain reads n rows, publishes them and, with a store, writes SENT. It returns the CPU of a row in µs and the rows per second.
-func (f *logFixture) bareDrain(b *testing.B, out sink.Sink, store *table.Store, n int) (cpu, perSecond float64) {
+func (f *logFixture) bareDrain(b *testing.B, out sink.Sink, store *store.Store, n int) (cpu, perSecond float64) {
 	b.Helper()
 	d := &bareDrain{out: out, free: semaphore.NewWeighted(unwritten), acknowledged: make(chan outbox.Completion, unwritten)}
 	done := make(chan int)

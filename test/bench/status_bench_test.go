@@ -12,6 +12,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/store"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
@@ -43,12 +44,12 @@ func BenchmarkCeilingStatus(b *testing.B) {
 }
 
 // store writes to the table as the relay does.
-func (f *load) store(b *testing.B) *table.Store {
+func (f *load) store(b *testing.B) *store.Store {
 	mapped := f.mapped(b)
 	writer, err := server.Open(server.Config{Address: f.db.Addr(), User: "root"}, nil, server.Session{Writes: true})
 	testkit.Must(b, err)
 	b.Cleanup(func() { testkit.Must(b, writer.Close()) })
-	return table.New(writer, []*table.Table{mapped})
+	return store.New(writer, []*table.Table{mapped}, nil, nil)
 }
 
 // mapped is the table as the relay maps it.
@@ -63,7 +64,7 @@ func (f *load) mapped(b *testing.B) *table.Table {
 }
 
 // apply writes all batches: each connection writes its share of them one after the other.
-func apply(b *testing.B, store *table.Store, batches [][]outbox.Completion, connections int) (took []time.Duration) {
+func apply(b *testing.B, store *store.Store, batches [][]outbox.Completion, connections int) (took []time.Duration) {
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	for share := range slices.Chunk(batches, len(batches)/connections) {

@@ -12,6 +12,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/store"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
@@ -91,7 +92,7 @@ func pass(b *testing.B, db *sql.DB, schema, pending string, want int) {
 	if t == nil {
 		b.Fatal(findings)
 	}
-	store := table.New(db, []*table.Table{t})
+	store := store.New(db, []*table.Table{t}, nil, nil)
 	query := table.DueQuery{Threshold: time.Minute, Horizon: time.Minute, ExpiredClaims: time.Minute}
 	for b.Loop() {
 		n := 0

@@ -13,12 +13,13 @@ import (
 	"github.com/canal-outbox/canal-outbox/migrations"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	tables "github.com/canal-outbox/canal-outbox/outbox/store"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 // real is outbox/table on a server, whose clock is set for each move.
 type real struct {
-	*table.Store
+	*tables.Store
 	db   *sql.DB // one connection: the session's clock is set on it
 	name string
 }
@@ -115,7 +116,7 @@ func newReal(t *testing.T, flavor testkit.Flavor) real {
 	testkit.Must(t, err)
 	t.Cleanup(func() { testkit.Must(t, db.Close()) })
 	testkit.Exec(t, db, "USE "+schema)
-	return real{Store: table.New(db, []*table.Table{bound}), db: db, name: schema + ".outbox"}
+	return real{Store: tables.New(db, []*table.Table{bound}, nil, nil), db: db, name: schema + ".outbox"}
 }
 
 // shows is the table of the server.

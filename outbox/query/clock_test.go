@@ -1,0 +1,62 @@
+package query
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// D13: without a zone of its own a table has the server's, which Counts follows when it changes.
+func TestD13_DefaultZone(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		b.Cleanup(func() { testkit.Exec(b, b.DB, "SET GLOBAL time_zone = 'SYSTEM'") })
+		for _, zone := range []string{"+05:00", "-03:30"} {
+			testkit.Exec(b, b.DB, "SET GLOBAL time_zone = '"+zone+"'")
+			b.Reopen()
+			b.Use(b.Table)
+			_, err := b.store.Counts(b.Ctx)
+			testkit.Must(b, err)
+			id := b.Insert(1, "next_retry_time=CONVERT_TZ(UTC_TIMESTAMP(3), '+00:00', '"+zone+"')")[0]
+			stamp, err := b.store.Claim(b.Ctx, b.due(table.DueQuery{}))
+			testkit.Must(b, err)
+			messages, _, err := b.store.ReadBack(b.Ctx, stamp, []outbox.Identity{id})
+			testkit.Must(b, err)
+			if len(messages) != 1 || time.Since(messages[0].DueAt).Abs() > time.Minute {
+				b.Errorf("%s: %+v", zone, messages)
+			}
+		}
+	})
+}
+
+// D24: one store, several tables with the same ids.
+func TestD24_SeveralTables(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		first, id := b.Table, b.Insert(1, "")[0]
+		testkit.Exec(b, b.DB, fmt.Sprintf("CREATE TABLE `%s`.`t.2` LIKE %s", b.Schema, b.Quoted))
+		m := b.Mapping("outbox")
+		m.Name = "t.2"
+		b.Quoted = fmt.Sprintf("`%s`.`t.2`", b.Schema)
+		b.Load(m)
+		b.Next--
+		twin := b.Insert(1, "id="+id.ID)[0]
+		b.over(first, b.Table)
+		b.apply(outbox.Completion{Identity: id, Action: outbox.ActionMarkSent}, outbox.Completion{Identity: twin, Action: outbox.ActionFail, Reason: "x"})
+		states, err := b.store.States(b.Ctx, []outbox.Identity{id, twin})
+		testkit.Must(b, err)
+		for _, c := range states {
+			if want := map[outbox.Identity]outbox.Status{id: outbox.Sent, twin: outbox.Failed}[c.Identity]; c.Status != want {
+				b.Errorf("%v is %v, want %v", c.Identity, c.Status, want)
+			}
+		}
+		if counts, err := b.store.Counts(b.Ctx); err != nil || len(counts) != 2 {
+			b.Errorf("counts %+v, %v", counts, err)
+		}
+		if _, err := b.store.Claim(b.Ctx, states); err == nil {
+			b.Error("rows of two tables were claimed in one call")
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// earlyMicros is how much before its due time a row may be claimed: a timer of this process and the database's clock do
+// not tick together, and a row that just misses would wait for the next sweep.
+const earlyMicros = 50_000
+
+// Claim marks rows of one table as SENDING with a new stamp, which it returns: PENDING ones that are due, and SENDING ones that
+// still show the stamp of the candidate. Rows that changed meanwhile are not claimed. ReadBack shows which rows were claimed. A
+// stamp that comes with an error may be on some of the rows. A row that no statement can name, or whose change the server
+// refuses, is not claimed and noted as refused. A row that another session has locked is not claimed. The other rows are
+// claimed.
+//
+// In a table without claims it changes nothing and returns "": the caller's registry of rows is the claim.
+func (s *Store) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp string, err error) {
+	if len(candidates) == 0 {
+		return "", errors.New("claim: no rows")
+	}
+	t, err := s.table(candidates[0].Table)
+	if err != nil {
+		return "", err
+	}
+	if !t.Claims() {
+		return "", nil
+	}
+	var groups [3][]outbox.Candidate
+	candidates, refused := named(t, candidates, rowOf)
+	defer func() { s.refused.add(refused...) }()
+	for _, c := range candidates {
+		if c.Table != t.Name() {
+			return "", fmt.Errorf("claim: rows of %s and of %s in one call", t.Name(), c.Table)
+		}
+		switch {
+		case c.Status == outbox.Pending:
+			groups[claimPending] = append(groups[claimPending], c)
+		case c.Status == outbox.Sending && c.ClaimToken != "":
+			groups[claimStamped] = append(groups[claimStamped], c)
+		case c.Status == outbox.Sending:
+			groups[claimUnstamped] = append(groups[claimUnstamped], c)
+		}
+	}
+	if stamp, err = s.newStamp(ctx, t); err != nil {
+		return "", fmt.Errorf("claim rows of %s: %w", t.Name(), err)
+	}
+	for how, group := range groups {
+		for chunk := range slices.Chunk(group, table.MaxRows) {
+			apart, err := isolate(chunk, rowOf, func(some []outbox.Candidate) error {
+				_, err := changeFree(ctx, s, t, some, func(free []outbox.Candidate) *table.Statement { return t.claim(claim(how), stamp, free) })
+				return err
+			})
+			if refused = append(refused, apart...); err != nil {
+				return stamp, fmt.Errorf("claim rows of %s: %w", t.Name(), err)
+			}
+		}
+	}
+	return stamp, nil
+}
+
+type claim uint8
+
+const (
+	claimPending claim = iota
+	claimStamped
+	claimUnstamped
+)
+
+// newStamp is the database's now, as the column would show it. It is read before it is written, because the rows that
+// were claimed are found by it.
+func (s *Store) newStamp(ctx context.Context, t *mapped) (stamp string, err error) {
+	precision := strconv.Itoa(t.Type(table.LastExecTime).Fraction)
+	err = s.db.QueryRowContext(ctx,
+		"SELECT CAST(CAST("+t.Now(table.LastExecTime)+" AS DATETIME("+precision+")) AS CHAR)").Scan(&stamp)
+	return stamp, err
+}
+
+func (t *mapped) claim(how claim, stamp string, rows []outbox.Candidate) *table.Statement {
+	s := &table.Statement{}
+	id := func(i int) string { return rows[i].ID }
+	t.change(s, len(rows), id)
+	s.Add(t.Column(table.StatusCode), " = ")
+	t.Code(s, outbox.Sending)
+	s.Add(", ", t.Column(table.LastExecTime), " = ")
+	s.Arg(stamp)
+	t.assignCommon(s)
+	t.where(s, len(rows), id)
+	if how == claimPending {
+		t.statusIn(s, outbox.Pending)
+		t.isDue(s)
+	} else {
+		t.statusIn(s, outbox.Sending)
+	}
+	if how == claimUnstamped {
+		s.Add(" AND ", t.Column(table.LastExecTime), " IS NULL")
+	}
+	s.Add(" AND (", t.Column(table.ID), ", ", t.MessageID())
+	if how == claimStamped {
+		s.Add(", ", t.stamp())
+	}
+	s.Add(") IN (")
+	s.List(len(rows), func(i int) {
+		s.Add("(")
+		t.ID(s, rows[i].ID)
+		s.Add(", ")
+		s.Bytes(rows[i].MessageID)
+		if how == claimStamped {
+			s.Add(", ")
+			s.Arg(rows[i].ClaimToken)
+		}
+		s.Add(")")
+	})
+	s.Add(")")
+	return s
+}
+
+// isDue writes that the due time of a row has come, or nearly so.
+func (t *mapped) isDue(s *table.Statement) {
+	if t.Has(table.NextRetryTime) {
+		s.Add(" AND (", t.Column(table.NextRetryTime), " IS NULL OR ", t.Column(table.NextRetryTime), " <= ", t.Now(table.NextRetryTime),
+			" + INTERVAL ", strconv.Itoa(earlyMicros), " MICROSECOND)")
+	}
+}

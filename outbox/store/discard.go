@@ -1,0 +1,119 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// Discard moves rows that are FAILED into the failed-message log of their table, in transactions of at most 500: after a crash each is in
+// exactly one table. Where no row can be FAILED it moves PENDING rows that were refused and wait. Any other row stays, and so does one
+// that another session has locked. A row whose move the server refuses is an error that names it, after all others. It returns how many were moved, also with an error.
+func (s *Store) Discard(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
+	err = s.byKeyTold(identities, func(t *mapped, chunk []outbox.Identity) error {
+		if !t.Fails() {
+			if chunk, err = s.tried(ctx, t, chunk); err != nil || len(chunk) == 0 {
+				return err
+			}
+		}
+		var gone int
+		err := s.again(ctx, func() error {
+			gone, err = s.leave(ctx, t, table.FailedSuffix, func(rows *table.Statement) { t.discardable(rows, chunk) })
+			return err
+		})
+		n += int64(gone)
+		if err == nil && t.KeepsWaits() {
+			err = s.waits.Keep(nil, chunk)
+		}
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("discard rows: %w", err)
+	}
+	return n, err
+}
+
+// tried leaves of identities those whose rows were refused.
+func (s *Store) tried(ctx context.Context, t *mapped, identities []outbox.Identity) ([]outbox.Identity, error) {
+	rows, err := s.states(ctx, t, identities, nil)
+	if err != nil {
+		return nil, err
+	}
+	var list []outbox.Identity
+	for _, r := range rows {
+		if r.Status == outbox.Pending && r.RetryCount > 0 && r.Waiting {
+			list = append(list, r.Identity)
+		}
+	}
+	return list, nil
+}
+
+// discardable writes the condition under which rows are moved, once more under their locks.
+func (t *mapped) discardable(s *table.Statement, identities []outbox.Identity) {
+	t.IDIn(s, len(identities), func(i int) string { return identities[i].ID })
+	s.Add(" AND ")
+	switch {
+	case t.Fails():
+		t.statusIn(s, outbox.Failed)
+	default:
+		t.statusIn(s, outbox.Pending)
+		if t.Has(table.NextRetryTime) {
+			s.Add(" AND ", t.Column(table.NextRetryTime), " > ", t.Now(table.NextRetryTime))
+		}
+		if t.Has(table.RetryCount) {
+			s.Add(" AND ", t.RetryCount(), " > 0")
+		}
+	}
+	t.sameRows(s, identities)
+}
+
+// FailedLog reports what prevents Discard: the table that the rows move to does not exist or does not fit, or the account lacks
+// a privilege. It changes nothing.
+func (s *Store) FailedLog(ctx context.Context, name string) ([]server.Finding, error) {
+	t, err := s.table(name)
+	if err != nil {
+		return nil, err
+	}
+	findings, _, err := CheckFailedLog(ctx, s.db, t.Table)
+	return slices.DeleteFunc(findings, func(f server.Finding) bool { return f.Severity == server.OK }), err
+}
+
+// CheckFailedLog is FailedLog for a doctor; exists is whether there is such a name at all.
+func CheckFailedLog(ctx context.Context, db *sql.DB, of *table.Table) (findings []server.Finding, exists bool, err error) {
+	t := &mapped{Table: of}
+	_, wrong, err := t.copied(ctx, db, table.FailedSuffix)
+	if err != nil {
+		return nil, false, fmt.Errorf("look at table %s%s: %w", t.Name(), table.FailedSuffix, err)
+	}
+	if len(wrong) > 0 && wrong[0].Subject == t.Name()+table.FailedSuffix {
+		return []server.Finding{{
+			Severity: server.Fault, Subject: wrong[0].Subject,
+			What: "there is no such table, or the account may not see it: it is the log that discarded messages of " + t.Name() + " move to",
+			Fix:  "let an administrator run:\n" + t.moveDDL(table.FailedSuffix),
+		}}, false, nil
+	}
+	if len(wrong) > 0 {
+		return wrong, true, nil
+	}
+	to := t.movedTo(table.FailedSuffix)
+	remove := t.deleteRows([]string{t.NoID()})
+	findings, _, err = server.Missing(ctx, db, []server.Probe{
+		{Privileges: "SELECT, INSERT", On: to, Statement: "EXPLAIN INSERT INTO " + to + " SELECT * FROM " + to + " WHERE FALSE"},
+		{Privileges: "DELETE", On: t.Quoted(), Statement: "EXPLAIN " + remove.String(), Args: remove.Args},
+	})
+	if err != nil {
+		return nil, true, err
+	}
+	for i := range findings {
+		findings[i].Severity, findings[i].What = server.Warning, "messages of "+t.Name()+" cannot be discarded: "+findings[i].What
+	}
+	if len(findings) == 0 {
+		findings = append(findings, server.Finding{Severity: server.OK, Subject: t.Name(), What: "discarded messages move to " + t.Name() + table.FailedSuffix})
+	}
+	return findings, true, nil
+}

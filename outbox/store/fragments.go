@@ -1,0 +1,72 @@
+package store
+
+import (
+	"strings"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+)
+
+// triesAgain reports whether a row is PENDING after a completion that uses an attempt.
+func (t *mapped) triesAgain(action outbox.Action) bool {
+	return action == outbox.ActionRetry || action == outbox.ActionFail && !t.Fails()
+}
+
+// zoneOf is the zone of a column.
+func (t *mapped) zoneOf(role table.Column) string {
+	if t.Mapping().TimeZone == "" || t.Type(role).DataType == "timestamp" {
+		return "@@session.time_zone"
+	}
+	return "'" + strings.ReplaceAll(t.Mapping().TimeZone, "'", "''") + "'"
+}
+
+// stamp is the claim stamp of a row as text; NULL where rows have none.
+func (t *mapped) stamp() string {
+	if !t.Has(table.LastExecTime) {
+		return "NULL"
+	}
+	return "CAST(" + t.Column(table.LastExecTime) + " AS CHAR)"
+}
+
+// statusIn writes "status IN (...)" of those that have a code in this table; PENDING always has one.
+func (t *mapped) statusIn(s *table.Statement, list ...outbox.Status) {
+	var codes []string
+	for _, status := range list {
+		if code := t.Mapping().Codes[status]; code != "" {
+			codes = append(codes, code)
+		}
+	}
+	s.Add(t.Column(table.StatusCode), " IN (")
+	s.List(len(codes), func(i int) { t.Literal(s, codes[i]) })
+	s.Add(")")
+}
+
+// assignCommon writes what every write adds to the columns that count and name writers, and say when.
+func (t *mapped) assignCommon(s *table.Statement) {
+	if t.Has(table.LockVersion) {
+		s.Add(", ", t.Column(table.LockVersion), " = ", t.Column(table.LockVersion), " + 1")
+	}
+	if t.Has(table.UpdatedBy) {
+		s.Add(", ", t.Column(table.UpdatedBy), " = ")
+		s.Arg(t.Type(table.UpdatedBy).Fit(t.Mapping().Writer))
+	}
+	if t.Has(table.UpdatedAt) && !strings.Contains(t.Type(table.UpdatedAt).Extra, "on update") {
+		s.Add(", ", t.Column(table.UpdatedAt), " = ", t.Now(table.UpdatedAt))
+	}
+}
+
+// perRow writes a CASE that gives each listed row its own value; equal values for all need none.
+func (t *mapped) perRow(s *table.Statement, n int, id func(i int) string, value func(i int)) {
+	if n == 1 {
+		value(0)
+		return
+	}
+	s.Add("CASE ", t.Column(table.ID))
+	for i := range n {
+		s.Add(" WHEN ")
+		t.ID(s, id(i))
+		s.Add(" THEN ")
+		value(i)
+	}
+	s.Add(" END")
+}

@@ -1,0 +1,121 @@
+package store
+
+import (
+	"database/sql"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// D07: a row that another session has locked is returned as not written. All other rows of its batch are written meanwhile, and
+// the row itself after the lock is released.
+func TestD07_LockedRowIsHandedBack(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		ids := b.InsertMany(300)
+		gone := outbox.Identity{Table: b.table.Name(), ID: "999999", MessageID: "order:gone"}
+		tx := b.lock(ids[150])
+		var batch []outbox.Completion
+		for _, id := range append(ids, gone) {
+			batch = append(batch, outbox.Completion{Identity: id, Action: outbox.ActionMarkSent, RetryCount: 0})
+		}
+		left, err := b.store.Apply(b.Ctx, batch)
+		testkit.Must(b, err)
+		if len(left) != 2 || !left[0].Retryable || !left[1].Retryable || left[0].Identity != ids[150] || left[1].Identity != gone {
+			b.Fatalf("handed back: %+v", left)
+		}
+		for _, n := range []int{0, 149, 151, 299} {
+			b.Want(ids[n], "2", "status")
+		}
+		testkit.Must(b, tx.Rollback())
+		if left, err = b.store.Apply(b.Ctx, []outbox.Completion{left[0].Completion, left[1].Completion}); err != nil || len(left) > 0 {
+			b.Fatalf("afterwards: %+v, %v", left, err)
+		}
+		b.Want(ids[150], "2", "status")
+	})
+}
+
+// D07: a sweep claims what is not locked.
+func TestD07_ClaimLeavesLockedRowsOut(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		ids := b.InsertMany(20)
+		tx := b.lock(ids[7])
+		defer func() { testkit.Must(b, tx.Rollback()) }()
+		var candidates []outbox.Candidate
+		for _, id := range ids {
+			candidates = append(candidates, outbox.Candidate{Identity: id, Status: outbox.Pending})
+		}
+		stamp, err := b.store.Claim(b.Ctx, candidates)
+		testkit.Must(b, err)
+		messages, _, err := b.store.ReadBack(b.Ctx, stamp, ids)
+		testkit.Must(b, err)
+		if len(messages) != len(ids)-1 || slices.ContainsFunc(messages, func(m *outbox.Message) bool { return m.Identity == ids[7] }) {
+			b.Fatalf("%d of %d rows were claimed", len(messages), len(ids))
+		}
+	})
+}
+
+// lock holds the lock of a row until the transaction ends.
+func (b *bench) lock(id outbox.Identity) *sql.Tx {
+	b.Helper()
+	tx, err := b.DB.Begin()
+	testkit.Must(b, err)
+	_, err = tx.Exec("SELECT id FROM " + b.Quoted + " WHERE id = " + id.ID + " FOR UPDATE")
+	testkit.Must(b, err)
+	return tx
+}
+
+// A table whose own lock is held, as by a change of it, is an error: no row of it could be written.
+func TestD08_LockedTableIsAnError(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		id := b.Insert(1, "")[0]
+		conn, err := b.DB.Conn(b.Ctx)
+		testkit.Must(b, err)
+		defer conn.Close()
+		_, err = conn.ExecContext(b.Ctx, "LOCK TABLES "+b.Quoted+" WRITE")
+		testkit.Must(b, err)
+		_, err = b.store.Apply(b.Ctx, []outbox.Completion{{Identity: id, Action: outbox.ActionMarkSent}})
+		if server.Classify(err) != server.Transient || !strings.Contains(err.Error(), b.table.Name()) {
+			b.Errorf("got %v", err)
+		}
+		_, err = conn.ExecContext(b.Ctx, "UNLOCK TABLES")
+		testkit.Must(b, err)
+		b.apply(outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
+		b.Want(id, "2", "status")
+	})
+}
+
+// D07: another session locks the range of the index into which the new status belongs, which the read that compares rows does
+// not show. Such a lock delays the statuses too; it does not make rows unwritable.
+func TestD07_LockOnTheStatusIndexIsWaitedFor(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		ids := b.InsertMany(5)
+		conn, err := b.DB.Conn(b.Ctx)
+		testkit.Must(b, err)
+		defer conn.Close()
+		for _, statement := range []string{
+			"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", "BEGIN", "SELECT id FROM " + b.Quoted + " WHERE status = 2 FOR UPDATE",
+		} {
+			_, err = conn.ExecContext(b.Ctx, statement)
+			testkit.Must(b, err)
+		}
+		var batch []outbox.Completion
+		for _, id := range ids {
+			batch = append(batch, outbox.Completion{Identity: id, Action: outbox.ActionMarkSent})
+		}
+		left, err := b.store.Apply(b.Ctx, batch)
+		testkit.Must(b, err)
+		if len(left) != len(ids) || slices.ContainsFunc(left, func(u outbox.WriteError) bool { return !u.Retryable }) {
+			b.Errorf("handed back: %+v", left)
+		}
+		_, err = conn.ExecContext(b.Ctx, "ROLLBACK")
+		testkit.Must(b, err)
+		b.apply(batch...)
+		for _, id := range ids {
+			b.Want(id, "2", "status")
+		}
+	})
+}

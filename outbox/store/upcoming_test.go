@@ -1,0 +1,137 @@
+package store
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/outbox/table/tabletest"
+)
+
+// Rows that become due are shown by the database's clock, the first ones first, and no others, whatever index the table has.
+func TestUpcoming(t *testing.T) {
+	for _, layout := range tabletest.IndexLayouts {
+		if layout.NoDue || layout.Key != "" {
+			continue
+		}
+		t.Run(layout.Name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, "outbox", func(b *bench) {
+				b.Reindex(layout)
+				var want []outbox.Identity
+				for _, set := range []string{"30 SECOND", "10 SECOND, retry_count=2", "-0.5 SECOND", "20 SECOND, retry_count=1"} {
+					want = append(want, b.Insert(1, "next_retry_time=NOW(3) + INTERVAL "+set)...)
+				}
+				want = []outbox.Identity{want[2], want[1], want[3], want[0]}
+				b.Insert(1, "")
+				b.Insert(1, "next_retry_time=NOW(3) - INTERVAL 1 MINUTE")
+				b.Insert(1, "next_retry_time=NOW(3) + INTERVAL 3 MINUTE")
+				for _, status := range []string{"1", "2", "3", "9"} {
+					b.Insert(1, "next_retry_time=NOW(3) + INTERVAL 10 SECOND, status="+status)
+				}
+				for _, limit := range []int{100, 4, 2, 1} {
+					got, err := b.store.Upcoming(b.Ctx, b.table.Name(), -30*time.Second, time.Minute, limit)
+					testkit.Must(b, err)
+					var ids []outbox.Identity
+					for _, c := range got {
+						if c.Waiting != (c.DueInMilli > 0) || c.Topic == "" {
+							b.Errorf("%+v", c)
+						}
+						ids = append(ids, c.Identity)
+					}
+					if !slices.Equal(ids, want[:min(limit, len(want))]) {
+						b.Errorf("limit %d: got %v, want %v", limit, ids, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A due time of now does not shorten the grace, the time that the application has to publish a row itself: until then the row
+// waits in every query.
+func TestGraceGoesBeforeTheDueTime(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		m := b.Mapping("outbox")
+		m.Grace = 20 * time.Second
+		b.Load(m)
+		const second = 1000
+		want := map[outbox.Identity][2]int64{} // how long each waits, in milliseconds
+		add := func(set string, least, most int64) {
+			for _, id := range b.Insert(1, set) {
+				want[id] = [2]int64{least, most}
+			}
+		}
+		add("created_at=NOW(3), next_retry_time=NOW(3)", 10*second, 20*second)
+		add("created_at=NOW(3), next_retry_time=NOW(3) + INTERVAL 40 SECOND", 30*second, 40*second)
+		add("created_at=NOW(3) - INTERVAL 1 MINUTE, next_retry_time=NOW(3)", -10*second, 0)
+		add("created_at=NOW(3) + INTERVAL 1 HOUR, next_retry_time=NOW(3)", -10*second, 0) // ahead of the clock: of unknown age
+		rows := len(want)
+		add("created_at=NOW(3)", 10*second, 20*second)
+		add("created_at=NOW(3) - INTERVAL 1 MINUTE", 0, 0)
+		check := func(what string, list []outbox.Candidate, n int) {
+			b.Helper()
+			if len(list) != n {
+				b.Errorf("%s: %d rows, want %d", what, len(list), n)
+			}
+			for _, c := range list {
+				if w := want[c.Identity]; c.DueInMilli < w[0] || c.DueInMilli > w[1] || c.Waiting != (c.DueInMilli > 0) {
+					b.Errorf("%s: %+v, want a wait of %v", what, c, w)
+				}
+			}
+		}
+		states, err := b.store.States(b.Ctx, slices.Collect(maps.Keys(want)))
+		testkit.Must(b, err)
+		check("by key", states, len(want))
+		upcoming, err := b.store.Upcoming(b.Ctx, b.table.Name(), -time.Minute, time.Minute, 100)
+		testkit.Must(b, err)
+		check("a look ahead", upcoming, rows)
+		check("a sweep", b.due(table.DueQuery{Horizon: time.Minute}), len(want)-1) // without the young row that has no due time
+	})
+}
+
+// Where the index has the due times in order, the look at the rows that become due is a range of it, however many wait.
+func TestUpcomingReadsTheIndexInItsOrder(t *testing.T) {
+	for _, layout := range tabletest.IndexLayouts {
+		if layout.Strategy != table.ByDue && layout.Strategy != table.ByAttempts || layout.Key != "" {
+			continue
+		}
+		t.Run(layout.Name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, "outbox", func(b *bench) {
+				b.InsertMany(3000)
+				testkit.Exec(b, b.DB, "UPDATE "+b.Quoted+" SET next_retry_time=NOW(3) + INTERVAL id SECOND")
+				b.Reindex(layout)
+				testkit.Exec(b, b.DB, "ANALYZE TABLE "+b.Quoted)
+				b.InOrder("a look", b.table.upcoming(table.AttemptCount{Known: true, Value: "0"}, -time.Second, time.Minute, 10), layout.Strategy, false)
+			})
+		})
+	}
+}
+
+// G22: a column of whole seconds cuts up to a second off the time at which a row was made; its grace is longer by that, never shorter.
+func TestG22_GraceIsNeverShort(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		testkit.Exec(b, b.DB, "ALTER TABLE "+b.Quoted+" MODIFY created_at DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP")
+		m := b.Mapping("outbox")
+		m.Grace = 20 * time.Second
+		b.LoadAsIs(m)
+		ids := append(b.Insert(1, "created_at=NOW() - INTERVAL 10 SECOND"), b.Insert(1, "created_at=NOW() + INTERVAL 1 SECOND")...)
+		found, err := b.store.States(b.Ctx, ids)
+		testkit.Must(b, err)
+		var least int64
+		testkit.Must(b, b.DB.QueryRow("SELECT FLOOR(TIMESTAMPDIFF(MICROSECOND, NOW(6), created_at + INTERVAL 21 SECOND) / 1000) FROM "+b.Quoted+" WHERE id = "+ids[0].ID).Scan(&least))
+		for _, c := range found {
+			switch {
+			case !c.Waiting:
+				b.Errorf("row %s has no grace: %+v", c.ID, c)
+			case c.Identity == ids[0] && c.DueInMilli < least:
+				b.Errorf("the relay stands in %d ms too early", least-c.DueInMilli)
+			}
+		}
+	})
+}
