@@ -30,9 +30,9 @@ type Config struct {
 	Retry Retry `yaml:"retry"`
 	// Fallback is the sweep over the tables, which publishes what the binlog did not deliver.
 	Fallback Fallback `yaml:"fallback"`
-	// Retention deletes or archives final rows. It is off until one of its ages is set.
+	// Retention deletes or archives final rows. It is off until one of its ages is set. `canal-outbox migrate` creates the tables.
 	Retention Retention `yaml:"retention"`
-	// Reconcile compares the tables with the topics on a schedule.
+	// Reconcile compares tables and topics on a schedule.
 	Reconcile Reconcile `yaml:"reconcile"`
 	// Lease makes one of several relays of the same tables active; the others are standbys.
 	Lease Lease `yaml:"lease"`
@@ -68,11 +68,11 @@ type Source struct {
 
 // Redeliver is for tables into which consumers write that they are done.
 type Redeliver struct {
-	// After is the time for which a row is SENT before it is sent again, such as `10m`, and the time between two sends.
+	// After is the time, such as `10m`, after which a SENT row is sent again, and the time between two sends.
 	After time.Duration `yaml:"after"`
 	// Until is the consumers' state that ends redelivery, a name of `codes`. Empty: `consumed`.
 	Until string `yaml:"until"`
-	// Max is the number of times a row is sent again; 0 means 3. After that it is a problem in status, a metric and an alert.
+	// Max is the number of times a row is sent again; 0 means 3.
 	Max int `yaml:"max"`
 	// StateQuery is the http or https address of a service that says which messages are finished. Those get the code of `until` and are not
 	// sent again. Only its host is ever shown.
@@ -209,10 +209,9 @@ type Retention struct {
 	// Sent is the age at which SENT rows, and rows in the consumers' state `consumed`, are deleted, such as `168h`, at least a minute. 0: they
 	// stay.
 	Sent time.Duration `yaml:"sent"`
-	// Archive is the age at which these rows move to the table with the suffix `_archive` and are not deleted. `canal-outbox migrate` creates
-	// it. Not together with sent.
+	// Archive is the age at which these rows move to the table with the suffix `_archive`. Not together with sent.
 	Archive time.Duration `yaml:"archive"`
-	// Failed is the age at which FAILED rows move to the table with the suffix `_failed`. `canal-outbox migrate` creates it. 0: they stay.
+	// Failed is the age at which FAILED rows move to the table with the suffix `_failed`. 0: they stay.
 	Failed time.Duration `yaml:"failed"`
 	// Window is the part of the day in which rows leave, such as `02:00-05:00`, by the database's clock in the table's `time_zone`. Empty:
 	// always.
@@ -228,8 +227,8 @@ type Lease struct {
 	// Time is how long the active relay may publish without the database's confirmation. When it dies another relay takes over within twice
 	// this time. Relays of a table may have different times.
 	Time time.Duration `yaml:"time"`
-	// Table is schema.table of the lease table, which `canal-outbox migrate` creates; the same for all relays of a table. Empty:
-	// `canal_outbox_lease` in the schema of the first entry of tables.
+	// Table is schema.table of the lease table, the same for all relays of a table. Empty: `canal_outbox_lease` in the schema of the first
+	// entry of tables.
 	Table string `yaml:"table"`
 }
 

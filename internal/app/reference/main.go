@@ -50,7 +50,7 @@ can be read from a file (` + "`..._file`" + `; one line break at its end is igno
 
 // render makes the page from the module in dir.
 func render(dir string) ([]byte, error) {
-	p := page{comments: map[string]string{}}
+	p := page{comments: map[string]string{}, shown: map[reflect.Type]string{}}
 	files := []string{"internal/config/config.go", "internal/config/tables.go", "internal/setting/setting.go"}
 	for _, name := range app.Sinks.Names() {
 		files = append(files, "sink/"+name+"/section.go")
@@ -68,12 +68,20 @@ func render(dir string) ([]byte, error) {
 
 type page struct {
 	strings.Builder
-	comments map[string]string // "package.Type" and "package.Type.Field" to the comment
+	comments map[string]string       // "package.Type" and "package.Type.Field" to the comment
+	shown    map[reflect.Type]string // sections that several sections have, to the first one's path
 }
 
 // section writes a heading, a table of the plain keys, and then the sections below.
 func (p *page) section(v reflect.Value, path string, level int) {
 	t := v.Type()
+	if first := p.shown[t]; first != "" {
+		p.same(v, path, first)
+		return
+	}
+	if t.String() == "setting.TLS" {
+		p.shown[t] = path
+	}
 	rows := 0
 	for i := range t.NumField() {
 		f, value := t.Field(i), v.Field(i)
@@ -112,6 +120,19 @@ func (p *page) section(v reflect.Value, path string, level int) {
 		}
 		p.section(value, name, min(level+1, 4))
 	}
+}
+
+// same names the keys of a section that another one has, too.
+func (p *page) same(v reflect.Value, path, first string) {
+	var keys []string
+	for i := range v.NumField() {
+		name := "`" + join(path, key(v.Type().Field(i))) + "`"
+		if text := defaultText(v.Field(i)); text != "" {
+			name += " (" + text + ")"
+		}
+		keys = append(keys, name)
+	}
+	fmt.Fprintf(p, "\nKeys as in `%s`: %s.\n", first, strings.Join(keys, ", "))
 }
 
 func (p *page) heading(name string, level int, comment string) {
