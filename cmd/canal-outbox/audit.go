@@ -21,7 +21,7 @@ middle is shown as not finished.`,
 			if limit < 1 || limit > 10_000 {
 				return operator.Usagef("--limit %d: must be from 1 to 10000", limit)
 			}
-			return c.operate(cmd.Context(), func(o service) error {
+			return c.operate(cmd.Context(), func(o operator.Service) error {
 				changes, err := o.Audit(cmd.Context(), limit)
 				if err != nil {
 					return err

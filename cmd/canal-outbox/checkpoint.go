@@ -32,7 +32,7 @@ func newCheckpointShow(c *cli) *cobra.Command {
 		Use: "show", Short: "show the checkpoint", Args: cobra.NoArgs,
 		Example: "  canal-outbox checkpoint show -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.operate(cmd.Context(), func(o service) error {
+			return c.operate(cmd.Context(), func(o operator.Service) error {
 				cp, err := o.Checkpoint(cmd.Context())
 				if err != nil {
 					return err
@@ -104,7 +104,7 @@ func newCheckpointRollback(c *cli) *cobra.Command {
 
 // move previews, asks for confirmation where needed, and moves.
 func (c *cli) move(ctx context.Context, target operator.Target, yes bool) error {
-	return c.operate(ctx, func(o service) error {
+	return c.operate(ctx, func(o operator.Service) error {
 		preview := target
 		preview.DryRun = true
 		p, err := o.SetCheckpoint(ctx, preview)
@@ -201,7 +201,7 @@ func newCheckpointHistory(c *cli) *cobra.Command {
 			if limit < 1 {
 				return operator.Usagef("--limit %d: must be 1 or more", limit)
 			}
-			return c.operate(cmd.Context(), func(o service) error {
+			return c.operate(cmd.Context(), func(o operator.Service) error {
 				entries, err := o.History(cmd.Context(), limit)
 				if err != nil {
 					return err

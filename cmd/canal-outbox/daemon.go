@@ -3,29 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
-	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
-	"github.com/canal-outbox/canal-outbox/outbox"
 )
-
-// service is what the commands need from a running relay or from its state directory alone: admin.Client and app.Offline
-// implement it.
-type service interface {
-	Checkpoint(ctx context.Context) (operator.Checkpoint, error)
-	History(ctx context.Context, limit int) ([]operator.HistoryEntry, error)
-	SetCheckpoint(ctx context.Context, target operator.Target) (operator.Preview, error)
-	Timeline(ctx context.Context, span operator.Span) (operator.Timeline, error)
-	Gaps(ctx context.Context) ([]outbox.Gap, error)
-	AckGap(ctx context.Context, id uint64) error
-	Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error)
-	Resume(ctx context.Context) error
-	Export(ctx context.Context, w io.Writer) error
-	Audit(ctx context.Context, limit int) ([]operator.Change, error)
-}
 
 // client returns a client of the running relay.
 func (c *cli) client() (*admin.Client, error) {
@@ -36,28 +18,29 @@ func (c *cli) client() (*admin.Client, error) {
 	return admin.NewClient(cfg.Checkpoint.Socket()), nil
 }
 
-// operate calls f with the running relay, or with the state directory itself when no relay runs.
-func (c *cli) operate(ctx context.Context, f func(service) error) error {
+// operate calls f with the running relay, or with its state directory and the database when no relay runs. f is called again when the relay
+// ends in the middle.
+func (c *cli) operate(ctx context.Context, f func(operator.Service) error) error {
+	return c.operateOn(ctx, true, f)
+}
+
+// withMessages is operate for f that needs no state directory.
+func (c *cli) withMessages(ctx context.Context, f func(operator.Service) error) error {
+	return c.operateOn(ctx, false, f)
+}
+
+func (c *cli) operateOn(ctx context.Context, needsState bool, f func(operator.Service) error) (err error) {
 	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
-	client := admin.NewClient(cfg.Checkpoint.Socket())
-	switch _, err := client.Checkpoint(ctx); {
-	case err == nil:
-		return f(client)
-	case errors.Is(err, admin.ErrNoDaemon):
-		return c.operateOffline(cfg, f)
-	default:
+	if err := f(admin.NewClient(cfg.Checkpoint.Socket())); !errors.Is(err, admin.ErrNoDaemon) {
 		return err
 	}
-}
-
-func (c *cli) operateOffline(cfg *config.Config, f func(service) error) (err error) {
-	state, err := app.OpenOffline(cfg)
+	offline, err := app.OpenOffline(ctx, cfg, needsState)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, state.Close()) }()
-	return f(state)
+	defer func() { err = errors.Join(err, offline.Close()) }()
+	return f(offline)
 }

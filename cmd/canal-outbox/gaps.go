@@ -23,7 +23,7 @@ func newGapsList(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "list the gaps", Args: cobra.NoArgs, Example: "  canal-outbox gaps list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.operate(cmd.Context(), func(o service) error {
+			return c.operate(cmd.Context(), func(o operator.Service) error {
 				gaps, err := o.Gaps(cmd.Context())
 				if err != nil {
 					return err
@@ -56,7 +56,7 @@ func newGapsAck(c *cli) *cobra.Command {
 				}
 				ids = append(ids, id)
 			}
-			return c.operate(cmd.Context(), func(o service) error {
+			return c.operate(cmd.Context(), func(o operator.Service) error {
 				for _, id := range ids {
 					if err := o.AckGap(cmd.Context(), id); err != nil {
 						return err

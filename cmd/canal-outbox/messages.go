@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -13,8 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
-	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
@@ -25,23 +21,6 @@ func newMessages(c *cli) *cobra.Command {
 its socket; without one they query the database of the configuration themselves. A query locks
 nothing, and reads no large table unless --scan allows it.`
 	return cmd
-}
-
-// withMessages calls f with the running relay, or with the database when no relay runs.
-func (c *cli) withMessages(ctx context.Context, f func(operator.Messages) error) (err error) {
-	cfg, err := c.load()
-	if err != nil {
-		return err
-	}
-	if err := f(admin.NewClient(cfg.Checkpoint.Socket())); !errors.Is(err, admin.ErrNoDaemon) {
-		return err
-	}
-	offline, err := app.OpenMessages(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, offline.Close()) }()
-	return f(offline)
 }
 
 // filterFlags adds the flags that select messages.
@@ -80,7 +59,7 @@ attempt.`,
 			if err := q.Check(); err != nil {
 				return err
 			}
-			return c.withMessages(cmd.Context(), func(m operator.Messages) error {
+			return c.withMessages(cmd.Context(), func(m operator.Service) error {
 				page, err := m.ListMessages(cmd.Context(), q)
 				if err != nil {
 					return err
@@ -123,7 +102,7 @@ func newMessagesStats(c *cli) *cobra.Command {
 reason. It reads a bounded part of the index: the notes say which numbers are of a sample.`,
 		Example: "  canal-outbox messages stats\n  canal-outbox messages stats --table shop.t_local_message -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.withMessages(cmd.Context(), func(m operator.Messages) error {
+			return c.withMessages(cmd.Context(), func(m operator.Service) error {
 				stats, err := m.MessageStats(cmd.Context(), name)
 				if err != nil {
 					return err

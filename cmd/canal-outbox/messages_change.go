@@ -93,7 +93,7 @@ func (ch *change) run(ctx context.Context, refs []string, chosen bool) error {
 	if err := order.Check(); err != nil {
 		return err
 	}
-	return ch.cli.withMessages(ctx, func(m operator.Messages) error {
+	return ch.cli.withMessages(ctx, func(m operator.Service) error {
 		preview := order
 		preview.DryRun = true
 		p, err := ch.do(m, ctx, preview)

@@ -27,7 +27,7 @@ shows the size, and of headers the names; --body shows both whole.`,
 			if err := ref.Check(); err != nil {
 				return err
 			}
-			return c.withMessages(cmd.Context(), func(m operator.Messages) error {
+			return c.withMessages(cmd.Context(), func(m operator.Service) error {
 				found, err := m.ShowMessages(cmd.Context(), ref)
 				if err != nil {
 					return err
@@ -110,7 +110,7 @@ the running relay and the broker, and names what remains unknown.`,
 			if err := ref.Check(); err != nil {
 				return err
 			}
-			return c.withMessages(cmd.Context(), func(m operator.Messages) error {
+			return c.withMessages(cmd.Context(), func(m operator.Service) error {
 				trace, err := m.TraceMessage(cmd.Context(), ref)
 				if err != nil {
 					return err

@@ -23,7 +23,7 @@ It works while the relay runs and disturbs nothing. Stop the relay before the im
 elsewhere: what it publishes after the export and cannot write to the table any more is sent again.`,
 		Example: "  canal-outbox checkpoint export state.jsonl",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.operate(cmd.Context(), func(o service) error {
+			return c.operate(cmd.Context(), func(o operator.Service) error {
 				if err := writeNew(args[0], func(w io.Writer) error { return o.Export(cmd.Context(), w) }); err != nil {
 					return err
 				}

@@ -22,7 +22,7 @@ what is PENDING, without the order of the log.`,
 			if err := order.Check(); err != nil {
 				return err
 			}
-			return c.operate(cmd.Context(), func(o service) error {
+			return c.operate(cmd.Context(), func(o operator.Service) error {
 				p, err := o.Pause(cmd.Context(), outbox.Pause{By: operator.Caller(cmd.Context()), Since: time.Now().UTC().Truncate(time.Second), Reason: order.Reason})
 				if err != nil {
 					return err
@@ -39,7 +39,7 @@ func newResume(c *cli) *cobra.Command {
 	return changes(&cobra.Command{
 		Use: "resume", Short: "end the pause", Args: cobra.NoArgs, Example: "  canal-outbox resume",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.operate(cmd.Context(), func(o service) error {
+			return c.operate(cmd.Context(), func(o operator.Service) error {
 				if err := o.Resume(cmd.Context()); err != nil {
 					return err
 				}

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/reconcile"
 )
 
@@ -29,7 +33,7 @@ The exit code is 0 when all is equal and 1 when it is not. It needs SELECT on th
 on the topics, changes nothing, and works next to a running relay.
 
 --republish sets the missing rows back to PENDING, so that the relay publishes them again; the exit
-code is still 1. The command audit does not list it: note who ran it, and keep its output.
+code is still 1. It uses the running relay; without one it changes the rows itself. The audit lists it.
 
 A record whose row was deleted, and one of another publisher of the topic, have no row either:
 --ignore-extra leaves them out.`,
@@ -44,8 +48,12 @@ A record whose row was deleted, and one of another publisher of the topic, have 
 			if err != nil {
 				return err
 			}
+			failed := c.republish(cmd.Context(), &report)
 			if err := c.show(report, func(w io.Writer) { writeReconciliation(w, report) }); err != nil {
-				return err
+				return errors.Join(failed, err)
+			}
+			if failed != nil {
+				return failed
 			}
 			if !report.Equal {
 				return errDifferences
@@ -63,6 +71,38 @@ A record whose row was deleted, and one of another publisher of the topic, have 
 	f.BoolVar(&opts.IgnoreExtra, "ignore-extra", false, "do not look for records without a row: topics that others publish to, too, or rows that were deleted")
 	f.BoolVar(&opts.Republish, "republish", false, "set missing rows back to PENDING, so that the relay publishes them again; not those of topics whose retention may have removed them")
 	return changes(cmd)
+}
+
+// republishRows is the number of rows that one request publishes again; the audit has a line for each.
+const republishRows = 1000
+
+// republish sets the missing rows of a report back to PENDING. A row that is not SENT any more stays as it is. An error ends the work, and the
+// rows before it stay changed; the report counts them.
+func (c *cli) republish(ctx context.Context, r *reconcile.Report) error {
+	if len(r.ToRepublish) == 0 {
+		return nil
+	}
+	return c.withMessages(ctx, func(m operator.Service) error {
+		r.Republished = 0
+		for all := r.ToRepublish; len(all) > 0; {
+			order := operator.MessageOrder{Table: all[0].Table, Republish: true}
+			for len(all) > 0 && all[0].Table == order.Table && len(order.Rows) < republishRows {
+				order.Rows = append(order.Rows, operator.MessageRow{ID: all[0].ID, MessageID: all[0].MessageID})
+				all = all[1:]
+			}
+			change, err := m.RetryMessages(ctx, order)
+			r.Republished += int64(change.Changed)
+			if err != nil {
+				return fmt.Errorf("%d of %d missing rows are PENDING again, then: %w", r.Republished, len(r.ToRepublish), err)
+			}
+			for _, note := range change.Notes {
+				if !slices.Contains(r.Notes, note) {
+					r.Notes = append(r.Notes, note)
+				}
+			}
+		}
+		return nil
+	})
 }
 
 func writeReconciliation(w io.Writer, r reconcile.Report) {

@@ -37,7 +37,7 @@ func (c *cli) statusAt(ctx context.Context, text string) error {
 	if at.After(now) || at.Before(now.Add(-operator.SampleSpan)) {
 		return operator.Usagef("--at must be within the last %v", operator.SampleSpan)
 	}
-	return c.operate(ctx, func(o service) error {
+	return c.operate(ctx, func(o operator.Service) error {
 		t, err := o.Timeline(ctx, operator.Span{From: at.Add(-beforeAt), To: at.Add(afterAt), Step: operator.SampleStep})
 		if err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 )
 
-var _ operator.Messages = (*Client)(nil)
+var _ operator.Service = (*Client)(nil)
 
 // ListMessages returns one page of messages.
 func (c *Client) ListMessages(ctx context.Context, q operator.MessageQuery) (operator.MessagePage, error) {

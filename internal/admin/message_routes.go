@@ -205,9 +205,12 @@ func messagePath(r operator.MessageRef, suffix string) string {
 	return path
 }
 
+// maxOrder bounds the body of an order; a thousand rows with the longest keys fit.
+const maxOrder = 8 << 20
+
 func readOrder(r *http.Request) (operator.MessageOrder, error) {
 	var order operator.MessageOrder
-	body := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody))
+	body := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxOrder))
 	body.DisallowUnknownFields()
 	if err := body.Decode(&order); err != nil {
 		return order, operator.Usagef("the body is no order: %v", err)

@@ -21,11 +21,6 @@ func (d *daemon) record(c *operator.Change) error {
 	return operatorState{d.state}.record(c)
 }
 
-// begin is operator.Begin for the messages.
-func (d *daemon) begin(ctx context.Context, what, before string) (func(string, error) error, error) {
-	return operator.Begin(ctx, d.record, what, before)
-}
-
 // Sweep asks for a sweep.
 func (s *service) Sweep(ctx context.Context) error {
 	return s.Audited(ctx, "sweep", nil, s.d.sweep)

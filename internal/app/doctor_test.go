@@ -230,7 +230,7 @@ func TestCheckpointSetWithoutADaemon(t *testing.T) {
 // moves goes through the targets, starting at a position that is not the end.
 func moves(t *testing.T, cfg *config.Config, before outbox.Position) {
 	ctx := t.Context()
-	o, err := OpenOffline(cfg)
+	o, err := OpenOffline(t.Context(), cfg, true)
 	if err != nil {
 		t.Fatal(err)
 	}

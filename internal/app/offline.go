@@ -18,62 +18,115 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// Offline is the operator's access to a state directory that no daemon uses.
+// Offline is the operator's service without a running relay: on the state directory, which no relay uses, and the database.
 type Offline struct {
 	operator.Operator
-	state *checkpoint.Store
-	db    *sql.DB
+	cfg    *config.Config
+	source server.Config
+	state  *checkpoint.Store // nil where there is none yet
+	db     *sql.DB
+
+	tables []*table.Table // nil: not bound yet
+	rows   operatorRows
 }
 
-// OpenOffline opens the store of a configuration and a pool to its server, which is dialled when it is needed. It is
-// refused while another process has the store open, and when there is no store: looking must not make one.
-func OpenOffline(cfg *config.Config) (*Offline, error) {
-	if _, err := os.Stat(filepath.Clean(cfg.Checkpoint.Dir)); errors.Is(err, os.ErrNotExist) {
+// OpenOffline opens the state directory of a configuration and a pool to its server, which is dialled when it is needed. It is refused
+// while another process uses the directory. It creates no state: without one it is refused too if the command needs the state, and
+// otherwise serves messages alone.
+func OpenOffline(ctx context.Context, cfg *config.Config, needsState bool) (_ *Offline, err error) {
+	o := &Offline{cfg: cfg}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, o.Close())
+		}
+	}()
+	switch _, err := os.Stat(filepath.Clean(cfg.Checkpoint.Dir)); {
+	case err == nil:
+		if err := o.openState(ctx); err != nil {
+			return nil, err
+		}
+	case needsState && errors.Is(err, os.ErrNotExist):
 		return nil, operator.NotFoundf("there is no state in %s: is checkpoint.dir right? It is made by the first `canal-outbox run`", cfg.Checkpoint.Dir)
+	case needsState:
+		return nil, err
 	}
-	state, err := checkpoint.OpenContext(context.Background(), cfg.Checkpoint.Dir, checkpoint.Options{})
+	if o.source, err = serverConfig(cfg.Source); err != nil {
+		return nil, err
+	}
+	if o.db, err = OpenDatabase(cfg); err != nil {
+		return nil, err
+	}
+	o.Ask, o.Between, o.Tables, o.LogOnly = &asker{db: o.db, source: o.source}, o.between, o.bind, logOnly(cfg)
+	o.ClaimTimeout, o.Interval = cfg.Fallback.ClaimTimeout, cfg.Fallback.Interval
+	o.Broker = func() (sink.Reader, func(), error) { return openReader(cfg) }
+	return o, nil
+}
+
+func (o *Offline) openState(ctx context.Context) (err error) {
+	o.state, err = checkpoint.OpenContext(ctx, o.cfg.Checkpoint.Dir, checkpoint.Options{})
 	if errors.Is(err, checkpoint.ErrLocked) {
-		return nil, operator.Refusedf("%v", err)
+		return operator.Refusedf("%v", err)
 	}
+	if err != nil {
+		return err
+	}
+	state := operatorState{o.state}
+	o.State, o.Record, o.Past, o.Hold = state, state.record, o.past, o.state.SetPause
+	o.Move = func(_ context.Context, id server.ID, to outbox.Position, reason string) error {
+		return o.state.Reset(id, to, 0, reason)
+	}
+	kept := newNotes(o.cfg.Checkpoint.Dir, "none: without a running relay", zap.NewNop())
+	o.Noted, o.Note = kept.of, kept.person
+	return nil
+}
+
+// bind binds the tables when they are needed, once.
+func (o *Offline) bind(ctx context.Context) (operator.Rows, error) {
+	if o.tables != nil {
+		return o.rows, nil
+	}
+	tables, err := bound(ctx, o.db, o.cfg)
 	if err != nil {
 		return nil, err
 	}
-	source, err := serverConfig(cfg.Source)
-	if err != nil {
-		return nil, errors.Join(err, state.Close())
+	var waits table.Waits // of rows whose table has no columns for them
+	if o.state != nil {
+		waits = o.state
 	}
-	db, err := OpenDatabase(cfg)
-	if err != nil {
-		return nil, errors.Join(err, state.Close())
-	}
-	move := func(_ context.Context, id server.ID, to outbox.Position, reason string) error {
-		return state.Reset(id, to, 0, reason)
-	}
-	tables := &lateTables{cfg: cfg, source: source, db: db, schemas: state}
-	return &Offline{
-		Operator: operator.Operator{
-			State: operatorState{state}, Ask: &asker{db: db, source: source}, Move: move, Hold: state.SetPause, Count: tables.counts,
-			Record:  operatorState{state}.record,
-			Between: tables.between, States: tables.states, LogOnly: logOnly(cfg),
-		},
-		state: state, db: db,
-	}, nil
+	o.tables, o.rows = tables, operatorRows{rowsOf(o.db, tables, waits, nil), o.cfg.Retry.FailedEvery}
+	return o.rows, nil
 }
 
-// Timeline is what the relay recorded that used the directory last.
-func (o *Offline) Timeline(_ context.Context, span operator.Span) (operator.Timeline, error) {
+func (o *Offline) between(ctx context.Context, from, to outbox.Position, each func(*outbox.Txn) error) error {
+	if _, err := o.bind(ctx); err != nil {
+		return err
+	}
+	return between(o.cfg, o.source, o.tables, o.state)(ctx, from, to, each)
+}
+
+// past is what the relay recorded that used the directory last.
+func (o *Offline) past(span operator.Span) (operator.Timeline, error) {
 	past, moves := history.NewRecorder(), pastMoves{}
 	if err := past.Keep(o.state, zap.NewNop()); err != nil {
 		return operator.Timeline{}, err
 	}
-	marks, err := moves.read(operatorState{o.state}.History)
+	marks, err := moves.read(o.State.History)
 	return past.Timeline(span, marks), err
 }
 
-// Close releases the directory.
-func (o *Offline) Close() error { return errors.Join(o.db.Close(), o.state.Close()) }
+// Close releases the directory and the database.
+func (o *Offline) Close() (err error) {
+	if o.db != nil {
+		_ = o.db.Close() // the error of a connection that broke earlier is no failure of this run
+	}
+	if o.state != nil {
+		err = o.state.Close()
+	}
+	return err
+}
 
 // OpenDatabase opens a pool to the configured server for commands that work on it once. Nothing is dialled before its
 // first use.
@@ -139,11 +192,6 @@ func (s operatorState) record(c *operator.Change) error {
 	err := s.AddChange(&change)
 	c.Number = change.Number
 	return err
-}
-
-// begin is operator.Begin for the messages.
-func (s operatorState) begin(ctx context.Context, what, before string) (func(string, error) error, error) {
-	return operator.Begin(ctx, s.record, what, before)
 }
 
 // AckGap implements operator.State.

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"strings"
 	"sync"
 	"time"
@@ -87,16 +86,7 @@ func (m *pastMoves) read(entries func() ([]operator.HistoryEntry, error)) ([]ope
 	return m.marks, nil
 }
 
-// Timeline is what was recorded, with the moves of the checkpoint.
-func (s *service) Timeline(_ context.Context, span operator.Span) (operator.Timeline, error) {
-	return s.d.timeline(span)
-}
-
-// Timeline is what was recorded before the start had to wait: nothing, or what came before the tables of a pattern changed.
-func (w *waiting) Timeline(_ context.Context, span operator.Span) (operator.Timeline, error) {
-	return w.d.timeline(span)
-}
-
+// timeline is what was recorded, with the moves of the checkpoint.
 func (d *daemon) timeline(span operator.Span) (operator.Timeline, error) {
 	marks, err := d.moves.read(operatorState{d.state}.History)
 	if err != nil {

@@ -67,7 +67,7 @@ func TestG46_ThePastOfAStateDirectoryAlone(t *testing.T) {
 	cfg, _, err := config.Parse("test.yaml", []byte("source: {address: '127.0.0.1:1', user: u}\ntables: [{name: a.t_local_message, preset: t_local_message}]\n"+
 		"sink: {stdout: {}}\ncheckpoint: {dir: '"+dir+"'}\n"), nil, Sinks)
 	testkit.Must(t, err)
-	offline, err := OpenOffline(cfg)
+	offline, err := OpenOffline(t.Context(), cfg, true)
 	testkit.Must(t, err)
 	got, err := offline.Timeline(t.Context(), operator.Span{From: time.Now().Add(-time.Hour), To: time.Now(), Step: operator.SampleStep})
 	testkit.Must(t, err)

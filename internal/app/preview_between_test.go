@@ -76,7 +76,7 @@ func TestPreviewBetween(t *testing.T) {
 			testkit.Must(t, err)
 			testkit.Must(t, state.Reset(info.ID, ends[1], 0, "test"))
 			testkit.Must(t, state.Close())
-			o, err := OpenOffline(cfg)
+			o, err := OpenOffline(t.Context(), cfg, true)
 			testkit.Must(t, err)
 			defer func() { testkit.Must(t, o.Close()) }()
 			p := previewOf(t, o, operator.Target{File: begin.File, Pos: begin.Offset, DryRun: true})

@@ -46,7 +46,7 @@ func TestPreviewCounts(t *testing.T) {
 			testkit.Must(t, err)
 			testkit.Must(t, state.Reset(info.ID, begin, 0, "test"))
 			testkit.Must(t, state.Close())
-			o, err := OpenOffline(cfg)
+			o, err := OpenOffline(t.Context(), cfg, true)
 			testkit.Must(t, err)
 			defer func() { testkit.Must(t, o.Close()) }()
 

@@ -10,7 +10,6 @@ import (
 	"github.com/canal-outbox/canal-outbox/ack"
 	"github.com/canal-outbox/canal-outbox/canal"
 	"github.com/canal-outbox/canal-outbox/internal/admin"
-	"github.com/canal-outbox/canal-outbox/internal/messages"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/pipeline"
@@ -19,21 +18,22 @@ import (
 // service is the daemon as the admin API sees it.
 type service struct {
 	operator.Operator
-	messages.Messages
-	d     *daemon
-	meter *operator.Meter
+	d *daemon
 }
 
 func (d *daemon) service() admin.Service {
-	return &service{
-		Operator: operator.Operator{
-			State: operatorState{d.state}, Ask: d.asker(), Move: d.relay.MoveTo, Hold: d.hold, Count: d.rows.Counts,
-			Record: d.record, Republish: d.relay.Republish,
-			Between: between(d.cfg, d.source, d.tables, d.state), States: d.rows.States, LogOnly: logOnly(d.cfg),
-		},
-		Messages: d.messages(),
-		d:        d, meter: d.meter,
-	}
+	o := d.operator()
+	o.Move, o.Hold, o.Republish = d.relay.MoveTo, d.hold, d.relay.Republish
+	o.Between, o.LogOnly = between(d.cfg, d.source, d.tables, d.state), logOnly(d.cfg)
+	rows := operatorRows{d.rows, d.cfg.Retry.FailedEvery}
+	o.Tables = func(context.Context) (operator.Rows, error) { return rows, nil }
+	o.Messaging = d.messaging()
+	return &service{Operator: o, d: d}
+}
+
+// operator is what a person can do at any time, before the relay works too.
+func (d *daemon) operator() operator.Operator {
+	return operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Record: d.record, Past: d.timeline}
 }
 
 // Live fails only when work does not move though nothing outside explains it.
@@ -61,7 +61,7 @@ func (s *service) Status(ctx context.Context) operator.Status {
 	if c := st.Reconcile; c != nil && c.Missing+c.Different > 0 {
 		troubles = append(troubles, operator.See(fmt.Sprintf("%d SENT row(s) are missing in their topic, and %d have another body there", c.Missing, c.Different), "Comparing tables and topics"))
 	}
-	if err := s.meter.Show(&st, now); err != nil {
+	if err := s.d.meter.Show(&st, now); err != nil {
 		troubles = append(troubles, "metrics cannot be read: "+err.Error())
 	}
 	if s.d.shadow != nil {

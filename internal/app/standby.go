@@ -6,7 +6,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/canal-outbox/canal-outbox/internal/messages"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -29,9 +28,10 @@ func (d *daemon) standBy(ctx context.Context, tables []string) error {
 	if err != nil {
 		return err
 	}
-	s := &standby{
-		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: d.moveElsewhere, Record: d.record}, d: d,
-		Away: messages.Away{Why: operator.Refusedf("this relay stands by: ask the active one, which `canal-outbox status` names")},
+	s := &standby{Operator: d.operator(), d: d}
+	s.Move = func(context.Context, server.ID, outbox.Position, string) error { return d.elsewhere() }
+	s.Tables = func(context.Context) (operator.Rows, error) {
+		return nil, operator.Refusedf("this relay stands by: ask the active one, which `canal-outbox status` names")
 	}
 	if d.admin != nil {
 		d.admin.Use(s)
@@ -49,7 +49,6 @@ func (d *daemon) standBy(ctx context.Context, tables []string) error {
 // standby is the daemon as the admin API sees it while another process is active: alive, ready, and with a state to look at.
 type standby struct {
 	operator.Operator
-	messages.Away
 	d *daemon
 }
 
@@ -95,11 +94,6 @@ func (s *standby) Status(context.Context) operator.Status {
 	return st
 }
 
-// Timeline is what was recorded while this relay was active.
-func (s *standby) Timeline(_ context.Context, span operator.Span) (operator.Timeline, error) {
-	return s.d.timeline(span)
-}
-
 // elsewhere refuses what only the active relay can do.
 func (d *daemon) elsewhere() error {
 	where := d.tenure.lease.State().Holder
@@ -107,10 +101,6 @@ func (d *daemon) elsewhere() error {
 		where = "another relay"
 	}
 	return operator.Refusedf("this relay stands by, and %s is active: run the command there", where)
-}
-
-func (d *daemon) moveElsewhere(context.Context, server.ID, outbox.Position, string) error {
-	return d.elsewhere()
 }
 
 // showLease is the lease for people.

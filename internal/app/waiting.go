@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/canal-outbox/canal-outbox/internal/messages"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -20,7 +19,6 @@ import (
 // again and again.
 type waiting struct {
 	operator.Operator
-	messages.Away
 	d *daemon
 	// reader stands in for the reader's own series until there is a reader: the alert on it must not go blind.
 	reader prometheus.Gauge
@@ -40,9 +38,12 @@ func (d *daemon) wait(ctx context.Context, err error) error {
 	}
 	nowhere := func(context.Context, server.ID, outbox.Position, string) error { return relay.ErrNotRunning }
 	d.waiting = &waiting{
-		Operator: operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Move: nowhere, Hold: d.state.SetPause, Record: d.record}, d: d,
-		Away:   messages.Away{Why: errors.New("the database does not answer: messages are looked at there; `canal-outbox status` says why")},
+		Operator: d.operator(), d: d,
 		reader: prometheus.NewGauge(prometheus.GaugeOpts{Name: "canal_outbox_reader_connected", Help: "1 while a binlog stream is open."}),
+	}
+	d.waiting.Move, d.waiting.Hold = nowhere, d.state.SetPause
+	d.waiting.Tables = func(context.Context) (operator.Rows, error) {
+		return nil, errors.New("the database does not answer: messages are looked at there; `canal-outbox status` says why")
 	}
 	d.waiting.because(err)
 	d.registry.MustRegister(d.waiting.reader)

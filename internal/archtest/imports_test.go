@@ -83,12 +83,11 @@ var rules = []rule{
 	{path: "internal/reconcile", own: nouns, external: with()},
 	{path: "internal/tracing", own: nouns, external: with("go.opentelemetry.io/otel")},
 	{path: "internal/bench", own: nouns, external: []string{"golang.org/x/sync", "golang.org/x/time"}},
-	{path: "internal/messages", own: append([]string{"internal/operator", "outbox/query"}, nouns...)},
 	{path: "internal/systemd", external: with("github.com/coreos/go-systemd/v22")},
 	{path: "internal/shadow", own: nouns, external: with()},
 	{path: "internal/relay", own: slices.Concat(nouns, flow, []string{"canal"}), external: with()},
 	{path: "internal/app/reference", own: []string{"internal/app", "internal/config"}},
-	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/setting", "internal/config", "internal/admin", "internal/alert", "internal/bench", "internal/doctor", "internal/history", "internal/messages", "internal/operator", "internal/reconcile", "internal/relay", "internal/shadow", "internal/systemd", "internal/tracing", "migrations"}), external: with("golang.org/x/sync")},
+	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/setting", "internal/config", "internal/admin", "internal/alert", "internal/bench", "internal/doctor", "internal/history", "internal/operator", "internal/reconcile", "internal/relay", "internal/shadow", "internal/systemd", "internal/tracing", "migrations"}), external: with("golang.org/x/sync")},
 	{path: "docs"}, // the pages, embedded
 	{path: "internal/archtest"},
 

@@ -55,7 +55,7 @@ func (o *Operator) count(ctx context.Context, from, to outbox.Position, counted 
 	}
 	var page []outbox.Identity
 	lookUp := func() error {
-		rows, err := o.States(ctx, page)
+		rows, err := o.states(ctx, page)
 		for _, row := range rows {
 			if row.Status == outbox.Pending {
 				counted.Pending++
@@ -121,4 +121,13 @@ func betweenNotes(c *PreviewBetween, back bool) (notes []string) {
 		notes = append(notes, "the server has purged the begin of that part: only what is left was counted")
 	}
 	return notes
+}
+
+// states returns what the tables show of rows.
+func (o *Operator) states(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error) {
+	rows, err := o.Tables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return rows.States(ctx, ids)
 }

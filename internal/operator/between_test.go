@@ -27,10 +27,11 @@ func TestPreviewBetweenIsBounded(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		states := func(ctx context.Context, rows []outbox.Identity) ([]outbox.Candidate, error) {
+		table := newRows()
+		table.states = func(ctx context.Context, rows []outbox.Identity) ([]outbox.Candidate, error) {
 			return make([]outbox.Candidate, max(0, len(rows)-1)), ctx.Err()
 		}
-		o := &Operator{Record: func(*Change) error { return nil }, State: &memory{}, Ask: oneFile{}, Between: read, States: states}
+		o := &Operator{Record: func(*Change) error { return nil }, State: &memory{}, Ask: oneFile{}, Between: read, Tables: table.tables}
 		p, err := o.SetCheckpoint(t.Context(), Target{Latest: true, DryRun: true})
 		want := PreviewBetween{Transactions: 2, Rows: lookUpPage + 3, Pending: lookUpPage - 1, Gone: 1, Unknown: 3, AtLeast: true}
 		if err != nil || p.Between == nil || *p.Between != want || !strings.Contains(strings.Join(p.Notes, "\n"), "at least 2 transactions") {

@@ -51,16 +51,24 @@ type MessageRef struct {
 	Scan  bool
 }
 
-// MessageOrder says what is to be retried or discarded: rows by primary key or message id, or those of a filter.
+// MessageOrder says what is to be retried or discarded: rows by primary key or message id, or those of a filter; or rows to republish.
 type MessageOrder struct {
 	Table  string         `json:"table,omitempty"`
 	IDs    []string       `json:"ids,omitempty"`
 	Filter *MessageFilter `json:"filter,omitempty"`
-	Limit  int            `json:"limit,omitempty"` // rows at most; 0 is 100
-	Scan   bool           `json:"scan,omitempty"`
+	// Rows are those that reconcile --republish found missing. Only with Republish; a row that has changed is left alone.
+	Rows  []MessageRow `json:"rows,omitempty"`
+	Limit int          `json:"limit,omitempty"` // rows at most; 0 is 100
+	Scan  bool         `json:"scan,omitempty"`
 	// Republish lets a retry take messages that are SENT: they are published again, on purpose.
 	Republish bool `json:"republish,omitempty"`
 	DryRun    bool `json:"dry_run,omitempty"` // the preview alone
+}
+
+// MessageRow names a row for certain.
+type MessageRow struct {
+	ID        string `json:"id"` // the primary key
+	MessageID string `json:"message_id"`
 }
 
 // Message is a row as a person looks at it. What the table has no column for is absent.
@@ -257,9 +265,17 @@ func (o *MessageOrder) Check() error {
 	if o.Limit == 0 {
 		o.Limit = DefaultChanges
 	}
+	named := min(len(o.IDs), 1) + min(len(o.Rows), 1)
+	if o.Filter != nil {
+		named++
+	}
 	switch {
-	case (len(o.IDs) == 0) == (o.Filter == nil):
-		return Usagef("name either ids (primary keys or message ids) or a filter")
+	case named != 1:
+		return Usagef("name either ids (primary keys or message ids) or a filter, or with republish rows")
+	case len(o.Rows) > 0 && !o.Republish:
+		return Usagef("rows go with republish only: name ids")
+	case len(o.Rows) > MaxChanges:
+		return Usagef("%d rows are more than %d", len(o.Rows), MaxChanges)
 	case o.Limit < 1 || o.Limit > MaxChanges:
 		return Usagef("limit %d: must be from 1 to %d", o.Limit, MaxChanges)
 	case len(o.IDs) > o.Limit:

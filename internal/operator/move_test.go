@@ -15,15 +15,18 @@ var here = server.ID{Flavor: outbox.MySQL, UUID: "3e11fa47-71ca-11e1-9e33-c80aa9
 // memory is a state directory whose checkpoint is in the first file of the log.
 type memory struct {
 	State
-	gaps  []outbox.Gap
-	acked []uint64
+	gaps    []outbox.Gap
+	acked   []uint64
+	journal []outbox.Completion
+	history []HistoryEntry
 }
 
 func (*memory) Checkpoint() (outbox.Position, bool) {
 	return outbox.Position{File: "b.000001", Offset: 100}, true
 }
-func (*memory) Source() (server.ID, bool)        { return here, true }
-func (*memory) History() ([]HistoryEntry, error) { return nil, nil }
+func (*memory) Source() (server.ID, bool)               { return here, true }
+func (m *memory) History() ([]HistoryEntry, error)      { return m.history, nil }
+func (m *memory) Journal() ([]outbox.Completion, error) { return m.journal, nil }
 func (m *memory) AddGap(g outbox.Gap) (uint64, error) {
 	m.gaps = append(m.gaps, g)
 	return uint64(len(m.gaps)), nil
@@ -63,7 +66,7 @@ func (oneFile) Boundaries(ctx context.Context, at outbox.Position) (before, afte
 
 // A place inside a transaction is refused, also for a look, with the places that are meant.
 func TestAPlaceInsideATransactionIsRefused(t *testing.T) {
-	o := &Operator{Record: func(*Change) error { return nil }, State: &memory{}, Ask: oneFile{}, Move: func(context.Context, server.ID, outbox.Position, string) error {
+	o := &Operator{Tables: newRows().tables, Record: func(*Change) error { return nil }, State: &memory{}, Ask: oneFile{}, Move: func(context.Context, server.ID, outbox.Position, string) error {
 		t.Error("it was moved")
 		return nil
 	}}
@@ -93,7 +96,7 @@ func TestAPlaceInsideATransactionIsRefused(t *testing.T) {
 // A gap says that a part of the log was skipped. A move that was not taken skips nothing.
 func TestGapOfAMoveIsRecordedWhenTheMoveIsTaken(t *testing.T) {
 	state := &memory{}
-	o := &Operator{Record: func(*Change) error { return nil }, State: state, Ask: oneFile{}}
+	o := &Operator{Tables: newRows().tables, Record: func(*Change) error { return nil }, State: state, Ask: oneFile{}}
 	o.Move = func(context.Context, server.ID, outbox.Position, string) error { return errors.New("not now") }
 	if _, err := o.SetCheckpoint(t.Context(), Target{Latest: true}); err == nil || len(state.gaps) != 0 {
 		t.Errorf("a move that failed: %v, gaps %+v", err, state.gaps)

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// Operator is what the commands do to the state, in the daemon and without one: the part of admin.Service that needs
-// nothing but the store and a way to ask the server.
+// Operator is what a person can see of a relay and do to it, in two modes: within a running relay, and on the state directory and the
+// database alone. It has what both modes share; what only one has is nil in the other.
 type Operator struct {
-	State State
+	State State // nil where there is no state directory yet: then only the methods of Messages may be used
 	Ask   Server
 	// Move goes to the position: through the running reader, or in the store alone.
 	Move func(ctx context.Context, id server.ID, to outbox.Position, reason string) error
@@ -24,15 +24,59 @@ type Operator struct {
 	Republish func(ctx context.Context, rows []outbox.Candidate) (n int, err error)
 	// Record writes a change down: a new one, whose number it fills in, or with a number the end of that one.
 	Record func(*Change) error
-	// Between hands over the transactions of the log between two file positions, in its order, and States what their tables show of
-	// rows; nil where the tables are not known.
+	// Past returns what was measured in a span of time, and what happened.
+	Past func(Span) (Timeline, error)
+	// Between hands over the transactions of the log between two file positions, in its order; nil where the tables are not known.
 	Between func(ctx context.Context, from, to outbox.Position, each func(*outbox.Txn) error) error
-	States  func(ctx context.Context, rows []outbox.Identity) ([]outbox.Candidate, error)
-	// Count counts the rows of the mapped tables for the preview; nil where the tables cannot be asked.
-	Count func(ctx context.Context) ([]query.Counts, error)
-	// LogOnly names the tables that have no status.
+	// Tables returns the tables that have a status, LogOnly names those that have none. The error says why no table can be read.
+	Tables  func(ctx context.Context) (Rows, error)
 	LogOnly []string
+	Messaging
 }
+
+// Messaging is what an Operator needs for single messages in addition.
+type Messaging struct {
+	// Refuse is why no row may be changed; nil when it may.
+	Refuse error
+	// Flow is the running relay's view of a row, StartSweep asks it for a sweep; both are nil where no relay runs.
+	Flow       func(id outbox.Identity, topic string) Flow
+	StartSweep func() error
+	// Noted returns what the state directory has noted on a row; Note notes what a person does to rows. Both are nil without a directory.
+	Noted func(outbox.Identity) ([]TraceEvent, error)
+	Note  func(ids []outbox.Identity, what, detail string)
+	// Broker opens a way to read topics back, to be closed after use; nil where the sink cannot be read.
+	Broker func() (sink.Reader, func(), error)
+	// ClaimTimeout and Interval are those of the configuration.
+	ClaimTimeout, Interval time.Duration
+}
+
+// Service is what the commands use, with a running relay and without one.
+type Service interface {
+	Messages
+	Checkpoint(ctx context.Context) (Checkpoint, error)
+	// History returns the checkpoints of the past, newest first, limit at most.
+	History(ctx context.Context, limit int) ([]HistoryEntry, error)
+	// SetCheckpoint previews a move of the checkpoint and, unless it is a dry run, does it: a running reader pauses, moves and resumes.
+	SetCheckpoint(ctx context.Context, target Target) (Preview, error)
+	// Timeline returns what was measured in a span of time, and what happened.
+	Timeline(ctx context.Context, span Span) (Timeline, error)
+	Gaps(ctx context.Context) ([]outbox.Gap, error)
+	// AckGap marks a gap as seen. CodeNotFound when there is no such gap.
+	AckGap(ctx context.Context, id uint64) error
+	// Pause stops the intake until Resume, over restarts too, and returns the pause that stands: one that is paused stays as it is.
+	Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error)
+	// Resume starts the intake again.
+	Resume(ctx context.Context) error
+	// Export writes the whole state of the directory, for Import in another one.
+	Export(ctx context.Context, w io.Writer) error
+	// Audit returns what people did, newest first, limit at most.
+	Audit(ctx context.Context, limit int) ([]Change, error)
+}
+
+var _ Service = (*Operator)(nil)
+
+// Timeline returns what was measured in a span of time, and what happened.
+func (o *Operator) Timeline(_ context.Context, span Span) (Timeline, error) { return o.Past(span) }
 
 // State is the store as an operator sees it.
 type State interface {

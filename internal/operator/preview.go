@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
@@ -27,12 +28,13 @@ func (o *Operator) preview(ctx context.Context, info server.Info, from, to outbo
 	for _, name := range o.LogOnly {
 		p.Notes = append(p.Notes, name+": has no status and is not swept: rows between the positions are lost when the new one is later, and are all published again when it is earlier")
 	}
-	if o.Count == nil {
-		return p
-	}
 	ctx, cancel := context.WithTimeout(ctx, countPatience)
 	defer cancel()
-	counts, err := o.Count(ctx)
+	var counts []query.Counts
+	rows, err := o.Tables(ctx)
+	if err == nil {
+		counts, err = rows.Counts(ctx)
+	}
 	if err != nil {
 		p.Notes = append(p.Notes, fmt.Sprintf("how many rows wait could not be counted: %v", err))
 		return p

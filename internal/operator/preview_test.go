@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
@@ -26,7 +25,7 @@ func (emptyState) Source() (server.ID, bool) { return server.ID{}, false }
 
 // The way over whole files, what was purged, and a table that does not answer in time.
 func TestPreviewOfWhatIsNotKnown(t *testing.T) {
-	o := &Operator{State: emptyState{}, Ask: threeFiles{}}
+	o := &Operator{Tables: newRows().tables, State: emptyState{}, Ask: threeFiles{}}
 	at := func(file string, pos uint64) outbox.Position { return outbox.Position{File: file, Offset: pos} }
 	for _, c := range []struct {
 		from, to outbox.Position
@@ -46,7 +45,7 @@ func TestPreviewOfWhatIsNotKnown(t *testing.T) {
 			t.Errorf("%d: %s", n, got)
 		}
 	}
-	o.Count = func(ctx context.Context) ([]query.Counts, error) {
+	o.Tables = func(ctx context.Context) (Rows, error) {
 		if _, bounded := ctx.Deadline(); !bounded {
 			t.Error("counting is not bounded in time")
 		}

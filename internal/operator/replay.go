@@ -45,7 +45,7 @@ func (o *Operator) replay(ctx context.Context, t Target, p Preview) (Preview, er
 func (o *Operator) sentBetween(ctx context.Context, from, to outbox.Position, limit int) (sent []outbox.Candidate, err error) {
 	var page []outbox.Identity
 	lookUp := func() error {
-		rows, err := o.States(ctx, page)
+		rows, err := o.states(ctx, page)
 		for _, row := range rows {
 			if row.Status == outbox.Sent {
 				sent = append(sent, row)

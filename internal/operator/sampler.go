@@ -11,7 +11,6 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/query"
-	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 // sampleEvery is how often rows are counted by status; a count that takes long is repeated more slowly.
@@ -127,19 +126,11 @@ func (s *Sampler) Tables(now time.Time) []TableStatus {
 	for _, c := range s.last {
 		age := max(0, now.Sub(c.At).Seconds())
 		t := TableStatus{
-			Name: c.Table, Rows: map[string]int64{delayed: c.Delayed}, Kinds: map[string]string{delayed: string(query.Exact)}, SampledAt: &c.At, SampledSeconds: &age, SelectFailed: c.SelectFailed,
+			Name: c.Table, SampledAt: &c.At, SampledSeconds: &age, SelectFailed: c.SelectFailed,
 			OldestPendingSeconds: seconds(c.OldestPending), OldestSendingSeconds: seconds(c.OldestSending),
 			LongestRetrySeconds: seconds(c.LongestRetry), CreatedAheadSeconds: seconds(c.CreatedAhead),
 		}
-		if c.Delayed >= table.MaxCount {
-			t.Kinds[delayed] = string(query.AtLeast)
-		}
-		for status, n := range c.Rows {
-			t.Rows[status.String()], t.Kinds[status.String()] = n, string(c.Kind(status))
-		}
-		for name, n := range c.States {
-			t.Rows[name], t.Kinds[name] = n, string(c.StateKind(name))
-		}
+		t.Rows, t.Kinds = byStatus(c)
 		tables = append(tables, t)
 	}
 	return tables

@@ -1,6 +1,10 @@
 package reconcile
 
-import "time"
+import (
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
 
 // Report is what a run found. Its JSON is a contract.
 type Report struct {
@@ -19,6 +23,8 @@ type Report struct {
 
 	Notes       []string `json:"notes"`       // what limits the result
 	Republished int64    `json:"republished"` // missing rows that were set back to PENDING
+	// ToRepublish are the missing rows of topics that still hold the whole window, by table; only where they were asked for.
+	ToRepublish []outbox.Identity `json:"-"`
 }
 
 // Group counts the rows of one table in the window that name one topic.

@@ -1,7 +1,6 @@
 // Package reconcile compares what the tables say was sent with what the topics hold, by message id.
 //
-// Guarantee: it changes nothing, except that it republishes missing messages if it is ordered to, and it works with and without
-// a running relay. Its memory is bounded by the number of rows in the window, about 50 bytes each, and not by their size.
+// Guarantee: it changes nothing, and it works with and without a running relay. Its memory is bounded by the number of rows in the window, about 50 bytes each, and not by their size.
 // Messages that are published while it runs are no difference: the rows are read before the topics. Goroutines: only the caller
 // of Schedule.Run.
 package reconcile
@@ -25,8 +24,6 @@ type Tables interface {
 	Rows(ctx context.Context, table string, from, to time.Time, each func(m *outbox.Message, fault error) error) error
 	// HasMessages returns those of the message ids that a row of a mapped table has.
 	HasMessages(ctx context.Context, messageIDs []string) (map[string]bool, error)
-	// Republish sets rows that are still SENT back to PENDING and returns how many it did.
-	Republish(ctx context.Context, identities []outbox.Identity) (int64, error)
 }
 
 // Request says what is to be compared.
@@ -37,7 +34,7 @@ type Request struct {
 	Margin      time.Duration // by which the topics are read beyond both ends of the window
 	Limit       int           // of examples of each kind
 	IgnoreExtra bool          // do not look for rows of records
-	Republish   bool          // set what is missing back to PENDING
+	Republish   bool          // return the identities of the missing rows, for a caller that publishes them again
 }
 
 // lookup is how many message ids are looked up at a time.
@@ -50,8 +47,7 @@ type run struct {
 	now    time.Time // by the database's clock
 	*comparison
 	unknown   []unknown
-	shortened map[string]bool   // topics that no longer hold all of what was to be read
-	again     []outbox.Identity // rows to set back
+	shortened map[string]bool // topics that no longer hold all of what was to be read
 }
 
 // unknown is a record that awaits the look-up of its row.
@@ -176,31 +172,16 @@ func (r *run) lookUp(ctx context.Context) error {
 	return nil
 }
 
-// nameMissing reads the rows again for the identities of those that are missing: they were not kept. It sets them back if that is
-// asked for.
+// nameMissing reads the rows again for the identities of those that are missing: they were not kept.
 func (r *run) nameMissing(ctx context.Context) error {
-	err := r.eachRow(ctx, func(m *outbox.Message, due bool, fault error) error {
+	return r.eachRow(ctx, func(m *outbox.Message, due bool, fault error) error {
 		if fault != nil || !due || m.Status != outbox.Sent || !r.missing(m.Topic, m.MessageID) {
 			return nil
 		}
 		r.report.Missing = r.example(r.report.Missing, Message{Table: m.Table, ID: m.ID, MessageID: m.MessageID, Topic: m.Topic})
 		if r.Republish && !r.shortened[m.Topic] {
-			r.again = append(r.again, m.Identity)
+			r.report.ToRepublish = append(r.report.ToRepublish, m.Identity)
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	for chunk := range slices.Chunk(r.again, lookup) {
-		n, err := r.tables.Republish(ctx, chunk)
-		r.report.Republished += n
-		if err != nil {
-			return err
-		}
-	}
-	if n := int64(len(r.again)) - r.report.Republished; n > 0 {
-		r.report.Notes = append(r.report.Notes, fmt.Sprintf("%d missing rows were not set back: they were not SENT any more", n))
-	}
-	return nil
 }

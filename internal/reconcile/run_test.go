@@ -30,7 +30,6 @@ type world struct {
 	cut     map[string]bool
 	compact map[string]bool
 	lookups int
-	again   []outbox.Identity
 }
 
 func (w *world) Now(context.Context) (time.Time, error) { return w.now, nil }
@@ -61,11 +60,6 @@ func (w *world) HasMessages(_ context.Context, ids []string) (map[string]bool, e
 		}
 	}
 	return found, nil
-}
-
-func (w *world) Republish(_ context.Context, identities []outbox.Identity) (int64, error) {
-	w.again = append(w.again, identities...)
-	return int64(len(identities)), nil
 }
 
 func (w *world) Read(_ context.Context, topic string, from, to time.Time, each func(sink.Record) error) (sink.Extent, error) {
@@ -199,29 +193,29 @@ func TestCompactedTopic(t *testing.T) {
 	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "topic orders is compacted") {
 		t.Errorf("notes %q", r.Notes)
 	}
-	if len(w.again) != 0 || r.Republished != 0 || r.Equal {
-		t.Errorf("%d rows set back, report %+v", len(w.again), r)
+	if len(r.ToRepublish) != 0 || r.Equal {
+		t.Errorf("%d rows are to be published again, report %+v", len(r.ToRepublish), r)
 	}
 }
 
-// All that is missing is set back, not the examples alone, and nothing else; but nothing of a topic that may have held it.
-func TestRepublish(t *testing.T) {
+// All that is missing is named for a republish, not the examples alone, and nothing else; but nothing of a topic that may have held it.
+func TestRowsToRepublish(t *testing.T) {
 	w := &world{now: tomorrow, topics: map[string][]sink.Record{"orders": {stored("there", 0)}}}
 	w.rows = append(w.rows, row("there", outbox.Sent, 0), row("pending", outbox.Pending, 0), row("failed", outbox.Failed, 0))
 	for i := range 1100 {
 		w.rows = append(w.rows, row(fmt.Sprint("m", i), outbox.Sent, 0))
 	}
 	again := func(q *Request) { q.Republish = true }
-	if r := w.compare(t, nil); len(w.again) != 0 || r.Republished != 0 {
-		t.Errorf("%d rows set back unasked", len(w.again))
+	if r := w.compare(t, nil); len(r.ToRepublish) != 0 {
+		t.Errorf("%d rows are named unasked", len(r.ToRepublish))
 	}
 	r := w.compare(t, again)
-	if len(w.again) != 1100 || r.Republished != 1100 || r.Equal || w.again[0].ID != "1m0" {
-		t.Errorf("%d rows set back, report %+v", len(w.again), r)
+	if len(r.ToRepublish) != 1100 || r.Equal || r.ToRepublish[0].ID != "1m0" {
+		t.Errorf("%d rows are to be published again, report %+v", len(r.ToRepublish), r)
 	}
-	w.again, w.cut = nil, map[string]bool{"orders": true}
-	if r := w.compare(t, again); len(w.again) != 0 || r.Republished != 0 || len(r.Notes) != 1 {
-		t.Errorf("%d rows of a shortened topic set back, notes %q", len(w.again), r.Notes)
+	w.cut = map[string]bool{"orders": true}
+	if r := w.compare(t, again); len(r.ToRepublish) != 0 || len(r.Notes) != 1 {
+		t.Errorf("%d rows of a shortened topic are to be published again, notes %q", len(r.ToRepublish), r.Notes)
 	}
 }
 

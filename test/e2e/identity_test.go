@@ -57,7 +57,7 @@ func TestA09_A11_C11_AnotherServerBehindTheAddress(t *testing.T) {
 	accept := map[string]func(*lab){
 		"accept-new-source": func(l *lab) { l.launch(app.Options{AcceptNewSource: true}) },
 		"checkpoint-set": func(l *lab) {
-			o, err := app.OpenOffline(l.config())
+			o, err := app.OpenOffline(t.Context(), l.config(), true)
 			testkit.Must(l.t, err)
 			_, err = o.SetCheckpoint(context.Background(), operator.Target{Latest: true})
 			testkit.Must(l.t, errors.Join(err, o.Close()))

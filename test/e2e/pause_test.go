@@ -82,7 +82,7 @@ func TestPause(t *testing.T) {
 
 	// Without a daemon the state directory is paused, and a relay that starts finds it so.
 	l.stop()
-	offline, err := app.OpenOffline(l.config())
+	offline, err := app.OpenOffline(t.Context(), l.config(), true)
 	testkit.Must(t, err)
 	first, err = offline.Pause(ctx, outbox.Pause{By: "an operator", Since: first.Since, Reason: "at rest"})
 	testkit.Must(t, err)

@@ -86,7 +86,7 @@ func TestAPositionInsideATransactionIsRefused(t *testing.T) {
 		l.reading()
 		l.stop()
 		check(func(target operator.Target) (operator.Preview, error) {
-			o, err := app.OpenOffline(l.config())
+			o, err := app.OpenOffline(t.Context(), l.config(), true)
 			testkit.Must(t, err)
 			p, err := o.SetCheckpoint(context.Background(), target)
 			testkit.Must(t, o.Close())

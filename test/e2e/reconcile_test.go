@@ -10,13 +10,14 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/reconcile"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
 // Tables and topics are equal after ordinary work, with a running relay and without one. Each difference that is made by hand is
 // found, reported by its kind, and makes the command exit with 1.
-func TestReconcile(t *testing.T) {
+func TestG51_Reconcile(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newStage(t, testkit.SharedDatabase(t, flavor), fake(t), frequentSweeps)
 		l.Start(t)
@@ -69,11 +70,17 @@ func TestReconcile(t *testing.T) {
 		if again := l.reconciled(1, "--republish"); again.Republished != 1 {
 			t.Errorf("%d rows were set back", again.Republished)
 		}
+		l.auditedRepublish(1)
 		l.Start(t)
 		l.waitCount(0, "status IN (0, 1)")
 		if r := l.reconciled(1); len(r.Missing) != 0 || sums(r).Missing != 0 || l.published(topics[0])["never"] != 1 {
 			t.Errorf("what was missing is not published: %+v", r)
 		}
+		l.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body, status) VALUES ('order', 'lost', ?, 'x', 2)", topics[0])
+		if again := l.reconciled(1, "--republish"); again.Republished != 1 {
+			t.Errorf("%d rows were set back", again.Republished)
+		}
+		l.auditedRepublish(2)
 		l.stopInTime()
 		if r := l.reconciled(0, "--topic", "payments", "--to", "59m"); len(r.Tables) != 0 || len(r.Topics) != 1 {
 			t.Errorf("of a window without rows: %+v", r)
@@ -140,6 +147,21 @@ func (l *stage) reconciled(want int, args ...string) (r reconcile.Report) {
 		l.t.Errorf("reconcile %v: code %d, %v\n%s%s", args, code, err, out, errOut)
 	}
 	return r
+}
+
+// auditedRepublish checks that the audit lists a number of finished changes that published one row of the table again.
+func (l *stage) auditedRepublish(n int) {
+	l.t.Helper()
+	out, errOut, code := l.Command(l.t, "audit", "-o", "json")
+	var all []operator.Change
+	if err := json.Unmarshal([]byte(out), &all); err != nil || code != 0 || len(all) != n {
+		l.t.Fatalf("the audit lists %d changes, want %d; code %d, %v\n%s%s", len(all), n, code, err, out, errOut)
+	}
+	for _, c := range all {
+		if c.Unfinished || !strings.HasPrefix(c.What, "reconcile --republish") || !strings.HasPrefix(c.Before, "1 rows of ") || !strings.HasPrefix(c.After, "1 of 1 rows of ") {
+			l.t.Errorf("%+v", c)
+		}
+	}
 }
 
 // What is wrong with the request is told before anything is read.

@@ -134,7 +134,7 @@ func (l *lab) position() outbox.Position {
 // offline moves the checkpoint of a stopped relay.
 func (l *lab) offline(target operator.Target) operator.Preview {
 	l.t.Helper()
-	o, err := app.OpenOffline(l.config())
+	o, err := app.OpenOffline(l.t.Context(), l.config(), true)
 	testkit.Must(l.t, err)
 	p, err := o.SetCheckpoint(context.Background(), target)
 	testkit.Must(l.t, errors.Join(err, o.Close()))

@@ -1,4 +1,4 @@
-package messages
+package operator
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -19,16 +18,19 @@ type act struct {
 	what  string // the command
 	verb  string
 	may   func(r *query.Row) string // why not; "" when it may
-	apply func(ctx context.Context, ids []outbox.Identity) (int64, error)
+	apply func(rows Rows, ctx context.Context, ids []outbox.Identity) (int64, error)
 }
 
-// RetryMessages implements operator.Messages.
-func (m *Messages) RetryMessages(ctx context.Context, order operator.MessageOrder) (operator.MessageChange, error) {
-	a := act{what: "messages retry", verb: "retried", may: mayRetry, apply: m.Rows.Retry}
+// RetryMessages sets rows back to PENDING, or with a dry run says which.
+func (o *Operator) RetryMessages(ctx context.Context, order MessageOrder) (MessageChange, error) {
+	a := act{what: "messages retry", verb: "retried", may: mayRetry, apply: Rows.Retry}
 	if order.Republish {
-		a = act{what: "messages retry", verb: "published again", may: mayRepublish, apply: m.Rows.Republish}
+		a = act{what: "messages retry", verb: "published again", may: mayRepublish, apply: Rows.Republish}
 	}
-	change, err := m.carryOut(ctx, order, a)
+	if len(order.Rows) > 0 {
+		a.what = "reconcile --republish"
+	}
+	change, err := o.carryOut(ctx, order, a)
 	if err != nil {
 		return change, err
 	}
@@ -37,31 +39,31 @@ func (m *Messages) RetryMessages(ctx context.Context, order operator.MessageOrde
 	}
 	switch {
 	case change.Changed == 0:
-	case m.Swept == nil:
+	case o.StartSweep == nil:
 		change.Notes = append(change.Notes, "no relay runs here: the next start, or the relay elsewhere, publishes them")
 	default:
-		if err := m.Swept(); err != nil {
+		if err := o.StartSweep(); err != nil {
 			change.Notes = append(change.Notes, fmt.Sprintf("the rows are PENDING, but a sweep could not be asked for (%v): the next one publishes them", err))
 		}
 	}
 	return change, nil
 }
 
-// DiscardMessages implements operator.Messages.
-func (m *Messages) DiscardMessages(ctx context.Context, order operator.MessageOrder) (operator.MessageChange, error) {
+// DiscardMessages moves rows to the failed-message log, or with a dry run says which.
+func (o *Operator) DiscardMessages(ctx context.Context, order MessageOrder) (MessageChange, error) {
 	if order.Republish {
-		return operator.MessageChange{}, operator.Usagef("republish goes with retry only")
+		return MessageChange{}, Usagef("republish goes with retry only")
 	}
-	if name, err := m.table(order.Table); err == nil {
-		wrong, err := m.Rows.FailedLog(ctx, name)
+	if rows, name, err := o.table(ctx, order.Table); err == nil {
+		wrong, err := rows.FailedLog(ctx, name)
 		if err != nil {
-			return operator.MessageChange{}, err
+			return MessageChange{}, err
 		}
 		if len(wrong) > 0 {
-			return operator.MessageChange{}, operator.Refusedf("%s: %s; fix: %s", wrong[0].Subject, wrong[0].What, wrong[0].Fix)
+			return MessageChange{}, Refusedf("%s: %s; fix: %s", wrong[0].Subject, wrong[0].What, wrong[0].Fix)
 		}
 	}
-	change, err := m.carryOut(ctx, order, act{what: "messages discard", verb: "discarded", may: mayDiscard, apply: m.Rows.Discard})
+	change, err := o.carryOut(ctx, order, act{what: "messages discard", verb: "discarded", may: mayDiscard, apply: Rows.Discard})
 	if err == nil && change.Matched > 0 {
 		change.Notes = append(change.Notes, "discarded rows are in "+change.Table+table.FailedSuffix+", whole; no consumer sees the messages")
 	}
@@ -69,22 +71,24 @@ func (m *Messages) DiscardMessages(ctx context.Context, order operator.MessageOr
 }
 
 // carryOut finds the rows of an order and, unless it is a dry run, changes them.
-func (m *Messages) carryOut(ctx context.Context, order operator.MessageOrder, a act) (change operator.MessageChange, err error) {
-	change = operator.MessageChange{DryRun: order.DryRun, Messages: []operator.Message{}, Refused: []operator.MessageRefusal{}, Notes: []string{}}
+func (o *Operator) carryOut(ctx context.Context, order MessageOrder, a act) (change MessageChange, err error) {
+	change = MessageChange{DryRun: order.DryRun, Messages: []Message{}, Refused: []MessageRefusal{}, Notes: []string{}}
 	if err := order.Check(); err != nil {
 		return change, err
 	}
-	if m.Refuse != nil && !order.DryRun {
-		return change, m.Refuse
+	if o.Refuse != nil && !order.DryRun {
+		return change, o.Refuse
 	}
-	if change.Table, err = m.table(order.Table); err != nil {
+	rows, name, err := o.table(ctx, order.Table)
+	if err != nil {
 		return change, err
 	}
+	change.Table = name
 	var ids []outbox.Identity
 	take := func(ref string, r *query.Row) {
 		if why := a.may(r); why != "" {
 			if ref != "" {
-				change.Refused = append(change.Refused, operator.MessageRefusal{Ref: ref, Reason: why})
+				change.Refused = append(change.Refused, MessageRefusal{Ref: ref, Reason: why})
 			}
 			return
 		}
@@ -92,10 +96,14 @@ func (m *Messages) carryOut(ctx context.Context, order operator.MessageOrder, a 
 			change.Messages = append(change.Messages, show(r))
 		}
 	}
-	if order.Filter != nil {
-		err = m.eachOf(ctx, change.Table, order, a, &change, func(r *query.Row) bool { take("", r); return len(ids) < order.Limit })
+	if len(order.Rows) > 0 {
+		for _, row := range order.Rows {
+			ids = append(ids, outbox.Identity{Table: change.Table, ID: row.ID, MessageID: row.MessageID})
+		}
+	} else if order.Filter != nil {
+		err = eachOf(ctx, rows, order, a, &change, func(r *query.Row) bool { take("", r); return len(ids) < order.Limit })
 	} else {
-		err = m.eachNamed(ctx, change.Table, order, &change, take)
+		err = eachNamed(ctx, rows, order, &change, take)
 	}
 	if err != nil {
 		return change, err
@@ -105,42 +113,47 @@ func (m *Messages) carryOut(ctx context.Context, order operator.MessageOrder, a 
 	case order.DryRun:
 		return change, nil
 	case len(change.Refused) > 0:
-		return change, operator.Refusedf("nothing was changed: %s; leave out what cannot be %s", sentences(change.Refused), a.verb)
+		return change, Refusedf("nothing was changed: %s; leave out what cannot be %s", sentences(change.Refused), a.verb)
 	case len(ids) == 0:
 		return change, nil
 	}
-	return change, m.recorded(ctx, order, a, ids, &change)
+	return change, o.recorded(ctx, rows, order, a, ids, &change)
 }
 
 // noted is the number of rows of one order that a note is made of.
 const noted = 1000
 
 // recorded changes rows and has that recorded: before the work, and after it with the number of rows that were changed.
-func (m *Messages) recorded(ctx context.Context, order operator.MessageOrder, a act, ids []outbox.Identity, change *operator.MessageChange) error {
+func (o *Operator) recorded(ctx context.Context, rows Rows, order MessageOrder, a act, ids []outbox.Identity, change *MessageChange) error {
 	finish := func(_ string, err error) error { return err }
-	if m.Begin == nil {
+	if o.Record == nil {
 		change.Notes = append(change.Notes, "there is no state directory: `canal-outbox audit` will not list this change")
 	} else {
-		asked, err := json.Marshal(order)
-		if err != nil {
-			return err
+		what := a.what
+		if len(order.Rows) == 0 {
+			asked, err := json.Marshal(order)
+			if err != nil {
+				return err
+			}
+			what += " " + short(string(asked))
 		}
-		if finish, err = m.Begin(ctx, a.what+" "+short(string(asked)), fmt.Sprintf("%d rows of %s match", len(ids), change.Table)); err != nil {
+		var err error
+		if finish, err = Begin(ctx, o.Record, what, fmt.Sprintf("%d rows of %s match", len(ids), change.Table)); err != nil {
 			return err
 		}
 	}
-	err := applied(ctx, a, ids, change)
-	if m.Note != nil {
-		m.Note(ids[:min(len(ids), noted)], a.verb, "by "+operator.Caller(ctx)+": "+a.what)
+	err := applied(ctx, rows, a, ids, change)
+	if o.Note != nil {
+		o.Note(ids[:min(len(ids), noted)], a.verb, "by "+Caller(ctx)+": "+a.what)
 	}
 	return finish(fmt.Sprintf("%d of %d rows of %s were %s", change.Changed, len(ids), change.Table, a.verb), err)
 }
 
 // applied changes rows, 500 at a time. A row that another session has locked, or that has changed since the preview, is skipped; an error of
 // the database ends the work, and the rows before it stay changed.
-func applied(ctx context.Context, a act, ids []outbox.Identity, change *operator.MessageChange) error {
+func applied(ctx context.Context, rows Rows, a act, ids []outbox.Identity, change *MessageChange) error {
 	for chunk := range slices.Chunk(ids, 500) {
-		n, err := a.apply(ctx, chunk)
+		n, err := a.apply(rows, ctx, chunk)
 		change.Changed += int(n)
 		if err != nil {
 			return fmt.Errorf("%d of %d messages were %s, then: %w", change.Changed, len(ids), a.verb, err)
@@ -162,8 +175,8 @@ func short(text string) string {
 }
 
 // eachOf goes through the rows of a filter until each says that it is enough.
-func (m *Messages) eachOf(ctx context.Context, name string, order operator.MessageOrder, a act, change *operator.MessageChange, each func(r *query.Row) bool) error {
-	q, err := m.listing(name, *order.Filter)
+func eachOf(ctx context.Context, rows Rows, order MessageOrder, a act, change *MessageChange, each func(r *query.Row) bool) error {
+	q, err := order.Filter.listing(rows, change.Table)
 	if err != nil {
 		return err
 	}
@@ -179,11 +192,11 @@ func (m *Messages) eachOf(ctx context.Context, name string, order operator.Messa
 	}
 	typical.Failed = typical.Status == outbox.Failed
 	if why := a.may(&typical); q.State == query.AnyState || why != "" {
-		return operator.Refusedf("messages that are %s cannot be %s: %s", q.State, a.verb, why)
+		return Refusedf("messages that are %s cannot be %s: %s", q.State, a.verb, why)
 	}
-	q.Limit, q.Scan = operator.MaxMessages, order.Scan
+	q.Limit, q.Scan = MaxMessages, order.Scan
 	for enough := false; ; {
-		listed, err := m.list(ctx, name, q)
+		listed, err := list(ctx, rows, change.Table, q)
 		if err != nil {
 			return err
 		}
@@ -206,13 +219,13 @@ func (m *Messages) eachOf(ctx context.Context, name string, order operator.Messa
 }
 
 // eachNamed goes through the rows that an order names: by primary key, or else by message id.
-func (m *Messages) eachNamed(ctx context.Context, name string, order operator.MessageOrder, change *operator.MessageChange, each func(ref string, r *query.Row)) error {
+func eachNamed(ctx context.Context, rows Rows, order MessageOrder, change *MessageChange, each func(ref string, r *query.Row)) error {
 	refuse := func(ref, why string) {
-		change.Refused = append(change.Refused, operator.MessageRefusal{Ref: ref, Reason: why})
+		change.Refused = append(change.Refused, MessageRefusal{Ref: ref, Reason: why})
 	}
 	seen := map[outbox.Identity]bool{}
 	for _, ref := range order.IDs {
-		found, err := m.Rows.Find(ctx, name, ref, order.Scan)
+		found, err := rows.Find(ctx, change.Table, ref, order.Scan)
 		if err != nil {
 			return err
 		}
@@ -230,13 +243,13 @@ func (m *Messages) eachNamed(ctx context.Context, name string, order operator.Me
 		case found.Scan != "":
 			refuse(ref, found.Scan)
 		default:
-			refuse(ref, "there is no such row in "+name)
+			refuse(ref, "there is no such row in "+change.Table)
 		}
 	}
 	return nil
 }
 
-func sentences(refused []operator.MessageRefusal) string {
+func sentences(refused []MessageRefusal) string {
 	var all []string
 	for i, r := range refused {
 		if i == shown {

@@ -1,4 +1,4 @@
-package messages
+package operator
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -27,7 +26,22 @@ type rows struct {
 	log     []server.Finding
 	changed map[string][]string // ids by what was done
 	applied func() error        // called by each change; nil for nothing
+	states  func(context.Context, []outbox.Identity) ([]outbox.Candidate, error)
 }
+
+func (r *rows) tables(context.Context) (Rows, error) { return r, nil }
+
+func (r *rows) operator() *Operator { return &Operator{Tables: r.tables} }
+
+func (*rows) Counts(context.Context) ([]query.Counts, error) { return nil, nil }
+
+func (r *rows) States(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error) {
+	return r.states(ctx, ids)
+}
+
+func (*rows) Grace(string) time.Duration { return 0 }
+
+func (*rows) FailedEvery(string) time.Duration { return 0 }
 
 func newRows(all ...query.Row) *rows {
 	for i := range all {
@@ -117,8 +131,8 @@ func (r *rows) Discard(_ context.Context, ids []outbox.Identity) (int64, error) 
 
 func (r *rows) FailedLog(context.Context, string) ([]server.Finding, error) { return r.log, nil }
 
-func codeOf(err error) operator.Code {
-	var coded *operator.Error
+func codeOf(err error) Code {
+	var coded *Error
 	if errors.As(err, &coded) {
 		return coded.Code
 	}
@@ -158,8 +172,9 @@ func TestOrdersByName(t *testing.T) {
 	} {
 		r := several()
 		swept := 0
-		m := &Messages{Parts{Rows: r, Swept: func() error { swept++; return nil }}}
-		order := operator.MessageOrder{IDs: strings.Fields(c.refs), Republish: c.republish != "", DryRun: true}
+		m := r.operator()
+		m.StartSweep = func() error { swept++; return nil }
+		order := MessageOrder{IDs: strings.Fields(c.refs), Republish: c.republish != "", DryRun: true}
 		do := m.RetryMessages
 		if c.what == "discard" {
 			do = m.DiscardMessages
@@ -176,7 +191,7 @@ func TestOrdersByName(t *testing.T) {
 		order.DryRun = false
 		change, err = do(t.Context(), order)
 		if len(c.refused) > 0 {
-			if codeOf(err) != operator.CodeRefused || len(r.changed) != 0 || swept != 0 {
+			if codeOf(err) != CodeRefused || len(r.changed) != 0 || swept != 0 {
 				t.Errorf("%s %s: %v was changed, %v", c.what, c.refs, r.changed, err)
 			}
 			continue
@@ -190,12 +205,12 @@ func TestOrdersByName(t *testing.T) {
 // An order by filter takes as many rows as the limit allows, and reports whether there are more.
 func TestOrdersByFilter(t *testing.T) {
 	r := several()
-	m := &Messages{Parts{Rows: r}}
-	change, err := m.RetryMessages(t.Context(), operator.MessageOrder{Filter: &operator.MessageFilter{}, Limit: 1})
+	m := r.operator()
+	change, err := m.RetryMessages(t.Context(), MessageOrder{Filter: &MessageFilter{}, Limit: 1})
 	if err != nil || change.Changed != 1 || !change.More || !slices.Equal(r.changed["retry"], []string{"1"}) {
 		t.Errorf("one of two: %+v, %v", change, err)
 	}
-	change, err = m.RetryMessages(t.Context(), operator.MessageOrder{Filter: &operator.MessageFilter{Status: "pending"}})
+	change, err = m.RetryMessages(t.Context(), MessageOrder{Filter: &MessageFilter{Status: "pending"}})
 	if err != nil || change.Matched != 1 || change.More || !slices.Equal(r.changed["retry"], []string{"1", "2"}) {
 		t.Errorf("those that wait: %+v, %v, %v", change, err, r.changed)
 	}
@@ -203,15 +218,15 @@ func TestOrdersByFilter(t *testing.T) {
 		t.Errorf("notes: %v", change.Notes)
 	}
 	for _, status := range []string{"sent", "sending", "consumed", "held", "any"} {
-		if _, err := m.RetryMessages(t.Context(), operator.MessageOrder{Filter: &operator.MessageFilter{Status: status}}); codeOf(err) != operator.CodeRefused {
+		if _, err := m.RetryMessages(t.Context(), MessageOrder{Filter: &MessageFilter{Status: status}}); codeOf(err) != CodeRefused {
 			t.Errorf("retry of %s: %v", status, err)
 		}
 	}
-	if _, err := m.RetryMessages(t.Context(), operator.MessageOrder{Filter: &operator.MessageFilter{}, Republish: true}); codeOf(err) != operator.CodeRefused {
+	if _, err := m.RetryMessages(t.Context(), MessageOrder{Filter: &MessageFilter{}, Republish: true}); codeOf(err) != CodeRefused {
 		t.Errorf("republish of what has failed: %v", err)
 	}
 	r.scan = "it would read 7 rows"
-	if _, err := m.RetryMessages(t.Context(), operator.MessageOrder{Filter: &operator.MessageFilter{Topic: "x"}}); codeOf(err) != operator.CodeNeedsScan {
+	if _, err := m.RetryMessages(t.Context(), MessageOrder{Filter: &MessageFilter{Topic: "x"}}); codeOf(err) != CodeNeedsScan {
 		t.Errorf("a scan: %v", err)
 	}
 }
@@ -220,12 +235,12 @@ func TestOrdersByFilter(t *testing.T) {
 func TestOrdersThatAreRefused(t *testing.T) {
 	r := several()
 	r.log = []server.Finding{{Subject: "shop.m_failed", What: "there is no such table", Fix: "CREATE TABLE"}}
-	m := &Messages{Parts{Rows: r}}
-	if _, err := m.DiscardMessages(t.Context(), operator.MessageOrder{IDs: []string{"1"}, DryRun: true}); codeOf(err) != operator.CodeRefused || !strings.Contains(err.Error(), "CREATE TABLE") {
+	m := r.operator()
+	if _, err := m.DiscardMessages(t.Context(), MessageOrder{IDs: []string{"1"}, DryRun: true}); codeOf(err) != CodeRefused || !strings.Contains(err.Error(), "CREATE TABLE") {
 		t.Errorf("no log: %v", err)
 	}
-	m.Refuse = operator.Refusedf("a shadow changes nothing")
-	if _, err := m.RetryMessages(t.Context(), operator.MessageOrder{IDs: []string{"1"}}); codeOf(err) != operator.CodeRefused || len(r.changed) != 0 {
+	m.Refuse = Refusedf("a shadow changes nothing")
+	if _, err := m.RetryMessages(t.Context(), MessageOrder{IDs: []string{"1"}}); codeOf(err) != CodeRefused || len(r.changed) != 0 {
 		t.Errorf("a shadow: %v", err)
 	}
 }
@@ -233,40 +248,40 @@ func TestOrdersThatAreRefused(t *testing.T) {
 // Bad questions have an answer of their own.
 func TestQuestions(t *testing.T) {
 	r := several()
-	m := &Messages{Parts{Rows: r}}
-	for want, err := range map[operator.Code]error{
-		operator.CodeUsage:    second(m.ListMessages(t.Context(), operator.MessageQuery{Limit: 5, MessageFilter: operator.MessageFilter{Status: "lost"}})),
-		operator.CodeNotFound: second(m.ShowMessages(t.Context(), operator.MessageRef{Ref: "nobody"})),
-		"":                    second(m.ShowMessages(t.Context(), operator.MessageRef{Ref: "order:k-1"})),
+	m := r.operator()
+	for want, err := range map[Code]error{
+		CodeUsage:    second(m.ListMessages(t.Context(), MessageQuery{Limit: 5, MessageFilter: MessageFilter{Status: "lost"}})),
+		CodeNotFound: second(m.ShowMessages(t.Context(), MessageRef{Ref: "nobody"})),
+		"":           second(m.ShowMessages(t.Context(), MessageRef{Ref: "order:k-1"})),
 	} {
 		if codeOf(err) != want {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if _, err := m.ListMessages(t.Context(), operator.MessageQuery{Limit: 5, After: "elsewhere"}); codeOf(err) != operator.CodeUsage {
+	if _, err := m.ListMessages(t.Context(), MessageQuery{Limit: 5, After: "elsewhere"}); codeOf(err) != CodeUsage {
 		t.Errorf("a place of another list: %v", err)
 	}
-	shown, err := m.ShowMessages(t.Context(), operator.MessageRef{Ref: "k-1"})
-	if err != nil || shown.Matches[0].Body != nil || shown.Matches[0].BodyBytes != 9 || shown.Matches[0].Headers[0] != (operator.MessageHeader{Name: "a"}) {
+	shown, err := m.ShowMessages(t.Context(), MessageRef{Ref: "k-1"})
+	if err != nil || shown.Matches[0].Body != nil || shown.Matches[0].BodyBytes != 9 || shown.Matches[0].Headers[0] != (MessageHeader{Name: "a"}) {
 		t.Errorf("masked: %+v, %v", shown, err)
 	}
-	shown, err = m.ShowMessages(t.Context(), operator.MessageRef{Ref: "k-1", Body: true})
+	shown, err = m.ShowMessages(t.Context(), MessageRef{Ref: "k-1", Body: true})
 	if err != nil || *shown.Matches[0].Body != "card 4711" || *shown.Matches[0].Headers[0].Value != "b" || shown.Matches[0].BodyEncoding != "utf-8" {
 		t.Errorf("with its body: %+v, %v", shown, err)
 	}
 	r.scan = "no index begins with the key"
-	if _, err := m.TraceMessage(t.Context(), operator.MessageRef{Ref: "nobody"}); codeOf(err) != operator.CodeNeedsScan {
+	if _, err := m.TraceMessage(t.Context(), MessageRef{Ref: "nobody"}); codeOf(err) != CodeNeedsScan {
 		t.Errorf("not looked for: %v", err)
 	}
 	r.names = append(r.names, "shop.n")
-	if _, err := m.ListMessages(t.Context(), operator.MessageQuery{Limit: 5}); codeOf(err) != operator.CodeUsage || !strings.Contains(err.Error(), "shop.n") {
+	if _, err := m.ListMessages(t.Context(), MessageQuery{Limit: 5}); codeOf(err) != CodeUsage || !strings.Contains(err.Error(), "shop.n") {
 		t.Errorf("two tables: %v", err)
 	}
-	none := &Messages{Parts{Rows: &rows{}}}
-	if _, err := none.ListMessages(t.Context(), operator.MessageQuery{Limit: 5}); codeOf(err) != operator.CodeUsage || !strings.Contains(err.Error(), "has a status") {
+	none := (&rows{}).operator()
+	if _, err := none.ListMessages(t.Context(), MessageQuery{Limit: 5}); codeOf(err) != CodeUsage || !strings.Contains(err.Error(), "has a status") {
 		t.Errorf("no table: %v", err)
 	}
-	if _, err := none.ShowMessages(t.Context(), operator.MessageRef{Ref: "17"}); codeOf(err) != operator.CodeUsage {
+	if _, err := none.ShowMessages(t.Context(), MessageRef{Ref: "17"}); codeOf(err) != CodeUsage {
 		t.Errorf("no table: %v", err)
 	}
 	stats, err := m.MessageStats(t.Context(), "shop.m")
@@ -294,6 +309,17 @@ func (t *topic) Read(_ context.Context, _ string, from, to time.Time, each func(
 	return sink.Extent{}, t.err
 }
 
+// recorded is a line of the audit as the test compares it.
+func recorded(c *Change) string {
+	switch {
+	case c.Unfinished:
+		return "begin " + c.What + ", " + c.Before
+	case c.Error != "":
+		return "end " + c.After + ": " + c.Error
+	}
+	return "end " + c.After
+}
+
 // A change of rows is recorded before the first row is changed, with its filter and the number of rows, and completed after the last; one
 // that goes wrong in the middle is completed with the error.
 func TestG51_AChangeIsRecordedBeforeItsWork(t *testing.T) {
@@ -307,17 +333,9 @@ func TestG51_AChangeIsRecordedBeforeItsWork(t *testing.T) {
 		var did []string
 		r := several()
 		r.applied = func() error { did = append(did, "apply"); return c.fail }
-		m := &Messages{Parts{Rows: r, Begin: func(_ context.Context, what, before string) (func(string, error) error, error) {
-			did = append(did, "begin "+what+", "+before)
-			return func(after string, err error) error {
-				if err != nil {
-					after += ": " + err.Error()
-				}
-				did = append(did, "end "+after)
-				return err
-			}, nil
-		}}}
-		order := operator.MessageOrder{Filter: &operator.MessageFilter{Status: "failed"}}
+		m := r.operator()
+		m.Record = func(c *Change) error { did = append(did, recorded(c)); return nil }
+		order := MessageOrder{Filter: &MessageFilter{Status: "failed"}}
 		if _, err := m.RetryMessages(t.Context(), order); !errors.Is(err, c.fail) || !slices.Equal(did, c.want) {
 			t.Errorf("%q, want %q (%v)", did, c.want, err)
 		}
@@ -326,10 +344,24 @@ func TestG51_AChangeIsRecordedBeforeItsWork(t *testing.T) {
 			t.Errorf("a dry run: %q, %v", did, err)
 		}
 	}
+	var did []string
 	r := several()
+	r.applied = func() error { did = append(did, "apply"); return nil }
+	republish := r.operator()
+	republish.Record = func(c *Change) error { did = append(did, recorded(c)); return nil }
+	missing := MessageOrder{Republish: true, Rows: []MessageRow{{ID: "1", MessageID: "order:k-1"}, {ID: "2", MessageID: "order:k-2"}}}
+	want := []string{"begin reconcile --republish, 2 rows of shop.m match", "apply", "end 2 of 2 rows of shop.m were published again"}
+	if _, err := republish.RetryMessages(t.Context(), missing); err != nil || !slices.Equal(did, want) {
+		t.Errorf("%q, want %q (%v)", did, want, err)
+	}
+	if _, err := republish.DiscardMessages(t.Context(), MessageOrder{Rows: missing.Rows}); err == nil {
+		t.Error("rows were discarded that were named as missing")
+	}
+	r = several()
 	full := errors.New("the disk is full")
-	m := &Messages{Parts{Rows: r, Begin: func(context.Context, string, string) (func(string, error) error, error) { return nil, full }}}
-	if _, err := m.DiscardMessages(t.Context(), operator.MessageOrder{IDs: []string{"1"}}); !errors.Is(err, full) || len(r.changed) != 0 {
+	m := r.operator()
+	m.Record = func(*Change) error { return full }
+	if _, err := m.DiscardMessages(t.Context(), MessageOrder{IDs: []string{"1"}}); !errors.Is(err, full) || len(r.changed) != 0 {
 		t.Errorf("what cannot be recorded was done: %v, %v", r.changed, err)
 	}
 }

@@ -1,4 +1,4 @@
-package messages
+package operator
 
 import (
 	"errors"
@@ -7,13 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-func whats(events []operator.TraceEvent) (list []string) {
+func whats(events []TraceEvent) (list []string) {
 	for _, e := range events {
 		list = append(list, e.What+"/"+e.Source)
 	}
@@ -43,11 +42,12 @@ func TestWhatARowWaitsFor(t *testing.T) {
 		{query.Row{Status: outbox.Held, State: "consumed"}, &working, ""},
 		{query.Row{Status: outbox.Held, Code: "9"}, &working, "status 9 is unknown to the relay; it never sends this row"},
 	} {
-		m := &Messages{Parts{Rows: newRows(c.row), Interval: 30 * time.Second, ClaimTimeout: time.Minute}}
+		m := newRows(c.row).operator()
+		m.Interval, m.ClaimTimeout = 30*time.Second, time.Minute
 		if c.flow != nil {
 			m.Flow = func(outbox.Identity, string) Flow { return *c.flow }
 		}
-		trace, err := m.TraceMessage(t.Context(), operator.MessageRef{Ref: "1"})
+		trace, err := m.TraceMessage(t.Context(), MessageRef{Ref: "1"})
 		if err != nil || !strings.Contains(trace.WaitsFor, c.want) || (c.want == "") != (trace.WaitsFor == "") {
 			t.Errorf("%+v: waits for %q, want %q (%v)", c.row, trace.WaitsFor, c.want, err)
 		}
@@ -62,15 +62,11 @@ func TestTraceOfAMessage(t *testing.T) {
 	row := query.Row{Status: outbox.Sent, Attempts: 1, LastExec: now.Add(3 * time.Second), SentAt: now.Add(4 * time.Second), BrokerID: "b-1"}
 	broker := &topic{records: []sink.Record{{MessageID: "other"}, {MessageID: "order:k-1", At: now.Add(2 * time.Second), Place: "partition 1 offset 7", Body: []byte("x")}}}
 	at := func(offset uint64) outbox.Position { return outbox.Position{File: "binlog.000002", Offset: offset} }
-	m := &Messages{Parts{
-		Rows: newRows(row), Flow: func(outbox.Identity, string) Flow { return Flow{Breaker: "closed"} },
-		Journal: func() ([]outbox.Completion, error) { return nil, nil },
-		History: func() ([]operator.HistoryEntry, error) {
-			return []operator.HistoryEntry{{At: now.Add(time.Second), Position: at(900)}, {At: now.Add(-time.Second), Position: at(600)}}, nil
-		},
-		Broker: func() (sink.Reader, func(), error) { return broker, func() {}, nil },
-	}}
-	trace, err := m.TraceMessage(t.Context(), operator.MessageRef{Ref: "k-1"})
+	m := newRows(row).operator()
+	m.Flow = func(outbox.Identity, string) Flow { return Flow{Breaker: "closed"} }
+	m.State = &memory{history: []HistoryEntry{{At: now.Add(time.Second), Position: at(900)}, {At: now.Add(-time.Second), Position: at(600)}}}
+	m.Broker = func() (sink.Reader, func(), error) { return broker, func() {}, nil }
+	trace, err := m.TraceMessage(t.Context(), MessageRef{Ref: "k-1"})
 	want := []string{"inserted/table", "published/broker", "attempt/table", "written/table", "in_log/log"}
 	if err != nil || !slices.Equal(whats(trace.Events), want) || trace.WaitsFor != "" || len(trace.Unknown) != 0 {
 		t.Fatalf("%v, want %v; unknown %q (%v)", whats(trace.Events), want, trace.Unknown, err)
@@ -93,7 +89,7 @@ func TestTraceOfAMessage(t *testing.T) {
 		before := *broker
 		reader := m.Broker
 		change()
-		trace, err := m.TraceMessage(t.Context(), operator.MessageRef{Ref: "k-1"})
+		trace, err := m.TraceMessage(t.Context(), MessageRef{Ref: "k-1"})
 		if err != nil || len(trace.Unknown) != 1 || !strings.Contains(trace.Unknown[0], what) {
 			t.Errorf("%s: unknown %q (%v)", what, trace.Unknown, err)
 		}
@@ -104,16 +100,15 @@ func TestTraceOfAMessage(t *testing.T) {
 // A message whose status is still to be written is known from the journal.
 func TestTraceOfAMessageInTheJournal(t *testing.T) {
 	r := newRows(query.Row{})
-	m := &Messages{Parts{Rows: r, Journal: func() ([]outbox.Completion, error) {
-		return []outbox.Completion{{Identity: r.all[0].Identity, BrokerID: "b-7"}}, nil
-	}}}
-	trace, err := m.TraceMessage(t.Context(), operator.MessageRef{Ref: "1"})
+	m := r.operator()
+	m.State = &memory{journal: []outbox.Completion{{Identity: r.all[0].Identity, BrokerID: "b-7"}}}
+	trace, err := m.TraceMessage(t.Context(), MessageRef{Ref: "1"})
 	if err != nil || !slices.Contains(whats(trace.Events), "published/state") || !strings.Contains(trace.WaitsFor, "write of SENT") {
 		t.Errorf("%+v, %v", trace, err)
 	}
 	r.all = append(r.all, r.all[0])
 	r.all[1].ID = "2"
-	if _, err := m.TraceMessage(t.Context(), operator.MessageRef{Ref: "k-1"}); codeOf(err) != operator.CodeUsage || !strings.Contains(err.Error(), "means 2 messages") {
+	if _, err := m.TraceMessage(t.Context(), MessageRef{Ref: "k-1"}); codeOf(err) != CodeUsage || !strings.Contains(err.Error(), "means 2 messages") {
 		t.Errorf("one of two: %v", err)
 	}
 }
@@ -121,14 +116,12 @@ func TestTraceOfAMessageInTheJournal(t *testing.T) {
 // What the state directory has noted stands among the events, by time; the row's own attempts stay.
 func TestG44_ATraceShowsWhatWasNoted(t *testing.T) {
 	at := now.Add(time.Second)
-	m := &Messages{Parts{
-		Rows:    newRows(query.Row{Status: outbox.Sent, Attempts: 2, LastExec: now.Add(3 * time.Second), SentAt: now.Add(4 * time.Second)}),
-		Journal: func() ([]outbox.Completion, error) { return nil, nil },
-		Noted: func(id outbox.Identity) ([]operator.TraceEvent, error) {
-			return []operator.TraceEvent{{At: &at, What: "refused", Detail: "attempt 1: no; relay a", Source: "state"}}, nil
-		},
-	}}
-	trace, err := m.TraceMessage(t.Context(), operator.MessageRef{Ref: "k-1"})
+	m := newRows(query.Row{Status: outbox.Sent, Attempts: 2, LastExec: now.Add(3 * time.Second), SentAt: now.Add(4 * time.Second)}).operator()
+	m.State = &memory{}
+	m.Noted = func(outbox.Identity) ([]TraceEvent, error) {
+		return []TraceEvent{{At: &at, What: "refused", Detail: "attempt 1: no; relay a", Source: "state"}}, nil
+	}
+	trace, err := m.TraceMessage(t.Context(), MessageRef{Ref: "k-1"})
 	if err != nil || !slices.Equal(whats(trace.Events), []string{"inserted/table", "refused/state", "attempt/table", "written/table"}) {
 		t.Errorf("%v, %v", whats(trace.Events), err)
 	}

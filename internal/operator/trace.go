@@ -1,4 +1,4 @@
-package messages
+package operator
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/query"
 )
@@ -24,31 +23,32 @@ const (
 
 // tracer collects what is known of one row.
 type tracer struct {
-	*Messages
+	*Operator
+	rows    Rows
 	row     *query.Row
 	journal *outbox.Completion // of the row; nil when the journal does not have it
 	flow    *Flow              // nil when no relay runs here
 	notes   int                // events that the state directory has noted
-	trace   operator.Trace
+	trace   Trace
 }
 
-// TraceMessage implements operator.Messages.
-func (m *Messages) TraceMessage(ctx context.Context, ref operator.MessageRef) (operator.Trace, error) {
-	rows, _, err := m.find(ctx, ref)
+// TraceMessage returns what is known of one message from all sources.
+func (o *Operator) TraceMessage(ctx context.Context, ref MessageRef) (Trace, error) {
+	rows, all, _, err := o.find(ctx, ref)
 	if err != nil {
-		return operator.Trace{}, err
+		return Trace{}, err
 	}
-	if len(rows) > 1 {
-		return operator.Trace{}, operator.Usagef("%q means %d messages, trace one of them by its message id: %s", ref.Ref, len(rows), someIDs(rows))
+	if len(all) > 1 {
+		return Trace{}, Usagef("%q means %d messages, trace one of them by its message id: %s", ref.Ref, len(all), someIDs(all))
 	}
-	t := &tracer{Messages: m, row: &rows[0], trace: operator.Trace{Message: show(&rows[0]), Events: []operator.TraceEvent{}, Unknown: []string{}}}
+	t := &tracer{Operator: o, rows: rows, row: &all[0], trace: Trace{Message: show(&all[0]), Events: []TraceEvent{}, Unknown: []string{}}}
 	if err := t.state(); err != nil {
 		return t.trace, err
 	}
 	t.table()
 	t.broker(ctx)
 	t.waits()
-	slices.SortStableFunc(t.trace.Events, func(a, b operator.TraceEvent) int {
+	slices.SortStableFunc(t.trace.Events, func(a, b TraceEvent) int {
 		switch {
 		case a.At == nil && b.At == nil:
 			return 0
@@ -74,7 +74,7 @@ func someIDs(rows []query.Row) string {
 }
 
 func (t *tracer) event(at time.Time, what, source, format string, args ...any) {
-	t.trace.Events = append(t.trace.Events, operator.TraceEvent{At: moment(at), What: what, Detail: fmt.Sprintf(format, args...), Source: source})
+	t.trace.Events = append(t.trace.Events, TraceEvent{At: moment(at), What: what, Detail: fmt.Sprintf(format, args...), Source: source})
 }
 
 func (t *tracer) unknown(format string, args ...any) {
@@ -89,11 +89,11 @@ func (t *tracer) state() error {
 	} else {
 		t.unknown("no relay answers here: whether a relay owns the row is not known")
 	}
-	if t.Journal == nil {
+	if t.State == nil {
 		t.unknown("the state directory was not looked into: whether the message was sent and its status is still to be written is not known")
 		return nil
 	}
-	journal, err := t.Journal()
+	journal, err := t.State.Journal()
 	if err != nil {
 		return fmt.Errorf("read the journal: %w", err)
 	}
@@ -123,16 +123,16 @@ func (t *tracer) noted() error {
 
 // inLog says between which checkpoints the row was inserted. The history has the relay's clock and the row the database's.
 func (t *tracer) inLog() error {
-	if t.row.CreatedAt.IsZero() || t.History == nil {
+	if t.row.CreatedAt.IsZero() || t.State == nil {
 		t.unknown("the row does not say when it was made, so that its place in the log is not known")
 		return nil
 	}
-	history, err := t.History() // newest first
+	history, err := t.State.History() // newest first
 	if err != nil {
 		return fmt.Errorf("read the history: %w", err)
 	}
 	made := t.row.CreatedAt
-	behind := slices.IndexFunc(history, func(e operator.HistoryEntry) bool { return e.At.Before(made) })
+	behind := slices.IndexFunc(history, func(e HistoryEntry) bool { return e.At.Before(made) })
 	switch {
 	case behind < 0:
 		t.unknown("the row was made before the oldest checkpoint that is known, so that its place in the log is not known")
@@ -202,7 +202,7 @@ func (t *tracer) waits() {
 		t.trace.WaitsFor = "the write of SENT into the table: the broker has it, and it is not sent again"
 	case r.Status == outbox.Failed:
 		t.trace.WaitsFor = "a decision: `canal-outbox messages retry` publishes it again, `messages discard` moves it out of the table"
-		if every := t.failedEvery(r.Table); every > 0 {
+		if every := t.rows.FailedEvery(r.Table); every > 0 {
 			t.trace.WaitsFor += fmt.Sprintf("; without one the relay tries it again %v after the failure", every)
 		}
 	case r.Status == outbox.Sending:
@@ -217,10 +217,7 @@ func (t *tracer) waits() {
 // pendingFor says what a PENDING row waits for; what is known of the relay comes first.
 func (t *tracer) pendingFor() string {
 	r, flow := t.row, t.flow
-	grace := time.Duration(0)
-	if t.Grace != nil {
-		grace = t.Grace(r.Table)
-	}
+	grace := t.rows.Grace(r.Table)
 	switch {
 	case r.DueIn > 0 && r.Attempts > 0:
 		return fmt.Sprintf("the end of its pause after attempt %d, at %s (in %v)%s", r.Attempts, clock(r.Due), r.DueIn.Round(time.Second), ofLimit(r))
@@ -244,13 +241,6 @@ func (t *tracer) pendingFor() string {
 		return fmt.Sprintf("the application, which has %v to publish it itself", grace)
 	}
 	return fmt.Sprintf("due now; next sweep within %v", t.Interval)
-}
-
-func (t *tracer) failedEvery(name string) time.Duration {
-	if t.FailedEvery == nil {
-		return 0
-	}
-	return t.FailedEvery(name)
 }
 
 func ofLimit(r *query.Row) string {

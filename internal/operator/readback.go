@@ -1,4 +1,4 @@
-package messages
+package operator
 
 import (
 	"context"
