@@ -17,6 +17,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/store"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // BenchmarkCeilingDrain does the minimum of a drain with the relay's own parts: it reads the log of BenchmarkDrain's backlog,
@@ -148,12 +149,8 @@ type logFixture struct {
 
 func newLogFixture(b *testing.B, flavor testkit.Flavor) *logFixture {
 	b.Helper()
-	f := &logFixture{load: newLoad(b, durable(b, flavor), preset)}
-	info, err := server.Inspect(b.Context(), f.table.DB)
-	testkit.Must(b, err)
-	f.from, err = info.End(b.Context(), f.table.DB)
-	testkit.Must(b, err)
-	return f
+	l := newLoad(b, durable(b, flavor), preset)
+	return &logFixture{load: l, from: relay.LogEnd(b, l.table.DB)}
 }
 
 func (f *logFixture) reader(b *testing.B, to canal.Handler) *canal.Reader {

@@ -75,9 +75,9 @@ func (b *bed) scriptSize(t *testing.T) int64 {
 	t.Helper()
 	writers.Lock()
 	defer writers.Unlock()
-	from := b.logSize(t)
+	from := relay.LogEnd(t, b.sql).Offset
 	b.writeScript(t)
-	return b.logSize(t) - from
+	return int64(relay.LogEnd(t, b.sql).Offset - from)
 }
 
 // await returns when the cut has happened or there is nothing left to cut.

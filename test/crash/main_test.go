@@ -22,7 +22,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
-	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/test/layouts"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
@@ -231,35 +230,4 @@ func (b *bed) stop(t *testing.T) {
 	t.Helper()
 	b.relay.Terminate(t)
 	b.terminated(t)
-}
-
-// logSize returns the end of the server's log, to measure how much of it something writes.
-func (b *bed) logSize(t *testing.T) int64 {
-	t.Helper()
-	return int64(logEnd(t, b.db).Offset)
-}
-
-// logEnd is where the server's log ends.
-func logEnd(t *testing.T, db *testkit.Database) (at outbox.Position) {
-	t.Helper()
-	statement := "SHOW BINARY LOG STATUS"
-	if db.Flavor == testkit.MariaDB {
-		statement = "SHOW BINLOG STATUS"
-	}
-	rows, err := db.Root().QueryContext(t.Context(), statement)
-	testkit.Must(t, err)
-	defer rows.Close()
-	columns, err := rows.Columns()
-	testkit.Must(t, err)
-	if !rows.Next() {
-		t.Fatalf("%s: no row", statement)
-	}
-	values := make([]any, len(columns))
-	for i := range values {
-		values[i] = new(sql.RawBytes)
-	}
-	values[0], values[1] = &at.File, &at.Offset
-	testkit.Must(t, rows.Scan(values...))
-	testkit.Must(t, rows.Err())
-	return at
 }

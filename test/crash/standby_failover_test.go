@@ -8,6 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/test/layouts"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // newReplicated returns two relays of a table with a status and one without, on a server with a replica.
@@ -95,7 +96,7 @@ var failovers = map[string]func(t *testing.T, g *group, replica *testkit.Databas
 		g.account(t)
 		testkit.Must(t, replica.CatchUp(t.Context(), g.db))
 		testkit.Must(t, replica.Promote(t.Context())) // it gets no transactions after this
-		end := logEnd(t, g.db)
+		end := relay.LogEnd(t, g.db.Root())
 		testkit.WaitFor(t, patience, "the active relay to see more than the replica has", func() bool { return g.leased(t).Compare(end) > 0 })
 		g.cutOff(t)
 		g.promote(t, replica)

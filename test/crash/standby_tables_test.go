@@ -35,7 +35,7 @@ func TestTakeOverRepeatsOnlyWhatIsBehindTheLease(t *testing.T) {
 	load := g.loads[0]
 	load.Run(t, 200, 1)
 	g.account(t)
-	before, end := load.Ledger.Len(), logEnd(t, g.db)
+	before, end := load.Ledger.Len(), relay.LogEnd(t, g.db.Root())
 	testkit.WaitFor(t, patience, "the lease to have the end of the log", func() bool { return g.leased(t).Compare(end) >= 0 })
 	known := map[string]bool{}
 	for _, r := range relay.ReadAll(t, g.broker, load.Ledger.Topics()...) {

@@ -36,17 +36,8 @@ func TestGrace(t *testing.T) {
 
 		l.Start(t)
 		l.row("abandoned", topics[0], "body")
-		hidden, err := l.sql.Conn(t.Context())
-		testkit.Must(t, err)
-		for _, statement := range []string{
-			"SET SESSION sql_log_bin = 0",
-			"INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES ('order', 'hidden', '" + topics[0] + "', 'body')",
-			"SET SESSION sql_log_bin = 1",
-		} {
-			_, err := hidden.ExecContext(t.Context(), statement)
-			testkit.Must(t, err)
-		}
-		testkit.Must(t, hidden.Close())
+		l.inSession("SET SESSION sql_log_bin = 0",
+			"INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES ('order', 'hidden', '"+topics[0]+"', 'body')")
 		marked("marked", func() { testkit.Must(t, l.Client().Sweep(t.Context())) })
 		l.waitCount(0, "status <> 2")
 

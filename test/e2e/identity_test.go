@@ -51,6 +51,16 @@ func (l *lab) wantRefusal() {
 	}
 }
 
+// wantUntouched wants a refusal that neither published more than before nor wrote to the server, which was tampered before.
+func (l *lab) wantUntouched(tampered string, before ...string) {
+	l.t.Helper()
+	l.wantRefusal()
+	l.compare(before...)
+	if now := l.tampered(); now != tampered {
+		l.t.Errorf("a refused server was written to: %s, then %s", tampered, now)
+	}
+}
+
 // A09, A11, C11: another server stands behind the same address. Nothing is read from it, published or written; with the
 // operator's consent it is taken over as a gap.
 func TestA09_A11_C11_AnotherServerBehindTheAddress(t *testing.T) {
@@ -83,11 +93,7 @@ func TestA09_A11_C11_AnotherServerBehindTheAddress(t *testing.T) {
 				proxy.SetTarget(l.db.Addr())
 				untouched := l.tampered()
 				l.launch(app.Options{})
-				l.wantRefusal()
-				l.compare(before...)
-				if now := l.tampered(); now != untouched {
-					t.Errorf("a refused server was written to: %s, then %s", untouched, now)
-				}
+				l.wantUntouched(untouched, before...)
 				if now := relay.ReadState(t, l.dir); now.Checkpoint != state.Checkpoint || len(now.Gaps) != len(state.Gaps) {
 					t.Errorf("a refusal changed the state: %+v, then %+v", state, now)
 				}
@@ -114,11 +120,7 @@ func TestA09_AnotherServerWhileRunning(t *testing.T) {
 		untouched := l.tampered()
 		proxy.SetTarget(l.db.Addr())
 		proxy.Cut()
-		l.wantRefusal()
-		l.compare("before")
-		if now := l.tampered(); now != untouched {
-			t.Errorf("a refused server was written to: %s, then %s", untouched, now)
-		}
+		l.wantUntouched(untouched, "before")
 	})
 }
 
@@ -143,11 +145,7 @@ func TestA11_FailoverWithoutGTIDsIsRefused(t *testing.T) {
 	untouched := l.tampered()
 	proxy.SetTarget(l.db.Addr())
 	l.launch(app.Options{})
-	l.wantRefusal()
-	l.compare(before...)
-	if now := l.tampered(); now != untouched {
-		t.Errorf("a refused server was written to: %s, then %s", untouched, now)
-	}
+	l.wantUntouched(untouched, before...)
 }
 
 // A12: failover to a replica with the same history. The relay continues by GTID, loses and repeats nothing, and does not touch

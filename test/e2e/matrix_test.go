@@ -10,7 +10,6 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
@@ -170,7 +169,7 @@ func (w *world) quiet(t *testing.T) {
 		}
 	}()
 	testkit.WaitFor(t, patience, "the checkpoint to be the end of the log", func() bool {
-		end = w.end(t)
+		end = relay.LogEnd(t, w.sql)
 		cp, err := w.relay.Client().Checkpoint(t.Context())
 		at = cp.Position
 		return err == nil && at.File == end.File && at.Offset == end.Offset && w.sameGTIDs(t, at, end)
@@ -184,15 +183,6 @@ func (w *world) confirmed(t *testing.T) {
 		cp, err := w.relay.Client().Checkpoint(t.Context())
 		return err == nil && cp.Journal == 0
 	})
-}
-
-func (w *world) end(t *testing.T) outbox.Position {
-	t.Helper()
-	info, err := server.Inspect(t.Context(), w.sql)
-	testkit.Must(t, err)
-	end, err := info.End(t.Context(), w.sql)
-	testkit.Must(t, err)
-	return end
 }
 
 func (w *world) sameGTIDs(t *testing.T, a, b outbox.Position) bool {

@@ -113,14 +113,14 @@ func resetCheckpoint(t *testing.T, page string) {
 	r := newReaderOn(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB}), relay.Options{})
 	r.Start(t)
 	r.writes(20)
-	at := r.logEnd()
+	at := relay.LogEnd(r.t, r.sql)
 	r.values["binlog.000042 --pos 157"] = fmt.Sprintf("%s --pos %d", at.File, at.Offset)
 	r.values["3e11fa47-71ca-11e1-9e33-c80aa9429562:1-77"] = at.GTIDs
 	now := r.nextSecond() // the log begins before it
 	r.values["2026-01-02 15:04:05 Asia/Shanghai"] = now + " UTC"
 	r.nextSecond() // the rows that follow are behind that moment
 	r.writes(20)
-	end := r.logEnd()
+	end := relay.LogEnd(r.t, r.sql)
 	r.hooks["Return"] = func() {
 		r.noCopies()
 		history, err := r.Client().History(t.Context(), 100)
@@ -138,15 +138,6 @@ func resetCheckpoint(t *testing.T, page string) {
 	r.reads(page)
 	r.wait("copies", func() bool { return r.copies() >= 20 })
 	r.Stop(t)
-}
-
-// logEnd is where the log of a MariaDB server ends.
-func (r *reader) logEnd() (at outbox.Position) {
-	r.t.Helper()
-	var ignored any
-	testkit.Must(r.t, r.sql.QueryRow("SHOW BINLOG STATUS").Scan(&at.File, &at.Offset, &ignored, &ignored))
-	testkit.Must(r.t, r.sql.QueryRow("SELECT @@gtid_binlog_pos").Scan(&at.GTIDs))
-	return at
 }
 
 func failOverDatabase(t *testing.T, page string) {

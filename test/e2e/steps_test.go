@@ -10,6 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/reconcile"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // firstStart: rows that were PENDING before the relay ever ran come from the sweep, once.
@@ -132,7 +133,7 @@ func (w *world) purged(t *testing.T) {
 	if !strings.Contains(out, string(outbox.GapPurged)) {
 		t.Errorf("gaps list does not show the gap:\n%s", out)
 	}
-	end := w.end(t)
+	end := relay.LogEnd(t, w.sql)
 	w.relay.Stop(t)
 	state := w.relay.State(t)
 	if !slices.ContainsFunc(state.Gaps, func(g outbox.Gap) bool { return g.Cause == outbox.GapPurged && !g.Acknowledged }) {

@@ -61,37 +61,6 @@ func maxwellRow(l *logOnly, at outbox.Position) []string {
 	return byFile(file, pos)
 }
 
-// end is where the log ends now.
-func (l *logOnly) end(mysql bool) (at outbox.Position) {
-	l.t.Helper()
-	query := "SHOW MASTER STATUS"
-	if mysql {
-		query = "SHOW BINARY LOG STATUS"
-	}
-	rows, err := l.sql.QueryContext(l.t.Context(), query)
-	testkit.Must(l.t, err)
-	defer rows.Close()
-	columns, err := rows.Columns()
-	testkit.Must(l.t, err)
-	values := make([]any, len(columns))
-	for i := range values {
-		values[i] = new(any)
-	}
-	values[0], values[1] = &at.File, &at.Offset
-	if !rows.Next() {
-		l.t.Fatal("the server has no log")
-	}
-	testkit.Must(l.t, rows.Scan(values...))
-	testkit.Must(l.t, rows.Err())
-	query = "SELECT @@gtid_binlog_pos"
-	if mysql {
-		query = "SELECT @@gtid_executed"
-	}
-	testkit.Must(l.t, l.sql.QueryRowContext(l.t.Context(), query).Scan(&at.GTIDs))
-	at.GTIDs = strings.ReplaceAll(at.GTIDs, "\n", "")
-	return at
-}
-
 // Switch from another reader of the log: a shadow that runs at the same time publishes nothing and records nothing as sent. The
 // relay takes the position over and publishes the rows behind it, each once. If the position is older than the last row that the
 // other reader has sent, the rows in between are sent again.
@@ -126,7 +95,7 @@ func TestSwitchFromAnotherReader(t *testing.T) {
 				})
 				l.Kill()
 			}
-			at := l.end(flavor == testkit.MySQL)
+			at := relay.LogEnd(t, l.sql)
 			first, last := write()
 			args := append(append([]string{"checkpoint", "set"}, from(l, at)...), "--yes")
 			if out, errOut, code := l.Command(t, args...); code != 0 {

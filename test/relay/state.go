@@ -1,11 +1,13 @@
 package relay
 
 import (
+	"database/sql"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // State is what a process that has ended left in the state directory.
@@ -40,4 +42,14 @@ func ReadState(t testing.TB, dir string) State {
 	s.Gaps, err = store.Gaps()
 	testkit.Must(t, err)
 	return s
+}
+
+// LogEnd is where the log of a server ends now.
+func LogEnd(t testing.TB, db *sql.DB) outbox.Position {
+	t.Helper()
+	info, err := server.Inspect(t.Context(), db)
+	testkit.Must(t, err)
+	end, err := info.End(t.Context(), db)
+	testkit.Must(t, err)
+	return end
 }
