@@ -143,9 +143,9 @@ func givenRocketMQ(ctx context.Context, nameServer string) (*broker, error) {
 
 // position identifies a stored message. Queues of different brokers may have the same number, so the id is part of it.
 type position struct {
-	lane   int
-	offset int64
-	id     string
+	partition int
+	offset    int64
+	id        string
 }
 
 // followByReading reads the whole topic periodically, so the pause between reads grows with it. A message counts as arrived at the
@@ -163,7 +163,7 @@ func (b *broker) followByReading(ctx context.Context, deliver func([]relay.Recor
 		}
 		var fresh []relay.Record
 		for _, r := range records {
-			if at := (position{r.Lane, r.Offset, r.MessageID}); !seen[at] {
+			if at := (position{r.Partition, r.Offset, r.MessageID}); !seen[at] {
 				seen[at] = true
 				fresh = append(fresh, r)
 			}

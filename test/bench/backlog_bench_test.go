@@ -87,20 +87,20 @@ func BenchmarkFreshBesideBacklog(b *testing.B) {
 				f.AwaitConnected(b)
 				b.StartTimer()
 				began := time.Now()
-				beside := f.p99(b, perSecond, func() bool { return f.waits(b, 20_000) })
+				during := f.p99(b, perSecond, func() bool { return f.waits(b, 20_000) })
 				took := time.Since(began)
 				f.awaitSent(b)
 				alone := f.p99(b, perSecond, func() bool { return true })
-				besideSQL := f.besideSQL(b, perSecond, waiting)
+				duringSQL := f.duringSQL(b, perSecond, waiting)
 				f.Stop(b)
-				b.ReportMetric(beside, "p99-ms-beside")
+				b.ReportMetric(during, "p99-ms-during")
 				b.ReportMetric(alone, "p99-ms-alone")
-				b.ReportMetric(besideSQL, "p99-ms-beside-sql")
-				b.ReportMetric(beside/alone, "ratio")
-				b.ReportMetric(besideSQL/alone, "ratio-sql")
-				measured("fresh-p99", beside/alone)
-				measured("fresh-p99-sql", besideSQL/alone)
-				b.ReportMetric(took.Seconds(), "beside-s")
+				b.ReportMetric(duringSQL, "p99-ms-during-sql")
+				b.ReportMetric(during/alone, "ratio")
+				b.ReportMetric(duringSQL/alone, "ratio-sql")
+				measured("fresh-p99", during/alone)
+				measured("fresh-p99-sql", duringSQL/alone)
+				b.ReportMetric(took.Seconds(), "during-s")
 			}
 		})
 	}
@@ -114,8 +114,8 @@ func (l *load) waits(b *testing.B, atLeast int) bool {
 	return n == atLeast
 }
 
-// besideSQL returns the 99th percentile of fresh rows while this process runs the SQL of a sweep with n rows of another table.
-func (f *fixture) besideSQL(b *testing.B, perSecond rate.Limit, n int) float64 {
+// duringSQL returns the 99th percentile of fresh rows while this process runs the SQL of a sweep with n rows of another table.
+func (f *fixture) duringSQL(b *testing.B, perSecond rate.Limit, n int) float64 {
 	b.Helper()
 	other := load{db: f.db, table: f.table.Like(b, "another"), topic: topic}
 	other.fill(b, n, 100)

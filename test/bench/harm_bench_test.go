@@ -24,17 +24,17 @@ func BenchmarkHarm(b *testing.B) {
 				f.Start(b)
 				f.awaitSent(b)
 				app.Run(b, pause, warm)
-				beside := app.Run(b, pause, span)
+				during := app.Run(b, pause, span)
 				f.awaitSent(b)
 				f.Stop(b)
-				for _, err := range append(alone.Errors, beside.Errors...) {
+				for _, err := range append(alone.Errors, during.Errors...) {
 					b.Error(err)
 				}
 				b.ReportMetric(float64(alone.Rows)/15, "rows/s-alone")
-				b.ReportMetric(float64(beside.Rows)/15, "rows/s-beside")
+				b.ReportMetric(float64(during.Rows)/15, "rows/s-during")
 				for name, p := range map[string]float64{"p50": .5, "p99": .99} {
 					b.ReportMetric(float64(alone.Percentile(p).Microseconds())/1000, name+"-ms-alone")
-					b.ReportMetric(float64(beside.Percentile(p).Microseconds())/1000, name+"-ms-beside")
+					b.ReportMetric(float64(during.Percentile(p).Microseconds())/1000, name+"-ms-during")
 				}
 			}
 		})

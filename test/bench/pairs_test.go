@@ -143,8 +143,8 @@ func (s *spread) write(b testing.TB, transactions, size int, perSecond rate.Limi
 	s.sent += transactions * size
 }
 
-// beside updates rows of another application between those of the outbox.
-func (s *spread) beside(b testing.TB, updates int) {
+// among updates rows of another application between those of the outbox.
+func (s *spread) among(b testing.TB, updates int) {
 	s.foreign = updates
 	s.stock(b)
 }

@@ -31,8 +31,8 @@ type peer struct {
 // peerUser is the account of the others, and its password: some of them refuse an empty one.
 const peerUser = "peer"
 
-// place is a peer's own table and topic, on the common server and broker.
-type place struct {
+// site is a peer's own table and topic, on the common server and broker.
+type site struct {
 	load
 	broker relay.Broker
 	addr   string // of the broker
@@ -53,8 +53,8 @@ func BenchmarkPeers(b *testing.B) {
 	db := durable(b, flavor)
 	kafka := testkit.NewKafka(b, testkit.KafkaOptions{JVM: []string{"-Xms512m", "-Xmx512m"}})
 	testkit.Must(b, db.CreateUser(b.Context(), peerUser, peerUser, "ALL PRIVILEGES ON *.*"))
-	for n, of := range []func(*testing.B, *place) *peer{ours, debezium, maxwell} {
-		p := &place{load: newLoad(b, db, preset), broker: relay.Kafka{Kafka: kafka}, addr: kafka.Addr(), dir: b.TempDir()}
+	for n, of := range []func(*testing.B, *site) *peer{ours, debezium, maxwell} {
+		p := &site{load: newLoad(b, db, preset), broker: relay.Kafka{Kafka: kafka}, addr: kafka.Addr(), dir: b.TempDir()}
 		p.topic = fmt.Sprintf("orders-%d", n)
 		testkit.Must(b, kafka.CreateTopic(b.Context(), p.topic, 8, nil))
 		if peer := of(b, p); peer != nil {
@@ -63,7 +63,7 @@ func BenchmarkPeers(b *testing.B) {
 	}
 }
 
-func (p *place) measure(b *testing.B, one *peer) {
+func (p *site) measure(b *testing.B, one *peer) {
 	arrivals := consume(b, p.addr, p.topic, one.id)
 	for b.Loop() {
 		b.StopTimer()
@@ -87,7 +87,7 @@ func (p *place) measure(b *testing.B, one *peer) {
 }
 
 // warm commits rows until the peer follows the log, and then until a virtual machine has compiled its code.
-func (p *place) warm(b *testing.B, one *peer, arrivals *consumer) {
+func (p *site) warm(b *testing.B, one *peer, arrivals *consumer) {
 	testkit.WaitFor(b, 2*time.Minute, "a first message", func() bool {
 		if !one.running() {
 			b.Fatalf("%s has ended", one.name)
@@ -99,7 +99,7 @@ func (p *place) warm(b *testing.B, one *peer, arrivals *consumer) {
 	arrivals.after(b, rows, committed)
 }
 
-func (p *place) drain(b *testing.B, one *peer, arrivals *consumer) {
+func (p *site) drain(b *testing.B, one *peer, arrivals *consumer) {
 	n, began := share(backlog), time.Now()
 	one.start(b)
 	testkit.WaitFor(b, 2*time.Minute, "the first message of the backlog", func() bool { return arrivals.seen() > 0 })
@@ -118,7 +118,7 @@ func (p *place) drain(b *testing.B, one *peer, arrivals *consumer) {
 }
 
 // ours writes SENT back, as always.
-func ours(b *testing.B, p *place) *peer {
+func ours(b *testing.B, p *site) *peer {
 	r := relay.New(b, relay.Options{
 		Source: p.db.Addr(), Tables: []*relay.Table{p.table}, Sink: p.broker.Sink(), Extra: "fallback: {interval: 30s}",
 	})
@@ -129,7 +129,7 @@ func ours(b *testing.B, p *place) *peer {
 }
 
 // debezium is Debezium Server with its outbox router, which creates the same message from the same columns.
-func debezium(b *testing.B, p *place) *peer {
+func debezium(b *testing.B, p *site) *peer {
 	cache, err := servers.Cache()
 	testkit.Must(b, err)
 	home := filepath.Join(cache, "debezium-server")
@@ -183,7 +183,7 @@ func debezium(b *testing.B, p *place) *peer {
 }
 
 // maxwell publishes a JSON description of each row.
-func maxwell(b *testing.B, p *place) *peer {
+func maxwell(b *testing.B, p *site) *peer {
 	home := os.Getenv("PEERS_MAXWELL")
 	if home == "" {
 		b.Log("without Maxwell: PEERS_MAXWELL does not name its unpacked distribution")

@@ -21,8 +21,8 @@ func BenchmarkShards(b *testing.B) {
 func BenchmarkTables(b *testing.B) {
 	p := newPair(b, testkit.MySQL, 8)
 	p.name = "tables"
-	p.one.beside(b, 10)
-	p.many.beside(b, 10)
+	p.one.among(b, 10)
+	p.many.among(b, 10)
 	p.each(b, drainAmong)
 }
 

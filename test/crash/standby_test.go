@@ -207,11 +207,11 @@ func (g *group) late(t *testing.T) (all []relay.Record) {
 	for _, load := range g.loads {
 		runs := map[string][]string{}
 		for _, r := range relay.ReadAll(t, g.broker, load.Ledger.Topics()...) {
-			lane := fmt.Sprint(r.Topic, r.Lane)
-			of := runs[lane]
+			partition := fmt.Sprint(r.Topic, r.Partition)
+			of := runs[partition]
 			switch i := slices.Index(of, r.Producer); {
 			case i < 0:
-				runs[lane] = append(of, r.Producer)
+				runs[partition] = append(of, r.Producer)
 			case i < len(of)-1:
 				all = append(all, r)
 			}

@@ -43,7 +43,7 @@ func (l *stage) tables(name string) (n int) {
 	return n
 }
 
-// What cannot be measured is told before rows are written, and a run that fails leaves no table of its own.
+// What cannot be measured is reported before rows are written, and a run that fails leaves no table of its own.
 func TestBenchRefuses(t *testing.T) {
 	t.Parallel()
 	l := newStage(t, testkit.SharedMySQL(t), fake(t), "")

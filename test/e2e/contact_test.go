@@ -12,7 +12,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
-// A broker that cannot be reached, or not in the way it is configured, is told at the start, before any row: once in the log,
+// A broker that cannot be reached, or not in the way it is configured, is reported at the start, before any row: once in the log,
 // in clear and before whatever the client library says, and in status. No row loses an attempt (D16).
 func TestD16_BrokerNotReachedAtStart(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@ func smallDisk(t *testing.T, r *relay.Relay) {
 }
 
 // C03: the disk of the state directory is full before the start. The start ends at once with one error that says how much
-// room is needed; doctor says so with and without a daemon, and neither changes a file. With room again the relay works.
+// room is needed; doctor says so with and without a running relay, and neither changes a file. With room again the relay works.
 func TestC03_DiskFullAtStart(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testkit.SharedMySQL(t))
@@ -110,10 +110,10 @@ func TestC03_DiskFullAtStart(t *testing.T) {
 			t.Errorf("%s: doctor changed files; before\n%safter\n%s", when, before, after)
 		}
 	}
-	full("beside a daemon")
+	full("next to a running relay")
 	r.Kill()
 
-	full("without a daemon")
+	full("without a running relay")
 	before, logged := listing(t, r.StateDir()), len(r.Log(t))
 	r.Launch(t)
 	if code := r.Wait(t); code != 1 {

@@ -8,7 +8,7 @@ import (
 )
 
 // A50: updates of a JSON column that the log holds as differences (binlog_row_value_options=PARTIAL_JSON) stand between the
-// inserts, in transactions of their own, in one with an insert, and inside compressed transactions. They are passed over;
+// inserts, in transactions of their own, in one with an insert, and inside compressed transactions. They are skipped;
 // the inserts, whose JSON is whole, come through the log.
 func TestA50_PartialJSON(t *testing.T) {
 	t.Parallel()

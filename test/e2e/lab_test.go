@@ -157,7 +157,7 @@ func (l *lab) end() error {
 		l.cancel = nil
 		return err
 	case <-time.After(patience):
-		l.t.Fatal("the relay goes on, it should have ended")
+		l.t.Fatal("the relay continues, it should have ended")
 		return nil
 	}
 }

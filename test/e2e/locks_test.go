@@ -25,23 +25,23 @@ func TestD07_D08_LocksOfOneTableDelayNoOther(t *testing.T) {
 		holder := l.session("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
 		want := []string{"first"}
 		undisturbed := l.sentAfter("undisturbed", nil)
-		byTable := l.besideALockedTable(holder, "tablelock", &want)
-		byRow := l.besideLockedRows(holder, "rowlock", &want)
+		byTable := l.nextToALockedTable(holder, "tablelock", &want)
+		byRow := l.nextToLockedRows(holder, "rowlock", &want)
 		for _, phase := range []string{"undisturbed", "tablelock", "rowlock"} {
 			want = append(want, keys(phase, rowsOfPhase)...)
 		}
-		t.Logf("from commit to SENT, p90: %v undisturbed, %v beside a locked table, %v beside locked rows", undisturbed, byTable, byRow)
+		t.Logf("from commit to SENT, p90: %v undisturbed, %v next to a locked table, %v next to locked rows", undisturbed, byTable, byRow)
 		for what, took := range map[string]time.Duration{"a locked table": byTable, "locked rows": byRow} {
 			if took > 6*undisturbed {
-				t.Errorf("beside %s rows of another table are SENT after %v, undisturbed after %v", what, took, undisturbed)
+				t.Errorf("next to %s rows of another table are SENT after %v, undisturbed after %v", what, took, undisturbed)
 			}
 		}
 		l.account(want...)
 	})
 }
 
-// besideALockedTable is sentAfter while rows of the other table wait for its lock.
-func (l *lab) besideALockedTable(holder *session, phase string, want *[]string) time.Duration {
+// nextToALockedTable is sentAfter while rows of the other table wait for its lock.
+func (l *lab) nextToALockedTable(holder *session, phase string, want *[]string) time.Duration {
 	l.t.Helper()
 	holder.exec("LOCK TABLES t_local_message WRITE")
 	took := l.sentAfter(phase, func(i int) {
@@ -57,8 +57,8 @@ func (l *lab) besideALockedTable(holder *session, phase string, want *[]string) 
 	return took
 }
 
-// besideLockedRows is sentAfter while statuses of the other table wait for locked rows.
-func (l *lab) besideLockedRows(holder *session, phase string, want *[]string) time.Duration {
+// nextToLockedRows is sentAfter while statuses of the other table wait for locked rows.
+func (l *lab) nextToLockedRows(holder *session, phase string, want *[]string) time.Duration {
 	l.t.Helper()
 	holder.exec("BEGIN")
 	tries := 0
@@ -86,8 +86,8 @@ func (l *lab) besideLockedRows(holder *session, phase string, want *[]string) ti
 const rowsOfPhase = 100
 
 // sentAfter commits rows to the table "other" at a steady pace and returns the time after which nine of ten showed as SENT. It
-// calls beside before each of them.
-func (l *lab) sentAfter(phase string, beside func(i int)) time.Duration {
+// calls also before each of them.
+func (l *lab) sentAfter(phase string, also func(i int)) time.Duration {
 	l.t.Helper()
 	committed, took := map[string]time.Time{}, map[string]time.Duration{}
 	pace := time.NewTicker(2 * time.Millisecond)
@@ -98,8 +98,8 @@ func (l *lab) sentAfter(phase string, beside func(i int)) time.Duration {
 			l.t.Fatalf("%s: %d of %d rows are SENT", phase, len(took), rowsOfPhase)
 		}
 		if i := len(committed); i < rowsOfPhase && !time.Now().Before(next) {
-			if beside != nil {
-				beside(i)
+			if also != nil {
+				also(i)
 			}
 			key := fmt.Sprint(phase, i)
 			l.exec("INSERT INTO other " + columns + values(key))

@@ -38,8 +38,8 @@ func TestMatrix(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%s/%s/%s", c.flavor, c.broker.name, c.preset), func(t *testing.T) {
 			t.Parallel()
-			c.broker.turn.Lock()
-			defer c.broker.turn.Unlock()
+			c.broker.lock.Lock()
+			defer c.broker.lock.Unlock()
 			w := newWorld(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: c.flavor}), c.broker, c.preset)
 			for _, step := range []struct {
 				name string
@@ -69,14 +69,14 @@ type broker struct {
 	relay.Broker
 	name        string
 	process     *testkit.Server
-	turn        *sync.Mutex // a world takes the broker away from time to time, so there is one at a time
-	createTopic func(ctx context.Context, name string, lanes int) error
+	lock        *sync.Mutex // a world takes the broker away from time to time, so there is one at a time
+	createTopic func(ctx context.Context, name string, partitions int) error
 }
 
 func startKafka(t *testing.T) broker {
 	k := testkit.NewKafka(t, testkit.KafkaOptions{})
-	return broker{relay.Kafka{Kafka: k}, "kafka", k.Server, new(sync.Mutex), func(ctx context.Context, name string, lanes int) error {
-		return k.CreateTopic(ctx, name, lanes, nil)
+	return broker{relay.Kafka{Kafka: k}, "kafka", k.Server, new(sync.Mutex), func(ctx context.Context, name string, partitions int) error {
+		return k.CreateTopic(ctx, name, partitions, nil)
 	}}
 }
 

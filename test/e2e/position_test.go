@@ -48,7 +48,7 @@ func TestA01_APositionByFileIsCompletedByItsGTIDs(t *testing.T) {
 	})
 }
 
-// A position inside an event, or at an event inside a transaction, is refused, with a daemon and without one. The boundaries
+// A position inside an event, or at an event inside a transaction, is refused, with a running relay and without one. The boundaries
 // that the refusal names are taken, and nothing is lost, repeated or called a gap.
 func TestAPositionInsideATransactionIsRefused(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {

@@ -164,7 +164,7 @@ func (l *stage) auditedRepublish(n int) {
 	}
 }
 
-// What is wrong with the request is told before anything is read.
+// What is wrong with the request is reported before anything is read.
 func TestReconcileRefusesBadRequests(t *testing.T) {
 	t.Parallel()
 	l := newStage(t, testkit.SharedMySQL(t), fake(t), "")

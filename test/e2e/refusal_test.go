@@ -226,7 +226,7 @@ func TestServerWithoutAUsableLog(t *testing.T) {
 	} {
 		t.Run(string(c.flavor)+c.args[0], func(t *testing.T) {
 			a := newAttempt(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: c.flavor, Args: c.args}))
-			a.tables += fmt.Sprintf(", {name: %s.missing, preset: order-chain}", a.schema) // told in the same message
+			a.tables += fmt.Sprintf(", {name: %s.missing, preset: order-chain}", a.schema) // reported in the same message
 			refused(t, a.yaml(), 1, append(c.words, "nothing was written", "fix:", a.schema+".missing")...)
 			a.untouched(t)
 		})

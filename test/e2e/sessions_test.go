@@ -100,7 +100,7 @@ func (l *lab) wantCollision() {
 	plain := func(text string) bool {
 		return strings.Contains(text, "another replica or process uses server_id 424242 on this server") && strings.Contains(text, "source.server_id")
 	}
-	l.wait("status to tell of the collision", func() bool {
+	l.wait("status to report the collision", func() bool {
 		status, err := l.admin().Status(context.Background())
 		return err == nil && status.State == "degraded" && slices.ContainsFunc(status.Problems, plain)
 	})
@@ -108,9 +108,9 @@ func (l *lab) wantCollision() {
 		return plain(e.Message) || plain(fmt.Sprint(e.ContextMap()["error"]))
 	}
 	lines := func() int { return l.logs.Filter(told).FilterLevelExact(zap.WarnLevel).Len() }
-	l.wait("the log to tell of the collision", func() bool { return lines() > 0 }) // a moment after status does
+	l.wait("the log to report the collision", func() bool { return lines() > 0 }) // a moment after status does
 	if n := lines(); n != 1 {
-		l.t.Errorf("%d log lines tell of the collision", n)
+		l.t.Errorf("%d log lines report the collision", n)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // One relay serves the 64 tables that a pattern names, on one stream. Tables that appear while it runs are served too, and one that
-// vanishes harms no other; a table with the wrong layout is left out and told of.
+// vanishes harms no other; a table with the wrong layout is left out and reported.
 func TestShardsByAPattern(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newStage(t, testkit.SharedDatabase(t, flavor), fake(t), frequentSweeps)
@@ -50,7 +50,7 @@ func TestShardsByAPattern(t *testing.T) {
 		})
 		insert(64, 5)
 		l.exec("CREATE TABLE shard_65 (id BIGINT PRIMARY KEY)")
-		l.wait("the wrong table to be told of", func() bool { return strings.Contains(l.LogTail(20), "could not start with it") })
+		l.wait("the wrong table to be reported", func() bool { return strings.Contains(l.LogTail(20), "could not start with it") })
 		insert(6, 64)
 		l.exec("DROP TABLE shard_65")
 		l.exec("CREATE TABLE shard_65 LIKE t_local_message") // an operator has repaired it

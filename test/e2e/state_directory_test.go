@@ -61,7 +61,7 @@ func TestC05_StateDirectoryDamaged(t *testing.T) {
 	l.account(want...)
 	l.wantGaps("state")
 	if aside := l.logs.FilterMessageSnippet("moved aside").All(); len(aside) != 1 {
-		t.Errorf("%d lines tell of the damage", len(aside))
+		t.Errorf("%d lines report the damage", len(aside))
 	} else if name, _ := aside[0].ContextMap()["aside"].(string); !exists(filepath.Join(l.dir, name)) {
 		t.Errorf("the damaged state is not in %q", name)
 	}

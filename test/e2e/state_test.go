@@ -35,7 +35,7 @@ func TestC01_DirectoryOfARunningRelay(t *testing.T) {
 	testkit.Must(t, err)
 	refused(t, string(yaml), 1, "in use by another canal-outbox", "two directories")
 	testkit.Must(t, table.Insert(t.Context(), table.DB, relay.Row{BizType: "order", Key: "2", Topic: "orders", Body: []byte("x")}))
-	testkit.WaitFor(t, patience, "the first relay to go on", func() bool { return table.Count(t, "status = 2") == 2 })
+	testkit.WaitFor(t, patience, "the first relay to continue", func() bool { return table.Count(t, "status = 2") == 2 })
 	r.Stop(t)
 }
 

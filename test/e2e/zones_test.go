@@ -10,7 +10,7 @@ import (
 )
 
 // The zone of the relay's host is no part of any time (A21): with TIMESTAMP columns, inside compressed transactions and
-// outside, through the log and through the sweep, rows carry the moment that the database has, and one that is due is due.
+// outside, through the log and through the sweep, rows carry the time that the database has, and one that is due is due.
 func TestA21_TimestampsUnderZonesOfTheHost(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		db := testkit.SharedDatabase(t, flavor)

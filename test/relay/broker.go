@@ -16,7 +16,7 @@ import (
 // Record is what a consumer gets of a message, the same for both brokers.
 type Record struct {
 	Topic       string
-	Lane        int // partition or queue; a topic's records come lane by lane, each in order
+	Partition   int // partition, or queue of RocketMQ; the records of a topic come by partition, each in order
 	MessageID   string
 	Key         string
 	Tag         string
@@ -25,7 +25,7 @@ type Record struct {
 	Headers     map[string]string // of the row
 	Body        []byte            // nil for none
 	Producer    string            // another one after each start of the relay and each new connection
-	Offset      int64             // in its lane
+	Offset      int64             // in its partition
 	Stored      time.Time         // when the record was made (Kafka) or stored (RocketMQ)
 }
 
@@ -81,7 +81,7 @@ func ReadKafka(ctx context.Context, addr, topic string) ([]Record, error) {
 // FromKafka is what a consumer gets of a message in Kafka.
 func FromKafka(s *kgo.Record) Record {
 	r := Record{
-		Topic: s.Topic, Lane: int(s.Partition), Key: string(s.Key), Body: s.Value, Headers: map[string]string{},
+		Topic: s.Topic, Partition: int(s.Partition), Key: string(s.Key), Body: s.Value, Headers: map[string]string{},
 		Producer: strconv.FormatInt(s.ProducerID, 10), Offset: s.Offset, Stored: s.Timestamp,
 	}
 	for _, h := range s.Headers {
@@ -149,7 +149,7 @@ func ReadRocketMQ(ctx context.Context, nameServer, topic string) ([]Record, erro
 // FromRocketMQ is what a consumer gets of a message in RocketMQ.
 func FromRocketMQ(s testkit.RocketMQMessage) Record {
 	r := Record{
-		Topic: s.Topic, Lane: s.QueueID, MessageID: s.ID(), Tag: s.Tag(), BizType: s.Properties["biz_type"],
+		Topic: s.Topic, Partition: s.QueueID, MessageID: s.ID(), Tag: s.Tag(), BizType: s.Properties["biz_type"],
 		ShardingKey: s.Properties["SHARDING_KEY"], Body: s.Body, Headers: map[string]string{}, Producer: s.Producer, Offset: s.QueueOffset, Stored: s.Stored,
 	}
 	if keys := s.Keys(); len(keys) == 2 && keys[0] == r.MessageID {

@@ -27,8 +27,8 @@ func (l *Ledger) Committed(rows ...Row) {
 	for _, r := range rows {
 		l.rows[r.MessageID] = r
 		if !r.Loose {
-			lane := r.Topic + " " + r.Key
-			l.order[lane] = append(l.order[lane], r.MessageID)
+			key := r.Topic + " " + r.Key
+			l.order[key] = append(l.order[key], r.MessageID)
 		}
 	}
 }
@@ -49,8 +49,8 @@ func (l *Ledger) Without(order map[string]bool) *Ledger {
 		r.Loose = r.Loose || order[id]
 		other.rows[id] = r
 	}
-	for lane, ids := range l.order {
-		other.order[lane] = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return order[id] })
+	for key, ids := range l.order {
+		other.order[key] = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return order[id] })
 	}
 	return other
 }
@@ -90,7 +90,7 @@ func (a Account) Duplicates() (n int) {
 	return n
 }
 
-// Compare makes the account. Records of one key must be in one lane, so that they have an order.
+// Compare makes the account. Records of one key must be in one partition, so that they have an order.
 func (l *Ledger) Compare(records []Record) Account {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,7 +100,7 @@ func (l *Ledger) Compare(records []Record) Account {
 	for _, got := range records {
 		want, known := l.rows[got.MessageID]
 		if !known {
-			a.Invented = append(a.Invented, cmp.Or(got.MessageID, fmt.Sprintf("a record without a message id in lane %d at offset %d", got.Lane, got.Offset)))
+			a.Invented = append(a.Invented, cmp.Or(got.MessageID, fmt.Sprintf("a record without a message id in partition %d at offset %d", got.Partition, got.Offset)))
 			continue
 		}
 		if how := difference(want, got); how != "" {
@@ -112,8 +112,8 @@ func (l *Ledger) Compare(records []Record) Account {
 		}
 		seen[got.MessageID] = true
 		if !want.Loose {
-			lane := want.Topic + " " + want.Key
-			order[lane] = append(order[lane], got.MessageID)
+			key := want.Topic + " " + want.Key
+			order[key] = append(order[key], got.MessageID)
 		}
 	}
 	for id := range l.rows {
@@ -121,9 +121,9 @@ func (l *Ledger) Compare(records []Record) Account {
 			a.Lost = append(a.Lost, id)
 		}
 	}
-	for lane, want := range l.order {
-		if i := firstDifference(want, order[lane]); i >= 0 {
-			a.Disorder = append(a.Disorder, fmt.Sprintf("%s: at %d, %s instead of %s", lane, i, at(order[lane], i), at(want, i)))
+	for key, want := range l.order {
+		if i := firstDifference(want, order[key]); i >= 0 {
+			a.Disorder = append(a.Disorder, fmt.Sprintf("%s: at %d, %s instead of %s", key, i, at(order[key], i), at(want, i)))
 		}
 	}
 	return a

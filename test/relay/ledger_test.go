@@ -23,20 +23,20 @@ func TestAccountSeesEachFault(t *testing.T) {
 		records                                   []Record
 		lost, invented, changed, disorder, copies int
 	}{
-		"right":      {records: []Record{record("1", "a"), two, three}},
-		"other lane": {records: []Record{three, record("1", "a"), two}},
-		"lost":       {records: []Record{two, three}, lost: 1, disorder: 1},
-		"invented":   {records: []Record{record("1", "a"), two, three, record("4", "a")}, invented: 1},
-		"twice":      {records: []Record{record("1", "a"), two, record("1", "a"), three, three}, copies: 2},
-		"order":      {records: []Record{two, record("1", "a"), three}, disorder: 1},
-		"topic":      {records: []Record{changed(func(r *Record) { r.Topic = "x" }), two, three}, changed: 1},
-		"key":        {records: []Record{changed(func(r *Record) { r.Key = "x" }), two, three}, changed: 1},
-		"tag":        {records: []Record{changed(func(r *Record) { r.Tag = "" }), two, three}, changed: 1},
-		"biz type":   {records: []Record{changed(func(r *Record) { r.BizType = "" }), two, three}, changed: 1},
-		"sharding":   {records: []Record{changed(func(r *Record) { r.ShardingKey = "x" }), two, three}, changed: 1},
-		"no header":  {records: []Record{changed(func(r *Record) { r.Headers = nil }), two, three}, changed: 1},
-		"body":       {records: []Record{changed(func(r *Record) { r.Body = []byte("body ") }), two, three}, changed: 1},
-		"no body":    {records: []Record{changed(func(r *Record) { r.Body = nil }), two, three}, changed: 1},
+		"right":     {records: []Record{record("1", "a"), two, three}},
+		"other key": {records: []Record{three, record("1", "a"), two}},
+		"lost":      {records: []Record{two, three}, lost: 1, disorder: 1},
+		"invented":  {records: []Record{record("1", "a"), two, three, record("4", "a")}, invented: 1},
+		"twice":     {records: []Record{record("1", "a"), two, record("1", "a"), three, three}, copies: 2},
+		"order":     {records: []Record{two, record("1", "a"), three}, disorder: 1},
+		"topic":     {records: []Record{changed(func(r *Record) { r.Topic = "x" }), two, three}, changed: 1},
+		"key":       {records: []Record{changed(func(r *Record) { r.Key = "x" }), two, three}, changed: 1},
+		"tag":       {records: []Record{changed(func(r *Record) { r.Tag = "" }), two, three}, changed: 1},
+		"biz type":  {records: []Record{changed(func(r *Record) { r.BizType = "" }), two, three}, changed: 1},
+		"sharding":  {records: []Record{changed(func(r *Record) { r.ShardingKey = "x" }), two, three}, changed: 1},
+		"no header": {records: []Record{changed(func(r *Record) { r.Headers = nil }), two, three}, changed: 1},
+		"body":      {records: []Record{changed(func(r *Record) { r.Body = []byte("body ") }), two, three}, changed: 1},
+		"no body":   {records: []Record{changed(func(r *Record) { r.Body = nil }), two, three}, changed: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := NewLedger()

@@ -33,7 +33,7 @@ type Check struct {
 	// Alert is called with problems for a person; nil: Say.
 	Alert func(ctx context.Context, text string) error
 
-	told map[int]bool // products with an alert whose number is still wrong
+	alerted map[int]bool // products with an alert whose number is still wrong
 }
 
 // Run checks until ctx ends. It logs failures and retries them the next time.
@@ -114,13 +114,13 @@ func (c *Check) product(ctx context.Context, product int) error {
 	if difference := inRedis - inDatabase; max(difference, -difference) > tolerance {
 		return c.alert(ctx, product, inRedis, inDatabase)
 	}
-	delete(c.told, product)
+	delete(c.alerted, product)
 	return c.flush(ctx, product, inRedis)
 }
 
 // alert raises an alert about a product: once until its number is right again. A failed alert is raised again the next time.
 func (c *Check) alert(ctx context.Context, product, inRedis, inDatabase int) error {
-	if c.told[product] {
+	if c.alerted[product] {
 		return nil
 	}
 	text := fmt.Sprintf("product %d has %d in Redis and %d in the database", product, inRedis, inDatabase)
@@ -130,10 +130,10 @@ func (c *Check) alert(ctx context.Context, product, inRedis, inDatabase int) err
 			return fmt.Errorf("raise an alert: %w", err)
 		}
 	}
-	if c.told == nil {
-		c.told = map[int]bool{}
+	if c.alerted == nil {
+		c.alerted = map[int]bool{}
 	}
-	c.told[product] = true
+	c.alerted[product] = true
 	return nil
 }
 

@@ -12,9 +12,9 @@ import (
 type alerts struct {
 	*httptest.Server
 
-	mu   sync.Mutex
-	text string          // of the last call about failed rows
-	told map[string]bool // message ids of failed rows: a call may come twice
+	mu       sync.Mutex
+	text     string          // of the last call about failed rows
+	reported map[string]bool // message ids of failed rows: a call may come twice
 	// stock counts the calls of the stock check.
 	stock int
 }
@@ -28,7 +28,7 @@ type call struct {
 }
 
 func (a *alerts) open() {
-	a.told = map[string]bool{}
+	a.reported = map[string]bool{}
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var c call
 		if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
@@ -44,7 +44,7 @@ func (a *alerts) open() {
 			a.stock++
 		}
 		for _, row := range c.Rows {
-			a.told[row.MessageID] = true
+			a.reported[row.MessageID] = true
 		}
 	}))
 }
@@ -61,7 +61,7 @@ func (s *story) webhook(ctx context.Context, a *account) error {
 	s.alerts.mu.Lock()
 	defer s.alerts.mu.Unlock()
 	var failed int
-	for id := range s.alerts.told {
+	for id := range s.alerts.reported {
 		var is bool
 		if err := s.servers.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM t_local_message WHERE message_id = ? AND status = 3", id).Scan(&is); err != nil {
 			return err
@@ -72,7 +72,7 @@ func (s *story) webhook(ctx context.Context, a *account) error {
 	}
 	a.lines = append(
 		a.lines,
-		line{"rows that the relay's webhook reported", len(s.alerts.told), s.poison.failed},
+		line{"rows that the relay's webhook reported", len(s.alerts.reported), s.poison.failed},
 		line{"and that are FAILED in the table", failed, s.poison.failed},
 	)
 	if s.alerts.text != "" {
