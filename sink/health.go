@@ -33,9 +33,9 @@ type Health struct {
 
 // Part is one partition or broker.
 type Part struct {
-	health *Health
-	fault  atomic.Pointer[error] // why it is lost
-	heard  atomic.Int64          // when it last answered a send, in nanoseconds
+	health   *Health
+	fault    atomic.Pointer[error] // why it is lost
+	answered atomic.Int64          // when it last answered a send, in nanoseconds
 
 	// guarded by health.mu
 	open  int       // messages with the client
@@ -132,10 +132,10 @@ func (p *Part) Leave(class outbox.Class, now time.Time) (alone bool) {
 }
 
 // Answered records that the part answered a send, whatever the answer.
-func (p *Part) Answered(now time.Time) { p.heard.Store(now.UnixNano()) }
+func (p *Part) Answered(now time.Time) { p.answered.Store(now.UnixNano()) }
 
 // AnsweredSince reports whether the part has answered a send after a time.
-func (p *Part) AnsweredSince(moment time.Time) bool { return p.heard.Load() > moment.UnixNano() }
+func (p *Part) AnsweredSince(at time.Time) bool { return p.answered.Load() > at.UnixNano() }
 
 // Lost records why the part is away. It reports whether it was available before.
 func (p *Part) Lost(cause error) (first bool) { return p.fault.CompareAndSwap(nil, &cause) }

@@ -10,7 +10,7 @@ type Record struct {
 	MessageID string // "" when its producer set none
 	Body      []byte // nil for none; valid only during the call
 	At        time.Time
-	Place     string // its position in the topic, for people: partition or queue, and offset
+	Position  string // in the topic, for people: partition or queue, and offset
 }
 
 // Extent describes what a Read covered.

@@ -18,6 +18,8 @@ package sink
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -73,6 +75,32 @@ var ErrMayNot = errors.New("this relay may not publish now: its lease was not re
 type Newest struct {
 	Topics  []string         // that exist and can be written
 	Largest map[string]int64 // the largest body of each topic, in bytes
+}
+
+// Results gives messages one outcome.
+func Results(messages []*outbox.Message, o outbox.Outcome) []Result {
+	out := make([]Result, len(messages))
+	for i, m := range messages {
+		out[i] = Result{m, o}
+	}
+	return out
+}
+
+// Closed is the outcome of messages that are sent after Close.
+var Closed = outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: "the sink is closed"}
+
+// NameFault returns why a broker cannot have a topic of this name, "" when it can: a name has one to longest ASCII letters, digits
+// and characters of punctuation.
+func NameFault(name, punctuation string, longest int) string {
+	if name == "" || len(name) > longest {
+		return fmt.Sprintf("the topic name has %d characters, allowed are 1 to %d", len(name), longest)
+	}
+	for _, c := range []byte(name) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte(punctuation, c) < 0 {
+			return fmt.Sprintf("the topic name %q has other characters than letters, digits and %s", name, strings.Join(strings.Split(punctuation, ""), " "))
+		}
+	}
+	return ""
 }
 
 // TopicNameError reports that this broker cannot have a topic of that name. Topics returns it for such a name.

@@ -32,7 +32,7 @@ var section = append([]string{"internal/setting"}, nouns...)
 
 // edges and flow are layers 2 and 3, which only app puts together.
 var (
-	edges = []string{"canal", "sink/kafka", "sink/rocketmq", "sink/stdout", "checkpoint", "outbox/store", "outbox/query"}
+	edges = []string{"canal", "sink/...", "checkpoint", "outbox/store", "outbox/query"}
 	flow  = []string{"pipeline", "pipeline/tracker", "pipeline/keyorder", "pipeline/dispatch", "pipeline/recovery", "pipeline/reserved", "ack", "fallback", "retention", "redelivery", "lease"}
 )
 
@@ -53,7 +53,8 @@ var rules = []rule{
 
 	{path: "canal", own: nouns, external: with("github.com/go-mysql-org/go-mysql", "go.uber.org/zap/exp")},
 	{path: "sink/kafka", own: section, external: with("github.com/twmb/franz-go")},
-	{path: "sink/rocketmq", own: section, external: with("github.com/apache/rocketmq-client-go/v2", "golang.org/x/sync")},
+	{path: "sink/rocketmq", own: append([]string{"sink/rocketmq/remoting"}, section...), external: with("github.com/apache/rocketmq-client-go/v2")},
+	{path: "sink/rocketmq/remoting"},
 	{path: "sink/stdout", own: section, external: with()},
 	{path: "checkpoint", own: nouns, external: with("github.com/cockroachdb/pebble/v2")},
 

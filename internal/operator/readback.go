@@ -52,7 +52,7 @@ func (t *tracer) broker(ctx context.Context) {
 	extent, err := reader.Read(limited, r.Topic, from, to, func(record sink.Record) error {
 		if read++; record.MessageID == r.MessageID {
 			copies++
-			t.event(record.At, "published", fromBroker, "topic %s, %s, %d bytes", r.Topic, record.Place, len(record.Body))
+			t.event(record.At, "published", fromBroker, "topic %s, %s, %d bytes", r.Topic, record.Position, len(record.Body))
 		}
 		if read >= readRecords || copies >= readCopies {
 			return errEnough

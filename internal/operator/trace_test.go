@@ -60,7 +60,7 @@ func TestWhatARowWaitsFor(t *testing.T) {
 // The whole way of a message that was refused once and then sent: its place in the log, its attempt, the broker's copy, its status.
 func TestTraceOfAMessage(t *testing.T) {
 	row := query.Row{Status: outbox.Sent, Attempts: 1, LastExec: now.Add(3 * time.Second), SentAt: now.Add(4 * time.Second), BrokerID: "b-1"}
-	broker := &topic{records: []sink.Record{{MessageID: "other"}, {MessageID: "order:k-1", At: now.Add(2 * time.Second), Place: "partition 1 offset 7", Body: []byte("x")}}}
+	broker := &topic{records: []sink.Record{{MessageID: "other"}, {MessageID: "order:k-1", At: now.Add(2 * time.Second), Position: "partition 1 offset 7", Body: []byte("x")}}}
 	at := func(offset uint64) outbox.Position { return outbox.Position{File: "binlog.000002", Offset: offset} }
 	m := newRows(row).operator()
 	m.Flow = func(outbox.Identity, string) Flow { return Flow{Breaker: "closed"} }

@@ -144,7 +144,7 @@ func (c *comparison) record(topic string, r sink.Record) (unknown bool) {
 	if e.rows == 1 && e.body != differs && e.body != c.hash(r.Body) {
 		e.body = differs
 		g.Different++
-		c.report.Different = c.example(c.report.Different, Message{Table: g.Table, MessageID: r.MessageID, Topic: topic, Place: r.Place, At: at(r)})
+		c.report.Different = c.example(c.report.Different, Message{Table: g.Table, MessageID: r.MessageID, Topic: topic, Place: r.Position, At: at(r)})
 	}
 	c.rows[key] = e
 	return false
@@ -174,7 +174,7 @@ func (c *comparison) example(list []Message, m Message) []Message {
 // repeated keeps an example of a message that came again, or renews the one that there is.
 func (c *comparison) repeated(topic string, r sink.Record, e expectation) {
 	m := Message{
-		Table: c.counts[e.group].Table, MessageID: r.MessageID, Topic: topic, Place: r.Place, At: at(r), Copies: int64(e.copies),
+		Table: c.counts[e.group].Table, MessageID: r.MessageID, Topic: topic, Place: r.Position, At: at(r), Copies: int64(e.copies),
 	}
 	for i := range c.report.Repeated {
 		if one := &c.report.Repeated[i]; one.MessageID == m.MessageID && one.Topic == m.Topic {
@@ -188,7 +188,7 @@ func (c *comparison) repeated(topic string, r sink.Record, e expectation) {
 // extra counts a record that no table has a row of.
 func (c *comparison) extra(topic string, r sink.Record) {
 	c.topic(topic).Extra++
-	c.report.Extra = c.example(c.report.Extra, Message{MessageID: r.MessageID, Topic: topic, Place: r.Place, At: at(r)})
+	c.report.Extra = c.example(c.report.Extra, Message{MessageID: r.MessageID, Topic: topic, Place: r.Position, At: at(r)})
 }
 
 // missing reports whether a row that was SENT is not in its topic.

@@ -82,7 +82,7 @@ func row(id string, status outbox.Status, made time.Duration) *outbox.Message {
 }
 
 func stored(id string, after time.Duration) sink.Record {
-	return sink.Record{MessageID: id, Body: []byte("body of " + id), At: noon.Add(after), Place: "partition 0 offset " + id}
+	return sink.Record{MessageID: id, Body: []byte("body of " + id), At: noon.Add(after), Position: "partition 0 offset " + id}
 }
 
 func (w *world) compare(t *testing.T, change func(*Request)) Report {

@@ -174,11 +174,7 @@ func (k *Kafka) writeProperties(path string, opts KafkaOptions) error {
 		return err
 	}
 	maps.Copy(config, opts.Config)
-	var text strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(config)) {
-		fmt.Fprintf(&text, "%s=%s\n", key, config[key])
-	}
-	return os.WriteFile(path, []byte(text.String()), 0o600)
+	return writeConf(path, config)
 }
 
 // secure adds the listener with TLS or SASL or both, if asked for.

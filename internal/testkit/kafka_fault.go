@@ -172,8 +172,8 @@ func merge(resp, stored *kmsg.ProduceResponse) {
 				continue
 			}
 			for _, p := range s.Partitions {
-				told := func(q kmsg.ProduceResponseTopicPartition) bool { return q.Partition == p.Partition }
-				if !slices.ContainsFunc(to.Partitions, told) {
+				answered := func(q kmsg.ProduceResponseTopicPartition) bool { return q.Partition == p.Partition }
+				if !slices.ContainsFunc(to.Partitions, answered) {
 					to.Partitions = append(to.Partitions, p)
 				}
 			}

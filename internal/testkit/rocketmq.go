@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
 	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
@@ -36,7 +37,11 @@ type RocketMQ struct {
 	names, broker *ports
 }
 
-const brokerName = "broker-a"
+const (
+	brokerName = "broker-a"
+	readWrite  = remoting.MayRead | remoting.MayWrite
+	singleTag  = "SINGLE_TAG"
+)
 
 // NewRocketMQ is StartRocketMQ for a test: it fails the test on error and closes both servers at its end. With
 // SKIP_BROKERS=1 in the environment it skips the test.

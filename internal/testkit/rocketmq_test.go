@@ -119,11 +119,3 @@ func TestRocketMQTopicIsNotCreatedByUse(t *testing.T) {
 		t.Fatalf("reading a topic that does not exist: %v", err)
 	}
 }
-
-func TestDecodeShortMessage(t *testing.T) {
-	for _, data := range [][]byte{{0, 0}, {0, 0, 0, 9, 1}, {0, 0, 0, 8, 0xda, 0xa3, 0x20, 0xa7}} {
-		if m, err := decodeMessages(data); err == nil {
-			t.Errorf("% x became %v", data, m)
-		}
-	}
-}

@@ -47,8 +47,8 @@ func TestE2_AnswersOfTheBroker(t *testing.T) {
 		{kerr.KafkaStorageError, outbox.ClassOutage},
 	} {
 		t.Run(c.answer.Message, func(t *testing.T) {
-			topic := createTopic(t, f.addr(), nil)
-			s := newSink(t, f.addr(), func(c *Config) { c.DeliveryTimeout = time.Second })
+			topic := createTopic(t, f.Addr(), nil)
+			s := newSink(t, f.Addr(), func(c *config) { c.times.delivery = time.Second })
 			fault := f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Err: c.answer, Count: -1})
 			defer fault.Remove()
 			all := messages(topic, 3)
@@ -58,7 +58,7 @@ func TestE2_AnswersOfTheBroker(t *testing.T) {
 			}
 			fault.Remove()
 			wantClass(t, outbox.ClassNone, publish(t, s, all...)...)
-			for id, n := range copies(t, f.addr(), topic) { // every class but unknown means: not stored
+			for id, n := range copies(t, f.Addr(), topic) { // every class but unknown means: not stored
 				if n != 1 {
 					t.Errorf("message %s is stored %d times", id, n)
 				}
@@ -72,12 +72,12 @@ func TestE2_UncertainAnswersAreResolvedInside(t *testing.T) {
 	f := newFake(t)
 	for _, answer := range []*kerr.Error{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend} {
 		t.Run(answer.Message, func(t *testing.T) {
-			topic := createTopic(t, f.addr(), nil)
-			s := newSink(t, f.addr())
+			topic := createTopic(t, f.Addr(), nil)
+			s := newSink(t, f.Addr())
 			f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Err: answer, Count: 2})
 			all := messages(topic, 50)
 			wantClass(t, outbox.ClassNone, publish(t, s, all...)...)
-			for id, n := range copies(t, f.addr(), topic) {
+			for id, n := range copies(t, f.Addr(), topic) {
 				if n != 1 {
 					t.Errorf("message %s is stored %d times", id, n)
 				}
@@ -132,8 +132,8 @@ func TestE2_ErrorsOfTheClient(t *testing.T) {
 // A right that is granted later takes effect without a restart, although the library keeps a refused producer id.
 func TestE2_ServiceRecovers(t *testing.T) {
 	f := newFake(t)
-	topic := createTopic(t, f.addr(), nil)
-	s := newSink(t, f.addr())
+	topic := createTopic(t, f.Addr(), nil)
+	s := newSink(t, f.Addr())
 	// The library (v1.22.2) requests the id while it still enters the topic's partitions. If the refusal comes before they are
 	// entered, which happens only on a loaded machine, their messages are skipped: they wait for the topic's next message or the
 	// next metadata refresh. So the refusal waits for the partitions.

@@ -19,9 +19,9 @@ import (
 // sequence is out of order. The loss is counted and logged; these messages are sent again, once, and the next ones too.
 func TestB44_DataLossStopsNothing(t *testing.T) {
 	f := newFake(t)
-	topic := createTopic(t, f.addr(), nil)
+	topic := createTopic(t, f.Addr(), nil)
 	core, logs := observer.New(zap.WarnLevel)
-	s, err := New(Config{Brokers: []string{f.addr()}}, zap.New(core), prometheus.NewRegistry())
+	s, err := open(testConfig(f.Addr()), zap.New(core), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,13 +37,13 @@ func TestB44_DataLossStopsNothing(t *testing.T) {
 	f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Err: kerr.OutOfOrderSequenceNumber})
 	wantClass(t, outbox.ClassNone, publish(t, s, all[3:6]...)...)
 	wantClass(t, outbox.ClassNone, publish(t, s, all[6:]...)...)
-	for id, n := range copies(t, f.addr(), topic) {
+	for id, n := range copies(t, f.Addr(), topic) {
 		if n != 1 {
 			t.Errorf("%s is there %d times", id, n)
 		}
 	}
 	testkit.WaitFor(t, patience, "the loss to be counted and logged", func() bool {
-		told := logs.FilterMessageSnippet("has lost messages").FilterField(zap.String("topic", topic)).Len()
-		return told > 0 && count(t, s.metrics.dataLoss) == float64(told)
+		logged := logs.FilterMessageSnippet("has lost messages").FilterField(zap.String("topic", topic)).Len()
+		return logged > 0 && count(t, s.metrics.dataLoss) == float64(logged)
 	})
 }

@@ -10,20 +10,18 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// dialTimeout is the client library's own.
-const dialTimeout = 10 * time.Second
-
 // fence creates connections that write nothing while may returns false. The library buffers records after the last point where
 // this package could check: a process that was stopped for longer than its lease would send them when it continues.
 type fence struct {
-	tls  *tls.Config
-	may  func() bool // nil: always
-	wire *wire
+	tls       *tls.Config
+	may       func() bool // nil: always
+	wire      *wire
+	dialLimit time.Duration
 }
 
 // dial does what the library does without kgo.Dialer.
 func (f fence) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := &net.Dialer{Timeout: dialTimeout}
+	dialer := &net.Dialer{Timeout: f.dialLimit}
 	conn, err := dialer.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
@@ -41,7 +39,7 @@ func (f fence) dial(ctx context.Context, network, address string) (net.Conn, err
 		}
 	}
 	secure := tls.Client(conn, settings)
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, f.dialLimit)
 	defer cancel()
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close() // the handshake's error has the reason

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"strconv"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/canal-outbox/canal-outbox/sink/sinktest"
+	"github.com/canal-outbox/canal-outbox/test/fakekafka"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -31,58 +31,45 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// fake is a kfake cluster of one broker that can be stopped and started again on its port with its data.
-type fake struct {
-	*kfake.Cluster
-	t    testing.TB
-	opts []kfake.Opt
-}
-
-func newFake(t testing.TB, opts ...kfake.Opt) *fake {
+// newFake starts a cluster of one broker.
+func newFake(t testing.TB, opts ...kfake.Opt) *fakekafka.Cluster {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "kfake-") // t.TempDir is removed once; a broker that is closed may still write
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		testkit.WaitFor(t, time.Minute, "the broker's directory to be removed", func() bool { return os.RemoveAll(dir) == nil })
-	})
-	f := &fake{t: t, opts: append([]kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(dir)}, opts...)}
-	f.start(t)
-	_, port, err := net.SplitHostPort(f.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	number, _ := strconv.Atoi(port)
-	f.opts = append(f.opts, kfake.Ports(number))
-	t.Cleanup(func() { f.Close() })
-	return f
+	return fakekafka.New(t, 1, nil, opts...)
 }
 
-func (f *fake) start(t testing.TB) {
+func testConfig(addr string) config {
+	return config{brokers: []string{addr}, codec: codecs["none"], maxBytes: 1_000_012, limits: sink.Limits{Messages: 10_000, Bytes: 64 << 20}, times: usual}
+}
+
+// patient are limits in time that no test waits for: what returns did not wait for them.
+var patient = times{delivery: time.Hour, dial: time.Hour, close: time.Hour}
+
+// closeSilent closes a sink whose broker answers nothing. A Close that waits for an answer, or for one of the patient limits, does
+// not return.
+func closeSilent(t *testing.T, s *Sink) {
 	t.Helper()
-	c, err := kfake.NewCluster(f.opts...)
-	if err != nil {
-		t.Fatal(err)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close(ctx) }()
+	select {
+	case err := <-closed:
+		if err == nil {
+			t.Error("Close does not report that messages had no answer")
+		}
+	case <-time.After(patience):
+		t.Fatal("Close waits for an answer that never comes")
 	}
-	f.Cluster = c
 }
-
-// Fault adds a fault after the existing control functions.
-func (f *fake) Fault(one testkit.KafkaFault) *testkit.KafkaFaultHandle {
-	return testkit.FaultKafka(f.t, f.Cluster, one)
-}
-
-func (f *fake) addr() string { return f.ListenAddrs()[0] }
 
 // newSink returns a sink that the test closes at its end, unless it was closed before.
-func newSink(t testing.TB, addr string, change ...func(*Config)) *Sink {
+func newSink(t testing.TB, addr string, change ...func(*config)) *Sink {
 	t.Helper()
-	cfg := Config{Brokers: []string{addr}}
+	cfg := testConfig(addr)
 	for _, c := range change {
 		c(&cfg)
 	}
-	s, err := New(cfg, zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)), prometheus.NewRegistry())
+	s, err := open(cfg, zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,22 +95,9 @@ func createTopic(t testing.TB, addr string, configs map[string]string) string {
 
 func makeTopic(t testing.TB, addr, name string, configs map[string]string) {
 	t.Helper()
-	admin(t, addr, func(ctx context.Context, a *kadm.Client) error {
-		values := map[string]*string{}
-		for k, v := range configs {
-			values[k] = kadm.StringPtr(v)
-		}
-		_, err := a.CreateTopic(ctx, 4, 1, values, name)
-		if err != nil {
-			return err
-		}
-		for { // a real broker gets its partitions a little later
-			details, err := a.ListTopics(ctx, name)
-			if err != nil || details[name].Err == nil && len(details[name].Partitions) == 4 {
-				return err
-			}
-		}
-	})
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	testkit.Must(t, testkit.CreateKafkaTopic(ctx, addr, name, 4, configs))
 }
 
 func admin(t testing.TB, addr string, do func(context.Context, *kadm.Client) error) {
@@ -174,7 +148,9 @@ const topicLimit = 900_000
 func harness(addr func() string) sinktest.Harness {
 	return sinktest.Harness{
 		New: func(t testing.TB) sink.Sink {
-			s, err := New(Config{Brokers: []string{addr()}}, zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)), prometheus.NewRegistry())
+			cfg := testConfig(addr())
+			cfg.times = patient // a Close that waits for one of them does not return in time
+			s, err := open(cfg, zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)), prometheus.NewRegistry())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,9 +172,9 @@ func harness(addr func() string) sinktest.Harness {
 
 func TestSuiteOnFakeBroker(t *testing.T) {
 	f := newFake(t)
-	h := harness(f.addr)
-	h.Stop = func(testing.TB) { f.Close() }
-	h.Start = f.start
+	h := harness(f.Addr)
+	h.Stop = func(testing.TB) { f.Stop() }
+	h.Start = func(t testing.TB) { testkit.Must(t, f.Start()) }
 	for _, name := range []string{"(*broker).listen", "(*Cluster).run", "(*clientConn).read", "(*clientConn).write"} {
 		h.Leaks = append(h.Leaks, goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake."+name)) // the broker's own
 	}

@@ -50,6 +50,7 @@ type isolation struct {
 	queue  []isolated
 	topics map[string]int // messages here
 	stale  bool           // the main client can no longer be used
+	ended  bool           // nothing is sent any more
 
 	wake    chan struct{} // gets a token when queue or stale changed
 	stop    chan struct{}
@@ -65,13 +66,18 @@ func newIsolation() *isolation {
 	return &isolation{topics: map[string]int{}, wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{})}
 }
 
-func (q *isolation) add(d *delivery, c cause) {
+// add returns false when the sink is closed.
+func (q *isolation) add(d *delivery, c cause) bool {
 	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ended {
+		return false
+	}
 	q.count.Add(1)
 	q.topics[d.message.Topic]++
 	q.queue = append(q.queue, isolated{d, c})
-	q.mu.Unlock()
 	signal(q.wake)
+	return true
 }
 
 // behind queues the delivery if others of its topic are here.
@@ -117,19 +123,29 @@ func (q *isolation) leave(d *delivery) {
 
 func (q *isolation) run(s *Sink) {
 	defer close(q.stopped)
-	for {
+	for stopped := false; !stopped; {
 		select {
 		case <-q.wake:
+			stopped = !q.work(s)
 		case <-q.stop:
-			return
+			stopped = true
 		}
-		if !q.work(s) {
-			return
-		}
+	}
+	q.mu.Lock()
+	rest := q.queue
+	q.queue, q.ended = nil, true
+	q.mu.Unlock()
+	s.giveBack(rest)
+}
+
+// giveBack reports messages that Close did not wait for.
+func (s *Sink) giveBack(list []isolated) {
+	for _, d := range list {
+		s.results.finish(d.delivery, s.completion(d.delivery, errClosed))
 	}
 }
 
-// work sends the queue and returns false when it was stopped; Close then reports the rest.
+// work sends the queue and returns false when it was stopped.
 func (q *isolation) work(s *Sink) bool {
 	list, stale := q.take()
 	if stale {
@@ -151,8 +167,9 @@ func (q *isolation) work(s *Sink) bool {
 	defer e.explain()
 	for len(list) > 0 {
 		s.purge(list)
-		for _, d := range list {
+		for i, d := range list {
 			if !e.send(q, d) {
+				s.giveBack(list[i:])
 				return false
 			}
 		}

@@ -28,15 +28,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// closeLimit bounds Close after its context has ended: the client library gives up what is on the wire.
-const closeLimit = 5 * time.Second
-
 // errClosed is why a message has no answer that Close did not wait for.
 var errClosed = errors.New("the sink was closed before Kafka answered")
 
 // Sink is a sink.Sink for one Kafka cluster.
 type Sink struct {
-	cfg     Config
+	cfg     config
 	log     *zap.Logger
 	library *logger
 	metrics *metrics
@@ -56,25 +53,18 @@ type Sink struct {
 
 var _ sink.Sink = (*Sink)(nil)
 
-// New checks the configuration and returns a sink. It opens no connection: Probe reports whether the cluster can be reached. The
-// error names every fault of the configuration.
-func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) {
-	cfg, err := cfg.withDefaults()
+// open opens no connection.
+func open(cfg config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) {
 	w := &wire{}
-	options, err2 := cfg.options(w)
-	if err := errors.Join(err, err2); err != nil {
-		return nil, fmt.Errorf("sink.kafka: %w", err)
-	}
-	s := &Sink{cfg: cfg, log: log, wire: w, library: &logger{log: log}, health: sink.NewHealth(cfg.MaxInFlight), unanswered: &unanswered{}, results: newResults(), isolation: newIsolation()}
+	s := &Sink{cfg: cfg, log: log, wire: w, library: &logger{log: log}, health: sink.NewHealth(cfg.limits.Messages), unanswered: &unanswered{}, results: newResults(), isolation: newIsolation()}
 	s.promise = s.answered
-	s.metrics, err = newMetrics(reg)
-	if err != nil {
+	var err error
+	if s.metrics, err = newMetrics(reg); err != nil {
 		return nil, fmt.Errorf("sink.kafka: register metrics: %w", err)
 	}
-	s.options = append(options, kgo.WithLogger(s.library), kgo.WithHooks(s.metrics, s.unanswered),
+	s.options = append(cfg.options(w), kgo.WithLogger(s.library), kgo.WithHooks(s.metrics, s.unanswered),
 		kgo.ProducerOnDataLossDetected(s.dataLoss), kgo.RecordPartitioner(newPartitioner(log, s.health)))
 	if s.client, err = kgo.NewClient(s.options...); err != nil {
-		s.metrics.unregister()
 		return nil, fmt.Errorf("sink.kafka: %w", err)
 	}
 	go s.results.run()
@@ -87,13 +77,13 @@ func (s *Sink) Send(messages []*outbox.Message, done func([]sink.Result)) {
 	if len(messages) == 0 {
 		return
 	}
-	b := newBatch(messages, done)
 	s.life.RLock()
 	defer s.life.RUnlock()
 	if s.closed {
-		go refuseAll(b) // not on the caller's goroutine, which may hold a lock that done needs
+		go done(sink.Results(messages, sink.Closed)) // the caller may hold a lock that done needs
 		return
 	}
+	b := newBatch(messages, done)
 	b.number = s.wire.sends.Add(1) // before the client has the first of them
 	s.results.add(b)
 	for i := range b.deliveries {
@@ -108,22 +98,16 @@ func (s *Sink) Send(messages []*outbox.Message, done func([]sink.Result)) {
 	}
 }
 
-func refuseAll(b *batch) {
-	out := make([]sink.Result, len(b.deliveries))
-	for i := range b.deliveries {
-		out[i] = sink.Result{Message: b.deliveries[i].message, Outcome: outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: "the sink is closed"}}
-	}
-	b.done(out)
-}
-
 // answered is the promise of every record of the main client: it reports the result, or isolates the delivery when the result is
 // not final.
 func (s *Sink) answered(r *kgo.Record, err error) {
 	d := r.Context.(*delivery)
 	o := s.completion(d, err)
 	if again := s.again(d, o.Class, err); again != 0 {
-		s.isolation.add(d, again)
-		return
+		if s.isolation.add(d, again) {
+			return
+		}
+		o = s.completion(d, errClosed)
 	}
 	s.results.finish(d, o)
 }
@@ -175,7 +159,7 @@ func outcome(d *delivery, err error) (o outbox.Outcome) {
 func (s *Sink) Probe(ctx context.Context) error {
 	client := s.current()
 	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, client.Ping(ctx) }); err != nil {
-		return fmt.Errorf("no Kafka broker of %s answers: %w%s", strings.Join(s.cfg.Brokers, ", "), err, unreached(err))
+		return fmt.Errorf("no Kafka broker of %s answers: %w%s", strings.Join(s.cfg.brokers, ", "), err, unreached(err))
 	}
 	if s.results.left() == 0 {
 		s.unanswered.clear()
@@ -236,7 +220,7 @@ func (s *Sink) dataLoss(topic string, partition int32) {
 		"the broker's disks", zap.String("topic", topic), zap.Int32("partition", partition))
 }
 
-// Close implements sink.Sink. It takes at most closeLimit longer than the context lasts. Its error gives the number of messages
+// Close implements sink.Sink. It takes at most times.close longer than the context lasts. Its error gives the number of messages
 // without an answer.
 //
 // Order: no new messages; wait for answers; write no more; close the clients, which answer what they hold; answer the rest; end the
@@ -249,7 +233,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	left := s.drain(ctx.Done())
 	s.wire.cut.Store(true)
 	limit := make(chan struct{})
-	timer := time.AfterFunc(closeLimit, func() { close(limit) })
+	timer := time.AfterFunc(s.cfg.times.close, func() { close(limit) })
 	defer timer.Stop()
 	ended := make(chan struct{})
 	go func() {
@@ -266,7 +250,6 @@ func (s *Sink) Close(ctx context.Context) error {
 	s.results.finishAll(func(d *delivery) outbox.Outcome { return s.completion(d, errClosed) })
 	close(s.results.stop)
 	<-s.results.stopped
-	s.metrics.unregister()
 	s.library.end()
 	if left > 0 {
 		return fmt.Errorf("close Kafka sink: %d messages had no answer in time", left)

@@ -11,7 +11,6 @@ import (
 
 // metrics are the sink's own series. Hooks of the client library feed those that only the library can count.
 type metrics struct {
-	reg           prometheus.Registerer
 	connectErrors prometheus.Counter
 	throttled     prometheus.Counter
 	dataLoss      prometheus.Counter
@@ -23,37 +22,17 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "canal_outbox", Subsystem: "kafka", Name: name, Help: help})
 	}
 	m := &metrics{
-		reg:           reg,
 		connectErrors: counter("connect_errors_total", "Connections to Kafka brokers that could not be opened."),
 		throttled:     counter("throttled_seconds_total", "Time for which brokers asked this client to pause (quotas)."),
 		dataLoss:      counter("data_loss_total", "Times a partition was found to have lost acknowledged messages."),
 		sentAlone:     counter("sent_alone_total", "Messages sent again one by one after their batch was refused."),
 	}
-	if reg == nil {
-		return m, nil
-	}
-	for i, c := range m.all() {
+	for _, c := range []prometheus.Collector{m.connectErrors, m.throttled, m.dataLoss, m.sentAlone} {
 		if err := reg.Register(c); err != nil {
-			for _, done := range m.all()[:i] {
-				reg.Unregister(done)
-			}
 			return nil, err
 		}
 	}
 	return m, nil
-}
-
-func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.connectErrors, m.throttled, m.dataLoss, m.sentAlone}
-}
-
-func (m *metrics) unregister() {
-	if m.reg == nil {
-		return
-	}
-	for _, c := range m.all() {
-		m.reg.Unregister(c)
-	}
 }
 
 var (

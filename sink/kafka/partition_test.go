@@ -15,8 +15,8 @@ import (
 // this partition alone, and the other partitions work.
 func TestB13_DeadPartitionFillsNoRoom(t *testing.T) {
 	f := newFake(t)
-	topic := createTopic(t, f.addr(), nil)
-	s := newSink(t, f.addr(), func(c *Config) { c.MaxInFlight = 1000 })
+	topic := createTopic(t, f.Addr(), nil)
+	s := newSink(t, f.Addr(), func(c *config) { c.limits.Messages = 1000 })
 	fault := f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Partitions: []int32{2}, Err: kerr.NotLeaderForPartition, Count: -1})
 	in, waiting, refused := newInbox(t), 0, 0
 	var dead []*outbox.Message

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,13 +22,9 @@ var _ sink.Reader = (*Sink)(nil)
 // Read implements sink.Reader with its own client, which belongs to no consumer group and commits nothing. The account needs READ
 // on the topic.
 func (s *Sink) Read(ctx context.Context, topic string, from, to time.Time, each func(sink.Record) error) (sink.Extent, error) {
-	options, err := s.cfg.connection(nil)
-	if err != nil {
-		return sink.Extent{}, fmt.Errorf("sink.kafka: %w", err)
-	}
 	lines := &logger{log: s.log}
 	defer lines.end()
-	options = append(options, kgo.WithLogger(lines), kgo.KeepControlRecords(), kgo.FetchMaxBytes(16<<20))
+	options := append(s.cfg.connection(nil), kgo.WithLogger(lines), kgo.KeepControlRecords(), kgo.FetchMaxBytes(16<<20))
 	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return sink.Extent{}, fmt.Errorf("sink.kafka: %w", err)
@@ -48,56 +45,34 @@ type span struct{ next, end int64 }
 
 // findRanges reads the offsets of the times. A partition without records to read is left out.
 func findRanges(ctx context.Context, admin *kadm.Client, topic string, from, to time.Time) (map[int32]*span, sink.Extent, error) {
-	var extent sink.Extent
-	ends, err := offsets(topic, func() (kadm.ListedOffsets, error) { return admin.ListEndOffsets(ctx, topic) })
-	if err != nil {
-		return nil, extent, err
-	}
-	oldest, err := offsets(topic, func() (kadm.ListedOffsets, error) { return admin.ListStartOffsets(ctx, topic) })
-	if err != nil {
-		return nil, extent, err
-	}
-	begins, err := offsets(topic, func() (kadm.ListedOffsets, error) {
-		return admin.ListOffsetsAfterMilli(ctx, from.UnixMilli(), topic)
-	})
-	if err != nil {
-		return nil, extent, err
-	}
-	stops := ends
-	if !to.IsZero() {
-		stops, err = offsets(topic, func() (kadm.ListedOffsets, error) {
-			return admin.ListOffsetsAfterMilli(ctx, to.UnixMilli(), topic)
-		})
-		if err != nil {
-			return nil, extent, err
+	after := func(at time.Time) func(context.Context, ...string) (kadm.ListedOffsets, error) {
+		return func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
+			return admin.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topics...)
 		}
+	}
+	asks := []func(context.Context, ...string) (kadm.ListedOffsets, error){admin.ListEndOffsets, admin.ListStartOffsets, after(from), admin.ListEndOffsets}
+	if !to.IsZero() {
+		asks[3] = after(to)
+	}
+	var extent sink.Extent
+	var found [4]map[int32]kadm.ListedOffset // ends, oldest, begins, stops
+	for i, ask := range asks {
+		listed, err := ask(ctx, topic)
+		if err = cmp.Or(err, listed.Error()); err != nil {
+			return nil, extent, fmt.Errorf("ask for the offsets of topic %s: %w", topic, readFault(err))
+		}
+		found[i] = listed[topic]
 	}
 	ranges := map[int32]*span{}
-	for partition, begin := range begins {
-		if oldest[partition] > 0 && begin == oldest[partition] {
+	for partition, begin := range found[2] {
+		if oldest := found[1][partition].Offset; oldest > 0 && begin.Offset == oldest {
 			extent.Shortened = true
 		}
-		if end := min(ends[partition], stops[partition]); begin < end {
-			ranges[partition] = &span{begin, end}
+		if end := min(found[0][partition].Offset, found[3][partition].Offset); begin.Offset < end {
+			ranges[partition] = &span{begin.Offset, end}
 		}
 	}
 	return ranges, extent, nil
-}
-
-// offsets calls ask for one offset of each partition.
-func offsets(topic string, ask func() (kadm.ListedOffsets, error)) (map[int32]int64, error) {
-	listed, err := ask()
-	if err == nil {
-		err = listed.Error()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ask for the offsets of topic %s: %w", topic, readFault(err))
-	}
-	found := map[int32]int64{}
-	for partition, one := range listed[topic] {
-		found[partition] = one.Offset
-	}
-	return found, nil
 }
 
 // readRanges reads until each range is at its end. Control records are no messages, but some ranges end with them.
@@ -162,7 +137,7 @@ func readFault(err error) error {
 func record(r *kgo.Record) sink.Record {
 	found := sink.Record{
 		Body: r.Value, At: r.Timestamp,
-		Place: "partition " + strconv.Itoa(int(r.Partition)) + " offset " + strconv.FormatInt(r.Offset, 10),
+		Position: "partition " + strconv.Itoa(int(r.Partition)) + " offset " + strconv.FormatInt(r.Offset, 10),
 	}
 	for i := range r.Headers {
 		if r.Headers[i].Key == HeaderMessageID {

@@ -58,14 +58,14 @@ func readIDs(t *testing.T, s *Sink, topic string, from, to time.Time) (ids []str
 // A read returns the records between two times, and two adjacent reads return each record once.
 func TestReadBetweenTimes(t *testing.T) {
 	c := newFake(t)
-	topic := createTopic(t, c.addr(), nil)
-	s := newSink(t, c.addr())
+	topic := createTopic(t, c.Addr(), nil)
+	s := newSink(t, c.Addr())
 	var records []*kgo.Record
 	for n := range 200 {
 		records = append(records, numbered(topic, n, day.Add(time.Duration(n)*time.Minute)))
 	}
 	records = append(records, &kgo.Record{Topic: topic, Timestamp: day.Add(200 * time.Minute)}) // of another producer, no body
-	produce(t, c.addr(), records...)
+	produce(t, c.Addr(), records...)
 
 	minute := func(n int) time.Time { return day.Add(time.Duration(n) * time.Minute) }
 	first, _ := readIDs(t, s, topic, minute(50), minute(80))
@@ -85,7 +85,7 @@ func TestReadBetweenTimes(t *testing.T) {
 			t.Errorf("of %v: %v", span, none)
 		}
 	}
-	if empty, _ := readIDs(t, s, createTopic(t, c.addr(), nil), day, time.Time{}); len(empty) != 0 {
+	if empty, _ := readIDs(t, s, createTopic(t, c.Addr(), nil), day, time.Time{}); len(empty) != 0 {
 		t.Errorf("of an empty topic: %v", empty)
 	}
 	stop := errors.New("stop")
@@ -103,16 +103,16 @@ func TestReadBetweenTimes(t *testing.T) {
 }
 
 // A range from which retention has removed records is reported as shortened.
-func TestReadTellsOfAShortenedTopic(t *testing.T) {
+func TestReadReportsAShortenedTopic(t *testing.T) {
 	c := newFake(t)
-	topic := createTopic(t, c.addr(), nil)
-	s := newSink(t, c.addr())
+	topic := createTopic(t, c.Addr(), nil)
+	s := newSink(t, c.Addr())
 	var records []*kgo.Record
 	for n := range 40 {
 		records = append(records, numbered(topic, n, day.Add(time.Duration(n)*time.Minute)))
 	}
-	produce(t, c.addr(), records...)
-	admin(t, c.addr(), func(ctx context.Context, a *kadm.Client) error {
+	produce(t, c.Addr(), records...)
+	admin(t, c.Addr(), func(ctx context.Context, a *kadm.Client) error {
 		offsets := kadm.Offsets{}
 		offsets.AddOffset(topic, 1, 5, -1) // messages 1, 5, ..., 17
 		_, err := a.DeleteRecords(ctx, offsets)
@@ -127,12 +127,12 @@ func TestReadTellsOfAShortenedTopic(t *testing.T) {
 }
 
 // A compacted topic is reported as such, whatever else its policy says.
-func TestReadTellsOfACompactedTopic(t *testing.T) {
+func TestReadReportsACompactedTopic(t *testing.T) {
 	c := newFake(t)
-	s := newSink(t, c.addr())
+	s := newSink(t, c.Addr())
 	for policy, want := range map[string]bool{"delete": false, "compact": true, "compact,delete": true} {
-		topic := createTopic(t, c.addr(), map[string]string{"cleanup.policy": policy})
-		produce(t, c.addr(), numbered(topic, 1, day))
+		topic := createTopic(t, c.Addr(), map[string]string{"cleanup.policy": policy})
+		produce(t, c.Addr(), numbered(topic, 1, day))
 		if _, extent := readIDs(t, s, topic, day, time.Time{}); extent.Compacted != want {
 			t.Errorf("%s: %+v", policy, extent)
 		}

@@ -143,8 +143,8 @@ func (s *Sink) refusal(d *delivery) string {
 			return fmt.Sprintf("header name %q is not UTF-8, which Kafka requires", h.Key)
 		}
 	}
-	if size > s.cfg.MaxMessageBytes {
-		return fmt.Sprintf("the message has %d bytes with its key and headers, more than sink.kafka.max_message_bytes (%d)", size, s.cfg.MaxMessageBytes)
+	if size > s.cfg.maxBytes {
+		return fmt.Sprintf("the message has %d bytes with its key and headers, more than sink.kafka.max_message_bytes (%d)", size, s.cfg.maxBytes)
 	}
 	if p := d.message.Partition; p < 0 && p != outbox.NoPartition {
 		return fmt.Sprintf("partition %d does not exist", p)
@@ -152,19 +152,10 @@ func (s *Sink) refusal(d *delivery) string {
 	return ""
 }
 
-// topicFault checks a name as Kafka does (org.apache.kafka.common.internals.Topic): 1 to 249 of [a-zA-Z0-9._-].
+// topicFault checks a name as Kafka does (org.apache.kafka.common.internals.Topic).
 func topicFault(topic string) string {
-	if topic == "" || topic == "." || topic == ".." {
+	if topic == "." || topic == ".." {
 		return fmt.Sprintf("%q is not a topic name", topic)
 	}
-	if len(topic) > 249 {
-		return fmt.Sprintf("the topic name has %d characters, Kafka takes 249", len(topic))
-	}
-	for i := range len(topic) {
-		c := topic[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
-			return fmt.Sprintf("topic name %q holds characters other than a-z, A-Z, 0-9, '.', '_' and '-'", topic)
-		}
-	}
-	return ""
+	return sink.NameFault(topic, "._-", 249)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -30,15 +31,15 @@ func readRecords(t testing.TB, addr, topic string) []*kgo.Record {
 
 func TestHeadersOfARecord(t *testing.T) {
 	f := newFake(t)
-	topic := createTopic(t, f.addr(), nil)
-	s := newSink(t, f.addr())
+	topic := createTopic(t, f.Addr(), nil)
+	s := newSink(t, f.Addr())
 	m := messages(topic, 1)[0]
 	m.BizType, m.Tag = "order", "created"
 	m.CreatedAt = time.Date(2026, 11, 20, 8, 0, 0, 123e6, time.FixedZone("", 8*3600))
 	m.Headers = []outbox.Header{{Name: "tenant", Value: "blue"}, {Name: "message_id", Value: "other"}, {Name: "tag", Value: "other"}, {Name: "tenant", Value: "again"}}
 	wantClass(t, outbox.ClassNone, publish(t, s, m)...)
 	var got []string
-	for _, h := range readRecords(t, f.addr(), topic)[0].Headers {
+	for _, h := range readRecords(t, f.Addr(), topic)[0].Headers {
 		got = append(got, h.Key+"="+string(h.Value))
 	}
 	want := "message_id=order:1 biz_type=order created_at=2026-11-20T00:00:00.123Z tag=created tenant=blue tenant=again"
@@ -49,13 +50,13 @@ func TestHeadersOfARecord(t *testing.T) {
 
 func TestHeadersOfABareRecord(t *testing.T) {
 	f := newFake(t)
-	topic := createTopic(t, f.addr(), nil)
-	s := newSink(t, f.addr())
+	topic := createTopic(t, f.Addr(), nil)
+	s := newSink(t, f.Addr())
 	m := messages(topic, 1)[0]
 	m.Key, m.ShardingKey = "", ""
 	m.Headers = []outbox.Header{{Name: "biz_type", Value: "the row's own"}}
 	wantClass(t, outbox.ClassNone, publish(t, s, m)...)
-	r := readRecords(t, f.addr(), topic)[0]
+	r := readRecords(t, f.Addr(), topic)[0]
 	if len(r.Headers) != 2 || r.Headers[1].Key != "biz_type" || string(r.Headers[1].Value) != "the row's own" {
 		t.Errorf("headers %v", r.Headers)
 	}
@@ -66,21 +67,21 @@ func TestHeadersOfABareRecord(t *testing.T) {
 
 func TestB40_TimeOfTheRecordIsThatOfTheSend(t *testing.T) {
 	f := newFake(t)
-	topic := createTopic(t, f.addr(), nil)
-	s := newSink(t, f.addr())
+	topic := createTopic(t, f.Addr(), nil)
+	s := newSink(t, f.Addr())
 	m := messages(topic, 1)[0]
 	m.CreatedAt = time.Now().AddDate(0, 0, -30)
 	before := time.Now().Truncate(time.Millisecond)
 	wantClass(t, outbox.ClassNone, publish(t, s, m)...)
-	if at := readRecords(t, f.addr(), topic)[0].Timestamp; at.Before(before) || at.After(time.Now()) {
+	if at := readRecords(t, f.Addr(), topic)[0].Timestamp; at.Before(before) || at.After(time.Now()) {
 		t.Errorf("the record's time is %s", at)
 	}
 }
 
 func TestB33_BrokerIDIsWhereTheMessageIs(t *testing.T) {
 	f := newFake(t)
-	topic := createTopic(t, f.addr(), nil)
-	s := newSink(t, f.addr())
+	topic := createTopic(t, f.Addr(), nil)
+	s := newSink(t, f.Addr())
 	all := messages(topic, 300)
 	for i, m := range all {
 		m.Key = fmt.Sprint(i % 7)
@@ -88,7 +89,7 @@ func TestB33_BrokerIDIsWhereTheMessageIs(t *testing.T) {
 	}
 	at := map[string]string{}
 	results := publish(t, s, all...)
-	for _, r := range stored(t, f.addr(), topic) {
+	for _, r := range stored(t, f.Addr(), topic) {
 		at[r.MessageID] = fmt.Sprintf("%d@%d", r.Partition, r.Offset)
 	}
 	for _, r := range results {
@@ -110,7 +111,7 @@ func TestB08_TopicNames(t *testing.T) {
 }
 
 func TestB06_WhatIsRefusedBeforeTheSend(t *testing.T) {
-	s := newSink(t, "127.0.0.1:1", func(c *Config) { c.MaxMessageBytes = 2000 }) // no broker is needed
+	s := newSink(t, "127.0.0.1:1", func(c *config) { c.maxBytes = 2000 }) // no broker is needed
 	large, headers, name, partition := messages("t", 1)[0], messages("t", 1)[0], messages("t", 1)[0], messages("t", 1)[0]
 	large.Body = make([]byte, 2000)
 	headers.Headers = []outbox.Header{{Name: "h", Value: strings.Repeat("v", 2000)}}
@@ -153,9 +154,9 @@ func TestB42_GrowthOfATopicIsLogged(t *testing.T) {
 // No body may reach a log, at any level.
 func TestNoBodyInTheLog(t *testing.T) {
 	f := newFake(t)
-	topic := createTopic(t, f.addr(), map[string]string{"max.message.bytes": "2000"})
+	topic := createTopic(t, f.Addr(), map[string]string{"max.message.bytes": "2000"})
 	core, logs := observer.New(zapcore.DebugLevel)
-	s, err := New(Config{Brokers: []string{f.addr()}, SASL: SASL{}}, zap.New(core), nil)
+	s, err := open(testConfig(f.Addr()), zap.New(core), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,13 +2,18 @@ package kafka
 
 import (
 	"cmp"
+	"crypto/tls"
 	"fmt"
-	"strings"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 	"go.uber.org/zap"
 )
 
@@ -72,7 +77,8 @@ func (s *Section) MaxBody() setting.Bytes { return s.MaxMessageBytes }
 // TopicFault returns why a topic cannot have this name; "" when it can.
 func (*Section) TopicFault(name string) string { return topicFault(name) }
 
-// Open returns the sink. It does no I/O except reading the files of the section tls.
+// Open returns the sink. It does no I/O except reading the files of the section tls: Probe reports whether the cluster can be
+// reached.
 func (s *Section) Open(limits sink.Limits, log *zap.Logger, reg prometheus.Registerer) (sink.Sink, error) {
 	// The database's TLS modes mean the same for any server; an empty address leaves the name to each connection.
 	var c server.Config
@@ -80,10 +86,93 @@ func (s *Section) Open(limits sink.Limits, log *zap.Logger, reg prometheus.Regis
 	if err := c.SetTLS(server.TLSMode(cmp.Or(s.TLS.Mode, "disabled")), files); err != nil {
 		return nil, fmt.Errorf("sink.kafka.tls: %w", err)
 	}
-	return New(Config{
-		Brokers: s.Brokers, TLS: c.TLS,
-		SASL:        SASL{Mechanism: strings.ToUpper(s.SASL.Mechanism), User: s.SASL.User, Password: s.SASL.Password.Reveal()},
-		Compression: s.Compression, MaxMessageBytes: int(s.MaxMessageBytes),
-		MaxInFlight: limits.Messages, MaxInFlightBytes: limits.Bytes, May: limits.May,
-	}, log, reg)
+	cfg := config{
+		brokers: s.Brokers, tls: c.TLS, codec: codecs[cmp.Or(s.Compression, "none")],
+		maxBytes: cmp.Or(int(s.MaxMessageBytes), int(NewSection().MaxMessageBytes)), limits: limits, times: usual,
+	}
+	if login := mechanisms[s.SASL.Mechanism]; login != nil {
+		cfg.sasl = login(s.SASL.User, s.SASL.Password.Reveal())
+	}
+	return open(cfg, log, reg)
+}
+
+var codecs = map[string]kgo.CompressionCodec{
+	"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+}
+
+var mechanisms = map[string]func(user, password string) sasl.Mechanism{
+	"plain": func(user, password string) sasl.Mechanism {
+		return plain.Auth{User: user, Pass: password}.AsMechanism()
+	},
+	"scram-sha-256": func(user, password string) sasl.Mechanism {
+		return scram.Auth{User: user, Pass: password}.AsSha256Mechanism()
+	},
+	"scram-sha-512": func(user, password string) sasl.Mechanism {
+		return scram.Auth{User: user, Pass: password}.AsSha512Mechanism()
+	},
+}
+
+// limits in time.
+type times struct {
+	// delivery is the time after which a message that no broker can have stored is returned. It does not bound a message on the
+	// wire: that one is kept until its answer (or Close), because sending it again would lose the protection against duplicates.
+	delivery time.Duration
+	dial     time.Duration // of one connection
+	close    time.Duration // of Close after its context has ended: the client library gives up what is on the wire
+}
+
+var usual = times{delivery: 30 * time.Second, dial: 10 * time.Second, close: 5 * time.Second}
+
+// config is a checked section in the client library's terms. Everything else is fixed: acks=all, idempotent, no linger. The record
+// time is the time of the send (an old created_at could exceed retention or a broker's age limit at once).
+type config struct {
+	brokers  []string
+	tls      *tls.Config    // nil: none; without a server name it is the host of each broker
+	sasl     sasl.Mechanism // nil: none
+	codec    kgo.CompressionCodec
+	maxBytes int // of a record batch before compression, and so of a message with its key and headers
+	// limits are the caller's own. The client's buffers are a quarter larger, so that they are never full first; beyond them a
+	// message gets ClassOutage.
+	limits sink.Limits
+	times  times
+}
+
+// options translates the configuration for the producer.
+func (c config) options(w *wire) []kgo.Opt {
+	return append(c.connection(w),
+		kgo.ProducerLinger(0),
+		kgo.ProducerBatchMaxBytes(int32(c.maxBytes)),
+		kgo.BrokerMaxWriteBytes(int32(min(max(100<<20, c.maxBytes+1<<20), 1<<30))),
+		kgo.ProducerBatchCompression(c.codec),
+		kgo.MaxBufferedRecords(c.limits.Messages+c.limits.Messages/4+16),
+		kgo.MaxBufferedBytes(c.limits.Bytes+c.limits.Bytes/4+c.maxBytes),
+		kgo.RecordDeliveryTimeout(c.times.delivery),
+		// Enough for a broker that does not have its partitions yet. More would hold messages of a missing topic, and with them
+		// the room in flight, although the pipeline suspends the topic and tries again.
+		kgo.UnknownTopicRetries(2),
+		// The library may leave a message that was sent while the cluster refused a producer id until the topic's next message or
+		// the next metadata refresh; the default for that is 5 min.
+		kgo.MetadataMaxAge(15*time.Second),
+	)
+}
+
+// connection is how the cluster is reached, for the producer and, without a wire, for the reader.
+func (c config) connection(w *wire) []kgo.Opt {
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(c.brokers...),
+		kgo.ClientID("canal-outbox"),
+		kgo.DisableClientMetrics(), // their last push would delay Close by up to a second
+		// With the default of 5 s a new topic or a moved leader would be unknown for that time.
+		kgo.MetadataMinAge(250 * time.Millisecond),
+	}
+	switch {
+	case w != nil:
+		opts = append(opts, kgo.Dialer(fence{c.tls, c.limits.May, w, c.times.dial}.dial))
+	case c.tls != nil:
+		opts = append(opts, kgo.DialTLSConfig(c.tls))
+	}
+	if c.sasl != nil {
+		opts = append(opts, kgo.SASL(c.sasl))
+	}
+	return opts
 }

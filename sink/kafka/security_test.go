@@ -7,16 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/canal-outbox/canal-outbox/test/fakekafka"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"go.uber.org/zap"
 )
 
 // secureFake starts a broker with TLS and one account for each mechanism.
-func secureFake(t *testing.T) (f *fake, client *tls.Config) {
+func secureFake(t *testing.T) (f *fakekafka.Cluster, client *tls.Config) {
 	t.Helper()
 	certs, err := testkit.NewCertificates()
 	if err != nil {
@@ -33,9 +33,10 @@ func secureFake(t *testing.T) (f *fake, client *tls.Config) {
 
 func TestTLSAndSASL(t *testing.T) {
 	f, client := secureFake(t)
-	for _, c := range []SASL{{"PLAIN", "plain", "secret"}, {"SCRAM-SHA-256", "scram256", "secret"}, {"SCRAM-SHA-512", "scram512", "secret"}} {
-		t.Run(c.Mechanism, func(t *testing.T) {
-			s := newSink(t, f.addr(), func(cfg *Config) { cfg.TLS, cfg.SASL = client, c })
+	for name, user := range map[string]string{"plain": "plain", "scram-sha-256": "scram256", "scram-sha-512": "scram512"} {
+		login := mechanisms[name](user, "secret")
+		t.Run(name, func(t *testing.T) {
+			s := newSink(t, f.Addr(), func(cfg *config) { cfg.tls, cfg.sasl = client, login })
 			wantClass(t, outbox.ClassNone, publish(t, s, messages("orders", 5)...)...)
 			if err := s.Probe(t.Context()); err != nil {
 				t.Error(err)
@@ -49,19 +50,19 @@ func TestE2_AccessFaultsAreService(t *testing.T) {
 	f, client := secureFake(t)
 	for _, c := range []struct {
 		name   string
-		change func(*Config)
+		change func(*config)
 	}{
-		{"no SASL", func(c *Config) { c.TLS = client }},
-		{"no TLS", func(c *Config) { c.SASL = SASL{"PLAIN", "plain", "secret"} }},
-		{"unknown authority", func(c *Config) { c.TLS, c.SASL = &tls.Config{}, SASL{"PLAIN", "plain", "secret"} }},
+		{"no SASL", func(c *config) { c.tls = client }},
+		{"no TLS", func(c *config) { c.sasl = mechanisms["plain"]("plain", "secret") }},
+		{"unknown authority", func(c *config) { c.tls, c.sasl = &tls.Config{}, mechanisms["plain"]("plain", "secret") }},
 	} {
-		t.Run(c.name, func(t *testing.T) { wantService(t, f.addr(), c.change) })
+		t.Run(c.name, func(t *testing.T) { wantService(t, f.Addr(), c.change) })
 	}
 }
 
-func wantService(t *testing.T, addr string, change func(*Config)) {
+func wantService(t *testing.T, addr string, change func(*config)) {
 	t.Helper()
-	s := newSink(t, addr, change, func(c *Config) { c.DeliveryTimeout = time.Second })
+	s := newSink(t, addr, change, func(c *config) { c.times.delivery = time.Second })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	err := s.Probe(ctx)
@@ -86,28 +87,28 @@ func TestE2_AccessFaultsOnKafka(t *testing.T) {
 	k := testkit.NewKafka(t, testkit.KafkaOptions{TLS: certs, User: "relay", Password: "secret"})
 	makeTopic(t, k.Addr(), "orders", nil)
 	client := &tls.Config{RootCAs: certs.Pool()}
-	s := newSink(t, k.SecureAddr(), func(c *Config) { c.TLS, c.SASL = client, SASL{"PLAIN", "relay", "secret"} })
+	s := newSink(t, k.SecureAddr(), func(c *config) { c.tls, c.sasl = client, mechanisms["plain"]("relay", "secret") })
 	wantClass(t, outbox.ClassNone, publish(t, s, messages("orders", 5)...)...)
 	for _, c := range []struct {
 		name   string
-		change func(*Config)
+		change func(*config)
 	}{
-		{"wrong password", func(c *Config) { c.TLS, c.SASL = client, SASL{"PLAIN", "relay", "hunter2"} }},
-		{"mechanism off", func(c *Config) { c.TLS, c.SASL = client, SASL{"SCRAM-SHA-512", "relay", "secret"} }},
-		{"no SASL", func(c *Config) { c.TLS = client }},
-		{"unknown authority", func(c *Config) { c.TLS, c.SASL = &tls.Config{}, SASL{"PLAIN", "relay", "secret"} }},
+		{"wrong password", func(c *config) { c.tls, c.sasl = client, mechanisms["plain"]("relay", "hunter2") }},
+		{"mechanism off", func(c *config) { c.tls, c.sasl = client, mechanisms["scram-sha-512"]("relay", "secret") }},
+		{"no SASL", func(c *config) { c.tls = client }},
+		{"unknown authority", func(c *config) { c.tls, c.sasl = &tls.Config{}, mechanisms["plain"]("relay", "secret") }},
 	} {
 		t.Run(c.name, func(t *testing.T) { wantService(t, k.SecureAddr(), c.change) })
 	}
 }
 
-func TestTopicsTellOfMissingRights(t *testing.T) {
+func TestTopicsReportMissingRights(t *testing.T) {
 	f := newFake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(4, "mine", "readable", "hidden"),
 		kfake.Superuser("PLAIN", "admin", "secret"),
 		kfake.User("PLAIN", "relay", "secret",
 			kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "mine", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationAll, Allow: true},
 			kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "readable", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationRead, Allow: true}))
-	s := newSink(t, f.addr(), func(c *Config) { c.SASL = SASL{"PLAIN", "relay", "secret"} })
+	s := newSink(t, f.Addr(), func(c *config) { c.sasl = mechanisms["plain"]("relay", "secret") })
 	faults, err := s.Topics(t.Context(), []string{"mine", "readable", "hidden"})
 	if err != nil {
 		t.Fatal(err)
@@ -120,58 +121,31 @@ func TestTopicsTellOfMissingRights(t *testing.T) {
 	wantClass(t, outbox.ClassTopic, publish(t, s, messages("hidden", 1)...)...)
 }
 
-func TestConfigFaultsAreReportedAtOnce(t *testing.T) {
-	_, err := New(Config{
-		MaxMessageBytes: 5, MaxInFlight: -1, DeliveryTimeout: time.Millisecond, Compression: "rar", SASL: SASL{Mechanism: "GSSAPI", User: "u", Password: "hunter2"},
-	}, zap.NewNop(), nil)
-	if err == nil {
-		t.Fatal("accepted")
-	}
-	for _, part := range []string{"brokers", "max_message_bytes", "max_in_flight", "delivery_timeout", "compression", "sasl.mechanism"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%s is not named in: %v", part, err)
+func TestSectionNamesEveryFault(t *testing.T) {
+	var faults []string
+	report := setting.NewReport(func(path, value, reason string) { faults = append(faults, path+"="+value+" "+reason) })
+	section := &Section{MaxMessageBytes: 5, Compression: "rar", SASL: Authentication{Mechanism: "gssapi", User: "u", Password: "hunter2"}}
+	section.Validate(report)
+	text := strings.Join(faults, "\n")
+	for _, part := range []string{"brokers", "max_message_bytes", "compression=rar", "sasl.mechanism=gssapi"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s is not named in: %s", part, text)
 		}
 	}
-	if strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("the error shows the password: %v", err)
+	if strings.Contains(text, "hunter2") {
+		t.Errorf("the password is shown: %s", text)
 	}
 }
 
 func TestCompressionCodecs(t *testing.T) {
 	f := newFake(t)
-	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
-		topic := createTopic(t, f.addr(), nil)
-		s := newSink(t, f.addr(), func(c *Config) { c.Compression = codec })
+	for name, codec := range codecs {
+		topic := createTopic(t, f.Addr(), nil)
+		s := newSink(t, f.Addr(), func(c *config) { c.codec = codec })
 		all := messages(topic, 200)
 		wantClass(t, outbox.ClassNone, publish(t, s, all...)...)
-		if n := copies(t, f.addr(), topic); len(n) != len(all) {
-			t.Errorf("%s: %d of %d messages came back", codec, len(n), len(all))
+		if n := copies(t, f.Addr(), topic); len(n) != len(all) {
+			t.Errorf("%s: %d of %d messages came back", name, len(n), len(all))
 		}
-	}
-}
-
-// A closed sink frees its names in the registry for the next one.
-func TestMetricsAreRegisteredOnce(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	cfg := Config{Brokers: []string{"127.0.0.1:1"}}
-	first, err := New(cfg, zap.NewNop(), reg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if families, err := reg.Gather(); err != nil || len(families) != 4 {
-		t.Errorf("%d series exist from the start, %v", len(families), err)
-	}
-	if _, err := New(cfg, zap.NewNop(), reg); err == nil {
-		t.Error("two sinks share one registry")
-	}
-	if err := first.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	second, err := New(cfg, zap.NewNop(), reg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := second.Close(t.Context()); err != nil {
-		t.Error(err)
 	}
 }

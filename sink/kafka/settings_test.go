@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/fakekafka"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -27,9 +27,9 @@ func settingsOf(t *testing.T, s *Sink, topic string) TopicSettings {
 }
 
 func TestB41_SettingsOfTopics(t *testing.T) {
-	f := newFake(t, kfake.NumBrokers(3))
-	s := newSink(t, f.addr())
-	admin(t, f.addr(), func(ctx context.Context, a *kadm.Client) error {
+	f := fakekafka.New(t, 3, nil)
+	s := newSink(t, f.Addr())
+	admin(t, f.Addr(), func(ctx context.Context, a *kadm.Client) error {
 		values := map[string]*string{maxMessageBytes: kadm.StringPtr("20000"), minInSyncReplicas: kadm.StringPtr("2")}
 		_, err := a.CreateTopic(ctx, 4, 3, values, "copied")
 		return err

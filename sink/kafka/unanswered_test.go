@@ -19,8 +19,8 @@ import (
 // answer to a produce request makes it available.
 func TestB30_ProduceRequestsWithoutAnswer(t *testing.T) {
 	f := newFake(t)
-	s := newSink(t, f.addr())
-	topic := createTopic(t, f.addr(), nil)
+	s := newSink(t, f.Addr())
+	topic := createTopic(t, f.Addr(), nil)
 	probe := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()

@@ -21,7 +21,7 @@ func (s *Section) Check(ctx context.Context, opened sink.Sink, _ sink.Newest) []
 		return nil
 	}
 	const subject = "sink.rocketmq.native_delay"
-	brokers, err := q.remote.brokers(ctx)
+	brokers, err := q.remote.Masters(ctx)
 	if err != nil {
 		return []server.Finding{{Severity: server.Warning, Subject: subject, What: fmt.Sprintf("the brokers could not be asked for their release: %v", err)}}
 	}
@@ -30,7 +30,7 @@ func (s *Section) Check(ctx context.Context, opened sink.Sink, _ sink.Newest) []
 		findings = append(findings, server.Finding{Severity: severity, Subject: subject, Fix: fix, What: fmt.Sprintf(what, args...)})
 	}
 	for _, name := range slices.Sorted(maps.Keys(brokers)) {
-		release, err := q.remote.release(ctx, brokers[name], q.instance+"-check", q.cfg.Group)
+		release, err := q.remote.Release(ctx, askLimit, brokers[name], q.instance+"-check", q.group)
 		switch {
 		case err != nil:
 			add(server.Warning, "", "broker %s at %s could not be asked for its release: %v", name, brokers[name], err)

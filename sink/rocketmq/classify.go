@@ -10,6 +10,7 @@ import (
 	clienterrors "github.com/apache/rocketmq-client-go/v2/errors"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
 )
 
 // completion is the meaning of a failed request.
@@ -47,22 +48,22 @@ func classify(err error) completion {
 // classifyCode maps an answer of a broker or name server.
 func classifyCode(code int, text string) completion {
 	switch code {
-	case codeIllegal:
+	case remoting.Illegal:
 		return completion{class: outbox.ClassPermanent, isolate: true}
-	case codeBadParameter:
+	case remoting.BadParameter:
 		if strings.Contains(text, "queueId") { // the topic has fewer queues now than in our route
 			return completion{class: outbox.ClassOutage, stale: true}
 		}
 		return completion{class: outbox.ClassPermanent, isolate: true}
-	case codeNoTopic:
+	case remoting.NoTopic:
 		return completion{class: outbox.ClassTopic, stale: true}
-	case codeNoPermission:
+	case remoting.NoPermission:
 		return completion{class: permission(text)}
-	case codeSystemBusy, codeFlowControl:
+	case remoting.SystemBusy, remoting.FlowControl:
 		return completion{class: outbox.ClassOutage, again: true}
-	case codeUnavailable: // disk full, shutting down
+	case remoting.Unavailable: // disk full, shutting down
 		return completion{class: outbox.ClassOutage}
-	case codeSystemError:
+	case remoting.SystemError:
 		if strings.Contains(text, "AclException") { // the 4.x plug-in throws an exception instead of a code
 			return completion{class: permission(text)}
 		}

@@ -15,7 +15,7 @@ import (
 	clienterrors "github.com/apache/rocketmq-client-go/v2/errors"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
 	dto "github.com/prometheus/client_model/go"
 )
 
@@ -27,22 +27,22 @@ func TestB05_EveryCodeHasItsClass(t *testing.T) {
 		remark string
 		class  outbox.Class
 	}{
-		{codeIllegal, "the message is illegal, maybe msg body or properties length not matched.", outbox.ClassPermanent},
-		{codeBadParameter, "The specified topic contains illegal characters", outbox.ClassPermanent},
-		{codeBadParameter, "request queueId[99] is illegal, TopicConfig...", outbox.ClassOutage},
-		{codeSystemError, "java.lang.NullPointerException, org.apache...", outbox.ClassRefused},
-		{codeNoTopic, "topic[orders] not exist, apply first please!", outbox.ClassTopic},
-		{codeNoPermission, "the broker[broker-a] sending message is forbidden", outbox.ClassTopic},
-		{codeNoPermission, "User:relay has no permission to access Topic:orders from 10.0.0.1, decision is deny", outbox.ClassTopic},
-		{codeNoPermission, "check signature failed.", outbox.ClassService},
-		{codeNoPermission, "User:relay is not found.", outbox.ClassService},
-		{codeSystemError, acl + "No default permission for orders, org.apache.rocketmq.acl.plain", outbox.ClassTopic},
-		{codeSystemError, acl + "Check signature failed for accessKey=relay, org.apache", outbox.ClassService},
-		{codeSystemError, acl + "No acl config for relay, org.apache", outbox.ClassService},
-		{codeSystemBusy, "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while", outbox.ClassOutage},
-		{codeUnavailable, "service not available now. It may be caused by one of the following reasons: the broker's disk is full", outbox.ClassOutage},
-		{codeFlowControl, "flow control", outbox.ClassOutage},
-		{9999, "never heard of", outbox.ClassRefused},
+		{remoting.Illegal, "the message is illegal, maybe msg body or properties length not matched.", outbox.ClassPermanent},
+		{remoting.BadParameter, "The specified topic contains illegal characters", outbox.ClassPermanent},
+		{remoting.BadParameter, "request queueId[99] is illegal, TopicConfig...", outbox.ClassOutage},
+		{remoting.SystemError, "java.lang.NullPointerException, org.apache...", outbox.ClassRefused},
+		{remoting.NoTopic, "topic[orders] not exist, apply first please!", outbox.ClassTopic},
+		{remoting.NoPermission, "the broker[broker-a] sending message is forbidden", outbox.ClassTopic},
+		{remoting.NoPermission, "User:relay has no permission to access Topic:orders from 10.0.0.1, decision is deny", outbox.ClassTopic},
+		{remoting.NoPermission, "check signature failed.", outbox.ClassService},
+		{remoting.NoPermission, "User:relay is not found.", outbox.ClassService},
+		{remoting.SystemError, acl + "No default permission for orders, org.apache.rocketmq.acl.plain", outbox.ClassTopic},
+		{remoting.SystemError, acl + "Check signature failed for accessKey=relay, org.apache", outbox.ClassService},
+		{remoting.SystemError, acl + "No acl config for relay, org.apache", outbox.ClassService},
+		{remoting.SystemBusy, "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while", outbox.ClassOutage},
+		{remoting.Unavailable, "service not available now. It may be caused by one of the following reasons: the broker's disk is full", outbox.ClassOutage},
+		{remoting.FlowControl, "flow control", outbox.ClassOutage},
+		{9999, "a code of a later release", outbox.ClassRefused},
 	} {
 		t.Run(fmt.Sprintf("%d_%s_%.20s", line.code, line.class, line.remark), func(t *testing.T) {
 			c := newCluster(t)
@@ -55,7 +55,7 @@ func TestB05_EveryCodeHasItsClass(t *testing.T) {
 				}
 			}
 			var counted dto.Metric
-			if err := s.metrics.requests.WithLabelValues(line.class.String()).Write(&counted); err != nil || counted.GetCounter().GetValue() == 0 {
+			if err := s.alone.metrics.requests.WithLabelValues(line.class.String()).Write(&counted); err != nil || counted.GetCounter().GetValue() == 0 {
 				t.Errorf("the request is not counted: %v", err)
 			}
 		})
@@ -63,7 +63,7 @@ func TestB05_EveryCodeHasItsClass(t *testing.T) {
 }
 
 // A broker that is busy for a short time gets the same messages again after a pause, and no message overtakes them.
-func TestBusyBrokerIsAskedAgain(t *testing.T) {
+func TestBusyBrokerGetsTheBatchAgain(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders")
 	refusals := 3
@@ -71,7 +71,7 @@ func TestBusyBrokerIsAskedAgain(t *testing.T) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if refusals--; refusals >= 0 {
-			return reply{code: codeSystemBusy, remark: "[TIMEOUT_CLEAN_QUEUE]broker busy"}
+			return reply{code: remoting.SystemBusy, remark: "[TIMEOUT_CLEAN_QUEUE]broker busy"}
 		}
 		return reply{}
 	})
@@ -112,55 +112,33 @@ func TestLibraryErrorsHaveTheirClass(t *testing.T) {
 	}
 }
 
-func TestB04_LessDurableResults(t *testing.T) {
-	for _, code := range []int{codeFlushDisk, codeNoSlave, codeFlushSlave} {
-		for _, lenient := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%d_lenient_%v", code, lenient), func(t *testing.T) {
+// What a broker stored less durably than asked is not SENT by default, and is with durability: lenient.
+func TestB04_G29_LessDurableResults(t *testing.T) {
+	for _, code := range []int{remoting.FlushDisk, remoting.NoSlave, remoting.FlushSlave} {
+		for durability, want := range map[string]outbox.Class{NewSection().Durability: outbox.ClassUnknown, "lenient": outbox.ClassNone} {
+			t.Run(fmt.Sprintf("%d_%s", code, durability), func(t *testing.T) {
 				c := newCluster(t)
 				c.topic("orders")
 				c.scripted("broker-a", func(request) reply { return reply{code: code} })
-				s := newTestSink(t, c, func(cfg *Config) { cfg.Lenient = lenient })
-				want := outbox.ClassUnknown
-				if lenient {
-					want = outbox.ClassNone
-				}
-				outcomes := append(send(t, s, message("orders", "k")).want(want), send(t, s, messages("orders", "k", 3)...).want(want)...)
-				for _, o := range outcomes {
+				s := newTestSink(t, c, func(cfg *Section) { cfg.Durability = durability })
+				for _, o := range append(send(t, s, message("orders", "k")).want(want), send(t, s, messages("orders", "k", 3)...).want(want)...) {
 					if !o.LessDurable || o.BrokerID == "" {
 						t.Errorf("outcome %+v", o)
 					}
-					if !lenient && !strings.Contains(o.Reason, "durability: lenient") {
+					if want == outbox.ClassUnknown && !strings.Contains(o.Reason, "durability: lenient") {
 						t.Errorf("the reason does not say what to do: %q", o.Reason)
 					}
 				}
+				c.scripted("broker-a", nil)
+				send(t, s, message("orders", "k")).want(outbox.ClassNone)
 			})
 		}
 	}
 }
 
-// By default a message that its broker may lose is not SENT.
-func TestG29_StoredLessDurablyIsNotSentByDefault(t *testing.T) {
-	for durability, want := range map[string]outbox.Class{"": outbox.ClassUnknown, "strict": outbox.ClassUnknown, "lenient": outbox.ClassNone} {
-		t.Run("durability_"+durability, func(t *testing.T) {
-			c := newCluster(t)
-			c.topic("orders")
-			c.scripted("broker-a", func(request) reply { return reply{code: codeFlushSlave} })
-			section := NewSection()
-			section.NameServers = []string{c.names.addr}
-			if durability != "" {
-				section.Durability = durability
-			}
-			s := startSink(t, section.config(sink.Limits{}))
-			send(t, s, message("orders", "k")).want(want)
-			c.scripted("broker-a", func(request) reply { return reply{} })
-			send(t, s, message("orders", "k")).want(outbox.ClassNone)
-		})
-	}
-}
-
 // One message of a batch is refused: it is found, its neighbours are stored in order, none of them is sent twice.
 func TestB10_B32_TheCulpritIsIsolated(t *testing.T) {
-	for _, code := range []int{codeIllegal, codeSystemError} {
+	for _, code := range []int{remoting.Illegal, remoting.SystemError} {
 		c := newCluster(t)
 		c.topic("orders")
 		c.scripted("broker-a", func(r request) reply {
@@ -195,15 +173,23 @@ func TestB10_B32_TheCulpritIsIsolated(t *testing.T) {
 	}
 }
 
-// A time-out does not end the process, and the batch is not sent again, neither whole nor in parts.
+// A time-out does not end the process, and the batch is not sent again, neither whole nor in parts: it takes no longer than three
+// time-outs of one message.
 func TestB01_B02_SwallowedReply(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders")
 	c.scripted("broker-a", func(request) reply { return reply{swallow: true, store: true} })
 	s := newTestSink(t, c)
-	send(t, s, messages("orders", "k", 10)...).want(outbox.ClassUnknown)
-	if n := len(c.stored("orders")); n != 10 {
-		t.Errorf("%d messages are stored, want 10 once", n)
+	began := time.Now()
+	batch, single := send(t, s, messages("orders", keyFor(0, 4), 10)...), send(t, s, message("orders", keyFor(1, 4)))
+	single.want(outbox.ClassUnknown)
+	one := time.Since(began)
+	batch.want(outbox.ClassUnknown)
+	if all := time.Since(began); all > 3*one {
+		t.Errorf("a batch took %s, one message %s", all, one)
+	}
+	if n := len(c.stored("orders")); n != 11 {
+		t.Errorf("%d messages are stored, want 11 once", n)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
 	"github.com/canal-outbox/canal-outbox/sink/sinktest"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
@@ -22,13 +23,13 @@ import (
 // name server connection, which it never closes). All of them run under this function.
 var libraryLeaks = goleak.IgnoreAnyFunction("github.com/apache/rocketmq-client-go/v2/primitive.WithRecover")
 
-func newSink(nameServer string, change func(*Config)) func(testing.TB) sink.Sink {
+func newSink(nameServer string, change func(*Section)) func(testing.TB) sink.Sink {
 	return func(t testing.TB) sink.Sink {
-		cfg := Config{NameServers: []string{nameServer}}
+		cfg := Section{NameServers: []string{nameServer}}
 		if change != nil {
 			change(&cfg)
 		}
-		s, err := New(cfg, zap.NewNop(), prometheus.NewRegistry())
+		s, err := open(cfg, nil, zap.NewNop(), prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +51,7 @@ func asStored(topic string, queue int32, offset int64, body []byte, properties m
 	return s
 }
 
-var topics atomic.Int64
+var topicNumber atomic.Int64
 
 func TestConformanceOnTheFake(t *testing.T) {
 	c := newCluster(t)
@@ -58,15 +59,15 @@ func TestConformanceOnTheFake(t *testing.T) {
 	c.scripted("broker-a", func(r request) reply {
 		for _, m := range r.messages {
 			if strings.Contains(m.body, "only the broker sees") {
-				return reply{code: codeIllegal, remark: "the message is illegal"}
+				return reply{code: remoting.Illegal, remark: "the message is illegal"}
 			}
 		}
 		return reply{}
 	})
 	sinktest.Run(t, sinktest.Harness{
-		New: newSink(c.names.addr, func(cfg *Config) { cfg.MaxMessageBytes = 100_000 }),
+		New: newSink(c.names.addr, func(cfg *Section) { cfg.MaxMessageBytes = 100_000 }),
 		Topic: func(testing.TB) string {
-			name := fmt.Sprint("topic-", topics.Add(1))
+			name := fmt.Sprint("topic-", topicNumber.Add(1))
 			c.topic(name)
 			return name
 		},
@@ -101,9 +102,9 @@ func TestConformanceOnRocketMQ(t *testing.T) {
 		"maxMessageSize": fmt.Sprint(theirs), "waitTimeMillsInSendQueue": patientBroker["waitTimeMillsInSendQueue"],
 	}})
 	sinktest.Run(t, sinktest.Harness{
-		New: newSink(r.NameServer(), func(cfg *Config) { cfg.MaxMessageBytes = ours }),
+		New: newSink(r.NameServer(), func(cfg *Section) { cfg.MaxMessageBytes = ours }),
 		Topic: func(t testing.TB) string {
-			name := fmt.Sprint("topic-", topics.Add(1))
+			name := fmt.Sprint("topic-", topicNumber.Add(1))
 			createTopic(t, r, name, 4)
 			return name
 		},
@@ -128,9 +129,9 @@ func createTopic(t testing.TB, r *testkit.RocketMQ, name string, queues int) {
 // at the end of the log, sent after all others, shows that it has.
 func readSettled(t testing.TB, r *testkit.RocketMQ, topic string) []sinktest.Stored {
 	t.Helper()
-	marker := fmt.Sprint("marker-", topics.Add(1))
+	marker := fmt.Sprint("marker-", topicNumber.Add(1))
 	createTopic(t, r, marker, 1)
-	s := startSink(t, Config{NameServers: []string{r.NameServer()}})
+	s := startSink(t, Section{NameServers: []string{r.NameServer()}})
 	send(t, s, message(marker, "k")).want(outbox.ClassNone)
 	testkit.Must(t, s.Close(t.Context()))
 	read := func(topic string) []testkit.RocketMQMessage {

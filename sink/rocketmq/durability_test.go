@@ -5,7 +5,6 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/sink"
 )
 
 // A real primary that must wait for a replica and has none stores the message and answers FLUSH_SLAVE_TIMEOUT.
@@ -19,7 +18,7 @@ func TestG29_RealBrokerWithoutItsReplica(t *testing.T) {
 	for durability, want := range map[string]outbox.Class{"strict": outbox.ClassUnknown, "lenient": outbox.ClassNone} {
 		section := NewSection()
 		section.NameServers, section.Durability = []string{r.NameServer()}, durability
-		o := send(t, startSink(t, section.config(sink.Limits{})), message("orders", durability)).want(want)[0]
+		o := send(t, startSink(t, *section), message("orders", durability)).want(want)[0]
 		if !o.LessDurable {
 			t.Errorf("%s: %+v", durability, o)
 		}

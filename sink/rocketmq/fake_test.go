@@ -4,17 +4,17 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
 )
 
-// cluster is a fake name server with fake brokers that speak the remoting protocol.
+// cluster is the model of RocketMQ for tests: a name server and brokers that speak the remoting protocol. TestRocketMQ/TheFakeIsAsStrict
+// compares its answers with those of real servers.
 type cluster struct {
 	names *fakeServer
 
@@ -72,117 +72,6 @@ type fakeBroker struct {
 	fields   []map[string]string
 }
 
-// fakeServer is a listener that can be stopped, started again on its port, and frozen.
-type fakeServer struct {
-	t      testing.TB
-	addr   string
-	handle func(h header, body []byte) (header, []byte, reply)
-
-	mu       sync.Mutex
-	listener net.Listener
-	conns    map[net.Conn]bool
-	frozen   chan struct{} // closed when not frozen
-	accepted int
-	work     sync.WaitGroup
-}
-
-func newFakeServer(t testing.TB, handle func(header, []byte) (header, []byte, reply)) *fakeServer {
-	s := &fakeServer{t: t, addr: testkit.FreeAddress(t), handle: handle, conns: map[net.Conn]bool{}, frozen: make(chan struct{})}
-	close(s.frozen)
-	s.start()
-	t.Cleanup(func() {
-		s.stop()
-		s.thaw()
-		s.work.Wait()
-	})
-	return s
-}
-
-func (s *fakeServer) start() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l, err := testkit.Listen(s.addr)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.listener = l
-	s.work.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			s.mu.Lock()
-			s.conns[conn] = true
-			s.accepted++
-			s.mu.Unlock()
-			s.work.Go(func() { s.serve(conn) })
-		}
-	})
-}
-
-// stop refuses connections and resets existing ones.
-func (s *fakeServer) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.listener.Close()
-	for conn := range s.conns {
-		conn.(*net.TCPConn).SetLinger(0)
-		conn.Close()
-	}
-	clear(s.conns)
-}
-
-// freeze accepts but answers nothing until thaw, like a stopped process.
-func (s *fakeServer) freeze() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.frozen = make(chan struct{})
-}
-
-func (s *fakeServer) thaw() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-s.frozen:
-	default:
-		close(s.frozen)
-	}
-}
-
-func (s *fakeServer) gate() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.frozen
-}
-
-func (s *fakeServer) serve(conn net.Conn) {
-	defer conn.Close()
-	var write sync.Mutex
-	for {
-		<-s.gate()
-		h, body, err := readFrame(conn)
-		if err != nil {
-			return
-		}
-		s.work.Go(func() {
-			<-s.gate()
-			answer, payload, how := s.handle(h, body)
-			if how.cut {
-				conn.(*net.TCPConn).SetLinger(0)
-				conn.Close()
-			}
-			if how.swallow || how.cut {
-				return
-			}
-			answer.Opaque, answer.Flag, answer.Language = h.Opaque, flagResponse, "JAVA"
-			write.Lock()
-			defer write.Unlock()
-			_ = writeFrame(conn, answer, payload) // the client may be gone
-		})
-	}
-}
-
 func newCluster(t testing.TB, brokers ...string) *cluster {
 	c := &cluster{brokers: map[string]*fakeBroker{}, topics: map[string][]fakeQueues{}, widest: map[string][]fakeQueues{}, asked: map[string]int{}}
 	c.changed = sync.NewCond(&c.mu)
@@ -212,36 +101,36 @@ func (c *cluster) topic(name string, queues ...fakeQueues) {
 
 // queues returns the route of a topic. It never removes a broker for the library: the library would then change, without a lock,
 // a map that sends read, and the race detector would fail the test for it.
-func (c *cluster) queues(h header) ([]fakeQueues, bool) {
+func (c *cluster) queues(h remoting.Header) ([]fakeQueues, bool) {
 	topic := h.ExtFields["topic"]
 	list, known := c.topics[topic]
-	if known && h.Version != protocolVersion {
+	if known && h.Version != remoting.Version {
 		list = c.widest[topic]
 	}
 	return list, known
 }
 
-func (c *cluster) answerNames(h header, _ []byte) (header, []byte, reply) {
+func (c *cluster) answerNames(h remoting.Header, _ []byte) (remoting.Header, []byte, reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h.Code == requestClusters {
+	if h.Code == remoting.Clusters {
 		table := map[string]any{}
 		for name, b := range c.brokers {
 			table[name] = map[string]any{"brokerName": name, "cluster": "c", "brokerAddrs": map[string]string{"0": b.addr}}
 		}
-		return header{}, oldJSON(map[string]any{"brokerAddrTable": table}), reply{}
+		return remoting.Header{}, oldJSON(map[string]any{"brokerAddrTable": table}), reply{}
 	}
 	topic := h.ExtFields["topic"]
 	c.asked[topic]++
 	c.changed.Broadcast()
 	if c.nameReply != nil {
 		if r := c.nameReply(topic); r != nil {
-			return header{Code: r.code, Remark: r.remark}, nil, *r
+			return remoting.Header{Code: r.code, Remark: r.remark}, nil, *r
 		}
 	}
 	queues, known := c.queues(h)
 	if !known {
-		return header{Code: codeNoTopic, Remark: "No topic route info in name server for the topic: " + topic}, nil, reply{}
+		return remoting.Header{Code: remoting.NoTopic, Remark: "No topic route info in name server for the topic: " + topic}, nil, reply{}
 	}
 	var queueDatas, brokerDatas []map[string]any
 	for _, q := range queues {
@@ -250,7 +139,7 @@ func (c *cluster) answerNames(h header, _ []byte) (header, []byte, reply) {
 			brokerDatas = append(brokerDatas, map[string]any{"brokerName": q.broker, "cluster": "c", "brokerAddrs": map[string]string{"0": b.addr}})
 		}
 	}
-	return header{}, oldJSON(map[string]any{"queueDatas": queueDatas, "brokerDatas": brokerDatas}), reply{}
+	return remoting.Header{}, oldJSON(map[string]any{"queueDatas": queueDatas, "brokerDatas": brokerDatas}), reply{}
 }
 
 // oldJSON writes number keys without quotes, as name servers do.
@@ -262,13 +151,13 @@ func oldJSON(v any) []byte {
 	return []byte(strings.ReplaceAll(string(text), `"0":`, `0:`))
 }
 
-func (b *fakeBroker) answer(h header, body []byte) (header, []byte, reply) {
-	if h.Code == requestHeartbeat {
-		return header{Version: b.release}, nil, reply{}
+func (b *fakeBroker) answer(h remoting.Header, body []byte) (remoting.Header, []byte, reply) {
+	if h.Code == remoting.Heartbeat {
+		return remoting.Header{Version: b.release}, nil, reply{}
 	}
 	req := parseSend(h, body)
-	if len(req.messages) == 0 {
-		return header{Code: 3, Remark: fmt.Sprintf("request code %d not supported", h.Code)}, nil, reply{}
+	if refused := b.refusal(h, req); refused.code != remoting.Success {
+		return remoting.Header{Code: refused.code, Remark: refused.remark}, nil, reply{}
 	}
 	key := fmt.Sprint(req.topic, "/", req.queue)
 	c := b.cluster
@@ -290,11 +179,49 @@ func (b *fakeBroker) answer(h header, body []byte) (header, []byte, reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b.busy[key]--
-	answer := header{Code: how.code, Remark: how.remark}
-	if how.store || how.code == codeSuccess || how.code >= codeFlushDisk && how.code <= codeFlushSlave {
+	answer := remoting.Header{Code: how.code, Remark: how.remark}
+	if how.store || how.code == remoting.Success || how.code >= remoting.FlushDisk && how.code <= remoting.FlushSlave {
 		answer.ExtFields = b.append(req)
 	}
 	return answer, nil, how
+}
+
+// refusal is the answer to what a broker never stores.
+func (b *fakeBroker) refusal(h remoting.Header, req request) reply {
+	b.cluster.mu.Lock()
+	defer b.cluster.mu.Unlock()
+	queues := -1
+	for _, q := range b.cluster.topics[req.topic] {
+		if q.broker == b.name {
+			queues = q.write
+		}
+	}
+	switch {
+	case len(req.messages) == 0:
+		return reply{code: remoting.NotSupported, remark: fmt.Sprintf(" request type %d not supported", h.Code)}
+	case topicFault(req.topic) != "":
+		return reply{code: remoting.BadParameter, remark: "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"}
+	case queues < 0:
+		return reply{code: remoting.NoTopic, remark: fmt.Sprintf("topic[%s] not exist, apply first please!", req.topic)}
+	case req.queue >= queues:
+		return reply{code: remoting.BadParameter, remark: fmt.Sprintf("request queueId[%d] is illegal, TopicConfig", req.queue)}
+	}
+	for _, m := range req.messages {
+		switch size := propertiesSize(m.properties); {
+		case len(m.body) == 0:
+			return reply{code: remoting.SystemError, remark: "java.lang.NullPointerException"}
+		case len(m.body) > 4<<20 || size > 32767:
+			return reply{code: remoting.Illegal, remark: "the message is illegal, maybe msg body or properties length not matched."}
+		}
+	}
+	return reply{}
+}
+
+func propertiesSize(properties map[string]string) (size int) {
+	for name, value := range properties {
+		size += len(name) + len(value) + 2
+	}
+	return size
 }
 
 // append stores a request's messages and returns the fields of the answer.
@@ -314,14 +241,14 @@ func (b *fakeBroker) append(req request) map[string]string {
 	return map[string]string{"msgId": strings.Join(ids, ","), "queueId": strconv.Itoa(req.queue), "queueOffset": strconv.Itoa(first)}
 }
 
-func parseSend(h header, body []byte) request {
+func parseSend(h remoting.Header, body []byte) request {
 	f := h.ExtFields
 	req := request{code: h.Code}
 	switch h.Code {
 	case 10:
 		req.topic = f["topic"]
 		req.queue, _ = strconv.Atoi(f["queueId"])
-		req.messages = []storedMessage{{body: string(body), properties: splitProperties(f["properties"])}}
+		req.messages = []storedMessage{{body: string(body), properties: remoting.SplitProperties(f["properties"])}}
 	case 320:
 		req.topic = f["b"]
 		req.queue, _ = strconv.Atoi(f["e"])
@@ -332,21 +259,11 @@ func parseSend(h header, body []byte) request {
 			if int(binary.BigEndian.Uint16(props)) != len(props)-2 {
 				panic("the properties' length is wrong")
 			}
-			req.messages = append(req.messages, storedMessage{body: string(text), properties: splitProperties(string(props[2:]))})
+			req.messages = append(req.messages, storedMessage{body: string(text), properties: remoting.SplitProperties(string(props[2:]))})
 			body = body[len(entry):]
 		}
 	}
 	return req
-}
-
-func splitProperties(text string) map[string]string {
-	found := map[string]string{}
-	for pair := range strings.SplitSeq(text, "\x02") {
-		if name, value, ok := strings.Cut(pair, "\x01"); ok {
-			found[name] = value
-		}
-	}
-	return found
 }
 
 // until waits for a condition over the cluster's state, which is called with the lock held.

@@ -14,7 +14,7 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders")
 	var may atomic.Bool
-	s := newTestSink(t, c, func(cfg *Config) { cfg.May = may.Load })
+	s := startSink(t, Section{NameServers: []string{c.names.addr}}, may.Load)
 	for _, o := range send(t, s, messages("orders", "k", 3)...).want(outbox.ClassOutage) {
 		if o.Scope != outbox.ScopeCluster || !strings.Contains(o.Reason, sink.ErrMayNot.Error()) {
 			t.Errorf("outcome %+v", o)

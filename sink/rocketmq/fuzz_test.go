@@ -7,6 +7,7 @@ import (
 
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
 )
 
 // FuzzBuild: a message that fault accepts is decoded unchanged from both request forms, and so are its neighbours.
@@ -64,6 +65,6 @@ func nextEntry(t *testing.T, data []byte) (*primitive.Message, []byte) {
 		t.Fatalf("properties of %d bytes in an entry of %d", length, size)
 	}
 	m := &primitive.Message{Body: data[fixed:end]}
-	m.WithProperties(splitProperties(string(data[end+2 : size])))
+	m.WithProperties(remoting.SplitProperties(string(data[end+2 : size])))
 	return m, data[size:]
 }

@@ -2,14 +2,15 @@ package rocketmq
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
 	"go.uber.org/zap"
 )
 
@@ -31,138 +32,146 @@ type suspect struct {
 	queue *queue
 }
 
-// isolation has the suspects. Sink.mu guards it.
+// isolation sends the suspects.
 type isolation struct {
+	*sender
+	senders sync.WaitGroup
+
+	mu      sync.Mutex
 	waiting []suspect
-	senders int
+	running int                           // senders
 	known   map[outbox.Identity]time.Time // messages that got no answer when sent alone, and the time
 }
 
-func (i *isolation) knows(id outbox.Identity) bool {
-	if len(i.known) == 0 {
-		return false
-	}
-	at, known := i.known[id]
-	return known && time.Since(at) < suspectMemory
-}
-
-func (i *isolation) remember(id outbox.Identity) {
-	if i.known == nil {
-		i.known = map[outbox.Identity]time.Time{}
-	}
-	if len(i.known) >= maxRemembered {
-		for other, at := range i.known {
-			if time.Since(at) >= suspectMemory {
-				delete(i.known, other)
-			}
+// among returns the indexes of the messages in a batch that got no answer when they were sent alone.
+func (s *isolation) among(batch []item) (suspects []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, it := range batch {
+		if len(s.known) == 0 {
+			break
+		}
+		if at, known := s.known[it.message.Identity]; known && time.Since(at) < suspectMemory {
+			suspects = append(suspects, i)
 		}
 	}
-	if len(i.known) < maxRemembered { // beyond this limit each costs its batch one more time-out
-		i.known[id] = time.Now()
+	return suspects
+}
+
+// remember keeps what a suspect came to. Called with the lock held.
+func (s *isolation) remember(id outbox.Identity, o outbox.Outcome) {
+	switch {
+	case o.Class == outbox.ClassUnknown && o.Scope == outbox.ScopeMessage:
+		if len(s.known) >= maxRemembered {
+			for other, at := range s.known {
+				if time.Since(at) >= suspectMemory {
+					delete(s.known, other)
+				}
+			}
+		}
+		if len(s.known) < maxRemembered { // beyond this limit each costs its batch one more time-out
+			s.known[id] = time.Now()
+		}
+	case o.Class != outbox.ClassUnknown && o.Class != outbox.ClassOutage: // it was answered
+		delete(s.known, id)
 	}
 }
 
-// sendAlone queues a suspect. Called with the lock held, from a goroutine that Close waits for.
-func (s *Sink) sendAlone(x suspect) {
-	s.isolated.waiting = append(s.isolated.waiting, x)
-	if s.isolated.senders < aloneAtOnce {
-		s.isolated.senders++
-		s.tasks.Go(s.sendSuspects)
+// add queues a suspect. Called from a goroutine that Close waits for.
+func (s *isolation) add(x suspect) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = append(s.waiting, x)
+	if s.running < aloneAtOnce {
+		s.running++
+		s.senders.Go(s.work)
 	}
 }
 
-// sendSuspects sends until no suspect is left.
-func (s *Sink) sendSuspects() {
-	e := encoder{maxBody: s.cfg.MaxMessageBytes, maxDelay: s.cfg.MaxDelay}
+// work sends until no suspect is left.
+func (s *isolation) work() {
+	e := encoder{maxBody: s.maxBody}
 	for {
 		s.mu.Lock()
-		if len(s.isolated.waiting) == 0 {
-			s.isolated.senders--
+		if len(s.waiting) == 0 {
+			s.running--
 			s.mu.Unlock()
 			return
 		}
-		x := s.isolated.waiting[0]
-		s.isolated.waiting = s.isolated.waiting[1:]
+		x := s.waiting[0]
+		s.waiting = s.waiting[1:]
 		s.mu.Unlock()
-		o := s.trySuspect(&e, x)
+		o := s.try(&e, x)
 		s.mu.Lock()
-		if o.Class == outbox.ClassUnknown && o.Scope == outbox.ScopeMessage {
-			s.isolated.remember(x.message.Identity)
-		} else if answered := o.Class != outbox.ClassUnknown && o.Class != outbox.ClassOutage; answered {
-			delete(s.isolated.known, x.message.Identity)
-		}
+		s.remember(x.message.Identity, o)
 		s.mu.Unlock()
-		s.answer([]item{x.item}, o)
+		s.topics.answer([]item{x.item}, o)
 	}
 }
 
-// trySuspect sends one suspect and returns its outcome.
-func (s *Sink) trySuspect(e *encoder, x suspect) outbox.Outcome {
+// try sends one suspect and returns its outcome.
+func (s *isolation) try(e *encoder, x suspect) outbox.Outcome {
 	b := x.queue.broker
-	if s.ctx.Err() != nil {
+	if s.ctx.Err() != nil { // the request without an answer may have stored it
 		return closing
 	}
-	if fault := b.Away(); fault != nil {
-		return outbox.Outcome{Class: outbox.ClassOutage, Scope: b.Scope(), Reason: reason("%v", fault)}
+	if o := s.held(b); o.Class != outbox.ClassNone {
+		return o
 	}
 	s.metrics.sentAlone.Inc()
 	sent := time.Now()
-	id, status, err := s.remote.send(s.ctx, *b.addr.Load(), s.cfg.Group, x.queue, x.message, e)
-	if s.ctx.Err() != nil && err != nil {
-		return closing
-	}
-	if _, _, answered := answer(err); err == nil || answered {
-		b.Answered(time.Now())
-	}
+	id, status, err := s.sendAlone(s.ctx, x.queue, x.message, e)
+	noteAnswer(b, err)
 	if err == nil {
 		o := s.kept(b, status)
 		o.BrokerID = id
 		s.count(o.Class, 1)
 		return o
 	}
-	if errors.Is(err, sink.ErrMayNot) {
-		return mayNot
+	if s.ctx.Err() != nil {
+		return closing
 	}
-	v := classify(err)
-	s.count(v.class, 1)
-	switch {
-	case v.away && v.class == outbox.ClassUnknown:
-		if s.silent(b, sent, err) {
-			s.log.Warn("a message sent alone gets no answer, while its broker answers others: only this message's attempts count",
-				zap.String("table", x.message.Table), zap.String("id", x.message.ID), zap.String("topic", x.message.Topic), zap.String("broker", b.name))
-			return outbox.Outcome{Class: v.class, Reason: reason("sent alone it got no answer, while the broker answers others: %v", err)}
-		}
-	case v.away:
-		s.lost(b, err)
-	case v.stale:
-		s.askRoute(x.queue.topic)
+	f := s.failed(x.queue, sent, err)
+	if f.silentMessage {
+		s.log.Warn("a message sent alone gets no answer, while its broker answers others: only this message's attempts count",
+			zap.String("table", x.message.Table), zap.String("id", x.message.ID), zap.String("topic", x.message.Topic), zap.String("broker", b.name))
+		f.outcome = outbox.Outcome{Class: outbox.ClassUnknown, Reason: reason("sent alone it got no answer, while the broker answers others: %v", err)}
 	}
-	return s.outcome(b, v, err)
+	if f.requested {
+		s.count(f.outcome.Class, 1)
+	}
+	return f.outcome
 }
 
-// send publishes one message on a separate connection. Request and answer: SendMessageRequestHeader and SendMessageResponseHeader
-// of org.apache.rocketmq.remoting.protocol.header.
-func (r *remoting) send(ctx context.Context, addr, group string, q *queue, m *outbox.Message, e *encoder) (id string, status primitive.SendStatus, err error) {
+// sendAlone publishes one message on a separate connection. Request and answer: SendMessageRequestHeader and
+// SendMessageResponseHeader of org.apache.rocketmq.remoting.protocol.header.
+func (s *sender) sendAlone(ctx context.Context, q *queue, m *outbox.Message, e *encoder) (id string, status primitive.SendStatus, err error) {
 	now := time.Now()
 	var properties strings.Builder
 	for _, p := range e.properties(m, now) {
 		properties.WriteString(p.Name + "\x01" + p.Value + "\x02")
 	}
-	response, _, err := r.ask(ctx, answerTimeout, addr, requestSend, map[string]string{
-		"producerGroup": group, "topic": m.Topic, "queueId": strconv.Itoa(q.id), "properties": properties.String(),
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	conn, err := s.remote.Dial(ctx, *q.broker.addr.Load())
+	if err != nil {
+		return "", 0, err
+	}
+	defer conn.Close()
+	if !s.may() {
+		return "", 0, sink.ErrMayNot
+	}
+	h, _, err := conn.Ask(answerTimeout, remoting.Send, map[string]string{
+		"producerGroup": s.group, "topic": m.Topic, "queueId": strconv.Itoa(q.id), "properties": properties.String(),
 		"bornTimestamp": strconv.FormatInt(now.UnixMilli(), 10), "sysFlag": "0", "flag": "0", "reconsumeTimes": "0",
 		"unitMode": "false", "batch": "false", "defaultTopic": "", "defaultTopicQueueNums": "4",
 	}, m.Body)
-	var refused *remoteError
-	if errors.As(err, &refused) {
-		switch refused.code {
-		case codeFlushDisk:
-			status, err = primitive.SendFlushDiskTimeout, nil
-		case codeNoSlave:
-			status, err = primitive.SendSlaveNotAvailable, nil
-		case codeFlushSlave:
-			status, err = primitive.SendFlushSlaveTimeout, nil
+	for code, weak := range map[int]primitive.SendStatus{
+		remoting.FlushDisk: primitive.SendFlushDiskTimeout, remoting.NoSlave: primitive.SendSlaveNotAvailable, remoting.FlushSlave: primitive.SendFlushSlaveTimeout,
+	} {
+		if remoting.IsCode(err, code) {
+			status, err = weak, nil
 		}
 	}
-	return response.ExtFields["msgId"], status, err
+	return h.ExtFields["msgId"], status, err
 }

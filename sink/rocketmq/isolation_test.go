@@ -8,6 +8,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -22,7 +23,7 @@ func (c *cluster) swallowing(broker, body string) func() []int {
 				c.mu.Lock()
 				sizes = append(sizes, len(r.messages))
 				c.mu.Unlock()
-				return reply{swallow: true, code: codeUnavailable}
+				return reply{swallow: true, code: remoting.Unavailable}
 			}
 		}
 		return reply{}
@@ -40,7 +41,7 @@ func TestB30_SilenceOfOneMessage(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	c := newCluster(t)
 	c.topic("orders")
-	s, err := New(Config{NameServers: []string{c.names.addr}}, zap.New(core), prometheus.NewRegistry())
+	s, err := open(Section{NameServers: []string{c.names.addr}}, nil, zap.New(core), prometheus.NewRegistry())
 	testkit.Must(t, err)
 	t.Cleanup(func() { testkit.Must(t, s.Close(context.Background())) })
 	send(t, s, message("orders", "k")).want(outbox.ClassNone)
@@ -85,9 +86,9 @@ func TestB30_SilenceOfOneMessage(t *testing.T) {
 	// Once it is answered it is an ordinary message.
 	c.scripted("broker-a", func(request) reply { return reply{} })
 	send(t, s, poison).want(outbox.ClassNone)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := len(s.isolated.known); n > 0 {
+	s.topics.mu.Lock()
+	defer s.topics.mu.Unlock()
+	if n := len(s.alone.known); n > 0 {
 		t.Errorf("%d messages are still suspect", n)
 	}
 }
@@ -123,7 +124,7 @@ func TestB30_SilenceTowardsAll(t *testing.T) {
 	c.topic("orders", fakeQueues{"broker-a", 32, 6})
 	s := newTestSink(t, c)
 	send(t, s, message("orders", "k")).want(outbox.ClassNone)
-	c.scripted("broker-a", func(request) reply { return reply{swallow: true, code: codeUnavailable} })
+	c.scripted("broker-a", func(request) reply { return reply{swallow: true, code: remoting.Unavailable} })
 	var all []*outbox.Message
 	for i := range 8 {
 		all = append(all, messages("orders", fmt.Sprint("key-", i), 3)...)

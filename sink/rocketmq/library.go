@@ -33,7 +33,7 @@ const (
 )
 
 // newProducer configures and starts the library's producer. It does no I/O before the first send.
-func newProducer(cfg Config, instance string, log *zap.Logger) (rmq.Producer, error) {
+func newProducer(cfg Section, instance string, log *zap.Logger) (rmq.Producer, error) {
 	takeGlobals(log)
 	limited := false
 	options := []producer.Option{
@@ -47,7 +47,7 @@ func newProducer(cfg Config, instance string, log *zap.Logger) (rmq.Producer, er
 		timeLimits(&limited),
 	}
 	if cfg.AccessKey != "" {
-		options = append(options, producer.WithCredentials(primitive.Credentials{AccessKey: cfg.AccessKey, SecretKey: cfg.SecretKey}))
+		options = append(options, producer.WithCredentials(primitive.Credentials{AccessKey: cfg.AccessKey, SecretKey: cfg.SecretKey.Reveal()}))
 	}
 	p, err := rmq.NewProducer(options...)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
 )
 
 // The broker's limits, checked before the send because neither the library nor a batch request checks them: in a batch the 16-bit
@@ -48,24 +49,13 @@ type property struct{ Name, Value string }
 // encoder builds requests. Each worker owns one; its result is valid until its next call. Every attempt encodes again, because
 // the library may change a message object while it sends it (failure B09).
 type encoder struct {
-	maxBody  int
-	maxDelay time.Duration
-	props    []property
-	batch    []byte
+	maxBody int
+	props   []property
+	batch   []byte
 }
 
-// topicFault returns why a topic name can never be used; "" when it can. The rule is the broker's: ^[%|a-zA-Z0-9_-]+$.
-func topicFault(topic string) string {
-	if topic == "" || len(topic) > maxTopicLength {
-		return fmt.Sprintf("the topic name has %d characters, allowed are 1 to %d", len(topic), maxTopicLength)
-	}
-	for _, c := range []byte(topic) {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("%|_-", rune(c)) {
-			return fmt.Sprintf("the topic name %q has other characters than letters, digits and %% | _ -", topic)
-		}
-	}
-	return ""
-}
+// topicFault checks a name as the broker does: ^[%|a-zA-Z0-9_-]+$ (TopicValidator).
+func topicFault(topic string) string { return sink.NameFault(topic, "%|_-", maxTopicLength) }
 
 // fault returns why a message can never be accepted; "" when it can.
 func (e *encoder) fault(m *outbox.Message, now time.Time) string {
@@ -75,8 +65,8 @@ func (e *encoder) fault(m *outbox.Message, now time.Time) string {
 	case n > e.maxBody:
 		return fmt.Sprintf("the body has %d bytes, the limit is %d (sink.rocketmq.max_message_bytes, maxMessageSize of the broker)", n, e.maxBody)
 	}
-	if e.delayed(m, now) && m.DueAt.Sub(now) > e.maxDelay {
-		return fmt.Sprintf("it is due at %s, the broker delays by at most %s (timerMaxDelaySec)", m.DueAt.Format(time.RFC3339), e.maxDelay)
+	if delayed(m, now) && m.DueAt.Sub(now) > maxDelay {
+		return fmt.Sprintf("it is due at %s, the broker delays by at most %s (timerMaxDelaySec)", m.DueAt.Format(time.RFC3339), maxDelay)
 	}
 	for _, h := range m.Headers {
 		switch {
@@ -111,7 +101,7 @@ func textFault(text string) string {
 }
 
 // delayed reports whether the broker's timer gets the message.
-func (e *encoder) delayed(m *outbox.Message, now time.Time) bool {
+func delayed(m *outbox.Message, now time.Time) bool {
 	return m.Later && m.DueAt.After(now)
 }
 
@@ -134,7 +124,7 @@ func (e *encoder) properties(m *outbox.Message, now time.Time) []property {
 	if !m.CreatedAt.IsZero() {
 		optional(propertyCreated, m.CreatedAt.UTC().Format(time.RFC3339Nano))
 	}
-	if e.delayed(m, now) {
+	if delayed(m, now) {
 		optional(propertyTimer, strconv.FormatInt(m.DueAt.UnixMilli(), 10))
 	}
 	for _, h := range m.Headers {

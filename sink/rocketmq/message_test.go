@@ -8,9 +8,10 @@ import (
 
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
 )
 
-func newEncoder() *encoder { return &encoder{maxBody: 4 << 20, maxDelay: 72 * time.Hour} }
+func newEncoder() *encoder { return &encoder{maxBody: 4 << 20} }
 
 // Messages that are refused for good before the send, and messages just within the limits.
 func TestB06_B07_CheckedBeforeTheSend(t *testing.T) {
@@ -69,7 +70,7 @@ func TestB08_TopicNames(t *testing.T) {
 func TestB18_DelayedMessages(t *testing.T) {
 	c := newCluster(t)
 	c.topic("orders")
-	s := newTestSink(t, c, func(cfg *Config) { cfg.NativeDelay = true })
+	s := newTestSink(t, c, func(cfg *Section) { cfg.NativeDelay = true })
 	list := messages("orders", "k", 9)
 	now := time.Now()
 	for i, due := range map[int]time.Duration{2: 5 * time.Second, 3: 48 * time.Hour, 5: -time.Hour, 7: 96 * time.Hour} {
@@ -129,7 +130,7 @@ func TestBatchFormatIsTheLibrarys(t *testing.T) {
 		if string(rest[:props]) != string(theirs[:props]) {
 			t.Errorf("message %d: % x, want % x", i, rest[:props], theirs[:props])
 		}
-		got, want := splitProperties(string(rest[props:len(theirs)])), splitProperties(string(theirs[props:]))
+		got, want := remoting.SplitProperties(string(rest[props:len(theirs)])), remoting.SplitProperties(string(theirs[props:]))
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("message %d: properties %v, want %v", i, got, want)
 		}

@@ -1,12 +1,14 @@
 package rocketmq
 
 import (
+	"sync"
+
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// item is a message and the caller that waits for its result.
+// item is a message and the Send that waits for its result.
 type item struct {
 	message *outbox.Message
 	from    *delivery
@@ -17,7 +19,7 @@ type delivery struct {
 	done func([]sink.Result)
 }
 
-// queue is one write queue of a topic. Sink.mu guards pending, spare and busy. At most one worker has it at a time, so its
+// queue is one write queue of a topic. queues.mu guards pending, spare and busy. At most one worker has it at a time, so its
 // messages are sent one request after the other: the broker's own send threads would not keep the order of two.
 type queue struct {
 	topic   *topic
@@ -37,21 +39,10 @@ func newQueue(t *topic, b *broker, index, id int) *queue {
 	}
 }
 
-// enqueue puts a message into its queue, and the queue into the ready list unless a worker has it. Called with the lock held.
-func (s *Sink) enqueue(q *queue, it item) {
-	q.pending = append(q.pending, it)
-	q.topic.outstanding++
-	if !q.busy {
-		q.busy = true
-		s.ready = append(s.ready, q)
-		s.wake.Signal()
-	}
-}
-
 // take removes the next batch: the waiting messages, within the limits of one request. Called with the lock held.
-func (q *queue) take(messages, bytes int) []item {
+func (q *queue) take(bytes int) []item {
 	n, size := 0, 0
-	for n < len(q.pending) && n < messages {
+	for n < len(q.pending) && n < maxBatchMessages {
 		size += q.pending[n].message.Size()
 		if n > 0 && size > bytes {
 			break
@@ -67,22 +58,37 @@ func (q *queue) take(messages, bytes int) []item {
 	return batch
 }
 
-// work is the loop of a worker: take a queue, send one batch of it, release it.
-func (s *Sink) work() {
-	defer s.workers.Done()
-	p := newPublisher(s)
-	for {
-		q, batch := s.nextBatch()
-		if q == nil {
-			return
-		}
-		answered := p.publish(q, batch)
-		s.release(q, batch, answered)
+// queues counts the messages without a result, and lists the queues that workers may send.
+type queues struct {
+	batchBytes int
+
+	mu          sync.Mutex // guards topics and their queues, too
+	wake        *sync.Cond // ready grew, or the workers may end
+	ready       []*queue
+	outstanding int // messages without a result
+	closed      bool
+	empty       chan struct{} // closed when nothing is outstanding after the close
+}
+
+func newQueues(batchBytes int) *queues {
+	s := &queues{batchBytes: batchBytes, empty: make(chan struct{})}
+	s.wake = sync.NewCond(&s.mu)
+	return s
+}
+
+// enqueue puts a message into its queue, and the queue into the ready list unless a worker has it. Called with the lock held.
+func (s *queues) enqueue(q *queue, it item) {
+	q.pending = append(q.pending, it)
+	q.topic.outstanding++
+	if !q.busy {
+		q.busy = true
+		s.ready = append(s.ready, q)
+		s.wake.Signal()
 	}
 }
 
-// nextBatch waits for a queue with messages; nil when the sink is closed and nothing is outstanding.
-func (s *Sink) nextBatch() (*queue, []item) {
+// next waits for a queue with messages; nil when the sink is closed and nothing is outstanding.
+func (s *queues) next() (*queue, []item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.ready) == 0 {
@@ -93,42 +99,36 @@ func (s *Sink) nextBatch() (*queue, []item) {
 	}
 	q := s.ready[0]
 	s.ready = s.ready[1:]
-	return q, q.take(s.cfg.MaxBatchMessages, s.batchBytes)
-}
-
-// release returns a queue after a batch. answered is the number of its messages with a result (the others are isolated). Other
-// ready queues come first.
-func (s *Sink) release(q *queue, batch []item, answered int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if q.spare == nil {
-		clear(batch)
-		q.spare = batch[:0]
-	}
-	q.topic.outstanding -= len(batch)
-	if len(q.pending) > 0 {
-		s.ready = append(s.ready, q)
-	} else {
-		q.busy = false
-		s.adopt(q.topic)
-	}
-	s.settled(answered)
+	return q, q.take(s.batchBytes)
 }
 
 // settled counts messages that have their result. Called with the lock held.
-func (s *Sink) settled(n int) {
+func (s *queues) settled(n int) {
 	s.outstanding -= n
-	if s.closed && s.outstanding == 0 {
-		s.drained()
-		s.wake.Broadcast()
+	if n > 0 && s.closed && s.outstanding == 0 {
+		s.end()
 	}
 }
 
-// answer reports one outcome for messages that never had a queue.
-func (s *Sink) answer(items []item, o outbox.Outcome) {
-	if len(items) == 0 {
-		return
+func (s *queues) end() {
+	close(s.empty)
+	s.wake.Broadcast()
+}
+
+// close stops intake; false when it was stopped before.
+func (s *queues) close() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := !s.closed
+	s.closed = true
+	if first && s.outstanding == 0 {
+		s.end()
 	}
+	return first
+}
+
+// answer reports one outcome for messages outside a batch.
+func (s *queues) answer(items []item, o outbox.Outcome) {
 	report(items, func(int) outbox.Outcome { return o })
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,14 +2,17 @@ package rocketmq
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
 )
 
 // patientBroker gives a cold broker on a busy machine time before it refuses what waits in its queue.
@@ -17,8 +20,9 @@ var patientBroker = map[string]string{"waitTimeMillsInSendQueue": "10000"}
 
 // TestRocketMQ runs what the fake cannot show against one real broker.
 func TestRocketMQ(t *testing.T) {
-	r := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: map[string]int{"orders": 4, "limits": 1, "timer": 2, "paused": 2, "read": 3}, Config: patientBroker})
-	s := startSink(t, Config{NameServers: []string{r.NameServer()}, NativeDelay: true})
+	r := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: map[string]int{"orders": 4, "limits": 1, "timer": 2, "paused": 2, "read": 3, "compared": 4}, Config: patientBroker})
+	s := startSink(t, Section{NameServers: []string{r.NameServer()}, NativeDelay: true})
+	t.Run("TheFakeIsAsStrict", func(t *testing.T) { theFakeIsAsStrict(t, r) })
 	t.Run("EveryPropertyArrives", func(t *testing.T) { everyPropertyArrives(t, r, s) })
 	t.Run("ReadBack", func(t *testing.T) { readBack(t, r, s) })
 	t.Run("B06_LargestProperties", func(t *testing.T) { largestProperties(t, r, s) })
@@ -27,6 +31,55 @@ func TestRocketMQ(t *testing.T) {
 	t.Run("B18_Timer", func(t *testing.T) { timer(t, r, s) })
 	t.Run("PausedBroker", func(t *testing.T) { pausedBroker(t, r, s) })
 	t.Run("NameServerDown", func(t *testing.T) { nameServerDown(t, r, s) })
+}
+
+// theFakeIsAsStrict sends the same requests to the fake cluster and to the real one: both answer with the same code.
+func theFakeIsAsStrict(t *testing.T, r *testkit.RocketMQ) {
+	c := newCluster(t)
+	c.topic("compared")
+	type servers struct{ names, broker string }
+	for name, ask := range map[string]struct {
+		want, code int
+		names      bool
+		change     map[string]string // of a send to queue 0 of the topic
+		body       []byte
+	}{
+		"message":              {want: remoting.Success, code: remoting.Send, body: []byte("b")},
+		"body at the limit":    {want: remoting.Success, code: remoting.Send, body: make([]byte, 4<<20)},
+		"body above the limit": {want: remoting.Illegal, code: remoting.Send, body: make([]byte, 4<<20+1)},
+		"empty body":           {want: remoting.SystemError, code: remoting.Send},
+		"properties too long":  {want: remoting.Illegal, code: remoting.Send, body: []byte("b"), change: map[string]string{"properties": "h\x01" + strings.Repeat("x", 33_000) + "\x02"}},
+		"unknown topic":        {want: remoting.NoTopic, code: remoting.Send, body: []byte("b"), change: map[string]string{"topic": "nowhere"}},
+		"illegal topic":        {want: remoting.BadParameter, code: remoting.Send, body: []byte("b"), change: map[string]string{"topic": "a.b"}},
+		"queue out of range":   {want: remoting.BadParameter, code: remoting.Send, body: []byte("b"), change: map[string]string{"queueId": "99"}},
+		"unknown request":      {want: remoting.NotSupported, code: 9999},
+		"heartbeat":            {want: remoting.Success, code: remoting.Heartbeat, body: []byte(`{"clientID":"c","producerDataSet":[{"groupName":"g"}],"consumerDataSet":[]}`)},
+		"route":                {want: remoting.Success, code: remoting.RouteOfTopic, names: true},
+		"route of no topic":    {want: remoting.NoTopic, code: remoting.RouteOfTopic, names: true, change: map[string]string{"topic": "nowhere"}},
+		"clusters":             {want: remoting.Success, code: remoting.Clusters, names: true},
+		"batch":                {want: remoting.Success, code: remoting.SendBatch, body: newEncoder().many(messages("compared", "k", 3), &primitive.MessageQueue{Topic: "compared"}, time.Now()).Body},
+		"batch, unknown topic": {want: remoting.NoTopic, code: remoting.SendBatch, change: map[string]string{"b": "nowhere"}, body: newEncoder().many(messages("nowhere", "k", 3), &primitive.MessageQueue{Topic: "nowhere"}, time.Now()).Body},
+		"batch, no such queue": {want: remoting.BadParameter, code: remoting.SendBatch, change: map[string]string{"e": "99"}, body: newEncoder().many(messages("compared", "k", 3), &primitive.MessageQueue{Topic: "compared"}, time.Now()).Body},
+	} {
+		fields := map[string]string{
+			"producerGroup": "g", "topic": "compared", "queueId": "0", "properties": "", "bornTimestamp": "1", "sysFlag": "0", "flag": "0", "reconsumeTimes": "0",
+			"unitMode": "false", "batch": "false", "defaultTopic": "", "defaultTopicQueueNums": "4",
+		}
+		if ask.code == remoting.SendBatch {
+			fields = map[string]string{"a": "g", "b": "compared", "c": "", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "i": "", "j": "0", "k": "false", "m": "true"}
+		}
+		maps.Copy(fields, ask.change)
+		for kind, at := range map[string]servers{"fake": {c.names.addr, c.brokers["broker-a"].addr}, "real": {r.NameServer(), r.BrokerAddr()}} {
+			addr := at.broker
+			if ask.names {
+				addr = at.names
+			}
+			_, _, err := (&remoting.Client{}).Ask(t.Context(), time.Minute, addr, ask.code, fields, ask.body)
+			if !(ask.want == remoting.Success && err == nil || remoting.IsCode(err, ask.want)) {
+				t.Errorf("%s, %s servers: %v, want code %d", name, kind, err, ask.want)
+			}
+		}
+	}
 }
 
 // releaseWithTimers: a broker of release 5 reports it, by a number that no release 4 has.

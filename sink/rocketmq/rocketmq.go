@@ -14,13 +14,14 @@
 // A request without an answer, from a broker that answers others, does not make the broker count as away: its messages are sent
 // again one by one, see isolation.go.
 //
-// A Sink owns MaxRequests workers, one goroutine that keeps the routes, one for each broker that is away, and up to four that
+// A Sink owns 32 workers, one goroutine that keeps the routes, one for each broker that is away, and up to four that
 // send isolated messages; all end in Close. The client library leaves goroutines after its Shutdown that end by themselves:
 // start-up timers for at most ten seconds, and its name server connection, which it never closes, for at most 45. Create one Sink
 // per process.
 package rocketmq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,38 +31,26 @@ import (
 	rmq "github.com/apache/rocketmq-client-go/v2"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 )
 
 // Sink publishes to one RocketMQ cluster.
 type Sink struct {
-	cfg        Config
-	batchBytes int
-	patience   time.Duration // with lost queues
-	log        *zap.Logger
-	metrics    *metrics
-	instance   string
-	producer   rmq.Producer
-	remote     *remoting
-	health     *sink.Health // of the brokers
+	group    string
+	delays   bool // the brokers have timers
+	log      *zap.Logger
+	instance string
+	producer rmq.Producer
+	remote   *remoting.Client
+	brokers  *brokers
+	topics   *topics
+	alone    *isolation
 
-	ctx     context.Context // ends when Close stops waiting
-	cancel  context.CancelFunc
-	routes  chan struct{}
+	cancel  context.CancelFunc // ends the wait for answers
 	workers sync.WaitGroup
-	tasks   sync.WaitGroup
-	drained func() // closes empty, once
-	empty   chan struct{}
-
-	mu          sync.Mutex
-	wake        *sync.Cond // ready grew, or the workers may end
-	topics      map[string]*topic
-	brokers     map[string]*broker
-	ready       []*queue
-	isolated    isolation
-	outstanding int // messages without a result
-	closed      bool
+	routes  sync.WaitGroup
 }
 
 var (
@@ -69,43 +58,51 @@ var (
 	_ sink.Delayer = (*Sink)(nil)
 )
 
-// New starts a sink. It does not wait for the cluster: messages get ClassOutage while it cannot be reached. The error names every
-// fault of the configuration.
-func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) {
-	if err := cfg.normalize(); err != nil {
+// open builds the parts in the order in which one needs the other, and starts them.
+func open(cfg Section, may func() bool, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) {
+	cfg.Group, cfg.MaxMessageBytes = cmp.Or(cfg.Group, NewSection().Group), cmp.Or(cfg.MaxMessageBytes, NewSection().MaxMessageBytes)
+	if may == nil {
+		may = func() bool { return true }
+	}
+	m, err := newMetrics(reg)
+	if err != nil {
 		return nil, err
+	}
+	instance := instanceName()
+	producer, err := newProducer(cfg, instance, log)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	remote := &remoting.Client{Names: cfg.NameServers, NamesLimit: askLimit, AccessKey: cfg.AccessKey, SecretKey: cfg.SecretKey.Reveal()}
+	b := &brokers{
+		remote: remote, instance: instance, group: cfg.Group, log: log, up: m.up, health: sink.NewHealth(0), ctx: ctx, known: map[string]*broker{},
+	}
+	t := &topics{
+		queues: newQueues(min(batchBytes, int(cfg.MaxMessageBytes))), remote: remote, brokers: b, log: log, changes: m.changes,
+		patience: queuePatience, wanted: make(chan struct{}, 1), byName: map[string]*topic{},
+	}
+	out := &sender{
+		ctx: ctx, producer: producer, remote: remote, brokers: b, topics: t, log: log, metrics: m,
+		group: cfg.Group, maxBody: int(cfg.MaxMessageBytes), lenient: cfg.Durability == "lenient", may: may,
 	}
 	s := &Sink{
-		cfg: cfg, batchBytes: min(batchBytes, cfg.MaxMessageBytes), patience: queuePatience, log: log, instance: instanceName(),
-		remote: &remoting{nameServers: cfg.NameServers, accessKey: cfg.AccessKey, secretKey: cfg.SecretKey, may: cfg.May},
-		health: sink.NewHealth(0), routes: make(chan struct{}, 1), empty: make(chan struct{}),
-		topics: map[string]*topic{}, brokers: map[string]*broker{},
+		group: cfg.Group, delays: cfg.NativeDelay, log: log, instance: instance, producer: producer, remote: remote, brokers: b, topics: t,
+		alone: &isolation{sender: out, known: map[outbox.Identity]time.Time{}}, cancel: cancel,
 	}
-	var err error
-	if s.metrics, err = newMetrics(reg); err != nil {
-		return nil, err
-	}
-	if s.producer, err = newProducer(cfg, s.instance, log); err != nil {
-		return nil, err
-	}
-	s.wake = sync.NewCond(&s.mu)
-	s.drained = sync.OnceFunc(func() { close(s.empty) })
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.tasks.Add(1)
-	go s.keepRoutes()
-	s.workers.Add(cfg.MaxRequests)
-	for range cfg.MaxRequests {
-		go s.work()
+	s.routes.Go(func() { t.keep(ctx) })
+	for range maxRequests {
+		s.workers.Go((&publisher{sender: out, alone: s.alone, encoder: encoder{maxBody: out.maxBody}}).work)
 	}
 	return s, nil
 }
 
 // LongestDelay implements sink.Delayer.
 func (s *Sink) LongestDelay() time.Duration {
-	if !s.cfg.NativeDelay {
+	if !s.delays {
 		return 0
 	}
-	return s.cfg.MaxDelay
+	return maxDelay
 }
 
 // Send implements sink.Sink.
@@ -113,66 +110,54 @@ func (s *Sink) Send(batch []*outbox.Message, done func([]sink.Result)) {
 	if len(batch) == 0 {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		go done(refuseAll(batch))
+	s.topics.mu.Lock()
+	defer s.topics.mu.Unlock()
+	if s.topics.closed {
+		go done(sink.Results(batch, sink.Closed)) // the caller may hold a lock that done needs
 		return
 	}
-	s.outstanding += len(batch)
 	from := &delivery{done: done}
+	s.topics.outstanding += len(batch)
 	var t *topic
 	for _, m := range batch {
 		if t == nil || t.name != m.Topic {
-			t = s.topic(m.Topic)
+			t = s.topics.get(m.Topic)
 		}
-		s.add(t, item{m, from})
+		s.topics.add(t, item{m, from})
 	}
 }
 
-func refuseAll(batch []*outbox.Message) []sink.Result {
-	results := make([]sink.Result, len(batch))
-	for i, m := range batch {
-		results[i] = sink.Result{Message: m, Outcome: outage("the sink is closed")}
+// Probe implements sink.Sink: a broker with topics in use answers a heartbeat, or any broker while no topic is in use.
+func (s *Sink) Probe(ctx context.Context) error {
+	err := s.brokers.probe(ctx)
+	if err != nil {
+		s.topics.want() // the brokers may have moved
 	}
-	return results
-}
-
-// topic returns the state of a topic and creates it when there is none. Called with the lock held.
-func (s *Sink) topic(name string) *topic {
-	t := s.topics[name]
-	if t == nil {
-		t = &topic{name: name}
-		s.topics[name] = t
-	}
-	return t
+	return err
 }
 
 // Close stops intake and waits for results until ctx ends; then what was sent comes to ClassUnknown, and what was not to
-// ClassOutage. It may take up to three
-// seconds more when a broker is frozen, the limit of a write, and six for each name server that is frozen while the
-// library asks for a new topic, a constant of it. The error says how many messages were left.
+// ClassOutage. It may take up to three seconds more when a broker is frozen, the limit of a write, and six for each name server
+// that is frozen while the library asks for a new topic, a constant of it. The error says how many messages were left.
+//
+// Order: intake; results; waits for answers, which ends the workers and with them what queues suspects and probes; the library.
 func (s *Sink) Close(ctx context.Context) error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	if !s.topics.close() {
 		return errors.New("rocketmq: the sink is closed already")
 	}
-	s.closed = true
-	s.settled(0)
-	s.mu.Unlock()
-
 	var left error
 	select {
-	case <-s.empty:
+	case <-s.topics.empty:
 	case <-ctx.Done():
-		s.mu.Lock()
-		left = fmt.Errorf("rocketmq: %d messages had no result when the sink was closed", s.outstanding)
-		s.mu.Unlock()
+		s.topics.mu.Lock()
+		left = fmt.Errorf("rocketmq: %d messages had no result when the sink was closed", s.topics.outstanding)
+		s.topics.mu.Unlock()
 	}
 	s.cancel() // ends each wait for an answer; a blocked write ends with its own limit
+	s.routes.Wait()
 	s.workers.Wait()
-	s.tasks.Wait()
+	s.alone.senders.Wait()
+	s.brokers.probes.Wait()
 	err := s.producer.Shutdown() // not earlier: sends read its flags without a lock
 	leaveGlobals(s.log)
 	return errors.Join(left, err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
@@ -19,25 +20,25 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 // newTestSink starts a sink on a fake cluster and closes it at the end of the test.
-func newTestSink(t testing.TB, c *cluster, change ...func(*Config)) *Sink {
+func newTestSink(t testing.TB, c *cluster, change ...func(*Section)) *Sink {
 	t.Helper()
-	cfg := Config{NameServers: []string{c.names.addr}}
+	cfg := Section{NameServers: []string{c.names.addr}}
 	for _, f := range change {
 		f(&cfg)
 	}
 	return startSink(t, cfg)
 }
 
-func startSink(t testing.TB, cfg Config) *Sink {
+func startSink(t testing.TB, cfg Section, may ...func() bool) *Sink {
 	t.Helper()
-	s, err := New(cfg, zap.NewNop(), prometheus.NewRegistry())
+	s, err := open(cfg, slices.Concat(may, []func() bool{nil})[0], zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		s.mu.Lock()
-		closed := s.closed
-		s.mu.Unlock()
+		s.topics.mu.Lock()
+		closed := s.topics.closed
+		s.topics.mu.Unlock()
 		if closed {
 			return
 		}
@@ -210,9 +211,9 @@ func TestMessagesWithoutKeyAreSpreadInRuns(t *testing.T) {
 	for range 8 { // one at a time: an idle queue passes to the next
 		send(t, s, message("orders", "")).want(outbox.ClassNone)
 		testkit.WaitFor(t, 10*time.Second, "the queue to be idle", func() bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.outstanding == 0
+			s.topics.mu.Lock()
+			defer s.topics.mu.Unlock()
+			return s.topics.outstanding == 0
 		})
 	}
 	perQueue := func() map[int]int {
@@ -260,15 +261,14 @@ func TestRequestsStayBelowTheByteLimit(t *testing.T) {
 	}
 }
 
-func TestConfigNamesEveryFault(t *testing.T) {
-	_, err := New(Config{NameServers: []string{"nowhere"}, Group: "a b", AccessKey: "x", MaxMessageBytes: 1 << 30, MaxRequests: -1, MaxBatchMessages: 1e6},
-		zap.NewNop(), prometheus.NewRegistry())
-	if err == nil {
-		t.Fatal("accepted")
-	}
-	for _, want := range []string{"nowhere", "a b", "secret key", "largest body", "requests in flight", "messages in a request"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is not in %v", want, err)
+func TestSectionNamesEveryFault(t *testing.T) {
+	var faults []string
+	report := setting.NewReport(func(path, value, reason string) { faults = append(faults, path+"="+value+" "+reason) })
+	(&Section{NameServers: []string{"nowhere"}, Group: "a b", AccessKey: "x", MaxMessageBytes: 1 << 30, Durability: "some"}).Validate(report)
+	text := strings.Join(faults, "\n")
+	for _, want := range []string{"nowhere", "group=a b", "access_key and secret_key", "max_message_bytes=1GiB", "durability=some"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in %s", want, text)
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package rocketmq
 
 import (
+	"time"
+
 	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,15 +33,26 @@ type Section struct {
 	TLS *setting.TLS `yaml:"tls,omitempty"`
 }
 
+const (
+	frameLimit       = 15 << 20       // brokers close the connection on a frame above 16 MiB
+	batchBytes       = 1 << 20        // of one request; a larger message is sent alone
+	maxBatchMessages = 256            // of one request; the answer lists an id for each
+	maxRequests      = 32             // in flight over all queues; one queue has at most one
+	maxDelay         = 72 * time.Hour // the brokers' default of timerMaxDelaySec
+)
+
 // NewSection returns the section with its defaults.
 func NewSection() *Section {
-	return &Section{Group: defaultGroup, MaxMessageBytes: defaultMaxBytes, Durability: "strict"}
+	return &Section{Group: "canal-outbox", MaxMessageBytes: 4 << 20, Durability: "strict"}
 }
 
 // Validate reports everything that is wrong with the section.
 func (s *Section) Validate(r setting.Report) {
 	r.HostPorts("name_servers", s.NameServers)
 	r.Required("group", s.Group)
+	if s.Group != "" && topicFault(s.Group) != "" { // brokers check groups by the same pattern
+		r.Add("group", s.Group, "only 1 to %d letters, digits and %% | _ - are allowed", maxTopicLength)
+	}
 	r.Size("max_message_bytes", s.MaxMessageBytes, 1<<10, frameLimit)
 	r.OneOf("durability", s.Durability, "strict", "lenient")
 	if (s.AccessKey == "") != (s.SecretKey == "") {
@@ -57,15 +70,8 @@ func (s *Section) MaxBody() setting.Bytes { return s.MaxMessageBytes }
 // TopicFault returns why a topic cannot have this name; "" when it can.
 func (*Section) TopicFault(name string) string { return topicFault(name) }
 
-// Open returns the sink. It does no I/O.
+// Open returns the sink. It does no I/O before the first message: messages get ClassOutage while the cluster cannot be reached.
+// Of the limits it obeys May; the number of messages is bounded by the caller.
 func (s *Section) Open(limits sink.Limits, log *zap.Logger, reg prometheus.Registerer) (sink.Sink, error) {
-	return New(s.config(limits), log, reg)
-}
-
-func (s *Section) config(limits sink.Limits) Config {
-	return Config{
-		NameServers: s.NameServers, Group: s.Group, AccessKey: s.AccessKey, SecretKey: s.SecretKey.Reveal(),
-		MaxMessageBytes: int(s.MaxMessageBytes), Lenient: s.Durability == "lenient", NativeDelay: s.NativeDelay,
-		May: limits.May,
-	}
+	return open(*s, limits.May, log, reg)
 }

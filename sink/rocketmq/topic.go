@@ -1,11 +1,13 @@
 package rocketmq
 
 import (
+	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 )
 
@@ -16,7 +18,7 @@ const (
 	queuePatience = 5 * time.Minute
 )
 
-// topic is the sink's state of one topic. Sink.mu guards it.
+// topic is the sink's state of one topic. queues.mu guards it.
 type topic struct {
 	name   string
 	queues []*queue // in use, sorted by broker and number; nil while the topic cannot be sent to
@@ -24,60 +26,97 @@ type topic struct {
 	// keep their order.
 	next        []*queue
 	waiting     []item // without a queue: the route is looked up, or next waits
-	outstanding int    // messages with a queue and without a result
+	outstanding int    // messages with a queue that no worker has returned
 	shrunk      time.Time
 
 	asked time.Time // the last look-up
 	fault outbox.Outcome
 	stale bool // look up again soon
 
-	turn, run int // of spread: the queue in use, and the number of consecutive messages it got
+	last, run int // of spread: the index of the queue in use, and the number of consecutive messages it got
+}
+
+// topics chooses the queue of each message, and keeps the routes.
+type topics struct {
+	*queues
+	remote   *remoting.Client
+	brokers  *brokers
+	log      *zap.Logger
+	changes  prometheus.Counter
+	patience time.Duration // with lost queues
+	wanted   chan struct{} // gets a token when a topic is to be looked up
+	byName   map[string]*topic
+}
+
+// get returns the state of a topic and creates it when there is none. Called with the lock held.
+func (s *topics) get(name string) *topic {
+	t := s.byName[name]
+	if t == nil {
+		t = &topic{name: name}
+		s.byName[name] = t
+	}
+	return t
 }
 
 // add puts a message into its queue or the waiting list. Called with the lock held.
-func (s *Sink) add(t *topic, it item) {
+func (s *topics) add(t *topic, it item) {
 	if t.queues == nil || t.next != nil {
 		t.waiting = append(t.waiting, it)
 		if t.queues == nil {
-			s.wantRoutes()
+			s.want()
 		}
 		return
 	}
-	q := t.pick(it.message, s.cfg.MaxBatchMessages)
-	if s.isolated.knows(it.message.Identity) {
-		s.sendAlone(suspect{it, q})
-		return
+	s.enqueue(t.pick(it.message), it)
+}
+
+// release returns a queue after a batch. answered is the number of its messages with a result (the others are sent alone). Other
+// ready queues come first.
+func (s *topics) release(q *queue, batch []item, answered int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(batch)
+	if q.spare == nil {
+		clear(batch)
+		q.spare = batch[:0]
 	}
-	s.enqueue(q, it)
+	q.topic.outstanding -= n
+	if len(q.pending) > 0 {
+		s.ready = append(s.ready, q)
+	} else {
+		q.busy = false
+		s.adopt(q.topic)
+	}
+	s.settled(answered)
 }
 
 // pick chooses the queue: the row's own choice, else by the sharding key, else by spread.
-func (t *topic) pick(m *outbox.Message, limit int) *queue {
+func (t *topic) pick(m *outbox.Message) *queue {
 	switch n := len(t.queues); {
 	case m.Partition >= 0:
 		return t.queues[int(m.Partition)%n] // publish refuses it when this queue has another number
 	case m.ShardingKey != "":
 		return t.queues[hash(m.ShardingKey)%uint32(n)]
 	}
-	return t.spread(limit)
+	return t.spread()
 }
 
 // spread chooses for messages without a key. It stays with a queue while a request is in flight there, so that messages that
 // arrive meanwhile form one batch. It moves on when the queue is idle, after a full batch, and when its broker is away.
-func (t *topic) spread(limit int) *queue {
-	q := t.queues[t.turn]
-	if q.busy && t.run < limit && q.broker.Away() == nil {
+func (t *topic) spread() *queue {
+	q := t.queues[t.last]
+	if q.busy && t.run < maxBatchMessages && q.broker.Away() == nil {
 		t.run++
 		return q
 	}
 	t.run = 1
 	for range t.queues {
-		t.turn = (t.turn + 1) % len(t.queues)
-		if t.queues[t.turn].broker.Away() == nil {
+		t.last = (t.last + 1) % len(t.queues)
+		if t.queues[t.last].broker.Away() == nil {
 			break
 		}
 	}
-	return t.queues[t.turn]
+	return t.queues[t.last]
 }
 
 // hash is FNV-1a with 32 bits, as in the Go client's own hash selector.
@@ -89,34 +128,41 @@ func hash(key string) uint32 {
 	return h
 }
 
-// keepRoutes looks up the topics with waiting messages, and all topics periodically, until the sink ends.
-func (s *Sink) keepRoutes() {
-	defer s.tasks.Done()
+// keep looks up the topics with waiting messages, and all topics periodically, until the context ends.
+func (s *topics) keep(ctx context.Context) {
 	tick := time.NewTicker(routeRefresh)
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.ctx.Done():
+		case <-ctx.Done():
 			s.abandon()
 			return
 		case <-tick.C:
-			s.refresh(true)
-		case <-s.routes:
-			s.refresh(false)
+			s.refresh(ctx, true)
+		case <-s.wanted:
+			s.refresh(ctx, false)
 		}
 	}
 }
 
-// wantRoutes wakes keepRoutes.
-func (s *Sink) wantRoutes() {
+// want wakes keep.
+func (s *topics) want() {
 	select {
-	case s.routes <- struct{}{}:
+	case s.wanted <- struct{}{}:
 	default:
 	}
 }
 
+// lookAgain requests a new look-up of a topic.
+func (s *topics) lookAgain(t *topic) {
+	s.mu.Lock()
+	t.stale = true
+	s.mu.Unlock()
+	s.want()
+}
+
 // refresh looks topics up; after a failure of the name servers it uses that result for the others too.
-func (s *Sink) refresh(all bool) {
+func (s *topics) refresh(ctx context.Context, all bool) {
 	var silence outbox.Outcome
 	for _, t := range s.due(all) {
 		s.mu.Lock()
@@ -131,25 +177,27 @@ func (s *Sink) refresh(all bool) {
 		case silence.Class != outbox.ClassNone && topicFault(t.name) == "":
 			fault = silence
 		default:
-			if found, fault = s.remote.locate(s.ctx, t.name); fault.Class == outbox.ClassOutage {
+			if found, fault = locate(ctx, s.remote, t.name); fault.Class == outbox.ClassOutage {
 				silence = fault
 			}
 		}
-		s.meet(found)
+		if found != nil {
+			s.brokers.meet(found.brokers)
+		}
 		s.learn(t, found, fault, time.Now())
 	}
 }
 
 // due lists the topics to look up and forgets unused ones.
-func (s *Sink) due(all bool) []*topic {
+func (s *topics) due(all bool) []*topic {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []*topic
-	for _, t := range s.topics {
+	for _, t := range s.byName {
 		idle := t.queues == nil && len(t.waiting) == 0 && t.outstanding == 0
 		switch {
 		case idle && time.Since(t.asked) > topicMemory:
-			delete(s.topics, t.name)
+			delete(s.byName, t.name)
 		case all && !idle, t.stale, t.queues == nil && len(t.waiting) > 0:
 			list = append(list, t)
 		}
@@ -157,41 +205,8 @@ func (s *Sink) due(all bool) []*topic {
 	return list
 }
 
-// meet registers new brokers, so that the library never has to detect, under a lock that all sends share, that one is
-// unreachable.
-func (s *Sink) meet(r *route) {
-	if r == nil {
-		return
-	}
-	var wg sync.WaitGroup
-	for name, addr := range r.brokers {
-		s.mu.Lock()
-		b := s.brokers[name]
-		known := b != nil
-		if !known {
-			b = newBroker(s.health, name)
-			s.metrics.up.WithLabelValues(name).Set(1)
-			s.brokers[name] = b
-		}
-		moved := known && *b.addr.Load() != addr
-		b.addr.Store(&addr)
-		s.mu.Unlock()
-		if moved {
-			s.log.Info("broker has another address", zap.String("broker", name), zap.String("address", addr))
-		}
-		if !known || moved {
-			wg.Go(func() {
-				if err := s.ping(s.ctx, b); err != nil {
-					s.lost(b, err)
-				}
-			})
-		}
-	}
-	wg.Wait()
-}
-
 // learn applies the result of a look-up, new or remembered. A known topic stays unchanged while no name server answers.
-func (s *Sink) learn(t *topic, found *route, fault outbox.Outcome, asked time.Time) {
+func (s *topics) learn(t *topic, found *route, fault outbox.Outcome, asked time.Time) {
 	s.mu.Lock()
 	t.asked, t.fault, t.stale = asked, fault, false
 	switch {
@@ -211,16 +226,16 @@ func (s *Sink) learn(t *topic, found *route, fault outbox.Outcome, asked time.Ti
 // propose compares a queue list with the one in use. A key's queue is its hash over the list, so every change moves keys and may
 // break their order once (failure B17): a list that only grew is used at once, one that lost queues after five minutes, in which
 // a broker usually returns. Until then the keys of lost queues get an outage.
-func (s *Sink) propose(t *topic, found *route) {
-	had, has := places(t.queues), found.queues
+func (s *topics) propose(t *topic, found *route) {
+	had, has := addresses(t.queues), found.queues
 	if t.next != nil {
-		had = places(t.next)
+		had = addresses(t.next)
 	}
 	if slices.Equal(had, has) {
 		t.shrunk = time.Time{}
 		return
 	}
-	if lost := slices.ContainsFunc(had, func(p place) bool { return !slices.Contains(has, p) }); lost {
+	if lost := slices.ContainsFunc(had, func(a address) bool { return !slices.Contains(has, a) }); lost {
 		if t.shrunk.IsZero() {
 			t.shrunk = time.Now()
 			s.log.Warn("topic has lost write queues: messages of their keys wait until the queues are back, at most five minutes",
@@ -231,24 +246,24 @@ func (s *Sink) propose(t *topic, found *route) {
 		}
 	}
 	if len(had) > 0 {
-		s.metrics.changes.Inc()
+		s.changes.Inc()
 		s.log.Warn("topic has other write queues than before: keys move between queues, consumers may see them out of order once",
 			zap.String("topic", t.name), zap.Int("before", len(had)), zap.Int("now", len(has)))
 	}
 	t.shrunk = time.Time{}
 	t.next = make([]*queue, len(has))
-	for i, p := range has {
-		t.next[i] = newQueue(t, s.brokers[p.broker], i, p.id)
+	for i, a := range has {
+		t.next[i] = newQueue(t, s.brokers.get(a.broker), i, a.id)
 	}
 	s.adopt(t)
 }
 
 // adopt starts to use the next list when nothing of the old one is outstanding. Called with the lock held.
-func (s *Sink) adopt(t *topic) {
+func (s *topics) adopt(t *topic) {
 	if t.next == nil || t.outstanding > 0 {
 		return
 	}
-	t.queues, t.next, t.turn, t.run = t.next, nil, 0, 0
+	t.queues, t.next, t.last, t.run = t.next, nil, 0, 0
 	waiting := t.waiting
 	t.waiting = nil
 	for _, it := range waiting {
@@ -257,10 +272,10 @@ func (s *Sink) adopt(t *topic) {
 }
 
 // abandon reports the messages that wait for a route when the sink ends.
-func (s *Sink) abandon() {
+func (s *topics) abandon() {
 	s.mu.Lock()
 	var left []item
-	for _, t := range s.topics {
+	for _, t := range s.byName {
 		left = append(left, t.waiting...)
 		t.waiting = nil
 	}
@@ -268,10 +283,10 @@ func (s *Sink) abandon() {
 	s.answer(left, unsent)
 }
 
-func places(queues []*queue) []place {
-	list := make([]place, len(queues))
+func addresses(queues []*queue) []address {
+	list := make([]address, len(queues))
 	for i, q := range queues {
-		list[i] = place{q.broker.name, q.id}
+		list[i] = address{q.broker.name, q.id}
 	}
 	return list
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
 )
 
 // B14: a missing topic is never created, its neighbours are published, and it works without a restart once it exists.
@@ -71,7 +72,7 @@ func TestNameServerRefusesTheClient(t *testing.T) {
 	} {
 		c := newCluster(t)
 		c.topic("orders")
-		c.nameReply = func(string) *reply { return &reply{code: codeNoPermission, remark: text} }
+		c.nameReply = func(string) *reply { return &reply{code: remoting.NoPermission, remark: text} }
 		send(t, newTestSink(t, c), message("orders", "k")).want(want)
 	}
 }
@@ -103,7 +104,7 @@ func TestSecondNameServer(t *testing.T) {
 	c.topic("orders")
 	gone.names.freeze()
 	_, port, _ := strings.Cut(c.names.addr, ":")
-	s := startSink(t, Config{NameServers: []string{gone.names.addr, "localhost:" + port}})
+	s := startSink(t, Section{NameServers: []string{gone.names.addr, "localhost:" + port}})
 	retried(t, s, messages("orders", "k", 3))
 }
 
@@ -117,7 +118,7 @@ func keyFor(index, n uint32) string {
 }
 
 // look makes the sink look up all its topics again.
-func look(s *Sink) { s.refresh(true) }
+func look(s *Sink) { s.topics.refresh(s.brokers.ctx, true) }
 
 // B17: the list is sorted, so the name server's order does not matter.
 func TestB17_MappingIsStable(t *testing.T) {
@@ -176,9 +177,9 @@ func TestB17_ChangedListIsUsedWhenNothingIsOutstanding(t *testing.T) {
 		return reply{}
 	})
 	s := newTestSink(t, c)
-	s.mu.Lock()
-	s.patience = 0
-	s.mu.Unlock()
+	s.topics.mu.Lock()
+	s.topics.patience = 0
+	s.topics.mu.Unlock()
 	key := keyFor(0, 2)
 	for hash(key)%4 == 0 {
 		key += "!"
@@ -194,9 +195,9 @@ func TestB17_ChangedListIsUsedWhenNothingIsOutstanding(t *testing.T) {
 	c.topic("orders", fakeQueues{"broker-a", 4, 6})
 	look(s)
 	behind := send(t, s, messages("orders", key, 5)...)
-	s.mu.Lock()
-	waiting := len(s.topics["orders"].waiting)
-	s.mu.Unlock()
+	s.topics.mu.Lock()
+	waiting := len(s.topics.byName["orders"].waiting)
+	s.topics.mu.Unlock()
 	if waiting != 5 {
 		t.Fatalf("%d of 5 messages wait for the new list", waiting)
 	}
@@ -225,14 +226,14 @@ func TestQueueIsGone(t *testing.T) {
 	c.topic("orders", fakeQueues{"broker-a", 4, 6})
 	c.scripted("broker-a", func(r request) reply {
 		if r.queue > 1 {
-			return reply{code: codeBadParameter, remark: fmt.Sprintf("request queueId[%d] is illegal, TopicConfig", r.queue)}
+			return reply{code: remoting.BadParameter, remark: fmt.Sprintf("request queueId[%d] is illegal, TopicConfig", r.queue)}
 		}
 		return reply{}
 	})
 	s := newTestSink(t, c)
-	s.mu.Lock()
-	s.patience = 0
-	s.mu.Unlock()
+	s.topics.mu.Lock()
+	s.topics.patience = 0
+	s.topics.mu.Unlock()
 	key := keyFor(3, 4)
 	c.mu.Lock()
 	c.topics["orders"] = []fakeQueues{{"broker-a", 4, 6}}

@@ -197,7 +197,8 @@ func (b *bench) untilSent(all []*outbox.Message) (uncertain map[string]bool) {
 	}
 }
 
-// closeDuringOutage: Close does not wait without limit for a broker that never answers, and reports nothing as sent that is not.
+// closeDuringOutage: Close does not wait for a broker that never answers, and reports nothing as sent that is not. A sink whose
+// client gives up by itself after a time must have a longer one than Patience here, so that a Close which waits for it is seen.
 func closeDuringOutage(t *testing.T, b *bench) {
 	if b.Stop == nil {
 		t.Skip("the broker cannot be stopped")
@@ -209,11 +210,7 @@ func closeDuringOutage(t *testing.T, b *bench) {
 	b.Stop(t)
 	defer b.Start(t)
 	b.send(all[100:]...)
-	began := time.Now()
-	b.close(time.Second)
-	if took := time.Since(began); took > time.Minute { // the broker is back only after Close
-		t.Errorf("Close with one second took %s", took)
-	}
+	b.close(time.Second) // the broker is back only after it
 	b.want(outbox.ClassNone, all[:100]...)
 	for _, m := range all[100:] {
 		if r := b.result(m); r.Class != outbox.ClassUnknown && r.Class != outbox.ClassOutage {

@@ -67,7 +67,7 @@ func (s *Sink) Send(messages []*outbox.Message, done func([]sink.Result)) {
 	}
 	s.mu.Unlock()
 	if closed {
-		go done(results(messages, outbox.ClassOutage, "the sink is closed")) // the caller may hold a lock that done needs
+		go done(sink.Results(messages, sink.Closed)) // the caller may hold a lock that done needs
 		return
 	}
 	s.signal()
@@ -117,7 +117,7 @@ func (s *Sink) isClosed() bool {
 
 // write writes a batch in one call. After an error the number of bytes says which messages were written.
 func (s *Sink) write(lines *bytes.Buffer, messages []*outbox.Message) []sink.Result {
-	out := results(messages, outbox.ClassNone, "")
+	out := sink.Results(messages, outbox.Outcome{})
 	lines.Reset()
 	encoder := json.NewEncoder(lines)
 	encoder.SetEscapeHTML(false)
@@ -177,14 +177,6 @@ func (s *Sink) answer(b batch, results []sink.Result) {
 	}
 }
 
-func results(messages []*outbox.Message, class outbox.Class, reason string) []sink.Result {
-	out := make([]sink.Result, len(messages))
-	for i, m := range messages {
-		out[i] = sink.Result{Message: m, Outcome: outbox.Outcome{Class: class, Scope: class.Scope(), Reason: reason}}
-	}
-	return out
-}
-
 // Probe implements sink.Sink. A writer can only be tested by a write, so Probe fails once after a failed write: the breaker then
 // waits before the next message.
 func (s *Sink) Probe(context.Context) error {
@@ -219,7 +211,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	}
 	n := 0
 	for _, b := range s.abandon() {
-		b.done(results(b.messages, outbox.ClassUnknown, "the sink was closed before the line was written"))
+		b.done(sink.Results(b.messages, uncertain))
 		n += len(b.messages)
 	}
 	if n == 0 {
@@ -227,6 +219,9 @@ func (s *Sink) Close(ctx context.Context) error {
 	}
 	return fmt.Errorf("close standard output sink: %d messages were not written in time", n)
 }
+
+// uncertain is the outcome of messages that Close did not wait for.
+var uncertain = outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopeCluster, Reason: "the sink was closed before the line was written"}
 
 // abandon returns the messages without results, and makes sure that no other goroutine reports them: a call of done ends first.
 func (s *Sink) abandon() []batch {

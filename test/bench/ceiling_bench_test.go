@@ -99,9 +99,9 @@ func client(b testing.TB, to relay.Broker) (out sink.Sink) {
 	var err error
 	switch broker := to.(type) {
 	case relay.Kafka:
-		out, err = kafka.New(kafka.Config{Brokers: []string{broker.Addr()}, MaxInFlight: backlog, MaxInFlightBytes: 1 << 30}, zap.NewNop(), prometheus.NewRegistry())
+		out, err = (&kafka.Section{Brokers: []string{broker.Addr()}}).Open(sink.Limits{Messages: backlog, Bytes: 1 << 30}, zap.NewNop(), prometheus.NewRegistry())
 	case relay.RocketMQ:
-		out, err = rocketmq.New(rocketmq.Config{NameServers: []string{broker.NameServer()}, Group: "alone"}, zap.NewNop(), prometheus.NewRegistry())
+		out, err = (&rocketmq.Section{NameServers: []string{broker.NameServer()}, Group: "alone"}).Open(sink.Limits{}, zap.NewNop(), prometheus.NewRegistry())
 	default:
 		b.Fatalf("no client for %T", to)
 	}

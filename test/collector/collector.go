@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Collector keeps what it is told.
+// Collector keeps the spans that it gets.
 type Collector struct {
 	URL string // of the server, without a path
 

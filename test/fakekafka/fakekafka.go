@@ -1,8 +1,9 @@
-// Package fakekafka is a Kafka cluster in the test's own process (kfake) whose network breaks on command: it can go away and
-// come back with its data, swallow what it is asked, and lose its replies after it has done what it was asked.
+// Package fakekafka is the model of a Kafka cluster for all tests: kfake in the test's own process, on the wire, with a network that
+// breaks on command. It can go away and come back with its data, hold back requests, and lose its replies after it has done what
+// was requested.
 //
-// Guarantees: ports and data stay over Stop and Start; what a Cluster was told to break it breaks on connections that exist
-// already, too; Shut, which the test's end calls, ends every goroutine that it started.
+// Guarantees: ports and data stay over Stop and Start; a fault of the network covers existing connections, too; Shut, which the end
+// of a test calls, ends every goroutine that it started.
 package fakekafka
 
 import (
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
@@ -35,17 +37,18 @@ type Cluster struct {
 }
 
 // New is Start for a test: it fails the test on error and shuts the cluster down at its end.
-func New(t testing.TB, brokers int, topics map[string]int) *Cluster {
+func New(t testing.TB, brokers int, topics map[string]int, more ...kfake.Opt) *Cluster {
 	t.Helper()
-	c, err := Start(brokers, topics)
+	c, err := Start(brokers, topics, more...)
 	testkit.Must(t, err)
 	c.t = t
 	t.Cleanup(func() { testkit.Must(t, c.Shut()) })
 	return c
 }
 
-// Start starts a cluster that has the topics, name to number of partitions. The caller shuts it down.
-func Start(brokers int, topics map[string]int) (_ *Cluster, err error) {
+// Start starts a cluster that has the topics, name to number of partitions; with access control the topics are kfake.SeedTopics. The
+// caller shuts it down.
+func Start(brokers int, topics map[string]int, more ...kfake.Opt) (_ *Cluster, err error) {
 	c := &Cluster{network: &network{open: make(chan struct{}), conns: map[*conn]struct{}{}}, down: true, release: func() {}}
 	close(c.network.open)
 	defer func() {
@@ -60,7 +63,7 @@ func Start(brokers int, topics map[string]int) (_ *Cluster, err error) {
 	if ports, c.release, err = testkit.ReservePorts(brokers); err != nil {
 		return nil, err
 	}
-	c.opts = []kfake.Opt{kfake.NumBrokers(brokers), kfake.DataDir(c.dir), kfake.ListenFn(c.network.listen), kfake.Ports(ports...)}
+	c.opts = append(more, kfake.NumBrokers(brokers), kfake.DataDir(c.dir), kfake.ListenFn(c.network.listen), kfake.Ports(ports...))
 	if err := c.Start(); err != nil {
 		return nil, err
 	}
@@ -74,10 +77,16 @@ func Start(brokers int, topics map[string]int) (_ *Cluster, err error) {
 }
 
 // Shut ends the cluster and removes its data.
-func (c *Cluster) Shut() error {
+func (c *Cluster) Shut() (err error) {
 	c.Stop()
 	c.release()
-	return os.RemoveAll(c.dir)
+	for range 1000 { // a broker that is closed may still write
+		if err = os.RemoveAll(c.dir); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return err
 }
 
 // CreateTopic makes a topic and returns when it can be written.
@@ -109,7 +118,7 @@ func (c *Cluster) Read(ctx context.Context, topic string) ([]relay.Record, error
 	return relay.ReadKafka(ctx, c.Addr(), topic)
 }
 
-// Stop makes the cluster go away: connections break and new ones are refused.
+// Stop breaks connections and refuses new ones.
 func (c *Cluster) Stop() {
 	if !c.down {
 		c.network.hole(false)
@@ -118,7 +127,7 @@ func (c *Cluster) Stop() {
 	}
 }
 
-// Start makes a stopped cluster come back with its data.
+// Start starts a stopped cluster again with its data.
 func (c *Cluster) Start() (err error) {
 	if !c.down {
 		return nil
@@ -130,12 +139,12 @@ func (c *Cluster) Start() (err error) {
 	return nil
 }
 
-// Swallow makes the cluster take connections and requests and do nothing with them. Switched off, it does what it was asked
-// meanwhile, as after a long pause.
+// Swallow makes the cluster accept connections and requests and do nothing with them. Switched off, it serves the requests that
+// came meanwhile, as after a long pause.
 func (c *Cluster) Swallow(on bool) { c.network.hole(on) }
 
-// LoseReplies makes the cluster do what it is asked and its replies get lost. Switched off, connections are reset, because
-// what was lost on them stays lost.
+// LoseReplies makes the cluster serve requests and lose its replies. Switched off, connections are reset, because what was lost
+// on them stays lost.
 func (c *Cluster) LoseReplies(on bool) { c.network.loseReplies(on) }
 
 // network is the way to all brokers.
