@@ -19,7 +19,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,9 +34,9 @@ type Progress interface {
 	// Settled counts rows as settled: sent ones right before the Commit that journals them, others when the table has their
 	// status or refuses it for good.
 	Settled([]outbox.Completion)
-	// Checkpoint returns the low-water mark with its epoch, and whether it moved since the last call. The epoch is passed to the
+	// Checkpoint returns the low-water mark with its generation, and whether it moved since the last call. The generation is passed to the
 	// Commit of that position.
-	Checkpoint() (at outbox.Position, epoch uint64, moved bool)
+	Checkpoint() (at outbox.Position, generation uint64, moved bool)
 	// Passed returns sent rows of tables without a status whose transactions are before the last Checkpoint; it is called when
 	// that is durable. Their journal entries are no longer needed: Written follows.
 	Passed() []outbox.Completion
@@ -48,9 +47,9 @@ type Progress interface {
 // Journal durably records sent rows that the table does not show as SENT yet.
 type Journal interface {
 	// Commit removes written, adds sent and moves the checkpoint (nil: does not) in one synced batch. A checkpoint of another
-	// epoch than the journal's own is ignored: the position was moved since it was read. It is never called concurrently, and
+	// generation than the journal's own is ignored: the position was moved since it was read. It is never called concurrently, and
 	// keeps neither list. After an error the process must stop: the state is unknown.
-	Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position, epoch uint64) error
+	Commit(sent []outbox.Completion, written []outbox.Identity, checkpoint *outbox.Position, generation uint64) error
 }
 
 // Tables writes the completions.
@@ -117,10 +116,7 @@ type Acker struct {
 	saved    time.Time // the last checkpoint
 	flushing bool
 
-	writtenLock  sync.Mutex
-	written      []outbox.Identity // SENT in the table, still in the journal
-	writtenSpare []outbox.Identity // empty: the previous list's array
-
+	written  writtenRows
 	pending  atomic.Int64
 	problems problems
 }
@@ -248,7 +244,7 @@ func (a *Acker) Replay(ctx context.Context, entries []outbox.Completion) error {
 			return nil
 		}
 		a.attempt(ctx, q, batch)
-		if done := a.takeWritten(); len(done) > 0 {
+		if done := a.written.take(); len(done) > 0 {
 			if err := a.journal.Commit(nil, done, nil, 0); err != nil {
 				return fmt.Errorf("remove %d entries from the journal: %w; check the state directory and its disk", len(done), err)
 			}

@@ -105,7 +105,7 @@ func (w *world) Checkpoint() (outbox.Position, uint64, bool) {
 	return outbox.Position{File: "binlog.000001", Offset: uint64(len(w.settled)), GTIDs: w.gtids}, 7, moved
 }
 
-func (w *world) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position, epoch uint64) error {
+func (w *world) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position, generation uint64) error {
 	if w.onCommit != nil {
 		if err := w.onCommit(sent); err != nil {
 			return err
@@ -113,8 +113,8 @@ func (w *world) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if at != nil && epoch != 7 {
-		w.note("broken: a checkpoint of epoch %d", epoch)
+	if at != nil && generation != 7 {
+		w.note("broken: a checkpoint of generation %d", generation)
 	}
 	w.note("commit sent=%v written=%d checkpoint=%v", names(sent), len(written), at != nil)
 	w.commitTime = append(w.commitTime, time.Now())

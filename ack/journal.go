@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -23,7 +24,7 @@ func (a *Acker) journalLoop(ctx context.Context) error {
 		case <-a.sent.signal:
 		case <-tick.C:
 		}
-		if !pause(ctx, a.sent.many, a.cfg.CommitWithin-time.Since(last)) || !pause(ctx, nil, a.cfg.CommitEvery-time.Since(last)) {
+		if !outbox.Wait(ctx, a.cfg.CommitWithin-time.Since(last), a.sent.many) || !outbox.Wait(ctx, a.cfg.CommitEvery-time.Since(last), nil) {
 			return nil
 		}
 		lower(tick.C) // this commit also serves a tick that came meanwhile
@@ -39,7 +40,7 @@ func (a *Acker) journalLoop(ctx context.Context) error {
 func (a *Acker) commit() error {
 	passed := a.progress.Passed() // by the checkpoint of the previous commit
 	sent := a.sent.take()
-	written := a.takeWritten()
+	written := a.written.take()
 	for i := range passed {
 		written = append(written, passed[i].Identity)
 	}
@@ -47,21 +48,21 @@ func (a *Acker) commit() error {
 		// Before Checkpoint, so that the checkpoint covers them, and right before Commit, so that no other checkpoint does.
 		a.progress.Settled(sent)
 	}
-	checkpoint, epoch := a.checkpoint()
+	checkpoint, generation := a.checkpoint()
 	if len(sent) == 0 && len(written) == 0 && checkpoint == nil {
 		arrays.giveBack(sent)
-		a.forgetWritten(written)
+		a.written.reuse(written)
 		return nil
 	}
 	start := time.Now()
-	if err := a.journal.Commit(sent, written, checkpoint, epoch); err != nil {
+	if err := a.journal.Commit(sent, written, checkpoint, generation); err != nil {
 		return fmt.Errorf("journal %d sent rows: %w; the process has to stop, because rows that the broker has accepted can no "+
 			"longer be recorded: check the state directory and its disk, then start again", len(sent), err)
 	}
 	a.metrics.commitSeconds.Observe(time.Since(start).Seconds())
 	a.queues.add(a.withStatus(sent))
 	arrays.giveBack(sent)
-	a.forgetWritten(written)
+	a.written.reuse(written)
 	if len(passed) > 0 {
 		a.progress.Written(passed)
 	}
@@ -74,12 +75,12 @@ func (a *Acker) checkpoint() (*outbox.Position, uint64) {
 	if a.large && !a.flushing && time.Since(a.saved) < largeEvery {
 		return nil, 0
 	}
-	at, epoch, moved := a.progress.Checkpoint()
+	at, generation, moved := a.progress.Checkpoint()
 	if !moved {
 		return nil, 0
 	}
 	a.large, a.saved = len(at.GTIDs) > largeSet, time.Now()
-	return &at, epoch
+	return &at, generation
 }
 
 // withStatus drops rows of tables without a status: only the journal records that they were sent.
@@ -94,45 +95,36 @@ func (a *Acker) withStatus(sent []outbox.Completion) []outbox.Completion {
 	return rest
 }
 
-func (a *Acker) takeWritten() []outbox.Identity {
-	a.writtenLock.Lock()
-	defer a.writtenLock.Unlock()
-	list := a.written
-	a.written, a.writtenSpare = a.writtenSpare, nil
+// writtenRows are SENT in their tables and still in the journal.
+type writtenRows struct {
+	mu    sync.Mutex
+	rows  []outbox.Identity
+	spare []outbox.Identity // empty: the previous list's array
+}
+
+func (w *writtenRows) take() []outbox.Identity {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.rows
+	w.rows, w.spare = w.spare, nil
 	return list
 }
 
-// addWritten records the sent rows of a batch.
-func (a *Acker) addWritten(batch []outbox.Completion) {
-	a.writtenLock.Lock()
-	defer a.writtenLock.Unlock()
+// add records the sent rows of a batch.
+func (w *writtenRows) add(batch []outbox.Completion) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for i := range batch {
 		if c := &batch[i]; c.Action == outbox.ActionMarkSent {
-			a.written = append(a.written, c.Identity)
+			w.rows = append(w.rows, c.Identity)
 		}
 	}
 }
 
-// forgetWritten reuses the array of a list that the journal has removed.
-func (a *Acker) forgetWritten(list []outbox.Identity) {
+// reuse keeps the array of a list that the journal has removed.
+func (w *writtenRows) reuse(list []outbox.Identity) {
 	clear(list)
-	a.writtenLock.Lock()
-	defer a.writtenLock.Unlock()
-	a.writtenSpare = list[:0]
-}
-
-// pause waits for d, or until enough is signalled; it returns false when ctx ends first.
-func pause(ctx context.Context, enough <-chan struct{}, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-enough:
-	case <-timer.C:
-	}
-	return true
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spare = list[:0]
 }

@@ -82,70 +82,45 @@ func lower[T any](signal <-chan T) {
 	}
 }
 
-// fifo is a list with additions at its end and removals at its head. It is a ring: a table with thousands of waiting rows needs
-// little extra room. Removed rows are cleared, so that no message outlives its completion.
+// fifo is a list with additions at its end and removals at its head. Removed rows are cleared, so that no message outlives its completion. Rows
+// move to the front of the array when it is full and they are less than half of it, so that a queue that never becomes empty needs little extra
+// room.
 type fifo struct {
-	rows []outbox.Completion // its whole length is capacity
-	head int                 // index of the oldest
-	n    int                 // number of rows from there, wrapping at the end of the array
+	rows []outbox.Completion
+	head int // index of the oldest
 }
 
-func (f *fifo) len() int { return f.n }
+func (f *fifo) len() int { return len(f.rows) - f.head }
+
+// waiting returns the rows, oldest first. They stay in the list.
+func (f *fifo) waiting() []outbox.Completion { return f.rows[f.head:] }
 
 func (f *fifo) add(list []outbox.Completion) {
-	if f.n+len(list) > len(f.rows) {
-		f.grow(f.n + len(list))
+	if f.rows == nil {
+		f.rows = arrays.take()
 	}
-	free := f.head + f.n
-	if free >= len(f.rows) {
-		free -= len(f.rows)
+	if len(f.rows)+len(list) > cap(f.rows) && f.head > f.len() {
+		n := copy(f.rows, f.waiting())
+		clear(f.rows[n:])
+		f.rows, f.head = f.rows[:n], 0
 	}
-	placed := copy(f.rows[free:], list)
-	copy(f.rows, list[placed:])
-	f.n += len(list)
-}
-
-// grow moves the rows to an array with room for n or more. The old one is left to the garbage collector: a pool would keep every
-// size of a growing backlog.
-func (f *fifo) grow(n int) {
-	rows := arrays.take()
-	if cap(rows) < n {
-		rows = make([]outbox.Completion, 0, n+n/4)
-	}
-	oldest, rest := f.parts(f.n)
-	rows = append(append(rows, oldest...), rest...)
-	f.rows, f.head = rows[:cap(rows)], 0
-}
-
-// parts returns the n oldest rows in order.
-func (f *fifo) parts(n int) (oldest, rest []outbox.Completion) {
-	if end := f.head + n; end > len(f.rows) {
-		return f.rows[f.head:], f.rows[:end-len(f.rows)]
-	}
-	return f.rows[f.head : f.head+n], nil
+	f.rows = append(f.rows, list...)
 }
 
 // take moves up to n rows from the head to the end of into.
 func (f *fifo) take(n int, into []outbox.Completion) []outbox.Completion {
-	n = min(n, f.n)
-	oldest, rest := f.parts(n)
-	into = append(append(into, oldest...), rest...)
+	oldest := f.waiting()[:min(n, f.len())]
+	into = append(into, oldest...)
 	clear(oldest)
-	clear(rest)
-	f.n -= n
-	if f.head += n; f.head >= len(f.rows) {
-		f.head -= len(f.rows)
-	}
-	if f.n == 0 {
+	f.head += len(oldest)
+	if f.len() == 0 {
 		arrays.giveBack(f.rows[:0]) // an idle table does not keep the array of a busy one
-		f.rows, f.head = nil, 0
+		*f = fifo{}
 	}
 	return into
 }
 
 // putBack returns rows to the head.
 func (f *fifo) putBack(list []outbox.Completion) {
-	oldest, rest := f.parts(f.n)
-	f.rows, f.head = slices.Concat(list, oldest, rest), 0
-	f.n = len(f.rows)
+	*f = fifo{rows: slices.Concat(list, f.waiting())}
 }

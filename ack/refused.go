@@ -90,8 +90,7 @@ func (w *writeQueues) unshown(limit int) (list []outbox.Identity, more int) {
 		if key.kind == ordinary && !w.drains() {
 			continue // will be written shortly
 		}
-		oldest, rest := q.items.parts(q.items.len())
-		for _, part := range [][]outbox.Completion{q.batch[:q.taken], oldest, rest} {
+		for _, part := range [][]outbox.Completion{q.batch[:q.taken], q.items.waiting()} {
 			for i := range part {
 				switch {
 				case part[i].Action != outbox.ActionMarkSent:

@@ -238,7 +238,7 @@ func (a *Acker) conclude(batch []outbox.Completion, unwritten map[outbox.Identit
 	}
 	// The journal first: once the registry releases a row, it may be published again, and the journal's entry of that second
 	// publish must not be removed.
-	a.addWritten(batch)
+	a.written.add(batch)
 	if len(settled) > 0 {
 		a.progress.Settled(settled)
 	}

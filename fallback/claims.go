@@ -9,24 +9,25 @@ import (
 
 // claims are the tokens of this process that a sweep needs, by table. Sweep and timers make claims.
 type claims struct {
-	mu sync.Mutex
+	mu     sync.Mutex
+	tables map[string]*tableClaims
+}
+
+type tableClaims struct {
 	// orphans are claims whose rows were not read back because the database did not answer. No part publishes these rows: the
 	// next sweep takes them over and does not wait until the claims expire.
-	orphans map[string]map[string]bool
+	orphans map[string]bool
 	// own has all claims, until the table was swept: other claims there are of a process that has ended.
-	own   map[string]map[string]bool
-	swept map[string]bool
+	own   map[string]bool
+	swept bool
 }
 
-func newClaims() *claims {
-	return &claims{orphans: map[string]map[string]bool{}, own: map[string]map[string]bool{}, swept: map[string]bool{}}
-}
-
-func enter(set map[string]map[string]bool, table, token string) {
-	if set[table] == nil {
-		set[table] = map[string]bool{}
+func newClaims(tables []string) *claims {
+	c := &claims{tables: map[string]*tableClaims{}}
+	for _, name := range tables {
+		c.tables[name] = &tableClaims{orphans: map[string]bool{}, own: map[string]bool{}}
 	}
-	set[table][token] = true
+	return c
 }
 
 // made records a claim; lost means that its rows were not read back.
@@ -36,11 +37,12 @@ func (c *claims) made(table, token string, lost bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.swept[table] {
-		enter(c.own, table, token)
+	t := c.tables[table]
+	if !t.swept {
+		t.own[token] = true
 	}
 	if lost {
-		enter(c.orphans, table, token)
+		t.orphans[token] = true
 	}
 }
 
@@ -49,7 +51,7 @@ func (c *claims) made(table, token string, lost bool) {
 func (c *claims) begin(table string) (first bool, orphans map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.swept[table], maps.Clone(c.orphans[table])
+	return !c.tables[table].swept, maps.Clone(c.tables[table].orphans)
 }
 
 // done ends a complete sweep of a table, which has taken these orphans over. held means that claims of an earlier process are
@@ -57,12 +59,12 @@ func (c *claims) begin(table string) (first bool, orphans map[string]bool) {
 func (c *claims) done(table string, orphans map[string]bool, held bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	t := c.tables[table]
 	for token := range orphans {
-		delete(c.orphans[table], token)
+		delete(t.orphans, token)
 	}
 	if !held {
-		c.swept[table] = true
-		delete(c.own, table)
+		t.swept, t.own = true, nil
 	}
 }
 
@@ -70,11 +72,12 @@ func (c *claims) done(table string, orphans map[string]bool, held bool) {
 func (c *claims) earlier(table string, rows []outbox.Candidate) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.swept[table] {
+	t := c.tables[table]
+	if t.swept {
 		return 0
 	}
 	for i := range rows {
-		if rows[i].Status == outbox.Sending && !c.own[table][rows[i].ClaimToken] {
+		if rows[i].Status == outbox.Sending && !t.own[rows[i].ClaimToken] {
 			n++
 		}
 	}

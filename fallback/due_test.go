@@ -57,10 +57,10 @@ func TestRowsThatAreDueTogetherGoTogether(t *testing.T) {
 // An announced row is published at its time although no look has found it: also one announced half way, and one with a distant
 // due time.
 func TestAnnouncedRows(t *testing.T) {
-	for name, c := range map[string]struct{ due, told time.Duration }{
+	for name, c := range map[string]struct{ due, announced time.Duration }{
 		"half way":                   {10 * time.Second, 5 * time.Second},
 		"when it is due":             {10 * time.Second, 10 * time.Second},
-		"a moment early":             {10 * time.Second, 9900 * time.Millisecond},
+		"100 ms early":               {10 * time.Second, 9900 * time.Millisecond},
 		"with the next look":         {30 * time.Second, 15 * time.Second},
 		"seen by the next two looks": {70 * time.Second, 35 * time.Second},
 		"far away":                   {3 * time.Hour, 90 * time.Minute},
@@ -73,7 +73,7 @@ func TestAnnouncedRows(t *testing.T) {
 				r := old(1)
 				r.due = time.Now().Add(c.due)
 				w.insert(r)
-				b.DueIn(r.identity(), c.told)
+				b.DueIn(r.identity(), c.announced)
 				time.Sleep(c.due - 2*nearlyDue)
 				want(t, "before its time", b.got())
 				time.Sleep(promised + 2*nearlyDue)

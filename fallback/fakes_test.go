@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -183,7 +184,7 @@ func (w *world) Due(_ context.Context, name string, after table.Cursor, q table.
 	w.calls = append(w.calls, "due")
 	last, _ := strconv.Atoi(after.ID())
 	var page []outbox.Candidate
-	for _, r := range slices.SortedFunc(mapValues(w.rows), func(a, b *row) int { return cmp.Compare(a.id, b.id) }) {
+	for _, r := range slices.SortedFunc(maps.Values(w.rows), func(a, b *row) int { return cmp.Compare(a.id, b.id) }) {
 		seen := *r
 		if w.stale != nil {
 			seen = w.stale(r)
@@ -208,16 +209,6 @@ func (r *row) candidate() outbox.Candidate {
 	return outbox.Candidate{
 		Identity: r.identity(), Status: r.status, RetryCount: r.retries, Topic: r.topic, ClaimToken: r.token,
 		Waiting: r.status == outbox.Pending && !r.due.IsZero() && left > 0, DueInMilli: int64((left + time.Millisecond - 1) / time.Millisecond),
-	}
-}
-
-func mapValues(rows map[int]*row) func(func(*row) bool) {
-	return func(yield func(*row) bool) {
-		for _, r := range rows {
-			if !yield(r) {
-				return
-			}
-		}
 	}
 }
 

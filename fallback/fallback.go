@@ -116,11 +116,7 @@ type Sweeper struct {
 	metrics  *metrics
 	claims   *claims
 	looks    *semaphore.Weighted // of timers: all tables are looked at at the same time, and each look has a connection
-
-	lastSuccess atomic.Int64 // Unix nanoseconds of the last complete sweep, at first of New
-	running     atomic.Bool
-	lastRows    atomic.Int64 // sent to the sink by that sweep; -1 before the first
-	trouble     atomic.Pointer[trouble]
+	progress
 
 	// The rest is owned by Run.
 	plan     plan
@@ -132,11 +128,19 @@ type Sweeper struct {
 // New returns a Sweeper; it does no I/O. Its metrics are registered on reg.
 func New(cfg Config, triggers *Triggers, flow Flow, rows Rows, source Source, log *zap.Logger, reg prometheus.Registerer) *Sweeper {
 	cfg.setDefaults()
-	s := &Sweeper{cfg: cfg, triggers: triggers, flow: flow, rows: rows, source: source, log: log, claims: newClaims(), looks: semaphore.NewWeighted(maxLooks)}
+	s := &Sweeper{cfg: cfg, triggers: triggers, flow: flow, rows: rows, source: source, log: log, claims: newClaims(cfg.Tables), looks: semaphore.NewWeighted(maxLooks)}
 	s.lastSuccess.Store(time.Now().UnixNano())
 	s.lastRows.Store(-1)
 	s.metrics = newMetrics(reg, cfg.Tables, s.lastSuccess.Load, triggers)
 	return s
+}
+
+// progress is what others see of the sweeps.
+type progress struct {
+	lastSuccess atomic.Int64 // Unix nanoseconds of the last complete sweep, at first of New
+	running     atomic.Bool
+	lastRows    atomic.Int64 // sent to the sink by that sweep; -1 before the first
+	trouble     atomic.Pointer[trouble]
 }
 
 // trouble is why sweeps are not complete.
@@ -146,8 +150,8 @@ type trouble struct {
 }
 
 // Trouble returns since when sweeps fail, and why; a nil error while they do not. A single failure does not count.
-func (s *Sweeper) Trouble() (since time.Time, err error) {
-	if t := s.trouble.Load(); t != nil {
+func (p *progress) Trouble() (since time.Time, err error) {
+	if t := p.trouble.Load(); t != nil {
 		return t.since, t.err
 	}
 	return time.Time{}, nil
@@ -155,11 +159,11 @@ func (s *Sweeper) Trouble() (since time.Time, err error) {
 
 // State reports whether a sweep is running, when the last complete one ended, and the number of rows that it sent to the sink; a
 // zero time before the first.
-func (s *Sweeper) State() (running bool, last time.Time, rows int) {
-	if n := s.lastRows.Load(); n >= 0 {
-		last, rows = time.Unix(0, s.lastSuccess.Load()), int(n)
+func (p *progress) State() (running bool, last time.Time, rows int) {
+	if n := p.lastRows.Load(); n >= 0 {
+		last, rows = time.Unix(0, p.lastSuccess.Load()), int(n)
 	}
-	return s.running.Load(), last, rows
+	return p.running.Load(), last, rows
 }
 
 // Run sweeps at once and then as planned, and serves the timers, until ctx ends; it returns nil. Errors of the database are
@@ -189,13 +193,7 @@ func await(ctx context.Context, wake <-chan struct{}, due func() time.Duration) 
 		if wait <= 0 {
 			return true
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-wake:
-		case <-timer.C:
-		}
-		timer.Stop()
+		outbox.Wait(ctx, wait, wake)
 	}
 	return false
 }

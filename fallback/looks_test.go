@@ -9,7 +9,7 @@ import (
 )
 
 // Tables are not all looked at at once: each look has a connection.
-func TestManyTablesAreLookedAtInTurns(t *testing.T) {
+func TestFewTablesAreLookedAtAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		var at, most, all atomic.Int32

@@ -3,6 +3,8 @@ package fallback
 import (
 	"context"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // pageRows returns the number of rows in a page of a sweep: a batch, and at most what the rate allows for a second.
@@ -19,12 +21,6 @@ func (s *Sweeper) pace(ctx context.Context, began time.Time, rows int) error {
 	if s.cfg.Rate <= 0 || rows == 0 {
 		return nil
 	}
-	timer := time.NewTimer(time.Until(began.Add(time.Duration(rows) * time.Second / time.Duration(s.cfg.Rate))))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	outbox.Wait(ctx, time.Until(began.Add(time.Duration(rows)*time.Second/time.Duration(s.cfg.Rate))), nil)
+	return ctx.Err()
 }

@@ -110,8 +110,8 @@ func TestD12_AReplicaThatLags(t *testing.T) {
 				if c.by < time.Hour && look(w, &w.pages) > look(w, &l.asked)/(primaryEvery-2) {
 					t.Errorf("the primary was read %d times, the replica %d times", w.pages, l.asked)
 				}
-				if told := len(look(w, &w.sweeps)); told > look(w, &w.pages) {
-					t.Errorf("%d complete sweeps of %d on the primary", told, w.pages)
+				if swept := len(look(w, &w.sweeps)); swept > look(w, &w.pages) {
+					t.Errorf("%d complete sweeps of %d on the primary", swept, w.pages)
 				}
 			})
 		})

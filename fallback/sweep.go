@@ -83,7 +83,7 @@ func (s *Sweeper) completed(r *run, now time.Time, took time.Duration) {
 	s.metrics.runs.WithLabelValues(runComplete).Inc()
 	s.metrics.seconds.Observe(took.Seconds())
 	if !r.replica { // a replica shows the past
-		s.flow.Swept(outbox.Sweep{Began: now.Add(-took), AnyAge: r.zero, Untried: r.undue, Blind: s.cfg.Threshold + 2*s.cfg.Interval})
+		s.flow.Swept(outbox.Sweep{Began: now.Add(-took), AnyAge: r.zero, Untried: r.undue, Within: s.cfg.Threshold + 2*s.cfg.Interval})
 	}
 	s.lastSuccess.Store(now.UnixNano())
 	s.lastRows.Store(int64(r.published))

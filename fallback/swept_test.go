@@ -29,7 +29,7 @@ func TestSweepTellsWhatItTriedFirst(t *testing.T) {
 				want(t, "a regular sweep", b.got(), 1)
 				last := look(b.world, &b.sweeps)
 				s := last[len(last)-1]
-				if s.Untried != c.want || s.AnyAge || s.Blind != 2*time.Minute || time.Since(s.Began) > time.Second {
+				if s.Untried != c.want || s.AnyAge || s.Within != 2*time.Minute || time.Since(s.Began) > time.Second {
 					t.Errorf("reported %+v, want %d untried rows", s, c.want)
 				}
 			})
@@ -44,14 +44,14 @@ func TestOnlyCompleteSweepsTell(t *testing.T) {
 		w.onRead = func() error { return errGone }
 		b := start(t, w)
 		time.Sleep(time.Minute)
-		if told := look(w, &b.sweeps); len(told) > 0 {
-			t.Errorf("told %+v", told)
+		if swept := look(w, &b.sweeps); len(swept) > 0 {
+			t.Errorf("swept %+v", swept)
 		}
 		set(w, &w.onRead, nil)
 		b.Trigger()
 		time.Sleep(time.Minute)
-		if told := look(w, &b.sweeps); len(told) == 0 || !told[0].AnyAge {
-			t.Errorf("told %+v", told)
+		if swept := look(w, &b.sweeps); len(swept) == 0 || !swept[0].AnyAge {
+			t.Errorf("swept %+v", swept)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func (w *world) Upcoming(_ context.Context, name string, from, to time.Duration,
 	w.mu.Lock()
 	w.looks++
 	var list []outbox.Candidate
-	for _, r := range slices.SortedFunc(mapValues(w.rows), func(a, b *row) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.id, b.id)) }) {
+	for _, r := range slices.SortedFunc(maps.Values(w.rows), func(a, b *row) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.id, b.id)) }) {
 		if left := time.Until(r.due); r.status == outbox.Pending && !r.due.IsZero() && left > from && left <= to && len(list) < limit {
 			list = append(list, r.candidate())
 		}
@@ -56,10 +57,10 @@ func (w *world) States(_ context.Context, ids []outbox.Identity) ([]outbox.Candi
 }
 
 // waiting returns rows with these ids whose due times are spread over a range that begins after a while.
-func waiting(from, to int, after, stretch time.Duration) (list []*row) {
+func waiting(from, to int, after, length time.Duration) (list []*row) {
 	for id := from; id < to; id++ {
 		r := old(id)
-		r.due = time.Now().Add(after + stretch*time.Duration(id-from)/time.Duration(to-from))
+		r.due = time.Now().Add(after + length*time.Duration(id-from)/time.Duration(to-from))
 		list = append(list, r)
 	}
 	return list

@@ -38,9 +38,19 @@ type timers struct {
 	onward bool      // the running look leaves out the rows that the last one returned
 	behind time.Time // where such a look begins: the due time of the last row returned
 	looks  plan
-	pass   time.Time // start of the last pass
-	hold   time.Time // nothing before: the database did not answer
-	away   time.Time // no pass before, unless something is triggered: the broker is away, or the relay is paused
+	pauses
+}
+
+// pauses say when a pass may begin.
+type pauses struct {
+	pass time.Time // start of the last pass
+	hold time.Time // nothing before: the database did not answer
+	away time.Time // no pass before, unless something is triggered: the broker is away, or the relay is paused
+}
+
+// wait is the time until a pass may begin.
+func (p *pauses) wait(now time.Time) time.Duration {
+	return max(p.pass.Add(timerGap).Sub(now), p.hold.Sub(now), p.away.Sub(now))
 }
 
 func newTimers(limit int, ahead time.Duration) *timers {
@@ -107,7 +117,7 @@ func (t *timers) wait(now time.Time) time.Duration {
 	if len(t.rows.list) > 0 {
 		wait = min(wait, t.rows.list[0].at.Sub(now))
 	}
-	return max(wait, t.pass.Add(timerGap).Sub(now), t.hold.Sub(now), t.away.Sub(now))
+	return max(wait, t.pauses.wait(now))
 }
 
 // lacking reports whether rows were left out for which there is room now. Callers hold mu.

@@ -50,7 +50,7 @@ type Sweep struct {
 	Began   time.Time
 	AnyAge  bool          // it included rows of any age
 	Untried int           // published rows that were never tried and have no due time
-	Blind   time.Duration // how long a row may wait in the table until sweeps that filter by age have published it
+	Within  time.Duration // how long a row may wait in the table until sweeps that filter by age have published it
 }
 
 // ErrBrokerAway reports that the broker accepts no messages at present: rows stay unchanged.

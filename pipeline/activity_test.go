@@ -9,8 +9,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/pipeline/flowtest"
 )
 
-// The activity epoch changes with each row that the flow leaves to the sweep and that looks there like one that the log never showed.
-func TestActivityEpochTellsWhatIsLeftToTheSweep(t *testing.T) {
+// The activity changes with each row that the flow leaves to the sweep and that looks there like one that the log never showed.
+func TestActivityShowsWhatIsLeftToTheSweep(t *testing.T) {
 	confirm := func(b *bench) {
 		synctest.Wait()
 		list := b.Acks.Take()
@@ -53,15 +53,15 @@ func TestActivityEpochTellsWhatIsLeftToTheSweep(t *testing.T) {
 // A row that the log never showed is known by exclusion: a sweep over rows of some age has tried it for the first time, and nothing
 // else can explain it.
 func TestMissedInsertsAreCountedByExclusion(t *testing.T) {
-	const blind, lateCommit = 2 * time.Minute, 15 * time.Second
+	const within, lateCommit = 2 * time.Minute, 15 * time.Second
 	quiet := func(b *bench) { // what a relay does at its start
-		b.Swept(outbox.Sweep{Began: time.Now(), AnyAge: true, Blind: blind})
-		time.Sleep(blind + lateCommit)
+		b.Swept(outbox.Sweep{Began: time.Now(), AnyAge: true, Within: within})
+		time.Sleep(within + lateCommit)
 	}
 	regular := func(b *bench, untried int) {
-		b.Swept(outbox.Sweep{Began: time.Now(), Untried: untried, Blind: blind})
+		b.Swept(outbox.Sweep{Began: time.Now(), Untried: untried, Within: within})
 	}
-	anyAge := func(b *bench) { b.Swept(outbox.Sweep{Began: time.Now(), AnyAge: true, Untried: 7, Blind: blind}) }
+	anyAge := func(b *bench) { b.Swept(outbox.Sweep{Began: time.Now(), AnyAge: true, Untried: 7, Within: within}) }
 	for name, c := range map[string]struct {
 		then func(*bench)
 		want float64
@@ -71,7 +71,7 @@ func TestMissedInsertsAreCountedByExclusion(t *testing.T) {
 		"found by a triggered sweep": {func(b *bench) { quiet(b); anyAge(b) }, 0},
 		"soon after the start": {func(b *bench) {
 			anyAge(b)
-			time.Sleep(blind)
+			time.Sleep(within)
 			regular(b, 1)
 		}, 0},
 		"something was deferred during the sweep": {func(b *bench) {
@@ -84,7 +84,7 @@ func TestMissedInsertsAreCountedByExclusion(t *testing.T) {
 			b.Tracker.Disturb()
 			anyAge(b)
 			anyAge(b)
-			time.Sleep(blind)
+			time.Sleep(within)
 			regular(b, 1)
 		}, 0},
 		"something was deferred, and no sweep over rows of any age came": {func(b *bench) {

@@ -45,3 +45,28 @@ func TestLogOnlyRowsOfTheJournalAreSkipped(t *testing.T) {
 		}
 	})
 }
+
+// A transaction that is too large for memory comes in pieces. Their rows are sent at once; what was offered does not move, and certainly not back
+// to the end of the transaction before, until the last piece was taken over.
+func TestPiecesOfATransactionAreOfferedWithTheLast(t *testing.T) {
+	run(t, Config{}, func(b *bench) {
+		b.OfferRows(flowtest.Row(1))
+		b.Idle(flowtest.End(3))
+		offer := func(end uint64, more bool, rows ...*outbox.Message) {
+			t.Helper()
+			if err := b.Offer(b.Ctx, &outbox.Txn{End: flowtest.End(end), Messages: rows, More: more}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		offer(1, true, flowtest.Row(2, flowtest.LogOnly), flowtest.Row(3, flowtest.LogOnly))
+		b.WantSent("1", "2", "3")
+		if at := b.Tracker.Offered(); at != flowtest.End(3) {
+			t.Errorf("offered %v inside the transaction", at)
+		}
+		offer(4, false, flowtest.Row(4, flowtest.LogOnly))
+		b.WantSent("1", "2", "3", "4")
+		if at := b.Tracker.Offered(); at != flowtest.End(4) {
+			t.Errorf("offered %v at the end", at)
+		}
+	})
+}

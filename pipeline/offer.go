@@ -72,7 +72,7 @@ func (p *Pipeline) Offer(ctx context.Context, txn *outbox.Txn) error {
 }
 
 // take admits rows of one transaction and passes them to the sink, to recovery, or to the sweep. With an error, which is that of
-// ctx, it returns the rows that were not passed. Callers have the turn.
+// ctx, it returns the rows that were not passed. Callers hold recovery's lock.
 func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows []*outbox.Message) (rest []*tracker.Entry, err error) {
 	admitted := p.tracker.Admit(seq, rows, p.entries[:0])
 	p.entries = admitted
@@ -80,7 +80,7 @@ func (p *Pipeline) take(ctx context.Context, txn *outbox.Txn, seq uint64, rows [
 	fit := admitted[:0]
 	for _, e := range admitted {
 		cause := unfit(e.Message, txn.CommittedAt, inWindow)
-		if cause == outbox.CauseNotDue && e.Message.Grace == 0 && p.brokerDelays(e.Message, txn.CommittedAt) {
+		if cause == outbox.CauseNotDue && e.Message.Grace == 0 && brokerDelays(e.Message, txn.CommittedAt, p.longest) {
 			e.Message.Later, cause = true, ""
 		}
 		if cause == "" {
@@ -159,8 +159,8 @@ const delayMargin = time.Minute
 
 // brokerDelays reports whether a row that is due later is handed to the broker at once, which delivers it at its time. What the broker
 // does not take is left to a timer, see dispatch.
-func (p *Pipeline) brokerDelays(m *outbox.Message, committed time.Time) bool {
-	return p.longest > 0 && !committed.IsZero() && m.DueAt.Sub(committed) < p.longest-delayMargin
+func brokerDelays(m *outbox.Message, committed time.Time, longest time.Duration) bool {
+	return longest > 0 && !committed.IsZero() && m.DueAt.Sub(committed) < longest-delayMargin
 }
 
 // unfit says why the fast path does not publish a row; "" when it does. In the recovery window the due time is judged by the

@@ -5,8 +5,8 @@
 //
 // Guarantee: that of the parts, and that transactions are handed to the sink in commit order.
 //
-// Run owns the goroutines of dispatch and that of recovery, and waits for them. Locks: recovery's turn, then recovery's or
-// dispatch's mutex, then the tracker's. None is held while ack or the sink is called; the turn is held while the database is asked,
+// Run owns the goroutines of dispatch and that of recovery, and waits for them. Locks: recovery's lock, then recovery's or
+// dispatch's mutex, then the tracker's. None is held while ack or the sink is called; recovery's lock is held while the database is asked,
 // which is what makes later transactions wait for the rows of the recovery window.
 package pipeline
 
@@ -36,7 +36,7 @@ type Pipeline struct {
 	longest  time.Duration // of the delays that the broker is given
 	missed   prometheus.Counter
 
-	entries []*tracker.Entry // of the rows at hand; guarded by recovery's turn
+	entries []*tracker.Entry // of the rows that are taken now; guarded by recovery's lock
 	inside  bool             // the transaction that was offered last is not complete; the reader's alone
 
 	mu    sync.Mutex
@@ -74,9 +74,9 @@ func (p *Pipeline) Run(ctx context.Context) error {
 func (p *Pipeline) Drain(ctx context.Context) int { return p.dispatch.Drain(ctx) }
 
 // Reset sets a new low-water mark: after a gap, a failover or an operator's move. The mark forgets open transactions; their rows
-// continue. The reader must have stopped or be in one of its calls except Offer. Reset returns the epoch that begins: a
+// continue. The reader must have stopped or be in one of its calls except Offer. Reset returns the generation that begins: a
 // checkpoint that Tracker.Checkpoint returned before belongs to an older one.
-func (p *Pipeline) Reset(flavor outbox.Flavor, at outbox.Position) (epoch uint64, err error) {
+func (p *Pipeline) Reset(flavor outbox.Flavor, at outbox.Position) (generation uint64, err error) {
 	if err := p.recovery.Lock(context.Background()); err != nil { // the present holder keeps it for one query at most
 		return 0, err
 	}
@@ -106,7 +106,7 @@ func (p *Pipeline) WaitingKeys(n int) []dispatch.WaitingKey { return p.dispatch.
 // TryTopics looks at suspended topics at once.
 func (p *Pipeline) TryTopics() { p.dispatch.TryTopics() }
 
-// Owns reports whether a row is in the relay's hands: it is on its way to the broker, or its status is being written.
+// Owns reports whether the relay owns a row: it is on its way to the broker, or its status is being written.
 func (p *Pipeline) Owns(id outbox.Identity) bool { return p.tracker.Owns(id) }
 
 // Behind returns the earlier row of its key that a row waits for (ordering: key), and why that one is not final; false when the
@@ -123,7 +123,7 @@ type Snapshot struct {
 	Settled outbox.Position // GTIDs is not filled in
 }
 
-// Snapshot returns the state at this moment.
+// Snapshot returns the present state.
 func (p *Pipeline) Snapshot() Snapshot {
 	return Snapshot{State: p.dispatch.State(), Owned: p.tracker.Owned(), Offered: p.tracker.Offered(), Settled: p.tracker.LowWater()}
 }

@@ -84,7 +84,7 @@ func (p *Pipeline) Publish(ctx context.Context, rows []*outbox.Message, rejected
 // Swept is called after a complete sweep over all tables. A row that the log never showed looks like any other row of the table.
 // It is known by exclusion: nothing else left a row PENDING, without a due time, not tried and without an owner.
 //
-// Such a row that the log did show was deferred or refused, and the activity epoch has changed. A sweep over rows of any age that
+// Such a row that the log did show was deferred or refused, and the activity has changed. A sweep over rows of any age that
 // begins afterwards finds it, however old the row says it is. It finds it later only if the server shows a commit later than it logs
 // it; so the exclusion needs time as well.
 func (p *Pipeline) Swept(s outbox.Sweep) {
@@ -121,7 +121,7 @@ func (q *quiet) swept(s outbox.Sweep, activity uint64, now time.Time) (missed bo
 	case s.AnyAge:
 		q.clean = true
 	default:
-		return q.clean && s.Began.Sub(q.since) >= s.Blind+lateCommit
+		return q.clean && s.Began.Sub(q.since) >= s.Within+lateCommit
 	}
 	return false
 }

@@ -105,7 +105,7 @@ func (r *Redelivery) pass(ctx context.Context, name string, every time.Duration)
 		if err != nil {
 			return err
 		}
-		sleep(ctx, share*took+time.Duration(n)*perRow)
+		outbox.Wait(ctx, share*took+time.Duration(n)*perRow, nil)
 	}
 	return nil
 }

@@ -272,7 +272,7 @@ func (w *world) reserved() int {
 	return w.held
 }
 
-func (w *world) told() int {
+func (w *world) reported() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.retried

@@ -206,15 +206,6 @@ func passes[R any](ctx context.Context, tables map[string]R, look func(context.C
 				soonest = next[name]
 			}
 		}
-		sleep(ctx, time.Until(soonest))
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
+		outbox.Wait(ctx, time.Until(soonest), nil)
 	}
 }

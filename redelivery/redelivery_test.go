@@ -29,8 +29,8 @@ func TestFailedRowsAreTriedSlowly(t *testing.T) {
 			}
 		}
 		s, ok := r.State(name)
-		if !ok || s.Retried != 10 || s.Error != "" || counted(r.metrics.retried.WithLabelValues(name)) != 10 || w.told() != 10 || w.reserved() != 0 {
-			t.Errorf("%+v, %d reported, %d held", s, w.told(), w.reserved())
+		if !ok || s.Retried != 10 || s.Error != "" || counted(r.metrics.retried.WithLabelValues(name)) != 10 || w.reported() != 10 || w.reserved() != 0 {
+			t.Errorf("%+v, %d reported, %d held", s, w.reported(), w.reserved())
 		}
 	})
 }

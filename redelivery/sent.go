@@ -97,7 +97,7 @@ func (r *Redelivery) sentPass(ctx context.Context, p *sentPass) error {
 			return err
 		}
 		at = next
-		sleep(ctx, share*time.Since(began))
+		outbox.Wait(ctx, share*time.Since(began), nil)
 		if err := r.again(ctx, p, page); err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func (r *Redelivery) publish(ctx context.Context, p *sentPass, due []outbox.Cand
 			p.published++
 			r.metrics.redelivered.WithLabelValues(p.name).Inc()
 			r.updateSent(p.name, func(s *SentState) { s.Redelivered++ })
-			sleep(ctx, perRow)
+			outbox.Wait(ctx, perRow, nil)
 		},
 	})
 	return err

@@ -80,7 +80,7 @@ func (r *Redelivery) countSentFor(ctx context.Context, p *sentPass, k int, age t
 		if err := r.keep(put); err != nil {
 			return err
 		}
-		sleep(ctx, share*time.Since(began))
+		outbox.Wait(ctx, share*time.Since(began), nil)
 	}
 	return nil
 }

@@ -29,9 +29,9 @@ type pass struct {
 	left  map[string]map[string]int // by table and action
 	total int
 
-	looked time.Time // when the history list and the replica were checked
-	blind  bool      // the history list cannot be read
-	deaf   bool      // the replica does not answer
+	looked    time.Time // when the history list and the replica were checked
+	noHistory bool      // the history list cannot be read
+	noReplica bool      // the replica does not answer
 }
 
 // once makes one pass and returns the wait until the next one.

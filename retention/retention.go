@@ -112,9 +112,9 @@ type Retention struct {
 	made  time.Time // of New
 
 	// The rest is owned by Run.
-	failures int  // consecutive passes that ended with an error of the database
-	blind    bool // the log has said that the history list cannot be read
-	deaf     bool // the log has said that the replica does not answer
+	failures  int  // consecutive passes that ended with an error of the database
+	noHistory bool // the log has said that the history list cannot be read
+	noReplica bool // the log has said that the replica does not answer
 }
 
 // New returns a Retention; it does no I/O. Its metrics are registered on reg.

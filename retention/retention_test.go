@@ -134,8 +134,8 @@ func TestRowsThatStay(t *testing.T) {
 		if r.len() != 2 || x.counted(rowSkipped) != 1 || x.counted(rowRefused) != 1 {
 			t.Fatalf("%d rows stay, %v skipped, %v refused", r.len(), x.counted(rowSkipped), x.counted(rowRefused))
 		}
-		if told := logs.FilterMessageSnippet("refuses to remove old rows").All(); len(told) != 1 || told[0].ContextMap()["reason"] != "a trigger says no" {
-			t.Errorf("told: %v", told)
+		if lines := logs.FilterMessageSnippet("refuses to remove old rows").All(); len(lines) != 1 || lines[0].ContextMap()["reason"] != "a trigger says no" {
+			t.Errorf("log: %v", lines)
 		}
 		r.set(func() { r.table[3].locked = false })
 		wait(time.Hour)

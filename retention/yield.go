@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // share: the pause after a batch is this many times as long as the batch took, so deletes use a quarter of one connection.
@@ -39,8 +41,8 @@ func (r *Retention) window(ctx context.Context, p *pass, name string) error {
 
 // yield waits in proportion to the work, and while the server's purge or the replica is behind.
 func (r *Retention) yield(ctx context.Context, p *pass, took time.Duration) error {
-	if err := sleep(ctx, share*took); err != nil {
-		return err
+	if !outbox.Wait(ctx, share*took, nil) {
+		return ctx.Err()
 	}
 	for {
 		if !p.ends.IsZero() && !time.Now().Before(p.ends) {
@@ -53,8 +55,8 @@ func (r *Retention) yield(ctx context.Context, p *pass, took time.Duration) erro
 		if err != nil || !paused {
 			return err
 		}
-		if err := sleep(ctx, lookEvery); err != nil {
-			return err
+		if !outbox.Wait(ctx, lookEvery, nil) {
+			return ctx.Err()
 		}
 	}
 }
@@ -80,7 +82,7 @@ func (r *Retention) behind(ctx context.Context, p *pass) (bool, error) {
 
 // purge returns why to wait for the server's purge. For an account that cannot read the history list it is read once per pass.
 func (r *Retention) purge(ctx context.Context, p *pass) (reason string, err error) {
-	if p.blind {
+	if p.noHistory {
 		return "", nil
 	}
 	length, known, err := r.rows.History(ctx)
@@ -88,9 +90,9 @@ func (r *Retention) purge(ctx context.Context, p *pass) (reason string, err erro
 	case err != nil:
 		return "", err
 	case !known:
-		p.blind = true
-		if !r.blind {
-			r.blind = true
+		p.noHistory = true
+		if !r.noHistory {
+			r.noHistory = true
 			r.log.Info("the account may not see the length of the history list (PROCESS): old rows leave without regard to the server's purge")
 		}
 	case length > r.cfg.MaxHistory:
@@ -102,15 +104,15 @@ func (r *Retention) purge(ctx context.Context, p *pass) (reason string, err erro
 // lag returns why to wait for the replica. One that does not answer is queried once per pass: no reader uses it, and otherwise
 // rows would never leave.
 func (r *Retention) lag(ctx context.Context, p *pass) (reason string) {
-	if r.cfg.Replica == nil || r.cfg.MaxLag <= 0 || p.deaf {
+	if r.cfg.Replica == nil || r.cfg.MaxLag <= 0 || p.noReplica {
 		return ""
 	}
 	lag, following, err := r.cfg.Replica.Lag(ctx)
 	switch {
 	case err != nil:
-		p.deaf = true
-		if !r.deaf && ctx.Err() == nil {
-			r.deaf = true
+		p.noReplica = true
+		if !r.noReplica && ctx.Err() == nil {
+			r.noReplica = true
 			r.log.Warn("the replica of fallback.read_from does not say how far it is behind: old rows leave without regard to it", zap.Error(err))
 		}
 		return ""
@@ -119,7 +121,7 @@ func (r *Retention) lag(ctx context.Context, p *pass) (reason string) {
 	case lag > r.cfg.MaxLag:
 		reason = fmt.Sprintf("the replica of fallback.read_from is %v behind, more than retention.max_replica_lag (%v)", lag, r.cfg.MaxLag)
 	}
-	r.deaf = false
+	r.noReplica = false
 	return reason
 }
 
@@ -133,16 +135,5 @@ func (r *Retention) pause(reason string) {
 	case before != "" && reason == "":
 		r.metrics.paused.Set(0)
 		r.log.Info("old rows leave their tables again: the server has purged, and the replica is near")
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }

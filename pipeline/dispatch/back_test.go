@@ -66,7 +66,7 @@ func TestD16_SweepStartsWhenAPartitionIsBack(t *testing.T) {
 					t.Errorf("the checkpoint stays at %v", at)
 				}
 				if s := b.Snapshot(); s.Owned != 1 || s.RetryBuffer != 0 || s.Breaker != "closed" {
-					t.Errorf("in hand: %+v", s)
+					t.Errorf("in memory: %+v", s)
 				}
 				if n := b.Triggered(); n != 0 {
 					t.Errorf("%d triggers while it was away", n)
@@ -82,14 +82,14 @@ func TestD16_SweepStartsWhenAPartitionIsBack(t *testing.T) {
 	}
 }
 
-// A scout does not say for ever what its row said once, and a stop does not wait for one.
+// A probe row is dropped after a time, because its copy of the row grows old; a stop does not wait for one.
 func TestScoutsAreGivenUpInTime(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		b.Sink.Answer = flowtest.Always(outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopePartition, Reason: "no leader"})
 		b.OfferRows(flowtest.Row(1))
 		time.Sleep(3 * time.Minute)
 		if s := b.Snapshot(); s.Owned != 0 {
-			t.Errorf("in hand: %+v", s)
+			t.Errorf("in memory: %+v", s)
 		}
 		b.OfferRows(flowtest.Row(2))
 		if left := b.Drain(b.Ctx); left != 0 {
@@ -104,7 +104,7 @@ func TestB34_TopicIsTriedSoonAfterItWasMade(t *testing.T) {
 		b.Sink.Missing["orders"] = true
 		b.Sink.Answer = flowtest.Always(outbox.Outcome{Class: outbox.ClassTopic, Scope: outbox.ScopeTopic, Reason: "unknown topic"})
 		missing := func(is bool) { b.Sink.Set(func() { b.Sink.Missing["orders"] = is }) }
-		for i := range 5 { // whatever the moment
+		for i := range 5 { // at any time
 			missing(true)
 			b.OfferRows(flowtest.Row(i))
 			time.Sleep(time.Hour + time.Duration(i)*13*time.Second)

@@ -47,7 +47,7 @@ const (
 	openAfter    = 5
 	silenceLimit = 5 * time.Second
 	trialPause   = 5 * time.Second // between trials that are not answered
-	freshTurn    = time.Second     // for which a fresh message goes first
+	freshFor     = time.Second     // for which a fresh message goes first
 )
 
 // probePauses are between probes, and between probe and probe in half-open states that failed.
@@ -75,14 +75,14 @@ func (b *breaker) mayTry(now time.Time) bool {
 	return b.state == breakerHalfOpen && !now.Before(b.trialAt)
 }
 
-// freshFirst reports whether the trial is the turn of a fresh message, if there is one within a second. After a message that had
+// freshFirst reports whether the trial is to be a fresh message, if there is one within a second. After a message that had
 // been sent before stayed without an answer once more, the silence may be about it: it must not be the trial for ever.
 func (b *breaker) freshFirst(now time.Time) bool {
 	if !b.again {
 		return false
 	}
 	if b.freshTo.IsZero() {
-		b.freshTo = now.Add(freshTurn)
+		b.freshTo = now.Add(freshFor)
 	}
 	return now.Before(b.freshTo)
 }

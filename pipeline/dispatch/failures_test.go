@@ -80,38 +80,6 @@ func TestD15_PoisonRowsHarmOnlyThemselves(t *testing.T) {
 	})
 }
 
-// How often and when a refused row is tried again: its own limit goes before its topic's, that before its table's, that before the rest.
-func TestRetriesOfATableAndATopic(t *testing.T) {
-	schedule := func(d time.Duration) outbox.Backoff { return outbox.Backoff{Schedule: []time.Duration{d}} }
-	cfg := Config{
-		MaxRetry: 1, Backoff: schedule(time.Second),
-		Tables: map[string]outbox.Retry{"shop.t": {Max: 2, Backoff: schedule(time.Minute)}},
-		Topics: map[string]outbox.Retry{"slow": {Max: 3, Backoff: schedule(time.Hour)}, "often": {Max: 4}},
-	}
-	run(t, cfg, func(b *bench) {
-		b.Sink.Answer = flowtest.Always(outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"})
-		n := 0
-		tried := func(count int, table, topic string, own int) {
-			n++
-			b.OfferRows(flowtest.Row(n, func(m *outbox.Message) { m.RetryCount, m.Table, m.Topic, m.MaxRetry = count, table, topic, own }))
-		}
-		tried(1, "shop.other", "orders", -1)
-		tried(1, "shop.t", "orders", -1)
-		tried(2, "shop.t", "orders", -1)
-		tried(2, "shop.t", "slow", -1)
-		tried(3, "shop.t", "slow", -1)
-		tried(3, "shop.t", "often", -1)
-		tried(3, "shop.t", "often", 3)
-		b.WantCompletions("1 failed", "2 retry", "3 failed", "4 retry", "5 failed", "6 retry", "7 failed")
-		list := b.Acks.Take()
-		for i, want := range map[int]time.Duration{1: time.Minute, 3: time.Hour, 5: time.Minute} {
-			if got := list[i].Delay; got < want*8/10 || got > want*12/10 {
-				t.Errorf("row %d waits %v, want %v", i+1, got, want)
-			}
-		}
-	})
-}
-
 // B30: while the broker answers other messages, silence belongs to the message: it uses its own attempts and ends FAILED. The
 // breaker stays closed, and no other message is affected. Silence of the broker uses no attempt of any message.
 func TestB30_SilenceOfOneMessageIsItsOwn(t *testing.T) {
@@ -181,7 +149,7 @@ func TestD16_TheLastTrialIsOfASilentPartition(t *testing.T) {
 	})
 }
 
-// What the sink did not hear about is sent again.
+// A message whose outcome is unknown is sent again.
 func TestUnknownOutcomeIsSentAgain(t *testing.T) {
 	run(t, Config{MaxRetry: 5}, func(b *bench) {
 		b.Sink.Answer = flowtest.Always(outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopeCluster, Reason: "time-out"})
@@ -294,18 +262,13 @@ func TestD16_PartOfTheClusterIsAway(t *testing.T) {
 
 // B30: a message that is never answered, alone at a quiet time, opens the breaker, because no other message is answered. It does
 // not keep others from being tried: an answer to one of them closes the breaker.
-func TestB30_SilenceOfALoneMessageBlocksNobody(t *testing.T) {
+func TestB30_SilenceOfALoneMessageBlocksNoOther(t *testing.T) {
 	run(t, Config{MaxRetry: 1}, func(b *bench) {
-		b.Sink.Answer = func(m *outbox.Message) outbox.Outcome {
-			if m.ID == "1" || m.ID == "2" {
-				return outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopeCluster, Reason: "no answer"}
-			}
-			return outbox.Outcome{}
-		}
+		b.Sink.Answer = flowtest.Of(outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopeCluster, Reason: "no answer"}, "1", "2")
 		b.OfferRows(flowtest.Row(1), flowtest.Row(2))
 		time.Sleep(10 * time.Minute) // virtual
 		if b.Dispatch.Closed() {
-			t.Fatal("the breaker is closed though nobody is answered")
+			t.Fatal("the breaker is closed though no message is answered")
 		}
 		b.WantCompletions()
 		ctx, cancel := context.WithTimeout(b.Ctx, 5*time.Minute)
@@ -367,7 +330,7 @@ func TestARowThatIsSentStaysSent(t *testing.T) {
 }
 
 // In a table that keeps the order of its keys no row waits for one that is SENT and goes out again, or that was FAILED.
-func TestFinalRowsHaveNoTurn(t *testing.T) {
+func TestNoRowWaitsForAFinalOne(t *testing.T) {
 	run(t, Config{MaxRetry: 1, Ordered: []string{flowtest.Row(1).Table}}, func(b *bench) {
 		key := func(m *outbox.Message) { m.Key, m.ShardingKey = "k", "k" }
 		again := flowtest.Row(1, key, func(m *outbox.Message) { m.Path = outbox.PathRedelivery })

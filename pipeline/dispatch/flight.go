@@ -111,7 +111,7 @@ func (f *flight) again(e *tracker.Entry, now time.Time) bool {
 	return true
 }
 
-// land takes a row out of the sink's hands. Callers hold mu.
+// land counts a row that the sink has answered. Callers hold mu.
 func (f *flight) land(e *tracker.Entry) {
 	e.Sends.InFlight = false
 	f.atSink.Remove(e)

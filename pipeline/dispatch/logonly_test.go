@@ -40,7 +40,7 @@ func TestLogOnlyRowsWaitForTheirTopic(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-offered:
-			t.Fatal("the reader goes on with a full hand")
+			t.Fatal("the reader continues though there is no room")
 		default:
 		}
 		b.Sink.Set(func() { b.Sink.Missing["orders"] = false })
@@ -94,7 +94,7 @@ func TestLogOnlyRowsAreTriedAgain(t *testing.T) {
 }
 
 // A part of the cluster that is away holds its rows in the retry buffer, and the breaker stays closed for the others.
-func TestLogOnlyRowsOfAnAbsentPartStayInHand(t *testing.T) {
+func TestLogOnlyRowsOfAnAbsentPartStayInMemory(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		away := true
 		b.Sink.Answer = func(m *outbox.Message) outbox.Outcome {

@@ -56,7 +56,7 @@ func newMetrics(d *Dispatch, reg prometheus.Registerer) *metrics {
 	gauge := func(name, help string, f func(State) float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "canal_outbox_" + name, Help: help}, func() float64 { return f(d.State()) }))
 	}
-	gauge("in_flight_messages", "Messages in the sink's hands.", func(s State) float64 { return float64(s.InFlight) })
+	gauge("in_flight_messages", "Messages at the sink.", func(s State) float64 { return float64(s.InFlight) })
 	gauge("in_flight_bytes", "Their bytes.", func(s State) float64 { return float64(s.InFlightBytes) })
 	gauge("retry_buffer_messages", "Messages that wait for a second send.", func(s State) float64 { return float64(s.RetryBuffer) })
 	gauge("held_messages", "Messages of tables without a status that wait for their topic or for another attempt; the checkpoint waits for them.",
@@ -135,7 +135,7 @@ type State struct {
 	breaker breakerState
 }
 
-// State returns the state at this moment.
+// State returns the present state.
 func (d *Dispatch) State() State {
 	fenced := !d.May()
 	d.mu.Lock()

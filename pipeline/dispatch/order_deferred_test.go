@@ -97,7 +97,7 @@ func TestG07_KeyContinuesWhenItsHeadIsGone(t *testing.T) {
 }
 
 // G08: a row is in the retry buffer when the table is read, and the reading finds an earlier row of its key. The earlier one goes first.
-func TestG08_TheGateIsAskedForASecondSend(t *testing.T) {
+func TestG08_TheOrderIsAskedForASecondSend(t *testing.T) {
 	runOrdered(t, Config{}, func(b *bench) {
 		b.Sink.Set(func() { b.Sink.Answer = nil })
 		earlier, later, behind := flowtest.Row(3, flowtest.Key("a")), flowtest.Row(5, flowtest.Key("a")), flowtest.Row(6, flowtest.Key("a"))
@@ -116,8 +116,8 @@ func TestG08_TheGateIsAskedForASecondSend(t *testing.T) {
 	})
 }
 
-// G08: the same for a scout, which is sent now and then while its partition is away.
-func TestG08_TheGateIsAskedForAScout(t *testing.T) {
+// G08: the same for a probe row, which is sent from time to time while its partition is away.
+func TestG08_TheOrderIsAskedForAProbeRow(t *testing.T) {
 	runOrdered(t, Config{}, func(b *bench) {
 		b.Sink.Set(func() { b.Sink.Answer = nil })
 		earlier, later := flowtest.Row(3, flowtest.Key("a")), flowtest.Row(5, flowtest.Key("a"))
@@ -134,7 +134,7 @@ func TestG08_TheGateIsAskedForAScout(t *testing.T) {
 }
 
 // G08: rows behind one that is sent do not follow it while the table is to be read again.
-func TestG08_TheGateIsAskedForTheNextRow(t *testing.T) {
+func TestG08_TheOrderIsAskedForTheNextRow(t *testing.T) {
 	runOrdered(t, Config{}, func(b *bench) {
 		b.Sink.Set(func() { b.Sink.Answer = nil })
 		first, second, earlier := flowtest.Row(4, flowtest.Key("a")), flowtest.Row(6, flowtest.Key("a")), flowtest.Row(5, flowtest.Key("a"))
@@ -153,9 +153,7 @@ func TestG08_TheGateIsAskedForTheNextRow(t *testing.T) {
 // is tried again.
 func TestFailedRowIsNotTriedAgainAboveTheBound(t *testing.T) {
 	runOrdered(t, Config{MaxWaiting: 1, MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Hour}}, func(b *bench) {
-		b.Sink.Set(func() {
-			b.Sink.Answer = func(*outbox.Message) outbox.Outcome { return outbox.Outcome{Class: outbox.ClassRefused} }
-		})
+		b.Sink.Set(func() { b.Sink.Answer = flowtest.Always(outbox.Outcome{Class: outbox.ClassRefused}) })
 		for i := range 3 {
 			m := flowtest.Row(10+i, flowtest.Key(fmt.Sprint("k", i)))
 			b.Table[m.ID] = outbox.Candidate{Identity: m.Identity, Topic: m.Topic, Key: m.Key}

@@ -64,16 +64,9 @@ func TestRowsOfAKeyFollowOneAnother(t *testing.T) {
 }
 
 // FAILED is final: the key continues, but not before the table shows it.
-func TestD14_KeyGoesOnBehindAFailedRow(t *testing.T) {
+func TestD14_KeyContinuesBehindAFailedRow(t *testing.T) {
 	runOrdered(t, Config{}, func(b *bench) {
-		b.Sink.Set(func() {
-			b.Sink.Answer = func(m *outbox.Message) outbox.Outcome {
-				if m.ID == "1" {
-					return outbox.Outcome{Class: outbox.ClassPermanent}
-				}
-				return outbox.Outcome{}
-			}
-		})
+		b.Sink.Set(func() { b.Sink.Answer = flowtest.Of(outbox.Outcome{Class: outbox.ClassPermanent}, "1") })
 		b.OfferRows(flowtest.Row(1, flowtest.Key("a")))
 		b.OfferRows(flowtest.Row(2, flowtest.Key("a")))
 		b.WantSent("1")
@@ -126,9 +119,9 @@ func TestWaitingRowsAreBounded(t *testing.T) {
 		free := flowtest.Row(999, flowtest.Key("free"))
 		b.Table["999"] = outbox.Candidate{Identity: free.Identity, Topic: "orders", Key: "free"}
 		b.OfferRows(free)
-		for i := 0; len(b.Sweep(flowtest.Row(999, flowtest.Key("free")))) > 0; i++ { // its turn comes
+		for i := 0; len(b.Sweep(flowtest.Row(999, flowtest.Key("free")))) > 0; i++ { // its share is read
 			if i > 1000 {
-				t.Fatal("the turn of a key never comes")
+				t.Fatal("the share of a key is never read")
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -160,8 +153,8 @@ func TestRowsBeforeOneOnItsWayAreRemembered(t *testing.T) {
 
 // The table is read while a row of a greater key is in memory, and there is no room, or the share does not hold the key: the
 // rows that the table shows before that row are remembered, so that a later row of the log does not overtake them.
-func TestAReadingWithoutRoomKeepsRowsBeforeOneInHand(t *testing.T) {
-	for _, name := range []string{"a", "b", "c", "d"} { // some have the first turn
+func TestAReadingWithoutRoomKeepsRowsBeforeOneInMemory(t *testing.T) {
+	for _, name := range []string{"a", "b", "c", "d"} { // some are in the first share
 		runOrdered(t, Config{MaxWaiting: 1, MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Hour}}, func(b *bench) {
 			b.Sink.Set(func() { b.Sink.Answer = nil })
 			all := []*outbox.Message{flowtest.Row(18, flowtest.Key(name)), flowtest.Row(30, flowtest.Key("x")), flowtest.Row(31, flowtest.Key("y"))}
@@ -191,7 +184,7 @@ func TestAReadingWithoutRoomKeepsRowsBeforeOneInHand(t *testing.T) {
 // on its way, more rows waiting than are remembered, it still comes before the third.
 func TestARowOnItsWayBackIsRemembered(t *testing.T) {
 	runOrdered(t, Config{MaxWaiting: 4, MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Hour}}, func(b *bench) {
-		refuse := func(m *outbox.Message) outbox.Outcome { return outbox.Outcome{Class: outbox.ClassRefused} }
+		refuse := flowtest.Always(outbox.Outcome{Class: outbox.ClassRefused})
 		b.Sink.Set(func() { b.Sink.Answer = refuse })
 		for i := range 20 {
 			m := flowtest.Row(100+i, flowtest.Key(fmt.Sprint("k", i)))
@@ -207,9 +200,9 @@ func TestARowOnItsWayBackIsRemembered(t *testing.T) {
 			}
 		}
 		show(rows[:2]...)
-		for i := 0; len(b.Sweep(rows[:2]...)) > 0; i++ { // the key's turn comes
+		for i := 0; len(b.Sweep(rows[:2]...)) > 0; i++ { // the key's share is read
 			if i > 1000 {
-				t.Fatal("the turn of a key never comes")
+				t.Fatal("the share of a key is never read")
 			}
 			time.Sleep(100 * time.Millisecond)
 		}

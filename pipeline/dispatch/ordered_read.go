@@ -34,39 +34,22 @@ var askPauses = outbox.Backoff{Base: 200 * time.Millisecond, Max: 15 * time.Seco
 
 // keepOrder reads tables that are to be read and looks at the rows that keys wait for, until ctx ends.
 func (o *ordered) keepOrder(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for failures := 0; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-o.orderWake:
-		}
+	for failures := 0; ctx.Err() == nil; {
 		more, err := o.watchOrder(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			if failures == 0 {
+		if err != nil {
+			if failures == 0 && ctx.Err() == nil {
 				o.log.Warn("cannot look at the rows that keys wait for (ordering: key), trying again: these keys stay blocked", zap.Error(err))
 			}
-			pause := time.NewTimer(askPauses.Delay(failures, o.Random()))
-			select {
-			case <-ctx.Done():
-				pause.Stop()
-				return
-			case <-pause.C:
-			}
+			outbox.Wait(ctx, askPauses.Delay(failures, o.Random()), nil)
 			failures++
-			timer.Reset(0)
-		case more:
-			failures = 0
-			timer.Reset(orderTick)
-		default:
-			failures = 0
-			timer.Reset(idleTick)
+			continue
 		}
+		failures = 0
+		wait := idleTick
+		if more {
+			wait = orderTick
+		}
+		outbox.Wait(ctx, wait, o.orderWake)
 	}
 }
 

@@ -22,7 +22,7 @@ func (d *Dispatch) results(list []sink.Result) {
 		r := &list[i]
 		e := tracker.Of(r.Message.Entry)
 		if e == nil || !e.Sends.InFlight || e.Message != r.Message {
-			d.tracker.Bug("the sink answered a message that is not in its hands", zap.String("table", r.Message.Table), zap.String("id", r.Message.ID))
+			d.tracker.Bug("the sink answered a message that it does not have", zap.String("table", r.Message.Table), zap.String("id", r.Message.ID))
 			continue
 		}
 		d.land(e)

@@ -22,21 +22,13 @@ func (d *Dispatch) Run(ctx context.Context) error {
 		gate.Go(func() { d.keepOrder(ctx) })
 		defer gate.Wait()
 	}
-	timer := time.NewTimer(idleTick)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		case <-d.wake:
-		}
+	for outbox.Wait(ctx, d.pace(), d.wake) {
 		d.watch(time.Now())
 		d.probe(ctx)
 		d.resend(time.Now())
 		d.probeTopics(ctx)
-		timer.Reset(d.pace())
 	}
+	return nil
 }
 
 func (d *Dispatch) pace() time.Duration {

@@ -227,11 +227,11 @@ func (b *World) Wrote() {
 	})
 	b.Tracker.Settled(list)
 	b.Tracker.Written(list)
-	time.Sleep(time.Second) // the gate looks at the table
+	time.Sleep(time.Second) // the order looks at the table
 	synctest.Wait()
 }
 
-// Sweep publishes rows as a sweep does, and returns those that it was told to leave alone.
+// Sweep publishes rows as a sweep does, and returns those that it must leave alone.
 func (b *World) Sweep(rows ...*outbox.Message) (alone []string) {
 	b.T.Helper()
 	var list []outbox.Candidate

@@ -108,12 +108,12 @@ func (o *Order) looked(id outbox.Identity, c *outbox.Candidate, now time.Time, a
 	}
 }
 
-// nearlyDue is the time within which a row is due that is not delayed on purpose: producers write "now" with rounding and clock skew.
-const nearlyDue = 2 * time.Second
+// skew is the time within which a row is due that is not delayed on purpose: producers write "now" with rounding and clock skew.
+const skew = 2 * time.Second
 
-// Postponed reports whether a row is due later by its producer's will: it has no place in the order until it is looked at when its time has come.
+// Postponed reports whether a row is due later by its producer's will: it is not in the order until it is looked at when its time has come.
 func Postponed(c *outbox.Candidate) bool {
-	return c.Waiting && c.RetryCount == 0 && time.Duration(c.DueInMilli)*time.Millisecond > nearlyDue
+	return c.Waiting && c.RetryCount == 0 && time.Duration(c.DueInMilli)*time.Millisecond > skew
 }
 
 // WaitingKey is a key that waits for a row of its own.

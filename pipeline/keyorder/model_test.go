@@ -61,7 +61,7 @@ func newWorld(t *rapid.T) *world {
 		t: t, owners: track, now: time.Unix(1_000_000, 0), limit: rapid.SampledFrom([]int{1, 2, 5, 1000}).Draw(t, "limit"), cursor: -1,
 		written: map[*tracker.Entry]func(*modelRow){},
 	}
-	w.late = w.limit == 1000 && rapid.Bool().Draw(t, "late") // above the bound a row that is not visible yet has no place
+	w.late = w.limit == 1000 && rapid.Bool().Draw(t, "late") // above the bound a row that is not visible yet is not in the order
 	w.o = New(Limits{Rows: w.limit, Behind: rapid.IntRange(1, 3).Draw(t, "behind"), AllBehind: tracker.Limit{Rows: 4, Bytes: 1 << 20}}, []string{"shop.t"})
 	return w
 }

@@ -77,7 +77,7 @@ func (m *memory) Busy() bool {
 
 // keyOf returns the key of a message; false when its order is not kept: by its table, without a key, or when the broker delivers it later.
 func (o *Order) keyOf(m *outbox.Message) (Key, bool) {
-	if len(o.tables) == 0 || m.LogOnly || m.Path == outbox.PathRedelivery || // a row that is sent again had its place when it was sent first
+	if len(o.tables) == 0 || m.LogOnly || m.Path == outbox.PathRedelivery || // a row that is sent again was in the order when it was sent first
 		m.ShardingKey == "" || m.Later || o.tables[m.Table] == nil {
 		return Key{}, false
 	}

@@ -11,15 +11,15 @@ import (
 func (o *Order) WithoutUnread(rows []outbox.Candidate) []outbox.Candidate {
 	rest := make([]outbox.Candidate, 0, len(rows))
 	for _, c := range rows {
-		if t := o.tables[c.Table]; t == nil || t.reading == complete || !hasPlace(&c) {
+		if t := o.tables[c.Table]; t == nil || t.reading == complete || !inOrder(&c) {
 			rest = append(rest, c)
 		}
 	}
 	return rest
 }
 
-// hasPlace reports whether later rows of its key wait for a row: not without a key, and not for one that is final, whatever becomes of it.
-func hasPlace(c *outbox.Candidate) bool {
+// inOrder reports whether later rows of its key wait for a row: not without a key, and not for one that is final, whatever becomes of it.
+func inOrder(c *outbox.Candidate) bool {
 	return c.Key != "" && c.Status != outbox.Sent && c.Status != outbox.Failed
 }
 
@@ -40,7 +40,7 @@ func (o *Order) Reserved(reserved []outbox.Candidate, offered outbox.Position, n
 	for i := range reserved {
 		c := &reserved[i]
 		t := o.tables[c.Table]
-		if t == nil || !hasPlace(c) {
+		if t == nil || !inOrder(c) {
 			continue
 		}
 		k := Key{c.Table, c.Topic, c.Key}
@@ -62,7 +62,7 @@ func (o *Order) Reserved(reserved []outbox.Candidate, offered outbox.Position, n
 		switch {
 		case o.failedWaits(&c):
 			waiting = append(waiting, c)
-		case o.tables[c.Table] == nil || !hasPlace(&c):
+		case o.tables[c.Table] == nil || !inOrder(&c):
 			free = append(free, c)
 		case row != nil && o.goesWith(row):
 			free = append(free, c)

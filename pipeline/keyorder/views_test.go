@@ -41,14 +41,14 @@ func TestTheRowThatAKeyWaitsForIsShown(t *testing.T) {
 	})
 }
 
-// A row that its producer delays has no place in the order; one that is due now, or waits for its retry, has.
+// A row that its producer delays is not in the order; one that is due now, or waits for its retry, has.
 func TestADelayedRowIsPostponed(t *testing.T) {
 	for _, c := range []struct {
 		row  outbox.Candidate
 		want bool
 	}{
 		{outbox.Candidate{}, false},
-		{outbox.Candidate{Waiting: true, DueInMilli: nearlyDue.Milliseconds()}, false},
+		{outbox.Candidate{Waiting: true, DueInMilli: skew.Milliseconds()}, false},
 		{outbox.Candidate{Waiting: true, DueInMilli: time.Minute.Milliseconds()}, true},
 		{outbox.Candidate{Waiting: true, DueInMilli: time.Minute.Milliseconds(), RetryCount: 1}, false},
 	} {

@@ -74,9 +74,7 @@ func TestPagesOfUntouchedRowsAreLookedUpAsAWhole(t *testing.T) {
 func TestUntouchedRowsHaveNoAttempts(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
 		b.Table["1"], b.Table["2"] = outbox.Candidate{Status: outbox.Pending}, outbox.Candidate{Status: outbox.Pending}
-		b.Sink.Set(func() {
-			b.Sink.Answer = func(*outbox.Message) outbox.Outcome { return outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"} }
-		})
+		b.Sink.Set(func() { b.Sink.Answer = flowtest.Always(outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"}) })
 		b.connect(0, 1)
 		b.OfferRows(flowtest.Row(1))
 		b.connect(1, 2)

@@ -13,7 +13,7 @@ import (
 )
 
 // Many tables are written alternately: few statements at a time, and a batch grows while its table waits.
-func TestManyTablesAreWrittenInTurns(t *testing.T) {
+func TestManyTablesAreWrittenAlternately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		var at, most atomic.Int32
@@ -48,7 +48,7 @@ func TestManyTablesAreWrittenInTurns(t *testing.T) {
 }
 
 // D08: tables whose statements get no answer release the semaphore, first after a short time; later attempts do not use it.
-func TestD08_SilentTablesGiveTheirTurnsUp(t *testing.T) {
+func TestD08_SilentTablesReleaseTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		var longest, later time.Duration
