@@ -13,6 +13,8 @@ type Snapshot struct {
 	Pending int // completions that their table has neither written nor refused
 	Locked  int // of these, rows that another session had locked at the last attempt
 
+	Retried int // refused messages that were scheduled for another attempt
+
 	// Failed counts the rows that ended as FAILED; NewestFailed is the last of them, nil when there is none. The row may have
 	// been reset since: the tables have the current number.
 	Failed       int
@@ -45,6 +47,12 @@ type problems struct {
 	mu     sync.Mutex
 	seen   Snapshot
 	unsent map[string]unsentRefused // by table
+}
+
+func (p *problems) retried() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen.Retried++
 }
 
 func (p *problems) failed(c outbox.Completion) {

@@ -252,9 +252,11 @@ func (a *Acker) count(s *outbox.Completion) {
 	switch s.Action {
 	case outbox.ActionRetry:
 		a.metrics.retries.Inc()
+		a.problems.retried()
 	case outbox.ActionFail:
 		if s.Reported {
 			a.metrics.retries.Inc()
+			a.problems.retried()
 			return
 		}
 		a.metrics.failed(s.Class).Inc()

@@ -22,6 +22,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/pipeline/dispatch"
 	"github.com/canal-outbox/canal-outbox/pipeline/recovery"
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
+	"github.com/canal-outbox/canal-outbox/sink"
 )
 
 // Config bounds the flow.
@@ -113,6 +114,11 @@ func (p *Pipeline) Owns(id outbox.Identity) bool { return p.tracker.Owns(id) }
 // row waits for none.
 func (p *Pipeline) Behind(id outbox.Identity) (first outbox.Identity, why string, waits bool) {
 	return p.dispatch.Behind(id)
+}
+
+// Tally counts the results since the start, and the rows that the binlog path left to the sweep.
+func (p *Pipeline) Tally() (results sink.Tally, deferred uint64) {
+	return p.dispatch.Tally(), p.tracker.Deferred()
 }
 
 // Snapshot is the flow's state for status and health.

@@ -59,7 +59,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options, log *zap.Logger)
 	defer func() { err = errors.Join(err, t.close()) }()
 	for {
 		d := &daemon{cfg: cfg, opts: opts, log: log, started: time.Now(), registry: prometheus.NewRegistry(), past: past, tenure: t}
-		d.meter = operator.NewMeter(d.registry, d.started)
+		d.meter = operator.NewMeter(d.started)
 		err := errors.Join(d.run(ctx), d.close())
 		if err == nil { // an error is the last line itself
 			log.Info(d.ended(ctx), zap.Duration("uptime", time.Since(d.started)))

@@ -59,7 +59,7 @@ func TestEverySeriesIsThereFromTheStart(t *testing.T) {
 	t.Cleanup(func() { testkit.Must(t, os.RemoveAll(dir)) })
 	cfg.Checkpoint.Dir, cfg.Admin.Listen = dir, ""
 	d := &daemon{cfg: cfg, opts: Options{Version: "test"}, log: zap.NewNop(), started: time.Now(), registry: prometheus.NewRegistry(), past: history.NewRecorder(), tenure: &tenure{}}
-	d.meter = operator.NewMeter(d.registry, d.started)
+	d.meter = operator.NewMeter(d.started)
 	testkit.Must(t, d.open(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -58,11 +58,9 @@ func (s *service) Status(ctx context.Context) operator.Status {
 	st := s.d.status(now)
 	st.Retention, st.Reconcile = s.d.showRetention(now), s.d.showChecks(now)
 	var troubles []string
+	var totals operator.Totals
 	if c := st.Reconcile; c != nil && c.Missing+c.Different > 0 {
 		troubles = append(troubles, operator.See(fmt.Sprintf("%d SENT row(s) are missing in their topic, and %d have another body there", c.Missing, c.Different), "Comparing tables and topics"))
-	}
-	if err := s.d.meter.Show(&st, now); err != nil {
-		troubles = append(troubles, "metrics cannot be read: "+err.Error())
 	}
 	if s.d.shadow != nil {
 		st.Shadow = s.d.shadow.Report().String()
@@ -71,13 +69,16 @@ func (s *service) Status(ctx context.Context) operator.Status {
 	if s.d.relay.Ready() {
 		s.again(&st)
 		showFlow(&st, s.d.relay.Flow.Snapshot())
+		acks := s.d.relay.Acks.Snapshot()
+		totals.Tally, totals.Deferred = s.d.relay.Flow.Tally()
+		totals.Retried, totals.Failed = uint64(acks.Retried), uint64(acks.Failed)
 		st.WaitingKeys.First = append(st.WaitingKeys.First, s.waitingKeys()...)
 		troubles = append(troubles, s.heldRows()...)
 		for _, line := range s.d.relay.Acks.Problems() {
 			troubles = append(troubles, operator.SeeCause(line, "The database is away"))
 		}
 		troubles = append(troubles, s.rowTroubles()...)
-		showRows(&st, s.d.relay.Acks.Snapshot())
+		showRows(&st, acks)
 		s.sweep(&st, now)
 		showReader(&st, s.d.reader.State(), now)
 		if err := s.server(ctx, &st); err != nil {
@@ -92,6 +93,7 @@ func (s *service) Status(ctx context.Context) operator.Status {
 			troubles = append(troubles, operator.See(c.String(), "Rows wait"))
 		}
 	}
+	s.d.meter.Show(&st, totals, now)
 	s.d.trend.Show(&st, now)
 	operator.Judge(&st, s.Live(), troubles...)
 	return st

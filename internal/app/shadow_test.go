@@ -40,7 +40,7 @@ func TestG25_ShadowNeedsNoUpdate(t *testing.T) {
 					cfg: cfg, opts: Options{Version: "test", Shadow: shadow}, log: zap.New(core), started: time.Now(), registry: prometheus.NewRegistry(),
 					past: history.NewRecorder(), tenure: &tenure{},
 				}
-				d.meter = operator.NewMeter(d.registry, d.started)
+				d.meter = operator.NewMeter(d.started)
 				err := d.open(t.Context())
 				if !shadow {
 					if err == nil || !strings.Contains(err.Error(), "may not: UPDATE on") {

@@ -77,7 +77,7 @@ var rules = []rule{
 	{path: "internal/setting"},
 	{path: "internal/config", own: append([]string{"internal/setting"}, nouns...), external: []string{"github.com/goccy/go-yaml"}},
 	{path: "internal/admin", own: []string{"outbox", "docs", "internal/operator"}, external: with("golang.org/x/sync", "github.com/yuin/goldmark")},
-	{path: "internal/operator", own: append([]string{"docs", "outbox/query"}, nouns...), external: with("github.com/prometheus/client_model")},
+	{path: "internal/operator", own: append([]string{"docs", "outbox/query"}, nouns...), external: with()},
 	{path: "internal/history", own: []string{"internal/operator"}, external: []string{"go.uber.org/zap"}},
 	{path: "internal/alert", own: []string{"outbox"}, external: with()},
 	{path: "internal/doctor", own: append([]string{"internal/setting", "internal/config", "outbox/store", "outbox/query"}, nouns...)},

@@ -1,159 +1,134 @@
 package operator
 
 import (
+	"cmp"
+	"fmt"
 	"math"
+	"os"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
+	"github.com/canal-outbox/canal-outbox/sink"
 )
 
 // window is the time over which rates and percentiles are shown.
 const window = 10 * time.Second
 
-// reading is the metrics that status shows, at one moment.
-type reading struct {
-	at        time.Time
-	published uint64
-	retried   uint64
-	failed    uint64
-	deferred  uint64
-	swept     uint64
-	latency   []*dto.Bucket // cumulative
-	count     uint64
-	seconds   float64 // of all latencies together
-	memory    int64
-	topics    map[string]answers
+// maxTopics bounds the topics that status lists.
+const maxTopics = 50
+
+// Totals are what the parts of the relay have counted since the start.
+type Totals struct {
+	sink.Tally
+	Retried, Failed, Deferred uint64
 }
 
-// answers are those of the broker to one topic's messages.
-type answers struct{ sent, other uint64 }
+// reading is the totals at one time.
+type reading struct {
+	at time.Time
+	Totals
+}
 
-// Meter computes rates from the metrics: it compares each reading with the oldest one of the last seconds, and the first one
+// Meter computes rates from the totals: it compares each reading with the oldest one of the last seconds, and the first one
 // with the start. So it costs nothing while no status is requested.
 type Meter struct {
-	gatherer prometheus.Gatherer
-
 	mu   sync.Mutex
 	past []reading
 }
 
-// NewMeter returns a meter of the metrics of a process that began at start.
-func NewMeter(g prometheus.Gatherer, start time.Time) *Meter {
-	return &Meter{gatherer: g, past: []reading{{at: start}}}
-}
+// NewMeter returns a meter of a process that began at start.
+func NewMeter(start time.Time) *Meter { return &Meter{past: []reading{{at: start}}} }
 
-// Show sets the totals, the speed since the oldest look of the last seconds, and the memory.
-func (m *Meter) Show(st *Status, now time.Time) error {
-	current, before, err := m.look(now)
-	if err != nil {
-		return err
-	}
+// Show sets the totals, the speed since the oldest reading of the last seconds, and the memory.
+func (m *Meter) Show(st *Status, totals Totals, now time.Time) {
+	current, before := m.compare(reading{now, totals})
 	t := &st.Throughput
-	st.MemoryBytes, t.Topics = current.memory, topics(current, before)
-	t.Published, t.Retried, t.Failed, t.Deferred, t.Swept = current.published, current.retried, current.failed, current.deferred, current.swept
+	st.MemoryBytes, t.Topics = residentBytes(), topics(current, before)
+	t.Published, t.Retried, t.Failed, t.Deferred, t.Swept = current.Sent, current.Retried, current.Failed, current.Deferred, current.Swept
 	if span := now.Sub(before.at).Seconds(); span > 0 {
-		t.Rate = float64(current.published-before.published) / span
+		t.Rate = float64(current.Sent-before.Sent) / span
 	}
 	if p50, ok := quantile(.5, current, before); ok {
 		p99, _ := quantile(.99, current, before)
 		t.LatencyP50, t.LatencyP99 = &p50, &p99
 	}
-	return nil
 }
 
-// look reads the metrics and returns them with those to compare with.
-func (m *Meter) look(now time.Time) (current, before reading, err error) {
-	families, err := m.gatherer.Gather()
-	if err != nil {
-		return reading{}, reading{}, err
-	}
-	current = reading{at: now}
-	for _, f := range families {
-		switch f.GetName() {
-		case "canal_outbox_messages_total":
-			current.topics = byTopic(f)
-			current.published, current.swept = sum(f, "outcome", "sent"), sum(f, "outcome", "sent", "path", "sweep")
-		case "canal_outbox_retries_total":
-			current.retried = sum(f)
-		case "canal_outbox_failed_total":
-			current.failed = sum(f)
-		case "canal_outbox_deferred_total":
-			current.deferred = sum(f)
-		case "canal_outbox_publish_latency_seconds":
-			h := f.GetMetric()[0].GetHistogram()
-			current.latency, current.count, current.seconds = h.GetBucket(), h.GetSampleCount(), h.GetSampleSum()
-		case "process_resident_memory_bytes":
-			current.memory = int64(f.GetMetric()[0].GetGauge().GetValue())
-		}
-	}
+// compare returns a reading and the one to compare it with. Totals never become smaller: a relay that stops shows what it counted last.
+func (m *Meter) compare(current reading) (now, before reading) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for len(m.past) > 1 && now.Sub(m.past[1].at) >= window {
+	for len(m.past) > 1 && current.at.Sub(m.past[1].at) >= window {
 		m.past = m.past[1:]
 	}
-	before = m.past[0]
-	if now.Sub(m.past[len(m.past)-1].at) > window/20 { // several lookers do not make the window short
+	newest := m.past[len(m.past)-1]
+	if current.Sent < newest.Sent {
+		current.Totals = newest.Totals
+	}
+	if current.at.Sub(newest.at) > window/20 { // several callers do not make the window short
 		m.past = append(m.past, current)
 	}
-	return current, before, nil
+	return current, m.past[0]
 }
 
-// sum adds the series that have all the labels, given as alternating names and values.
-func sum(f *dto.MetricFamily, labels ...string) (total uint64) {
-	for _, m := range f.GetMetric() {
-		has := map[string]string{}
-		for _, l := range m.GetLabel() {
-			has[l.GetName()] = l.GetValue()
-		}
-		matches := true
-		for i := 0; i < len(labels); i += 2 {
-			matches = matches && has[labels[i]] == labels[i+1]
-		}
-		if matches {
-			total += uint64(m.GetCounter().GetValue())
-		}
+// residentBytes is the memory of the process; 0 where the system does not say it (proc_pid_statm(5)).
+func residentBytes() (bytes int64) {
+	data, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
 	}
-	return total
+	var size, resident int64
+	if _, err := fmt.Sscan(string(data), &size, &resident); err != nil {
+		return 0
+	}
+	return resident * int64(os.Getpagesize())
 }
 
-// quantile estimates a latency between two readings, in milliseconds, by interpolation inside the bucket; false when nothing was
-// measured between them. The sum of all latencies bounds the estimate: the minimum of each bucket is subtracted from it, and the
-// rest limits how far the values of this bucket lie above its lower end.
+// topics are the busiest ones, those with errors first.
+func topics(current, before reading) []TopicStatus {
+	list := []TopicStatus{}
+	span := current.at.Sub(before.at).Seconds()
+	for topic, now := range current.Topics {
+		then, t := before.Topics[topic], TopicStatus{Topic: topic, Published: now.Sent, Errors: now.Other}
+		if span > 0 {
+			t.Rate, t.ErrorRate = float64(now.Sent-then.Sent)/span, float64(now.Other-then.Other)/span
+		}
+		list = append(list, t)
+	}
+	slices.SortFunc(list, func(a, b TopicStatus) int {
+		return cmp.Or(cmp.Compare(b.ErrorRate, a.ErrorRate), cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.Published, a.Published), cmp.Compare(a.Topic, b.Topic))
+	})
+	return list[:min(len(list), maxTopics)]
+}
+
+// quantile estimates a latency between two readings, in milliseconds, by interpolation inside its range; false when nothing was
+// measured between them. The sum of all latencies bounds the estimate: the lower end of each range is subtracted from it, and the
+// rest limits how far the values of this range lie above its lower end.
 func quantile(q float64, current, before reading) (float64, bool) {
-	total := float64(current.count - before.count)
+	bounds := append([]float64{0}, sink.LatencyBounds[:]...)
+	var counts [len(current.Latency)]float64
+	total, spare := 0.0, current.Seconds-before.Seconds // spare: what the latencies have above the lower ends of their ranges, together
+	for i := range counts {
+		counts[i] = float64(current.Latency[i] - before.Latency[i])
+		total += counts[i]
+		spare -= counts[i] * bounds[i]
+	}
 	if total == 0 {
 		return 0, false
 	}
-	var counts, lows []float64
-	low, below := 0.0, 0.0
-	for i := 0; i <= len(current.latency); i++ { // the last one is that beyond the bounds
-		count := total
-		high := math.Inf(1)
-		if i < len(current.latency) {
-			high, count = current.latency[i].GetUpperBound(), float64(current.latency[i].GetCumulativeCount())
-			if i < len(before.latency) {
-				count -= float64(before.latency[i].GetCumulativeCount())
-			}
-		}
-		counts, lows = append(counts, count-below), append(lows, low)
-		low, below = high, count
-	}
-	rank, spare := q*total, current.seconds-before.seconds // spare: what the latencies have above their buckets' lower ends, together
-	for i := range counts {
-		spare -= counts[i] * lows[i]
-	}
+	rank := q * total
 	spare = max(0, spare)
 	for i, n := range counts {
 		if n >= rank && n > 0 {
-			high := lows[i] + min(2*spare/n, spare)
-			if i < len(current.latency) {
-				high = min(high, current.latency[i].GetUpperBound())
+			low, high := bounds[i], math.Inf(1)
+			if i+1 < len(bounds) {
+				high = bounds[i+1]
 			}
-			return 1000 * (lows[i] + (high-lows[i])*rank/n), true
+			high = min(high, low+2*spare/n, low+spare)
+			return 1000 * (low + (high-low)*rank/n), true
 		}
 		rank -= n
 	}
-	return 1000 * low, true
+	return 1000 * bounds[len(bounds)-1], true
 }

@@ -1,14 +1,22 @@
 package operator
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// A percentile of few messages lies inside of a wide bucket. It is not above what was measured, and never negative.
+// result is a message of a topic that was acknowledged after a time, or refused.
+func result(topic string, path outbox.Path, class outbox.Class, took float64, now time.Time) *sink.Result {
+	m := &outbox.Message{Topic: topic, Path: path, Since: now.Add(-time.Duration(took * float64(time.Second)))}
+	return &sink.Result{Message: m, Outcome: outbox.Outcome{Class: class}}
+}
+
+// A percentile of few messages lies inside of a wide range. It is not above what was measured, and never negative.
 func TestPercentilesAreNotAboveWhatWasMeasured(t *testing.T) {
 	for name, c := range map[string]struct {
 		measured []float64 // seconds
@@ -20,24 +28,20 @@ func TestPercentilesAreNotAboveWhatWasMeasured(t *testing.T) {
 		"beyond the bounds": {[]float64{1000}, [2]float64{300, 1000}},
 		"fast":              {[]float64{.0011, .0012}, [2]float64{.001, .0013}},
 	} {
-		reg := prometheus.NewRegistry()
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "canal_outbox_publish_latency_seconds", Buckets: []float64{.001, .002, 60, 300}})
-		reg.MustRegister(h)
-		h.Observe(299) // before the first look, and no part of it
 		begin := time.Now()
-		m := NewMeter(reg, begin.Add(-time.Minute))
+		var totals Totals
+		totals.Count(result("orders", outbox.PathBinlog, outbox.ClassNone, 299, begin), begin) // before the first look, and no part of it
+		m := NewMeter(begin.Add(-time.Minute))
 		var st Status
-		if err := m.Show(&st, begin); err != nil {
-			t.Fatal(err)
-		}
+		m.Show(&st, totals, begin)
 		m.past = m.past[1:]
 		for _, x := range c.measured {
-			h.Observe(x)
+			totals.Count(result("orders", outbox.PathBinlog, outbox.ClassNone, x, begin), begin)
 		}
-		err := m.Show(&st, begin.Add(time.Second))
+		m.Show(&st, totals, begin.Add(time.Second))
 		got := st.Throughput
-		if err != nil || got.LatencyP99 == nil {
-			t.Fatalf("%s: %+v, %v", name, got, err)
+		if got.LatencyP99 == nil {
+			t.Fatalf("%s: %+v", name, got)
 		}
 		if p := *got.LatencyP99 / 1000; p < c.p99[0] || p > c.p99[1] {
 			t.Errorf("%s: p99 %v s, want %v", name, p, c.p99)
@@ -45,26 +49,31 @@ func TestPercentilesAreNotAboveWhatWasMeasured(t *testing.T) {
 	}
 }
 
-// A topic's errors are told apart from its messages, and the topics with errors come first.
+// A topic's errors are told apart from its messages, and the topics with errors come first. A relay that stops, and counts nothing, shows
+// what it counted last.
 func TestTopics(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	messages := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "canal_outbox_messages_total"}, []string{"table", "topic", "path", "outcome"})
-	reg.MustRegister(messages)
-	messages.WithLabelValues("a", "orders", "binlog", "sent").Add(10)
 	begin := time.Now()
-	m := NewMeter(reg, begin.Add(-time.Minute))
+	var totals Totals
+	count := func(n int, topic string, path outbox.Path, class outbox.Class) {
+		totals.Topics = maps.Clone(totals.Topics) // as the owner hands it over
+		for range n {
+			totals.Count(result(topic, path, class, 1, begin), begin)
+		}
+	}
+	count(10, "orders", outbox.PathBinlog, outbox.ClassNone)
+	m := NewMeter(begin.Add(-time.Minute))
 	var st Status
-	if err := m.Show(&st, begin); err != nil {
-		t.Fatal(err)
-	}
+	m.Show(&st, totals, begin)
 	m.past = m.past[1:]
-	messages.WithLabelValues("b", "orders", "sweep", "sent").Add(20)
-	messages.WithLabelValues("a", "payments", "binlog", "permanent").Add(4)
-	if err := m.Show(&st, begin.Add(2*time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	count(20, "orders", outbox.PathSweep, outbox.ClassNone)
+	count(4, "payments", outbox.PathBinlog, outbox.ClassPermanent)
+	m.Show(&st, totals, begin.Add(2*time.Second))
 	want := []TopicStatus{{Topic: "payments", ErrorRate: 2, Errors: 4}, {Topic: "orders", Rate: 10, Published: 30}}
-	if got := st.Throughput.Topics; !slices.Equal(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
+	if got := st.Throughput; !slices.Equal(got.Topics, want) || got.Published != 30 || got.Swept != 20 || got.Rate != 10 || st.MemoryBytes == 0 {
+		t.Errorf("got %+v, %d bytes, want %+v", got, st.MemoryBytes, want)
+	}
+	m.Show(&st, Totals{}, begin.Add(3*time.Second))
+	if got := st.Throughput; got.Published != 30 || len(got.Topics) != 2 || got.Rate < 0 || got.Rate > 20 {
+		t.Errorf("of a relay that stops: %+v", got)
 	}
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ type metrics struct {
 	lessDurable prometheus.Counter
 	children    map[messageKey]prometheus.Counter // guarded by Dispatch.mu
 	topics      map[string]bool
+	tally       sink.Tally // for status; guarded by Dispatch.mu
 }
 
 type messageKey struct {
@@ -40,7 +42,7 @@ func newMetrics(d *Dispatch, reg prometheus.Registerer) *metrics {
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "canal_outbox_publish_latency_seconds",
 			Help:    "From the commit (from the arrival of the event where the log has whole seconds only) to the broker's acknowledgement, binlog path.",
-			Buckets: []float64{.0002, .0005, .001, .0015, .002, .003, .005, .0075, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+			Buckets: sink.LatencyBounds[:],
 		}),
 		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "canal_outbox_due_lateness_seconds",
@@ -104,6 +106,7 @@ func (m *metrics) outcome(r *sink.Result, now time.Time) {
 		m.children[key] = c
 	}
 	c.Inc()
+	m.tally.Count(r, now)
 	if r.LessDurable {
 		m.lessDurable.Inc()
 	}
@@ -114,6 +117,15 @@ func (m *metrics) outcome(r *sink.Result, now time.Time) {
 	case !r.Message.DueAt.IsZero():
 		m.lateness.Observe(took)
 	}
+}
+
+// Tally counts the results since the start.
+func (d *Dispatch) Tally() sink.Tally {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.metrics.tally
+	t.Topics = maps.Clone(t.Topics)
+	return t
 }
 
 // State is what status, health and metrics show.

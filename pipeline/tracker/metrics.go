@@ -1,6 +1,8 @@
 package tracker
 
 import (
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -9,6 +11,7 @@ import (
 
 type metrics struct {
 	deferred map[outbox.Cause]prometheus.Counter
+	left     atomic.Uint64 // all of deferred
 	bugs     prometheus.Counter
 }
 

@@ -201,11 +201,15 @@ func (t *Tracker) Drop(e *Entry, cause outbox.Cause) {
 	t.Forget(e)
 }
 
+// Deferred returns the number of rows that were left to the sweep since the start.
+func (t *Tracker) Deferred() uint64 { return t.metrics.left.Load() }
+
 // Defer counts rows that are left to the sweep. A row that waits for its time shows that when a sweep finds it, and a row that
 // does not begin as PENDING is for another program to change. Any other row may look to a sweep like one that the log never
 // showed.
 func (t *Tracker) Defer(cause outbox.Cause, rows int) {
 	t.metrics.deferred[cause].Add(float64(rows))
+	t.metrics.left.Add(uint64(rows))
 	switch cause {
 	case outbox.CauseNotDue, outbox.CauseWaiting, outbox.CauseStatus:
 	default:
