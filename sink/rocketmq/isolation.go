@@ -30,6 +30,7 @@ const (
 type suspect struct {
 	item
 	queue *queue
+	sent  bool // in a request without an answer: it may be stored
 }
 
 // isolation sends the suspects.
@@ -112,10 +113,13 @@ func (s *isolation) work() {
 // try sends one suspect and returns its outcome.
 func (s *isolation) try(e *encoder, x suspect) outbox.Outcome {
 	b := x.queue.broker
-	if s.ctx.Err() != nil { // the request without an answer may have stored it
+	switch o := s.held(b); {
+	case x.sent && s.ctx.Err() != nil:
 		return closing
-	}
-	if o := s.held(b); o.Class != outbox.ClassNone {
+	case o.Class != outbox.ClassNone && x.sent:
+		o.Class = outbox.ClassUnknown
+		return o
+	case o.Class != outbox.ClassNone:
 		return o
 	}
 	s.metrics.sentAlone.Inc()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -116,6 +117,27 @@ func neighbours(t *testing.T, s *Sink, until *pending) (count func() int) {
 		}
 	}()
 	return func() int { <-ended; return n }
+}
+
+// B30: a message of a request without an answer may be stored. When its broker goes away before the message is sent alone, it is
+// not given back as one that was not sent.
+func TestB30_SuspectsOfALostBrokerStayUncertain(t *testing.T) {
+	c := newCluster(t)
+	c.topic("orders")
+	s := newTestSink(t, c)
+	c.scripted("broker-a", func(r request) reply {
+		return reply{swallow: r.messages[0].properties["SHARDING_KEY"] == keyFor(0, 4), store: true}
+	})
+	suspects := send(t, s, messages("orders", keyFor(0, 4), 20)...)
+	testkit.WaitFor(t, time.Minute, "the messages to be suspects", func() bool {
+		send(t, s, message("orders", keyFor(1, 4))).want(outbox.ClassNone) // the broker answers others
+		s.alone.mu.Lock()
+		defer s.alone.mu.Unlock()
+		return len(s.alone.waiting) > 0
+	})
+	c.brokers["broker-a"].stop()
+	suspects.want(outbox.ClassUnknown)
+	c.brokers["broker-a"].start()
 }
 
 // B30: if no message is answered the broker is the cause, and no message, although it answers heartbeats.

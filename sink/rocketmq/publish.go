@@ -47,7 +47,7 @@ func (p *publisher) publish(q *queue, batch []item) (answered int) {
 		switch p.outcomes[i] = p.check(q, it.message); {
 		case p.outcomes[i].Class != outbox.ClassNone:
 		case slices.Contains(suspects, i):
-			p.sendApart(q, batch, i)
+			p.sendApart(q, batch, i, false)
 		default:
 			p.rest = append(p.rest, i)
 		}
@@ -61,9 +61,9 @@ func (p *publisher) publish(q *queue, batch []item) (answered int) {
 	return len(batch)
 }
 
-func (p *publisher) sendApart(q *queue, batch []item, i int) {
+func (p *publisher) sendApart(q *queue, batch []item, i int, sent bool) {
 	p.apart = append(p.apart, i)
-	p.alone.add(suspect{batch[i], q})
+	p.alone.add(suspect{batch[i], q, sent})
 }
 
 // withoutApart returns the messages that have an outcome, and moves their outcomes together.
@@ -122,7 +122,7 @@ func (p *publisher) send(q *queue, batch []item, part []int) {
 			zap.String("topic", q.topic.name), zap.String("broker", q.broker.name), zap.Int("messages", len(part)))
 		p.count(outbox.ClassUnknown, len(part))
 		for _, i := range part {
-			p.sendApart(q, batch, i)
+			p.sendApart(q, batch, i, true)
 		}
 	case f.oneMessage && len(part) > 1:
 		half := len(part) / 2

@@ -36,7 +36,7 @@ type sender struct {
 	may      func() bool // whether messages may be sent
 }
 
-// held returns the outcome of messages that are not sent now.
+// held returns the outcome of messages that are not sent now, and were not before.
 func (s *sender) held(b *broker) outbox.Outcome {
 	if s.ctx.Err() != nil {
 		return unsent
