@@ -82,13 +82,13 @@ func (p *part) Idle(outbox.Position) { p.ended = true }
 // readOnly reads the relay's column versions and stores none.
 type readOnly struct{ SchemaStore }
 
-// SaveSchema implements SchemaStore.
-func (readOnly) SaveSchema(string, []byte) error { return nil }
+// Save implements SchemaStore.
+func (readOnly) Save(string, []byte) error { return nil }
 
-// Schemas implements SchemaStore.
-func (s readOnly) Schemas() (map[string][]byte, error) {
+// All implements SchemaStore.
+func (s readOnly) All() (map[string][]byte, error) {
 	if s.SchemaStore == nil {
 		return map[string][]byte{}, nil
 	}
-	return s.SchemaStore.Schemas()
+	return s.SchemaStore.All()
 }

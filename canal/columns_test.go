@@ -45,7 +45,7 @@ type memoryStore struct {
 	blobs map[string][]byte
 }
 
-func (m *memoryStore) SaveSchema(table string, blob []byte) error {
+func (m *memoryStore) Save(table string, blob []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.blobs == nil {
@@ -59,7 +59,7 @@ func (m *memoryStore) SaveSchema(table string, blob []byte) error {
 	return nil
 }
 
-func (m *memoryStore) Schemas() (map[string][]byte, error) {
+func (m *memoryStore) All() (map[string][]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[string][]byte{}

@@ -60,12 +60,12 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// SchemaStore keeps the column versions of tables, one blob per table. checkpoint.Store implements it.
+// SchemaStore keeps the column versions of tables, one blob per table. checkpoint.Schemas implements it.
 type SchemaStore interface {
-	// SaveSchema returns when the blob is durable. An empty blob removes the table's entry.
-	SaveSchema(table string, blob []byte) error
-	// Schemas returns all blobs by table.
-	Schemas() (map[string][]byte, error)
+	// Save returns when the blob is durable. An empty blob removes the table's entry.
+	Save(table string, blob []byte) error
+	// All returns all blobs by table.
+	All() (map[string][]byte, error)
 }
 
 // Handler receives what the reader reads. Its methods are called one at a time, from Run's goroutine or, while a stream is open,

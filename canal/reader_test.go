@@ -78,7 +78,7 @@ func TestAccessDenied(t *testing.T) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
 		core, lines := observer.New(zap.DebugLevel)
 		l.log = zap.New(core)
-		l.launch(l.end(), func(c *Config) { c.Server.User, c.Server.Password = "nobody", "canary-password" })
+		l.launch(l.end(), func(c *Config) { c.Server.User, c.Server.Password = "unknown", "canary-password" })
 		l.wait("a second attempt", func() bool { return metric(t, l.reg, "canal_outbox_reconnects_total") > 1 })
 		if s := l.reader.State(); s.Connected || s.Error == "" {
 			t.Errorf("state %+v", s)

@@ -84,7 +84,7 @@ func (s *schemaVersions) load() error {
 	}
 	open := map[string]schemaVersion{}
 	if s.store != nil {
-		blobs, err := s.store.Schemas()
+		blobs, err := s.store.All()
 		if err != nil {
 			return &handlerError{fmt.Errorf("read the stored column versions: %w", err)}
 		}
@@ -129,7 +129,7 @@ func (s *schemaVersions) end(t *mapped, at outbox.Position) error {
 	}
 	delete(s.open, t.name)
 	if s.store != nil {
-		if err := s.store.SaveSchema(t.name, nil); err != nil {
+		if err := s.store.Save(t.name, nil); err != nil {
 			return &handlerError{fmt.Errorf("remove the column version of %s: %w", t.name, err)}
 		}
 	}
@@ -159,7 +159,7 @@ func (s *schemaVersions) forget() error {
 		if s.store == nil {
 			continue
 		}
-		if err := s.store.SaveSchema(name, nil); err != nil {
+		if err := s.store.Save(name, nil); err != nil {
 			return &handlerError{fmt.Errorf("remove the column version of %s: %w", name, err)}
 		}
 	}
@@ -185,7 +185,7 @@ func (s *schemaVersions) keep(name string, v schemaVersion) error {
 	if s.store != nil {
 		blob, err := json.Marshal(v)
 		if err == nil {
-			err = s.store.SaveSchema(name, blob)
+			err = s.store.Save(name, blob)
 		}
 		if err != nil {
 			return &handlerError{fmt.Errorf("store the column version of %s: %w", name, err)}

@@ -20,7 +20,6 @@ const (
 	kindHistory    byte = 'h'
 	kindOrigin     byte = 'i'
 	kindRedelivery byte = 'r'
-	kindOldJournal byte = 'j' // one sent row, by builds before 0.1: Open returns ErrOlder
 	kindWritten    byte = 'k' // these two are neighbours: one scan reads the journal
 	kindSent       byte = 'l'
 	kindPause      byte = 'p'

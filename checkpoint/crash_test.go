@@ -126,12 +126,12 @@ func TestC03_LogErrorEndsTheStore(t *testing.T) {
 			}
 			broken.Store(false)
 			if err := s.Commit(nil, nil, at(300), 0); err == nil {
-				t.Fatal("the store went on after the failure")
+				t.Fatal("the store continued after the failure")
 			}
 			if _, err := s.Journal(); err == nil {
 				t.Fatal("the store reads on after the failure")
 			}
-			s.fail(errors.New("a later trouble of the same disk"))
+			s.files.fail(errors.New("a later trouble of the same disk"))
 			if len(failures) != 1 || !strings.Contains(failures[0].Error(), stateDir) {
 				t.Fatalf("OnFatal was told %v", failures)
 			}
@@ -247,7 +247,7 @@ func TestC05_DamageInTheMiddleOfTheLog(t *testing.T) {
 	s, err := Open(stateDir, Options{FS: disk, OnFatal: mustNotFail(t)})
 	fatal(t, err)
 	for i := range uint64(3) {
-		fatal(t, s.SaveSchema("shop.t", make([]byte, 40_000)))
+		fatal(t, s.Schemas.Save("shop.t", make([]byte, 40_000)))
 		fatal(t, s.Commit(nil, nil, at(i+10), 0))
 	}
 	fatal(t, s.Close())

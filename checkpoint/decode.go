@@ -138,3 +138,9 @@ func decodeJSON(key, value []byte, into any) error {
 	}
 	return nil
 }
+
+// decodeAs is decodeJSON into a new value.
+func decodeAs[T any](key, value []byte) (out T, err error) {
+	err = decodeJSON(key, value, &out)
+	return out, err
+}

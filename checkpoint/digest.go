@@ -9,22 +9,16 @@ type Day struct {
 	Again  int       `json:"again"`
 }
 
-var dayKey = []byte{kindDay}
+// Digest keeps the counts of the alerts.
+type Digest struct{ files *engine }
 
-// KeepDay writes the counts of the digest down, durably.
-func (s *Store) KeepDay(d Day) error {
-	if err := s.startWriting(); err != nil {
-		return err
-	}
-	defer s.endWriting()
-	if err := s.putJSON(dayKey, d); err != nil {
-		return err
-	}
-	return s.sync()
+// Save stores the counts durably.
+func (d *Digest) Save(day Day) error {
+	return d.files.update(func(b *batch) error { return b.putJSON([]byte{kindDay}, day) }, nil)
 }
 
 // Day returns them; the zero Day when there are none.
-func (s *Store) Day() (d Day, err error) {
-	err = s.scan(kindDay, kindDay, func(key, value []byte) error { return decodeJSON(key, value, &d) })
-	return d, err
+func (d *Digest) Day() (day Day, err error) {
+	err = d.files.scan(kindDay, kindDay, func(key, value []byte) error { return decodeJSON(key, value, &day) })
+	return day, err
 }

@@ -11,15 +11,15 @@ import (
 func TestG26_TheCountsOfTheDigestAreKept(t *testing.T) {
 	files := vfs.NewMem()
 	s := openMem(t, files)
-	if d, err := s.Day(); err != nil || d != (Day{}) {
+	if d, err := s.Digest.Day(); err != nil || d != (Day{}) {
 		t.Errorf("new: %+v, %v", d, err)
 	}
 	want := Day{Since: time.Date(2026, 1, 2, 8, 0, 0, 0, time.UTC), Failed: 3, Again: 1}
-	fatal(t, s.KeepDay(Day{Failed: 1}))
-	fatal(t, s.KeepDay(want))
+	fatal(t, s.Digest.Save(Day{Failed: 1}))
+	fatal(t, s.Digest.Save(want))
 	fatal(t, s.Close())
 	s = openMem(t, files)
-	if d, err := s.Day(); err != nil || d != want {
+	if d, err := s.Digest.Day(); err != nil || d != want {
 		t.Errorf("%+v, %v", d, err)
 	}
 	fatal(t, s.Close())

@@ -1,208 +1,181 @@
 package checkpoint
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"math"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
-	"go.uber.org/zap"
 )
 
-// engineFormat is Pebble's on-disk format: the newest of the pinned release, written out so that a new release of the
-// library does not change what is on disk by itself (it never goes back). DESIGN.md says why not the oldest.
-const engineFormat = pebble.FormatValueSeparation
+// engine is the open directory under the parts of a Store: one writer at a time, and one treatment of a failing disk.
+//
+// Three locks, taken in this order: life is held for reading by every call that touches Pebble, so that Close waits for them; write is
+// held by one writer through its sync; state guards the fields of the parts that readers see, for short sections only, so that a hanging
+// disk does not hang the status page. A writer holds all three while it changes such a field, so it reads them without state.
+type engine struct {
+	dir     string
+	opts    Options
+	metrics *metrics
+	opened  atomic.Bool
+	failure atomic.Pointer[error]
 
-// slowDisk is how long a file operation may take before it is reported.
-const slowDisk = 5 * time.Second
+	complained atomic.Int64 // when work that failed in the background was logged last, in Unix nanoseconds
 
-const (
-	engineDir   = "db"          // Pebble's own directory inside the state directory
-	asidePrefix = "quarantine-" // what a damaged one is renamed to
-)
+	life   sync.RWMutex
+	db     *pebble.DB
+	watch  io.Closer // of the slow-disk watch
+	closed bool
 
-// guardedFS makes directories private and names a taken lock as such.
-type guardedFS struct{ vfs.FS }
-
-func (f guardedFS) MkdirAll(dir string, _ os.FileMode) error { return f.FS.MkdirAll(dir, 0o700) }
-
-func (f guardedFS) Lock(name string) (io.Closer, error) {
-	lock, err := f.FS.Lock(name)
-	var path *fs.PathError // the file itself could not be made: no lock was tried
-	if err != nil && !errors.As(err, &path) {
-		return nil, fmt.Errorf("%s: %w (%v)", f.PathDir(f.PathDir(name)), ErrLocked, err)
-	}
-	return lock, err
+	write sync.Mutex
+	batch batch
+	state sync.Mutex
 }
 
-// engineOptions is every setting that differs from Pebble's defaults; the reasons are in DESIGN.md.
-func (s *Store) engineOptions() *pebble.Options {
-	o := &pebble.Options{
-		CacheSize:          1 << 20,
-		MemTableSize:       4 << 20,
-		MaxOpenFiles:       64,
-		FormatMajorVersion: engineFormat,
-		Logger:             engineLog{s},
-		EventListener:      s.listener(),
-		ReadOnly:           s.opts.readOnly,
-	}
-	o.Experimental.FileCacheShards = 1
-	files := s.opts.FS
-	if files == nil {
-		// Made here and not by the engine, which forgets to end it when it cannot open.
-		files, s.watch = vfs.WithDiskHealthChecks(vfs.Default, slowDisk, nil, o.EventListener.DiskSlow)
-	}
-	o.FS = guardedFS{files}
-	if s.opts.Simulated {
-		simulate(o)
-	}
-	return o
+// batch is what one write changes.
+type batch struct {
+	*pebble.Batch
+	key, val []byte // buffers of the record being written
 }
 
-// simulate takes out what costs time or wakes up by the clock. Without compactions files pile up in the top level, so the
-// limit on them goes too.
-func simulate(o *pebble.Options) {
-	o.CacheSize = 64 << 10
-	o.MemTableSize = 1 << 20
-	o.DisableAutomaticCompactions = true
-	o.DisableTableStats = true
-	o.L0CompactionThreshold = math.MaxInt32
-	o.L0StopWritesThreshold = math.MaxInt32
-	o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
+// put adds the record in the buffers.
+func (b *batch) put() error {
+	seal(b.key, b.val)
+	return b.Set(b.key, b.val, nil)
 }
 
-// complaintPause lies between two lines about work in the background: on a full disk the engine tries again, and fails,
-// hundreds of times in a second.
-const complaintPause = time.Minute
-
-func (s *Store) mayComplain() bool {
-	now, last := time.Now().UnixNano(), s.complained.Load()
-	return (last == 0 || time.Duration(now-last) >= complaintPause) && s.complained.CompareAndSwap(last, now)
+// putBlob adds a record with a payload that the caller encoded.
+func (b *batch) putBlob(key, payload []byte) error {
+	b.key = append(b.key[:0], key...)
+	b.val = append(append(b.val[:0], blankHeader[:]...), payload...)
+	return b.put()
 }
 
-func (s *Store) listener() *pebble.EventListener {
-	return &pebble.EventListener{
-		DiskSlow: func(i pebble.DiskSlowInfo) {
-			s.metrics.trouble.WithLabelValues(troubleSlow).Inc()
-			s.opts.Log.Warn("the disk of the state directory is slow; acknowledgements wait for it",
-				zap.String("path", i.Path), zap.Duration("duration", i.Duration), zap.Stringer("operation", i.OpType))
-		},
-		BackgroundError: func(err error) {
-			s.metrics.trouble.WithLabelValues(troubleBackground).Inc()
-			if !s.mayComplain() {
-				return
-			}
-			s.opts.Log.Error("the state store could not write in the background; it tries again: check the disk's space and health",
-				zap.String("dir", s.dir), zap.String("error", err.Error()))
-		},
-		DataCorruption: func(i pebble.DataCorruptionInfo) {
-			s.metrics.trouble.WithLabelValues(troubleCorruption).Inc()
-			// Open returns what it finds. Later the way to the same treatment is a restart.
-			if s.opened.Load() {
-				s.fail(&CorruptError{Dir: s.dir, Err: fmt.Errorf("%s: %w", i.Path, i.Details)})
-			}
-		},
-	}
-}
-
-// engineLog writes the messages of Pebble to the log of the process. Infof reports every flush and every file, so it logs at
-// debug level.
-type engineLog struct{ s *Store }
-
-func (l engineLog) Infof(format string, args ...any) {
-	if entry := l.s.opts.Log.Check(zap.DebugLevel, ""); entry != nil {
-		entry.Message = fmt.Sprintf(format, args...)
-		entry.Write(zap.String("engine", "pebble"))
-	}
-}
-
-func (l engineLog) Errorf(format string, args ...any) {
-	l.s.opts.Log.Error(fmt.Sprintf(format, args...), zap.String("engine", "pebble"), zap.String("dir", l.s.dir))
-}
-
-func (l engineLog) Fatalf(format string, args ...any) {
-	l.s.fail(fmt.Errorf("state directory %s: "+format, append([]any{l.s.dir}, args...)...))
-}
-
-// fail ends the store: the handle's memory and its files may disagree from here on, so nothing more is read or written
-// through it. Only the first failure is reported.
-func (s *Store) fail(err error) {
-	if !s.failure.CompareAndSwap(nil, &err) {
-		return
-	}
-	s.opts.Log.Error("the state store failed and must not be used on: the process ends here, and a restart resumes from what was synced",
-		zap.String("dir", s.dir), zap.String("error", err.Error()))
-	s.opts.OnFatal(err)
-}
-
-// inspect checks the directory before the engine opens it. It finds two states that the engine reports badly or not at all: a
-// later format, and a store whose manifest marker is gone (the engine would create a new, empty store in its place). found
-// reports whether the directory exists.
-func inspect(files vfs.FS, dir string) (found bool, err error) {
-	names, err := files.List(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
+// putJSON adds one of the records that are written rarely.
+func (b *batch) putJSON(key []byte, value any) error {
+	payload, err := json.Marshal(value)
 	if err != nil {
-		return false, err
+		return fmt.Errorf("checkpoint: a %q record: %w", kindOf(key), err)
 	}
-	format, err := atomicfs.ReadMarker(files, dir, "format-version")
-	if err != nil {
-		return true, err
-	}
-	if n, err := strconv.ParseUint(format, 10, 64); err == nil && n > uint64(engineFormat) {
-		return true, fmt.Errorf("%w (engine format %d, this release knows %d)", ErrNewer, n, engineFormat)
-	}
-	manifest, err := atomicfs.ReadMarker(files, dir, manifestMarker)
-	if err != nil {
-		return true, err
-	}
-	data := slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".sst") })
-	switch {
-	case data >= 0 && manifest == "":
-		return true, fmt.Errorf("%s is there, but the marker that names the manifest is gone", names[data])
-	case data < 0 && manifest != "" && !slices.Contains(names, manifest):
-		return true, errHalfMade
-	}
-	return true, nil
+	return b.putBlob(key, payload)
 }
 
-const manifestMarker = "manifest"
+// update lets change fill the batch and writes it, synced: a nil error says that it is on the disk. A batch that stays empty is not
+// written. Then done, which may be nil, takes over what readers see, under the state lock.
+func (e *engine) update(change func(b *batch) error, done func()) error {
+	return e.writeWith(pebble.Sync, change, done)
+}
 
-// errHalfMade says that a crash cut the making of a store: the marker names a manifest that is not there, and there is no log and no
-// table. The engine makes manifest and marker before the first log, and their names reach the disk in any order.
-var errHalfMade = errors.New("a crash cut the making of the store")
+// updateUnsynced is update without waiting for the disk: a crash may lose the change.
+func (e *engine) updateUnsynced(change func(b *batch) error) error {
+	return e.writeWith(pebble.NoSync, change, nil)
+}
 
-// clearHalfMade removes the marker, so that the engine recreates the store. It checks again under the lock: another process may
-// be creating the store at this time.
-func clearHalfMade(files vfs.FS, dir string) (err error) {
-	lock, err := pebble.LockDirectory(dir, files)
-	if err != nil {
+func (e *engine) writeWith(mode *pebble.WriteOptions, change func(b *batch) error, done func()) error {
+	if err := e.startWriting(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	if _, err := inspect(files, dir); !errors.Is(err, errHalfMade) {
+	defer e.endWriting()
+	if err := change(&e.batch); err != nil || e.batch.Empty() {
 		return err
 	}
-	names, err := files.List(dir)
-	if err != nil {
+	if err := e.commit(mode); err != nil {
 		return err
 	}
-	for _, name := range names {
-		if strings.HasPrefix(name, "marker."+manifestMarker+".") {
-			if err := files.Remove(files.PathJoin(dir, name)); err != nil {
-				return err
-			}
-		}
+	if done != nil {
+		e.state.Lock()
+		defer e.state.Unlock()
+		done()
 	}
 	return nil
+}
+
+// startWriting makes the caller the one writer and gives it an empty batch; endWriting must follow, unless it fails.
+func (e *engine) startWriting() error {
+	e.life.RLock()
+	e.write.Lock()
+	if err := e.failed(); err != nil {
+		e.endWriting()
+		return err
+	}
+	e.batch.Reset()
+	return nil
+}
+
+func (e *engine) endWriting() {
+	e.write.Unlock()
+	e.life.RUnlock()
+}
+
+// commit writes the batch. Pebble returns nil from a synced write even after it called Fatalf, so the failure is read after it.
+func (e *engine) commit(mode *pebble.WriteOptions) error {
+	started := time.Now()
+	if err := e.batch.Commit(mode); err != nil {
+		return fmt.Errorf("state directory %s: %w", e.dir, err)
+	}
+	if !mode.Sync {
+		return nil
+	}
+	e.metrics.sync.Observe(time.Since(started).Seconds())
+	if err := e.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// scan calls each for every record of the kinds from first to last, in the order of their keys, until it returns an error.
+func (e *engine) scan(first, last byte, each func(key, value []byte) error) (err error) {
+	e.life.RLock()
+	defer e.life.RUnlock()
+	if err := e.failed(); err != nil {
+		return err
+	}
+	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: []byte{first}, UpperBound: []byte{last + 1}})
+	if err != nil {
+		return classify(e.dir, err)
+	}
+	defer func() { err = classify(e.dir, errors.Join(err, it.Close())) }()
+	for ok := it.First(); ok; ok = it.Next() {
+		if err := each(it.Key(), it.Value()); err != nil {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+// list returns what decode reads from every record of a kind, in the order of their keys.
+func list[T any](e *engine, kind byte, decode func(key, value []byte) (T, error)) (out []T, err error) {
+	err = e.scan(kind, kind, func(key, value []byte) error {
+		one, err := decode(key, value)
+		out = append(out, one)
+		return err
+	})
+	return out, err
+}
+
+// failed returns why the store cannot be used. life is held.
+func (e *engine) failed() error {
+	if err := e.failure.Load(); err != nil {
+		return *err
+	}
+	if e.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// close waits for the calls under way, then releases the directory. A second close does nothing.
+func (e *engine) close() error {
+	e.metrics.unregister(e.opts.Registerer)
+	e.life.Lock()
+	defer e.life.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	return errors.Join(e.batch.Close(), e.db.Close(), e.watch.Close())
 }

@@ -13,17 +13,12 @@ import (
 // ErrLocked says that another process, or another Store of this process, has the directory open (failure C01). Opening
 // again does not help until that one ends.
 var ErrLocked = errors.New("the state directory is in use by another canal-outbox: " +
-	"talk to the running daemon over its socket, or stop it first; two daemons need two directories")
+	"use the API of the running relay, or stop it first; two relays need two directories")
 
 // ErrNewer says that a later release wrote the directory and this one cannot read it (failure C07). The state is sound: it
 // must not be quarantined.
 var ErrNewer = errors.New("the state directory was written by a newer release: " +
 	"start that release again, or set checkpoint.dir to an empty directory")
-
-// ErrOlder says that a build before 0.1 wrote the directory, in a form that this release does not read (failure C07). The state is
-// sound: it must not be quarantined.
-var ErrOlder = errors.New("the state directory was written by a build before 0.1: start that build again and run `checkpoint export` " +
-	"with it, then `checkpoint import` with this one into an empty directory; or set checkpoint.dir to an empty directory, which is a first start")
 
 // ErrClosed is returned by every method that needs the disk after Close.
 var ErrClosed = errors.New("the state store is closed")
@@ -40,7 +35,7 @@ type CorruptError struct {
 
 // Error names the directory, the damage and the way on.
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("the state in %s is damaged: %v; move it aside and start anew (the sweep finds unsent rows in the table)",
+	return fmt.Sprintf("the state in %s is damaged: %v; move it aside and start again (the sweep finds unsent rows in the table)",
 		e.Dir, e.Err)
 }
 
@@ -56,7 +51,7 @@ var errRecord = errors.New("record does not read back")
 func classify(dir string, err error) error {
 	var corrupt *CorruptError
 	switch {
-	case err == nil, errors.Is(err, ErrLocked), errors.Is(err, ErrNewer), errors.Is(err, ErrOlder), errors.As(err, &corrupt):
+	case err == nil, errors.Is(err, ErrLocked), errors.Is(err, ErrNewer), errors.As(err, &corrupt):
 		return err
 	case pebble.IsCorruptionError(err), !fromSystem(err):
 		return &CorruptError{Dir: dir, Err: err}

@@ -42,7 +42,7 @@ type exported struct {
 	End        *ending       `json:"end,omitempty"`
 }
 
-// ending says how many lines stand between the head and itself.
+// ending says how many lines are between the head and itself.
 type ending struct {
 	Records int `json:"records"`
 }
@@ -80,32 +80,32 @@ func (r row) identity() outbox.Identity {
 // waits, counts of redeliveries and pause. It leaves out column versions, because a relay reads them again, and the list of
 // changes, which belongs to this directory.
 func (s *Store) Export(w io.Writer) (err error) {
-	s.life.RLock()
-	defer s.life.RUnlock()
-	if err := s.failed(); err != nil {
+	s.files.life.RLock()
+	defer s.files.life.RUnlock()
+	if err := s.files.failed(); err != nil {
 		return err
 	}
-	shot := s.db.NewSnapshot()
+	shot := s.files.db.NewSnapshot()
 	defer func() { err = errors.Join(err, shot.Close()) }()
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
 	head, err := headOf(shot)
 	if err != nil {
-		return classify(s.dir, err)
+		return classify(s.files.dir, err)
 	}
 	if err := lines.Encode(head); err != nil {
 		return err
 	}
 	it, err := shot.NewIter(nil)
 	if err != nil {
-		return classify(s.dir, err)
+		return classify(s.files.dir, err)
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
 	n, rows := 0, journalReader{}
 	for ok := it.First(); ok; ok = it.Next() {
 		list, err := exportedFrom(&rows, it.Key(), it.Value())
 		if err != nil {
-			return classify(s.dir, err)
+			return classify(s.files.dir, err)
 		}
 		for _, line := range list {
 			if err := lines.Encode(line); err != nil {
@@ -115,7 +115,7 @@ func (s *Store) Export(w io.Writer) (err error) {
 		n += len(list)
 	}
 	if err := errors.Join(it.Error(), rows.end()); err != nil {
-		return classify(s.dir, err)
+		return classify(s.files.dir, err)
 	}
 	return errors.Join(lines.Encode(exported{End: &ending{n}}), out.Flush())
 }

@@ -38,8 +38,8 @@ func contentsOf(t *testing.T, s *Store, waits outbox.Identity) (c whole) {
 	fatal(t, err)
 	c.Gaps, err = s.Gaps()
 	fatal(t, err)
-	c.Wait, _ = s.Wait(waits)
-	c.Again, err = s.Redeliveries()
+	c.Wait, _ = s.Waits.Wait(waits)
+	c.Again, err = s.Waits.Redeliveries()
 	fatal(t, err)
 	c.Pause, c.OpenGaps = s.Pause(), s.Stats().UnacknowledgedGaps
 	return c
@@ -62,9 +62,9 @@ func TestExportAndImport(t *testing.T) {
 	}, nil, at(200), 0))
 	_, err := s.AddGap(outbox.Gap{From: *at(1), To: *at(2), Cause: outbox.GapPurged})
 	fatal(t, err)
-	fatal(t, s.Keep([]table.Waiting{{Identity: odd, Wait: table.Wait{Due: time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond), Attempts: 3}}}, nil))
-	fatal(t, s.KeepRedeliveries([]table.Waiting{{Identity: odd, Wait: table.Wait{Due: time.Now().Add(time.Minute).UTC().Truncate(time.Millisecond), Attempts: 2}}}, nil))
-	fatal(t, s.SetPause(&outbox.Pause{By: "somebody", Since: time.Now().UTC().Truncate(time.Second)}))
+	fatal(t, s.Waits.Keep([]table.Waiting{{Identity: odd, Wait: table.Wait{Due: time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond), Attempts: 3}}}, nil))
+	fatal(t, s.Waits.KeepRedeliveries([]table.Waiting{{Identity: odd, Wait: table.Wait{Due: time.Now().Add(time.Minute).UTC().Truncate(time.Millisecond), Attempts: 2}}}, nil))
+	fatal(t, s.SetPause(&outbox.Pause{By: "operator", Since: time.Now().UTC().Truncate(time.Second)}))
 	want := contentsOf(t, s, odd)
 	fatal(t, s.Export(&out))
 	fatal(t, s.Close())

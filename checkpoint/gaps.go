@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -11,124 +10,70 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
+// gaps is the part of a Store that records which parts of the log were not read.
+type gaps struct {
+	files *engine
+	last  uint64 // number of the newest gap
+	open  int    // gaps that are not acknowledged
+}
+
 // AddGap records a gap durably and returns its number, counted from 1. It sets ID and Acknowledged, and At if it is zero. A gap
 // of a first start counts as acknowledged. AddGap does not move the checkpoint.
-func (s *Store) AddGap(gap outbox.Gap) (uint64, error) {
-	if err := s.startWriting(); err != nil {
-		return 0, err
-	}
-	defer s.endWriting()
-	gap.ID, gap.Acknowledged = s.lastGap+1, gap.Cause == outbox.GapFirstStart
+func (g *gaps) AddGap(gap outbox.Gap) (uint64, error) {
+	gap.Acknowledged = gap.Cause == outbox.GapFirstStart
 	if gap.At.IsZero() {
 		gap.At = time.Now()
 	}
 	gap.At = gap.At.UTC()
-	if err := s.putJSON(numberedKey(nil, kindGap, gap.ID), gap); err != nil {
+	err := g.files.update(func(b *batch) error {
+		gap.ID = g.last + 1
+		return b.putJSON(numberedKey(nil, kindGap, gap.ID), gap)
+	}, func() { g.count(gap) })
+	if err != nil {
 		return 0, err
 	}
-	if err := s.sync(); err != nil {
-		return 0, err
-	}
-	s.metrics.gaps.WithLabelValues(string(gap.Cause)).Inc()
-	s.state.Lock()
-	defer s.state.Unlock()
-	s.lastGap = gap.ID
-	if !gap.Acknowledged {
-		s.openGaps++
-	}
+	g.files.metrics.gaps.WithLabelValues(string(gap.Cause)).Inc()
 	return gap.ID, nil
 }
 
 // Gaps returns every recorded gap, oldest first, acknowledged ones too.
-func (s *Store) Gaps() ([]outbox.Gap, error) {
-	var out []outbox.Gap
-	err := s.scan(kindGap, kindGap, func(key, value []byte) error {
-		var gap outbox.Gap
-		err := decodeJSON(key, value, &gap)
-		out = append(out, gap)
-		return err
-	})
-	return out, err
-}
+func (g *gaps) Gaps() ([]outbox.Gap, error) { return list(g.files, kindGap, decodeAs[outbox.Gap]) }
 
 // AckGap notes that an operator has seen the gap. ErrUnknownGap when there is none of that number; again is no error.
-func (s *Store) AckGap(id uint64) error {
-	if err := s.startWriting(); err != nil {
-		return err
-	}
-	defer s.endWriting()
-	key := numberedKey(nil, kindGap, id)
-	gap, err := s.gap(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return fmt.Errorf("gap %d: %w", id, ErrUnknownGap)
-	}
-	if err != nil || gap.Acknowledged {
-		return classify(s.dir, err)
-	}
-	gap.Acknowledged = true
-	if err := s.putJSON(key, gap); err != nil {
-		return err
-	}
-	if err := s.sync(); err != nil {
-		return err
-	}
-	s.state.Lock()
-	defer s.state.Unlock()
-	s.openGaps--
-	return nil
+func (g *gaps) AckGap(id uint64) error {
+	return g.files.update(func(b *batch) error {
+		key := numberedKey(nil, kindGap, id)
+		gap, err := g.read(key)
+		if errors.Is(err, pebble.ErrNotFound) {
+			return fmt.Errorf("gap %d: %w", id, ErrUnknownGap)
+		}
+		if err != nil || gap.Acknowledged {
+			return classify(g.files.dir, err)
+		}
+		gap.Acknowledged = true
+		return b.putJSON(key, gap)
+	}, func() { g.open-- })
 }
 
-func (s *Store) gap(key []byte) (gap outbox.Gap, err error) {
-	value, closer, err := s.db.Get(key)
+func (g *gaps) read(key []byte) (gap outbox.Gap, err error) {
+	value, closer, err := g.files.db.Get(key)
 	if err != nil {
 		return gap, err
 	}
-	err = decodeJSON(key, value, &gap)
+	gap, err = decodeAs[outbox.Gap](key, value)
 	return gap, errors.Join(err, closer.Close())
 }
 
-// SaveSchema stores what the reader needs to name a table's columns, in place of what it stored before under that name. An
-// empty blob removes it.
-func (s *Store) SaveSchema(table string, blob []byte) error {
-	if table == "" {
-		return errors.New("checkpoint: a schema version needs the name of its table")
-	}
-	if err := s.startWriting(); err != nil {
-		return err
-	}
-	defer s.endWriting()
-	s.key = append(append(s.key[:0], kindSchema), table...)
-	s.val = append(append(s.val[:0], blankHeader[:]...), blob...)
-	var err error
-	if len(blob) == 0 {
-		err = s.batch.Delete(s.key, nil)
-	} else {
-		err = s.put()
-	}
-	if err != nil {
-		return err
-	}
-	return s.sync()
+// load takes a record of this part over at the start.
+func (g *gaps) load(key, value []byte) error {
+	gap, err := decodeAs[outbox.Gap](key, value)
+	g.count(gap)
+	return err
 }
 
-// Schemas returns what SaveSchema stored, by table. The caller owns the blobs.
-func (s *Store) Schemas() (map[string][]byte, error) {
-	out := map[string][]byte{}
-	err := s.scan(kindSchema, kindSchema, func(key, value []byte) error {
-		blob, err := unseal(key, value)
-		out[string(key[1:])] = append([]byte(nil), blob...)
-		return err
-	})
-	return out, err
-}
-
-// putJSON adds one of the records that are written rarely.
-func (s *Store) putJSON(key []byte, value any) error {
-	payload, err := json.Marshal(value)
-	if err != nil {
-		return fmt.Errorf("checkpoint: a %q record: %w", kindOf(key), err)
+func (g *gaps) count(gap outbox.Gap) {
+	g.last = max(g.last, gap.ID)
+	if !gap.Acknowledged {
+		g.open++
 	}
-	s.key = append(s.key[:0], key...)
-	s.val = append(append(s.val[:0], blankHeader[:]...), payload...)
-	return s.put()
 }

@@ -49,7 +49,7 @@ func ReadState(r io.Reader) (*State, error) {
 		case line.End.Records != len(s.lines):
 			return nil, fmt.Errorf("it has %d records and says that it has %d", len(s.lines), line.End.Records)
 		case lines.More():
-			return nil, errors.New("it goes on behind its last line")
+			return nil, errors.New("more lines follow its last line")
 		default:
 			return s, s.check()
 		}
@@ -89,55 +89,38 @@ func (s *State) Rows() (journal, waits int) {
 // also adds an entry about the import to the history. The values that a Store keeps in memory are read by the next Open: close
 // this Store afterwards.
 func (s *Store) Import(from *State) error {
-	if err := s.startWriting(); err != nil {
-		return err
-	}
-	defer s.endWriting()
-	if s.progress.hasCheckpoint || s.journal.len() > 0 {
-		return errors.New("the state directory has a state already")
-	}
-	next := s.progress
-	for _, line := range from.lines {
-		if err := s.putExported(&next, line); err != nil {
-			return err
+	return s.files.update(func(b *batch) error {
+		if s.progress.hasCheckpoint || s.journal.len() > 0 {
+			return errors.New("the state directory has a state already")
 		}
-	}
-	if err := s.putSource(&next, from.Source); err != nil {
-		return err
-	}
-	if err := s.putCheckpoint(&next, from.CheckpointAt, from.Checkpoint); err != nil {
-		return err
-	}
-	if err := s.putEntry(&next, time.Now(), "imported: exported at "+from.At.Format(time.RFC3339)); err != nil {
-		return err
-	}
-	return s.sync()
+		next := s.progress
+		for _, line := range from.lines {
+			if err := s.putExported(b, &next, line); err != nil {
+				return err
+			}
+		}
+		return next.putMove(b, time.Now(), from.Source, from.CheckpointAt, from.Checkpoint, "imported: exported at "+from.At.Format(time.RFC3339))
+	}, nil)
 }
 
 // putExported adds a line to the batch.
-func (s *Store) putExported(next *progress, line exported) error {
+func (s *Store) putExported(b *batch, next *progress, line exported) error {
 	switch {
 	case line.History != nil:
-		e := *line.History
-		s.key = numberedKey(s.key[:0], kindHistory, e.Number)
-		s.val = appendEntry(s.val[:0], e)
-		next.history = append(next.history, historyItem{e.Number, e.At, e.Reason != ""})
-		return s.put()
+		return next.putHistory(b, *line.History)
 	case line.Gap != nil:
-		return s.putJSON(numberedKey(nil, kindGap, line.Gap.ID), line.Gap)
+		return b.putJSON(numberedKey(nil, kindGap, line.Gap.ID), line.Gap)
 	case line.Journal != nil:
 		j := line.Journal
-		return s.putSent(j.At, []outbox.Completion{{Identity: j.identity(), BrokerID: j.BrokerID}})
+		return s.journal.putSent(b, j.At, []outbox.Completion{{Identity: j.identity(), BrokerID: j.BrokerID}})
 	case line.Wait != nil:
-		return s.putCounted(kindWait, line.Wait)
+		return b.putWait(kindWait, line.Wait.entry())
 	case line.Redelivery != nil:
-		return s.putCounted(kindRedelivery, line.Redelivery)
+		return b.putWait(kindRedelivery, line.Redelivery.entry())
 	}
-	return s.putJSON([]byte{kindPause}, line.Pause)
+	return b.putJSON([]byte{kindPause}, line.Pause)
 }
 
-func (s *Store) putCounted(kind byte, w *waiting) error {
-	s.key = appendWaitKey(s.key[:0], kind, w.identity())
-	s.val = appendWaitValue(s.val[:0], table.Wait{Due: w.Due, Attempts: w.Attempts})
-	return s.put()
+func (w *waiting) entry() table.Waiting {
+	return table.Waiting{Identity: w.identity(), Wait: table.Wait{Due: w.Due, Attempts: w.Attempts}}
 }

@@ -41,20 +41,19 @@ func newJournal() journal {
 
 func (j *journal) len() int { return len(j.places) }
 
-// putJournal adds one commit to the batch: first written leaves the journal, then sent enters it, because a row may be written
+// put adds one commit to the batch: first written leaves the journal, then sent enters it, because a row may be written
 // and sent again in one batch. The state in memory is ahead of the disk until the batch is written.
-func (s *Store) putJournal(now time.Time, sent []outbox.Completion, written []outbox.Identity) error {
-	j := &s.journal
+func (j *journal) put(b *batch, now time.Time, sent []outbox.Completion, written []outbox.Identity) error {
 	j.touched = j.touched[:0]
 	for i := range written {
 		j.remove(j.hash(written[i]))
 	}
-	if err := s.putSent(now, sent); err != nil {
+	if err := j.putSent(b, now, sent); err != nil {
 		return err
 	}
 	for _, rows := range j.touched {
 		rows.touched = false
-		if err := s.putWritten(rows); err != nil {
+		if err := rows.putWritten(b); err != nil {
 			return err
 		}
 	}
@@ -62,11 +61,10 @@ func (s *Store) putJournal(now time.Time, sent []outbox.Completion, written []ou
 }
 
 // putSent adds a record of the rows to the batch. A row that is in the journal already leaves it first.
-func (s *Store) putSent(now time.Time, sent []outbox.Completion) error {
+func (j *journal) putSent(b *batch, now time.Time, sent []outbox.Completion) error {
 	if len(sent) == 0 {
 		return nil
 	}
-	j := &s.journal
 	j.last++
 	rows := newSentRows(j.last, len(sent))
 	for i := range sent {
@@ -74,9 +72,9 @@ func (s *Store) putSent(now time.Time, sent []outbox.Completion) error {
 		j.remove(hash)
 		j.places[hash] = place{rows, i}
 	}
-	s.key = numberedKey(s.key[:0], kindSent, rows.number)
-	s.val = appendSent(s.val[:0], now, sent)
-	return s.put()
+	b.key = numberedKey(b.key[:0], kindSent, rows.number)
+	b.val = appendSent(b.val[:0], now, sent)
+	return b.put()
 }
 
 func newSentRows(number uint64, n int) *sentRows {
@@ -111,20 +109,20 @@ func (r *sentRows) mark(index int) {
 }
 
 // putWritten adds to the batch what became of a record: it goes when nothing of it is left.
-func (s *Store) putWritten(rows *sentRows) error {
-	s.key = numberedKey(s.key[:0], kindWritten, rows.number)
-	if rows.left > 0 {
-		s.val = append(append(s.val[:0], blankHeader[:]...), rows.written...)
-		rows.marked = true
-		return s.put()
+func (r *sentRows) putWritten(b *batch) error {
+	b.key = numberedKey(b.key[:0], kindWritten, r.number)
+	if r.left > 0 {
+		b.val = append(append(b.val[:0], blankHeader[:]...), r.written...)
+		r.marked = true
+		return b.put()
 	}
-	if rows.marked {
-		if err := s.batch.Delete(s.key, nil); err != nil {
+	if r.marked {
+		if err := b.Delete(b.key, nil); err != nil {
 			return err
 		}
 	}
-	s.key[0] = kindSent
-	return s.batch.Delete(s.key, nil)
+	b.key[0] = kindSent
+	return b.Delete(b.key, nil)
 }
 
 // journalRow is one entry as it is read.
@@ -205,20 +203,8 @@ func (r *journalReader) end() error {
 	return nil
 }
 
-// loadRow takes an entry over that was read at the start.
-func (s *Store) loadRow(row journalRow) {
-	s.journal.last = max(s.journal.last, row.in.number)
-	s.journal.places[s.journal.hash(row.Identity)] = row.place
-}
-
-// Journal returns the rows that the broker has taken and MySQL has not written, in no particular order.
-func (s *Store) Journal() (out []outbox.Completion, err error) {
-	var rows journalReader
-	err = s.scan(kindWritten, kindSent, func(key, value []byte) error {
-		return rows.read(key, value, func(row journalRow) { out = append(out, row.Completion) })
-	})
-	if err == nil {
-		err = classify(s.dir, rows.end())
-	}
-	return out, err
+// load takes an entry over that was read at the start.
+func (j *journal) load(row journalRow) {
+	j.last = max(j.last, row.in.number)
+	j.places[j.hash(row.Identity)] = row.place
 }

@@ -34,7 +34,7 @@ func identities(rows []outbox.Completion) (ids []outbox.Identity) {
 // journalRecords counts the records of the journal on the disk, and their bytes.
 func journalRecords(t *testing.T, s *Store) (n, bytes int) {
 	t.Helper()
-	fatal(t, s.scan(kindWritten, kindSent, func(key, value []byte) error {
+	fatal(t, s.files.scan(kindWritten, kindSent, func(key, value []byte) error {
 		n, bytes = n+1, bytes+len(key)+len(value)
 		return nil
 	}))
@@ -104,16 +104,15 @@ func TestARowHasOneEntry(t *testing.T) {
 // C05: bits whose record is gone, or has another number of rows, are damage and not an empty journal.
 func TestC05_PartOfTheJournalIsGone(t *testing.T) {
 	for name, harm := range map[string]func(s *Store) error{
-		"record": func(s *Store) error { return s.db.Delete(numberedKey(nil, kindSent, 1), pebble.Sync) },
+		"record": func(s *Store) error { return s.files.db.Delete(numberedKey(nil, kindSent, 1), pebble.Sync) },
 		"rows": func(s *Store) error {
-			s.batch.Reset()
-			s.key, s.val = numberedKey(nil, kindSent, 1), appendSent(nil, time.Now(), sentRange(1, 1))
-			return errors.Join(s.put(), s.sync())
+			return s.files.update(func(b *batch) error {
+				b.key, b.val = numberedKey(nil, kindSent, 1), appendSent(nil, time.Now(), sentRange(1, 1))
+				return b.put()
+			}, nil)
 		},
 		"bits": func(s *Store) error {
-			s.batch.Reset()
-			s.key, s.val = numberedKey(nil, kindWritten, 1), append(blankHeader[:headerSize:headerSize], 0xff, 0xff)
-			return errors.Join(s.put(), s.sync())
+			return s.files.update(func(b *batch) error { return b.putBlob(numberedKey(nil, kindWritten, 1), []byte{0xff, 0xff}) }, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

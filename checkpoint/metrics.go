@@ -17,33 +17,6 @@ const (
 	troubleCorruption = "corruption"
 )
 
-// Stats is what `checkpoint show` and the status page add to the position itself.
-type Stats struct {
-	CheckpointAt       time.Time `json:"checkpoint_at"`       // when it was last moved; zero before the first
-	JournalEntries     int       `json:"journal_entries"`     // taken by the broker, not yet written by MySQL
-	HistoryEntries     int       `json:"history_entries"`     //
-	UnacknowledgedGaps int       `json:"unacknowledged_gaps"` //
-	DiskBytes          uint64    `json:"disk_bytes"`          // of the live store; quarantined ones are not counted
-}
-
-// Stats returns the counts of this moment. After Close, DiskBytes is 0.
-func (s *Store) Stats() Stats {
-	s.state.Lock()
-	stats := Stats{
-		CheckpointAt:       s.progress.at,
-		JournalEntries:     s.entries,
-		HistoryEntries:     len(s.progress.history),
-		UnacknowledgedGaps: s.openGaps,
-	}
-	s.state.Unlock()
-	s.life.RLock()
-	defer s.life.RUnlock()
-	if s.failed() == nil {
-		stats.DiskBytes = s.db.Metrics().DiskSpaceUsage()
-	}
-	return stats
-}
-
 // metrics is also the collector of what is read off the store when asked.
 type metrics struct {
 	store   *Store

@@ -56,13 +56,13 @@ func TestGaps(t *testing.T) {
 func TestSchemas(t *testing.T) {
 	files := vfs.NewMem()
 	s := openMem(t, files)
-	fatal(t, s.SaveSchema("shop.t", []byte("one")))
-	fatal(t, s.SaveSchema("shop.t", []byte("two")))
-	fatal(t, s.SaveSchema("shop.u", []byte("three")))
-	fatal(t, s.SaveSchema("shop.u", nil))
+	fatal(t, s.Schemas.Save("shop.t", []byte("one")))
+	fatal(t, s.Schemas.Save("shop.t", []byte("two")))
+	fatal(t, s.Schemas.Save("shop.u", []byte("three")))
+	fatal(t, s.Schemas.Save("shop.u", nil))
 	fatal(t, s.Close())
 	s = openMem(t, files)
-	got, err := s.Schemas()
+	got, err := s.Schemas.All()
 	fatal(t, err)
 	if len(got) != 1 || string(got["shop.t"]) != "two" {
 		t.Fatalf("%q", got)
@@ -120,9 +120,9 @@ func TestEngineLog(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	s, err := Open(stateDir, Options{FS: vfs.NewMem(), Log: zap.New(core), OnFatal: mustNotFail(t), Simulated: true})
 	fatal(t, err)
-	s.listener().DiskSlow(pebble.DiskSlowInfo{Path: "000007.log"})
+	s.files.listener().DiskSlow(pebble.DiskSlowInfo{Path: "000007.log"})
 	for range 3 { // as on a full disk: one line is enough
-		s.listener().BackgroundError(errors.New("no space left on device"))
+		s.files.listener().BackgroundError(errors.New("no space left on device"))
 	}
 	fatal(t, s.Close())
 	if n := logs.FilterLevelExact(zap.WarnLevel).FilterMessageSnippet("slow").Len(); n != 1 {

@@ -56,7 +56,7 @@ func read(t testing.TB, s *Store) contents {
 			c.Moves = append(c.Moves, e.Reason)
 		}
 	}
-	schemas, err := s.Schemas()
+	schemas, err := s.Schemas.All()
 	fatal(t, err)
 	c.Schema = string(schemas["shop.t"])
 	stats := s.Stats()
@@ -87,7 +87,7 @@ func script(rng *rand.Rand, number uint64, n int) []step {
 			steps[i] = func(s *Store, c *contents) error { return move(s, c, id, p, fmt.Sprint("move ", i)) }
 		case roll == 2:
 			blob := strings.Repeat("column ", 1+rng.IntN(900)) // several WAL blocks
-			steps[i] = func(s *Store, c *contents) error { c.Schema = blob; return s.SaveSchema("shop.t", []byte(blob)) }
+			steps[i] = func(s *Store, c *contents) error { c.Schema = blob; return s.Schemas.Save("shop.t", []byte(blob)) }
 		default:
 			offset += uint64(1 + rng.IntN(1000))
 			var sent []outbox.Completion

@@ -15,9 +15,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-
-	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
 // Options of a Store. The zero value is usable.
@@ -31,16 +28,10 @@ type Options struct {
 	// returns, as in tests, every further call on the Store returns the same error.
 	OnFatal func(error)
 
-	// Simulated is for stores that live in memory for moments: no background compaction, nothing that wakes up by the clock.
+	// Simulated is for short-lived stores in memory: no background compaction, nothing that wakes up by the clock.
 	Simulated bool
 
 	readOnly bool // of Peek
-}
-
-// Origin says how the store came to be.
-type Origin struct {
-	CreatedAt   time.Time `json:"created_at"`            // by our clock
-	Quarantined string    `json:"quarantined,omitempty"` // the damaged store it replaces, by its name in the directory; "" for a first start
 }
 
 // Exists reports whether dir holds a store. It opens no file, so it may be asked at any time.
@@ -52,7 +43,7 @@ func Exists(dir string) bool {
 // Open opens the store in dir, which is made, private to this user, when it is missing. Every record is read and checked
 // once, so that damage shows here and not in the middle of work.
 //
-// Errors: ErrLocked, ErrNewer, ErrOlder, *CorruptError, *SpaceError, or the operating system's. Nothing in this process may open files
+// Errors: ErrLocked, ErrNewer, *CorruptError, *SpaceError, or the operating system's. Nothing in this process may open files
 // in dir as long as the Store is open: closing any of them would silently give up the lock (failure C02).
 func Open(dir string, opts Options) (*Store, error) {
 	if opts.Log == nil {
@@ -73,51 +64,61 @@ func Open(dir string, opts Options) (*Store, error) {
 		}
 		dir = absolute
 	}
-	s := &Store{dir: dir, opts: opts, watch: io.NopCloser(nil), journal: newJournal()}
-	s.metrics = newMetrics(s)
+	e := &engine{dir: dir, opts: opts, watch: io.NopCloser(nil)}
+	s := newStore(e)
+	e.metrics = newMetrics(s)
 	if err := s.open(); err != nil {
-		return nil, errors.Join(err, s.watch.Close())
+		return nil, errors.Join(err, e.watch.Close())
 	}
-	if err := s.metrics.register(opts.Registerer); err != nil {
-		return nil, errors.Join(err, s.Close())
+	if err := e.metrics.register(opts.Registerer); err != nil {
+		return nil, errors.Join(err, e.close())
 	}
 	return s, nil
 }
 
 func (s *Store) open() error {
-	o := s.engineOptions()
-	path := o.FS.PathJoin(s.dir, engineDir)
-	if !s.opts.readOnly {
-		if err := room(o.FS, s.dir); err != nil {
+	e := s.files
+	if err := e.open(); err != nil {
+		return err
+	}
+	err := s.load()
+	if err == nil && s.origin.CreatedAt.IsZero() {
+		err = s.begin()
+	}
+	if err == nil {
+		err = e.failed()
+	}
+	if err != nil {
+		return errors.Join(classify(e.dir, err), e.batch.Close(), e.db.Close())
+	}
+	e.opened.Store(true)
+	return nil
+}
+
+// open opens Pebble's directory.
+func (e *engine) open() error {
+	o := e.engineOptions()
+	path := o.FS.PathJoin(e.dir, engineDir)
+	if !e.opts.readOnly {
+		if err := room(o.FS, e.dir); err != nil {
 			return err
 		}
 	}
 	found, err := inspect(o.FS, path)
-	if errors.Is(err, errHalfMade) && !s.opts.readOnly {
+	if errors.Is(err, errHalfMade) && !e.opts.readOnly {
 		err = clearHalfMade(o.FS, path)
 	}
 	if err != nil {
-		return classify(s.dir, err)
+		return classify(e.dir, err)
 	}
 	db, err := openEngine(path, o)
 	if err != nil && !found { // what was not there is not damaged
-		return fmt.Errorf("state directory %s cannot be made: %w (make it, for the user that runs canal-outbox)", s.dir, err)
+		return fmt.Errorf("state directory %s cannot be made: %w (make it, for the user that runs canal-outbox)", e.dir, err)
 	}
 	if err != nil {
-		return classify(s.dir, err)
+		return classify(e.dir, err)
 	}
-	s.db, s.batch = db, db.NewBatch()
-	err = s.load()
-	if err == nil && s.origin.CreatedAt.IsZero() {
-		err = s.begin(o.FS)
-	}
-	if err == nil {
-		err = s.failed()
-	}
-	if err != nil {
-		return errors.Join(classify(s.dir, err), s.batch.Close(), db.Close())
-	}
-	s.opened.Store(true)
+	e.db, e.batch.Batch = db, db.NewBatch()
 	return nil
 }
 
@@ -132,14 +133,15 @@ func openEngine(path string, o *pebble.Options) (db *pebble.DB, err error) {
 }
 
 // begin writes the first record of a new store. Records without it mean that part of the store is gone.
-func (s *Store) begin(files vfs.FS) error {
-	if s.progress.hasCheckpoint || s.progress.hasSource || len(s.progress.history) > 0 || s.journal.len() > 0 || s.lastGap > 0 {
+func (s *Store) begin() error {
+	if s.progress.hasCheckpoint || s.progress.hasSource || len(s.progress.history) > 0 || s.journal.len() > 0 || s.gaps.last > 0 {
 		return fmt.Errorf("%w: the first record is missing", errRecord)
 	}
-	if s.opts.readOnly {
+	e := s.files
+	if e.opts.readOnly {
 		return nil
 	}
-	names, err := files.List(s.dir)
+	names, err := e.system().List(e.dir)
 	if err != nil {
 		return err
 	}
@@ -150,20 +152,17 @@ func (s *Store) begin(files vfs.FS) error {
 			origin.Quarantined = name
 		}
 	}
-	if err := s.putJSON([]byte{kindOrigin}, origin); err != nil {
-		return err
-	}
-	s.origin = origin
-	if err := s.sync(); err != nil || s.opts.Simulated {
+	err = e.update(func(b *batch) error { return b.putJSON([]byte{kindOrigin}, origin) }, func() { s.origin = origin })
+	if err != nil || e.opts.Simulated {
 		return err
 	}
 	// The engine made the first log before it raised its format. Only in the next one can damage be told from a torn end.
-	return s.db.Flush()
+	return e.db.Flush()
 }
 
 // load reads every record once.
 func (s *Store) load() (err error) {
-	it, err := s.db.NewIter(nil)
+	it, err := s.files.db.NewIter(nil)
 	if err != nil {
 		return err
 	}
@@ -171,7 +170,7 @@ func (s *Store) load() (err error) {
 	var rows journalReader
 	for ok := it.First(); ok; ok = it.Next() {
 		if isJournal(it.Key()[0]) {
-			err = rows.read(it.Key(), it.Value(), s.loadRow)
+			err = rows.read(it.Key(), it.Value(), s.journal.load)
 		} else {
 			err = s.loadRecord(it.Key(), it.Value())
 		}
@@ -185,47 +184,24 @@ func (s *Store) load() (err error) {
 
 func (s *Store) loadRecord(key, value []byte) (err error) {
 	switch kind := key[0]; kind {
-	case kindCheckpoint:
-		s.progress.checkpoint, s.progress.at, err = decodeCheckpoint(key, value)
-		s.progress.hasCheckpoint = true
-	case kindHistory:
-		var e Entry
-		e, err = decodeEntry(key, value)
-		s.progress.history = append(s.progress.history, historyItem{e.Number, e.At, e.Reason != ""})
+	case kindCheckpoint, kindHistory, kindOrigin, kindSource:
+		return s.position.load(key, value)
 	case kindGap:
-		var g outbox.Gap
-		err = decodeJSON(key, value, &g)
-		s.lastGap = max(s.lastGap, g.ID)
-		if !g.Acknowledged {
-			s.openGaps++
-		}
-	case kindOrigin:
-		err = decodeJSON(key, value, &s.origin)
+		return s.gaps.load(key, value)
 	case kindChange:
-		var c Change
-		err = decodeJSON(key, value, &c)
-		s.lastChange = max(s.lastChange, c.Number)
-	case kindDay:
-		err = decodeJSON(key, value, new(Day))
+		return s.Changes.load(key, value)
+	case kindWait:
+		return s.Waits.load(key, value)
 	case kindPause:
-		err = decodeJSON(key, value, &s.pause)
-	case kindSource:
-		err = decodeJSON(key, value, &s.progress.source)
-		s.progress.hasSource = true
+		return decodeJSON(key, value, &s.pause)
+	case kindDay:
+		return decodeJSON(key, value, new(Day))
 	case kindSchema, kindPast:
 		_, err = unseal(key, value)
 	case kindRedelivery:
 		_, err = decodeWait(key, value)
-	case kindWait:
-		var w table.Waiting
-		w, err = decodeWait(key, value)
-		s.waits.Change([]table.Waiting{w}, nil, time.Time{}) // what has expired goes with the first Keep, from the disk as well
 	default:
-		switch _, err = unseal(key, value); {
-		case err != nil:
-		case kind == kindOldJournal:
-			err = fmt.Errorf("%w (it holds %q records)", ErrOlder, string(kind))
-		default:
+		if _, err = unseal(key, value); err == nil {
 			err = fmt.Errorf("%w: unknown kind of record %q", ErrNewer, string(kind))
 		}
 	}

@@ -18,12 +18,12 @@ func TestG46_PiecesOfThePast(t *testing.T) {
 	fatal(t, s.SetSource(server.ID{Flavor: outbox.MariaDB, ServerID: 7}))
 	fatal(t, s.Commit(nil, nil, at(1), 0))
 	for _, piece := range []string{"1 old", "2 b", "1 a"} {
-		fatal(t, s.SavePast(uint64(piece[0]-'0'), []byte(piece)))
+		fatal(t, s.Past.Save(uint64(piece[0]-'0'), []byte(piece)))
 	}
 	fatal(t, s.Close())
 	s = openMem(t, files)
 	var got []string
-	fatal(t, s.Past(func(slot uint64, piece []byte) { got = append(got, fmt.Sprintf("%d: %s", slot, piece)) }))
+	fatal(t, s.Past.All(func(slot uint64, piece []byte) { got = append(got, fmt.Sprintf("%d: %s", slot, piece)) }))
 	if text := strings.Join(got, ", "); text != "1: 1 a, 2: 2 b" {
 		t.Errorf("got %s", text)
 	}

@@ -2,33 +2,25 @@ package checkpoint
 
 import "github.com/canal-outbox/canal-outbox/outbox"
 
+// pauses is the part of a Store that keeps the operator's pause.
+type pauses struct {
+	files *engine
+	pause *outbox.Pause
+}
+
 // Pause returns the operator's pause; nil when there is none.
-func (s *Store) Pause() *outbox.Pause {
-	s.state.Lock()
-	defer s.state.Unlock()
-	return s.pause
+func (p *pauses) Pause() *outbox.Pause {
+	p.files.state.Lock()
+	defer p.files.state.Unlock()
+	return p.pause
 }
 
 // SetPause records a pause, or with nil its end, durably.
-func (s *Store) SetPause(p *outbox.Pause) error {
-	if err := s.startWriting(); err != nil {
-		return err
-	}
-	defer s.endWriting()
-	var err error
-	if p == nil {
-		err = s.batch.Delete([]byte{kindPause}, nil)
-	} else {
-		err = s.putJSON([]byte{kindPause}, p)
-	}
-	if err != nil {
-		return err
-	}
-	if err := s.sync(); err != nil {
-		return err
-	}
-	s.state.Lock()
-	defer s.state.Unlock()
-	s.pause = p
-	return nil
+func (p *pauses) SetPause(pause *outbox.Pause) error {
+	return p.files.update(func(b *batch) error {
+		if pause == nil {
+			return b.Delete([]byte{kindPause}, nil)
+		}
+		return b.putJSON([]byte{kindPause}, pause)
+	}, func() { p.pause = pause })
 }

@@ -39,15 +39,6 @@ func (e *SpaceError) Error() string {
 // it is that of the nearest one above, in which it would be made.
 func Free(dir string) (uint64, error) { return free(vfs.Default, dir) }
 
-// Free is the room on the file system of the open store, in bytes.
-func (s *Store) Free() (uint64, error) {
-	files := s.opts.FS
-	if files == nil {
-		files = vfs.Default
-	}
-	return free(files, s.dir)
-}
-
 func free(files vfs.FS, dir string) (uint64, error) {
 	for {
 		usage, err := files.GetDiskUsage(dir)

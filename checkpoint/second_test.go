@@ -91,7 +91,7 @@ func TestC02_NothingWalksTheOpenDirectory(t *testing.T) {
 	fatal(t, err)
 	fatal(t, s.Reset(server.ID{Flavor: outbox.MySQL}, *at(4), 0, "test"))
 	read(t, s)
-	fatal(t, s.db.Flush())
+	fatal(t, s.files.db.Flush())
 	if got := runSecond(t, dir); !strings.HasPrefix(got, "locked: ") {
 		t.Errorf("the second process says %q", got)
 	}
@@ -128,7 +128,7 @@ func TestC09_DirectoryIsMade(t *testing.T) {
 }
 
 // A directory that cannot be written to is the operator's business, not damage.
-func TestOpenTellsPermissionFromDamage(t *testing.T) {
+func TestOpenDistinguishesPermissionFromDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	fatal(t, os.WriteFile(path, nil, 0o600))
 	_, err := Open(filepath.Join(path, "state"), Options{})

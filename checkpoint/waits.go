@@ -8,77 +8,59 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// The store is table.Waits: what a table has no columns for. They are read from memory and written through.
-
-// Wait implements table.Waits.
-func (s *Store) Wait(id outbox.Identity) (table.Wait, bool) { return s.waits.Wait(id) }
-
-// Waiting implements table.Waits.
-func (s *Store) Waiting(name string, now time.Time) (rows int, longest time.Duration) {
-	return s.waits.Waiting(name, now)
+// Waits keeps the due time and the count of rows whose table has no columns for them: those of refused rows, which are read from memory
+// and written through (table.Waits), and those of SENT rows that are published again.
+type Waits struct {
+	table.WaitMap
+	files *engine
 }
-
-// Of implements table.Waits.
-func (s *Store) Of(name string) []outbox.Identity { return s.waits.Of(name) }
 
 // Keep implements table.Waits with one synced batch; one that only drops is not synced, because a wait too many is dropped again.
-func (s *Store) Keep(put []table.Waiting, drop []outbox.Identity) error {
-	if err := s.startWriting(); err != nil {
-		return err
-	}
-	defer s.endWriting()
-	for _, w := range put {
-		s.key = appendWaitKey(s.key[:0], kindWait, w.Identity)
-		s.val = appendWaitValue(s.val[:0], w.Wait)
-		if err := s.put(); err != nil {
-			return err
-		}
-	}
-	for _, id := range s.waits.Change(put, drop, time.Now()) {
-		s.key = appendWaitKey(s.key[:0], kindWait, id)
-		if err := s.batch.Delete(s.key, nil); err != nil {
-			return err
-		}
-	}
-	if len(put) > 0 {
-		return s.sync()
-	}
-	return s.commitUnsynced()
+func (w *Waits) Keep(put []table.Waiting, drop []outbox.Identity) error {
+	return w.keep(kindWait, put, func() []outbox.Identity { return w.Change(put, drop, time.Now()) })
 }
 
-// Redeliveries returns how often SENT rows went out again, and when each may do so next, in no particular order.
-func (s *Store) Redeliveries() (all []table.Waiting, err error) {
-	err = s.scan(kindRedelivery, kindRedelivery, func(key, value []byte) error {
-		w, err := decodeWait(key, value)
-		all = append(all, w)
-		return err
-	})
-	return all, err
+// Redeliveries returns how often SENT rows were published again, and when each may be next, in no particular order.
+func (w *Waits) Redeliveries() ([]table.Waiting, error) {
+	return list(w.files, kindRedelivery, decodeWait)
 }
 
 // KeepRedeliveries puts and drops such records in one synced batch; one that only drops is not synced.
-func (s *Store) KeepRedeliveries(put []table.Waiting, drop []outbox.Identity) error {
-	if err := s.startWriting(); err != nil {
-		return err
-	}
-	defer s.endWriting()
-	for _, w := range put {
-		s.key = appendWaitKey(s.key[:0], kindRedelivery, w.Identity)
-		s.val = appendWaitValue(s.val[:0], w.Wait)
-		if err := s.put(); err != nil {
-			return err
+func (w *Waits) KeepRedeliveries(put []table.Waiting, drop []outbox.Identity) error {
+	return w.keep(kindRedelivery, put, func() []outbox.Identity { return drop })
+}
+
+func (w *Waits) keep(kind byte, put []table.Waiting, drop func() []outbox.Identity) error {
+	change := func(b *batch) error {
+		for _, one := range put {
+			if err := b.putWait(kind, one); err != nil {
+				return err
+			}
 		}
-	}
-	for _, id := range drop {
-		s.key = appendWaitKey(s.key[:0], kindRedelivery, id)
-		if err := s.batch.Delete(s.key, nil); err != nil {
-			return err
+		for _, id := range drop() {
+			if err := b.Delete(appendWaitKey(b.key[:0], kind, id), nil); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	if len(put) > 0 {
-		return s.sync()
+	if len(put) == 0 {
+		return w.files.updateUnsynced(change)
 	}
-	return s.commitUnsynced()
+	return w.files.update(change, nil)
+}
+
+// load takes a record over at the start. What has expired goes with the first Keep, from the disk as well.
+func (w *Waits) load(key, value []byte) error {
+	one, err := decodeWait(key, value)
+	w.Change([]table.Waiting{one}, nil, time.Time{})
+	return err
+}
+
+func (b *batch) putWait(kind byte, w table.Waiting) error {
+	b.key = appendWaitKey(b.key[:0], kind, w.Identity)
+	b.val = appendWaitValue(b.val[:0], w.Wait)
+	return b.put()
 }
 
 func appendWaitKey(b []byte, kind byte, id outbox.Identity) []byte {

@@ -39,10 +39,10 @@ func TestActivityShowsWhatIsLeftToTheSweep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, Config{MaxRetry: 3}, func(b *bench) {
 				b.T = t
-				before := b.Tracker.Activity()
+				before := b.Tracker.Activity.Count()
 				c.then(b)
 				synctest.Wait()
-				if changed := b.Tracker.Activity() != before; changed != c.want {
+				if changed := b.Tracker.Activity.Count() != before; changed != c.want {
 					t.Errorf("activity changed: %v, want %v", changed, c.want)
 				}
 			})
@@ -76,12 +76,12 @@ func TestMissedInsertsAreCountedByExclusion(t *testing.T) {
 		}, 0},
 		"something was deferred during the sweep": {func(b *bench) {
 			quiet(b)
-			b.Tracker.Disturb()
+			b.Tracker.Activity.Disturb()
 			regular(b, 1)
 		}, 0},
 		"something was deferred lately": {func(b *bench) {
 			quiet(b)
-			b.Tracker.Disturb()
+			b.Tracker.Activity.Disturb()
 			anyAge(b)
 			anyAge(b)
 			time.Sleep(within)
@@ -89,14 +89,14 @@ func TestMissedInsertsAreCountedByExclusion(t *testing.T) {
 		}, 0},
 		"something was deferred, and no sweep over rows of any age came": {func(b *bench) {
 			quiet(b)
-			b.Tracker.Disturb()
+			b.Tracker.Activity.Disturb()
 			regular(b, 0)
 			time.Sleep(time.Hour)
 			regular(b, 1)
 		}, 0},
 		"quiet again": {func(b *bench) {
 			quiet(b)
-			b.Tracker.Disturb()
+			b.Tracker.Activity.Disturb()
 			anyAge(b)
 			quiet(b)
 			regular(b, 1)

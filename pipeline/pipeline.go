@@ -47,7 +47,7 @@ type Pipeline struct {
 // New puts the parts together. It does no I/O.
 func New(t *tracker.Tracker, d *dispatch.Dispatch, r *recovery.Recovery, sweeps tracker.Sweeps, reg prometheus.Registerer) *Pipeline {
 	return &Pipeline{
-		tracker: t, dispatch: d, recovery: r, sweeps: sweeps, longest: d.LongestDelay(), quiet: newQuiet(t.Activity()),
+		tracker: t, dispatch: d, recovery: r, sweeps: sweeps, longest: d.LongestDelay(), quiet: newQuiet(t.Activity.Count()),
 		missed: promauto.With(reg).NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_missed_total",
 			Help: "Rows without a due time that a sweep published though the log never showed them as inserted (REPLACE or upsert of an " +
@@ -118,7 +118,7 @@ func (p *Pipeline) Behind(id outbox.Identity) (first outbox.Identity, why string
 
 // Tally counts the results since the start, and the rows that the binlog path left to the sweep.
 func (p *Pipeline) Tally() (results sink.Tally, deferred uint64) {
-	return p.dispatch.Tally(), p.tracker.Deferred()
+	return p.dispatch.Tally(), p.tracker.Activity.Deferred()
 }
 
 // Snapshot is the flow's state for status and health.

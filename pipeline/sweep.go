@@ -52,7 +52,7 @@ func (p *Pipeline) Takes() bool {
 
 // SetBack gives rows back that were reserved and that the table shows as PENDING now, and asks for a sweep, which publishes them.
 func (p *Pipeline) SetBack(rows []outbox.Candidate) {
-	p.tracker.Disturb() // first: activity changes before the rows have no owner
+	p.tracker.Activity.Disturb() // first: activity changes before the rows have no owner
 	p.tracker.Release(rows)
 	p.sweeps.Trigger()
 }
@@ -90,7 +90,7 @@ func (p *Pipeline) Publish(ctx context.Context, rows []*outbox.Message, rejected
 func (p *Pipeline) Swept(s outbox.Sweep) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.quiet.swept(s, p.tracker.Activity(), time.Now()) {
+	if p.quiet.swept(s, p.tracker.Activity.Count(), time.Now()) {
 		p.missed.Add(float64(s.Untried))
 	}
 }

@@ -54,7 +54,7 @@ type Flow interface {
 	SetBack([]outbox.Candidate)
 }
 
-// Memory stores what must survive the process. checkpoint.Store implements it.
+// Memory stores what must survive the process. checkpoint.Waits implements it.
 type Memory interface {
 	table.Waits
 	// Redeliveries returns how often SENT rows were sent again, and the next time for each.

@@ -19,7 +19,7 @@ func (d *daemon) newAlerts() *alert.Alerter {
 		host = "" // it is for people, and the source is there too
 	}
 	return alert.New(alert.Config{
-		Failed: d.listFailed, Memory: digestMemory{d.state},
+		Failed: d.listFailed, Memory: digestMemory{d.state.Digest},
 		Webhook: d.cfg.Alerts.Webhook.Reveal(), Secret: d.cfg.Alerts.Secret.Reveal(), Digest: d.cfg.Alerts.Digest,
 		Source: d.cfg.Source.Address, Host: host, Version: d.opts.Version, Tables: d.failedRows, Random: rand.Float64,
 		Limits: alert.Limits{Pending: int64(d.cfg.Alerts.PendingOver), Oldest: d.cfg.Alerts.OldestOver},
@@ -53,14 +53,14 @@ func (d *daemon) listFailed(ctx context.Context, name string) (rows []alert.Row,
 	return rows, err
 }
 
-// digestMemory is the state directory as the alerts need it.
-type digestMemory struct{ *checkpoint.Store }
+// digestMemory is the part of the state directory that the alerts use.
+type digestMemory struct{ *checkpoint.Digest }
 
 // Day implements alert.Memory.
 func (m digestMemory) Day() (alert.Day, error) {
-	d, err := m.Store.Day()
+	d, err := m.Digest.Day()
 	return alert.Day(d), err
 }
 
 // KeepDay implements alert.Memory.
-func (m digestMemory) KeepDay(d alert.Day) error { return m.Store.KeepDay(checkpoint.Day(d)) }
+func (m digestMemory) KeepDay(d alert.Day) error { return m.Save(checkpoint.Day(d)) }

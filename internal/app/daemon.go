@@ -239,7 +239,7 @@ func (d *daemon) openState(ctx context.Context) (err error) {
 	opts := checkpoint.Options{Log: d.log.Named("checkpoint"), Registerer: d.registry}
 	d.state, err = checkpoint.OpenContext(ctx, d.cfg.Checkpoint.Dir, opts)
 	if err == nil {
-		return d.past.Keep(d.state, d.log)
+		return d.past.Keep(d.state.Past, d.log)
 	}
 	var corrupt *checkpoint.CorruptError
 	if !errors.As(err, &corrupt) {
@@ -253,7 +253,7 @@ func (d *daemon) openState(ctx context.Context) (err error) {
 	if d.state, err = checkpoint.OpenContext(ctx, d.cfg.Checkpoint.Dir, opts); err != nil {
 		return err
 	}
-	return d.past.Keep(d.state, d.log)
+	return d.past.Keep(d.state.Past, d.log)
 }
 
 // assemble connects the stations.
@@ -263,7 +263,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		return err
 	}
 	d.tables = tables
-	d.rows = rowsOf(d.guarded, tables, d.state, d.may())
+	d.rows = rowsOf(d.guarded, tables, d.state.Waits, d.may())
 	d.rows.OnRefused(d.logRefused)
 	d.samples = operator.NewSampler(d.rows.Counts, d.registry, d.log)
 	d.alerts, d.checks, d.notes = d.newAlerts(), d.newChecks(), d.newNotes()
@@ -278,7 +278,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		}
 		d.reader = canal.New(canal.Config{
 			Server: source, Tables: tables, ServerID: serverID(d.cfg), Heartbeat: d.cfg.Source.Heartbeat,
-			MaxTransactionBytes: int(d.cfg.Pipeline.MaxTransactionBytes), Recorded: recorded, Schemas: d.state,
+			MaxTransactionBytes: int(d.cfg.Pipeline.MaxTransactionBytes), Recorded: recorded, Schemas: d.state.Schemas,
 			Noticed: func(at time.Time, table, done string) { d.past.Mark(at, "table", table+" was "+done) },
 		}, h, d.log.Named("binlog"), d.registry)
 		return d.reader
@@ -298,7 +298,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) (err erro
 		leaves.Replica = d.replica
 	}
 	d.leaving = retention.New(leaves, d.rows, d.log.Named("retention"), d.registry)
-	rows, leaving, again := relay.Rows(failedRows{d.rows, checkpoint.NewFailedLog(d.cfg.Checkpoint.Dir)}), d.leaving, &relay.Again{Rows: d.rows, Memory: d.state}
+	rows, leaving, again := relay.Rows(failedRows{d.rows, checkpoint.NewFailedLog(d.cfg.Checkpoint.Dir)}), d.leaving, &relay.Again{Rows: d.rows, Memory: d.state.Waits}
 	state := relay.State(d.state)
 	if d.opts.Shadow {
 		state = shadowState{d.state}

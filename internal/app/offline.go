@@ -94,7 +94,7 @@ func (o *Offline) bind(ctx context.Context) (operator.Rows, error) {
 	}
 	var waits table.Waits // of rows whose table has no columns for them
 	if o.state != nil {
-		waits = o.state
+		waits = o.state.Waits
 	}
 	o.tables, o.rows = tables, operatorRows{rowsOf(o.db, tables, waits, nil), o.cfg.Retry.FailedEvery}
 	return o.rows, nil
@@ -104,13 +104,13 @@ func (o *Offline) between(ctx context.Context, from, to outbox.Position, each fu
 	if _, err := o.bind(ctx); err != nil {
 		return err
 	}
-	return between(o.cfg, o.source, o.tables, o.state)(ctx, from, to, each)
+	return between(o.cfg, o.source, o.tables, o.state.Schemas)(ctx, from, to, each)
 }
 
 // past is what the relay recorded that used the directory last.
 func (o *Offline) past(span operator.Span) (operator.Timeline, error) {
 	past, moves := history.NewRecorder(), pastMoves{}
-	if err := past.Keep(o.state, zap.NewNop()); err != nil {
+	if err := past.Keep(o.state.Past, zap.NewNop()); err != nil {
 		return operator.Timeline{}, err
 	}
 	marks, err := moves.read(o.State.History)
@@ -179,7 +179,7 @@ func (s operatorState) History() (out []operator.HistoryEntry, err error) {
 
 // Changes implements operator.State.
 func (s operatorState) Changes() (out []operator.Change, err error) {
-	changes, err := s.Store.Changes()
+	changes, err := s.Store.Changes.All()
 	for _, c := range changes {
 		out = append(out, operator.Change(c))
 	}
@@ -189,7 +189,7 @@ func (s operatorState) Changes() (out []operator.Change, err error) {
 // record writes a change down, see operator.Operator.
 func (s operatorState) record(c *operator.Change) error {
 	change := checkpoint.Change(*c)
-	err := s.AddChange(&change)
+	err := s.Store.Changes.Add(&change)
 	c.Number = change.Number
 	return err
 }

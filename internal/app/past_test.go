@@ -56,7 +56,7 @@ func TestG46_ThePastOfAStateDirectoryAlone(t *testing.T) {
 	state, err := checkpoint.OpenContext(t.Context(), dir, checkpoint.Options{})
 	testkit.Must(t, err)
 	rec := history.NewRecorder()
-	testkit.Must(t, rec.Keep(state, zap.NewNop()))
+	testkit.Must(t, rec.Keep(state.Past, zap.NewNop()))
 	rec.Mark(time.Now(), "table", "shop.t was dropped")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

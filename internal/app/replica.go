@@ -46,7 +46,7 @@ func (d *daemon) openReplica(tables []*table.Table, sweep *fallback.Config) erro
 	if err != nil {
 		return err
 	}
-	d.replica = &replica{db: db, tables: tables, waits: d.state}
+	d.replica = &replica{db: db, tables: tables, waits: d.state.Waits}
 	sweep.Replica = d.replica
 	return nil
 }

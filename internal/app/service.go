@@ -24,7 +24,7 @@ type service struct {
 func (d *daemon) service() admin.Service {
 	o := d.operator()
 	o.Move, o.Hold, o.Republish = d.relay.MoveTo, d.hold, d.relay.Republish
-	o.Between, o.LogOnly = between(d.cfg, d.source, d.tables, d.state), logOnly(d.cfg)
+	o.Between, o.LogOnly = between(d.cfg, d.source, d.tables, d.state.Schemas), logOnly(d.cfg)
 	rows := operatorRows{d.rows, d.cfg.Retry.FailedEvery}
 	o.Tables = func(context.Context) (operator.Rows, error) { return rows, nil }
 	o.Messaging = d.messaging()

@@ -132,5 +132,5 @@ func (i *Imported) write(ctx context.Context, state *checkpoint.State) (err erro
 	if i.current != nil {
 		change.Before = i.current.String()
 	}
-	return errors.Join(errors.Join(store.Import(state), store.AddChange(&change)), store.Close())
+	return errors.Join(errors.Join(store.Import(state), store.Changes.Add(&change)), store.Close())
 }

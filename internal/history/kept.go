@@ -11,11 +11,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// Store keeps pieces of the past under numbers that come again; checkpoint.Store implements it.
+// Store keeps pieces of the past under numbers that come again; checkpoint.Past implements it.
 type Store interface {
-	SavePast(slot uint64, piece []byte) error
-	// Past calls each with every stored piece, which is valid during the call.
-	Past(each func(slot uint64, piece []byte)) error
+	Save(slot uint64, piece []byte) error
+	// All calls each with every stored piece, which is valid during the call.
+	All(each func(slot uint64, piece []byte)) error
 }
 
 // markSlots is where the numbers of marks begin; those of samples are below.
@@ -36,7 +36,7 @@ func (r *Recorder) Keep(store Store, log *zap.Logger) error {
 	}
 	var samples []sample
 	var marks []stored
-	err := store.Past(func(slot uint64, data []byte) {
+	err := store.All(func(slot uint64, data []byte) {
 		if slot < markSlots {
 			if s, ok := decodeSample(data); ok {
 				samples = append(samples, s)
@@ -81,7 +81,7 @@ func (r *Recorder) save() {
 	r.unsaved = nil
 	r.mu.Unlock()
 	for _, p := range unsaved {
-		if err := store.SavePast(p.slot, p.data); err != nil {
+		if err := store.Save(p.slot, p.data); err != nil {
 			log.Warn("what was measured cannot be stored: it is lost with this process", zap.Error(err))
 			return
 		}

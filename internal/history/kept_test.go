@@ -13,12 +13,12 @@ import (
 // shelf is a Store in memory.
 type shelf map[uint64][]byte
 
-func (s shelf) SavePast(slot uint64, piece []byte) error {
+func (s shelf) Save(slot uint64, piece []byte) error {
 	s[slot] = slices.Clone(piece)
 	return nil
 }
 
-func (s shelf) Past(each func(uint64, []byte)) error {
+func (s shelf) All(each func(uint64, []byte)) error {
 	for slot, piece := range s {
 		each(slot, piece)
 	}

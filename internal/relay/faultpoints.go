@@ -91,14 +91,14 @@ type stopState struct {
 	s *stopper
 }
 
-func (t stopState) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position, epoch uint64) error {
+func (t stopState) Commit(sent []outbox.Completion, written []outbox.Identity, at *outbox.Position, generation uint64) error {
 	if len(sent) > 0 {
 		t.s.at("before-journal")
 	}
 	if at != nil {
 		t.s.at("before-checkpoint")
 	}
-	err := t.State.Commit(sent, written, at, epoch)
+	err := t.State.Commit(sent, written, at, generation)
 	if len(sent) > 0 {
 		t.s.at("after-journal")
 	}

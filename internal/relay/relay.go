@@ -53,8 +53,8 @@ type State interface {
 	// SetSource records the server of a checkpoint that has none.
 	SetSource(server.ID) error
 	// Reset sets the server and the checkpoint in one step, backwards too, with the reason. From then on commits of another
-	// epoch do not change the checkpoint; a State begins with epoch 0.
-	Reset(id server.ID, at outbox.Position, epoch uint64, reason string) error
+	// generation do not change the checkpoint; a State begins with generation 0.
+	Reset(id server.ID, at outbox.Position, generation uint64, reason string) error
 	// AddGap records a gap and returns its number.
 	AddGap(outbox.Gap) (uint64, error)
 	// Journal returns the sent rows that the table has not written.

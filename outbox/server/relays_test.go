@@ -54,7 +54,7 @@ func TestRelaysOfOneTableSeeEachOther(t *testing.T) {
 		}
 
 		db := open(t, cfg, nil, Session{})
-		others, err := OtherRelays(ctx, db, []string{shared, own, schema + ".nobodys"})
+		others, err := OtherRelays(ctx, db, []string{shared, own, schema + ".unused"})
 		if err != nil || len(others) != 3 || others[0].Table != shared || others[2].Table != own {
 			t.Errorf("from outside: %v, %v", others, err)
 		}

@@ -181,7 +181,7 @@ func TestSessionSettings(t *testing.T) {
 // A53: neither password nor DSN is in what goes wrong; wrong credentials are a matter for the operator.
 func TestA53_ErrorsHoldNoPassword(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testkit.Database) {
-		cfg := Config{Address: d.Addr(), User: "nobody", Password: "canary-secret"}
+		cfg := Config{Address: d.Addr(), User: "unknown", Password: "canary-secret"}
 		err := open(t, cfg, nil, Session{}).Ping()
 		if err == nil || strings.Contains(err.Error(), "canary") || Classify(err) != Service {
 			t.Fatalf("%v: %v", Classify(err), err)

@@ -78,7 +78,7 @@ func (b *broker) resume(topic string) {
 		return
 	}
 	delete(b.topics, topic)
-	b.tracker.Disturb()
+	b.tracker.Activity.Disturb()
 	b.log.Info("topic works again", zap.String("topic", topic))
 	b.sweeps.Trigger()
 }

@@ -73,7 +73,7 @@ func (c *core) leave(cause outbox.Cause, rows ...*tracker.Entry) {
 			c.tracker.Drop(e, cause)
 			continue
 		}
-		c.tracker.Defer(cause, 1)
+		c.tracker.Activity.Defer(cause, 1)
 		c.complete(e, outbox.Completion{Identity: e.Message.Identity, Action: outbox.ActionRelease, RetryCount: e.RetryCount, Claim: e.Message.Claim})
 	}
 }

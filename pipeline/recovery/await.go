@@ -102,8 +102,8 @@ func (r *Recovery) left(end outbox.LogEnd, patience time.Duration) (time.Duratio
 		r.mu.Unlock()
 		return left, nil
 	}
-	first := !r.stall.told
-	r.stall.told = true
+	first := !r.stall.logged
+	r.stall.logged = true
 	r.raise(end.Position)
 	r.dispatch.Ahead(end.Position)
 	r.mu.Unlock()
@@ -118,13 +118,13 @@ func (r *Recovery) left(end outbox.LogEnd, patience time.Duration) (time.Duratio
 // stall measures how long the reader has made no progress while a sweep needed it to. It lasts from page to page and from
 // sweep to sweep: a reader that is down is waited for once, not once for every page.
 type stall struct {
-	at    outbox.Position // the furthest it came
-	since time.Time       // when it came there, or when back-pressure last excused it; zero: no sweep waits
-	told  bool            // it was logged
+	at     outbox.Position // the furthest it came
+	since  time.Time       // when it came there, or when back-pressure last excused it; zero: no sweep waits
+	logged bool            // at least once
 }
 
 // left is how much of patience is left. Coming back to a position where it was before is no progress: a reader that fails at
-// the same transaction again and again reads the same stretch again and again.
+// the same transaction again and again reads the same range again and again.
 func (s *stall) left(now time.Time, offered outbox.Position, excused bool, patience time.Duration) time.Duration {
 	switch {
 	case s.since.IsZero() || offered.Compare(s.at) > 0:

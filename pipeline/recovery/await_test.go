@@ -34,7 +34,7 @@ func (b *bench) wantAnswer(what string, answer <-chan error, come bool) {
 	select {
 	case err := <-answer:
 		if !come || err != nil {
-			b.T.Fatalf("%s: the sweep goes on (%v)", what, err)
+			b.T.Fatalf("%s: the sweep continues (%v)", what, err)
 		}
 	default:
 		if come {

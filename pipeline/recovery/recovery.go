@@ -1,6 +1,6 @@
 // Package recovery looks rows up that may have been handled before, and says when the sweep may take what the log has not shown.
 //
-// The recovery window is the stretch of the log that may hold rows handled before: from the checkpoint to the server's position at
+// The recovery window is the range of the log that may hold rows handled before: from the checkpoint to the server's position at
 // connect, and up to wherever a sweep has published without waiting for the reader. Its rows wait, owned, until a page is full or
 // the end is reached; then the table is asked for their state by primary key.
 //
@@ -8,8 +8,8 @@
 // sweep may continue only when every transaction up to the position that it names was offered, or after the window was raised to
 // it.
 //
-// Run is its one goroutine, for the window of a log that fell silent; it has the turn for one look-up at most. Reader and sweep call in
-// on theirs. The turn comes before every mutex.
+// Run is its one goroutine, for the window of a log without new events; it holds the log lock for one look-up at most. Reader and sweep
+// call on their own goroutines. The log lock comes before every mutex.
 package recovery
 
 import (
@@ -58,9 +58,9 @@ type Recovery struct {
 	raised   prometheus.Counter
 	paused   atomic.Bool
 
-	// A goroutine holds the turn while it passes on rows of the log, so that the order of commits is kept. The turn guards the
+	// A goroutine holds the log lock while it passes on rows of the log, so that the order of commits is kept. The lock guards the
 	// next fields.
-	turn     *semaphore.Weighted
+	logLock  *semaphore.Weighted
 	waiting  []*tracker.Entry // in log order
 	waitingB int              // their bytes
 	ids      []outbox.Identity
@@ -76,7 +76,7 @@ type Recovery struct {
 // New makes a Recovery without a window. It does no I/O.
 func New(t *tracker.Tracker, d *dispatch.Dispatch, sweeps tracker.Sweeps, checker Checker, log *zap.Logger, reg prometheus.Registerer) *Recovery {
 	return &Recovery{
-		tracker: t, dispatch: d, sweeps: sweeps, checker: checker, maxBytes: d.MaxBytes(), random: d.Random, log: log, turn: semaphore.NewWeighted(1),
+		tracker: t, dispatch: d, sweeps: sweeps, checker: checker, maxBytes: d.MaxBytes(), random: d.Random, log: log, logLock: semaphore.NewWeighted(1),
 		found: map[outbox.Identity]int{}, ofTable: map[string]int{},
 		raised: promauto.With(reg).NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_sweep_without_reader_total", Help: "Pages taken though the binlog reader was down or stuck.",
@@ -84,14 +84,14 @@ func New(t *tracker.Tracker, d *dispatch.Dispatch, sweeps tracker.Sweeps, checke
 	}
 }
 
-// Lock takes the turn. Its wait ends with the context, because the holder of the turn may be waiting for the broker.
-func (r *Recovery) Lock(ctx context.Context) error { return r.turn.Acquire(ctx, 1) }
+// Lock takes the log lock. Its wait ends with the context, because the holder may be waiting for the broker.
+func (r *Recovery) Lock(ctx context.Context) error { return r.logLock.Acquire(ctx, 1) }
 
-// Unlock gives the turn back.
-func (r *Recovery) Unlock() { r.turn.Release(1) }
+// Unlock gives the log lock back.
+func (r *Recovery) Unlock() { r.logLock.Release(1) }
 
 // Open begins a window that ends at a position. It never makes a window shorter: a sweep may have raised it beyond that position
-// after the position was read, and its rows must be looked up. Callers have the turn.
+// after the position was read, and its rows must be looked up. Callers hold the log lock.
 func (r *Recovery) Open(end outbox.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,12 +127,12 @@ func (r *Recovery) raise(to outbox.Position) {
 	if r.end.Compare(to) < 0 {
 		r.end = to
 	}
-	r.tracker.Disturb() // the log shows later what the sweep takes now
+	r.tracker.Activity.Disturb() // the log shows later what the sweep takes now
 }
 
 // Reset sets the position elsewhere: the window is dropped, its rows are left to the sweep, and the tables that keep the order of their keys are
-// read again. An end of the log that was read before raises nothing afterwards: the new log may never reach it. Callers have the turn.
-func (r *Recovery) Reset(flavor outbox.Flavor, at outbox.Position) (epoch uint64, err error) {
+// read again. An end of the log that was read before raises nothing afterwards: the new log may never reach it. Callers hold the log lock.
+func (r *Recovery) Reset(flavor outbox.Flavor, at outbox.Position) (generation uint64, err error) {
 	r.Clear()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,7 +141,7 @@ func (r *Recovery) Reset(flavor outbox.Flavor, at outbox.Position) (epoch uint64
 	return r.tracker.Reset(flavor, at)
 }
 
-// Clear drops the window and leaves its rows to the sweep. Callers have the turn.
+// Clear drops the window and leaves its rows to the sweep. Callers hold the log lock.
 func (r *Recovery) Clear() {
 	for _, e := range r.waiting {
 		r.dispatch.Leave(e, outbox.CauseGap)
@@ -153,7 +153,7 @@ func (r *Recovery) Clear() {
 	r.end = outbox.Position{}
 }
 
-// Add takes rows of the window over, and looks them up when there are enough. Callers have the turn. The error is that of ctx; the
+// Add takes rows of the window over, and looks them up when there are enough. Callers hold the log lock. The error is that of ctx; the
 // rows are taken over all the same.
 func (r *Recovery) Add(ctx context.Context, rows []*tracker.Entry) error {
 	r.dispatch.Expect(rows)
@@ -171,7 +171,7 @@ func (r *Recovery) Add(ctx context.Context, rows []*tracker.Entry) error {
 }
 
 // Check looks the waiting rows up and publishes those that are still to be. It tries until the database answers: meanwhile the reader
-// waits, which is right, for nothing behind may overtake. Callers have the turn.
+// waits, which is right, for nothing behind may overtake. Callers hold the log lock.
 func (r *Recovery) Check(ctx context.Context) error {
 	if len(r.waiting) == 0 {
 		return nil
@@ -217,7 +217,7 @@ func (r *Recovery) failed(failures int, err error) time.Duration {
 // lookUp asks the table and keeps the rows that are to be published: PENDING and not waiting for a retry. A row that is not
 // found may not be visible yet and is left to the sweep, which is triggered; every other row is settled. In a backlog whole pages are as they
 // were inserted, so after one such page the table is asked for that alone first. A row whose state cannot be read comes back as waiting and is left
-// to the sweep, which reports it; the others go. Callers have the turn.
+// to the sweep, which reports it; the others go. Callers hold the log lock.
 func (r *Recovery) lookUp(ctx context.Context) error {
 	r.ids = r.ids[:0]
 	for _, e := range r.waiting {
@@ -275,7 +275,7 @@ func (r *Recovery) lookUp(ctx context.Context) error {
 }
 
 // Run completes the look-up of rows that wait while the log shows nothing more, until the context ends. Unlike the reader it
-// never waits for room with the turn, because Reset and a stop need the turn.
+// never waits for room with the log lock, because Reset and a stop need it.
 func (r *Recovery) Run(ctx context.Context) {
 	timer := time.NewTimer(idleTick)
 	defer timer.Stop()
@@ -302,7 +302,7 @@ func (r *Recovery) checkQuiet(ctx context.Context) (wait time.Duration, err erro
 	if !r.Passed(r.tracker.Offered()) {
 		wait = tick
 	}
-	if !r.turn.TryAcquire(1) {
+	if !r.logLock.TryAcquire(1) {
 		return wait, nil // the reader does it
 	}
 	defer r.Unlock()

@@ -8,7 +8,7 @@ import (
 )
 
 // A reader that dies at the same transaction again and again goes back and forth: that is no progress.
-func TestReadingTheSameStretchAgainIsNoProgress(t *testing.T) {
+func TestReadingTheSameRangeAgainIsNoProgress(t *testing.T) {
 	var s stall
 	now := time.Now()
 	for i := range 20 {

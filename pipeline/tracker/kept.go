@@ -1,12 +1,17 @@
 package tracker
 
-import "github.com/canal-outbox/canal-outbox/outbox"
+import (
+	"slices"
+	"sync/atomic"
 
-// Rows whose table has no status (outbox.Message.LogOnly) have no place but the journal that says that they were sent. Such a row is kept,
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// Rows whose table has no status (outbox.Message.LogOnly) are recorded as sent in the journal alone. Such a row is kept,
 // in the journal and in the registry, until the checkpoint has passed its transaction: as long as the log can show it again, it has an
-// owner that answers for it.
+// owner.
 
-// kept are the rows of transactions that are not open any more, or of which it is not known. Guarded by Tracker.mu.
+// kept are the rows of transactions that are not open any more, or for which it is not known. Guarded by Tracker.mu.
 type kept struct {
 	pieces []*Entry // of a large transaction whose end is still to come: its pieces end where it begins (begin)
 	begin  outbox.Position
@@ -16,36 +21,36 @@ type kept struct {
 	// opened (barrier), so the mark has passed them when it has passed that.
 	old     []*Entry
 	barrier outbox.Position
+
+	open atomic.Int64 // rows whose transactions wait for others
 }
 
-// keep notes that a row was sent. Callers hold mu and settle the row afterwards.
-func (t *Tracker) keep(e *Entry) {
-	t.unwritten.Add(-1) // it waits for no table
-	if s := t.lowWater.slot(e.seq); s != nil {
+// add notes that a row was sent. Callers hold mu and settle the row afterwards.
+func (k *kept) add(e *Entry, in *lowWater) {
+	if s := in.slot(e.seq); s != nil {
 		s.kept = append(s.kept, e)
-		t.keptOpen.Add(1)
+		k.open.Add(1)
 		return
 	}
-	t.kept.old = append(t.kept.old, e)
+	k.old = append(k.old, e)
 }
 
 // pass takes over the rows of transactions that the mark has moved over. Callers hold mu.
-func (t *Tracker) pass() {
-	k := &t.kept
-	for _, s := range t.lowWater.takePassed() {
+func (k *kept) pass(mark *lowWater) {
+	for _, s := range mark.takePassed() {
 		if !s.piece {
-			t.keptOpen.Add(-int64(len(s.kept)))
+			k.open.Add(-int64(len(s.kept)))
 			k.passed = append(k.passed, s.kept...)
 			continue
 		}
 		if s.end != k.begin {
-			t.passPieces()
+			k.passPieces()
 		}
 		k.pieces, k.begin = append(k.pieces, s.kept...), s.end
 	}
-	low := t.lowWater.low
+	low := mark.low
 	if low != k.begin {
-		t.passPieces()
+		k.passPieces()
 	}
 	if len(k.old) > 0 && !k.barrier.IsZero() && low.File != "" && low.Compare(k.barrier) >= 0 {
 		k.passed, k.old = append(k.passed, k.old...), nil
@@ -53,52 +58,21 @@ func (t *Tracker) pass() {
 }
 
 // passPieces is for a large transaction whose end was passed. Callers hold mu.
-func (t *Tracker) passPieces() {
-	k := &t.kept
-	t.keptOpen.Add(-int64(len(k.pieces)))
+func (k *kept) passPieces() {
+	k.open.Add(-int64(len(k.pieces)))
 	k.passed, k.pieces = append(k.passed, k.pieces...), nil
 }
 
-// forgetKept treats all rows as old: the positions of their transactions mean nothing any more. Callers hold mu and reset the low-water
+// forget treats all rows as old: the positions of their transactions mean nothing any more. Callers hold mu and reset the low-water
 // mark afterwards.
-func (t *Tracker) forgetKept() {
-	k := &t.kept
-	for i := range t.lowWater.slots {
-		k.old = append(k.old, t.lowWater.slots[i].kept...)
+func (k *kept) forget(mark *lowWater) {
+	for i := range mark.slots {
+		k.old = append(k.old, mark.slots[i].kept...)
 	}
-	for _, s := range t.lowWater.takePassed() {
+	for _, s := range mark.takePassed() {
 		k.old = append(k.old, s.kept...)
 	}
-	k.old = append(append(append(k.old, k.pieces...), k.passed...), k.saved...)
+	k.old = slices.Concat(k.old, k.pieces, k.passed, k.saved)
 	k.pieces, k.passed, k.saved, k.barrier = nil, nil, nil, outbox.Position{}
-	t.keptOpen.Store(0)
+	k.open.Store(0)
 }
-
-// Barrier says where the log ended when a stream was opened.
-func (t *Tracker) Barrier(end outbox.Position) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.kept.barrier = end
-	t.pass()
-}
-
-// Passed returns the rows without a status whose transactions lie before the last checkpoint that was returned: the caller calls it
-// when that checkpoint is durable, takes them out of the journal, and then calls Written.
-func (t *Tracker) Passed() (list []outbox.Completion) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, e := range t.kept.saved {
-		list = append(list, outbox.Completion{Identity: e.id, Action: outbox.ActionMarkSent, LogOnly: true, Entry: e})
-	}
-	t.kept.saved = nil
-	return list
-}
-
-// Carry puts the message of a row that failed into its completion: the failed-message log needs it.
-func (t *Tracker) Carry(c *outbox.Completion, m *outbox.Message) {
-	c.Message = m
-	t.failing.Add(int64(m.Size()))
-}
-
-// Kept counts the rows that were sent and whose transactions wait for others.
-func (t *Tracker) Kept() int { return int(t.keptOpen.Load()) }

@@ -9,8 +9,6 @@
 package tracker
 
 import (
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,38 +25,30 @@ type Sweeps interface {
 	DueIn(outbox.Identity, time.Duration)
 }
 
-// Tracker is the account of rows and positions. Make it with New.
+// Tracker is the account of rows and positions: the registry of owned rows, the progress of the log, the activity, and the rows behind the
+// sink. Make it with New.
 type Tracker struct {
-	sweeps  Sweeps
-	log     *zap.Logger
-	metrics *metrics
+	Activity *Activity
 
-	activity       atomic.Uint64 // see Activity
-	unwritten      atomic.Int64  // rows with a completion that the table has not
-	sweptUnwritten atomic.Int64  // of these, rows that the sweep found
-	keptOpen       atomic.Int64  // see Kept
-	failing        atomic.Int64  // bytes of Unwritten
-
-	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced when goroutines wait
-	waiters  int
-	registry map[outbox.Identity]*Entry
-	lowWater *lowWater
-	saved    outbox.Position // what Checkpoint returned last
-	epoch    uint64          // of the low-water mark: raised by each Reset
-	offered  outbox.Position
-	kept     kept
+	progress
+	backlog
+	sweeps   Sweeps
+	log      *zap.Logger
+	bugs     prometheus.Counter
+	registry map[outbox.Identity]*Entry // guarded by mu
 }
 
 // New makes a tracker whose low-water mark starts at a position.
 func New(flavor outbox.Flavor, at outbox.Position, sweeps Sweeps, log *zap.Logger, reg prometheus.Registerer) (*Tracker, error) {
-	m, err := newLowWater(flavor, at)
+	mark, err := newLowWater(flavor, at)
 	if err != nil {
 		return nil, err
 	}
+	bugs, deferred := newMetrics(reg)
+	activity := &Activity{sweeps: sweeps, deferred: deferred}
 	return &Tracker{
-		sweeps: sweeps, log: log, metrics: newMetrics(reg), changed: make(chan struct{}), registry: map[outbox.Identity]*Entry{},
-		lowWater: m, saved: at, offered: at,
+		Activity: activity, sweeps: sweeps, log: log, bugs: bugs, registry: map[outbox.Identity]*Entry{},
+		progress: progress{activity: activity, changed: make(chan struct{}), lowWater: mark, saved: at, offered: at},
 	}, nil
 }
 
@@ -81,21 +71,18 @@ func (t *Tracker) Own(journal []outbox.Completion) {
 	}
 }
 
-// Complete passes rows on to ack: their completion is made, and the message is not needed any more.
-func (t *Tracker) Complete(entries ...*Entry) {
-	for _, e := range entries {
-		e.Message = nil
-		if e.Swept() {
-			t.sweptUnwritten.Add(1)
-		}
+// Begin opens a transaction in the low-water mark and returns its number. What the reader deferred of it is counted.
+func (t *Tracker) Begin(txn *outbox.Txn) (seq uint64) {
+	for _, d := range txn.Deferred {
+		t.Activity.Defer(d.Cause, max(d.Rows, 1))
 	}
-	t.unwritten.Add(int64(len(entries)))
-}
-
-// Unwritten is the window of the rows with a completion that the table has not. Its bytes are those of messages that wait for the failed-message
-// log; the other messages are not needed any more.
-func (t *Tracker) Unwritten() Window {
-	return Window{Rows: int(t.unwritten.Load()), Bytes: int(t.failing.Load()), Swept: int(t.sweptUnwritten.Load())}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seq = t.lowWater.open(txn.End, txn.GTID, len(txn.Messages))
+	if txn.More {
+		t.lowWater.slot(seq).piece = true
+	}
+	return seq
 }
 
 // Settled takes completions that are durable: sent ones right before the very batch that journals them, others once the table
@@ -106,7 +93,8 @@ func (t *Tracker) Settled(list []outbox.Completion) {
 	for i := range list {
 		if e := t.owned(&list[i]); e != nil {
 			if e.LogOnly && list[i].Action == outbox.ActionMarkSent {
-				t.keep(e)
+				t.unwritten.Add(-1) // it waits for no table
+				t.kept.add(e, t.lowWater)
 			}
 			t.settle(e)
 		}
@@ -124,44 +112,18 @@ func (t *Tracker) Written(list []outbox.Completion) {
 			continue
 		}
 		if list[i].Action != outbox.ActionMarkSent {
-			t.activity.Add(1)
+			t.Activity.Disturb()
 		}
 		t.unlist(e)
 		if list[i].Action == outbox.ActionRetry {
 			t.sweeps.DueIn(e.id, list[i].Delay) // the database has counted from the write a moment ago
 		}
 		if e.LogOnly && list[i].Action == outbox.ActionMarkSent {
-			continue // see keep
+			continue // see Settled
 		}
-		if list[i].Message != nil {
-			t.failing.Add(-int64(list[i].Message.Size()))
-		}
-		t.unwritten.Add(-1)
-		if e.Swept() {
-			t.sweptUnwritten.Add(-1)
-		}
+		t.written(e, list[i].Message)
 	}
 	t.broadcast()
-}
-
-// owned is the entry of a completion, unless its row has left the registry. Callers hold mu.
-func (t *Tracker) owned(c *outbox.Completion) *Entry {
-	if e := Of(c.Entry); e != nil && e.listed {
-		return e
-	}
-	return nil
-}
-
-// list puts an entry into the registry, where nothing stands under its id. Callers hold mu.
-func (t *Tracker) list(e *Entry) { t.registry[e.id], e.listed = e, true }
-
-// unlist takes an entry out of the registry. The entry itself records that it is there: a look-up by identity, with thousands of
-// rows in memory, would have to fetch the identity from main memory. Callers hold mu.
-func (t *Tracker) unlist(e *Entry) {
-	if e.listed {
-		delete(t.registry, e.id)
-		e.listed = false
-	}
 }
 
 // Settle lets the low-water mark pass a row that the relay still owns: the table shows it as PENDING, and after a crash the
@@ -197,84 +159,12 @@ func (t *Tracker) Forget(e *Entry) {
 // Drop leaves a row to the sweep: the position moves on and the sweep does the work. A row with a claim is given back in the table
 // first, by a completion, and must not be dropped.
 func (t *Tracker) Drop(e *Entry, cause outbox.Cause) {
-	t.Defer(cause, 1) // first: activity changes before the row has no owner
+	t.Activity.Defer(cause, 1) // first: activity changes before the row has no owner
 	t.Forget(e)
 }
 
-// Deferred returns the number of rows that were left to the sweep since the start.
-func (t *Tracker) Deferred() uint64 { return t.metrics.left.Load() }
-
-// Defer counts rows that are left to the sweep. A row that waits for its time shows that when a sweep finds it, and a row that
-// does not begin as PENDING is for another program to change. Any other row may look to a sweep like one that the log never
-// showed.
-func (t *Tracker) Defer(cause outbox.Cause, rows int) {
-	t.metrics.deferred[cause].Add(float64(rows))
-	t.metrics.left.Add(uint64(rows))
-	switch cause {
-	case outbox.CauseNotDue, outbox.CauseWaiting, outbox.CauseStatus:
-	default:
-		t.activity.Add(1)
-	}
-	if cause.Triggers() {
-		t.sweeps.Trigger()
-	}
-}
-
-// Activity is the activity epoch. It changes, at the latest when the row has no owner any more, whenever a row that the log has shown
-// may be left PENDING and due to the sweep: it was deferred, its completion was not that it was sent, or part of the log is passed
-// over. As long as it stays the same, a row that a sweep finds was not shown as inserted, or is older than that.
-func (t *Tracker) Activity() uint64 { return t.activity.Load() }
-
-// Disturb changes the activity epoch.
-func (t *Tracker) Disturb() { t.activity.Add(1) }
-
 // Bug reports broken bookkeeping.
 func (t *Tracker) Bug(what string, fields ...zap.Field) {
-	t.metrics.bugs.Inc()
+	t.bugs.Inc()
 	t.log.Error(what+": please report this", fields...)
-}
-
-// Owns reports whether a row is in the relay's hands.
-func (t *Tracker) Owns(id outbox.Identity) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.registry[id] != nil
-}
-
-// Has reports whether an entry is in the registry.
-func (t *Tracker) Has(e *Entry) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return e.listed
-}
-
-// Owner returns the entry of a row that is in the registry; nil when the row has no owner.
-func (t *Tracker) Owner(row outbox.Identity) *Entry {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.registry[row]
-}
-
-// Owned counts the rows in the registry.
-func (t *Tracker) Owned() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.registry)
-}
-
-// Changed returns a channel that is closed when rows were written or the log went on.
-func (t *Tracker) Changed() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.waiters++
-	return t.changed
-}
-
-// broadcast wakes the goroutines that wait. Callers hold mu.
-func (t *Tracker) broadcast() {
-	if t.waiters > 0 {
-		close(t.changed)
-		t.changed = make(chan struct{})
-		t.waiters = 0
-	}
 }

@@ -197,9 +197,9 @@ func TestActivityChangesWithWhatIsLeftToTheSweep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAccount(t)
-			before := a.Activity()
+			before := a.Activity.Count()
 			c.then(a)
-			if changed := a.Activity() != before; changed != c.want {
+			if changed := a.Activity.Count() != before; changed != c.want {
 				t.Errorf("activity changed: %v, want %v", changed, c.want)
 			}
 		})
@@ -246,7 +246,7 @@ func TestBrokenBookkeepingIsReported(t *testing.T) {
 	a.mu.Lock()
 	a.settleOne(77)
 	a.mu.Unlock()
-	if n := counted(t, a.metrics.bugs); n != 3 {
+	if n := counted(t, a.bugs); n != 3 {
 		t.Errorf("%v bugs are reported, want 3", n)
 	}
 	if _, _, moved := a.Checkpoint(); moved {

@@ -274,7 +274,7 @@ func (s *state) KeepRedeliveries(put []table.Waiting, drop []outbox.Identity) er
 	if dead { // its directory may be gone
 		return errDead
 	}
-	err := s.Store.KeepRedeliveries(put, drop)
+	err := s.Waits.KeepRedeliveries(put, drop)
 	w.mu.Lock()
 	if dead = s.i.dead; !dead {
 		s.counted(put, drop)
@@ -360,7 +360,7 @@ func (s *state) Keep(put []table.Waiting, drop []outbox.Identity) error {
 	if dead {
 		return errDead
 	}
-	err := s.Store.Keep(put, drop)
+	err := s.Waits.Keep(put, drop)
 	w.mu.Lock()
 	if dead = s.i.dead; !dead {
 		s.i.disk.passAt = time.Now()

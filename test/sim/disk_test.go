@@ -54,6 +54,7 @@ func (s *dirs) set(d *disk, in bool) {
 // state is the store as one process uses it: app.State around the real thing.
 type state struct {
 	*checkpoint.Store
+	*checkpoint.Waits
 	i *incarnation
 
 	checked int // entries of the log up to which the checkpoint was checked
@@ -85,12 +86,12 @@ func (i *incarnation) openState() (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &state{Store: store, i: i}
+	s := &state{Store: store, Waits: store.Waits, i: i}
 	journal, err := store.Journal()
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	counts, err := store.Redeliveries()
+	counts, err := store.Waits.Redeliveries()
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}

@@ -31,7 +31,7 @@ var mutations = []mutation{
 		edits: []edit{{"	r.raise(end.Position)\n	r.dispatch.Ahead(end.Position)\n	r.mu.Unlock()\n", "	r.dispatch.Ahead(end.Position)\n	r.mu.Unlock()\n"}}, seeds: 1000,
 	},
 	{
-		rule: "a row has one owner", file: "pipeline/tracker/log.go", found: "P3: |bookkeeping: ",
+		rule: "a row has one owner", file: "pipeline/tracker/registry.go", found: "P3: |bookkeeping: ",
 		edits: []edit{{"owner := t.registry[m.Identity]; owner != nil {", "owner := t.registry[m.Identity]; owner != nil && seq == 0 {"}},
 	},
 	{
@@ -67,7 +67,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a commit of the journal is synced", file: "checkpoint/store.go", found: "journal: the reopened|checkpoint: the reopened",
-		edits: []edit{{"s.batch.Commit(pebble.Sync)", "s.batch.Commit(pebble.NoSync)"}}, seeds: 1000,
+		edits: []edit{{"s.files.commit(pebble.Sync)", "s.files.commit(pebble.NoSync)"}}, seeds: 1000,
 	},
 	{
 		rule: "what is written leaves the journal before what is sent enters it", file: "checkpoint/journal.go", found: "journal: .*not there",
@@ -75,26 +75,26 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a written row leaves the journal before the others of its commit", file: "checkpoint/journal.go", found: "journal: .*still has",
-		edits: []edit{{"	if rows.left > 0 {\n", "	if rows.left > 0 {\n		return nil\n	}\n	if rows.left > 0 {\n"}},
+		edits: []edit{{"	if r.left > 0 {\n", "	if r.left > 0 {\n		return nil\n	}\n	if r.left > 0 {\n"}},
 	},
 	{
 		rule: "a record of the journal goes with its last row", file: "checkpoint/journal.go", found: "journal: .*lacks",
-		edits: []edit{{"	if rows.left > 0 {\n", "	if rows.left > 1 {\n"}},
+		edits: []edit{{"	if r.left > 0 {\n", "	if r.left > 1 {\n"}},
 	},
 	{
 		rule: "a record of the journal has a number of its own after a restart", file: "checkpoint/journal.go", found: "journal: .*not there",
-		edits: []edit{{"	s.journal.last = max(s.journal.last, row.in.number)\n", "		_ = max(1, 2)\n"}}, seeds: 3000,
+		edits: []edit{{"	j.last = max(j.last, row.in.number)\n", "		_ = max(1, 2)\n"}}, seeds: 3000,
 	},
 	{
 		rule: "the low-water mark moves with the position", file: "pipeline/tracker/log.go", found: "checkpoint: ",
-		edits: []edit{{"	if err := t.lowWater.reset(flavor, at); err != nil {\n		return 0, err\n	}\n", ""}},
+		edits: []edit{{"	if err := p.lowWater.reset(flavor, at); err != nil {\n		return 0, err\n	}\n", ""}},
 	},
 	{
 		rule: "a checkpoint read before a move is not written after it", file: "checkpoint/store.go", found: "checkpoint: ",
-		edits: []edit{{"epoch == s.progress.epoch && ", ""}}, seeds: 5000,
+		edits: []edit{{"generation == s.progress.generation && ", ""}}, seeds: 5000,
 	},
 	{
-		rule: "after a move back the low-water mark stays behind rows in flight", file: "pipeline/tracker/log.go", found: "checkpoint: .*passes",
+		rule: "after a move back the low-water mark stays behind rows in flight", file: "pipeline/tracker/registry.go", found: "checkpoint: .*passes",
 		edits: []edit{{"		owner.seq = seq\n		return\n", ""}}, seeds: 1000,
 	},
 	{
@@ -233,7 +233,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a sent row without a status stays in the journal until the checkpoint has passed it", file: "pipeline/tracker/kept.go", found: "journal: .*has passed it",
-		edits: []edit{{"		s.kept = append(s.kept, e)\n", "		t.kept.passed = append(t.kept.passed, e)\n"}},
+		edits: []edit{{"		s.kept = append(s.kept, e)\n", "		k.passed = append(k.passed, e)\n"}},
 	},
 	{
 		rule: "rows without a status that come in pieces stay until the end was passed", file: "pipeline/tracker/kept.go", found: "journal: .*has passed it",

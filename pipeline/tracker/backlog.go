@@ -1,0 +1,48 @@
+package tracker
+
+import (
+	"sync/atomic"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
+
+// backlog counts the rows that are in memory behind the sink.
+type backlog struct {
+	unwritten atomic.Int64 // rows with a completion that the table has not
+	swept     atomic.Int64 // of these, rows that the sweep found
+	failing   atomic.Int64 // bytes of Unwritten
+}
+
+// Complete passes rows on to ack: their completion is made, and the message is not needed any more.
+func (b *backlog) Complete(entries ...*Entry) {
+	for _, e := range entries {
+		e.Message = nil
+		if e.Swept() {
+			b.swept.Add(1)
+		}
+	}
+	b.unwritten.Add(int64(len(entries)))
+}
+
+// written ends what Complete and Carry began.
+func (b *backlog) written(e *Entry, m *outbox.Message) {
+	if m != nil {
+		b.failing.Add(-int64(m.Size()))
+	}
+	b.unwritten.Add(-1)
+	if e.Swept() {
+		b.swept.Add(-1)
+	}
+}
+
+// Unwritten is the window of the rows with a completion that the table has not. Its bytes are those of messages that wait for the failed-message
+// log; the other messages are not needed any more.
+func (b *backlog) Unwritten() Window {
+	return Window{Rows: int(b.unwritten.Load()), Bytes: int(b.failing.Load()), Swept: int(b.swept.Load())}
+}
+
+// Carry puts the message of a row that failed into its completion: the failed-message log needs it.
+func (b *backlog) Carry(c *outbox.Completion, m *outbox.Message) {
+	c.Message = m
+	b.failing.Add(int64(m.Size()))
+}
