@@ -27,7 +27,7 @@ func TestStoreInABubble(t *testing.T) {
 				if got := read(t, s); !same(got, now) {
 					t.Fatalf("run %d, life %d starts with\n%+v\nwant\n%+v", run, life, got, now)
 				}
-				now.epoch = 0
+				now.generation = 0
 				for _, step := range script(rng, life, 10) {
 					time.Sleep(time.Duration(rng.Int64N(int64(time.Hour))))
 					fatal(t, step(s, &now))

@@ -206,7 +206,7 @@ func TestC05_EveryByteDamaged(t *testing.T) {
 	var now contents
 	for run := range uint64(2) { // the first run's writes end up in a table file, the second's stay in the log
 		s := openMem(t, disk)
-		now.epoch = 0
+		now.generation = 0
 		for _, step := range script(rand.New(rand.NewPCG(run, 3)), run, 12) {
 			states = append(states, now)
 			fatal(t, step(s, &now))

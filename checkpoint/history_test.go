@@ -13,12 +13,12 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-var epoch = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+var start = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 
 // drawHistory is a history with bursts, pauses, moves and, at times, a clock that is set back.
 func drawHistory(t *rapid.T) ([]historyItem, time.Time) {
 	var items []historyItem
-	now := epoch
+	now := start
 	for range rapid.IntRange(0, 40).Draw(t, "bursts") {
 		pause := rapid.SampledFrom([]time.Duration{time.Second, time.Minute, 7 * time.Minute, time.Hour, 50 * time.Hour, 500 * time.Hour, -time.Hour})
 		now = now.Add(pause.Draw(t, "pause"))
@@ -83,7 +83,7 @@ func checkCover(t *rapid.T, keep, drop []historyItem, now time.Time) {
 // Thinning every minute, as it happens, keeps the same minutes and hours as thinning once in the end.
 func TestThinningStepByStep(t *testing.T) {
 	var step, once []historyItem
-	now := epoch
+	now := start
 	for i := range 3 * 24 * 3600 / 20 {
 		now = now.Add(20 * time.Second)
 		m := historyItem{uint64(i + 1), now, false}
@@ -106,9 +106,9 @@ func TestThinningStepByStep(t *testing.T) {
 func TestThinningIsBounded(t *testing.T) {
 	var items []historyItem
 	for i := range 3 * historyBound {
-		items = append(items, historyItem{uint64(i + 1), epoch.Add(time.Duration(i) * time.Second), true})
+		items = append(items, historyItem{uint64(i + 1), start.Add(time.Duration(i) * time.Second), true})
 	}
-	keep, drop := thin(slices.Clone(items), epoch.Add(24*time.Hour))
+	keep, drop := thin(slices.Clone(items), start.Add(24*time.Hour))
 	if len(keep) != historyBound || len(drop) != 2*historyBound || !slices.Equal(keep, items[2*historyBound:]) {
 		t.Fatalf("%d were kept, %d dropped", len(keep), len(drop))
 	}

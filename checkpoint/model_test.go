@@ -32,7 +32,7 @@ type contents struct {
 	Gaps       int
 	Moves      []string // reasons of history entries
 	Schema     string
-	epoch      uint64 // of the last move
+	generation uint64 // of the last move
 }
 
 func read(t testing.TB, s *Store) contents {
@@ -131,8 +131,8 @@ func move(s *Store, c *contents, id server.ID, p outbox.Position, reason string)
 		c.Moves = slices.Insert(slices.Clone(c.Moves), 0, "before: "+reason)
 	}
 	c.Moves = slices.Insert(slices.Clone(c.Moves), 0, reason)
-	c.Source, c.Checkpoint, c.epoch = id, p, c.epoch+1
-	return s.Reset(id, p, c.epoch, reason)
+	c.Source, c.Checkpoint, c.generation = id, p, c.generation+1
+	return s.Reset(id, p, c.generation, reason)
 }
 
 func commit(s *Store, c *contents, sent []outbox.Completion, written []outbox.Identity, p outbox.Position, late bool) error {
@@ -152,17 +152,17 @@ func commit(s *Store, c *contents, sent []outbox.Completion, written []outbox.Id
 	slices.Sort(journal)
 	c.Journal = journal
 	if late {
-		return s.Commit(sent, written, &p, c.epoch+1000)
+		return s.Commit(sent, written, &p, c.generation+1000)
 	}
 	c.Checkpoint = p
-	return s.Commit(sent, written, &p, c.epoch)
+	return s.Commit(sent, written, &p, c.generation)
 }
 
 func same(a, b contents) bool {
 	if len(a.Journal) == 0 && len(b.Journal) == 0 {
 		a.Journal, b.Journal = nil, nil
 	}
-	a.epoch, b.epoch = 0, 0 // it is of one run
+	a.generation, b.generation = 0, 0 // it is of one run
 	return reflect.DeepEqual(a, b)
 }
 

@@ -298,7 +298,7 @@ func TestRestartsKeepEverything(t *testing.T) {
 		if got := read(t, s); !same(got, now) {
 			t.Fatalf("run %d starts with\n%+v\nwant\n%+v", run, got, now)
 		}
-		now.epoch = 0
+		now.generation = 0
 		for _, step := range script(rand.New(rand.NewPCG(run, 1)), run, 40) {
 			fatal(t, step(s, &now))
 		}
@@ -327,14 +327,14 @@ func TestCommitOfAnOlderEpochLeavesTheCheckpointAlone(t *testing.T) {
 	one := outbox.Completion{Identity: outbox.Identity{Table: "shop.t", ID: "1"}}
 	fatal(t, s.Commit([]outbox.Completion{one}, nil, at(200), 0))
 	if p, _ := s.Checkpoint(); p != *at(50) {
-		t.Errorf("the checkpoint is %v after a commit of an older epoch", p)
+		t.Errorf("the checkpoint is %v after a commit of an older generation", p)
 	}
 	if list, err := s.Journal(); err != nil || len(list) != 1 {
-		t.Errorf("the journal has %d entries (%v): the sent row belongs there whatever the epoch", len(list), err)
+		t.Errorf("the journal has %d entries (%v): the sent row belongs there whatever the generation", len(list), err)
 	}
 	fatal(t, s.Commit(nil, nil, at(60), 1))
 	if p, _ := s.Checkpoint(); p != *at(60) {
-		t.Errorf("the checkpoint is %v after a commit of its epoch", p)
+		t.Errorf("the checkpoint is %v after a commit of its generation", p)
 	}
 	fatal(t, s.Close())
 }
