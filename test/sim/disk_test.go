@@ -55,8 +55,7 @@ func (s *dirs) set(d *disk, in bool) {
 type state struct {
 	*checkpoint.Store
 	*checkpoint.Waits
-	i *incarnation
-
+	i       *incarnation
 	checked int // entries of the log up to which the checkpoint was checked
 
 	one   sync.Mutex // a commit or a reset at a time, so that epoch is the store's; taken before world.mu
