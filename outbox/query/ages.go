@@ -108,7 +108,7 @@ func (t *mapped) newest(ctx context.Context, db *sql.DB) (id string, ahead time.
 		var key []byte
 		var micros sql.NullInt64
 		query.Add(" LIMIT 1")
-		switch err := db.QueryRowContext(ctx, query.String(), query.Args...).Scan(&key, &micros); {
+		switch err := query.One(ctx, db, &key, &micros); {
 		case errors.Is(err, sql.ErrNoRows):
 		case err != nil:
 			return "", 0, err
@@ -128,8 +128,7 @@ func (t *mapped) newestFirst() []*table.Statement {
 	columns := t.Column(table.ID) + ", -" + t.Age(table.CreatedAt)
 	switch {
 	case t.Type(table.ID).Kind() == table.KindInteger:
-		s := &table.Statement{}
-		s.Add("SELECT ", columns, " FROM ", t.Quoted(), " ORDER BY ", t.Column(table.ID), " DESC")
+		s := table.Text("SELECT ", columns, " FROM ", t.Quoted(), " ORDER BY ", t.Column(table.ID), " DESC")
 		return []*table.Statement{s}
 	case t.Strategy() == table.ByCreated:
 		order := " ORDER BY " + t.Column(table.CreatedAt) + " DESC, " + t.Column(table.ID) + " DESC"

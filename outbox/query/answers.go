@@ -31,5 +31,5 @@ func (a *answers) askOver(rows *table.Statement, columns string, into ...any) {
 func (a *answers) read(ctx context.Context, s *Reader) error {
 	query := &table.Statement{Args: a.query.Args}
 	query.Add("SELECT ", a.query.String())
-	return s.scan(ctx, query, a.into...)
+	return query.One(ctx, s.db, a.into...)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -129,8 +128,7 @@ func (t *mapped) groups(status outbox.Status) *table.Statement {
 	if t.Has(table.CreatedAt) {
 		age = t.Age(table.CreatedAt)
 	}
-	s := &table.Statement{}
-	s.Add("SELECT topic, kind, reason, tried, COUNT(*), COALESCE(MAX(age), 0) FROM (SELECT ", topic, " AS topic, ", kind, " AS kind, ", reason, " AS reason, ",
+	s := table.Text("SELECT topic, kind, reason, tried, COUNT(*), COALESCE(MAX(age), 0) FROM (SELECT ", topic, " AS topic, ", kind, " AS kind, ", reason, " AS reason, ",
 		t.RetryCount(), " > 0 AS tried, ", age, " AS age FROM ", t.Quoted())
 	t.ForceIndex(s)
 	s.Add(" WHERE ", t.Column(table.StatusCode), " = ")
@@ -148,18 +146,10 @@ type group struct {
 	tried        bool
 }
 
-func (s *Reader) eachGroup(ctx context.Context, query *table.Statement, each func(*group)) (err error) {
-	rows, err := s.db.QueryContext(ctx, query.String(), query.Args...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var g group
-		if err := rows.Scan(&g.topic, &g.kind, &g.reason, &g.tried, &g.rows, &g.micros); err != nil {
-			return err
-		}
+func (s *Reader) eachGroup(ctx context.Context, query *table.Statement, each func(*group)) error {
+	var g group
+	return query.Each(ctx, s.db, []any{&g.topic, &g.kind, &g.reason, &g.tried, &g.rows, &g.micros}, func() error {
 		each(&g)
-	}
-	return rows.Err()
+		return nil
+	})
 }

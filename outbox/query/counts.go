@@ -174,8 +174,7 @@ func (t *mapped) counted(c *Counts) []question {
 // askRows asks for the server's estimate of the table's rows.
 func (s *Reader) askRows(t *mapped, all *answers) *sql.NullInt64 {
 	var rows sql.NullInt64
-	query := &table.Statement{}
-	query.Add("SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = ")
+	query := table.Text("SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = ")
 	query.Arg(t.Schema())
 	query.Add(" AND TABLE_NAME = ")
 	query.Arg(t.Bare())
@@ -214,13 +213,12 @@ func (s *Reader) estimate(ctx context.Context, t *mapped, where *table.Statement
 }
 
 func (s *Reader) scan(ctx context.Context, query *table.Statement, into ...any) error {
-	return s.db.QueryRowContext(ctx, query.String(), query.Args...).Scan(into...)
+	return query.One(ctx, s.db, into...)
 }
 
 // sample is a query of rows by the status index.
 func (t *mapped) sample(columns string, where *table.Statement, order string) *table.Statement {
-	s := &table.Statement{}
-	s.Add("SELECT ", columns, " FROM ", t.Quoted())
+	s := table.Text("SELECT ", columns, " FROM ", t.Quoted())
 	t.ForceIndex(s)
 	s.Add(" WHERE ", where.String(), order)
 	s.Args = append(s.Args, where.Args...)
@@ -239,8 +237,7 @@ func (t *mapped) samplePending(columns string, where *table.Statement, order str
 	if !t.pendingMixed() {
 		return t.sample(columns, where, order)
 	}
-	s := &table.Statement{}
-	s.Add("SELECT ", columns, " FROM (SELECT ", t.Column(table.ID), ", ", t.Column(table.StatusCode))
+	s := table.Text("SELECT ", columns, " FROM (SELECT ", t.Column(table.ID), ", ", t.Column(table.StatusCode))
 	for _, role := range []table.Column{table.NextRetryTime, table.RetryCount, table.CreatedAt} {
 		if t.Has(role) {
 			s.Add(", ", t.Column(role))
@@ -261,8 +258,7 @@ func (t *mapped) whereStatus(status outbox.Status) *table.Statement {
 }
 
 func (t *mapped) whereCode(code string) *table.Statement {
-	s := &table.Statement{}
-	s.Add(t.Column(table.StatusCode), " = ")
+	s := table.Text(t.Column(table.StatusCode), " = ")
 	t.Literal(s, code)
 	return s
 }
@@ -283,8 +279,7 @@ func (t *mapped) whereDelayed() *table.Statement {
 
 // whereHeld is a few ranges of the index, between the codes that are mapped.
 func (t *mapped) whereHeld() *table.Statement {
-	s := &table.Statement{}
-	s.Add("(", t.Column(table.StatusCode), " NOT IN (")
+	s := table.Text("(", t.Column(table.StatusCode), " NOT IN (")
 	words := t.Mapping().Words()
 	s.List(len(words), func(i int) { t.Literal(s, words[i].Code) })
 	s.Add(")")

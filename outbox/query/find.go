@@ -176,8 +176,7 @@ func (s *Reader) conditions(ctx context.Context, t *mapped, indexes []table.Inde
 }
 
 func anyRow() *table.Statement {
-	s := &table.Statement{}
-	s.Add("TRUE")
+	s := table.Text("TRUE")
 	return s
 }
 
@@ -185,15 +184,14 @@ func anyRow() *table.Statement {
 // maxTypes.
 func (s *Reader) types(ctx context.Context, t *mapped, index string, role table.Column) (values []string, all bool, err error) {
 	for len(values) <= maxTypes {
-		query := &table.Statement{}
-		query.Add("SELECT ", t.Column(role), " FROM ", t.Quoted(), " FORCE INDEX (", table.Quote(index), ") WHERE ", t.Column(role), " IS NOT NULL")
+		query := table.Text("SELECT ", t.Column(role), " FROM ", t.Quoted(), " FORCE INDEX (", table.Quote(index), ") WHERE ", t.Column(role), " IS NOT NULL")
 		if n := len(values); n > 0 {
 			query.Add(" AND ", t.Column(role), " > ")
 			t.value(query, role, values[n-1])
 		}
 		query.Add(" ORDER BY ", t.Column(role), " LIMIT 1")
 		var value string
-		switch err := s.db.QueryRowContext(ctx, query.String(), query.Args...).Scan(&value); {
+		switch err := query.One(ctx, s.db, &value); {
 		case errors.Is(err, sql.ErrNoRows):
 			return values, true, nil
 		case err != nil:
@@ -267,27 +265,15 @@ func (s *Reader) Message(ctx context.Context, id outbox.Identity) (m *outbox.Mes
 }
 
 func (s *Reader) message(ctx context.Context, t *mapped, id outbox.Identity) (m *outbox.Message, fault, err error) {
-	query := &table.Statement{}
-	query.Add("SELECT ", t.MessageID())
-	for _, role := range t.Reads() {
-		query.Add(", ", t.Shown(role))
-	}
-	query.Add(" FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
+	query := t.SelectWhole(t.MessageID())
+	query.Add(" FORCE INDEX (PRIMARY) WHERE ")
 	t.IDIn(query, 1, func(int) string { return id.ID })
-	raw, values := make([]sql.NullString, len(t.Reads())+1), make([]table.Value, len(t.Reads()))
-	into := make([]any, len(raw))
-	for i := range raw {
-		into[i] = &raw[i]
-	}
-	err = s.scan(ctx, query, into...)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && raw[0].String != id.MessageID {
-		return nil, nil, nil
-	} else if err != nil {
-		return nil, nil, err
-	}
-	for i := range values {
-		values[i] = table.Value{Data: []byte(raw[i+1].String), Null: !raw[i+1].Valid}
-	}
-	m, fault = t.Message(values)
-	return m, fault, nil
+	whole := t.NewWholeRow(1)
+	err = query.Each(ctx, s.db, whole.Into(), func() error {
+		if string(whole.First[0]) == id.MessageID {
+			m, fault = t.Message(whole.Values())
+		}
+		return nil
+	})
+	return m, fault, err
 }

@@ -69,7 +69,7 @@ func (s *Reader) listHeld(ctx context.Context, t *mapped, q Listing, at table.Cu
 func (s *Reader) heldCodes(ctx context.Context, t *mapped) (codes []table.Code, err error) {
 	if t.Type(table.StatusCode).Nullable {
 		var one int
-		switch err := s.scan(ctx, t.sample("1", t.whereNull(), " LIMIT 1"), &one); {
+		switch err := t.sample("1", t.whereNull(), " LIMIT 1").One(ctx, s.db, &one); {
 		case err == nil:
 			codes = append(codes, table.NullCode)
 		case !errors.Is(err, sql.ErrNoRows):
@@ -83,7 +83,7 @@ func (s *Reader) heldCodes(ctx context.Context, t *mapped) (codes []table.Code, 
 	}
 	for len(codes) < maxHeldCodes {
 		var code string
-		err := s.scan(ctx, t.sample(t.Column(table.StatusCode), t.whereCodeNotIn(known), " ORDER BY "+t.Column(table.StatusCode)+" LIMIT 1"), &code)
+		err := t.sample(t.Column(table.StatusCode), t.whereCodeNotIn(known), " ORDER BY "+t.Column(table.StatusCode)+" LIMIT 1").One(ctx, s.db, &code)
 		if errors.Is(err, sql.ErrNoRows) {
 			break
 		} else if err != nil {
@@ -96,14 +96,12 @@ func (s *Reader) heldCodes(ctx context.Context, t *mapped) (codes []table.Code, 
 }
 
 func (t *mapped) whereNull() *table.Statement {
-	s := &table.Statement{}
-	s.Add(t.Column(table.StatusCode), " IS NULL")
+	s := table.Text(t.Column(table.StatusCode), " IS NULL")
 	return s
 }
 
 func (t *mapped) whereCodeNotIn(codes []string) *table.Statement {
-	s := &table.Statement{}
-	s.Add(t.Column(table.StatusCode), " NOT IN (")
+	s := table.Text(t.Column(table.StatusCode), " NOT IN (")
 	s.List(len(codes), func(i int) { t.Literal(s, codes[i]) })
 	s.Add(")")
 	return s

@@ -131,13 +131,14 @@ func (s *Reader) listPage(ctx context.Context, t *mapped, q Listing, list []tabl
 	}
 	byCount := t.Strategy() == table.ByAttempts && !t.inAnyState(q)
 	if byCount && (!at.Attempts.Known || at.Attempts.Ended) {
-		found, err := s.attemptsAfter(ctx, t.AttemptsOf(t.codeListed(q), at.Attempts))
+		var value sql.NullString
+		err := t.AttemptsOf(t.codeListed(q), at.Attempts).One(ctx, s.db, &value)
 		if errors.Is(err, sql.ErrNoRows) {
 			return 0, table.Cursor{AtEnd: true}, nil
 		} else if err != nil {
 			return 0, at, err
 		}
-		at.Attempts = found
+		at.Attempts = table.AttemptCount{Known: true, Value: value.String}
 	}
 	limit := listRows
 	if !q.narrows() && !t.picks(q) {
@@ -152,7 +153,7 @@ func (s *Reader) listPage(ctx context.Context, t *mapped, q Listing, list []tabl
 			page.Rows = append(page.Rows, *r)
 			full = len(page.Rows) == most
 		}
-		at.LastTime, at.LastID, at.EmptyID = behind, r.ID, r.ID == ""
+		at = at.Behind(behind, r.ID)
 		read++
 	})
 	if err != nil || full || read == limit {
@@ -205,27 +206,13 @@ func (t *mapped) listParts(q Listing) []table.Range {
 
 // listing is the query of one page.
 func (t *mapped) listing(in table.Range, q Listing, at table.Cursor, limit int) *table.Statement {
-	behind := "NULL"
-	if in.Part == table.Timed {
-		behind = "CAST(" + t.Column(t.TimeBehind()) + " AS CHAR)"
-	}
-	s := t.selectLook(behind)
-	s.Add(" FROM ", t.Quoted())
+	s := t.selectLook(t.TimeShown(in))
 	if t.inAnyState(q) {
-		s.Add(" FORCE INDEX (PRIMARY) WHERE TRUE")
+		s.Add(" FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE TRUE")
 	} else {
-		t.ForceIndex(s)
-		s.Add(" WHERE ")
-		t.HasCode(s, t.codeListed(q))
+		t.FromIndex(s, t.codeListed(q), at.Attempts)
 		if q.State == table.DelayedState && t.Strategy() == table.ByDue {
 			s.Add(" AND ", t.Column(table.NextRetryTime), " > ", t.Now(table.NextRetryTime))
-		}
-		switch {
-		case t.Strategy() != table.ByAttempts:
-		case at.Attempts.Value == "":
-			s.Add(" AND ", t.Column(table.RetryCount), " IS NULL")
-		default:
-			s.Add(" AND ", t.Column(table.RetryCount), " = ", at.Attempts.Value)
 		}
 	}
 	switch in.Part {
@@ -235,11 +222,7 @@ func (t *mapped) listing(in table.Range, q Listing, at table.Cursor, limit int) 
 		s.Add(" AND ", t.Column(t.TimeBehind()), " IS NOT NULL")
 	}
 	t.Behind(s, in, at)
-	s.Add(" ORDER BY ")
-	if in.Part == table.Timed {
-		s.Add(t.Column(t.TimeBehind()), ", ")
-	}
-	s.Add(t.Column(table.ID), " LIMIT ", strconv.Itoa(limit))
+	t.InOrder(s, in, limit)
 	return s
 }
 
@@ -249,8 +232,7 @@ func (s *Reader) scans(ctx context.Context, t *mapped, q Listing) (string, error
 	if indexed && !q.narrows() && !t.picks(q) {
 		return "", nil
 	}
-	where := &table.Statement{}
-	where.Add("TRUE")
+	where := table.Text("TRUE")
 	switch {
 	case t.inAnyState(q):
 	case q.State == table.HeldState:

@@ -43,27 +43,13 @@ func (s *Reader) HasMessages(ctx context.Context, messageIDs []string) (map[stri
 }
 
 func (s *Reader) findMessages(ctx context.Context, t *mapped, conditions []func(*table.Statement), found map[string]bool) error {
-	query := &table.Statement{}
-	query.Add("SELECT ", t.MessageID(), " FROM ", t.Quoted(), " WHERE ")
-	for i, condition := range conditions {
-		if i > 0 {
-			query.Add(" OR ")
-		}
-		condition(query)
-	}
-	rows, err := s.db.QueryContext(ctx, query.String(), query.Args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id sql.RawBytes
-		if err := rows.Scan(&id); err != nil {
-			return err
-		}
+	query := table.Text("SELECT ", t.MessageID(), " FROM ", t.Quoted(), " WHERE ")
+	either(query, conditions)
+	var id sql.RawBytes
+	return query.Each(ctx, s.db, []any{&id}, func() error {
 		found[string(id)] = true // of another one, too, that the collation takes for equal: it is asked for by its own text
-	}
-	return rows.Err()
+		return nil
+	})
 }
 
 // mayHave are the conditions, each on columns that an index begins with, of which a row with the message id fulfils one. The

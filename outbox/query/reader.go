@@ -6,7 +6,6 @@
 package query
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"sync"
@@ -52,12 +51,6 @@ func (s *Reader) table(name string) (*mapped, error) {
 		return nil, fmt.Errorf("table %s is not mapped: add it under tables[] of the configuration", name)
 	}
 	return t, nil
-}
-
-func (s *Reader) attemptsAfter(ctx context.Context, query *table.Statement) (table.AttemptCount, error) {
-	var value sql.NullString
-	err := s.scan(ctx, query, &value)
-	return table.AttemptCount{Known: true, Value: value.String}, err
 }
 
 // byIndex asks a table, and once more when the index that was forced is gone; does says what was asked.

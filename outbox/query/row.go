@@ -3,7 +3,6 @@ package query
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,12 +72,7 @@ func (t *mapped) selectLook(more string) *table.Statement {
 }
 
 // eachLook runs a query of selectLook. more is the value of its first expression.
-func (s *Reader) eachLook(ctx context.Context, t *mapped, query *table.Statement, each func(r *Row, more string)) (err error) {
-	rows, err := s.db.QueryContext(ctx, query.String(), query.Args...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
+func (s *Reader) eachLook(ctx context.Context, t *mapped, query *table.Statement, each func(r *Row, more string)) error {
 	roles := t.looked()
 	values := make([]sql.RawBytes, 2+len(roles))
 	var more sql.NullString
@@ -88,10 +82,7 @@ func (s *Reader) eachLook(ctx context.Context, t *mapped, query *table.Statement
 		into = append(into, &values[1+i])
 	}
 	now := time.Now()
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return err
-		}
+	return query.Each(ctx, s.db, into, func() error {
 		r := &Row{Identity: outbox.Identity{Table: t.Name(), MessageID: string(values[0])}, MaxRetry: -1, Sends: t.Mapping().Retry.Sends}
 		for i, role := range roles {
 			t.look(r, role, values[1+i])
@@ -100,8 +91,8 @@ func (s *Reader) eachLook(ctx context.Context, t *mapped, query *table.Statement
 		s.recallLook(t, r, now)
 		r.Failed = r.Status == outbox.Failed || !t.Fails() && r.Status == outbox.Pending && r.Attempts > 0
 		each(r, more.String)
-	}
-	return rows.Err()
+		return nil
+	})
 }
 
 // look fills in one column. What cannot be read is left out: a person looks at the row because something is wrong with it.
@@ -192,4 +183,4 @@ func (s *Reader) Count(ctx context.Context, name string) (Counts, error) {
 }
 
 // behindRow is the place behind a row, in an order of the primary key alone.
-func behindRow(r *Row) table.Cursor { return table.Cursor{LastID: r.ID, EmptyID: r.ID == ""} }
+func behindRow(r *Row) table.Cursor { return table.Cursor{}.Behind("", r.ID) }

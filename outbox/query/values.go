@@ -55,7 +55,7 @@ func CheckStatusValues(ctx context.Context, db *sql.DB, of *table.Table) ([]serv
 		query := t.sample("1", t.whereCode(word.Code), "")
 		query.Limit(table.MaxCount)
 		query = query.Inside("COUNT(*)")
-		if err := db.QueryRowContext(ctx, query.String(), query.Args...).Scan(&v.rows); err != nil {
+		if err := query.One(ctx, db, &v.rows); err != nil {
 			return nil, fmt.Errorf("count the rows of %s with status %q: %w", t.Name(), word.Code, err)
 		}
 		named = append(named, v)
@@ -64,22 +64,14 @@ func CheckStatusValues(ctx context.Context, db *sql.DB, of *table.Table) ([]serv
 	query.Limit(table.MaxCount)
 	query = query.Inside("code, COUNT(*)")
 	query.Add(" GROUP BY code ORDER BY COUNT(*) DESC LIMIT ", strconv.Itoa(maxValues))
-	rows, err := db.QueryContext(ctx, query.String(), query.Args...)
+	var code sql.NullString
+	var n int64
+	err := query.Each(ctx, db, []any{&code, &n}, func() error {
+		unknown = append(unknown, statusValue{code: code.String, null: !code.Valid, rows: n})
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("look for status values of %s without a name: %w", t.Name(), err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var code sql.NullString
-		var v statusValue
-		if err := rows.Scan(&code, &v.rows); err != nil {
-			return nil, err
-		}
-		v.code, v.null = code.String, !code.Valid
-		unknown = append(unknown, v)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
 	}
 	return t.judgeValues(named, unknown), nil
 }

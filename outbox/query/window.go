@@ -77,7 +77,7 @@ func (s *Reader) rowsByKey(ctx context.Context, w *window, each func(*outbox.Mes
 // stretchEnd is the key at which the next stretch ends; "" when the table ends before.
 func (s *Reader) stretchEnd(ctx context.Context, w *window) (string, error) {
 	var last []byte
-	err := s.scan(ctx, w.stretch(), &last)
+	err := w.stretch().One(ctx, s.db, &last)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}
@@ -115,12 +115,9 @@ type window struct {
 
 // selectRows begins a query of everything that makes a message.
 func (w *window) selectRows(force string) *table.Statement {
-	t, s := w.table, &table.Statement{}
-	s.Add("SELECT CAST(", t.Column(table.CreatedAt), " AS CHAR)")
-	for _, role := range t.Reads() {
-		s.Add(", ", t.Shown(role))
-	}
-	s.Add(" FROM ", t.Quoted(), " FORCE INDEX (", force, ") WHERE ", t.Column(table.CreatedAt), " >= ")
+	t := w.table
+	s := t.SelectWhole("CAST(" + t.Column(table.CreatedAt) + " AS CHAR)")
+	s.Add(" FORCE INDEX (", force, ") WHERE ", t.Column(table.CreatedAt), " >= ")
 	t.moment(s, w.from)
 	s.Add(" AND ", t.Column(table.CreatedAt), " < ")
 	t.moment(s, w.to)
@@ -189,34 +186,17 @@ func (t *mapped) moment(s *table.Statement, at time.Time) {
 // windowRows runs a query of selectRows and moves the place behind its last row.
 func (s *Reader) windowRows(ctx context.Context, query *table.Statement, w *window, each func(*outbox.Message, error) error) (n int, err error) {
 	t := w.table
-	rows, err := s.db.QueryContext(ctx, query.String(), query.Args...)
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	raw, values := make([]sql.RawBytes, len(t.Reads())+1), make([]table.Value, len(t.Reads()))
-	into := make([]any, len(raw))
-	for i := range raw {
-		into[i] = &raw[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return n, err
-		}
-		for i := range values {
-			values[i] = table.Value{Data: raw[i+1], Null: raw[i+1] == nil}
-		}
-		w.created, w.id = string(raw[0]), w.keyOf(raw[1+t.At(table.ID)])
+	whole := t.NewWholeRow(1)
+	err = query.Each(ctx, s.db, whole.Into(), func() error {
+		w.created, w.id = string(whole.First[0]), whole.ID()
 		n++
-		m, fault := t.Message(values)
+		m, fault := t.Message(whole.Values())
 		if fault != nil {
 			m = &outbox.Message{Identity: outbox.Identity{Table: t.Name()}}
 		}
-		if err := each(m, fault); err != nil {
-			return n, err
-		}
-	}
-	return n, rows.Err()
+		return each(m, fault)
+	})
+	return n, err
 }
 
 // CheckLookup finds a table in which HasMessages would read every row to find one.

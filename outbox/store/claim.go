@@ -84,42 +84,28 @@ func (s *Store) newStamp(ctx context.Context, t *mapped) (stamp string, err erro
 }
 
 func (t *mapped) claim(how claim, stamp string, rows []outbox.Candidate) *table.Statement {
-	s := &table.Statement{}
-	id := func(i int) string { return rows[i].ID }
-	t.change(s, len(rows), id)
-	s.Add(t.Column(table.StatusCode), " = ")
-	t.Code(s, outbox.Sending)
-	s.Add(", ", t.Column(table.LastExecTime), " = ")
-	s.Arg(stamp)
-	t.assignCommon(s)
-	t.where(s, len(rows), id)
+	row := func(i int) *outbox.Identity { return &rows[i].Identity }
+	from := []outbox.Status{outbox.Sending}
 	if how == claimPending {
-		t.statusIn(s, outbox.Pending)
-		t.isDue(s)
-	} else {
-		t.statusIn(s, outbox.Sending)
+		from[0] = outbox.Pending
 	}
-	if how == claimUnstamped {
-		s.Add(" AND ", t.Column(table.LastExecTime), " IS NULL")
-	}
-	s.Add(" AND (", t.Column(table.ID), ", ", t.MessageID())
-	if how == claimStamped {
-		s.Add(", ", t.stamp())
-	}
-	s.Add(") IN (")
-	s.List(len(rows), func(i int) {
-		s.Add("(")
-		t.ID(s, rows[i].ID)
-		s.Add(", ")
-		s.Bytes(rows[i].MessageID)
-		if how == claimStamped {
-			s.Add(", ")
-			s.Arg(rows[i].ClaimToken)
+	return t.changing(len(rows), row, from, func(s *table.Statement) {
+		s.Add(t.Column(table.StatusCode), " = ")
+		t.Code(s, outbox.Sending)
+		s.Add(", ", t.Column(table.LastExecTime), " = ")
+		s.Arg(stamp)
+	}, func(s *table.Statement) {
+		switch how {
+		case claimPending:
+			t.isDue(s)
+		case claimUnstamped:
+			s.Add(" AND ", t.Column(table.LastExecTime), " IS NULL")
+		case claimStamped:
+			t.sameRows(s, len(rows), row, t.stamp(), func(i int) { s.Arg(rows[i].ClaimToken) })
+			return
 		}
-		s.Add(")")
+		t.sameRows(s, len(rows), row, "", nil)
 	})
-	s.Add(")")
-	return s
 }
 
 // isDue writes that the due time of a row has come, or nearly so.

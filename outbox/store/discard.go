@@ -69,7 +69,7 @@ func (t *mapped) discardable(s *table.Statement, identities []outbox.Identity) {
 			s.Add(" AND ", t.RetryCount(), " > 0")
 		}
 	}
-	t.sameRows(s, identities)
+	t.sameRows(s, len(identities), func(i int) *outbox.Identity { return &identities[i] }, "", nil)
 }
 
 // FailedLog reports what prevents Discard: the table that the rows move to does not exist or does not fit, or the account lacks

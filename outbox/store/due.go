@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -63,18 +62,16 @@ func (s *Store) Due(ctx context.Context, name string, after table.Cursor, q tabl
 	return page, next, nil
 }
 
-// hasColumns asks for every mapped column of a name and for no row.
+// hasColumns asks for every mapped column of a table and for no row.
 func (s *Store) hasColumns(ctx context.Context, t *mapped) error {
-	query := &table.Statement{}
-	query.Add("SELECT ")
+	query := table.Text("SELECT ")
 	roles := t.Roles()
 	query.List(len(roles), func(i int) { query.Add(t.Column(roles[i])) })
 	query.Add(" FROM ", t.Quoted(), " LIMIT 0")
-	rows, err := s.db.QueryContext(ctx, query.String())
-	if err != nil {
+	if err := query.Each(ctx, s.db, nil, nil); err != nil {
 		return fmt.Errorf("look for the mapped columns of %s: %w", t.Name(), err)
 	}
-	return errors.Join(rows.Err(), rows.Close())
+	return nil
 }
 
 // page reads one page. more is scanned with each row, behind what candidates reads. Where the server refuses to show one of its rows the page
@@ -100,16 +97,13 @@ func (s *Store) page(ctx context.Context, t *mapped, list []table.Range, at tabl
 	case err != nil || len(page) < q.Limit:
 		return page, at.Next(list, t.Strategy() == table.ByAttempts), err
 	}
-	at.LastTime, at.LastID = last.String, page[len(page)-1].ID
-	at.EmptyID = at.LastID == ""
-	return page, at, nil
+	return page, at.Behind(last.String, page[len(page)-1].ID), nil
 }
 
 // passRefused moves the cursor behind the next row, which the server does not show whole, and reads its key alone.
 func (s *Store) passRefused(ctx context.Context, t *mapped, list []table.Range, at table.Cursor, q pageQuery, cause error) ([]outbox.Candidate, table.Cursor, error) {
 	q.Limit = 1
-	head := &table.Statement{}
-	head.Add("SELECT ", t.Column(table.ID))
+	head := table.Text("SELECT ", t.Column(table.ID))
 	query := t.dueFrom(head, list[at.Range], at, q)
 	var id []byte
 	var last, isFinal sql.NullString
@@ -117,32 +111,23 @@ func (s *Store) passRefused(ctx context.Context, t *mapped, list []table.Range, 
 	if final(list[at.Range]) {
 		into = append(into, &isFinal)
 	}
-	err := s.scan(ctx, query, into...)
+	err := query.One(ctx, s.db, into...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, at.Next(list, t.Strategy() == table.ByAttempts), nil
 	}
 	if err != nil {
 		return nil, at, errors.Join(cause, err)
 	}
-	at.LastTime, at.LastID = last.String, string(t.KeyText(table.ID, id))
-	at.EmptyID = at.LastID == ""
+	at = at.Behind(last.String, string(t.KeyText(table.ID, id)))
 	s.refused.add(RefusedRow{Identity: outbox.Identity{Table: t.Name(), ID: at.LastID}, Reason: cause.Error()})
 	return nil, at, nil
 }
 
 // nextAttempts looks up the next value of the column that counts attempts; sql.ErrNoRows when the rows of the status have none.
 func (s *Store) nextAttempts(ctx context.Context, t *mapped, status outbox.Status, after table.AttemptCount) (table.AttemptCount, error) {
-	return s.attemptsAfter(ctx, t.attemptsBehind(status, after))
-}
-
-func (s *Store) attemptsAfter(ctx context.Context, query *table.Statement) (table.AttemptCount, error) {
 	var value sql.NullString
-	err := s.db.QueryRowContext(ctx, query.String(), query.Args...).Scan(&value)
+	err := t.AttemptsOf(table.CodeOf(t.Mapping().Codes[status]), after).One(ctx, s.db, &value)
 	return table.AttemptCount{Known: true, Value: value.String}, err
-}
-
-func (t *mapped) attemptsBehind(status outbox.Status, after table.AttemptCount) *table.Statement {
-	return t.AttemptsOf(table.CodeOf(t.Mapping().Codes[status]), after)
 }
 
 // due is the query of one page. Behind the columns of the state it shows the time in whose order the rows come.
@@ -152,26 +137,12 @@ func (t *mapped) due(in table.Range, after table.Cursor, q pageQuery) *table.Sta
 
 // dueFrom is due with what a query begins with.
 func (t *mapped) dueFrom(s *table.Statement, in table.Range, after table.Cursor, q pageQuery) *table.Statement {
-	order := t.TimeBehind()
-	if in.Part == table.Whole || in.Part == table.Untimed {
-		s.Add(", NULL")
-	} else {
-		s.Add(", CAST(", t.Column(order), " AS CHAR)")
-	}
+	s.Add(", ", t.TimeShown(in))
 	if final(in) {
 		s.Add(", ")
 		t.finalFor(s, in.Status, q.final)
 	}
-	s.Add(" FROM ", t.Quoted())
-	t.ForceIndex(s)
-	s.Add(" WHERE ", t.Column(table.StatusCode), " = ")
-	t.Code(s, in.Status)
-	switch {
-	case t.Strategy() == table.ByAttempts && after.Attempts.Value == "":
-		s.Add(" AND ", t.Column(table.RetryCount), " IS NULL")
-	case t.Strategy() == table.ByAttempts:
-		s.Add(" AND ", t.Column(table.RetryCount), " = ", after.Attempts.Value)
-	}
+	t.FromIndex(s, table.CodeOf(t.Mapping().Codes[in.Status]), after.Attempts)
 	t.inside(s, in, q)
 	t.Behind(s, in, after)
 	switch in.Status {
@@ -180,11 +151,7 @@ func (t *mapped) dueFrom(s *table.Statement, in table.Range, after table.Cursor,
 	case outbox.Sending:
 		t.claimExpired(s, q)
 	}
-	s.Add(" ORDER BY ")
-	if in.Part != table.Whole && in.Part != table.Untimed {
-		s.Add(t.Column(order), ", ")
-	}
-	s.Add(t.Column(table.ID), " LIMIT ", strconv.Itoa(q.Limit))
+	t.InOrder(s, in, q.Limit)
 	return s
 }
 

@@ -60,7 +60,9 @@ func (t *mapped) sweepQueries() (list []func() *table.Statement) {
 		}
 	}
 	if t.Strategy() == table.ByAttempts {
-		list = append(list, func() *table.Statement { return t.attemptsBehind(outbox.Pending, at.Attempts) })
+		list = append(list, func() *table.Statement {
+			return t.AttemptsOf(table.CodeOf(t.Mapping().Codes[outbox.Pending]), at.Attempts)
+		})
 	}
 	return list
 }

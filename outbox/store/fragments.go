@@ -70,3 +70,58 @@ func (t *mapped) perRow(s *table.Statement, n int, id func(i int) string, value 
 	}
 	s.Add(" END")
 }
+
+// changing is an UPDATE of those of n rows that are free and have a status. set writes the assignments, guard the rest of the condition.
+func (t *mapped) changing(n int, row func(i int) *outbox.Identity, from []outbox.Status, set, guard func(*table.Statement)) *table.Statement {
+	s := &table.Statement{}
+	s.Grow(textSize(n, row))
+	id := func(i int) string { return row(i).ID }
+	t.change(s, n, id)
+	set(s)
+	t.assignCommon(s)
+	t.where(s, n, id)
+	t.statusIn(s, from...)
+	guard(s)
+	return s
+}
+
+// changingRows is changing with a guard of id and message id. more continues the condition; nil for nothing.
+func (t *mapped) changingRows(rows []outbox.Identity, from outbox.Status, set, more func(*table.Statement)) *table.Statement {
+	row := func(i int) *outbox.Identity { return &rows[i] }
+	return t.changing(len(rows), row, []outbox.Status{from}, set, func(s *table.Statement) {
+		if more != nil {
+			more(s)
+		}
+		t.sameRows(s, len(rows), row, "", nil)
+	})
+}
+
+// textSize is about how long the text of a statement is: it grows once.
+func textSize(n int, row func(i int) *outbox.Identity) int {
+	size := 1 << 10
+	for i := range n {
+		size += 3*len(row(i).ID) + 2*len(row(i).MessageID) + 16
+	}
+	return size
+}
+
+// sameRows guards with rows of (id, message id), and of a third expression, whose values value writes; "" for none.
+func (t *mapped) sameRows(s *table.Statement, n int, row func(i int) *outbox.Identity, third string, value func(i int)) {
+	s.Add(" AND (", t.Column(table.ID), ", ", t.MessageID())
+	if third != "" {
+		s.Add(", ", third)
+	}
+	s.Add(") IN (")
+	s.List(n, func(i int) {
+		s.Add("(")
+		t.ID(s, row(i).ID)
+		s.Add(", ")
+		s.Bytes(row(i).MessageID)
+		if third != "" {
+			s.Add(", ")
+			value(i)
+		}
+		s.Add(")")
+	})
+	s.Add(")")
+}

@@ -70,11 +70,10 @@ func (s *Store) setBackWithin(ctx context.Context, t *mapped, d time.Duration) (
 	ahead := max(d, zoneAhead)
 	zone := t.zoneOf(table.NextRetryTime)
 	local := func(at string) string { return "CONVERT_TZ(" + at + ", '+00:00', " + zone + ")" }
-	query := &table.Statement{}
-	query.Add("SELECT COALESCE(TIMESTAMPDIFF(SECOND, ", local("UTC_TIMESTAMP()"), ", ", local("UTC_TIMESTAMP() + INTERVAL "+seconds(d)+" SECOND"), "), ", seconds(d), "), ",
+	query := table.Text("SELECT COALESCE(TIMESTAMPDIFF(SECOND, ", local("UTC_TIMESTAMP()"), ", ", local("UTC_TIMESTAMP() + INTERVAL "+seconds(d)+" SECOND"), "), ", seconds(d), "), ",
 		"COALESCE(TIMESTAMPDIFF(SECOND, ", local("UTC_TIMESTAMP()"), ", ", local("UTC_TIMESTAMP() + INTERVAL "+seconds(ahead)+" SECOND"), "), ", seconds(ahead), ")")
 	var passed, passedAhead int64
-	if err := s.scan(ctx, query, &passed, &passedAhead); err != nil {
+	if err := query.One(ctx, s.db, &passed, &passedAhead); err != nil {
 		return false, fmt.Errorf("look for a change of the time zone of %s: %w", t.Name(), err)
 	}
 	if passedAhead == int64(ahead/time.Second) {

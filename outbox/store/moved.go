@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,8 +32,7 @@ func (t *mapped) copyRows(ctx context.Context, tx *sql.Tx, suffix string, ids []
 		return fmt.Errorf("%s: %s; fix: %s", wrong[0].Subject, wrong[0].What, wrong[0].Fix)
 	}
 	list := strings.Join(columns, ", ")
-	s := &table.Statement{}
-	s.Add("INSERT INTO ", t.movedTo(suffix), " (", list, ") SELECT ", list, " FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
+	s := table.Text("INSERT INTO ", t.movedTo(suffix), " (", list, ") SELECT ", list, " FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
 	t.IDIn(s, len(ids), func(i int) string { return ids[i] })
 	return run(ctx, tx, s, len(ids))
 }
@@ -111,26 +109,21 @@ func (c movedColumn) text() string {
 func (c movedColumn) definition() string { return table.Quote(c.name) + " " + c.text() }
 
 func columnsOf(ctx context.Context, db server.Querier, schema, name string) (all []movedColumn, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT COLUMN_NAME, COLUMN_TYPE, COALESCE(CHARACTER_SET_NAME, ''), IS_NULLABLE = 'YES', "+
-		"IS_NULLABLE = 'YES' OR COLUMN_DEFAULT IS NOT NULL OR EXTRA LIKE '%auto_increment%', LOWER(EXTRA) "+
-		"FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION", schema, name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var c movedColumn
-		var charset, extra string
-		if err := rows.Scan(&c.name, &c.kind, &charset, &c.nullable, &c.optional, &extra); err != nil {
-			return nil, err
-		}
+	query := table.Text("SELECT COLUMN_NAME, COLUMN_TYPE, COALESCE(CHARACTER_SET_NAME, ''), IS_NULLABLE = 'YES', ",
+		"IS_NULLABLE = 'YES' OR COLUMN_DEFAULT IS NOT NULL OR EXTRA LIKE '%auto_increment%', LOWER(EXTRA) ",
+		"FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION")
+	query.Args = []any{schema, name}
+	var c movedColumn
+	var charset, extra string
+	err = query.Each(ctx, db, []any{&c.name, &c.kind, &charset, &c.nullable, &c.optional, &extra}, func() error {
 		if charset != "" {
 			c.kind += " CHARACTER SET " + charset
 		}
 		c.generated = strings.Contains(extra, "generated") && !strings.Contains(extra, "default_generated")
 		all = append(all, c)
-	}
-	return all, rows.Err()
+		return nil
+	})
+	return all, err
 }
 
 // clock is the database's clock in the zone of the table's DATETIME columns.

@@ -43,16 +43,15 @@ func pieces[R any](rows []R, size func(R) int64) (all [][]R) {
 
 // sizes notes the lengths of rows by table and key. It asks for nothing where no row can be so long that it matters.
 func (s *Store) sizes(ctx context.Context, t *mapped, chunk []outbox.Identity, into map[outbox.Identity]int64) error {
-	query := &table.Statement{}
-	query.Add("SELECT ", t.Column(table.ID))
-	longest := int64(0)
+	query := table.Text("SELECT ", t.Column(table.ID))
+	longest, measured := int64(0), 0
 	for _, role := range t.Reads() {
 		octets := t.Type(role).Octets
 		if octets > 0 && octets <= 4096 || t.Type(role).Kind() == table.KindInteger || t.Type(role).Kind() == table.KindTime {
 			longest += octets
 			continue
 		}
-		longest += maxPiece
+		longest, measured = longest+maxPiece, measured+1
 		query.Add(", COALESCE(LENGTH(", t.Column(role), "), 0)")
 	}
 	if longest*int64(len(chunk)) <= maxPiece {
@@ -60,24 +59,12 @@ func (s *Store) sizes(ctx context.Context, t *mapped, chunk []outbox.Identity, i
 	}
 	query.Add(" FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
 	t.IDIn(query, len(chunk), func(i int) string { return chunk[i].ID })
-	rows, err := s.db.QueryContext(ctx, query.String(), query.Args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		return err
-	}
-	raw := make([]sql.RawBytes, len(columns))
-	scan := make([]any, len(columns))
+	raw := make([]sql.RawBytes, 1+measured)
+	scan := make([]any, len(raw))
 	for i := range raw {
 		scan[i] = &raw[i]
 	}
-	for rows.Next() {
-		if err := rows.Scan(scan...); err != nil {
-			return err
-		}
+	return query.Each(ctx, s.db, scan, func() error {
 		size := int64(0)
 		for _, text := range raw[1:] {
 			n, err := strconv.ParseInt(string(text), 10, 64)
@@ -87,6 +74,6 @@ func (s *Store) sizes(ctx context.Context, t *mapped, chunk []outbox.Identity, i
 			size += n
 		}
 		into[outbox.Identity{Table: t.Name(), ID: string(t.KeyText(table.ID, raw[0]))}] = size
-	}
-	return rows.Err()
+		return nil
+	})
 }

@@ -103,20 +103,11 @@ func (r *stateRow) candidate(t *mapped) (c outbox.Candidate, err error) {
 // eachState runs a query of selectState. What the query shows behind the columns of the state goes into last, which then has the values of
 // the last row.
 func (s *Store) eachState(ctx context.Context, t *mapped, query *table.Statement, last []any, each func(*stateRow)) error {
-	rows, err := s.db.QueryContext(ctx, query.String(), query.Args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
 	var row stateRow
-	into := row.columns(t, last)
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return err
-		}
+	return query.Each(ctx, s.db, row.columns(t, last), func() error {
 		each(&row)
-	}
-	return rows.Err()
+		return nil
+	})
 }
 
 // candidates are the rows of a query of selectState; last is as in eachState. A row whose state cannot be used is among them as unreadable, and
@@ -280,62 +271,41 @@ func (s *Store) ReadBack(ctx context.Context, stamp string, identities []outbox.
 
 // readBack reads rows that a sweep has claimed, or with the status Sent those that show it.
 func (s *Store) readBack(ctx context.Context, t *mapped, status outbox.Status, stamp string, chunk []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error) {
-	query := &table.Statement{}
-	query.Add("SELECT ", t.MessageID(), ", ", t.RetryCount())
-	for _, role := range t.Reads() {
-		query.Add(", ", t.Shown(role))
-	}
-	query.Add(" FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
+	query := t.SelectWhole(t.MessageID(), t.RetryCount())
+	query.Add(" FORCE INDEX (PRIMARY) WHERE ")
 	t.IDIn(query, len(chunk), func(i int) string { return chunk[i].ID })
 	query.Add(" AND ")
 	t.toBePublished(query, status, stamp)
 	query.Add(" ORDER BY ", t.Column(table.ID))
-	rows, err := s.db.QueryContext(ctx, query.String(), query.Args...)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer rows.Close()
-	asked := set(chunk)
-	raw, values := make([]sql.RawBytes, len(t.Reads())+2), make([]table.Value, len(t.Reads()))
-	into := make([]any, len(raw))
-	for i := range raw {
-		into[i] = &raw[i]
-	}
+	asked, whole := set(chunk), t.NewWholeRow(2)
 	var messages []*outbox.Message
 	var faulty []outbox.Completion
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return nil, nil, err
-		}
-		for i := range values {
-			values[i] = table.Value{Data: raw[i+2], Null: raw[i+2] == nil}
-		}
-		state := outbox.Candidate{Identity: outbox.Identity{Table: t.Name(), ID: string(t.KeyText(table.ID, raw[2+t.At(table.ID)])), MessageID: string(raw[0])}}
+	err := query.Each(ctx, s.db, whole.Into(), func() error {
+		state := outbox.Candidate{Identity: outbox.Identity{Table: t.Name(), ID: whole.ID(), MessageID: string(whole.First[0])}}
 		if !asked[state.Identity] {
-			continue
+			return nil
 		}
-		state.RetryCount, _ = strconv.Atoi(string(raw[1])) // an integer column
+		state.RetryCount, _ = strconv.Atoi(string(whole.First[1])) // an integer column
 		if status == outbox.Sent {
 			state.Status = status
 		}
 		if s.recall(t, &state, time.Now()); state.Waiting {
-			continue
+			return nil
 		}
+		values := whole.Values()
 		m, err := t.Message(values)
 		if err != nil {
 			faulty = append(faulty, outbox.Completion{
 				Identity: state.Identity, Action: outbox.ActionFail, RetryCount: state.RetryCount, Claim: stamp,
 				Class: outbox.ClassPermanent, Reason: err.Error(), Key: t.textOf(table.Key, values), BizType: t.textOf(table.BizType, values),
 			})
-			continue
+			return nil
 		}
 		m.Path, m.Claim, m.Since, m.RetryCount = outbox.PathSweep, stamp, time.Now(), state.RetryCount
 		messages = append(messages, m)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, nil, err
-	}
-	return messages, faulty, nil
+		return nil
+	})
+	return messages, faulty, err
 }
 
 // textOf is the value of a role as text; "" when the table does not have it.

@@ -90,55 +90,31 @@ func (s *Store) hasten(ctx context.Context, t *mapped, identities []outbox.Ident
 
 // dueNow counts rows by found-rows semantics, so that it names only rows that it changes.
 func (t *mapped) dueNow(identities []outbox.Identity) *table.Statement {
-	s := &table.Statement{}
 	due := t.Column(table.NextRetryTime)
-	id := func(i int) string { return identities[i].ID }
-	t.change(s, len(identities), id)
-	s.Add(due, " = ", t.Now(table.NextRetryTime), " - INTERVAL 1 SECOND") // a column of whole seconds rounds up
-	t.assignCommon(s)
-	t.where(s, len(identities), id)
-	t.statusIn(s, outbox.Pending)
-	s.Add(" AND ", due, " > ", t.Now(table.NextRetryTime))
-	if t.Has(table.RetryCount) {
-		s.Add(" AND ", t.RetryCount(), " > 0")
-	}
-	t.sameRows(s, identities)
-	return s
+	return t.changingRows(identities, outbox.Pending, func(s *table.Statement) {
+		s.Add(due, " = ", t.Now(table.NextRetryTime), " - INTERVAL 1 SECOND") // a column of whole seconds rounds up
+	}, func(s *table.Statement) {
+		s.Add(" AND ", due, " > ", t.Now(table.NextRetryTime))
+		if t.Has(table.RetryCount) {
+			s.Add(" AND ", t.RetryCount(), " > 0")
+		}
+	})
 }
 
 // setBack sets rows of one status back to PENDING.
 func (t *mapped) setBack(from outbox.Status, identities []outbox.Identity) *table.Statement {
-	s := &table.Statement{}
-	id := func(i int) string { return identities[i].ID }
-	t.change(s, len(identities), id)
-	s.Add(t.Column(table.StatusCode), " = ")
-	t.Code(s, outbox.Pending)
-	if t.Has(table.RetryCount) {
-		s.Add(", ", t.Column(table.RetryCount), " = 0")
-	}
-	if t.Has(table.NextRetryTime) {
-		due := "NULL"
-		if !t.Type(table.NextRetryTime).Nullable {
-			due = t.Now(table.NextRetryTime)
+	return t.changingRows(identities, from, func(s *table.Statement) {
+		s.Add(t.Column(table.StatusCode), " = ")
+		t.Code(s, outbox.Pending)
+		if t.Has(table.RetryCount) {
+			s.Add(", ", t.Column(table.RetryCount), " = 0")
 		}
-		s.Add(", ", t.Column(table.NextRetryTime), " = ", due)
-	}
-	t.assignCommon(s)
-	t.where(s, len(identities), id)
-	t.statusIn(s, from)
-	t.sameRows(s, identities)
-	return s
-}
-
-// sameRows guards with rows of (id, message id).
-func (t *mapped) sameRows(s *table.Statement, identities []outbox.Identity) {
-	s.Add(" AND (", t.Column(table.ID), ", ", t.MessageID(), ") IN (")
-	s.List(len(identities), func(i int) {
-		s.Add("(")
-		t.ID(s, identities[i].ID)
-		s.Add(", ")
-		s.Bytes(identities[i].MessageID)
-		s.Add(")")
-	})
-	s.Add(")")
+		if t.Has(table.NextRetryTime) {
+			due := "NULL"
+			if !t.Type(table.NextRetryTime).Nullable {
+				due = t.Now(table.NextRetryTime)
+			}
+			s.Add(", ", t.Column(table.NextRetryTime), " = ", due)
+		}
+	}, nil)
 }

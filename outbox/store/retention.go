@@ -192,30 +192,21 @@ func (s *Store) leave(ctx context.Context, t *mapped, into string, where func(*t
 
 // lockRows returns the rows that fulfil the condition now and that no other session has locked.
 func lockRows(ctx context.Context, tx *sql.Tx, t *mapped, where func(*table.Statement)) (mine []string, err error) {
-	query := &table.Statement{}
-	query.Add("SELECT ", t.Column(table.ID), " FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
+	query := table.Text("SELECT ", t.Column(table.ID), " FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
 	where(query)
 	query.Add(" FOR UPDATE SKIP LOCKED")
-	rows, err := tx.QueryContext(ctx, query.String(), query.Args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id sql.RawBytes
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
+	var id sql.RawBytes
+	err = query.Each(ctx, tx, []any{&id}, func() error {
 		mine = append(mine, string(t.KeyText(table.ID, id)))
-	}
-	return mine, rows.Err()
+		return nil
+	})
+	return mine, err
 }
 
 // deleteRows goes by the primary key for its order and limit: otherwise a server that sees few rows in the table reads all of them, and
 // waits for locks on rows that are not named. A DELETE cannot name its index; the form that can is no help, both servers ignore it.
 func (t *mapped) deleteRows(ids []string) *table.Statement {
-	s := &table.Statement{}
-	s.Add("DELETE FROM ", t.Quoted(), " WHERE ")
+	s := table.Text("DELETE FROM ", t.Quoted(), " WHERE ")
 	t.IDIn(s, len(ids), func(i int) string { return ids[i] })
 	s.Add(" ORDER BY ", t.Column(table.ID), " LIMIT ", strconv.Itoa(len(ids)))
 	return s

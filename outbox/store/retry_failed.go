@@ -46,7 +46,8 @@ func (s *Store) keepLastAttempt(t *mapped, identities []outbox.Identity) error {
 }
 
 func (t *mapped) retryFailed(identities []outbox.Identity) *table.Statement {
-	return t.moveFinal(outbox.Failed, identities, func(s *table.Statement) {
+	return t.changingRows(identities, outbox.Failed, func(s *table.Statement) {
+		s.Add(t.Column(table.StatusCode), " = ")
 		t.Code(s, outbox.Pending)
 		if t.Has(table.NextRetryTime) {
 			due := t.Now(table.NextRetryTime) + " - INTERVAL 1 SECOND" // a column of whole seconds rounds up
@@ -56,19 +57,5 @@ func (t *mapped) retryFailed(identities []outbox.Identity) *table.Statement {
 			}
 			s.Add(", ", t.Column(table.NextRetryTime), " = ", due)
 		}
-	})
-}
-
-// moveFinal is an update of those of some rows that have a final status; to writes their next one, and what goes with it.
-func (t *mapped) moveFinal(from outbox.Status, identities []outbox.Identity, to func(*table.Statement)) *table.Statement {
-	s := &table.Statement{}
-	id := func(i int) string { return identities[i].ID }
-	t.change(s, len(identities), id)
-	s.Add(t.Column(table.StatusCode), " = ")
-	to(s)
-	t.assignCommon(s)
-	t.where(s, len(identities), id)
-	t.statusIn(s, from)
-	t.sameRows(s, identities)
-	return s
+	}, nil)
 }

@@ -47,5 +47,8 @@ func (s *Store) MarkDone(ctx context.Context, identities []outbox.Identity) (n i
 }
 
 func (t *mapped) markDone(identities []outbox.Identity) *table.Statement {
-	return t.moveFinal(outbox.Sent, identities, func(s *table.Statement) { t.Literal(s, t.Mapping().States[t.Mapping().Redeliver.Until]) })
+	return t.changingRows(identities, outbox.Sent, func(s *table.Statement) {
+		s.Add(t.Column(table.StatusCode), " = ")
+		t.Literal(s, t.Mapping().States[t.Mapping().Redeliver.Until])
+	}, nil)
 }

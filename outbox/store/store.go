@@ -272,7 +272,7 @@ func (s *Store) again(ctx context.Context, run func() error) error {
 }
 
 func (s *Store) scan(ctx context.Context, query *table.Statement, into ...any) error {
-	return s.db.QueryRowContext(ctx, query.String(), query.Args...).Scan(into...)
+	return query.One(ctx, s.db, into...)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -19,7 +19,7 @@ func (s *Store) Untouched(ctx context.Context, identities []outbox.Identity) (bo
 		}
 		query := t.countUntouched(chunk)
 		var n int
-		err := s.db.QueryRowContext(ctx, query.String(), query.Args...).Scan(&n)
+		err := query.One(ctx, s.db, &n)
 		untouched = n == len(chunk)
 		return err
 	})
@@ -45,11 +45,8 @@ func (s *Store) waitsForAny(t *mapped, rows []outbox.Identity) bool {
 // countUntouched counts each row once, by its primary key, so that a row which is named twice or under two message ids is missing.
 func (t *mapped) countUntouched(rows []outbox.Identity) *table.Statement {
 	s := &table.Statement{}
-	size := 1 << 10
-	for i := range rows {
-		size += 3*len(rows[i].ID) + 2*len(rows[i].MessageID) + 16
-	}
-	s.Grow(size)
+	row := func(i int) *outbox.Identity { return &rows[i] }
+	s.Grow(textSize(len(rows), row))
 	s.Add("SELECT COUNT(*) FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
 	t.IDIn(s, len(rows), func(i int) string { return rows[i].ID })
 	s.Add(" AND ")
@@ -60,10 +57,6 @@ func (t *mapped) countUntouched(rows []outbox.Identity) *table.Statement {
 		s.Bytes(t.Mapping().Codes[outbox.Pending])
 	}
 	s.Add(" AND ", t.wait(), " <= 0 AND ", t.RetryCount(), " = 0")
-	if t.Type(table.ID).Kind() == table.KindInteger {
-		t.identityAsText(s, len(rows), func(i int) *outbox.Identity { return &rows[i] })
-		return s
-	}
-	t.sameRows(s, rows)
+	t.identityIn(s, len(rows), row)
 	return s
 }

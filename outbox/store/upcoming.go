@@ -64,16 +64,7 @@ func (s *Store) upcomingByAttempts(ctx context.Context, t *mapped, from, to time
 func (t *mapped) upcoming(at table.AttemptCount, from, to time.Duration, limit int) *table.Statement {
 	due := t.Column(table.NextRetryTime)
 	s := t.selectState()
-	s.Add(" FROM ", t.Quoted())
-	t.ForceIndex(s)
-	s.Add(" WHERE ", t.Column(table.StatusCode), " = ")
-	t.Code(s, outbox.Pending)
-	switch {
-	case t.Strategy() == table.ByAttempts && at.Value == "":
-		s.Add(" AND ", t.Column(table.RetryCount), " IS NULL")
-	case t.Strategy() == table.ByAttempts:
-		s.Add(" AND ", t.Column(table.RetryCount), " = ", at.Value)
-	}
+	t.FromIndex(s, table.CodeOf(t.Mapping().Codes[outbox.Pending]), at)
 	s.Add(" AND ", due, " > ", t.Now(table.NextRetryTime), " + INTERVAL ")
 	s.Micros(from)
 	s.Add(" MICROSECOND AND ")

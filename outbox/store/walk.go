@@ -58,19 +58,10 @@ func (t *mapped) ways() string {
 func (s *Store) pageByKey(ctx context.Context, t *mapped, after string, of []table.Expiry) (table.ExpiredPage, error) {
 	page := table.ExpiredPage{IDs: make([][]string, len(of)), Next: after}
 	query := t.walkByKey(after, of)
-	rows, err := s.db.QueryContext(ctx, query.String(), query.Args...)
-	if err != nil {
-		return page, err
-	}
-	defer rows.Close()
-	old := 0
-	for rows.Next() {
-		var id sql.RawBytes
-		var which int
-		var made bool
-		if err := rows.Scan(&id, &which, &made); err != nil {
-			return page, err
-		}
+	var id sql.RawBytes
+	var which, old int
+	var made bool
+	err := query.Each(ctx, s.db, []any{&id, &which, &made}, func() error {
 		page.Next = string(t.KeyText(table.ID, id))
 		if which > 0 {
 			page.IDs[which-1] = append(page.IDs[which-1], page.Next)
@@ -79,15 +70,15 @@ func (s *Store) pageByKey(ctx context.Context, t *mapped, after string, of []tab
 			old++
 		}
 		page.Looked++
-	}
+		return nil
+	})
 	page.Done = page.Looked < walkRows || old == 0 && t.Type(table.ID).Kind() == table.KindInteger
-	return page, rows.Err()
+	return page, err
 }
 
 // walkByKey is the query of one page: for each row its key, the number of its expiry (0: none), and whether it is old enough for one.
 func (t *mapped) walkByKey(after string, of []table.Expiry) *table.Statement {
-	s := &table.Statement{}
-	s.Add("SELECT ", t.Column(table.ID), ", CASE")
+	s := table.Text("SELECT ", t.Column(table.ID), ", CASE")
 	youngest := of[0].Age
 	for i, e := range of {
 		s.Add(" WHEN ")
@@ -152,49 +143,35 @@ func (s *Store) pageByAge(ctx context.Context, t *mapped, after string, of []tab
 	}
 	which := all[at.of].expiry
 	query := t.walkByAge(at, all[at.of], of[which])
-	rows, err := s.db.QueryContext(ctx, query.String(), query.Args...)
-	if err != nil {
-		return page, err
-	}
-	defer rows.Close()
 	before := at
-	for rows.Next() {
-		var id, made sql.RawBytes
-		var expired bool
-		if err := rows.Scan(&id, &made, &expired); err != nil {
-			return page, err
-		}
+	var id, made sql.RawBytes
+	var expired bool
+	err = query.Each(ctx, s.db, []any{&id, &made, &expired}, func() error {
 		at.id, at.made = string(t.KeyText(table.ID, id)), string(made)
 		if expired {
 			page.IDs[which] = append(page.IDs[which], at.id)
 		}
 		page.Looked++
-	}
+		return nil
+	})
 	if page.Looked < walkRows || at == before { // the same place twice: a time of the hour that a zone has twice
 		at = agePlace{of: at.of + 1}
 	}
 	page.Next, page.Done = at.String(), at.of == len(all)
-	return page, rows.Err()
+	return page, err
 }
 
 // walkByAge is the query of one page: key and creation of each row with a code that was made long enough ago, and whether it is expired.
 func (t *mapped) walkByAge(at agePlace, of leaving, e table.Expiry) *table.Statement {
 	made := t.Column(table.CreatedAt)
-	s := &table.Statement{}
-	s.Add("SELECT ", t.Column(table.ID), ", CAST(", made, " AS CHAR), ")
+	s := table.Text("SELECT ", t.Column(table.ID), ", CAST(", made, " AS CHAR), ")
 	t.expired(s, e)
 	s.Add(" FROM ", t.Quoted(), " FORCE INDEX (", table.Quote(t.AgeIndex()), ") WHERE ", t.Column(table.StatusCode), " = ")
 	t.Literal(s, of.code)
 	s.Add(" AND ")
 	t.ago(s, table.CreatedAt, e.Age)
 	if at.made != "" {
-		s.Add(" AND (", made, " > ")
-		s.Arg(at.made)
-		s.Add(" OR ", made, " = ")
-		s.Arg(at.made)
-		s.Add(" AND ", t.Column(table.ID), " > ")
-		t.ID(s, at.id)
-		s.Add(")")
+		t.BehindTime(s, table.CreatedAt, at.made, at.id)
 	}
 	s.Add(" ORDER BY ", made, ", ", t.Column(table.ID), " LIMIT ", strconv.Itoa(walkRows))
 	return s

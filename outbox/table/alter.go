@@ -2,8 +2,6 @@ package table
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -94,32 +92,14 @@ func (d definition) String() string { return d.kind + d.rest }
 // describeDefinitions reads the columns from SHOW CREATE TABLE, by their names in lower case. information_schema shows defaults and
 // expressions in forms that differ between servers. An account that may not see them gets none.
 func describeDefinitions(ctx context.Context, db server.Querier, schema, name string) (map[string]definition, error) {
-	rows, err := db.QueryContext(ctx, "SHOW CREATE TABLE "+Quote(schema)+"."+Quote(name))
+	rows, err := server.Show(ctx, db, "SHOW CREATE TABLE "+Quote(schema)+"."+Quote(name))
 	if server.Code(err) != 0 {
 		return nil, nil
 	}
-	if err != nil {
+	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	columns, err := rows.Columns()
-	if err != nil {
-		return nil, errors.Join(err, rows.Close())
-	}
-	values := make([]sql.RawBytes, len(columns))
-	into := make([]any, len(columns))
-	for i := range values {
-		into[i] = &values[i]
-	}
-	all := map[string]definition{}
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return nil, errors.Join(err, rows.Close())
-		}
-		if len(values) == 2 { // a view has more
-			all = parseDefinitions(string(values[1]))
-		}
-	}
-	return all, errors.Join(rows.Err(), rows.Close())
+	return parseDefinitions(rows[0]["create table"]), nil // a view has none
 }
 
 // parseDefinitions reads the lines of a CREATE TABLE statement that begin with a quoted name. Both servers print one column in one line.

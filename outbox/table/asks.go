@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // MaxCount is where counting of rows stops, so that a sample costs a bounded part of the index.
@@ -18,61 +17,6 @@ type DueQuery struct {
 	Horizon       time.Duration // PENDING rows with a due time: due within this from now; those not due yet are Waiting
 	ExpiredClaims time.Duration // SENDING rows: claimed at least this long ago, ahead of the clock, or at no time; 0 takes every one
 	Limit         int           // rows of one page; 0 means 500
-}
-
-// ForgetIndex reports whether a query failed because the index it forced is gone; from then on the server chooses.
-func (t *Table) ForgetIndex(err error) bool {
-	const noSuchKey = 1176 // KEY_DOES_NOT_EXITS
-	if server.Code(err) != noSuchKey {
-		return false
-	}
-	t.sweepIndex.Store(nil)
-	return true
-}
-
-func (t *Table) ForceIndex(s *Statement) {
-	if index := t.sweepIndex.Load(); index != nil {
-		s.Add(" FORCE INDEX (", Quote(*index), ")")
-	}
-}
-
-// AttemptsOf looks among the rows with one code.
-func (t *Table) AttemptsOf(code Code, after AttemptCount) *Statement {
-	count := t.Column(RetryCount)
-	s := &Statement{}
-	s.Add("SELECT ", count, " FROM ", t.quoted)
-	t.ForceIndex(s)
-	s.Add(" WHERE ")
-	t.HasCode(s, code)
-	switch {
-	case !after.Known:
-	case after.Value == "":
-		s.Add(" AND ", count, " IS NOT NULL")
-	default:
-		s.Add(" AND ", count, " > ", after.Value)
-	}
-	s.Add(" ORDER BY ", count, " LIMIT 1")
-	return s
-}
-
-// Behind writes the keyset condition. A comparison of rows would say it shorter, but no server makes a range of it.
-func (t *Table) Behind(s *Statement, in Range, after Cursor) {
-	id := t.Column(ID)
-	switch {
-	case !after.Begun():
-	case in.Part == Whole || in.Part == Untimed:
-		s.Add(" AND ", id, " > ")
-		t.ID(s, after.LastID)
-	default:
-		time := t.Column(t.TimeBehind())
-		s.Add(" AND (", time, " > ")
-		s.Arg(after.LastTime)
-		s.Add(" OR ", time, " = ")
-		s.Arg(after.LastTime)
-		s.Add(" AND ", id, " > ")
-		t.ID(s, after.LastID)
-		s.Add(")")
-	}
 }
 
 // FinalQuery says which final rows are looked for, to go out again.

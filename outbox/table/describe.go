@@ -72,52 +72,41 @@ func describe(ctx context.Context, db *sql.DB, m Mapping) (description, error) {
 }
 
 func describeColumns(ctx context.Context, db *sql.DB, d description) ([]ColumnType, error) {
-	rows, err := db.QueryContext(ctx, "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, COALESCE(CHARACTER_MAXIMUM_LENGTH, 0), "+
-		"COALESCE(CHARACTER_OCTET_LENGTH, 0), COALESCE(DATETIME_PRECISION, 0), COALESCE(CHARACTER_SET_NAME, ''), "+
-		"COALESCE(COLLATION_NAME, ''), IS_NULLABLE = 'YES', COLUMN_DEFAULT, EXTRA FROM information_schema.COLUMNS "+
-		"WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION", d.schema, d.name)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
+	query := Text("SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, COALESCE(CHARACTER_MAXIMUM_LENGTH, 0), ",
+		"COALESCE(CHARACTER_OCTET_LENGTH, 0), COALESCE(DATETIME_PRECISION, 0), COALESCE(CHARACTER_SET_NAME, ''), ",
+		"COALESCE(COLLATION_NAME, ''), IS_NULLABLE = 'YES', COLUMN_DEFAULT, EXTRA FROM information_schema.COLUMNS ",
+		"WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION")
+	query.Args = []any{d.schema, d.name}
 	var out []ColumnType
-	for rows.Next() {
-		var c ColumnType
-		var constant sql.NullString
-		if err := rows.Scan(&c.Name, &c.DataType, &c.fullType, &c.Characters, &c.Octets, &c.Fraction, &c.Charset,
-			&c.Collation, &c.Nullable, &constant, &c.Extra); err != nil {
-			return nil, err
-		}
+	var c ColumnType
+	var constant sql.NullString
+	into := []any{&c.Name, &c.DataType, &c.fullType, &c.Characters, &c.Octets, &c.Fraction, &c.Charset, &c.Collation, &c.Nullable, &constant, &c.Extra}
+	err := query.Each(ctx, db, into, func() error {
 		c.DataType, c.fullType, c.Extra = strings.ToLower(c.DataType), strings.ToLower(c.fullType), strings.ToLower(c.Extra)
 		c.Unsigned = strings.Contains(c.fullType, "unsigned")
 		c.fallback = constantDefault(d.mariaDB, constant.String, !constant.Valid, c.Extra)
 		out = append(out, c)
-	}
-	return out, rows.Err()
+		return nil
+	})
+	return out, err
 }
 
 func describeIndexes(ctx context.Context, db *sql.DB, schema, name string) ([]Index, error) {
-	rows, err := db.QueryContext(ctx, "SELECT INDEX_NAME, NON_UNIQUE = 0, IF(SUB_PART IS NULL, COALESCE(COLUMN_NAME, ''), '') "+
-		"FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY INDEX_NAME, SEQ_IN_INDEX",
-		schema, name)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
+	query := Text("SELECT INDEX_NAME, NON_UNIQUE = 0, IF(SUB_PART IS NULL, COALESCE(COLUMN_NAME, ''), '') ",
+		"FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY INDEX_NAME, SEQ_IN_INDEX")
+	query.Args = []any{schema, name}
 	var out []Index
-	for rows.Next() {
-		var name, column string
-		var unique bool
-		if err := rows.Scan(&name, &unique, &column); err != nil {
-			return nil, err
-		}
-		if n := len(out); n == 0 || out[n-1].Name != name {
-			out = append(out, Index{Name: name, unique: unique})
+	var index, column string
+	var unique bool
+	err := query.Each(ctx, db, []any{&index, &unique, &column}, func() error {
+		if n := len(out); n == 0 || out[n-1].Name != index {
+			out = append(out, Index{Name: index, unique: unique})
 		}
 		last := &out[len(out)-1]
 		last.Columns = append(last.Columns, strings.ToLower(column))
-	}
-	return out, rows.Err()
+		return nil
+	})
+	return out, err
 }
 
 // notFound asks why information_schema does not show the table: it shows no table on which the account has no privilege.

@@ -166,19 +166,13 @@ func Expand(ctx context.Context, db *sql.DB, mappings []Mapping) (all []Mapping,
 
 // tableNames lists schema and name of each table that the account may see.
 func tableNames(ctx context.Context, db *sql.DB) (names [][2]string, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE' "+
+	query := Text("SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE' ",
 		"AND TABLE_SCHEMA NOT IN ('mysql', 'sys', 'performance_schema', 'information_schema')")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var n [2]string
-		if err := rows.Scan(&n[0], &n[1]); err != nil {
-			return nil, err
-		}
+	var n [2]string
+	err = query.Each(ctx, db, []any{&n[0], &n[1]}, func() error {
 		names = append(names, n)
-	}
+		return nil
+	})
 	slices.SortFunc(names, func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
-	return names, rows.Err()
+	return names, err
 }

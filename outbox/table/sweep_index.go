@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
@@ -82,34 +81,6 @@ func (t *Table) AddSweepIndex() string {
 		columns += ", " + t.Column(CreatedAt)
 	}
 	return fmt.Sprintf("ADD INDEX idx_outbox_sweep (%s, %s)", columns, t.Column(ID))
-}
-
-// Part says which rows of a status a stretch has, by the time that the index has behind it.
-type Part uint8
-
-const (
-	Whole   Part = iota // every row, in the order of the primary key
-	Untimed             // those without the time, in the order of the primary key
-	Timed               // those with it, in its order
-	Aged                // those made long enough ago, in the order of their making
-	Ahead               // those made ahead of the clock, likewise
-)
-
-// Range is a part of the index within which rows come in one order: each page begins where the one before ended.
-type Range struct {
-	Status outbox.Status
-	Part   Part
-}
-
-// TimeBehind is the time in whose order the index has rows of a status; the zero role, which is no time, when it has none.
-func (t *Table) TimeBehind() Column {
-	switch t.strategy {
-	case ByDue, ByAttempts:
-		return NextRetryTime
-	case ByCreated:
-		return CreatedAt
-	}
-	return ID
 }
 
 // Strategy is how a sweep goes through the rows of a status.
