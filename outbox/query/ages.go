@@ -24,7 +24,7 @@ type firstSeen struct {
 }
 
 // askAges asks how old, or how far ahead, the times of rows are. The function that it returns takes the answers.
-func (s *Reader) askAges(t *mapped, c *Counts, all *answers) func() {
+func (s counter) askAges(t *mapped, c *Counts, all *answers) func() {
 	var pending, sending, retry sql.NullInt64
 	var ahead sql.NullString
 	if t.Claims() {
@@ -47,7 +47,7 @@ func (s *Reader) askAges(t *mapped, c *Counts, all *answers) func() {
 }
 
 // askLongestRetry asks for the wait of the row that was tried and is due last.
-func (s *Reader) askLongestRetry(t *mapped, all *answers, into *sql.NullInt64) {
+func (s counter) askLongestRetry(t *mapped, all *answers, into *sql.NullInt64) {
 	wait := "-" + t.Age(table.NextRetryTime)
 	if t.Has(table.RetryCount) {
 		wait = "IF(" + t.RetryCount() + " > 0, " + wait + ", 0)"
@@ -58,7 +58,7 @@ func (s *Reader) askLongestRetry(t *mapped, all *answers, into *sql.NullInt64) {
 }
 
 // askOldestPending asks for the greatest age among the first rows that are due, and for the first that was made ahead of the clock.
-func (s *Reader) askOldestPending(t *mapped, all *answers, oldest *sql.NullInt64, first *sql.NullString) {
+func (s counter) askOldestPending(t *mapped, all *answers, oldest *sql.NullInt64, first *sql.NullString) {
 	age, ahead, order := "CAST(NULL AS SIGNED)", "FALSE", ""
 	if t.Has(table.CreatedAt) {
 		ahead = t.Column(table.CreatedAt) + " > " + t.Now(table.CreatedAt)
@@ -85,7 +85,7 @@ func (s *Reader) askOldestPending(t *mapped, all *answers, oldest *sql.NullInt64
 }
 
 // since is how long the first row that was made ahead of the clock has been seen to wait.
-func (s *Reader) since(t *mapped, id string, now time.Time) time.Duration {
+func (s counter) since(t *mapped, id string, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id == "" {

@@ -28,7 +28,7 @@ func (a *answers) askOver(rows *table.Statement, columns string, into ...any) {
 }
 
 // read gets the answers.
-func (a *answers) read(ctx context.Context, s *Reader) error {
+func (a *answers) read(ctx context.Context, s *tables) error {
 	query := &table.Statement{Args: a.query.Args}
 	query.Add("SELECT ", a.query.String())
 	return query.One(ctx, s.db, a.into...)

@@ -45,11 +45,11 @@ const (
 )
 
 // Breakdown groups the first PENDING rows and the first FAILED ones, by the index on the status, by topic and by reason.
-func (s *Reader) Breakdown(ctx context.Context, name string) (Breakdown, error) {
-	return byIndex(s, name, "break down", func(t *mapped) (Breakdown, error) { return s.breakdown(ctx, t) })
+func (s counter) Breakdown(ctx context.Context, name string) (Breakdown, error) {
+	return byIndex(s.tables, name, "break down", func(t *mapped) (Breakdown, error) { return s.breakdown(ctx, t) })
 }
 
-func (s *Reader) breakdown(ctx context.Context, t *mapped) (b Breakdown, err error) {
+func (s counter) breakdown(ctx context.Context, t *mapped) (b Breakdown, err error) {
 	if b.Scan, err = s.scans(ctx, t, Listing{State: outbox.Pending.String()}); err != nil || b.Scan != "" {
 		return b, err
 	}
@@ -146,7 +146,7 @@ type group struct {
 	tried        bool
 }
 
-func (s *Reader) eachGroup(ctx context.Context, query *table.Statement, each func(*group)) error {
+func (s counter) eachGroup(ctx context.Context, query *table.Statement, each func(*group)) error {
 	var g group
 	return query.Each(ctx, s.db, []any{&g.topic, &g.kind, &g.reason, &g.tried, &g.rows, &g.micros}, func() error {
 		each(&g)

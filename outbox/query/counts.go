@@ -76,14 +76,14 @@ func (c Counts) StateKind(name string) Kind {
 // Counts samples every table. It is cheap by the status index, and meant to be called every few seconds or slower. It
 // also reads the offset of the server's default time zone again, which daylight saving time changes. A table that cannot be counted is missing from
 // the answer, and the error names it; the others are in it.
-func (s *Reader) Counts(ctx context.Context) ([]Counts, error) {
+func (s counter) Counts(ctx context.Context) ([]Counts, error) {
 	name, offset, err := server.Zone(ctx, s.db)
 	if err != nil {
 		return nil, fmt.Errorf("read the server's time zone: %w", err)
 	}
 	var out []Counts
 	var failed []error
-	for _, t := range s.tables {
+	for _, t := range s.bound {
 		t.FollowZone(name, offset)
 		c, err := s.count(ctx, t)
 		if t.ForgetIndex(err) {
@@ -98,7 +98,7 @@ func (s *Reader) Counts(ctx context.Context) ([]Counts, error) {
 	return out, errors.Join(failed...)
 }
 
-func (s *Reader) count(ctx context.Context, t *mapped) (Counts, error) {
+func (s counter) count(ctx context.Context, t *mapped) (Counts, error) {
 	c := Counts{Table: t.Name(), At: time.Now(), Rows: map[outbox.Status]int64{}, States: map[string]int64{}, SelectFailed: t.selectFailed()}
 	questions := t.counted(&c)
 	var all answers
@@ -113,7 +113,7 @@ func (s *Reader) count(ctx context.Context, t *mapped) (Counts, error) {
 	}
 	rows := s.askRows(t, &all)
 	ages := s.askAges(t, &c, &all)
-	if err := all.read(ctx, s); err != nil {
+	if err := all.read(ctx, s.tables); err != nil {
 		return c, err
 	}
 	others, capped := int64(0), []*table.Statement{}
@@ -172,7 +172,7 @@ func (t *mapped) counted(c *Counts) []question {
 }
 
 // askRows asks for the server's estimate of the table's rows.
-func (s *Reader) askRows(t *mapped, all *answers) *sql.NullInt64 {
+func (s counter) askRows(t *mapped, all *answers) *sql.NullInt64 {
 	var rows sql.NullInt64
 	query := table.Text("SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = ")
 	query.Arg(t.Schema())
@@ -184,7 +184,7 @@ func (s *Reader) askRows(t *mapped, all *answers) *sql.NullInt64 {
 
 // shareOfSent is how many of the rows that were not counted are sent. What could not be counted to its end shares them with the sent rows
 // as the server's index says.
-func (s *Reader) shareOfSent(ctx context.Context, t *mapped, rest int64, capped []*table.Statement) (int64, error) {
+func (s counter) shareOfSent(ctx context.Context, t *mapped, rest int64, capped []*table.Statement) (int64, error) {
 	if len(capped) == 0 {
 		return rest, nil
 	}
@@ -204,16 +204,12 @@ func (s *Reader) shareOfSent(ctx context.Context, t *mapped, rest int64, capped 
 }
 
 // estimate is how many rows the server expects to read. The index is not forced: with a forced one MySQL does not look into it.
-func (s *Reader) estimate(ctx context.Context, t *mapped, where *table.Statement) (int64, error) {
+func (s *tables) estimate(ctx context.Context, t *mapped, where *table.Statement) (int64, error) {
 	plan, err := server.Show(ctx, s.db, "EXPLAIN FORMAT=TRADITIONAL SELECT 1 FROM "+t.Quoted()+" WHERE "+where.String(), where.Args...)
 	if err != nil || len(plan) == 0 || plan[0]["rows"] == "" { // no row can match
 		return 0, err
 	}
 	return strconv.ParseInt(plan[0]["rows"], 10, 64)
-}
-
-func (s *Reader) scan(ctx context.Context, query *table.Statement, into ...any) error {
-	return query.One(ctx, s.db, into...)
 }
 
 // sample is a query of rows by the status index.

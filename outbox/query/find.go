@@ -29,7 +29,7 @@ type Found struct {
 
 // Find looks for the rows that have a text as their primary key, their message id or their business key. It reads rows by an index, or all
 // of a small table; all of a large one only when scan allows it.
-func (s *Reader) Find(ctx context.Context, table, ref string, scan bool) (Found, error) {
+func (s lister) Find(ctx context.Context, table, ref string, scan bool) (Found, error) {
 	t, err := s.table(table)
 	if err != nil {
 		return Found{}, err
@@ -87,7 +87,7 @@ func (t *mapped) wayByKey(key string) []way {
 	return []way{w}
 }
 
-func (s *Reader) find(ctx context.Context, t *mapped, ref string, scan bool, ways []way) (found Found, err error) {
+func (s lister) find(ctx context.Context, t *mapped, ref string, scan bool, ways []way) (found Found, err error) {
 	indexes, err := t.Indexes(ctx, s.db)
 	if err != nil {
 		return found, err
@@ -144,7 +144,7 @@ func (t *mapped) compareIDs(a, b string) int {
 }
 
 // conditions are those of a way that an index serves. Otherwise they say why not, unless the table is small or may be read.
-func (s *Reader) conditions(ctx context.Context, t *mapped, indexes []table.Index, w way, ref string, scan bool) (where []func(*table.Statement), why string, err error) {
+func (s lister) conditions(ctx context.Context, t *mapped, indexes []table.Index, w way, ref string, scan bool) (where []func(*table.Statement), why string, err error) {
 	begins := func(role table.Column) bool {
 		name := strings.ToLower(t.Type(role).Name)
 		return slices.ContainsFunc(indexes, func(i table.Index) bool { return i.Columns[0] == name })
@@ -182,7 +182,7 @@ func anyRow() *table.Statement {
 
 // types are the values with which the rows of an index begin, each found by one step in it. all is false when there are more than
 // maxTypes.
-func (s *Reader) types(ctx context.Context, t *mapped, index string, role table.Column) (values []string, all bool, err error) {
+func (s lister) types(ctx context.Context, t *mapped, index string, role table.Column) (values []string, all bool, err error) {
 	for len(values) <= maxTypes {
 		query := table.Text("SELECT ", t.Column(role), " FROM ", t.Quoted(), " FORCE INDEX (", table.Quote(index), ") WHERE ", t.Column(role), " IS NOT NULL")
 		if n := len(values); n > 0 {
@@ -226,7 +226,7 @@ func (t *mapped) value(s *table.Statement, role table.Column, text string) {
 }
 
 // listByKey is a listing of the rows with one business key.
-func (s *Reader) listByKey(ctx context.Context, t *mapped, q Listing, at table.Cursor) (page Listed, err error) {
+func (s lister) listByKey(ctx context.Context, t *mapped, q Listing, at table.Cursor) (page Listed, err error) {
 	ways := t.wayByKey(q.Key)
 	if t.Has(table.Key) && len(ways) == 0 { // the key is the message id
 		ways = t.waysTo(q.Key)
@@ -250,7 +250,7 @@ func (s *Reader) listByKey(ctx context.Context, t *mapped, q Listing, at table.C
 
 // Message reads one row whole, as the message that the relay makes of it; nil when it is gone or another one by now. fault is why it
 // cannot be made one.
-func (s *Reader) Message(ctx context.Context, id outbox.Identity) (m *outbox.Message, fault, err error) {
+func (s lister) Message(ctx context.Context, id outbox.Identity) (m *outbox.Message, fault, err error) {
 	t, err := s.table(id.Table)
 	if err == nil {
 		err = t.CheckID(id.ID)
@@ -264,7 +264,7 @@ func (s *Reader) Message(ctx context.Context, id outbox.Identity) (m *outbox.Mes
 	return m, fault, err
 }
 
-func (s *Reader) message(ctx context.Context, t *mapped, id outbox.Identity) (m *outbox.Message, fault, err error) {
+func (s lister) message(ctx context.Context, t *mapped, id outbox.Identity) (m *outbox.Message, fault, err error) {
 	query := t.SelectWhole(t.MessageID())
 	query.Add(" FORCE INDEX (PRIMARY) WHERE ")
 	t.IDIn(query, 1, func(int) string { return id.ID })

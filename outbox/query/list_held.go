@@ -37,7 +37,7 @@ func (t *mapped) parseCode(text string) (table.Code, bool) {
 }
 
 // listHeld lists the rows of one code after the other, in the order of the codes' texts.
-func (s *Reader) listHeld(ctx context.Context, t *mapped, q Listing, at table.Cursor) (page Listed, err error) {
+func (s lister) listHeld(ctx context.Context, t *mapped, q Listing, at table.Cursor) (page Listed, err error) {
 	codes, err := s.heldCodes(ctx, t)
 	if err != nil {
 		return page, err
@@ -66,7 +66,7 @@ func (s *Reader) listHeld(ctx context.Context, t *mapped, q Listing, at table.Cu
 
 // heldCodes are the values of the status column that the configuration does not name, at most maxHeldCodes. Each costs one look into the
 // index.
-func (s *Reader) heldCodes(ctx context.Context, t *mapped) (codes []table.Code, err error) {
+func (s lister) heldCodes(ctx context.Context, t *mapped) (codes []table.Code, err error) {
 	if t.Type(table.StatusCode).Nullable {
 		var one int
 		switch err := t.sample("1", t.whereNull(), " LIMIT 1").One(ctx, s.db, &one); {

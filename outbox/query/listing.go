@@ -68,7 +68,7 @@ const (
 // List returns a page of rows, in the order of the index that the table has; rows of any state, and those of a table without such an
 // index, in the order of the primary key. It reads no more rows than listReads: a page may be short, and empty, before the end. Statements
 // are plain reads of at most listRows rows, which lock nothing.
-func (s *Reader) List(ctx context.Context, name string, q Listing) (Listed, error) {
+func (s lister) List(ctx context.Context, name string, q Listing) (Listed, error) {
 	t, err := s.table(name)
 	if err != nil {
 		return Listed{}, err
@@ -83,7 +83,7 @@ func (s *Reader) List(ctx context.Context, name string, q Listing) (Listed, erro
 	return page, err
 }
 
-func (s *Reader) list(ctx context.Context, t *mapped, q Listing) (page Listed, err error) {
+func (s lister) list(ctx context.Context, t *mapped, q Listing) (page Listed, err error) {
 	at, err := t.parsePlace(q.After)
 	if err != nil {
 		return page, err
@@ -104,7 +104,7 @@ func (s *Reader) list(ctx context.Context, t *mapped, q Listing) (page Listed, e
 }
 
 // listCode appends the rows of one code, or of any state, to a page, which is full with limit rows. It sets Next where there may be more.
-func (s *Reader) listCode(ctx context.Context, t *mapped, q Listing, at table.Cursor, page *Listed, limit int) error {
+func (s lister) listCode(ctx context.Context, t *mapped, q Listing, at table.Cursor, page *Listed, limit int) error {
 	most := listReads
 	if q.Scan {
 		most *= 10
@@ -125,7 +125,7 @@ func (s *Reader) listCode(ctx context.Context, t *mapped, q Listing, at table.Cu
 }
 
 // listPage reads the rows of one statement into the page.
-func (s *Reader) listPage(ctx context.Context, t *mapped, q Listing, list []table.Range, at table.Cursor, page *Listed, most int) (read int, next table.Cursor, err error) {
+func (s lister) listPage(ctx context.Context, t *mapped, q Listing, list []table.Range, at table.Cursor, page *Listed, most int) (read int, next table.Cursor, err error) {
 	if at.Range >= len(list) {
 		return 0, at, ErrPlace
 	}
@@ -227,7 +227,7 @@ func (t *mapped) listing(in table.Range, q Listing, at table.Cursor, limit int) 
 }
 
 // scans says why a listing would read many rows, and what would help.
-func (s *Reader) scans(ctx context.Context, t *mapped, q Listing) (string, error) {
+func (s *tables) scans(ctx context.Context, t *mapped, q Listing) (string, error) {
 	indexed := q.State == AnyState || t.indexed()
 	if indexed && !q.narrows() && !t.picks(q) {
 		return "", nil
@@ -255,7 +255,7 @@ func (s *Reader) scans(ctx context.Context, t *mapped, q Listing) (string, error
 }
 
 // listWaits lists the rows that were refused, where neither a code nor a column says so: from what is kept of them.
-func (s *Reader) listWaits(ctx context.Context, t *mapped, q Listing, at table.Cursor) (page Listed, err error) {
+func (s lister) listWaits(ctx context.Context, t *mapped, q Listing, at table.Cursor) (page Listed, err error) {
 	all := s.waits.Of(t.Name())
 	slices.SortFunc(all, func(a, b outbox.Identity) int { return strings.Compare(a.ID, b.ID) })
 	i := 0
@@ -281,7 +281,7 @@ func (s *Reader) listWaits(ctx context.Context, t *mapped, q Listing, at table.C
 }
 
 // byIDs reads the rows of identities, in the order of these; rows that are gone, or are others by now, are left out.
-func (s *Reader) byIDs(ctx context.Context, t *mapped, ids []outbox.Identity) ([]Row, error) {
+func (s *tables) byIDs(ctx context.Context, t *mapped, ids []outbox.Identity) ([]Row, error) {
 	query := t.selectLook("NULL")
 	query.Add(" FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
 	t.IDIn(query, len(ids), func(i int) string { return ids[i].ID })

@@ -24,9 +24,9 @@ func (t *mapped) identifies() []table.Column {
 
 // HasMessages returns those of the message ids that a row of a table has, whatever its status. Ids are compared byte by byte. An
 // id that no row can have is left out of the statement; the others are looked up.
-func (s *Reader) HasMessages(ctx context.Context, messageIDs []string) (map[string]bool, error) {
+func (s spans) HasMessages(ctx context.Context, messageIDs []string) (map[string]bool, error) {
 	found := map[string]bool{}
-	for _, t := range s.tables {
+	for _, t := range s.bound {
 		var conditions []func(*table.Statement)
 		for _, id := range messageIDs {
 			if !found[id] {
@@ -42,7 +42,7 @@ func (s *Reader) HasMessages(ctx context.Context, messageIDs []string) (map[stri
 	return found, nil
 }
 
-func (s *Reader) findMessages(ctx context.Context, t *mapped, conditions []func(*table.Statement), found map[string]bool) error {
+func (s spans) findMessages(ctx context.Context, t *mapped, conditions []func(*table.Statement), found map[string]bool) error {
 	query := table.Text("SELECT ", t.MessageID(), " FROM ", t.Quoted(), " WHERE ")
 	either(query, conditions)
 	var id sql.RawBytes

@@ -72,7 +72,7 @@ func (t *mapped) selectLook(more string) *table.Statement {
 }
 
 // eachLook runs a query of selectLook. more is the value of its first expression.
-func (s *Reader) eachLook(ctx context.Context, t *mapped, query *table.Statement, each func(r *Row, more string)) error {
+func (s *tables) eachLook(ctx context.Context, t *mapped, query *table.Statement, each func(r *Row, more string)) error {
 	roles := t.looked()
 	values := make([]sql.RawBytes, 2+len(roles))
 	var more sql.NullString
@@ -141,7 +141,7 @@ func (t *mapped) look(r *Row, role table.Column, value []byte) {
 }
 
 // recallLook adds the values that are stored outside the table.
-func (s *Reader) recallLook(t *mapped, r *Row, now time.Time) {
+func (s *tables) recallLook(t *mapped, r *Row, now time.Time) {
 	if !t.Has(table.Topic) { // by a rule that needs no column
 		r.Topic = t.Topic(nil)
 	}
@@ -161,7 +161,7 @@ func (s *Reader) recallLook(t *mapped, r *Row, now time.Time) {
 }
 
 // StatesOf are Table.States of a table by its name; nil when it is not mapped.
-func (s *Reader) StatesOf(name string) []string {
+func (s *tables) StatesOf(name string) []string {
 	if t := s.byName[name]; t != nil {
 		return t.States()
 	}
@@ -169,17 +169,17 @@ func (s *Reader) StatesOf(name string) []string {
 }
 
 // Names are the names of the mapped tables, in their order.
-func (s *Reader) Names() []string {
-	names := make([]string, len(s.tables))
-	for i, t := range s.tables {
+func (s *tables) Names() []string {
+	names := make([]string, len(s.bound))
+	for i, t := range s.bound {
 		names[i] = t.Name()
 	}
 	return names
 }
 
 // Count is Counts of one table.
-func (s *Reader) Count(ctx context.Context, name string) (Counts, error) {
-	return byIndex(s, name, "count", func(t *mapped) (Counts, error) { return s.count(ctx, t) })
+func (s counter) Count(ctx context.Context, name string) (Counts, error) {
+	return byIndex(s.tables, name, "count", func(t *mapped) (Counts, error) { return s.count(ctx, t) })
 }
 
 // behindRow is the place behind a row, in an order of the primary key alone.

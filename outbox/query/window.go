@@ -25,7 +25,7 @@ var defaultPages = pages{1000, 10_000}
 var ErrNoCreatedAt = errors.New("no column says when a row was made: map one under tables[].columns.created_at")
 
 // Now is the database's clock.
-func (s *Reader) Now(ctx context.Context) (time.Time, error) {
+func (s spans) Now(ctx context.Context) (time.Time, error) {
 	var micros int64
 	err := s.db.QueryRowContext(ctx, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)").Scan(&micros)
 	return time.UnixMicro(micros), err
@@ -36,7 +36,7 @@ func (s *Reader) Now(ctx context.Context) (time.Time, error) {
 // error, because a comparison without it would say that it is missing. pages are read one after the
 // other: by an index on the creation time, where there is one, else through the whole table in the order of its primary key. An
 // error of each ends it and is returned.
-func (s *Reader) Rows(ctx context.Context, name string, from, to time.Time, each func(m *outbox.Message, fault error) error) error {
+func (s spans) Rows(ctx context.Context, name string, from, to time.Time, each func(m *outbox.Message, fault error) error) error {
 	t, err := s.table(name)
 	if err != nil {
 		return err
@@ -60,10 +60,10 @@ func (s *Reader) Rows(ctx context.Context, name string, from, to time.Time, each
 	}
 }
 
-// rowsByKey looks at every row, a stretch of keys at a time.
-func (s *Reader) rowsByKey(ctx context.Context, w *window, each func(*outbox.Message, error) error) error {
+// rowsByKey looks at every row, a range of keys at a time.
+func (s spans) rowsByKey(ctx context.Context, w *window, each func(*outbox.Message, error) error) error {
 	for {
-		upTo, err := s.stretchEnd(ctx, w)
+		upTo, err := s.rangeEnd(ctx, w)
 		if err != nil {
 			return err
 		}
@@ -74,10 +74,10 @@ func (s *Reader) rowsByKey(ctx context.Context, w *window, each func(*outbox.Mes
 	}
 }
 
-// stretchEnd is the key at which the next stretch ends; "" when the table ends before.
-func (s *Reader) stretchEnd(ctx context.Context, w *window) (string, error) {
+// rangeEnd is the key at which the next range ends; "" when the table ends before.
+func (s spans) rangeEnd(ctx context.Context, w *window) (string, error) {
 	var last []byte
-	err := w.stretch().One(ctx, s.db, &last)
+	err := w.lastKey().One(ctx, s.db, &last)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}
@@ -86,7 +86,7 @@ func (s *Reader) stretchEnd(ctx context.Context, w *window) (string, error) {
 
 // createdIndex is the index that gives the rows in the order of creation and key; "" for none. Over TIMESTAMP there is no
 // paging by the time: as text it comes twice in the hour in which summer time ends.
-func (s *Reader) createdIndex(ctx context.Context, t *mapped) (string, error) {
+func (s spans) createdIndex(ctx context.Context, t *mapped) (string, error) {
 	if t.Type(table.CreatedAt).DataType == "timestamp" {
 		return "", nil
 	}
@@ -142,8 +142,8 @@ func (w *window) byTime() *table.Statement {
 	return s
 }
 
-// stretch asks for the key at which the next stretch ends.
-func (w *window) stretch() *table.Statement {
+// lastKey asks for the key at which the next range ends.
+func (w *window) lastKey() *table.Statement {
 	t, s := w.table, &table.Statement{}
 	s.Add("SELECT ", t.Column(table.ID), " FROM ", t.Quoted(), " FORCE INDEX (PRIMARY)")
 	if w.id != "" {
@@ -154,7 +154,7 @@ func (w *window) stretch() *table.Statement {
 	return s
 }
 
-// byKey are the rows of a stretch.
+// byKey are the rows of a range.
 func (w *window) byKey(upTo string) *table.Statement {
 	t := w.table
 	s := w.selectRows("PRIMARY")
@@ -184,7 +184,7 @@ func (t *mapped) moment(s *table.Statement, at time.Time) {
 }
 
 // windowRows runs a query of selectRows and moves the place behind its last row.
-func (s *Reader) windowRows(ctx context.Context, query *table.Statement, w *window, each func(*outbox.Message, error) error) (n int, err error) {
+func (s spans) windowRows(ctx context.Context, query *table.Statement, w *window, each func(*outbox.Message, error) error) (n int, err error) {
 	t := w.table
 	whole := t.NewWholeRow(1)
 	err = query.Each(ctx, s.db, whole.Into(), func() error {
@@ -200,9 +200,9 @@ func (s *Reader) windowRows(ctx context.Context, query *table.Statement, w *wind
 }
 
 // CheckLookup finds a table in which HasMessages would read every row to find one.
-func (s *Reader) CheckLookup(ctx context.Context) ([]server.Finding, error) {
+func (s spans) CheckLookup(ctx context.Context) ([]server.Finding, error) {
 	var findings []server.Finding
-	for _, t := range s.tables {
+	for _, t := range s.bound {
 		if !t.Has(table.MessageID) && t.AppendsID() {
 			continue // by the primary key
 		}

@@ -22,7 +22,7 @@ const earlyMicros = 50_000
 // claimed.
 //
 // In a table without claims it changes nothing and returns "": the caller's registry of rows is the claim.
-func (s *Store) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp string, err error) {
+func (s changes) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp string, err error) {
 	if len(candidates) == 0 {
 		return "", errors.New("claim: no rows")
 	}
@@ -55,7 +55,7 @@ func (s *Store) Claim(ctx context.Context, candidates []outbox.Candidate) (stamp
 	for how, group := range groups {
 		for chunk := range slices.Chunk(group, table.MaxRows) {
 			apart, err := isolate(chunk, rowOf, func(some []outbox.Candidate) error {
-				_, err := changeFree(ctx, s, t, some, func(free []outbox.Candidate) *table.Statement { return t.claim(claim(how), stamp, free) })
+				_, err := changeFree(ctx, s.tables, t, some, func(free []outbox.Candidate) *table.Statement { return t.claim(claim(how), stamp, free) })
 				return err
 			})
 			if refused = append(refused, apart...); err != nil {
@@ -76,7 +76,7 @@ const (
 
 // newStamp is the database's now, as the column would show it. It is read before it is written, because the rows that
 // were claimed are found by it.
-func (s *Store) newStamp(ctx context.Context, t *mapped) (stamp string, err error) {
+func (s changes) newStamp(ctx context.Context, t *mapped) (stamp string, err error) {
 	precision := strconv.Itoa(t.Type(table.LastExecTime).Fraction)
 	err = s.db.QueryRowContext(ctx,
 		"SELECT CAST(CAST("+t.Now(table.LastExecTime)+" AS DATETIME("+precision+")) AS CHAR)").Scan(&stamp)

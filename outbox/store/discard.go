@@ -14,7 +14,7 @@ import (
 // Discard moves rows that are FAILED into the failed-message log of their table, in transactions of at most 500: after a crash each is in
 // exactly one table. Where no row can be FAILED it moves PENDING rows that were refused and wait. Any other row stays, and so does one
 // that another session has locked. A row whose move the server refuses is an error that names it, after all others. It returns how many were moved, also with an error.
-func (s *Store) Discard(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
+func (s departures) Discard(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
 	err = s.byKeyTold(identities, func(t *mapped, chunk []outbox.Identity) error {
 		if !t.Fails() {
 			if chunk, err = s.tried(ctx, t, chunk); err != nil || len(chunk) == 0 {
@@ -39,7 +39,7 @@ func (s *Store) Discard(ctx context.Context, identities []outbox.Identity) (n in
 }
 
 // tried leaves of identities those whose rows were refused.
-func (s *Store) tried(ctx context.Context, t *mapped, identities []outbox.Identity) ([]outbox.Identity, error) {
+func (s departures) tried(ctx context.Context, t *mapped, identities []outbox.Identity) ([]outbox.Identity, error) {
 	rows, err := s.states(ctx, t, identities, nil)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (t *mapped) discardable(s *table.Statement, identities []outbox.Identity) {
 
 // FailedLog reports what prevents Discard: the table that the rows move to does not exist or does not fit, or the account lacks
 // a privilege. It changes nothing.
-func (s *Store) FailedLog(ctx context.Context, name string) ([]server.Finding, error) {
+func (s departures) FailedLog(ctx context.Context, name string) ([]server.Finding, error) {
 	t, err := s.table(name)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (s *Store) FailedLog(ctx context.Context, name string) ([]server.Finding, e
 	return slices.DeleteFunc(findings, func(f server.Finding) bool { return f.Severity == server.OK }), err
 }
 
-// CheckFailedLog is FailedLog for a doctor; exists is whether there is such a name at all.
+// CheckFailedLog is FailedLog for a doctor; exists is whether there is such a table at all.
 func CheckFailedLog(ctx context.Context, db *sql.DB, of *table.Table) (findings []server.Finding, exists bool, err error) {
 	t := &mapped{Table: of}
 	_, wrong, err := t.copied(ctx, db, table.FailedSuffix)

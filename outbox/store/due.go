@@ -33,7 +33,7 @@ const claimAhead = 5 * time.Second
 //
 // Where no column is mapped to CreatedAt the age of a row is unknown and Threshold does not apply: a caller that wants old rows
 // only has to see a row twice.
-func (s *Store) Due(ctx context.Context, name string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
+func (s finder) Due(ctx context.Context, name string, after table.Cursor, q table.DueQuery) ([]outbox.Candidate, table.Cursor, error) {
 	t, err := s.table(name)
 	if err != nil {
 		return nil, after, err
@@ -43,7 +43,7 @@ func (s *Store) Due(ctx context.Context, name string, after table.Cursor, q tabl
 		q.Limit = table.MaxRows
 	}
 	look := pageQuery{DueQuery: q}
-	list := t.stretches(look)
+	list := t.ranges(look)
 	if after.Done() || after.Range >= len(list) {
 		return nil, table.Cursor{AtEnd: true}, nil
 	}
@@ -63,7 +63,7 @@ func (s *Store) Due(ctx context.Context, name string, after table.Cursor, q tabl
 }
 
 // hasColumns asks for every mapped column of a table and for no row.
-func (s *Store) hasColumns(ctx context.Context, t *mapped) error {
+func (s finder) hasColumns(ctx context.Context, t *mapped) error {
 	query := table.Text("SELECT ")
 	roles := t.Roles()
 	query.List(len(roles), func(i int) { query.Add(t.Column(roles[i])) })
@@ -76,7 +76,7 @@ func (s *Store) hasColumns(ctx context.Context, t *mapped) error {
 
 // page reads one page. more is scanned with each row, behind what candidates reads. Where the server refuses to show one of its rows the page
 // ends before that row, or, when it is the first, is empty: then the row is noted as refused, and the next page begins behind it.
-func (s *Store) page(ctx context.Context, t *mapped, list []table.Range, at table.Cursor, q pageQuery, more ...any) ([]outbox.Candidate, table.Cursor, error) {
+func (s finder) page(ctx context.Context, t *mapped, list []table.Range, at table.Cursor, q pageQuery, more ...any) ([]outbox.Candidate, table.Cursor, error) {
 	if t.Strategy() == table.ByAttempts && (!at.Attempts.Known || at.Attempts.Ended) {
 		next, err := s.nextAttempts(ctx, t, list[at.Range].Status, at.Attempts)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -101,7 +101,7 @@ func (s *Store) page(ctx context.Context, t *mapped, list []table.Range, at tabl
 }
 
 // passRefused moves the cursor behind the next row, which the server does not show whole, and reads its key alone.
-func (s *Store) passRefused(ctx context.Context, t *mapped, list []table.Range, at table.Cursor, q pageQuery, cause error) ([]outbox.Candidate, table.Cursor, error) {
+func (s finder) passRefused(ctx context.Context, t *mapped, list []table.Range, at table.Cursor, q pageQuery, cause error) ([]outbox.Candidate, table.Cursor, error) {
 	q.Limit = 1
 	head := table.Text("SELECT ", t.Column(table.ID))
 	query := t.dueFrom(head, list[at.Range], at, q)
@@ -124,7 +124,7 @@ func (s *Store) passRefused(ctx context.Context, t *mapped, list []table.Range, 
 }
 
 // nextAttempts looks up the next value of the column that counts attempts; sql.ErrNoRows when the rows of the status have none.
-func (s *Store) nextAttempts(ctx context.Context, t *mapped, status outbox.Status, after table.AttemptCount) (table.AttemptCount, error) {
+func (s finder) nextAttempts(ctx context.Context, t *mapped, status outbox.Status, after table.AttemptCount) (table.AttemptCount, error) {
 	var value sql.NullString
 	err := t.AttemptsOf(table.CodeOf(t.Mapping().Codes[status]), after).One(ctx, s.db, &value)
 	return table.AttemptCount{Known: true, Value: value.String}, err
@@ -155,7 +155,7 @@ func (t *mapped) dueFrom(s *table.Statement, in table.Range, after table.Cursor,
 	return s
 }
 
-// inside writes the range of the stretch.
+// inside writes the range of the range.
 func (t *mapped) inside(s *table.Statement, in table.Range, q pageQuery) {
 	order := t.TimeBehind()
 	switch in.Part {
@@ -176,7 +176,7 @@ func (t *mapped) inside(s *table.Statement, in table.Range, q pageQuery) {
 	}
 }
 
-// wanted writes which PENDING rows a sweep takes, as far as the range of the stretch does not say it.
+// wanted writes which PENDING rows a sweep takes, as far as the range of the range does not say it.
 func (t *mapped) wanted(s *table.Statement, in table.Range, q pageQuery) {
 	hasDue := t.Has(table.NextRetryTime)
 	byAge := q.Threshold > 0 && t.Has(table.CreatedAt) && in.Part != table.Aged && in.Part != table.Ahead

@@ -50,12 +50,12 @@ func ExplainSweep(ctx context.Context, db *sql.DB, of *table.Table) (server.Find
 	return f, nil
 }
 
-// sweepQueries make the queries of each stretch's first page, with and without a threshold.
+// sweepQueries make the queries of each range's first page, with and without a threshold.
 func (t *mapped) sweepQueries() (list []func() *table.Statement) {
 	at := table.Cursor{Attempts: table.AttemptCount{Known: true, Value: "0"}}
 	for _, threshold := range []time.Duration{time.Minute, 0} {
 		q := pageQuery{DueQuery: table.DueQuery{Threshold: threshold, Horizon: time.Minute, ExpiredClaims: threshold, Limit: table.MaxRows}}
-		for _, in := range t.stretches(q) {
+		for _, in := range t.ranges(q) {
 			list = append(list, func() *table.Statement { return t.due(in, at, q) })
 		}
 	}

@@ -14,7 +14,7 @@ var errFenced = errors.New("the lease is not valid")
 // execFenced is exec for a completion. Attempts and failures are the judgement of the relay that holds the lease: their statements are
 // sent only while it is valid, which is checked when the connection is there, right before each attempt. That a row is sent, or that
 // a claim is given back, is true whichever relay writes it.
-func (s *Store) execFenced(ctx context.Context, completion outbox.Action, st *table.Statement) (matched int64, err error) {
+func (s completions) execFenced(ctx context.Context, completion outbox.Action, st *table.Statement) (matched int64, err error) {
 	if s.may == nil || !counted(completion) {
 		return s.exec(ctx, st)
 	}
@@ -41,7 +41,7 @@ func (s *Store) execFenced(ctx context.Context, completion outbox.Action, st *ta
 // dropFenced drops the attempts and failures of rows while the lease is not valid, and releases their claims, each under the
 // guard of its claim: a relay that took over has claimed them again. A row that cannot be released does no harm to the others:
 // its claim expires.
-func (s *Store) dropFenced(ctx context.Context, t *mapped, rows []outbox.Completion) ([]outbox.WriteError, error) {
+func (s completions) dropFenced(ctx context.Context, t *mapped, rows []outbox.Completion) ([]outbox.WriteError, error) {
 	dropped := unwritable(rows, errFenced.Error())
 	var claimed []outbox.Completion
 	for i := range dropped {

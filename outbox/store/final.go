@@ -12,7 +12,7 @@ import (
 // Final looks at a page of the rows with a final status, in the order of the index that the table has (strategy), and returns those that
 // have had it for long enough, and where the next page begins. A FAILED row that does not say since when counts as old, a SENT one as
 // young. A page may be empty before the end.
-func (s *Store) Final(ctx context.Context, name string, after table.Cursor, q table.FinalQuery) ([]outbox.Candidate, table.Cursor, error) {
+func (s finder) Final(ctx context.Context, name string, after table.Cursor, q table.FinalQuery) ([]outbox.Candidate, table.Cursor, error) {
 	t, err := s.table(name)
 	if err != nil {
 		return nil, after, err
@@ -21,7 +21,7 @@ func (s *Store) Final(ctx context.Context, name string, after table.Cursor, q ta
 		q.Limit = table.MaxRows
 	}
 	look := pageQuery{table.DueQuery{Limit: q.Limit}, q.Age}
-	list := t.stretchesOf(q.Status, look)
+	list := t.rangesOf(q.Status, look)
 	if after.Done() || after.Range >= len(list) || t.Mapping().Codes[q.Status] == "" {
 		return nil, table.Cursor{AtEnd: true}, nil
 	}
@@ -70,7 +70,7 @@ func (t *mapped) finalFor(s *table.Statement, status outbox.Status, age time.Dur
 }
 
 // DatesFailures reports whether the rows of a table say when they became FAILED.
-func (s *Store) DatesFailures(name string) bool {
+func (s finder) DatesFailures(name string) bool {
 	t := s.byName[name]
 	return t != nil && (t.Has(table.LastExecTime) || t.Has(table.UpdatedAt))
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // recall fills in what the table does not say of a row.
-func (s *Store) recall(t *mapped, c *outbox.Candidate, now time.Time) {
+func (s *tables) recall(t *mapped, c *outbox.Candidate, now time.Time) {
 	if c.Status != outbox.Pending && t.Has(table.RetryCount) {
 		return
 	}
@@ -30,7 +30,7 @@ func (s *Store) recall(t *mapped, c *outbox.Candidate, now time.Time) {
 
 // keep notes the waits of rows that are to be tried again, before the table shows the attempt: a row whose attempt is counted
 // and whose wait is lost would be tried at once.
-func (s *Store) keep(ctx context.Context, t *mapped, action outbox.Action, rows []outbox.Completion) error {
+func (s completions) keep(ctx context.Context, t *mapped, action outbox.Action, rows []outbox.Completion) error {
 	if !t.triesAgain(action) {
 		return nil
 	}
@@ -63,7 +63,7 @@ const (
 
 // setBackWithin reports whether the clock of the due time's zone is set back within a time, as it is when summer time ends. A local time of the
 // hour that comes twice then looks as if it had passed: the wait of such a row is kept in memory, too.
-func (s *Store) setBackWithin(ctx context.Context, t *mapped, d time.Duration) (bool, error) {
+func (s completions) setBackWithin(ctx context.Context, t *mapped, d time.Duration) (bool, error) {
 	if d <= zoneAhead-zoneEvery && time.Now().UnixNano() < t.steady.Load() {
 		return false, nil
 	}
@@ -85,7 +85,7 @@ func (s *Store) setBackWithin(ctx context.Context, t *mapped, d time.Duration) (
 func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
 
 // forget drops the waits of rows that are final.
-func (s *Store) forget(t *mapped, action outbox.Action, rows []outbox.Completion) error {
+func (s completions) forget(t *mapped, action outbox.Action, rows []outbox.Completion) error {
 	if action == outbox.ActionRelease || t.triesAgain(action) {
 		return nil
 	}

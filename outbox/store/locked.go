@@ -58,7 +58,7 @@ func (t *mapped) withoutSkip(err error) bool {
 }
 
 // changeFree changes those of the rows that no other session has locked, by a statement of change, and returns how many match its condition.
-func changeFree[R any](ctx context.Context, s *Store, t *mapped, rows []R, make func([]R) *table.Statement) (matched int64, err error) {
+func changeFree[R any](ctx context.Context, s *tables, t *mapped, rows []R, make func([]R) *table.Statement) (matched int64, err error) {
 	return changeBy(func(st *table.Statement) (int64, error) { return s.exec(ctx, st) }, t, rows, make)
 }
 
@@ -103,7 +103,7 @@ const lockRounds = 7 // attempts to write a row that is locked
 // look reads rows without waiting for a lock. found are those that are there, held those that another session has locked: with the first of
 // them nothing is known of the others, and those that are not there count as held. A plain read would not do: an event reaches us before its
 // row is visible (A35).
-func (s *Store) look(ctx context.Context, t *mapped, rows []outbox.Completion) (found map[outbox.Identity]outbox.Candidate, held []outbox.Completion, err error) {
+func (s completions) look(ctx context.Context, t *mapped, rows []outbox.Completion) (found map[outbox.Identity]outbox.Candidate, held []outbox.Completion, err error) {
 	all, err := s.readLocked(ctx, t, rows, " FOR UPDATE NOWAIT")
 	if err == nil {
 		return all, nil, nil
@@ -126,7 +126,7 @@ func (s *Store) look(ctx context.Context, t *mapped, rows []outbox.Completion) (
 	return found, held, nil
 }
 
-func (s *Store) readLocked(ctx context.Context, t *mapped, rows []outbox.Completion, how string) (map[outbox.Identity]outbox.Candidate, error) {
+func (s completions) readLocked(ctx context.Context, t *mapped, rows []outbox.Completion, how string) (map[outbox.Identity]outbox.Candidate, error) {
 	query := t.selectState()
 	query.Add(" FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
 	t.IDIn(query, len(rows), func(i int) string { return rows[i].ID })

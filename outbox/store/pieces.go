@@ -16,7 +16,7 @@ const maxPiece = 16 << 20
 // Pieces divides rows into groups that are read whole one after the other, so that the rows of a group hold 16 MiB together at most; a row
 // that is longer is in a group of its own. The order is kept. It asks the server for the length of each row, unless the columns bound it. A row
 // that is gone, or whose length the server cannot show, counts as empty: what reads it says what is wrong.
-func (s *Store) Pieces(ctx context.Context, identities []outbox.Identity) ([][]outbox.Identity, error) {
+func (s changes) Pieces(ctx context.Context, identities []outbox.Identity) ([][]outbox.Identity, error) {
 	sizes := make(map[outbox.Identity]int64, len(identities))
 	_, err := s.byKeyApart(identities, func(t *mapped, chunk []outbox.Identity) error { return s.sizes(ctx, t, chunk, sizes) })
 	if err != nil {
@@ -42,7 +42,7 @@ func pieces[R any](rows []R, size func(R) int64) (all [][]R) {
 }
 
 // sizes notes the lengths of rows by table and key. It asks for nothing where no row can be so long that it matters.
-func (s *Store) sizes(ctx context.Context, t *mapped, chunk []outbox.Identity, into map[outbox.Identity]int64) error {
+func (s *tables) sizes(ctx context.Context, t *mapped, chunk []outbox.Identity, into map[outbox.Identity]int64) error {
 	query := table.Text("SELECT ", t.Column(table.ID))
 	longest, measured := int64(0), 0
 	for _, role := range t.Reads() {

@@ -5,7 +5,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// nextStatus is the beginning of the first stretch of the next status.
+// nextStatus is the beginning of the first range of the next status.
 func nextStatus(c table.Cursor, list []table.Range) table.Cursor {
 	at := c.Range
 	for at < len(list) && list[at].Status == list[c.Range].Status {
@@ -14,23 +14,23 @@ func nextStatus(c table.Cursor, list []table.Range) table.Cursor {
 	return table.Cursor{AtEnd: at == len(list), Range: at}
 }
 
-// final reports whether no row of the stretch is ever due.
+// final reports whether no row of the range is ever due.
 func final(in table.Range) bool { return in.Status == outbox.Sent || in.Status == outbox.Failed }
 
-// stretches are what a query goes through, in this order. Where the strategy is byAttempts there is one of each for every number
+// ranges are what a query goes through, in this order. Where the strategy is byAttempts there is one of each for every number
 // of attempts.
-func (t *mapped) stretches(q pageQuery) (list []table.Range) {
+func (t *mapped) ranges(q pageQuery) (list []table.Range) {
 	for _, status := range []outbox.Status{outbox.Pending, outbox.Sending} {
 		if status == outbox.Sending && !t.Claims() {
 			continue
 		}
-		list = append(list, t.stretchesOf(status, q)...)
+		list = append(list, t.rangesOf(status, q)...)
 	}
 	return list
 }
 
-// stretchesOf are those of one status.
-func (t *mapped) stretchesOf(status outbox.Status, q pageQuery) (list []table.Range) {
+// rangesOf are those of one status.
+func (t *mapped) rangesOf(status outbox.Status, q pageQuery) (list []table.Range) {
 	var parts []table.Part
 	switch {
 	case t.Strategy() == table.ByDue || t.Strategy() == table.ByAttempts:

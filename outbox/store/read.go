@@ -102,7 +102,7 @@ func (r *stateRow) candidate(t *mapped) (c outbox.Candidate, err error) {
 
 // eachState runs a query of selectState. What the query shows behind the columns of the state goes into last, which then has the values of
 // the last row.
-func (s *Store) eachState(ctx context.Context, t *mapped, query *table.Statement, last []any, each func(*stateRow)) error {
+func (s *tables) eachState(ctx context.Context, t *mapped, query *table.Statement, last []any, each func(*stateRow)) error {
 	var row stateRow
 	return query.Each(ctx, s.db, row.columns(t, last), func() error {
 		each(&row)
@@ -112,7 +112,7 @@ func (s *Store) eachState(ctx context.Context, t *mapped, query *table.Statement
 
 // candidates are the rows of a query of selectState; last is as in eachState. A row whose state cannot be used is among them as unreadable, and
 // noted as refused.
-func (s *Store) candidates(ctx context.Context, t *mapped, query *table.Statement, last ...any) (out []outbox.Candidate, err error) {
+func (s *tables) candidates(ctx context.Context, t *mapped, query *table.Statement, last ...any) (out []outbox.Candidate, err error) {
 	now := time.Now()
 	var refused []RefusedRow
 	err = s.eachState(ctx, t, query, last, func(r *stateRow) {
@@ -136,7 +136,7 @@ var askedFor = sync.Pool{New: func() any { return map[outbox.Identity]int{} }}
 // States reads the rows of identities by primary key. Rows that do not exist, or carry another message id, are missing
 // from the answer; its order is not that of the question. The answer shares the memory of the identities that were asked for. A row whose state
 // cannot be read is in it as unreadable, noted as refused, and keeps no other row from the answer.
-func (s *Store) States(ctx context.Context, identities []outbox.Identity) ([]outbox.Candidate, error) {
+func (s finder) States(ctx context.Context, identities []outbox.Identity) ([]outbox.Candidate, error) {
 	out := make([]outbox.Candidate, 0, len(identities))
 	refused, err := s.byKeyApart(identities, func(t *mapped, chunk []outbox.Identity) error {
 		found, err := s.states(ctx, t, chunk, out)
@@ -158,7 +158,7 @@ func (s *Store) States(ctx context.Context, identities []outbox.Identity) ([]out
 }
 
 // states appends the states of rows of one table.
-func (s *Store) states(ctx context.Context, t *mapped, chunk []outbox.Identity, out []outbox.Candidate) ([]outbox.Candidate, error) {
+func (s *tables) states(ctx context.Context, t *mapped, chunk []outbox.Identity, out []outbox.Candidate) ([]outbox.Candidate, error) {
 	now := time.Now()
 	query := t.selectState()
 	query.Add(" FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
@@ -193,14 +193,14 @@ func (s *Store) states(ctx context.Context, t *mapped, chunk []outbox.Identity, 
 
 // byKey hands identities to run, by table and in chunks. A row that no statement can name, or for whose data the server refuses the statement,
 // is left out and noted as refused; run is called again with smaller parts of its chunk, and so has no effect when it fails.
-func (s *Store) byKey(identities []outbox.Identity, run func(*mapped, []outbox.Identity) error) error {
+func (s *tables) byKey(identities []outbox.Identity, run func(*mapped, []outbox.Identity) error) error {
 	refused, err := s.byKeyApart(identities, run)
 	s.refused.add(refused...)
 	return err
 }
 
 // byKeyTold is byKey for what an operator asks for: the rows that were left out are an error, after all others were handled.
-func (s *Store) byKeyTold(identities []outbox.Identity, run func(*mapped, []outbox.Identity) error) error {
+func (s *tables) byKeyTold(identities []outbox.Identity, run func(*mapped, []outbox.Identity) error) error {
 	refused, err := s.byKeyApart(identities, run)
 	if n := len(refused); n > 0 {
 		last := refused[n-1]
@@ -209,7 +209,7 @@ func (s *Store) byKeyTold(identities []outbox.Identity, run func(*mapped, []outb
 	return err
 }
 
-func (s *Store) byKeyApart(identities []outbox.Identity, run func(*mapped, []outbox.Identity) error) (refused []RefusedRow, err error) {
+func (s *tables) byKeyApart(identities []outbox.Identity, run func(*mapped, []outbox.Identity) error) (refused []RefusedRow, err error) {
 	groups := map[string][]outbox.Identity{}
 	for rest := identities; len(rest) > 0; { // runs of one table, which is nearly always all: then nothing is copied
 		n := 1
@@ -255,7 +255,7 @@ func set(identities []outbox.Identity) map[outbox.Identity]bool {
 // that are PENDING and due at this moment. It holds all bodies in memory: the caller bounds the number of identities. Rows that are missing from the answer are not ours to publish:
 // another process claimed them, they are gone, or they cannot become a message (no topic, headers that are no JSON object): those come
 // as FAILED completions, which are the caller's to write. A row that the server cannot show is missing, too, and noted as refused.
-func (s *Store) ReadBack(ctx context.Context, stamp string, identities []outbox.Identity) (out []*outbox.Message, faulty []outbox.Completion, err error) {
+func (s changes) ReadBack(ctx context.Context, stamp string, identities []outbox.Identity) (out []*outbox.Message, faulty []outbox.Completion, err error) {
 	err = s.byKey(identities, func(t *mapped, chunk []outbox.Identity) error {
 		messages, failed, err := s.readBack(ctx, t, outbox.Sending, stamp, chunk)
 		if err == nil {
@@ -270,7 +270,7 @@ func (s *Store) ReadBack(ctx context.Context, stamp string, identities []outbox.
 }
 
 // readBack reads rows that a sweep has claimed, or with the status Sent those that show it.
-func (s *Store) readBack(ctx context.Context, t *mapped, status outbox.Status, stamp string, chunk []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error) {
+func (s changes) readBack(ctx context.Context, t *mapped, status outbox.Status, stamp string, chunk []outbox.Identity) ([]*outbox.Message, []outbox.Completion, error) {
 	query := t.SelectWhole(t.MessageID(), t.RetryCount())
 	query.Add(" FORCE INDEX (PRIMARY) WHERE ")
 	t.IDIn(query, len(chunk), func(i int) string { return chunk[i].ID })

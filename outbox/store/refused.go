@@ -43,11 +43,11 @@ type refusedTable struct {
 
 // OnRefused sets what is called when rows are left out, at most once a minute for each table: with the last of them, and with the number of
 // rows since the call before. It is set before the Store is used.
-func (s *Store) OnRefused(told func(last RefusedRow, rows int)) { s.refused.told = told }
+func (s *tables) OnRefused(told func(last RefusedRow, rows int)) { s.refused.told = told }
 
 // Refused returns the last row of a table that was left out within a time, and the number of these rows; 0 when there is none. It counts no
 // more than 1000.
-func (s *Store) Refused(name string, within time.Duration) (last RefusedRow, rows int) {
+func (s *tables) Refused(name string, within time.Duration) (last RefusedRow, rows int) {
 	s.refused.mu.Lock()
 	defer s.refused.mu.Unlock()
 	t := s.refused.tables[name]

@@ -13,9 +13,9 @@ import (
 // Republish sets rows that are SENT back to PENDING, due at once and with no attempt used, so that a sweep publishes them again under
 // their message ids. A row that is not SENT any more, that is another one by now, or that another session has locked is left alone. It returns how many were set
 // back, also with an error. A row whose change the server refuses is an error that names it, after all others were set back.
-func (s *Store) Republish(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
+func (s changes) Republish(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
 	err = s.byKeyTold(identities, func(t *mapped, chunk []outbox.Identity) error {
-		matched, err := changeFree(ctx, s, t, chunk, func(free []outbox.Identity) *table.Statement { return t.setBack(outbox.Sent, free) })
+		matched, err := changeFree(ctx, s.tables, t, chunk, func(free []outbox.Identity) *table.Statement { return t.setBack(outbox.Sent, free) })
 		n += matched
 		return err
 	})
@@ -28,10 +28,10 @@ func (s *Store) Republish(ctx context.Context, identities []outbox.Identity) (n 
 // Retry sets rows that are FAILED back to PENDING, due at once and with no attempt used, and lets PENDING rows that wait after an attempt
 // wait no longer; these keep the count of their attempts. Any other row is left alone: a delayed message above all, which was never
 // tried, and a row that another session has locked. A row whose change the server refuses is an error that names it, after all others. It returns how many rows were changed, also with an error.
-func (s *Store) Retry(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
+func (s changes) Retry(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
 	err = s.byKeyTold(identities, func(t *mapped, chunk []outbox.Identity) error {
 		if t.Fails() {
-			matched, err := changeFree(ctx, s, t, chunk, func(free []outbox.Identity) *table.Statement { return t.setBack(outbox.Failed, free) })
+			matched, err := changeFree(ctx, s.tables, t, chunk, func(free []outbox.Identity) *table.Statement { return t.setBack(outbox.Failed, free) })
 			if n += matched; err != nil {
 				return err
 			}
@@ -47,7 +47,7 @@ func (s *Store) Retry(ctx context.Context, identities []outbox.Identity) (n int6
 }
 
 // hasten lets PENDING rows that were refused be due now.
-func (s *Store) hasten(ctx context.Context, t *mapped, identities []outbox.Identity) (n int64, err error) {
+func (s changes) hasten(ctx context.Context, t *mapped, identities []outbox.Identity) (n int64, err error) {
 	if t.Has(table.NextRetryTime) && !t.Has(table.RetryCount) { // the waits outside the table show which of them were tried
 		identities = slices.DeleteFunc(slices.Clone(identities), func(id outbox.Identity) bool {
 			w, tried := s.waits.Wait(id)
@@ -69,7 +69,7 @@ func (s *Store) hasten(ctx context.Context, t *mapped, identities []outbox.Ident
 				return 0, err
 			}
 		}
-		return changeFree(ctx, s, t, identities, t.dueNow)
+		return changeFree(ctx, s.tables, t, identities, t.dueNow)
 	}
 	rows, err := s.states(ctx, t, identities, nil)
 	if err != nil {

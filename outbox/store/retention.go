@@ -87,7 +87,7 @@ func (t *mapped) since(s *table.Statement, roles []table.Column, age time.Durati
 // Expire deletes or moves rows that Expired has shown, at most 500 of them, in transactions of 16 MiB at most: after a crash each is in
 // exactly one table. State and age are looked at once more, under the lock of the row. It waits for no row that another session has locked.
 // A row that no statement can name, or that the server does not let go, stays and is noted as refused; the others leave.
-func (s *Store) Expire(ctx context.Context, name string, e table.Expiry, ids []string) (table.Left, error) {
+func (s departures) Expire(ctx context.Context, name string, e table.Expiry, ids []string) (table.Left, error) {
 	t, err := s.table(name)
 	if err == nil && len(ids) > table.MaxRows {
 		err = fmt.Errorf("%d rows in one statement, %d at most", len(ids), table.MaxRows)
@@ -116,8 +116,8 @@ func (s *Store) Expire(ctx context.Context, name string, e table.Expiry, ids []s
 	return left, nil
 }
 
-// expiring divides rows that move into transactions of 16 MiB at most: the log has each row that is written into the other name, whole.
-func (s *Store) expiring(ctx context.Context, t *mapped, e table.Expiry, ids []string) ([][]string, error) {
+// expiring divides rows that move into transactions of 16 MiB at most: the log has each row that is written into the other table, whole.
+func (s departures) expiring(ctx context.Context, t *mapped, e table.Expiry, ids []string) ([][]string, error) {
 	if len(ids) == 0 || e.Into == "" {
 		return slices.Collect(slices.Chunk(ids, table.MaxRows)), nil
 	}
@@ -133,7 +133,7 @@ func (s *Store) expiring(ctx context.Context, t *mapped, e table.Expiry, ids []s
 }
 
 // expire splits down to the one row when the server refuses a statement for its data.
-func (s *Store) expire(ctx context.Context, t *mapped, e table.Expiry, ids []string) (left table.Left, err error) {
+func (s departures) expire(ctx context.Context, t *mapped, e table.Expiry, ids []string) (left table.Left, err error) {
 	var gone int
 	err = s.again(ctx, func() error {
 		gone, err = s.leave(ctx, t, e.Into, func(rows *table.Statement) {
@@ -163,7 +163,7 @@ func (s *Store) expire(ctx context.Context, t *mapped, e table.Expiry, ids []str
 }
 
 // leave is the transaction. It locks the rows that a condition names first, then copies, then deletes them.
-func (s *Store) leave(ctx context.Context, t *mapped, into string, where func(*table.Statement)) (gone int, err error) {
+func (s departures) leave(ctx context.Context, t *mapped, into string, where func(*table.Statement)) (gone int, err error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return 0, err
@@ -225,7 +225,7 @@ func run(ctx context.Context, tx *sql.Tx, s *table.Statement, want int) error {
 }
 
 // TimeOfDay is the database's time in the zone of a table's DATETIME columns, since midnight.
-func (s *Store) TimeOfDay(ctx context.Context, name string) (time.Duration, error) {
+func (s departures) TimeOfDay(ctx context.Context, name string) (time.Duration, error) {
 	t, err := s.table(name)
 	if err != nil {
 		return 0, err
@@ -238,6 +238,6 @@ func (s *Store) TimeOfDay(ctx context.Context, name string) (time.Duration, erro
 }
 
 // History is the length of the server's list of changes that are not purged; false when the account may not see it.
-func (s *Store) History(ctx context.Context) (length int64, known bool, err error) {
+func (s departures) History(ctx context.Context) (length int64, known bool, err error) {
 	return server.HistoryLength(ctx, s.db)
 }

@@ -12,7 +12,7 @@ import (
 // RetryFailed sets rows that are FAILED back to PENDING, due since they failed first and with the attempts that they have used, so that a sweep publishes them
 // once more and one refusal makes a row whose attempts were spent FAILED again. A row that is not FAILED any more, that is another one by
 // now, or that another session has locked is left alone, and so is one whose change the server refuses, which is noted as refused. It returns how many were set back, also with an error.
-func (s *Store) RetryFailed(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
+func (s changes) RetryFailed(ctx context.Context, identities []outbox.Identity) (n int64, err error) {
 	err = s.byKey(identities, func(t *mapped, chunk []outbox.Identity) error {
 		if !t.Fails() {
 			return nil
@@ -20,7 +20,7 @@ func (s *Store) RetryFailed(ctx context.Context, identities []outbox.Identity) (
 		if err := s.keepLastAttempt(t, chunk); err != nil {
 			return err
 		}
-		matched, err := changeFree(ctx, s, t, chunk, t.retryFailed)
+		matched, err := changeFree(ctx, s.tables, t, chunk, t.retryFailed)
 		n += matched
 		return err
 	})
@@ -34,7 +34,7 @@ func (s *Store) RetryFailed(ctx context.Context, identities []outbox.Identity) (
 const spent = 1000
 
 // keepLastAttempt notes the attempts of rows whose table does not count them: they were forgotten when the rows became FAILED.
-func (s *Store) keepLastAttempt(t *mapped, identities []outbox.Identity) error {
+func (s changes) keepLastAttempt(t *mapped, identities []outbox.Identity) error {
 	if t.Has(table.RetryCount) {
 		return nil
 	}

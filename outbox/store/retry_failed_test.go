@@ -148,7 +148,7 @@ func TestFinalRowsStayOnTheIndexThatIsThere(t *testing.T) {
 				testkit.Exec(b, b.DB, "ANALYZE TABLE "+b.Quoted)
 				for _, status := range []outbox.Status{outbox.Sent, outbox.Failed} {
 					query := pageQuery{DueQuery: table.DueQuery{Limit: 100}, final: time.Hour}
-					for _, in := range b.table.stretchesOf(status, query) {
+					for _, in := range b.table.rangesOf(status, query) {
 						for _, at := range []table.Cursor{{}, {LastID: b.table.NoID(), LastTime: "2026-01-02 03:04:05.678"}} {
 							at.Attempts.Value = "0"
 							b.InOrder(fmt.Sprintf("%+v behind %+v", in, at), b.table.due(in, at, query), layout.Strategy, at.LastID != "")

@@ -21,7 +21,7 @@ func TestSentRowsGoOutAgain(t *testing.T) {
 		m := tabletest.MappingOf(b.Bench, l)
 		m.Redeliver = table.Redeliver{After: time.Hour, Until: "consumed", Max: 3}
 		if l.Codes["consumed"] == "" { // the table's load refuses it
-			b.store.tables[0].Mapping().Redeliver = m.Redeliver
+			b.store.bound[0].Mapping().Redeliver = m.Redeliver
 		} else {
 			b.LoadAsIs(m)
 		}

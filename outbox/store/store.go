@@ -20,10 +20,26 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// Store runs the flow's statements on all mapped tables. Each method may be called from several goroutines.
+// Store runs the flow's statements on all mapped tables. Each method may be called from several goroutines. Its parts share the tables.
 type Store struct {
+	*tables
+	finder      // due and final rows, and the state of rows
+	completions // Apply
+	changes     // claims, reading back, and what sets rows back
+	departures  // final rows leave
+}
+
+type (
+	finder      struct{ *tables }
+	completions struct{ *tables }
+	changes     struct{ *tables }
+	departures  struct{ *tables }
+)
+
+// tables are the mapped tables and the way to their server.
+type tables struct {
 	db     *sql.DB
-	tables []*table.Table
+	bound  []*table.Table
 	byName map[string]*mapped
 	waits  table.Waits
 	may    func() bool // whether the lease is valid; nil: there is none
@@ -34,20 +50,18 @@ type Store struct {
 // New makes a Store. db is a writing pool of server.Open: the statements rely on its session settings, found-rows semantics above all. waits keep what
 // the tables have no columns for; nil keeps it in memory alone. For a relay with a lease Apply writes attempts and failures only while may
 // returns true, which it calls right before each statement; nil is for a relay without a lease.
-func New(db *sql.DB, tables []*table.Table, waits table.Waits, may func() bool) *Store {
+func New(db *sql.DB, of []*table.Table, waits table.Waits, may func() bool) *Store {
 	if waits == nil {
 		waits = &table.WaitMap{}
 	}
-	s := &Store{
-		db: db, tables: table.WithStatus(tables), waits: waits, may: may, byName: map[string]*mapped{}, refused: refusals{tables: map[string]*refusedTable{}},
+	t := &tables{db: db, bound: table.WithStatus(of), waits: waits, may: may, byName: map[string]*mapped{}, refused: refusals{tables: map[string]*refusedTable{}}}
+	for _, one := range t.bound {
+		t.byName[one.Name()] = &mapped{Table: one}
 	}
-	for _, t := range s.tables {
-		s.byName[t.Name()] = &mapped{Table: t}
-	}
-	return s
+	return &Store{t, finder{t}, completions{t}, changes{t}, departures{t}}
 }
 
-// mapped is a table with what its statements learn of the server.
+// mapped is a table with what its statements learn of the server. It has many methods because each writes one statement or one condition.
 type mapped struct {
 	*table.Table
 	waits  atomic.Bool  // the server has no SKIP LOCKED: statements of many rows wait for locks
@@ -55,9 +69,9 @@ type mapped struct {
 }
 
 // Tables returns the mapped tables that have a status, in their order: there are no statements on the others. The slice is shared.
-func (s *Store) Tables() []*table.Table { return s.tables }
+func (s *tables) Tables() []*table.Table { return s.bound }
 
-func (s *Store) table(name string) (*mapped, error) {
+func (s *tables) table(name string) (*mapped, error) {
 	t := s.byName[name]
 	if t == nil {
 		return nil, fmt.Errorf("table %s is not mapped: add it under tables[] of the configuration", name)
@@ -77,7 +91,7 @@ var between = outbox.Backoff{Base: 20 * time.Millisecond, Max: 80 * time.Millise
 // before, or its row is gone. The answer also holds the rows that another session keeps locked for longer than the lock wait
 // timeout: they do not keep the other rows from their status. With an error the outcome is unknown, and the same completions may
 // be applied again.
-func (s *Store) Apply(ctx context.Context, completions []outbox.Completion) ([]outbox.WriteError, error) {
+func (s completions) Apply(ctx context.Context, completions []outbox.Completion) ([]outbox.WriteError, error) {
 	if t := s.alike(completions); t != nil {
 		refused, err := s.applyGroup(ctx, t, completions[0].Action, completions)
 		if err != nil {
@@ -102,7 +116,7 @@ func (s *Store) Apply(ctx context.Context, completions []outbox.Completion) ([]o
 		groups[t][one.Action] = append(groups[t][one.Action], one)
 	}
 	var errs []error
-	for _, one := range s.tables { // an error of one does not keep the others from being written
+	for _, one := range s.bound { // an error of one does not keep the others from being written
 		t := s.byName[one.Name()]
 		if groups[t] == nil {
 			continue
@@ -122,7 +136,7 @@ func (s *Store) Apply(ctx context.Context, completions []outbox.Completion) ([]o
 }
 
 // alike is the table of completions that have one table and one action, as nearly all have, and whose keys it may have; otherwise nil.
-func (s *Store) alike(completions []outbox.Completion) *mapped {
+func (s completions) alike(completions []outbox.Completion) *mapped {
 	if len(completions) == 0 {
 		return nil
 	}
@@ -137,7 +151,7 @@ func (s *Store) alike(completions []outbox.Completion) *mapped {
 }
 
 // applyGroup writes one action to rows of one table, in as many statements as it takes; an error ends it.
-func (s *Store) applyGroup(ctx context.Context, t *mapped, action outbox.Action, rows []outbox.Completion) (refused []outbox.WriteError, err error) {
+func (s completions) applyGroup(ctx context.Context, t *mapped, action outbox.Action, rows []outbox.Completion) (refused []outbox.WriteError, err error) {
 	for chunk := range slices.Chunk(rows, table.MaxRows) {
 		unwritable, err := s.applyChunk(ctx, t, action, chunk)
 		refused = append(refused, unwritable...)
@@ -149,7 +163,7 @@ func (s *Store) applyGroup(ctx context.Context, t *mapped, action outbox.Action,
 }
 
 // applyChunk writes one completion to rows of one table, and keeps what the table has no columns for.
-func (s *Store) applyChunk(ctx context.Context, t *mapped, action outbox.Action, rows []outbox.Completion) ([]outbox.WriteError, error) {
+func (s completions) applyChunk(ctx context.Context, t *mapped, action outbox.Action, rows []outbox.Completion) ([]outbox.WriteError, error) {
 	if err := s.keep(ctx, t, action, rows); err != nil {
 		return nil, err
 	}
@@ -165,7 +179,7 @@ func (s *Store) applyChunk(ctx context.Context, t *mapped, action outbox.Action,
 
 // settle brings one chunk to its end: update those that are free, and where fewer rows matched than were named, look which of them are still to be
 // changed. Rows that another session has locked are tried for about a second and then handed back.
-func (s *Store) settle(ctx context.Context, t *mapped, completion outbox.Action, rows []outbox.Completion) ([]outbox.WriteError, error) {
+func (s completions) settle(ctx context.Context, t *mapped, completion outbox.Action, rows []outbox.Completion) ([]outbox.WriteError, error) {
 	var refused []outbox.WriteError
 	for round := 0; len(rows) > 0; round++ {
 		left, held, err := s.attempt(ctx, t, completion, rows)
@@ -199,7 +213,7 @@ func (s *Store) settle(ctx context.Context, t *mapped, completion outbox.Action,
 }
 
 // attempt updates the rows and returns those that are still to be changed, and those that another session has locked.
-func (s *Store) attempt(ctx context.Context, t *mapped, completion outbox.Action, rows []outbox.Completion) (left, held []outbox.Completion, err error) {
+func (s completions) attempt(ctx context.Context, t *mapped, completion outbox.Action, rows []outbox.Completion) (left, held []outbox.Completion, err error) {
 	run := func(st *table.Statement) (int64, error) { return s.execFenced(ctx, completion, st) }
 	matched, err := changeBy(run, t, rows, func(some []outbox.Completion) *table.Statement { return t.update(completion, some) })
 	if err != nil || matched == int64(len(rows)) {
@@ -209,7 +223,7 @@ func (s *Store) attempt(ctx context.Context, t *mapped, completion outbox.Action
 }
 
 // split finds the rows for whose data the statement failed, so that they harm only themselves.
-func (s *Store) split(ctx context.Context, t *mapped, completion outbox.Action, rows []outbox.Completion, cause error) ([]outbox.WriteError, error) {
+func (s completions) split(ctx context.Context, t *mapped, completion outbox.Action, rows []outbox.Completion, cause error) ([]outbox.WriteError, error) {
 	if len(rows) == 1 {
 		return unwritable(rows, cause.Error()), nil
 	}
@@ -231,7 +245,7 @@ func unwritable(rows []outbox.Completion, reason string) []outbox.WriteError {
 
 // remaining are the rows that their completion would still change, and those that another session has locked. Rows that are gone or final are
 // in neither.
-func (s *Store) remaining(ctx context.Context, t *mapped, rows []outbox.Completion) (left, held []outbox.Completion, err error) {
+func (s completions) remaining(ctx context.Context, t *mapped, rows []outbox.Completion) (left, held []outbox.Completion, err error) {
 	found, held, err := s.look(ctx, t, rows)
 	if err != nil {
 		return nil, nil, err
@@ -244,7 +258,7 @@ func (s *Store) remaining(ctx context.Context, t *mapped, rows []outbox.Completi
 	return left, held, nil
 }
 
-func (s *Store) exec(ctx context.Context, st *table.Statement) (matched int64, err error) {
+func (s *tables) exec(ctx context.Context, st *table.Statement) (matched int64, err error) {
 	text := st.String()
 	err = s.again(ctx, func() error {
 		result, err := s.db.ExecContext(ctx, text, st.Args...)
@@ -259,7 +273,7 @@ func (s *Store) exec(ctx context.Context, st *table.Statement) (matched int64, e
 
 // again repeats a statement that was interrupted or met a deadlock. A lock that was waited for in vain is the caller's: while a
 // statement waits, others wait for the locks that it holds already.
-func (s *Store) again(ctx context.Context, run func() error) error {
+func (s *tables) again(ctx context.Context, run func() error) error {
 	for attempt := 0; ; attempt++ {
 		err := run()
 		if server.Classify(err) != server.Transient || server.LockWait(err) || attempt+1 == attempts {
@@ -269,10 +283,6 @@ func (s *Store) again(ctx context.Context, run func() error) error {
 			return errors.Join(ended, err)
 		}
 	}
-}
-
-func (s *Store) scan(ctx context.Context, query *table.Statement, into ...any) error {
-	return query.One(ctx, s.db, into...)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -31,7 +31,7 @@ func TestSweepStaysOnTheIndexThatIsThere(t *testing.T) {
 				}
 				for _, threshold := range []time.Duration{0, time.Minute} {
 					query := pageQuery{DueQuery: table.DueQuery{Threshold: threshold, Horizon: time.Minute, ExpiredClaims: threshold, Limit: 100}}
-					for _, in := range b.table.stretches(query) {
+					for _, in := range b.table.ranges(query) {
 						for _, at := range []table.Cursor{{}, {LastID: b.table.NoID(), LastTime: "2026-01-02 03:04:05.678"}} {
 							at.Attempts.Value = "0"
 							b.InOrder(fmt.Sprintf("%+v behind %+v", in, at), b.table.due(in, at, query), layout.Strategy, at.LastID != "")

@@ -10,7 +10,7 @@ import (
 
 // Untouched reports whether each of these rows is in its table, by id and message id, as PENDING and due and was never refused: what States
 // would show of every one of them, in one number. It may say no where States shows nothing else, never yes where it does. One row that cannot be read makes the answer no.
-func (s *Store) Untouched(ctx context.Context, identities []outbox.Identity) (bool, error) {
+func (s finder) Untouched(ctx context.Context, identities []outbox.Identity) (bool, error) {
 	untouched := true
 	refused, err := s.byKeyApart(identities, func(t *mapped, chunk []outbox.Identity) error {
 		if !untouched || s.waitsForAny(t, chunk) {
@@ -30,7 +30,7 @@ func (s *Store) Untouched(ctx context.Context, identities []outbox.Identity) (bo
 }
 
 // waitsForAny reports whether one of the rows has a wait that its table does not show.
-func (s *Store) waitsForAny(t *mapped, rows []outbox.Identity) bool {
+func (s finder) waitsForAny(t *mapped, rows []outbox.Identity) bool {
 	if !t.KeepsWaits() {
 		return false
 	}

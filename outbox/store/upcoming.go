@@ -18,7 +18,7 @@ import (
 // first, and no more than limit. A negative from shows rows whose time has come, too. Where the index has the due times in order it is
 // read no further than that; else all PENDING rows are looked at, and those of that time are sorted. A row that the server cannot show is an
 // error: then the sweep takes the rows of the table when they are overdue.
-func (s *Store) Upcoming(ctx context.Context, name string, from, to time.Duration, limit int) ([]outbox.Candidate, error) {
+func (s finder) Upcoming(ctx context.Context, name string, from, to time.Duration, limit int) ([]outbox.Candidate, error) {
 	t, err := s.table(name)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (s *Store) Upcoming(ctx context.Context, name string, from, to time.Duratio
 }
 
 // upcomingByAttempts puts the rows of each number of attempts together.
-func (s *Store) upcomingByAttempts(ctx context.Context, t *mapped, from, to time.Duration, limit int) (all []outbox.Candidate, err error) {
+func (s finder) upcomingByAttempts(ctx context.Context, t *mapped, from, to time.Duration, limit int) (all []outbox.Candidate, err error) {
 	for at := (table.AttemptCount{}); ; {
 		if at, err = s.nextAttempts(ctx, t, outbox.Pending, at); errors.Is(err, sql.ErrNoRows) {
 			break

@@ -24,7 +24,7 @@ const walkRows = 1000
 // the primary key. With an integer one the oldest rows come first: the walk ends at a page on which no row was made long enough ago,
 // so that its cost follows what leaves, not what stays; rows with a low key that are made later are for the next walk, which begins at
 // the beginning again. With keys in no order of time it reads the whole table.
-func (s *Store) Expired(ctx context.Context, name, after string, of []table.Expiry) (table.ExpiredPage, error) {
+func (s departures) Expired(ctx context.Context, name, after string, of []table.Expiry) (table.ExpiredPage, error) {
 	t, err := s.table(name)
 	if err != nil {
 		return table.ExpiredPage{}, err
@@ -55,7 +55,7 @@ func (t *mapped) ways() string {
 	return "found by reading the whole table: its keys are in no order of time, and no index has the status with the creation behind it"
 }
 
-func (s *Store) pageByKey(ctx context.Context, t *mapped, after string, of []table.Expiry) (table.ExpiredPage, error) {
+func (s departures) pageByKey(ctx context.Context, t *mapped, after string, of []table.Expiry) (table.ExpiredPage, error) {
 	page := table.ExpiredPage{IDs: make([][]string, len(of)), Next: after}
 	query := t.walkByKey(after, of)
 	var id sql.RawBytes
@@ -133,7 +133,7 @@ func parseAgePlace(text string) (p agePlace, err error) {
 	return p, err
 }
 
-func (s *Store) pageByAge(ctx context.Context, t *mapped, after string, of []table.Expiry) (table.ExpiredPage, error) {
+func (s departures) pageByAge(ctx context.Context, t *mapped, after string, of []table.Expiry) (table.ExpiredPage, error) {
 	page := table.ExpiredPage{IDs: make([][]string, len(of))}
 	all := t.leavings(of)
 	at, err := parseAgePlace(after)

@@ -23,6 +23,7 @@ type ColumnType struct {
 	fallback Value // what the server puts in when the INSERT does not say; Absent when that is not a constant
 }
 
+// Kind is what of a column's type matters to the relay.
 type Kind uint8
 
 const (

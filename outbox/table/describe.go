@@ -28,6 +28,7 @@ type description struct {
 	alike        [][2]string // words of the mapping that are equal in the status column's collation
 }
 
+// Index is an index of the table.
 type Index struct {
 	Name    string
 	unique  bool

@@ -38,6 +38,7 @@ type Left struct {
 	ID, Reason string
 }
 
+// Add puts two results together.
 func (l *Left) Add(more Left) {
 	l.Rows, l.Skipped, l.Refused = l.Rows+more.Rows, l.Skipped+more.Skipped, l.Refused+more.Refused
 	if more.Refused > 0 {

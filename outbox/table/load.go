@@ -14,7 +14,8 @@ import (
 )
 
 // Table is a mapping bound to a table that exists. It is safe for concurrent use and does not change, but for the offset
-// of the server's default time zone, which Store.Counts refreshes.
+// of the server's default time zone (FollowZone) and the names of indexes that are gone. It has more than 25 methods because the packages that read the log and
+// run statements have one source for what a column is and how SQL names it; each method answers one question or writes one expression.
 type Table struct {
 	schema   string
 	name     string // schema.table
@@ -188,6 +189,7 @@ func (t *Table) Type(role Column) ColumnType {
 	return *t.columns[role]
 }
 
+// Has reports whether a column plays a role.
 func (t *Table) Has(role Column) bool { return t.columns[role] != nil }
 
 // Column is the quoted name.

@@ -13,6 +13,7 @@ func (t *Table) Age(role Column) string {
 	return "TIMESTAMPDIFF(MICROSECOND, " + t.Column(role) + ", " + t.Now(role) + ")"
 }
 
+// Limit ends a query of at most n rows.
 func (s *Statement) Limit(n int) { s.Add(" LIMIT ", strconv.Itoa(n)) }
 
 // Inside is a query over the rows of a query.
@@ -47,6 +48,7 @@ func (s *Statement) String() string { return s.text.String() }
 // Grow makes room for n bytes of text.
 func (s *Statement) Grow(n int) { s.text.Grow(n) }
 
+// Add writes text.
 func (s *Statement) Add(parts ...string) {
 	for _, part := range parts {
 		s.text.WriteString(part)

@@ -15,8 +15,10 @@ const (
 // Code is a value of the status column: "" is none, "n" is NULL, else the text behind a "=".
 type Code string
 
+// NullCode is NULL.
 const NullCode Code = "n"
 
+// CodeOf is a text of the column.
 func CodeOf(code string) Code { return Code("=" + code) }
 
 // HasCode writes the condition that a row has a code.

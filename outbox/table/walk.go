@@ -5,21 +5,21 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// Whatever reads many rows of a status walks over an index, page by page: a list of ranges, a cursor in them, and the parts of the query of one page. No
+// A query of many rows of a status walks over an index, page by page: a list of ranges, a cursor in them, and the parts of the query of one page. No
 // page is found by an offset. The packages that read rows run the queries; here is no I/O.
 
-// Cursor is a place in the list of due rows. The zero value is its beginning.
+// Cursor is a position in a list of rows. The zero value is its beginning.
 type Cursor struct {
 	AtEnd    bool
-	Range    int          // the stretch, in Table.stretches
-	Attempts AttemptCount // whose rows the stretch has, where the strategy is byAttempts
+	Range    int          // the range, in the list of ranges
+	Attempts AttemptCount // whose rows the range has, where the strategy is ByAttempts
 	LastTime string       // of the last row: the time that the index has behind the status, as text of the database
-	LastID   string       // its primary key; "" at the beginning of a stretch
-	EmptyID  bool         // the last row has the empty text as its key; else a cursor without a key is at the beginning of a stretch
+	LastID   string       // its primary key; "" at the beginning of a range
+	EmptyID  bool         // the last row has the empty text as its key; else a cursor without a key is at the beginning of a range
 	Code     Code         // of a listing of HeldState: whose rows are listed
 }
 
-// Begun reports whether a row is before the cursor in its stretch.
+// Begun reports whether a row is before the cursor in its range.
 func (c Cursor) Begun() bool { return c.LastID != "" || c.EmptyID }
 
 // AttemptCount is a value of the column that counts attempts. The zero value is none: the first is still to be looked up.
@@ -32,10 +32,10 @@ type AttemptCount struct {
 // Done reports whether the list has been read to its end.
 func (c Cursor) Done() bool { return c.AtEnd }
 
-// ID is the primary key of the row before the cursor, in the stretch of the index it stands in; "" at its beginning.
+// ID is the primary key of the row before the cursor, in the range of the index it stands in; "" at its beginning.
 func (c Cursor) ID() string { return c.LastID }
 
-// CursorBehind is a place in the list of due rows for code that replaces a Store, such as a model of the tables: behind the row
+// CursorBehind is a position in the list of due rows for code that replaces a Store, such as a model of the tables: behind the row
 // with this primary key, or at the end of the list.
 func CursorBehind(id string, done bool) Cursor { return Cursor{AtEnd: done, LastID: id} }
 
@@ -45,7 +45,7 @@ func (c Cursor) Behind(last, id string) Cursor {
 	return c
 }
 
-// Next is the beginning of the stretch behind the cursor's.
+// Next is the beginning of the range behind the cursor's.
 func (c Cursor) Next(list []Range, byAttempts bool) Cursor {
 	last := c.Range+1 == len(list) || list[c.Range+1].Status != list[c.Range].Status
 	if byAttempts && last {
@@ -59,7 +59,7 @@ func (c Cursor) Next(list []Range, byAttempts bool) Cursor {
 	return Cursor{AtEnd: c.Range+1 == len(list), Range: c.Range + 1, Attempts: c.Attempts}
 }
 
-// Part says which rows of a status a stretch has, by the time that the index has behind it.
+// Part says which rows of a status a range has, by the time that the index has behind it.
 type Part uint8
 
 const (
@@ -100,6 +100,7 @@ func (t *Table) ForgetIndex(err error) bool {
 	return true
 }
 
+// ForceIndex names the index of the sweep, if there is one.
 func (t *Table) ForceIndex(s *Statement) {
 	if index := t.sweepIndex.Load(); index != nil {
 		s.Add(" FORCE INDEX (", Quote(*index), ")")

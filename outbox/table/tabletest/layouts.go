@@ -49,6 +49,7 @@ func OnLayouts(t *testing.T, test func(b *Bench, l *layouts.Layout)) {
 	}
 }
 
+// Add inserts row n of a layout.
 func (b *Bench) Add(l *layouts.Layout, n int) {
 	b.Helper()
 	query, args := l.Insert(n, "orders", fmt.Sprint("body ", n))
@@ -63,6 +64,7 @@ func (b *Bench) Shows(l *layouts.Layout, n int, condition string, args ...any) b
 	return holds
 }
 
+// WantStatus checks the status of row n.
 func (b *Bench) WantStatus(l *layouts.Layout, n int, status string) {
 	b.Helper()
 	if !b.Shows(l, n, l.Status+" = ?", l.Codes[status]) {
