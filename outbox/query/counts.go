@@ -85,12 +85,9 @@ func (s counter) Counts(ctx context.Context) ([]Counts, error) {
 	var failed []error
 	for _, t := range s.bound {
 		t.FollowZone(name, offset)
-		c, err := s.count(ctx, t)
-		if t.ForgetIndex(err) {
-			c, err = s.count(ctx, t)
-		}
+		c, err := s.Count(ctx, t.Name())
 		if err != nil {
-			failed = append(failed, fmt.Errorf("count rows of %s: %w", t.Name(), err))
+			failed = append(failed, err)
 			continue
 		}
 		out = append(out, c)

@@ -283,8 +283,7 @@ func (s lister) listWaits(ctx context.Context, t *mapped, q Listing, at table.Cu
 // byIDs reads the rows of identities, in the order of these; rows that are gone, or are others by now, are left out.
 func (s *tables) byIDs(ctx context.Context, t *mapped, ids []outbox.Identity) ([]Row, error) {
 	query := t.selectLook("NULL")
-	query.Add(" FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
-	t.IDIn(query, len(ids), func(i int) string { return ids[i].ID })
+	t.FromKeys(query, len(ids), func(i int) string { return ids[i].ID })
 	found := map[outbox.Identity]Row{}
 	if err := s.eachLook(ctx, t, query, func(r *Row, _ string) { found[r.Identity] = *r }); err != nil {
 		return nil, err

@@ -100,12 +100,7 @@ func CheckFailedLog(ctx context.Context, db *sql.DB, of *table.Table) (findings 
 	if len(wrong) > 0 {
 		return wrong, true, nil
 	}
-	to := t.movedTo(table.FailedSuffix)
-	remove := t.deleteRows([]string{t.NoID()})
-	findings, _, err = server.Missing(ctx, db, []server.Probe{
-		{Privileges: "SELECT, INSERT", On: to, Statement: "EXPLAIN INSERT INTO " + to + " SELECT * FROM " + to + " WHERE FALSE"},
-		{Privileges: "DELETE", On: t.Quoted(), Statement: "EXPLAIN " + remove.String(), Args: remove.Args},
-	})
+	findings, _, err = server.Missing(ctx, db, []server.Probe{t.moveProbe(table.FailedSuffix), t.removeProbe()})
 	if err != nil {
 		return nil, true, err
 	}

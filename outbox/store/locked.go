@@ -32,8 +32,8 @@ func (t *mapped) change(s *table.Statement, n int, id func(i int) string) {
 		return
 	}
 	key := t.Column(table.ID)
-	s.Add("UPDATE (SELECT ", key, " AS ", freeID, " FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
-	t.IDIn(s, n, id)
+	s.Add("UPDATE (SELECT ", key, " AS ", freeID)
+	t.FromKeys(s, n, id)
 	s.Add(" LIMIT ", strconv.Itoa(n), " FOR UPDATE SKIP LOCKED) AS free STRAIGHT_JOIN ", // the limit keeps MySQL from merging it into the UPDATE, which then waits
 		t.Quoted(), " FORCE INDEX (PRIMARY) ON ", t.Quoted(), ".", key, " = free.", freeID, " SET ")
 }
@@ -128,8 +128,7 @@ func (s completions) look(ctx context.Context, t *mapped, rows []outbox.Completi
 
 func (s completions) readLocked(ctx context.Context, t *mapped, rows []outbox.Completion, how string) (map[outbox.Identity]outbox.Candidate, error) {
 	query := t.selectState()
-	query.Add(" FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
-	t.IDIn(query, len(rows), func(i int) string { return rows[i].ID })
+	t.FromKeys(query, len(rows), func(i int) string { return rows[i].ID })
 	query.Add(how)
 	found := map[outbox.Identity]outbox.Candidate{}
 	err := s.again(ctx, func() error {

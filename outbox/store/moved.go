@@ -32,8 +32,8 @@ func (t *mapped) copyRows(ctx context.Context, tx *sql.Tx, suffix string, ids []
 		return fmt.Errorf("%s: %s; fix: %s", wrong[0].Subject, wrong[0].What, wrong[0].Fix)
 	}
 	list := strings.Join(columns, ", ")
-	s := table.Text("INSERT INTO ", t.movedTo(suffix), " (", list, ") SELECT ", list, " FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
-	t.IDIn(s, len(ids), func(i int) string { return ids[i] })
+	s := table.Text("INSERT INTO ", t.movedTo(suffix), " (", list, ") SELECT ", list)
+	t.FromKeys(s, len(ids), func(i int) string { return ids[i] })
 	return run(ctx, tx, s, len(ids))
 }
 
@@ -126,12 +126,15 @@ func columnsOf(ctx context.Context, db server.Querier, schema, name string) (all
 	return all, err
 }
 
-// clock is the database's clock in the zone of the table's DATETIME columns.
-func (t *mapped) clock() string {
-	if t.Mapping().TimeZone == "" {
-		return "NOW(3)"
-	}
-	return "CONVERT_TZ(UTC_TIMESTAMP(3), '+00:00', '" + strings.ReplaceAll(t.Mapping().TimeZone, "'", "''") + "')"
+// moveProbe shows whether rows may be written into the table that they move to, removeProbe whether they may be deleted.
+func (t *mapped) moveProbe(suffix string) server.Probe {
+	to := t.movedTo(suffix)
+	return server.Probe{Privileges: "SELECT, INSERT", On: to, Statement: "EXPLAIN INSERT INTO " + to + " SELECT * FROM " + to + " WHERE FALSE"}
+}
+
+func (t *mapped) removeProbe() server.Probe {
+	remove := t.deleteRows([]string{t.NoID()})
+	return server.Probe{Privileges: "DELETE", On: t.Quoted(), Statement: "EXPLAIN " + remove.String(), Args: remove.Args}
 }
 
 // CheckRetention says what leaves the table when, and what is in the way. The probes show the privileges that it needs.
@@ -161,13 +164,9 @@ func CheckRetention(ctx context.Context, db *sql.DB, bound *table.Table, of []ta
 			if findings = append(findings, wrong...); len(wrong) > 0 {
 				continue
 			}
-			probes = append(probes, server.Probe{
-				Privileges: "SELECT, INSERT", On: t.movedTo(e.Into),
-				Statement: "EXPLAIN INSERT INTO " + t.movedTo(e.Into) + " SELECT * FROM " + t.movedTo(e.Into) + " WHERE FALSE",
-			})
+			probes = append(probes, t.moveProbe(e.Into))
 		}
-		remove := t.deleteRows([]string{t.NoID()})
-		probes = append(probes, server.Probe{Privileges: "DELETE", On: t.Quoted(), Statement: "EXPLAIN " + remove.String(), Args: remove.Args})
+		probes = append(probes, t.removeProbe())
 		findings = append(findings, server.Finding{Severity: server.OK, Subject: t.Name(), What: fmt.Sprintf("rows that are %s for %v %s; the age is that of %s; they are %s",
 			strings.ToUpper(e.Status.String()), e.Age, where, t.columnNames(since), t.ways())})
 	}

@@ -57,8 +57,7 @@ func (s *tables) sizes(ctx context.Context, t *mapped, chunk []outbox.Identity, 
 	if longest*int64(len(chunk)) <= maxPiece {
 		return nil
 	}
-	query.Add(" FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
-	t.IDIn(query, len(chunk), func(i int) string { return chunk[i].ID })
+	t.FromKeys(query, len(chunk), func(i int) string { return chunk[i].ID })
 	raw := make([]sql.RawBytes, 1+measured)
 	scan := make([]any, len(raw))
 	for i := range raw {

@@ -161,8 +161,7 @@ func (s finder) States(ctx context.Context, identities []outbox.Identity) ([]out
 func (s *tables) states(ctx context.Context, t *mapped, chunk []outbox.Identity, out []outbox.Candidate) ([]outbox.Candidate, error) {
 	now := time.Now()
 	query := t.selectState()
-	query.Add(" FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
-	t.IDIn(query, len(chunk), func(i int) string { return chunk[i].ID })
+	t.FromKeys(query, len(chunk), func(i int) string { return chunk[i].ID })
 	asked := askedFor.Get().(map[outbox.Identity]int)
 	defer func() {
 		clear(asked)

@@ -231,7 +231,7 @@ func (s departures) TimeOfDay(ctx context.Context, name string) (time.Duration, 
 		return 0, err
 	}
 	var seconds int64
-	if err := s.db.QueryRowContext(ctx, "SELECT FLOOR(TIME_TO_SEC(TIME("+t.clock()+")))").Scan(&seconds); err != nil {
+	if err := s.db.QueryRowContext(ctx, "SELECT FLOOR(TIME_TO_SEC(TIME("+t.Clock()+")))").Scan(&seconds); err != nil {
 		return 0, fmt.Errorf("read the database's clock: %w", err)
 	}
 	return time.Duration(seconds) * time.Second, nil

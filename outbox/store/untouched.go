@@ -47,8 +47,8 @@ func (t *mapped) countUntouched(rows []outbox.Identity) *table.Statement {
 	s := &table.Statement{}
 	row := func(i int) *outbox.Identity { return &rows[i] }
 	s.Grow(textSize(len(rows), row))
-	s.Add("SELECT COUNT(*) FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
-	t.IDIn(s, len(rows), func(i int) string { return rows[i].ID })
+	s.Add("SELECT COUNT(*)")
+	t.FromKeys(s, len(rows), func(i int) string { return rows[i].ID })
 	s.Add(" AND ")
 	if t.Type(table.StatusCode).Kind() == table.KindInteger {
 		t.statusIn(s, outbox.Pending)

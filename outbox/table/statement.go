@@ -112,11 +112,18 @@ func (t *Table) MessageID() string {
 
 // Now is the database's clock in the zone of a column.
 func (t *Table) Now(role Column) string {
-	zone := t.mapping.TimeZone
-	if zone == "" || t.columns[role].DataType == "timestamp" {
+	if t.columns[role].DataType == "timestamp" {
 		return "NOW(3)"
 	}
-	return "CONVERT_TZ(UTC_TIMESTAMP(3), '+00:00', '" + strings.ReplaceAll(zone, "'", "''") + "')"
+	return t.Clock()
+}
+
+// Clock is the database's clock in the zone of the DATETIME columns.
+func (t *Table) Clock() string {
+	if t.mapping.TimeZone == "" {
+		return "NOW(3)"
+	}
+	return "CONVERT_TZ(UTC_TIMESTAMP(3), '+00:00', '" + strings.ReplaceAll(t.mapping.TimeZone, "'", "''") + "')"
 }
 
 // RetryCount is the count of a row; NULL is 0, as in a Message, and so is a count that the table does not keep.
@@ -144,4 +151,10 @@ func (t *Table) IDIn(s *Statement, n int, id func(i int) string) {
 	s.Add(t.Column(ID), " IN (")
 	s.List(n, func(i int) { t.ID(s, id(i)) })
 	s.Add(")")
+}
+
+// FromKeys writes the table and the condition that rows have one of n primary keys.
+func (t *Table) FromKeys(s *Statement, n int, id func(i int) string) {
+	s.Add(" FROM ", t.quoted, " FORCE INDEX (PRIMARY) WHERE ")
+	t.IDIn(s, n, id)
 }
