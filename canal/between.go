@@ -34,24 +34,29 @@ func Between(ctx context.Context, cfg Config, from, to outbox.Position, each fun
 		return err
 	}
 	start := outbox.Position{File: from.File, Offset: from.Offset}
-	part := &part{to: outbox.Position{File: to.File, Offset: to.Offset}, each: each}
+	last := outbox.Position{File: to.File, Offset: to.Offset}
+	part := &part{each: func(txn *outbox.Txn) (more bool) {
+		end := outbox.Position{File: txn.End.File, Offset: txn.End.Offset}
+		if end.Compare(last) <= 0 {
+			err = each(txn)
+		}
+		return err == nil && end.Compare(last) < 0
+	}}
 	part.stream = r.newStream(ctx, part, start)
 	part.stream.name, part.stream.skip = lookerName(), start
-	if err := part.stream.run(r.cfg, p, start, part); !errors.Is(err, errPartRead) {
-		return fmt.Errorf("read the log behind %s: %w", start, err)
+	if ended := part.stream.run(r.cfg, p, start, part); !errors.Is(ended, errPartRead) {
+		return fmt.Errorf("read the log behind %s: %w", start, ended)
 	}
-	return part.err
+	return err
 }
 
 var errPartRead = errors.New("the part of the log was read")
 
-// part is the receiver of Between and of its stream's events.
+// part is the receiver of a stream that ends early, at the end of the log at the latest, and of that stream's events.
 type part struct {
 	stream *stream
-	to     outbox.Position
-	each   func(*outbox.Txn) error
+	each   func(*outbox.Txn) (more bool)
 	ended  bool
-	err    error
 }
 
 // HandleEvent implements replication.EventHandler.
@@ -67,12 +72,7 @@ func (p *part) HandleEvent(e *replication.BinlogEvent) error {
 
 // Offer implements receiver.
 func (p *part) Offer(_ context.Context, txn *outbox.Txn) error {
-	if end := (outbox.Position{File: txn.End.File, Offset: txn.End.Offset}); end.Compare(p.to) <= 0 {
-		if p.err = p.each(txn); p.err == nil && end.Compare(p.to) < 0 {
-			return nil
-		}
-	}
-	p.ended = true
+	p.ended = !p.each(txn)
 	return nil
 }
 

@@ -22,13 +22,8 @@ import (
 // REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR).
 func Boundaries(ctx context.Context, cfg server.Config, at outbox.Position) (before, after outbox.Position, err error) {
 	start := outbox.Position{File: at.File, Offset: firstOffset}
-	f := &boundaryFinder{
-		at:       outbox.Position{File: at.File, Offset: at.Offset},
-		cursor:   cursor{start},
-		assemble: newAssembler(0, start, map[string][]*mapped{}),
-		before:   start,
-	}
-	if err := lookInto(ctx, cfg, start, f); err != nil {
+	f := newBoundaryFinder(start, at.Offset)
+	if err := lookInto(ctx, cfg, start, &f); err != nil {
 		return before, after, fmt.Errorf("look for the transaction boundaries, at %s: %w", f.Position, err)
 	}
 	return f.before, f.after, nil
@@ -47,6 +42,14 @@ type boundaryFinder struct {
 	assemble *assembler
 
 	before, after outbox.Position
+}
+
+// newBoundaryFinder searches around an offset in the file that starts at a position.
+func newBoundaryFinder(start outbox.Position, offset uint64) boundaryFinder {
+	return boundaryFinder{
+		at: outbox.Position{File: start.File, Offset: offset}, cursor: cursor{start}, before: start,
+		assemble: newAssembler(0, start, map[string][]*mapped{}),
+	}
 }
 
 // HandleEvent implements replication.EventHandler.

@@ -153,7 +153,7 @@ func TestBoundariesThatCannotBeFound(t *testing.T) {
 // An event of unknown type and a damaged Query are skipped: an operator searches a boundary to move past them.
 func TestBoundariesBeyondWhatCannotBeRead(t *testing.T) {
 	start := outbox.Position{File: "binlog.000001", Offset: firstOffset}
-	f := &boundaryFinder{at: outbox.Position{File: start.File, Offset: 350}, cursor: cursor{start}, assemble: newAssembler(0, start, map[string][]*mapped{})}
+	f := newBoundaryFinder(start, 350)
 	for _, e := range []struct {
 		typ  replication.EventType
 		end  uint32

@@ -2,6 +2,7 @@ package canal
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -45,17 +46,10 @@ func (w *streamDialer) dial(_ context.Context, network, address string) (net.Con
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return nil, closeAfter(conn, net.ErrClosed)
+		return nil, errors.Join(net.ErrClosed, conn.Close())
 	}
 	w.conns = append(w.conns, conn)
 	return &timedConn{Conn: conn, idle: &w.idle}, nil
-}
-
-func closeAfter(conn net.Conn, err error) error {
-	if closeErr := conn.Close(); closeErr != nil {
-		return closeErr
-	}
-	return err
 }
 
 // close ends every read on the connection. Errors of a socket that is no longer used have no meaning.

@@ -46,22 +46,16 @@ func classes() []class {
 }
 
 // handlerError marks what a Handler method returned.
-type handlerError struct{ err error }
-
-// Error implements error.
-func (e *handlerError) Error() string { return e.err.Error() }
+type handlerError struct{ error }
 
 // Unwrap returns the handler's error.
-func (e *handlerError) Unwrap() error { return e.err }
+func (e *handlerError) Unwrap() error { return e.error }
 
 // streamError marks the end of a stream that was open.
-type streamError struct{ err error }
-
-// Error implements error.
-func (e *streamError) Error() string { return e.err.Error() }
+type streamError struct{ error }
 
 // Unwrap returns the reason.
-func (e *streamError) Unwrap() error { return e.err }
+func (e *streamError) Unwrap() error { return e.error }
 
 // classOf returns the meaning of a stream's end. classGap has a cause.
 func classOf(err error) (class, outbox.GapCause) {
@@ -84,7 +78,19 @@ func classOf(err error) (class, outbox.GapCause) {
 	case errors.Is(err, mysql.ErrBadConn):
 		return classLost, ""
 	}
-	switch server.Classify(err) {
+	meaning := server.Classify(err)
+	switch {
+	case meaning != server.Other:
+		return classOfServer(meaning)
+	case errors.As(err, &broken):
+		return classBroken, "" // the library could not read an event
+	}
+	return classOther, ""
+}
+
+// classOfServer returns what a class of server errors means for the end of a stream.
+func classOfServer(meaning server.Class) (class, outbox.GapCause) {
+	switch meaning {
 	case server.Gap:
 		return classGap, outbox.GapPurged
 	case server.Fenced:
@@ -93,11 +99,6 @@ func classOf(err error) (class, outbox.GapCause) {
 		return classAccess, ""
 	case server.Busy:
 		return classBusy, ""
-	case server.Other:
-		if errors.As(err, &broken) {
-			return classBroken, "" // the library could not read an event
-		}
-		return classOther, ""
 	}
 	return classLost, ""
 }
@@ -109,17 +110,7 @@ func classOfAnswer(code uint16, state, message string) (class, outbox.GapCause) 
 	if code == erFatalReadingBinlog {
 		return classOfFatal(strings.ToLower(message))
 	}
-	switch server.ClassifyCode(code, state) {
-	case server.Gap:
-		return classGap, outbox.GapPurged
-	case server.Fenced:
-		return classFenced, ""
-	case server.Service:
-		return classAccess, ""
-	case server.Busy:
-		return classBusy, ""
-	}
-	return classLost, ""
+	return classOfServer(server.ClassifyCode(code, state))
 }
 
 // fatal lists the texts of error 1236, from the servers' sources (MySQL rpl_binlog_sender.cc, MariaDB sql_repl.cc), in lower

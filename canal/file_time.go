@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/go-mysql-org/go-mysql/replication"
@@ -24,12 +25,7 @@ func Begins(ctx context.Context, cfg server.Config, file string) (time.Time, err
 // may go back a little. If the whole file is older its end is returned.
 func EndBefore(ctx context.Context, cfg server.Config, file string, at time.Time) (outbox.Position, error) {
 	start := outbox.Position{File: file, Offset: firstOffset}
-	f := &timeFinder{
-		boundaryFinder: boundaryFinder{
-			at: outbox.Position{File: file, Offset: 1<<63 - 1}, cursor: cursor{start}, assemble: newAssembler(0, start, map[string][]*mapped{}), before: start,
-		},
-		since: uint32(max(0, at.Unix())),
-	}
+	f := &timeFinder{boundaryFinder: newBoundaryFinder(start, math.MaxInt64), since: uint32(max(0, at.Unix()))}
 	err := lookInto(ctx, cfg, start, f)
 	return f.before, err
 }

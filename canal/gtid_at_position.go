@@ -43,10 +43,16 @@ func (r *Reader) executedAt(ctx context.Context, p *serverState) (string, error)
 	}
 	// MySQL writes the set at the start of each file: the transactions after it are counted from there.
 	start := outbox.Position{File: r.pos.File, Offset: firstOffset}
-	count := &gtidCounter{until: r.pos, set: outbox.NewGTIDSet(p.info.Flavor)}
+	count := &gtidCounter{set: outbox.NewGTIDSet(p.info.Flavor)}
+	count.each = func(txn *outbox.Txn) (more bool) {
+		if txn.End.Compare(r.pos) <= 0 {
+			count.set.Add(txn.GTID)
+		}
+		return txn.End.Compare(r.pos) < 0
+	}
 	count.stream = r.newStream(ctx, count, start)
 	count.stream.gauge = newGauge(prometheus.NewRegistry(), nil, r.cfg.Heartbeat) // the metrics of this stream are not shown
-	if err := count.stream.run(r.cfg, *p, start, count); !errors.Is(err, errCounted) {
+	if err := count.stream.run(r.cfg, *p, start, count); !errors.Is(err, errPartRead) {
 		return "", err
 	}
 	return count.set.String(), nil
@@ -55,42 +61,20 @@ func (r *Reader) executedAt(ctx context.Context, p *serverState) (string, error)
 // firstOffset is where the first event of every binlog file begins.
 const firstOffset = 4
 
-var errCounted = errors.New("all transactions up to the position are counted")
-
-// gtidCounter counts the transactions of a stream up to a position.
+// gtidCounter counts the transactions of a part of the log, from the start of a file.
 type gtidCounter struct {
-	stream *stream
-	until  outbox.Position
-	set    *outbox.GTIDSet
-	ended  bool // the log has ended
+	part
+	set *outbox.GTIDSet
 }
 
 // HandleEvent implements replication.EventHandler.
-func (t *gtidCounter) HandleEvent(e *replication.BinlogEvent) error {
+func (c *gtidCounter) HandleEvent(e *replication.BinlogEvent) error {
 	if before, ok := e.Event.(*replication.PreviousGTIDsEvent); ok {
 		set, err := outbox.ParseGTIDSet(outbox.MySQL, before.GTIDSets)
 		if err != nil {
 			return err
 		}
-		t.set.AddSet(set)
+		c.set.AddSet(set)
 	}
-	if err := t.stream.handle(e); err != nil {
-		return err
-	}
-	if t.ended {
-		return errCounted
-	}
-	return nil
+	return c.part.HandleEvent(e)
 }
-
-// Offer implements receiver.
-func (t *gtidCounter) Offer(_ context.Context, txn *outbox.Txn) error {
-	if txn.End.Compare(t.until) <= 0 {
-		t.set.Add(txn.GTID)
-	}
-	t.ended = txn.End.Compare(t.until) >= 0
-	return nil
-}
-
-// Idle implements receiver.
-func (t *gtidCounter) Idle(outbox.Position) { t.ended = true }

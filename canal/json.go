@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/go-mysql-org/go-mysql/mysql"
+	"github.com/go-mysql-org/go-mysql/replication"
 )
 
 // jsonText prints a JSON column of MySQL as a SELECT does (A47): keys in stored order, a blank after comma and colon. It is not
@@ -18,23 +19,6 @@ func jsonText(data, to []byte) ([]byte, error) {
 	return jsonValue(data[0], data[1:], to, 0)
 }
 
-const (
-	jsonSmallObject = iota
-	jsonLargeObject
-	jsonSmallArray
-	jsonLargeArray
-	jsonLiteral
-	jsonInt16
-	jsonUint16
-	jsonInt32
-	jsonUint32
-	jsonInt64
-	jsonUint64
-	jsonDouble
-	jsonString
-	jsonOpaque = 15
-)
-
 const maxJSONDepth = 100 // the server's own limit
 
 var errJSON = errors.New("JSON value is damaged, or of a kind that is not read from the log")
@@ -44,33 +28,36 @@ func jsonValue(typ byte, data, to []byte, depth int) ([]byte, error) {
 		return to, errJSON
 	}
 	switch typ {
-	case jsonSmallObject, jsonLargeObject, jsonSmallArray, jsonLargeArray:
+	case replication.JSONB_SMALL_OBJECT, replication.JSONB_LARGE_OBJECT, replication.JSONB_SMALL_ARRAY, replication.JSONB_LARGE_ARRAY:
 		return jsonContainer(typ, data, to, depth)
-	case jsonString:
+	case replication.JSONB_STRING:
 		text, err := jsonBytes(data)
 		return appendJSONString(to, text), err
-	case jsonOpaque:
+	case replication.JSONB_OPAQUE:
 		return jsonOpaqueText(data, to)
 	}
 	return jsonScalar(typ, data, to)
 }
 
 func jsonScalar(typ byte, data, to []byte) ([]byte, error) {
-	sizes := [...]int{jsonLiteral: 1, jsonInt16: 2, jsonUint16: 2, jsonInt32: 4, jsonUint32: 4, jsonInt64: 8, jsonUint64: 8, jsonDouble: 8}
+	sizes := [...]int{
+		replication.JSONB_LITERAL: 1, replication.JSONB_INT16: 2, replication.JSONB_UINT16: 2, replication.JSONB_INT32: 4, replication.JSONB_UINT32: 4,
+		replication.JSONB_INT64: 8, replication.JSONB_UINT64: 8, replication.JSONB_DOUBLE: 8,
+	}
 	if int(typ) >= len(sizes) || len(data) < sizes[typ] {
 		return to, errJSON
 	}
 	n := littleEndian(data[:sizes[typ]])
 	switch typ {
-	case jsonInt16:
+	case replication.JSONB_INT16:
 		return strconv.AppendInt(to, int64(int16(n)), 10), nil
-	case jsonInt32:
+	case replication.JSONB_INT32:
 		return strconv.AppendInt(to, int64(int32(n)), 10), nil
-	case jsonInt64:
+	case replication.JSONB_INT64:
 		return strconv.AppendInt(to, int64(n), 10), nil
-	case jsonUint16, jsonUint32, jsonUint64:
+	case replication.JSONB_UINT16, replication.JSONB_UINT32, replication.JSONB_UINT64:
 		return strconv.AppendUint(to, n, 10), nil
-	case jsonDouble:
+	case replication.JSONB_DOUBLE:
 		f := math.Float64frombits(n)
 		if math.IsInf(f, 0) || math.IsNaN(f) {
 			return to, errJSON
@@ -86,9 +73,9 @@ func jsonScalar(typ byte, data, to []byte) ([]byte, error) {
 // jsonContainer prints an object or array: element count, byte size, key entries (offset, length), value entries (type, offset or
 // a value that fits).
 func jsonContainer(typ byte, data, to []byte, depth int) ([]byte, error) {
-	object := typ == jsonSmallObject || typ == jsonLargeObject
+	object := typ == replication.JSONB_SMALL_OBJECT || typ == replication.JSONB_LARGE_OBJECT
 	width := 2
-	if typ == jsonLargeObject || typ == jsonLargeArray {
+	if typ == replication.JSONB_LARGE_OBJECT || typ == replication.JSONB_LARGE_ARRAY {
 		width = 4
 	}
 	if len(data) < 2*width {
@@ -136,9 +123,9 @@ func jsonKey(data []byte, at, width int, to []byte) ([]byte, error) {
 func jsonElement(data []byte, at, width int, to []byte, depth int) ([]byte, error) {
 	typ, inline := data[at], data[at+1:at+1+width]
 	switch typ {
-	case jsonLiteral, jsonInt16, jsonUint16:
+	case replication.JSONB_LITERAL, replication.JSONB_INT16, replication.JSONB_UINT16:
 		return jsonScalar(typ, inline, to)
-	case jsonInt32, jsonUint32:
+	case replication.JSONB_INT32, replication.JSONB_UINT32:
 		if width == 4 {
 			return jsonScalar(typ, inline, to)
 		}
