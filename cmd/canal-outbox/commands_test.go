@@ -293,7 +293,7 @@ func TestWrongUsage(t *testing.T) {
 		{"gaps", "ack", "-c", file},
 		{"gaps", "ack", "x", "-c", file},
 		{"migrate", "--preset", "t_local_message"},
-		{"migrate", "--preset", "nobody", "--print"},
+		{"migrate", "--preset", "absent", "--print"},
 		{"migrate", "--table", "a.b"},
 	} {
 		if got := run("", args...); got.code != exitUsage || got.err == "" || got.out != "" {

@@ -33,7 +33,7 @@ func (d *messagesDaemon) ListMessages(_ context.Context, q operator.MessageQuery
 }
 
 func (d *messagesDaemon) ShowMessages(_ context.Context, ref operator.MessageRef) (operator.MessageMatches, error) {
-	if ref.Ref == "nobody" {
+	if ref.Ref == "absent" {
 		return operator.MessageMatches{}, operator.NotFoundf("no row has it")
 	}
 	one := operator.MessageDetail{Message: failedMessage(), Headers: []operator.MessageHeader{{Name: "traceparent"}}, BodyBytes: 18}
@@ -166,7 +166,7 @@ func TestMessagesBadInput(t *testing.T) {
 			{"messages", "show", strings.Repeat("k", 4000)},
 		},
 		exitRefused: {{"messages", "list", "--topic", "everything"}},
-		exitFailure: {{"messages", "show", "nobody"}},
+		exitFailure: {{"messages", "show", "absent"}},
 	} {
 		for _, args := range all {
 			if got := run("", append(args, "-c", file)...); got.code != code || got.err == "" || got.out != "" {

@@ -338,7 +338,7 @@ func TestClientOverTheSocket(t *testing.T) {
 		t.Errorf("failure: %v", err)
 	}
 	if _, err := NewClient(socket + "x").Status(ctx); !errors.Is(err, ErrNoDaemon) {
-		t.Errorf("nobody there: %v", err)
+		t.Errorf("without a relay: %v", err)
 	}
 }
 
@@ -360,7 +360,7 @@ func TestASocketLeftBehindIsReplacedAndALivingOneIsNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Listen(Config{Socket: socket}, &fake{}, prometheus.NewRegistry(), zap.NewNop()); err == nil {
-		t.Fatal("a second daemon took the socket")
+		t.Fatal("a second relay took the socket")
 	}
 }
 

@@ -35,7 +35,7 @@ func (f *messagesFake) ListMessages(_ context.Context, q operator.MessageQuery) 
 
 func (f *messagesFake) ShowMessages(_ context.Context, ref operator.MessageRef) (operator.MessageMatches, error) {
 	f.ref, f.reached = ref, "show"
-	if ref.Ref == "nobody" {
+	if ref.Ref == "absent" {
 		return operator.MessageMatches{}, operator.NotFoundf("no row has it")
 	}
 	return operator.MessageMatches{Matches: []operator.MessageDetail{}, Notes: []string{}}, nil
@@ -101,7 +101,7 @@ func TestMessagesThroughTheClient(t *testing.T) {
 			_, err := c.ListMessages(ctx, operator.MessageQuery{Limit: 1, MessageFilter: operator.MessageFilter{Topic: "everything"}})
 			return err
 		},
-		operator.CodeNotFound: func() error { _, err := c.ShowMessages(ctx, operator.MessageRef{Ref: "nobody"}); return err },
+		operator.CodeNotFound: func() error { _, err := c.ShowMessages(ctx, operator.MessageRef{Ref: "absent"}); return err },
 		operator.CodeUsage:    func() error { _, err := c.RetryMessages(ctx, operator.MessageOrder{}); return err },
 	} {
 		var coded *operator.Error

@@ -20,7 +20,7 @@ func TestRoles(t *testing.T) {
 	all := a.table()
 	handler := guard(tokens{operator: mayAct, reader: maySee}, a.routes())
 	status := func(r *route, token, query string) int {
-		path := strings.NewReplacer("{$}", "", "{id}", "404", "{ref}", "nobody").Replace(r.path)
+		path := strings.NewReplacer("{$}", "", "{id}", "404", "{ref}", "absent").Replace(r.path)
 		request := httptest.NewRequest(r.method, path+query, strings.NewReader("{"))
 		request.Header.Set("Content-Type", asJSON)
 		request.Host = "127.0.0.1"

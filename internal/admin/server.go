@@ -38,7 +38,7 @@ type Server struct {
 // stopGrace is how long requests may continue after the context of Run has ended.
 const stopGrace = 2 * time.Second
 
-// Listen opens the addresses. It fails when one is taken, when another daemon answers on the socket, and when an address
+// Listen opens the addresses. It fails when one is taken, when another relay answers on the socket, and when an address
 // that other machines reach has no token.
 func Listen(cfg Config, service Service, metrics prometheus.Gatherer, log *zap.Logger) (*Server, error) {
 	s := &Server{log: log, api: newAPI(service, metrics, log)}
@@ -79,8 +79,8 @@ func (s *Server) Live() error { return s.api.service().Live() }
 // listenUnix opens the socket for this user alone, replacing one that a killed process left behind.
 func listenUnix(path string) (net.Listener, error) {
 	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		_ = conn.Close() // the peer is another daemon; how this probe ends is no matter
-		return nil, operator.Refusedf("another daemon answers on %s: stop it, or give this one a checkpoint.dir of its own", path)
+		_ = conn.Close() // the peer is another relay; an error of this probe has no effect
+		return nil, operator.Refusedf("another relay answers on %s: stop it, or give this one a checkpoint.dir of its own", path)
 	} else if errors.Is(err, syscall.ECONNREFUSED) {
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("remove the socket a former process left: %w", err)

@@ -7,7 +7,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// Service is the daemon as this package needs it. Its methods are called from many goroutines at once. Errors that are an
+// Service is the relay as this package needs it. Its methods are called from many goroutines at once. Errors that are an
 // *Error keep their code on the way to the caller; any other is a failure.
 type Service interface {
 	operator.Service

@@ -15,7 +15,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/pipeline"
 )
 
-// service is the daemon as the admin API sees it.
+// service is the running relay as the admin API sees it.
 type service struct {
 	operator.Operator
 	d *daemon
@@ -224,6 +224,6 @@ func (s *service) heldRows() []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("%d message(s) of tables without a status wait in memory for their topic or for another attempt, the oldest since %s: the checkpoint "+
-		"waits for them, and with %d in hand the binlog is not read any further, for no table (docs/operations/rows.md, Tables without a status)",
+		"waits for them, and with %d of them in memory the binlog of all tables is not read any further (docs/operations/rows.md, Tables without a status)",
 		f.Held, f.HeldSince.Format(time.RFC3339), s.d.cfg.Pipeline.MaxInFlight)}
 }

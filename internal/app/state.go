@@ -106,7 +106,7 @@ func (i *Imported) occupied(ctx context.Context) (string, error) {
 	case order < 0:
 		where += fmt.Sprintf(", and the import goes back to %s: what lies between is read again, each row is looked up in its table", i.Position)
 	case order > 0:
-		where += fmt.Sprintf(", and the import goes on to %s: what lies between is left to the sweep", i.Position)
+		where += fmt.Sprintf(", and the import continues at %s: what lies between is left to the sweep", i.Position)
 	}
 	return i.Dir + " has a state already: " + where, nil
 }

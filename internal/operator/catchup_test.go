@@ -21,8 +21,8 @@ func TestG46_HowLongTheBacklogTakes(t *testing.T) {
 		"a lag that grows":         {600, 1, 40_000, -200, false, -1},
 		"rows that do not shrink":  {0, 0, 40_000, 0, false, -1},
 		"more rows than counted":   {0, 0, 100_000, -200, true, -1},
-		"few rows beside the log":  {600, -5, 100, 50, false, 120},
-		"a small lag beside a lot": {1, 1, 40_000, -200, false, 200},
+		"few rows and a long log":  {600, -5, 100, 50, false, 120},
+		"a small lag and many rows": {1, 1, 40_000, -200, false, 200},
 	} {
 		var trend Trend
 		var st Status

@@ -39,7 +39,7 @@ type Rows interface {
 
 // Flow is what a running relay knows of a row.
 type Flow struct {
-	Owned     bool   // the row is in the relay's hands: on its way to the broker, or its status is being written
+	Owned     bool   // the relay owns the row: it is on its way to the broker, or its status is being written
 	Behind    string // the earlier row of its key that it waits for, and why that one is not final; "" when it waits for none
 	Suspended string // why its topic is suspended; "" when it is not
 	Breaker   string // "closed" when the broker takes messages

@@ -7,7 +7,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/docs"
 )
 
-// StuckAfter is how long the low-water mark may stand still, with work to do and a broker that answers, before the process
+// StuckAfter is how long the low-water mark may stay the same, with work to do and a broker that answers, before the process
 // counts as stuck.
 const StuckAfter = 2 * time.Minute
 
@@ -21,9 +21,8 @@ const OldClaim = 10 * time.Minute
 // megabytes, so what fills a disk is something else: 256 MiB leave about four minutes at 1 MiB/s.
 const LowSpace = 256 << 20
 
-// Judge sets State and Problems from what the status shows. more are sentences of the stations about themselves. Where the database does
-// not answer, that comes first, and under it what follows from it;
-// stuck is the reason why the process counts as stuck, nil when it does not.
+// Judge sets State and Problems from what the status shows. more are problems that the parts report. A database that does not answer comes
+// first, and under it what follows from it. stuck is the reason why the process counts as stuck, nil when it does not.
 func Judge(st *Status, stuck error, more ...string) {
 	p := []string{}
 	add := func(when bool, sentence string, section ...string) {
@@ -33,7 +32,7 @@ func Judge(st *Status, stuck error, more ...string) {
 	}
 	if st.Paused != nil {
 		st.Source.State, st.Source.Error = "paused", ""
-		add(true, "the relay is "+st.Paused.String()+": rows wait in the table, and nothing is lost; `canal-outbox resume` lets it go on", "Pause and resume")
+		add(true, "the relay is "+st.Paused.String()+": rows wait in the table and no row is lost; `canal-outbox resume` ends the pause", "Pause and resume")
 	}
 	add(st.Lease.State == "lapsed", "the lease could not be renewed in time, so nothing is sent until it is: "+st.Lease.Error, unlessAway(st, "Active and standby"))
 	add(len(st.OtherRelays) > 0, twofold(st.OtherRelays), "Two relays on the same tables")
@@ -62,12 +61,12 @@ func Judge(st *Status, stuck error, more ...string) {
 			p = append(p, redelivery(t.Name, r)...)
 		}
 		if old := t.OldestSendingSeconds; old != nil && *old > OldClaim.Seconds() {
-			add(true, fmt.Sprintf("a row of %s is SENDING, and its claim lies %v from the database's clock: no sweep takes it over; "+
-				"look at the sweep and the broker", t.Name, round(*old)), "Claims")
+			add(true, fmt.Sprintf("a row of %s is SENDING with a claim time %v away from the database's clock, and no sweep has taken it over: "+
+				"check the sweep and the broker in this status", t.Name, round(*old)), "Claims")
 		}
 		if ahead := t.CreatedAheadSeconds; ahead != nil {
-			add(true, fmt.Sprintf("rows of %s are made %v ahead of the database's clock, so their age is not known: "+
-				"`canal-outbox doctor` says which tables[].time_zone they seem to have", t.Name, round(*ahead)), "Clocks")
+			add(true, fmt.Sprintf("rows of %s have a creation time %v ahead of the database's clock, so their age is not known: "+
+				"`canal-outbox doctor` names the tables[].time_zone that fits", t.Name, round(*ahead)), "Clocks")
 		}
 	}
 	p = append(p, disk(st.StateFreeBytes)...)
@@ -92,7 +91,7 @@ func See(sentence string, section ...string) string {
 	return sentence
 }
 
-// source says what is wrong with the way to the server and with the server.
+// source returns the problems of the server and of the connection to it.
 func source(st *Status) (p []string) {
 	s := &st.Source
 	if s.State != "connected" && s.Error != "" {
@@ -107,7 +106,7 @@ func source(st *Status) (p []string) {
 	return p
 }
 
-// disk says that the state directory needs room.
+// disk returns the problem that the state directory has little space.
 func disk(free *int64) []string {
 	if free == nil || *free >= LowSpace {
 		return nil
@@ -116,7 +115,7 @@ func disk(free *int64) []string {
 		*free>>20), "The disk is full")}
 }
 
-// failedRows says how many rows of a table are FAILED, why the newest one is, and how to look at them.
+// failedRows returns the problem of FAILED rows: their number, the reason of the newest one, and the command that lists them.
 func failedRows(t TableStatus, newest *RowProblem) string {
 	n := t.Rows["failed"]
 	count := fmt.Sprintf("%d rows of %s are FAILED", n, t.Name)
@@ -131,31 +130,31 @@ func failedRows(t TableStatus, newest *RowProblem) string {
 	if newest != nil {
 		count += fmt.Sprintf("; the newest: id %s (%s), %s: %s", newest.ID, newest.MessageID, newest.Class, newest.Reason)
 	}
-	return See(count+"; look at them with: canal-outbox messages list --table "+t.Name, "FAILED rows")
+	return See(count+"; list them with: canal-outbox messages list --table "+t.Name, "FAILED rows")
 }
 
-// redelivery says what is wrong with the consumers of a table, as far as its rows show it.
+// redelivery returns the problems of the consumers of a table, as far as its rows show them.
 func redelivery(table string, r *RedeliveryStatus) (p []string) {
 	see := See("", "Rows that no consumer finishes")
 	if r.GivenUp > 0 {
-		p = append(p, fmt.Sprintf("%d rows of %s are SENT, went out again %d times and are not %s: look at the consumers%s", r.GivenUp, table, r.Max, r.Until, see))
+		p = append(p, fmt.Sprintf("%d rows of %s are SENT, were sent again %d times and are not %s: check the consumers%s", r.GivenUp, table, r.Max, r.Until, see))
 	}
 	if r.Full {
-		p = append(p, fmt.Sprintf("so many rows of %s are SENT and not %s that no more go out again%s", table, r.Until, see))
+		p = append(p, fmt.Sprintf("too many rows of %s are SENT and not %s: no further row is sent again%s", table, r.Until, see))
 	}
 	if r.Error != "" {
-		p = append(p, fmt.Sprintf("rows of %s that no consumer has finished cannot go out again for now: %s%s", table, r.Error, see))
+		p = append(p, fmt.Sprintf("rows of %s that no consumer has finished cannot be sent again: %s%s", table, r.Error, see))
 	}
 	return p
 }
 
-// unwritable says which published rows their table refuses to show as SENT.
+// unwritable returns the problem of published rows that their table refuses to mark as SENT.
 func unwritable(st *Status) string {
-	text := fmt.Sprintf("%d published row(s) cannot be shown as SENT, because their table refuses it", st.Unwritable)
+	text := fmt.Sprintf("%d published row(s) cannot be marked as SENT, because their table refuses the UPDATE", st.Unwritable)
 	if p := st.NewestUnwritable; p != nil {
 		text += fmt.Sprintf("; the newest: %s, id %s (%s): %s", p.Table, p.ID, p.MessageID, p.Reason)
 	}
-	return See(text+"; they are not sent again, and the status is tried again every minute", "Rows that cannot be written")
+	return See(text+"; they are not sent again, and the UPDATE is tried again every minute", "Rows that cannot be written")
 }
 
 func round(seconds float64) time.Duration {

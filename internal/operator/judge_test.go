@@ -28,7 +28,7 @@ func TestProblems(t *testing.T) {
 		"G18: rows in a named state of the owners": {func(_ *Status, table *TableStatus) { table.Rows["consumed"] = 9 }, nil},
 		"a FAILED row of an earlier run": {func(_ *Status, table *TableStatus) {
 			table.Rows["failed"] = 1
-		}, []string{"1 row of shop.m is FAILED; look at them with: canal-outbox messages list --table shop.m"}},
+		}, []string{"1 row of shop.m is FAILED; list them with: canal-outbox messages list --table shop.m"}},
 		"a FAILED row that no sample has counted": {func(st *Status, _ *TableStatus) {
 			st.NewestFailed = problem(sampled.Add(time.Second))
 		}, []string{"a row of shop.m became FAILED", "too large"}},

@@ -251,7 +251,7 @@ func TestQuestions(t *testing.T) {
 	m := r.operator()
 	for want, err := range map[Code]error{
 		CodeUsage:    second(m.ListMessages(t.Context(), MessageQuery{Limit: 5, MessageFilter: MessageFilter{Status: "lost"}})),
-		CodeNotFound: second(m.ShowMessages(t.Context(), MessageRef{Ref: "nobody"})),
+		CodeNotFound: second(m.ShowMessages(t.Context(), MessageRef{Ref: "absent"})),
 		"":           second(m.ShowMessages(t.Context(), MessageRef{Ref: "order:k-1"})),
 	} {
 		if codeOf(err) != want {
@@ -270,7 +270,7 @@ func TestQuestions(t *testing.T) {
 		t.Errorf("with its body: %+v, %v", shown, err)
 	}
 	r.scan = "no index begins with the key"
-	if _, err := m.TraceMessage(t.Context(), MessageRef{Ref: "nobody"}); codeOf(err) != CodeNeedsScan {
+	if _, err := m.TraceMessage(t.Context(), MessageRef{Ref: "absent"}); codeOf(err) != CodeNeedsScan {
 		t.Errorf("not looked for: %v", err)
 	}
 	r.names = append(r.names, "shop.n")

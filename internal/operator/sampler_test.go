@@ -56,7 +56,7 @@ func TestSampler(t *testing.T) {
 	}
 	st := Status{Tables: got}
 	Judge(&st, nil)
-	if all := strings.Join(st.Problems, "\n"); !strings.Contains(all, "rows of shop.t are made 8h0m0s ahead") || !strings.Contains(all, "time_zone") {
+	if all := strings.Join(st.Problems, "\n"); !strings.Contains(all, "rows of shop.t have a creation time 8h0m0s ahead") || !strings.Contains(all, "time_zone") {
 		t.Errorf("problems %q", all)
 	}
 }

@@ -67,7 +67,7 @@ func TestRowsThatNoConsumerFinishes(t *testing.T) {
 		})
 		l.wait("status to say so", func() bool {
 			s, err := l.Status()
-			return err == nil && strings.Contains(strings.Join(s.Problems, "\n"), "went out again 2 times and are not consumed: look at the consumers")
+			return err == nil && strings.Contains(strings.Join(s.Problems, "\n"), "were sent again 2 times and are not consumed: check the consumers")
 		})
 		if n := copies(b.MessageID(1)); n != 3 {
 			t.Errorf("%d copies", n)

@@ -150,7 +150,7 @@ func (s *story) theOtherRelay() {
 	s.says(s.Relay, 0, "pause --reason maintenance")
 	s.Kill()
 	s.lease(s.second, "active")
-	s.says(s.second, 4, "status", "active since", "(maintenance)", "`canal-outbox resume` lets it go on")
+	s.says(s.second, 4, "status", "active since", "(maintenance)", "`canal-outbox resume` ends the pause")
 	s.page.shows("#about", "active since")
 	s.page.shows("#problems", "maintenance")
 	s.page.holds("the button to resume", `document.querySelector("#pause").checkVisibility() && document.querySelector("#pause").textContent === "Resume"`)

@@ -15,7 +15,7 @@ export async function open(ref, table) {
   box.replaceChildren(make("h2", { id: "m-one-title" }, "Looking for " + ref + " …"));
   try {
     const found = await get("messages/" + encodeURIComponent(ref), { table });
-    if (mine !== asked) return; // somebody asked for another one meanwhile
+    if (mine !== asked) return; // another one was asked for meanwhile
     if (found.matches.length === 0) box.replaceChildren(make("h2", { id: "m-one-title" }, "Nothing found"), make("p", null, "No table has a row with the id, message id or key " + ref + "."), ...notes(found.notes));
     else if (found.matches.length === 1) await one(box, found.matches[0], found.notes);
     else box.replaceChildren(make("h2", { id: "m-one-title" }, found.matches.length + " rows match " + ref), ...notes(found.notes), make("ul", { class: "list" }, found.matches.map(m => make("li", null, link(m), " " + m.status + ", " + (m.topic || "") + ", " + seconds(m.age_seconds) + " old"))));

@@ -122,9 +122,9 @@ function gap(g) {
 
 // pause asks for a reason, which status and alerts show to the colleagues; a resume needs none.
 async function pause() {
-  if (paused) { await act("the intake goes on", "resume"); return; }
+  if (paused) { await act("resumed", "resume"); return; }
   const reason = make("input", { id: "pause-reason", maxlength: "200", autocomplete: "off" });
-  const yes = await confirm("Pause the relay?", [make("p", null, "It reads no log, sweeps nothing and publishes nothing until somebody resumes it. Rows wait in the table; nothing is lost."), make("p", { class: "fields" }, make("label", null, "Why (shown in status and alerts)", reason))], "Pause");
+  const yes = await confirm("Pause the relay?", [make("p", null, "It reads no log, sweeps nothing and publishes nothing until it is resumed. Rows wait in the table; nothing is lost."), make("p", { class: "fields" }, make("label", null, "Why (shown in status and alerts)", reason))], "Pause");
   if (yes) await act("paused", "pause", null, { reason: reason.value.trim() });
 }
 
