@@ -21,24 +21,19 @@ middle is shown as not finished.`,
 			if limit < 1 || limit > 10_000 {
 				return operator.Usagef("--limit %d: must be from 1 to 10000", limit)
 			}
-			return c.operate(cmd.Context(), func(o operator.Service) error {
-				changes, err := o.Audit(cmd.Context(), limit)
-				if err != nil {
-					return err
-				}
-				return c.show(append([]operator.Change{}, changes...), func(w io.Writer) {
-					line(w, "N\tTIME\tBY\tWHAT\tBEFORE\tAFTER")
-					for _, change := range changes {
-						after := orDash(change.After)
-						if change.Unfinished {
-							after = "not finished: it is running, or its process ended in the middle"
-						}
-						if change.Error != "" {
-							after += " (failed: " + change.Error + ")"
-						}
-						line(w, "%d\t%s\t%s\t%s\t%s\t%s", change.Number, change.At.Format(time.RFC3339), change.By, change.What, orDash(change.Before), after)
+			get := func(o operator.Service) ([]operator.Change, error) { return o.Audit(cmd.Context(), limit) }
+			return answer(cmd.Context(), c, true, get, func(w io.Writer, changes []operator.Change) {
+				line(w, "N\tTIME\tBY\tWHAT\tBEFORE\tAFTER")
+				for _, change := range changes {
+					after := orDash(change.After)
+					if change.Unfinished {
+						after = "not finished: it is running, or its process ended in the middle"
 					}
-				})
+					if change.Error != "" {
+						after += " (failed: " + change.Error + ")"
+					}
+					line(w, "%d\t%s\t%s\t%s\t%s\t%s", change.Number, change.At.Format(time.RFC3339), change.By, change.What, orDash(change.Before), after)
+				}
 			})
 		},
 	}

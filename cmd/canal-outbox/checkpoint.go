@@ -32,16 +32,11 @@ func newCheckpointShow(c *cli) *cobra.Command {
 		Use: "show", Short: "show the checkpoint", Args: cobra.NoArgs,
 		Example: "  canal-outbox checkpoint show -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.operate(cmd.Context(), func(o operator.Service) error {
-				cp, err := o.Checkpoint(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return c.show(cp, func(w io.Writer) {
-					line(w, "position\t%s", describe(cp.Position))
-					line(w, "source\t%s", orDash(cp.Source))
-					line(w, "journal\t%d sent, not yet written to the table", cp.Journal)
-				})
+			get := func(o operator.Service) (operator.Checkpoint, error) { return o.Checkpoint(cmd.Context()) }
+			return answer(cmd.Context(), c, true, get, func(w io.Writer, cp operator.Checkpoint) {
+				line(w, "position\t%s", describe(cp.Position))
+				line(w, "source\t%s", orDash(cp.Source))
+				line(w, "journal\t%d sent, not yet written to the table", cp.Journal)
 			})
 		},
 	}
@@ -201,17 +196,12 @@ func newCheckpointHistory(c *cli) *cobra.Command {
 			if limit < 1 {
 				return operator.Usagef("--limit %d: must be 1 or more", limit)
 			}
-			return c.operate(cmd.Context(), func(o operator.Service) error {
-				entries, err := o.History(cmd.Context(), limit)
-				if err != nil {
-					return err
+			get := func(o operator.Service) ([]operator.HistoryEntry, error) { return o.History(cmd.Context(), limit) }
+			return answer(cmd.Context(), c, true, get, func(w io.Writer, entries []operator.HistoryEntry) {
+				line(w, "N\tTIME\tPOSITION\tSOURCE\tREASON")
+				for _, e := range entries {
+					line(w, "%d\t%s\t%s\t%s\t%s", e.Number, e.At.Format(time.RFC3339), e.Position, orDash(e.Source), cmp.Or(e.Reason, "read"))
 				}
-				return c.show(append([]operator.HistoryEntry{}, entries...), func(w io.Writer) {
-					line(w, "N\tTIME\tPOSITION\tSOURCE\tREASON")
-					for _, e := range entries {
-						line(w, "%d\t%s\t%s\t%s\t%s", e.Number, e.At.Format(time.RFC3339), e.Position, orDash(e.Source), cmp.Or(e.Reason, "read"))
-					}
-				})
 			})
 		},
 	}
@@ -230,9 +220,4 @@ func describe(p outbox.Position) string {
 	return p.String()
 }
 
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
+func orDash(text string) string { return cmp.Or(text, "-") }

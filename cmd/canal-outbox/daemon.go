@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/app"
@@ -43,4 +44,15 @@ func (c *cli) operateOn(ctx context.Context, needsState bool, f func(operator.Se
 	}
 	defer func() { err = errors.Join(err, offline.Close()) }()
 	return f(offline)
+}
+
+// answer gets a value from the running relay, or as operateOn does, and shows it.
+func answer[T any](ctx context.Context, c *cli, needsState bool, get func(operator.Service) (T, error), write func(io.Writer, T)) error {
+	return c.operateOn(ctx, needsState, func(o operator.Service) error {
+		value, err := get(o)
+		if err != nil {
+			return err
+		}
+		return c.show(value, func(w io.Writer) { write(w, value) })
+	})
 }

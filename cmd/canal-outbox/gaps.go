@@ -23,22 +23,17 @@ func newGapsList(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "list the gaps", Args: cobra.NoArgs, Example: "  canal-outbox gaps list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.operate(cmd.Context(), func(o operator.Service) error {
-				gaps, err := o.Gaps(cmd.Context())
-				if err != nil {
-					return err
+			get := func(o operator.Service) ([]outbox.Gap, error) { return o.Gaps(cmd.Context()) }
+			return answer(cmd.Context(), c, true, get, func(w io.Writer, gaps []outbox.Gap) {
+				if len(gaps) == 0 {
+					line(w, "no gaps")
+					return
 				}
-				return c.show(append([]outbox.Gap{}, gaps...), func(w io.Writer) {
-					if len(gaps) == 0 {
-						line(w, "no gaps")
-						return
-					}
-					line(w, "ID\tTIME\tCAUSE\tFROM\tTO\tACKNOWLEDGED")
-					for _, g := range gaps {
-						line(w, "%d\t%s\t%s\t%s\t%s\t%v", g.ID, g.At.Format(time.RFC3339), g.Cause, orDash(g.From.String()), orDash(g.To.String()),
-							map[bool]string{true: "yes", false: "no"}[g.Acknowledged])
-					}
-				})
+				line(w, "ID\tTIME\tCAUSE\tFROM\tTO\tACKNOWLEDGED")
+				for _, g := range gaps {
+					line(w, "%d\t%s\t%s\t%s\t%s\t%v", g.ID, g.At.Format(time.RFC3339), g.Cause, orDash(g.From.String()), orDash(g.To.String()),
+						map[bool]string{true: "yes", false: "no"}[g.Acknowledged])
+				}
 			})
 		},
 	}

@@ -59,17 +59,12 @@ attempt.`,
 			if err := q.Check(); err != nil {
 				return err
 			}
-			return c.withMessages(cmd.Context(), func(m operator.Service) error {
-				page, err := m.ListMessages(cmd.Context(), q)
-				if err != nil {
-					return err
+			get := func(m operator.Service) (operator.MessagePage, error) { return m.ListMessages(cmd.Context(), q) }
+			return answer(cmd.Context(), c, false, get, func(w io.Writer, page operator.MessagePage) {
+				writeMessages(w, page.Messages)
+				if page.Next != "" {
+					line(w, "more: the same command with --after %s", page.Next)
 				}
-				return c.show(page, func(w io.Writer) {
-					writeMessages(w, page.Messages)
-					if page.Next != "" {
-						line(w, "more: the same command with --after %s", page.Next)
-					}
-				})
 			})
 		},
 	}
@@ -102,13 +97,8 @@ func newMessagesStats(c *cli) *cobra.Command {
 reason. It reads a bounded part of the index: the notes say which numbers are of a sample.`,
 		Example: "  canal-outbox messages stats\n  canal-outbox messages stats --table shop.t_local_message -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.withMessages(cmd.Context(), func(m operator.Service) error {
-				stats, err := m.MessageStats(cmd.Context(), name)
-				if err != nil {
-					return err
-				}
-				return c.show(stats, func(w io.Writer) { writeStats(w, stats) })
-			})
+			get := func(m operator.Service) (operator.MessageStats, error) { return m.MessageStats(cmd.Context(), name) }
+			return answer(cmd.Context(), c, false, get, writeStats)
 		},
 	}
 	cmd.Flags().StringVar(&name, "table", "", tableHelp)

@@ -27,20 +27,15 @@ shows the size, and of headers the names; --body shows both whole.`,
 			if err := ref.Check(); err != nil {
 				return err
 			}
-			return c.withMessages(cmd.Context(), func(m operator.Service) error {
-				found, err := m.ShowMessages(cmd.Context(), ref)
-				if err != nil {
-					return err
-				}
-				return c.show(found, func(w io.Writer) {
-					for i, one := range found.Matches {
-						if i > 0 {
-							line(w, "")
-						}
-						writeMessage(w, one)
+			get := func(m operator.Service) (operator.MessageMatches, error) { return m.ShowMessages(cmd.Context(), ref) }
+			return answer(cmd.Context(), c, false, get, func(w io.Writer, found operator.MessageMatches) {
+				for i, one := range found.Matches {
+					if i > 0 {
+						line(w, "")
 					}
-					writeNotes(w, found.Notes)
-				})
+					writeMessage(w, one)
+				}
+				writeNotes(w, found.Notes)
 			})
 		},
 	}
@@ -110,13 +105,8 @@ the running relay and the broker, and names what remains unknown.`,
 			if err := ref.Check(); err != nil {
 				return err
 			}
-			return c.withMessages(cmd.Context(), func(m operator.Service) error {
-				trace, err := m.TraceMessage(cmd.Context(), ref)
-				if err != nil {
-					return err
-				}
-				return c.show(trace, func(w io.Writer) { writeTrace(w, trace) })
-			})
+			get := func(m operator.Service) (operator.Trace, error) { return m.TraceMessage(cmd.Context(), ref) }
+			return answer(cmd.Context(), c, false, get, writeTrace)
 		},
 	}
 	refFlags(cmd, &ref)

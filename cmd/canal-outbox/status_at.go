@@ -37,14 +37,11 @@ func (c *cli) statusAt(ctx context.Context, text string) error {
 	if at.After(now) || at.Before(now.Add(-operator.SampleSpan)) {
 		return operator.Usagef("--at must be within the last %v", operator.SampleSpan)
 	}
-	return c.operate(ctx, func(o operator.Service) error {
+	get := func(o operator.Service) (past, error) {
 		t, err := o.Timeline(ctx, operator.Span{From: at.Add(-beforeAt), To: at.Add(afterAt), Step: operator.SampleStep})
-		if err != nil {
-			return err
-		}
-		p := pastAt(t, at)
-		return c.show(p, func(w io.Writer) { writePast(w, p) })
-	})
+		return pastAt(t, at), err
+	}
+	return answer(ctx, c, true, get, writePast)
 }
 
 // pastAt returns the measurement nearest to a time, at most a minute away.

@@ -51,8 +51,7 @@ func NewClient(socket string) *Client {
 
 // Status returns the relay's status.
 func (c *Client) Status(ctx context.Context) (operator.Status, error) {
-	var s operator.Status
-	return s, c.do(ctx, http.MethodGet, "/api/v1/status", nil, &s)
+	return answerOf[operator.Status](c.do, ctx, http.MethodGet, "/api/v1/status", nil)
 }
 
 // Live returns an error when the relay cannot make progress by itself.
@@ -62,33 +61,28 @@ func (c *Client) Live(ctx context.Context) error {
 
 // Checkpoint returns the current checkpoint.
 func (c *Client) Checkpoint(ctx context.Context) (operator.Checkpoint, error) {
-	var cp operator.Checkpoint
-	return cp, c.do(ctx, http.MethodGet, "/api/v1/checkpoint", nil, &cp)
+	return answerOf[operator.Checkpoint](c.do, ctx, http.MethodGet, "/api/v1/checkpoint", nil)
 }
 
 // History returns the checkpoints of the past, newest first.
 func (c *Client) History(ctx context.Context, limit int) ([]operator.HistoryEntry, error) {
-	var entries []operator.HistoryEntry
-	return entries, c.do(ctx, http.MethodGet, "/api/v1/checkpoint/history?limit="+strconv.Itoa(limit), nil, &entries)
+	return answerOf[[]operator.HistoryEntry](c.do, ctx, http.MethodGet, "/api/v1/checkpoint/history?limit="+strconv.Itoa(limit), nil)
 }
 
 // Timeline returns what was measured, and what happened.
 func (c *Client) Timeline(ctx context.Context, span operator.Span) (operator.Timeline, error) {
-	var t operator.Timeline
 	query := url.Values{"from": {span.From.UTC().Format(time.RFC3339)}, "to": {span.To.UTC().Format(time.RFC3339)}, "step": {span.Step.String()}}
-	return t, c.do(ctx, http.MethodGet, "/api/v1/history?"+query.Encode(), nil, &t)
+	return answerOf[operator.Timeline](c.do, ctx, http.MethodGet, "/api/v1/history?"+query.Encode(), nil)
 }
 
 // SetCheckpoint moves the checkpoint, or says what a move would do.
 func (c *Client) SetCheckpoint(ctx context.Context, target operator.Target) (operator.Preview, error) {
-	var p operator.Preview
-	return p, c.doLong(ctx, http.MethodPost, "/api/v1/checkpoint", target, &p)
+	return answerOf[operator.Preview](c.doLong, ctx, http.MethodPost, "/api/v1/checkpoint", target)
 }
 
 // Gaps returns the recorded gaps.
 func (c *Client) Gaps(ctx context.Context) ([]outbox.Gap, error) {
-	var gaps []outbox.Gap
-	return gaps, c.do(ctx, http.MethodGet, "/api/v1/gaps", nil, &gaps)
+	return answerOf[[]outbox.Gap](c.do, ctx, http.MethodGet, "/api/v1/gaps", nil)
 }
 
 // AckGap marks a gap as seen.
@@ -98,8 +92,7 @@ func (c *Client) AckGap(ctx context.Context, id uint64) error {
 
 // Pause stops the intake and returns the pause that stands. The relay fills in By and Since.
 func (c *Client) Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error) {
-	var state operator.PauseState
-	err := c.do(ctx, http.MethodPost, "/api/v1/pause", operator.PauseOrder{Reason: p.Reason}, &state)
+	state, err := answerOf[operator.PauseState](c.do, ctx, http.MethodPost, "/api/v1/pause", operator.PauseOrder{Reason: p.Reason})
 	return state.Paused, err
 }
 
@@ -110,8 +103,7 @@ func (c *Client) Resume(ctx context.Context) error {
 
 // Audit returns what people did, newest first.
 func (c *Client) Audit(ctx context.Context, limit int) ([]operator.Change, error) {
-	var changes []operator.Change
-	return changes, c.do(ctx, http.MethodGet, "/api/v1/audit?limit="+strconv.Itoa(limit), nil, &changes)
+	return answerOf[[]operator.Change](c.do, ctx, http.MethodGet, "/api/v1/audit?limit="+strconv.Itoa(limit), nil)
 }
 
 // Sweep starts a sweep.
@@ -132,6 +124,12 @@ func (c *Client) Export(ctx context.Context, w io.Writer) error {
 			return err
 		})
 	})
+}
+
+// answerOf sends a request by do or doLong and returns its answer.
+func answerOf[T any](send func(ctx context.Context, method, path string, in, out any) error, ctx context.Context, method, path string, in any) (out T, err error) {
+	err = send(ctx, method, path, in, &out)
+	return out, err
 }
 
 // do sends a request that a relay answers at once, and reads the answer into out, if any.

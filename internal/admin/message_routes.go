@@ -37,46 +37,21 @@ func (a *api) messages() []route {
 				{name: "limit", about: "from 1 to 1000", kind: "integer"},
 				{name: "after", about: "next of the page before", kind: "string"},
 			},
-			do: func(r *http.Request) (any, error) {
-				q, err := readQuery(r.URL.Query())
-				if err != nil {
-					return nil, err
-				}
-				return a.service().ListMessages(r.Context(), q)
-			},
+			do: reading(a, readQuery, Service.ListMessages),
 		},
 		{
 			method: "GET", path: "/api/v1/messages/stats", needs: reader, about: "Counts by status, type, topic and reason.", answer: operator.MessageStats{}, params: []param{inTable},
-			do: func(r *http.Request) (any, error) {
-				v := values{Values: r.URL.Query()}
-				table := v.text("table")
-				if err := v.end(); err != nil {
-					return nil, err
-				}
-				return a.service().MessageStats(r.Context(), table)
-			},
+			do: reading(a, readTable, Service.MessageStats),
 		},
 		{
 			method: "GET", path: "/api/v1/messages/{ref}", needs: reader, about: "The rows that a text may mean.", answer: operator.MessageMatches{},
 			params: []param{byRef, inTable, mayScan, withBody},
-			do: func(r *http.Request) (any, error) {
-				ref, err := readRef(r)
-				if err != nil {
-					return nil, err
-				}
-				return a.service().ShowMessages(r.Context(), ref)
-			},
+			do:     reading(a, readRef, Service.ShowMessages),
 		},
 		{
 			method: "GET", path: "/api/v1/messages/{ref}/trace", needs: reader, about: "What is known of one message, from all sides.", answer: operator.Trace{},
 			params: []param{byRef, inTable, mayScan, withBody},
-			do: func(r *http.Request) (any, error) {
-				ref, err := readRef(r)
-				if err != nil {
-					return nil, err
-				}
-				return a.service().TraceMessage(r.Context(), ref)
-			},
+			do:     reading(a, readRef, Service.TraceMessage),
 		},
 		a.changing("/api/v1/messages/retry", "Sets messages back to PENDING, or with dry_run says which.", Service.RetryMessages),
 		a.changing("/api/v1/messages/discard", "Moves messages to the failed-message log, or with dry_run says which.", Service.DiscardMessages),
@@ -87,13 +62,7 @@ func (a *api) messages() []route {
 func (a *api) changing(path, about string, do func(Service, context.Context, operator.MessageOrder) (operator.MessageChange, error)) route {
 	return route{
 		method: "POST", path: path, needs: operatorRole, about: about, body: operator.MessageOrder{}, answer: operator.MessageChange{},
-		do: func(r *http.Request) (any, error) {
-			order, err := readOrder(r)
-			if err != nil {
-				return nil, err
-			}
-			return do(a.service(), r.Context(), order)
-		},
+		do: reading(a, readOrder, do),
 	}
 }
 
@@ -135,8 +104,13 @@ func (v *values) end() error {
 	return v.err
 }
 
-func readQuery(from url.Values) (operator.MessageQuery, error) {
-	v := values{Values: from}
+func readTable(r *http.Request) (string, error) {
+	v := values{Values: r.URL.Query()}
+	return v.text("table"), v.end()
+}
+
+func readQuery(r *http.Request) (operator.MessageQuery, error) {
+	v := values{Values: r.URL.Query()}
 	q := operator.MessageQuery{Table: v.text("table"), Limit: operator.DefaultMessages, After: v.text("after"), Scan: v.flag("scan"), MessageFilter: operator.MessageFilter{
 		Status: v.text("status"), Type: v.text("type"), Topic: v.text("topic"), Key: v.text("key"), Reason: v.text("reason"),
 	}}

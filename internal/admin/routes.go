@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -140,15 +141,22 @@ func (a *api) pause(r *http.Request) (any, error) {
 	return operator.PauseState{Paused: p}, err
 }
 
-func (a *api) setCheckpoint(r *http.Request) (any, error) {
-	var target operator.Target
+// reading answers with what do makes of what read finds in the request.
+func reading[In, Out any](a *api, read func(*http.Request) (In, error), do func(Service, context.Context, In) (Out, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		in, err := read(r)
+		if err != nil {
+			return nil, err
+		}
+		return do(a.service(), r.Context(), in)
+	}
+}
+
+func readTarget(r *http.Request) (target operator.Target, err error) {
 	if err := decode(r, &target); err != nil {
-		return nil, err
+		return target, err
 	}
-	if err := target.Check(); err != nil {
-		return nil, err
-	}
-	return a.service().SetCheckpoint(r.Context(), target)
+	return target, target.Check()
 }
 
 const (
@@ -190,24 +198,6 @@ type written struct {
 func (w *written) Write(p []byte) (int, error) {
 	w.any = true
 	return w.ResponseWriter.Write(p)
-}
-
-func (a *api) audit(r *http.Request) (any, error) {
-	limit, err := readLimit(r)
-	if err != nil {
-		return nil, err
-	}
-	changes, err := a.service().Audit(r.Context(), limit)
-	return append([]operator.Change{}, changes...), err
-}
-
-func (a *api) history(r *http.Request) (any, error) {
-	limit, err := readLimit(r)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := a.service().History(r.Context(), limit)
-	return append([]operator.HistoryEntry{}, entries...), err
 }
 
 func (a *api) ackGap(r *http.Request) (any, error) {

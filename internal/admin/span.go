@@ -47,10 +47,4 @@ func parseSpan(r *http.Request, now time.Time) (operator.Span, error) {
 	return s, nil
 }
 
-func (a *api) timeline(r *http.Request) (any, error) {
-	span, err := parseSpan(r, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	return a.service().Timeline(r.Context(), span)
-}
+func readSpan(r *http.Request) (operator.Span, error) { return parseSpan(r, time.Now()) }

@@ -79,7 +79,7 @@ func (a *api) looks() []route {
 		{
 			method: "GET", path: "/api/v1/history", needs: reader, about: "What was measured in the last day, and what happened.", answer: operator.Timeline{},
 			params: []param{{name: "from", about: "a time in RFC 3339, or how long ago, such as 1h", kind: "string"}, {name: "to", about: "likewise; now when it is missing", kind: "string"}, {name: "step", about: "such as 1m", kind: "string"}},
-			do:     a.timeline,
+			do:     reading(a, readSpan, Service.Timeline),
 		},
 		{
 			method: "GET", path: "/api/v1/checkpoint", needs: reader, about: "The position from which a restart reads.", answer: operator.Checkpoint{},
@@ -87,11 +87,11 @@ func (a *api) looks() []route {
 		},
 		{
 			method: "POST", path: "/api/v1/checkpoint", needs: operatorRole, about: "Moves the checkpoint, or with dry_run says what a move would do.",
-			body: operator.Target{}, answer: operator.Preview{}, do: a.setCheckpoint,
+			body: operator.Target{}, answer: operator.Preview{}, do: reading(a, readTarget, Service.SetCheckpoint),
 		},
 		{
 			method: "GET", path: "/api/v1/checkpoint/history", needs: reader, about: "The checkpoints of the past, newest first.", answer: []operator.HistoryEntry{},
-			params: []param{{name: "limit", about: "from 1 to 10000, 50 if it is left out", kind: "integer"}}, do: a.history,
+			params: []param{{name: "limit", about: "from 1 to 10000, 50 if it is left out", kind: "integer"}}, do: reading(a, readLimit, Service.History),
 		},
 		{
 			method: "GET", path: "/api/v1/gaps", needs: reader, about: "The parts of the log that were not read.", answer: []outbox.Gap{},
@@ -116,7 +116,7 @@ func (a *api) orders() []route {
 		},
 		{
 			method: "GET", path: "/api/v1/audit", needs: reader, about: "What people did, newest first: who, what, before, after.", answer: []operator.Change{},
-			params: []param{{name: "limit", about: "from 1 to 10000, 50 if it is left out", kind: "integer"}}, do: a.audit,
+			params: []param{{name: "limit", about: "from 1 to 10000, 50 if it is left out", kind: "integer"}}, do: reading(a, readLimit, Service.Audit),
 		},
 		{
 			method: "POST", path: "/api/v1/pause", needs: operatorRole, about: "Stops the intake until resume.", body: operator.PauseOrder{}, answer: operator.PauseState{}, do: a.pause,

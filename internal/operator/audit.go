@@ -54,7 +54,7 @@ func (o *Operator) Audit(_ context.Context, limit int) ([]Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the list of changes: %w", err)
 	}
-	return all[:min(limit, len(all))], nil
+	return append([]Change{}, all[:min(limit, len(all))]...), nil
 }
 
 // place is the checkpoint for the list of changes.

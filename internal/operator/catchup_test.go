@@ -14,14 +14,14 @@ func TestG46_HowLongTheBacklogTakes(t *testing.T) {
 		capped           bool
 		want             float64 // seconds; -1: not known, -2: no backlog
 	}{
-		"no backlog":               {0.1, 0, 20, 0, false, -2},
-		"the log":                  {600, -5, 0, 0, false, 120},
-		"the table":                {0, 0, 40_000, -200, false, 200},
-		"the slower one counts":    {600, -5, 40_000, -200, false, 200},
-		"a lag that grows":         {600, 1, 40_000, -200, false, -1},
-		"rows that do not shrink":  {0, 0, 40_000, 0, false, -1},
-		"more rows than counted":   {0, 0, 100_000, -200, true, -1},
-		"few rows and a long log":  {600, -5, 100, 50, false, 120},
+		"no backlog":                {0.1, 0, 20, 0, false, -2},
+		"the log":                   {600, -5, 0, 0, false, 120},
+		"the table":                 {0, 0, 40_000, -200, false, 200},
+		"the slower one counts":     {600, -5, 40_000, -200, false, 200},
+		"a lag that grows":          {600, 1, 40_000, -200, false, -1},
+		"rows that do not shrink":   {0, 0, 40_000, 0, false, -1},
+		"more rows than counted":    {0, 0, 100_000, -200, true, -1},
+		"few rows and a long log":   {600, -5, 100, 50, false, 120},
 		"a small lag and many rows": {1, 1, 40_000, -200, false, 200},
 	} {
 		var trend Trend

@@ -158,7 +158,7 @@ func (o *Operator) History(_ context.Context, limit int) ([]HistoryEntry, error)
 	if err != nil {
 		return nil, fmt.Errorf("read the history: %w", err)
 	}
-	return entries[:min(limit, len(entries))], nil
+	return append([]HistoryEntry{}, entries[:min(limit, len(entries))]...), nil
 }
 
 // Export writes the whole state, as it is at this moment.
@@ -170,7 +170,10 @@ func (o *Operator) Export(_ context.Context, w io.Writer) error {
 }
 
 // Gaps returns the recorded gaps.
-func (o *Operator) Gaps(context.Context) ([]outbox.Gap, error) { return o.State.Gaps() }
+func (o *Operator) Gaps(context.Context) ([]outbox.Gap, error) {
+	gaps, err := o.State.Gaps()
+	return append([]outbox.Gap{}, gaps...), err
+}
 
 // AckGap marks a gap as seen.
 func (o *Operator) AckGap(ctx context.Context, id uint64) error {
