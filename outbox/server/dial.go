@@ -9,7 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// socketKey is the context key under which dial is told of the socket that the driver opens.
+// socketKey is the context key under which dial receives the socket that the driver opens.
 type socketKey struct{}
 
 // dial connects. The driver reads beyond the end of a greeting that was damaged or cut on the way, which no encryption

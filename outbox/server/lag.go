@@ -12,7 +12,7 @@ import (
 var errNoReplica = errors.New("it is no replica: it follows no other server")
 
 // ReplicaLag is how many seconds a replica is behind its primary, by its own account (Seconds_Behind_Source); of several primaries the one
-// that is furthest away counts. following is false when it does not follow at the moment. It needs REPLICATION CLIENT (MariaDB: REPLICA
+// that is furthest away counts. following is false when it does not follow at present. It needs REPLICATION CLIENT (MariaDB: REPLICA
 // MONITOR).
 func ReplicaLag(ctx context.Context, db Querier) (lag time.Duration, following bool, err error) {
 	rows, err := Show(ctx, db, "SHOW REPLICA STATUS")
@@ -32,7 +32,7 @@ func ReplicaLag(ctx context.Context, db Querier) (lag time.Duration, following b
 		}
 		seconds, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return 0, false, nil // NULL: a thread of the replication stands still
+			return 0, false, nil // NULL: a thread of the replication is stopped
 		}
 		lag = max(lag, time.Duration(seconds)*time.Second)
 	}

@@ -142,7 +142,7 @@ func (p *Presence) counting(all []OtherRelay, now time.Time) []OtherRelay {
 	return all
 }
 
-// take gets the first free lock of a table, unless one is ours. Who loses the race for it gets another the next time.
+// take gets the first free lock of a table, unless one is ours. A relay that loses the race for it gets another one the next time.
 func (p *Presence) take(ctx context.Context, table string, holders tableLocks) error {
 	free := -1
 	from, to := ownLocks(p.leased)
@@ -197,7 +197,7 @@ func (p *Presence) Close() error {
 }
 
 // OtherRelays returns the relays that hold a lock of one of the tables, written as schema.table in the server's own
-// spelling, in the order of the tables; it takes no lock. The own daemon is among them when it runs.
+// spelling, in the order of the tables; it takes no lock. The relay of this configuration is among them when it runs.
 func OtherRelays(ctx context.Context, db *sql.DB, tables []string) (others []OtherRelay, err error) {
 	locks, err := readLocks(ctx, db, tables)
 	if err == nil {

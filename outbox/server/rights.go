@@ -16,7 +16,7 @@ import (
 // (to narrow our own updates in the binlog), and long enough for the login to cost nothing.
 const sessionLife = 5 * time.Minute
 
-// jittered keeps the pools of several relays from logging in at the same moments.
+// jittered keeps the pools of several relays from logging in at the same time.
 func jittered(life time.Duration) time.Duration { return life - rand.N(life/5) }
 
 // refusal reports whether the server may give another answer after a new login.
@@ -51,7 +51,7 @@ type session struct {
 	born uint64 // the pool's refusals before the login
 }
 
-// session wraps a connection that began when the pool had met so many refusals.
+// session wraps a connection that began when the pool had counted born refusals.
 func (l *logins) session(conn driver.Conn, born uint64) (driver.Conn, error) {
 	full, ok := conn.(driverConn)
 	if !ok {

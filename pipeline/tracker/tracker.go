@@ -1,6 +1,6 @@
 // Package tracker records which rows the relay owns and how far the log is settled.
 //
-// Guarantee: a row has one owner at a time, from the moment it is admitted, reserved or taken over from the journal until its
+// Guarantee: a row has one owner at a time, from when it is admitted, reserved or taken over from the journal until its
 // completion is written or it is left to the sweep. The checkpoint never passes a transaction with a row that is neither journalled as
 // sent, nor final in the table, nor left to the sweep.
 //

@@ -220,14 +220,14 @@ func TestARefusedRowIsAnnouncedWhenItIsWritten(t *testing.T) {
 	if !slices.Equal(a.asked, []time.Duration{time.Minute}) || a.Has(a.sent[row(1).Identity]) {
 		t.Errorf("announced %v", a.asked)
 	}
-	scout := a.sent[row(2).Identity]
-	a.Settle(scout)
+	probe := a.sent[row(2).Identity]
+	a.Settle(probe)
 	a.wantCheckpoint(100, uuid+":1")
-	if !a.Has(scout) || !scout.Logged() {
+	if !a.Has(probe) || !probe.Logged() {
 		t.Error("a settled row has no owner")
 	}
-	a.Forget(scout)
-	if a.Has(scout) || a.Owner(row(2).Identity) != nil {
+	a.Forget(probe)
+	if a.Has(probe) || a.Owner(row(2).Identity) != nil {
 		t.Error("a forgotten row is owned")
 	}
 }
