@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -97,6 +98,53 @@ func BenchmarkIdle(b *testing.B) {
 		b.ReportMetric(100*float64(f.usage(b).cpu-used.cpu)/float64(span), "percent-of-core")
 		b.ReportMetric(float64(f.usage(b).peak)/(1<<20), "peak-MiB")
 	}
+}
+
+// BenchmarkAckBinlog reports how many bytes of binlog the status update of one 100 kB message costs.
+func BenchmarkAckBinlog(b *testing.B) {
+	for _, flavor := range testkit.Flavors() {
+		b.Run(string(flavor), func(b *testing.B) {
+			f := newFixture(b, flavor, "kafka")
+			f.Start(b)
+			f.pace(b, 100, 500)
+			f.awaitSent(b)
+			f.Stop(b)
+			const n = 200
+			for b.Loop() {
+				rows := f.rows(n)
+				for i := range rows {
+					rows[i].Body = slices.Repeat([]byte("0123456789"), 10_000)
+					testkit.Must(b, f.table.Insert(context.Background(), f.table.DB, rows[i]))
+				}
+				before := f.logBytes(b)
+				f.Start(b)
+				f.awaitSent(b)
+				b.ReportMetric(float64(f.logBytes(b)-before)/n, "binlog-B/ack")
+				f.Stop(b)
+			}
+		})
+	}
+}
+
+func (f *fixture) logBytes(b testing.TB) (total int64) {
+	b.Helper()
+	rows, err := f.table.DB.Query("SHOW BINARY LOGS")
+	testkit.Must(b, err)
+	defer rows.Close()
+	columns, err := rows.Columns()
+	testkit.Must(b, err)
+	for rows.Next() {
+		var name string
+		var size int64
+		to := []any{&name, &size}
+		for range columns[2:] {
+			to = append(to, new(any))
+		}
+		testkit.Must(b, rows.Scan(to...))
+		total += size
+	}
+	testkit.Must(b, rows.Err())
+	return total
 }
 
 // profile records the CPU profile of the next seconds and, when the returned function is called, that of the allocations, if

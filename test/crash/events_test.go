@@ -104,8 +104,8 @@ func modes(t *testing.T, f func(t *testing.T, b *bed, backlog bool)) {
 	t.Run("catching_up", func(t *testing.T) { beds(t, func(t *testing.T, b *bed) { f(t, b, true) }) })
 }
 
-// A connection that breaks after any event: no loss, no duplicate, the same order (A02, A04, A20, A22, A25, A32, A39, A61).
-func TestA02_A20_A22_A25_A32_A39_A61_CutAfterEachEvent(t *testing.T) {
+// A connection that breaks after any event: no loss, no duplicate, the same order (A02, A04, A20, A22, A25, A32, A39, A42, A61).
+func TestA02_A20_A22_A25_A32_A39_A42_A61_CutAfterEachEvent(t *testing.T) {
 	modes(t, func(t *testing.T, b *bed, backlog bool) {
 		b.eachBreak(t, backlog, func(t *testing.T, cut <-chan struct{}) {
 			b.await(t, cut)

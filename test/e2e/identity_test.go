@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/app"
-	"github.com/canal-outbox/canal-outbox/internal/operator"
 	core "github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/test/relay"
@@ -62,48 +61,34 @@ func (l *lab) wantUntouched(tampered string, before ...string) {
 }
 
 // A09, A11, C11: another server stands behind the same address. Nothing is read from it, published or written; with the
-// operator's consent it is taken over as a gap.
+// operator's consent it is taken over as a gap; TestA09_OperatorMeetsAnotherServer moves the checkpoint in its place.
 func TestA09_A11_C11_AnotherServerBehindTheAddress(t *testing.T) {
-	accept := map[string]func(*lab){
-		"accept-new-source": func(l *lab) { l.launch(app.Options{AcceptNewSource: true}) },
-		"checkpoint-set": func(l *lab) {
-			o, err := app.OpenOffline(t.Context(), l.config(), true)
-			testkit.Must(l.t, err)
-			_, err = o.SetCheckpoint(context.Background(), operator.Target{Latest: true})
-			testkit.Must(l.t, errors.Join(err, o.Close()))
-			l.launch(app.Options{})
-		},
-	}
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		for how, start := range accept {
-			t.Run(how, func(t *testing.T) {
-				l := newLab(t, testkit.SharedDatabase(t, flavor))
-				proxy := l.through()
-				l.start()
-				before := keys("before", 20)
-				l.commit(before...)
-				l.account(before...)
-				l.stop()
-				state := relay.ReadState(t, l.dir)
-				l.twin(testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}))
-				sent, open := keys("sent", 500), keys("open", 50)
-				l.exec(insert(sent...))
-				l.exec("UPDATE t_local_message SET status = 2")
-				l.exec(insert(open...))
-				proxy.SetTarget(l.db.Addr())
-				untouched := l.tampered()
-				l.launch(app.Options{})
-				l.wantUntouched(untouched, before...)
-				if now := relay.ReadState(t, l.dir); now.Checkpoint != state.Checkpoint || len(now.Gaps) != len(state.Gaps) {
-					t.Errorf("a refusal changed the state: %+v, then %+v", state, now)
-				}
-				start(l)
-				l.reading()
-				l.commit("after")
-				l.account(append(append(before, open...), "after")...)
-				l.wantGaps("operator")
-			})
+		l := newLab(t, testkit.SharedDatabase(t, flavor))
+		proxy := l.through()
+		l.start()
+		before := keys("before", 20)
+		l.commit(before...)
+		l.account(before...)
+		l.stop()
+		state := relay.ReadState(t, l.dir)
+		l.twin(testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}))
+		sent, open := keys("sent", 500), keys("open", 50)
+		l.exec(insert(sent...))
+		l.exec("UPDATE t_local_message SET status = 2")
+		l.exec(insert(open...))
+		proxy.SetTarget(l.db.Addr())
+		untouched := l.tampered()
+		l.launch(app.Options{})
+		l.wantUntouched(untouched, before...)
+		if now := relay.ReadState(t, l.dir); now.Checkpoint != state.Checkpoint || len(now.Gaps) != len(state.Gaps) {
+			t.Errorf("a refusal changed the state: %+v, then %+v", state, now)
 		}
+		l.launch(app.Options{AcceptNewSource: true})
+		l.reading()
+		l.commit("after")
+		l.account(append(append(before, open...), "after")...)
+		l.wantGaps("operator")
 	})
 }
 
@@ -286,33 +271,4 @@ func (l *lab) replicated(replica *testkit.Database) {
 		testkit.Must(l.t, l.sql.QueryRow("SELECT COUNT(*) FROM t_local_message WHERE status = 2").Scan(&want))
 		return sent == want
 	})
-}
-
-// A42: transactions of two MariaDB domains, restarts in between.
-func TestA42_TwoDomains(t *testing.T) {
-	relay.Long(t)
-	t.Parallel()
-	l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MariaDB}))
-	first, second := l.session("SET SESSION gtid_domain_id = 3"), l.session("SET SESSION gtid_domain_id = 7")
-	var want []string
-	commit := func(round int) {
-		for i := range 10 {
-			x, y := fmt.Sprintf("x%d-%d", round, i), fmt.Sprintf("y%d-%d", round, i)
-			first.exec(insert(x))
-			second.exec(insert(y))
-			want = append(want, x, y)
-		}
-	}
-	for round := range 4 {
-		l.start()
-		commit(2 * round)
-		l.sent()
-		l.killDump()
-		commit(2*round + 1)
-		l.account(want...)
-		l.stop()
-	}
-	l.start()
-	l.account(want...)
-	l.wantGaps()
 }

@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
-	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // A05, A12: all our sessions are killed again and again under load, those of the acknowledgements too. Nothing is lost or
@@ -72,25 +71,6 @@ func TestA13_ServerIDCollision(t *testing.T) {
 	}
 	if n := first.metric("reconnects_total", `class="fenced"`); n != 1 {
 		t.Errorf("the older one tried %v times", n)
-	}
-}
-
-// A13: MySQL lets both read. Each publishes its rows from the log, and the older one says that there is another.
-func TestA13_ServerIDCollisionOnMySQL(t *testing.T) {
-	relay.Long(t)
-	t.Parallel()
-	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MySQL})
-	first, second := newLab(t, db), newLab(t, db)
-	first.serverID, second.serverID = 424242, 424242
-	first.start()
-	second.start()
-	first.wantCollision()
-	first.commit(keys("one", 20)...)
-	second.commit(keys("two", 20)...)
-	first.account(keys("one", 20)...)
-	second.account(keys("two", 20)...)
-	if n := first.metric("reconnects_total") + second.metric("reconnects_total"); n != 0 {
-		t.Errorf("%v streams broke", n)
 	}
 }
 
