@@ -7,7 +7,7 @@ import (
 )
 
 // answers are queries that go to the server as one statement: a sample asks about ten of every table, and with many tables the round trips
-// were most of what a relay at rest did.
+// were most of what an idle relay did.
 type answers struct {
 	query table.Statement
 	into  []any

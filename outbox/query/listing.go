@@ -57,7 +57,7 @@ type Listed struct {
 }
 
 // ErrPlace says that Listing.After is no place of this list.
-var ErrPlace = errors.New("the place to go on from is none of this list")
+var ErrPlace = errors.New("the place to continue from is none of this list")
 
 // How many rows one statement of a listing reads, and all of one page together.
 const (

@@ -31,7 +31,7 @@ func (s spans) Now(ctx context.Context) (time.Time, error) {
 	return time.UnixMicro(micros), err
 }
 
-// Rows hands over the rows of a table that were made in [from, to), whatever their status, as the messages that the relay makes
+// Rows calls each with the rows of a table that were made in [from, to), whatever their status, as the messages that the relay makes
 // of them. Of a row that cannot be made a message there is the error, and in m the table alone; a row that the server cannot show ends it with an
 // error, because a comparison without it would say that it is missing. pages are read one after the
 // other: by an index on the creation time, where there is one, else through the whole table in the order of its primary key. An
@@ -118,9 +118,9 @@ func (w *window) selectRows(force string) *table.Statement {
 	t := w.table
 	s := t.SelectWhole("CAST(" + t.Column(table.CreatedAt) + " AS CHAR)")
 	s.Add(" FORCE INDEX (", force, ") WHERE ", t.Column(table.CreatedAt), " >= ")
-	t.moment(s, w.from)
+	t.timeIs(s, w.from)
 	s.Add(" AND ", t.Column(table.CreatedAt), " < ")
-	t.moment(s, w.to)
+	t.timeIs(s, w.to)
 	return s
 }
 
@@ -172,8 +172,8 @@ func (w *window) byKey(upTo string) *table.Statement {
 
 func (w *window) keyOf(raw []byte) string { return string(w.table.KeyText(table.ID, raw)) }
 
-// moment writes a time as a value to compare CreatedAt with.
-func (t *mapped) moment(s *table.Statement, at time.Time) {
+// timeIs writes a time as a value to compare CreatedAt with.
+func (t *mapped) timeIs(s *table.Statement, at time.Time) {
 	zone := t.Mapping().TimeZone
 	if zone == "" || t.Type(table.CreatedAt).DataType == "timestamp" {
 		micros := at.UnixMicro()

@@ -114,7 +114,7 @@ func describeIndexes(ctx context.Context, db *sql.DB, schema, name string) ([]In
 func (d *description) notFound(ctx context.Context, db *sql.DB, m Mapping) error {
 	rows, err := db.QueryContext(ctx, "SELECT 1 FROM "+Quote(m.Schema)+"."+Quote(m.Name)+" LIMIT 0")
 	if err == nil {
-		err = rows.Close() // it was made, or granted, in this moment: the next look finds it
+		err = rows.Close() // it was made, or granted, at this time: the next query finds it
 	}
 	switch code := server.Code(err); {
 	case code == 1146 || code == 1049: // no such table, no such schema

@@ -38,24 +38,24 @@ func (c *check) redelivery(t *Table) {
 
 // lacks reports what each missing column or code costs.
 func (c *check) lacks(t *Table) {
-	tell := func(format string, args ...any) { c.add(server.OK, "", fmt.Sprintf(format, args...), "") }
+	say := func(format string, args ...any) { c.add(server.OK, "", fmt.Sprintf(format, args...), "") }
 	if !t.Claims() {
-		tell("rows are not marked while a sweep publishes them (codes.sending and columns.last_exec_time are not both mapped): " +
+		say("rows are not marked while a sweep publishes them (codes.sending and columns.last_exec_time are not both mapped): " +
 			"only one relay may work on the table")
 	}
 	if !t.Fails() {
-		tell("no code for FAILED: a row that is refused for good, or whose limit is reached, stays PENDING; it raises one alert, and is tried again after each longest wait")
+		say("no code for FAILED: a row that is refused for good, or whose limit is reached, stays PENDING; it raises one alert, and is tried again after each longest wait")
 	}
 	if !t.Has(NextRetryTime) {
-		tell("no column for the due time: the waits of refused rows are in the state directory, and no message can be delayed")
+		say("no column for the due time: the waits of refused rows are in the state directory, and no message can be delayed")
 	}
 	if !t.Has(RetryCount) {
-		tell("no column for the attempts: they are counted in the state directory, and anew when that is lost")
+		say("no column for the attempts: they are counted in the state directory, and from 0 again when that is lost")
 	}
 	if !t.Has(FailReason) {
-		tell("no column for the reason of a refusal: it is in the relay's log only")
+		say("no column for the reason of a refusal: it is in the relay's log only")
 	}
 	if t.Claims() && slices.Contains(strings.Split(spelledUpdated, " | "), t.columns[LastExecTime].Name) {
-		tell("%s is also the time stamp of a sweep's claim: if another program changes a row while it is SENDING, the row is taken over later", t.columns[LastExecTime].Name)
+		say("%s is also the time stamp of a sweep's claim: if another program changes a row while it is SENDING, the row is taken over later", t.columns[LastExecTime].Name)
 	}
 }

@@ -285,7 +285,7 @@ func FuzzParseHeaders(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		headers, err := parseHeaders(data)
 		if err != nil && headers != nil {
-			t.Fatal("headers beside an error")
+			t.Fatal("headers in addition to an error")
 		}
 	})
 }
