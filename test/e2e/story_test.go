@@ -105,7 +105,7 @@ func (s *story) oneMessage() {
 	if strings.Contains(list, "order:good") {
 		t.Errorf("a message that did not fail is listed: %s", list)
 	}
-	s.says(s.Relay, 0, "messages trace order:bad", "is FAILED", "holds characters other than", "waits for: a decision")
+	s.says(s.Relay, 0, "messages trace order:bad", "is FAILED", "has other characters than", "waits for: a decision")
 	found, err := s.Client().ShowMessages(t.Context(), operator.MessageRef{Ref: "bad"})
 	if err != nil || len(found.Matches) != 1 || found.Matches[0].Status != "failed" {
 		t.Fatalf("by the API: %+v, %v", found, err)
