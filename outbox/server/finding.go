@@ -1,5 +1,7 @@
 package server
 
+import "slices"
+
 // Severity of a Finding.
 type Severity string
 
@@ -22,10 +24,5 @@ type Finding struct {
 
 // HasFault reports whether a start is impossible.
 func HasFault(findings []Finding) bool {
-	for _, f := range findings {
-		if f.Severity == Fault {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == Fault })
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -131,18 +132,11 @@ var streams = regexp.MustCompile(`^GRANT (.*\b(REPLICATION SLAVE|REPLICATION REP
 
 // mayStream reads SHOW GRANTS, which on MariaDB lists what enabled roles grant too.
 func mayStream(ctx context.Context, db *sql.DB) (bool, error) {
-	rows, err := db.QueryContext(ctx, "SHOW GRANTS")
-	if err != nil {
-		return false, err
-	}
-	defer rows.Close()
-	found := false
-	for rows.Next() {
-		var grant string
-		if err := rows.Scan(&grant); err != nil {
-			return false, err
+	rows, err := Show(ctx, db, "SHOW GRANTS")
+	return slices.ContainsFunc(rows, func(row map[string]string) bool {
+		for _, grant := range row { // the one column, whose name has the account in it
+			return streams.MatchString(grant)
 		}
-		found = found || streams.MatchString(grant)
-	}
-	return found, rows.Err()
+		return false
+	}), err
 }

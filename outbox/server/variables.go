@@ -72,18 +72,10 @@ func text(v driver.Value) string {
 
 // queryVariables runs a SHOW of names and values through a connection of a pool.
 func queryVariables(ctx context.Context, conn *sql.Conn, show string) (variables, error) {
-	rows, err := conn.QueryContext(ctx, show)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
+	rows, err := Show(ctx, conn, show)
 	vars := variables{}
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			return nil, err
-		}
-		vars[strings.ToLower(name)] = value
+	for _, row := range rows {
+		vars[strings.ToLower(row["variable_name"])] = row["value"]
 	}
-	return vars, rows.Err()
+	return vars, err
 }
