@@ -13,28 +13,28 @@ import (
 )
 
 // newAlerts makes the part that reports failures to the webhook. Without a webhook it has its metrics and does nothing.
-func (d *daemon) newAlerts() *alert.Alerter {
+func (d *daemon) newAlerts(a *active) *alert.Alerter {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "" // it is for people, and the source is there too
 	}
 	return alert.New(alert.Config{
-		Failed: d.listFailed, Memory: digestMemory{d.state.Digest},
+		Failed: a.listFailed, Memory: digestMemory{d.state.Digest},
 		Webhook: d.cfg.Alerts.Webhook.Reveal(), Secret: d.cfg.Alerts.Secret.Reveal(), Digest: d.cfg.Alerts.Digest,
-		Source: d.cfg.Source.Address, Host: host, Version: d.opts.Version, Tables: d.failedRows, Random: rand.Float64,
+		Source: d.cfg.Source.Address, Host: host, Version: d.opts.Version, Tables: a.failedRows, Random: rand.Float64,
 		Limits: alert.Limits{Pending: int64(d.cfg.Alerts.PendingOver), Oldest: d.cfg.Alerts.OldestOver},
 	}, d.log.Named("alerts"), d.registry)
 }
 
 // failedRows are the last counts, for the digest and the limits.
-func (d *daemon) failedRows() (tables []alert.Table) {
-	for _, t := range d.samples.Tables(time.Now()) {
+func (a *active) failedRows() (tables []alert.Table) {
+	for _, t := range a.samples.Tables(time.Now()) {
 		row := alert.Table{Table: t.Name, Failed: t.Rows[outbox.Failed.String()], Pending: t.Rows[outbox.Pending.String()]}
 		if t.OldestPendingSeconds != nil {
 			row.OldestPending = *t.OldestPendingSeconds
 		}
-		if d.relay.Ready() {
-			again, _ := d.relay.Redeliver.Sent(t.Name)
+		if a.relay.Ready() {
+			again, _ := a.relay.Redeliver.Sent(t.Name)
 			row.NotConsumed = again.GivenUp
 		}
 		tables = append(tables, row)
@@ -43,8 +43,8 @@ func (d *daemon) failedRows() (tables []alert.Table) {
 }
 
 // listFailed lists FAILED rows for the alerts.
-func (d *daemon) listFailed(ctx context.Context, name string) (rows []alert.Row, err error) {
-	listed, err := d.rows.List(ctx, name, query.Listing{State: outbox.Failed.String(), Limit: alert.MaxListed, Scan: true})
+func (a *active) listFailed(ctx context.Context, name string) (rows []alert.Row, err error) {
+	listed, err := a.rows.List(ctx, name, query.Listing{State: outbox.Failed.String(), Limit: alert.MaxListed, Scan: true})
 	for _, r := range listed.Rows {
 		rows = append(rows, alert.Row{
 			Table: r.Table, ID: r.ID, MessageID: r.MessageID, Type: r.Type, Key: r.Key, Topic: r.Topic, Attempts: r.Attempts, Reason: r.Reason,

@@ -110,5 +110,3 @@ func (a *asker) Now(ctx context.Context) (time.Time, error) {
 func (a *asker) Boundaries(ctx context.Context, at outbox.Position) (before, after outbox.Position, err error) {
 	return canal.Boundaries(ctx, a.source, at)
 }
-
-func (d *daemon) asker() *asker { return &asker{db: d.plain, source: d.source} }

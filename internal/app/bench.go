@@ -79,14 +79,14 @@ func checkTopic(ctx context.Context, cfg *config.Config, topic string) (err erro
 	return nil
 }
 
-// heard is a sink that passes each result to a callback.
-type heard struct {
+// observed is a sink that passes each result to a callback.
+type observed struct {
 	sink.Sink
 	answered func([]sink.Result)
 }
 
 // Send implements sink.Sink.
-func (h heard) Send(batch []*outbox.Message, done func([]sink.Result)) {
+func (h observed) Send(batch []*outbox.Message, done func([]sink.Result)) {
 	h.Sink.Send(batch, func(results []sink.Result) {
 		h.answered(results)
 		done(results)

@@ -8,10 +8,10 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/reconcile"
 )
 
-// checkMargin is how much more of the topics than of the tables a scheduled comparison reads, as the command does.
+// checkMargin is the time by which a scheduled comparison reads more of the topics than of the tables, as the command does.
 const checkMargin = time.Hour
 
-// newChecks makes the scheduled comparison. It looks for no records without a row: rows leave their table, and topics may have other
+// newChecks makes the scheduled comparison. It does not look for records without a row: rows leave their table, and topics may have other
 // producers.
 func (d *daemon) newChecks() *reconcile.Schedule {
 	compare := func(ctx context.Context, window time.Duration) (reconcile.Report, error) {
@@ -21,8 +21,8 @@ func (d *daemon) newChecks() *reconcile.Schedule {
 }
 
 // showChecks is nil while nothing is ever compared.
-func (d *daemon) showChecks(now time.Time) *operator.ReconcileStatus {
-	s, on := d.checks.State()
+func (a *active) showChecks(now time.Time) *operator.ReconcileStatus {
+	s, on := a.checks.State()
 	if !on {
 		return nil
 	}

@@ -26,7 +26,9 @@ func TestCloseWithABrokenConnection(t *testing.T) {
 	if err := conn.Close(); err != nil { // back into the pool
 		t.Fatal(err)
 	}
-	if err := (&daemon{plain: db}).close(); err != nil {
+	d := &daemon{}
+	d.onClose(closing(db))
+	if err := d.close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
 }

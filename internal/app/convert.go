@@ -3,8 +3,6 @@ package app
 import (
 	"fmt"
 	"hash/fnv"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/canal-outbox/canal-outbox/internal/config"
@@ -25,19 +23,12 @@ func serverConfig(s config.Source) (server.Config, error) {
 const firstServerID, serverIDs = 1 << 30, 1 << 30
 
 // serverID is the configured one, or one that stays the same over restarts on this host and differs between relays: made
-// of who reads what, where, into which directory.
+// of the address, the user, the host and the state directory.
 func serverID(cfg *config.Config) uint32 {
 	if cfg.Source.ServerID != 0 {
 		return cfg.Source.ServerID
 	}
-	dir, err := filepath.Abs(cfg.Checkpoint.Dir)
-	if err != nil {
-		dir = cfg.Checkpoint.Dir // without a working directory the text itself must do
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "" // the directory alone distinguishes two relays on one machine
-	}
+	host, dir := place(cfg)
 	h := fnv.New32a()
 	h.Write([]byte(strings.Join([]string{cfg.Source.Address, cfg.Source.User, host, dir}, "\x00"))) // hash.Hash never fails
 	return firstServerID + h.Sum32()%serverIDs

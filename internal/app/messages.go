@@ -10,6 +10,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/sink"
@@ -24,7 +25,7 @@ func (d *daemon) messaging() operator.Messaging {
 	if d.shadow != nil {
 		m.Refuse = operator.Refusedf("this relay runs as a shadow (run --shadow) and changes nothing")
 	}
-	if reader, can := unfenced(d.sink).(sink.Reader); can {
+	if reader, can := relay.Unfenced(d.sink).(sink.Reader); can {
 		m.Broker = func() (sink.Reader, func(), error) { return reader, func() {}, nil }
 	}
 	return m

@@ -26,7 +26,7 @@ func newNotes(dir, relay string, log *zap.Logger) *notes {
 }
 
 func (d *daemon) newNotes() *notes {
-	_, host := d.identity()
+	_, host := identity(d.cfg, d.state.Origin().CreatedAt)
 	return newNotes(d.cfg.Checkpoint.Dir, host, d.log)
 }
 

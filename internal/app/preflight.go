@@ -29,7 +29,7 @@ func (e *FaultsError) Error() string {
 	return b.String()
 }
 
-// firstPatience bounds the first look at a database that was there before; longer ones are waited for in the open.
+// firstPatience bounds the first look at a database that was there before; while a longer one runs the admin API reports the wait.
 const firstPatience = 5 * time.Second
 
 // preflight looks at the server, the grants and the tables before anything is written, and binds the tables. A relay that
@@ -37,16 +37,16 @@ const firstPatience = 5 * time.Second
 func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []*table.Table, err error) {
 	asking, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	var unheard error // why the admin API cannot report the wait
+	var unserved error // why the admin API cannot report the wait
 	look := func() (err error) {
 		asked, cancel := asking, context.CancelFunc(func() {})
-		if d.waiting == nil { // who takes the question and says nothing must not keep the admin API from answering
+		if d.waiting == nil { // a server that accepts the connection and never answers must not delay the admin API
 			asked, cancel = context.WithTimeout(asking, firstPatience)
 		}
 		defer cancel()
 		tables, err = usable(asked, d.cfg, source, !d.opts.Shadow)
 		if relay.Away(err) && ctx.Err() == nil {
-			if unheard = d.wait(ctx, err); unheard != nil {
+			if unserved = d.wait(ctx, err); unserved != nil {
 				giveUp()
 			}
 		}
@@ -57,8 +57,8 @@ func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []
 	} else {
 		tables, err = usable(ctx, d.cfg, source, !d.opts.Shadow)
 	}
-	if unheard != nil {
-		return nil, unheard
+	if unserved != nil {
+		return nil, unserved
 	}
 	switch server.Classify(err) {
 	case server.ReadOnly:

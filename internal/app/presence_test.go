@@ -27,11 +27,11 @@ func TestPresenceFollowsAFailOver(t *testing.T) {
 		return others == nil && len(seen) == 1
 	}
 	if !present(old) {
-		t.Error("nobody sees the relay")
+		t.Error("the relay is not seen")
 	}
 	address.SetTarget(next.Addr())
 	accepted.ServerID = 2
 	if !present(next) {
-		t.Error("nobody sees the relay at the new server")
+		t.Error("the relay is not seen at the new server")
 	}
 }

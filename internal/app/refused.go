@@ -11,10 +11,12 @@ import (
 )
 
 // logRefused writes a line for rows that a statement left out; a table has one a minute.
-func (d *daemon) logRefused(last store.RefusedRow, rows int) {
-	d.log.Error("rows are left out because the relay cannot read or change them; other rows are not affected; repair or delete them",
-		zap.String("table", last.Table), zap.Int("rows", rows), zap.String("last_id", last.ID), zap.String("last_message_id", last.MessageID),
-		zap.String("reason", last.Reason))
+func logRefused(log *zap.Logger) func(store.RefusedRow, int) {
+	return func(last store.RefusedRow, rows int) {
+		log.Error("rows are left out because the relay cannot read or change them; other rows are not affected; repair or delete them",
+			zap.String("table", last.Table), zap.Int("rows", rows), zap.String("last_id", last.ID), zap.String("last_message_id", last.MessageID),
+			zap.String("reason", last.Reason))
+	}
 }
 
 // refusedFor is how long a row that was left out is a problem of the status: every sweep leaves it out again until it is repaired.

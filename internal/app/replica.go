@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/fallback"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -15,8 +14,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// replica shows the sweep's candidates on the server of fallback.read_from. Its tables are looked at when it is first asked, so that a
-// start does not wait for it, and again after an error: its indexes are its own.
+// replica returns the sweep's candidates from the server of fallback.read_from. It reads its tables with the first query, so that a start
+// does not wait for it, and again after an error: its indexes are its own.
 type replica struct {
 	db     *sql.DB
 	tables []*table.Table // as the primary has them
@@ -33,22 +32,21 @@ func replicaConfig(cfg *config.Config) (server.Config, error) {
 	return serverConfig(source)
 }
 
-// openReplica lets the sweep ask the server of fallback.read_from, if there is one. It connects to nothing yet.
-func (d *daemon) openReplica(tables []*table.Table, sweep *fallback.Config) error {
+// openReplica opens a pool to the server of fallback.read_from; nil without one. It connects to nothing yet.
+func (d *daemon) openReplica(tables []*table.Table) (*replica, error) {
 	if d.cfg.Fallback.ReadFrom == "" {
-		return nil
+		return nil, nil
 	}
 	source, err := replicaConfig(d.cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	db, err := server.Open(source, nil, server.Session{MaxConns: 2}) // for the sweep and the retention
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d.replica = &replica{db: db, tables: tables, waits: d.state.Waits}
-	sweep.Replica = d.replica
-	return nil
+	d.onClose(closing(db))
+	return &replica{db: db, tables: tables, waits: d.state.Waits}, nil
 }
 
 // Due implements fallback.Candidates.
@@ -86,8 +84,4 @@ func (r *replica) open(ctx context.Context) (*store.Store, error) {
 	}
 	r.store = store.New(r.db, found, r.waits, nil)
 	return r.store, nil
-}
-
-func (r *replica) close() {
-	_ = r.db.Close() // the error of a connection that broke earlier is no failure of this run
 }

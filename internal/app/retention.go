@@ -149,10 +149,10 @@ func (s *service) leave() error {
 }
 
 // showRetention is nil while nothing ever leaves.
-func (d *daemon) showRetention(now time.Time) *operator.RetentionStatus {
-	if d.leaving.Off() {
+func (a *active) showRetention(now time.Time) *operator.RetentionStatus {
+	if a.leaving.Off() {
 		return nil
 	}
-	s := d.leaving.State()
+	s := a.leaving.State()
 	return &operator.RetentionStatus{Running: s.Running, Paused: s.Paused, LastSeconds: ageOf(s.Last, now), Rows: s.Rows, Error: s.Error}
 }

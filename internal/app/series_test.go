@@ -14,8 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/internal/config"
-	"github.com/canal-outbox/canal-outbox/internal/history"
-	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/sink/kafka"
 	"github.com/canal-outbox/canal-outbox/sink/rocketmq"
@@ -58,8 +56,7 @@ func TestEverySeriesIsThereFromTheStart(t *testing.T) {
 	testkit.Must(t, err)
 	t.Cleanup(func() { testkit.Must(t, os.RemoveAll(dir)) })
 	cfg.Checkpoint.Dir, cfg.Admin.Listen = dir, ""
-	d := &daemon{cfg: cfg, opts: Options{Version: "test"}, log: zap.NewNop(), started: time.Now(), registry: prometheus.NewRegistry(), past: history.NewRecorder(), tenure: &tenure{}}
-	d.meter = operator.NewMeter(d.started)
+	d := newDaemon(newProcess(cfg, Options{Version: "test"}, zap.NewNop()))
 	testkit.Must(t, d.open(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -24,7 +24,7 @@ type service struct {
 func (d *daemon) service() admin.Service {
 	o := d.operator()
 	o.Move, o.Hold, o.Republish = d.relay.MoveTo, d.hold, d.relay.Republish
-	o.Between, o.LogOnly = between(d.cfg, d.source, d.tables, d.state.Schemas), logOnly(d.cfg)
+	o.Between, o.LogOnly = between(d.cfg, d.asker.source, d.tables, d.state.Schemas), logOnly(d.cfg)
 	rows := operatorRows{d.rows, d.cfg.Retry.FailedEvery}
 	o.Tables = func(context.Context) (operator.Rows, error) { return rows, nil }
 	o.Messaging = d.messaging()
@@ -33,7 +33,7 @@ func (d *daemon) service() admin.Service {
 
 // operator is what a person can do at any time, before the relay works too.
 func (d *daemon) operator() operator.Operator {
-	return operator.Operator{State: operatorState{d.state}, Ask: d.asker(), Record: d.record, Past: d.timeline}
+	return operator.Operator{State: operatorState{d.state}, Ask: d.asker, Record: d.record, Past: d.timeline}
 }
 
 // Live fails only when work does not move though nothing outside explains it.
@@ -195,7 +195,7 @@ func showReader(st *operator.Status, r canal.State, now time.Time) {
 func (s *service) server(ctx context.Context, st *operator.Status) error {
 	ask, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	info, end, err := s.d.asker().Look(ask)
+	info, end, err := s.d.asker.Look(ask)
 	if err != nil {
 		return err
 	}

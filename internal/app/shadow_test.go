@@ -7,12 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/canal-outbox/canal-outbox/internal/history"
-	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
@@ -36,11 +33,7 @@ func TestG25_ShadowNeedsNoUpdate(t *testing.T) {
 
 			ends := func(shadow bool, f func(d *daemon)) (logged string) {
 				core, lines := observer.New(zap.WarnLevel)
-				d := &daemon{
-					cfg: cfg, opts: Options{Version: "test", Shadow: shadow}, log: zap.New(core), started: time.Now(), registry: prometheus.NewRegistry(),
-					past: history.NewRecorder(), tenure: &tenure{},
-				}
-				d.meter = operator.NewMeter(d.started)
+				d := newDaemon(newProcess(cfg, Options{Version: "test", Shadow: shadow}, zap.New(core)))
 				err := d.open(t.Context())
 				if !shadow {
 					if err == nil || !strings.Contains(err.Error(), "may not: UPDATE on") {

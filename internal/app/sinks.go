@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/sink"
@@ -40,15 +41,20 @@ func kind[S sinkSection](name string, section func() S) config.SinkKind {
 	return config.SinkKind{Name: name, New: func() config.Section { return section() }}
 }
 
-// newSink makes the configured sink, which asks may before it sends; nil: it always may. None does I/O before its first message.
-func newSink(cfg *config.Config, may func() bool, log *zap.Logger, reg prometheus.Registerer) (sink.Sink, error) {
+// newSink makes the configured sink, behind a fence; nil: without one. None does I/O before its first message.
+func newSink(cfg *config.Config, fence *relay.Fence, log *zap.Logger, reg prometheus.Registerer) (sink.Sink, error) {
 	section, is := cfg.Sink.Section().(sinkSection)
 	if !is {
 		return nil, fmt.Errorf("the sink %q cannot be opened: please report this", cfg.Sink.Kind())
 	}
-	s, err := section.Open(sink.Limits{Messages: cfg.Pipeline.MaxInFlight, Bytes: int(cfg.Pipeline.MaxInFlightBytes), May: may}, log, reg)
-	if err != nil || may == nil {
-		return s, err
+	limits := sink.Limits{Messages: cfg.Pipeline.MaxInFlight, Bytes: int(cfg.Pipeline.MaxInFlightBytes)}
+	if fence == nil {
+		return section.Open(limits, log, reg)
 	}
-	return fenced{s, may}, nil
+	limits.May = fence.May
+	s, err := section.Open(limits, log, reg)
+	if err != nil {
+		return nil, err
+	}
+	return fence.Sink(s), nil
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/internal/tracing"
@@ -9,16 +10,20 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// watchSink is the sink with those around it who want to know of its answers.
-func (d *daemon) watchSink() (out sink.Sink, err error) {
+// watchSink returns the sink with the observers of its results, and the tracer, which is nil without tracing.endpoint.
+func (d *daemon) watchSink() (out sink.Sink, tracer *tracing.Tracer, err error) {
 	out = d.sink
 	if d.opts.answered != nil {
-		out = heard{out, d.opts.answered}
+		out = observed{out, d.opts.answered}
 	}
 	if endpoint := d.cfg.Tracing.Endpoint.Reveal(); endpoint != "" && !d.opts.Shadow {
-		d.tracer, err = tracing.New(tracing.Config{Endpoint: endpoint, System: d.cfg.Sink.Kind(), Version: d.opts.Version}, d.log.Named("tracing"))
+		tracer, err = tracing.New(tracing.Config{Endpoint: endpoint, System: d.cfg.Sink.Kind(), Version: d.opts.Version}, d.log.Named("tracing"))
 	}
-	return d.tracer.Sink(out), err
+	d.onClose(func() error {
+		tracer.Close(2 * time.Second)
+		return nil
+	})
+	return tracer.Sink(out), tracer, err
 }
 
 // tracedRows are tables whose status updates are traced.

@@ -4,62 +4,58 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/internal/relay"
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
 
-// watchTables looks now and then which tables the patterns of the configuration match, until ctx ends. When they are others than those
-// that the relay works on, and all of them can be worked on, it marks the daemon as outdated and calls stop.
-func (d *daemon) watchTables(ctx context.Context, stop func()) {
-	maps, err := mappings(d.cfg)
+// newTables compares, at the interval of the sweeps and until ctx ends, the tables that the patterns of the configuration match with those
+// of the relay. It returns true when they differ and a relay can work on all of them.
+func newTables(ctx context.Context, p *process, ask *asker, of []*table.Table) bool {
+	maps, err := mappings(p.cfg)
 	if err != nil || !slices.ContainsFunc(maps, func(m table.Mapping) bool { return table.IsPattern(m.Schema + "." + m.Name) }) {
-		return // the start has told of an error
+		return false // the start has reported an error
 	}
-	var bound, refused []string
-	reason := ""
-	for _, t := range d.tables {
-		bound = append(bound, strings.ToLower(t.Name()))
-	}
-	slices.Sort(bound)
-	tick := time.NewTicker(d.cfg.Fallback.Interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		now, err := d.matching(ctx, maps)
+	var refused, reason string
+	bound := lower(names(of))
+	for outbox.Wait(ctx, p.cfg.Fallback.Interval, nil) {
+		now, err := matching(ctx, ask, maps)
 		if err != nil || slices.Equal(now, bound) {
-			continue // of a server that is away others tell
+			continue // other parts report a server that is away
 		}
-		if _, err := usable(ctx, d.cfg, d.source, !d.opts.Shadow); err != nil {
-			if !relay.Away(err) && ctx.Err() == nil && (!slices.Equal(now, refused) || reason != err.Error()) {
-				d.log.Error("the tables that the patterns match have changed, and the relay goes on without the change, because it could not start with it",
+		if _, err := usable(ctx, p.cfg, ask.source, !p.opts.Shadow); err != nil {
+			if list := strings.Join(now, ","); !relay.Away(err) && ctx.Err() == nil && (list != refused || reason != err.Error()) {
+				p.log.Error("the tables that the patterns match have changed, and the relay continues without the change, because it could not start with it",
 					zap.Strings("tables", now), zap.Error(err))
-				refused, reason = now, err.Error()
+				refused, reason = list, err.Error()
 			}
 			continue
 		}
-		d.log.Info("the tables that the patterns match have changed: starting anew with them", zap.Int("before", len(bound)), zap.Int("now", len(now)))
-		d.outdated.Store(true)
-		stop()
-		return
+		p.log.Info("the tables that the patterns match have changed: starting again with them", zap.Int("before", len(bound)), zap.Int("now", len(now)))
+		return true
 	}
+	return false
 }
 
 // matching lists the tables of the configuration that exist now, or are named exactly, in lower case and in order.
-func (d *daemon) matching(ctx context.Context, maps []table.Mapping) (names []string, err error) {
+func matching(ctx context.Context, ask *asker, maps []table.Mapping) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, firstPatience)
 	defer cancel()
-	maps, _, err = table.Expand(ctx, d.plain, maps)
-	for _, m := range maps {
-		names = append(names, strings.ToLower(m.Schema+"."+m.Name))
+	maps, _, err := table.Expand(ctx, ask.db, maps)
+	found := make([]string, len(maps))
+	for i, m := range maps {
+		found[i] = m.Schema + "." + m.Name
+	}
+	return lower(found), err
+}
+
+func lower(names []string) []string {
+	for i, name := range names {
+		names[i] = strings.ToLower(name)
 	}
 	slices.Sort(names)
-	return names, err
+	return names
 }

@@ -14,9 +14,10 @@ import (
 
 // Why the checkpoint was moved other than by an operator, in the words of its history.
 const (
-	ReasonFailover = "failover"
-	ReasonGTIDs    = "GTID set of the position"
-	ReasonGap      = "gap: " // and its cause
+	ReasonFailover  = "failover"
+	ReasonTakenOver = "taken over from another relay"
+	ReasonGTIDs     = "GTID set of the position"
+	ReasonGap       = "gap: " // and its cause
 )
 
 // handler is what the reader talks to: the flow of transactions goes straight to the pipeline, what changes the source or

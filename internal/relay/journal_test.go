@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/canal-outbox/canal-outbox/canal"
 	"github.com/canal-outbox/canal-outbox/fallback"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -16,7 +17,8 @@ import (
 // other tables are written.
 func TestG43_JournalOfATableThatWasRemoved(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
-	r := New(Parts{LogOnly: map[string]bool{"shop.log": true}}, Settings{Fallback: fallback.Config{Tables: []string{"shop.a"}}}, zap.New(core), prometheus.NewRegistry())
+	reader := func(canal.Handler) Reader { return nil } // it does not run
+	r := New(Parts{LogOnly: map[string]bool{"shop.log": true}, Reader: reader}, Settings{Fallback: fallback.Config{Tables: []string{"shop.a"}}}, zap.New(core), prometheus.NewRegistry())
 	var entries []outbox.Completion
 	for n, table := range []string{"shop.gone", "shop.a", "shop.gone", "shop.log", "shop.old"} {
 		entries = append(entries, outbox.Completion{Identity: outbox.Identity{Table: table, ID: fmt.Sprint(n)}})

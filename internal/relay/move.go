@@ -28,11 +28,11 @@ var ErrNotRunning = errors.New("the relay is not following the log at this momen
 func (r *Relay) MoveTo(ctx context.Context, id server.ID, to outbox.Position, reason string) error {
 	m := &move{id: id, to: to, reason: reason, done: make(chan error, 1)}
 	r.mu.Lock()
-	if r.interrupt == nil || r.order != nil || !r.active {
+	if r.interrupt == nil || r.pending != nil || !r.active {
 		r.mu.Unlock()
 		return ErrNotRunning
 	}
-	r.order = m
+	r.pending = m
 	r.interrupt()
 	r.mu.Unlock()
 	select {
@@ -50,20 +50,20 @@ func (r *Relay) watchGate(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-r.parts.Gate.refused:
-			r.lookAnew()
+			r.lookAgain()
 		}
 	}
 }
 
-// lookAnew makes the reader connect again, because the tables were reached at another server than the one it follows. After
+// lookAgain makes the reader connect again, because the tables were reached at another server than the one it follows. After
 // a failover its stream may be of a server that is alive and out of use; and what the reader waits for may be the tables,
 // which are refused until it has looked at the new server.
-func (r *Relay) lookAnew() {
+func (r *Relay) lookAgain() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.interrupt != nil && r.order == nil && r.active && r.parts.State.Pause() == nil { // the end of a pause checks again by itself
+	if r.interrupt != nil && r.pending == nil && r.active && r.parts.State.Pause() == nil { // the end of a pause checks again by itself
 		r.log.Warn("the tables are at another server than the binlog that is read: connecting again")
-		r.order = &move{done: make(chan error, 1)}
+		r.pending = &move{done: make(chan error, 1)}
 		r.interrupt()
 	}
 }
@@ -71,8 +71,8 @@ func (r *Relay) lookAnew() {
 // moved carries out the order that ended the reader's run and returns where the next one begins.
 func (r *Relay) moved() (outbox.Position, error) {
 	r.mu.Lock()
-	m := r.order
-	r.order = nil
+	m := r.pending
+	r.pending = nil
 	r.mu.Unlock()
 	if m == nil {
 		return outbox.Position{}, errors.New("the reader ended without being told to")

@@ -29,8 +29,8 @@ func (r *Relay) Hold(p *outbox.Pause) error {
 	if p == nil {
 		r.triggers.Trigger()
 	}
-	if r.interrupt != nil && r.order == nil { // an order that is on its way looks at the pause by itself
-		r.order = &move{done: make(chan error, 1)}
+	if r.interrupt != nil && r.pending == nil { // an order that is on its way looks at the pause by itself
+		r.pending = &move{done: make(chan error, 1)}
 		r.interrupt()
 	}
 	return nil
@@ -43,7 +43,7 @@ func (r *Relay) follow(ctx context.Context, from outbox.Position) error {
 	r.mu.Lock()
 	r.interrupt = cancel
 	paused := r.parts.State.Pause() != nil
-	if r.order != nil { // that came between two runs
+	if r.pending != nil { // that came between two runs
 		cancel()
 	}
 	r.mu.Unlock()

@@ -130,7 +130,7 @@ type Relay struct {
 	reader   Reader
 
 	mu        sync.Mutex
-	order     *move              // an operator's, until the reader's goroutine has carried it out
+	pending   *move              // until the reader's goroutine has carried it out
 	interrupt context.CancelFunc // ends the reader's present run, or the pause in its place
 	active    bool
 }
@@ -140,7 +140,10 @@ func New(parts Parts, settings Settings, log *zap.Logger, reg prometheus.Registe
 	if settings.Stop <= 0 {
 		settings.Stop = DefaultStop
 	}
-	return &Relay{parts: instrument(parts), settings: settings, log: log, reg: reg}
+	r := &Relay{parts: instrument(parts), settings: settings, log: log, reg: reg}
+	r.handler = &handler{relay: r}
+	r.reader = parts.Reader(r.handler)
+	return r
 }
 
 // RefusedError says that the server is not the one of the checkpoint and that an operator must decide.
@@ -163,17 +166,17 @@ func (r *Relay) Run(ctx context.Context) error {
 		return errors.Join(err, r.parts.Sink.Close(ctx))
 	}
 	ended := make(chan error, 6)
-	acks := r.spawn(ctx, ended, "ack", r.Acks.Run)
-	flow := r.spawn(ctx, ended, "pipeline", r.Flow.Run)
-	sweep := r.spawn(ctx, ended, "sweep", r.Sweeper.Run)
-	reader := r.spawn(ctx, ended, "reader", func(ctx context.Context) error { return r.read(ctx, from) })
+	acks := spawn(ctx, ended, "ack", r.Acks.Run)
+	flow := spawn(ctx, ended, "pipeline", r.Flow.Run)
+	sweep := spawn(ctx, ended, "sweep", r.Sweeper.Run)
+	reader := spawn(ctx, ended, "reader", func(ctx context.Context) error { return r.read(ctx, from) })
 	var leaving *station
 	if r.parts.Retention != nil {
-		leaving = r.spawn(ctx, ended, "retention", r.parts.Retention.Run)
+		leaving = spawn(ctx, ended, "retention", r.parts.Retention.Run)
 	}
 	var again *station
 	if r.Redeliver != nil {
-		again = r.spawn(ctx, ended, "redelivery", r.Redeliver.Run)
+		again = spawn(ctx, ended, "redelivery", r.Redeliver.Run)
 	}
 	r.setActive(true)
 	select {
@@ -225,7 +228,7 @@ type station struct {
 }
 
 // spawn runs a part on a context of its own: the end of ctx reaches it through stop, in order.
-func (r *Relay) spawn(ctx context.Context, ended chan<- error, name string, run func(context.Context) error) *station {
+func spawn(ctx context.Context, ended chan<- error, name string, run func(context.Context) error) *station {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &station{cancel: cancel, done: make(chan struct{})}
 	go func() {

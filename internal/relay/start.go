@@ -102,7 +102,6 @@ func (r *Relay) look(ctx context.Context) (info server.Info, end outbox.Position
 // UntilAnswered repeats a question while the database is away or read-only: a start waits for it as a running relay does. Any
 // other error is the caller's, and so is the end of ctx.
 func UntilAnswered(ctx context.Context, log *zap.Logger, ask func() error) error {
-	backoff := outbox.Backoff{Base: 200 * time.Millisecond, Max: 5 * time.Second}
 	var class, before server.Class
 	for n := 0; ; n++ {
 		err := ask()
@@ -120,10 +119,8 @@ func UntilAnswered(ctx context.Context, log *zap.Logger, ask func() error) error
 		case class != server.ReadOnly && (n == 0 || before == server.ReadOnly):
 			log.Warn("the database does not answer: waiting for it", zap.Error(err))
 		}
-		select {
-		case <-ctx.Done():
+		if !outbox.Wait(ctx, databasePauses.Delay(n, exact), nil) {
 			return ctx.Err()
-		case <-time.After(backoff.Delay(n, 0.5)): // without jitter: this process alone asks, and the simulation repeats its histories
 		}
 	}
 }
@@ -216,8 +213,6 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) (err error) {
 	if p.Again != nil {
 		r.Redeliver = redelivery.New(r.settings.Again, p.Again.Rows, r.Flow, p.Again.Memory, r.log.Named("redelivery"), r.reg)
 	}
-	r.handler = &handler{relay: r}
-	r.reader = p.Reader(r.handler)
 	return nil
 }
 

@@ -8,7 +8,7 @@
 // table that keeps the order of its keys, a table without a status beside it, an application that publishes its rows itself, or
 // rows that go out again: FAILED ones, and SENT ones that no consumer finishes.
 //
-// Seeds from 1,000,000,000,001 on run two or three processes with state directories of their own and a lease (internal/app.Turn and
+// Seeds from 1,000,000,000,001 on run two or three processes with state directories of their own and a lease (internal/relay.HeldLease and
 // the real lease), which are killed, stopped, frozen and cut off. At most one publishes, its copies are of rows that the table did not
 // show as SENT when it took over, and another one takes over when it ends. Each stretch of 20 other seeds is followed by one of these.
 //

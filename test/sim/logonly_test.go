@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -138,7 +138,7 @@ func (r *row) anchored(d *disk) {
 // movedTo is called when a position is set: rows before it are lost unless they are stored elsewhere. A take-over does not
 // excuse a lost row. Callers hold mu.
 func (w *world) movedTo(d *disk, at outbox.Position, why string) {
-	d.moved, d.aside = why != app.TakenOver, nil
+	d.moved, d.aside = why != relay.ReasonTakenOver, nil
 	if why == firstStart && w.known && w.superseded(d) {
 		d.aside = &at
 		return
@@ -155,7 +155,7 @@ func (w *world) superseded(d *disk) bool {
 // passOver is movedTo for a position that counts. Callers hold mu.
 func (w *world) passOver(d *disk, at outbox.Position, why string) {
 	n := w.indexOf(at)
-	inherits := why == app.TakenOver || w.known && why == firstStart
+	inherits := why == relay.ReasonTakenOver || w.known && why == firstStart
 	for _, r := range w.lives {
 		if r.logOnly {
 			switch r.anchored(d); {

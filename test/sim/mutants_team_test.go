@@ -39,12 +39,12 @@ var teamMutations = []mutation{
 		edits: []edit{{"return l.rows.Release(ctx, own, at)", "_ = own\n	return nil"}},
 	},
 	{
-		rule: "a take-over goes on from the holder's position", file: "internal/app/turn.go", found: "P1: .*passed over", team: true,
+		rule: "a take-over goes on from the holder's position", file: "internal/relay/held.go", found: "P1: .*passed over", team: true,
 		edits: []edit{{"err == nil && use {", "err == nil && use && false {"}},
 	},
 	{
-		rule: "a holder writes its position into the lease", file: "internal/app/turn.go", found: "P1: .*passed over", team: true,
-		edits: []edit{{"	r.At, _ = t.State.Checkpoint()\n", ""}},
+		rule: "a holder writes its position into the lease", file: "internal/relay/held.go", found: "P1: .*passed over", team: true,
+		edits: []edit{{"	r.At, _ = h.State.Checkpoint()\n", ""}},
 	},
 	{
 		rule: "nothing is read before the lease has the position", file: "internal/relay/start.go", found: "P1: .*passed over", team: true,

@@ -103,7 +103,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a refused connection makes the reader look anew", file: "internal/relay/move.go", found: "P1: ",
-		edits: []edit{{"			r.lookAnew()\n", ""}}, seeds: 5000,
+		edits: []edit{{"			r.lookAgain()\n", ""}}, seeds: 5000,
 	},
 	{
 		rule: "a guard refuses a server that nobody has accepted", file: "internal/relay/gate.go", found: "identity: ",

@@ -95,7 +95,7 @@ func (w *world) incarnate(d *disk, l life, m *member) *incarnation {
 
 func (i *incarnation) run() error {
 	if i.team != nil {
-		return i.takeTurns()
+		return i.serveByLease()
 	}
 	state, err := i.openState()
 	if err != nil {

@@ -62,7 +62,7 @@ func (w *world) lapsedAtMove(r *leaseRow) bool {
 
 // checkTaken looks at a take-over: no process takes the lease from a holder in good health. Callers hold mu.
 func (w *world) checkTaken(by *member, r *leaseRow) {
-	if !r.Until.IsZero() && !w.lapsedAtMove(r) && r.by.healthy() && r.by.turn != nil {
+	if !r.Until.IsZero() && !w.lapsedAtMove(r) && r.by.healthy() && r.by.held != nil {
 		w.violation("take-over", "%s takes the lease away from %s, which works (term %d)", by.name(), r.by.name(), r.Term)
 	}
 }
@@ -79,7 +79,7 @@ func (w *world) watchLease(over <-chan struct{}) {
 		w.mu.Lock()
 		var holders []string
 		for _, m := range w.members() {
-			if i := m.disk.present; !i.dead && m.turn != nil && m.turn.May() {
+			if i := m.disk.present; !i.dead && m.held != nil && m.held.Fence.May() {
 				holders = append(holders, m.name())
 				if !m.asleep.After(time.Now()) {
 					vacant = time.Now()
@@ -102,7 +102,7 @@ func (w *world) watchLease(over <-chan struct{}) {
 // overdue reports whether a process should have taken over. Callers hold mu.
 func (w *world) overdue(m *member, vacant time.Time) bool {
 	i := m.disk.present
-	if i.dead || i.ctx.Err() != nil || m.lease == nil || m.turn != nil || i.cutOff() || !m.asking.IsZero() && time.Since(m.asking) > 50*time.Millisecond {
+	if i.dead || i.ctx.Err() != nil || m.lease == nil || m.held != nil || i.cutOff() || !m.asking.IsZero() && time.Since(m.asking) > 50*time.Millisecond {
 		return false
 	}
 	ttl := w.plan.team.lease

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -92,11 +92,11 @@ type member struct {
 	plan memberPlan // of its state directory
 
 	lease   *lease.Lease
-	turn    *app.Turn // nil while it stands by
-	asleep  time.Time // it is frozen until then
-	waking  int       // who waits for that
-	asking  time.Time // since when it waits for an answer about the lease; zero: it does not
-	trouble time.Time // when it began, woke, or had a statement on the lease that failed or took long
+	held    *relay.HeldLease // nil while it stands by
+	asleep  time.Time        // it is frozen until then
+	waking  int              // who waits for that
+	asking  time.Time        // since when it waits for an answer about the lease; zero: it does not
+	trouble time.Time        // when it began, woke, or had a statement on the lease that failed or took long
 }
 
 // enlist makes the member of a process that begins on a state directory; nil where there is one process. Callers hold mu.
@@ -144,10 +144,10 @@ func (w *world) runTeam() {
 
 func (m *member) name() string { return string(rune('A' + m.disk.number)) }
 
-func (m *member) setTurn(t *app.Turn) {
+func (m *member) setHeld(h *relay.HeldLease) {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
-	if m.turn = t; t == nil && m.disk.present.ctx.Err() == nil { // a stop is no trouble
+	if m.held = h; h == nil && m.disk.present.ctx.Err() == nil { // a stop is no trouble
 		m.trouble = latest(m.trouble, time.Now())
 	}
 }
@@ -166,7 +166,7 @@ func (m *member) settled() bool {
 // works reports whether the process publishes. Callers hold mu.
 func (m *member) works() bool {
 	i := m.disk.present
-	return m.turn != nil && !i.dead && !m.asleep.After(time.Now()) && i.relay != nil && i.relay.Ready() && m.turn.May()
+	return m.held != nil && !i.dead && !m.asleep.After(time.Now()) && i.relay != nil && i.relay.Ready() && m.held.Fence.May()
 }
 
 // ready reports whether a member works. Callers hold mu.

@@ -1,4 +1,4 @@
-package app
+package relay
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
-	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -17,7 +16,7 @@ import (
 
 // A relay that takes over from another state directory obeys the last command: the one to the active relay or, if it had seen no
 // active relay, the one to its own directory.
-func TestWhatBecomesOfAPause(t *testing.T) {
+func TestTheLastPauseIsInherited(t *testing.T) {
 	store, err := checkpoint.OpenContext(t.Context(), t.TempDir(), checkpoint.Options{})
 	testkit.Must(t, err)
 	defer func() { testkit.Must(t, store.Close()) }()
@@ -31,12 +30,12 @@ func TestWhatBecomesOfAPause(t *testing.T) {
 		"from a paused one":                 {nil, theirs, true, theirs},
 		"from a paused one, paused itself":  {own, theirs, false, theirs},
 		"from one that was resumed":         {own, nil, true, nil},
-		"paused while nobody was active":    {own, nil, false, own},
+		"paused while no relay was active":  {own, nil, false, own},
 		"from one that was not paused ever": {nil, nil, true, nil},
 	} {
 		testkit.Must(t, store.SetPause(c.own))
-		turn := &Turn{State: store, Log: zap.NewNop()}
-		testkit.Must(t, turn.inheritPause(c.left, c.watched))
+		held := NewHeldLease(LeaseParts{State: store, Log: zap.NewNop()})
+		testkit.Must(t, held.inheritPause(c.left, c.watched))
 		if got := store.Pause(); (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
@@ -73,9 +72,11 @@ func TestG35_ARefusalHoldsForTheStandby(t *testing.T) {
 		store, err := checkpoint.OpenContext(t.Context(), t.TempDir(), checkpoint.Options{})
 		testkit.Must(t, err)
 		testkit.Must(t, store.Reset(x.recorded, outbox.Position{File: "log.000001", Offset: 500, GTIDs: a + ":1-4"}, 0, "test"))
-		turn := &Turn{State: store, Source: answering{next, outbox.Position{File: "log.000001", Offset: 400}}, Log: zap.NewNop(), Accept: x.accept, Lease: lease.Alone(lease.Off, "")}
-		use, err := turn.usable(t.Context(), left)
-		var refused *relay.RefusedError
+		held := NewHeldLease(LeaseParts{
+			State: store, Source: answering{next, outbox.Position{File: "log.000001", Offset: 400}}, Log: zap.NewNop(), Accept: x.accept, Lease: lease.Alone(lease.Off, ""),
+		})
+		use, err := held.usable(t.Context(), left)
+		var refused *RefusedError
 		if use || errors.As(err, &refused) != x.refused || err != nil && !x.refused {
 			t.Errorf("%s: use %v, %v", name, use, err)
 		}

@@ -1,4 +1,4 @@
-package app
+package relay
 
 import (
 	"context"
@@ -12,42 +12,37 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// contact is the first connection to the broker. A sink opens no connection before its first message, so without contact a wrong
+// Contact is the first connection to the broker. A sink opens no connection before its first message, so without Contact a wrong
 // address, certificate or password would show only with the first row. It runs during the start and delays nothing: from the
 // first message on the breaker decides whether the broker takes messages.
-type contact struct {
+type Contact struct {
 	mu      sync.Mutex
 	trouble string
 }
 
 const contactTimeout = 3 * time.Second
 
-// contactPause is the time between two questions.
-var contactPause = outbox.Backoff{Base: time.Second, Max: 10 * time.Second}
+// contactPauses are the waits between two probes.
+var contactPauses = outbox.Backoff{Base: time.Second, Max: 10 * time.Second}
 
-// run asks until the broker has answered once or the context ends.
-func (c *contact) run(ctx context.Context, s sink.Sink, log *zap.Logger) {
+// Run probes the broker until it has answered once or the context ends.
+func (c *Contact) Run(ctx context.Context, s sink.Sink, log *zap.Logger) {
 	for n := 0; ; n++ {
-		asking, cancel := context.WithTimeout(ctx, contactTimeout)
-		err := s.Probe(asking)
+		probing, cancel := context.WithTimeout(ctx, contactTimeout)
+		err := s.Probe(probing)
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
 		c.note(err, log)
-		if err == nil {
+		if err == nil || !outbox.Wait(ctx, contactPauses.Delay(n, rand.Float64()), nil) {
 			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(contactPause.Delay(n, rand.Float64())):
 		}
 	}
 }
 
 // note keeps the error for status and logs it once.
-func (c *contact) note(err error, log *zap.Logger) {
+func (c *Contact) note(err error, log *zap.Logger) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.trouble
@@ -64,8 +59,8 @@ func (c *contact) note(err error, log *zap.Logger) {
 	}
 }
 
-// Trouble is why the broker has not been reached yet; "" when it was, or when it has not been asked to the end.
-func (c *contact) Trouble() string {
+// Trouble is why the broker has not been reached yet; "" when it was, or when no probe has ended.
+func (c *Contact) Trouble() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.trouble

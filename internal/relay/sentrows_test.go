@@ -1,4 +1,4 @@
-package app
+package relay
 
 import (
 	"context"
@@ -12,6 +12,18 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
+// sentBy is the list of the relays before: one row of each table.
+type sentBy map[string]outbox.Identity
+
+func (sentBy) Leave(context.Context, lease.SentRows) error { return nil }
+
+func (s sentBy) Left(_ context.Context, tables []string) (left lease.SentRows, err error) {
+	for _, name := range tables {
+		left.Rows = append(left.Rows, s[name])
+	}
+	return left, nil
+}
+
 // A standby that takes over has the rows in its journal that the relay before has sent and could not show as SENT: nothing sends them again.
 func TestG32_TakeOverDoesNotSendRefusedRows(t *testing.T) {
 	open := func() *checkpoint.Store {
@@ -22,16 +34,11 @@ func TestG32_TakeOverDoesNotSendRefusedRows(t *testing.T) {
 	}
 	store := open()
 	refused := outbox.Identity{Table: "shop.t", ID: "17", MessageID: "order:17"}
-	turn := &Turn{State: store, Log: zap.NewNop(), Left: func(_ context.Context, tables []string) (lease.SentRows, error) {
-		if len(tables) != 1 || tables[0] != "shop.t" {
-			t.Errorf("asked for %v", tables)
-		}
-		return lease.SentRows{Rows: []outbox.Identity{refused}}, nil
-	}}
-	for range 2 { // an acquisition that fails behind it is tried again
-		left, err := turn.readLeft(t.Context(), []string{"shop.t"})
+	held := NewHeldLease(LeaseParts{State: store, Log: zap.NewNop(), Sent: sentBy{"shop.t": refused}})
+	for range 2 { // an acquisition that fails later is repeated
+		left, err := held.readSent(t.Context(), []string{"shop.t"})
 		testkit.Must(t, err)
-		testkit.Must(t, turn.inheritSent(left))
+		testkit.Must(t, held.inheritSent(left))
 	}
 	journal, err := store.Journal()
 	testkit.Must(t, err)

@@ -3,7 +3,7 @@ package sim
 import (
 	"context"
 
-	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
@@ -11,8 +11,8 @@ import (
 
 // This file is what internal/app does around a relay that shares its tables with others.
 
-// takeTurns is a process: it stands by, works while it holds the lease, and stands by again, as app.Run does.
-func (i *incarnation) takeTurns() error {
+// serveByLease is a process: it stands by, works while it holds the lease, and stands by again, as app.Run does.
+func (i *incarnation) serveByLease() error {
 	m := i.team
 	defer func() {
 		if m.lease != nil {
@@ -63,41 +63,43 @@ func (i *incarnation) serve() (again bool, err error) {
 		m.join(i, state)
 	}
 	_, has := state.Checkpoint()
-	turn := &app.Turn{Lease: m.lease, State: state, Source: source{i}, Log: i.log, Lost: state.Origin().Quarantined != "" && !has}
-	held, err := turn.Take(i.ctx, []string{tableName, logTable})
+	held := relay.NewHeldLease(relay.LeaseParts{
+		Lease: m.lease, Fence: new(relay.Fence), State: state, Source: source{i}, Log: i.log, Lost: state.Origin().Quarantined != "" && !has,
+	})
+	taken, err := held.Take(i.ctx, []string{tableName, logTable})
 	switch {
 	case err != nil && i.ctx.Err() != nil:
 		return false, nil
 	case err != nil:
 		return false, err
-	case !held:
+	case !taken:
 		return m.lease.Await(i.ctx, []string{tableName, logTable}) == nil, nil
 	}
-	return i.lead(turn, state)
+	return i.lead(held, state)
 }
 
 // lead works until the lease is lost or the process ends.
-func (i *incarnation) lead(turn *app.Turn, state *state) (lost bool, err error) {
+func (i *incarnation) lead(held *relay.HeldLease, state *state) (lost bool, err error) {
 	m, s := i.team, newSink(i)
-	s.may = turn.May
-	relay := i.relayOn(state, s, observed{app.Fence(s, turn.May), i}, turn.Lost, turn.Begin)
-	m.setTurn(turn)
-	defer m.setTurn(nil)
+	s.may = held.Fence.May
+	own := i.relayOn(state, s, observed{held.Fence.Sink(s), i}, held.Lost, held.Begin)
+	m.setHeld(held)
+	defer m.setHeld(nil)
 	ctx, stop := context.WithCancelCause(i.ctx)
 	defer stop(nil)
 	keeping, enough := context.WithCancel(context.WithoutCancel(ctx))
 	kept := make(chan error, 1)
 	go func() {
-		err := turn.Keep(keeping)
+		err := held.Keep(keeping)
 		if err != nil {
 			stop(err)
 		}
 		kept <- err
 	}()
-	err = relay.Run(ctx)
+	err = own.Run(ctx)
 	enough()
 	if lost = <-kept != nil; !lost {
-		turn.Release()
+		held.Release()
 	}
 	return lost, err
 }

@@ -1,0 +1,182 @@
+package app
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/ack"
+	"github.com/canal-outbox/canal-outbox/canal"
+	"github.com/canal-outbox/canal-outbox/checkpoint"
+	"github.com/canal-outbox/canal-outbox/fallback"
+	"github.com/canal-outbox/canal-outbox/internal/alert"
+	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/reconcile"
+	"github.com/canal-outbox/canal-outbox/internal/relay"
+	"github.com/canal-outbox/canal-outbox/internal/shadow"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/pipeline"
+	"github.com/canal-outbox/canal-outbox/redelivery"
+	"github.com/canal-outbox/canal-outbox/retention"
+)
+
+// active is a relay and what looks at it.
+type active struct {
+	relay   *relay.Relay
+	reader  *canal.Reader
+	tables  []*table.Table
+	rows    tableRows // of the tables that have a status
+	leaving *retention.Retention
+	shadow  *shadow.Shadow // nil but with Options.Shadow
+	contact relay.Contact
+	samples *operator.Sampler
+	relays  *operator.Relays
+	alerts  *alert.Alerter
+	checks  *reconcile.Schedule
+	notes   *notes
+}
+
+// watch starts what runs until ctx ends, beyond the relay's end: its last rows may fail while it stops.
+func (d *daemon) watch(watches *sync.WaitGroup, ctx context.Context) {
+	watches.Go(func() { d.samples.Run(ctx) })
+	if d.shadow == nil {
+		watches.Go(func() { d.relays.Run(ctx) })
+	} else { // other relays need no warning of it
+		watches.Go(func() { _ = d.shadow.Run(ctx) }) // it returns nil
+	}
+	if d.held.Sent != nil {
+		watches.Go(func() { d.held.ShareSent(ctx, d.relay) })
+	}
+	watches.Go(func() { d.checks.Run(ctx) })
+	watches.Go(func() { d.alerts.Run(ctx) })
+}
+
+// assemble makes the relay and what looks at it.
+func (d *daemon) assemble(source server.Config, tables []*table.Table) error {
+	gate, a := relay.NewGate(), &active{tables: tables}
+	guarded, err := server.Open(source, gate.Guard, server.Session{Writes: true, MaxConns: connections(len(tables)) + d.cfg.Fallback.Workers - 1})
+	if err != nil {
+		return err
+	}
+	d.onClose(closing(guarded))
+	var may func() bool
+	if fence := d.guard(); fence != nil {
+		may = fence.May
+	}
+	a.rows = rowsOf(guarded, tables, d.state.Waits, may)
+	a.rows.OnRefused(logRefused(d.log))
+	a.samples = operator.NewSampler(a.rows.Counts, d.registry, d.log)
+	a.alerts, a.checks, a.notes = d.newAlerts(a), d.newChecks(), d.newNotes()
+	present := &presence{source: source, tables: names(tables), leased: d.lease.db != nil, accepted: gate.Current}
+	d.onClose(present.close)
+	a.relays = operator.NewRelays(present.look, d.registry, d.log)
+	numbers := settings(d.cfg, tables)
+	numbers.Pipeline.May = may
+	numbers.Ack.Failed, numbers.Ack.Noted, numbers.Again.Retried = a.alerts.Failed, a.notes.take, a.alerts.Retried
+	numbers.Again.Version, numbers.Again.TakenOver = d.opts.Version, d.held.TookOver
+	leaves := expiring(d.cfg.Retention, a.rows.Tables())
+	replica, err := d.openReplica(table.WithStatus(tables))
+	if err != nil {
+		return err
+	}
+	if replica != nil {
+		numbers.Fallback.Replica, leaves.Replica = replica, replica
+	}
+	a.leaving = retention.New(leaves, a.rows, d.log.Named("retention"), d.registry)
+	parts, err := d.parts(a, gate)
+	if err != nil {
+		return err
+	}
+	if d.waiting != nil {
+		d.registry.Unregister(d.waiting.reader)
+	}
+	a.relay = relay.New(parts, numbers, d.log, d.registry)
+	d.active = a
+	return nil
+}
+
+// parts are those of the relay; a shadow changes no table and remembers no row as sent.
+func (d *daemon) parts(a *active, gate *relay.Gate) (relay.Parts, error) {
+	p := relay.Parts{
+		Source: d.asker, Gate: gate, LogOnly: withoutStatus(a.tables), State: d.state, Retention: a.leaving, Begin: d.held.Begin, Lost: d.lost(),
+		AcceptNewSource: d.opts.AcceptNewSource, Again: &relay.Again{Rows: a.rows, Memory: d.state.Waits},
+		Rows:   failedRows{a.rows, checkpoint.NewFailedLog(d.cfg.Checkpoint.Dir)},
+		Reader: func(h canal.Handler) relay.Reader { a.reader = d.newReader(a.tables, h); return a.reader },
+	}
+	if d.opts.Shadow {
+		silent, _ := d.sink.(shadow.Sink) // see open
+		a.shadow = shadow.New(a.rows.States, silent, d.log)
+		p.Rows, p.State, p.Retention, p.Again = shadowRows{p.Rows, a.shadow}, shadowState{d.state}, nil, nil
+		d.log.Warn("shadow: nothing is sent, and nothing is written into the tables")
+	}
+	out, tracer, err := d.watchSink()
+	p.Sink, p.Rows = out, tracedRows{p.Rows, tracer}
+	return p, err
+}
+
+func (d *daemon) newReader(tables []*table.Table, h canal.Handler) *canal.Reader {
+	return canal.New(canal.Config{
+		Server: d.asker.source, Tables: tables, ServerID: serverID(d.cfg), Heartbeat: d.cfg.Source.Heartbeat,
+		MaxTransactionBytes: int(d.cfg.Pipeline.MaxTransactionBytes), Schemas: d.state.Schemas,
+		Recorded: func() (server.ID, outbox.Position) {
+			id, _ := d.state.Source()
+			at, _ := d.state.Checkpoint()
+			return id, at
+		},
+		Noticed: func(at time.Time, table, done string) { d.past.Mark(at, "table", table+" was "+done) },
+	}, h, d.log.Named("binlog"), d.registry)
+}
+
+// connections bounds the pool for the tables: a few for sweep, recovery, samples, retention and the operator, and one for each statement
+// that ack may run, so that a locked table takes none from the others. They are dialled when they are needed. The limit is for
+// servers with many tables: so many are never locked at once, and a server takes 151 connections by default.
+func connections(tables int) int { return 5 + min(3*tables, 60) }
+
+func names(tables []*table.Table) []string {
+	out := make([]string, len(tables))
+	for i, t := range tables {
+		out[i] = t.Name()
+	}
+	return out
+}
+
+// settings translates the numbers.
+func settings(cfg *config.Config, tables []*table.Table) relay.Settings {
+	byTable, byTopic, byType := map[string]outbox.Retry{}, map[string]outbox.Retry{}, map[string]outbox.Retry{}
+	failedEvery, redeliver := map[string]time.Duration{}, map[string]table.Redeliver{}
+	var ordered []string
+	for _, t := range tables {
+		byTable[t.Name()] = t.Retry()
+		if t.Ordered() {
+			ordered = append(ordered, t.Name())
+		}
+		if every := t.FailedEvery(cfg.Retry.FailedEvery); every > 0 {
+			failedEvery[t.Name()] = every
+		}
+		if rule := t.Redeliver(); rule.After > 0 {
+			redeliver[t.Name()] = rule
+		}
+	}
+	for topic, a := range cfg.Retry.Topics {
+		byTopic[topic] = a.Rule()
+	}
+	for kind, a := range cfg.Retry.Types {
+		byType[kind] = a.Rule()
+	}
+	return relay.Settings{
+		Pipeline: pipeline.Config{
+			MaxInFlight: cfg.Pipeline.MaxInFlight, MaxInFlightBytes: int(cfg.Pipeline.MaxInFlightBytes), Random: rand.Float64,
+			Tables: byTable, Topics: byTopic, Types: byType, Ordered: ordered,
+		},
+		Ack: ack.Config{FlushTimeout: relay.DefaultStop},
+		Fallback: fallback.Config{
+			Tables: names(table.WithStatus(tables)), Interval: cfg.Fallback.Interval, Threshold: cfg.Fallback.Threshold, Patience: cfg.Fallback.Patience,
+			ClaimTimeout: cfg.Fallback.ClaimTimeout, Batch: cfg.Fallback.Batch, Workers: cfg.Fallback.Workers, Rate: cfg.Fallback.Rate,
+		},
+		Again: redelivery.Config{Failed: failedEvery, Sent: redeliver},
+	}
+}
