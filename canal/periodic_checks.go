@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
@@ -22,7 +23,7 @@ func (r *Reader) checkPeriodically(ctx context.Context, info server.Info) (stop 
 	go func() {
 		defer close(done)
 		r.checkSettings(ctx, info)
-		for pause(ctx, lookInterval*r.cfg.Heartbeat); ctx.Err() == nil; pause(ctx, lookInterval*r.cfg.Heartbeat) {
+		for outbox.Wait(ctx, lookInterval*r.cfg.Heartbeat, nil) {
 			r.compareClocks(ctx)
 			r.checkSettings(ctx, info)
 			if info.ListsReplicas() {

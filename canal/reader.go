@@ -78,7 +78,7 @@ func (r *Reader) Run(ctx context.Context, from outbox.Position) (err error) {
 		if errors.As(err, &foreign) {
 			return err
 		}
-		pause(ctx, r.backoff(err))
+		outbox.Wait(ctx, r.backoff(err), nil)
 	}
 	return nil
 }
@@ -174,13 +174,4 @@ func (r *Reader) from() outbox.Position {
 func (r *Reader) setPosition(pos outbox.Position) {
 	r.pos, r.set, r.pieces = pos, nil, outbox.Position{}
 	clear(r.branches)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

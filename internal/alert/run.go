@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // lastTimeout bounds the one attempt that is made for what waits at a stop.
@@ -41,10 +43,10 @@ func (a *Alerter) Run(ctx context.Context) {
 			}
 			digest.Reset(time.Until(next))
 		case <-a.wake:
-			pause(ctx, a.cfg.Gather)
+			outbox.Wait(ctx, a.cfg.Gather, nil)
 			a.deliver(ctx, a.failures)
 			a.deliver(ctx, a.crossings)
-			pause(ctx, a.cfg.Every-a.cfg.Gather)
+			outbox.Wait(ctx, a.cfg.Every-a.cfg.Gather, nil)
 			a.again()
 		}
 	}
@@ -62,13 +64,6 @@ func nextDigest(clock string, now time.Time) time.Time {
 		day = time.Date(now.Year(), now.Month(), now.Day()+1, at.Hour(), at.Minute(), 0, 0, now.Location())
 	}
 	return day
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 // again wakes Run when there is more than went into one message.
@@ -101,7 +96,7 @@ func (a *Alerter) deliver(ctx context.Context, compose func() (m *message, concl
 				zap.String("webhook", host(a.cfg.Webhook)), zap.Error(err))
 		}
 		a.errors.Inc()
-		pause(ctx, a.cfg.Retry.Delay(n, a.cfg.Random()))
+		outbox.Wait(ctx, a.cfg.Retry.Delay(n, a.cfg.Random()), nil)
 	}
 }
 

@@ -90,7 +90,7 @@ func TestDoctorSeesAnotherRelay(t *testing.T) {
 				t.Errorf("got\n%s", findings(all))
 			}
 			testkit.Must(t, other.Close())
-			testkit.WaitFor(t, 30*time.Second, "nobody else", func() bool { return !has(Doctor(t.Context(), cfg), server.Fault) })
+			testkit.WaitFor(t, 30*time.Second, "no other relay", func() bool { return !has(Doctor(t.Context(), cfg), server.Fault) })
 		})
 	}
 }

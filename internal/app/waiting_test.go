@@ -83,7 +83,7 @@ func TestA05_AwaitedDatabase(t *testing.T) {
 		t.Errorf("told to stop: %v", err)
 	}
 	if code, _ := probe(cfg, "/healthz"); code != 0 {
-		t.Error("somebody answers after the end")
+		t.Error("the admin API answers after the end")
 	}
 	testkit.Must(t, systemd.SetReadDeadline(time.Now().Add(3*time.Minute)))
 	for _, want := range []string{"READY=1", "STOPPING=1"} {
@@ -91,7 +91,7 @@ func TestA05_AwaitedDatabase(t *testing.T) {
 		n, err := systemd.Read(text)
 		testkit.Must(t, err)
 		if string(text[:n]) != want {
-			t.Errorf("systemd heard %q, want %q", text[:n], want)
+			t.Errorf("systemd received %q, want %q", text[:n], want)
 		}
 	}
 }
