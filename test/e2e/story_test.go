@@ -167,7 +167,10 @@ func (s *story) theOtherRelay() {
 	s.says(s.second, 0, "resume")
 	s.waitCount(4, "status = 2")
 	s.page.shows("#state", "working")
-	s.says(s.Relay, 0, "status", "standby of")
+	s.wait("the standby to read that the pause has ended", func() bool {
+		out, _, code := s.Relay.Command(s.t, "status")
+		return code == 0 && strings.Contains(out, "standby of")
+	})
 }
 
 // pausedSweeps counts the sweeps of the second relay that a pause kept from taking rows.
