@@ -254,7 +254,8 @@ func TestA61_InsertSelectTriggerAndLoadData(t *testing.T) {
 		defer mysql.DeregisterLocalFile(file)
 		testkit.Exec(t, l.db.Root(), "SET GLOBAL local_infile = 1")
 		l.exec("LOAD DATA LOCAL INFILE '" + file + "' INTO TABLE t_local_message (biz_type, biz_key, topic, message_body)")
-		l.expect("k1,k2,k3,t1,t2,l1,l2", nil)
+		// The text of the trigger names the table, so the log alone does not show that it inserted no row: the table is swept.
+		l.expect("k1,k2,k3,t1,t2,l1,l2", map[outbox.Cause]int{outbox.CauseStatement: 0})
 	})
 }
 
