@@ -70,9 +70,10 @@ type bed struct {
 	writer *relay.Writer
 	relay  *relay.Relay
 
-	copies int // duplicates of earlier accounts
-	seen   int // number of stops in the relay's log
-	cuts   int // breaks that came before all was sent
+	copies int  // duplicates of earlier accounts
+	late   bool // see lateRows: the order of this account is not that of the commits
+	seen   int  // number of stops in the relay's log
+	cuts   int  // breaks that came before all was sent
 }
 
 // newBed returns a bed with the table of a layout, or, without one, with the table that has every column.
@@ -143,8 +144,26 @@ func (b *bed) account(t *testing.T) relay.Account {
 	t.Helper()
 	b.sent(t)
 	account := b.load.Ledger.Compare(relay.ReadAll(t, b.broker, b.load.Topics...))
+	if n := b.lateRows(t); n > 0 {
+		t.Logf("%d rows were in the log and not yet in the table: the sweep published them, and their order is not checked", n)
+		b.late = true
+	}
+	if b.late {
+		account.Disorder = nil
+	}
 	account.Check(t)
 	return account
+}
+
+// lateRows is the number of rows that the running process found in the log, looked up after a reconnect, and did not see in the table: a
+// server shows a commit in its log before it shows it to a SELECT, on a busy machine for milliseconds. The sweep publishes them (P5: no
+// commit order then).
+func (b *bed) lateRows(t *testing.T) int {
+	t.Helper()
+	if !b.relay.Running() {
+		return 0
+	}
+	return int(b.relay.Metrics(t).Sum("deferred_total", `cause="not_found"`))
 }
 
 // renew starts a new account, so that the accounts of long runs stay small: an empty table, whose ids start again (A28), and
@@ -152,7 +171,7 @@ func (b *bed) account(t *testing.T) relay.Account {
 func (b *bed) renew(t *testing.T, n int) {
 	t.Helper()
 	testkit.Exec(t, b.sql, "TRUNCATE TABLE "+b.table.Name())
-	b.load.Ledger, b.load.Topics, b.copies = relay.NewLedger(), []string{topic(n)}, 0
+	b.load.Ledger, b.load.Topics, b.copies, b.late = relay.NewLedger(), []string{topic(n)}, 0, false
 }
 
 // noCopies checks that nothing was sent twice since the last account.
@@ -179,7 +198,7 @@ func (b *bed) afterKill(t *testing.T) relay.Account {
 		testkit.Must(t, err)
 		rows += n
 	}
-	if rows > 1 {
+	if rows > 1+b.lateRows(t) {
 		t.Errorf("the sweep had to publish %d rows that the log should have delivered", rows)
 	}
 	return account
