@@ -20,7 +20,7 @@ import (
 type Config struct {
 	// Source is the MySQL or MariaDB server whose binlog is read and whose tables are relayed.
 	Source Source `yaml:"source"`
-	// Tables are the outbox tables. At least one is needed, and each name once.
+	// Tables are the outbox tables, each name once.
 	Tables []Table `yaml:"tables"`
 	// Sink is the broker that takes the messages: exactly one of its keys.
 	Sink Sink `yaml:"sink"`
@@ -30,7 +30,7 @@ type Config struct {
 	Retry Retry `yaml:"retry"`
 	// Fallback is the sweep over the tables, which publishes what the binlog did not deliver.
 	Fallback Fallback `yaml:"fallback"`
-	// Retention deletes or archives final rows. It is off until one of its ages is set. `canal-outbox migrate` creates the tables.
+	// Retention deletes or archives final rows, once one of its ages is set.
 	Retention Retention `yaml:"retention"`
 	// Reconcile compares tables and topics on a schedule.
 	Reconcile Reconcile `yaml:"reconcile"`
@@ -42,7 +42,7 @@ type Config struct {
 	Admin Admin `yaml:"admin"`
 	// Alerts are messages to a webhook about rows that became FAILED.
 	Alerts Alerts `yaml:"alerts"`
-	// Tracing sends spans of messages whose trace is sampled to an OpenTelemetry collector.
+	// Tracing sends spans of sampled messages to an OpenTelemetry collector.
 	Tracing Tracing `yaml:"tracing"`
 	// Log is the service's own log, on standard error.
 	Log Log `yaml:"log"`
@@ -58,24 +58,24 @@ type Source struct {
 	Password setting.Secret `yaml:"password"`
 	// PasswordFile is a file that holds the password; one line break at its end is ignored.
 	PasswordFile string `yaml:"password_file"`
-	// TLS of every connection to the server. A server without TLS is an error, except in the modes disabled and preferred.
+	// TLS of every connection to the server.
 	TLS setting.TLS `yaml:"tls"`
-	// Heartbeat is the interval at which an idle server sends a sign of life. Three missing ones end the connection.
+	// Heartbeat is the interval of an idle server's signs of life. Three missing ones end the connection.
 	Heartbeat time.Duration `yaml:"heartbeat"`
-	// ServerID is the id under which the relay reads the binlog, unique among the server's replicas. 0 chooses one.
+	// ServerID is the id of the reader, unique among the server's replicas. 0 chooses one.
 	ServerID uint32 `yaml:"server_id"`
 }
 
 // Redeliver is for tables into which consumers write that they are done.
 type Redeliver struct {
-	// After is the time, such as `10m`, after which a SENT row is sent again, and the time between two sends.
+	// After is the age, such as `10m`, at which a SENT row is sent again, and the time between two sends.
 	After time.Duration `yaml:"after"`
 	// Until is the consumers' state that ends redelivery, a name of `codes`. Empty: `consumed`.
 	Until string `yaml:"until"`
 	// Max is the number of times a row is sent again; 0 means 3.
 	Max int `yaml:"max"`
-	// StateQuery is the http or https address of a service that says which messages are finished. Those get the code of `until` and are not
-	// sent again. Only its host is ever shown.
+	// StateQuery is the http or https address of a service that says which messages are finished. Those get the code of `until` and are not sent
+	// again.
 	StateQuery setting.URL `yaml:"state_query"`
 }
 
@@ -89,7 +89,7 @@ func (r Redeliver) Rule() table.Redeliver {
 
 // Topic is the rule for the topic of a row.
 type Topic struct {
-	// Template is the long form of a constant or a template: `topic: {template: orders}` is `topic: orders`.
+	// Template is the long form of a constant or a template.
 	Template string `yaml:"template"`
 	// Column is the column whose value map translates into a topic.
 	Column string `yaml:"column"`
@@ -119,7 +119,7 @@ func (t Topic) Rule() (table.TopicRule, error) {
 
 // Checkpoint is the state directory.
 type Checkpoint struct {
-	// Dir holds positions, journal, gaps and the unix socket of the commands. It belongs to one process at a time and should survive restarts.
+	// Dir holds positions, journal, gaps and the unix socket of the commands. It belongs to one process and should survive restarts.
 	Dir string `yaml:"dir"`
 }
 
@@ -128,21 +128,21 @@ func (c Checkpoint) Socket() string { return filepath.Join(c.Dir, "admin.sock") 
 
 // Retry is the limit of the sends of a refused message, and the waiting time between them.
 type Retry struct {
-	// Max is the number of sends or retries (`tables[].attempts`) after which a refused row becomes FAILED. The max_retry column has priority.
+	// Max is the number of sends or retries (`tables[].attempts`) after which a refused row becomes FAILED; the max_retry column has priority.
 	// 0: as the layout's owners have it (`message-state` 10 sends, `order-chain` 5 sends, others 5 retries).
 	Max int `yaml:"max"`
 	// Backoff doubles the waiting time with each retry. Without base, max and schedule the layout's owners decide (`order-chain` from 2 s,
 	// `message-state` always 10 m, `local_message_table` 1, 5, 30, 60, 120 m, others from 1 s; to 2 h).
 	Backoff Backoff `yaml:"backoff"`
-	// Jitter is the largest fraction by which a waiting time is longer or shorter at random. 0: exact times.
+	// Jitter is the largest random fraction of a waiting time. 0: exact times.
 	Jitter float64 `yaml:"jitter"`
 	// Schedule lists the waiting times; the last one repeats. Not together with backoff.
 	Schedule []time.Duration `yaml:"schedule"`
-	// Topics overrides `max` and `schedule` by the topic's name. It has priority over tables[].retry.
+	// Topics overrides `max` and `schedule` by topic, with priority over tables[].retry.
 	Topics map[string]Attempts `yaml:"topics"`
-	// Types overrides `max` and `schedule` by the value of the column biz_type. It has priority over topics.
+	// Types overrides `max` and `schedule` by the value of the column biz_type, with priority over topics.
 	Types map[string]Attempts `yaml:"types"`
-	// FailedEvery is the age, such as `6h`, at which FAILED rows are retried; they keep their count of attempts. 0: never.
+	// FailedEvery is the age, such as `6h`, at which FAILED rows are retried. 0: never.
 	FailedEvery time.Duration `yaml:"failed_every"`
 }
 
@@ -179,19 +179,18 @@ type Backoff struct {
 type Fallback struct {
 	// Interval between two sweeps.
 	Interval time.Duration `yaml:"interval"`
-	// Threshold is the age from which a sweep publishes a row without a due time. After a gap it publishes rows of any age.
+	// Threshold is the age from which a sweep publishes a row without a due time, except after a gap.
 	Threshold time.Duration `yaml:"threshold"`
-	// Patience is how long a sweep waits for a binlog reader that makes no progress before it publishes without it.
+	// Patience is how long a sweep waits for a binlog reader that makes no progress.
 	Patience time.Duration `yaml:"patience"`
 	// Batch is the number of rows that are claimed and published together, at most 500.
 	Batch int `yaml:"batch"`
-	// Workers is the number of batches of a table that are claimed in parallel and held in memory, which drains a large backlog faster where
-	// the database is far away or its disks are slow. It is 1 with a rate, and for tables with `ordering: key`.
+	// Workers is the number of batches of a table that are claimed in parallel and held in memory: faster where the database is far away or its
+	// disks are slow. It is 1 with a rate, and for tables with `ordering: key`.
 	Workers int `yaml:"workers"`
-	// Rate is the largest number of rows that sweeps of all tables publish per second. Rows from the binlog are not limited. 0: no limit.
+	// Rate is the largest number of rows per second that sweeps publish. 0: no limit.
 	Rate int `yaml:"rate"`
-	// ReadFrom is host:port of a replica on which regular sweeps search for rows, with the account and TLS of source. Claims and bodies come
-	// from the primary, so a lagging replica causes no copies. Empty: the primary.
+	// ReadFrom is host:port of a replica on which regular sweeps search for rows, with the account and TLS of source. Empty: the primary.
 	ReadFrom string `yaml:"read_from"`
 	// ClaimTimeout is the age after which the claim of a crashed process is taken over.
 	ClaimTimeout time.Duration `yaml:"claim_timeout"`
@@ -199,36 +198,35 @@ type Fallback struct {
 
 // Reconcile compares the tables with the topics on a schedule. Metrics, status and alerts have the result.
 type Reconcile struct {
-	// Every is the time between two comparisons, such as `24h`. Each covers the rows of the last two intervals. 0: off.
+	// Every is the time between two comparisons, such as `24h`. 0: off.
 	Every time.Duration `yaml:"every"`
 }
 
 // Retention takes final rows out of the tables. The ages are by the database's clock: of sent_at if the table has it, else of
 // last_exec_time, updated_at or created_at.
 type Retention struct {
-	// Sent is the age at which SENT rows, and rows in the consumers' state `consumed`, are deleted, such as `168h`, at least a minute. 0: they
-	// stay.
+	// Sent is the age, such as `168h`, at which SENT rows, and rows in the consumers' state `consumed`, are deleted, at least a minute. 0:
+	// never.
 	Sent time.Duration `yaml:"sent"`
-	// Archive is the age at which these rows move to the table with the suffix `_archive`. Not together with sent.
+	// Archive is the age at which these rows move to the table with the suffix `_archive` instead.
 	Archive time.Duration `yaml:"archive"`
-	// Failed is the age at which FAILED rows move to the table with the suffix `_failed`. 0: they stay.
+	// Failed is the age at which FAILED rows move to the table with the suffix `_failed`. 0: never.
 	Failed time.Duration `yaml:"failed"`
-	// Window is the part of the day in which rows leave, such as `02:00-05:00`, by the database's clock in the table's `time_zone`. Empty:
-	// always.
+	// Window is the part of the day in which rows leave, such as `02:00-05:00`, by the database's clock in the table's zone. Empty: always.
 	Window string `yaml:"window"`
-	// MaxReplicaLag is the lag of the replica of `fallback.read_from` above which no rows are deleted or moved. 0: any lag.
+	// MaxReplicaLag is the lag of the replica of `fallback.read_from` above which no rows leave. 0: any lag.
 	MaxReplicaLag time.Duration `yaml:"max_replica_lag"`
 }
 
 // Lease selects the active one of several relays.
 type Lease struct {
-	// Enabled uses the lease. Without it, or without its table or privilege, the relay runs alone, and only reports another relay.
+	// Enabled uses the lease. Without it, or without its table or privilege, the relay runs alone.
 	Enabled bool `yaml:"enabled"`
-	// Time is how long the active relay may publish without the database's confirmation. When it dies another relay takes over within twice
-	// this time. Relays of a table may have different times.
+	// Time is how long the active relay may publish without the database's confirmation. Another relay takes over within twice this time after a
+	// crash.
 	Time time.Duration `yaml:"time"`
-	// Table is schema.table of the lease table, the same for all relays of a table. Empty: `canal_outbox_lease` in the schema of the first
-	// entry of tables.
+	// Table is schema.table of the lease table, the same for all relays of a table. Empty: `canal_outbox_lease` in the schema of the first entry
+	// of tables.
 	Table string `yaml:"table"`
 }
 
@@ -250,7 +248,7 @@ type Admin struct {
 	Token setting.Secret `yaml:"token"`
 	// TokenFile is a file that holds the token.
 	TokenFile string `yaml:"token_file"`
-	// ReadToken is a second token that allows reading only: metrics, status, lists, but no message bodies.
+	// ReadToken is a second token that allows reading, but no message bodies.
 	ReadToken setting.Secret `yaml:"read_token"`
 	// ReadTokenFile is a file that holds the read token.
 	ReadTokenFile string `yaml:"read_token_file"`
@@ -270,9 +268,9 @@ type Peer struct {
 
 // Alerts is the webhook.
 type Alerts struct {
-	// Webhook is the http or https address that receives a JSON message when rows become FAILED. Only its host is ever shown. Empty: none.
+	// Webhook is the http or https address that receives a JSON message when rows become FAILED. Only its host is ever shown.
 	Webhook setting.URL `yaml:"webhook"`
-	// Secret signs each message (HMAC-SHA256 in the header X-Canal-Outbox-Signature). Empty: no signature.
+	// Secret signs each message (HMAC-SHA256). Empty: no signature.
 	Secret setting.Secret `yaml:"secret"`
 	// SecretFile is a file that holds the secret.
 	SecretFile string `yaml:"secret_file"`
@@ -287,13 +285,13 @@ type Alerts struct {
 
 // Tracing is where spans go.
 type Tracing struct {
-	// Endpoint is the http or https address of a collector that accepts OTLP over HTTP, such as `http://127.0.0.1:4318`. Empty: none.
+	// Endpoint is the http or https address of an OTLP collector, such as `http://127.0.0.1:4318`. Empty: none.
 	Endpoint setting.URL `yaml:"endpoint"`
 }
 
 // Log is the service's log.
 type Log struct {
-	// Level is the least important level that is written: `debug`, `info`, `warn` or `error`.
+	// Level is the lowest level that is written: `debug`, `info`, `warn` or `error`.
 	Level string `yaml:"level"`
 	// Format is `json` or `text`.
 	Format string `yaml:"format"`

@@ -10,13 +10,12 @@ import (
 
 // Table maps one outbox table.
 type Table struct {
-	// Name is schema.table, exact or a pattern for many tables of one layout: `shop_*.t_local_message_{00..63}`. `*` matches any characters,
-	// `{00..63}` numbers, `{a,b}` words; no pattern matches a name that begins with an underscore, as tools for schema changes make. An exact
-	// name has priority. New and dropped tables are detected within fallback.interval.
+	// Name is schema.table, exact or a pattern for tables of one layout: `shop_*.t_local_message_{00..63}`. `*` matches any characters,
+	// `{00..63}` numbers, `{a,b}` words; no pattern matches a leading underscore, as of tools for schema changes. An exact name has priority.
 	Name string `yaml:"name"`
 	// Preset is the layout that the other keys override: `t_local_message`, `message-state`, `local_message_table`, `local_message`,
-	// `order-chain`, `debezium-outbox` (no status: only the binlog is read), or `outbox`, the relay's own layout. docs/layouts has a page for
-	// each. Other usual spellings of columns are recognised.
+	// `order-chain`, `debezium-outbox` (no status: only the binlog is read), or `outbox`, the relay's own. Other usual spellings of columns are
+	// recognised.
 	Preset string `yaml:"preset"`
 	// Columns maps a role to the name of the table's column, where it differs from the preset: id, message_id, biz_type,
 	// key, topic, tag, sharding_key, body, headers, partition, status, retry_count, max_retry, next_retry_time,
@@ -24,28 +23,26 @@ type Table struct {
 	// name unmaps the role. Several roles may name one column, unless the relay writes one of them.
 	Columns map[string]string `yaml:"columns"`
 	// Codes maps a status (`pending`, `sending`, `sent`, `failed`) to its code. Any other name is a state of the consumers (`consumed`,
-	// `suspended`), under which its rows are counted. An empty code removes a name. Rows with any other code are never changed.
+	// `suspended`). An empty code removes a name. Rows with any other code are never changed.
 	Codes map[string]string `yaml:"codes"`
-	// Topic derives the topic where no column holds it: a constant (`topic: orders`), a template with the name of one column (`topic:
-	// order.{event_type}`), or the topic of each value of a column.
+	// Topic derives the topic where no column holds it: a constant (`topic: orders`), a template with one column (`topic: order.{event_type}`),
+	// or the topic of each value of a column.
 	Topic Topic `yaml:"topic"`
 	// MessageIDHeader is an additional header (RocketMQ: property) that carries the message id.
 	MessageIDHeader string `yaml:"message_id_header"`
-	// TimeZone of the table's DATETIME columns: an offset such as `+08:00` or a name the server knows. Empty: the
-	// server's own.
+	// TimeZone of the DATETIME columns: an offset such as `+08:00` or a name the server knows. Empty: the server's own.
 	TimeZone string `yaml:"time_zone"`
-	// Grace is the time that the application has after its commit to publish a row itself and to mark it as sent. The relay publishes rows
-	// that are still PENDING then. 0: at once.
+	// Grace is the time that the application has after its commit to publish a row itself and mark it as sent. 0: none.
 	Grace time.Duration `yaml:"grace"`
 	// Ordering is `none` or `key`. With `key`, rows of one key and topic are sent one after the other, and later rows wait while one cannot be
-	// sent. `none` keeps the order of commits as long as nothing fails.
+	// sent. `none` keeps the order of commits while nothing fails.
 	Ordering string `yaml:"ordering"`
-	// Attempts is what a limit (retry.max, retry.topics, the max_retry column) counts: `sends`, or `retries`, the sends after the first.
-	// Empty: sends for `message-state` and `order-chain`, else retries.
+	// Attempts is what a limit (retry.max, retry.topics, the max_retry column) counts: `sends`, or `retries`, the sends after the first. Empty:
+	// sends for `message-state` and `order-chain`, else retries.
 	Attempts string `yaml:"attempts"`
 	// Retry overrides `retry` for the rows of this table.
 	Retry TableRetry `yaml:"retry"`
-	// Redeliver publishes SENT rows that no consumer has finished again, under the same message id. Off without `after`.
+	// Redeliver publishes SENT rows that no consumer has finished again. Off without `after`.
 	Redeliver Redeliver `yaml:"redeliver"`
 	// Retention replaces the ages of `retention` for this table. An omitted age is 0; with `{}` all rows stay.
 	Retention *TableRetention `yaml:"retention"`

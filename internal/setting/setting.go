@@ -111,9 +111,9 @@ type TLS struct {
 	// (encrypted, not verified), `verify-ca` (certificate signed by a trusted authority), `verify-identity` (and made out
 	// to the host name).
 	Mode string `yaml:"mode"`
-	// CA is a PEM file with the trusted authorities; without it the system's are trusted.
+	// CA is a PEM file with the trusted authorities. Empty: the system's.
 	CA string `yaml:"ca"`
-	// Cert is a PEM file with the client certificate, for servers that ask for one.
+	// Cert is a PEM file with the client certificate.
 	Cert string `yaml:"cert"`
 	// Key is the PEM file with the private key of Cert.
 	Key string `yaml:"key"`

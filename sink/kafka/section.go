@@ -25,8 +25,8 @@ type Section struct {
 	TLS setting.TLS `yaml:"tls"`
 	// SASL is the authentication; none without a mechanism.
 	SASL Authentication `yaml:"sasl"`
-	// Compression of record batches: `none`, `gzip`, `snappy`, `lz4` or `zstd`. The relay never waits to fill a batch, and
-	// small batches hardly shrink.
+	// Compression of record batches: `none`, `gzip`, `snappy`, `lz4` or `zstd`. The relay never waits to fill a batch, and small batches hardly
+	// shrink.
 	Compression string `yaml:"compression"`
 	// MaxMessageBytes is the largest record the brokers take (their `message.max.bytes`). Larger rows become FAILED without
 	// an attempt.

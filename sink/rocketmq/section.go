@@ -23,11 +23,11 @@ type Section struct {
 	SecretKeyFile string `yaml:"secret_key_file"`
 	// MaxMessageBytes is the largest body the brokers take (their maxMessageSize). Larger rows become FAILED without an attempt.
 	MaxMessageBytes setting.Bytes `yaml:"max_message_bytes"`
-	// Durability decides about a message that a broker stored but did not flush or copy to its replica in time: `strict` sends it again, so
-	// the topic can hold copies; `lenient` counts it as sent, and a crash of the broker can lose it.
+	// Durability decides about a message that a broker stored but did not flush or copy to its replica in time: `strict` sends it again;
+	// `lenient` counts it as sent, and a crash of the broker can lose it.
 	Durability string `yaml:"durability"`
-	// Rows that are inserted with a due time in the next three days are sent to RocketMQ at once, which delivers them at that time. This needs
-	// brokers 5.0 or newer with timerWheelEnable. Such a row is SENT at once: docs/concepts.md, Due times.
+	// Rows with a due time in the next three days go to RocketMQ at once, which delivers them at that time. This needs brokers 5.0 or newer with
+	// timerWheelEnable: docs/concepts.md, Due times.
 	NativeDelay bool `yaml:"native_delay"`
 	// TLS is refused: the RocketMQ client has none.
 	TLS *setting.TLS `yaml:"tls,omitempty"`
