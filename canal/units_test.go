@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // A06: the texts are those that the servers send (MySQL 5.7 to 9, MariaDB 10 to 11).
@@ -63,7 +64,7 @@ func TestG14_A54_WhenAnEndOfAStreamIsAGap(t *testing.T) {
 		r.pos = outbox.Position{File: "binlog.000007", Offset: 4711}
 		judged := func(err error, want class, cause outbox.GapCause) {
 			t.Helper()
-			if c, got := r.judge(err); c != want || got != cause {
+			if c, got := r.judge(err, server.Plain); c != want || got != cause {
 				t.Errorf("%v: %s %s, want %s %s", err, c, got, want, cause)
 			}
 		}

@@ -58,7 +58,7 @@ func (i Info) logStatus(ctx context.Context, db *sql.DB) (map[string]string, err
 		return nil, fmt.Errorf("read the end of the binlog: %w", err)
 	}
 	if len(rows) == 0 {
-		return nil, errors.New("the server writes no binlog: set log_bin and restart it")
+		return nil, fmt.Errorf("the server writes no binlog: %s", i.Platform.Cure(LogBin))
 	}
 	return rows[0], nil
 }
@@ -161,7 +161,7 @@ func Files(ctx context.Context, db *sql.DB) (files []File, err error) {
 		files = append(files, File{log["log_name"], size})
 	}
 	if len(files) == 0 {
-		return nil, errors.New("the server has no binlog files: set log_bin and restart it")
+		return nil, errors.New("the server has no binlog files: log_bin is off")
 	}
 	return files, nil
 }
