@@ -44,7 +44,7 @@ func (d *doctor) source(ctx context.Context) {
 	d.account(ctx, db)
 	d.encryption(ctx, db, info)
 	if info.Reader { // what follows needs a binlog and a server that accepts writes
-		d.add(server.Fault, "source", info.Platform.Cure(server.Primary), "the server is a reader of an Aurora cluster: it takes no writes and has no binlog")
+		d.add(server.Fault, "source", info.Cure(server.Primary), "the server is a reader of an Aurora cluster: it takes no writes and has no binlog")
 		return
 	}
 	if end, err := info.End(ctx, db); err == nil { // without the privilege for it, the finding about grants reports that
@@ -116,7 +116,7 @@ func (d *doctor) encryption(ctx context.Context, db *sql.DB, info server.Info) {
 	case cipher != "":
 		d.add(server.OK, "source.tls", "", "encrypted with %s", cipher)
 	case !local:
-		d.add(server.Warning, "source.tls", info.Platform.Cure(server.Encryption), "the connection to another machine is in clear")
+		d.add(server.Warning, "source.tls", info.Cure(server.Encryption), "the connection to another machine is in clear")
 	}
 }
 
@@ -161,7 +161,7 @@ func (d *doctor) reach(ctx context.Context, db *sql.DB, info server.Info) {
 		return
 	}
 	if why != "" {
-		d.add(server.Warning, "checkpoint", "keep the log longer than the longest stop: "+info.Platform.Cure(server.KeepLogs),
+		d.add(server.Warning, "checkpoint", "keep the log longer than the longest stop: "+info.Cure(server.KeepLogs),
 			"the log does not reach back to the checkpoint (%s): a start records a gap and sweeps the tables, which publishes every PENDING row, without the order of the log", why)
 		return
 	}
@@ -170,7 +170,7 @@ func (d *doctor) reach(ctx context.Context, db *sql.DB, info server.Info) {
 		return // the current file is not purged
 	}
 	// The checkpoint's file was last written at the checkpoint or later.
-	age, fix := time.Since(d.held.At).Round(time.Minute), "start the relay, or keep the log longer: "+info.Platform.Cure(server.KeepLogs)
+	age, fix := time.Since(d.held.At).Round(time.Minute), "start the relay, or keep the log longer: "+info.Cure(server.KeepLogs)
 	switch {
 	case info.Purge == server.Unset:
 		d.add(server.Warning, "checkpoint", fix, "it is %v old, and %s may remove %s at any time: from then on a start finds a gap", age, info.Platform, at.File)

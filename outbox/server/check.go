@@ -49,7 +49,7 @@ func (i Info) filters(ctx context.Context, db *sql.DB) (findings []Finding, err 
 				findings = append(findings, Finding{
 					Severity: Warning, Subject: "server." + filter,
 					What: fmt.Sprintf("the binlog is filtered (%s): rows of schemas that are left out are published by the sweep only", row[filter]),
-					Fix:  i.Platform.Cure(LogFilter),
+					Fix:  i.Cure(LogFilter),
 				})
 			}
 		}
@@ -74,7 +74,7 @@ func (i Info) settings() []Finding {
 		}
 	}
 	add(true, OK, "version", fmt.Sprintf("%s, version %s%s", i.ID, i.Version, i.on()), "")
-	cure := i.Platform.Cure
+	cure := i.Cure
 	if i.Reader {
 		add(true, Fault, "innodb_read_only", "the server is a reader of the cluster: it takes no writes and has no binlog", cure(Primary))
 		return out
@@ -113,6 +113,6 @@ func (i Info) checkSession(account string) []Finding {
 		Severity: Warning, Subject: "server.binlog_row_image",
 		What: fmt.Sprintf("our status updates are logged with row image %s: each writes the whole row to the binlog, with FULL twice, "+
 			"body included", i.SessionImage),
-		Fix: i.Platform.sessionRight(fmt.Sprintf("GRANT %s ON *.* TO %s", privilege, QuoteAccount(account))),
+		Fix: i.sessionRight(fmt.Sprintf("GRANT %s ON *.* TO %s", privilege, QuoteAccount(account))),
 	}}
 }

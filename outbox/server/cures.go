@@ -1,6 +1,10 @@
 package server
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+)
 
 // Subjects of cures: variables of the server by their names, and other things that only an operator of the server can change.
 const (
@@ -102,8 +106,8 @@ var ways = map[Platform]way{
 	PolarDB: {
 		set: "set %s = %s (its name there may begin with loose_) on the parameter page of the cluster in the console",
 		others: map[string]string{
-			LogBin:     "set loose_polar_log_bin = ON (5.6: ON_WITH_GTID) on the parameter page of the cluster in the console: PolarDB writes no binlog by default. The cluster restarts",
-			Primary:    "set source.address to the primary endpoint of the cluster",
+			LogBin:  "set loose_polar_log_bin = ON (5.6: ON_WITH_GTID) on the parameter page of the cluster in the console: PolarDB writes no binlog by default. The cluster restarts",
+			Primary: "set source.address to the primary endpoint of the cluster",
 		},
 	},
 	CloudSQL: {
@@ -116,7 +120,7 @@ var ways = map[Platform]way{
 	Azure: {
 		set: "az mysql flexible-server parameter set --resource-group GROUP --server-name SERVER --name %s --value %s (or the server parameters in the portal)",
 		others: map[string]string{
-			RowMetadata: "Azure does not let it be changed: nothing to do",
+			RowMetadata: "nothing to do: Azure does not let it be changed. Tables with a status work without it",
 			Encryption:  "set source.tls.mode to verify-identity; source.tls.ca is a file with the root CAs that Microsoft names",
 		},
 	},
@@ -147,6 +151,14 @@ func (p Platform) Cure(subject string) string {
 	return plain[subject]
 }
 
+// Cure is Platform.Cure for this version of the server.
+func (i Info) Cure(subject string) string {
+	if subject == RowMetadata && i.RowMetadata == "" && i.Platform != Plain {
+		return "upgrade to MySQL 8.0 or MariaDB 10.5: this version has no binlog_row_metadata"
+	}
+	return i.Platform.Cure(subject)
+}
+
 // grantors are the accounts that can grant what the relay needs, where there is no SUPER.
 var grantors = map[Platform]string{
 	RDS:       "the master user can grant it (with MySQL 8.0.36 and later by its role rds_superuser_role)",
@@ -167,12 +179,12 @@ func (p Platform) grantor() string {
 }
 
 // sessionRight is the cure where the account may not narrow its own updates in the binlog; grant is the statement for a plain server.
-func (p Platform) sessionRight(grant string) string {
-	switch p {
-	case RDS, Aurora: // the list of the role's privileges lacks it, and so the master user cannot grant it
-		return "nothing to do: " + string(p) + " gives this right to no account"
-	case Plain:
+func (i Info) sessionRight(grant string) string {
+	switch {
+	case i.Platform == Plain:
 		return grant
+	case i.Flavor == outbox.MySQL && (i.Platform == RDS || i.Platform == Aurora): // rds_superuser_role lacks it
+		return "nothing to do: " + string(i.Platform) + " gives this right to no account"
 	}
 	return grant + " (if the service lets an account grant it)"
 }

@@ -71,6 +71,29 @@ func TestCuresAreOnesThatThePlatformAllows(t *testing.T) {
 	}
 }
 
+// The findings of a start, and of the looks of a running reader, have the cure of the platform.
+func TestSettingsOfAManagedServer(t *testing.T) {
+	i := Info{Platform: RDS, LogBin: true, BinlogFormat: "MIXED", SyncBinlog: true, LogReplicas: true, GTID: true, Purge: Unset}
+	want := map[string]string{
+		"server.binlog_format":          "DB parameter group",
+		"server.binlog_row_metadata":    "upgrade to MySQL 8.0",
+		"server.binlog retention hours": "CALL mysql.rds_set_configuration('binlog retention hours', 72)",
+	}
+	for _, f := range i.settings() {
+		if !strings.Contains(f.Fix, want[f.Subject]) || f.Severity == OK != (f.Subject == "server.version") {
+			t.Errorf("%+v", f)
+		}
+		delete(want, f.Subject)
+	}
+	if len(want) > 0 {
+		t.Errorf("not found: %v", want)
+	}
+	i = Info{Platform: Aurora, Reader: true, LogBin: true}
+	if all := i.check("relay@%"); len(all) != 2 || all[1].Severity != Fault || !strings.Contains(all[1].Fix, "cluster endpoint") {
+		t.Errorf("a reader: %+v", all)
+	}
+}
+
 func TestServersWithoutABinlogAreRefused(t *testing.T) {
 	for _, vars := range []variables{
 		{"version": "8.0.11-TiDB-v7.5.1", "server_id": "0"},

@@ -58,7 +58,7 @@ func (i Info) logStatus(ctx context.Context, db *sql.DB) (map[string]string, err
 		return nil, fmt.Errorf("read the end of the binlog: %w", err)
 	}
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("the server writes no binlog: %s", i.Platform.Cure(LogBin))
+		return nil, fmt.Errorf("the server writes no binlog: %s", i.Cure(LogBin))
 	}
 	return rows[0], nil
 }
