@@ -72,7 +72,7 @@ func ConnectFix(err error, user string) string {
 	case errors.As(err, &authority), errors.As(err, &name):
 		return "set source.tls.ca to the authority that signed the server's certificate, and source.address to a name in it"
 	case server.NoTLS(err):
-		return "give the server a certificate (ssl_cert and ssl_key in its configuration, then restart it), or, on a network without other " +
+		return "give the server a certificate (ssl_cert and ssl_key in its configuration, then restart it; a managed server: turn on SSL in its console), or, on a network without other " +
 			"users, set source.tls.mode to preferred"
 	case server.Code(err) == 3159: // SECURE_TRANSPORT_REQUIRED, the default of Azure
 		return "set source.tls.mode to verify-identity, or at least to required: the server refuses connections in clear (require_secure_transport)"
