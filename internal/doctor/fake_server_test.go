@@ -3,6 +3,7 @@ package doctor
 import (
 	"net"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -34,10 +35,11 @@ type script struct {
 	own                map[string]bool     // the statements of the last file
 }
 
-func readScript(t *testing.T, paths ...string) script {
+func readScript(t *testing.T, names ...string) script {
 	t.Helper()
 	s := script{variables: map[string]string{}, session: map[string]string{}, answers: map[string][]string{}}
-	for _, path := range paths {
+	for _, name := range names {
+		path := filepath.Join("testdata", "platforms", name)
 		s.own = map[string]bool{}
 		text, err := os.ReadFile(path)
 		testkit.Must(t, err)
@@ -70,12 +72,15 @@ type fakeServer struct {
 	t                   *testing.T
 	script              script
 
+	address string
+
 	mu    sync.Mutex
 	asked map[string]bool
+	conns int
 }
 
-// startFake listens on 127.0.0.1 until the test ends, and returns the address. In the end each answer of the last file must have been used.
-func startFake(t *testing.T, s script) (address string) {
+// startFake listens on 127.0.0.1 until the test ends. In the end each answer of the last file must have been used.
+func startFake(t *testing.T, s script) *fakeServer {
 	t.Helper()
 	f := &fakeServer{t: t, script: s, asked: map[string]bool{}}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -99,11 +104,15 @@ func startFake(t *testing.T, s script) (address string) {
 			}
 		}
 	})
-	return listener.Addr().String()
+	f.address = listener.Addr().String()
+	return f
 }
 
 func (f *fakeServer) serve(conn net.Conn) {
 	defer conn.Close()
+	f.mu.Lock()
+	f.conns++
+	f.mu.Unlock()
 	// The handshake of MySQL 8.0, also where the script is another server's: the relay takes the version from the variables.
 	users := server.NewInMemoryAuthenticationHandler(mysql.AUTH_NATIVE_PASSWORD)
 	testkit.Must(f.t, users.AddUser(fakeUser, fakePassword))

@@ -58,11 +58,7 @@ func TestA58_DoctorOnManagedServers(t *testing.T) {
 					Checkpoint: outbox.Position{File: c.file, Offset: 4711}, At: time.Now().Add(-c.age),
 				}
 			}
-			var paths []string
-			for _, name := range append(c.shared, c.name+".txt") {
-				paths = append(paths, filepath.Join("testdata", "platforms", name))
-			}
-			got := onPlatform(t, startFake(t, readScript(t, paths...)), held)
+			got := onPlatform(t, startFake(t, readScript(t, append(c.shared, c.name+".txt")...)).address, held)
 			golden := filepath.Join("testdata", "platforms", c.name+".golden")
 			if *update {
 				testkit.Must(t, os.WriteFile(golden, []byte(got), 0o600))
@@ -73,6 +69,34 @@ func TestA58_DoctorOnManagedServers(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s\ngo test -update writes the file", got, want)
 			}
 		})
+	}
+}
+
+// A connection that reached a reader of Aurora, which is the old writer for some seconds after a failover, is not used again: the next one
+// resolves the cluster endpoint anew.
+func TestAReaderOfAuroraIsLeft(t *testing.T) {
+	fake := startFake(t, readScript(t, "common.txt", "mysql80.txt", "aurora-reader.txt"))
+	settings := server.Config{Address: fake.address, User: fakeUser, Password: fakePassword}
+	db, err := server.Open(settings, nil, server.Session{MaxConns: 1})
+	testkit.Must(t, err)
+	defer db.Close()
+	for range 2 {
+		info, err := server.Inspect(t.Context(), db)
+		testkit.Must(t, err)
+		if _, err := info.End(t.Context(), db); err == nil || !strings.Contains(err.Error(), "cluster endpoint") {
+			t.Errorf("the end of its log: %v", err)
+		}
+	}
+	writing, err := server.Open(settings, nil, server.Session{Writes: true})
+	testkit.Must(t, err)
+	defer writing.Close()
+	if err := writing.Ping(); server.Classify(err) != server.ReadOnly || !strings.Contains(err.Error(), "cluster endpoint") {
+		t.Errorf("writing: %v", err)
+	}
+	fake.mu.Lock()
+	defer fake.mu.Unlock()
+	if fake.conns != 3 {
+		t.Errorf("%d connections for two looks and a writing pool", fake.conns)
 	}
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -90,6 +91,9 @@ func Inspect(ctx context.Context, db *sql.DB) (Info, error) {
 		if err := ask(ctx, conn); err != nil {
 			return Info{}, fmt.Errorf("inspect the server: %w", err)
 		}
+	}
+	if info.Reader { // the next connection resolves the address again: after a failover it may lead to the old writer for some seconds
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // it returns that error
 	}
 	return info, nil
 }

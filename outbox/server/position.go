@@ -53,6 +53,9 @@ func (i Info) FileEnd(ctx context.Context, db *sql.DB) (outbox.Position, error) 
 }
 
 func (i Info) logStatus(ctx context.Context, db *sql.DB) (map[string]string, error) {
+	if i.Reader {
+		return nil, fmt.Errorf("the server is a reader of an Aurora cluster and has no binlog: %s", i.Cure(Primary))
+	}
 	rows, err := Show(ctx, db, i.endStatement())
 	if err != nil {
 		return nil, fmt.Errorf("read the end of the binlog: %w", err)
