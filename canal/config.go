@@ -23,6 +23,9 @@ type Config struct {
 
 	// Recorded returns the source of the last checkpoint and that checkpoint; a zero ID when none is recorded.
 	Recorded func() (server.ID, outbox.Position)
+	// Descends proves that a server without GTIDs is a copy of the recorded one: the reader then reports a gap of cause failover. nil: nothing
+	// can, and such a server is foreign. An error is tried again.
+	Descends func(ctx context.Context, recorded server.ID, checkpoint outbox.Position, now server.ID) (why string, descends bool, err error)
 	// Schemas keeps column versions over restarts; nil: they are read again at each start.
 	Schemas SchemaStore
 

@@ -17,6 +17,11 @@ func (r *Reader) check(ctx context.Context, p *serverState) (failover bool, caus
 	relation, why := server.CheckIdentity(recorded, checkpoint, p.info, p.end)
 	switch relation {
 	case server.Foreign:
+		if r.cfg.Descends != nil {
+			if why, descends, err := r.cfg.Descends(ctx, recorded, checkpoint, p.info.ID); err != nil || descends {
+				return false, outbox.GapFailover, why, err
+			}
+		}
 		return false, "", "", &ForeignSourceError{Address: r.cfg.Server.Address, Recorded: recorded, Now: p.info.ID, Why: why}
 	case server.Shorter:
 		return false, outbox.GapShorter, why, nil

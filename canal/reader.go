@@ -110,7 +110,7 @@ func (r *Reader) attempt(ctx context.Context) error {
 		r.pieces = large.end
 		return nil
 	}
-	c, cause := r.judge(err)
+	c, cause := r.judge(err, p.info.Platform)
 	if c != classGap || ctx.Err() != nil {
 		return err
 	}

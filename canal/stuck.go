@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // A stream that ends at an event is opened again at the same position. judge decides by the class of the error what follows.
@@ -63,7 +64,7 @@ type stuck struct {
 // - after maxBroken attempts, an event that cannot be decoded;
 // - after stuckPatience, an event that the server cannot read (error 1236): its disk may be full, or its file may be repaired;
 // - never, rows that only an operator may leave out (heldError).
-func (r *Reader) judge(err error) (class, outbox.GapCause) {
+func (r *Reader) judge(err error, platform server.Platform) (class, outbox.GapCause) {
 	c, cause := classOf(err)
 	if c != classStuck && c != classBroken && c != classHeld {
 		return c, cause
@@ -85,7 +86,7 @@ func (r *Reader) judge(err error) (class, outbox.GapCause) {
 		if s.GapAt = s.Since.Add(stuckPatience); !now.Before(s.GapAt) {
 			return classGap, outbox.GapUnknownEvent
 		}
-		s.Cure, s.Lost = cure(s.Cause), r.logOnly()
+		s.Cure, s.Lost = cure(s.Cause, platform), r.logOnly()
 	case classHeld:
 		var held *heldError
 		errors.As(err, &held)
@@ -121,16 +122,18 @@ func (r *Reader) logOnly() string {
 
 // cures match texts of error 1236, from the same sources as fatal, in lower case.
 var cures = []struct{ text, do string }{
-	{"max_allowed_packet", "Raise max_allowed_packet on the server: SET GLOBAL max_allowed_packet = 1073741824"},
 	{"out of disk space", "Make room on the server's disk"},
 	{"memory allocation", "The server lacks memory: look at its limits"},
 	{"checksum", "The binlog file is damaged: look at the server's disk and error log"},
 	{"i/o error", "The server cannot read its binlog file: look at its disk and error log"},
 }
 
-// cure returns how to remove the cause of an event that the server cannot read.
-func cure(message string) string {
+// cure returns how to remove the cause of an event that the server, which runs on platform, cannot read.
+func cure(message string, platform server.Platform) string {
 	message = strings.ToLower(message)
+	if strings.Contains(message, server.MaxPacket) {
+		return "Raise max_allowed_packet on the server: " + platform.Cure(server.MaxPacket)
+	}
 	for _, c := range cures {
 		if strings.Contains(message, c.text) {
 			return c.do

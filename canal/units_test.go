@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
 // A06: the texts are those that the servers send (MySQL 5.7 to 9, MariaDB 10 to 11).
@@ -56,6 +57,21 @@ func TestA06_ClassOfAnError(t *testing.T) {
 	}
 }
 
+// What a person does about an event that the server cannot read is what the platform allows.
+func TestCureOfAStuckEvent(t *testing.T) {
+	const message = "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source"
+	for platform, want := range map[server.Platform]string{
+		server.Plain: "SET GLOBAL max_allowed_packet = 1073741824", server.Aurora: "set max_allowed_packet = 1073741824 in the DB cluster parameter group",
+	} {
+		if got := cure(message, platform); !strings.Contains(got, want) {
+			t.Errorf("%q: %q", platform, got)
+		}
+	}
+	if got := cure("consider out of disk space on source", server.RDS); !strings.Contains(got, "disk") {
+		t.Errorf("%q", got)
+	}
+}
+
 // Which ends of a stream become a gap, and when: another attempt cannot help, or a person had a day to act.
 func TestG14_A54_WhenAnEndOfAStreamIsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -63,7 +79,7 @@ func TestG14_A54_WhenAnEndOfAStreamIsAGap(t *testing.T) {
 		r.pos = outbox.Position{File: "binlog.000007", Offset: 4711}
 		judged := func(err error, want class, cause outbox.GapCause) {
 			t.Helper()
-			if c, got := r.judge(err); c != want || got != cause {
+			if c, got := r.judge(err, server.Plain); c != want || got != cause {
 				t.Errorf("%v: %s %s, want %s %s", err, c, got, want, cause)
 			}
 		}

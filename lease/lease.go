@@ -66,8 +66,8 @@ type Lease struct {
 
 	mu       sync.Mutex
 	state    State
-	grant    *Grant             // of the last acquisition; nil while there is none
-	followed map[server.ID]bool // servers that answered while a row had a position of theirs
+	grant    *Grant                 // of the last acquisition; nil while there is none
+	followed map[server.ID]Followed // servers that answered while a row had a position of theirs
 }
 
 // New returns a lease that this process does not hold. It does no I/O.
@@ -75,7 +75,7 @@ func New(cfg Config, rows Rows, log *zap.Logger) *Lease {
 	if cfg.Random == nil {
 		cfg.Random = mathrand.Float64
 	}
-	l := &Lease{cfg: cfg, rows: rows, log: log, followed: map[server.ID]bool{}}
+	l := &Lease{cfg: cfg, rows: rows, log: log, followed: map[server.ID]Followed{}}
 	l.part = protocol.NewPart(protocol.Config{
 		Holder: cfg.Holder, Process: protocol.Process(cfg.Boot, rand.Text()[:16], cfg.Time), Host: cfg.Host, Time: cfg.Time,
 	})
@@ -162,13 +162,19 @@ func (l *Lease) follow(v protocol.View) {
 	defer l.mu.Unlock()
 	for _, r := range v.Rows {
 		if r.Resume.Source.ServerID == v.Server && !r.Resume.At.IsZero() && len(l.followed) < 100 {
-			l.followed[r.Resume.Source] = true
+			l.followed[r.Resume.Source] = Followed{At: r.Resume.At, Seen: time.Now()}
 		}
 	}
 }
 
-// Followed reports whether this process has read the lease on a server while another relay worked on that server.
-func (l *Lease) Followed(id server.ID) bool {
+// Followed is the newest position of a server that this process has read in the lease on that server, and when.
+type Followed struct {
+	At   outbox.Position
+	Seen time.Time
+}
+
+// Followed returns what this process has read in the lease on a server while another relay worked on that server; zero for nothing.
+func (l *Lease) Followed(id server.ID) Followed {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.followed[id]

@@ -86,10 +86,11 @@ const (
 	GapLostEvents   GapCause = "lost_events"   // the server wrote an INCIDENT event
 	GapUnknownEvent GapCause = "unknown_event" // an event type that this version does not support, inside a transaction
 	GapState        GapCause = "state"         // the state directory was lost or corrupt
+	GapFailover     GapCause = "failover"      // another server without GTIDs, a copy of the recorded one
 	GapOperator     GapCause = "operator"      // checkpoint moved forward, or a new source accepted
 )
 
 // GapCauses lists every GapCause, so that all metric series exist from the start.
 func GapCauses() []GapCause {
-	return []GapCause{GapFirstStart, GapPurged, GapShorter, GapLostEvents, GapUnknownEvent, GapState, GapOperator}
+	return []GapCause{GapFirstStart, GapPurged, GapShorter, GapLostEvents, GapUnknownEvent, GapState, GapFailover, GapOperator}
 }

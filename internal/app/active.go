@@ -102,7 +102,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) error {
 // parts are those of the relay; a shadow changes no table and remembers no row as sent.
 func (d *daemon) parts(a *active, gate *relay.Gate) (relay.Parts, error) {
 	p := relay.Parts{
-		Source: d.asker, Gate: gate, LogOnly: withoutStatus(a.tables), State: d.state, Retention: a.leaving, Begin: d.held.Begin, Lost: d.lost(),
+		Source: d.asker, Gate: gate, LogOnly: withoutStatus(a.tables), State: d.state, Retention: a.leaving, Begin: d.held.Begin, Descends: d.held.Descends, Lost: d.lost(),
 		AcceptNewSource: d.opts.AcceptNewSource, Again: &relay.Again{Rows: a.rows, Memory: d.state.Waits},
 		Rows:   failedRows{a.rows, checkpoint.NewFailedLog(d.cfg.Checkpoint.Dir)},
 		Reader: func(h canal.Handler) relay.Reader { a.reader = d.newReader(a.tables, h); return a.reader },
@@ -127,7 +127,8 @@ func (d *daemon) newReader(tables []*table.Table, h canal.Handler) *canal.Reader
 			at, _ := d.state.Checkpoint()
 			return id, at
 		},
-		Noticed: func(at time.Time, table, done string) { d.past.Mark(at, "table", table+" was "+done) },
+		Descends: d.held.Descends,
+		Noticed:  func(at time.Time, table, done string) { d.past.Mark(at, "table", table+" was "+done) },
 	}, h, d.log.Named("binlog"), d.registry)
 }
 

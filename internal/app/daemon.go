@@ -180,10 +180,10 @@ func (d *daemon) guard() *relay.Fence {
 func (d *daemon) lead(ctx context.Context, tables []string) error {
 	parts := relay.LeaseParts{
 		Lease: d.lease.join(d.process, d.state.Origin().CreatedAt, d.registry), Fence: &d.fence, State: d.state, Source: d.asker,
-		Lost: d.lost(), Accept: d.opts.AcceptNewSource, Log: d.log,
+		CheckpointAt: func() time.Time { return d.state.Stats().CheckpointAt }, Lost: d.lost(), Accept: d.opts.AcceptNewSource, Log: d.log,
 	}
 	if d.lease.db != nil {
-		parts.Sent = d.lease.sentRows
+		parts.Sent, parts.Traces = d.lease.sentRows, d.lease.sentRows.table.Traces
 	}
 	d.held = relay.NewHeldLease(parts)
 	held, err := d.held.Take(ctx, tables)

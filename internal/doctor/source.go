@@ -42,7 +42,11 @@ func (d *doctor) source(ctx context.Context) {
 		return
 	}
 	d.account(ctx, db)
-	d.encryption(ctx, db)
+	d.encryption(ctx, db, info)
+	if info.Reader { // what follows needs a binlog and a server that accepts writes
+		d.add(server.Fault, "source", info.Cure(server.Primary), "the server is a reader of an Aurora cluster: it takes no writes and has no binlog")
+		return
+	}
 	if end, err := info.End(ctx, db); err == nil { // without the privilege for it, the finding about grants reports that
 		d.identity(info, end)
 		d.reach(ctx, db, info)
@@ -52,16 +56,26 @@ func (d *doctor) source(ctx context.Context) {
 	d.tables(ctx, settings, db)
 }
 
+// cloudSQLIssuer is a part of the name of the authorities that Cloud SQL makes for one instance; their certificates name no host.
+const cloudSQLIssuer = "Google Cloud SQL Server CA"
+
 // ConnectFix returns how to repair a failed connection of user.
 func ConnectFix(err error, user string) string {
 	var authority x509.UnknownAuthorityError
 	var name x509.HostnameError
+	var noBinlog *server.NoBinlogError
 	switch {
+	case errors.As(err, &noBinlog):
+		return noBinlog.Cure()
+	case errors.As(err, &name) && strings.Contains(name.Certificate.Issuer.CommonName, cloudSQLIssuer):
+		return server.CloudSQL.Cure(server.Encryption)
 	case errors.As(err, &authority), errors.As(err, &name):
 		return "set source.tls.ca to the authority that signed the server's certificate, and source.address to a name in it"
 	case server.NoTLS(err):
-		return "give the server a certificate (ssl_cert and ssl_key in its configuration, then restart it), or, on a network without other " +
+		return "give the server a certificate (ssl_cert and ssl_key in its configuration, then restart it; a managed server: turn on SSL in its console), or, on a network without other " +
 			"users, set source.tls.mode to preferred"
+	case server.Code(err) == 3159: // SECURE_TRANSPORT_REQUIRED, the default of Azure
+		return "set source.tls.mode to verify-identity, or at least to required: the server refuses connections in clear (require_secure_transport)"
 	case server.Code(err) == 1045, server.Code(err) == 1698:
 		return "correct source.user and its password. If both are right, look at the accounts:\n" +
 			fmt.Sprintf("SELECT user, host, plugin FROM mysql.user WHERE user IN ('%s', '')\n", user) +
@@ -89,7 +103,7 @@ func (d *doctor) account(ctx context.Context, db *sql.DB) {
 }
 
 // encryption reports an unencrypted connection.
-func (d *doctor) encryption(ctx context.Context, db *sql.DB) {
+func (d *doctor) encryption(ctx context.Context, db *sql.DB, info server.Info) {
 	cipher, err := server.Cipher(ctx, db)
 	if err != nil {
 		d.add(server.Warning, "source.tls", "", "whether the connection is encrypted could not be asked: %v", err)
@@ -102,7 +116,7 @@ func (d *doctor) encryption(ctx context.Context, db *sql.DB) {
 	case cipher != "":
 		d.add(server.OK, "source.tls", "", "encrypted with %s", cipher)
 	case !local:
-		d.add(server.Warning, "source.tls", "give the server a certificate and set source.tls.mode to verify-identity", "the connection to another machine is in clear")
+		d.add(server.Warning, "source.tls", info.Cure(server.Encryption), "the connection to another machine is in clear")
 	}
 }
 
@@ -147,19 +161,21 @@ func (d *doctor) reach(ctx context.Context, db *sql.DB, info server.Info) {
 		return
 	}
 	if why != "" {
-		d.add(server.Warning, "checkpoint", "keep the log longer than the longest stop: SET GLOBAL binlog_expire_logs_seconds = 604800, and set it in the configuration",
+		d.add(server.Warning, "checkpoint", "keep the log longer than the longest stop: "+info.Cure(server.KeepLogs),
 			"the log does not reach back to the checkpoint (%s): a start records a gap and sweeps the tables, which publishes every PENDING row, without the order of the log", why)
 		return
 	}
 	files, err := server.Files(ctx, db)
-	if err != nil || d.running || info.LogRetention == 0 || d.held.At.IsZero() || files[len(files)-1].Name == at.File {
+	if err != nil || d.running || d.held.At.IsZero() || files[len(files)-1].Name == at.File {
 		return // the current file is not purged
 	}
 	// The checkpoint's file was last written at the checkpoint or later.
-	left := info.LogRetention - time.Since(d.held.At)
-	if left < info.LogRetention/soon {
-		d.add(server.Warning, "checkpoint", "start the relay, or keep the log longer: SET GLOBAL binlog_expire_logs_seconds = 604800",
-			"it is %v old, and the server purges %s when that is %v old: from then on a start finds a gap", time.Since(d.held.At).Round(time.Minute), at.File, info.LogRetention)
+	age, fix := time.Since(d.held.At).Round(time.Minute), "start the relay, or keep the log longer: "+info.Cure(server.KeepLogs)
+	switch {
+	case info.Purge == server.Unset:
+		d.add(server.Warning, "checkpoint", fix, "it is %v old, and %s may remove %s at any time: from then on a start finds a gap", age, info.Platform, at.File)
+	case info.LogRetention > 0 && info.LogRetention-time.Since(d.held.At) < info.LogRetention/soon:
+		d.add(server.Warning, "checkpoint", fix, "it is %v old, and the server purges %s when that is %v old: from then on a start finds a gap", age, at.File, info.LogRetention)
 	}
 }
 

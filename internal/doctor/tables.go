@@ -59,7 +59,7 @@ func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping
 		findings = append(findings, server.Finding{
 			Severity: server.Fault, Subject: "binlog_row_metadata", What: "a table without a status needs the names of its columns in the log: " +
 				"after an ALTER TABLE no sweep would find the rows in doubt",
-			Fix: "SET GLOBAL binlog_row_metadata = 'FULL' (MySQL 8.0.1, MariaDB 10.5 and later), and set it in the server's configuration file",
+			Fix: info.Cure(server.RowMetadata),
 		})
 	}
 	grants, err := info.Grants(ctx, db, probes)

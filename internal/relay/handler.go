@@ -20,6 +20,10 @@ const (
 	ReasonGap       = "gap: " // and its cause
 )
 
+// failedOver is logged when the relay continues on a copy of the recorded server without GTIDs.
+const failedOver = "the source failed over to a copy of the recorded server, without GTIDs: reading from its end, sweeping older rows; rows that were " +
+	"SENT and are PENDING there are published again"
+
 // handler is what the reader talks to: the flow of transactions goes straight to the pipeline, what changes the source or
 // the position is decided here. Its methods are called by the reader, one at a time.
 type handler struct {
@@ -74,8 +78,15 @@ func (h *handler) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, err
 	// must check again.
 	recorded, known := r.parts.State.Source()
 	at, _ := r.parts.State.Checkpoint()
-	if relation, why := server.CheckIdentity(recorded, at, info, end); known && relation == server.Foreign {
-		return outbox.Position{}, fmt.Errorf("gap (%s): another server answers: %s", gap.Cause, why)
+	if known {
+		switch relation, why, descends, err := r.relation(ctx, recorded, at, info, end); {
+		case err != nil:
+			return outbox.Position{}, fmt.Errorf("gap (%s): %w", gap.Cause, err)
+		case relation == server.Foreign && !(descends && gap.Cause == outbox.GapFailover):
+			return outbox.Position{}, fmt.Errorf("gap (%s): another server answers: %s", gap.Cause, why)
+		case gap.Cause == outbox.GapFailover:
+			r.log.Warn(failedOver, zap.String("why", why))
+		}
 	}
 	gap.To = end
 	if err := r.recordGap(gap, info.ID, r.reset); err != nil {

@@ -20,15 +20,22 @@ type LeaseParts struct {
 	State  State  // of this relay alone
 	Source Source
 	Sent   SentRows // nil: a take-over does not know the rows that other relays have sent
-	Lost   bool     // an earlier state was lost, so that the start makes a gap
-	Accept bool     // an operator accepts the server as it is
-	Log    *zap.Logger
+	// Traces reads those of the lease table, and CheckpointAt returns when the checkpoint was last written, by our clock. Without them no server
+	// is accepted as a copy of another one.
+	Traces       func(context.Context) ([]lease.Trace, error)
+	CheckpointAt func() time.Time
+	Lost         bool // an earlier state was lost, so that the start makes a gap
+	Accept       bool // an operator accepts the server as it is
+	Log          *zap.Logger
 }
 
 // HeldLease is the lease as one relay holds it: from Take, which inherits what the relay before left, to Release.
 type HeldLease struct {
 	LeaseParts
 	taken atomic.Bool // see TookOver
+	// begun says that the relay has accepted the server. Before, no renewal writes the position: it would make any server look like a copy.
+	begun  atomic.Bool
+	traces []lease.Trace // of the server before Take
 }
 
 // NewHeldLease returns a lease that is not held yet. It does no I/O.
@@ -39,6 +46,13 @@ func NewHeldLease(parts LeaseParts) *HeldLease { return &HeldLease{LeaseParts: p
 func (h *HeldLease) Take(ctx context.Context, tables []string) (held bool, err error) {
 	watched := h.Lease.State().Holder != ""
 	h.taken.Store(false)
+	h.begun.Store(false)
+	if h.Traces != nil {
+		if h.traces, err = h.Traces(ctx); err != nil {
+			h.Log.Warn("the lease cannot be read: standing by", zap.Error(err))
+			return false, nil
+		}
+	}
 	grant, held := h.Lease.Acquire(ctx, tables, func(ctx context.Context, left lease.Resume) error {
 		use, away := h.usable(ctx, left)
 		var refused *RefusedError
@@ -100,8 +114,11 @@ func (h *HeldLease) usable(ctx context.Context, left lease.Resume) (bool, error)
 	}
 	own, _ := h.State.Checkpoint()
 	if relation, why := server.CheckIdentity(left.Source, left.At, info, end); relation == server.Foreign {
+		if copied, err := h.copied(ctx, left, info.ID); err != nil || copied {
+			return copied, err // the start continues from there with a gap
+		}
 		recorded, known := h.State.Source()
-		if (known && recorded.Same(left.Source) || h.Lease.Followed(left.Source)) && !h.Accept {
+		if (known && recorded.Same(left.Source) || !h.Lease.Followed(left.Source).At.IsZero()) && !h.Accept {
 			return false, &RefusedError{Why: "the relay that was active before has read more than this server has: " + why}
 		}
 		h.Log.Warn("this server lacks what the last active relay had read: its position is not used", zap.Stringer("position", left.At), zap.String("why", why))
@@ -118,6 +135,7 @@ func (h *HeldLease) Keep(ctx context.Context) error { return h.Fence.grant.Load(
 // there. Without a position it would begin at the end of the log, and no sweep finds the rows before that end where a table has
 // no status. So nothing is read until then. Keep runs meanwhile, and ends ctx when the lease is lost.
 func (h *HeldLease) Begin(ctx context.Context) error {
+	h.begun.Store(true)
 	for n := 0; ; n++ {
 		err := h.Fence.grant.Load().Renew(ctx, h.resume)
 		switch {
@@ -146,8 +164,10 @@ func (h *HeldLease) SharePause(ctx context.Context) {
 }
 
 func (h *HeldLease) resume() (r lease.Resume) {
-	r.Source, _ = h.State.Source()
-	r.At, _ = h.State.Checkpoint()
+	if h.begun.Load() {
+		r.Source, _ = h.State.Source()
+		r.At, _ = h.State.Checkpoint()
+	}
 	r.Pause = h.State.Pause()
 	return r
 }

@@ -82,6 +82,8 @@ type Parts struct {
 	LogOnly map[string]bool
 	// Lost says that an earlier state was lost or corrupt, so that a start without a checkpoint is a gap and no first start.
 	Lost bool
+	// Descends proves that a server without GTIDs is a copy of the recorded one; nil: nothing can.
+	Descends Descent
 	// AcceptNewSource takes a server over that is not the recorded one, as a gap.
 	AcceptNewSource bool
 }

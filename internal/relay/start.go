@@ -31,7 +31,7 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 		return outbox.Position{}, err
 	}
 	_, has := r.parts.State.Checkpoint()
-	at, err := r.startPosition(info, end)
+	at, err := r.startPosition(ctx, info, end)
 	if err != nil {
 		return outbox.Position{}, err
 	}
@@ -126,7 +126,7 @@ func UntilAnswered(ctx context.Context, log *zap.Logger, ask func() error) error
 }
 
 // startPosition decides where this run begins.
-func (r *Relay) startPosition(info server.Info, end outbox.Position) (at outbox.Position, err error) {
+func (r *Relay) startPosition(ctx context.Context, info server.Info, end outbox.Position) (at outbox.Position, err error) {
 	state := r.parts.State
 	first := func(id server.ID, at outbox.Position, reason string) error { return state.Reset(id, at, 0, reason) }
 	recorded, known := state.Source()
@@ -139,15 +139,23 @@ func (r *Relay) startPosition(info server.Info, end outbox.Position) (at outbox.
 	case !known:
 		return at, state.SetSource(info.ID)
 	}
-	relation, why := server.CheckIdentity(recorded, at, info, end)
-	if relation != server.Foreign {
+	relation, why, descends, err := r.relation(ctx, recorded, at, info, end)
+	if err != nil {
+		return at, err
+	}
+	gap := outbox.Gap{From: at, To: end, Cause: outbox.GapOperator}
+	switch {
+	case relation != server.Foreign:
 		return at, nil // a failover or a shorter history is the reader's to find, in its own connection
-	}
-	if !r.parts.AcceptNewSource {
+	case descends:
+		gap.Cause = outbox.GapFailover
+		r.log.Warn(failedOver, zap.String("why", why))
+	case !r.parts.AcceptNewSource:
 		return at, &RefusedError{Why: why}
+	default:
+		r.log.Warn("a new source was accepted by the operator", zap.String("why", why))
 	}
-	r.log.Warn("a new source was accepted by the operator", zap.String("why", why))
-	return end, r.recordGap(outbox.Gap{From: at, To: end, Cause: outbox.GapOperator}, info.ID, first)
+	return end, r.recordGap(gap, info.ID, first)
 }
 
 // recordFirstStart records a first start, which needs no alarm, when the lease has its position: a relay that loses the lease before has

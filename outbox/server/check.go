@@ -24,19 +24,19 @@ func (i Info) Check(ctx context.Context, db *sql.DB) ([]Finding, error) {
 	return append(i.check(account), filters...), err
 }
 
-// CheckSettings is Check without what concerns the asking session: for looks while the relay runs. Findings of severity OK are left out.
+// CheckSettings is Check without what concerns the asking session: for looks while the relay runs. Only faults and warnings are returned.
 func (i Info) CheckSettings(ctx context.Context, db *sql.DB) ([]Finding, error) {
 	filters, err := i.filters(ctx, db)
 	if err != nil {
 		return nil, err
 	}
 	all := append(i.settings(), filters...)
-	return slices.DeleteFunc(all, func(f Finding) bool { return f.Severity == OK }), nil
+	return slices.DeleteFunc(all, func(f Finding) bool { return f.Severity != Fault && f.Severity != Warning }), nil
 }
 
 // filters says which schemas the binlog leaves out.
 func (i Info) filters(ctx context.Context, db *sql.DB) (findings []Finding, err error) {
-	if !i.LogBin {
+	if !i.LogBin || i.Reader {
 		return nil, nil
 	}
 	status, err := Show(ctx, db, i.endStatement())
@@ -49,7 +49,7 @@ func (i Info) filters(ctx context.Context, db *sql.DB) (findings []Finding, err 
 				findings = append(findings, Finding{
 					Severity: Warning, Subject: "server." + filter,
 					What: fmt.Sprintf("the binlog is filtered (%s): rows of schemas that are left out are published by the sweep only", row[filter]),
-					Fix:  "remove the option from the server's configuration and restart it",
+					Fix:  i.Cure(LogFilter),
 				})
 			}
 		}
@@ -59,7 +59,7 @@ func (i Info) filters(ctx context.Context, db *sql.DB) (findings []Finding, err 
 
 // check is Check without I/O.
 func (i Info) check(account string) []Finding {
-	if !i.LogBin {
+	if !i.LogBin || i.Reader {
 		return i.settings()
 	}
 	return append(i.settings(), i.checkSession(account)...)
@@ -73,31 +73,30 @@ func (i Info) settings() []Finding {
 			out = append(out, Finding{Severity: severity, Subject: "server." + subject, What: what, Fix: fix})
 		}
 	}
-	add(true, OK, "version", fmt.Sprintf("%s, version %s", i.ID, i.Version), "")
-	if !i.LogBin {
-		add(true, Fault, "log_bin", "the server writes no binlog: only the sweep would publish", "set log_bin in the server's configuration and restart it")
+	add(true, OK, "version", fmt.Sprintf("%s, version %s%s", i.ID, i.Version, i.on()), "")
+	cure := i.Cure
+	if i.Reader {
+		add(true, Fault, "innodb_read_only", "the server is a reader of the cluster: it takes no writes and has no binlog", cure(Primary))
 		return out
 	}
-	add(i.ReadOnly, Fault, "read_only", "the server is read-only: no status can be written", "point source.address at the primary")
-	add(i.BinlogFormat == "STATEMENT", Fault, "binlog_format", "the binlog holds statements, not rows: only the sweep would publish",
-		"SET GLOBAL binlog_format = 'ROW' (applications must connect again), and set it in the server's configuration file")
-	add(i.BinlogFormat == "MIXED", Warning, "binlog_format", "some rows may be logged as statements: those are published by the sweep only",
-		"SET GLOBAL binlog_format = 'ROW' (applications must connect again), and set it in the server's configuration file")
-	add(i.RowMetadata != "FULL", Warning, "binlog_row_metadata", "rows carry no column names: after an ALTER TABLE the rows in doubt are left to the sweep",
-		"SET GLOBAL binlog_row_metadata = 'FULL' (MySQL 8.0.1, MariaDB 10.5 and later), and set it in the server's configuration file")
-	add(!i.GTID, Warning, "gtid_mode", "without GTIDs a failover cannot be followed: another server is refused until an operator decides",
-		"turn gtid_mode ON (MySQL manual, Changing GTID Mode Online)")
-	add(!i.SyncBinlog, Warning, "sync_binlog", "a crash of the server may lose transactions whose messages were published already",
-		"SET GLOBAL sync_binlog = 1, and set it in the server's configuration file")
-	add(i.Replica && !i.LogReplicas, Fault, "log_slave_updates", "the server is a replica that does not log what it replicates: its binlog has no rows of the primary",
-		"set log_slave_updates in the server's configuration and restart it, or point source.address at the primary")
-	add(i.Flavor == outbox.MySQL && !i.LogReplicas, Warning, "log_replica_updates", "if this server is or becomes a replica, its binlog has no rows of the primary",
-		"set log_replica_updates in the server's configuration and restart it")
-	add(i.LogRetention > 0 && i.LogRetention < shortRetention, Warning, "binlog_expire_logs_seconds",
-		fmt.Sprintf("binlogs are kept for %v: a longer stop leaves a gap, and a full sweep must stand in", i.LogRetention),
-		"SET GLOBAL binlog_expire_logs_seconds = 259200, and set it in the server's configuration file")
-	add(i.RowImage == "MINIMAL", Warning, "binlog_row_image", "inserts are logged without the columns that they leave to a default: such rows are published by the sweep",
-		"SET GLOBAL binlog_row_image = 'FULL' (applications must connect again), and set it in the server's configuration file")
+	if !i.LogBin {
+		add(true, Fault, LogBin, "the server writes no binlog: only the sweep would publish", cure(LogBin))
+		return out
+	}
+	add(i.ReadOnly, Fault, "read_only", "the server is read-only: no status can be written", cure(Primary))
+	add(i.BinlogFormat == "STATEMENT", Fault, BinlogFormat, "the binlog holds statements, not rows: only the sweep would publish", cure(BinlogFormat))
+	add(i.BinlogFormat == "MIXED", Warning, BinlogFormat, "some rows may be logged as statements: those are published by the sweep only", cure(BinlogFormat))
+	add(i.RowMetadata != "FULL", Warning, RowMetadata, "rows carry no column names: after an ALTER TABLE the rows in doubt are left to the sweep", cure(RowMetadata))
+	add(!i.GTID, Warning, GTIDMode, "without GTIDs a failover cannot be followed: another server is refused until an operator decides", cure(GTIDMode))
+	add(!i.SyncBinlog, Warning, SyncBinlog, "a crash of the server may lose transactions whose messages were published already", cure(SyncBinlog))
+	add(i.Replica && !i.LogReplicas, Fault, LogSlaveUpdates, "the server is a replica that does not log what it replicates: its binlog has no rows of the primary",
+		cure(LogSlaveUpdates))
+	add(i.Flavor == outbox.MySQL && !i.LogReplicas, Warning, LogReplicaUpdates, "if this server is or becomes a replica, its binlog has no rows of the primary",
+		cure(LogReplicaUpdates))
+	if kept, short := i.retention(); short {
+		out = append(out, kept)
+	}
+	add(i.RowImage == "MINIMAL", Warning, RowImage, "inserts are logged without the columns that they leave to a default: such rows are published by the sweep", cure(RowImage))
 	return out
 }
 
@@ -114,6 +113,6 @@ func (i Info) checkSession(account string) []Finding {
 		Severity: Warning, Subject: "server.binlog_row_image",
 		What: fmt.Sprintf("our status updates are logged with row image %s: each writes the whole row to the binlog, with FULL twice, "+
 			"body included", i.SessionImage),
-		Fix: fmt.Sprintf("GRANT %s ON *.* TO %s", privilege, QuoteAccount(account)),
+		Fix: i.sessionRight(fmt.Sprintf("GRANT %s ON *.* TO %s", privilege, QuoteAccount(account))),
 	}}
 }

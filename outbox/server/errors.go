@@ -37,6 +37,7 @@ func Classify(err error) Class {
 		answer   *mysql.MySQLError
 		refused  *RefusedError
 		readOnly *ReadOnlyError
+		noBinlog *NoBinlogError
 		network  net.Error
 	)
 	switch {
@@ -44,7 +45,7 @@ func Classify(err error) Class {
 		return ClassifyCode(answer.Number, string(answer.SQLState[:]))
 	case errors.As(err, &readOnly):
 		return ReadOnly
-	case errors.As(err, &refused):
+	case errors.As(err, &refused), errors.As(err, &noBinlog):
 		return Service
 	case errors.Is(err, driver.ErrBadConn), errors.Is(err, mysql.ErrInvalidConn), errors.Is(err, sql.ErrConnDone),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),

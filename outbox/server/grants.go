@@ -47,6 +47,9 @@ func (i Info) Grants(ctx context.Context, db *sql.DB, probes []Probe) ([]Finding
 			findings = append(findings, missing(account, Probe{Privileges: "REPLICATION SLAVE", On: "*.*"}))
 		}
 	}
+	for k := range findings {
+		findings[k].What += i.Platform.grantor()
+	}
 	if findings == nil {
 		findings = []Finding{{Severity: OK, Subject: "grants", What: "the account has every privilege it needs"}}
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -29,7 +30,7 @@ type Info struct {
 	CaseFolding    int           // lower_case_table_names
 	MaxPacket      int           // max_allowed_packet, bytes
 	NetWriteLimit  time.Duration // net_write_timeout: a blocked dump is aborted after it
-	LogRetention   time.Duration // 0: binlogs are kept until they are purged by hand
+	LogRetention   time.Duration // 0: binlogs are kept until they are purged by hand, unless Purge says otherwise
 	SyncBinlog     bool          // sync_binlog=1: a crash of the server loses no committed transaction
 	SessionImage   string        // binlog_row_image of the asking session: MINIMAL when a writing pool may set it
 	SkipsOwnEvents bool          // MariaDB: skip_replication holds in the asking session
@@ -40,6 +41,10 @@ type Info struct {
 	// Executed is what the identity check compares: MySQL gtid_executed, MariaDB gtid_binlog_state (the last GTID of each
 	// domain and server id). "" when the server has none.
 	Executed string
+
+	Platform Platform
+	Reader   bool // Aurora: an instance that reads the cluster's storage, without writes and without a binlog
+	Purge    Purge
 }
 
 // String is for logs and errors.
@@ -71,10 +76,10 @@ func Inspect(ctx context.Context, db *sql.DB) (Info, error) {
 		return Info{}, fmt.Errorf("inspect the server: %w", err)
 	}
 	defer conn.Close()
-	global, err := queryVariables(ctx, conn, showVariables("GLOBAL", "version", "server_id", "server_uuid", "gtid_mode", "log_bin",
+	global, err := queryVariables(ctx, conn, showVariables("GLOBAL", append(markNames(), "server_id", "server_uuid", "gtid_mode", "log_bin",
 		"binlog_format", "binlog_row_image", "binlog_row_metadata", "log_slave_updates", "log_replica_updates", "read_only",
 		"super_read_only", "lower_case_table_names", "max_allowed_packet", "net_write_timeout", "binlog_expire_logs_seconds",
-		"expire_logs_days", "sync_binlog"))
+		"expire_logs_days", "sync_binlog")...))
 	if err != nil {
 		return Info{}, fmt.Errorf("inspect the server: %w", err)
 	}
@@ -82,11 +87,13 @@ func Inspect(ctx context.Context, db *sql.DB) (Info, error) {
 	if err != nil {
 		return Info{}, fmt.Errorf("inspect the server: %w", err)
 	}
-	if err := info.askSession(ctx, conn); err != nil {
-		return Info{}, fmt.Errorf("inspect the server: %w", err)
+	for _, ask := range []func(context.Context, *sql.Conn) error{info.askBinlog, info.askSession, info.askExecuted, info.askPurge} {
+		if err := ask(ctx, conn); err != nil {
+			return Info{}, fmt.Errorf("inspect the server: %w", err)
+		}
 	}
-	if err := info.askExecuted(ctx, conn); err != nil {
-		return Info{}, fmt.Errorf("inspect the server: %w", err)
+	if info.Reader { // the next connection resolves the address again: after a failover it may lead to the old writer for some seconds
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // it returns that error
 	}
 	return info, nil
 }
@@ -112,7 +119,7 @@ func (v variables) info() (Info, error) {
 		i.BinlogFormat = "ROW" // servers without the variable know nothing else
 	}
 	i.LogReplicas = v.on("log_slave_updates") || v.on("log_replica_updates")
-	i.ReadOnly = v.on("read_only") || v.on("super_read_only")
+	i.ReadOnly, i.Platform, i.Reader = v.readOnly(), v.platform(), v.reader()
 	i.CaseFolding, i.MaxPacket = number(v["lower_case_table_names"]), number(v["max_allowed_packet"])
 	i.NetWriteLimit = time.Duration(number(v["net_write_timeout"])) * time.Second
 	i.LogRetention = time.Duration(number(v["binlog_expire_logs_seconds"])) * time.Second
@@ -131,6 +138,19 @@ func number(text string) int {
 		return 0
 	}
 	return n
+}
+
+// askBinlog finds an OceanBase whose tenant has no Binlog Service: it refuses the statement, for another reason than a missing
+// privilege.
+func (i *Info) askBinlog(ctx context.Context, conn *sql.Conn) error {
+	if i.Platform != OceanBase {
+		return nil
+	}
+	rows, err := Show(ctx, conn, i.endStatement())
+	if code := Code(err); err == nil && len(rows) == 0 || code != 0 && !refusal(err) {
+		return &NoBinlogError{Platform: i.Platform, Version: i.Version}
+	}
+	return nil
 }
 
 func (i *Info) askSession(ctx context.Context, conn *sql.Conn) error {

@@ -140,8 +140,8 @@ func (c *connector) prepare(ctx context.Context, conn driver.Conn) error {
 			return &RefusedError{Address: c.address, ID: id, Err: err}
 		}
 	}
-	if c.session.Writes && (vars.on("read_only") || vars.on("super_read_only")) {
-		return &ReadOnlyError{Address: c.address}
+	if c.session.Writes && vars.readOnly() {
+		return &ReadOnlyError{Address: c.address, Reader: vars.reader()}
 	}
 	return c.tune(ctx, conn, id.Flavor)
 }
@@ -197,10 +197,17 @@ func (e *RefusedError) Error() string {
 func (e *RefusedError) Unwrap() error { return e.Err }
 
 // ReadOnlyError says that a pool meant for writing met a server that takes no writes.
-type ReadOnlyError struct{ Address string }
+type ReadOnlyError struct {
+	Address string
+	Reader  bool // it is a reader of an Aurora cluster
+}
 
 // Error implements error.
 func (e *ReadOnlyError) Error() string {
+	if e.Reader {
+		return fmt.Sprintf("server at %s is a reader of an Aurora cluster, which takes no writes and has no binlog: %s; it is tried again, because "+
+			"after a failover the name may lead to the old writer for some seconds", e.Address, Aurora.Cure(Primary))
+	}
 	return fmt.Sprintf("server at %s is read-only (a replica, or in maintenance): point source.address at the primary, "+
 		"or end the maintenance; it is tried again", e.Address)
 }

@@ -53,12 +53,15 @@ func (i Info) FileEnd(ctx context.Context, db *sql.DB) (outbox.Position, error) 
 }
 
 func (i Info) logStatus(ctx context.Context, db *sql.DB) (map[string]string, error) {
+	if i.Reader {
+		return nil, fmt.Errorf("the server is a reader of an Aurora cluster and has no binlog: %s", i.Cure(Primary))
+	}
 	rows, err := Show(ctx, db, i.endStatement())
 	if err != nil {
 		return nil, fmt.Errorf("read the end of the binlog: %w", err)
 	}
 	if len(rows) == 0 {
-		return nil, errors.New("the server writes no binlog: set log_bin and restart it")
+		return nil, fmt.Errorf("the server writes no binlog: %s", i.Cure(LogBin))
 	}
 	return rows[0], nil
 }
@@ -161,7 +164,7 @@ func Files(ctx context.Context, db *sql.DB) (files []File, err error) {
 		files = append(files, File{log["log_name"], size})
 	}
 	if len(files) == 0 {
-		return nil, errors.New("the server has no binlog files: set log_bin and restart it")
+		return nil, errors.New("the server has no binlog files: log_bin is off")
 	}
 	return files, nil
 }

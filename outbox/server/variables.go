@@ -27,6 +27,9 @@ func (v variables) on(name string) bool {
 }
 
 func (v variables) id() (ID, error) {
+	if p := v.platform(); p == TiDB || p == OceanBase && v["server_uuid"] == "" {
+		return ID{}, &NoBinlogError{Platform: p, Version: v["version"]}
+	}
 	serverID, err := strconv.ParseUint(v["server_id"], 10, 32)
 	if err != nil {
 		return ID{}, fmt.Errorf("the server gives %q as its server_id", v["server_id"])
@@ -47,7 +50,7 @@ func identityVariables(ctx context.Context, conn driver.Conn) (variables, error)
 		return nil, fmt.Errorf("the driver's connection (%T) runs no queries", conn)
 	}
 	rows, err := queryer.QueryContext(ctx,
-		showVariables("GLOBAL", "version", "server_id", "server_uuid", "read_only", "super_read_only"), nil)
+		showVariables("GLOBAL", append(markNames(), "server_id", "server_uuid", "read_only", "super_read_only")...), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,80 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/lease"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
+)
+
+// Descent decides whether a server without GTIDs is a copy of the recorded one, as a promoted replica is. An error means that this is not
+// known yet.
+type Descent func(ctx context.Context, recorded server.ID, checkpoint outbox.Position, now server.ID) (why string, descends bool, err error)
+
+// oldestCopy is the largest part of the lease's last minutes that a copy may lack. A replica lacks seconds; a restored backup, or a copy
+// that was made for tests, lacks more, and an operator must decide about it.
+const oldestCopy = 10 * time.Minute
+
+// Descends implements Descent with the lease table, which travels with the data: a row that names the recorded server was written there. The
+// rows that the server had before this process took the lease count, because Take renews its own row.
+func (h *HeldLease) Descends(ctx context.Context, recorded server.ID, checkpoint outbox.Position, now server.ID) (why string, descends bool, err error) {
+	if h.Traces == nil {
+		return "", false, nil
+	}
+	return h.descends(ctx, recorded, now, lease.Followed{At: checkpoint, Seen: h.CheckpointAt()})
+}
+
+// descends compares the rows of a server with the newest position of the recorded server that is known here.
+func (h *HeldLease) descends(ctx context.Context, recorded, now server.ID, known lease.Followed) (why string, descends bool, err error) {
+	if h.Traces == nil || known.At.GTIDs != "" || recorded.Flavor != now.Flavor {
+		return "", false, nil
+	}
+	traces := h.traces
+	if !slices.ContainsFunc(traces, func(t lease.Trace) bool { return t.On == now.ServerID }) {
+		if traces, err = h.Traces(ctx); err != nil {
+			return "", false, fmt.Errorf("is %s a copy of %s: %w", now, recorded, err)
+		}
+	}
+	for _, t := range traces {
+		if t.On != now.ServerID || !t.Source.Same(recorded) || t.Source.Same(now) {
+			continue
+		}
+		lacks := t.Age - time.Since(known.Seen)
+		if t.At.Compare(known.At) >= 0 || !t.Released && lacks <= oldestCopy {
+			return fmt.Sprintf("was %s, is now %s, whose lease table was copied from there", recorded, now), true, nil
+		}
+	}
+	return "", false, nil
+}
+
+// copied reports whether the position of the last active process is of a server of which this one is a copy. It compares with what this
+// process has read in the lease on that server, and with its own state; a process that knows nothing of that server accepts the copy.
+func (h *HeldLease) copied(ctx context.Context, left lease.Resume, now server.ID) (bool, error) {
+	known := h.Lease.Followed(left.Source)
+	if recorded, _ := h.State.Source(); h.CheckpointAt != nil && recorded.Same(left.Source) {
+		if own, _ := h.State.Checkpoint(); own.Compare(known.At) > 0 {
+			known = lease.Followed{At: own, Seen: h.CheckpointAt()}
+		}
+	}
+	known.At.GTIDs = left.At.GTIDs
+	_, copied, err := h.descends(ctx, left.Source, now, known)
+	return copied, err
+}
+
+// relation compares the server that answers with the recorded one. descends says that it is another one, without GTIDs and a copy of it: to
+// continue there is a gap of cause failover.
+func (r *Relay) relation(ctx context.Context, recorded server.ID, at outbox.Position, info server.Info, end outbox.Position) (relation server.Relation, why string, descends bool, err error) {
+	relation, why = server.CheckIdentity(recorded, at, info, end)
+	if relation != server.Foreign || r.parts.Descends == nil {
+		return relation, why, false, nil
+	}
+	proof, descends, err := r.parts.Descends(ctx, recorded, at, info.ID)
+	if descends {
+		why = proof
+	}
+	return relation, why, descends, err
+}

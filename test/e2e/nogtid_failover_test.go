@@ -1,0 +1,164 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/migrations"
+	"github.com/canal-outbox/canal-outbox/test/relay"
+)
+
+// withoutGTIDs is a relay with a lease on a server without GTIDs that has a replica.
+type withoutGTIDs struct {
+	*lab
+	primary, replica *testkit.Database
+	proxy            *testkit.Proxy
+	rows             []string // committed
+}
+
+func newWithoutGTIDs(t *testing.T) *withoutGTIDs {
+	t.Helper()
+	options := testkit.DatabaseOptions{Flavor: testkit.MySQL, Args: []string{"--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"}}
+	w := &withoutGTIDs{primary: testkit.NewDatabase(t, options), replica: testkit.NewDatabase(t, options)}
+	logs, err := w.primary.BinaryLogs(t.Context())
+	testkit.Must(t, err)
+	for _, statement := range []string{
+		fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', SOURCE_AUTO_POSITION=0, "+
+			"SOURCE_LOG_FILE='%s', SOURCE_LOG_POS=4, GET_SOURCE_PUBLIC_KEY=1, SOURCE_CONNECT_RETRY=1", w.primary.Port(), logs[0]),
+		"START REPLICA",
+	} {
+		testkit.Exec(t, w.replica.Root(), statement)
+	}
+	w.lab = newLab(t, w.primary)
+	w.leaseTable(w.primary)
+	w.proxy = w.through()
+	w.start()
+	w.write("before", 20)
+	w.account(w.rows...)
+	return w
+}
+
+// leaseTable makes the lease table on a server.
+func (l *lab) leaseTable(db *testkit.Database) {
+	l.t.Helper()
+	ddl, err := migrations.DDL("lease", l.schema+".canal_outbox_lease")
+	testkit.Must(l.t, err)
+	testkit.Exec(l.t, db.Root(), ddl)
+}
+
+func (w *withoutGTIDs) write(prefix string, n int) {
+	w.t.Helper()
+	list := keys(prefix, n)
+	w.commit(list...)
+	w.rows = append(w.rows, list...)
+}
+
+// catchUp waits until the replica has what the primary has.
+func (w *withoutGTIDs) catchUp() {
+	w.t.Helper()
+	end := relay.LogEnd(w.t, w.primary.Root())
+	testkit.WaitFor(w.t, patience, "the replica to catch up", func() bool {
+		var events int
+		testkit.Must(w.t, w.replica.Root().QueryRow("SELECT COALESCE(SOURCE_POS_WAIT(?, ?, 1), -2)", end.File, end.Offset).Scan(&events))
+		return events >= 0
+	})
+}
+
+// cutOff disconnects the relay from every server; turn lets its address lead to the replica, which is a primary from then on.
+func (w *withoutGTIDs) cutOff() {
+	w.t.Helper()
+	testkit.Must(w.t, w.proxy.Refuse(true))
+	w.proxy.Cut()
+}
+
+func (w *withoutGTIDs) turn() {
+	w.t.Helper()
+	testkit.Must(w.t, w.replica.Promote(w.t.Context()))
+	w.db, w.sql = w.replica, w.replica.Connect(w.t, w.schema)
+	w.proxy.SetTarget(w.replica.Addr())
+	testkit.Must(w.t, w.proxy.Refuse(false))
+}
+
+// A11: without GTIDs a promoted replica is known by the lease table, which came from the recorded server: the relay continues there with a
+// gap, and the sweep publishes what the old server had committed and the relay had not.
+func TestA11_FailoverWithoutGTIDs(t *testing.T) {
+	t.Parallel()
+	ways := map[string]func(w *withoutGTIDs){
+		"while it runs": func(w *withoutGTIDs) {
+			w.cutOff()
+			w.write("during", 20)
+			w.catchUp()
+			w.turn()
+			w.wait("the relay to follow", func() bool { return len(w.gaps()) > 0 })
+		},
+		"while it is stopped": func(w *withoutGTIDs) {
+			w.stop()
+			w.write("during", 20)
+			w.catchUp()
+			w.turn()
+			w.start()
+		},
+	}
+	for name, fail := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWithoutGTIDs(t)
+			fail(w)
+			w.reading()
+			w.write("after", 20)
+			w.account(w.rows...)
+			w.wantGaps("failover")
+			w.stop()
+			w.start()
+			w.write("restarted", 20)
+			w.account(w.rows...)
+			w.wantGaps("failover")
+			w.stop()
+		})
+	}
+}
+
+// A copy of the database that is older than a replica can be, or of other data, is refused each time: the lease that the relay takes there
+// proves nothing.
+func TestA11_OldCopiesWithoutGTIDsAreRefused(t *testing.T) {
+	t.Parallel()
+	refused := map[string]func(w *withoutGTIDs){
+		"a copy of an hour ago": func(w *withoutGTIDs) {
+			w.catchUp()
+			testkit.Must(w.t, w.replica.Promote(w.t.Context()))
+			testkit.Exec(w.t, w.replica.Root(), "UPDATE "+w.schema+".canal_outbox_lease SET expires_at = expires_at - INTERVAL 1 HOUR WHERE epoch > 0")
+			w.write("later", 20)
+			w.account(w.rows...)
+			w.stop()
+			w.turn()
+		},
+		"other data": func(w *withoutGTIDs) {
+			w.stop()
+			w.replica = testkit.NewDatabase(w.t, testkit.DatabaseOptions{Flavor: testkit.MySQL, Args: []string{"--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"}})
+			testkit.Exec(w.t, w.replica.Root(), "CREATE DATABASE "+w.schema)
+			w.leaseTable(w.replica)
+			ddl, err := migrations.DDL("outbox", w.schema+".t_local_message")
+			testkit.Must(w.t, err)
+			testkit.Exec(w.t, w.replica.Root(), ddl)
+			w.turn()
+		},
+	}
+	for name, turn := range refused {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWithoutGTIDs(t)
+			turn(w)
+			w.exec(insert("open"))
+			for range 2 {
+				w.launch(app.Options{})
+				w.wantRefusal()
+			}
+			w.compare(w.rows...)
+			if open := w.number("SELECT COUNT(*) FROM t_local_message WHERE biz_key = 'open' AND status = 0"); open != 1 {
+				t.Error("a refused server was written to")
+			}
+		})
+	}
+}
