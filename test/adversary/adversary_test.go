@@ -63,24 +63,21 @@ func TestAdversary(t *testing.T) {
 
 // TestThePlanFollowsFromTheSeed also expects every kind of step in it.
 func TestThePlanFollowsFromTheSeed(t *testing.T) {
-	seen := map[Kind]bool{}
+	seen := map[*kind]bool{}
 	again, other := Plan(7, 2000, 2, 2), Plan(8, 2000, 2, 2)
 	different := false
 	for i, s := range Plan(7, 2000, 2, 2) {
 		if s != again[i] {
 			t.Fatal("the same seed gives two plans")
 		}
-		seen[s.Kind], different = true, different || s != other[i]
+		seen[s.kind], different = true, different || s != other[i]
 	}
 	if !different {
 		t.Error("two seeds give one plan")
 	}
-	for _, w := range weights {
-		if !seen[w.kind] {
-			t.Errorf("no step is %q", w.kind)
-		}
-		if deeds[w.kind] == nil {
-			t.Errorf("nothing does %q", w.kind)
+	for i := range kinds {
+		if !seen[&kinds[i]] {
+			t.Errorf("no step is %q", kinds[i].name)
 		}
 	}
 }

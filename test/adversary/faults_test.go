@@ -11,24 +11,6 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/soak"
 )
 
-// deeds are the actions of the kinds of steps.
-var deeds map[Kind]func(w *world, s Step, r *rand.Rand)
-
-func init() {
-	deeds = map[Kind]func(w *world, s Step, r *rand.Rand){
-		Retry: retry, Republish: retry, Discard: discard, CheckpointSet: checkpointSet, Pause: pause, Resume: resume, Sweep: sweep,
-		DeleteLease: deleteLease, ChangeTables: changeTables, SetClaimTime: setClaimTime, SetDueTime: setDueTime, SetStatus: setStatus,
-		DeleteRows: deleteRows, DeleteWaiting: deleteRows, DeleteKey: deleteRows, Truncate: truncate, AlterTable: alterTable,
-		AddPoison: addRows, AddUnwritable: addRows, AddDelayed: addRows, AddLargeCommit: addRows,
-
-		KillRelay: endRelay, StopRelay: endRelay, FreezeRelay: freeze, CutDatabase: cut, HoleDatabase: network(soak.HoleDatabase),
-		SlowDatabase: network(soak.SlowDatabase), Refuse: network(soak.RefuseDatabase), KillSessions: killSessions, Purge: purge,
-		PurgeUnread: purgeUnread, RestartServer: restartServer, ReadOnly: readOnly, LockRows: lockRows,
-		BrokerAway: brokerFault(soak.StopBroker), BrokerSilent: brokerFault(soak.FreezeBroker), LoseReplies: brokerFault(soak.LoseReplies),
-		BrokerBusy: brokerFault(soak.RefuseMessages), RefuseKeys: refuseKeys,
-	}
-}
-
 func (w *world) parts(i int) soak.Parts {
 	return soak.Parts{Relay: w.relays[i], Proxy: w.proxies[i], Fake: w.fake, Server: w.server}
 }
@@ -46,15 +28,13 @@ func (w *world) must(err error) {
 	testkit.Must(w.t, err)
 }
 
-func endRelay(w *world, s Step, _ *rand.Rand) {
-	w.begin(relayKey(s.Relay), s.Length, func() func() {
-		if s.Kind == KillRelay {
-			w.relays[s.Relay].Kill()
-		} else {
-			w.stop(s.Relay)
-		}
-		return func() { w.relays[s.Relay].Launch(w.t) }
-	})
+func endRelay(end func(w *world, i int)) deed {
+	return func(w *world, s Step, _ *rand.Rand) {
+		w.begin(relayKey(s.Relay), s.Length, func() func() {
+			end(w, s.Relay)
+			return func() { w.relays[s.Relay].Launch(w.t) }
+		})
+	}
 }
 
 // stop ends a relay with SIGTERM, whatever else is broken.
@@ -82,13 +62,13 @@ func cut(w *world, s Step, _ *rand.Rand) {
 	w.proxies[s.Relay].Cut()
 }
 
-func network(kind soak.Kind) func(w *world, s Step, r *rand.Rand) {
+func network(kind soak.Kind) deed {
 	return func(w *world, s Step, _ *rand.Rand) {
 		w.begin(networkKey(s.Relay), s.Length, func() func() { return w.broken(kind, s.Relay) })
 	}
 }
 
-func brokerFault(kind soak.Kind) func(w *world, s Step, r *rand.Rand) {
+func brokerFault(kind soak.Kind) deed {
 	return func(w *world, s Step, _ *rand.Rand) {
 		if w.fake == nil && (kind == soak.LoseReplies || kind == soak.RefuseMessages) {
 			return
@@ -140,7 +120,7 @@ func purgeUnread(w *world, s Step, r *rand.Rand) {
 		relay.Kill()
 	}
 	for i := range 20 {
-		w.write(s.Table, "", i, r)
+		w.write(s.Table, ordinary, i, r)
 	}
 	w.must(w.db.Purge(w.t.Context()))
 	for _, relay := range w.relays {

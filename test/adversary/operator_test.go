@@ -61,17 +61,23 @@ func (w *world) command(table int, what string, f func(ctx context.Context, c *a
 	w.say("%s on relay %d: %+v", what, i, result)
 }
 
-func retry(w *world, s Step, r *rand.Rand) {
-	rows := w.some(s.Table, r)
-	if s.Kind == Republish {
-		rows = w.choose(s.Table, "status = 2", 1+r.IntN(15))
+func retry(republish bool) deed {
+	return func(w *world, s Step, r *rand.Rand) {
+		rows := w.some(s.Table, r)
+		if republish {
+			rows = w.choose(s.Table, "status = 2", 1+r.IntN(15))
+		}
+		w.retry(s.Table, rows, republish)
 	}
+}
+
+func (w *world) retry(table int, rows []chosen, republish bool) {
 	if len(rows) == 0 {
 		return
 	}
 	w.touch(rows, same)
-	order := operator.MessageOrder{Table: w.tables[s.Table].FullName(), IDs: idsOf(rows), Republish: s.Kind == Republish}
-	w.command(s.Table, string(s.Kind), func(ctx context.Context, c *admin.Client) (any, error) { return c.RetryMessages(ctx, order) })
+	order := operator.MessageOrder{Table: w.tables[table].FullName(), IDs: idsOf(rows), Republish: republish}
+	w.command(table, "messages retry", func(ctx context.Context, c *admin.Client) (any, error) { return c.RetryMessages(ctx, order) })
 }
 
 func discard(w *world, s Step, r *rand.Rand) {
@@ -81,7 +87,7 @@ func discard(w *world, s Step, r *rand.Rand) {
 	}
 	w.touch(rows, optional)
 	order := operator.MessageOrder{Table: w.tables[s.Table].FullName(), IDs: idsOf(rows)}
-	w.command(s.Table, string(s.Kind), func(ctx context.Context, c *admin.Client) (any, error) { return c.DiscardMessages(ctx, order) })
+	w.command(s.Table, "messages discard", func(ctx context.Context, c *admin.Client) (any, error) { return c.DiscardMessages(ctx, order) })
 }
 
 func checkpointSet(w *world, s Step, r *rand.Rand) {
@@ -162,18 +168,14 @@ func (w *world) update(table int, rows []chosen, change string, args ...any) {
 	w.say("%s %v", statement, args)
 }
 
-func setClaimTime(w *world, s Step, r *rand.Rand) {
-	rows := w.some(s.Table, r)
-	w.touch(rows, same)
-	value := []string{"NULL", "NOW(3) - INTERVAL 1 HOUR", "NOW(3) + INTERVAL 1 HOUR", "NOW(3)"}[r.IntN(4)]
-	w.update(s.Table, rows, "UPDATE t_local_message SET last_exec_time = "+value)
-}
-
-func setDueTime(w *world, s Step, r *rand.Rand) {
-	rows := w.some(s.Table, r)
-	w.touch(rows, same)
-	value := []string{"NULL", "NOW(3) - INTERVAL 1 HOUR", "NOW(3) + INTERVAL 1 HOUR", "NOW(3) + INTERVAL 4 SECOND"}[r.IntN(4)]
-	w.update(s.Table, rows, "UPDATE t_local_message SET next_retry_time = "+value)
+// setTime sets a column of rows to no time, one far away, or a near one.
+func setTime(column, near string) deed {
+	values := []string{"NULL", "NOW(3) - INTERVAL 1 HOUR", "NOW(3) + INTERVAL 1 HOUR", near}
+	return func(w *world, s Step, r *rand.Rand) {
+		rows := w.some(s.Table, r)
+		w.touch(rows, same)
+		w.update(s.Table, rows, "UPDATE t_local_message SET "+column+" = "+values[r.IntN(len(values))])
+	}
 }
 
 func setStatus(w *world, s Step, r *rand.Rand) {
@@ -187,16 +189,20 @@ func setStatus(w *world, s Step, r *rand.Rand) {
 	w.update(s.Table, rows, "UPDATE t_local_message SET status = ?", status)
 }
 
-func deleteRows(w *world, s Step, r *rand.Rand) {
-	rows := w.some(s.Table, r)
-	switch s.Kind {
-	case DeleteWaiting:
-		rows = w.choose(s.Table, "status = 0 AND retry_count > 0", 1+r.IntN(5))
-	case DeleteKey:
-		rows = w.choose(s.Table, fmt.Sprintf("biz_key = '%s-%d'", writerName(s.Table, "w", r.IntN(writers)), r.IntN(6)), 1<<20)
+func deleteRows(choose func(w *world, table int, r *rand.Rand) []chosen) deed {
+	return func(w *world, s Step, r *rand.Rand) {
+		rows := choose(w, s.Table, r)
+		w.touch(rows, optional)
+		w.update(s.Table, rows, "DELETE FROM t_local_message")
 	}
-	w.touch(rows, optional)
-	w.update(s.Table, rows, "DELETE FROM t_local_message")
+}
+
+func waiting(w *world, table int, r *rand.Rand) []chosen {
+	return w.choose(table, "status = 0 AND retry_count > 0", 1+r.IntN(5))
+}
+
+func ofKey(w *world, table int, r *rand.Rand) []chosen {
+	return w.choose(table, fmt.Sprintf("biz_key = '%s-%d'", writerName(table, "w", r.IntN(writers)), r.IntN(6)), 1<<20)
 }
 
 // truncate waits for no transaction of the application, as the table's lock would.
@@ -230,39 +236,50 @@ func alterTable(w *world, s Step, r *rand.Rand) {
 	}
 }
 
+func addLargeCommit(w *world, s Step, _ *rand.Rand) {
+	tx, err := w.pool(s.Table).BeginTx(w.t.Context(), nil)
+	w.must(err)
+	defer func() { _ = tx.Rollback() }() // does nothing after a commit
+	rows := w.loads[s.Table].Writer(writerName(s.Table, "large", 0)).Rows(1500)
+	w.must(w.tables[s.Table].Insert(w.t.Context(), tx, rows...))
+	w.must(tx.Commit())
+	w.loads[s.Table].Ledger.Committed(rows...)
+}
+
+// special is what is special about a row.
+type special int
+
+const (
+	ordinary   special = iota
+	poison             // no broker accepts it
+	unwritable         // the table refuses to change it
+	delayed            // it has a due time
+)
+
 // addRows writes rows of a special kind.
-func addRows(w *world, s Step, r *rand.Rand) {
-	switch s.Kind {
-	case AddLargeCommit:
-		tx, err := w.pool(s.Table).BeginTx(w.t.Context(), nil)
-		w.must(err)
-		defer func() { _ = tx.Rollback() }() // does nothing after a commit
-		rows := w.loads[s.Table].Writer(writerName(s.Table, "large", 0)).Rows(1500)
-		w.must(w.tables[s.Table].Insert(w.t.Context(), tx, rows...))
-		w.must(tx.Commit())
-		w.loads[s.Table].Ledger.Committed(rows...)
-	default:
+func addRows(what special) deed {
+	return func(w *world, s Step, r *rand.Rand) {
 		for i := range 1 + r.IntN(4) {
-			w.write(s.Table, s.Kind, i, r)
+			w.write(s.Table, what, i, r)
 		}
 	}
 }
 
-// write writes one row of a kind, "" for an ordinary one.
-func (w *world) write(table int, kind Kind, i int, r *rand.Rand) {
+// write writes one row.
+func (w *world) write(table int, what special, i int, r *rand.Rand) {
 	w.t.Helper()
 	w.special++
 	row := w.loads[table].Writer(writerName(table, "special", i)).Rows(1)[0]
 	row.BizType, row.Headers = fmt.Sprintf("special.%d", w.special), nil // the number is of all tables
 	due := "NULL"
-	switch kind {
-	case AddPoison:
+	switch what {
+	case poison:
 		row.Topic = "orders/created ü"
 		w.poison[row.BizType+":"+row.Key] = true
-	case AddUnwritable:
+	case unwritable:
 		row.BizType, row.Key = fmt.Sprintf("unwritable.%d", w.special), fmt.Sprintf("u-%d", w.special)
 		w.unwritable[row.BizType+":"+row.Key] = true
-	case AddDelayed:
+	case delayed:
 		row.Loose = true // the rows of its key do not wait for it
 		due = fmt.Sprintf("NOW(3) + INTERVAL %d SECOND", 3+r.IntN(4))
 	}

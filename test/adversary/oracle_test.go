@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/canal-outbox/canal-outbox/internal/admin"
-	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/test/relay"
@@ -170,11 +168,9 @@ func (w *world) free(table int, r *rand.Rand) {
 			w.touch(row, same)
 			w.update(table, row, "UPDATE t_local_message SET next_retry_time = NOW(3)")
 		case 4:
-			discard(w, Step{Kind: Discard, Table: table}, r)
+			discard(w, Step{Table: table}, r)
 		default:
-			w.touch(row, same)
-			order := operator.MessageOrder{Table: w.tables[table].FullName(), IDs: idsOf(row)}
-			w.command(table, "messages retry", func(ctx context.Context, c *admin.Client) (any, error) { return c.RetryMessages(ctx, order) })
+			w.retry(table, row, false)
 		}
 	}
 }

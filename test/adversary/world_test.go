@@ -75,12 +75,12 @@ func run(t *testing.T, seed uint64, db *testkit.Database) {
 		w.step = i
 		w.heal(false)
 		w.observe()
-		if !wanted.MatchString(string(s.Kind)) || unwanted.MatchString(string(s.Kind)) {
+		if !wanted.MatchString(s.name) || unwanted.MatchString(s.name) {
 			continue
 		}
 		w.watch()
-		w.say("%s (relay %d, table %d, length %d)", s.Kind, s.Relay, s.Table, s.Length)
-		deeds[s.Kind](w, s, rand.New(rand.NewPCG(s.Dice, 3)))
+		w.say("%s (relay %d, table %d, length %d)", s.name, s.Relay, s.Table, s.Length)
+		s.do(w, s, rand.New(rand.NewPCG(s.Dice, 3)))
 		<-time.After(time.Duration(s.Rest) * time.Millisecond)
 		if t.Failed() {
 			break
