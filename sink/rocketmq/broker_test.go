@@ -97,10 +97,8 @@ func TestB13_UnreachableFromTheStart(t *testing.T) {
 }
 
 func TestProbeNeedsAnAnswer(t *testing.T) {
-	c := newCluster(t)
-	c.topic("orders")
+	c, s := newOrders(t)
 	b := c.brokers["broker-a"]
-	s := newTestSink(t, c)
 	probe := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
@@ -148,9 +146,7 @@ func TestB11_TwoProducers(t *testing.T) {
 
 // B12: outages leave no goroutines or connections.
 func TestB12_OutagesLeaveNothingBehind(t *testing.T) {
-	c := newCluster(t)
-	c.topic("orders")
-	s := newTestSink(t, c)
+	c, s := newOrders(t)
 	send(t, s, message("orders", "k")).want(outbox.ClassNone)
 	before := goleak.IgnoreCurrent()
 	b := c.brokers["broker-a"]
@@ -211,9 +207,7 @@ func TestB16_NoBodiesInTheLog(t *testing.T) {
 
 // Our own requests are signed like the library's; the servers recompute the signature.
 func TestRequestsAreSigned(t *testing.T) {
-	c := newCluster(t)
-	c.topic("orders")
-	s := newTestSink(t, c, func(cfg *Section) { cfg.AccessKey, cfg.SecretKey = "relay", "secret" })
+	c, s := newOrders(t, func(cfg *Section) { cfg.AccessKey, cfg.SecretKey = "relay", "secret" })
 	send(t, s, message("orders", "k")).want(outbox.ClassNone)
 	fields := c.brokers["broker-a"].fields[0]
 	if fields["AccessKey"] != "relay" || fields["Signature"] == "" {

@@ -45,10 +45,8 @@ func TestB05_EveryCodeHasItsClass(t *testing.T) {
 		{9999, "a code of a later release", outbox.ClassRefused},
 	} {
 		t.Run(fmt.Sprintf("%d_%s_%.20s", line.code, line.class, line.remark), func(t *testing.T) {
-			c := newCluster(t)
-			c.topic("orders")
+			c, s := newOrders(t)
 			c.scripted("broker-a", func(request) reply { return reply{code: line.code, remark: line.remark} })
-			s := newTestSink(t, c)
 			for _, o := range append(send(t, s, message("orders", "k")).want(line.class), send(t, s, messages("orders", "k", 3)...).want(line.class)...) {
 				if !strings.Contains(o.Reason, line.remark[:10]) || !strings.Contains(o.Reason, fmt.Sprint(line.code)) {
 					t.Errorf("reason %q", o.Reason)
@@ -64,8 +62,7 @@ func TestB05_EveryCodeHasItsClass(t *testing.T) {
 
 // A broker that is busy for a short time gets the same messages again after a pause, and no message overtakes them.
 func TestBusyBrokerGetsTheBatchAgain(t *testing.T) {
-	c := newCluster(t)
-	c.topic("orders")
+	c, s := newOrders(t)
 	refusals := 3
 	c.scripted("broker-a", func(request) reply {
 		c.mu.Lock()
@@ -75,7 +72,6 @@ func TestBusyBrokerGetsTheBatchAgain(t *testing.T) {
 		}
 		return reply{}
 	})
-	s := newTestSink(t, c)
 	list := messages("orders", "k", 5)
 	first, second := send(t, s, list[:3]...), send(t, s, list[3:]...)
 	first.want(outbox.ClassNone)
@@ -117,10 +113,8 @@ func TestB04_G29_LessDurableResults(t *testing.T) {
 	for _, code := range []int{remoting.FlushDisk, remoting.NoSlave, remoting.FlushSlave} {
 		for durability, want := range map[string]outbox.Class{NewSection().Durability: outbox.ClassUnknown, "lenient": outbox.ClassNone} {
 			t.Run(fmt.Sprintf("%d_%s", code, durability), func(t *testing.T) {
-				c := newCluster(t)
-				c.topic("orders")
+				c, s := newOrders(t, func(cfg *Section) { cfg.Durability = durability })
 				c.scripted("broker-a", func(request) reply { return reply{code: code} })
-				s := newTestSink(t, c, func(cfg *Section) { cfg.Durability = durability })
 				for _, o := range append(send(t, s, message("orders", "k")).want(want), send(t, s, messages("orders", "k", 3)...).want(want)...) {
 					if !o.LessDurable || o.BrokerID == "" {
 						t.Errorf("outcome %+v", o)
@@ -139,8 +133,7 @@ func TestB04_G29_LessDurableResults(t *testing.T) {
 // One message of a batch is refused: it is found, its neighbours are stored in order, none of them is sent twice.
 func TestB10_B32_TheCulpritIsIsolated(t *testing.T) {
 	for _, code := range []int{remoting.Illegal, remoting.SystemError} {
-		c := newCluster(t)
-		c.topic("orders")
+		c, s := newOrders(t)
 		c.scripted("broker-a", func(r request) reply {
 			for _, m := range r.messages {
 				if strings.HasPrefix(m.body, "poison") {
@@ -149,7 +142,6 @@ func TestB10_B32_TheCulpritIsIsolated(t *testing.T) {
 			}
 			return reply{}
 		})
-		s := newTestSink(t, c)
 		list := messages("orders", "k", 200)
 		list[0].Body, list[77].Body, list[199].Body = []byte("poison 1"), []byte("poison 2"), []byte("poison 3")
 		outcomes := send(t, s, list...).wait()
@@ -176,10 +168,8 @@ func TestB10_B32_TheCulpritIsIsolated(t *testing.T) {
 // A time-out does not end the process, and the batch is not sent again, neither whole nor in parts: it takes no longer than three
 // time-outs of one message.
 func TestB01_B02_SwallowedReply(t *testing.T) {
-	c := newCluster(t)
-	c.topic("orders")
+	c, s := newOrders(t)
 	c.scripted("broker-a", func(request) reply { return reply{swallow: true, store: true} })
-	s := newTestSink(t, c)
 	began := time.Now()
 	batch, single := send(t, s, messages("orders", keyFor(0, 4), 10)...), send(t, s, message("orders", keyFor(1, 4)))
 	single.want(outbox.ClassUnknown)
@@ -194,10 +184,8 @@ func TestB01_B02_SwallowedReply(t *testing.T) {
 }
 
 func TestConnectionCutAfterTheWriteIsUnknown(t *testing.T) {
-	c := newCluster(t)
-	c.topic("orders")
+	c, s := newOrders(t)
 	c.scripted("broker-a", func(request) reply { return reply{cut: true, store: true} })
-	s := newTestSink(t, c)
 	send(t, s, messages("orders", "k", 10)...).want(outbox.ClassUnknown)
 	c.scripted("broker-a", nil)
 	retried(t, s, messages("orders", "k", 10))

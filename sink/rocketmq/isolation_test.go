@@ -122,9 +122,7 @@ func neighbours(t *testing.T, s *Sink, until *pending) (count func() int) {
 // B30: a message of a request without an answer may be stored. When its broker goes away before the message is sent alone, it is
 // not given back as one that was not sent.
 func TestB30_SuspectsOfALostBrokerStayUncertain(t *testing.T) {
-	c := newCluster(t)
-	c.topic("orders")
-	s := newTestSink(t, c)
+	c, s := newOrders(t)
 	c.scripted("broker-a", func(r request) reply {
 		return reply{swallow: r.messages[0].properties["SHARDING_KEY"] == keyFor(0, 4), store: true}
 	})

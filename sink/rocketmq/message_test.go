@@ -68,9 +68,7 @@ func TestB08_TopicNames(t *testing.T) {
 }
 
 func TestB18_DelayedMessages(t *testing.T) {
-	c := newCluster(t)
-	c.topic("orders")
-	s := newTestSink(t, c, func(cfg *Section) { cfg.NativeDelay = true })
+	c, s := newOrders(t, func(cfg *Section) { cfg.NativeDelay = true })
 	list := messages("orders", "k", 9)
 	now := time.Now()
 	for i, due := range map[int]time.Duration{2: 5 * time.Second, 3: 48 * time.Hour, 5: -time.Hour, 7: 96 * time.Hour} {

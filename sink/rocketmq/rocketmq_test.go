@@ -29,12 +29,18 @@ func newTestSink(t testing.TB, c *cluster, change ...func(*Section)) *Sink {
 	return startSink(t, cfg)
 }
 
+// newOrders starts a cluster with the topic orders, and a sink on it.
+func newOrders(t testing.TB, change ...func(*Section)) (*cluster, *Sink) {
+	t.Helper()
+	c := newCluster(t)
+	c.topic("orders")
+	return c, newTestSink(t, c, change...)
+}
+
 func startSink(t testing.TB, cfg Section, may ...func() bool) *Sink {
 	t.Helper()
 	s, err := open(cfg, slices.Concat(may, []func() bool{nil})[0], zap.NewNop(), prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		s.topics.mu.Lock()
 		closed := s.topics.closed
@@ -126,43 +132,9 @@ func (p *pending) want(class outbox.Class) []outbox.Outcome {
 	return list
 }
 
-func TestPublishesWithEveryProperty(t *testing.T) {
-	c := newCluster(t)
-	c.topic("orders")
-	s := newTestSink(t, c)
-	m := message("orders", "SKU-1")
-	m.ShardingKey, m.Tag, m.BizType = "order-7", "paid", "order"
-	m.CreatedAt = time.Date(2026, 11, 20, 8, 0, 0, 5e6, time.FixedZone("", 8*3600))
-	m.Headers = []outbox.Header{{Name: "traceparent", Value: "00-1"}, {Name: "имя", Value: "значение"}}
-	check := func(m *outbox.Message) {
-		t.Helper()
-		got := c.stored("orders")[len(c.stored("orders"))-1]
-		want := map[string]string{
-			"UNIQ_KEY": m.MessageID, "KEYS": m.MessageID + " SKU-1", "WAIT": "true", "TAGS": "paid", "SHARDING_KEY": "order-7",
-			"biz_type": "order", "created_at": "2026-11-20T00:00:00.005Z", "traceparent": "00-1", "имя": "значение",
-		}
-		if fmt.Sprint(got.properties) != fmt.Sprint(want) || got.body != string(m.Body) {
-			t.Errorf("stored %q with %v, want %q with %v", got.body, got.properties, m.Body, want)
-		}
-	}
-	o := send(t, s, m).want(outbox.ClassNone)[0]
-	check(m)
-	if !strings.HasPrefix(o.BrokerID, "broker-a-orders-") || o.LessDurable {
-		t.Errorf("outcome %+v", o)
-	}
-	another := *m
-	another.Identity.MessageID = "order:again"
-	list := send(t, s, messages("orders", "order-7", 1)[0], &another).want(outbox.ClassNone) // one batch, the same queue
-	check(&another)
-	if list[0].BrokerID == "" || list[0].BrokerID == list[1].BrokerID {
-		t.Errorf("broker ids of a batch: %q and %q", list[0].BrokerID, list[1].BrokerID)
-	}
-}
-
 // A queue has one request in flight; messages that arrive meanwhile form the next batch; other queues do not wait.
 func TestBatchesFormWhileARequestIsInFlight(t *testing.T) {
-	c := newCluster(t)
-	c.topic("orders")
+	c, s := newOrders(t)
 	hold := make(chan struct{})
 	c.scripted("broker-a", func(r request) reply {
 		if r.messages[0].body == "first" {
@@ -170,7 +142,6 @@ func TestBatchesFormWhileARequestIsInFlight(t *testing.T) {
 		}
 		return reply{}
 	})
-	s := newTestSink(t, c)
 	first := message("orders", "k")
 	first.Body = []byte("first")
 	head := send(t, s, first)
@@ -205,9 +176,7 @@ func TestBatchesFormWhileARequestIsInFlight(t *testing.T) {
 }
 
 func TestMessagesWithoutKeyAreSpreadInRuns(t *testing.T) {
-	c := newCluster(t)
-	c.topic("orders")
-	s := newTestSink(t, c)
+	c, s := newOrders(t)
 	for range 8 { // one at a time: an idle queue passes to the next
 		send(t, s, message("orders", "")).want(outbox.ClassNone)
 		testkit.WaitFor(t, 10*time.Second, "the queue to be idle", func() bool {
@@ -236,9 +205,7 @@ func TestMessagesWithoutKeyAreSpreadInRuns(t *testing.T) {
 }
 
 func TestRequestsStayBelowTheByteLimit(t *testing.T) {
-	c := newCluster(t)
-	c.topic("orders")
-	s := newTestSink(t, c)
+	c, s := newOrders(t)
 	list := messages("orders", "k", 20)
 	for _, m := range list {
 		m.Body = []byte(strings.Repeat("x", 200_000))

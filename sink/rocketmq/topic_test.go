@@ -14,10 +14,8 @@ import (
 
 // B14: a missing topic is never created, its neighbours are published, and it works without a restart once it exists.
 func TestB14_UnknownTopicThenCreated(t *testing.T) {
-	c := newCluster(t)
-	c.topic("orders")
+	c, s := newOrders(t)
 	c.topic("TBW102")
-	s := newTestSink(t, c)
 	missing, neighbours := send(t, s, messages("missing", "k", 3)...), send(t, s, messages("orders", "k", 3)...)
 	neighbours.want(outbox.ClassNone)
 	missing.want(outbox.ClassTopic)
@@ -79,10 +77,8 @@ func TestNameServerRefusesTheClient(t *testing.T) {
 
 // Known topics work without name servers; unknown ones wait for them as in an outage, not as missing topics.
 func TestNameServersDown(t *testing.T) {
-	c := newCluster(t)
-	c.topic("orders")
+	c, s := newOrders(t)
 	c.topic("later")
-	s := newTestSink(t, c)
 	send(t, s, message("orders", "k")).want(outbox.ClassNone)
 	c.names.stop()
 	send(t, s, messages("orders", "k", 10)...).want(outbox.ClassNone)

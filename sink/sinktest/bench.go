@@ -152,6 +152,14 @@ func (b *bench) want(class outbox.Class, messages ...*outbox.Message) {
 	}
 }
 
+// sendAll sends the messages in one batch, waits for all results, and checks that each of these has the class.
+func (b *bench) sendAll(class outbox.Class, messages ...*outbox.Message) {
+	b.t.Helper()
+	b.send(messages...)
+	b.settle()
+	b.want(class, messages...)
+}
+
 // close closes the sink once, within the given time, and checks that Close is bounded.
 func (b *bench) close(limit time.Duration) {
 	b.t.Helper()

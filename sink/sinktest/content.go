@@ -81,9 +81,7 @@ func contentIsCarried(t *testing.T, b *bench) {
 	full.Body = []byte{0, 1, 2, 0xff, 0xfe, '\n', '"'}
 	text := b.message(topic, "ключ")
 	text.Body = []byte(strings.Repeat("тело", 2000))
-	b.send(plain, full, text)
-	b.settle()
-	b.want(outbox.ClassNone, plain, full, text)
+	b.sendAll(outbox.ClassNone, plain, full, text)
 	index := byID(t, b.Read(t, topic))
 	for _, m := range []*outbox.Message{plain, full, text} {
 		s, there := index[m.MessageID]
@@ -109,9 +107,7 @@ func shardingKey(t *testing.T, b *bench) {
 		m.ShardingKey = fmt.Sprintf("order-%d", i%3)
 		all = append(all, m)
 	}
-	b.send(all...)
-	b.settle()
-	b.want(outbox.ClassNone, all...)
+	b.sendAll(outbox.ClassNone, all...)
 	b.wantStored(topic, all)
 	index := byID(t, b.Read(t, topic))
 	for i, m := range all {

@@ -13,17 +13,13 @@ import (
 func emptyBatch(t *testing.T, b *bench) {
 	b.send()
 	m := b.message(b.Topic(t), "k")
-	b.send(m)
-	b.settle()
-	b.want(outbox.ClassNone, m)
+	b.sendAll(outbox.ClassNone, m)
 }
 
 func largeBatch(t *testing.T, b *bench) {
 	topic := b.Topic(t)
 	all := b.keyed(topic, 10000)
-	b.send(all...)
-	b.settle()
-	b.want(outbox.ClassNone, all...)
+	b.sendAll(outbox.ClassNone, all...)
 	b.wantStored(topic, all)
 }
 
@@ -78,10 +74,7 @@ func closeDuringSend(t *testing.T, b *bench) {
 // taken" is not stored.
 func (b *bench) wantNoSurprise(topic string, all []*outbox.Message) {
 	b.t.Helper()
-	copies := map[string]int{}
-	for _, s := range b.Read(b.t, topic) {
-		copies[s.MessageID]++
-	}
+	copies := b.copies(topic)
 	for _, m := range all {
 		switch r := b.result(m); {
 		case r.Message == nil:
@@ -94,6 +87,16 @@ func (b *bench) wantNoSurprise(topic string, all []*outbox.Message) {
 	}
 }
 
+// copies counts how often each message is stored, by message id.
+func (b *bench) copies(topic string) map[string]int {
+	b.t.Helper()
+	count := map[string]int{}
+	for _, s := range b.Read(b.t, topic) {
+		count[s.MessageID]++
+	}
+	return count
+}
+
 func sendAfterClose(t *testing.T, b *bench) {
 	topic := b.Topic(t)
 	b.close(b.Patience)
@@ -101,32 +104,26 @@ func sendAfterClose(t *testing.T, b *bench) {
 	b.after = true
 	b.mu.Unlock()
 	all := b.keyed(topic, 10)
-	b.send(all...)
-	b.settle()
-	b.want(outbox.ClassOutage, all...)
+	b.sendAll(outbox.ClassOutage, all...)
 }
 
 // probe calls Probe until it returns the wanted result.
 func (b *bench) probe(up bool) {
 	b.t.Helper()
-	deadline := time.Now().Add(b.Patience)
-	for {
+	for deadline := time.Now().Add(b.Patience); ; {
 		ctx, cancel := context.WithTimeout(b.t.Context(), 2*time.Second)
 		err := b.sink.Probe(ctx)
-		if (err == nil) == up {
-			cancel()
+		reached := (err == nil) == up
+		if !reached && up {
+			<-ctx.Done() // failed at once: the broker is still starting
+		}
+		cancel()
+		if reached {
 			return
 		}
 		if time.Now().After(deadline) {
-			cancel()
 			b.t.Fatalf("probe: want success %v, the last answer is %v", up, err)
 		}
-		if !up {
-			cancel()
-			continue
-		}
-		<-ctx.Done() // failed at once: the broker is still starting
-		cancel()
 	}
 }
 
@@ -138,28 +135,19 @@ func outageAndReturn(t *testing.T, b *bench) {
 	}
 	topic := b.Topic(t)
 	before, during, after := b.keyed(topic, 100), b.keyed(topic, 100), b.keyed(topic, 100)
-	b.send(before...)
-	b.settle()
-	b.want(outbox.ClassNone, before...)
+	b.sendAll(outbox.ClassNone, before...)
 	b.Stop(t)
-	started := false
-	defer func() {
-		if !started {
-			b.Start(t)
-		}
-	}()
+	var once sync.Once
+	start := func() { once.Do(func() { b.Start(t) }) }
+	defer start()
 	b.send(during...)
 	b.probe(false)
-	b.Start(t)
-	started = true
+	start()
 	b.probe(true)
 	b.send(after...)
 	all := append(append(before, during...), after...)
 	uncertain := b.untilSent(all)
-	copies := map[string]int{}
-	for _, s := range b.Read(t, topic) {
-		copies[s.MessageID]++
-	}
+	copies := b.copies(topic)
 	for _, m := range all {
 		if n := copies[m.MessageID]; n == 0 || n > 1 && !uncertain[m.MessageID] {
 			t.Errorf("message %s is stored %d times (sent again after an unknown outcome: %v)", m.MessageID, n, uncertain[m.MessageID])

@@ -3,19 +3,23 @@ package sinktest
 import (
 	"bytes"
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
-// amidst puts the odd messages between good ones of the same key.
-func (b *bench) amidst(topic string, odd ...*outbox.Message) (batch, good []*outbox.Message) {
+// amidst sends the odd messages between good ones of the same key: the odd ones come to the class, and the good ones are sent.
+func (b *bench) amidst(topic string, class outbox.Class, odd ...*outbox.Message) (good []*outbox.Message) {
+	b.t.Helper()
 	for range 200 {
 		good = append(good, b.message(topic, "k"))
 	}
-	batch = append(batch, good[:100]...)
-	batch = append(batch, odd...)
-	return append(batch, good[100:]...), good
+	b.send(slices.Concat(good[:100], odd, good[100:])...)
+	b.settle()
+	b.want(class, odd...)
+	b.want(outbox.ClassNone, good...)
+	return good
 }
 
 func oversize(t *testing.T, b *bench) {
@@ -40,12 +44,7 @@ func poisonInTheMiddle(t *testing.T, b *bench) {
 	topic := b.Topic(t)
 	poison := b.message(topic, "k")
 	poison.Body = bytes.Repeat([]byte{'p'}, 2*b.MaxBytes)
-	batch, good := b.amidst(topic, poison)
-	b.send(batch...)
-	b.settle()
-	b.want(outbox.ClassPermanent, poison)
-	b.want(outbox.ClassNone, good...)
-	b.wantStored(topic, good)
+	b.wantStored(topic, b.amidst(topic, outbox.ClassPermanent, poison))
 }
 
 func poisonAtTheBroker(t *testing.T, b *bench) {
@@ -56,11 +55,7 @@ func poisonAtTheBroker(t *testing.T, b *bench) {
 	poison, another := b.message(topic, "k"), b.message(topic, "k")
 	b.Poison(poison)
 	b.Poison(another)
-	batch, good := b.amidst(topic, poison, another)
-	b.send(batch...)
-	b.settle()
-	b.want(outbox.ClassPermanent, poison, another)
-	b.want(outbox.ClassNone, good...)
+	good := b.amidst(topic, outbox.ClassPermanent, poison, another)
 	if n := len(byID(t, b.Read(t, topic))); n != len(good) { // the order is unspecified: not all succeeded at the first try
 		t.Errorf("the topic holds %d messages, want %d", n, len(good))
 	}
@@ -72,12 +67,7 @@ func illegalTopic(t *testing.T, b *bench) {
 	if b.IllegalTopic != "" {
 		illegal = append(illegal, b.message(b.IllegalTopic, "k"))
 	}
-	batch, good := b.amidst(topic, illegal...)
-	b.send(batch...)
-	b.settle()
-	b.want(outbox.ClassPermanent, illegal...)
-	b.want(outbox.ClassNone, good...)
-	b.wantStored(topic, good)
+	b.wantStored(topic, b.amidst(topic, outbox.ClassPermanent, illegal...))
 }
 
 func unknownTopic(t *testing.T, b *bench) {
@@ -86,12 +76,7 @@ func unknownTopic(t *testing.T, b *bench) {
 	}
 	topic := b.Topic(t)
 	unknown := b.message(b.UnknownTopic, "k")
-	batch, good := b.amidst(topic, unknown)
-	b.send(batch...)
-	b.settle()
-	b.want(outbox.ClassTopic, unknown)
-	b.want(outbox.ClassNone, good...)
-	b.wantStored(topic, good)
+	b.wantStored(topic, b.amidst(topic, outbox.ClassTopic, unknown))
 	b.resend(unknown) // now the client has the topic's state
 	b.settle()
 	b.want(outbox.ClassTopic, unknown)
