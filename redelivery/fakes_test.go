@@ -203,20 +203,12 @@ func (w *world) RetryFailed(_ context.Context, ids []outbox.Identity) (int64, er
 		if w.good[n] {
 			continue
 		}
-		time.AfterFunc(time.Second, func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.since[n] = time.Now()
-		})
+		time.AfterFunc(time.Second, func() { w.set(func() { w.since[n] = time.Now() }) })
 	}
 	return int64(len(ids)), nil
 }
 
-func (w *world) Takes() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return !w.closed
-}
+func (w *world) Takes() bool { return get(w, func() bool { return !w.closed }) }
 
 func (w *world) Reserve(rows []outbox.Candidate) (free, suspended []outbox.Candidate) {
 	w.mu.Lock()
@@ -235,11 +227,7 @@ func (w *world) Reserve(rows []outbox.Candidate) (free, suspended []outbox.Candi
 
 func (w *world) Release(rows []outbox.Candidate) { w.SetBack(rows) }
 
-func (w *world) SetBack(rows []outbox.Candidate) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.held -= len(rows)
-}
+func (w *world) SetBack(rows []outbox.Candidate) { w.set(func() { w.held -= len(rows) }) }
 
 func (w *world) set(change func()) {
 	w.mu.Lock()
@@ -247,55 +235,38 @@ func (w *world) set(change func()) {
 	change()
 }
 
-// tried returns how often a row was reset.
-func (w *world) tried(n int) int {
+// get reads the model.
+func get[T any](w *world, read func() T) T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.tries[n])
+	return read()
 }
+
+// tried returns how often a row was reset, and triesOf when.
+func (w *world) tried(n int) int { return len(w.triesOf(n)) }
 
 func (w *world) triesOf(n int) []time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.tries[n])
+	return get(w, func() []time.Time { return slices.Clone(w.tries[n]) })
 }
 
-func (w *world) rowsTried() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.tries)
-}
+func (w *world) rowsTried() int { return get(w, func() int { return len(w.tries) }) }
 
-func (w *world) reserved() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.held
-}
+func (w *world) reported() int { return get(w, func() int { return w.retried }) }
 
-func (w *world) reported() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.retried
-}
+func (w *world) reserved() int { return get(w, func() int { return w.held }) }
 
 // copied returns how often each row was sent.
 func (w *world) copied() map[int]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return maps.Clone(w.copies)
+	return get(w, func() map[int]int { return maps.Clone(w.copies) })
 }
 
 // records returns the content of the state directory.
 func (w *world) records() map[outbox.Identity]table.Wait {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return maps.Clone(w.ledger)
+	return get(w, func() map[outbox.Identity]table.Wait { return maps.Clone(w.ledger) })
 }
 
 func (w *world) marked() map[int]bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return maps.Clone(w.done)
+	return get(w, func() map[int]bool { return maps.Clone(w.done) })
 }
 
 // begin runs a Redelivery inside a bubble; stop or the end of the test stops it.

@@ -110,35 +110,29 @@ func TestManyFailedRows(t *testing.T) {
 
 // A page takes long. A row of it that an operator has retried since, and that has failed again, waits for its full time from then on.
 func TestRowThatFailsAgainAfterASlowPage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const every = time.Hour
-		w := newWorld(1)
-		w.since[1] = time.Now().Add(-every)
-		w.slow = 10 * time.Second
-		begin(t, w, every, &memory{w: w})
-		time.Sleep(15 * time.Second)
-		before := w.tried(1)
-		w.set(func() { w.since[1] = time.Now() })
-		time.Sleep(every - time.Second)
-		if n := w.tried(1) - before; n > 0 {
-			t.Errorf("tried %d times within an hour after its last failure", n)
-		}
-	})
+	duringASlowPage(t, 15*time.Second, time.Hour-time.Second, func(w *world) { w.since[1] = time.Now() })
 }
 
 // The lease lapses while a page is read: its rows are the next holder's.
 func TestPageThatIsReadWhileTheLeaseLapses(t *testing.T) {
+	duringASlowPage(t, 5*time.Second, time.Minute, func(w *world) { w.closed = true })
+}
+
+// duringASlowPage changes the world while a page with a due row is read, for ten seconds, or after it: the row is not tried again
+// for a span of time.
+func duringASlowPage(t *testing.T, after, span time.Duration, change func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = time.Hour
 		w := newWorld(1)
 		w.since[1] = time.Now().Add(-every)
 		w.slow = 10 * time.Second
 		begin(t, w, every, &memory{w: w})
-		time.Sleep(5 * time.Second)
-		w.set(func() { w.closed = true })
-		time.Sleep(time.Minute)
-		if n := w.tried(1); n > 0 {
-			t.Errorf("tried %d times", n)
+		time.Sleep(after)
+		before := w.tried(1)
+		w.set(func() { change(w) })
+		time.Sleep(span)
+		if n := w.tried(1) - before; n > 0 {
+			t.Errorf("tried %d times in %v", n, span)
 		}
 	})
 }

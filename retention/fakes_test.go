@@ -135,25 +135,22 @@ func (r *rows) History(context.Context) (int64, bool, error) {
 	return length, true, r.err
 }
 
-// len returns the number of rows in the table.
-func (r *rows) len() int {
+// get reads the model.
+func get[T any](r *rows, read func() T) T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.table)
+	return read()
 }
 
+// len returns the number of rows in the table.
+func (r *rows) len() int { return get(r, func() int { return len(r.table) }) }
+
 // asked returns how often the history list was read.
-func (r *rows) asked() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.looks
-}
+func (r *rows) asked() int { return get(r, func() int { return r.looks }) }
 
 // to returns the rows that have moved to a table, in order.
 func (r *rows) to(suffix string) []int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.moved[suffix])
+	return get(r, func() []int { return slices.Clone(r.moved[suffix]) })
 }
 
 // set changes the model.

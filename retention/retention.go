@@ -170,16 +170,13 @@ func (r *Retention) Run(ctx context.Context) error {
 	asked := false
 	for ctx.Err() == nil {
 		wait := r.once(ctx, asked)
-		timer := time.NewTimer(wait)
+		asked = false
 		select {
 		case <-ctx.Done():
-			asked = false
 		case <-r.asked:
 			asked = true
-		case <-timer.C:
-			asked = false
+		case <-time.After(wait):
 		}
-		timer.Stop()
 	}
 	return nil
 }

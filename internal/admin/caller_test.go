@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,12 +12,7 @@ import (
 
 // The list of changes names the person and not only the account: what the login was, where it came from, and what --by says.
 func TestG49_TheCallerHasALogin(t *testing.T) {
-	dir, err := os.MkdirTemp("", "caller") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	f, socket := &fake{}, filepath.Join(dir, "s")
+	f, socket := &fake{}, socketIn(t)
 	url := serve(t, Config{Address: "127.0.0.1:0", Token: "0123456789abcdef", Socket: socket}, f)
 	me := operator.UserName(os.Getuid())
 	for _, c := range []struct {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -16,9 +17,7 @@ import (
 func TestG41_AStoppedRelayGivesNoAnswer(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	silent, err := net.Listen("unix", socket) // nothing accepts: the kernel completes the connection
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer silent.Close()
 	c := NewClient(socket)
 	c.quick = 50 * time.Millisecond

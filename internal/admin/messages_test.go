@@ -2,8 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
-	"net/http/httptest"
 	"net/url"
 	"reflect"
 	"strings"
@@ -11,8 +9,6 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
-	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
 )
 
 // messagesFake remembers what reached it.
@@ -96,24 +92,15 @@ func TestMessagesThroughTheClient(t *testing.T) {
 	if _, err := c.MessageStats(ctx, "shop.m"); err != nil || service.statsFor != "shop.m" {
 		t.Errorf("stats: %q, %v", service.statsFor, err)
 	}
-	for code, call := range map[operator.Code]func() error{
-		operator.CodeNeedsScan: func() error {
-			_, err := c.ListMessages(ctx, operator.MessageQuery{Limit: 1, MessageFilter: operator.MessageFilter{Topic: "everything"}})
-			return err
-		},
-		operator.CodeNotFound: func() error { _, err := c.ShowMessages(ctx, operator.MessageRef{Ref: "absent"}); return err },
-		operator.CodeUsage:    func() error { _, err := c.RetryMessages(ctx, operator.MessageOrder{}); return err },
+	for code, err := range map[operator.Code]error{
+		operator.CodeNeedsScan: second(c.ListMessages(ctx, operator.MessageQuery{Limit: 1, MessageFilter: operator.MessageFilter{Topic: "everything"}})),
+		operator.CodeNotFound:  second(c.ShowMessages(ctx, operator.MessageRef{Ref: "absent"})),
+		operator.CodeUsage:     second(c.RetryMessages(ctx, operator.MessageOrder{})),
 	} {
-		var coded *operator.Error
-		if err := call(); !asError(err, &coded) || coded.Code != code {
+		if coded, is := err.(*operator.Error); !is || coded.Code != code {
 			t.Errorf("%s: %v", code, err)
 		}
 	}
-}
-
-func asError(err error, into **operator.Error) (ok bool) {
-	*into, ok = err.(*operator.Error)
-	return ok
 }
 
 // What cannot be meant is refused before it reaches the service.
@@ -166,21 +153,7 @@ func FuzzMessages(f *testing.F) {
 			method = "POST"
 		}
 		service := &fake{}
-		a := newAPI(service, prometheus.NewRegistry(), zap.NewNop())
-		r := httptest.NewRequest(method, "/", strings.NewReader(body))
-		r.URL.Path, r.URL.RawQuery = path, query
-		r.Header.Set("Content-Type", asJSON)
-		w := httptest.NewRecorder()
-		a.routes().ServeHTTP(w, r)
-		switch w.Code {
-		case 200, 400, 404, 409:
-			if w.Header().Get("Content-Type") == asJSON && !json.Valid(w.Body.Bytes()) {
-				t.Fatalf("%q %q: the answer is no JSON: %q", path, body, w.Body)
-			}
-		case 301, 307, 405:
-		default:
-			t.Fatalf("%q %q: %d %s", path, body, w.Code, w.Body)
-		}
+		fits(t, handled(service, method, path, query, body))
 		var err error
 		switch service.reached {
 		case "list":

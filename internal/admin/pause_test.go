@@ -3,25 +3,18 @@ package admin
 import (
 	"context"
 	"io"
-	"os"
 	"os/user"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // The peer of the socket or the token says who pauses. A probe reports the pause. A reason that is not one line is refused.
 func TestPauseSaysWho(t *testing.T) {
-	dir, err := os.MkdirTemp("", "pause") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	f := &fake{}
-	socket := filepath.Join(dir, "s")
+	f, socket := &fake{}, socketIn(t)
 	url := serve(t, Config{Address: "127.0.0.1:0", Token: "0123456789abcdef", Socket: socket}, f)
 	bearer := []string{"Content-Type", asJSON, "Authorization", "Bearer 0123456789abcdef"}
 
@@ -46,9 +39,7 @@ func TestPauseSaysWho(t *testing.T) {
 
 	c := NewClient(socket)
 	me, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	p, err := c.Pause(t.Context(), outbox.Pause{Reason: "by hand"})
 	if err != nil || p.By != "unix user "+me.Username || p.Reason != "by hand" {
 		t.Errorf("over the socket: %+v %v", p, err)

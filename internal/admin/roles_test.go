@@ -2,13 +2,13 @@ package admin
 
 import (
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
 // Every route asks for the role that the table names: without a token only what everyone may, with the token to read nothing that
@@ -64,17 +64,10 @@ func TestRoles(t *testing.T) {
 
 // Profiles show what is in memory: the socket has them, no token reaches them.
 func TestProfilesAreOfTheSocket(t *testing.T) {
-	dir, err := os.MkdirTemp("", "profile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	socket := filepath.Join(dir, "s")
+	socket := socketIn(t)
 	url := serve(t, Config{Address: "127.0.0.1:0", Socket: socket}, &fake{})
 	if got := ask(t, "GET", url+"/debug/pprof/heap", ""); got.status != 404 {
 		t.Errorf("over HTTP: %d", got.status)
 	}
-	if err := NewClient(socket).do(t.Context(), "GET", "/debug/pprof/cmdline", nil, nil); err != nil {
-		t.Errorf("over the socket: %v", err)
-	}
+	testkit.Must(t, NewClient(socket).do(t.Context(), "GET", "/debug/pprof/cmdline", nil, nil))
 }

@@ -1,29 +1,13 @@
 package admin
 
 import (
-	"context"
 	"errors"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
 )
 
 // What answers can change while the server runs, health checks included.
 func TestUse(t *testing.T) {
-	s, err := Listen(Config{Address: "127.0.0.1:0"}, &fake{ready: errors.New("waiting")}, prometheus.NewRegistry(), zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
+	s := listen(t, Config{Address: "127.0.0.1:0"}, &fake{ready: errors.New("waiting")})
 	url := "http://" + s.Addr().String()
 	if got := ask(t, "GET", url+"/readyz", ""); got.status != 503 || got.body != "waiting\n" {
 		t.Errorf("before: got %d %s", got.status, got.body)

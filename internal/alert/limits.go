@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // Limits are what the tables should stay under; 0 is no limit.
@@ -41,18 +43,11 @@ type limit struct{ table, what string }
 
 // watch looks at the tables until ctx ends. A table that cannot be listed is logged and delays no other.
 func (a *Alerter) watch(ctx context.Context) {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			tables := a.cfg.Tables()
-			a.look(tables)
-			a.lookAtFailed(ctx, tables)
-			a.keep()
-		}
+	for outbox.Wait(ctx, watchEvery, nil) {
+		tables := a.cfg.Tables()
+		a.look(tables)
+		a.lookAtFailed(ctx, tables)
+		a.keep()
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
@@ -210,10 +211,8 @@ func (r *run) settled(ctx context.Context) error {
 		case time.Since(progress) > patience:
 			return fmt.Errorf("nothing has happened for %v: %d rows were committed and %d acknowledged; what the relay warns of stands above", patience, r.rows, arrived)
 		}
-		select {
-		case <-ctx.Done():
+		if !outbox.Wait(ctx, 20*time.Millisecond, nil) {
 			return context.Cause(ctx)
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

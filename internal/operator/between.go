@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -53,24 +52,7 @@ func (o *Operator) count(ctx context.Context, from, to outbox.Position, counted 
 		}
 		counted.Purged = true
 	}
-	var page []outbox.Identity
-	lookUp := func() error {
-		rows, err := o.states(ctx, page)
-		for _, row := range rows {
-			if row.Status == outbox.Pending {
-				counted.Pending++
-			} else {
-				counted.Settled++
-			}
-		}
-		if err == nil {
-			counted.Gone += int64(len(page) - len(rows))
-			counted.Rows += int64(len(page))
-			page = page[:0]
-		}
-		return err
-	}
-	err = o.Between(ctx, from, to, func(txn *outbox.Txn) error {
+	return o.eachPage(ctx, from, to, func(txn *outbox.Txn) (ids []outbox.Identity) {
 		counted.Transactions++
 		for _, d := range txn.Deferred {
 			counted.Unknown += int64(d.Rows)
@@ -82,14 +64,51 @@ func (o *Operator) count(ctx context.Context, from, to outbox.Position, counted 
 				counted.WithoutStatus++
 				continue
 			}
-			page = append(page, m.Identity)
+			ids = append(ids, m.Identity)
 		}
-		if len(page) < lookUpPage {
+		return ids
+	}, func(page int, rows []outbox.Candidate) error {
+		for _, row := range rows {
+			if row.Status == outbox.Pending {
+				counted.Pending++
+			} else {
+				counted.Settled++
+			}
+		}
+		counted.Gone += int64(page - len(rows))
+		counted.Rows += int64(page)
+		return nil
+	})
+}
+
+// eachPage reads the log between two positions and looks up, a page at a time, the rows that pick takes of each transaction. found
+// gets the size of a page and what the tables show of it.
+func (o *Operator) eachPage(
+	ctx context.Context, from, to outbox.Position, pick func(*outbox.Txn) []outbox.Identity, found func(page int, rows []outbox.Candidate) error,
+) error {
+	var page []outbox.Identity
+	lookUp := func() error {
+		tables, err := o.Tables(ctx)
+		if err != nil {
+			return err
+		}
+		rows, err := tables.States(ctx, page)
+		if err == nil {
+			err = found(len(page), rows)
+		}
+		page = page[:0]
+		return err
+	}
+	err := o.Between(ctx, from, to, func(txn *outbox.Txn) error {
+		if page = append(page, pick(txn)...); len(page) < lookUpPage {
 			return nil
 		}
 		return lookUp()
 	})
-	return errors.Join(err, lookUp())
+	if err == nil {
+		err = lookUp()
+	}
+	return err
 }
 
 // betweenNotes say it in sentences.
@@ -121,13 +140,4 @@ func betweenNotes(c *PreviewBetween, back bool) (notes []string) {
 		notes = append(notes, "the server has purged the begin of that part: only what is left was counted")
 	}
 	return notes
-}
-
-// states returns what the tables show of rows.
-func (o *Operator) states(ctx context.Context, ids []outbox.Identity) ([]outbox.Candidate, error) {
-	rows, err := o.Tables(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return rows.States(ctx, ids)
 }

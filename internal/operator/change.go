@@ -207,11 +207,8 @@ func eachOf(ctx context.Context, rows Rows, order MessageOrder, a act, change *M
 			}
 			enough = !each(&listed.Rows[i])
 		}
-		if listed.Next == "" {
-			return nil
-		}
-		if enough {
-			change.More = true
+		if enough || listed.Next == "" {
+			change.More = listed.Next != ""
 			return nil
 		}
 		q.After = listed.Next

@@ -45,20 +45,16 @@ func NewRelays(look func(context.Context) ([]server.OtherRelay, error), reg prom
 
 // Run looks until the context ends.
 func (r *Relays) Run(ctx context.Context) {
-	for failed := 0; ; {
-		wait := lookEvery
-		if err := r.once(ctx); err != nil {
-			wait = lookPauses.Delay(failed, rand.Float64())
-			if failed++; failed == failedLooks && ctx.Err() == nil {
-				r.log.Warn("cannot see whether another relay works on the same tables", zap.Error(err))
-			}
-		} else {
-			failed = 0
+	failed := 0
+	for wait := time.Duration(0); outbox.Wait(ctx, wait, nil); {
+		err := r.once(ctx)
+		if err == nil {
+			wait, failed = lookEvery, 0
+			continue
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
+		wait = lookPauses.Delay(failed, rand.Float64())
+		if failed++; failed == failedLooks && ctx.Err() == nil {
+			r.log.Warn("cannot see whether another relay works on the same tables", zap.Error(err))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -43,31 +44,17 @@ func (o *Operator) replay(ctx context.Context, t Target, p Preview) (Preview, er
 
 // sentBetween reads a part of the log and returns its rows that are SENT now, refused when they are more than limit.
 func (o *Operator) sentBetween(ctx context.Context, from, to outbox.Position, limit int) (sent []outbox.Candidate, err error) {
-	var page []outbox.Identity
-	lookUp := func() error {
-		rows, err := o.states(ctx, page)
-		for _, row := range rows {
-			if row.Status == outbox.Sent {
-				sent = append(sent, row)
-			}
+	err = o.eachPage(ctx, from, to, func(txn *outbox.Txn) (ids []outbox.Identity) {
+		for _, m := range txn.Messages {
+			ids = append(ids, m.Identity)
 		}
-		page = page[:0]
-		if err == nil && len(sent) > limit {
+		return ids
+	}, func(_ int, rows []outbox.Candidate) error {
+		sent = append(sent, slices.DeleteFunc(rows, func(row outbox.Candidate) bool { return row.Status != outbox.Sent })...)
+		if len(sent) > limit {
 			return Refusedf("nothing was published: more than %d rows between %s and %s are SENT; raise --limit, or name a later position", limit, from, to)
 		}
-		return err
-	}
-	err = o.Between(ctx, from, to, func(txn *outbox.Txn) error {
-		for _, m := range txn.Messages {
-			page = append(page, m.Identity)
-		}
-		if len(page) < lookUpPage {
-			return nil
-		}
-		return lookUp()
+		return nil
 	})
-	if err == nil {
-		err = lookUp()
-	}
 	return sent, err
 }

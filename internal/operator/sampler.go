@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -18,13 +19,10 @@ const sampleEvery = 10 * time.Second
 
 // Sampler counts the rows of the tables now and then, by the status index, for metrics and status.
 type Sampler struct {
-	count  func(context.Context) ([]query.Counts, error)
-	log    *zap.Logger
-	states *prometheus.GaugeVec
-	oldest *prometheus.GaugeVec
-	claims *prometheus.GaugeVec
-	retry  *prometheus.GaugeVec
-	held   *prometheus.GaugeVec
+	count func(context.Context) ([]query.Counts, error)
+	log   *zap.Logger
+
+	states, oldest, claims, retry, held *prometheus.GaugeVec
 
 	mu   sync.Mutex
 	last []query.Counts
@@ -33,55 +31,43 @@ type Sampler struct {
 
 // NewSampler returns a sampler that has counted nothing yet; count is asked again and again by Run.
 func NewSampler(count func(context.Context) ([]query.Counts, error), reg prometheus.Registerer, log *zap.Logger) *Sampler {
+	f := promauto.With(reg)
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return f.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
 	s := &Sampler{
 		count: count, log: log, at: time.Now(),
-		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "canal_outbox_rows", Help: "Rows by status, sampled; pending ones are due, delayed ones later. Counted up to 100,000 each; sent is an estimate.",
-		}, []string{"table", "status"}),
-		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "canal_outbox_oldest_pending_age_seconds", Help: "Age of the oldest row that should have been sent, sampled; 0 when there is none.",
-		}, []string{"table"}),
-		claims: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "canal_outbox_oldest_sending_age_seconds",
-			Help: "How far the oldest claim of a SENDING row lies from the database's clock, in either direction, sampled; 0 when there is none.",
-		}, []string{"table"}),
-		retry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "canal_outbox_longest_retry_wait_seconds", Help: "How long the retry that is due last has to wait, sampled; 0 when there is none.",
-		}, []string{"table"}),
+		states: gauge("canal_outbox_rows",
+			"Rows by status, sampled; pending ones are due, delayed ones later. Counted up to 100,000 each; sent is an estimate.", "table", "status"),
+		oldest: gauge("canal_outbox_oldest_pending_age_seconds",
+			"Age of the oldest row that should have been sent, sampled; 0 when there is none.", "table"),
+		claims: gauge("canal_outbox_oldest_sending_age_seconds",
+			"How far the oldest claim of a SENDING row lies from the database's clock, in either direction, sampled; 0 when there is none.", "table"),
+		retry: gauge("canal_outbox_longest_retry_wait_seconds", "How long the retry that is due last has to wait, sampled; 0 when there is none.", "table"),
+		held: gauge("canal_outbox_held_unknown_rows",
+			"Rows with a status that the configuration does not name, sampled: they are never sent. Counted up to 100,000.", "table"),
 	}
-	s.held = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "canal_outbox_held_unknown_rows", Help: "Rows with a status that the configuration does not name, sampled: they are never sent. Counted up to 100,000.",
-	}, []string{"table"})
-	reg.MustRegister(s.states, s.oldest, s.claims, s.retry, s.held, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "canal_outbox_rows_sample_age_seconds", Help: "Age of the counts and ages of rows: how long ago they were sampled.",
 	}, func() float64 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return time.Since(s.at).Seconds()
-	}))
+	})
 	return s
 }
 
 // Run samples until the context ends.
 func (s *Sampler) Run(ctx context.Context) {
 	failed := false
-	for wait := time.Second; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
+	for wait := time.Second; outbox.Wait(ctx, wait, nil); {
 		began := time.Now()
 		counts, err := s.count(ctx)
 		wait = max(sampleEvery, 50*time.Since(began)) // at most 2 % of one connection
-		if err != nil {
-			if !failed && ctx.Err() == nil {
-				s.log.Warn("cannot count the rows by status", zap.Error(err))
-			}
-			failed = true
-		} else {
-			failed = false
+		if err != nil && !failed && ctx.Err() == nil {
+			s.log.Warn("cannot count the rows by status", zap.Error(err))
 		}
+		failed = err != nil
 		s.take(counts, err == nil)
 	}
 }

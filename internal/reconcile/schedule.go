@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // firstAfter is how long after its start a schedule runs for the first time: a relay that restarts each day compares too.
@@ -77,12 +79,7 @@ func (s *Schedule) Run(ctx context.Context) {
 	s.mu.Lock()
 	s.since = time.Now()
 	s.mu.Unlock()
-	for wait := min(s.every, firstAfter); ; wait = s.every {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
+	for wait := min(s.every, firstAfter); outbox.Wait(ctx, wait, nil); wait = s.every {
 		s.once(ctx)
 	}
 }

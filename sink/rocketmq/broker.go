@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
 	"github.com/prometheus/client_golang/prometheus"
@@ -103,17 +104,7 @@ func (s *brokers) lost(b *broker, cause error) {
 
 // recover probes a broker until it answers or the sink is closed.
 func (s *brokers) recover(b *broker) {
-	for b.Away() != nil && s.ping(s.ctx, b) != nil && pause(s.ctx, probePause) {
-	}
-}
-
-// pause returns false when the context ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
+	for b.Away() != nil && s.ping(s.ctx, b) != nil && outbox.Wait(s.ctx, probePause, nil) {
 	}
 }
 

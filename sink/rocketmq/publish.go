@@ -148,7 +148,7 @@ func (p *publisher) patiently(q *queue, batch []item, part []int) (*primitive.Se
 	wait := againPause
 	for n := 1; ; n++ {
 		result, err := p.attempt(q, batch, part)
-		if err == nil || !classify(err).again || n == againAttempts || !pause(p.ctx, wait) {
+		if err == nil || !classify(err).again || n == againAttempts || !outbox.Wait(p.ctx, wait, nil) {
 			return result, err
 		}
 		wait *= 2

@@ -12,6 +12,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/admin"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // Child is a program next to its caller, for examples, which have no test: it can be killed and started again. Lost is called when
@@ -142,9 +143,6 @@ func (c RelayChild) Gaps(ctx context.Context) (map[string]int, error) {
 
 // Pause waits, or returns the reason for which ctx has ended.
 func Pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
+	outbox.Wait(ctx, d, nil)
 	return context.Cause(ctx)
 }

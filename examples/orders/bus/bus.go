@@ -10,6 +10,8 @@ import (
 	"context"
 	"log"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // Message is a message as a consumer gets it.
@@ -64,9 +66,7 @@ func insist(ctx context.Context, group string, handle Handler, m Message) error 
 			said = now
 		}
 		attempt++
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !outbox.Wait(ctx, pause, nil) {
 			return err
 		}
 	}

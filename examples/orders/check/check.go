@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/examples/orders/shop"
+	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // tolerance is the difference that orders in progress may cause.
@@ -38,15 +39,11 @@ type Check struct {
 
 // Run checks until ctx ends. It logs failures and retries them the next time.
 func (c *Check) Run(ctx context.Context) error {
-	tick := time.NewTicker(c.Every)
-	defer tick.Stop()
 	for {
 		if err := c.Round(ctx); err != nil && ctx.Err() == nil {
 			c.Say("the check failed: %v", err)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !outbox.Wait(ctx, c.Every, nil) {
 			return nil
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,6 +16,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/examples/orders/shop"
 	"github.com/canal-outbox/canal-outbox/inbox"
 	"github.com/canal-outbox/canal-outbox/inbox/redisinbox"
+	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // Topics in addition to the shop's.
@@ -86,9 +88,7 @@ func (env Environment) take(ctx context.Context, c consumer, m bus.Message) erro
 		if err = c.handle(ctx, m); err == nil || away(err) {
 			return err
 		}
-		select {
-		case <-time.After(between << n):
-		case <-ctx.Done():
+		if !outbox.Wait(ctx, between<<n, nil) {
 			return ctx.Err()
 		}
 	}
@@ -99,14 +99,7 @@ func (env Environment) take(ctx context.Context, c consumer, m bus.Message) erro
 	return env.send(ctx, DeadTopic, letter{c.name, err.Error(), m})
 }
 
-func (c consumer) wants(kind string) bool {
-	for _, k := range c.kinds {
-		if k == kind {
-			return true
-		}
-	}
-	return len(c.kinds) == 0
-}
+func (c consumer) wants(kind string) bool { return len(c.kinds) == 0 || slices.Contains(c.kinds, kind) }
 
 func (env Environment) send(ctx context.Context, topic string, l letter) error {
 	body, err := json.Marshal(l)

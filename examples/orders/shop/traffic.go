@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // Traffic simulates the customers until ctx ends: perSecond requests per second, some sent twice, most orders paid at once, some
@@ -56,10 +58,7 @@ func (s *Shop) customer(ctx context.Context, o Order) {
 	case 1: // at the end of the time, when the message comes
 		wait = s.PayWithin + time.Duration(rand.Int64N(int64(200*time.Millisecond)))
 	}
-	select {
-	case <-time.After(wait):
-	case <-ctx.Done():
-		return
+	if outbox.Wait(ctx, wait, nil) {
+		_, _ = s.Pay(own, o) // a failed payment is a customer who does not pay
 	}
-	_, _ = s.Pay(own, o) // a failed payment is a customer who does not pay
 }
