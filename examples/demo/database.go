@@ -12,6 +12,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/migrations"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
@@ -106,41 +107,35 @@ func statusName(code int) string {
 }
 
 // rows counts the outbox rows by status name.
-func (d *database) rows(ctx context.Context) (_ map[string]int, err error) {
-	found, err := d.db.QueryContext(ctx, "SELECT status, COUNT(*) FROM t_local_message GROUP BY status")
+func (d *database) rows(ctx context.Context) (map[string]int, error) {
+	type count struct{ code, n int }
+	counts, err := relay.Select(ctx, d.db, func(c *count) []any { return []any{&c.code, &c.n} },
+		"SELECT status, COUNT(*) FROM t_local_message GROUP BY status")
 	if err != nil {
 		return nil, fmt.Errorf("count the outbox rows: %w", err)
 	}
-	defer func() { err = errors.Join(err, found.Close()) }()
 	byStatus := map[string]int{}
-	for found.Next() {
-		var code, n int
-		if err := found.Scan(&code, &n); err != nil {
-			return nil, fmt.Errorf("count the outbox rows: %w", err)
-		}
-		byStatus[statusName(code)] = n
+	for _, c := range counts {
+		byStatus[statusName(c.code)] = c.n
 	}
-	return byStatus, found.Err()
+	return byStatus, nil
 }
 
 // unsent lists rows that are not SENT, each with its state, at most a hundred.
-func (d *database) unsent(ctx context.Context) (_ []string, err error) {
-	found, err := d.db.QueryContext(ctx, `SELECT biz_type, biz_key, status, COALESCE(fail_reason, '') FROM t_local_message
-		WHERE status <> 2 ORDER BY id LIMIT 100`)
+func (d *database) unsent(ctx context.Context) (all []string, err error) {
+	type row struct {
+		kind, key, reason string
+		code              int
+	}
+	rows, err := relay.Select(ctx, d.db, func(r *row) []any { return []any{&r.kind, &r.key, &r.code, &r.reason} },
+		"SELECT biz_type, biz_key, status, COALESCE(fail_reason, '') FROM t_local_message WHERE status <> 2 ORDER BY id LIMIT 100")
 	if err != nil {
 		return nil, fmt.Errorf("list the unsent rows: %w", err)
 	}
-	defer func() { err = errors.Join(err, found.Close()) }()
-	var all []string
-	for found.Next() {
-		var kind, key, reason string
-		var code int
-		if err := found.Scan(&kind, &key, &code, &reason); err != nil {
-			return nil, fmt.Errorf("list the unsent rows: %w", err)
-		}
-		all = append(all, strings.TrimSpace(fmt.Sprintf("%s:%s (%s) %s", kind, key, statusName(code), reason)))
+	for _, r := range rows {
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%s:%s (%s) %s", r.kind, r.key, statusName(r.code), r.reason)))
 	}
-	return all, found.Err()
+	return all, nil
 }
 
 // has reports whether a message is in the table.

@@ -20,18 +20,11 @@ type chosen struct {
 }
 
 // choose returns up to n of the newest rows that match a condition. Rows that the table refuses to change are left out.
-func (w *world) choose(table int, where string, n int) (all []chosen) {
+func (w *world) choose(table int, where string, n int) []chosen {
 	w.t.Helper()
-	rows, err := w.pool(table).QueryContext(w.t.Context(), "SELECT id, CONCAT(biz_type, ':', biz_key) FROM t_local_message WHERE biz_type NOT LIKE 'unwritable%' AND ("+
-		where+") ORDER BY id DESC LIMIT ?", n)
+	all, err := relay.Select(w.t.Context(), w.pool(table), func(c *chosen) []any { return []any{&c.id, &c.messageID} },
+		"SELECT id, CONCAT(biz_type, ':', biz_key) FROM t_local_message WHERE biz_type NOT LIKE 'unwritable%' AND ("+where+") ORDER BY id DESC LIMIT ?", n)
 	w.must(err)
-	defer rows.Close()
-	for rows.Next() {
-		var c chosen
-		w.must(rows.Scan(&c.id, &c.messageID))
-		all = append(all, c)
-	}
-	w.must(rows.Err())
 	return all
 }
 

@@ -214,21 +214,20 @@ func (w *world) checkTable(table int, records []relay.Record) {
 	w.copies += account.Duplicates()
 }
 
-type state struct{ status, retries int }
+type state struct {
+	id              string
+	status, retries int
+}
 
 func (w *world) states(table int) map[string]state {
 	w.t.Helper()
-	rows, err := w.pool(table).QueryContext(w.t.Context(), "SELECT CONCAT(biz_type, ':', biz_key), status, retry_count FROM t_local_message")
+	rows, err := relay.Select(w.t.Context(), w.pool(table), func(s *state) []any { return []any{&s.id, &s.status, &s.retries} },
+		"SELECT CONCAT(biz_type, ':', biz_key), status, retry_count FROM t_local_message")
 	w.must(err)
-	defer rows.Close()
 	all := map[string]state{}
-	for rows.Next() {
-		var id string
-		var s state
-		w.must(rows.Scan(&id, &s.status, &s.retries))
-		all[id] = s
+	for _, s := range rows {
+		all[s.id] = s
 	}
-	w.must(rows.Err())
 	return all
 }
 

@@ -2,7 +2,6 @@ package adversary
 
 import (
 	"cmp"
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -23,7 +22,7 @@ import (
 const (
 	patience = 2 * time.Minute // for the slowest recovery from a fault on a busy machine
 	asking   = 5 * time.Second // for an answer of a relay that may be stopped
-	pace     = 25 * time.Millisecond
+	between  = 25 * time.Millisecond
 	writers  = 2
 )
 
@@ -113,7 +112,7 @@ func newWorld(t *testing.T, seed uint64, db *testkit.Database) *world {
 		testkit.Exec(t, pool, "CREATE TRIGGER refuse BEFORE UPDATE ON t_local_message FOR EACH ROW BEGIN IF OLD.biz_type LIKE 'unwritable%' THEN "+
 			"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'this row is not to be changed'; END IF; END")
 		load := relay.NewLoad(t, table, true, [][]string{w.topics[:2], w.topics[2:]}[i]...)
-		load.Strict = *strict
+		load.Strict, load.Name, load.Around = *strict, fmt.Sprintf("t%d", i), w.transaction
 		w.tables, w.loads = append(w.tables, table), append(w.loads, load)
 		testkit.Exec(t, pool, "CREATE TABLE t_local_message_failed LIKE t_local_message") // discarded rows move there
 		testkit.Exec(t, pool, "ALTER TABLE t_local_message_failed ADD COLUMN moved_at DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)")
@@ -143,38 +142,29 @@ func (w *world) say(format string, args ...any) {
 
 // application writes transactions until the function that it returns is called.
 func (w *world) application() (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	var group sync.WaitGroup
-	for table, load := range w.loads {
-		for i := range writers {
-			writer := load.Writer(writerName(table, "w", i))
-			group.Go(func() {
-				ticker := time.NewTicker(pace)
-				defer ticker.Stop()
-				for {
-					select {
-					case <-ctx.Done():
-						return
-					case <-ticker.C:
-					}
-					if err := w.transaction(writer); err != nil {
-						w.t.Errorf("the application could not write: %v", err)
-						return
-					}
-				}
-			})
+	var stops []func()
+	for _, load := range w.loads {
+		stops = append(stops, load.StartPaced(w.t, writers, between))
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
 		}
 	}
-	return func() { cancel(); group.Wait() }
 }
 
-func (w *world) transaction(writer *relay.Writer) error {
+// transaction is what is around each transaction of the application.
+func (w *world) transaction(write func() error) error {
 	w.writing.RLock()
 	defer w.writing.RUnlock()
-	if err := writer.Transaction(context.WithoutCancel(w.t.Context())); !victim(err) {
-		return err
+	err := write()
+	if victim(err) {
+		return nil // it was rolled back: an operator's statements wait for its rows, as it does for theirs
 	}
-	return nil // it was rolled back: an operator's statements wait for its rows, as it does for theirs
+	if err != nil {
+		w.t.Errorf("the application could not write: %v", err)
+	}
+	return err
 }
 
 // victim reports whether a statement failed because of another one: a deadlock, a lock wait time-out.

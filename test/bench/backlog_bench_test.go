@@ -62,7 +62,7 @@ func (f *fixture) tableBacklog(b *testing.B, n int) (perSecond float64) {
 	f.Stop(b)
 	b.ReportMetric(float64(n)/took.Seconds(), "rows/s")
 	b.ReportMetric(float64(used.cpu.Microseconds())/float64(n), "cpu-µs/msg")
-	batches := f.batches(b, n)
+	batches := f.batches(b)
 	testkit.Exec(b, f.table.DB, "UPDATE "+f.table.Name()+" SET status = 0")
 	began = time.Now()
 	apply(b, f.store(b), batches, 1)
@@ -77,33 +77,31 @@ func (f *fixture) tableBacklog(b *testing.B, n int) (perSecond float64) {
 func BenchmarkFreshBesideBacklog(b *testing.B) {
 	const perSecond = 200
 	waiting := share(300_000)
-	for _, flavor := range testkit.Flavors() {
-		b.Run(string(flavor), func(b *testing.B) {
-			f := newFixture(b, flavor, "fake")
-			for b.Loop() {
-				b.StopTimer()
-				f.hide(b, waiting)
-				f.Start(b)
-				f.AwaitConnected(b)
-				b.StartTimer()
-				began := time.Now()
-				during := f.p99(b, perSecond, func() bool { return f.waits(b, 20_000) })
-				took := time.Since(began)
-				f.awaitSent(b)
-				alone := f.p99(b, perSecond, func() bool { return true })
-				duringSQL := f.duringSQL(b, perSecond, waiting)
-				f.Stop(b)
-				b.ReportMetric(during, "p99-ms-during")
-				b.ReportMetric(alone, "p99-ms-alone")
-				b.ReportMetric(duringSQL, "p99-ms-during-sql")
-				b.ReportMetric(during/alone, "ratio")
-				b.ReportMetric(duringSQL/alone, "ratio-sql")
-				measured("fresh-p99", during/alone)
-				measured("fresh-p99-sql", duringSQL/alone)
-				b.ReportMetric(took.Seconds(), "during-s")
-			}
-		})
-	}
+	onEach(b, func(b *testing.B, flavor testkit.Flavor) {
+		f := newFixture(b, flavor, "fake")
+		for b.Loop() {
+			b.StopTimer()
+			f.hide(b, waiting)
+			f.Start(b)
+			f.AwaitConnected(b)
+			b.StartTimer()
+			began := time.Now()
+			during := f.p99(b, perSecond, func() bool { return f.waits(b, 20_000) })
+			took := time.Since(began)
+			f.awaitSent(b)
+			alone := f.p99(b, perSecond, func() bool { return true })
+			duringSQL := f.duringSQL(b, perSecond, waiting)
+			f.Stop(b)
+			b.ReportMetric(during, "p99-ms-during")
+			b.ReportMetric(alone, "p99-ms-alone")
+			b.ReportMetric(duringSQL, "p99-ms-during-sql")
+			b.ReportMetric(during/alone, "ratio")
+			b.ReportMetric(duringSQL/alone, "ratio-sql")
+			measured("fresh-p99", during/alone)
+			measured("fresh-p99-sql", duringSQL/alone)
+			b.ReportMetric(took.Seconds(), "during-s")
+		}
+	})
 }
 
 // waits reports whether at least this number of rows is PENDING.

@@ -128,27 +128,25 @@ func markSent(db *sql.DB, name string, acknowledged <-chan any) error {
 // BenchmarkCeilingSweep does only the SQL of a sweep with a backlog in the table: list, claim, read back and write SENT, by two
 // concurrent workers. It does not publish the rows.
 func BenchmarkCeilingSweep(b *testing.B) {
-	for _, flavor := range testkit.Flavors() {
-		b.Run(string(flavor), func(b *testing.B) {
-			l := newLoad(b, durable(b, flavor), preset)
-			n := share(100_000)
-			l.fill(b, n, 100)
-			store := l.store(b)
-			for b.Loop() {
-				b.StopTimer()
-				testkit.Exec(b, l.table.DB, "UPDATE "+l.table.Name()+" SET status = 0")
-				b.StartTimer()
-				began := time.Now()
-				l.sweep(b, store)
-				perSecond := float64(n) / time.Since(began).Seconds()
-				b.ReportMetric(perSecond, "rows/s")
-				measured("sweep-sql-"+string(flavor), perSecond)
-			}
-			if left := l.table.Count(b, "status <> 2"); left > 0 {
-				b.Errorf("%d rows are not SENT", left)
-			}
-		})
-	}
+	onEach(b, func(b *testing.B, flavor testkit.Flavor) {
+		l := newLoad(b, durable(b, flavor), preset)
+		n := share(100_000)
+		l.fill(b, n, 100)
+		store := l.store(b)
+		for b.Loop() {
+			b.StopTimer()
+			testkit.Exec(b, l.table.DB, "UPDATE "+l.table.Name()+" SET status = 0")
+			b.StartTimer()
+			began := time.Now()
+			l.sweep(b, store)
+			perSecond := float64(n) / time.Since(began).Seconds()
+			b.ReportMetric(perSecond, "rows/s")
+			measured("sweep-sql-"+string(flavor), perSecond)
+		}
+		if left := l.table.Count(b, "status <> 2"); left > 0 {
+			b.Errorf("%d rows are not SENT", left)
+		}
+	})
 }
 
 // sweep is the SQL of a sweep.

@@ -24,35 +24,33 @@ import (
 // produces each row at once, and writes SENT over two connections. It looks nothing up, and has no journal, no order of the keys
 // and no position. So this is the machine's limit for a drain whose server, broker and relay share it.
 func BenchmarkCeilingDrain(b *testing.B) {
-	for _, flavor := range testkit.Flavors() {
-		b.Run(string(flavor), func(b *testing.B) {
-			f := newLogFixture(b, flavor)
-			out := client(b, brokers["kafka"](b))
-			store := f.store(b)
-			n := share(backlog)
-			f.fill(b, n, 10)
-			for b.Loop() {
-				b.StopTimer()
-				if flavor == testkit.MySQL { // as BenchmarkDrainLogOnly
-					cpu, _ := f.bareDrain(b, out, nil, n)
-					measured("bare-log-only-cpu", cpu)
-				}
-				b.StartTimer()
-				cpu, perSecond := f.bareDrain(b, out, store, n)
-				b.ReportMetric(perSecond, "rows/s")
-				b.ReportMetric(cpu, "cpu-µs/msg")
-				measured("bare-drain-"+string(flavor), perSecond)
-				measured("bare-drain-cpu-"+string(flavor), cpu)
-				b.StopTimer()
-				if left := f.table.Count(b, "status <> 2"); left > 0 {
-					b.Errorf("%d rows are not SENT", left)
-				}
-				testkit.Exec(b, f.table.DB, "UPDATE "+f.table.Name()+" SET status = 0")
-				b.StartTimer()
+	onEach(b, func(b *testing.B, flavor testkit.Flavor) {
+		f := newLogFixture(b, flavor)
+		out := client(b, brokers["kafka"](b))
+		store := f.store(b)
+		n := share(backlog)
+		f.fill(b, n, 10)
+		for b.Loop() {
+			b.StopTimer()
+			if flavor == testkit.MySQL { // as BenchmarkDrainLogOnly
+				cpu, _ := f.bareDrain(b, out, nil, n)
+				measured("bare-log-only-cpu", cpu)
 			}
-			testkit.Must(b, out.Close(b.Context()))
-		})
-	}
+			b.StartTimer()
+			cpu, perSecond := f.bareDrain(b, out, store, n)
+			b.ReportMetric(perSecond, "rows/s")
+			b.ReportMetric(cpu, "cpu-µs/msg")
+			measured("bare-drain-"+string(flavor), perSecond)
+			measured("bare-drain-cpu-"+string(flavor), cpu)
+			b.StopTimer()
+			if left := f.table.Count(b, "status <> 2"); left > 0 {
+				b.Errorf("%d rows are not SENT", left)
+			}
+			testkit.Exec(b, f.table.DB, "UPDATE "+f.table.Name()+" SET status = 0")
+			b.StartTimer()
+		}
+		testkit.Must(b, out.Close(b.Context()))
+	})
 }
 
 // unwritten is the number of rows that may wait for their status, as in a relay.

@@ -49,18 +49,16 @@ func (d *discard) Disconnected(error) {}
 
 // BenchmarkCeilingRead reads the backlog of BenchmarkDrain and drops it.
 func BenchmarkCeilingRead(b *testing.B) {
-	for _, flavor := range testkit.Flavors() {
-		b.Run(string(flavor), func(b *testing.B) {
-			f := newLogFixture(b, flavor)
-			f.fill(b, backlog, 10)
-			for b.Loop() {
-				began, used := time.Now(), usageOf(b, os.Getpid())
-				f.read(b, backlog)
-				b.ReportMetric(backlog/time.Since(began).Seconds(), "rows/s")
-				ownCPU(b, "read-cpu-"+string(flavor), used, backlog)
-			}
-		})
-	}
+	onEach(b, func(b *testing.B, flavor testkit.Flavor) {
+		f := newLogFixture(b, flavor)
+		f.fill(b, backlog, 10)
+		for b.Loop() {
+			began, used := time.Now(), usageOf(b, os.Getpid())
+			f.read(b, backlog)
+			b.ReportMetric(backlog/time.Since(began).Seconds(), "rows/s")
+			ownCPU(b, "read-cpu-"+string(flavor), used, backlog)
+		}
+	})
 }
 
 // BenchmarkCeilingProduce sends as many messages as BenchmarkDrain has, from memory.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"golang.org/x/time/rate"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/test/fakekafka"
@@ -81,6 +82,22 @@ func newFixtureBehind(b testing.TB, latency time.Duration, flavor testkit.Flavor
 	}
 	f.relay(b, source, more...)
 	return f
+}
+
+// onEach runs a benchmark on each database.
+func onEach(b *testing.B, run func(b *testing.B, flavor testkit.Flavor)) {
+	b.Helper()
+	for _, flavor := range testkit.Flavors() {
+		b.Run(string(flavor), func(b *testing.B) { run(b, flavor) })
+	}
+}
+
+// warm starts the relay and has it publish rows at a rate.
+func (f *fixture) warm(b testing.TB, rows int, perSecond rate.Limit) {
+	b.Helper()
+	f.Start(b)
+	f.pace(b, rows, perSecond)
+	f.awaitSent(b)
 }
 
 // relay configures the fixture's relay for its table.

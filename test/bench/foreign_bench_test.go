@@ -11,34 +11,30 @@ import (
 // BenchmarkForeign is the cost of an outbox message in a log with ten updates of another table per message, each a separate
 // transaction, read after a pause.
 func BenchmarkForeign(b *testing.B) {
-	for _, flavor := range testkit.Flavors() {
-		b.Run(string(flavor), func(b *testing.B) {
-			f := newFixture(b, flavor, "fake")
-			f.stock(b)
-			f.each(b, builds(), func(b *testing.B, u build) {
-				for b.Loop() {
-					f.foreign(b, u, share(10_000))
-				}
-			})
+	onEach(b, func(b *testing.B, flavor testkit.Flavor) {
+		f := newFixture(b, flavor, "fake")
+		f.stock(b)
+		f.each(b, builds(), func(b *testing.B, u build) {
+			for b.Loop() {
+				f.foreign(b, u, share(10_000))
+			}
 		})
-	}
+	})
 }
 
 // BenchmarkCeilingForeign reads the log of BenchmarkForeign and drops it.
 func BenchmarkCeilingForeign(b *testing.B) {
-	for _, flavor := range testkit.Flavors() {
-		b.Run(string(flavor), func(b *testing.B) {
-			f := newLogFixture(b, flavor)
-			f.stock(b)
-			n := share(10_000)
-			f.amongForeign(b, n)
-			for b.Loop() {
-				used := usageOf(b, os.Getpid())
-				f.read(b, n)
-				ownCPU(b, "read-foreign-cpu", used, n)
-			}
-		})
-	}
+	onEach(b, func(b *testing.B, flavor testkit.Flavor) {
+		f := newLogFixture(b, flavor)
+		f.stock(b)
+		n := share(10_000)
+		f.amongForeign(b, n)
+		for b.Loop() {
+			used := usageOf(b, os.Getpid())
+			f.read(b, n)
+			ownCPU(b, "read-foreign-cpu", used, n)
+		}
+	})
 }
 
 // foreign makes a build publish n rows among ten times as many updates of another table.

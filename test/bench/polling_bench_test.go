@@ -24,9 +24,7 @@ const (
 func BenchmarkPolling(b *testing.B) {
 	listen := testkit.FreeAddress(b)
 	f := newFixture(b, testkit.MySQL, "fake", fmt.Sprintf("admin: {listen: %q}", listen))
-	f.Start(b)
-	f.pace(b, 2_000, 500)
-	f.awaitSent(b)
+	f.warm(b, 2_000, 500)
 	const n, repeats = 4_000, 5
 	for b.Loop() {
 		var alone, during []float64 // 99th percentiles, in milliseconds

@@ -39,9 +39,7 @@ func BenchmarkDrain(b *testing.B) {
 					list = list[:1]
 				}
 				f.each(b, list, func(b *testing.B, u build) {
-					f.Start(b)
-					f.pace(b, 500, 500)
-					f.awaitSent(b)
+					f.warm(b, 500, 500)
 					f.Stop(b)
 					for b.Loop() {
 						f.drain(b, u, broker)
@@ -88,9 +86,7 @@ func (f *fixture) drain(b *testing.B, u build, broker string) {
 // BenchmarkIdle reports the CPU of an idle relay, in percent of a core.
 func BenchmarkIdle(b *testing.B) {
 	f := newFixture(b, testkit.MySQL, "kafka")
-	f.Start(b)
-	f.pace(b, 500, 500)
-	f.awaitSent(b)
+	f.warm(b, 500, 500)
 	for b.Loop() {
 		used := f.usage(b)
 		const span = 20 * time.Second
@@ -102,28 +98,24 @@ func BenchmarkIdle(b *testing.B) {
 
 // BenchmarkAckBinlog reports how many bytes of binlog the status update of one 100 kB message costs.
 func BenchmarkAckBinlog(b *testing.B) {
-	for _, flavor := range testkit.Flavors() {
-		b.Run(string(flavor), func(b *testing.B) {
-			f := newFixture(b, flavor, "kafka")
-			f.Start(b)
-			f.pace(b, 100, 500)
-			f.awaitSent(b)
-			f.Stop(b)
-			const n = 200
-			for b.Loop() {
-				rows := f.rows(n)
-				for i := range rows {
-					rows[i].Body = slices.Repeat([]byte("0123456789"), 10_000)
-					testkit.Must(b, f.table.Insert(context.Background(), f.table.DB, rows[i]))
-				}
-				before := f.logBytes(b)
-				f.Start(b)
-				f.awaitSent(b)
-				b.ReportMetric(float64(f.logBytes(b)-before)/n, "binlog-B/ack")
-				f.Stop(b)
+	onEach(b, func(b *testing.B, flavor testkit.Flavor) {
+		f := newFixture(b, flavor, "kafka")
+		f.warm(b, 100, 500)
+		f.Stop(b)
+		const n = 200
+		for b.Loop() {
+			rows := f.rows(n)
+			for i := range rows {
+				rows[i].Body = slices.Repeat([]byte("0123456789"), 10_000)
+				testkit.Must(b, f.table.Insert(context.Background(), f.table.DB, rows[i]))
 			}
-		})
-	}
+			before := f.logBytes(b)
+			f.Start(b)
+			f.awaitSent(b)
+			b.ReportMetric(float64(f.logBytes(b)-before)/n, "binlog-B/ack")
+			f.Stop(b)
+		}
+	})
 }
 
 func (f *fixture) logBytes(b testing.TB) (total int64) {

@@ -15,9 +15,7 @@ func BenchmarkStart(b *testing.B) {
 	f := newFixture(b, testkit.MySQL, "kafka")
 	arrivals := consume(b, f.broker.(relay.Kafka).Addr(), topic, idOfHeader("message_id"))
 	f.each(b, builds(), func(b *testing.B, u build) {
-		f.Start(b)
-		f.pace(b, 500, 500)
-		f.awaitSent(b)
+		f.warm(b, 500, 500)
 		for b.Loop() {
 			var took []time.Duration
 			for range 9 {

@@ -1,10 +1,10 @@
 package bench
 
 import (
+	"database/sql"
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +14,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/store"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // BenchmarkCeilingStatus writes SENT to rows as the relay does, from memory, over one connection and over two that share the
@@ -24,7 +25,7 @@ func BenchmarkCeilingStatus(b *testing.B) {
 		store := f.store(b)
 		const n = 100_000
 		f.fill(b, n, 100)
-		batches := f.batches(b, n)
+		batches := f.batches(b)
 		for _, connections := range []int{1, 2, 1, 2} {
 			b.Run(fmt.Sprintf("%s/connections=%d", flavor, connections), func(b *testing.B) {
 				for b.Loop() {
@@ -43,13 +44,18 @@ func BenchmarkCeilingStatus(b *testing.B) {
 	}
 }
 
-// store writes to the table as the relay does.
-func (f *load) store(b *testing.B) *store.Store {
-	mapped := f.mapped(b)
-	writer, err := server.Open(server.Config{Address: f.db.Addr(), User: "root"}, nil, server.Session{Writes: true})
+// writerTo returns a pool for statements that write.
+func writerTo(b *testing.B, db *testkit.Database) *sql.DB {
+	b.Helper()
+	writer, err := server.Open(server.Config{Address: db.Addr(), User: "root"}, nil, server.Session{Writes: true})
 	testkit.Must(b, err)
 	b.Cleanup(func() { testkit.Must(b, writer.Close()) })
-	return store.New(writer, []*table.Table{mapped}, nil, nil)
+	return writer
+}
+
+// store writes to the table as the relay does.
+func (f *load) store(b *testing.B) *store.Store {
+	return store.New(writerTo(b, f.db), []*table.Table{f.mapped(b)}, nil, nil)
 }
 
 // mapped is the table as the relay maps it.
@@ -86,20 +92,11 @@ func apply(b *testing.B, store *store.Store, batches [][]outbox.Completion, conn
 }
 
 // batches are completions of all rows of the table, 500 at a time, in the order of the keys.
-func (f *load) batches(b *testing.B, n int) [][]outbox.Completion {
-	rows, err := f.table.DB.Query("SELECT id, biz_type, biz_key FROM " + f.table.Name() + " ORDER BY id")
+func (f *load) batches(b *testing.B) [][]outbox.Completion {
+	all, err := relay.Select(b.Context(), f.table.DB, func(c *outbox.Completion) []any {
+		c.Identity.Table, c.Action = f.table.Schema+".t_local_message", outbox.ActionMarkSent
+		return []any{&c.Identity.ID, &c.Identity.MessageID}
+	}, "SELECT id, CONCAT(biz_type, ':', biz_key) FROM "+f.table.Name()+" ORDER BY id")
 	testkit.Must(b, err)
-	defer rows.Close()
-	all := make([]outbox.Completion, 0, n)
-	for rows.Next() {
-		var id int
-		var biz, key string
-		testkit.Must(b, rows.Scan(&id, &biz, &key))
-		all = append(all, outbox.Completion{
-			Identity: outbox.Identity{Table: f.table.Schema + ".t_local_message", ID: strconv.Itoa(id), MessageID: biz + ":" + key},
-			Action:   outbox.ActionMarkSent,
-		})
-	}
-	testkit.Must(b, rows.Err())
 	return slices.Collect(slices.Chunk(all, 500))
 }

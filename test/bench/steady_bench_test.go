@@ -30,9 +30,7 @@ func BenchmarkSteady(b *testing.B) {
 			if k, ok := f.broker.(relay.Kafka); ok {
 				arrivals = consume(b, k.Addr(), topic, idOfHeader("message_id"))
 			}
-			f.Start(b)
-			f.pace(b, share(4_000), 500) // warm: the broker's JIT, connections, caches
-			f.awaitSent(b)
+			f.warm(b, share(4_000), 500) // warm: the broker's JIT, connections, caches
 			f.Stop(b)
 			f.each(b, builds(), func(b *testing.B, u build) {
 				for b.Loop() {
@@ -47,9 +45,7 @@ func BenchmarkSteady(b *testing.B) {
 func (f *fixture) steady(b *testing.B, u build, perSecond rate.Limit, arrivals *consumer) {
 	b.Helper()
 	const latency = "publish_latency_seconds"
-	f.Start(b)
-	f.pace(b, 1_000, perSecond)
-	f.awaitSent(b)
+	f.warm(b, 1_000, perSecond)
 	used, switches, begun := f.usage(b), f.switches(b), f.Metrics(b)
 	profiled := f.profile(b, fmt.Sprintf("steady-%s-%s", f.db.Flavor, u.name))
 	n := share(7_500) * int(perSecond) / 500

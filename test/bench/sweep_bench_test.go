@@ -11,7 +11,6 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/store"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 )
@@ -27,33 +26,29 @@ func BenchmarkSweepPass(b *testing.B) {
 	if n, err := strconv.Atoi(os.Getenv("SWEEP_ROWS")); err == nil {
 		rows = n
 	}
-	for _, flavor := range testkit.Flavors() {
-		b.Run(string(flavor), func(b *testing.B) {
-			d := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Args: []string{"--innodb-buffer-pool-size=1G"}})
-			schema := d.CreateSchema(b)
-			db := d.Connect(b, schema)
-			db.SetMaxOpenConns(1) // one session, for its settings
-			fillWaiting(b, db, rows)
-			writer, err := server.Open(server.Config{Address: d.Addr(), User: "root"}, nil, server.Session{Writes: true})
-			testkit.Must(b, err)
-			b.Cleanup(func() { testkit.Must(b, writer.Close()) })
-			for _, index := range []string{
-				"status, next_retry_time", "status, retry_count, next_retry_time", "status, created_at", "status", "",
-			} {
-				if index != "" {
-					testkit.Exec(b, db, "ALTER TABLE waiting ADD INDEX by_bench ("+index+")")
-					testkit.Exec(b, db, "ANALYZE TABLE waiting")
-				}
-				b.Run("("+index+")", func(b *testing.B) {
-					b.Run("waiting", func(b *testing.B) { pass(b, writer, schema, "0", rows/16) })
-					b.Run("idle", func(b *testing.B) { pass(b, writer, schema, "7", 0) })
-				})
-				if index != "" {
-					testkit.Exec(b, db, "ALTER TABLE waiting DROP INDEX by_bench")
-				}
+	onEach(b, func(b *testing.B, flavor testkit.Flavor) {
+		d := testkit.NewDatabase(b, testkit.DatabaseOptions{Flavor: flavor, Args: []string{"--innodb-buffer-pool-size=1G"}})
+		schema := d.CreateSchema(b)
+		db := d.Connect(b, schema)
+		db.SetMaxOpenConns(1) // one session, for its settings
+		fillWaiting(b, db, rows)
+		writer := writerTo(b, d)
+		for _, index := range []string{
+			"status, next_retry_time", "status, retry_count, next_retry_time", "status, created_at", "status", "",
+		} {
+			if index != "" {
+				testkit.Exec(b, db, "ALTER TABLE waiting ADD INDEX by_bench ("+index+")")
+				testkit.Exec(b, db, "ANALYZE TABLE waiting")
 			}
-		})
-	}
+			b.Run("("+index+")", func(b *testing.B) {
+				b.Run("waiting", func(b *testing.B) { pass(b, writer, schema, "0", rows/16) })
+				b.Run("idle", func(b *testing.B) { pass(b, writer, schema, "7", 0) })
+			})
+			if index != "" {
+				testkit.Exec(b, db, "ALTER TABLE waiting DROP INDEX by_bench")
+			}
+		}
+	})
 }
 
 func fillWaiting(b *testing.B, db *sql.DB, rows int) {

@@ -87,11 +87,7 @@ func newBed(t *testing.T, flavor testkit.Flavor, layout *layouts.Layout, extra s
 	b := &bed{
 		db: db, sql: db.Connect(t, schema), proxy: testkit.NewProxy(t, db.Addr()), broker: newBroker(t),
 	}
-	if layout == nil {
-		b.table = relay.NewTable(t, b.sql, schema, "t_local_message")
-	} else {
-		b.table = relay.NewLayout(t, b.sql, schema, layout)
-	}
+	b.table = relay.NewLayout(t, b.sql, schema, layout)
 	b.load = relay.NewLoad(t, b.table, true, topic(0))
 	b.writer = b.load.Writer("app")
 	b.relay = relay.New(t, relay.Options{

@@ -2,7 +2,6 @@ package crash
 
 import (
 	"flag"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,11 +20,7 @@ func TestFreezesInTheMiddleOfSendsToRocketMQ(t *testing.T) {
 	}
 	broker := relay.RocketMQ{RocketMQ: testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: map[string]int{topic(0): 8}})}
 	g := newGroupOn(t, broker, testkit.SharedMySQL(t), 2, nil)
-	var ended atomic.Bool
-	wait := g.loads[0].StartUntil(t, 4, func() bool {
-		<-time.After(2 * time.Millisecond)
-		return ended.Load()
-	})
+	stop := g.loads[0].StartPaced(t, 4, 2*time.Millisecond)
 	g.more(t)
 	g.positioned(t)
 	active := 0
@@ -34,8 +29,7 @@ func TestFreezesInTheMiddleOfSendsToRocketMQ(t *testing.T) {
 		active = faults["stop"](t, g, old)
 		g.awaitState(t, g.relays[old], "standby")
 	}
-	ended.Store(true)
-	wait()
+	stop()
 
 	stored, err := testkit.ReadRocketMQTopic(t.Context(), broker.NameServer(), topic(0))
 	testkit.Must(t, err)

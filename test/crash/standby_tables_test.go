@@ -37,10 +37,7 @@ func TestTakeOverRepeatsOnlyWhatIsBehindTheLease(t *testing.T) {
 	g.account(t)
 	before, end := load.Ledger.Len(), relay.LogEnd(t, g.db.Root())
 	testkit.WaitFor(t, patience, "the lease to have the end of the log", func() bool { return g.leased(t).Compare(end) >= 0 })
-	known := map[string]bool{}
-	for _, r := range relay.ReadAll(t, g.broker, load.Ledger.Topics()...) {
-		known[r.MessageID] = true
-	}
+	known := g.received(t, load)
 
 	stop := g.write(t)
 	g.more(t)

@@ -45,11 +45,7 @@ func newGroupOn(t *testing.T, b relay.Broker, db *testkit.Database, n int, all .
 	for i, layout := range all {
 		schema := db.CreateSchema(t)
 		pool := db.Connect(t, schema)
-		if layout == nil {
-			tables = append(tables, relay.NewTable(t, pool, schema, "t_local_message"))
-		} else {
-			tables = append(tables, relay.NewLayout(t, pool, schema, layout))
-		}
+		tables = append(tables, relay.NewLayout(t, pool, schema, layout))
 		g.loads = append(g.loads, relay.NewLoad(t, tables[i], b.TakesEmpty(), topic(i)))
 	}
 	tables[0].NewLease(t)
@@ -74,24 +70,18 @@ func newGroupOn(t *testing.T, b relay.Broker, db *testkit.Database, n int, all .
 // write has applications write to every table until the function that it returns is called.
 func (g *group) write(t *testing.T) (stop func()) {
 	t.Helper()
-	ctx, enough := context.WithCancel(t.Context())
-	pause := time.Duration(len(g.loads)) * 10 * time.Millisecond // a load that leaves CPU for the others on the machine
-	var waits []func()
+	var stops []func()
 	for _, load := range g.loads {
 		writers := 2
 		if load.Table.Layout != nil { // several writers write the rows of a key there, so two of them have no order
 			writers = 1
 		}
-		waits = append(waits, load.StartUntil(t, writers, func() bool {
-			<-time.After(pause)
-			return ctx.Err() != nil
-		}))
+		stops = append(stops, load.StartPaced(t, writers, time.Duration(len(g.loads))*10*time.Millisecond))
 	}
 	return func() {
 		t.Helper()
-		enough()
-		for _, wait := range waits {
-			wait()
+		for _, stop := range stops {
+			stop()
 		}
 	}
 }
@@ -142,11 +132,17 @@ func (g *group) published(t *testing.T, load *relay.Load) int {
 	if !load.Table.LogOnly() {
 		return load.Table.Count(t, load.Table.Sent())
 	}
+	return len(g.received(t, load))
+}
+
+// received are the message ids that the broker has of a load.
+func (g *group) received(t *testing.T, load *relay.Load) map[string]bool {
+	t.Helper()
 	known := map[string]bool{}
 	for _, r := range relay.ReadAll(t, g.broker, load.Ledger.Topics()...) {
 		known[r.MessageID] = true
 	}
-	return len(known)
+	return known
 }
 
 // account waits until all is published, and checks everything except copies.
@@ -223,19 +219,9 @@ func (g *group) late(t *testing.T) (all []relay.Record) {
 // faults of the active relay: each makes another one active, and a relay that comes back stands by. They return which is active
 // then.
 var faults = map[string]func(t *testing.T, g *group, old int) (active int){
-	"kill": func(t *testing.T, g *group, old int) int {
-		g.relays[old].Kill()
-		active := g.taken(t, old)
-		g.more(t)
-		g.relays[old].Launch(t)
-		return active
-	},
+	"kill": func(t *testing.T, g *group, old int) int { return g.without(t, old, func(r *relay.Relay) { r.Kill() }) },
 	"term": func(t *testing.T, g *group, old int) int {
-		g.relays[old].Stop(t)
-		active := g.taken(t, old)
-		g.more(t)
-		g.relays[old].Launch(t)
-		return active
+		return g.without(t, old, func(r *relay.Relay) { r.Stop(t) })
 	},
 	"stop": func(t *testing.T, g *group, old int) int {
 		g.relays[old].Freeze(t)
@@ -254,6 +240,16 @@ var faults = map[string]func(t *testing.T, g *group, old int) (active int){
 		g.proxies[old].Hole(false)
 		return active
 	},
+}
+
+// without ends a relay, and starts it again when another one has published more.
+func (g *group) without(t *testing.T, old int, end func(*relay.Relay)) (active int) {
+	t.Helper()
+	end(g.relays[old])
+	active = g.taken(t, old)
+	g.more(t)
+	g.relays[old].Launch(t)
+	return active
 }
 
 // Of several relays on the same tables with separate state directories one publishes, whatever happens to it, and another takes

@@ -123,13 +123,7 @@ func RocketMQSink(nameServer string) string {
 func (RocketMQ) TakesEmpty() bool { return false }
 
 // brokerProperties are those that the broker and the relay add to the row's headers.
-var brokerProperties = func() map[string]bool {
-	set := map[string]bool{}
-	for name := range strings.FieldsSeq("UNIQ_KEY KEYS WAIT TAGS SHARDING_KEY biz_type created_at MSG_REGION TRACE_ON CLUSTER INNER_NUM") {
-		set[name] = true
-	}
-	return set
-}()
+var brokerProperties = SetOf(strings.Fields("UNIQ_KEY KEYS WAIT TAGS SHARDING_KEY biz_type created_at MSG_REGION TRACE_ON CLUSTER INNER_NUM"))
 
 // Read implements Broker.
 func (q RocketMQ) Read(ctx context.Context, topic string) ([]Record, error) {

@@ -30,6 +30,11 @@ type Load struct {
 	// Shown keeps to rows that the log shows as they are, so that none is left to a sweep.
 	Shown bool
 
+	// Name is in front of the names of the writers that Start and its like make.
+	Name string
+	// Around is called with each of their transactions; nil: nothing is around it.
+	Around func(write func() error) error
+
 	number atomic.Int64 // of the last row
 }
 
@@ -144,10 +149,19 @@ func (l *Load) Start(t testing.TB, rows, writers int) (wait func()) {
 	return l.start(t, writers, func() bool { return l.Ledger.Len() >= target })
 }
 
-// StartUntil is Start until enough says so.
-func (l *Load) StartUntil(t testing.TB, writers int, enough func() bool) (wait func()) {
+// StartPaced is Start with a pause before each transaction, which leaves CPU for others, until the function that it returns is called.
+func (l *Load) StartPaced(t testing.TB, writers int, pause time.Duration) (stop func()) {
 	t.Helper()
-	return l.start(t, writers, enough)
+	var enough atomic.Bool
+	wait := l.start(t, writers, func() bool {
+		<-time.After(pause)
+		return enough.Load()
+	})
+	return func() {
+		t.Helper()
+		enough.Store(true)
+		wait()
+	}
 }
 
 // RunUntil writes transactions with that many writers until a point is reached.
@@ -164,11 +178,15 @@ func (l *Load) start(t testing.TB, writers int, enough func() bool) (wait func()
 	t.Helper()
 	var group sync.WaitGroup
 	var failure atomic.Pointer[error]
+	around := l.Around
+	if around == nil {
+		around = func(write func() error) error { return write() }
+	}
 	for i := range writers {
-		w := l.Writer(fmt.Sprintf("w%d", i))
+		w := l.Writer(fmt.Sprintf("%sw%d", l.Name, i))
 		group.Go(func() {
 			for !enough() && failure.Load() == nil {
-				if err := w.Transaction(t.Context()); err != nil {
+				if err := around(func() error { return w.Transaction(t.Context()) }); err != nil {
 					failure.Store(&err)
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -72,9 +73,12 @@ func NewTable(t testing.TB, db *sql.DB, schema, preset string) *Table {
 	}
 }
 
-// NewLayout makes the table of a layout in the schema.
+// NewLayout makes the table of a layout in the schema; nil is the table that has every column.
 func NewLayout(t testing.TB, db *sql.DB, schema string, layout *layouts.Layout) *Table {
 	t.Helper()
+	if layout == nil {
+		return NewTable(t, db, schema, "t_local_message")
+	}
 	testkit.Exec(t, db, layout.Create())
 	return &Table{DB: db, Schema: schema, Preset: layout.Table, Layout: layout}
 }
@@ -218,15 +222,33 @@ func (tb *Table) SentIDs(t testing.TB) map[string]bool {
 	case tb.Preset != "order-chain":
 		id = "CONCAT(biz_type, ':', biz_key)"
 	}
-	rows, err := tb.DB.QueryContext(t.Context(), "SELECT "+id+" FROM "+tb.Name()+" WHERE "+tb.Sent())
+	ids, err := Select(t.Context(), tb.DB, func(id *string) []any { return []any{id} }, "SELECT "+id+" FROM "+tb.Name()+" WHERE "+tb.Sent())
 	testkit.Must(t, err)
-	defer rows.Close()
-	set := map[string]bool{}
+	return SetOf(ids)
+}
+
+// Select returns the rows of a query; columns says where the columns of a row go.
+func Select[T any](ctx context.Context, db *sql.DB, columns func(row *T) []any, query string, args ...any) (all []T, err error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
-		var one string
-		testkit.Must(t, rows.Scan(&one))
+		var row T
+		if err := rows.Scan(columns(&row)...); err != nil {
+			return nil, err
+		}
+		all = append(all, row)
+	}
+	return all, rows.Err()
+}
+
+// SetOf is a list as a set.
+func SetOf(list []string) map[string]bool {
+	set := map[string]bool{}
+	for _, one := range list {
 		set[one] = true
 	}
-	testkit.Must(t, rows.Err())
 	return set
 }

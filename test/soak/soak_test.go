@@ -56,7 +56,7 @@ func TestSoak(t *testing.T) {
 	w := newWorld(t, testkit.Flavor(*database), *broker, n)
 	plan := NewPlan(number, pace, w.kinds()...)
 	w.choose()
-	stop := w.application()
+	stop := w.load.StartPaced(t, writers, pause)
 	defer stop()
 	w.quiet("at the beginning")
 	for end, check := time.Now().Add(span), time.Now().Add(quiet); time.Now().Before(end); {

@@ -1,7 +1,6 @@
 package soak
 
 import (
-	"context"
 	"database/sql"
 	"sync"
 	"testing"
@@ -15,7 +14,7 @@ import (
 const (
 	patience = 3 * time.Minute // for the slowest recovery from a fault on a busy machine
 	writers  = 3
-	pace     = 15 * time.Millisecond // between two transactions of a writer
+	pause    = 15 * time.Millisecond // between two transactions of a writer
 
 	// The maximum of the process' memory at a quiet point.
 	memoryLimit    = 600e6
@@ -63,6 +62,11 @@ func newWorld(t *testing.T, flavor testkit.Flavor, kind string, relays int) *wor
 	w.table = relay.NewTable(t, w.sql, schema, "t_local_message")
 	w.load = relay.NewLoad(t, w.table, w.broker.TakesEmpty(), topics...)
 	w.load.Loose = true // under faults a message may overtake another
+	w.load.Around = func(write func() error) error {
+		w.writing.RLock()
+		defer w.writing.RUnlock()
+		return write()
+	}
 	rights := []string{"REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT, UPDATE ON " + schema + ".*"}
 	opts := relay.Options{User: "user: relay, password: secret", Tables: []*relay.Table{w.table}, Sink: w.broker.Sink()}
 	if relays > 1 {
@@ -112,37 +116,6 @@ func (w *world) kinds() []Kind {
 		kinds = append(kinds, LoseReplies, RefuseMessages)
 	}
 	return kinds
-}
-
-// application writes transactions until the function it returns is called.
-func (w *world) application() (stop func()) {
-	ctx, cancel := context.WithCancel(w.t.Context())
-	var group sync.WaitGroup
-	for i := range writers {
-		writer := w.load.Writer("w" + string(rune('0'+i)))
-		group.Go(func() {
-			ticker := time.NewTicker(pace)
-			defer ticker.Stop()
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case <-ticker.C:
-				}
-				w.writing.RLock()
-				err := writer.Transaction(context.WithoutCancel(ctx))
-				w.writing.RUnlock()
-				if err != nil {
-					w.t.Errorf("the application could not write: %v", err)
-					return
-				}
-			}
-		})
-	}
-	return func() {
-		cancel()
-		group.Wait()
-	}
 }
 
 // pass waits while the application writes.
