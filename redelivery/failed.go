@@ -52,12 +52,12 @@ func (r *Redelivery) outcome(ctx context.Context, name string, err error, next t
 		if r.fails[name]++; r.fails[name] == 1 {
 			r.log.Warn("FAILED rows cannot be tried again for now; retrying", zap.String("table", name), zap.Error(err))
 		}
-		r.update(name, func(s *State) { s.Error = err.Error() })
+		r.state.update(name, func(s *State) { s.Error = err.Error() })
 		return retry.Delay(r.fails[name]-1, 0.5)
 	case r.fails[name] > 0:
 		r.fails[name] = 0
 		r.log.Info("FAILED rows are tried again", zap.String("table", name))
-		r.update(name, func(s *State) { s.Error = "" })
+		r.state.update(name, func(s *State) { s.Error = "" })
 	}
 	return next
 }
@@ -136,6 +136,6 @@ func (r *Redelivery) setBack(ctx context.Context, name string, page []outbox.Can
 	n, err := r.rows.RetryFailed(bounded, ids)
 	r.flow.SetBack(free) // also after an error: some may be PENDING
 	r.metrics.retried.WithLabelValues(name).Add(float64(n))
-	r.update(name, func(s *State) { s.Retried += int(n) })
+	r.state.update(name, func(s *State) { s.Retried += int(n) })
 	return int(n), err
 }

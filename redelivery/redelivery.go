@@ -89,9 +89,8 @@ type Redelivery struct {
 	metrics *metrics
 	client  http.Client
 
-	mu    sync.Mutex
-	state map[string]*State
-	sent  map[string]*SentState
+	state *states[State]
+	sent  *states[SentState]
 
 	fails     map[string]int                 // consecutive passes over FAILED rows that ended with an error; owned by their goroutine
 	sentFails map[string]int                 // the same for SENT rows
@@ -123,18 +122,41 @@ func New(cfg Config, rows Rows, flow Flow, waits Memory, log *zap.Logger, reg pr
 	if cfg.Retried == nil {
 		cfg.Retried = func([]outbox.Identity) {}
 	}
-	r := &Redelivery{
-		cfg: cfg, rows: rows, flow: flow, waits: waits, log: log, state: map[string]*State{}, fails: map[string]int{},
-		sent: map[string]*SentState{}, sentFails: map[string]int{}, client: newClient(cfg.Transport), most: maxCounted, taken: map[string]time.Time{},
+	return &Redelivery{
+		cfg: cfg, rows: rows, flow: flow, waits: waits, log: log, client: newClient(cfg.Transport), metrics: newMetrics(reg, cfg),
+		state: newStates(cfg.Failed, func(every time.Duration) State { return State{Every: every} }), fails: map[string]int{},
+		sent: newStates(cfg.Sent, func(rule table.Redeliver) SentState { return SentState{Rule: rule} }), sentFails: map[string]int{},
+		most: maxCounted, taken: map[string]time.Time{},
 	}
-	r.metrics = newMetrics(reg, cfg)
-	for name, rule := range cfg.Sent {
-		r.sent[name] = &SentState{Rule: rule}
+}
+
+// states is what is known of each table of a configuration.
+type states[S any] struct {
+	mu sync.Mutex
+	of map[string]*S
+}
+
+func newStates[R, S any](tables map[string]R, begin func(R) S) *states[S] {
+	s := &states[S]{of: map[string]*S{}}
+	for name, rule := range tables {
+		s.of[name] = new(begin(rule))
 	}
-	for name, every := range cfg.Failed {
-		r.state[name] = &State{Every: every}
+	return s
+}
+
+func (s *states[S]) get(name string) (state S, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of[name] == nil {
+		return state, false
 	}
-	return r
+	return *s.of[name], true
+}
+
+func (s *states[S]) update(name string, change func(*S)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s.of[name])
 }
 
 // State returns the state of a table; false when its FAILED rows are skipped.
@@ -142,13 +164,7 @@ func (r *Redelivery) State(name string) (State, bool) {
 	if r == nil {
 		return State{}, false
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.state[name]
-	if s == nil {
-		return State{}, false
-	}
-	return *s, true
+	return r.state.get(name)
 }
 
 // Sent returns the state of the SENT rows of a table; false when they are skipped.
@@ -156,25 +172,7 @@ func (r *Redelivery) Sent(name string) (SentState, bool) {
 	if r == nil {
 		return SentState{}, false
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.sent[name]
-	if s == nil {
-		return SentState{}, false
-	}
-	return *s, true
-}
-
-func (r *Redelivery) updateSent(name string, change func(*SentState)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	change(r.sent[name])
-}
-
-func (r *Redelivery) update(name string, change func(*State)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	change(r.state[name])
+	return r.sent.get(name)
 }
 
 // Run makes passes until ctx ends; it returns nil, or why the counts cannot be read from the state directory. Errors of the

@@ -50,7 +50,7 @@ func (r *Redelivery) redeliver(ctx context.Context, name string, rule table.Rede
 	if ctx.Err() != nil {
 		return 0
 	}
-	r.updateSent(name, func(s *SentState) {
+	r.sent.update(name, func(s *SentState) {
 		if s.Error = ""; err != nil {
 			s.Error = err.Error()
 			return
@@ -174,7 +174,7 @@ func (r *Redelivery) ask(ctx context.Context, p *sentPass, due []outbox.Candidat
 		n, err := r.rows.MarkDone(bounded, done)
 		cancel()
 		r.metrics.marked.WithLabelValues(p.name).Add(float64(n))
-		r.updateSent(p.name, func(s *SentState) { s.Marked += int(n) })
+		r.sent.update(p.name, func(s *SentState) { s.Marked += int(n) })
 		if err != nil {
 			return nil, err
 		}
@@ -221,7 +221,7 @@ func (r *Redelivery) publish(ctx context.Context, p *sentPass, due []outbox.Cand
 		Taken: func(*outbox.Message, outbox.Candidate) {
 			p.published++
 			r.metrics.redelivered.WithLabelValues(p.name).Inc()
-			r.updateSent(p.name, func(s *SentState) { s.Redelivered++ })
+			r.sent.update(p.name, func(s *SentState) { s.Redelivered++ })
 			outbox.Wait(ctx, perRow, nil)
 		},
 	})

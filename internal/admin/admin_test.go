@@ -22,7 +22,6 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
-	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -88,6 +87,13 @@ func (f *fake) Sweep(context.Context) error { f.sweeps.Add(1); return f.sweepErr
 
 func (f *fake) Retention(context.Context) error { f.passes.Add(1); return f.sweepErr }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // serve runs a server for the test and returns its base URL.
 func serve(t *testing.T, cfg Config, service Service) string {
 	t.Helper()
@@ -104,13 +110,13 @@ func listen(t *testing.T, cfg Config, service Service) *Server {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "canal_outbox_test"}))
 	s, err := Listen(cfg, service, registry, zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)))
-	testkit.Must(t, err)
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		testkit.Must(t, <-ended)
+		must(t, <-ended)
 		http.DefaultClient.CloseIdleConnections()
 	})
 	return s
@@ -120,8 +126,8 @@ func listen(t *testing.T, cfg Config, service Service) *Server {
 func socketIn(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "admin")
-	testkit.Must(t, err)
-	t.Cleanup(func() { testkit.Must(t, os.RemoveAll(dir)) })
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	return filepath.Join(dir, "s")
 }
 
@@ -158,7 +164,7 @@ type answer struct {
 func ask(t *testing.T, method, url, body string, header ...string) answer {
 	t.Helper()
 	r, err := http.NewRequest(method, url, strings.NewReader(body))
-	testkit.Must(t, err)
+	must(t, err)
 	for i := 0; i+1 < len(header); i += 2 {
 		if header[i] == "Host" {
 			r.Host = header[i+1]
@@ -166,10 +172,10 @@ func ask(t *testing.T, method, url, body string, header ...string) answer {
 		r.Header.Set(header[i], header[i+1])
 	}
 	response, err := http.DefaultClient.Do(r)
-	testkit.Must(t, err)
+	must(t, err)
 	defer response.Body.Close()
 	data, err := io.ReadAll(response.Body)
-	testkit.Must(t, err)
+	must(t, err)
 	return answer{response.StatusCode, string(data), response.Header}
 }
 
@@ -253,9 +259,9 @@ func TestEventsStreamTheStatus(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, "GET", url+"/api/v1/events", nil)
-	testkit.Must(t, err)
+	must(t, err)
 	response, err := http.DefaultClient.Do(r)
-	testkit.Must(t, err)
+	must(t, err)
 	defer response.Body.Close()
 	lines := bufio.NewScanner(response.Body)
 	for seen := 0; seen < 2; {
@@ -336,9 +342,9 @@ func TestClientOverTheSocket(t *testing.T) {
 func TestASocketLeftBehindIsReplacedAndALivingOneIsNot(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "admin.sock")
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	testkit.Must(t, err)
+	must(t, err)
 	left.SetUnlinkOnClose(false)
-	testkit.Must(t, left.Close())
+	must(t, left.Close())
 	if _, err := NewClient(socket).Status(context.Background()); !errors.Is(err, ErrNoDaemon) {
 		t.Errorf("a dead socket: %v", err)
 	}

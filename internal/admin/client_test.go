@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
-	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -17,7 +16,7 @@ import (
 func TestG41_AStoppedRelayGivesNoAnswer(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	silent, err := net.Listen("unix", socket) // nothing accepts: the kernel completes the connection
-	testkit.Must(t, err)
+	must(t, err)
 	defer silent.Close()
 	c := NewClient(socket)
 	c.quick = 50 * time.Millisecond

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/docs"
-	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
 // The page works where there is no internet, runs nothing inline, and makes no HTML of what it is told.
@@ -92,7 +91,7 @@ func TestTheHandbookIsServed(t *testing.T) {
 		}
 	}
 	text, err := docs.Pages.ReadFile("operations.md")
-	testkit.Must(t, err)
+	must(t, err)
 	anchors := regexp.MustCompile(`\]\((operations/[a-z]+\.md)#([a-z0-9-]+)\)`).FindAllStringSubmatch(string(text), -1)
 	for _, a := range anchors {
 		if page := ask(t, "GET", url+"/docs/"+a[1], ""); !strings.Contains(page.body, `id="`+a[2]+`"`) {

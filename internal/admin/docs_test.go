@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
-	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 )
@@ -15,7 +14,7 @@ import (
 // The page on the API lists each route with the role that the table has, and each code with its status.
 func TestPageListsEveryRoute(t *testing.T) {
 	page, err := os.ReadFile("../../docs/api.md")
-	testkit.Must(t, err)
+	must(t, err)
 	has := func(of, answer string) {
 		for line := range strings.Lines(string(page)) {
 			if strings.HasPrefix(line, "|") && strings.Contains(line, "`"+of+"`") && strings.Contains(line, "| "+answer+" |") {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
-	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -39,7 +38,7 @@ func TestPauseSaysWho(t *testing.T) {
 
 	c := NewClient(socket)
 	me, err := user.Current()
-	testkit.Must(t, err)
+	must(t, err)
 	p, err := c.Pause(t.Context(), outbox.Pause{Reason: "by hand"})
 	if err != nil || p.By != "unix user "+me.Username || p.Reason != "by hand" {
 		t.Errorf("over the socket: %+v %v", p, err)

@@ -7,8 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-
-	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
 // Every route asks for the role that the table names: without a token only what everyone may, with the token to read nothing that
@@ -69,5 +67,5 @@ func TestProfilesAreOfTheSocket(t *testing.T) {
 	if got := ask(t, "GET", url+"/debug/pprof/heap", ""); got.status != 404 {
 		t.Errorf("over HTTP: %d", got.status)
 	}
-	testkit.Must(t, NewClient(socket).do(t.Context(), "GET", "/debug/pprof/cmdline", nil, nil))
+	must(t, NewClient(socket).do(t.Context(), "GET", "/debug/pprof/cmdline", nil, nil))
 }

@@ -102,7 +102,9 @@ type Alerter struct {
 // New returns an Alerter; it does no I/O. Its metrics are registered on reg, also when there is no webhook.
 func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) *Alerter {
 	cfg.setDefaults()
-	f := promauto.With(reg)
+	count := func(name, help string) prometheus.Counter {
+		return promauto.With(reg).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
 	return &Alerter{
 		tables: map[string]*failedOf{},
 		cfg:    cfg, log: log, wake: make(chan struct{}, 1), over: map[limit]Crossing{}, crossed: map[limit]Crossing{},
@@ -111,18 +113,11 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) *Alerter {
 			// A redirect would send the list to an address that is not configured.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		sent: f.NewCounter(prometheus.CounterOpts{
-			Name: "canal_outbox_alerts_sent_total", Help: "Failed messages that the webhook was told of.",
-		}),
-		dropped: f.NewCounter(prometheus.CounterOpts{
-			Name: "canal_outbox_alerts_dropped_total", Help: "Failed messages that the webhook was not told of, because too many waited for it.",
-		}),
-		repeated: f.NewCounter(prometheus.CounterOpts{
-			Name: "canal_outbox_failed_again_total", Help: "Of the failed messages, those that failed again after retry.failed_every: the webhook is told of them in the digest alone.",
-		}),
-		errors: f.NewCounter(prometheus.CounterOpts{
-			Name: "canal_outbox_alerts_errors_total", Help: "Attempts to reach the webhook that failed.",
-		}),
+		sent:    count("canal_outbox_alerts_sent_total", "Failed messages that the webhook was told of."),
+		dropped: count("canal_outbox_alerts_dropped_total", "Failed messages that the webhook was not told of, because too many waited for it."),
+		repeated: count("canal_outbox_failed_again_total",
+			"Of the failed messages, those that failed again after retry.failed_every: the webhook is told of them in the digest alone."),
+		errors: count("canal_outbox_alerts_errors_total", "Attempts to reach the webhook that failed."),
 	}
 }
 

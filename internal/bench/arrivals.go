@@ -21,8 +21,6 @@ type arrivals struct {
 	repeated int
 }
 
-func newArrivals() *arrivals { return &arrivals{} }
-
 // note takes results, from any goroutine.
 func (a *arrivals) note(results []sink.Result) {
 	now := time.Now()

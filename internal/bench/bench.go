@@ -100,7 +100,7 @@ func Run(ctx context.Context, db *sql.DB, ddl string, relay Relay, opts Options)
 			err = errors.Join(err, fmt.Errorf("drop the table %s: %w; drop it by hand", opts.Table, dropped))
 		}
 	}()
-	r := &run{opts: opts, db: db, relay: relay, arrivals: newArrivals()}
+	r := &run{opts: opts, db: db, relay: relay, arrivals: new(arrivals)}
 	result = Result{Table: opts.Table, Topic: opts.Topic, Body: opts.Body}
 	if result.Steady, err = r.steady(ctx); err != nil {
 		return result, err

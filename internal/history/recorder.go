@@ -115,51 +115,43 @@ func (r *Recorder) add(s sample) {
 }
 
 // totals are the counters of a status, of which rates are made.
-type totals struct{ sent, failed, retried, deferred, swept uint64 }
+type totals [swept + 1]uint64
 
 func counters(st operator.Status) totals {
 	t := st.Throughput
-	return totals{t.Published, t.Failed, t.Retried, t.Deferred, t.Swept}
+	return totals{sent: t.Published, failed: t.Failed, retried: t.Retried, deferred: t.Deferred, swept: t.Swept}
 }
 
 // since is what was added. A counter that is smaller than before has restarted.
 func (t totals) since(before totals) totals {
-	grown := func(now, then uint64) uint64 {
-		if now < then {
-			return now
+	for c := range t {
+		if t[c] >= before[c] {
+			t[c] -= before[c]
 		}
-		return now - then
 	}
-	return totals{
-		grown(t.sent, before.sent), grown(t.failed, before.failed), grown(t.retried, before.retried),
-		grown(t.deferred, before.deferred), grown(t.swept, before.swept),
+	return t
+}
+
+// orUnknown is a value, NaN for nil.
+func orUnknown[T int64 | float64](v *T) float64 {
+	if v == nil {
+		return math.NaN()
 	}
+	return float64(*v)
 }
 
 func newSample(st operator.Status, grown totals, took time.Duration) sample {
 	s := sample{at: time.Now().Unix()}
 	set := func(c column, v float64) { s.values[c] = float32(v) }
-	maybe := func(c column, v *float64) {
-		set(c, math.NaN())
-		if v != nil {
-			set(c, *v)
-		}
+	for c, n := range grown {
+		set(column(c), float64(n)/took.Seconds())
 	}
-	for c, n := range map[column]uint64{sent: grown.sent, failed: grown.failed, retried: grown.retried, deferred: grown.deferred, swept: grown.swept} {
-		set(c, float64(n)/took.Seconds())
-	}
-	maybe(p50, st.Throughput.LatencyP50)
-	maybe(p99, st.Throughput.LatencyP99)
-	maybe(lagSeconds, st.Source.LagSeconds)
-	set(lagBytes, math.NaN())
-	if b := st.Source.BehindBytes; b != nil {
-		set(lagBytes, float64(*b))
-	}
+	set(p50, orUnknown(st.Throughput.LatencyP50))
+	set(p99, orUnknown(st.Throughput.LatencyP99))
+	set(lagSeconds, orUnknown(st.Source.LagSeconds))
+	set(lagBytes, orUnknown(st.Source.BehindBytes))
 	for c, status := range map[column]string{pendingRows: "pending", sendingRows: "sending", failedRows: "failed", delayedRows: "delayed"} {
-		set(c, math.NaN())
-		if n, known := total(st.Tables, status); known {
-			set(c, float64(n))
-		}
+		set(c, orUnknown(total(st.Tables, status)))
 	}
 	set(inFlight, float64(st.InFlight.Messages))
 	set(unwritten, float64(st.InFlight.AckPending))
@@ -170,12 +162,15 @@ func newSample(st operator.Status, grown totals, took time.Duration) sample {
 	return s
 }
 
-// total adds the rows of a status over all tables; false before they were counted.
-func total(tables []operator.TableStatus, status string) (n int64, known bool) {
+// total adds the rows of a status over all tables; nil before they were counted.
+func total(tables []operator.TableStatus, status string) (n *int64) {
 	for _, t := range tables {
 		if rows, is := t.Rows[status]; is {
-			n, known = n+rows, true
+			if n == nil {
+				n = new(int64)
+			}
+			*n += rows
 		}
 	}
-	return n, known
+	return n
 }

@@ -7,18 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// Messages is what can be found out about single messages, and done to them.
+// Messages is what can be found out about single messages, and done to them: see the methods of Operator.
 type Messages interface {
-	// ListMessages returns one page. CodeNeedsScan when it would read many rows and the query does not allow that.
 	ListMessages(ctx context.Context, q MessageQuery) (MessagePage, error)
-	// ShowMessages returns the rows that a text may mean.
 	ShowMessages(ctx context.Context, ref MessageRef) (MessageMatches, error)
-	// TraceMessage returns what is known of one message from all sources.
 	TraceMessage(ctx context.Context, ref MessageRef) (Trace, error)
-	// RetryMessages and DiscardMessages look at what an order would do and, unless it is a dry run, do it.
 	RetryMessages(ctx context.Context, order MessageOrder) (MessageChange, error)
 	DiscardMessages(ctx context.Context, order MessageOrder) (MessageChange, error)
-	// MessageStats counts the rows of a table; "" is the only one.
 	MessageStats(ctx context.Context, table string) (MessageStats, error)
 }
 

@@ -50,7 +50,7 @@ type Messaging struct {
 	ClaimTimeout, Interval time.Duration
 }
 
-// Service is what the commands use, with a running relay and without one.
+// Service is what the commands use, with a running relay and without one: see the methods of Operator.
 type Service interface {
 	Messages
 	Checkpoint(ctx context.Context) (Checkpoint, error)
@@ -58,14 +58,12 @@ type Service interface {
 	History(ctx context.Context, limit int) ([]HistoryEntry, error)
 	// SetCheckpoint previews a move of the checkpoint and, unless it is a dry run, does it: a running reader pauses, moves and resumes.
 	SetCheckpoint(ctx context.Context, target Target) (Preview, error)
-	// Timeline returns what was measured in a span of time, and what happened.
 	Timeline(ctx context.Context, span Span) (Timeline, error)
 	Gaps(ctx context.Context) ([]outbox.Gap, error)
 	// AckGap marks a gap as seen. CodeNotFound when there is no such gap.
 	AckGap(ctx context.Context, id uint64) error
 	// Pause stops the intake until Resume, over restarts too, and returns the pause that stands: one that is paused stays as it is.
 	Pause(ctx context.Context, p outbox.Pause) (*outbox.Pause, error)
-	// Resume starts the intake again.
 	Resume(ctx context.Context) error
 	// Export writes the whole state of the directory, for Import in another one.
 	Export(ctx context.Context, w io.Writer) error

@@ -2,7 +2,6 @@ package security
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,8 +40,6 @@ func whole(yaml string) string {
 // configure replaces the configuration.
 func (c *child) configure(yaml string) { c.Configure(c.t, relay.Options{YAML: whole(yaml)}) }
 
-func (c *child) socket() string { return filepath.Join(c.StateDir(), "admin.sock") }
-
 // wait returns the exit code of a process that ends by itself.
 func (c *child) wait() int { c.t.Helper(); return c.Wait(c.t) }
 
@@ -64,9 +61,28 @@ func (c *child) says(parts ...string) {
 	}
 }
 
+// fails starts the process, and checks that it ends with code 1 and a reason.
+func (c *child) fails(what, reason string) {
+	c.t.Helper()
+	c.Launch(c.t)
+	if code := c.wait(); code != 1 || !strings.Contains(c.printed(), reason) {
+		c.t.Errorf("%s: code %d, want 1 and that it says %q:\n%s", what, code, reason, c.printed())
+	}
+}
+
 // command runs another command of the program and returns what it printed on both streams.
 func (c *child) command(args ...string) (printed string, code int) {
 	c.t.Helper()
 	out, errOut, code := c.Command(c.t, args...)
 	return out + errOut, code
+}
+
+// doctorSays checks that doctor finds a fault and names it.
+func (c *child) doctorSays(fault string) (printed string) {
+	c.t.Helper()
+	printed, code := c.command("doctor")
+	if code != 1 || !strings.Contains(printed, fault) {
+		c.t.Errorf("doctor: code %d, it does not say %q:\n%s", code, fault, printed)
+	}
+	return printed
 }

@@ -39,20 +39,24 @@ var authority = sync.OnceValues(testkit.NewCertificates)
 // tests counts the tests that share those servers.
 var tests atomic.Int64
 
+// certificates returns what an authority has made, and the file of its own certificate.
+func certificates(t *testing.T, issue func() (*testkit.Certificates, error)) (all *testkit.Certificates, ca string) {
+	t.Helper()
+	all, err := issue()
+	testkit.Must(t, err)
+	dir := t.TempDir()
+	testkit.Must(t, all.Write(dir))
+	return all, filepath.Join(dir, "ca.pem")
+}
+
 func newSecured(t *testing.T, flavor testkit.Flavor) *secured {
 	t.Helper()
-	own, err := authority()
-	testkit.Must(t, err)
-	other, err := testkit.NewCertificates()
-	testkit.Must(t, err)
-	ownDir, otherDir := t.TempDir(), t.TempDir()
-	testkit.Must(t, own.Write(ownDir))
-	testkit.Must(t, other.Write(otherDir))
+	own, ca := certificates(t, authority)
+	_, foreign := certificates(t, testkit.NewCertificates)
 	s := &secured{
-		db:       testkit.SharedDatabaseAs(t, "TLS", testkit.DatabaseOptions{Flavor: flavor, TLS: own}),
-		accounts: fmt.Sprint(tests.Add(1)),
+		db: testkit.SharedDatabaseAs(t, "TLS", testkit.DatabaseOptions{Flavor: flavor, TLS: own}),
+		ca: ca, foreign: foreign, accounts: fmt.Sprint(tests.Add(1)),
 	}
-	s.ca, s.foreign = filepath.Join(ownDir, "ca.pem"), filepath.Join(otherDir, "ca.pem")
 	schema := s.db.CreateSchema(t)
 	s.table = relay.NewTable(t, s.db.Connect(t, schema), schema, "t_local_message")
 	for _, user := range []string{"secure", "clear"} {
@@ -72,11 +76,8 @@ func (s *secured) yaml(addr, user, tls string) string {
 // relays writes a row and waits until it is published and SENT, which uses the reader and the pools.
 func (s *secured) relays(t *testing.T, c *child, name string) {
 	t.Helper()
-	row := relay.Row{BizType: "order", Key: name, Topic: "orders", Body: []byte("body of " + name)}
-	testkit.Must(t, s.table.Insert(t.Context(), s.table.DB, row))
-	testkit.WaitFor(t, patience, "the row of "+name+" to be SENT", func() bool {
-		return s.table.Count(t, "status = 2 AND biz_key = '"+name+"'") == 1
-	})
+	s.insert(t, name)
+	s.awaitSent(t, name)
 	c.says("order:" + name)
 }
 
@@ -138,9 +139,7 @@ func TestDatabaseTLSRefusals(t *testing.T) {
 					r := newChild(t, s.yaml(c.addr, c.user, c.tls))
 					r.Launch(t)
 					r.says(c.says)
-					if printed, code := r.command("doctor"); code != 1 || !strings.Contains(printed, c.says) {
-						t.Errorf("doctor: code %d, it does not say %q:\n%s", code, c.says, printed)
-					} else if !strings.Contains(printed, c.fix) {
+					if printed := r.doctorSays(c.says); !strings.Contains(printed, c.fix) {
 						t.Errorf("doctor does not say how to fix it (%q):\n%s", c.fix, printed)
 					}
 					if code := r.wait(); code != 1 {
@@ -166,9 +165,7 @@ func TestDatabaseWithoutTLS(t *testing.T) {
 	r := newChild(t, s.yaml(db.Addr(), "clear", "mode: required"))
 	r.Launch(t)
 	r.says("TLS")
-	if printed, code := r.command("doctor"); code != 1 || !strings.Contains(printed, "TLS") {
-		t.Errorf("doctor: code %d:\n%s", code, printed)
-	}
+	r.doctorSays("TLS")
 	r.Kill()
 	r.configure(s.yaml(db.Addr(), "clear", "mode: preferred"))
 	r.Start(t)
@@ -214,10 +211,6 @@ func TestDatabaseTLSFiles(t *testing.T) {
 		"mode: disabled, ca: /nowhere/ca.pem":                    "has no effect while",
 		"mode: perhaps":                                          "perhaps",
 	} {
-		r := newChild(t, s.yaml("127.0.0.1:1", "secure", tls))
-		r.Launch(t)
-		if code := r.wait(); code == 0 || !strings.Contains(r.printed(), says) {
-			t.Errorf("%s: code %d, want it to say %q:\n%s", tls, code, says, r.printed())
-		}
+		newChild(t, s.yaml("127.0.0.1:1", "secure", tls)).fails(tls, says)
 	}
 }

@@ -3,7 +3,6 @@ package security
 import (
 	"crypto/tls"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -41,23 +40,26 @@ func (s *secured) awaitSent(t *testing.T, key string) {
 	})
 }
 
+// waits checks that the row waiting has lost no attempt.
+func (s *secured) waits(t *testing.T) {
+	t.Helper()
+	if n := s.table.Count(t, "status IN (0, 1) AND retry_count = 0 AND biz_key = 'waiting'"); n != 1 {
+		t.Error("the row was not left as it is")
+	}
+}
+
 // The real broker, with TLS and a password: messages arrive, and neither they nor the password are readable on the network.
 func TestKafkaTLSAndPlain(t *testing.T) {
 	relay.Long(t)
 	t.Parallel()
-	certs, err := testkit.NewCertificates()
-	testkit.Must(t, err)
-	other, err := testkit.NewCertificates()
-	testkit.Must(t, err)
-	own, foreign := t.TempDir(), t.TempDir()
-	testkit.Must(t, certs.Write(own))
-	testkit.Must(t, other.Write(foreign))
+	certs, own := certificates(t, testkit.NewCertificates)
+	_, foreign := certificates(t, testkit.NewCertificates)
 	k := testkit.NewKafka(t, testkit.KafkaOptions{TLS: certs, User: "relay", Password: password})
 	testkit.Must(t, k.CreateTopic(t.Context(), "orders", 1, nil))
 	s := outboxTable(t)
 	sink := func(addr, mode, ca, password string) string {
 		return s.to(fmt.Sprintf("kafka: {brokers: [%q], tls: {mode: %s, ca: %q}, sasl: {mechanism: plain, user: relay, password: %q}}",
-			addr, mode, filepath.Join(ca, "ca.pem"), password))
+			addr, mode, ca, password))
 	}
 	wire, elsewhere := newTap(t, "127.0.0.1", k.SecureAddr()), newTap(t, "127.0.0.2", k.SecureAddr())
 	for _, mode := range []string{"verify-ca", "verify-identity"} {
@@ -79,17 +81,12 @@ func TestKafkaTLSAndPlain(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newChild(t, sink(c.addr, c.mode, c.ca, c.password))
-			printed, code := r.command("doctor")
-			if code != 1 || !strings.Contains(printed, c.says) || strings.Contains(printed, c.password) {
-				t.Errorf("doctor: code %d, it does not say %q or says the password:\n%s", code, c.says, printed)
-			}
+			printed := r.doctorSays(c.says)
 			r.Start(t)
 			r.says(c.says)
-			if n := s.table.Count(t, "status IN (0, 1) AND retry_count = 0 AND biz_key = 'waiting'"); n != 1 {
-				t.Error("the row was not left as it is")
-			}
-			if strings.Contains(r.printed(), c.password) {
-				t.Error("the log shows the password")
+			s.waits(t)
+			if strings.Contains(printed+r.printed(), c.password) {
+				t.Error("doctor or the log shows the password")
 			}
 		})
 	}
@@ -112,10 +109,7 @@ func TestKafkaTLSAndPlain(t *testing.T) {
 // SCRAM in both strengths, over TLS, through the whole relay.
 func TestKafkaScram(t *testing.T) {
 	t.Parallel()
-	certs, err := testkit.NewCertificates()
-	testkit.Must(t, err)
-	dir := t.TempDir()
-	testkit.Must(t, certs.Write(dir))
+	certs, ca := certificates(t, testkit.NewCertificates)
 	pair, err := tls.X509KeyPair(certs.Cert, certs.Key)
 	testkit.Must(t, err)
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"), kfake.EnableSASL(),
@@ -127,16 +121,14 @@ func TestKafkaScram(t *testing.T) {
 	for mechanism, user := range map[string]string{"scram-sha-256": "user256", "scram-sha-512": "user512"} {
 		t.Run(mechanism, func(t *testing.T) {
 			r := newChild(t, s.to(fmt.Sprintf("kafka: {brokers: [%q], tls: {mode: verify-identity, ca: %q}, sasl: {mechanism: %s, user: %s, password: %q}}",
-				fake.ListenAddrs()[0], filepath.Join(dir, "ca.pem"), mechanism, user, password)))
+				fake.ListenAddrs()[0], ca, mechanism, user, password)))
 			r.Start(t)
 			s.insert(t, mechanism)
 			s.awaitSent(t, mechanism)
 			r.Kill()
 			r.configure(s.to(fmt.Sprintf("kafka: {brokers: [%q], tls: {mode: required}, sasl: {mechanism: %s, user: %s, password: wrong}}",
 				fake.ListenAddrs()[0], mechanism, user)))
-			if printed, code := r.command("doctor"); code != 1 || !strings.Contains(printed, "sink") {
-				t.Errorf("doctor takes a wrong password: %d\n%s", code, printed)
-			}
+			r.doctorSays("sink")
 		})
 	}
 }
