@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
@@ -46,9 +47,7 @@ func settled(t *testing.T, l *sides, inTable func(context.Context, string) (bool
 		inTable = func(context.Context, string) (bool, error) { return false, errors.New("must not be called") }
 	}
 	a, err := l.Account(t.Context(), l.topic, inTable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	a.Rows, a.GapWanted, a.Gaps = map[string]int{sentStatus: a.Committed}, true, map[string]int{"first_start": 1, "purged": 1}
 	return a
 }
@@ -69,9 +68,7 @@ func TestAccountHolds(t *testing.T) {
 	l.Committed(row("a:2"), time.Now())
 	l.RolledBack()
 	a := settled(t, l, nil)
-	if err := a.Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, a.Err())
 	if a.Committed != 2 || a.Published != 2 || a.Copies != 0 || a.RolledBack != 1 || l.Waiting(time.Now()) != 0 {
 		t.Fatalf("%+v", a)
 	}
@@ -163,9 +160,7 @@ func TestAccountOfTheTable(t *testing.T) {
 	noGap.Gaps = map[string]int{"first_start": 1}
 	wrong(t, noGap, "not among the recorded gaps (first_start)")
 	noGap.GapWanted = false
-	if err := noGap.Err(); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, noGap.Err())
 
 	failed := good
 	failed.Failures = []error{errors.New("deadlock found")}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -52,6 +53,8 @@ type demo struct {
 
 	killCopies int // see Account
 	purged     bool
+
+	closing []func() error // what ends the parts that were started, in order
 }
 
 // errInterrupted reports that a signal ended the demo before its account was complete. Everything was removed.
@@ -130,16 +133,23 @@ func (d *demo) start(ctx context.Context) (err error) {
 	if d.dir, err = os.MkdirTemp("", "canal-outbox-demo-"); err != nil {
 		return fmt.Errorf("directory of the demo: %w", err)
 	}
+	d.closing = append(d.closing, func() error { return os.RemoveAll(d.dir) })
 	if err := d.cache(); err != nil {
 		return err
 	}
 	if d.database, err = startDatabase(ctx, d.opts.Flavor, d.screen.Say); err != nil {
 		return err
 	}
+	d.closing = append(d.closing, d.database.Close)
 	d.screen.Say("  database   %s on %s, private", d.database.title(), d.database.Addr())
 	if d.broker, err = openBroker(ctx, d.opts); err != nil {
 		return err
 	}
+	d.closing = append(d.closing, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		return d.broker.close(ctx)
+	})
 	d.screen.Say("  broker     %s, on %s, topic %s", d.broker.title, d.broker.address, d.broker.topic)
 	if d.listen, err = freeAddress(); err != nil {
 		return err
@@ -179,6 +189,7 @@ log: {format: text}
 
 func (d *demo) startRelay(ctx context.Context) error {
 	d.relay = relay.NewChild(d.opts.Relay, d.dir, d.fail)
+	d.closing = append(d.closing, func() error { return d.relay.End(syscall.SIGKILL) })
 	text := configuration(d.database.Addr(), d.broker.sink, d.dir, d.listen)
 	if err := os.WriteFile(d.relay.Config, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write the relay's configuration: %w", err)
@@ -217,21 +228,9 @@ Everything continues, with a few orders per second, until Ctrl-C:
 }
 
 // close stops what was started, in reverse order, and removes it.
-func (d *demo) close() error {
-	var errs []error
-	if d.relay.Child != nil {
-		errs = append(errs, d.relay.End(syscall.SIGKILL))
+func (d *demo) close() (err error) {
+	for _, end := range slices.Backward(d.closing) {
+		err = errors.Join(err, end())
 	}
-	if d.broker != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		errs = append(errs, d.broker.close(ctx))
-	}
-	if d.database != nil {
-		errs = append(errs, d.database.Close())
-	}
-	if d.dir != "" {
-		errs = append(errs, os.RemoveAll(d.dir))
-	}
-	return errors.Join(errs...)
+	return err
 }

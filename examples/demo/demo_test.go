@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
@@ -57,13 +58,9 @@ type running struct {
 func newDemo(t *testing.T, args ...string) *running {
 	t.Helper()
 	cache, err := servers.Cache()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	// Without its own cache the demo would create one in its temporary directory, which is slower.
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(cache, 0o755))
 	r := &running{Cmd: exec.Command(binary, args...), temp: t.TempDir()}
 	r.Env = append(os.Environ(), "TMPDIR="+r.temp, "CANAL_OUTBOX_CACHE="+cache)
 	r.Stderr = &r.err
@@ -74,9 +71,7 @@ func startDemo(t *testing.T, args ...string) *running {
 	t.Helper()
 	r := newDemo(t, args...)
 	out, err := r.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.out = bufio.NewReader(out)
 	r.begin(t)
 	return r
@@ -84,9 +79,7 @@ func startDemo(t *testing.T, args ...string) *running {
 
 func (r *running) begin(t *testing.T) {
 	t.Helper()
-	if err := r.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Start())
 	t.Cleanup(func() {
 		if r.ProcessState == nil {
 			_ = r.Process.Kill() // a failed test; the servers end with the process
@@ -117,9 +110,7 @@ func (r *running) until(t *testing.T, text string) {
 func (r *running) end(t *testing.T) int {
 	t.Helper()
 	rest, err := io.ReadAll(r.out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.text.Write(rest)
 	_ = r.Wait() // its error is the exit code
 	return r.ProcessState.ExitCode()
@@ -132,16 +123,12 @@ var address = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 func (r *running) nothingLeft(t *testing.T) {
 	t.Helper()
 	entries, err := os.ReadDir(r.temp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, e := range entries {
 		t.Errorf("the demo left %s", e.Name())
 	}
 	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, path := range commands {
 		// A process that ended meanwhile cannot be read.
 		if line, err := os.ReadFile(path); err == nil && bytes.Contains(line, []byte(r.temp)) {
@@ -206,20 +193,14 @@ func TestDemoInterruptedAgainAndAgain(t *testing.T) {
 // The reader of the output ends, as in `canal-outbox-demo | head`.
 func TestDemoWithoutReader(t *testing.T) {
 	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := newDemo(t, "--rate", "50")
 	r.Stdout = in
 	r.begin(t)
-	if err := in.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, in.Close())
 	r.out = bufio.NewReader(out)
 	r.until(t, "database")
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, out.Close())
 	if err := r.Wait(); err == nil || r.ProcessState.ExitCode() != 1 || !strings.Contains(r.err.String(), "broken pipe") {
 		t.Errorf("the demo ended with %v: %s", err, r.err.String())
 	}
@@ -227,15 +208,11 @@ func TestDemoWithoutReader(t *testing.T) {
 }
 
 func TestDemoKeeps(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: make test-rest runs it")
-	}
+	relay.Long(t)
 	r := startDemo(t, "--duration", "10s", "--rate", "100", "--keep")
 	r.until(t, "Everything continues")
 	r.until(t, "relay ")
-	if err := r.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Process.Signal(syscall.SIGTERM))
 	if code := r.end(t); code != 0 {
 		t.Errorf("exit code %d: %s", code, r.err.String())
 	}
@@ -244,44 +221,37 @@ func TestDemoKeeps(t *testing.T) {
 
 // An external broker keeps running and loses the demo's topic.
 func TestDemoWithGivenKafka(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: make test-rest runs it")
-	}
+	relay.Long(t)
 	k := testkit.NewKafka(t, testkit.KafkaOptions{})
-	r := startDemo(t, "--duration", "10s", "--rate", "100", "--kafka", k.Addr())
-	code := r.end(t)
-	t.Logf("%s%s", r.text.String(), r.err.String())
-	if code != 0 || !strings.Contains(r.text.String(), "2/3 Skipped") {
-		t.Errorf("exit code %d", code)
-	}
-	if _, err := testkit.ReadKafkaTopic(t.Context(), k.Addr(), givenTopic(t, r)); err == nil {
+	topic := withGiven(t, "--kafka", k.Addr())
+	if _, err := testkit.ReadKafkaTopic(t.Context(), k.Addr(), topic); err == nil {
 		t.Error("the topic is still there")
 	}
 }
 
 func TestDemoWithGivenRocketMQ(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: make test-rest runs it")
-	}
+	relay.Long(t)
 	mq := testkit.NewRocketMQ(t, testkit.RocketMQOptions{})
-	r := startDemo(t, "--duration", "10s", "--rate", "100", "--rocketmq", mq.NameServer())
+	topic := withGiven(t, "--rocketmq", mq.NameServer())
+	if _, err := testkit.ReadRocketMQTopic(t.Context(), mq.NameServer(), topic); err == nil {
+		t.Error("the topic is still there")
+	}
+}
+
+// withGiven runs a demo with a broker and returns its topic there.
+func withGiven(t *testing.T, broker, address string) (topic string) {
+	t.Helper()
+	r := startDemo(t, "--duration", "10s", "--rate", "100", broker, address)
 	code := r.end(t)
 	t.Logf("%s%s", r.text.String(), r.err.String())
 	if code != 0 || !strings.Contains(r.text.String(), "2/3 Skipped") {
 		t.Errorf("exit code %d", code)
 	}
-	if _, err := testkit.ReadRocketMQTopic(t.Context(), mq.NameServer(), givenTopic(t, r)); err == nil {
-		t.Error("the topic is still there")
-	}
-}
-
-var topicName = regexp.MustCompile(`topic (canal-outbox-demo-[0-9a-f]{8})`)
-
-func givenTopic(t *testing.T, r *running) string {
-	t.Helper()
 	match := topicName.FindStringSubmatch(r.text.String())
 	if match == nil {
 		t.Fatal("the output does not name the topic")
 	}
 	return match[1]
 }
+
+var topicName = regexp.MustCompile(`topic (canal-outbox-demo-[0-9a-f]{8})`)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
@@ -50,9 +51,7 @@ func TestRelayConfiguration(t *testing.T) {
 		dir := t.TempDir()
 		text := configuration("127.0.0.1:3306", sink, dir, "127.0.0.1:9180")
 		cfg, _, err := config.Parse("demo", []byte(text), nil, app.Sinks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if cfg.Tables[0].Name != tableName || cfg.Source.Password.Reveal() != relayPassword || cfg.Sink.Kind() == "" {
 			t.Errorf("%+v", cfg)
 		}
@@ -92,13 +91,9 @@ func TestScreenElsewherePrintsLines(t *testing.T) {
 
 func TestScreenReportsABrokenPipe(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer w.Close()
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Close())
 	var broken error
 	newScreen(w, func(err error) { broken = errors.Join(broken, err) }).Say("hello")
 	if broken == nil {

@@ -70,21 +70,8 @@ func (c *Check) Round(ctx context.Context) error {
 }
 
 // Products lists the shop's products.
-func Products(ctx context.Context, db *sql.DB) (_ []int, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT product_id FROM t_stock ORDER BY product_id")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	var all []int
-	for rows.Next() {
-		var product int
-		if err := rows.Scan(&product); err != nil {
-			return nil, err
-		}
-		all = append(all, product)
-	}
-	return all, rows.Err()
+func Products(ctx context.Context, db *sql.DB) ([]int, error) {
+	return shop.List(ctx, db, func(id *int) []any { return []any{id} }, "SELECT product_id FROM t_stock ORDER BY product_id")
 }
 
 func (c *Check) product(ctx context.Context, product int) error {
@@ -164,23 +151,13 @@ func (c *Check) closeOverdue(ctx context.Context) error {
 }
 
 // overdue reads a page of unpaid orders after a number.
-func (c *Check) overdue(ctx context.Context, last string) (_ []shop.Order, err error) {
-	rows, err := c.Shop.DB.QueryContext(ctx, `SELECT order_no, user_id, product_id, quantity, amount, COALESCE(coupon, '') FROM t_order
+func (c *Check) overdue(ctx context.Context, last string) ([]shop.Order, error) {
+	columns := func(o *shop.Order) []any {
+		return []any{&o.Number, &o.User, &o.Product, &o.Quantity, &o.Amount, &o.Coupon}
+	}
+	return shop.List(ctx, c.Shop.DB, columns, `SELECT order_no, user_id, product_id, quantity, amount, COALESCE(coupon, '') FROM t_order
 		WHERE status = ? AND order_no > ? AND created_at < NOW(3) - INTERVAL ? MICROSECOND ORDER BY order_no LIMIT ?`,
 		shop.Unpaid, last, c.Overdue.Microseconds(), page)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	var all []shop.Order
-	for rows.Next() {
-		var o shop.Order
-		if err := rows.Scan(&o.Number, &o.User, &o.Product, &o.Quantity, &o.Amount, &o.Coupon); err != nil {
-			return nil, err
-		}
-		all = append(all, o)
-	}
-	return all, rows.Err()
 }
 
 // flush writes Redis' value to the database. A number that raised an alert is not written.
@@ -211,13 +188,8 @@ func (c *Check) settle(ctx context.Context, product int, token string) error {
 	return c.Shop.Stock.Release(ctx, product, token)
 }
 
-// Querier is a *sql.DB or a *sql.Tx.
-type Querier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
 // Available is the stock by the orders, which are ahead of t_stock by the messages in flight.
-func Available(ctx context.Context, db Querier, product int) (n int, err error) {
+func Available(ctx context.Context, db shop.Querier, product int) (n int, err error) {
 	err = db.QueryRowContext(ctx, `SELECT total - (SELECT COALESCE(SUM(quantity), 0) FROM t_order WHERE product_id = ? AND status IN (?, ?))
 		FROM t_stock WHERE product_id = ?`, product, shop.Unpaid, shop.Paid, product).Scan(&n)
 	return n, err
@@ -252,22 +224,8 @@ func (c *Check) restore(ctx context.Context, product int) error {
 }
 
 // reservations lists the unpaid orders of a day: their reservations are released once, now or later.
-func reservations(ctx context.Context, tx *sql.Tx, product int) (_ []shop.Reservation, err error) {
-	rows, err := tx.QueryContext(ctx, `SELECT order_no, epoch, quantity, status FROM t_order
-		WHERE product_id = ? AND status IN (?, ?) AND created_at > NOW(3) - INTERVAL 1 DAY`, product, shop.Unpaid, shop.Cancelled)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	var all []shop.Reservation
-	for rows.Next() {
-		var r shop.Reservation
-		var status int
-		if err := rows.Scan(&r.Token, &r.Epoch, &r.Quantity, &status); err != nil {
-			return nil, err
-		}
-		r.Released = status == shop.Cancelled
-		all = append(all, r)
-	}
-	return all, rows.Err()
+func reservations(ctx context.Context, tx *sql.Tx, product int) ([]shop.Reservation, error) {
+	columns := func(r *shop.Reservation) []any { return []any{&r.Token, &r.Epoch, &r.Quantity, &r.Released} }
+	return shop.List(ctx, tx, columns, `SELECT order_no, epoch, quantity, status = ? FROM t_order
+		WHERE product_id = ? AND status IN (?, ?) AND created_at > NOW(3) - INTERVAL 1 DAY`, shop.Cancelled, product, shop.Unpaid, shop.Cancelled)
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/canal-outbox/canal-outbox/examples/orders/bus"
+	"github.com/canal-outbox/canal-outbox/examples/orders/shop"
 )
 
 const lettersName = "letters"
@@ -64,20 +65,10 @@ func setState(ctx context.Context, db *sql.DB, l letter, state string) error {
 }
 
 // openLetters reads those of a consumer, or of all.
-func openLetters(ctx context.Context, db *sql.DB, consumer string) (_ []letter, err error) {
-	rows, err := db.QueryContext(ctx, `SELECT consumer, message_id, kind, body, reason FROM t_dead_letter
+func openLetters(ctx context.Context, db *sql.DB, consumer string) ([]letter, error) {
+	columns := func(l *letter) []any {
+		return []any{&l.Consumer, &l.Message.ID, &l.Message.Kind, &l.Message.Body, &l.Reason}
+	}
+	return shop.List(ctx, db, columns, `SELECT consumer, message_id, kind, body, reason FROM t_dead_letter
 		WHERE state = 'open' AND ? IN ('', consumer) ORDER BY consumer, message_id`, consumer)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	var all []letter
-	for rows.Next() {
-		var l letter
-		if err := rows.Scan(&l.Consumer, &l.Message.ID, &l.Message.Kind, &l.Message.Body, &l.Reason); err != nil {
-			return nil, err
-		}
-		all = append(all, l)
-	}
-	return all, rows.Err()
 }

@@ -109,25 +109,27 @@ func (env Environment) send(ctx context.Context, topic string, l letter) error {
 	return env.Bus.Publish(ctx, topic, l.Message.ID, string(body))
 }
 
-// order parses a message's body. An invalid body is refused.
-func order(m bus.Message) (o shop.Order, err error) {
-	if err = json.Unmarshal([]byte(m.Body), &o); err == nil && o.Number == "" {
-		err = errors.New("it has no order_no")
+// ofOrder handles messages whose body is an order. Another body is refused.
+func ofOrder(handle func(ctx context.Context, m bus.Message, o shop.Order) error) bus.Handler {
+	return func(ctx context.Context, m bus.Message) error {
+		var o shop.Order
+		err := json.Unmarshal([]byte(m.Body), &o)
+		if err == nil && o.Number == "" {
+			err = errors.New("it has no order_no")
+		}
+		if err != nil {
+			return fmt.Errorf("%w: the body of message %s is no order: %w", ErrRefused, m.ID, err)
+		}
+		return handle(ctx, m, o)
 	}
-	if err != nil {
-		err = fmt.Errorf("%w: the body of message %s is no order: %w", ErrRefused, m.ID, err)
-	}
-	return o, err
 }
 
 // onceInSQL handles a message in a transaction with the inbox's row: both are stored, or none.
-func (env Environment) onceInSQL(box *inbox.Inbox, handle func(ctx context.Context, tx *sql.Tx, m bus.Message) error) bus.Handler {
-	return func(ctx context.Context, m bus.Message) error {
-		return shop.Transact(ctx, env.DB, func(tx *sql.Tx) error {
-			_, err := box.Once(ctx, tx, m.ID, func(ctx context.Context) error { return handle(ctx, tx, m) })
-			return err
-		})
-	}
+func (env Environment) onceInSQL(ctx context.Context, box *inbox.Inbox, messageID string, handle func(tx *sql.Tx) error) error {
+	return shop.Transact(ctx, env.DB, func(tx *sql.Tx) error {
+		_, err := box.Once(ctx, tx, messageID, func(context.Context) error { return handle(tx) })
+		return err
+	})
 }
 
 // onceInRedis handles a message unless Redis has it as handled. It records dropped copies for the account.

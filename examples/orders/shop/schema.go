@@ -83,6 +83,29 @@ func Transact(ctx context.Context, db *sql.DB, work func(tx *sql.Tx) error) erro
 	return tx.Commit()
 }
 
+// Querier is a *sql.DB or a *sql.Tx.
+type Querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// List reads the rows of a query. columns says where the columns of a row go.
+func List[T any](ctx context.Context, db Querier, columns func(row *T) []any, query string, args ...any) (all []T, err error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var row T
+		if err := rows.Scan(columns(&row)...); err != nil {
+			return nil, err
+		}
+		all = append(all, row)
+	}
+	return all, rows.Err()
+}
+
 // IsDuplicate reports whether a statement failed because the key is taken.
 func IsDuplicate(err error) bool {
 	var refused *mysql.MySQLError

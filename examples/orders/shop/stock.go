@@ -58,7 +58,6 @@ return 'released'`)
 
 // restore creates a missing stock. Requests in progress are closed: their orders have the old epoch. After that the tokens of the
 // orders match the orders. It never overwrites a stock.
-// the orders are what the orders say. It never overwrites a stock.
 var restore = redis.NewScript(`
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 for _, token in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do redis.call('SET', KEYS[3] .. token, 'released', 'EX', 86400) end

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -31,6 +32,7 @@ type servers struct {
 	redis    *testkit.Redis
 	client   *redis.Client
 	broker   broker
+	closing  []func() error // of what was started, in order
 }
 
 const (
@@ -48,11 +50,16 @@ func (s *servers) start(ctx context.Context, opts Options) (err error) {
 	if s.database, err = testkit.StartDatabase(ctx, testkit.DatabaseOptions{Flavor: testkit.Flavor(opts.Database)}); err != nil {
 		return err
 	}
+	s.closing = append(s.closing, s.database.Close)
 	if s.redis, err = testkit.StartRedis(ctx); err != nil {
 		return err
 	}
 	s.client = redis.NewClient(&redis.Options{Addr: s.redis.Addr()})
-	if s.broker, err = startBroker(ctx, opts.Broker); err != nil {
+	s.closing = append(s.closing, s.redis.Close, s.client.Close)
+	if s.broker, err = startBroker(ctx, opts.Broker); s.broker.close != nil {
+		s.closing = append(s.closing, s.broker.close)
+	}
+	if err != nil {
 		return err
 	}
 	if _, err = s.database.Root().ExecContext(ctx, "CREATE DATABASE "+schema); err != nil {
@@ -61,6 +68,7 @@ func (s *servers) start(ctx context.Context, opts Options) (err error) {
 	if s.db, err = s.database.Open("root", "", schema); err != nil {
 		return err
 	}
+	s.closing = append(s.closing, s.db.Close)
 	if err := shop.Prepare(ctx, s.db, products, pieces); err != nil {
 		return err
 	}
@@ -115,22 +123,9 @@ func embedded() (broker, error) {
 	return b, nil
 }
 
-func (s *servers) close() error {
-	var errs []error
-	if s.db != nil {
-		errs = append(errs, s.db.Close())
+func (s *servers) close() (err error) {
+	for _, end := range slices.Backward(s.closing) {
+		err = errors.Join(err, end())
 	}
-	if s.client != nil {
-		errs = append(errs, s.client.Close())
-	}
-	if s.broker.close != nil {
-		errs = append(errs, s.broker.close())
-	}
-	if s.redis != nil {
-		errs = append(errs, s.redis.Close())
-	}
-	if s.database != nil {
-		errs = append(errs, s.database.Close())
-	}
-	return errors.Join(errs...)
+	return err
 }
