@@ -44,19 +44,12 @@ type isolation struct {
 	known   map[outbox.Identity]time.Time // messages that got no answer when sent alone, and the time
 }
 
-// among returns the indexes of the messages in a batch that got no answer when they were sent alone.
-func (s *isolation) among(batch []item) (suspects []int) {
+// suspects reports whether a message got no answer when it was sent alone.
+func (s *isolation) suspects(m *outbox.Message) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, it := range batch {
-		if len(s.known) == 0 {
-			break
-		}
-		if at, known := s.known[it.message.Identity]; known && time.Since(at) < suspectMemory {
-			suspects = append(suspects, i)
-		}
-	}
-	return suspects
+	at, known := s.known[m.Identity]
+	return known && time.Since(at) < suspectMemory
 }
 
 // remember keeps what a suspect came to. Called with the lock held.
@@ -140,6 +133,9 @@ func (s *isolation) try(e *encoder, x suspect) outbox.Outcome {
 		s.log.Warn("a message sent alone gets no answer, while its broker answers others: only this message's attempts count",
 			zap.String("table", x.message.Table), zap.String("id", x.message.ID), zap.String("topic", x.message.Topic), zap.String("broker", b.name))
 		f.outcome = outbox.Outcome{Class: outbox.ClassUnknown, Reason: reason("sent alone it got no answer, while the broker answers others: %v", err)}
+	}
+	if x.sent && f.outcome.Class == outbox.ClassOutage { // this time nothing was stored
+		f.outcome.Class = outbox.ClassUnknown
 	}
 	if f.requested {
 		s.count(f.outcome.Class, 1)

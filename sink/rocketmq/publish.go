@@ -42,11 +42,10 @@ func (p *publisher) publish(q *queue, batch []item) (answered int) {
 	p.now = time.Now()
 	p.rest, p.apart = p.rest[:0], p.apart[:0]
 	p.outcomes = append(p.outcomes[:0], make([]outbox.Outcome, len(batch))...)
-	suspects := p.alone.among(batch)
 	for i, it := range batch {
 		switch p.outcomes[i] = p.check(q, it.message); {
 		case p.outcomes[i].Class != outbox.ClassNone:
-		case slices.Contains(suspects, i):
+		case p.alone.suspects(it.message):
 			p.sendApart(q, batch, i, false)
 		default:
 			p.rest = append(p.rest, i)
