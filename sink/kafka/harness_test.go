@@ -164,8 +164,6 @@ func harness(addr func() string) sinktest.Harness {
 		MaxBytes:     topicLimit - 1000,
 		IllegalTopic: "orders/created",
 		UnknownTopic: "no.such.topic",
-		NullBody:     sinktest.Carried,
-		EmptyBody:    sinktest.Carried,
 		Poison:       func(m *outbox.Message) { m.Body = make([]byte, topicLimit+10_000) },
 	}
 }

@@ -159,9 +159,7 @@ func TestB12_OutagesLeaveNothingBehind(t *testing.T) {
 	b.stop()
 	own := goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/sink/rocketmq.(*fakeServer).serve")
 	recovering := goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/sink/rocketmq.(*Sink).recover")
-	if err := goleak.Find(before, own, recovering); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, goleak.Find(before, own, recovering))
 	b.start()
 }
 
@@ -220,9 +218,8 @@ func TestRequestsAreSigned(t *testing.T) {
 
 // B02: a write into a full connection ends after seconds too, not after the library's two minutes.
 func TestB02_FullConnection(t *testing.T) {
-	c := newCluster(t)
+	c, s := newOrders(t)
 	c.topic("orders", fakeQueues{"broker-a", 32, 6})
-	s := newTestSink(t, c)
 	send(t, s, message("orders", "k")).want(outbox.ClassNone)
 	c.brokers["broker-a"].freeze()
 	for i, o := range send(t, s, largeMessages()...).wait() {
@@ -273,9 +270,8 @@ func blockedWrites(t *testing.T, addr string, n int) <-chan struct{} {
 
 // Close does not wait for a silent broker, also when the connection is full.
 func TestCloseOfASilentBroker(t *testing.T) {
-	c := newCluster(t)
+	c, s := newOrders(t)
 	c.topic("orders", fakeQueues{"broker-a", 32, 6})
-	s := newTestSink(t, c)
 	send(t, s, message("orders", "k")).want(outbox.ClassNone)
 	c.brokers["broker-a"].freeze()
 	left := send(t, s, largeMessages()...)

@@ -30,9 +30,7 @@ func newSink(nameServer string, change func(*Section)) func(testing.TB) sink.Sin
 			change(&cfg)
 		}
 		s, err := open(cfg, nil, zap.NewNop(), prometheus.NewRegistry())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return s
 	}
 }
@@ -80,10 +78,10 @@ func TestConformanceOnTheFake(t *testing.T) {
 			return list
 		},
 		Partitions: 4, MaxBytes: 100_000, IllegalTopic: "a.b", UnknownTopic: "no-such-topic",
-		NullBody: sinktest.Refused, EmptyBody: sinktest.Refused,
-		Poison: func(m *outbox.Message) { m.Body = []byte("only the broker sees") },
-		Stop:   func(testing.TB) { b.stop() },
-		Start:  func(testing.TB) { b.start() },
+		RefusesEmpty: true,
+		Poison:       func(m *outbox.Message) { m.Body = []byte("only the broker sees") },
+		Stop:         func(testing.TB) { b.stop() },
+		Start:        func(testing.TB) { b.start() },
 		Leaks: []goleak.Option{
 			libraryLeaks,
 			goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/sink/rocketmq.(*fakeServer).start.func1"),
@@ -110,11 +108,11 @@ func TestConformanceOnRocketMQ(t *testing.T) {
 		},
 		Read:       func(t testing.TB, topic string) []sinktest.Stored { return readSettled(t, r, topic) },
 		Partitions: 4, MaxBytes: theirs, IllegalTopic: "a.b", UnknownTopic: "no-such-topic",
-		NullBody: sinktest.Refused, EmptyBody: sinktest.Refused,
-		Poison: func(m *outbox.Message) { m.Body = []byte(strings.Repeat("p", theirs+1)) },
-		Stop:   func(t testing.TB) { testkit.Must(t, r.Broker.Kill()) },
-		Start:  func(t testing.TB) { testkit.Must(t, r.Broker.Start(t.Context())) },
-		Leaks:  []goleak.Option{libraryLeaks, goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/internal/testkit.reap")},
+		RefusesEmpty: true,
+		Poison:       func(m *outbox.Message) { m.Body = []byte(strings.Repeat("p", theirs+1)) },
+		Stop:         func(t testing.TB) { testkit.Must(t, r.Broker.Kill()) },
+		Start:        func(t testing.TB) { testkit.Must(t, r.Broker.Start(t.Context())) },
+		Leaks:        []goleak.Option{libraryLeaks, goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/internal/testkit.reap")},
 	})
 }
 

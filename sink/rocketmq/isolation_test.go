@@ -140,9 +140,8 @@ func TestB30_SuspectsOfALostBrokerStayUncertain(t *testing.T) {
 
 // B30: if no message is answered the broker is the cause, and no message, although it answers heartbeats.
 func TestB30_SilenceTowardsAll(t *testing.T) {
-	c := newCluster(t)
+	c, s := newOrders(t)
 	c.topic("orders", fakeQueues{"broker-a", 32, 6})
-	s := newTestSink(t, c)
 	send(t, s, message("orders", "k")).want(outbox.ClassNone)
 	c.scripted("broker-a", func(request) reply { return reply{swallow: true, code: remoting.Unavailable} })
 	var all []*outbox.Message

@@ -11,9 +11,8 @@ import (
 // A stop says of each message that waits for a route or behind a request without an answer that it was not sent; the one in that request
 // stays uncertain.
 func TestG47_CloseWithoutAnswers(t *testing.T) {
-	c := newCluster(t)
+	c, s := newOrders(t)
 	c.topic("orders", fakeQueues{broker: "broker-a", write: 1, perm: 6})
-	s := newTestSink(t, c)
 	send(t, s, messages("orders", "k", 1)...).want(outbox.ClassNone)
 	asked := make(chan struct{}, 100)
 	c.scripted("broker-a", func(request) reply { asked <- struct{}{}; return reply{swallow: true} })

@@ -163,7 +163,7 @@ func TestB17_BrokerLeavesAndReturns(t *testing.T) {
 
 // B17: a lasting loss is accepted, and a longer list is used at once, but never while messages are in flight.
 func TestB17_ChangedListIsUsedWhenNothingIsOutstanding(t *testing.T) {
-	c := newCluster(t)
+	c, s := newOrders(t)
 	c.topic("orders", fakeQueues{"broker-a", 2, 6})
 	hold := make(chan struct{})
 	c.scripted("broker-a", func(r request) reply {
@@ -172,7 +172,6 @@ func TestB17_ChangedListIsUsedWhenNothingIsOutstanding(t *testing.T) {
 		}
 		return reply{}
 	})
-	s := newTestSink(t, c)
 	s.topics.mu.Lock()
 	s.topics.patience = 0
 	s.topics.mu.Unlock()
@@ -218,7 +217,7 @@ func TestB17_ChangedListIsUsedWhenNothingIsOutstanding(t *testing.T) {
 
 // A topic that has fewer queues now than in our route is no fault of the message.
 func TestQueueIsGone(t *testing.T) {
-	c := newCluster(t)
+	c, s := newOrders(t)
 	c.topic("orders", fakeQueues{"broker-a", 4, 6})
 	c.scripted("broker-a", func(r request) reply {
 		if r.queue > 1 {
@@ -226,7 +225,6 @@ func TestQueueIsGone(t *testing.T) {
 		}
 		return reply{}
 	})
-	s := newTestSink(t, c)
 	s.topics.mu.Lock()
 	s.topics.patience = 0
 	s.topics.mu.Unlock()

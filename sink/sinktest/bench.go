@@ -37,7 +37,7 @@ func newBench(t testing.TB, h Harness) *bench {
 		changed: make(chan struct{}, 1),
 	}
 	t.Cleanup(func() {
-		b.close(h.Patience)
+		b.close(patience)
 		b.report()
 		if err := goleak.Find(append(h.Leaks, before)...); err != nil {
 			t.Errorf("goroutines left after Close: %v", err)
@@ -112,7 +112,7 @@ func (b *bench) take(r sink.Result) {
 // until waits for a condition over the results, which is called with the lock held.
 func (b *bench) until(what string, ok func() bool) {
 	b.t.Helper()
-	deadline := time.NewTimer(b.Patience)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for {
 		b.mu.Lock()
@@ -124,7 +124,7 @@ func (b *bench) until(what string, ok func() bool) {
 		select {
 		case <-b.changed:
 		case <-deadline.C:
-			b.t.Fatalf("no %s after %s: %d of %d results are there", what, b.Patience, have, want)
+			b.t.Fatalf("no %s after %s: %d of %d results are there", what, patience, have, want)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func (b *bench) close(limit time.Duration) {
 		if err != nil {
 			b.t.Logf("close: %v", err)
 		}
-	case <-time.After(limit + b.Patience):
+	case <-time.After(limit + patience):
 		b.t.Fatal("Close did not return")
 	}
 }

@@ -61,7 +61,7 @@ func closeDuringSend(t *testing.T, b *bench) {
 	all := b.keyed(topic, 5000)
 	b.send(all[:2500]...)
 	b.send(all[2500:]...)
-	b.close(b.Patience)
+	b.close(patience)
 	b.wantNoSurprise(topic, all)
 	for _, m := range all { // the broker answers: every accepted message had time to be sent
 		if r := b.result(m); r.Class != outbox.ClassNone {
@@ -99,7 +99,7 @@ func (b *bench) copies(topic string) map[string]int {
 
 func sendAfterClose(t *testing.T, b *bench) {
 	topic := b.Topic(t)
-	b.close(b.Patience)
+	b.close(patience)
 	b.mu.Lock()
 	b.after = true
 	b.mu.Unlock()
@@ -110,7 +110,7 @@ func sendAfterClose(t *testing.T, b *bench) {
 // probe calls Probe until it returns the wanted result.
 func (b *bench) probe(up bool) {
 	b.t.Helper()
-	for deadline := time.Now().Add(b.Patience); ; {
+	for deadline := time.Now().Add(patience); ; {
 		ctx, cancel := context.WithTimeout(b.t.Context(), 2*time.Second)
 		err := b.sink.Probe(ctx)
 		reached := (err == nil) == up
@@ -160,7 +160,7 @@ func outageAndReturn(t *testing.T, b *bench) {
 func (b *bench) untilSent(all []*outbox.Message) (uncertain map[string]bool) {
 	b.t.Helper()
 	uncertain = map[string]bool{}
-	for deadline := time.Now().Add(b.Patience); ; {
+	for deadline := time.Now().Add(patience); ; {
 		b.settle()
 		var failed []*outbox.Message
 		for _, m := range all {

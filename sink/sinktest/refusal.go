@@ -83,7 +83,7 @@ func unknownTopic(t *testing.T, b *bench) {
 }
 
 func probeAndTopics(t *testing.T, b *bench) {
-	ctx, cancel := context.WithTimeout(t.Context(), b.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := b.sink.Probe(ctx); err != nil {
 		t.Fatalf("probe of a working broker: %v", err)

@@ -26,14 +26,8 @@ type Stored struct {
 	Body      []byte          // nil when the broker distinguishes "no value" from an empty one and there is none
 }
 
-// Handling is what a sink does with a body that some brokers cannot carry.
-type Handling uint8
-
-const (
-	Carried    Handling = iota // returned unchanged
-	ReadsEmpty                 // returned as an empty body
-	Refused                    // is answered ClassPermanent
-)
+// patience bounds every wait of the suite.
+const patience = 3 * time.Minute
 
 // Harness connects the suite with a sink and a running broker.
 type Harness struct {
@@ -50,8 +44,8 @@ type Harness struct {
 	IllegalTopic string // a name that the sink refuses for good
 	UnknownTopic string // a legal name of a topic that does not exist
 
-	NullBody  Handling // of a body that is SQL NULL
-	EmptyBody Handling // of a body that is ''
+	// RefusesEmpty says that a body that is SQL NULL or '' is refused for good; else each comes back as it is.
+	RefusesEmpty bool
 
 	// Poison changes a message so that only the broker can refuse it for good; nil when that is impossible.
 	Poison func(*outbox.Message)
@@ -62,15 +56,10 @@ type Harness struct {
 
 	// Leaks are exceptions of the goroutine check: known leaks of the client library.
 	Leaks []goleak.Option
-	// Patience bounds every wait of the suite; 3 minutes when zero.
-	Patience time.Duration
 }
 
 // Run runs every case, one after the other, each with its own sink and topics.
 func Run(t *testing.T, h Harness) {
-	if h.Patience == 0 {
-		h.Patience = 3 * time.Minute
-	}
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, *bench)

@@ -97,8 +97,7 @@ func TestSuite(t *testing.T) {
 			topics++
 			return fmt.Sprintf("topic-%d", topics)
 		},
-		Read:     p.read,
-		NullBody: sinktest.Carried, EmptyBody: sinktest.Carried,
+		Read:  p.read,
 		Stop:  func(testing.TB) { p.set(true) },
 		Start: func(testing.TB) { p.set(false) },
 	})
