@@ -46,20 +46,19 @@ type Replica interface {
 
 // Config says what leaves and when; zero values take the defaults.
 type Config struct {
-	Tables     []string                  // schema.table
-	Expiries   map[string][]table.Expiry // of each table; without one nothing leaves it
-	Window     Window                    // passes work in these hours only; the zero value is the whole day
-	Interval   time.Duration             // between passes; a 24th of the smallest age, from a minute to an hour
-	Batch      int                       // rows in a transaction; 500, the maximum
-	MaxHistory int64                     // length of the history list above which nothing is deleted; 200,000
-	Replica    Replica                   // that must not fall behind; nil: none
-	MaxLag     time.Duration             // of the replica, above which nothing leaves; 0: any
+	Tables   []string                  // schema.table
+	Expiries map[string][]table.Expiry // of each table; without one nothing leaves it
+	Window   Window                    // passes work in these hours only; the zero value is the whole day
+	Interval time.Duration             // between passes; a 24th of the smallest age, from a minute to an hour
+	Batch    int                       // rows in a transaction; 500, the maximum
+	Replica  Replica                   // that must not fall behind; nil: none
+	MaxLag   time.Duration             // of the replica, above which nothing leaves; 0: any
 }
 
 const (
 	maxBatch = 500
-	// maxHistory is far above what a working server has (some thousands), and far below where its statements become slow
-	// (millions). Deletes above it only make the list longer.
+	// maxHistory is the length of the history list above which nothing is deleted. It is far above what a working server has (some
+	// thousands), and far below where its statements become slow (millions). Deletes above it only make the list longer.
 	maxHistory = 200_000
 )
 
@@ -74,9 +73,6 @@ func (c *Config) setDefaults() {
 	}
 	if c.Batch <= 0 || c.Batch > maxBatch {
 		c.Batch = maxBatch
-	}
-	if c.MaxHistory <= 0 {
-		c.MaxHistory = maxHistory
 	}
 }
 

@@ -95,8 +95,8 @@ func (r *Retention) purge(ctx context.Context, p *pass) (reason string, err erro
 			r.noHistory = true
 			r.log.Info("the account may not see the length of the history list (PROCESS): old rows leave without regard to the server's purge")
 		}
-	case length > r.cfg.MaxHistory:
-		return fmt.Sprintf("the server has %d transactions to purge (history list), more than %d: a long transaction blocks the purge, or the purge is slow", length, r.cfg.MaxHistory), nil
+	case length > maxHistory:
+		return fmt.Sprintf("the server has %d transactions to purge (history list), more than %d: a long transaction blocks the purge, or the purge is slow", length, maxHistory), nil
 	}
 	return "", nil
 }

@@ -38,10 +38,6 @@ type Config struct {
 	// Memory keeps the counts of the digest over a restart; nil for none.
 	Memory Memory
 
-	Every     time.Duration  // least time between two messages; 5 s
-	Gather    time.Duration  // how long the first of several failures waits for the others; 1 s
-	Timeout   time.Duration  // of one attempt; 10 s
-	Retry     outbox.Backoff // between attempts; 1 s doubled to a minute
 	Random    func() float64 // jitter, in [0,1)
 	Transport http.RoundTripper
 }
@@ -69,11 +65,18 @@ type Table struct {
 }
 
 const (
+	every   = 5 * time.Second  // least time between two messages
+	gather  = time.Second      // how long the first of several failures waits for the others
+	timeout = 10 * time.Second // of one attempt
+
 	maxWaiting = 1000 // rows
 	maxRows    = 100  // of one message
 	maxReason  = 500  // bytes
 	maxRetried = 100_000
 )
+
+// pauses are between attempts.
+var pauses = outbox.Backoff{Base: time.Second, Max: time.Minute}
 
 // Alerter collects failures for the webhook.
 type Alerter struct {
@@ -109,7 +112,7 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) *Alerter {
 		tables: map[string]*failedOf{},
 		cfg:    cfg, log: log, wake: make(chan struct{}, 1), over: map[limit]Crossing{}, crossed: map[limit]Crossing{},
 		client: http.Client{
-			Transport: cfg.Transport, Timeout: cfg.Timeout,
+			Transport: cfg.Transport, Timeout: timeout,
 			// A redirect would send the list to an address that is not configured.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -122,17 +125,6 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) *Alerter {
 }
 
 func (c *Config) setDefaults() {
-	orElse := func(d *time.Duration, value time.Duration) {
-		if *d <= 0 {
-			*d = value
-		}
-	}
-	orElse(&c.Every, 5*time.Second)
-	orElse(&c.Gather, time.Second)
-	orElse(&c.Timeout, 10*time.Second)
-	if c.Retry.Base <= 0 {
-		c.Retry = outbox.Backoff{Base: time.Second, Max: time.Minute}
-	}
 	if c.Random == nil {
 		c.Random = func() float64 { return 0.5 }
 	}

@@ -108,7 +108,7 @@ func TestTheMessageIsSigned(t *testing.T) {
 	}))
 	defer server.Close()
 	a := New(Config{
-		Webhook: server.URL + "/path?token=x", Secret: secret, Source: "db:3306", Host: "relay-1", Gather: time.Millisecond,
+		Webhook: server.URL + "/path?token=x", Secret: secret, Source: "db:3306", Host: "relay-1",
 	}, zap.NewNop(), prometheus.NewRegistry())
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup

@@ -43,10 +43,10 @@ func (a *Alerter) Run(ctx context.Context) {
 			}
 			digest.Reset(time.Until(next))
 		case <-a.wake:
-			outbox.Wait(ctx, a.cfg.Gather, nil)
+			outbox.Wait(ctx, gather, nil)
 			a.deliver(ctx, a.failures)
 			a.deliver(ctx, a.crossings)
-			outbox.Wait(ctx, a.cfg.Every-a.cfg.Gather, nil)
+			outbox.Wait(ctx, every-gather, nil)
 			a.again()
 		}
 	}
@@ -96,7 +96,7 @@ func (a *Alerter) deliver(ctx context.Context, compose func() (m *message, concl
 				zap.String("webhook", host(a.cfg.Webhook)), zap.Error(err))
 		}
 		a.errors.Inc()
-		outbox.Wait(ctx, a.cfg.Retry.Delay(n, a.cfg.Random()), nil)
+		outbox.Wait(ctx, pauses.Delay(n, a.cfg.Random()), nil)
 	}
 }
 
