@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
@@ -118,24 +119,13 @@ func BenchmarkAckBinlog(b *testing.B) {
 	})
 }
 
-func (f *fixture) logBytes(b testing.TB) (total int64) {
+func (f *fixture) logBytes(b testing.TB) (total uint64) {
 	b.Helper()
-	rows, err := f.table.DB.Query("SHOW BINARY LOGS")
+	files, err := server.Files(b.Context(), f.table.DB)
 	testkit.Must(b, err)
-	defer rows.Close()
-	columns, err := rows.Columns()
-	testkit.Must(b, err)
-	for rows.Next() {
-		var name string
-		var size int64
-		to := []any{&name, &size}
-		for range columns[2:] {
-			to = append(to, new(any))
-		}
-		testkit.Must(b, rows.Scan(to...))
-		total += size
+	for _, file := range files {
+		total += file.Size
 	}
-	testkit.Must(b, rows.Err())
 	return total
 }
 

@@ -9,7 +9,6 @@
 package crash
 
 import (
-	"context"
 	"database/sql"
 	"flag"
 	"fmt"
@@ -22,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/test/fakekafka"
 	"github.com/canal-outbox/canal-outbox/test/layouts"
 	"github.com/canal-outbox/canal-outbox/test/relay"
 )
@@ -38,25 +38,14 @@ const topics = 20
 
 func topic(n int) string { return fmt.Sprintf("orders-%d", n%topics) }
 
-// broker speaks Kafka's protocol in this process: these tests are about the relay's state, not the broker's.
-type broker struct{ addr string }
-
-func newBroker(t *testing.T) broker {
+// newBroker starts a broker in this process: these tests are about the relay's state, not the broker's.
+func newBroker(t *testing.T) relay.Broker {
 	t.Helper()
 	var names []string
 	for n := range topics {
 		names = append(names, topic(n), layouts.EventTopic+topic(n))
 	}
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(4, names...))
-	testkit.Must(t, err)
-	t.Cleanup(cluster.Close)
-	return broker{cluster.ListenAddrs()[0]}
-}
-
-func (b broker) Sink() string     { return relay.KafkaSink(b.addr) }
-func (b broker) TakesEmpty() bool { return true }
-func (b broker) Read(ctx context.Context, topic string) ([]relay.Record, error) {
-	return relay.ReadKafka(ctx, b.addr, topic)
+	return fakekafka.New(t, 1, nil, kfake.SeedTopics(4, names...))
 }
 
 // bed is one relay with its table, broker and connection to the database.
@@ -64,7 +53,7 @@ type bed struct {
 	db     *testkit.Database
 	sql    *sql.DB
 	proxy  *testkit.Proxy // between relay and database
-	broker broker
+	broker relay.Broker
 	table  *relay.Table
 	load   *relay.Load
 	writer *relay.Writer
