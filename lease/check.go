@@ -80,5 +80,10 @@ func grant(ctx context.Context, db *sql.DB, table string) (string, error) {
 	if err := db.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&account); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %s", table, server.QuoteAccount(account)), nil
+	return Privileges(table).Grant(account), nil
+}
+
+// Privileges are those that a relay needs on the lease table, whose name is quoted where it has to be.
+func Privileges(table string) server.Probe {
+	return server.Probe{Privileges: "SELECT, INSERT, UPDATE, DELETE", On: table}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -105,14 +106,10 @@ func (i Info) checkSession(account string) []Finding {
 	if i.SessionImage == "MINIMAL" {
 		return nil
 	}
-	privilege := "SESSION_VARIABLES_ADMIN"
-	if i.Flavor == outbox.MariaDB {
-		privilege = "BINLOG ADMIN"
-	}
 	return []Finding{{
 		Severity: Warning, Subject: "server.binlog_row_image",
 		What: fmt.Sprintf("our status updates are logged with row image %s: each writes the whole row to the binlog, with FULL twice, "+
 			"body included", i.SessionImage),
-		Fix: i.sessionRight(fmt.Sprintf("GRANT %s ON *.* TO %s", privilege, QuoteAccount(account))),
+		Fix: i.sessionRight(Probe{Privileges: cmp.Or(i.Narrowing(), "SUPER"), On: "*.*"}.Grant(account)),
 	}}
 }

@@ -26,25 +26,19 @@ type Probe struct {
 // a fault whose Fix is the GRANT. Trying is better than reading SHOW GRANTS, which hides what comes through roles and
 // patterns. It needs the session's server to be the one that will be used.
 func (i Info) Grants(ctx context.Context, db *sql.DB, probes []Probe) ([]Finding, error) {
-	monitor := Probe{Privileges: "REPLICATION CLIENT", On: "*.*", Statement: "SHOW BINARY LOGS"}
-	if i.Flavor == outbox.MariaDB && i.AtLeast(10, 5, 2) {
-		monitor.Privileges = "BINLOG MONITOR"
-	}
-	all := append([]Probe{monitor}, probes...)
-	if i.Flavor == outbox.MySQL {
-		all = append(all, Probe{Privileges: "REPLICATION SLAVE", On: "*.*", Statement: "SHOW BINLOG EVENTS LIMIT 1"})
-	}
-	findings, account, err := Missing(ctx, db, all)
+	needs := i.Needs(probes)
+	tried := slices.DeleteFunc(slices.Clone(needs), func(p Probe) bool { return p.Statement == "" })
+	findings, account, err := Missing(ctx, db, tried)
 	if err != nil {
 		return nil, err
 	}
-	if i.Flavor == outbox.MariaDB { // no statement asks for this one
+	if len(tried) < len(needs) { // MariaDB, see Needs
 		streams, err := mayStream(ctx, db)
 		if err != nil {
 			return nil, fmt.Errorf("check grants: %w", err)
 		}
 		if !streams {
-			findings = append(findings, missing(account, Probe{Privileges: "REPLICATION SLAVE", On: "*.*"}))
+			findings = append(findings, missing(account, needs[len(needs)-1]))
 		}
 	}
 	for k := range findings {
@@ -54,6 +48,36 @@ func (i Info) Grants(ctx context.Context, db *sql.DB, probes []Probe) ([]Finding
 		findings = []Finding{{Severity: OK, Subject: "grants", What: "the account has every privilege it needs"}}
 	}
 	return findings, nil
+}
+
+// Needs are the privileges of the reader, and those of the probes, in the order in which Grants reports them. The last one has no
+// Statement where the server has none that needs it: REPLICATION SLAVE of MariaDB.
+func (i Info) Needs(probes []Probe) []Probe {
+	monitor := Probe{Privileges: "REPLICATION CLIENT", On: "*.*", Statement: "SHOW BINARY LOGS"}
+	stream := Probe{Privileges: "REPLICATION SLAVE", On: "*.*", Statement: "SHOW BINLOG EVENTS LIMIT 1"}
+	if i.Flavor == outbox.MariaDB {
+		stream.Statement = ""
+		if i.AtLeast(10, 5, 2) {
+			monitor.Privileges = "BINLOG MONITOR"
+		}
+	}
+	return slices.Concat([]Probe{monitor}, probes, []Probe{stream})
+}
+
+// Narrowing is the privilege to keep status updates small in the binlog, which the relay can do without; "" where only SUPER has it.
+func (i Info) Narrowing() string {
+	switch {
+	case i.Flavor == outbox.MariaDB && i.AtLeast(10, 5, 2):
+		return "BINLOG ADMIN"
+	case i.Flavor == outbox.MySQL && i.AtLeast(8, 0, 14):
+		return "SESSION_VARIABLES_ADMIN"
+	}
+	return ""
+}
+
+// Grant is the statement that gives an account, as CURRENT_USER() writes it, the privileges.
+func (p Probe) Grant(account string) string {
+	return fmt.Sprintf("GRANT %s ON %s TO %s", p.Privileges, p.On, QuoteAccount(account))
 }
 
 // Missing runs probes and returns a fault, whose Fix is the GRANT, for each that the account of the pool may not run.
@@ -116,7 +140,7 @@ func (p Probe) narrow(ctx context.Context, db *sql.DB, refusal error) (Probe, er
 }
 
 func missing(account string, p Probe) Finding {
-	grant := fmt.Sprintf("GRANT %s ON %s TO %s", p.Privileges, p.On, QuoteAccount(account))
+	grant := p.Grant(account)
 	return Finding{
 		Severity: Fault, Subject: "grants", What: fmt.Sprintf("the account %s may not: %s on %s", account, p.Privileges, p.On), Fix: grant, SQL: grant,
 	}
@@ -131,14 +155,22 @@ func QuoteAccount(account string) string {
 	return quoteText(account[:at]) + "@" + quoteText(account[at+1:])
 }
 
-var streams = regexp.MustCompile(`^GRANT (.*\b(REPLICATION SLAVE|REPLICATION REPLICA)\b.*|ALL PRIVILEGES) ON \*\.\* `)
+var (
+	streams = regexp.MustCompile(`^GRANT (.*\b(REPLICATION SLAVE|REPLICATION REPLICA)\b.*|ALL PRIVILEGES) ON \*\.\* `)
+	creates = regexp.MustCompile(`^GRANT (.*\bCREATE USER\b.*|ALL PRIVILEGES) ON \*\.\* `)
+)
 
 // mayStream reads SHOW GRANTS, which on MariaDB lists what enabled roles grant too.
-func mayStream(ctx context.Context, db *sql.DB) (bool, error) {
+func mayStream(ctx context.Context, db *sql.DB) (bool, error) { return hasGrant(ctx, db, streams) }
+
+// MayCreateUsers reports whether SHOW GRANTS says that the account of the pool may create others.
+func MayCreateUsers(ctx context.Context, db *sql.DB) (bool, error) { return hasGrant(ctx, db, creates) }
+
+func hasGrant(ctx context.Context, db *sql.DB, granted *regexp.Regexp) (bool, error) {
 	rows, err := Show(ctx, db, "SHOW GRANTS")
 	return slices.ContainsFunc(rows, func(row map[string]string) bool {
 		for _, grant := range row { // the one column, whose name has the account in it
-			return streams.MatchString(grant)
+			return granted.MatchString(grant)
 		}
 		return false
 	}), err
