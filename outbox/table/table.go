@@ -1,7 +1,7 @@
 // Package table is a mapped outbox table: which column holds what, which code means which status, what the table can and what it lacks, and the parts of
 // SQL that name its columns. The binlog reader and the statements of outbox/store build messages here, so that both paths yield the same bytes.
 //
-// Guarantee: Load, Expand and Fitting read the definition of tables; no statement of this package touches a row. A Table is safe for concurrent use and
+// Guarantee: Load, Expand, BestFit, Candidates and Guess read the definition of tables; no statement of this package touches a row. A Table is safe for concurrent use and
 // does not change after Load, except for the offset of the server's default zone and the names of indexes that are gone. The package starts no goroutine.
 package table
 
