@@ -66,7 +66,7 @@ func newRoot(c *cli) *cobra.Command {
 	root.PersistentFlags().StringVarP(&c.configPath, "config", "c", defaultConfig, "configuration `file`")
 	root.PersistentFlags().StringVarP(&c.format, "output", "o", formatText, "`form` of the output: text or json")
 	root.AddCommand(
-		newRun(c), newDoctor(c), newMigrate(c), newStatus(c), newSweep(c), newPause(c), newResume(c), newAudit(c), newRetention(c), newReconcile(c), newBench(c), newCheckpoint(c), newGaps(c), newMessages(c), newConfig(c), newVersion(c),
+		newInit(c), newRun(c), newDoctor(c), newMigrate(c), newStatus(c), newSweep(c), newPause(c), newResume(c), newAudit(c), newRetention(c), newReconcile(c), newBench(c), newCheckpoint(c), newGaps(c), newMessages(c), newConfig(c), newVersion(c),
 	)
 	return root
 }

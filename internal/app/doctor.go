@@ -46,6 +46,11 @@ func Doctor(ctx context.Context, cfg *config.Config) []server.Finding {
 	})...)
 }
 
+// CheckBroker is the part of Doctor about the broker, without topics: it may be called for a configuration whose tables are not chosen yet.
+func CheckBroker(ctx context.Context, cfg *config.Config) []server.Finding {
+	return broker(cfg).Check(ctx, nil, nil)
+}
+
 // Statements are those of findings, in the order in which a client can run them.
 func Statements(findings []server.Finding) []string { return doctor.Statements(findings) }
 

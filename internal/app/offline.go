@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -137,6 +138,19 @@ func OpenDatabase(cfg *config.Config) (*sql.DB, error) {
 	}
 	return server.Open(source, nil, server.Session{MaxConns: 1})
 }
+
+// OpenForStatements is OpenDatabase for an administrator's statements: one that changes a large table may answer after hours.
+func OpenForStatements(cfg *config.Config) (*sql.DB, error) {
+	source, err := serverConfig(cfg.Source)
+	if err != nil {
+		return nil, err
+	}
+	source.IOTimeout = longStatement
+	return server.Open(source, nil, server.Session{MaxConns: 1})
+}
+
+// longStatement bounds what a lost connection costs; a person can end the wait earlier.
+const longStatement = 24 * time.Hour
 
 // bound binds the tables of a configuration; a fault of one is an error.
 func bound(ctx context.Context, db *sql.DB, cfg *config.Config) (all []*table.Table, err error) {

@@ -89,6 +89,10 @@ var rules = []rule{
 	{path: "internal/relay", own: slices.Concat(nouns, flow, []string{"canal"}), external: with()},
 	{path: "internal/app/reference", own: []string{"internal/app", "internal/config"}},
 	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/setting", "internal/config", "internal/admin", "internal/alert", "internal/bench", "internal/doctor", "internal/history", "internal/operator", "internal/reconcile", "internal/relay", "internal/shadow", "internal/systemd", "internal/tracing", "migrations"}), external: with("golang.org/x/sync")},
+	{
+		path: "internal/adopt",
+		own:  append([]string{"internal/app", "internal/config", "internal/doctor", "internal/operator", "internal/setting", "outbox/store", "lease"}, nouns...), external: []string{"golang.org/x/term"},
+	},
 	{path: "docs"}, // the pages, embedded
 	{path: "internal/archtest"},
 
@@ -100,7 +104,7 @@ var rules = []rule{
 	{
 		path: "cmd/canal-outbox/...",
 		own: []string{
-			"outbox", "outbox/server", "migrations", "internal/config", "internal/operator", "internal/admin", "internal/relay", "internal/app", "internal/bench", "internal/reconcile",
+			"outbox", "outbox/server", "migrations", "internal/adopt", "internal/config", "internal/operator", "internal/admin", "internal/relay", "internal/app", "internal/bench", "internal/reconcile",
 		},
 		external: with("github.com/spf13/cobra", "github.com/goccy/go-yaml"),
 	},
@@ -259,6 +263,7 @@ func TestTheTableRefuses(t *testing.T) {
 		{"internal/operator", module + "internal/app"},
 		{"internal/operator", module + "internal/admin"},
 		{"internal/doctor", module + "internal/admin"},
+		{"internal/app", module + "internal/adopt"},
 		{"cmd/canal-outbox", module + "pipeline"},
 		{"pipeline", "go.uber.org/zapfoo"},
 	} {

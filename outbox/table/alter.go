@@ -62,13 +62,16 @@ func (c *check) alter() {
 	for n, one := range c.clauses {
 		f := &c.findings[one.finding]
 		if n > 0 {
-			f.Fix = "the ALTER TABLE of " + c.subject + " above"
+			f.Fix = otherClause + c.subject + " above"
 			continue
 		}
 		f.Fix = "ALTER TABLE " + Quote(c.description.schema) + "." + Quote(c.description.name) + "\n  " + strings.Join(texts, ",\n  ")
 		f.SQL = f.Fix
 	}
 }
+
+// otherClause begins the Fix of a finding whose clause is in the statement of another one.
+const otherClause = "the ALTER TABLE of "
 
 // unbound reports whether there is a fault that no clause fixes: without it the rest of the table can be looked at, so that its ALTER TABLE
 // is complete.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
@@ -15,6 +16,8 @@ type Fit struct {
 	Table    *Table           // bound; nil where the preset has faults
 	Findings []server.Finding // of the preset with this table
 	Columns  int              // columns of the table that have a role
+	Exists   bool             // there is a table of this name, and it is no view
+	Alters   bool             // there are faults, and an ALTER TABLE fixes all of them
 
 	warnings, faults int
 }
@@ -69,16 +72,17 @@ func bestFit(ctx context.Context, db *sql.DB, m Mapping) (best Fit, d descriptio
 func fit(m Mapping, d description) Fit {
 	d.definitions = maps.Clone(d.definitions) // findings about a column change its definition
 	t, findings := bind(m, d)
-	one := Fit{Preset: m.Preset, Table: t, Findings: findings}
+	one := Fit{Preset: m.Preset, Table: t, Findings: findings, Exists: d.found && !d.view, Alters: true}
 	for _, f := range findings {
 		switch f.Severity {
 		case server.Warning:
 			one.warnings++
 		case server.Fault:
 			one.faults++
+			one.Alters = one.Alters && (f.SQL != "" || strings.HasPrefix(f.Fix, otherClause))
 		}
 	}
-	if one.faults > 0 {
+	if one.Alters = one.Alters && one.faults > 0; one.faults > 0 {
 		one.Table = nil
 		return one
 	}

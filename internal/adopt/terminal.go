@@ -1,0 +1,103 @@
+package adopt
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// Terminal is where a person answers.
+type Terminal struct {
+	lines  *bufio.Reader
+	out    io.Writer
+	hidden *os.File // the terminal whose echo is turned off for a password; nil: it is read as a line
+}
+
+// NewTerminal returns the terminal of a command; nil when in is none.
+func NewTerminal(in io.Reader, out io.Writer) *Terminal {
+	file, is := in.(*os.File)
+	if !is || !term.IsTerminal(int(file.Fd())) {
+		return nil
+	}
+	return &Terminal{lines: bufio.NewReader(in), out: out, hidden: file}
+}
+
+func (t *Terminal) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(t.out, format+"\n", args...) // without a terminal to write to, the next question fails
+}
+
+// ask returns the answer, or the default for an empty one.
+func (t *Terminal) ask(ctx context.Context, question, otherwise string) (string, error) {
+	if otherwise != "" {
+		question += " [" + otherwise + "]"
+	}
+	if _, err := fmt.Fprintf(t.out, "%s: ", question); err != nil {
+		return "", err
+	}
+	answer, err := wait(ctx, func() (string, error) { return t.lines.ReadString('\n') })
+	if err != nil {
+		return "", err
+	}
+	if answer = strings.TrimSpace(answer); answer == "" {
+		return otherwise, nil
+	}
+	return answer, nil
+}
+
+// yes asks a question whose default is no.
+func (t *Terminal) yes(ctx context.Context, question string) (bool, error) {
+	answer, err := t.ask(ctx, question+" [y/N]", "")
+	answer = strings.ToLower(answer)
+	return answer == "y" || answer == "yes", err
+}
+
+// secret reads a line that is not shown.
+func (t *Terminal) secret(ctx context.Context, question string) (string, error) {
+	if t.hidden == nil {
+		return t.ask(ctx, question, "")
+	}
+	if _, err := fmt.Fprintf(t.out, "%s (not shown): ", question); err != nil {
+		return "", err
+	}
+	shown, err := term.GetState(int(t.hidden.Fd()))
+	if err != nil {
+		return "", err
+	}
+	answer, err := wait(ctx, func() (string, error) {
+		text, err := term.ReadPassword(int(t.hidden.Fd()))
+		return string(text), err
+	})
+	if ctx.Err() != nil {
+		err = errors.Join(err, term.Restore(int(t.hidden.Fd()), shown)) // the reading, which turned the echo off, goes on
+	}
+	t.say("")
+	return answer, err
+}
+
+// wait returns when the person has answered, or with the context: a read of a terminal cannot be ended.
+func wait(ctx context.Context, read func() (string, error)) (string, error) {
+	type line struct {
+		text string
+		err  error
+	}
+	answered := make(chan line, 1)
+	go func() {
+		text, err := read()
+		answered <- line{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case one := <-answered:
+		if errors.Is(one.err, io.EOF) {
+			one.err = errors.New("the input ended: nothing was written")
+		}
+		return one.text, one.err
+	}
+}
