@@ -27,8 +27,8 @@ fault, why, and what fixes it. It fails when there is a fault.`,
 			if err := c.show(append([]server.Finding{}, findings...), func(w io.Writer) { writeFindings(w, findings) }); err != nil {
 				return err
 			}
-			if all := app.Statements(findings); len(all) > 0 && c.format != formatJSON {
-				fmt.Fprintf(c.out, "\n-- Statements for an administrator, for the lines above that refer to them:\n%s\n", strings.Join(all, "\n"))
+			if c.format != formatJSON {
+				writeStatements(c.out, findings)
 			}
 			faults := 0
 			for _, f := range findings {
@@ -44,6 +44,13 @@ fault, why, and what fixes it. It fails when there is a fault.`,
 			}
 			return nil
 		},
+	}
+}
+
+// writeStatements prints what the lines of writeFindings refer to.
+func writeStatements(w io.Writer, findings []server.Finding) {
+	if all := app.Statements(findings); len(all) > 0 {
+		line(w, "\n-- Statements for an administrator, for the lines above that refer to them:\n%s", strings.Join(all, "\n"))
 	}
 }
 

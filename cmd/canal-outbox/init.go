@@ -80,12 +80,13 @@ func (c *cli) showInit(r *adopt.Result) error {
 		}
 		line(w, "\ndoctor, with the account %s:", r.CheckedAs)
 		writeFindings(w, r.Findings)
+		writeStatements(w, r.Findings)
+		if len(r.Statements) > 0 && !r.Applied {
+			line(w, "\n-- %s, without the password:\n%s", r.SQL, strings.Join(r.Statements, "\n"))
+		}
 		line(w, "\nnext:")
 		for _, command := range r.Next {
 			line(w, "  %s", command)
-		}
-		if len(r.Statements) > 0 && !r.Applied {
-			line(w, "\n-- The statements, without the password:\n%s", strings.Join(r.Statements, "\n"))
 		}
 	})
 }

@@ -103,14 +103,18 @@ type setup struct {
 // wrong answer is a *config.Faults, a missing decision an *operator.Error.
 func Run(ctx context.Context, answers Answers, environ []string, terminal *Terminal) (*Result, error) {
 	s := &setup{Answers: answers, environ: environ, terminal: terminal}
-	result, err := s.run(ctx)
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+	written, err := s.decide(ctx)
+	if err != nil && ctx.Err() != nil {
 		return nil, errors.New("interrupted: nothing was written, and the database is as it was")
 	}
-	return result, err
+	if err != nil {
+		return nil, err
+	}
+	return outcome{s}.finish(ctx, written)
 }
 
-func (s *setup) run(ctx context.Context) (*Result, error) {
+// decide finds all answers and writes the files.
+func (s *setup) decide(ctx context.Context) ([]file, error) {
 	if err := s.prefill(); err != nil {
 		return nil, err
 	}
@@ -121,11 +125,7 @@ func (s *setup) run(ctx context.Context) (*Result, error) {
 			return nil, err
 		}
 	}
-	written, err := outcome{s}.write(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return outcome{s}.finish(ctx, written)
+	return outcome{s}.write(ctx)
 }
 
 // prefill takes the answers of the environment, and makes paths that hold in any working directory.

@@ -46,6 +46,12 @@ type serverFacts struct {
 	account string // CURRENT_USER() of the login
 }
 
+// String names the server for people.
+func (f serverFacts) String() string {
+	name := map[outbox.Flavor]string{outbox.MySQL: "MySQL", outbox.MariaDB: "MariaDB"}[f.info.Flavor]
+	return fmt.Sprintf("%s %d.%d.%d", name, f.info.Major, f.info.Minor, f.info.Patch)
+}
+
 // loginStep finds the server and decides on the relay's account.
 type loginStep struct{ *setup }
 

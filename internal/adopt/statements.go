@@ -29,7 +29,7 @@ func (s planStep) plan(ctx context.Context) error {
 	c := &s.content
 	c.user, c.passwordFile = s.account.name, s.account.passwordFile
 	c.environment = c.passwordFile == "" && (s.env("SOURCE_PASSWORD") != "" || s.env("SOURCE_PASSWORD_FILE") != "")
-	c.server = fmt.Sprintf("%s %s", s.server.info.Flavor, s.server.info.Version)
+	c.server = s.server.String()
 	if c.kind == "rocketmq" && c.table.preset == "debezium-outbox" && c.table.topic == "" {
 		c.table.topic = "outbox-event-{aggregatetype}" // no dot is allowed in its names
 	}
@@ -65,42 +65,55 @@ func (s planStep) indexes() (all []statement) {
 
 // newAccount makes the account, the lease table and all privileges.
 func (s planStep) newAccount(ctx context.Context, db *sql.DB, cfg *config.Config) error {
-	account := s.account.String()
-	s.sql = append([]statement{{
-		"The relay's account.", "CREATE USER IF NOT EXISTS " + server.QuoteAccount(account) + " IDENTIFIED BY " + literal(s.account.password),
-	}}, s.sql...)
 	var probes []server.Probe
 	for _, t := range s.tables {
 		probes = append(probes, tableProbes(t)...)
 	}
-	needs := s.server.info.Needs(probes)
 	name, ddl, err := app.LeaseTable(cfg, s.tables[0].Name())
 	if err != nil {
 		return err
 	}
+	leaseTable := ""
 	if name != "" {
 		found, err := lease.Check(ctx, db, name, ddl)
 		if err != nil {
 			return err
 		}
-		if strings.HasPrefix(found.SQL, strings.TrimSpace(ddl)) {
-			s.sql = append(s.sql, statement{"One of several relays is active by this table.", ddl})
+		if !strings.HasPrefix(found.SQL, strings.TrimSpace(ddl)) { // it is there
+			ddl = ""
 		}
 		schema, bare, _ := strings.Cut(name, ".")
-		needs = append(needs, lease.Privileges(server.QuoteName(schema)+"."+server.QuoteName(bare)))
+		leaseTable = server.QuoteName(schema) + "." + server.QuoteName(bare)
 	}
-	if privilege := s.server.info.Narrowing(); privilege != "" {
+	s.sql = statementsFor(s.account, s.server.info, s.sql, probes, leaseTable, ddl)
+	return nil
+}
+
+// statementsFor are those of a new account, in the order in which a server takes them: a privilege on a missing table is refused. leaseTable is
+// "" without a lease, ddl is "" where its table is there.
+func statementsFor(a account, info server.Info, indexes []statement, probes []server.Probe, leaseTable, ddl string) []statement {
+	all := append([]statement{{
+		"The relay's account.", "CREATE USER IF NOT EXISTS " + server.QuoteAccount(a.String()) + " IDENTIFIED BY " + literal(a.password),
+	}}, indexes...)
+	needs := info.Needs(probes)
+	if ddl != "" {
+		all = append(all, statement{"One of several relays is active by this table.", ddl})
+	}
+	if leaseTable != "" {
+		needs = append(needs, lease.Privileges(leaseTable))
+	}
+	if privilege := info.Narrowing(); privilege != "" {
 		needs = append(needs, server.Probe{Privileges: privilege, On: "*.*"})
 	}
 	comment := "Its privileges."
 	for _, need := range needs {
-		grant := need.Grant(account)
-		if !slices.ContainsFunc(s.sql, func(one statement) bool { return one.text == grant }) {
-			s.sql = append(s.sql, statement{comment, grant})
+		grant := need.Grant(a.String())
+		if !slices.ContainsFunc(all, func(one statement) bool { return one.text == grant }) {
+			all = append(all, statement{comment, grant})
 			comment = ""
 		}
 	}
-	return nil
+	return all
 }
 
 // tableProbes are the privileges on a table. One without a status is not read, but the account must see its columns.
@@ -171,7 +184,7 @@ func (s outcome) apply(ctx context.Context, result *Result) (err error) {
 	if !run && s.terminal != nil && !s.Yes {
 		s.terminal.say("\nThe SQL is in %s.", result.SQL)
 		if run, err = s.terminal.yes(ctx, "Run it now, as "+s.login.user+"?"); err != nil {
-			return fmt.Errorf("the files are written, the SQL was not run: %w", err)
+			return fmt.Errorf("the files are written, and the SQL was not run: %w", err)
 		}
 	}
 	if !run {

@@ -53,7 +53,7 @@ func (s tableStep) candidates(ctx context.Context) (all []table.Candidate, err e
 		s.terminal.say("  The tables could not be listed (%v).", err)
 		return nil, nil
 	}
-	s.terminal.say("  %s, version %s", s.server.info.Flavor, s.server.info.Version)
+	s.terminal.say("  The server is %s.", s.server)
 	if len(all) == 0 {
 		s.terminal.say("  No table that this account may see has one of the known layouts.")
 	} else {
