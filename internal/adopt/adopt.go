@@ -8,6 +8,7 @@
 package adopt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,7 +123,7 @@ func (s *setup) decide(ctx context.Context) ([]file, error) {
 		loginStep{s}.connect, tableStep{s}.chooseTable, brokerStep{s}.chooseBroker, planStep{s}.plan, outcome{s}.agree,
 	} {
 		if err := step(ctx); err != nil {
-			return nil, err
+			return nil, s.named(err)
 		}
 	}
 	return outcome{s}.write(ctx)
@@ -130,12 +131,17 @@ func (s *setup) decide(ctx context.Context) ([]file, error) {
 
 // prefill takes the answers of the environment, and makes paths that hold in any working directory.
 func (s *setup) prefill() error {
-	for variable, answer := range map[string]*string{
-		"SOURCE_ADDRESS": &s.Address, "TABLES_0_NAME": &s.Mapping.Table, "CHECKPOINT_DIR": &s.Files.State,
+	for _, one := range []struct {
+		flag, variable string
+		answer         *string
+	}{
+		{"--address", "SOURCE_ADDRESS", &s.Address}, {"--table", "TABLES_0_NAME", &s.Mapping.Table}, {"--state", "CHECKPOINT_DIR", &s.Files.State},
 	} {
-		if *answer == "" {
-			*answer = s.env(variable)
+		value := s.env(one.variable)
+		if *one.answer != "" && value != "" && *one.answer != value {
+			return operator.Usagef("%s %s: the variable %s%s is %s, and the relay would take that: give one of the two", one.flag, *one.answer, prefix, one.variable, value)
 		}
+		*one.answer = cmp.Or(*one.answer, value)
 	}
 	chosen := 0
 	for _, one := range []bool{len(s.Broker.Kafka) > 0, len(s.Broker.RocketMQ) > 0, s.Broker.Stdout} {
@@ -149,9 +155,7 @@ func (s *setup) prefill() error {
 	if s.Broker.Kafka == nil && s.Broker.RocketMQ == nil && !s.Broker.Stdout {
 		s.Broker.Kafka, s.Broker.RocketMQ = list(s.env("SINK_KAFKA_BROKERS")), list(s.env("SINK_ROCKETMQ_NAME_SERVERS"))
 	}
-	if s.Files.State == "" {
-		s.Files.State = config.Default().Checkpoint.Dir
-	}
+	s.Files.State = cmp.Or(s.Files.State, config.Default().Checkpoint.Dir)
 	if s.Files.SQL == "" {
 		s.Files.SQL = strings.TrimSuffix(s.Files.Config, filepath.Ext(s.Files.Config)) + ".sql"
 	}
@@ -168,10 +172,13 @@ func (s *setup) prefill() error {
 	return s.free()
 }
 
+// prefix begins the variables of the configuration.
+const prefix = "CANAL_OUTBOX_"
+
 // env is the value of a variable of the configuration.
 func (s *setup) env(name string) string {
 	for _, setting := range s.environ {
-		if value, found := strings.CutPrefix(setting, "CANAL_OUTBOX_"+name+"="); found {
+		if value, found := strings.CutPrefix(setting, prefix+name+"="); found {
 			return value
 		}
 	}

@@ -152,13 +152,21 @@ func TestWrongAnswers(t *testing.T) {
 		{"no password file", func(p *place, a *adopt.Answers) { a.PasswordFile = "/nonexistent/secret" }, []string{`source.password_file = "/nonexistent/secret" (from --password-file)`, "no such file"}},
 		{"no such table", func(_ *place, a *adopt.Answers) { a.Mapping.Table += "_x" }, []string{"_x\" (from --table)", "there is no such table", "fix: make it: canal-outbox migrate"}},
 		{"no schema", func(_ *place, a *adopt.Answers) { a.Mapping.Table = "t_local_message" }, []string{`tables[0].name = "t_local_message" (from --table)`}},
-		{"a view", func(_ *place, a *adopt.Answers) { a.Mapping.Table = strings.Replace(a.Mapping.Table, "t_local_message", "messages", 1) }, []string{"it is a view", "fix: map the table below"}},
+		{"a view", func(_ *place, a *adopt.Answers) {
+			a.Mapping.Table = strings.Replace(a.Mapping.Table, "t_local_message", "messages", 1)
+		}, []string{"it is a view", "fix: map the table below"}},
 		{"a pattern without tables", func(_ *place, a *adopt.Answers) { a.Mapping.Table = "nowhere.t_{00..63}" }, []string{"(from --table)", "matches no table"}},
-		{"another engine", func(_ *place, a *adopt.Answers) { a.Mapping.Table = strings.Replace(a.Mapping.Table, "t_local", "myisam", 1) }, []string{"its engine is MyISAM", "ENGINE=InnoDB"}},
-		{"no preset", func(_ *place, a *adopt.Answers) { a.Mapping.Table = strings.Replace(a.Mapping.Table, "t_local_message", "note", 1) }, []string{
+		{"another engine", func(_ *place, a *adopt.Answers) {
+			a.Mapping.Table = strings.Replace(a.Mapping.Table, "t_local", "myisam", 1)
+		}, []string{"its engine is MyISAM", "ENGINE=InnoDB"}},
+		{"no preset", func(_ *place, a *adopt.Answers) {
+			a.Mapping.Table = strings.Replace(a.Mapping.Table, "t_local_message", "note", 1)
+		}, []string{
 			"no preset fits this table", "{id: id, message_id: id, body: text}", "no column is mapped to topic", "no column is mapped to status", "--column ROLE=COLUMN",
 		}},
-		{"numbers of no preset", func(_ *place, a *adopt.Answers) { a.Mapping.Table = strings.Replace(a.Mapping.Table, "t_local_message", "mq", 1) }, []string{
+		{"numbers of no preset", func(_ *place, a *adopt.Answers) {
+			a.Mapping.Table = strings.Replace(a.Mapping.Table, "t_local_message", "mq", 1)
+		}, []string{
 			`tables[0].codes = "state" (from --code)`, "the meaning of its numbers is not known", `"0" (2 rows), "1" (1 rows)`, "fix: --code pending=NUMBER",
 		}},
 		{"an unknown role", func(_ *place, a *adopt.Answers) { a.Mapping.Columns = map[string]string{"boddy": "text"} }, []string{"(from --column)", `"boddy" is unknown`}},
@@ -265,4 +273,77 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	p.nothingIsWritten()
+}
+
+// The environment answers like flags: its user is the relay's, and its password is not written. An answer that differs from it is refused.
+func TestEnvironment(t *testing.T) {
+	p := newPlace(t, testkit.MariaDB)
+	p.exec(layouts.All()[0].Create())
+	a := p.answers("t_local_message")
+	environ := append(slices.Clone(environment), "CANAL_OUTBOX_SOURCE_ADDRESS="+a.Address, "CANAL_OUTBOX_SOURCE_USER="+a.Account, "CANAL_OUTBOX_SOURCE_PASSWORD=Canary-77a",
+		"CANAL_OUTBOX_TABLES_0_NAME="+a.Mapping.Table)
+	a.Address, a.Account, a.Mapping.Table, a.Apply = "", "", "", true // with the administrator's flags
+	result, err := adopt.Run(t.Context(), a, environ, nil)
+	testkit.Must(t, err)
+	text := read(t, result.Config)
+	if result.PasswordFile != "" || result.Faults() > 0 || result.CheckedAs != p.account() || strings.Contains(text, "Canary") || !strings.Contains(text, "CANAL_OUTBOX_SOURCE_PASSWORD") {
+		t.Errorf("%+v\n%s", result, text)
+	}
+	a.Files.Config, a.Mapping.Table = p.file("other.yaml"), "shop.other"
+	var coded *operator.Error
+	if _, err := adopt.Run(t.Context(), a, environ, nil); !errors.As(err, &coded) || coded.Code != operator.CodeUsage || !strings.Contains(err.Error(), "CANAL_OUTBOX_TABLES_0_NAME is "+p.schema) {
+		t.Errorf("%v", err)
+	}
+}
+
+// An account without a privilege in the schema sees no table, and learns which privilege shows it. Its own --apply is refused with the statement.
+func TestAccountsWithoutPrivileges(t *testing.T) {
+	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		p := newPlace(t, flavor)
+		p.exec(layouts.All()[0].Create())
+		a := p.answers("t_local_message")
+		a.User, a.Account, a.PasswordFile = p.account(), "", filepath.Join(t.TempDir(), "secret")
+		testkit.Must(t, os.WriteFile(a.PasswordFile, []byte("weak\n"), 0o600))
+		testkit.Must(t, p.db.CreateUser(t.Context(), a.User, "weak"))
+		_, err := p.run(a)
+		var wrong *config.Faults
+		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "GRANT SELECT, UPDATE ON `"+p.schema+"`.`t_local_message` TO '"+a.User+"'@'%'") {
+			t.Errorf("%v", err)
+		}
+		p.nothingIsWritten()
+		testkit.Exec(t, p.db.Root(), "GRANT SELECT ON "+p.schema+".* TO '"+a.User+"'@'%'")
+		a.Apply = true
+		if _, err = p.run(a); err == nil || !strings.Contains(err.Error(), "the files are written, and the database refused statement 1 of") || !strings.Contains(err.Error(), "--user=ADMINISTRATOR -p < ") {
+			t.Errorf("%v", err)
+		}
+		if text := read(t, p.file("canal-outbox.yaml")); !strings.Contains(text, "password_file: "+a.PasswordFile) {
+			t.Errorf("%s", text)
+		}
+		text := read(t, p.file("canal-outbox.sql"))
+		if !strings.Contains(text, "GRANT UPDATE ON") || strings.Contains(text, "CREATE USER") {
+			t.Errorf("%s", text)
+		}
+		for statement := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(text), ";"), ";\n") { // an administrator does it
+			testkit.Exec(t, p.db.Root(), statement)
+		}
+		a.Files.Force = true
+		if result, err := p.run(a); err != nil || result.Faults() > 0 || result.SQL != "" {
+			t.Errorf("%+v, %v", result, err)
+		}
+	})
+}
+
+// A pattern stands for all its tables: each gets its privilege.
+func TestPattern(t *testing.T) {
+	p := newPlace(t, testkit.MySQL)
+	for _, name := range []string{"t_local_message_00", "t_local_message_01"} {
+		p.exec(strings.Replace(layouts.All()[0].Create(), "`t_local_message`", name, 1))
+	}
+	a := p.answers("t_local_message_{00..63}")
+	a.Apply = true
+	result, err := p.run(a)
+	testkit.Must(t, err)
+	if text := strings.Join(result.Statements, "\n"); result.Faults() > 0 || strings.Count(text, "GRANT SELECT, UPDATE ON") != 2 {
+		t.Errorf("%+v", result)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -237,18 +238,21 @@ func newPassword() (setting.Secret, error) {
 	}
 }
 
-// client is the command line of the server's client.
+// client is the command line of the server's client, for an administrator.
 func (s *setup) client() string {
-	program := "mysql"
+	program, user := "mysql", "ADMINISTRATOR"
 	if s.server.info.Flavor == outbox.MariaDB {
 		program = "mariadb"
 	}
+	if s.account.create {
+		user = s.login.user
+	}
 	if strings.HasPrefix(s.Address, "/") {
-		return program + " --socket=" + word(s.Address) + " --user=" + word(s.login.user) + " -p"
+		return program + " --socket=" + word(s.Address) + " --user=" + word(user) + " -p"
 	}
-	host, port, _ := strings.Cut(s.Address, ":")
-	if i := strings.LastIndexByte(s.Address, ':'); i >= 0 {
-		host, port = strings.Trim(s.Address[:i], "[]"), s.Address[i+1:]
+	host, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		host, port = s.Address, "3306"
 	}
-	return fmt.Sprintf("%s --host=%s --port=%s --user=%s -p", program, word(host), cmp.Or(port, "3306"), word(s.login.user))
+	return fmt.Sprintf("%s --host=%s --port=%s --user=%s -p", program, word(host), port, word(user))
 }

@@ -12,10 +12,11 @@ import (
 )
 
 // flags are the flags of the answers, by the beginning of the key that a fault names.
-var flags = []struct{ path, flag string }{
-	{"source.address", "--address"}, {"source.user", "--user"}, {"source.password", "--password-file"},
-	{"tables[0].name", "--table"}, {"tables[0].topic", "--topic"}, {"tables[0].columns", "--column"}, {"tables[0].codes", "--code"}, {"tables[0]", "--table"},
-	{"sink.kafka", "--kafka"}, {"sink.rocketmq", "--rocketmq"}, {"checkpoint.dir", "--state"},
+var flags = []struct{ path, flag, variable string }{
+	{"source.address", "--address", "SOURCE_ADDRESS"}, {"source.user", "--user", ""}, {"source.password", "--password-file", ""},
+	{"tables[0].name", "--table", "TABLES_0_NAME"}, {"tables[0].topic", "--topic", ""}, {"tables[0].columns", "--column", ""}, {"tables[0].codes", "--code", ""},
+	{"tables[0]", "--table", "TABLES_0_NAME"}, {"sink.kafka", "--kafka", "SINK_KAFKA_BROKERS"}, {"sink.rocketmq", "--rocketmq", "SINK_ROCKETMQ_NAME_SERVERS"},
+	{"checkpoint.dir", "--state", "CHECKPOINT_DIR"},
 }
 
 // faults is the error of wrong answers. Each fault names its key and the flag or the variable that it comes from.
@@ -30,6 +31,23 @@ func faults(all ...config.Fault) error {
 		}
 	}
 	return &config.Faults{File: "nothing was written", Faults: all}
+}
+
+// named names the variables of answers that come from the environment.
+func (s *setup) named(err error) error {
+	var wrong *config.Faults
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	for i := range wrong.Faults {
+		f := &wrong.Faults[i]
+		for _, one := range flags {
+			if f.Source == one.flag && strings.HasPrefix(f.Path, one.path) && one.variable != "" && s.env(one.variable) != "" {
+				f.Source = prefix + one.variable
+			}
+		}
+	}
+	return err
 }
 
 // found makes a fault of a finding.
@@ -73,7 +91,7 @@ func (s *setup) settle(ctx context.Context, ask func(again bool) error, try func
 		if err := ask(again); err != nil {
 			return err
 		}
-		err := try()
+		err := s.named(try())
 		var wrong *config.Faults
 		if err == nil || s.terminal == nil || !errors.As(err, &wrong) || ctx.Err() != nil {
 			return err

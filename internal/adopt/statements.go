@@ -157,7 +157,16 @@ func (s *setup) statements() (all []string) {
 	return all
 }
 
-func trimmed(text string) string { return strings.TrimSuffix(strings.TrimSpace(text), ";") }
+// trimmed is a statement without the comments on its columns and the semicolon at its end.
+func trimmed(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "-- ") {
+			b.WriteString(line)
+		}
+	}
+	return strings.TrimSuffix(strings.TrimSpace(b.String()), ";")
+}
 
 // firstLine begins a file of ours, so that one that an interrupted run has left can be replaced.
 const firstLine = "-- Written by `canal-outbox init` for "
@@ -180,8 +189,8 @@ func (s outcome) apply(ctx context.Context, result *Result) (err error) {
 	if len(s.sql) == 0 {
 		return nil
 	}
-	run := s.Apply && (s.Yes || s.terminal == nil)
-	if !run && s.terminal != nil && !s.Yes {
+	run := s.Apply && s.Yes
+	if s.terminal != nil && !s.Yes && (s.Apply || s.account.create) { // the relay's own account may not grant
 		s.terminal.say("\nThe SQL is in %s.", result.SQL)
 		if run, err = s.terminal.yes(ctx, "Run it now, as "+s.login.user+"?"); err != nil {
 			return fmt.Errorf("the files are written, and the SQL was not run: %w", err)

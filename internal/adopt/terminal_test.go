@@ -86,7 +86,7 @@ func TestConversation(t *testing.T) {
 		p := newPlace(t, flavor)
 		p.exec(layouts.All()[1].Create()) // without an index on the status
 		p.finder()
-		human, terminal := newPerson(append(dialogue(p, testkit.FreeAddress(t)), [2]string{"Run it now, as finder", "n"})...)
+		human, terminal := newPerson(dialogue(p, testkit.FreeAddress(t))...)
 		a := adopt.Answers{Files: adopt.Files{Config: p.file("canal-outbox.yaml"), State: p.file("state")}}
 		result, err := adopt.Run(t.Context(), a, environment, terminal)
 		if err != nil {
@@ -100,7 +100,7 @@ func TestConversation(t *testing.T) {
 		if result.Applied || !strings.Contains(read(t, result.SQL), "ADD INDEX") || strings.Contains(read(t, result.SQL), "CREATE USER") {
 			t.Errorf("the SQL: %v\n%s", result.Applied, read(t, result.SQL))
 		}
-		if len(result.Next) != 3 || !strings.Contains(result.Next[0], "< "+result.SQL) {
+		if len(result.Next) != 3 || !strings.HasSuffix(result.Next[0], " --user=ADMINISTRATOR -p < "+result.SQL) {
 			t.Errorf("next: %v", result.Next)
 		}
 	})
@@ -138,8 +138,9 @@ func TestInterruptAtEachQuestion(t *testing.T) {
 			})
 		}
 	}
-	human, terminal := newPerson(all...) // the input ends at the last question
-	a := adopt.Answers{Files: adopt.Files{Config: p.file("canal-outbox.yaml"), State: p.file("state")}}
+	human, terminal := newPerson([2]string{"Password of root", ""}, [2]string{"Write these files?", "y"}) // the input ends at the question about the SQL
+	a := p.answers("local_message_2")
+	a.Yes = false
 	if _, err := adopt.Run(t.Context(), a, environment, terminal); err == nil || !strings.Contains(err.Error(), "the files are written, and the SQL was not run") {
 		t.Errorf("%v\n%s", err, human.printed.String())
 	}
