@@ -92,7 +92,7 @@ func onBoth(t *testing.T, test func(t *testing.T, flavor testkit.Flavor)) {
 
 // Each layout gets its preset, an account that has every privilege, and a configuration without a fault. The database is changed by the
 // statements alone.
-func TestEveryLayout(t *testing.T) {
+func TestG19_EachLayoutGetsItsPreset(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		for _, l := range slices.Concat(layouts.All(), layouts.LogOnly()) {
 			t.Run(l.Name, func(t *testing.T) {

@@ -13,9 +13,16 @@ import (
 
 // flags are the flags of the answers, by the beginning of the key that a fault names.
 var flags = []struct{ path, flag, variable string }{
-	{"source.address", "--address", "SOURCE_ADDRESS"}, {"source.user", "--user", ""}, {"source.password", "--password-file", ""},
-	{"tables[0].name", "--table", "TABLES_0_NAME"}, {"tables[0].topic", "--topic", ""}, {"tables[0].columns", "--column", ""}, {"tables[0].codes", "--code", ""},
-	{"tables[0]", "--table", "TABLES_0_NAME"}, {"sink.kafka", "--kafka", "SINK_KAFKA_BROKERS"}, {"sink.rocketmq", "--rocketmq", "SINK_ROCKETMQ_NAME_SERVERS"},
+	{"source.address", "--address", "SOURCE_ADDRESS"},
+	{"source.user", "--user", ""},
+	{"source.password", "--password-file", ""},
+	{"tables[0].name", "--table", "TABLES_0_NAME"},
+	{"tables[0].topic", "--topic", ""},
+	{"tables[0].columns", "--column", ""},
+	{"tables[0].codes", "--code", ""},
+	{"tables[0]", "--table", "TABLES_0_NAME"},
+	{"sink.kafka", "--kafka", "SINK_KAFKA_BROKERS"},
+	{"sink.rocketmq", "--rocketmq", "SINK_ROCKETMQ_NAME_SERVERS"},
 	{"checkpoint.dir", "--state", "CHECKPOINT_DIR"},
 }
 

@@ -65,10 +65,18 @@ func (p *person) shows(t *testing.T, parts ...string) {
 // dialogue is a whole conversation, with a wrong answer to each question first.
 func dialogue(p *place, free string) [][2]string {
 	return [][2]string{
-		{"Address of the database", free}, {"Account that looks at it", ""}, {"Password of root", ""},
-		{"Address of the database", p.db.Addr()}, {"Account that looks at it", "finder_" + p.schema}, {"Password of finder", "finder"},
-		{"Table (a number, or schema.table) [1]", p.schema + ".absent"}, {"Table (a number", ""},
-		{"Broker", "kafka"}, {"Its brokers", free}, {"Broker", "pigeons"}, {"Broker", "stdout"},
+		{"Address of the database", free},
+		{"Account that looks at it", ""},
+		{"Password of root", ""},
+		{"Address of the database", p.db.Addr()},
+		{"Account that looks at it", "finder_" + p.schema},
+		{"Password of finder", "finder"},
+		{"Table (a number, or schema.table) [1]", p.schema + ".absent"},
+		{"Table (a number", ""},
+		{"Broker", "kafka"},
+		{"Its brokers", free},
+		{"Broker", "pigeons"},
+		{"Broker", "stdout"},
 		{"Write these files?", "y"},
 	}
 }

@@ -130,8 +130,10 @@ func (s tableStep) askWords(ctx context.Context, column string, values []statusV
 	e := &s.content.table
 	s.terminal.say("  Values of the column %s: %s.", column, listValues(values))
 	for _, one := range []struct{ status, text string }{
-		{"pending", "Value of a row that is to be sent"}, {"sending", "Value of a row that is being sent (- for none)"},
-		{"sent", "Value of a row that was sent"}, {"failed", "Value of a row that failed for good (- for none)"},
+		{"pending", "Value of a row that is to be sent"},
+		{"sending", "Value of a row that is being sent (- for none)"},
+		{"sent", "Value of a row that was sent"},
+		{"failed", "Value of a row that failed for good (- for none)"},
 	} {
 		otherwise := e.codes[one.status]
 		for _, word := range m.Words() {

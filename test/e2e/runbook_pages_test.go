@@ -320,14 +320,18 @@ func TestGettingStarted(t *testing.T) {
 	port := testkit.FreeAddress(t)
 	r.values = map[string]string{
 		"/etc/canal-outbox": filepath.Dir(r.Config()), "/var/lib/canal-outbox": r.StateDir(), "/usr/local/bin": r.bin(0),
-		"127.0.0.1:3306": db.Addr(), "127.0.0.1:9180": port, "shop": "newcomers_shop", "canal_outbox'@": "newcomer'@", "user: canal_outbox": "user: newcomer",
+		"127.0.0.1:3306": db.Addr(), "127.0.0.1:9180": port, "shop": "newcomers_shop", "root --password-file /root/mysql-password": "root --account newcomer",
+		"--apply": "--apply --state " + r.StateDir(),
 	}
+	listen := "CANAL_OUTBOX_ADMIN_LISTEN=" + port
+	r.Env = append(r.Env, listen)
 	testkit.Must(t, os.MkdirAll(filepath.Join(r.dir, "bin"), 0o700))
 	built, err := os.ReadFile(filepath.Join(r.bin(0), "canal-outbox"))
 	testkit.Must(t, err)
+	built = []byte(strings.Replace(string(built), "\n", "\nexport "+listen+"\n", 1))
 	testkit.Must(t, os.WriteFile(filepath.Join(r.dir, "bin", "canal-outbox"), built, 0o700)) // what make build leaves there
 	testkit.Must(t, os.RemoveAll(r.Config()))
-	r.hooks["3. The configuration"] = func() { r.exec(strings.TrimRight(r.printed, ";\n")) }
+	r.hooks["3. The account and the configuration"] = func() { r.exec(strings.TrimRight(r.printed, ";\n")) }
 	r.hooks["6. Stop it, and nothing is lost"] = func() { r.Stop(t) }
 	r.reads("getting-started.md")
 	r.Stop(t)
