@@ -167,11 +167,19 @@ func TestWrongAnswers(t *testing.T) {
 		{"numbers of no preset", func(_ *place, a *adopt.Answers) {
 			a.Mapping.Table = strings.Replace(a.Mapping.Table, "t_local_message", "mq", 1)
 		}, []string{
-			`tables[0].codes = "state" (from --code)`, "the meaning of its numbers is not known", `"0" (2 rows), "1" (1 rows)`, "fix: --code pending=NUMBER",
+			`tables[0].codes = "state" (from --code)`, "the meaning of this column's values is not known", `"0" (2 rows), "1" (1 row)`, "fix: --code pending=VALUE",
+		}},
+		{"words of no preset", func(_ *place, a *adopt.Answers) {
+			a.Mapping.Table = strings.Replace(a.Mapping.Table, "t_local_message", "mq_words", 1)
+		}, []string{
+			`tables[0].codes = "state" (from --code)`, `it has "待发送" (1 row)`, // and none that was sent
 		}},
 		{"an unknown role", func(_ *place, a *adopt.Answers) { a.Mapping.Columns = map[string]string{"boddy": "text"} }, []string{"(from --column)", `"boddy" is unknown`}},
 		{"an unreachable broker", func(_ *place, a *adopt.Answers) { a.Broker = adopt.Broker{Kafka: []string{free}} }, []string{
 			"sink.kafka.brokers = \"" + free + `" (from --kafka)`, "the broker does not take messages", "fix: check the addresses",
+		}},
+		{"unreachable name servers", func(_ *place, a *adopt.Answers) { a.Broker = adopt.Broker{RocketMQ: []string{free}} }, []string{
+			"sink.rocketmq.name_servers = \"" + free + `" (from --rocketmq)`, "the broker does not take messages", "fix: check the addresses",
 		}},
 		{"no broker address", func(_ *place, a *adopt.Answers) { a.Broker = adopt.Broker{RocketMQ: []string{"mq"}} }, []string{`sink.rocketmq.name_servers[0] = "mq" (from --rocketmq)`, "is not host:port"}},
 		{"no directory", func(_ *place, a *adopt.Answers) { a.Files.Config = "/proc/nowhere/canal-outbox.yaml" }, []string{"(from --out)", "cannot be written", "--out"}},
@@ -189,6 +197,8 @@ func TestWrongAnswers(t *testing.T) {
 				p.exec("CREATE TABLE note (id INT PRIMARY KEY, text TEXT)")
 				p.exec("CREATE TABLE mq (id INT PRIMARY KEY, topic VARCHAR(20), payload TEXT, state INT)")
 				p.exec("INSERT INTO mq VALUES (1, 'a', 'b', 0), (2, 'a', 'b', 0), (3, 'a', 'b', 1)")
+				p.exec("CREATE TABLE mq_words (id INT PRIMARY KEY, topic VARCHAR(20), payload TEXT, state VARCHAR(20) CHARACTER SET utf8mb4)")
+				p.exec("INSERT INTO mq_words VALUES (1, 'a', 'b', '待发送')")
 				a := p.answers("t_local_message")
 				c.change(p, &a)
 				_, err := p.run(a)

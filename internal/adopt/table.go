@@ -135,6 +135,11 @@ func (s tableStep) mapTable(ctx context.Context, db *sql.DB) error {
 	if err := s.override(&m); err != nil {
 		return err
 	}
+	if s.terminal != nil && guessed {
+		s.terminal.say("  No preset fits this table. By names and types its columns are {%s}.", known(m))
+	} else if s.terminal != nil {
+		s.terminal.say("  The preset %s fits: %d columns in use.", fit.Preset, fit.Columns)
+	}
 	if err := s.words(ctx, db, &m, first); err != nil {
 		return err
 	}
@@ -199,11 +204,7 @@ func (s tableStep) tableFaults(path string, findings []server.Finding) error {
 
 // guessFaults says what is known of a table that no preset fits, and what is missing.
 func (s tableStep) guessFaults(m table.Mapping, findings []server.Finding) error {
-	var known []string
-	for _, role := range slices.Sorted(maps.Keys(m.Columns)) {
-		known = append(known, role.String()+": "+m.Columns[role])
-	}
-	first := config.Fault{Path: "tables[0].preset", Value: s.Mapping.Table, Reason: "no preset fits this table. By names and types its columns are {" + strings.Join(known, ", ") +
+	first := config.Fault{Path: "tables[0].preset", Value: s.Mapping.Table, Reason: "no preset fits this table. By names and types its columns are {" + known(m) +
 		"}.\n  fix: give what the next lines miss: --column ROLE=COLUMN, --topic NAME, --code STATUS=CODE"}
 	err := s.tableFaults("tables[0].columns", findings)
 	var rest *config.Faults
@@ -211,6 +212,15 @@ func (s tableStep) guessFaults(m table.Mapping, findings []server.Finding) error
 		return faults(append([]config.Fault{first}, rest.Faults...)...)
 	}
 	return err
+}
+
+// known lists the columns of a mapping.
+func known(m table.Mapping) string {
+	var all []string
+	for _, role := range slices.Sorted(maps.Keys(m.Columns)) {
+		all = append(all, role.String()+": "+m.Columns[role])
+	}
+	return strings.Join(all, ", ")
 }
 
 // tableRead is the fault of a table that the server does not show.

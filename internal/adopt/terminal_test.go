@@ -100,7 +100,7 @@ func TestConversation(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, human.printed.String())
 		}
-		human.shows(t, "! source.address = ", "fix: check source.address", "1  "+p.schema+".local_message_2 ", "preset t_local_message", "there is no such table",
+		human.shows(t, "! source.address = ", "fix: check source.address", "1  "+p.schema+".local_message_2 ", "preset t_local_message", "there is no such table", "The preset t_local_message fits: 13 columns in use.",
 			"! sink.kafka.brokers = ", `"pigeons" is none of the three`, p.file("canal-outbox.yaml")+":", "  source:", "(the password of the account, mode 0600)")
 		if read(t, p.file("mysql-password")) != "finder\n" || strings.Contains(read(t, result.Config), "password: ") {
 			t.Errorf("the typed password:\n%s", read(t, result.Config))
@@ -170,7 +170,7 @@ func TestConversationAboutAnUnknownTable(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, human.printed.String())
 	}
-	human.shows(t, `Values of the column state: "7" (1 rows), "8" (1 rows).`)
+	human.shows(t, `No preset fits this table. By names and types its columns are {id: id, message_id: id, topic: topic, body: payload, status: state}.`, `Values of the column state: "7" (1 row), "8" (1 row).`)
 	text := read(t, result.Config)
 	for _, part := range []string{"# No preset fits", `codes: {failed: "9", pending: "7", sending: "", sent: "8"}`, "message_id: id"} {
 		if !strings.Contains(text, part) {

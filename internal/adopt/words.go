@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -63,27 +64,34 @@ func (s tableStep) words(ctx context.Context, db *sql.DB, m *table.Mapping, of t
 	if err != nil {
 		return tableRead(s.Mapping.Table, err)
 	}
-	var open []string
-	if !numbers {
-		open = e.recognise(m, values)
+	preset := m.Words()
+	if e.guessed { // its base has codes that mean nothing here
+		preset = nil
 	}
-	switch given := len(s.Mapping.Codes) > 0; {
-	case given:
-	case s.terminal != nil && (e.guessed && numbers || len(open) > 0):
-		if err := s.askWords(ctx, column.Name, values, *m); err != nil {
+	var open []string
+	if !numbers || e.guessed {
+		open = e.recognise(preset, values)
+	}
+	switch {
+	case len(s.Mapping.Codes) > 0:
+	case s.terminal != nil && len(open) > 0:
+		if err := s.askWords(ctx, column.Name, values, preset); err != nil {
 			return err
 		}
-	case e.guessed && numbers:
-		return faults(config.Fault{Path: "tables[0].codes", Value: column.Name, Source: "--code", Reason: "no preset fits the table, so the meaning of its numbers is not known: it has " +
-			listValues(values) + "\n  fix: --code pending=NUMBER --code sent=NUMBER, and sending and failed if it has them"})
 	default:
 		e.unseen = open
 	}
-	if e.guessed { // the base's codes mean nothing here
-		for _, status := range []string{"sending", "failed"} {
-			if _, known := e.codes[status]; !known {
-				e.codes[status] = ""
-			}
+	if !e.guessed {
+		s.setCodes(m)
+		return nil
+	}
+	if e.unseen = nil; e.codes["pending"] == "" || e.codes["sent"] == "" {
+		return faults(config.Fault{Path: "tables[0].codes", Value: column.Name, Reason: "no preset fits the table, and the meaning of this column's values is not known; it has " +
+			listValues(values) + "\n  fix: --code pending=VALUE --code sent=VALUE, and sending and failed if it has them"})
+	}
+	for _, status := range []string{"sending", "failed"} {
+		if _, known := e.codes[status]; !known {
+			e.codes[status] = ""
 		}
 	}
 	s.setCodes(m)
@@ -96,12 +104,12 @@ func (s tableStep) setCodes(m *table.Mapping) {
 	}
 }
 
-// recognise gives the words that the rows have their meaning, and returns the statuses whose word no row shows.
-func (e *entry) recognise(m *table.Mapping, values []statusValue) (open []string) {
+// recognise gives the words of the rows their meaning, and returns the statuses whose word no row shows. preset are the words of the preset.
+func (e *entry) recognise(preset []table.Word, values []statusValue) (open []string) {
 	seen := map[string]bool{}
 	for _, v := range values {
 		status := meanings[strings.ToLower(v.code)]
-		for _, word := range m.Words() {
+		for _, word := range preset {
 			if strings.EqualFold(word.Code, v.code) {
 				status = word.Name
 			}
@@ -110,13 +118,14 @@ func (e *entry) recognise(m *table.Mapping, values []statusValue) (open []string
 			continue
 		}
 		seen[status] = true
-		if !slices.ContainsFunc(m.Words(), func(w table.Word) bool { return w.Name == status && w.Code == v.code }) {
+		if !slices.Contains(preset, table.Word{Name: status, Code: v.code}) {
 			e.codes[status] = v.code
 		}
 	}
-	for _, word := range m.Words() {
-		if _, given := e.codes[word.Name]; !given && !seen[word.Name] && slices.Contains(mustShow, word.Name) {
-			open = append(open, word.Name)
+	for _, status := range mustShow {
+		named := preset == nil || slices.ContainsFunc(preset, func(w table.Word) bool { return w.Name == status })
+		if _, given := e.codes[status]; !given && !seen[status] && named {
+			open = append(open, status)
 		}
 	}
 	return open
@@ -126,7 +135,7 @@ func (e *entry) recognise(m *table.Mapping, values []statusValue) (open []string
 var mustShow = []string{"pending", "sent", "failed"}
 
 // askWords asks for the code of each status.
-func (s tableStep) askWords(ctx context.Context, column string, values []statusValue, m table.Mapping) error {
+func (s tableStep) askWords(ctx context.Context, column string, values []statusValue, preset []table.Word) error {
 	e := &s.content.table
 	s.terminal.say("  Values of the column %s: %s.", column, listValues(values))
 	for _, one := range []struct{ status, text string }{
@@ -135,35 +144,32 @@ func (s tableStep) askWords(ctx context.Context, column string, values []statusV
 		{"sent", "Value of a row that was sent"},
 		{"failed", "Value of a row that failed for good (- for none)"},
 	} {
-		otherwise := e.codes[one.status]
-		for _, word := range m.Words() {
-			if word.Name == one.status && otherwise == "" && !e.guessed {
-				otherwise = word.Code
-			}
+		base := ""
+		if i := slices.IndexFunc(preset, func(w table.Word) bool { return w.Name == one.status }); i >= 0 {
+			base = preset[i].Code
 		}
+		otherwise := cmp.Or(e.codes[one.status], base)
 		if otherwise == "" && !slices.Contains(needed, one.status) {
-			otherwise = "-"
+			otherwise = none
 		}
 		answer, err := s.terminal.ask(ctx, one.text, otherwise)
 		if err != nil {
 			return err
 		}
-		if answer == "-" {
+		if answer == none {
 			answer = ""
 		}
-		e.codes[one.status] = answer
-	}
-	for _, word := range m.Words() { // what is as in the preset needs no line
-		if !e.guessed && e.codes[word.Name] == word.Code {
-			delete(e.codes, word.Name)
+		if e.codes[one.status] = answer; answer == base { // as in the preset
+			delete(e.codes, one.status)
 		}
-	}
-	if !e.guessed && e.codes["sending"] == "" && !slices.ContainsFunc(m.Words(), func(w table.Word) bool { return w.Name == "sending" }) {
-		delete(e.codes, "sending")
 	}
 	return nil
 }
 
+// none is the answer for a status that the table does not have.
+const none = "-"
+
+// needed are the statuses that each table has.
 var needed = []string{"pending", "sent"}
 
 func listValues(values []statusValue) string {
@@ -172,7 +178,11 @@ func listValues(values []statusValue) string {
 	}
 	var texts []string
 	for _, v := range values {
-		texts = append(texts, fmt.Sprintf("%q (%d rows)", v.code, v.rows))
+		rows := "rows"
+		if v.rows == 1 {
+			rows = "row"
+		}
+		texts = append(texts, fmt.Sprintf("%q (%d %s)", v.code, v.rows, rows))
 	}
 	return strings.Join(texts, ", ")
 }
