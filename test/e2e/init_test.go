@@ -29,22 +29,50 @@ func TestInit(t *testing.T) {
 	})
 }
 
+// The same with RocketMQ, whose names of topics have no dots: a rule stands for the topics of Debezium's layout.
+func TestInitRocketMQ(t *testing.T) {
+	t.Parallel()
+	relay.Long(t)
+	broker := relay.RocketMQ{RocketMQ: testkit.SharedRocketMQ(t)}
+	for _, layout := range []*layouts.Layout{layouts.All()[0], layouts.LogOnly()[0]} {
+		t.Run(layout.Name, func(t *testing.T) {
+			topic := "init-" + layout.Name
+			sent := topic
+			if layout.LogOnly() {
+				sent = "outbox-event-" + topic
+			}
+			testkit.Must(t, broker.CreateTopic(t.Context(), sent, 4))
+			initiate(t, testkit.SharedMariaDB(t), layout, topic, sent, broker, "--rocketmq", broker.NameServer())
+		})
+	}
+}
+
 func firstMessage(t *testing.T, db *testkit.Database, layout *layouts.Layout) {
-	topic := "orders"
+	t.Helper()
+	const topic = "orders"
 	cluster := fakekafka.New(t, 1, map[string]int{topic: 1, layouts.EventTopic + topic: 1})
+	sent := topic
+	if layout.LogOnly() {
+		sent = layouts.EventTopic + topic
+	}
+	initiate(t, db, layout, topic, sent, cluster, "--kafka", cluster.ListenAddrs()[0])
+}
+
+// initiate makes the table, runs both commands, inserts a row with a topic, and waits until its message is in the topic sent.
+func initiate(t *testing.T, db *testkit.Database, layout *layouts.Layout, topic, sent string, broker relay.Broker, flags ...string) {
+	t.Helper()
 	schema := db.CreateSchema(t)
 	account := "init_" + schema
 	t.Cleanup(func() { testkit.Exec(t, db.Root(), "DROP USER IF EXISTS '"+account+"'@'%'") })
 	sql := db.Connect(t, schema)
 	testkit.Exec(t, sql, layout.Create())
-	r := relay.New(t, relay.Options{Sink: cluster.Sink()})
+	r := relay.New(t, relay.Options{Sink: broker.Sink()})
 	r.Env = []string{"CANAL_OUTBOX_ADMIN_LISTEN="}
 	testkit.Must(t, os.Remove(r.Config()))
 
-	args := []string{
-		"init", "--address", db.Addr(), "--user", "root", "--account", account, "--table", schema + "." + layout.Table, "--kafka", cluster.ListenAddrs()[0],
-		"--state", r.StateDir(), "--apply", "--yes",
-	}
+	args := append([]string{
+		"init", "--address", db.Addr(), "--user", "root", "--account", account, "--table", schema + "." + layout.Table, "--state", r.StateDir(), "--apply", "--yes",
+	}, flags...)
 	if layout.Name == "B" { // no row shows its words
 		for _, status := range slices.Sorted(maps.Keys(layout.Codes)) {
 			args = append(args, "--code", status+"="+layout.Codes[status])
@@ -54,16 +82,12 @@ func firstMessage(t *testing.T, db *testkit.Database, layout *layouts.Layout) {
 	if code != 0 || !strings.Contains(out, "canal-outbox run --config "+r.Config()) {
 		t.Fatalf("init ended with %d:\n%s%s", code, out, errOut)
 	}
-	t.Logf("init:\n%s", out)
 
 	r.Start(t)
 	query, values := layout.Insert(1, topic, `{"order":1}`)
 	testkit.Exec(t, sql, query, values...)
-	if layout.LogOnly() {
-		topic = layouts.EventTopic + topic
-	}
 	testkit.WaitFor(t, patience, "the message", func() bool {
-		records, err := cluster.Read(t.Context(), topic)
+		records, err := broker.Read(t.Context(), sent)
 		testkit.Must(t, err)
 		return len(records) == 1 && records[0].MessageID == layout.MessageID(1)
 	})
