@@ -113,6 +113,9 @@ func (s loginStep) tryLogin(ctx context.Context) error {
 		if s.server.info, err = server.Inspect(ctx, db); err != nil {
 			return err
 		}
+		if info := s.server.info; info.Reader {
+			return faults(found("source.address", s.Address, server.Finding{What: "the server is a reader of an Aurora cluster: it takes no writes and has no binlog", Fix: info.Cure(server.Primary)}))
+		}
 		if err = db.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&s.server.account); err != nil {
 			return err
 		}
