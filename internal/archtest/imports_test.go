@@ -51,7 +51,8 @@ var rules = []rule{
 	{path: "sink", own: []string{"outbox"}},
 	{path: "sink/sinktest", own: []string{"outbox", "sink"}, external: []string{"go.uber.org/goleak", "pgregory.net/rapid"}},
 
-	{path: "canal", own: nouns, external: with("github.com/go-mysql-org/go-mysql", "go.uber.org/zap/exp")},
+	{path: "canal/definition"},
+	{path: "canal", own: append([]string{"canal/definition"}, nouns...), external: with("github.com/go-mysql-org/go-mysql", "go.uber.org/zap/exp")},
 	{path: "sink/kafka", own: section, external: with("github.com/twmb/franz-go")},
 	{path: "sink/rocketmq", own: append([]string{"sink/rocketmq/remoting"}, section...), external: with("github.com/apache/rocketmq-client-go/v2")},
 	{path: "sink/rocketmq/remoting"},
