@@ -30,10 +30,10 @@ func Between(ctx context.Context, cfg Config, from, to outbox.Position, each fun
 	}
 	r.tables.setFold(p.info.CaseFolding != 0)
 	r.tables.schemas.db, r.tables.schemas.info = r.db, p.info
-	if err := r.tables.schemas.connect(ctx, r.tables.list); err != nil {
+	start := outbox.Position{File: from.File, Offset: from.Offset}
+	if err := r.tables.schemas.connect(ctx, r.tables.list, start, outbox.Position{}); err != nil {
 		return err
 	}
-	start := outbox.Position{File: from.File, Offset: from.Offset}
 	last := outbox.Position{File: to.File, Offset: to.Offset}
 	part := &part{each: func(txn *outbox.Txn) (more bool) {
 		end := outbox.Position{File: txn.End.File, Offset: txn.End.Offset}

@@ -217,18 +217,17 @@ func TestStoredColumnVersionOfAnotherServerIsNotUsed(t *testing.T) {
 	l := newLab(t, db)
 	from := l.end()
 	l.insert("a")
-	s := &schemaVersions{db: l.sql}
+	s := &schemaVersions{db: l.sql, known: map[string][]schemaVersion{}}
 	var err error
 	s.info, err = server.Inspect(context.Background(), l.sql)
 	testkit.Must(t, err)
-	s.open = map[string]schemaVersion{}
 	v, err := s.read(context.Background(), l.table.Name())
 	testkit.Must(t, err)
 	v.Source.ServerID++
 	v.From = outbox.Position{File: from.File, Offset: 4}
 	store := &memoryStore{}
 	s.store = store
-	testkit.Must(t, s.keep(l.table.Name(), v))
+	testkit.Must(t, s.save(l.table.Name(), []schemaVersion{v}))
 	l.start(from, func(c *Config) { c.Schemas = store })
 	l.caughtUp()
 	if got := l.rec.causes()[outbox.CauseUnmapped]; got != 1 {

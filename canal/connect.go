@@ -40,8 +40,12 @@ func (r *Reader) check(ctx context.Context, p *serverState) (failover bool, caus
 func (r *Reader) readStream(ctx context.Context, p *serverState, failover bool) error {
 	from := r.from()
 	r.tables.setFold(p.info.CaseFolding != 0)
-	r.tables.schemas.db, r.tables.schemas.info = r.db, p.info
-	if err := r.tables.schemas.connect(ctx, r.tables.list); err != nil {
+	r.tables.schemas.db, r.tables.schemas.info, r.tables.schemas.ahead = r.db, p.info, r.lookAhead(*p)
+	var failed outbox.Position
+	if failover {
+		_, failed = r.cfg.Recorded()
+	}
+	if err := r.tables.schemas.connect(ctx, r.tables.list, from, failed); err != nil {
 		return err
 	}
 	if err := r.handler.Connected(ctx, from, p.end, p.info.ID, failover); err != nil {

@@ -27,6 +27,8 @@ type decoder struct {
 	tag    string
 	name   string
 	domain uint32
+
+	undecided bool // the statement that follows has begun or failed: another event has it again if it takes effect
 }
 
 // decode translates one event. inner means that the event is from a compressed transaction: it has no checksum, and its position
@@ -51,21 +53,22 @@ func (d *decoder) decode(e *replication.BinlogEvent, inner bool) (*event, error)
 		d.mysqlGTID(ev, &body.GTIDEvent, false)
 	case *replication.MariadbGTIDEvent:
 		d.mariadbGTID(ev, body, e.Header.ServerID)
+		d.undecided = body.IsStandalone() && undecidedAlter(body, d.body(e, inner))
 	case *replication.QueryEvent:
-		err = d.query(ev, body.Query)
+		err = d.query(ev, body)
 		if d.noticed != nil && ev.kind == kindStatement {
 			d.noticed(time.Unix(int64(e.Header.Timestamp), 0), body.Schema, body.Query)
 		}
 	case *replication.XIDEvent:
 		ev.kind = kindCommit
 	case *replication.TableMapEvent:
-		d.tables.observe(body, d.body(e, inner))
+		d.tables.observe(body, d.body(e, inner), d.Position)
 	case *replication.RowsEvent:
 		err = d.rows(ev, body, d.body(e, inner), e.Header.EventType == replication.MARIADB_WRITE_ROWS_COMPRESSED_EVENT_V1)
 	case *ownRows:
 		err = d.own(ev, body)
 	case *replication.ExecuteLoadQueryEvent:
-		err = d.query(ev, e.RawData) // the statement's text is part of it
+		err = d.query(ev, &replication.QueryEvent{Query: e.RawData}) // the statement's text is part of it
 		ev.inserts = true
 	case *replication.TransactionPayloadEvent:
 		ev.kind = kindPayloadEnd
@@ -120,11 +123,23 @@ func (d *decoder) mariadbGTID(ev *event, body *replication.MariadbGTIDEvent, ser
 	ev.begun = !body.IsStandalone()
 }
 
-func (d *decoder) query(ev *event, query []byte) (err error) {
-	ev.kind, ev.xid = queryKind(query)
+// undecidedAlter reports whether a GTID event of MariaDB announces the first half of an ALTER TABLE that is logged twice
+// (binlog_alter_two_phase), or its failure. Format: MariaDB log_event.cc, Gtid_log_event.
+func undecidedAlter(e *replication.MariadbGTIDEvent, body []byte) bool {
+	const startAlter, rollbackAlter = 2, 8
+	r := byteReader{data: body}
+	r.skip(8 + 4 + 1)
+	if e.IsGroupCommit() {
+		r.skip(8)
+	}
+	return r.byte()&(startAlter|rollbackAlter) != 0
+}
+
+func (d *decoder) query(ev *event, q *replication.QueryEvent) (err error) {
+	ev.kind, ev.xid = queryKind(q.Query)
 	if ev.kind == kindStatement {
-		ev.names, err = d.tables.named(query, d.Position)
-		ev.inserts, ev.undo = mayInsert(query), verb(query) == "ROLLBACK"
+		ev.names, err = d.tables.named(q, d.Position, !d.undecided)
+		ev.inserts, ev.undo = mayInsert(q.Query), verb(q.Query) == "ROLLBACK"
 	}
 	return err
 }

@@ -21,7 +21,7 @@ type heldError struct {
 var whyHeld = map[outbox.Cause]string{
 	outbox.CauseXA:        "they belong to an XA transaction, whose outcome the log does not show here",
 	outbox.CauseStatement: "a statement may have inserted rows or taken some back, and the log does not show which: set binlog_format=ROW",
-	outbox.CauseUnmapped:  "their columns cannot be named with certainty: set binlog_row_metadata=FULL, and compare the columns of the table with the configuration",
+	outbox.CauseUnmapped:  "their columns cannot be named with certainty: a statement in the log that is not understood changed the table before them and another one after them, or the columns differ from the configuration; rows written with binlog_row_metadata=FULL have names",
 	outbox.CauseUnknown:   "the end of their transaction is unknown",
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/go-mysql-org/go-mysql/mysql"
 	"github.com/go-mysql-org/go-mysql/replication"
 
+	"github.com/canal-outbox/canal-outbox/canal/definition"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
@@ -26,7 +27,7 @@ func (s *schemaVersions) read(ctx context.Context, name string) (v schemaVersion
 	if _, err := tx.ExecContext(ctx, "SELECT 1 FROM "+server.QuoteName(schema)+"."+server.QuoteName(table)+" LIMIT 0"); err != nil {
 		return v, fmt.Errorf("read the columns of %s: %w", name, err)
 	}
-	if v.Columns, err = readColumns(ctx, tx, schema, table); err != nil {
+	if v.Table, err = readTable(ctx, tx, schema, table); err != nil {
 		return v, fmt.Errorf("read the columns of %s: %w", name, err)
 	}
 	v.Source = s.info.ID
@@ -35,31 +36,39 @@ func (s *schemaVersions) read(ctx context.Context, name string) (v schemaVersion
 	return v, err
 }
 
-func readColumns(ctx context.Context, tx *sql.Tx, schema, table string) (columns []schemaColumn, err error) {
+func readTable(ctx context.Context, tx *sql.Tx, schema, name string) (*definition.Table, error) {
+	var collation sql.NullString
+	if err := tx.QueryRowContext(ctx, "SELECT TABLE_COLLATION FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?", schema, name).Scan(&collation); err != nil {
+		return nil, err
+	}
+	t := &definition.Table{Charset: definition.CharsetOf(collation.String)}
 	rows, err := tx.QueryContext(ctx, "SELECT COLUMN_NAME, LOWER(DATA_TYPE), LOWER(COLUMN_TYPE) LIKE '%unsigned%', COALESCE(CHARACTER_SET_NAME, '') "+
-		"FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION", schema, table)
+		"FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION", schema, name)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var c schemaColumn
+		var c definition.Column
 		if err := rows.Scan(&c.Name, &c.Type, &c.Unsigned, &c.Charset); err != nil {
 			return nil, err
 		}
-		columns = append(columns, c)
+		if c.Charset == "utf8" { // what newer servers call utf8mb3
+			c.Charset = "utf8mb3"
+		}
+		t.Columns = append(t.Columns, c)
 	}
-	return columns, rows.Err()
+	return t, rows.Err()
 }
 
-// infos compares count and types with the table map, as a second check of the version's range.
-func (v *schemaVersion) infos(tm *replication.TableMapEvent) (infos []columnInfo, fault string) {
-	if len(v.Columns) != int(tm.ColumnCount) {
-		return nil, fmt.Sprintf("%d columns in the log, %d on the server", tm.ColumnCount, len(v.Columns))
+// namedColumns compares count and types with the table map, as a second check of the version's range.
+func namedColumns(t *definition.Table, tm *replication.TableMapEvent) (infos []columnInfo, fault string) {
+	if len(t.Columns) != int(tm.ColumnCount) {
+		return nil, fmt.Sprintf("%d columns in the log, %d in the table's definition", tm.ColumnCount, len(t.Columns))
 	}
-	for i, c := range v.Columns {
+	for i, c := range t.Columns {
 		if typ := realType(tm, i); !slices.Contains(logTypes[c.Type], typ) && logTypes[c.Type] != nil {
-			return nil, fmt.Sprintf("column %s is %s on the server and type %d in the log", c.Name, c.Type, typ)
+			return nil, fmt.Sprintf("column %s is %s in the table's definition and type %d in the log", c.Name, c.Type, typ)
 		}
 		infos = append(infos, columnInfo{name: c.Name, unsigned: c.Unsigned, charset: charsetByName(c.Charset)})
 	}

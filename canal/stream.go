@@ -178,7 +178,7 @@ func (s *stream) heartbeat(low uint32, body *replication.HeartbeatEvent) {
 		s.gauge.skipping()
 		return
 	}
-	s.decode.tables.schemas.idle(s.decode.tables.list)
+	s.decode.tables.schemas.idle(s.decode.tables.list, pos)
 	s.idled = true
 	s.gauge.idle(pos)
 	s.handler.Idle(pos)

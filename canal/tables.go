@@ -86,13 +86,13 @@ func (r *tableSet) find(schema, name []byte) *mapped {
 	return r.byName[string(r.key)]
 }
 
-// observe takes a table map. It makes a new plan only when the map differs from the previous one.
-func (r *tableSet) observe(tm *replication.TableMapEvent, body []byte) {
+// observe takes a table map that ends at a position. It makes a new plan only when the map differs from the previous one.
+func (r *tableSet) observe(tm *replication.TableMapEvent, body []byte, at outbox.Position) {
 	t := r.find(tm.Schema, tm.Table)
 	if t == nil || bytes.Equal(t.body, body) {
 		return
 	}
-	t.plan = r.makePlan(t, tm, body)
+	t.plan = r.makePlan(t, tm, body, at)
 	t.body = bytes.Clone(body) // it may be part of a large payload
 	if t.plan.fault != "" {
 		t.body = nil // it may be corrected by the next time
@@ -100,7 +100,7 @@ func (r *tableSet) observe(tm *replication.TableMapEvent, body []byte) {
 	}
 }
 
-func (r *tableSet) makePlan(t *mapped, tm *replication.TableMapEvent, body []byte) *columnPlan {
+func (r *tableSet) makePlan(t *mapped, tm *replication.TableMapEvent, body []byte, at outbox.Position) *columnPlan {
 	optional, err := optionalMetadata(body, tm)
 	if err != nil {
 		return &columnPlan{fault: err.Error()}
@@ -112,26 +112,26 @@ func (r *tableSet) makePlan(t *mapped, tm *replication.TableMapEvent, body []byt
 	if infos := infosFromMetadata(tm, &m); infos != nil {
 		return newColumnPlan(tm, infos, t.wanted)
 	}
-	return r.schemas.makePlan(t, tm)
+	return r.schemas.makePlan(t, tm, at)
 }
 
-// named lists the tables in a statement's text. Unless the statement only changes rows it may be DDL: the known columns of these
-// tables become invalid here.
-func (r *tableSet) named(query []byte, at outbox.Position) (out []*mapped, err error) {
+// named lists the tables in a statement's text. Unless the statement only changes rows it may be DDL: the plans of these tables
+// end here, and if it takes effect here their definitions are followed.
+func (r *tableSet) named(q *replication.QueryEvent, at outbox.Position, effective bool) (out []*mapped, err error) {
+	ddl := !changesRowsOnly(q.Query)
 	for _, t := range r.list {
-		if !names(query, t.table) {
+		if !names(q.Query, t.table) {
 			continue
 		}
 		out = append(out, t)
-		if changesRowsOnly(query) {
-			continue
-		}
-		t.forget()
-		if err := r.schemas.end(t, at); err != nil {
-			return nil, err
+		if ddl {
+			t.forget()
 		}
 	}
-	return out, nil
+	if ddl && effective && r.schemas.follows() {
+		err = r.schemas.follow(q, at)
+	}
+	return out, err
 }
 
 // forget ends every plan, because part of the log was not read.
@@ -146,7 +146,7 @@ func (t *mapped) forget() { t.plan, t.body = nil, nil }
 
 // holds reports whether the plan is valid for rows at this position.
 func (t *mapped) holds(at outbox.Position) bool {
-	return t.plan.from.IsZero() || at.Compare(t.plan.from) > 0
+	return t.plan.from.IsZero() || at.Compare(t.plan.from) >= 0
 }
 
 // row returns the collector for one row, with all columns absent.

@@ -57,8 +57,8 @@ func Inspect(ctx context.Context, source server.Config, mappings []table.Mapping
 	}
 	if slices.ContainsFunc(tables, (*table.Table).LogOnly) && !strings.EqualFold(info.RowMetadata, "FULL") {
 		findings = append(findings, server.Finding{
-			Severity: server.Fault, Subject: "binlog_row_metadata", What: "a table without a status needs the names of its columns in the log: " +
-				"after an ALTER TABLE no sweep would find the rows in doubt",
+			Severity: server.Warning, Subject: "binlog_row_metadata", What: "rows of a table without a status carry no column names: " +
+				"behind an ALTER TABLE in the log that is not understood, the reader stops before the rows in doubt, because no sweep would find them",
 			Fix: info.Cure(server.RowMetadata),
 		})
 	}

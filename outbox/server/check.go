@@ -87,7 +87,7 @@ func (i Info) settings() []Finding {
 	add(i.ReadOnly, Fault, "read_only", "the server is read-only: no status can be written", cure(Primary))
 	add(i.BinlogFormat == "STATEMENT", Fault, BinlogFormat, "the binlog holds statements, not rows: only the sweep would publish", cure(BinlogFormat))
 	add(i.BinlogFormat == "MIXED", Warning, BinlogFormat, "some rows may be logged as statements: those are published by the sweep only", cure(BinlogFormat))
-	add(i.RowMetadata != "FULL", Warning, RowMetadata, "rows carry no column names: after an ALTER TABLE the rows in doubt are left to the sweep", cure(RowMetadata))
+	add(i.RowMetadata != "FULL", Warning, RowMetadata, "rows carry no column names: they are known by the statements in the log that change a table; behind one that is not understood rows are left to the sweep", cure(RowMetadata))
 	add(!i.GTID, Warning, GTIDMode, "without GTIDs another server is accepted after a failover only if the lease table was copied to it, with a gap and a sweep; any other is refused until an operator decides", cure(GTIDMode))
 	add(!i.SyncBinlog, Warning, SyncBinlog, "a crash of the server may lose transactions whose messages were published already", cure(SyncBinlog))
 	add(i.Replica && !i.LogReplicas, Fault, LogSlaveUpdates, "the server is a replica that does not log what it replicates: its binlog has no rows of the primary",

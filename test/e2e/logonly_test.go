@@ -26,9 +26,14 @@ type logOnly struct {
 
 func newLogOnly(t *testing.T, flavor testkit.Flavor) (*logOnly, *fakekafka.Cluster) {
 	t.Helper()
+	return newLogOnlyOn(t, testkit.SharedDatabase(t, flavor))
+}
+
+func newLogOnlyOn(t *testing.T, db *testkit.Database) (*logOnly, *fakekafka.Cluster) {
+	t.Helper()
 	l := &logOnly{topics: []string{"outbox.event.orders", "outbox.event.payments"}}
 	cluster := fakekafka.New(t, 1, map[string]int{l.topics[0]: 4, l.topics[1]: 4})
-	l.everyLayout = newEveryLayout(t, testkit.SharedDatabase(t, flavor), cluster, layouts.LogOnly()...)
+	l.everyLayout = newEveryLayout(t, db, cluster, layouts.LogOnly()...)
 	return l, cluster
 }
 
