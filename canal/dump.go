@@ -23,8 +23,8 @@ const netWriteTimeout = 600 * time.Second
 func (s *stream) config(cfg Config, p serverState, from outbox.Position, w *streamDialer, events replication.EventHandler) replication.BinlogSyncerConfig {
 	c := replication.BinlogSyncerConfig{
 		ServerID: cfg.ServerID, Flavor: string(p.info.Flavor),
-		Host: cfg.Server.Address, User: cfg.Server.User, Password: cfg.Server.Password,
-		TLSConfig: cfg.Server.TLS, Localhost: s.name,
+		Host: cfg.Server.Address, User: cfg.Server.User, Password: cfg.Server.Password.Get(),
+		TLSConfig: cfg.Server.TLS.Config(), Localhost: s.name,
 		HeartbeatPeriod: heartbeatPeriod(p.info.Flavor, cfg.Heartbeat), Dialer: w.dial,
 		DisableRetrySync: true, DiscardGTIDSet: true, EventCacheCount: 1, PayloadDecoderConcurrency: 1,
 		SynchronousEventHandler: events, RawModeEnabled: s.raw || s.sieve != nil,

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
@@ -26,7 +27,7 @@ func TestARefusedLogIsSaidOnce(t *testing.T) {
 		testkit.Exec(t, l.db.Root(), fmt.Sprintf("GRANT %s ON *.* TO '%s'@'%%'", monitor, user))
 		core, logs := observer.New(zap.InfoLevel)
 		l.log = l.log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return zapcore.NewTee(c, core) }))
-		l.launch(l.end(), func(c *Config) { c.Server.User, c.Server.Password = user, "x" })
+		l.launch(l.end(), func(c *Config) { c.Server.User, c.Server.Password = user, setting.NewSecret("x") })
 		l.wait("five attempts", func() bool { return metric(t, l.reg, "canal_outbox_reconnects_total") >= 5 })
 		if l.reader.State().Connected {
 			t.Error("the reader says that it is connected")

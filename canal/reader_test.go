@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -53,8 +54,8 @@ func TestA44_AccountAndEncryption(t *testing.T) {
 		testkit.Must(t, db.CreateUser(context.Background(), "reader", "secret", "REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT ON "+l.schema+".*"))
 		for i, mode := range []server.TLSMode{server.TLSRequired, server.TLSPreferred, server.TLSVerifyCA, server.TLSVerifyIdentity, server.TLSDisabled} {
 			l.start(l.end(), func(c *Config) {
-				c.Server.User, c.Server.Password = "reader", "secret"
-				testkit.Must(t, c.Server.SetTLS(mode, server.TLSFiles{CA: ca}))
+				c.Server.User, c.Server.Password = "reader", setting.NewSecret("secret")
+				testkit.Must(t, c.Server.SetTLS(mode, server.TLSFiles{CA: setting.NewFile(ca)}))
 			})
 			l.insert(string(mode))
 			l.published(i + 1)
@@ -78,7 +79,7 @@ func TestAccessDenied(t *testing.T) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
 		core, lines := observer.New(zap.DebugLevel)
 		l.log = zap.New(core)
-		l.launch(l.end(), func(c *Config) { c.Server.User, c.Server.Password = "unknown", "canary-password" })
+		l.launch(l.end(), func(c *Config) { c.Server.User, c.Server.Password = "unknown", setting.NewSecret("canary-password") })
 		l.wait("a second attempt", func() bool { return metric(t, l.reg, "canal_outbox_reconnects_total") > 1 })
 		if s := l.reader.State(); s.Connected || s.Error == "" {
 			t.Errorf("state %+v", s)

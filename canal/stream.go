@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/go-mysql-org/go-mysql/client"
+	"github.com/go-mysql-org/go-mysql/mysql"
 	"github.com/go-mysql-org/go-mysql/replication"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -50,6 +51,12 @@ func (s *stream) run(cfg Config, p serverState, from outbox.Position, events rep
 	s.lively = func() { w.limit(3 * cfg.Heartbeat) }
 	syncer := replication.NewBinlogSyncer(s.config(cfg, p, from, w, events))
 	streamer, err := s.start(syncer, p.info, from)
+	var answer *mysql.MyError
+	if errors.As(err, &answer) {
+		cfg.Server.LoggedIn(err, answer.Code)
+	} else {
+		cfg.Server.LoggedIn(err, 0)
+	}
 	if err != nil {
 		return s.reason(err)
 	}

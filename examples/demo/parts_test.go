@@ -52,7 +52,7 @@ func TestRelayConfiguration(t *testing.T) {
 		text := configuration("127.0.0.1:3306", sink, dir, "127.0.0.1:9180")
 		cfg, _, err := config.Parse("demo", []byte(text), nil, app.Sinks)
 		testkit.Must(t, err)
-		if cfg.Tables[0].Name != tableName || cfg.Source.Password.Reveal() != relayPassword || cfg.Sink.Kind() == "" {
+		if cfg.Tables[0].Name != tableName || cfg.Source.Password.Get() != relayPassword || cfg.Sink.Kind() == "" {
 			t.Errorf("%+v", cfg)
 		}
 		if filepath.Dir(cfg.Checkpoint.Dir) != dir {

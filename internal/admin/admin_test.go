@@ -83,8 +83,7 @@ func (f *fake) AckGap(_ context.Context, id uint64) error {
 	return nil
 }
 
-func (f *fake) Sweep(context.Context) error { f.sweeps.Add(1); return f.sweepErr }
-
+func (f *fake) Sweep(context.Context) error     { f.sweeps.Add(1); return f.sweepErr }
 func (f *fake) Retention(context.Context) error { f.passes.Add(1); return f.sweepErr }
 
 func must(t *testing.T, err error) {

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // The list of changes names the person and not only the account: what the login was, where it came from, and what --by says.
 func TestG49_TheCallerHasALogin(t *testing.T) {
 	f, socket := &fake{}, socketIn(t)
-	url := serve(t, Config{Address: "127.0.0.1:0", Token: "0123456789abcdef", Socket: socket}, f)
+	url := serve(t, Config{Address: "127.0.0.1:0", Token: setting.NewSecret("0123456789abcdef"), Socket: socket}, f)
 	me := operator.UserName(os.Getuid())
 	for _, c := range []struct {
 		claim operator.Claim

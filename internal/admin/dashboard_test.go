@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/docs"
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 )
 
 // The page works where there is no internet, runs nothing inline, and makes no HTML of what it is told.
@@ -38,7 +39,7 @@ func TestThePageNeedsNothingElse(t *testing.T) {
 }
 
 func TestThePageIsServed(t *testing.T) {
-	url := serve(t, Config{Address: "127.0.0.1:0", Token: "a-long-enough-token"}, &fake{})
+	url := serve(t, Config{Address: "127.0.0.1:0", Token: setting.NewSecret("a-long-enough-token")}, &fake{})
 	for name, a := range assets {
 		got := ask(t, "GET", url+"/assets/"+name, "", "Host", "relay.example")
 		if got.status != 200 || got.body != string(a.content) || got.header.Get("Content-Type") == "" || strings.Contains(got.header.Get("Content-Security-Policy"), "unsafe") {
@@ -80,7 +81,7 @@ func TestThePageLinksToTheHandbook(t *testing.T) {
 
 // Every page of the handbook can be read, and every heading has the anchor that links on GitHub and in alerts use.
 func TestTheHandbookIsServed(t *testing.T) {
-	url := serve(t, Config{Address: "127.0.0.1:0", Token: "a-long-enough-token"}, &fake{})
+	url := serve(t, Config{Address: "127.0.0.1:0", Token: setting.NewSecret("a-long-enough-token")}, &fake{})
 	pages, err := fs.Glob(docs.Pages, "*.md")
 	if err != nil || len(pages) < 5 {
 		t.Fatalf("%v, %v", pages, err)

@@ -18,7 +18,7 @@ func guard(known tokens, next http.Handler) http.Handler {
 	}))
 	checked := crossOrigin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if known.operator == "" && !isLoopback(hostName(r.Host)) {
+		if !known.operator.Set() && !isLoopback(hostName(r.Host)) {
 			writeError(w, &operator.Error{Code: operator.CodeForbidden, Message: "the Host header must be a loopback address: use http://127.0.0.1"})
 			return
 		}

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // The peer of the socket or the token says who pauses. A probe reports the pause. A reason that is not one line is refused.
 func TestPauseSaysWho(t *testing.T) {
 	f, socket := &fake{}, socketIn(t)
-	url := serve(t, Config{Address: "127.0.0.1:0", Token: "0123456789abcdef", Socket: socket}, f)
+	url := serve(t, Config{Address: "127.0.0.1:0", Token: setting.NewSecret("0123456789abcdef"), Socket: socket}, f)
 	bearer := []string{"Content-Type", asJSON, "Authorization", "Bearer 0123456789abcdef"}
 
 	got := ask(t, "POST", url+"/api/v1/pause", `{"reason": "topic moves"}`, bearer...)

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 )
 
 // Peer is another relay whose status the page shows next to ours.
 type Peer struct {
-	URL   string // base address of its admin server
-	Token string // that it asks for; "" for none
+	URL   string         // base address of its admin server
+	Token setting.Secret // that it asks for; it may be none
 }
 
 // PeerStatus is one line about another relay.
@@ -103,8 +104,8 @@ func (p *peers) status(ctx context.Context, peer Peer) (s operator.Status, err e
 	if err != nil {
 		return s, err
 	}
-	if peer.Token != "" {
-		request.Header.Set("Authorization", "Bearer "+peer.Token)
+	if token := peer.Token.Get(); token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := p.client.Do(request)
 	if err != nil {

@@ -8,11 +8,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 )
 
 // Each peer is one line, in the order of the configuration, and one that hangs, lies or refuses harms no other line.
 func TestPeers(t *testing.T) {
-	good := serve(t, Config{Address: "127.0.0.1:0", Token: "a-long-enough-token"}, &fake{})
+	good := serve(t, Config{Address: "127.0.0.1:0", Token: setting.NewSecret("a-long-enough-token")}, &fake{})
 	released := make(chan struct{})
 	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -33,7 +35,7 @@ func TestPeers(t *testing.T) {
 	}))
 	defer other.Close()
 	all := []Peer{
-		{URL: hanging.URL}, {URL: good, Token: "a-long-enough-token"}, {URL: good + "/", Token: "wrong"}, {URL: other.URL}, {URL: other.URL + "/away", Token: "a-long-enough-token"}, {URL: "http://127.0.0.1:1"},
+		{URL: hanging.URL}, {URL: good, Token: setting.NewSecret("a-long-enough-token")}, {URL: good + "/", Token: setting.NewSecret("wrong")}, {URL: other.URL}, {URL: other.URL + "/away", Token: setting.NewSecret("a-long-enough-token")}, {URL: "http://127.0.0.1:1"},
 	}
 	url := serve(t, Config{Address: "127.0.0.1:0", Peers: all}, &fake{})
 	var lines []PeerStatus

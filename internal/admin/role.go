@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 )
 
 // role is what a request may do. Each includes the ones before it.
@@ -42,24 +43,25 @@ func me(r *http.Request) (any, error) {
 }
 
 // tokens know the roles of requests over HTTP.
-type tokens struct{ operator, reader string }
+type tokens struct{ operator, reader setting.Secret }
 
 // roleOf compares hashes of equal length, so that the time it takes reveals nothing about the length of the token. Without a
 // token every request that the guard lets through has the role of an operator: it comes from this machine.
 func (t tokens) roleOf(r *http.Request) (is role, who string) {
 	given, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	got := sha256.Sum256([]byte(given))
-	same := func(token string) bool {
-		want := sha256.Sum256([]byte(token))
-		return found && token != "" && subtle.ConstantTimeCompare(got[:], want[:]) == 1
+	same := func(token setting.Secret) bool {
+		text := token.Get()
+		want := sha256.Sum256([]byte(text))
+		return found && text != "" && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 	}
 	switch mayAct, maySee := same(t.operator), same(t.reader); {
-	case t.operator == "":
+	case !t.operator.Set():
 		return operatorRole, "a request without a token"
+	case maySee: // before the other: when both files have the same token it gives the lesser right
+		return reader, "read-only token"
 	case mayAct:
 		return operatorRole, "operator token"
-	case maySee:
-		return reader, "read-only token"
 	}
 	return everyone, "a request without a token"
 }

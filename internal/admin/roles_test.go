@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 )
@@ -16,7 +17,7 @@ func TestRoles(t *testing.T) {
 	f := &fake{}
 	a := newAPI(f, prometheus.NewRegistry(), zap.NewNop())
 	all := a.table()
-	handler := guard(tokens{operator: mayAct, reader: maySee}, a.routes())
+	handler := guard(tokens{operator: setting.NewSecret(mayAct), reader: setting.NewSecret(maySee)}, a.routes())
 	status := func(r *route, token, query string) int {
 		path := strings.NewReplacer("{$}", "", "{id}", "404", "{ref}", "absent").Replace(r.path)
 		request := httptest.NewRequest(r.method, path+query, strings.NewReader("{"))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -19,11 +20,11 @@ import (
 
 // Config says where the server listens.
 type Config struct {
-	Address string // host:port; "" for no HTTP
-	Token   string // of operators, asked of every request over HTTP but health checks; "" for none, possible on loopback only
-	Reader  string // the token of those who may only read; "" for none
-	Socket  string // path of the unix socket; "" for none
-	Peers   []Peer // other relays that the page shows
+	Address string         // host:port; "" for no HTTP
+	Token   setting.Secret // of operators, asked of every request over HTTP but health checks; none is possible on loopback only
+	Reader  setting.Secret // the token of those who may only read; it may be none
+	Socket  string         // path of the unix socket; "" for none
+	Peers   []Peer         // other relays that the page shows
 }
 
 // Server serves the API. It is made by Listen and works while Run runs.
@@ -50,7 +51,7 @@ func Listen(cfg Config, service Service, metrics prometheus.Gatherer, log *zap.L
 		if err != nil {
 			return nil, fmt.Errorf("admin address %q: %w", cfg.Address, err)
 		}
-		if cfg.Token == "" && !isLoopback(host) {
+		if !cfg.Token.Set() && !isLoopback(host) {
 			return nil, operator.Refusedf("admin address %s can be reached from other machines: set admin.token or listen on 127.0.0.1", cfg.Address)
 		}
 		if s.tcp, err = net.Listen("tcp", cfg.Address); err != nil {

@@ -19,14 +19,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
 // Config says where alerts go. Zero values take the defaults.
 type Config struct {
-	Webhook string // http or https; "" for none
-	Secret  string // of the signature; "" for none
-	Digest  string // time of day of the digest by the local clock, such as 08:00; "" for none
+	Webhook string         // http or https; "" for none
+	Secret  setting.Secret // of the signature; none without one
+	Digest  string         // time of day of the digest by the local clock, such as 08:00; "" for none
 
 	Source, Host, Version string // who sends, for the receiver
 

@@ -23,6 +23,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -108,7 +109,7 @@ func TestTheMessageIsSigned(t *testing.T) {
 	}))
 	defer server.Close()
 	a := New(Config{
-		Webhook: server.URL + "/path?token=x", Secret: secret, Source: "db:3306", Host: "relay-1",
+		Webhook: server.URL + "/path?token=x", Secret: setting.NewSecret(secret), Source: "db:3306", Host: "relay-1",
 	}, zap.NewNop(), prometheus.NewRegistry())
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup

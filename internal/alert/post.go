@@ -91,8 +91,8 @@ func (a *Alerter) post(ctx context.Context, m *message) error {
 	request.Header.Set("User-Agent", "canal-outbox/"+a.cfg.Version)
 	timestamp := strconv.FormatInt(time.Now().Unix(), 10)
 	request.Header.Set(TimestampHeader, timestamp)
-	if a.cfg.Secret != "" {
-		request.Header.Set(SignatureHeader, sign(a.cfg.Secret, timestamp, body))
+	if secret := a.cfg.Secret.Get(); secret != "" {
+		request.Header.Set(SignatureHeader, sign(secret, timestamp, body))
 	}
 	response, err := a.client.Do(request)
 	if err != nil {

@@ -20,7 +20,7 @@ func (d *daemon) newAlerts(a *active) *alert.Alerter {
 	}
 	return alert.New(alert.Config{
 		Failed: a.listFailed, Memory: digestMemory{d.state.Digest},
-		Webhook: d.cfg.Alerts.Webhook.Reveal(), Secret: d.cfg.Alerts.Secret.Reveal(), Digest: d.cfg.Alerts.Digest,
+		Webhook: d.cfg.Alerts.Webhook.Reveal(), Secret: d.cfg.Alerts.Secret, Digest: d.cfg.Alerts.Digest,
 		Source: d.cfg.Source.Address, Host: host, Version: d.opts.Version, Tables: a.failedRows, Random: rand.Float64,
 		Limits: alert.Limits{Pending: int64(d.cfg.Alerts.PendingOver), Oldest: d.cfg.Alerts.OldestOver},
 	}, d.log.Named("alerts"), d.registry)

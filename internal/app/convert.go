@@ -12,7 +12,7 @@ import (
 
 // serverConfig translates the source. The error is of the files it names.
 func serverConfig(s config.Source) (server.Config, error) {
-	c := server.Config{Address: s.Address, User: s.User, Password: s.Password.Reveal()}
+	c := server.Config{Address: s.Address, User: s.User, Password: s.Password}
 	if err := c.SetTLS(server.TLSMode(s.TLS.Mode), server.TLSFiles{CA: s.TLS.CA, Cert: s.TLS.Cert, Key: s.TLS.Key}); err != nil {
 		return server.Config{}, fmt.Errorf("source.tls: %w", err)
 	}

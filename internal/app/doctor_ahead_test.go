@@ -7,6 +7,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -82,7 +83,7 @@ func TestDoctorSeesAnotherRelay(t *testing.T) {
 		t.Run(string(flavor), func(t *testing.T) {
 			db := testkit.SharedDatabase(t, flavor)
 			cfg := source(t, db, "second", relayGrants)
-			other, err := server.NewPresence(server.Config{Address: db.Addr(), User: "second", Password: password}, []string{cfg.Tables[0].Name}, false)
+			other, err := server.NewPresence(server.Config{Address: db.Addr(), User: "second", Password: setting.NewSecret(password)}, []string{cfg.Tables[0].Name}, false)
 			testkit.Must(t, err)
 			_, err = other.Look(t.Context())
 			testkit.Must(t, err)

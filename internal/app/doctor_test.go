@@ -13,6 +13,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/doctor"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/migrations"
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -158,7 +159,7 @@ func TestDoctorNamesEachMissingRight(t *testing.T) {
 func TestDoctorWithoutAServer(t *testing.T) {
 	address := testkit.FreeAddress(t)
 	cfg := config.Default()
-	cfg.Source.Address, cfg.Source.User, cfg.Source.Password = address, relayUser, password
+	cfg.Source.Address, cfg.Source.User, cfg.Source.Password = address, relayUser, setting.NewSecret(password)
 	cfg.Tables = []config.Table{{Name: "a.b", Preset: "t_local_message"}}
 	cfg.Sink = config.Use("kafka", &kafka.Section{Brokers: []string{address}, MaxMessageBytes: 1 << 20})
 	cfg.Checkpoint.Dir = filepath.Join(t.TempDir(), "s")

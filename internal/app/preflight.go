@@ -34,6 +34,7 @@ const firstPatience = 5 * time.Second
 
 // preflight looks at the server, the grants and the tables before anything is written, and binds the tables. A relay that
 // has worked before waits for a database that is away or read-only; on the first start that is more likely a wrong address, and an error.
+// A login that is refused ends a process that begins; one that has worked waits, because the password is being changed.
 func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []*table.Table, err error) {
 	asking, giveUp := context.WithCancel(ctx)
 	defer giveUp()
@@ -45,14 +46,18 @@ func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []
 		}
 		defer cancel()
 		tables, err = usable(asked, d.cfg, source, !d.opts.Shadow)
-		if relay.Away(err) && ctx.Err() == nil {
+		switch {
+		case ctx.Err() != nil:
+		case server.Refused(err) && !d.worked:
+			giveUp()
+		case relay.Away(err):
 			if unserved = d.wait(ctx, err); unserved != nil {
 				giveUp()
 			}
 		}
 		return err
 	}
-	if checkpoint.Exists(d.cfg.Checkpoint.Dir) {
+	if d.worked || checkpoint.Exists(d.cfg.Checkpoint.Dir) {
 		err = relay.UntilAnswered(asking, d.log, look)
 	} else {
 		tables, err = usable(ctx, d.cfg, source, !d.opts.Shadow)
@@ -71,6 +76,7 @@ func (d *daemon) preflight(ctx context.Context, source server.Config) (tables []
 			err = &FaultsError{Findings: []server.Finding{what}}
 		}
 	}
+	d.worked = d.worked || err == nil
 	return tables, err
 }
 

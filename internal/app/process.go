@@ -32,6 +32,8 @@ type process struct {
 	log   *zap.Logger
 	past  *history.Recorder
 	lease processLease
+	// worked says that the database has accepted this process before.
+	worked bool
 }
 
 // Run works until the context ends and then stops in order. Errors: *FaultsError when something must be fixed first, *RefusedError

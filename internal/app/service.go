@@ -57,7 +57,7 @@ func (s *service) Status(ctx context.Context) operator.Status {
 	now := time.Now()
 	st := s.d.status(now)
 	st.Retention, st.Reconcile = s.d.showRetention(now), s.d.showChecks(now)
-	var troubles []string
+	troubles := s.d.refusedSecrets()
 	var totals operator.Totals
 	if c := st.Reconcile; c != nil && c.Missing+c.Different > 0 {
 		troubles = append(troubles, operator.See(fmt.Sprintf("%d SENT row(s) are missing in their topic, and %d have another body there", c.Missing, c.Different), "Comparing tables and topics"))
@@ -118,6 +118,14 @@ func (d *daemon) status(now time.Time) operator.Status {
 	}
 	st.GapsOpen = stats.UnacknowledgedGaps
 	return st
+}
+
+// refusedSecrets says which secrets and certificates are refused, or cannot be read, and since when.
+func (d *daemon) refusedSecrets() (list []string) {
+	for _, t := range d.cfg.Troubles() {
+		list = append(list, operator.See(t, "A secret is refused"))
+	}
+	return list
 }
 
 func showFlow(st *operator.Status, f pipeline.Snapshot) {

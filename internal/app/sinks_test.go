@@ -23,7 +23,7 @@ import (
 type memorySection struct {
 	Hosts        []string       `yaml:"hosts"`
 	Password     setting.Secret `yaml:"password"`
-	PasswordFile string         `yaml:"password_file"`
+	PasswordFile setting.File   `yaml:"password_file"`
 	TLS          setting.TLS    `yaml:"tls"`
 	Limit        setting.Bytes  `yaml:"limit"`
 }
@@ -97,7 +97,7 @@ func TestAFourthSink(t *testing.T) {
 		[]string{"CANAL_OUTBOX_SINK_MEMORY_HOSTS=b:2,c:3", "CANAL_OUTBOX_SINK_MEMORY_LIMIT=7KiB"}, withMemory)
 	testkit.Must(t, err)
 	section := cfg.Sink.Section().(*memorySection)
-	if len(unknown) > 0 || cfg.Sink.Kind() != "memory" || len(section.Hosts) != 2 || section.Limit != 7<<10 || section.Password.Reveal() != "canary" {
+	if len(unknown) > 0 || cfg.Sink.Kind() != "memory" || len(section.Hosts) != 2 || section.Limit != 7<<10 || section.Password.Get() != "canary" {
 		t.Errorf("%+v, unknown %v", section, unknown)
 	}
 	printed, err := cfg.Print()
@@ -110,7 +110,7 @@ func TestAFourthSink(t *testing.T) {
 	if m := s.(*memorySink); m.room != 77 {
 		t.Errorf("room for %d messages", m.room)
 	}
-	section.TLS.CA = "/nowhere"
+	section.TLS.CA = setting.NewFile("/nowhere")
 	if faults := cfg.MissingFiles(); len(faults) != 1 || faults[0].Path != "sink.memory.tls.ca" {
 		t.Errorf("missing files: %v", faults)
 	}

@@ -79,7 +79,7 @@ func (s *standby) Paused() *outbox.Pause { return s.d.lease.lease.State().Paused
 func (s *standby) Status(context.Context) operator.Status {
 	st := s.d.status(time.Now())
 	st.Source.State, st.Paused = "standby", nil
-	var problems []string
+	problems := s.d.refusedSecrets()
 	if st.Lease.Error != "" {
 		problems = append(problems, operator.See("standing by, and which relay is active is not known: "+st.Lease.Error, "Active and standby"))
 	}

@@ -45,7 +45,7 @@ func (d *daemon) wait(ctx context.Context, err error) error {
 func (w *waiting) Status(context.Context) operator.Status {
 	why, _ := w.why.Load().(string)
 	st := w.d.status(time.Now())
-	operator.Judge(&st, nil, operator.See("waiting for the database: "+why, "The database is away"))
+	operator.Judge(&st, nil, append(w.d.refusedSecrets(), operator.See("waiting for the database: "+why, "The database is away"))...)
 	st.Source.State, st.Source.Error = "waiting", why
 	return st
 }

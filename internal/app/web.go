@@ -24,10 +24,10 @@ type web struct {
 func listen(cfg *config.Config, service admin.Service, registry *prometheus.Registry, log *zap.Logger) (*web, error) {
 	peers := make([]admin.Peer, 0, len(cfg.Admin.Peers))
 	for _, p := range cfg.Admin.Peers {
-		peers = append(peers, admin.Peer{URL: p.URL, Token: p.Token.Reveal()})
+		peers = append(peers, admin.Peer{URL: p.URL, Token: p.Token})
 	}
 	server, err := admin.Listen(admin.Config{
-		Address: cfg.Admin.Listen, Token: cfg.Admin.Token.Reveal(), Reader: cfg.Admin.ReadToken.Reveal(), Socket: cfg.Checkpoint.Socket(), Peers: peers,
+		Address: cfg.Admin.Listen, Token: cfg.Admin.Token, Reader: cfg.Admin.ReadToken, Socket: cfg.Checkpoint.Socket(), Peers: peers,
 	}, service, registry, log.Named("admin"))
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 // Package config reads the operator's configuration: one YAML file, overridden by environment variables, checked as a whole.
 //
 // Guarantee: a Config returned by Load is complete and consistent, and all faults are reported at once, each with its path, its
-// value and the reason. A secret leaves this package only through setting.Secret.Reveal: never in an error, in Print or in a
+// value and the reason. A secret leaves this package only through setting.Secret.Get: never in an error, in Print or in a
 // formatted value. It imports no sink: each brings its section (Section). The package owns no goroutine, and its only I/O is
 // reading the named files.
 package config
@@ -57,7 +57,7 @@ type Source struct {
 	// Password of the account.
 	Password setting.Secret `yaml:"password"`
 	// PasswordFile is a file that holds the password; one line break at its end is ignored.
-	PasswordFile string `yaml:"password_file"`
+	PasswordFile setting.File `yaml:"password_file"`
 	// TLS of every connection to the server.
 	TLS setting.TLS `yaml:"tls"`
 	// Heartbeat is the interval of an idle server's signs of life. Three missing ones end the connection.
@@ -247,11 +247,11 @@ type Admin struct {
 	// Token is required in every HTTP request (`Authorization: Bearer ...`) except health checks. It allows everything.
 	Token setting.Secret `yaml:"token"`
 	// TokenFile is a file that holds the token.
-	TokenFile string `yaml:"token_file"`
+	TokenFile setting.File `yaml:"token_file"`
 	// ReadToken is a second token that allows reading, but no message bodies.
 	ReadToken setting.Secret `yaml:"read_token"`
 	// ReadTokenFile is a file that holds the read token.
-	ReadTokenFile string `yaml:"read_token_file"`
+	ReadTokenFile setting.File `yaml:"read_token_file"`
 	// Peers are other relays that the dashboard shows, one line each.
 	Peers []Peer `yaml:"peers"`
 }
@@ -263,7 +263,7 @@ type Peer struct {
 	// Token is the token that it requires.
 	Token setting.Secret `yaml:"token"`
 	// TokenFile is a file that holds the token.
-	TokenFile string `yaml:"token_file"`
+	TokenFile setting.File `yaml:"token_file"`
 }
 
 // Alerts is the webhook.
@@ -273,7 +273,7 @@ type Alerts struct {
 	// Secret signs each message (HMAC-SHA256). Empty: no signature.
 	Secret setting.Secret `yaml:"secret"`
 	// SecretFile is a file that holds the secret.
-	SecretFile string `yaml:"secret_file"`
+	SecretFile setting.File `yaml:"secret_file"`
 	// Digest is the time of day, such as `08:00` by the relay's local clock, of a daily message with counts. Empty: none.
 	Digest string `yaml:"digest"`
 	// PendingOver is the number of due and unsent rows of one table above which status has a problem and the webhook gets a message, at most

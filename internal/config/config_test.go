@@ -140,7 +140,7 @@ func TestEnvironmentOverridesTheFile(t *testing.T) {
 		"CANAL_OUTBOX_TABLES_0_TIME_ZONE=+08:00",
 		"CANAL_OUTBOX_CHECKPOINT_DIR=/state",
 	)
-	if cfg.Source.Password.Reveal() != "from=environment" || cfg.Source.TLS.Mode != "required" || cfg.Fallback.Interval != 5*time.Second ||
+	if cfg.Source.Password.Get() != "from=environment" || cfg.Source.TLS.Mode != "required" || cfg.Fallback.Interval != 5*time.Second ||
 		cfg.Tables[0].TimeZone != "+08:00" || cfg.Checkpoint.Dir != "/state" || len(cfg.Retry.Schedule) != 2 || cfg.Retry.Schedule[1] != 2*time.Second {
 		t.Fatalf("got %+v", cfg)
 	}
@@ -227,10 +227,10 @@ func TestSecretFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	withFile := strings.Replace(minimal, "user: relay", "user: relay, password_file: "+file, 1)
-	if got := parse(t, withFile).Source.Password.Reveal(); got != canary {
+	if got := parse(t, withFile).Source.Password.Get(); got != canary {
 		t.Errorf("got %q", got)
 	}
-	if got := parse(t, withFile, "CANAL_OUTBOX_SOURCE_PASSWORD=other").Source.Password.Reveal(); got != "other" {
+	if got := parse(t, withFile, "CANAL_OUTBOX_SOURCE_PASSWORD=other").Source.Password.Get(); got != "other" {
 		t.Errorf("the environment did not override the file: %q", got)
 	}
 	both := strings.Replace(withFile, "user: relay", "user: relay, password: "+canary, 1)

@@ -74,6 +74,7 @@ func TestSampleConfigurationNamesEveryKey(t *testing.T) {
 	var walk func(v reflect.Value)
 	walk = func(v reflect.Value) {
 		switch {
+		case isScalar(v.Type()):
 		case v.Kind() == reflect.Pointer && !v.IsNil():
 			walk(v.Elem())
 		case v.Kind() == reflect.Slice && v.Len() > 0:

@@ -49,6 +49,10 @@ func (o overlay) apply(field reflect.Value, path, name string) {
 		return
 	}
 	switch {
+	case isScalar(field.Type()):
+		if text, ok := o.take(path, name); ok {
+			o.set(field, path, text)
+		}
 	case field.Kind() == reflect.Pointer:
 		o.pointer(field, path, name)
 	case field.Kind() == reflect.Struct:
@@ -68,10 +72,6 @@ func (o overlay) apply(field reflect.Value, path, name string) {
 	case field.Kind() == reflect.Slice:
 		for i := range field.Len() {
 			o.apply(field.Index(i), fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("%s_%d", name, i))
-		}
-	default:
-		if text, ok := o.take(path, name); ok {
-			o.set(field, path, text)
 		}
 	}
 }

@@ -1,58 +1,72 @@
 package config
 
 import (
-	"errors"
-	"io/fs"
-	"os"
+	"fmt"
 	"reflect"
 
 	"github.com/canal-outbox/canal-outbox/internal/setting"
 )
 
-// MissingFiles checks the files of the TLS sections, which are read at the start and not with the configuration: each one that
-// cannot be read is a fault. Load has read the files of secrets.
+// MissingFiles checks the files of secrets and certificates: each one that cannot be read, or is empty, is a fault.
 func (c *Config) MissingFiles() (faults []Fault) {
-	eachTLS(reflect.ValueOf(c).Elem(), "", func(section string, t setting.TLS) {
-		for _, file := range []struct{ key, path string }{{"ca", t.CA}, {"cert", t.Cert}, {"key", t.Key}} {
-			if err := readable(file.path); err != nil {
-				faults = append(faults, Fault{Path: section + "." + file.key, Value: file.path, Reason: "cannot be read: " + err.Error()})
-			}
+	eachFile(reflect.ValueOf(c).Elem(), "", func(path string, f setting.File) {
+		if _, err := f.Load(); err != nil {
+			faults = append(faults, Fault{Path: path, Value: f.Path(), Reason: err.Error()})
 		}
-	})
+	}, nil)
 	return faults
 }
 
-// eachTLS finds the TLS sections, including those of the sinks.
-func eachTLS(v reflect.Value, path string, found func(string, setting.TLS)) {
-	if v.Kind() == reflect.Pointer && !v.IsNil() {
-		v = v.Elem()
+// Troubles says what is wrong at present with secrets and certificates, each in a sentence that begins with the key: a server refuses
+// one, or a file was replaced by something that cannot be used.
+func (c *Config) Troubles() (list []string) {
+	add := func(path string, troubles []string) {
+		for _, t := range troubles {
+			list = append(list, path+" "+t)
+		}
 	}
-	if v.Kind() != reflect.Struct {
+	eachFile(reflect.ValueOf(c).Elem(), "", func(path string, f setting.File) { add(path, f.Troubles()) },
+		func(path string, s setting.Secret) { add(path, s.Troubles()) })
+	return list
+}
+
+// eachFile calls file for each file of secrets and certificates, and text for each secret that stands in the configuration itself,
+// including those of the sinks. Either may be nil.
+func eachFile(v reflect.Value, path string, file func(string, setting.File), text func(string, setting.Secret)) {
+	below := func(v reflect.Value, path string) { eachFile(v, path, file, text) }
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			below(v.Elem(), path)
+		}
+		return
+	case reflect.Slice:
+		for i := range v.Len() {
+			below(v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+		}
+		return
+	case reflect.Struct:
+	default:
 		return
 	}
 	switch section := v.Addr().Interface().(type) {
-	case *setting.TLS:
-		found(path, *section)
+	case *setting.File:
+		if section.Set() && file != nil {
+			file(path, *section)
+		}
+	case *setting.Secret:
+		if section.Set() && section.Path() == "" && text != nil {
+			text(path, *section)
+		}
 	case *Sink:
 		for name, one := range section.All() {
-			eachTLS(reflect.ValueOf(one), join(path, name), found)
+			below(reflect.ValueOf(one), join(path, name))
 		}
 	default:
 		for i := range v.NumField() {
-			eachTLS(v.Field(i), join(path, yamlName(v.Type().Field(i))), found)
+			if v.Type().Field(i).IsExported() {
+				below(v.Field(i), join(path, yamlName(v.Type().Field(i))))
+			}
 		}
 	}
-}
-
-// readable tries to read a file, and returns the error without its path. No path is no error.
-func readable(path string) error {
-	if path == "" {
-		return nil
-	}
-	_, err := os.ReadFile(path)
-	var named *fs.PathError
-	if errors.As(err, &named) {
-		return named.Err
-	}
-	return err
 }

@@ -71,42 +71,35 @@ func (r *report) secrets(section reflect.Value, path string) {
 	t := section.Type()
 	for i := range t.NumField() {
 		key := yamlName(t.Field(i))
-		if t.Field(i).Type != secretType {
+		if !isScalar(t.Field(i).Type) {
 			r.secrets(section.Field(i), join(path, key))
-		} else if j := fieldIndex(t, key+"_file"); j >= 0 && section.Field(j).String() != "" {
-			r.secret(section.Field(i), section.Field(j), join(path, key))
+		} else if j := fieldIndex(t, key+"_file"); j >= 0 && t.Field(i).Type == secretType {
+			r.secret(section.Field(i).Addr().Interface().(*setting.Secret), section.Field(j).Addr().Interface().(*setting.File), join(path, key))
 		}
 	}
 }
 
-func (r *report) secret(secret, file reflect.Value, path string) {
+func (r *report) secret(secret *setting.Secret, file *setting.File, path string) {
 	filePath := path + "_file"
-	if secret.String() != "" {
+	if !file.Set() {
+		return
+	}
+	if secret.Set() {
 		// A value from the environment overrides the file's, in either of the two forms.
 		byEnv, fileByEnv := r.places[path].source != "", r.places[filePath].source != ""
 		switch {
 		case byEnv && !fileByEnv:
-			file.SetString("")
+			*file = setting.File{}
 			return
 		case byEnv == fileByEnv:
-			r.add(filePath, file.String(), "is set together with %s: set one of the two", path)
+			r.add(filePath, file.Path(), "is set together with %s: set one of the two", path)
 			return
 		}
 	}
-	data, err := os.ReadFile(file.String())
-	if err != nil {
-		var reason *os.PathError
-		if errors.As(err, &reason) {
-			err = reason.Err
-		}
-		r.add(filePath, file.String(), "cannot be read: %v", err)
-		return
+	*secret = file.Secret()
+	if _, err := secret.Load(); err != nil {
+		r.add(filePath, file.Path(), "%v", err)
 	}
-	text := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
-	if text == "" {
-		r.add(filePath, file.String(), "is empty")
-	}
-	secret.SetString(text)
 }
 
 // Print returns the effective configuration as YAML that can be read again. A secret from a file is shown as its file name only,

@@ -16,7 +16,7 @@ func TestReadToken(t *testing.T) {
 	} {
 		text := minimal + "\nadmin: {" + section + "}\n"
 		if want == "" {
-			if got := parse(t, text).Admin.ReadToken.Reveal(); got != "fedcba9876543210" {
+			if got := parse(t, text).Admin.ReadToken.Get(); got != "fedcba9876543210" {
 				t.Errorf("%s: %q", section, got)
 			}
 			continue

@@ -60,6 +60,9 @@ func setScalar(field reflect.Value, text string) error {
 
 // isScalar reports whether a value of this type is written as one text.
 func isScalar(t reflect.Type) bool {
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return true
+	}
 	switch t.Kind() {
 	case reflect.Struct, reflect.Map, reflect.Slice, reflect.Pointer:
 		return false

@@ -163,33 +163,46 @@ func (r *report) peers(peers []Peer) {
 
 func (r *report) admin(a *Admin) {
 	r.peers(a.Peers)
+	token, readToken := a.Token.Get(), a.ReadToken.Get()
 	if a.Listen == "" {
-		if a.Token != "" {
-			r.add("admin.token", a.Token.String(), "has no effect while admin.listen is empty")
+		if a.Token.Set() {
+			r.add("admin.token", setting.Mask, "has no effect while admin.listen is empty")
 		}
-		if a.ReadToken != "" {
-			r.add("admin.read_token", a.ReadToken.String(), "has no effect while admin.listen is empty")
+		if a.ReadToken.Set() {
+			r.add("admin.read_token", setting.Mask, "has no effect while admin.listen is empty")
 		}
 		return
 	}
 	if !r.HostPort("admin.listen", a.Listen, true) {
 		return
 	}
-	if host, _, err := net.SplitHostPort(a.Listen); err == nil && !loopback(host) && a.Token == "" {
+	if host, _, err := net.SplitHostPort(a.Listen); err == nil && !loopback(host) && !a.Token.Set() {
 		r.add("admin.listen", a.Listen, "can be reached from other machines: set admin.token or admin.token_file, or listen on 127.0.0.1")
 	}
-	if a.Token != "" && len(a.Token) < 16 {
-		r.add("admin.token", a.Token.String(), "is shorter than 16 characters and could be guessed")
-	}
+	r.long("admin.token", a.Token)
 	switch {
-	case a.ReadToken == "":
-	case a.Token == "":
-		r.add("admin.read_token", a.ReadToken.String(), "needs admin.token too: without it every request from this machine may do everything")
-	case a.ReadToken == a.Token:
-		r.add("admin.read_token", a.ReadToken.String(), "is the same as admin.token: a reader would have the rights of an operator")
-	case len(a.ReadToken) < 16:
-		r.add("admin.read_token", a.ReadToken.String(), "is shorter than 16 characters and could be guessed")
+	case !a.ReadToken.Set():
+	case !a.Token.Set():
+		r.add("admin.read_token", setting.Mask, "needs admin.token too: without it every request from this machine may do everything")
+	case readToken == token:
+		r.add("admin.read_token", setting.Mask, "is the same as admin.token: a reader would have the rights of an operator")
+	default:
+		r.long("admin.read_token", a.ReadToken)
 	}
+}
+
+// leastSecret is the number of characters of a secret that others could guess.
+const leastSecret = 16
+
+// long refuses a short secret, now and when its file has another one.
+func (r *report) long(path string, s setting.Secret) {
+	if !s.Set() {
+		return
+	}
+	if text := s.Get(); text != "" && len(text) < leastSecret { // a file that cannot be read is a fault already
+		r.add(path, setting.Mask, "is shorter than %d characters and could be guessed", leastSecret)
+	}
+	s.AtLeast(leastSecret)
 }
 
 func (r *report) alerts(a *Alerts) {
@@ -198,8 +211,8 @@ func (r *report) alerts(a *Alerts) {
 		r.Between("alerts.oldest_over", a.OldestOver, 10*time.Second, 30*24*time.Hour)
 	}
 	if a.Webhook == "" {
-		if a.Secret != "" {
-			r.add("alerts.secret", a.Secret.String(), "has no effect while alerts.webhook is empty")
+		if a.Secret.Set() {
+			r.add("alerts.secret", setting.Mask, "has no effect while alerts.webhook is empty")
 		}
 		if a.Digest != "" {
 			r.add("alerts.digest", a.Digest, "has no effect while alerts.webhook is empty")
@@ -207,9 +220,7 @@ func (r *report) alerts(a *Alerts) {
 		return
 	}
 	r.webAddress("alerts.webhook", a.Webhook)
-	if a.Secret != "" && len(a.Secret) < 16 {
-		r.add("alerts.secret", a.Secret.String(), "is shorter than 16 characters and could be guessed")
-	}
+	r.long("alerts.secret", a.Secret)
 	if _, err := time.Parse("15:04", a.Digest); a.Digest != "" && (err != nil || len(a.Digest) != 5) {
 		r.add("alerts.digest", a.Digest, "is not a time of day: write hours and minutes, such as 08:00")
 	}

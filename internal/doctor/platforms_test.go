@@ -18,6 +18,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -76,7 +77,7 @@ func TestA58_DoctorOnManagedServers(t *testing.T) {
 // resolves the cluster endpoint anew.
 func TestAReaderOfAuroraIsLeft(t *testing.T) {
 	fake := startFake(t, readScript(t, "common.txt", "mysql80.txt", "aurora-reader.txt"))
-	settings := server.Config{Address: fake.address, User: fakeUser, Password: fakePassword}
+	settings := server.Config{Address: fake.address, User: fakeUser, Password: setting.NewSecret(fakePassword)}
 	db, err := server.Open(settings, nil, server.Session{MaxConns: 1})
 	testkit.Must(t, err)
 	defer db.Close()
@@ -110,7 +111,7 @@ func onPlatform(t *testing.T, address string, held State) string {
 	all := Check(t.Context(), Parts{
 		Config: &cfg, ServerID: 4711,
 		Server: func() (server.Config, error) {
-			return server.Config{Address: address, User: fakeUser, Password: fakePassword}, nil
+			return server.Config{Address: address, User: fakeUser, Password: setting.NewSecret(fakePassword)}, nil
 		},
 		Lease: func(context.Context, *sql.DB, string) (server.Finding, error) {
 			return server.Finding{}, errors.New("without tables it is not asked")

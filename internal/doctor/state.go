@@ -122,7 +122,7 @@ func (d *doctor) alerts() {
 	a := d.cfg.Alerts
 	switch {
 	case a.Webhook == "":
-	case a.Secret == "":
+	case !a.Secret.Set():
 		d.add(server.OK, "alerts.webhook", "", "failures are reported to %s, not signed (alerts.secret); it was not called", a.Webhook)
 	default:
 		d.add(server.OK, "alerts.webhook", "", "failures are reported to %s, signed; it was not called", a.Webhook)

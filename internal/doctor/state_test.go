@@ -111,7 +111,7 @@ func TestAdminPortTaken(t *testing.T) {
 
 func TestFilesOfTLS(t *testing.T) {
 	d := made(t.TempDir())
-	d.cfg.Source.TLS = setting.TLS{Mode: "verify-ca", CA: "/nonexistent/ca.pem"}
+	d.cfg.Source.TLS = setting.TLS{Mode: "verify-ca", CA: setting.NewFile("/nonexistent/ca.pem")}
 	d.files()
 	found(t, d, server.Fault, "source.tls.ca", "/nonexistent/ca.pem", "no such file", "correct the path")
 }

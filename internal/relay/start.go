@@ -117,7 +117,11 @@ func UntilAnswered(ctx context.Context, log *zap.Logger, ask func() error) error
 		case class == server.ReadOnly && class != before:
 			log.Warn("the database takes no writes: waiting until it does", zap.Error(err))
 		case class != server.ReadOnly && (n == 0 || before == server.ReadOnly):
-			log.Warn("the database does not answer: waiting for it", zap.Error(err))
+			line := "the database does not answer: waiting for it"
+			if server.Refused(err) {
+				line = "the database refuses the login: trying again; a password_file is read at each try"
+			}
+			log.Warn(line, zap.Error(err))
 		}
 		if !outbox.Wait(ctx, databasePauses.Delay(n, exact), nil) {
 			return ctx.Err()
@@ -224,9 +228,12 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) (err error) {
 	return nil
 }
 
-// Away reports whether a start waits after this answer: for a database that does not answer, and for one that is read-only, as a primary is at
-// the begin of a failover.
+// Away reports whether a start waits after this answer: for a database that does not answer, for one that is read-only, as a primary is at
+// the begin of a failover, and for one that does not accept the password, as while that is changed.
 func Away(err error) bool {
+	if server.Refused(err) {
+		return true
+	}
 	switch server.Classify(err) {
 	case server.Lost, server.Busy, server.Transient, server.ReadOnly:
 		return true

@@ -112,15 +112,18 @@ func (r Report) HostPort(key, address string, anyPort bool) bool {
 func (r Report) TLS(key string, t TLS, modes ...string) {
 	r = r.At(key)
 	r.OneOf("mode", t.Mode, modes...)
-	for _, file := range []struct{ key, value string }{{"ca", t.CA}, {"cert", t.Cert}, {"key", t.Key}} {
-		if t.Mode == "disabled" && file.value != "" {
-			r.Add(file.key, file.value, "has no effect while %s.mode is disabled", r.path)
+	for _, file := range []struct {
+		key  string
+		file File
+	}{{"ca", t.CA}, {"cert", t.Cert}, {"key", t.Key}} {
+		if t.Mode == "disabled" && file.file.Set() {
+			r.Add(file.key, file.file.Path(), "has no effect while %s.mode is disabled", r.path)
 		}
 	}
-	if (t.Cert == "") != (t.Key == "") {
+	if t.Cert.Set() != t.Key.Set() {
 		r.Add("", "", "cert and key belong together: set both or none")
 	}
-	if t.CA != "" && (t.Mode == "required" || t.Mode == "preferred") {
-		r.Add("ca", t.CA, "has no effect in the mode %s, which verifies nothing: use verify-ca or verify-identity", t.Mode)
+	if t.CA.Set() && (t.Mode == "required" || t.Mode == "preferred") {
+		r.Add("ca", t.CA.Path(), "has no effect in the mode %s, which verifies nothing: use verify-ca or verify-identity", t.Mode)
 	}
 }

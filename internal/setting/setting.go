@@ -1,7 +1,8 @@
 // Package setting holds what sections of the configuration are made of: types of values that have a text form of their own, the
 // TLS section, and the report that takes what is wrong. A sink declares its section with them and knows nothing of the rest.
 //
-// Guarantee: a Secret leaves only through Reveal. The package owns no goroutine and does no I/O.
+// Guarantee: a Secret leaves only through Get and Load. A secret or certificate in a file may be replaced while the process runs. The
+// package owns no goroutine; its only I/O is reading the files of secrets and certificates.
 package setting
 
 import (
@@ -11,29 +12,6 @@ import (
 	"strconv"
 	"strings"
 )
-
-// Mask stands for a secret wherever one would be shown.
-const Mask = "******"
-
-// Secret is a text that is shown masked however it is formatted or encoded.
-type Secret string
-
-// Reveal returns the secret itself.
-func (s Secret) Reveal() string { return string(s) }
-
-// String returns a mask, or nothing when no secret is set.
-func (s Secret) String() string {
-	if s == "" {
-		return ""
-	}
-	return Mask
-}
-
-// GoString is String, for %#v.
-func (s Secret) GoString() string { return s.String() }
-
-// MarshalText is String, for encoders.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // URL is an address that may hold a credential: however it is formatted or encoded, only its scheme and host are shown.
 type URL string
@@ -112,9 +90,9 @@ type TLS struct {
 	// to the host name).
 	Mode string `yaml:"mode"`
 	// CA is a PEM file with the trusted authorities. Empty: the system's.
-	CA string `yaml:"ca"`
+	CA File `yaml:"ca"`
 	// Cert is a PEM file with the client certificate.
-	Cert string `yaml:"cert"`
+	Cert File `yaml:"cert"`
 	// Key is the PEM file with the private key of Cert.
-	Key string `yaml:"key"`
+	Key File `yaml:"key"`
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
@@ -20,7 +21,7 @@ func TestGrants(t *testing.T) {
 		name := "grants_" + schema
 		testkit.Must(t, d.CreateUser(ctx, name, "secret", "SELECT ON "+schema+".*"))
 		t.Cleanup(func() { testkit.Exec(t, d.Root(), "DROP USER '"+name+"'@'%'") })
-		cfg := Config{Address: d.Addr(), User: name, Password: "secret"}
+		cfg := Config{Address: d.Addr(), User: name, Password: setting.NewSecret("secret")}
 		probes := []Probe{{Privileges: "SELECT, UPDATE", On: schema + ".a", Statement: "EXPLAIN UPDATE " + schema + ".a SET n = ? WHERE id = 0", Args: []any{1}}}
 		info, err := Inspect(ctx, open(t, cfg, nil, Session{}))
 		testkit.Must(t, err)
@@ -68,7 +69,7 @@ func TestNarrowSessionIsNotNeeded(t *testing.T) {
 		ctx := context.Background()
 		testkit.Must(t, d.CreateUser(ctx, "plain", "secret"))
 		t.Cleanup(func() { testkit.Exec(t, d.Root(), "DROP USER 'plain'@'%'") })
-		info, err := Inspect(ctx, open(t, Config{Address: d.Addr(), User: "plain", Password: "secret"}, nil, Session{Writes: true}))
+		info, err := Inspect(ctx, open(t, Config{Address: d.Addr(), User: "plain", Password: setting.NewSecret("secret")}, nil, Session{Writes: true}))
 		testkit.Must(t, err)
 		if info.SessionImage != "FULL" {
 			t.Errorf("row image %q", info.SessionImage)
@@ -148,7 +149,7 @@ func TestTLSModes(t *testing.T) {
 		{TLSVerifyIdentity, plain.Addr(), ours, false, false},
 	} {
 		cfg := Config{Address: c.address, User: "root", DialTimeout: 5 * time.Second}
-		testkit.Must(t, cfg.SetTLS(c.mode, TLSFiles{CA: c.ca}))
+		testkit.Must(t, cfg.SetTLS(c.mode, TLSFiles{CA: setting.NewFile(c.ca)}))
 		var name, cipher string
 		err := open(t, cfg, nil, Session{MaxConns: 1}).QueryRow("SHOW SESSION STATUS LIKE 'Ssl_cipher'").Scan(&name, &cipher)
 		if (err == nil) != c.works || (cipher != "") != c.encrypted {
@@ -156,7 +157,7 @@ func TestTLSModes(t *testing.T) {
 		}
 	}
 	cfg := Config{Address: "db.example:3306", User: "root"}
-	testkit.Must(t, cfg.SetTLS(TLSVerifyIdentity, TLSFiles{CA: ours}))
+	testkit.Must(t, cfg.SetTLS(TLSVerifyIdentity, TLSFiles{CA: setting.NewFile(ours)}))
 	cfg.Address = secured.Addr()
 	if err := open(t, cfg, nil, Session{}).Ping(); err == nil || !strings.Contains(err.Error(), "db.example") {
 		t.Errorf("a certificate for another name: %v", err)
@@ -164,18 +165,21 @@ func TestTLSModes(t *testing.T) {
 }
 
 func TestTLSFaultsAreNamed(t *testing.T) {
-	empty := filepath.Join(t.TempDir(), "empty.pem")
+	dir := t.TempDir()
+	empty, other := filepath.Join(dir, "empty.pem"), filepath.Join(dir, "other.pem")
 	testkit.Must(t, os.WriteFile(empty, nil, 0o600))
+	testkit.Must(t, os.WriteFile(other, []byte("no PEM"), 0o600))
 	for _, c := range []struct {
 		mode  TLSMode
 		files TLSFiles
 		what  string
 	}{
 		{"always", TLSFiles{}, `"always" is unknown`},
-		{TLSVerifyCA, TLSFiles{CA: "/nonexistent.pem"}, "read the CA"},
-		{TLSVerifyCA, TLSFiles{CA: empty}, "no PEM certificate"},
-		{TLSRequired, TLSFiles{Cert: empty}, "belong together"},
-		{TLSRequired, TLSFiles{Cert: empty, Key: empty}, "client certificate"},
+		{TLSVerifyCA, TLSFiles{CA: setting.NewFile("/nonexistent.pem")}, "read the CA"},
+		{TLSVerifyCA, TLSFiles{CA: setting.NewFile(empty)}, "empty.pem is empty"},
+		{TLSVerifyCA, TLSFiles{CA: setting.NewFile(other)}, "no PEM certificate"},
+		{TLSRequired, TLSFiles{Cert: setting.NewFile(other)}, "belong together"},
+		{TLSRequired, TLSFiles{Cert: setting.NewFile(other), Key: setting.NewFile(other)}, "client certificate"},
 	} {
 		cfg := Config{Address: "127.0.0.1:3306"}
 		if err := cfg.SetTLS(c.mode, c.files); err == nil || !strings.Contains(err.Error(), c.what) {

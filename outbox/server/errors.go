@@ -67,6 +67,17 @@ func Code(err error) uint16 {
 	return 0
 }
 
+// Refused reports whether the server did not accept the account's password or certificate.
+func Refused(err error) bool { return refused(Code(err)) }
+
+func refused(code uint16) bool {
+	switch code {
+	case 1045, 1698, 1862: // ACCESS_DENIED_ERROR, ACCESS_DENIED_NO_PASSWORD_ERROR, MUST_CHANGE_PASSWORD_LOGIN
+		return true
+	}
+	return false
+}
+
 // NoTLS reports whether a connection requested TLS and the server does not offer it.
 func NoTLS(err error) bool { return errors.Is(err, mysql.ErrNoTLS) }
 

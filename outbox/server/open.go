@@ -39,14 +39,14 @@ const idleTime = 5 * time.Minute
 // otherwise change their zone under our updates.
 func Open(cfg Config, guard func(context.Context, ID) error, session Session) (*sql.DB, error) {
 	settings := cfg.driver()
-	if err := settings.Apply(ownCopy); err != nil {
+	if err := settings.Apply(mysql.BeforeConnect(cfg.secrets)); err != nil {
 		return nil, fmt.Errorf("connection settings for %s: %w", cfg.Address, err)
 	}
 	base, err := mysql.NewConnector(settings)
 	if err != nil {
 		return nil, fmt.Errorf("connection settings for %s: %w", cfg.Address, err)
 	}
-	db := sql.OpenDB(&connector{Connector: base, address: cfg.Address, guard: guard, session: session, logins: &logins{}})
+	db := sql.OpenDB(&connector{Connector: base, config: cfg, address: cfg.Address, guard: guard, session: session, logins: &logins{}})
 	conns := session.MaxConns
 	if conns == 0 {
 		conns = 4
@@ -60,8 +60,7 @@ func Open(cfg Config, guard func(context.Context, ID) error, session Session) (*
 
 func (c Config) driver() *mysql.Config {
 	d := mysql.NewConfig()
-	d.Net, d.Addr, d.User, d.Passwd = c.Network(), c.Address, c.User, c.Password
-	d.TLS, d.AllowFallbackToPlaintext = c.TLS, c.TLSOptional
+	d.Net, d.Addr, d.User, d.AllowFallbackToPlaintext = c.Network(), c.Address, c.User, c.TLSOptional
 	d.Timeout, d.ReadTimeout, d.WriteTimeout = c.DialTimeout, c.IOTimeout, c.IOTimeout
 	if c.DialTimeout == 0 {
 		d.Timeout = defaultDialTimeout
@@ -77,13 +76,17 @@ func (c Config) driver() *mysql.Config {
 	return d
 }
 
-// ownCopy makes the driver give each connection a copy of the configuration. Without it, a connection that finds a server without TLS, where
-// that is allowed, turns TLS off for all later ones, without a lock.
-var ownCopy = mysql.BeforeConnect(func(context.Context, *mysql.Config) error { return nil })
+// secrets puts the present password and certificates into the driver's configuration of one connection. That is a copy: a connection
+// that finds a server without TLS, where that is allowed, turns TLS off in it.
+func (c Config) secrets(_ context.Context, d *mysql.Config) error {
+	d.Passwd, d.TLS = c.Password.Get(), c.TLS.Config()
+	return nil
+}
 
 // connector prepares and checks every connection before database/sql sees it.
 type connector struct {
 	driver.Connector
+	config  Config
 	address string
 	guard   func(context.Context, ID) error
 	session Session
@@ -94,6 +97,7 @@ type connector struct {
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	refusals := c.logins.refusals.Load() // before the login, so that a refusal in the meantime ends this one too
 	conn, err := c.dial(ctx)
+	c.config.LoggedIn(err, Code(err))
 	if err != nil {
 		return nil, c.connectError(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
@@ -119,7 +120,7 @@ func TestRetentionOfRDSIsAsked(t *testing.T) {
 		testkit.Must(t, d.CreateUser(t.Context(), "managed", "secret"))
 		t.Cleanup(func() { testkit.Exec(t, d.Root(), "DROP USER 'managed'@'%'") })
 		ask := func() Info {
-			db := open(t, Config{Address: d.Addr(), User: "managed", Password: "secret"}, nil, Session{MaxConns: 1})
+			db := open(t, Config{Address: d.Addr(), User: "managed", Password: setting.NewSecret("secret")}, nil, Session{MaxConns: 1})
 			conn, err := db.Conn(t.Context())
 			testkit.Must(t, err)
 			defer conn.Close()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
@@ -34,7 +35,7 @@ func TestRelaysOfOneTableSeeEachOther(t *testing.T) {
 		schema := d.CreateSchema(t)
 		testkit.Must(t, d.CreateUser(ctx, "present_"+schema, "secret"))
 		t.Cleanup(func() { testkit.Exec(t, d.Root(), "DROP USER present_"+schema) })
-		cfg := Config{Address: d.Addr(), User: "present_" + schema, Password: "secret"}
+		cfg := Config{Address: d.Addr(), User: "present_" + schema, Password: setting.NewSecret("secret")}
 		shared, own := schema+".shared", schema+"."+strings.Repeat("long", 16)
 		first, second := presence(t, cfg, own, shared), presence(t, cfg, shared)
 		for range 2 {

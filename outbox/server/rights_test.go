@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"testing"
 
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
@@ -17,7 +18,7 @@ func TestAPoolSeesGrantsThatComeLater(t *testing.T) {
 		user := "later_" + d.CreateSchema(t)
 		testkit.Must(t, d.CreateUser(ctx, user, "secret"))
 		t.Cleanup(func() { testkit.Exec(t, d.Root(), "DROP USER "+user) })
-		cfg := Config{Address: d.Addr(), User: user, Password: "secret"}
+		cfg := Config{Address: d.Addr(), User: user, Password: setting.NewSecret("secret")}
 		for name, session := range map[string]Session{"plain": {MaxConns: 3}, "writing": {MaxConns: 3, Writes: true}} {
 			db := open(t, cfg, nil, session)
 			info, err := Inspect(ctx, db)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -181,7 +182,7 @@ func TestSessionSettings(t *testing.T) {
 // A53: neither password nor DSN is in what goes wrong; wrong credentials are a matter for the operator.
 func TestA53_ErrorsHoldNoPassword(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testkit.Database) {
-		cfg := Config{Address: d.Addr(), User: "unknown", Password: "canary-secret"}
+		cfg := Config{Address: d.Addr(), User: "unknown", Password: setting.NewSecret("canary-secret")}
 		err := open(t, cfg, nil, Session{}).Ping()
 		if err == nil || strings.Contains(err.Error(), "canary") || Classify(err) != Service {
 			t.Fatalf("%v: %v", Classify(err), err)

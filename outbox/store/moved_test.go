@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -67,7 +68,7 @@ func TestRetentionNeedsGrants(t *testing.T) {
 		user := "leaving_" + b.Schema
 		testkit.Must(b, b.Server.CreateUser(b.Ctx, user, "secret", "SELECT, UPDATE ON "+b.Schema+".*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*"))
 		b.Cleanup(func() { testkit.Exec(b, b.Server.Root(), "DROP USER "+user) })
-		db, err := server.Open(server.Config{Address: b.Server.Addr(), User: user, Password: "secret"}, nil, server.Session{MaxConns: 1})
+		db, err := server.Open(server.Config{Address: b.Server.Addr(), User: user, Password: setting.NewSecret("secret")}, nil, server.Session{MaxConns: 1})
 		testkit.Must(b, err)
 		defer db.Close()
 		fixes := func() (all []string) {
@@ -113,7 +114,7 @@ func TestHistory(t *testing.T) {
 		testkit.Must(b, b.Server.CreateUser(b.Ctx, user, "secret"))
 		b.Cleanup(func() { testkit.Exec(b, b.Server.Root(), "DROP USER "+user) })
 		var db *sql.DB
-		db, err = server.Open(server.Config{Address: b.Server.Addr(), User: user, Password: "secret"}, nil, server.Session{MaxConns: 1})
+		db, err = server.Open(server.Config{Address: b.Server.Addr(), User: user, Password: setting.NewSecret("secret")}, nil, server.Session{MaxConns: 1})
 		testkit.Must(b, err)
 		defer db.Close()
 		if _, known, err := server.HistoryLength(b.Ctx, db); err != nil || known != (b.Server.Flavor == testkit.MariaDB) {

@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -39,6 +40,8 @@ func classOf(err error) (class outbox.Class, advice string) {
 		return outbox.ClassService, "check sink.kafka.tls.ca and the names in the broker's certificate"
 	case errors.As(err, &plaintext):
 		return outbox.ClassService, "the listener does not speak TLS: check the port and sink.kafka.tls"
+	case server.PeerRefused(err):
+		return outbox.ClassService, "the broker does not accept the client certificate: check sink.kafka.tls.cert"
 	case known && noService(code):
 		return outbox.ClassService, "check the user, password and rights of sink.kafka.sasl"
 	// With an idempotent producer the library returns these only when certainly nothing is stored: never sent, or refused at each

@@ -13,9 +13,9 @@ import (
 // fence creates connections that write nothing while may returns false. The library buffers records after the last point where
 // this package could check: a process that was stopped for longer than its lease would send them when it continues.
 type fence struct {
-	tls       *tls.Config
-	may       func() bool // nil: always
-	wire      *wire
+	tls       func() *tls.Config // nil: none
+	may       func() bool        // nil: always
+	wire      *wire              // nil: of a reader
 	dialLimit time.Duration
 }
 
@@ -30,9 +30,9 @@ func (f fence) dial(ctx context.Context, network, address string) (net.Conn, err
 		conn = fencedConn{conn, f.may}
 	}
 	if f.tls == nil {
-		return wiredConn{conn, f.wire}, nil
+		return f.wired(conn), nil
 	}
-	settings := f.tls.Clone()
+	settings := f.tls()
 	if settings.ServerName == "" {
 		if settings.ServerName, _, err = net.SplitHostPort(address); err != nil {
 			settings.ServerName = address
@@ -45,7 +45,14 @@ func (f fence) dial(ctx context.Context, network, address string) (net.Conn, err
 		_ = conn.Close() // the handshake's error has the reason
 		return nil, err
 	}
-	return wiredConn{secure, f.wire}, nil
+	return f.wired(secure), nil
+}
+
+func (f fence) wired(conn net.Conn) net.Conn {
+	if f.wire == nil {
+		return conn
+	}
+	return wiredConn{conn, f.wire}
 }
 
 // fencedConn is below TLS: nothing lies between the check and the socket.

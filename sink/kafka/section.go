@@ -12,8 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
 	"go.uber.org/zap"
 )
 
@@ -42,7 +40,7 @@ type Authentication struct {
 	// Password of the account.
 	Password setting.Secret `yaml:"password"`
 	// PasswordFile is a file that holds the password instead.
-	PasswordFile string `yaml:"password_file"`
+	PasswordFile setting.File `yaml:"password_file"`
 }
 
 // NewSection returns the section with its defaults.
@@ -59,14 +57,14 @@ func (s *Section) Validate(r setting.Report) {
 	r.Size("max_message_bytes", s.MaxMessageBytes, 1<<10, 1<<30)
 	r = r.At("sasl")
 	if s.SASL.Mechanism == "" {
-		if s.SASL.User != "" || s.SASL.Password != "" {
+		if s.SASL.User != "" || s.SASL.Password.Set() {
 			r.Add("mechanism", "", "is missing: write plain, scram-sha-256 or scram-sha-512")
 		}
 		return
 	}
 	r.OneOf("mechanism", s.SASL.Mechanism, "plain", "scram-sha-256", "scram-sha-512")
 	r.Required("user", s.SASL.User)
-	if s.SASL.Password == "" {
+	if !s.SASL.Password.Set() {
 		r.Add("password", "", "is missing: set it, or password_file")
 	}
 }
@@ -87,29 +85,20 @@ func (s *Section) Open(limits sink.Limits, log *zap.Logger, reg prometheus.Regis
 		return nil, fmt.Errorf("sink.kafka.tls: %w", err)
 	}
 	cfg := config{
-		brokers: s.Brokers, tls: c.TLS, codec: codecs[cmp.Or(s.Compression, "none")],
+		brokers: s.Brokers, codec: codecs[cmp.Or(s.Compression, "none")],
 		maxBytes: cmp.Or(int(s.MaxMessageBytes), int(NewSection().MaxMessageBytes)), limits: limits, times: usual,
 	}
+	if c.TLS != nil {
+		cfg.tls, cfg.logins.cert = c.TLS.Config, s.TLS.Cert
+	}
 	if login := mechanisms[s.SASL.Mechanism]; login != nil {
-		cfg.sasl = login(s.SASL.User, s.SASL.Password.Reveal())
+		cfg.sasl, cfg.logins.secret = login(s.SASL.User, s.SASL.Password.Get), s.SASL.Password
 	}
 	return open(cfg, log, reg)
 }
 
 var codecs = map[string]kgo.CompressionCodec{
 	"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
-}
-
-var mechanisms = map[string]func(user, password string) sasl.Mechanism{
-	"plain": func(user, password string) sasl.Mechanism {
-		return plain.Auth{User: user, Pass: password}.AsMechanism()
-	},
-	"scram-sha-256": func(user, password string) sasl.Mechanism {
-		return scram.Auth{User: user, Pass: password}.AsSha256Mechanism()
-	},
-	"scram-sha-512": func(user, password string) sasl.Mechanism {
-		return scram.Auth{User: user, Pass: password}.AsSha512Mechanism()
-	},
 }
 
 // limits in time.
@@ -127,8 +116,9 @@ var usual = times{delivery: 30 * time.Second, dial: 10 * time.Second, close: 5 *
 // time is the time of the send (an old created_at could exceed retention or a broker's age limit at once).
 type config struct {
 	brokers  []string
-	tls      *tls.Config    // nil: none; without a server name it is the host of each broker
-	sasl     sasl.Mechanism // nil: none
+	tls      func() *tls.Config // of a new connection; nil: none. Without a server name it is the host of each broker
+	sasl     sasl.Mechanism     // nil: none
+	logins   logins
 	codec    kgo.CompressionCodec
 	maxBytes int // of a record batch before compression, and so of a message with its key and headers
 	// limits are the caller's own. The client's buffers are a quarter larger, so that they are never full first; beyond them a
@@ -165,12 +155,11 @@ func (c config) connection(w *wire) []kgo.Opt {
 		// With the default of 5 s a new topic or a moved leader would be unknown for that time.
 		kgo.MetadataMinAge(250 * time.Millisecond),
 	}
-	switch {
-	case w != nil:
-		opts = append(opts, kgo.Dialer(fence{c.tls, c.limits.May, w, c.times.dial}.dial))
-	case c.tls != nil:
-		opts = append(opts, kgo.DialTLSConfig(c.tls))
+	may := c.limits.May
+	if w == nil { // a reader publishes nothing
+		may = nil
 	}
+	opts = append(opts, kgo.Dialer(fence{c.tls, may, w, c.times.dial}.dial), kgo.WithHooks(c.logins))
 	if c.sasl != nil {
 		opts = append(opts, kgo.SASL(c.sasl))
 	}

@@ -31,12 +31,15 @@ func secureFake(t *testing.T) (f *fakekafka.Cluster, client *tls.Config) {
 	return f, &tls.Config{RootCAs: certs.Pool()}
 }
 
+// fixed returns a function that returns a value.
+func fixed[T any](value T) func() T { return func() T { return value } }
+
 func TestTLSAndSASL(t *testing.T) {
 	f, client := secureFake(t)
 	for name, user := range map[string]string{"plain": "plain", "scram-sha-256": "scram256", "scram-sha-512": "scram512"} {
-		login := mechanisms[name](user, "secret")
+		login := mechanisms[name](user, fixed("secret"))
 		t.Run(name, func(t *testing.T) {
-			s := newSink(t, f.Addr(), func(cfg *config) { cfg.tls, cfg.sasl = client, login })
+			s := newSink(t, f.Addr(), func(cfg *config) { cfg.tls, cfg.sasl = client.Clone, login })
 			wantClass(t, outbox.ClassNone, publish(t, s, messages("orders", 5)...)...)
 			if err := s.Probe(t.Context()); err != nil {
 				t.Error(err)
@@ -52,9 +55,9 @@ func TestE2_AccessFaultsAreService(t *testing.T) {
 		name   string
 		change func(*config)
 	}{
-		{"no SASL", func(c *config) { c.tls = client }},
-		{"no TLS", func(c *config) { c.sasl = mechanisms["plain"]("plain", "secret") }},
-		{"unknown authority", func(c *config) { c.tls, c.sasl = &tls.Config{}, mechanisms["plain"]("plain", "secret") }},
+		{"no SASL", func(c *config) { c.tls = client.Clone }},
+		{"no TLS", func(c *config) { c.sasl = mechanisms["plain"]("plain", fixed("secret")) }},
+		{"unknown authority", func(c *config) { c.tls, c.sasl = (&tls.Config{}).Clone, mechanisms["plain"]("plain", fixed("secret")) }},
 	} {
 		t.Run(c.name, func(t *testing.T) { wantService(t, f.Addr(), c.change) })
 	}
@@ -87,16 +90,16 @@ func TestE2_AccessFaultsOnKafka(t *testing.T) {
 	k := testkit.NewKafka(t, testkit.KafkaOptions{TLS: certs, User: "relay", Password: "secret"})
 	makeTopic(t, k.Addr(), "orders", nil)
 	client := &tls.Config{RootCAs: certs.Pool()}
-	s := newSink(t, k.SecureAddr(), func(c *config) { c.tls, c.sasl = client, mechanisms["plain"]("relay", "secret") })
+	s := newSink(t, k.SecureAddr(), func(c *config) { c.tls, c.sasl = client.Clone, mechanisms["plain"]("relay", fixed("secret")) })
 	wantClass(t, outbox.ClassNone, publish(t, s, messages("orders", 5)...)...)
 	for _, c := range []struct {
 		name   string
 		change func(*config)
 	}{
-		{"wrong password", func(c *config) { c.tls, c.sasl = client, mechanisms["plain"]("relay", "hunter2") }},
-		{"mechanism off", func(c *config) { c.tls, c.sasl = client, mechanisms["scram-sha-512"]("relay", "secret") }},
-		{"no SASL", func(c *config) { c.tls = client }},
-		{"unknown authority", func(c *config) { c.tls, c.sasl = &tls.Config{}, mechanisms["plain"]("relay", "secret") }},
+		{"wrong password", func(c *config) { c.tls, c.sasl = client.Clone, mechanisms["plain"]("relay", fixed("hunter2")) }},
+		{"mechanism off", func(c *config) { c.tls, c.sasl = client.Clone, mechanisms["scram-sha-512"]("relay", fixed("secret")) }},
+		{"no SASL", func(c *config) { c.tls = client.Clone }},
+		{"unknown authority", func(c *config) { c.tls, c.sasl = (&tls.Config{}).Clone, mechanisms["plain"]("relay", fixed("secret")) }},
 	} {
 		t.Run(c.name, func(t *testing.T) { wantService(t, k.SecureAddr(), c.change) })
 	}
@@ -108,7 +111,7 @@ func TestTopicsReportMissingRights(t *testing.T) {
 		kfake.User("PLAIN", "relay", "secret",
 			kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "mine", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationAll, Allow: true},
 			kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "readable", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationRead, Allow: true}))
-	s := newSink(t, f.Addr(), func(c *config) { c.sasl = mechanisms["plain"]("relay", "secret") })
+	s := newSink(t, f.Addr(), func(c *config) { c.sasl = mechanisms["plain"]("relay", fixed("secret")) })
 	faults, err := s.Topics(t.Context(), []string{"mine", "readable", "hidden"})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +127,7 @@ func TestTopicsReportMissingRights(t *testing.T) {
 func TestSectionNamesEveryFault(t *testing.T) {
 	var faults []string
 	report := setting.NewReport(func(path, value, reason string) { faults = append(faults, path+"="+value+" "+reason) })
-	section := &Section{MaxMessageBytes: 5, Compression: "rar", SASL: Authentication{Mechanism: "gssapi", User: "u", Password: "hunter2"}}
+	section := &Section{MaxMessageBytes: 5, Compression: "rar", SASL: Authentication{Mechanism: "gssapi", User: "u", Password: setting.NewSecret("hunter2")}}
 	section.Validate(report)
 	text := strings.Join(faults, "\n")
 	for _, part := range []string{"brokers", "max_message_bytes", "compression=rar", "sasl.mechanism=gssapi"} {

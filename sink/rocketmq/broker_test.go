@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/apache/rocketmq-client-go/v2/rlog"
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
@@ -168,7 +169,7 @@ func TestB16_NoBodiesInTheLog(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	c := newCluster(t)
 	c.topic("orders")
-	cfg := Section{NameServers: []string{c.names.addr}, AccessKey: "canary-access", SecretKey: "canary-secret"}
+	cfg := Section{NameServers: []string{c.names.addr}, AccessKey: "canary-access", SecretKey: setting.NewSecret("canary-secret")}
 	s, err := open(cfg, nil, zap.New(core), prometheus.NewRegistry())
 	testkit.Must(t, err)
 	canary := func() []*outbox.Message {
@@ -205,7 +206,7 @@ func TestB16_NoBodiesInTheLog(t *testing.T) {
 
 // Our own requests are signed like the library's; the servers recompute the signature.
 func TestRequestsAreSigned(t *testing.T) {
-	c, s := newOrders(t, func(cfg *Section) { cfg.AccessKey, cfg.SecretKey = "relay", "secret" })
+	c, s := newOrders(t, func(cfg *Section) { cfg.AccessKey, cfg.SecretKey = "relay", setting.NewSecret("secret") })
 	send(t, s, message("orders", "k")).want(outbox.ClassNone)
 	fields := c.brokers["broker-a"].fields[0]
 	if fields["AccessKey"] != "relay" || fields["Signature"] == "" {

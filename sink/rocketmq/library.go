@@ -47,7 +47,7 @@ func newProducer(cfg Section, instance string, log *zap.Logger) (rmq.Producer, e
 		timeLimits(&limited),
 	}
 	if cfg.AccessKey != "" {
-		options = append(options, producer.WithCredentials(primitive.Credentials{AccessKey: cfg.AccessKey, SecretKey: cfg.SecretKey.Reveal()}))
+		options = append(options, producer.WithCredentials(primitive.Credentials{AccessKey: cfg.AccessKey, SecretKey: cfg.SecretKey.Get()}))
 	}
 	p, err := rmq.NewProducer(options...)
 	if err != nil {

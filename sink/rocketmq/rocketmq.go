@@ -74,7 +74,7 @@ func open(cfg Section, may func() bool, log *zap.Logger, reg prometheus.Register
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	remote := &remoting.Client{Names: cfg.NameServers, NamesLimit: askLimit, AccessKey: cfg.AccessKey, SecretKey: cfg.SecretKey.Reveal()}
+	remote := &remoting.Client{Names: cfg.NameServers, NamesLimit: askLimit, AccessKey: cfg.AccessKey, SecretKey: cfg.SecretKey.Get}
 	b := &brokers{
 		remote: remote, instance: instance, group: cfg.Group, log: log, up: m.up, health: sink.NewHealth(0), ctx: ctx, known: map[string]*broker{},
 	}

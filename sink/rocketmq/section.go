@@ -20,7 +20,7 @@ type Section struct {
 	// SecretKey of the account.
 	SecretKey setting.Secret `yaml:"secret_key"`
 	// SecretKeyFile is a file that holds the secret key instead.
-	SecretKeyFile string `yaml:"secret_key_file"`
+	SecretKeyFile setting.File `yaml:"secret_key_file"`
 	// MaxMessageBytes is the largest body the brokers take (their maxMessageSize). Larger rows become FAILED without an attempt.
 	MaxMessageBytes setting.Bytes `yaml:"max_message_bytes"`
 	// Durability decides about a message that a broker stored but did not flush or copy to its replica in time: `strict` sends it again;
@@ -55,7 +55,7 @@ func (s *Section) Validate(r setting.Report) {
 	}
 	r.Size("max_message_bytes", s.MaxMessageBytes, 1<<10, frameLimit)
 	r.OneOf("durability", s.Durability, "strict", "lenient")
-	if (s.AccessKey == "") != (s.SecretKey == "") {
+	if (s.AccessKey != "") != s.SecretKey.Set() {
 		r.Add("", "", "access_key and secret_key belong together: set both or none")
 	}
 	if s.TLS != nil {

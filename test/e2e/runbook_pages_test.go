@@ -271,12 +271,24 @@ func rotateCredentials(t *testing.T, page string) {
 	})
 	r.values["'canal_outbox'@'%'"], r.values["/etc/canal-outbox"] = "'"+user+"'@'%'", dir
 	r.Start(t)
+	pid := r.PID()
 	r.writes(20)
-	r.hooks["The broker's credentials"] = func() { r.writes(20) }
+	r.hooks["The broker's credentials"] = func() { r.loggedInAgain(user) }
 	r.reads(page)
-	r.writes(20)
+	r.loggedInAgain(user)
+	if r.PID() != pid {
+		t.Error("the relay was started again")
+	}
 	r.noCopies()
 	r.Stop(t)
+}
+
+// loggedInAgain ends the sessions of an account, so that the relay logs in with the password of now, and waits until rows are SENT.
+func (r *reader) loggedInAgain(user string) {
+	r.t.Helper()
+	_, err := r.db.KillSessions(r.t.Context(), "USER = '"+user+"'")
+	testkit.Must(r.t, err)
+	r.writes(20)
 }
 
 func takeOver(t *testing.T, page string) {

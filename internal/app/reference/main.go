@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -45,7 +46,8 @@ path in capitals after ` + "`CANAL_OUTBOX_`" + `, with ` + "`_`" + ` between the
 prefix that match no key are reported and ignored.
 
 Durations are written as ` + "`500ms`, `30s`, `1h30m`" + `; sizes as a number of bytes or as ` + "`64MiB`" + `. Passwords, keys and tokens
-can be read from a file (` + "`..._file`" + `; one line break at its end is ignored) and are never printed.
+can be in a file (` + "`..._file`" + `; one line break at its end is ignored) and are never printed. A file with a secret or a certificate is read again when it
+changes and when a server refuses the secret.
 `
 
 // render makes the page from the module in dir.
@@ -85,7 +87,7 @@ func (p *page) section(v reflect.Value, path string, level int) {
 	rows := 0
 	for i := range t.NumField() {
 		f, value := t.Field(i), v.Field(i)
-		if below(value).Kind() == reflect.Struct {
+		if isSection(below(value)) {
 			continue
 		}
 		if rows++; rows == 1 {
@@ -102,7 +104,7 @@ func (p *page) section(v reflect.Value, path string, level int) {
 	}
 	for i := range t.NumField() {
 		f, value := t.Field(i), below(v.Field(i))
-		if value.Kind() != reflect.Struct {
+		if !isSection(value) {
 			continue
 		}
 		name := join(path, key(f))
@@ -148,6 +150,12 @@ func below(v reflect.Value) reflect.Value {
 		return v.Index(0)
 	}
 	return v
+}
+
+// isSection reports whether a value has keys of its own: a struct without a text form.
+func isSection(v reflect.Value) bool {
+	_, text := v.Interface().(encoding.TextMarshaler)
+	return v.Kind() == reflect.Struct && !text
 }
 
 // comment is that of a field.

@@ -105,9 +105,10 @@ func IsCode(err error, code int) bool {
 
 // Client sends requests to name servers and brokers. Its methods may be called from several goroutines.
 type Client struct {
-	Names                []string      // host:port of the name servers
-	NamesLimit           time.Duration // of a request to one name server
-	AccessKey, SecretKey string
+	Names      []string      // host:port of the name servers
+	NamesLimit time.Duration // of a request to one name server
+	AccessKey  string        // "" for requests without a signature
+	SecretKey  func() string // is asked for each request
 
 	preferred atomic.Uint32 // index of the name server that answered last
 	opaque    atomic.Int32
@@ -209,7 +210,7 @@ func (c *Client) Sign(fields map[string]string, body []byte) map[string]string {
 	}
 	signed := map[string]string{"AccessKey": c.AccessKey}
 	maps.Copy(signed, fields)
-	mac := hmac.New(sha1.New, []byte(c.SecretKey))
+	mac := hmac.New(sha1.New, []byte(c.SecretKey()))
 	for _, name := range slices.Sorted(maps.Keys(signed)) {
 		io.WriteString(mac, signed[name]) // a hash never fails
 	}
