@@ -23,6 +23,9 @@ type KafkaOptions struct {
 	TLS *Certificates
 	// User and Password open the secure listener with SASL PLAIN for this account. With TLS both apply.
 	User, Password string
+	// Keys is the path of a JSON Web Key Set: the secure listener takes OAUTHBEARER tokens that one of its keys has signed for the
+	// audience "kafka". With TLS both apply.
+	Keys string
 	// JVM replaces the default -Xmx512m -XX:TieredStopAtLevel=1. The second makes a start cost half the CPU time and a
 	// broker at full load slower, so a benchmark sets -Xmx512m alone.
 	JVM []string
@@ -113,6 +116,9 @@ func StartKafka(ctx context.Context, opts KafkaOptions) (_ *Kafka, err error) {
 	if len(jvm) == 0 {
 		jvm = []string{"-Xmx512m", quickJIT}
 	}
+	if opts.Keys != "" {
+		jvm = append(slices.Clone(jvm), "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://"+opts.Keys)
+	}
 	k.Server = &Server{
 		name:    "kafka",
 		log:     filepath.Join(k.dir.path, "server.log"),
@@ -179,7 +185,7 @@ func (k *Kafka) writeProperties(path string, opts KafkaOptions) error {
 
 // secure adds the listener with TLS or SASL or both, if asked for.
 func (k *Kafka) secure(config map[string]string, opts KafkaOptions) error {
-	if opts.TLS == nil && opts.User == "" {
+	if opts.TLS == nil && opts.User == "" && opts.Keys == "" {
 		return nil
 	}
 	protocol := "PLAINTEXT"
@@ -196,6 +202,14 @@ func (k *Kafka) secure(config map[string]string, opts KafkaOptions) error {
 		config["sasl.enabled.mechanisms"] = "PLAIN"
 		config["listener.name.secure.plain.sasl.jaas.config"] = fmt.Sprintf(
 			"org.apache.kafka.common.security.plain.PlainLoginModule required user_%s=%q;", opts.User, opts.Password)
+	}
+	if opts.Keys != "" {
+		const oauthbearer = "org.apache.kafka.common.security.oauthbearer."
+		protocol = "SASL_" + protocol
+		config["sasl.enabled.mechanisms"] = "OAUTHBEARER"
+		config["listener.name.secure.oauthbearer.sasl.jaas.config"] = oauthbearer + "OAuthBearerLoginModule required;"
+		config["listener.name.secure.oauthbearer.sasl.server.callback.handler.class"] = oauthbearer + "OAuthBearerValidatorCallbackHandler"
+		config["sasl.oauthbearer.jwks.endpoint.url"], config["sasl.oauthbearer.expected.audience"] = "file://"+opts.Keys, "kafka"
 	}
 	config["listeners"] += ",SECURE://" + k.SecureAddr()
 	config["advertised.listeners"] += ",SECURE://" + k.SecureAddr()

@@ -40,6 +40,8 @@ func classOf(err error) (class outbox.Class, advice string) {
 		return outbox.ClassService, "check sink.kafka.tls.ca and the names in the broker's certificate"
 	case errors.As(err, &plaintext):
 		return outbox.ClassService, "the listener does not speak TLS: check the port and sink.kafka.tls"
+	case errors.As(err, new(*loginError)):
+		return outbox.ClassService, "nothing can log in before this is mended; it is tried again"
 	case server.PeerRefused(err):
 		return outbox.ClassService, "the broker does not accept the client certificate: check sink.kafka.tls.cert"
 	case known && noService(code):

@@ -33,14 +33,24 @@ type Section struct {
 
 // Authentication is the section sasl.
 type Authentication struct {
-	// Mechanism is one of `plain`, `scram-sha-256`, `scram-sha-512`.
+	// Mechanism is one of `plain`, `scram-sha-256`, `scram-sha-512`, `oauthbearer` (a token from `token_file`, or from `token_endpoint`),
+	// `aws-msk-iam` (the keys of the environment, a web identity, the container or the instance; no other key of this section).
 	Mechanism string `yaml:"mechanism"`
-	// User is the account.
+	// User is the account; with `token_endpoint` the client id.
 	User string `yaml:"user"`
-	// Password of the account.
+	// Password of the account; with `token_endpoint` the client secret.
 	Password setting.Secret `yaml:"password"`
 	// PasswordFile is a file that holds the password instead.
 	PasswordFile setting.File `yaml:"password_file"`
+	// TokenFile is a file with the token of `oauthbearer`, which another program replaces before the token expires.
+	TokenFile setting.File `yaml:"token_file"`
+	// TokenEndpoint is the https address that gives tokens for the client id and secret (OAuth 2.0, client credentials). The relay asks for a
+	// new token when four fifths of its life have passed. Trusted are the system's authorities and `tls.ca`. Only its host is ever shown.
+	TokenEndpoint setting.URL `yaml:"token_endpoint"`
+	// Scope is what the token is for, if the endpoint wants it.
+	Scope string `yaml:"scope"`
+	// Extensions are sent with the token, such as `logicalCluster` for Confluent Cloud.
+	Extensions map[string]string `yaml:"extensions"`
 }
 
 // NewSection returns the section with its defaults.
@@ -55,18 +65,7 @@ func (s *Section) Validate(r setting.Report) {
 	r.OneOf("compression", s.Compression, "none", "gzip", "snappy", "lz4", "zstd")
 	// Below a kilobyte hardly a record fits; above a gigabyte the protocol's own 32-bit sizes end.
 	r.Size("max_message_bytes", s.MaxMessageBytes, 1<<10, 1<<30)
-	r = r.At("sasl")
-	if s.SASL.Mechanism == "" {
-		if s.SASL.User != "" || s.SASL.Password.Set() {
-			r.Add("mechanism", "", "is missing: write plain, scram-sha-256 or scram-sha-512")
-		}
-		return
-	}
-	r.OneOf("mechanism", s.SASL.Mechanism, "plain", "scram-sha-256", "scram-sha-512")
-	r.Required("user", s.SASL.User)
-	if !s.SASL.Password.Set() {
-		r.Add("password", "", "is missing: set it, or password_file")
-	}
+	s.SASL.validate(r.At("sasl"))
 }
 
 // MaxBody is the size in bytes above which a body is refused.
@@ -91,9 +90,7 @@ func (s *Section) Open(limits sink.Limits, log *zap.Logger, reg prometheus.Regis
 	if c.TLS != nil {
 		cfg.tls, cfg.logins.cert = c.TLS.Config, s.TLS.Cert
 	}
-	if login := mechanisms[s.SASL.Mechanism]; login != nil {
-		cfg.sasl, cfg.logins.secret = login(s.SASL.User, s.SASL.Password.Get), s.SASL.Password
-	}
+	cfg.sasl, cfg.logins.secret, cfg.logins.refused = s.SASL.mechanism(s.TLS.CA)
 	return open(cfg, log, reg)
 }
 

@@ -94,8 +94,10 @@ func (p *page) section(v reflect.Value, path string, level int) {
 			p.WriteString("\n| key | default | meaning |\n|---|---|---|\n")
 		}
 		names := "`" + join(path, key(f)) + "`"
-		if strings.HasSuffix(key(f), "_file") {
-			continue // in the row of the secret that the file holds
+		if secret, is := strings.CutSuffix(f.Name, "File"); is {
+			if _, has := t.FieldByName(secret); has {
+				continue // in the row of the secret that the file holds
+			}
 		}
 		if _, has := t.FieldByName(f.Name + "File"); has {
 			names += ", `" + join(path, key(f)) + "_file`"
