@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Certificates is a certificate authority of its own and one server certificate for 127.0.0.1 and localhost, valid for a
+// Certificates is a certificate authority of its own and one certificate for 127.0.0.1 and localhost, which a client may show too, valid for a
 // day from an hour ago.
 type Certificates struct {
 	// CA, Cert and Key are PEM blocks: the authority's certificate, the server's certificate and its PKCS #8 key.
@@ -34,7 +34,7 @@ func NewCertificates() (*Certificates, error) {
 	cert, key, err := issue(&x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "localhost"},
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, ca, caKey)
 	if err != nil {
 		return nil, err

@@ -80,7 +80,22 @@ func (c Config) driver() *mysql.Config {
 // that finds a server without TLS, where that is allowed, turns TLS off in it.
 func (c Config) secrets(_ context.Context, d *mysql.Config) error {
 	d.Passwd, d.TLS = c.Password.Get(), c.TLS.Config()
+	if c.TLS != nil {
+		d.Logger = alerts{c}
+	}
 	return nil
+}
+
+// alerts is the log of one connection of the driver, which says there why a connection broke, and returns only that it did.
+type alerts struct{ config Config }
+
+// Print implements mysql.Logger.
+func (a alerts) Print(values ...any) {
+	for _, v := range values {
+		if err, is := v.(error); is && PeerRefused(err) {
+			a.config.LoggedIn(err, 0)
+		}
+	}
 }
 
 // connector prepares and checks every connection before database/sql sees it.
