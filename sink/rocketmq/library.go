@@ -33,7 +33,7 @@ const (
 )
 
 // newProducer configures and starts the library's producer. It does no I/O before the first send.
-func newProducer(cfg Section, instance string, log *zap.Logger) (rmq.Producer, error) {
+func newProducer(cfg Section, instance, secretKey string, log *zap.Logger) (rmq.Producer, error) {
 	takeGlobals(log)
 	limited := false
 	options := []producer.Option{
@@ -47,7 +47,7 @@ func newProducer(cfg Section, instance string, log *zap.Logger) (rmq.Producer, e
 		timeLimits(&limited),
 	}
 	if cfg.AccessKey != "" {
-		options = append(options, producer.WithCredentials(primitive.Credentials{AccessKey: cfg.AccessKey, SecretKey: cfg.SecretKey.Get()}))
+		options = append(options, producer.WithCredentials(primitive.Credentials{AccessKey: cfg.AccessKey, SecretKey: secretKey}))
 	}
 	p, err := rmq.NewProducer(options...)
 	if err != nil {

@@ -167,8 +167,7 @@ func (p *publisher) attempt(q *queue, batch []item, part []int) (result *primiti
 	if !p.may() {
 		return nil, sink.ErrMayNot
 	}
-	// The result of a failed send must not be printed: its String dereferences nil.
-	result, err = p.producer.SendSync(p.ctx, request)
+	result, err = p.producer.send(p.ctx, *q.broker.addr.Load(), request)
 	noteAnswer(q.broker, err)
 	return result, err
 }

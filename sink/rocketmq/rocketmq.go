@@ -28,7 +28,6 @@ import (
 	"sync"
 	"time"
 
-	rmq "github.com/apache/rocketmq-client-go/v2"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
@@ -42,7 +41,7 @@ type Sink struct {
 	delays   bool // the brokers have timers
 	log      *zap.Logger
 	instance string
-	producer rmq.Producer
+	producer *producers
 	remote   *remoting.Client
 	brokers  *brokers
 	topics   *topics
@@ -69,7 +68,7 @@ func open(cfg Section, may func() bool, log *zap.Logger, reg prometheus.Register
 		return nil, err
 	}
 	instance := instanceName()
-	producer, err := newProducer(cfg, instance, log)
+	producer, err := newProducers(cfg, instance, log)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +157,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	s.workers.Wait()
 	s.alone.senders.Wait()
 	s.brokers.probes.Wait()
-	err := s.producer.Shutdown() // not earlier: sends read its flags without a lock
+	err := s.producer.close() // not earlier: sends read its flags without a lock
 	leaveGlobals(s.log)
 	return errors.Join(left, err)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	rmq "github.com/apache/rocketmq-client-go/v2"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
@@ -24,7 +23,7 @@ var (
 // sender is what a request needs, in a batch or alone, and what its result means.
 type sender struct {
 	ctx      context.Context // ends when Close stops waiting
-	producer rmq.Producer
+	producer *producers
 	remote   *remoting.Client
 	brokers  *brokers
 	topics   *topics
