@@ -2,8 +2,11 @@ package admin
 
 import (
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/prometheus/client_golang/prometheus"
@@ -69,4 +72,40 @@ func TestProfilesAreOfTheSocket(t *testing.T) {
 		t.Errorf("over HTTP: %d", got.status)
 	}
 	must(t, NewClient(socket).do(t.Context(), "GET", "/debug/pprof/cmdline", nil, nil))
+}
+
+// A token is that of the file at each request. While both files hold the same token it gives the lesser right.
+func TestTokensAreReplaced(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, token string) setting.Secret {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		before := time.Now().Add(-time.Minute)
+		if err := os.Chtimes(path, before, before); err != nil {
+			t.Fatal(err)
+		}
+		return setting.NewFile(path).Secret()
+	}
+	const first, second, reads = "0123456789abcdef", "another-0123456789", "fedcba9876543210"
+	known := tokens{operator: put("token", first), reader: put("read", reads)}
+	want := func(token string, want role) {
+		t.Helper()
+		request := httptest.NewRequest("GET", "/", nil)
+		request.Header.Set("Authorization", "Bearer "+token)
+		if is, _ := known.roleOf(request); is != want {
+			t.Errorf("%s is %v, want %v", token, is, want)
+		}
+	}
+	want(first, operatorRole)
+	want(reads, reader)
+	put("token", second)
+	want(first, everyone)
+	want(second, operatorRole)
+	put("token", "")
+	want("", everyone)
+	want(second, operatorRole)
+	put("read", second)
+	want(second, reader)
 }
