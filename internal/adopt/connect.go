@@ -78,13 +78,13 @@ func (s loginStep) askLogin(ctx context.Context, again bool) error {
 		l.file = s.PasswordFile
 		l.password, err = readSecret("source.password_file", l.file)
 	case l.ofRelay && s.env("SOURCE_PASSWORD") != "":
-		l.password = setting.Secret(s.env("SOURCE_PASSWORD"))
+		l.password = setting.NewSecret(s.env("SOURCE_PASSWORD"))
 	case l.ofRelay && s.env("SOURCE_PASSWORD_FILE") != "":
 		l.password, err = readSecret("source.password_file", s.env("SOURCE_PASSWORD_FILE"))
 	case s.terminal != nil:
 		var typed string
 		typed, err = s.terminal.secret(ctx, "Password of "+l.user)
-		l.password = setting.Secret(typed)
+		l.password = setting.NewSecret(typed)
 	}
 	s.login = l
 	return err
@@ -98,13 +98,13 @@ func readSecret(path, file string) (setting.Secret, error) {
 		if errors.As(err, &reason) {
 			err = reason.Err
 		}
-		return "", faults(config.Fault{Path: path, Value: file, Reason: "cannot be read: " + err.Error()})
+		return setting.Secret{}, faults(config.Fault{Path: path, Value: file, Reason: "cannot be read: " + err.Error()})
 	}
 	text := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
 	if text == "" {
-		return "", faults(config.Fault{Path: path, Value: file, Reason: "is empty: write the password into it"})
+		return setting.Secret{}, faults(config.Fault{Path: path, Value: file, Reason: "is empty: write the password into it"})
 	}
-	return setting.Secret(text), nil
+	return setting.NewSecret(text), nil
 }
 
 func (s loginStep) tryLogin(ctx context.Context) error {
@@ -170,7 +170,7 @@ func (s loginStep) decideAccount(ctx context.Context, db *sql.DB) error {
 		at := strings.LastIndexByte(s.server.account, '@')
 		s.account.host, s.account.password = s.server.account[at+1:], s.login.password
 		s.account.passwordFile = s.login.file
-		if !s.login.ofRelay && s.login.file == "" && s.login.password != "" {
+		if !s.login.ofRelay && s.login.file == "" && s.login.password.Set() {
 			s.account.passwordFile, s.account.fresh = s.ownPasswordFile(), true
 		}
 		return nil
@@ -192,7 +192,7 @@ func (s loginStep) decidePassword(ctx context.Context, db *sql.DB) (err error) {
 		a.passwordFile = s.AccountPasswordFile
 		a.password, err = readSecret("source.password_file", a.passwordFile)
 	case s.env("SOURCE_PASSWORD") != "":
-		a.password = setting.Secret(s.env("SOURCE_PASSWORD"))
+		a.password = setting.NewSecret(s.env("SOURCE_PASSWORD"))
 	case s.env("SOURCE_PASSWORD_FILE") != "":
 		a.password, err = readSecret("source.password_file", s.env("SOURCE_PASSWORD_FILE"))
 	case exists(own):
@@ -230,13 +230,13 @@ func newPassword() (setting.Secret, error) {
 		for range length {
 			n, err := rand.Int(rand.Reader, big.NewInt(int64(len(letters))))
 			if err != nil {
-				return "", fmt.Errorf("make a password: %w", err)
+				return setting.Secret{}, fmt.Errorf("make a password: %w", err)
 			}
 			b.WriteByte(letters[n.Int64()])
 		}
 		text := b.String()
 		if strings.ContainsAny(text, "._-") && strings.ContainsAny(text, "23456789") && strings.ToLower(text) != text && strings.ToUpper(text) != text {
-			return setting.Secret(text), nil
+			return setting.NewSecret(text), nil
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
@@ -87,7 +88,7 @@ func (s *setup) parse() (*config.Config, error) {
 // as is a configuration with another account.
 func (s *setup) as(cfg *config.Config, l login) *config.Config {
 	other := *cfg
-	other.Source.User, other.Source.Password, other.Source.PasswordFile = l.user, l.password, ""
+	other.Source.User, other.Source.Password, other.Source.PasswordFile = l.user, l.password, setting.File{}
 	return &other
 }
 

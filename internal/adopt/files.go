@@ -23,7 +23,7 @@ type file struct {
 // files are what is written, the configuration last: without it the others have no effect.
 func (s *setup) files() (all []file) {
 	if s.account.fresh {
-		all = append(all, file{s.account.passwordFile, []byte(s.account.password.Reveal() + "\n"), 0o600})
+		all = append(all, file{s.account.passwordFile, []byte(s.account.password.Get() + "\n"), 0o600})
 	}
 	if len(s.sql) > 0 {
 		all = append(all, file{s.Files.SQL, []byte(s.script()), 0o600})

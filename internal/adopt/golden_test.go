@@ -10,6 +10,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
+	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/migrations"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
@@ -93,7 +94,7 @@ func TestStatements(t *testing.T) {
 		version := fmt.Sprintf("%s %d.%d.%d", one.flavor, one.major, one.minor, one.patch)
 		s := &setup{
 			Answers: Answers{Address: "db.internal:3306", Files: Files{Config: "/etc/canal-outbox/canal-outbox.yaml"}},
-			account: account{name: "canal'outbox", host: "10.0.%", password: `se'cr\et`}, content: content{server: serverFacts{info: info}.String()},
+			account: account{name: "canal'outbox", host: "10.0.%", password: setting.NewSecret(`se'cr\et`)}, content: content{server: serverFacts{info: info}.String()},
 		}
 		table := server.Probe{Privileges: "SELECT, UPDATE", On: "`shop`.`t_local_message`"}
 		index := statement{"The index.", "ALTER TABLE `shop`.`t_local_message` ADD INDEX i (status), ALGORITHM=INPLACE, LOCK=NONE"}

@@ -137,12 +137,12 @@ func (s planStep) ownAccount(ctx context.Context, cfg *config.Config) {
 
 // literal writes a password for a statement.
 func literal(password setting.Secret) string {
-	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(password.Reveal()) + "'"
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(password.Get()) + "'"
 }
 
 // masked is a text without the password.
 func (s *setup) masked(text string) string {
-	if s.account.password == "" {
+	if !s.account.password.Set() {
 		return text
 	}
 	return strings.ReplaceAll(text, "IDENTIFIED BY "+literal(s.account.password), "IDENTIFIED BY '"+setting.Mask+"'")
