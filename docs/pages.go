@@ -12,7 +12,7 @@ import (
 
 // Pages are the pages, by their names in this directory.
 //
-//go:embed *.md operations/*.md layouts/*.md runbooks/*.md examples/*.md
+//go:embed *.md zh/*.md operations/*.md layouts/*.md runbooks/*.md examples/*.md
 var Pages embed.FS
 
 // sections are the pages of operations/ by the headings of their sections.
