@@ -105,6 +105,7 @@ func (f *flight) launch(e *tracker.Entry, now time.Time) {
 func (f *flight) again(e *tracker.Entry, now time.Time) bool {
 	if !f.order.Again(e) {
 		f.deferRow(e, outbox.CauseOrder, now)
+		f.broadcast() // no answer follows that would show the room
 		return false
 	}
 	f.launch(e, now)

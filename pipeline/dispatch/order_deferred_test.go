@@ -116,6 +116,22 @@ func TestG08_TheOrderIsAskedForASecondSend(t *testing.T) {
 	})
 }
 
+// A row in the retry buffer is left to the sweep, and no row is at the sink: the reader that waits for its room is woken, though no answer comes.
+func TestRoomOfARowThatIsLeftInsteadOfSentAgain(t *testing.T) {
+	runOrdered(t, Config{MaxInFlight: 1}, func(b *bench) {
+		b.Sink.Set(func() { b.Sink.Answer = nil })
+		earlier, later, next := flowtest.Row(3, flowtest.Key("a")), flowtest.Row(5, flowtest.Key("a")), flowtest.Row(7)
+		b.OfferRows(later)
+		b.Pending(earlier, later)
+		b.Dispatch.Unread()
+		time.Sleep(time.Second)
+		go b.OfferRows(next)
+		b.Answer(outbox.Outcome{Class: outbox.ClassOutage}, later)
+		time.Sleep(10 * time.Second)
+		b.WantSent("5", "7")
+	})
+}
+
 // G08: the same for a probe row, which is sent from time to time while its partition is away.
 func TestG08_TheOrderIsAskedForAProbeRow(t *testing.T) {
 	runOrdered(t, Config{}, func(b *bench) {
