@@ -76,8 +76,24 @@ func (w *world) disturb(i *incarnation, r *row) {
 // hold mu.
 func (w *world) leftForOthers(i *incarnation, r *row) bool {
 	key, f := w.orderKey(r), r.of(i.life)
-	early := !i.knowsRows() || f.offered && !f.offeredAt.After(i.knew)
+	early := !i.knowsRows() || f.early(i) || f.behind
 	return i.disturbed[key] || key != "" && (early || !w.plan.quiet || i.deferrals > 0 || w.plan.settings.Pipeline.MaxWaiting+w.plan.settings.Pipeline.MaxInFlight > 0)
+}
+
+// early reports whether the stream offered the row before the table was read: it is left to the sweep.
+func (f *fastPath) early(i *incarnation) bool { return f.offered && !f.offeredAt.After(i.knew) }
+
+// behindEarly reports whether a row is offered while an earlier one of its key waits for the sweep, because that one, or one that it waits for,
+// came before the table was read. Callers hold mu.
+func (w *world) behindEarly(i *incarnation, r *row) bool {
+	key := w.orderKey(r)
+	return key != "" && slices.ContainsFunc(w.lives, func(a *row) bool {
+		if w.orderKey(a) != key || a.number >= r.number || a.gone || a.status != outbox.Pending && a.status != outbox.Sending {
+			return false
+		}
+		f := a.of(i.life)
+		return !f.handed && !f.acked && (f.early(i) || f.behind)
+	})
 }
 
 // overtakenInZone reports whether a row that is looked up comes before another one of its key by its commit, and after it by its id. Rows that

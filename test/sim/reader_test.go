@@ -211,7 +211,7 @@ func (r *reader) offer(ctx context.Context, e *entry) error {
 	for _, row := range rows {
 		f := row.of(r.i.life)
 		if !f.offered {
-			f.offered, f.offeredAt = true, time.Now()
+			f.offered, f.offeredAt, f.behind = true, time.Now(), w.behindEarly(r.i, row)
 		}
 		if row.status != outbox.Sending {
 			f.taken = time.Now().Add(1) // behind those of its own transaction
