@@ -13,9 +13,12 @@ LICENSES    := github.com/google/go-licenses@v1.6.0
 GOTESTSUM   := gotest.tools/gotestsum@v1.13.0 --format=pkgname --format-hide-empty-pkg
 
 # What tests run against. SKIP_BROKERS=1 does without the brokers (and without Java), SKIP_BROWSER=1 without the browser.
-SERVERS := mysql mariadb mariadb-11.8 redis clock promtool $(if $(filter 1,$(SKIP_BROKERS)),,kafka rocketmq) $(if $(filter 1,$(SKIP_BROWSER)),,browser)
+SERVERS := mysql mysql-9.7 $(if $(filter 5.7,$(MYSQL)),mysql-5.7) mariadb mariadb-11.8 redis clock promtool $(if $(filter 1,$(SKIP_BROKERS)),,kafka rocketmq) $(if $(filter 1,$(SKIP_BROWSER)),,browser)
 
-# MARIADB=11.8 runs all tests against that release in place of the distribution's. test/crash has both in any case.
+# MYSQL=5.7, 9.7 or own (the machine's mysqld) runs all tests against that release in place of 8.0.31; tests of what only a newer one
+# has run on 9.7 without a choice, and are skipped with an older one. MARIADB=11.8 runs them against that release in place of the
+# distribution's. test/crash has both in any case.
+export TEST_MYSQL := $(MYSQL)
 export TEST_MARIADB := $(MARIADB)
 
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -149,10 +148,18 @@ func (d *database) has(ctx context.Context, id string) (bool, error) {
 // foundFlavor returns the flavor of this machine's server, MySQL first; without a server MariaDB, because every distribution has
 // packages of it.
 func foundFlavor(ctx context.Context) testkit.Flavor {
-	if testkit.OnThisMachine(ctx, testkit.MySQL) {
-		return testkit.MySQL
+	if flavor := mySQL(ctx); flavor == testkit.MySQLOwn {
+		return flavor
 	}
 	return testkit.MariaDB
+}
+
+// mySQL returns the flavor of this machine's MySQL, or of the one that is unpacked without it.
+func mySQL(ctx context.Context) testkit.Flavor {
+	if testkit.OnThisMachine(ctx, testkit.MySQL) {
+		return testkit.MySQLOwn
+	}
+	return testkit.MySQL
 }
 
 // announceInstallation logs when the start must install the server.
@@ -163,7 +170,7 @@ func announceInstallation(ctx context.Context, flavor testkit.Flavor, say func(s
 	}
 	if flavor == testkit.MariaDB {
 		say("No database server is installed: installing the distribution's package mariadb-server-core (needs root or sudo) ...")
-	} else if _, err := os.Stat(filepath.Join(cache, "mysql-root", ".complete")); err != nil {
-		say("MySQL is not installed: unpacking it into %s, once (640 MB, needs root or sudo) ...", cache)
+	} else if unpacked, _ := filepath.Glob(filepath.Join(cache, "mysql-*", "bin", "mysqld")); len(unpacked) == 0 {
+		say("MySQL is not installed: unpacking it below %s, once (80 MB; installs Java and Maven when they are missing) ...", cache)
 	}
 }

@@ -58,7 +58,7 @@ broker the demo creates a topic, and deletes it at the end.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case mysql:
-				opts.Flavor = testkit.MySQL
+				opts.Flavor = mySQL(cmd.Context())
 			case mariaDB:
 				opts.Flavor = testkit.MariaDB
 			}
@@ -79,7 +79,7 @@ broker the demo creates a topic, and deletes it at the end.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&mysql, "mysql", false, "use MySQL; unpacks it when the machine has none (640 MB, once)")
+	flags.BoolVar(&mysql, "mysql", false, "use MySQL; unpacks it when the machine has none (80 MB, once)")
 	flags.BoolVar(&mariaDB, "mariadb", false, "use MariaDB")
 	flags.StringVar(&opts.Kafka, "kafka", "", "publish to the Kafka broker at `host:port`")
 	flags.StringVar(&opts.RocketMQ, "rocketmq", "", "publish to the RocketMQ whose name server is at `host:port`")

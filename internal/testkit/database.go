@@ -17,8 +17,15 @@ type Flavor string
 
 // The flavors StartDatabase knows.
 const (
+	// MySQL is 8.0.31, or the release that TEST_MYSQL names; MariaDB is the distribution's, or the release that TEST_MARIADB names.
 	MySQL   Flavor = "mysql"
 	MariaDB Flavor = "mariadb"
+	// The releases of MySQL by name, whatever TEST_MYSQL says, for tests of what only one of them has. MySQLOwn is the server of this
+	// machine, of release 8 or later. Database.Flavor is MySQL then.
+	MySQL57  Flavor = "mysql-5.7"
+	MySQL80  Flavor = "mysql-8.0"
+	MySQL97  Flavor = "mysql-9.7"
+	MySQLOwn Flavor = "mysql-own"
 	// MariaDB118 starts a MariaDB whose row events have no offsets (11.4 and newer, failure A39), whatever release the
 	// distribution has. Database.Flavor is MariaDB then.
 	MariaDB118 Flavor = "mariadb-11.8"
@@ -32,8 +39,8 @@ type DatabaseOptions struct {
 	// Flavor is required.
 	Flavor Flavor
 	// Args are server options such as --binlog-row-image=MINIMAL. They come last and so override the defaults: row-based
-	// binary log with full row metadata, GTIDs (always there on MariaDB), relaxed flushing, utf8mb4, a server id equal to
-	// the port.
+	// binary log with full row metadata (MySQL 5.7 has none), GTIDs (always there on MariaDB), relaxed flushing, utf8mb4, a
+	// server id equal to the port.
 	Args []string
 	// Durable flushes the redo log and the binary log at each commit, as a production server does.
 	Durable bool
@@ -118,7 +125,7 @@ func StartDatabase(ctx context.Context, opts DatabaseOptions) (_ *Database, err 
 		log:  filepath.Join(d.dir.path, "server.log"),
 		command: func() *exec.Cmd {
 			cmd := installed.command(context.Background(), installed.path, slices.Concat(args, d.MoreArgs)...)
-			cmd.Env = append(os.Environ(), env...)
+			cmd.Env = append(cmd.Env, env...)
 			return cmd
 		},
 		ready: d.root.PingContext,
@@ -132,15 +139,17 @@ func (d *Database) args(opts DatabaseOptions) ([]string, error) {
 	args := append(d.installed.baseArgs(d.dataDir()),
 		"--socket=server.sock", "--pid-file=server.pid", // relative to the data directory: socket paths have 107 bytes at most
 		"--port="+port, "--bind-address=127.0.0.1", "--skip-name-resolve",
-		"--server-id="+port, "--log-bin=binlog", "--binlog-row-metadata=FULL", "--log-slave-updates",
+		"--server-id="+port, "--log-bin=binlog", "--log-slave-updates",
 		"--innodb-doublewrite=0", "--innodb-buffer-pool-size=64M", "--max-connections=300",
 		"--character-set-server=utf8mb4", "--secure-file-priv=",
 	)
-	switch d.Flavor {
-	case MySQL:
-		args = append(args, "--mysqlx=OFF", "--gtid-mode=ON", "--enforce-gtid-consistency=ON")
-	case MariaDB:
-		args = append(args, "--binlog-format=ROW")
+	switch {
+	case d.before(release{8, 0}):
+		args = append(args, "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--log-error-verbosity=2")
+	case d.Flavor == MySQL:
+		args = append(args, "--binlog-row-metadata=FULL", "--mysqlx=OFF", "--gtid-mode=ON", "--enforce-gtid-consistency=ON")
+	default:
+		args = append(args, "--binlog-row-metadata=FULL", "--binlog-format=ROW")
 	}
 	if opts.Durable {
 		args = append(args, "--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1")

@@ -6,8 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,16 +14,16 @@ import (
 	"github.com/canal-outbox/canal-outbox/test/servers"
 )
 
-// mariaDBRelease is the environment variable that makes MariaDB stand for that release in all tests: 11.8, see MariaDB118.
-const mariaDBRelease = "TEST_MARIADB"
-
 // installation is an installed database server: the program, the directory below which its data lives, and, for one that was
 // unpacked with its own libraries, the root file system to run it in.
 type installation struct {
-	flavor Flavor
-	path   string // as seen inside chroot
-	chroot string // "" for a program of this machine
-	runs   string // parent of the data directories, as seen from outside
+	flavor  Flavor  // MySQL or MariaDB
+	release release // of MySQL
+	path    string  // as seen inside chroot
+	chroot  string  // "" for a program of this machine
+	runs    string  // parent of the data directories, as seen from outside
+	args    []string
+	env     []string
 }
 
 // onceInstalled remembers which servers this process has installed or found.
@@ -41,72 +40,31 @@ func install(ctx context.Context, name string) error {
 	return nil
 }
 
-// findInstallation installs a server if it is missing. The flavor of what it returns is MySQL or MariaDB.
+// findInstallation installs a server if it is missing.
 func findInstallation(ctx context.Context, flavor Flavor) (installation, error) {
-	if release := os.Getenv(mariaDBRelease); flavor == MariaDB && release != "" {
-		flavor += Flavor("-" + release)
-	}
-	if flavor != MySQL && flavor != MariaDB && flavor != MariaDB118 {
-		return installation{}, fmt.Errorf("start a database: unknown flavor %q", flavor)
-	}
+	flavor = chosen(flavor)
 	cache, err := servers.Cache()
 	if err != nil {
 		return installation{}, err
 	}
-	if err := install(ctx, string(flavor)); err != nil {
-		return installation{}, err
+	switch flavor {
+	case MySQL57, MySQL80, MySQL97, MariaDB, MariaDB118:
+		if err := install(ctx, string(flavor)); err != nil {
+			return installation{}, err
+		}
+	case MySQLOwn:
+	default:
+		return installation{}, fmt.Errorf("start a database: unknown flavor %q", flavor)
 	}
-	i := installation{flavor: flavor, runs: filepath.Join(cache, "run")}
 	switch flavor {
 	case MariaDB:
-		i.path, err = lookPath("mariadbd")
-		return i, err
+		path, err := lookPath("mariadbd")
+		return installation{flavor: MariaDB, path: path, runs: filepath.Join(cache, "run")}, err
 	case MariaDB118:
-		i.flavor, i.path, i.chroot = MariaDB, "/usr/sbin/mariadbd", filepath.Join(cache, string(flavor))
-	default:
-		if OnThisMachine(ctx, MySQL) {
-			i.path, err = lookPath("mysqld")
-			return i, err
-		}
-		i.path, i.chroot = "/usr/sbin/mysqld", filepath.Join(cache, "mysql-root")
+		root := filepath.Join(cache, string(flavor))
+		return installation{flavor: MariaDB, path: "/usr/sbin/mariadbd", chroot: root, runs: filepath.Join(root, "data")}, nil
 	}
-	i.runs = filepath.Join(i.chroot, "data")
-	return i, nil
-}
-
-// OnThisMachine reports whether the machine has a server of this flavor, for MySQL of release 8 or later. A server that was unpacked into
-// the cache does not count.
-func OnThisMachine(ctx context.Context, flavor Flavor) bool {
-	if flavor == MariaDB {
-		_, err := lookPath("mariadbd")
-		return err == nil
-	}
-	path, err := lookPath("mysqld")
-	return err == nil && mysqlRelease(ctx, path) >= 8
-}
-
-// lookPath also looks where distributions put servers, which is not on every user's PATH.
-func lookPath(name string) (string, error) {
-	if path, err := exec.LookPath(name); err == nil {
-		return path, nil
-	}
-	return exec.LookPath(filepath.Join("/usr/sbin", name))
-}
-
-var releasePattern = regexp.MustCompile(`Ver (\d+)`)
-
-// mysqlRelease returns the major version of that program, 0 when it is not MySQL (MariaDB installs a mysqld too).
-func mysqlRelease(ctx context.Context, path string) int {
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
-	match := releasePattern.FindSubmatch(out)
-	if err != nil || match == nil || isMariaDB(string(out)) {
-		return 0
-	}
-	release, err := strconv.Atoi(string(match[1]))
-	if err != nil {
-		return 0
-	}
-	return release
+	return findMySQL(ctx, flavor, cache)
 }
 
 // inside turns a path of this machine into the one the server sees.
@@ -114,6 +72,7 @@ func (i installation) inside(path string) string { return strings.TrimPrefix(pat
 
 func (i installation) command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), i.env...)
 	if i.chroot != "" {
 		cmd.Dir = "/"
 		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: i.chroot}
@@ -124,7 +83,8 @@ func (i installation) command(ctx context.Context, program string, args ...strin
 // baseArgs keeps a server's temporary files next to its data: at its start MariaDB removes files that look like leftovers of its
 // own from the directory for temporary files, and so another server's tables that are in use.
 func (i installation) baseArgs(dataDir string) []string {
-	return append([]string{"--no-defaults", "--datadir=" + i.inside(dataDir), "--tmpdir=" + i.inside(filepath.Dir(dataDir))}, asRoot()...)
+	args := []string{"--no-defaults", "--datadir=" + i.inside(dataDir), "--tmpdir=" + i.inside(filepath.Dir(dataDir))}
+	return slices.Concat(args, i.args, asRoot())
 }
 
 // template returns an initialised data directory of this installation.
@@ -155,8 +115,12 @@ func (i installation) initialise(ctx context.Context, dir string) error {
 		if err := os.WriteFile(script, []byte("RENAME USER root@localhost TO root@'127.0.0.1';\n"), 0o644); err != nil {
 			return err
 		}
-		args = append(args, "--initialize-insecure", "--skip-log-bin", "--innodb-doublewrite=0",
-			"--innodb-redo-log-capacity=8M", "--init-file="+i.inside(script))
+		args = append(args, "--initialize-insecure", "--skip-log-bin", "--innodb-doublewrite=0", "--init-file="+i.inside(script))
+		if i.release.before(release{8, 0}) {
+			args = append(args, "--innodb-log-file-size=8M")
+		} else {
+			args = append(args, "--innodb-redo-log-capacity=8M")
+		}
 	case MariaDB:
 		var err error
 		if program = "/usr/bin/mariadb-install-db"; i.chroot == "" {

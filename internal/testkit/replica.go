@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// replicationSQL are the statements that differ by flavor.
+// replicationSQL are the statements that differ by flavor, and by release of MySQL.
 var replicationSQL = map[Flavor]struct {
 	source, start  string
 	stop           []string
@@ -19,6 +19,13 @@ var replicationSQL = map[Flavor]struct {
 		position: "SELECT @@GLOBAL.gtid_executed",
 		wait:     "SELECT WAIT_FOR_EXECUTED_GTID_SET(?, 1)",
 	},
+	MySQL57: {
+		source:   "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', MASTER_AUTO_POSITION=1, MASTER_CONNECT_RETRY=1",
+		start:    "START SLAVE",
+		stop:     []string{"STOP SLAVE", "RESET SLAVE ALL"},
+		position: "SELECT @@GLOBAL.gtid_executed",
+		wait:     "SELECT WAIT_FOR_EXECUTED_GTID_SET(?, 1)",
+	},
 	MariaDB: {
 		source: "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', " +
 			"MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1",
@@ -29,11 +36,19 @@ var replicationSQL = map[Flavor]struct {
 	},
 }
 
+// speaks is the key of replicationSQL.
+func (d *Database) speaks() Flavor {
+	if d.before(release{8, 0}) {
+		return MySQL57
+	}
+	return d.Flavor
+}
+
 // ReplicateFrom makes this new, empty server a replica of another of the same flavor, by GTID and from the first
 // transaction on, so the primary must not have purged any log. The replica writes its own binary log and accepts writes;
 // a test that wants it read-only says so in the options.
 func (d *Database) ReplicateFrom(ctx context.Context, primary *Database) error {
-	statements := replicationSQL[d.Flavor]
+	statements := replicationSQL[d.speaks()]
 	for _, statement := range []string{fmt.Sprintf(statements.source, primary.Port()), statements.start} {
 		if _, err := d.root.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("replicate from %s: %w", primary.Addr(), err)
@@ -44,7 +59,7 @@ func (d *Database) ReplicateFrom(ctx context.Context, primary *Database) error {
 
 // CatchUp waits until this replica has applied all that the primary had committed at the time of the call.
 func (d *Database) CatchUp(ctx context.Context, primary *Database) error {
-	statements := replicationSQL[d.Flavor]
+	statements := replicationSQL[d.speaks()]
 	var position string
 	if err := primary.root.QueryRowContext(ctx, statements.position).Scan(&position); err != nil {
 		return fmt.Errorf("position of the primary: %w", err)
@@ -62,7 +77,7 @@ func (d *Database) CatchUp(ctx context.Context, primary *Database) error {
 
 // Promote ends the replication for good: the server stands alone, as after a failover.
 func (d *Database) Promote(ctx context.Context) error {
-	for _, statement := range replicationSQL[d.Flavor].stop {
+	for _, statement := range replicationSQL[d.speaks()].stop {
 		if _, err := d.root.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("promote the replica: %w", err)
 		}

@@ -41,6 +41,7 @@ func TestDatabaseTLS(t *testing.T) {
 	Must(t, err)
 	for _, flavor := range Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
+			flavor = Needs(t, flavor, "8.0", "TLS 1.2")
 			d := NewDatabase(t, DatabaseOptions{Flavor: flavor, TLS: certificates, Args: []string{"--require-secure-transport=OFF"}})
 			cfg := d.config("root", "", "")
 			cfg.TLS = &tls.Config{RootCAs: certificates.Pool(), ServerName: "127.0.0.1"}

@@ -37,7 +37,7 @@ func sharedServer[S closer](t T, key string, start func(context.Context) (S, err
 // (Database.CreateSchema) and must not stop it or purge its logs; a test that does starts its own with NewDatabase.
 func SharedDatabase(t T, flavor Flavor) *Database {
 	t.Helper()
-	return sharedServer(t, string(flavor), func(ctx context.Context) (*Database, error) {
+	return sharedServer(t, string(chosen(flavor)), func(ctx context.Context) (*Database, error) {
 		return StartDatabase(ctx, DatabaseOptions{Flavor: flavor})
 	})
 }
@@ -45,7 +45,7 @@ func SharedDatabase(t T, flavor Flavor) *Database {
 // SharedDatabaseAs is SharedDatabase for servers that are started otherwise; key names what is special about them.
 func SharedDatabaseAs(t T, key string, opts DatabaseOptions) *Database {
 	t.Helper()
-	return sharedServer(t, key+" "+string(opts.Flavor), func(ctx context.Context) (*Database, error) {
+	return sharedServer(t, key+" "+string(chosen(opts.Flavor)), func(ctx context.Context) (*Database, error) {
 		return StartDatabase(ctx, opts)
 	})
 }

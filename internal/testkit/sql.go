@@ -89,14 +89,24 @@ func (d *Database) CreateUser(ctx context.Context, name, password string, grants
 
 // CreateRelayUser is CreateUser with the rights that a relay needs on tables, written as in "shop.*".
 func (d *Database) CreateRelayUser(ctx context.Context, name, password, tables string) error {
-	mark := map[Flavor]string{MySQL: "SESSION_VARIABLES_ADMIN ON *.*", MariaDB: "BINLOG ADMIN ON *.*"}[d.Flavor]
-	return d.CreateUser(ctx, name, password, "REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT, UPDATE ON "+tables, mark)
+	return d.CreateUser(ctx, name, password, "REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT, UPDATE ON "+tables, d.NarrowPrivilege()+" ON *.*")
+}
+
+// NarrowPrivilege is what an account needs to set the row image of its own session.
+func (d *Database) NarrowPrivilege() string {
+	switch {
+	case d.Flavor == MariaDB:
+		return "BINLOG ADMIN"
+	case d.before(release{8, 0}):
+		return "SUPER"
+	}
+	return "SESSION_VARIABLES_ADMIN"
 }
 
 // Processlist names the table of the server's sessions, with the columns ID, USER, HOST, COMMAND, STATE and INFO. The one in MySQL's
 // information_schema fails while any session runs a statement with characters beyond the basic plane (error 3854).
 func (d *Database) Processlist() string {
-	if d.Flavor == MySQL {
+	if d.Flavor == MySQL && !d.before(release{8, 0}) {
 		return "performance_schema.processlist"
 	}
 	return "information_schema.processlist"
