@@ -24,7 +24,7 @@ func TestA59_GeneratedInvisibleKey(t *testing.T) {
 		{"nameless and hidden", "MINIMAL", "OFF", "", map[outbox.Cause]int{outbox.CauseUnmapped: 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			db := testkit.SharedMySQL(t)
+			db := testkit.SharedDatabase(t, testkit.Needs(t, testkit.MySQL, "8.0", "generated keys"))
 			setGlobal(t, db, "binlog_row_metadata", c.metadata)
 			l := newLab(t, db)
 			l.exec("DROP TABLE t_local_message")

@@ -97,7 +97,7 @@ func TestAccessDenied(t *testing.T) {
 // after a restart.
 func TestPositionByFileIsCompleted(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor}))
+		l := newLab(t, testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.Needs(t, flavor, "8.3", "tagged GTIDs")}))
 		l.insert("a")
 		l.exec("FLUSH BINARY LOGS")
 		empty := l.end()

@@ -103,7 +103,9 @@ func (l *lab) mixedLog(flavor testkit.Flavor) {
 	if flavor == testkit.MySQL {
 		do("SET SESSION binlog_rows_query_log_events = ON")
 		mixed("o")
-		do("SET SESSION binlog_transaction_compression = ON")
+		if !l.db.Before(8, 0) {
+			do("SET SESSION binlog_transaction_compression = ON")
+		}
 	} else {
 		setGlobal(l.t, l.db, "log_bin_compress", "ON")
 		setGlobal(l.t, l.db, "log_bin_compress_min_len", "10")

@@ -73,7 +73,7 @@ func (l *lab) expect(keys string, causes map[outbox.Cause]int) {
 
 // A20: a compressed transaction is one event; it can be switched on in a session.
 func TestA20_CompressedTransactions(t *testing.T) {
-	l := newLab(t, testkit.SharedMySQL(t))
+	l := newLab(t, testkit.SharedDatabase(t, testkit.Needs(t, testkit.MySQL, "8.0", "compressed transactions")))
 	l.start(l.end())
 	conn := l.session("SET SESSION binlog_transaction_compression = ON", "BEGIN", rowSQL("a"), rowSQL("b"), "COMMIT", rowSQL("c"),
 		"BEGIN", rowSQL("d"), "UPDATE t_local_message SET status = 2 WHERE biz_key = 'd'", "COMMIT",
@@ -261,7 +261,7 @@ func TestA61_InsertSelectTriggerAndLoadData(t *testing.T) {
 
 // A22: a tagged transaction is counted separately from untagged ones; a resume loses and repeats nothing.
 func TestA22_TaggedGTIDs(t *testing.T) {
-	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MySQL})
+	db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.Needs(t, testkit.MySQL, "8.3", "tagged GTIDs")})
 	l := newLab(t, db)
 	proxy := testkit.NewProxy(t, db.Addr())
 	var cut bool

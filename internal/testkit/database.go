@@ -144,7 +144,7 @@ func (d *Database) args(opts DatabaseOptions) ([]string, error) {
 		"--character-set-server=utf8mb4", "--secure-file-priv=",
 	)
 	switch {
-	case d.before(release{8, 0}):
+	case d.Before(8, 0):
 		args = append(args, "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--log-error-verbosity=2")
 	case d.Flavor == MySQL:
 		args = append(args, "--binlog-row-metadata=FULL", "--mysqlx=OFF", "--gtid-mode=ON", "--enforce-gtid-consistency=ON")

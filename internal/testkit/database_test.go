@@ -89,10 +89,10 @@ func TestDatabaseDefaultsAndOverrides(t *testing.T) {
 			d := NewDatabase(t, DatabaseOptions{Flavor: flavor, Args: []string{"--binlog-row-image=MINIMAL"}})
 			var image, metadata, format, version string
 			Must(t, d.Root().QueryRow("SELECT @@binlog_row_image, @@binlog_format, @@version").Scan(&image, &format, &version))
-			if !d.Before(t, "8.0") {
+			if !d.Before(8, 0) {
 				Must(t, d.Root().QueryRow("SELECT @@binlog_row_metadata").Scan(&metadata))
 			}
-			if image != "MINIMAL" || metadata != "FULL" && !d.Before(t, "8.0") || format != "ROW" {
+			if image != "MINIMAL" || metadata != "FULL" && !d.Before(8, 0) || format != "ROW" {
 				t.Errorf("row image %s, metadata %s, format %s", image, metadata, format)
 			}
 			if isMariaDB(version) != (flavor == MariaDB) {

@@ -84,13 +84,10 @@ func Needs(t T, flavor Flavor, since, what string) Flavor {
 	return MySQL
 }
 
-// Before reports whether the server is a MySQL older than this release ("8.0").
-func (d *Database) Before(t T, release string) bool {
-	t.Helper()
-	return d.before(mustRelease(t, release))
+// Before reports whether the server is a MySQL older than this release.
+func (d *Database) Before(major, minor int) bool {
+	return d.Flavor == MySQL && d.installed.release.before(release{major, minor})
 }
-
-func (d *Database) before(r release) bool { return d.Flavor == MySQL && d.installed.release.before(r) }
 
 // OnThisMachine reports whether the machine has a server of this flavor, for MySQL of release 8 or later. A server that was unpacked into
 // the cache does not count.

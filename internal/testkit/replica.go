@@ -38,7 +38,7 @@ var replicationSQL = map[Flavor]struct {
 
 // speaks is the key of replicationSQL.
 func (d *Database) speaks() Flavor {
-	if d.before(release{8, 0}) {
+	if d.Before(8, 0) {
 		return MySQL57
 	}
 	return d.Flavor

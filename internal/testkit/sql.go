@@ -97,7 +97,7 @@ func (d *Database) NarrowPrivilege() string {
 	switch {
 	case d.Flavor == MariaDB:
 		return "BINLOG ADMIN"
-	case d.before(release{8, 0}):
+	case d.Before(8, 0):
 		return "SUPER"
 	}
 	return "SESSION_VARIABLES_ADMIN"
@@ -106,7 +106,7 @@ func (d *Database) NarrowPrivilege() string {
 // Processlist names the table of the server's sessions, with the columns ID, USER, HOST, COMMAND, STATE and INFO. The one in MySQL's
 // information_schema fails while any session runs a statement with characters beyond the basic plane (error 3854).
 func (d *Database) Processlist() string {
-	if d.Flavor == MySQL && !d.before(release{8, 0}) {
+	if d.Flavor == MySQL && !d.Before(8, 0) {
 		return "performance_schema.processlist"
 	}
 	return "information_schema.processlist"

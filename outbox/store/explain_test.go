@@ -29,6 +29,9 @@ func TestExplainSweep(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onBoth(t, "outbox", func(b *bench) {
+				if c.name == "hidden" && b.Server.Before(8, 0) {
+					b.Skip("MySQL 5.7 hides no index")
+				}
 				b.InsertMany(1000)
 				testkit.Exec(b, b.DB, "UPDATE "+b.Quoted+" SET status=2 WHERE id <= 990")
 				if c.alter != nil {

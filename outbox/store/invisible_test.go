@@ -19,7 +19,7 @@ import (
 func TestA59_GeneratedInvisibleKey(t *testing.T) {
 	for shown, hidden := range map[string]bool{"ON": false, "OFF": true} {
 		t.Run("shown="+shown, func(t *testing.T) {
-			b := newBench(t, testkit.MySQL)
+			b := newBench(t, testkit.Needs(t, testkit.MySQL, "8.0", "generated keys"))
 			b.DB.SetMaxOpenConns(1) // one session, for the settings below
 			testkit.Exec(b, b.DB, "SET SESSION sql_generate_invisible_primary_key = ON")
 			testkit.Exec(b, b.DB, "SET SESSION show_gipk_in_create_table_and_information_schema = "+shown)

@@ -62,7 +62,7 @@ func with(ctx context.Context, conn *sql.Conn, set, back string, f func() error)
 	return err
 }
 
-// compressed transactions are one event in MySQL's log (A20); MariaDB compresses events, see newBed.
+// compressed transactions are one event in the log of MySQL 8.0 and newer (A20); MariaDB compresses events, see newBed.
 func (b *bed) compressed(ctx context.Context, conn *sql.Conn) error {
 	write := func() error {
 		if err := b.writer.In(ctx, conn, true, b.each(8)); err != nil {
@@ -70,7 +70,7 @@ func (b *bed) compressed(ctx context.Context, conn *sql.Conn) error {
 		}
 		return b.single(ctx, conn)
 	}
-	if b.db.Flavor == testkit.MariaDB {
+	if b.db.Flavor == testkit.MariaDB || b.db.Before(8, 0) {
 		return write()
 	}
 	return with(ctx, conn, "SET SESSION binlog_transaction_compression = ON", "SET SESSION binlog_transaction_compression = OFF", write)
@@ -126,11 +126,14 @@ func (b *bed) images(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// otherGTIDs: tagged ones followed by untagged (A22), or a second domain (A42).
+// otherGTIDs: tagged ones followed by untagged (A22), or a second domain (A42). MySQL before 8.3 has neither.
 func (b *bed) otherGTIDs(ctx context.Context, conn *sql.Conn) error {
 	set, back := "SET gtid_next = 'AUTOMATIC:app'", "SET gtid_next = 'AUTOMATIC'"
 	if b.db.Flavor == testkit.MariaDB {
 		set, back = "SET SESSION gtid_domain_id = 7", "SET SESSION gtid_domain_id = 0"
+	}
+	if b.db.Before(8, 3) {
+		set, back = "DO 0", "DO 0"
 	}
 	for range 2 {
 		if err := with(ctx, conn, set, back, func() error { return b.writer.In(ctx, conn, true, b.each(3)) }); err != nil {

@@ -25,7 +25,7 @@ func TestA52_EncryptedLog(t *testing.T) {
 	relay.Long(t)
 	t.Parallel()
 	t.Run("mysql", func(t *testing.T) {
-		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.MySQL})
+		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.Needs(t, testkit.MySQL, "9.7", "plugins in its archive")})
 		withKeyring(t, db)
 		encrypted(t, db, "ALTER INSTANCE ROTATE BINLOG MASTER KEY")
 	})

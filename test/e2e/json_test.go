@@ -12,7 +12,7 @@ import (
 // the inserts, whose JSON is whole, come through the log.
 func TestA50_PartialJSON(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, testkit.SharedMySQL(t))
+	l := newLab(t, testkit.SharedDatabase(t, testkit.Needs(t, testkit.MySQL, "8.0", "partial updates of JSON in its log")))
 	l.exec("ALTER TABLE t_local_message ADD COLUMN detail JSON NULL AFTER id")
 	l.start()
 	l.settled("settled")

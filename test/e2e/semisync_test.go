@@ -14,7 +14,7 @@ import (
 func TestA35_A36_PublishedBeforeTheReplicaHasIt(t *testing.T) {
 	relay.Long(t)
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
-		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor})
+		db := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.Needs(t, flavor, "9.7", "plugins in its archive")})
 		prefix := "rpl_semi_sync_master_"
 		withoutReplica := "wait_no_slave"
 		if flavor == testkit.MySQL {
