@@ -165,11 +165,7 @@ func TestA10_ShorterHistory(t *testing.T) {
 		l.published(1)
 		l.stop()
 		l.rec.checkpoint = l.end()
-		reset := "RESET MASTER"
-		if flavor == testkit.MySQL {
-			reset = "RESET BINARY LOGS AND GTIDS"
-		}
-		l.exec(reset)
+		l.exec(db.ResetStatement())
 		l.insert("b")
 		l.start(l.rec.checkpoint)
 		l.fence()

@@ -145,7 +145,8 @@ func (d *Database) args(opts DatabaseOptions) ([]string, error) {
 	)
 	switch {
 	case d.Before(8, 0):
-		args = append(args, "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--log-error-verbosity=2")
+		args = append(args, "--gtid-mode=ON", "--enforce-gtid-consistency=ON",
+			"--log-error-verbosity=2", "--max-allowed-packet=64M") // as newer releases do
 	case d.Flavor == MySQL:
 		args = append(args, "--binlog-row-metadata=FULL", "--mysqlx=OFF", "--gtid-mode=ON", "--enforce-gtid-consistency=ON")
 	default:

@@ -92,13 +92,13 @@ func (d *Database) CreateRelayUser(ctx context.Context, name, password, tables s
 	return d.CreateUser(ctx, name, password, "REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT, UPDATE ON "+tables, d.NarrowPrivilege()+" ON *.*")
 }
 
-// NarrowPrivilege is what an account needs to set the row image of its own session.
+// NarrowPrivilege is what an account needs to set the row image of its own session: none before MySQL 8.0.
 func (d *Database) NarrowPrivilege() string {
 	switch {
 	case d.Flavor == MariaDB:
 		return "BINLOG ADMIN"
 	case d.Before(8, 0):
-		return "SUPER"
+		return "USAGE"
 	}
 	return "SESSION_VARIABLES_ADMIN"
 }
@@ -130,6 +130,14 @@ func (d *Database) KillSessions(ctx context.Context, condition string) (killed i
 		}
 	}
 	return killed, rows.Err()
+}
+
+// ResetStatement removes all binary logs and begins the server's history again.
+func (d *Database) ResetStatement() string {
+	if d.Flavor == MariaDB || d.Before(8, 2) {
+		return "RESET MASTER"
+	}
+	return "RESET BINARY LOGS AND GTIDS"
 }
 
 // purgeDeadline is how long Purge tries: MariaDB needs a moment after the switch until the old log is not needed for its

@@ -185,10 +185,11 @@ func TestAccessPathsOfCounts(t *testing.T) {
 			"delayed": b.table.sample("1", b.table.whereDelayed(), ""), "delayed in order": b.table.sample("id", b.table.whereDelayed(), order),
 			"sending": b.table.sample("1", b.table.whereStatus(outbox.Sending), ""), "held": b.table.sample("1", b.table.whereHeld(), ""),
 		} {
-			key, access, extra := b.Explain(s)
-			if key != "idx_sweep" || access != "range" && access != "ref" && access != "ref_or_null" || strings.Contains(extra, "filesort") {
-				b.Errorf("%s: key %s, type %s, extra %s", name, key, access, extra)
-			}
+			// MySQL 8.0 counts the index entries of old row versions until they are purged, and takes the range for the whole index.
+			testkit.WaitFor(b, time.Minute, name+" to read a range of the index", func() bool {
+				key, access, extra := b.Explain(s)
+				return key == "idx_sweep" && (access == "range" || access == "ref" || access == "ref_or_null") && !strings.Contains(extra, "filesort")
+			})
 		}
 	})
 }

@@ -101,17 +101,37 @@ func Inspect(ctx context.Context, db *sql.DB) (Info, error) {
 // MariaDB before 11 puts "5.5.5-" in front of its version in the handshake, some proxies also here (A38).
 var versionPattern = regexp.MustCompile(`^(?:5\.5\.5-)?(\d+)\.(\d+)(?:\.(\d+))?`)
 
+// SkipsLocked reports whether a server of that version has SKIP LOCKED and NOWAIT: MySQL 8.0.1, MariaDB 10.6 and newer. It is true of a
+// version that cannot be read.
+func SkipsLocked(version string) bool {
+	var i Info
+	if !i.setVersion(version) {
+		return true
+	}
+	if strings.Contains(strings.ToLower(version), "mariadb") {
+		return i.AtLeast(10, 6, 0)
+	}
+	return i.AtLeast(8, 0, 1)
+}
+
+func (i *Info) setVersion(version string) (ok bool) {
+	match := versionPattern.FindStringSubmatch(version)
+	if match == nil {
+		return false
+	}
+	i.Version, i.Major, i.Minor, i.Patch = version, number(match[1]), number(match[2]), number(match[3])
+	return true
+}
+
 func (v variables) info() (Info, error) {
 	id, err := v.id()
 	if err != nil {
 		return Info{}, err
 	}
-	i := Info{ID: id, Version: v["version"]}
-	match := versionPattern.FindStringSubmatch(i.Version)
-	if match == nil {
-		return Info{}, fmt.Errorf("the server gives %q as its version", i.Version)
+	i := Info{ID: id}
+	if !i.setVersion(v["version"]) {
+		return Info{}, fmt.Errorf("the server gives %q as its version", v["version"])
 	}
-	i.Major, i.Minor, i.Patch = number(match[1]), number(match[2]), number(match[3])
 	i.GTID = id.Flavor == outbox.MariaDB || v.on("gtid_mode")
 	i.LogBin = v.on("log_bin")
 	i.BinlogFormat, i.RowImage, i.RowMetadata = v["binlog_format"], v["binlog_row_image"], v["binlog_row_metadata"]

@@ -21,11 +21,7 @@ func (s departures) Discard(ctx context.Context, identities []outbox.Identity) (
 				return err
 			}
 		}
-		var gone int
-		err := s.again(ctx, func() error {
-			gone, err = s.leave(ctx, t, table.FailedSuffix, func(rows *table.Statement) { t.discardable(rows, chunk) })
-			return err
-		})
+		gone, err := s.discard(ctx, t, chunk)
 		n += int64(gone)
 		if err == nil && t.KeepsWaits() {
 			err = s.waits.Keep(nil, chunk)
@@ -36,6 +32,27 @@ func (s departures) Discard(ctx context.Context, identities []outbox.Identity) (
 		err = fmt.Errorf("discard rows: %w", err)
 	}
 	return n, err
+}
+
+// discard is one transaction, or, on a server without SKIP LOCKED, where one waited for a lock in vain, one for each row.
+func (s departures) discard(ctx context.Context, t *mapped, chunk []outbox.Identity) (gone int, err error) {
+	err = s.again(ctx, func() error {
+		gone, err = s.leave(ctx, t, table.FailedSuffix, func(rows *table.Statement) { t.discardable(rows, chunk) })
+		return err
+	})
+	if !t.waits.Load() || !server.LockWait(err) {
+		return gone, err
+	}
+	if len(chunk) == 1 {
+		return 0, nil
+	}
+	for one := range slices.Chunk(chunk, 1) {
+		n, err := s.discard(ctx, t, one)
+		if gone += n; err != nil {
+			return gone, err
+		}
+	}
+	return gone, nil
 }
 
 // tried leaves of identities those whose rows were refused.
@@ -85,7 +102,7 @@ func (s departures) FailedLog(ctx context.Context, name string) ([]server.Findin
 
 // CheckFailedLog is FailedLog for a doctor; exists is whether there is such a table at all.
 func CheckFailedLog(ctx context.Context, db *sql.DB, of *table.Table) (findings []server.Finding, exists bool, err error) {
-	t := &mapped{Table: of}
+	t := withLocks(of)
 	_, wrong, err := t.copied(ctx, db, table.FailedSuffix)
 	if err != nil {
 		return nil, false, fmt.Errorf("look at table %s%s: %w", t.Name(), table.FailedSuffix, err)

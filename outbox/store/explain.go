@@ -15,7 +15,7 @@ import (
 
 // ExplainSweep asks the server how it looks for due rows, as it would now, with its statistics of now.
 func ExplainSweep(ctx context.Context, db *sql.DB, of *table.Table) (server.Finding, error) {
-	t := &mapped{Table: of}
+	t := withLocks(of)
 	f := server.Finding{Severity: server.Warning, Subject: t.Name()}
 	indexes, err := t.Indexes(ctx, db)
 	if err != nil {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -17,7 +18,8 @@ import (
 // locked ones (SKIP LOCKED: MySQL 8.0.1, MariaDB 10.6), and changes those. It is one statement, because a transaction of several would
 // cost a round trip for each.
 //
-// A server without SKIP LOCKED is given statements of few rows: the application's transaction is rarely caught between them.
+// A server without SKIP LOCKED (table.Waits, or a statement's answer after the server has become another one) is given statements of few
+// rows: the application's transaction is rarely caught between them.
 
 // unskippedRows is how many rows one statement names on a server without SKIP LOCKED.
 const unskippedRows = 20
@@ -54,7 +56,11 @@ const (
 
 // withoutSkip reports whether a statement failed because the server has no SKIP LOCKED; from then on statements of the table do without.
 func (t *mapped) withoutSkip(err error) bool {
-	return server.Code(err) == syntaxError && t.waits.CompareAndSwap(false, true)
+	if server.Code(err) != syntaxError {
+		return false
+	}
+	t.waits.Store(true)
+	return true
 }
 
 // changeFree changes those of the rows that no other session has locked, by a statement of change, and returns how many match its condition.
@@ -104,13 +110,15 @@ const lockRounds = 7 // attempts to write a row that is locked
 // them nothing is known of the others, and those that are not there count as held. A plain read would not do: an event reaches us before its
 // row is visible (A35).
 func (s completions) look(ctx context.Context, t *mapped, rows []outbox.Completion) (found map[outbox.Identity]outbox.Candidate, held []outbox.Completion, err error) {
+	if t.waits.Load() {
+		return s.lookAndWait(ctx, t, rows)
+	}
 	all, err := s.readLocked(ctx, t, rows, " FOR UPDATE NOWAIT")
 	if err == nil {
 		return all, nil, nil
 	}
-	if t.withoutSkip(err) || t.waits.Load() {
-		all, err = s.readLocked(ctx, t, rows, " LOCK IN SHARE MODE")
-		return all, nil, err
+	if t.withoutSkip(err) {
+		return s.lookAndWait(ctx, t, rows)
 	}
 	if !server.LockWait(err) && server.Code(err) != lockedRow {
 		return nil, nil, err
@@ -122,6 +130,25 @@ func (s completions) look(ctx context.Context, t *mapped, rows []outbox.Completi
 		if _, free := found[row.Identity]; !free {
 			held = append(held, row)
 		}
+	}
+	return found, held, nil
+}
+
+// lookAndWait is look on a server without SKIP LOCKED: it waits for a lock, for few rows at a time, and where one of those is locked for each of
+// them.
+func (s completions) lookAndWait(ctx context.Context, t *mapped, rows []outbox.Completion) (found map[outbox.Identity]outbox.Candidate, held []outbox.Completion, err error) {
+	found = map[outbox.Identity]outbox.Candidate{}
+	for rest := slices.Collect(slices.Chunk(rows, unskippedRows)); len(rest) > 0; rest = rest[1:] {
+		some, err := s.readLocked(ctx, t, rest[0], " LOCK IN SHARE MODE")
+		switch {
+		case server.LockWait(err) && len(rest[0]) == 1:
+			held = append(held, rest[0]...)
+		case server.LockWait(err):
+			rest = append(rest, slices.Collect(slices.Chunk(rest[0], 1))...)
+		case err != nil:
+			return nil, nil, err
+		}
+		maps.Copy(found, some)
 	}
 	return found, held, nil
 }

@@ -139,7 +139,7 @@ func (t *mapped) removeProbe() server.Probe {
 
 // CheckRetention says what leaves the table when, and what is in the way. The probes show the privileges that it needs.
 func CheckRetention(ctx context.Context, db *sql.DB, bound *table.Table, of []table.Expiry) (findings []server.Finding, probes []server.Probe, err error) {
-	t := &mapped{Table: bound}
+	t := withLocks(bound)
 	for _, e := range of {
 		if len(t.finalCodes(e.Status)) == 0 {
 			findings = append(findings, server.Finding{Severity: server.OK, Subject: t.Name(), What: "no code is mapped to " +

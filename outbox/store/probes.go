@@ -9,7 +9,7 @@ import (
 // Probes show, without changing anything, whether the account may run the statements on this table.
 // Of one that only reads (run --shadow), writes is false.
 func Probes(of *table.Table, writes bool) []server.Probe {
-	t := &mapped{Table: of}
+	t := withLocks(of)
 	if t.LogOnly() {
 		return nil // no statement concerns it
 	}

@@ -101,13 +101,9 @@ func (s departures) Expire(ctx context.Context, name string, e table.Expiry, ids
 		s.refused.add(refused...)
 		var parts [][]string
 		if parts, err = s.expiring(ctx, t, e, good); err == nil {
-			for _, part := range parts {
-				var more table.Left
-				more, err = s.expire(ctx, t, e, part)
-				if left.Add(more); err != nil {
-					break
-				}
-			}
+			var more table.Left
+			more, err = s.expireParts(ctx, t, e, parts)
+			left.Add(more)
 		}
 	}
 	if err != nil {
@@ -132,8 +128,11 @@ func (s departures) expiring(ctx context.Context, t *mapped, e table.Expiry, ids
 	return pieces(ids, func(id string) int64 { return sizes[outbox.Identity{Table: t.Name(), ID: id}] }), nil
 }
 
-// expire splits down to the one row when the server refuses a statement for its data.
+// expire splits down to the one row when the server refuses a statement for its data, and, without SKIP LOCKED, when it waited for a lock.
 func (s departures) expire(ctx context.Context, t *mapped, e table.Expiry, ids []string) (left table.Left, err error) {
+	if t.waits.Load() && len(ids) > unskippedRows {
+		return s.expireParts(ctx, t, e, slices.Collect(slices.Chunk(ids, unskippedRows)))
+	}
 	var gone int
 	err = s.again(ctx, func() error {
 		gone, err = s.leave(ctx, t, e.Into, func(rows *table.Statement) {
@@ -144,18 +143,21 @@ func (s departures) expire(ctx context.Context, t *mapped, e table.Expiry, ids [
 		return err
 	})
 	switch {
-	case server.LockWait(err): // the table is being changed, or a lock is on more than rows
+	case server.LockWait(err) && (len(ids) == 1 || !t.waits.Load()): // the table is being changed, or a lock is on more than rows
 		return table.Left{Skipped: len(ids)}, nil
-	case server.Classify(err) != server.Data:
+	case server.Classify(err) != server.Data && !server.LockWait(err):
 		return table.Left{Rows: gone, Skipped: len(ids) - gone}, err
 	case len(ids) == 1:
 		s.refused.add(RefusedRow{Identity: outbox.Identity{Table: t.Name(), ID: ids[0]}, Reason: err.Error()})
 		return table.Left{Refused: 1, ID: ids[0], Reason: err.Error()}, nil
 	}
-	for _, half := range [][]string{ids[:len(ids)/2], ids[len(ids)/2:]} {
-		more, err := s.expire(ctx, t, e, half)
-		left.Add(more)
-		if err != nil {
+	return s.expireParts(ctx, t, e, [][]string{ids[:len(ids)/2], ids[len(ids)/2:]})
+}
+
+func (s departures) expireParts(ctx context.Context, t *mapped, e table.Expiry, parts [][]string) (left table.Left, err error) {
+	for _, part := range parts {
+		more, err := s.expire(ctx, t, e, part)
+		if left.Add(more); err != nil {
 			return left, err
 		}
 	}
@@ -190,16 +192,24 @@ func (s departures) leave(ctx context.Context, t *mapped, into string, where fun
 	return len(mine), tx.Commit()
 }
 
-// lockRows returns the rows that fulfil the condition now and that no other session has locked.
+// lockRows returns the rows that fulfil the condition now and that no other session has locked. Without SKIP LOCKED it waits for those, and
+// fails when the wait is over.
 func lockRows(ctx context.Context, tx *sql.Tx, t *mapped, where func(*table.Statement)) (mine []string, err error) {
 	query := table.Text("SELECT ", t.Column(table.ID), " FROM ", t.Quoted(), " FORCE INDEX (PRIMARY) WHERE ")
 	where(query)
-	query.Add(" FOR UPDATE SKIP LOCKED")
+	skips := !t.waits.Load()
+	query.Add(" FOR UPDATE")
+	if skips {
+		query.Add(" SKIP LOCKED")
+	}
 	var id sql.RawBytes
 	err = query.Each(ctx, tx, []any{&id}, func() error {
 		mine = append(mine, string(t.KeyText(table.ID, id)))
 		return nil
 	})
+	if skips && t.withoutSkip(err) {
+		return lockRows(ctx, tx, t, where)
+	}
 	return mine, err
 }
 

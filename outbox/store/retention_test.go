@@ -282,3 +282,23 @@ func TestD19_RefusedRowsStayAlone(t *testing.T) {
 		}
 	})
 }
+
+// A server without SKIP LOCKED: a row that another session has locked stays, and the others leave.
+func TestExpiryWithoutSkipLocked(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		ids := b.InsertMany(50)
+		testkit.Exec(b, b.DB, "UPDATE outbox SET status = 2, created_at = NOW() - INTERVAL 30 DAY, updated_at = NOW() - INTERVAL 30 DAY")
+		b.table.waits.Store(true)
+		tx := b.lock(ids[7])
+		if left := b.expire(sentWeek, keys(ids)); left.Rows != 49 || left.Skipped != 1 || left.Refused != 0 {
+			b.Errorf("beside a locked row: %+v", left)
+		}
+		testkit.Must(b, tx.Rollback())
+		if left := b.expire(sentWeek, keys(ids)); left.Rows != 1 {
+			b.Errorf("after the lock: %+v", left)
+		}
+		if all := b.ids(""); len(all) > 0 {
+			b.Errorf("%v are left", all)
+		}
+	})
+}

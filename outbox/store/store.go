@@ -56,7 +56,7 @@ func New(db *sql.DB, of []*table.Table, waits table.Waits, may func() bool) *Sto
 	}
 	t := &tables{db: db, bound: table.WithStatus(of), waits: waits, may: may, byName: map[string]*mapped{}, refused: refusals{tables: map[string]*refusedTable{}}}
 	for _, one := range t.bound {
-		t.byName[one.Name()] = &mapped{Table: one}
+		t.byName[one.Name()] = withLocks(one)
 	}
 	return &Store{t, finder{t}, completions{t}, changes{t}, departures{t}}
 }
@@ -66,6 +66,13 @@ type mapped struct {
 	*table.Table
 	waits  atomic.Bool  // the server has no SKIP LOCKED: statements of many rows wait for locks
 	steady atomic.Int64 // Unix nanoseconds until which no change of the zone is near
+}
+
+// withLocks returns the table with what its server can do about locks.
+func withLocks(of *table.Table) *mapped {
+	t := &mapped{Table: of}
+	t.waits.Store(of.Waits())
+	return t
 }
 
 // Tables returns the mapped tables that have a status, in their order: there are no statements on the others. The slice is shared.
@@ -199,6 +206,10 @@ func (s completions) settle(ctx context.Context, t *mapped, completion outbox.Ac
 			refused = append(refused, unwritable(left, "the row still waits for its status after several updates: its guard and its content do not agree")...)
 			left = nil
 		}
+		if len(held) > 0 && t.waits.Load() { // the statements have waited, and others wait behind them
+			refused = append(refused, behindLock(held)...)
+			held = nil
+		}
 		if round+1 == lockRounds {
 			return append(refused, behindLock(held)...), nil
 		}
@@ -214,12 +225,20 @@ func (s completions) settle(ctx context.Context, t *mapped, completion outbox.Ac
 
 // attempt updates the rows and returns those that are still to be changed, and those that another session has locked.
 func (s completions) attempt(ctx context.Context, t *mapped, completion outbox.Action, rows []outbox.Completion) (left, held []outbox.Completion, err error) {
-	run := func(st *table.Statement) (int64, error) { return s.execFenced(ctx, completion, st) }
+	waited := false // in vain, on a server without SKIP LOCKED
+	run := func(st *table.Statement) (int64, error) {
+		n, err := s.execFenced(ctx, completion, st)
+		waited = waited || server.LockWait(err)
+		return n, err
+	}
 	matched, err := changeBy(run, t, rows, func(some []outbox.Completion) *table.Statement { return t.update(completion, some) })
 	if err != nil || matched == int64(len(rows)) {
 		return nil, nil, err
 	}
-	return s.remaining(ctx, t, rows)
+	if left, held, err = s.remaining(ctx, t, rows); waited { // a look at the rows may not show what for
+		return nil, append(left, held...), err
+	}
+	return left, held, err
 }
 
 // split finds the rows for whose data the statement failed, so that they harm only themselves.

@@ -13,6 +13,7 @@ import (
 // description is what the server says about one table and the zone of its DATETIME columns.
 type description struct {
 	mariaDB      bool
+	waits        bool // the server has no SKIP LOCKED
 	found        bool
 	absent       bool   // not found, and the server says that it is not hidden from the account
 	account      string // of the session, when the table was not found
@@ -41,7 +42,7 @@ func describe(ctx context.Context, db *sql.DB, m Mapping) (description, error) {
 	if err := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
 		return d, err
 	}
-	d.mariaDB = strings.Contains(strings.ToLower(version), "mariadb")
+	d.mariaDB, d.waits = strings.Contains(strings.ToLower(version), "mariadb"), !server.SkipsLocked(version)
 	// The server compares the names by its own rule (lower_case_table_names) and answers with its own spelling.
 	err := db.QueryRowContext(ctx, "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, COALESCE(ENGINE, '') FROM "+
 		"information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY TABLE_NAME = CAST(? AS BINARY) DESC LIMIT 1",

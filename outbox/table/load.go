@@ -28,9 +28,13 @@ type Table struct {
 	zone     atomic.Pointer[time.Location]
 
 	strategy   Strategy
+	waits      bool                   // the server has no SKIP LOCKED
 	sweepIndex atomic.Pointer[string] // the index the sweep's queries force; nil: the server chooses
 	ageIndex   atomic.Pointer[string] // the index by which old final rows are found; nil: the primary key
 }
+
+// Waits reports that the server had no SKIP LOCKED when the table was loaded: a statement waits for the locks of other sessions.
+func (t *Table) Waits() bool { return t.waits }
 
 // Load finds the table of a mapping and checks everything that the relay relies on. It returns all findings at once; the
 // Table is nil exactly if one of them is a fault. The error is of the conversation with the server.
@@ -98,7 +102,7 @@ func (c *check) bind() *Table {
 	d := c.description
 	c.subject = d.schema + "." + d.name
 	c.spell()
-	t := &Table{schema: d.schema, name: c.subject, quoted: Quote(d.schema) + "." + Quote(d.name), mapping: c.mapping}
+	t := &Table{schema: d.schema, name: c.subject, quoted: Quote(d.schema) + "." + Quote(d.name), mapping: c.mapping, waits: d.waits}
 	for role := range columnCount {
 		t.columns[role] = c.column(role)
 		t.at[role] = -1

@@ -71,12 +71,8 @@ func TestA10_HistoryReset(t *testing.T) {
 		l.commit(before...)
 		l.sent()
 		l.stop()
-		reset := "RESET MASTER"
-		if flavor == testkit.MySQL {
-			reset = "RESET BINARY LOGS AND GTIDS"
-		}
 		l.commit("missed")
-		l.exec(reset)
+		l.exec(l.db.ResetStatement())
 		l.start()
 		l.commit("after")
 		l.account(append(before, "missed", "after")...)
@@ -99,7 +95,7 @@ func TestA10_HistoryResetWhileRunning(t *testing.T) {
 	l.commit(before...)
 	l.sent()
 	l.killDump()
-	l.exec("RESET BINARY LOGS AND GTIDS")
+	l.exec(db.ResetStatement())
 	l.commit("after")
 	l.account(append(before, "after")...)
 	for _, cause := range l.gaps() {
