@@ -208,9 +208,12 @@ func TestRemoveOlder(t *testing.T) {
 	onBoth(t, func(b *bed) {
 		b.db.SetMaxOpenConns(1)
 		testkit.Exec(b, b.db, "SET time_zone = '+08:00'")
+		thirty := "SELECT 0 AS i" // MySQL 5.7 has no recursive queries
+		for i := range 29 {
+			thirty += fmt.Sprint(" UNION ALL SELECT ", i+1)
+		}
 		testkit.Exec(b, b.db, `INSERT INTO inbox_message (consumer, message_id, created_at)
-			WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 900)
-			SELECT 'billing', i, UTC_TIMESTAMP(3) - INTERVAL 2 HOUR FROM n UNION ALL SELECT 'mail', 1, UTC_TIMESTAMP(3) - INTERVAL 2 HOUR`)
+			SELECT 'billing', a.i * 30 + b.i, UTC_TIMESTAMP(3) - INTERVAL 2 HOUR FROM (`+thirty+`) AS a, (`+thirty+`) AS b UNION ALL SELECT 'mail', 1, UTC_TIMESTAMP(3) - INTERVAL 2 HOUR`)
 		ran, err := b.once(b.box, "young", nil, true)
 		b.want(true, ran, err)
 		var before, after int

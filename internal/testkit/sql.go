@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -73,10 +74,14 @@ func (d *Database) CreateSchema(t T) string {
 }
 
 // CreateUser makes an account that may connect from anywhere, with the server's default authentication, and gives it each
-// grant, written as in "SELECT, UPDATE ON shop.*".
+// grant, written as in "SELECT, UPDATE ON shop.*". SESSION_VARIABLES_ADMIN is left out before MySQL 8.0, where all accounts may what it is for.
 func (d *Database) CreateUser(ctx context.Context, name, password string, grants ...string) error {
 	statements := []string{fmt.Sprintf("CREATE USER '%s'@'%%' IDENTIFIED BY '%s'", name, password)}
 	for _, grant := range grants {
+		if d.Before(8, 0) {
+			grant = strings.ReplaceAll(grant, ", SESSION_VARIABLES_ADMIN", "")
+			grant = strings.ReplaceAll(grant, "SESSION_VARIABLES_ADMIN", "USAGE")
+		}
 		statements = append(statements, fmt.Sprintf("GRANT %s TO '%s'@'%%'", grant, name))
 	}
 	for _, statement := range statements {
@@ -89,18 +94,8 @@ func (d *Database) CreateUser(ctx context.Context, name, password string, grants
 
 // CreateRelayUser is CreateUser with the rights that a relay needs on tables, written as in "shop.*".
 func (d *Database) CreateRelayUser(ctx context.Context, name, password, tables string) error {
-	return d.CreateUser(ctx, name, password, "REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT, UPDATE ON "+tables, d.NarrowPrivilege()+" ON *.*")
-}
-
-// NarrowPrivilege is what an account needs to set the row image of its own session: none before MySQL 8.0.
-func (d *Database) NarrowPrivilege() string {
-	switch {
-	case d.Flavor == MariaDB:
-		return "BINLOG ADMIN"
-	case d.Before(8, 0):
-		return "USAGE"
-	}
-	return "SESSION_VARIABLES_ADMIN"
+	mark := map[Flavor]string{MySQL: "SESSION_VARIABLES_ADMIN ON *.*", MariaDB: "BINLOG ADMIN ON *.*"}[d.Flavor]
+	return d.CreateUser(ctx, name, password, "REPLICATION SLAVE, REPLICATION CLIENT ON *.*", "SELECT, UPDATE ON "+tables, mark)
 }
 
 // Processlist names the table of the server's sessions, with the columns ID, USER, HOST, COMMAND, STATE and INFO. The one in MySQL's

@@ -71,7 +71,7 @@ func TestNarrowSessionIsNotNeeded(t *testing.T) {
 		t.Cleanup(func() { testkit.Exec(t, d.Root(), "DROP USER 'plain'@'%'") })
 		info, err := Inspect(ctx, open(t, Config{Address: d.Addr(), User: "plain", Password: setting.NewSecret("secret")}, nil, Session{Writes: true}))
 		testkit.Must(t, err)
-		if info.SessionImage != "FULL" {
+		if (info.SessionImage != "FULL") != d.Before(8, 0) { // where any account may
 			t.Errorf("row image %q", info.SessionImage)
 		}
 	})

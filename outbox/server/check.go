@@ -101,15 +101,23 @@ func (i Info) settings() []Finding {
 	return out
 }
 
-// checkSession says what it costs that the account may not narrow its own updates.
-func (i Info) checkSession(account string) []Finding {
-	if i.SessionImage == "MINIMAL" {
-		return nil
+// checkSession says what our own statements cost on this server, and that the account may not narrow its own updates.
+func (i Info) checkSession(account string) (out []Finding) {
+	if !SkipsLocked(i.Version) {
+		out = append(out, Finding{
+			Severity: Warning, Subject: "server.skip_locked",
+			What: "this release has no SKIP LOCKED: statuses are written 20 rows at a time, a row that another session has locked is waited for, up to a " +
+				"few seconds, and the application's transaction that waits for one of the 20 may be ended by a deadlock (1213)",
+			Fix: "nothing on this release, if applications repeat a transaction after 1213; MySQL 8.0.1 and MariaDB 10.6 have SKIP LOCKED",
+		})
 	}
-	return []Finding{{
+	if i.SessionImage == "MINIMAL" {
+		return out
+	}
+	return append(out, Finding{
 		Severity: Warning, Subject: "server.binlog_row_image",
 		What: fmt.Sprintf("our status updates are logged with row image %s: each writes the whole row to the binlog, with FULL twice, "+
 			"body included", i.SessionImage),
 		Fix: i.sessionRight(Probe{Privileges: cmp.Or(i.Narrowing(), "SUPER"), On: "*.*"}.Grant(account)),
-	}}
+	})
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -153,10 +154,22 @@ func (p Platform) Cure(subject string) string {
 
 // Cure is Platform.Cure for this version of the server.
 func (i Info) Cure(subject string) string {
-	if subject == RowMetadata && i.RowMetadata == "" && i.Platform != Plain {
+	if subject == RowMetadata && i.RowMetadata == "" {
 		return "upgrade to MySQL 8.0 or MariaDB 10.5: this version has no binlog_row_metadata"
 	}
-	return i.Platform.Cure(subject)
+	return strings.NewReplacer(
+		LogReplicaUpdates, i.named(LogReplicaUpdates, 8, 0, 26, LogSlaveUpdates),
+		ExpireLogs+" = 259200", i.named(ExpireLogs+" = 259200", 8, 0, 1, "expire_logs_days = 3"),
+		ExpireLogs+" = 604800", i.named(ExpireLogs+" = 604800", 8, 0, 1, "expire_logs_days = 7"),
+	).Replace(i.Platform.Cure(subject))
+}
+
+// named chooses the name that MySQL has since a release, or the older one. MariaDB knows both.
+func (i Info) named(name string, major, minor, patch int, older string) string {
+	if i.Flavor == outbox.MySQL && !i.AtLeast(major, minor, patch) {
+		return older
+	}
+	return name
 }
 
 // grantors are the accounts that can grant what the relay needs, where there is no SUPER.

@@ -50,7 +50,7 @@ func TestInspectBothFlavors(t *testing.T) {
 		if (info.Flavor == outbox.MySQL) != (info.UUID != "") {
 			t.Errorf("UUID %q", info.UUID)
 		}
-		if !info.GTID || !info.LogBin || info.BinlogFormat != "ROW" || info.RowImage != "FULL" || info.RowMetadata != "FULL" ||
+		if !info.GTID || !info.LogBin || info.BinlogFormat != "ROW" || info.RowImage != "FULL" || (info.RowMetadata != "FULL") != d.Before(8, 0) ||
 			!info.LogReplicas || info.ReadOnly || info.NetWriteLimit != time.Minute || info.MaxPacket == 0 {
 			t.Errorf("settings: %+v", info)
 		}

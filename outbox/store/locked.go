@@ -78,26 +78,37 @@ func changeBy[R any](run func(*table.Statement) (int64, error), t *mapped, rows 
 	}
 	for chunk := range slices.Chunk(rows, unskippedRows) {
 		n, err := run(make(chunk))
+		var all bool
 		if server.LockWait(err) {
-			n, err = changeEach(run, len(chunk), func(i int) *table.Statement { return make(chunk[i : i+1]) })
+			n, all, err = changeEach(run, len(chunk), func(i int) *table.Statement { return make(chunk[i : i+1]) })
 		}
-		if matched += n; err != nil {
+		if matched += n; err != nil || all {
 			return matched, err
 		}
 	}
 	return matched, nil
 }
 
-// changeEach runs a statement for each row and leaves out those that another session has locked.
-func changeEach(run func(*table.Statement) (int64, error), n int, make func(i int) *table.Statement) (matched int64, err error) {
+// firstLocked is how many rows must be locked, with none before them that is free, to take all for locked: the table is.
+const firstLocked = 3
+
+// changeEach runs a statement for each row and leaves out those that another session has locked. It ends early where all seem to be.
+func changeEach(run func(*table.Statement) (int64, error), n int, make func(i int) *table.Statement) (matched int64, all bool, err error) {
+	locked := 0
 	for i := range n {
 		one, err := run(make(i))
 		if err != nil && !server.LockWait(err) {
-			return matched, err
+			return matched, false, err
 		}
 		matched += one
+		if err != nil {
+			locked++
+		}
+		if locked == firstLocked && locked == i+1 {
+			return matched, true, nil
+		}
 	}
-	return matched, nil
+	return matched, false, nil
 }
 
 // lockPauses are between attempts to write rows that another session has locked, about a second together. As a rule that session is the
@@ -140,17 +151,29 @@ func (s completions) lookAndWait(ctx context.Context, t *mapped, rows []outbox.C
 	found = map[outbox.Identity]outbox.Candidate{}
 	for rest := slices.Collect(slices.Chunk(rows, unskippedRows)); len(rest) > 0; rest = rest[1:] {
 		some, err := s.readLocked(ctx, t, rest[0], " LOCK IN SHARE MODE")
-		switch {
-		case server.LockWait(err) && len(rest[0]) == 1:
-			held = append(held, rest[0]...)
-		case server.LockWait(err):
-			rest = append(rest, slices.Collect(slices.Chunk(rest[0], 1))...)
-		case err != nil:
+		if server.LockWait(err) {
+			if err := s.tableIsFree(ctx, t); err != nil {
+				return nil, nil, err
+			}
+			if len(rest[0]) == 1 {
+				held = append(held, rest[0]...)
+			} else {
+				rest = append(rest, slices.Collect(slices.Chunk(rest[0], 1))...)
+			}
+			continue
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 		maps.Copy(found, some)
 	}
 	return found, held, nil
+}
+
+// tableIsFree fails where the lock of the table is held: no read of it comes through then.
+func (s completions) tableIsFree(ctx context.Context, t *mapped) error {
+	var one int
+	return table.Text("SELECT 1 FROM ", t.Quoted(), " LIMIT 1").Each(ctx, s.db, []any{&one}, func() error { return nil })
 }
 
 func (s completions) readLocked(ctx context.Context, t *mapped, rows []outbox.Completion, how string) (map[outbox.Identity]outbox.Candidate, error) {

@@ -26,7 +26,7 @@ func TestG11_ListsPassTheEmptyKey(t *testing.T) {
 					b.Fatalf("%+v: page %d, rows %q so far", c.q, page, got)
 				}
 				found, err := b.query().List(b.Ctx, b.table.Name(), q)
-				if b.Server.Flavor == testkit.MySQL && err != nil && c.most > 3 { // the row that the server does not show ends a list
+				if b.Server.Flavor == testkit.MySQL && err != nil && (c.most > 3 || b.Server.Before(8, 0)) { // the row that the server does not show ends a list
 					break
 				}
 				testkit.Must(b, err)
@@ -36,6 +36,9 @@ func TestG11_ListsPassTheEmptyKey(t *testing.T) {
 				if q.After = found.Next; q.After == "" {
 					break
 				}
+			}
+			if b.Server.Before(8, 0) && c.most == 3 {
+				continue // it computes the column of that row for each list
 			}
 			if len(got) > c.most || !slices.Contains(got, "a1") || !slices.Contains(got, "b2") {
 				b.Errorf("%+v: rows %q", c.q, got)
