@@ -24,7 +24,7 @@ export TEST_MARIADB := $(MARIADB)
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
 TESTFLAGS ?= -shuffle=on -timeout=60m
 
-.PHONY: help build demo example test test-rest test-loaded test-quick test-long explore fuzz lint generate prepare bench bench-peers crash sim soak waiting starts man release release-check servers images clean adversary
+.PHONY: help build demo example test test-rest test-loaded test-quick test-long explore fuzz lint generate prepare bench bench-peers crash sim soak waiting starts man release release-check servers suites other-servers images clean adversary
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -65,7 +65,16 @@ test-loaded: prepare ## make test next to eight processes that use all the CPU t
 test-quick: ## tests that need no server, without the race detector
 	go run $(GOTESTSUM) --raw-command -- test/run.sh quick $(TESTFLAGS)
 
-test-long: test test-rest explore crash sim soak adversary waiting starts servers ## everything: the tests, a break at every event, simulation and soak for LONG each (default 10m)
+test-long: test test-rest explore crash sim soak adversary waiting starts servers other-servers ## everything: the tests, a break at every event, simulation and soak for LONG each (default 10m)
+
+SUITES ?= parts layouts crash
+
+suites: prepare ## SUITES (parts layouts e2e crash failover soak) on MYSQL=5.7, 8.0 or 9.7 and MARIADB=11.8; WRITE=1 writes the dates of docs/servers.md
+	@WRITE=$(WRITE) bash test/servers/suites.sh $(SUITES)
+
+other-servers: ## the tests of make test-rest that need a server, on MySQL 9.7 and 5.7
+	$(MAKE) suites MYSQL=9.7 SUITES="parts e2e crash failover"
+	$(MAKE) suites MYSQL=5.7 SUITES="parts e2e crash failover"
 
 LONG ?= 10m
 

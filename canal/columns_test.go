@@ -74,6 +74,9 @@ func eachMetadata(t *testing.T, test func(t *testing.T, l *lab)) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		for _, poor := range []bool{false, true} {
 			t.Run(map[bool]string{false: "names", true: "no_names"}[poor], func(t *testing.T) {
+				if !poor {
+					flavor = testkit.Needs(t, flavor, "8.0", "column names in its log")
+				}
 				db := testkit.SharedDatabase(t, flavor)
 				if poor {
 					poorMetadata(t, db)

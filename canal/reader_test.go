@@ -45,6 +45,7 @@ func TestReadsInsertsInCommitOrder(t *testing.T) {
 // A44: with and without encryption, with an account that has only the documented grants.
 func TestA44_AccountAndEncryption(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
+		flavor = testkit.Needs(t, flavor, "8.0", "TLS 1.2")
 		certificates, err := testkit.NewCertificates()
 		testkit.Must(t, err)
 		ca := filepath.Join(t.TempDir(), "ca.pem")

@@ -243,7 +243,8 @@ func TestA61_InsertSelectTriggerAndLoadData(t *testing.T) {
 	onBoth(t, func(t *testing.T, flavor testkit.Flavor) {
 		l := newLab(t, testkit.SharedDatabase(t, flavor))
 		l.start(l.end())
-		l.exec("CREATE TABLE staging AS SELECT 'k1' AS k UNION SELECT 'k2' UNION SELECT 'k3'")
+		l.exec("CREATE TABLE staging (k VARCHAR(40))")
+		l.exec("INSERT INTO staging SELECT 'k1' AS k UNION SELECT 'k2' UNION SELECT 'k3'")
 		l.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) SELECT 'order', k, 'orders', 'x' FROM staging ORDER BY k")
 		l.exec("CREATE TABLE purchases (k VARCHAR(40) PRIMARY KEY)")
 		l.exec("CREATE TRIGGER t AFTER INSERT ON purchases FOR EACH ROW INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES ('order', NEW.k, 'orders', 'x')")

@@ -38,6 +38,9 @@ func TestA07_DoctorSeesThatTheLogIsGone(t *testing.T) {
 				t.Errorf("with the log in place: %s", findings(all))
 			}
 			testkit.Exec(t, db.Root(), "FLUSH BINARY LOGS")
+			if db.Before(8, 0) {
+				return // it keeps its logs for a day at least
+			}
 			testkit.Exec(t, db.Root(), "SET GLOBAL binlog_expire_logs_seconds = 1")
 			testkit.WaitFor(t, 30*time.Second, "a checkpoint that is old", func() bool {
 				return has(Doctor(t.Context(), cfg), server.Warning, "checkpoint:", "the server purges "+at.File, "start the relay")
