@@ -25,7 +25,7 @@ var observability = []string{"go.uber.org/zap", "github.com/prometheus/client_go
 func with(more ...string) []string { return append(slices.Clone(observability), more...) }
 
 // nouns are layers 0 and 1.
-var nouns = []string{"outbox", "outbox/server", "outbox/table", "sink"}
+var nouns = []string{"outbox", "outbox/charset", "outbox/server", "outbox/table", "sink"}
 
 // section is what a sink may know: the nouns, and what its section of the configuration is made of.
 var section = append([]string{"internal/setting"}, nouns...)
@@ -44,7 +44,8 @@ var rules = []rule{
 	{path: "inbox"},
 	{path: "inbox/redisinbox", external: []string{"github.com/redis/go-redis/v9"}},
 	{path: "outbox/server", own: []string{"outbox", "internal/setting"}, external: []string{"github.com/go-sql-driver/mysql"}},
-	{path: "outbox/table", own: []string{"outbox", "outbox/server"}},
+	{path: "outbox/charset", external: []string{"golang.org/x/text/encoding"}},
+	{path: "outbox/table", own: []string{"outbox", "outbox/charset", "outbox/server"}},
 	{path: "outbox/table/tabletest", own: []string{"..."}, external: []string{"..."}}, // what the tests of table, store and query share
 	{path: "outbox/store", own: nouns},
 	{path: "outbox/query", own: nouns},
