@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	errShort    = errors.New("row image is cut short")
-	errEncoding = errors.New("text is not in UTF-8")
+	errShort  = errors.New("row image is cut short")
+	errUnsure = errors.New("a text is not in ASCII, and the character set of its column is the default of the database, which the log does not show")
 )
 
 // size is the number of bytes that the value at the start of data takes, its length prefix included.
@@ -51,16 +51,16 @@ func (c *column) charLength() int {
 	return int(c.meta&0xff) | (int(c.meta>>4)&0x300 ^ 0x300)
 }
 
-// text returns the value as table.Value needs it: as the server prints it, TIMESTAMP in UTC. A value that must be formatted is
+// text returns the value as table.Value needs it: as the server prints it, TIMESTAMP in UTC, a text in its character set. A value that must be formatted is
 // appended to scratch, which is returned; other values alias data.
 func (c *column) text(data, scratch []byte) (text, grown []byte, err error) {
 	from := len(scratch)
 	switch c.typ {
 	case mysql.MYSQL_TYPE_VARCHAR, mysql.MYSQL_TYPE_VAR_STRING, mysql.MYSQL_TYPE_BLOB:
-		text, err = c.checked(data[c.prefix():])
-		return text, scratch, err
+		return data[c.prefix():], scratch, nil
 	case mysql.MYSQL_TYPE_STRING:
-		return c.char(data[c.prefix():], scratch)
+		text, scratch = c.char(data[c.prefix():], scratch)
+		return text, scratch, nil
 	case mysql.MYSQL_TYPE_TINY, mysql.MYSQL_TYPE_SHORT, mysql.MYSQL_TYPE_INT24, mysql.MYSQL_TYPE_LONG, mysql.MYSQL_TYPE_LONGLONG:
 		scratch = c.integer(data, scratch)
 	case mysql.MYSQL_TYPE_DATETIME2:
@@ -73,30 +73,17 @@ func (c *column) text(data, scratch []byte) (text, grown []byte, err error) {
 	return scratch[from:], scratch, err
 }
 
-// checked refuses bytes that a SELECT would return in another form.
-func (c *column) checked(data []byte) ([]byte, error) {
-	if c.charset == charsetASCII {
-		for _, b := range data {
-			if b >= 0x80 {
-				return nil, errEncoding
-			}
-		}
-	}
-	return data, nil
-}
-
 // char is a CHAR or BINARY. The log omits the padding; a SELECT omits it for CHAR only.
-func (c *column) char(data, scratch []byte) (text, grown []byte, err error) {
-	if c.charset != charsetBinary {
-		text, err = c.checked(data)
-		return text, scratch, err
+func (c *column) char(data, scratch []byte) (text, grown []byte) {
+	if !c.binary {
+		return data, scratch
 	}
 	from := len(scratch)
 	scratch = append(scratch, data...)
 	for n := c.charLength() - len(data); n > 0; n-- {
 		scratch = append(scratch, 0)
 	}
-	return scratch[from:], scratch, nil
+	return scratch[from:], scratch
 }
 
 func (c *column) integer(data, scratch []byte) []byte {

@@ -1,52 +1,35 @@
 package canal
 
-import "strings"
+import "strconv"
 
-// charset is how the bytes of a text column relate to what a SELECT over a utf8mb4 connection returns (A49).
-type charset uint8
+// A table map names the character set of a text column by the id of a collation, information_schema by its name. What the bytes of a set are in UTF-8 is
+// outbox/charset's (A49).
 
-const (
-	charsetUnknown charset = iota // the log does not say: the bytes are used as they are, the table was checked at the start
-	charsetUTF8                   // utf8mb4, utf8mb3, ascii: the same bytes
-	charsetBinary                 // the same bytes, but fixed-length columns lose their zero bytes at the end in the log
-	charsetASCII                  // a superset of ASCII: the same bytes while all are below 0x80
-	charsetOther                  // ucs2, utf16, utf32: never the same
-)
-
-func charsetByName(name string) charset {
-	switch name = strings.ToLower(name); {
-	case name == "":
-		return charsetUnknown
-	case name == "binary":
-		return charsetBinary
-	case name == "ascii", strings.HasPrefix(name, "utf8"):
-		return charsetUTF8
-	case strings.HasPrefix(name, "ucs2"), strings.HasPrefix(name, "utf16"), strings.HasPrefix(name, "utf32"):
-		return charsetOther
-	}
-	return charsetASCII
+// collations are the ids of information_schema.COLLATIONS, of MySQL 5.7 to 9 and MariaDB up to 11.8, for the sets whose text can be read. MariaDB's NO PAD
+// collations have 1024 added; its uca1400 collations are in blocks of 256 from 2048: utf8mb3, utf8mb4, and then those of other sets.
+var collations = []struct {
+	from, to uint64
+	set      string
+}{
+	{63, 63, "binary"},
+	{11, 11, "ascii"}, {65, 65, "ascii"},
+	{33, 33, "utf8mb3"}, {76, 76, "utf8mb3"}, {83, 83, "utf8mb3"}, {192, 223, "utf8mb3"}, {576, 576, "utf8mb3"}, {577, 578, "utf8mb3"},
+	{45, 46, "utf8mb4"}, {224, 247, "utf8mb4"}, {255, 323, "utf8mb4"}, {608, 632, "utf8mb4"},
+	{5, 5, "latin1"}, {8, 8, "latin1"}, {15, 15, "latin1"}, {31, 31, "latin1"}, {47, 49, "latin1"}, {94, 94, "latin1"},
+	{24, 24, "gb2312"}, {86, 86, "gb2312"}, {28, 28, "gbk"}, {87, 87, "gbk"}, {248, 250, "gb18030"},
+	{2048, 2048 + 255, "utf8mb3"}, {2048 + 256, 2048 + 511, "utf8mb4"},
 }
 
-// charsetByCollation maps the ids of information_schema.COLLATIONS of MySQL 5.7 to 9 and MariaDB up to 11.8. MariaDB's NO PAD
-// collations have 1024 added; its uca1400 collations are in blocks of 256 from 2048.
-func charsetByCollation(id uint64) charset {
-	switch {
-	case id >= 2048 && id < 2048+2*256:
-		return charsetUTF8 // utf8mb3_uca1400, utf8mb4_uca1400
-	case id >= 2048+2*256:
-		return charsetOther
-	case id >= 1024:
+// charsetOf is the set of a collation; for one whose set cannot be read a text that is no set's name.
+func charsetOf(collation uint64) string {
+	id := collation
+	if id >= 1024 && id < 2048 {
 		id -= 1024
 	}
-	switch {
-	case id == 63:
-		return charsetBinary
-	case id == 11, id == 65, id == 33, id == 83, id == 76, id == 45, id == 46, id >= 192 && id <= 247, id >= 255 && id <= 323,
-		id >= 576 && id <= 632: // ascii, utf8mb3, utf8mb4
-		return charsetUTF8
-	case id == 35, id == 90, id == 54, id == 55, id == 56, id == 60, id == 61, id == 62, id >= 101 && id <= 183,
-		id >= 640 && id <= 740: // ucs2, utf16, utf16le, utf32
-		return charsetOther
+	for _, c := range collations {
+		if id >= c.from && id <= c.to {
+			return c.set
+		}
 	}
-	return charsetASCII
+	return "of collation " + strconv.FormatUint(collation, 10)
 }

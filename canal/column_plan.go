@@ -8,6 +8,7 @@ import (
 	"github.com/go-mysql-org/go-mysql/replication"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/charset"
 )
 
 // columnPlan describes how to read the row images of one table map: the column of each ordinal, and how its bytes become text.
@@ -29,14 +30,17 @@ type column struct {
 	width    int // bytes of a fixed-size value; 0 when the size is in the value
 	slot     int // the first of the values that it fills; -1: the column is skipped
 	unsigned bool
-	charset  charset
+	binary   bool         // no text: a fixed length is padded with zero bytes
+	set      *charset.Set // nil: the bytes are UTF-8, or none of a character set
+	unsure   bool         // its character set is not known: only ASCII is the same in each that can be read
 }
 
 // columnInfo is what a plan needs and the fixed part of a table map does not have.
 type columnInfo struct {
 	name     string
 	unsigned bool
-	charset  charset
+	charset  string // as charsetOf names it; "" where the log does not say: the bytes are used as they are
+	unsure   bool   // it is a text, and its character set is not known
 	refused  string // why this column cannot be read from the log though its type looks readable
 }
 
@@ -51,14 +55,17 @@ func newColumnPlan(tm *replication.TableMapEvent, infos []columnInfo, want []str
 	p.columns = make([]column, len(infos))
 	found := 0
 	for i, info := range infos {
-		c := column{typ: realType(tm, i), meta: tm.ColumnMeta[i], unsigned: info.unsigned, charset: info.charset, slot: -1}
+		c := column{typ: realType(tm, i), meta: tm.ColumnMeta[i], unsigned: info.unsigned, binary: info.charset == "binary", unsure: info.unsure, slot: -1}
 		var known bool
 		if c.width, known = width(c.typ, c.meta); !known {
 			return &columnPlan{id: tm.TableID, fault: fmt.Sprintf("column %s has type %d, whose length is not known", info.name, c.typ)}
 		}
 		found += p.take(&c, info.name, want)
-		if why := c.unreadable(info); c.slot >= 0 && why != "" {
+		why := c.unreadable(info)
+		if c.slot >= 0 && why != "" {
 			p.fault = fmt.Sprintf("column %s %s", info.name, why)
+		} else if c.slot >= 0 {
+			c.set, _ = charset.Named(info.charset)
 		}
 		p.columns[i] = c
 	}
@@ -117,19 +124,19 @@ func infosFromMetadata(tm *replication.TableMapEvent, m *metadata) []columnInfo 
 }
 
 // charset returns the character set of the n-th text column.
-func (m *metadata) charset(n int) charset {
+func (m *metadata) charset(n int) string {
 	if n < len(m.perColumn) {
-		return charsetByCollation(m.perColumn[n])
+		return charsetOf(m.perColumn[n])
 	}
 	if len(m.collations) == 0 {
-		return charsetUnknown
+		return ""
 	}
 	for i := 1; i+1 < len(m.collations); i += 2 {
 		if m.collations[i] == uint64(n) {
-			return charsetByCollation(m.collations[i+1])
+			return charsetOf(m.collations[i+1])
 		}
 	}
-	return charsetByCollation(m.collations[0])
+	return charsetOf(m.collations[0])
 }
 
 // width returns the size of a fixed-size type, or 0 and ok for a type that stores its length.
@@ -178,8 +185,8 @@ func (c *column) unreadable(info columnInfo) string {
 		mysql.MYSQL_TYPE_LONGLONG, mysql.MYSQL_TYPE_TIMESTAMP2, mysql.MYSQL_TYPE_DATETIME2, mysql.MYSQL_TYPE_JSON:
 		return ""
 	case mysql.MYSQL_TYPE_VARCHAR, mysql.MYSQL_TYPE_VAR_STRING, mysql.MYSQL_TYPE_STRING, mysql.MYSQL_TYPE_BLOB:
-		if c.charset == charsetOther {
-			return "is in a character set whose bytes differ from UTF-8"
+		if _, known := charset.Named(info.charset); !known {
+			return "has a character set (" + info.charset + ") that is not read from the log"
 		}
 		return ""
 	}

@@ -1,7 +1,9 @@
 package canal
 
 import (
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -149,6 +151,13 @@ func (r *row) set(c *column, data []byte) (err error) {
 	if text == nil {
 		text = []byte{} // '' is not NULL
 	}
-	r.values[c.slot] = table.Value{Data: text}
+	value := table.Value{Data: text}
+	if c.unsure && err == nil && slices.ContainsFunc(text, func(b byte) bool { return b >= utf8.RuneSelf }) {
+		err = errUnsure
+	}
+	if c.set != nil && err == nil {
+		value.Data, r.scratch, value.Fault = c.set.Text(text, r.scratch)
+	}
+	r.values[c.slot] = value
 	return err
 }

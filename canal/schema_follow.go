@@ -225,7 +225,7 @@ func clientCharset(collation uint64) definition.Charset {
 		return definition.Wide
 	case collation == 13, collation == 88, collation == 95, collation == 96: // sjis, cp932
 		return definition.Unread
-	case charsetByCollation(collation) == charsetUTF8:
+	case slices.Contains([]string{"utf8mb4", "utf8mb3", "ascii"}, charsetOf(collation)):
 		return definition.UTF8
 	}
 	return definition.Narrow

@@ -70,10 +70,13 @@ func namedColumns(t *definition.Table, tm *replication.TableMapEvent) (infos []c
 		if typ := realType(tm, i); !slices.Contains(logTypes[c.Type], typ) && logTypes[c.Type] != nil {
 			return nil, fmt.Sprintf("column %s is %s in the table's definition and type %d in the log", c.Name, c.Type, typ)
 		}
-		infos = append(infos, columnInfo{name: c.Name, unsigned: c.Unsigned, charset: charsetByName(c.Charset)})
+		infos = append(infos, columnInfo{name: c.Name, unsigned: c.Unsigned, charset: c.Charset, unsure: c.Charset == "" && slices.Contains(texts, c.Type)})
 	}
 	return infos, ""
 }
+
+// texts are the types whose columns have a character set. A statement may leave it to the default of the database, which the log does not show.
+var texts = []string{"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
 
 // logTypes are the types that a table map has for those of information_schema; others are not compared.
 var logTypes = map[string][]byte{

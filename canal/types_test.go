@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -95,26 +94,4 @@ func compare(t *testing.T, l *lab, store *store.Store) {
 func describe(m *outbox.Message) string {
 	return fmt.Sprintf("%q %q %q %q %q %q %v body %v %q due %s created %s budget %d", m.ID, m.MessageID, m.Topic, m.Tag, m.Key, m.ShardingKey,
 		m.Headers, m.Body == nil, bytes.TrimSpace(m.Body), m.DueAt.UTC().Format(time.RFC3339Nano), m.CreatedAt.UTC().Format(time.RFC3339Nano), m.MaxRetry)
-}
-
-// A49: text in another character set is in the log as it is stored. It must not be published as if it were UTF-8.
-func TestA49_OtherCharacterSets(t *testing.T) {
-	eachMetadata(t, func(t *testing.T, l *lab) {
-		l.start(l.end())
-		for _, set := range []string{"latin1", "gbk", "utf16"} {
-			l.exec("ALTER TABLE t_local_message MODIFY COLUMN message_body LONGTEXT CHARACTER SET " + set + " NOT NULL")
-			l.caughtUp()
-			l.exec("INSERT INTO t_local_message (biz_type, biz_key, topic, message_body) VALUES ('order', '" + set + "', 'orders', " + map[string]string{"latin1": "'é'", "gbk": "'中'", "utf16": "'中'"}[set] + ")" +
-				", ('order', '" + set + "2', 'orders', 'ascii')")
-		}
-		l.caughtUp()
-		for _, m := range l.rec.sent() {
-			if string(m.Body) != "ascii" || strings.HasPrefix(m.Key, "utf16") {
-				t.Errorf("row %s went out as %q", m.Key, m.Body)
-			}
-		}
-		if n := l.rec.causes()[outbox.CauseUnmapped]; len(l.rec.ids())+n != 6 {
-			t.Errorf("published %d, deferred %d", len(l.rec.ids()), n)
-		}
-	})
 }

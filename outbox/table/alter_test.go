@@ -21,8 +21,8 @@ func TestG45_OneAlterTableKeepsCommentsAndDefaults(t *testing.T) {
 			client := db.Connect(t, schema)
 			testkit.Exec(t, client, `CREATE TABLE odd (
 				id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY COMMENT 'the key',
-				biz_type VARCHAR(64) CHARACTER SET latin1 NOT NULL DEFAULT 'a, b' COMMENT 'it''s "typed", COMMENT ''x''',
-				biz_key VARCHAR(64) CHARACTER SET latin1 COLLATE latin1_bin NOT NULL COMMENT 'key',
+				biz_type VARCHAR(64) CHARACTER SET big5 NOT NULL DEFAULT 'a, b' COMMENT 'it''s "typed", COMMENT ''x''',
+				biz_key VARCHAR(64) CHARACTER SET big5 COLLATE big5_bin NOT NULL COMMENT 'key',
 				topic VARCHAR(64) NOT NULL DEFAULT 'orders' COMMENT 'topic',
 				message_body JSON NULL COMMENT 'body',
 				status TINYINT NOT NULL DEFAULT 0 COMMENT '0 to 3',

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/canal-outbox/canal-outbox/outbox/charset"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
@@ -118,8 +119,9 @@ func (c *check) column(role Column) *ColumnType {
 		c.add(server.Fault, t.Name, fmt.Sprintf("type %s cannot be the %s: it must be %s", t.fullType, role, allowedNames(role)),
 			"change the column's type, or map another column")
 		return nil
-	case !t.carriesUTF8():
-		c.modify(server.Fault, t, fmt.Sprintf("its character set is %s: the binlog carries those bytes, which are not UTF-8", t.Charset), definition.inUTF8)
+	case !t.readable():
+		c.modify(server.Fault, t, fmt.Sprintf("its character set is %s: the binlog has the text in that set, and the relay can read only %s", t.Charset, charset.Supported),
+			definition.inUTF8)
 	case strings.Contains(t.Extra, "virtual"):
 		c.add(server.Fault, t.Name, "it is a VIRTUAL generated column: not every row in the binlog has it", "make it STORED")
 		return nil

@@ -102,36 +102,22 @@ func allowedNames(role Column) string {
 	return strings.Join(names, ", ")
 }
 
-// carriesUTF8 reports whether the stored bytes are what a UTF-8 client reads: the log does not transcode (A49).
-func (c ColumnType) carriesUTF8() bool {
-	switch c.Charset {
-	case "", "utf8mb4", "utf8mb3", "utf8", "ascii", "binary":
-		return true
-	}
-	return false
-}
-
 // ignoresCase reports whether comparing in SQL does.
 func (c ColumnType) ignoresCase() bool { return strings.HasSuffix(c.Collation, "_ci") }
 
-// Fit makes a text that the column takes whole: valid in its character set, and cut to its length at a character.
+// Fit makes a text that the column takes whole: with question marks for what its character set does not have, and cut to its length at a character.
 func (c ColumnType) Fit(text string) string {
-	highest := utf8.MaxRune
-	switch c.Charset {
-	case "utf8", "utf8mb3":
-		highest = 0xFFFF
-	case "ascii":
-		highest = 0x7F
-	}
+	size := c.sizes()
 	text = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || r > highest {
+		if r == utf8.RuneError || size(r) == 0 {
 			return '?'
 		}
 		return r
 	}, text)
-	var characters int64
+	var characters, octets int64
 	for i, r := range text {
-		if c.Characters > 0 && characters == c.Characters || c.Octets > 0 && int64(i+utf8.RuneLen(r)) > c.Octets {
+		octets += int64(size(r))
+		if c.Characters > 0 && characters == c.Characters || c.Octets > 0 && octets > c.Octets {
 			return text[:i]
 		}
 		characters++

@@ -52,6 +52,8 @@ func (t *Table) CheckID(id string) error {
 		}
 	case id == "" || len(id) > maxKey || !utf8.ValidString(id):
 		return fmt.Errorf("%q is not a primary key", id)
+	case !c.holds(id):
+		return fmt.Errorf("%q is not a primary key: the column's character set, %s, does not have all of its characters", id, c.Charset)
 	}
 	return nil
 }
@@ -64,8 +66,21 @@ func (t *Table) ID(s *Statement, id string) {
 	case c.IsBytes():
 		s.Add("x'", id, "'")
 	default:
-		s.Arg(id)
+		t.text(s, c, id)
 	}
+}
+
+// text writes a text that the column holds. In a set other than UTF-8 it stands there as the column stores it: MariaDB 10.11 does not convert the texts of
+// "(id, ...) IN ((?, ...), (?, ...))", and both servers refuse a statement with a text that the set does not have (1267, 3854).
+func (t *Table) text(s *Statement, c *ColumnType, value string) {
+	if set := c.set(); set != nil {
+		if stored, ok := set.Encode(nil, value); ok {
+			s.Add("_", set.Name(), " ")
+			s.Bytes(string(stored))
+			return
+		}
+	}
+	s.Arg(value)
 }
 
 // NoID returns a primary key for statements that are only explained.

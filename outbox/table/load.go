@@ -112,6 +112,7 @@ func (c *check) bind() *Table {
 		}
 	}
 	c.zone(t)
+	c.charsets(t)
 	if c.unbound() {
 		return nil
 	}

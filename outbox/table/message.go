@@ -80,6 +80,9 @@ func (r *row) get(role Column) Value {
 			r.fail(role, "the row image does not show it")
 		}
 	}
+	if v.Fault != "" {
+		r.fail(role, v.Fault)
+	}
 	return v
 }
 

@@ -300,6 +300,9 @@ func TestFitCutsAtCharacters(t *testing.T) {
 		{ColumnType{Characters: 9, Octets: 27, Charset: "utf8mb3"}, "a🚚b", "a?b"},
 		{ColumnType{Characters: 9, Octets: 9, Charset: "ascii"}, "aäb", "a?b"},
 		{ColumnType{Characters: 9, Octets: 36, Charset: "utf8mb4"}, "a\xffb", "a?b"},
+		{ColumnType{Characters: 9, Octets: 9, Charset: "latin1"}, "aé中€\u0081", "aé?€\u0081"},
+		{ColumnType{Characters: 9, Octets: 5, Charset: "gbk"}, "é中😀中", "é中?"},
+		{ColumnType{Characters: 9, Octets: 6, Charset: "gb18030"}, "中😀中", "中😀"},
 		{ColumnType{}, "any", "any"},
 	} {
 		if got := c.column.Fit(c.in); got != c.want {

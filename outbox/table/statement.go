@@ -90,11 +90,14 @@ func (s *Statement) Micros(d time.Duration) {
 	s.Args = append(s.Args, d.Microseconds())
 }
 
-// Exact is a column as bytes, so that case, accents and trailing spaces count whatever its collation; NULL is "".
+// Exact is a column as the bytes of its text in UTF-8, so that case, accents and trailing spaces count whatever its collation; NULL is "".
 func (t *Table) Exact(role Column) string {
 	column := t.Column(role)
-	if t.columns[role].IsBytes() {
+	switch c := t.columns[role]; {
+	case c.IsBytes():
 		column = "LOWER(HEX(" + column + "))"
+	case c.set() != nil:
+		column = "CONVERT(" + column + " USING utf8mb4)"
 	}
 	return "COALESCE(CAST(" + column + " AS BINARY), '')"
 }

@@ -40,5 +40,6 @@ const (
 type Value struct {
 	Data   []byte
 	Null   bool
-	Absent bool // not in the row image: unlike NULL, its value is not known
+	Absent bool   // not in the row image: unlike NULL, its value is not known
+	Fault  string // why the stored bytes are no text (charset.Set.Text); "" when they are. Data then has question marks, as the server shows it
 }

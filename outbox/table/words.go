@@ -14,7 +14,7 @@ func describeWords(ctx context.Context, db *sql.DB, m Mapping, d description) (a
 	i := slices.IndexFunc(d.columns, func(c ColumnType) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, c.Name) })
 	})
-	if i < 0 || d.columns[i].Kind() != kindShort || !d.columns[i].carriesUTF8() {
+	if i < 0 || d.columns[i].Kind() != kindShort || !d.columns[i].readable() {
 		return nil, nil
 	}
 	c, words := d.columns[i], m.Words()
