@@ -19,88 +19,90 @@ import (
 
 // The rows of every layout are found, claimed, read, refused, failed and sent, with what the table lacks replaced.
 func TestEveryLayout(t *testing.T) {
-	onLayouts(t, func(b *bench, l *layouts.Layout) {
-		const rows = 5
-		for n := 1; n <= rows; n++ {
-			b.Add(l, n)
-		}
-		ids := map[int]outbox.Identity{}
-		var messages []*outbox.Message
-		for _, c := range b.due(table.DueQuery{Limit: 2}) { // pages of two: the key's own order carries from page to page
-			one, _ := b.publishable(c)
-			messages = append(messages, one...)
-		}
-		if len(messages) != rows {
-			b.Fatalf("%d of %d rows are published", len(messages), rows)
-		}
-		for n := 1; n <= rows; n++ {
-			i := slices.IndexFunc(messages, func(m *outbox.Message) bool { return m.MessageID == l.MessageID(n) })
-			if i < 0 {
-				b.Fatalf("no message has the id %s: %+v", l.MessageID(n), messages[0])
-			}
-			m := messages[i]
-			ids[n] = m.Identity
-			if m.Topic != "orders" || string(m.Body) != fmt.Sprint("body ", n) || m.RetryCount != 0 || (m.Claim == "") != !l.Has("claim") {
-				b.Errorf("message %+v", m)
-			}
-			if chain := slices.Contains(m.Headers, outbox.Header{Name: "messageId", Value: m.MessageID}); chain != (l.Name == "E") {
-				b.Errorf("headers %+v", m.Headers)
-			}
-		}
-		of := func(n int, action outbox.Action) outbox.Completion {
-			return outbox.Completion{Identity: ids[n], Action: action, Delay: time.Hour, Reason: "no", BrokerID: "b-1", Claim: messages[0].Claim}
-		}
-		for range 2 { // a repeated statement counts once
-			b.apply(of(1, outbox.ActionMarkSent), of(2, outbox.ActionRetry), of(3, outbox.ActionFail), of(4, outbox.ActionFail))
-		}
-		b.WantStatus(l, 1, "sent")
-		if !b.Shows(l, 1, l.Written) {
-			b.Errorf("the row that was sent does not show it: %s", l.Written)
-		}
-		if l.Name == "B" && !b.Shows(l, 1, "message_id = 'b-1'") {
-			b.Error("the broker's id is not written back")
-		}
-		b.WantStatus(l, 2, "pending")
-		if l.Has("attempts") && !b.Shows(l, 2, "retry_count = 1") {
-			b.Error("the attempt is not counted")
-		}
-		final := "failed"
-		if !l.Has("failed") {
-			final = "pending"
-		}
-		b.WantStatus(l, 3, final)
+	onLayouts(t, everyLayout)
+}
 
-		// What waits is not due, in another process neither.
-		b.store = New(b.store.db, []*table.Table{b.Table}, b.store.waits, nil)
-		states, err := b.store.States(b.Ctx, []outbox.Identity{ids[2], ids[3]})
-		testkit.Must(b, err)
-		for _, c := range states {
-			if c.Status == outbox.Pending && (!c.Waiting || c.RetryCount != 1 || c.DueInMilli < 3500_000 || c.DueInMilli > 3601_000) {
-				b.Errorf("a row that waits: %+v", c)
-			}
+func everyLayout(b *bench, l *layouts.Layout) {
+	const rows = 5
+	for n := 1; n <= rows; n++ {
+		b.Add(l, n)
+	}
+	ids := map[int]outbox.Identity{}
+	var messages []*outbox.Message
+	for _, c := range b.due(table.DueQuery{Limit: 2}) { // pages of two: the key's own order carries from page to page
+		one, _ := b.publishable(c)
+		messages = append(messages, one...)
+	}
+	if len(messages) != rows {
+		b.Fatalf("%d of %d rows are published", len(messages), rows)
+	}
+	for n := 1; n <= rows; n++ {
+		i := slices.IndexFunc(messages, func(m *outbox.Message) bool { return m.MessageID == l.MessageID(n) })
+		if i < 0 {
+			b.Fatalf("no message has the id %s: %+v", l.MessageID(n), messages[0])
 		}
-		for _, c := range b.due(table.DueQuery{Horizon: 2 * time.Hour, ExpiredClaims: time.Hour}) {
-			if c.Identity != ids[5] && !c.Waiting {
-				b.Errorf("due: %+v", c)
-			}
-			if got, _ := b.publishable(c); c.Waiting && len(got) > 0 {
-				b.Errorf("published though it waits: %+v", c)
-			}
+		m := messages[i]
+		ids[n] = m.Identity
+		if m.Topic != "orders" || string(m.Body) != fmt.Sprint("body ", n) || m.RetryCount != 0 || (m.Claim == "") != !l.Has("claim") {
+			b.Errorf("message %+v", m)
 		}
+		if chain := slices.Contains(m.Headers, outbox.Header{Name: "messageId", Value: m.MessageID}); chain != (l.Name == "E") {
+			b.Errorf("headers %+v", m.Headers)
+		}
+	}
+	of := func(n int, action outbox.Action) outbox.Completion {
+		return outbox.Completion{Identity: ids[n], Action: action, Delay: time.Hour, Reason: "no", BrokerID: "b-1", Claim: messages[0].Claim}
+	}
+	for range 2 { // a repeated statement counts once
+		b.apply(of(1, outbox.ActionMarkSent), of(2, outbox.ActionRetry), of(3, outbox.ActionFail), of(4, outbox.ActionFail))
+	}
+	b.WantStatus(l, 1, "sent")
+	if !b.Shows(l, 1, l.Written) {
+		b.Errorf("the row that was sent does not show it: %s", l.Written)
+	}
+	if l.Name == "B" && !b.Shows(l, 1, "message_id = 'b-1'") {
+		b.Error("the broker's id is not written back")
+	}
+	b.WantStatus(l, 2, "pending")
+	if l.Has("attempts") && !b.Shows(l, 2, "retry_count = 1") {
+		b.Error("the attempt is not counted")
+	}
+	final := "failed"
+	if !l.Has("failed") {
+		final = "pending"
+	}
+	b.WantStatus(l, 3, final)
 
-		if counts, err := b.query().Counts(b.Ctx); err != nil || counts[0].Delayed < 1 || counts[0].LongestRetry < time.Minute*59 {
-			b.Errorf("counts %+v, %v", counts, err)
+	// What waits is not due, in another process neither.
+	b.store = New(b.store.db, []*table.Table{b.Table}, b.store.waits, nil)
+	states, err := b.store.States(b.Ctx, []outbox.Identity{ids[2], ids[3]})
+	testkit.Must(b, err)
+	for _, c := range states {
+		if c.Status == outbox.Pending && (!c.Waiting || c.RetryCount != 1 || c.DueInMilli < 3500_000 || c.DueInMilli > 3601_000) {
+			b.Errorf("a row that waits: %+v", c)
 		}
+	}
+	for _, c := range b.due(table.DueQuery{Horizon: 2 * time.Hour, ExpiredClaims: time.Hour}) {
+		if c.Identity != ids[5] && !c.Waiting {
+			b.Errorf("due: %+v", c)
+		}
+		if got, _ := b.publishable(c); c.Waiting && len(got) > 0 {
+			b.Errorf("published though it waits: %+v", c)
+		}
+	}
 
-		// A late acknowledgement, and then nothing is left of the row.
-		b.apply(of(2, outbox.ActionMarkSent), of(3, outbox.ActionMarkSent), of(4, outbox.ActionMarkSent), of(5, outbox.ActionMarkSent))
-		for n := 2; n <= rows; n++ {
-			b.WantStatus(l, n, "sent")
-		}
-		if n, _ := b.store.waits.Waiting(b.table.Name(), time.Now()); n != 0 {
-			b.Errorf("%d waits are left", n)
-		}
-	})
+	if counts, err := b.query().Counts(b.Ctx); err != nil || counts[0].Delayed < 1 || counts[0].LongestRetry < time.Minute*59 {
+		b.Errorf("counts %+v, %v", counts, err)
+	}
+
+	// A late acknowledgement, and then nothing is left of the row.
+	b.apply(of(2, outbox.ActionMarkSent), of(3, outbox.ActionMarkSent), of(4, outbox.ActionMarkSent), of(5, outbox.ActionMarkSent))
+	for n := 2; n <= rows; n++ {
+		b.WantStatus(l, n, "sent")
+	}
+	if n, _ := b.store.waits.Waiting(b.table.Name(), time.Now()); n != 0 {
+		b.Errorf("%d waits are left", n)
+	}
 }
 
 // publishable claims one row and reads it back.

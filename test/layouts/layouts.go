@@ -93,7 +93,7 @@ func (l *Layout) Sent() string { return fmt.Sprintf("%s = '%s'", l.Status, l.Cod
 // Where returns a condition that matches row n.
 func (l *Layout) Where(n int) string {
 	if l.ID == "message_id" {
-		return "message_id = '" + uuid(n) + "'"
+		return "message_id = '" + l.id(n) + "'"
 	}
 	switch l.Name {
 	case "F":
