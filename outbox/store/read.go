@@ -22,7 +22,7 @@ func (t *mapped) selectState() *table.Statement {
 	if t.Has(table.Topic) {
 		topic = t.Column(table.Topic)
 	}
-	s.Add("SELECT ", t.Column(table.ID), ", ", t.MessageID(), ", ", t.Column(table.StatusCode), ", ", t.RetryCount(), ", ", t.wait(), ", ", topic, ", ",
+	s.Add("SELECT ", t.KeyShown(), ", ", t.MessageID(), ", ", t.Column(table.StatusCode), ", ", t.RetryCount(), ", ", t.wait(), ", ", topic, ", ",
 		t.stamp())
 	if t.Mapping().Ordered {
 		for _, role := range []table.Column{table.ShardingKey, table.Key} {

@@ -55,6 +55,20 @@ func (c *ColumnType) holds(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return size(r) == 0 })
 }
 
+// noText is before the bytes of a primary key that are no text in the column's set. No text begins with it.
+const noText = "\xFF"
+
+// KeyShown is the primary key as a SELECT shows it. Bytes that are no text would be shown with question marks, as another key; so they come as they are,
+// behind noText: no statement but a cursor's names such a row.
+func (t *Table) KeyShown() string {
+	column, set := t.Column(ID), t.columns[ID].set()
+	if set == nil {
+		return column
+	}
+	return "IF(CAST(CONVERT(CONVERT(" + column + " USING utf8mb4) USING " + set.Name() + ") AS BINARY) = CAST(" + column + " AS BINARY), " +
+		"CAST(CONVERT(" + column + " USING utf8mb4) AS BINARY), CONCAT(x'FF', CAST(" + column + " AS BINARY)))"
+}
+
 // stored is a column as the bytes that it stores, which are in a set; after an ALTER in another one, the text in UTF-8. isStoredIn says which of both.
 func (t *Table) stored(role Column, set *charset.Set) string {
 	return "IF(" + t.isStoredIn(role, set) + ", CAST(" + t.Column(role) + " AS BINARY), CAST(CONVERT(" + t.Column(role) + " USING utf8mb4) AS BINARY))"

@@ -50,6 +50,8 @@ func (t *Table) CheckID(id string) error {
 		if id == "" || len(id)%2 != 0 || len(id) > 2*maxKey || strings.Trim(id, "0123456789abcdef") != "" {
 			return fmt.Errorf("%q is not a primary key in hexadecimal digits", id)
 		}
+	case c.set() != nil && strings.HasPrefix(id, noText):
+		return fmt.Errorf("%q is not a primary key: its bytes are no text in %s", id[len(noText):], c.Charset)
 	case id == "" || len(id) > maxKey || !utf8.ValidString(id):
 		return fmt.Errorf("%q is not a primary key", id)
 	case !c.holds(id):
@@ -73,14 +75,23 @@ func (t *Table) ID(s *Statement, id string) {
 // text writes a text that the column holds. In a set other than UTF-8 it stands there as the column stores it: MariaDB 10.11 does not convert the texts of
 // "(id, ...) IN ((?, ...), (?, ...))", and both servers refuse a statement with a text that the set does not have (1267, 3854).
 func (t *Table) text(s *Statement, c *ColumnType, value string) {
-	if set := c.set(); set != nil {
-		if stored, ok := set.Encode(nil, value); ok {
-			s.Add("_", set.Name(), " ")
-			s.Bytes(string(stored))
-			return
+	set := c.set()
+	if set == nil {
+		s.Arg(value)
+		return
+	}
+	stored, raw := strings.CutPrefix(value, noText)
+	if !raw {
+		if bytes, ok := set.Encode(nil, value); ok {
+			stored, raw = string(bytes), true
 		}
 	}
-	s.Arg(value)
+	if !raw {
+		s.Arg(value)
+		return
+	}
+	s.Add("_", set.Name(), " ")
+	s.Bytes(stored)
 }
 
 // NoID returns a primary key for statements that are only explained.

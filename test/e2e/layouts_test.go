@@ -29,14 +29,20 @@ func newEveryLayout(t *testing.T, db *testkit.Database, b relay.Broker, all ...*
 func newLayouts(t *testing.T, db *testkit.Database, b relay.Broker, extra string, all ...*layouts.Layout) *everyLayout {
 	t.Helper()
 	l := &everyLayout{newStage(t, db, b, extra), all}
+	l.create()
+	return l
+}
+
+// create makes the tables and writes them into the configuration.
+func (l *everyLayout) create() {
+	l.t.Helper()
 	l.exec("DROP TABLE t_local_message")
 	var tables []string
-	for _, layout := range all {
+	for _, layout := range l.all {
 		l.exec(layout.Create())
 		tables = append(tables, fmt.Sprintf("  - {name: %s.%s, %s}\n", l.schema(), layout.Table, layout.Config))
 	}
-	l.Edit(t, fmt.Sprintf("  - {name: %q, preset: %q}\n", l.table.FullName(), l.table.Preset), strings.Join(tables, ""))
-	return l
+	l.Edit(l.t, fmt.Sprintf("  - {name: %q, preset: %q}\n", l.table.FullName(), l.table.Preset), strings.Join(tables, ""))
 }
 
 // insert writes row n of every layout; the statement before and after are of the session.
