@@ -62,8 +62,8 @@ func (t *Table) SelectWhole(first ...string) *Statement {
 type WholeRow struct {
 	First   []sql.RawBytes
 	raw     []sql.RawBytes
-	inSet   []sql.RawBytes // "1" for each column with a set of its own whose bytes are in it; "0" after an ALTER
 	sets    []*charset.Set // by column; nil: UTF-8 and others
+	inSet   []sql.RawBytes // of columns with a set: "1" when raw is in it, "0" after an ALTER
 	values  []Value
 	scratch []byte
 	table   *Table
@@ -73,43 +73,49 @@ type WholeRow struct {
 func (t *Table) NewWholeRow(first int) *WholeRow {
 	w := &WholeRow{
 		First: make([]sql.RawBytes, first), raw: make([]sql.RawBytes, len(t.reads)), sets: make([]*charset.Set, len(t.reads)),
-		values: make([]Value, len(t.reads)), table: t,
+		inSet: make([]sql.RawBytes, len(t.reads)), values: make([]Value, len(t.reads)), table: t,
 	}
-	n := 0
 	for i, role := range t.reads {
-		if w.sets[i] = t.columns[role].set(); w.sets[i] != nil {
-			n++
-		}
+		w.sets[i] = t.columns[role].set()
 	}
-	w.inSet = make([]sql.RawBytes, n)
 	return w
 }
 
 // Into is where a row is scanned to.
 func (w *WholeRow) Into() (into []any) {
-	for _, list := range [][]sql.RawBytes{w.First, w.raw, w.inSet} {
-		for i := range list {
-			into = append(into, &list[i])
+	for i := range w.First {
+		into = append(into, &w.First[i])
+	}
+	for i := range w.raw {
+		into = append(into, &w.raw[i])
+	}
+	for i, set := range w.sets {
+		if set != nil {
+			into = append(into, &w.inSet[i])
 		}
 	}
 	return into
 }
 
 // ID is the primary key.
-func (w *WholeRow) ID() string { return string(w.table.KeyText(ID, w.Values()[w.table.at[ID]].Data)) }
+func (w *WholeRow) ID() string {
+	w.scratch = w.scratch[:0]
+	return string(w.table.KeyText(ID, w.value(w.table.at[ID]).Data))
+}
 
 // Values are what Message makes a message of. They are valid until the next call.
 func (w *WholeRow) Values() []Value {
 	w.scratch = w.scratch[:0]
-	n := 0
-	for i, data := range w.raw {
-		w.values[i] = Value{Data: data, Null: data == nil}
-		if w.sets[i] == nil {
-			continue
-		}
-		if n++; data != nil && string(w.inSet[n-1]) == "1" {
-			w.values[i].Data, w.scratch, w.values[i].Fault = w.sets[i].Text(data, w.scratch)
-		}
+	for i := range w.raw {
+		w.values[i] = w.value(i)
 	}
 	return w.values
+}
+
+func (w *WholeRow) value(i int) Value {
+	v := Value{Data: w.raw[i], Null: w.raw[i] == nil}
+	if w.sets[i] != nil && !v.Null && string(w.inSet[i]) == "1" {
+		v.Data, w.scratch, v.Fault = w.sets[i].Text(v.Data, w.scratch)
+	}
+	return v
 }
