@@ -152,6 +152,11 @@ func (g *group) account(t *testing.T) (all []relay.Account) {
 		want := load.Ledger.Len()
 		g.wholly(t, load, want)
 		account := load.Ledger.Compare(relay.ReadAll(t, g.broker, load.Ledger.Topics()...))
+		if g.db.Before(8, 0) && !load.Table.LogOnly() {
+			// A relay that takes over for the first time has no columns of the table for positions before its own start, and the log of such a
+			// server does not name them: the sweep publishes those rows, by their keys.
+			account.Disorder = nil
+		}
 		account.Check(t)
 		all = append(all, account)
 		t.Logf("%s: %d rows, %d copies", load.Table.Preset, want, account.Duplicates())
