@@ -68,13 +68,13 @@ type Replica struct {
 }
 
 // ListsReplicas reports whether Replicas needs only the privileges of the reader.
-func (i Info) ListsReplicas() bool { return i.Flavor == outbox.MySQL && i.AtLeast(8, 0, 22) }
+func (i Info) ListsReplicas() bool { return i.Flavor == outbox.MySQL }
 
 // Replicas lists the connected replicas, readers of their kind among them. It needs REPLICATION SLAVE on MySQL, and
 // REPLICATION MASTER ADMIN on MariaDB.
 func (i Info) Replicas(ctx context.Context, db Querier) ([]Replica, error) {
 	statement := "SHOW SLAVE HOSTS"
-	if i.ListsReplicas() {
+	if i.Flavor == outbox.MySQL && i.AtLeast(8, 0, 22) {
 		statement = "SHOW REPLICAS"
 	}
 	rows, err := Show(ctx, db, statement)
