@@ -194,11 +194,11 @@ func unfitTables(t *testing.T, a *attempt) {
 	}
 	alter("no_topic", "DROP COLUMN topic")
 	alter("odd_types", "MODIFY COLUMN message_body GEOMETRY NULL", "MODIFY COLUMN retry_count VARCHAR(10) NOT NULL DEFAULT '0'")
-	alter("latin", "MODIFY COLUMN message_body LONGTEXT CHARACTER SET latin1")
+	alter("chinese", "MODIFY COLUMN message_body LONGTEXT CHARACTER SET big5")
 	alter("unsafe", "ENGINE = MyISAM")
 	testkit.Exec(t, a.db.Root(), "CREATE VIEW "+a.schema+".seen AS SELECT * FROM "+a.schema+".t_local_message")
 	var tables []string
-	for _, name := range []string{"t_local_message", "missing", "no_topic", "odd_types", "latin", "unsafe", "seen"} {
+	for _, name := range []string{"t_local_message", "missing", "no_topic", "odd_types", "chinese", "unsafe", "seen"} {
 		tables = append(tables, fmt.Sprintf("{name: %s.%s, preset: t_local_message}", a.schema, name))
 	}
 	a.tables = strings.Join(tables, ", ")
@@ -206,7 +206,7 @@ func unfitTables(t *testing.T, a *attempt) {
 		a.schema+".missing: there is no such table", "canal-outbox migrate",
 		a.schema+".no_topic.topic: there is no such column", "tables[].columns.topic",
 		a.schema+".odd_types.message_body: type geometry", a.schema+".odd_types.retry_count: type varchar(10)",
-		a.schema+".latin.message_body: its character set is latin1", "CHARACTER SET utf8mb4",
+		a.schema+".chinese.message_body: its character set is big5", "CHARACTER SET utf8mb4",
 		a.schema+".unsafe: its engine is MyISAM", "ENGINE=InnoDB",
 		a.schema+".seen: it is a view")
 	a.untouched(t)
