@@ -116,6 +116,27 @@ func TestG08_TheOrderIsAskedForASecondSend(t *testing.T) {
 	})
 }
 
+// G08: an earlier row that a sweep brings while a row is at the sink waits behind it, and goes before a second send of that row.
+func TestG08_AnEarlierRowOfASweepGoesBeforeASecondSend(t *testing.T) {
+	runOrdered(t, Config{}, func(b *bench) {
+		b.Sink.Set(func() { b.Sink.Answer = nil })
+		earlier, later := flowtest.Row(3, flowtest.Key("a")), flowtest.Row(5, flowtest.Key("a"))
+		b.OfferRows(later)
+		b.WantSent("5")
+		b.Pending(earlier, later)
+		b.Sweep(earlier)
+		b.WantSent("5")
+		b.Answer(outbox.Outcome{Class: outbox.ClassOutage}, later)
+		time.Sleep(10 * time.Second)
+		b.WantSent("5")
+		b.Wrote() // the claim of the row is given back
+		b.Sweep(earlier, later)
+		b.WantSent("5", "3")
+		b.Answer(outbox.Outcome{}, earlier)
+		b.WantSent("5", "3", "5")
+	})
+}
+
 // A row in the retry buffer is left to the sweep, and no row is at the sink: the reader that waits for its room is woken, though no answer comes.
 func TestRoomOfARowThatIsLeftInsteadOfSentAgain(t *testing.T) {
 	runOrdered(t, Config{MaxInFlight: 1}, func(b *bench) {

@@ -134,10 +134,18 @@ func (o *Order) mayGo(t *tableState, s *keyState, left *leftRow, e *tracker.Entr
 }
 
 // Again decides on a row in memory that goes to the sink another time: since the first time a reading of the table may have shown an earlier
-// row. If it may not go, the caller leaves it to the sweep by Unsent.
+// row, or a sweep may have brought one, which waits behind it. If it may not go, the caller leaves it to the sweep by Unsent.
 func (o *Order) Again(e *tracker.Entry) bool {
 	k, ordered := o.keyOf(e.Message)
-	return !ordered || o.mayFollow(o.memory.keys[k], e)
+	if !ordered {
+		return true
+	}
+	for one := e.Sends.Behind; one != nil; one = one.Sends.Behind {
+		if one.Swept() && before(one.Row().ID, e.Row().ID) {
+			return false
+		}
+	}
+	return o.mayFollow(o.memory.keys[k], e)
 }
 
 // mayFollow reports whether a row that Come has let pass still comes first of its key: no reading of the table is due that could show an

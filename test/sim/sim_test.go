@@ -73,6 +73,7 @@ func TestSeeds(t *testing.T) {
 func TestKeptSeeds(t *testing.T) {
 	for _, seed := range []uint64{
 		101_322, 2_018_775, // G10, G08
+		171_614, 181_738, // G08: an earlier row that a sweep brings waits behind a row that is sent a second time
 		5_100_285,       // a row that the log does not show is visible before a row that was committed earlier
 		5_104_669,       // the position is moved back, and a row of a table without a status waits for its suspended topic
 		5_110_037,       // a row is announced while the timers are full, and visible after the next look
