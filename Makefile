@@ -50,7 +50,7 @@ prepare: ## install or find what the tests need: servers, and a C compiler for t
 	  as_root apt-get update -qq && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc libc6-dev >/dev/null; }
 	@bash test/servers/install.sh $(SERVERS)
 
-test: prepare ## the tests that every change must pass (9 minutes on two cores); ends with a line that counts them
+test: prepare ## the tests that every change must pass (10 minutes on two cores); ends with a line that counts them
 	go run $(GOTESTSUM) --raw-command -- test/run.sh test $(TESTFLAGS)
 
 test-rest: prepare ## every test, also those that take long, with the race detector (27 minutes)
