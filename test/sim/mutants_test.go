@@ -225,7 +225,11 @@ var mutations = []mutation{
 	},
 	{
 		rule: "the gate is asked for each send of a row", file: "pipeline/keyorder/order.go", found: "order: ",
-		edits: []edit{{"return !ordered || o.mayFollow(o.memory.keys[k], e)", "return !ordered || o.mayFollow(o.memory.keys[k], e) || true"}}, from: 2018775, seeds: 4,
+		edits: []edit{{"	return o.mayFollow(o.memory.keys[k], e)\n", "	return o.mayFollow(o.memory.keys[k], e) || true\n"}}, from: 2018775, seeds: 4,
+	},
+	{
+		rule: "an earlier row that waits behind a row goes before its second send", file: "pipeline/keyorder/order.go", found: "order: ",
+		edits: []edit{{"if one.Swept() && before(one.Row().ID, e.Row().ID) {\n\t\t\treturn false", "if one.Swept() && before(one.Row().ID, e.Row().ID) {\n\t\t\treturn true"}}, from: 171614, seeds: 1,
 	},
 	{
 		rule: "a key continues when the row that it waits for is taken away", file: "pipeline/keyorder/look.go", found: "P1: ",
