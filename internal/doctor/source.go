@@ -74,6 +74,8 @@ func ConnectFix(err error, user string) string {
 	case server.NoTLS(err):
 		return "give the server a certificate (ssl_cert and ssl_key in its configuration, then restart it; a managed server: turn on SSL in its console), or, on a network without other " +
 			"users, set source.tls.mode to preferred"
+	case server.OldTLS(err):
+		return "upgrade the server: it has TLS 1.1 at most, and the relay wants 1.2; or, on a network without other users, set source.tls.mode to disabled"
 	case server.Code(err) == 3159: // SECURE_TRANSPORT_REQUIRED, the default of Azure
 		return "set source.tls.mode to verify-identity, or at least to required: the server refuses connections in clear (require_secure_transport)"
 	case server.Code(err) == 1045, server.Code(err) == 1698:

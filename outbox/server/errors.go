@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -80,6 +81,13 @@ func refused(code uint16) bool {
 
 // NoTLS reports whether a connection requested TLS and the server does not offer it.
 func NoTLS(err error) bool { return errors.Is(err, mysql.ErrNoTLS) }
+
+// OldTLS reports whether the server has only versions of TLS before 1.2: it answers so, or chooses an older version than was offered, as
+// MySQL 5.7.22 does. crypto/tls has texts alone for both.
+func OldTLS(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "tls: protocol version not supported") ||
+		strings.Contains(err.Error(), "tls: server selected unsupported protocol version"))
+}
 
 // ClassifyCode is Classify for an answer of the server that came through another client library. state may be "".
 func ClassifyCode(code uint16, state string) Class {

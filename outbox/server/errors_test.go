@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
 )
 
 // E2, column "MySQL writer", and what else a connection can answer.
@@ -69,5 +72,27 @@ func TestE2_Classes(t *testing.T) {
 		if got := Classify(c.err); got != c.want {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
+	}
+}
+
+// A server that answers with an alert, and one that chooses an old version all the same, as MySQL 5.7.22 does.
+func TestOldTLS(t *testing.T) {
+	certificates, err := testkit.NewCertificates()
+	testkit.Must(t, err)
+	pair, err := tls.X509KeyPair(certificates.Cert, certificates.Key)
+	testkit.Must(t, err)
+	for highest, old := range map[uint16]bool{tls.VersionTLS11: true, tls.VersionTLS12: false} {
+		ours, theirs := net.Pipe()
+		go func() {
+			_ = tls.Server(theirs, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS10, MaxVersion: highest}).Handshake()
+		}()
+		err := tls.Client(ours, &tls.Config{RootCAs: certificates.Pool(), ServerName: "localhost", MinVersion: tls.VersionTLS12}).Handshake()
+		if OldTLS(fmt.Errorf("connect: %w", err)) != old || (err != nil) != old {
+			t.Errorf("a server with %x at most: %v", highest, err)
+		}
+		testkit.Must(t, theirs.Close())
+	}
+	if !OldTLS(errors.New("tls: server selected unsupported protocol version 302")) || OldTLS(nil) {
+		t.Error("the choice of an old version is not seen")
 	}
 }
