@@ -24,11 +24,19 @@ func newWithoutGTIDs(t *testing.T) *withoutGTIDs {
 	w := &withoutGTIDs{primary: testkit.NewDatabase(t, options), replica: testkit.NewDatabase(t, options)}
 	logs, err := w.primary.BinaryLogs(t.Context())
 	testkit.Must(t, err)
-	for _, statement := range []string{
+	follow := []string{
 		fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', SOURCE_AUTO_POSITION=0, "+
 			"SOURCE_LOG_FILE='%s', SOURCE_LOG_POS=4, GET_SOURCE_PUBLIC_KEY=1, SOURCE_CONNECT_RETRY=1", w.primary.Port(), logs[0]),
 		"START REPLICA",
-	} {
+	}
+	if w.replica.Before(8, 0) {
+		follow = []string{
+			fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', MASTER_AUTO_POSITION=0, "+
+				"MASTER_LOG_FILE='%s', MASTER_LOG_POS=4, MASTER_CONNECT_RETRY=1", w.primary.Port(), logs[0]),
+			"START SLAVE",
+		}
+	}
+	for _, statement := range follow {
 		testkit.Exec(t, w.replica.Root(), statement)
 	}
 	w.lab = newLab(t, w.primary)
@@ -59,9 +67,13 @@ func (w *withoutGTIDs) write(prefix string, n int) {
 func (w *withoutGTIDs) catchUp() {
 	w.t.Helper()
 	end := relay.LogEnd(w.t, w.primary.Root())
+	wait := "SOURCE_POS_WAIT"
+	if w.replica.Before(8, 0) {
+		wait = "MASTER_POS_WAIT"
+	}
 	testkit.WaitFor(w.t, patience, "the replica to catch up", func() bool {
 		var events int
-		testkit.Must(w.t, w.replica.Root().QueryRow("SELECT COALESCE(SOURCE_POS_WAIT(?, ?, 1), -2)", end.File, end.Offset).Scan(&events))
+		testkit.Must(w.t, w.replica.Root().QueryRow("SELECT COALESCE("+wait+"(?, ?, 1), -2)", end.File, end.Offset).Scan(&events))
 		return events >= 0
 	})
 }

@@ -48,6 +48,9 @@ func TestD12_CandidatesOfAReplicaThatIsBehind(t *testing.T) {
 		l.compare(sent...)
 
 		stop := map[testkit.Flavor]string{testkit.MySQL: "STOP REPLICA SQL_THREAD", testkit.MariaDB: "STOP SLAVE SQL_THREAD"}[flavor]
+		if replica.Before(8, 0) {
+			stop = "STOP SLAVE SQL_THREAD"
+		}
 		testkit.Exec(t, there, stop)
 		if _, following, err := server.ReplicaLag(ctx, asked); err != nil || following {
 			t.Errorf("a replica that stands still follows %v: %v", following, err)
