@@ -45,6 +45,9 @@ func TestTheEndOfTheLogIsOneStatement(t *testing.T) {
 			if flavor == testkit.MySQL {
 				other = server.Info{ID: server.ID{Flavor: outbox.MariaDB}, Major: 11}
 			}
+			if _, err := other.FileEnd(t.Context(), db); err == nil {
+				t.Skip("this release knows the other flavor's statement: there is nothing to mistake")
+			}
 			a.known.Store(&other)
 			if _, err := a.End(t.Context()); err == nil {
 				t.Error("the server knows the other flavor's statement")

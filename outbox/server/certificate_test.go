@@ -19,7 +19,7 @@ func TestTheClientCertificateIsReplaced(t *testing.T) {
 	testkit.Must(t, err)
 	for _, flavor := range testkit.Flavors() {
 		t.Run(string(flavor), func(t *testing.T) {
-			d := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: flavor, TLS: certificates})
+			d := testkit.NewDatabase(t, testkit.DatabaseOptions{Flavor: testkit.Needs(t, flavor, "8.0", "TLS 1.2"), TLS: certificates})
 			testkit.Must(t, d.CreateUser(t.Context(), "shows", "secret", "SELECT ON *.*"))
 			testkit.Exec(t, d.Root(), "ALTER USER 'shows'@'%' REQUIRE X509")
 			dir := t.TempDir()
