@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 )
@@ -40,7 +41,7 @@ func (t *Terminal) ask(ctx context.Context, question, otherwise string) (string,
 	if _, err := fmt.Fprintf(t.out, "%s: ", question); err != nil {
 		return "", err
 	}
-	answer, err := wait(ctx, func() (string, error) { return t.lines.ReadString('\n') })
+	answer, err := wait(ctx, start(func() (string, error) { return t.lines.ReadString('\n') }))
 	if err != nil {
 		return "", err
 	}
@@ -57,40 +58,55 @@ func (t *Terminal) yes(ctx context.Context, question string) (bool, error) {
 	return answer == "y" || answer == "yes", err
 }
 
-// secret reads a line that is not shown.
+// secret reads a line that is not shown. The question comes when the terminal shows nothing any more: what a fast hand or a program types at
+// once is not shown either.
 func (t *Terminal) secret(ctx context.Context, question string) (string, error) {
 	if t.hidden == nil {
 		return t.ask(ctx, question, "")
 	}
-	if _, err := fmt.Fprintf(t.out, "%s (not shown): ", question); err != nil {
-		return "", err
-	}
-	shown, err := term.GetState(int(t.hidden.Fd()))
+	fd := int(t.hidden.Fd())
+	shown, err := term.GetState(fd)
 	if err != nil {
 		return "", err
 	}
-	answer, err := wait(ctx, func() (string, error) {
-		text, err := term.ReadPassword(int(t.hidden.Fd()))
+	reading := start(func() (string, error) {
+		text, err := term.ReadPassword(fd)
 		return string(text), err
 	})
+	for tries := 0; tries < 1000 && len(reading) == 0; tries++ { // the library has no call for it; a terminal without an echo stays as it is
+		if now, err := term.GetState(fd); err != nil || *now != *shown {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := fmt.Fprintf(t.out, "%s (not shown): ", question); err != nil {
+		return "", errors.Join(err, term.Restore(fd, shown))
+	}
+	answer, err := wait(ctx, reading)
 	if ctx.Err() != nil {
-		err = errors.Join(err, term.Restore(int(t.hidden.Fd()), shown)) // the reading, which turned the echo off, goes on
+		err = errors.Join(err, term.Restore(fd, shown)) // the reading, which turned the echo off, goes on
 	}
 	t.say("")
 	return answer, err
 }
 
-// wait returns when the person has answered, or with the context: a read of a terminal cannot be ended.
-func wait(ctx context.Context, read func() (string, error)) (string, error) {
-	type line struct {
-		text string
-		err  error
-	}
+// line is an answer, or why there is none.
+type line struct {
+	text string
+	err  error
+}
+
+func start(read func() (string, error)) <-chan line {
 	answered := make(chan line, 1)
 	go func() {
 		text, err := read()
 		answered <- line{text, err}
 	}()
+	return answered
+}
+
+// wait returns when the person has answered, or with the context: a read of a terminal cannot be ended.
+func wait(ctx context.Context, answered <-chan line) (string, error) {
 	select {
 	case <-ctx.Done():
 		return "", ctx.Err()
