@@ -21,6 +21,7 @@ type twin struct {
 	t     *testing.T
 	table *Table
 	model leasetest.Table
+	here  server.ID         // of the server
 	now   time.Time         // of the model
 	ends  map[string]string // from the server's texts to the model's
 	seen  []protocol.View   // of the server; the model's are at the same indexes of other
@@ -70,7 +71,7 @@ func TestG02_TheModelIsTheTable(t *testing.T) {
 		for range 6 {
 			testkit.Exec(t, table.db, "TRUNCATE TABLE "+table.name)
 			w := &twin{t: t, table: table, now: time.Unix(1_000_000, 0), ends: map[string]string{}}
-			w.model.Server = view(t, table).Server
+			w.model.Server, w.here = view(t, table).Server, identity(t, table)
 			var own []protocol.Acquisition
 			for range 40 {
 				w.read()
@@ -86,7 +87,7 @@ func TestG02_TheModelIsTheTable(t *testing.T) {
 func (w *twin) step(ctx context.Context, dice *rand.Rand, lists [][]string, own []protocol.Acquisition) []protocol.Acquisition {
 	at := Resume{}
 	if dice.IntN(2) == 0 {
-		at = Resume{Source: server.ID{Flavor: outbox.MySQL, UUID: "u", ServerID: 1}, At: outbox.Position{File: "log.1", Offset: dice.Uint64N(100)}}
+		at = Resume{Source: w.here, At: outbox.Position{File: "log.1", Offset: dice.Uint64N(100)}}
 	}
 	ttl := []time.Duration{never, -time.Hour}[dice.IntN(2)]
 	kind := dice.IntN(20)

@@ -156,12 +156,16 @@ func (l *Lease) look(ctx context.Context, tables []string) (d protocol.Decision,
 	return d, err
 }
 
-// follow records which server the relays of this lease table work on.
+// follow records which server the relays of this lease table work on. An older position is that of an old copy with the same server_id: it
+// does not replace a newer one.
 func (l *Lease) follow(v protocol.View) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range v.Rows {
-		if r.Resume.Source.ServerID == v.Server && !r.Resume.At.IsZero() && len(l.followed) < 100 {
+		if r.Resume.Source.ServerID != v.Server || r.Resume.At.IsZero() || len(l.followed) >= 100 {
+			continue
+		}
+		if known := l.followed[r.Resume.Source]; r.Resume.At.Compare(known.At) >= 0 {
 			l.followed[r.Resume.Source] = Followed{At: r.Resume.At, Seen: time.Now()}
 		}
 	}

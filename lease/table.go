@@ -182,19 +182,29 @@ func (t *Table) insert(ctx context.Context, tx *sql.Tx, next Record, ttl time.Du
 	return nil
 }
 
-// Renew implements Rows.
+// Renew implements Rows. A position without GTIDs is renewed on the server that it names alone: on a copy of that server the row stays as it
+// came there, until the relay has accepted the copy. See Trace.
 func (t *Table) Renew(ctx context.Context, own protocol.Acquisition, at Resume, ttl time.Duration) (bool, error) {
 	paused, err := paused(at)
 	if err != nil {
 		return false, err
 	}
-	return t.update(ctx, "renew", own, at, " AND @@server_id = "+strconv.FormatUint(uint64(own.Server), 10), "expires_at = "+ends+", paused = ?", ttl.Microseconds(), paused)
+	where := " AND @@server_id = " + strconv.FormatUint(uint64(own.Server), 10) + accepted(at)
+	return t.update(ctx, "renew", own, at, where, "expires_at = "+ends+", paused = ?", ttl.Microseconds(), paused)
 }
 
-// Release implements Rows. It works on any server: after a failover it leaves the position there.
+// Release implements Rows. With GTIDs it works on any server: after a failover it leaves the position there. Without them see Renew.
 func (t *Table) Release(ctx context.Context, own protocol.Acquisition, at Resume) error {
-	_, err := t.update(ctx, "release", own, at, "", "expires_at = NULL")
+	_, err := t.update(ctx, "release", own, at, accepted(at), "expires_at = NULL")
 	return err
+}
+
+// accepted is the condition that a position without GTIDs is written only on the server that it names.
+func accepted(at Resume) string {
+	if at.Source.Flavor != outbox.MySQL || at.Source.UUID == "" || at.At.IsZero() || at.At.GTIDs != "" {
+		return ""
+	}
+	return " AND @@server_uuid = '" + strings.ReplaceAll(at.Source.UUID, "'", "''") + "'"
 }
 
 // update sets the end and, when it is known, the position. The count is of matched rows.

@@ -19,8 +19,8 @@ type Descent func(ctx context.Context, recorded server.ID, checkpoint outbox.Pos
 // that was made for tests, lacks more, and an operator must decide about it.
 const oldestCopy = 10 * time.Minute
 
-// Descends implements Descent with the lease table, which travels with the data: a row that names the recorded server was written there. The
-// rows that the server had before this process took the lease count, because Take renews its own row.
+// Descends implements Descent with the lease table, which travels with the data: a row that names the recorded server was written there. At a
+// start the rows count that the server had before this process took the lease, because Take renews its own row.
 func (h *HeldLease) Descends(ctx context.Context, recorded server.ID, checkpoint outbox.Position, now server.ID) (why string, descends bool, err error) {
 	if h.Traces == nil {
 		return "", false, nil
@@ -30,17 +30,18 @@ func (h *HeldLease) Descends(ctx context.Context, recorded server.ID, checkpoint
 
 // descends compares the rows of a server with the newest position of the recorded server that is known here.
 func (h *HeldLease) descends(ctx context.Context, recorded, now server.ID, known lease.Followed) (why string, descends bool, err error) {
-	if h.Traces == nil || known.At.GTIDs != "" || recorded.Flavor != now.Flavor {
+	if h.Traces == nil || known.At.GTIDs != "" || recorded.Flavor != now.Flavor || now.UUID == "" {
 		return "", false, nil
 	}
 	traces := h.traces
-	if !slices.ContainsFunc(traces, func(t lease.Trace) bool { return t.On == now.ServerID }) {
+	// What this process has not begun on, it has not written to: see lease.Table.Renew.
+	if h.begun.Load() || !slices.ContainsFunc(traces, func(t lease.Trace) bool { return t.On == now.UUID }) {
 		if traces, err = h.Traces(ctx); err != nil {
 			return "", false, fmt.Errorf("is %s a copy of %s: %w", now, recorded, err)
 		}
 	}
 	for _, t := range traces {
-		if t.On != now.ServerID || !t.Source.Same(recorded) || t.Source.Same(now) {
+		if t.On != now.UUID || !t.Source.Same(recorded) || t.Source.Same(now) {
 			continue
 		}
 		lacks := t.Age - time.Since(known.Seen)

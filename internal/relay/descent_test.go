@@ -27,21 +27,23 @@ func TestA11_CopiesWithoutGTIDs(t *testing.T) {
 		checkpoint outbox.Position
 		want       bool
 	}{
-		"the same position, released":        {traces: []lease.Trace{{On: 2, Source: old, At: at(500), Released: true}}, checkpoint: at(500), want: true},
-		"renewed when the relay last read":   {traces: []lease.Trace{{On: 2, Source: old, At: at(400), Age: time.Minute}}, checkpoint: at(500), want: true},
-		"nine minutes before":                {traces: []lease.Trace{{On: 2, Source: old, At: at(400), Age: 10 * time.Minute}}, checkpoint: at(500), want: true},
-		"an hour before":                     {traces: []lease.Trace{{On: 2, Source: old, At: at(400), Age: time.Hour}}, checkpoint: at(500)},
-		"an earlier position, released":      {traces: []lease.Trace{{On: 2, Source: old, At: at(400), Released: true}}, checkpoint: at(500)},
-		"of another server":                  {traces: []lease.Trace{{On: 2, Source: other, At: at(500)}}, checkpoint: at(500)},
-		"of this server":                     {traces: []lease.Trace{{On: 2, Source: now, At: at(500)}}, checkpoint: at(500)},
+		"the same position, released":        {traces: []lease.Trace{{On: b, Source: old, At: at(500), Released: true}}, checkpoint: at(500), want: true},
+		"renewed when the relay last read":   {traces: []lease.Trace{{On: b, Source: old, At: at(400), Age: time.Minute}}, checkpoint: at(500), want: true},
+		"nine minutes before":                {traces: []lease.Trace{{On: b, Source: old, At: at(400), Age: 10 * time.Minute}}, checkpoint: at(500), want: true},
+		"an hour before":                     {traces: []lease.Trace{{On: b, Source: old, At: at(400), Age: time.Hour}}, checkpoint: at(500)},
+		"an earlier position, released":      {traces: []lease.Trace{{On: b, Source: old, At: at(400), Released: true}}, checkpoint: at(500)},
+		"of another server":                  {traces: []lease.Trace{{On: b, Source: other, At: at(500)}}, checkpoint: at(500)},
+		"read on another server":             {traces: []lease.Trace{{On: a, Source: old, At: at(500)}}, checkpoint: at(500)},
+		"of this server":                     {traces: []lease.Trace{{On: b, Source: now, At: at(500)}}, checkpoint: at(500)},
 		"no rows":                            {checkpoint: at(500)},
-		"one of several rows":                {traces: []lease.Trace{{On: 2, Source: other, At: at(900)}, {On: 2, Source: old, At: at(600)}}, checkpoint: at(500), want: true},
-		"a checkpoint with GTIDs needs them": {traces: []lease.Trace{{On: 2, Source: old, At: at(500)}}, checkpoint: outbox.Position{File: "log.000001", Offset: 500, GTIDs: a + ":1-4"}},
+		"one of several rows":                {traces: []lease.Trace{{On: b, Source: other, At: at(900)}, {On: b, Source: old, At: at(600)}}, checkpoint: at(500), want: true},
+		"a checkpoint with GTIDs needs them": {traces: []lease.Trace{{On: b, Source: old, At: at(500)}}, checkpoint: outbox.Position{File: "log.000001", Offset: 500, GTIDs: a + ":1-4"}},
 		"the database is away":               {err: away, checkpoint: at(500)},
 	} {
 		held := NewHeldLease(LeaseParts{
 			Traces: func(context.Context) ([]lease.Trace, error) { return x.traces, x.err }, CheckpointAt: func() time.Time { return time.Now().Add(-time.Minute) },
 		})
+		held.begun.Store(true)
 		if _, descends, err := held.Descends(t.Context(), old, x.checkpoint, now); descends != x.want || !errors.Is(err, x.err) {
 			t.Errorf("%s: %v, %v", name, descends, err)
 		}
@@ -70,10 +72,11 @@ func TestA11_TakeOverOnACopyWithoutGTIDs(t *testing.T) {
 		held := NewHeldLease(LeaseParts{
 			State: store, Source: answering{server.Info{ID: now}, outbox.Position{File: "log.000001", Offset: 400}}, Log: zap.NewNop(), Lease: lease.Alone(lease.Off, ""),
 			Traces: func(context.Context) ([]lease.Trace, error) {
-				return []lease.Trace{{On: 2, Source: old, At: left.At, Age: time.Hour}}, nil
+				return []lease.Trace{{On: b, Source: old, At: left.At, Age: time.Hour}}, nil
 			},
 			CheckpointAt: func() time.Time { return store.Stats().CheckpointAt },
 		})
+		held.traces, _ = held.Traces(t.Context()) // as Take does
 		use, err := held.usable(t.Context(), left)
 		var refused *RefusedError
 		if use == x.refused || errors.As(err, &refused) != x.refused {

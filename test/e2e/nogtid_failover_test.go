@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/app"
@@ -85,6 +86,17 @@ func (w *withoutGTIDs) cutOff() {
 	w.proxy.Cut()
 }
 
+// other makes a server with empty tables of the same names the next one.
+func (w *withoutGTIDs) other(options testkit.DatabaseOptions) {
+	w.t.Helper()
+	w.replica = testkit.NewDatabase(w.t, options)
+	testkit.Exec(w.t, w.replica.Root(), "CREATE DATABASE "+w.schema)
+	w.leaseTable(w.replica)
+	ddl, err := migrations.DDL("outbox", w.schema+".t_local_message")
+	testkit.Must(w.t, err)
+	testkit.Exec(w.t, w.replica.Root(), ddl)
+}
+
 func (w *withoutGTIDs) turn() {
 	w.t.Helper()
 	testkit.Must(w.t, w.replica.Promote(w.t.Context()))
@@ -148,14 +160,37 @@ func TestA11_OldCopiesWithoutGTIDsAreRefused(t *testing.T) {
 		},
 		"other data": func(w *withoutGTIDs) {
 			w.stop()
-			w.replica = testkit.NewDatabase(w.t, testkit.DatabaseOptions{Flavor: testkit.MySQL, Args: []string{"--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"}})
-			testkit.Exec(w.t, w.replica.Root(), "CREATE DATABASE "+w.schema)
-			w.leaseTable(w.replica)
-			ddl, err := migrations.DDL("outbox", w.schema+".t_local_message")
-			testkit.Must(w.t, err)
-			testkit.Exec(w.t, w.replica.Root(), ddl)
+			w.other(testkit.DatabaseOptions{Flavor: testkit.MySQL, Args: []string{"--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"}})
 			w.turn()
 		},
+	}
+	sameID := func(w *withoutGTIDs) testkit.DatabaseOptions {
+		return testkit.DatabaseOptions{Flavor: testkit.MySQL, Args: []string{
+			"--gtid-mode=OFF", "--enforce-gtid-consistency=OFF", fmt.Sprint("--server-id=", w.number("SELECT @@server_id")),
+		}}
+	}
+	refused["other data on a server with the same server_id, while it runs"] = func(w *withoutGTIDs) {
+		w.stop()
+		w.exec("UPDATE canal_outbox_lease SET expires_at = UTC_TIMESTAMP(3) WHERE epoch > 0") // as a kill leaves it
+		w.start()                                                                             // it has read its own row, of the recorded server
+		w.other(sameID(w))
+		w.turn()
+		w.proxy.Cut()
+	}
+	refused["an old copy on a server with the same server_id, while it runs"] = func(w *withoutGTIDs) {
+		w.catchUp()
+		row := w.column("SELECT CONCAT_WS(', ', epoch, QUOTE(holder), QUOTE(process), QUOTE(host), QUOTE(table_names), QUOTE(expires_at - INTERVAL 1 HOUR), " +
+			"QUOTE(source), QUOTE(log_file), log_offset, QUOTE(gtid_set)) FROM canal_outbox_lease ORDER BY epoch")
+		w.other(sameID(w))
+		for _, values := range row {
+			if strings.Count(values, ", ") >= 9 {
+				testkit.Exec(w.t, w.replica.Root(), "INSERT INTO "+w.schema+".canal_outbox_lease (epoch, holder, process, host, table_names, expires_at, source, log_file, log_offset, gtid_set) VALUES ("+values+")")
+			}
+		}
+		w.write("later", 20)
+		w.account(w.rows...)
+		w.turn()
+		w.proxy.Cut()
 	}
 	for name, turn := range refused {
 		t.Run(name, func(t *testing.T) {
@@ -163,6 +198,9 @@ func TestA11_OldCopiesWithoutGTIDsAreRefused(t *testing.T) {
 			w := newWithoutGTIDs(t)
 			turn(w)
 			w.exec(insert("open"))
+			if w.cancel != nil { // it runs
+				w.wantRefusal()
+			}
 			for range 2 {
 				w.launch(app.Options{})
 				w.wantRefusal()
