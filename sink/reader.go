@@ -11,6 +11,8 @@ type Record struct {
 	Body      []byte // nil for none; valid only during the call
 	At        time.Time
 	Position  string // in the topic, for people: partition or queue, and offset
+	// Transactional says that the record is of a transaction, which may have been aborted. This relay's own are not.
+	Transactional bool
 }
 
 // Extent describes what a Read covered.
@@ -22,7 +24,7 @@ type Extent struct {
 	Compacted bool
 }
 
-// Reader is a Sink that can read back what it has published. Reconciliation uses it, the flow does not.
+// Reader is a Sink that can read back what it has published. Reconciliation uses it, the flow does only as a CommittedReader.
 type Reader interface {
 	// Read calls each with the records of a topic on the caller's goroutine, in order within a partition or queue only. It reads
 	// from the first record with a time at or after from to the first one at or after to (zero: to the end), as the broker's time
@@ -30,4 +32,11 @@ type Reader interface {
 	// ends return each record once. At is the time by which the broker finds records. An error of each ends the reading and is
 	// returned unchanged.
 	Read(ctx context.Context, topic string, from, to time.Time, each func(Record) error) (Extent, error)
+}
+
+// CommittedReader is a Reader whose records are as safe as acknowledged ones: no record that it has read can be missing after a broker has
+// failed that may fail. So a record proves that its message was published.
+type CommittedReader interface {
+	Reader
+	ReadsCommitted()
 }

@@ -33,7 +33,7 @@ var section = append([]string{"internal/setting"}, nouns...)
 // edges and flow are layers 2 and 3, which only app puts together.
 var (
 	edges = []string{"canal", "sink/...", "checkpoint", "outbox/store", "outbox/query"}
-	flow  = []string{"pipeline", "pipeline/tracker", "pipeline/keyorder", "pipeline/dispatch", "pipeline/recovery", "pipeline/reserved", "ack", "fallback", "retention", "redelivery", "lease"}
+	flow  = []string{"pipeline", "pipeline/tracker", "pipeline/keyorder", "pipeline/dispatch", "pipeline/readback", "pipeline/recovery", "pipeline/reserved", "ack", "fallback", "retention", "redelivery", "lease"}
 )
 
 // rules are the import table of design and docs/decisions/0002-import-table.md. What is not listed is forbidden.
@@ -65,6 +65,7 @@ var rules = []rule{
 	{path: "pipeline/keyorder", own: []string{"outbox", "pipeline/tracker"}},
 	{path: "pipeline/dispatch", own: append([]string{"pipeline/tracker", "pipeline/keyorder"}, nouns...), external: with("golang.org/x/time")},
 	{path: "pipeline/recovery", own: append([]string{"pipeline/tracker", "pipeline/dispatch"}, nouns...), external: with("golang.org/x/sync")},
+	{path: "pipeline/readback", own: nouns, external: with("golang.org/x/sync")},
 	{path: "pipeline/reserved", own: []string{"outbox"}},
 	{path: "pipeline/flowtest", own: append([]string{"pipeline", "pipeline/tracker", "pipeline/dispatch", "pipeline/recovery"}, nouns...), external: with()}, // what the tests of these parts share
 	{path: "pipeline", own: append([]string{"pipeline/tracker", "pipeline/dispatch", "pipeline/recovery"}, nouns...), external: with()},

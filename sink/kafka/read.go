@@ -17,7 +17,10 @@ import (
 // readPatience is how long a read waits for a record while some are left.
 const readPatience = 30 * time.Second
 
-var _ sink.Reader = (*Sink)(nil)
+var _ sink.CommittedReader = (*Sink)(nil)
+
+// ReadsCommitted implements sink.CommittedReader: a broker gives consumers only what all in-sync replicas have (the high watermark).
+func (s *Sink) ReadsCommitted() {}
 
 // Read implements sink.Reader with its own client, which belongs to no consumer group and commits nothing. The account needs READ
 // on the topic.
@@ -136,7 +139,7 @@ func readFault(err error) error {
 
 func record(r *kgo.Record) sink.Record {
 	found := sink.Record{
-		Body: r.Value, At: r.Timestamp,
+		Body: r.Value, At: r.Timestamp, Transactional: r.Attrs.IsTransactional(),
 		Position: "partition " + strconv.Itoa(int(r.Partition)) + " offset " + strconv.FormatInt(r.Offset, 10),
 	}
 	for i := range r.Headers {

@@ -1,0 +1,228 @@
+// Package readback reads from the topics what a process that was killed has sent and not journalled, so that its rows are not sent again.
+//
+// Guarantee: a row counts as sent only if a record with its message id and its body is in its topic, within the period in which the dead
+// process may have sent it. Reading ends at its bounds of bytes and time, and on any error; a row that was not found is sent, as without this
+// package. A record that is appended after the last look is missed: then the row is sent twice.
+//
+// The package owns no goroutine beyond a call. Sent and End may be called from several goroutines.
+package readback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+const (
+	still    = 300 * time.Millisecond // between two looks of which the second shows nothing more of ours
+	together = 8                      // topics that are read at a time
+)
+
+// Config is what to read.
+type Config struct {
+	From, To time.Time     // the period in which the dead process may have sent what it had not journalled, with its margins
+	MaxBytes int64         // of the records of all topics, counted again at each look
+	MaxTime  time.Duration // for all topics together
+}
+
+// ReadBack is what is known of the topics. Make it with New.
+type ReadBack struct {
+	cfg     Config
+	reader  sink.CommittedReader
+	log     *zap.Logger
+	metrics *metrics
+	seed    maphash.Seed
+
+	// One call reads at a time, and the others wait for it: it is over in MaxTime. The lock guards the next fields.
+	mu     sync.Mutex
+	ended  bool
+	spent  time.Duration
+	topics map[string]*topic
+
+	count sync.Mutex // guards bytes, of several readers
+	bytes int64
+}
+
+// topic is what was read of a topic.
+type topic struct {
+	found map[key]struct{}
+	why   string // it was not read to its end; "" when it was
+}
+
+// key identifies a message of a topic.
+type key struct {
+	messageID string
+	body      uint64 // its hash
+	size      int
+}
+
+type metrics struct {
+	found, incomplete prometheus.Counter
+	seconds           prometheus.Histogram
+}
+
+// New makes a ReadBack. It does no I/O.
+func New(cfg Config, reader sink.CommittedReader, log *zap.Logger, reg prometheus.Registerer) *ReadBack {
+	with := promauto.With(reg)
+	return &ReadBack{
+		cfg: cfg, reader: reader, log: log, seed: maphash.MakeSeed(), topics: map[string]*topic{},
+		metrics: &metrics{
+			found: with.NewCounter(prometheus.CounterOpts{
+				Name: "canal_outbox_read_back_found_total", Help: "Rows that a killed process had sent and not journalled: found in their topics and not sent again.",
+			}),
+			incomplete: with.NewCounter(prometheus.CounterOpts{
+				Name: "canal_outbox_read_back_incomplete_total", Help: "Topics that could not be read back as far as needed: the log says why, and how many rows may be copies.",
+			}),
+			seconds: with.NewHistogram(prometheus.HistogramOpts{
+				Name: "canal_outbox_read_back_seconds", Help: "Time for which rows waited for their topics to be read back.", Buckets: []float64{.1, .3, .5, 1, 2, 5, 10},
+			}),
+		},
+	}
+}
+
+// Sent reports for each message whether the dead process has sent it. It reads a topic when its first message comes. A topic that cannot be
+// read keeps no other from being read; its messages are not sent, as far as is known.
+func (b *ReadBack) Sent(ctx context.Context, messages []*outbox.Message) []bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sent := make([]bool, len(messages))
+	if b.ended {
+		return sent
+	}
+	ours := map[string]map[key]struct{}{} // of topics that were not read
+	for _, m := range messages {
+		if b.topics[m.Topic] != nil {
+			continue
+		}
+		if ours[m.Topic] == nil {
+			ours[m.Topic] = map[key]struct{}{}
+		}
+		ours[m.Topic][b.key(m.MessageID, m.Body)] = struct{}{}
+	}
+	if len(ours) > 0 {
+		b.read(ctx, ours)
+	}
+	found := 0
+	for i, m := range messages {
+		if t := b.topics[m.Topic]; t != nil {
+			if _, sent[i] = t.found[b.key(m.MessageID, m.Body)]; sent[i] {
+				found++
+			}
+		}
+	}
+	b.metrics.found.Add(float64(found))
+	if found > 0 {
+		b.log.Info("rows that the last process had sent and not journalled were found in their topics: they are not sent again", zap.Int("rows", found))
+	}
+	return sent
+}
+
+// End ends the care: no row that comes now can have been sent by the dead process.
+func (b *ReadBack) End() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended, b.topics = true, nil
+}
+
+// read reads topics, several at a time. Callers hold mu.
+func (b *ReadBack) read(ctx context.Context, ours map[string]map[key]struct{}) {
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, b.cfg.MaxTime-b.spent)
+	defer cancel()
+	var readers errgroup.Group
+	readers.SetLimit(together)
+	for name, rows := range ours {
+		t := &topic{found: map[key]struct{}{}}
+		b.topics[name] = t
+		readers.Go(func() error {
+			t.why = b.readTopic(limited, name, rows, t.found)
+			return nil
+		})
+	}
+	_ = readers.Wait() // each says why in its topic
+	if ctx.Err() != nil {
+		for name := range ours { // a stop is no answer
+			delete(b.topics, name)
+		}
+		return
+	}
+	took := time.Since(began)
+	b.spent += took
+	b.metrics.seconds.Observe(took.Seconds())
+	for name, rows := range ours {
+		if t := b.topics[name]; t.why != "" {
+			b.metrics.incomplete.Inc()
+			maybe := 0
+			for k := range rows {
+				if _, found := t.found[k]; !found {
+					maybe++
+				}
+			}
+			b.log.Warn("a topic could not be read back for what the last process has sent: rows that are sent now may be copies",
+				zap.String("topic", name), zap.Int("rows", maybe), zap.String("why", t.why))
+		}
+	}
+}
+
+var errBytes = errors.New("read_back.max_bytes is reached")
+
+// readTopic reads until a look that began a while after the one before shows no further message of ours. It returns why it did not get there.
+func (b *ReadBack) readTopic(ctx context.Context, name string, ours, found map[key]struct{}) string {
+	for known := -1; ; {
+		extent, err := b.reader.Read(ctx, name, b.cfg.From, b.cfg.To, func(r sink.Record) error {
+			if !b.within(len(r.MessageID) + len(r.Body)) {
+				return errBytes
+			}
+			if r.MessageID != "" && !r.Transactional { // one of a transaction may have been aborted
+				found[b.key(r.MessageID, r.Body)] = struct{}{}
+			}
+			return nil
+		})
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Sprintf("it took longer than read_back.max_time (%s)", b.cfg.MaxTime)
+		case err != nil:
+			return err.Error()
+		case extent.Compacted:
+			return "it is compacted: records may be gone that were there"
+		case extent.Shortened:
+			return "its retention has removed records of that time"
+		}
+		now := 0
+		for k := range ours {
+			if _, is := found[k]; is {
+				now++
+			}
+		}
+		if now == known {
+			return ""
+		}
+		known = now
+		if !outbox.Wait(ctx, still, nil) {
+			return fmt.Sprintf("it took longer than read_back.max_time (%s)", b.cfg.MaxTime)
+		}
+	}
+}
+
+// within counts bytes that were read, and reports whether they are within the bound.
+func (b *ReadBack) within(n int) bool {
+	b.count.Lock()
+	defer b.count.Unlock()
+	b.bytes += int64(n)
+	return b.bytes <= b.cfg.MaxBytes
+}
+
+func (b *ReadBack) key(messageID string, body []byte) key {
+	return key{messageID, maphash.Bytes(b.seed, body), len(body)}
+}

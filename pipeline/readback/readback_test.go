@@ -1,0 +1,162 @@
+package readback
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var died = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// broker is a reader whose topics have records that appear after a number of looks.
+type broker struct {
+	sink.CommittedReader
+	topics map[string][]late
+	looks  map[string]int
+	extent sink.Extent
+	err    error
+	hangs  bool
+}
+
+type late struct {
+	sink.Record
+	after int
+}
+
+func (b *broker) Read(ctx context.Context, topic string, from, to time.Time, each func(sink.Record) error) (sink.Extent, error) {
+	if b.hangs {
+		<-ctx.Done()
+		return sink.Extent{}, ctx.Err()
+	}
+	look := b.looks[topic]
+	b.looks[topic]++
+	for _, r := range b.topics[topic] {
+		if r.At.Before(from) || !r.At.Before(to) || r.after > look {
+			continue
+		}
+		if err := each(r.Record); err != nil {
+			return b.extent, err
+		}
+	}
+	return b.extent, b.err
+}
+
+func record(id, body string) late {
+	return late{Record: sink.Record{MessageID: id, Body: []byte(body), At: died}}
+}
+
+func message(topic, id, body string) *outbox.Message {
+	return &outbox.Message{Identity: outbox.Identity{Table: "shop.t", ID: id, MessageID: id}, Topic: topic, Body: []byte(body)}
+}
+
+// trial is a read-back over a broker.
+type trial struct {
+	*ReadBack
+	*broker
+	logs *observer.ObservedLogs
+}
+
+func try(t *testing.T, b *broker, f func(t *testing.T, b trial)) {
+	synctest.Test(t, func(t *testing.T) {
+		b.looks = map[string]int{}
+		core, logs := observer.New(zap.InfoLevel)
+		cfg := Config{From: died.Add(-time.Second), To: died.Add(time.Second), MaxBytes: 100, MaxTime: 5 * time.Second}
+		f(t, trial{New(cfg, b, zap.New(core), prometheus.NewRegistry()), b, logs})
+	})
+}
+
+// warned returns the numbers of rows that may be copies, one for each warning.
+func (b trial) warned() (rows []int64) {
+	for _, line := range b.logs.FilterLevelExact(zap.WarnLevel).All() {
+		rows = append(rows, line.ContextMap()["rows"].(int64))
+	}
+	return rows
+}
+
+// Only a record of the topic, the message id, the body and the time is a proof; one that may be of an aborted transaction is none.
+func TestOnlyAnEqualRecordIsAProof(t *testing.T) {
+	aborted, old, later := record("4", "a"), record("5", "a"), record("6", "a")
+	aborted.Transactional = true
+	old.At, later.At = died.Add(-time.Hour), died.Add(time.Hour)
+	try(t, &broker{topics: map[string][]late{"a": {record("1", "a"), record("2", "b"), aborted, old, later, record("", "a")}, "b": {record("3", "a")}}}, func(t *testing.T, b trial) {
+		var list []*outbox.Message
+		for _, id := range []string{"1", "2", "3", "4", "5", "6", ""} {
+			list = append(list, message("a", id, "a"))
+		}
+		want := []bool{true, false, false, false, false, false, false}
+		if got := b.Sent(t.Context(), list); !slices.Equal(got, want) {
+			t.Errorf("sent %v, want %v", got, want)
+		}
+		var count dto.Metric
+		if err := b.metrics.found.Write(&count); err != nil || count.GetCounter().GetValue() != 1 || len(b.warned()) != 0 {
+			t.Errorf("%v, %v found, warnings %v", err, count.GetCounter().GetValue(), b.warned())
+		}
+		if got := b.Sent(t.Context(), list); !slices.Equal(got, want) || b.looks["a"] != 2 {
+			t.Errorf("asked again: %v after %d looks", got, b.looks["a"])
+		}
+		b.End()
+		if got := b.Sent(t.Context(), list); slices.Contains(got, true) {
+			t.Errorf("after the end: %v", got)
+		}
+	})
+}
+
+// What the broker stores after the first look is found, as long as each look shows more.
+func TestTheBrokerAppendsLate(t *testing.T) {
+	one, two, never := record("1", "x"), record("2", "x"), record("3", "x")
+	one.after, two.after, never.after = 0, 1, 4
+	try(t, &broker{topics: map[string][]late{"a": {one, two, never}}}, func(t *testing.T, b trial) {
+		began := time.Now()
+		got := b.Sent(t.Context(), []*outbox.Message{message("a", "1", "x"), message("a", "2", "x"), message("a", "3", "x")})
+		if !slices.Equal(got, []bool{true, true, false}) || time.Since(began) != 2*still {
+			t.Errorf("sent %v after %v", got, time.Since(began))
+		}
+	})
+}
+
+// Beyond the bounds, or when the topic cannot be read, rows that were not found are sent and counted in a warning; it takes no longer than
+// MaxTime, for all topics.
+func TestReadingIsBounded(t *testing.T) {
+	big := record("2", string(make([]byte, 200)))
+	for name, c := range map[string]struct {
+		broker broker
+		time   time.Duration
+	}{
+		"bytes":     {broker: broker{topics: map[string][]late{"a": {record("1", "x"), big, record("3", "x")}}}},
+		"no right":  {broker: broker{topics: map[string][]late{"a": {record("1", "x")}}, err: errors.New("grant READ")}},
+		"deleted":   {broker: broker{topics: map[string][]late{"a": {record("1", "x")}}, extent: sink.Extent{Shortened: true}}},
+		"compacted": {broker: broker{topics: map[string][]late{"a": {record("1", "x")}}, extent: sink.Extent{Compacted: true}}},
+		"silent":    {broker: broker{hangs: true}, time: 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			try(t, &c.broker, func(t *testing.T, b trial) {
+				began := time.Now()
+				got := b.Sent(t.Context(), []*outbox.Message{message("a", "1", "x"), message("a", "3", "x")})
+				found, maybe := !b.hangs, int64(1)
+				if b.hangs {
+					maybe = 2
+				}
+				if got[0] != found || got[1] || time.Since(began) != c.time || !slices.Equal(b.warned(), []int64{maybe}) {
+					t.Errorf("sent %v after %v, warnings %v", got, time.Since(began), b.warned())
+				}
+				if b.Sent(t.Context(), []*outbox.Message{message("b", "1", "x")}); time.Since(began) > c.time+2*still {
+					t.Errorf("with a second topic it took %v", time.Since(began))
+				}
+			})
+		})
+	}
+}
