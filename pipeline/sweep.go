@@ -59,15 +59,20 @@ func (p *Pipeline) SetBack(rows []outbox.Candidate) {
 
 // Publish hands rows to the sink that were reserved, claimed and read back; each message carries the entry of its candidate. It waits
 // while the sweep has its share of what may be in flight. rejected are completions on claimed rows that cannot become a message; they
-// are taken over first. The error is that of ctx; it returns how many messages it took over, the first ones. The rest is released by
+// are taken over first, and so are rows that a killed process has claimed and sent: rows is put into that order. The error is that of ctx; it returns how many messages it took over, the first ones. The rest is released by
 // the caller.
 func (p *Pipeline) Publish(ctx context.Context, rows []*outbox.Message, rejected []outbox.Completion) (taken int, err error) {
 	for i := range rejected {
 		p.dispatch.Reject(rejected[i])
 	}
+	sent := p.recovery.SentBefore(ctx, rows)
 	entries := make([]*tracker.Entry, 0, len(rows))
-	for _, m := range rows {
-		if e, ok := p.tracker.ReadBack(m); ok {
+	for i, m := range rows {
+		e, ok := p.tracker.ReadBack(m)
+		switch {
+		case ok && i < sent:
+			p.dispatch.Found(e)
+		case ok:
 			entries = append(entries, e)
 		}
 	}

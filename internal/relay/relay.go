@@ -76,6 +76,8 @@ type Parts struct {
 	Retention *retention.Retention
 	// Again is where final rows are that go out again; nil: none do.
 	Again *Again
+	// Earlier knows what a killed process has sent; nil: nothing is known.
+	Earlier recovery.Earlier
 	// Begin announces to other relays where this run begins, before it reads anything; nil: there are no others.
 	Begin func(context.Context) error
 	// LogOnly are the tables without a status.

@@ -217,7 +217,7 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) (err error) {
 		flow.LongestDelay = d.LongestDelay()
 	}
 	send := dispatch.New(flow, r.tracker, r.triggers, p.Sink, r.Acks, p.Rows, log, r.reg)
-	r.Flow = pipeline.New(r.tracker, send, recovery.New(r.tracker, send, r.triggers, p.Rows, log, r.reg), r.triggers, r.reg)
+	r.Flow = pipeline.New(r.tracker, send, recovery.New(r.tracker, send, r.triggers, p.Rows, p.Earlier, log, r.reg), r.triggers, r.reg)
 	sweeps := r.settings.Fallback
 	sweeps.Ordered = r.settings.Pipeline.Ordered
 	r.Sweeper = fallback.New(sweeps, r.triggers, r.Flow, p.Rows, p.Source, r.log.Named("sweep"), r.reg)

@@ -104,6 +104,17 @@ func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) {
 	d.sendAgain(e, r, part, now)
 }
 
+// Found completes a row that was not handed over because the broker has it already, from an earlier process: as sent.
+func (d *Dispatch) Found(e *tracker.Entry) {
+	m := e.Message
+	d.mu.Lock()
+	defer d.handOn()
+	d.complete(e, outbox.Completion{
+		Identity: m.Identity, Topic: m.Topic, RetryCount: e.RetryCount, Claim: m.Claim, Since: m.Since, Path: m.Path,
+		TakenOver: m.Status == outbox.Sending, Action: outbox.ActionMarkSent,
+	})
+}
+
 // answersMessage reports whether a result of a class is an answer of the broker about the message.
 func answersMessage(class outbox.Class) bool {
 	switch class {

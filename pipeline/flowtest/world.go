@@ -48,6 +48,11 @@ type World struct {
 
 // Run gives body a running pipeline in a bubble of virtual time and ends it afterwards. Tables that keep the order of their keys were read.
 func Run(t *testing.T, cfg dispatch.Config, rows Table, body func(*World)) {
+	RunAfter(t, cfg, rows, nil, body)
+}
+
+// RunAfter is Run after an earlier process that was killed.
+func RunAfter(t *testing.T, cfg dispatch.Config, rows Table, earlier recovery.Earlier, body func(*World)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &World{T: t, Ctx: ctx, Acks: &Acks{}, Table: rows, Reg: prometheus.NewRegistry()}
@@ -60,7 +65,7 @@ func Run(t *testing.T, cfg dispatch.Config, rows Table, body func(*World)) {
 			t.Fatal(err)
 		}
 		w.Dispatch = dispatch.New(cfg, w.Tracker, w, w.Sink, w.Acks, counted{rows, w}, log, w.Reg)
-		w.Recovery = recovery.New(w.Tracker, w.Dispatch, w, counted{rows, w}, log, w.Reg)
+		w.Recovery = recovery.New(w.Tracker, w.Dispatch, w, counted{rows, w}, earlier, log, w.Reg)
 		w.Pipeline = pipeline.New(w.Tracker, w.Dispatch, w.Recovery, w, w.Reg)
 		done := make(chan struct{})
 		go func() {

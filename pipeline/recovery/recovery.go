@@ -52,7 +52,8 @@ type Recovery struct {
 	dispatch *dispatch.Dispatch
 	sweeps   tracker.Sweeps
 	checker  Checker
-	maxBytes int // of the rows that wait
+	earlier  Earlier // nil: nothing is known
+	maxBytes int     // of the rows that wait
 	random   func() float64
 	log      *zap.Logger
 	raised   prometheus.Counter
@@ -73,10 +74,10 @@ type Recovery struct {
 	stall stall
 }
 
-// New makes a Recovery without a window. It does no I/O.
-func New(t *tracker.Tracker, d *dispatch.Dispatch, sweeps tracker.Sweeps, checker Checker, log *zap.Logger, reg prometheus.Registerer) *Recovery {
+// New makes a Recovery without a window. It does no I/O. earlier may be nil.
+func New(t *tracker.Tracker, d *dispatch.Dispatch, sweeps tracker.Sweeps, checker Checker, earlier Earlier, log *zap.Logger, reg prometheus.Registerer) *Recovery {
 	return &Recovery{
-		tracker: t, dispatch: d, sweeps: sweeps, checker: checker, maxBytes: d.MaxBytes(), random: d.Random, log: log, logLock: semaphore.NewWeighted(1),
+		tracker: t, dispatch: d, sweeps: sweeps, checker: checker, earlier: earlier, maxBytes: d.MaxBytes(), random: d.Random, log: log, logLock: semaphore.NewWeighted(1),
 		found: map[outbox.Identity]int{}, ofTable: map[string]int{},
 		raised: promauto.With(reg).NewCounter(prometheus.CounterOpts{
 			Name: "canal_outbox_sweep_without_reader_total", Help: "Pages taken though the binlog reader was down or stuck.",
@@ -189,6 +190,9 @@ func (r *Recovery) Check(ctx context.Context) error {
 			return ctx.Err()
 		case <-time.After(r.failed(failures, err)):
 		}
+	}
+	if err := r.withoutSent(ctx); err != nil {
+		return err
 	}
 	for len(r.waiting) > 0 {
 		n, err := r.dispatch.Publish(ctx, r.waiting)
@@ -310,6 +314,9 @@ func (r *Recovery) checkQuiet(ctx context.Context) (wait time.Duration, err erro
 		return wait, nil
 	}
 	if err := r.lookUp(ctx); err != nil {
+		return 0, err
+	}
+	if err := r.withoutSent(ctx); err != nil {
 		return 0, err
 	}
 	for len(r.waiting) > 0 {

@@ -1,0 +1,117 @@
+package recovery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/flowtest"
+)
+
+// had are the rows, by id, that a killed process has sent.
+type had map[string]bool
+
+func (h had) Sent(_ context.Context, messages []*outbox.Message) []bool {
+	sent := make([]bool, len(messages))
+	for i, m := range messages {
+		sent[i] = h[m.ID]
+	}
+	return sent
+}
+
+// Rows of the window that a killed process has sent are completed as sent and not handed over; the others are sent in their order. A row that
+// comes after the window is not asked about.
+func TestRowsThatAKilledProcessHasSent(t *testing.T) {
+	for name, cfg := range map[string]Config{"any order": {}, "by key": {Ordered: []string{"shop.t"}}} {
+		t.Run(name, func(t *testing.T) {
+			table := flowtest.Table{}
+			for id := range 5 {
+				table[fmt.Sprint(id)] = outbox.Candidate{Status: outbox.Pending}
+			}
+			flowtest.RunAfter(t, cfg, table, had{"1": true, "2": true, "4": true}, func(w *flowtest.World) {
+				b := &bench{w}
+				b.connect(0, 1)
+				b.OfferRows(flowtest.RowsFrom(0, 4, 1)...)
+				b.OfferRows(flowtest.Row(4))
+				if got := b.Sink.IDs(); !slices.Equal(got, []string{"0", "3", "4"}) {
+					t.Errorf("sent %v", got)
+				}
+				var done []string
+				for _, c := range b.Acks.Take() {
+					if c.Action != outbox.ActionMarkSent || c.Entry == nil {
+						t.Errorf("completion %+v", c)
+					}
+					done = append(done, c.ID)
+				}
+				slices.Sort(done)
+				if !slices.Equal(done, []string{"0", "1", "2", "3", "4"}) {
+					t.Errorf("completed %v", done)
+				}
+			})
+		})
+	}
+}
+
+// Of the rows of a sweep only those are asked about whose claims were taken over: a row that is PENDING may have been set back by a person.
+func TestClaimsOfAKilledProcess(t *testing.T) {
+	flowtest.RunAfter(t, Config{}, flowtest.Table{}, had{"1": true, "2": true, "3": true}, func(w *flowtest.World) {
+		var candidates []outbox.Candidate
+		status := map[string]outbox.Status{"0": outbox.Sending, "1": outbox.Pending, "2": outbox.Sending, "3": outbox.Sending, "4": outbox.Pending}
+		rows := flowtest.RowsFrom(0, 5, 1)
+		for _, m := range rows {
+			candidates = append(candidates, outbox.Candidate{Identity: m.Identity, Status: status[m.ID]})
+		}
+		free, _ := w.Reserve(candidates)
+		for i, m := range rows {
+			m.Entry, m.Status, m.Path, m.Claim = free[i].Entry, status[m.ID], outbox.PathSweep, "ours"
+		}
+		taken, err := w.Publish(w.Ctx, rows, nil)
+		if err != nil || taken != len(rows) {
+			t.Fatalf("%d taken, %v", taken, err)
+		}
+		synctest.Wait()
+		if got := w.Sink.IDs(); !slices.Equal(got, []string{"0", "1", "4"}) {
+			t.Errorf("sent %v", got)
+		}
+		done := w.Acks.Take()
+		for _, c := range done {
+			if c.Action != outbox.ActionMarkSent || c.Claim != "ours" || c.TakenOver != (status[c.ID] == outbox.Sending) {
+				t.Errorf("completion %+v", c)
+			}
+		}
+		if len(done) != len(rows) {
+			t.Errorf("%d completions", len(done))
+		}
+	})
+}
+
+// stopping is a look into the topics that a stop interrupts.
+type stopping struct{ stop func() }
+
+func (s stopping) Sent(_ context.Context, messages []*outbox.Message) []bool {
+	s.stop()
+	return make([]bool, len(messages))
+}
+
+// A stop while the topics are read sends nothing: the next start asks again.
+func TestAStopWhileTopicsAreRead(t *testing.T) {
+	s := &stopping{}
+	flowtest.RunAfter(t, Config{}, flowtest.Table{"0": {Status: outbox.Pending}}, s, func(w *flowtest.World) {
+		ctx, stop := context.WithCancel(w.Ctx)
+		s.stop = stop
+		b := &bench{w}
+		b.connect(0, 1)
+		txn := outbox.Txn{End: flowtest.End(1), Messages: []*outbox.Message{flowtest.Row(0)}}
+		if err := w.Offer(ctx, &txn); !errors.Is(err, context.Canceled) {
+			t.Errorf("offered: %v", err)
+		}
+		synctest.Wait()
+		if got := w.Sink.IDs(); len(got) != 0 {
+			t.Errorf("sent %v", got)
+		}
+	})
+}
