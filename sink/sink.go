@@ -75,6 +75,8 @@ var ErrMayNot = errors.New("this relay may not publish now: its lease was not re
 type Newest struct {
 	Topics  []string         // that exist and can be written
 	Largest map[string]int64 // the largest body of each topic, in bytes
+	// ReadBack says that the relay is to read the topics after a kill.
+	ReadBack bool
 }
 
 // Results gives messages one outcome.

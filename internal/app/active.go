@@ -87,6 +87,9 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) error {
 		numbers.Fallback.Replica, leaves.Replica = replica, replica
 	}
 	a.leaving = retention.New(leaves, a.rows, d.log.Named("retention"), d.registry)
+	if d.life, err = d.newLife(); err != nil {
+		return err
+	}
 	parts, err := d.parts(a, gate)
 	if err != nil {
 		return err
@@ -112,6 +115,9 @@ func (d *daemon) parts(a *active, gate *relay.Gate) (relay.Parts, error) {
 		a.shadow = shadow.New(a.rows.States, silent, d.log)
 		p.Rows, p.State, p.Retention, p.Again = shadowRows{p.Rows, a.shadow}, shadowState{d.state}, nil, nil
 		d.log.Warn("shadow: nothing is sent, and nothing is written into the tables")
+	}
+	if d.life != nil && d.life.back != nil {
+		p.Earlier = d.life.back
 	}
 	out, tracer, err := d.watchSink()
 	p.Sink, p.Rows = out, tracedRows{p.Rows, tracer}

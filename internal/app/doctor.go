@@ -71,7 +71,7 @@ func broker(cfg *config.Config) doctor.Broker {
 	section := cfg.Sink.Section().(sinkSection) // of Sinks
 	return doctor.Broker{
 		Open:    func() (sink.Sink, error) { return newSink(cfg, nil, zap.NewNop(), prometheus.NewRegistry()) },
-		MaxBody: section.MaxBody(), Kind: section.Check,
+		MaxBody: section.MaxBody(), Kind: section.Check, ReadBack: cfg.ReadBack.Enabled,
 	}
 }
 

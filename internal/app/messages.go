@@ -56,6 +56,23 @@ func (d *daemon) flow(id outbox.Identity, topic string) operator.Flow {
 type operatorRows struct {
 	tableRows
 	failedEvery time.Duration // of the configuration, for all tables
+	setBack     func() error  // is called before rows are set back
+}
+
+// Retry implements operator.Rows.
+func (r operatorRows) Retry(ctx context.Context, ids []outbox.Identity) (int64, error) {
+	if err := r.setBack(); err != nil {
+		return 0, err
+	}
+	return r.tableRows.Retry(ctx, ids)
+}
+
+// Republish implements operator.Rows.
+func (r operatorRows) Republish(ctx context.Context, ids []outbox.Identity) (int64, error) {
+	if err := r.setBack(); err != nil {
+		return 0, err
+	}
+	return r.tableRows.Republish(ctx, ids)
 }
 
 // Grace implements operator.Rows.

@@ -38,6 +38,8 @@ type Config struct {
 	Lease Lease `yaml:"lease"`
 	// Pipeline bounds what is in memory.
 	Pipeline Pipeline `yaml:"pipeline"`
+	// ReadBack finds in the topics, at a start after a kill, what the killed process had sent and not recorded.
+	ReadBack ReadBack `yaml:"read_back"`
 	// Admin is the HTTP server with metrics, health, the dashboard and the API.
 	Admin Admin `yaml:"admin"`
 	// Alerts are messages to a webhook about rows that became FAILED.
@@ -240,6 +242,17 @@ type Pipeline struct {
 	MaxTransactionBytes setting.Bytes `yaml:"max_transaction_bytes"`
 }
 
+// ReadBack is the look into the topics after a kill.
+type ReadBack struct {
+	// Enabled makes a start after a kill on the same state directory read the topics of the rows that it is about to send, so that it does not
+	// send copies. For Kafka; the account needs READ on the topics.
+	Enabled bool `yaml:"enabled"`
+	// MaxBytes is the size of ids and bodies up to which topics are read. Beyond it rows are sent that may be copies.
+	MaxBytes setting.Bytes `yaml:"max_bytes"`
+	// MaxTime is the time for which messages may wait for their topics to be read.
+	MaxTime time.Duration `yaml:"max_time"`
+}
+
 // Admin is the HTTP server.
 type Admin struct {
 	// Listen is host:port, or empty for none. An address other than loopback needs a token.
@@ -309,6 +322,7 @@ func Default() Config {
 		},
 		Lease:    Lease{Enabled: true, Time: 10 * time.Second},
 		Pipeline: Pipeline{MaxInFlight: 8192, MaxInFlightBytes: 64 * setting.MiB, MaxTransactionBytes: 64 * setting.MiB},
+		ReadBack: ReadBack{MaxBytes: 64 * setting.MiB, MaxTime: 5 * time.Second},
 		Admin:    Admin{Listen: "127.0.0.1:9180"},
 		Log:      Log{Level: "info", Format: "json"},
 	}

@@ -27,6 +27,7 @@ func (r *report) validate(c *Config) {
 	r.reconcile(&c.Reconcile)
 	r.lease(&c.Lease, c.Tables)
 	r.pipeline(&c.Pipeline)
+	r.readBack(&c.ReadBack)
 	r.admin(&c.Admin)
 	r.alerts(&c.Alerts)
 	if c.Tracing.Endpoint != "" {
@@ -136,6 +137,11 @@ func (r *report) pipeline(p *Pipeline) {
 	r.Count("pipeline.max_in_flight", p.MaxInFlight, 1, 1_000_000)
 	r.Size("pipeline.max_in_flight_bytes", p.MaxInFlightBytes, setting.MiB, 1<<40)
 	r.Size("pipeline.max_transaction_bytes", p.MaxTransactionBytes, setting.MiB, 1<<40)
+}
+
+func (r *report) readBack(b *ReadBack) {
+	r.Size("read_back.max_bytes", b.MaxBytes, setting.MiB, 1<<40)
+	r.Between("read_back.max_time", b.MaxTime, 500*time.Millisecond, time.Minute)
 }
 
 // maxPeers is a number that a person can look at, and that may be queried at once.

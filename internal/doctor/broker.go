@@ -16,6 +16,8 @@ import (
 type Broker struct {
 	Open    func() (sink.Sink, error) // does no I/O
 	MaxBody setting.Bytes             // the size above which a body is refused; 0: none
+	// ReadBack says that the relay is to read the topics after a kill.
+	ReadBack bool
 	// Kind runs the checks of an open sink that only its kind has.
 	Kind func(ctx context.Context, opened sink.Sink, newest sink.Newest) []server.Finding
 }
@@ -65,7 +67,7 @@ func (d *brokerCheck) broker(ctx context.Context) {
 		return
 	}
 	sound := d.sound(faults)
-	d.findings = append(d.findings, d.Kind(ctx, s, sink.Newest{Topics: sound, Largest: d.largest})...)
+	d.findings = append(d.findings, d.Kind(ctx, s, sink.Newest{Topics: sound, Largest: d.largest, ReadBack: d.ReadBack})...)
 }
 
 // sound reports on each topic and returns the usable ones.

@@ -15,6 +15,9 @@ func (s *Section) Check(ctx context.Context, opened sink.Sink, newest sink.Newes
 		return nil
 	}
 	d := &check{section: s, largest: newest.Largest}
+	if newest.ReadBack {
+		d.readBack(ctx, k, newest.Topics)
+	}
 	settings, err := k.Settings(ctx, newest.Topics)
 	if err != nil {
 		d.add(server.Warning, "sink", "", "the settings of the topics are not known: %v", err)
@@ -42,6 +45,19 @@ type check struct {
 
 func (d *check) add(severity server.Severity, subject, fix, what string, args ...any) {
 	d.findings = append(d.findings, server.Finding{Severity: severity, Subject: subject, What: fmt.Sprintf(what, args...), Fix: fix})
+}
+
+// readBack reports the topics that a start after a kill cannot read.
+func (d *check) readBack(ctx context.Context, k *Sink, topics []string) {
+	without, err := k.unreadable(ctx, topics)
+	if err != nil {
+		d.add(server.Warning, "sink", "", "not known whether read_back may read the topics: %v", err)
+	}
+	for _, topic := range without {
+		d.add(server.Warning, "topic "+topic, fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --add --allow-principal User:%s --operation Read --topic %s",
+			d.section.Brokers[0], d.section.SASL.User, topic),
+			"read_back is enabled and the account may not read the topic: after a kill some of its messages are sent again")
+	}
 }
 
 // copies reports how safe an acknowledgement is: acks=all waits for the in-sync replicas, however few (B41).

@@ -10,6 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/canal-outbox/canal-outbox/test/fakekafka"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -106,10 +107,11 @@ func TestE2_AccessFaultsOnKafka(t *testing.T) {
 }
 
 func TestTopicsReportMissingRights(t *testing.T) {
-	f := newFake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(4, "mine", "readable", "hidden"),
+	f := newFake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(4, "mine", "readable", "writable", "hidden"),
 		kfake.Superuser("PLAIN", "admin", "secret"),
 		kfake.User("PLAIN", "relay", "secret",
 			kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "mine", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationAll, Allow: true},
+			kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "writable", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationWrite, Allow: true},
 			kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "readable", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationRead, Allow: true}))
 	s := newSink(t, f.Addr(), func(c *config) { c.sasl = mechanisms["plain"]("relay", fixed("secret")) })
 	faults, err := s.Topics(t.Context(), []string{"mine", "readable", "hidden"})
@@ -118,6 +120,17 @@ func TestTopicsReportMissingRights(t *testing.T) {
 	}
 	if faults["mine"] != nil || faults["readable"] == nil || faults["hidden"] == nil {
 		t.Errorf("faults: %v", faults)
+	}
+	section := &Section{Brokers: []string{"b:9092"}, SASL: Authentication{User: "relay"}}
+	var unreadable []string
+	for _, f := range section.Check(t.Context(), s, sink.Newest{Topics: []string{"mine", "readable", "writable"}, ReadBack: true}) {
+		if strings.Contains(f.What, "may not read") {
+			unreadable = append(unreadable, f.Subject+": "+f.Fix)
+		}
+	}
+	want := "topic writable: kafka-acls.sh --bootstrap-server b:9092 --add --allow-principal User:relay --operation Read --topic writable"
+	if len(unreadable) != 1 || unreadable[0] != want {
+		t.Errorf("not readable: %q", unreadable)
 	}
 	wantClass(t, outbox.ClassNone, publish(t, s, messages("mine", 1)...)...)
 	wantClass(t, outbox.ClassTopic, publish(t, s, messages("readable", 1)...)...)
