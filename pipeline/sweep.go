@@ -53,7 +53,7 @@ func (p *Pipeline) Takes() bool {
 // SetBack gives rows back that were reserved and that the table shows as PENDING now, and asks for a sweep, which publishes them.
 func (p *Pipeline) SetBack(rows []outbox.Candidate) {
 	p.tracker.Activity.Disturb() // first: activity changes before the rows have no owner
-	p.tracker.Release(rows)
+	p.dispatch.SetBack(rows)
 	p.sweeps.Trigger()
 }
 

@@ -319,3 +319,29 @@ func TestFailedRowIsNotTriedAgainWhileItsKeyWaits(t *testing.T) {
 		again("1", "2", "3")
 	})
 }
+
+// A FAILED row does not wait for another one of its key that is tried again: else the first ones of the table would be tried for ever, and
+// never the last ones.
+func TestFailedRowsOfAKeyDoNotWaitForEachOther(t *testing.T) {
+	run(t, Config{MaxRetry: 1, Ordered: []string{flowtest.Row(1).Table}}, func(b *bench) {
+		failed := func(n int) []outbox.Candidate {
+			m := flowtest.Row(n, flowtest.Key("a"))
+			return []outbox.Candidate{{Identity: m.Identity, Topic: m.Topic, Key: m.ShardingKey, Status: outbox.Failed}}
+		}
+		first, _ := b.Reserve(failed(1))
+		b.Dispatch.SetBack(first)
+		if keys, rows := b.Dispatch.State().WaitingKeys, b.Dispatch.State().WaitingRows; keys != 1 || rows != 1 {
+			t.Fatalf("%d keys and %d rows wait, not those of the row that is PENDING again", keys, rows)
+		}
+		second, _ := b.Reserve(failed(2))
+		if len(second) != 1 {
+			t.Fatal("it waits for the first")
+		}
+		b.Dispatch.SetBack(second)
+		b.Table["3"] = outbox.Candidate{}
+		b.OfferRows(flowtest.Row(3, flowtest.Key("a"))) // which comes behind them
+		if third, _ := b.Reserve(failed(4)); len(third) != 0 {
+			t.Fatal("it comes before a row that was not FAILED")
+		}
+	})
+}

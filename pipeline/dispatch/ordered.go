@@ -98,6 +98,14 @@ func (o *ordered) Reserve(rows []outbox.Candidate) (free, alone []outbox.Candida
 	return free, append(alone, waiting...)
 }
 
+// SetBack gives rows back that were reserved and that the table shows as PENDING now.
+func (o *ordered) SetBack(rows []outbox.Candidate) {
+	o.mu.Lock()
+	defer o.handOn()
+	o.order.SetBack(rows, time.Now())
+	o.tracker.Release(rows)
+}
+
 // Unread makes the relay read the tables that keep the order of their keys: a part of the log was skipped.
 func (o *ordered) Unread() {
 	o.mu.Lock()

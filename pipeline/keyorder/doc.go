@@ -16,6 +16,7 @@
 //	Skip, Expect, Final: a row was left, is looked up, is final
 //	Deferred, Unread, Ahead: rows that are not known may exist
 //	Reserved: a sweep has reserved rows                        which of them go, and which stay
+//	SetBack: rows that were FAILED are PENDING                 none: they wait, and later rows of their keys behind them
 //	ToLook, Looked: what the table says of first rows          which rows to look at, which to publish, whether a sweep is needed
 //	Reading: a reading of a table, page by page                whether to read, whether to read on, whether to read again
 //	Wakes                                                      whether looking or reading is due earlier than the caller expects

@@ -1,6 +1,7 @@
 package keyorder
 
 import (
+	"slices"
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -76,15 +77,29 @@ func (o *Order) Reserved(reserved []outbox.Candidate, offered outbox.Position, n
 	return free, waiting
 }
 
-// failedWaits reports whether a row stays FAILED for now: rows of its key wait, or may wait. Set back to PENDING it comes before them. Where a key
-// has several such rows, there would always be one that the others wait for.
+// SetBack remembers rows that were FAILED and are PENDING now: the other rows of their keys come behind them, but for those that are FAILED. One
+// that is FAILED still, or is gone, is forgotten when the table shows it.
+func (o *Order) SetBack(rows []outbox.Candidate, now time.Time) {
+	for i := range rows {
+		c := &rows[i]
+		if o.tables[c.Table] == nil || c.Key == "" {
+			continue
+		}
+		if row := o.leave(Key{c.Table, c.Topic, c.Key}, c.Identity, nil, "it was FAILED, and is tried again", false, now); row != nil {
+			row.setBack = true
+		}
+	}
+}
+
+// failedWaits reports whether a row stays FAILED for now: rows of its key wait that were not FAILED, or may wait. Set back to PENDING it comes
+// before them. Where a key has several such rows, there would always be one that the others wait for.
 func (m *memory) failedWaits(c *outbox.Candidate) bool {
 	t := m.tables[c.Table]
 	if t == nil || c.Status != outbox.Failed || c.Key == "" {
 		return false
 	}
 	s := m.keys[Key{c.Table, c.Topic, c.Key}]
-	return t.closed || s != nil && len(s.left) > 0
+	return t.closed || s != nil && slices.ContainsFunc(s.left, func(row *leftRow) bool { return !row.setBack })
 }
 
 // knows reports whether the rows before one are known, too: the log has shown it, or the table was read after it was found.

@@ -34,6 +34,7 @@ type leftRow struct {
 	call    uint64 // of the last Reserved that met it
 	read    int    // readings of the table that had begun when it was remembered
 	goes    uint64 // of the last Reserved that let it go
+	setBack bool   // it was FAILED, and others of its key that are FAILED need not wait for it
 }
 
 // add puts a row behind the others in memory. One that a sweep brings comes behind the last with a lesser primary key: the table may have shown

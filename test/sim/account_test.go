@@ -180,7 +180,7 @@ func (w *world) settled(i *incarnation, r *row) (why string) {
 		return "" // left to a timer and the sweep
 	case r.gone, r.touched, f.forgiven, r.journalled.has(i.disk), r.status != outbox.Pending:
 		return ""
-	case f.handed && !f.deferred:
+	case f.handed && !f.deferred && r.retries == 0: // once a refusal was written, timers and sweeps own the row
 		return "in the sink's hands"
 	case f.deferred && (f.handed || f.answer == outbox.ClassNone):
 		return "" // left to the sweep as PENDING, and sent to see whether a part of the cluster is back

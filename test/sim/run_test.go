@@ -92,8 +92,9 @@ func (w *world) live(i *incarnation, l life) (refused bool) {
 		w.terminate(i)
 	case <-done:
 		works := i.team == nil || i.team.settled()
+		retries := i.retries()
 		w.terminate(i)
-		if works && i.knowsServer() {
+		if works && !retries && i.knowsServer() {
 			w.checkJournalEmpty(i)
 		}
 	}
@@ -192,6 +193,13 @@ func (w *world) between(d *disk, l life) {
 		w.mu.Unlock()
 	}
 	time.Sleep(l.down / 2)
+}
+
+// retries reports whether rows, which are gone from the table, wait for their next attempt: a stop gives them up, and keeps the mark before them.
+func (i *incarnation) retries() bool {
+	i.w.mu.Lock()
+	defer i.w.mu.Unlock()
+	return i.relay != nil && i.relay.Flow.Snapshot().Owned > 0
 }
 
 // awaitQuiet is closed when everything that shall happen has happened, and a little later, for what must not.
