@@ -161,7 +161,7 @@ func (s *state) checkReopened(journal []outbox.Completion) {
 		if !had && has[r.Identity] && !maybe[r.Identity] && !r.touched {
 			w.violation("journal", "the reopened journal still has %s", name(r.Identity))
 		}
-		r.passed.set(was, r.passed.has(was) || had && !has[r.Identity])
+		r.passed.set(was, r.passed.has(was) || had && !has[r.Identity] && !r.again)
 		r.journalled.set(was, has[r.Identity] && (had || maybe[r.Identity]))
 	}
 	was.doubt = nil
@@ -281,7 +281,7 @@ func (s *state) committed(d *doubt, at *outbox.Position) {
 	for _, id := range d.written {
 		if r := w.byID[id]; r != nil {
 			r.journalled.set(s.i.disk, false)
-			r.passed.set(s.i.disk, true)
+			r.passed.set(s.i.disk, !r.again) // the position that was behind it may have been set to one before it meanwhile
 		}
 	}
 	for _, id := range d.sent {

@@ -22,11 +22,12 @@ type leases struct {
 // leaseRow is one acquisition.
 type leaseRow struct {
 	leasetest.Row
-	by      *member // nil: a holder before the simulation
-	taken   time.Time
-	unknown bool      // the process has no answer that says that it has it
-	from    int       // number of transactions the holders before were done with
-	renewed time.Time // the last time
+	by       *member // nil: a holder before the simulation
+	taken    time.Time
+	unknown  bool      // the process has no answer that says that it has it
+	from     int       // number of transactions the holders before were done with
+	renewed  time.Time // the last time
+	answered time.Time // when its holder had the answer last
 }
 
 // init makes a table that was in use: its last holder released it.
@@ -158,7 +159,7 @@ func (c leaseRows) Take(ctx context.Context, take protocol.Take, ttl time.Durati
 			}
 		}
 		row := w.leaseOf(take.Next.Term)
-		row.by, row.taken, row.renewed = c.began.team, time.Now(), time.Now()
+		row.by, row.taken, row.renewed, row.answered = c.began.team, time.Now(), time.Now(), time.Now()
 		if at := take.Next.Resume; !at.At.IsZero() && at.Source == w.id {
 			row.from = w.indexOf(at.At)
 		}
@@ -184,6 +185,13 @@ func (c leaseRows) Renew(ctx context.Context, own protocol.Acquisition, at lease
 			c.changed("lease renewed", own.Term, at)
 		}
 	})
+	if err == nil && held {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if r := w.leaseOf(own.Term); r != nil {
+			r.answered = time.Now()
+		}
+	}
 	return held, err
 }
 

@@ -54,10 +54,11 @@ func (i *incarnation) cutOff() bool {
 }
 
 // lapsedAtMove reports whether a lease may have lapsed when its holder reached the new server after a failover: that holder has lost it. It stops,
-// and is healthy meanwhile; it does not release the lease. The lease counts from before its last renewal was sent, which may take a third of it.
+// and is healthy meanwhile; it does not release the lease. The lease counts from before the last renewal was sent whose answer came, which may take
+// a third of it.
 // Callers hold mu.
 func (w *world) lapsedAtMove(r *leaseRow) bool {
-	return w.moves.After(r.renewed) && r.by != nil && r.by.trouble.Sub(r.renewed) >= w.plan.team.lease/2
+	return w.moves.After(r.renewed) && r.by != nil && r.by.trouble.Sub(r.answered) >= w.plan.team.lease/2
 }
 
 // checkTaken looks at a take-over: no process takes the lease from a holder in good health. Callers hold mu.
