@@ -7,7 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 	"pgregory.net/rapid"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 )
 
 // Random events: rows of a key reach the broker in the order of their commits, one at a time; what is remembered is bounded; every row is final
@@ -62,6 +67,44 @@ func TestRowsOfAKeyAreSentInOrder(t *testing.T) {
 		}
 		w.finish()
 	})
+}
+
+// While the log's reader is down the sweep goes ahead of it, and a row goes when a reading that began after the table had shown it has found no
+// earlier one. A closed table forgets its rows at each reading, but not that: else none of its rows would ever go.
+func TestAClosedTableGoesOnWithoutTheLog(t *testing.T) {
+	track, err := tracker.New(outbox.MySQL, outbox.Position{File: "binlog.000001", Offset: 4}, noSweeps{}, zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := New(Limits{Rows: 2, Behind: 1, AllBehind: tracker.Limit{Rows: 4, Bytes: 1 << 20}}, []string{"shop.t"})
+	var rows []outbox.Candidate
+	for n := range 6 {
+		id := fmt.Sprint(n + 1)
+		rows = append(rows, outbox.Candidate{Identity: outbox.Identity{Table: "shop.t", ID: id, MessageID: "m" + id}, Topic: "orders", Key: "k" + id})
+	}
+	now := time.Unix(1_000_000, 0)
+	o.Ahead(outbox.Position{File: "binlog.000002", Offset: 4}) // the log is not offered up to there
+	for range 500 {
+		r := o.Reading("shop.t")
+		for now = now.Add(time.Second); r.Due(now); {
+			r.Begin(track, now)
+			if done, _ := r.End(r.Page(rows, track, now), time.Millisecond, now); done {
+				break
+			}
+		}
+		reserved := track.Reserve(o.WithoutUnread(rows))
+		free, waiting := o.Reserved(reserved, track.Offered(), now)
+		track.Release(waiting)
+		track.Release(free)
+		for _, sent := range free {
+			rows = slices.DeleteFunc(rows, func(c outbox.Candidate) bool { return c.ID == sent.ID })
+			o.Final(sent.Identity, now)
+		}
+		if len(rows) == 0 {
+			return
+		}
+	}
+	t.Fatalf("%d rows are left", len(rows))
 }
 
 func TestPrimaryKeysAreCompared(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 )
 
 const (
@@ -40,9 +41,10 @@ type tableState struct {
 	share    uint64 // whose keys are remembered
 	tight    bool   // in this share, of some keys the first rows alone are
 	began    time.Time
-	moved    time.Time // when a row was forgotten last
-	reported bool      // that it is closed
-	rows     int       // that are remembered
+	moved    time.Time               // when a row was forgotten last
+	reported bool                    // that it is closed
+	rows     int                     // that are remembered
+	seen     map[outbox.Identity]int // the readings that had begun when the table showed rows that the last Begin forgot
 	deferred deferredRows
 }
 
@@ -109,6 +111,7 @@ func (r Reading) Due(now time.Time) bool {
 // Begin begins a reading. It forgets what a closed table remembers: what is left of it is read again.
 func (r Reading) Begin(owners Owners, now time.Time) {
 	t := r.table
+	t.seen = nil
 	if t.closed {
 		r.forgetTable(t, owners, now)
 	}
@@ -120,8 +123,9 @@ func (r Reading) Begin(owners Owners, now time.Time) {
 	}
 }
 
-// forgetTable forgets the rows of a table that no entry brings.
+// forgetTable forgets the rows of a table that no entry brings, but for when the table has shown them.
 func (m *memory) forgetTable(t *tableState, owners Owners, now time.Time) {
+	t.seen = map[outbox.Identity]int{}
 	for _, s := range slices.Clone(m.waiting) {
 		if m.tables[s.Table] != t {
 			continue
@@ -132,6 +136,9 @@ func (m *memory) forgetTable(t *tableState, owners Owners, now time.Time) {
 			}
 			t.rows--
 			t.moved = now
+			if row.inTable {
+				t.seen[row.id] = row.read
+			}
 			delete(m.rows, row.id)
 			return true
 		})
@@ -168,7 +175,7 @@ func (r Reading) row(c *outbox.Candidate, owners Owners, now time.Time) (fits bo
 		return true // in memory, or sent; else recovery has it and it comes, or the sweep has and its claim is on its way back
 	}
 	if !r.full(t) && !t.tight {
-		r.remember(k, c.Identity, owner, unfinishedText[c.Status], now).inTable = true
+		r.shows(k, c, owner, now)
 		return true
 	}
 	if s == nil && t.shares < maxShares {
@@ -178,11 +185,20 @@ func (r Reading) row(c *outbox.Candidate, owners Owners, now time.Time) (fits bo
 	if !s.holds(c.ID) {
 		return true
 	}
-	r.remember(k, c.Identity, owner, unfinishedText[c.Status], now).inTable = true
+	r.shows(k, c, owner, now)
 	if last := s.left[len(s.left)-1]; !s.holds(last.id.ID) && (last.entry == nil || !owners.Has(last.entry)) {
 		r.forget(last, now)
 	}
 	return true
+}
+
+// shows remembers a row that a reading shows, perhaps not for the first time.
+func (r Reading) shows(k Key, c *outbox.Candidate, owner *tracker.Entry, now time.Time) {
+	row := r.remember(k, c.Identity, owner, unfinishedText[c.Status], now)
+	row.inTable = true
+	if read, seen := r.table.seen[c.Identity]; seen {
+		row.read = read
+	}
 }
 
 var unfinishedText = map[outbox.Status]string{outbox.Pending: "not sent when the table was read", outbox.Sending: "claimed when the table was read"}
