@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// Pages are the pages, by their names in this directory.
+// Pages are the pages, and the lists that compatibility.md names, by their names in this directory.
 //
-//go:embed *.md zh/*.md operations/*.md layouts/*.md runbooks/*.md examples/*.md
+//go:embed *.md zh/*.md operations/*.md layouts/*.md runbooks/*.md examples/*.md contract/*.txt
 var Pages embed.FS
 
 // sections are the pages of operations/ by the headings of their sections.

@@ -21,6 +21,10 @@ import (
 func handbook() http.HandlerFunc {
 	var pages sync.Map // name to []byte
 	return func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.PathValue("page"), ".txt") { // a list of docs/contract
+			http.ServeFileFS(w, r, docs.Pages, r.PathValue("page"))
+			return
+		}
 		name := cmp.Or(strings.TrimSuffix(r.PathValue("page"), ".md"), "README")
 		page, known := pages.Load(name)
 		if !known {

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/pipeline/readback"
 	"github.com/canal-outbox/canal-outbox/sink/kafka"
 	"github.com/canal-outbox/canal-outbox/sink/rocketmq"
 )
@@ -67,6 +69,7 @@ func TestEverySeriesIsThereFromTheStart(t *testing.T) {
 		return d.relay.Ready() && d.reader.State().Connected && len(d.samples.Tables(time.Now())) > 0
 	})
 	missing, seen := unlabelled(t, d.registry)
+	promised := described(d.registry)
 	cancel()
 	testkit.Must(t, <-ended)
 	sampling.Wait()
@@ -81,9 +84,30 @@ func TestEverySeriesIsThereFromTheStart(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		s, err := newSink(&config.Config{Sink: config.Use(name, section)}, nil, zap.NewNop(), reg)
 		testkit.Must(t, err)
+		promised = append(promised, described(reg)...)
 		if missing, _ := unlabelled(t, reg); len(missing) > 0 {
 			t.Errorf("%s: these have no series: %s", name, strings.Join(missing, ", "))
 		}
 		testkit.Must(t, s.Close(t.Context()))
 	}
+	reg := prometheus.NewRegistry()
+	readback.New(readback.Config{}, nil, zap.NewNop(), reg)
+	testkit.Contract(t, "metrics", append(promised, described(reg)...))
+}
+
+var description = regexp.MustCompile(`fqName: "(canal_outbox_[a-z0-9_]+)".*variableLabels: \{([^}]*)\}`)
+
+// described are the names of the registered metrics with their labels.
+func described(reg *prometheus.Registry) (lines []string) {
+	all := make(chan *prometheus.Desc)
+	go func() {
+		reg.Describe(all)
+		close(all)
+	}()
+	for desc := range all {
+		if parts := description.FindStringSubmatch(desc.String()); parts != nil {
+			lines = append(lines, strings.TrimSuffix(parts[1]+"{"+parts[2]+"}", "{}"))
+		}
+	}
+	return lines
 }

@@ -1,13 +1,10 @@
 package bench
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
@@ -93,75 +90,11 @@ func buildOlder(commit string) (remove func(), err error) {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
-	source, program := filepath.Join(dir, "source"), filepath.Join(dir, "canal-outbox")
-	err = export("../..", commit, source)
-	if err == nil {
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", program, "./cmd/canal-outbox")
-		cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0")
-		err = output(cmd)
-	}
-	if err != nil {
+	program := filepath.Join(dir, "canal-outbox")
+	if err := relay.BuildCommit("../..", commit, program); err != nil {
 		remove()
 		return nil, fmt.Errorf("BEFORE=%s: %w", commit, err)
 	}
 	older = &build{name: "before", program: program, prefix: "before-"}
-	return remove, os.RemoveAll(source)
-}
-
-// export writes the files of a commit into a new directory. The repository stays as it is.
-func export(repository, commit, into string) error {
-	if _, err := exec.LookPath("git"); err != nil {
-		return fmt.Errorf("%w: install git, or measure without an older build", err)
-	}
-	git := func(args ...string) error {
-		return output(exec.Command("git", append([]string{"-C", repository}, args...)...))
-	}
-	if err := git("rev-parse", "--verify", "--quiet", "--end-of-options", commit+"^{commit}"); err != nil {
-		return errors.New("git knows no such commit here: name one that `git log` shows, or fetch it first")
-	}
-	if err := os.MkdirAll(into, 0o700); err != nil {
-		return err
-	}
-	archive, err := filepath.Abs(into + ".tar")
-	if err != nil {
-		return err
-	}
-	err = git("archive", "--format=tar", "--output="+archive, commit)
-	if err == nil {
-		err = output(exec.Command("tar", "-xf", archive, "-C", into))
-	}
-	return errors.Join(err, os.RemoveAll(archive))
-}
-
-// output runs a command and adds its output to its error.
-func output(cmd *exec.Cmd) error {
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(out))
-	}
-	return nil
-}
-
-// The files of a commit are exported without a change in the repository, and errors are reported.
-func TestAnOlderBuildsSource(t *testing.T) {
-	repository, into := t.TempDir(), filepath.Join(t.TempDir(), "source")
-	for _, args := range [][]string{
-		{"init", "--quiet"},
-		{"-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false", "commit", "--quiet", "--allow-empty", "-m", "empty"},
-	} {
-		testkit.Must(t, output(exec.Command("git", append([]string{"-C", repository}, args...)...)))
-	}
-	if err := export(repository, "0123456789ab", into); err == nil || !strings.Contains(err.Error(), "no such commit") {
-		t.Errorf("an unknown commit: %v", err)
-	}
-	testkit.Must(t, export(repository, "HEAD", into))
-	left, err := os.ReadDir(filepath.Dir(into))
-	testkit.Must(t, err)
-	if len(left) != 1 {
-		t.Errorf("left behind: %v", left)
-	}
-	t.Setenv("PATH", "")
-	if err := export(repository, "HEAD", into); err == nil || !strings.Contains(err.Error(), "install git") {
-		t.Errorf("without git: %v", err)
-	}
+	return remove, nil
 }
