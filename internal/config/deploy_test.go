@@ -29,42 +29,6 @@ func TestSampleConfigurationLoads(t *testing.T) {
 	}
 }
 
-// Every configuration of a Kubernetes overlay loads, with what the base sets by the environment.
-func TestKubernetesConfigurationsLoad(t *testing.T) {
-	var files []string
-	for _, pattern := range []string{"kubernetes/*/canal-outbox.yaml", "kubernetes/*/*/canal-outbox.yaml"} {
-		found, err := filepath.Glob(deploy + pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, found...)
-	}
-	if len(files) < 3 {
-		t.Fatalf("only %v", files)
-	}
-	secrets := t.TempDir()
-	for _, name := range []string{"mysql-password", "admin-token"} {
-		if err := os.WriteFile(filepath.Join(secrets, name), []byte("a-secret-of-some-length"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		here := filepath.Join(t.TempDir(), "canal-outbox.yaml")
-		if err := os.WriteFile(here, []byte(strings.ReplaceAll(string(text), "/run/secrets/canal-outbox", secrets)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		cfg := load(t, here, "CANAL_OUTBOX_SOURCE_PASSWORD_FILE="+secrets+"/mysql-password", "CANAL_OUTBOX_ADMIN_TOKEN_FILE="+secrets+"/admin-token",
-			"CANAL_OUTBOX_ADMIN_LISTEN=0.0.0.0:9180")
-		if !cfg.Lease.Enabled {
-			t.Errorf("%s: two pods, and no lease", file)
-		}
-	}
-}
-
 // The sample names every key, so that no key must be guessed.
 func TestSampleConfigurationNamesEveryKey(t *testing.T) {
 	data, err := os.ReadFile(deploy + "canal-outbox.yaml")
