@@ -23,6 +23,29 @@ type Note struct {
 	MessageID string    `json:"message_id"`
 	What      string    `json:"what"`
 	Detail    string    `json:"detail"`
+	Relay     string    `json:"relay"` // which wrote the note
+}
+
+// appendJSON appends the note as encoding/json does, for a fraction of the time: a sweep notes each row that it sends.
+func (n *Note) appendJSON(b []byte) []byte {
+	b = append(n.At.AppendFormat(append(b, `{"at":"`...), time.RFC3339Nano), '"')
+	for _, field := range [...]struct{ name, text string }{
+		{`,"table":`, n.Table}, {`,"id":`, n.ID}, {`,"message_id":`, n.MessageID}, {`,"what":`, n.What}, {`,"detail":`, n.Detail}, {`,"relay":`, n.Relay},
+	} {
+		b = appendString(append(b, field.name...), field.text)
+	}
+	return append(b, '}')
+}
+
+// appendString appends a JSON string.
+func appendString(b []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, _ := json.Marshal(text) // a string always has a form
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), text...), '"')
 }
 
 // Notes is a bounded list of notes: a file of JSON lines next to the store. A full file takes the place of the one before, whose notes go.
@@ -49,11 +72,7 @@ func NewNotes(dir, name string) *Notes { return &Notes{path: filepath.Join(dir, 
 func (n *Notes) Add(list []Note) error {
 	var lines []byte
 	for i := range list {
-		line, err := json.Marshal(&list[i])
-		if err != nil {
-			return fmt.Errorf("note on a message: %w", err)
-		}
-		lines = append(append(lines, line...), '\n')
+		lines = append(list[i].appendJSON(lines), '\n')
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -1,12 +1,15 @@
 package checkpoint
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
@@ -65,4 +68,24 @@ func textOf(t *testing.T, path string) []byte {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// A note is written as encoding/json writes it, whatever its texts are.
+func TestNotesAreJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := func(label string) string {
+			return rapid.OneOf(rapid.String(), rapid.Just("plain"), rapid.Just(`a "b" \ <c> & `+"\u2028\x00\xff")).Draw(t, label)
+		}
+		n := Note{
+			At: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "at")).UTC(), Table: text("table"), ID: text("id"), MessageID: text("message id"),
+			What: text("what"), Detail: text("detail"), Relay: text("relay"),
+		}
+		want, err := json.Marshal(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := n.appendJSON(nil); string(got) != string(want) {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
 }

@@ -33,26 +33,30 @@ func (d *daemon) newNotes() *notes {
 // take is ack.Config.Noted.
 func (n *notes) take(list []outbox.Completion) {
 	var failures, sends []checkpoint.Note
+	now := noteTime()
 	for i := range list {
 		c := &list[i]
 		switch c.Action {
 		case outbox.ActionMarkSent:
-			sends = append(sends, n.note(c.Identity, "sent", n.sent(c)))
+			sends = append(sends, n.note(now, c.Identity, "sent", sent(c)))
 		case outbox.ActionRetry:
-			failures = append(failures, n.note(c.Identity, "refused", fmt.Sprintf("attempt %d: %v: %s", c.RetryCount+1, c.Class, c.Reason)))
+			failures = append(failures, n.note(now, c.Identity, "refused", fmt.Sprintf("attempt %d: %v: %s", c.RetryCount+1, c.Class, c.Reason)))
 		case outbox.ActionFail:
-			failures = append(failures, n.note(c.Identity, "failed", fmt.Sprintf("after attempt %d: %v: %s", c.RetryCount+1, c.Class, c.Reason)))
+			failures = append(failures, n.note(now, c.Identity, "failed", fmt.Sprintf("after attempt %d: %v: %s", c.RetryCount+1, c.Class, c.Reason)))
 		}
 	}
 	n.add(n.failures, failures)
 	n.add(n.sends, sends)
 }
 
+// ways are how a row comes to be sent.
+var ways = [...]string{
+	outbox.PathBinlog: "read from the log", outbox.PathSweep: "found by a sweep", outbox.PathTimer: "by a timer when it was due", outbox.PathRedelivery: "as a redelivery",
+}
+
 // sent says how a row came to be sent.
-func (n *notes) sent(c *outbox.Completion) string {
-	how := map[outbox.Path]string{
-		outbox.PathBinlog: "read from the log", outbox.PathSweep: "found by a sweep", outbox.PathTimer: "by a timer when it was due", outbox.PathRedelivery: "as a redelivery",
-	}[c.Path]
+func sent(c *outbox.Completion) string {
+	how := ways[c.Path]
 	if c.TakenOver {
 		how += ", after the claim of another process"
 	}
@@ -65,17 +69,17 @@ func (n *notes) sent(c *outbox.Completion) string {
 	return how
 }
 
-func (n *notes) note(row outbox.Identity, what, detail string) checkpoint.Note {
-	return checkpoint.Note{
-		At: time.Now().UTC().Truncate(time.Millisecond), Table: row.Table, ID: row.ID, MessageID: row.MessageID, What: what, Detail: detail + "; relay " + n.relay,
-	}
+func noteTime() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
+
+func (n *notes) note(at time.Time, row outbox.Identity, what, detail string) checkpoint.Note {
+	return checkpoint.Note{At: at, Table: row.Table, ID: row.ID, MessageID: row.MessageID, What: what, Detail: detail, Relay: n.relay}
 }
 
 // person notes what a person did to rows.
 func (n *notes) person(ids []outbox.Identity, what, detail string) {
-	list := make([]checkpoint.Note, len(ids))
+	list, now := make([]checkpoint.Note, len(ids)), noteTime()
 	for i, id := range ids {
-		list[i] = n.note(id, what, detail)
+		list[i] = n.note(now, id, what, detail)
 	}
 	n.add(n.failures, list)
 }
@@ -103,7 +107,11 @@ func (n *notes) of(row outbox.Identity) ([]operator.TraceEvent, error) {
 			return nil, err
 		}
 		for _, one := range list {
-			events = append(events, operator.TraceEvent{At: &one.At, What: one.What, Detail: one.Detail, Source: "state"})
+			detail := one.Detail
+			if one.Relay != "" {
+				detail += "; relay " + one.Relay
+			}
+			events = append(events, operator.TraceEvent{At: &one.At, What: one.What, Detail: detail, Source: "state"})
 		}
 	}
 	return events, nil
