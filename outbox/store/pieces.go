@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
@@ -41,38 +42,35 @@ func pieces[R any](rows []R, size func(R) int64) (all [][]R) {
 	return all
 }
 
-// sizes notes the lengths of rows by table and key. It asks for nothing where no row can be so long that it matters.
+// sizes notes the lengths of rows by table and key. It asks for nothing where no row can be so long that it matters, and for the sum first: mostly
+// one piece has all rows, and their lengths one by one are not needed.
 func (s *tables) sizes(ctx context.Context, t *mapped, chunk []outbox.Identity, into map[outbox.Identity]int64) error {
-	query := table.Text("SELECT ", t.Column(table.ID))
-	longest, measured := int64(0), 0
+	var lengths []string
+	bounded := int64(0)
 	for _, role := range t.Reads() {
 		octets := t.Type(role).Octets
 		if octets > 0 && octets <= 4096 || t.Type(role).Kind() == table.KindInteger || t.Type(role).Kind() == table.KindTime {
-			longest += octets
+			bounded += octets
 			continue
 		}
-		longest, measured = longest+maxPiece, measured+1
-		query.Add(", COALESCE(LENGTH(", t.Column(role), "), 0)")
+		lengths = append(lengths, "COALESCE(LENGTH("+t.Column(role)+"), 0)")
 	}
-	if longest*int64(len(chunk)) <= maxPiece {
+	if bounded*int64(len(chunk)) <= maxPiece && len(lengths) == 0 {
 		return nil
 	}
-	t.FromKeys(query, len(chunk), func(i int) string { return chunk[i].ID })
-	raw := make([]sql.RawBytes, 1+measured)
-	scan := make([]any, len(raw))
-	for i := range raw {
-		scan[i] = &raw[i]
+	length := strings.Join(append(lengths, strconv.FormatInt(bounded, 10)), " + ")
+	whole, id := table.Text("SELECT COALESCE(SUM(", length, "), 0)"), func(i int) string { return chunk[i].ID }
+	t.FromKeys(whole, len(chunk), id)
+	var sum int64
+	if err := whole.One(ctx, s.db, &sum); err != nil || sum <= maxPiece/8 { // there may be several chunks
+		return err
 	}
-	return query.Each(ctx, s.db, scan, func() error {
-		size := int64(0)
-		for _, text := range raw[1:] {
-			n, err := strconv.ParseInt(string(text), 10, 64)
-			if err != nil {
-				return err
-			}
-			size += n
-		}
-		into[outbox.Identity{Table: t.Name(), ID: string(t.KeyText(table.ID, raw[0]))}] = size
+	each := table.Text("SELECT ", t.Column(table.ID), ", ", length)
+	t.FromKeys(each, len(chunk), id)
+	var key sql.RawBytes
+	var size int64
+	return each.Each(ctx, s.db, []any{&key, &size}, func() error {
+		into[outbox.Identity{Table: t.Name(), ID: string(t.KeyText(table.ID, key))}] = size
 		return nil
 	})
 }
