@@ -10,6 +10,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 LICENSES    := github.com/google/go-licenses@v1.6.0
+ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOTESTSUM   := gotest.tools/gotestsum@v1.13.0 --format=pkgname --format-hide-empty-pkg
 
 # What tests run against. SKIP_BROKERS=1 does without the brokers (and without Java), SKIP_BROWSER=1 without the browser.
@@ -130,7 +131,7 @@ man: ## dist/man/: a manual page for each command
 	@mkdir -p dist/man
 	go test -count=1 -run TestManualPages ./cmd/canal-outbox -man $(abspath dist/man)
 
-release: ## dist/: static archives for linux/amd64 and linux/arm64, bill of materials, checksums
+release: ## dist/: for linux/amd64 and linux/arm64 static archives, packages and an image; bill of materials, checksums
 	deploy/release.sh $(VERSION) $(abspath dist)
 
 release-check: ## builds the release twice, the second time from a copy elsewhere, and compares
@@ -147,6 +148,8 @@ lint: ## formatting, vet, staticcheck, import table, generated files
 	go test -count=1 ./internal/archtest ./internal/app/reference
 	@deploy/notice.sh $(LICENSES) | diff -q - NOTICE || { echo "NOTICE is not current: run make generate"; exit 1; }
 	go -C deploy/check test -count=1 ./...
+	go -C deploy/image vet ./...
+	go run $(ACTIONLINT)
 	@echo "lint: ok"
 
 generate: ## write the generated files

@@ -41,9 +41,9 @@ for arch in amd64 arm64; do
   sed 's|/usr/local/bin/|/usr/bin/|' deploy/canal-outbox.service >"$stage/$name/canal-outbox.unit"
   mtime=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
   for packager in deb rpm; do
-    SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH ARCH=$arch VERSION=$package_version MTIME=$mtime STAGE="$stage/$name" GOFLAGS= \
-      go run -trimpath github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0 package --config deploy/package/nfpm.yaml --packager $packager \
-      --target "$dir/canal-outbox_${version}_linux_$arch.$packager" >/dev/null
+    sed "s|\${ARCH}|$arch|; s|\${VERSION}|$package_version|; s|\${MTIME}|$mtime|g; s|\${STAGE}|$stage/$name|g" deploy/package/nfpm.yaml >"$work/nfpm.yaml"
+    SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH GOFLAGS= go run -trimpath github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4 package --config "$work/nfpm.yaml" \
+      --packager $packager --target "$dir/canal-outbox_${version}_linux_$arch.$packager" >"$work/nfpm.log" || { cat "$work/nfpm.log" >&2; exit 1; }
   done
 done
 go -C deploy/image run . -out "$dir/canal-outbox_${version}_image.tar" -version "$version" -created "$SOURCE_DATE_EPOCH" "${images[@]}"

@@ -161,7 +161,7 @@ func (s *state) checkReopened(journal []outbox.Completion) {
 		if !had && has[r.Identity] && !maybe[r.Identity] && !r.touched {
 			w.violation("journal", "the reopened journal still has %s", name(r.Identity))
 		}
-		r.passed.set(was, r.passed.has(was) || had && !has[r.Identity] && !r.again)
+		r.passed.set(was, r.passed.has(was) || had && !has[r.Identity])
 		r.journalled.set(was, has[r.Identity] && (had || maybe[r.Identity]))
 	}
 	was.doubt = nil
@@ -276,12 +276,21 @@ func (s *state) Close() error {
 	return s.Store.Close()
 }
 
+// isAhead reports whether a row is behind the checkpoint that a commit has, or leaves, so that the log is read from before it. Callers hold mu.
+func (s *state) isAhead(r *row, at *outbox.Position) bool {
+	w, checkpoint := s.i.w, s.i.disk.checkpoint
+	if at != nil {
+		checkpoint = *at
+	}
+	return r.again && s.i.source == w.id && r.entry >= w.indexOf(checkpoint)
+}
+
 func (s *state) committed(d *doubt, at *outbox.Position) {
 	w := s.i.w
 	for _, id := range d.written {
 		if r := w.byID[id]; r != nil {
 			r.journalled.set(s.i.disk, false)
-			r.passed.set(s.i.disk, !r.again) // the position that was behind it may have been set to one before it meanwhile
+			r.passed.set(s.i.disk, !s.isAhead(r, at)) // a position behind it may have been set to one before it meanwhile
 		}
 	}
 	for _, id := range d.sent {
