@@ -7,6 +7,8 @@ set -euo pipefail
 version=$1 dir=$2
 cd "$(dirname "$0")/.."
 [ -n "${SOURCE_DATE_EPOCH:-}" ] || SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+mtime=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
+revision=$(git rev-parse HEAD)
 mkdir -p "$dir"
 # Debian's and RPM's tools take a version that begins with a digit.
 package_version=${version#v}
@@ -23,7 +25,7 @@ for arch in amd64 arm64; do
   mkdir -p "$stage/$name/man" "$stage/$name/completions"
   cp "$man"/*.1 "$stage/$name/man/"
   CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOAMD64=v1 GOARM64=v8.0 GOFLAGS= go build -buildvcs=false -trimpath \
-    -ldflags "-s -w -buildid= -X main.version=$version" -o "$stage/$name/canal-outbox" ./cmd/canal-outbox
+    -ldflags "-s -w -buildid= -X main.version=$version -X main.revision=$revision -X main.date=$mtime" -o "$stage/$name/canal-outbox" ./cmd/canal-outbox
   # The completions are those of the program; a Go of another architecture cannot run it.
   [ -d "$work/completions" ] || { CGO_ENABLED=0 go build -buildvcs=false -o "$work/here" ./cmd/canal-outbox && mkdir "$work/completions" &&
     "$work/here" completion bash >"$work/completions/canal-outbox.bash" && "$work/here" completion zsh >"$work/completions/_canal-outbox" &&
@@ -39,7 +41,6 @@ for arch in amd64 arm64; do
   images+=("$arch=$stage/$name")
   gzip --no-name --best "$stage/$name"/man/*.1
   sed 's|/usr/local/bin/|/usr/bin/|' deploy/canal-outbox.service >"$stage/$name/canal-outbox.unit"
-  mtime=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
   for packager in deb rpm; do
     sed "s|\${ARCH}|$arch|; s|\${VERSION}|$package_version|; s|\${MTIME}|$mtime|g; s|\${STAGE}|$stage/$name|g" deploy/package/nfpm.yaml >"$work/nfpm.yaml"
     SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH GOFLAGS= go run -trimpath github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4 package --config "$work/nfpm.yaml" \

@@ -55,8 +55,7 @@ func write(out, version string, created time.Time, authorities string, stages []
 			return fmt.Errorf("%s: %w", arch, err)
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{
-			Platform:    &v1.Platform{OS: "linux", Architecture: arch},
-			Annotations: map[string]string{"org.opencontainers.image.ref.name": version},
+			Platform: &v1.Platform{OS: "linux", Architecture: arch},
 		}})
 	}
 	dir, err := os.MkdirTemp("", "canal-outbox-image-")
@@ -64,7 +63,12 @@ func write(out, version string, created time.Time, authorities string, stages []
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // only a temporary copy
-	if _, err := layout.Write(dir, index); err != nil {
+	whole, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return err
+	}
+	// One entry with the image's name: tools choose the architecture below it.
+	if err := whole.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "canal-outbox:" + version})); err != nil {
 		return err
 	}
 	file, err := os.Create(out)
