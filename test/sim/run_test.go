@@ -199,7 +199,7 @@ func (w *world) between(d *disk, l life) {
 func (i *incarnation) retries() bool {
 	i.w.mu.Lock()
 	defer i.w.mu.Unlock()
-	return i.relay != nil && i.relay.Flow.Snapshot().Owned > 0
+	return i.relay != nil && i.relay.Flow != nil && i.relay.Flow.Snapshot().Owned > 0
 }
 
 // awaitQuiet is closed when everything that shall happen has happened, and a little later, for what must not.
