@@ -25,7 +25,7 @@ export TEST_MARIADB := $(MARIADB)
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
 TESTFLAGS ?= -shuffle=on -timeout=60m
 
-.PHONY: help build demo example test test-rest test-loaded test-quick test-long explore fuzz lint generate prepare bench bench-peers crash sim soak waiting starts man release release-check servers suites other-servers images clean adversary
+.PHONY: help build demo example test test-rest test-loaded test-quick test-long explore fuzz lint generate prepare bench bench-peers crash sim soak waiting starts man release image release-check servers suites other-servers images clean adversary
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -133,6 +133,10 @@ man: ## dist/man/: a manual page for each command
 
 release: ## dist/: for linux/amd64 and linux/arm64 static archives, packages and an image; bill of materials, checksums
 	deploy/release.sh $(VERSION) $(abspath dist)
+
+image: ## the container image canal-outbox:VERSION, with podman or docker
+	@engine=$$(command -v podman || command -v docker) || { echo "install podman or docker"; exit 1; }; \
+	"$$engine" build -f deploy/Dockerfile --build-arg VERSION=$(VERSION) -t canal-outbox:$(VERSION) .
 
 release-check: ## builds the release twice, the second time from a copy elsewhere, and compares
 	@copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; \
