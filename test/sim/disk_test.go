@@ -276,15 +276,6 @@ func (s *state) Close() error {
 	return s.Store.Close()
 }
 
-// isAhead reports whether a row is behind the checkpoint that a commit has, or leaves, so that the log is read from before it. Callers hold mu.
-func (s *state) isAhead(r *row, at *outbox.Position) bool {
-	w, checkpoint := s.i.w, s.i.disk.checkpoint
-	if at != nil {
-		checkpoint = *at
-	}
-	return r.again && s.i.source == w.id && r.entry >= w.indexOf(checkpoint)
-}
-
 func (s *state) committed(d *doubt, at *outbox.Position) {
 	w := s.i.w
 	for _, id := range d.written {

@@ -127,6 +127,15 @@ func (s *state) checkPassed(r *row) {
 	}
 }
 
+// isAhead reports whether a row is behind the checkpoint that a commit has, or leaves, so that the log is read from before it. Callers hold mu.
+func (s *state) isAhead(r *row, at *outbox.Position) bool {
+	w, checkpoint := s.i.w, s.i.disk.checkpoint
+	if at != nil {
+		checkpoint = *at
+	}
+	return r.again && s.i.source == w.id && r.entry >= w.indexOf(checkpoint)
+}
+
 // anchored is called when a position is reset or lost: sent rows may come again.
 func (r *row) anchored(d *disk) {
 	if r.logOnly {
