@@ -57,8 +57,13 @@ func render(values map[string]any) (*objects, error) {
 		return nil, err
 	}
 	o := &objects{
-		map[string]*apps.StatefulSet{}, map[string]*core.Service{}, map[string]*policy.PodDisruptionBudget{}, map[string]*core.ConfigMap{},
-		map[string]*monitoring.ServiceMonitor{}, map[string]*monitoring.PrometheusRule{}, map[string]*network.NetworkPolicy{},
+		map[string]*apps.StatefulSet{},
+		map[string]*core.Service{},
+		map[string]*policy.PodDisruptionBudget{},
+		map[string]*core.ConfigMap{},
+		map[string]*monitoring.ServiceMonitor{},
+		map[string]*monitoring.PrometheusRule{},
+		map[string]*network.NetworkPolicy{},
 	}
 	for name, text := range files {
 		if !strings.HasSuffix(name, ".yaml") {
