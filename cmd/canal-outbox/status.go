@@ -24,7 +24,7 @@ import (
 var errProblems = errors.New("the relay has problems")
 
 func newStatus(c *cli) *cobra.Command {
-	var watch, live bool
+	var watch, live, all bool
 	var at string
 	cmd := &cobra.Command{
 		Use: "status", Short: "show whether the relay works, how far behind it is and what needs attention", Args: cobra.NoArgs,
@@ -32,8 +32,14 @@ func newStatus(c *cli) *cobra.Command {
 problems ("degraded" or "stuck"), so that a script needs no more than the code. With --live it
 only asks whether the process can make progress, as /healthz does: a broker or a database that
 is away is no reason to restart it. Counts of rows are sampled; the text says how long ago.`,
-		Example: "  canal-outbox status\n  canal-outbox status --watch\n  canal-outbox status --live\n  canal-outbox status -o json | jq .source.lag_seconds",
+		Example: "  canal-outbox status\n  canal-outbox status --watch\n  canal-outbox status --live\n  canal-outbox status --all\n  canal-outbox status -o json | jq .source.lag_seconds",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if all {
+				if watch || live || at != "" {
+					return operator.Usagef("--all excludes --watch, --live and --at")
+				}
+				return c.statusOfAll(cmd.Context())
+			}
 			if at != "" {
 				if watch || live {
 					return operator.Usagef("--at excludes --watch and --live")
@@ -69,6 +75,7 @@ is away is no reason to restart it. Counts of rows are sampled; the text says ho
 	}
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again each second, until interrupted; the exit code is 0")
 	cmd.Flags().StringVar(&at, "at", "", "show what was measured at a time of the last day (2026-01-02T15:04:05Z, or 1h for an hour ago), with a running relay or without one")
+	cmd.Flags().BoolVar(&all, "all", false, "a line for this relay and for each of admin.peers, those with problems first; the exit code is 4 when one has problems")
 	cmd.Flags().BoolVar(&live, "live", false, "only ask whether the process can make progress")
 	return cmd
 }

@@ -82,22 +82,31 @@ func (p *peers) look(ctx context.Context) []PeerStatus {
 }
 
 func (p *peers) ask(ctx context.Context, peer Peer) PeerStatus {
-	line := PeerStatus{URL: peer.URL, Problems: []string{}}
 	status, err := p.status(ctx, peer)
 	if err != nil {
-		line.Error = err.Error()
+		line := PeerStatus{URL: peer.URL, Problems: []string{}, Error: err.Error()}
 		if errors.Is(err, context.DeadlineExceeded) {
 			line.Error = fmt.Sprintf("no answer within %v", peerTimeout)
 		}
 		return line
 	}
-	line.Version, line.State, line.UptimeSeconds, line.LagSeconds = status.Version, status.State, status.UptimeSeconds, status.Source.LagSeconds
-	line.Rate, line.Problems = status.Throughput.Rate, append(line.Problems, status.Problems...)
-	for _, t := range status.Tables {
+	return PeerOf(peer.URL, status)
+}
+
+// PeerOf is the line about a relay that has answered.
+func PeerOf(url string, s operator.Status) PeerStatus {
+	line := PeerStatus{
+		URL: url, Version: s.Version, State: s.State, UptimeSeconds: s.UptimeSeconds, LagSeconds: s.Source.LagSeconds, Rate: s.Throughput.Rate,
+		Problems: append([]string{}, s.Problems...),
+	}
+	for _, t := range s.Tables {
 		line.Pending, line.Failed = line.Pending+t.Rows["pending"], line.Failed+t.Rows["failed"]
 	}
 	return line
 }
+
+// AskPeers asks other relays, all at once, and returns a line for each in their order, after two seconds at the latest.
+func AskPeers(ctx context.Context, list []Peer) []PeerStatus { return newPeers(list).look(ctx) }
 
 func (p *peers) status(ctx context.Context, peer Peer) (s operator.Status, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(peer.URL, "/")+"/api/v1/status", nil)
