@@ -192,18 +192,22 @@ func (w *world) checkTable(table int, records []relay.Record) {
 	}
 	states := w.states(table)
 	open := map[string]bool{} // whose order is not compared
-	var faults []string
+	var faults, refused []string
 	for _, id := range keys(rows) {
-		fault := w.row(id, states, published[id])
-		if fault != "" && published[id] == 0 && w.unwritable[id] && w.leftOut(id) {
-			fault = "" // only a sweep may publish it, and the table refuses its claim: an operator has to act
-		}
-		if fault != "" {
+		switch fault := w.row(id, states, published[id]); {
+		case fault == "":
+		case published[id] == 0 && w.unwritable[id]:
+			refused = append(refused, fault)
+		default:
 			faults = append(faults, fault)
 		}
 		if _, touched := w.touched[id]; touched || published[id] == 0 {
 			open[id] = true
 		}
+	}
+	// Only a sweep may publish these, and the table refuses its claim: an operator has to act, and a relay says how many there are.
+	if len(refused) > w.leftOut(table) {
+		faults = append(faults, refused...)
 	}
 	if len(faults) > 0 {
 		w.t.Errorf("%s: %d rows: %s", w.tables[table].FullName(), len(faults), strings.Join(faults[:min(20, len(faults))], "; "))
@@ -258,16 +262,23 @@ func (w *world) row(id string, states map[string]state, published int) string {
 	return ""
 }
 
-// leftOut reports whether a relay's log names a row as one that it leaves out, because the table refuses its change.
-func (w *world) leftOut(id string) bool {
-	return slices.ContainsFunc(w.relays, func(r *relay.Relay) bool {
+// leftOut is the largest number of rows that a relay's log says of a table that it leaves out, because the table refuses their change.
+func (w *world) leftOut(table int) (most int) {
+	name := strconv.Quote(w.tables[table].FullName())
+	for _, r := range w.relays {
 		for line := range strings.Lines(r.Log(w.t)) {
-			if strings.Contains(line, "rows are left out") && strings.Contains(line, strconv.Quote(id)) {
-				return true
+			if !strings.Contains(line, "rows are left out") || !strings.Contains(line, name) {
+				continue
+			}
+			if _, rest, found := strings.Cut(line, `"rows": `); found {
+				number, _, _ := strings.Cut(rest, ",")
+				n, err := strconv.Atoi(number)
+				w.must(err)
+				most = max(most, n)
 			}
 		}
-		return false
-	})
+	}
+	return most
 }
 
 // explained reports whether a period allows a copy of a row.
