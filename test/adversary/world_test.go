@@ -167,10 +167,10 @@ func (w *world) transaction(write func() error) error {
 	return err
 }
 
-// victim reports whether a statement failed because of another one: a deadlock, a lock wait time-out.
+// victim reports whether a statement failed because of another one, a deadlock or a lock wait time-out, or met a row that the table refuses.
 func victim(err error) bool {
 	var refused *mysql.MySQLError
-	return errors.As(err, &refused) && (refused.Number == 1213 || refused.Number == 1205)
+	return errors.As(err, &refused) && (refused.Number == 1213 || refused.Number == 1205 || refused.Number == 1644)
 }
 
 // serves returns the relay that publishes a table and reads the log, -1 when there is none.
