@@ -108,6 +108,7 @@ func (o *Order) Come(e *tracker.Entry, now time.Time) Decision {
 		o.behind.Add(e)
 	}
 	if left != nil {
+		e.Sends.SetBack = left.setBack
 		o.forget(left, now) // the key stays, because the row is in memory
 	}
 	if !first {
@@ -191,11 +192,11 @@ func (o *Order) Unsent(e, writes *tracker.Entry, why string, now time.Time) (beh
 	}
 	s := o.memory.keys[k]
 	if s == nil || s.first != e {
-		o.leave(k, e.Row(), writes, why, false, now)
+		o.leave(k, e.Row(), writes, why, false, now).wasSetBack(e)
 		return nil
 	}
 	next := s.unchain()
-	o.leave(k, e.Row(), writes, why, true, now)
+	o.leave(k, e.Row(), writes, why, true, now).wasSetBack(e)
 	return o.leaveBehind(s, next, now)
 }
 

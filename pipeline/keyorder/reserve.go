@@ -91,6 +91,13 @@ func (o *Order) SetBack(rows []outbox.Candidate, now time.Time) {
 	}
 }
 
+// wasSetBack keeps over an attempt that a row was FAILED. row may be nil.
+func (row *leftRow) wasSetBack(e *tracker.Entry) {
+	if row != nil && e.Sends.SetBack {
+		row.setBack = true
+	}
+}
+
 // failedWaits reports whether a row stays FAILED for now: rows of its key wait that were not FAILED, or may wait. Set back to PENDING it comes
 // before them. Where a key has several such rows, there would always be one that the others wait for.
 func (m *memory) failedWaits(c *outbox.Candidate) bool {

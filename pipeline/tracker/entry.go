@@ -37,6 +37,7 @@ type Sends struct {
 	// Where a table keeps the order of its keys, see keyorder.
 	Reports uint64 // of a row of the log: 1 and the reports of deferred rows before it; 0: not known yet
 	Queued  bool   // in memory, at the sink or behind another row of its key
+	SetBack bool   // it was FAILED before this attempt
 	Behind  *Entry // the next row of its key, which waits until this one is sent
 }
 
