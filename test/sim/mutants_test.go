@@ -192,7 +192,7 @@ var mutations = []mutation{
 	},
 	{
 		rule: "a row that is left to the sweep makes its key wait", file: "pipeline/keyorder/order.go", found: "order: ",
-		edits: []edit{{"	o.leave(k, e.Row(), writes, why, true, now)\n", "	if writes != nil {\n		o.leave(k, e.Row(), writes, why, true, now)\n	}\n"}}, seeds: 3000,
+		edits: []edit{{"	o.leave(k, e.Row(), writes, why, true, now).wasSetBack(e)\n", "	if writes != nil {\n		o.leave(k, e.Row(), writes, why, true, now)\n	}\n"}}, seeds: 3000,
 	},
 	{
 		rule: "a row of the window that is not found makes its key wait", file: "pipeline/recovery/recovery.go", found: "order: ",
