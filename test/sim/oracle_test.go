@@ -76,8 +76,7 @@ func (w *world) checkEnd() {
 
 // dueBound is how late a row may be published whose time has come: 100 ms. Where few rows may be in flight it also waits for
 // other rows, whose transactions still hold their locks. Where timers are kept for few rows, a row may be known from the table alone after FLUSH
-// LOGS. It then waits for the heartbeat which shows that the reader has come to the end of the new file. And rows that wait for their keys may
-// fill such timers: then the sweep publishes what is due for a second.
+// LOGS. It then waits for the heartbeat which shows that the reader has come to the end of the new file.
 func (p *plan) dueBound() time.Duration {
 	bound := 100 * time.Millisecond
 	if p.settings.Pipeline.MaxInFlight+p.settings.Pipeline.MaxUnwritten > 0 {
@@ -85,9 +84,6 @@ func (p *plan) dueBound() time.Duration {
 	}
 	if p.settings.Fallback.Timers > 0 && len(p.operations) > 0 {
 		bound += heartbeat
-	}
-	if p.settings.Fallback.Timers > 0 && p.ordered {
-		bound += 2 * time.Second
 	}
 	return bound
 }
