@@ -36,7 +36,8 @@ type timers struct {
 	left   time.Time // when a row was left out last that no look had returned
 	alone  bool      // since the last look due rows were left alone: their keys or topics wait, or they are on their way
 	onward bool      // the running look leaves out the rows that the last one returned
-	behind time.Time // where such a look begins: the due time of the last row returned
+	last   time.Time // the due time of the last row that stayed when others were left out
+	behind time.Time // where such a look begins: that time
 	looks  plan
 	pauses
 }
@@ -87,8 +88,9 @@ func (t *timers) enter(one timer) (first bool) {
 	}
 	heap.Push(&t.rows, one)
 	if len(t.rows.list) > t.limit {
-		t.known, t.full = t.rows.cut(t.limit*3/4), true // not to half, or a look would follow at once
-		t.looks.trigger(time.Now())                     // the log may have them before the table shows them
+		t.last, t.known = t.rows.cut(t.limit * 3 / 4) // not to half, or a look would follow at once
+		t.full = true
+		t.looks.trigger(time.Now()) // the log may have them before the table shows them
 	}
 	return t.rows.list[0].row == one.row
 }
@@ -143,7 +145,7 @@ func (t *timers) take(now time.Time, n int) (due []timer, look, late bool) {
 		// Rows that wait for something else filled the last look and would fill this one: the sweep publishes those that it
 		// returned.
 		t.onward = t.full && t.alone
-		t.behind = t.known
+		t.behind = t.last
 		late = late || t.onward
 		if lacking && now.Sub(t.left) < triggerGap { // the log may have shown it before the table does: look once more a second later
 			t.looks.trigger(now)
@@ -201,7 +203,7 @@ func (t *timers) looked(began time.Time, rows []outbox.Candidate, end *outbox.Lo
 		known = dueTime(began, &rows[len(rows)-1])
 	}
 	if !t.full || known.Before(t.known) { // else rows added meanwhile have filled the room
-		t.known, t.full = known, full || t.full
+		t.known, t.last, t.full = known, known, full || t.full
 	}
 	for i := range rows {
 		t.enter(timer{row: rows[i].Identity, at: dueTime(began, &rows[i]), end: end})
@@ -293,17 +295,17 @@ func (h *timerHeap) Pop() any {
 	return one
 }
 
-// cut keeps the first n rows and returns the time of the first dropped one.
-func (h *timerHeap) cut(n int) time.Time {
+// cut keeps the first n rows and returns the times of the last kept one and of the first dropped one.
+func (h *timerHeap) cut(n int) (kept, dropped time.Time) {
 	slices.SortFunc(h.list, func(a, b timer) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.row.ID, b.row.ID)) }) // a sorted list is a heap
-	at := h.list[n].at
-	for _, dropped := range h.list[n:] {
-		delete(h.index, dropped.row)
+	kept, dropped = h.list[max(0, n-1)].at, h.list[n].at
+	for _, one := range h.list[n:] {
+		delete(h.index, one.row)
 	}
 	clear(h.list[n:])
 	h.list = h.list[:n]
 	for i := range h.list {
 		h.index[h.list[i].row] = i
 	}
-	return at
+	return kept, dropped
 }

@@ -154,6 +154,10 @@ var mutations = []mutation{
 		edits: []edit{{"t.onward = t.full && t.alone\n", "t.onward = false\n"}}, from: 4000004524, seeds: 4,
 	},
 	{
+		rule: "a look behind rows that wait does not leave out rows that were dropped", file: "fallback/timers.go", found: "due: ",
+		edits: []edit{{"		t.behind = t.last\n", "		t.behind = t.known\n"}}, from: 362_166, seeds: 1,
+	},
+	{
 		rule: "the rows that become due first stay in the timers", file: "fallback/timers.go", found: "due: ",
 		edits: []edit{{"return cmp.Or(a.at.Compare(b.at)", "return cmp.Or(b.at.Compare(a.at)"}}, seeds: 3000,
 	},
