@@ -27,9 +27,13 @@ for arch in amd64 arm64; do
   CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOAMD64=v1 GOARM64=v8.0 GOFLAGS= go build -buildvcs=false -trimpath \
     -ldflags "-s -w -buildid= -X main.version=$version -X main.revision=$revision -X main.date=$mtime" -o "$stage/$name/canal-outbox" ./cmd/canal-outbox
   # The completions are those of the program; a Go of another architecture cannot run it.
-  [ -d "$work/completions" ] || { CGO_ENABLED=0 go build -buildvcs=false -o "$work/here" ./cmd/canal-outbox && mkdir "$work/completions" &&
-    "$work/here" completion bash >"$work/completions/canal-outbox.bash" && "$work/here" completion zsh >"$work/completions/_canal-outbox" &&
-    "$work/here" completion fish >"$work/completions/canal-outbox.fish"; }
+  if [ ! -d "$work/completions" ]; then
+    CGO_ENABLED=0 go build -buildvcs=false -o "$work/here" ./cmd/canal-outbox
+    mkdir "$work/completions"
+    "$work/here" completion bash >"$work/completions/canal-outbox.bash"
+    "$work/here" completion zsh >"$work/completions/_canal-outbox"
+    "$work/here" completion fish >"$work/completions/canal-outbox.fish"
+  fi
   cp "$work"/completions/* "$stage/$name/completions/"
   cp LICENSE NOTICE README.md CHANGELOG.md deploy/canal-outbox.service deploy/canal-outbox.yaml "$stage/$name/"
   chmod 0755 "$stage/$name" "$stage/$name/man" "$stage/$name/completions" "$stage/$name/canal-outbox"

@@ -70,6 +70,9 @@ type Lease struct {
 	followed map[server.ID]Followed // servers that answered while a row had a position of theirs
 }
 
+// maxFollowed is how many servers a lease remembers that answered: further ones are not recorded.
+const maxFollowed = 100
+
 // New returns a lease that this process does not hold. It does no I/O.
 func New(cfg Config, rows Rows, log *zap.Logger) *Lease {
 	if cfg.Random == nil {
@@ -162,10 +165,11 @@ func (l *Lease) follow(v protocol.View) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range v.Rows {
-		if r.Resume.Source.ServerID != v.Server || r.Resume.At.IsZero() || len(l.followed) >= 100 {
+		if r.Resume.Source.ServerID != v.Server || r.Resume.At.IsZero() {
 			continue
 		}
-		if known := l.followed[r.Resume.Source]; r.Resume.At.Compare(known.At) >= 0 {
+		known, followed := l.followed[r.Resume.Source]
+		if (followed || len(l.followed) < maxFollowed) && r.Resume.At.Compare(known.At) >= 0 {
 			l.followed[r.Resume.Source] = Followed{At: r.Resume.At, Seen: time.Now()}
 		}
 	}

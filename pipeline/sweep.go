@@ -59,8 +59,8 @@ func (p *Pipeline) SetBack(rows []outbox.Candidate) {
 
 // Publish hands rows to the sink that were reserved, claimed and read back; each message carries the entry of its candidate. It waits
 // while the sweep has its share of what may be in flight. rejected are completions on claimed rows that cannot become a message; they
-// are taken over first, and so are rows that a killed process has claimed and sent: rows is put into that order. The error is that of ctx; it returns how many messages it took over, the first ones. The rest is released by
-// the caller.
+// are taken over first, and so are rows that a killed process has claimed and sent: rows is put into that order. It returns how many
+// messages it took over, the first ones, and the error of ctx. The rest is released by the caller.
 func (p *Pipeline) Publish(ctx context.Context, rows []*outbox.Message, rejected []outbox.Completion) (taken int, err error) {
 	for i := range rejected {
 		p.dispatch.Reject(rejected[i])

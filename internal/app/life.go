@@ -37,11 +37,15 @@ type life struct {
 	failed    bool      // the last sign of life could not be left, and was logged
 }
 
-// newLife reads what a killed process has left and leaves the first own sign of life; nil where read_back is off or cannot work.
+// newLife reads what a killed process has left and leaves the first own sign of life; nil where read_back is off or cannot work. A shadow
+// run publishes nothing, so it leaves what it finds.
 func (d *daemon) newLife() (*life, error) {
+	if d.opts.Shadow {
+		return nil, nil
+	}
 	reader, can := relay.Unfenced(d.sink).(sink.CommittedReader)
-	if !d.cfg.ReadBack.Enabled || d.opts.Shadow || !can {
-		if d.cfg.ReadBack.Enabled && !d.opts.Shadow {
+	if !d.cfg.ReadBack.Enabled || !can {
+		if d.cfg.ReadBack.Enabled {
 			d.log.Warn("read_back.enabled has no effect with this sink: after a kill some messages are sent again")
 		}
 		return nil, checkpoint.RemoveLife(d.cfg.Checkpoint.Dir) // it would be old when read_back is on again

@@ -271,8 +271,7 @@ func (w *world) write(table int, what special, i int, r *rand.Rand) {
 		w.poison[row.BizType+":"+row.Key] = true
 	case unwritable:
 		row.BizType, row.Key = fmt.Sprintf("unwritable.%d", w.special), fmt.Sprintf("u-%d", w.special)
-		row.ShardingKey = row.Key // of its own: the rows of its key wait for it until an operator repairs it
-		w.unwritable[row.BizType+":"+row.Key] = true
+		w.unwritable[row.BizType+":"+row.Key] = true // rows of its sharding key wait for it until an operator repairs it
 	case delayed:
 		row.Loose = true // the rows of its key do not wait for it
 		due = fmt.Sprintf("NOW(3) + INTERVAL %d SECOND", 3+r.IntN(4))

@@ -25,7 +25,24 @@ func older(t *testing.T) (program string) {
 	return program
 }
 
-// Two builds take turns on one state directory and are killed under load each time: nothing is lost, and the only copies are those of the kills.
+// upgradeKill is what was known, and how often each message had been published, when a process was killed.
+type upgradeKill struct {
+	known     map[string]bool
+	published map[string]int
+}
+
+// published returns how often each message is in the topics.
+func (b *bed) published(t *testing.T) map[string]int {
+	t.Helper()
+	count := map[string]int{}
+	for _, r := range relay.ReadAll(t, b.broker, b.load.Topics...) {
+		count[r.MessageID]++
+	}
+	return count
+}
+
+// Two builds take turns on one state directory and are killed under load each time: nothing is lost, and what was in the journal or SENT in the
+// table at a kill is not sent again.
 func TestUpgradeAndBack(t *testing.T) {
 	relay.Long(t)
 	program := older(t)
@@ -33,6 +50,7 @@ func TestUpgradeAndBack(t *testing.T) {
 		t.Run(string(flavor), func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t, flavor, nil, "")
+			var kills []upgradeKill
 			for n, build := range []string{program, "", program, ""} {
 				b.relay.Program = build
 				b.relay.Start(t)
@@ -41,11 +59,20 @@ func TestUpgradeAndBack(t *testing.T) {
 				if n%2 == 0 {
 					testkit.WaitFor(t, patience, "half of the rows to be SENT", func() bool { return b.table.Count(t, b.table.Sent())*2 > b.load.Ledger.Len() })
 				}
-				b.relay.Kill()
+				known := b.kill(t)
+				kills = append(kills, upgradeKill{known, b.published(t)})
 			}
 			b.relay.Start(t)
 			account := b.account(t)
 			t.Logf("%d rows, %d copies after 4 kills", b.load.Ledger.Len(), account.Duplicates())
+			end := b.published(t)
+			for n, k := range kills {
+				for id := range k.known {
+					if end[id] > k.published[id] {
+						t.Errorf("%s was sent %d more times, and it was known at kill %d", id, end[id]-k.published[id], n+1)
+					}
+				}
+			}
 			gaps, err := b.relay.Client().Gaps(t.Context())
 			testkit.Must(t, err)
 			for _, gap := range gaps {

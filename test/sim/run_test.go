@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -195,11 +196,18 @@ func (w *world) between(d *disk, l life) {
 	time.Sleep(l.down / 2)
 }
 
-// retries reports whether rows, which are gone from the table, wait for their next attempt: a stop gives them up, and keeps the mark before them.
+// retries reports whether a row that is gone from the table waits for its next attempt: a stop gives it up, and keeps the mark before it.
 func (i *incarnation) retries() bool {
 	i.w.mu.Lock()
 	defer i.w.mu.Unlock()
-	return i.relay != nil && i.relay.Flow != nil && i.relay.Flow.Snapshot().Owned > 0
+	if i.relay == nil || i.relay.Flow == nil || i.relay.Flow.Snapshot().Owned == 0 {
+		return false
+	}
+	life := i.latest().life
+	return slices.ContainsFunc(i.w.lives, func(r *row) bool {
+		f := r.of(life)
+		return r.gone && !f.acked && (f.handed || f.answered)
+	})
 }
 
 // awaitQuiet is closed when everything that shall happen has happened, and a little later, for what must not.
