@@ -146,7 +146,7 @@ func (w *world) settled() {
 			w.free(i, r)
 			left += t.Count(w.t, unsettled+" AND NOT "+behindRefused)
 		}
-		return left == 0 && w.onlyBehindUnsent()
+		return left == 0 && w.onlyBlocked()
 	})
 }
 
@@ -159,8 +159,8 @@ func (w *world) published() map[string]int {
 	return count
 }
 
-// onlyBehindUnsent reports whether each unsettled row waits for one before it that was never published.
-func (w *world) onlyBehindUnsent() bool {
+// onlyBlocked reports whether each unsettled row is one of blocked.
+func (w *world) onlyBlocked() bool {
 	published := w.published()
 	for i := range w.tables {
 		blocked := w.blocked(i, published)
@@ -173,16 +173,18 @@ func (w *world) onlyBehindUnsent() bool {
 	return true
 }
 
-// blocked are the rows behind one of their key that was not published and whose change the table refuses: an operator has to repair that first.
+// blocked are the rows behind one of their key that the relay leaves out, because the table refuses its claim: an operator has to repair that
+// first. That is one that was not published, or, as the relay's log then says, one of which a relay that took over does not know that it was:
+// the lease could not be written when the other one stopped.
 func (w *world) blocked(table int, published map[string]int) map[string]bool {
 	w.t.Helper()
 	pairs, err := relay.Select(w.t.Context(), w.pool(table), func(p *[2]string) []any { return []any{&p[0], &p[1]} },
 		"SELECT CONCAT(t.biz_type, ':', t.biz_key), CONCAT(u.biz_type, ':', u.biz_key) FROM t_local_message AS u JOIN t_local_message AS t "+
 			"ON t.sharding_key = u.sharding_key AND t.id > u.id WHERE u.biz_type LIKE 'unwritable%' AND u.status IN (0, 1) AND t.status IN (0, 1)")
 	w.must(err)
-	rows := map[string]bool{}
+	rows, leftOut := map[string]bool{}, w.leftOut(table) > 0
 	for _, p := range pairs {
-		if published[p[1]] == 0 {
+		if published[p[1]] == 0 || leftOut {
 			rows[p[0]] = true
 		}
 	}
