@@ -274,7 +274,7 @@ func TestChartPeers(t *testing.T) {
 	}
 }
 
-// The alerts and the dashboard are those of deploy, as they are.
+// The alerts and the dashboards are those of deploy, as they are.
 func TestChartMonitoring(t *testing.T) {
 	o, err := render(read(t, "../helm/values/monitoring.yaml"))
 	if err != nil {
@@ -291,12 +291,14 @@ func TestChartMonitoring(t *testing.T) {
 	if chart = o.rules["r"].Spec; len(file.Groups) == 0 || !reflect.DeepEqual(chart, file) {
 		t.Errorf("other alerts: %+v", chart)
 	}
-	dashboard, err := os.ReadFile("../grafana/canal-outbox.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.TrimSpace(o.configs["r-dashboard"].Data["canal-outbox.json"]) != strings.TrimSpace(string(dashboard)) {
-		t.Error("the dashboard is another one")
+	for _, name := range []string{"canal-outbox.json", "canal-outbox-fleet.json"} {
+		dashboard, err := os.ReadFile("../grafana/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.TrimSpace(o.configs["r-dashboard"].Data[name]) != strings.TrimSpace(string(dashboard)) {
+			t.Errorf("%s is another one", name)
+		}
 	}
 }
 

@@ -145,8 +145,19 @@ func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 	}
 }
 
-func TestDashboardIsComplete(t *testing.T) {
-	data, err := os.ReadFile("../../deploy/grafana/canal-outbox.json")
+func TestDashboardsAreComplete(t *testing.T) {
+	files, err := filepath.Glob("../../deploy/grafana/*.json")
+	if err != nil || len(files) != 2 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) { complete(t, file) })
+	}
+}
+
+func complete(t *testing.T, file string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

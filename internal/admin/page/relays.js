@@ -1,4 +1,4 @@
-// The view of all relays: this one and those that admin.peers names, one line each.
+// The view of all relays: this one and those that admin.peers names, one line each, those with problems first.
 import { $, make, fill, text, headings, rich } from "./dom.js";
 import { get } from "./api.js";
 import { number, seconds, perSecond, plural } from "./format.js";
@@ -7,6 +7,8 @@ let own = null, peers = null, asking = false;
 
 export function start() {
   $("view-relays").append(make("section", { class: "card", "aria-labelledby": "h-relays" }, make("h2", { id: "h-relays" }, "Relays"), make("p", { id: "r-said", class: "said", role: "status" }),
+    make("div", { class: "fields" }, make("label", { class: "search" }, "Address, state or problem contains", make("input", { id: "r-filter", type: "search", placeholder: "any", autocomplete: "off", spellcheck: "false", oninput: draw }))),
+    make("p", { id: "r-total" }),
     make("div", { class: "scroll words", tabindex: "0", role: "region", "aria-labelledby": "h-relays" }, make("table", null, make("thead", null, headings(["relay", "state", "lag", "published", "pending", "FAILED", "up", "problems"])), make("tbody", { id: "r-rows" })))));
   setInterval(() => { if (!$("view-relays").hidden && !document.hidden) ask(); }, 5000);
 }
@@ -34,8 +36,16 @@ async function ask() {
   asking = false;
 }
 
+// badness orders relays: no answer, stuck, degraded, the others.
+const badness = r => r.error ? 3 : r.state === "stuck" ? 2 : r.state === "working" || r.state === "standby" ? 0 : 1;
+
 function draw() {
-  fill("r-rows", [...(own ? [own] : []), ...(peers || [])].map(r => make("tr", null,
+  const all = [...(own ? [own] : []), ...(peers || [])].sort((a, b) => badness(b) - badness(a) || (b.lag_seconds || 0) - (a.lag_seconds || 0) || (a.url < b.url ? -1 : 1));
+  const wanted = $("r-filter").value.trim().toLowerCase();
+  const list = all.filter(r => [r.url, r.error ? "no answer" : r.state, r.error, ...r.problems].some(s => s.toLowerCase().includes(wanted)));
+  const sum = name => list.reduce((n, r) => n + (r[name] || 0), 0);
+  text("r-total", (wanted ? number(list.length) + " of " : "") + plural(all.length, "relay") + ", " + number(list.filter(r => badness(r) > 0).length) + " with problems; " + perSecond(sum("rate_per_second")) + " published, " + number(sum("pending_rows")) + " pending, " + number(sum("failed_rows")) + " FAILED");
+  fill("r-rows", list.map(r => make("tr", null,
     make("td", { class: "wrap" }, r === own ? make("strong", null, "this one") : make("a", { href: r.url, rel: "noopener" }, r.url)),
     make("td", null, make("span", { class: "pill " + (r.error ? "bad" : r.state) }, r.error ? "no answer" : r.state)),
     ...(r.error ? [make("td", { class: "wrap bad", colspan: "6" }, r.error)] : [
