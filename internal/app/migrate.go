@@ -25,8 +25,8 @@ type Migration struct {
 	Status string `json:"status"` // printed, exists, applied, failed
 
 	statements []string // what Migrate runs, one by one
-	column     string   // that only the last statement adds; "" for none
-	older      string   // SQL for a table that is there without the column; "": that of all
+	column     string   // that the last statement adds; "" for none
+	older      string   // SQL for a table that is there without the column, which the first statement adds, too; "": that of all
 }
 
 // DDL is the SQL of named tables, as their presets have it.
@@ -112,6 +112,8 @@ func missing(ctx context.Context, db *sql.DB, all []Migration) error {
 			m.SQL = cmp.Or(m.older, m.SQL)
 		case columns > 0:
 			m.SQL, m.Status, m.statements = "", "exists", nil
+		case m.older != "":
+			m.statements = m.statements[:1] // an account may have CREATE without ALTER
 		}
 	}
 	return nil

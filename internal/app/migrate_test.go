@@ -100,6 +100,29 @@ func TestG24_MigrateMakesWhatIsMissing(t *testing.T) {
 	}
 }
 
+// CREATE is enough to make the tables of a new schema without retention.
+func TestG24_MigrateWithoutTheRightToAlter(t *testing.T) {
+	for _, flavor := range testkit.Flavors() {
+		t.Run(string(flavor), func(t *testing.T) {
+			db := testkit.SharedDatabase(t, flavor)
+			cfg := source(t, db, "maker", func(_ testkit.Flavor, schema string) []string {
+				return []string{"SELECT, INSERT, UPDATE, DELETE, CREATE ON " + schema + ".*"}
+			})
+			testkit.Exec(t, db.Root(), "DROP TABLE "+cfg.Tables[0].Name)
+			all, err := Migrations(t.Context(), cfg)
+			testkit.Must(t, err)
+			testkit.Must(t, Migrate(t.Context(), cfg, all))
+			if got, want := statuses(all), []string{"applied", "applied"}; !slices.Equal(got, want) {
+				t.Errorf("%q, want %q", got, want)
+			}
+			found, err := lease.CheckColumns(t.Context(), db.Connect(t, ""), all[1].Table, server.Finding{})
+			if testkit.Must(t, err); found.SQL != "" {
+				t.Errorf("the new lease table: %+v", found)
+			}
+		})
+	}
+}
+
 // A server that is away leaves the list as it is, so that everything is printed.
 func TestG24_MissingTablesWithoutAServer(t *testing.T) {
 	cfg := config.Default()

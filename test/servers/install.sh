@@ -2,6 +2,7 @@
 # Puts the real servers that the tests run against into a private cache directory and prints nothing but progress.
 #
 #   install.sh [mysql] [mysql-8.0] [mysql-5.7] [mysql-9.7] [mariadb] [mariadb-11.8] [redis] [kafka] [rocketmq] [browser] [clock] [promtool] [debezium]
+#              [docker] [compose-base]
 #   (default: mysql mariadb kafka rocketmq)
 #
 # MySQL 8.0 and 5.7 are archives inside test libraries of the Maven registry, with the versions and checksums below; mysql is 8.0,
@@ -124,6 +125,24 @@ install_debezium() {
   mv "$dir.new" "$dir"
 }
 
+# docker: the daemon, which is not started, and Compose, built from its module.
+install_docker() {
+  if ! command -v dockerd >/dev/null || ! command -v iptables >/dev/null; then
+    local policy=/usr/sbin/policy-rc.d
+    [ -e $policy ] || { printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null && as_root chmod +x $policy; }
+    apt_install docker.io iptables
+    grep -qx 'exit 101' $policy && as_root rm $policy
+  fi
+  [ -x "$cache/docker-compose" ] && return
+  echo "building Docker Compose" >&2
+  local source dir=$cache/compose.new
+  rm -rf "$dir" && mkdir -p "$dir"
+  source=$(go mod download -json github.com/docker/compose/v2@v2.40.3 | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+  cp "$source/go.mod" "$source/go.sum" "$dir/" && chmod u+w "$dir"/go.*
+  (cd "$source" && CGO_ENABLED=0 go build -modfile="$dir/go.mod" -mod=mod -o "$cache/docker-compose" ./cmd)
+  rm -rf "$dir"
+}
+
 for what in "${@:-mysql mariadb kafka rocketmq}"; do
   for name in $what; do
     case $name in
@@ -136,6 +155,8 @@ for what in "${@:-mysql mariadb kafka rocketmq}"; do
       browser) install_browser ;;
       clock) ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || apt_install libfaketime ;;
       promtool) install_promtool ;;
+      docker) install_docker ;;
+      compose-base) unpack compose-base bookworm ca-certificates,default-mysql-client,libaio1,libnuma1,libncurses6,default-jre-headless,prometheus ;;
       debezium) install_debezium ;;
       *) echo "install.sh: unknown server $name" >&2; exit 2 ;;
     esac
