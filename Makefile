@@ -25,7 +25,7 @@ export TEST_MARIADB := $(MARIADB)
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
 TESTFLAGS ?= -shuffle=on -timeout=60m
 
-.PHONY: help build demo example test test-rest test-loaded test-quick test-long explore fuzz lint generate prepare bench bench-peers crash sim soak waiting starts man release image release-check test-compose servers suites other-servers images clean adversary
+.PHONY: help build demo example test test-rest test-loaded test-quick test-long explore fuzz lint generate prepare bench bench-peers crash sim soak waiting starts man release image release-check test-compose test-package servers suites other-servers images clean adversary
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -109,6 +109,10 @@ soak: prepare ## real servers under load with faults, for DURATION, from SEED
 # ADVERSARY_BROKER fake or kafka, ADVERSARY_SKIP a regular expression of steps that are left out.
 test-compose: ## docker-compose.yml, started as a user does: 1,000 rows, kill -9 of the relays, page, Prometheus. With root and stand-ins for the images
 	test/compose/engine.sh env WITHOUT=grafana test/compose/check.sh
+
+test-package: ## the .deb of a release, installed where systemd runs: start, kill -9, upgrade, stop. With root, on a daemon like that of test-compose
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	deploy/release.sh 0.0.0 "$$dir" >/dev/null && test/compose/engine.sh test/compose/package.sh "$$dir"/*_amd64.deb
 
 adversary: prepare ## operators who do anything at any time, next to faults, on two relays: seeds from SEED on, for DURATION
 	ADVERSARY_TIME=$(DURATION) ADVERSARY_SEED=$(SEED) go test -count=1 -timeout=0 -v -run Adversary ./test/adversary
