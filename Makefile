@@ -105,8 +105,6 @@ DURATION ?= $(LONG)
 soak: prepare ## real servers under load with faults, for DURATION, from SEED
 	SOAK_TIME=$(DURATION) SOAK_SEED=$(SEED) go test -count=1 -timeout=0 -v -run Soak ./test/soak
 
-# SEED repeats the steps of an earlier run, alone with DURATION=0; ADVERSARY_DATABASE is mysql or mariadb (by the seed when empty),
-# ADVERSARY_BROKER fake or kafka, ADVERSARY_SKIP a regular expression of steps that are left out.
 test-compose: ## docker-compose.yml, started as a user does: 1,000 rows, kill -9 of the relays, page, Prometheus. With root and stand-ins for the images
 	test/compose/engine.sh env WITHOUT=grafana test/compose/check.sh
 
@@ -114,6 +112,8 @@ test-package: ## the .deb of a release, installed where systemd runs: start, kil
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	deploy/release.sh 0.0.0 "$$dir" >/dev/null && test/compose/engine.sh test/compose/package.sh "$$dir"/*_amd64.deb
 
+# SEED repeats the steps of an earlier run, alone with DURATION=0; ADVERSARY_DATABASE is mysql or mariadb (by the seed when empty),
+# ADVERSARY_BROKER fake or kafka, ADVERSARY_SKIP a regular expression of steps that are left out.
 adversary: prepare ## operators who do anything at any time, next to faults, on two relays: seeds from SEED on, for DURATION
 	ADVERSARY_TIME=$(DURATION) ADVERSARY_SEED=$(SEED) go test -count=1 -timeout=0 -v -run Adversary ./test/adversary
 

@@ -36,6 +36,7 @@ done
 restarted() { [ "$(container "$1" '{{.RestartCount}}')" -gt "${restarts[$1]}" ] && healthy "$1"; }
 for relay in relay relay-kafka; do await "$relay runs again after kill -9" restarted $relay; done
 for table in t_local_message t_local_message_kafka; do await "the rows of $table are SENT" sent $table $rows; done
+compose stop producer producer-kafka >/dev/null 2>&1 # Kafka's consumer ends when no message has come for some time
 for broker in rocketmq kafka; do
   await "$rows messages in the topic of $broker" $broker $rows
   echo "$broker: $rows messages, $(($(wc -l <"$work/$broker") - rows)) copies after kill -9" >&2

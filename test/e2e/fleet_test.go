@@ -44,7 +44,7 @@ func TestP10_PageOfFiftyRelays(t *testing.T) {
 		if n == 31 {
 			s.State, s.Problems = "stuck", []string{"the reader is stuck at an event"}
 		}
-		testkit.Must(t, json.NewEncoder(w).Encode(s))
+		_ = json.NewEncoder(w).Encode(s) // without its answer the line is not as expected
 	}))
 	t.Cleanup(others.Close)
 	var peers []string

@@ -128,10 +128,14 @@ install_debezium() {
 # docker: the daemon, which is not started, and Compose, built from its module.
 install_docker() {
   if ! command -v dockerd >/dev/null || ! command -v iptables >/dev/null; then
-    local policy=/usr/sbin/policy-rc.d
-    [ -e $policy ] || { printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null && as_root chmod +x $policy; }
+    local policy=/usr/sbin/policy-rc.d made=
+    if [ ! -e $policy ]; then
+      printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null
+      as_root chmod +x $policy
+      made=1
+    fi
     apt_install docker.io iptables
-    grep -qx 'exit 101' $policy && as_root rm $policy
+    [ -z "$made" ] || as_root rm $policy
   fi
   [ -x "$cache/docker-compose" ] && return
   echo "building Docker Compose" >&2
