@@ -369,3 +369,22 @@ func TestFailedRowsDoNotWaitForTheRetryOfAnother(t *testing.T) {
 		}
 	})
 }
+
+// A row that is FAILED again waits until those behind it that were FAILED have been tried, too: the first rows of a key do not take all the turns.
+func TestEachFailedRowOfAKeyHasItsTurn(t *testing.T) {
+	run(t, Config{MaxRetry: 5, Backoff: outbox.Backoff{Base: time.Minute}, Ordered: []string{flowtest.Row(1).Table}}, func(b *bench) {
+		failed := func(n int) []outbox.Candidate {
+			row := flowtest.Row(n, flowtest.Key("a"))
+			free, _ := b.Reserve([]outbox.Candidate{{Identity: row.Identity, Topic: row.Topic, Key: row.ShardingKey, Status: outbox.Failed}})
+			return free
+		}
+		two := failed(2)
+		b.Dispatch.SetBack(two)
+		if len(failed(1)) != 0 {
+			t.Error("the first is set back again before the second is tried")
+		}
+		if len(failed(3)) != 1 {
+			t.Error("the third waits for the second")
+		}
+	})
+}

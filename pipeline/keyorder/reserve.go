@@ -98,15 +98,16 @@ func (row *leftRow) wasSetBack(e *tracker.Entry) {
 	}
 }
 
-// failedWaits reports whether a row stays FAILED for now: rows of its key wait that were not FAILED, or may wait. Set back to PENDING it comes
-// before them. Where a key has several such rows, there would always be one that the others wait for.
+// failedWaits reports whether a row stays FAILED for now: rows of its key wait, or may wait, that were not FAILED, or that were and come behind
+// it. Set back to PENDING it comes before them. Where a key has several such rows, there would always be one that the others wait for: so each
+// of them is tried once before the first is tried again.
 func (m *memory) failedWaits(c *outbox.Candidate) bool {
 	t := m.tables[c.Table]
 	if t == nil || c.Status != outbox.Failed || c.Key == "" {
 		return false
 	}
 	s := m.keys[Key{c.Table, c.Topic, c.Key}]
-	return t.closed || s != nil && slices.ContainsFunc(s.left, func(row *leftRow) bool { return !row.setBack })
+	return t.closed || s != nil && slices.ContainsFunc(s.left, func(row *leftRow) bool { return !row.setBack || before(c.ID, row.id.ID) })
 }
 
 // knows reports whether the rows before one are known, too: the log has shown it, or the table was read after it was found.
