@@ -66,7 +66,7 @@ test-loaded: prepare ## make test next to eight processes that use all the CPU t
 test-quick: ## tests that need no server, without the race detector
 	go run $(GOTESTSUM) --raw-command -- test/run.sh quick $(TESTFLAGS)
 
-test-long: test test-rest explore crash sim soak adversary waiting starts servers other-servers ## everything: the tests, a break at every event, simulation and soak for LONG each (default 10m)
+test-long: test test-rest explore crash sim soak adversary waiting starts servers other-servers test-compose test-package ## everything: the tests, a break at every event, simulation and soak for LONG each (default 10m)
 
 SUITES ?= parts layouts crash
 

@@ -31,6 +31,7 @@ inside() {
 	kafka apache/kafka:4.1.0
 	prometheus prom/prometheus:v3.5.0
 	golang golang:1.26.8-bookworm
+	systemd machine
 	END
   "$@" || status=$?
   docker ps --quiet | xargs --no-run-if-empty docker rm --force >/dev/null
@@ -47,7 +48,7 @@ fi
 bash "$root/test/servers/install.sh" mysql-8.0 kafka rocketmq docker compose-base
 dir=$(mktemp -d "$cache/engine.XXXXXX")
 trap 'for _ in $(seq 20); do rm -rf --one-file-system "$dir" 2>/dev/null && break; sleep 0.5; done' EXIT # the daemon's helpers may still end
-mkdir -p "$dir"/config/cli-plugins "$dir"/{mysql,rocketmq,kafka,prometheus,golang}
+mkdir -p "$dir"/config/cli-plugins "$dir"/{mysql,rocketmq,kafka,prometheus,golang,systemd}
 ln "$cache/docker-compose" "$dir/config/cli-plugins/docker-compose"
 tar --create --directory="$cache/compose-base" --exclude=./proc --exclude=./sys --exclude=./var/cache --exclude=./data --file="$dir/base.tar" .
 for name in mysql rocketmq kafka; do install -m 0755 "$here/standin/$name.sh" "$dir/$name/"; done

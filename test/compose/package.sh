@@ -16,8 +16,8 @@ compose up --detach --wait mysql kafka
 compose up --detach topic-kafka
 await "the topic is made" stopped topic-kafka
 
-docker build --quiet --file test/compose/standin/systemd.Dockerfile --tag machine test/compose/standin >/dev/null
-docker run --detach --name machine --privileged --cgroupns=private --tmpfs /run --tmpfs /tmp --network "${project}_default" machine >/dev/null
+docker run --detach --name machine --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
+  --cgroupns=private --volume /sys/fs/cgroup:/sys/fs/cgroup --env container=docker --tmpfs /run --tmpfs /tmp --network "${project}_default" machine >/dev/null
 inside() { docker exec machine "$@"; }
 booted() { inside systemctl is-system-running | grep -E 'running|degraded'; }
 await "systemd has started" booted
@@ -31,9 +31,9 @@ fi
 query "CREATE USER 'service'@'%' IDENTIFIED BY 'a secret'" root mysql
 query "GRANT REPLICATION SLAVE, REPLICATION CLIENT, SESSION_VARIABLES_ADMIN ON *.* TO 'service'@'%'" root mysql
 query "GRANT SELECT, INSERT, UPDATE, DELETE ON shop.* TO 'service'@'%'" root mysql
-docker cp deploy/compose/kafka.yaml machine:/migrate.yaml
-inside canal-outbox migrate --config /migrate.yaml
-sed 's/user: relay/user: service/; s/^admin:.*//' deploy/compose/kafka.yaml | docker exec --interactive machine sh -c 'cat >/etc/canal-outbox/canal-outbox.yaml'
+sed '/^admin:/d' deploy/compose/kafka.yaml | docker exec --interactive machine sh -c 'cat >/etc/canal-outbox/canal-outbox.yaml'
+inside canal-outbox migrate --config /etc/canal-outbox/canal-outbox.yaml
+inside sed -i 's/user: relay/user: service/' /etc/canal-outbox/canal-outbox.yaml
 inside sh -c 'umask 077; echo "a secret" >/etc/canal-outbox/mysql-password'
 inside systemctl enable --now canal-outbox # returns when the relay says that it is ready
 
