@@ -6,6 +6,7 @@ package docs
 import (
 	"embed"
 	"io/fs"
+	"regexp"
 	"strings"
 	"sync"
 )
@@ -29,6 +30,44 @@ var sections = sync.OnceValue(func() map[string]string {
 	}
 	return pages
 })
+
+// translated are the Chinese pages and headings by the headings of the English sections, which a comment before each Chinese heading names.
+var translated = sync.OnceValue(func() map[string][2]string {
+	english := map[string]string{} // headings by page and anchor
+	for heading, page := range sections() {
+		english[page+"#"+Anchor(heading)] = heading
+	}
+	found := map[string][2]string{}
+	names, _ := fs.Glob(Pages, "zh/*.md") // the pattern is a constant
+	for _, name := range names {
+		text, _ := Pages.ReadFile(name) // it is embedded
+		for _, m := range origin.FindAllSubmatch(text, -1) {
+			if heading, is := english[string(m[1])]; is {
+				found[heading] = [2]string{name, string(m[2])}
+			}
+		}
+	}
+	return found
+})
+
+// origin is the comment before a Chinese section, with the section.
+var origin = regexp.MustCompile(`<!-- from docs/(\S+#\S+)(?: [0-9a-f]{8})? -->\n## (.+)\n`)
+
+var notInAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+
+// Anchor is the anchor of a heading in a link.
+func Anchor(heading string) string {
+	return strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
+}
+
+// Chinese returns the Chinese page and heading for the heading of a section of the handbook for operators.
+func Chinese(heading string) (page, translatedHeading string, known bool) {
+	t, known := translated()[heading]
+	return t[0], t[1], known
+}
+
+// ChineseSections are the Chinese pages and headings of all sections of the handbook by their English headings.
+func ChineseSections() map[string][2]string { return translated() }
 
 // Section names a section of the handbook for operators as messages write it: the page, a comma and the heading. A section that no page has
 // leads to the index; TestSections keeps the messages from naming one.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
@@ -29,8 +28,6 @@ import (
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) } // a client library starts one when it is linked in
 
 // result is the result of a command line.
 type result struct {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/translate"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
@@ -24,11 +25,11 @@ fault, why, and what fixes it. It fails when there is a fault.`,
 				return err
 			}
 			findings := app.Doctor(cmd.Context(), cfg)
-			if err := c.show(append([]server.Finding{}, findings...), func(w io.Writer) { writeFindings(w, findings) }); err != nil {
+			if err := c.explain(append([]server.Finding{}, findings...), func(w io.Writer) { writeFindings(w, findings) }); err != nil {
 				return err
 			}
 			if c.format != formatJSON {
-				writeStatements(c.out, findings)
+				writeStatements(c.out, c.words, findings)
 			}
 			faults := 0
 			for _, f := range findings {
@@ -48,9 +49,9 @@ fault, why, and what fixes it. It fails when there is a fault.`,
 }
 
 // writeStatements prints what the lines of writeFindings refer to.
-func writeStatements(w io.Writer, findings []server.Finding) {
+func writeStatements(w io.Writer, words *translate.Catalogue, findings []server.Finding) {
 	if all := app.Statements(findings); len(all) > 0 {
-		line(w, "\n-- Statements for an administrator, for the lines above that refer to them:\n%s", strings.Join(all, "\n"))
+		line(w, "\n%s\n%s", words.Text("-- Statements for an administrator, for the lines above that refer to them:"), strings.Join(all, "\n"))
 	}
 }
 

@@ -33,7 +33,7 @@ func newInit(c *cli) *cobra.Command {
 			if a.Files.Config == "" {
 				a.Files.Config = c.configPath
 			}
-			result, err := adopt.Run(cmd.Context(), a, os.Environ(), adopt.NewTerminal(c.in, c.err))
+			result, err := adopt.Run(cmd.Context(), a, os.Environ(), adopt.NewTerminal(c.in, c.err, c.words))
 			if err != nil {
 				return err
 			}
@@ -70,7 +70,7 @@ func newInit(c *cli) *cobra.Command {
 
 // showInit prints what was made, what doctor found, and the next commands.
 func (c *cli) showInit(r *adopt.Result) error {
-	return c.show(r, func(w io.Writer) {
+	return c.explain(r, func(w io.Writer) {
 		line(w, "written\t%s", r.Config)
 		if r.PasswordFile != "" {
 			line(w, "\t%s (the password, mode 0600)", r.PasswordFile)
@@ -80,7 +80,7 @@ func (c *cli) showInit(r *adopt.Result) error {
 		}
 		line(w, "\ndoctor, with the account %s:", r.CheckedAs)
 		writeFindings(w, r.Findings)
-		writeStatements(w, r.Findings)
+		writeStatements(w, c.words, r.Findings)
 		if len(r.Statements) > 0 && !r.Applied {
 			line(w, "\n-- %s, without the password:\n%s", r.SQL, strings.Join(r.Statements, "\n"))
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/relay"
+	"github.com/canal-outbox/canal-outbox/internal/translate"
 )
 
 // The exit codes.
@@ -43,7 +44,7 @@ func main() {
 
 // execute runs one command line and returns the exit code.
 func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	c := &cli{in: in, out: out, err: errOut}
+	c := &cli{in: in, out: out, err: errOut, words: translate.Of(os.Getenv)}
 	root := newRoot(c)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -90,7 +91,7 @@ func (c *cli) report(err error) {
 		return
 	}
 	if c.format != formatJSON {
-		_, _ = fmt.Fprintf(c.err, "canal-outbox: %v\n", err)
+		_, _ = fmt.Fprintf(c.err, "canal-outbox: %s\n", c.words.Lines(err.Error()))
 		return
 	}
 	f := failure{Code: operator.CodeFailure, Message: err.Error()}

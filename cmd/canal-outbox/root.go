@@ -14,6 +14,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
+	"github.com/canal-outbox/canal-outbox/internal/translate"
 )
 
 const (
@@ -27,6 +28,8 @@ type cli struct {
 	in       io.Reader
 	out, err io.Writer
 
+	words *translate.Catalogue // of the person's language, for status and doctor
+
 	configPath string
 	format     string
 	started    bool        // the command's own code was reached
@@ -38,7 +41,9 @@ RocketMQ or Kafka: milliseconds after their commit by following the binlog, and 
 a sweep over the table for every row that the binlog did not deliver.
 
 Exit codes: 0 done, 1 failed (no answer of the relay within 5 s, or differences that reconcile
-found, too), 2 wrong usage, 3 refused (a decision is needed), 4 "status" found problems.`
+found, too), 2 wrong usage, 3 refused (a decision is needed), 4 "status" found problems.
+
+LC_ALL, LC_MESSAGES or LANG with zh_CN.UTF-8 makes "status" and "doctor" speak Chinese.`
 
 func newRoot(c *cli) *cobra.Command {
 	root := &cobra.Command{
@@ -56,6 +61,9 @@ func newRoot(c *cli) *cobra.Command {
 				return err
 			}
 			cmd.SetContext(operator.WithClaim(cmd.Context(), os.Getuid(), claim))
+			if c.format == formatJSON {
+				c.words = nil // scripts read English in every language
+			}
 			c.started = true
 			return nil
 		},

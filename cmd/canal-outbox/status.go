@@ -56,7 +56,7 @@ is away is no reason to restart it. Counts of rows are sampled; the text says ho
 				if err := client.Live(cmd.Context()); err != nil {
 					return err
 				}
-				return c.done("the relay can make progress")
+				return c.done("%s", c.words.Text("the relay can make progress"))
 			case watch:
 				return c.watch(cmd.Context(), client)
 			}
@@ -64,7 +64,7 @@ is away is no reason to restart it. Counts of rows are sampled; the text says ho
 			if err != nil {
 				return err
 			}
-			if err := c.show(s, func(w io.Writer) { writeStatus(w, s) }); err != nil {
+			if err := c.explain(s, func(w io.Writer) { writeStatus(w, s) }); err != nil {
 				return err
 			}
 			if s.State != "working" && s.State != "standby" {
@@ -98,7 +98,7 @@ func (c *cli) watch(ctx context.Context, client *admin.Client) error {
 			err = json.NewEncoder(c.out).Encode(s)
 		default:
 			if _, err = io.WriteString(c.out, clearScreen); err == nil {
-				err = c.show(s, func(w io.Writer) { writeStatus(w, s) })
+				err = c.explain(s, func(w io.Writer) { writeStatus(w, s) })
 			}
 		}
 		if err != nil {

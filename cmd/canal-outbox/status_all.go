@@ -49,7 +49,7 @@ func (c *cli) statusOfAll(ctx context.Context) error {
 		peers[i] = admin.Peer{URL: p.URL, Token: p.Token}
 	}
 	f := fleetOf(append([]admin.PeerStatus{own}, admin.AskPeers(ctx, peers)...))
-	if err := c.show(f, func(w io.Writer) { writeFleet(w, f) }); err != nil {
+	if err := c.explain(f, func(w io.Writer) { writeFleet(w, f) }); err != nil {
 		return err
 	}
 	if f.Total.WithProblems > 0 {

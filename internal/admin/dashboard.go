@@ -4,10 +4,14 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"io/fs"
 	"net/http"
 	"path"
 	"strings"
+	"sync"
+
+	"github.com/canal-outbox/canal-outbox/internal/translate"
 )
 
 // The page is files that the browser asks for: one HTML, style sheets and script modules, and the charting library uPlot as its
@@ -30,7 +34,7 @@ type asset struct {
 // kinds are the Content-Types by the end of a name; those of the machine's own table may be anything.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
-	".svg": "image/svg+xml", ".LICENSE": "text/plain; charset=utf-8",
+	".svg": "image/svg+xml", ".json": "application/json", ".LICENSE": "text/plain; charset=utf-8",
 }
 
 // assets are the files of the page by their names.
@@ -45,17 +49,35 @@ var assets = func() map[string]asset {
 		if err != nil {
 			panic(err)
 		}
-		sum := sha256.Sum256(content)
-		all[f.Name()] = asset{kind: kinds[path.Ext(f.Name())], tag: `"` + hex.EncodeToString(sum[:8]) + `"`, content: content}
+		all[f.Name()] = assetOf(f.Name(), content)
 	}
 	return all
 }()
+
+// catalogue is the page's catalogue for Chinese, which is a part of no file of the page.
+var catalogue = sync.OnceValues(func() (asset, error) {
+	content, err := json.Marshal(translate.Chinese())
+	return assetOf("zh.json", content), err
+})
+
+func assetOf(name string, content []byte) asset {
+	sum := sha256.Sum256(content)
+	return asset{kind: kinds[path.Ext(name)], tag: `"` + hex.EncodeToString(sum[:8]) + `"`, content: content}
+}
 
 func dashboard(w http.ResponseWriter, r *http.Request) { assets["index.html"].serve(w, r) }
 
 // pageFile serves one of the page's files.
 func pageFile(w http.ResponseWriter, r *http.Request) {
 	a, known := assets[r.PathValue("file")]
+	if r.PathValue("file") == "zh.json" {
+		var err error
+		if a, err = catalogue(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		known = true
+	}
 	if !known {
 		http.NotFound(w, r)
 		return

@@ -60,7 +60,7 @@ func TestThePageIsServed(t *testing.T) {
 func TestThePageLinksToTheHandbook(t *testing.T) {
 	links := 0
 	for name, a := range assets {
-		for _, found := range regexp.MustCompile(`handbook\("([^"]+)", "([^"]+)"\)|"docs/([a-z/-]+)(#?)`).FindAllStringSubmatch(string(a.content), -1) {
+		for _, found := range regexp.MustCompile(`handbook\("([^"]+)", "([^"]+)"\)|["`+"`"+`]docs/([a-z/-]+)(#?)`).FindAllStringSubmatch(string(a.content), -1) {
 			section, page := found[2], found[3]
 			if name == "dom.js" || strings.HasPrefix(name, "uplot.") {
 				continue // which make the links

@@ -6,10 +6,12 @@ import (
 	"html/template"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/parser"
 
@@ -49,6 +51,21 @@ func handbook() http.HandlerFunc {
 
 var markdown = goldmark.New(goldmark.WithExtensions(extension.Table), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 
+// anchors makes the anchors of headings as links name them, in any language: those of goldmark have no letters but ASCII.
+type anchors map[string]int
+
+func (a anchors) Generate(heading []byte, _ ast.NodeKind) []byte {
+	anchor := docs.Anchor(string(heading))
+	a[anchor]++
+	if n := a[anchor]; n > 1 {
+		anchor += "-" + strconv.Itoa(n-1)
+	}
+	return []byte(anchor)
+}
+
+// Put is for anchors that a page gives itself; ours give none.
+func (a anchors) Put(anchor []byte) { a[string(anchor)]++ }
+
 // documentFrame is what stands around a page of the handbook. Root leads from the page to the dashboard.
 var documentFrame = template.Must(template.New("page").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -65,7 +82,7 @@ var picture = regexp.MustCompile(`(?m)^!\[[^\]]*\]\([^)]*\)\n`)
 func renderPage(text []byte, root string) ([]byte, error) {
 	text = picture.ReplaceAll(text, nil)
 	var body, page bytes.Buffer
-	if err := markdown.Convert(text, &body); err != nil {
+	if err := markdown.Convert(text, &body, parser.WithContext(parser.NewContext(parser.WithIDs(anchors{})))); err != nil {
 		return nil, err
 	}
 	title, _, _ := strings.Cut(strings.TrimPrefix(string(text), "# "), "\n")

@@ -11,30 +11,34 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/canal-outbox/canal-outbox/internal/translate"
 )
 
 // Terminal is where a person answers.
 type Terminal struct {
 	lines  *bufio.Reader
 	out    io.Writer
-	hidden *os.File // the terminal whose echo is turned off for a password; nil: it is read as a line
+	words  *translate.Catalogue // of the person's language
+	hidden *os.File             // the terminal whose echo is turned off for a password; nil: it is read as a line
 }
 
-// NewTerminal returns the terminal of a command; nil when in is none.
-func NewTerminal(in io.Reader, out io.Writer) *Terminal {
+// NewTerminal returns the terminal of a command, with the language of its questions; nil when in is none.
+func NewTerminal(in io.Reader, out io.Writer, words *translate.Catalogue) *Terminal {
 	file, is := in.(*os.File)
 	if !is || !term.IsTerminal(int(file.Fd())) {
 		return nil
 	}
-	return &Terminal{lines: bufio.NewReader(in), out: out, hidden: file}
+	return &Terminal{lines: bufio.NewReader(in), out: out, words: words, hidden: file}
 }
 
 func (t *Terminal) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(t.out, format+"\n", args...) // without a terminal to write to, the next question fails
+	_, _ = io.WriteString(t.out, t.words.Lines(fmt.Sprintf(format+"\n", args...))) // without a terminal to write to, the next question fails
 }
 
 // ask returns the answer, or the default for an empty one.
 func (t *Terminal) ask(ctx context.Context, question, otherwise string) (string, error) {
+	question = t.words.Text(question)
 	if otherwise != "" {
 		question += " [" + otherwise + "]"
 	}
@@ -53,7 +57,7 @@ func (t *Terminal) ask(ctx context.Context, question, otherwise string) (string,
 
 // yes asks a question whose default is no.
 func (t *Terminal) yes(ctx context.Context, question string) (bool, error) {
-	answer, err := t.ask(ctx, question+" [y/N]", "")
+	answer, err := t.ask(ctx, t.words.Text(question)+" [y/N]", "")
 	answer = strings.ToLower(answer)
 	return answer == "y" || answer == "yes", err
 }
@@ -79,7 +83,7 @@ func (t *Terminal) secret(ctx context.Context, question string) (string, error) 
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if _, err := fmt.Fprintf(t.out, "%s (not shown): ", question); err != nil {
+	if _, err := fmt.Fprintf(t.out, "%s%s: ", t.words.Text(question), t.words.Text(" (not shown)")); err != nil {
 		return "", errors.Join(err, term.Restore(fd, shown))
 	}
 	answer, err := wait(ctx, reading)

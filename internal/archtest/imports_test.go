@@ -80,7 +80,7 @@ var rules = []rule{
 	{path: "migrations"},
 	{path: "internal/setting"},
 	{path: "internal/config", own: append([]string{"internal/setting"}, nouns...), external: []string{"github.com/goccy/go-yaml"}},
-	{path: "internal/admin", own: []string{"outbox", "docs", "internal/operator", "internal/setting"}, external: with("golang.org/x/sync", "github.com/yuin/goldmark")},
+	{path: "internal/admin", own: []string{"outbox", "docs", "internal/operator", "internal/setting", "internal/translate"}, external: with("golang.org/x/sync", "github.com/yuin/goldmark")},
 	{path: "internal/operator", own: append([]string{"docs", "outbox/query"}, nouns...), external: with()},
 	{path: "internal/history", own: []string{"internal/operator"}, external: []string{"go.uber.org/zap"}},
 	{path: "internal/alert", own: []string{"outbox", "internal/setting"}, external: with()},
@@ -88,6 +88,7 @@ var rules = []rule{
 	{path: "internal/reconcile", own: nouns, external: with()},
 	{path: "internal/tracing", own: nouns, external: with("go.opentelemetry.io/otel")},
 	{path: "internal/bench", own: nouns, external: []string{"golang.org/x/sync", "golang.org/x/time"}},
+	{path: "internal/translate", own: []string{"docs"}, external: []string{"golang.org/x/text/language"}},
 	{path: "internal/systemd", external: with("github.com/coreos/go-systemd/v22")},
 	{path: "internal/shadow", own: nouns, external: with()},
 	{path: "internal/relay", own: slices.Concat(nouns, flow, []string{"canal"}), external: with()},
@@ -95,7 +96,7 @@ var rules = []rule{
 	{path: "internal/app/...", own: slices.Concat(nouns, edges, flow, []string{"internal/setting", "internal/config", "internal/admin", "internal/alert", "internal/bench", "internal/doctor", "internal/history", "internal/operator", "internal/reconcile", "internal/relay", "internal/shadow", "internal/systemd", "internal/tracing", "migrations"}), external: with("golang.org/x/sync")},
 	{
 		path: "internal/adopt",
-		own:  append([]string{"internal/app", "internal/config", "internal/doctor", "internal/operator", "internal/setting", "outbox/store", "lease"}, nouns...), external: []string{"golang.org/x/term"},
+		own:  append([]string{"internal/app", "internal/config", "internal/doctor", "internal/operator", "internal/setting", "internal/translate", "outbox/store", "lease"}, nouns...), external: []string{"golang.org/x/term"},
 	},
 	{path: "docs"}, // the pages, embedded
 	{path: "internal/archtest"},
@@ -108,9 +109,9 @@ var rules = []rule{
 	{
 		path: "cmd/canal-outbox/...",
 		own: []string{
-			"outbox", "outbox/server", "migrations", "internal/adopt", "internal/config", "internal/operator", "internal/admin", "internal/relay", "internal/app", "internal/bench", "internal/reconcile",
+			"outbox", "outbox/server", "migrations", "internal/adopt", "internal/config", "internal/operator", "internal/admin", "internal/relay", "internal/app", "internal/bench", "internal/reconcile", "internal/translate",
 		},
-		external: with("github.com/spf13/cobra", "github.com/goccy/go-yaml"),
+		external: with("github.com/spf13/cobra", "github.com/goccy/go-yaml", "golang.org/x/text/width"),
 	},
 }
 

@@ -99,11 +99,11 @@ func LogTail(log string, n int) string {
 	return string(bytes.Join(lines[max(0, len(lines)-n):], []byte("\n")))
 }
 
-// RelayEnvironment is this process's environment without what would override a relay's configuration.
+// RelayEnvironment is this process's environment without what would override a relay's configuration, and in English.
 func RelayEnvironment() []string {
-	var kept []string
+	kept := []string{"LC_ALL=C"}
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "CANAL_OUTBOX_") {
+		if !strings.HasPrefix(v, "CANAL_OUTBOX_") && !strings.HasPrefix(v, "LC_ALL=") {
 			kept = append(kept, v)
 		}
 	}

@@ -1,4 +1,6 @@
 // The relay's API: requests that say what went wrong, and the stream of its status.
+import { say, told } from "./language.js";
+
 let token = sessionStorage.getItem("token") || "";
 const patience = 20000; // ms, for an answer
 
@@ -17,18 +19,18 @@ export async function call(method, path, body) {
   try {
     response = await fetch("api/v1/" + path, options);
   } catch (e) {
-    throw new Refused(e.name === "TimeoutError" ? "the relay gave no answer within " + patience / 1000 + " s" : "the relay does not answer", "away", 0);
+    throw new Refused(e.name === "TimeoutError" ? say`the relay gave no answer within ${patience / 1000} s` : say`the relay does not answer`, "away", 0);
   }
   let answer = null;
   try { answer = await response.json(); } catch { /* said below */ }
   if (!response.ok) throw refusal(response, answer);
-  if (answer === null) throw new Refused("the relay's answer is not JSON", "", response.status);
+  if (answer === null) throw new Refused(say`the relay's answer is not JSON`, "", response.status);
   return answer;
 }
 
 function refusal(response, answer) {
   const said = answer && answer.error;
-  return new Refused(said ? said.message : "the relay answered " + response.status + " " + response.statusText, said ? said.code : "", response.status);
+  return new Refused(said ? said.message : say`the relay answered ${response.status}` + " " + response.statusText, said ? said.code : "", response.status);
 }
 
 // download saves an answer as a file. A link alone could not send the token.
@@ -56,7 +58,7 @@ export async function follow(show, lost) {
   for (let wait = 500; ;) {
     try {
       await stream(status => { wait = 500; show(status); });
-      lost(new Refused("the relay closed the stream", "away", 0));
+      lost(new Refused(say`the relay closed the stream`, "away", 0));
     } catch (e) {
       lost(e);
     }
@@ -72,8 +74,8 @@ async function stream(show) {
   let watchdog = setTimeout(() => ends.abort(), silence);
   try {
     const response = await fetch("api/v1/events", { headers: headers(), signal: ends.signal });
-    if (response.status === 401) throw new Refused("token needed", "unauthorized", 401);
-    if (!response.ok) throw new Refused("the relay answered " + response.status, "", response.status);
+    if (response.status === 401) throw new Refused(say`token needed`, "unauthorized", 401);
+    if (!response.ok) throw new Refused(say`the relay answered ${response.status}`, "", response.status);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let rest = ""; ;) {
       const { value, done } = await reader.read();
@@ -89,7 +91,7 @@ async function stream(show) {
     }
   } catch (e) {
     if (e instanceof Refused) throw e;
-    throw new Refused(ends.signal.aborted ? "the relay has said nothing for " + silence / 1000 + " s" : "the relay does not answer", "away", 0);
+    throw new Refused(ends.signal.aborted ? say`the relay has said nothing for ${silence / 1000} s` : say`the relay does not answer`, "away", 0);
   } finally {
     clearTimeout(watchdog);
     ends.abort();

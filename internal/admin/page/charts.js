@@ -3,18 +3,19 @@
 import { $, make, text, fill } from "./dom.js";
 import { get } from "./api.js";
 import { number, bytes, seconds, milliseconds, perSecond, short, when, plural } from "./format.js";
+import { say, told } from "./language.js";
 import { Plot } from "./plot.js";
 
 const ranges = [["10m", "10 min", 600], ["1h", "1 h", 3600], ["6h", "6 h", 21600], ["24h", "24 h", 86400]];
 
 // A chart's least is the lowest top of its axis, so that noise does not look like news.
-const charts = [
-  { title: "Published", least: 1, format: perSecond, axis: short, series: [["sent_per_second", "all", "s1", true], ["swept_per_second", "by sweeps", "s2"]] },
-  { title: "Not published", least: 1, format: perSecond, axis: short, series: [["retried_per_second", "to retry", "s2"], ["deferred_per_second", "for the sweep", "s3"], ["failed_per_second", "FAILED", "s5"]] },
-  { title: "Commit to broker", least: 2, format: milliseconds, axis: v => v < 1000 ? short(v) + " ms" : seconds(v / 1000), series: [["latency_p50_ms", "p50", "s1"], ["latency_p99_ms", "p99", "s2"]] },
-  { title: "Lag behind the binlog", least: 1, format: seconds, axis: v => v < 120 ? short(v) + " s" : seconds(v), series: [["lag_seconds", "lag", "s1", true]] },
-  { title: "Rows", least: 5, format: number, axis: short, series: [["pending_rows", "pending", "s1", true], ["delayed_rows", "due later", "s3"], ["sending_rows", "sending", "s4"], ["failed_rows", "FAILED", "s5"]] },
-  { title: "Memory", least: 32 << 20, format: bytes, axis: v => short(v / (1 << 20)) + " Mi", steps: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384].map(n => n * 2 ** 20), series: [["memory_bytes", "resident", "s4", true]] },
+const charts = () => [
+  { title: say`Published`, least: 1, format: perSecond, axis: short, series: [["sent_per_second", say`all`, "s1", true], ["swept_per_second", say`by sweeps`, "s2"]] },
+  { title: say`Not published`, least: 1, format: perSecond, axis: short, series: [["retried_per_second", say`to retry`, "s2"], ["deferred_per_second", say`for the sweep`, "s3"], ["failed_per_second", say`FAILED`, "s5"]] },
+  { title: say`Commit to broker`, least: 2, format: milliseconds, axis: v => v < 1000 ? short(v) + " ms" : seconds(v / 1000), series: [["latency_p50_ms", "p50", "s1"], ["latency_p99_ms", "p99", "s2"]] },
+  { title: say`Lag behind the binlog`, least: 1, format: seconds, axis: v => v < 120 ? short(v) + " s" : seconds(v), series: [["lag_seconds", say`lag`, "s1", true]] },
+  { title: say`Rows`, least: 5, format: number, axis: short, series: [["pending_rows", say`pending`, "s1", true], ["delayed_rows", say`due later`, "s3"], ["sending_rows", say`sending`, "s4"], ["failed_rows", say`FAILED`, "s5"]] },
+  { title: say`Memory`, least: 32 << 20, format: bytes, axis: v => short(v / (1 << 20)) + " Mi", steps: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384].map(n => n * 2 ** 20), series: [["memory_bytes", say`resident`, "s4", true]] },
 ];
 
 let range = localStorage.getItem("range") || "10m";
@@ -25,7 +26,7 @@ let plots = [], asked = 0, pending = false;
 
 export function start() {
   fill("ranges", ranges.map(([id, name]) => make("button", { type: "button", "aria-pressed": String(id === range), onclick: () => choose(id) }, name)));
-  plots = charts.map(c => new Plot(c, at => text("charts-at", at ? "at " + at : "")));
+  plots = charts().map(c => new Plot(c, at => text("charts-at", at ? say`at ${at}` : "")));
   $("charts").replaceChildren(...plots.map(p => p.figure));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.forEach(p => p.colours()));
   document.addEventListener("visibilitychange", () => { if (!document.hidden) { asked = 0; refresh(); } });
@@ -67,7 +68,7 @@ async function refresh() {
       past = await get("history", { from: range });
       text("charts-said", "");
     } catch (e) {
-      text("charts-said", "The past cannot be read: " + e.message);
+      text("charts-said", say`The past cannot be read: ${e.message}`);
     }
     pending = false;
   }
@@ -100,7 +101,7 @@ function tone(mark) {
 
 // list is the marks as text, for who cannot see or point.
 function list(marks) {
-  text("marks-summary", marks.length ? "What happened: " + plural(marks.length, "event") : "What happened: nothing in this time");
-  fill("marks", marks.slice(-100).reverse().map(m => make("li", null, make("span", { class: "dot " + m.tone }), make("time", { datetime: m.at }, when(m.at)), m.text)));
+  text("marks-summary", marks.length ? say`What happened: ${plural(marks.length, "event")}` : say`What happened: nothing in this time`);
+  fill("marks", marks.slice(-100).reverse().map(m => make("li", null, make("span", { class: "dot " + m.tone }), make("time", { datetime: m.at }, when(m.at)), told(m.text))));
 }
 

@@ -1,4 +1,6 @@
 // The few ways in which this page changes its document. Nothing here takes HTML: text is text.
+import { say, section, told } from "./language.js";
+
 export const $ = id => document.getElementById(id);
 
 // make builds an element: make("li", { class: "bad" }, "text", child).
@@ -40,17 +42,22 @@ export const headings = names => make("tr", null, names.map(n => make("th", { sc
 
 // slug is the anchor of a heading, as the handbook's page makes it.
 const slug = heading => heading.trim().toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, "").replace(/ /g, "-");
-export const handbook = (page, section) => "docs/operations/" + page + "#" + slug(section);
+// handbook is the address of a section of the handbook, in the language of the page.
+export function handbook(page, english) {
+  const [file, heading] = section(page, english);
+  return "docs/" + file + "#" + slug(heading);
+}
 
-// rich makes links of references to the handbook and to lists of messages, and code of what stands in backticks.
-export function rich(sentence) {
-  const out = [], pattern = /docs\/operations\/([a-z-]+)\.md, ([A-Z][\w '-]*[\w'])|canal-outbox messages list --table (\S+?)(?=[;,]? |$|;)|`([^`]+)`/g;
+// rich is a sentence of the relay: links for references to the handbook and to lists of messages, and code for what stands in backticks.
+export function rich(english) {
+  const sentence = told(english), out = [], pattern = /docs\/((?:operations|zh)\/[a-z-]+)\.md(?:, ([A-Z][\w '-]*[\w'])|，([^；，]+))|canal-outbox messages list --table (\S+?)(?=[;,；，]? |$|[;；])|`([^`]+)`/g;
   let from = 0;
   for (const found of sentence.matchAll(pattern)) {
     out.push(sentence.slice(from, found.index));
-    if (found[2]) out.push(make("a", { href: handbook(found[1], found[2]) }, "handbook: " + found[2]));
-    else if (found[3]) out.push(make("a", { href: "#messages?" + new URLSearchParams({ status: "failed", table: found[3] }) }, "FAILED messages of " + found[3]));
-    else out.push(make("code", null, found[4]));
+    const heading = found[2] || found[3];
+    if (heading) out.push(make("a", { href: "docs/" + found[1] + "#" + slug(heading) }, say`handbook: ${heading}`));
+    else if (found[4]) out.push(make("a", { href: "#messages?" + new URLSearchParams({ status: "failed", table: found[4] }) }, say`FAILED messages of ${found[4]}`));
+    else out.push(make("code", null, found[5]));
     from = found.index + found[0].length;
   }
   out.push(sentence.slice(from));
@@ -65,7 +72,7 @@ export function confirm(title, body, yes, danger) {
   $("dialog-yes").textContent = yes || "";
   $("dialog-yes").hidden = !yes;
   $("dialog-yes").className = danger ? "danger" : "primary";
-  $("dialog-no").textContent = yes ? "Cancel" : "Close";
+  $("dialog-no").textContent = yes ? say`Cancel` : say`Close`;
   return new Promise(answer => {
     dialog.onclose = () => answer(dialog.returnValue === "yes");
     dialog.returnValue = "no";

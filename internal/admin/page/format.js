@@ -1,4 +1,6 @@
 // How numbers and times are written. "–" stands for what is not known.
+import { counted } from "./language.js";
+
 const none = "–";
 const unknown = n => n === null || n === undefined || Number.isNaN(n);
 
@@ -37,4 +39,4 @@ export function when(text) {
 }
 
 export const place = p => !p ? none : p.file ? p.file + ":" + p.pos : p.gtid || none;
-export const plural = (n, one, many) => number(n) + " " + (n === 1 ? one : many || one + "s");
+export const plural = (n, one, many) => counted(number(n), n === 1 ? one : many || one + "s");

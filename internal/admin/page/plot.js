@@ -1,6 +1,7 @@
 // One chart: axes, values under the pointer or the arrow keys, marks for what happened. It draws with uPlot (uplot.js).
 import { make } from "./dom.js";
 import { clock, when } from "./format.js";
+import { say, told } from "./language.js";
 
 const height = 170;
 const css = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
@@ -16,7 +17,7 @@ export class Plot {
     this.values = chart.series.map(([, name]) => make("b", null, "–"));
     this.legend = make("span", { class: "legend" }, chart.series.map(([, name, colour], i) => make("span", null, make("span", { class: "key " + colour }), name + " ", this.values[i])));
     this.plot = make("div", {
-      class: "plot", tabindex: "0", role: "slider", "aria-label": chart.title + ", chart: the arrow keys go through its values", "aria-valuemin": "0",
+      class: "plot", tabindex: "0", role: "slider", "aria-label": say`${chart.title}, chart: the arrow keys go through its values`, "aria-valuemin": "0",
       onkeydown: e => this.key(e), onblur: () => this.u && this.point(null), onpointermove: () => { this.kept = null; },
     });
     this.figure = make("figure", { class: "card chart" }, make("figcaption", null, make("strong", null, chart.title), this.legend), this.plot);
@@ -95,13 +96,13 @@ export class Plot {
     this.chart.series.forEach((s, n) => { const v = this.chart.format(this.data[n + 1][i]); if (this.values[n].textContent !== v) this.values[n].textContent = v; });
     const moment = when(new Date(at[i] * 1000).toISOString());
     const near = this.u && this.marks.findLast(m => Math.abs(this.u.valToPos(m.x, "x") - this.u.valToPos(at[i], "x")) < 6);
-    if (this.u && pointed !== null && pointed !== undefined) this.pointed(moment + (near ? ": " + near.text : ""));
+    if (this.u && pointed !== null && pointed !== undefined) this.pointed(moment + (near ? ": " + told(near.text) : ""));
     else this.pointed("");
     this.plot.setAttribute("aria-valuemax", String(at.length - 1));
     this.plot.setAttribute("aria-valuenow", String(i));
     // Spoken when it changes: not while the newest value moves by itself.
     if (document.activeElement !== this.plot || pointed !== null) {
-      this.plot.setAttribute("aria-valuetext", moment + ": " + this.chart.series.map((s, n) => s[1] + " " + this.chart.format(this.data[n + 1][i])).join(", ") + (near ? "; " + near.text : ""));
+      this.plot.setAttribute("aria-valuetext", moment + ": " + this.chart.series.map((s, n) => s[1] + " " + this.chart.format(this.data[n + 1][i])).join(", ") + (near ? "; " + told(near.text) : ""));
     }
   }
 

@@ -1,15 +1,16 @@
 // The view of all relays: this one and those that admin.peers names, one line each, those with problems first.
 import { $, make, fill, text, headings, rich } from "./dom.js";
 import { get } from "./api.js";
+import { say, told } from "./language.js";
 import { number, seconds, perSecond, plural } from "./format.js";
 
 let own = null, peers = null, asking = false;
 
 export function start() {
-  $("view-relays").append(make("section", { class: "card", "aria-labelledby": "h-relays" }, make("h2", { id: "h-relays" }, "Relays"), make("p", { id: "r-said", class: "said", role: "status" }),
-    make("div", { class: "fields" }, make("label", { class: "search" }, "Address, state or problem contains", make("input", { id: "r-filter", type: "search", placeholder: "any", autocomplete: "off", spellcheck: "false", oninput: draw }))),
+  $("view-relays").append(make("section", { class: "card", "aria-labelledby": "h-relays" }, make("h2", { id: "h-relays" }, say`Relays`), make("p", { id: "r-said", class: "said", role: "status" }),
+    make("div", { class: "fields" }, make("label", { class: "search" }, say`Address, state or problem contains`, make("input", { id: "r-filter", type: "search", placeholder: say`any`, autocomplete: "off", spellcheck: "false", oninput: draw }))),
     make("p", { id: "r-total" }),
-    make("div", { class: "scroll words", tabindex: "0", role: "region", "aria-labelledby": "h-relays" }, make("table", null, make("thead", null, headings(["relay", "state", "lag", "published", "pending", "FAILED", "up", "problems"])), make("tbody", { id: "r-rows" })))));
+    make("div", { class: "scroll words", tabindex: "0", role: "region", "aria-labelledby": "h-relays" }, make("table", null, make("thead", null, headings(["relay", say`state`, say`lag`, say`published`, say`pending`, say`FAILED`, say`up`, say`problems`])), make("tbody", { id: "r-rows" })))));
   setInterval(() => { if (!$("view-relays").hidden && !document.hidden) ask(); }, 5000);
 }
 
@@ -28,7 +29,7 @@ async function ask() {
   try {
     peers = await get("peers");
     $("nav-relays").hidden = peers.length === 0;
-    text("r-said", peers.length ? "" : "No other relay is named: list them in admin.peers.", "said");
+    text("r-said", peers.length ? "" : say`No other relay is named: list them in admin.peers.`, "said");
     draw();
   } catch (e) {
     text("r-said", e.message, "said bad");
@@ -44,11 +45,11 @@ function draw() {
   const wanted = $("r-filter").value.trim().toLowerCase();
   const list = all.filter(r => [r.url, r.error ? "no answer" : r.state, r.error, ...r.problems].some(s => s.toLowerCase().includes(wanted)));
   const sum = name => list.reduce((n, r) => n + (r[name] || 0), 0);
-  text("r-total", (wanted ? number(list.length) + " of " : "") + plural(all.length, "relay") + ", " + number(list.filter(r => badness(r) > 0).length) + " with problems; " + perSecond(sum("rate_per_second")) + " published, " + number(sum("pending_rows")) + " pending, " + number(sum("failed_rows")) + " FAILED");
+  text("r-total", say`${wanted ? say`${number(list.length)} of ${plural(all.length, "relay")}` : plural(all.length, "relay")}, ${number(list.filter(r => badness(r) > 0).length)} with problems; ${perSecond(sum("rate_per_second"))} published, ${number(sum("pending_rows"))} pending, ${number(sum("failed_rows"))} FAILED`);
   fill("r-rows", list.map(r => make("tr", null,
-    make("td", { class: "wrap" }, r === own ? make("strong", null, "this one") : make("a", { href: r.url, rel: "noopener" }, r.url)),
-    make("td", null, make("span", { class: "pill " + (r.error ? "bad" : r.state) }, r.error ? "no answer" : r.state)),
+    make("td", { class: "wrap" }, r === own ? make("strong", null, say`this one`) : make("a", { href: r.url, rel: "noopener" }, r.url)),
+    make("td", null, make("span", { class: "pill " + (r.error ? "bad" : r.state) }, r.error ? say`no answer` : r.state)),
     ...(r.error ? [make("td", { class: "wrap bad", colspan: "6" }, r.error)] : [
       make("td", null, seconds(r.lag_seconds)), make("td", null, perSecond(r.rate_per_second)), make("td", null, number(r.pending_rows)), make("td", { class: r.failed_rows ? "bad" : null }, number(r.failed_rows)), make("td", null, seconds(r.uptime_seconds)),
-      make("td", { class: "wrap" }, r.problems.length === 0 ? "none" : [make("b", null, plural(r.problems.length, "problem") + ": "), ...rich(r.problems[0]), r.problems.length > 1 ? " …" : ""])]))));
+      make("td", { class: "wrap" }, r.problems.length === 0 ? say`none` : [make("b", null, plural(r.problems.length, "problem") + ": "), ...rich(r.problems[0]), r.problems.length > 1 ? " …" : ""])]))));
 }
