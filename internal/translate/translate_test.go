@@ -102,7 +102,7 @@ func catalogue(t *testing.T, all [][2]string, least int) {
 
 // sources are the files whose sentences a person is shown by status and doctor.
 var sources = []string{
-	"internal/doctor/*.go", "internal/operator/judge.go", "internal/operator/cause.go", "internal/app/refused.go", "internal/app/waiting.go",
+	"internal/doctor/*.go", "internal/operator/judge.go", "internal/operator/cause.go", "internal/operator/trace.go", "internal/operator/preview.go", "internal/operator/readback.go", "internal/app/notes.go", "internal/app/past.go", "internal/app/refused.go", "internal/app/waiting.go",
 	"outbox/table/check.go", "outbox/table/charset.go", "outbox/table/fitting.go", "outbox/table/lacks.go", "outbox/table/logonly.go", "outbox/table/pattern.go", "outbox/table/sweep_index.go",
 	"outbox/query/ages.go", "outbox/query/values.go", "outbox/server/check.go", "outbox/server/purge.go", "outbox/server/cures.go", "outbox/store/explain.go", "outbox/store/moved.go", "outbox/store/discard.go",
 	"sink/*/check.go", "lease/check.go", "internal/adopt/connect.go", "internal/adopt/broker.go", "internal/adopt/table.go", "internal/adopt/words.go",
@@ -111,7 +111,7 @@ var sources = []string{
 // elsewhere are texts of the sources that are not shown by these commands, that are the same in every language, or that are a part of a
 // sentence which the catalogue has as a whole.
 var elsewhere = regexp.MustCompile(`^(SELECT|SHOW|EXPLAIN( |$)|EXPLAIN FORMAT|GRANT |UPDATE|DELETE|INSERT|CREATE|ALTER|DROP|ADD |MODIFY|CALL |MAX\(|CAST|IF\(|CHARSET|FROM |AND |WHERE|ORDER|GROUP|COUNT|LIMIT|code, |REPLICATION|BINLOG|EXECUTE|LONGTEXT|IS_NULL|TABLE_)` +
-	`|^\W*(%s\W*)*$|[)(]\?|^\^|^ (SELECT|FROM|WHERE|ORDER|AND|GROUP|DESC|LIMIT|COLLATE|CHARACTER|NOT|COMMENT|AS|OR|>|<)|%s (AS|NULL|NOT|>|DESC)|: %w$|kafka-\w+\.sh|^SET GLOBAL max_allowed|^%s (= \d+|--host|--socket|%d)|expire_logs_days|^CHARACTER SET|Cloud SQL Server CA|binlog stream is open|^%q \(%d %s\)|the messages are there|^\) SELECT|^> 0$|^%sAn account with|repair or delete them|; fix: %s$|^(no_verb|keep logs|log filter|binlog retention hours|server\.binlog.*|topic %s|command denied)$`)
+	`|^\W*(%s\W*)*$|[)(]\?|^\^|^ (SELECT|FROM|WHERE|ORDER|AND|GROUP|DESC|LIMIT|COLLATE|CHARACTER|NOT|COMMENT|AS|OR|>|<)|%s (AS|NULL|NOT|>|DESC)|: %w$|kafka-\w+\.sh|^SET GLOBAL max_allowed|^%s (= \d+|--host|--socket|%d)|expire_logs_days|^CHARACTER SET|Cloud SQL Server CA|binlog stream is open|^%q \(%d %s\)|the messages are there|^\) SELECT|^> 0$|^%sAn account with|repair or delete them|trace one of them|takes no notes; look|^NULL or|^%s \(%s of %s\)|^2006-|refused; %s$|it%s; the table|SENT%s|%[sv]\)%s$|%d %s$|; fix: %s$|^(no_verb|keep logs|log filter|binlog retention hours|server\.binlog.*|topic %s|command denied)$`)
 
 // fold is a literal, or several that are joined; what is not literal is %s.
 func fold(e ast.Expr) (string, bool) {
@@ -235,7 +235,7 @@ func TestEverySentenceIsTranslated(t *testing.T) {
 }
 
 // composed are entries whose English is put together by statements, not by a literal; the golden files have them.
-var composed = regexp.MustCompile(`^(active|standby|lapsed|off)\b|^(oldest pending|oldest claim|longest wait for a retry) %s$|breaker closed$|^(pending|delayed|sending|sent|failed|held) (about|at least) %d$|they were run\)$|rows or more\)$`)
+var composed = regexp.MustCompile(`^(active|standby|lapsed|off)\b|^(oldest pending|oldest claim|longest wait for a retry) %s$|breaker closed$|^the broker has acknowledged it|^SENT|^(pending|delayed|sending|sent|failed|held) (about|at least) %d$|they were run\)$|rows or more\)$`)
 
 // An entry of the catalogue whose sentence no source has is a sentence that was changed.
 func TestNoEntryIsStale(t *testing.T) {
