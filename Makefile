@@ -25,7 +25,7 @@ export TEST_MARIADB := $(MARIADB)
 # Flags for go test. The race detector needs a C compiler; `make prepare` installs one where it can.
 TESTFLAGS ?= -shuffle=on -timeout=60m
 
-.PHONY: help build demo example test test-rest test-loaded test-quick test-long explore fuzz lint generate prepare bench bench-peers crash sim soak waiting starts man release image release-check test-compose test-package servers suites other-servers images clean adversary
+.PHONY: help build demo example test test-rest test-loaded test-quick test-long explore fuzz lint generate prepare bench bench-peers crash sim soak waiting starts man release image release-check test-compose test-package test-chart servers suites other-servers images clean adversary
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -66,7 +66,7 @@ test-loaded: prepare ## make test next to eight processes that use all the CPU t
 test-quick: ## tests that need no server, without the race detector
 	go run $(GOTESTSUM) --raw-command -- test/run.sh quick $(TESTFLAGS)
 
-test-long: test test-rest explore crash sim soak adversary waiting starts servers other-servers test-compose test-package ## everything: the tests, a break at every event, simulation and soak for LONG each (default 10m)
+test-long: test test-rest explore crash sim soak adversary waiting starts servers other-servers test-compose test-package test-chart ## everything: the tests, a break at every event, simulation and soak for LONG each (default 10m)
 
 SUITES ?= parts layouts crash
 
@@ -111,6 +111,10 @@ test-compose: ## docker-compose.yml, started as a user does: 1,000 rows, kill -9
 test-package: ## the .deb of a release, installed where systemd runs: start, kill -9, upgrade, stop. With root, on a daemon like that of test-compose
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	deploy/release.sh 0.0.0 "$$dir" >/dev/null && test/compose/engine.sh test/compose/package.sh "$$dir"/*_amd64.deb
+
+test-chart: prepare ## the pods of the Helm chart, as far as Podman runs them: active and standby, 1,000 rows, kill -9. With root
+	@bash test/servers/install.sh podman
+	CHART=1 test/chart/run.sh go test -count=1 -v ./test/chart
 
 # SEED repeats the steps of an earlier run, alone with DURATION=0; ADVERSARY_DATABASE is mysql or mariadb (by the seed when empty),
 # ADVERSARY_BROKER fake or kafka, ADVERSARY_SKIP a regular expression of steps that are left out.

@@ -160,6 +160,7 @@ for what in "${@:-mysql mariadb kafka rocketmq}"; do
       clock) ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || apt_install libfaketime ;;
       promtool) install_promtool ;;
       docker) install_docker ;;
+      podman) command -v podman >/dev/null && command -v runc >/dev/null && command -v catatonit >/dev/null || apt_install podman runc catatonit ;;
       compose-base) unpack compose-base bookworm ca-certificates,default-mysql-client,libaio1,libnuma1,libncurses6,default-jre-headless,prometheus,systemd-sysv,dbus ;;
       debezium) install_debezium ;;
       *) echo "install.sh: unknown server $name" >&2; exit 2 ;;
