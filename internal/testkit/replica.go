@@ -7,24 +7,31 @@ import (
 
 // replicationSQL are the statements that differ by flavor, and by release of MySQL.
 var replicationSQL = map[Flavor]struct {
-	source, start  string
-	stop           []string
-	position, wait string
+	source, byPosition, start string
+	stop                      []string
+	position, wait            string
+	waitAt                    string // for a file and an offset; not NULL and not negative: applied
 }{
 	MySQL: {
 		source: "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', " +
 			"SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1, SOURCE_CONNECT_RETRY=1",
+		byPosition: "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', SOURCE_AUTO_POSITION=0, " +
+			"SOURCE_LOG_FILE='%s', SOURCE_LOG_POS=%d, GET_SOURCE_PUBLIC_KEY=1, SOURCE_CONNECT_RETRY=1",
 		start:    "START REPLICA",
 		stop:     []string{"STOP REPLICA", "RESET REPLICA ALL"},
 		position: "SELECT @@GLOBAL.gtid_executed",
 		wait:     "SELECT WAIT_FOR_EXECUTED_GTID_SET(?, 1)",
+		waitAt:   "SELECT COALESCE(SOURCE_POS_WAIT(?, ?, 1), -2)",
 	},
 	MySQL57: {
-		source:   "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', MASTER_AUTO_POSITION=1, MASTER_CONNECT_RETRY=1",
+		source: "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', MASTER_AUTO_POSITION=1, MASTER_CONNECT_RETRY=1",
+		byPosition: "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', MASTER_AUTO_POSITION=0, " +
+			"MASTER_LOG_FILE='%s', MASTER_LOG_POS=%d, MASTER_CONNECT_RETRY=1",
 		start:    "START SLAVE",
 		stop:     []string{"STOP SLAVE", "RESET SLAVE ALL"},
 		position: "SELECT @@GLOBAL.gtid_executed",
 		wait:     "SELECT WAIT_FOR_EXECUTED_GTID_SET(?, 1)",
+		waitAt:   "SELECT COALESCE(MASTER_POS_WAIT(?, ?, 1), -2)",
 	},
 	MariaDB: {
 		source: "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', " +
@@ -44,12 +51,51 @@ func (d *Database) speaks() Flavor {
 	return d.Flavor
 }
 
-// ReplicateFrom makes this new, empty server a replica of another of the same flavor, by GTID and from the first
-// transaction on, so the primary must not have purged any log. The replica writes its own binary log and accepts writes;
-// a test that wants it read-only says so in the options.
+// hasGTIDs reports whether replication goes by GTIDs.
+func (d *Database) hasGTIDs(ctx context.Context) (has bool, err error) {
+	if d.Flavor == MariaDB {
+		return true, nil
+	}
+	return has, d.root.QueryRowContext(ctx, "SELECT @@GLOBAL.gtid_mode = 'ON'").Scan(&has)
+}
+
+// ReplicateFrom makes this new, empty server a replica of another of the same flavor, from the first transaction on, so the primary must not
+// have purged any log; by GTID, unless the primary has none. The replica writes its own binary log and accepts writes; a test that wants it
+// read-only says so in the options.
 func (d *Database) ReplicateFrom(ctx context.Context, primary *Database) error {
+	logs, err := primary.BinaryLogs(ctx)
+	if err != nil {
+		return err
+	}
+	return d.replicate(ctx, primary, logs[0], 4)
+}
+
+// Rejoin makes a server that was the primary a replica of the one that was promoted in its place, and to which nothing was written since.
+func (d *Database) Rejoin(ctx context.Context, primary *Database) error {
+	if d.Flavor == MariaDB {
+		if _, err := d.root.ExecContext(ctx, "SET GLOBAL gtid_slave_pos = @@GLOBAL.gtid_binlog_pos"); err != nil {
+			return fmt.Errorf("rejoin: %w", err)
+		}
+	}
+	file, offset, err := primary.logEnd(ctx)
+	if err != nil {
+		return err
+	}
+	return d.replicate(ctx, primary, file, offset)
+}
+
+// replicate starts the replication; file and offset count without GTIDs.
+func (d *Database) replicate(ctx context.Context, primary *Database, file string, offset uint64) error {
 	statements := replicationSQL[d.speaks()]
-	for _, statement := range []string{fmt.Sprintf(statements.source, primary.Port()), statements.start} {
+	gtids, err := primary.hasGTIDs(ctx)
+	if err != nil {
+		return err
+	}
+	source := fmt.Sprintf(statements.source, primary.Port())
+	if !gtids {
+		source = fmt.Sprintf(statements.byPosition, primary.Port(), file, offset)
+	}
+	for _, statement := range []string{source, statements.start} {
 		if _, err := d.root.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("replicate from %s: %w", primary.Addr(), err)
 		}
@@ -57,19 +103,60 @@ func (d *Database) ReplicateFrom(ctx context.Context, primary *Database) error {
 	return nil
 }
 
+// logEnd is the file and the offset at which the binary log ends.
+func (d *Database) logEnd(ctx context.Context) (file string, offset uint64, err error) {
+	statement := "SHOW MASTER STATUS"
+	if d.Flavor == MySQL && !d.Before(8, 4) {
+		statement = "SHOW BINARY LOG STATUS"
+	}
+	rows, err := d.root.QueryContext(ctx, statement)
+	if err != nil {
+		return "", 0, fmt.Errorf("end of the log: %w", err)
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		return "", 0, err
+	}
+	values := make([]any, len(names))
+	values[0], values[1] = &file, &offset
+	for i := 2; i < len(names); i++ {
+		values[i] = new(any)
+	}
+	if !rows.Next() {
+		return "", 0, fmt.Errorf("%s has no log: %w", d.Addr(), rows.Err())
+	}
+	return file, offset, rows.Scan(values...)
+}
+
 // CatchUp waits until this replica has applied all that the primary had committed at the time of the call.
 func (d *Database) CatchUp(ctx context.Context, primary *Database) error {
 	statements := replicationSQL[d.speaks()]
-	var position string
-	if err := primary.root.QueryRowContext(ctx, statements.position).Scan(&position); err != nil {
+	gtids, err := primary.hasGTIDs(ctx)
+	if err != nil {
+		return err
+	}
+	var until []any
+	wait := statements.wait
+	if gtids {
+		var position string
+		err = primary.root.QueryRowContext(ctx, statements.position).Scan(&position)
+		until = []any{position}
+	} else {
+		var file string
+		var offset uint64
+		file, offset, err = primary.logEnd(ctx)
+		until, wait = []any{file, offset}, statements.waitAt
+	}
+	if err != nil {
 		return fmt.Errorf("position of the primary: %w", err)
 	}
 	for {
-		var timedOut int // 0: applied, anything else: not yet
-		if err := d.root.QueryRowContext(ctx, statements.wait, position).Scan(&timedOut); err != nil {
-			return fmt.Errorf("wait for the replica to apply %s: %w", position, err)
+		var answer int
+		if err := d.root.QueryRowContext(ctx, wait, until...).Scan(&answer); err != nil {
+			return fmt.Errorf("wait for the replica to apply %v: %w", until, err)
 		}
-		if timedOut == 0 {
+		if gtids && answer == 0 || !gtids && answer >= 0 {
 			return nil
 		}
 	}

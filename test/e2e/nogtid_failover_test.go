@@ -8,7 +8,6 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/app"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/migrations"
-	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // withoutGTIDs is a relay with a lease on a server without GTIDs that has a replica.
@@ -23,23 +22,7 @@ func newWithoutGTIDs(t *testing.T) *withoutGTIDs {
 	t.Helper()
 	options := testkit.DatabaseOptions{Flavor: testkit.MySQL, Args: []string{"--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"}}
 	w := &withoutGTIDs{primary: testkit.NewDatabase(t, options), replica: testkit.NewDatabase(t, options)}
-	logs, err := w.primary.BinaryLogs(t.Context())
-	testkit.Must(t, err)
-	follow := []string{
-		fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', SOURCE_AUTO_POSITION=0, "+
-			"SOURCE_LOG_FILE='%s', SOURCE_LOG_POS=4, GET_SOURCE_PUBLIC_KEY=1, SOURCE_CONNECT_RETRY=1", w.primary.Port(), logs[0]),
-		"START REPLICA",
-	}
-	if w.replica.Before(8, 0) {
-		follow = []string{
-			fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', MASTER_AUTO_POSITION=0, "+
-				"MASTER_LOG_FILE='%s', MASTER_LOG_POS=4, MASTER_CONNECT_RETRY=1", w.primary.Port(), logs[0]),
-			"START SLAVE",
-		}
-	}
-	for _, statement := range follow {
-		testkit.Exec(t, w.replica.Root(), statement)
-	}
+	testkit.Must(t, w.replica.ReplicateFrom(t.Context(), w.primary))
 	w.lab = newLab(t, w.primary)
 	w.leaseTable(w.primary)
 	w.proxy = w.through()
@@ -67,16 +50,7 @@ func (w *withoutGTIDs) write(prefix string, n int) {
 // catchUp waits until the replica has what the primary has.
 func (w *withoutGTIDs) catchUp() {
 	w.t.Helper()
-	end := relay.LogEnd(w.t, w.primary.Root())
-	wait := "SOURCE_POS_WAIT"
-	if w.replica.Before(8, 0) {
-		wait = "MASTER_POS_WAIT"
-	}
-	testkit.WaitFor(w.t, patience, "the replica to catch up", func() bool {
-		var events int
-		testkit.Must(w.t, w.replica.Root().QueryRow("SELECT COALESCE("+wait+"(?, ?, 1), -2)", end.File, end.Offset).Scan(&events))
-		return events >= 0
-	})
+	testkit.Must(w.t, w.replica.CatchUp(w.t.Context(), w.primary))
 }
 
 // cutOff disconnects the relay from every server; turn lets its address lead to the replica, which is a primary from then on.
