@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -64,6 +65,29 @@ func (h *HeldLease) copied(ctx context.Context, left lease.Resume, now server.ID
 	known.At.GTIDs = left.At.GTIDs
 	_, copied, err := h.descends(ctx, left.Source, now, known)
 	return copied, err
+}
+
+var errNotFollowed = errors.New("the new server could not be written into the lease")
+
+// Follow writes into the lease that this relay continues on a copy of the recorded server, so that the next failover is proved. It is called
+// before that is recorded: a server that fails over back in between is the recorded one again. After an error the caller looks at the server
+// again.
+func (h *HeldLease) Follow(ctx context.Context, copied server.ID, at outbox.Position) error {
+	err := h.Fence.grant.Load().Renew(ctx, func() lease.Resume {
+		return lease.Resume{Source: copied, At: at, Pause: h.State.Pause()}
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNotFollowed, err)
+	}
+	return nil
+}
+
+// follows announces that this run continues on a copy of the recorded server.
+func (r *Relay) follows(ctx context.Context, copied server.ID, at outbox.Position) error {
+	if r.parts.Follow == nil {
+		return nil
+	}
+	return r.parts.Follow(ctx, copied, at)
 }
 
 // relation compares the server that answers with the recorded one. descends says that it is another one, without GTIDs and a copy of it: to

@@ -85,6 +85,9 @@ func (h *handler) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, err
 		case relation == server.Foreign && !(descends && gap.Cause == outbox.GapFailover):
 			return outbox.Position{}, fmt.Errorf("gap (%s): another server answers: %s", gap.Cause, why)
 		case gap.Cause == outbox.GapFailover:
+			if err := r.follows(ctx, info.ID, end); err != nil {
+				return outbox.Position{}, fmt.Errorf("gap (%s): %w", gap.Cause, err)
+			}
 			r.log.Warn(failedOver, zap.String("why", why))
 		}
 	}

@@ -80,6 +80,8 @@ type Parts struct {
 	Earlier recovery.Earlier
 	// Begin announces to other relays where this run begins, before it reads anything; nil: there are no others.
 	Begin func(context.Context) error
+	// Follow announces that this run continues on a copy of the recorded server, before that is recorded; nil likewise.
+	Follow func(ctx context.Context, copied server.ID, at outbox.Position) error
 	// LogOnly are the tables without a status.
 	LogOnly map[string]bool
 	// Lost says that an earlier state was lost or corrupt, so that a start without a checkpoint is a gap and no first start.

@@ -26,12 +26,8 @@ import (
 // start checks the source, finds where to begin, builds the flow and writes the journal of an earlier run to the tables.
 // It returns where the reader begins.
 func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
-	info, end, err := r.look(ctx)
-	if err != nil {
-		return outbox.Position{}, err
-	}
 	_, has := r.parts.State.Checkpoint()
-	at, err := r.startPosition(ctx, info, end)
+	info, at, err := r.begin(ctx)
 	if err != nil {
 		return outbox.Position{}, err
 	}
@@ -129,6 +125,21 @@ func UntilAnswered(ctx context.Context, log *zap.Logger, ask func() error) error
 	}
 }
 
+// begin looks at the server and decides where this run begins, again while the lease cannot be told.
+func (r *Relay) begin(ctx context.Context) (info server.Info, at outbox.Position, err error) {
+	for n := 0; ; n++ {
+		var end outbox.Position
+		if info, end, err = r.look(ctx); err != nil {
+			return info, at, err
+		}
+		at, err = r.startPosition(ctx, info, end)
+		if !errors.Is(err, errNotFollowed) || !outbox.Wait(ctx, databasePauses.Delay(n, exact), nil) {
+			return info, at, err
+		}
+		r.log.Warn("the lease does not have the new server yet: trying again", zap.Error(err))
+	}
+}
+
 // startPosition decides where this run begins.
 func (r *Relay) startPosition(ctx context.Context, info server.Info, end outbox.Position) (at outbox.Position, err error) {
 	state := r.parts.State
@@ -153,6 +164,9 @@ func (r *Relay) startPosition(ctx context.Context, info server.Info, end outbox.
 		return at, nil // a failover or a shorter history is the reader's to find, in its own connection
 	case descends:
 		gap.Cause = outbox.GapFailover
+		if err := r.follows(ctx, info.ID, end); err != nil {
+			return at, err
+		}
 		r.log.Warn(failedOver, zap.String("why", why))
 	case !r.parts.AcceptNewSource:
 		return at, &RefusedError{Why: why}

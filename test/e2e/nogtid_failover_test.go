@@ -79,6 +79,34 @@ func (w *withoutGTIDs) turn() {
 	testkit.Must(w.t, w.proxy.Refuse(false))
 }
 
+// failOver makes the replica the primary of the relay, and the old primary its replica.
+func (w *withoutGTIDs) failOver() {
+	w.t.Helper()
+	w.cutOff()
+	w.catchUp()
+	testkit.Must(w.t, w.replica.Promote(w.t.Context()))
+	testkit.Must(w.t, w.primary.Rejoin(w.t.Context(), w.replica))
+	w.primary, w.replica = w.replica, w.primary
+	w.db, w.sql = w.primary, w.primary.Connect(w.t, w.schema)
+	w.proxy.SetTarget(w.primary.Addr())
+	testkit.Must(w.t, w.proxy.Refuse(false))
+}
+
+// A11: the lease names the new server as soon as the relay has followed there, so that it is also followed back at once.
+func TestA11_FailoverWithoutGTIDsAndBackAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWithoutGTIDs(t)
+	for n := range 4 {
+		w.failOver()
+		w.wait("the relay to follow", func() bool { return len(w.gaps()) > n })
+	}
+	w.reading()
+	w.write("after", 20)
+	w.account(w.rows...)
+	w.wantGaps("failover", "failover", "failover", "failover")
+	w.stop()
+}
+
 // A11: without GTIDs a promoted replica is known by the lease table, which came from the recorded server: the relay continues there with a
 // gap, and the sweep publishes what the old server had committed and the relay had not.
 func TestA11_FailoverWithoutGTIDs(t *testing.T) {
