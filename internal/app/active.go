@@ -105,7 +105,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) error {
 // parts are those of the relay; a shadow changes no table and remembers no row as sent.
 func (d *daemon) parts(a *active, gate *relay.Gate) (relay.Parts, error) {
 	p := relay.Parts{
-		Source: d.asker, Gate: gate, LogOnly: withoutStatus(a.tables), State: d.state, Retention: a.leaving, Begin: d.held.Begin, Follow: d.held.Follow, Descends: d.held.Descends, Lost: d.lost(),
+		Source: d.asker, Gate: gate, LogOnly: withoutStatus(a.tables), State: d.state, Retention: a.leaving, Begin: d.held.Begin, Follow: d.held.Follow, Behind: func() func(context.Context) { return d.behind(a.rows) }, Descends: d.held.Descends, Lost: d.lost(),
 		AcceptNewSource: d.opts.AcceptNewSource, Again: &relay.Again{Rows: a.rows, Memory: d.state.Waits},
 		Rows:   failedRows{a.rows, checkpoint.NewFailedLog(d.cfg.Checkpoint.Dir)},
 		Reader: func(h canal.Handler) relay.Reader { a.reader = d.newReader(a.tables, h); return a.reader },

@@ -90,6 +90,14 @@ func (r *Relay) follows(ctx context.Context, copied server.ID, at outbox.Positio
 	return r.parts.Follow(ctx, copied, at)
 }
 
+// behind is Parts.Behind for a gap of cause failover.
+func (r *Relay) behind(cause outbox.GapCause) (report func(context.Context)) {
+	if cause != outbox.GapFailover || r.parts.Behind == nil {
+		return func(context.Context) {}
+	}
+	return r.parts.Behind()
+}
+
 // relation compares the server that answers with the recorded one. descends says that it is another one, without GTIDs and a copy of it: to
 // continue there is a gap of cause failover.
 func (r *Relay) relation(ctx context.Context, recorded server.ID, at outbox.Position, info server.Info, end outbox.Position) (relation server.Relation, why string, descends bool, err error) {

@@ -91,11 +91,13 @@ func (h *handler) Gap(ctx context.Context, gap outbox.Gap) (outbox.Position, err
 			r.log.Warn(failedOver, zap.String("why", why))
 		}
 	}
+	report := r.behind(gap.Cause)
 	gap.To = end
 	if err := r.recordGap(gap, info.ID, r.reset); err != nil {
 		return outbox.Position{}, err
 	}
 	r.parts.Gate.accept(info.ID)
+	report(ctx)
 	r.triggers.Full()
 	return end, nil
 }

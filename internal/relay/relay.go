@@ -82,6 +82,9 @@ type Parts struct {
 	Begin func(context.Context) error
 	// Follow announces that this run continues on a copy of the recorded server, before that is recorded; nil likewise.
 	Follow func(ctx context.Context, copied server.ID, at outbox.Position) error
+	// Behind is called before a failover to a copy is recorded; what it returns is called when the tables can be asked, before they are swept. nil:
+	// nothing is.
+	Behind func() (report func(context.Context))
 	// LogOnly are the tables without a status.
 	LogOnly map[string]bool
 	// Lost says that an earlier state was lost or corrupt, so that a start without a checkpoint is a gap and no first start.

@@ -2,12 +2,17 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/app"
+	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/migrations"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/test/relay"
 )
 
 // withoutGTIDs is a relay with a lease on a server without GTIDs that has a replica.
@@ -104,6 +109,36 @@ func TestA11_FailoverWithoutGTIDsAndBackAtOnce(t *testing.T) {
 	w.write("after", 20)
 	w.account(w.rows...)
 	w.wantGaps("failover", "failover", "failover", "failover")
+	w.stop()
+}
+
+// A11: a copy that lacks the last SENT of the old server is followed, and the relay says how many rows are behind before it publishes them again.
+func TestA11_FailoverWithoutGTIDsToACopyThatIsBehind(t *testing.T) {
+	t.Parallel()
+	w := newWithoutGTIDs(t)
+	_, err := w.admin().Pause(t.Context(), outbox.Pause{Reason: "the test"})
+	testkit.Must(t, err)
+	w.write("behind", 20)
+	w.catchUp()
+	testkit.Must(t, w.replica.Promote(t.Context())) // it gets no SENT of these rows
+	testkit.Must(t, w.admin().Resume(t.Context()))
+	w.account(w.rows...)
+	end := relay.LogEnd(t, w.primary.Root())
+	w.wait("a checkpoint behind these rows", func() bool {
+		st, err := w.admin().Status(t.Context())
+		return err == nil && st.Positions.Checkpoint.Compare(end) >= 0
+	})
+	w.cutOff()
+	w.turn()
+	w.wait("the relay to follow", func() bool { return len(w.gaps()) > 0 })
+	w.reading()
+	w.wait("the rows to be SENT again", func() bool { return w.number("SELECT COUNT(*) FROM t_local_message WHERE status <> 2") == 0 })
+	line, err := w.admin().Timeline(t.Context(), operator.Span{From: time.Now().Add(-time.Hour), To: time.Now().Add(time.Minute), Step: operator.SampleStep})
+	testkit.Must(t, err)
+	want := fmt.Sprintf("20 rows of %s.t_local_message that are older than the last checkpoint are PENDING on the new server", w.schema)
+	if !slices.ContainsFunc(line.Marks, func(m operator.Mark) bool { return strings.HasPrefix(m.Text, want) }) {
+		t.Errorf("%q is not among %+v", want, line.Marks)
+	}
 	w.stop()
 }
 
