@@ -164,7 +164,11 @@ func (d *Database) args(opts DatabaseOptions) ([]string, error) {
 		}
 		args = append(args, tls...)
 	}
-	return append(args, opts.Args...), nil
+	args = append(args, opts.Args...)
+	if d.Before(8, 0) { // its log never names the columns
+		args = slices.DeleteFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--binlog-row-metadata") })
+	}
+	return args, nil
 }
 
 // Addr returns host:port. It stays the same over restarts.

@@ -21,7 +21,12 @@ func TestA60_LargeGTIDSet(t *testing.T) {
 	for i := range intervals {
 		fmt.Fprintf(&set, ":%d-%d", i*1000+1, i*1000+500)
 	}
-	testkit.Exec(t, l.db.Root(), "SET GLOBAL gtid_purged = ?", set.String())
+	purged := set.String()
+	if l.db.Before(8, 0) { // it takes a whole set, before the first transaction
+		testkit.Exec(t, l.db.Root(), l.db.ResetStatement())
+		purged = purged[1:]
+	}
+	testkit.Exec(t, l.db.Root(), "SET GLOBAL gtid_purged = ?", purged)
 	l.start()
 	l.commit(keys("reading", rows)...)
 	l.sent()

@@ -258,6 +258,9 @@ func backUpAndRestore(t *testing.T, page string) {
 
 func rotateCredentials(t *testing.T, page string) {
 	db := testkit.SharedMySQL(t)
+	if db.Before(8, 0) {
+		t.Skip("MySQL 5.7 has one password for an account; test/security changes it")
+	}
 	dir := t.TempDir()
 	user := "rotating"
 	testkit.Must(t, db.CreateUser(t.Context(), user, "old-password", "REPLICATION SLAVE, REPLICATION CLIENT, SELECT, UPDATE ON *.*"))

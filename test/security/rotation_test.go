@@ -141,7 +141,7 @@ func TestThePasswordOfTheDatabaseRotates(t *testing.T) {
 			r.starts(fmt.Sprintf("user: %s, password_file: %q", r.user, r.secret), broker.Sink())
 			r.flows("at the start")
 			last := first
-			if flavor == testkit.MySQL {
+			if flavor == testkit.MySQL && !r.db.Before(8, 0) {
 				r.alter("IDENTIFIED BY '" + second + "' RETAIN CURRENT PASSWORD")
 				r.cut()
 				r.flows("with the old password while both are valid")
