@@ -157,6 +157,28 @@ func TestTheWalkEndsWhereRowsAreYoung(t *testing.T) {
 	})
 }
 
+// Many rows leave beside one that is locked, and most of the table's: a server that reads all rows for that would wait.
+func TestD19_MostRowsLeaveBesideALockedOne(t *testing.T) {
+	for _, flavor := range append(testkit.Flavors(), testkit.MariaDB118) {
+		on(t, flavor, "outbox", func(b *bench) {
+			b.MakeMoved(table.ArchiveSuffix)
+			const n, locked = 900, 16
+			ids := keys(b.Insert(n, "status=2, last_exec_time=NOW(3) - INTERVAL 8 DAY, created_at=NOW(3) - INTERVAL 8 DAY"))
+			tx, err := b.DB.Begin()
+			testkit.Must(b, err)
+			_, err = tx.Exec("SELECT id FROM " + b.Quoted + " WHERE id = " + ids[locked] + " FOR UPDATE")
+			testkit.Must(b, err)
+			if left := b.expire(sentMoves, ids[n/2:]); left.Rows != n/2 {
+				b.Errorf("the half without it: %+v", left)
+			}
+			if left := b.expire(sentWeek, ids[:n/2]); left.Rows != n/2-1 || left.Skipped != 1 {
+				b.Errorf("the half with it: %+v", left)
+			}
+			testkit.Must(b, tx.Rollback())
+		})
+	}
+}
+
 // A row that the application has locked is skipped at once, and the other old rows leave.
 func TestD19_LockedRowsStay(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {
