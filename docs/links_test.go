@@ -6,19 +6,20 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/canal-outbox/canal-outbox/docs"
 )
 
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
-	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
 // anchors are the names by which links reach the headings of a page.
 func anchors(page string) map[string]bool {
 	all := map[string]bool{}
 	for _, h := range heading.FindAllStringSubmatch(fences.ReplaceAllString(page, ""), -1) {
-		all[strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-")] = true
+		all[docs.Anchor(h[1])] = true
 	}
 	return all
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/canal-outbox/canal-outbox/docs"
 )
 
 // texts returns what the program's literals say, those that are put together with + as one.
@@ -149,7 +151,7 @@ func TestSections(t *testing.T) {
 		}
 	}
 	for _, found := range section.FindAllStringSubmatch(texts(t), -1) {
-		if checked++; !has(found[1], strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(found[2]), ""), " ", "-")) {
+		if checked++; !has(found[1], docs.Anchor(found[2])) {
 			t.Errorf("the program names %s", found[0])
 		}
 	}

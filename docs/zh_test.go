@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/canal-outbox/canal-outbox/docs"
 )
 
 var (
@@ -29,7 +31,7 @@ func split(page string) []part {
 			code = !code
 		}
 		if h := heading.FindStringSubmatch(strings.TrimRight(line, "\n")); h != nil && !code {
-			anchor := strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-")
+			anchor := docs.Anchor(h[1])
 			all = append(all, part{anchor: anchor})
 		}
 		if len(all) > 0 {

@@ -70,7 +70,7 @@ func newInit(c *cli) *cobra.Command {
 
 // showInit prints what was made, what doctor found, and the next commands.
 func (c *cli) showInit(r *adopt.Result) error {
-	return c.explain(r, func(w io.Writer) {
+	err := c.explain(r, func(w io.Writer) {
 		line(w, "written\t%s", r.Config)
 		if r.PasswordFile != "" {
 			line(w, "\t%s (the password, mode 0600)", r.PasswordFile)
@@ -80,13 +80,17 @@ func (c *cli) showInit(r *adopt.Result) error {
 		}
 		line(w, "\ndoctor, with the account %s:", r.CheckedAs)
 		writeFindings(w, r.Findings)
-		writeStatements(w, c.words, r.Findings)
-		if len(r.Statements) > 0 && !r.Applied {
-			line(w, "\n-- %s, without the password:\n%s", r.SQL, strings.Join(r.Statements, "\n"))
-		}
-		line(w, "\nnext:")
-		for _, command := range r.Next {
-			line(w, "  %s", command)
-		}
 	})
+	if err != nil || c.format == formatJSON {
+		return err
+	}
+	writeStatements(c.out, c.words, r.Findings) // statements and commands are the same in every language
+	if len(r.Statements) > 0 && !r.Applied {
+		line(c.out, "\n%s\n%s", c.words.Text("-- "+r.SQL+", without the password:"), strings.Join(r.Statements, "\n"))
+	}
+	line(c.out, "\n%s", c.words.Text("next:"))
+	for _, command := range r.Next {
+		line(c.out, "  %s", command)
+	}
+	return nil
 }

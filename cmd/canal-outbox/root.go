@@ -28,7 +28,7 @@ type cli struct {
 	in       io.Reader
 	out, err io.Writer
 
-	words *translate.Catalogue // of the person's language, for status and doctor
+	words *translate.Catalogue // of the person's language; nil for English, and for JSON
 
 	configPath string
 	format     string
@@ -43,7 +43,7 @@ a sweep over the table for every row that the binlog did not deliver.
 Exit codes: 0 done, 1 failed (no answer of the relay within 5 s, or differences that reconcile
 found, too), 2 wrong usage, 3 refused (a decision is needed), 4 "status" found problems.
 
-LC_ALL, LC_MESSAGES or LANG with zh_CN.UTF-8 makes "status" and "doctor" speak Chinese.`
+LC_ALL, LC_MESSAGES or LANG with zh_CN.UTF-8 makes "status", "doctor" and "init" speak Chinese.`
 
 func newRoot(c *cli) *cobra.Command {
 	root := &cobra.Command{

@@ -206,7 +206,7 @@ func (s outcome) agree(ctx context.Context) error {
 	if s.terminal == nil {
 		return operator.Refusedf("nothing was written: it would write\n%s\nadd --yes to write it", s.preview())
 	}
-	s.terminal.say("\n%s", s.preview())
+	s.terminal.show(s.preview())
 	yes, err := s.terminal.yes(ctx, "Write these files?")
 	if err == nil && !yes {
 		err = operator.Refusedf("nothing was written")

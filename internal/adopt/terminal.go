@@ -36,6 +36,11 @@ func (t *Terminal) say(format string, args ...any) {
 	_, _ = io.WriteString(t.out, t.words.Lines(fmt.Sprintf(format+"\n", args...))) // without a terminal to write to, the next question fails
 }
 
+// show prints what will be written, as it is.
+func (t *Terminal) show(text string) {
+	_, _ = io.WriteString(t.out, "\n"+text+"\n") // as say
+}
+
 // ask returns the answer, or the default for an empty one.
 func (t *Terminal) ask(ctx context.Context, question, otherwise string) (string, error) {
 	question = t.words.Text(question)

@@ -15,8 +15,8 @@ import (
 const countPatience = 5 * time.Second
 
 // behind says, after a failover without GTIDs, how many rows of each table are PENDING on the new server though they were made before the last
-// checkpoint on the old one: those that were SENT there, whose SENT was not copied, are published again. A table that cannot be counted is
-// named, and keeps no other from being counted.
+// checkpoint on the old one: those that were SENT there, whose SENT was not copied, are published again. All
+// tables together have countPatience; one that cannot be counted is named, and the next is asked.
 func (d *daemon) behind(rows tableRows) (report func(context.Context)) {
 	settled := d.state.Stats().CheckpointAt
 	return func(ctx context.Context) {

@@ -103,7 +103,7 @@ func (d *Database) replicate(ctx context.Context, primary *Database, file string
 	return nil
 }
 
-// logEnd is the file and the offset at which the binary log ends.
+// logEnd is the file and the offset at which the binary log ends. Package server, whose tests use this one, cannot be asked here.
 func (d *Database) logEnd(ctx context.Context) (file string, offset uint64, err error) {
 	statement := "SHOW MASTER STATUS"
 	if d.Flavor == MySQL && !d.Before(8, 4) {

@@ -111,7 +111,7 @@ var sources = []string{
 // elsewhere are texts of the sources that are not shown by these commands, that are the same in every language, or that are a part of a
 // sentence which the catalogue has as a whole.
 var elsewhere = regexp.MustCompile(`^(SELECT|SHOW|EXPLAIN( |$)|EXPLAIN FORMAT|GRANT |UPDATE|DELETE|INSERT|CREATE|ALTER|DROP|ADD |MODIFY|CALL |MAX\(|CAST|IF\(|CHARSET|FROM |AND |WHERE|ORDER|GROUP|COUNT|LIMIT|code, |REPLICATION|BINLOG|EXECUTE|LONGTEXT|IS_NULL|TABLE_)` +
-	`|^\W*(%s\W*)*$|[)(]\?|^\^|^ (SELECT|FROM|WHERE|ORDER|AND|GROUP|DESC|LIMIT|COLLATE|CHARACTER|NOT|COMMENT|AS|OR|>|<)|%s (AS|NULL|NOT|>|DESC)|: %w$|kafka-\w+\.sh|^SET GLOBAL max_allowed|^%s (= \d+|--host|--socket|%d)|expire_logs_days|^CHARACTER SET|Cloud SQL Server CA|binlog stream is open|^%q \(%d %s\)|the messages are there|^\) SELECT|^> 0$|^%sAn account with|repair or delete them|trace one of them|takes no notes; look|^NULL or|^%s \(%s of %s\)|^2006-|refused; %s$|it%s; the table|SENT%s|%[sv]\)%s$|%d %s$|; fix: %s$|^(no_verb|keep logs|log filter|binlog retention hours|server\.binlog.*|topic %s|command denied)$`)
+	`|^\W*(%s\W*)*$|[)(]\?|^\^|^ (SELECT|FROM|WHERE|ORDER|AND|GROUP|DESC|LIMIT|COLLATE|CHARACTER|NOT|COMMENT|AS|OR|>|<)|%s (AS|NULL|NOT|>|DESC)|: %w$|kafka-\w+\.sh|^SET GLOBAL max_allowed|^%s (= \d+|--host|--socket|%d)|expire_logs_days|^CHARACTER SET|Cloud SQL Server CA|binlog stream is open|^%q \(%d %s\)|the messages are there|^(pending new init|sent published|failed fail) |^\) SELECT|^> 0$|^%sAn account with|repair or delete them|trace one of them|takes no notes; look|^NULL or|^%s \(%s of %s\)|^2006-|refused; %s$|it%s; the table|SENT%s|%[sv]\)%s$|%d %s$|; fix: %s$|^(no_verb|keep logs|log filter|binlog retention hours|server\.binlog.*|topic %s|command denied)$`)
 
 // fold is a literal, or several that are joined; what is not literal is %s.
 func fold(e ast.Expr) (string, bool) {
@@ -176,6 +176,9 @@ func literals(t *testing.T, patterns ...string) map[string][]string {
 	return all
 }
 
+// english is a part of a sentence that was not translated; statements and commands are not written like this.
+var english = regexp.MustCompile(`\b[a-z]{2,} [a-z]{2,} [a-z]{2,} [a-z]{2,}\b`)
+
 func hasHan(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Han, r) })
 }
@@ -223,7 +226,7 @@ func TestEverySentenceIsTranslated(t *testing.T) {
 				if strings.ContainsRune(ends, rune(sample[0])) {
 					sample = "x" + sample
 				}
-				if got := Chinese().Text(sample); !hasHan(got) && !strings.Contains(all, verb.ReplaceAllString(cell, "%s")) {
+				if got := Chinese().Text(sample); (!hasHan(got) || english.MatchString(got)) && !strings.Contains(all, verb.ReplaceAllString(cell, "%s")) {
 					t.Errorf("%s: %q is not in the catalogue", at, cell)
 				}
 			}

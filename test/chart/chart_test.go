@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) { relay.Main(m) }
 
 // patience bounds each step.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // podman is an engine with a folder of its own.
 type podman struct {
@@ -77,15 +77,6 @@ func (p podman) try(args ...string) (string, error) {
 	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+filepath.Join(p.dir, "containers.conf"))
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
-}
-
-func wait(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out: %s", what)
-		}
-	}
 }
 
 // status is what a pod's relay says by its API.
@@ -166,8 +157,8 @@ sources:
 			return false
 		}
 	}
-	wait(t, "a standby", role("standby"))
-	wait(t, "an active relay", role("active"))
+	testkit.WaitFor(t, patience, "a standby", role("standby"))
+	testkit.WaitFor(t, patience, "an active relay", role("active"))
 	container := fmt.Sprintf("r-shop-%d-canal-outbox", active)
 	if got := p.run("exec", container, "/usr/bin/canal-outbox", "status", "-o", "json"); !json.Valid([]byte(got)) {
 		t.Errorf("status inside the pod: %s", got)
@@ -177,11 +168,11 @@ sources:
 	var pid int
 	_, err = fmt.Sscan(p.run("inspect", "--format", "{{.State.Pid}}", container), &pid)
 	testkit.Must(t, err)
-	wait(t, "half of the rows", func() bool { return table.Count(t, "status = 2") > 400 })
+	testkit.WaitFor(t, patience, "half of the rows", func() bool { return table.Count(t, "status = 2") > 400 })
 	testkit.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 	end()
-	wait(t, "every row to be SENT", func() bool { return table.Count(t, "status <> 2") == 0 })
-	wait(t, "the killed container to run again", func() bool {
+	testkit.WaitFor(t, patience, "every row to be SENT", func() bool { return table.Count(t, "status <> 2") == 0 })
+	testkit.WaitFor(t, patience, "the killed container to run again", func() bool {
 		_, err := status(ports[active])
 		return err == nil
 	})

@@ -1,6 +1,6 @@
 // The language of the page: English, or another one by a catalogue that the relay has. Texts of the page are say`English ${value}`; sentences
 // of the relay come in English and go through told. What the catalogue lacks stays English.
-let words = {}, patterns = [], sections = {};
+let page = new Map(), words = new Map(), patterns = [], sections = new Map(); // maps: a text may be "constructor"
 const known = new Map();
 
 // language is what the reader has chosen, else that of the browser.
@@ -13,8 +13,9 @@ export async function load() {
     const answer = await fetch("assets/zh.json");
     if (!answer.ok) return;
     const catalogue = await answer.json();
-    words = { ...catalogue.words, ...catalogue.page };
-    sections = catalogue.sections;
+    page = new Map(Object.entries(catalogue.page));
+    words = new Map(Object.entries(catalogue.words));
+    sections = new Map(Object.entries(catalogue.sections));
     patterns = catalogue.patterns.map(([from, to]) => [new RegExp(from), to]);
     document.documentElement.lang = "zh-CN";
     still(document.body);
@@ -24,8 +25,8 @@ export async function load() {
 // still translates what the HTML file has.
 function still(root) {
   const texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
-  for (let n = texts.nextNode(); n; n = texts.nextNode()) n.data = n.data.replace(/\S(?:.*\S)?/s, text => words[text] || text);
-  for (const e of root.querySelectorAll("[aria-label]")) e.setAttribute("aria-label", words[e.getAttribute("aria-label")] || e.getAttribute("aria-label"));
+  for (let n = texts.nextNode(); n; n = texts.nextNode()) n.data = n.data.replace(/\S(?:.*\S)?/s, text => page.get(text) || text);
+  for (const e of root.querySelectorAll("[aria-label]")) e.setAttribute("aria-label", page.get(e.getAttribute("aria-label")) || e.getAttribute("aria-label"));
 }
 
 function put(format, values) {
@@ -34,27 +35,27 @@ function put(format, values) {
 }
 
 // say is a text of the page with its values.
-export const say = (parts, ...values) => put(words[parts.join("%s")] || parts.join("%s"), values);
+export const say = (parts, ...values) => put(page.get(parts.join("%s")) || parts.join("%s"), values);
 
 // counted is a number, as text, of things: counted("3", "rows").
 export const counted = (number, things) => say(["", " " + things], number);
 
-// section is the page and the heading of a section of the handbook for operators.
-export const section = (page, heading) => sections[heading] ? [sections[heading][0].replace(/\.md$/, ""), sections[heading][1]] : ["operations/" + page, heading];
+// section is the file and the heading of a section of the handbook for operators.
+export const section = (file, heading) => sections.has(heading) ? [sections.get(heading)[0].replace(/\.md$/, ""), sections.get(heading)[1]] : ["operations/" + file, heading];
 
 // told is a sentence of the relay, which has made it of a format of the catalogue.
 export function told(sentence) {
   if (!patterns.length || !sentence) return sentence;
   if (!known.has(sentence)) {
     if (known.size > 1000) known.clear(); // counts in sentences change
-    known.set(sentence, translate(sentence)[0].replace(/docs\/operations(?:\/[a-z-]+)?\.md, ([A-Z][\w '-]*[\w'])/g, (all, heading) => sections[heading] ? "docs/" + sections[heading].join("，") : all));
+    known.set(sentence, translate(sentence)[0].replace(/docs\/operations(?:\/[a-z-]+)?\.md, ([A-Z][\w '-]*[\w'])/g, (all, heading) => sections.has(heading) ? "docs/" + sections.get(heading).join("，") : all));
   }
   return known.get(sentence);
 }
 
 // translate is the same as Catalogue.sentence in internal/translate: the translation, and whether there is one.
 function translate(sentence) {
-  if (words[sentence]) return [words[sentence], true];
+  if (words.has(sentence)) return [words.get(sentence), true];
   for (const [from, to] of patterns) {
     const found = sentence.match(from);
     if (found) return [put(to, found.slice(1).map(part => part.includes(" ") ? translate(part)[0] : part)), true];
