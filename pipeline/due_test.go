@@ -39,7 +39,7 @@ func TestDueTimesAreAnnounced(t *testing.T) {
 		}
 		b.Asked = nil
 
-		b.Table["4"] = outbox.Candidate{Status: outbox.Pending, Waiting: true, DueInMilli: 7000}
+		b.SetRow("4", outbox.Candidate{Status: outbox.Pending, Waiting: true, DueInMilli: 7000})
 		if err := b.Connected(b.Ctx, flowtest.End(b.Next), flowtest.End(b.Next+1)); err != nil {
 			t.Fatal(err)
 		}

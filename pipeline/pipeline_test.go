@@ -55,10 +55,10 @@ func TestOfferEndsWithItsContextBehindAnother(t *testing.T) {
 // C10, P3: rows of the recovery window are published only when the table still says PENDING and due.
 func TestC10_CatchUpZoneAsksTheTable(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
-		b.Table["1"] = outbox.Candidate{Status: outbox.Pending, RetryCount: 2}
-		b.Table["2"] = outbox.Candidate{Status: outbox.Sent}
-		b.Table["3"] = outbox.Candidate{Status: outbox.Pending, Waiting: true}
-		b.Table["4"] = outbox.Candidate{Status: outbox.Sending}
+		b.SetRow("1", outbox.Candidate{Status: outbox.Pending, RetryCount: 2})
+		b.SetRow("2", outbox.Candidate{Status: outbox.Sent})
+		b.SetRow("3", outbox.Candidate{Status: outbox.Pending, Waiting: true})
+		b.SetRow("4", outbox.Candidate{Status: outbox.Sending})
 		if err := b.Connected(b.Ctx, flowtest.End(0), flowtest.End(2)); err != nil {
 			t.Fatal(err)
 		}

@@ -193,7 +193,7 @@ func TestFailedRowIsNotTriedAgainAboveTheBound(t *testing.T) {
 		b.Sink.Set(func() { b.Sink.Answer = flowtest.Always(outbox.Outcome{Class: outbox.ClassRefused}) })
 		for i := range 3 {
 			m := flowtest.Row(10+i, flowtest.Key(fmt.Sprint("k", i)))
-			b.Table[m.ID] = outbox.Candidate{Identity: m.Identity, Topic: m.Topic, Key: m.Key}
+			b.SetRow(m.ID, outbox.Candidate{Identity: m.Identity, Topic: m.Topic, Key: m.Key})
 			b.OfferRows(m)
 			b.Wrote()
 		}

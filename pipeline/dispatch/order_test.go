@@ -70,7 +70,7 @@ func TestD14_KeyContinuesBehindAFailedRow(t *testing.T) {
 		b.OfferRows(flowtest.Row(1, flowtest.Key("a")))
 		b.OfferRows(flowtest.Row(2, flowtest.Key("a")))
 		b.WantSent("1")
-		b.Table["2"] = outbox.Candidate{}
+		b.SetRow("2", outbox.Candidate{})
 		b.Wrote()
 		asked := 0
 		b.Change(func(flowtest.Table) { asked = len(b.Asked) })
@@ -109,7 +109,7 @@ func TestWaitingRowsAreBounded(t *testing.T) {
 		})
 		for i := range 50 {
 			m := flowtest.Row(100+i, flowtest.Key(fmt.Sprint("k", i)))
-			b.Table[m.ID] = outbox.Candidate{Identity: m.Identity, Topic: m.Topic, Key: m.Key}
+			b.SetRow(m.ID, outbox.Candidate{Identity: m.Identity, Topic: m.Topic, Key: m.Key})
 			b.OfferRows(m)
 			b.Wrote()
 		}
@@ -117,7 +117,7 @@ func TestWaitingRowsAreBounded(t *testing.T) {
 			t.Fatalf("%d rows are remembered", n)
 		}
 		free := flowtest.Row(999, flowtest.Key("free"))
-		b.Table["999"] = outbox.Candidate{Identity: free.Identity, Topic: "orders", Key: "free"}
+		b.SetRow("999", outbox.Candidate{Identity: free.Identity, Topic: "orders", Key: "free"})
 		b.OfferRows(free)
 		for i := 0; len(b.Sweep(flowtest.Row(999, flowtest.Key("free")))) > 0; i++ { // its share is read
 			if i > 1000 {
@@ -188,7 +188,7 @@ func TestARowOnItsWayBackIsRemembered(t *testing.T) {
 		b.Sink.Set(func() { b.Sink.Answer = refuse })
 		for i := range 20 {
 			m := flowtest.Row(100+i, flowtest.Key(fmt.Sprint("k", i)))
-			b.Table[m.ID] = outbox.Candidate{Identity: m.Identity, Topic: m.Topic, Key: m.Key}
+			b.SetRow(m.ID, outbox.Candidate{Identity: m.Identity, Topic: m.Topic, Key: m.Key})
 			b.OfferRows(m)
 			b.Wrote()
 		}
@@ -196,7 +196,7 @@ func TestARowOnItsWayBackIsRemembered(t *testing.T) {
 		rows := []*outbox.Message{flowtest.Row(1, flowtest.Key("a")), flowtest.Row(2, flowtest.Key("a")), flowtest.Row(42, flowtest.Key("a"))}
 		show := func(rows ...*outbox.Message) {
 			for _, m := range rows {
-				b.Table[m.ID] = outbox.Candidate{Identity: m.Identity, Topic: "orders", Key: "a"}
+				b.SetRow(m.ID, outbox.Candidate{Identity: m.Identity, Topic: "orders", Key: "a"})
 			}
 		}
 		show(rows[:2]...)
@@ -227,7 +227,7 @@ func TestARowThatIsFoundLateGoesFirst(t *testing.T) {
 		rows := []*outbox.Message{flowtest.Row(9, flowtest.Key("a")), flowtest.Row(11, flowtest.Key("a"))}
 		b.OfferRows(rows...)
 		late := flowtest.Row(4, flowtest.Key("a"))
-		b.Table["4"] = outbox.Candidate{Identity: late.Identity, Topic: "orders", Key: "a"}
+		b.SetRow("4", outbox.Candidate{Identity: late.Identity, Topic: "orders", Key: "a"})
 		b.Dispatch.Unread()
 		time.Sleep(time.Second)
 		b.Answer(outbox.Outcome{}, rows[0])
@@ -307,7 +307,7 @@ func TestFailedRowIsNotTriedAgainWhileItsKeyWaits(t *testing.T) {
 			b.Tracker.Release(free)
 		}
 		again("1", "2", "3")
-		b.Table["4"] = outbox.Candidate{}
+		b.SetRow("4", outbox.Candidate{})
 		b.OfferRows(flowtest.Row(4, flowtest.Key("a")))
 		b.Wrote()
 		again("2", "3") // 4 waits for its retry
@@ -338,7 +338,7 @@ func TestFailedRowsOfAKeyDoNotWaitForEachOther(t *testing.T) {
 			t.Fatal("it waits for the first")
 		}
 		b.Dispatch.SetBack(second)
-		b.Table["3"] = outbox.Candidate{}
+		b.SetRow("3", outbox.Candidate{})
 		b.OfferRows(flowtest.Row(3, flowtest.Key("a"))) // which comes behind them
 		if third, _ := b.Reserve(failed(4)); len(third) != 0 {
 			t.Fatal("it comes before a row that was not FAILED")
@@ -355,7 +355,7 @@ func TestFailedRowsDoNotWaitForTheRetryOfAnother(t *testing.T) {
 		one := flowtest.Row(1, flowtest.Key("a"))
 		failed, _ := b.Reserve([]outbox.Candidate{{Identity: one.Identity, Topic: one.Topic, Key: one.ShardingKey, Status: outbox.Failed}})
 		b.Dispatch.SetBack(failed)
-		b.Table["1"] = outbox.Candidate{}
+		b.SetRow("1", outbox.Candidate{})
 		if alone := b.Sweep(one); len(alone) > 0 {
 			t.Fatalf("the sweep leaves %v alone", alone)
 		}

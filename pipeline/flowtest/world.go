@@ -34,13 +34,13 @@ type World struct {
 	Ctx   context.Context
 	Sink  *Sink
 	Acks  *Acks
-	Table Table
 	Logs  *observer.ObservedLogs
 	Reg   *prometheus.Registry
 	Next  uint64          // number of the last transaction of the log
 	Asked []time.Duration // of DueIn
 
 	mu       sync.Mutex
+	rows     Table // which the pipeline may read at any time
 	triggers int
 
 	lists, wholes int // look-ups row by row, and of rows as a whole
@@ -55,7 +55,7 @@ func Run(t *testing.T, cfg dispatch.Config, rows Table, body func(*World)) {
 func RunAfter(t *testing.T, cfg dispatch.Config, rows Table, earlier recovery.Earlier, body func(*World)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		w := &World{T: t, Ctx: ctx, Acks: &Acks{}, Table: rows, Reg: prometheus.NewRegistry()}
+		w := &World{T: t, Ctx: ctx, Acks: &Acks{}, rows: rows, Reg: prometheus.NewRegistry()}
 		w.Sink = &Sink{Answer: Always(outbox.Outcome{}), Missing: map[string]bool{}, Hands: map[string]*outbox.Message{}}
 		core, logs := observer.New(zap.InfoLevel)
 		log := zap.New(core)
@@ -113,8 +113,11 @@ func (c counted) Due(ctx context.Context, name string, from table.Cursor, q tabl
 func (b *World) Change(f func(rows Table)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	f(b.Table)
+	f(b.rows)
 }
+
+// SetRow is Change of one row.
+func (b *World) SetRow(id string, c outbox.Candidate) { b.Change(func(rows Table) { rows[id] = c }) }
 
 // LookUps returns how often the table was asked row by row and for rows as a whole since the last call.
 func (b *World) LookUps() (lists, wholes int) {

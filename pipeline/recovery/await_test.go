@@ -228,7 +228,7 @@ func TestEndThatWasReadBeforeAMoveRaisesNothing(t *testing.T) {
 		if b.raised(1) {
 			t.Error("the window was raised")
 		}
-		b.Table["1"] = outbox.Candidate{Status: outbox.Pending}
+		b.SetRow("1", outbox.Candidate{Status: outbox.Pending})
 		if alone := b.Sweep(flowtest.Row(1, flowtest.Key("a"))); len(alone) > 0 { // the gate waits for no end of the old log
 			t.Errorf("the sweep leaves %v alone", alone)
 		}

@@ -27,12 +27,12 @@ func TestPagesOfUntouchedRowsAreLookedUpAsAWhole(t *testing.T) {
 			const page = 500
 			run(t, Config{MaxInFlight: 10 * page}, func(b *bench) {
 				for id := range 5 * page {
-					b.Table[fmt.Sprint(id)] = pending
+					b.SetRow(fmt.Sprint(id), pending)
 				}
 				odd := fmt.Sprint(2*page + 7)
-				b.Table[odd] = c.state
+				b.SetRow(odd, c.state)
 				if c.missing {
-					delete(b.Table, odd)
+					b.Change(func(rows flowtest.Table) { delete(rows, odd) })
 				}
 				b.Sink.Set(func() {
 					b.Sink.Answer = func(m *outbox.Message) outbox.Outcome {
@@ -73,7 +73,8 @@ func TestPagesOfUntouchedRowsAreLookedUpAsAWhole(t *testing.T) {
 // What the log says of a row's attempts is older than the table: the guard of a refusal is what the table shows.
 func TestUntouchedRowsHaveNoAttempts(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
-		b.Table["1"], b.Table["2"] = outbox.Candidate{Status: outbox.Pending}, outbox.Candidate{Status: outbox.Pending}
+		b.SetRow("1", outbox.Candidate{Status: outbox.Pending})
+		b.SetRow("2", outbox.Candidate{Status: outbox.Pending})
 		b.Sink.Set(func() { b.Sink.Answer = flowtest.Always(outbox.Outcome{Class: outbox.ClassRefused, Reason: "no"}) })
 		b.connect(0, 1)
 		b.OfferRows(flowtest.Row(1))

@@ -35,7 +35,7 @@ func TestWindowRowsOfManyTablesFillTheirPages(t *testing.T) {
 // Rows of the recovery window that wait for a silent log do not keep an open breaker from being probed.
 func TestWindowRowsDoNotHoldUpTheProbe(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
-		b.Table["6"] = outbox.Candidate{Status: outbox.Pending}
+		b.SetRow("6", outbox.Candidate{Status: outbox.Pending})
 		b.Sink.Answer = nil
 		rows := []*outbox.Message{flowtest.Row(1), flowtest.Row(2), flowtest.Row(3), flowtest.Row(4), flowtest.Row(5)}
 		b.OfferRows(rows...)
@@ -53,7 +53,7 @@ func TestWindowRowsDoNotHoldUpTheProbe(t *testing.T) {
 
 func TestWindowRowsAreCheckedWhenTheLogFallsSilent(t *testing.T) {
 	run(t, Config{}, func(b *bench) {
-		b.Table["1"] = outbox.Candidate{Status: outbox.Pending}
+		b.SetRow("1", outbox.Candidate{Status: outbox.Pending})
 		b.connect(0, 9)
 		b.OfferRows(flowtest.Row(1))
 		time.Sleep(2 * time.Second) // virtual
