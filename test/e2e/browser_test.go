@@ -102,22 +102,24 @@ func (b *tab) run(actions ...chromedp.Action) {
 	testkit.Must(b.t, chromedp.Run(ctx, actions...))
 }
 
-// holds waits until an expression of the page is true.
+// holds waits until an expression of the page is true. While the browser replaces the page, an expression fails: that is "not yet".
 func (b *tab) holds(what, expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	var last string
+	var page string
 	for {
 		var truth bool
-		err := chromedp.Run(ctx, chromedp.Evaluate(expression, &truth), chromedp.InnerHTML("body main", &last))
-		switch {
-		case err != nil:
-			b.t.Fatalf("%s: %v; the page shows:\n%s", what, err, last)
-		case truth:
+		err := chromedp.Run(ctx, chromedp.Evaluate(expression, &truth))
+		if err == nil && truth {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
+		_ = chromedp.Run(ctx, chromedp.Evaluate(`document.querySelector("body main")?.innerHTML ?? ""`, &page)) // what a failure shows
+		select {
+		case <-ctx.Done():
+			b.t.Fatalf("%s: false (%v); the page shows:\n%s", what, err, page)
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 }
 
