@@ -34,9 +34,11 @@ type Reader interface {
 	Read(ctx context.Context, topic string, from, to time.Time, each func(Record) error) (Extent, error)
 }
 
-// CommittedReader is a Reader whose records are as safe as acknowledged ones: no record that it has read can be missing after a broker has
-// failed that may fail. So a record proves that its message was published.
+// CommittedReader is a Reader that can tell when its records are as safe as acknowledged ones. Then a record proves that its message was
+// published.
 type CommittedReader interface {
 	Reader
-	ReadsCommitted()
+	// Committed waits until no record of the topic that Read has returned before can be missing after a failure that an acknowledged
+	// record survives. With an error nothing is known of them.
+	Committed(ctx context.Context, topic string) error
 }

@@ -87,7 +87,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) error {
 		numbers.Fallback.Replica, leaves.Replica = replica, replica
 	}
 	a.leaving = retention.New(leaves, a.rows, d.log.Named("retention"), d.registry)
-	if d.life, err = d.newLife(); err != nil {
+	if d.life, err = d.newLife(tables); err != nil {
 		return err
 	}
 	parts, err := d.parts(a, gate)

@@ -10,6 +10,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/pipeline/readback"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
@@ -39,15 +40,12 @@ type life struct {
 
 // newLife reads what a killed process has left and leaves the first own sign of life; nil where read_back is off or cannot work. A shadow
 // run publishes nothing, so it leaves what it finds.
-func (d *daemon) newLife() (*life, error) {
+func (d *daemon) newLife(tables []*table.Table) (*life, error) {
 	if d.opts.Shadow {
 		return nil, nil
 	}
 	reader, can := relay.Unfenced(d.sink).(sink.CommittedReader)
 	if !d.cfg.ReadBack.Enabled || !can {
-		if d.cfg.ReadBack.Enabled {
-			d.log.Warn("read_back.enabled has no effect with this sink: after a kill some messages are sent again")
-		}
 		return nil, checkpoint.RemoveLife(d.cfg.Checkpoint.Dir) // it would be old when read_back is on again
 	}
 	now := time.Now()
@@ -60,8 +58,13 @@ func (d *daemon) newLife() (*life, error) {
 		l.log.Info("another relay was active meanwhile: the topics are not read back")
 	case found:
 		l.left.SettledAt = before.SettledAt
+		named := map[string]bool{}
+		for _, t := range tables {
+			named[t.Name()] = t.NamesMessages()
+		}
 		l.back = readback.New(readback.Config{
-			From: before.SettledAt.Add(-beforeSettled), To: before.AliveAt.Add(afterAlive),
+			Names: func(table string) bool { return named[table] },
+			From:  before.SettledAt.Add(-beforeSettled), To: before.AliveAt.Add(afterAlive),
 			MaxBytes: int64(d.cfg.ReadBack.MaxBytes), MaxTime: d.cfg.ReadBack.MaxTime,
 		}, reader, l.log, d.registry)
 	}

@@ -245,7 +245,7 @@ type Pipeline struct {
 // ReadBack is the look into the topics after a kill.
 type ReadBack struct {
 	// Enabled makes a start after a kill on the same state directory read the topics of the rows that it is about to send, so that it does not
-	// send copies. For Kafka; the account needs READ on the topics.
+	// send copies. The account needs READ on the topics (RocketMQ: SUB on the topics and the group).
 	Enabled bool `yaml:"enabled"`
 	// MaxBytes is the size of ids and bodies up to which topics are read. Beyond it rows are sent that may be copies.
 	MaxBytes setting.Bytes `yaml:"max_bytes"`
@@ -322,7 +322,7 @@ func Default() Config {
 		},
 		Lease:    Lease{Enabled: true, Time: 10 * time.Second},
 		Pipeline: Pipeline{MaxInFlight: 8192, MaxInFlightBytes: 64 * setting.MiB, MaxTransactionBytes: 64 * setting.MiB},
-		ReadBack: ReadBack{MaxBytes: 64 * setting.MiB, MaxTime: 5 * time.Second},
+		ReadBack: ReadBack{Enabled: true, MaxBytes: 64 * setting.MiB, MaxTime: 5 * time.Second},
 		Admin:    Admin{Listen: "127.0.0.1:9180"},
 		Log:      Log{Level: "info", Format: "json"},
 	}

@@ -185,7 +185,7 @@ func (c *check) uniqueness(t *Table) {
 	guard := c.index(func(i Index) bool {
 		return i.unique && !slices.ContainsFunc(i.Columns, func(column string) bool { return !slices.Contains(names, column) })
 	})
-	if guard != nil {
+	if t.guarded = guard != nil || !t.Has(MessageID); guard != nil {
 		return
 	}
 	what := "no UNIQUE index: two rows may have one message id, and consumers would drop the second as a copy"

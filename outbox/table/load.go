@@ -22,6 +22,7 @@ type Table struct {
 	quoted   string
 	mapping  Mapping
 	appendID bool                     // a derived message id ends with the primary key, because no unique index guards its columns
+	guarded  bool                     // no two rows have one message id
 	columns  [columnCount]*ColumnType // nil: role not used
 	reads    []Column
 	at       [columnCount]int // index in reads; -1
@@ -82,7 +83,7 @@ func (t *Table) LoadFrom(ctx context.Context, db *sql.DB) (*Table, error) {
 	case here != there:
 		return nil, fmt.Errorf("the default time zone of that server is another one: ages of rows of %s would be wrong; set tables[].time_zone", t.name)
 	}
-	other.appendID = t.appendID // message ids are the primary's
+	other.appendID, other.guarded = t.appendID, t.guarded // message ids are the primary's
 	return other, nil
 }
 
@@ -242,6 +243,12 @@ func (t *Table) At(role Column) int { return t.at[role] }
 
 // AppendsID reports whether a derived message id ends with the primary key.
 func (t *Table) AppendsID() bool { return t.appendID }
+
+// NamesMessages reports whether a message id names one message: no two rows of the table have the same one, and it is no number that rows of
+// other tables may have too.
+func (t *Table) NamesMessages() bool {
+	return t.guarded && !(t.Has(MessageID) && t.columns[MessageID].Kind() == KindInteger)
+}
 
 // Zone is where the DATETIME columns are.
 func (t *Table) Zone() *time.Location { return t.zone.Load() }

@@ -133,3 +133,35 @@ func TestLoadChecksTheMapping(t *testing.T) {
 		}
 	}
 }
+
+// A message id names a message where no two rows can have the same one. A number may be in other tables too, so it names none.
+func TestWhichMessageIDsNameAMessage(t *testing.T) {
+	for _, c := range []struct {
+		name, preset, alter string
+		change              func(*table.Mapping)
+		want                bool
+	}{
+		{"derived, with its index", "outbox", "", nil, true},
+		{"derived, the primary key is appended", "outbox", "DROP INDEX uk_message", nil, true},
+		{"a column with its index", "order-chain", "", nil, true},
+		{"the primary key, a text", "local_message", "", nil, true},
+		{"a column without an index", "order-chain", "DROP INDEX uk_message_id", nil, false},
+		{"the primary key, a number", "outbox", "", func(m *table.Mapping) { m.Set(table.MessageID, "id") }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := tabletest.New(t, testkit.MariaDB)
+			b.Create(c.preset)
+			m := b.Mapping(c.preset)
+			if c.alter != "" {
+				testkit.Exec(b, b.DB, "ALTER TABLE "+b.Quoted+" "+c.alter)
+			}
+			if c.change != nil {
+				c.change(&m)
+			}
+			b.LoadAsIs(m)
+			if got := b.Table.NamesMessages(); got != c.want {
+				t.Errorf("names messages: %v", got)
+			}
+		})
+	}
+}

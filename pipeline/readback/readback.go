@@ -1,13 +1,14 @@
 // Package readback reads from the topics what a process that was killed has sent and not journalled, so that its rows are not sent again.
 //
 // Guarantee: a row counts as sent only if a record with its message id and its body is in its topic, within the period in which the dead
-// process may have sent it. Reading ends at its bounds of bytes and time, and on any error; a row that was not found is sent, as without this
+// process may have sent it, and the message id is of a table in which it names one message: an equal number of another table is no proof. Reading ends at its bounds of bytes and time, and on any error; a row that was not found is sent, as without this
 // package. A record that is appended after the last look is missed: then the row is sent twice.
 //
 // The package owns no goroutine beyond a call. Sent and End may be called from several goroutines.
 package readback
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,9 +32,10 @@ const (
 
 // Config is what to read.
 type Config struct {
-	From, To time.Time     // the period in which the dead process may have sent what it had not journalled, with its margins
-	MaxBytes int64         // of the records of all topics, counted again at each look
-	MaxTime  time.Duration // for all topics together
+	Names    func(table string) bool // whether a message id of the table names one message; rows of other tables are not looked for
+	From, To time.Time               // the period in which the dead process may have sent what it had not journalled, with its margins
+	MaxBytes int64                   // of the records of all topics, counted again at each look
+	MaxTime  time.Duration           // for all topics together
 }
 
 // ReadBack is what is known of the topics. Make it with New.
@@ -102,7 +104,7 @@ func (b *ReadBack) Sent(ctx context.Context, messages []*outbox.Message) []bool 
 	}
 	ours := map[string]map[key]struct{}{} // of topics that were not read
 	for _, m := range messages {
-		if b.topics[m.Topic] != nil {
+		if b.topics[m.Topic] != nil || !b.cfg.Names(m.Table) {
 			continue
 		}
 		if ours[m.Topic] == nil {
@@ -115,7 +117,7 @@ func (b *ReadBack) Sent(ctx context.Context, messages []*outbox.Message) []bool 
 	}
 	found := 0
 	for i, m := range messages {
-		if t := b.topics[m.Topic]; t != nil {
+		if t := b.topics[m.Topic]; t != nil && b.cfg.Names(m.Table) {
 			if _, sent[i] = t.found[b.key(m.MessageID, m.Body)]; sent[i] {
 				found++
 			}
@@ -177,8 +179,19 @@ func (b *ReadBack) read(ctx context.Context, ours map[string]map[key]struct{}) {
 
 var errBytes = errors.New("read_back.max_bytes is reached")
 
-// readTopic reads until a look that began a while after the one before shows no further message of ours. It returns why it did not get there.
+// readTopic reads a topic to its end and makes sure that what it has found is as safe as acknowledged messages; else nothing is found. It
+// returns why it did not get there.
 func (b *ReadBack) readTopic(ctx context.Context, name string, ours, found map[key]struct{}) string {
+	why := b.readToEnd(ctx, name, ours, found)
+	if err := b.reader.Committed(ctx, name); err != nil {
+		clear(found)
+		return cmp.Or(why, err.Error())
+	}
+	return why
+}
+
+// readToEnd reads until a look that began a while after the one before shows no further message of ours. It returns why it did not get there.
+func (b *ReadBack) readToEnd(ctx context.Context, name string, ours, found map[key]struct{}) string {
 	for known := -1; ; {
 		extent, err := b.reader.Read(ctx, name, b.cfg.From, b.cfg.To, func(r sink.Record) error {
 			if !b.within(len(r.MessageID) + len(r.Body)) {

@@ -19,8 +19,8 @@ const readPatience = 30 * time.Second
 
 var _ sink.CommittedReader = (*Sink)(nil)
 
-// ReadsCommitted implements sink.CommittedReader: a broker gives consumers only what all in-sync replicas have (the high watermark).
-func (s *Sink) ReadsCommitted() {}
+// Committed implements sink.CommittedReader: a broker gives consumers only what all in-sync replicas have (the high watermark).
+func (s *Sink) Committed(context.Context, string) error { return nil }
 
 // Read implements sink.Reader with its own client, which belongs to no consumer group and commits nothing. The account needs READ
 // on the topic.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/sink"
@@ -14,12 +15,45 @@ import (
 // TIMER_DELIVER_MS.
 const firstWithTimers = 412
 
-// Check reads the brokers' releases when they must hold delayed messages. It publishes nothing.
-func (s *Section) Check(ctx context.Context, opened sink.Sink, _ sink.Newest) []server.Finding {
+// readBackLimit is the time in which a topic must be readable.
+const readBackLimit = 5 * time.Second
+
+// Check reads the brokers' releases when they must hold delayed messages, and tries to read the topics that are to be read back. It
+// publishes nothing.
+func (s *Section) Check(ctx context.Context, opened sink.Sink, newest sink.Newest) (findings []server.Finding) {
 	q, is := opened.(*Sink)
-	if !is || !s.NativeDelay {
+	if !is {
 		return nil
 	}
+	if newest.ReadBack {
+		findings = s.checkReadBack(ctx, q, newest.Topics)
+	}
+	if s.NativeDelay {
+		findings = append(findings, s.checkTimers(ctx, q)...)
+	}
+	return findings
+}
+
+// checkReadBack reports the topics that a start after a kill cannot read.
+func (s *Section) checkReadBack(ctx context.Context, q *Sink, topics []string) (findings []server.Finding) {
+	for _, topic := range topics {
+		limited, cancel := context.WithTimeout(ctx, readBackLimit)
+		err := q.unreadable(limited, topic)
+		cancel()
+		if err != nil {
+			findings = append(findings, server.Finding{
+				Severity: server.Warning, Subject: "topic " + topic,
+				What: fmt.Sprintf("read_back is enabled and the topic cannot be read back: after a kill some of its messages are sent again: %v", err),
+				Fix: fmt.Sprintf("let the account read (SUB) the topic and the group %s, and ask the brokers for their configuration and state, or set read_back.enabled to false",
+					s.Group),
+			})
+		}
+	}
+	return findings
+}
+
+// checkTimers reports brokers that deliver delayed messages at once.
+func (s *Section) checkTimers(ctx context.Context, q *Sink) []server.Finding {
 	const subject = "sink.rocketmq.native_delay"
 	brokers, err := q.remote.Masters(ctx)
 	if err != nil {

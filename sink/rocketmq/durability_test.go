@@ -1,10 +1,16 @@
 package rocketmq
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
 )
 
 // A real primary that must wait for a replica and has none stores the message and answers FLUSH_SLAVE_TIMEOUT.
@@ -25,4 +31,96 @@ func TestG29_RealBrokerWithoutItsReplica(t *testing.T) {
 		t.Logf("%s: %+v", durability, o)
 	}
 	readAll(t, r, "orders", 2) // it has stored both
+	section := NewSection()
+	section.NameServers = []string{r.NameServer()}
+	s := startSink(t, *section)
+	if err := committed(t, s, "orders", 3*time.Second); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("messages that no replica has are as safe as acknowledged ones: %v", err)
+	}
+	section.Durability = "lenient"
+	testkit.Must(t, committed(t, startSink(t, *section), "orders", time.Minute))
+}
+
+// What a broker has stored is as safe as what it acknowledges once it has flushed it, with its own statistics.
+func TestP3_RealBrokerThatFlushes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make test-rest runs it")
+	}
+	r := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: map[string]int{"orders": 1}, Config: map[string]string{"flushDiskType": "SYNC_FLUSH"}})
+	section := NewSection()
+	section.NameServers = []string{r.NameServer()}
+	s := startSink(t, *section)
+	send(t, s, message("orders", "a")).want(outbox.ClassNone)
+	testkit.Must(t, committed(t, s, "orders", time.Minute))
+	readAll(t, r, "orders", 1)
+	testkit.Must(t, s.unreadable(t.Context(), "orders"))
+	waits, err := s.remote.Waits(t.Context(), stateLimit, r.BrokerAddr())
+	testkit.Must(t, err)
+	log, err := s.remote.CommitLog(t.Context(), stateLimit, r.BrokerAddr(), waits)
+	if testkit.Must(t, err); !waits.Flush || log.End == 0 || log.Unflushed != 0 {
+		t.Errorf("%+v, %+v", waits, log)
+	}
+}
+
+func committed(t *testing.T, s *Sink, topic string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	return s.Committed(ctx, topic)
+}
+
+// Committed waits for what the broker waits for before it acknowledges, and for no more.
+func TestP3_CommittedIsWhatABrokerAcknowledges(t *testing.T) {
+	runtime := func(end int, rest string) string {
+		return fmt.Sprintf(`{"table":{"commitLogMaxOffset":"%d","remainHowManyDataToFlush":%q}}`, end, rest)
+	}
+	replicas := func(acknowledged ...int) string {
+		var list []string
+		for _, n := range acknowledged {
+			list = append(list, fmt.Sprintf(`{"slaveAckOffset":%d,"inSync":true}`, n))
+		}
+		return `{"haConnectionInfo":[` + strings.Join(list, ",") + `]}`
+	}
+	const flushes, copies = "brokerRole=ASYNC_MASTER\nflushDiskType=SYNC_FLUSH\n", "brokerRole=SYNC_MASTER\nflushDiskType=ASYNC_FLUSH\ninSyncReplicas=3\n"
+	for name, c := range map[string]struct {
+		config            string
+		runtime, replicas []string // of one question after the other; the last one stays
+		asked             int      // for the state, until it is so; 0: never
+	}{
+		"asynchronous":        {config: "brokerRole=ASYNC_MASTER\nflushDiskType=ASYNC_FLUSH\n"},
+		"flushed":             {config: flushes, runtime: []string{runtime(1000, "0 B")}, asked: 2},
+		"flushed later":       {config: flushes, runtime: []string{runtime(1000, "900 B"), runtime(1000, "1 B"), runtime(1000, "0 B")}, asked: 3},
+		"more is stored":      {config: flushes, runtime: []string{runtime(1000, "900 B"), runtime(9000, "1.0 KiB"), runtime(9000, "1.0 KiB")}, asked: 3},
+		"never flushed":       {config: flushes, runtime: []string{runtime(1000, "0 B"), runtime(1000, "1 B")}, asked: -1},
+		"has just started":    {config: flushes, runtime: []string{"", runtime(1000, "0 B")}, asked: 3},
+		"copied":              {config: copies, runtime: []string{runtime(1000, "9 B")}, replicas: []string{replicas(1000, 1000)}, asked: 2},
+		"copied later":        {config: copies, runtime: []string{runtime(1000, "9 B")}, replicas: []string{replicas(), replicas(999, 1000), replicas(1000, 1000, 0)}, asked: 3},
+		"one replica only":    {config: copies, runtime: []string{runtime(1000, "9 B")}, replicas: []string{replicas(1000)}, asked: -1},
+		"the master suffices": {config: strings.Replace(copies, "3", "1", 1)},
+		"release 4":           {config: strings.Replace(copies, "inSyncReplicas=3\n", "", 1), runtime: []string{runtime(1000, "9 B")}, replicas: []string{replicas(1000)}, asked: 2},
+		"all in sync":         {config: copies + "allAckInSyncStateSet=true\n", runtime: []string{runtime(1000, "9 B")}, replicas: []string{replicas(1000, 999)}, asked: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := newCluster(t)
+			cluster.topic("orders")
+			asked := 0
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			cluster.brokers["broker-a"].state = map[int]func() string{
+				remoting.BrokerConfig: func() string { return c.config },
+				remoting.BrokerRuntime: func() string {
+					asked++
+					if c.asked < 0 && asked > 5 {
+						cancel()
+					}
+					return c.runtime[min(asked, len(c.runtime))-1]
+				},
+				remoting.HAStatus: func() string { return c.replicas[min(asked, len(c.replicas))-1] },
+			}
+			err := newTestSink(t, cluster).Committed(ctx, "orders")
+			if (err == nil) != (c.asked >= 0) || c.asked >= 0 && asked != c.asked {
+				t.Errorf("%v after %d questions, want %d", err, asked, c.asked)
+			}
+		})
+	}
 }

@@ -61,7 +61,8 @@ type fakeBroker struct {
 	*fakeServer
 	cluster *cluster
 	name    string
-	release int // as it reports it
+	release int                   // as it reports it
+	state   map[int]func() string // the body of its answers to questions for its configuration and its state, by their code
 
 	// guarded by cluster.mu
 	script   func(request) reply
@@ -154,6 +155,12 @@ func oldJSON(v any) []byte {
 func (b *fakeBroker) answer(h remoting.Header, body []byte) (remoting.Header, []byte, reply) {
 	if h.Code == remoting.Heartbeat {
 		return remoting.Header{Version: b.release}, nil, reply{}
+	}
+	if state := b.state[h.Code]; state != nil {
+		if body := state(); body != "" {
+			return remoting.Header{}, []byte(body), reply{}
+		}
+		return remoting.Header{Code: remoting.SystemError, Remark: "java.util.NoSuchElementException"}, nil, reply{} // as a broker that has just started
 	}
 	req := parseSend(h, body)
 	if refused := b.refusal(h, req); refused.code != remoting.Success {

@@ -29,6 +29,8 @@ const (
 	SendBatch       = 320
 	Pull            = 11
 	CreateTopic     = 17
+	BrokerConfig    = 26
+	BrokerRuntime   = 28
 	SearchOffset    = 29
 	MaxOffset       = 30
 	MinOffset       = 31
@@ -37,6 +39,7 @@ const (
 	Clusters        = 106
 	DeleteInBroker  = 215
 	DeleteInNameSrv = 216
+	HAStatus        = 907
 )
 
 // Answers (org.apache.rocketmq.remoting.protocol.ResponseCode).

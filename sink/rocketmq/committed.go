@@ -1,0 +1,92 @@
+package rocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
+)
+
+var _ sink.CommittedReader = (*Sink)(nil)
+
+const (
+	commitPause = 100 * time.Millisecond // between two questions for what a broker has flushed and copied
+	stateLimit  = 10 * time.Second       // of such a question: a broker that is busy collects its statistics for more than a second
+)
+
+// Committed implements sink.CommittedReader. Consumers get a message before it is on the disk and on replicas. So each broker of the topic is
+// asked how far its commit log is flushed and copied, until that covers what the log held at the call, as far as the broker waits for it
+// before it acknowledges. With durability lenient a stored message counts as sent, and there is nothing to ask.
+func (s *Sink) Committed(ctx context.Context, topic string) error {
+	if s.alone.lenient {
+		return nil
+	}
+	found, err := s.readable(ctx, topic)
+	if err != nil {
+		return fmt.Errorf("topic %s: %w", topic, err)
+	}
+	for _, q := range found.Queues {
+		if err := s.brokerCommitted(ctx, found.Masters[q.Broker]); err != nil {
+			return fmt.Errorf("broker %s was asked whether what it has stored is flushed and copied: %w", q.Broker, err)
+		}
+	}
+	return nil
+}
+
+func (s *Sink) brokerCommitted(ctx context.Context, addr string) error {
+	waits, err := s.remote.Waits(ctx, stateLimit, addr)
+	if err != nil || !waits.Any() {
+		return err
+	}
+	for need, before := int64(-1), int64(0); ; {
+		log, err := s.remote.CommitLog(ctx, stateLimit, addr, waits)
+		switch {
+		case err == nil && need < 0:
+			need, before = log.End, log.End
+		case err == nil: // the log reached before at the least when Unflushed was taken
+			if before-log.Unflushed >= need && log.Copied >= need {
+				return nil
+			}
+			before = log.End
+		case !remoting.IsCode(err, remoting.SystemError): // a broker that has just started has no statistics yet
+			return err
+		}
+		if !outbox.Wait(ctx, commitPause, nil) {
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+// unreadable returns why a topic cannot be read back.
+func (s *Sink) unreadable(ctx context.Context, topic string) error {
+	found, err := s.readable(ctx, topic)
+	if err != nil {
+		return err
+	}
+	for _, q := range found.Queues {
+		if err := s.readNewest(ctx, topic, found.Masters[q.Broker]); err != nil {
+			return fmt.Errorf("broker %s: %w", q.Broker, err)
+		}
+	}
+	return s.Committed(ctx, topic)
+}
+
+// readNewest reads the newest message of a topic's first queue on a broker, if there is one: brokers check the rights when they are asked for
+// messages.
+func (s *Sink) readNewest(ctx context.Context, topic, addr string) error {
+	conn, err := s.remote.Dial(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	end, err := conn.Offset(remoting.MaxOffset, topic, 0, nil)
+	if err != nil || end == 0 {
+		return err
+	}
+	_, err = conn.Read(s.group, topic, 0, end-1, end, func(remoting.Message) (bool, error) { return false, nil })
+	return err
+}
