@@ -37,7 +37,7 @@ type daemon struct {
 	held     *relay.HeldLease
 	web      *web
 	waiting  *waiting       // nil unless the start had to wait for the database
-	life     *life          // nil without read_back
+	life     *relay.Life    // nil without read_back
 	outdated atomic.Bool    // the tables of a pattern have changed, or the lease was obtained or lost
 	opened   []func() error // close what was opened, in the order of opening
 }
@@ -83,7 +83,7 @@ func (d *daemon) run(ctx context.Context) error {
 		}
 	})
 	watches.Go(func() { d.past.Run(watching, d.watched()) })
-	watches.Go(func() { d.life.run(watching, d) })
+	watches.Go(func() { d.life.Run(watching, d.relay) })
 	err := d.relay.Run(ctx)
 	stopReaching()
 	stopWatching()
@@ -91,7 +91,7 @@ func (d *daemon) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.life.end(d)
+	return d.life.End(d.relay)
 }
 
 // open makes everything up to the working admin server. What cannot work is reported before anything is written.

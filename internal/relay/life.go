@@ -1,0 +1,166 @@
+package relay
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline/readback"
+	"github.com/canal-outbox/canal-outbox/pipeline/recovery"
+	"github.com/canal-outbox/canal-outbox/sink"
+)
+
+// Signs are where a process leaves its signs of life; checkpoint.Signs implements it for a state directory.
+type Signs interface {
+	// Read returns what the last process left that did not stop cleanly; false when there is none.
+	Read() (outbox.Life, bool, error)
+	Write(outbox.Life) error
+	Remove() error
+}
+
+// LifeSettings are the times of signs of life, and the bounds of a read-back.
+type LifeSettings struct {
+	Every  time.Duration // between two signs
+	Before time.Duration // margin before the time at which all was settled: the broker's clock may differ from ours where it sets the times of records
+	After  time.Duration // margin behind the last sign: a request may be under way, and the last interval has no sign
+	Claims time.Duration // after which no claim of the dead process is left
+
+	MaxBytes int64         // see readback.Config
+	MaxTime  time.Duration // see readback.Config
+}
+
+// DefaultLife are the times of a relay with such a claim time-out.
+func DefaultLife(claimTimeout time.Duration) LifeSettings {
+	return LifeSettings{Every: time.Second, Before: 10 * time.Second, After: 30 * time.Second, Claims: 2*claimTimeout + time.Minute}
+}
+
+// LifeParts are what a Life is made of.
+type LifeParts struct {
+	Signs  Signs
+	Source interface {
+		End(ctx context.Context) (outbox.Position, error)
+	}
+	Checkpoint func() (outbox.Position, bool)
+	Reader     sink.CommittedReader
+	Names      func(table string) bool // see readback.Config
+	TookOver   bool                    // another process was active after the one that left the sign
+}
+
+// Life leaves signs of life for a start after a kill, and reads the topics back after one. A nil *Life does nothing. Make it with NewLife.
+type Life struct {
+	parts    LifeParts
+	settings LifeSettings
+	log      *zap.Logger
+	back     *readback.ReadBack // nil: the last process stopped cleanly, or left nothing
+	began    time.Time
+
+	mu        sync.Mutex
+	left      outbox.Life
+	mark      outbox.Position // once the checkpoint is there, all that was sent before marked is journalled
+	marked    time.Time
+	past      bool      // the first mark was passed: the rows that a killed process may have sent are settled
+	setBackAt time.Time // when an operator last set rows back; zero: not in this run
+	failed    bool      // the last sign of life could not be left, and was logged
+}
+
+// NewLife reads what a killed process has left and leaves the first own sign of life.
+func NewLife(parts LifeParts, settings LifeSettings, log *zap.Logger, reg prometheus.Registerer) *Life {
+	now := time.Now()
+	l := &Life{parts: parts, settings: settings, log: log, began: now, left: outbox.Life{SettledAt: now}}
+	before, found, err := parts.Signs.Read()
+	switch {
+	case err != nil:
+		log.Warn("not known when the last process was alive: rows that it had sent and not journalled are sent again", zap.Error(err))
+	case found && parts.TookOver:
+		log.Info("another relay was active meanwhile: the topics are not read back")
+	case found:
+		l.left.SettledAt = before.SettledAt
+		l.back = readback.New(readback.Config{
+			Names: parts.Names, From: before.SettledAt.Add(-settings.Before), To: before.AliveAt.Add(settings.After),
+			MaxBytes: settings.MaxBytes, MaxTime: settings.MaxTime,
+		}, parts.Reader, log, reg)
+	}
+	l.leave(now)
+	return l
+}
+
+// Earlier is what Parts.Earlier takes.
+func (l *Life) Earlier() recovery.Earlier {
+	if l == nil || l.back == nil {
+		return nil
+	}
+	return l.back
+}
+
+// leave writes a sign of life. Rows that an operator has set back are to be sent again though their topics have them: until what was sent before
+// is out of reach, there is none. Callers hold mu, or are the only one.
+func (l *Life) leave(now time.Time) {
+	if !l.setBackAt.IsZero() && l.left.SettledAt.Add(-l.settings.Before).Before(l.setBackAt) {
+		return
+	}
+	l.left.AliveAt = now
+	err := l.parts.Signs.Write(l.left)
+	if err != nil && !l.failed {
+		l.log.Warn("no sign of life is left for a start after a kill", zap.Error(err))
+	}
+	l.failed = err != nil
+}
+
+// SetBack is called before an operator sets rows back: no start after a kill takes them for sent.
+func (l *Life) SetBack() error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.setBackAt = time.Now()
+	return l.parts.Signs.Remove()
+}
+
+// Run leaves signs of life of a relay until the context ends.
+func (l *Life) Run(ctx context.Context, r *Relay) {
+	if l == nil {
+		return
+	}
+	for outbox.Wait(ctx, l.settings.Every, nil) {
+		now := time.Now()
+		if l.mark.IsZero() { // the rows that the killed process may have sent end here at the latest
+			if end, err := l.parts.Source.End(ctx); err == nil {
+				l.mark, l.marked = end, now
+			}
+		}
+		l.step(now, r)
+	}
+}
+
+// step moves the time before which all is journalled, and leaves a sign of life.
+func (l *Life) step(now time.Time, r *Relay) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at, has := l.parts.Checkpoint(); has && r.Ready() && !l.mark.IsZero() && at.Compare(l.mark) >= 0 {
+		l.left.SettledAt = l.marked
+		l.mark, l.marked = r.Flow.Snapshot().Offered, now
+		l.past = true
+	}
+	// Claims of the killed process are taken over when they expire.
+	if l.past && l.back != nil && now.Sub(l.began) > l.settings.Claims {
+		l.back.End()
+	}
+	l.leave(now)
+}
+
+// End removes the sign of life after a stop with which all that was sent is journalled.
+func (l *Life) End(r *Relay) error {
+	if l == nil || !l.past {
+		return nil
+	}
+	if at, has := l.parts.Checkpoint(); !has || at.Compare(r.Flow.Snapshot().Offered) < 0 {
+		return nil
+	}
+	return l.parts.Signs.Remove()
+}
