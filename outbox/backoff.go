@@ -8,7 +8,6 @@ import (
 // Backoff says how long to wait after a failure: the steps of Schedule, the last one without end, or without a schedule Base
 // doubled with each further failure up to Max. The zero value is the default of the configuration: one second, doubled up to two
 // hours.
-// to two hours.
 type Backoff struct {
 	Base, Max time.Duration
 	Schedule  []time.Duration // if set, Base and Max are not used

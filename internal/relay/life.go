@@ -51,6 +51,9 @@ type LifeParts struct {
 	TookOver   bool                    // another process was active after the one that left the sign
 }
 
+// endPauses are between two questions for the end of the log; who asks is no matter of milliseconds.
+var endPauses = outbox.Backoff{Base: 5 * time.Second, Max: time.Minute}
+
 // Life leaves signs of life for a start after a kill, and reads the topics back after one. A nil *Life does nothing. Make it with NewLife.
 type Life struct {
 	parts    LifeParts
@@ -127,11 +130,15 @@ func (l *Life) Run(ctx context.Context, r *Relay) {
 	if l == nil {
 		return
 	}
-	for outbox.Wait(ctx, l.settings.Every, nil) {
+	var next time.Time // a server that is away is not asked with each sign
+	for failures := 0; outbox.Wait(ctx, l.settings.Every, nil); {
 		now := time.Now()
-		if l.mark.IsZero() { // the rows that the killed process may have sent end here at the latest
+		if l.mark.IsZero() && !now.Before(next) { // the rows that the killed process may have sent end here at the latest
 			if end, err := l.parts.Source.End(ctx); err == nil {
 				l.mark, l.marked = end, now
+			} else {
+				next = now.Add(endPauses.Delay(failures, 1))
+				failures++
 			}
 		}
 		l.step(now, r)
