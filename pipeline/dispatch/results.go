@@ -104,11 +104,13 @@ func (d *Dispatch) decide(e *tracker.Entry, r *sink.Result, now time.Time) {
 	d.sendAgain(e, r, part, now)
 }
 
-// Found completes a row that was not handed over because the broker has it already, from an earlier process: as sent.
+// Found completes a row that was not handed over because the broker has it already, from an earlier process: as sent. Its key goes on, as behind
+// a row that the table shows as final.
 func (d *Dispatch) Found(e *tracker.Entry) {
 	m := e.Message
 	d.mu.Lock()
 	defer d.handOn()
+	d.order.Final(m.Identity, time.Now())
 	d.complete(e, outbox.Completion{
 		Identity: m.Identity, Topic: m.Topic, RetryCount: e.RetryCount, Claim: m.Claim, Since: m.Since, Path: m.Path,
 		TakenOver: m.Status == outbox.Sending, Action: outbox.ActionMarkSent,

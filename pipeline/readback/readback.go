@@ -14,12 +14,14 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
@@ -46,9 +48,10 @@ type ReadBack struct {
 	metrics *metrics
 	seed    maphash.Seed
 
-	// One call reads at a time, and the others wait for it: it is over in MaxTime. The lock guards the next fields.
-	mu     sync.Mutex
-	ended  bool
+	ended atomic.Bool
+
+	// One call reads at a time, and the others wait for it: it is over in MaxTime. Its turn guards the next fields.
+	turn   *semaphore.Weighted
 	spent  time.Duration
 	topics map[string]*topic
 
@@ -78,7 +81,7 @@ type metrics struct {
 func New(cfg Config, reader sink.CommittedReader, log *zap.Logger, reg prometheus.Registerer) *ReadBack {
 	with := promauto.With(reg)
 	return &ReadBack{
-		cfg: cfg, reader: reader, log: log, seed: maphash.MakeSeed(), topics: map[string]*topic{},
+		cfg: cfg, reader: reader, log: log, seed: maphash.MakeSeed(), turn: semaphore.NewWeighted(1), topics: map[string]*topic{},
 		metrics: &metrics{
 			found: with.NewCounter(prometheus.CounterOpts{
 				Name: "canal_outbox_read_back_found_total", Help: "Rows that a killed process had sent and not journalled: found in their topics and not sent again.",
@@ -96,12 +99,11 @@ func New(cfg Config, reader sink.CommittedReader, log *zap.Logger, reg prometheu
 // Sent reports for each message whether the dead process has sent it. It reads a topic when its first message comes. A topic that cannot be
 // read keeps no other from being read; its messages are not sent, as far as is known.
 func (b *ReadBack) Sent(ctx context.Context, messages []*outbox.Message) []bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	sent := make([]bool, len(messages))
-	if b.ended {
+	if b.ended.Load() || b.turn.Acquire(ctx, 1) != nil {
 		return sent
 	}
+	defer b.release()
 	ours := map[string]map[key]struct{}{} // of topics that were not read
 	for _, m := range messages {
 		if b.topics[m.Topic] != nil || !b.cfg.Names(m.Table) {
@@ -132,12 +134,21 @@ func (b *ReadBack) Sent(ctx context.Context, messages []*outbox.Message) []bool 
 
 // End ends the care: no row that comes now can have been sent by the dead process.
 func (b *ReadBack) End() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.ended, b.topics = true, nil
+	b.ended.Store(true)
+	if b.turn.TryAcquire(1) {
+		b.release()
+	}
 }
 
-// read reads topics, several at a time. Callers hold mu.
+// release ends a turn. What was read is forgotten after the end.
+func (b *ReadBack) release() {
+	if b.ended.Load() {
+		b.topics = map[string]*topic{}
+	}
+	b.turn.Release(1)
+}
+
+// read reads topics, several at a time, in a turn.
 func (b *ReadBack) read(ctx context.Context, ours map[string]map[key]struct{}) {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, b.cfg.MaxTime-b.spent)

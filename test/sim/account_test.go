@@ -109,6 +109,7 @@ func (w *world) handedOver(i *incarnation, m *outbox.Message) *row {
 		w.violation("due", "%s is sent %v before its time", name(r.Identity), ahead)
 	}
 	r.copied = 0
+	w.checkReadBack(i, r, m)
 	f := r.of(i.life)
 	f.handed, f.answered, f.kept = true, false, false
 	r.attempts++

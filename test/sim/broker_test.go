@@ -22,6 +22,7 @@ type record struct {
 	path outbox.Path
 	at   time.Duration
 	life int
+	body []byte
 }
 
 // lane is one partition as one key sees it: what arrives is stored in the order of the sends.
@@ -191,7 +192,7 @@ func (w *world) store(i *incarnation, f *flight) {
 		f.row.records++
 	}
 	w.arrived(f.row)
-	w.records = append(w.records, record{f.row, f.message.Path, w.at(), i.life})
+	w.records = append(w.records, record{f.row, f.message.Path, w.at(), i.life, f.message.Body})
 	w.note(i.life, "stored", name(f.row.Identity), f.row.key, f.row.records)
 }
 

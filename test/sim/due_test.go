@@ -66,7 +66,7 @@ func (c rows) Due(ctx context.Context, _ string, after table.Cursor, q table.Due
 			if !c.i.knowsRows() {
 				c.i.knew = now
 			}
-			c.i.read = now
+			c.i.gateRead = now
 		}
 		return out, next, nil
 	}

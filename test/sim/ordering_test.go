@@ -25,7 +25,7 @@ func (p *plan) drawOrdering(seed uint64) {
 }
 
 // knowsRows says that the process has read which rows are not final since it began, or since its mark was moved. Callers hold mu.
-func (i *incarnation) knowsRows() bool { return i.read.After(i.anchored) }
+func (i *incarnation) knowsRows() bool { return i.gateRead.After(i.anchored) }
 
 // orderKey is what the order of a row is kept by; "" when it is not.
 func (w *world) orderKey(r *row) string {

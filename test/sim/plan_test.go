@@ -25,6 +25,7 @@ const (
 func draw(seed uint64) *plan {
 	p := newPlan(seed)
 	p.drawTeam(seed)
+	p.drawReadBack(seed)
 	return p
 }
 
@@ -55,7 +56,8 @@ type plan struct {
 	invisible  float64  // of transactions whose rows are visible late
 	unordered  bool     // they become visible in another order than that of the log
 	operations []operation
-	team       *teamPlan // nil: one process
+	team       *teamPlan           // nil: one process
+	readBack   *relay.LifeSettings // nil: the topics are not read back
 }
 
 type window struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
+	"github.com/canal-outbox/canal-outbox/pipeline/recovery"
 	"github.com/canal-outbox/canal-outbox/retention"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
@@ -53,7 +54,17 @@ type incarnation struct {
 	deferrals int             // that the reader has reported
 	random    *dice
 
-	read     time.Time // when the gate has read the table last
+	// See readback_test.go.
+	began       time.Time
+	predecessor *incarnation
+	diedAt      time.Duration
+	settledAt   time.Time                // as the dead process has left it
+	looks       map[string]time.Duration // by topic: when the last look began that came to its end
+	looked      map[string]int           // how often
+	known       map[string]time.Duration // and that counts
+	read        map[*row]bool            // of which a copy was seen
+
+	gateRead time.Time // when the gate has read the table last
 	knew     time.Time // when knowsRows became true
 	anchored time.Time // when it began, or its mark was moved last
 	silent   bool      // the mark was moved, and no transaction was offered since
@@ -82,7 +93,7 @@ func (w *world) start(d *disk, l life) *incarnation {
 func (w *world) incarnate(d *disk, l life, m *member) *incarnation {
 	i := &incarnation{
 		w: w, disk: d, team: m, life: len(w.incarnations) + 1, plan: l, files: d.files, killed: make(chan struct{}), gate: relay.NewGate(), ended: make(chan error, 1),
-		topics: map[string]bool{}, disturbed: map[string]bool{}, anchored: time.Now(),
+		topics: map[string]bool{}, disturbed: map[string]bool{}, anchored: time.Now(), began: time.Now(), predecessor: d.present,
 	}
 	i.random = newDice(w.seed, "jitter", uint64(i.life))
 	w.incarnations = append(w.incarnations, i)
@@ -102,7 +113,7 @@ func (i *incarnation) run() error {
 		return err
 	}
 	sink := newSink(i)
-	err = i.relayOn(state, sink, sink, i.stateLost(), nil).Run(i.ctx)
+	err = i.runAlive(state, sink)
 	if cerr := state.Close(); err == nil {
 		err = cerr
 	}
@@ -110,7 +121,7 @@ func (i *incarnation) run() error {
 }
 
 // relayOn makes the relay. through is the sink, or what stands before it.
-func (i *incarnation) relayOn(state *state, sink *sinkModel, through sink.Sink, lost bool, begin func(context.Context) error) *relay.Relay {
+func (i *incarnation) relayOn(state *state, sink *sinkModel, through sink.Sink, lost bool, begin func(context.Context) error, earlier recovery.Earlier) *relay.Relay {
 	settings := i.w.plan.settings
 	random := func() float64 {
 		i.w.mu.Lock()
@@ -127,6 +138,7 @@ func (i *incarnation) relayOn(state *state, sink *sinkModel, through sink.Sink, 
 		Retention: retention.New(drawRetention(i.w.seed), rows{i}, i.log, registerer{i}),
 		Again:     i.again(state),
 		Begin:     begin,
+		Earlier:   earlier,
 	}, settings, i.log, registerer{i})
 	i.w.mu.Lock()
 	i.relay, i.state, i.sink = relay, state, sink
@@ -176,7 +188,8 @@ func (i *incarnation) kill(why string) {
 	if i.dead || i.disk.present != i {
 		return
 	}
-	i.dead = true
+	i.dead, i.diedAt = true, w.at()
+	i.disk.loseSign(w.dice("sign", 0))
 	d := w.dice("kill", 0)
 	w.note(i.life, "KILL", "", why, i.steps)
 	percent := pick(d, 0, 0, 0, 0, 100, 100, 100, 30) // with a part the engine's maps make replays differ
