@@ -111,6 +111,7 @@ func (d *Dispatch) Found(e *tracker.Entry) {
 	d.mu.Lock()
 	defer d.handOn()
 	d.order.Final(m.Identity, time.Now())
+	e.Sends.Count = max(1, e.Sends.Count) // a reading of the table that still shows the row does not wait for it
 	d.complete(e, outbox.Completion{
 		Identity: m.Identity, Topic: m.Topic, RetryCount: e.RetryCount, Claim: m.Claim, Since: m.Since, Path: m.Path,
 		TakenOver: m.Status == outbox.Sending, Action: outbox.ActionMarkSent,

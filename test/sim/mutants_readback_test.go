@@ -3,6 +3,10 @@ package sim
 // readBackMutations are rules of the read-back after a kill.
 var readBackMutations = []mutation{
 	{
+		rule: "the key of a row that was found goes on", file: "pipeline/dispatch/results.go", found: "P1: ", seeds: 6000,
+		edits: []edit{{"	d.order.Final(m.Identity, time.Now())\n", ""}},
+	},
+	{
 		rule: "what was found is not sent", file: "pipeline/recovery/earlier.go", found: "P3: .*read back", seeds: 1000,
 		edits: []edit{{"		if sent[i] {\n", "		if sent[i] && i%2 == 1 {\n"}},
 	},

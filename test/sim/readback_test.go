@@ -82,7 +82,7 @@ func (i *incarnation) runAlive(state *state, s *sinkModel) error {
 	i.looked, i.looks, i.known, i.read = map[string]int{}, map[string]time.Duration{}, map[string]time.Duration{}, map[*row]bool{}
 	i.w.mu.Unlock()
 	alive := relay.NewLife(relay.LifeParts{
-		Signs: signs{i}, Source: source{i}, Checkpoint: state.Checkpoint, Reader: s, Names: func(string) bool { return !i.w.plan.ordered },
+		Signs: signs{i}, Source: source{i}, Checkpoint: state.Checkpoint, Reader: s, Names: func(string) bool { return true },
 	}, *settings, i.log, registerer{i})
 	own := i.relayOn(state, s, s, i.stateLost(), nil, alive.Earlier())
 	ctx, stop := context.WithCancel(context.WithoutCancel(i.ctx))
@@ -168,7 +168,7 @@ func (w *world) checkReadBack(i *incarnation, r *row, m *outbox.Message) {
 	if m.Path != outbox.PathBinlog && m.Status != outbox.Sending {
 		return // a row that is PENDING may have been set back by a person, so neither sweep nor timer looks for it
 	}
-	if !is || w.plan.ordered || r.logOnly || r.touched || time.Since(i.began) > w.plan.readBack.Claims {
+	if !is || r.logOnly || r.touched || time.Since(i.began) > w.plan.readBack.Claims {
 		return
 	}
 	dead := i.predecessor
