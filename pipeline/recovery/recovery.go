@@ -211,7 +211,7 @@ func (r *Recovery) published(n int) {
 	}
 }
 
-// failed logs a failed attempt and returns the pause before the next.
+// failed logs a failed attempt and returns the pause before the next. Callers hold the log lock.
 func (r *Recovery) failed(failures int, err error) time.Duration {
 	wait := retryPauses.Delay(failures, r.random())
 	r.log.Warn("cannot look up rows of the recovery window, trying again", zap.Int("rows", len(r.waiting)), zap.Duration("in", wait), zap.Error(err))
@@ -289,35 +289,36 @@ func (r *Recovery) Run(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		wait, err := r.checkQuiet(ctx)
-		if err == nil {
+		wait, failed := r.checkQuiet(ctx, failures)
+		if failures++; !failed {
 			failures = 0
-		} else if ctx.Err() == nil {
-			wait = r.failed(failures, err)
-			failures++
 		}
 		timer.Reset(wait)
 	}
 }
 
-// checkQuiet makes one attempt unless the reader is at work, and returns when to look again.
-func (r *Recovery) checkQuiet(ctx context.Context) (wait time.Duration, err error) {
+// checkQuiet makes one attempt unless the reader is at work, and returns when to look again. It logs a failure, but that of ctx.
+func (r *Recovery) checkQuiet(ctx context.Context, failures int) (wait time.Duration, failed bool) {
 	wait = idleTick
 	if !r.Passed(r.tracker.Offered()) {
 		wait = tick
 	}
 	if !r.logLock.TryAcquire(1) {
-		return wait, nil // the reader does it
+		return wait, false // the reader does it
 	}
 	defer r.Unlock()
 	if len(r.waiting) == 0 {
-		return wait, nil
+		return wait, false
 	}
-	if err := r.lookUp(ctx); err != nil {
-		return 0, err
+	err := r.lookUp(ctx)
+	if err == nil {
+		err = r.withoutSent(ctx)
 	}
-	if err := r.withoutSent(ctx); err != nil {
-		return 0, err
+	switch {
+	case ctx.Err() != nil:
+		return 0, true
+	case err != nil:
+		return r.failed(failures, err), true
 	}
 	for len(r.waiting) > 0 {
 		n := r.dispatch.TryPublish(r.waiting)
@@ -326,5 +327,5 @@ func (r *Recovery) checkQuiet(ctx context.Context) (wait time.Duration, err erro
 		}
 		r.published(n)
 	}
-	return tick, nil
+	return tick, false
 }

@@ -124,10 +124,12 @@ func (w *world) runTeam() {
 	}
 	var all sync.WaitGroup
 	for n, m := range w.plan.team.members {
+		w.mu.Lock()
 		if n > 0 {
 			w.disks = append(w.disks, newDisk(n))
 		}
 		d := w.disks[n]
+		w.mu.Unlock()
 		for _, f := range m.frozen {
 			time.AfterFunc(f.from, func() { w.freeze(d, f) })
 		}
