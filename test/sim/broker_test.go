@@ -257,11 +257,13 @@ func (s *sinkModel) cut(d *dice) {
 }
 
 // Probe implements sink.Sink.
-func (s *sinkModel) Probe(ctx context.Context) error {
+func (s *sinkModel) Probe(ctx context.Context) error { return s.probe(ctx, "probe", uint64(s.i.life)) }
+
+func (s *sinkModel) probe(ctx context.Context, actor string, key uint64) error {
 	w := s.i.w
 	s.i.awaitWake()
 	w.mu.Lock()
-	d := w.dice("probe", uint64(s.i.life))
+	d := w.dice(actor, key)
 	down, isDown := s.i.brokerDown()
 	w.mu.Unlock()
 	switch {

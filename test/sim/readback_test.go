@@ -106,7 +106,7 @@ func (s *sinkModel) Read(ctx context.Context, topic string, from, to time.Time, 
 	last, again := s.i.looks[topic]
 	delete(s.i.looks, topic)
 	w.mu.Unlock()
-	if err := s.Probe(ctx); err != nil {
+	if err := s.probe(ctx, "probe of a topic", hash(topic)); err != nil { // topics are read at the same time
 		return sink.Extent{}, err
 	}
 	w.mu.Lock()
