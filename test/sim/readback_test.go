@@ -177,8 +177,8 @@ func (w *world) checkReadBack(i *incarnation, r *row, m *outbox.Message) {
 			continue
 		}
 		from, to := i.settledAt.Add(-w.plan.readBack.Before), dead.diedAt+w.plan.readBack.After-2*w.plan.readBack.Every
-		// A sweep that had no answer for so long that what came after it was settled, or a mark of another server.
-		early := (c.path != outbox.PathBinlog || w.movesServer()) && w.began.Add(c.at).Before(from)
+		// A sweep that had no answer for so long that what came after it was settled, a row that was left behind its key, or a mark of another server.
+		early := (c.path != outbox.PathBinlog || w.plan.ordered || w.movesServer()) && w.began.Add(c.at).Before(from)
 		if f := r.of(dead.life); early || string(c.body) != string(m.Body) || c.at > known || c.at > to || f.forgiven || r.of(i.life).forgiven || f.answered && f.answer != outbox.ClassNone {
 			return
 		}
