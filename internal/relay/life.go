@@ -5,11 +5,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/pipeline"
 	"github.com/canal-outbox/canal-outbox/pipeline/readback"
 	"github.com/canal-outbox/canal-outbox/pipeline/recovery"
 	"github.com/canal-outbox/canal-outbox/sink"
@@ -62,13 +62,14 @@ type Life struct {
 	back     *readback.ReadBack // nil: the last process stopped cleanly, or left nothing
 	began    time.Time
 
-	mu        sync.Mutex
-	left      outbox.Life
-	mark      outbox.Position // once the checkpoint is there, all that was sent before marked is journalled
-	marked    time.Time
-	past      bool      // the first mark was passed: the rows that a killed process may have sent are settled
-	setBackAt time.Time // when an operator last set rows back; zero: not in this run
-	failed    bool      // the last sign of life could not be left, and was logged
+	mu         sync.Mutex
+	left       outbox.Life
+	mark       outbox.Position // once the checkpoint is there, all that was sent before marked is journalled
+	marked     time.Time
+	generation uint64    // of the positions that the mark is one of, see pipeline.Pipeline.Generation
+	past       bool      // the first mark was passed: the rows that a killed process may have sent are settled
+	setBackAt  time.Time // when an operator last set rows back; zero: not in this run
+	failed     bool      // the last sign of life could not be left, and was logged
 }
 
 // NewLife reads what a killed process has left and leaves the first own sign of life.
@@ -149,16 +150,31 @@ func (l *Life) Run(ctx context.Context, r *Relay) {
 func (l *Life) step(now time.Time, r *Relay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at, has := l.parts.Checkpoint(); has && r.Ready() && !l.mark.IsZero() && at.Compare(l.mark) >= 0 {
-		l.left.SettledAt = l.marked
-		l.mark, l.marked = r.Flow.Snapshot().Offered, now
-		l.past = true
+	if r.Ready() && !l.mark.IsZero() {
+		l.settle(now, r.Flow)
 	}
 	// Claims of the killed process are taken over when they expire.
 	if l.past && l.back != nil && now.Sub(l.began) > l.settings.Claims {
 		l.back.End()
 	}
 	l.leave(now)
+}
+
+// settle moves the time when the checkpoint has passed the mark. It must be behind it, or no row may be left: while the mark was taken rows
+// of the next transaction may have been sent. A position that was reset makes the mark void, which may be of another server. Callers hold mu.
+func (l *Life) settle(now time.Time, flow *pipeline.Pipeline) {
+	if generation := flow.Generation(); generation != l.generation {
+		l.generation, l.mark = generation, outbox.Position{}
+		return
+	}
+	at, has := l.parts.Checkpoint()
+	state := flow.Snapshot()
+	if !has || at.Compare(l.mark) < 0 || at.Compare(l.mark) == 0 && state.Owned > 0 {
+		return
+	}
+	l.left.SettledAt = l.marked
+	l.mark, l.marked = state.Offered, now
+	l.past = true
 }
 
 // End removes the sign of life after a stop with which all that was sent is journalled.

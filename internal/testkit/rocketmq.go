@@ -24,6 +24,8 @@ type RocketMQOptions struct {
 	// Config adds to broker.conf or overrides it, e.g. flushDiskType. Topics are not created by use unless
 	// autoCreateTopicEnable is set here.
 	Config map[string]string
+	// ReplicaOf makes the broker a replica of another one, whose brokerIP2 must be 127.0.0.1. It has no name server of its own.
+	ReplicaOf *RocketMQ
 	// JVM replaces the broker's default -Xms512m -Xmx512m -XX:TieredStopAtLevel=1; a benchmark leaves the last one out, see
 	// KafkaOptions.
 	JVM []string
@@ -94,8 +96,10 @@ func StartRocketMQ(ctx context.Context, opts RocketMQOptions) (_ *RocketMQ, err 
 	jars := filepath.Join(cache, "rocketmq", "jars")
 	r.Names = r.server("namesrv", jars, []string{"-Xms128m", "-Xmx128m", quickJIT}, "org.apache.rocketmq.namesrv.NamesrvStartup", r.pingNames)
 	r.Broker = r.server("broker", jars, heap, "org.apache.rocketmq.broker.BrokerStartup", r.pingBroker)
-	if err := r.Names.Start(ctx); err != nil {
-		return nil, err
+	if opts.ReplicaOf == nil {
+		if err := r.Names.Start(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return r, r.Broker.Start(ctx)
 }
@@ -143,6 +147,11 @@ func (r *RocketMQ) writeFiles(opts RocketMQOptions) error {
 		"mappedFileSizeCommitLog": "268435456", "mappedFileSizeConsumeQueue": "300000",
 		"registerNameServerPeriod": "10000", // the shortest; a first registration can fail on a busy machine
 		"timerWheelEnable":         "true", "timerPrecisionMs": "100", "diskMaxUsedSpaceRatio": "98",
+	}
+	if of := opts.ReplicaOf; of != nil {
+		maps.Copy(broker, map[string]string{
+			"brokerId": "1", "brokerRole": "SLAVE", "brokerIP2": "127.0.0.1", "namesrvAddr": of.NameServer(),
+		})
 	}
 	maps.Copy(broker, opts.Config)
 	topics, err := topicTable(opts.Topics)

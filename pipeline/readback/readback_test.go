@@ -162,7 +162,7 @@ func TestReadingIsBounded(t *testing.T) {
 				if got[0] != found || got[1] || time.Since(began) != c.time || !slices.Equal(b.warned(), []int64{maybe}) {
 					t.Errorf("sent %v after %v, warnings %v", got, time.Since(began), b.warned())
 				}
-				if b.Sent(t.Context(), []*outbox.Message{message("b", "1", "x")}); time.Since(began) > c.time+3*still {
+				if b.Sent(t.Context(), []*outbox.Message{message("b", "1", "x")}); time.Since(began) > c.time+2*still {
 					t.Errorf("with a second topic it took %v", time.Since(began))
 				}
 			})

@@ -15,7 +15,7 @@ import (
 // TIMER_DELIVER_MS.
 const firstWithTimers = 412
 
-// readBackLimit is the time in which a topic must be readable.
+// readBackLimit is the time in which a topic must be readable, and a broker must answer.
 const readBackLimit = 5 * time.Second
 
 // Check reads the brokers' releases when they must hold delayed messages, and tries to read the topics that are to be read back. It
@@ -34,19 +34,30 @@ func (s *Section) Check(ctx context.Context, opened sink.Sink, newest sink.Newes
 	return findings
 }
 
-// checkReadBack reports the topics that a start after a kill cannot read.
+// checkReadBack reports the topics that a start after a kill cannot read, and the brokers that do not say what they have flushed and copied.
 func (s *Section) checkReadBack(ctx context.Context, q *Sink, topics []string) (findings []server.Finding) {
+	warn := func(subject string, err error) {
+		findings = append(findings, server.Finding{
+			Severity: server.Warning, Subject: subject,
+			What: fmt.Sprintf("read_back is enabled and cannot work here: after a kill some messages are sent again: %v", err),
+			Fix: fmt.Sprintf("let the account read (SUB) the topics and the group %s, and ask the brokers for their configuration and state, or set read_back.enabled to false",
+				s.Group),
+		})
+	}
+	limited := func(check func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(ctx, readBackLimit)
+		defer cancel()
+		return check(ctx)
+	}
+	brokers := map[string]string{}
 	for _, topic := range topics {
-		limited, cancel := context.WithTimeout(ctx, readBackLimit)
-		err := q.unreadable(limited, topic)
-		cancel()
-		if err != nil {
-			findings = append(findings, server.Finding{
-				Severity: server.Warning, Subject: "topic " + topic,
-				What: fmt.Sprintf("read_back is enabled and the topic cannot be read back: after a kill some of its messages are sent again: %v", err),
-				Fix: fmt.Sprintf("let the account read (SUB) the topic and the group %s, and ask the brokers for their configuration and state, or set read_back.enabled to false",
-					s.Group),
-			})
+		if err := limited(func(ctx context.Context) error { return q.unreadable(ctx, topic, brokers) }); err != nil {
+			warn("topic "+topic, err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(brokers)) {
+		if err := limited(func(ctx context.Context) error { return q.brokerCommitted(ctx, brokers[name]) }); err != nil {
+			warn("broker "+name, err)
 		}
 	}
 	return findings

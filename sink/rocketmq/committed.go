@@ -22,9 +22,6 @@ const (
 // asked how far its commit log is flushed and copied, until that covers what the log held at the call, as far as the broker waits for it
 // before it acknowledges. With durability lenient a stored message counts as sent, and there is nothing to ask.
 func (s *Sink) Committed(ctx context.Context, topic string) error {
-	if s.alone.lenient {
-		return nil
-	}
 	found, err := s.readable(ctx, topic)
 	if err != nil {
 		return fmt.Errorf("topic %s: %w", topic, err)
@@ -37,7 +34,11 @@ func (s *Sink) Committed(ctx context.Context, topic string) error {
 	return nil
 }
 
+// brokerCommitted is Committed for one broker.
 func (s *Sink) brokerCommitted(ctx context.Context, addr string) error {
+	if s.alone.lenient {
+		return nil
+	}
 	waits, err := s.remote.Waits(ctx, stateLimit, addr)
 	if err != nil || !waits.Any() {
 		return err
@@ -61,8 +62,8 @@ func (s *Sink) brokerCommitted(ctx context.Context, addr string) error {
 	}
 }
 
-// unreadable returns why a topic cannot be read back.
-func (s *Sink) unreadable(ctx context.Context, topic string) error {
+// unreadable returns why a topic cannot be read back. It adds the topic's brokers, name to address, which Committed would ask.
+func (s *Sink) unreadable(ctx context.Context, topic string, brokers map[string]string) error {
 	found, err := s.readable(ctx, topic)
 	if err != nil {
 		return err
@@ -71,8 +72,9 @@ func (s *Sink) unreadable(ctx context.Context, topic string) error {
 		if err := s.readNewest(ctx, topic, found.Masters[q.Broker]); err != nil {
 			return fmt.Errorf("broker %s: %w", q.Broker, err)
 		}
+		brokers[q.Broker] = found.Masters[q.Broker]
 	}
-	return s.Committed(ctx, topic)
+	return nil
 }
 
 // readNewest reads the newest message of a topic's first queue on a broker, if there is one: brokers check the rights when they are asked for

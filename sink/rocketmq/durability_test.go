@@ -10,6 +10,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/canal-outbox/canal-outbox/sink/rocketmq/remoting"
 )
 
@@ -53,13 +54,40 @@ func TestP3_RealBrokerThatFlushes(t *testing.T) {
 	send(t, s, message("orders", "a")).want(outbox.ClassNone)
 	testkit.Must(t, committed(t, s, "orders", time.Minute))
 	readAll(t, r, "orders", 1)
-	testkit.Must(t, s.unreadable(t.Context(), "orders"))
+	if found := section.Check(t.Context(), s, sink.Newest{Topics: []string{"orders", "nowhere"}, ReadBack: true}); len(found) != 1 || found[0].Subject != "topic nowhere" {
+		t.Errorf("found %+v", found)
+	}
 	waits, err := s.remote.Waits(t.Context(), stateLimit, r.BrokerAddr())
 	testkit.Must(t, err)
 	log, err := s.remote.CommitLog(t.Context(), stateLimit, r.BrokerAddr(), waits)
 	if testkit.Must(t, err); !waits.Flush || log.End == 0 || log.Unflushed != 0 {
 		t.Errorf("%+v, %+v", waits, log)
 	}
+}
+
+// A primary that waits for its replica reports how far that has got, and a message that the replica has not is not as safe as an acknowledged one.
+func TestP3_RealBrokerWithItsReplica(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make test-rest runs it")
+	}
+	r := testkit.NewRocketMQ(t, testkit.RocketMQOptions{Topics: map[string]int{"orders": 1}, Config: map[string]string{
+		"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "totalReplicas": "2", "slaveTimeout": "200", "waitTimeMillsInSendQueue": "10000", "brokerIP2": "127.0.0.1",
+	}})
+	replica := testkit.NewRocketMQ(t, testkit.RocketMQOptions{ReplicaOf: r})
+	section := NewSection()
+	section.NameServers = []string{r.NameServer()}
+	s := startSink(t, *section)
+	testkit.WaitFor(t, time.Minute, "the replica to follow", func() bool { return send(t, s, message("orders", "a")).wait()[0].Class == outbox.ClassNone })
+	testkit.Must(t, committed(t, s, "orders", time.Minute))
+	testkit.Must(t, replica.Broker.Kill())
+	if o := send(t, s, message("orders", "b")).wait()[0]; o.Class == outbox.ClassNone {
+		t.Fatalf("without the replica: %+v", o)
+	}
+	if err := committed(t, s, "orders", 3*time.Second); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a message that the replica has not is as safe as an acknowledged one: %v", err)
+	}
+	testkit.Must(t, replica.Broker.Start(t.Context()))
+	testkit.Must(t, committed(t, s, "orders", time.Minute))
 }
 
 func committed(t *testing.T, s *Sink, topic string, limit time.Duration) error {

@@ -15,6 +15,7 @@ type account struct {
 	journalled dirs // whose journals have it
 	shown      dirs // whose processes the table has answered to its SENT
 
+	copySeen    bool // in the topic, by the process that has shown it as SENT
 	foreignSent bool // another sender says that it was sent
 	touched     bool // by a second writer
 	refused     int  // times that a process was told so

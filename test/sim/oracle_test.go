@@ -57,7 +57,7 @@ func (w *world) checkEnd() {
 		case r.gone:
 		case r.logOnly:
 			w.checkKept(r)
-		case r.status == outbox.Sent && r.records == 0 && !r.foreignSent:
+		case r.status == outbox.Sent && r.records == 0 && !r.foreignSent && !r.copySeen:
 			w.violation("P1", "%s is SENT, and the broker has no copy", id)
 		case r.status == outbox.Failed && !r.poison && r.burnt() <= w.budget(r):
 			w.violation("budget", "%s is FAILED after %d refusals and %d silences of %d", id, r.refused, r.unknown, w.budget(r))

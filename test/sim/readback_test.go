@@ -121,6 +121,7 @@ func (s *sinkModel) Read(ctx context.Context, topic string, from, to time.Time, 
 		w.violation("read back", "%s is looked at again after %v", topic, at-last)
 	}
 	s.i.looked[topic]++
+	w.note(s.i.life, "look", "", topic+" "+from.Sub(w.began).String()+" "+to.Sub(w.began).String(), len(found))
 	took := w.dice("read", hash(topic)).between(time.Millisecond, 20*time.Millisecond)
 	w.mu.Unlock()
 	if err := sleep(ctx, took); err != nil {
@@ -156,11 +157,6 @@ func (s *sinkModel) Committed(ctx context.Context, topic string) error {
 	return nil
 }
 
-// movesServer reports whether the plan has another server take the place of the first.
-func (w *world) movesServer() bool {
-	return slices.ContainsFunc(w.plan.operations, func(o operation) bool { return o.what == doFailover || o.what == doReplace })
-}
-
 // checkReadBack checks that a row is not sent of which the process has seen a copy, stored within the time in which the dead process may have
 // sent it. Callers hold mu.
 func (w *world) checkReadBack(i *incarnation, r *row, m *outbox.Message) {
@@ -177,8 +173,8 @@ func (w *world) checkReadBack(i *incarnation, r *row, m *outbox.Message) {
 			continue
 		}
 		from, to := i.settledAt.Add(-w.plan.readBack.Before), dead.diedAt+w.plan.readBack.After-2*w.plan.readBack.Every
-		// A sweep that had no answer for so long that what came after it was settled, a row that was left behind its key, or a mark of another server.
-		early := (c.path != outbox.PathBinlog || w.plan.ordered || w.movesServer()) && w.began.Add(c.at).Before(from)
+		// A sweep that had no answer for so long that what came after it was settled.
+		early := c.path != outbox.PathBinlog && w.began.Add(c.at).Before(from)
 		if f := r.of(dead.life); early || string(c.body) != string(m.Body) || c.at > known || c.at > to || f.forgiven || r.of(i.life).forgiven || f.answered && f.answer != outbox.ClassNone {
 			return
 		}

@@ -205,7 +205,7 @@ func (w *world) settle(i *incarnation, r *row, s outbox.Completion) (changed boo
 		return false
 	case s.Action == outbox.ActionMarkSent && (open || r.status == outbox.Failed):
 		r.status = outbox.Sent
-		if r.records == 0 {
+		if r.copySeen = i.read[r]; r.records == 0 && !r.copySeen { // a copy that a redelivery has made is no record, and may be found
 			w.violation("P1", "%s is shown as SENT, and the broker has no copy", name(r.Identity))
 		}
 	case s.Action == outbox.ActionRetry && open && r.retries == s.RetryCount:
