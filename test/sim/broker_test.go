@@ -23,6 +23,7 @@ type record struct {
 	at   time.Duration
 	life int
 	body []byte
+	told bool // its process was told that it may have failed
 }
 
 // lane is one partition as one key sees it: what arrives is stored in the order of the sends.
@@ -44,6 +45,7 @@ type flight struct {
 	dice    *dice
 	wire    string // lane
 	stored  bool
+	record  int  // of the broker, when it is stored
 	unsent  bool // it has not left the process
 	lost    bool // never arrives: the process died with it
 	told    bool // it has its result
@@ -192,7 +194,8 @@ func (w *world) store(i *incarnation, f *flight) {
 		f.row.records++
 	}
 	w.arrived(f.row)
-	w.records = append(w.records, record{f.row, f.message.Path, w.at(), i.life, f.message.Body})
+	f.record = len(w.records)
+	w.records = append(w.records, record{row: f.row, path: f.message.Path, at: w.at(), life: i.life, body: f.message.Body})
 	w.note(i.life, "stored", name(f.row.Identity), f.row.key, f.row.records)
 }
 
@@ -214,6 +217,9 @@ func (s *sinkModel) deliver(f *flight, o outbox.Outcome) {
 		return
 	}
 	f.told = true
+	if f.stored && o.Class != outbox.ClassNone {
+		w.records[f.record].told = true
+	}
 	b := f.batch
 	b.ready = append(b.ready, sink.Result{Message: f.message, Outcome: o})
 	wait := f.dice.between(0, 400*time.Microsecond)

@@ -16,13 +16,13 @@ import (
 
 // disk is a state directory as the next process will find it.
 type disk struct {
-	number           int
-	present          *incarnation // the one that lives, or the last one
-	files            *vfs.MemFS
-	sign, signBefore *outbox.Life // of the last process, see readback_test.go
-	lost             bool         // an earlier state was lost
-	torn             bool         // the last crash left a part of what was not synced
-	passAt           time.Time    // of the last pass over FAILED rows that do not say when they failed
+	number  int
+	present *incarnation // the one that lives, or the last one
+	files   *vfs.MemFS
+	sign    signState // of the last process
+	lost    bool      // an earlier state was lost
+	torn    bool      // the last crash left a part of what was not synced
+	passAt  time.Time // of the last pass over FAILED rows that do not say when they failed
 
 	// What must be there: what a write that returned has put there.
 	anchored   bool
@@ -129,7 +129,7 @@ func (i *incarnation) reopen(opts checkpoint.Options, cause error) (*checkpoint.
 
 // loseState forgets what must be there. Callers hold mu.
 func (w *world) loseState(d *disk, why string) {
-	d.lost, d.anchored, d.doubt, d.moving, d.sign, d.signBefore = true, false, nil, nil, nil, nil
+	d.lost, d.anchored, d.doubt, d.moving, d.sign = true, false, nil, nil, signState{}
 	for _, r := range w.lives {
 		r.journalled.set(d, false)
 		r.anchored(d)

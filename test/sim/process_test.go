@@ -59,6 +59,7 @@ type incarnation struct {
 	predecessor *incarnation
 	diedAt      time.Duration
 	settledAt   time.Time                // as the dead process has left it
+	aliveAt     time.Time                // likewise, where its last sign is lost; else zero
 	looks       map[string]time.Duration // by topic: when the last look began that came to its end
 	looked      map[string]int           // how often
 	known       map[string]time.Duration // and that counts

@@ -29,14 +29,20 @@ func (p *plan) drawReadBack(seed uint64) {
 	}
 }
 
-// signs is relay.Signs of one process: the disk keeps it, and the sign before.
+// signState is the sign of life on a disk, and the one before.
+type signState struct {
+	last, before *outbox.Life
+	old          bool // the last one was lost
+}
+
+// signs is relay.Signs of one process.
 type signs struct{ i *incarnation }
 
 // Read implements relay.Signs.
 func (s signs) Read() (outbox.Life, bool, error) {
 	s.i.w.mu.Lock()
 	defer s.i.w.mu.Unlock()
-	if left := s.i.disk.sign; left != nil {
+	if left := s.i.disk.sign.last; left != nil {
 		return *left, true, nil
 	}
 	return outbox.Life{}, false, nil
@@ -47,7 +53,7 @@ func (s signs) Write(l outbox.Life) error {
 	s.i.w.mu.Lock()
 	defer s.i.w.mu.Unlock()
 	if !s.i.dead {
-		s.i.disk.sign, s.i.disk.signBefore = &l, s.i.disk.sign
+		s.i.disk.sign.last, s.i.disk.sign.before = &l, s.i.disk.sign.last
 	}
 	return nil
 }
@@ -57,15 +63,15 @@ func (s signs) Remove() error {
 	s.i.w.mu.Lock()
 	defer s.i.w.mu.Unlock()
 	if !s.i.dead {
-		s.i.disk.sign, s.i.disk.signBefore = nil, nil
+		s.i.disk.sign.last, s.i.disk.sign.before = nil, nil
 	}
 	return nil
 }
 
 // loseSign is the death of a process: the file is not synced, so the sign before may be there. Callers hold mu.
 func (d *disk) loseSign(dice *dice) {
-	if d.signBefore != nil && dice.chance(0.3) {
-		d.sign = d.signBefore
+	if d.sign.old = d.sign.before != nil && dice.chance(0.3); d.sign.old {
+		d.sign.last = d.sign.before
 	}
 }
 
@@ -76,8 +82,11 @@ func (i *incarnation) runAlive(state *state, s *sinkModel) error {
 		return i.relayOn(state, s, s, i.stateLost(), nil, nil).Run(i.ctx)
 	}
 	i.w.mu.Lock()
-	if left := i.disk.sign; left != nil {
+	if left := i.disk.sign.last; left != nil {
 		i.settledAt = left.SettledAt
+		if i.disk.sign.old {
+			i.aliveAt = left.AliveAt
+		}
 	}
 	i.looked, i.looks, i.known, i.read = map[string]int{}, map[string]time.Duration{}, map[string]time.Duration{}, map[*row]bool{}
 	i.w.mu.Unlock()
@@ -164,6 +173,9 @@ func (w *world) checkReadBack(i *incarnation, r *row, m *outbox.Message) {
 	if m.Path != outbox.PathBinlog && m.Status != outbox.Sending {
 		return // a row that is PENDING may have been set back by a person, so neither sweep nor timer looks for it
 	}
+	if f := r.of(i.life); f.handed || f.answered {
+		return // another time, by the process that has sent it before
+	}
 	if !is || r.logOnly || r.touched || time.Since(i.began) > w.plan.readBack.Claims {
 		return
 	}
@@ -173,9 +185,12 @@ func (w *world) checkReadBack(i *incarnation, r *row, m *outbox.Message) {
 			continue
 		}
 		from, to := i.settledAt.Add(-w.plan.readBack.Before), dead.diedAt+w.plan.readBack.After-2*w.plan.readBack.Every
+		if !i.aliveAt.IsZero() { // the last sign was lost, and with it the end of the period
+			to = min(to, i.aliveAt.Sub(w.began)+w.plan.readBack.After)
+		}
 		// A sweep that had no answer for so long that what came after it was settled.
 		early := c.path != outbox.PathBinlog && w.began.Add(c.at).Before(from)
-		if f := r.of(dead.life); early || string(c.body) != string(m.Body) || c.at > known || c.at > to || f.forgiven || r.of(i.life).forgiven || f.answered && f.answer != outbox.ClassNone {
+		if f := r.of(dead.life); early || string(c.body) != string(m.Body) || c.at > known || c.at > to || f.forgiven || r.of(i.life).forgiven || c.told {
 			return
 		}
 		w.violation("P3", "%s is sent again though it was read back", name(r.Identity))
