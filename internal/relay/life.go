@@ -135,7 +135,7 @@ func (l *Life) Run(ctx context.Context, r *Relay) {
 	for failures := 0; outbox.Wait(ctx, l.settings.Every, nil); {
 		now := time.Now()
 		if l.mark.IsZero() && !now.Before(next) { // the rows that the killed process may have sent end here at the latest
-			if end, err := l.parts.Source.End(ctx); err == nil {
+			if end, err := l.end(ctx); err == nil {
 				l.mark, l.marked = end, now
 			} else {
 				next = now.Add(endPauses.Delay(failures, 1))
@@ -144,6 +144,13 @@ func (l *Life) Run(ctx context.Context, r *Relay) {
 		}
 		l.step(now, r)
 	}
+}
+
+// end asks for the end of the log for no longer than the time between two signs: a server that does not answer must not delay the next one.
+func (l *Life) end(ctx context.Context) (outbox.Position, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.settings.Every)
+	defer cancel()
+	return l.parts.Source.End(ctx)
 }
 
 // step moves the time before which all is journalled, and leaves a sign of life.

@@ -1,9 +1,12 @@
 package relay
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
@@ -48,4 +51,35 @@ func TestNoSignOfLifeAfterRowsWereSetBack(t *testing.T) {
 	if err := (*Life)(nil).SetBack(); err != nil {
 		t.Error(err)
 	}
+}
+
+// silent is a database that answers no question for the end of its log.
+type silent struct{}
+
+func (silent) End(ctx context.Context) (outbox.Position, error) {
+	<-ctx.Done()
+	return outbox.Position{}, ctx.Err()
+}
+
+// A server that is silent delays no sign of life: a start after a kill would look for what was sent in too short a period.
+func TestSignsOfLifeBesideASilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signs := &memory{}
+		l := NewLife(LifeParts{Signs: signs, Source: silent{}}, DefaultLife(time.Minute), zap.NewNop(), prometheus.NewRegistry())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			l.Run(ctx, &Relay{})
+		}()
+		for range 100 {
+			time.Sleep(l.settings.Every)
+			synctest.Wait()
+			if age := time.Since(signs.left.AliveAt); age > 2*l.settings.Every {
+				t.Fatalf("the newest sign of life is %s old", age)
+			}
+		}
+		cancel()
+		<-done
+	})
 }
