@@ -3,18 +3,69 @@ package lease
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
+// hold makes a row of each holder, for the tables of the tests.
+func hold(t *testing.T, table *Table, holders ...string) {
+	t.Helper()
+	for n, holder := range holders {
+		testkit.Exec(t, table.db, "INSERT INTO "+table.name+" (epoch, holder, process, host, table_names, gtid_set) VALUES (?, ?, '', '', ?, '')",
+			n+1, holder, `["shop.a", "shop.b"]`)
+	}
+}
+
+// A relay that takes over knows when the ones before were alive, of its own tables, until they end in order or rows are set back.
+func TestSignsOfLifeAreHandedOver(t *testing.T) {
+	onBoth(t, func(t *testing.T, table *Table) {
+		ctx := t.Context()
+		hold(t, table, "one", "two", "three")
+		at := func(second int) time.Time { return time.Date(2026, 1, 2, 3, 4, second, 5e6, time.UTC) }
+		leave := func(holder string, life *outbox.Life) { testkit.Must(t, table.Leave(ctx, holder, SentRows{Life: life})) }
+		left := func(tables ...string) *outbox.Life {
+			t.Helper()
+			left, err := table.Left(ctx, "three", tables)
+			testkit.Must(t, err)
+			return left.Life
+		}
+		leave("one", &outbox.Life{SettledAt: at(1), AliveAt: at(3)})
+		if got := left("shop.a"); got == nil || *got != (outbox.Life{SettledAt: at(1), AliveAt: at(3)}) {
+			t.Errorf("one relay: %+v", got)
+		}
+		leave("two", &outbox.Life{SettledAt: at(2), AliveAt: at(4)})
+		if got := left("shop.b"); got == nil || *got != (outbox.Life{SettledAt: at(1), AliveAt: at(4)}) {
+			t.Errorf("two relays: %+v", got)
+		}
+		if got := left("shop.c"); got != nil {
+			t.Errorf("other tables: %+v", got)
+		}
+		leave("one", nil)
+		if got := left("shop.a"); got == nil || *got != (outbox.Life{SettledAt: at(2), AliveAt: at(4)}) {
+			t.Errorf("after one has ended: %+v", got)
+		}
+		row := outbox.Identity{Table: "shop.a", ID: "1", MessageID: "m"}
+		testkit.Must(t, table.Leave(ctx, "one", SentRows{Rows: []outbox.Identity{row}, Life: &outbox.Life{SettledAt: at(1), AliveAt: at(1)}}))
+		for range 2 {
+			testkit.Must(t, table.Forget(ctx))
+		}
+		if all, err := table.Left(ctx, "three", []string{"shop.a"}); err != nil || all.Life != nil || !slices.Equal(all.Rows, []outbox.Identity{row}) {
+			t.Errorf("after rows were set back: %+v, %v", all, err)
+		}
+		testkit.Exec(t, table.db, "ALTER TABLE "+table.name+" DROP COLUMN sent_rows")
+		testkit.Must(t, table.Forget(ctx))
+		testkit.Exec(t, table.db, "DROP TABLE "+table.name)
+		testkit.Must(t, table.Forget(ctx))
+	})
+}
+
 // One relay reads the rows that another one left, for its own tables only, whatever bytes keys and message ids have.
 func TestG32_SentRowsAreHandedOver(t *testing.T) {
 	onBoth(t, func(t *testing.T, table *Table) {
 		ctx := t.Context()
-		for n, holder := range []string{"one", "two"} {
-			testkit.Exec(t, table.db, "INSERT INTO "+table.name+" (epoch, holder, process, host, table_names, gtid_set) VALUES (?, ?, '', '', '[]', '')", n+1, holder)
-		}
+		hold(t, table, "one", "two")
 		rows := []outbox.Identity{
 			{Table: "shop.a", ID: "17", MessageID: "order:17"}, {Table: "shop.a", ID: "\xff\x00", MessageID: "\xfe'\"ü"}, {Table: "shop.b", ID: "1", MessageID: "m"},
 		}

@@ -185,7 +185,7 @@ func (d *daemon) guard() *relay.Fence {
 func (d *daemon) lead(ctx context.Context, tables []string) error {
 	parts := relay.LeaseParts{
 		Lease: d.lease.join(d.process, d.state.Origin().CreatedAt, d.registry), Fence: &d.fence, State: d.state, Source: d.asker,
-		CheckpointAt: func() time.Time { return d.state.Stats().CheckpointAt }, Lost: d.lost(), Accept: d.opts.AcceptNewSource, Log: d.log,
+		CheckpointAt: func() time.Time { return d.state.Stats().CheckpointAt }, Signs: checkpoint.Signs(d.cfg.Checkpoint.Dir), Lost: d.lost(), Accept: d.opts.AcceptNewSource, Log: d.log,
 	}
 	if d.lease.db != nil {
 		parts.Sent, parts.Traces = d.lease.sentRows, d.lease.sentRows.table.Traces

@@ -125,6 +125,9 @@ func (s sentRows) Left(ctx context.Context, tables []string) (lease.SentRows, er
 	return s.table.Left(ctx, s.holder, tables)
 }
 
+// Forget implements relay.SentRows.
+func (s sentRows) Forget(ctx context.Context) error { return s.table.Forget(ctx) }
+
 // identity is that of the state directory, the same over restarts, and where it is. A copy of the directory on another machine is
 // another one.
 func identity(cfg *config.Config, created time.Time) (holder, host string) {

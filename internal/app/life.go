@@ -1,8 +1,11 @@
 package app
 
 import (
+	"context"
+
 	"github.com/canal-outbox/canal-outbox/checkpoint"
 	"github.com/canal-outbox/canal-outbox/internal/relay"
+	"github.com/canal-outbox/canal-outbox/lease"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
@@ -12,7 +15,7 @@ func (d *daemon) newLife(tables []*table.Table) (*relay.Life, error) {
 	if d.opts.Shadow {
 		return nil, nil
 	}
-	signs := checkpoint.Signs(d.cfg.Checkpoint.Dir)
+	signs := d.held.Signs
 	reader, can := relay.Unfenced(d.sink).(sink.CommittedReader)
 	if !d.cfg.ReadBack.Enabled || !can {
 		return nil, signs.Remove() // it would be old when read_back is on again
@@ -24,7 +27,19 @@ func (d *daemon) newLife(tables []*table.Table) (*relay.Life, error) {
 	settings := relay.DefaultLife(d.cfg.Fallback.ClaimTimeout)
 	settings.MaxBytes, settings.MaxTime = int64(d.cfg.ReadBack.MaxBytes), d.cfg.ReadBack.MaxTime
 	return relay.NewLife(relay.LifeParts{
-		Signs: signs, Source: d.asker, Checkpoint: d.state.Checkpoint, Reader: reader, TookOver: d.held.TookOver(),
+		Signs: signs, Source: d.asker, Checkpoint: d.state.Checkpoint, Reader: reader, Shared: d.held,
 		Names: func(table string) bool { return named[table] },
 	}, settings, d.log.Named("read_back"), d.registry), nil
+}
+
+// forgetLife is called before rows are set back without a running relay: no relay that starts after a kill, or takes over, takes them for sent.
+func (o *Offline) forgetLife(ctx context.Context) error {
+	if err := checkpoint.Signs(o.cfg.Checkpoint.Dir).Remove(); err != nil {
+		return err
+	}
+	name, _, err := LeaseTable(o.cfg, o.tables[0].Name())
+	if err != nil || name == "" {
+		return err
+	}
+	return lease.NewTable(o.db, name).Forget(ctx)
 }

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,7 @@ type LeaseParts struct {
 	State  State  // of this relay alone
 	Source Source
 	Sent   SentRows // nil: a take-over does not know the rows that other relays have sent
+	Signs  Signs    // of the state directory: it gets those of the relay before; nil: it does not
 	// Traces reads those of the lease table, and CheckpointAt returns when the checkpoint was last written, by our clock. Without them no server
 	// is accepted as a copy of another one.
 	Traces       func(context.Context) ([]lease.Trace, error)
@@ -36,6 +38,9 @@ type HeldLease struct {
 	// begun says that the relay has accepted the server. Before, no renewal writes the position: it would make any server look like a copy.
 	begun  atomic.Bool
 	traces []lease.Trace // of the server before Take
+
+	sharing sync.Mutex                  // held while the list of sent rows is written
+	life    atomic.Pointer[outbox.Life] // see Sign
 }
 
 // NewHeldLease returns a lease that is not held yet. It does no I/O.
@@ -73,6 +78,9 @@ func (h *HeldLease) Take(ctx context.Context, tables []string) (held bool, err e
 		h.taken.Store(true)
 		if err == nil {
 			err = h.inheritSent(sent)
+		}
+		if err == nil {
+			err = h.inheritLife(sent.Life)
 		}
 		return err
 	})

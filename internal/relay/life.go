@@ -48,7 +48,11 @@ type LifeParts struct {
 	Checkpoint func() (outbox.Position, bool)
 	Reader     sink.CommittedReader
 	Names      func(table string) bool // see readback.Config
-	TookOver   bool                    // another process was active after the one that left the sign
+	// Shared gets the signs for a relay that takes over; HeldLease implements it. nil: there is none.
+	Shared interface {
+		Sign(*outbox.Life)
+		Forget(context.Context) error
+	}
 }
 
 // endPauses are between two questions for the end of the log; who asks is no matter of milliseconds.
@@ -80,8 +84,6 @@ func NewLife(parts LifeParts, settings LifeSettings, log *zap.Logger, reg promet
 	switch {
 	case err != nil:
 		log.Warn("not known when the last process was alive: rows that it had sent and not journalled are sent again", zap.Error(err))
-	case found && parts.TookOver:
-		log.Info("another relay was active meanwhile: the topics are not read back")
 	case found:
 		l.left.SettledAt = before.SettledAt
 		l.back = readback.New(readback.Config{
@@ -113,17 +115,24 @@ func (l *Life) leave(now time.Time) {
 		l.log.Warn("no sign of life is left for a start after a kill", zap.Error(err))
 	}
 	l.failed = err != nil
+	if l.parts.Shared != nil {
+		left := l.left
+		l.parts.Shared.Sign(&left)
+	}
 }
 
-// SetBack is called before an operator sets rows back: no start after a kill takes them for sent.
-func (l *Life) SetBack() error {
+// SetBack is called before an operator sets rows back: no start after a kill, and no relay that takes over, takes them for sent.
+func (l *Life) SetBack(ctx context.Context) error {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.setBackAt = time.Now()
-	return l.parts.Signs.Remove()
+	if err := l.parts.Signs.Remove(); err != nil || l.parts.Shared == nil {
+		return err
+	}
+	return l.parts.Shared.Forget(ctx)
 }
 
 // Run leaves signs of life of a relay until the context ends.
@@ -191,6 +200,9 @@ func (l *Life) End(r *Relay) error {
 	}
 	if at, has := l.parts.Checkpoint(); !has || at.Compare(r.Flow.Snapshot().Offered) < 0 {
 		return nil
+	}
+	if l.parts.Shared != nil {
+		l.parts.Shared.Sign(nil)
 	}
 	return l.parts.Signs.Remove()
 }

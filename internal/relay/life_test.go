@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,17 +14,29 @@ import (
 )
 
 // memory is Signs in memory.
-type memory struct{ left *outbox.Life }
+type memory struct {
+	mu   sync.Mutex
+	left *outbox.Life
+}
 
 func (m *memory) Read() (outbox.Life, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.left == nil {
 		return outbox.Life{}, false, nil
 	}
 	return *m.left, true, nil
 }
 
-func (m *memory) Write(l outbox.Life) error { m.left = &l; return nil }
-func (m *memory) Remove() error             { m.left = nil; return nil }
+func (m *memory) Write(l outbox.Life) error { return m.set(&l) }
+func (m *memory) Remove() error             { return m.set(nil) }
+
+func (m *memory) set(l *outbox.Life) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.left = l
+	return nil
+}
 
 // A row that a person sets back is to be sent again though its topic has it: no start after a kill takes it for sent, until all that was sent
 // before is out of reach.
@@ -38,7 +51,7 @@ func TestNoSignOfLifeAfterRowsWereSetBack(t *testing.T) {
 	}
 	l.leave(began)
 	has(true)
-	if err := l.SetBack(); err != nil {
+	if err := l.SetBack(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	has(false)
@@ -48,7 +61,7 @@ func TestNoSignOfLifeAfterRowsWereSetBack(t *testing.T) {
 	l.left.SettledAt = time.Now().Add(l.settings.Before + time.Second)
 	l.leave(time.Now())
 	has(true)
-	if err := (*Life)(nil).SetBack(); err != nil {
+	if err := (*Life)(nil).SetBack(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -75,8 +88,8 @@ func TestSignsOfLifeBesideASilentServer(t *testing.T) {
 		for range 100 {
 			time.Sleep(l.settings.Every)
 			synctest.Wait()
-			if age := time.Since(signs.left.AliveAt); age > 2*l.settings.Every {
-				t.Fatalf("the newest sign of life is %s old", age)
+			if left, _, _ := signs.Read(); time.Since(left.AliveAt) > 2*l.settings.Every {
+				t.Fatalf("the newest sign of life is %s old", time.Since(left.AliveAt))
 			}
 		}
 		cancel()

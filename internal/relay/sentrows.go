@@ -12,12 +12,14 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 )
 
-// SentRows is the lease's list of rows that are published and that their table does not show as SENT.
+// SentRows is the lease's list of rows that are published and that their table does not show as SENT, and of the signs of life.
 type SentRows interface {
 	// Leave replaces the list of this relay.
 	Leave(ctx context.Context, sent lease.SentRows) error
 	// Left returns the lists of the relays before.
 	Left(ctx context.Context, tables []string) (lease.SentRows, error)
+	// Forget removes the signs of life of all relays.
+	Forget(ctx context.Context) error
 }
 
 const (
@@ -26,20 +28,13 @@ const (
 	sentRowsText = "the lease does not name the published rows that their table does not show as SENT: a relay that takes over sends them again"
 )
 
-// ShareSent keeps the lease's list of sent rows, which a relay that takes over must not send, until ctx ends. It logs one error until an
-// update has worked again.
+// ShareSent keeps the lease's list of sent rows, which a relay that takes over must not send, and the sign of life until ctx ends. It logs one
+// error until an update has worked again.
 func (h *HeldLease) ShareSent(ctx context.Context, r *Relay) {
 	var shared lease.SentRows
 	failed := false
-	for outbox.Wait(ctx, shareSentIn, nil) {
-		if !r.Ready() {
-			continue
-		}
-		sent := r.sentRows()
-		if reflect.DeepEqual(sent, shared) {
-			continue
-		}
-		err := h.Sent.Leave(ctx, sent)
+	for more := true; more; more = outbox.Wait(ctx, shareSentIn, nil) {
+		sent, err := h.share(ctx, r, shared)
 		if err == nil {
 			shared, failed = sent, false
 			continue
@@ -51,12 +46,44 @@ func (h *HeldLease) ShareSent(ctx context.Context, r *Relay) {
 	}
 }
 
+// share writes what the lease shows unless that was shared already. Before the relay works the sign of life is all there is.
+func (h *HeldLease) share(ctx context.Context, r *Relay, shared lease.SentRows) (sent lease.SentRows, err error) {
+	h.sharing.Lock()
+	defer h.sharing.Unlock()
+	if r.Ready() {
+		sent = r.sentRows()
+	}
+	if sent.Life = h.life.Load(); reflect.DeepEqual(sent, shared) {
+		return sent, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, shareSentIn)
+	defer cancel()
+	return sent, h.Sent.Leave(ctx, sent)
+}
+
+// Sign is the sign of life that a relay finds that takes over; nil removes it. It is in the lease a few seconds later.
+func (h *HeldLease) Sign(life *outbox.Life) { h.life.Store(life) }
+
+// Forget removes the sign of life at once.
+func (h *HeldLease) Forget(ctx context.Context) error {
+	h.life.Store(nil)
+	h.sharing.Lock() // an update that is under way has the sign
+	defer h.sharing.Unlock()
+	if h.Sent == nil {
+		return nil
+	}
+	return h.Sent.Forget(ctx)
+}
+
 // ShareLastSent is ShareSent at the stop, before Release.
 func (h *HeldLease) ShareLastSent(ctx context.Context, r *Relay) {
-	if r.Acks == nil {
-		return // it has never worked
+	h.sharing.Lock()
+	defer h.sharing.Unlock()
+	sent := lease.SentRows{}
+	if r.Acks != nil { // it has worked
+		sent = r.sentRows()
 	}
-	sent := r.sentRows()
+	sent.Life = h.life.Load()
 	if err := h.Sent.Leave(ctx, sent); err != nil {
 		h.Log.Warn(sentRowsText, zap.Int("rows", len(sent.Rows)+sent.More), zap.Error(err))
 	} else if sent.More > 0 {
@@ -100,4 +127,16 @@ func (h *HeldLease) inheritSent(left lease.SentRows) error {
 	}
 	h.Log.Info("the relay before has sent rows that their table does not show as SENT: they are not sent again", zap.Int("rows", len(sent)))
 	return nil
+}
+
+// inheritLife makes the last signs of life of the relay before those of this state directory: its own are older, and what it may have sent then
+// the other relay has looked for.
+func (h *HeldLease) inheritLife(left *outbox.Life) error {
+	switch {
+	case h.Signs == nil:
+		return nil
+	case left == nil:
+		return h.Signs.Remove()
+	}
+	return h.Signs.Write(*left)
 }

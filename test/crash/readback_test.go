@@ -16,7 +16,31 @@ func TestP3_ReadBackAfterKill(t *testing.T) {
 	if *long {
 		kills = 40
 	}
-	for kind, open := range map[string]func(t *testing.T, topic string) relay.Broker{
+	onBrokers(t, func(t *testing.T, open opens) {
+		t.Run("off", func(t *testing.T) { readBackAfterKills(t, open, kills, "read_back: {enabled: false}", true) })
+		t.Run("on", func(t *testing.T) { readBackAfterKills(t, open, kills, "", false) })
+	})
+}
+
+// Another relay takes over after the SIGKILL of the active one, which stands by when it is back: what the dead one had sent and not
+// journalled is in the topics, and not sent twice. The control is the same without read_back.
+func TestP3_ReadBackAfterTakeOver(t *testing.T) {
+	kills := 3
+	if *long {
+		kills = 13
+	}
+	onBrokers(t, func(t *testing.T, open opens) {
+		t.Run("off", func(t *testing.T) { readBackAfterTakeOvers(t, open, kills, "read_back: {enabled: false}", true) })
+		t.Run("on", func(t *testing.T) { readBackAfterTakeOvers(t, open, kills, "", false) })
+	})
+}
+
+// opens opens a broker with a topic.
+type opens func(t *testing.T, topic string) relay.Broker
+
+// onBrokers runs a test on each kind of broker.
+func onBrokers(t *testing.T, run func(*testing.T, opens)) {
+	for kind, open := range map[string]opens{
 		"kafka": func(t *testing.T, topic string) relay.Broker {
 			kafka := testkit.SharedKafka(t)
 			testkit.Must(t, kafka.CreateTopic(t.Context(), topic, 4, nil))
@@ -32,13 +56,12 @@ func TestP3_ReadBackAfterKill(t *testing.T) {
 			if kind != "kafka" && testing.Short() {
 				t.Skip("-short: make test-rest runs it")
 			}
-			t.Run("off", func(t *testing.T) { readBackAfterKills(t, open, kills, "read_back: {enabled: false}", true) })
-			t.Run("on", func(t *testing.T) { readBackAfterKills(t, open, kills, "", false) })
+			run(t, open)
 		})
 	}
 }
 
-func readBackAfterKills(t *testing.T, open func(*testing.T, string) relay.Broker, kills int, extra string, copies bool) {
+func readBackAfterKills(t *testing.T, open opens, kills int, extra string, copies bool) {
 	t.Parallel()
 	topic := fmt.Sprintf("read-back-%d", time.Now().UnixNano())
 	broker := open(t, topic)
@@ -68,4 +91,27 @@ func readBackAfterKills(t *testing.T, open func(*testing.T, string) relay.Broker
 		t.Errorf("%d copies after %d kills: %v", account.Duplicates(), kills, account.Copies)
 	}
 	b.stop(t)
+}
+
+func readBackAfterTakeOvers(t *testing.T, open opens, kills int, extra string, copies bool) {
+	t.Parallel()
+	name := fmt.Sprintf("take-over-%d", time.Now().UnixNano())
+	g := newGroupWith(t, leaseTime+"\n"+extra, func(int) string { return name }, open(t, name), testkit.SharedMySQL(t), 2, nil)
+	stop := g.loads[0].StartPaced(t, 3, 2*time.Millisecond)
+	g.more(t)
+	g.positioned(t)
+	active := 0
+	for range kills {
+		old := active
+		active = faults["kill"](t, g, old)
+		g.awaitState(t, g.relays[old], "standby")
+	}
+	stop()
+	account := g.account(t)[0]
+	if got := account.Duplicates() > 0; got != copies {
+		t.Errorf("%d copies after %d take-overs: %v", account.Duplicates(), kills, account.Copies)
+	}
+	for _, r := range g.relays {
+		r.Stop(t)
+	}
 }

@@ -40,6 +40,12 @@ func newGroup(t *testing.T, db *testkit.Database, n int, all ...*layouts.Layout)
 
 func newGroupOn(t *testing.T, b relay.Broker, db *testkit.Database, n int, all ...*layouts.Layout) *group {
 	t.Helper()
+	return newGroupWith(t, leaseTime, topic, b, db, n, all...)
+}
+
+// newGroupWith is newGroupOn with more of the configuration, and with the topic of the n-th table.
+func newGroupWith(t *testing.T, extra string, topic func(n int) string, b relay.Broker, db *testkit.Database, n int, all ...*layouts.Layout) *group {
+	t.Helper()
 	g := &group{db: db, broker: b}
 	var tables []*relay.Table
 	for i, layout := range all {
@@ -52,7 +58,7 @@ func newGroupOn(t *testing.T, b relay.Broker, db *testkit.Database, n int, all .
 	for i := range n {
 		g.proxies = append(g.proxies, testkit.NewProxy(t, db.Addr()))
 		g.relays = append(g.relays, relay.New(t, relay.Options{
-			Source: g.proxies[i].Addr(), User: "user: root, tls: {mode: disabled}", Tables: tables, Sink: g.broker.Sink(), Extra: leaseTime,
+			Source: g.proxies[i].Addr(), User: "user: root, tls: {mode: disabled}", Tables: tables, Sink: g.broker.Sink(), Extra: extra,
 		}))
 	}
 	for i, r := range g.relays {
