@@ -27,6 +27,7 @@ type disk struct {
 	// What must be there: what a write that returned has put there.
 	anchored   bool
 	checkpoint outbox.Position
+	source     server.ID        // of the position that was set last
 	aside      *outbox.Position // an anchor that does not count, see superseded
 	doubt      *doubt           // a commit that was under way at the crash
 	moving     *outbox.Position // an anchor that was
@@ -332,8 +333,8 @@ func (s *state) checkCheckpoint(batch map[outbox.Identity]bool, at outbox.Positi
 	if d := s.i.disk; d.anchored && !further(w.flavor, d.checkpoint, at) {
 		w.violation("checkpoint", "goes back from %v to %v", d.checkpoint, at)
 	}
-	if s.i.source != w.id {
-		return // of a server that is gone
+	if d := s.i.disk; s.i.source != w.id || d.source != (server.ID{}) && d.source != w.id {
+		return // of a server that is gone; until the position is set for the new one, the recorded server is the old one too
 	}
 	n := w.indexOf(at)
 	if at.File != "" && w.indexBehind(at) != n {
@@ -370,7 +371,7 @@ func (s *state) Reset(id server.ID, at outbox.Position, epoch uint64, reason str
 	w.mu.Lock()
 	if !s.i.dead {
 		s.i.disk.moving = nil
-		s.i.disk.anchored, s.i.disk.checkpoint = true, at
+		s.i.disk.anchored, s.i.disk.checkpoint, s.i.disk.source = true, at, id
 		if accepted := reason == byOperator || !s.i.settled || s.i.accepts > 0 && reason == byFlag; accepted && id == w.id {
 			s.i.accepts = w.replaced
 		}
