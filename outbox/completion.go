@@ -42,6 +42,7 @@ type Candidate struct {
 	Topic      string // so that suspended topics can be skipped
 	Key        string // the key that its order is kept by (Message.ShardingKey); "" where the table keeps none
 	ClaimToken string // last_exec_time in the database's text form; "" when NULL or not mapped
+	Untouched  bool   // PENDING, and the table shows that no status was ever written; false where last_exec_time is not mapped
 	Entry      Entry  // set once the row is reserved
 }
 

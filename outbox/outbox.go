@@ -56,6 +56,7 @@ type Message struct {
 
 	Path       Path
 	Status     Status        // when the row was read, before a claim of ours
+	Untouched  bool          // see Candidate.Untouched
 	DueAt      time.Time     // next_retry_time; zero when NULL or not mapped
 	RetryCount int           // when the row was read; the guard of a refusal
 	Grace      time.Duration // how long the application may publish it itself; 0 for none

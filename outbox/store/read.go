@@ -94,6 +94,7 @@ func (r *stateRow) candidate(t *mapped) (c outbox.Candidate, err error) {
 	c.Waiting = c.Status == outbox.Pending && micros > 0
 	c.DueInMilli = (micros + 999) / 1000
 	c.Topic, c.ClaimToken = r.madeOf, string(r.stamp)
+	c.Untouched = c.Status == outbox.Pending && c.RetryCount == 0 && t.Has(table.LastExecTime) && r.stamp == nil
 	if c.Key = string(r.sharding); c.Key == "" { // as Message makes it
 		c.Key = string(t.KeyText(table.Key, r.key))
 	}

@@ -42,27 +42,28 @@ func (r *Recovery) withoutSent(ctx context.Context) error {
 	return nil
 }
 
-// SentBefore puts rows of the sweep first whose claims were taken over and that an earlier process has sent, and returns their number. The
-// others stay in their order.
+// SentBefore puts rows of the sweep first that an earlier process may have sent and has, and returns their number. The others stay in their
+// order.
 func (r *Recovery) SentBefore(ctx context.Context, rows []*outbox.Message) int {
 	if r.earlier == nil {
 		return 0
 	}
-	var claimed []*outbox.Message
+	var asked []*outbox.Message
 	for _, m := range rows {
-		if takenOver(m) {
-			claimed = append(claimed, m)
+		if maySent(m) {
+			asked = append(asked, m)
 		}
 	}
-	if len(claimed) == 0 {
+	if len(asked) == 0 {
 		return 0
 	}
-	sent := r.earlier.Sent(ctx, claimed)
+	sent := r.earlier.Sent(ctx, asked)
 	first, rest := make([]*outbox.Message, 0, len(rows)), make([]*outbox.Message, 0, len(rows))
 	next := 0
 	for _, m := range rows {
-		before := takenOver(m) && sent[next]
-		if takenOver(m) {
+		may := maySent(m)
+		before := may && sent[next]
+		if may {
 			next++
 		}
 		if before {
@@ -75,7 +76,8 @@ func (r *Recovery) SentBefore(ctx context.Context, rows []*outbox.Message) int {
 	return len(first)
 }
 
-// takenOver reports whether another process has claimed a row before the sweep has.
-func takenOver(m *outbox.Message) bool {
-	return m.Path != outbox.PathRedelivery && m.Status == outbox.Sending && tracker.Of(m.Entry) != nil
+// maySent reports whether the sweep has a row that another process may have sent: it had claimed it, or it had it from the log and its journal is
+// on another machine. A row that shows an earlier status may be one that a person has set back, and is sent.
+func maySent(m *outbox.Message) bool {
+	return m.Path != outbox.PathRedelivery && (m.Status == outbox.Sending || m.Untouched) && tracker.Of(m.Entry) != nil
 }

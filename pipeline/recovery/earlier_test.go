@@ -56,18 +56,20 @@ func TestRowsThatAKilledProcessHasSent(t *testing.T) {
 	}
 }
 
-// Of the rows of a sweep only those are asked about whose claims were taken over: a row that is PENDING may have been set back by a person.
+// Of the rows of a sweep only those are asked about whose claims were taken over, and those that no status update has touched: another row that is
+// PENDING may have been set back by a person.
 func TestClaimsOfAKilledProcess(t *testing.T) {
-	flowtest.RunAfter(t, Config{}, flowtest.Table{}, had{"1": true, "2": true, "3": true}, func(w *flowtest.World) {
+	flowtest.RunAfter(t, Config{}, flowtest.Table{}, had{"1": true, "2": true, "3": true, "5": true}, func(w *flowtest.World) {
 		var candidates []outbox.Candidate
-		status := map[string]outbox.Status{"0": outbox.Sending, "1": outbox.Pending, "2": outbox.Sending, "3": outbox.Sending, "4": outbox.Pending}
-		rows := flowtest.RowsFrom(0, 5, 1)
+		status := map[string]outbox.Status{"0": outbox.Sending, "1": outbox.Pending, "2": outbox.Sending, "3": outbox.Sending, "4": outbox.Pending, "5": outbox.Pending}
+		rows := flowtest.RowsFrom(0, 6, 1)
 		for _, m := range rows {
 			candidates = append(candidates, outbox.Candidate{Identity: m.Identity, Status: status[m.ID]})
 		}
 		free, _ := w.Reserve(candidates)
 		for i, m := range rows {
 			m.Entry, m.Status, m.Path, m.Claim = free[i].Entry, status[m.ID], outbox.PathSweep, "ours"
+			m.Untouched = m.ID == "5"
 		}
 		taken, err := w.Publish(w.Ctx, rows, nil)
 		if err != nil || taken != len(rows) {

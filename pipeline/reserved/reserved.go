@@ -100,7 +100,8 @@ type page struct {
 // handOver sends messages to the sink and rejected rows to ack, and removes the accepted ones from open.
 func handOver(ctx context.Context, flow Flow, open map[outbox.Identity]outbox.Candidate, read page, s Steps) error {
 	for _, m := range read.messages {
-		m.Entry, m.Status = open[m.Identity].Entry, open[m.Identity].Status
+		row := open[m.Identity]
+		m.Entry, m.Status, m.Untouched = row.Entry, row.Status, row.Untouched
 	}
 	if s.Before != nil {
 		if err := s.Before(read.messages, open); err != nil {

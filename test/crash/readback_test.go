@@ -2,6 +2,7 @@ package crash
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,7 +89,7 @@ func readBackAfterKills(t *testing.T, open opens, kills int, extra string, copie
 	account := b.account(t)
 	t.Logf("%d copies of %d rows after %d kills", account.Duplicates(), b.load.Ledger.Len(), kills)
 	if got := account.Duplicates() > 0; got != copies {
-		t.Errorf("%d copies after %d kills: %v", account.Duplicates(), kills, account.Copies)
+		t.Errorf("%d copies after %d kills", account.Duplicates(), kills)
 	}
 	b.stop(t)
 }
@@ -109,7 +110,14 @@ func readBackAfterTakeOvers(t *testing.T, open opens, kills int, extra string, c
 	stop()
 	account := g.account(t)[0]
 	if got := account.Duplicates() > 0; got != copies {
-		t.Errorf("%d copies after %d take-overs: %v", account.Duplicates(), kills, account.Copies)
+		t.Errorf("%d copies after %d take-overs", account.Duplicates(), kills)
+		for _, r := range g.relays {
+			for line := range strings.Lines(r.Log(t)) {
+				if strings.Contains(line, "read_back") || strings.Contains(line, "WARN") {
+					t.Log(strings.TrimSpace(line))
+				}
+			}
+		}
 	}
 	for _, r := range g.relays {
 		r.Stop(t)

@@ -12,7 +12,7 @@ var readBackMutations = []mutation{
 	},
 	{
 		rule: "a row that a dead process has claimed and sent is not sent", file: "pipeline/recovery/earlier.go", found: "P3: .*read back", seeds: 4000,
-		edits: []edit{{"		before := takenOver(m) && sent[next]\n", "		before := takenOver(m) && sent[next] && false\n"}},
+		edits: []edit{{"		before := may && sent[next]\n", "		before := may && sent[next] && false\n"}},
 	},
 	{
 		rule: "reading goes on until a look shows no more", file: "pipeline/readback/readback.go", found: "read back: .*once", seeds: 1000,
