@@ -329,14 +329,13 @@ func (s *state) checkCommit(sent []outbox.Completion, written []outbox.Identity,
 
 // checkCheckpoint checks a position that is about to become the checkpoint. Callers hold mu.
 func (s *state) checkCheckpoint(batch map[outbox.Identity]bool, at outbox.Position) {
-	w := s.i.w
-	if d := s.i.disk; d.anchored && !further(w.flavor, d.checkpoint, at) {
+	w, d, n := s.i.w, s.i.disk, s.i.w.indexOf(at)
+	if d.anchored && !further(w.flavor, d.checkpoint, at) {
 		w.violation("checkpoint", "goes back from %v to %v", d.checkpoint, at)
 	}
-	if d := s.i.disk; s.i.source != w.id || d.source != (server.ID{}) && d.source != w.id {
+	if s.i.source != w.id || d.source != (server.ID{}) && d.source != w.id {
 		return // of a server that is gone; until the position is set for the new one, the recorded server is the old one too
 	}
-	n := w.indexOf(at)
 	if at.File != "" && w.indexBehind(at) != n {
 		w.violation("checkpoint", "%v is behind %d transactions, its GTIDs are behind %d", at, w.indexBehind(at), n)
 	}
