@@ -24,7 +24,9 @@ func TestSignsOfLifeAreHandedOver(t *testing.T) {
 		ctx := t.Context()
 		hold(t, table, "one", "two", "three")
 		at := func(second int) time.Time { return time.Date(2026, 1, 2, 3, 4, second, 5e6, time.UTC) }
-		leave := func(holder string, life *outbox.Life) { testkit.Must(t, table.Leave(ctx, holder, SentRows{Life: life})) }
+		leave := func(holder string, life *outbox.Life) {
+			testkit.Must(t, table.Leave(ctx, holder, SentRows{Life: life}))
+		}
 		left := func(tables ...string) *outbox.Life {
 			t.Helper()
 			left, err := table.Left(ctx, "three", tables)
