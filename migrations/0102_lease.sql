@@ -19,6 +19,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   -- An operator's pause, as JSON; empty while there is none.
   paused      VARCHAR(4000)   NOT NULL DEFAULT '',
   -- Published rows that their table does not show as SENT, as JSON; NULL while there are none. A relay that takes over does not send them.
+  -- And when the holder last showed that it lives, and up to when it had recorded all that it published.
   sent_rows   MEDIUMTEXT      NULL,
   PRIMARY KEY (epoch)
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

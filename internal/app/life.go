@@ -22,7 +22,7 @@ func (d *daemon) newLife(tables []*table.Table) (*relay.Life, error) {
 	}
 	named := map[string]bool{}
 	for _, t := range tables {
-		named[t.Name()] = t.NamesMessages() && !t.Mapping().Ordered // see decision 28
+		named[t.Name()] = t.NamesMessages() // see decision 28
 	}
 	settings := relay.DefaultLife(d.cfg.Fallback.ClaimTimeout)
 	settings.MaxBytes, settings.MaxTime = int64(d.cfg.ReadBack.MaxBytes), d.cfg.ReadBack.MaxTime
