@@ -57,6 +57,28 @@ func TestDuePages(t *testing.T) {
 	})
 }
 
+// Only a row that no status update has touched says so: a relay that takes over looks for its message in the topic.
+func TestRowsThatNoStatusUpdateHasTouched(t *testing.T) {
+	onBoth(t, "outbox", func(b *bench) {
+		want := map[outbox.Identity]bool{}
+		for set, untouched := range map[string]bool{
+			"": true, "status=1": false, "retry_count=1": false, "last_exec_time=NOW(3) - INTERVAL 1 HOUR": false,
+			"next_retry_time=NOW(3) - INTERVAL 1 HOUR": true, // its producer's delay
+		} {
+			want[b.Insert(1, set)[0]] = untouched
+		}
+		found := b.due(table.DueQuery{})
+		if len(found) != len(want) {
+			b.Errorf("%d rows of %d", len(found), len(want))
+		}
+		for _, c := range found {
+			if c.Untouched != want[c.Identity] {
+				b.Errorf("%+v: want %v", c, want[c.Identity])
+			}
+		}
+	})
+}
+
 // D10: no sweep remembers a highest id; a lower one that commits later is found by the next.
 func TestD10_LowerIDCommitsLater(t *testing.T) {
 	onBoth(t, "outbox", func(b *bench) {

@@ -30,6 +30,9 @@ func everyLayout(b *bench, l *layouts.Layout) {
 	ids := map[int]outbox.Identity{}
 	var messages []*outbox.Message
 	for _, c := range b.due(table.DueQuery{Limit: 2}) { // pages of two: the key's own order carries from page to page
+		if c.Untouched && !l.Has("claim") {
+			b.Errorf("%+v says that no status update has touched it", c)
+		}
 		one, _ := b.publishable(c)
 		messages = append(messages, one...)
 	}
