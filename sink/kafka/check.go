@@ -10,11 +10,15 @@ import (
 
 // Check reports what the topics' settings mean for acknowledgements and for large messages. It publishes nothing.
 func (s *Section) Check(ctx context.Context, opened sink.Sink, newest sink.Newest) []server.Finding {
+	d := &check{section: s, largest: newest.Largest}
 	k, is := opened.(*Sink)
+	if x, proves := opened.(*Exactly); proves {
+		k, is, newest.ReadBack = x.Sink, true, false
+		d.exactly(ctx, x)
+	}
 	if !is {
 		return nil
 	}
-	d := &check{section: s, largest: newest.Largest}
 	if newest.ReadBack {
 		d.readBack(ctx, k, newest.Topics)
 	}

@@ -49,6 +49,7 @@ type Sink struct {
 	unanswered *unanswered
 	results    *results
 	isolation  *isolation
+	committed  bool // Read returns records of committed transactions alone; constant
 }
 
 var _ sink.Sink = (*Sink)(nil)
@@ -62,14 +63,18 @@ func open(cfg config, log *zap.Logger, reg prometheus.Registerer) (*Sink, error)
 	if s.metrics, err = newMetrics(reg); err != nil {
 		return nil, fmt.Errorf("sink.kafka: register metrics: %w", err)
 	}
-	s.options = append(cfg.options(w), kgo.WithLogger(s.library), kgo.WithHooks(s.metrics, s.unanswered),
-		kgo.ProducerOnDataLossDetected(s.dataLoss), kgo.RecordPartitioner(newPartitioner(log, s.health)))
+	s.options = s.producerOptions(w)
 	if s.client, err = kgo.NewClient(s.options...); err != nil {
 		return nil, fmt.Errorf("sink.kafka: %w", err)
 	}
 	go s.results.run()
 	go s.isolation.run(s)
 	return s, nil
+}
+
+func (s *Sink) producerOptions(w *wire) []kgo.Opt {
+	return append(s.cfg.options(w), kgo.WithLogger(s.library), kgo.WithHooks(s.metrics, s.unanswered),
+		kgo.ProducerOnDataLossDetected(s.dataLoss), kgo.RecordPartitioner(newPartitioner(s.log, s.health)))
 }
 
 // Send implements sink.Sink.

@@ -15,6 +15,7 @@ type metrics struct {
 	throttled     prometheus.Counter
 	dataLoss      prometheus.Counter
 	sentAlone     prometheus.Counter
+	transactions  *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -26,8 +27,14 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		throttled:     counter("throttled_seconds_total", "Time for which brokers asked this client to pause (quotas)."),
 		dataLoss:      counter("data_loss_total", "Times a partition was found to have lost acknowledged messages."),
 		sentAlone:     counter("sent_alone_total", "Messages sent again one by one after their batch was refused."),
+		transactions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "canal_outbox", Subsystem: "kafka", Name: "transactions_total", Help: "Transactions that were ended (sink.kafka.exactly_once).",
+		}, []string{"result"}),
 	}
-	for _, c := range []prometheus.Collector{m.connectErrors, m.throttled, m.dataLoss, m.sentAlone} {
+	for _, result := range []string{"committed", "aborted"} {
+		m.transactions.WithLabelValues(result)
+	}
+	for _, c := range []prometheus.Collector{m.connectErrors, m.throttled, m.dataLoss, m.sentAlone, m.transactions} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

@@ -28,17 +28,20 @@ func (s *Sink) Read(ctx context.Context, topic string, from, to time.Time, each 
 	lines := &logger{log: s.log}
 	defer lines.end()
 	options := append(s.cfg.connection(nil), kgo.WithLogger(lines), kgo.KeepControlRecords(), kgo.FetchMaxBytes(16<<20))
+	if s.committed {
+		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return sink.Extent{}, fmt.Errorf("sink.kafka: %w", err)
 	}
 	defer client.Close()
-	ranges, extent, err := findRanges(ctx, kadm.NewClient(client), topic, from, to)
+	ranges, extent, err := findRanges(ctx, kadm.NewClient(client), topic, from, to, s.committed)
 	if settings, unknown := s.Settings(ctx, []string{topic}); unknown == nil { // an account may have READ without DESCRIBE_CONFIGS
 		extent.Compacted = settings[topic].Compacted
 	}
 	if err == nil {
-		err = readRanges(ctx, client, topic, ranges, each)
+		err = readRanges(ctx, client, topic, ranges, func(r *kgo.Record) error { return each(record(r)) })
 	}
 	return extent, err
 }
@@ -47,7 +50,7 @@ func (s *Sink) Read(ctx context.Context, topic string, from, to time.Time, each 
 type span struct{ next, end int64 }
 
 // findRanges reads the offsets of the times. A partition without records to read is left out.
-func findRanges(ctx context.Context, admin *kadm.Client, topic string, from, to time.Time) (map[int32]*span, sink.Extent, error) {
+func findRanges(ctx context.Context, admin *kadm.Client, topic string, from, to time.Time, committed bool) (map[int32]*span, sink.Extent, error) {
 	after := func(at time.Time) func(context.Context, ...string) (kadm.ListedOffsets, error) {
 		return func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
 			return admin.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topics...)
@@ -56,6 +59,9 @@ func findRanges(ctx context.Context, admin *kadm.Client, topic string, from, to 
 	asks := []func(context.Context, ...string) (kadm.ListedOffsets, error){admin.ListEndOffsets, admin.ListStartOffsets, after(from), admin.ListEndOffsets}
 	if !to.IsZero() {
 		asks[3] = after(to)
+	}
+	if committed {
+		asks[0] = admin.ListCommittedOffsets
 	}
 	var extent sink.Extent
 	var found [4]map[int32]kadm.ListedOffset // ends, oldest, begins, stops
@@ -79,7 +85,7 @@ func findRanges(ctx context.Context, admin *kadm.Client, topic string, from, to 
 }
 
 // readRanges reads until each range is at its end. Control records are no messages, but some ranges end with them.
-func readRanges(ctx context.Context, client *kgo.Client, topic string, ranges map[int32]*span, each func(sink.Record) error) error {
+func readRanges(ctx context.Context, client *kgo.Client, topic string, ranges map[int32]*span, each func(*kgo.Record) error) error {
 	if len(ranges) == 0 {
 		return nil
 	}
@@ -99,7 +105,7 @@ func readRanges(ctx context.Context, client *kgo.Client, topic string, ranges ma
 				continue
 			}
 			if r.Offset < open.end && !r.Attrs.IsControl() {
-				if err := each(record(r)); err != nil {
+				if err := each(r); err != nil {
 					return err
 				}
 			}

@@ -29,6 +29,12 @@ type Section struct {
 	// MaxMessageBytes is the largest record the brokers take (their `message.max.bytes`). Larger rows become FAILED without
 	// an attempt.
 	MaxMessageBytes setting.Bytes `yaml:"max_message_bytes"`
+	// ExactlyOnce sends in transactions: a consumer with `isolation.level=read_committed` gets each message once. It needs Kafka 2.5 and a
+	// state topic, see [exactly once](operations/exactly-once.md).
+	ExactlyOnce bool `yaml:"exactly_once"`
+	// TransactionalID is the name of this relay, and of its standbys, for `exactly_once`: each relay of a cluster needs its own. The state topic
+	// is named after it.
+	TransactionalID string `yaml:"transactional_id"`
 }
 
 // Authentication is the section sasl.
@@ -55,7 +61,7 @@ type Authentication struct {
 
 // NewSection returns the section with its defaults.
 func NewSection() *Section {
-	return &Section{TLS: setting.TLS{Mode: "disabled"}, Compression: "none", MaxMessageBytes: 1_000_012}
+	return &Section{TLS: setting.TLS{Mode: "disabled"}, Compression: "none", MaxMessageBytes: 1_000_012, TransactionalID: "canal-outbox"}
 }
 
 // Validate reports everything that is wrong with the section.
@@ -66,6 +72,13 @@ func (s *Section) Validate(r setting.Report) {
 	// Below a kilobyte hardly a record fits; above a gigabyte the protocol's own 32-bit sizes end.
 	r.Size("max_message_bytes", s.MaxMessageBytes, 1<<10, 1<<30)
 	s.SASL.validate(r.At("sasl"))
+	if s.ExactlyOnce {
+		r.Required("transactional_id", s.TransactionalID)
+		r.Size("max_message_bytes", s.MaxMessageBytes, leastStateBytes, 1<<30)
+		if fault := topicFault(stateTopic(s.TransactionalID)); fault != "" {
+			r.Add("transactional_id", s.TransactionalID, "must be part of a topic name: %s", fault)
+		}
+	}
 }
 
 // MaxBody is the size in bytes above which a body is refused.
@@ -73,6 +86,9 @@ func (s *Section) MaxBody() setting.Bytes { return s.MaxMessageBytes }
 
 // TopicFault returns why a topic cannot have this name; "" when it can.
 func (*Section) TopicFault(name string) string { return topicFault(name) }
+
+// Proves reports whether the sink is a sink.Prover.
+func (s *Section) Proves() bool { return s.ExactlyOnce }
 
 // Open returns the sink. It does no I/O except reading the files of the section tls: Probe reports whether the cluster can be
 // reached.
@@ -91,7 +107,11 @@ func (s *Section) Open(limits sink.Limits, log *zap.Logger, reg prometheus.Regis
 		cfg.tls, cfg.logins.cert = c.TLS.Config, s.TLS.Cert
 	}
 	cfg.sasl, cfg.logins.secret, cfg.logins.refused = s.SASL.mechanism(s.TLS.CA)
-	return open(cfg, log, reg)
+	plain, err := open(cfg, log, reg)
+	if err != nil || !s.ExactlyOnce {
+		return plain, err
+	}
+	return exactly(plain, s.TransactionalID), nil
 }
 
 var codecs = map[string]kgo.CompressionCodec{

@@ -61,7 +61,7 @@ func (in *inbox) have(messages []*outbox.Message) (out []sink.Result) {
 }
 
 // publish sends the messages in one batch and returns their results, in order.
-func publish(t testing.TB, s *Sink, messages ...*outbox.Message) []sink.Result {
+func publish(t testing.TB, s sink.Sink, messages ...*outbox.Message) []sink.Result {
 	t.Helper()
 	in := newInbox(t)
 	s.Send(append([]*outbox.Message(nil), messages...), in.done)

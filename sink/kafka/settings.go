@@ -20,7 +20,9 @@ type TopicSettings struct {
 	MinInSync int
 	// Compacted reports that the topic drops older records of a key.
 	Compacted bool
-	// Err says why MaxMessageBytes, MinInSync and Compacted are unknown: usually the account may not DESCRIBE_CONFIGS.
+	// Deletes reports that the topic drops records by age or size.
+	Deletes bool
+	// Err says why MaxMessageBytes, MinInSync, Compacted and Deletes are unknown: usually the account may not DESCRIBE_CONFIGS.
 	Err error
 }
 
@@ -89,7 +91,7 @@ func (t *TopicSettings) take(r *kmsg.DescribeConfigsResponseResource) {
 			continue
 		}
 		if c.Name == cleanupPolicy { // delete, compact, or both
-			t.Compacted = strings.Contains(*c.Value, "compact")
+			t.Compacted, t.Deletes = strings.Contains(*c.Value, "compact"), strings.Contains(*c.Value, "delete")
 			continue
 		}
 		n, err := strconv.Atoi(*c.Value)

@@ -34,7 +34,7 @@ func TestB41_SettingsOfTopics(t *testing.T) {
 		_, err := a.CreateTopic(ctx, 4, 3, values, "copied")
 		return err
 	})
-	if got, want := settingsOf(t, s, "copied"), (TopicSettings{MaxMessageBytes: 20000, Replicas: 3, MinInSync: 2}); got != want {
+	if got, want := settingsOf(t, s, "copied"), (TopicSettings{MaxMessageBytes: 20000, Replicas: 3, MinInSync: 2, Deletes: true}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	f.Fault(testkit.KafkaFault{Key: kmsg.DescribeConfigs, Err: kerr.TopicAuthorizationFailed, Count: 1})
@@ -50,7 +50,7 @@ func TestB41_SettingsOfTopicsOnKafka(t *testing.T) {
 	k := testkit.SharedKafka(t)
 	s := newSink(t, k.Addr())
 	topic := createTopic(t, k.Addr(), map[string]string{maxMessageBytes: "30000"})
-	if got, want := settingsOf(t, s, topic), (TopicSettings{MaxMessageBytes: 30000, Replicas: 1, MinInSync: 1}); got != want {
+	if got, want := settingsOf(t, s, topic), (TopicSettings{MaxMessageBytes: 30000, Replicas: 1, MinInSync: 1, Deletes: true}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -1,0 +1,276 @@
+package kafka
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+)
+
+const (
+	maxTransaction      = 1000    // messages
+	maxTransactionBytes = 8 << 20 // of messages
+
+	// openLimit is how long a transaction waits for the brokers' answers to its messages, restLimit how long once its entry is stored, and
+	// endLimit how long it then waits for its end: readers of a topic wait for the transactions that are open in it.
+	openLimit = 5 * time.Second
+	restLimit = 2 * time.Second
+	endLimit  = 3 * time.Second
+
+	// reopenLimit bounds one try to begin a new epoch.
+	reopenLimit = 10 * time.Second
+
+	// transactionTimeout is when the coordinator aborts a transaction by itself: of a process that was killed and does not come back.
+	transactionTimeout = 30 * time.Second
+
+	// idleMark is how long nothing is sent until a transaction without messages says which rows are settled.
+	idleMark = time.Second
+)
+
+// errLate is the error of a message that got no answer in time.
+var errLate = errors.New("no answer in time: its transaction is aborted")
+
+// Exactly is the Sink with exactly_once: each transaction has messages and one record that says which rows they are of. So the record is in the
+// state topic if and only if the messages are visible to readers of committed records. Source: KIP-98, KIP-360, KIP-890.
+//
+// Invariants:
+// - A message is reported as sent only after the end of its transaction was acknowledged, or its record was found.
+// - A transaction is ended once. If the answer does not come, a new producer epoch fences the old one, and the record is looked for.
+// - Transactions follow one another, so they become visible in the order of their numbers.
+//
+// It owns one goroutine, which builds and ends the transactions.
+type Exactly struct {
+	*Sink
+	name    string // the transactional ids without their numbers
+	topic   string // of the records
+	process string
+	tables  []string
+	ledger  *ledger
+
+	mu    sync.Mutex
+	queue []*delivery
+	marks []markRequest
+	ready bool // Recover has returned without an error
+
+	wake    chan struct{} // gets a token when queue or marks changed
+	ctx     context.Context
+	stop    context.CancelFunc
+	stopped chan struct{}         // closed when run has ended
+	fenced  atomic.Pointer[error] // another process has the name
+
+	// clients are of run, and of Recover and Finish while it does not run. They take turns: a broker takes no message of a transaction while it
+	// still writes the end of that id's previous one, for 20 ms and more. nil: to be made.
+	clients  [2]*kgo.Client
+	unmarked bool // the last idle mark failed; of run
+}
+
+// markRequest is a call of Mark.
+type markRequest struct {
+	done chan error
+}
+
+var _ sink.Prover = (*Exactly)(nil)
+
+// exactly makes s send in transactions.
+func exactly(s *Sink, name string) *Exactly {
+	process := rand.Text()
+	s.committed = true
+	ctx, stop := context.WithCancel(context.Background())
+	x := &Exactly{
+		Sink: s, name: name, topic: stateTopic(name), process: process, ledger: newLedger(process),
+		wake: make(chan struct{}, 1), ctx: ctx, stop: stop, stopped: make(chan struct{}),
+	}
+	go x.run()
+	return x
+}
+
+// Send implements sink.Sink.
+func (x *Exactly) Send(messages []*outbox.Message, done func([]sink.Result)) {
+	if len(messages) == 0 {
+		return
+	}
+	x.life.RLock()
+	defer x.life.RUnlock()
+	if x.closed {
+		go done(sink.Results(messages, sink.Closed)) // the caller may hold a lock that done needs
+		return
+	}
+	b := newBatch(messages, done)
+	x.results.add(b)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := range b.deliveries {
+		d := &b.deliveries[i]
+		switch reason := x.refusal(d); {
+		case reason != "":
+			x.results.finish(d, outbox.Outcome{Class: outbox.ClassPermanent, Reason: reason})
+		case !x.ready:
+			x.results.finish(d, notReady)
+		default:
+			x.queue = append(x.queue, d)
+		}
+	}
+	signal(x.wake)
+}
+
+var notReady = outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: "Kafka: the state topic was not read yet"}
+
+// Probe implements sink.Sink.
+func (x *Exactly) Probe(ctx context.Context) error {
+	if fenced := x.fenced.Load(); fenced != nil {
+		return *fenced
+	}
+	return x.Sink.Probe(ctx)
+}
+
+// Settled implements sink.Prover.
+func (x *Exactly) Settled(list []outbox.Completion) {
+	x.ledger.settle(func(yield func(outbox.Identity) bool) {
+		for i := range list {
+			if !yield(list[i].Identity) {
+				return
+			}
+		}
+	})
+}
+
+// Mark implements sink.Prover.
+func (x *Exactly) Mark(ctx context.Context, again []outbox.Identity) error {
+	x.ledger.settle(func(yield func(outbox.Identity) bool) {
+		for _, id := range again {
+			if !yield(id) {
+				return
+			}
+		}
+	})
+	m := markRequest{make(chan error, 1)}
+	x.mu.Lock()
+	x.marks = append(x.marks, m)
+	x.mu.Unlock()
+	signal(x.wake)
+	select {
+	case err := <-m.done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the record of what is settled was not stored: %w", context.Cause(ctx))
+	case <-x.stopped:
+		return errClosed
+	}
+}
+
+// run sends what is queued until it is stopped.
+func (x *Exactly) run() {
+	defer close(x.stopped)
+	idle := time.NewTimer(idleMark)
+	defer idle.Stop()
+	for x.ctx.Err() == nil {
+		select {
+		case <-x.ctx.Done():
+		case <-idle.C:
+			x.logMark(x.mark())
+			idle.Reset(idleMark)
+		case <-x.wake:
+			idle.Reset(idleMark)
+			x.work()
+		}
+	}
+	x.mu.Lock()
+	rest := x.queue
+	x.queue, x.ready = nil, false
+	x.mu.Unlock()
+	for _, d := range rest {
+		x.results.finish(d, sink.Closed)
+	}
+}
+
+func (x *Exactly) work() {
+	for x.ctx.Err() == nil {
+		list, marks := x.take()
+		if len(list) == 0 && len(marks) == 0 {
+			return
+		}
+		x.publish(list)
+		for _, m := range marks {
+			m.done <- x.mark()
+		}
+	}
+}
+
+// take returns the messages of the next transaction, and all marks.
+func (x *Exactly) take() (list []*delivery, marks []markRequest) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	bytes, rows, n := 0, 0, 0
+	for n < len(x.queue) && n < maxTransaction && bytes < maxTransactionBytes && rows < maxOwnBytes {
+		bytes, rows = bytes+x.queue[n].message.Size(), rows+size(x.queue[n].message.Identity)
+		n++
+	}
+	list, marks = x.queue[:n:n], x.marks
+	if x.queue, x.marks = x.queue[n:], nil; len(x.queue) == 0 {
+		x.queue = nil
+	}
+	return list, marks
+}
+
+// mark stores which rows are not settled, unless the newest record says the same.
+func (x *Exactly) mark() error {
+	if !x.isReady() {
+		return nil
+	}
+	for {
+		e := x.ledger.mark()
+		if e == nil {
+			return nil
+		}
+		if t := x.transact(nil, e); t.verdict != committed {
+			return t.err
+		}
+	}
+}
+
+func (x *Exactly) isReady() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.ready
+}
+
+// logMark logs the first of several failures.
+func (x *Exactly) logMark(err error) {
+	first := !x.unmarked
+	if x.unmarked = err != nil; x.unmarked && first && x.ctx.Err() == nil {
+		x.log.Warn("Kafka does not take the record of what is settled: rows that are set back by hand now may not be sent again after a kill", zap.Error(err))
+	}
+}
+
+// Close implements sink.Sink.
+func (x *Exactly) Close(ctx context.Context) error {
+	x.life.Lock()
+	x.closed = true
+	x.life.Unlock()
+	x.drain(ctx.Done())
+	x.stop()
+	<-x.stopped
+	return x.Sink.Close(ctx)
+}
+
+// Finish implements sink.Prover.
+func (x *Exactly) Finish(ctx context.Context) error {
+	defer x.dropAll()
+	if x.clients[0] == nil && x.clients[1] == nil || x.fenced.Load() != nil {
+		return nil
+	}
+	x.ctx, x.stop = context.WithCancel(ctx)
+	defer x.stop()
+	x.mu.Lock()
+	x.ready = true
+	x.mu.Unlock()
+	return x.mark()
+}

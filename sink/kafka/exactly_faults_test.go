@@ -1,0 +1,291 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/canal-outbox/canal-outbox/sink/sinktest"
+)
+
+// I1, I2: the end of a transaction has no answer, and was not done: its messages go again, each once.
+func TestExactlyEndLostBefore(t *testing.T) {
+	f := newFake(t)
+	topic := createTopic(t, f.Addr(), nil)
+	makeState(t, f.Addr())
+	x, _ := newExactly(t, f.Addr())
+	var lost atomic.Bool
+	f.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
+		f.KeepControl()
+		if lost.Load() {
+			return nil, nil, false
+		}
+		return nil, errors.New("the connection breaks"), true
+	})
+	in := newInbox(t)
+	all := messages(topic, 500)
+	x.Send(append([]*outbox.Message(nil), all...), in.done)
+	awaitLine(t, x, "did not say whether")
+	lost.Store(true)
+	wantClass(t, outbox.ClassNone, in.wait(all...)...)
+	awaitLine(t, x, "the transaction was not committed")
+	eachOnce(t, f.Addr(), topic, 500)
+}
+
+// I1: the end of a transaction was done, and its answer is lost: nothing goes again.
+func TestExactlyEndLostAfter(t *testing.T) {
+	f := newFake(t)
+	topic := createTopic(t, f.Addr(), nil)
+	makeState(t, f.Addr())
+	x, _ := newExactly(t, f.Addr())
+	var lost atomic.Bool
+	f.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
+		f.KeepControl()
+		if !lost.Swap(true) {
+			f.LoseReplies(true)
+		}
+		return nil, nil, false
+	})
+	in := newInbox(t)
+	all := messages(topic, 500)
+	x.Send(append([]*outbox.Message(nil), all...), in.done)
+	awaitLine(t, x, "did not say whether")
+	f.LoseReplies(false)
+	wantClass(t, outbox.ClassNone, in.wait(all...)...)
+	awaitLine(t, x, "the transaction was committed")
+	eachOnce(t, f.Addr(), topic, 500)
+	sameRows(t, recovered(t, f.Addr()), all)
+}
+
+// recovered is what a process finds that starts now. It fences the others.
+func recovered(t *testing.T, addr string) []outbox.Identity {
+	t.Helper()
+	y, rows := newExactly(t, addr)
+	y.kill()
+	return rows
+}
+
+// I5: a process that another one has followed sends no more, and nothing that it had under way becomes visible.
+func TestExactlyFencedSendsNoMore(t *testing.T) {
+	fencedSendsNoMore(t, newFake(t))
+}
+
+// The model is no stricter than Kafka.
+func TestExactlyFencedSendsNoMoreOnKafka(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make test-rest runs it")
+	}
+	fencedSendsNoMore(t, testkit.SharedKafka(t))
+}
+
+func fencedSendsNoMore(t *testing.T, f interface{ Addr() string }) {
+	topic := createTopic(t, f.Addr(), nil)
+	makeState(t, f.Addr())
+	x, _ := newExactly(t, f.Addr())
+	all := messages(topic, 300)
+	wantClass(t, outbox.ClassNone, publish(t, x, all[:100]...)...)
+	y, found := newExactly(t, f.Addr())
+	sameRows(t, found, all[:100])
+	wantClass(t, outbox.ClassNone, publish(t, y, all[100:200]...)...)
+	for _, r := range publish(t, x, all[200:]...) {
+		if r.Class != outbox.ClassOutage || r.Scope != outbox.ScopeCluster {
+			t.Fatalf("%+v", r.Outcome)
+		}
+	}
+	if err := x.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "transactional_id") {
+		t.Errorf("%v", err)
+	}
+	wantClass(t, outbox.ClassNone, publish(t, y, all[200:]...)...)
+	eachOnce(t, f.Addr(), topic, 300)
+}
+
+// I5: the old process is about to end its transaction when the new one begins.
+func TestExactlyFencedBeforeItsEnd(t *testing.T) {
+	f := newFake(t)
+	topic := createTopic(t, f.Addr(), nil)
+	makeState(t, f.Addr())
+	x, _ := newExactly(t, f.Addr())
+	held, release := make(chan struct{}), make(chan struct{})
+	var once atomic.Bool
+	f.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
+		f.KeepControl()
+		if !once.Swap(true) {
+			f.SleepControl(func() { close(held); <-release })
+		}
+		return nil, nil, false
+	})
+	in := newInbox(t)
+	all := messages(topic, 100)
+	x.Send(append([]*outbox.Message(nil), all...), in.done)
+	<-held
+	y, found := newExactly(t, f.Addr())
+	sameRows(t, found, nil)
+	wantClass(t, outbox.ClassNone, publish(t, y, all...)...)
+	close(release)
+	for _, r := range in.wait(all...) {
+		if r.Class != outbox.ClassOutage {
+			t.Fatalf("%+v", r.Outcome)
+		}
+	}
+	eachOnce(t, f.Addr(), topic, 100)
+}
+
+// One bad message in each transaction keeps no other from being sent, once, and only it is refused.
+func TestExactlyPoison(t *testing.T) {
+	f := newFake(t)
+	topic := createTopic(t, f.Addr(), nil)
+	makeState(t, f.Addr())
+	x, _ := newExactly(t, f.Addr())
+	f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Err: kerr.InvalidRecord, Count: -1, When: holds("poison")})
+	all := messages(topic, 3000)
+	for _, at := range []int{0, 500, 1999, 2999} {
+		all[at].Body = []byte("poison")
+	}
+	for i, r := range publish(t, x, all...) {
+		want := outbox.ClassNone
+		if string(all[i].Body) == "poison" {
+			want = outbox.ClassPermanent
+		}
+		if r.Class != want {
+			t.Fatalf("message %d: %+v", i, r.Outcome)
+		}
+	}
+	eachOnce(t, f.Addr(), topic, 2996)
+	order := stored(t, f.Addr(), topic)
+	for i := 1; i < len(order); i++ {
+		if a, b := number(order[i-1].MessageID), number(order[i].MessageID); a > b {
+			t.Fatalf("%d is before %d", a, b)
+		}
+	}
+	sameRows(t, recovered(t, f.Addr()), slices.Concat(all[1:500], all[501:1999], all[2000:2999]))
+}
+
+func number(messageID string) (n int) {
+	_, _ = fmt.Sscanf(messageID, "order:%d", &n) // of messages
+	return n
+}
+
+// A topic that does not exist fails its own messages alone.
+func TestExactlyUnknownTopic(t *testing.T) {
+	f := newFake(t)
+	topic := createTopic(t, f.Addr(), nil)
+	makeState(t, f.Addr())
+	x, _ := newExactly(t, f.Addr())
+	all := messages(topic, 200)
+	for i := range all {
+		if i%10 == 3 {
+			all[i].Topic = "no.such.topic"
+		}
+	}
+	for i, r := range publish(t, x, all...) {
+		want := outbox.ClassNone
+		if i%10 == 3 {
+			want = outbox.ClassTopic
+		}
+		if r.Class != want {
+			t.Fatalf("message %d: %+v", i, r.Outcome)
+		}
+	}
+	eachOnce(t, f.Addr(), topic, 180)
+}
+
+// A partition that is away fails its own messages alone.
+func TestExactlyPartitionAway(t *testing.T) {
+	f := newFake(t)
+	topic := createTopic(t, f.Addr(), nil)
+	makeState(t, f.Addr())
+	x, _ := newExactly(t, f.Addr())
+	fault := f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Partitions: []int32{2}, Err: kerr.NotLeaderForPartition, Count: -1})
+	all := messages(topic, 40)
+	for i := range all {
+		all[i].Partition = int32(i % 4)
+	}
+	for i, r := range publish(t, x, all...) {
+		want := outbox.ClassNone
+		if i%4 == 2 {
+			want = outbox.ClassOutage
+		}
+		if r.Class != want {
+			t.Fatalf("message %d: %+v", i, r.Outcome)
+		}
+	}
+	fault.Remove()
+	eachOnce(t, f.Addr(), topic, 30)
+}
+
+// What the state topic must be. Nothing is published before it is.
+func TestExactlyRefusesTheStateTopic(t *testing.T) {
+	try := func(t *testing.T, addr, want string) {
+		t.Helper()
+		y := openExactly(t, addr)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, err := y.Recover(ctx, ourTables)
+		var no *sink.NoProofError
+		if !errors.As(err, &no) || !strings.Contains(no.Why, want) {
+			t.Errorf("%v", err)
+		}
+		for _, r := range publish(t, y, messages("any", 1)...) {
+			if r.Class != outbox.ClassOutage {
+				t.Errorf("%+v", r.Outcome)
+			}
+		}
+	}
+	t.Run("missing", func(t *testing.T) { try(t, newFake(t).Addr(), "kafka-topics.sh") })
+	t.Run("with a retention", func(t *testing.T) {
+		f := newFake(t)
+		testkit.Must(t, testkit.CreateKafkaTopic(t.Context(), f.Addr(), stateTopic("relay"), 1, map[string]string{"cleanup.policy": "compact,delete"}))
+		try(t, f.Addr(), "cleanup.policy=compact")
+	})
+	t.Run("truncated", func(t *testing.T) {
+		f := newFake(t)
+		topic := createTopic(t, f.Addr(), nil)
+		makeState(t, f.Addr())
+		x, _ := newExactly(t, f.Addr())
+		for _, m := range messages(topic, 3) {
+			publish(t, x, m)
+		}
+		x.kill()
+		admin(t, f.Addr(), func(ctx context.Context, a *kadm.Client) error {
+			var at kadm.Offsets
+			at.AddOffset(stateTopic("relay"), 0, 5, -1)
+			_, err := a.DeleteRecords(ctx, at)
+			return err
+		})
+		try(t, f.Addr(), "lost records")
+	})
+	t.Run("of another program", func(t *testing.T) {
+		f := newFake(t)
+		makeState(t, f.Addr())
+		client, err := kgo.NewClient(kgo.SeedBrokers(f.Addr()))
+		testkit.Must(t, err)
+		defer client.Close()
+		testkit.Must(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: stateTopic("relay"), Key: []byte("1"), Value: []byte("hello")}).FirstErr())
+		try(t, f.Addr(), "cannot read")
+	})
+}
+
+func TestExactlySuiteOnKafka(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make test-rest runs it")
+	}
+	k := testkit.NewKafka(t, testkit.KafkaOptions{})
+	h := exactlyHarness(k.Addr)
+	h.Stop = func(t testing.TB) { testkit.Must(t, k.Kill()) }
+	h.Start = func(t testing.TB) { testkit.Must(t, k.Start(context.Background())) }
+	h.Leaks = []goleak.Option{goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/internal/testkit.reap")}
+	sinktest.Run(t, h)
+}

@@ -1,0 +1,249 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+)
+
+type verdict uint8
+
+const (
+	committed verdict = iota + 1
+	aborted           // nothing of it will ever be visible
+	unsure            // the sink was stopped before that could be told
+)
+
+// transaction is the result of one.
+type transaction struct {
+	verdict verdict
+	err     error               // aborted: of the transaction as a whole; nil: of some messages
+	failed  map[*delivery]error // aborted: of messages
+	began   bool                // a new one may do better at once
+}
+
+// errTooManyOpen stops the intake: the state topic cannot take over more rows.
+var errTooManyOpen = errors.New("too many rows of earlier transactions are published and not shown as SENT by their tables: nothing is sent until " +
+	"they are; see `canal-outbox status`")
+
+// transact sends messages and the entry in one transaction and ends it.
+func (x *Exactly) transact(list []*delivery, e *entry) transaction {
+	client, err := x.producer(e)
+	if err != nil {
+		return transaction{verdict: aborted, err: err}
+	}
+	if err := client.BeginTransaction(); err != nil {
+		x.drop(e)
+		return transaction{verdict: aborted, err: err, began: true}
+	}
+	e.tables = x.tables
+	record := newBatch([]*outbox.Message{{Topic: x.topic, Partition: 0, Body: e.encode()}}, nil)
+	own := &record.deliveries[0]
+	own.record = kgo.Record{Topic: x.topic, Key: e.key(), Value: own.message.Body, Context: own}
+	a := newAnswers(len(list)+1, own)
+	for _, d := range list {
+		d.partitions, d.away = 0, false
+		d.record.Timestamp = time.Time{} // the time of this try
+		client.TryProduce(d, &d.record, a.answered)
+	}
+	client.TryProduce(own, &own.record, a.answered)
+	late := !x.await(a)
+	if late {
+		x.drop(e) // the next epoch aborts it, at the latest the coordinator does
+		<-a.done
+		a.late()
+	}
+	x.completion(own, a.failed[own]) // ends the count at its partition
+	switch {
+	case len(a.failed) == 0 && !late:
+		return x.end(e)
+	case len(a.failed) == 0:
+		return transaction{verdict: aborted, err: errLate, began: true}
+	}
+	x.abort(e)
+	if err, is := a.failed[own]; is {
+		return transaction{verdict: aborted, err: fmt.Errorf("topic %s: %w", x.topic, err), began: true}
+	}
+	for _, err := range a.failed {
+		if ofTransaction(err) {
+			x.drop(e)
+			return transaction{verdict: aborted, err: err, began: true}
+		}
+	}
+	return transaction{verdict: aborted, failed: a.failed}
+}
+
+// await returns when all messages have an answer; false: the time is up, or the sink is stopped.
+func (x *Exactly) await(a *answers) bool {
+	limit := time.NewTimer(openLimit)
+	defer limit.Stop()
+	answering := a.answering
+	for {
+		select {
+		case <-a.done:
+			return true
+		case <-answering: // brokers answer: what gets no answer now is of a partition that is away
+			limit.Reset(restLimit)
+			answering = nil
+		case <-limit.C:
+			return false
+		case <-x.ctx.Done():
+			return false
+		}
+	}
+}
+
+// answers collects those to the messages of a transaction.
+type answers struct {
+	own       *delivery     // the entry's
+	answering chan struct{} // closed when own is stored
+	done      chan struct{} // closed when left is 0
+
+	mu     sync.Mutex
+	left   int
+	failed map[*delivery]error
+}
+
+func newAnswers(n int, own *delivery) *answers {
+	return &answers{own: own, answering: make(chan struct{}), done: make(chan struct{}), left: n, failed: map[*delivery]error{}}
+}
+
+// answered is the promise of each record.
+func (a *answers) answered(r *kgo.Record, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch d := r.Context.(*delivery); {
+	case err != nil:
+		a.failed[d] = err
+	case d == a.own:
+		close(a.answering)
+	}
+	if a.left--; a.left == 0 {
+		close(a.done)
+	}
+}
+
+// late names the reason of the messages that a closed client gave back.
+func (a *answers) late() {
+	for d, err := range a.failed {
+		if errors.Is(err, kgo.ErrClientClosed) {
+			a.failed[d] = errLate
+		}
+	}
+}
+
+// abort ends the transaction without its messages. If that fails, the next epoch does.
+func (x *Exactly) abort(e *entry) {
+	x.metrics.transactions.WithLabelValues("aborted").Inc()
+	client := *x.client(e)
+	if client == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(x.ctx, endLimit)
+	defer cancel()
+	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, client.EndTransaction(ctx, kgo.TryAbort) }); err != nil {
+		x.drop(e)
+	}
+}
+
+// end commits a transaction, and finds out whether it was committed when the answer does not come.
+func (x *Exactly) end(e *entry) transaction {
+	ctx, cancel := context.WithTimeout(x.ctx, endLimit)
+	defer cancel()
+	client := *x.client(e)
+	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, client.EndTransaction(ctx, kgo.TryCommit) })
+	if err == nil {
+		x.ledger.committed(e)
+		x.metrics.transactions.WithLabelValues("committed").Inc()
+		return transaction{verdict: committed}
+	}
+	x.drop(e)
+	x.log.Warn("Kafka did not say whether a transaction was committed: looking for its record", zap.Uint64("transaction", e.number), zap.Error(err))
+	t := x.resolve(e)
+	switch t.verdict {
+	case committed:
+		x.metrics.transactions.WithLabelValues("committed").Inc()
+	case aborted:
+		x.metrics.transactions.WithLabelValues("aborted").Inc()
+	}
+	return t
+}
+
+// resolve looks for the entry of a transaction whose end had no answer, behind a new epoch: what is not there then will never be.
+func (x *Exactly) resolve(e *entry) transaction {
+	for n := 0; ; n++ {
+		if !outbox.Wait(x.ctx, openPauses.Delay(n, 1), nil) {
+			return transaction{verdict: unsure}
+		}
+		err := x.reopen(e)
+		var found *foundError
+		switch {
+		case err == nil:
+			x.log.Info("the transaction was not committed", zap.Uint64("transaction", e.number))
+			return transaction{verdict: aborted, err: errNotCommitted, began: true}
+		case errors.As(err, &found):
+			x.log.Info("the transaction was committed", zap.Uint64("transaction", e.number))
+			x.ledger.committed(e)
+			return transaction{verdict: committed}
+		case x.fenced.Load() != nil:
+			return transaction{verdict: aborted, err: err}
+		}
+	}
+}
+
+var openPauses = outbox.Backoff{Base: 20 * time.Millisecond, Max: 2 * time.Second}
+
+// errNotCommitted: the messages go again at once.
+var errNotCommitted = errors.New("the transaction was not committed")
+
+// foundError reports that the state topic has the entry that was looked for.
+type foundError struct{}
+
+func (*foundError) Error() string { return "the entry is there" }
+
+// ofTransaction reports errors that concern the transaction or its producer and no single message.
+func ofTransaction(err error) bool {
+	switch {
+	case errors.Is(err, kgo.ErrClientClosed), errors.Is(err, kgo.ErrAborting), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return true
+	}
+	var code *kerr.Error
+	if !errors.As(err, &code) {
+		return false
+	}
+	switch code {
+	case kerr.UnknownTopicID, // the topic was deleted and created again: a new client knows its new id
+		kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidTxnState, kerr.InvalidProducerIDMapping, kerr.UnknownProducerID,
+		kerr.OutOfOrderSequenceNumber, kerr.TransactionAbortable, kerr.OperationNotAttempted, kerr.ConcurrentTransactions,
+		kerr.TransactionCoordinatorFenced, kerr.TransactionalIDAuthorizationFailed, kerr.CoordinatorNotAvailable, kerr.NotCoordinator,
+		kerr.CoordinatorLoadInProgress, kerr.TransactionalIDNotFound:
+		return true
+	}
+	return false
+}
+
+// client is where the client of a transaction is kept.
+func (x *Exactly) client(e *entry) **kgo.Client { return &x.clients[e.number%uint64(len(x.clients))] }
+
+// drop closes the client of a transaction, which answers what it holds.
+func (x *Exactly) drop(e *entry) { closeClient(x.client(e)) }
+
+func (x *Exactly) dropAll() {
+	for i := range x.clients {
+		closeClient(&x.clients[i])
+	}
+}
+
+func closeClient(client **kgo.Client) {
+	if *client != nil {
+		go (*client).Close() // it may wait for a connection that is being made
+		*client = nil
+	}
+}
