@@ -116,7 +116,7 @@ func (d *daemon) parts(a *active, gate *relay.Gate) (relay.Parts, error) {
 		p.Rows, p.State, p.Retention, p.Again = shadowRows{p.Rows, a.shadow}, shadowState{d.state}, nil, nil
 		d.log.Warn("shadow: nothing is sent, and nothing is written into the tables")
 	}
-	p.Earlier = d.life.Earlier()
+	p.Earlier, p.Prover = d.life.Earlier(), d.prover()
 	out, tracer, err := d.watchSink()
 	p.Sink, p.Rows = out, tracedRows{p.Rows, tracer}
 	return p, err

@@ -141,3 +141,40 @@ func TestB41_DoctorAsksForTheTopicsOfTheRows(t *testing.T) {
 		t.Errorf("asked %d times for one topic", n)
 	}
 }
+
+// With exactly_once doctor looks at the state topic, and begins no transaction, which would end one of a running relay.
+func TestDoctorExactlyOnce(t *testing.T) {
+	state := "__canal_outbox_state"
+	for name, c := range map[string]struct {
+		topics map[string]topicOf
+		want   []string
+	}{
+		"no state topic": {map[string]topicOf{}, []string{"fault topic " + state, "kafka-topics.sh --bootstrap-server HOST --create"}},
+		"with a retention": {
+			map[string]topicOf{state: {1, map[string]string{"cleanup.policy": "compact,delete"}}}, []string{"fault topic " + state, "cleanup.policy=compact"},
+		},
+		"small records": {
+			map[string]topicOf{state: {1, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "5000"}}}, []string{"fault topic " + state, "max.message.bytes=1000000"},
+		},
+		"one replica": {map[string]topicOf{state: {1, map[string]string{"cleanup.policy": "compact"}}}, []string{"warning topic " + state, "one replica"}},
+		"as it should be": {
+			map[string]topicOf{state: {3, map[string]string{"cleanup.policy": "compact", "min.insync.replicas": "2"}}}, []string{"OK topic " + state},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, cfg := fakeKafka(t, c.topics)
+			cfg.ExactlyOnce, cfg.TransactionalID = true, "canal-outbox"
+			cluster.ControlKey(int16(kmsg.InitProducerID), func(kmsg.Request) (kmsg.Response, error, bool) {
+				cluster.KeepControl()
+				t.Error("doctor begins an epoch")
+				return nil, nil, false
+			})
+			found := asked(t, cfg, nil, nil)
+			for _, want := range c.want {
+				if !strings.Contains(strings.ToLower(found), strings.ToLower(want)) {
+					t.Errorf("%q is not in\n%s", want, found)
+				}
+			}
+		})
+	}
+}

@@ -2,10 +2,13 @@ package app
 
 import (
 	"context"
+	"errors"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
+	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/lease"
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/sink"
 )
@@ -16,6 +19,9 @@ func (d *daemon) newLife(tables []*table.Table) (*relay.Life, error) {
 		return nil, nil
 	}
 	signs := d.held.Signs
+	if d.prover() != nil {
+		return nil, signs.Remove() // the broker itself knows what was sent
+	}
 	reader, can := relay.Unfenced(d.sink).(sink.CommittedReader)
 	if !d.cfg.ReadBack.Enabled || !can {
 		return nil, signs.Remove() // it would be old when read_back is on again
@@ -33,7 +39,11 @@ func (d *daemon) newLife(tables []*table.Table) (*relay.Life, error) {
 }
 
 // forgetLife is called before rows are set back without a running relay: no relay that starts after a kill, or takes over, takes them for sent.
-func (o *Offline) forgetLife(ctx context.Context) error {
+func (o *Offline) forgetLife(ctx context.Context, _ []outbox.Identity) error {
+	if provesSent(o.cfg) {
+		return errors.New("with sink.kafka.exactly_once a relay must run while rows are set back, because Kafka would take those that were sent last for " +
+			"sent after a kill: start it, and use this command again")
+	}
 	if err := checkpoint.Signs(o.cfg.Checkpoint.Dir).Remove(); err != nil {
 		return err
 	}
@@ -42,4 +52,24 @@ func (o *Offline) forgetLife(ctx context.Context) error {
 		return err
 	}
 	return lease.NewTable(o.db, name).Forget(ctx)
+}
+
+// prover is the sink if its broker keeps the proof of what was sent; nil otherwise.
+func (d *daemon) prover() sink.Prover {
+	p, _ := relay.Unfenced(d.sink).(sink.Prover)
+	return p
+}
+
+// provesSent reports the same of a configuration.
+func provesSent(cfg *config.Config) bool {
+	section, can := cfg.Sink.Section().(interface{ Proves() bool })
+	return can && section.Proves()
+}
+
+// setBack is called before rows are set back: no start after a kill takes them for sent.
+func (d *daemon) setBack(ctx context.Context, ids []outbox.Identity) error {
+	if p := d.prover(); p != nil {
+		return p.Mark(ctx, ids)
+	}
+	return d.life.SetBack(ctx)
 }

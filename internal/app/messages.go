@@ -55,13 +55,13 @@ func (d *daemon) flow(id outbox.Identity, topic string) operator.Flow {
 // operatorRows are the mapped tables as an operator needs them.
 type operatorRows struct {
 	tableRows
-	failedEvery time.Duration               // of the configuration, for all tables
-	setBack     func(context.Context) error // is called before rows are set back
+	failedEvery time.Duration                                  // of the configuration, for all tables
+	setBack     func(context.Context, []outbox.Identity) error // is called before rows are set back
 }
 
 // Retry implements operator.Rows.
 func (r operatorRows) Retry(ctx context.Context, ids []outbox.Identity) (int64, error) {
-	if err := r.setBack(ctx); err != nil {
+	if err := r.setBack(ctx, ids); err != nil {
 		return 0, err
 	}
 	return r.tableRows.Retry(ctx, ids)
@@ -69,7 +69,7 @@ func (r operatorRows) Retry(ctx context.Context, ids []outbox.Identity) (int64, 
 
 // Republish implements operator.Rows.
 func (r operatorRows) Republish(ctx context.Context, ids []outbox.Identity) (int64, error) {
-	if err := r.setBack(ctx); err != nil {
+	if err := r.setBack(ctx, ids); err != nil {
 		return 0, err
 	}
 	return r.tableRows.Republish(ctx, ids)

@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"github.com/canal-outbox/canal-outbox/checkpoint"
+	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/sink/kafka"
 )
 
 // A retry of many rows without a running relay is in the list of changes, with its filter, its caller and the number of rows.
@@ -40,4 +42,24 @@ func TestG51_ARetryWithoutARelayIsRecorded(t *testing.T) {
 	if c.Unfinished || c.By != "unix user root, login alice" || !strings.Contains(c.What, `"type":"o"`) || !strings.HasPrefix(c.Before, "1000 rows of") || !strings.HasPrefix(c.After, "1000 of 1000 rows") {
 		t.Errorf("%+v", c)
 	}
+}
+
+// With exactly_once a running relay tells Kafka before rows are set back; without one nothing is changed.
+func TestP3_ARetryWithExactlyOnceNeedsARelay(t *testing.T) {
+	db := testkit.SharedDatabase(t, testkit.Flavors()[0])
+	cfg := source(t, db, "exactly", relayGrants)
+	section := kafka.NewSection()
+	section.Brokers, section.ExactlyOnce = []string{"127.0.0.1:1"}, true
+	cfg.Sink = config.Use("kafka", section)
+	testkit.Exec(t, db.Root(), "INSERT INTO "+cfg.Tables[0].Name+" (biz_type, biz_key, topic, message_body, status) VALUES ('o', 'k', 't', 'x', 3)")
+	state, err := checkpoint.Open(cfg.Checkpoint.Dir, checkpoint.Options{})
+	testkit.Must(t, err)
+	testkit.Must(t, state.Close())
+	m, err := OpenOffline(t.Context(), cfg, false)
+	testkit.Must(t, err)
+	change, err := m.RetryMessages(t.Context(), operator.MessageOrder{Filter: &operator.MessageFilter{Type: "o"}, Limit: 10})
+	if err == nil || !strings.Contains(err.Error(), "exactly_once") || change.Changed != 0 {
+		t.Errorf("%+v, %v", change, err)
+	}
+	testkit.Must(t, m.Close())
 }

@@ -25,7 +25,7 @@ func (d *daemon) service() admin.Service {
 	o := d.operator()
 	o.Move, o.Hold, o.Republish = d.relay.MoveTo, d.hold, d.relay.Republish
 	o.Between, o.LogOnly = between(d.cfg, d.asker.source, d.tables, d.state.Schemas), logOnly(d.cfg)
-	rows := operatorRows{d.rows, d.cfg.Retry.FailedEvery, d.life.SetBack}
+	rows := operatorRows{d.rows, d.cfg.Retry.FailedEvery, d.setBack}
 	o.Tables = func(context.Context) (operator.Rows, error) { return rows, nil }
 	o.Messaging = d.messaging()
 	return &service{Operator: o, d: d}

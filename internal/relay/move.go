@@ -26,6 +26,11 @@ var ErrNotRunning = errors.New("the relay is not following the log at this momen
 // checkpoint, and restarts the reader. A move back repeats no row that is SENT, because the recovery window queries the table. A
 // move forward leaves the rows in between to a full sweep.
 func (r *Relay) MoveTo(ctx context.Context, id server.ID, to outbox.Position, reason string) error {
+	if len(r.parts.LogOnly) > 0 && r.parts.Prover != nil { // the log shows rows again that are to be sent again
+		if err := r.parts.Prover.Mark(ctx, nil); err != nil {
+			return err
+		}
+	}
 	m := &move{id: id, to: to, reason: reason, done: make(chan error, 1)}
 	r.mu.Lock()
 	if r.interrupt == nil || r.pending != nil || !r.active {

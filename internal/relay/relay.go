@@ -72,6 +72,8 @@ type Parts struct {
 	Sink   sink.Sink
 	State  State
 	Reader func(canal.Handler) Reader // makes it
+	// Prover is the Sink itself if its broker keeps the proof of what was sent; nil: the journal alone does.
+	Prover sink.Prover
 	// Retention takes old rows out of the tables, once the source is known to be the right one; nil for none.
 	Retention *retention.Retention
 	// Again is where final rows are that go out again; nil: none do.
@@ -169,10 +171,12 @@ func (e *RefusedError) Error() string {
 func (r *Relay) Run(ctx context.Context) error {
 	from, err := r.start(ctx)
 	if err != nil {
+		cerr := r.parts.Sink.Close(ctx)
+		r.finish(ctx)
 		if ctx.Err() != nil {
-			return r.parts.Sink.Close(ctx)
+			return cerr
 		}
-		return errors.Join(err, r.parts.Sink.Close(ctx))
+		return errors.Join(err, cerr)
 	}
 	ended := make(chan error, 6)
 	acks := spawn(ctx, ended, "ack", r.Acks.Run)
@@ -228,6 +232,9 @@ func (r *Relay) stop(ctx context.Context, acks, flow, sweep, reader *station) {
 		r.log.Warn("the sink did not close cleanly", zap.Error(cerr))
 	}
 	acks.stop()
+	finishing, cancel := context.WithTimeout(fresh, patience)
+	defer cancel()
+	r.finish(finishing)
 }
 
 // station is one running part.

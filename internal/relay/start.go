@@ -45,6 +45,9 @@ func (r *Relay) start(ctx context.Context) (outbox.Position, error) {
 	if err := r.build(info.Flavor, at); err != nil {
 		return outbox.Position{}, err
 	}
+	if err := r.proven(ctx); err != nil {
+		return outbox.Position{}, err
+	}
 	entries, err := r.parts.State.Journal()
 	if err != nil {
 		return outbox.Position{}, fmt.Errorf("read the journal: %w", err)
@@ -225,7 +228,7 @@ func (r *Relay) build(flavor outbox.Flavor, at outbox.Position) (err error) {
 		return fmt.Errorf("the checkpoint cannot be read: %w; use `checkpoint set` to choose another position", err)
 	}
 	p := r.parts
-	r.Acks = ack.New(r.settings.Ack, r.tracker, p.State, p.Rows, r.log.Named("ack"), r.reg)
+	r.Acks = ack.New(r.settings.Ack, r.progress(), p.State, p.Rows, r.log.Named("ack"), r.reg)
 	flow := r.settings.Pipeline
 	if d, can := p.Sink.(sink.Delayer); can {
 		flow.LongestDelay = d.LongestDelay()
