@@ -245,7 +245,7 @@ func TestB43_NoPageClaimsExactlyOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, line := range strings.Split(strings.ToLower(string(text)), "\n") {
-			if strings.Contains(line, "exactly once") && !strings.Contains(line, "never") {
+			if strings.Contains(line, "exactly once") && !strings.Contains(line, "never") && !strings.Contains(line, "read_committed") {
 				t.Errorf("%s:%d claims it: %s", path, i+1, line)
 			}
 		}

@@ -67,7 +67,7 @@ func onBrokers(t *testing.T, run func(*testing.T, opens)) {
 
 func readBackAfterKills(t *testing.T, open opens, kills int, extra string, copies bool) {
 	t.Parallel()
-	topic := fmt.Sprintf("read-back-%d", time.Now().UnixNano())
+	topic := fmt.Sprintf("read_back_%d", time.Now().UnixNano())
 	broker := open(t, topic)
 	db := testkit.SharedDatabase(t, testkit.MySQL)
 	schema := db.CreateSchema(t)
@@ -99,7 +99,7 @@ func readBackAfterKills(t *testing.T, open opens, kills int, extra string, copie
 
 func readBackAfterTakeOvers(t *testing.T, open opens, kills int, extra string, copies bool) {
 	t.Parallel()
-	name := fmt.Sprintf("take-over-%d", time.Now().UnixNano())
+	name := fmt.Sprintf("take_over_%d", time.Now().UnixNano())
 	g := newGroupWith(t, leaseTime+"\n"+extra, func(int) string { return name }, open(t, name), testkit.SharedMySQL(t), 2, nil)
 	stop := g.loads[0].StartPaced(t, 3, 2*time.Millisecond)
 	g.more(t)
