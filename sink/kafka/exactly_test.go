@@ -122,7 +122,11 @@ func committedCopies(t testing.TB, addr, topic string) map[string]int {
 
 func eachOnce(t testing.TB, addr, topic string, want int) {
 	t.Helper()
-	n := committedCopies(t, addr, topic)
+	var n map[string]int
+	testkit.WaitFor(t, patience, "all messages to be visible", func() bool { // soon after the answer to the end of a transaction
+		n = committedCopies(t, addr, topic)
+		return len(n) >= want
+	})
 	if len(n) != want {
 		t.Errorf("%d messages are visible of %d", len(n), want)
 	}
