@@ -88,7 +88,7 @@ func TestExactlyFencedSendsNoMoreOnKafka(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make test-rest runs it")
 	}
-	fencedSendsNoMore(t, testkit.SharedKafka(t))
+	fencedSendsNoMore(t, testkit.NewKafka(t, testkit.KafkaOptions{}))
 }
 
 func fencedSendsNoMore(t *testing.T, f interface{ Addr() string }) {
