@@ -163,7 +163,7 @@ func TestDoctorExactlyOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, cfg := fakeKafka(t, c.topics)
-			cfg.ExactlyOnce, cfg.TransactionalID = true, "canal-outbox"
+			cfg.ExactlyOnce, cfg.TransactionalID = true, "canal_outbox"
 			cluster.ControlKey(int16(kmsg.InitProducerID), func(kmsg.Request) (kmsg.Response, error, bool) {
 				cluster.KeepControl()
 				t.Error("doctor begins an epoch")

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,8 +58,8 @@ type Exactly struct {
 
 	mu    sync.Mutex
 	queue []*delivery
-	marks []markRequest
-	ready bool // Recover has returned without an error
+	marks []chan<- error // of calls of Mark that wait
+	ready bool           // Recover has returned without an error
 
 	wake    chan struct{} // gets a token when queue or marks changed
 	ctx     context.Context
@@ -70,11 +71,6 @@ type Exactly struct {
 	// still writes the end of that id's previous one, for 20 ms and more. nil: to be made.
 	clients  [2]*kgo.Client
 	unmarked bool // the last idle mark failed; of run
-}
-
-// markRequest is a call of Mark.
-type markRequest struct {
-	done chan error
 }
 
 var _ sink.Prover = (*Exactly)(nil)
@@ -144,20 +140,14 @@ func (x *Exactly) Settled(list []outbox.Completion) {
 
 // Mark implements sink.Prover.
 func (x *Exactly) Mark(ctx context.Context, again []outbox.Identity) error {
-	x.ledger.settle(func(yield func(outbox.Identity) bool) {
-		for _, id := range again {
-			if !yield(id) {
-				return
-			}
-		}
-	})
-	m := markRequest{make(chan error, 1)}
+	x.ledger.settle(slices.Values(again))
+	done := make(chan error, 1)
 	x.mu.Lock()
-	x.marks = append(x.marks, m)
+	x.marks = append(x.marks, done)
 	x.mu.Unlock()
 	signal(x.wake)
 	select {
-	case err := <-m.done:
+	case err := <-done:
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("the record of what is settled was not stored: %w", context.Cause(ctx))
@@ -175,7 +165,7 @@ func (x *Exactly) run() {
 		select {
 		case <-x.ctx.Done():
 		case <-idle.C:
-			x.logMark(x.mark())
+			x.idle()
 			idle.Reset(idleMark)
 		case <-x.wake:
 			idle.Reset(idleMark)
@@ -191,6 +181,17 @@ func (x *Exactly) run() {
 	}
 }
 
+// idle ends a transaction whose messages got no answer, because readers wait behind it, and marks what is settled.
+func (x *Exactly) idle() {
+	if !x.isReady() {
+		return
+	}
+	if e := x.ledger.next(nil); e != nil {
+		_, _ = x.producer(e) // tried again after a second, and with the next message, whose result says why it fails
+	}
+	x.logMark(x.mark())
+}
+
 func (x *Exactly) work() {
 	for x.ctx.Err() == nil {
 		list, marks := x.take()
@@ -198,14 +199,14 @@ func (x *Exactly) work() {
 			return
 		}
 		x.publish(list)
-		for _, m := range marks {
-			m.done <- x.mark()
+		for _, done := range marks {
+			done <- x.mark()
 		}
 	}
 }
 
 // take returns the messages of the next transaction, and all marks.
-func (x *Exactly) take() (list []*delivery, marks []markRequest) {
+func (x *Exactly) take() (list []*delivery, marks []chan<- error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	bytes, rows, n := 0, 0, 0
@@ -223,7 +224,7 @@ func (x *Exactly) take() (list []*delivery, marks []markRequest) {
 // mark stores which rows are not settled, unless the newest record says the same.
 func (x *Exactly) mark() error {
 	if !x.isReady() {
-		return nil
+		return errors.New(notReady.Reason)
 	}
 	for {
 		e := x.ledger.mark()

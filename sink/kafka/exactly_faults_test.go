@@ -289,3 +289,63 @@ func TestExactlySuiteOnKafka(t *testing.T) {
 	h.Leaks = []goleak.Option{goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/internal/testkit.reap")}
 	sinktest.Run(t, h)
 }
+
+// A topic without rights keeps the state topic from being added to the transaction (brokers before 4.0 add all partitions or none).
+func TestExactlyTopicWithoutRights(t *testing.T) {
+	f := newFake(t)
+	topic, denied := createTopic(t, f.Addr(), nil), createTopic(t, f.Addr(), nil)
+	makeState(t, f.Addr())
+	x, _ := newExactly(t, f.Addr())
+	f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: denied, Err: kerr.TopicAuthorizationFailed, Count: -1})
+	f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: stateTopic("relay"), Err: kerr.OperationNotAttempted, Count: 2})
+	all := messages(topic, 20)
+	for i := range 5 {
+		all[i].Topic = denied
+	}
+	for i, r := range publish(t, x, all...) {
+		want := outbox.ClassNone
+		if i < 5 {
+			want = outbox.ClassTopic
+		}
+		if r.Class != want {
+			t.Fatalf("message %d: %+v", i, r.Outcome)
+		}
+	}
+	eachOnce(t, f.Addr(), topic, 15)
+}
+
+// I6: a transaction whose messages got no answer is ended though nothing else is sent.
+func TestExactlyEndsWhatGotNoAnswer(t *testing.T) {
+	f := newFake(t)
+	topic := createTopic(t, f.Addr(), nil)
+	makeState(t, f.Addr())
+	x, _ := newExactly(t, f.Addr())
+	fault := f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Partitions: []int32{2}, Err: kerr.NotLeaderForPartition, Count: -1})
+	all := messages(topic, 4)
+	for i := range all {
+		all[i].Partition = 2
+	}
+	wantClass(t, outbox.ClassOutage, publish(t, x, all...)...)
+	fault.Remove()
+	testkit.WaitFor(t, patience, "the transaction to be ended", func() (ended bool) {
+		admin(t, f.Addr(), func(ctx context.Context, a *kadm.Client) error {
+			described, err := a.DescribeTransactions(ctx, x.id(0), x.id(1))
+			ended = err == nil
+			for _, one := range described {
+				ended = ended && one.State != "Ongoing"
+			}
+			return err
+		})
+		return ended
+	})
+}
+
+// Rows may not be set back before the state topic was read: the start would take them for sent.
+func TestExactlyNoMarkBeforeRecover(t *testing.T) {
+	f := newFake(t)
+	makeState(t, f.Addr())
+	x := openExactly(t, f.Addr())
+	if err := x.Mark(t.Context(), nil); err == nil {
+		t.Error("a mark is taken for stored")
+	}
+}

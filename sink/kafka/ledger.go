@@ -214,27 +214,21 @@ func (l *ledger) settle(rows iter.Seq[outbox.Identity]) {
 	}
 }
 
-// restore begins with what the state topic has, in the order of the numbers, and returns the rows behind low. false: a transaction behind low
-// is missing.
-func (l *ledger) restore(entries []entry) (rows []outbox.Identity, complete bool) {
+// restore begins with what the state topic has, in the order of the numbers, and returns the rows behind low. The entries are whole.
+func (l *ledger) restore(entries []entry) []outbox.Identity {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = entry{}
 	clear(l.rows)
 	clear(l.open)
 	if len(entries) == 0 {
-		return nil, true
+		return nil
 	}
 	newest := entries[len(entries)-1]
-	missing := newest.low + 1
 	for _, e := range entries {
 		if e.number <= newest.low {
 			continue
 		}
-		if e.number != missing {
-			return nil, false
-		}
-		missing++
 		for _, id := range e.rows {
 			l.drop(id)
 			l.rows[id] = e.number
@@ -243,12 +237,5 @@ func (l *ledger) restore(entries []entry) (rows []outbox.Identity, complete bool
 	}
 	l.last, l.last.rows = newest, nil
 	l.last.settled = l.settled
-	return slices.Collect(maps.Keys(l.rows)), true
-}
-
-// unsettled counts rows, and transactions behind low.
-func (l *ledger) unsettled() (rows, transactions int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.rows), int(l.last.number - l.lowest(l.last.number+1))
+	return slices.Collect(maps.Keys(l.rows))
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
-	"github.com/canal-outbox/canal-outbox/sink"
 )
 
 // publish sends messages until each has its outcome. A message that a broker refuses aborts its transaction: the others go again, in order, in
@@ -125,5 +124,3 @@ type place struct {
 	topic     string
 	partition int32
 }
-
-var _ sink.Sink = (*Exactly)(nil)

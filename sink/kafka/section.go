@@ -61,7 +61,7 @@ type Authentication struct {
 
 // NewSection returns the section with its defaults.
 func NewSection() *Section {
-	return &Section{TLS: setting.TLS{Mode: "disabled"}, Compression: "none", MaxMessageBytes: 1_000_012, TransactionalID: "canal-outbox"}
+	return &Section{TLS: setting.TLS{Mode: "disabled"}, Compression: "none", MaxMessageBytes: 1_000_012, TransactionalID: "canal_outbox"}
 }
 
 // Validate reports everything that is wrong with the section.

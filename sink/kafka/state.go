@@ -20,7 +20,7 @@ import (
 
 // stateTopic is the topic of the entries of a transactional id. It has one writer, so that no other's transaction keeps its records from being
 // read.
-func stateTopic(name string) string { return "__" + strings.ReplaceAll(name, "-", "_") + "_state" }
+func stateTopic(name string) string { return "__" + name + "_state" }
 
 // Recover implements sink.Prover.
 func (x *Exactly) Recover(ctx context.Context, tables []string) ([]outbox.Identity, error) {
@@ -45,10 +45,7 @@ func (x *Exactly) Recover(ctx context.Context, tables []string) ([]outbox.Identi
 		return nil, &sink.NoProofError{Why: fmt.Sprintf("the transactional id %s is used by a relay of the tables %s, and this one publishes %s: give each "+
 			"relay its own sink.kafka.transactional_id", x.name, strings.Join(entries[n-1].tables, ", "), strings.Join(tables, ", "))}
 	}
-	rows, complete := x.ledger.restore(entries)
-	if !complete { // read has seen to it
-		return nil, x.incomplete()
-	}
+	rows := x.ledger.restore(entries)
 	x.mu.Lock()
 	x.ready = true
 	x.mu.Unlock()
@@ -123,7 +120,7 @@ func (x *Exactly) producer(e *entry) (*kgo.Client, error) {
 	return *x.client(e), nil
 }
 
-// reopen makes a new client, whose epoch ends whatever an old one has under way, and looks at the entries. *foundError: the one that is looked for
+// reopen makes a new client, whose epoch ends whatever an old one has under way, and looks at the entries. errFound: the one that is looked for
 // is there. If another process has written an entry since, this one sends no more: it does not know what the other has sent.
 func (x *Exactly) reopen(e *entry) error {
 	ctx, cancel := context.WithTimeout(x.ctx, reopenLimit)
@@ -145,7 +142,7 @@ func (x *Exactly) reopen(e *entry) error {
 	}
 	switch newest := entries[len(entries)-1]; {
 	case newest.process == x.process && newest.number == e.number && e.process != "":
-		return &foundError{}
+		return errFound
 	case newest.number+1 == e.number:
 		return nil
 	default:

@@ -68,6 +68,9 @@ func (x *Exactly) transact(list []*delivery, e *entry) transaction {
 		return transaction{verdict: aborted, err: errLate, began: true}
 	}
 	x.abort(e)
+	if topics := ofTopics(a.failed, own); len(topics) > 0 { // the others may have failed with them (AddPartitionsToTxn)
+		return transaction{verdict: aborted, failed: topics}
+	}
 	if err, is := a.failed[own]; is {
 		return transaction{verdict: aborted, err: fmt.Errorf("topic %s: %w", x.topic, err), began: true}
 	}
@@ -183,12 +186,11 @@ func (x *Exactly) resolve(e *entry) transaction {
 			return transaction{verdict: unsure}
 		}
 		err := x.reopen(e)
-		var found *foundError
 		switch {
 		case err == nil:
 			x.log.Info("the transaction was not committed", zap.Uint64("transaction", e.number))
 			return transaction{verdict: aborted, err: errNotCommitted, began: true}
-		case errors.As(err, &found):
+		case errors.Is(err, errFound):
 			x.log.Info("the transaction was committed", zap.Uint64("transaction", e.number))
 			x.ledger.committed(e)
 			return transaction{verdict: committed}
@@ -203,10 +205,19 @@ var openPauses = outbox.Backoff{Base: 20 * time.Millisecond, Max: 2 * time.Secon
 // errNotCommitted: the messages go again at once.
 var errNotCommitted = errors.New("the transaction was not committed")
 
-// foundError reports that the state topic has the entry that was looked for.
-type foundError struct{}
+// errFound reports that the state topic has the entry that was looked for.
+var errFound = errors.New("the entry is there")
 
-func (*foundError) Error() string { return "the entry is there" }
+// ofTopics returns the messages whose topic is missing or may not be written.
+func ofTopics(failed map[*delivery]error, own *delivery) map[*delivery]error {
+	found := map[*delivery]error{}
+	for d, err := range failed {
+		if class, _ := classOf(err); d != own && class == outbox.ClassTopic && !errors.Is(err, kerr.UnknownTopicID) {
+			found[d] = err
+		}
+	}
+	return found
+}
 
 // ofTransaction reports errors that concern the transaction or its producer and no single message.
 func ofTransaction(err error) bool {
