@@ -13,20 +13,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"go.uber.org/goleak"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
-	"github.com/canal-outbox/canal-outbox/sink/sinktest"
 )
 
 // I1, I2: the end of a transaction has no answer, and was not done: its messages go again, each once.
 func TestExactlyEndLostBefore(t *testing.T) {
-	f := newFake(t)
-	topic := createTopic(t, f.Addr(), nil)
-	makeState(t, f.Addr())
-	x, _ := newExactly(t, f.Addr())
+	f, topic, x := onFakeExactly(t)
 	var lost atomic.Bool
 	f.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
 		f.KeepControl()
@@ -47,10 +42,7 @@ func TestExactlyEndLostBefore(t *testing.T) {
 
 // I1: the end of a transaction was done, and its answer is lost: nothing goes again.
 func TestExactlyEndLostAfter(t *testing.T) {
-	f := newFake(t)
-	topic := createTopic(t, f.Addr(), nil)
-	makeState(t, f.Addr())
-	x, _ := newExactly(t, f.Addr())
+	f, topic, x := onFakeExactly(t)
 	var lost atomic.Bool
 	f.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
 		f.KeepControl()
@@ -114,10 +106,7 @@ func fencedSendsNoMore(t *testing.T, f interface{ Addr() string }) {
 
 // I5: the old process is about to end its transaction when the new one begins.
 func TestExactlyFencedBeforeItsEnd(t *testing.T) {
-	f := newFake(t)
-	topic := createTopic(t, f.Addr(), nil)
-	makeState(t, f.Addr())
-	x, _ := newExactly(t, f.Addr())
+	f, topic, x := onFakeExactly(t)
 	held, release := make(chan struct{}), make(chan struct{})
 	var once atomic.Bool
 	f.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -145,10 +134,7 @@ func TestExactlyFencedBeforeItsEnd(t *testing.T) {
 
 // One bad message in each transaction keeps no other from being sent, once, and only it is refused.
 func TestExactlyPoison(t *testing.T) {
-	f := newFake(t)
-	topic := createTopic(t, f.Addr(), nil)
-	makeState(t, f.Addr())
-	x, _ := newExactly(t, f.Addr())
+	f, topic, x := onFakeExactly(t)
 	f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Err: kerr.InvalidRecord, Count: -1, When: holds("poison")})
 	all := messages(topic, 3000)
 	for _, at := range []int{0, 500, 1999, 2999} {
@@ -180,10 +166,7 @@ func number(messageID string) (n int) {
 
 // A topic that does not exist fails its own messages alone.
 func TestExactlyUnknownTopic(t *testing.T) {
-	f := newFake(t)
-	topic := createTopic(t, f.Addr(), nil)
-	makeState(t, f.Addr())
-	x, _ := newExactly(t, f.Addr())
+	f, topic, x := onFakeExactly(t)
 	all := messages(topic, 200)
 	for i := range all {
 		if i%10 == 3 {
@@ -204,10 +187,7 @@ func TestExactlyUnknownTopic(t *testing.T) {
 
 // A partition that is away fails its own messages alone.
 func TestExactlyPartitionAway(t *testing.T) {
-	f := newFake(t)
-	topic := createTopic(t, f.Addr(), nil)
-	makeState(t, f.Addr())
-	x, _ := newExactly(t, f.Addr())
+	f, topic, x := onFakeExactly(t)
 	fault := f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Partitions: []int32{2}, Err: kerr.NotLeaderForPartition, Count: -1})
 	all := messages(topic, 40)
 	for i := range all {
@@ -282,12 +262,7 @@ func TestExactlySuiteOnKafka(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make test-rest runs it")
 	}
-	k := testkit.NewKafka(t, testkit.KafkaOptions{})
-	h := exactlyHarness(k.Addr)
-	h.Stop = func(t testing.TB) { testkit.Must(t, k.Kill()) }
-	h.Start = func(t testing.TB) { testkit.Must(t, k.Start(context.Background())) }
-	h.Leaks = []goleak.Option{goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/internal/testkit.reap")}
-	sinktest.Run(t, h)
+	suiteOnKafka(t, exactlyHarness)
 }
 
 // A topic without rights keeps the state topic from being added to the transaction (brokers before 4.0 add all partitions or none).
@@ -316,10 +291,7 @@ func TestExactlyTopicWithoutRights(t *testing.T) {
 
 // I6: a transaction whose messages got no answer is ended though nothing else is sent.
 func TestExactlyEndsWhatGotNoAnswer(t *testing.T) {
-	f := newFake(t)
-	topic := createTopic(t, f.Addr(), nil)
-	makeState(t, f.Addr())
-	x, _ := newExactly(t, f.Addr())
+	f, topic, x := onFakeExactly(t)
 	fault := f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: topic, Partitions: []int32{2}, Err: kerr.NotLeaderForPartition, Count: -1})
 	all := messages(topic, 4)
 	for i := range all {
@@ -327,17 +299,13 @@ func TestExactlyEndsWhatGotNoAnswer(t *testing.T) {
 	}
 	wantClass(t, outbox.ClassOutage, publish(t, x, all...)...)
 	fault.Remove()
-	testkit.WaitFor(t, patience, "the transaction to be ended", func() (ended bool) {
-		admin(t, f.Addr(), func(ctx context.Context, a *kadm.Client) error {
-			described, err := a.DescribeTransactions(ctx, x.id(0), x.id(1))
-			ended = err == nil
-			for _, one := range described {
-				ended = ended && one.State != "Ongoing"
-			}
-			return err
-		})
-		return ended
+	var epochs atomic.Int64
+	f.ControlKey(int16(kmsg.InitProducerID), func(kmsg.Request) (kmsg.Response, error, bool) {
+		f.KeepControl()
+		epochs.Add(1)
+		return nil, nil, false
 	})
+	testkit.WaitFor(t, patience, "a new epoch, which ends the transaction", func() bool { return epochs.Load() > 0 })
 }
 
 // Rows may not be set back before the state topic was read: the start would take them for sent.

@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
@@ -25,6 +24,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
 	"github.com/canal-outbox/canal-outbox/sink/sinktest"
+	"github.com/canal-outbox/canal-outbox/test/fakekafka"
 )
 
 var ourTables = []string{"shop.t_local_message"}
@@ -38,6 +38,16 @@ func newExactly(t testing.TB, addr string, change ...func(*config)) (*Exactly, [
 	rows, err := x.Recover(ctx, ourTables)
 	testkit.Must(t, err)
 	return x, rows
+}
+
+// onFakeExactly returns a cluster with a topic and a state topic, and a sink that has recovered.
+func onFakeExactly(t testing.TB) (*fakekafka.Cluster, string, *Exactly) {
+	t.Helper()
+	f := newFake(t)
+	topic := createTopic(t, f.Addr(), nil)
+	makeState(t, f.Addr())
+	x, _ := newExactly(t, f.Addr())
+	return f, topic, x
 }
 
 func openExactly(t testing.TB, addr string, change ...func(*config)) *Exactly {
@@ -185,10 +195,7 @@ func TestExactlyFindsWhatIsCommitted(t *testing.T) {
 
 // A relay of other tables does not take over.
 func TestExactlyRefusesAnotherRelaysName(t *testing.T) {
-	f := newFake(t)
-	topic := createTopic(t, f.Addr(), nil)
-	makeState(t, f.Addr())
-	x, _ := newExactly(t, f.Addr())
+	f, topic, x := onFakeExactly(t)
 	wantClass(t, outbox.ClassNone, publish(t, x, messages(topic, 1)...)...)
 	x.shut(t)
 	y := openExactly(t, f.Addr())
@@ -226,23 +233,11 @@ func (f finishing) Close(ctx context.Context) error {
 	return err
 }
 
-func TestExactlySuiteOnFakeBroker(t *testing.T) {
-	f := newFake(t)
-	h := exactlyHarness(f.Addr)
-	h.Stop = func(testing.TB) { f.Stop() }
-	h.Start = func(t testing.TB) { testkit.Must(t, f.Start()) }
-	for _, name := range []string{"(*broker).listen", "(*Cluster).run", "(*clientConn).read", "(*clientConn).write"} {
-		h.Leaks = append(h.Leaks, goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake."+name)) // the broker's own
-	}
-	sinktest.Run(t, h)
-}
+func TestExactlySuiteOnFakeBroker(t *testing.T) { suiteOnFake(t, exactlyHarness) }
 
 // A start does not find rows that are to be sent again, and those that were settled before a mark.
 func TestExactlyMark(t *testing.T) {
-	f := newFake(t)
-	topic := createTopic(t, f.Addr(), nil)
-	makeState(t, f.Addr())
-	x, _ := newExactly(t, f.Addr())
+	f, topic, x := onFakeExactly(t)
 	all := messages(topic, 300)
 	wantClass(t, outbox.ClassNone, publish(t, x, all...)...)
 	settle(x, all[:100])
@@ -253,10 +248,7 @@ func TestExactlyMark(t *testing.T) {
 
 // Some time after the last message the state topic shows what is settled, without another message.
 func TestExactlyMarksWhenIdle(t *testing.T) {
-	f := newFake(t)
-	topic := createTopic(t, f.Addr(), nil)
-	makeState(t, f.Addr())
-	x, _ := newExactly(t, f.Addr())
+	f, topic, x := onFakeExactly(t)
 	all := messages(topic, 30)
 	wantClass(t, outbox.ClassNone, publish(t, x, all...)...)
 	settle(x, all)
@@ -267,10 +259,7 @@ func TestExactlyMarksWhenIdle(t *testing.T) {
 
 // Kafka that is away makes a call of Mark fail: rows that were to be set back stay as they are.
 func TestExactlyMarkFails(t *testing.T) {
-	f := newFake(t)
-	topic := createTopic(t, f.Addr(), nil)
-	makeState(t, f.Addr())
-	x, _ := newExactly(t, f.Addr())
+	f, topic, x := onFakeExactly(t)
 	all := messages(topic, 1)
 	wantClass(t, outbox.ClassNone, publish(t, x, all...)...)
 	f.Stop()

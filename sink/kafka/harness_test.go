@@ -168,9 +168,11 @@ func harness(addr func() string) sinktest.Harness {
 	}
 }
 
-func TestSuiteOnFakeBroker(t *testing.T) {
+func TestSuiteOnFakeBroker(t *testing.T) { suiteOnFake(t, harness) }
+
+func suiteOnFake(t *testing.T, of func(addr func() string) sinktest.Harness) {
 	f := newFake(t)
-	h := harness(f.Addr)
+	h := of(f.Addr)
 	h.Stop = func(testing.TB) { f.Stop() }
 	h.Start = func(t testing.TB) { testkit.Must(t, f.Start()) }
 	for _, name := range []string{"(*broker).listen", "(*Cluster).run", "(*clientConn).read", "(*clientConn).write"} {
@@ -183,8 +185,12 @@ func TestSuiteOnKafka(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make test-rest runs it")
 	}
+	suiteOnKafka(t, harness)
+}
+
+func suiteOnKafka(t *testing.T, of func(addr func() string) sinktest.Harness) {
 	k := testkit.NewKafka(t, testkit.KafkaOptions{})
-	h := harness(k.Addr)
+	h := of(k.Addr)
 	h.Stop = func(t testing.TB) { testkit.Must(t, k.Kill()) }
 	h.Start = func(t testing.TB) { testkit.Must(t, k.Start(context.Background())) }
 	h.Leaks = []goleak.Option{goleak.IgnoreAnyFunction("github.com/canal-outbox/canal-outbox/internal/testkit.reap")}
