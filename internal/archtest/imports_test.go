@@ -54,8 +54,9 @@ var rules = []rule{
 
 	{path: "canal/definition"},
 	{path: "canal", own: append([]string{"canal/definition"}, nouns...), external: with("github.com/go-mysql-org/go-mysql", "go.uber.org/zap/exp")},
-	{path: "sink/kafka", own: append([]string{"sink/kafka/awskeys"}, section...), external: with("github.com/twmb/franz-go", "golang.org/x/oauth2")},
+	{path: "sink/kafka", own: append([]string{"sink/kafka/awskeys", "sink/kafka/ledger"}, section...), external: with("github.com/twmb/franz-go", "golang.org/x/oauth2")},
 	{path: "sink/kafka/awskeys"},
+	{path: "sink/kafka/ledger", own: []string{"outbox"}, external: []string{"github.com/twmb/franz-go"}},
 	{path: "sink/rocketmq", own: append([]string{"sink/rocketmq/remoting"}, section...), external: with("github.com/apache/rocketmq-client-go/v2")},
 	{path: "sink/rocketmq/remoting"},
 	{path: "sink/stdout", own: section, external: with()},

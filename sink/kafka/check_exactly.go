@@ -15,11 +15,7 @@ import (
 // on the transactional ids show at the start.
 func (d *check) exactly(ctx context.Context, x *Exactly) {
 	subject := "topic " + x.topic
-	err := x.checkBroker(ctx)
-	if err == nil {
-		err = x.checkState(ctx)
-	}
-	switch {
+	switch err := x.coordinator.Check(ctx); {
 	case errors.As(err, new(*sink.NoProofError)):
 		d.add(server.Fault, subject, "", "%v", err)
 		return
@@ -43,8 +39,8 @@ func (d *check) exactly(ctx context.Context, x *Exactly) {
 // hanging reports a transaction of ours that is open for longer than the coordinator allows: readers of committed records wait behind it.
 func (d *check) hanging(ctx context.Context, x *Exactly) {
 	var ids []string
-	for i := range x.clients {
-		ids = append(ids, x.id(i))
+	for i := range x.producers {
+		ids = append(ids, transactionalID(x.name, i))
 	}
 	client := x.current()
 	described, err := within(ctx, func() (kadm.DescribedTransactions, error) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink"
-	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/canal-outbox/canal-outbox/sink/kafka/ledger"
 	"go.uber.org/zap"
 )
 
@@ -50,11 +50,12 @@ var errLate = errors.New("no answer in time: its transaction is aborted")
 // It owns one goroutine, which builds and ends the transactions.
 type Exactly struct {
 	*Sink
-	name    string // the transactional ids without their numbers
-	topic   string // of the records
-	process string
-	tables  []string
-	ledger  *ledger
+	coordinator Coordinator
+	name        string // the transactional ids without their numbers
+	topic       string // of the entries
+	process     string
+	tables      []string
+	ledger      *ledger.Ledger
 
 	mu    sync.Mutex
 	queue []*delivery
@@ -67,21 +68,19 @@ type Exactly struct {
 	stopped chan struct{}         // closed when run has ended
 	fenced  atomic.Pointer[error] // another process has the name
 
-	// clients are of run, and of Recover and Finish while it does not run. They take turns: a broker takes no message of a transaction while it
-	// still writes the end of that id's previous one, for 20 ms and more. nil: to be made.
-	clients  [2]*kgo.Client
-	unmarked bool // the last idle mark failed; of run
+	producers producers // of run, and of Recover and Finish while it does not run
+	unmarked  bool      // the last idle mark failed; of run
 }
 
 var _ sink.Prover = (*Exactly)(nil)
 
 // exactly makes s send in transactions.
-func exactly(s *Sink, name string) *Exactly {
+func exactly(s *Sink, name string, c Coordinator) *Exactly {
 	process := rand.Text()
 	s.committed = true
 	ctx, stop := context.WithCancel(context.Background())
 	x := &Exactly{
-		Sink: s, name: name, topic: stateTopic(name), process: process, ledger: newLedger(process),
+		Sink: s, coordinator: c, name: name, topic: stateTopic(name), process: process, ledger: ledger.New(process),
 		wake: make(chan struct{}, 1), ctx: ctx, stop: stop, stopped: make(chan struct{}),
 	}
 	go x.run()
@@ -90,31 +89,22 @@ func exactly(s *Sink, name string) *Exactly {
 
 // Send implements sink.Sink.
 func (x *Exactly) Send(messages []*outbox.Message, done func([]sink.Result)) {
-	if len(messages) == 0 {
-		return
-	}
 	x.life.RLock()
 	defer x.life.RUnlock()
-	if x.closed {
-		go done(sink.Results(messages, sink.Closed)) // the caller may hold a lock that done needs
+	list := slices.Collect(x.accepted(messages, done))
+	x.mu.Lock()
+	ready := x.ready
+	if ready {
+		x.queue = append(x.queue, list...)
+	}
+	x.mu.Unlock()
+	if ready {
+		signal(x.wake)
 		return
 	}
-	b := newBatch(messages, done)
-	x.results.add(b)
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for i := range b.deliveries {
-		d := &b.deliveries[i]
-		switch reason := x.refusal(d); {
-		case reason != "":
-			x.results.finish(d, outbox.Outcome{Class: outbox.ClassPermanent, Reason: reason})
-		case !x.ready:
-			x.results.finish(d, notReady)
-		default:
-			x.queue = append(x.queue, d)
-		}
+	for _, d := range list {
+		x.results.finish(d, notReady)
 	}
-	signal(x.wake)
 }
 
 var notReady = outbox.Outcome{Class: outbox.ClassOutage, Scope: outbox.ScopeCluster, Reason: "Kafka: the state topic was not read yet"}
@@ -129,7 +119,7 @@ func (x *Exactly) Probe(ctx context.Context) error {
 
 // Settled implements sink.Prover.
 func (x *Exactly) Settled(list []outbox.Completion) {
-	x.ledger.settle(func(yield func(outbox.Identity) bool) {
+	x.ledger.Settle(func(yield func(outbox.Identity) bool) {
 		for i := range list {
 			if !yield(list[i].Identity) {
 				return
@@ -140,7 +130,7 @@ func (x *Exactly) Settled(list []outbox.Completion) {
 
 // Mark implements sink.Prover.
 func (x *Exactly) Mark(ctx context.Context, again []outbox.Identity) error {
-	x.ledger.settle(slices.Values(again))
+	x.ledger.Settle(slices.Values(again))
 	done := make(chan error, 1)
 	x.mu.Lock()
 	x.marks = append(x.marks, done)
@@ -186,7 +176,7 @@ func (x *Exactly) idle() {
 	if !x.isReady() {
 		return
 	}
-	if e := x.ledger.next(nil); e != nil {
+	if e := x.ledger.Next(nil); e != nil {
 		_, _ = x.producer(e) // tried again after a second, and with the next message, whose result says why it fails
 	}
 	x.logMark(x.mark())
@@ -210,8 +200,8 @@ func (x *Exactly) take() (list []*delivery, marks []chan<- error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	bytes, rows, n := 0, 0, 0
-	for n < len(x.queue) && n < maxTransaction && bytes < maxTransactionBytes && rows < maxOwnBytes {
-		bytes, rows = bytes+x.queue[n].message.Size(), rows+size(x.queue[n].message.Identity)
+	for n < len(x.queue) && n < maxTransaction && bytes < maxTransactionBytes && rows < ledger.MaxOwnBytes {
+		bytes, rows = bytes+x.queue[n].message.Size(), rows+ledger.Size(x.queue[n].message.Identity)
 		n++
 	}
 	list, marks = x.queue[:n:n], x.marks
@@ -227,7 +217,7 @@ func (x *Exactly) mark() error {
 		return errors.New(notReady.Reason)
 	}
 	for {
-		e := x.ledger.mark()
+		e := x.ledger.Mark()
 		if e == nil {
 			return nil
 		}
@@ -264,8 +254,8 @@ func (x *Exactly) Close(ctx context.Context) error {
 
 // Finish implements sink.Prover.
 func (x *Exactly) Finish(ctx context.Context) error {
-	defer x.dropAll()
-	if x.clients[0] == nil && x.clients[1] == nil || x.fenced.Load() != nil {
+	defer x.producers.dropAll()
+	if x.producers == (producers{}) || x.fenced.Load() != nil {
 		return nil
 	}
 	x.ctx, x.stop = context.WithCancel(ctx)

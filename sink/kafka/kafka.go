@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"strings"
 	"sync"
@@ -79,26 +80,35 @@ func (s *Sink) producerOptions(w *wire) []kgo.Opt {
 
 // Send implements sink.Sink.
 func (s *Sink) Send(messages []*outbox.Message, done func([]sink.Result)) {
-	if len(messages) == 0 {
-		return
-	}
 	s.life.RLock()
 	defer s.life.RUnlock()
-	if s.closed {
-		go done(sink.Results(messages, sink.Closed)) // the caller may hold a lock that done needs
-		return
-	}
-	b := newBatch(messages, done)
-	b.number = s.wire.sends.Add(1) // before the client has the first of them
-	s.results.add(b)
-	for i := range b.deliveries {
-		d := &b.deliveries[i]
-		switch reason := s.refusal(d); {
-		case reason != "":
-			s.results.finish(d, outbox.Outcome{Class: outbox.ClassPermanent, Reason: reason})
-		case s.isolation.behind(d): // others of its topic are being sent one by one: it stays behind them
-		default:
+	for d := range s.accepted(messages, done) {
+		if !s.isolation.behind(d) { // others of its topic are being sent one by one: it stays behind them
 			s.client.TryProduce(d, &d.record, s.promise)
+		}
+	}
+}
+
+// accepted begins a Send and yields the messages that a broker may take; the others have their result. Callers read-hold life.
+func (s *Sink) accepted(messages []*outbox.Message, done func([]sink.Result)) iter.Seq[*delivery] {
+	return func(yield func(*delivery) bool) {
+		if len(messages) == 0 {
+			return
+		}
+		if s.closed {
+			go done(sink.Results(messages, sink.Closed)) // the caller may hold a lock that done needs
+			return
+		}
+		b := newBatch(messages, done)
+		b.number = s.wire.sends.Add(1) // before the client has the first of them
+		s.results.add(b)
+		for i := range b.deliveries {
+			d := &b.deliveries[i]
+			if reason := s.refusal(d); reason != "" {
+				s.results.finish(d, outbox.Outcome{Class: outbox.ClassPermanent, Reason: reason})
+			} else if !yield(d) {
+				return
+			}
 		}
 	}
 }

@@ -19,7 +19,7 @@ func (x *Exactly) publish(list []*delivery) {
 		if len(part) == 0 {
 			continue
 		}
-		e := x.ledger.next(identities(part))
+		e := x.ledger.Next(identities(part))
 		if e == nil {
 			x.failAll(part, errTooManyOpen)
 			continue
@@ -44,10 +44,14 @@ func (x *Exactly) publish(list []*delivery) {
 	}
 }
 
+// identities returns the rows that a start must find. A row that is sent again because no consumer has finished it is SENT, so its table says what
+// a start would, and nothing would ever settle it.
 func identities(list []*delivery) []outbox.Identity {
-	ids := make([]outbox.Identity, len(list))
-	for i, d := range list {
-		ids[i] = d.message.Identity
+	ids := make([]outbox.Identity, 0, len(list))
+	for _, d := range list {
+		if d.message.Path != outbox.PathRedelivery {
+			ids = append(ids, d.message.Identity)
+		}
 	}
 	return ids
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/setting"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/sink"
+	"github.com/canal-outbox/canal-outbox/sink/kafka/ledger"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
@@ -74,7 +75,7 @@ func (s *Section) Validate(r setting.Report) {
 	s.SASL.validate(r.At("sasl"))
 	if s.ExactlyOnce {
 		r.Required("transactional_id", s.TransactionalID)
-		r.Size("max_message_bytes", s.MaxMessageBytes, leastStateBytes, 1<<30)
+		r.Size("max_message_bytes", s.MaxMessageBytes, ledger.LeastRecordBytes, 1<<30)
 		if fault := topicFault(stateTopic(s.TransactionalID)); fault != "" {
 			r.Add("transactional_id", s.TransactionalID, "must be part of a topic name: %s", fault)
 		}
@@ -93,6 +94,23 @@ func (s *Section) Proves() bool { return s.ExactlyOnce }
 // Open returns the sink. It does no I/O except reading the files of the section tls: Probe reports whether the cluster can be
 // reached.
 func (s *Section) Open(limits sink.Limits, log *zap.Logger, reg prometheus.Registerer) (sink.Sink, error) {
+	plain, err := s.open(limits, log, reg)
+	if err != nil || !s.ExactlyOnce {
+		return plain, err
+	}
+	return exactly(plain, s.TransactionalID, &brokers{plain, s.TransactionalID}), nil
+}
+
+// OpenOn is Open with exactly_once on a model of the brokers.
+func (s *Section) OpenOn(c Coordinator, limits sink.Limits, log *zap.Logger, reg prometheus.Registerer) (*Exactly, error) {
+	plain, err := s.open(limits, log, reg)
+	if err != nil {
+		return nil, err
+	}
+	return exactly(plain, s.TransactionalID, c), nil
+}
+
+func (s *Section) open(limits sink.Limits, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) {
 	// The database's TLS modes mean the same for any server; an empty address leaves the name to each connection.
 	var c server.Config
 	files := server.TLSFiles{CA: s.TLS.CA, Cert: s.TLS.Cert, Key: s.TLS.Key}
@@ -107,11 +125,7 @@ func (s *Section) Open(limits sink.Limits, log *zap.Logger, reg prometheus.Regis
 		cfg.tls, cfg.logins.cert = c.TLS.Config, s.TLS.Cert
 	}
 	cfg.sasl, cfg.logins.secret, cfg.logins.refused = s.SASL.mechanism(s.TLS.CA)
-	plain, err := open(cfg, log, reg)
-	if err != nil || !s.ExactlyOnce {
-		return plain, err
-	}
-	return exactly(plain, s.TransactionalID), nil
+	return open(cfg, log, reg)
 }
 
 var codecs = map[string]kgo.CompressionCodec{

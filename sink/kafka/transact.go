@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink/kafka/ledger"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
@@ -34,19 +35,19 @@ var errTooManyOpen = errors.New("too many rows of earlier transactions are publi
 	"they are; see `canal-outbox status`")
 
 // transact sends messages and the entry in one transaction and ends it.
-func (x *Exactly) transact(list []*delivery, e *entry) transaction {
+func (x *Exactly) transact(list []*delivery, e *ledger.Entry) transaction {
 	client, err := x.producer(e)
 	if err != nil {
 		return transaction{verdict: aborted, err: err}
 	}
 	if err := client.BeginTransaction(); err != nil {
-		x.drop(e)
+		x.producers.drop(e.Number)
 		return transaction{verdict: aborted, err: err, began: true}
 	}
-	e.tables = x.tables
-	record := newBatch([]*outbox.Message{{Topic: x.topic, Partition: 0, Body: e.encode()}}, nil)
+	e.Tables = x.tables
+	record := newBatch([]*outbox.Message{{Topic: x.topic, Partition: 0, Body: e.Encode()}}, nil)
 	own := &record.deliveries[0]
-	own.record = kgo.Record{Topic: x.topic, Key: e.key(), Value: own.message.Body, Context: own}
+	own.record = kgo.Record{Topic: x.topic, Key: e.Key(), Value: own.message.Body, Context: own}
 	a := newAnswers(len(list)+1, own)
 	for _, d := range list {
 		d.partitions, d.away = 0, false
@@ -56,7 +57,7 @@ func (x *Exactly) transact(list []*delivery, e *entry) transaction {
 	client.TryProduce(own, &own.record, a.answered)
 	late := !x.await(a)
 	if late {
-		x.drop(e) // the next epoch aborts it, at the latest the coordinator does
+		x.producers.drop(e.Number) // the next epoch aborts it, at the latest the coordinator does
 		<-a.done
 		a.late()
 	}
@@ -76,7 +77,7 @@ func (x *Exactly) transact(list []*delivery, e *entry) transaction {
 	}
 	for _, err := range a.failed {
 		if ofTransaction(err) {
-			x.drop(e)
+			x.producers.drop(e.Number)
 			return transaction{verdict: aborted, err: err, began: true}
 		}
 	}
@@ -143,32 +144,32 @@ func (a *answers) late() {
 }
 
 // abort ends the transaction without its messages. If that fails, the next epoch does.
-func (x *Exactly) abort(e *entry) {
+func (x *Exactly) abort(e *ledger.Entry) {
 	x.metrics.transactions.WithLabelValues("aborted").Inc()
-	client := *x.client(e)
-	if client == nil {
+	_, client := x.producers.of(e.Number)
+	if *client == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(x.ctx, endLimit)
 	defer cancel()
-	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, client.EndTransaction(ctx, kgo.TryAbort) }); err != nil {
-		x.drop(e)
+	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, (*client).EndTransaction(ctx, kgo.TryAbort) }); err != nil {
+		x.producers.drop(e.Number)
 	}
 }
 
 // end commits a transaction, and finds out whether it was committed when the answer does not come.
-func (x *Exactly) end(e *entry) transaction {
+func (x *Exactly) end(e *ledger.Entry) transaction {
 	ctx, cancel := context.WithTimeout(x.ctx, endLimit)
 	defer cancel()
-	client := *x.client(e)
-	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, client.EndTransaction(ctx, kgo.TryCommit) })
+	_, client := x.producers.of(e.Number)
+	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, (*client).EndTransaction(ctx, kgo.TryCommit) })
 	if err == nil {
-		x.ledger.committed(e)
+		x.ledger.Committed(e)
 		x.metrics.transactions.WithLabelValues("committed").Inc()
 		return transaction{verdict: committed}
 	}
-	x.drop(e)
-	x.log.Warn("Kafka did not say whether a transaction was committed: looking for its record", zap.Uint64("transaction", e.number), zap.Error(err))
+	x.producers.drop(e.Number)
+	x.log.Warn("Kafka did not say whether a transaction was committed: looking for its record", zap.Uint64("transaction", e.Number), zap.Error(err))
 	t := x.resolve(e)
 	switch t.verdict {
 	case committed:
@@ -180,19 +181,19 @@ func (x *Exactly) end(e *entry) transaction {
 }
 
 // resolve looks for the entry of a transaction whose end had no answer, behind a new epoch: what is not there then will never be.
-func (x *Exactly) resolve(e *entry) transaction {
+func (x *Exactly) resolve(e *ledger.Entry) transaction {
 	for n := 0; ; n++ {
 		if !outbox.Wait(x.ctx, openPauses.Delay(n, 1), nil) {
 			return transaction{verdict: unsure}
 		}
-		err := x.reopen(e)
+		err := x.reopen(e.Number, true)
 		switch {
 		case err == nil:
-			x.log.Info("the transaction was not committed", zap.Uint64("transaction", e.number))
+			x.log.Info("the transaction was not committed", zap.Uint64("transaction", e.Number))
 			return transaction{verdict: aborted, err: errNotCommitted, began: true}
 		case errors.Is(err, errFound):
-			x.log.Info("the transaction was committed", zap.Uint64("transaction", e.number))
-			x.ledger.committed(e)
+			x.log.Info("the transaction was committed", zap.Uint64("transaction", e.Number))
+			x.ledger.Committed(e)
 			return transaction{verdict: committed}
 		case x.fenced.Load() != nil:
 			return transaction{verdict: aborted, err: err}
@@ -204,9 +205,6 @@ var openPauses = outbox.Backoff{Base: 20 * time.Millisecond, Max: 2 * time.Secon
 
 // errNotCommitted: the messages go again at once.
 var errNotCommitted = errors.New("the transaction was not committed")
-
-// errFound reports that the state topic has the entry that was looked for.
-var errFound = errors.New("the entry is there")
 
 // ofTopics returns the messages whose topic is missing or may not be written.
 func ofTopics(failed map[*delivery]error, own *delivery) map[*delivery]error {
@@ -240,21 +238,26 @@ func ofTransaction(err error) bool {
 	return false
 }
 
-// client is where the client of a transaction is kept.
-func (x *Exactly) client(e *entry) **kgo.Client { return &x.clients[e.number%uint64(len(x.clients))] }
+// producers take turns: a broker takes no message of a transaction while it still writes the end of that id's previous one, for 20 ms and more.
+// nil: to be made.
+type producers [2]Producer
 
-// drop closes the client of a transaction, which answers what it holds.
-func (x *Exactly) drop(e *entry) { closeClient(x.client(e)) }
+// of is where the producer of a transaction is kept.
+func (p *producers) of(number uint64) (id int, at *Producer) {
+	id = int(number % uint64(len(p)))
+	return id, &p[id]
+}
 
-func (x *Exactly) dropAll() {
-	for i := range x.clients {
-		closeClient(&x.clients[i])
+// drop closes the producer of a transaction, which answers what it holds.
+func (p *producers) drop(number uint64) {
+	if _, at := p.of(number); *at != nil {
+		go (*at).Close() // it may wait for a connection that is being made
+		*at = nil
 	}
 }
 
-func closeClient(client **kgo.Client) {
-	if *client != nil {
-		go (*client).Close() // it may wait for a connection that is being made
-		*client = nil
+func (p *producers) dropAll() {
+	for i := range p {
+		p.drop(uint64(i))
 	}
 }

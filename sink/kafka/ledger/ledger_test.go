@@ -1,4 +1,4 @@
-package kafka
+package ledger
 
 import (
 	"bytes"
@@ -17,14 +17,14 @@ import (
 // ledgerModel is a ledger beside what is true: which rows are committed and not settled, and the newest record of each key, as a compacted topic has
 // them.
 type ledgerModel struct {
-	ledger  *ledger
+	ledger  *Ledger
 	next    int
 	visible map[outbox.Identity]bool
-	topic   map[string]entry
+	topic   map[string]Entry
 }
 
 func newLedgerModel() *ledgerModel {
-	return &ledgerModel{ledger: newLedger("p"), visible: map[outbox.Identity]bool{}, topic: map[string]entry{}}
+	return &ledgerModel{ledger: New("p"), visible: map[outbox.Identity]bool{}, topic: map[string]Entry{}}
 }
 
 func (m *ledgerModel) fresh(n int) (rows []outbox.Identity) {
@@ -36,24 +36,24 @@ func (m *ledgerModel) fresh(n int) (rows []outbox.Identity) {
 }
 
 // commit stores an entry through its encoding.
-func (m *ledgerModel) commit(t *rapid.T, e *entry) {
-	e.tables = []string{"s.t0", "s.t1"}
-	stored, ok := decodeEntry(e.encode())
-	if !ok || !slices.Equal(stored.rows, e.rows) || stored.number != e.number || stored.low != e.low || stored.process != e.process {
+func (m *ledgerModel) commit(t *rapid.T, e *Entry) {
+	e.Tables = []string{"s.t0", "s.t1"}
+	stored, ok := Decode(e.Encode())
+	if !ok || !slices.Equal(stored.Rows, e.Rows) || stored.Number != e.Number || stored.Low != e.Low || stored.Process != e.Process {
 		t.Fatalf("%+v became %+v", e, stored)
 	}
-	m.topic[string(e.key())] = stored
-	for _, id := range e.rows[:e.own] {
+	m.topic[string(e.Key())] = stored
+	for _, id := range e.Rows[:e.own] {
 		m.visible[id] = true
 	}
-	m.ledger.committed(e)
+	m.ledger.Committed(e)
 }
 
 // found is what a process finds that starts now.
 func (m *ledgerModel) found(t *rapid.T) map[outbox.Identity]bool {
-	entries := slices.SortedFunc(maps.Values(m.topic), func(a, b entry) int { return int(a.number) - int(b.number) })
-	rows := newLedger("q").restore(entries)
-	if len(entries) > 0 && !whole(entries) {
+	entries := slices.SortedFunc(maps.Values(m.topic), func(a, b Entry) int { return int(a.Number) - int(b.Number) })
+	rows := New("q").Restore(entries)
+	if len(entries) > 0 && !Whole(entries) {
 		t.Fatal("the topic is not complete")
 	}
 	found := map[outbox.Identity]bool{}
@@ -85,12 +85,12 @@ func TestLedgerModel(t *testing.T) {
 					delete(m.visible, id)
 				}
 			}
-			m.ledger.settle(slices.Values(done))
+			m.ledger.Settle(slices.Values(done))
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"send": func(t *rapid.T) {
 				for range rapid.IntRange(1, 40).Draw(t, "transactions") {
-					e := m.ledger.next(m.fresh(rapid.IntRange(1, 3).Draw(t, "rows")))
+					e := m.ledger.Next(m.fresh(rapid.IntRange(1, 3).Draw(t, "rows")))
 					switch rapid.IntRange(0, 5).Draw(t, "end") {
 					case 0: // aborted
 						continue
@@ -102,7 +102,7 @@ func TestLedgerModel(t *testing.T) {
 			},
 			"settle": settleSome,
 			"mark": func(t *rapid.T) {
-				for e := m.ledger.mark(); e != nil; e = m.ledger.mark() {
+				for e := m.ledger.Mark(); e != nil; e = m.ledger.Mark() {
 					m.commit(t, e)
 				}
 				if found := m.found(t); len(found) != len(m.visible) {
@@ -110,16 +110,16 @@ func TestLedgerModel(t *testing.T) {
 				}
 			},
 			"restart": func(t *rapid.T) {
-				entries := slices.SortedFunc(maps.Values(m.topic), func(a, b entry) int { return int(a.number) - int(b.number) })
-				m.ledger = newLedger(fmt.Sprint("p", m.next))
-				rows := m.ledger.restore(entries)
+				entries := slices.SortedFunc(maps.Values(m.topic), func(a, b Entry) int { return int(a.Number) - int(b.Number) })
+				m.ledger = New(fmt.Sprint("p", m.next))
+				rows := m.ledger.Restore(entries)
 				var settled []outbox.Identity // their tables show them
 				for _, id := range rows {
 					if !m.visible[id] {
 						settled = append(settled, id)
 					}
 				}
-				m.ledger.settle(slices.Values(settled))
+				m.ledger.Settle(slices.Values(settled))
 			},
 			"": m.check,
 		})
@@ -127,30 +127,30 @@ func TestLedgerModel(t *testing.T) {
 }
 
 // unsettled counts rows, and transactions behind low.
-func (l *ledger) unsettled() (rows, transactions int) {
+func (l *Ledger) unsettled() (rows, transactions int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.rows), int(l.last.number - l.lowest(l.last.number+1))
+	return len(l.rows), int(l.last.Number - l.lowest(l.last.Number+1))
 }
 
 // A row that stays locked goes from entry to entry and keeps no other from being forgotten.
 func TestLedgerTakesOverOneRow(t *testing.T) {
 	m := newLedgerModel()
 	stuck := m.fresh(1)
-	e := m.ledger.next(stuck)
-	m.ledger.committed(e)
+	e := m.ledger.Next(stuck)
+	m.ledger.Committed(e)
 	longest := 0
 	for range 500 {
 		rows := m.fresh(2)
-		e := m.ledger.next(rows)
-		longest = max(longest, len(e.rows))
-		if e.number-e.low > ledgerSlots {
-			t.Fatalf("entry %d has low %d", e.number, e.low)
+		e := m.ledger.Next(rows)
+		longest = max(longest, len(e.Rows))
+		if e.Number-e.Low > Slots {
+			t.Fatalf("entry %d has low %d", e.Number, e.Low)
 		}
-		m.ledger.committed(e)
-		m.ledger.settle(slices.Values(rows))
+		m.ledger.Committed(e)
+		m.ledger.Settle(slices.Values(rows))
 	}
-	if rows, behind := m.ledger.unsettled(); rows != 1 || behind > ledgerSlots {
+	if rows, behind := m.ledger.unsettled(); rows != 1 || behind > Slots {
 		t.Errorf("%d rows are not settled, %d transactions behind", rows, behind)
 	}
 	if longest != 3 {
@@ -161,33 +161,33 @@ func TestLedgerTakesOverOneRow(t *testing.T) {
 // More rows than an entry may have stop the intake instead of being forgotten, and an entry stays below the limit of its topic.
 func TestLedgerIsBounded(t *testing.T) {
 	m := newLedgerModel()
-	for range 100 * ledgerSlots {
-		rows := m.fresh(maxTransaction)
+	for range 100 * Slots {
+		rows := m.fresh(1000)
 		for i := range rows {
 			rows[i].MessageID += strings.Repeat("m", 200)
 		}
-		e := m.ledger.next(rows)
+		e := m.ledger.Next(rows)
 		if e == nil {
-			if rows, _ := m.ledger.unsettled(); rows < ledgerSlots*maxTransaction {
+			if rows, _ := m.ledger.unsettled(); rows < Slots*1000 {
 				t.Errorf("the intake is stopped at %d rows", rows)
 			}
 			return
 		}
-		e.tables = []string{"s.t0", "s.t1"}
-		if n := len(e.encode()); n > leastStateBytes-100_000 {
+		e.Tables = []string{"s.t0", "s.t1"}
+		if n := len(e.Encode()); n > LeastRecordBytes-100_000 {
 			t.Fatalf("an entry has %d bytes", n)
 		}
-		m.ledger.committed(e)
+		m.ledger.Committed(e)
 	}
 	t.Error("the intake is not stopped")
 }
 
-func FuzzDecodeEntry(f *testing.F) {
-	e := entry{number: 70, low: 6, process: "p", tables: []string{"s.t"}, rows: []outbox.Identity{{Table: "s.t", ID: "1", MessageID: "\xff"}}}
-	f.Add(e.encode())
+func FuzzDecode(f *testing.F) {
+	e := Entry{Number: 70, Low: 6, Process: "p", Tables: []string{"s.t"}, Rows: []outbox.Identity{{Table: "s.t", ID: "1", MessageID: "\xff"}}}
+	f.Add(e.Encode())
 	f.Add([]byte{2, 0, 0})
 	f.Fuzz(func(t *testing.T, value []byte) {
-		if e, ok := decodeEntry(value); ok && (e.low >= e.number || e.number-e.low > ledgerSlots) {
+		if e, ok := Decode(value); ok && (e.Low >= e.Number || e.Number-e.Low > Slots) {
 			t.Errorf("%+v", e)
 		}
 	})
