@@ -7,9 +7,9 @@ import (
 	"github.com/canal-outbox/canal-outbox/pipeline/tracker"
 )
 
-// leave remembers a row that is not final. Above the limit the table is closed instead; a row with others behind it that are remembered, or in
-// memory, is remembered all the same, because they must not overtake it.
-func (m *memory) leave(k Key, id outbox.Identity, e *tracker.Entry, why string, first bool, now time.Time) *leftRow {
+// leave remembers a row that is not final. Above the limit the table is closed instead; a row that was held in memory, or that has others behind
+// it that are remembered or in memory, is remembered all the same, because they must not overtake it.
+func (m *memory) leave(k Key, id outbox.Identity, e *tracker.Entry, why string, held bool, now time.Time) *leftRow {
 	t := m.tables[k.Table]
 	if known := m.rows[id]; known != nil {
 		if known.key.Key == k {
@@ -23,7 +23,7 @@ func (m *memory) leave(k Key, id outbox.Identity, e *tracker.Entry, why string, 
 		t.close(now)
 		m.wakes = true
 	}
-	if t.closed && !first && !m.keys[k].holds(id.ID) {
+	if t.closed && !held && !m.keys[k].holds(id.ID) {
 		return nil
 	}
 	row := m.remember(k, id, e, why, now)

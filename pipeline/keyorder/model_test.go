@@ -29,7 +29,8 @@ type world struct {
 	atSink  []*tracker.Entry
 	retry   []*tracker.Entry                   // sent again later
 	written map[*tracker.Entry]func(*modelRow) // completions that the table does not have yet
-	cursor  int                                // of a reading, in rows; -1: none
+	cursor  int                                // of a reading: it continues behind the last row that it has shown; -1: none
+	more    bool                               // its last page was full
 	fits    bool
 }
 
@@ -271,14 +272,15 @@ func (w *world) read() {
 		if w.o.Reading("shop.t").Due(w.now) {
 			w.begin()
 		}
-	case w.cursor < len(w.rows) && w.fits:
+	case w.more && w.fits:
 		var page []outbox.Candidate
-		for _, r := range w.rows[w.cursor:min(w.cursor+3, len(w.rows))] {
-			if r.visible && !r.final() {
+		for at := w.cursor; at < len(w.rows) && len(page) < 3; at++ {
+			if r := w.rows[at]; r.visible && !r.final() {
 				page = append(page, w.sees(r))
+				w.cursor = at + 1
 			}
 		}
-		w.cursor += 3
+		w.more = len(page) == 3
 		w.fits = w.o.Reading("shop.t").Page(page, w.owners, w.now)
 	default:
 		if done, _ := w.o.Reading("shop.t").End(w.fits, time.Millisecond, w.now); done {
@@ -291,7 +293,7 @@ func (w *world) read() {
 
 func (w *world) begin() {
 	w.o.Reading("shop.t").Begin(w.owners, w.now)
-	w.cursor, w.fits = 0, true
+	w.cursor, w.more, w.fits = 0, true, true
 }
 
 // remove deletes a row by hand that no entry owns.

@@ -107,6 +107,59 @@ func TestAClosedTableGoesOnWithoutTheLog(t *testing.T) {
 	t.Fatalf("%d rows are left", len(rows))
 }
 
+// Rows that a reading passes because they are in memory, and that are left to the sweep before it ends, stay before the later rows of their key. The
+// claim of a later one may be given back first.
+func TestRowsLeftDuringAReadingKeepTheirPlace(t *testing.T) {
+	track, err := tracker.New(outbox.MySQL, outbox.Position{File: "binlog.000001", Offset: 4}, noSweeps{}, zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := New(Limits{Rows: 3, Behind: 3, AllBehind: tracker.Limit{Rows: 4, Bytes: 1 << 20}}, []string{"shop.t"})
+	key, others := "", []string{} // of the first share, and of the second
+	for n := 0; key == "" || len(others) < 4; n++ {
+		name := fmt.Sprint("k", n)
+		if half := (&tableState{shares: 2}); half.has(Key{"shop.t", "orders", name}) {
+			key = name
+		} else {
+			others = append(others, name)
+		}
+	}
+	var rows []outbox.Candidate
+	for n, k := range []string{key, key, key, others[0], others[1], others[2], others[3], key} {
+		id := fmt.Sprint(n + 1)
+		rows = append(rows, outbox.Candidate{Identity: outbox.Identity{Table: "shop.t", ID: id, MessageID: "m" + id}, Topic: "orders", Key: k})
+	}
+	now, r := time.Unix(1_000_000, 0), o.Reading("shop.t")
+	r.Begin(track, now)
+	r.End(true, time.Millisecond, now)
+	var entries []*tracker.Entry
+	free, _ := o.Reserved(track.Reserve(rows[:3]), track.Offered(), now)
+	for _, c := range free {
+		e, _ := track.ReadBack(&outbox.Message{Identity: c.Identity, Topic: c.Topic, ShardingKey: key, Path: outbox.PathSweep, Claim: "ours", Entry: c.Entry})
+		o.Come(e, now)
+		entries = append(entries, e)
+	}
+	entries[0].Sends.Count++
+	o.Unread()
+	r.Begin(track, now)
+	r.End(r.Page(rows, track, now), time.Millisecond, now) // there are more rows than room
+	r.Begin(track, now)
+	r.Page(rows[:3], track, now)
+	if next, left := o.Sent(entries[0], now); next != nil || len(left) != 2 {
+		t.Fatalf("next is %v, %d rows are left", next, len(left))
+	}
+	if done, _ := r.End(r.Page(rows[3:], track, now), time.Millisecond, now); !done {
+		t.Fatal("the table is not read")
+	}
+	track.Complete(entries[2])
+	written := []outbox.Completion{{Identity: rows[2].Identity, Entry: entries[2]}}
+	track.Settled(written)
+	track.Written(written)
+	if free, _ := o.Reserved(track.Reserve(rows[2:3]), track.Offered(), now); len(free) > 0 {
+		t.Errorf("row 3 goes before row 2")
+	}
+}
+
 func TestPrimaryKeysAreCompared(t *testing.T) {
 	list := []string{"10", "-2", "b", "9", "-10", "a1", "2"}
 	slices.SortFunc(list, compareKeys)
