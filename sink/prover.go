@@ -23,9 +23,8 @@ type Prover interface {
 	// among them are ignored. It does not block.
 	Settled([]outbox.Completion)
 
-	// Mark stores which rows are not settled now, without rows that are to be published again. Recover finds no other row from then on,
-	// unless it is sent after the call.
-	Mark(ctx context.Context, again []outbox.Identity) error
+	// Mark stores which rows are not settled. From then on Recover finds no row that was settled at the call, unless it is sent again.
+	Mark(ctx context.Context) error
 
 	// Finish does the same after Close, if all that was sent was reported, and releases the rest.
 	Finish(ctx context.Context) error

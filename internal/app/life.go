@@ -38,20 +38,25 @@ func (d *daemon) newLife(tables []*table.Table) (*relay.Life, error) {
 	}, settings, d.log.Named("read_back"), d.registry), nil
 }
 
-// forgetLife is called before rows are set back without a running relay: no relay that starts after a kill, or takes over, takes them for sent.
-func (o *Offline) forgetLife(ctx context.Context, _ []outbox.Identity) error {
+// forgetSent is called before rows are set back without a running relay: no relay that starts after a kill, or takes over, takes them for sent.
+func (o *Offline) forgetSent(ctx context.Context, ids []outbox.Identity) ([]outbox.Identity, error) {
 	if provesSent(o.cfg) {
-		return errors.New("with sink.kafka.exactly_once a relay must run while rows are set back, because Kafka would take those that were sent last for " +
+		return nil, errors.New("with sink.kafka.exactly_once a relay must run while rows are set back, because Kafka would take those that were sent last for " +
 			"sent after a kill: start it, and use this command again")
 	}
+	if o.state != nil {
+		if err := o.state.Commit(nil, ids, nil, 0); err != nil {
+			return nil, err
+		}
+	}
 	if err := checkpoint.Signs(o.cfg.Checkpoint.Dir).Remove(); err != nil {
-		return err
+		return nil, err
 	}
 	name, _, err := LeaseTable(o.cfg, o.tables[0].Name())
 	if err != nil || name == "" {
-		return err
+		return ids, err
 	}
-	return lease.NewTable(o.db, name).Forget(ctx)
+	return ids, lease.NewTable(o.db, name).Forget(ctx)
 }
 
 // prover is the sink if its broker keeps the proof of what was sent; nil otherwise.
@@ -66,10 +71,14 @@ func provesSent(cfg *config.Config) bool {
 	return can && section.Proves()
 }
 
-// setBack is called before rows are set back: no start after a kill takes them for sent.
-func (d *daemon) setBack(ctx context.Context, ids []outbox.Identity) error {
-	if p := d.prover(); p != nil {
-		return p.Mark(ctx, ids)
+// setBack is called before rows are set back: no start after a kill takes them for sent. It returns those that may be set back.
+func (d *daemon) setBack(ctx context.Context, ids []outbox.Identity) ([]outbox.Identity, error) {
+	free, err := d.relay.SetBack(ctx, ids)
+	if err != nil {
+		return nil, err
 	}
-	return d.life.SetBack(ctx)
+	if p := d.prover(); p != nil {
+		return free, p.Mark(ctx)
+	}
+	return free, d.life.SetBack(ctx, free)
 }

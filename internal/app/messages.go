@@ -55,13 +55,15 @@ func (d *daemon) flow(id outbox.Identity, topic string) operator.Flow {
 // operatorRows are the mapped tables as an operator needs them.
 type operatorRows struct {
 	tableRows
-	failedEvery time.Duration                                  // of the configuration, for all tables
-	setBack     func(context.Context, []outbox.Identity) error // is called before rows are set back
+	failedEvery time.Duration // of the configuration, for all tables
+	// setBack is called before rows are set back, and returns those that may be.
+	setBack func(context.Context, []outbox.Identity) ([]outbox.Identity, error)
 }
 
 // Retry implements operator.Rows.
 func (r operatorRows) Retry(ctx context.Context, ids []outbox.Identity) (int64, error) {
-	if err := r.setBack(ctx, ids); err != nil {
+	ids, err := r.setBack(ctx, ids)
+	if err != nil || len(ids) == 0 {
 		return 0, err
 	}
 	return r.tableRows.Retry(ctx, ids)
@@ -69,7 +71,8 @@ func (r operatorRows) Retry(ctx context.Context, ids []outbox.Identity) (int64, 
 
 // Republish implements operator.Rows.
 func (r operatorRows) Republish(ctx context.Context, ids []outbox.Identity) (int64, error) {
-	if err := r.setBack(ctx, ids); err != nil {
+	ids, err := r.setBack(ctx, ids)
+	if err != nil || len(ids) == 0 {
 		return 0, err
 	}
 	return r.tableRows.Republish(ctx, ids)

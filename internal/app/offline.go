@@ -97,7 +97,7 @@ func (o *Offline) bind(ctx context.Context) (operator.Rows, error) {
 	if o.state != nil {
 		waits = o.state.Waits
 	}
-	o.tables, o.rows = tables, operatorRows{rowsOf(o.db, tables, waits, nil), o.cfg.Retry.FailedEvery, o.forgetLife}
+	o.tables, o.rows = tables, operatorRows{rowsOf(o.db, tables, waits, nil), o.cfg.Retry.FailedEvery, o.forgetSent}
 	return o.rows, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/config"
 	"github.com/canal-outbox/canal-outbox/internal/operator"
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/sink/kafka"
 )
 
@@ -62,4 +63,36 @@ func TestP3_ARetryWithExactlyOnceNeedsARelay(t *testing.T) {
 		t.Errorf("%+v, %v", change, err)
 	}
 	testkit.Must(t, m.Close())
+}
+
+// After a kill the journal may still have rows that their table shows as SENT. One that is set back then leaves it, or the next start would show it
+// as SENT again.
+func TestP3_ARetryWithoutARelayLeavesTheJournal(t *testing.T) {
+	db := testkit.SharedDatabase(t, testkit.Flavors()[0])
+	cfg := source(t, db, "journalled", relayGrants)
+	name := cfg.Tables[0].Name
+	testkit.Exec(t, db.Root(), "INSERT INTO "+name+" (biz_type, biz_key, topic, message_body, status) VALUES ('o', 'k', 't', 'x', 3), ('p', 'k', 't', 'x', 3)")
+	state, err := checkpoint.Open(cfg.Checkpoint.Dir, checkpoint.Options{})
+	testkit.Must(t, err)
+	testkit.Must(t, state.Close())
+	m, err := OpenOffline(t.Context(), cfg, false)
+	testkit.Must(t, err)
+	page, err := m.ListMessages(t.Context(), operator.MessageQuery{Limit: 10})
+	testkit.Must(t, err)
+	sent := map[string]outbox.Identity{} // by type
+	for _, r := range page.Messages {
+		sent[r.Type] = outbox.Identity{Table: r.Table, ID: r.ID, MessageID: r.MessageID}
+		testkit.Must(t, m.state.Commit([]outbox.Completion{{Identity: sent[r.Type], Action: outbox.ActionMarkSent}}, nil, nil, 0))
+	}
+	change, err := m.RetryMessages(t.Context(), operator.MessageOrder{Filter: &operator.MessageFilter{Type: "o"}, Limit: 10})
+	testkit.Must(t, err)
+	testkit.Must(t, m.Close())
+	state, err = checkpoint.Open(cfg.Checkpoint.Dir, checkpoint.Options{})
+	testkit.Must(t, err)
+	defer func() { testkit.Must(t, state.Close()) }()
+	left, err := state.Journal()
+	testkit.Must(t, err)
+	if change.Changed != 1 || len(left) != 1 || left[0].Identity != sent["p"] {
+		t.Errorf("%d are set back, the journal has %v", change.Changed, left)
+	}
 }

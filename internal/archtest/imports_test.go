@@ -57,6 +57,7 @@ var rules = []rule{
 	{path: "sink/kafka", own: append([]string{"sink/kafka/awskeys", "sink/kafka/ledger"}, section...), external: with("github.com/twmb/franz-go", "golang.org/x/oauth2")},
 	{path: "sink/kafka/awskeys"},
 	{path: "sink/kafka/ledger", own: []string{"outbox"}, external: []string{"github.com/twmb/franz-go"}},
+	{path: "sink/kafka/coordinatortest", own: []string{"outbox", "sink/kafka", "sink/kafka/ledger"}, external: []string{"github.com/twmb/franz-go"}}, // what Kafka and its model must do
 	{path: "sink/rocketmq", own: append([]string{"sink/rocketmq/remoting"}, section...), external: with("github.com/apache/rocketmq-client-go/v2")},
 	{path: "sink/rocketmq/remoting"},
 	{path: "sink/stdout", own: section, external: with()},

@@ -121,10 +121,13 @@ func (l *Life) leave(now time.Time) {
 	}
 }
 
-// SetBack is called before an operator sets rows back: no start after a kill, and no relay that takes over, takes them for sent.
-func (l *Life) SetBack(ctx context.Context) error {
+// SetBack is called before an operator sets rows back: neither this run, nor a start after a kill, nor a relay that takes over takes them for sent.
+func (l *Life) SetBack(ctx context.Context, ids []outbox.Identity) error {
 	if l == nil {
 		return nil
+	}
+	if l.back != nil {
+		l.back.SetBack(ids)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

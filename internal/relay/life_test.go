@@ -51,7 +51,7 @@ func TestNoSignOfLifeAfterRowsWereSetBack(t *testing.T) {
 	}
 	l.leave(began)
 	has(true)
-	if err := l.SetBack(t.Context()); err != nil {
+	if err := l.SetBack(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	has(false)
@@ -61,7 +61,7 @@ func TestNoSignOfLifeAfterRowsWereSetBack(t *testing.T) {
 	l.left.SettledAt = time.Now().Add(l.settings.Before + time.Second)
 	l.leave(time.Now())
 	has(true)
-	if err := (*Life)(nil).SetBack(t.Context()); err != nil {
+	if err := (*Life)(nil).SetBack(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 }

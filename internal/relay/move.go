@@ -27,7 +27,7 @@ var ErrNotRunning = errors.New("the relay is not following the log at this momen
 // move forward leaves the rows in between to a full sweep.
 func (r *Relay) MoveTo(ctx context.Context, id server.ID, to outbox.Position, reason string) error {
 	if len(r.parts.LogOnly) > 0 && r.parts.Prover != nil { // the log shows rows again that are to be sent again
-		if err := r.parts.Prover.Mark(ctx, nil); err != nil {
+		if err := r.parts.Prover.Mark(ctx); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ func (p *prover) Recover(_ context.Context, tables []string) ([]outbox.Identity,
 }
 
 func (p *prover) Settled([]outbox.Completion) { p.calls = append(p.calls, "settled") }
-func (p *prover) Mark(context.Context, []outbox.Identity) error {
+func (p *prover) Mark(context.Context) error {
 	p.calls = append(p.calls, "mark")
 	return nil
 }

@@ -112,7 +112,7 @@ func TestTheLeaseShowsSignsOfLife(t *testing.T) {
 		if list.sign() == nil {
 			t.Error("the lease shows no sign of life")
 		}
-		err := life.SetBack(t.Context())
+		err := life.SetBack(t.Context(), nil)
 		if _, found, _ := own.Read(); err != nil || list.sign() != nil || found {
 			t.Errorf("after rows were set back: %+v, %v", list.sign(), err)
 		}

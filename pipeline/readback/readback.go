@@ -50,6 +50,9 @@ type ReadBack struct {
 
 	ended atomic.Bool
 
+	back    sync.Mutex // guards setBack
+	setBack map[outbox.Identity]struct{}
+
 	// One call reads at a time, and the others wait for it: it is over in MaxTime. Its turn guards the next fields.
 	turn   *semaphore.Weighted
 	spent  time.Duration
@@ -118,7 +121,12 @@ func (b *ReadBack) Sent(ctx context.Context, messages []*outbox.Message) []bool 
 		b.read(ctx, ours)
 	}
 	found := 0
+	b.back.Lock()
+	defer b.back.Unlock()
 	for i, m := range messages {
+		if _, again := b.setBack[m.Identity]; again {
+			continue
+		}
 		if t := b.topics[m.Topic]; t != nil && b.cfg.Names(m.Table) {
 			if _, sent[i] = t.found[b.key(m.MessageID, m.Body)]; sent[i] {
 				found++
@@ -130,6 +138,21 @@ func (b *ReadBack) Sent(ctx context.Context, messages []*outbox.Message) []bool 
 		b.log.Info("rows that the last process had sent and not journalled were found in their topics: they are not sent again", zap.Int("rows", found))
 	}
 	return sent
+}
+
+// SetBack takes rows out of the care that are to be sent again though their topics have them.
+func (b *ReadBack) SetBack(ids []outbox.Identity) {
+	b.back.Lock()
+	defer b.back.Unlock()
+	if b.ended.Load() {
+		return
+	}
+	if b.setBack == nil {
+		b.setBack = map[outbox.Identity]struct{}{}
+	}
+	for _, id := range ids {
+		b.setBack[id] = struct{}{}
+	}
 }
 
 // End ends the care: no row that comes now can have been sent by the dead process.
@@ -144,6 +167,9 @@ func (b *ReadBack) End() {
 func (b *ReadBack) release() {
 	if b.ended.Load() {
 		b.topics = map[string]*topic{}
+		b.back.Lock()
+		b.setBack = nil
+		b.back.Unlock()
 	}
 	b.turn.Release(1)
 }

@@ -90,6 +90,17 @@ func (b trial) warned() (rows []int64) {
 	return rows
 }
 
+// A row that an operator has set back goes out though its topic has it, and keeps no other from being found.
+func TestRowsThatAreSetBackAreSent(t *testing.T) {
+	try(t, &broker{topics: map[string][]late{"a": {record("1", "a"), record("2", "a")}}}, func(t *testing.T, b trial) {
+		list := []*outbox.Message{message("a", "1", "a"), message("a", "2", "a")}
+		b.SetBack([]outbox.Identity{list[0].Identity})
+		if got := b.Sent(t.Context(), list); got[0] || !got[1] {
+			t.Errorf("sent %v", got)
+		}
+	})
+}
+
 // Only a record of the topic, the message id, the body and the time is a proof; one that may be of an aborted transaction is none.
 func TestOnlyAnEqualRecordIsAProof(t *testing.T) {
 	aborted, old, later := record("4", "a"), record("5", "a"), record("6", "a")

@@ -17,7 +17,6 @@ import (
 )
 
 const (
-	maxTransaction      = 1000    // messages
 	maxTransactionBytes = 8 << 20 // of messages
 
 	// openLimit is how long a transaction waits for the brokers' answers to its messages, restLimit how long once its entry is stored, and
@@ -36,6 +35,14 @@ const (
 	idleMark = time.Second
 )
 
+// Bounds of what a relay has in its transactions. The simulation draws smaller ones.
+type Bounds struct {
+	Messages int    // of a transaction
+	Slots    uint64 // transactions that the state topic keeps, at most ledger.Slots
+}
+
+var usualBounds = Bounds{Messages: 1000, Slots: ledger.Slots}
+
 // errLate is the error of a message that got no answer in time.
 var errLate = errors.New("no answer in time: its transaction is aborted")
 
@@ -53,6 +60,7 @@ type Exactly struct {
 	coordinator Coordinator
 	name        string // the transactional ids without their numbers
 	topic       string // of the entries
+	bounds      Bounds
 	process     string
 	tables      []string
 	ledger      *ledger.Ledger
@@ -75,12 +83,12 @@ type Exactly struct {
 var _ sink.Prover = (*Exactly)(nil)
 
 // exactly makes s send in transactions.
-func exactly(s *Sink, name string, c Coordinator) *Exactly {
+func exactly(s *Sink, name string, c Coordinator, b Bounds) *Exactly {
 	process := rand.Text()
 	s.committed = true
 	ctx, stop := context.WithCancel(context.Background())
 	x := &Exactly{
-		Sink: s, coordinator: c, name: name, topic: stateTopic(name), process: process, ledger: ledger.New(process),
+		Sink: s, coordinator: c, bounds: b, name: name, topic: stateTopic(name), process: process, ledger: ledger.New(process, b.Slots),
 		wake: make(chan struct{}, 1), ctx: ctx, stop: stop, stopped: make(chan struct{}),
 	}
 	go x.run()
@@ -129,8 +137,7 @@ func (x *Exactly) Settled(list []outbox.Completion) {
 }
 
 // Mark implements sink.Prover.
-func (x *Exactly) Mark(ctx context.Context, again []outbox.Identity) error {
-	x.ledger.Settle(slices.Values(again))
+func (x *Exactly) Mark(ctx context.Context) error {
 	done := make(chan error, 1)
 	x.mu.Lock()
 	x.marks = append(x.marks, done)
@@ -200,7 +207,7 @@ func (x *Exactly) take() (list []*delivery, marks []chan<- error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	bytes, rows, n := 0, 0, 0
-	for n < len(x.queue) && n < maxTransaction && bytes < maxTransactionBytes && rows < ledger.MaxOwnBytes {
+	for n < len(x.queue) && n < x.bounds.Messages && bytes < maxTransactionBytes && rows < ledger.MaxOwnBytes {
 		bytes, rows = bytes+x.queue[n].message.Size(), rows+ledger.Size(x.queue[n].message.Identity)
 		n++
 	}

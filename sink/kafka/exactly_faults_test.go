@@ -313,7 +313,7 @@ func TestExactlyNoMarkBeforeRecover(t *testing.T) {
 	f := newFake(t)
 	makeState(t, f.Addr())
 	x := openExactly(t, f.Addr())
-	if err := x.Mark(t.Context(), nil); err == nil {
+	if err := x.Mark(t.Context()); err == nil {
 		t.Error("a mark is taken for stored")
 	}
 }

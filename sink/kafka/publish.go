@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/sink"
 )
 
 // publish sends messages until each has its outcome. A message that a broker refuses aborts its transaction: the others go again, in order, in
-// smaller transactions until the culprit is alone. So one bad message costs about twice the logarithm of their number in transactions. It leaves
-// messages without an outcome only when the sink is stopped before Kafka said whether they are committed.
+// smaller transactions until the culprit is alone. So one bad message costs about twice the logarithm of their number in transactions.
 func (x *Exactly) publish(list []*delivery) {
 	parts := [][]*delivery{list}
 	for again := 0; len(parts) > 0; {
@@ -30,7 +30,14 @@ func (x *Exactly) publish(list []*delivery) {
 			for _, d := range part {
 				x.results.finish(d, x.completion(d, nil))
 			}
-		case t.verdict == unsure: // Close reports them
+		case t.verdict == unsure:
+			for _, d := range part {
+				x.alone(d, unknown.Class, time.Now())
+				x.results.finish(d, unknown)
+			}
+			for _, d := range slices.Concat(parts...) {
+				x.results.finish(d, sink.Closed)
+			}
 			parts = nil
 		case t.err != nil && t.began && again == 0 && x.ctx.Err() == nil:
 			again++ // a coordinator that moved, an epoch that another process or a time-out ended: a new one may do
@@ -43,6 +50,9 @@ func (x *Exactly) publish(list []*delivery) {
 		}
 	}
 }
+
+// unknown is the outcome of messages when the sink is stopped before Kafka said whether they are committed.
+var unknown = outbox.Outcome{Class: outbox.ClassUnknown, Scope: outbox.ScopeCluster, Reason: "Kafka: " + errClosed.Error()}
 
 // identities returns the rows that a start must find. A row that is sent again because no consumer has finished it is SENT, so its table says what
 // a start would, and nothing would ever settle it.

@@ -98,16 +98,16 @@ func (s *Section) Open(limits sink.Limits, log *zap.Logger, reg prometheus.Regis
 	if err != nil || !s.ExactlyOnce {
 		return plain, err
 	}
-	return exactly(plain, s.TransactionalID, &brokers{plain, s.TransactionalID}), nil
+	return exactly(plain, s.TransactionalID, &brokers{plain, s.TransactionalID}, usualBounds), nil
 }
 
 // OpenOn is Open with exactly_once on a model of the brokers.
-func (s *Section) OpenOn(c Coordinator, limits sink.Limits, log *zap.Logger, reg prometheus.Registerer) (*Exactly, error) {
+func (s *Section) OpenOn(c Coordinator, b Bounds, limits sink.Limits, log *zap.Logger, reg prometheus.Registerer) (*Exactly, error) {
 	plain, err := s.open(limits, log, reg)
 	if err != nil {
 		return nil, err
 	}
-	return exactly(plain, s.TransactionalID, c), nil
+	return exactly(plain, s.TransactionalID, c, b), nil
 }
 
 func (s *Section) open(limits sink.Limits, log *zap.Logger, reg prometheus.Registerer) (*Sink, error) {

@@ -11,9 +11,11 @@ import (
 
 // account is what the checks know of a row.
 type account struct {
-	records    int  // in the broker
-	journalled dirs // whose journals have it
-	shown      dirs // whose processes the table has answered to its SENT
+	records     int  // in the broker
+	committedAs int  // in so many committed transactions
+	owed        int  // records when an operator has set it back, and one more; 0: none has
+	journalled  dirs // whose journals have it
+	shown       dirs // whose processes the table has answered to its SENT
 
 	copySeen    bool // in the topic, by the process that has shown it as SENT
 	foreignSent bool // another sender says that it was sent
@@ -48,9 +50,15 @@ type fastPath struct {
 	forgiven  bool // the mark was moved: its transaction is forgotten
 }
 
+// resend makes a final row PENDING again.
+func (r *row) resend() {
+	r.status, r.retries, r.due = outbox.Pending, 0, time.Time{}
+	r.account.reset()
+}
+
 // reset is called when a row was made PENDING again: what was known of it no longer counts.
 func (a *account) reset() {
-	a.journalled, a.foreignSent, a.touched = 0, false, true
+	a.journalled, a.foreignSent, a.touched, a.owed = 0, false, true, 0
 	var asked []*fastPath // a copy that was asked for before may still go out
 	for _, f := range a.paths {
 		if f.asked {

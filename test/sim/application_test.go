@@ -203,6 +203,11 @@ func (w *world) operate(o operation) {
 	case doMoveTo, doTrigger:
 		w.command(o)
 		return
+	case doReset:
+		if o.row%4 > 0 {
+			w.setBack(o)
+			return
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -246,8 +251,7 @@ func (w *world) change(o operation) {
 		}
 	case doReset:
 		if r = w.chooseFinal(o.row); r != nil {
-			r.status, r.retries, r.due = outbox.Pending, 0, time.Time{}
-			r.account.reset()
+			r.resend()
 			time.AfterFunc(time.Millisecond, func() { w.command(operation{what: doTrigger}) }) // who resets wants it now
 		}
 	case doEdit:

@@ -14,6 +14,7 @@ import (
 type broker struct {
 	records []record
 	lanes   map[string]*lane
+	cluster cluster
 }
 
 // record is one stored copy.
@@ -35,6 +36,7 @@ type sinkModel struct {
 	closed bool
 	flying []*flight // in the order of the sends
 	may    func() bool
+	exact  *exactModel // nil: it does not send in transactions
 }
 
 // flight is one message on its way.
@@ -47,6 +49,7 @@ type flight struct {
 	stored  bool
 	record  int  // of the broker, when it is stored
 	unsent  bool // it has not left the process
+	decided bool // its transaction is committed
 	lost    bool // never arrives: the process died with it
 	told    bool // it has its result
 }
@@ -254,6 +257,9 @@ func (s *sinkModel) flush(b *batch, d *dice) {
 // cut is the death of the process: of each lane some messages are on the wire and arrive, those behind do not. Callers
 // hold mu.
 func (s *sinkModel) cut(d *dice) {
+	if s.exact != nil {
+		s.exact.cut(d)
+	}
 	dropped := map[string]bool{}
 	for _, f := range s.flying {
 		if f.unsent || !f.stored && (dropped[f.wire] || d.chance(0.4)) {

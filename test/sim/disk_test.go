@@ -223,7 +223,7 @@ func (s *state) Commit(sent []outbox.Completion, written []outbox.Identity, at *
 	dead := s.i.dead
 	if !dead {
 		s.i.disk.doubt = nil
-		if err != nil {
+		if err != nil && !(s.i.setsBack != nil && errors.Is(err, checkpoint.ErrClosed)) {
 			w.violation("disk", "commit: %v", err)
 		}
 		if now, _ := s.Store.Checkpoint(); stale != nil && now != before {
@@ -318,7 +318,7 @@ func (s *state) checkCommit(sent []outbox.Completion, written []outbox.Identity,
 	for _, id := range written {
 		if r := w.byID[id]; r != nil && r.logOnly {
 			s.checkPassed(r)
-		} else if r == nil || !r.shown.has(s.i.disk) && !r.gone {
+		} else if r == nil || !r.shown.has(s.i.disk) && !r.gone && r != s.i.setsBack {
 			w.violation("journal", "%s leaves the journal before the table has answered", name(id))
 		}
 	}

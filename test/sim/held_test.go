@@ -82,7 +82,14 @@ func (i *incarnation) serve() (again bool, err error) {
 func (i *incarnation) lead(held *relay.HeldLease, state *state) (lost bool, err error) {
 	m, s := i.team, newSink(i)
 	s.may = held.Fence.May
-	own := i.relayOn(state, s, observed{held.Fence.Sink(s), i}, held.Lost, held.Begin, nil)
+	var through sink.Sink = s
+	if i.w.plan.exactly {
+		if s.exact, err = newExact(s); err != nil {
+			return false, err
+		}
+		through = s.exact
+	}
+	own := i.relayOn(state, s, observed{held.Fence.Sink(through), i}, held.Lost, held.Begin, nil)
 	m.setHeld(held)
 	defer m.setHeld(nil)
 	ctx, stop := context.WithCancelCause(i.ctx)

@@ -59,6 +59,8 @@ func (w *world) checkEnd() {
 			w.checkKept(r)
 		case r.status == outbox.Sent && r.records == 0 && !r.foreignSent && !r.copySeen:
 			w.violation("P1", "%s is SENT, and the broker has no copy", id)
+		case r.status == outbox.Sent && r.records < r.owed && !r.foreignSent:
+			w.violation("P1", "%s was set back, and was not sent again", id)
 		case r.status == outbox.Failed && !r.poison && r.burnt() <= w.budget(r):
 			w.violation("budget", "%s is FAILED after %d refusals and %d silences of %d", id, r.refused, r.unknown, w.budget(r))
 		}
@@ -78,7 +80,7 @@ func (w *world) checkEnd() {
 // other rows, whose transactions still hold their locks. Where timers are kept for few rows, a row may be known from the table alone after FLUSH
 // LOGS. It then waits for the heartbeat which shows that the reader has come to the end of the new file.
 func (p *plan) dueBound() time.Duration {
-	bound := 100 * time.Millisecond
+	bound := 100*time.Millisecond + p.slack()
 	if p.settings.Pipeline.MaxInFlight+p.settings.Pipeline.MaxUnwritten > 0 {
 		bound += 600 * time.Millisecond
 	}
@@ -143,7 +145,7 @@ func (w *world) checkQuiet() {
 		case rec.path != outbox.PathBinlog && r.committed.Sub(w.began) > time.Second && w.plan.team == nil:
 			w.violation("latency", "%s was published by the sweep, after %v", name(r.Identity), took)
 			continue
-		case rec.path == outbox.PathBinlog && took > 500*time.Millisecond && r.committed.Sub(w.began) > time.Second:
+		case rec.path == outbox.PathBinlog && took > 500*time.Millisecond+w.plan.slack() && r.committed.Sub(w.began) > time.Second:
 			w.violation("latency", "%s was published %v after its commit", name(r.Identity), took)
 		case rec.path != outbox.PathBinlog || r.key == "":
 			continue

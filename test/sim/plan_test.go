@@ -8,6 +8,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/outbox"
 	"github.com/canal-outbox/canal-outbox/pipeline"
+	"github.com/canal-outbox/canal-outbox/sink/kafka"
 )
 
 const tableName = "shop.t_local_message"
@@ -26,6 +27,7 @@ func draw(seed uint64) *plan {
 	p := newPlan(seed)
 	p.drawTeam(seed)
 	p.drawReadBack(seed)
+	p.drawExactly(seed)
 	return p
 }
 
@@ -58,6 +60,8 @@ type plan struct {
 	operations []operation
 	team       *teamPlan           // nil: one process
 	readBack   *relay.LifeSettings // nil: the topics are not read back
+	exactly    bool                // sink.kafka.exactly_once
+	bounds     kafka.Bounds
 }
 
 type window struct {

@@ -32,14 +32,16 @@ type incarnation struct {
 	log   *zap.Logger
 	bugs  []prometheus.Counter
 
-	gate   *relay.Gate
-	relay  *relay.Relay
-	state  *state
-	sink   *sinkModel
-	ctx    context.Context
-	cancel context.CancelFunc
-	killed chan struct{} // closed at the kill
-	ended  chan error    // buffered 1: what Run returned
+	gate     *relay.Gate
+	relay    *relay.Relay
+	state    *state
+	sink     *sinkModel
+	alive    *relay.Life // nil: it leaves no sign of life
+	setsBack *row        // an operator's order, see setback_test.go
+	ctx      context.Context
+	cancel   context.CancelFunc
+	killed   chan struct{} // closed at the kill
+	ended    chan error    // buffered 1: what Run returned
 
 	// Guarded by world.mu.
 	dead      bool
@@ -94,7 +96,7 @@ func (w *world) start(d *disk, l life) *incarnation {
 func (w *world) incarnate(d *disk, l life, m *member) *incarnation {
 	i := &incarnation{
 		w: w, disk: d, team: m, life: len(w.incarnations) + 1, plan: l, files: d.files, killed: make(chan struct{}), gate: relay.NewGate(), ended: make(chan error, 1),
-		topics: map[string]bool{}, disturbed: map[string]bool{}, anchored: time.Now(), began: time.Now(), predecessor: d.present,
+		topics: map[string]bool{}, disturbed: map[string]bool{}, anchored: time.Now(), began: time.Now(), predecessor: d.present, read: map[*row]bool{},
 	}
 	i.random = newDice(w.seed, "jitter", uint64(i.life))
 	w.incarnations = append(w.incarnations, i)
@@ -114,7 +116,11 @@ func (i *incarnation) run() error {
 		return err
 	}
 	sink := newSink(i)
-	err = i.runAlive(state, sink)
+	if i.w.plan.exactly {
+		err = i.runExactly(state, sink)
+	} else {
+		err = i.runAlive(state, sink)
+	}
 	if cerr := state.Close(); err == nil {
 		err = cerr
 	}
@@ -122,18 +128,23 @@ func (i *incarnation) run() error {
 }
 
 // relayOn makes the relay. through is the sink, or what stands before it.
-func (i *incarnation) relayOn(state *state, sink *sinkModel, through sink.Sink, lost bool, begin func(context.Context) error, earlier recovery.Earlier) *relay.Relay {
+func (i *incarnation) relayOn(state *state, s *sinkModel, through sink.Sink, lost bool, begin func(context.Context) error, earlier recovery.Earlier) *relay.Relay {
 	settings := i.w.plan.settings
 	random := func() float64 {
 		i.w.mu.Lock()
 		defer i.w.mu.Unlock()
 		return i.random.float()
 	}
-	settings.Pipeline.Random, settings.Pipeline.May = random, sink.may
+	settings.Pipeline.Random, settings.Pipeline.May = random, s.may
 	settings.Ack.Random = random
 	settings.Fallback.Random = random
 	settings.Again.Transport = service{i}
+	var prover sink.Prover
+	if s.exact != nil {
+		prover = s.exact
+	}
 	relay := relay.New(relay.Parts{
+		Prover: prover,
 		Source: source{i}, Gate: i.gate, LogOnly: map[string]bool{logTable: true}, Rows: rows{i}, Sink: through, State: state, Lost: lost, AcceptNewSource: i.accepts > 0,
 		Reader:    func(h canal.Handler) relay.Reader { return &reader{i: i, handler: h} },
 		Retention: retention.New(drawRetention(i.w.seed), rows{i}, i.log, registerer{i}),
@@ -142,7 +153,7 @@ func (i *incarnation) relayOn(state *state, sink *sinkModel, through sink.Sink, 
 		Earlier:   earlier,
 	}, settings, i.log, registerer{i})
 	i.w.mu.Lock()
-	i.relay, i.state, i.sink = relay, state, sink
+	i.relay, i.state, i.sink = relay, state, s
 	i.w.mu.Unlock()
 	return relay
 }

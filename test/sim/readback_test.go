@@ -93,6 +93,9 @@ func (i *incarnation) runAlive(state *state, s *sinkModel) error {
 	alive := relay.NewLife(relay.LifeParts{
 		Signs: signs{i}, Source: source{i}, Checkpoint: state.Checkpoint, Reader: s, Names: func(string) bool { return true },
 	}, *settings, i.log, registerer{i})
+	i.w.mu.Lock()
+	i.alive = alive
+	i.w.mu.Unlock()
 	own := i.relayOn(state, s, s, i.stateLost(), nil, alive.Earlier())
 	ctx, stop := context.WithCancel(context.WithoutCancel(i.ctx))
 	var signing sync.WaitGroup

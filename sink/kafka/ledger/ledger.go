@@ -32,11 +32,12 @@ type Entry struct {
 	Rows    []outbox.Identity // its own, and then those that it takes over from older transactions
 
 	own     int    // of rows: those of its own messages
+	slots   uint64 // of the ledger
 	settled uint64 // what ledger.settled was when it was made
 }
 
-// Key is the record's key.
-func (e *Entry) Key() []byte { return strconv.AppendUint(nil, e.Number%Slots, 10) }
+// Key is the record's key. It is not for a decoded entry.
+func (e *Entry) Key() []byte { return strconv.AppendUint(nil, e.Number%e.slots, 10) }
 
 const entryVersion = 1
 
@@ -104,17 +105,18 @@ func sizeOf(rows []outbox.Identity) (n int) {
 // Ledger knows which rows were published in which transaction and are not settled. It is safe for concurrent use.
 type Ledger struct {
 	process string
+	slots   uint64
 
 	mu      sync.Mutex
 	rows    map[outbox.Identity]uint64 // not settled: their transaction
-	open    map[uint64]int             // rows of a transaction that are not settled; none is 0, and none is older than Slots
+	open    map[uint64]int             // rows of a transaction that are not settled; none is 0, and none is older than slots
 	settled uint64                     // counts calls that settled rows
 	last    Entry                      // the newest that is committed; its rows are not kept
 }
 
-// New returns a ledger of a process, before any transaction.
-func New(process string) *Ledger {
-	return &Ledger{process: process, rows: map[outbox.Identity]uint64{}, open: map[uint64]int{}}
+// New returns a ledger of a process, before any transaction. The state topic keeps so many slots, at most Slots.
+func New(process string, slots uint64) *Ledger {
+	return &Ledger{process: process, slots: slots, rows: map[outbox.Identity]uint64{}, open: map[uint64]int{}}
 }
 
 // Next returns the entry of the next transaction for these rows. It takes over the rows of the transaction whose slot it uses. nil: there are
@@ -124,9 +126,9 @@ func (l *Ledger) Next(rows []outbox.Identity) *Entry {
 	defer l.mu.Unlock()
 	e := l.begin()
 	e.Rows, e.own = slices.Clone(rows), len(rows)
-	if e.Number > Slots {
-		e.Rows = l.takeOver(e.Rows, e.Number-Slots)
-		e.Low = e.Number - Slots
+	if e.Number > l.slots {
+		e.Rows = l.takeOver(e.Rows, e.Number-l.slots)
+		e.Low = e.Number - l.slots
 	}
 	if len(e.Rows) > e.own && sizeOf(e.Rows) > maxEntryBytes {
 		return nil
@@ -145,7 +147,7 @@ func (l *Ledger) Mark() *Entry {
 	}
 	e := l.begin()
 	e.Low = e.Number - 1
-	for n := max(e.Number, Slots) - Slots; n < e.Number; n++ {
+	for n := max(e.Number, l.slots) - l.slots; n < e.Number; n++ {
 		before := len(e.Rows)
 		if e.Rows = l.takeOver(e.Rows, n); before > 0 && sizeOf(e.Rows) > maxEntryBytes {
 			e.Rows, e.Low = e.Rows[:before], n-1
@@ -156,7 +158,7 @@ func (l *Ledger) Mark() *Entry {
 }
 
 func (l *Ledger) begin() *Entry {
-	return &Entry{Number: l.last.Number + 1, Process: l.process, settled: l.settled}
+	return &Entry{Number: l.last.Number + 1, Process: l.process, settled: l.settled, slots: l.slots}
 }
 
 // takeOver appends the rows of a transaction that are not settled. Callers hold mu.

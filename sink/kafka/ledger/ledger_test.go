@@ -24,7 +24,7 @@ type ledgerModel struct {
 }
 
 func newLedgerModel() *ledgerModel {
-	return &ledgerModel{ledger: New("p"), visible: map[outbox.Identity]bool{}, topic: map[string]Entry{}}
+	return &ledgerModel{ledger: New("p", Slots), visible: map[outbox.Identity]bool{}, topic: map[string]Entry{}}
 }
 
 func (m *ledgerModel) fresh(n int) (rows []outbox.Identity) {
@@ -52,7 +52,7 @@ func (m *ledgerModel) commit(t *rapid.T, e *Entry) {
 // found is what a process finds that starts now.
 func (m *ledgerModel) found(t *rapid.T) map[outbox.Identity]bool {
 	entries := slices.SortedFunc(maps.Values(m.topic), func(a, b Entry) int { return int(a.Number) - int(b.Number) })
-	rows := New("q").Restore(entries)
+	rows := New("q", Slots).Restore(entries)
 	if len(entries) > 0 && !Whole(entries) {
 		t.Fatal("the topic is not complete")
 	}
@@ -111,7 +111,7 @@ func TestLedgerModel(t *testing.T) {
 			},
 			"restart": func(t *rapid.T) {
 				entries := slices.SortedFunc(maps.Values(m.topic), func(a, b Entry) int { return int(a.Number) - int(b.Number) })
-				m.ledger = New(fmt.Sprint("p", m.next))
+				m.ledger = New(fmt.Sprint("p", m.next), Slots)
 				rows := m.ledger.Restore(entries)
 				var settled []outbox.Identity // their tables show them
 				for _, id := range rows {
