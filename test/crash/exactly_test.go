@@ -39,18 +39,14 @@ func inTransactions(t *testing.T, topic string) relay.Broker {
 
 // SIGKILL between the broker and the journal, and at any time: a reader of committed records gets each row once.
 func TestP3_ExactlyOnceAfterKill(t *testing.T) {
-	kills := 4
-	if *long {
-		kills = 200
-	}
-	readBackAfterKills(t, inTransactions, kills, "", false)
+	onPairs(t, map[string]opens{"kafka": inTransactions}, func(t *testing.T, flavor testkit.Flavor, open opens) {
+		readBackAfterKills(t, flavor, open, "", false)
+	})
 }
 
 // The same when another relay takes over, with a state directory of its own.
 func TestP3_ExactlyOnceAfterTakeOver(t *testing.T) {
-	kills := 3
-	if *long {
-		kills = 50
-	}
-	readBackAfterTakeOvers(t, inTransactions, kills, "", false)
+	onPairs(t, map[string]opens{"kafka": inTransactions}, func(t *testing.T, flavor testkit.Flavor, open opens) {
+		readBackAfterTakeOvers(t, flavor, open, "", false)
+	})
 }

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,63 +14,75 @@ import (
 // patient waits for a broker that is busy: RocketMQ's takes seconds for its statistics beside other load, and without them nothing is found.
 const patient = "read_back: {max_time: 1m}"
 
+var killings = flag.Int("kills", 0, "kill the relay so many times beside each pair of real servers, and let others take over half as often; 0: a few times on MySQL")
+
 // SIGKILL beside a real broker, between the broker and the journal and at any time: with read_back nothing is sent twice. The same
 // kills without it are the control, and send some rows again.
 func TestP3_ReadBackAfterKill(t *testing.T) {
-	kills := 4
-	if *long {
-		kills = 40
-	}
-	onBrokers(t, func(t *testing.T, open opens) {
-		t.Run("off", func(t *testing.T) { readBackAfterKills(t, open, kills, "read_back: {enabled: false}", true) })
-		t.Run("on", func(t *testing.T) { readBackAfterKills(t, open, kills, patient, false) })
+	onPairs(t, brokers, func(t *testing.T, flavor testkit.Flavor, open opens) {
+		t.Run("off", func(t *testing.T) { readBackAfterKills(t, flavor, open, "read_back: {enabled: false}", true) })
+		t.Run("on", func(t *testing.T) { readBackAfterKills(t, flavor, open, patient, false) })
 	})
 }
 
 // Another relay takes over after the SIGKILL of the active one, which stands by when it is back: what the dead one had sent and not
 // journalled is in the topics, and not sent twice. The control is the same without read_back.
 func TestP3_ReadBackAfterTakeOver(t *testing.T) {
-	kills := 3
-	if *long {
-		kills = 13
-	}
-	onBrokers(t, func(t *testing.T, open opens) {
-		t.Run("off", func(t *testing.T) { readBackAfterTakeOvers(t, open, kills, "read_back: {enabled: false}", true) })
-		t.Run("on", func(t *testing.T) { readBackAfterTakeOvers(t, open, kills, patient, false) })
+	onPairs(t, brokers, func(t *testing.T, flavor testkit.Flavor, open opens) {
+		t.Run("off", func(t *testing.T) { readBackAfterTakeOvers(t, flavor, open, "read_back: {enabled: false}", true) })
+		t.Run("on", func(t *testing.T) { readBackAfterTakeOvers(t, flavor, open, patient, false) })
 	})
 }
 
 // opens opens a broker with a topic.
 type opens func(t *testing.T, topic string) relay.Broker
 
-// onBrokers runs a test on each kind of broker.
-func onBrokers(t *testing.T, run func(*testing.T, opens)) {
-	for kind, open := range map[string]opens{
-		"kafka": func(t *testing.T, topic string) relay.Broker {
-			kafka := testkit.SharedKafka(t)
-			testkit.Must(t, kafka.CreateTopic(t.Context(), topic, 4, nil))
-			return relay.Kafka{Kafka: kafka}
-		},
-		"rocketmq": func(t *testing.T, topic string) relay.Broker {
-			return relay.RocketMQ{RocketMQ: testkit.NewRocketMQ(t, testkit.RocketMQOptions{
-				Topics: map[string]int{topic: 4}, Config: map[string]string{"flushDiskType": "SYNC_FLUSH"},
-			})}
-		},
-	} {
-		t.Run(kind, func(t *testing.T) {
-			if kind != "kafka" && testing.Short() {
-				t.Skip("-short: make test-rest runs it")
-			}
-			run(t, open)
-		})
+var brokers = map[string]opens{
+	"kafka": func(t *testing.T, topic string) relay.Broker {
+		kafka := testkit.SharedKafka(t)
+		testkit.Must(t, kafka.CreateTopic(t.Context(), topic, 4, nil))
+		return relay.Kafka{Kafka: kafka}
+	},
+	"rocketmq": func(t *testing.T, topic string) relay.Broker {
+		if testing.Short() {
+			t.Skip("-short: make test-rest runs it")
+		}
+		return relay.RocketMQ{RocketMQ: testkit.NewRocketMQ(t, testkit.RocketMQOptions{
+			Topics: map[string]int{topic: 4}, Config: map[string]string{"flushDiskType": "SYNC_FLUSH"},
+		})}
+	},
+}
+
+// onPairs runs a test on each kind of broker, with MySQL, and with MariaDB when many kills are asked for.
+func onPairs(t *testing.T, brokers map[string]opens, run func(*testing.T, testkit.Flavor, opens)) {
+	flavors := testkit.Flavors()
+	if *killings == 0 {
+		flavors = flavors[:1]
+	}
+	for _, flavor := range flavors {
+		for kind, open := range brokers {
+			t.Run(string(flavor)+" "+kind, func(t *testing.T) { run(t, flavor, open) })
+		}
 	}
 }
 
-func readBackAfterKills(t *testing.T, open opens, kills int, extra string, copies bool) {
+// times is how often a relay is killed.
+func times(few, parts int) int {
+	switch {
+	case *killings > 0:
+		return max(1, *killings/parts)
+	case *long:
+		return 10 * few
+	}
+	return few
+}
+
+func readBackAfterKills(t *testing.T, flavor testkit.Flavor, open opens, extra string, copies bool) {
 	t.Parallel()
+	kills := times(4, 1)
 	topic := fmt.Sprintf("read_back_%d", time.Now().UnixNano())
 	broker := open(t, topic)
-	db := testkit.SharedDatabase(t, testkit.MySQL)
+	db := testkit.SharedDatabase(t, flavor)
 	schema := db.CreateSchema(t)
 	b := &bed{db: db, sql: db.Connect(t, schema), broker: broker}
 	b.table = relay.NewLayout(t, b.sql, schema, nil)
@@ -97,10 +110,11 @@ func readBackAfterKills(t *testing.T, open opens, kills int, extra string, copie
 	b.stop(t)
 }
 
-func readBackAfterTakeOvers(t *testing.T, open opens, kills int, extra string, copies bool) {
+func readBackAfterTakeOvers(t *testing.T, flavor testkit.Flavor, open opens, extra string, copies bool) {
 	t.Parallel()
+	kills := times(3, 2)
 	name := fmt.Sprintf("take_over_%d", time.Now().UnixNano())
-	g := newGroupWith(t, leaseTime+"\n"+extra, func(int) string { return name }, open(t, name), testkit.SharedMySQL(t), 2, nil)
+	g := newGroupWith(t, leaseTime+"\n"+extra, func(int) string { return name }, open(t, name), testkit.SharedDatabase(t, flavor), 2, nil)
 	stop := g.loads[0].StartPaced(t, 3, 2*time.Millisecond)
 	g.more(t)
 	g.positioned(t)
@@ -112,6 +126,7 @@ func readBackAfterTakeOvers(t *testing.T, open opens, kills int, extra string, c
 	}
 	stop()
 	account := g.account(t)[0]
+	t.Logf("%d copies of %d rows after %d take-overs", account.Duplicates(), g.loads[0].Ledger.Len(), kills)
 	if got := account.Duplicates() > 0; got != copies {
 		t.Errorf("%d copies after %d take-overs", account.Duplicates(), kills)
 		for _, r := range g.relays {
