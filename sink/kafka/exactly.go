@@ -165,8 +165,8 @@ func (x *Exactly) run() {
 			x.idle()
 			idle.Reset(idleMark)
 		case <-x.wake:
-			idle.Reset(idleMark)
 			x.work()
+			idle.Reset(idleMark)
 		}
 	}
 	x.mu.Lock()
