@@ -44,9 +44,10 @@ func TestP3_ExactlyOnceAfterKill(t *testing.T) {
 	})
 }
 
-// The same when another relay takes over, with a state directory of its own.
+// The same when another relay takes over, with a state directory of its own: after SIGKILL, SIGSTOP for longer than the lease, and a cut between
+// the relay and the database.
 func TestP3_ExactlyOnceAfterTakeOver(t *testing.T) {
 	onPairs(t, map[string]opens{"kafka": inTransactions}, func(t *testing.T, flavor testkit.Flavor, open opens) {
-		readBackAfterTakeOvers(t, flavor, open, "", false)
+		readBackAfterTakeOvers(t, flavor, open, "", false, "kill", "stop", "hole")
 	})
 }

@@ -29,8 +29,10 @@ func TestP3_ReadBackAfterKill(t *testing.T) {
 // journalled is in the topics, and not sent twice. The control is the same without read_back.
 func TestP3_ReadBackAfterTakeOver(t *testing.T) {
 	onPairs(t, brokers, func(t *testing.T, flavor testkit.Flavor, open opens) {
-		t.Run("off", func(t *testing.T) { readBackAfterTakeOvers(t, flavor, open, "read_back: {enabled: false}", true) })
-		t.Run("on", func(t *testing.T) { readBackAfterTakeOvers(t, flavor, open, patient, false) })
+		t.Run("off", func(t *testing.T) {
+			readBackAfterTakeOvers(t, flavor, open, "read_back: {enabled: false}", true, "kill")
+		})
+		t.Run("on", func(t *testing.T) { readBackAfterTakeOvers(t, flavor, open, patient, false, "kill") })
 	})
 }
 
@@ -110,25 +112,25 @@ func readBackAfterKills(t *testing.T, flavor testkit.Flavor, open opens, extra s
 	b.stop(t)
 }
 
-func readBackAfterTakeOvers(t *testing.T, flavor testkit.Flavor, open opens, extra string, copies bool) {
+func readBackAfterTakeOvers(t *testing.T, flavor testkit.Flavor, open opens, extra string, copies bool, by ...string) {
 	t.Parallel()
-	kills := times(3, 2)
+	n := times(3, 2)
 	name := fmt.Sprintf("take_over_%d", time.Now().UnixNano())
 	g := newGroupWith(t, leaseTime+"\n"+extra, func(int) string { return name }, open(t, name), testkit.SharedDatabase(t, flavor), 2, nil)
 	stop := g.loads[0].StartPaced(t, 3, 2*time.Millisecond)
 	g.more(t)
 	g.positioned(t)
 	active := 0
-	for range kills {
+	for i := range n {
 		old := active
-		active = faults["kill"](t, g, old)
+		active = faults[by[i%len(by)]](t, g, old)
 		g.awaitState(t, g.relays[old], "standby")
 	}
 	stop()
 	account := g.account(t)[0]
-	t.Logf("%d copies of %d rows after %d take-overs", account.Duplicates(), g.loads[0].Ledger.Len(), kills)
+	t.Logf("%d copies of %d rows after %d take-overs", account.Duplicates(), g.loads[0].Ledger.Len(), n)
 	if got := account.Duplicates() > 0; got != copies {
-		t.Errorf("%d copies after %d take-overs", account.Duplicates(), kills)
+		t.Errorf("%d copies after %d take-overs", account.Duplicates(), n)
 		for _, r := range g.relays {
 			for line := range strings.Lines(r.Log(t)) {
 				if strings.Contains(line, "read_back") || strings.Contains(line, "WARN") {
