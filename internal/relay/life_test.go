@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -95,4 +96,11 @@ func TestSignsOfLifeBesideASilentServer(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+// Before the start is over the journal may just be written to the tables: rows are not set back then.
+func TestNoRowIsSetBackBeforeTheStartIsOver(t *testing.T) {
+	if free, err := new(Relay).SetBack(t.Context(), []outbox.Identity{{ID: "1"}}); !errors.Is(err, ErrNotRunning) || len(free) > 0 {
+		t.Errorf("%v, %v", free, err)
+	}
 }

@@ -30,6 +30,8 @@ import (
 const (
 	still    = 300 * time.Millisecond // between two looks of which the second shows nothing more of ours
 	together = 8                      // topics that are read at a time
+
+	maxSetBack = 100_000 // rows that are remembered, some 200 bytes each
 )
 
 // Config is what to read.
@@ -140,11 +142,16 @@ func (b *ReadBack) Sent(ctx context.Context, messages []*outbox.Message) []bool 
 	return sent
 }
 
-// SetBack takes rows out of the care that are to be sent again though their topics have them.
+// SetBack takes rows out of the care that are to be sent again though their topics have them. With more than are kept the care ends.
 func (b *ReadBack) SetBack(ids []outbox.Identity) {
 	b.back.Lock()
 	defer b.back.Unlock()
 	if b.ended.Load() {
+		return
+	}
+	if len(b.setBack)+len(ids) > maxSetBack {
+		b.log.Warn("so many rows were set back that topics are not read back any more: rows that the last process had sent and not journalled may be sent again")
+		b.ended.Store(true)
 		return
 	}
 	if b.setBack == nil {

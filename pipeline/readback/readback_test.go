@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,6 +98,21 @@ func TestRowsThatAreSetBackAreSent(t *testing.T) {
 		b.SetBack([]outbox.Identity{list[0].Identity})
 		if got := b.Sent(t.Context(), list); got[0] || !got[1] {
 			t.Errorf("sent %v", got)
+		}
+	})
+}
+
+// What is remembered of rows that are set back is bounded: beyond that nothing is looked for, and nothing counts as sent.
+func TestSoManyRowsAreSetBack(t *testing.T) {
+	try(t, &broker{topics: map[string][]late{"a": {record("1", "a")}}}, func(t *testing.T, b trial) {
+		ids := make([]outbox.Identity, maxSetBack)
+		for i := range ids {
+			ids[i].ID = strconv.Itoa(i)
+		}
+		b.SetBack(ids)
+		b.SetBack([]outbox.Identity{{ID: "one more"}})
+		if got := b.Sent(t.Context(), []*outbox.Message{message("a", "1", "a")}); got[0] || b.looks["a"] > 0 {
+			t.Errorf("sent %v after %d looks", got, b.looks["a"])
 		}
 	})
 }

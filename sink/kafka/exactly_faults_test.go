@@ -132,6 +132,20 @@ func TestExactlyFencedBeforeItsEnd(t *testing.T) {
 	eachOnce(t, f.Addr(), topic, 100)
 }
 
+// onlyThese publishes messages and wants some of them to fail with a class, and the others to be sent.
+func onlyThese(t *testing.T, x *Exactly, all []*outbox.Message, class outbox.Class, bad func(i int) bool) {
+	t.Helper()
+	for i, r := range publish(t, x, all...) {
+		want := outbox.ClassNone
+		if bad(i) {
+			want = class
+		}
+		if r.Class != want {
+			t.Fatalf("message %d: %+v", i, r.Outcome)
+		}
+	}
+}
+
 // One bad message in each transaction keeps no other from being sent, once, and only it is refused.
 func TestExactlyPoison(t *testing.T) {
 	f, topic, x := onFakeExactly(t)
@@ -140,15 +154,7 @@ func TestExactlyPoison(t *testing.T) {
 	for _, at := range []int{0, 500, 1999, 2999} {
 		all[at].Body = []byte("poison")
 	}
-	for i, r := range publish(t, x, all...) {
-		want := outbox.ClassNone
-		if string(all[i].Body) == "poison" {
-			want = outbox.ClassPermanent
-		}
-		if r.Class != want {
-			t.Fatalf("message %d: %+v", i, r.Outcome)
-		}
-	}
+	onlyThese(t, x, all, outbox.ClassPermanent, func(i int) bool { return string(all[i].Body) == "poison" })
 	eachOnce(t, f.Addr(), topic, 2996)
 	order := stored(t, f.Addr(), topic)
 	for i := 1; i < len(order); i++ {
@@ -173,15 +179,7 @@ func TestExactlyUnknownTopic(t *testing.T) {
 			all[i].Topic = "no.such.topic"
 		}
 	}
-	for i, r := range publish(t, x, all...) {
-		want := outbox.ClassNone
-		if i%10 == 3 {
-			want = outbox.ClassTopic
-		}
-		if r.Class != want {
-			t.Fatalf("message %d: %+v", i, r.Outcome)
-		}
-	}
+	onlyThese(t, x, all, outbox.ClassTopic, func(i int) bool { return i%10 == 3 })
 	eachOnce(t, f.Addr(), topic, 180)
 }
 
@@ -193,15 +191,7 @@ func TestExactlyPartitionAway(t *testing.T) {
 	for i := range all {
 		all[i].Partition = int32(i % 4)
 	}
-	for i, r := range publish(t, x, all...) {
-		want := outbox.ClassNone
-		if i%4 == 2 {
-			want = outbox.ClassOutage
-		}
-		if r.Class != want {
-			t.Fatalf("message %d: %+v", i, r.Outcome)
-		}
-	}
+	onlyThese(t, x, all, outbox.ClassOutage, func(i int) bool { return i%4 == 2 })
 	fault.Remove()
 	eachOnce(t, f.Addr(), topic, 30)
 }
@@ -277,15 +267,7 @@ func TestExactlyTopicWithoutRights(t *testing.T) {
 	for i := range 5 {
 		all[i].Topic = denied
 	}
-	for i, r := range publish(t, x, all...) {
-		want := outbox.ClassNone
-		if i < 5 {
-			want = outbox.ClassTopic
-		}
-		if r.Class != want {
-			t.Fatalf("message %d: %+v", i, r.Outcome)
-		}
-	}
+	onlyThese(t, x, all, outbox.ClassTopic, func(i int) bool { return i < 5 })
 	eachOnce(t, f.Addr(), topic, 15)
 }
 

@@ -136,7 +136,8 @@ func (w *world) checkCommitted(p *producer, f *flight) {
 	if f.message.Path == outbox.PathRedelivery {
 		return
 	}
-	if r.committedAs++; r.committedAs > 1 && !r.touched && !w.mayComeAgain(p, r) {
+	r.committedAs++
+	if again := r.committedAs > 1 && !r.touched || r.owed > 0 && r.committedAs > r.owed; again && !w.mayComeAgain(p, r) {
 		w.violation("exactly once", "%s is committed %d times", name(r.Identity), r.committedAs)
 	}
 }

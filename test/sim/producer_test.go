@@ -24,7 +24,6 @@ type producer struct {
 	dice      *dice
 
 	// Guarded by world.mu.
-	closed bool
 	used   bool // the transaction has messages
 	flying []*sending
 }
@@ -271,7 +270,6 @@ func (c coordinator) overtaken(d *dice) {
 func (p *producer) Close() {
 	w := p.e.s.i.w
 	w.mu.Lock()
-	p.closed = true
 	list := p.flying
 	p.flying = nil
 	for _, s := range list {
