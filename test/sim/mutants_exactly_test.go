@@ -50,7 +50,7 @@ var exactlyMutations = []mutation{
 		rule: "a row is set back when its status is written", file: "internal/relay/setback.go", found: "P1: .*set back", seeds: 6000,
 		edits: []edit{
 			{"slices.ContainsFunc(ids, r.tracker.Owns) &&", "len(ids) < 0 && slices.ContainsFunc(ids, r.tracker.Owns) &&"},
-			{"		free = slices.DeleteFunc(slices.Clone(ids), r.tracker.Owns)\n", ""},
+			{"	free = slices.DeleteFunc(slices.Clone(ids), r.tracker.Owns)\n", "	free = ids\n"},
 		},
 	},
 	{
