@@ -150,12 +150,12 @@ var mutations = []mutation{
 		edits: []edit{{"return t.full && len(t.rows.list) <= t.limit/2", "return false"}}, seeds: 3000,
 	},
 	{
-		rule: "due rows that wait for something else do not fill the timers", file: "fallback/timers.go", found: "due: ",
-		edits: []edit{{"t.onward = t.full && t.alone\n", "t.onward = false\n"}}, from: 4000004524, seeds: 4,
+		rule: "due rows that wait for something else do not fill the timers", file: "fallback/timers.go", test: "TestG10_DueRowsDelayNoOthers", in: "fallback",
+		edits: []edit{{"t.onward = t.full && t.alone\n", "t.onward = false\n"}},
 	},
 	{
-		rule: "a look behind rows that wait does not leave out rows that were dropped", file: "fallback/timers.go", found: "due: ",
-		edits: []edit{{"		t.behind = t.last\n", "		t.behind = t.known\n"}}, from: 362_166, seeds: 1,
+		rule: "a look behind rows that wait does not leave out rows that were dropped", file: "fallback/timers.go", test: "TestARowDroppedForAnAnnouncedOneIsLookedForAgain", in: "fallback",
+		edits: []edit{{"		t.behind = t.last\n", "		t.behind = t.known\n"}},
 	},
 	{
 		rule: "the rows that become due first stay in the timers", file: "fallback/timers.go", found: "due: ",
@@ -228,12 +228,12 @@ var mutations = []mutation{
 		edits: []edit{{"(ahead || t.deferred.unknown) && !o.knows", "ahead && !o.knows"}}, seeds: 3000,
 	},
 	{
-		rule: "the gate is asked for each send of a row", file: "pipeline/keyorder/order.go", found: "order: ",
-		edits: []edit{{"	return o.mayFollow(o.memory.keys[k], e)\n", "	return o.mayFollow(o.memory.keys[k], e) || true\n"}}, from: 2018775, seeds: 4,
+		rule: "the gate is asked for each send of a row", file: "pipeline/keyorder/order.go", test: "TestG08_TheOrderIsAskedForASecondSend", in: "pipeline/dispatch",
+		edits: []edit{{"	return o.mayFollow(o.memory.keys[k], e)\n", "	return o.mayFollow(o.memory.keys[k], e) || true\n"}},
 	},
 	{
-		rule: "an earlier row that waits behind a row goes before its second send", file: "pipeline/keyorder/order.go", found: "order: ",
-		edits: []edit{{"if one.Swept() && before(one.Row().ID, e.Row().ID) {\n\t\t\treturn false", "if one.Swept() && before(one.Row().ID, e.Row().ID) {\n\t\t\treturn true"}}, from: 171614, seeds: 1,
+		rule: "an earlier row that waits behind a row goes before its second send", file: "pipeline/keyorder/order.go", test: "TestG08_AnEarlierRowOfASweepGoesBeforeASecondSend", in: "pipeline/dispatch",
+		edits: []edit{{"if one.Swept() && before(one.Row().ID, e.Row().ID) {\n\t\t\treturn false", "if one.Swept() && before(one.Row().ID, e.Row().ID) {\n\t\t\treturn true"}},
 	},
 	{
 		rule: "a key continues when the row that it waits for is taken away", file: "pipeline/keyorder/look.go", found: "P1: ",

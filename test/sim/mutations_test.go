@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -26,7 +27,8 @@ type mutation struct {
 	found string // what the first violations are about: a pattern
 	seeds int    // within so many; 0: 300
 	team  bool   // of those with several processes
-	from  uint64 // the first of them, where few see it; 0: the first of all
+	test  string // where hardly a seed sees it: the test that does
+	in    string // and the directory of its package
 }
 
 type edit struct{ old, new string }
@@ -70,34 +72,48 @@ func (m mutation) try(t *testing.T) (report string, err error) {
 	if err != nil {
 		return "", err
 	}
-	n := m.seeds
-	if n == 0 {
-		n = defaultSeeds
+	if m.test != "" {
+		return m.tryTest(overlay)
 	}
-	from := max(m.from, 1)
+	n := cmp.Or(m.seeds, defaultSeeds)
+	from := uint64(1)
 	if m.team {
 		from = teams + 1
 	}
-	// Without cgo, because the race detector of this run is not wanted in that one.
-	cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=20m", "-overlay="+overlay, "-run=^TestSeeds$", ".",
-		fmt.Sprint("-sim.first=", from), fmt.Sprint("-sim.seeds=", n), "-sim.failures=3")
-	cmd.Env = append(os.Environ(), "SIM_TIME=")
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err = cmd.Run()
-	found := seedLine.FindAllStringSubmatch(out.String(), -1)
+	out, err := goTest(overlay, "-run=^TestSeeds$", ".", fmt.Sprint("-sim.first=", from), fmt.Sprint("-sim.seeds=", n), "-sim.failures=3")
+	found := seedLine.FindAllStringSubmatch(out, -1)
 	switch {
 	case err == nil:
 		return "", fmt.Errorf("%w of %d", errSurvived, n)
-	case buildLine.Match(out.Bytes()) || len(found) == 0:
-		return out.String(), err
+	case buildLine.MatchString(out) || len(found) == 0:
+		return out, err
 	}
 	for _, f := range found {
 		if line := regexp.MustCompile(`(?m)^.*(?:` + m.found + `).*$`).FindString(f[2]); line != "" {
 			return "seed " + f[1] + ": " + strings.TrimSpace(line), nil
 		}
 	}
-	return out.String(), fmt.Errorf("it failed, but not for %q", m.found)
+	return out, fmt.Errorf("it failed, but not for %q", m.found)
+}
+
+// tryTest runs the test that sees the mutation.
+func (m mutation) tryTest(overlay string) (report string, err error) {
+	out, err := goTest(overlay, "-run=^"+m.test+"$", filepath.Join("../..", m.in))
+	switch {
+	case err == nil:
+		return "", fmt.Errorf("%s passes", m.test)
+	case !strings.Contains(out, "--- FAIL: "+m.test+" "):
+		return out, err
+	}
+	return m.test, nil
+}
+
+// goTest runs go test with the mutation, without the race detector.
+func goTest(overlay string, args ...string) (out string, err error) {
+	cmd := exec.Command("go", append([]string{"test", "-count=1", "-vet=off", "-timeout=20m", "-overlay=" + overlay}, args...)...)
+	cmd.Env = append(os.Environ(), "SIM_TIME=")
+	text, err := cmd.CombinedOutput()
+	return string(text), err
 }
 
 // mutated returns the path of the file and its text with the edits.
