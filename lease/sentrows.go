@@ -100,6 +100,9 @@ func whole(a, b *outbox.Life) *outbox.Life {
 	if b.SettledAt.Before(both.SettledAt) {
 		both.SettledAt = b.SettledAt
 	}
+	if b.ClaimsAt.Before(both.ClaimsAt) {
+		both.ClaimsAt = b.ClaimsAt
+	}
 	return &both
 }
 

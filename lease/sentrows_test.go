@@ -33,19 +33,19 @@ func TestSignsOfLifeAreHandedOver(t *testing.T) {
 			testkit.Must(t, err)
 			return left.Life
 		}
-		leave("one", &outbox.Life{SettledAt: at(1), AliveAt: at(3)})
-		if got := left("shop.a"); got == nil || *got != (outbox.Life{SettledAt: at(1), AliveAt: at(3)}) {
+		leave("one", &outbox.Life{ClaimsAt: at(0), SettledAt: at(1), AliveAt: at(3)})
+		if got := left("shop.a"); got == nil || *got != (outbox.Life{ClaimsAt: at(0), SettledAt: at(1), AliveAt: at(3)}) {
 			t.Errorf("one relay: %+v", got)
 		}
-		leave("two", &outbox.Life{SettledAt: at(2), AliveAt: at(4)})
-		if got := left("shop.b"); got == nil || *got != (outbox.Life{SettledAt: at(1), AliveAt: at(4)}) {
+		leave("two", &outbox.Life{ClaimsAt: at(1), SettledAt: at(2), AliveAt: at(4)})
+		if got := left("shop.b"); got == nil || *got != (outbox.Life{ClaimsAt: at(0), SettledAt: at(1), AliveAt: at(4)}) {
 			t.Errorf("two relays: %+v", got)
 		}
 		if got := left("shop.c"); got != nil {
 			t.Errorf("other tables: %+v", got)
 		}
 		leave("one", nil)
-		if got := left("shop.a"); got == nil || *got != (outbox.Life{SettledAt: at(2), AliveAt: at(4)}) {
+		if got := left("shop.a"); got == nil || *got != (outbox.Life{ClaimsAt: at(1), SettledAt: at(2), AliveAt: at(4)}) {
 			t.Errorf("after one has ended: %+v", got)
 		}
 		row := outbox.Identity{Table: "shop.a", ID: "1", MessageID: "m"}

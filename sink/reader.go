@@ -34,11 +34,11 @@ type Reader interface {
 	Read(ctx context.Context, topic string, from, to time.Time, each func(Record) error) (Extent, error)
 }
 
-// CommittedReader is a Reader that can tell when its records are as safe as acknowledged ones. Then a record proves that its message was
-// published.
+// CommittedReader is a Reader that can tell when its records are as safe as acknowledged ones, and complete. Then a record proves that its
+// message was published.
 type CommittedReader interface {
 	Reader
 	// Committed waits until no record of the topic that Read has returned before can be missing after a failure that an acknowledged
-	// record survives. With an error nothing is known of them.
+	// record survives, and until Read returns what was acknowledged before the call. With an error nothing is known of them.
 	Committed(ctx context.Context, topic string) error
 }

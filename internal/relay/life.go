@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,15 +80,20 @@ type Life struct {
 // NewLife reads what a killed process has left and leaves the first own sign of life.
 func NewLife(parts LifeParts, settings LifeSettings, log *zap.Logger, reg prometheus.Registerer) *Life {
 	now := time.Now()
-	l := &Life{parts: parts, settings: settings, log: log, began: now, left: outbox.Life{SettledAt: now}}
+	l := &Life{parts: parts, settings: settings, log: log, began: now, left: outbox.Life{SettledAt: now, ClaimsAt: now}}
 	before, found, err := parts.Signs.Read()
 	switch {
 	case err != nil:
 		log.Warn("not known when the last process was alive: rows that it had sent and not journalled are sent again", zap.Error(err))
 	case found:
-		l.left.SettledAt = before.SettledAt
+		l.left.SettledAt, l.left.ClaimsAt = before.SettledAt, before.ClaimsAt
+		// A claim that was older had expired while processes lived, whose sweeps took its rows.
+		if expired := before.AliveAt.Add(-settings.Claims); l.left.ClaimsAt.Before(expired) {
+			l.left.ClaimsAt = slices.MinFunc([]time.Time{expired, before.SettledAt}, time.Time.Compare)
+		}
 		l.back = readback.New(readback.Config{
 			Names: parts.Names, From: before.SettledAt.Add(-settings.Before), To: before.AliveAt.Add(settings.After),
+			Claims:   l.left.ClaimsAt.Add(-settings.Before),
 			MaxBytes: settings.MaxBytes, MaxTime: settings.MaxTime,
 		}, parts.Reader, log, reg)
 	}
@@ -108,6 +114,9 @@ func (l *Life) Earlier() recovery.Earlier {
 func (l *Life) leave(now time.Time) {
 	if !l.setBackAt.IsZero() && l.left.SettledAt.Add(-l.settings.Before).Before(l.setBackAt) {
 		return
+	}
+	if reach := l.setBackAt.Add(l.settings.Before); !l.setBackAt.IsZero() && l.left.ClaimsAt.Before(reach) {
+		l.left.ClaimsAt = reach
 	}
 	l.left.AliveAt = now
 	err := l.parts.Signs.Write(l.left)
@@ -172,9 +181,11 @@ func (l *Life) step(now time.Time, r *Relay) {
 	if r.Ready() && !l.mark.IsZero() {
 		l.settle(now, r.Flow)
 	}
-	// Claims of the killed process are taken over when they expire.
-	if l.past && l.back != nil && now.Sub(l.began) > l.settings.Claims {
-		l.back.End()
+	if l.past && now.Sub(l.began) > l.settings.Claims { // the claims of killed processes have expired, and were taken over
+		if l.back != nil {
+			l.back.End()
+		}
+		l.left.ClaimsAt = l.left.SettledAt.Add(-l.settings.After) // a row of our sweep may wait for its answer since then
 	}
 	l.leave(now)
 }
@@ -196,9 +207,9 @@ func (l *Life) settle(now time.Time, flow *pipeline.Pipeline) {
 	l.past = true
 }
 
-// End removes the sign of life after a stop with which all that was sent is journalled.
+// End removes the sign of life after a stop with which all that was sent is journalled, unless claims of a killed process may stand.
 func (l *Life) End(r *Relay) error {
-	if l == nil || !l.past {
+	if l == nil || l.back != nil && time.Since(l.began) <= l.settings.Claims || !l.past {
 		return nil
 	}
 	if at, has := l.parts.Checkpoint(); !has || at.Compare(r.Flow.Snapshot().Offered) < 0 {

@@ -67,6 +67,47 @@ func TestNoSignOfLifeAfterRowsWereSetBack(t *testing.T) {
 	}
 }
 
+// The claim of a killed process stands for a while, in which others may come and be killed or stopped: what it covers is in reach of each of them.
+func TestClaimsOutliveTheirProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		at := func(d time.Duration) time.Time { return began.Add(d) }
+		start := func(before outbox.Life) (*Life, *memory) {
+			signs := &memory{left: &before}
+			return NewLife(LifeParts{Signs: signs}, DefaultLife(time.Minute), zap.NewNop(), prometheus.NewRegistry()), signs
+		}
+		for before, want := range map[outbox.Life]time.Time{
+			{ClaimsAt: at(-20 * time.Second), SettledAt: at(-2 * time.Second), AliveAt: began}: at(-20 * time.Second),
+			{ClaimsAt: at(-time.Hour), SettledAt: at(-2 * time.Second), AliveAt: began}:        at(-3 * time.Minute), // others have expired meanwhile
+			{ClaimsAt: at(-2 * time.Hour), SettledAt: at(-time.Hour), AliveAt: began}:          at(-time.Hour),
+		} {
+			if l, _ := start(before); !l.left.ClaimsAt.Equal(want) {
+				t.Errorf("after %+v: claims since %s", before, l.left.ClaimsAt)
+			}
+		}
+		l, signs := start(outbox.Life{ClaimsAt: at(-20 * time.Second), SettledAt: at(-2 * time.Second), AliveAt: began})
+		l.past, l.left.SettledAt = true, at(time.Second)
+		if err := l.End(nil); err != nil || signs.left == nil {
+			t.Errorf("a stop while claims stand leaves no sign of life: %v", err)
+		}
+		for range 10 {
+			time.Sleep(l.settings.Claims / 10)
+			if l.step(time.Now(), &Relay{}); !l.left.ClaimsAt.Equal(at(-20 * time.Second)) {
+				t.Fatalf("%s after the start: claims since %s", time.Since(began), l.left.ClaimsAt)
+			}
+		}
+		time.Sleep(time.Second)
+		l.left.SettledAt = time.Now()
+		if l.step(time.Now(), &Relay{}); !l.left.ClaimsAt.Equal(l.left.SettledAt.Add(-l.settings.After)) {
+			t.Errorf("when the claims have expired: claims since %s", l.left.ClaimsAt)
+		}
+		l.setBackAt = l.left.SettledAt.Add(-l.settings.Before)
+		if l.leave(time.Now()); !signs.left.ClaimsAt.Equal(l.left.SettledAt) {
+			t.Errorf("rows that were set back are within reach: claims since %s", signs.left.ClaimsAt)
+		}
+	})
+}
+
 // silent is a database that answers no question for the end of its log.
 type silent struct{}
 

@@ -1,8 +1,12 @@
 // Package readback reads from the topics what a process that was killed has sent and not journalled, so that its rows are not sent again.
 //
-// Guarantee: a row counts as sent only if a record with its message id and its body is in its topic, within the period in which the dead
-// process may have sent it, and the message id is of a table in which it names one message: an equal number of another table is no proof. Reading ends at its bounds of bytes and time, and on any error; a row that was not found is sent, as without this
-// package. A record that is appended after the last look is missed: then the row is sent twice.
+// Guarantee: a row counts as sent only if a record with its message id and its body is in its topic, within the period in which a dead
+// process may have sent it, and the message id is of a table in which it names one message: an equal number of another table is no proof.
+// Reading ends at its bounds of bytes and time, and on any error; a row that was not found is sent, as without this package. A record that
+// is appended after the last look is missed: then the row is sent twice.
+//
+// A row of the log was sent since the checkpoint of the last process passed it. A row of the sweep waits until the claim of a dead process
+// expires, and meanwhile another process may have come and been killed: so for such rows an earlier period is read, too.
 //
 // The package owns no goroutine beyond a call. Sent and End may be called from several goroutines.
 package readback
@@ -38,6 +42,7 @@ const (
 type Config struct {
 	Names    func(table string) bool // whether a message id of the table names one message; rows of other tables are not looked for
 	From, To time.Time               // the period in which the dead process may have sent what it had not journalled, with its margins
+	Claims   time.Time               // before From: since then rows of the sweep may have been sent whose claims stand
 	MaxBytes int64                   // of the records of all topics, counted again at each look
 	MaxTime  time.Duration           // for all topics together
 }
@@ -56,15 +61,21 @@ type ReadBack struct {
 	setBack map[outbox.Identity]struct{}
 
 	// One call reads at a time, and the others wait for it: it is over in MaxTime. Its turn guards the next fields.
-	turn   *semaphore.Weighted
-	spent  time.Duration
-	topics map[string]*topic
+	turn  *semaphore.Weighted
+	spent time.Duration
+	parts map[part]*topic
 
 	count sync.Mutex // guards bytes, of several readers
 	bytes int64
 }
 
-// topic is what was read of a topic.
+// part is a topic in one period.
+type part struct {
+	topic   string
+	earlier bool // from Claims to From; else from From to To
+}
+
+// topic is what was read of a part.
 type topic struct {
 	found map[key]struct{}
 	why   string // it was not read to its end; "" when it was
@@ -86,7 +97,7 @@ type metrics struct {
 func New(cfg Config, reader sink.CommittedReader, log *zap.Logger, reg prometheus.Registerer) *ReadBack {
 	with := promauto.With(reg)
 	return &ReadBack{
-		cfg: cfg, reader: reader, log: log, seed: maphash.MakeSeed(), turn: semaphore.NewWeighted(1), topics: map[string]*topic{},
+		cfg: cfg, reader: reader, log: log, seed: maphash.MakeSeed(), turn: semaphore.NewWeighted(1), parts: map[part]*topic{},
 		metrics: &metrics{
 			found: with.NewCounter(prometheus.CounterOpts{
 				Name: "canal_outbox_read_back_found_total", Help: "Rows that a killed process had sent and not journalled: found in their topics and not sent again.",
@@ -109,15 +120,20 @@ func (b *ReadBack) Sent(ctx context.Context, messages []*outbox.Message) []bool 
 		return sent
 	}
 	defer b.release()
-	ours := map[string]map[key]struct{}{} // of topics that were not read
+	ours := map[part]map[key]struct{}{} // of parts that were not read
 	for _, m := range messages {
-		if b.topics[m.Topic] != nil || !b.cfg.Names(m.Table) {
+		if !b.cfg.Names(m.Table) {
 			continue
 		}
-		if ours[m.Topic] == nil {
-			ours[m.Topic] = map[key]struct{}{}
+		for _, p := range b.partsOf(m) {
+			if b.parts[p] != nil {
+				continue
+			}
+			if ours[p] == nil {
+				ours[p] = map[key]struct{}{}
+			}
+			ours[p][b.key(m.MessageID, m.Body)] = struct{}{}
 		}
-		ours[m.Topic][b.key(m.MessageID, m.Body)] = struct{}{}
 	}
 	if len(ours) > 0 {
 		b.read(ctx, ours)
@@ -129,10 +145,9 @@ func (b *ReadBack) Sent(ctx context.Context, messages []*outbox.Message) []bool 
 		if _, again := b.setBack[m.Identity]; again {
 			continue
 		}
-		if t := b.topics[m.Topic]; t != nil && b.cfg.Names(m.Table) {
-			if _, sent[i] = t.found[b.key(m.MessageID, m.Body)]; sent[i] {
-				found++
-			}
+		if b.cfg.Names(m.Table) && b.found(m.Topic, b.key(m.MessageID, m.Body)) {
+			sent[i] = true
+			found++
 		}
 	}
 	b.metrics.found.Add(float64(found))
@@ -140,6 +155,27 @@ func (b *ReadBack) Sent(ctx context.Context, messages []*outbox.Message) []bool 
 		b.log.Info("rows that the last process had sent and not journalled were found in their topics: they are not sent again", zap.Int("rows", found))
 	}
 	return sent
+}
+
+// partsOf are the parts that may have a message.
+func (b *ReadBack) partsOf(m *outbox.Message) []part {
+	parts := []part{{m.Topic, false}}
+	if m.Path != outbox.PathBinlog && b.cfg.Claims.Before(b.cfg.From) {
+		parts = append(parts, part{m.Topic, true})
+	}
+	return parts
+}
+
+// found reports whether a part that was read has a message.
+func (b *ReadBack) found(name string, k key) bool {
+	for _, earlier := range []bool{false, true} {
+		if t := b.parts[part{name, earlier}]; t != nil {
+			if _, is := t.found[k]; is {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // SetBack takes rows out of the care that are to be sent again though their topics have them. With more than are kept the care ends.
@@ -173,7 +209,7 @@ func (b *ReadBack) End() {
 // release ends a turn. What was read is forgotten after the end.
 func (b *ReadBack) release() {
 	if b.ended.Load() {
-		b.topics = map[string]*topic{}
+		b.parts = map[part]*topic{}
 		b.back.Lock()
 		b.setBack = nil
 		b.back.Unlock()
@@ -181,80 +217,68 @@ func (b *ReadBack) release() {
 	b.turn.Release(1)
 }
 
-// read reads topics, several at a time, in a turn.
-func (b *ReadBack) read(ctx context.Context, ours map[string]map[key]struct{}) {
+// read reads parts, several at a time, in a turn.
+func (b *ReadBack) read(ctx context.Context, ours map[part]map[key]struct{}) {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, b.cfg.MaxTime-b.spent)
 	defer cancel()
 	var readers errgroup.Group
 	readers.SetLimit(together)
-	for name, rows := range ours {
+	for p, rows := range ours {
 		t := &topic{found: map[key]struct{}{}}
-		b.topics[name] = t
+		b.parts[p] = t
 		readers.Go(func() error {
-			t.why = b.readTopic(limited, name, rows, t.found)
+			t.why = b.readPart(limited, p, rows, t.found)
 			return nil
 		})
 	}
 	_ = readers.Wait() // each says why in its topic
 	if ctx.Err() != nil {
-		for name := range ours { // a stop is no answer
-			delete(b.topics, name)
+		for p := range ours { // a stop is no answer
+			delete(b.parts, p)
 		}
 		return
 	}
 	took := time.Since(began)
 	b.spent += took
 	b.metrics.seconds.Observe(took.Seconds())
-	for name, rows := range ours {
-		if t := b.topics[name]; t.why != "" {
+	for p, rows := range ours {
+		if why := b.parts[p].why; why != "" {
 			b.metrics.incomplete.Inc()
 			maybe := 0
 			for k := range rows {
-				if _, found := t.found[k]; !found {
+				if !b.found(p.topic, k) {
 					maybe++
 				}
 			}
 			b.log.Warn("a topic could not be read back for what the last process has sent: rows that are sent now may be copies",
-				zap.String("topic", name), zap.Int("rows", maybe), zap.String("why", t.why))
+				zap.String("topic", p.topic), zap.Int("rows", maybe), zap.String("why", why))
 		}
 	}
 }
 
 var errBytes = errors.New("read_back.max_bytes is reached")
 
-// readTopic reads a topic to its end and makes sure that what it has found is as safe as acknowledged messages; else nothing is found. It
+// readPart reads a part to its end and makes sure that what it has found is as safe as acknowledged messages; else nothing is found. It
 // returns why it did not get there.
-func (b *ReadBack) readTopic(ctx context.Context, name string, ours, found map[key]struct{}) string {
-	why := b.readToEnd(ctx, name, ours, found)
-	if err := b.reader.Committed(ctx, name); err != nil {
+func (b *ReadBack) readPart(ctx context.Context, p part, ours, found map[key]struct{}) string {
+	why, safe := b.readToEnd(ctx, p, ours, found)
+	if safe {
+		return why
+	}
+	if err := b.reader.Committed(ctx, p.topic); err != nil {
 		clear(found)
 		return cmp.Or(why, err.Error())
 	}
 	return why
 }
 
-// readToEnd reads until a look that began a while after the one before shows no further message of ours. It returns why it did not get there.
-func (b *ReadBack) readToEnd(ctx context.Context, name string, ours, found map[key]struct{}) string {
-	for known := -1; ; {
-		extent, err := b.reader.Read(ctx, name, b.cfg.From, b.cfg.To, func(r sink.Record) error {
-			if !b.within(len(r.MessageID) + len(r.Body)) {
-				return errBytes
-			}
-			if r.MessageID != "" && !r.Transactional { // one of a transaction may have been aborted
-				found[b.key(r.MessageID, r.Body)] = struct{}{}
-			}
-			return nil
-		})
-		switch {
-		case ctx.Err() != nil:
-			return fmt.Sprintf("it took longer than read_back.max_time (%s)", b.cfg.MaxTime)
-		case err != nil:
-			return err.Error()
-		case extent.Compacted:
-			return "it is compacted: records may be gone that were there"
-		case extent.Shortened:
-			return "its retention has removed records of that time"
+// readToEnd reads until a look shows no further message of ours. Before such a look it waits a while, and until the reader says that it is
+// complete. It returns why it did not get there, and whether all that was found is as safe as acknowledged messages.
+func (b *ReadBack) readToEnd(ctx context.Context, p part, ours, found map[key]struct{}) (why string, safe bool) {
+	for known, all := -1, 0; ; all = len(found) {
+		if why = b.look(ctx, p, found); why != "" {
+			return why, false
 		}
 		now := 0
 		for k := range ours {
@@ -263,13 +287,48 @@ func (b *ReadBack) readToEnd(ctx context.Context, name string, ours, found map[k
 			}
 		}
 		if now == known {
-			return ""
+			return "", len(found) == all
 		}
 		known = now
+		if err := b.reader.Committed(ctx, p.topic); err != nil && ctx.Err() == nil {
+			return err.Error(), false
+		}
 		if !outbox.Wait(ctx, still, nil) {
-			return fmt.Sprintf("it took longer than read_back.max_time (%s)", b.cfg.MaxTime)
+			return b.tooLong(), false
 		}
 	}
+}
+
+// look reads a part once. It returns why that is not all.
+func (b *ReadBack) look(ctx context.Context, p part, found map[key]struct{}) string {
+	from, to := b.cfg.From, b.cfg.To
+	if p.earlier {
+		from, to = b.cfg.Claims, b.cfg.From
+	}
+	extent, err := b.reader.Read(ctx, p.topic, from, to, func(r sink.Record) error {
+		if !b.within(len(r.MessageID) + len(r.Body)) {
+			return errBytes
+		}
+		if r.MessageID != "" && !r.Transactional { // one of a transaction may have been aborted
+			found[b.key(r.MessageID, r.Body)] = struct{}{}
+		}
+		return nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return b.tooLong()
+	case err != nil:
+		return err.Error()
+	case extent.Compacted:
+		return "it is compacted: records may be gone that were there"
+	case extent.Shortened:
+		return "its retention has removed records of that time"
+	}
+	return ""
+}
+
+func (b *ReadBack) tooLong() string {
+	return fmt.Sprintf("it took longer than read_back.max_time (%s)", b.cfg.MaxTime)
 }
 
 // within counts bytes that were read, and reports whether they are within the bound.

@@ -175,7 +175,7 @@ func TestReadingIsBounded(t *testing.T) {
 		"no right":  {broker: broker{topics: map[string][]late{"a": {record("1", "x")}}, err: errors.New("grant READ")}},
 		"deleted":   {broker: broker{topics: map[string][]late{"a": {record("1", "x")}}, extent: sink.Extent{Shortened: true}}},
 		"compacted": {broker: broker{topics: map[string][]late{"a": {record("1", "x")}}, extent: sink.Extent{Compacted: true}}},
-		"unsafe":    {broker: broker{topics: map[string][]late{"a": {record("1", "x")}}, unsafe: errors.New("not flushed")}, time: still},
+		"unsafe":    {broker: broker{topics: map[string][]late{"a": {record("1", "x")}}, unsafe: errors.New("not flushed")}},
 		"silent":    {broker: broker{hangs: true}, time: 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,9 +18,10 @@ const (
 	stateLimit  = 10 * time.Second       // of such a question: a broker that is busy collects its statistics for more than a second
 )
 
-// Committed implements sink.CommittedReader. Consumers get a message before it is on the disk and on replicas. So each broker of the topic is
-// asked how far its commit log is flushed and copied, until that covers what the log held at the call, as far as the broker waits for it
-// before it acknowledges. With durability lenient a stored message counts as sent, and there is nothing to ask.
+// Committed implements sink.CommittedReader. Consumers get a message when it is in its queue, which is some time after it was stored (a second and
+// more on a machine that is busy), and before it is on the disk and on replicas. So each broker of the topic is asked how far its
+// commit log is queued, flushed and copied, until that covers what the log held at the call, as far as the broker waits for it before it
+// acknowledges. With durability lenient a stored message counts as sent, and only the queues count.
 func (s *Sink) Committed(ctx context.Context, topic string) error {
 	found, err := s.readable(ctx, topic)
 	if err != nil {
@@ -28,7 +29,7 @@ func (s *Sink) Committed(ctx context.Context, topic string) error {
 	}
 	for _, q := range found.Queues {
 		if err := s.brokerCommitted(ctx, found.Masters[q.Broker]); err != nil {
-			return fmt.Errorf("broker %s was asked whether what it has stored is flushed and copied: %w", q.Broker, err)
+			return fmt.Errorf("broker %s was asked whether what it has stored is queued, flushed and copied: %w", q.Broker, err)
 		}
 	}
 	return nil
@@ -36,20 +37,20 @@ func (s *Sink) Committed(ctx context.Context, topic string) error {
 
 // brokerCommitted is Committed for one broker.
 func (s *Sink) brokerCommitted(ctx context.Context, addr string) error {
-	if s.alone.lenient {
-		return nil
-	}
-	waits, err := s.remote.Waits(ctx, stateLimit, addr)
-	if err != nil || !waits.Any() {
-		return err
+	var waits remoting.Waits
+	if !s.alone.lenient {
+		var err error
+		if waits, err = s.remote.Waits(ctx, stateLimit, addr); err != nil {
+			return err
+		}
 	}
 	for need, before := int64(-1), int64(0); ; {
 		log, err := s.remote.CommitLog(ctx, stateLimit, addr, waits)
 		switch {
 		case err == nil && need < 0:
 			need, before = log.End, log.End
-		case err == nil: // the log reached before at the least when Unflushed was taken
-			if before-log.Unflushed >= need && log.Copied >= need {
+		case err == nil: // the log reached before at the least when the other figures were taken
+			if before-max(log.Unflushed, log.Unqueued) >= need && log.Copied >= need {
 				return nil
 			}
 			before = log.End

@@ -60,7 +60,7 @@ func TestP3_RealBrokerThatFlushes(t *testing.T) {
 	waits, err := s.remote.Waits(t.Context(), stateLimit, r.BrokerAddr())
 	testkit.Must(t, err)
 	log, err := s.remote.CommitLog(t.Context(), stateLimit, r.BrokerAddr(), waits)
-	if testkit.Must(t, err); !waits.Flush || log.End == 0 || log.Unflushed != 0 {
+	if testkit.Must(t, err); !waits.Flush || log.End == 0 || log.Unflushed != 0 || log.Unqueued != 0 {
 		t.Errorf("%+v, %+v", waits, log)
 	}
 }
@@ -98,9 +98,10 @@ func committed(t *testing.T, s *Sink, topic string, limit time.Duration) error {
 
 // Committed waits for what the broker waits for before it acknowledges, and for no more.
 func TestP3_CommittedIsWhatABrokerAcknowledges(t *testing.T) {
-	runtime := func(end int, rest string) string {
-		return fmt.Sprintf(`{"table":{"commitLogMaxOffset":"%d","remainHowManyDataToFlush":%q}}`, end, rest)
+	behind := func(end int, rest string, unqueued int) string {
+		return fmt.Sprintf(`{"table":{"commitLogMaxOffset":"%d","remainHowManyDataToFlush":%q,"dispatchBehindBytes":"%d"}}`, end, rest, unqueued)
 	}
+	runtime := func(end int, rest string) string { return behind(end, rest, 0) }
 	replicas := func(acknowledged ...int) string {
 		var list []string
 		for _, n := range acknowledged {
@@ -108,13 +109,17 @@ func TestP3_CommittedIsWhatABrokerAcknowledges(t *testing.T) {
 		}
 		return `{"haConnectionInfo":[` + strings.Join(list, ",") + `]}`
 	}
-	const flushes, copies = "brokerRole=ASYNC_MASTER\nflushDiskType=SYNC_FLUSH\n", "brokerRole=SYNC_MASTER\nflushDiskType=ASYNC_FLUSH\ninSyncReplicas=3\n"
+	const none, flushes, copies = "brokerRole=ASYNC_MASTER\nflushDiskType=ASYNC_FLUSH\n", "brokerRole=ASYNC_MASTER\nflushDiskType=SYNC_FLUSH\n", "brokerRole=SYNC_MASTER\nflushDiskType=ASYNC_FLUSH\ninSyncReplicas=3\n"
 	for name, c := range map[string]struct {
 		config            string
 		runtime, replicas []string // of one question after the other; the last one stays
 		asked             int      // for the state, until it is so; 0: never
 	}{
-		"asynchronous":        {config: "brokerRole=ASYNC_MASTER\nflushDiskType=ASYNC_FLUSH\n"},
+		"asynchronous":        {config: none, runtime: []string{runtime(1000, "9 B")}, asked: 2},
+		"queued later":        {config: none, runtime: []string{behind(1000, "0 B", 9), behind(1000, "0 B", 9), behind(1000, "0 B", 0)}, asked: 3},
+		"more to queue":       {config: none, runtime: []string{behind(1000, "0 B", 900), behind(9000, "0 B", 8900), behind(9000, "0 B", 7900)}, asked: 3},
+		"never queued":        {config: flushes, runtime: []string{behind(1000, "0 B", 1)}, asked: -1},
+		"does not report it":  {config: none, runtime: []string{`{"table":{"commitLogMaxOffset":"1000"}}`}, asked: -1},
 		"flushed":             {config: flushes, runtime: []string{runtime(1000, "0 B")}, asked: 2},
 		"flushed later":       {config: flushes, runtime: []string{runtime(1000, "900 B"), runtime(1000, "1 B"), runtime(1000, "0 B")}, asked: 3},
 		"more is stored":      {config: flushes, runtime: []string{runtime(1000, "900 B"), runtime(9000, "1.0 KiB"), runtime(9000, "1.0 KiB")}, asked: 3},
@@ -123,7 +128,7 @@ func TestP3_CommittedIsWhatABrokerAcknowledges(t *testing.T) {
 		"copied":              {config: copies, runtime: []string{runtime(1000, "9 B")}, replicas: []string{replicas(1000, 1000)}, asked: 2},
 		"copied later":        {config: copies, runtime: []string{runtime(1000, "9 B")}, replicas: []string{replicas(), replicas(999, 1000), replicas(1000, 1000, 0)}, asked: 3},
 		"one replica only":    {config: copies, runtime: []string{runtime(1000, "9 B")}, replicas: []string{replicas(1000)}, asked: -1},
-		"the master suffices": {config: strings.Replace(copies, "3", "1", 1)},
+		"the master suffices": {config: strings.Replace(copies, "3", "1", 1), runtime: []string{runtime(1000, "9 B")}, asked: 2},
 		"release 4":           {config: strings.Replace(copies, "inSyncReplicas=3\n", "", 1), runtime: []string{runtime(1000, "9 B")}, replicas: []string{replicas(1000)}, asked: 2},
 		"all in sync":         {config: copies + "allAckInSyncStateSet=true\n", runtime: []string{runtime(1000, "9 B")}, replicas: []string{replicas(1000, 999)}, asked: -1},
 	} {

@@ -3,6 +3,7 @@ package crash
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,6 +132,7 @@ func readBackAfterTakeOvers(t *testing.T, flavor testkit.Flavor, open opens, ext
 	t.Logf("%d copies of %d rows after %d take-overs", account.Duplicates(), g.loads[0].Ledger.Len(), n)
 	if got := account.Duplicates() > 0; got != copies {
 		t.Errorf("%d copies after %d take-overs", account.Duplicates(), n)
+		g.describeCopies(t)
 		for _, r := range g.relays {
 			for line := range strings.Lines(r.Log(t)) {
 				if strings.Contains(line, "read_back") || strings.Contains(line, "WARN") {
@@ -142,4 +144,38 @@ func readBackAfterTakeOvers(t *testing.T, flavor testkit.Flavor, open opens, ext
 	for _, r := range g.relays {
 		r.Stop(t)
 	}
+}
+
+// describeCopies logs where and when the copies of some messages were stored, and when the record that was stored next to last of the same producer.
+func (g *group) describeCopies(t *testing.T) {
+	t.Helper()
+	records := relay.ReadAll(t, g.broker, g.loads[0].Ledger.Topics()...)
+	of := map[string][]relay.Record{}
+	first := map[string]time.Time{} // record of a producer
+	last := map[string]time.Time{}
+	for _, r := range records {
+		of[r.MessageID] = append(of[r.MessageID], r)
+		if at, found := first[r.Producer]; !found || r.Stored.Before(at) {
+			first[r.Producer] = r.Stored
+		}
+		if r.Stored.After(last[r.Producer]) {
+			last[r.Producer] = r.Stored
+		}
+	}
+	logged := map[string]int{}
+	for id, copies := range of {
+		if len(copies) == 1 {
+			continue
+		}
+		slices.SortFunc(copies, func(a, b relay.Record) int { return a.Stored.Compare(b.Stored) })
+		pair := copies[0].Producer + " and " + copies[len(copies)-1].Producer
+		if logged[pair]++; logged[pair] > 3 {
+			continue
+		}
+		for _, r := range copies {
+			t.Logf("%s: partition %d offset %d stored at %s by %s, which stored from %s to %s", id, r.Partition, r.Offset,
+				r.Stored.Format("15:04:05.000"), r.Producer, first[r.Producer].Format("15:04:05.000"), last[r.Producer].Format("15:04:05.000"))
+		}
+	}
+	t.Log(logged)
 }

@@ -19,12 +19,13 @@ type broker struct {
 
 // record is one stored copy.
 type record struct {
-	row  *row
-	path outbox.Path
-	at   time.Duration
-	life int
-	body []byte
-	told bool // its process was told that it may have failed
+	row    *row
+	path   outbox.Path
+	at     time.Duration
+	life   int
+	body   []byte
+	queued time.Duration // consumers get it from then on
+	told   bool          // its process was told that it may have failed
 }
 
 // lane is one partition as one key sees it: what arrives is stored in the order of the sends.
@@ -198,7 +199,11 @@ func (w *world) store(i *incarnation, f *flight) {
 	}
 	w.arrived(f.row)
 	f.record = len(w.records)
-	w.records = append(w.records, record{row: f.row, path: f.message.Path, at: w.at(), life: i.life, body: f.message.Body})
+	queued := w.at()
+	if d := w.dice("queued", hash(f.row.MessageID)); d.chance(0.05) {
+		queued += d.between(0, 10*still)
+	}
+	w.records = append(w.records, record{row: f.row, path: f.message.Path, at: w.at(), queued: queued, life: i.life, body: f.message.Body})
 	w.note(i.life, "stored", name(f.row.Identity), f.row.key, f.row.records)
 }
 

@@ -15,12 +15,28 @@ var readBackMutations = []mutation{
 		edits: []edit{{"		before := may && sent[next]\n", "		before := may && sent[next] && false\n"}},
 	},
 	{
-		rule: "reading goes on until a look shows no more", file: "pipeline/readback/readback.go", found: "read back: .*once", seeds: 1000,
+		rule: "reading goes on until a look shows no more", file: "pipeline/readback/readback.go", found: "P3: .*read back", seeds: 1000,
 		edits: []edit{{"		if now == known {\n", "		if now >= known {\n"}},
 	},
 	{
 		rule: "a look waits for what a broker stores late", file: "pipeline/readback/readback.go", found: "read back: .*again after", seeds: 1000,
 		edits: []edit{{"still    = 300 * time.Millisecond", "still    = 30 * time.Millisecond"}},
+	},
+	{
+		rule: "a topic is complete before the last look", file: "pipeline/readback/readback.go", found: "P3: .*read back", seeds: 4000,
+		edits: []edit{{"		if err := b.reader.Committed(ctx, p.topic); err != nil && ctx.Err() == nil {\n", "		if err := ctx.Err(); err != nil {\n"}},
+	},
+	{
+		rule: "the claims of an earlier process stand", file: "internal/relay/life.go", found: "P3: .*read back", seeds: 14_000,
+		edits: []edit{{"l.left.SettledAt, l.left.ClaimsAt = before.SettledAt, before.ClaimsAt\n", "l.left.SettledAt, l.left.ClaimsAt = before.SettledAt, before.SettledAt\n"}},
+	},
+	{
+		rule: "a stop leaves its sign while claims stand", file: "internal/relay/life.go", test: "TestClaimsOutliveTheirProcess", in: "internal/relay",
+		edits: []edit{{"l.back != nil && time.Since(l.began) <= l.settings.Claims ||", ""}},
+	},
+	{
+		rule: "a sweep's row may wait long for its answer", file: "internal/relay/life.go", test: "TestClaimsOutliveTheirProcess", in: "internal/relay",
+		edits: []edit{{"l.left.SettledAt.Add(-l.settings.After)", "l.left.SettledAt"}},
 	},
 	{
 		rule: "the period ends behind the last sign of life", file: "internal/relay/life.go", found: "P3: .*read back", seeds: 2000,

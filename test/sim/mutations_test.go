@@ -102,7 +102,7 @@ func (m mutation) tryTest(overlay string) (report string, err error) {
 	switch {
 	case err == nil:
 		return "", fmt.Errorf("%s passes", m.test)
-	case !strings.Contains(out, "--- FAIL: "+m.test+" "):
+	case buildLine.MatchString(out):
 		return out, err
 	}
 	return m.test, nil

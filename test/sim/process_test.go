@@ -62,9 +62,11 @@ type incarnation struct {
 	diedAt      time.Duration
 	settledAt   time.Time                // as the dead process has left it
 	aliveAt     time.Time                // likewise, where its last sign is lost; else zero
-	looks       map[string]time.Duration // by topic: when the last look began that came to its end
-	looked      map[string]int           // how often
-	known       map[string]time.Duration // and that counts
+	reaches     int                      // the first life of which its sign of life speaks
+	looks       map[look]looked          // the last one
+	queued      map[string]time.Duration // by topic: what was stored before is in its queues
+	known       map[look]time.Duration   // what was stored before was to be seen
+	unread      map[string]bool          // topics that could not be read, as the log says
 	read        map[*row]bool            // of which a copy was seen
 
 	gateRead time.Time // when the gate has read the table last
@@ -271,6 +273,9 @@ func (c logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	w.trace = append(w.trace, event{at: w.at(), life: c.i.life, what: "log " + e.Level.String(), detail: e.Message, fields: fields})
 	if strings.Contains(e.Message, "please report this") && !c.i.dead {
 		w.violation("bookkeeping", "%s", e.Message)
+	}
+	if strings.Contains(e.Message, "could not be read back") && fields[0].Key == "topic" {
+		c.i.unread[fields[0].String] = true
 	}
 	return nil
 }

@@ -1,8 +1,9 @@
 package sim
 
 import (
+	"cmp"
 	"context"
-	"slices"
+	"maps"
 	"sync"
 	"time"
 
@@ -82,13 +83,17 @@ func (i *incarnation) runAlive(state *state, s *sinkModel) error {
 		return i.relayOn(state, s, s, i.stateLost(), nil, nil).Run(i.ctx)
 	}
 	i.w.mu.Lock()
+	i.reaches = i.life
 	if left := i.disk.sign.last; left != nil {
 		i.settledAt = left.SettledAt
 		if i.disk.sign.old {
 			i.aliveAt = left.AliveAt
 		}
+		if i.reaches = i.predecessor.reaches; i.reaches == 0 { // it did not come to its signs
+			i.reaches = i.predecessor.life
+		}
 	}
-	i.looked, i.looks, i.known, i.read = map[string]int{}, map[string]time.Duration{}, map[string]time.Duration{}, map[*row]bool{}
+	i.looks, i.queued, i.known, i.unread, i.read = map[look]looked{}, map[string]time.Duration{}, map[look]time.Duration{}, map[string]bool{}, map[*row]bool{}
 	i.w.mu.Unlock()
 	alive := relay.NewLife(relay.LifeParts{
 		Signs: signs{i}, Source: source{i}, Checkpoint: state.Checkpoint, Reader: s, Names: func(string) bool { return true },
@@ -111,12 +116,25 @@ func (i *incarnation) runAlive(state *state, s *sinkModel) error {
 
 var _ sink.CommittedReader = (*sinkModel)(nil)
 
-// Read implements sink.Reader. What is stored while it reads is not in the answer.
+// look is of a topic, for a period that begins then.
+type look struct {
+	topic string
+	from  time.Time
+}
+
+// looked is a look that came to its end.
+type looked struct {
+	at    time.Duration
+	found int
+}
+
+// Read implements sink.Reader. What is stored while it reads is not in the answer, nor what has not come into its queue.
 func (s *sinkModel) Read(ctx context.Context, topic string, from, to time.Time, each func(sink.Record) error) (sink.Extent, error) {
-	w := s.i.w
+	w, this := s.i.w, look{topic, from}
 	w.mu.Lock()
-	last, again := s.i.looks[topic]
-	delete(s.i.looks, topic)
+	last, again := s.i.looks[this]
+	delete(s.i.looks, this)
+	queued, is := s.i.queued[topic]
 	w.mu.Unlock()
 	if err := s.probe(ctx, "probe of a topic", hash(topic)); err != nil { // topics are read at the same time
 		return sink.Extent{}, err
@@ -125,14 +143,13 @@ func (s *sinkModel) Read(ctx context.Context, topic string, from, to time.Time, 
 	at := w.at()
 	var found []record
 	for _, r := range w.records {
-		if when := w.began.Add(r.at); r.row.topic == topic && !when.Before(from) && when.Before(to) {
+		if when := w.began.Add(r.at); r.row.topic == topic && !when.Before(from) && when.Before(to) && r.queued <= at {
 			found = append(found, r)
 		}
 	}
-	if again && at-last < still {
-		w.violation("read back", "%s is looked at again after %v", topic, at-last)
+	if again && at-last.at < still {
+		w.violation("read back", "%s is looked at again after %v", topic, at-last.at)
 	}
-	s.i.looked[topic]++
 	w.note(s.i.life, "look", "", topic+" "+from.Sub(w.began).String()+" "+to.Sub(w.began).String(), len(found))
 	took := w.dice("read", hash(topic)).between(time.Millisecond, 20*time.Millisecond)
 	w.mu.Unlock()
@@ -148,8 +165,13 @@ func (s *sinkModel) Read(ctx context.Context, topic string, from, to time.Time, 
 		}
 	}
 	w.mu.Lock()
-	s.i.looks[topic] = at
-	w.mu.Unlock()
+	defer w.mu.Unlock()
+	if is && again {
+		s.i.known[this] = queued
+	}
+	if !again || len(found) != last.found { // else it may be the last one, and a reading that begins anew has no pause
+		s.i.looks[this] = looked{at, len(found)}
+	}
 	return sink.Extent{}, nil
 }
 
@@ -157,46 +179,80 @@ func (s *sinkModel) Read(ctx context.Context, topic string, from, to time.Time, 
 func (s *sinkModel) Committed(ctx context.Context, topic string) error {
 	w := s.i.w
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	defer func() { delete(s.i.looks, topic); delete(s.i.looked, topic) }() // the next look begins anew
-	if at, is := s.i.looks[topic]; is && ctx.Err() == nil {
-		if s.i.looked[topic] < 2 {
-			w.violation("read back", "%s was looked at once: what a broker stores late is not seen", topic)
+	at := w.at()
+	complete := at
+	for _, r := range w.records {
+		if r.row.topic == topic {
+			complete = max(complete, r.queued)
 		}
-		s.i.known[topic] = at
-		w.note(s.i.life, "read back", "", topic, 0)
 	}
+	w.mu.Unlock()
+	err := cmp.Or(ctx.Err(), sleep(ctx, complete-at))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		maps.DeleteFunc(s.i.looks, func(l look, _ looked) bool { return l.topic == topic }) // it begins anew
+		return err
+	}
+	s.i.queued[topic] = max(s.i.queued[topic], at)
+	w.note(s.i.life, "complete", "", topic, 0)
 	return nil
 }
 
-// checkReadBack checks that a row is not sent of which the process has seen a copy, stored within the time in which the dead process may have
-// sent it. Callers hold mu.
+// checkReadBack checks that a row is not sent of which the process has seen a copy or should have, stored within the time in which a dead
+// process may have sent it. Callers hold mu.
 func (w *world) checkReadBack(i *incarnation, r *row, m *outbox.Message) {
-	known, is := i.known[r.topic]
 	if m.Path != outbox.PathBinlog && m.Status != outbox.Sending {
 		return // a row that is PENDING may have been set back by a person, so neither sweep nor timer looks for it
 	}
-	if f := r.of(i.life); f.handed || f.answered {
+	if f := r.of(i.life); f.handed || f.answered || f.forgiven {
 		return // another time, by the process that has sent it before
 	}
-	if !is || r.logOnly || r.touched || time.Since(i.began) > w.plan.readBack.Claims {
+	if w.plan.readBack == nil || r.logOnly || r.touched || i.unread[r.topic] || time.Since(i.began) > w.plan.readBack.Claims {
 		return
 	}
-	dead := i.predecessor
-	for _, c := range slices.Backward(w.records) { // its last copy: one before may have been answered, with a failure
-		if c.row != r || dead == nil || c.life != dead.life || c.path == outbox.PathRedelivery {
-			continue
+	var last *record // one before it may have been answered, with a failure
+	for n := range w.records {
+		if c := &w.records[n]; c.row == r && c.path != outbox.PathRedelivery {
+			last = c
 		}
-		from, to := i.settledAt.Add(-w.plan.readBack.Before), dead.diedAt+w.plan.readBack.After-2*w.plan.readBack.Every
-		if !i.aliveAt.IsZero() { // the last sign was lost, and with it the end of the period
-			to = min(to, i.aliveAt.Sub(w.began)+w.plan.readBack.After)
-		}
-		// A sweep that had no answer for so long that what came after it was settled.
-		early := c.path != outbox.PathBinlog && w.began.Add(c.at).Before(from)
-		if f := r.of(dead.life); early || string(c.body) != string(m.Body) || c.at > known || c.at > to || f.forgiven || r.of(i.life).forgiven || c.told {
-			return
-		}
-		w.violation("P3", "%s is sent again though it was read back", name(r.Identity))
+	}
+	if last == nil || last.life < i.reaches || last.life == i.life {
 		return
 	}
+	if f := r.of(last.life); string(last.body) != string(m.Body) || f.forgiven || last.told || !w.inReach(i, last, m.Path) {
+		return
+	}
+	from := i.settledAt.Add(-w.plan.readBack.Before)
+	for l, known := range i.known {
+		if l.topic == r.topic && last.at > known && !l.from.Before(from) {
+			return // it is stored since
+		}
+	}
+	w.violation("P3", "%s is sent again though it was read back", name(r.Identity))
 }
+
+// inReach reports whether a process reads the period in which a copy was stored, for a row of a path. Callers hold mu.
+func (w *world) inReach(i *incarnation, c *record, path outbox.Path) bool {
+	settings, dead := w.plan.readBack, i.predecessor
+	to := w.incarnations[c.life-1].diedAt + settings.After - 2*settings.Every
+	if !i.aliveAt.IsZero() { // the last sign was lost, and with it the end of the period
+		to = min(to, i.aliveAt.Sub(w.began)+settings.After)
+	}
+	switch {
+	case c.at > to || c.at < w.setBackAt || c.at < dead.diedAt-settings.Claims:
+		return false
+	case c.life == dead.life:
+		// A sweep that had no answer for so long.
+		return c.path == outbox.PathBinlog || w.began.Add(c.at).After(i.settledAt.Add(-settings.Before-settings.After))
+	}
+	for between := dead; between.life > c.life; between = between.predecessor {
+		if between.lived() > settings.Claims { // the claim has expired, and a sweep has come
+			return false
+		}
+	}
+	return true
+}
+
+// lived is how long a dead process has lived.
+func (i *incarnation) lived() time.Duration { return i.diedAt - i.began.Sub(i.w.began) }

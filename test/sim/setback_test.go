@@ -32,7 +32,7 @@ func (w *world) setBack(o operation) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	i.setsBack = nil
+	i.setsBack, w.setBackAt = nil, w.at()
 	if _, down := i.databaseDown(); err != nil || len(ids) == 0 || i.latest().dead || down || r.gone || r.status != outbox.Sent && r.status != outbox.Failed {
 		return
 	}

@@ -32,6 +32,7 @@ type world struct {
 	leases
 	disks []*disk
 
+	setBackAt    time.Duration // when an operator last set a row back
 	incarnations []*incarnation
 	background   sync.WaitGroup
 }

@@ -18,9 +18,6 @@ type Waits struct {
 	Replicas int  // replicas that have it
 }
 
-// Any reports whether the broker waits for anything.
-func (w Waits) Any() bool { return w.Flush || w.Replicas > 0 }
-
 // Waits reads the configuration of a broker (org.apache.rocketmq.store.config.MessageStoreConfig).
 func (c *Client) Waits(ctx context.Context, limit time.Duration, addr string) (w Waits, err error) {
 	_, body, err := c.Ask(ctx, limit, addr, BrokerConfig, nil, nil)
@@ -58,6 +55,7 @@ func (c *Client) Waits(ctx context.Context, limit time.Duration, addr string) (w
 type CommitLog struct {
 	End       int64
 	Unflushed int64 // at most; 0 where the broker does not wait for its disk. It may be of a later moment than End, or of an earlier one
+	Unqueued  int64 // not in the queues yet, so no consumer gets it; of a moment near that of End, too
 	Copied    int64 // the replicas that the broker waits for have the log up to here
 }
 
@@ -75,6 +73,9 @@ func (c *Client) CommitLog(ctx context.Context, limit time.Duration, addr string
 	}
 	if log.End, err = strconv.ParseInt(runtime.Table["commitLogMaxOffset"], 10, 64); err != nil {
 		return log, fmt.Errorf("%s does not report the end of its commit log: %w", addr, err)
+	}
+	if log.Unqueued, err = strconv.ParseInt(runtime.Table["dispatchBehindBytes"], 10, 64); err != nil {
+		return log, fmt.Errorf("%s does not report how far its queues are behind its commit log: %w", addr, err)
 	}
 	log.Copied = log.End
 	if waits.Flush {
