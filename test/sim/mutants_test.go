@@ -150,7 +150,7 @@ var mutations = []mutation{
 		edits: []edit{{"return t.full && len(t.rows.list) <= t.limit/2", "return false"}}, seeds: 3000,
 	},
 	{
-		rule: "due rows that wait for something else do not fill the timers", file: "fallback/timers.go", test: "TestG10_DueRowsDelayNoOthers", in: "fallback",
+		rule: "due rows that wait for something else do not fill the timers", file: "fallback/timers.go", test: "DueRowsDelayNoOthers", in: "fallback",
 		edits: []edit{{"t.onward = t.full && t.alone\n", "t.onward = false\n"}},
 	},
 	{
@@ -228,11 +228,11 @@ var mutations = []mutation{
 		edits: []edit{{"(ahead || t.deferred.unknown) && !o.knows", "ahead && !o.knows"}}, seeds: 3000,
 	},
 	{
-		rule: "the gate is asked for each send of a row", file: "pipeline/keyorder/order.go", test: "TestG08_TheOrderIsAskedForASecondSend", in: "pipeline/dispatch",
+		rule: "the gate is asked for each send of a row", file: "pipeline/keyorder/order.go", test: "TheOrderIsAskedForASecondSend", in: "pipeline/dispatch",
 		edits: []edit{{"	return o.mayFollow(o.memory.keys[k], e)\n", "	return o.mayFollow(o.memory.keys[k], e) || true\n"}},
 	},
 	{
-		rule: "an earlier row that waits behind a row goes before its second send", file: "pipeline/keyorder/order.go", test: "TestG08_AnEarlierRowOfASweepGoesBeforeASecondSend", in: "pipeline/dispatch",
+		rule: "an earlier row that waits behind a row goes before its second send", file: "pipeline/keyorder/order.go", test: "AnEarlierRowOfASweepGoesBeforeASecondSend", in: "pipeline/dispatch",
 		edits: []edit{{"if one.Swept() && before(one.Row().ID, e.Row().ID) {\n\t\t\treturn false", "if one.Swept() && before(one.Row().ID, e.Row().ID) {\n\t\t\treturn true"}},
 	},
 	{
