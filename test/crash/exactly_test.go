@@ -40,7 +40,7 @@ func inTransactions(t *testing.T, topic string) relay.Broker {
 // SIGKILL between the broker and the journal, and at any time: a reader of committed records gets each row once.
 func TestP3_ExactlyOnceAfterKill(t *testing.T) {
 	onPairs(t, map[string]opens{"kafka": inTransactions}, func(t *testing.T, flavor testkit.Flavor, open opens) {
-		readBackAfterKills(t, flavor, open, "", false)
+		readBackAfterKills(t, flavor, open, "", "", false)
 	})
 }
 

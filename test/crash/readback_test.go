@@ -21,8 +21,9 @@ var killings = flag.Int("kills", 0, "kill the relay so many times beside each pa
 // kills without it are the control, and send some rows again.
 func TestP3_ReadBackAfterKill(t *testing.T) {
 	onPairs(t, brokers, func(t *testing.T, flavor testkit.Flavor, open opens) {
-		t.Run("off", func(t *testing.T) { readBackAfterKills(t, flavor, open, "read_back: {enabled: false}", true) })
-		t.Run("on", func(t *testing.T) { readBackAfterKills(t, flavor, open, patient, false) })
+		t.Run("off", func(t *testing.T) { readBackAfterKills(t, flavor, open, "", "read_back: {enabled: false}", true) })
+		t.Run("on", func(t *testing.T) { readBackAfterKills(t, flavor, open, "", patient, false) })
+		t.Run("ordered", func(t *testing.T) { readBackAfterKills(t, flavor, open, ", ordering: key", patient, false) })
 	})
 }
 
@@ -80,7 +81,7 @@ func times(few, parts int) int {
 	return few
 }
 
-func readBackAfterKills(t *testing.T, flavor testkit.Flavor, open opens, extra string, copies bool) {
+func readBackAfterKills(t *testing.T, flavor testkit.Flavor, open opens, of, extra string, copies bool) {
 	t.Parallel()
 	kills := times(4, 1)
 	topic := fmt.Sprintf("read_back_%d", time.Now().UnixNano())
@@ -89,6 +90,7 @@ func readBackAfterKills(t *testing.T, flavor testkit.Flavor, open opens, extra s
 	schema := db.CreateSchema(t)
 	b := &bed{db: db, sql: db.Connect(t, schema), broker: broker}
 	b.table = relay.NewLayout(t, b.sql, schema, nil)
+	b.table.Extra = of
 	b.load = relay.NewLoad(t, b.table, broker.TakesEmpty(), topic)
 	b.relay = relay.New(t, relay.Options{Source: db.Addr(), Tables: []*relay.Table{b.table}, Sink: broker.Sink(), Extra: extra})
 	b.relay.Start(t) // rows of before come from a first sweep, in no order
