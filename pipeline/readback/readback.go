@@ -43,7 +43,7 @@ type Config struct {
 	Names    func(table string) bool // whether a message id of the table names one message; rows of other tables are not looked for
 	From, To time.Time               // the period in which the dead process may have sent what it had not journalled, with its margins
 	Claims   time.Time               // before From: since then rows of the sweep may have been sent whose claims stand
-	MaxBytes int64                   // of the records of all topics, counted again at each look
+	MaxBytes int64                   // of the records of all topics
 	MaxTime  time.Duration           // for all topics together
 }
 
@@ -120,23 +120,10 @@ func (b *ReadBack) Sent(ctx context.Context, messages []*outbox.Message) []bool 
 		return sent
 	}
 	defer b.release()
-	ours := map[part]map[key]struct{}{} // of parts that were not read
-	for _, m := range messages {
-		if !b.cfg.Names(m.Table) {
-			continue
+	for _, earlier := range []bool{false, true} {
+		if ours := b.unread(messages, earlier); len(ours) > 0 {
+			b.read(ctx, ours)
 		}
-		for _, p := range b.partsOf(m) {
-			if b.parts[p] != nil {
-				continue
-			}
-			if ours[p] == nil {
-				ours[p] = map[key]struct{}{}
-			}
-			ours[p][b.key(m.MessageID, m.Body)] = struct{}{}
-		}
-	}
-	if len(ours) > 0 {
-		b.read(ctx, ours)
 	}
 	found := 0
 	b.back.Lock()
@@ -157,13 +144,20 @@ func (b *ReadBack) Sent(ctx context.Context, messages []*outbox.Message) []bool 
 	return sent
 }
 
-// partsOf are the parts that may have a message.
-func (b *ReadBack) partsOf(m *outbox.Message) []part {
-	parts := []part{{m.Topic, false}}
-	if m.Path != outbox.PathBinlog && b.cfg.Claims.Before(b.cfg.From) {
-		parts = append(parts, part{m.Topic, true})
+// unread are the parts to read for messages, with the messages. An earlier part may have a row of the sweep that the other one has not.
+func (b *ReadBack) unread(messages []*outbox.Message, earlier bool) map[part]map[key]struct{} {
+	ours := map[part]map[key]struct{}{}
+	for _, m := range messages {
+		p, k := part{m.Topic, earlier}, b.key(m.MessageID, m.Body)
+		if b.parts[p] != nil || !b.cfg.Names(m.Table) || earlier && (m.Path == outbox.PathBinlog || !b.cfg.Claims.Before(b.cfg.From) || b.found(m.Topic, k)) {
+			continue
+		}
+		if ours[p] == nil {
+			ours[p] = map[key]struct{}{}
+		}
+		ours[p][k] = struct{}{}
 	}
-	return parts
+	return ours
 }
 
 // found reports whether a part that was read has a message.
@@ -306,11 +300,15 @@ func (b *ReadBack) look(ctx context.Context, p part, found map[key]struct{}) str
 		from, to = b.cfg.Claims, b.cfg.From
 	}
 	extent, err := b.reader.Read(ctx, p.topic, from, to, func(r sink.Record) error {
+		k := b.key(r.MessageID, r.Body)
+		if _, again := found[k]; again {
+			return nil
+		}
 		if !b.within(len(r.MessageID) + len(r.Body)) {
 			return errBytes
 		}
 		if r.MessageID != "" && !r.Transactional { // one of a transaction may have been aborted
-			found[b.key(r.MessageID, r.Body)] = struct{}{}
+			found[k] = struct{}{}
 		}
 		return nil
 	})

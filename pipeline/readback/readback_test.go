@@ -102,6 +102,46 @@ func TestRowsThatAreSetBackAreSent(t *testing.T) {
 	})
 }
 
+// A row of a sweep may have been sent by a process before the last one, whose claim stands: only for such rows, when they were not found, the
+// time since then is read, and what cannot be read of it leaves what was found.
+func TestRowsOfASweepAreLookedForInAnEarlierPeriod(t *testing.T) {
+	claimed := record("2", "a")
+	claimed.At = died.Add(-time.Minute)
+	swept := func(id string) *outbox.Message {
+		m := message("a", id, "a")
+		m.Path = outbox.PathSweep
+		return m
+	}
+	for name, c := range map[string]struct {
+		list   []*outbox.Message
+		sent   []bool
+		looks  int
+		claims time.Duration // before From
+	}{
+		"of the log":           {list: []*outbox.Message{message("a", "1", "a"), message("a", "2", "a")}, sent: []bool{true, false}, looks: 2, claims: time.Hour},
+		"found":                {list: []*outbox.Message{swept("1")}, sent: []bool{true}, looks: 2, claims: time.Hour},
+		"of a sweep":           {list: []*outbox.Message{swept("1"), swept("2"), swept("3")}, sent: []bool{true, true, false}, looks: 4, claims: time.Hour},
+		"before all claims":    {list: []*outbox.Message{swept("2")}, sent: []bool{false}, looks: 4, claims: time.Second},
+		"no claim may stand":   {list: []*outbox.Message{swept("2")}, sent: []bool{false}, looks: 2},
+		"too much before that": {list: []*outbox.Message{swept("big"), swept("1"), swept("2")}, sent: []bool{false, true, false}, looks: 3, claims: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			topics := map[string][]late{"a": {claimed, record("1", "a")}}
+			if name == "too much before that" {
+				big := record("big", string(make([]byte, 200)))
+				big.At = claimed.At
+				topics["a"] = append([]late{big}, topics["a"]...)
+			}
+			try(t, &broker{topics: topics}, func(t *testing.T, b trial) {
+				b.cfg.Claims = b.cfg.From.Add(-c.claims)
+				if got := b.Sent(t.Context(), c.list); !slices.Equal(got, c.sent) || b.looks["a"] != c.looks {
+					t.Errorf("sent %v after %d looks", got, b.looks["a"])
+				}
+			})
+		})
+	}
+}
+
 // What is remembered of rows that are set back is bounded: beyond that nothing is looked for, and nothing counts as sent.
 func TestSoManyRowsAreSetBack(t *testing.T) {
 	try(t, &broker{topics: map[string][]late{"a": {record("1", "a")}}}, func(t *testing.T, b trial) {

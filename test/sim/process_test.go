@@ -63,6 +63,7 @@ type incarnation struct {
 	settledAt   time.Time                // as the dead process has left it
 	aliveAt     time.Time                // likewise, where its last sign is lost; else zero
 	reaches     int                      // the first life of which its sign of life speaks
+	cuts        int                      // of its stream
 	looks       map[look]looked          // the last one
 	queued      map[string]time.Duration // by topic: what was stored before is in its queues
 	known       map[look]time.Duration   // what was stored before was to be seen
