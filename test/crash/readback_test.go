@@ -84,16 +84,7 @@ func times(few, parts int) int {
 func readBackAfterKills(t *testing.T, flavor testkit.Flavor, open opens, of, extra string, copies bool) {
 	t.Parallel()
 	kills := times(4, 1)
-	topic := fmt.Sprintf("read_back_%d", time.Now().UnixNano())
-	broker := open(t, topic)
-	db := testkit.SharedDatabase(t, flavor)
-	schema := db.CreateSchema(t)
-	b := &bed{db: db, sql: db.Connect(t, schema), broker: broker}
-	b.table = relay.NewLayout(t, b.sql, schema, nil)
-	b.table.Extra = of
-	b.load = relay.NewLoad(t, b.table, broker.TakesEmpty(), topic)
-	b.relay = relay.New(t, relay.Options{Source: db.Addr(), Tables: []*relay.Table{b.table}, Sink: broker.Sink(), Extra: extra})
-	b.relay.Start(t) // rows of before come from a first sweep, in no order
+	b := newLoadBed(t, flavor, open, of, extra)
 	b.stop(t)
 	for n := range kills {
 		if n%2 == 0 {
@@ -113,6 +104,21 @@ func readBackAfterKills(t *testing.T, flavor testkit.Flavor, open opens, of, ext
 		t.Errorf("%d copies after %d kills", account.Duplicates(), kills)
 	}
 	b.stop(t)
+}
+
+// newLoadBed returns a bed with a table, to which a load can write, and a relay that runs: rows of before would come from a first sweep, in no order.
+func newLoadBed(t *testing.T, flavor testkit.Flavor, open opens, of, extra string) *bed {
+	topic := fmt.Sprintf("read_back_%d", time.Now().UnixNano())
+	broker := open(t, topic)
+	db := testkit.SharedDatabase(t, flavor)
+	schema := db.CreateSchema(t)
+	b := &bed{db: db, sql: db.Connect(t, schema), broker: broker}
+	b.table = relay.NewLayout(t, b.sql, schema, nil)
+	b.table.Extra = of
+	b.load = relay.NewLoad(t, b.table, broker.TakesEmpty(), topic)
+	b.relay = relay.New(t, relay.Options{Source: db.Addr(), Tables: []*relay.Table{b.table}, Sink: broker.Sink(), Extra: extra})
+	b.relay.Start(t)
+	return b
 }
 
 func readBackAfterTakeOvers(t *testing.T, flavor testkit.Flavor, open opens, extra string, copies bool, by ...string) {
