@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/canal-outbox/canal-outbox/internal/testkit"
+	"github.com/canal-outbox/canal-outbox/migrations"
 	"github.com/canal-outbox/canal-outbox/outbox"
 )
 
@@ -61,6 +62,32 @@ func TestSignsOfLifeAreHandedOver(t *testing.T) {
 		testkit.Exec(t, table.db, "DROP TABLE "+table.name)
 		testkit.Must(t, table.Forget(ctx))
 	})
+}
+
+// An account that may not write to the lease table has no relay that takes over, so there is nothing to forget: its rows can be set back. One that
+// may only read it is no better.
+func TestAnAccountWithoutTheRightHasNothingToForget(t *testing.T) {
+	for _, flavor := range testkit.Flavors() {
+		t.Run(string(flavor), func(t *testing.T) {
+			d := testkit.SharedDatabase(t, flavor)
+			schema := d.CreateSchema(t)
+			ddl, err := migrations.DDL("lease", schema+".lease")
+			testkit.Must(t, err)
+			testkit.Exec(t, d.Root(), ddl)
+			hold(t, NewTable(d.Root(), schema+".lease"), "one")
+			for name, grants := range map[string][]string{"nothing": {"SELECT ON " + schema + ".t"}, "read": {"SELECT ON " + schema + ".lease"}} {
+				testkit.Exec(t, d.Root(), "CREATE TABLE IF NOT EXISTS "+schema+".t (id INT)")
+				account := name + "_" + schema
+				testkit.Must(t, d.CreateUser(t.Context(), account, "x", grants...))
+				db, err := d.Open(account, "x", schema)
+				testkit.Must(t, err)
+				if err := NewTable(db, schema+".lease").Forget(t.Context()); err != nil {
+					t.Errorf("with the right to %s: %v", name, err)
+				}
+				testkit.Must(t, db.Close())
+			}
+		})
+	}
 }
 
 // One relay reads the rows that another one left, for its own tables only, whatever bytes keys and message ids have.

@@ -33,9 +33,10 @@ func idOfHeader(name string) func(*kgo.Record) string {
 }
 
 // consume reads from now on, until the benchmark ends. id returns the row's key of a message.
-func consume(b testing.TB, addr, topic string, id func(*kgo.Record) string) *consumer {
+func consume(b testing.TB, addr, topic string, id func(*kgo.Record) string, more ...kgo.Opt) *consumer {
 	b.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
+	more = append(more, kgo.SeedBrokers(addr), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
+	client, err := kgo.NewClient(more...)
 	testkit.Must(b, err)
 	c := &consumer{at: map[string]time.Time{}}
 	ctx, cancel := context.WithCancel(context.Background())
