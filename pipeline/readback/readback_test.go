@@ -78,7 +78,7 @@ func try(t *testing.T, b *broker, f func(t *testing.T, b trial)) {
 	synctest.Test(t, func(t *testing.T) {
 		b.looks = map[string]int{}
 		core, logs := observer.New(zap.InfoLevel)
-		cfg := Config{Names: func(table string) bool { return table != "shop.numbers" }, From: died.Add(-time.Second), To: died.Add(time.Second), MaxBytes: 100, MaxTime: 5 * time.Second}
+		cfg := Config{Claims: died.Add(-time.Second), Names: func(table string) bool { return table != "shop.numbers" }, From: died.Add(-time.Second), To: died.Add(time.Second), MaxBytes: 100, MaxTime: 5 * time.Second}
 		f(t, trial{New(cfg, b, zap.New(core), prometheus.NewRegistry()), b, logs})
 	})
 }
@@ -133,7 +133,9 @@ func TestRowsOfASweepAreLookedForInAnEarlierPeriod(t *testing.T) {
 				topics["a"] = append([]late{big}, topics["a"]...)
 			}
 			try(t, &broker{topics: topics}, func(t *testing.T, b trial) {
-				b.cfg.Claims = b.cfg.From.Add(-c.claims)
+				if c.claims > 0 {
+					b.earlier = newPeriod(b.ReadBack, b.cfg.From.Add(-c.claims), b.cfg.From)
+				}
 				if got := b.Sent(t.Context(), c.list); !slices.Equal(got, c.sent) || b.looks["a"] != c.looks {
 					t.Errorf("sent %v after %d looks", got, b.looks["a"])
 				}

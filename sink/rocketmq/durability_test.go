@@ -112,6 +112,7 @@ func TestP3_CommittedIsWhatABrokerAcknowledges(t *testing.T) {
 	const none, flushes, copies = "brokerRole=ASYNC_MASTER\nflushDiskType=ASYNC_FLUSH\n", "brokerRole=ASYNC_MASTER\nflushDiskType=SYNC_FLUSH\n", "brokerRole=SYNC_MASTER\nflushDiskType=ASYNC_FLUSH\ninSyncReplicas=3\n"
 	for name, c := range map[string]struct {
 		config            string
+		lenient           bool
 		runtime, replicas []string // of one question after the other; the last one stays
 		asked             int      // for the state, until it is so; 0: never
 	}{
@@ -119,6 +120,8 @@ func TestP3_CommittedIsWhatABrokerAcknowledges(t *testing.T) {
 		"queued later":        {config: none, runtime: []string{behind(1000, "0 B", 9), behind(1000, "0 B", 9), behind(1000, "0 B", 0)}, asked: 3},
 		"more to queue":       {config: none, runtime: []string{behind(1000, "0 B", 900), behind(9000, "0 B", 8900), behind(9000, "0 B", 7900)}, asked: 3},
 		"never queued":        {config: flushes, runtime: []string{behind(1000, "0 B", 1)}, asked: -1},
+		"lenient":             {lenient: true, runtime: []string{behind(1000, "9 B", 1), behind(1000, "9 B", 1), behind(1000, "9 B", 0)}, asked: 3},
+		"lenient, not told":   {lenient: true, runtime: []string{`{"table":{}}`}, asked: 1},
 		"does not report it":  {config: none, runtime: []string{`{"table":{"commitLogMaxOffset":"1000"}}`}, asked: -1},
 		"flushed":             {config: flushes, runtime: []string{runtime(1000, "0 B")}, asked: 2},
 		"flushed later":       {config: flushes, runtime: []string{runtime(1000, "900 B"), runtime(1000, "1 B"), runtime(1000, "0 B")}, asked: 3},
@@ -150,7 +153,9 @@ func TestP3_CommittedIsWhatABrokerAcknowledges(t *testing.T) {
 				},
 				remoting.HAStatus: func() string { return c.replicas[min(asked, len(c.replicas))-1] },
 			}
-			err := newTestSink(t, cluster).Committed(ctx, "orders")
+			s := newTestSink(t, cluster)
+			s.alone.lenient = c.lenient
+			err := s.Committed(ctx, "orders")
 			if (err == nil) != (c.asked >= 0) || c.asked >= 0 && asked != c.asked {
 				t.Errorf("%v after %d questions, want %d", err, asked, c.asked)
 			}

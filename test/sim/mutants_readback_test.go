@@ -15,16 +15,16 @@ var readBackMutations = []mutation{
 		edits: []edit{{"		before := may && sent[next]\n", "		before := may && sent[next] && false\n"}},
 	},
 	{
-		rule: "reading goes on until a look shows no more", file: "pipeline/readback/readback.go", found: "P3: .*read back", seeds: 1000,
+		rule: "reading goes on until a look shows no more", file: "pipeline/readback/period.go", found: "P3: .*read back", seeds: 1000,
 		edits: []edit{{"		if now == known {\n", "		if now >= known {\n"}},
 	},
 	{
 		rule: "a look waits for what a broker stores late", file: "pipeline/readback/readback.go", found: "read back: .*again after", seeds: 1000,
-		edits: []edit{{"still    = 300 * time.Millisecond", "still    = 30 * time.Millisecond"}},
+		edits: []edit{{"still      = 300 * time.Millisecond", "still      = 30 * time.Millisecond"}},
 	},
 	{
-		rule: "a topic is complete before the last look", file: "pipeline/readback/readback.go", found: "P3: .*read back", seeds: 4000,
-		edits: []edit{{"		if err := b.reader.Committed(ctx, p.topic); err != nil && ctx.Err() == nil {\n", "		if err := ctx.Err(); err != nil {\n"}},
+		rule: "a topic is complete before the last look", file: "pipeline/readback/period.go", found: "P3: .*read back", seeds: 4000,
+		edits: []edit{{"		if err := p.reader.Committed(ctx, name); err != nil && ctx.Err() == nil {\n", "		if err := ctx.Err(); err != nil {\n"}},
 	},
 	{
 		rule: "the claims of an earlier process stand", file: "internal/relay/life.go", found: "P3: .*read back", seeds: 14_000,
