@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -362,6 +363,9 @@ func (l *lab) wantMissed(rows int) {
 func (l *lab) gaps() (causes []string) {
 	l.t.Helper()
 	all, err := l.admin().Gaps(context.Background())
+	if errors.Is(err, admin.ErrNoDaemon) {
+		l.t.Fatalf("%v: the relay ended with: %v", err, l.end())
+	}
 	testkit.Must(l.t, err)
 	for _, g := range all {
 		if g.Cause != "first_start" {
