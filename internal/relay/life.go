@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -89,7 +88,10 @@ func NewLife(parts LifeParts, settings LifeSettings, log *zap.Logger, reg promet
 		l.left.SettledAt, l.left.ClaimsAt = before.SettledAt, before.ClaimsAt
 		// A claim that was older had expired while processes lived, whose sweeps took its rows.
 		if expired := before.AliveAt.Add(-settings.Claims); l.left.ClaimsAt.Before(expired) {
-			l.left.ClaimsAt = slices.MinFunc([]time.Time{expired, before.SettledAt}, time.Time.Compare)
+			l.left.ClaimsAt = expired
+		}
+		if l.left.ClaimsAt.After(before.SettledAt) {
+			l.left.ClaimsAt = before.SettledAt
 		}
 		l.back = readback.New(readback.Config{
 			Names: parts.Names, From: before.SettledAt.Add(-settings.Before), To: before.AliveAt.Add(settings.After),

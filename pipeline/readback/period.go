@@ -129,7 +129,7 @@ var errBytes = errors.New("read_back.max_bytes is reached")
 // returns why it did not get there.
 func (p *period) readTopic(ctx context.Context, name string, ours, found map[key]struct{}) string {
 	why, safe := p.readToEnd(ctx, name, ours, found)
-	if safe {
+	if safe { // Committed is not asked twice for the same
 		return why
 	}
 	if err := p.reader.Committed(ctx, name); err != nil {
@@ -156,11 +156,15 @@ func (p *period) readToEnd(ctx context.Context, name string, ours, found map[key
 			return "", len(found) == all
 		}
 		known = now
-		if err := p.reader.Committed(ctx, name); err != nil && ctx.Err() == nil {
-			return err.Error(), false
+		err := p.reader.Committed(ctx, name)
+		if err != nil {
+			clear(found)
 		}
-		if !outbox.Wait(ctx, still, nil) {
-			return p.tooLong(), false
+		switch {
+		case ctx.Err() != nil || err == nil && !outbox.Wait(ctx, still, nil):
+			return p.tooLong(), true
+		case err != nil:
+			return err.Error(), true
 		}
 	}
 }

@@ -103,13 +103,8 @@ func (b *ReadBack) Sent(ctx context.Context, messages []*outbox.Message) []bool 
 		b.mark(ctx, b.earlier, messages, sent, func(m *outbox.Message) bool { return m.Path != outbox.PathBinlog })
 	}
 	found := 0
-	b.back.Lock()
-	defer b.back.Unlock()
-	for i, m := range messages {
-		if _, again := b.setBack[m.Identity]; again {
-			sent[i] = false
-		}
-		if sent[i] {
+	for _, is := range sent {
+		if is {
 			found++
 		}
 	}
@@ -120,14 +115,21 @@ func (b *ReadBack) Sent(ctx context.Context, messages []*outbox.Message) []bool 
 	return sent
 }
 
-// mark marks messages that a period has, of those that it may have.
+// mark marks messages that a period has, of those that it may have. Rows that were set back are not looked for. That is known before the
+// reading, because End forgets it; a row whose message is here is under way and not set back meanwhile, see relay.Relay.SetBack.
 func (b *ReadBack) mark(ctx context.Context, p *period, messages []*outbox.Message, sent []bool, may func(*outbox.Message) bool) {
 	var rest []*outbox.Message
 	var at []int
+	b.back.Lock()
 	for i, m := range messages {
-		if !sent[i] && b.cfg.Names(m.Table) && may(m) {
+		if _, again := b.setBack[m.Identity]; !again && !sent[i] && b.cfg.Names(m.Table) && may(m) {
 			rest, at = append(rest, m), append(at, i)
 		}
+	}
+	ended := b.ended.Load() // and what was set back may be forgotten
+	b.back.Unlock()
+	if ended {
+		return
 	}
 	for i, found := range p.sent(ctx, rest) {
 		sent[at[i]] = found

@@ -1,6 +1,7 @@
 package readback
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -32,9 +33,13 @@ type broker struct {
 	err    error
 	hangs  bool
 	unsafe error // what Committed returns
+	asked  int   // how often
 }
 
-func (b *broker) Committed(context.Context, string) error { return b.unsafe }
+func (b *broker) Committed(ctx context.Context, _ string) error {
+	b.asked++
+	return cmp.Or(ctx.Err(), b.unsafe)
+}
 
 type late struct {
 	sink.Record
@@ -144,6 +149,21 @@ func TestRowsOfASweepAreLookedForInAnEarlierPeriod(t *testing.T) {
 	}
 }
 
+// A row that was set back is sent also when the care ends while it is looked for.
+func TestTheCareEndsWhileARowThatIsSetBackIsLookedFor(t *testing.T) {
+	try(t, &broker{topics: map[string][]late{"a": {record("1", "a"), record("2", "a")}}}, func(t *testing.T, b trial) {
+		list := []*outbox.Message{message("a", "1", "a"), message("a", "2", "a")}
+		b.SetBack([]outbox.Identity{list[0].Identity})
+		time.AfterFunc(still/2, b.End)
+		if got := b.Sent(t.Context(), list); got[0] || !got[1] {
+			t.Errorf("sent %v", got)
+		}
+		if b.setBack != nil || len(b.last.topics) > 0 {
+			t.Error("what was known is not forgotten")
+		}
+	})
+}
+
 // What is remembered of rows that are set back is bounded: beyond that nothing is looked for, and nothing counts as sent.
 func TestSoManyRowsAreSetBack(t *testing.T) {
 	try(t, &broker{topics: map[string][]late{"a": {record("1", "a")}}}, func(t *testing.T, b trial) {
@@ -230,6 +250,9 @@ func TestReadingIsBounded(t *testing.T) {
 				}
 				if got[0] != found || got[1] || time.Since(began) != c.time || !slices.Equal(b.warned(), []int64{maybe}) {
 					t.Errorf("sent %v after %v, warnings %v", got, time.Since(began), b.warned())
+				}
+				if b.unsafe != nil && b.asked != 1 {
+					t.Errorf("asked %d times whether records are safe", b.asked)
 				}
 				if b.Sent(t.Context(), []*outbox.Message{message("b", "1", "x")}); time.Since(began) > c.time+2*still {
 					t.Errorf("with a second topic it took %v", time.Since(began))

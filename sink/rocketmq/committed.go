@@ -18,10 +18,10 @@ const (
 	stateLimit  = 10 * time.Second       // of such a question: a broker that is busy collects its statistics for more than a second
 )
 
-// Committed implements sink.CommittedReader. Consumers get a message when it is in its queue, which is some time after it was stored (a second and
-// more on a machine that is busy), and before it is on the disk and on replicas. So each broker of the topic is asked how far its
-// commit log is queued, flushed and copied, until that covers what the log held at the call, as far as the broker waits for it before it
-// acknowledges. With durability lenient a stored message counts as sent, and only the queues count.
+// Committed implements sink.CommittedReader. Consumers get a message when it is in its queue, which is some time after it was stored and
+// acknowledged, and may be before it is on the disk and on replicas. So each broker of the topic is asked how far its commit log is queued,
+// flushed and copied, until that covers what the log held at the call, as far as the broker waits for it before it acknowledges. With durability
+// lenient a stored message counts as sent: only the queues count, and a broker that does not say how far they are is taken at what they show.
 func (s *Sink) Committed(ctx context.Context, topic string) error {
 	found, err := s.readable(ctx, topic)
 	if err != nil {
