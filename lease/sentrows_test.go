@@ -75,8 +75,8 @@ func TestAnAccountWithoutTheRightHasNothingToForget(t *testing.T) {
 			testkit.Must(t, err)
 			testkit.Exec(t, d.Root(), ddl)
 			hold(t, NewTable(d.Root(), schema+".lease"), "one")
+			testkit.Exec(t, d.Root(), "CREATE TABLE "+schema+".t (id INT)")
 			for name, grants := range map[string][]string{"nothing": {"SELECT ON " + schema + ".t"}, "read": {"SELECT ON " + schema + ".lease"}} {
-				testkit.Exec(t, d.Root(), "CREATE TABLE IF NOT EXISTS "+schema+".t (id INT)")
 				account := name + "_" + schema
 				testkit.Must(t, d.CreateUser(t.Context(), account, "x", grants...))
 				db, err := d.Open(account, "x", schema)

@@ -249,7 +249,7 @@ type ReadBack struct {
 	Enabled bool `yaml:"enabled"`
 	// MaxBytes is the size of ids and bodies up to which topics are read. Beyond it rows are sent that may be copies.
 	MaxBytes setting.Bytes `yaml:"max_bytes"`
-	// MaxTime is the time for which messages may wait for their topics to be read.
+	// MaxTime is the time for which messages may wait for their topics to be read; those of a sweep may wait twice.
 	MaxTime time.Duration `yaml:"max_time"`
 }
 

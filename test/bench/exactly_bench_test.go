@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -16,12 +15,10 @@ import (
 func BenchmarkExactlyOnce(b *testing.B) {
 	f := newFixture(b, testkit.MySQL, "kafka")
 	kafka := f.broker.(relay.Kafka)
-	const name = "bench"
-	testkit.Must(b, kafka.CreateTopic(b.Context(), "__"+name+"_state", 1, map[string]string{"cleanup.policy": "compact"}))
 	arrivals := consume(b, kafka.Addr(), topic, idOfHeader("message_id"), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	for _, way := range []struct{ name, sink string }{
 		{"usual", kafka.Sink()},
-		{"exactly-once", fmt.Sprintf("kafka: {brokers: [%q], exactly_once: true, transactional_id: %s}", kafka.Addr(), name)},
+		{"exactly-once", relay.ExactlyOnceSink(b, kafka.Kafka, "bench")},
 	} {
 		f.Relay = relay.New(b, relay.Options{Source: f.db.Addr(), Tables: []*relay.Table{f.table}, Sink: way.sink, Extra: "fallback: {interval: 30s}"})
 		b.Run(way.name, func(b *testing.B) {

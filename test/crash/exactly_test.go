@@ -2,7 +2,6 @@ package crash
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -13,13 +12,11 @@ import (
 // transactions is a Kafka broker to which the relay publishes in transactions.
 type transactions struct {
 	relay.Kafka
-	name string // the transactional id
+	sink string
 }
 
 // Sink implements relay.Broker.
-func (k transactions) Sink() string {
-	return fmt.Sprintf("kafka: {brokers: [%q], exactly_once: true, transactional_id: %s}", k.Addr(), k.name)
-}
+func (k transactions) Sink() string { return k.sink }
 
 // Read implements relay.Broker without the producers: all relays have the same two, one after the other.
 func (k transactions) Read(ctx context.Context, topic string) ([]relay.Record, error) {
@@ -37,8 +34,7 @@ func inTransactions(t *testing.T, topic string) relay.Broker {
 
 func transactionsOn(t *testing.T, kafka *testkit.Kafka, topic string) relay.Broker {
 	testkit.Must(t, kafka.CreateTopic(t.Context(), topic, 4, nil))
-	testkit.Must(t, kafka.CreateTopic(t.Context(), "__"+topic+"_state", 1, map[string]string{"cleanup.policy": "compact"}))
-	return transactions{relay.Kafka{Kafka: kafka}, topic}
+	return transactions{relay.Kafka{Kafka: kafka}, relay.ExactlyOnceSink(t, kafka, topic)}
 }
 
 // SIGKILL between the broker and the journal, and at any time: a reader of committed records gets each row once.

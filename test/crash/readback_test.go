@@ -154,7 +154,8 @@ func readBackAfterTakeOvers(t *testing.T, flavor testkit.Flavor, open opens, ext
 	}
 }
 
-// describeCopies logs where and when the copies of some messages were stored, and when the record that was stored next to last of the same producer.
+// describeCopies logs where and when the copies of some messages were stored, and from when to when their producers stored: one that still
+// did at the time of the second copy lived, and has sent again what had no answer.
 func (g *group) describeCopies(t *testing.T) {
 	t.Helper()
 	records := relay.ReadAll(t, g.broker, g.loads[0].Ledger.Topics()...)

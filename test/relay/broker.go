@@ -60,6 +60,13 @@ func (k Kafka) Sink() string { return KafkaSink(k.Addr()) }
 // KafkaSink is the entry of the sink section for a plain listener.
 func KafkaSink(addr string) string { return fmt.Sprintf("kafka: {brokers: [%q]}", addr) }
 
+// ExactlyOnceSink makes the state topic of a transactional id and returns the entry of the sink section that publishes in transactions.
+func ExactlyOnceSink(t testing.TB, k *testkit.Kafka, id string) string {
+	t.Helper()
+	testkit.Must(t, k.CreateTopic(t.Context(), "__"+id+"_state", 1, map[string]string{"cleanup.policy": "compact"}))
+	return fmt.Sprintf("kafka: {brokers: [%q], exactly_once: true, transactional_id: %s}", k.Addr(), id)
+}
+
 // TakesEmpty implements Broker.
 func (Kafka) TakesEmpty() bool { return true }
 

@@ -24,7 +24,11 @@ var readBackMutations = []mutation{
 	},
 	{
 		rule: "a topic is complete before the last look", file: "pipeline/readback/period.go", found: "P3: .*read back", seeds: 4000,
-		edits: []edit{{"		if err := p.reader.Committed(ctx, name); err != nil && ctx.Err() == nil {\n", "		if err := ctx.Err(); err != nil {\n"}},
+		edits: []edit{{"		err := p.reader.Committed(ctx, name)\n", "		err := ctx.Err()\n"}},
+	},
+	{
+		rule: "rows that are set back are not looked for", file: "pipeline/readback/readback.go", test: "SetBack", in: "pipeline/readback",
+		edits: []edit{{"; !again && !sent[i]", "; (!again || true) && !sent[i]"}},
 	},
 	{
 		rule: "the claims of an earlier process stand", file: "internal/relay/life.go", found: "P3: .*read back", seeds: 14_000,

@@ -63,11 +63,12 @@ type incarnation struct {
 	settledAt   time.Time                // as the dead process has left it
 	aliveAt     time.Time                // likewise, where its last sign is lost; else zero
 	reaches     int                      // the first life of which its sign of life speaks
-	cuts        int                      // of its stream
 	looks       map[look]looked          // the last one
 	queued      map[string]time.Duration // by topic: what was stored before is in its queues
 	known       map[look]time.Duration   // what was stored before was to be seen
 	unread      map[string]bool          // topics that could not be read, as the log says
+	hindered    bool                     // and with reason: a request failed
+	lookedAt    time.Duration            // or time is up since then
 	read        map[*row]bool            // of which a copy was seen
 
 	gateRead time.Time // when the gate has read the table last
@@ -277,6 +278,9 @@ func (c logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	}
 	if strings.Contains(e.Message, "could not be read back") && fields[0].Key == "topic" {
 		c.i.unread[fields[0].String] = true
+		if !c.i.hindered && w.at()-c.i.lookedAt < w.plan.readBack.MaxTime {
+			w.violation("read back", "%s could be read", fields[0].String)
+		}
 	}
 	return nil
 }

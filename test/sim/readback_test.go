@@ -3,7 +3,6 @@ package sim
 import (
 	"cmp"
 	"context"
-	"maps"
 	"sync"
 	"time"
 
@@ -122,22 +121,23 @@ type look struct {
 	from  time.Time
 }
 
-// looked is a look that came to its end.
+// looked is a look that came to its end, and the context of its reading.
 type looked struct {
-	at    time.Duration
-	found int
-	cuts  int // of the stream, each of which may end a reading
+	at  time.Duration
+	ctx context.Context
 }
 
 // Read implements sink.Reader. What is stored while it reads is not in the answer, nor what has not come into its queue.
 func (s *sinkModel) Read(ctx context.Context, topic string, from, to time.Time, each func(sink.Record) error) (sink.Extent, error) {
 	w, this := s.i.w, look{topic, from}
 	w.mu.Lock()
-	last, again := s.i.looks[this]
-	delete(s.i.looks, this)
+	last := s.i.looks[this]
+	again := last.ctx == ctx // else a reading begins anew
 	queued, is := s.i.queued[topic]
+	s.i.lookedAt = cmp.Or(s.i.lookedAt, w.at())
 	w.mu.Unlock()
 	if err := s.probe(ctx, "probe of a topic", hash(topic)); err != nil { // topics are read at the same time
+		s.hinder()
 		return sink.Extent{}, err
 	}
 	w.mu.Lock()
@@ -148,13 +148,14 @@ func (s *sinkModel) Read(ctx context.Context, topic string, from, to time.Time, 
 			found = append(found, r)
 		}
 	}
-	if again && at-last.at < still && last.cuts == s.i.cuts {
+	if again && at-last.at < still {
 		w.violation("read back", "%s is looked at again after %v", topic, at-last.at)
 	}
 	w.note(s.i.life, "look", "", topic+" "+from.Sub(w.began).String()+" "+to.Sub(w.began).String(), len(found))
 	took := w.dice("read", hash(topic)).between(time.Millisecond, 20*time.Millisecond)
 	w.mu.Unlock()
 	if err := sleep(ctx, took); err != nil {
+		s.hinder()
 		return sink.Extent{}, err
 	}
 	for _, r := range found {
@@ -170,10 +171,15 @@ func (s *sinkModel) Read(ctx context.Context, topic string, from, to time.Time, 
 	if is && again {
 		s.i.known[this] = queued
 	}
-	if !again || len(found) != last.found { // else it may be the last one, and a reading that begins anew has no pause
-		s.i.looks[this] = looked{at, len(found), s.i.cuts}
-	}
+	s.i.looks[this] = looked{at, ctx}
 	return sink.Extent{}, nil
+}
+
+// hinder notes that a topic may not be known as far as it should be.
+func (s *sinkModel) hinder() {
+	s.i.w.mu.Lock()
+	defer s.i.w.mu.Unlock()
+	s.i.hindered = true
 }
 
 // Committed implements sink.CommittedReader.
@@ -192,7 +198,7 @@ func (s *sinkModel) Committed(ctx context.Context, topic string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
-		maps.DeleteFunc(s.i.looks, func(l look, _ looked) bool { return l.topic == topic }) // it begins anew
+		s.i.hindered = true
 		return err
 	}
 	s.i.queued[topic] = max(s.i.queued[topic], at)
@@ -221,7 +227,7 @@ func (w *world) checkReadBack(i *incarnation, r *row, m *outbox.Message) {
 	if last == nil || last.life < i.reaches || last.life == i.life {
 		return
 	}
-	if f := r.of(last.life); string(last.body) != string(m.Body) || f.forgiven || last.told || !w.inReach(i, last, m.Path) {
+	if f := r.of(last.life); string(last.body) != string(m.Body) || f.forgiven || last.told || !w.inReach(i, last) {
 		return
 	}
 	from := i.settledAt.Add(-w.plan.readBack.Before)
@@ -233,19 +239,22 @@ func (w *world) checkReadBack(i *incarnation, r *row, m *outbox.Message) {
 	w.violation("P3", "%s is sent again though it was read back", name(r.Identity))
 }
 
-// inReach reports whether a process reads the period in which a copy was stored, for a row of a path. Callers hold mu.
-func (w *world) inReach(i *incarnation, c *record, path outbox.Path) bool {
+// inReach reports whether a process reads the period in which a copy was stored. Callers hold mu.
+func (w *world) inReach(i *incarnation, c *record) bool {
 	settings, dead := w.plan.readBack, i.predecessor
 	to := w.incarnations[c.life-1].diedAt + settings.After - 2*settings.Every
 	if !i.aliveAt.IsZero() { // the last sign was lost, and with it the end of the period
 		to = min(to, i.aliveAt.Sub(w.began)+settings.After)
 	}
 	switch {
-	case c.at > to || c.at < w.setBackAt || c.at < dead.diedAt-settings.Claims:
+	case c.at > to:
 		return false
-	case c.life == dead.life:
-		// A sweep that had no answer for so long.
-		return c.path == outbox.PathBinlog || w.began.Add(c.at).After(i.settledAt.Add(-settings.Before-settings.After))
+	case c.life == dead.life && c.path == outbox.PathBinlog:
+		return true
+	case c.at < w.setBackAt || c.at < dead.diedAt-settings.Claims:
+		return false
+	case c.life == dead.life: // else the sweep had no answer for so long
+		return w.began.Add(c.at).After(i.settledAt.Add(-settings.Before - settings.After))
 	}
 	for between := dead; between.life > c.life; between = between.predecessor {
 		if between.lived() > settings.Claims { // the claim has expired, and a sweep has come

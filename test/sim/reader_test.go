@@ -121,7 +121,6 @@ func (r *reader) follow(ctx context.Context, id server.ID, end outbox.Position, 
 	err := r.stream(ctx, id, next)
 	r.handler.Disconnected(err)
 	w.mu.Lock()
-	r.i.cuts++
 	w.note(r.i.life, "disconnected", "", err.Error(), 0)
 	w.mu.Unlock()
 	return err
