@@ -41,8 +41,13 @@ func (p *Pipeline) Reserve(rows []outbox.Candidate) (free, suspended []outbox.Ca
 // Release gives rows back that were reserved and not published.
 func (p *Pipeline) Release(rows []outbox.Candidate) { p.tracker.Release(rows) }
 
-// Return gives rows back that were reserved and claimed and not published: their claims are released, no attempt is counted.
-func (p *Pipeline) Return(rows []outbox.Candidate, claim string) { p.dispatch.Return(rows, claim) }
+// Return gives rows back that were reserved and claimed and not published: their claims are released, no attempt is counted. Rows that a killed
+// process may have sent keep their claims: the next start looks for them when these expire.
+func (p *Pipeline) Return(rows []outbox.Candidate, claim string) {
+	kept, rest := p.recovery.Kept(rows)
+	p.tracker.Release(kept)
+	p.dispatch.Return(rest, claim)
+}
 
 // Takes reports whether a sweep would publish now: the broker takes messages, and no operator has stopped the intake.
 func (p *Pipeline) Takes() bool {
@@ -65,7 +70,10 @@ func (p *Pipeline) Publish(ctx context.Context, rows []*outbox.Message, rejected
 	for i := range rejected {
 		p.dispatch.Reject(rejected[i])
 	}
-	sent := p.recovery.SentBefore(ctx, rows)
+	sent, err := p.recovery.SentBefore(ctx, rows)
+	if err != nil {
+		return 0, err
+	}
 	entries := make([]*tracker.Entry, 0, len(rows))
 	for i, m := range rows {
 		e, ok := p.tracker.ReadBack(m)

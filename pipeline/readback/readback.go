@@ -168,6 +168,9 @@ func (b *ReadBack) End() {
 	b.back.Unlock()
 }
 
+// Ended reports whether End was called.
+func (b *ReadBack) Ended() bool { return b.ended.Load() }
+
 func (b *ReadBack) key(messageID string, body []byte) key {
 	return key{messageID, maphash.Bytes(b.seed, body), len(body)}
 }

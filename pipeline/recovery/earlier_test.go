@@ -23,6 +23,8 @@ func (h had) Sent(_ context.Context, messages []*outbox.Message) []bool {
 	return sent
 }
 
+func (had) Ended() bool { return false }
+
 // Rows of the window that a killed process has sent are completed as sent and not handed over; the others are sent in their order. A row that
 // comes after the window is not asked about.
 func TestRowsThatAKilledProcessHasSent(t *testing.T) {
@@ -92,7 +94,12 @@ func TestClaimsOfAKilledProcess(t *testing.T) {
 }
 
 // stopping is a look into the topics that a stop interrupts.
-type stopping struct{ stop func() }
+type stopping struct {
+	stop  func()
+	ended bool
+}
+
+func (s stopping) Ended() bool { return s.ended }
 
 func (s stopping) Sent(_ context.Context, messages []*outbox.Message) []bool {
 	s.stop()
@@ -116,4 +123,46 @@ func TestAStopWhileTopicsAreRead(t *testing.T) {
 			t.Errorf("sent %v", got)
 		}
 	})
+}
+
+// The same in a sweep. The rows of which is not known whether they were sent keep their claims, which the next start takes over and asks about:
+// released, they would look like any other row. When no process can have sent them, all are released.
+func TestAStopWhileTopicsAreReadForASweep(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		s := &stopping{ended: ended}
+		flowtest.RunAfter(t, Config{}, flowtest.Table{}, s, func(w *flowtest.World) {
+			ctx, stop := context.WithCancel(w.Ctx)
+			s.stop = stop
+			rows := flowtest.RowsFrom(0, 3, 1)
+			candidates := []outbox.Candidate{{Status: outbox.Sending}, {Status: outbox.Pending}, {Status: outbox.Pending, Untouched: true}}
+			for i, m := range rows {
+				candidates[i].Identity = m.Identity
+			}
+			free, _ := w.Reserve(candidates)
+			for i, m := range rows {
+				m.Entry, m.Status, m.Untouched, m.Path, m.Claim = free[i].Entry, free[i].Status, free[i].Untouched, outbox.PathSweep, "ours"
+			}
+			if taken, err := w.Publish(ctx, rows, nil); taken != 0 || !errors.Is(err, context.Canceled) {
+				t.Fatalf("%d taken, %v", taken, err)
+			}
+			w.Return(free, "ours")
+			synctest.Wait()
+			var released []string
+			for _, c := range w.Acks.Take() {
+				if c.Action == outbox.ActionRelease {
+					released = append(released, c.ID)
+				}
+			}
+			want := []string{"1"}
+			if ended {
+				want = []string{"0", "1", "2"}
+			}
+			if got := w.Sink.IDs(); len(got) != 0 || !slices.Equal(released, want) {
+				t.Errorf("sent %v, released %v", got, released)
+			}
+			if again, _ := w.Reserve(candidates[:1]); len(again) != 1 && !ended {
+				t.Error("a row that keeps its claim has an owner")
+			}
+		})
+	}
 }

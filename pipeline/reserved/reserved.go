@@ -24,7 +24,8 @@ type Flow interface {
 	Reserve([]outbox.Candidate) (free, suspended []outbox.Candidate)
 	// Release returns reserved rows that were not published.
 	Release([]outbox.Candidate)
-	// Return does so with rows that are claimed: the claim is released in the table.
+	// Return does so with rows that are claimed: the claim is released in the table, unless it is not known whether a killed
+	// process has sent the row.
 	Return(rows []outbox.Candidate, claim string)
 	// Publish sends reserved rows to the sink, and the completions of rows that cannot become a message to ack. Each has the entry
 	// of its candidate. It waits while there is no room. On an error, that of ctx, only the first rows were accepted.

@@ -31,6 +31,15 @@ var readBackMutations = []mutation{
 		edits: []edit{{"; !again && !sent[i]", "; (!again || true) && !sent[i]"}},
 	},
 	{
+		rule: "a row of the sweep is not sent when a stop interrupts the reading", file: "pipeline/recovery/earlier.go",
+		test: "AStopWhileTopicsAreReadForASweep", in: "pipeline/recovery",
+		edits: []edit{{"	sent := r.earlier.Sent(ctx, asked)\n	if err := ctx.Err(); err != nil {\n", "	sent := r.earlier.Sent(ctx, asked)\n	if err := ctx.Err(); err != nil && false {\n"}},
+	},
+	{
+		rule: "such a row keeps its claim", file: "pipeline/recovery/earlier.go", test: "AStopWhileTopicsAreReadForASweep", in: "pipeline/recovery",
+		edits: []edit{{"		if maySent(outbox.PathSweep, c.Status, c.Untouched) {\n", "		if false {\n"}},
+	},
+	{
 		rule: "the claims of an earlier process stand", file: "internal/relay/life.go", found: "P3: .*read back", seeds: 14_000,
 		edits: []edit{{"l.left.SettledAt, l.left.ClaimsAt = before.SettledAt, before.ClaimsAt\n", "l.left.SettledAt, l.left.ClaimsAt = before.SettledAt, before.SettledAt\n"}},
 	},
