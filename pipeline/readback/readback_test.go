@@ -158,6 +158,7 @@ func TestTheCareEndsWhileARowThatIsSetBackIsLookedFor(t *testing.T) {
 		if got := b.Sent(t.Context(), list); got[0] || !got[1] {
 			t.Errorf("sent %v", got)
 		}
+		synctest.Wait() // until End has returned
 		if b.setBack != nil || len(b.last.topics) > 0 {
 			t.Error("what was known is not forgotten")
 		}

@@ -223,12 +223,16 @@ func (x *Exactly) mark() error {
 	if !x.isReady() {
 		return errors.New(notReady.Reason)
 	}
-	for {
+	for again := 0; ; {
 		e := x.ledger.Mark()
 		if e == nil {
 			return nil
 		}
-		if t := x.transact(nil, e); t.verdict != committed {
+		switch t := x.transact(nil, e); {
+		case t.verdict == committed:
+		case t.verdict == aborted && t.began && again == 0 && x.ctx.Err() == nil:
+			again++ // as publish does
+		default:
 			return t.err
 		}
 	}

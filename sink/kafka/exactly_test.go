@@ -14,7 +14,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
@@ -161,11 +163,15 @@ func sameRows(t testing.TB, got []outbox.Identity, want []*outbox.Message) {
 	for _, m := range want {
 		ids[m.Identity] = true
 	}
+	var more []outbox.Identity
 	for _, id := range got {
 		if !ids[id] {
-			t.Errorf("%v is found", id)
+			more = append(more, id)
 		}
 		delete(ids, id)
+	}
+	if len(more) > 0 {
+		t.Errorf("%d rows more are found, one of them %v", len(more), more[0])
 	}
 	if len(ids) > 0 {
 		t.Errorf("%d rows are not found, one of them %v", len(ids), slices.Collect(maps.Keys(ids))[0])
@@ -270,6 +276,38 @@ func TestExactlyMarkFails(t *testing.T) {
 		t.Error("Kafka has taken a mark")
 	}
 	testkit.Must(t, f.Start())
+}
+
+// A stop marks what is settled also when the coordinator has ended the epoch: after a pause of the process it has.
+func TestExactlyMarksAtAStopInANewEpoch(t *testing.T) {
+	f, topic, x := onFakeExactly(t)
+	all := messages(topic, 30)
+	wantClass(t, outbox.ClassNone, publish(t, x, all...)...)
+	f.Fault(testkit.KafkaFault{Key: kmsg.Produce, Topic: stateTopic("relay"), Err: kerr.InvalidProducerEpoch})
+	settle(x, all)
+	x.shut(t)
+	sameRows(t, recovered(t, f.Addr()), nil)
+}
+
+// A call of Mark fails when the sink is stopped before Kafka has said whether the record is stored.
+func TestExactlyMarkIsUnsure(t *testing.T) {
+	f, topic, x := onFakeExactly(t)
+	all := messages(topic, 1)
+	wantClass(t, outbox.ClassNone, publish(t, x, all...)...)
+	for _, key := range []kmsg.Key{kmsg.EndTxn, kmsg.InitProducerID} {
+		f.ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
+			f.KeepControl()
+			return nil, errors.New("the connection breaks"), true
+		})
+	}
+	settle(x, all)
+	marked := make(chan error, 1)
+	go func() { marked <- x.Mark(context.Background()) }()
+	awaitLine(t, x, "did not say whether")
+	x.kill()
+	if err := <-marked; err == nil {
+		t.Error("a mark is taken for stored")
+	}
 }
 
 // Rows that are sent again because no consumer has finished them are SENT in their table: nothing settles them, so they must not fill the entries.

@@ -184,7 +184,7 @@ func (x *Exactly) end(e *ledger.Entry) transaction {
 func (x *Exactly) resolve(e *ledger.Entry) transaction {
 	for n := 0; ; n++ {
 		if !outbox.Wait(x.ctx, openPauses.Delay(n, 1), nil) {
-			return transaction{verdict: unsure}
+			return transaction{verdict: unsure, err: errClosed}
 		}
 		err := x.reopen(e.Number, true)
 		switch {
