@@ -64,12 +64,14 @@ type Tables interface {
 
 // Config has the intervals; zero values take the defaults.
 type Config struct {
-	CommitEvery  time.Duration  // minimum time between two journal commits; 5 ms
-	CommitWithin time.Duration  // longest wait of a few sent rows for others, since the previous commit; 20 ms
-	WriteEvery   time.Duration  // longest wait of a completion for its batch to fill; 20 ms
-	FlushTimeout time.Duration  // for queued rows after the end of Run's ctx; 10 s
-	Retry        outbox.Backoff // between attempts while the database is away; 100 ms doubled to 5 s
-	Random       func() float64 // jitter, in [0,1), from any goroutine; math/rand
+	CommitEvery  time.Duration   // minimum time between two journal commits; 5 ms
+	CommitWithin time.Duration   // longest wait of a few sent rows for others, since the previous commit; 20 ms
+	WriteEvery   time.Duration   // longest wait of a completion for its batch to fill; 20 ms
+	SentWithin   time.Duration   // the same of sent rows from the log, while few completions wait; 200 ms
+	Soon         map[string]bool // tables whose sent rows wait for WriteEvery only, because a relay that takes over finds no other proof
+	FlushTimeout time.Duration   // for queued rows after the end of Run's ctx; 10 s
+	Retry        outbox.Backoff  // between attempts while the database is away; 100 ms doubled to 5 s
+	Random       func() float64  // jitter, in [0,1), from any goroutine; math/rand
 	// Failed is called with each row that the table shows as FAILED; may be nil. All writers call it, and it must not block.
 	Failed func(outbox.Completion)
 	// Noted takes rows that were refused, FAILED, or sent in another way than once and from the log; nil: nothing does. It is called as Failed is,
@@ -126,7 +128,7 @@ func New(cfg Config, progress Progress, journal Journal, tables Tables, log *zap
 	cfg.setDefaults()
 	a := &Acker{
 		cfg: cfg, progress: progress, journal: journal, tables: tables, log: log,
-		sent: newQueue(), queues: newWriteQueues(), slots: semaphore.NewWeighted(writing),
+		sent: newQueue(), queues: newWriteQueues(cfg), slots: semaphore.NewWeighted(writing),
 	}
 	a.metrics = newMetrics(reg, a.Pending, func() int { return a.queues.count(locked) }, func() int { return a.queues.count(refused) })
 	return a
@@ -141,6 +143,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.WriteEvery <= 0 {
 		c.WriteEvery = 20 * time.Millisecond
+	}
+	if c.SentWithin <= 0 {
+		c.SentWithin = 200 * time.Millisecond
 	}
 	if c.FlushTimeout <= 0 {
 		c.FlushTimeout = 10 * time.Second

@@ -181,10 +181,14 @@ type bench struct {
 	end  chan error
 }
 
-// start runs an Acker on w until the bubble's test stops it.
+// start runs an Acker on w until the bubble's test stops it. Every row waits for WriteEvery.
 func start(t *testing.T, w *world) *bench {
 	t.Helper()
-	b := build(w)
+	return run(t, build(w, Config{SentWithin: 20 * time.Millisecond}))
+}
+
+func run(t *testing.T, b *bench) *bench {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	b.stop = stop
 	go func() { b.end <- b.Run(ctx) }()
@@ -192,10 +196,10 @@ func start(t *testing.T, w *world) *bench {
 	return b
 }
 
-func build(w *world) *bench {
+func build(w *world, cfg Config) *bench {
 	core, logs := observer.New(zap.DebugLevel)
 	b := &bench{world: w, logs: logs, reg: prometheus.NewRegistry(), end: make(chan error, 1)}
-	b.Acker = New(Config{}, w, w, w, zap.New(core), b.reg)
+	b.Acker = New(cfg, w, w, w, zap.New(core), b.reg)
 	return b
 }
 

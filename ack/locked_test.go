@@ -77,7 +77,7 @@ func TestD07_StartDoesNotWaitForALock(t *testing.T) {
 		var held atomic.Bool
 		held.Store(true)
 		w.onApply = lockedRows(&held, "3")
-		b := build(w)
+		b := build(w, Config{})
 		entries := completions(shop, 1, 5, outbox.ActionMarkSent)
 		for _, e := range entries {
 			w.journal[e.Identity] = true

@@ -12,7 +12,7 @@ import (
 // A first send from the log is not noted, and costs nothing; refusals, failures, second sends and sends by a sweep are.
 func TestG44_OnlyWhatARowForgetsIsNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := build(newWorld())
+		b := build(newWorld(), Config{})
 		var noted []string
 		b.cfg.Noted = func(list []outbox.Completion) {
 			for i := range list {

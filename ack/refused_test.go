@@ -165,7 +165,7 @@ func TestG04_DroppedAttemptsAreReleased(t *testing.T) {
 			}
 			return out, nil
 		}
-		b := build(w)
+		b := build(w, Config{})
 		b.cfg.Failed = func(c outbox.Completion) { t.Errorf("an alert for %s", c.ID) }
 		ctx, stop := context.WithCancel(t.Context())
 		b.stop = stop

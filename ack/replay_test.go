@@ -18,7 +18,7 @@ import (
 func TestReplayWritesInChunksAndKeepsTheUnwritable(t *testing.T) {
 	w := newWorld()
 	w.onApply = refuse("777")
-	b := build(w)
+	b := build(w, Config{})
 	entries := completions(shop, 1, 1100, outbox.ActionMarkSent)
 	for i := range entries {
 		entries[i].Since = time.Time{}
@@ -46,7 +46,7 @@ func TestReplayLeavesToRunWhatTheDatabaseDoesNotTake(t *testing.T) {
 			}
 			return nil, nil
 		}
-		b := build(w)
+		b := build(w, Config{})
 		entries := completions(shop, 1, 3, outbox.ActionMarkSent)
 		for _, e := range entries {
 			w.journal[e.Identity] = true
@@ -71,7 +71,7 @@ func TestReplayLeavesToRunWhatTheDatabaseDoesNotTake(t *testing.T) {
 func TestReplayEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := build(newWorld()).Replay(ctx, completions(shop, 1, 3, outbox.ActionMarkSent)); !errors.Is(err, context.Canceled) {
+	if err := build(newWorld(), Config{}).Replay(ctx, completions(shop, 1, 3, outbox.ActionMarkSent)); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 }

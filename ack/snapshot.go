@@ -42,6 +42,10 @@ func (a *Acker) Snapshot() Snapshot {
 	return s
 }
 
+// Settling returns how many rows of a table are sent and show it soon: a count of the table has them as PENDING. Rows whose statuses
+// fail, or wait for a lock, do not count.
+func (a *Acker) Settling(table string) int { return a.queues.settling(table) }
+
 // problems has the state of single rows for Snapshot.
 type problems struct {
 	mu     sync.Mutex

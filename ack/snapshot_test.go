@@ -62,7 +62,7 @@ func TestFailedRowsAreReported(t *testing.T) {
 			}
 			return refuse("3")(ctx, batch)
 		}
-		b := build(w)
+		b := build(w, Config{})
 		var failed []outbox.Completion
 		b.cfg.Failed = func(c outbox.Completion) { failed = append(failed, c) }
 		ctx, stop := context.WithCancel(t.Context())
@@ -91,7 +91,7 @@ func TestFailedRowsAreReported(t *testing.T) {
 // G21: a row of a table that has no code for FAILED is reported and counted as failed once; later refusals count as retries.
 func TestG21_RepeatedFailureIsARetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := build(newWorld())
+		b := build(newWorld(), Config{})
 		var failed []outbox.Completion
 		b.cfg.Failed = func(c outbox.Completion) { failed = append(failed, c) }
 		ctx, stop := context.WithCancel(t.Context())

@@ -17,8 +17,11 @@ import (
 //
 // A queue has a writer, a goroutine, only while it has rows: idle tables cost nothing.
 type writeQueues struct {
+	cfg Config
+
 	mu       sync.Mutex
 	queues   map[queueKey]*writeQueue
+	waiting  int               // rows of all ordinary queues, without the writers' batches
 	failing  map[queueKind]int // queues whose last attempt failed
 	write    func(*writeQueue)
 	writers  int
@@ -42,11 +45,12 @@ type queueKey struct {
 // writeQueue is one queue. All fields but the constant ones are guarded by writeQueues.mu.
 type writeQueue struct {
 	queueKey               // constant
-	full     chan struct{} // constant; holds a token when a whole batch is queued
+	wake     chan struct{} // constant; holds a token when due may be earlier than it was
 
 	items    fifo
 	batch    []outbox.Completion // the batch of the writer: its array is reused for each batch
 	since    time.Time           // when the oldest item was added
+	mixed    bool                // not all items are rows from the log that were sent
 	taken    int                 // rows of the writer's batch
 	quick    bool                // two concurrent statements take at most lockTime, by the last full batch
 	writing  bool                // a writer exists
@@ -59,8 +63,8 @@ type writeQueue struct {
 
 func (q *writeQueue) rows() int { return q.items.len() + q.taken }
 
-func newWriteQueues() *writeQueues {
-	w := &writeQueues{queues: map[queueKey]*writeQueue{}, failing: map[queueKind]int{}, draining: make(chan struct{})}
+func newWriteQueues(cfg Config) *writeQueues {
+	w := &writeQueues{cfg: cfg, queues: map[queueKey]*writeQueue{}, failing: map[queueKind]int{}, draining: make(chan struct{})}
 	w.idle.L = &w.mu
 	return w
 }
@@ -83,7 +87,7 @@ func (w *writeQueues) add(list []outbox.Completion) {
 func (w *writeQueues) queue(key queueKey) *writeQueue {
 	q := w.queues[key]
 	if q == nil {
-		q = &writeQueue{queueKey: key, full: make(chan struct{}, 1)}
+		q = &writeQueue{queueKey: key, wake: make(chan struct{}, 1)}
 		w.queues[key] = q
 	}
 	return q
@@ -92,13 +96,37 @@ func (w *writeQueues) queue(key queueKey) *writeQueue {
 // put appends to a queue and starts its writer if there is none. Callers hold mu.
 func (w *writeQueues) put(q *writeQueue, list []outbox.Completion) {
 	if q.items.len() == 0 {
-		q.since = time.Now()
+		q.since, q.mixed = time.Now(), false
 	}
 	q.items.add(list)
-	if q.items.len() >= writeBatch {
-		raise(q.full)
+	if !q.mixed && slices.ContainsFunc(list, isUrgent) {
+		q.mixed = true
+		raise(q.wake)
 	}
+	if q.items.len() >= writeBatch {
+		raise(q.wake)
+	}
+	w.queued(q, len(list))
 	w.startWriter(q)
+}
+
+// isUrgent reports whether a completion does not wait for SentWithin: a sweep and timers have room for few rows that are not written, and an attempt or a
+// failure is not in the journal.
+func isUrgent(c outbox.Completion) bool {
+	return c.Action != outbox.ActionMarkSent || c.Path != outbox.PathBinlog
+}
+
+// queued counts items that were added or, with n below 0, taken. From writeBatch rows on, of all tables, no queue waits long. Callers hold mu.
+func (w *writeQueues) queued(q *writeQueue, n int) {
+	if q.kind != ordinary {
+		return
+	}
+	few := w.waiting < writeBatch
+	if w.waiting += n; few && w.waiting >= writeBatch {
+		for _, q := range w.queues {
+			raise(q.wake)
+		}
+	}
 }
 
 func (w *writeQueues) startWriter(q *writeQueue) {
@@ -134,9 +162,9 @@ func (w *writeQueues) close() {
 }
 
 // due returns when a queue's writer must write its next batch: at once when writeBatch rows are queued, else when the oldest has
-// waited for patience, but never before the next attempt is due. ok is false when the writer must end, because the queue is empty
-// or cut is set.
-func (w *writeQueues) due(q *writeQueue, patience time.Duration, cut error) (wait time.Duration, ok bool) {
+// waited for WriteEvery or, where that is enough, SentWithin, but never before the next attempt is due. ok is false when the writer must end,
+// because the queue is empty or cut is set.
+func (w *writeQueues) due(q *writeQueue, cut error) (wait time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if q.items.len() == 0 || cut != nil || q.tried {
@@ -152,8 +180,12 @@ func (w *writeQueues) due(q *writeQueue, patience time.Duration, cut error) (wai
 		return 0, true
 	}
 	due := q.since
-	if q.items.len() < writeBatch && !w.drains() {
-		due = due.Add(patience)
+	switch {
+	case q.items.len() >= writeBatch || w.drains():
+	case q.kind == ordinary && !q.mixed && w.waiting < writeBatch && !w.cfg.Soon[q.table]:
+		due = due.Add(w.cfg.SentWithin)
+	default:
+		due = due.Add(w.cfg.WriteEvery)
 	}
 	if due.Before(q.retryAt) {
 		due = q.retryAt
@@ -180,7 +212,7 @@ func (w *writeQueues) wide(q *writeQueue) bool {
 func (w *writeQueues) take(q *writeQueue, statements int) []outbox.Completion {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return q.takeBatch(statements * writeBatch)
+	return w.takeBatch(q, statements*writeBatch)
 }
 
 // lockTime is how long concurrent statements may take and hold the locks of their rows.
@@ -199,12 +231,13 @@ func (w *writeQueues) took(q *writeQueue, rows int, d time.Duration) {
 	}
 }
 
-func (q *writeQueue) takeBatch(most int) []outbox.Completion {
+func (w *writeQueues) takeBatch(q *writeQueue, most int) []outbox.Completion {
 	if q.batch == nil {
 		q.batch = arrays.take()
 	}
 	q.batch = q.items.take(most, q.batch[:0])
 	q.taken = len(q.batch)
+	w.queued(q, -q.taken)
 	return q.batch
 }
 
@@ -229,7 +262,7 @@ func (w *writeQueues) takeAny() (q *writeQueue, batch []outbox.Completion) {
 	if q == nil {
 		return nil, nil
 	}
-	return q, q.takeBatch(writeBatch)
+	return q, w.takeBatch(q, writeBatch)
 }
 
 // failed returns a batch to the head of its queue. retry gives the wait after a number of earlier consecutive failures. It
@@ -242,6 +275,7 @@ func (w *writeQueues) failed(q *writeQueue, batch []outbox.Completion, cause err
 		q.since = time.Now()
 	}
 	q.items.putBack(batch)
+	w.queued(q, len(batch))
 	q.retryAt, q.reason, q.code = time.Now().Add(retry(q.failures)), "", 0
 	if cause != nil {
 		q.reason, q.code = cause.Error(), server.Code(cause)
@@ -301,6 +335,16 @@ func (w *writeQueues) count(kind queueKind) int {
 		}
 	}
 	return n
+}
+
+// settling is Acker.Settling.
+func (w *writeQueues) settling(table string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if q := w.queues[queueKey{table: table}]; q != nil && !q.mixed && q.failures == 0 {
+		return q.rows()
+	}
+	return 0
 }
 
 // problems returns for each table why statuses are not written, in the order of the tables.

@@ -15,7 +15,7 @@ import (
 // writeFrom is the loop of a queue's writer: it ends with the queue, or when work is cut.
 func (a *Acker) writeFrom(work context.Context, q *writeQueue) {
 	for {
-		wait, ok := a.queues.due(q, a.cfg.WriteEvery, work.Err())
+		wait, ok := a.queues.due(q, work.Err())
 		switch {
 		case !ok:
 			return
@@ -60,7 +60,7 @@ func (a *Acker) await(work context.Context, q *writeQueue, wait time.Duration) {
 	select {
 	case <-work.Done():
 	case <-draining:
-	case <-q.full:
+	case <-q.wake:
 	case <-timer.C:
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/canal-outbox/canal-outbox/internal/relay"
 	"github.com/canal-outbox/canal-outbox/internal/shadow"
 	"github.com/canal-outbox/canal-outbox/outbox"
+	"github.com/canal-outbox/canal-outbox/outbox/query"
 	"github.com/canal-outbox/canal-outbox/outbox/server"
 	"github.com/canal-outbox/canal-outbox/outbox/table"
 	"github.com/canal-outbox/canal-outbox/pipeline"
@@ -69,7 +70,7 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) error {
 	}
 	a.rows = rowsOf(guarded, tables, d.state.Waits, may)
 	a.rows.OnRefused(logRefused(d.log))
-	a.samples = operator.NewSampler(a.rows.Counts, d.registry, d.log)
+	a.samples = operator.NewSampler(a.counts, d.registry, d.log)
 	a.alerts, a.checks, a.notes = d.newAlerts(a), d.newChecks(), d.newNotes()
 	present := &presence{source: source, tables: names(tables), leased: d.lease.db != nil, accepted: gate.Current}
 	d.onClose(present.close)
@@ -90,6 +91,9 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) error {
 	if d.life, err = d.newLife(tables); err != nil {
 		return err
 	}
+	if present.leased && d.prover() == nil {
+		numbers.Ack.Soon = onlyInTables(tables, d.life != nil)
+	}
 	parts, err := d.parts(a, gate)
 	if err != nil {
 		return err
@@ -100,6 +104,36 @@ func (d *daemon) assemble(source server.Config, tables []*table.Table) error {
 	a.relay = relay.New(parts, numbers, d.log, d.registry)
 	d.active = a
 	return nil
+}
+
+// onlyInTables are the tables of which a relay that takes over knows from their rows alone what was sent.
+func onlyInTables(tables []*table.Table, readBack bool) map[string]bool {
+	only := map[string]bool{}
+	for _, t := range tables {
+		if !readBack || !t.NamesMessages() || !t.ShowsUntouched() {
+			only[t.Name()] = true
+		}
+	}
+	return only
+}
+
+// counts counts the rows of the tables. Those that are sent and show it soon count as sent.
+func (a *active) counts(ctx context.Context) ([]query.Counts, error) {
+	before := map[string]int{}
+	settling := func(table string) int {
+		if !a.relay.Ready() {
+			return 0
+		}
+		return a.relay.Acks.Settling(table)
+	}
+	for _, t := range a.tables {
+		before[t.Name()] = settling(t.Name())
+	}
+	list, err := a.rows.Counts(ctx)
+	for i := range list {
+		list[i].Settle(min(before[list[i].Table], settling(list[i].Table)))
+	}
+	return list, err
 }
 
 // parts are those of the relay; a shadow changes no table and remembers no row as sent.

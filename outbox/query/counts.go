@@ -65,6 +65,18 @@ func (c Counts) Kind(status outbox.Status) Kind {
 	return Exact
 }
 
+// Settle counts rows as sent that were counted as PENDING, because their status is on its way.
+func (c *Counts) Settle(rows int) {
+	if c.Kind(outbox.Pending) != Exact {
+		return
+	}
+	n := min(int64(rows), c.Rows[outbox.Pending])
+	if c.Rows[outbox.Pending] -= n; c.Rows[outbox.Pending] == 0 {
+		c.OldestPending = 0
+	}
+	c.Rows[outbox.Sent] += n
+}
+
 // StateKind reports how exact States[name] is.
 func (c Counts) StateKind(name string) Kind {
 	if c.States[name] >= table.MaxCount {

@@ -302,3 +302,16 @@ func TestASampleTakesFewStatements(t *testing.T) {
 		}
 	})
 }
+
+// Rows whose status is on its way count as sent; a count that was cut stays as it is.
+func TestCountsOfRowsThatSettle(t *testing.T) {
+	for _, c := range []struct{ pending, rows, wantPending, wantSent int64 }{
+		{10, 3, 7, 53}, {3, 10, 0, 53}, {0, 10, 0, 50}, {table.MaxCount, 3, table.MaxCount, 50},
+	} {
+		counts := Counts{Rows: map[outbox.Status]int64{outbox.Pending: c.pending, outbox.Sent: 50}, OldestPending: time.Second}
+		counts.Settle(int(c.rows))
+		if got := counts.Rows; got[outbox.Pending] != c.wantPending || got[outbox.Sent] != c.wantSent || (counts.OldestPending > 0) != (c.wantPending > 0) {
+			t.Errorf("%+v: %v, oldest %v", c, got, counts.OldestPending)
+		}
+	}
+}

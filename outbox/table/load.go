@@ -250,6 +250,9 @@ func (t *Table) NamesMessages() bool {
 	return t.guarded && !(t.Has(MessageID) && t.columns[MessageID].Kind() == KindInteger)
 }
 
+// ShowsUntouched reports whether a row can show that no status was ever written into it: its last_exec_time is NULL.
+func (t *Table) ShowsUntouched() bool { return t.Has(LastExecTime) && t.columns[LastExecTime].Nullable }
+
 // Zone is where the DATETIME columns are.
 func (t *Table) Zone() *time.Location { return t.zone.Load() }
 

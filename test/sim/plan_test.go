@@ -165,6 +165,7 @@ func newPlan(seed uint64) *plan {
 	p.invisible = pick(d, 0, 0.1, 0.4)
 	p.settle(d)
 	p.settings.Fallback.Workers = 1 + newDice(seed, "workers").n(3)
+	p.settings.Ack.SentWithin = pick(newDice(seed, "late statuses"), p.settings.Ack.WriteEvery, p.settings.Ack.WriteEvery, 200*time.Millisecond+17)
 	p.drawTxns(d)
 	p.drawOrdering(seed)
 	p.drawLogOnly(newDice(seed, "log only"))

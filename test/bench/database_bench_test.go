@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/time/rate"
+
+	"github.com/canal-outbox/canal-outbox/internal/testkit"
+)
+
+// BenchmarkDatabase measures what the relay costs the database for each row, at rates of single INSERTs: statements and commits for statuses, syncs of the
+// server's logs, bytes of the binlog and of the redo log, rows read, CPU of the server; and the duration of the application's INSERTs. For comparison
+// the same without a relay.
+func BenchmarkDatabase(b *testing.B) {
+	onEach(b, func(b *testing.B, flavor testkit.Flavor) {
+		f := newFixture(b, flavor, "fake")
+		f.warm(b, share(2_000), 500)
+		f.Stop(b)
+		for _, perSecond := range []rate.Limit{10, 100, 500, 2000} {
+			n := share(int(max(300, 10*perSecond)))
+			b.Run(fmt.Sprint(perSecond), func(b *testing.B) {
+				b.Run("alone", func(b *testing.B) {
+					for b.Loop() {
+						f.cost(b, n, perSecond, func() {})
+					}
+				})
+				testkit.Exec(b, f.table.DB, "DELETE FROM "+f.table.Name())
+				f.each(b, builds(), func(b *testing.B, _ build) {
+					f.Start(b)
+					for b.Loop() {
+						f.cost(b, n, perSecond, func() { f.awaitSent(b) })
+					}
+					f.Stop(b)
+				})
+			})
+		}
+	})
+}
+
+// counters are the server's that are reported, by the name of their figure.
+var counters = map[string]string{
+	"updates/msg":   "Com_update",
+	"syncs/msg":     "Innodb_os_log_fsyncs",
+	"redo-B/msg":    "Innodb_os_log_written",
+	"rows-read/msg": "Innodb_rows_read",
+}
+
+// cost commits rows at a rate and reports what each has cost the server until after returns.
+func (f *fixture) cost(b *testing.B, n int, perSecond rate.Limit, after func()) {
+	b.Helper()
+	pid, before, begun := f.serverPID(b), f.serverCounters(b), f.binlogBytes(b)
+	used := usageOf(b, pid)
+	_, _, took := f.pace(b, n, perSecond)
+	after()
+	now, counted := usageOf(b, pid), f.serverCounters(b)
+	each := func(total float64) float64 { return total / float64(n) }
+	for name := range counters {
+		b.ReportMetric(each(counted[name]-before[name]), name)
+	}
+	b.ReportMetric(each(f.binlogBytes(b)-begun), "binlog-B/msg")
+	b.ReportMetric(each(float64((now.cpu - used.cpu).Microseconds())), "server-µs/msg")
+	slices.Sort(took)
+	for name, at := range map[string]int{"insert-p50-ms": len(took) / 2, "insert-p99-ms": len(took) * 99 / 100} {
+		b.ReportMetric(float64(took[at].Microseconds())/1000, name)
+	}
+}
+
+func (f *fixture) serverPID(b testing.TB) (pid int) {
+	b.Helper()
+	var file string
+	testkit.Must(b, f.db.Root().QueryRow("SELECT @@pid_file").Scan(&file))
+	text, err := os.ReadFile(file)
+	testkit.Must(b, err)
+	pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	testkit.Must(b, err)
+	return pid
+}
+
+func (f *fixture) serverCounters(b testing.TB) map[string]float64 {
+	b.Helper()
+	out := map[string]float64{}
+	for name, variable := range counters {
+		var key string
+		var value float64
+		testkit.Must(b, f.db.Root().QueryRow("SHOW GLOBAL STATUS LIKE '"+variable+"'").Scan(&key, &value))
+		out[name] = value
+	}
+	return out
+}
+
+// binlogBytes is the size of the server's binlogs.
+func (f *fixture) binlogBytes(b testing.TB) (total float64) {
+	b.Helper()
+	rows, err := f.db.Root().Query("SHOW BINARY LOGS")
+	testkit.Must(b, err)
+	defer rows.Close()
+	columns, err := rows.Columns()
+	testkit.Must(b, err)
+	for rows.Next() {
+		var name string
+		var size float64
+		var encrypted *string
+		into := []any{&name, &size, &encrypted}
+		testkit.Must(b, rows.Scan(into[:len(columns)]...))
+		total += size
+	}
+	testkit.Must(b, rows.Err())
+	return total
+}
