@@ -130,7 +130,7 @@ fuzz: ## every fuzz target for FUZZTIME (default 30s)
 # BEFORE is a commit: its build takes turns with this source's on the same servers, and the table has both. Without a choice in ARGS
 # (-bench=...) those stay out that take long and have no line in the table.
 bench: prepare ## the whole relay beside the ceilings of this machine, and the table of targets (about 30 minutes; 41 with BEFORE=commit)
-	BENCH_BEFORE='$(BEFORE)' go test -run='^$$' -bench=. -skip='$(if $(findstring -bench=,$(ARGS)),^$$,Peers|Retention|SweepPass|Polling|CeilingInsert)' \
+	BENCH_BEFORE='$(BEFORE)' go test -run='^$$' -bench=. -skip='$(if $(findstring -bench=,$(ARGS)),^$$,Peers|Retention|SweepPass|Polling|Database|CeilingInsert)' \
 	  -benchtime=1x -count=1 -timeout=0 $(ARGS) ./test/bench
 
 # DATABASE is mariadb or mysql; MAXWELL is the unpacked distribution of Maxwell, which takes part when it is named.

@@ -67,7 +67,7 @@ type Config struct {
 	CommitEvery  time.Duration   // minimum time between two journal commits; 5 ms
 	CommitWithin time.Duration   // longest wait of a few sent rows for others, since the previous commit; 20 ms
 	WriteEvery   time.Duration   // longest wait of a completion for its batch to fill; 20 ms
-	SentWithin   time.Duration   // the same of sent rows from the log, while few completions wait; 200 ms
+	SentWithin   time.Duration   // the same of sent rows from the log, while fewRows of the table do not wait, nor writeBatch of all tables; 200 ms
 	Soon         map[string]bool // tables whose sent rows wait for WriteEvery only, because a relay that takes over finds no other proof
 	FlushTimeout time.Duration   // for queued rows after the end of Run's ctx; 10 s
 	Retry        outbox.Backoff  // between attempts while the database is away; 100 ms doubled to 5 s
@@ -81,6 +81,7 @@ type Config struct {
 
 const (
 	writeBatch = 500 // maximum of rows in one status update; a full batch does not wait
+	fewRows    = 100 // rows of a table, below which sent ones wait for SentWithin; larger batches delay an application's commits
 	manyRows   = 64  // sent rows that are journalled without waiting for more: a crash sends about this number again
 
 	// writing is the number of statements at a time, of two tables or of one. With more, each of many tables would be written

@@ -56,6 +56,19 @@ func TestFewSentRowsWaitForEachOther(t *testing.T) {
 	}
 }
 
+// Larger batches would delay the commits of the application: from 100 rows on they do not wait.
+func TestSentRowsDoNotWaitForMoreThanAFew(t *testing.T) {
+	at, rows := written(t, func(b *bench) {
+		for n := range 200 {
+			b.Add(completions(shop, n, n, outbox.ActionMarkSent))
+			time.Sleep(time.Millisecond)
+		}
+	})
+	if len(rows) != 2 || rows[0] < 100 || rows[0] > 120 || at[0] < 95*time.Millisecond || at[0] > 120*time.Millisecond {
+		t.Errorf("batches of %v rows after %v", rows, at)
+	}
+}
+
 // A row that is not sent, or that did not come from the log, takes those along that wait, and waits for 20 ms at most.
 func TestAnUrgentRowIsWrittenSoon(t *testing.T) {
 	for _, urgent := range []outbox.Completion{

@@ -103,7 +103,7 @@ func (w *writeQueues) put(q *writeQueue, list []outbox.Completion) {
 		q.mixed = true
 		raise(q.wake)
 	}
-	if q.items.len() >= writeBatch {
+	if n := q.items.len(); n >= fewRows && n-len(list) < fewRows || n >= writeBatch {
 		raise(q.wake)
 	}
 	w.queued(q, len(list))
@@ -182,7 +182,7 @@ func (w *writeQueues) due(q *writeQueue, cut error) (wait time.Duration, ok bool
 	due := q.since
 	switch {
 	case q.items.len() >= writeBatch || w.drains():
-	case q.kind == ordinary && !q.mixed && w.waiting < writeBatch && !w.cfg.Soon[q.table]:
+	case q.kind == ordinary && !q.mixed && q.items.len() < fewRows && w.waiting < writeBatch && !w.cfg.Soon[q.table]:
 		due = due.Add(w.cfg.SentWithin)
 	default:
 		due = due.Add(w.cfg.WriteEvery)
