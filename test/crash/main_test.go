@@ -192,6 +192,10 @@ func (b *bed) afterKill(t *testing.T) relay.Account {
 // kill ends the relay with SIGKILL and returns the message ids that its journal or the table had at that time.
 func (b *bed) kill(t *testing.T) (known map[string]bool) {
 	t.Helper()
+	if n := b.lateRows(t); n > 0 { // no other process counts them
+		t.Logf("%d rows were in the log and not yet in the table: their order is not checked", n)
+		b.late = true
+	}
 	b.relay.Kill()
 	known = b.table.SentIDs(t)
 	for id := range b.relay.State(t).Journal {
