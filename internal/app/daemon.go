@@ -22,7 +22,8 @@ import (
 	"github.com/canal-outbox/canal-outbox/sink"
 )
 
-// daemon is one start of the process: from the checks to a relay at work, or to a standby, and to the release of all it has opened.
+// daemon is one start of the process: from the checks to a relay at work, or to a standby, and to the release of all it has opened. It has more than
+// 25 methods because each step of a start is one, and leaves in the fields what the later ones and the release need.
 type daemon struct {
 	*process
 	*active // the relay at work; nil before, and of a standby

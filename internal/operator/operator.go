@@ -12,7 +12,8 @@ import (
 )
 
 // Operator is what a person can see of a relay and do to it, in two modes: within a running relay, and on the state directory and the
-// database alone. It has what both modes share; what only one has is nil in the other.
+// database alone. It has what both modes share; what only one has is nil in the other. It has more than 25 methods because each command of a person is one,
+// and so are the steps that only this command has.
 type Operator struct {
 	State State // nil where there is no state directory yet: then only the methods of Messages may be used
 	Ask   Server

@@ -127,7 +127,8 @@ const DefaultStop = 4 * time.Second
 // are on their way still come.
 const cutStop = 500 * time.Millisecond
 
-// Relay is the running service without its HTTP side.
+// Relay is the running service without its HTTP side. It has more than 25 methods because start, move of the checkpoint, pause and stop are sequences of steps
+// over the same parts, each step one method.
 type Relay struct {
 	parts    Parts
 	settings Settings
